@@ -1,0 +1,48 @@
+# The front door. The work is done by meson and by the scripts; `make help` lists the doors.
+
+.DEFAULT_GOAL := build
+.PHONY: build run down test test-asan test-clang test-all bench format check install clean help packages
+
+build: packages ## install what is needed to build, compile into build/
+	@scripts/build gcc
+
+packages:
+	@scripts/install-packages build
+
+run: build ## start the daemon if none runs, run a first command in a sandbox
+	@scripts/install-packages run
+	@scripts/quickstart up
+
+down: ## stop the daemon that `make run` started
+	@scripts/quickstart down
+
+test: ## everything: checks, all builds, all tests
+	@scripts/test
+
+test-asan: ## sanitized build: unit and integration tests
+	@scripts/test asan
+
+test-clang: ## clang build: unit tests
+	@scripts/test clang
+
+test-all: ## test, and also unit tests with clang, security and fault tests sanitized
+	@scripts/test all
+
+bench: build ## compare with bwrap, runc and docker
+	@scripts/install-packages run bench
+	@tests/bench/run
+
+format: ## format all C code
+	@scripts/format
+
+check: ## formatting, include direction, source lists
+	@scripts/check
+
+install: build ## install below /usr/local (DESTDIR is honoured)
+	@meson install -C build --no-rebuild
+
+clean: ## remove all build directories
+	@rm -rf build build-clang build-asan
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile

@@ -1,0 +1,305 @@
+/*
+ * From the agent to a running program. The child is cloned with the agent's memory shared, as
+ * vfork does, so that starting costs the same however large the agent is; it only makes system
+ * calls and writes what went wrong into the shared `struct child`.
+ *
+ * Unlike vfork the agent is not suspended by the kernel: once the child has the tenant's user id a
+ * process of that user may stop it, and a suspended agent would hang. Instead the agent waits on the
+ * word the kernel clears when the child executes or exits, and wakes up now and then to look.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include "agent/agent_internal.h"
+
+#define STACK_BYTES (64 * 1024)
+#define LOOK_AGAIN_NS (10 * 1000 * 1000)
+/* Times a child that somebody keeps stopping is continued before it is given up. */
+#define STOPS_MAX 50
+#define OOM_SCORE "500"
+
+enum step {
+    STEP_NONE,
+    STEP_SESSION,
+    STEP_STDIO,
+    STEP_LIMITS,
+    STEP_IDENTITY,
+    STEP_CWD,
+    STEP_EXEC,
+};
+
+/* Shared with the child. */
+struct child {
+    const struct atoll_agent *agent;
+    const struct atoll_agent_launch *launch;
+    const char *candidates; /* paths to try, each with its NUL; an empty one ends them */
+    enum step failed;
+    int errnum;
+    bool no_interpreter; /* the file is there, what should run it is not */
+    uint32_t alive;      /* cleared by the kernel */
+};
+
+/* One launch at a time, so one stack is enough. */
+static _Alignas(16) uint8_t child_stack[STACK_BYTES];
+
+static int stdio(const struct atoll_agent_launch *l)
+{
+    for (int i = 0; i < 3; i++)
+        if (dup2(l->stdio[i], i) < 0)
+            return -1;
+    if (l->terminal >= 0 && ioctl(l->terminal, TIOCSCTTY, 0) < 0)
+        return -1;
+    if (!l->cwd && fchdir(l->cwd_fd) < 0)
+        return -1;
+    /* All others are close-on-exec already; kernels before 5.9 know no close_range. */
+    (void)syscall(SYS_close_range, 3, ~0u, 0);
+    return 0;
+}
+
+static int limits(const struct atoll_agent *a)
+{
+    sigset_t none;
+
+    (void)umask(022);
+    if (a->files.rlim_cur != a->files.rlim_max && setrlimit(RLIMIT_NOFILE, &a->files) < 0)
+        return -1;
+    (void)sigemptyset(&none);
+    return sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int enter_cwd(const struct atoll_agent_launch *l)
+{
+    if (!l->cwd || chdir(l->cwd) == 0)
+        return 0;
+    return l->cwd_optional ? chdir("/") : -1;
+}
+
+/* Tries one path; returns the errno that speaks against it. */
+static int try_program(struct child *c, const char *path)
+{
+    const struct atoll_agent_launch *l = c->launch;
+
+    (void)execve(path, (char *const *)(uintptr_t)l->argv, l->envp);
+    if (errno == ENOEXEC) {
+        l->argv[-1] = "/bin/sh";
+        l->argv[0] = path;
+        (void)execve("/bin/sh", (char *const *)(uintptr_t)(l->argv - 1), l->envp);
+        return ENOEXEC;
+    }
+    if (errno == ENOENT && faccessat(AT_FDCWD, path, F_OK, 0) == 0) {
+        c->no_interpreter = true;
+        return ENOEXEC;
+    }
+    return errno;
+}
+
+/* The rules of execvp: a directory without the program, or one that may not be looked into, is no
+ * reason to stop. */
+static int run_program(struct child *c)
+{
+    int errnum = ENOENT;
+
+    for (const char *path = c->candidates; *path; path += strlen(path) + 1) {
+        int one = try_program(c, path);
+        if (one == EACCES)
+            errnum = EACCES;
+        else if (one != ENOENT && one != ENOTDIR)
+            return one;
+    }
+    return errnum;
+}
+
+static int child_main(void *arg)
+{
+    struct child *c = arg;
+    const struct atoll_agent_launch *l = c->launch;
+    int r;
+
+    c->failed = STEP_SESSION;
+    if (setsid() < 0)
+        goto failed;
+    c->failed = STEP_STDIO;
+    if (stdio(l) < 0)
+        goto failed;
+    c->failed = STEP_LIMITS;
+    if (limits(c->agent) < 0)
+        goto failed;
+    c->failed = STEP_IDENTITY;
+    r = atoll_agent_child_identity(c->agent, l->user);
+    if (r < 0) {
+        errno = -r;
+        goto failed;
+    }
+    c->failed = STEP_CWD;
+    if (enter_cwd(l) < 0)
+        goto failed;
+    c->failed = STEP_EXEC;
+    errno = run_program(c);
+failed:
+    c->errnum = errno;
+    (void)syscall(SYS_exit_group, 127);
+    return 127;
+}
+
+/* A child that was stopped before its program ran is continued, and after many times given up. */
+static void look_after(struct atoll_agent *a, pid_t pid, int *stops)
+{
+    struct atoll_agent_process p;
+
+    if (atoll_agent_process_read(a, pid, &p) < 0 || (p.state != 'T' && p.state != 't'))
+        return;
+    (void)kill(pid, ++*stops < STOPS_MAX ? SIGCONT : SIGKILL);
+}
+
+static void wait_for_exec(struct atoll_agent *a, struct child *c, pid_t pid)
+{
+    int stops = 0;
+
+    while (__atomic_load_n(&c->alive, __ATOMIC_ACQUIRE) != 0) {
+        struct timespec wait = {.tv_nsec = LOOK_AGAIN_NS};
+        if (syscall(SYS_futex, &c->alive, FUTEX_WAIT, 1, &wait, NULL, 0) < 0 && errno == ETIMEDOUT)
+            look_after(a, pid, &stops);
+    }
+}
+
+/* Each directory of PATH with the name behind it; a name with a slash stands for itself. */
+static int find_candidates(const char *path, const char *name, struct atoll_buf *out)
+{
+    int r = 0;
+
+    if (*name == '\0')
+        return atoll_buf_append(out, "\0", 2);
+    if (strchr(name, '/'))
+        r = atoll_buf_append(out, name, strlen(name) + 1);
+    else
+        for (const char *end = path; r == 0 && end; path = end + 1) {
+            end = strchr(path, ':');
+            int n = (int)(end ? end - path : (ptrdiff_t)strlen(path));
+            r = atoll_buf_appendf(out, "%.*s/%s%c", n > 0 ? n : 1, n > 0 ? path : ".", name, '\0');
+            if (!end)
+                break;
+        }
+    return r < 0 ? r : atoll_buf_append(out, "", 1);
+}
+
+static int explain_cwd(struct atoll_error *err, int errnum, const char *cwd)
+{
+    if (errnum == ENOENT)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errnum, "cwd %.300s does not exist", cwd);
+    if (errnum == ENOTDIR)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errnum, "cwd %.300s is not a directory",
+                          cwd);
+    if (errnum == EACCES)
+        return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, errnum, "cwd %.300s: permission denied",
+                          cwd);
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errnum, "cwd %.300s: %s", cwd,
+                      strerror(errnum));
+}
+
+static int explain_exec(struct atoll_error *err, const struct child *c, const char *command)
+{
+    switch (c->errnum) {
+    case ENOENT:
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "command not found: %.300s", command);
+    case EACCES:
+        return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EACCES,
+                          "%.300s: permission denied, or not an executable file", command);
+    case ENOEXEC:
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENOEXEC,
+                          c->no_interpreter ? "%.300s: its interpreter or loader does not exist"
+                                            : "%.300s is not a program that can run here", command);
+    case E2BIG:
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
+                          "%.300s: arguments and environment are too long", command);
+    case ENOMEM:
+    case EAGAIN:
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, c->errnum,
+                          "%.300s: not enough memory to start", command);
+    default:
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, c->errnum, "cannot run %.300s: %s",
+                          command, strerror(c->errnum));
+    }
+}
+
+static int explain(struct atoll_error *err, const struct child *c, const char *command)
+{
+    const struct atoll_agent_user *user = c->launch->user;
+
+    switch (c->failed) {
+    case STEP_EXEC:
+        return explain_exec(err, c, command);
+    case STEP_CWD:
+        return explain_cwd(err, c->errnum, c->launch->cwd);
+    case STEP_IDENTITY:
+        if (c->errnum == EINVAL)
+            return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                              "the ids of user %s (%u:%u) are not mapped into this sandbox",
+                              user->name, user->uid, user->gid);
+        return atoll_fail_errno(err, c->errnum, "become user %s", user->name);
+    default:
+        return atoll_fail_errno(err, c->errnum, "prepare the process (step %d)", c->failed);
+    }
+}
+
+/* The tenant's processes go before the agent when memory runs out. Not in the child: the files in
+ * /proc of an undumpable process belong to the host's root until its program runs. */
+static void raise_oom_score(struct atoll_agent *a, pid_t pid)
+{
+    char path[32];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%d/oom_score_adj", pid);
+    fd = openat(a->proc_fd, path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!write(fd, OOM_SCORE, strlen(OOM_SCORE));
+    (void)close(fd);
+}
+
+static int start(struct atoll_agent *a, struct child *c, const char *command,
+                 struct atoll_error *err)
+{
+    pid_t pid = clone(child_main, child_stack + sizeof(child_stack),
+                      CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, c, NULL, NULL, &c->alive);
+
+    if (pid < 0 && errno == EAGAIN)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                          "the sandbox has reached its limit of processes");
+    if (pid < 0)
+        return atoll_fail_errno(err, errno, "clone");
+    wait_for_exec(a, c, pid);
+    if (c->errnum != 0) {
+        (void)waitpid(pid, NULL, 0);
+        return explain(err, c, command);
+    }
+    raise_oom_score(a, pid);
+    return pid;
+}
+
+int atoll_agent_launch(struct atoll_agent *a, const struct atoll_agent_launch *launch,
+                       struct atoll_error *err)
+{
+    struct child c = {.agent = a, .launch = launch, .alive = 1};
+    /* The child changes argv when it hands a script to the shell. */
+    const char *command = launch->argv[0];
+    struct atoll_buf paths;
+    int r;
+
+    atoll_buf_init(&paths, 16 * ATOLL_AGENT_PATH_MAX);
+    r = find_candidates(launch->path, command, &paths);
+    if (r < 0) {
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, -r, "PATH and the command are too long");
+    } else {
+        c.candidates = (const char *)atoll_buf_head(&paths);
+        r = start(a, &c, command, err);
+    }
+    atoll_buf_done(&paths);
+    return r;
+}

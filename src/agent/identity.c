@@ -1,0 +1,191 @@
+/*
+ * Who the agent is, and whom it acts as. It runs as root of its user namespace with a handful of
+ * capabilities; file operations switch the file system ids to the tenant's user, and children take
+ * the user's identity for good. System calls are made directly: the C library's wrappers would act
+ * on all threads, allocate, or touch memory a child shares with the agent.
+ *
+ * In a sandbox where one id is mapped nothing can be switched, and nothing needs to be.
+ */
+#include <errno.h>
+#include <linux/capability.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include "agent/agent_internal.h"
+
+/* What root keeps inside: enough for package managers, nothing that reaches the kernel. */
+static const int root_caps[] = {CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID,
+                                CAP_SETUID, CAP_SETGID,       CAP_KILL};
+
+#define BIT(cap) (1ull << (cap))
+
+static uint64_t root_cap_mask(void)
+{
+    uint64_t mask = 0;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(root_caps); i++)
+        mask |= BIT(root_caps[i]);
+    return mask;
+}
+
+/* A child of uid 0 gains its bounding set at exec, so that set is what root keeps. */
+static int drop_bounding(uint64_t keep)
+{
+    for (int cap = 0; cap < 64; cap++) {
+        int has = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
+        if (has < 0)
+            break; /* beyond the kernel's last capability */
+        if (has && !(keep & BIT(cap)) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+/* The agent's own sets: what it holds now, cut to what it uses; nothing inheritable. */
+static int cut_own_sets(uint64_t keep, uint64_t *ret_had)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {{0}};
+    uint64_t had;
+
+    if (syscall(SYS_capget, &header, data) < 0)
+        return -errno;
+    had = data[0].effective | (uint64_t)data[1].effective << 32;
+    for (int i = 0; i < 2; i++) {
+        data[i].permitted &= (uint32_t)(keep >> (32 * i));
+        data[i].effective = data[i].permitted;
+        data[i].inheritable = 0;
+    }
+    if (syscall(SYS_capset, &header, data) < 0)
+        return -errno;
+    *ret_had = had;
+    return 0;
+}
+
+int atoll_agent_identity_init(struct atoll_agent *a, struct atoll_error *err)
+{
+    uint64_t had = 0;
+    int r;
+
+    (void)umask(0);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return atoll_fail_errno(err, errno, "set no_new_privs");
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+        return atoll_fail_errno(err, errno, "clear ambient capabilities");
+    r = cut_own_sets(root_cap_mask() | BIT(CAP_SETPCAP), &had);
+    if (r == 0 && (had & BIT(CAP_SETPCAP)))
+        r = drop_bounding(a->config.many_ids ? root_cap_mask() : 0);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "give up capabilities");
+    if (a->config.many_ids && syscall(SYS_setgroups, 0, NULL) < 0)
+        return atoll_fail_errno(err, errno, "drop supplementary groups");
+    /* Last: changing ids and capabilities sets the flag anew. */
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return atoll_fail_errno(err, errno, "become undumpable");
+    return 0;
+}
+
+/* setfsuid and setfsgid never report failure; asking for an impossible id tells the present one. */
+static uint32_t present_fsuid(void)
+{
+    return (uint32_t)syscall(SYS_setfsuid, -1);
+}
+
+static uint32_t present_fsgid(void)
+{
+    return (uint32_t)syscall(SYS_setfsgid, -1);
+}
+
+static int switch_to(struct atoll_agent *a, uint32_t uid, uint32_t gid, const uint32_t *groups,
+                     size_t group_count)
+{
+    int r = 0;
+
+    if (!a->config.many_ids || (uid == 0 && gid == 0))
+        return 0;
+    a->acting = true;
+    if (syscall(SYS_setgroups, group_count, groups) < 0)
+        r = -errno;
+    (void)syscall(SYS_setfsgid, gid);
+    (void)syscall(SYS_setfsuid, uid);
+    if (r == 0 && (present_fsuid() != uid || present_fsgid() != gid))
+        r = -EINVAL;
+    if (r < 0)
+        atoll_agent_unbecome(a);
+    return r;
+}
+
+int atoll_agent_become_ids(struct atoll_agent *a, uint32_t uid, uint32_t gid)
+{
+    return switch_to(a, uid, gid, NULL, 0);
+}
+
+static int refuse(struct atoll_error *err, int errnum, const struct atoll_agent_user *user)
+{
+    if (errnum == EINVAL)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                          "the ids of user %s (%u:%u) are not mapped into this sandbox", user->name,
+                          user->uid, user->gid);
+    return atoll_fail_errno(err, errnum, "act as user %s", user->name);
+}
+
+int atoll_agent_become(struct atoll_agent *a, const struct atoll_agent_user *user,
+                       struct atoll_error *err)
+{
+    int r = switch_to(a, user->uid, user->gid, user->groups, user->group_count);
+    return r < 0 ? refuse(err, -r, user) : 0;
+}
+
+void atoll_agent_unbecome(struct atoll_agent *a)
+{
+    if (!a->acting)
+        return;
+    a->acting = false;
+    (void)syscall(SYS_setfsuid, 0);
+    (void)syscall(SYS_setfsgid, 0);
+    (void)syscall(SYS_setgroups, 0, NULL);
+    /* Going on as somebody else would be worse than ending. */
+    if (present_fsuid() != 0 || present_fsgid() != 0)
+        abort();
+}
+
+int atoll_agent_become_effective(struct atoll_agent *a, const struct atoll_agent_user *user,
+                                 struct atoll_error *err)
+{
+    if (!a->config.many_ids || (user->uid == 0 && user->gid == 0))
+        return 0;
+    a->acting = true;
+    if (syscall(SYS_setgroups, user->group_count, user->groups) < 0 ||
+        syscall(SYS_setresgid, -1, user->gid, -1) < 0 ||
+        syscall(SYS_setresuid, -1, user->uid, -1) < 0) {
+        int errnum = errno;
+        atoll_agent_unbecome_effective(a);
+        return refuse(err, errnum, user);
+    }
+    return 0;
+}
+
+void atoll_agent_unbecome_effective(struct atoll_agent *a)
+{
+    if (!a->acting)
+        return;
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0)
+        abort();
+    atoll_agent_unbecome(a);
+}
+
+int atoll_agent_child_identity(const struct atoll_agent *a, const struct atoll_agent_user *user)
+{
+    if (!a->config.many_ids)
+        return 0; /* the agent's bounding set is empty already: exec drops the rest */
+    if (user->uid != 0)
+        for (size_t i = 0; i < ATOLL_ARRAY_LEN(root_caps); i++)
+            if (prctl(PR_CAPBSET_DROP, root_caps[i], 0, 0, 0) < 0)
+                return -errno;
+    if (syscall(SYS_setgroups, user->group_count, user->groups) < 0 ||
+        syscall(SYS_setresgid, user->gid, user->gid, user->gid) < 0 ||
+        syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0)
+        return -errno;
+    /* The child still shares the agent's memory, and fs.suid_dumpable=1 would open it here. */
+    return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
+}

@@ -1,0 +1,380 @@
+/*
+ * Contents of files: open and read, create and write. A file is written under a temporary name in
+ * its directory and renamed into place by COMMIT, so that a reader sees the old file or the new one.
+ * Handles belong to the connection; what was not committed disappears with it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include "agent/agent_internal.h"
+#include "base/rand.h"
+
+#define MODE_BITS 07777
+#define FILE_MODE 0644
+#define LINKS_MAX 40
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#endif
+
+static struct atoll_agent_handle *handle_get(struct atoll_agent *a, uint32_t id)
+{
+    struct atoll_agent_handle *h = &a->handles[id % ATOLL_AGENT_HANDLES_MAX];
+    return id != 0 && h->id == id ? h : NULL;
+}
+
+/* A free slot with its new id; ids are not used twice for long, so a stale one is noticed. */
+static int handle_new(struct atoll_agent *a, struct atoll_agent_handle **ret_handle,
+                      struct atoll_error *err)
+{
+    for (uint32_t i = 0; i < ATOLL_AGENT_HANDLES_MAX; i++)
+        if (a->handles[i].id == 0) {
+            uint32_t serial = ++a->handle_serial % (UINT32_MAX / ATOLL_AGENT_HANDLES_MAX - 1) + 1;
+            a->handles[i] = (struct atoll_agent_handle){
+                .id = serial * ATOLL_AGENT_HANDLES_MAX + i, .fd = ATOLL_NO_FD, .dir_fd = ATOLL_NO_FD};
+            *ret_handle = &a->handles[i];
+            return 0;
+        }
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EMFILE,
+                      "%d files are open already, close one first", ATOLL_AGENT_HANDLES_MAX);
+}
+
+/* Frees the slot; the temporary file of one that was not committed goes too. */
+static void handle_drop(struct atoll_agent *a, struct atoll_agent_handle *h)
+{
+    if (h->temp_name && atoll_agent_become(a, h->user, NULL) == 0) {
+        (void)unlinkat(h->dir_fd, h->temp_name, 0);
+        atoll_agent_unbecome(a);
+    }
+    if (h->fd >= 0)
+        (void)close(h->fd);
+    if (h->dir_fd >= 0)
+        (void)close(h->dir_fd);
+    free(h->user);
+    free(h->path);
+    free(h->name);
+    free(h->temp_name);
+    *h = (struct atoll_agent_handle){0};
+}
+
+void atoll_agent_handles_drop(struct atoll_agent *a)
+{
+    for (size_t i = 0; i < ATOLL_AGENT_HANDLES_MAX; i++)
+        if (a->handles[i].id != 0)
+            handle_drop(a, &a->handles[i]);
+}
+
+static int refuse_kind(struct atoll_error *err, mode_t mode, const char *path)
+{
+    if (S_ISDIR(mode))
+        return atoll_agent_path_fail(err, EISDIR, path);
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%.300s is a %s, not a regular file",
+                      path, S_ISFIFO(mode) ? "FIFO" : S_ISSOCK(mode) ? "socket" : "device");
+}
+
+/* Looks before it opens: opening a FIFO would wake up whoever waits at its other end. */
+static int open_regular(const char *path, struct stat *st, struct atoll_error *err)
+{
+    int fd = atoll_agent_path_open(AT_FDCWD, path, O_PATH);
+
+    if (fd >= 0) {
+        int r = fstat(fd, st) < 0 ? -errno : 0;
+        (void)close(fd);
+        if (r == 0 && !S_ISREG(st->st_mode))
+            return refuse_kind(err, st->st_mode, path);
+        fd = r < 0 ? r : atoll_agent_path_open(AT_FDCWD, path, O_RDONLY | O_NONBLOCK);
+    }
+    if (fd < 0)
+        return atoll_agent_path_fail(err, -fd, path);
+    if (fstat(fd, st) < 0 || !S_ISREG(st->st_mode)) {
+        (void)close(fd);
+        return refuse_kind(err, st->st_mode, path);
+    }
+    return fd;
+}
+
+int atoll_agent_on_file_open(struct atoll_agent *a, uint32_t request, const void *message,
+                             struct atoll_error *err)
+{
+    const struct atoll_am_path *msg = message;
+    ATOLL_AGENT_AUTO_PATH struct atoll_agent_path p;
+    struct atoll_agent_handle *h;
+    struct atoll_am_opened opened;
+    struct stat st;
+    int fd;
+    int r = atoll_agent_path_init(&p, a, msg->user, msg->path, err);
+
+    if (r < 0)
+        return r;
+    fd = open_regular(p.text, &st, err);
+    if (fd < 0)
+        return fd;
+    r = handle_new(a, &h, err);
+    if (r < 0) {
+        (void)close(fd);
+        return r;
+    }
+    h->fd = fd;
+    opened = (struct atoll_am_opened){h->id, (uint64_t)st.st_size};
+    atoll_agent_reply_fd(a, request, &atoll_am_opened_desc, &opened, fd);
+    return ATOLL_AGENT_ANSWERED;
+}
+
+static int find_handle(struct atoll_agent *a, uint32_t id, bool writing,
+                       struct atoll_agent_handle **ret_handle, struct atoll_error *err)
+{
+    struct atoll_agent_handle *h = handle_get(a, id);
+
+    if (!h)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, EBADF, "there is no open file %u", id);
+    if (h->writing != writing)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBADF, "file %u is open for %s", id,
+                          h->writing ? "writing" : "reading");
+    *ret_handle = h;
+    return 0;
+}
+
+int atoll_agent_on_file_read(struct atoll_agent *a, uint32_t request, const void *message,
+                             struct atoll_error *err)
+{
+    uint8_t *data = atoll_agent_scratch;
+    const struct atoll_am_read *msg = message;
+    struct atoll_am_data reply = {.data = {data, 0}};
+    struct atoll_agent_handle *h;
+    int r = find_handle(a, msg->handle, false, &h, err);
+
+    _Static_assert(ATOLL_AGENT_SCRATCH >= ATOLL_AGENT_DATA_MAX, "one read fits");
+    if (r < 0)
+        return r;
+    if (msg->length > ATOLL_AGENT_DATA_MAX || msg->offset > INT64_MAX - ATOLL_AGENT_DATA_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "one read is at most %d bytes of a file", ATOLL_AGENT_DATA_MAX);
+    while (reply.data.len < msg->length) {
+        ssize_t n = pread(h->fd, data + reply.data.len, msg->length - reply.data.len,
+                          (off_t)(msg->offset + reply.data.len));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return atoll_fail_errno(err, errno, "read file %u", h->id);
+        if (n == 0)
+            break;
+        reply.data.len += (size_t)n;
+    }
+    atoll_agent_reply(a, request, &atoll_am_data_desc, &reply);
+    return ATOLL_AGENT_ANSWERED;
+}
+
+/* Where a file will be: its directory, its name there, and what is there now. */
+struct place {
+    int dir_fd; /* owned */
+    char path[ATOLL_AGENT_PATH_MAX];
+    const char *name; /* in path */
+    bool exists;
+    struct stat st; /* of what is there, links not followed */
+};
+
+static void place_done(struct place *at)
+{
+    if (at->dir_fd >= 0)
+        (void)close(ATOLL_TAKE_FD(at->dir_fd));
+}
+
+/* Replaces place->path by what the link at it points to. */
+static int follow(struct place *at, const struct atoll_agent_user *user, struct atoll_error *err)
+{
+    char target[ATOLL_AGENT_PATH_MAX], joined[2 * ATOLL_AGENT_PATH_MAX];
+    ssize_t n = readlinkat(at->dir_fd, at->name, target, sizeof(target) - 1);
+
+    if (n < 0)
+        return atoll_agent_path_fail(err, errno, at->path);
+    target[n] = '\0';
+    if (target[0] == '/')
+        (void)snprintf(joined, sizeof(joined), "%s", target);
+    else
+        (void)snprintf(joined, sizeof(joined), "%.*s%s", (int)(at->name - at->path), at->path,
+                       target);
+    return atoll_agent_path_absolute(user, joined, at->path, err);
+}
+
+/* Follows links at the end of the path as an editor would, so that they stay links. */
+static int find_place(struct place *at, const struct atoll_agent_path *p, bool parents,
+                      bool exclusive, struct atoll_error *err)
+{
+    int r;
+
+    (void)snprintf(at->path, sizeof(at->path), "%s", p->text);
+    for (int links = 0; links < LINKS_MAX; links++) {
+        place_done(at);
+        r = atoll_agent_path_open_parent(at->path, &at->name, err);
+        if (r == -ENOENT && parents) {
+            char dir[ATOLL_AGENT_PATH_MAX];
+            const char *slash = strrchr(at->path, '/');
+            (void)snprintf(dir, sizeof(dir), "%.*s", (int)(slash - at->path), at->path);
+            r = atoll_agent_path_make_dirs(dir, 0755, err);
+            if (r == 0)
+                r = atoll_agent_path_open_parent(at->path, &at->name, err);
+        }
+        if (r < 0)
+            return r;
+        at->dir_fd = r;
+        at->exists = fstatat(at->dir_fd, at->name, &at->st, AT_SYMLINK_NOFOLLOW) == 0;
+        if (!at->exists && errno != ENOENT)
+            return atoll_agent_path_fail(err, errno, at->path);
+        if (!at->exists || exclusive || !S_ISLNK(at->st.st_mode))
+            return 0;
+        r = follow(at, &p->user, err);
+        if (r < 0)
+            return r;
+    }
+    return atoll_agent_path_fail(err, ELOOP, p->text);
+}
+
+/* Makes the temporary file beside the place. */
+static int open_temp(struct atoll_agent_handle *h)
+{
+    uint64_t random;
+    char name[40];
+
+    atoll_rand_bytes(&random, sizeof(random));
+    (void)snprintf(name, sizeof(name), ".atoll-%016llx.tmp", (unsigned long long)random);
+    h->fd = openat(h->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (h->fd < 0)
+        return -errno;
+    h->temp_name = strdup(name);
+    if (!h->temp_name) {
+        (void)unlinkat(h->dir_fd, name, 0);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+static int fill_handle(struct atoll_agent_handle *h, struct place *at,
+                       const struct atoll_agent_user *user, const struct atoll_am_create *msg)
+{
+    h->writing = true;
+    h->exclusive = msg->exclusive;
+    h->mode = msg->mode    ? msg->mode & MODE_BITS
+              : at->exists ? at->st.st_mode & MODE_BITS
+                           : FILE_MODE;
+    h->dir_fd = ATOLL_TAKE_FD(at->dir_fd);
+    h->path = strdup(at->path);
+    h->name = strdup(at->name);
+    h->user = malloc(sizeof(*h->user));
+    if (!h->path || !h->name || !h->user)
+        return -ENOMEM;
+    *h->user = *user;
+    return open_temp(h);
+}
+
+int atoll_agent_on_file_create(struct atoll_agent *a, uint32_t request, const void *message,
+                               struct atoll_error *err)
+{
+    const struct atoll_am_create *msg = message;
+    ATOLL_AGENT_AUTO_PATH struct atoll_agent_path p;
+    struct place at ATOLL_CLEANUP(place_done) = {.dir_fd = ATOLL_NO_FD};
+    struct atoll_agent_handle *h;
+    struct atoll_am_opened opened = {0};
+    int r = atoll_agent_path_init(&p, a, msg->user, msg->path, err);
+
+    if (r == 0)
+        r = find_place(&at, &p, msg->parents, msg->exclusive, err);
+    if (r == 0 && at.exists && msg->exclusive)
+        r = atoll_agent_path_fail(err, EEXIST, p.text);
+    if (r == 0 && at.exists && !S_ISREG(at.st.st_mode))
+        r = refuse_kind(err, at.st.st_mode, at.path);
+    if (r == 0)
+        r = handle_new(a, &h, err);
+    if (r < 0)
+        return r;
+    r = fill_handle(h, &at, &p.user, msg);
+    if (r < 0) {
+        atoll_agent_path_done(&p); /* the drop takes an identity of its own */
+        handle_drop(a, h);
+        return atoll_agent_path_fail(err, -r, at.path);
+    }
+    opened.handle = h->id;
+    atoll_agent_reply_fd(a, request, &atoll_am_opened_desc, &opened, h->fd);
+    return ATOLL_AGENT_ANSWERED;
+}
+
+int atoll_agent_on_file_write(struct atoll_agent *a, uint32_t request, const void *message,
+                              struct atoll_error *err)
+{
+    const struct atoll_am_write *msg = message;
+    struct atoll_agent_handle *h;
+    size_t done = 0;
+    int r = find_handle(a, msg->handle, true, &h, err);
+
+    (void)request;
+    if (r < 0)
+        return r;
+    if (msg->offset > INT64_MAX - ATOLL_FRAME_PAYLOAD_MAX)
+        return atoll_agent_path_fail(err, EFBIG, h->path);
+    while (done < msg->data.len) {
+        ssize_t n = pwrite(h->fd, msg->data.data + done, msg->data.len - done,
+                           (off_t)(msg->offset + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return atoll_agent_path_fail(err, errno, h->path);
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static int put_in_place(const struct atoll_agent_handle *h)
+{
+    if (fchmod(h->fd, h->mode) < 0)
+        return -errno;
+    if (!h->exclusive)
+        return renameat(h->dir_fd, h->temp_name, h->dir_fd, h->name) < 0 ? -errno : 0;
+    if (syscall(SYS_renameat2, h->dir_fd, h->temp_name, h->dir_fd, h->name, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+    /* A file system without that flag: a link fails just as well where something is. */
+    if (linkat(h->dir_fd, h->temp_name, h->dir_fd, h->name, 0) < 0)
+        return -errno;
+    (void)unlinkat(h->dir_fd, h->temp_name, 0);
+    return 0;
+}
+
+int atoll_agent_on_file_commit(struct atoll_agent *a, uint32_t request, const void *message,
+                               struct atoll_error *err)
+{
+    const struct atoll_am_handle *msg = message;
+    struct atoll_agent_entry entry;
+    struct atoll_agent_handle *h;
+    int r = find_handle(a, msg->handle, true, &h, err);
+
+    if (r == 0)
+        r = atoll_agent_become(a, h->user, err);
+    if (r < 0)
+        return r;
+    r = put_in_place(h);
+    if (r == 0) {
+        free(ATOLL_TAKE_PTR(h->temp_name));
+        r = atoll_agent_entry_read(a, h->fd, "", h->path, &entry);
+    }
+    atoll_agent_unbecome(a);
+    if (r < 0)
+        (void)atoll_agent_path_fail(err, -r, h->path);
+    else
+        atoll_agent_reply(a, request, &atoll_am_entry_desc, &entry.msg);
+    handle_drop(a, h);
+    return r < 0 ? r : ATOLL_AGENT_ANSWERED;
+}
+
+int atoll_agent_on_file_close(struct atoll_agent *a, uint32_t request, const void *message,
+                              struct atoll_error *err)
+{
+    const struct atoll_am_handle *msg = message;
+    struct atoll_agent_handle *h = handle_get(a, msg->handle);
+
+    (void)request;
+    if (!h)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, EBADF, "there is no open file %u", msg->handle);
+    handle_drop(a, h);
+    return 0;
+}

@@ -1,0 +1,87 @@
+/*
+ * What the sandbox uses, as far as it can be seen from inside.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include "agent/agent_internal.h"
+#include "base/fd.h"
+
+/* Columns of /proc/net/dev behind the name: received bytes first, sent bytes ninth. */
+#define RX_COLUMN 0
+#define TX_COLUMN 8
+#define COLUMNS 9
+
+static void add_interface(const char *numbers, struct atoll_am_usage *usage)
+{
+    uint64_t value[COLUMNS] = {0};
+
+    for (int i = 0; i < COLUMNS; i++) {
+        char *end;
+        value[i] = strtoull(numbers, &end, 10);
+        if (end == numbers)
+            return;
+        numbers = end;
+    }
+    usage->net_rx_bytes += value[RX_COLUMN];
+    usage->net_tx_bytes += value[TX_COLUMN];
+}
+
+/* All interfaces but the loopback. */
+static void read_network(struct atoll_agent *a, struct atoll_am_usage *usage)
+{
+    char *line = (char *)atoll_agent_scratch;
+
+    if (atoll_fd_read_file(a->proc_fd, "self/net/dev", line, ATOLL_AGENT_SCRATCH) < 0)
+        return;
+    while (line && *line) {
+        char *next = strchr(line, '\n');
+        char *colon;
+        if (next)
+            *next++ = '\0';
+        line += strspn(line, " ");
+        colon = strchr(line, ':');
+        if (colon && strncmp(line, "lo:", 3) != 0)
+            add_interface(colon + 1, usage);
+        line = next;
+    }
+}
+
+static void read_disk(struct atoll_am_usage *usage)
+{
+    struct statfs fs;
+
+    if (statfs("/", &fs) < 0)
+        return;
+    usage->disk_total_bytes = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+    usage->disk_used_bytes = (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+    usage->inodes_total = (uint64_t)fs.f_files;
+    usage->inodes_used = (uint64_t)(fs.f_files - fs.f_ffree);
+}
+
+int atoll_agent_on_usage(struct atoll_agent *a, uint32_t request, const void *message,
+                         struct atoll_error *err)
+{
+    struct atoll_am_usage usage = {0};
+    struct atoll_agent_processes ps;
+    struct atoll_agent_process self;
+    int r = atoll_agent_processes_read(a, &ps);
+
+    (void)message;
+    if (r < 0)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r, "cannot read the processes");
+    for (size_t i = 0; i < ps.len; i++) {
+        usage.processes++;
+        usage.rss_bytes += ps.items[i].rss_bytes;
+        usage.cpu_us += ps.items[i].cpu_us;
+    }
+    atoll_agent_processes_done(&ps);
+    /* What ended was reaped by the agent, so it carries their time. */
+    if (atoll_agent_process_read(a, a->pid, &self) == 0)
+        usage.cpu_us += self.cpu_us;
+    read_disk(&usage);
+    read_network(a, &usage);
+    atoll_agent_reply(a, request, &atoll_am_usage_desc, &usage);
+    return ATOLL_AGENT_ANSWERED;
+}

@@ -1,0 +1,288 @@
+#include "api/call.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "api/api_internal.h"
+#include "api/errors.h"
+#include "base/log.h"
+#include "base/text.h"
+
+void *atoll_api_alloc(size_t n)
+{
+    void *p = calloc(1, n);
+
+    if (!p)
+        abort();
+    return p;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec ts;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
+}
+
+/* The client's own request id goes through to log and answer when it is harmless. */
+static void choose_request_id(struct atoll_api_call *call)
+{
+    const char *given = atoll_http_header(call->req, "x-request-id");
+
+    if (given && atoll_text_is_name(given))
+        (void)!atoll_text_copy(call->request_id, sizeof(call->request_id), given);
+    else
+        (void)snprintf(call->request_id, sizeof(call->request_id), "%s-%llx", call->api->id_prefix,
+                       (unsigned long long)++call->api->id_count);
+    (void)atoll_http_set_header(call->req, "X-Request-Id", call->request_id);
+}
+
+static void log_access(const struct atoll_api_call *call, int status)
+{
+    char code[12], ms[24];
+
+    if (!call->api->config.access_log)
+        return;
+    (void)snprintf(code, sizeof(code), "%d", status);
+    (void)snprintf(ms, sizeof(ms), "%.3f", (double)(now_ns() - call->started_ns) / 1e6);
+    atoll_log(ATOLL_LOG_DEBUG, "request", "method",
+              call->req ? atoll_http_method_name(atoll_http_method(call->req)) : "", "target",
+              call->req ? atoll_http_target(call->req) : "", "route",
+              call->route ? call->route->path : "", "status", code, "ms", ms, "peer",
+              call->req ? atoll_http_peer(call->req)->address : "gone", "request_id",
+              call->request_id, NULL);
+}
+
+static void log_internal(const struct atoll_api_call *call, const struct atoll_error *error)
+{
+    atoll_log(ATOLL_LOG_ERROR, "request failed", "route", call->route ? call->route->path : "",
+              "sandbox", call->params.id, "error", error->text, "request_id", call->request_id, NULL);
+}
+
+/* Ending a call. */
+
+void atoll_api_reply_init(struct atoll_buf *buf, struct atoll_json_out *out)
+{
+    atoll_buf_init(buf, ATOLL_API_REPLY_MAX);
+    atoll_json_out_init(out, buf);
+}
+
+static void respond(struct atoll_api_call *call, int status, const char *type, const void *bytes,
+                    size_t n)
+{
+    log_access(call, call->req ? status : 499);
+    if (call->req)
+        atoll_http_respond(call->req, status, type, bytes, n);
+    free(call);
+}
+
+void atoll_api_reply(struct atoll_api_call *call, int status, struct atoll_json_out *out)
+{
+    struct atoll_buf *buf = out->buf;
+    struct atoll_error error;
+
+    if (out->error == 0)
+        out->error = atoll_buf_append(buf, "\n", 1);
+    if (out->error < 0) {
+        (void)atoll_fail(&error, ATOLL_ERR_RESOURCE_EXHAUSTED, -out->error,
+                         "the answer is larger than %zu MiB; ask for less at once",
+                         ATOLL_API_REPLY_MAX >> 20);
+        atoll_api_fail(call, &error);
+    } else {
+        respond(call, status, "application/json", atoll_buf_head(buf), atoll_buf_size(buf));
+    }
+    atoll_buf_done(buf);
+}
+
+void atoll_api_reply_empty(struct atoll_api_call *call, int status)
+{
+    respond(call, status, NULL, NULL, 0);
+}
+
+static void fail_with(struct atoll_api_call *call, int status, const struct atoll_error *error)
+{
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (status == 500)
+        log_internal(call, error);
+    if (status == 401 && call->req)
+        (void)atoll_http_set_header(call->req, "WWW-Authenticate", "Bearer");
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_api_error_write(&out, error, call->request_id);
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, status, &out);
+}
+
+void atoll_api_fail(struct atoll_api_call *call, const struct atoll_error *error)
+{
+    fail_with(call, atoll_api_status_of(error), error);
+}
+
+void atoll_api_begin(struct atoll_api_call *call, int status, const char *content_type,
+                     int64_t content_length)
+{
+    if (call->req)
+        atoll_http_begin(call->req, status, content_type, content_length);
+}
+
+void atoll_api_end(struct atoll_api_call *call)
+{
+    log_access(call, call->req ? 200 : 499);
+    if (call->req)
+        atoll_http_end(call->req);
+    free(call);
+}
+
+void atoll_api_abort(struct atoll_api_call *call, const char *why)
+{
+    atoll_log(ATOLL_LOG_WARN, "answer cut off", "route", call->route->path, "sandbox",
+              call->params.id, "error", why, "request_id", call->request_id, NULL);
+    if (call->req)
+        atoll_http_abort(call->req);
+    free(call);
+}
+
+void atoll_api_drop(struct atoll_api_call *call)
+{
+    log_access(call, 499);
+    free(call);
+}
+
+/* Beginning one. */
+
+static void gone(void *arg, struct atoll_http_request *req)
+{
+    struct atoll_api_call *call = arg;
+
+    (void)req;
+    call->req = NULL;
+    if (!call->handled)
+        free(call);
+    else if (call->on_gone)
+        call->on_gone(call);
+}
+
+static void handle(void *arg, struct atoll_http_request *req, const uint8_t *bytes, size_t n)
+{
+    struct atoll_api_call *call = arg;
+
+    (void)req;
+    call->handled = true;
+    call->route->handler(call, bytes, n);
+}
+
+static int check_scope(const struct atoll_api_call *call, enum atoll_scope needed,
+                       struct atoll_error *err)
+{
+    enum atoll_scope granted;
+    int r;
+
+    if (needed == ATOLL_SCOPE_PUBLIC)
+        return 0;
+    r = atoll_auth_check(&call->api->config.auth, call->req, &granted, err);
+    if (r == 0 && granted < needed)
+        r = atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM, "this key may only read");
+    return r;
+}
+
+/* Strangers do not even learn which routes there are. */
+static int find_route(struct atoll_api_call *call, char *allow, struct atoll_error *err)
+{
+    struct atoll_error unauthenticated;
+    int r = atoll_router_match(atoll_api_routes, atoll_api_routes_count, atoll_http_method(call->req),
+                               atoll_http_path(call->req), &call->params, allow, &call->route, err);
+
+    if (check_scope(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, &unauthenticated) < 0) {
+        *err = unauthenticated;
+        allow[0] = '\0';
+        return -EACCES;
+    }
+    if (r == 0 && call->api->draining && call->route->scope != ATOLL_SCOPE_PUBLIC)
+        r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is shutting down");
+    return r;
+}
+
+void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
+{
+    struct atoll_api_call *call = atoll_api_alloc(sizeof(*call));
+    char allow[ATOLL_ROUTE_ALLOW_MAX];
+    struct atoll_error error;
+
+    *call = (struct atoll_api_call){.api = api, .engine = api->config.engine, .req = req};
+    if (api->config.access_log)
+        call->started_ns = now_ns();
+    choose_request_id(call);
+    if (find_route(call, allow, &error) < 0) {
+        if (allow[0])
+            (void)atoll_http_set_header(req, "Allow", allow);
+        fail_with(call, allow[0] ? 405 : atoll_api_status_of(&error), &error);
+        return;
+    }
+    atoll_http_on_close(req, gone, call);
+    if (call->route->body_max == ATOLL_BODY_NONE || call->route->body_max == ATOLL_BODY_STREAM ||
+        atoll_http_content_length(req) == 0)
+        handle(call, req, NULL, 0);
+    else
+        atoll_http_body_collect(req, call->route->body_max, handle, call);
+}
+
+/* Parameters of the query. */
+
+int atoll_api_query_flag(const struct atoll_api_call *call, const char *name, bool *ret_value,
+                         struct atoll_error *err)
+{
+    static const struct {
+        const char *text;
+        bool value;
+    } words[] = {{"true", true}, {"1", true}, {"", true}, {"false", false}, {"0", false}};
+    const char *text = atoll_http_query(call->req, name);
+
+    *ret_value = false;
+    if (!text)
+        return 0;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(words); i++)
+        if (strcmp(text, words[i].text) == 0) {
+            *ret_value = words[i].value;
+            return 0;
+        }
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "?%s= must be true or false (got \"%.48s\")", name, text);
+}
+
+int atoll_api_query_u64(const struct atoll_api_call *call, const char *name, uint64_t min,
+                        uint64_t max, uint64_t *ret_value, struct atoll_error *err)
+{
+    const char *text = atoll_http_query(call->req, name);
+
+    if (!text || atoll_text_u64(text, min, max, ret_value) == 0)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "?%s= must be a whole number between %llu and %llu (got \"%.48s\")", name,
+                      (unsigned long long)min, (unsigned long long)max, text);
+}
+
+int atoll_api_parse_mode(const char *text, uint32_t *ret_mode)
+{
+    size_t n = strspn(text, "01234567");
+
+    if (n < 3 || n > 5 || text[n] != '\0' || strtoul(text, NULL, 8) > 07777)
+        return -EINVAL;
+    *ret_mode = (uint32_t)strtoul(text, NULL, 8);
+    return 0;
+}
+
+int atoll_api_query_mode(const struct atoll_api_call *call, const char *name, uint32_t *ret_mode,
+                         struct atoll_error *err)
+{
+    const char *text = atoll_http_query(call->req, name);
+
+    if (!text || atoll_api_parse_mode(text, ret_mode) == 0)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "?%s= must be permission bits in octal, such as 0644 (got \"%.48s\")", name,
+                      text);
+}

@@ -1,0 +1,65 @@
+#pragma once
+#include "api/api.h"
+#include "api/json_out.h"
+#include "api/router.h"
+#include "engine/engine.h"
+
+/*
+ * One request on its way through the API. The HTTP request can die at any time, when the client
+ * goes away; the call lives on until its handler is through with it.
+ *
+ * A handler ends its call exactly once: by atoll_api_reply(), _empty(), _fail(), _end(), _abort() or
+ * _drop(), now or from a callback of the engine, also when `req` has become NULL; the answer then
+ * goes nowhere. A handler that waits for the client rather than for the engine sets on_gone, which
+ * is where it learns that the wait is over, and drops the call there.
+ * The pointer is dead when the ending function returns.
+ */
+struct atoll_api_call {
+    struct atoll_api *api;
+    struct atoll_engine *engine;
+    struct atoll_http_request *req; /* NULL once the client is gone */
+    const struct atoll_route *route;
+    struct atoll_route_params params;
+    void (*on_gone)(struct atoll_api_call *call); /* req is NULL already */
+    void *state;                                  /* the handler's */
+    bool handled;                                 /* the handler has it, not the router */
+    int64_t started_ns;
+    char request_id[65];
+};
+
+/* Begins to serve a request: finds its route, checks who asks, gathers the body. */
+void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req);
+
+/* The largest reply in one piece. */
+#define ATOLL_API_REPLY_MAX ((size_t)32 * 1024 * 1024)
+
+/* A buffer for a reply, to be given to atoll_api_reply(). */
+void atoll_api_reply_init(struct atoll_buf *buf, struct atoll_json_out *out);
+/* Sends what was written and frees the buffer. */
+void atoll_api_reply(struct atoll_api_call *call, int status, struct atoll_json_out *out);
+void atoll_api_reply_empty(struct atoll_api_call *call, int status);
+void atoll_api_fail(struct atoll_api_call *call, const struct atoll_error *error);
+
+/* A reply in pieces: atoll_http_write() on call->req between the two. */
+void atoll_api_begin(struct atoll_api_call *call, int status, const char *content_type,
+                     int64_t content_length);
+void atoll_api_end(struct atoll_api_call *call);
+/* Cuts the connection; `why` is for the log. */
+void atoll_api_abort(struct atoll_api_call *call, const char *why);
+/* Ends a call whose client is gone, or whose request became a WebSocket. */
+void atoll_api_drop(struct atoll_api_call *call);
+
+/* Parameters of the query. INVALID_ARGUMENT. */
+int atoll_api_query_flag(const struct atoll_api_call *call, const char *name, bool *ret_value,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* *ret_value stays as it is when the parameter is absent. */
+int atoll_api_query_u64(const struct atoll_api_call *call, const char *name, uint64_t min,
+                        uint64_t max, uint64_t *ret_value, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Permission bits in octal, as in "0644"; likewise. */
+int atoll_api_query_mode(const struct atoll_api_call *call, const char *name, uint32_t *ret_mode,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* -EINVAL for what is no mode. */
+int atoll_api_parse_mode(const char *text, uint32_t *ret_mode) ATOLL_MUST_CHECK;
+
+/* Zeroed memory for a small fixed object; aborts where there is none. */
+void *atoll_api_alloc(size_t n);

@@ -1,0 +1,70 @@
+#include "api/errors.h"
+
+#include <errno.h>
+
+/* First match wins; errnum 0 stands for any. */
+static const struct {
+    enum atoll_error_kind kind;
+    int errnum;
+    int status;
+    const char *hint;
+} rows[] = {
+    {ATOLL_ERR_CANCELED, 0, 499, NULL},
+    {ATOLL_ERR_INVALID_ARGUMENT, 0, 400, NULL},
+    {ATOLL_ERR_DEADLINE_EXCEEDED, 0, 504, "try again, or allow more time"},
+    {ATOLL_ERR_NOT_FOUND, 0, 404, NULL},
+    {ATOLL_ERR_ALREADY_EXISTS, 0, 409, "choose another name, or remove what is there"},
+    {ATOLL_ERR_PERMISSION_DENIED, 0, 403, NULL},
+    {ATOLL_ERR_RESOURCE_EXHAUSTED, ENOSPC, 507,
+     "delete files in the sandbox, or create it with a larger limits.diskMB or limits.inodes"},
+    {ATOLL_ERR_RESOURCE_EXHAUSTED, EDQUOT, 507,
+     "delete files in the sandbox, or create it with a larger limits.diskMB or limits.inodes"},
+    {ATOLL_ERR_RESOURCE_EXHAUSTED, 0, 429, "free what is no longer needed, or try again later"},
+    {ATOLL_ERR_FAILED_PRECONDITION, 0, 409, NULL},
+    {ATOLL_ERR_ABORTED, 0, 409, "try again"},
+    {ATOLL_ERR_OUT_OF_RANGE, 0, 400, NULL},
+    {ATOLL_ERR_UNIMPLEMENTED, 0, 501, NULL},
+    {ATOLL_ERR_UNAVAILABLE, 0, 503, "try again in a moment"},
+    {ATOLL_ERR_UNAUTHENTICATED, 0, 401,
+     "send the key in the file api-key of the daemon's state directory as \"Authorization: Bearer "
+     "KEY\" or \"X-API-Key: KEY\""},
+    {ATOLL_ERR_INTERNAL, 0, 500, "look for the request id in the daemon's log"},
+};
+
+static size_t find_row(const struct atoll_error *error)
+{
+    size_t i = 0;
+
+    /* The last row also stands for every kind that has none, which no client should see. */
+    while (i + 1 < ATOLL_ARRAY_LEN(rows) &&
+           (rows[i].kind != error->kind ||
+            (rows[i].errnum != 0 && rows[i].errnum != error->errnum)))
+        i++;
+    return i;
+}
+
+int atoll_api_status_of(const struct atoll_error *error)
+{
+    return rows[find_row(error)].status;
+}
+
+const char *atoll_api_hint_of(const struct atoll_error *error)
+{
+    return rows[find_row(error)].hint;
+}
+
+void atoll_api_error_write(struct atoll_json_out *out, const struct atoll_error *error,
+                           const char *request_id)
+{
+    bool is_internal = atoll_api_status_of(error) == 500;
+    const char *hint = atoll_api_hint_of(error);
+
+    atoll_json_open(out, "error", '{');
+    atoll_json_text(out, "code",
+                    atoll_error_kind_name(is_internal ? ATOLL_ERR_INTERNAL : error->kind));
+    atoll_json_text(out, "message", is_internal ? "the daemon failed at this request" : error->text);
+    if (hint)
+        atoll_json_text(out, "hint", hint);
+    atoll_json_text(out, "request_id", request_id);
+    atoll_json_close(out, '}');
+}

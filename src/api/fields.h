@@ -1,0 +1,67 @@
+#pragma once
+#include <jansson.h>
+#include "base/error.h"
+
+/*
+ * JSON objects from clients, decoded by tables: a row names a field, its type, its bounds and where
+ * in a struct it goes. A field that no row knows is an error, because a misspelt limit must not be
+ * ignored silently. So are duplicate keys and more than ATOLL_FIELDS_DEPTH levels.
+ *
+ * Ownership: decoded strings and arrays live in the body and go with atoll_body_done().
+ */
+#define ATOLL_FIELDS_DEPTH 64
+#define ATOLL_FIELDS_ENV 1024
+
+enum atoll_field_type {
+    ATOLL_FIELD_BOOL,    /* bool */
+    ATOLL_FIELD_STRING,  /* const char *; min and max of its length in bytes */
+    ATOLL_FIELD_U32,     /* uint32_t, whole number */
+    ATOLL_FIELD_U64,     /* uint64_t, whole number */
+    ATOLL_FIELD_CEIL,    /* uint32_t; a fraction is rounded up */
+    ATOLL_FIELD_MILLI,   /* uint32_t, thousandths of the number given */
+    ATOLL_FIELD_MIB,     /* uint64_t bytes, given in MiB */
+    ATOLL_FIELD_STRINGS, /* const char *const *, NULL-terminated; min and max of their count */
+    ATOLL_FIELD_ENV,     /* const char *const *, NAME=VALUE, from an object of at most ATOLL_FIELDS_ENV */
+    ATOLL_FIELD_OBJECT,  /* a struct inside the struct, with a table of its own */
+    ATOLL_FIELD_JSON,    /* const json_t *: the handler looks at it */
+};
+
+struct atoll_field {
+    const char *name;
+    enum atoll_field_type type;
+    size_t offset;
+    double min, max;
+    const struct atoll_field *table; /* OBJECT; ends with a row without a name */
+    size_t seen;                     /* OBJECT: offset of a bool set when it is there, or 0 */
+};
+
+/* A table and the struct it fills. */
+struct atoll_field_set {
+    const struct atoll_field *table;
+    void *into;
+};
+
+#define ATOLL_BODY_PARTS 8
+
+struct atoll_body {
+    json_t *root;                  /* owned */
+    void *parts[ATOLL_BODY_PARTS]; /* owned: decoded arrays */
+    size_t part_count;
+};
+
+/* Parses one object; no bytes at all are an empty one. INVALID_ARGUMENT. */
+int atoll_body_parse(struct atoll_body *body, const void *bytes, size_t n,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_body_done(struct atoll_body *body);
+/* Gives p (from malloc) to the body. */
+void atoll_body_take(struct atoll_body *body, void *p);
+
+/* Decodes `object` (of the body) into the sets; where two know a field, the first gets it. `where`
+ * names the object in messages, "" for the outermost. INVALID_ARGUMENT. */
+int atoll_fields_decode(struct atoll_body *body, const json_t *object, const char *where,
+                        const struct atoll_field_set *sets, size_t count,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* "FIELD must be WHAT (got VALUE)", for what handlers check themselves. */
+int atoll_fields_refuse(struct atoll_error *err, const char *where, const char *name,
+                        const json_t *value, const char *what);

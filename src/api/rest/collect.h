@@ -1,0 +1,28 @@
+#pragma once
+#include "api/json_out.h"
+#include "engine/engine.h"
+
+/*
+ * Gathers the output of a command until it has ended: the first megabyte of each stream.
+ * Ownership: the caller's storage, the reader inside is ours until _done.
+ */
+#define ATOLL_COLLECT_MAX ((size_t)1024 * 1024)
+
+struct atoll_collect {
+    struct atoll_reader *reader;                    /* owned */
+    struct atoll_buf streams[ATOLL_STREAM_STDERR + 1]; /* by stream number */
+    bool truncated[ATOLL_STREAM_STDERR + 1];
+    /* Called once: with the result, or with an error. The collect may be done there. */
+    void (*ended)(void *arg, const struct atoll_exec_result *result, const struct atoll_error *error);
+    void *arg;
+};
+
+/* `ended` may be called before this returns, as the very last thing. */
+void atoll_collect_start(struct atoll_collect *c, struct atoll_exec *exec,
+                         void (*ended)(void *arg, const struct atoll_exec_result *result,
+                                       const struct atoll_error *error),
+                         void *arg);
+/* Safe on a zeroed one. */
+void atoll_collect_done(struct atoll_collect *c);
+/* Writes "stdout", "stderr" and, where something is missing, "stdout_truncated":true. */
+void atoll_collect_write(const struct atoll_collect *c, struct atoll_json_out *out);

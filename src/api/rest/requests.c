@@ -1,0 +1,221 @@
+#include "api/rest/requests.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/call.h"
+#include "api/rest/views.h"
+#include "base/text.h"
+
+#define METADATA_MAX ((size_t)64 * 1024)
+#define MONTH_S (31.0 * 24 * 3600)
+
+#define AT(member) offsetof(struct atoll_limits, member)
+static const struct atoll_field limit_fields[] = {
+    {"memoryMB", ATOLL_FIELD_MIB, AT(memory_bytes), 8, 1048576, NULL, 0},
+    {"cpuCores", ATOLL_FIELD_MILLI, AT(cpu_millis), 0.01, 1024, NULL, 0},
+    {"diskMB", ATOLL_FIELD_MIB, AT(disk_bytes), 1, 16777216, NULL, 0},
+    {"inodes", ATOLL_FIELD_U64, AT(inodes), 100, 1e9, NULL, 0},
+    {"pids", ATOLL_FIELD_U32, AT(pids), 4, 4194304, NULL, 0},
+    {"openFiles", ATOLL_FIELD_U32, AT(open_files), 16, 1048576, NULL, 0},
+    {"timeoutSeconds", ATOLL_FIELD_CEIL, AT(timeout_s), 0, 12 * MONTH_S, NULL, 0},
+    {0},
+};
+#undef AT
+
+#define AT(member) offsetof(struct atoll_rest_sandbox, member)
+const struct atoll_field atoll_rest_sandbox_fields[] = {
+    {"template", ATOLL_FIELD_STRING, AT(template_name), 1, 64, NULL, 0},
+    {"limits", ATOLL_FIELD_OBJECT, AT(limits), 0, 0, limit_fields, 0},
+    {"env", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
+    {"metadata", ATOLL_FIELD_JSON, AT(metadata), 0, 0, NULL, 0},
+    {"networkMode", ATOLL_FIELD_STRING, AT(network_mode), 1, 32, NULL, 0},
+    {"waive", ATOLL_FIELD_STRINGS, AT(waive), 0, 16, NULL, 0},
+    {0},
+};
+#undef AT
+
+#define AT(member) offsetof(struct atoll_rest_size, member)
+const struct atoll_field atoll_rest_size_fields[] = {
+    {"cols", ATOLL_FIELD_U32, AT(cols), 1, 65535, NULL, 0},
+    {"rows", ATOLL_FIELD_U32, AT(rows), 1, 65535, NULL, 0},
+    {0},
+};
+#undef AT
+
+#define AT(member) offsetof(struct atoll_rest_signal, member)
+const struct atoll_field atoll_rest_signal_fields[] = {
+    {"signal", ATOLL_FIELD_JSON, AT(signal), 0, 0, NULL, 0},
+    {"tree", ATOLL_FIELD_BOOL, AT(tree), 0, 0, NULL, 0},
+    {0},
+};
+#undef AT
+
+#define AT(member) offsetof(struct atoll_rest_exec, member)
+const struct atoll_field atoll_rest_exec_fields[] = {
+    {"cmd", ATOLL_FIELD_STRINGS, AT(argv), 1, 65536, NULL, 0},
+    {"user", ATOLL_FIELD_STRING, AT(user), 0, 64, NULL, 0},
+    {"cwd", ATOLL_FIELD_STRING, AT(cwd), 0, 4095, NULL, 0},
+    {"env", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
+    {"timeoutSeconds", ATOLL_FIELD_MILLI, AT(timeout_ms), 0, MONTH_S, NULL, 0},
+    {"stdin", ATOLL_FIELD_JSON, AT(stdin_json), 0, 0, NULL, 0},
+    {"pty", ATOLL_FIELD_OBJECT, AT(pty), 0, 0, atoll_rest_size_fields, AT(has_pty)},
+    {0},
+};
+#undef AT
+
+static int check_network(const char *mode, struct atoll_error *err)
+{
+    if (!mode || strcmp(mode, "none") == 0)
+        return 0;
+    if (strcmp(mode, "isolated") == 0 || strcmp(mode, "bridge") == 0)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "networkMode \"%s\" is not available yet; use \"none\"", mode);
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "networkMode must be \"none\" (got \"%s\")", mode);
+}
+
+static int check_waive(const char *const *names, uint32_t *ret_waived, struct atoll_error *err)
+{
+    for (; names && *names; names++) {
+        uint32_t limit = atoll_limit_by_name(*names);
+        if (limit == 0)
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "waive may hold memory, cpu, pids, disk and all (got \"%.48s\")",
+                              *names);
+        *ret_waived |= limit;
+    }
+    return 0;
+}
+
+static int check_metadata(const json_t *metadata, struct atoll_body *body, const char **ret_text,
+                          struct atoll_error *err)
+{
+    json_t *object = (json_t *)metadata; /* jansson's iterators are not const */
+    const char *name;
+    json_t *value;
+    char *text;
+
+    if (!metadata)
+        return 0;
+    if (!json_is_object(metadata))
+        return atoll_fields_refuse(err, "", "metadata", metadata, "an object of strings");
+    json_object_foreach (object, name, value)
+        if (!json_is_string(value))
+            return atoll_fields_refuse(err, "metadata", name, value, "a string");
+    text = json_dumps(metadata, JSON_COMPACT);
+    if (!text)
+        abort();
+    atoll_body_take(body, text);
+    if (strlen(text) > METADATA_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
+                          "metadata must be at most %zu KiB", METADATA_MAX / 1024);
+    *ret_text = text;
+    return 0;
+}
+
+int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_body *body,
+                             struct atoll_create *ret_create, struct atoll_error *err)
+{
+    struct atoll_create create = {
+        .template_name = s->template_name, .limits = s->limits, .env = s->env};
+    int r = check_network(s->network_mode, err);
+
+    if (r == 0 && s->template_name && !atoll_text_is_name(s->template_name))
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "template must be the name of a template (got \"%.64s\")", s->template_name);
+    if (r == 0)
+        r = check_waive(s->waive, &create.waived, err);
+    if (r == 0)
+        r = check_metadata(s->metadata, body, &create.metadata_json, err);
+    if (r == 0)
+        *ret_create = create;
+    return r;
+}
+
+static int check_input(const json_t *value, struct atoll_rest_input *ret, struct atoll_error *err)
+{
+    *ret = (struct atoll_rest_input){0};
+    if (!value || json_is_false(value))
+        return 0;
+    if (json_is_true(value)) {
+        ret->open = true;
+    } else if (json_is_string(value)) {
+        ret->text = json_string_value(value);
+        ret->len = json_string_length(value);
+    } else {
+        return atoll_fields_refuse(err, "", "stdin", value, "a string, true or false");
+    }
+    return 0;
+}
+
+int atoll_rest_exec_check(const struct atoll_rest_exec *e, struct atoll_exec_start *ret_start,
+                          struct atoll_rest_input *ret_input, struct atoll_error *err)
+{
+    struct atoll_exec_start start = {
+        .argv = e->argv,
+        .env = e->env,
+        .user = e->user && *e->user ? e->user : NULL,
+        .cwd = e->cwd && *e->cwd ? e->cwd : NULL,
+        .timeout_ms = e->timeout_ms,
+        .pty = e->has_pty,
+        .cols = e->pty.cols ? e->pty.cols : 80,
+        .rows = e->pty.rows ? e->pty.rows : 24,
+    };
+    int r;
+
+    if (!e->argv)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "cmd is missing: the command and its arguments, an array of strings");
+    if (!*e->argv[0])
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "cmd[0] must not be empty");
+    r = check_input(e->stdin_json, ret_input, err);
+    if (r < 0)
+        return r;
+    start.stdin_open = ret_input->open || ret_input->text;
+    *ret_start = start;
+    return 0;
+}
+
+int atoll_rest_size_check(const struct atoll_rest_size *size, struct atoll_error *err)
+{
+    if (size->cols == 0 || size->rows == 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "cols and rows are both needed");
+    return 0;
+}
+
+int atoll_rest_signal_check(const struct atoll_rest_signal *request, int *ret_signo,
+                            struct atoll_error *err)
+{
+    const json_t *value = request->signal;
+    int signo = 0;
+
+    if (json_is_integer(value) && json_integer_value(value) >= 1 && json_integer_value(value) <= 64)
+        signo = (int)json_integer_value(value);
+    else if (json_is_string(value))
+        signo = atoll_view_signal_number(json_string_value(value));
+    if (!value)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "signal is missing");
+    if (signo == 0)
+        return atoll_fields_refuse(err, "", "signal", value,
+                                   "a name such as \"SIGTERM\" or a number from 1 to 64");
+    *ret_signo = signo;
+    return 0;
+}
+
+static void input_sent(void *arg, const struct atoll_error *error)
+{
+    (void)error;
+    free(arg);
+}
+
+void atoll_rest_input_send(struct atoll_exec *exec, const struct atoll_rest_input *input)
+{
+    uint8_t *copy;
+
+    if (!input->text)
+        return;
+    copy = atoll_api_alloc(input->len + 1);
+    memcpy(copy, input->text, input->len);
+    atoll_exec_write(exec, copy, input->len, true, input_sent, copy);
+}

@@ -1,0 +1,68 @@
+#pragma once
+#include "api/fields.h"
+#include "engine/engine.h"
+
+/*
+ * The objects clients send to ask for sandboxes and commands: field tables and the checks that no
+ * table can do. Everything decoded is borrowed from the body.
+ */
+
+struct atoll_rest_sandbox {
+    const char *template_name;
+    struct atoll_limits limits;
+    const char *const *env;
+    const char *const *waive;
+    const char *network_mode;
+    const json_t *metadata;
+};
+
+struct atoll_rest_exec {
+    const char *const *argv;
+    const char *const *env;
+    const char *user, *cwd;
+    uint32_t timeout_ms;
+    const json_t *stdin_json;
+    bool has_pty;
+    struct {
+        uint32_t cols, rows;
+    } pty;
+};
+
+extern const struct atoll_field atoll_rest_sandbox_fields[];
+extern const struct atoll_field atoll_rest_exec_fields[];
+
+/* INVALID_ARGUMENT, UNIMPLEMENTED. */
+int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
+                             struct atoll_create *ret_create,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* What the request says about standard input. */
+struct atoll_rest_input {
+    bool open;        /* keep it open for what comes later */
+    const char *text; /* or all of it; NULL for none */
+    size_t len;
+};
+
+int atoll_rest_exec_check(const struct atoll_rest_exec *exec, struct atoll_exec_start *ret_start,
+                          struct atoll_rest_input *ret_input,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* {"cols","rows"}. */
+struct atoll_rest_size {
+    uint32_t cols, rows;
+};
+extern const struct atoll_field atoll_rest_size_fields[];
+int atoll_rest_size_check(const struct atoll_rest_size *size, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* {"signal":"SIGTERM"|15,"tree":bool}. */
+struct atoll_rest_signal {
+    const json_t *signal;
+    bool tree;
+};
+extern const struct atoll_field atoll_rest_signal_fields[];
+int atoll_rest_signal_check(const struct atoll_rest_signal *request, int *ret_signo,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Starts to send the whole input of a command; nobody waits for it, and a command that does not
+ * want it is no error. */
+void atoll_rest_input_send(struct atoll_exec *exec, const struct atoll_rest_input *input);

@@ -1,0 +1,192 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/rest/requests.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/views.h"
+
+struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
+                                              struct atoll_error *err)
+{
+    struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+
+    if (!sandbox)
+        (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s does not exist",
+                         call->params.id);
+    return sandbox;
+}
+
+void atoll_rest_done(void *arg, const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+
+    if (error)
+        atoll_api_fail(call, error);
+    else
+        atoll_api_reply_empty(call, 204);
+}
+
+void atoll_rest_ignore(void *arg, const struct atoll_error *error)
+{
+    (void)arg;
+    (void)error;
+}
+
+/* Creating. */
+
+static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_sandbox_view view;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (error) {
+        atoll_api_fail(call, error);
+    } else if (!call->req) {
+        /* Nobody was told its id, so nobody would ever destroy it. */
+        atoll_sandbox_get(sandbox, &view);
+        atoll_engine_destroy(call->engine, view.id, ATOLL_REST_WHO_GONE, atoll_rest_ignore, NULL);
+        atoll_api_drop(call);
+    } else {
+        atoll_api_reply_init(&buf, &out);
+        atoll_view_sandbox(&out, NULL, sandbox);
+        atoll_api_reply(call, 201, &out);
+    }
+}
+
+void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_rest_sandbox request = {0};
+    struct atoll_field_set set = {atoll_rest_sandbox_fields, &request};
+    struct atoll_create create;
+    struct atoll_body body;
+    struct atoll_error error;
+    int r = atoll_body_parse(&body, bytes, n, &error);
+
+    if (r == 0)
+        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
+    if (r == 0)
+        r = atoll_rest_sandbox_check(&request, &body, &create, &error);
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_engine_create(call->engine, &create, created, call);
+    atoll_body_done(&body);
+}
+
+/* Looking. */
+
+void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                             size_t n ATOLL_UNUSED)
+{
+    struct atoll_sandbox *sandbox;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    size_t pos = 0;
+
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_open(&out, "sandboxes", '[');
+    while ((sandbox = atoll_engine_next(call->engine, &pos)))
+        atoll_view_sandbox(&out, NULL, sandbox);
+    atoll_json_close(&out, ']');
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_rest_sandbox_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                            size_t n ATOLL_UNUSED)
+{
+    struct atoll_error error;
+    struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, &error);
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (!sandbox) {
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_api_reply_init(&buf, &out);
+    atoll_view_sandbox(&out, NULL, sandbox);
+    atoll_api_reply(call, 200, &out);
+}
+
+/* Destroying. */
+
+void atoll_rest_sandbox_destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                size_t n ATOLL_UNUSED)
+{
+    atoll_engine_destroy(call->engine, call->params.id, ATOLL_REST_WHO, atoll_rest_done, call);
+}
+
+struct destroy_all {
+    struct atoll_api_call *call;
+    size_t waiting; /* destroys under way, and one for the loop that starts them */
+    size_t destroyed;
+    struct atoll_error error; /* the first that counts */
+};
+
+static void finish_all(struct destroy_all *all)
+{
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (--all->waiting > 0)
+        return;
+    if (all->error.kind != ATOLL_ERR_NONE) {
+        atoll_api_fail(all->call, &all->error);
+    } else {
+        atoll_api_reply_init(&buf, &out);
+        atoll_json_open(&out, NULL, '{');
+        atoll_json_u64(&out, "destroyed", all->destroyed);
+        atoll_json_close(&out, '}');
+        atoll_api_reply(all->call, 200, &out);
+    }
+    free(all);
+}
+
+static void destroyed_one(void *arg, const struct atoll_error *error)
+{
+    struct destroy_all *all = arg;
+
+    if (!error)
+        all->destroyed++;
+    else if (error->kind != ATOLL_ERR_NOT_FOUND && all->error.kind == ATOLL_ERR_NONE)
+        all->error = *error;
+    finish_all(all);
+}
+
+/* The ids first: destroying changes what is being walked. */
+static char (*all_ids(struct atoll_engine *engine, size_t *ret_count))[ATOLL_ID_LEN + 1]
+{
+    char(*ids)[ATOLL_ID_LEN + 1];
+    struct atoll_sandbox *sandbox;
+    size_t pos = 0, count = 0, i = 0;
+
+    while (atoll_engine_next(engine, &pos))
+        count++;
+    ids = atoll_api_alloc((count + 1) * sizeof(*ids));
+    for (pos = 0; i < count && (sandbox = atoll_engine_next(engine, &pos)); i++) {
+        struct atoll_sandbox_view view;
+        atoll_sandbox_get(sandbox, &view);
+        (void)snprintf(ids[i], sizeof(ids[i]), "%s", view.id);
+    }
+    *ret_count = i;
+    return ids;
+}
+
+void atoll_rest_sandbox_destroy_all(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                    size_t n ATOLL_UNUSED)
+{
+    struct destroy_all *all = atoll_api_alloc(sizeof(*all));
+    size_t count;
+    char(*ids)[ATOLL_ID_LEN + 1] = all_ids(call->engine, &count);
+
+    all->call = call;
+    all->waiting = count + 1;
+    for (size_t i = 0; i < count; i++)
+        atoll_engine_destroy(call->engine, ids[i], ATOLL_REST_WHO, destroyed_one, all);
+    free(ids);
+    finish_all(all);
+}

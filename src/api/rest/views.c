@@ -1,0 +1,260 @@
+#include "api/rest/views.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/text.h"
+
+#define MIB 1048576.0
+
+/* JSON has one kind of number; 15 digits say any count of bytes in MiB exactly. */
+static void view_limits(struct atoll_json_out *out, const struct atoll_limits *limits)
+{
+    atoll_json_open(out, "limits", '{');
+    atoll_json_double(out, "memoryMB", (double)limits->memory_bytes / MIB, 15);
+    atoll_json_double(out, "cpuCores", limits->cpu_millis / 1000.0, 9);
+    atoll_json_double(out, "diskMB", (double)limits->disk_bytes / MIB, 15);
+    atoll_json_u64(out, "inodes", limits->inodes);
+    atoll_json_u64(out, "pids", limits->pids);
+    atoll_json_u64(out, "openFiles", limits->open_files);
+    atoll_json_u64(out, "timeoutSeconds", limits->timeout_s);
+    atoll_json_close(out, '}');
+}
+
+static void view_waived(struct atoll_json_out *out, uint32_t waived)
+{
+    atoll_json_open(out, "waived", '[');
+    for (uint32_t bit = 1; bit <= ATOLL_LIMIT_ALL; bit <<= 1)
+        if (waived & bit)
+            atoll_json_text(out, NULL, atoll_limit_name(bit));
+    atoll_json_close(out, ']');
+}
+
+void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
+                        const struct atoll_sandbox *sandbox)
+{
+    struct atoll_sandbox_view v;
+
+    atoll_sandbox_get(sandbox, &v);
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "id", v.id);
+    atoll_json_text(out, "state", atoll_sandbox_state_name(v.state));
+    if (v.cause && *v.cause)
+        atoll_json_text(out, "cause", v.cause);
+    atoll_json_text(out, "template", v.template_name);
+    atoll_json_time(out, "created_at", v.created_unix_ms);
+    atoll_json_time(out, "expires_at", v.expires_unix_ms);
+    view_limits(out, &v.limits);
+    atoll_json_raw(out, "metadata", v.metadata_json && *v.metadata_json ? v.metadata_json : "{}");
+    view_waived(out, v.waived);
+    atoll_json_text(out, "networkMode", "none");
+    atoll_json_double(out, "boot_ms", v.boot_ms, 6);
+    atoll_json_bool(out, "pooled", v.pooled);
+    atoll_json_close(out, '}');
+}
+
+/* null says that there is no limit. */
+static void view_limit(struct atoll_json_out *out, const char *key, uint64_t limit)
+{
+    if (limit == 0 || limit == UINT64_MAX)
+        atoll_json_null(out, key);
+    else
+        atoll_json_u64(out, key, limit);
+}
+
+void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_stats *s,
+                      const struct atoll_sandbox_view *sandbox)
+{
+    atoll_json_open(out, "memory", '{');
+    atoll_json_u64(out, "used_bytes", s->memory_bytes);
+    view_limit(out, "limit_bytes", s->memory_limit_bytes);
+    atoll_json_u64(out, "peak_bytes", s->memory_peak_bytes);
+    atoll_json_close(out, '}');
+    atoll_json_open(out, "cpu", '{');
+    atoll_json_double(out, "percent", s->cpu_percent, 6);
+    atoll_json_double(out, "used_seconds", s->cpu_seconds, 9);
+    if (sandbox->waived & ATOLL_LIMIT_CPU)
+        atoll_json_null(out, "limit_cores");
+    else
+        atoll_json_double(out, "limit_cores", sandbox->limits.cpu_millis / 1000.0, 9);
+    atoll_json_close(out, '}');
+    atoll_json_open(out, "disk", '{');
+    atoll_json_u64(out, "used_bytes", s->disk_bytes);
+    view_limit(out, "limit_bytes", s->disk_limit_bytes);
+    atoll_json_close(out, '}');
+    atoll_json_open(out, "inodes", '{');
+    atoll_json_u64(out, "used", s->inodes);
+    view_limit(out, "limit", s->inodes_limit);
+    atoll_json_close(out, '}');
+    atoll_json_open(out, "processes", '{');
+    atoll_json_u64(out, "count", s->processes);
+    view_limit(out, "limit", sandbox->waived & ATOLL_LIMIT_PIDS ? 0 : sandbox->limits.pids);
+    if (s->processes_peak > 0)
+        atoll_json_u64(out, "peak", s->processes_peak);
+    atoll_json_close(out, '}');
+    atoll_json_open(out, "network", '{');
+    atoll_json_u64(out, "rx_bytes", s->net_rx_bytes);
+    atoll_json_u64(out, "tx_bytes", s->net_tx_bytes);
+    atoll_json_close(out, '}');
+    atoll_json_double(out, "uptime_seconds", s->uptime_s, 9);
+}
+
+const char *atoll_view_stream_name(int stream)
+{
+    return stream == ATOLL_STREAM_STDERR ? "stderr" : "stdout";
+}
+
+const char *atoll_view_signal_name(int signo, char *out)
+{
+    const char *name = sigabbrev_np(signo);
+
+    /* 34 is the first real-time signal programs get to use; glibc keeps 32 and 33. */
+    if (name)
+        (void)snprintf(out, 16, "SIG%s", name);
+    else if (signo >= 34)
+        (void)snprintf(out, 16, "SIGRTMIN+%d", signo - 34);
+    else
+        (void)snprintf(out, 16, "%d", signo);
+    return out;
+}
+
+int atoll_view_signal_number(const char *name)
+{
+    uint64_t number;
+
+    if (atoll_text_u64(name, 1, 64, &number) == 0)
+        return (int)number;
+    if (strncmp(name, "SIG", 3) == 0)
+        name += 3;
+    if (strncmp(name, "RTMIN+", 6) == 0 && atoll_text_u64(name + 6, 0, 30, &number) == 0)
+        return 34 + (int)number;
+    for (int i = 1; i < 32; i++) {
+        const char *known = sigabbrev_np(i);
+        if (known && strcmp(known, name) == 0)
+            return i;
+    }
+    return 0;
+}
+
+static void view_oom(struct atoll_json_out *out, const struct atoll_exec_result *r)
+{
+    atoll_json_open(out, "oom", '{');
+    atoll_json_text(out, "process", r->oom_process);
+    atoll_json_u64(out, "pid", r->oom_pid);
+    atoll_json_u64(out, "peak_bytes", r->oom_peak_bytes);
+    atoll_json_u64(out, "limit_bytes", r->oom_limit_bytes);
+    atoll_json_u64(out, "kills", r->oom_kills);
+    atoll_json_close(out, '}');
+}
+
+void atoll_view_result(struct atoll_json_out *out, const char *key,
+                       const struct atoll_exec_result *r)
+{
+    char name[16];
+
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "kind", atoll_end_kind_name(r->kind));
+    if (r->kind == ATOLL_END_EXITED)
+        atoll_json_i64(out, "exit_code", r->code);
+    if (r->signal > 0)
+        atoll_json_text(out, "signal", atoll_view_signal_name(r->signal, name));
+    if (r->reason[0])
+        atoll_json_text(out, r->kind == ATOLL_END_KILLED_BY ? "who" : "reason", r->reason);
+    if (r->oom_kills > 0 || r->kind == ATOLL_END_OOM_KILLED)
+        view_oom(out, r);
+    atoll_json_open(out, "usage", '{');
+    atoll_json_double(out, "user_seconds", (double)r->user_us / 1e6, 12);
+    atoll_json_double(out, "system_seconds", (double)r->system_us / 1e6, 12);
+    atoll_json_u64(out, "max_rss_bytes", r->max_rss_bytes);
+    atoll_json_close(out, '}');
+    atoll_json_u64(out, "stdout_bytes", r->stdout_bytes);
+    atoll_json_u64(out, "stderr_bytes", r->stderr_bytes);
+    atoll_json_i64(out, "duration_ms", r->duration_ms);
+    atoll_json_close(out, '}');
+}
+
+void atoll_view_exec(struct atoll_json_out *out, const char *key, const struct atoll_exec *exec)
+{
+    struct atoll_exec_view v;
+
+    atoll_exec_get(exec, &v);
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "exec_id", v.id);
+    atoll_json_open(out, "cmd", '[');
+    for (const char *const *arg = v.argv; arg && *arg; arg++)
+        atoll_json_text(out, NULL, *arg);
+    atoll_json_close(out, ']');
+    atoll_json_text(out, "user", v.user ? v.user : "");
+    atoll_json_text(out, "cwd", v.cwd ? v.cwd : "");
+    atoll_json_bool(out, "pty", v.pty);
+    atoll_json_text(out, "state", v.result ? "ended" : "running");
+    atoll_json_u64(out, "pid", v.pid);
+    atoll_json_time(out, "started_at", v.started_unix_ms);
+    if (v.result)
+        atoll_view_result(out, "result", v.result);
+    atoll_json_close(out, '}');
+}
+
+static const char *entry_type_name(uint8_t type)
+{
+    static const char *const names[] = {
+        [ATOLL_ENTRY_FILE] = "file",
+        [ATOLL_ENTRY_DIRECTORY] = "directory",
+        [ATOLL_ENTRY_SYMLINK] = "symlink",
+        [ATOLL_ENTRY_OTHER] = "other",
+    };
+    return type < ATOLL_ARRAY_LEN(names) && names[type] ? names[type] : "other";
+}
+
+/* Files may claim to be of any time; what has no year of four digits is shown as the nearest. */
+static void view_mtime(struct atoll_json_out *out, int64_t unix_ms)
+{
+    int64_t shown = ATOLL_MIN(ATOLL_MAX(unix_ms, INT64_C(0)), INT64_C(253402300799999));
+    char text[ATOLL_CLOCK_TEXT_MAX];
+
+    atoll_json_text(out, "mtime", atoll_clock_format(shown, text));
+}
+
+/* Names come from inside and need not be UTF-8. */
+void atoll_view_entry(struct atoll_json_out *out, const char *key, const struct atoll_am_entry *e)
+{
+    const char *slash = strrchr(e->path, '/');
+    const char *name = slash && slash[1] ? slash + 1 : e->path;
+    char mode[16];
+
+    (void)snprintf(mode, sizeof(mode), "%04o", e->mode & 07777);
+    atoll_json_open(out, key, '{');
+    atoll_json_bytes(out, "path", e->path, strlen(e->path));
+    atoll_json_bytes(out, "name", name, strlen(name));
+    atoll_json_text(out, "type", entry_type_name(e->type));
+    atoll_json_text(out, "mode", mode);
+    atoll_json_text(out, "owner", e->owner);
+    atoll_json_text(out, "group", e->group);
+    atoll_json_u64(out, "size", e->size_bytes);
+    view_mtime(out, e->mtime_ms);
+    if (e->type == ATOLL_ENTRY_SYMLINK)
+        atoll_json_bytes(out, "target", e->target, strlen(e->target));
+    atoll_json_close(out, '}');
+}
+
+void atoll_view_template(struct atoll_json_out *out, const char *key,
+                         const struct atoll_template_view *v)
+{
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "name", v->name);
+    atoll_json_text(out, "kind", v->kind == ATOLL_TEMPLATE_HOST ? "host" : "rootfs");
+    atoll_json_text(out, "digest", v->digest ? v->digest : "");
+    atoll_json_u64(out, "size_bytes", v->size_bytes);
+    atoll_json_time(out, "created_at", v->created_unix_ms);
+    atoll_json_close(out, '}');
+}
+
+void atoll_view_gap(struct atoll_json_out *out, const struct atoll_reader_item *gap)
+{
+    atoll_json_open(out, "truncated", '{');
+    atoll_json_text(out, "stream", atoll_view_stream_name(gap->stream));
+    atoll_json_u64(out, "from", gap->offset);
+    atoll_json_u64(out, "to", gap->offset + gap->length);
+    atoll_json_close(out, '}');
+}

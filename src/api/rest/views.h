@@ -1,0 +1,27 @@
+#pragma once
+#include "api/json_out.h"
+#include "engine/engine.h"
+
+/* What the engine knows, as JSON. `key` as in api/json_out.h. */
+
+void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
+                        const struct atoll_sandbox *sandbox);
+/* The members of the stats; call it inside an open object. */
+void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_stats *stats,
+                      const struct atoll_sandbox_view *sandbox);
+void atoll_view_result(struct atoll_json_out *out, const char *key,
+                       const struct atoll_exec_result *result);
+void atoll_view_exec(struct atoll_json_out *out, const char *key, const struct atoll_exec *exec);
+void atoll_view_entry(struct atoll_json_out *out, const char *key,
+                      const struct atoll_am_entry *entry);
+void atoll_view_template(struct atoll_json_out *out, const char *key,
+                         const struct atoll_template_view *view);
+/* "truncated":{…}: bytes of an output that the journal no longer has. */
+void atoll_view_gap(struct atoll_json_out *out, const struct atoll_reader_item *gap);
+
+/* "stdout" or "stderr". */
+const char *atoll_view_stream_name(int stream);
+/* "SIGTERM"; out holds 16 bytes. */
+const char *atoll_view_signal_name(int signo, char *out);
+/* Its number, also for "TERM" and "15"; 0 for what is none. */
+int atoll_view_signal_number(const char *name);

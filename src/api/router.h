@@ -1,0 +1,44 @@
+#pragma once
+#include "api/auth.h"
+#include "net/http_server.h"
+
+/*
+ * Routes as tables, and finding the row for a request. Pure: nothing here answers anybody.
+ */
+struct atoll_api_call;
+
+#define ATOLL_BODY_NONE ((size_t)0)
+#define ATOLL_BODY_STREAM SIZE_MAX /* the handler takes the body itself, piece by piece */
+#define ATOLL_BODY_JSON ((size_t)1024 * 1024)
+#define ATOLL_BODY_FILES ((size_t)16 * 1024 * 1024) /* JSON that carries files */
+
+struct atoll_route {
+    enum atoll_http_method method;
+    /* Literal segments and parameters: {id} and {exec} are ids, {name} is a name. Where a literal
+     * and a parameter both match, the row that comes first in the table wins. */
+    const char *path;
+    enum atoll_scope scope;
+    size_t body_max;
+    /* body is borrowed for the call, which must be answered exactly once: see api/call.h. */
+    void (*handler)(struct atoll_api_call *call, const uint8_t *body, size_t n);
+};
+
+struct atoll_routes {
+    const struct atoll_route *rows;
+    size_t count;
+};
+
+/* Values of the parameters, checked already; "" where a route has none of that name. */
+struct atoll_route_params {
+    char id[33], exec[33];
+    char name[65];
+};
+
+#define ATOLL_ROUTE_ALLOW_MAX 64
+
+/* The row for method and path; HEAD is served by GET. NOT_FOUND; UNIMPLEMENTED when the path is
+ * there but not for this method: `allow` then lists those it has. INVALID_ARGUMENT when a parameter
+ * is not what it must be. */
+int atoll_router_match(const struct atoll_routes *const *tables, size_t count,
+                       enum atoll_http_method method, const char *path, struct atoll_route_params *params, char *allow,
+                       const struct atoll_route **ret_route, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,0 +1,45 @@
+#pragma once
+#include "base/defs.h"
+
+/*
+ * A growable byte buffer that cannot be made without its maximum. Bytes are appended at the end
+ * and consumed at the front; `data + off .. data + len` is what it holds. It is also the string
+ * builder: atoll_buf_str() keeps a terminating NUL behind the last byte.
+ */
+struct atoll_buf {
+    uint8_t *data; /* owned */
+    size_t off;    /* first byte not yet consumed */
+    size_t len;    /* end of the bytes held; off <= len <= cap */
+    size_t cap;
+    size_t max; /* most bytes it may ever hold */
+};
+
+void atoll_buf_init(struct atoll_buf *b, size_t max);
+void atoll_buf_done(struct atoll_buf *b);
+
+static inline size_t atoll_buf_size(const struct atoll_buf *b)
+{
+    return b->len - b->off;
+}
+
+static inline const uint8_t *atoll_buf_head(const struct atoll_buf *b)
+{
+    return b->data ? b->data + b->off : NULL;
+}
+
+/* Room for n more bytes behind the last one: writes go to *ret_tail, then atoll_buf_commit().
+ * -ENOBUFS past the maximum, -ENOMEM. */
+int atoll_buf_reserve(struct atoll_buf *b, size_t n, uint8_t **ret_tail) ATOLL_MUST_CHECK;
+void atoll_buf_commit(struct atoll_buf *b, size_t n);
+
+/* All or nothing. -ENOBUFS past the maximum, -ENOMEM. */
+int atoll_buf_append(struct atoll_buf *b, const void *bytes, size_t n) ATOLL_MUST_CHECK;
+int atoll_buf_appends(struct atoll_buf *b, const char *text) ATOLL_MUST_CHECK;
+int atoll_buf_appendf(struct atoll_buf *b, const char *fmt, ...) ATOLL_PRINTF(2, 3) ATOLL_MUST_CHECK;
+
+/* Drops n bytes at the front. */
+void atoll_buf_consume(struct atoll_buf *b, size_t n);
+void atoll_buf_clear(struct atoll_buf *b);
+
+/* The bytes held as a C string, borrowed until the next change; "" when out of memory. */
+const char *atoll_buf_str(struct atoll_buf *b);

@@ -1,0 +1,121 @@
+#include "base/map.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct atoll_map_slot {
+    const char *key; /* NULL: never used, or a tombstone when value is the marker */
+    void *value;
+};
+
+static char tombstone_marker;
+#define TOMBSTONE ((void *)&tombstone_marker)
+
+/* FNV-1a: keys are our own random ids or short names, not chosen to collide. */
+static size_t hash(const char *key)
+{
+    uint64_t h = 14695981039346656037u;
+    for (; *key; key++)
+        h = (h ^ (uint8_t)*key) * 1099511628211u;
+    return (size_t)(h ^ (h >> 32));
+}
+
+void atoll_map_init(struct atoll_map *m)
+{
+    *m = (struct atoll_map){0};
+}
+
+void atoll_map_done(struct atoll_map *m)
+{
+    free(m->slots);
+    *m = (struct atoll_map){0};
+}
+
+static struct atoll_map_slot *find(const struct atoll_map *m, const char *key)
+{
+    if (m->cap == 0)
+        return NULL;
+    for (size_t i = hash(key);; i++) {
+        struct atoll_map_slot *s = &m->slots[i & (m->cap - 1)];
+        if (s->key && strcmp(s->key, key) == 0)
+            return s;
+        if (!s->key && s->value != TOMBSTONE)
+            return NULL;
+    }
+}
+
+static void place(struct atoll_map *m, const char *key, void *value)
+{
+    size_t i = hash(key);
+    while (m->slots[i & (m->cap - 1)].key)
+        i++;
+    struct atoll_map_slot *s = &m->slots[i & (m->cap - 1)];
+    if (s->value != TOMBSTONE)
+        m->filled++;
+    *s = (struct atoll_map_slot){key, value};
+    m->used++;
+}
+
+static int grow(struct atoll_map *m)
+{
+    struct atoll_map old = *m;
+    size_t cap = 16;
+
+    while (cap < old.used * 4)
+        cap *= 2;
+    m->slots = calloc(cap, sizeof(*m->slots));
+    if (!m->slots) {
+        *m = old;
+        return -ENOMEM;
+    }
+    m->cap = cap;
+    m->used = m->filled = 0;
+    for (size_t i = 0; i < old.cap; i++)
+        if (old.slots[i].key)
+            place(m, old.slots[i].key, old.slots[i].value);
+    free(old.slots);
+    return 0;
+}
+
+int atoll_map_put(struct atoll_map *m, const char *key, void *value)
+{
+    if (find(m, key))
+        return -EEXIST;
+    /* At most half full, so that a probe always meets a free slot soon. */
+    if ((m->filled + 1) * 2 > m->cap) {
+        int r = grow(m);
+        if (r < 0)
+            return r;
+    }
+    place(m, key, value);
+    return 0;
+}
+
+void *atoll_map_get(const struct atoll_map *m, const char *key)
+{
+    struct atoll_map_slot *s = find(m, key);
+    return s ? s->value : NULL;
+}
+
+void *atoll_map_remove(struct atoll_map *m, const char *key)
+{
+    struct atoll_map_slot *s = find(m, key);
+    void *value;
+
+    if (!s)
+        return NULL;
+    value = s->value;
+    *s = (struct atoll_map_slot){NULL, TOMBSTONE};
+    m->used--;
+    return value;
+}
+
+void *atoll_map_next(const struct atoll_map *m, size_t *pos)
+{
+    while (*pos < m->cap) {
+        struct atoll_map_slot *s = &m->slots[(*pos)++];
+        if (s->key)
+            return s->value;
+    }
+    return NULL;
+}

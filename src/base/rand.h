@@ -1,0 +1,10 @@
+#pragma once
+#include "base/defs.h"
+
+/* Fills buf from the kernel's generator; aborts if there is none, since nothing is safe then. */
+void atoll_rand_bytes(void *buf, size_t n);
+
+/* A random id of n characters out of a-z0-9 (5.17 bits each) and a NUL: buf holds n + 1 bytes.
+ * 26 characters carry 134 bits: unguessable, and safe as file, cgroup and host name. */
+#define ATOLL_ID_LEN 26
+void atoll_rand_id(char *buf, size_t n);

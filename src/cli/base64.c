@@ -1,0 +1,78 @@
+#include "cli/base64.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+int atoll_cli_base64_encode(struct atoll_buf *out, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    size_t len = (n + 2) / 3 * 4;
+    uint8_t *to;
+    int r = atoll_buf_reserve(out, len, &to);
+
+    if (r < 0)
+        return r;
+    for (; n > 0; p += 3, to += 4) {
+        uint32_t v = (uint32_t)p[0] << 16;
+        v |= n > 1 ? (uint32_t)p[1] << 8 : 0;
+        v |= n > 2 ? p[2] : 0;
+        to[0] = (uint8_t)digits[v >> 18];
+        to[1] = (uint8_t)digits[v >> 12 & 63];
+        to[2] = (uint8_t)(n > 1 ? digits[v >> 6 & 63] : '=');
+        to[3] = (uint8_t)(n > 2 ? digits[v & 63] : '=');
+        n -= n > 3 ? 3 : n;
+    }
+    atoll_buf_commit(out, len);
+    return 0;
+}
+
+/* The values of all bytes, -1 for those that are no digit. */
+static void fill_values(int8_t *values)
+{
+    memset(values, -1, 256);
+    for (int i = 0; i < 64; i++)
+        values[(uint8_t)digits[i]] = (int8_t)i;
+}
+
+int atoll_cli_base64_decode(struct atoll_buf *out, const char *text, size_t n)
+{
+    const uint8_t *p = (const uint8_t *)text;
+    size_t pad = n > 0 && p[n - 1] == '=' ? 1 + (n > 1 && p[n - 2] == '=') : 0;
+    size_t len = n / 4 * 3 - pad;
+    uint32_t v = 0;
+    int8_t values[256];
+    uint8_t *to;
+    int r;
+
+    if (n % 4 != 0)
+        return -EINVAL;
+    if (n == 0)
+        return 0;
+    r = atoll_buf_reserve(out, len, &to);
+    if (r < 0)
+        return r;
+    fill_values(values);
+    for (size_t i = 0; i < n - pad; i++) {
+        if (values[p[i]] < 0)
+            return -EINVAL;
+        v = v << 6 | (uint32_t)values[p[i]];
+        if (i % 4 == 3) {
+            *to++ = (uint8_t)(v >> 16);
+            *to++ = (uint8_t)(v >> 8);
+            *to++ = (uint8_t)v;
+        }
+    }
+    /* The digits before the padding hold 2 or 4 bits too many, which must be 0. */
+    if ((pad == 1 && v & 3) || (pad == 2 && v & 15))
+        return -EINVAL;
+    if (pad == 1) {
+        *to++ = (uint8_t)(v >> 10);
+        *to++ = (uint8_t)(v >> 2);
+    } else if (pad == 2) {
+        *to++ = (uint8_t)(v >> 4);
+    }
+    atoll_buf_commit(out, len);
+    return 0;
+}

@@ -1,0 +1,83 @@
+#pragma once
+#include "base/error.h"
+#include "cli/options.h"
+
+/*
+ * The frame of the `atoll` program: verbs are rows of a table in main.c, one file each.
+ *
+ * main() finds the verb, fills its options struct from its table, and calls run(). A verb returns
+ * the exit status of the program, or a negative errno with *err filled, which main() prints.
+ */
+
+/* Exit statuses that do not come from a command in a sandbox. */
+enum atoll_cli_status {
+    ATOLL_CLI_OK = 0,
+    ATOLL_CLI_FAILED = 1,
+    ATOLL_CLI_USAGE = 2,
+    ATOLL_CLI_TIMED_OUT = 124,
+    ATOLL_CLI_BROKEN = 125, /* Atoll itself failed, so there is no status of the command */
+    ATOLL_CLI_OUT_OF_MEMORY = 137,
+};
+
+struct atoll_cli;
+
+struct atoll_cli_verb {
+    const char *name; /* "run"; "template ls" for a verb of a group */
+    const char *args; /* what follows the name, for the usage line */
+    const char *summary;
+    const char *help; /* what summary and options leave open, then examples */
+    const struct atoll_cli_option *options;
+    size_t options_size;    /* of the struct, which starts with a struct atoll_cli_common */
+    int min_args, max_args; /* max -1: any number */
+    int command_at;         /* see atoll_cli_parse() */
+    int failure;            /* exit status when run() fails; 0 means ATOLL_CLI_FAILED */
+    int (*run)(struct atoll_cli *cli, const void *options, int argc, char **argv,
+               struct atoll_error *err);
+};
+
+/* First member of every options struct, and its rows. */
+struct atoll_cli_common {
+    bool json;
+    bool help;
+};
+extern const struct atoll_cli_option atoll_cli_common_options[];
+
+#define ATOLL_CLI_COMMON(type)                                     \
+    {                                                              \
+        .kind = ATOLL_CLI_TABLE, .offset = offsetof(type, common), \
+        .table = atoll_cli_common_options                          \
+    }
+
+/* Options of verbs that have no others. */
+struct atoll_cli_plain {
+    struct atoll_cli_common common;
+};
+extern const struct atoll_cli_option atoll_cli_plain_options[];
+
+extern const struct atoll_cli_verb atoll_cli_run;
+extern const struct atoll_cli_verb atoll_cli_create;
+extern const struct atoll_cli_verb atoll_cli_ls;
+extern const struct atoll_cli_verb atoll_cli_exec;
+extern const struct atoll_cli_verb atoll_cli_shell;
+extern const struct atoll_cli_verb atoll_cli_cp;
+extern const struct atoll_cli_verb atoll_cli_logs;
+extern const struct atoll_cli_verb atoll_cli_stats;
+extern const struct atoll_cli_verb atoll_cli_rm;
+extern const struct atoll_cli_verb atoll_cli_template_ls;
+extern const struct atoll_cli_verb atoll_cli_template_import;
+extern const struct atoll_cli_verb atoll_cli_template_debian;
+extern const struct atoll_cli_verb atoll_cli_template_rm;
+extern const struct atoll_cli_verb atoll_cli_doctor;
+extern const struct atoll_cli_verb atoll_cli_version;
+extern const struct atoll_cli_verb atoll_cli_help;
+
+/* All of them in the order of the help text, ending with NULL. */
+extern const struct atoll_cli_verb *const atoll_cli_verbs[];
+
+/* The verb that argv names, by one word or two; *ret_words says how many. NULL when there is none:
+ * then *err says so, with the nearest name. */
+const struct atoll_cli_verb *atoll_cli_find_verb(char *const *argv, int *ret_words,
+                                                 struct atoll_error *err);
+
+/* The help of one verb, or of all when verb is NULL, on standard output. */
+void atoll_cli_print_help(const struct atoll_cli_verb *verb);

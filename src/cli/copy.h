@@ -1,0 +1,55 @@
+#pragma once
+#include "cli/client.h"
+
+/*
+ * Copies of files and directories between this machine and a sandbox.
+ *
+ * Everything that comes out of a sandbox is hostile: names, types, links. A download therefore
+ * works with descriptors only, never follows a link, writes new files under names of its own and
+ * renames them, and leaves out whatever could lead outside the destination. What is left out is
+ * said and counted.
+ */
+struct atoll_cli_copy {
+    struct atoll_cli *cli;
+    const char *sandbox; /* id */
+    const char *user;    /* whose rights count inside; NULL: the default user */
+    uint64_t files, directories, bytes;
+    json_t *skipped; /* owned: [{"path","reason"}] */
+};
+
+void atoll_cli_copy_init(struct atoll_cli_copy *copy, struct atoll_cli *cli, const char *sandbox,
+                         const char *user);
+void atoll_cli_copy_done(struct atoll_cli_copy *copy);
+
+/* `remote` as the user wrote it: a directory that exists, or a trailing slash, means "into it".
+ * `local` "-" is standard input or output. NOT_FOUND, PERMISSION_DENIED and so on. */
+int atoll_cli_copy_upload(struct atoll_cli_copy *copy, const char *local, const char *remote,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_cli_copy_download(struct atoll_cli_copy *copy, const char *remote, const char *local,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Shared by the two directions. */
+
+#define ATOLL_CLI_COPY_DEPTH_MAX 128
+#define ATOLL_CLI_COPY_PATH_MAX 4096
+
+/* A request about one path: METHOD /api/sandboxes/ID/files<what>?path=PATH<&query>. */
+int atoll_cli_copy_call(struct atoll_cli_copy *copy, const char *method, const char *what,
+                        const char *path, const char *query, json_t **ret_reply,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_cli_copy_target(const struct atoll_cli_copy *copy, const char *what, const char *path,
+                          const char *query, struct atoll_cli_target *ret,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+
+void atoll_cli_copy_skip(struct atoll_cli_copy *copy, const char *path, const char *fmt, ...)
+    ATOLL_PRINTF(3, 4);
+/* Whether the rest of a directory is worth trying after this error. */
+bool atoll_cli_copy_goes_on(const struct atoll_error *err);
+
+/* The last component of a path, or NULL when that is "", "." or "..". Borrowed. */
+const char *atoll_cli_copy_basename(const char *path, char *out, size_t cap);
+/* A name that can only mean an entry of the directory it was found in. */
+bool atoll_cli_copy_is_name(const char *name);
+/* A link that cannot lead out of the tree: a relative target whose ".." all come first and are no
+ * more than `depth`, the number of real directories above the link within the tree. */
+bool atoll_cli_copy_is_inner_link(const char *target, size_t depth);

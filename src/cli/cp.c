@@ -1,0 +1,109 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/text.h"
+#include "cli/copy.h"
+#include "cli/print.h"
+
+struct options {
+    struct atoll_cli_common common;
+    const char *user;
+};
+
+static const struct atoll_cli_option options_table[] = {
+    {"user", 'u', ATOLL_CLI_TEXT, offsetof(struct options, user), "NAME",
+     "whose rights count in the sandbox (default: user)", NULL},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+
+/* SANDBOX:PATH. A local name with a colon is written ./like:this. */
+struct side {
+    bool remote;
+    char sandbox[40];
+    const char *path;
+};
+
+static struct side parse_side(const char *text)
+{
+    struct side side = {.path = text};
+    size_t n = strcspn(text, ":/");
+
+    if (text[n] != ':' || n >= sizeof(side.sandbox))
+        return side;
+    memcpy(side.sandbox, text, n);
+    if (atoll_text_is_id(side.sandbox)) {
+        side.remote = true;
+        side.path = text + n + 1;
+    }
+    return side;
+}
+
+static int report(struct atoll_cli *cli, const struct atoll_cli_copy *copy, struct atoll_error *err)
+{
+    size_t skipped = json_array_size(copy->skipped);
+    int r = 0;
+
+    if (cli->json) {
+        ATOLL_CLI_AUTOJSON json_t *object =
+            json_pack("{s:I, s:I, s:I, s:O}", "files", (json_int_t)copy->files, "directories",
+                      (json_int_t)copy->directories, "bytes", (json_int_t)copy->bytes, "skipped",
+                      copy->skipped);
+        r = atoll_cli_print_json(object, err);
+    } else if (skipped > 0) {
+        atoll_cli_say("the copy is not complete: %zu skipped, %llu files copied", skipped,
+                      (unsigned long long)copy->files);
+    }
+    return r < 0 ? r : skipped > 0 ? ATOLL_CLI_FAILED : ATOLL_CLI_OK;
+}
+
+static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
+               struct atoll_error *err)
+{
+    const struct options *o = options;
+    struct side from = parse_side(argv[0]), to = parse_side(argv[1]);
+    struct atoll_cli_copy copy;
+    int r;
+
+    if (from.remote == to.remote)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          from.remote ? "one side must be local: copy by way of this machine"
+                                      : "one side must be SANDBOX:PATH");
+    if (to.remote && strcmp(to.path, "-") == 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "name a path in the sandbox");
+    if (cli->json && strcmp(to.path, "-") == 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--json and the file cannot both go to standard output");
+    atoll_cli_copy_init(&copy, cli, from.remote ? from.sandbox : to.sandbox, o->user);
+    r = from.remote ? atoll_cli_copy_download(&copy, from.path, to.path, err)
+                    : atoll_cli_copy_upload(&copy, from.path, to.path, err);
+    if (r == 0)
+        r = report(cli, &copy, err);
+    atoll_cli_copy_done(&copy);
+    return r;
+}
+
+const struct atoll_cli_verb atoll_cli_cp = {
+    .name = "cp",
+    .args = "SRC DST",
+    .summary = "copy files and directories into or out of a sandbox",
+    .help =
+        "One of SRC and DST is SANDBOX:PATH; a relative PATH starts in the user's home. Copies\n"
+        "whole directories, keeps modes, and takes - as standard input or output. A local name\n"
+        "with a colon is written ./like:this.\n"
+        "\n"
+        "Files in a sandbox are made by code nobody trusts. Coming out, nothing is written outside\n"
+        "of DST: names and links that lead elsewhere are skipped, said, and make the status 1.\n"
+        "\n"
+        "Examples:\n"
+        "  atoll cp data.csv $id:               into the home directory\n"
+        "  atoll cp src $id:/work/              a directory, as /work/src\n"
+        "  atoll cp $id:/work/out .             and back\n"
+        "  tar c src | atoll cp - $id:src.tar   from standard input\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .min_args = 2,
+    .max_args = 2,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = run,
+};

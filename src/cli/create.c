@@ -1,0 +1,60 @@
+#include <stdio.h>
+#include "cli/print.h"
+#include "cli/request.h"
+
+struct options {
+    struct atoll_cli_common common;
+    struct atoll_cli_sandbox_options sandbox;
+    struct atoll_cli_list env;
+    double timeout_seconds;
+};
+
+static const struct atoll_cli_option options_table[] = {
+    {.kind = ATOLL_CLI_TABLE,
+     .offset = offsetof(struct options, sandbox),
+     .table = atoll_cli_sandbox_options},
+    {"env", 'e', ATOLL_CLI_LIST, offsetof(struct options, env), "K=V",
+     "set a variable for all its commands; K alone passes yours on", NULL},
+    {"timeout", 0, ATOLL_CLI_DECIMAL, offsetof(struct options, timeout_seconds), "SECONDS",
+     "destroy it after this time", NULL},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+
+static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
+               char **argv ATOLL_UNUSED, struct atoll_error *err)
+{
+    const struct options *o = options;
+    ATOLL_CLI_AUTOJSON json_t *request = json_object();
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    int r = atoll_cli_add_sandbox(request, &o->sandbox, o->timeout_seconds, err);
+
+    if (r == 0)
+        r = atoll_cli_add_env(request, &o->env, err);
+    if (r == 0)
+        r = atoll_cli_call(cli, "POST", "/api/sandboxes", request, &reply, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    atoll_cli_put(stdout, atoll_cli_text(reply, "id", ""));
+    (void)fputc('\n', stdout);
+    return ATOLL_CLI_OK;
+}
+
+const struct atoll_cli_verb atoll_cli_create = {
+    .name = "create",
+    .args = "[OPTION]...",
+    .summary = "create a sandbox and print its id",
+    .help = "The sandbox stays until `atoll rm`, or for as long as --timeout says.\n"
+            "\n"
+            "Examples:\n"
+            "  id=$(atoll create --memory 1G --cpus 2)\n"
+            "  atoll exec $id -- make test\n"
+            "  atoll rm $id\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .max_args = 0,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = run,
+};

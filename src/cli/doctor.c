@@ -1,0 +1,127 @@
+/*
+ * What this host can give. A daemon that answers tells about itself, since it is the one that makes
+ * sandboxes; without one this program looks around with its own rights.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "cli/client.h"
+#include "cli/print.h"
+#include "sandbox/host.h"
+
+#define REPORT_MAX (256 * 1024)
+
+static const struct {
+    const char *state, *mark;
+    enum atoll_cli_colour colour;
+} states[] = {
+    {"ok", "✓", ATOLL_CLI_GREEN},
+    {"missing", "✗", ATOLL_CLI_RED},
+    {"warn", "!", ATOLL_CLI_YELLOW},
+    {"info", "·", ATOLL_CLI_DIM},
+};
+
+static void print_check(const json_t *check, int width)
+{
+    const char *state = atoll_cli_text(check, "state", "info");
+    const char *name = atoll_cli_text(check, "name", "?");
+    const char *fix = atoll_cli_text(check, "fix", "");
+    size_t i = 0;
+
+    while (i + 1 < ATOLL_ARRAY_LEN(states) && strcmp(states[i].state, state) != 0)
+        i++;
+    atoll_cli_put_colour(stdout, states[i].colour, states[i].mark);
+    (void)fputc(' ', stdout);
+    atoll_cli_put(stdout, name);
+    (void)printf("%*s", ATOLL_MAX(width - (int)strlen(name), 1), "");
+    atoll_cli_put(stdout, atoll_cli_text(check, "detail", ""));
+    (void)fputc('\n', stdout);
+    if (*fix) {
+        (void)printf("%*s", width + 2, "");
+        atoll_cli_put_colour(stdout, ATOLL_CLI_DIM, "→ ");
+        atoll_cli_put_colour(stdout, ATOLL_CLI_DIM, fix);
+        (void)fputc('\n', stdout);
+    }
+}
+
+static int name_width(const json_t *checks)
+{
+    size_t width = 0;
+
+    for (size_t i = 0; i < json_array_size(checks); i++)
+        width = ATOLL_MAX(width, strlen(atoll_cli_text(json_array_get(checks, i), "name", "?")));
+    return (int)ATOLL_MIN(width, (size_t)60) + 2;
+}
+
+static int probe_here(json_t **ret_report, struct atoll_error *err)
+{
+    ATOLL_AUTOFREE struct atoll_host_report *report = malloc(sizeof(*report));
+    struct atoll_buf text;
+    int r = report ? atoll_host_probe(report, err) : atoll_fail_errno(err, ENOMEM, "report");
+
+    if (r < 0)
+        return r;
+    atoll_buf_init(&text, REPORT_MAX);
+    if (atoll_host_report_json(report, &text) == 0)
+        *ret_report = atoll_cli_parse_json(atoll_buf_head(&text), atoll_buf_size(&text));
+    atoll_buf_done(&text);
+    return *ret_report ? 0 : atoll_fail_errno(err, ENOMEM, "report");
+}
+
+static int find_report(struct atoll_cli *cli, bool *ret_daemon, json_t **ret_report,
+                       struct atoll_error *err)
+{
+    int r = atoll_cli_call(cli, "GET", "/api/host", NULL, ret_report, err);
+
+    *ret_daemon = r == 0;
+    cli->hint[0] = '\0';
+    return r == 0 ? 0 : probe_here(ret_report, err);
+}
+
+static void print_report(const struct atoll_cli *cli, const json_t *report, bool daemon)
+{
+    const json_t *checks = json_object_get(report, "checks");
+    int width = name_width(checks);
+
+    if (daemon)
+        (void)printf("As the daemon at %s sees it (%s, version %s):\n\n", cli->where,
+                     atoll_cli_text(report, "mode", "?"), atoll_cli_text(report, "version", "?"));
+    else
+        (void)printf("No daemon answers at %s. As this user sees it (%s):\n\n", cli->where,
+                     atoll_cli_text(report, "mode", "?"));
+    for (size_t i = 0; i < json_array_size(checks); i++)
+        print_check(json_array_get(checks, i), width);
+    (void)fputs("\nThis host can give: ", stdout);
+    atoll_cli_put_colour(stdout, ATOLL_CLI_BOLD, atoll_cli_text(report, "summary", "?"));
+    (void)fputs(".\n", stdout);
+}
+
+static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+               char **argv ATOLL_UNUSED, struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *report = NULL;
+    bool daemon;
+    int r = find_report(cli, &daemon, &report, err);
+
+    if (r == 0 && cli->json)
+        r = atoll_cli_print_json(report, err);
+    else if (r == 0)
+        print_report(cli, report, daemon);
+    if (r < 0)
+        return r;
+    return json_is_true(json_object_get(report, "native")) ? ATOLL_CLI_OK : ATOLL_CLI_FAILED;
+}
+
+const struct atoll_cli_verb atoll_cli_doctor = {
+    .name = "doctor",
+    .args = "",
+    .summary = "say what this host can give, what it lacks, and what to do",
+    .help =
+        "✓ is there, ✗ is missing, ! works but is weaker than it should be, · is worth knowing.\n"
+        "The status is 0 when native sandboxes can run here.\n",
+    .options = atoll_cli_plain_options,
+    .options_size = sizeof(struct atoll_cli_plain),
+    .max_args = 0,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = run,
+};

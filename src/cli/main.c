@@ -1,0 +1,125 @@
+/*
+ * atoll: the command line of Atoll, a client of the daemon's API.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include "cli/client.h"
+#include "cli/print.h"
+
+static void print_error(const struct atoll_cli *cli, const struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *object = NULL;
+    struct atoll_error ignored;
+
+    atoll_cli_say("%s", err->text);
+    if (*cli->hint)
+        atoll_cli_say("%s", cli->hint);
+    if (!cli->json)
+        return;
+    object = json_pack("{s:{s:s, s:s, s:s*}}", "error", "code", atoll_error_kind_name(err->kind),
+                       "message", err->text, "hint", *cli->hint ? cli->hint : NULL);
+    if (object && atoll_cli_print_json(object, &ignored) < 0)
+        return; /* standard output is gone; standard error has it all */
+}
+
+static int usage_error(const struct atoll_cli_verb *verb, const char *text)
+{
+    if (verb)
+        atoll_cli_say("%s: %s", verb->name, text);
+    else
+        atoll_cli_say("%s", text);
+    (void)fprintf(stderr, "Try: atoll %s%s\n", verb ? verb->name : "help", verb ? " --help" : "");
+    return ATOLL_CLI_USAGE;
+}
+
+/* What we refused ourselves without asking the daemon was typed wrong. */
+static bool is_usage(const struct atoll_error *err)
+{
+    return err->kind == ATOLL_ERR_INVALID_ARGUMENT && err->errnum != EREMOTEIO;
+}
+
+static int check_count(const struct atoll_cli_verb *verb, int argc, char **argv)
+{
+    char text[200];
+
+    if (argc < verb->min_args)
+        (void)snprintf(text, sizeof(text), "something is missing: atoll %s %s", verb->name,
+                       verb->args);
+    else if (verb->max_args >= 0 && argc > verb->max_args)
+        (void)snprintf(text, sizeof(text), "\"%.60s\" is one argument too many",
+                       argv[verb->max_args]);
+    else
+        return ATOLL_CLI_OK;
+    return usage_error(verb, text);
+}
+
+static int run_verb(const struct atoll_cli_verb *verb, char **argv)
+{
+    ATOLL_AUTOFREE struct atoll_cli_common *options = calloc(1, verb->options_size);
+    struct atoll_error err = {.kind = ATOLL_ERR_NONE};
+    struct atoll_cli cli;
+    int argc, r;
+
+    if (!options)
+        return ATOLL_CLI_BROKEN;
+    if (atoll_cli_parse(verb->options, verb->command_at, argv, options, &argc, &err) < 0)
+        return usage_error(verb, err.text);
+    if (options->help) {
+        atoll_cli_print_help(verb);
+        return ATOLL_CLI_OK;
+    }
+    r = check_count(verb, argc, argv);
+    if (r != ATOLL_CLI_OK)
+        return r;
+    atoll_cli_init(&cli);
+    cli.json = options->json;
+    r = verb->run(&cli, options, argc, argv, &err);
+    if (r < 0) {
+        print_error(&cli, &err);
+        r = is_usage(&err) ? ATOLL_CLI_USAGE : verb->failure ? verb->failure : ATOLL_CLI_FAILED;
+    }
+    atoll_cli_done(&cli);
+    return r;
+}
+
+/* A descriptor we open must never become number 0, 1 or 2 because the caller closed those. */
+static void fill_standard_fds(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    const struct atoll_cli_verb *verb;
+    struct atoll_error err;
+    int words, r;
+
+    fill_standard_fds();
+    /* Whole lines, so that they do not mix with those of others. */
+    (void)setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
+    if (argc < 2) {
+        atoll_cli_print_help(NULL);
+        return ATOLL_CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        argv[1] = (char *)"help";
+    if (strcmp(argv[1], "--version") == 0)
+        argv[1] = (char *)"version";
+    verb = atoll_cli_find_verb(argv + 1, &words, &err);
+    if (!verb)
+        return usage_error(NULL, err.text);
+    r = run_verb(verb, argv + 1 + words);
+    if (fflush(stdout) == EOF && r == ATOLL_CLI_OK) {
+        atoll_cli_say("standard output: %s", strerror(errno));
+        r = ATOLL_CLI_FAILED;
+    }
+    return r;
+}

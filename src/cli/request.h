@@ -1,0 +1,31 @@
+#pragma once
+#include "cli/client.h"
+
+/*
+ * The options that describe a sandbox or a command, which several verbs share, and the JSON the
+ * daemon wants for them. What the user did not say is left out: the daemon has the defaults.
+ */
+struct atoll_cli_sandbox_options {
+    const char *template;
+    uint64_t memory_bytes, disk_bytes, pids;
+    double cpus;
+    struct atoll_cli_list waive;
+};
+extern const struct atoll_cli_option atoll_cli_sandbox_options[];
+
+struct atoll_cli_command_options {
+    const char *user, *cwd;
+    double timeout_seconds;
+    struct atoll_cli_list env;
+    bool interactive, tty;
+};
+extern const struct atoll_cli_option atoll_cli_command_options[];
+
+/* Add members to *request. lifetime_seconds 0: the daemon's default. INVALID_ARGUMENT. */
+int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_options *options,
+                          double lifetime_seconds, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_cli_add_command(json_t *request, const struct atoll_cli_command_options *options,
+                          char *const *argv, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* "env" from K=V items; a K without "=" is taken from our own environment. */
+int atoll_cli_add_env(json_t *request, const struct atoll_cli_list *env,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,0 +1,94 @@
+#include <errno.h>
+#include <stdio.h>
+#include "cli/client.h"
+#include "cli/print.h"
+
+struct options {
+    struct atoll_cli_common common;
+    bool all;
+};
+
+static const struct atoll_cli_option options_table[] = {
+    {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct options, all), NULL, "every sandbox there is",
+     NULL},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+
+static int remove_all(struct atoll_cli *cli, struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    int r = atoll_cli_call(cli, "DELETE", "/api/sandboxes", NULL, &reply, err);
+
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    (void)printf("%.0f destroyed\n", atoll_cli_number(reply, "destroyed", 0));
+    return ATOLL_CLI_OK;
+}
+
+static int remove_one(struct atoll_cli *cli, const char *id, struct atoll_error *err)
+{
+    struct atoll_cli_target target;
+    int r = atoll_cli_check_id("sandbox", id, err);
+
+    if (r == 0)
+        r = atoll_cli_target(&target, err, "/api/sandboxes/%s", id);
+    return r < 0 ? r : atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
+}
+
+/* Goes on after a failure: the others should still be gone. */
+static int remove_each(struct atoll_cli *cli, char **ids, struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *gone = json_array();
+    ATOLL_CLI_AUTOJSON json_t *object = json_pack("{s:O}", "destroyed", gone);
+    int status = ATOLL_CLI_OK, r;
+
+    for (; *ids; ids++) {
+        r = remove_one(cli, *ids, err);
+        if (r < 0 && err->kind == ATOLL_ERR_UNAVAILABLE)
+            return r;
+        if (r < 0) {
+            status = ATOLL_CLI_FAILED;
+            atoll_cli_say("%s", err->text);
+            continue;
+        }
+        (void)json_array_append_new(gone, json_string(*ids));
+        if (!cli->json)
+            (void)printf("%s\n", *ids);
+    }
+    if (!cli->json)
+        return status;
+    r = atoll_cli_print_json(object, err);
+    return r < 0 ? r : status;
+}
+
+static int run(struct atoll_cli *cli, const void *options, int argc, char **argv,
+               struct atoll_error *err)
+{
+    const struct options *o = options;
+
+    if (o->all != (argc == 0))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          o->all ? "--all and ids exclude each other"
+                                 : "which sandbox? Name some, or give --all");
+    return o->all ? remove_all(cli, err) : remove_each(cli, argv, err);
+}
+
+const struct atoll_cli_verb atoll_cli_rm = {
+    .name = "rm",
+    .args = "SANDBOX... | --all",
+    .summary = "destroy sandboxes with everything in them",
+    .help =
+        "Prints the ids of those destroyed. Processes, files and limits are gone when it returns.\n"
+        "\n"
+        "Examples:\n"
+        "  atoll rm $id\n"
+        "  atoll rm --all\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .max_args = -1,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = run,
+};

@@ -1,0 +1,310 @@
+/*
+ * One WebSocket creates the sandbox, runs the command and destroys the sandbox again. Only when the
+ * files to bring are too big for one message are these separate requests.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "cli/base64.h"
+#include "cli/copy.h"
+#include "cli/print.h"
+#include "cli/request.h"
+#include "cli/session.h"
+
+#define INLINE_MAX (8u * 1024 * 1024)
+
+struct options {
+    struct atoll_cli_common common;
+    struct atoll_cli_sandbox_options sandbox;
+    struct atoll_cli_command_options command;
+    struct atoll_cli_list files;
+    bool keep;
+};
+
+static const struct atoll_cli_option options_table[] = {
+    {.kind = ATOLL_CLI_TABLE,
+     .offset = offsetof(struct options, sandbox),
+     .table = atoll_cli_sandbox_options},
+    {.kind = ATOLL_CLI_TABLE,
+     .offset = offsetof(struct options, command),
+     .table = atoll_cli_command_options},
+    {"file", 'f', ATOLL_CLI_LIST, offsetof(struct options, files), "HOST:SANDBOX",
+     "bring a file or directory along", NULL},
+    {"keep", 'k', ATOLL_CLI_FLAG, offsetof(struct options, keep), NULL,
+     "leave the sandbox when the command has ended", NULL},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+
+/* HOST:SANDBOX at the last colon; without one the file keeps its name. */
+struct file {
+    char local[4096];
+    const char *remote;
+};
+
+static int split_file(const char *item, struct file *ret, struct atoll_error *err)
+{
+    const char *colon = strrchr(item, ':');
+    size_t n = colon ? (size_t)(colon - item) : strlen(item);
+
+    if (n == 0 || n >= sizeof(ret->local))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--file %.200s: write HOST:SANDBOX", item);
+    memcpy(ret->local, item, n);
+    ret->local[n] = '\0';
+    ret->remote = colon ? colon + 1 : "";
+    return 0;
+}
+
+/* Whether all files fit into the first message; directories never do. */
+static int fits_inline(const struct atoll_cli_list *files, bool *ret_fits, struct atoll_error *err)
+{
+    uint64_t total = 0;
+    bool plain = true;
+
+    for (size_t i = 0; i < files->n; i++) {
+        struct file file;
+        struct stat st;
+        int r = split_file(files->items[i], &file, err);
+        if (r < 0)
+            return r;
+        if (stat(file.local, &st) < 0)
+            return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno,
+                              "--file %.200s: %s", file.local, strerror(errno));
+        plain = plain && S_ISREG(st.st_mode);
+        total += (uint64_t)st.st_size;
+    }
+    *ret_fits = plain && total <= INLINE_MAX;
+    return 0;
+}
+
+static int read_file(const char *path, struct atoll_buf *bytes, mode_t *ret_mode,
+                     struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    int r = fd < 0 || fstat(fd, &st) < 0 ? -errno : 0;
+
+    while (r == 0) {
+        uint8_t *tail;
+        ssize_t n;
+        r = atoll_buf_reserve(bytes, 64 * 1024, &tail);
+        if (r < 0)
+            break;
+        n = read(fd, tail, 64 * 1024);
+        if (n > 0)
+            atoll_buf_commit(bytes, (size_t)n);
+        else if (n == 0)
+            break;
+        else if (errno != EINTR)
+            r = -errno;
+    }
+    if (r < 0)
+        return atoll_fail(err, atoll_error_kind_of_path_errno(-r), -r, "--file %.200s: %s", path,
+                          strerror(-r));
+    *ret_mode = st.st_mode & 0777;
+    return 0;
+}
+
+static int add_file(json_t *array, const char *item, struct atoll_error *err)
+{
+    struct file file;
+    struct atoll_buf bytes, text;
+    char name[256] = "", path[4096], mode_text[8];
+    mode_t mode = 0;
+    size_t n;
+    int r = split_file(item, &file, err);
+
+    if (r < 0)
+        return r;
+    n = strlen(file.remote);
+    if ((n == 0 || file.remote[n - 1] == '/') &&
+        !atoll_cli_copy_basename(file.local, name, sizeof(name)))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "--file %.200s: no name", item);
+    (void)snprintf(path, sizeof(path), "%.3800s%s", file.remote, name);
+    atoll_buf_init(&bytes, INLINE_MAX + 64 * 1024);
+    atoll_buf_init(&text, 2 * (size_t)INLINE_MAX);
+    r = read_file(file.local, &bytes, &mode, err);
+    if (r == 0) {
+        (void)snprintf(mode_text, sizeof(mode_text), "%04o", mode);
+        r = atoll_cli_base64_encode(&text, atoll_buf_head(&bytes), atoll_buf_size(&bytes));
+        if (r == 0)
+            r = json_array_append_new(array,
+                                      json_pack("{s:s, s:s, s:s}", "path", path, "mode", mode_text,
+                                                "data_base64", atoll_buf_str(&text)));
+        if (r < 0)
+            r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "--file %.200s: too big",
+                           item);
+    }
+    atoll_buf_done(&bytes);
+    atoll_buf_done(&text);
+    return r;
+}
+
+static int add_files(json_t *request, const struct atoll_cli_list *files, struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *array = json_array();
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < files->n; i++)
+        r = add_file(array, files->items[i], err);
+    if (r == 0 && files->n > 0 && json_object_set(request, "files", array) < 0)
+        r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "no memory for the files");
+    return r;
+}
+
+static int run_at_once(struct atoll_cli *cli, const struct options *o, char *const *argv,
+                       struct atoll_cli_outcome *outcome, struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *request = json_object();
+    struct atoll_cli_session_plan plan = {
+        .target = "/api/run",
+        .request = request,
+        .interactive = o->command.interactive,
+        .pty = o->command.tty,
+        .owns_sandbox = !o->keep,
+    };
+    int r = atoll_cli_add_sandbox(request, &o->sandbox, 0, err);
+
+    if (r == 0)
+        r = atoll_cli_add_command(request, &o->command, argv, err);
+    if (r == 0)
+        r = add_files(request, &o->files, err);
+    if (r == 0 && o->keep && json_object_set_new(request, "keep", json_true()) < 0)
+        r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "no memory for the request");
+    return r < 0 ? r : atoll_cli_session_run(cli, &plan, outcome, err);
+}
+
+static int create(struct atoll_cli *cli, const struct options *o, struct atoll_cli_outcome *outcome,
+                  struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *request = json_object();
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    const char *id;
+    int r = atoll_cli_add_sandbox(request, &o->sandbox, 0, err);
+
+    if (r == 0)
+        r = atoll_cli_call(cli, "POST", "/api/sandboxes", request, &reply, err);
+    if (r < 0)
+        return r;
+    id = atoll_cli_text(reply, "id", "");
+    r = atoll_cli_check_id("sandbox", id, err);
+    if (r == 0)
+        (void)snprintf(outcome->sandbox_id, sizeof(outcome->sandbox_id), "%s", id);
+    return r;
+}
+
+static int bring_files(struct atoll_cli *cli, const struct options *o, const char *sandbox,
+                       struct atoll_error *err)
+{
+    struct atoll_cli_copy copy;
+    int r = 0;
+
+    atoll_cli_copy_init(&copy, cli, sandbox, o->command.user);
+    for (size_t i = 0; r == 0 && i < o->files.n; i++) {
+        struct file file;
+        r = split_file(o->files.items[i], &file, err);
+        if (r == 0)
+            r = atoll_cli_copy_upload(&copy, file.local, file.remote, err);
+    }
+    if (r == 0 && json_array_size(copy.skipped) > 0)
+        r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                       "not all files could be brought along; nothing was run");
+    atoll_cli_copy_done(&copy);
+    return r;
+}
+
+static int run_in(struct atoll_cli *cli, const struct options *o, char *const *argv,
+                  struct atoll_cli_outcome *outcome, struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *request = json_object();
+    struct atoll_cli_target target;
+    struct atoll_cli_session_plan plan = {
+        .target = target.text,
+        .request = request,
+        .interactive = o->command.interactive,
+        .pty = o->command.tty,
+    };
+    int r = bring_files(cli, o, outcome->sandbox_id, err);
+
+    if (r == 0)
+        r = atoll_cli_add_command(request, &o->command, argv, err);
+    if (r == 0)
+        r = atoll_cli_target(&target, err, "/api/sandboxes/%s/execs/stream", outcome->sandbox_id);
+    return r < 0 ? r : atoll_cli_session_run(cli, &plan, outcome, err);
+}
+
+static void destroy(struct atoll_cli *cli, const char *id)
+{
+    struct atoll_cli_target target;
+    struct atoll_error error;
+
+    if (atoll_cli_target(&target, &error, "/api/sandboxes/%s", id) == 0 &&
+        atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, &error) < 0 &&
+        error.kind != ATOLL_ERR_NOT_FOUND)
+        atoll_cli_say("sandbox %s could not be destroyed: %s", id, error.text);
+}
+
+static int run_in_steps(struct atoll_cli *cli, const struct options *o, char *const *argv,
+                        struct atoll_cli_outcome *outcome, struct atoll_error *err)
+{
+    int r = create(cli, o, outcome, err);
+
+    if (r < 0)
+        return r;
+    r = run_in(cli, o, argv, outcome, err);
+    if (!o->keep || r < 0)
+        destroy(cli, outcome->sandbox_id);
+    return r;
+}
+
+static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
+               struct atoll_error *err)
+{
+    const struct options *o = options;
+    struct atoll_cli_outcome outcome;
+    bool fits;
+    int r = fits_inline(&o->files, &fits, err);
+
+    if (r < 0)
+        return r;
+    atoll_cli_outcome_init(&outcome, cli->json);
+    r = fits ? run_at_once(cli, o, argv, &outcome, err) : run_in_steps(cli, o, argv, &outcome, err);
+    if (r == 0)
+        r = atoll_cli_outcome_report(&outcome, err);
+    if (r >= 0 && o->keep && !cli->json && *outcome.sandbox_id)
+        atoll_cli_say("sandbox %s is kept; destroy it with: atoll rm %s", outcome.sandbox_id,
+                      outcome.sandbox_id);
+    atoll_cli_outcome_done(&outcome);
+    return r;
+}
+
+const struct atoll_cli_verb atoll_cli_run = {
+    .name = "run",
+    .args = "[OPTION]... [--] COMMAND [ARG]...",
+    .summary = "run one command in a sandbox of its own",
+    .help =
+        "Creates a sandbox, runs COMMAND in it, and destroys it. Standard input (unless it is a\n"
+        "terminal), output and error are connected. The first Ctrl-C is passed on to the command,\n"
+        "the second one gives up and destroys the sandbox.\n"
+        "\n"
+        "Exit status: that of COMMAND; 128+N when signal N killed it; 124 when it timed out; 137 when\n"
+        "it ran out of memory; 125 when Atoll could not run it. The reason is on standard error.\n"
+        "With --json the output and the whole record are one JSON object on standard output.\n"
+        "\n"
+        "Examples:\n"
+        "  atoll run -- python3 -c 'print(6*7)'\n"
+        "  echo 'console.log(6*7)' | atoll run -- node\n"
+        "  atoll run --memory 1G --timeout 30 --file job.py:job.py -- python3 job.py\n"
+        "  atoll run -it -- bash\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .min_args = 1,
+    .max_args = -1,
+    .command_at = 0,
+    .failure = ATOLL_CLI_BROKEN,
+    .run = run,
+};

@@ -1,0 +1,143 @@
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+#include "base/text.h"
+#include "cli/client.h"
+#include "cli/print.h"
+
+struct options {
+    struct atoll_cli_common common;
+    bool watch;
+};
+
+static const struct atoll_cli_option options_table[] = {
+    {"watch", 'w', ATOLL_CLI_FLAG, offsetof(struct options, watch), NULL,
+     "again every second, until Ctrl-C", NULL},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+
+/* Red when nine tenths of the limit are used. */
+static enum atoll_cli_colour colour_of(double used, double limit)
+{
+    return limit > 0 && used >= 0.9 * limit ? ATOLL_CLI_RED : ATOLL_CLI_PLAIN;
+}
+
+static const char *format_bytes(double bytes, char *out)
+{
+    return atoll_text_format_size(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, out);
+}
+
+/* "used / limit", or just "used" without one. */
+static void add_bytes(struct atoll_cli_table *table, const json_t *usage)
+{
+    double used = atoll_cli_number(usage, "used_bytes", 0);
+    double limit = atoll_cli_number(usage, "limit_bytes", 0);
+    char a[16], b[16];
+
+    if (limit > 0)
+        atoll_cli_table_add(table, colour_of(used, limit), "%s / %s", format_bytes(used, a),
+                            format_bytes(limit, b));
+    else
+        atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", format_bytes(used, a));
+}
+
+static void add_counts(struct atoll_cli_table *table, const json_t *usage, const char *key)
+{
+    double used = atoll_cli_number(usage, key, 0);
+    double limit = atoll_cli_number(usage, "limit", 0);
+
+    if (limit > 0)
+        atoll_cli_table_add(table, colour_of(used, limit), "%.0f / %.0f", used, limit);
+    else
+        atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f", used);
+}
+
+static void add_sandbox(struct atoll_cli_table *table, const json_t *stats, const char *id)
+{
+    const json_t *memory = json_object_get(stats, "memory");
+    const json_t *cpu = json_object_get(stats, "cpu");
+    const json_t *network = json_object_get(stats, "network");
+    char a[16], b[16];
+
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(stats, "id", id));
+    add_bytes(table, memory);
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
+                        format_bytes(atoll_cli_number(memory, "peak_bytes", 0), a));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f%%", atoll_cli_number(cpu, "percent", 0));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.2f s", atoll_cli_number(cpu, "used_seconds", 0));
+    add_bytes(table, json_object_get(stats, "disk"));
+    add_counts(table, json_object_get(stats, "processes"), "count");
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s / %s",
+                        format_bytes(atoll_cli_number(network, "rx_bytes", 0), a),
+                        format_bytes(atoll_cli_number(network, "tx_bytes", 0), b));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
+                        atoll_cli_format_age(atoll_cli_number(stats, "uptime_seconds", -1), a));
+}
+
+static void print_table(const json_t *reply, const char *id)
+{
+    static const char *const names[] = {"SANDBOX", "MEMORY", "PEAK",       "CPU", "CPU TIME",
+                                        "DISK",    "PIDS",   "NET IN/OUT", "UP",  NULL};
+    const json_t *sandboxes = json_object_get(reply, "sandboxes");
+    struct atoll_cli_table table;
+
+    atoll_cli_table_init(&table, names);
+    if (id)
+        add_sandbox(&table, reply, id);
+    for (size_t i = 0; i < json_array_size(sandboxes); i++)
+        add_sandbox(&table, json_array_get(sandboxes, i), "?");
+    atoll_cli_table_finish(&table, stdout);
+}
+
+static int show(struct atoll_cli *cli, const char *target, const char *id, bool clear,
+                struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    int r = atoll_cli_call(cli, "GET", target, NULL, &reply, err);
+
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    if (clear)
+        (void)fputs("\033[H\033[2J", stdout);
+    print_table(reply, id);
+    return fflush(stdout) == EOF ? atoll_fail_errno(err, EIO, "standard output") : 0;
+}
+
+static int run(struct atoll_cli *cli, const void *options, int argc, char **argv,
+               struct atoll_error *err)
+{
+    const struct options *o = options;
+    const char *id = argc > 0 ? argv[0] : NULL;
+    struct timespec second = {.tv_sec = 1};
+    struct atoll_cli_target target = {"/api/stats"};
+    int r = id ? atoll_cli_check_id("sandbox", id, err) : 0;
+
+    if (r == 0 && id)
+        r = atoll_cli_target(&target, err, "/api/sandboxes/%s/stats", id);
+    while (r == 0) {
+        r = show(cli, target.text, id, o->watch && isatty(STDOUT_FILENO), err);
+        if (r < 0 || !o->watch)
+            break;
+        (void)nanosleep(&second, NULL);
+    }
+    return r;
+}
+
+const struct atoll_cli_verb atoll_cli_stats = {
+    .name = "stats",
+    .args = "[OPTION]... [SANDBOX]",
+    .summary = "show what sandboxes use of their limits",
+    .help = "CPU is that since the last reading; 100% is one CPU.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll stats\n"
+            "  atoll stats --watch $id\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .max_args = 1,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = run,
+};

@@ -1,0 +1,236 @@
+#include "cli/template.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/text.h"
+#include "cli/child.h"
+#include "cli/print.h"
+
+/* Unpacking and indexing a large tar takes the daemon a while after the last byte. */
+#define IMPORT_TIMEOUT_MS (15 * 60 * 1000)
+
+struct feed {
+    ssize_t (*read)(void *arg, void *buf, size_t n);
+    void *arg;
+    struct atoll_cli_progress progress;
+};
+
+static ssize_t read_feed(void *arg, void *buf, size_t n)
+{
+    struct feed *feed = arg;
+    ssize_t r = feed->read(feed->arg, buf, n);
+
+    if (r > 0)
+        atoll_cli_progress_add(&feed->progress, (uint64_t)r);
+    return r;
+}
+
+static void print_template(const json_t *template)
+{
+    double size = atoll_cli_number(template, "size_bytes", 0);
+    char text[16];
+
+    (void)fputs("template ", stdout);
+    atoll_cli_put(stdout, atoll_cli_text(template, "name", "?"));
+    (void)printf(" is ready, %s\n",
+                 atoll_text_format_size(size > 0 && size < 9e18 ? (uint64_t)size : 0, text));
+}
+
+int atoll_cli_template_send(struct atoll_cli *cli, const char *name,
+                            ssize_t (*read)(void *arg, void *buf, size_t n), void *arg,
+                            struct atoll_error *err)
+{
+    struct feed feed = {.read = read, .arg = arg};
+    struct atoll_http_transfer transfer = {.read = read_feed, .length = -1, .arg = &feed};
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    struct atoll_cli_target target;
+    int r = atoll_cli_target(&target, err, "/api/templates/%s", name);
+
+    if (r < 0)
+        return r;
+    atoll_cli_set_timeout(cli, IMPORT_TIMEOUT_MS);
+    atoll_cli_progress_start(&feed.progress, name, 0);
+    r = atoll_cli_stream(cli, "PUT", target.text, &transfer, &reply, err);
+    atoll_cli_progress_end(&feed.progress);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    print_template(reply);
+    return ATOLL_CLI_OK;
+}
+
+static ssize_t read_child(void *arg, void *buf, size_t n)
+{
+    return atoll_cli_child_read(arg, buf, n);
+}
+
+int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char *const *argv,
+                                   struct atoll_error *err)
+{
+    struct atoll_cli_child child;
+    struct atoll_error failure;
+    int r = atoll_cli_child_start(&child, argv, err), ended;
+
+    if (r < 0)
+        return r;
+    r = atoll_cli_template_send(cli, name, read_child, &child, err);
+    ended = atoll_cli_child_finish(&child, &failure);
+    if (ended < 0 && r < 0)
+        *err = failure; /* the cause, where the other is only its effect */
+    return r;
+}
+
+static int check_name(const char *name, struct atoll_error *err)
+{
+    if (atoll_text_is_name(name))
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "\"%.100s\" is no name for a template: letters, digits, . _ - only", name);
+}
+
+static ssize_t read_fd(void *arg, void *buf, size_t n)
+{
+    ssize_t r;
+
+    do
+        r = read(*(int *)arg, buf, n);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : r;
+}
+
+static int import_directory(struct atoll_cli *cli, const char *name, char *dir,
+                            struct atoll_error *err)
+{
+    static char tar[] = "tar", in[] = "-C", numeric[] = "--numeric-owner", make[] = "-cf",
+                to[] = "-", all[] = ".";
+    char *const argv[] = {tar, in, dir, numeric, make, to, all, NULL};
+    return atoll_cli_template_send_output(cli, name, argv, err);
+}
+
+static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+                  char **argv, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    int input = STDIN_FILENO;
+    struct stat st;
+    int r = check_name(argv[0], err);
+
+    if (r < 0)
+        return r;
+    if (strcmp(argv[1], "-") == 0)
+        return atoll_cli_template_send(cli, argv[0], read_fd, &input, err);
+    fd = open(argv[1], O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", argv[1],
+                          strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return import_directory(cli, argv[0], argv[1], err);
+    return atoll_cli_template_send(cli, argv[0], read_fd, &fd, err);
+}
+
+static void add_template(struct atoll_cli_table *table, const json_t *t)
+{
+    double size = atoll_cli_number(t, "size_bytes", 0);
+    double age = atoll_cli_age_of(atoll_cli_text(t, "created_at", NULL));
+    char text[16];
+
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(t, "name", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(t, "kind", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
+                        size > 0 && size < 9e18 ? atoll_text_format_size((uint64_t)size, text)
+                                                : "-");
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_format_age(age, text));
+    atoll_cli_table_add(table, ATOLL_CLI_DIM, "%.19s", atoll_cli_text(t, "digest", "-"));
+}
+
+static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+                char **argv ATOLL_UNUSED, struct atoll_error *err)
+{
+    static const char *const names[] = {"NAME", "KIND", "SIZE", "AGE", "DIGEST", NULL};
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    struct atoll_cli_table table;
+    const json_t *templates;
+    int r = atoll_cli_call(cli, "GET", "/api/templates", NULL, &reply, err);
+
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    templates = json_object_get(reply, "templates");
+    atoll_cli_table_init(&table, names);
+    for (size_t i = 0; i < json_array_size(templates); i++)
+        add_template(&table, json_array_get(templates, i));
+    atoll_cli_table_finish(&table, stdout);
+    return ATOLL_CLI_OK;
+}
+
+static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
+                       int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *gone = json_array();
+    ATOLL_CLI_AUTOJSON json_t *object = json_pack("{s:O}", "removed", gone);
+    struct atoll_cli_target target;
+    int r = 0;
+
+    for (; r == 0 && *argv; argv++) {
+        r = check_name(*argv, err);
+        if (r == 0)
+            r = atoll_cli_target(&target, err, "/api/templates/%s", *argv);
+        if (r == 0)
+            r = atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
+        if (r == 0)
+            (void)json_array_append_new(gone, json_string(*argv));
+        if (r == 0 && !cli->json)
+            (void)printf("%s\n", *argv);
+    }
+    return r < 0 || !cli->json ? r : atoll_cli_print_json(object, err);
+}
+
+const struct atoll_cli_verb atoll_cli_template_ls = {
+    .name = "template ls",
+    .args = "",
+    .summary = "list what sandboxes can be made from",
+    .help = "`host` is always there: this machine's /usr, read-only, with a small /etc.\n",
+    .options = atoll_cli_plain_options,
+    .options_size = sizeof(struct atoll_cli_plain),
+    .max_args = 0,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = list,
+};
+
+const struct atoll_cli_verb atoll_cli_template_import = {
+    .name = "template import",
+    .args = "NAME DIRECTORY|TARBALL|-",
+    .summary = "make a template from a root file system",
+    .help =
+        "A directory is packed with tar; run as root to keep its owners. A tarball may be plain or\n"
+        "compressed (gzip, xz, zstd); - reads one from standard input.\n"
+        "\n"
+        "Examples:\n"
+        "  atoll template import alpine alpine-minirootfs.tar.gz\n"
+        "  docker export $container | atoll template import app -\n"
+        "  atoll run --template alpine -- cat /etc/os-release\n",
+    .options = atoll_cli_plain_options,
+    .options_size = sizeof(struct atoll_cli_plain),
+    .min_args = 2,
+    .max_args = 2,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = import,
+};
+
+const struct atoll_cli_verb atoll_cli_template_rm = {
+    .name = "template rm",
+    .args = "NAME...",
+    .summary = "remove templates",
+    .help = "Sandboxes made from them go on.\n",
+    .options = atoll_cli_plain_options,
+    .options_size = sizeof(struct atoll_cli_plain),
+    .min_args = 1,
+    .max_args = -1,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = remove_each,
+};

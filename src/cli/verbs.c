@@ -1,0 +1,120 @@
+/*
+ * The table of verbs, and how they are found. Some have two words ("template ls").
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "cli/cli.h"
+
+const struct atoll_cli_verb *const atoll_cli_verbs[] = {
+    &atoll_cli_run,
+    &atoll_cli_create,
+    &atoll_cli_ls,
+    &atoll_cli_exec,
+    &atoll_cli_shell,
+    &atoll_cli_cp,
+    &atoll_cli_logs,
+    &atoll_cli_stats,
+    &atoll_cli_rm,
+    &atoll_cli_template_ls,
+    &atoll_cli_template_import,
+    &atoll_cli_template_debian,
+    &atoll_cli_template_rm,
+    &atoll_cli_doctor,
+    &atoll_cli_version,
+    &atoll_cli_help,
+    NULL,
+};
+
+/* Walks the first words, or the second words of one group. */
+struct walk {
+    const struct atoll_cli_verb *const *at;
+    const char *group; /* NULL: first words */
+    char word[32];
+};
+
+static const char *next_word(void *arg)
+{
+    struct walk *walk = arg;
+
+    for (; *walk->at; walk->at++) {
+        const char *name = (*walk->at)->name;
+        size_t n = strcspn(name, " ");
+        if (!walk->group) {
+            (void)snprintf(walk->word, sizeof(walk->word), "%.*s", (int)n, name);
+        } else {
+            if (!name[n] || strlen(walk->group) != n || memcmp(name, walk->group, n) != 0)
+                continue;
+            (void)snprintf(walk->word, sizeof(walk->word), "%s", name + n + 1);
+        }
+        walk->at++;
+        return walk->word;
+    }
+    return NULL;
+}
+
+static bool is_group(const char *word)
+{
+    struct walk walk = {.at = atoll_cli_verbs, .group = word};
+    return next_word(&walk) != NULL;
+}
+
+/* atoll_cli_nearest() keeps pointers to the words, so they have to outlive the walk. */
+struct words {
+    char text[32][32];
+    size_t n, at;
+};
+
+static const char *next_kept(void *arg)
+{
+    struct words *words = arg;
+    return words->at < words->n ? words->text[words->at++] : NULL;
+}
+
+static void fail_unknown(const char *group, const char *word, struct atoll_error *err)
+{
+    struct walk walk = {.at = atoll_cli_verbs, .group = group};
+    struct words words = {.n = 0};
+    const char *name, *nearest;
+
+    while (words.n < ATOLL_ARRAY_LEN(words.text) && (name = next_word(&walk)) != NULL)
+        memcpy(words.text[words.n++], name, strlen(name) + 1);
+    nearest = atoll_cli_nearest(word, next_kept, &words);
+    (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                     "unknown verb \"%s%s%.60s\"%s%s%s%s%s", group ? group : "", group ? " " : "",
+                     word, nearest ? "; did you mean " : "", nearest && group ? group : "",
+                     nearest && group ? " " : "", nearest ? nearest : "", nearest ? "?" : "");
+}
+
+static void fail_incomplete(const char *group, struct atoll_error *err)
+{
+    struct walk walk = {.at = atoll_cli_verbs, .group = group};
+    char list[120] = "";
+    const char *word;
+
+    while ((word = next_word(&walk)) != NULL) {
+        size_t len = strlen(list);
+        (void)snprintf(list + len, sizeof(list) - len, "%s%s", len ? ", " : "", word);
+    }
+    (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s what? There are %s", group, list);
+}
+
+const struct atoll_cli_verb *atoll_cli_find_verb(char *const *argv, int *ret_words,
+                                                 struct atoll_error *err)
+{
+    bool group = is_group(argv[0]);
+    const char *second = group ? argv[1] : NULL;
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "%s%s%s", argv[0], second ? " " : "", second ? second : "");
+    for (const struct atoll_cli_verb *const *verb = atoll_cli_verbs; *verb; verb++)
+        if (strcmp((*verb)->name, name) == 0) {
+            *ret_words = second ? 2 : 1;
+            return *verb;
+        }
+    if (group && (!second || second[0] == '-'))
+        fail_incomplete(argv[0], err);
+    else
+        fail_unknown(group ? argv[0] : NULL, group ? second : argv[0], err);
+    return NULL;
+}

@@ -1,0 +1,210 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/text.h"
+#include "engine/engine_internal.h"
+
+/*
+ * What a client asks for when it wants a sandbox, and finding what it has.
+ */
+
+struct creating {
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1]; /* of a sandbox taken from the pool */
+    atoll_sandbox_fn *done;
+    void *arg;
+};
+
+static int make_spec(struct atoll_engine *engine, const struct atoll_create *create,
+                     struct atoll_spec *spec, struct atoll_template **ret_template,
+                     struct atoll_error *err)
+{
+    const char *name = create->template_name && *create->template_name ? create->template_name : "host";
+    struct atoll_template *t = atoll_map_get(&engine->templates, name);
+    uint32_t missing;
+
+    if (engine->ending)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
+    if (!t)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                          "there is no template %.64s; see `atoll template ls`", name);
+    if (engine->public_count >= engine->config.max_sandboxes)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                          "%zu sandboxes exist, the most this daemon allows; destroy some",
+                          engine->public_count);
+    *spec = (struct atoll_spec){.limits = create->limits,
+                                .template_kind = t->kind,
+                                .layer_base = t->layer_base,
+                                .allow_sudo = true};
+    if (atoll_text_copy(spec->layer, sizeof(spec->layer), t->digest) < 0)
+        return atoll_fail_errno(err, ENAMETOOLONG, "layer");
+    atoll_limits_fill(&spec->limits);
+    missing = engine->config.provider->ops->missing_limits(engine->config.provider, spec);
+    /* Only what is really missing counts as waived: a host that can enforce does. */
+    spec->waived = missing & (create->waived | engine->config.waived);
+    *ret_template = t;
+    return 0;
+}
+
+static int dress(struct atoll_sandbox *s, const struct atoll_create *create, struct atoll_error *err)
+{
+    if (create->env) {
+        s->env = atoll_strings_dup(create->env);
+        if (!s->env)
+            return atoll_fail_errno(err, ENOMEM, "environment");
+    }
+    if (create->metadata_json) {
+        s->metadata_json = strdup(create->metadata_json);
+        if (!s->metadata_json)
+            return atoll_fail_errno(err, ENOMEM, "metadata");
+    }
+    return 0;
+}
+
+static void finish(struct creating *c, struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    if (s)
+        atoll_sandbox_arm_deadline(s);
+    c->done(c->arg, s, error);
+    free(c);
+}
+
+static void on_created(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    finish(arg, s, error);
+}
+
+static void on_limits_set(void *arg, const struct atoll_error *error)
+{
+    struct creating *c = arg;
+    struct atoll_sandbox *s = atoll_map_get(&c->engine->sandboxes, c->id);
+    struct atoll_error gone;
+
+    if (error && s)
+        atoll_sandbox_destroy(s, "its limits could not be set", NULL, NULL);
+    if (!error && !s) {
+        (void)atoll_fail(&gone, ATOLL_ERR_ABORTED, ECANCELED, "it ended while its limits were set");
+        error = &gone;
+    }
+    finish(c, error ? NULL : s, error);
+}
+
+/* A sandbox of the pool becomes this one: only what can still change may differ. */
+static void adopt(struct atoll_sandbox *s, const struct atoll_spec *spec, struct creating *c)
+{
+    struct atoll_limits was = s->spec.limits;
+
+    memcpy(c->id, s->spec.id, sizeof(c->id));
+    s->spec.limits = spec->limits;
+    s->created_unix_ms = atoll_clock_unix_ms();
+    s->created_ms = atoll_clock_ms();
+    s->pooled = true;
+    if (was.memory_bytes == spec->limits.memory_bytes && was.cpu_millis == spec->limits.cpu_millis &&
+        was.pids == spec->limits.pids) {
+        finish(c, s, NULL);
+        return;
+    }
+    s->engine->config.provider->ops->set_limits(s->engine->config.provider, s->spec.id, &s->spec.limits,
+                                                on_limits_set, c);
+}
+
+void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
+                         atoll_sandbox_fn *done, void *arg)
+{
+    struct creating *c = calloc(1, sizeof(*c));
+    struct atoll_template *t = NULL;
+    struct atoll_sandbox *s;
+    struct atoll_spec spec;
+    struct atoll_error err;
+    int r = c ? make_spec(engine, create, &spec, &t, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
+
+    if (r < 0) {
+        free(c);
+        done(arg, NULL, &err);
+        return;
+    }
+    *c = (struct creating){.engine = engine, .done = done, .arg = arg};
+    s = atoll_pool_take(engine, &spec);
+    if (s) {
+        r = dress(s, create, &err);
+        if (r < 0)
+            finish(c, NULL, &err);
+        else
+            adopt(s, &spec, c);
+        return;
+    }
+    s = atoll_sandbox_prepare(engine, &spec, t);
+    r = s ? dress(s, create, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
+    if (r < 0) {
+        if (s)
+            atoll_sandbox_discard(s);
+        finish(c, NULL, &err);
+        return;
+    }
+    engine->public_count++;
+    atoll_sandbox_launch(s, on_created, c);
+}
+
+struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char *id)
+{
+    struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, id);
+    return s && !s->hidden ? s : NULL;
+}
+
+struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos)
+{
+    struct atoll_sandbox *s;
+
+    while ((s = atoll_map_next(&engine->sandboxes, pos)) != NULL && s->hidden)
+        ;
+    return s;
+}
+
+int atoll_engine_running(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
+                         struct atoll_error *err)
+{
+    struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, id);
+
+    if (!s)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
+    if (s->state == ATOLL_SANDBOX_FAILED)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s has failed: %s", id,
+                          s->cause);
+    if (s->state != ATOLL_SANDBOX_RUNNING)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN, "sandbox %s is %s", id,
+                          atoll_sandbox_state_name(s->state));
+    *ret = s;
+    return 0;
+}
+
+void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const char *who,
+                          atoll_done_fn *done, void *arg)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+    struct atoll_error err;
+
+    if (s) {
+        atoll_sandbox_destroy(s, who, done, arg);
+        return;
+    }
+    (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
+    done(arg, &err);
+}
+
+void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view *ret)
+{
+    *ret = (struct atoll_sandbox_view){
+        .id = s->spec.id,
+        .template_name = s->template_ref->name,
+        .metadata_json = s->metadata_json,
+        .state = s->state,
+        .cause = s->cause,
+        .created_unix_ms = s->created_unix_ms,
+        .expires_unix_ms = s->expires_unix_ms,
+        .limits = s->spec.limits,
+        .waived = s->spec.waived,
+        .boot_ms = s->boot_ms,
+        .pooled = s->pooled,
+    };
+}

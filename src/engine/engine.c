@@ -1,0 +1,159 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "engine/engine_internal.h"
+#include "sys/tree.h"
+
+#define DEFAULT_MAX_SANDBOXES 4096
+#define DEFAULT_JOURNAL_MAX (UINT64_C(64) * 1024 * 1024)
+
+static void on_exited(void *arg, const char *id, const struct atoll_provider_exit *exit);
+static void on_lost(void *arg, const char *why);
+static const struct atoll_provider_events provider_events = {on_exited, on_lost};
+
+/* Output of sandboxes that are gone is of no use to anybody. */
+static int open_journals(struct atoll_engine *engine, struct atoll_error *err)
+{
+    int r = atoll_tree_remove(engine->state_fd, "journal");
+
+    if (r == 0 && mkdirat(engine->state_fd, "journal", 0700) < 0)
+        r = -errno;
+    if (r == 0) {
+        engine->journal_fd = openat(engine->state_fd, "journal", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        r = engine->journal_fd < 0 ? -errno : 0;
+    }
+    return r < 0 ? atoll_fail_errno(err, -r, "make the journal directory") : 0;
+}
+
+static int open_state(struct atoll_engine *engine, struct atoll_error *err)
+{
+    int r;
+
+    engine->state_dir = strdup(engine->config.state_dir);
+    engine->host_json = strdup(engine->config.host_json ? engine->config.host_json : "{}");
+    if (!engine->state_dir || !engine->host_json)
+        return atoll_fail_errno(err, ENOMEM, "engine");
+    engine->state_fd = open(engine->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (engine->state_fd < 0)
+        return atoll_fail_errno(err, errno, "open the state directory");
+    r = open_journals(engine, err);
+    return r < 0 ? r : atoll_templates_load(engine, err);
+}
+
+int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *config,
+                     struct atoll_engine **ret, struct atoll_error *err)
+{
+    struct atoll_engine *engine = calloc(1, sizeof(*engine));
+    int r;
+
+    if (!engine) {
+        (void)config->provider->ops->free(config->provider);
+        return atoll_fail_errno(err, ENOMEM, "engine");
+    }
+    engine->loop = loop;
+    engine->config = *config;
+    if (!engine->config.max_sandboxes)
+        engine->config.max_sandboxes = DEFAULT_MAX_SANDBOXES;
+    if (!engine->config.journal_max_bytes)
+        engine->config.journal_max_bytes = DEFAULT_JOURNAL_MAX;
+    engine->state_fd = engine->journal_fd = ATOLL_NO_FD;
+    atoll_map_init(&engine->sandboxes);
+    atoll_map_init(&engine->templates);
+    atoll_list_init(&engine->pool);
+    config->provider->events = &provider_events;
+    config->provider->events_arg = engine;
+    r = open_state(engine, err);
+    if (r < 0) {
+        (void)atoll_engine_free(engine);
+        return r;
+    }
+    atoll_pool_refill(engine);
+    *ret = engine;
+    return 0;
+}
+
+struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
+{
+    if (!engine)
+        return NULL;
+    (void)engine->config.provider->ops->free(engine->config.provider);
+    atoll_templates_done(engine);
+    atoll_map_done(&engine->sandboxes);
+    if (engine->journal_fd >= 0)
+        (void)close(engine->journal_fd);
+    if (engine->state_fd >= 0)
+        (void)close(engine->state_fd);
+    free(engine->state_dir);
+    free(engine->host_json);
+    free(engine);
+    return NULL;
+}
+
+const char *atoll_engine_host_json(const struct atoll_engine *engine)
+{
+    return engine->host_json;
+}
+
+static void maybe_ended(void *arg, const struct atoll_error *error)
+{
+    struct atoll_engine *engine = arg;
+
+    (void)error;
+    if (engine->sandboxes.used > 0 || !engine->ended)
+        return;
+    engine->config.provider->ops->shutdown(engine->config.provider);
+    engine->ended(engine->ended_arg);
+    engine->ended = NULL;
+}
+
+void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg), void *arg)
+{
+    size_t pos = 0;
+    struct atoll_sandbox *sandbox;
+
+    engine->ending = true;
+    engine->ended = done;
+    engine->ended_arg = arg;
+    while ((sandbox = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
+        atoll_sandbox_destroy(sandbox, "the daemon was stopped", maybe_ended, engine);
+    maybe_ended(engine, NULL);
+}
+
+/* Why a sandbox ended that nobody asked to end, as far as the provider knows. */
+static void describe_exit(const struct atoll_provider_exit *e, char *out, size_t cap)
+{
+    if (e->oom_kills > 0 && e->signal)
+        (void)snprintf(out, cap,
+                       "the sandbox's first process was killed by signal %d after %llu out-of-memory "
+                       "kills (peak %llu bytes)",
+                       e->signal, (unsigned long long)e->oom_kills,
+                       (unsigned long long)e->memory_peak_bytes);
+    else if (e->signal)
+        (void)snprintf(out, cap, "the sandbox's first process was killed by signal %d", e->signal);
+    else
+        (void)snprintf(out, cap, "the sandbox's first process exited with status %d", e->code);
+}
+
+static void on_exited(void *arg, const char *id, const struct atoll_provider_exit *exit)
+{
+    struct atoll_engine *engine = arg;
+    struct atoll_sandbox *sandbox = atoll_map_get(&engine->sandboxes, id);
+    char why[200];
+
+    if (!sandbox)
+        return;
+    describe_exit(exit, why, sizeof(why));
+    atoll_sandbox_fail(sandbox, why, true);
+}
+
+static void on_lost(void *arg, const char *why)
+{
+    struct atoll_engine *engine = arg;
+    size_t pos = 0;
+    struct atoll_sandbox *sandbox;
+
+    while ((sandbox = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
+        atoll_sandbox_fail(sandbox, why, false);
+}

@@ -1,0 +1,239 @@
+#pragma once
+#include "base/error.h"
+#include "loop/loop.h"
+#include "proto/agent_proto.h"
+#include "sandbox/spec.h"
+
+/*
+ * The engine: sandboxes, the commands in them and their files. Facades (api/) see this header and
+ * nothing below it.
+ *
+ * Thread: everything on the loop's. Nothing blocks; what takes time has a `done` callback that is
+ * called exactly once, possibly before the call returns. Errors in callbacks are borrowed.
+ * Ownership: objects are the engine's. A pointer to a sandbox or exec is good until control goes
+ * back to the loop; keep the id across callbacks and look it up again.
+ */
+struct atoll_engine;
+struct atoll_provider;
+struct atoll_sandbox;
+struct atoll_exec;
+
+struct atoll_engine_config {
+    const char *state_dir;           /* exists, ours */
+    struct atoll_provider *provider; /* taken over, also on failure */
+    uint32_t pool;                   /* sandboxes kept ready of the host template */
+    uint32_t max_sandboxes;          /* 0: 4096 */
+    uint64_t journal_max_bytes;      /* output kept per exec; 0: 64 MiB */
+    uint32_t waived;                 /* limits the operator waives for every sandbox */
+    const char *host_json;           /* the doctor's report; copied */
+};
+
+int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *config,
+                     struct atoll_engine **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Drops memory and handles; sandboxes live on. */
+struct atoll_engine *atoll_engine_free(struct atoll_engine *engine);
+/* Destroys every sandbox and ends atoll-spawn, then calls done. */
+void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg), void *arg);
+
+/* The doctor's report as JSON, as of the daemon's start. */
+const char *atoll_engine_host_json(const struct atoll_engine *engine);
+
+/* --- sandboxes --- */
+
+enum atoll_sandbox_state {
+    ATOLL_SANDBOX_CREATING,
+    ATOLL_SANDBOX_RUNNING,
+    ATOLL_SANDBOX_STOPPING,
+    ATOLL_SANDBOX_FAILED, /* its first process died; cause says why */
+};
+const char *atoll_sandbox_state_name(enum atoll_sandbox_state state);
+
+/* Defaults for what a request leaves 0. */
+struct atoll_limits atoll_limits_default(void);
+/* "memory" → ATOLL_LIMIT_MEMORY, "all" → all; 0 for a word that is none. */
+uint32_t atoll_limit_by_name(const char *name);
+const char *atoll_limit_name(uint32_t limit); /* of one bit */
+
+struct atoll_create {
+    const char *template_name;      /* NULL: host */
+    struct atoll_limits limits;     /* 0 fields: default */
+    uint32_t waived;
+    const char *const *env;         /* NAME=VALUE, NULL-terminated, or NULL; for every exec */
+    const char *metadata_json;      /* an object, or NULL; kept and given back */
+};
+
+typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error);
+
+void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
+                         atoll_sandbox_fn *done, void *arg);
+/* NULL when there is none by that id (pooled ones are not there yet). */
+struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char *id);
+struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos);
+typedef void atoll_done_fn(void *arg, const struct atoll_error *error);
+/* Idempotent and complete: when done comes nothing of it is left. Running execs end as killed_by
+ * `who`. Unknown id: NOT_FOUND. */
+void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const char *who,
+                          atoll_done_fn *done, void *arg);
+
+struct atoll_sandbox_view {
+    const char *id, *template_name, *metadata_json;
+    enum atoll_sandbox_state state;
+    const char *cause; /* FAILED; else "" */
+    int64_t created_unix_ms, expires_unix_ms; /* 0: never */
+    struct atoll_limits limits;
+    uint32_t waived;
+    double boot_ms;
+    bool pooled;
+};
+void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox_view *ret);
+
+struct atoll_sandbox_stats {
+    uint64_t memory_bytes, memory_peak_bytes, memory_limit_bytes;
+    double cpu_percent; /* since the last reading, 100 is one CPU */
+    double cpu_seconds;
+    uint64_t processes, processes_peak;
+    uint64_t disk_bytes, disk_limit_bytes, inodes, inodes_limit;
+    uint64_t net_rx_bytes, net_tx_bytes;
+    double uptime_s;
+};
+typedef void atoll_stats_fn(void *arg, const struct atoll_sandbox_stats *stats,
+                            const struct atoll_error *error);
+void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done, void *arg);
+
+/* --- commands --- */
+
+struct atoll_exec_start {
+    const char *const *argv; /* NULL-terminated, at least one */
+    const char *const *env;  /* over the sandbox's, or NULL */
+    const char *user, *cwd;  /* NULL: default */
+    uint32_t timeout_ms;     /* 0: none */
+    bool stdin_open;         /* keep stdin for atoll_exec_write() */
+    bool pty;
+    uint32_t cols, rows;
+};
+
+typedef void atoll_exec_fn(void *arg, struct atoll_exec *exec, const struct atoll_error *error);
+/* A command that cannot start is an error and leaves no exec. */
+void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
+                       const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg);
+/* exec_id: 16 hex digits. */
+struct atoll_exec *atoll_sandbox_find_exec(struct atoll_sandbox *sandbox, const char *exec_id);
+struct atoll_exec *atoll_sandbox_next_exec(struct atoll_sandbox *sandbox, size_t *pos);
+
+/* How a command ended: exactly one of these exists per exec, once it has ended. */
+struct atoll_exec_result {
+    enum atoll_end_kind kind;
+    int code;   /* EXITED */
+    int signal; /* where one was involved */
+    char reason[200]; /* KILLED_BY: who; LOST: why; else "" */
+    uint64_t user_us, system_us, max_rss_bytes;
+    uint32_t oom_kills, oom_pid;
+    char oom_process[32];
+    uint64_t oom_peak_bytes, oom_limit_bytes;
+    uint64_t stdout_bytes, stderr_bytes;
+    int64_t duration_ms;
+};
+/* "exited", "signaled", … */
+const char *atoll_end_kind_name(enum atoll_end_kind kind);
+
+struct atoll_exec_view {
+    const char *id, *sandbox_id, *user, *cwd;
+    const char *const *argv; /* NULL-terminated */
+    uint32_t pid;
+    bool pty;
+    int64_t started_unix_ms;
+    const struct atoll_exec_result *result; /* NULL while it runs */
+};
+void atoll_exec_get(const struct atoll_exec *exec, struct atoll_exec_view *ret);
+
+/* Sends to stdin; done when the sandbox has taken it. close: end of input after these bytes. */
+void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, bool close,
+                      atoll_done_fn *done, void *arg);
+void atoll_exec_signal(struct atoll_exec *exec, int signo, bool tree, const char *who,
+                       atoll_done_fn *done, void *arg);
+void atoll_exec_resize(struct atoll_exec *exec, uint32_t cols, uint32_t rows, atoll_done_fn *done,
+                       void *arg);
+
+/*
+ * Output, from any offset, as often as wanted, during and after the run. A reader pulls: `ready` is
+ * called when there is something new to pull (or the end), and atoll_reader_next() gives it piece
+ * by piece. A reader that is slow costs nothing but its own place in the journal.
+ */
+struct atoll_reader;
+struct atoll_reader_item {
+    enum { ATOLL_READ_DATA = 1, ATOLL_READ_GAP, ATOLL_READ_END } kind;
+    int stream;        /* DATA, GAP */
+    uint64_t offset;   /* DATA, GAP: of its first byte in the stream */
+    uint64_t length;
+    const uint8_t *data; /* DATA: good until the next call */
+    const struct atoll_exec_result *result; /* END */
+};
+/* `ready` is never called from within atoll_reader_open. */
+int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t stderr_offset,
+                      void (*ready)(void *arg), void *arg, struct atoll_reader **ret,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
+/* 1: *ret is the next piece; 0: nothing more right now, `ready` will be called; -errno. After END
+ * there is nothing more. */
+int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret) ATOLL_MUST_CHECK;
+struct atoll_reader *atoll_reader_close(struct atoll_reader *reader);
+
+/* --- files: paths are looked up inside the sandbox, as the user (NULL: the default one) --- */
+
+typedef void atoll_entry_fn(void *arg, const struct atoll_am_entry *entry,
+                            const struct atoll_error *error);
+void atoll_files_stat(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      atoll_entry_fn *done, void *arg);
+void atoll_files_mkdir(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       atoll_entry_fn *done, void *arg);
+void atoll_files_move(struct atoll_engine *e, const char *id, const char *user, const char *from,
+                      const char *to, atoll_entry_fn *done, void *arg);
+void atoll_files_remove(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                        bool recursive, atoll_done_fn *done, void *arg);
+void atoll_files_chmod(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       uint32_t mode, atoll_done_fn *done, void *arg);
+/* `each` is called per entry, then done once. */
+void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
+                      atoll_done_fn *done, void *arg);
+
+/* The opened regular file: a descriptor the callback owns (never blocks on read), and its size. */
+typedef void atoll_opened_fn(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error);
+void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      atoll_opened_fn *done, void *arg);
+
+/* An upload: write to `fd` (owned by the engine), then finish (atomic replace) or drop. */
+struct atoll_upload;
+typedef void atoll_upload_fn(void *arg, struct atoll_upload *upload, int fd,
+                             const struct atoll_error *error);
+void atoll_files_create(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                        uint32_t mode, atoll_upload_fn *done, void *arg);
+void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg);
+void atoll_upload_drop(struct atoll_upload *upload);
+
+/* --- templates --- */
+
+struct atoll_template_view {
+    const char *name;
+    enum atoll_template_kind kind;
+    const char *digest; /* "" for host */
+    uint64_t size_bytes;
+    int64_t created_unix_ms;
+};
+/* Walks them: start with *pos = 0; false at the end. */
+bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret);
+
+/* An import: a tar stream (plain, gzip, xz or zstd) is unpacked inside a sandbox made for it. */
+struct atoll_import;
+typedef void atoll_import_fn(void *arg, struct atoll_import *import, const struct atoll_error *error);
+void atoll_templates_import(struct atoll_engine *engine, const char *name, atoll_import_fn *ready,
+                            void *arg);
+/* The next bytes of the archive; done when more can be taken. */
+void atoll_import_write(struct atoll_import *import, const uint8_t *bytes, size_t n,
+                        atoll_done_fn *done, void *arg);
+typedef void atoll_template_fn(void *arg, const struct atoll_template_view *view,
+                               const struct atoll_error *error);
+/* End of the archive; the template exists when done comes without an error. Frees the import. */
+void atoll_import_finish(struct atoll_import *import, atoll_template_fn *done, void *arg);
+void atoll_import_drop(struct atoll_import *import);
+/* FAILED_PRECONDITION while sandboxes of it live. */
+void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll_done_fn *done, void *arg);

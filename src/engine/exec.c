@@ -1,0 +1,338 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "base/text.h"
+#include "engine/engine_internal.h"
+
+/*
+ * Commands: started through the agent, their output journalled as it comes, ended by exactly one
+ * result. Output is acknowledged to the agent only once it is in the journal.
+ */
+
+#define ACK_EVERY_BYTES (64 * 1024)
+#define EXECS_MAX 4096 /* remembered per sandbox, ended ones included; the oldest ended go first */
+
+const char *atoll_end_kind_name(enum atoll_end_kind kind)
+{
+    static const char *const names[] = {
+        [ATOLL_END_EXITED] = "exited",       [ATOLL_END_SIGNALED] = "signaled",
+        [ATOLL_END_TIMED_OUT] = "timed_out", [ATOLL_END_OOM_KILLED] = "oom_killed",
+        [ATOLL_END_KILLED_BY] = "killed_by", [ATOLL_END_LOST] = "lost"};
+    return kind >= ATOLL_END_EXITED && kind <= ATOLL_END_LOST ? names[kind] : "unknown";
+}
+
+static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_exec_start *start)
+{
+    struct atoll_exec *x = calloc(1, sizeof(*x));
+
+    if (!x)
+        return NULL;
+    x->refs = 1;
+    x->sandbox = s;
+    memcpy(x->sandbox_id, s->spec.id, sizeof(x->sandbox_id));
+    atoll_rand_bytes(&x->number, sizeof(x->number));
+    (void)snprintf(x->id, sizeof(x->id), "%016llx", (unsigned long long)x->number);
+    x->argv = atoll_strings_dup(start->argv);
+    x->user = strdup(start->user ? start->user : "");
+    x->cwd = strdup(start->cwd ? start->cwd : "");
+    x->pty = start->pty;
+    x->started_unix_ms = atoll_clock_unix_ms();
+    x->started_ms = atoll_clock_ms();
+    atoll_list_init(&x->readers);
+    atoll_journal_init(&x->journal, s->journal_fd, x->id, s->engine->config.journal_max_bytes);
+    if (!x->argv || !x->user || !x->cwd) {
+        atoll_exec_unref(x);
+        return NULL;
+    }
+    return x;
+}
+
+void atoll_exec_unref(struct atoll_exec *x)
+{
+    if (--x->refs > 0)
+        return;
+    atoll_journal_done(&x->journal);
+    atoll_strings_free(x->argv);
+    free(x->user);
+    free(x->cwd);
+    free(x);
+}
+
+/* Takes it out of its sandbox. Readers may still hold it. */
+static void exec_drop(struct atoll_exec *x)
+{
+    (void)atoll_map_remove(&x->sandbox->execs, x->id);
+    atoll_list_remove(&x->node);
+    x->sandbox = NULL;
+    atoll_exec_unref(x);
+}
+
+void atoll_exec_drop_all(struct atoll_sandbox *s)
+{
+    ATOLL_LIST_FOREACH(&s->exec_list, node)
+        exec_drop(ATOLL_CONTAINER_OF(node, struct atoll_exec, node));
+    atoll_map_done(&s->execs);
+}
+
+static int remember(struct atoll_sandbox *s, struct atoll_exec *x, struct atoll_error *err)
+{
+    if (s->execs.used >= EXECS_MAX) {
+        struct atoll_exec *oldest = ATOLL_CONTAINER_OF(s->exec_list.next, struct atoll_exec, node);
+        if (!oldest->ended)
+            return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                              "%d commands are kept for this sandbox and the oldest still runs",
+                              EXECS_MAX);
+        exec_drop(oldest);
+    }
+    if (atoll_map_put(&s->execs, x->id, x) < 0)
+        return atoll_fail_errno(err, ENOMEM, "exec");
+    atoll_list_push_back(&s->exec_list, &x->node);
+    return 0;
+}
+
+/* The one place where an exec ends. */
+static void finish(struct atoll_exec *x, const struct atoll_exec_result *result)
+{
+    if (x->ended)
+        return;
+    x->ended = true;
+    x->result = *result;
+    x->result.duration_ms = atoll_clock_ms() - x->started_ms;
+    atoll_readers_notify(x);
+}
+
+void atoll_exec_end_all(struct atoll_sandbox *s, enum atoll_end_kind kind, const char *reason)
+{
+    struct atoll_exec_result result = {.kind = kind};
+
+    (void)snprintf(result.reason, sizeof(result.reason), "%s", reason);
+    if (kind == ATOLL_END_KILLED_BY)
+        result.signal = 9;
+    ATOLL_LIST_FOREACH(&s->exec_list, node) {
+        struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
+        result.stdout_bytes = x->journal.seen[ATOLL_STREAM_STDOUT];
+        result.stderr_bytes = x->journal.seen[ATOLL_STREAM_STDERR];
+        /* One whose start is still under way is told by the answer, which fails too. */
+        if (!x->started)
+            finish(x, &result);
+    }
+}
+
+/* Starting. */
+
+static void on_started(void *arg, const struct atoll_answer *answer)
+{
+    struct atoll_exec *x = arg;
+    atoll_exec_fn *fn = ATOLL_TAKE_PTR(x->started);
+    struct atoll_am_exec_started started;
+    const struct atoll_error *error = answer->error;
+    struct atoll_error err;
+
+    if (!error && atoll_msg_decode(&atoll_am_exec_started_desc, answer->frame->payload,
+                                   answer->frame->len, &started, &err) < 0)
+        error = &err;
+    if (error) {
+        fn(x->started_arg, NULL, error);
+        if (x->sandbox)
+            exec_drop(x);
+    } else {
+        x->pid = started.pid;
+        fn(x->started_arg, x, NULL);
+    }
+    atoll_exec_unref(x);
+}
+
+/* The sandbox's own environment under the command's. */
+static const char **join_env(const struct atoll_sandbox *s, const char *const *env, size_t *ret_len)
+{
+    size_t base = atoll_strings_count((const char *const *)s->env), own = atoll_strings_count(env);
+    const char **all = calloc(base + own + 1, sizeof(*all));
+
+    for (size_t i = 0; all && i < base; i++)
+        all[i] = s->env[i];
+    for (size_t i = 0; all && i < own; i++)
+        all[base + i] = env[i];
+    *ret_len = base + own;
+    return all;
+}
+
+static int send_start(struct atoll_exec *x, const struct atoll_exec_start *start, struct atoll_error *err)
+{
+    ATOLL_AUTOFREE const char **env = NULL;
+    struct atoll_am_exec_start msg = {
+        .exec = x->number,
+        .flags = (start->pty ? ATOLL_EXEC_PTY : 0) | (start->stdin_open ? ATOLL_EXEC_STDIN : 0),
+        .user = x->user,
+        .cwd = x->cwd,
+        .argv = {(const char **)x->argv, atoll_strings_count(start->argv)},
+        .timeout_ms = start->timeout_ms,
+        .cols = start->cols,
+        .rows = start->rows,
+    };
+
+    env = join_env(x->sandbox, start->env, &msg.env.len);
+    if (!env)
+        return atoll_fail_errno(err, ENOMEM, "environment");
+    msg.env.items = env;
+    return atoll_sandbox_ask(x->sandbox, ATOLL_AGENT_EXEC_START, &atoll_am_exec_start_desc, &msg,
+                             on_started, x, err);
+}
+
+void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
+                       const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg)
+{
+    struct atoll_sandbox *s;
+    struct atoll_exec *x = NULL;
+    struct atoll_error err;
+    int r = atoll_engine_running(engine, sandbox_id, &s, &err);
+
+    if (r == 0)
+        r = atoll_sandbox_journal(s, &err);
+    if (r == 0) {
+        x = exec_new(s, start);
+        r = x ? remember(s, x, &err) : atoll_fail_errno(&err, ENOMEM, "exec");
+        if (r < 0 && x)
+            atoll_exec_unref(x);
+    }
+    if (r < 0) {
+        done(arg, NULL, &err);
+        return;
+    }
+    x->started = done;
+    x->started_arg = arg;
+    x->refs++; /* the answer's */
+    r = send_start(x, start, &err);
+    if (r < 0) {
+        x->started = NULL;
+        exec_drop(x);
+        atoll_exec_unref(x);
+        done(arg, NULL, &err);
+    }
+}
+
+/* Events of the agent. It is not trusted: what makes no sense ends the connection. */
+
+static struct atoll_exec *find(struct atoll_sandbox *s, uint64_t number)
+{
+    char id[17];
+
+    (void)snprintf(id, sizeof(id), "%016llx", (unsigned long long)number);
+    return atoll_map_get(&s->execs, id);
+}
+
+static void acknowledge(struct atoll_exec *x, int stream)
+{
+    struct atoll_am_ack ack = {x->number, (uint8_t)stream, x->journal.seen[stream]};
+
+    if (ack.offset - x->acked[stream] < ACK_EVERY_BYTES)
+        return;
+    x->acked[stream] = ack.offset;
+    (void)!atoll_rpc_tell(x->sandbox->agent, ATOLL_AGENT_EXEC_ACK, &atoll_am_ack_desc, &ack);
+}
+
+static int on_output(struct atoll_sandbox *s, const struct atoll_am_output *out)
+{
+    struct atoll_exec *x = find(s, out->exec);
+    int r;
+
+    if (out->stream != ATOLL_STREAM_STDOUT && out->stream != ATOLL_STREAM_STDERR)
+        return -EBADMSG;
+    if (!x || x->ended)
+        return 0;
+    r = atoll_journal_append(&x->journal, out->stream, out->offset, out->data.data, out->data.len);
+    if (r == -EBADMSG)
+        return r;
+    if (r < 0) /* the daemon's own disk refuses: readers are told of the gap */
+        atoll_log(ATOLL_LOG_ERROR, "output not kept", "sandbox", s->spec.id, "exec", x->id, "error",
+                  strerror(-r), NULL);
+    acknowledge(x, out->stream);
+    atoll_readers_notify(x);
+    return 0;
+}
+
+static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
+{
+    struct atoll_exec *x = find(s, e->exec);
+    struct atoll_am_exec_ref ref = {e->exec};
+    struct atoll_exec_result result = {
+        .kind = (enum atoll_end_kind)e->kind,
+        .code = e->code,
+        .signal = e->signal,
+        .user_us = e->user_us,
+        .system_us = e->system_us,
+        .max_rss_bytes = e->max_rss_bytes,
+        .oom_kills = e->oom_kills,
+        .oom_pid = e->oom_pid,
+        .oom_peak_bytes = e->oom_peak_bytes,
+        .oom_limit_bytes = e->oom_limit_bytes,
+        .stdout_bytes = e->stdout_bytes,
+        .stderr_bytes = e->stderr_bytes,
+    };
+
+    if (e->kind < ATOLL_END_EXITED || e->kind > ATOLL_END_KILLED_BY)
+        return -EBADMSG;
+    (void)snprintf(result.reason, sizeof(result.reason), "%s", e->who);
+    (void)snprintf(result.oom_process, sizeof(result.oom_process), "%s", e->oom_process);
+    if (x && (x->journal.seen[ATOLL_STREAM_STDOUT] != e->stdout_bytes ||
+              x->journal.seen[ATOLL_STREAM_STDERR] != e->stderr_bytes))
+        return -EBADMSG;
+    (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
+    if (x)
+        finish(x, &result);
+    return 0;
+}
+
+int atoll_exec_on_event(struct atoll_sandbox *s, struct atoll_frame *frame)
+{
+    struct atoll_am_output out;
+    struct atoll_am_exit e;
+    struct atoll_error err;
+
+    switch (frame->type) {
+    case ATOLL_AGENT_EXEC_OUTPUT:
+        if (atoll_msg_decode(&atoll_am_output_desc, frame->payload, frame->len, &out, &err) < 0)
+            return -EBADMSG;
+        return on_output(s, &out);
+    case ATOLL_AGENT_EXEC_EXIT:
+        if (atoll_msg_decode(&atoll_am_exit_desc, frame->payload, frame->len, &e, &err) < 0)
+            return -EBADMSG;
+        return on_ended(s, &e);
+    default:
+        return 0; /* an event of a newer agent */
+    }
+}
+
+/* Looking. */
+
+struct atoll_exec *atoll_sandbox_find_exec(struct atoll_sandbox *s, const char *exec_id)
+{
+    struct atoll_exec *x = atoll_map_get(&s->execs, exec_id);
+    return x && !x->started ? x : NULL;
+}
+
+struct atoll_exec *atoll_sandbox_next_exec(struct atoll_sandbox *s, size_t *pos)
+{
+    struct atoll_exec *x;
+
+    while ((x = atoll_map_next(&s->execs, pos)) != NULL && x->started)
+        ;
+    return x;
+}
+
+void atoll_exec_get(const struct atoll_exec *x, struct atoll_exec_view *ret)
+{
+    *ret = (struct atoll_exec_view){
+        .id = x->id,
+        .sandbox_id = x->sandbox_id,
+        .user = x->user,
+        .cwd = x->cwd,
+        .argv = (const char *const *)x->argv,
+        .pid = x->pid,
+        .pty = x->pty,
+        .started_unix_ms = x->started_unix_ms,
+        .result = x->ended ? &x->result : NULL,
+    };
+}

@@ -1,0 +1,125 @@
+#include <errno.h>
+#include <string.h>
+#include "engine/engine_internal.h"
+
+/*
+ * What can be done to a running command: input, signals, the size of its terminal.
+ */
+
+/* Stdin travels in pieces that fit a frame; the next one leaves when the last was taken. */
+#define PIECE_MAX (64 * 1024)
+
+struct telling {
+    struct atoll_exec *exec; /* referenced */
+    uint8_t *bytes;          /* owned copy of what is left to write, or NULL */
+    size_t len, at;
+    bool close;
+    atoll_done_fn *done;
+    void *arg;
+};
+
+static void conclude(struct telling *t, const struct atoll_error *error)
+{
+    t->done(t->arg, error);
+    atoll_exec_unref(t->exec);
+    free(t->bytes);
+    free(t);
+}
+
+static int check_running(const struct atoll_exec *x, struct atoll_error *err)
+{
+    if (x->ended || !x->sandbox)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "command %s has ended", x->id);
+    return 0;
+}
+
+static struct telling *telling_new(struct atoll_exec *x, atoll_done_fn *done, void *arg)
+{
+    struct telling *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    x->refs++;
+    *t = (struct telling){.exec = x, .done = done, .arg = arg};
+    return t;
+}
+
+static void on_told(void *arg, const struct atoll_answer *answer)
+{
+    conclude(arg, answer->error);
+}
+
+static void ask(struct telling *t, uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
+                atoll_answer_fn *fn)
+{
+    struct atoll_error err;
+    int r = check_running(t->exec, &err);
+
+    if (r == 0)
+        r = atoll_sandbox_ask(t->exec->sandbox, type, desc, msg, fn, t, &err);
+    if (r < 0)
+        conclude(t, &err);
+}
+
+static void write_more(struct telling *t);
+
+static void on_written(void *arg, const struct atoll_answer *answer)
+{
+    struct telling *t = arg;
+
+    if (answer->error)
+        conclude(t, answer->error);
+    else
+        write_more(t);
+}
+
+static void write_more(struct telling *t)
+{
+    struct atoll_exec *x = t->exec;
+
+    if (t->at < t->len) {
+        size_t n = ATOLL_MIN(t->len - t->at, (size_t)PIECE_MAX);
+        struct atoll_am_stdin msg = {x->number, x->stdin_offset, {t->bytes + t->at, n}};
+        t->at += n;
+        x->stdin_offset += n;
+        ask(t, ATOLL_AGENT_EXEC_STDIN, &atoll_am_stdin_desc, &msg, on_written);
+    } else if (t->close) {
+        struct atoll_am_exec_ref ref = {x->number};
+        ask(t, ATOLL_AGENT_EXEC_STDIN_CLOSE, &atoll_am_exec_ref_desc, &ref, on_told);
+    } else {
+        conclude(t, NULL);
+    }
+}
+
+void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool close,
+                      atoll_done_fn *done, void *arg)
+{
+    struct telling *t = telling_new(x, done, arg);
+    struct atoll_error err;
+
+    t->close = close;
+    if (n > 0) {
+        t->bytes = malloc(n);
+        if (!t->bytes) {
+            (void)atoll_fail(&err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "out of memory for input");
+            conclude(t, &err);
+            return;
+        }
+        memcpy(t->bytes, bytes, n);
+        t->len = n;
+    }
+    write_more(t);
+}
+
+void atoll_exec_signal(struct atoll_exec *x, int signo, bool tree, const char *who,
+                       atoll_done_fn *done, void *arg)
+{
+    struct atoll_am_signal msg = {x->number, signo, tree, who};
+    ask(telling_new(x, done, arg), ATOLL_AGENT_EXEC_SIGNAL, &atoll_am_signal_desc, &msg, on_told);
+}
+
+void atoll_exec_resize(struct atoll_exec *x, uint32_t cols, uint32_t rows, atoll_done_fn *done, void *arg)
+{
+    struct atoll_am_resize msg = {x->number, cols, rows};
+    ask(telling_new(x, done, arg), ATOLL_AGENT_EXEC_RESIZE, &atoll_am_resize_desc, &msg, on_told);
+}

@@ -1,0 +1,269 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "engine/engine_internal.h"
+
+/*
+ * Files: every path is opened by the agent, inside; what comes out is an entry or a descriptor of a
+ * regular file. The daemon never follows a name a tenant made.
+ */
+
+/* One request with one kind of answer. Exactly one of the callbacks is set. */
+struct request {
+    atoll_entry_fn *entry;
+    atoll_done_fn *done;
+    void (*each)(void *arg, const struct atoll_am_entry *entry);
+    void *arg;
+};
+
+static void conclude(struct request *q, const struct atoll_am_entry *entry,
+                     const struct atoll_error *error)
+{
+    if (q->entry)
+        q->entry(q->arg, entry, error);
+    else
+        q->done(q->arg, error);
+    free(q);
+}
+
+static void close_fds(const struct atoll_answer *answer)
+{
+    for (size_t i = 0; answer->frame && i < answer->frame->nfds; i++)
+        (void)close(answer->frame->fds[i]);
+}
+
+static void on_answer(void *arg, const struct atoll_answer *answer)
+{
+    struct request *q = arg;
+    struct atoll_am_entry entry;
+    struct atoll_error err;
+    bool has_entry = !answer->error && (answer->more ? q->each != NULL : q->entry != NULL);
+
+    close_fds(answer);
+    if (has_entry && atoll_msg_decode(&atoll_am_entry_desc, answer->frame->payload, answer->frame->len,
+                                      &entry, &err) < 0) {
+        if (!answer->more)
+            conclude(q, NULL, &err);
+        return;
+    }
+    if (!answer->more)
+        conclude(q, has_entry ? &entry : NULL, answer->error);
+    else if (has_entry)
+        q->each(q->arg, &entry);
+}
+
+static void ask(struct atoll_engine *e, const char *id, uint16_t type, const struct atoll_msg_desc *desc,
+                const void *msg, const struct request *callbacks)
+{
+    struct request *q = malloc(sizeof(*q));
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+    int r;
+
+    if (!q)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *q = *callbacks;
+    r = atoll_engine_running(e, id, &s, &err);
+    if (r == 0)
+        r = atoll_sandbox_ask(s, type, desc, msg, on_answer, q, &err);
+    if (r < 0)
+        conclude(q, NULL, &err);
+}
+
+void atoll_files_stat(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      atoll_entry_fn *done, void *arg)
+{
+    struct atoll_am_path msg = {.user = user, .path = path};
+    ask(e, id, ATOLL_AGENT_FILE_STAT, &atoll_am_path_desc, &msg,
+        &(struct request){.entry = done, .arg = arg});
+}
+
+void atoll_files_mkdir(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       atoll_entry_fn *done, void *arg)
+{
+    struct atoll_am_mkdir msg = {.user = user, .path = path, .parents = 1};
+    ask(e, id, ATOLL_AGENT_FILE_MKDIR, &atoll_am_mkdir_desc, &msg,
+        &(struct request){.entry = done, .arg = arg});
+}
+
+void atoll_files_move(struct atoll_engine *e, const char *id, const char *user, const char *from,
+                      const char *to, atoll_entry_fn *done, void *arg)
+{
+    struct atoll_am_two_paths msg = {user, from, to};
+    ask(e, id, ATOLL_AGENT_FILE_RENAME, &atoll_am_two_paths_desc, &msg,
+        &(struct request){.entry = done, .arg = arg});
+}
+
+void atoll_files_remove(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                        bool recursive, atoll_done_fn *done, void *arg)
+{
+    struct atoll_am_path msg = {.user = user, .path = path, .recursive = recursive};
+    ask(e, id, ATOLL_AGENT_FILE_REMOVE, &atoll_am_path_desc, &msg,
+        &(struct request){.done = done, .arg = arg});
+}
+
+void atoll_files_chmod(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       uint32_t mode, atoll_done_fn *done, void *arg)
+{
+    struct atoll_am_chmod msg = {user, path, mode};
+    ask(e, id, ATOLL_AGENT_FILE_CHMOD, &atoll_am_chmod_desc, &msg,
+        &(struct request){.done = done, .arg = arg});
+}
+
+void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
+                      atoll_done_fn *done, void *arg)
+{
+    struct atoll_am_list msg = {user, path, depth, 0};
+    ask(e, id, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &msg,
+        &(struct request){.done = done, .each = each, .arg = arg});
+}
+
+/* Opening and uploading: the answer carries a descriptor. */
+
+struct atoll_upload {
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1];
+    bool reading; /* FILE_OPEN: the handle inside is not needed once we have the descriptor */
+    uint32_t handle;
+    int fd; /* owned */
+    atoll_opened_fn *opened;
+    atoll_upload_fn *created;
+    void *arg;
+};
+
+static void upload_free(struct atoll_upload *u)
+{
+    if (u->fd >= 0)
+        (void)close(u->fd);
+    free(u);
+}
+
+static void ignore(void *arg, const struct atoll_answer *answer)
+{
+    (void)arg;
+    close_fds(answer);
+}
+
+static void close_handle(struct atoll_upload *u)
+{
+    struct atoll_am_handle msg = {u->handle};
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+
+    if (atoll_engine_running(u->engine, u->id, &s, &err) == 0)
+        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_FILE_CLOSE, &atoll_am_handle_desc, &msg, ignore, NULL,
+                                 &err);
+}
+
+/* Whatever the agent sends, we only ever read and write regular files. */
+static int take_file(struct atoll_upload *u, const struct atoll_answer *answer, uint64_t *ret_size,
+                     struct atoll_error *err)
+{
+    struct atoll_am_opened opened;
+    struct stat st;
+    int r = atoll_msg_decode(&atoll_am_opened_desc, answer->frame->payload, answer->frame->len, &opened,
+                             err);
+
+    if (r < 0 || answer->frame->nfds != 1) {
+        close_fds(answer);
+        return r < 0 ? r : atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent no descriptor");
+    }
+    u->fd = answer->frame->fds[0];
+    u->handle = opened.handle;
+    if (fstat(u->fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not a regular file");
+    *ret_size = (uint64_t)st.st_size;
+    return 0;
+}
+
+static void on_file(void *arg, const struct atoll_answer *answer)
+{
+    struct atoll_upload *u = arg;
+    const struct atoll_error *error = answer->error;
+    struct atoll_error err;
+    uint64_t size = 0;
+
+    if (!error && take_file(u, answer, &size, &err) < 0)
+        error = &err;
+    if (u->reading) {
+        if (!error)
+            close_handle(u);
+        u->opened(u->arg, error ? ATOLL_NO_FD : ATOLL_TAKE_FD(u->fd), size, error);
+        upload_free(u);
+    } else if (error) {
+        u->created(u->arg, NULL, ATOLL_NO_FD, error);
+        upload_free(u);
+    } else {
+        u->created(u->arg, u, u->fd, NULL);
+    }
+}
+
+static void ask_file(struct atoll_upload *u, uint16_t type, const struct atoll_msg_desc *desc,
+                     const void *msg)
+{
+    struct atoll_answer failed = {0};
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+    int r = atoll_engine_running(u->engine, u->id, &s, &err);
+
+    if (r == 0)
+        r = atoll_sandbox_ask(s, type, desc, msg, on_file, u, &err);
+    if (r < 0) {
+        failed.error = &err;
+        on_file(u, &failed);
+    }
+}
+
+static struct atoll_upload *upload_new(struct atoll_engine *e, const char *id)
+{
+    struct atoll_upload *u = calloc(1, sizeof(*u));
+
+    if (!u)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    u->engine = e;
+    u->fd = ATOLL_NO_FD;
+    (void)strncpy(u->id, id, sizeof(u->id) - 1);
+    return u;
+}
+
+void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      atoll_opened_fn *done, void *arg)
+{
+    struct atoll_upload *u = upload_new(e, id);
+    struct atoll_am_path msg = {.user = user, .path = path, .follow = 1};
+
+    u->reading = true;
+    u->opened = done;
+    u->arg = arg;
+    ask_file(u, ATOLL_AGENT_FILE_OPEN, &atoll_am_path_desc, &msg);
+}
+
+void atoll_files_create(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                        uint32_t mode, atoll_upload_fn *done, void *arg)
+{
+    struct atoll_upload *u = upload_new(e, id);
+    struct atoll_am_create msg = {.user = user, .path = path, .mode = mode, .parents = 1};
+
+    u->created = done;
+    u->arg = arg;
+    ask_file(u, ATOLL_AGENT_FILE_CREATE, &atoll_am_create_desc, &msg);
+}
+
+void atoll_upload_finish(struct atoll_upload *u, atoll_entry_fn *done, void *arg)
+{
+    struct atoll_am_handle msg = {u->handle};
+
+    ask(u->engine, u->id, ATOLL_AGENT_FILE_COMMIT, &atoll_am_handle_desc, &msg,
+        &(struct request){.entry = done, .arg = arg});
+    upload_free(u);
+}
+
+void atoll_upload_drop(struct atoll_upload *u)
+{
+    if (!u)
+        return;
+    close_handle(u);
+    upload_free(u);
+}

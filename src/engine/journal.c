@@ -1,0 +1,106 @@
+#include "engine/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/uio.h>
+#include "base/text.h"
+
+/* In the file, before the bytes of each piece. */
+struct piece {
+    uint32_t len;
+    uint32_t stream;
+    uint64_t offset;
+};
+
+void atoll_journal_init(struct atoll_journal *j, int dir_fd, const char *name, uint64_t max)
+{
+    *j = (struct atoll_journal){.dir_fd = dir_fd, .fd = ATOLL_NO_FD, .max = max};
+    if (atoll_text_copy(j->name, sizeof(j->name), name) < 0)
+        abort(); /* names are ours */
+}
+
+void atoll_journal_done(struct atoll_journal *j)
+{
+    if (j->fd >= 0)
+        (void)close(ATOLL_TAKE_FD(j->fd));
+}
+
+static int open_file(struct atoll_journal *j)
+{
+    if (j->fd >= 0)
+        return 0;
+    j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return j->fd < 0 ? -errno : 0;
+}
+
+static int write_piece(struct atoll_journal *j, const struct piece *piece, const uint8_t *bytes)
+{
+    struct iovec iov[2] = {{(void *)(uintptr_t)piece, sizeof(*piece)},
+                           {(void *)(uintptr_t)bytes, piece->len}};
+    ssize_t whole = (ssize_t)(sizeof(*piece) + piece->len);
+    ssize_t n = pwritev(j->fd, iov, 2, (off_t)j->size);
+
+    if (n != whole) /* the size was not advanced: the next piece goes over the torn one */
+        return n < 0 ? -errno : -ENOSPC;
+    j->size += (uint64_t)whole;
+    return 0;
+}
+
+int atoll_journal_append(struct atoll_journal *j, int stream, uint64_t offset, const uint8_t *bytes,
+                         size_t n)
+{
+    uint64_t *seen = &j->seen[stream], *kept = &j->kept[stream];
+    uint64_t known;
+    struct piece piece;
+    int r;
+
+    if (offset > *seen)
+        return -EBADMSG;
+    known = *seen - offset;
+    if (known >= n)
+        return 0;
+    bytes += known;
+    n -= known;
+    /* Once something was dropped, later bytes of the stream must be too: what is kept is a prefix. */
+    if (*kept < *seen || j->size + sizeof(piece) + n > j->max) {
+        *seen += n;
+        return 0;
+    }
+    piece = (struct piece){(uint32_t)n, (uint32_t)stream, *seen};
+    r = open_file(j);
+    if (r == 0)
+        r = write_piece(j, &piece, bytes);
+    *seen += n;
+    if (r == 0)
+        *kept += n;
+    return r;
+}
+
+int atoll_journal_read(const struct atoll_journal *j, struct atoll_journal_cursor *c, uint8_t *buf,
+                       size_t cap, int *ret_stream, uint64_t *ret_offset, size_t *ret_len)
+{
+    while (c->at < j->size) {
+        struct piece piece;
+        uint64_t end, skip;
+        size_t n;
+
+        if (pread(j->fd, &piece, sizeof(piece), (off_t)c->at) != (ssize_t)sizeof(piece))
+            return -EIO;
+        end = piece.offset + piece.len;
+        if (end <= c->want[piece.stream]) {
+            c->at += sizeof(piece) + piece.len;
+            continue;
+        }
+        skip = ATOLL_MAX(c->want[piece.stream], piece.offset) - piece.offset;
+        n = ATOLL_MIN((size_t)(piece.len - skip), cap);
+        if (pread(j->fd, buf, n, (off_t)(c->at + sizeof(piece) + skip)) != (ssize_t)n)
+            return -EIO;
+        *ret_stream = (int)piece.stream;
+        *ret_offset = piece.offset + skip;
+        *ret_len = n;
+        c->want[piece.stream] = piece.offset + skip + n;
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,36 @@
+#pragma once
+#include "base/error.h"
+
+/*
+ * The output of one exec, on disk: pieces of stdout and stderr in the order they came, each with its
+ * offset in its stream. Made with its maximum: beyond it bytes are counted but not kept, and readers
+ * are told of the gap. The file appears with the first byte.
+ */
+struct atoll_journal {
+    int dir_fd; /* borrowed */
+    char name[32];
+    int fd; /* ATOLL_NO_FD until the first byte */
+    uint64_t size, max;
+    uint64_t seen[3]; /* bytes of each stream that came, by stream number */
+    uint64_t kept[3]; /* of those, how many are in the file: always the first ones */
+};
+
+void atoll_journal_init(struct atoll_journal *j, int dir_fd, const char *name, uint64_t max);
+/* Closes the file; it stays. */
+void atoll_journal_done(struct atoll_journal *j);
+
+/* Adds bytes of a stream that begin at `offset` there. What is known already is skipped; a gap is
+ * -EBADMSG. Another -errno says that the disk refused: the bytes are counted as seen, not kept. */
+int atoll_journal_append(struct atoll_journal *j, int stream, uint64_t offset, const uint8_t *bytes,
+                         size_t n) ATOLL_MUST_CHECK;
+
+/* A place in the journal. */
+struct atoll_journal_cursor {
+    uint64_t at;      /* in the file */
+    uint64_t want[3]; /* next byte wanted of each stream */
+};
+
+/* Reads the next wanted bytes into buf. 1: got some; 0: at the end of what is there; -errno. */
+int atoll_journal_read(const struct atoll_journal *j, struct atoll_journal_cursor *c, uint8_t *buf,
+                       size_t cap, int *ret_stream, uint64_t *ret_offset, size_t *ret_len)
+    ATOLL_MUST_CHECK;

@@ -1,0 +1,83 @@
+#include <string.h>
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+/*
+ * Sandboxes of the host template made ahead, so that a create is only a hand-over. Refilled in the
+ * background, few at a time, so that real creates come first.
+ */
+
+#define MAKING_MAX 2
+#define FAILURES_MAX 3 /* in a row: then the pool rests until the next create */
+
+static struct atoll_spec pool_spec(const struct atoll_engine *engine)
+{
+    struct atoll_spec spec = {.limits = atoll_limits_default(),
+                              .template_kind = ATOLL_TEMPLATE_HOST,
+                              .allow_sudo = true};
+
+    spec.waived = engine->config.provider->ops->missing_limits(engine->config.provider, &spec) &
+                  engine->config.waived;
+    return spec;
+}
+
+static void on_made(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    struct atoll_engine *engine = arg;
+
+    engine->pool_making--;
+    if (error) {
+        engine->pool_failures++;
+        atoll_log(ATOLL_LOG_WARN, "pool", "error", error->text, NULL);
+        return;
+    }
+    engine->pool_failures = 0;
+    atoll_list_push_back(&engine->pool, &s->pool_node);
+    engine->pool_size++;
+    atoll_pool_refill(engine);
+}
+
+void atoll_pool_refill(struct atoll_engine *engine)
+{
+    while (!engine->ending && engine->pool_size + engine->pool_making < engine->config.pool &&
+           engine->pool_making < MAKING_MAX && engine->pool_failures < FAILURES_MAX) {
+        struct atoll_template *t = atoll_map_get(&engine->templates, "host");
+        struct atoll_spec spec = pool_spec(engine);
+        struct atoll_sandbox *s = atoll_sandbox_prepare(engine, &spec, t);
+
+        if (!s)
+            return;
+        s->hidden = true;
+        engine->pool_making++;
+        atoll_sandbox_launch(s, on_made, engine);
+    }
+}
+
+struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec)
+{
+    struct atoll_sandbox *s;
+
+    engine->pool_failures = 0;
+    if (atoll_list_empty(&engine->pool))
+        return NULL;
+    s = ATOLL_CONTAINER_OF(engine->pool.next, struct atoll_sandbox, pool_node);
+    if (spec->template_kind != ATOLL_TEMPLATE_HOST || spec->waived != s->spec.waived ||
+        spec->limits.disk_bytes != s->spec.limits.disk_bytes ||
+        spec->limits.inodes != s->spec.limits.inodes ||
+        spec->limits.open_files != s->spec.limits.open_files ||
+        spec->limits.memory_bytes / 2 < spec->limits.disk_bytes)
+        return NULL;
+    atoll_pool_forget(s);
+    s->hidden = false;
+    engine->public_count++;
+    atoll_pool_refill(engine);
+    return s;
+}
+
+void atoll_pool_forget(struct atoll_sandbox *s)
+{
+    if (!s->pool_node.next)
+        return;
+    atoll_list_remove(&s->pool_node);
+    s->engine->pool_size--;
+}

@@ -1,0 +1,372 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "engine/engine_internal.h"
+#include "sys/tree.h"
+
+/*
+ * The life of a sandbox: creating → running → stopping → gone, or failed when it dies by itself.
+ */
+
+#define MOURNING_MS 2000 /* how long we wait for the provider to say why an agent went away */
+
+struct waiter {
+    struct atoll_list node;
+    atoll_done_fn *done;
+    void *arg;
+};
+
+const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
+{
+    static const char *const names[] = {"creating", "running", "stopping", "failed"};
+    return names[state];
+}
+
+struct atoll_sandbox *atoll_sandbox_prepare(struct atoll_engine *engine, const struct atoll_spec *spec,
+                                            struct atoll_template *tmpl)
+{
+    struct atoll_sandbox *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    s->engine = engine;
+    s->spec = *spec;
+    atoll_rand_id(s->spec.id, ATOLL_ID_LEN);
+    s->template_ref = tmpl;
+    s->state = ATOLL_SANDBOX_CREATING;
+    s->created_unix_ms = atoll_clock_unix_ms();
+    s->created_ms = atoll_clock_ms();
+    s->journal_fd = ATOLL_NO_FD;
+    atoll_map_init(&s->execs);
+    atoll_list_init(&s->exec_list);
+    atoll_list_init(&s->destroyers);
+    if (atoll_map_put(&engine->sandboxes, s->spec.id, s) < 0) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+/* Also the end of one that lived: the provider has nothing of it any more. */
+void atoll_sandbox_discard(struct atoll_sandbox *s)
+{
+    struct atoll_engine *engine = s->engine;
+
+    atoll_pool_forget(s);
+    atoll_timer_cancel(&s->deadline);
+    atoll_timer_cancel(&s->mourning);
+    s->agent = atoll_rpc_close(s->agent);
+    atoll_exec_drop_all(s);
+    if (s->journal_fd >= 0) {
+        (void)close(s->journal_fd);
+        (void)!atoll_tree_remove(engine->journal_fd, s->spec.id);
+    }
+    (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
+    atoll_strings_free(s->env);
+    free(s->metadata_json);
+    free(s);
+}
+
+int atoll_sandbox_journal(struct atoll_sandbox *s, struct atoll_error *err)
+{
+    if (s->journal_fd >= 0)
+        return 0;
+    if (mkdirat(s->engine->journal_fd, s->spec.id, 0700) < 0 && errno != EEXIST)
+        return atoll_fail_errno(err, errno, "make journal");
+    s->journal_fd =
+        openat(s->engine->journal_fd, s->spec.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return s->journal_fd < 0 ? atoll_fail_errno(err, errno, "open journal") : 0;
+}
+
+/* The agent's connection. */
+
+static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret_error,
+                        struct atoll_error *err)
+{
+    struct atoll_am_error msg;
+    int r = atoll_msg_decode(&atoll_am_error_desc, frame->payload, frame->len, &msg, err);
+
+    if (r < 0)
+        return r;
+    if (msg.kind == ATOLL_ERR_NONE || msg.kind > ATOLL_ERR_UNAUTHENTICATED)
+        msg.kind = ATOLL_ERR_UNKNOWN;
+    (void)atoll_fail(ret_error, (enum atoll_error_kind)msg.kind, msg.errnum, "%s", msg.text);
+    return 0;
+}
+
+const struct atoll_rpc_protocol atoll_agent_protocol = {ATOLL_AGENT_REPLY, ATOLL_AGENT_PART,
+                                                        ATOLL_AGENT_ERROR, decode_error};
+
+static int on_agent_event(void *arg, struct atoll_frame *frame)
+{
+    for (size_t i = 0; i < frame->nfds; i++)
+        (void)close(frame->fds[i]);
+    return atoll_exec_on_event(arg, frame);
+}
+
+static void nobody_said_why(void *arg)
+{
+    atoll_sandbox_fail(arg, "the connection to the sandbox's agent was lost", true);
+}
+
+static void on_agent_lost(void *arg, const char *why)
+{
+    struct atoll_sandbox *s = arg;
+
+    atoll_log(ATOLL_LOG_DEBUG, "agent lost", "sandbox", s->spec.id, "why", why, NULL);
+    s->agent = atoll_rpc_close(s->agent);
+    if (s->state == ATOLL_SANDBOX_RUNNING)
+        atoll_timer_set(&s->mourning, s->engine->loop, MOURNING_MS, nobody_said_why, s);
+}
+
+static const struct atoll_rpc_events agent_events = {on_agent_event, on_agent_lost};
+
+int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
+                      const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
+{
+    if (!s->agent)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "sandbox %s is ending", s->spec.id);
+    return atoll_rpc_ask(s->agent, type, desc, msg, fn, arg, err);
+}
+
+static void on_hello(void *arg, const struct atoll_answer *answer)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_am_hello hello;
+    struct atoll_error err;
+
+    if (answer->error) {
+        atoll_log(ATOLL_LOG_ERROR, "agent refused", "sandbox", s->spec.id, "error",
+                  answer->error->text, NULL);
+        return;
+    }
+    if (atoll_msg_decode(&atoll_am_hello_desc, answer->frame->payload, answer->frame->len, &hello,
+                         &err) < 0 ||
+        hello.version != ATOLL_AGENT_VERSION)
+        atoll_log(ATOLL_LOG_ERROR, "agent speaks another version", "sandbox", s->spec.id, NULL);
+}
+
+static int open_agent(struct atoll_sandbox *s, int fd, struct atoll_error *err)
+{
+    const struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
+                                         .features = ATOLL_AGENT_FEATURE_FDS};
+    int r = atoll_rpc_open(s->engine->loop, fd, &atoll_agent_protocol, &agent_events, s, &s->agent, err);
+
+    /* Requests that follow queue up behind it: no need to wait for the answer. */
+    if (r == 0)
+        r = atoll_rpc_ask(s->agent, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, on_hello, s, err);
+    return r;
+}
+
+/* Ending. */
+
+/* Leaves the engine; those who waited for it are told when nothing is left, memory included. */
+static void depart(struct atoll_sandbox *s)
+{
+    struct atoll_engine *engine = s->engine;
+    struct atoll_list waiting;
+
+    atoll_list_init(&waiting);
+    ATOLL_LIST_FOREACH(&s->destroyers, node) {
+        atoll_list_remove(node);
+        atoll_list_push_back(&waiting, node);
+    }
+    if (!s->hidden)
+        engine->public_count--;
+    atoll_sandbox_discard(s);
+    ATOLL_LIST_FOREACH(&waiting, node) {
+        struct waiter *w = ATOLL_CONTAINER_OF(node, struct waiter, node);
+        w->done(w->arg, NULL);
+        free(w);
+    }
+    atoll_pool_refill(engine);
+}
+
+static void tell_stuck(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    ATOLL_LIST_FOREACH(&s->destroyers, node) {
+        struct waiter *w = ATOLL_CONTAINER_OF(node, struct waiter, node);
+        atoll_list_remove(&w->node);
+        w->done(w->arg, error);
+        free(w);
+    }
+}
+
+static void on_removed(void *arg, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg;
+
+    s->removing = false;
+    s->remains = error != NULL;
+    if (error) {
+        atoll_log(ATOLL_LOG_ERROR, "sandbox cannot be removed", "sandbox", s->spec.id, "error",
+                  error->text, NULL);
+        s->state = ATOLL_SANDBOX_FAILED;
+        (void)snprintf(s->cause, sizeof(s->cause), "it could not be removed: %.150s", error->text);
+        tell_stuck(s, error);
+        return;
+    }
+    /* One that failed by itself stays, as a record of why, until somebody destroys it. */
+    if (s->state == ATOLL_SANDBOX_STOPPING || s->hidden)
+        depart(s);
+}
+
+static void remove_remains(struct atoll_sandbox *s)
+{
+    s->agent = atoll_rpc_close(s->agent);
+    if (s->removing)
+        return;
+    if (!s->remains) {
+        on_removed(s, NULL);
+        return;
+    }
+    s->removing = true;
+    s->engine->config.provider->ops->destroy(s->engine->config.provider, s->spec.id, on_removed, s);
+}
+
+void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_fn *done, void *arg)
+{
+    bool creating = s->state == ATOLL_SANDBOX_CREATING;
+
+    if (done) {
+        struct waiter *w = calloc(1, sizeof(*w));
+        if (!w)
+            abort(); /* a small fixed object: the daemon is crash-only */
+        w->done = done;
+        w->arg = arg;
+        atoll_list_push_back(&s->destroyers, &w->node);
+    }
+    if (s->state == ATOLL_SANDBOX_STOPPING)
+        return;
+    s->state = ATOLL_SANDBOX_STOPPING;
+    atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
+    if (!creating) /* else on_provider_created() goes on from here */
+        remove_remains(s);
+}
+
+void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
+{
+    s->remains = remains;
+    atoll_timer_cancel(&s->mourning);
+    if (s->state != ATOLL_SANDBOX_RUNNING)
+        return;
+    s->state = ATOLL_SANDBOX_FAILED;
+    (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
+    atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
+    atoll_exec_end_all(s, ATOLL_END_LOST, why);
+    remove_remains(s);
+}
+
+/* Creating. */
+
+static void on_deadline(void *arg)
+{
+    struct atoll_sandbox *s = arg;
+    atoll_sandbox_destroy(s, "the sandbox's time limit", NULL, NULL);
+}
+
+void atoll_sandbox_arm_deadline(struct atoll_sandbox *s)
+{
+    int64_t after_ms = (int64_t)s->spec.limits.timeout_s * 1000;
+
+    if (after_ms == 0)
+        return;
+    s->expires_unix_ms = atoll_clock_unix_ms() + after_ms;
+    atoll_timer_set(&s->deadline, s->engine->loop, after_ms, on_deadline, s);
+}
+
+static void tell_created(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    atoll_sandbox_fn *fn = ATOLL_TAKE_PTR(s->created);
+
+    if (fn)
+        fn(s->created_arg, error ? NULL : s, error);
+}
+
+static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
+                                const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_error err;
+
+    s->remains = !error;
+    if (error) {
+        tell_created(s, error);
+        depart(s);
+        return;
+    }
+    s->boot_ms = (double)boot_us / 1000;
+    if (open_agent(s, agent_fd, &err) < 0 || s->state == ATOLL_SANDBOX_STOPPING) {
+        if (s->state == ATOLL_SANDBOX_STOPPING)
+            (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "destroyed while it was being created");
+        tell_created(s, &err);
+        s->state = ATOLL_SANDBOX_STOPPING;
+        remove_remains(s);
+        return;
+    }
+    s->state = ATOLL_SANDBOX_RUNNING;
+    tell_created(s, NULL);
+}
+
+void atoll_sandbox_launch(struct atoll_sandbox *s, atoll_sandbox_fn *created, void *arg)
+{
+    struct atoll_provider *provider = s->engine->config.provider;
+
+    s->created = created;
+    s->created_arg = arg;
+    provider->ops->create(provider, &s->spec, on_provider_created, s);
+}
+
+struct atoll_limits atoll_limits_default(void)
+{
+    return (struct atoll_limits){
+        .memory_bytes = UINT64_C(512) << 20,
+        .cpu_millis = 1000,
+        .pids = 256,
+        .disk_bytes = UINT64_C(256) << 20,
+        .inodes = 65536,
+        .open_files = 4096,
+    };
+}
+
+void atoll_limits_fill(struct atoll_limits *l)
+{
+    const struct atoll_limits d = atoll_limits_default();
+
+    l->memory_bytes = l->memory_bytes ? l->memory_bytes : d.memory_bytes;
+    l->cpu_millis = l->cpu_millis ? l->cpu_millis : d.cpu_millis;
+    l->pids = l->pids ? l->pids : d.pids;
+    l->disk_bytes = l->disk_bytes ? l->disk_bytes : d.disk_bytes;
+    l->inodes = l->inodes ? l->inodes : d.inodes;
+    l->open_files = l->open_files ? l->open_files : d.open_files;
+}
+
+static const struct {
+    const char *name;
+    uint32_t bit;
+} limit_names[] = {{"memory", ATOLL_LIMIT_MEMORY},
+                   {"cpu", ATOLL_LIMIT_CPU},
+                   {"pids", ATOLL_LIMIT_PIDS},
+                   {"disk", ATOLL_LIMIT_DISK},
+                   {"all", ATOLL_LIMIT_ALL}};
+
+uint32_t atoll_limit_by_name(const char *name)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(limit_names); i++)
+        if (strcmp(name, limit_names[i].name) == 0)
+            return limit_names[i].bit;
+    return 0;
+}
+
+const char *atoll_limit_name(uint32_t limit)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(limit_names); i++)
+        if (limit == limit_names[i].bit)
+            return limit_names[i].name;
+    return "unknown";
+}

@@ -1,0 +1,100 @@
+#include <errno.h>
+#include <string.h>
+#include "base/clock.h"
+#include "engine/engine_internal.h"
+
+/*
+ * Live figures: what the host measures about a sandbox (cgroup), and what only shows inside (disk,
+ * network). Without a cgroup the sums over its processes stand in.
+ */
+
+struct asking {
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1];
+    atoll_stats_fn *done;
+    void *arg;
+};
+
+static double cpu_percent(struct atoll_sandbox *s, uint64_t cpu_us)
+{
+    int64_t now = atoll_clock_ms();
+    int64_t since = s->last_cpu_ms ? s->last_cpu_ms : s->created_ms;
+    double percent = 0;
+
+    if (now > since && cpu_us >= s->last_cpu_us)
+        percent = (double)(cpu_us - s->last_cpu_us) / 10.0 / (double)(now - since);
+    s->last_cpu_us = cpu_us;
+    s->last_cpu_ms = now;
+    return percent;
+}
+
+static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside,
+                    struct atoll_sandbox_stats *out)
+{
+    struct atoll_provider *provider = s->engine->config.provider;
+    struct atoll_provider_stats outside = {0};
+
+    if (provider->ops->stats(provider, s->spec.id, &outside) < 0)
+        outside = (struct atoll_provider_stats){.memory_bytes = inside->rss_bytes,
+                                                .cpu_us = inside->cpu_us,
+                                                .processes = inside->processes};
+    *out = (struct atoll_sandbox_stats){
+        .memory_bytes = outside.memory_bytes,
+        .memory_peak_bytes = outside.memory_peak_bytes,
+        .memory_limit_bytes = outside.memory_limit_bytes,
+        .cpu_percent = cpu_percent(s, outside.cpu_us),
+        .cpu_seconds = (double)outside.cpu_us / 1e6,
+        .processes = outside.processes,
+        .processes_peak = outside.processes_peak,
+        .disk_bytes = inside->disk_used_bytes,
+        .disk_limit_bytes = inside->disk_total_bytes,
+        .inodes = inside->inodes_used,
+        .inodes_limit = inside->inodes_total,
+        .net_rx_bytes = inside->net_rx_bytes,
+        .net_tx_bytes = inside->net_tx_bytes,
+        .uptime_s = (double)(atoll_clock_ms() - s->created_ms) / 1000,
+    };
+}
+
+static void on_usage(void *arg, const struct atoll_answer *answer)
+{
+    struct asking *a = arg;
+    struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
+    const struct atoll_error *error = answer->error;
+    struct atoll_sandbox_stats stats;
+    struct atoll_am_usage usage;
+    struct atoll_error err;
+
+    if (!error && !s) {
+        (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s is gone", a->id);
+        error = &err;
+    }
+    if (!error && atoll_msg_decode(&atoll_am_usage_desc, answer->frame->payload, answer->frame->len,
+                                   &usage, &err) < 0)
+        error = &err;
+    if (!error)
+        combine(s, &usage, &stats);
+    a->done(a->arg, error ? NULL : &stats, error);
+    free(a);
+}
+
+void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done, void *arg)
+{
+    struct asking *a = calloc(1, sizeof(*a));
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+    int r;
+
+    if (!a)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    r = atoll_engine_running(engine, id, &s, &err);
+    if (r == 0) {
+        *a = (struct asking){.engine = engine, .done = done, .arg = arg};
+        memcpy(a->id, s->spec.id, sizeof(a->id));
+        r = atoll_sandbox_ask(s, ATOLL_AGENT_USAGE, NULL, NULL, on_usage, a, &err);
+    }
+    if (r < 0) {
+        free(a);
+        done(arg, NULL, &err);
+    }
+}

@@ -1,0 +1,247 @@
+#include "loop/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include "base/clock.h"
+
+#define BATCH 64
+
+struct atoll_loop {
+    int epoll_fd;
+    bool stopping;
+    int64_t now_ms;
+    struct epoll_event batch[BATCH]; /* events of the current round, for atoll_watch_close() */
+    int batch_len;
+    struct atoll_timer **heap; /* owned array of borrowed timers, earliest first */
+    size_t heap_len, heap_cap;
+};
+
+int atoll_loop_new(struct atoll_loop **ret_loop, struct atoll_error *err)
+{
+    struct atoll_loop *loop = calloc(1, sizeof(*loop));
+
+    if (!loop)
+        return atoll_fail_errno(err, ENOMEM, "event loop");
+    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (loop->epoll_fd < 0) {
+        int errnum = errno;
+        free(loop);
+        return atoll_fail_errno(err, errnum, "epoll_create1");
+    }
+    loop->now_ms = atoll_clock_ms();
+    *ret_loop = loop;
+    return 0;
+}
+
+struct atoll_loop *atoll_loop_free(struct atoll_loop *loop)
+{
+    if (loop) {
+        (void)close(loop->epoll_fd);
+        free(loop->heap);
+        free(loop);
+    }
+    return NULL;
+}
+
+int64_t atoll_loop_now_ms(const struct atoll_loop *loop)
+{
+    return loop->now_ms;
+}
+
+void atoll_loop_stop(struct atoll_loop *loop)
+{
+    loop->stopping = true;
+}
+
+/* Timers: a binary heap by time. Each timer knows its place, so that cancel is O(log n). */
+
+static void heap_place(struct atoll_loop *loop, size_t i, struct atoll_timer *t)
+{
+    loop->heap[i] = t;
+    t->index = i;
+}
+
+static void heap_up(struct atoll_loop *loop, size_t i)
+{
+    struct atoll_timer *t = loop->heap[i];
+    for (; i > 0 && loop->heap[(i - 1) / 2]->at_ms > t->at_ms; i = (i - 1) / 2)
+        heap_place(loop, i, loop->heap[(i - 1) / 2]);
+    heap_place(loop, i, t);
+}
+
+static void heap_down(struct atoll_loop *loop, size_t i)
+{
+    struct atoll_timer *t = loop->heap[i];
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child + 1 < loop->heap_len && loop->heap[child + 1]->at_ms < loop->heap[child]->at_ms)
+            child++;
+        if (child >= loop->heap_len || loop->heap[child]->at_ms >= t->at_ms)
+            break;
+        heap_place(loop, i, loop->heap[child]);
+        i = child;
+    }
+    heap_place(loop, i, t);
+}
+
+void atoll_timer_cancel(struct atoll_timer *t)
+{
+    struct atoll_loop *loop = t->loop;
+    size_t i = t->index;
+
+    if (!loop)
+        return;
+    t->loop = NULL;
+    loop->heap_len--;
+    if (i < loop->heap_len) {
+        heap_place(loop, i, loop->heap[loop->heap_len]);
+        heap_up(loop, i);
+        heap_down(loop, loop->heap[i]->index);
+    }
+}
+
+void atoll_timer_set(struct atoll_timer *t, struct atoll_loop *loop, int64_t after_ms,
+                     void (*fn)(void *arg), void *arg)
+{
+    atoll_timer_cancel(t);
+    if (loop->heap_len == loop->heap_cap) {
+        size_t cap = ATOLL_MAX(loop->heap_cap * 2, (size_t)16);
+        struct atoll_timer **grown = realloc(loop->heap, cap * sizeof(*grown));
+        if (!grown)
+            abort();
+        loop->heap = grown;
+        loop->heap_cap = cap;
+    }
+    /* Measured from now, not from the start of the round, which may be long ago. */
+    t->at_ms = atoll_clock_ms() + after_ms;
+    t->loop = loop;
+    t->fn = fn;
+    t->arg = arg;
+    heap_place(loop, loop->heap_len++, t);
+    heap_up(loop, t->index);
+}
+
+static void fire_timers(struct atoll_loop *loop)
+{
+    while (loop->heap_len > 0 && loop->heap[0]->at_ms <= loop->now_ms) {
+        struct atoll_timer *t = loop->heap[0];
+        atoll_timer_cancel(t);
+        t->fn(t->arg);
+    }
+}
+
+static int wait_ms(const struct atoll_loop *loop, int timeout_ms)
+{
+    int64_t until;
+
+    if (loop->heap_len == 0)
+        return timeout_ms;
+    until = loop->heap[0]->at_ms - atoll_clock_ms();
+    until = ATOLL_MIN(ATOLL_MAX(until, (int64_t)0), (int64_t)60 * 1000);
+    return timeout_ms < 0 ? (int)until : ATOLL_MIN((int)until, timeout_ms);
+}
+
+int atoll_loop_step(struct atoll_loop *loop, int timeout_ms, struct atoll_error *err)
+{
+    int n = epoll_wait(loop->epoll_fd, loop->batch, BATCH, wait_ms(loop, timeout_ms));
+
+    if (n < 0 && errno != EINTR)
+        return atoll_fail_errno(err, errno, "epoll_wait");
+    loop->now_ms = atoll_clock_ms();
+    loop->batch_len = ATOLL_MAX(n, 0);
+    for (int i = 0; i < loop->batch_len; i++) {
+        struct atoll_watch *w = loop->batch[i].data.ptr;
+        if (w)
+            w->fn(w->arg, loop->batch[i].events);
+    }
+    loop->batch_len = 0;
+    fire_timers(loop);
+    return 0;
+}
+
+int atoll_loop_run(struct atoll_loop *loop, struct atoll_error *err)
+{
+    loop->stopping = false;
+    while (!loop->stopping) {
+        int r = atoll_loop_step(loop, -1, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int atoll_watch_open(struct atoll_watch *w, struct atoll_loop *loop, int fd, uint32_t events,
+                     void (*fn)(void *arg, uint32_t events), void *arg)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = w};
+
+    if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0)
+        return -errno;
+    *w = (struct atoll_watch){loop, fd, events, fn, arg};
+    return 0;
+}
+
+int atoll_watch_set(struct atoll_watch *w, uint32_t events)
+{
+    struct epoll_event ev = {.events = events, .data.ptr = w};
+
+    assert(w->loop);
+    if (w->events == events)
+        return 0;
+    if (epoll_ctl(w->loop->epoll_fd, EPOLL_CTL_MOD, w->fd, &ev) < 0)
+        return -errno;
+    w->events = events;
+    return 0;
+}
+
+void atoll_watch_close(struct atoll_watch *w)
+{
+    struct atoll_loop *loop = w->loop;
+
+    if (!loop)
+        return;
+    (void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+    /* An event of this round may still name it. */
+    for (int i = 0; i < loop->batch_len; i++)
+        if (loop->batch[i].data.ptr == w)
+            loop->batch[i].data.ptr = NULL;
+    w->loop = NULL;
+}
+
+static void signals_ready(void *arg, uint32_t events)
+{
+    struct atoll_signals *s = arg;
+    struct signalfd_siginfo info;
+
+    (void)events;
+    while (s->watch.loop && read(s->fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        s->fn(s->arg, (int)info.ssi_signo);
+}
+
+int atoll_signals_open(struct atoll_signals *s, struct atoll_loop *loop, const sigset_t *signals,
+                       void (*fn)(void *arg, int signo), void *arg, struct atoll_error *err)
+{
+    int r;
+
+    *s = (struct atoll_signals){.fd = ATOLL_NO_FD, .fn = fn, .arg = arg};
+    if (sigprocmask(SIG_BLOCK, signals, NULL) < 0)
+        return atoll_fail_errno(err, errno, "sigprocmask");
+    s->fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (s->fd < 0)
+        return atoll_fail_errno(err, errno, "signalfd");
+    r = atoll_watch_open(&s->watch, loop, s->fd, EPOLLIN, signals_ready, s);
+    if (r < 0) {
+        (void)close(ATOLL_TAKE_FD(s->fd));
+        return atoll_fail_errno(err, -r, "watch signals");
+    }
+    return 0;
+}
+
+void atoll_signals_close(struct atoll_signals *s)
+{
+    atoll_watch_close(&s->watch);
+    if (s->fd >= 0)
+        (void)close(ATOLL_TAKE_FD(s->fd));
+}

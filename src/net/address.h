@@ -1,0 +1,28 @@
+#pragma once
+#include <netdb.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "base/error.h"
+
+/*
+ * Socket addresses for whoever listens and whoever connects.
+ */
+
+struct atoll_address_unix {
+    struct sockaddr_un addr;
+    socklen_t len;
+    int dir_fd; /* owned; behind addr when the path is too long for it, else ATOLL_NO_FD */
+};
+
+/* A path longer than sun_path is reached as /proc/self/fd/N/name through its open directory.
+ * -errno; -ENAMETOOLONG when the last part alone does not fit. */
+int atoll_address_unix_open(struct atoll_address_unix *a, const char *path) ATOLL_MUST_CHECK;
+void atoll_address_unix_close(struct atoll_address_unix *a);
+
+/* Resolves HOST:PORT (may ask a name server). INVALID_ARGUMENT, UNAVAILABLE. Free the result with
+ * freeaddrinfo(). */
+int atoll_address_resolve(const char *host_port, bool passive, struct addrinfo **ret_list,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* "127.0.0.1:80", "[::1]:80", "unix"; cut to cap. */
+void atoll_address_format(const struct sockaddr *addr, socklen_t len, char *out, size_t cap);

@@ -1,0 +1,134 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "base/clock.h"
+#include "net/address.h"
+#include "net/http_client_internal.h"
+
+#define CONNECT_MS (10 * 1000)
+
+int atoll_client_wait(int fd, short events, int timeout_ms, struct atoll_error *err)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    int64_t until = atoll_clock_ms() + timeout_ms;
+    int r, left = timeout_ms;
+
+    while ((r = poll(&p, 1, left)) < 0 && errno == EINTR)
+        if (timeout_ms >= 0)
+            left = (int)ATOLL_MAX(until - atoll_clock_ms(), (int64_t)0);
+    if (r < 0)
+        return atoll_fail_errno(err, errno, "poll");
+    if (r == 0)
+        return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                          "the server did not answer within %d ms", timeout_ms);
+    return p.revents;
+}
+
+int atoll_client_lost(const struct atoll_http_client *client, int errnum, struct atoll_error *err)
+{
+    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errnum,
+                      "lost the connection to atolld at %.200s: %s; its log says why",
+                      client->where, errnum == EPIPE ? "it hung up" : strerror(errnum));
+}
+
+static int unreachable(const struct atoll_http_client *client, int errnum, struct atoll_error *err)
+{
+    const char *advice = errnum == EACCES || errnum == EPERM
+                             ? "you may not use that socket; ask as the user who started atolld, "
+                               "or set ATOLL_URL and ATOLL_API_KEY"
+                             : "is it running? start it with `atolld`";
+    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errnum, "cannot reach atolld at %.200s (%s): %s",
+                      client->where, strerror(errnum), advice);
+}
+
+/* Connects a fresh non-blocking socket; returns it or -errno. */
+static int open_socket(int family, const struct sockaddr *addr, socklen_t len)
+{
+    ATOLL_AUTOCLOSE int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int one = 1, pending = 0;
+    socklen_t pending_len = sizeof(pending);
+
+    if (fd < 0)
+        return -errno;
+    if (family != AF_UNIX)
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (connect(fd, addr, len) < 0) {
+        if (errno != EINPROGRESS)
+            return -errno;
+        if (atoll_client_wait(fd, POLLOUT, CONNECT_MS, NULL) < 0)
+            return -ETIMEDOUT;
+        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &pending, &pending_len) < 0)
+            return -errno;
+        if (pending != 0)
+            return -pending;
+    }
+    return ATOLL_TAKE_FD(fd);
+}
+
+/* A full backlog refuses with EAGAIN instead of waiting: wait here, a little. */
+static int connect_unix(const char *path)
+{
+    struct atoll_address_unix a;
+    int64_t until = atoll_clock_ms() + CONNECT_MS;
+    int r = atoll_address_unix_open(&a, path);
+
+    if (r < 0)
+        return r;
+    while ((r = open_socket(AF_UNIX, (const struct sockaddr *)&a.addr, a.len)) == -EAGAIN &&
+           atoll_clock_ms() < until)
+        (void)poll(NULL, 0, 5);
+    atoll_address_unix_close(&a);
+    return r;
+}
+
+static int connect_tcp(const char *host_port, struct atoll_error *err)
+{
+    struct addrinfo *list;
+    int r = atoll_address_resolve(host_port, false, &list, err);
+
+    if (r < 0)
+        return r;
+    r = -EHOSTUNREACH;
+    for (const struct addrinfo *ai = list; ai && r < 0; ai = ai->ai_next)
+        r = open_socket(ai->ai_family, ai->ai_addr, ai->ai_addrlen);
+    freeaddrinfo(list);
+    return r;
+}
+
+/* Whether the server has closed a kept connection, or said something nobody asked for. */
+static bool is_stale(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) != 0;
+}
+
+void atoll_client_disconnect(struct atoll_http_client *client)
+{
+    if (client->fd >= 0)
+        (void)close(ATOLL_TAKE_FD(client->fd));
+}
+
+int atoll_client_connect(struct atoll_http_client *client, struct atoll_error *err)
+{
+    struct atoll_error resolve = {.kind = ATOLL_ERR_NONE};
+    int r;
+
+    if (client->fd >= 0 && !is_stale(client->fd))
+        return 0;
+    atoll_client_disconnect(client);
+    r = client->unix_path ? connect_unix(client->unix_path)
+                          : connect_tcp(client->host_port, &resolve);
+    if (r < 0 && resolve.kind != ATOLL_ERR_NONE) {
+        if (err)
+            *err = resolve;
+        return r;
+    }
+    if (r < 0)
+        return unreachable(client, -r, err);
+    client->fd = r;
+    return 0;
+}

@@ -1,0 +1,342 @@
+/*
+ * Server and connections. Timeouts are not timers per connection but one sweep over all of them
+ * while there are any: a request then costs no timer work, and an idle server never wakes up.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "net/address.h"
+#include "net/http_internal.h"
+
+static void sweep(void *arg);
+
+static void arm_sweep(struct atoll_http_server *s)
+{
+    int64_t period = ATOLL_MIN(s->limits.header_ms, s->limits.idle_ms) / 4;
+
+    period = ATOLL_MIN(ATOLL_MAX(period, (int64_t)10), (int64_t)1000);
+    if (!s->sweep.loop)
+        atoll_timer_set(&s->sweep, s->loop, period, sweep, s);
+}
+
+/* Releases everything but the memory of a connection that is being called back. */
+static void conn_drop(struct atoll_http_conn *c)
+{
+    c->dead = true;
+    atoll_list_remove(&c->node);
+    c->server->connections--;
+    c->stream = atoll_stream_free(c->stream);
+    atoll_timer_cancel(&c->kick);
+    atoll_buf_done(&c->head);
+    atoll_buf_done(&c->body);
+    atoll_buf_done(&c->extra);
+    free(c->fields);
+    if (c->depth == 0)
+        free(c);
+}
+
+void atoll_http_conn_close(struct atoll_http_conn *c)
+{
+    if (!c->dead)
+        conn_drop(c);
+}
+
+void atoll_http_conn_lost(struct atoll_http_conn *c)
+{
+    struct atoll_http_request *req = &c->req;
+
+    c->depth++;
+    if (c->phase == PHASE_SERVING) {
+        c->phase = PHASE_CLOSING;
+        if (req->on_close)
+            req->on_close(req->close_arg, req);
+    }
+    atoll_http_conn_close(c);
+    if (--c->depth == 0)
+        free(c);
+}
+
+static size_t stream_input(void *arg, const uint8_t *bytes, size_t n)
+{
+    return atoll_http_conn_input(arg, bytes, n);
+}
+
+static void stream_drain(void *arg)
+{
+    struct atoll_http_conn *c = arg;
+
+    if (c->phase == PHASE_IDLE) {
+        atoll_stream_resume(c->stream);
+    } else if (c->phase == PHASE_SERVING && c->req.on_drain) {
+        c->depth++;
+        c->req.on_drain(c->req.drain_arg, &c->req);
+        if (--c->depth == 0 && c->dead)
+            free(c);
+    }
+}
+
+/* A client that shuts down its sending side while it waits for an answer looks the same as one that
+ * is gone, and is treated so. */
+static void stream_eof(void *arg)
+{
+    struct atoll_http_conn *c = arg;
+
+    if (c->phase == PHASE_SERVING || atoll_stream_pending(c->stream) == 0) {
+        atoll_http_conn_lost(c);
+    } else {
+        c->phase = PHASE_CLOSING;
+        atoll_stream_close_after_flush(c->stream);
+    }
+}
+
+static void stream_closed(void *arg, int error)
+{
+    (void)error;
+    atoll_http_conn_lost(arg);
+}
+
+static const struct atoll_stream_callbacks stream_callbacks = {
+    .on_input = stream_input,
+    .on_drain = stream_drain,
+    .on_eof = stream_eof,
+    .on_close = stream_closed,
+};
+
+static void fill_peer(struct atoll_http_peer *peer, int fd, bool is_unix)
+{
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof(addr);
+    struct ucred cred = {.pid = 0, .uid = (uid_t)-1, .gid = (gid_t)-1};
+    socklen_t cred_len = sizeof(cred);
+
+    if (!is_unix) {
+        addr.ss_family = AF_UNSPEC;
+        (void)getpeername(fd, (struct sockaddr *)&addr, &len);
+        atoll_address_format((struct sockaddr *)&addr, len, peer->address, sizeof(peer->address));
+    } else {
+        memcpy(peer->address, "unix", sizeof("unix"));
+        (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len);
+    }
+    peer->is_unix = is_unix;
+    peer->uid = cred.uid;
+    peer->gid = cred.gid;
+    peer->pid = cred.pid;
+}
+
+/* Takes fd in every case. */
+static int conn_new(struct atoll_http_server *s, int fd, bool is_unix, struct atoll_error *err)
+{
+    struct atoll_stream_limits limits = {s->limits.pending_bytes, ATOLL_HTTP_HIGH_WATER};
+    const struct atoll_http_limits *l = &s->limits;
+    struct atoll_http_conn *c = calloc(1, sizeof(*c));
+    int r;
+
+    if (!c) {
+        (void)close(fd);
+        return atoll_fail_errno(err, ENOMEM, "connection");
+    }
+    c->server = s;
+    atoll_buf_init(&c->head, l->header_bytes + 2 * l->header_count + 4 * l->target_bytes + 16);
+    atoll_buf_init(&c->extra, l->header_bytes);
+    fill_peer(&c->peer, fd, is_unix);
+    r = atoll_stream_new(s->loop, fd, &atoll_stream_socket_ops, NULL, &limits, &stream_callbacks, c,
+                         &c->stream, err);
+    if (r < 0) {
+        free(c);
+        return r;
+    }
+    atoll_list_push_back(&s->conns, &c->node);
+    s->connections++;
+    arm_sweep(s);
+    return 0;
+}
+
+static void accepted(void *arg, int fd, bool is_unix)
+{
+    struct atoll_http_server *s = arg;
+
+    if (s->connections >= s->limits.connections) {
+        /* The answer fits into an empty socket buffer; a client that does not get it sees an end. */
+        (void)!send(fd, atoll_http_busy_answer, strlen(atoll_http_busy_answer),
+                    MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)close(fd);
+        return;
+    }
+    /* Out of memory drops the client, who sees an end; nobody else is to be told. */
+    (void)!conn_new(s, fd, is_unix, NULL);
+}
+
+/* Timeouts. */
+
+static bool is_expired(const struct atoll_http_conn *c, int64_t now)
+{
+    const struct atoll_http_limits *l = &c->server->limits;
+    const struct atoll_http_request *req = &c->req;
+    bool idle = now - atoll_stream_active_ms(c->stream) >= l->idle_ms;
+
+    switch (c->phase) {
+    case PHASE_HEAD:
+        return now - c->head_since_ms >= l->header_ms;
+    case PHASE_SERVING:
+        /* Only if it is the client we wait for, not the handler. */
+        if (atoll_stream_pending(c->stream) > 0)
+            return idle;
+        return idle && req->body_mode != BODY_UNREAD && !req->body_done && !req->body_paused;
+    default:
+        return idle;
+    }
+}
+
+static void expire(struct atoll_http_conn *c)
+{
+    bool waits_for_client = c->phase == PHASE_HEAD || c->phase == PHASE_SERVING;
+
+    if (waits_for_client && atoll_stream_pending(c->stream) == 0)
+        atoll_http_conn_reject(c, 408, "the request took too long to arrive");
+    else
+        atoll_http_conn_lost(c);
+}
+
+static struct atoll_http_conn *find_expired(struct atoll_http_server *s)
+{
+    ATOLL_LIST_FOREACH (&s->conns, node) {
+        struct atoll_http_conn *c = ATOLL_CONTAINER_OF(node, struct atoll_http_conn, node);
+        if (is_expired(c, atoll_loop_now_ms(s->loop)))
+            return c;
+    }
+    return NULL;
+}
+
+static void sweep(void *arg)
+{
+    struct atoll_http_server *s = arg;
+    struct atoll_http_conn *c;
+
+    /* From the start again each time: an on_close may close other connections. */
+    while ((c = find_expired(s)))
+        expire(c);
+    if (!atoll_list_empty(&s->conns))
+        arm_sweep(s);
+}
+
+/* Upgrades. */
+
+struct atoll_stream *atoll_http_conn_upgrade(struct atoll_http_conn *c,
+                                             struct atoll_http_upgrade *upgrade)
+{
+    struct atoll_stream *stream = c->stream;
+
+    c->stream = NULL;
+    upgrade->server = c->server;
+    atoll_list_push_back(&c->server->upgraded, &upgrade->node);
+    c->server->connections++;
+    if (c->corked)
+        atoll_stream_uncork(stream);
+    conn_drop(c);
+    return stream;
+}
+
+void atoll_http_upgrade_done(struct atoll_http_upgrade *upgrade)
+{
+    if (upgrade->server)
+        upgrade->server->connections--;
+    upgrade->server = NULL;
+    atoll_list_remove(&upgrade->node);
+}
+
+/* The server. */
+
+static void set_defaults(struct atoll_http_limits *l)
+{
+    l->header_bytes = l->header_bytes ?: (size_t)16 * 1024;
+    l->header_count = l->header_count ?: 100;
+    l->target_bytes = l->target_bytes ?: (size_t)8 * 1024;
+    l->header_ms = l->header_ms ?: 10 * 1000;
+    l->idle_ms = l->idle_ms ?: 60 * 1000;
+    l->connections = l->connections ?: 1024;
+    l->pending_bytes = l->pending_bytes ?: (size_t)16 * 1024 * 1024;
+}
+
+int atoll_http_server_new(struct atoll_loop *loop, const struct atoll_http_limits *limits,
+                          void (*on_request)(void *arg, struct atoll_http_request *req), void *arg,
+                          struct atoll_http_server **ret_server, struct atoll_error *err)
+{
+    struct atoll_http_server *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return atoll_fail_errno(err, ENOMEM, "http server");
+    s->loop = loop;
+    s->on_request = on_request;
+    s->arg = arg;
+    if (limits)
+        s->limits = *limits;
+    set_defaults(&s->limits);
+    atoll_list_init(&s->conns);
+    atoll_list_init(&s->upgraded);
+    *ret_server = s;
+    return 0;
+}
+
+struct atoll_http_server *atoll_http_server_free(struct atoll_http_server *s)
+{
+    if (!s)
+        return NULL;
+    for (size_t i = 0; i < s->listener_count; i++)
+        s->listeners[i] = atoll_listener_close(s->listeners[i]);
+    while (!atoll_list_empty(&s->conns))
+        atoll_http_conn_lost(ATOLL_CONTAINER_OF(s->conns.next, struct atoll_http_conn, node));
+    while (!atoll_list_empty(&s->upgraded))
+        atoll_http_upgrade_done(
+            ATOLL_CONTAINER_OF(s->upgraded.next, struct atoll_http_upgrade, node));
+    atoll_timer_cancel(&s->sweep);
+    free(s);
+    return NULL;
+}
+
+static int check_listeners(const struct atoll_http_server *s, struct atoll_error *err)
+{
+    if (s->listener_count == HTTP_MAX_LISTENERS)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS,
+                          "a server listens on at most %d addresses", HTTP_MAX_LISTENERS);
+    return 0;
+}
+
+int atoll_http_server_listen_unix(struct atoll_http_server *s, const char *path, mode_t mode,
+                                  struct atoll_error *err)
+{
+    int r = check_listeners(s, err);
+
+    if (r == 0)
+        r = atoll_listener_open_unix(s->loop, path, mode, accepted, s,
+                                     &s->listeners[s->listener_count], err);
+    if (r == 0)
+        s->listener_count++;
+    return r;
+}
+
+int atoll_http_server_listen_tcp(struct atoll_http_server *s, const char *host_port,
+                                 uint16_t *ret_port, struct atoll_error *err)
+{
+    int r = check_listeners(s, err);
+
+    if (r == 0)
+        r = atoll_listener_open_tcp(s->loop, host_port, accepted, s, ret_port,
+                                    &s->listeners[s->listener_count], err);
+    if (r == 0)
+        s->listener_count++;
+    return r;
+}
+
+int atoll_http_server_adopt(struct atoll_http_server *s, int fd, struct atoll_error *err)
+{
+    int domain = AF_UNSPEC;
+    socklen_t len = sizeof(domain);
+
+    (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    return conn_new(s, fd, domain == AF_UNIX, err);
+}
+
+size_t atoll_http_server_connections(const struct atoll_http_server *s)
+{
+    return s->connections;
+}

@@ -1,0 +1,511 @@
+/*
+ * Level-triggered: one recv and one send per readiness, so that no connection starves the others.
+ * Interest in input is dropped lazily, only when the kernel reports input while paused: a request
+ * that is answered before the next one arrives costs no epoll_ctl at all.
+ * Whatever has to be told to the owner from inside one of its own calls waits for `kick`.
+ */
+#include "net/stream.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "base/buf.h"
+
+#define READ_BYTES (64 * 1024)
+#define LINGER_MS 1000
+#define LINGER_BYTES ((size_t)1024 * 1024)
+#define KEEP_BYTES (64 * 1024) /* an emptied queue larger than this gives its memory back */
+#define MAX_IOV 8
+
+struct atoll_stream {
+    struct atoll_loop *loop;
+    struct atoll_watch watch;
+    struct atoll_timer kick;   /* something is to be done from the loop */
+    struct atoll_timer linger; /* bounds the wait for the peer's end */
+    int fd;                    /* owned */
+    const struct atoll_stream_ops *ops;
+    void *transport; /* owned */
+    struct atoll_stream_limits limits;
+    struct atoll_stream_callbacks cb;
+    void *arg;
+    struct atoll_buf in; /* received but not taken by the owner */
+    struct atoll_buf out;
+    int64_t active_ms;
+    size_t lingered; /* input dropped while lingering */
+    unsigned depth;  /* callbacks running; memory stays until they return */
+    unsigned corks;
+    int error; /* -errno that broke it */
+    bool paused;
+    bool above; /* the queue has exceeded the high-water mark */
+    bool eof;   /* the peer has ended; the owner has been told */
+    bool shut_wanted, shut;
+    bool closing; /* close_after_flush */
+    bool close_told;
+    bool freed;
+};
+
+/* One for all streams of the thread: input is taken or copied before the next recv. */
+static _Thread_local uint8_t scratch[READ_BYTES];
+
+static ssize_t socket_recv(void *transport, int fd, void *buf, size_t n)
+{
+    ssize_t r;
+
+    (void)transport;
+    do
+        r = recv(fd, buf, n, MSG_DONTWAIT);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : r;
+}
+
+static ssize_t socket_sendv(void *transport, int fd, const struct iovec *iov, int count)
+{
+    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count};
+    ssize_t r;
+
+    (void)transport;
+    do
+        r = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : r;
+}
+
+static int socket_shutdown(void *transport, int fd)
+{
+    (void)transport;
+    return shutdown(fd, SHUT_WR) < 0 ? -errno : 0;
+}
+
+const struct atoll_stream_ops atoll_stream_socket_ops = {
+    .recv = socket_recv,
+    .sendv = socket_sendv,
+    .shutdown = socket_shutdown,
+};
+
+static void kicked(void *arg);
+
+static void kick(struct atoll_stream *s)
+{
+    if (!s->kick.loop)
+        atoll_timer_set(&s->kick, s->loop, 0, kicked, s);
+}
+
+static void break_off(struct atoll_stream *s, int error)
+{
+    if (s->error == 0)
+        s->error = error;
+    atoll_watch_close(&s->watch);
+    kick(s);
+}
+
+static void update_interest(struct atoll_stream *s)
+{
+    uint32_t events = 0;
+    int r;
+
+    if (!s->watch.loop)
+        return;
+    if (!s->eof)
+        events |= EPOLLRDHUP | (s->paused ? s->watch.events & EPOLLIN : EPOLLIN);
+    if (atoll_buf_size(&s->out) > 0 && s->corks == 0)
+        events |= EPOLLOUT;
+    r = atoll_watch_set(&s->watch, events);
+    if (r < 0)
+        break_off(s, r);
+}
+
+static void tell_close(struct atoll_stream *s, int error)
+{
+    if (s->close_told || s->freed)
+        return;
+    s->close_told = true;
+    atoll_watch_close(&s->watch);
+    atoll_timer_cancel(&s->linger);
+    s->cb.on_close(s->arg, error);
+}
+
+static void tell_eof(struct atoll_stream *s)
+{
+    if (s->eof || s->freed)
+        return;
+    s->eof = true;
+    update_interest(s);
+    if (s->closing)
+        return;
+    if (s->cb.on_eof)
+        s->cb.on_eof(s->arg);
+    else
+        tell_close(s, 0);
+}
+
+/* Memory goes last: the owner may be reading kept input while it frees the stream. */
+static void release(struct atoll_stream *s)
+{
+    atoll_buf_done(&s->in);
+    atoll_buf_done(&s->out);
+    free(s);
+}
+
+static void leave(struct atoll_stream *s)
+{
+    if (--s->depth == 0 && s->freed)
+        release(s);
+}
+
+static void linger_over(void *arg)
+{
+    struct atoll_stream *s = arg;
+
+    s->depth++;
+    tell_close(s, 0);
+    leave(s);
+}
+
+/* The queue is empty: does what was waiting for that. */
+static void emptied(struct atoll_stream *s)
+{
+    if (s->out.cap > KEEP_BYTES)
+        atoll_buf_done(&s->out);
+    if (!s->shut_wanted || s->shut)
+        return;
+    s->shut = true;
+    if (s->ops->shutdown(s->transport, s->fd) < 0)
+        break_off(s, -EPIPE);
+    else if (s->closing && s->eof)
+        kick(s);
+    else if (s->closing)
+        atoll_timer_set(&s->linger, s->loop, LINGER_MS, linger_over, s);
+}
+
+/* One send of what is queued. Calls nobody back. */
+static void flush(struct atoll_stream *s)
+{
+    struct iovec iov = {(void *)atoll_buf_head(&s->out), atoll_buf_size(&s->out)};
+
+    if (iov.iov_len > 0) {
+        ssize_t r = s->ops->sendv(s->transport, s->fd, &iov, 1);
+        if (r > 0) {
+            atoll_buf_consume(&s->out, (size_t)r);
+            s->active_ms = atoll_loop_now_ms(s->loop);
+        } else if (r != -EAGAIN) {
+            break_off(s, r == 0 ? -EPIPE : (int)r);
+            return;
+        }
+    }
+    if (atoll_buf_size(&s->out) == 0)
+        emptied(s);
+    update_interest(s);
+}
+
+static bool drained(const struct atoll_stream *s)
+{
+    return s->above && atoll_buf_size(&s->out) < s->limits.high_water_bytes;
+}
+
+static void tell_drain(struct atoll_stream *s)
+{
+    if (!drained(s) || s->freed || s->close_told || s->closing)
+        return;
+    s->above = false;
+    if (s->cb.on_drain)
+        s->cb.on_drain(s->arg);
+}
+
+/* Offers input to the owner and keeps what it leaves. bytes are in scratch or in s->in. */
+static void offer(struct atoll_stream *s, const uint8_t *bytes, size_t n)
+{
+    bool kept = bytes != scratch;
+    size_t used = s->cb.on_input(s->arg, bytes, n);
+
+    if (s->freed)
+        return;
+    if (kept)
+        atoll_buf_consume(&s->in, used);
+    else if (used < n && atoll_buf_append(&s->in, bytes + used, n - used) < 0)
+        break_off(s, -ENOMEM);
+    if (atoll_buf_size(&s->in) > 0) {
+        if (!s->paused)
+            kick(s);
+    } else if (kept) {
+        atoll_buf_done(&s->in);
+        update_interest(s);
+    }
+}
+
+static void drop_input(struct atoll_stream *s)
+{
+    ssize_t r = s->ops->recv(s->transport, s->fd, scratch, sizeof(scratch));
+
+    s->lingered += r > 0 ? (size_t)r : 0;
+    if (r == -EAGAIN || (r > 0 && s->lingered < LINGER_BYTES))
+        return;
+    if (r == 0 && !s->shut)
+        tell_eof(s); /* the queue is still to be sent */
+    else
+        tell_close(s, 0);
+}
+
+static void read_input(struct atoll_stream *s)
+{
+    ssize_t r = s->ops->recv(s->transport, s->fd, scratch, sizeof(scratch));
+
+    if (r == -EAGAIN)
+        return;
+    if (r < 0) {
+        tell_close(s, (int)r);
+    } else if (r == 0) {
+        tell_eof(s);
+    } else {
+        s->active_ms = atoll_loop_now_ms(s->loop);
+        offer(s, scratch, (size_t)r);
+    }
+}
+
+/* Input is not wanted now; an end of the peer is noticed all the same. */
+static void paused_input(struct atoll_stream *s, uint32_t events)
+{
+    if (events & (EPOLLHUP | EPOLLERR))
+        tell_close(s, -ECONNRESET);
+    else if (events & EPOLLRDHUP)
+        tell_eof(s);
+    else if (events & EPOLLIN && atoll_watch_set(&s->watch, s->watch.events & ~EPOLLIN) < 0)
+        tell_close(s, -EIO);
+}
+
+static void ready(void *arg, uint32_t events)
+{
+    struct atoll_stream *s = arg;
+
+    s->depth++;
+    if (events & EPOLLOUT) {
+        flush(s);
+        tell_drain(s);
+    }
+    if (!s->freed && s->watch.loop && events & ~EPOLLOUT) {
+        if (s->closing && !s->eof)
+            drop_input(s);
+        else if (s->eof)
+            tell_close(s, 0); /* only a full hang-up is still reported */
+        else if (s->paused || atoll_buf_size(&s->in) > 0)
+            paused_input(s, events);
+        else
+            read_input(s);
+    }
+    leave(s);
+}
+
+static void kicked(void *arg)
+{
+    struct atoll_stream *s = arg;
+
+    s->depth++;
+    if (s->error != 0)
+        tell_close(s, s->error);
+    else if (s->closing && s->shut && s->eof)
+        tell_close(s, 0);
+    if (!s->freed && !s->close_told) {
+        tell_drain(s);
+        if (!s->freed && !s->paused && !s->closing && atoll_buf_size(&s->in) > 0)
+            offer(s, atoll_buf_head(&s->in), atoll_buf_size(&s->in));
+    }
+    leave(s);
+}
+
+int atoll_stream_new(struct atoll_loop *loop, int fd, const struct atoll_stream_ops *ops,
+                     void *transport, const struct atoll_stream_limits *limits,
+                     const struct atoll_stream_callbacks *callbacks, void *arg,
+                     struct atoll_stream **ret_stream, struct atoll_error *err)
+{
+    struct atoll_stream *s = calloc(1, sizeof(*s));
+    int r = -ENOMEM;
+
+    if (s) {
+        *s = (struct atoll_stream){
+            .loop = loop,
+            .fd = fd,
+            .ops = ops,
+            .transport = transport,
+            .limits = *limits,
+            .cb = *callbacks,
+            .arg = arg,
+            .active_ms = atoll_loop_now_ms(loop),
+        };
+        atoll_buf_init(&s->in, READ_BYTES);
+        atoll_buf_init(&s->out, SIZE_MAX / 2); /* the limits are checked before it grows */
+        r = atoll_watch_open(&s->watch, loop, fd, EPOLLIN | EPOLLRDHUP, ready, s);
+    }
+    if (r < 0) {
+        (void)close(fd);
+        free(s);
+        return atoll_fail_errno(err, -r, "stream");
+    }
+    *ret_stream = s;
+    return 0;
+}
+
+struct atoll_stream *atoll_stream_free(struct atoll_stream *s)
+{
+    if (!s || s->freed)
+        return NULL;
+    s->freed = true;
+    atoll_watch_close(&s->watch);
+    atoll_timer_cancel(&s->kick);
+    atoll_timer_cancel(&s->linger);
+    if (s->ops->free)
+        s->ops->free(s->transport);
+    (void)close(ATOLL_TAKE_FD(s->fd));
+    if (s->depth == 0)
+        release(s);
+    return NULL;
+}
+
+void atoll_stream_set_owner(struct atoll_stream *s, const struct atoll_stream_callbacks *callbacks,
+                            void *arg)
+{
+    s->cb = *callbacks;
+    s->arg = arg;
+}
+
+static size_t iov_total(const struct iovec *iov, int count)
+{
+    size_t total = 0;
+
+    for (int i = 0; i < count; i++)
+        total += iov[i].iov_len;
+    return total;
+}
+
+/* Queues what is behind the first `skip` bytes. */
+static int enqueue(struct atoll_stream *s, const struct iovec *iov, int count, size_t skip)
+{
+    if (atoll_buf_size(&s->out) == 0)
+        s->active_ms = atoll_loop_now_ms(s->loop);
+    for (int i = 0; i < count; i++) {
+        size_t cut = ATOLL_MIN(skip, iov[i].iov_len);
+        size_t n = iov[i].iov_len - cut;
+        skip -= cut;
+        if (n > 0 && atoll_buf_append(&s->out, (const uint8_t *)iov[i].iov_base + cut, n) < 0)
+            return -ENOMEM;
+    }
+    if (atoll_buf_size(&s->out) > s->limits.high_water_bytes)
+        s->above = true;
+    return 0;
+}
+
+int atoll_stream_writev_whole(struct atoll_stream *s, const struct iovec *iov, int count)
+{
+    size_t total = iov_total(iov, count);
+    ssize_t sent = 0;
+
+    if (s->error != 0 || s->shut_wanted || s->close_told || count > MAX_IOV)
+        return -EPIPE;
+    if (s->corks == 0 && atoll_buf_size(&s->out) == 0 && total > 0) {
+        sent = s->ops->sendv(s->transport, s->fd, iov, count);
+        if (sent < 0 && sent != -EAGAIN) {
+            break_off(s, (int)sent);
+            return -EPIPE;
+        }
+        sent = ATOLL_MAX(sent, (ssize_t)0);
+        if (sent > 0)
+            s->active_ms = atoll_loop_now_ms(s->loop);
+    }
+    if ((size_t)sent == total)
+        return 0;
+    if (enqueue(s, iov, count, (size_t)sent) < 0) {
+        /* A part is out already: the stream cannot be used any more. */
+        break_off(s, -ENOMEM);
+        return -EPIPE;
+    }
+    update_interest(s);
+    return 0;
+}
+
+int atoll_stream_writev(struct atoll_stream *s, const struct iovec *iov, int count)
+{
+    size_t pending = atoll_buf_size(&s->out);
+    size_t total = iov_total(iov, count);
+
+    if (pending > s->limits.queue_bytes || total > s->limits.queue_bytes - pending)
+        return -ENOBUFS;
+    return atoll_stream_writev_whole(s, iov, count);
+}
+
+int atoll_stream_write(struct atoll_stream *s, const void *bytes, size_t n)
+{
+    struct iovec iov = {(void *)bytes, n};
+    return atoll_stream_writev(s, &iov, 1);
+}
+
+void atoll_stream_cork(struct atoll_stream *s)
+{
+    s->corks++;
+}
+
+void atoll_stream_uncork(struct atoll_stream *s)
+{
+    if (--s->corks > 0 || s->error != 0 || s->close_told || atoll_buf_size(&s->out) == 0)
+        return;
+    flush(s);
+    if (drained(s))
+        kick(s);
+}
+
+size_t atoll_stream_pending(const struct atoll_stream *s)
+{
+    return atoll_buf_size(&s->out);
+}
+
+void atoll_stream_shutdown(struct atoll_stream *s)
+{
+    s->shut_wanted = true;
+    if (atoll_buf_size(&s->out) == 0 && s->error == 0 && !s->close_told)
+        emptied(s);
+}
+
+void atoll_stream_close_after_flush(struct atoll_stream *s)
+{
+    if (s->closing)
+        return;
+    s->closing = true;
+    s->paused = false;
+    if (s->shut) {
+        /* Half-closed earlier: the wait for the peer's end begins now. */
+        if (s->eof)
+            kick(s);
+        else
+            atoll_timer_set(&s->linger, s->loop, LINGER_MS, linger_over, s);
+    }
+    update_interest(s);
+    atoll_stream_shutdown(s);
+}
+
+void atoll_stream_pause(struct atoll_stream *s)
+{
+    s->paused = true;
+}
+
+void atoll_stream_resume(struct atoll_stream *s)
+{
+    if (!s->paused)
+        return;
+    s->paused = false;
+    s->active_ms = atoll_loop_now_ms(s->loop);
+    if (atoll_buf_size(&s->in) > 0)
+        kick(s);
+    update_interest(s);
+}
+
+int64_t atoll_stream_active_ms(const struct atoll_stream *s)
+{
+    return s->active_ms;
+}
+
+struct atoll_loop *atoll_stream_loop(const struct atoll_stream *s)
+{
+    return s->loop;
+}
+
+int atoll_stream_fd(const struct atoll_stream *s)
+{
+    return s->fd;
+}

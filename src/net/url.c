@@ -1,0 +1,168 @@
+#include "net/url.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/text.h"
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* The byte an escape at p ("%41") stands for, or -EINVAL. */
+static int escaped_byte(const char *p, const char *end)
+{
+    int high, low;
+
+    if (end - p < 3)
+        return -EINVAL;
+    high = hex_value(p[1]);
+    low = hex_value(p[2]);
+    return high < 0 || low < 0 ? -EINVAL : high * 16 + low;
+}
+
+static bool has_dot_segment(const char *path)
+{
+    for (const char *p = path; (p = strstr(p, "/.")); p++) {
+        const char *after = p + 2;
+        if (*after == '.')
+            after++;
+        if (*after == '/' || *after == '\0')
+            return true;
+    }
+    return false;
+}
+
+int atoll_url_decode_path(char *path)
+{
+    const char *end = path + strlen(path);
+    char *out = path;
+
+    for (const char *p = path; p < end; p++) {
+        int byte = (unsigned char)*p;
+        if (byte == '%') {
+            byte = escaped_byte(p, end);
+            if (byte < 0 || byte == '/')
+                return -EINVAL;
+            p += 2;
+        }
+        if (byte < 0x20 || byte == 0x7f)
+            return -EINVAL;
+        *out++ = (char)byte;
+    }
+    *out = '\0';
+    return has_dot_segment(path) ? -EINVAL : 0;
+}
+
+/* Decodes [p, end) to the tail of out and terminates it. */
+static int append_decoded(struct atoll_buf *out, const char *p, const char *end)
+{
+    uint8_t *tail;
+    size_t len = 0;
+    int r = atoll_buf_reserve(out, (size_t)(end - p) + 1, &tail);
+
+    if (r < 0)
+        return r;
+    for (; p < end; p++) {
+        int byte = *p == '+' ? ' ' : (unsigned char)*p;
+        if (byte == '%') {
+            byte = escaped_byte(p, end);
+            p += 2;
+        }
+        if (byte <= 0)
+            return -EINVAL;
+        tail[len++] = (uint8_t)byte;
+    }
+    tail[len++] = '\0';
+    atoll_buf_commit(out, len);
+    return 0;
+}
+
+int atoll_url_decode_query(struct atoll_buf *out, const char *query, size_t n)
+{
+    const char *end = query + n;
+
+    for (const char *p = query; p < end;) {
+        const char *stop = memchr(p, '&', (size_t)(end - p));
+        const char *equals;
+        int r;
+        stop = stop ? stop : end;
+        equals = memchr(p, '=', (size_t)(stop - p));
+        if (stop > p) {
+            r = append_decoded(out, p, equals ? equals : stop);
+            if (r == 0)
+                r = append_decoded(out, equals ? equals + 1 : stop, stop);
+            if (r < 0)
+                return r;
+        }
+        p = stop + 1;
+    }
+    return 0;
+}
+
+const char *atoll_url_pair(const char *pairs, size_t n, const char *name)
+{
+    const char *end = pairs + n;
+
+    for (const char *p = pairs; p < end;) {
+        const char *value = p + strlen(p) + 1;
+        if (strcmp(p, name) == 0)
+            return value;
+        p = value + strlen(value) + 1;
+    }
+    return NULL;
+}
+
+static bool is_unreserved(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '.' || c == '_' || c == '~';
+}
+
+int atoll_url_encode(struct atoll_buf *out, const char *text, bool keep_slash)
+{
+    static const char digits[] = "0123456789ABCDEF";
+
+    for (const char *p = text; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        const char escape[3] = {'%', digits[c >> 4], digits[c & 15]};
+        bool plain = is_unreserved(*p) || (*p == '/' && keep_slash);
+        int r = atoll_buf_append(out, plain ? p : escape, plain ? 1 : sizeof(escape));
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int atoll_url_split_host(const char *host_port, char *host, size_t cap, uint16_t *ret_port)
+{
+    const char *colon = strrchr(host_port, ':');
+    const char *start = host_port;
+    size_t len;
+    uint64_t port;
+
+    if (!colon || atoll_text_u64(colon + 1, 0, UINT16_MAX, &port) < 0)
+        return -EINVAL;
+    len = (size_t)(colon - host_port);
+    if (*start == '[') {
+        if (len < 3 || start[len - 1] != ']')
+            return -EINVAL;
+        start++;
+        len -= 2;
+    } else if (len == 0 || memchr(start, ':', len)) {
+        /* An IPv6 address without brackets could swallow the port. */
+        return -EINVAL;
+    }
+    if (len >= cap)
+        return -ENAMETOOLONG;
+    memcpy(host, start, len);
+    host[len] = '\0';
+    *ret_port = (uint16_t)port;
+    return 0;
+}

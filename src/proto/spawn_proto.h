@@ -1,0 +1,79 @@
+#pragma once
+#include "proto/frame.h"
+#include "proto/plan.h"
+
+/*
+ * What the daemon and atoll-spawn say to each other, in the frames of proto/frame.h. The daemon
+ * asks (id != 0), spawn answers with REPLY or ERROR of that id; EXITED is an event (id 0).
+ */
+#define ATOLL_SPAWN_VERSION 1
+
+enum atoll_spawn_type {
+    ATOLL_SPAWN_REPLY = 1,  /* payload by the request */
+    ATOLL_SPAWN_ERROR = 2,  /* atoll_sm_error */
+    ATOLL_SPAWN_PART = 3,   /* more follow */
+    ATOLL_SPAWN_EXITED = 4, /* event, atoll_sm_exited: the sandbox's first process is gone */
+
+    ATOLL_SPAWN_HELLO = 32,  /* atoll_sm_hello → atoll_sm_hello */
+    ATOLL_SPAWN_CREATE = 33, /* atoll_sm_create → atoll_sm_created */
+    ATOLL_SPAWN_REMOVE = 34, /* atoll_sm_ref → atoll_sm_exited: nothing of it is left */
+    ATOLL_SPAWN_LIMIT = 35,  /* atoll_sm_limit → empty */
+    ATOLL_SPAWN_LIST = 36,   /* empty → PART atoll_sm_created …, REPLY empty */
+    ATOLL_SPAWN_COMMIT = 37, /* atoll_sm_commit → empty: a directory of it becomes a layer */
+    ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty */
+    ATOLL_SPAWN_END = 39,        /* empty; no answer: end, the last sandbox is gone */
+};
+
+struct atoll_sm_hello {
+    uint32_t version;
+    uint32_t pid;
+    uint8_t root;          /* spawn runs as root */
+    uint32_t cgroup_version; /* 0: none */
+    uint32_t id_base, id_slots; /* with root: this instance's ranges of ATOLL_ID_RANGE ids each */
+    const char *instance;       /* names its cgroups */
+};
+
+struct atoll_sm_create {
+    const char *id;
+    struct atoll_bytes plan;
+};
+
+struct atoll_sm_created {
+    const char *id;
+    uint32_t pid; /* of the agent, outside */
+    uint64_t boot_us; /* from the request to the agent being ready */
+};
+
+struct atoll_sm_error {
+    uint32_t kind; /* enum atoll_error_kind */
+    int32_t errnum;
+    const char *text; /* "step 7 (overlay): mount: …" */
+    const char *step;
+};
+
+struct atoll_sm_ref {
+    const char *id;
+};
+
+struct atoll_sm_exited {
+    const char *id;
+    int32_t code;   /* exit code of the first process, or -1 */
+    int32_t signal; /* that killed it, or 0 */
+    uint64_t oom_kills, memory_peak_bytes, cpu_us;
+};
+
+struct atoll_sm_limit {
+    const char *id;
+    uint64_t memory_bytes;
+    uint32_t cpu_millis, pids;
+};
+
+struct atoll_sm_commit {
+    const char *id;    /* a sandbox whose disk is PLAIN */
+    const char *path;  /* directory in it, relative to its writable layer */
+    const char *layer; /* becomes layers/<layer> */
+};
+
+extern const struct atoll_msg_desc atoll_sm_hello_desc, atoll_sm_create_desc, atoll_sm_created_desc,
+    atoll_sm_error_desc, atoll_sm_ref_desc, atoll_sm_exited_desc, atoll_sm_limit_desc,
+    atoll_sm_commit_desc;

@@ -1,0 +1,122 @@
+#include "provider/native/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "sys/ns.h"
+
+#define EXT4_MIN_BYTES (UINT64_C(2) * 1024 * 1024)
+
+struct making {
+    char *path, *temporary; /* owned */
+    pid_t pid;
+    int pidfd;
+    struct atoll_watch watch;
+    void (*done)(void *arg, const struct atoll_error *error);
+    void *arg;
+};
+
+static void finish(struct making *m, const struct atoll_error *error)
+{
+    if (error && m->temporary)
+        (void)unlink(m->temporary);
+    m->done(m->arg, error);
+    atoll_watch_close(&m->watch);
+    if (m->pidfd >= 0)
+        (void)close(m->pidfd);
+    free(m->path);
+    free(m->temporary);
+    free(m);
+}
+
+static void mkfs_gone(void *arg, uint32_t events)
+{
+    struct making *m = arg;
+    struct atoll_error err;
+    int status = 0;
+
+    (void)events;
+    while (waitpid(m->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        (void)atoll_fail(&err, ATOLL_ERR_FAILED_PRECONDITION, EIO,
+                         "mkfs.ext4 could not format a disk of this size");
+        finish(m, &err);
+    } else if (rename(m->temporary, m->path) < 0) {
+        (void)atoll_fail_errno(&err, errno, "keep disk image");
+        finish(m, &err);
+    } else {
+        finish(m, NULL);
+    }
+}
+
+static int make_file(struct making *m, uint64_t size_bytes, struct atoll_error *err)
+{
+    char *slash = strrchr(m->path, '/');
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+
+    *slash = '\0';
+    if (mkdir(m->path, 0700) < 0 && errno != EEXIST)
+        return atoll_fail_errno(err, errno, "make directory of images");
+    *slash = '/';
+    fd = open(m->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)ATOLL_MAX(size_bytes, EXT4_MIN_BYTES)) < 0)
+        return atoll_fail_errno(err, errno, "make disk image");
+    return 0;
+}
+
+/* No journal: a sandbox's disk does not outlive its host's crash. Nothing reserved for root. */
+static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes, struct atoll_error *err)
+{
+    char count[24];
+    char *argv[] = {"mkfs.ext4", "-q",  "-F",    "-O",     "^has_journal,^resize_inode",
+                    "-m",        "0",   "-N",    count,    "-E",
+                    "lazy_itable_init=1,nodiscard,root_owner=0:0", m->temporary, NULL};
+    char *envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+    int r;
+
+    (void)snprintf(count, sizeof(count), "%llu", (unsigned long long)inodes);
+    r = posix_spawn(&m->pid, "/usr/sbin/mkfs.ext4", NULL, NULL, argv, envp);
+    if (r != 0)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, r,
+                          "a disk larger than half the memory needs mkfs.ext4: install e2fsprogs");
+    m->pidfd = atoll_sys_pidfd_open(m->pid);
+    r = m->pidfd < 0 ? m->pidfd : atoll_watch_open(&m->watch, loop, m->pidfd, EPOLLIN, mkfs_gone, m);
+    return r < 0 ? atoll_fail_errno(err, -r, "watch mkfs.ext4") : 0;
+}
+
+void atoll_image_make(struct atoll_loop *loop, const char *state_dir, const char *name,
+                      uint64_t size_bytes, uint64_t inodes,
+                      void (*done)(void *arg, const struct atoll_error *error), void *arg)
+{
+    static unsigned counter;
+    struct making *m = calloc(1, sizeof(*m));
+    struct atoll_error err;
+    int r;
+
+    if (!m || asprintf(&m->path, "%s/%s", state_dir, name) < 0) {
+        (void)atoll_fail_errno(&err, ENOMEM, "disk image");
+        free(m);
+        done(arg, &err);
+        return;
+    }
+    m->pidfd = ATOLL_NO_FD;
+    m->done = done;
+    m->arg = arg;
+    if (access(m->path, F_OK) == 0) {
+        finish(m, NULL);
+        return;
+    }
+    /* Two creates may want the same new size at once: each formats its own, the last rename wins. */
+    r = asprintf(&m->temporary, "%s.%u", m->path, ++counter) < 0
+            ? atoll_fail_errno(&err, ENOMEM, "disk image")
+            : make_file(m, size_bytes, &err);
+    if (r >= 0)
+        r = start_mkfs(m, loop, inodes, &err);
+    if (r < 0)
+        finish(m, &err);
+}

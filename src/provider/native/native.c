@@ -1,0 +1,423 @@
+#include "provider/native/native.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/map.h"
+#include "base/text.h"
+#include "provider/native/image.h"
+#include "provider/native/slots.h"
+#include "provider/native/spawn_client.h"
+#include "sandbox/host.h"
+#include "sandbox/host_template.h"
+#include "sandbox/plan_builder.h"
+#include "sandbox/seccomp.h"
+#include "sys/cgroup.h"
+#include "sys/unix_socket.h"
+
+#define SECCOMP_MAX_BYTES (64 * 1024)
+
+struct native {
+    struct atoll_provider base;
+    struct atoll_loop *loop;
+    char *state_dir, *spawn_program;
+    struct atoll_spawn_info spawn;
+    struct atoll_rpc *rpc;
+    struct atoll_plan_host plan_host;
+    struct atoll_cgroups cgroups; /* for reading */
+    struct atoll_buf seccomp;
+    struct atoll_slots slots;
+    struct atoll_map by_id; /* of struct home, owned: what each living sandbox holds here */
+    bool ending;
+};
+
+struct home {
+    char id[ATOLL_ID_LEN + 1];
+    uint32_t outside_id; /* 0: none taken */
+};
+
+static struct native *native_of(struct atoll_provider *p)
+{
+    return ATOLL_CONTAINER_OF(p, struct native, base);
+}
+
+static void forget_home(struct native *n, const char *id)
+{
+    struct home *home = atoll_map_remove(&n->by_id, id);
+
+    if (!home)
+        return;
+    if (home->outside_id)
+        atoll_slots_give(&n->slots, home->outside_id);
+    free(home);
+}
+
+/* Creating: plan → spawn → connect to the agent. */
+
+struct creation {
+    struct native *n;
+    struct atoll_spec spec;
+    atoll_provider_created_fn *done;
+    void *arg;
+};
+
+static void fail_creation(struct creation *c, const struct atoll_error *error)
+{
+    forget_home(c->n, c->spec.id);
+    c->done(c->arg, ATOLL_NO_FD, 0, error);
+    free(c);
+}
+
+static void on_created(void *arg, const struct atoll_answer *answer)
+{
+    struct creation *c = arg;
+    struct atoll_sm_created created;
+    struct atoll_error err;
+    char dir[4096];
+    int fd;
+
+    if (answer->error) {
+        fail_creation(c, answer->error);
+        return;
+    }
+    if (atoll_msg_decode(&atoll_sm_created_desc, answer->frame->payload, answer->frame->len, &created,
+                         &err) < 0) {
+        fail_creation(c, &err);
+        return;
+    }
+    (void)snprintf(dir, sizeof(dir), "%s/sandboxes/%s", c->n->state_dir, c->spec.id);
+    fd = atoll_unix_connect(dir, "agent.sock");
+    if (fd < 0) {
+        (void)atoll_fail_errno(&err, -fd, "connect to the agent");
+        fail_creation(c, &err);
+        return;
+    }
+    c->done(c->arg, fd, created.boot_us, NULL);
+    free(c);
+}
+
+static int send_plan(struct creation *c, struct atoll_error *err)
+{
+    struct native *n = c->n;
+    struct atoll_sm_create create = {.id = c->spec.id};
+    struct atoll_buf plan;
+    int r;
+
+    if (!n->rpc)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
+    atoll_buf_init(&plan, ATOLL_PLAN_MAX);
+    r = atoll_plan_build(&n->plan_host, &c->spec, &n->seccomp, &plan, err);
+    if (r == 0) {
+        create.plan = (struct atoll_bytes){atoll_buf_head(&plan), atoll_buf_size(&plan)};
+        r = atoll_rpc_ask(n->rpc, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create, on_created, c, err);
+    }
+    atoll_buf_done(&plan);
+    return r;
+}
+
+static void image_ready(void *arg, const struct atoll_error *error)
+{
+    struct creation *c = arg;
+    struct atoll_error err;
+
+    if (error)
+        fail_creation(c, error);
+    else if (send_plan(c, &err) < 0)
+        fail_creation(c, &err);
+}
+
+static int take_home(struct native *n, struct atoll_spec *spec, struct atoll_error *err)
+{
+    struct home *home = calloc(1, sizeof(*home));
+
+    if (!home)
+        return atoll_fail_errno(err, ENOMEM, "sandbox");
+    memcpy(home->id, spec->id, sizeof(home->id));
+    if (n->spawn.root && spec->builder) {
+        spec->outside_id = ATOLL_LAYER_BASE;
+    } else if (n->spawn.root) {
+        home->outside_id = spec->outside_id = atoll_slots_take(&n->slots);
+        if (!spec->outside_id) {
+            free(home);
+            return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                              "all %u id ranges are in use; destroy some sandboxes", n->slots.count);
+        }
+    }
+    if (atoll_map_put(&n->by_id, home->id, home) < 0) {
+        if (home->outside_id)
+            atoll_slots_give(&n->slots, home->outside_id);
+        free(home);
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "sandbox %s exists", spec->id);
+    }
+    return 0;
+}
+
+static void create(struct atoll_provider *p, const struct atoll_spec *spec,
+                   atoll_provider_created_fn *done, void *arg)
+{
+    struct native *n = native_of(p);
+    struct creation *c = calloc(1, sizeof(*c));
+    struct atoll_error err;
+    char image[64];
+
+    if (!c) {
+        (void)atoll_fail_errno(&err, ENOMEM, "sandbox");
+        done(arg, ATOLL_NO_FD, 0, &err);
+        return;
+    }
+    *c = (struct creation){n, *spec, done, arg};
+    if (take_home(n, &c->spec, &err) < 0) {
+        done(arg, ATOLL_NO_FD, 0, &err);
+        free(c);
+        return;
+    }
+    if (atoll_plan_needs_image(&n->plan_host, &c->spec, image, sizeof(image))) {
+        atoll_image_make(n->loop, n->state_dir, image, c->spec.limits.disk_bytes, c->spec.limits.inodes,
+                         image_ready, c);
+        return;
+    }
+    image_ready(c, NULL);
+}
+
+/* Requests whose answer carries nothing but success. */
+
+struct plain {
+    struct native *n;
+    char gone[ATOLL_ID_LEN + 1]; /* a sandbox to forget when it succeeded, or "" */
+    atoll_provider_done_fn *done;
+    void *arg;
+};
+
+static void on_plain(void *arg, const struct atoll_answer *answer)
+{
+    struct plain *p = arg;
+
+    if (!answer->error && *p->gone)
+        forget_home(p->n, p->gone);
+    p->done(p->arg, answer->error);
+    free(p);
+}
+
+static void ask_plain(struct native *n, uint16_t type, const struct atoll_msg_desc *desc,
+                      const void *msg, const char *gone, atoll_provider_done_fn *done, void *arg)
+{
+    struct plain *p = calloc(1, sizeof(*p));
+    struct atoll_error err;
+    int r;
+
+    if (!p || atoll_text_copy(p->gone, sizeof(p->gone), gone) < 0) {
+        (void)atoll_fail_errno(&err, ENOMEM, "request");
+        free(p);
+        done(arg, &err);
+        return;
+    }
+    p->n = n;
+    p->done = done;
+    p->arg = arg;
+    r = n->rpc ? atoll_rpc_ask(n->rpc, type, desc, msg, on_plain, p, &err)
+               : atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
+    if (r < 0) {
+        free(p);
+        done(arg, &err);
+    }
+}
+
+static void destroy(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done, void *arg)
+{
+    struct atoll_sm_ref ref = {id};
+    ask_plain(native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_ref_desc, &ref, id, done, arg);
+}
+
+static void set_limits(struct atoll_provider *p, const char *id, const struct atoll_limits *limits,
+                       atoll_provider_done_fn *done, void *arg)
+{
+    struct atoll_sm_limit msg = {id, limits->memory_bytes, limits->cpu_millis, limits->pids};
+    ask_plain(native_of(p), ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc, &msg, "", done, arg);
+}
+
+static void keep_layer(struct atoll_provider *p, const char *id, const char *path, const char *layer,
+                       atoll_provider_done_fn *done, void *arg)
+{
+    struct atoll_sm_commit msg = {id, path, layer};
+    ask_plain(native_of(p), ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, &msg, "", done, arg);
+}
+
+static void drop_layer(struct atoll_provider *p, const char *layer, atoll_provider_done_fn *done, void *arg)
+{
+    struct atoll_sm_ref ref = {layer};
+    ask_plain(native_of(p), ATOLL_SPAWN_DROP_LAYER, &atoll_sm_ref_desc, &ref, "", done, arg);
+}
+
+static uint32_t missing_limits(struct atoll_provider *p, const struct atoll_spec *spec)
+{
+    return atoll_plan_missing_limits(&native_of(p)->plan_host, spec);
+}
+
+static int stats(struct atoll_provider *p, const char *id, struct atoll_provider_stats *ret)
+{
+    struct native *n = native_of(p);
+    struct atoll_cgroup_stats s;
+    int r = n->cgroups.version ? atoll_cgroup_read_stats(&n->cgroups, id, &s) : -EOPNOTSUPP;
+
+    if (r < 0)
+        return r;
+    *ret = (struct atoll_provider_stats){s.memory_bytes, s.memory_peak_bytes, s.memory_limit_bytes,
+                                         s.cpu_us,       s.processes,         s.processes_peak};
+    return 0;
+}
+
+/* Connection to spawn, and what happens when it breaks. */
+
+static int on_event(void *arg, struct atoll_frame *frame)
+{
+    struct native *n = arg;
+    struct atoll_sm_exited msg;
+    struct atoll_error err;
+
+    if (frame->type != ATOLL_SPAWN_EXITED ||
+        atoll_msg_decode(&atoll_sm_exited_desc, frame->payload, frame->len, &msg, &err) < 0)
+        return -EBADMSG;
+    n->base.events->exited(n->base.events_arg, msg.id,
+                           &(struct atoll_provider_exit){msg.code, msg.signal, msg.oom_kills,
+                                                         msg.memory_peak_bytes, msg.cpu_us});
+    return 0;
+}
+
+static void on_lost(void *arg, const char *why);
+static const struct atoll_rpc_events rpc_events = {on_event, on_lost};
+
+static int connect_spawn(struct native *n, struct atoll_error *err)
+{
+    int fd;
+    int r = atoll_spawn_connect(n->state_dir, n->spawn_program, &fd, &n->spawn, err);
+
+    if (r < 0)
+        return r;
+    atoll_slots_done(&n->slots);
+    r = atoll_slots_init(&n->slots, n->spawn.id_base, n->spawn.id_slots);
+    if (r < 0) {
+        (void)close(fd);
+        return atoll_fail_errno(err, -r, "id ranges");
+    }
+    return atoll_rpc_open(n->loop, fd, &atoll_spawn_protocol, &rpc_events, n, &n->rpc, err);
+}
+
+static void drop_homes(struct native *n)
+{
+    size_t pos = 0;
+    struct home *home;
+
+    while ((home = atoll_map_next(&n->by_id, &pos)) != NULL)
+        free(home);
+    atoll_map_done(&n->by_id);
+    atoll_map_init(&n->by_id);
+}
+
+/* Its sandboxes died with it, and the new one clears away what they left. */
+static void on_lost(void *arg, const char *why)
+{
+    struct native *n = arg;
+    struct atoll_error err;
+
+    n->rpc = atoll_rpc_close(n->rpc);
+    if (n->ending)
+        return;
+    atoll_log(ATOLL_LOG_ERROR, "atoll-spawn is gone; starting another", "why", why, NULL);
+    drop_homes(n);
+    if (connect_spawn(n, &err) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn cannot be started", "error", err.text, NULL);
+    n->base.events->lost(n->base.events_arg, "atoll-spawn died, and its sandboxes with it");
+}
+
+static void shutdown_spawn(struct atoll_provider *p)
+{
+    struct native *n = native_of(p);
+
+    n->ending = true;
+    if (n->rpc)
+        (void)!atoll_rpc_tell(n->rpc, ATOLL_SPAWN_END, NULL, NULL);
+}
+
+static struct atoll_provider *native_free(struct atoll_provider *p)
+{
+    struct native *n = p ? native_of(p) : NULL;
+
+    if (!n)
+        return NULL;
+    n->rpc = atoll_rpc_close(n->rpc);
+    drop_homes(n);
+    atoll_map_done(&n->by_id);
+    atoll_slots_done(&n->slots);
+    atoll_cgroups_close(&n->cgroups);
+    atoll_buf_done(&n->seccomp);
+    free(n->state_dir);
+    free(n->spawn_program);
+    free(n);
+    return NULL;
+}
+
+static const struct atoll_provider_ops ops = {
+    .name = "native",
+    .missing_limits = missing_limits,
+    .create = create,
+    .destroy = destroy,
+    .set_limits = set_limits,
+    .stats = stats,
+    .keep_layer = keep_layer,
+    .drop_layer = drop_layer,
+    .shutdown = shutdown_spawn,
+    .free = native_free,
+};
+
+static int prepare(struct native *n, const struct atoll_native_config *config, struct atoll_error *err)
+{
+    struct atoll_host_caps caps;
+    int r = atoll_host_caps_probe(&caps, err);
+
+    if (r == 0)
+        r = atoll_host_template_make(config->state_dir, config->program_dir, err);
+    if (r == 0)
+        r = atoll_seccomp_build(&n->seccomp, err);
+    if (r == 0)
+        r = connect_spawn(n, err);
+    if (r < 0)
+        return r;
+    n->plan_host = (struct atoll_plan_host){
+        .root = n->spawn.root,
+        .cgroup_version = (int)n->spawn.cgroup_version,
+        .subuid = caps.subuid,
+        .subgid = caps.subgid,
+        .subid_count = caps.subids ? ATOLL_MIN(caps.subuids, caps.subgids) : 0,
+    };
+    r = atoll_cgroups_open(&n->cgroups, n->spawn.instance, false);
+    return r < 0 ? atoll_fail_errno(err, -r, "cgroups") : 0;
+}
+
+int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config *config,
+                      struct atoll_provider **ret, struct atoll_error *err)
+{
+    struct native *n = calloc(1, sizeof(*n));
+    int r;
+
+    if (!n)
+        return atoll_fail_errno(err, ENOMEM, "native provider");
+    n->base.ops = &ops;
+    n->loop = loop;
+    for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
+        n->cgroups.parent_fd[i] = ATOLL_NO_FD;
+    atoll_map_init(&n->by_id);
+    atoll_buf_init(&n->seccomp, SECCOMP_MAX_BYTES);
+    n->state_dir = strdup(config->state_dir);
+    if (!n->state_dir || asprintf(&n->spawn_program, "%s/atoll-spawn", config->program_dir) < 0)
+        r = atoll_fail_errno(err, ENOMEM, "native provider");
+    else
+        r = prepare(n, config, err);
+    if (r < 0) {
+        (void)native_free(&n->base);
+        return r;
+    }
+    *ret = &n->base;
+    return 0;
+}

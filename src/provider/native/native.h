@@ -1,0 +1,16 @@
+#pragma once
+#include "loop/loop.h"
+#include "provider/provider.h"
+
+/*
+ * The native provider: namespaces, cgroups and overlays of this host, made by atoll-spawn.
+ * Blocking: opening takes some milliseconds (it starts atoll-spawn and lays out the templates);
+ * afterwards nothing does, except a restart of atoll-spawn after it died.
+ */
+struct atoll_native_config {
+    const char *state_dir;
+    const char *program_dir; /* where atoll-spawn and atoll-sudo are */
+};
+
+int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config *config,
+                      struct atoll_provider **ret, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,0 +1,126 @@
+#include "provider/native/spawn_client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include "base/clock.h"
+#include "base/text.h"
+#include "sys/unix_socket.h"
+
+#define START_TIMEOUT_MS 10000
+
+static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret_error,
+                        struct atoll_error *err)
+{
+    struct atoll_sm_error msg;
+    int r = atoll_msg_decode(&atoll_sm_error_desc, frame->payload, frame->len, &msg, err);
+
+    if (r < 0)
+        return r;
+    (void)atoll_fail(ret_error, (enum atoll_error_kind)msg.kind, msg.errnum, "%s", msg.text);
+    return 0;
+}
+
+const struct atoll_rpc_protocol atoll_spawn_protocol = {
+    ATOLL_SPAWN_REPLY, ATOLL_SPAWN_PART, ATOLL_SPAWN_ERROR, decode_error};
+
+struct handshake {
+    struct atoll_spawn_info *info;
+    bool answered;
+    struct atoll_error *err;
+};
+
+static int on_hello(void *arg, struct atoll_frame *frame)
+{
+    struct handshake *h = arg;
+    struct atoll_sm_hello hello;
+    int r;
+
+    if (frame->type != ATOLL_SPAWN_REPLY) {
+        r = decode_error(frame, h->err, h->err);
+        return r < 0 ? r : -EPROTO;
+    }
+    r = atoll_msg_decode(&atoll_sm_hello_desc, frame->payload, frame->len, &hello, h->err);
+    if (r < 0)
+        return r;
+    h->info->root = hello.root;
+    h->info->cgroup_version = hello.cgroup_version;
+    h->info->id_base = hello.id_base;
+    h->info->id_slots = hello.id_slots;
+    h->answered = true;
+    return atoll_text_copy(h->info->instance, sizeof(h->info->instance), hello.instance);
+}
+
+/* The first exchange, before the connection is on the loop. */
+static int shake_hands(int fd, struct atoll_spawn_info *info, struct atoll_error *err)
+{
+    const struct atoll_sm_hello hello = {.version = ATOLL_SPAWN_VERSION};
+    struct handshake h = {info, false, err};
+    struct atoll_channel channel;
+    int r = atoll_channel_init(&channel, fd, 4096);
+
+    (void)atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "atoll-spawn does not answer");
+    if (r == 0)
+        r = atoll_channel_send(&channel, ATOLL_SPAWN_HELLO, 1, &atoll_sm_hello_desc, &hello, NULL, 0);
+    if (r == 0)
+        r = atoll_channel_flush(&channel);
+    while (r >= 0 && !h.answered) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        r = poll(&p, 1, START_TIMEOUT_MS) == 1 ? atoll_channel_receive(&channel, on_hello, &h)
+                                               : -ETIMEDOUT;
+    }
+    channel.fd = ATOLL_NO_FD; /* the caller keeps it */
+    atoll_channel_done(&channel);
+    return r < 0 ? r : 0;
+}
+
+/* The program leaves our session by itself and outlives us; its log goes where ours goes. */
+static int start_program(const char *program, const char *state_dir, pid_t *ret_pid,
+                         struct atoll_error *err)
+{
+    char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)state_dir, NULL};
+    char *envp[] = {NULL};
+    int r = posix_spawn(ret_pid, program, NULL, NULL, argv, envp);
+
+    return r ? atoll_fail_errno(err, r, "start %s", program) : 0;
+}
+
+int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
+                        struct atoll_spawn_info *ret_info, struct atoll_error *err)
+{
+    int64_t deadline = atoll_clock_ms() + START_TIMEOUT_MS;
+    pid_t child = 0;
+    int fd, r;
+
+    for (;;) {
+        fd = atoll_unix_connect(state_dir, "spawn.sock");
+        if (fd >= 0)
+            break;
+        if (fd != -ENOENT && fd != -ECONNREFUSED)
+            return atoll_fail_errno(err, -fd, "connect to atoll-spawn");
+        if (child == 0) {
+            r = start_program(program, state_dir, &child, err);
+            if (r < 0)
+                return r;
+        }
+        if (waitpid(child, NULL, WNOHANG) != 0)
+            return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD,
+                              "atoll-spawn ended while starting; its reason is in the log");
+        if (atoll_clock_ms() > deadline)
+            return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT, "atoll-spawn does not come up");
+        (void)usleep(500);
+    }
+    r = shake_hands(fd, ret_info, err);
+    if (r < 0) {
+        (void)close(fd);
+        return r;
+    }
+    *ret_fd = fd;
+    return 0;
+}

@@ -1,0 +1,115 @@
+#include "provider/pending.h"
+
+#include <errno.h>
+
+#define INDEX_BITS 16
+
+struct atoll_pending_slot {
+    atoll_answer_fn *fn; /* NULL: free */
+    void *arg;
+    uint32_t id;        /* generation << INDEX_BITS | index, while in use */
+    uint32_t generation;
+    uint32_t next_free; /* index + 1 */
+};
+
+void atoll_pending_init(struct atoll_pending *p, uint32_t max)
+{
+    *p = (struct atoll_pending){.max = ATOLL_MIN(max, UINT32_C(1) << INDEX_BITS)};
+}
+
+void atoll_pending_done(struct atoll_pending *p)
+{
+    free(p->slots);
+    *p = (struct atoll_pending){.max = p->max};
+}
+
+static int grow(struct atoll_pending *p)
+{
+    uint32_t cap = ATOLL_MIN(ATOLL_MAX(p->cap * 2, 8u), p->max);
+    struct atoll_pending_slot *slots;
+
+    if (cap <= p->cap)
+        return -ENOBUFS;
+    slots = realloc(p->slots, cap * sizeof(*slots));
+    if (!slots)
+        return -ENOMEM;
+    for (uint32_t i = cap; i-- > p->cap;) {
+        slots[i] = (struct atoll_pending_slot){.next_free = p->free_head};
+        p->free_head = i + 1;
+    }
+    p->slots = slots;
+    p->cap = cap;
+    return 0;
+}
+
+int atoll_pending_add(struct atoll_pending *p, atoll_answer_fn *fn, void *arg, uint32_t *ret_id)
+{
+    struct atoll_pending_slot *s;
+    uint32_t index;
+
+    if (p->free_head == 0) {
+        int r = grow(p);
+        if (r < 0)
+            return r;
+    }
+    index = p->free_head - 1;
+    s = &p->slots[index];
+    p->free_head = s->next_free;
+    s->generation = (s->generation + 1) & 0xffff;
+    s->generation += s->generation == 0; /* so that no id is 0 */
+    s->id = s->generation << INDEX_BITS | index;
+    s->fn = fn;
+    s->arg = arg;
+    p->count++;
+    *ret_id = s->id;
+    return 0;
+}
+
+static void release(struct atoll_pending *p, struct atoll_pending_slot *s)
+{
+    s->fn = NULL;
+    s->next_free = p->free_head;
+    p->free_head = (uint32_t)(s - p->slots) + 1;
+    p->count--;
+}
+
+static struct atoll_pending_slot *find(struct atoll_pending *p, uint32_t id)
+{
+    uint32_t index = id & ((UINT32_C(1) << INDEX_BITS) - 1);
+    struct atoll_pending_slot *s = index < p->cap ? &p->slots[index] : NULL;
+
+    return s && s->fn && s->id == id ? s : NULL;
+}
+
+void atoll_pending_forget(struct atoll_pending *p, uint32_t id)
+{
+    struct atoll_pending_slot *s = find(p, id);
+
+    if (s)
+        release(p, s);
+}
+
+bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct atoll_answer *answer)
+{
+    struct atoll_pending_slot *s = find(p, id);
+    atoll_answer_fn *fn;
+    void *arg;
+
+    if (!s)
+        return false;
+    fn = s->fn;
+    arg = s->arg;
+    if (!answer->more) /* before the call: it may add requests, or end the connection */
+        release(p, s);
+    fn(arg, answer);
+    return true;
+}
+
+void atoll_pending_fail_all(struct atoll_pending *p, const struct atoll_error *error)
+{
+    struct atoll_answer answer = {.error = error};
+
+    for (uint32_t i = 0; i < p->cap; i++)
+        if (p->slots[i].fn)
+            (void)atoll_pending_answer(p, p->slots[i].id, &answer);
+}

@@ -1,0 +1,66 @@
+#pragma once
+#include "base/error.h"
+#include "sandbox/spec.h"
+
+/*
+ * What the engine wants from whoever makes sandboxes: a place that runs our agent, and a way to get
+ * rid of it again. Commands and files then go through the agent, the same for every provider.
+ *
+ * Thread: the loop's; nothing here blocks. `done` is called exactly once, possibly before the call
+ * returns. A handle is plain data (the sandbox's id): it survives a restart of the daemon.
+ */
+struct atoll_provider;
+
+struct atoll_provider_exit {
+    int code;   /* of the first process, -1 when a signal ended it */
+    int signal; /* 0 when it exited */
+    uint64_t oom_kills, memory_peak_bytes, cpu_us;
+};
+
+struct atoll_provider_stats {
+    uint64_t memory_bytes, memory_peak_bytes, memory_limit_bytes; /* limit 0: none */
+    uint64_t cpu_us;
+    uint64_t processes, processes_peak;
+};
+
+struct atoll_provider_events {
+    /* A sandbox's first process is gone, unasked. What remains waits for destroy(). */
+    void (*exited)(void *arg, const char *id, const struct atoll_provider_exit *exit);
+    /* Every sandbox of this provider is gone, with all that belonged to it. */
+    void (*lost)(void *arg, const char *why);
+};
+
+/* agent_fd: a connected stream to the agent, owned by the callback; boot_us: how long it took. */
+typedef void atoll_provider_created_fn(void *arg, int agent_fd, uint64_t boot_us,
+                                       const struct atoll_error *error);
+typedef void atoll_provider_done_fn(void *arg, const struct atoll_error *error);
+
+struct atoll_provider_ops {
+    const char *name;
+    /* Which of ATOLL_LIMIT_* cannot be enforced for this spec. */
+    uint32_t (*missing_limits)(struct atoll_provider *p, const struct atoll_spec *spec);
+    /* On an error nothing of it is left. */
+    void (*create)(struct atoll_provider *p, const struct atoll_spec *spec,
+                   atoll_provider_created_fn *done, void *arg);
+    /* Idempotent and complete. */
+    void (*destroy)(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done, void *arg);
+    void (*set_limits)(struct atoll_provider *p, const char *id, const struct atoll_limits *limits,
+                       atoll_provider_done_fn *done, void *arg);
+    /* -ENOENT, or -EOPNOTSUPP where the host does not measure. */
+    int (*stats)(struct atoll_provider *p, const char *id, struct atoll_provider_stats *ret);
+    /* Directory `path` of the writable part of a builder sandbox becomes the layer `layer`. */
+    void (*keep_layer)(struct atoll_provider *p, const char *id, const char *path, const char *layer,
+                       atoll_provider_done_fn *done, void *arg);
+    void (*drop_layer)(struct atoll_provider *p, const char *layer, atoll_provider_done_fn *done,
+                       void *arg);
+    /* Ends what runs beside the daemon, after the last sandbox is gone. */
+    void (*shutdown)(struct atoll_provider *p);
+    struct atoll_provider *(*free)(struct atoll_provider *p);
+};
+
+/* First member of every provider's own struct. */
+struct atoll_provider {
+    const struct atoll_provider_ops *ops;
+    const struct atoll_provider_events *events; /* set by the engine before the first call */
+    void *events_arg;
+};

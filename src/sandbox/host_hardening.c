@@ -1,0 +1,117 @@
+/*
+ * Settings of the host that widen what hostile code can reach or learn. Atoll runs without them,
+ * so each is a warning with the command that mends it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "sandbox/host_internal.h"
+
+static const struct {
+    const char *name; /* as sysctl spells it */
+    long min, max;    /* what is good enough */
+    long wanted;
+    const char *why;
+} sysctls[] = {
+    {"kernel.io_uring_disabled", 2, 2, 2, "io_uring goes around system call filters"},
+    {"kernel.unprivileged_bpf_disabled", 1, 2, 2, "anyone may load BPF programs"},
+    {"kernel.kptr_restrict", 2, 2, 2, "kernel addresses can be read"},
+    {"kernel.dmesg_restrict", 1, 1, 1, "anyone may read the kernel log"},
+    {"kernel.perf_event_paranoid", 2, 4, 2, "anyone may use perf events"},
+    {"vm.unprivileged_userfaultfd", 0, 0, 0, "userfaultfd makes kernel races easy to win"},
+    {"dev.tty.legacy_tiocsti", 0, 0, 0, "TIOCSTI can type into a terminal"},
+    {"fs.protected_symlinks", 1, 1, 1, "links in /tmp are followed for others"},
+    {"fs.protected_hardlinks", 1, 1, 1, "files of others can be hard-linked"},
+    {"fs.protected_fifos", 2, 2, 2, "FIFOs of others in /tmp are opened"},
+    {"fs.protected_regular", 2, 2, 2, "files of others in /tmp are opened"},
+    {"fs.suid_dumpable", 0, 0, 0, "setuid programs leave core dumps"},
+    {"net.core.bpf_jit_harden", 2, 2, 2, "BPF code is not blinded"},
+};
+
+static int read_sysctl(const char *name, long *ret_value)
+{
+    char path[96] = "/proc/sys/", text[32], *end;
+    size_t at = strlen(path);
+    int r;
+
+    for (; *name && at + 1 < sizeof(path); name++)
+        path[at++] = *name == '.' ? '/' : *name;
+    path[at] = '\0';
+    r = atoll_host_read(path, text, sizeof(text));
+    if (r < 0)
+        return r;
+    *ret_value = strtol(text, &end, 10);
+    return end == text ? -EINVAL : 0;
+}
+
+static void check_sysctls(struct atoll_host_report *report)
+{
+    size_t good = 0, wrong = 0;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(sysctls); i++) {
+        char fix[96];
+        long value;
+        /* One that the kernel does not have, or hides from us, is nothing to mend. */
+        if (read_sysctl(sysctls[i].name, &value) < 0)
+            continue;
+        if (value >= sysctls[i].min && value <= sysctls[i].max) {
+            good++;
+            continue;
+        }
+        wrong++;
+        (void)snprintf(fix, sizeof(fix), "sysctl -w %s=%ld", sysctls[i].name, sysctls[i].wanted);
+        atoll_host_add(report, sysctls[i].name, ATOLL_HOST_WARN, false, fix, "is %ld: %s", value,
+                       sysctls[i].why);
+    }
+    if (wrong == 0)
+        atoll_host_add(report, "hardening", ATOLL_HOST_OK, false, "",
+                       "%zu sysctls are as they should be", good);
+}
+
+static void check_swap(struct atoll_host_report *report)
+{
+    char text[4096];
+
+    if (atoll_host_read("/proc/swaps", text, sizeof(text)) < 0)
+        return;
+    /* The first line is the heading. */
+    if (strchr(text, '\n'))
+        atoll_host_add(report, "swap", ATOLL_HOST_WARN, false, "swapoff -a",
+                       "is on: secrets may reach the disk, and pressure shows as slowness");
+    else
+        atoll_host_add(report, "swap", ATOLL_HOST_OK, false, "", "off");
+}
+
+static void check_ksm(struct atoll_host_report *report)
+{
+    char text[16];
+
+    if (atoll_host_read("/sys/kernel/mm/ksm/run", text, sizeof(text)) < 0 || strcmp(text, "1") != 0)
+        atoll_host_add(report, "KSM", ATOLL_HOST_OK, false, "", "off");
+    else
+        atoll_host_add(report, "KSM", ATOLL_HOST_WARN, false, "echo 2 > /sys/kernel/mm/ksm/run",
+                       "is on: timing of merged pages tells tenants about each other");
+}
+
+static void check_core_pattern(struct atoll_host_report *report)
+{
+    char text[160];
+
+    if (atoll_host_read("/proc/sys/kernel/core_pattern", text, sizeof(text)) < 0)
+        return;
+    if (text[0] == '|')
+        atoll_host_add(report, "core_pattern", ATOLL_HOST_WARN, false,
+                       "sysctl -w kernel.core_pattern=core",
+                       "crashes in sandboxes are piped to a program on the host: %.80s", text);
+    else
+        atoll_host_add(report, "core_pattern", ATOLL_HOST_OK, false, "", "a plain file name");
+}
+
+void atoll_host_check_hardening(struct atoll_host_report *report)
+{
+    check_sysctls(report);
+    check_swap(report);
+    check_ksm(report);
+    check_core_pattern(report);
+}

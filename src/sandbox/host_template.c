@@ -1,0 +1,232 @@
+#include "sandbox/host_template.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "sandbox/copy_tree.h"
+#include "sys/tree.h"
+
+#define COPY_FILES_MAX 8192
+
+static const struct {
+    const char *path;
+    mode_t mode;
+} directories[] = {
+    {"usr", 0755},       {"etc", 0755},       {"proc", 0555},          {"dev", 0755},
+    {"sys", 0555},       {"tmp", 01777},      {"run", 0755},           {"home", 0755},
+    {"root", 0700},      {"mnt", 0755},       {"opt", 0755},           {"srv", 0755},
+    {"var", 0755},       {"var/tmp", 01777},  {"var/log", 0755},       {"var/lib", 0755},
+    {"var/cache", 0755}, {"var/spool", 0755}, {"etc/profile.d", 0755},
+};
+
+/* A merged /usr, as every current distribution has it. */
+static const char *const usr_links[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
+
+static const struct {
+    const char *path, *text;
+} texts[] = {
+    {"etc/passwd", "root:x:0:0:root:/root:/bin/bash\n"
+                   "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
+                   "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
+                   "user:x:1000:1000:user:/home/user:/bin/bash\n"
+                   "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+    {"etc/group", "root:x:0:\ndaemon:x:1:\nadm:x:4:\ntty:x:5:\nsudo:x:27:user\nwww-data:x:33:\n"
+                  "users:x:100:\nuser:x:1000:\nnogroup:x:65534:\n"},
+    {"etc/shadow", "root:*:19000:0:99999:7:::\nuser:*:19000:0:99999:7:::\n"},
+    {"etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
+                          "networks: files\nprotocols: files\nservices: files\n"},
+    {"etc/host.conf", "multi on\n"},
+    {"etc/shells", "/bin/sh\n/bin/bash\n"},
+    {"etc/profile",
+     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nexport PATH\n"
+     "[ -n \"$BASH_VERSION\" ] && PS1='\\u@sandbox:\\w\\$ '\n"
+     "for f in /etc/profile.d/*.sh; do [ -r \"$f\" ] && . \"$f\"; done; unset f\n"},
+    {"etc/bash.bashrc", "[ -z \"$PS1\" ] && return\nPS1='\\u@sandbox:\\w\\$ '\n"},
+};
+
+/* Below the host's /etc: what programs of /usr need to run. Absent ones are skipped. */
+static const char *const copied[] = {
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "alternatives",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "ca-certificates.conf",
+    "mime.types",
+    "localtime",
+    "timezone",
+    "protocols",
+    "services",
+    "magic",
+    "magic.mime",
+    "inputrc",
+    "terminfo",
+    "fonts",
+    "perl",
+    "python3",
+    "python3.9",
+    "python3.10",
+    "python3.11",
+    "python3.12",
+    "python3.13",
+    "R",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "ImageMagick-6",
+    "ImageMagick-7",
+    "matplotlibrc",
+    "locale.alias",
+    "debian_version",
+    "os-release",
+};
+
+static int make_directories(int root, struct atoll_error *err)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(directories); i++)
+        if (mkdirat(root, directories[i].path, 0755) < 0 ||
+            fchmodat(root, directories[i].path, directories[i].mode, 0) < 0)
+            return atoll_fail_errno(err, errno, "make %s", directories[i].path);
+    return 0;
+}
+
+/* Only links the host has too: a dangling /lib32 would confuse more than a missing one. */
+static int make_links(int root, struct atoll_error *err)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(usr_links); i++) {
+        char target[32];
+        struct stat st;
+
+        (void)snprintf(target, sizeof(target), "/usr/%s", usr_links[i]);
+        if (stat(target, &st) == 0 && symlinkat(target + 1, root, usr_links[i]) < 0)
+            return atoll_fail_errno(err, errno, "link %s", usr_links[i]);
+    }
+    if (symlinkat("/proc/self/mounts", root, "etc/mtab") < 0 ||
+        symlinkat("../run", root, "var/run") < 0)
+        return atoll_fail_errno(err, errno, "links");
+    return 0;
+}
+
+static int write_text(int root, const char *path, const char *text, mode_t mode,
+                      struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int fd = openat(root, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    int r = fd < 0 ? -errno : atoll_fd_write_all(fd, text, strlen(text));
+
+    if (r == 0 && fchmod(fd, mode) < 0)
+        r = -errno;
+    return r < 0 ? atoll_fail_errno(err, -r, "write %s", path) : 0;
+}
+
+static int fill_etc(int root, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int host_etc = open("/etc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ATOLL_AUTOCLOSE int etc = openat(root, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    unsigned budget = COPY_FILES_MAX;
+    int r = 0;
+
+    if (host_etc < 0 || etc < 0)
+        return atoll_fail_errno(err, errno, "open /etc");
+    if (mkdirat(etc, "ssl", 0755) < 0)
+        return atoll_fail_errno(err, errno, "make etc/ssl");
+    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(texts); i++)
+        r = write_text(root, texts[i].path, texts[i].text,
+                       strcmp(texts[i].path, "etc/shadow") == 0 ? 0640 : 0644, err);
+    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(copied); i++) {
+        int copy = atoll_copy_tree(host_etc, copied[i], etc, copied[i], &budget);
+        if (copy < 0 && copy != -ENOENT && copy != -EACCES)
+            r = atoll_fail_errno(err, -copy, "copy etc/%s", copied[i]);
+    }
+    return r;
+}
+
+static int make_host(int root, struct atoll_error *err)
+{
+    int r = make_directories(root, err);
+
+    if (r == 0)
+        r = make_links(root, err);
+    return r < 0 ? r : fill_etc(root, err);
+}
+
+static int make_tools(int root, const char *program_dir, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int programs = open(program_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    unsigned budget = 1;
+    int r;
+
+    if (programs < 0 || mkdirat(root, "usr", 0755) < 0 || mkdirat(root, "usr/bin", 0755) < 0)
+        return atoll_fail_errno(err, errno, "make usr/bin of tools");
+    r = atoll_copy_tree(programs, "atoll-sudo", root, "usr/bin/sudo", &budget);
+    return r < 0 ? atoll_fail_errno(err, -r, "copy atoll-sudo") : 0;
+}
+
+/* What the layout was made from; when any of it changes it is made anew. */
+static void fingerprint(const char *program_dir, char *out, size_t cap)
+{
+    char sudo[4096];
+    const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", sudo};
+    size_t len = (size_t)snprintf(out, cap, "2");
+
+    (void)snprintf(sudo, sizeof(sudo), "%s/atoll-sudo", program_dir);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(sources) && len < cap; i++) {
+        struct stat st = {0};
+        (void)stat(sources[i], &st);
+        len += (size_t)snprintf(out + len, cap - len, " %lld.%ld", (long long)st.st_mtim.tv_sec,
+                                st.st_mtim.tv_nsec);
+    }
+}
+
+/* Builds both trees under template.new and puts them in place in one rename. */
+static int make_all(int state, const char *program_dir, const char *mark, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int fresh = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int host = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int tools = ATOLL_NO_FD;
+    int r = atoll_tree_remove(state, "template.new");
+
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "clear template.new");
+    if (mkdirat(state, "template.new", 0755) < 0 || mkdirat(state, "template.new/host", 0755) < 0 ||
+        mkdirat(state, "template.new/tools", 0755) < 0)
+        return atoll_fail_errno(err, errno, "make template.new");
+    fresh = openat(state, "template.new", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    host = openat(fresh, "host", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    tools = openat(fresh, "tools", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fresh < 0 || host < 0 || tools < 0)
+        return atoll_fail_errno(err, errno, "open template.new");
+    r = make_host(host, err);
+    if (r == 0)
+        r = make_tools(tools, program_dir, err);
+    if (r == 0)
+        r = write_text(fresh, "mark", mark, 0644, err);
+    if (r < 0)
+        return r;
+    r = atoll_tree_remove(state, "template");
+    if (r == 0 && renameat(state, "template.new", state, "template") < 0)
+        r = -errno;
+    return r < 0 ? atoll_fail_errno(err, -r, "put template in place") : 0;
+}
+
+int atoll_host_template_make(const char *state_dir, const char *program_dir,
+                             struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int state = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char mark[256], old[256];
+    mode_t mask;
+    int r;
+
+    if (state < 0)
+        return atoll_fail_errno(err, errno, "open the state directory");
+    fingerprint(program_dir, mark, sizeof(mark));
+    if (atoll_fd_read_file(state, "template/mark", old, sizeof(old)) > 0 && strcmp(mark, old) == 0)
+        return 0;
+    mask = umask(0);
+    r = make_all(state, program_dir, mark, err);
+    (void)umask(mask);
+    return r;
+}

@@ -1,0 +1,291 @@
+#include "sandbox/plan_builder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include "proto/plan.h"
+
+#define USER_ID 1000
+#define MIB UINT64_C(1048576)
+
+/* Parts of /proc that tell about the host or act on it. */
+static const char *masked[] = {
+    "acpi",     "asound",     "config.gz",   "cmdline",     "interrupts", "iomem",
+    "ioports",  "kallsyms",   "kcore",       "key-users",   "keys",       "kmsg",
+    "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "modules", "pagetypeinfo",
+    "sched_debug", "scsi",    "slabinfo",    "softirqs",    "sysrq-trigger", "timer_list",
+    "timer_stats", "vmallocinfo", "zoneinfo",
+};
+static const char *read_only[] = {"bus", "fs", "irq", "sys"};
+
+/* Directories every root needs, made in the writable layer where an image may lack them. */
+static const struct atoll_po_directory directories[] = {
+    {"proc", 0555, 0, 0}, {"dev", 0755, 0, 0},  {"sys", 0555, 0, 0},
+    {"tmp", 01777, 0, 0}, {"run", 0755, 0, 0},  {"home", 0755, 0, 0},
+};
+
+static const struct {
+    uint32_t resource;
+    uint64_t value;
+} rlimits[] = {
+    {RLIMIT_CORE, 0},           {RLIMIT_MEMLOCK, 8 * MIB}, {RLIMIT_MSGQUEUE, 819200},
+    {RLIMIT_SIGPENDING, 4096},  {RLIMIT_RTPRIO, 0},        {RLIMIT_NICE, 0},
+};
+
+uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host, const struct atoll_spec *spec)
+{
+    uint32_t missing = 0;
+
+    if (host->cgroup_version == 0) {
+        missing |= spec->limits.memory_bytes ? ATOLL_LIMIT_MEMORY : 0;
+        missing |= spec->limits.cpu_millis ? ATOLL_LIMIT_CPU : 0;
+        missing |= spec->limits.pids ? ATOLL_LIMIT_PIDS : 0;
+    }
+    return missing;
+}
+
+bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                            char *ret_name, size_t cap)
+{
+    /* A disk in memory counts against the memory limit: at most half of it, so that a full disk is
+     * ENOSPC and never an out-of-memory kill of a program that uses the other half. */
+    if (spec->builder || !host->root || spec->limits.memory_bytes == 0 ||
+        spec->limits.disk_bytes <= spec->limits.memory_bytes / 2)
+        return false;
+    (void)snprintf(ret_name, cap, "images/ext4-%llu-%llu.img",
+                   (unsigned long long)((spec->limits.disk_bytes + MIB - 1) / MIB),
+                   (unsigned long long)spec->limits.inodes);
+    return true;
+}
+
+static int add_ids(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                   struct atoll_buf *plan)
+{
+    struct atoll_po_ids ids = {.mode = ATOLL_IDS_RANGE};
+
+    if (host->root) {
+        ids.outside = spec->outside_id;
+        ids.count = ATOLL_ID_RANGE;
+        /* A layer whose ids are not the host's own needs a map of its own. */
+        ids.layer_base = spec->template_kind == ATOLL_TEMPLATE_ROOTFS ? spec->layer_base : 0;
+    } else if (host->subid_count > 0) {
+        ids.mode = ATOLL_IDS_SUBIDS;
+        ids.outside = host->subuid;
+        ids.outside_gid = host->subgid;
+        ids.count = ATOLL_MIN(host->subid_count, ATOLL_ID_RANGE - 1);
+    } else {
+        ids.mode = ATOLL_IDS_SINGLE;
+        ids.inside = ids.agent_uid = ids.agent_gid = USER_ID;
+        ids.count = 1;
+    }
+    return atoll_plan_add(plan, ATOLL_PLAN_IDS, &atoll_po_ids_desc, &ids);
+}
+
+static int add_start(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                     struct atoll_buf *plan)
+{
+    const struct atoll_limits *l = &spec->limits;
+    struct atoll_po_cgroup cgroup = {
+        .memory_bytes = spec->waived & ATOLL_LIMIT_MEMORY ? 0 : l->memory_bytes,
+        .cpu_millis = spec->waived & ATOLL_LIMIT_CPU ? 0 : l->cpu_millis,
+        .pids = spec->waived & ATOLL_LIMIT_PIDS ? 0 : l->pids,
+    };
+    struct atoll_po_start start = {.new_network = 1};
+    struct atoll_po_disk disk = {ATOLL_DISK_TMPFS, l->disk_bytes, l->inodes};
+    char name[64];
+    struct atoll_po_image image = {name};
+    int r = 0;
+
+    if (host->cgroup_version > 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_CGROUP, &atoll_po_cgroup_desc, &cgroup);
+    if (r == 0 && atoll_plan_needs_image(host, spec, name, sizeof(name))) {
+        disk.kind = ATOLL_DISK_IMAGE;
+        r = atoll_plan_add(plan, ATOLL_PLAN_IMAGE, &atoll_po_image_desc, &image);
+    }
+    if (spec->builder)
+        disk.kind = ATOLL_DISK_PLAIN;
+    if (r == 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_START, &atoll_po_start_desc, &start);
+    return r < 0 ? r : atoll_plan_add(plan, ATOLL_PLAN_DISK, &atoll_po_disk_desc, &disk);
+}
+
+static int add_file(struct atoll_buf *plan, enum atoll_plan_op op, const char *path, const char *text)
+{
+    struct atoll_po_file file = {path, 0644, {(const uint8_t *)text, strlen(text)}};
+    return atoll_plan_add(plan, op, &atoll_po_file_desc, &file);
+}
+
+static int add_directories(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    const struct atoll_po_directory home = {"home/user", 0755, USER_ID, USER_ID};
+    /* The host template's own layer has the rest. */
+    bool bare = spec->template_kind == ATOLL_TEMPLATE_ROOTFS;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && bare && i < ATOLL_ARRAY_LEN(directories); i++)
+        r = atoll_plan_add(plan, ATOLL_PLAN_DIRECTORY, &atoll_po_directory_desc, &directories[i]);
+    return r < 0 ? r : atoll_plan_add(plan, ATOLL_PLAN_DIRECTORY, &atoll_po_directory_desc, &home);
+}
+
+static int add_names(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    char hosts[160], name[ATOLL_ID_LEN + 2];
+    int r;
+
+    (void)snprintf(name, sizeof(name), "%s\n", spec->id);
+    (void)snprintf(hosts, sizeof(hosts), "127.0.0.1 localhost %s\n::1 localhost ip6-localhost\n",
+                   spec->id);
+    r = add_file(plan, ATOLL_PLAN_FILE, "etc/hostname", name);
+    if (r == 0)
+        r = add_file(plan, ATOLL_PLAN_FILE, "etc/hosts", hosts);
+    /* Nothing to ask in network mode none: lookups fail at once instead of timing out. */
+    return r < 0 ? r : add_file(plan, ATOLL_PLAN_FILE, "etc/resolv.conf", "# no network\n");
+}
+
+static int add_layer(struct atoll_buf *plan, const char *slot, const char *source, uint32_t disk_base)
+{
+    struct atoll_po_layer layer = {slot, source, disk_base};
+    return atoll_plan_add(plan, ATOLL_PLAN_LAYER, &atoll_po_layer_desc, &layer);
+}
+
+static int add_overlay(struct atoll_buf *plan, const char *target, const char *lowers, bool writable)
+{
+    struct atoll_po_overlay overlay = {target, lowers, writable};
+    return atoll_plan_add(plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &overlay);
+}
+
+/* The host's /usr is stacked and not bound: an overlay has inodes of its own, so that file locks
+ * on a shared program are no channel between sandboxes. */
+static int add_host_root(struct atoll_buf *plan)
+{
+    int r = add_layer(plan, "base", "template/host", 0);
+
+    if (r == 0)
+        r = add_layer(plan, "usr", "/usr", 0);
+    if (r == 0)
+        r = add_layer(plan, "tools", "template/tools/usr", 0);
+    if (r == 0)
+        r = add_overlay(plan, "", "base", true);
+    return r < 0 ? r : add_overlay(plan, "usr", "tools:usr", false);
+}
+
+static int add_rootfs_root(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    char source[96];
+    int r;
+
+    (void)snprintf(source, sizeof(source), "layers/%s", spec->layer);
+    r = add_layer(plan, "base", source, spec->layer_base);
+    if (r == 0)
+        r = add_layer(plan, "tools", "template/tools", 0);
+    return r < 0 ? r : add_overlay(plan, "", "tools:base", true);
+}
+
+static int add_kernel_views(struct atoll_buf *plan)
+{
+    struct atoll_po_dev dev = {.shm_bytes = 64 * MIB, .shm_inodes = 4096, .max_ptys = 64};
+    struct atoll_po_proc proc = {{masked, ATOLL_ARRAY_LEN(masked)},
+                                 {read_only, ATOLL_ARRAY_LEN(read_only)}};
+    uint8_t u[16];
+    char boot_id[40];
+    int r = atoll_plan_add(plan, ATOLL_PLAN_DEV, &atoll_po_dev_desc, &dev);
+
+    if (r == 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_PROC, &atoll_po_proc_desc, &proc);
+    atoll_rand_bytes(u, sizeof(u));
+    (void)snprintf(boot_id, sizeof(boot_id),
+                   "%02x%02x%02x%02x-%02x%02x-4%x%02x-8%x%02x-%02x%02x%02x%02x%02x%02x\n", u[0], u[1],
+                   u[2], u[3], u[4], u[5], u[6] & 15u, u[7], u[8] & 15u, u[9], u[10], u[11], u[12],
+                   u[13], u[14], u[15]);
+    return r < 0 ? r : add_file(plan, ATOLL_PLAN_COVER, "proc/sys/kernel/random/boot_id", boot_id);
+}
+
+static int add_rlimit(struct atoll_buf *plan, uint32_t resource, uint64_t value)
+{
+    struct atoll_po_rlimit limit = {resource, value, value};
+    return atoll_plan_add(plan, ATOLL_PLAN_RLIMIT, &atoll_po_rlimit_desc, &limit);
+}
+
+static int add_rlimits(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(rlimits); i++)
+        r = add_rlimit(plan, rlimits[i].resource, rlimits[i].value);
+    if (r == 0)
+        r = add_rlimit(plan, RLIMIT_NOFILE, spec->limits.open_files);
+    /* A sparse file larger than any disk here is refused, not just unfillable. */
+    return r < 0 ? r
+                 : add_rlimit(plan, RLIMIT_FSIZE, ATOLL_MAX(spec->limits.disk_bytes, 1024 * MIB));
+}
+
+static int add_end(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                   const struct atoll_buf *seccomp, struct atoll_buf *plan)
+{
+    struct atoll_po_text hostname = {spec->id};
+    struct atoll_po_bytes filter = {{atoll_buf_head(seccomp), atoll_buf_size(seccomp)}};
+    struct atoll_po_agent agent = {
+        .allow_sudo = spec->allow_sudo,
+        .many_ids = host->root || host->subid_count > 0,
+        .user = "user",
+        .home = "/home/user",
+        .uid = USER_ID,
+        .gid = USER_ID,
+        .memory_limit_bytes = spec->limits.memory_bytes,
+    };
+    int r = atoll_plan_add(plan, ATOLL_PLAN_HOSTNAME, &atoll_po_text_desc, &hostname);
+
+    if (r == 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_LOOPBACK, NULL, NULL);
+    if (r == 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_PIVOT, NULL, NULL);
+    if (r == 0)
+        r = add_rlimits(spec, plan);
+    if (r == 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_IDENTITY, NULL, NULL);
+    if (r == 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_SECCOMP, &atoll_po_bytes_desc, &filter);
+    return r < 0 ? r : atoll_plan_add(plan, ATOLL_PLAN_AGENT, &atoll_po_agent_desc, &agent);
+}
+
+/* Names the limits in `set`, for people. */
+static const char *limit_names(uint32_t set, char *out, size_t cap)
+{
+    (void)snprintf(out, cap, "%s%s%s%s", set & ATOLL_LIMIT_MEMORY ? "memory " : "",
+                   set & ATOLL_LIMIT_CPU ? "cpu " : "", set & ATOLL_LIMIT_PIDS ? "pids " : "",
+                   set & ATOLL_LIMIT_DISK ? "disk " : "");
+    if (*out)
+        out[strlen(out) - 1] = '\0';
+    return out;
+}
+
+int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                     const struct atoll_buf *seccomp, struct atoll_buf *plan,
+                     struct atoll_error *err)
+{
+    uint32_t missing = atoll_plan_missing_limits(host, spec) & ~spec->waived;
+    char names[64];
+    int r;
+
+    if (missing)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                          "this host cannot enforce the limits: %s (no cgroup is writable for the "
+                          "daemon's user). Run atolld as root, or waive them explicitly",
+                          limit_names(missing, names, sizeof(names)));
+    r = add_ids(host, spec, plan);
+    if (r == 0)
+        r = add_start(host, spec, plan);
+    if (r == 0)
+        r = add_directories(spec, plan);
+    if (r == 0)
+        r = add_names(spec, plan);
+    if (r == 0)
+        r = spec->template_kind == ATOLL_TEMPLATE_HOST ? add_host_root(plan)
+                                                       : add_rootfs_root(spec, plan);
+    if (r == 0)
+        r = add_kernel_views(plan);
+    if (r == 0)
+        r = add_end(host, spec, seccomp, plan);
+    return r < 0 ? atoll_fail_errno(err, -r, "build plan") : 0;
+}

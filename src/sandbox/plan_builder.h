@@ -1,0 +1,22 @@
+#pragma once
+#include "base/buf.h"
+#include "base/error.h"
+#include "sandbox/spec.h"
+
+/*
+ * From a spec to a plan (proto/plan.h): pure, no system call, so that every rule of the default
+ * policy can be read and tested here.
+ */
+
+/* Which of ATOLL_LIMIT_* this host cannot enforce for this spec. */
+uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host, const struct atoll_spec *spec);
+
+/* Whether the spec's disk has to be an image file (larger than memory can back), and its name below
+ * the state directory: "images/ext4-<MiB>-<inodes>.img". */
+bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                            char *ret_name, size_t cap);
+
+/* FAILED_PRECONDITION when a limit can neither be given nor was waived. */
+int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                     const struct atoll_buf *seccomp, struct atoll_buf *plan,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,0 +1,49 @@
+#pragma once
+#include "base/defs.h"
+#include "base/rand.h"
+
+/*
+ * What a sandbox is to be, before anybody thinks about how: the input of the plan builder.
+ */
+struct atoll_limits {
+    uint64_t memory_bytes;
+    uint32_t cpu_millis; /* 1500: one and a half CPUs */
+    uint32_t pids;
+    uint64_t disk_bytes;
+    uint64_t inodes;
+    uint32_t open_files;
+    uint32_t timeout_s; /* wall clock; 0: none */
+};
+
+/* Limits that a host may be unable to give; a request can waive them by name. */
+#define ATOLL_LIMIT_MEMORY 1u
+#define ATOLL_LIMIT_CPU 2u
+#define ATOLL_LIMIT_PIDS 4u
+#define ATOLL_LIMIT_DISK 8u
+#define ATOLL_LIMIT_ALL 15u
+
+enum atoll_template_kind { ATOLL_TEMPLATE_HOST, ATOLL_TEMPLATE_ROOTFS };
+
+/* Where built layers keep their ids on disk: one range for all, whoever built them, far above what
+ * distributions hand out to users and below the ranges of sandboxes. */
+#define ATOLL_LAYER_BASE 0x0fff0000u
+#define ATOLL_ID_RANGE 65536u
+
+struct atoll_spec {
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_limits limits;
+    uint32_t waived; /* ATOLL_LIMIT_* that are not enforced, by the caller's own wish */
+    enum atoll_template_kind template_kind;
+    char layer[72];      /* ROOTFS: its name below layers/ */
+    uint32_t layer_base; /* ROOTFS: where its ids start on disk */
+    uint32_t outside_id; /* first id of its range, with root */
+    bool builder;        /* makes a layer: its disk is a plain directory */
+    bool allow_sudo;
+};
+
+/* What the machine gives the planner to work with. */
+struct atoll_plan_host {
+    bool root;
+    int cgroup_version;
+    uint32_t subuid, subgid, subid_count; /* rootless; count 0: single id */
+};

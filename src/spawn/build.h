@@ -1,0 +1,68 @@
+#pragma once
+#include "base/error.h"
+#include "proto/plan.h"
+#include "sys/cgroup.h"
+
+/*
+ * Carrying out a plan. A build is everything one run of a plan has in hand; each step takes from
+ * it and adds to it. Steps before START run in spawn, the rest in the new process.
+ */
+
+/* What spawn knows about the host; one for the life of the process. */
+struct atoll_spawn_host {
+    bool root;
+    uid_t uid;
+    gid_t gid;
+    int state_fd;     /* the state directory, which is also the current directory */
+    int sandboxes_fd; /* state/sandboxes: a directory for each living sandbox */
+    int layers_fd;    /* state/layers */
+    char instance[17];
+    uint32_t id_base, id_slots; /* with root: id ranges no other instance on this host uses */
+    struct atoll_cgroups cgroups;
+};
+
+struct atoll_build {
+    const struct atoll_spawn_host *host;
+    const char *id;
+    struct atoll_po_ids ids;
+    bool has_cgroup;
+    bool new_network;
+    int dir_fd;          /* state/sandboxes/<id> */
+    int listen_fd;       /* where the agent will accept the daemon */
+    int userns_fd;       /* RANGE: the sandbox's user namespace */
+    int layer_userns_fd; /* RANGE: shows built layers with the sandbox's ids */
+    int image_fd;        /* the disk image */
+    int oom_fd, peak_fd; /* evidence for the agent */
+    int status_fd;       /* write end; the new process reports through it */
+    int go_fd;           /* rootless: read end; a byte comes when the id maps are written */
+    /* in the new process */
+    int state_fd; /* the state directory, in the new mount namespace */
+    int upper_fd; /* writable layer, before it is part of the root */
+    int root_fd;  /* the new root */
+};
+
+void atoll_build_init(struct atoll_build *b, const struct atoll_spawn_host *host, const char *id);
+/* Closes the descriptors. What was made in the world is removed by sandbox.c. */
+void atoll_build_done(struct atoll_build *b);
+
+/* Runs one step. The error's text names no step: the caller knows it. */
+int atoll_build_step(struct atoll_build *b, const struct atoll_plan_step *step,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;
+/* "overlay", or "unknown". */
+const char *atoll_build_step_name(enum atoll_plan_op op);
+
+/* The steps, by where they are implemented. Each gets its decoded message. */
+typedef int atoll_step_fn(struct atoll_build *b, const void *step, struct atoll_error *err);
+atoll_step_fn atoll_step_ids, atoll_step_cgroup, atoll_step_image;              /* steps_host.c */
+atoll_step_fn atoll_step_disk, atoll_step_directory, atoll_step_file;           /* steps_disk.c */
+atoll_step_fn atoll_step_layer, atoll_step_overlay, atoll_step_pivot;           /* steps_root.c */
+atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover;                /* steps_kernel.c */
+atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll_step_identity,
+    atoll_step_seccomp, atoll_step_agent, atoll_step_abort;                     /* steps_self.c */
+
+/* What the new process writes to status_fd: once, when the agent is ready or a step failed. */
+struct atoll_build_status {
+    uint32_t step; /* index in the plan */
+    uint32_t op;
+    struct atoll_error error; /* kind NONE: ready */
+};

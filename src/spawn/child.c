@@ -1,0 +1,150 @@
+#include "spawn/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include "base/fd.h"
+#include "sys/ns.h"
+
+static void fail(struct atoll_build *b, uint32_t index, enum atoll_plan_op op,
+                 const struct atoll_error *error) __attribute__((noreturn));
+
+static void fail(struct atoll_build *b, uint32_t index, enum atoll_plan_op op,
+                 const struct atoll_error *error)
+{
+    struct atoll_build_status status = {index, op, *error};
+
+    (void)!atoll_fd_write_all(b->status_fd, &status, sizeof(status));
+    _exit(1);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* Of all that spawn holds, only what this build needs stays open. */
+static int keep_own_fds(struct atoll_build *b)
+{
+    int keep[9 + ATOLL_CG_COUNT] = {b->dir_fd,    b->listen_fd, b->userns_fd,
+                                     b->layer_userns_fd, b->image_fd, b->oom_fd,    b->peak_fd,
+                                     b->status_fd,      b->go_fd};
+    size_t n = 9;
+
+    for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
+        keep[n++] = b->host->cgroups.parent_fd[i];
+    qsort(keep, n, sizeof(keep[0]), by_value);
+    return atoll_sys_close_except(3, keep, n);
+}
+
+/* Descriptors from before still lead to spawn's mounts, where nothing can be attached for us; the
+ * current directory is the one thing the kernel moved along into the new mount namespace. */
+static int reopen_directories(struct atoll_build *b)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "sandboxes/%s", b->id);
+    (void)close(b->dir_fd);
+    b->dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    b->state_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return b->dir_fd < 0 || b->state_fd < 0 ? -errno : 0;
+}
+
+static int begin(struct atoll_build *b, struct atoll_error *err)
+{
+    sigset_t none;
+    int r = keep_own_fds(b);
+
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "close descriptors");
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    if (b->go_fd >= 0) {
+        char byte;
+        r = atoll_fd_read_all(b->go_fd, &byte, 1);
+        if (r < 0)
+            return atoll_fail_errno(err, -r, "wait for id maps");
+        /* Spawn's own mounts are private already; those a user's namespace copied are not. */
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+            return atoll_fail_errno(err, errno, "make mounts private");
+    }
+    r = reopen_directories(b);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "open directories");
+    if (setsid() < 0)
+        return atoll_fail_errno(err, errno, "setsid");
+    r = atoll_sys_new_session_keyring();
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "session keyring");
+    if (b->has_cgroup && b->host->cgroups.version == 1)
+        r = atoll_cgroup_enter_v1(&b->host->cgroups, b->id);
+    return r < 0 ? atoll_fail_errno(err, -r, "enter cgroup") : 0;
+}
+
+void atoll_child_run(struct atoll_build *b, const uint8_t *plan, size_t len, uint32_t index)
+{
+    struct atoll_plan_step step = {.op = ATOLL_PLAN_START};
+    struct atoll_error err;
+    int r = begin(b, &err);
+
+    if (r < 0)
+        fail(b, index - 1, step.op, &err);
+    while ((r = atoll_plan_next(&plan, &len, &step)) > 0) {
+        r = atoll_build_step(b, &step, &err); /* AGENT does not return */
+        if (r < 0)
+            fail(b, index, step.op, &err);
+        index++;
+    }
+    (void)atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the plan ends without an agent");
+    fail(b, index, step.op, &err);
+}
+
+/* newuidmap and newgidmap are the host's own set-uid tools for handing out sub-ids. */
+static int run_mapper(const char *program, pid_t child, uint32_t own, uint32_t outside, uint32_t count)
+{
+    char pid[16], self[16], start[16], size[16];
+    /* Root inside is the user outside, whose files the layers are; the rest are sub-ids. */
+    char *argv[] = {(char *)(uintptr_t)program, pid, "0", self, "1", "1", start, size, NULL};
+    char *envp[] = {NULL};
+    pid_t mapper;
+    int status, r;
+
+    (void)snprintf(pid, sizeof(pid), "%d", (int)child);
+    (void)snprintf(self, sizeof(self), "%u", own);
+    (void)snprintf(start, sizeof(start), "%u", outside);
+    (void)snprintf(size, sizeof(size), "%u", count);
+    r = posix_spawn(&mapper, program, NULL, NULL, argv, envp);
+    if (r != 0)
+        return -r;
+    while (waitpid(mapper, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
+}
+
+int atoll_child_map_ids(const struct atoll_build *b, pid_t child, int go_fd, struct atoll_error *err)
+{
+    const struct atoll_po_ids *ids = &b->ids;
+    int r;
+
+    if (ids->mode == ATOLL_IDS_SUBIDS) {
+        r = run_mapper("/usr/bin/newuidmap", child, b->host->uid, ids->outside, ids->count);
+        if (r == 0)
+            r = run_mapper("/usr/bin/newgidmap", child, b->host->gid, ids->outside_gid, ids->count);
+        if (r < 0)
+            return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, -r,
+                              "newuidmap refused the sub-ids; see /etc/subuid and /etc/subgid");
+    } else {
+        /* One id each: the user's own. */
+        r = atoll_sys_write_id_map(child, ids->inside, b->host->uid, b->host->gid, 1, true);
+        if (r < 0)
+            return atoll_fail_errno(err, -r, "map the user's id");
+    }
+    r = atoll_fd_write_all(go_fd, "g", 1);
+    return r < 0 ? atoll_fail_errno(err, -r, "release the new process") : 0;
+}

@@ -1,0 +1,12 @@
+#pragma once
+#include "spawn/build.h"
+
+/* The new process of a plan, from START on; and the parent's part while it waits for its ids. */
+
+/* Runs the steps left and becomes the agent. `index` is the number of the first of them. */
+void atoll_child_run(struct atoll_build *b, const uint8_t *plan, size_t len, uint32_t index)
+    __attribute__((noreturn));
+
+/* Rootless: writes the id maps of the child and lets it go on. */
+int atoll_child_map_ids(const struct atoll_build *b, pid_t child, int go_fd, struct atoll_error *err)
+    ATOLL_MUST_CHECK;

@@ -1,0 +1,243 @@
+/*
+ * atoll-spawn: the only code with privilege. Started by the daemon as `atoll-spawn STATE_DIR`, it
+ * runs itself once more from a sealed memory file with no arguments and no environment, so that
+ * every sandbox forked off it shows nothing of the host in /proc/1/{exe,cmdline,environ}. Then it
+ * serves plans until it is told to end (SIGTERM); its sandboxes end with it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include "base/fd.h"
+#include "base/log.h"
+#include "spawn/sandbox.h"
+#include "spawn/server.h"
+#include "sys/ns.h"
+
+#define STATE_FD 3 /* where the second life finds the state directory */
+
+static void die(const struct atoll_error *err) __attribute__((noreturn));
+
+static void die(const struct atoll_error *err)
+{
+    atoll_log(ATOLL_LOG_ERROR, "atoll-spawn cannot start", "error", err->text, NULL);
+    _exit(1);
+}
+
+/* A copy of our own executable that nobody can change or find by name. */
+static int sealed_self(struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    ATOLL_AUTOCLOSE int copy = memfd_create("atoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct stat st;
+    off_t at = 0;
+
+    if (self < 0 || copy < 0 || fstat(self, &st) < 0)
+        return atoll_fail_errno(err, errno, "open own executable");
+    while (at < st.st_size) {
+        char chunk[65536];
+        ssize_t n = pread(self, chunk, sizeof(chunk), at);
+        if (n <= 0 || atoll_fd_write_all(copy, chunk, (size_t)n) < 0)
+            return atoll_fail_errno(err, n < 0 ? errno : EIO, "copy own executable");
+        at += n;
+    }
+    if (fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        return atoll_fail_errno(err, errno, "seal own executable");
+    return ATOLL_TAKE_FD(copy);
+}
+
+static int first_life(const char *state, struct atoll_error *err)
+{
+    char *argv[] = {"atoll", NULL}, *envp[] = {NULL};
+    int state_fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int exe;
+
+    if (state_fd < 0)
+        return atoll_fail_errno(err, errno, "open the state directory");
+    exe = sealed_self(err);
+    if (exe < 0)
+        return exe;
+    /* state_fd first lands on STATE_FD without close-on-exec; exe moves out of its way. */
+    exe = fcntl(exe, F_DUPFD_CLOEXEC, STATE_FD + 2);
+    if (exe < 0 || dup3(state_fd, STATE_FD, 0) < 0) {
+        if (errno != EINVAL || fcntl(STATE_FD, F_SETFD, 0) < 0)
+            return atoll_fail_errno(err, errno, "pass the state directory on");
+    }
+    (void)syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
+    return atoll_fail_errno(err, errno, "run own executable again");
+}
+
+static int open_below(int dirfd, const char *name, struct atoll_error *err)
+{
+    int fd;
+
+    if (mkdirat(dirfd, name, 0711) < 0 && errno != EEXIST)
+        return atoll_fail_errno(err, errno, "make %s", name);
+    fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? atoll_fail_errno(err, errno, "open %s", name) : fd;
+}
+
+/* One spawn per state directory, for as long as this process lives. */
+static int take_lock(int state_fd, struct atoll_error *err)
+{
+    int fd = openat(state_fd, "spawn.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        return atoll_fail_errno(err, errno, "open spawn.lock");
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, errno,
+                          "another atoll-spawn serves this state directory");
+    return fd; /* never closed: the lock is the process */
+}
+
+static int listen_for_daemon(int state_fd, struct atoll_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    ATOLL_AUTOCLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/spawn.sock", state_fd);
+    (void)unlinkat(state_fd, "spawn.sock", 0); /* of a dead one: we hold the lock */
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        fchmodat(state_fd, "spawn.sock", 0600, 0) < 0 || listen(fd, 4) < 0)
+        return atoll_fail_errno(err, errno, "listen on spawn.sock");
+    return ATOLL_TAKE_FD(fd);
+}
+
+/* A name for this instance that is the same after every restart. */
+static int name_instance(struct atoll_spawn_host *host, struct atoll_error *err)
+{
+    struct stat st;
+
+    if (fstat(host->state_fd, &st) < 0)
+        return atoll_fail_errno(err, errno, "stat the state directory");
+    (void)snprintf(host->instance, sizeof(host->instance), "%llx",
+                   (unsigned long long)st.st_ino ^ ((unsigned long long)st.st_dev << 40));
+    return 0;
+}
+
+/* Blocks of ids, by instance: user ids are one space for the whole host, so instances agree on
+ * theirs through locks on files everybody can find. Held, like spawn.lock, by the process: exactly
+ * as long as its sandboxes can live. */
+#define ID_BLOCK_BITS 28
+#define ID_BLOCKS 14
+#define ID_RANGE_BITS 16
+
+static int take_id_block(struct atoll_spawn_host *host, struct atoll_error *err)
+{
+    if (mkdir("/run/atoll", 0755) < 0 && errno != EEXIST)
+        return atoll_fail_errno(err, errno, "make /run/atoll");
+    for (uint32_t block = 1; block <= ID_BLOCKS; block++) {
+        char path[32];
+        int fd;
+
+        (void)snprintf(path, sizeof(path), "/run/atoll/ids-%u", block);
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0)
+            return atoll_fail_errno(err, errno, "open %s", path);
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            host->id_base = block << ID_BLOCK_BITS;
+            host->id_slots = 1u << (ID_BLOCK_BITS - ID_RANGE_BITS);
+            return 0;
+        }
+        (void)close(fd);
+    }
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                      "all %d id blocks are taken by other instances", ID_BLOCKS);
+}
+
+static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
+{
+    int r;
+
+    *host = (struct atoll_spawn_host){
+        .root = geteuid() == 0, .uid = geteuid(), .gid = getegid(), .state_fd = STATE_FD};
+    if (fcntl(STATE_FD, F_SETFD, FD_CLOEXEC) < 0 || fchdir(STATE_FD) < 0)
+        return atoll_fail_errno(err, errno, "no state directory was passed on");
+    r = take_lock(host->state_fd, err);
+    if (r >= 0)
+        r = name_instance(host, err);
+    if (r >= 0 && host->root)
+        r = take_id_block(host, err);
+    if (r < 0)
+        return r;
+    /* Mounts made for sandboxes never show on the host; with root this is also what every new
+     * sandbox gets a copy of. */
+    if (host->root && (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0))
+        return atoll_fail_errno(err, errno, "own mount namespace");
+    r = atoll_cgroups_open(&host->cgroups, host->instance, true);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "cgroups");
+    r = atoll_sandboxes_sweep(host, err);
+    if (r >= 0)
+        r = host->sandboxes_fd = open_below(host->state_fd, "sandboxes", err);
+    if (r >= 0)
+        r = host->layers_fd = open_below(host->state_fd, "layers", err);
+    return r < 0 ? r : 0;
+}
+
+static void on_signal(void *arg, int signo)
+{
+    (void)signo;
+    atoll_loop_stop(arg);
+}
+
+static int second_life(struct atoll_error *err)
+{
+    static struct atoll_spawn_host host;
+    struct atoll_signals signals;
+    struct atoll_server *server;
+    struct atoll_loop *loop;
+    sigset_t set;
+    int fd, r = open_host(&host, err);
+
+    if (r < 0)
+        return r;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)setsid();
+    umask(022);
+    r = atoll_loop_new(&loop, err);
+    if (r == 0)
+        r = atoll_signals_open(&signals, loop, &set, on_signal, loop, err);
+    if (r < 0)
+        return r;
+    fd = listen_for_daemon(host.state_fd, err);
+    if (fd < 0)
+        return fd;
+    r = atoll_server_new(loop, &host, fd, &server, err);
+    if (r == 0)
+        r = atoll_loop_run(loop, err);
+    /* Our children die with us; the daemon has removed what it knew, this is for the rest. */
+    (void)unlinkat(host.state_fd, "spawn.sock", 0);
+    (void)!atoll_cgroups_remove_parents(host.instance);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    struct atoll_error err;
+    int r;
+
+    if (argc == 1 && strcmp(argv[0], "atoll") == 0) {
+        r = second_life(&err);
+    } else if (argc == 2) {
+        r = first_life(argv[1], &err);
+    } else {
+        r = atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "usage: atoll-spawn STATE_DIR");
+    }
+    if (r < 0)
+        die(&err);
+    return 0;
+}

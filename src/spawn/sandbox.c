@@ -1,0 +1,307 @@
+#include "spawn/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/map.h"
+#include "base/text.h"
+#include "spawn/child.h"
+#include "spawn/sandbox_internal.h"
+#include "sys/ns.h"
+
+static uint64_t now_us(void)
+{
+    struct timespec ts;
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+}
+
+int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *host,
+                        const struct atoll_sandboxes_events *events, void *arg,
+                        struct atoll_sandboxes **ret, struct atoll_error *err)
+{
+    struct atoll_sandboxes *all = calloc(1, sizeof(*all));
+
+    if (!all)
+        return atoll_fail_errno(err, ENOMEM, "sandboxes");
+    all->loop = loop;
+    all->host = host;
+    all->events = events;
+    all->arg = arg;
+    atoll_map_init(&all->by_id);
+    *ret = all;
+    return 0;
+}
+
+static struct sandbox *sandbox_new(struct atoll_sandboxes *all, const char *id)
+{
+    struct sandbox *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return NULL;
+    (void)snprintf(s->id, sizeof(s->id), "%s", id);
+    s->all = all;
+    s->pidfd = s->status_fd = ATOLL_NO_FD;
+    s->exit.code = -1;
+    if (atoll_map_put(&all->by_id, s->id, s) < 0) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void atoll_sandbox_free(struct sandbox *s)
+{
+    atoll_watch_close(&s->status_watch);
+    atoll_watch_close(&s->pid_watch);
+    atoll_timer_cancel(&s->retry);
+    if (s->status_fd >= 0)
+        (void)close(s->status_fd);
+    if (s->pidfd >= 0)
+        (void)close(s->pidfd);
+    (void)atoll_map_remove(&s->all->by_id, s->id);
+    free(s);
+}
+
+/* The socket the daemon will find the agent behind: state/sandboxes/<id>/agent.sock. */
+static int make_home(struct atoll_build *b, struct atoll_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (mkdirat(b->host->sandboxes_fd, b->id, 0700) < 0)
+        return atoll_fail_errno(err, errno, "make directory");
+    b->dir_fd = openat(b->host->sandboxes_fd, b->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    b->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (b->dir_fd < 0 || b->listen_fd < 0)
+        return atoll_fail_errno(err, errno, "open directory");
+    /* Through the descriptor: the state directory's own path may be longer than sun_path. */
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/agent.sock", b->dir_fd);
+    if (bind(b->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
+        listen(b->listen_fd, 8) < 0)
+        return atoll_fail_errno(err, errno, "listen");
+    return 0;
+}
+
+/* Runs the steps before START here; *plan and *len are left behind it. */
+static int run_host_steps(struct atoll_build *b, const uint8_t **plan, size_t *len, uint32_t *index,
+                          struct atoll_plan_step *step, struct atoll_error *err)
+{
+    int r = make_home(b, err);
+
+    step->op = 0;
+    while (r == 0 && (r = atoll_plan_next(plan, len, step)) > 0) {
+        if (step->op == ATOLL_PLAN_START)
+            return 0;
+        r = atoll_build_step(b, step, err);
+        ++*index;
+    }
+    if (r == 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the plan starts nothing");
+    return r == -EBADMSG ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EBADMSG, "malformed plan") : r;
+}
+
+static uint64_t clone_flags(const struct atoll_build *b)
+{
+    uint64_t flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+
+    /* With root the user namespace comes last (IDENTITY), so that every other namespace belongs to
+     * the host and the sandbox has no power over any. */
+    if (b->ids.mode != ATOLL_IDS_RANGE)
+        flags |= CLONE_NEWUSER;
+    if (b->new_network)
+        flags |= CLONE_NEWNET;
+    return flags;
+}
+
+/* Makes the process of START. In the child this does not return. */
+static int start_process(struct sandbox *s, struct atoll_build *b, const struct atoll_plan_step *step,
+                         const uint8_t *rest, size_t len, uint32_t index, struct atoll_error *err)
+{
+    int status[2], go[2] = {ATOLL_NO_FD, ATOLL_NO_FD};
+    struct atoll_po_start start;
+    int cgroup_fd = ATOLL_NO_FD;
+    int r = atoll_msg_decode(&atoll_po_start_desc, step->payload, step->len, &start, err);
+
+    if (r < 0)
+        return r;
+    b->new_network = start.new_network;
+    if (pipe2(status, O_CLOEXEC) < 0 || (!b->host->root && pipe2(go, O_CLOEXEC) < 0))
+        return atoll_fail_errno(err, errno, "pipe");
+    b->status_fd = status[1];
+    b->go_fd = go[0];
+    s->status_fd = status[0];
+    if (b->has_cgroup && b->host->cgroups.version == 2)
+        cgroup_fd = atoll_cgroup_open_v2(&b->host->cgroups, b->id);
+    s->pid = atoll_sys_clone(clone_flags(b), cgroup_fd, &s->pidfd);
+    if (s->pid == 0)
+        atoll_child_run(b, rest, len, index + 1);
+    if (cgroup_fd >= 0)
+        (void)close(cgroup_fd);
+    if (s->pid < 0)
+        r = atoll_fail_errno(err, -s->pid, "clone");
+    else if (!b->host->root)
+        r = atoll_child_map_ids(b, s->pid, go[1], err);
+    if (go[1] >= 0)
+        (void)close(go[1]);
+    return r;
+}
+
+static void report_start(struct sandbox *s, const struct atoll_error *error, const char *step)
+{
+    s->all->events->started(s->all->arg, s->id, s->request, s->pid, now_us() - s->begun_us, error, step);
+}
+
+/* A start that failed: keep the story until the remains are gone, then tell. */
+static void fail_start(struct sandbox *s, uint32_t index, enum atoll_plan_op op,
+                       const struct atoll_error *error)
+{
+    s->state = SANDBOX_FAILED;
+    s->error = *error;
+    (void)snprintf(s->step, sizeof(s->step), "%s", atoll_build_step_name(op));
+    (void)atoll_wrap(&s->error, "step %u (%s)", index, s->step);
+    atoll_sandbox_undo(s);
+}
+
+static void status_ready(void *arg, uint32_t events)
+{
+    struct sandbox *s = arg;
+    struct atoll_build_status status = {0};
+    ssize_t n = read(s->status_fd, &status, sizeof(status));
+
+    (void)events;
+    if (n < 0 && errno == EINTR)
+        return;
+    atoll_watch_close(&s->status_watch);
+    (void)close(ATOLL_TAKE_FD(s->status_fd));
+    if (s->state != SANDBOX_STARTING)
+        return;
+    if (n == (ssize_t)sizeof(status) && status.error.kind == ATOLL_ERR_NONE) {
+        s->state = SANDBOX_RUNNING;
+        report_start(s, NULL, NULL);
+        return;
+    }
+    if (n != (ssize_t)sizeof(status)) {
+        struct atoll_error gone;
+        (void)atoll_fail(&gone, ATOLL_ERR_INTERNAL, ECHILD, "the new process died without a word");
+        fail_start(s, 0, ATOLL_PLAN_START, &gone);
+        return;
+    }
+    status.error.text[sizeof(status.error.text) - 1] = '\0';
+    fail_start(s, status.step, status.op, &status.error);
+}
+
+static void note_exit(struct sandbox *s)
+{
+    siginfo_t info = {0};
+
+    while (waitid(P_PIDFD, (id_t)s->pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        ;
+    s->exit.code = info.si_code == CLD_EXITED ? info.si_status : -1;
+    s->exit.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+    (void)!atoll_cgroup_read_stats(&s->all->host->cgroups, s->id, &s->exit.stats);
+    s->pid = 0;
+}
+
+static void process_gone(void *arg, uint32_t events)
+{
+    struct sandbox *s = arg;
+
+    (void)events;
+    atoll_watch_close(&s->pid_watch);
+    note_exit(s);
+    switch (s->state) {
+    case SANDBOX_STARTING:
+        /* What it wrote before it died, if anything, is in the pipe. */
+        status_ready(s, 0);
+        break;
+    case SANDBOX_RUNNING:
+        s->state = SANDBOX_EXITED;
+        s->all->events->exited(s->all->arg, s->id, &s->exit);
+        break;
+    case SANDBOX_FAILED:
+    case SANDBOX_REMOVING:
+        atoll_sandbox_undo(s);
+        break;
+    case SANDBOX_EXITED:
+        break;
+    }
+}
+
+int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t request,
+                          const uint8_t *plan, size_t plan_len, struct atoll_error *err)
+{
+    struct atoll_plan_step step = {0};
+    struct atoll_build build;
+    struct sandbox *s;
+    uint32_t index = 0;
+    int r;
+
+    if (!atoll_text_is_id(id))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not a sandbox id");
+    if (atoll_map_get(&all->by_id, id))
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "sandbox %s exists", id);
+    s = sandbox_new(all, id);
+    if (!s)
+        return atoll_fail_errno(err, ENOMEM, "sandbox");
+    s->request = request;
+    s->begun_us = now_us();
+    s->state = SANDBOX_STARTING;
+    atoll_build_init(&build, all->host, s->id);
+    r = run_host_steps(&build, &plan, &plan_len, &index, &step, err);
+    if (r == 0)
+        r = start_process(s, &build, &step, plan, plan_len, index, err);
+    atoll_build_done(&build);
+    if (r == 0)
+        r = atoll_watch_open(&s->status_watch, all->loop, s->status_fd, EPOLLIN, status_ready, s);
+    if (r == 0)
+        r = atoll_watch_open(&s->pid_watch, all->loop, s->pidfd, EPOLLIN, process_gone, s);
+    else if (s->pidfd >= 0)
+        (void)!atoll_watch_open(&s->pid_watch, all->loop, s->pidfd, EPOLLIN, process_gone, s);
+    if (r < 0)
+        fail_start(s, index, step.op, err);
+    return 0;
+}
+
+void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request)
+{
+    struct sandbox *s = atoll_text_is_id(id) ? atoll_map_get(&all->by_id, id) : NULL;
+    struct atoll_sandbox_exit nothing = {.code = -1};
+
+    if (!s) {
+        all->events->removed(all->arg, id, request, &nothing, NULL);
+        return;
+    }
+    if (s->state == SANDBOX_REMOVING || s->state == SANDBOX_FAILED) {
+        struct atoll_error busy;
+        (void)atoll_fail(&busy, ATOLL_ERR_ABORTED, EBUSY, "sandbox %s is being removed already", id);
+        all->events->removed(all->arg, id, request, &nothing, &busy);
+        return;
+    }
+    s->state = SANDBOX_REMOVING;
+    s->request = request;
+    atoll_sandbox_undo(s);
+}
+
+const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos, pid_t *ret_pid)
+{
+    struct sandbox *s;
+
+    while ((s = atoll_map_next(&all->by_id, pos)) != NULL)
+        if (s->state == SANDBOX_RUNNING || s->state == SANDBOX_EXITED) {
+            *ret_pid = s->pid;
+            return s->id;
+        }
+    return NULL;
+}

@@ -1,0 +1,46 @@
+#pragma once
+#include "loop/loop.h"
+#include "spawn/build.h"
+
+/*
+ * The sandboxes spawn has made: from a plan to a running agent, and back to nothing. Removing is
+ * the one way to undo, whether a start failed half-way, the agent died or the daemon asks; it is
+ * complete (process, cgroup, directory) before it is reported.
+ * Thread: the loop's. Nothing here waits: a start and a removal go on while others are served.
+ */
+struct atoll_sandboxes;
+
+struct atoll_sandbox_exit {
+    int code;   /* -1 when a signal ended it */
+    int signal; /* 0 when it exited */
+    struct atoll_cgroup_stats stats;
+};
+
+struct atoll_sandboxes_events {
+    /* A start ended: ret_pid > 0, or error (nothing of it is left then). */
+    void (*started)(void *arg, const char *id, uint32_t request, pid_t pid, uint64_t boot_us,
+                    const struct atoll_error *error, const char *step);
+    /* The first process of a started sandbox is gone; what remains waits for a removal. */
+    void (*exited)(void *arg, const char *id, const struct atoll_sandbox_exit *exit);
+    /* Nothing of it is left, or error says what is. */
+    void (*removed)(void *arg, const char *id, uint32_t request, const struct atoll_sandbox_exit *exit,
+                    const struct atoll_error *error);
+};
+
+int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *host,
+                        const struct atoll_sandboxes_events *events, void *arg,
+                        struct atoll_sandboxes **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Starts one; `started` comes later. Fails at once for a bad or used id. */
+int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t request,
+                          const uint8_t *plan, size_t plan_len, struct atoll_error *err)
+    ATOLL_MUST_CHECK;
+/* Removes one; `removed` comes later, also for one that does not exist. */
+void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request);
+/* Walks the started ones: start with *pos = 0; NULL at the end. */
+const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos, pid_t *ret_pid);
+
+/* Clears away what an earlier life of this instance left behind: its processes died with it. Called
+ * once, before host->sandboxes_fd is opened. */
+int atoll_sandboxes_sweep(const struct atoll_spawn_host *host, struct atoll_error *err)
+    ATOLL_MUST_CHECK;

@@ -1,0 +1,307 @@
+#include "spawn/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include "base/log.h"
+#include "base/text.h"
+#include "proto/spawn_proto.h"
+#include "spawn/paths.h"
+#include "spawn/sandbox.h"
+#include "sys/tree.h"
+
+#define OUT_MAX (1024 * 1024)
+
+struct atoll_server {
+    struct atoll_loop *loop;
+    const struct atoll_spawn_host *host;
+    struct atoll_sandboxes *sandboxes;
+    int listen_fd;
+    struct atoll_watch listen_watch;
+    struct atoll_channel daemon; /* fd ATOLL_NO_FD: nobody there */
+    struct atoll_watch daemon_watch;
+};
+
+static void drop_daemon(struct atoll_server *server)
+{
+    atoll_watch_close(&server->daemon_watch);
+    if (server->daemon.fd >= 0)
+        atoll_channel_done(&server->daemon);
+}
+
+/* Sends at once; what the socket does not take waits for EPOLLOUT. A daemon that does not read is
+ * dropped: it finds out everything again with LIST. */
+static void send_frame(struct atoll_server *server, uint16_t type, uint32_t id,
+                       const struct atoll_msg_desc *desc, const void *msg)
+{
+    int r;
+
+    if (server->daemon.fd < 0)
+        return;
+    r = atoll_channel_send(&server->daemon, type, id, desc, msg, NULL, 0);
+    if (r == 0)
+        r = atoll_channel_flush(&server->daemon);
+    if (r == 0)
+        r = atoll_watch_set(&server->daemon_watch, EPOLLIN | EPOLLOUT);
+    if (r < 0)
+        drop_daemon(server);
+}
+
+static void send_error(struct atoll_server *server, uint32_t id, const struct atoll_error *error,
+                       const char *step)
+{
+    struct atoll_sm_error msg = {(uint32_t)error->kind, error->errnum, error->text, step};
+    send_frame(server, ATOLL_SPAWN_ERROR, id, &atoll_sm_error_desc, &msg);
+}
+
+static void on_started(void *arg, const char *id, uint32_t request, pid_t pid, uint64_t boot_us,
+                       const struct atoll_error *error, const char *step)
+{
+    struct atoll_sm_created msg = {id, (uint32_t)pid, boot_us};
+
+    if (error)
+        send_error(arg, request, error, step);
+    else
+        send_frame(arg, ATOLL_SPAWN_REPLY, request, &atoll_sm_created_desc, &msg);
+}
+
+static struct atoll_sm_exited exit_message(const char *id, const struct atoll_sandbox_exit *e)
+{
+    return (struct atoll_sm_exited){id,
+                                    e->code,
+                                    e->signal,
+                                    e->stats.oom_kills,
+                                    e->stats.memory_peak_bytes,
+                                    e->stats.cpu_us};
+}
+
+static void on_exited(void *arg, const char *id, const struct atoll_sandbox_exit *e)
+{
+    struct atoll_sm_exited msg = exit_message(id, e);
+    send_frame(arg, ATOLL_SPAWN_EXITED, 0, &atoll_sm_exited_desc, &msg);
+}
+
+static void on_removed(void *arg, const char *id, uint32_t request, const struct atoll_sandbox_exit *e,
+                       const struct atoll_error *error)
+{
+    struct atoll_sm_exited msg = exit_message(id, e);
+
+    if (error)
+        send_error(arg, request, error, "remove");
+    else
+        send_frame(arg, ATOLL_SPAWN_REPLY, request, &atoll_sm_exited_desc, &msg);
+}
+
+static const struct atoll_sandboxes_events sandbox_events = {on_started, on_exited, on_removed};
+
+/* Requests: each gets its decoded message; an error returned here is the answer. */
+
+static int do_hello(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+{
+    const struct atoll_sm_hello *hello = msg;
+    struct atoll_sm_hello reply = {
+        .version = ATOLL_SPAWN_VERSION,
+        .pid = (uint32_t)getpid(),
+        .root = server->host->root,
+        .cgroup_version = (uint32_t)server->host->cgroups.version,
+        .id_base = server->host->id_base,
+        .id_slots = server->host->id_slots,
+        .instance = server->host->instance,
+    };
+
+    if (hello->version != ATOLL_SPAWN_VERSION)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPROTO,
+                          "this spawn speaks version %d, the daemon %u", ATOLL_SPAWN_VERSION,
+                          hello->version);
+    send_frame(server, ATOLL_SPAWN_REPLY, id, &atoll_sm_hello_desc, &reply);
+    return 0;
+}
+
+static int do_create(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+{
+    const struct atoll_sm_create *create = msg;
+    return atoll_sandboxes_start(server->sandboxes, create->id, id, create->plan.data,
+                                 create->plan.len, err);
+}
+
+static int do_remove(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+{
+    const struct atoll_sm_ref *ref = msg;
+
+    (void)err;
+    atoll_sandboxes_remove(server->sandboxes, ref->id, id);
+    return 0;
+}
+
+static int do_limit(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+{
+    const struct atoll_sm_limit *want = msg;
+    struct atoll_cgroup_limits limits = {want->memory_bytes, want->cpu_millis, want->pids};
+    int r = atoll_text_is_id(want->id)
+                ? atoll_cgroup_set_limits(&server->host->cgroups, want->id, &limits)
+                : -EINVAL;
+
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "set limits");
+    send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
+    return 0;
+}
+
+static int do_list(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+{
+    size_t pos = 0;
+    const char *name;
+    pid_t pid;
+
+    (void)msg;
+    (void)err;
+    while ((name = atoll_sandboxes_next(server->sandboxes, &pos, &pid)) != NULL) {
+        struct atoll_sm_created part = {name, (uint32_t)pid, 0};
+        send_frame(server, ATOLL_SPAWN_PART, id, &atoll_sm_created_desc, &part);
+    }
+    send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
+    return 0;
+}
+
+static int do_commit(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+{
+    const struct atoll_sm_commit *commit = msg;
+    ATOLL_AUTOCLOSE int upper = ATOLL_NO_FD;
+    char path[80];
+
+    if (!atoll_text_is_id(commit->id) || !atoll_text_is_name(commit->path) ||
+        !atoll_text_is_name(commit->layer))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "bad name in commit");
+    (void)snprintf(path, sizeof(path), "sandboxes/%s/disk/u", commit->id);
+    upper = atoll_paths_open(server->host->state_fd, path, O_PATH | O_DIRECTORY);
+    if (upper < 0)
+        return atoll_fail_errno(err, -upper, "open the writable layer");
+    if (renameat(upper, commit->path, server->host->layers_fd, commit->layer) < 0 && errno != EEXIST &&
+        errno != ENOTEMPTY) /* the same content is there already: as good */
+        return atoll_fail_errno(err, errno, "keep layer");
+    send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
+    return 0;
+}
+
+static int do_drop_layer(struct atoll_server *server, uint32_t id, const void *msg,
+                         struct atoll_error *err)
+{
+    const struct atoll_sm_ref *ref = msg;
+    int r = atoll_text_is_name(ref->id) ? atoll_tree_remove(server->host->layers_fd, ref->id) : -EINVAL;
+
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "remove layer");
+    send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
+    return 0;
+}
+
+static int do_end(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+{
+    (void)id;
+    (void)msg;
+    (void)err;
+    atoll_loop_stop(server->loop);
+    return 0;
+}
+
+static const struct {
+    uint16_t type;
+    const struct atoll_msg_desc *desc;
+    int (*fn)(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err);
+} requests[] = {
+    {ATOLL_SPAWN_HELLO, &atoll_sm_hello_desc, do_hello},
+    {ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, do_create},
+    {ATOLL_SPAWN_REMOVE, &atoll_sm_ref_desc, do_remove},
+    {ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc, do_limit},
+    {ATOLL_SPAWN_LIST, NULL, do_list},
+    {ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, do_commit},
+    {ATOLL_SPAWN_DROP_LAYER, &atoll_sm_ref_desc, do_drop_layer},
+    {ATOLL_SPAWN_END, NULL, do_end},
+};
+
+union any_request {
+    struct atoll_sm_hello hello;
+    struct atoll_sm_create create;
+    struct atoll_sm_limit limit;
+    struct atoll_sm_commit commit;
+    struct atoll_sm_ref ref;
+};
+
+static int on_frame(void *arg, struct atoll_frame *frame)
+{
+    struct atoll_server *server = arg;
+    struct atoll_error err;
+    union any_request msg;
+    int r = atoll_fail(&err, ATOLL_ERR_UNIMPLEMENTED, ENOSYS, "request %u is not known", frame->type);
+
+    for (size_t i = 0; i < frame->nfds; i++)
+        (void)close(frame->fds[i]);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(requests); i++) {
+        if (requests[i].type != frame->type)
+            continue;
+        r = requests[i].desc
+                ? atoll_msg_decode(requests[i].desc, frame->payload, frame->len, &msg, &err)
+                : 0;
+        if (r == 0)
+            r = requests[i].fn(server, frame->id, &msg, &err);
+    }
+    if (r < 0)
+        send_error(server, frame->id, &err, "");
+    return server->daemon.fd >= 0 ? 0 : -EPIPE;
+}
+
+static void daemon_ready(void *arg, uint32_t events)
+{
+    struct atoll_server *server = arg;
+    int r = 1;
+
+    if (events & EPOLLOUT)
+        r = atoll_channel_flush(&server->daemon);
+    if (r > 0)
+        r = atoll_watch_set(&server->daemon_watch, EPOLLIN);
+    if (r >= 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        r = atoll_channel_receive(&server->daemon, on_frame, server);
+    if (r < 0)
+        drop_daemon(server);
+}
+
+static void accept_daemon(void *arg, uint32_t events)
+{
+    struct atoll_server *server = arg;
+    int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    (void)events;
+    if (fd < 0)
+        return;
+    drop_daemon(server);
+    if (atoll_channel_init(&server->daemon, fd, OUT_MAX) < 0 ||
+        atoll_watch_open(&server->daemon_watch, server->loop, fd, EPOLLIN, daemon_ready, server) < 0)
+        drop_daemon(server);
+}
+
+int atoll_server_new(struct atoll_loop *loop, const struct atoll_spawn_host *host, int listen_fd,
+                     struct atoll_server **ret, struct atoll_error *err)
+{
+    struct atoll_server *server = calloc(1, sizeof(*server));
+    int r;
+
+    if (!server)
+        return atoll_fail_errno(err, ENOMEM, "server");
+    server->loop = loop;
+    server->host = host;
+    server->listen_fd = listen_fd;
+    server->daemon.fd = ATOLL_NO_FD;
+    r = atoll_sandboxes_new(loop, host, &sandbox_events, server, &server->sandboxes, err);
+    if (r < 0) {
+        free(server);
+        return r;
+    }
+    r = atoll_watch_open(&server->listen_watch, loop, listen_fd, EPOLLIN, accept_daemon, server);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "watch the listening socket");
+    *ret = server;
+    return 0;
+}

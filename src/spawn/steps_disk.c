@@ -1,0 +1,198 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "spawn/build.h"
+#include "sys/mnt.h"
+
+/*
+ * The disk of a sandbox: one bounded file system, mounted on the sandbox's own directory in its
+ * own mount namespace. At its top: `u` (the writable layer), `w` (overlay's work directory), `r`
+ * (where the root comes together) and a directory per read-only layer. The current directory is
+ * its top from here to the pivot, so that overlay can be given bare names and the mount table
+ * inside shows no path of the host.
+ */
+
+static int mount_tmpfs(const struct atoll_po_disk *disk, struct atoll_error *err)
+{
+    char size[24], inodes[24];
+    const struct atoll_mnt_option options[] = {
+        {"size", size}, {"nr_inodes", inodes}, {"mode", "0711"}, {0}};
+    int fd;
+
+    (void)snprintf(size, sizeof(size), "%llu", (unsigned long long)disk->size_bytes);
+    (void)snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)disk->inodes);
+    fd = atoll_mnt_new("tmpfs", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV);
+    return fd < 0 ? atoll_fail_errno(err, -fd, "mount tmpfs") : fd;
+}
+
+/* Attaches the image to a free loop device that goes away with its last user. */
+static int attach_loop(int image_fd, char *ret_path, size_t cap, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+    struct loop_config config = {.fd = (uint32_t)image_fd, .block_size = 4096};
+
+    config.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO;
+    if (control < 0)
+        return atoll_fail_errno(err, errno, "open loop-control");
+    /* Another process may take the free device between the two calls: try again. */
+    for (int tries = 0; tries < 64; tries++) {
+        int number = ioctl(control, LOOP_CTL_GET_FREE);
+        int fd;
+        if (number < 0)
+            return atoll_fail_errno(err, errno, "find a free loop device");
+        (void)snprintf(ret_path, cap, "/dev/loop%d", number);
+        fd = open(ret_path, O_RDWR | O_CLOEXEC);
+        if (fd < 0)
+            return atoll_fail_errno(err, errno, "open loop device");
+        if (ioctl(fd, LOOP_CONFIGURE, &config) == 0)
+            return fd;
+        if (errno == EINVAL && config.info.lo_flags & LO_FLAGS_DIRECT_IO)
+            config.info.lo_flags &= ~(uint32_t)LO_FLAGS_DIRECT_IO; /* not on this file system */
+        else if (errno != EBUSY)
+            tries = 64;
+        (void)close(fd);
+    }
+    return atoll_fail_errno(err, errno, "configure loop device");
+}
+
+static int mount_image(struct atoll_build *b, struct atoll_error *err)
+{
+    char device[32];
+    const struct atoll_mnt_option options[] = {{"source", device}, {"discard", NULL}, {0}};
+    ATOLL_AUTOCLOSE int loop_fd = ATOLL_NO_FD;
+    int fd;
+
+    if (b->image_fd < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the plan made no image");
+    loop_fd = attach_loop(b->image_fd, device, sizeof(device), err);
+    if (loop_fd < 0)
+        return loop_fd;
+    fd = atoll_mnt_new("ext4", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV);
+    return fd < 0 ? atoll_fail_errno(err, -fd, "mount ext4 image") : fd;
+}
+
+/* No file system of its own: a directory on the state disk, for building layers. */
+static int enter_plain(struct atoll_build *b, struct atoll_error *err)
+{
+    if (mkdirat(b->dir_fd, "disk", 0711) < 0 && errno != EEXIST)
+        return atoll_fail_errno(err, errno, "make disk directory");
+    if (fchdir(b->dir_fd) < 0 || chdir("disk") < 0)
+        return atoll_fail_errno(err, errno, "enter disk directory");
+    return 0;
+}
+
+static int enter_mounted(struct atoll_build *b, const struct atoll_po_disk *disk,
+                         struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int mount_fd =
+        disk->kind == ATOLL_DISK_TMPFS ? mount_tmpfs(disk, err) : mount_image(b, err);
+    int r;
+
+    if (mount_fd < 0)
+        return mount_fd;
+    r = atoll_mnt_attach(mount_fd, b->dir_fd, "");
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "attach disk");
+    return fchdir(mount_fd) < 0 ? atoll_fail_errno(err, errno, "enter disk") : 0;
+}
+
+/* The id of the host that stands for `inside` in this sandbox. In a user namespace of our own the
+ * kernel translates. */
+static uint32_t outside_id(const struct atoll_build *b, uint32_t inside)
+{
+    if (b->ids.mode == ATOLL_IDS_RANGE)
+        return b->ids.outside + inside;
+    return b->ids.mode == ATOLL_IDS_SINGLE ? b->ids.inside : inside;
+}
+
+int atoll_step_disk(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_disk *disk = step;
+    int r;
+
+    if (disk->kind < ATOLL_DISK_TMPFS || disk->kind > ATOLL_DISK_PLAIN)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "disk kind %u", disk->kind);
+    r = disk->kind == ATOLL_DISK_PLAIN ? enter_plain(b, err) : enter_mounted(b, disk, err);
+    if (r < 0)
+        return r;
+    if (mkdir("u", 0755) < 0 || mkdir("w", 0700) < 0 || mkdir("r", 0755) < 0)
+        return atoll_fail_errno(err, errno, "lay out disk");
+    if (chown("u", outside_id(b, 0), outside_id(b, 0)) < 0)
+        return atoll_fail_errno(err, errno, "own writable layer");
+    b->upper_fd = open("u", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return b->upper_fd < 0 ? atoll_fail_errno(err, errno, "open writable layer") : 0;
+}
+
+/* Directories are made in the writable layer before it is part of the root, where no image can
+ * have planted a link. Opens the parent of `path` and points *ret_name at its last component. */
+static int open_parent(struct atoll_build *b, const char *path, const char **ret_name,
+                       struct atoll_error *err)
+{
+    int dir = fcntl(b->upper_fd, F_DUPFD_CLOEXEC, 0);
+
+    if (dir < 0)
+        return atoll_fail_errno(err, errno, "open writable layer");
+    for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
+        char name[256];
+        int next;
+
+        if (slash == path || (size_t)(slash - path) >= sizeof(name)) {
+            (void)close(dir);
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "path is not relative");
+        }
+        memcpy(name, path, (size_t)(slash - path));
+        name[slash - path] = '\0';
+        if (mkdirat(dir, name, 0755) == 0)
+            (void)!fchownat(dir, name, outside_id(b, 0), outside_id(b, 0), AT_SYMLINK_NOFOLLOW);
+        next = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        (void)close(dir);
+        if (next < 0)
+            return atoll_fail_errno(err, errno, "open directory %s", name);
+        dir = next;
+    }
+    *ret_name = path;
+    return dir;
+}
+
+int atoll_step_directory(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_directory *want = step;
+    const char *name;
+    ATOLL_AUTOCLOSE int parent = open_parent(b, want->path, &name, err);
+
+    if (parent < 0)
+        return parent;
+    if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
+        return atoll_fail_errno(err, errno, "make directory %s", want->path);
+    if (fchmodat(parent, name, (mode_t)want->mode, 0) < 0 ||
+        fchownat(parent, name, outside_id(b, want->uid), outside_id(b, want->gid),
+                 AT_SYMLINK_NOFOLLOW) < 0)
+        return atoll_fail_errno(err, errno, "own directory %s", want->path);
+    return 0;
+}
+
+int atoll_step_file(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_file *want = step;
+    const char *name;
+    ATOLL_AUTOCLOSE int parent = open_parent(b, want->path, &name, err);
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    int r;
+
+    if (parent < 0)
+        return parent;
+    fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return atoll_fail_errno(err, errno, "create %s", want->path);
+    r = atoll_fd_write_all(fd, want->content.data, want->content.len);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "write %s", want->path);
+    if (fchmod(fd, (mode_t)want->mode) < 0 || fchown(fd, outside_id(b, 0), outside_id(b, 0)) < 0)
+        return atoll_fail_errno(err, errno, "own %s", want->path);
+    return 0;
+}

@@ -1,0 +1,112 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "spawn/build.h"
+#include "spawn/paths.h"
+#include "sys/ns.h"
+
+/*
+ * Steps that run in spawn before the new process exists.
+ */
+
+/* Ranges below this belong to real users of the host, however the daemon came to ask for one. */
+#define LOWEST_OUTSIDE_ID 100000u
+#define RANGE_SIZE 65536u
+
+static int make_range(struct atoll_build *b, struct atoll_error *err)
+{
+    const struct atoll_po_ids *ids = &b->ids;
+
+    if (!b->host->root)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "an own id range needs root");
+    if (ids->outside < LOWEST_OUTSIDE_ID || ids->count != RANGE_SIZE || ids->inside != 0 ||
+        ids->outside > UINT32_MAX - RANGE_SIZE)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "id range %u+%u is not allowed",
+                          ids->outside, ids->count);
+    b->userns_fd = atoll_sys_make_userns(0, ids->outside, ids->count);
+    if (b->userns_fd < 0)
+        return atoll_fail_errno(err, -b->userns_fd, "user namespace");
+    if (ids->layer_base == 0)
+        return 0;
+    b->layer_userns_fd = atoll_sys_make_userns(ids->layer_base, ids->outside, ids->count);
+    if (b->layer_userns_fd < 0)
+        return atoll_fail_errno(err, -b->layer_userns_fd, "user namespace of layers");
+    return 0;
+}
+
+int atoll_step_ids(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    b->ids = *(const struct atoll_po_ids *)step;
+    switch (b->ids.mode) {
+    case ATOLL_IDS_RANGE:
+        return make_range(b, err);
+    case ATOLL_IDS_SUBIDS:
+    case ATOLL_IDS_SINGLE:
+        if (b->host->root)
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "root needs an own id range");
+        return 0; /* the namespace is made with the process */
+    default:
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "id mode %u", b->ids.mode);
+    }
+}
+
+int atoll_step_cgroup(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_cgroup *want = step;
+    const struct atoll_cgroups *cg = &b->host->cgroups;
+    struct atoll_cgroup_limits limits = {want->memory_bytes, want->cpu_millis, want->pids};
+    int r;
+
+    if (cg->version == 0)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                          "this host gives no cgroups to limit memory, CPU and processes with");
+    r = atoll_cgroup_create(cg, b->id, &limits);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "make cgroup");
+    b->has_cgroup = true;
+    b->oom_fd = atoll_cgroup_open_oom(cg, b->id);
+    b->peak_fd = atoll_cgroup_open_peak(cg, b->id); /* v2 before 5.19 has none: evidence only */
+    if (b->oom_fd < 0)
+        return atoll_fail_errno(err, -b->oom_fd, "open memory events");
+    return 0;
+}
+
+/* Copies only what is data: a fresh file system is nearly all holes. */
+static int copy_sparse(int from, int to)
+{
+    struct stat st;
+    off_t at = 0;
+
+    if (fstat(from, &st) < 0 || ftruncate(to, st.st_size) < 0)
+        return -errno;
+    while ((at = lseek(from, at, SEEK_DATA)) >= 0) {
+        off_t end = lseek(from, at, SEEK_HOLE);
+        while (at < end) {
+            off_t out = at;
+            ssize_t n = copy_file_range(from, &at, to, &out, (size_t)(end - at), 0);
+            if (n <= 0)
+                return n < 0 ? -errno : -EIO;
+        }
+    }
+    return errno == ENXIO ? 0 : -errno;
+}
+
+int atoll_step_image(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_image *image = step;
+    ATOLL_AUTOCLOSE int source = ATOLL_NO_FD;
+    int r;
+
+    if (!b->host->root)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "a disk image needs root");
+    source = atoll_paths_open(b->host->state_fd, image->source, O_RDONLY);
+    if (source < 0)
+        return atoll_fail_errno(err, -source, "open image");
+    b->image_fd = openat(b->dir_fd, "disk.img", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (b->image_fd < 0)
+        return atoll_fail_errno(err, errno, "create disk.img");
+    r = copy_sparse(source, b->image_fd);
+    return r < 0 ? atoll_fail_errno(err, -r, "copy image") : 0;
+}

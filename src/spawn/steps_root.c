@@ -1,0 +1,99 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include "base/text.h"
+#include "spawn/build.h"
+#include "spawn/paths.h"
+#include "sys/mnt.h"
+#include "sys/ns.h"
+
+/*
+ * The root of a sandbox: read-only layers, shown with the sandbox's own ids, under a writable one.
+ */
+
+static int clone_source(const struct atoll_build *b, const char *source)
+{
+    ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
+
+    /* The only tree of the host a plan may show; everything else is below the state directory. */
+    if (strcmp(source, "/usr") == 0)
+        return atoll_mnt_clone(AT_FDCWD, "/usr", false);
+    dir = atoll_paths_open(b->state_fd, source, O_PATH | O_DIRECTORY);
+    return dir < 0 ? dir : atoll_mnt_clone(dir, "", false);
+}
+
+int atoll_step_layer(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_layer *layer = step;
+    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
+    int r;
+
+    if (!atoll_text_is_id(layer->slot))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "layer slot is not a plain name");
+    if (mkdir(layer->slot, 0755) < 0)
+        return atoll_fail_errno(err, errno, "make place for layer %s", layer->slot);
+    tree = clone_source(b, layer->source);
+    if (tree < 0)
+        return atoll_fail_errno(err, -tree, "open layer %s", layer->slot);
+    if (b->ids.mode == ATOLL_IDS_RANGE) {
+        int userns = layer->disk_base == 0                   ? b->userns_fd
+                     : layer->disk_base == b->ids.layer_base ? b->layer_userns_fd
+                                                             : ATOLL_NO_FD;
+        r = userns < 0 ? -EINVAL : atoll_mnt_idmap(tree, userns);
+        if (r < 0)
+            return atoll_fail_errno(err, -r, "id-map layer %s", layer->slot);
+    }
+    r = atoll_mnt_attach(tree, AT_FDCWD, layer->slot);
+    return r < 0 ? atoll_fail_errno(err, -r, "attach layer %s", layer->slot) : 0;
+}
+
+int atoll_step_overlay(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_overlay *overlay = step;
+    struct atoll_mnt_option options[6] = {{"lowerdir", overlay->lowers}};
+    size_t n = 1;
+    uint64_t attrs = ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV;
+    bool is_root = !*overlay->target;
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    int r;
+
+    if (strchr(overlay->lowers, '/'))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "lower layers are named by slot");
+    if (overlay->writable) {
+        options[n++] = (struct atoll_mnt_option){"upperdir", "u"};
+        options[n++] = (struct atoll_mnt_option){"workdir", "w"};
+    } else {
+        attrs |= ATOLL_MNT_RDONLY;
+    }
+    if (b->ids.mode != ATOLL_IDS_RANGE) /* trusted.* attributes need real root */
+        options[n++] = (struct atoll_mnt_option){"userxattr", NULL};
+    fd = atoll_mnt_new("overlay", options, attrs);
+    if (fd < 0)
+        return atoll_fail_errno(err, -fd, "mount overlay");
+    if (!is_root && b->root_fd < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no root yet");
+    r = atoll_mnt_attach(fd, is_root ? AT_FDCWD : b->root_fd, is_root ? "r" : overlay->target);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "attach overlay");
+    if (is_root)
+        b->root_fd = ATOLL_TAKE_FD(fd);
+    return 0;
+}
+
+int atoll_step_pivot(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    char cwd[8];
+    int r;
+
+    (void)step;
+    r = atoll_sys_pivot_root(b->root_fd);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "pivot_root");
+    /* The current directory must be inside the new root (CVE-2024-21626). */
+    if (!getcwd(cwd, sizeof(cwd)) || strcmp(cwd, "/") != 0)
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EINVAL, "current directory is outside the root");
+    return 0;
+}

@@ -1,0 +1,114 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "base/log.h"
+#include "spawn/sandbox_internal.h"
+#include "sys/ns.h"
+#include "sys/tree.h"
+
+/*
+ * Removing a sandbox: first its processes (killing the first kills all), then its cgroup, then its
+ * directory. Each step is repeated until it holds, without ever blocking the loop.
+ */
+
+#define RETRY_MS 2
+#define TRIES_MAX 2500 /* five seconds: then something is wrong that waiting will not mend */
+
+/* The usual sandbox has a socket and perhaps an image here. A tree (a layer under construction) can
+ * be large: that one is removed by a process of its own. -EAGAIN while that runs. */
+static int remove_home(struct sandbox *s)
+{
+    int home = s->all->host->sandboxes_fd;
+    char path[64];
+    struct stat st;
+
+    if (s->sweeper > 0) {
+        int status;
+        if (waitpid(s->sweeper, &status, WNOHANG) == 0)
+            return -EAGAIN;
+        s->sweeper = 0;
+    }
+    (void)snprintf(path, sizeof(path), "%s/agent.sock", s->id);
+    (void)unlinkat(home, path, 0);
+    (void)snprintf(path, sizeof(path), "%s/disk.img", s->id);
+    (void)unlinkat(home, path, 0);
+    if (unlinkat(home, s->id, AT_REMOVEDIR) == 0 || errno == ENOENT)
+        return 0;
+    if (fstatat(home, s->id, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    s->sweeper = atoll_sys_clone(0, -1, NULL);
+    if (s->sweeper == 0)
+        _exit(atoll_tree_remove(home, s->id) < 0);
+    return s->sweeper < 0 ? s->sweeper : -EAGAIN;
+}
+
+static void finish(struct sandbox *s, const struct atoll_error *error)
+{
+    struct atoll_sandboxes *all = s->all;
+
+    if (s->state == SANDBOX_FAILED)
+        all->events->started(all->arg, s->id, s->request, 0, 0, &s->error, s->step);
+    else
+        all->events->removed(all->arg, s->id, s->request, &s->exit, error);
+    atoll_sandbox_free(s);
+}
+
+static void retry(void *arg)
+{
+    atoll_sandbox_undo(arg);
+}
+
+void atoll_sandbox_undo(struct sandbox *s)
+{
+    const struct atoll_cgroups *cgroups = &s->all->host->cgroups;
+    struct atoll_error error;
+    int r;
+
+    if (s->pid > 0) {
+        /* process_gone() calls again once it is reaped, and with it every other process inside. */
+        (void)!atoll_sys_pidfd_kill(s->pidfd, SIGKILL);
+        if (s->pid_watch.loop)
+            return;
+        while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        s->pid = 0;
+    }
+    r = atoll_cgroup_remove(cgroups, s->id);
+    if (r == -EBUSY)
+        (void)!atoll_cgroup_kill(cgroups, s->id);
+    if (r == 0)
+        r = remove_home(s);
+    if (r < 0 && s->tries++ < TRIES_MAX) {
+        atoll_timer_set(&s->retry, s->all->loop, RETRY_MS, retry, s);
+        return;
+    }
+    if (r < 0)
+        (void)atoll_fail_errno(&error, -r, "remove sandbox %s", s->id);
+    finish(s, r < 0 ? &error : NULL);
+}
+
+static void sweep_cgroup(void *arg, const char *id)
+{
+    const struct atoll_cgroups *cgroups = arg;
+
+    /* Bounded: a process that cannot be killed (stuck in the kernel) is left to the next start. */
+    for (int tries = 0; tries < 200; tries++) {
+        if (atoll_cgroup_remove(cgroups, id) != -EBUSY)
+            return;
+        (void)!atoll_cgroup_kill(cgroups, id);
+        (void)usleep(5000);
+    }
+    atoll_log(ATOLL_LOG_ERROR, "cgroup of a dead sandbox cannot be removed", "sandbox", id, NULL);
+}
+
+int atoll_sandboxes_sweep(const struct atoll_spawn_host *host, struct atoll_error *err)
+{
+    int r = atoll_cgroups_each(&host->cgroups, sweep_cgroup, (void *)(uintptr_t)&host->cgroups);
+
+    if (r == 0)
+        r = atoll_tree_remove(host->state_fd, "sandboxes");
+    return r < 0 ? atoll_fail_errno(err, -r, "remove what an earlier run left") : 0;
+}

@@ -1,0 +1,71 @@
+#pragma once
+#include <sys/types.h>
+#include "base/defs.h"
+
+/*
+ * The cgroups of sandboxes, on v2 or on whatever v1 controllers the host mounts. All groups of one
+ * Atoll instance live below one parent (`atoll-<instance>`), so that strays can be found.
+ * Blocking: cgroupfs only. Every function returns -errno.
+ */
+enum atoll_cgroup_controller {
+    ATOLL_CG_MEMORY,
+    ATOLL_CG_CPU,
+    ATOLL_CG_CPUACCT,
+    ATOLL_CG_PIDS,
+    ATOLL_CG_FREEZER,
+    ATOLL_CG_COUNT,
+};
+
+struct atoll_cgroups {
+    int version;                         /* 0: none usable, 1, 2 */
+    int parent_fd[ATOLL_CG_COUNT];       /* owned; on v2 only [0] is used; ATOLL_NO_FD if absent */
+    bool has[ATOLL_CG_COUNT];            /* this controller can limit or measure here */
+};
+
+/* Looks at the host's mounts and opens (or, with `create`, makes) the instance's parent groups.
+ * Version 0 with success when the host has no usable cgroups for us. */
+int atoll_cgroups_open(struct atoll_cgroups *ret, const char *instance, bool create) ATOLL_MUST_CHECK;
+void atoll_cgroups_close(struct atoll_cgroups *cg);
+/* Removes the instance's parent groups; -EBUSY while sandboxes live in them. */
+int atoll_cgroups_remove_parents(const char *instance) ATOLL_MUST_CHECK;
+
+/* 0 means no limit in each field. */
+struct atoll_cgroup_limits {
+    uint64_t memory_bytes;
+    uint32_t cpu_millis; /* 1500: one and a half CPUs */
+    uint32_t pids;
+};
+
+/* Makes the group `id` with its limits. On failure nothing of it remains. */
+int atoll_cgroup_create(const struct atoll_cgroups *cg, const char *id,
+                        const struct atoll_cgroup_limits *limits) ATOLL_MUST_CHECK;
+int atoll_cgroup_set_limits(const struct atoll_cgroups *cg, const char *id,
+                            const struct atoll_cgroup_limits *limits) ATOLL_MUST_CHECK;
+/* v1: moves the calling single-threaded process in. Writing "0" to `tasks` moves only ourselves, so
+ * the kernel (5.15) skips the lock that costs an RCU grace period when a pid is written. */
+int atoll_cgroup_enter_v1(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+/* v2: a descriptor for CLONE_INTO_CGROUP. */
+int atoll_cgroup_open_v2(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+/* Read-only descriptors of the file with the "oom_kill N" line, and of the peak memory file. */
+int atoll_cgroup_open_oom(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+int atoll_cgroup_open_peak(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+/* Kills every process still in it. */
+int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+/* Absent is success; -EBUSY while processes are in it. */
+int atoll_cgroup_remove(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+/* Stops or continues every process in it. */
+int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id, bool frozen) ATOLL_MUST_CHECK;
+
+struct atoll_cgroup_stats {
+    uint64_t memory_bytes, memory_peak_bytes, memory_limit_bytes; /* limit 0: none */
+    uint64_t cpu_us;
+    uint64_t processes, processes_peak;
+    uint64_t oom_kills;
+};
+/* Fields whose controller is absent stay 0. -ENOENT when the group is gone. */
+int atoll_cgroup_read_stats(const struct atoll_cgroups *cg, const char *id,
+                            struct atoll_cgroup_stats *ret) ATOLL_MUST_CHECK;
+
+/* Calls fn for each group below the parent (name without path), for the reaper. */
+int atoll_cgroups_each(const struct atoll_cgroups *cg, void (*fn)(void *arg, const char *id), void *arg)
+    ATOLL_MUST_CHECK;

@@ -1,0 +1,156 @@
+#include "sys/ns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <net/if.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include "base/fd.h"
+
+#define KEYCTL_JOIN_SESSION_KEYRING_OP 1
+
+static int result(long r)
+{
+    return r < 0 ? -errno : (int)r;
+}
+
+pid_t atoll_sys_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
+{
+    int pidfd = -1;
+    struct clone_args args = {
+        .flags = flags | (ret_pidfd ? CLONE_PIDFD : 0),
+        .exit_signal = SIGCHLD,
+        .pidfd = (uint64_t)(uintptr_t)&pidfd,
+    };
+    long pid;
+
+    if (cgroup_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)cgroup_fd;
+    }
+    pid = syscall(SYS_clone3, &args, sizeof(args));
+    if (pid < 0)
+        return -errno;
+    if (pid > 0 && ret_pidfd)
+        *ret_pidfd = pidfd;
+    return (pid_t)pid;
+}
+
+int atoll_sys_pidfd_kill(int pidfd, int signo)
+{
+    return result(syscall(SYS_pidfd_send_signal, pidfd, signo, NULL, 0));
+}
+
+int atoll_sys_pidfd_open(pid_t pid)
+{
+    return result(syscall(SYS_pidfd_open, pid, 0));
+}
+
+static int write_proc(pid_t pid, const char *file, const char *text)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    return atoll_fd_write_file(AT_FDCWD, path, text);
+}
+
+int atoll_sys_write_id_map(pid_t pid, uint32_t inside, uint32_t outside_uid, uint32_t outside_gid,
+                           uint32_t count, bool deny_setgroups)
+{
+    char line[64];
+    int r = 0;
+
+    if (deny_setgroups)
+        r = write_proc(pid, "setgroups", "deny");
+    (void)snprintf(line, sizeof(line), "%u %u %u\n", inside, outside_gid, count);
+    if (r == 0)
+        r = write_proc(pid, "gid_map", line);
+    (void)snprintf(line, sizeof(line), "%u %u %u\n", inside, outside_uid, count);
+    return r < 0 ? r : write_proc(pid, "uid_map", line);
+}
+
+int atoll_sys_make_userns(uint32_t inside, uint32_t outside, uint32_t count)
+{
+    int hold[2];
+    char path[64];
+    pid_t pid;
+    int r;
+
+    if (pipe2(hold, O_CLOEXEC) < 0)
+        return -errno;
+    pid = atoll_sys_clone(CLONE_NEWUSER, -1, NULL);
+    if (pid == 0) {
+        /* Lives only until the parent has opened the namespace and closes the pipe. */
+        char byte;
+        (void)close(hold[1]);
+        (void)!read(hold[0], &byte, 1);
+        _exit(0);
+    }
+    if (pid < 0) {
+        r = pid;
+    } else {
+        r = atoll_sys_write_id_map(pid, inside, outside, outside, count, false);
+        (void)snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+        if (r == 0)
+            r = result(open(path, O_RDONLY | O_CLOEXEC));
+    }
+    (void)close(hold[0]);
+    (void)close(hold[1]);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return r;
+}
+
+int atoll_sys_pivot_root(int new_root_fd)
+{
+    /* pivot_root(".", ".") stacks the old root on the new one; detaching it uncovers the new. */
+    if (fchdir(new_root_fd) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+        umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return -errno;
+    return 0;
+}
+
+int atoll_sys_new_session_keyring(void)
+{
+    long r = syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING_OP, NULL);
+    /* A kernel without keyrings has nothing to leak. */
+    return r < 0 && errno != ENOSYS ? -errno : 0;
+}
+
+int atoll_sys_loopback_up(void)
+{
+    ATOLL_AUTOCLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq req = {.ifr_name = "lo"};
+
+    if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &req) < 0)
+        return -errno;
+    req.ifr_flags |= IFF_UP | IFF_RUNNING;
+    return ioctl(fd, SIOCSIFFLAGS, &req) < 0 ? -errno : 0;
+}
+
+static int close_span(int first, int last)
+{
+    return first > last ? 0 : result(syscall(SYS_close_range, first, last, 0));
+}
+
+int atoll_sys_close_except(int first, const int *keep, size_t nkeep)
+{
+    for (size_t i = 0; i < nkeep; i++) {
+        int r;
+        if (keep[i] < first)
+            continue;
+        r = close_span(first, keep[i] - 1);
+        if (r < 0)
+            return r;
+        first = keep[i] + 1;
+    }
+    return close_span(first, INT_MAX);
+}

@@ -1,0 +1,36 @@
+#pragma once
+#include <sys/types.h>
+#include "base/defs.h"
+
+/*
+ * Processes and namespaces. Thin: every function returns -errno.
+ */
+
+/* clone3 without a new stack: returns twice, like fork. flags are CLONE_*; SIGCHLD at exit.
+ * cgroup_fd >= 0 starts the child in that cgroup v2 (CLONE_INTO_CGROUP). *ret_pidfd is set in the
+ * parent and is the caller's. */
+pid_t atoll_sys_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd) ATOLL_MUST_CHECK;
+
+int atoll_sys_pidfd_kill(int pidfd, int signo) ATOLL_MUST_CHECK;
+int atoll_sys_pidfd_open(pid_t pid) ATOLL_MUST_CHECK;
+
+/* Writes /proc/PID/{uid,gid}_map: one extent of `count` ids. With deny_setgroups, as an ordinary
+ * user must. */
+int atoll_sys_write_id_map(pid_t pid, uint32_t inside, uint32_t outside_uid, uint32_t outside_gid,
+                           uint32_t count, bool deny_setgroups) ATOLL_MUST_CHECK;
+
+/* Makes a user namespace that maps [inside, +count) to [outside, +count) of ours and returns a
+ * descriptor of it. Needs CAP_SETUID and CAP_SETGID here. */
+int atoll_sys_make_userns(uint32_t inside, uint32_t outside, uint32_t count) ATOLL_MUST_CHECK;
+
+/* Makes `new_root` (the current directory may be inside it) the root; the old one is detached. */
+int atoll_sys_pivot_root(int new_root_fd) ATOLL_MUST_CHECK;
+
+/* A new session keyring, so that the launcher's is out of reach. */
+int atoll_sys_new_session_keyring(void) ATOLL_MUST_CHECK;
+
+/* Brings the loopback interface of the current network namespace up. */
+int atoll_sys_loopback_up(void) ATOLL_MUST_CHECK;
+
+/* Closes every descriptor from first on, except those in keep (sorted ascending). */
+int atoll_sys_close_except(int first, const int *keep, size_t nkeep) ATOLL_MUST_CHECK;

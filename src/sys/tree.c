@@ -1,0 +1,102 @@
+#include "sys/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* Unlinks what is no directory; moves each directory it meets up into `top` under a fresh name, so
+ * that the tree becomes flat instead of deep. 1: something was moved, 0: dir is empty now. */
+static int flatten(int top, int dir_fd, dev_t device, uint64_t *counter)
+{
+    struct dirent *entry;
+    DIR *dir = fdopendir(dir_fd);
+    int moved = 0, r = 0;
+
+    if (!dir) {
+        r = -errno;
+        (void)close(dir_fd);
+        return r;
+    }
+    while (r == 0 && (entry = readdir(dir)) != NULL) {
+        struct stat st;
+        char name[32];
+
+        if (is_dot(entry->d_name) || unlinkat(dirfd(dir), entry->d_name, 0) == 0)
+            continue;
+        if (errno != EISDIR && errno != EPERM) {
+            r = errno == ENOENT ? 0 : -errno;
+            continue;
+        }
+        if (unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) == 0)
+            continue;
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != device) {
+            r = -EXDEV;
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), ".atoll-%llx", (unsigned long long)(*counter)++);
+        if (renameat(dirfd(dir), entry->d_name, top, name) < 0)
+            r = -errno;
+        moved = 1;
+    }
+    (void)closedir(dir);
+    return r < 0 ? r : moved;
+}
+
+static int open_dir(int dirfd, const char *name)
+{
+    int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* One pass over the top directory: everything in it is emptied into it and removed. */
+static int drain_top(int top, dev_t device, uint64_t *counter)
+{
+    int dir_fd = open_dir(top, ".");
+    struct dirent *entry;
+    DIR *dir = dir_fd < 0 ? NULL : fdopendir(dir_fd);
+    int r = 0, more = 0;
+
+    if (!dir)
+        return dir_fd < 0 ? dir_fd : -errno;
+    while (r >= 0 && (entry = readdir(dir)) != NULL) {
+        int sub;
+        if (is_dot(entry->d_name) || unlinkat(top, entry->d_name, 0) == 0)
+            continue;
+        sub = open_dir(top, entry->d_name);
+        r = sub < 0 ? sub : flatten(top, sub, device, counter);
+        more |= r > 0;
+        if (r >= 0 && unlinkat(top, entry->d_name, AT_REMOVEDIR) < 0)
+            r = -errno;
+    }
+    (void)closedir(dir);
+    return r < 0 ? r : more;
+}
+
+int atoll_tree_remove(int dirfd, const char *name)
+{
+    ATOLL_AUTOCLOSE int top = ATOLL_NO_FD;
+    uint64_t counter = 0;
+    struct stat st;
+    int r;
+
+    if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    top = open_dir(dirfd, name);
+    if (top < 0)
+        return top;
+    if (fstat(top, &st) < 0)
+        return -errno;
+    while ((r = drain_top(top, st.st_dev, &counter)) > 0)
+        ;
+    if (r < 0)
+        return r;
+    return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}

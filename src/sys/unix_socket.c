@@ -1,0 +1,26 @@
+#include "sys/unix_socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+int atoll_unix_connect(const char *dir, const char *name)
+{
+    ATOLL_AUTOCLOSE int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int n;
+
+    if (dir_fd < 0)
+        return -errno;
+    /* sun_path holds 107 bytes: name the directory by its descriptor. */
+    n = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", dir_fd, name);
+    if (n < 0 || (size_t)n >= sizeof(address.sun_path))
+        return -ENAMETOOLONG;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+        return -errno;
+    return ATOLL_TAKE_FD(fd);
+}

@@ -1,0 +1,167 @@
+"""Percentiles, ratios, targets; the table and the JSON."""
+
+import os
+import platform
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+import helpers
+
+COLUMNS = ("floor", "spawn", "bwrap")  # contenders that the others are compared with
+
+
+@dataclass
+class Target:
+    """`at_most` or `at_least` a bound; the value is a ratio of two p50s or a figure of its own."""
+    text: str
+    value: tuple  # ("ratio", a, b): p50 of a / p50 of b; ("figure", measurement, key, divisor)
+    bound: float
+    at_most: bool
+    unit: str = "×"
+
+
+TARGETS = (
+    Target("create, true, destroy / floor", ("ratio", "atoll-life", "floor"), 1.6, True),
+    Target("atoll run / bwrap", ("ratio", "atoll-run", "bwrap"), 2, True),
+    Target("docker run / atoll run", ("ratio", "docker", "atoll-run"), 25, False),
+    Target("exec / posix_spawn and wait", ("ratio", "atoll-exec", "spawn"), 2, True),
+    Target("memory per idle sandbox", ("figure", "memory", "bytes_each", 1e6), 1, True, " MB"),
+    Target("sandboxes alive at once", ("figure", "alive", "alive", 1), 1000, False, ""),
+    Target("creates per second, 16 at a time",
+           ("figure", "throughput", "creates_per_second_16", 1), 200, False, "/s"),
+)
+
+
+def percentile(samples: list, p: float) -> float:
+    """Nearest rank: always a time that was really measured."""
+    ordered = sorted(samples)
+    return ordered[max(0, -(-int(p * len(ordered)) // 100) - 1)]
+
+
+def summarize(samples: list) -> dict:
+    return {"rounds": len(samples), "p50_ms": statistics.median(samples),
+            "p95_ms": percentile(samples, 95), "min_ms": min(samples), "samples_ms": samples}
+
+
+def host() -> dict:
+    cpuinfo = Path("/proc/cpuinfo").read_text()
+    model = re.search(r"model name\s*:\s*(.*)", cpuinfo)
+    memory = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
+    kinds = {"v2" if (m / "cgroup.controllers").exists() else "v1"
+             for m in helpers.cgroup_mounts()}
+    return {"kernel": platform.release(), "cpus": os.cpu_count(),
+            "cpu": model.group(1) if model else "unknown",
+            "memory_bytes": int(memory.group(1)) * 1024, "cgroups": sorted(kinds),
+            "load_before": os.getloadavg()[0]}
+
+
+def parts(target: Target) -> set:
+    """The measurements a target needs."""
+    kind, name, other, *_ = target.value
+    return {name, other} if kind == "ratio" else {name}
+
+
+def value_of(target: Target, data: dict):
+    kind, name, other, *rest = target.value
+    if kind == "ratio":
+        times = data["contenders"]
+        if name not in times or other not in times:
+            return None
+        return times[name]["p50_ms"] / times[other]["p50_ms"]
+    if name not in data["scale"]:
+        return None
+    return data["scale"][name][other] / rest[0]
+
+
+def judge(target: Target, data: dict) -> dict:
+    value = value_of(target, data)
+    asked = data["scale"].get(target.value[1], {}).get("asked", target.bound)
+    if value is None or asked < target.bound:
+        verdict = "not measured"
+    else:
+        met = value <= target.bound if target.at_most else value >= target.bound
+        verdict = "PASS" if met else "short of target"
+    return {"target": target.text, "value": value, "bound": target.bound, "unit": target.unit,
+            "at_most": target.at_most, "verdict": verdict}
+
+
+def implausible(times: dict) -> list:
+    """Nothing that does the work of the floor is faster than the floor."""
+    suspects = [n for n in ("atoll-life", "atoll-request") if "floor" in times and n in times]
+    return [f"{n} is faster than the floor: does it do the work?" for n in suspects
+            if times[n]["p50_ms"] < times["floor"]["p50_ms"]]
+
+
+def collect(facts: dict, contenders: list, scale: dict, asked: list, bench) -> dict:
+    facts = {**facts, "load_after": os.getloadavg()[0]}
+    times = {c.name: {"label": c.label, **summarize(c.samples)} for c in contenders if c.samples}
+    for c in contenders:
+        if c.name in times and c.hello:
+            times[c.name]["detail"] = c.hello
+    data = {"host": facts, "contenders": times, "scale": scale}
+    data["ratios"] = {a: {b: times[a]["p50_ms"] / times[b]["p50_ms"] for b in times} for a in times}
+    data["targets"] = [judge(t, data) for t in TARGETS if parts(t) <= set(asked)]
+    data["not_measured"] = dict(bench.problems)
+    data["notes"] = bench.notes + implausible(times)
+    return data
+
+
+def table(data: dict) -> list:
+    head = f"{'':44}{'rounds':>7}{'p50 ms':>10}{'p95 ms':>10}"
+    columns = [c for c in COLUMNS if c in data["contenders"]]
+    docker = "docker" in data["contenders"]  # the slowest: "times faster" reads better there
+    lines = [head + "".join(f"{'/' + c:>10}" for c in columns) + ("   docker/" if docker else "")]
+    for name, row in data["contenders"].items():
+        line = f"{row['label']:44}{row['rounds']:7}{row['p50_ms']:10.3f}{row['p95_ms']:10.3f}"
+        line += "".join(f"{data['ratios'][name][c]:10.2f}" for c in columns)
+        lines.append(line + (f"{data['ratios']['docker'][name]:10.1f}" if docker else ""))
+    return lines
+
+
+def scale_lines(scale: dict) -> list:
+    lines = []
+    if "memory" in scale:
+        m = scale["memory"]
+        lines.append(f"memory per idle sandbox     {m['bytes_each'] / 1e6:.3f} MB "
+                     f"(± {m['noise_bytes_each'] / 1e6:.3f}, over {m['sandboxes']})")
+    if "throughput" in scale:
+        t = scale["throughput"]
+        for jobs in (1, 16):
+            lines.append(f"{jobs:2} at a time                "
+                         f"{t[f'creates_per_second_{jobs}']:.0f} creates/s, "
+                         f"{t[f'destroys_per_second_{jobs}']:.0f} destroys/s")
+    if "alive" in scale:
+        a = scale["alive"]
+        lines.append(f"alive at once               {a['alive']} of {a['asked']}"
+                     f" (created in {a['create_seconds']:.1f} s)"
+                     + (f"; first error: {a['first_error']}" if a["first_error"] else ""))
+    return lines
+
+
+def target_lines(data: dict) -> list:
+    lines = []
+    for t in data["targets"]:
+        bound = f"{'≤' if t['at_most'] else '≥'} {t['bound']:g}{t['unit']}"
+        value = "" if t["value"] is None else f"{t['value']:.2f}{t['unit']}"
+        lines.append(f"{t['verdict']:16} {t['target']:34} {value:>12}   ({bound})")
+    return lines
+
+
+def text(data: dict) -> str:
+    h = data["host"]
+    lines = [f"{h['cpus']} CPUs ({h['cpu']}), {h['memory_bytes'] / 2**30:.0f} GiB, "
+             f"Linux {h['kernel']}, cgroup {'+'.join(h['cgroups'])}, "
+             f"load {h['load_before']:.1f} before and {h['load_after']:.1f} after", ""]
+    if data["contenders"]:
+        lines += table(data) + [""]
+    detail = [f"{name}: {row['detail']}" for name, row in data["contenders"].items()
+              if "detail" in row]
+    for part in (detail, scale_lines(data["scale"])):
+        lines += part + [""] if part else []
+    lines += target_lines(data)
+    for name, why in data["not_measured"].items():
+        lines.append(f"could not measure {name}: {why}")
+    lines += [f"note: {n}" for n in data["notes"]]
+    return "\n".join(lines)

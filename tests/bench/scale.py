@@ -1,0 +1,85 @@
+"""Many sandboxes at once: memory of idle ones, creates per second, a thousand alive."""
+
+import re
+import statistics
+import time
+from pathlib import Path
+
+from helpers import BenchError
+
+ANSWER = re.compile(r"done (\d+) failed (\d+) seconds ([\d.]+)(?: first error: (.*))?$")
+
+
+class Fleet:
+    """The fleet mode of the client, see client_fleet.c."""
+
+    def __init__(self, stack, bench):
+        self.helper = bench.client(bench.daemons.cold().socket, "fleet")
+        stack.callback(self.helper.close)
+
+    def ask(self, command: str) -> dict:
+        match = ANSWER.match(self.helper.ask(command))
+        if not match:
+            raise BenchError(f"unexpected answer to {command}")
+        done, failed, seconds, error = match.groups()
+        return {"done": int(done), "failed": int(failed), "seconds": float(seconds), "error": error}
+
+    def all_of(self, command: str) -> dict:
+        answer = self.ask(command)
+        if answer["failed"]:
+            raise BenchError(f"{command}: {answer['failed']} failed, first: {answer['error']}")
+        return answer
+
+
+def mem_available() -> int:
+    text = Path("/proc/meminfo").read_text()
+    return int(re.search(r"MemAvailable:\s+(\d+) kB", text).group(1)) * 1024
+
+
+def settled_memory() -> tuple:
+    """MemAvailable once it has stopped moving, and how much it still moved between two looks."""
+    last = mem_available()
+    for _ in range(10):
+        time.sleep(1)  # the kernel folds its per-CPU counters about once a second
+        now = mem_available()
+        drift, last = abs(now - last), now
+        if drift < 1 << 20:
+            break
+    return last, drift
+
+
+def measure_memory(fleet: Fleet, count: int) -> dict:
+    fleet.all_of("create 20 4")  # slabs and page cache that any first sandbox brings along
+    fleet.all_of("destroy 4")
+    before, drift_before = settled_memory()
+    fleet.all_of(f"create {count} 4")
+    after, drift_after = settled_memory()
+    fleet.all_of("exec 4")  # proof that they are sandboxes and not just records
+    fleet.all_of("destroy 4")
+    used, noise = before - after, drift_before + drift_after
+    if used < 2 * noise or used <= 0:
+        raise BenchError(f"{count} sandboxes took {used / 1e6:.1f} MB, but the machine's memory "
+                         f"moved by {noise / 1e6:.1f} MB on its own")
+    return {"sandboxes": count, "bytes_each": used / count, "noise_bytes_each": noise / count}
+
+
+def measure_throughput(fleet: Fleet, count: int, repeats: int) -> dict:
+    result = {"sandboxes": count, "repeats": repeats}
+    for jobs in (1, 16):
+        rates = {"create": [], "destroy": []}
+        for _ in range(repeats):
+            rates["create"].append(count / fleet.all_of(f"create {count} {jobs}")["seconds"])
+            rates["destroy"].append(count / fleet.all_of(f"destroy {jobs}")["seconds"])
+        for verb, values in rates.items():
+            result[f"{verb}s_per_second_{jobs}"] = statistics.median(values)
+    return result
+
+
+def measure_alive(fleet: Fleet, count: int) -> dict:
+    """How many of `count` run a command while all exist. Fewer is a result, not an error."""
+    created = fleet.ask(f"create {count} 16")
+    answered = fleet.ask("exec 16")
+    fleet.ask("destroy 16")
+    return {"asked": count, "created": created["done"], "alive": answered["done"],
+            "create_seconds": created["seconds"],
+            "first_error": created["error"] or answered["error"]}

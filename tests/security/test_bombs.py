@@ -1,0 +1,197 @@
+"""Resource exhaustion (rows 79-88): each bomb meets a limit, is recorded truthfully, and nobody
+else notices. The bombs are bounded themselves, see bomb.c; a limit that holds stops them before,
+and test_bombs_outside.py shows that nothing else does.
+"""
+
+import json
+import os
+import time
+
+import pytest
+
+import processes
+
+BOMB_INSIDE = "/home/user/bomb"
+PIDS, MEMORY, DISK = 32, 64 << 20, 32 << 20
+LIMITS = ["--pids", PIDS, "--memory", MEMORY, "--disk", DISK]
+JOURNAL_MAX = 128 << 20  # what one exec may leave on the host's disk, with room to spare
+
+
+@pytest.fixture(scope="module")
+def neighbour(daemon):
+    name = daemon.create()
+    yield name
+    daemon.atoll("rm", name)
+
+
+@pytest.fixture(autouse=True)
+def nobody_else_notices(daemon, neighbour):
+    """Afterwards the neighbour answers at once, the daemon lives and the host has memory."""
+    pid, before = daemon.pid, available_memory()
+    yield
+    start = time.monotonic()
+    answer = daemon.atoll("exec", neighbour, "--", "echo", "here", check=True, timeout=10)
+    assert answer.stdout == "here\n"
+    assert time.monotonic() - start < 3
+    assert daemon.pid == pid and daemon.process.poll() is None
+    assert available_memory() > before - (512 << 20)
+
+
+def available_memory():
+    with open("/proc/meminfo") as f:
+        fields = dict(line.split(":") for line in f)
+    return int(fields["MemAvailable"].split()[0]) << 10
+
+
+def explode(daemon, bomb, name, cap, *options):
+    """Runs a bomb in a sandbox of its own; returns the record of the CLI and the bomb's report."""
+    done = daemon.atoll("run", "--json", *LIMITS, *options, "--file", f"{bomb}:{BOMB_INSIDE}",
+                        "--", BOMB_INSIDE, name, cap)
+    record = json.loads(done.stdout)
+    lines = record["stdout"].splitlines()
+    return done, record, json.loads(lines[-1]) if lines else None
+
+
+# name, cap, what may stop it, how far it may come before
+STOPPED = [
+    ("fork", 300, {"EAGAIN"}, PIDS),
+    ("threads", 300, {"EAGAIN"}, PIDS),
+    ("disk", 2 * DISK >> 20, {"ENOSPC", "EDQUOT"}, DISK >> 20),
+    ("inodes", 400_000, {"ENOSPC", "EDQUOT"}, 399_999),
+    ("sparse", 1, {"EFBIG"}, 0),
+    ("fds", 15_000, {"EMFILE"}, 4096),
+    ("inotify", 1000, {"EMFILE"}, 999),
+    ("ptys", 1000, {"ENOSPC", "EMFILE"}, 256),
+    ("keys", 10, {"EPERM", "ENOSYS"}, 0),
+]
+
+
+@pytest.mark.parametrize("name, cap, errors, most", STOPPED, ids=[row[0] for row in STOPPED])
+def test_stopped(daemon, bomb, name, cap, errors, most):
+    _, record, report = explode(daemon, bomb, name, cap)
+    assert record["result"]["kind"] == "exited" and record["result"]["exit_code"] == 0
+    assert report["stopped_by"] in errors
+    assert report["reached"] <= most
+
+
+def test_memory(daemon, bomb):
+    done, record, _ = explode(daemon, bomb, "memory", 1024)
+    result = record["result"]
+    assert result["kind"] == "oom_killed"
+    assert result["oom"]["limit_bytes"] == MEMORY
+    assert result["oom"]["peak_bytes"] <= MEMORY
+    assert done.returncode == 137
+    assert "memory" in done.stderr
+
+
+def test_out_of_memory_again_and_again(daemon, bomb):
+    """Children die of memory, the process that started them sees it and ends in peace."""
+    _, record, report = explode(daemon, bomb, "oomloop", 5)
+    assert record["result"]["kind"] == "exited"
+    assert report["reached"] == 5
+
+
+# Memory without a resident page of its own: either the thing has a limit, or it is charged.
+CHARGED = [("shm", 512), ("sysvshm", 512), ("pipes", 10_000), ("sockbuf", 10_000)]
+
+
+@pytest.mark.parametrize("name, cap", CHARGED, ids=[row[0] for row in CHARGED])
+def test_kernel_memory_is_charged(daemon, bomb, name, cap):
+    _, record, report = explode(daemon, bomb, name, cap)
+    kind = record["result"]["kind"]
+    # The killer may also take init, which has pages where the bomb has none: then the end is lost.
+    assert kind in ("exited", "oom_killed", "lost")
+    if kind == "exited":
+        assert report["stopped_by"] in ("ENOSPC", "ENOMEM", "EMFILE", "EDQUOT")
+    else:
+        assert "memory" in json.dumps(record["result"]).lower()
+
+
+def test_zombies_are_reaped(daemon, bomb):
+    _, record, report = explode(daemon, bomb, "zombies", 4 * PIDS)
+    assert record["result"]["kind"] == "exited"
+    assert (report["stopped_by"], report["zombies"]) == ("cap", 0)
+
+
+def copy_bomb(daemon, bomb, *options):
+    sandbox = daemon.create(*LIMITS, *options)
+    daemon.atoll("cp", bomb, f"{sandbox}:{BOMB_INSIDE}", check=True)
+    return sandbox
+
+
+def test_cpu(daemon, bomb):
+    """Four spinning processes get half a CPU together, by the host's account."""
+    sandbox, marker = copy_bomb(daemon, bomb, "--cpus", "0.5"), processes.marker()
+    daemon.atoll("exec", "--detach", sandbox, "--", BOMB_INSIDE, "spin", marker, check=True)
+    pid = processes.wait_marked(marker)
+    used, start = processes.cpu_seconds(pid), time.monotonic()
+    time.sleep(2)
+    share = (processes.cpu_seconds(pid) - used) / (time.monotonic() - start)
+    daemon.atoll("rm", sandbox, check=True)
+    assert 0.1 < share < 0.65
+
+
+def disk_usage(path):
+    """Bytes on this file system below path; what is mounted there belongs to somebody else."""
+    total = 0
+    for directory, children, names in os.walk(path):
+        children[:] = [c for c in children if not os.path.ismount(os.path.join(directory, c))]
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(directory, name)).st_blocks * 512
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def test_endless_output(daemon, bomb):
+    """Nobody reads it, so it ends up in the journal, which has a maximum."""
+    sandbox = copy_bomb(daemon, bomb)
+    before = disk_usage(daemon.state)
+    daemon.atoll("exec", "--detach", "--timeout", 3, sandbox, "--", BOMB_INSIDE, "flood", 0,
+                 check=True)
+    time.sleep(3.5)
+    grown = disk_usage(daemon.state) - before
+    daemon.atoll("rm", sandbox, check=True)
+    assert grown < JOURNAL_MAX
+
+
+@pytest.mark.parametrize("name, cap", [("deepdir", 3000), ("names", 255), ("dentries", 200_000)])
+def test_destroy_of_an_awkward_tree(daemon, bomb, name, cap):
+    sandbox = copy_bomb(daemon, bomb)
+    done = daemon.atoll("exec", sandbox, "--", BOMB_INSIDE, name, cap, check=True)
+    assert json.loads(done.stdout)["stopped_by"] == "cap"
+    start = time.monotonic()
+    daemon.atoll("rm", sandbox, check=True)
+    assert time.monotonic() - start < 3
+    assert not [path for path in daemon.state.glob("**/*") if sandbox in path.name]
+
+
+def test_timeout_kills_what_ignores_signals(daemon, bomb):
+    sandbox, marker = copy_bomb(daemon, bomb), processes.marker()
+    start = time.monotonic()
+    done = daemon.atoll("exec", "--json", "--timeout", 1, sandbox, "--",
+                        BOMB_INSIDE, "stubborn", marker)
+    took = time.monotonic() - start
+    assert done.returncode == 124
+    assert json.loads(done.stdout)["result"]["kind"] == "timed_out"
+    assert took < 8
+    answer = daemon.atoll("exec", sandbox, "--", "echo", "here")
+    assert answer.stdout == "here\n"
+    daemon.atoll("rm", sandbox, check=True)
+    assert processes.find_marked(marker) == []
+
+
+def test_destroy_kills_daemons(daemon, bomb):
+    """A process of its own session, double-forked, deaf to signals: destroyed with the sandbox."""
+    sandbox, marker = copy_bomb(daemon, bomb), processes.marker()
+    daemon.atoll("exec", "--detach", sandbox, "--", BOMB_INSIDE, "stubborn", marker, check=True)
+    processes.wait_marked(marker)
+    deadline = time.monotonic() + 5
+    while len(processes.find_marked(marker)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(processes.find_marked(marker)) == 3
+    start = time.monotonic()
+    daemon.atoll("rm", sandbox, check=True)
+    assert processes.find_marked(marker) == []
+    assert time.monotonic() - start < 2

@@ -1,0 +1,62 @@
+"""An ordinary user's daemon: fewer limits only when the user says so, the same walls anyway."""
+
+import re
+
+import pytest
+
+import probing
+
+# Everything but the check that takes a second sandbox.
+CHECKS = [name for name in probing.known_checks() if name != "net.peer_sandbox"]
+LIMITS = ("memory", "cpu", "pids", "disk")
+
+
+@pytest.fixture(scope="module")
+def refusal(rootless_daemon):
+    return rootless_daemon.atoll("create")
+
+
+@pytest.fixture(scope="module")
+def missing(refusal):
+    """The limits this host cannot give, as the refusal names them."""
+    return [name for name in LIMITS if re.search(rf"\b{name}\b", refusal.stderr)]
+
+
+@pytest.fixture(scope="module")
+def waived(rootless_daemon, missing):
+    name = rootless_daemon.create("--waive", ",".join(missing))
+    yield name
+    rootless_daemon.atoll("rm", name)
+
+
+def test_missing_limits_are_refused(refusal, missing):
+    if refusal.returncode == 0:
+        pytest.skip("this host delegates every limit to its users")
+    assert "--waive" in refusal.stderr
+    assert missing
+
+
+def test_every_missing_limit_must_be_named(rootless_daemon, missing):
+    if len(missing) < 2:
+        pytest.skip("fewer than two limits are missing on this host")
+    assert rootless_daemon.atoll("create", "--waive", missing[0]).returncode != 0
+
+
+def test_runs_when_waived(rootless_daemon, waived):
+    done = rootless_daemon.atoll("exec", waived, "--", "sh", "-c", "id -u; exit 7")
+    assert (done.stdout, done.returncode) == ("1000\n", 7)
+
+
+@pytest.fixture(scope="module")
+def rootless_inside(rootless_daemon, waived, host, probe):
+    probing.put_probe(rootless_daemon, waived, probe)
+    facts = probing.inside_facts(host, rootless_daemon, "user", "")
+    return probing.run_inside(rootless_daemon, waived, facts, only=CHECKS)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_closed_inside(rootless_inside, missing, check):
+    if check == "lim.disk" and "disk" in missing:
+        pytest.skip("the disk limit was waived, because this host cannot give it to a user")
+    status, detail = rootless_inside[check]
+    assert status == "PASS", detail

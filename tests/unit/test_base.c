@@ -1,0 +1,413 @@
+/*
+ * Unit tests of the data structures in src/base: error, buf, map, list.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/map.h"
+
+static void fail_fills_error_and_returns_negative_errno(void **state)
+{
+    struct atoll_error err = {0};
+    (void)state;
+
+    assert_int_equal(atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "no %s %d", "box", 7), -ENOENT);
+    assert_int_equal(err.kind, ATOLL_ERR_NOT_FOUND);
+    assert_int_equal(err.errnum, ENOENT);
+    assert_string_equal(err.text, "no box 7");
+}
+
+static void fail_without_errno_is_eio(void **state)
+{
+    struct atoll_error err = {0};
+    (void)state;
+
+    assert_int_equal(atoll_fail(&err, ATOLL_ERR_ABORTED, 0, "gone"), -EIO);
+    assert_int_equal(err.errnum, 0);
+    assert_int_equal(atoll_wrap(&err, "stop"), -EIO);
+}
+
+static void errors_may_be_ignored(void **state)
+{
+    (void)state;
+    assert_int_equal(atoll_fail(NULL, ATOLL_ERR_INTERNAL, EPERM, "x"), -EPERM);
+    assert_int_equal(atoll_fail_errno(NULL, EACCES, "x"), -EACCES);
+    assert_true(atoll_wrap(NULL, "x") < 0);
+}
+
+static void fail_errno_appends_the_reason(void **state)
+{
+    struct atoll_error err = {0};
+    char want[ATOLL_ERROR_TEXT_MAX];
+    (void)state;
+
+    assert_int_equal(atoll_fail_errno(&err, EACCES, "open %s", "f"), -EACCES);
+    assert_int_equal(err.kind, ATOLL_ERR_INTERNAL);
+    (void)snprintf(want, sizeof(want), "open f: %s", strerror(EACCES));
+    assert_string_equal(err.text, want);
+}
+
+static void wrap_prepends_and_keeps_kind(void **state)
+{
+    struct atoll_error err = {0};
+    (void)state;
+
+    (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "missing");
+    assert_int_equal(atoll_wrap(&err, "start %d", 3), -ENOENT);
+    assert_int_equal(atoll_wrap(&err, "create"), -ENOENT);
+    assert_int_equal(err.kind, ATOLL_ERR_NOT_FOUND);
+    assert_string_equal(err.text, "create: start 3: missing");
+}
+
+static void long_error_texts_are_cut(void **state)
+{
+    struct atoll_error err = {0};
+    char big[3 * ATOLL_ERROR_TEXT_MAX];
+    (void)state;
+
+    memset(big, 'a', sizeof(big) - 1);
+    big[sizeof(big) - 1] = '\0';
+    assert_int_equal(atoll_fail_errno(&err, EPERM, "%s", big), -EPERM);
+    assert_int_equal(strlen(err.text), ATOLL_ERROR_TEXT_MAX - 1);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(atoll_wrap(&err, "b%s", big), -EPERM);
+    assert_int_equal(strlen(err.text), ATOLL_ERROR_TEXT_MAX - 1);
+    assert_int_equal(err.text[0], 'b');
+}
+
+static void kinds_have_names(void **state)
+{
+    (void)state;
+    assert_string_equal(atoll_error_kind_name(ATOLL_ERR_NONE), "none");
+    assert_string_equal(atoll_error_kind_name(ATOLL_ERR_UNAUTHENTICATED), "unauthenticated");
+    assert_string_equal(atoll_error_kind_name((enum atoll_error_kind)99), "unknown");
+    for (int kind = ATOLL_ERR_NONE; kind <= ATOLL_ERR_UNAUTHENTICATED; kind++)
+        assert_non_null(atoll_error_kind_name((enum atoll_error_kind)kind));
+}
+
+static void path_errnos_have_kinds(void **state)
+{
+    static const struct {
+        int errnum;
+        enum atoll_error_kind kind;
+    } rows[] = {
+        {ENOENT, ATOLL_ERR_NOT_FOUND},
+        {EEXIST, ATOLL_ERR_ALREADY_EXISTS},
+        {EACCES, ATOLL_ERR_PERMISSION_DENIED},
+        {ENOSPC, ATOLL_ERR_RESOURCE_EXHAUSTED},
+        {ENOTDIR, ATOLL_ERR_INVALID_ARGUMENT},
+        {EBUSY, ATOLL_ERR_FAILED_PRECONDITION},
+        {EIO, ATOLL_ERR_INTERNAL},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
+        assert_int_equal(atoll_error_kind_of_path_errno(rows[i].errnum), rows[i].kind);
+}
+
+static void buf_appends_and_consumes(void **state)
+{
+    struct atoll_buf b;
+    (void)state;
+
+    atoll_buf_init(&b, 100);
+    assert_string_equal(atoll_buf_str(&b), "");
+    assert_int_equal(atoll_buf_appends(&b, "hello "), 0);
+    assert_int_equal(atoll_buf_append(&b, "world", 5), 0);
+    assert_int_equal(atoll_buf_append(&b, NULL, 0), 0);
+    assert_int_equal(atoll_buf_appendf(&b, " %d", 42), 0);
+    assert_int_equal(atoll_buf_size(&b), 14);
+    assert_string_equal(atoll_buf_str(&b), "hello world 42");
+    atoll_buf_consume(&b, 6);
+    assert_string_equal(atoll_buf_str(&b), "world 42");
+    assert_memory_equal(atoll_buf_head(&b), "world 42", 8);
+    atoll_buf_consume(&b, 8);
+    assert_int_equal(atoll_buf_size(&b), 0);
+    assert_int_equal(b.off, 0);
+    atoll_buf_done(&b);
+    atoll_buf_done(&b);
+}
+
+static void buf_never_holds_more_than_its_maximum(void **state)
+{
+    struct atoll_buf b;
+    uint8_t *tail;
+    (void)state;
+
+    atoll_buf_init(&b, 10);
+    assert_int_equal(atoll_buf_append(&b, "0123456789", 10), 0);
+    assert_int_equal(atoll_buf_append(&b, "x", 1), -ENOBUFS);
+    assert_int_equal(atoll_buf_appendf(&b, "%c", 'x'), -ENOBUFS);
+    assert_int_equal(atoll_buf_reserve(&b, SIZE_MAX, &tail), -ENOBUFS);
+    assert_string_equal(atoll_buf_str(&b), "0123456789");
+
+    /* The maximum counts bytes held, not bytes that ever passed through. */
+    atoll_buf_consume(&b, 4);
+    assert_int_equal(atoll_buf_append(&b, "abcde", 5), -ENOBUFS);
+    assert_int_equal(atoll_buf_append(&b, "abcd", 4), 0);
+    assert_string_equal(atoll_buf_str(&b), "456789abcd");
+    atoll_buf_clear(&b);
+    assert_int_equal(atoll_buf_appendf(&b, "%s", "exactly 10"), 0);
+    assert_int_equal(atoll_buf_appends(&b, "!"), -ENOBUFS);
+    atoll_buf_done(&b);
+}
+
+static void buf_of_maximum_zero_holds_nothing(void **state)
+{
+    struct atoll_buf b;
+    (void)state;
+
+    atoll_buf_init(&b, 0);
+    assert_int_equal(atoll_buf_append(&b, "", 0), 0);
+    assert_int_equal(atoll_buf_appends(&b, "a"), -ENOBUFS);
+    assert_string_equal(atoll_buf_str(&b), "");
+    atoll_buf_done(&b);
+}
+
+static void buf_without_memory_yet_can_be_looked_at(void **state)
+{
+    struct atoll_buf b;
+    uint8_t *tail;
+    (void)state;
+
+    /* Even NULL + 0 is undefined in C; the sanitized build ends here if it is computed. */
+    atoll_buf_init(&b, 10);
+    (void)atoll_buf_head(&b);
+    assert_int_equal(atoll_buf_reserve(&b, 0, &tail), 0);
+    atoll_buf_commit(&b, 0);
+    atoll_buf_consume(&b, 0);
+    assert_int_equal(atoll_buf_size(&b), 0);
+    atoll_buf_done(&b);
+}
+
+static void buf_streams_far_more_than_it_holds(void **state)
+{
+    struct atoll_buf b;
+    uint32_t written = 0, read = 0;
+    (void)state;
+
+    /* Appends outrun consumes until full, so that growing and moving to the front both happen. */
+    atoll_buf_init(&b, 4096);
+    while (read < 20000) {
+        for (int i = 0; i < 7; i++)
+            if (atoll_buf_append(&b, &written, sizeof(written)) == 0)
+                written++;
+        for (int i = 0; i < 5; i++, read++) {
+            uint32_t value;
+            memcpy(&value, atoll_buf_head(&b), sizeof(value));
+            assert_int_equal(value, read);
+            atoll_buf_consume(&b, sizeof(value));
+        }
+        assert_true(atoll_buf_size(&b) <= b.max);
+    }
+    assert_true(b.cap <= 2 * b.max);
+    atoll_buf_done(&b);
+}
+
+static void buf_reserve_and_commit(void **state)
+{
+    struct atoll_buf b;
+    uint8_t *tail;
+    (void)state;
+
+    atoll_buf_init(&b, 1 << 20);
+    assert_int_equal(atoll_buf_reserve(&b, 5000, &tail), 0);
+    memset(tail, 'z', 5000);
+    atoll_buf_commit(&b, 3);
+    assert_int_equal(atoll_buf_size(&b), 3);
+    assert_string_equal(atoll_buf_str(&b), "zzz");
+    atoll_buf_done(&b);
+}
+
+#define KEYS 2000
+
+struct entry {
+    char key[16];
+    size_t seen;
+};
+
+static struct entry *make_entries(void)
+{
+    struct entry *entries = calloc(KEYS, sizeof(*entries));
+    assert_non_null(entries);
+    for (size_t i = 0; i < KEYS; i++)
+        (void)snprintf(entries[i].key, sizeof(entries[i].key), "key-%zu", i);
+    return entries;
+}
+
+static void map_put_get_remove(void **state)
+{
+    struct atoll_map m;
+    int one = 1, two = 2;
+    (void)state;
+
+    atoll_map_init(&m);
+    assert_null(atoll_map_get(&m, "a"));
+    assert_null(atoll_map_remove(&m, "a"));
+    assert_int_equal(atoll_map_put(&m, "a", &one), 0);
+    assert_int_equal(atoll_map_put(&m, "a", &two), -EEXIST);
+    assert_int_equal(atoll_map_put(&m, "", &two), 0);
+    assert_ptr_equal(atoll_map_get(&m, "a"), &one);
+    assert_ptr_equal(atoll_map_get(&m, ""), &two);
+    assert_ptr_equal(atoll_map_remove(&m, "a"), &one);
+    assert_null(atoll_map_remove(&m, "a"));
+    assert_null(atoll_map_get(&m, "a"));
+    assert_int_equal(m.used, 1);
+    assert_int_equal(atoll_map_put(&m, "a", &two), 0);
+    assert_ptr_equal(atoll_map_get(&m, "a"), &two);
+    atoll_map_done(&m);
+}
+
+static void map_grows_and_finds_all(void **state)
+{
+    ATOLL_AUTOFREE struct entry *entries = make_entries();
+    struct atoll_map m;
+    (void)state;
+
+    atoll_map_init(&m);
+    for (size_t i = 0; i < KEYS; i++) {
+        assert_int_equal(atoll_map_put(&m, entries[i].key, &entries[i]), 0);
+        assert_true(m.filled * 2 <= m.cap);
+    }
+    assert_int_equal(m.used, KEYS);
+    for (size_t i = 0; i < KEYS; i++)
+        assert_ptr_equal(atoll_map_get(&m, entries[i].key), &entries[i]);
+    assert_null(atoll_map_get(&m, "key-none"));
+    atoll_map_done(&m);
+}
+
+static void map_tombstones_hide_nothing_and_do_not_pile_up(void **state)
+{
+    ATOLL_AUTOFREE struct entry *entries = make_entries();
+    const size_t alive = 5;
+    struct atoll_map m;
+    (void)state;
+
+    /* A window of five keys slides over all: thousands of removals, five entries at any time. */
+    atoll_map_init(&m);
+    for (size_t i = 0; i < KEYS; i++) {
+        assert_int_equal(atoll_map_put(&m, entries[i].key, &entries[i]), 0);
+        if (i >= alive)
+            assert_ptr_equal(atoll_map_remove(&m, entries[i - alive].key), &entries[i - alive]);
+        for (size_t j = i < alive ? 0 : i - alive + 1; j <= i; j++)
+            assert_ptr_equal(atoll_map_get(&m, entries[j].key), &entries[j]);
+        if (i >= alive)
+            assert_null(atoll_map_get(&m, entries[i - alive].key));
+    }
+    assert_int_equal(m.used, alive);
+    assert_true(m.cap <= 64);
+    atoll_map_done(&m);
+}
+
+static void map_walk_may_remove_what_it_meets(void **state)
+{
+    ATOLL_AUTOFREE struct entry *entries = make_entries();
+    struct atoll_map m;
+    struct entry *e;
+    size_t pos = 0, met = 0;
+    (void)state;
+
+    atoll_map_init(&m);
+    assert_null(atoll_map_next(&m, &pos));
+    for (size_t i = 0; i < KEYS; i++)
+        assert_int_equal(atoll_map_put(&m, entries[i].key, &entries[i]), 0);
+    while ((e = atoll_map_next(&m, &pos))) {
+        assert_int_equal(e->seen++, 0);
+        met++;
+        if (met % 2)
+            assert_ptr_equal(atoll_map_remove(&m, e->key), e);
+    }
+    assert_int_equal(met, KEYS);
+    assert_int_equal(m.used, KEYS / 2);
+    atoll_map_done(&m);
+}
+
+struct item {
+    int value;
+    struct atoll_list node;
+};
+
+static int sum(struct atoll_list *head)
+{
+    int total = 0;
+    ATOLL_LIST_FOREACH (head, n)
+        total = total * 10 + ATOLL_CONTAINER_OF(n, struct item, node)->value;
+    return total;
+}
+
+static void list_keeps_order(void **state)
+{
+    struct atoll_list head;
+    struct item items[4] = {{.value = 1}, {.value = 2}, {.value = 3}, {.value = 4}};
+    (void)state;
+
+    atoll_list_init(&head);
+    assert_true(atoll_list_empty(&head));
+    assert_int_equal(sum(&head), 0);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(items); i++)
+        atoll_list_push_back(&head, &items[i].node);
+    assert_int_equal(sum(&head), 1234);
+    atoll_list_remove(&items[1].node);
+    assert_int_equal(sum(&head), 134);
+    atoll_list_push_back(&head, &items[1].node);
+    assert_int_equal(sum(&head), 1342);
+}
+
+static void list_remove_is_safe_twice_and_while_walking(void **state)
+{
+    struct atoll_list head;
+    struct item zeroed = {0};
+    (void)state;
+
+    atoll_list_init(&head);
+    atoll_list_remove(&zeroed.node);
+    for (int i = 0; i < 9; i++) {
+        struct item *item = calloc(1, sizeof(*item));
+        assert_non_null(item);
+        item->value = i;
+        atoll_list_push_back(&head, &item->node);
+    }
+    ATOLL_LIST_FOREACH (&head, n) {
+        struct item *item = ATOLL_CONTAINER_OF(n, struct item, node);
+        atoll_list_remove(n);
+        atoll_list_remove(n);
+        free(item);
+    }
+    assert_true(atoll_list_empty(&head));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fail_fills_error_and_returns_negative_errno),
+        cmocka_unit_test(fail_without_errno_is_eio),
+        cmocka_unit_test(errors_may_be_ignored),
+        cmocka_unit_test(fail_errno_appends_the_reason),
+        cmocka_unit_test(wrap_prepends_and_keeps_kind),
+        cmocka_unit_test(long_error_texts_are_cut),
+        cmocka_unit_test(kinds_have_names),
+        cmocka_unit_test(path_errnos_have_kinds),
+        cmocka_unit_test(buf_appends_and_consumes),
+        cmocka_unit_test(buf_never_holds_more_than_its_maximum),
+        cmocka_unit_test(buf_of_maximum_zero_holds_nothing),
+        cmocka_unit_test(buf_without_memory_yet_can_be_looked_at),
+        cmocka_unit_test(buf_streams_far_more_than_it_holds),
+        cmocka_unit_test(buf_reserve_and_commit),
+        cmocka_unit_test(map_put_get_remove),
+        cmocka_unit_test(map_grows_and_finds_all),
+        cmocka_unit_test(map_tombstones_hide_nothing_and_do_not_pile_up),
+        cmocka_unit_test(map_walk_may_remove_what_it_meets),
+        cmocka_unit_test(list_keeps_order),
+        cmocka_unit_test(list_remove_is_safe_twice_and_while_walking),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}
