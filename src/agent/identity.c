@@ -12,69 +12,34 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include "agent/agent_internal.h"
+#include "sys/caps.h"
 
-/* What root keeps inside: enough for package managers, nothing that reaches the kernel. */
-static const int root_caps[] = {CAP_CHOWN,  CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID,
-                                CAP_SETUID, CAP_SETGID,       CAP_KILL};
-
-#define BIT(cap) (1ull << (cap))
-
-static uint64_t root_cap_mask(void)
-{
-    uint64_t mask = 0;
-
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(root_caps); i++)
-        mask |= BIT(root_caps[i]);
-    return mask;
-}
-
-/* A child of uid 0 gains its bounding set at exec, so that set is what root keeps. */
-static int drop_bounding(uint64_t keep)
-{
-    for (int cap = 0; cap < 64; cap++) {
-        int has = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
-        if (has < 0)
-            break; /* beyond the kernel's last capability */
-        if (has && !(keep & BIT(cap)) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-            return -errno;
-    }
-    return 0;
-}
-
-/* The agent's own sets: what it holds now, cut to what it uses; nothing inheritable. */
-static int cut_own_sets(uint64_t keep, uint64_t *ret_had)
+/* Cuts the agent's own sets to what it uses of what it holds. A child of uid 0 gains its bounding
+ * set at exec, so that set becomes what root may have inside. */
+static int cut_capabilities(bool root_inside)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {{0}};
-    uint64_t had;
+    uint64_t held;
+    int r = 0;
 
     if (syscall(SYS_capget, &header, data) < 0)
         return -errno;
-    had = data[0].effective | (uint64_t)data[1].effective << 32;
-    for (int i = 0; i < 2; i++) {
-        data[i].permitted &= (uint32_t)(keep >> (32 * i));
-        data[i].effective = data[i].permitted;
-        data[i].inheritable = 0;
-    }
-    if (syscall(SYS_capset, &header, data) < 0)
-        return -errno;
-    *ret_had = had;
-    return 0;
+    held = data[0].permitted | (uint64_t)data[1].permitted << 32;
+    if (held & ATOLL_CAP_BIT(CAP_SETPCAP))
+        r = atoll_caps_bound(root_inside ? atoll_caps_of_sandbox_root() : 0);
+    held &= atoll_caps_of_agent();
+    return r < 0 ? r : atoll_caps_set(held, held, 0);
 }
 
 int atoll_agent_identity_init(struct atoll_agent *a, struct atoll_error *err)
 {
-    uint64_t had = 0;
     int r;
 
     (void)umask(0);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "set no_new_privs");
-    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
-        return atoll_fail_errno(err, errno, "clear ambient capabilities");
-    r = cut_own_sets(root_cap_mask() | BIT(CAP_SETPCAP), &had);
-    if (r == 0 && (had & BIT(CAP_SETPCAP)))
-        r = drop_bounding(a->config.many_ids ? root_cap_mask() : 0);
+    r = cut_capabilities(a->config.many_ids);
     if (r < 0)
         return atoll_fail_errno(err, -r, "give up capabilities");
     if (a->config.many_ids && syscall(SYS_setgroups, 0, NULL) < 0)
@@ -178,10 +143,10 @@ int atoll_agent_child_identity(const struct atoll_agent *a, const struct atoll_a
 {
     if (!a->config.many_ids)
         return 0; /* the agent's bounding set is empty already: exec drops the rest */
-    if (user->uid != 0)
-        for (size_t i = 0; i < ATOLL_ARRAY_LEN(root_caps); i++)
-            if (prctl(PR_CAPBSET_DROP, root_caps[i], 0, 0, 0) < 0)
-                return -errno;
+    /* All but these left the bounding set when the agent started. */
+    for (uint64_t left = user->uid == 0 ? 0 : atoll_caps_of_sandbox_root(); left; left &= left - 1)
+        if (prctl(PR_CAPBSET_DROP, __builtin_ctzll(left), 0, 0, 0) < 0)
+            return -errno;
     if (syscall(SYS_setgroups, user->group_count, user->groups) < 0 ||
         syscall(SYS_setresgid, user->gid, user->gid, user->gid) < 0 ||
         syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0)

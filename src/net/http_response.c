@@ -243,6 +243,10 @@ void atoll_http_respond(struct atoll_http_request *req, int status, const char *
     struct head h;
     struct iovec iov[4];
 
+    if (req->begun) {
+        atoll_http_abort(req);
+        return;
+    }
     make_head(req, &h, status, content_type, (int64_t)n);
     iov[0] = (struct iovec){h.text, h.len};
     iov[1] = (struct iovec){(void *)atoll_buf_head(&c->extra), atoll_buf_size(&c->extra)};

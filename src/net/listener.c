@@ -268,8 +268,12 @@ int atoll_listener_open_tcp(struct atoll_loop *loop, const char *host_port,
 
     if (r < 0)
         return r;
-    for (const struct addrinfo *ai = list; ai && fd < 0; ai = ai->ai_next)
-        fd = bind_tcp(ai);
+    /* A name may stand for both families. IPv4 first: who asks for localhost tries both, who asks
+     * for 127.0.0.1 does not. */
+    for (int pass = 0; pass < 2; pass++)
+        for (const struct addrinfo *ai = list; ai && fd < 0; ai = ai->ai_next)
+            if ((ai->ai_family == AF_INET) == (pass == 0))
+                fd = bind_tcp(ai);
     freeaddrinfo(list);
     if (fd < 0)
         return fail_bind(err, host_port, -fd);

@@ -286,9 +286,9 @@ static void ready(void *arg, uint32_t events)
             drop_input(s);
         else if (s->eof)
             tell_close(s, 0); /* only a full hang-up is still reported */
-        else if (s->paused || atoll_buf_size(&s->in) > 0)
+        else if (s->paused)
             paused_input(s, events);
-        else
+        else if (atoll_buf_size(&s->in) == 0) /* else what is kept comes first, by kick */
             read_input(s);
     }
     leave(s);

@@ -227,6 +227,8 @@ void atoll_rest_exec_output(struct atoll_api_call *call, const uint8_t *body ATO
         atoll_api_fail(call, &error);
         return;
     }
+    if (atoll_http_method(call->req) == ATOLL_HEAD)
+        o->follow = false;
     o->call = call;
     atoll_buf_init(&o->line, ATOLL_API_REPLY_MAX);
     call->state = o;

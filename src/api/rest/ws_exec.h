@@ -1,0 +1,58 @@
+#pragma once
+#include "api/call.h"
+#include "net/websocket.h"
+
+/*
+ * A WebSocket bound to a command. The first message, a text, says what to start; from then on
+ * binary messages carry a channel byte and data (0 stdin, 1 stdout, 2 stderr) and texts carry
+ * control. Back-pressure both ways: the socket is not read while input is on its way into the
+ * sandbox, and the journal is not read while the client is behind.
+ *
+ * Two users: exec_stream.c (a command in a sandbox that is there) and run_stream.c (a sandbox as
+ * well). They embed this as their first member and say by the ops what differs.
+ * Ownership: freed by ops->free when the client is gone and nothing is under way.
+ */
+struct atoll_ws_exec;
+
+struct atoll_ws_exec_ops {
+    size_t max_message;
+    /* The first message; the WebSocket is paused until atoll_ws_exec_bind(). */
+    void (*start)(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n);
+    /* The command has ended. Lead to atoll_ws_exec_finish(). */
+    void (*ended)(struct atoll_ws_exec *x, const struct atoll_exec_result *result);
+    /* The client is gone, before or after the end. */
+    void (*gone)(struct atoll_ws_exec *x);
+    void (*free)(struct atoll_ws_exec *x);
+};
+
+struct atoll_ws_exec {
+    const struct atoll_ws_exec_ops *ops;
+    struct atoll_api_session session;
+    struct atoll_engine *engine;
+    struct atoll_loop *loop;
+    struct atoll_ws *ws;         /* owned; NULL once the client is gone */
+    struct atoll_reader *reader; /* owned; NULL while there is no output to send */
+    struct atoll_timer timer;    /* the first message is due; later: others had their turn */
+    struct atoll_buf in, out;    /* a piece of input under way; the message being made */
+    unsigned pending;            /* callbacks of the engine that will come */
+    bool started;                /* the first message is here */
+    bool takes_input;            /* stdin was kept open and has not been closed */
+    bool input_closed;
+    char sandbox_id[33], exec_id[33], request_id[65];
+};
+
+/* Takes the call's request over and frees the call; x is zeroed but for what is before. On failure
+ * the call has been answered and x freed by ops->free. */
+void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_ops *ops,
+                          struct atoll_api_call *call);
+/* The command runs: tells the client and starts to carry. `with_sandbox`: name it, too. */
+void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool takes_input,
+                        bool with_sandbox);
+/* Sends {"error":…} and closes. */
+void atoll_ws_exec_fail(struct atoll_ws_exec *x, const struct atoll_error *error);
+/* Sends a last text and closes in order. */
+void atoll_ws_exec_finish(struct atoll_ws_exec *x, const struct atoll_buf *text);
+
+/* Around every call to the engine whose callback gets x: release may free it. */
+void atoll_ws_exec_hold(struct atoll_ws_exec *x);
+void atoll_ws_exec_release(struct atoll_ws_exec *x);

@@ -1,0 +1,568 @@
+"""The CLI against a real daemon: every verb, and every exit status that is promised."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+VERBS = ["run", "create", "ls", "exec", "shell", "cp", "logs", "stats", "rm", "template ls",
+         "template import", "template debian", "template rm", "doctor", "version", "help"]
+
+
+def ids(daemon):
+    return [box["id"] for box in daemon.json("ls")["sandboxes"]]
+
+
+def popen(daemon, *args, **kwargs):
+    return subprocess.Popen([*daemon.prefix, str(daemon.build / "atoll"), *args], env=daemon.env,
+                            **kwargs)
+
+
+# --- usage
+
+
+def test_overview_names_every_verb(daemon):
+    done = daemon.atoll("help")
+    assert done.returncode == 0
+    for verb in VERBS:
+        assert f"\n  {verb} " in done.stdout
+    assert daemon.atoll().returncode == 2
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(daemon, verb):
+    by_option = daemon.atoll(*verb.split(), "--help")
+    by_verb = daemon.atoll("help", *verb.split())
+    assert by_option.returncode == by_verb.returncode == 0
+    assert by_option.stdout == by_verb.stdout
+    assert f"Usage: atoll {verb}" in by_option.stdout
+    assert "--json" in by_option.stdout
+
+
+@pytest.mark.parametrize("args, said", [
+    (["rnu"], "did you mean run?"),
+    (["template", "lst"], "did you mean template ls?"),
+    (["template"], "ls, import, debian, rm"),
+    (["run", "--memroy", "1G", "--", "true"], "did you mean --memory?"),
+    (["run"], "something is missing"),
+    (["exec", "abc"], "something is missing"),
+    (["ls", "extra"], "too many"),
+    (["create", "--memory", "much"], "--memory"),
+    (["create", "--cpus", "0"], "--cpus"),
+    (["create", "--waive", "gravity"], "gravity"),
+    (["run", "--env", "=x", "--", "true"], "K=V"),
+    (["rm"], "--all"),
+    (["rm", "--all", "abc"], "exclude"),
+    (["cp", "a", "b"], "SANDBOX:PATH"),
+    (["exec", "../x", "--", "true"], "no sandbox id"),
+    (["template", "import", "a/b", "."], "no name for a template"),
+])
+def test_bad_usage_is_status_2_and_says_what_is_wrong(daemon, args, said):
+    done = daemon.atoll(*args)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+
+
+def test_version(daemon):
+    assert re.fullmatch(r"atoll \d+\.\d+\.\d+\n", daemon.atoll("version").stdout)
+    assert daemon.json("version")["version"] == daemon.atoll("--version").stdout.split()[1]
+
+
+def test_no_daemon_says_what_to_do(daemon, tmp_path):
+    env = {**daemon.env, "ATOLL_SOCKET": str(tmp_path / "none.sock")}
+    for verb, status in (["ls"], 1), (["run", "--", "true"], 125):
+        done = subprocess.run([daemon.build / "atoll", *verb], env=env, capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == status
+        assert "cannot reach the daemon at" in done.stderr and "none.sock" in done.stderr
+        assert "atolld" in done.stderr
+
+
+# --- run
+
+
+def test_run_connects_output_and_status(daemon):
+    done = daemon.atoll("run", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+
+def test_run_takes_the_command_without_dashes(daemon):
+    assert daemon.atoll("run", "echo", "--json", "-t").stdout == "--json -t\n"
+
+
+def test_run_leaves_no_sandbox(daemon):
+    before = ids(daemon)
+    daemon.atoll("run", "--", "true", check=True)
+    daemon.atoll("run", "--", "no-such-command")
+    assert ids(daemon) == before
+
+
+def test_run_passes_input_on(daemon):
+    data = os.urandom(3_000_000)
+    done = daemon.atoll("run", "--", "cat", input=data, binary=True)
+    assert done.returncode == 0
+    assert done.stdout == data
+
+
+def test_run_with_more_input_than_is_read(daemon):
+    done = daemon.atoll("run", "--", "sh", "-c", "head -c 3; exit 4", input="abc" * 2_000_000)
+    assert (done.returncode, done.stdout) == (4, "abc")
+
+
+def test_run_status_of_a_signal(daemon):
+    done = daemon.atoll("run", "--", "sh", "-c", "kill -SEGV $$")
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert "SIGSEGV" in done.stderr
+
+
+def test_run_status_of_a_timeout(daemon):
+    start = time.monotonic()
+    done = daemon.atoll("run", "--timeout", "0.5", "--", "sh", "-c", "sleep 60 & sleep 60")
+    assert done.returncode == 124
+    assert "timed out" in done.stderr
+    assert time.monotonic() - start < 10
+
+
+def test_run_status_of_memory_exhaustion(daemon):
+    done = daemon.atoll("run", "--memory", "32M", "--", "tail", "/dev/zero")
+    assert done.returncode == 137
+    assert "out of memory" in done.stderr and "32M" in done.stderr
+
+
+@pytest.mark.parametrize("args", [
+    ["--", "no-such-command"],
+    ["--user", "nobody-here", "--", "true"],
+    ["--cwd", "/no/such/dir", "--", "true"],
+    ["--template", "no-such-template", "--", "true"],
+    ["--file", "/no/such/file:x", "--", "true"],
+])
+def test_run_status_when_it_cannot_run(daemon, args):
+    done = daemon.atoll("run", *args)
+    assert done.returncode == 125
+    assert done.stderr.startswith("atoll: ")
+    assert done.stdout == ""
+
+
+def test_run_json(daemon):
+    result = daemon.json("run", "--", "sh", "-c", "echo out; echo err >&2")
+    assert result["stdout"] == "out\n" and result["stderr"] == "err\n"
+    assert result["sandbox_id"] and result["exec_id"]
+    assert result["result"]["kind"] == "exited" and result["result"]["exit_code"] == 0
+    assert "usage" in result["result"]
+
+
+def test_run_json_of_bytes_and_signals(daemon):
+    done = daemon.atoll("run", "--json", "--", "sh", "-c", r"printf 'a\000\377'; kill -TERM $$")
+    result = json.loads(done.stdout)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert result["stdout"] == "a\0\ufffd" and result["stdout_base64"] == "YQD/"
+    assert result["result"]["signal"] == signal.SIGTERM
+    assert result["result"]["signal_name"] == "SIGTERM"
+
+
+def test_run_json_of_a_failure(daemon):
+    done = daemon.atoll("run", "--json", "--", "no-such-command")
+    assert done.returncode == 125
+    assert "no-such-command" in json.loads(done.stdout)["error"]["message"]
+
+
+def test_run_environment_user_and_cwd(daemon):
+    shown = daemon.atoll("run", "--env", "A=b c", "--cwd", "/tmp", "--", "sh", "-c",
+                         'echo "$A $(pwd) $(id -un) $HOME"', check=True).stdout
+    assert shown == "b c /tmp user /home/user\n"
+    assert daemon.atoll("run", "--user", "root", "--", "id", "-u").stdout == "0\n"
+
+
+def test_run_brings_files(daemon, tmp_path):
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\necho from the script\n")
+    script.chmod(0o755)
+    shown = daemon.atoll("run", "--file", f"{script}:bin/job", "--file", str(script), "--", "sh",
+                         "-c", "bin/job && ls job.sh && stat -c %a bin/job", check=True).stdout
+    assert shown == "from the script\njob.sh\n755\n"
+
+
+def test_run_brings_big_files_and_directories(daemon, tmp_path):
+    before = ids(daemon)
+    (tmp_path / "big").write_bytes(b"x" * 9_000_000)
+    (tmp_path / "dir" / "sub").mkdir(parents=True)
+    (tmp_path / "dir" / "sub" / "f").write_text("inner\n")
+    shown = daemon.atoll("run", "--file", f"{tmp_path}/big:big", "--file", f"{tmp_path}/dir:dir",
+                         "--", "sh", "-c", "wc -c < big; cat dir/sub/f", check=True).stdout
+    assert shown == "9000000\ninner\n"
+    assert ids(daemon) == before
+
+
+def test_run_keep(daemon):
+    done = daemon.atoll("run", "--keep", "--", "sh", "-c", "echo left > note", check=True)
+    box = re.search(r"sandbox (\w+) is kept", done.stderr)[1]
+    assert daemon.atoll("exec", box, "--", "cat", "note").stdout == "left\n"
+    assert daemon.atoll("rm", box).returncode == 0
+
+
+def test_first_interrupt_is_passed_on(daemon):
+    child = popen(daemon, "run", "--", "sh", "-c",
+                  "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done",
+                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "ready\n"
+    child.send_signal(signal.SIGINT)
+    assert child.wait(10) == 9
+    assert child.stdout.read() == "caught\n"
+
+
+def test_second_interrupt_gives_up(daemon):
+    before = ids(daemon)
+    child = popen(daemon, "run", "--", "sh", "-c", "trap '' INT; echo ready; sleep 60; sleep 60",
+                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "ready\n"
+    for _ in range(2):
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+    assert child.wait(10) == 128 + signal.SIGINT
+    child.stdout.close()
+    assert ids(daemon) == before
+
+
+def test_interrupt_gets_past_input_nobody_reads(daemon):
+    child = popen(daemon, "run", "--", "sh", "-c", "echo ready; exec sleep 60",
+                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"ready\n"
+    os.set_blocking(child.stdin.fileno(), False)
+    quiet = 0
+    while quiet < 5:  # until no more input is taken
+        try:
+            os.write(child.stdin.fileno(), b"x" * 65536)
+            quiet = 0
+        except BlockingIOError:
+            quiet += 1
+            time.sleep(0.1)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(10) == 128 + signal.SIGINT
+    child.stdout.close()
+    with contextlib.suppress(BrokenPipeError):
+        child.stdin.close()
+
+
+def test_output_nobody_reads_ends_the_command(daemon):
+    child = popen(daemon, "run", "--", "yes", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"y\n"
+    child.stdout.close()
+    assert child.wait(10) == 128 + signal.SIGPIPE
+
+
+# --- sandboxes
+
+
+def test_create_ls_rm(daemon):
+    box = daemon.create("--memory", "64M", "--cpus", "0.5", "--disk", "32M", "--pids", "50",
+                        "--timeout", "600", "--env", "A=b")
+    shown = next(b for b in daemon.json("ls")["sandboxes"] if b["id"] == box)
+    assert shown["state"] == "running" and shown["template"] == "host"
+    assert shown["limits"]["memoryMB"] == 64 and shown["limits"]["cpuCores"] == 0.5
+    assert shown["limits"]["diskMB"] == 32 and shown["limits"]["pids"] == 50
+    assert shown["expires_at"]
+    table = daemon.atoll("ls", check=True).stdout
+    assert re.search(rf"{box} +running +host .* 64M +0.5 +32M", table)
+    assert "\033" not in table
+    assert daemon.atoll("exec", box, "--", "sh", "-c", "echo $A").stdout == "b\n"
+    assert daemon.atoll("rm", box).stdout == f"{box}\n"
+    assert box not in ids(daemon)
+
+
+def test_create_json(daemon):
+    box = daemon.json("create")
+    assert box["state"] == "running"
+    assert daemon.json("rm", box["id"]) == {"destroyed": [box["id"]]}
+
+
+def test_rm_of_what_is_not_there(daemon, sandbox):
+    done = daemon.atoll("rm", "nosuchbox", sandbox)
+    assert done.returncode == 1
+    assert "nosuchbox" in done.stderr
+    assert done.stdout == f"{sandbox}\n"  # the other one is gone all the same
+
+
+def test_exec(daemon, sandbox):
+    done = daemon.atoll("exec", sandbox, "--", "sh", "-c", "cat; echo err >&2; exit 5", input="in")
+    assert (done.returncode, done.stdout, done.stderr) == (5, "in", "err\n")
+    assert daemon.atoll("exec", sandbox, "echo", "-u", "x").stdout == "-u x\n"
+    shown = daemon.atoll("exec", "--user", "root", "--cwd", "/etc", "--env", "A=1", sandbox, "--",
+                         "sh", "-c", "id -u; pwd; echo $A", check=True).stdout
+    assert shown == "0\n/etc\n1\n"
+
+
+def test_exec_statuses(daemon, sandbox):
+    assert daemon.atoll("exec", "--timeout", "0.5", sandbox, "--", "sleep", "60").returncode == 124
+    assert daemon.atoll("exec", sandbox, "--", "sh", "-c", "kill -9 $$").returncode == 137
+    assert daemon.atoll("exec", sandbox, "--", "no-such-command").returncode == 125
+    done = daemon.atoll("exec", "nosuchbox", "--", "true")
+    assert done.returncode == 125 and "nosuchbox" in done.stderr
+
+
+def test_exec_interrupted_twice_kills_only_the_command(daemon, sandbox):
+    child = popen(daemon, "exec", sandbox, "--", "sh", "-c",
+                  "trap '' INT; echo ready; sleep 61; sleep 61",
+                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "ready\n"
+    for _ in range(2):
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+    assert child.wait(10) == 128 + signal.SIGINT
+    child.stdout.close()
+    gone = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done | grep -c 'sleep 6[1]'"
+    assert daemon.atoll("exec", sandbox, "--", "sh", "-c", gone).stdout == "0\n"
+
+
+def test_detach_and_logs(daemon, sandbox):
+    script = r"echo one; sleep 1; printf 'two\377\n' >&2; exit 6"
+    job = daemon.atoll("exec", "--detach", sandbox, "--", "sh", "-c", script,
+                       check=True).stdout.strip()
+    followed = daemon.atoll("logs", "--follow", sandbox, job, binary=True)
+    assert (followed.returncode, followed.stdout, followed.stderr) == (6, b"one\n", b"two\xff\n")
+    again = daemon.atoll("logs", sandbox, job, binary=True)
+    assert (again.returncode, again.stdout, again.stderr) == (6, b"one\n", b"two\xff\n")
+    lines = [json.loads(line)
+             for line in daemon.atoll("logs", "--json", sandbox, job).stdout.splitlines()]
+    assert lines[0] == {"stream": "stdout", "offset": 0, "data": "one\n"}
+    assert lines[-1]["result"]["exit_code"] == 6
+    assert re.search(rf"{job} +exited 6 ", daemon.atoll("logs", sandbox).stdout)
+
+
+def test_logs_of_a_running_command(daemon, sandbox):
+    job = daemon.json("exec", "--detach", sandbox, "--", "sh", "-c", "echo one; sleep 60")
+    deadline = time.monotonic() + 5
+    while not (shown := daemon.atoll("logs", sandbox, job["exec_id"])).stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert (shown.returncode, shown.stdout) == (0, "one\n")
+    assert daemon.atoll("logs", sandbox, "nosuchexec").returncode == 125
+
+
+def test_stats(daemon, sandbox):
+    stats = daemon.json("stats", sandbox)
+    assert stats["memory"]["limit_bytes"] > 0 and stats["processes"]["count"] >= 1
+    assert sandbox in [one["id"] for one in daemon.json("stats")["sandboxes"]]
+    assert re.search(rf"{sandbox} .* / 512M .*%", daemon.atoll("stats", sandbox).stdout)
+    assert sandbox in daemon.atoll("stats").stdout
+    assert daemon.atoll("stats", "nosuchbox").returncode == 1
+
+
+# --- cp
+
+
+@pytest.fixture
+def tree(tmp_path):
+    source = tmp_path / "tree"
+    (source / "sub" / "empty").mkdir(parents=True)
+    (source / "sub" / "empty").chmod(0o700)
+    (source / "run").write_text("#!/bin/sh\n")
+    (source / "run").chmod(0o750)
+    (source / "sub" / "name with\n\033 in it").write_bytes(os.urandom(100_000))
+    return source
+
+
+def test_cp_a_directory_there_and_back(daemon, sandbox, tree, tmp_path):
+    assert daemon.atoll("cp", tree, f"{sandbox}:work/").returncode == 0
+    listed = daemon.atoll("exec", sandbox, "--", "stat", "-c", "%a %U", "work/tree/run",
+                          "work/tree/sub/empty").stdout
+    assert listed == "750 user\n700 user\n"
+    report = daemon.json("cp", f"{sandbox}:work/tree", tmp_path / "back")
+    assert report["files"] == 2 and report["skipped"] == []
+    compared = subprocess.run(["diff", "-r", tree, tmp_path / "back"], capture_output=True)
+    assert compared.returncode == 0, compared.stdout
+    assert (tmp_path / "back" / "run").stat().st_mode & 0o777 == 0o750
+
+
+def test_cp_single_files_and_streams(daemon, sandbox, tmp_path):
+    (tmp_path / "f").write_text("x\n")
+    daemon.atoll("cp", tmp_path / "f", f"{sandbox}:", check=True)
+    daemon.atoll("cp", tmp_path / "f", f"{sandbox}:/tmp/g", check=True)
+    data = os.urandom(2_000_000)
+    daemon.atoll("cp", "-", f"{sandbox}:h", input=data, binary=True, check=True)
+    assert daemon.atoll("cp", f"{sandbox}:h", "-", binary=True).stdout == data
+    daemon.atoll("cp", f"{sandbox}:/tmp/g", tmp_path, check=True)
+    assert (tmp_path / "g").read_text() == "x\n"
+    assert daemon.atoll("exec", sandbox, "--", "cat", "f").stdout == "x\n"
+    done = daemon.atoll("cp", f"{sandbox}:nothing", tmp_path)
+    assert done.returncode == 1 and "nothing" in done.stderr
+    assert daemon.atoll("cp", tmp_path / "nothing", f"{sandbox}:").returncode == 1
+
+
+def test_cp_follows_no_link_out(daemon, sandbox, tmp_path):
+    daemon.atoll("exec", sandbox, "--", "sh", "-c", "mkdir -p d/sub; cd d; echo ok > ok;"
+                 "ln -s /etc/passwd abs; ln -s ../../../x up; ln -s ok in; ln -s ../ok sub/in;"
+                 "ln -s sub/../../x trick; mkfifo fifo; printf x > \"$(printf '\\033[31mred')\"",
+                 check=True)
+    out = tmp_path / "out"
+    out.mkdir()
+    done = daemon.atoll("cp", f"{sandbox}:d", out)
+    assert done.returncode == 1
+    for name in "abs", "up", "trick", "fifo":
+        assert f"skipped d/{name}" in done.stderr
+        assert not (out / "d" / name).is_symlink() and not (out / "d" / name).exists()
+    assert (out / "d" / "in").read_text() == (out / "d" / "sub" / "in").read_text() == "ok\n"
+    assert (out / "d" / "\033[31mred").exists()
+    assert "\033" not in done.stderr
+
+    # A link of ours in the way is not followed either.
+    shutil.rmtree(out / "d")
+    (tmp_path / "elsewhere").mkdir()
+    (out / "d").symlink_to(tmp_path / "elsewhere")
+    assert daemon.atoll("cp", f"{sandbox}:d", out).returncode == 1
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+# --- terminals
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, daemon, *args):
+        self.main, self.side = pty.openpty()
+        fcntl.ioctl(self.side, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 111, 0, 0))
+        self.mode = termios.tcgetattr(self.side)
+        self.seen = b""
+        self.child = popen(daemon, *args, stdin=self.side, stdout=self.side, stderr=self.side,
+                           start_new_session=True,
+                           preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+
+    def expect(self, text, seconds=10):
+        deadline = time.monotonic() + seconds
+        while text not in self.seen:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{text} is not in {self.seen}"
+            if select.select([self.main], [], [], left)[0]:
+                self.seen += os.read(self.main, 65536)
+        self.seen = self.seen.split(text, 1)[1]
+
+    def type(self, text):
+        os.write(self.main, text)
+
+    def end(self):
+        """Waits for the program; the terminal must be as it was."""
+        status = self.child.wait(10)
+        mode = termios.tcgetattr(self.side)
+        os.close(self.main)
+        os.close(self.side)
+        assert mode == self.mode
+        return status
+
+
+def test_shell_is_a_terminal(daemon, sandbox):
+    terminal = Terminal(daemon, "shell", sandbox)
+    terminal.type(b"stty size; tty; echo $((6*7))\n")
+    terminal.expect(b"33 111")
+    terminal.expect(b"/dev/pts/")
+    terminal.expect(b"42")
+    fcntl.ioctl(terminal.side, termios.TIOCSWINSZ, struct.pack("HHHH", 44, 122, 0, 0))
+    terminal.child.send_signal(signal.SIGWINCH)
+    time.sleep(0.2)
+    terminal.type(b"stty size\n")
+    terminal.expect(b"44 122")
+    terminal.type(b"sleep 60\n")
+    time.sleep(0.3)
+    terminal.type(b"\x03")  # reaches the job, not us
+    terminal.type(b"exit 7\n")
+    assert terminal.end() == 7
+
+
+def test_shell_reads_commands_without_a_terminal(daemon, sandbox):
+    done = daemon.atoll("shell", sandbox, input="echo $((6*7))\nexit 3\n")
+    assert (done.returncode, done.stdout) == (3, "42\n")
+
+
+def test_terminal_is_restored_when_killed(daemon, sandbox):
+    terminal = Terminal(daemon, "exec", "-t", sandbox, "--", "sh", "-c", "echo ready; sleep 60")
+    terminal.expect(b"ready")
+    for _ in range(2):
+        terminal.child.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+    assert terminal.end() == 128 + signal.SIGHUP
+
+
+def test_colours_only_on_a_terminal(daemon, sandbox):
+    terminal = Terminal(daemon, "ls")
+    terminal.expect(b"\033[32mrunning")
+    assert terminal.end() == 0
+
+
+# --- templates and the host
+
+
+def test_template_import_use_and_rm(daemon, tmp_path):
+    root = tmp_path / "root"
+    (root / "bin").mkdir(parents=True)
+    (root / "etc").mkdir()
+    (tmp_path / "hello.c").write_text(
+        '#include <stdio.h>\nint main(void) { return puts("hello from a template") < 0; }\n')
+    subprocess.run(["cc", "-static", "-o", root / "bin" / "hello", tmp_path / "hello.c"], check=True)
+    subprocess.run(["tar", "-C", root, "-czf", tmp_path / "root.tgz", "."], check=True)
+    daemon.atoll("template", "import", "fromdir", root, check=True)
+    daemon.atoll("template", "import", "fromtar", tmp_path / "root.tgz", check=True)
+    daemon.atoll("template", "import", "frominput", "-", binary=True,
+                 input=(tmp_path / "root.tgz").read_bytes(), check=True)
+    names = {"fromdir", "fromtar", "frominput"}
+    listed = json.loads(daemon.atoll("template", "ls", "--json").stdout)["templates"]
+    assert names | {"host"} <= {template["name"] for template in listed}
+    assert "fromdir" in daemon.atoll("template", "ls").stdout
+    for name in names:
+        shown = daemon.atoll("run", "--template", name, "--", "/bin/hello", check=True)
+        assert shown.stdout == "hello from a template\n"
+    daemon.atoll("template", "rm", *names, check=True)
+    assert daemon.atoll("template", "rm", "fromdir").returncode == 1
+    assert daemon.atoll("template", "rm", "host").returncode == 1
+
+
+def test_template_import_of_nothing_good(daemon, tmp_path):
+    (tmp_path / "bad.tar").write_bytes(os.urandom(5000))
+    assert daemon.atoll("template", "import", "bad", tmp_path / "bad.tar").returncode == 1
+    assert daemon.atoll("template", "import", "bad", tmp_path / "none.tar").returncode == 1
+    assert "bad" not in daemon.atoll("template", "ls").stdout
+
+
+def test_template_debian_needs_mmdebstrap(daemon, tmp_path):
+    env = {**daemon.env, "PATH": str(tmp_path)}
+    done = subprocess.run([daemon.build / "atoll", "template", "debian", "deb"], env=env,
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert "apt install mmdebstrap" in done.stderr
+
+    # Half a tar is not a template: a program that fails leaves none.
+    fake = tmp_path / "mmdebstrap"
+    fake.write_text('#!/bin/sh\necho "$@" >&2\necho half\nexit 3\n')
+    fake.chmod(0o755)
+    env["PATH"] += ":/usr/bin:/bin"
+    done = subprocess.run([daemon.build / "atoll", "template", "debian", "--packages", "a,b", "deb"],
+                          env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert "--variant=minbase --include=a,b" in done.stderr
+    assert "mmdebstrap failed with status 3" in done.stderr
+    assert "deb " not in daemon.atoll("template", "ls").stdout
+
+
+def test_doctor(daemon, tmp_path):
+    done = daemon.atoll("doctor")
+    assert done.returncode == 0
+    assert "✓ user namespaces" in done.stdout and "This host can give: " in done.stdout
+    report = daemon.json("doctor")
+    assert {"name", "state", "detail"} <= set(report["checks"][0])
+    assert {check["state"] for check in report["checks"]} <= {"ok", "missing", "warn", "info"}
+
+    env = {**daemon.env, "ATOLL_SOCKET": str(tmp_path / "none.sock")}
+    alone = subprocess.run([daemon.build / "atoll", "doctor"], env=env, capture_output=True,
+                           text=True, stdin=subprocess.DEVNULL)
+    assert alone.returncode == 0
+    assert "No daemon answers" in alone.stdout and "✓ user namespaces" in alone.stdout
