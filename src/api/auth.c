@@ -18,7 +18,8 @@ static bool is_key(const char *text)
 {
     return strlen(text) == ATOLL_AUTH_KEY_LEN &&
            strncmp(text, KEY_PREFIX, sizeof(KEY_PREFIX) - 1) == 0 &&
-           strspn(text + sizeof(KEY_PREFIX) - 1, "abcdefghijklmnopqrstuvwxyz0123456789") == KEY_RANDOM;
+           strspn(text + sizeof(KEY_PREFIX) - 1, "abcdefghijklmnopqrstuvwxyz0123456789") ==
+               KEY_RANDOM;
 }
 
 void atoll_auth_set_key(struct atoll_auth *auth, const char *key)
@@ -78,15 +79,17 @@ static int read_key(struct atoll_auth *auth, int fd, struct atoll_error *err)
     if (valid)
         atoll_auth_set_key(auth, text);
     OPENSSL_cleanse(text, sizeof(text));
-    return valid ? 0
-                 : atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
-                              "the file " KEY_FILE " in the state directory holds no key; remove it "
-                              "to get a new one");
+    return valid
+               ? 0
+               : atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                            "the file " KEY_FILE " in the state directory holds no key; remove it "
+                            "to get a new one");
 }
 
 int atoll_auth_load(struct atoll_auth *auth, int state_fd, struct atoll_error *err)
 {
-    ATOLL_AUTOCLOSE int fd = openat(state_fd, KEY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ATOLL_AUTOCLOSE int fd =
+        openat(state_fd, KEY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
     if (fd < 0 && errno != ENOENT)
         return atoll_fail_errno(err, errno, "opening the file " KEY_FILE);

@@ -22,7 +22,8 @@ struct atoll_auth {
 
 /* Reads the key from the file api-key in state_fd, made with a new key where it is not there.
  * FAILED_PRECONDITION when the file is malformed or open to others. Blocking: one small file. */
-int atoll_auth_load(struct atoll_auth *auth, int state_fd, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_auth_load(struct atoll_auth *auth, int state_fd,
+                    struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_auth_set_key(struct atoll_auth *auth, const char *key);
 
 /* What the sender of the request may do. UNAUTHENTICATED, PERMISSION_DENIED. */

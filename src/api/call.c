@@ -58,7 +58,8 @@ static void log_access(const struct atoll_api_call *call, int status)
 static void log_internal(const struct atoll_api_call *call, const struct atoll_error *error)
 {
     atoll_log(ATOLL_LOG_ERROR, "request failed", "route", call->route ? call->route->path : "",
-              "sandbox", call->params.id, "error", error->text, "request_id", call->request_id, NULL);
+              "sandbox", call->params.id, "error", error->text, "request_id", call->request_id,
+              NULL);
 }
 
 /* Ending a call. */
@@ -148,7 +149,7 @@ void atoll_api_abort(struct atoll_api_call *call, const char *why)
 
 void atoll_api_drop(struct atoll_api_call *call)
 {
-    log_access(call, 499);
+    log_access(call, call->upgraded ? 101 : 499);
     free(call);
 }
 
@@ -193,10 +194,12 @@ static int check_scope(const struct atoll_api_call *call, enum atoll_scope neede
 static int find_route(struct atoll_api_call *call, char *allow, struct atoll_error *err)
 {
     struct atoll_error unauthenticated;
-    int r = atoll_router_match(atoll_api_routes, atoll_api_routes_count, atoll_http_method(call->req),
-                               atoll_http_path(call->req), &call->params, allow, &call->route, err);
+    int r =
+        atoll_router_match(atoll_api_routes, atoll_api_routes_count, atoll_http_method(call->req),
+                           atoll_http_path(call->req), &call->params, allow, &call->route, err);
 
-    if (check_scope(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, &unauthenticated) < 0) {
+    if (check_scope(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, &unauthenticated) <
+        0) {
         *err = unauthenticated;
         allow[0] = '\0';
         return -EACCES;

@@ -23,6 +23,7 @@ struct atoll_api_call {
     void (*on_gone)(struct atoll_api_call *call); /* req is NULL already */
     void *state;                                  /* the handler's */
     bool handled;                                 /* the handler has it, not the router */
+    bool upgraded;                                /* to a WebSocket */
     int64_t started_ns;
     char request_id[65];
 };
@@ -54,7 +55,8 @@ int atoll_api_query_flag(const struct atoll_api_call *call, const char *name, bo
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 /* *ret_value stays as it is when the parameter is absent. */
 int atoll_api_query_u64(const struct atoll_api_call *call, const char *name, uint64_t min,
-                        uint64_t max, uint64_t *ret_value, struct atoll_error *err) ATOLL_MUST_CHECK;
+                        uint64_t max, uint64_t *ret_value,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Permission bits in octal, as in "0644"; likewise. */
 int atoll_api_query_mode(const struct atoll_api_call *call, const char *name, uint32_t *ret_mode,
                          struct atoll_error *err) ATOLL_MUST_CHECK;

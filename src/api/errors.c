@@ -36,9 +36,9 @@ static size_t find_row(const struct atoll_error *error)
     size_t i = 0;
 
     /* The last row also stands for every kind that has none, which no client should see. */
-    while (i + 1 < ATOLL_ARRAY_LEN(rows) &&
-           (rows[i].kind != error->kind ||
-            (rows[i].errnum != 0 && rows[i].errnum != error->errnum)))
+    while (
+        i + 1 < ATOLL_ARRAY_LEN(rows) &&
+        (rows[i].kind != error->kind || (rows[i].errnum != 0 && rows[i].errnum != error->errnum)))
         i++;
     return i;
 }
@@ -62,7 +62,8 @@ void atoll_api_error_write(struct atoll_json_out *out, const struct atoll_error 
     atoll_json_open(out, "error", '{');
     atoll_json_text(out, "code",
                     atoll_error_kind_name(is_internal ? ATOLL_ERR_INTERNAL : error->kind));
-    atoll_json_text(out, "message", is_internal ? "the daemon failed at this request" : error->text);
+    atoll_json_text(out, "message",
+                    is_internal ? "the daemon failed at this request" : error->text);
     if (hint)
         atoll_json_text(out, "hint", hint);
     atoll_json_text(out, "request_id", request_id);

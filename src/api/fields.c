@@ -50,7 +50,8 @@ int atoll_body_parse(struct atoll_body *body, const void *bytes, size_t n, struc
                           error.line, error.column);
     if (!json_is_object(body->root)) {
         atoll_body_done(body);
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the body must be a JSON object");
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the body must be a JSON object");
     }
     return 0;
 }
@@ -85,8 +86,8 @@ int atoll_fields_refuse(struct atoll_error *err, const char *where, const char *
     ATOLL_AUTOFREE char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     const char *got = text ? text : "?";
 
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s%s%s must be %s (got %.*s%s)", where,
-                      *where ? "." : "", name, what, GOT_MAX, got,
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s%s%s must be %s (got %.*s%s)",
+                      where, *where ? "." : "", name, what, GOT_MAX, got,
                       strlen(got) > GOT_MAX ? "…" : "");
 }
 
@@ -166,8 +167,9 @@ static int decode_strings(const struct decoder *d, const struct atoll_field *f, 
 static int refuse_secret(const struct decoder *d, const struct atoll_field *f, const char *variable,
                          const char *what)
 {
-    return atoll_fail(d->err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s%s%s%s%.*s must be %s", d->where,
-                      *d->where ? "." : "", f->name, *variable ? "." : "", GOT_MAX, variable, what);
+    return atoll_fail(d->err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s%s%s%s%.*s must be %s",
+                      d->where, *d->where ? "." : "", f->name, *variable ? "." : "", GOT_MAX,
+                      variable, what);
 }
 
 static bool is_env_name(const char *name)
@@ -186,8 +188,10 @@ static int decode_env(const struct decoder *d, const struct atoll_field *f, cons
     char *text;
 
     if (!json_is_object(value) || n > ATOLL_FIELDS_ENV)
-        return refuse_secret(d, f, "", "an object of at most " ATOLL_STRINGIFY(ATOLL_FIELDS_ENV) " strings");
-    json_object_foreach (object, name, item) {
+        return refuse_secret(d, f, "",
+                             "an object of at most " ATOLL_STRINGIFY(ATOLL_FIELDS_ENV) " strings");
+    json_object_foreach(object, name, item)
+    {
         if (!is_env_name(name))
             return refuse_secret(d, f, "", "an object whose names are not empty and hold no \"=\"");
         if (!json_is_string(item))
@@ -196,7 +200,8 @@ static int decode_env(const struct decoder *d, const struct atoll_field *f, cons
     }
     env = new_part(d->body, bytes);
     text = (char *)(env + n + 1);
-    json_object_foreach (object, name, item) {
+    json_object_foreach(object, name, item)
+    {
         env[i++] = text;
         text = stpcpy(stpcpy(stpcpy(text, name), "="), json_string_value(item)) + 1;
     }
@@ -283,7 +288,8 @@ int atoll_fields_decode(struct atoll_body *body, const json_t *object, const cha
     json_t *value, *iterated = (json_t *)object;
     const char *name;
 
-    json_object_foreach (iterated, name, value) {
+    json_object_foreach(iterated, name, value)
+    {
         uint8_t *base;
         const struct atoll_field *f = find_field(sets, count, name, &base);
         int r;

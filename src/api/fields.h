@@ -21,9 +21,9 @@ enum atoll_field_type {
     ATOLL_FIELD_MILLI,   /* uint32_t, thousandths of the number given */
     ATOLL_FIELD_MIB,     /* uint64_t bytes, given in MiB */
     ATOLL_FIELD_STRINGS, /* const char *const *, NULL-terminated; min and max of their count */
-    ATOLL_FIELD_ENV,     /* const char *const *, NAME=VALUE, from an object of at most ATOLL_FIELDS_ENV */
-    ATOLL_FIELD_OBJECT,  /* a struct inside the struct, with a table of its own */
-    ATOLL_FIELD_JSON,    /* const json_t *: the handler looks at it */
+    ATOLL_FIELD_ENV, /* const char *const *, NAME=VALUE, from an object of at most ATOLL_FIELDS_ENV */
+    ATOLL_FIELD_OBJECT, /* a struct inside the struct, with a table of its own */
+    ATOLL_FIELD_JSON,   /* const json_t *: the handler looks at it */
 };
 
 struct atoll_field {

@@ -84,7 +84,8 @@ static void add_allowed(char *allow, enum atoll_http_method method)
 }
 
 int atoll_router_match(const struct atoll_routes *const *tables, size_t count,
-                       enum atoll_http_method method, const char *path, struct atoll_route_params *params, char *allow,
+                       enum atoll_http_method method, const char *path,
+                       struct atoll_route_params *params, char *allow,
                        const struct atoll_route **ret_route, struct atoll_error *err)
 {
     enum atoll_http_method wanted = method == ATOLL_HEAD ? ATOLL_GET : method;

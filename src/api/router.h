@@ -40,5 +40,7 @@ struct atoll_route_params {
  * there but not for this method: `allow` then lists those it has. INVALID_ARGUMENT when a parameter
  * is not what it must be. */
 int atoll_router_match(const struct atoll_routes *const *tables, size_t count,
-                       enum atoll_http_method method, const char *path, struct atoll_route_params *params, char *allow,
-                       const struct atoll_route **ret_route, struct atoll_error *err) ATOLL_MUST_CHECK;
+                       enum atoll_http_method method, const char *path,
+                       struct atoll_route_params *params, char *allow,
+                       const struct atoll_route **ret_route,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -87,19 +87,19 @@ const struct atoll_cli_verb atoll_cli_cp = {
     .name = "cp",
     .args = "SRC DST",
     .summary = "copy files and directories into or out of a sandbox",
-    .help =
-        "One of SRC and DST is SANDBOX:PATH; a relative PATH starts in the user's home. Copies\n"
-        "whole directories, keeps modes, and takes - as standard input or output. A local name\n"
-        "with a colon is written ./like:this.\n"
-        "\n"
-        "Files in a sandbox are made by code nobody trusts. Coming out, nothing is written outside\n"
-        "of DST: names and links that lead elsewhere are skipped, said, and make the status 1.\n"
-        "\n"
-        "Examples:\n"
-        "  atoll cp data.csv $id:               into the home directory\n"
-        "  atoll cp src $id:/work/              a directory, as /work/src\n"
-        "  atoll cp $id:/work/out .             and back\n"
-        "  tar c src | atoll cp - $id:src.tar   from standard input\n",
+    .help = "One of SRC and DST is SANDBOX:PATH; a relative PATH starts in the user's home.\n"
+            "Copies whole directories, keeps modes, and takes - as standard input or\n"
+            "output. A local name with a colon is written ./like:this.\n"
+            "\n"
+            "Files in a sandbox are made by code nobody trusts. Coming out, nothing is\n"
+            "written outside of DST: names and links that lead elsewhere are skipped, said,\n"
+            "and make the status 1.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll cp data.csv $id:               into the home directory\n"
+            "  atoll cp src $id:/work/              a directory, as /work/src\n"
+            "  atoll cp $id:/work/out .             and back\n"
+            "  tar c src | atoll cp - $id:src.tar   from standard input\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 2,

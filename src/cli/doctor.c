@@ -74,8 +74,10 @@ static int find_report(struct atoll_cli *cli, bool *ret_daemon, json_t **ret_rep
     int r = atoll_cli_call(cli, "GET", "/api/host", NULL, ret_report, err);
 
     *ret_daemon = r == 0;
+    if (r == 0 || err->kind != ATOLL_ERR_UNAVAILABLE)
+        return r; /* one that refuses to answer may be on another host */
     cli->hint[0] = '\0';
-    return r == 0 ? 0 : probe_here(ret_report, err);
+    return probe_here(ret_report, err);
 }
 
 static void print_report(const struct atoll_cli *cli, const json_t *report, bool daemon)
@@ -116,9 +118,8 @@ const struct atoll_cli_verb atoll_cli_doctor = {
     .name = "doctor",
     .args = "",
     .summary = "say what this host can give, what it lacks, and what to do",
-    .help =
-        "✓ is there, ✗ is missing, ! works but is weaker than it should be, · is worth knowing.\n"
-        "The status is 0 when native sandboxes can run here.\n",
+    .help = "✓ is there, ✗ is missing, ! works but is weaker than it should be, · is worth\n"
+            "knowing. The status is 0 when native sandboxes can run here.\n",
     .options = atoll_cli_plain_options,
     .options_size = sizeof(struct atoll_cli_plain),
     .max_args = 0,

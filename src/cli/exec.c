@@ -61,15 +61,15 @@ const struct atoll_cli_verb atoll_cli_exec = {
     .name = "exec",
     .args = "[OPTION]... SANDBOX [--] COMMAND [ARG]...",
     .summary = "run a command in a sandbox that exists",
-    .help =
-        "Connected and with the exit status like `atoll run`. With --detach the command goes on by\n"
-        "itself; `atoll logs` shows its output and how it ended, now or later.\n"
-        "\n"
-        "Examples:\n"
-        "  atoll exec $id -- sh -c 'ls -l > listing'\n"
-        "  atoll exec --user root $id -- apt-get update\n"
-        "  job=$(atoll exec --detach $id -- ./long-job)\n"
-        "  atoll logs --follow $id $job\n",
+    .help = "Connected and with the exit status like `atoll run`. With --detach the command\n"
+            "goes on by itself; `atoll logs` shows its output and how it ended, now or\n"
+            "later.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll exec $id -- sh -c 'ls -l > listing'\n"
+            "  atoll exec --user root $id -- chown user /srv\n"
+            "  job=$(atoll exec --detach $id -- ./long-job)\n"
+            "  atoll logs --follow $id $job\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 2,

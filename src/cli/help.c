@@ -103,7 +103,8 @@ const struct atoll_cli_verb atoll_cli_help = {
     .name = "help",
     .args = "[VERB]",
     .summary = "explain a verb",
-    .help = "Example:\n  atoll help run\n",
+    .help = "Example:\n"
+            "  atoll help run\n",
     .options = atoll_cli_plain_options,
     .options_size = sizeof(struct atoll_cli_plain),
     .max_args = 2,

@@ -124,15 +124,14 @@ const struct atoll_cli_verb atoll_cli_logs = {
     .name = "logs",
     .args = "[OPTION]... SANDBOX [EXEC]",
     .summary = "show the output of a command, and how it ended",
-    .help =
-        "Shows everything EXEC has written, as often as you like, during and after its run. When it\n"
-        "has ended the exit status is that of the command, as with `atoll run`. Without EXEC the\n"
-        "commands of the sandbox are listed. With --json: one JSON object a line, as the daemon\n"
-        "keeps them.\n"
-        "\n"
-        "Examples:\n"
-        "  atoll logs $id                     the commands\n"
-        "  atoll logs --follow $id $exec      output of one, until it ends\n",
+    .help = "Shows everything EXEC has written, as often as you like, during and after its\n"
+            "run. When it has ended the exit status is that of the command, as with `atoll\n"
+            "run`. Without EXEC the commands of the sandbox are listed. With --json: one\n"
+            "JSON object a line, as the daemon keeps them.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll logs $id                     the commands\n"
+            "  atoll logs --follow $id $exec      output of one, until it ends\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 1,

@@ -11,6 +11,8 @@
 
 /* Most bytes of each stream that --json keeps. */
 #define CAPTURE_MAX (64u * 1024 * 1024)
+/* The first real-time signal programs get to use; glibc keeps 32 and 33 to itself. */
+#define FIRST_RT_SIGNAL 34
 
 void atoll_cli_outcome_init(struct atoll_cli_outcome *outcome, bool capture)
 {
@@ -56,17 +58,44 @@ int atoll_cli_outcome_output(struct atoll_cli_outcome *outcome, int stream, cons
     return r < 0 ? atoll_fail_errno(err, -r, "writing the command's output") : 0;
 }
 
+int atoll_cli_stream_number(const char *name)
+{
+    if (strcmp(name, "stdout") == 0)
+        return ATOLL_CLI_STDOUT;
+    return strcmp(name, "stderr") == 0 ? ATOLL_CLI_STDERR : 0;
+}
+
+void atoll_cli_outcome_gap(struct atoll_cli_outcome *outcome, const json_t *gap, bool quiet)
+{
+    int stream = atoll_cli_stream_number(atoll_cli_text(gap, "stream", ""));
+    double from = atoll_cli_number(gap, "from", 0), to = atoll_cli_number(gap, "to", 0);
+
+    if (!stream || !(to > from) || to > 9e15)
+        return;
+    outcome->seen[stream] = (uint64_t)to;
+    outcome->truncated[stream] = true;
+    if (!quiet && !outcome->capture)
+        atoll_cli_say("%.0f bytes of %s were dropped here: the journal was full", to - from,
+                      atoll_cli_text(gap, "stream", ""));
+}
+
 int atoll_cli_signal_number(const json_t *value)
 {
     const char *name = json_string_value(value);
+    uint64_t number;
 
     if (json_is_integer(value) && json_integer_value(value) > 0 &&
         json_integer_value(value) < _NSIG)
         return (int)json_integer_value(value);
     if (!name)
         return 0;
+    if (atoll_text_u64(name, 1, _NSIG - 1, &number) == 0)
+        return (int)number;
     if (strncmp(name, "SIG", 3) == 0)
         name += 3;
+    if (strncmp(name, "RTMIN+", 6) == 0 &&
+        atoll_text_u64(name + 6, 0, _NSIG - 1 - FIRST_RT_SIGNAL, &number) == 0)
+        return FIRST_RT_SIGNAL + (int)number;
     for (int i = 1; i < _NSIG; i++) {
         const char *known = sigabbrev_np(i);
         if (known && strcmp(known, name) == 0)
@@ -80,9 +109,11 @@ const char *atoll_cli_signal_name(int signo, char *out)
     const char *name = sigabbrev_np(signo);
 
     if (name)
-        (void)snprintf(out, 16, "SIG%s", name);
+        (void)snprintf(out, ATOLL_CLI_SIGNAL_MAX, "SIG%s", name);
+    else if (signo >= FIRST_RT_SIGNAL)
+        (void)snprintf(out, ATOLL_CLI_SIGNAL_MAX, "SIGRTMIN+%d", signo - FIRST_RT_SIGNAL);
     else
-        (void)snprintf(out, 16, "signal %d", signo);
+        (void)snprintf(out, ATOLL_CLI_SIGNAL_MAX, "%d", signo);
     return out;
 }
 
@@ -147,7 +178,7 @@ static void explain_signal(const json_t *result, const struct atoll_cli_outcome 
     int signo = atoll_cli_signal_number(json_object_get(result, "signal"));
     const char *who = atoll_cli_text(result, "who", NULL);
     const char *reason = atoll_cli_text(result, "reason", NULL);
-    char name[16];
+    char name[ATOLL_CLI_SIGNAL_MAX];
 
     /* Whoever pressed Ctrl-C knows. */
     if (signo > 0 && signo == outcome->signal_sent)
@@ -264,7 +295,7 @@ static int add_result(json_t *object, json_t *result)
 {
     int signo = atoll_cli_signal_number(json_object_get(result, "signal"));
     json_t *copy = json_copy(result);
-    char name[16];
+    char name[ATOLL_CLI_SIGNAL_MAX];
 
     if (!copy)
         return -1;

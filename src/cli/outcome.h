@@ -31,11 +31,18 @@ int atoll_cli_outcome_output(struct atoll_cli_outcome *outcome, int stream, cons
 bool atoll_cli_outcome_take(struct atoll_cli_outcome *outcome, int stream, const void *bytes,
                             size_t n);
 
+/* Notes what the daemon says was dropped ({"stream","from","to"}, or NULL for nothing) and, unless
+ * `quiet` or capturing, tells the user. */
+void atoll_cli_outcome_gap(struct atoll_cli_outcome *outcome, const json_t *gap, bool quiet);
+/* "stdout" and "stderr" as a number, 0 for any other text. */
+int atoll_cli_stream_number(const char *name);
+
 /* The exit status that a terminal record means. */
 int atoll_cli_status_of(const json_t *result);
 /* The number in a record or signal name ("SIGTERM", 15), 0 when there is none. */
 int atoll_cli_signal_number(const json_t *value);
-/* "SIGTERM", or "signal 35"; out holds 16 bytes. */
+/* "SIGTERM", "SIGRTMIN+1"; out holds ATOLL_CLI_SIGNAL_MAX bytes. */
+#define ATOLL_CLI_SIGNAL_MAX 24
 const char *atoll_cli_signal_name(int signo, char *out);
 
 /* Says on standard error how it ended when that was not by exiting, with --json prints the whole

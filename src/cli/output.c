@@ -22,13 +22,6 @@ struct reader {
     struct atoll_error error; /* of a callback, which can only return an errno */
 };
 
-static int stream_number(const char *name)
-{
-    if (strcmp(name, "stdout") == 0)
-        return ATOLL_CLI_STDOUT;
-    return strcmp(name, "stderr") == 0 ? ATOLL_CLI_STDERR : 0;
-}
-
 /* The bytes of a line, borrowed until the next one; *ret_n is 0 when it holds none. */
 static int find_data(struct reader *reader, const json_t *object, const char **ret_bytes,
                      size_t *ret_n, struct atoll_error *err)
@@ -51,7 +44,7 @@ static int find_data(struct reader *reader, const json_t *object, const char **r
 
 static int take_data(struct reader *reader, const json_t *object, struct atoll_error *err)
 {
-    int stream = stream_number(atoll_cli_text(object, "stream", ""));
+    int stream = atoll_cli_stream_number(atoll_cli_text(object, "stream", ""));
     const char *bytes;
     size_t n;
     int r = find_data(reader, object, &bytes, &n, err);
@@ -62,20 +55,6 @@ static int take_data(struct reader *reader, const json_t *object, struct atoll_e
         return atoll_cli_outcome_output(reader->outcome, stream, bytes, n, err);
     reader->outcome->seen[stream] += n;
     return 0;
-}
-
-static void take_gap(struct reader *reader, const json_t *gap)
-{
-    int stream = stream_number(atoll_cli_text(gap, "stream", ""));
-    double from = atoll_cli_number(gap, "from", 0), to = atoll_cli_number(gap, "to", 0);
-
-    if (!stream || !(to > from) || to > 9e15)
-        return;
-    reader->outcome->seen[stream] = (uint64_t)to;
-    reader->outcome->truncated[stream] = true;
-    if (!reader->copy)
-        atoll_cli_say("%.0f bytes of %s were dropped here: the journal was full", to - from,
-                      atoll_cli_text(gap, "stream", ""));
 }
 
 static int take_line(struct reader *reader, const char *line, size_t n, struct atoll_error *err)
@@ -95,7 +74,7 @@ static int take_line(struct reader *reader, const char *line, size_t n, struct a
         json_decref(reader->outcome->result);
         reader->outcome->result = json_incref(result);
     }
-    take_gap(reader, json_object_get(object, "truncated"));
+    atoll_cli_outcome_gap(reader->outcome, json_object_get(object, "truncated"), reader->copy);
     r = take_data(reader, object, err);
     if (r < 0 || !reader->copy)
         return r;

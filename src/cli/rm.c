@@ -80,12 +80,12 @@ const struct atoll_cli_verb atoll_cli_rm = {
     .name = "rm",
     .args = "SANDBOX... | --all",
     .summary = "destroy sandboxes with everything in them",
-    .help =
-        "Prints the ids of those destroyed. Processes, files and limits are gone when it returns.\n"
-        "\n"
-        "Examples:\n"
-        "  atoll rm $id\n"
-        "  atoll rm --all\n",
+    .help = "Prints the ids of those destroyed. Processes, files and limits are gone when\n"
+            "it returns.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll rm $id\n"
+            "  atoll rm --all\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .max_args = -1,

@@ -286,20 +286,20 @@ const struct atoll_cli_verb atoll_cli_run = {
     .name = "run",
     .args = "[OPTION]... [--] COMMAND [ARG]...",
     .summary = "run one command in a sandbox of its own",
-    .help =
-        "Creates a sandbox, runs COMMAND in it, and destroys it. Standard input (unless it is a\n"
-        "terminal), output and error are connected. The first Ctrl-C is passed on to the command,\n"
-        "the second one gives up and destroys the sandbox.\n"
-        "\n"
-        "Exit status: that of COMMAND; 128+N when signal N killed it; 124 when it timed out; 137 when\n"
-        "it ran out of memory; 125 when Atoll could not run it. The reason is on standard error.\n"
-        "With --json the output and the whole record are one JSON object on standard output.\n"
-        "\n"
-        "Examples:\n"
-        "  atoll run -- python3 -c 'print(6*7)'\n"
-        "  echo 'console.log(6*7)' | atoll run -- node\n"
-        "  atoll run --memory 1G --timeout 30 --file job.py:job.py -- python3 job.py\n"
-        "  atoll run -it -- bash\n",
+    .help = "Creates a sandbox, runs COMMAND in it, and destroys it. Standard input (unless\n"
+            "it is a terminal), output and error are connected. The first Ctrl-C is passed\n"
+            "on to the command, the second one gives up and destroys the sandbox.\n"
+            "\n"
+            "Exit status: that of COMMAND; 128+N when signal N killed it; 124 when it timed\n"
+            "out; 137 when it ran out of memory; 125 when Atoll could not run it. The\n"
+            "reason is on standard error. With --json the output and the whole record are\n"
+            "one JSON object on standard output.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll run -- python3 -c 'print(6*7)'\n"
+            "  echo 'console.log(6*7)' | atoll run -- node\n"
+            "  atoll run --memory 1G --timeout 30 --file job.py:job.py -- python3 job.py\n"
+            "  atoll run -it -- bash\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 1,

@@ -141,7 +141,7 @@ static void signal_command(struct session *s, int signo, bool tree)
 {
     struct atoll_cli_target target;
     struct atoll_error ignored;
-    char name[16];
+    char name[ATOLL_CLI_SIGNAL_MAX];
     ATOLL_CLI_AUTOJSON json_t *body =
         json_pack("{s:s, s:b}", "signal", atoll_cli_signal_name(signo, name), "tree", tree ? 1 : 0);
 
@@ -249,6 +249,7 @@ static int on_text(struct session *s, const uint8_t *bytes, size_t n, struct ato
         s->ended = true;
         return 0;
     }
+    atoll_cli_outcome_gap(s->outcome, json_object_get(message, "truncated"), false);
     if (!s->started && json_object_get(message, "exec_id"))
         return on_start(s, message, err);
     return 0;

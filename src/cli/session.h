@@ -23,6 +23,6 @@ int atoll_cli_session_run(struct atoll_cli *cli, const struct atoll_cli_session_
                           struct atoll_cli_outcome *outcome,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* All of it for a command in a sandbox that exists: runs it and reports; returns the exit status. */
+/* All of it for a command in a sandbox that exists: runs it, reports, returns the exit status. */
 int atoll_cli_session_attach(struct atoll_cli *cli, const char *sandbox, json_t *request,
                              bool interactive, bool pty, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -38,13 +38,12 @@ const struct atoll_cli_verb atoll_cli_shell = {
     .name = "shell",
     .args = "[OPTION]... SANDBOX",
     .summary = "look around in a sandbox with an interactive shell",
-    .help =
-        "A login shell on a terminal of its own: $SHELL, bash or sh, whichever is there. Without a\n"
-        "terminal it reads commands from standard input.\n"
-        "\n"
-        "Examples:\n"
-        "  atoll shell $id\n"
-        "  atoll shell --user root $id\n",
+    .help = "A login shell on a terminal of its own: $SHELL, bash or sh, whichever is\n"
+            "there. Without a terminal it reads commands from standard input.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll shell $id\n"
+            "  atoll shell --user root $id\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 1,

@@ -206,14 +206,13 @@ const struct atoll_cli_verb atoll_cli_template_import = {
     .name = "template import",
     .args = "NAME DIRECTORY|TARBALL|-",
     .summary = "make a template from a root file system",
-    .help =
-        "A directory is packed with tar; run as root to keep its owners. A tarball may be plain or\n"
-        "compressed (gzip, xz, zstd); - reads one from standard input.\n"
-        "\n"
-        "Examples:\n"
-        "  atoll template import alpine alpine-minirootfs.tar.gz\n"
-        "  docker export $container | atoll template import app -\n"
-        "  atoll run --template alpine -- cat /etc/os-release\n",
+    .help = "A directory is packed with tar; run as root to keep its owners. A tarball may\n"
+            "be plain or compressed (gzip, xz, zstd); - reads one from standard input.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll template import alpine alpine-minirootfs.tar.gz\n"
+            "  docker export $container | atoll template import app -\n"
+            "  atoll run --template alpine -- cat /etc/os-release\n",
     .options = atoll_cli_plain_options,
     .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 2,

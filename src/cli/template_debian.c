@@ -1,6 +1,6 @@
 /*
- * A Debian template: mmdebstrap resolves, unpacks and configures the packages, and writes a tar that
- * goes straight to the daemon. Nothing is kept on this side.
+ * A Debian template: mmdebstrap resolves, unpacks and configures the packages, and writes a tar
+ * that goes straight to the daemon. Nothing is kept on this side.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -89,14 +89,14 @@ const struct atoll_cli_verb atoll_cli_template_debian = {
     .name = "template debian",
     .args = "[OPTION]... NAME",
     .summary = "make a template with a fresh Debian",
-    .help =
-        "Runs mmdebstrap and hands its result to the daemon. As root this needs nothing else; as\n"
-        "another user it needs user namespaces and sub-ids (see `atoll doctor`).\n"
-        "\n"
-        "Examples:\n"
-        "  atoll template debian debian\n"
-        "  atoll template debian --suite trixie --packages nodejs,npm,git node\n"
-        "  atoll run --template node -- node -e 'console.log(6*7)'\n",
+    .help = "Runs mmdebstrap and hands its result to the daemon. As root this needs nothing\n"
+            "else; as another user it needs user namespaces and sub-ids (see `atoll\n"
+            "doctor`).\n"
+            "\n"
+            "Examples:\n"
+            "  atoll template debian debian\n"
+            "  atoll template debian --suite trixie --packages nodejs,npm,git node\n"
+            "  atoll run --template node -- node -e 'console.log(6*7)'\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 1,

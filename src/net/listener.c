@@ -236,6 +236,13 @@ static int bind_tcp(const struct addrinfo *ai)
     return ATOLL_TAKE_FD(fd);
 }
 
+/* Whether this host does not have that address, so that another one may be tried. A port in use is
+ * not of that kind: moving to the other family would hide it. */
+static bool is_absent(int fd)
+{
+    return fd == -EADDRNOTAVAIL || fd == -EAFNOSUPPORT;
+}
+
 static int fail_bind(struct atoll_error *err, const char *host_port, int errnum)
 {
     enum atoll_error_kind kind = errnum == EADDRINUSE      ? ATOLL_ERR_ALREADY_EXISTS
@@ -271,7 +278,7 @@ int atoll_listener_open_tcp(struct atoll_loop *loop, const char *host_port,
     /* A name may stand for both families. IPv4 first: who asks for localhost tries both, who asks
      * for 127.0.0.1 does not. */
     for (int pass = 0; pass < 2; pass++)
-        for (const struct addrinfo *ai = list; ai && fd < 0; ai = ai->ai_next)
+        for (const struct addrinfo *ai = list; ai && is_absent(fd); ai = ai->ai_next)
             if ((ai->ai_family == AF_INET) == (pass == 0))
                 fd = bind_tcp(ai);
     freeaddrinfo(list);

@@ -7,7 +7,6 @@
 #include "net/stream.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 #include "base/buf.h"
 
@@ -15,7 +14,6 @@
 #define LINGER_MS 1000
 #define LINGER_BYTES ((size_t)1024 * 1024)
 #define KEEP_BYTES (64 * 1024) /* an emptied queue larger than this gives its memory back */
-#define MAX_IOV 8
 
 struct atoll_stream {
     struct atoll_loop *loop;
@@ -47,27 +45,24 @@ struct atoll_stream {
 /* One for all streams of the thread: input is taken or copied before the next recv. */
 static _Thread_local uint8_t scratch[READ_BYTES];
 
+/* Interrupted is as good as not ready: the loop comes back. */
+static ssize_t result(ssize_t r)
+{
+    return r >= 0 ? r : errno == EINTR ? -EAGAIN : -errno;
+}
+
 static ssize_t socket_recv(void *transport, int fd, void *buf, size_t n)
 {
-    ssize_t r;
-
     (void)transport;
-    do
-        r = recv(fd, buf, n, MSG_DONTWAIT);
-    while (r < 0 && errno == EINTR);
-    return r < 0 ? -errno : r;
+    return result(recv(fd, buf, n, MSG_DONTWAIT));
 }
 
 static ssize_t socket_sendv(void *transport, int fd, const struct iovec *iov, int count)
 {
     struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count};
-    ssize_t r;
 
     (void)transport;
-    do
-        r = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-    while (r < 0 && errno == EINTR);
-    return r < 0 ? -errno : r;
+    return result(sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 static int socket_shutdown(void *transport, int fd)
@@ -316,7 +311,7 @@ int atoll_stream_new(struct atoll_loop *loop, int fd, const struct atoll_stream_
                      const struct atoll_stream_callbacks *callbacks, void *arg,
                      struct atoll_stream **ret_stream, struct atoll_error *err)
 {
-    struct atoll_stream *s = calloc(1, sizeof(*s));
+    struct atoll_stream *s = malloc(sizeof(*s));
     int r = -ENOMEM;
 
     if (s) {
@@ -397,7 +392,7 @@ int atoll_stream_writev_whole(struct atoll_stream *s, const struct iovec *iov, i
     size_t total = iov_total(iov, count);
     ssize_t sent = 0;
 
-    if (s->error != 0 || s->shut_wanted || s->close_told || count > MAX_IOV)
+    if (s->error != 0 || s->shut_wanted || s->close_told)
         return -EPIPE;
     if (s->corks == 0 && atoll_buf_size(&s->out) == 0 && total > 0) {
         sent = s->ops->sendv(s->transport, s->fd, iov, count);

@@ -42,24 +42,24 @@ static int put_strv(struct atoll_buf *out, const struct atoll_strv *v)
     return r;
 }
 
-static int put_field(struct atoll_buf *out, enum atoll_field_type type, const void *at)
+static int put_field(struct atoll_buf *out, enum atoll_msg_field_type type, const void *at)
 {
     const struct atoll_bytes *run = at;
 
     switch (type) {
-    case ATOLL_FIELD_U8:
+    case ATOLL_MSG_U8:
         return atoll_buf_append(out, at, 1);
-    case ATOLL_FIELD_U32:
-    case ATOLL_FIELD_I32:
+    case ATOLL_MSG_U32:
+    case ATOLL_MSG_I32:
         return put_u32(out, *(const uint32_t *)at);
-    case ATOLL_FIELD_U64:
-    case ATOLL_FIELD_I64:
+    case ATOLL_MSG_U64:
+    case ATOLL_MSG_I64:
         return put_u64(out, *(const uint64_t *)at);
-    case ATOLL_FIELD_STR:
+    case ATOLL_MSG_STR:
         return put_str(out, *(const char *const *)at);
-    case ATOLL_FIELD_BYTES:
+    case ATOLL_MSG_BYTES:
         return put_run(out, run->data, run->len);
-    case ATOLL_FIELD_STRV:
+    case ATOLL_MSG_STRV:
         return put_strv(out, at);
     }
     return -EINVAL;
@@ -148,22 +148,22 @@ static int take_strv(struct reader *in, struct atoll_strv *v)
     return r;
 }
 
-static int take_field(struct reader *in, enum atoll_field_type type, void *at)
+static int take_field(struct reader *in, enum atoll_msg_field_type type, void *at)
 {
     switch (type) {
-    case ATOLL_FIELD_U8:
+    case ATOLL_MSG_U8:
         return take(in, at, 1);
-    case ATOLL_FIELD_U32:
-    case ATOLL_FIELD_I32:
+    case ATOLL_MSG_U32:
+    case ATOLL_MSG_I32:
         return take_u32(in, at);
-    case ATOLL_FIELD_U64:
-    case ATOLL_FIELD_I64:
+    case ATOLL_MSG_U64:
+    case ATOLL_MSG_I64:
         return take_u64(in, at);
-    case ATOLL_FIELD_STR:
+    case ATOLL_MSG_STR:
         return take_str(in, at);
-    case ATOLL_FIELD_BYTES:
+    case ATOLL_MSG_BYTES:
         return take_run(in, at);
-    case ATOLL_FIELD_STRV:
+    case ATOLL_MSG_STRV:
         return take_strv(in, at);
     }
     return -EINVAL;
@@ -186,7 +186,7 @@ int atoll_msg_decode(const struct atoll_msg_desc *desc, const uint8_t *bytes, si
     /* A field that never came is empty, not NULL: callers need no second check. */
     for (size_t i = 0; i < desc->field_count; i++) {
         const char **text = (const char **)(void *)((char *)ret_msg + desc->fields[i].offset);
-        if (desc->fields[i].type == ATOLL_FIELD_STR && !*text)
+        if (desc->fields[i].type == ATOLL_MSG_STR && !*text)
             *text = "";
     }
     return 0;
@@ -195,7 +195,7 @@ int atoll_msg_decode(const struct atoll_msg_desc *desc, const uint8_t *bytes, si
 void atoll_msg_done(const struct atoll_msg_desc *desc, void *msg)
 {
     for (size_t i = 0; i < desc->field_count; i++)
-        if (desc->fields[i].type == ATOLL_FIELD_STRV) {
+        if (desc->fields[i].type == ATOLL_MSG_STRV) {
             struct atoll_strv *v = (void *)((char *)msg + desc->fields[i].offset);
             free(v->items);
             *v = (struct atoll_strv){0};

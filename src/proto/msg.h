@@ -13,15 +13,15 @@
  * Ownership: decoded strings and byte runs point into the payload. Only vectors allocate;
  * atoll_msg_done() frees them.
  */
-enum atoll_field_type {
-    ATOLL_FIELD_U8,
-    ATOLL_FIELD_U32,
-    ATOLL_FIELD_U64,
-    ATOLL_FIELD_I32,
-    ATOLL_FIELD_I64,
-    ATOLL_FIELD_STR,   /* const char *; NULL is sent as "" */
-    ATOLL_FIELD_BYTES, /* struct atoll_bytes */
-    ATOLL_FIELD_STRV,  /* struct atoll_strv */
+enum atoll_msg_field_type {
+    ATOLL_MSG_U8,
+    ATOLL_MSG_U32,
+    ATOLL_MSG_U64,
+    ATOLL_MSG_I32,
+    ATOLL_MSG_I64,
+    ATOLL_MSG_STR,   /* const char *; NULL is sent as "" */
+    ATOLL_MSG_BYTES, /* struct atoll_bytes */
+    ATOLL_MSG_STRV,  /* struct atoll_strv */
 };
 
 struct atoll_bytes {
@@ -37,22 +37,22 @@ struct atoll_strv {
 /* Most strings one vector may hold. */
 #define ATOLL_STRV_MAX 4096
 
-struct atoll_field {
-    enum atoll_field_type type;
+struct atoll_msg_field {
+    enum atoll_msg_field_type type;
     size_t offset;
 };
 
 struct atoll_msg_desc {
     const char *name;
     size_t size; /* of the struct */
-    const struct atoll_field *fields;
+    const struct atoll_msg_field *fields;
     size_t field_count;
 };
 
 /* Declares `extern const struct atoll_msg_desc` and defines it; see agent_proto.c for the use. */
-#define ATOLL_FIELD(type_, struct_, member_) {ATOLL_FIELD_##type_, offsetof(struct struct_, member_)}
+#define ATOLL_MSG_FIELD(type_, struct_, member_) {ATOLL_MSG_##type_, offsetof(struct struct_, member_)}
 #define ATOLL_MSG_DESC(struct_, ...)                                                                \
-    static const struct atoll_field struct_##_fields[] = {__VA_ARGS__};                             \
+    static const struct atoll_msg_field struct_##_fields[] = {__VA_ARGS__};                             \
     const struct atoll_msg_desc struct_##_desc = {                                                  \
         #struct_, sizeof(struct struct_), struct_##_fields, ATOLL_ARRAY_LEN(struct_##_fields)}
 

@@ -5,80 +5,80 @@
 #include <string.h>
 
 ATOLL_MSG_DESC(atoll_po_ids,
-               ATOLL_FIELD(U32, atoll_po_ids, mode),
-               ATOLL_FIELD(U32, atoll_po_ids, inside),
-               ATOLL_FIELD(U32, atoll_po_ids, outside),
-               ATOLL_FIELD(U32, atoll_po_ids, count),
-               ATOLL_FIELD(U32, atoll_po_ids, outside_gid),
-               ATOLL_FIELD(U32, atoll_po_ids, agent_uid),
-               ATOLL_FIELD(U32, atoll_po_ids, agent_gid),
-               ATOLL_FIELD(U32, atoll_po_ids, layer_base));
+               ATOLL_MSG_FIELD(U32, atoll_po_ids, mode),
+               ATOLL_MSG_FIELD(U32, atoll_po_ids, inside),
+               ATOLL_MSG_FIELD(U32, atoll_po_ids, outside),
+               ATOLL_MSG_FIELD(U32, atoll_po_ids, count),
+               ATOLL_MSG_FIELD(U32, atoll_po_ids, outside_gid),
+               ATOLL_MSG_FIELD(U32, atoll_po_ids, agent_uid),
+               ATOLL_MSG_FIELD(U32, atoll_po_ids, agent_gid),
+               ATOLL_MSG_FIELD(U32, atoll_po_ids, layer_base));
 
 ATOLL_MSG_DESC(atoll_po_cgroup,
-               ATOLL_FIELD(U64, atoll_po_cgroup, memory_bytes),
-               ATOLL_FIELD(U32, atoll_po_cgroup, cpu_millis),
-               ATOLL_FIELD(U32, atoll_po_cgroup, pids));
+               ATOLL_MSG_FIELD(U64, atoll_po_cgroup, memory_bytes),
+               ATOLL_MSG_FIELD(U32, atoll_po_cgroup, cpu_millis),
+               ATOLL_MSG_FIELD(U32, atoll_po_cgroup, pids));
 
 ATOLL_MSG_DESC(atoll_po_image,
-               ATOLL_FIELD(STR, atoll_po_image, source));
+               ATOLL_MSG_FIELD(STR, atoll_po_image, source));
 
 ATOLL_MSG_DESC(atoll_po_start,
-               ATOLL_FIELD(U8, atoll_po_start, new_network));
+               ATOLL_MSG_FIELD(U8, atoll_po_start, new_network));
 
 ATOLL_MSG_DESC(atoll_po_disk,
-               ATOLL_FIELD(U32, atoll_po_disk, kind),
-               ATOLL_FIELD(U64, atoll_po_disk, size_bytes),
-               ATOLL_FIELD(U64, atoll_po_disk, inodes));
+               ATOLL_MSG_FIELD(U32, atoll_po_disk, kind),
+               ATOLL_MSG_FIELD(U64, atoll_po_disk, size_bytes),
+               ATOLL_MSG_FIELD(U64, atoll_po_disk, inodes));
 
 ATOLL_MSG_DESC(atoll_po_layer,
-               ATOLL_FIELD(STR, atoll_po_layer, slot),
-               ATOLL_FIELD(STR, atoll_po_layer, source),
-               ATOLL_FIELD(U32, atoll_po_layer, disk_base));
+               ATOLL_MSG_FIELD(STR, atoll_po_layer, slot),
+               ATOLL_MSG_FIELD(STR, atoll_po_layer, source),
+               ATOLL_MSG_FIELD(U32, atoll_po_layer, disk_base));
 
 ATOLL_MSG_DESC(atoll_po_overlay,
-               ATOLL_FIELD(STR, atoll_po_overlay, target),
-               ATOLL_FIELD(STR, atoll_po_overlay, lowers),
-               ATOLL_FIELD(U8, atoll_po_overlay, writable));
+               ATOLL_MSG_FIELD(STR, atoll_po_overlay, target),
+               ATOLL_MSG_FIELD(STR, atoll_po_overlay, lowers),
+               ATOLL_MSG_FIELD(U8, atoll_po_overlay, writable));
 
 ATOLL_MSG_DESC(atoll_po_directory,
-               ATOLL_FIELD(STR, atoll_po_directory, path),
-               ATOLL_FIELD(U32, atoll_po_directory, mode),
-               ATOLL_FIELD(U32, atoll_po_directory, uid),
-               ATOLL_FIELD(U32, atoll_po_directory, gid));
+               ATOLL_MSG_FIELD(STR, atoll_po_directory, path),
+               ATOLL_MSG_FIELD(U32, atoll_po_directory, mode),
+               ATOLL_MSG_FIELD(U32, atoll_po_directory, uid),
+               ATOLL_MSG_FIELD(U32, atoll_po_directory, gid));
 
 ATOLL_MSG_DESC(atoll_po_file,
-               ATOLL_FIELD(STR, atoll_po_file, path),
-               ATOLL_FIELD(U32, atoll_po_file, mode),
-               ATOLL_FIELD(BYTES, atoll_po_file, content));
+               ATOLL_MSG_FIELD(STR, atoll_po_file, path),
+               ATOLL_MSG_FIELD(U32, atoll_po_file, mode),
+               ATOLL_MSG_FIELD(BYTES, atoll_po_file, content));
 
 ATOLL_MSG_DESC(atoll_po_proc,
-               ATOLL_FIELD(STRV, atoll_po_proc, masked),
-               ATOLL_FIELD(STRV, atoll_po_proc, read_only));
+               ATOLL_MSG_FIELD(STRV, atoll_po_proc, masked),
+               ATOLL_MSG_FIELD(STRV, atoll_po_proc, read_only));
 
 ATOLL_MSG_DESC(atoll_po_dev,
-               ATOLL_FIELD(U64, atoll_po_dev, shm_bytes),
-               ATOLL_FIELD(U64, atoll_po_dev, shm_inodes),
-               ATOLL_FIELD(U32, atoll_po_dev, max_ptys));
+               ATOLL_MSG_FIELD(U64, atoll_po_dev, shm_bytes),
+               ATOLL_MSG_FIELD(U64, atoll_po_dev, shm_inodes),
+               ATOLL_MSG_FIELD(U32, atoll_po_dev, max_ptys));
 
 ATOLL_MSG_DESC(atoll_po_text,
-               ATOLL_FIELD(STR, atoll_po_text, text));
+               ATOLL_MSG_FIELD(STR, atoll_po_text, text));
 
 ATOLL_MSG_DESC(atoll_po_rlimit,
-               ATOLL_FIELD(U32, atoll_po_rlimit, resource),
-               ATOLL_FIELD(U64, atoll_po_rlimit, soft),
-               ATOLL_FIELD(U64, atoll_po_rlimit, hard));
+               ATOLL_MSG_FIELD(U32, atoll_po_rlimit, resource),
+               ATOLL_MSG_FIELD(U64, atoll_po_rlimit, soft),
+               ATOLL_MSG_FIELD(U64, atoll_po_rlimit, hard));
 
 ATOLL_MSG_DESC(atoll_po_bytes,
-               ATOLL_FIELD(BYTES, atoll_po_bytes, bytes));
+               ATOLL_MSG_FIELD(BYTES, atoll_po_bytes, bytes));
 
 ATOLL_MSG_DESC(atoll_po_agent,
-               ATOLL_FIELD(U8, atoll_po_agent, allow_sudo),
-               ATOLL_FIELD(U8, atoll_po_agent, many_ids),
-               ATOLL_FIELD(STR, atoll_po_agent, user),
-               ATOLL_FIELD(STR, atoll_po_agent, home),
-               ATOLL_FIELD(U32, atoll_po_agent, uid),
-               ATOLL_FIELD(U32, atoll_po_agent, gid),
-               ATOLL_FIELD(U64, atoll_po_agent, memory_limit_bytes));
+               ATOLL_MSG_FIELD(U8, atoll_po_agent, allow_sudo),
+               ATOLL_MSG_FIELD(U8, atoll_po_agent, many_ids),
+               ATOLL_MSG_FIELD(STR, atoll_po_agent, user),
+               ATOLL_MSG_FIELD(STR, atoll_po_agent, home),
+               ATOLL_MSG_FIELD(U32, atoll_po_agent, uid),
+               ATOLL_MSG_FIELD(U32, atoll_po_agent, gid),
+               ATOLL_MSG_FIELD(U64, atoll_po_agent, memory_limit_bytes));
 
 struct step_header {
     uint16_t op, zero;

@@ -508,7 +508,8 @@ def test_template_import_use_and_rm(daemon, tmp_path):
     (root / "etc").mkdir()
     (tmp_path / "hello.c").write_text(
         '#include <stdio.h>\nint main(void) { return puts("hello from a template") < 0; }\n')
-    subprocess.run(["cc", "-static", "-o", root / "bin" / "hello", tmp_path / "hello.c"], check=True)
+    subprocess.run(["cc", "-static", "-o", root / "bin" / "hello", tmp_path / "hello.c"],
+                   check=True)
     subprocess.run(["tar", "-C", root, "-czf", tmp_path / "root.tgz", "."], check=True)
     daemon.atoll("template", "import", "fromdir", root, check=True)
     daemon.atoll("template", "import", "fromtar", tmp_path / "root.tgz", check=True)
@@ -545,8 +546,9 @@ def test_template_debian_needs_mmdebstrap(daemon, tmp_path):
     fake.write_text('#!/bin/sh\necho "$@" >&2\necho half\nexit 3\n')
     fake.chmod(0o755)
     env["PATH"] += ":/usr/bin:/bin"
-    done = subprocess.run([daemon.build / "atoll", "template", "debian", "--packages", "a,b", "deb"],
-                          env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    command = [daemon.build / "atoll", "template", "debian", "--packages", "a,b", "deb"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL)
     assert done.returncode == 1
     assert "--variant=minbase --include=a,b" in done.stderr
     assert "mmdebstrap failed with status 3" in done.stderr

@@ -54,7 +54,7 @@ static void records_become_exit_statuses(void **state)
 
 static void signals_have_names_and_numbers(void **state)
 {
-    char name[16];
+    char name[ATOLL_CLI_SIGNAL_MAX];
     json_t *value = json_string("SIGUSR1");
     (void)state;
 
@@ -68,7 +68,13 @@ static void signals_have_names_and_numbers(void **state)
     json_decref(value);
     assert_int_equal(atoll_cli_signal_number(NULL), 0);
     assert_string_equal(atoll_cli_signal_name(SIGTERM, name), "SIGTERM");
-    assert_string_equal(atoll_cli_signal_name(40, name), "signal 40");
+    assert_string_equal(atoll_cli_signal_name(40, name), "SIGRTMIN+6");
+    value = json_string("SIGRTMIN+6");
+    assert_int_equal(atoll_cli_signal_number(value), 40);
+    json_decref(value);
+    value = json_string("9");
+    assert_int_equal(atoll_cli_signal_number(value), SIGKILL);
+    json_decref(value);
 }
 
 static void captured_output_is_counted_and_kept(void **state)
@@ -90,6 +96,22 @@ static void captured_output_is_counted_and_kept(void **state)
     assert_false(atoll_cli_outcome_take(&outcome, ATOLL_CLI_STDOUT, "ab", 2));
     outcome.closed[ATOLL_CLI_STDOUT] = true;
     assert_true(atoll_cli_outcome_take(&outcome, ATOLL_CLI_STDOUT, "ab", 2));
+    atoll_cli_outcome_done(&outcome);
+}
+
+static void gaps_are_noted(void **state)
+{
+    struct atoll_cli_outcome outcome;
+    json_t *gap = json_pack("{s:s, s:i, s:i}", "stream", "stderr", "from", 10, "to", 30);
+    (void)state;
+
+    atoll_cli_outcome_init(&outcome, true);
+    atoll_cli_outcome_gap(&outcome, NULL, true);
+    assert_false(outcome.truncated[ATOLL_CLI_STDERR]);
+    atoll_cli_outcome_gap(&outcome, gap, true);
+    assert_true(outcome.truncated[ATOLL_CLI_STDERR]);
+    assert_true(outcome.seen[ATOLL_CLI_STDERR] == 30);
+    json_decref(gap);
     atoll_cli_outcome_done(&outcome);
 }
 
@@ -341,6 +363,7 @@ int main(void)
         cmocka_unit_test(records_become_exit_statuses),
         cmocka_unit_test(signals_have_names_and_numbers),
         cmocka_unit_test(captured_output_is_counted_and_kept),
+        cmocka_unit_test(gaps_are_noted),
         cmocka_unit_test(base64_goes_both_ways),
         cmocka_unit_test(bad_base64_is_refused),
         cmocka_unit_test(names_from_sandboxes_are_checked),

@@ -55,7 +55,7 @@ static void count_piece(void *arg, struct atoll_http_request *req, const uint8_t
 {
     (void)arg;
     for (size_t i = 0; i < n; i++)
-        atoll_http_set_user(req, (char *)atoll_http_user(req) + bytes[i]);
+        atoll_http_set_user(req, (void *)((uintptr_t)atoll_http_user(req) + bytes[i]));
 }
 
 static void counted(void *arg, struct atoll_http_request *req)
@@ -63,7 +63,7 @@ static void counted(void *arg, struct atoll_http_request *req)
     char text[32];
 
     (void)arg;
-    snprintf(text, sizeof(text), "%zu", (size_t)atoll_http_user(req));
+    snprintf(text, sizeof(text), "%zu", (size_t)(uintptr_t)atoll_http_user(req));
     atoll_http_respond(req, 200, NULL, text, strlen(text));
 }
 

@@ -231,6 +231,16 @@ static void test_abort_and_short_body(void **state)
     atoll_http_end(s.req);
     rig_turn(&r);
     assert_true(r.ended);
+
+    /* Another answer behind a begun one would be read as part of it. */
+    rig_connect(&r);
+    rig_ask(&r, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    atoll_http_begin(s.req, 200, NULL, -1);
+    rig_turn(&r);
+    atoll_http_respond_error(s.req, 500, "internal", "too late", NULL);
+    rig_turn(&r);
+    assert_true(r.ended);
+    assert_null(strstr(rig_text(&r), "500"));
     rig_close(&r);
 }
 

@@ -9,11 +9,12 @@
 #define ATOLL_COLLECT_MAX ((size_t)1024 * 1024)
 
 struct atoll_collect {
-    struct atoll_reader *reader;                    /* owned */
+    struct atoll_reader *reader;                       /* owned */
     struct atoll_buf streams[ATOLL_STREAM_STDERR + 1]; /* by stream number */
     bool truncated[ATOLL_STREAM_STDERR + 1];
     /* Called once: with the result, or with an error. The collect may be done there. */
-    void (*ended)(void *arg, const struct atoll_exec_result *result, const struct atoll_error *error);
+    void (*ended)(void *arg, const struct atoll_exec_result *result,
+                  const struct atoll_error *error);
     void *arg;
 };
 

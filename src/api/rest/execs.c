@@ -51,7 +51,8 @@ static void start_free(struct start *s)
     free(s);
 }
 
-static void ended(void *arg, const struct atoll_exec_result *result, const struct atoll_error *error)
+static void ended(void *arg, const struct atoll_exec_result *result,
+                  const struct atoll_error *error)
 {
     struct start *s = arg;
     struct atoll_buf buf;
@@ -127,9 +128,10 @@ static int parse_start(struct start *s, const uint8_t *bytes, size_t n,
     if (r == 0)
         r = atoll_rest_exec_check(&request, ret_start, &s->input, err);
     if (r == 0 && s->wait && s->input.open)
-        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "\"stdin\":true and ?wait=true exclude each other: whoever waits cannot send "
-                       "input; give it as a string, or use the WebSocket …/execs/stream");
+        r = atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "\"stdin\":true and ?wait=true exclude each other: whoever waits cannot send "
+            "input; give it as a string, or use the WebSocket …/execs/stream");
     return r;
 }
 

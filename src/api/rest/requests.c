@@ -100,9 +100,8 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
         return 0;
     if (!json_is_object(metadata))
         return atoll_fields_refuse(err, "", "metadata", metadata, "an object of strings");
-    json_object_foreach (object, name, value)
-        if (!json_is_string(value))
-            return atoll_fields_refuse(err, "metadata", name, value, "a string");
+    json_object_foreach(object, name, value) if (!json_is_string(value)) return atoll_fields_refuse(
+        err, "metadata", name, value, "a string");
     text = json_dumps(metadata, JSON_COMPACT);
     if (!text)
         abort();

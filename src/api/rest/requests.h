@@ -52,7 +52,8 @@ struct atoll_rest_size {
     uint32_t cols, rows;
 };
 extern const struct atoll_field atoll_rest_size_fields[];
-int atoll_rest_size_check(const struct atoll_rest_size *size, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_rest_size_check(const struct atoll_rest_size *size,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* {"signal":"SIGTERM"|15,"tree":bool}. */
 struct atoll_rest_signal {

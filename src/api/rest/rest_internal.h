@@ -22,7 +22,7 @@ atoll_rest_handler atoll_rest_exec_start, atoll_rest_exec_list, atoll_rest_exec_
 atoll_rest_handler atoll_rest_exec_output;
 /* exec_stream.c */
 atoll_rest_handler atoll_rest_exec_stream;
-/* run.c, run_stream.c */
+/* run_post.c, run_stream.c */
 atoll_rest_handler atoll_rest_run, atoll_rest_run_stream;
 /* files.c */
 atoll_rest_handler atoll_rest_file_stat, atoll_rest_file_list, atoll_rest_file_mkdir,

@@ -112,7 +112,7 @@ const char *atoll_view_signal_name(int signo, char *out)
     /* 34 is the first real-time signal programs get to use; glibc keeps 32 and 33. */
     if (name)
         (void)snprintf(out, 16, "SIG%s", name);
-    else if (signo >= 34)
+    else if (signo >= 34 && signo <= 64)
         (void)snprintf(out, 16, "SIGRTMIN+%d", signo - 34);
     else
         (void)snprintf(out, 16, "%d", signo);

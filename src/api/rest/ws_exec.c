@@ -327,6 +327,7 @@ void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_op
     x->session.drop = drop;
     atoll_timer_set(&x->timer, x->loop, FIRST_MESSAGE_MS, first_message_late, x);
     call->req = NULL;
+    call->upgraded = true;
     atoll_api_drop(call);
 }
 

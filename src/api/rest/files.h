@@ -1,0 +1,18 @@
+#pragma once
+#include "api/call.h"
+
+/* What the routes below …/files share. */
+
+#define ATOLL_REST_PATH_MAX 4095
+
+/* ?path= and ?user=, borrowed from the request. */
+struct atoll_rest_file_target {
+    const char *path, *user;
+};
+
+/* False when they are not right; the call has been answered then. */
+bool atoll_rest_file_target(struct atoll_api_call *call, struct atoll_rest_file_target *ret);
+
+/* Answers the call in arg with the entry. */
+void atoll_rest_file_entry(void *arg, const struct atoll_am_entry *entry,
+                           const struct atoll_error *error);

@@ -1,0 +1,139 @@
+/* The journal of an exec: offsets, repeats, gaps, the maximum, and readers at any place. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include "test.h"
+#include "engine/journal.h"
+#include "sys/tree.h"
+
+struct fixture {
+    char dir[32];
+    int dir_fd;
+    struct atoll_journal j;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+
+    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/atoll-journal-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    f->dir_fd = open(f->dir, O_RDONLY | O_DIRECTORY);
+    atoll_journal_init(&f->j, f->dir_fd, "exec", 4096);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    atoll_journal_done(&f->j);
+    (void)close(f->dir_fd);
+    assert_int_equal(atoll_tree_remove(AT_FDCWD, f->dir), 0);
+    free(f);
+    return 0;
+}
+
+static int append(struct fixture *f, int stream, uint64_t offset, const char *text)
+{
+    return atoll_journal_append(&f->j, stream, offset, (const uint8_t *)text, strlen(text));
+}
+
+/* Everything a cursor finds, as "1:abc|2:x|". */
+static const char *read_all(struct fixture *f, struct atoll_journal_cursor *c, size_t piece)
+{
+    static char out[8192];
+    uint8_t buf[4096];
+    size_t n, at = 0;
+    uint64_t offset;
+    int stream;
+
+    out[0] = '\0';
+    while (atoll_journal_read(&f->j, c, buf, piece, &stream, &offset, &n) > 0)
+        at += (size_t)snprintf(out + at, sizeof(out) - at, "%d:%.*s|", stream, (int)n, (char *)buf);
+    return out;
+}
+
+static void keeps_order_across_streams(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0};
+
+    assert_int_equal(append(f, 1, 0, "abc"), 0);
+    assert_int_equal(append(f, 2, 0, "err"), 0);
+    assert_int_equal(append(f, 1, 3, "def"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "1:abc|2:err|1:def|");
+    assert_string_equal(read_all(f, &c, 4096), "");
+    assert_int_equal(append(f, 2, 3, "or"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "2:or|");
+}
+
+static void repeats_are_skipped_and_gaps_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0};
+
+    assert_int_equal(append(f, 1, 0, "abc"), 0);
+    assert_int_equal(append(f, 1, 0, "abc"), 0);
+    assert_int_equal(append(f, 1, 1, "bcde"), 0);
+    assert_int_equal(append(f, 1, 9, "z"), -EBADMSG);
+    assert_int_equal(f->j.seen[1], 5);
+    assert_string_equal(read_all(f, &c, 4096), "1:abc|1:de|");
+}
+
+static void starts_at_any_offset(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {.want = {[1] = 4, [2] = 2}};
+
+    assert_int_equal(append(f, 1, 0, "abc"), 0);
+    assert_int_equal(append(f, 2, 0, "xyz"), 0);
+    assert_int_equal(append(f, 1, 3, "defgh"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "2:z|1:efgh|");
+    c = (struct atoll_journal_cursor){0};
+    assert_string_equal(read_all(f, &c, 2), "1:ab|1:c|2:xy|2:z|1:de|1:fg|1:h|");
+}
+
+static void beyond_the_maximum_bytes_are_counted_not_kept(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0};
+    char big[4000];
+
+    memset(big, 'x', sizeof(big) - 1);
+    big[sizeof(big) - 1] = '\0';
+    assert_int_equal(append(f, 1, 0, big), 0);
+    assert_int_equal(append(f, 1, 3999, "this does not fit any more, but is counted; "
+                                        "a long sentence to be sure of that, longer than what is left"),
+                     0);
+    uint64_t seen = f->j.seen[1];
+    assert_int_equal(f->j.kept[1], 3999);
+    assert_true(seen > 3999 + 80);
+    /* What is kept stays a prefix: a short piece that would fit is not kept either. */
+    assert_int_equal(append(f, 1, seen, "s"), 0);
+    assert_int_equal(f->j.kept[1], 3999);
+    assert_int_equal(strlen(read_all(f, &c, 4096)), 3999 + 3);
+}
+
+static void no_output_no_file(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_not_equal(faccessat(f->dir_fd, "exec", F_OK, 0), 0);
+    assert_int_equal(append(f, 1, 0, "x"), 0);
+    assert_int_equal(faccessat(f->dir_fd, "exec", F_OK, 0), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(keeps_order_across_streams, setup, teardown),
+        cmocka_unit_test_setup_teardown(repeats_are_skipped_and_gaps_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(starts_at_any_offset, setup, teardown),
+        cmocka_unit_test_setup_teardown(beyond_the_maximum_bytes_are_counted_not_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_output_no_file, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

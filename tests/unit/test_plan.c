@@ -1,0 +1,200 @@
+/* Plans: the policy they carry, and the codec that meets bytes from outside. */
+#include <errno.h>
+#include <string.h>
+#include <sys/resource.h>
+#include "test.h"
+#include "proto/plan.h"
+#include "sandbox/plan_builder.h"
+#include "sandbox/seccomp.h"
+
+static const struct atoll_plan_host root_host = {.root = true, .cgroup_version = 1};
+
+static struct atoll_spec default_spec(void)
+{
+    struct atoll_spec spec = {.limits = {.memory_bytes = UINT64_C(512) << 20,
+                                         .cpu_millis = 1500,
+                                         .pids = 99,
+                                         .disk_bytes = UINT64_C(256) << 20,
+                                         .inodes = 1000,
+                                         .open_files = 512},
+                              .outside_id = 1u << 28};
+    atoll_rand_id(spec.id, ATOLL_ID_LEN);
+    return spec;
+}
+
+static struct atoll_buf build(const struct atoll_plan_host *host, const struct atoll_spec *spec)
+{
+    struct atoll_buf plan, seccomp;
+    struct atoll_error err;
+
+    atoll_buf_init(&plan, ATOLL_PLAN_MAX);
+    atoll_buf_init(&seccomp, 64);
+    assert_int_equal(atoll_buf_appends(&seccomp, "12345678"), 0);
+    assert_int_equal(atoll_plan_build(host, spec, &seccomp, &plan, &err), 0);
+    atoll_buf_done(&seccomp);
+    return plan;
+}
+
+/* The nth step of that operation, decoded. */
+static bool find(const struct atoll_buf *plan, enum atoll_plan_op op, size_t nth,
+                 const struct atoll_msg_desc *desc, void *ret, size_t *ret_index)
+{
+    const uint8_t *p = atoll_buf_head(plan);
+    size_t n = atoll_buf_size(plan), index = 0;
+    struct atoll_plan_step step;
+    struct atoll_error err;
+
+    for (; atoll_plan_next(&p, &n, &step) > 0; index++) {
+        if (step.op != op || nth-- > 0)
+            continue;
+        if (desc)
+            assert_int_equal(atoll_msg_decode(desc, step.payload, step.len, ret, &err), 0);
+        if (ret_index)
+            *ret_index = index;
+        return true;
+    }
+    return false;
+}
+
+static void limits_reach_the_steps(void **state)
+{
+    struct atoll_spec spec = default_spec();
+    struct atoll_buf plan = build(&root_host, &spec);
+    struct atoll_po_cgroup cgroup;
+    struct atoll_po_disk disk;
+    struct atoll_po_ids ids;
+
+    (void)state;
+    assert_true(find(&plan, ATOLL_PLAN_CGROUP, 0, &atoll_po_cgroup_desc, &cgroup, NULL));
+    assert_int_equal(cgroup.memory_bytes, UINT64_C(512) << 20);
+    assert_int_equal(cgroup.cpu_millis, 1500);
+    assert_int_equal(cgroup.pids, 99);
+    assert_true(find(&plan, ATOLL_PLAN_DISK, 0, &atoll_po_disk_desc, &disk, NULL));
+    assert_int_equal(disk.kind, ATOLL_DISK_TMPFS);
+    assert_int_equal(disk.size_bytes, UINT64_C(256) << 20);
+    assert_int_equal(disk.inodes, 1000);
+    assert_true(find(&plan, ATOLL_PLAN_IDS, 0, &atoll_po_ids_desc, &ids, NULL));
+    assert_int_equal(ids.mode, ATOLL_IDS_RANGE);
+    assert_int_equal(ids.outside, 1u << 28);
+    assert_int_equal(ids.count, 65536);
+    atoll_buf_done(&plan);
+}
+
+static void rights_are_dropped_in_order(void **state)
+{
+    struct atoll_spec spec = default_spec();
+    struct atoll_buf plan = build(&root_host, &spec);
+    size_t start, pivot, identity, seccomp, agent;
+
+    (void)state;
+    assert_true(find(&plan, ATOLL_PLAN_START, 0, NULL, NULL, &start));
+    assert_true(find(&plan, ATOLL_PLAN_PIVOT, 0, NULL, NULL, &pivot));
+    assert_true(find(&plan, ATOLL_PLAN_IDENTITY, 0, NULL, NULL, &identity));
+    assert_true(find(&plan, ATOLL_PLAN_SECCOMP, 0, NULL, NULL, &seccomp));
+    assert_true(find(&plan, ATOLL_PLAN_AGENT, 0, NULL, NULL, &agent));
+    assert_true(start < pivot && pivot < identity && identity < seccomp && seccomp + 1 == agent);
+    atoll_buf_done(&plan);
+}
+
+static void a_large_disk_is_an_image(void **state)
+{
+    struct atoll_spec spec = default_spec();
+    struct atoll_po_disk disk;
+    struct atoll_buf plan;
+    char name[64];
+
+    (void)state;
+    spec.limits.disk_bytes = UINT64_C(300) << 20;
+    assert_true(atoll_plan_needs_image(&root_host, &spec, name, sizeof(name)));
+    assert_string_equal(name, "images/ext4-300-1000.img");
+    plan = build(&root_host, &spec);
+    assert_true(find(&plan, ATOLL_PLAN_DISK, 0, &atoll_po_disk_desc, &disk, NULL));
+    assert_int_equal(disk.kind, ATOLL_DISK_IMAGE);
+    assert_true(find(&plan, ATOLL_PLAN_IMAGE, 0, NULL, NULL, NULL));
+    atoll_buf_done(&plan);
+}
+
+static void a_limit_that_cannot_be_given_is_an_error_unless_waived(void **state)
+{
+    const struct atoll_plan_host rootless = {.root = false};
+    struct atoll_spec spec = default_spec();
+    struct atoll_buf plan, seccomp;
+    struct atoll_error err;
+
+    (void)state;
+    atoll_buf_init(&plan, ATOLL_PLAN_MAX);
+    atoll_buf_init(&seccomp, 64);
+    assert_int_equal(atoll_plan_missing_limits(&rootless, &spec),
+                     ATOLL_LIMIT_MEMORY | ATOLL_LIMIT_CPU | ATOLL_LIMIT_PIDS);
+    spec.waived = ATOLL_LIMIT_MEMORY | ATOLL_LIMIT_CPU;
+    assert_true(atoll_plan_build(&rootless, &spec, &seccomp, &plan, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "pids"));
+    assert_null(strstr(err.text, "memory"));
+    spec.waived |= ATOLL_LIMIT_PIDS;
+    assert_int_equal(atoll_plan_build(&rootless, &spec, &seccomp, &plan, &err), 0);
+    assert_false(find(&plan, ATOLL_PLAN_CGROUP, 0, NULL, NULL, NULL));
+    atoll_buf_done(&plan);
+}
+
+static void boot_ids_differ(void **state)
+{
+    struct atoll_spec spec = default_spec();
+    struct atoll_buf a = build(&root_host, &spec), b = build(&root_host, &spec);
+    struct atoll_po_file first, second;
+
+    (void)state;
+    assert_true(find(&a, ATOLL_PLAN_COVER, 0, &atoll_po_file_desc, &first, NULL));
+    assert_true(find(&b, ATOLL_PLAN_COVER, 0, &atoll_po_file_desc, &second, NULL));
+    assert_string_equal(first.path, "proc/sys/kernel/random/boot_id");
+    assert_int_equal(first.content.len, 37);
+    assert_memory_not_equal(first.content.data, second.content.data, 36);
+    atoll_buf_done(&a);
+    atoll_buf_done(&b);
+}
+
+static void broken_plans_are_told(void **state)
+{
+    static const uint8_t cut[] = {1, 0, 0, 0, 9, 0, 0, 0, 'x'};
+    static const uint8_t odd[] = {1, 0, 7, 0, 0, 0, 0, 0};
+    const uint8_t *p = cut;
+    size_t n = sizeof(cut);
+    struct atoll_plan_step step;
+
+    (void)state;
+    assert_int_equal(atoll_plan_next(&p, &n, &step), -EBADMSG);
+    p = odd;
+    n = sizeof(odd);
+    assert_int_equal(atoll_plan_next(&p, &n, &step), -EBADMSG);
+    n = 3;
+    assert_int_equal(atoll_plan_next(&p, &n, &step), -EBADMSG);
+    n = 0;
+    assert_int_equal(atoll_plan_next(&p, &n, &step), 0);
+}
+
+static void the_filter_is_built(void **state)
+{
+    struct atoll_buf filter;
+    struct atoll_error err;
+
+    (void)state;
+    atoll_buf_init(&filter, 65536);
+    assert_int_equal(atoll_seccomp_build(&filter, &err), 0);
+    assert_true(atoll_buf_size(&filter) > 1000);
+    assert_int_equal(atoll_buf_size(&filter) % 8, 0);
+    atoll_buf_done(&filter);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_reach_the_steps),
+        cmocka_unit_test(rights_are_dropped_in_order),
+        cmocka_unit_test(a_large_disk_is_an_image),
+        cmocka_unit_test(a_limit_that_cannot_be_given_is_an_error_unless_waived),
+        cmocka_unit_test(boot_ids_differ),
+        cmocka_unit_test(broken_plans_are_told),
+        cmocka_unit_test(the_filter_is_built),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,211 @@
+/* The asking side of a connection, against a peer that behaves and one that does not. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include "test.h"
+#include "proto/agent_proto.h"
+#include "provider/rpc.h"
+
+struct fixture {
+    struct atoll_loop *loop;
+    struct atoll_rpc *rpc;
+    struct atoll_channel peer;
+    int events, losses, answers, parts;
+    struct atoll_error last;
+    bool close_on_answer;
+};
+
+static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret, struct atoll_error *err)
+{
+    struct atoll_am_error msg;
+    int r = atoll_msg_decode(&atoll_am_error_desc, frame->payload, frame->len, &msg, err);
+
+    if (r == 0)
+        (void)atoll_fail(ret, (enum atoll_error_kind)msg.kind, msg.errnum, "%s", msg.text);
+    return r;
+}
+
+static const struct atoll_rpc_protocol protocol = {ATOLL_AGENT_REPLY, ATOLL_AGENT_PART,
+                                                   ATOLL_AGENT_ERROR, decode_error};
+
+static int on_event(void *arg, struct atoll_frame *frame)
+{
+    (void)frame;
+    ((struct fixture *)arg)->events++;
+    return 0;
+}
+
+static void on_lost(void *arg, const char *why)
+{
+    struct fixture *f = arg;
+    (void)why;
+    f->losses++;
+    f->rpc = atoll_rpc_close(f->rpc);
+}
+
+static const struct atoll_rpc_events events = {on_event, on_lost};
+
+static void on_answer(void *arg, const struct atoll_answer *answer)
+{
+    struct fixture *f = arg;
+
+    if (answer->more) {
+        f->parts++;
+        return;
+    }
+    f->answers++;
+    f->last = answer->error ? *answer->error : (struct atoll_error){0};
+    if (f->close_on_answer)
+        f->rpc = atoll_rpc_close(f->rpc);
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct atoll_error err;
+    int pair[2];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(atoll_loop_new(&f->loop, &err), 0);
+    assert_int_equal(atoll_rpc_open(f->loop, pair[0], &protocol, &events, f, &f->rpc, &err), 0);
+    assert_int_equal(atoll_channel_init(&f->peer, pair[1], 1024 * 1024), 0);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    f->rpc = atoll_rpc_close(f->rpc);
+    atoll_channel_done(&f->peer);
+    f->loop = atoll_loop_free(f->loop);
+    free(f);
+    return 0;
+}
+
+static void step(struct fixture *f)
+{
+    struct atoll_error err;
+    assert_int_equal(atoll_loop_step(f->loop, 50, &err), 0);
+}
+
+static void ask(struct fixture *f)
+{
+    struct atoll_error err;
+    assert_int_equal(atoll_rpc_ask(f->rpc, ATOLL_AGENT_USAGE, NULL, NULL, on_answer, f, &err), 0);
+}
+
+static int take_id(void *arg, struct atoll_frame *frame)
+{
+    *(uint32_t *)arg = frame->id;
+    return 0;
+}
+
+static uint32_t receive_id(struct fixture *f)
+{
+    uint32_t id = 0;
+    assert_int_equal(atoll_channel_receive(&f->peer, take_id, &id), 0);
+    return id;
+}
+
+static void answer(struct fixture *f, uint16_t type, uint32_t id, const struct atoll_msg_desc *desc,
+                   const void *msg)
+{
+    assert_int_equal(atoll_channel_send(&f->peer, type, id, desc, msg, NULL, 0), 0);
+    assert_int_equal(atoll_channel_flush(&f->peer), 1);
+    step(f);
+}
+
+static void parts_then_one_reply(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t id;
+
+    ask(f);
+    id = receive_id(f);
+    assert_int_not_equal(id, 0);
+    answer(f, ATOLL_AGENT_PART, id, NULL, NULL);
+    answer(f, ATOLL_AGENT_PART, id, NULL, NULL);
+    answer(f, ATOLL_AGENT_REPLY, id, NULL, NULL);
+    assert_int_equal(f->parts, 2);
+    assert_int_equal(f->answers, 1);
+    /* A second reply is one nobody asked for: the connection ends. */
+    answer(f, ATOLL_AGENT_REPLY, id, NULL, NULL);
+    assert_int_equal(f->answers, 1);
+    assert_int_equal(f->losses, 1);
+}
+
+static void errors_arrive_with_their_kind(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_am_error msg = {ATOLL_ERR_NOT_FOUND, ENOENT, "no such thing"};
+
+    ask(f);
+    answer(f, ATOLL_AGENT_ERROR, receive_id(f), &atoll_am_error_desc, &msg);
+    assert_int_equal(f->last.kind, ATOLL_ERR_NOT_FOUND);
+    assert_string_equal(f->last.text, "no such thing");
+}
+
+static void everybody_is_told_when_the_peer_goes(void **state)
+{
+    struct fixture *f = *state;
+
+    ask(f);
+    ask(f);
+    ask(f);
+    atoll_channel_done(&f->peer);
+    f->peer.fd = ATOLL_NO_FD;
+    step(f);
+    assert_int_equal(f->answers, 3);
+    assert_int_equal(f->last.kind, ATOLL_ERR_UNAVAILABLE);
+    assert_int_equal(f->losses, 1);
+}
+
+static void closing_inside_a_callback_is_fine(void **state)
+{
+    struct fixture *f = *state;
+
+    f->close_on_answer = true;
+    ask(f);
+    ask(f);
+    answer(f, ATOLL_AGENT_REPLY, receive_id(f), NULL, NULL);
+    assert_null(f->rpc);
+    assert_int_equal(f->answers, 1);
+    assert_int_equal(f->losses, 0);
+}
+
+static void numbers_are_not_reused_at_once(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t first, second;
+
+    ask(f);
+    first = receive_id(f);
+    answer(f, ATOLL_AGENT_REPLY, first, NULL, NULL);
+    ask(f);
+    second = receive_id(f);
+    assert_int_not_equal(first, second);
+}
+
+static void garbage_ends_the_connection(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(write(f->peer.fd, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12), 12);
+    step(f);
+    assert_int_equal(f->losses, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(parts_then_one_reply, setup, teardown),
+        cmocka_unit_test_setup_teardown(errors_arrive_with_their_kind, setup, teardown),
+        cmocka_unit_test_setup_teardown(everybody_is_told_when_the_peer_goes, setup, teardown),
+        cmocka_unit_test_setup_teardown(closing_inside_a_callback_is_fine, setup, teardown),
+        cmocka_unit_test_setup_teardown(numbers_are_not_reused_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(garbage_ends_the_connection, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

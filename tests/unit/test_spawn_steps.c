@@ -1,0 +1,280 @@
+/*
+ * A real atoll-spawn, driven with real plans that are made to fail after each of their steps in
+ * turn: the error names the step, and nothing of the sandbox is left. Needs root.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "test.h"
+#include "base/fd.h"
+#include "proto/spawn_proto.h"
+#include "provider/native/spawn_client.h"
+#include "sandbox/host_template.h"
+#include "sandbox/plan_builder.h"
+#include "sandbox/seccomp.h"
+#include "sys/cgroup.h"
+#include "sys/tree.h"
+
+struct fixture {
+    char state[64];
+    struct atoll_spawn_info info;
+    struct atoll_channel channel;
+    struct atoll_buf seccomp;
+    uint32_t next_id;
+    pid_t spawn_pid;
+};
+
+/* The last answer, decoded as far as the tests need it. */
+struct answer {
+    bool got, ok;
+    struct atoll_error error;
+    uint32_t pid;
+};
+
+static int on_frame(void *arg, struct atoll_frame *frame)
+{
+    struct answer *a = arg;
+    struct atoll_error err;
+    struct atoll_sm_error failed;
+    struct atoll_sm_created created;
+
+    if (frame->id == 0)
+        return 0;
+    a->got = true;
+    a->ok = frame->type == ATOLL_SPAWN_REPLY;
+    if (a->ok && atoll_msg_decode(&atoll_sm_created_desc, frame->payload, frame->len, &created, &err) == 0)
+        a->pid = created.pid;
+    if (!a->ok) {
+        assert_int_equal(
+            atoll_msg_decode(&atoll_sm_error_desc, frame->payload, frame->len, &failed, &err), 0);
+        (void)atoll_fail(&a->error, (enum atoll_error_kind)failed.kind, failed.errnum, "%s", failed.text);
+    }
+    return 0;
+}
+
+static struct answer ask(struct fixture *f, uint16_t type, const struct atoll_msg_desc *desc,
+                         const void *msg)
+{
+    struct answer a = {0};
+
+    assert_int_equal(atoll_channel_send(&f->channel, type, ++f->next_id, desc, msg, NULL, 0), 0);
+    while (!a.got) {
+        struct pollfd p = {.fd = f->channel.fd, .events = POLLIN};
+        assert_true(atoll_channel_flush(&f->channel) >= 0);
+        assert_int_equal(poll(&p, 1, 20000), 1);
+        assert_true(atoll_channel_receive(&f->channel, on_frame, &a) >= 0);
+    }
+    return a;
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    const char *build = getenv("ATOLL_BUILD_DIR");
+    struct atoll_error err = {0};
+    char program[4096];
+    int fd;
+
+    if (geteuid() != 0 || !build)
+        return 0;
+    (void)snprintf(f->state, sizeof(f->state), "/tmp/atoll-steps-XXXXXX");
+    assert_non_null(mkdtemp(f->state));
+    assert_int_equal(atoll_host_template_make(f->state, build, &err), 0);
+    (void)snprintf(program, sizeof(program), "%s/atoll-spawn", build);
+    if (atoll_spawn_connect(f->state, program, &fd, &f->info, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(atoll_channel_init(&f->channel, fd, 1024 * 1024), 0);
+    atoll_buf_init(&f->seccomp, 65536);
+    assert_int_equal(atoll_seccomp_build(&f->seccomp, &err), 0);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    if (!f)
+        return 0;
+    (void)!atoll_channel_send(&f->channel, ATOLL_SPAWN_END, 0, NULL, NULL, NULL, 0);
+    (void)!atoll_channel_flush(&f->channel);
+    (void)usleep(100000);
+    atoll_channel_done(&f->channel);
+    atoll_buf_done(&f->seccomp);
+    assert_int_equal(atoll_tree_remove(AT_FDCWD, f->state), 0);
+    free(f);
+    return 0;
+}
+
+static void count_group(void *arg, const char *id)
+{
+    (void)id;
+    ++*(int *)arg;
+}
+
+static void assert_nothing_left(struct fixture *f)
+{
+    struct atoll_cgroups cgroups;
+    char path[128];
+    struct dirent *entry;
+    int groups = 0;
+    DIR *dir;
+
+    assert_int_equal(atoll_cgroups_open(&cgroups, f->info.instance, false), 0);
+    assert_int_equal(atoll_cgroups_each(&cgroups, count_group, &groups), 0);
+    atoll_cgroups_close(&cgroups);
+    assert_int_equal(groups, 0);
+    (void)snprintf(path, sizeof(path), "%s/sandboxes", f->state);
+    dir = opendir(path);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL)
+        assert_true(entry->d_name[0] == '.');
+    (void)closedir(dir);
+}
+
+static void build_plan(struct fixture *f, struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    const struct atoll_plan_host host = {.root = true, .cgroup_version = (int)f->info.cgroup_version};
+    struct atoll_error err;
+
+    *spec = (struct atoll_spec){.limits = {.memory_bytes = UINT64_C(64) << 20,
+                                           .cpu_millis = 500,
+                                           .pids = 32,
+                                           .disk_bytes = UINT64_C(16) << 20,
+                                           .inodes = 1000,
+                                           .open_files = 256},
+                                .outside_id = f->info.id_base};
+    atoll_rand_id(spec->id, ATOLL_ID_LEN);
+    atoll_buf_init(plan, ATOLL_PLAN_MAX);
+    assert_int_equal(atoll_plan_build(&host, spec, &f->seccomp, plan, &err), 0);
+}
+
+/* The plan up to and including step `last`, then ABORT. Returns how many steps the whole one has. */
+static size_t cut_plan(const struct atoll_buf *whole, size_t last, struct atoll_buf *ret)
+{
+    const uint8_t *p = atoll_buf_head(whole);
+    size_t n = atoll_buf_size(whole), count = 0;
+    struct atoll_plan_step step;
+
+    atoll_buf_init(ret, ATOLL_PLAN_MAX);
+    while (atoll_plan_next(&p, &n, &step) > 0) {
+        if (count == last) {
+            size_t taken = (size_t)(p - atoll_buf_head(whole));
+            assert_int_equal(atoll_buf_append(ret, atoll_buf_head(whole), taken), 0);
+            assert_int_equal(atoll_plan_add(ret, ATOLL_PLAN_ABORT, NULL, NULL), 0);
+        }
+        count++;
+    }
+    return count;
+}
+
+static void aborts_cleanly_after_each_step(void **state)
+{
+    struct fixture *f = *state;
+    size_t count = 2;
+
+    if (!f)
+        skip();
+    for (size_t last = 0; last + 1 < count; last++) {
+        struct atoll_buf whole, cut;
+        struct atoll_spec spec;
+        struct answer a;
+
+        build_plan(f, &spec, &whole);
+        count = cut_plan(&whole, last, &cut);
+        struct atoll_sm_create create = {spec.id, {atoll_buf_head(&cut), atoll_buf_size(&cut)}};
+        a = ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+        assert_false(a.ok);
+        assert_int_equal(a.error.kind, ATOLL_ERR_ABORTED);
+        assert_non_null(strstr(a.error.text, "(abort): stopped on purpose"));
+        assert_nothing_left(f);
+        atoll_buf_done(&whole);
+        atoll_buf_done(&cut);
+    }
+    assert_true(count > 20); /* a plan of a few steps would have tested little */
+}
+
+static void garbage_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t noise[512];
+
+    if (!f)
+        skip();
+    for (int round = 0; round < 50; round++) {
+        char id[ATOLL_ID_LEN + 1];
+        struct atoll_sm_create create = {id, {noise, sizeof(noise)}};
+        atoll_rand_id(id, ATOLL_ID_LEN);
+        atoll_rand_bytes(noise, sizeof(noise));
+        assert_false(ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create).ok);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const bad[] = {"../escape", "", "UPPER"};
+        struct atoll_sm_create create = {bad[i], {noise, 0}};
+        assert_false(ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create).ok);
+    }
+    assert_nothing_left(f);
+}
+
+static void ids_of_the_host_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_spec spec;
+    struct atoll_buf plan;
+
+    if (!f)
+        skip();
+    build_plan(f, &spec, &plan);
+    atoll_buf_clear(&plan);
+    struct atoll_po_ids ids = {.mode = ATOLL_IDS_RANGE, .outside = 0, .count = 65536};
+    assert_int_equal(atoll_plan_add(&plan, ATOLL_PLAN_IDS, &atoll_po_ids_desc, &ids), 0);
+    struct atoll_sm_create create = {spec.id, {atoll_buf_head(&plan), atoll_buf_size(&plan)}};
+    struct answer a = ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+    assert_false(a.ok);
+    assert_int_equal(a.error.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_nothing_left(f);
+    atoll_buf_done(&plan);
+}
+
+static void a_whole_plan_runs_and_is_removed(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_spec spec;
+    struct atoll_buf plan;
+    char path[64];
+
+    if (!f)
+        skip();
+    build_plan(f, &spec, &plan);
+    struct atoll_sm_create create = {spec.id, {atoll_buf_head(&plan), atoll_buf_size(&plan)}};
+    struct answer a = ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+    assert_true(a.ok);
+    (void)snprintf(path, sizeof(path), "/proc/%u", a.pid);
+    assert_int_equal(access(path, F_OK), 0);
+    /* The same id twice is refused and does not hurt the first. */
+    assert_false(ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create).ok);
+    assert_int_equal(access(path, F_OK), 0);
+    struct atoll_sm_ref ref = {spec.id};
+    assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_ref_desc, &ref).ok);
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_nothing_left(f);
+    /* Removing what is not there is fine. */
+    assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_ref_desc, &ref).ok);
+    atoll_buf_done(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_plan_runs_and_is_removed),
+        cmocka_unit_test(aborts_cleanly_after_each_step),
+        cmocka_unit_test(garbage_is_refused),
+        cmocka_unit_test(ids_of_the_host_are_refused),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
