@@ -109,38 +109,59 @@ static int read_file(const char *path, struct atoll_buf *bytes, mode_t *ret_mode
     return 0;
 }
 
+/* The path inside, with the name of the file where only a directory was given. */
+static int choose_remote(const struct file *file, char *path, size_t cap, struct atoll_error *err)
+{
+    size_t n = strlen(file->remote);
+    char name[256] = "";
+
+    if ((n == 0 || file->remote[n - 1] == '/') &&
+        !atoll_cli_copy_basename(file->local, name, sizeof(name)))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "--file %.200s: no file name",
+                          file->local);
+    if ((size_t)snprintf(path, cap, "%s%s", file->remote, name) >= cap)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                          "--file %.200s: the path is too long", file->local);
+    return 0;
+}
+
+static int append_file(json_t *array, const char *path, mode_t mode, const struct atoll_buf *bytes,
+                       struct atoll_error *err)
+{
+    struct atoll_buf text;
+    char octal[16];
+    int r;
+
+    (void)snprintf(octal, sizeof(octal), "%04o", mode);
+    atoll_buf_init(&text, 2 * (size_t)INLINE_MAX);
+    r = atoll_cli_base64_encode(&text, atoll_buf_head(bytes), atoll_buf_size(bytes));
+    if (r == 0)
+        r = json_array_append_new(array, json_pack("{s:s, s:s, s:s}", "path", path, "mode", octal,
+                                                   "data_base64", atoll_buf_str(&text)));
+    atoll_buf_done(&text);
+    if (r < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--file …:%.200s: not valid UTF-8, or no memory", path);
+    return 0;
+}
+
 static int add_file(json_t *array, const char *item, struct atoll_error *err)
 {
     struct file file;
-    struct atoll_buf bytes, text;
-    char name[256] = "", path[4096], mode_text[8];
+    struct atoll_buf bytes;
+    char path[4096];
     mode_t mode = 0;
-    size_t n;
     int r = split_file(item, &file, err);
 
+    if (r == 0)
+        r = choose_remote(&file, path, sizeof(path), err);
     if (r < 0)
         return r;
-    n = strlen(file.remote);
-    if ((n == 0 || file.remote[n - 1] == '/') &&
-        !atoll_cli_copy_basename(file.local, name, sizeof(name)))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "--file %.200s: no name", item);
-    (void)snprintf(path, sizeof(path), "%.3800s%s", file.remote, name);
     atoll_buf_init(&bytes, INLINE_MAX + 64 * 1024);
-    atoll_buf_init(&text, 2 * (size_t)INLINE_MAX);
     r = read_file(file.local, &bytes, &mode, err);
-    if (r == 0) {
-        (void)snprintf(mode_text, sizeof(mode_text), "%04o", mode);
-        r = atoll_cli_base64_encode(&text, atoll_buf_head(&bytes), atoll_buf_size(&bytes));
-        if (r == 0)
-            r = json_array_append_new(array,
-                                      json_pack("{s:s, s:s, s:s}", "path", path, "mode", mode_text,
-                                                "data_base64", atoll_buf_str(&text)));
-        if (r < 0)
-            r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "--file %.200s: too big",
-                           item);
-    }
+    if (r == 0)
+        r = append_file(array, path, mode, &bytes, err);
     atoll_buf_done(&bytes);
-    atoll_buf_done(&text);
     return r;
 }
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-/* Allowed whatever the arguments. Names this libseccomp does not know are left out: ENOSYS. */
+/* Allowed whatever the arguments. A name that libseccomp cannot resolve is left out: ENOSYS. */
 const char *const atoll_seccomp_allowed[] = {
     "accept", "accept4", "access", "alarm", "arch_prctl", "bind", "brk", "cachestat", "capget",
     "capset", "chdir", "chmod", "chown", "clock_getres", "clock_gettime", "clock_nanosleep",
@@ -82,58 +82,46 @@ const char *const atoll_seccomp_refused[] = {
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |   \
      CLONE_NEWNET)
 
-/* int arguments are compared on the 32 bits the kernel looks at, never on all 64. */
-#define INT_MASK 0xffffffffu
+#define ALL 0xffffffffu
 
-const struct atoll_seccomp_arg_rule atoll_seccomp_arg_rules[] = {
-    /* clone3 is in no list, so it is ENOSYS: its flags are behind a pointer; libc falls back. */
+/* Rows of one call stand together, the first that matches decides. clone3 is in no list and thus
+ * ENOSYS: its flags are behind a pointer, and libc falls back to clone. */
+const struct atoll_seccomp_row atoll_seccomp_rows[] = {
     {"clone", 0, {{0, NEW_NAMESPACES, 0}}},
-    {"clone", EPERM, {{0, CLONE_NEWNS, CLONE_NEWNS}}},
-    {"clone", EPERM, {{0, CLONE_NEWCGROUP, CLONE_NEWCGROUP}}},
-    {"clone", EPERM, {{0, CLONE_NEWUTS, CLONE_NEWUTS}}},
-    {"clone", EPERM, {{0, CLONE_NEWIPC, CLONE_NEWIPC}}},
-    {"clone", EPERM, {{0, CLONE_NEWUSER, CLONE_NEWUSER}}},
-    {"clone", EPERM, {{0, CLONE_NEWPID, CLONE_NEWPID}}},
-    {"clone", EPERM, {{0, CLONE_NEWNET, CLONE_NEWNET}}},
+    {"clone", EPERM, {{0}}},
     {"sync", ATOLL_SECCOMP_PRETEND, {{0}}}, /* would flush every disk of the host */
-    {"mknod", 0, {{1, S_IFMT, S_IFREG}}},
-    {"mknod", 0, {{1, S_IFMT, S_IFIFO}}},
-    {"mknod", 0, {{1, S_IFMT, S_IFSOCK}}},
-    {"mknod", 0, {{1, S_IFMT, 0}}},
+    /* Pushing input into a terminal, and the console. */
+    {"ioctl", EPERM, {{1, ALL, TIOCSTI}}},
+    {"ioctl", EPERM, {{1, ALL, TIOCLINUX}}},
+    {"ioctl", EPERM, {{1, ALL, TIOCCONS}}},
+    {"ioctl", 0, {{0}}},
     {"mknod", EPERM, {{1, S_IFMT, S_IFCHR}}},
     {"mknod", EPERM, {{1, S_IFMT, S_IFBLK}}},
-    {"mknodat", 0, {{2, S_IFMT, S_IFREG}}},
-    {"mknodat", 0, {{2, S_IFMT, S_IFIFO}}},
-    {"mknodat", 0, {{2, S_IFMT, S_IFSOCK}}},
-    {"mknodat", 0, {{2, S_IFMT, 0}}},
+    {"mknod", 0, {{0}}},
     {"mknodat", EPERM, {{2, S_IFMT, S_IFCHR}}},
     {"mknodat", EPERM, {{2, S_IFMT, S_IFBLK}}},
-    {"socket", 0, {{0, INT_MASK, AF_UNIX}}},
-    {"socket", 0, {{0, INT_MASK, AF_INET}, {2, INT_MASK, IPPROTO_IP}}},
-    {"socket", 0, {{0, INT_MASK, AF_INET}, {2, INT_MASK, IPPROTO_TCP}}},
-    {"socket", 0, {{0, INT_MASK, AF_INET}, {2, INT_MASK, IPPROTO_UDP}}},
-    {"socket", 0, {{0, INT_MASK, AF_INET6}, {2, INT_MASK, IPPROTO_IP}}},
-    {"socket", 0, {{0, INT_MASK, AF_INET6}, {2, INT_MASK, IPPROTO_TCP}}},
-    {"socket", 0, {{0, INT_MASK, AF_INET6}, {2, INT_MASK, IPPROTO_UDP}}},
-    {"socket", 0, {{0, INT_MASK, AF_NETLINK}, {2, INT_MASK, NETLINK_ROUTE}}},
-    {"socketpair", 0, {{0, INT_MASK, AF_UNIX}}},
-    {"personality", 0, {{0, INT_MASK, 0x0}}},
-    {"personality", 0, {{0, INT_MASK, 0x8}}},
-    {"personality", 0, {{0, INT_MASK, 0x20000}}},
-    {"personality", 0, {{0, INT_MASK, 0x20008}}},
-    {"personality", 0, {{0, INT_MASK, 0xffffffff}}},
-    {0},
-};
-
-const struct atoll_seccomp_except atoll_seccomp_excepts[] = {
-    /* Pushing input into a terminal, and the console. */
-    {"ioctl", 1, 0, {TIOCSTI, TIOCLINUX, TIOCCONS}, 3, -1, 0},
-    /* What falls through the rows above gets the errno a kernel without that protocol gives. */
-    {"socket", 0, EAFNOSUPPORT, {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK}, 4, -1, 0},
-    {"socket", 2, EPROTONOSUPPORT, {IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP}, 3, 0, AF_INET},
-    {"socket", 2, EPROTONOSUPPORT, {IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP}, 3, 0, AF_INET6},
-    {"socket", 2, EPROTONOSUPPORT, {NETLINK_ROUTE}, 1, 0, AF_NETLINK},
-    {"socketpair", 0, EAFNOSUPPORT, {AF_UNIX}, 1, -1, 0},
-    {"personality", 0, EPERM, {0x0, 0x8, 0x20000, 0x20008, 0xffffffff}, 5, -1, 0},
+    {"mknodat", 0, {{0}}},
+    /* Local sockets, TCP, UDP and asking for routes; refusals look like a kernel without the rest. */
+    {"socket", 0, {{0, ALL, AF_UNIX}}},
+    {"socket", 0, {{0, ALL, AF_INET}, {2, ALL, IPPROTO_IP}}},
+    {"socket", 0, {{0, ALL, AF_INET}, {2, ALL, IPPROTO_TCP}}},
+    {"socket", 0, {{0, ALL, AF_INET}, {2, ALL, IPPROTO_UDP}}},
+    {"socket", 0, {{0, ALL, AF_INET6}, {2, ALL, IPPROTO_IP}}},
+    {"socket", 0, {{0, ALL, AF_INET6}, {2, ALL, IPPROTO_TCP}}},
+    {"socket", 0, {{0, ALL, AF_INET6}, {2, ALL, IPPROTO_UDP}}},
+    {"socket", 0, {{0, ALL, AF_NETLINK}, {2, ALL, NETLINK_ROUTE}}},
+    {"socket", EPROTONOSUPPORT, {{0, ALL, AF_INET}}},
+    {"socket", EPROTONOSUPPORT, {{0, ALL, AF_INET6}}},
+    {"socket", EPROTONOSUPPORT, {{0, ALL, AF_NETLINK}}},
+    {"socket", EAFNOSUPPORT, {{0}}},
+    {"socketpair", 0, {{0, ALL, AF_UNIX}}},
+    {"socketpair", EAFNOSUPPORT, {{0}}},
+    /* PER_LINUX and PER_LINUX32 with or without UNAME26, and the query. */
+    {"personality", 0, {{0, ALL, 0x0}}},
+    {"personality", 0, {{0, ALL, 0x8}}},
+    {"personality", 0, {{0, ALL, 0x20000}}},
+    {"personality", 0, {{0, ALL, 0x20008}}},
+    {"personality", 0, {{0, ALL, 0xffffffff}}},
+    {"personality", EPERM, {{0}}},
     {0},
 };

@@ -1,30 +1,36 @@
 /*
  * atoll-spawn: the only code with privilege. Started by the daemon as `atoll-spawn STATE_DIR`, it
  * runs itself once more from a sealed memory file with no arguments and no environment, so that
- * every sandbox forked off it shows nothing of the host in /proc/1/{exe,cmdline,environ}. Then it
- * serves plans until it is told to end (SIGTERM); its sandboxes end with it.
+ * every sandbox forked off it shows nothing of the host in /proc/1/{exe,cmdline,environ}. That
+ * second one serves plans until it is told to end; its sandboxes end with it. The first stays only
+ * to start it again should it be killed.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "spawn/own_root.h"
 #include "spawn/sandbox.h"
 #include "spawn/server.h"
 #include "sys/ns.h"
 
 #define STATE_FD 3 /* where the second life finds the state directory */
+
+/* Deaths this soon after a start, this many in a row, are not worth another try. */
+#define QUICK_MS 1000
+#define QUICK_DEATHS_MAX 20
 
 static void die(const struct atoll_error *err) __attribute__((noreturn));
 
@@ -56,25 +62,53 @@ static int sealed_self(struct atoll_error *err)
     return ATOLL_TAKE_FD(copy);
 }
 
-static int first_life(const char *state, struct atoll_error *err)
+/* One run of the real spawn. Returns how it ended, as waitpid() tells. */
+static int run_once(int exe, int state_fd, int *ret_status, struct atoll_error *err)
 {
     char *argv[] = {"atoll", NULL}, *envp[] = {NULL};
+    pid_t pid = atoll_sys_clone(0, -1, NULL);
+
+    if (pid == 0) {
+        /* state_fd goes to STATE_FD without close-on-exec; exe is out of its way already. */
+        if (dup2(state_fd, STATE_FD) == STATE_FD && fcntl(STATE_FD, F_SETFD, 0) == 0)
+            (void)syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
+        _exit(127);
+    }
+    if (pid < 0)
+        return atoll_fail_errno(err, -pid, "fork");
+    while (waitpid(pid, ret_status, 0) < 0)
+        if (errno != EINTR)
+            return atoll_fail_errno(err, errno, "wait");
+    return 0;
+}
+
+/* The keeper: starts spawn, and starts it again when it was killed. The daemon cannot do that: it
+ * has given its privileges away by then. */
+static int first_life(const char *state, struct atoll_error *err)
+{
     int state_fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int exe;
+    int exe = state_fd < 0 ? -1 : sealed_self(err);
 
     if (state_fd < 0)
         return atoll_fail_errno(err, errno, "open the state directory");
-    exe = sealed_self(err);
+    if (exe >= 0)
+        exe = fcntl(exe, F_DUPFD_CLOEXEC, STATE_FD + 2);
     if (exe < 0)
-        return exe;
-    /* state_fd first lands on STATE_FD without close-on-exec; exe moves out of its way. */
-    exe = fcntl(exe, F_DUPFD_CLOEXEC, STATE_FD + 2);
-    if (exe < 0 || dup3(state_fd, STATE_FD, 0) < 0) {
-        if (errno != EINVAL || fcntl(STATE_FD, F_SETFD, 0) < 0)
-            return atoll_fail_errno(err, errno, "pass the state directory on");
+        return atoll_fail_errno(err, errno, "copy own executable");
+    (void)setsid();
+    (void)prctl(PR_SET_NAME, "atoll-keeper", 0, 0, 0);
+    for (int quick = 0; quick < QUICK_DEATHS_MAX;) {
+        int64_t begun = atoll_clock_ms();
+        int status, r = run_once(exe, state_fd, &status, err);
+
+        if (r < 0)
+            return r;
+        if (WIFEXITED(status))
+            _exit(WEXITSTATUS(status)); /* it ended by itself and has said why */
+        quick = atoll_clock_ms() - begun < QUICK_MS ? quick + 1 : 0;
+        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn was killed; starting it again", NULL);
     }
-    (void)syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
-    return atoll_fail_errno(err, errno, "run own executable again");
+    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD, "atoll-spawn dies as soon as it starts");
 }
 
 static int open_below(int dirfd, const char *name, struct atoll_error *err)
@@ -170,13 +204,14 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
         r = take_id_block(host, err);
     if (r < 0)
         return r;
-    /* Mounts made for sandboxes never show on the host; with root this is also what every new
-     * sandbox gets a copy of. */
-    if (host->root && (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0))
-        return atoll_fail_errno(err, errno, "own mount namespace");
     r = atoll_cgroups_open(&host->cgroups, host->instance, true);
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");
+    if (host->root) {
+        r = atoll_own_root(host, err);
+        if (r < 0)
+            return r;
+    }
     r = atoll_sandboxes_sweep(host, err);
     if (r >= 0)
         r = host->sandboxes_fd = open_below(host->state_fd, "sandboxes", err);
@@ -206,7 +241,6 @@ static int second_life(struct atoll_error *err)
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)setsid();
     umask(022);
     r = atoll_loop_new(&loop, err);
     if (r == 0)
@@ -221,7 +255,7 @@ static int second_life(struct atoll_error *err)
         r = atoll_loop_run(loop, err);
     /* Our children die with us; the daemon has removed what it knew, this is for the rest. */
     (void)unlinkat(host.state_fd, "spawn.sock", 0);
-    (void)!atoll_cgroups_remove_parents(host.instance);
+    (void)!atoll_cgroups_remove_parents(&host.cgroups, host.instance);
     return r;
 }
 

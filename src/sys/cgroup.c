@@ -171,25 +171,22 @@ void atoll_cgroups_close(struct atoll_cgroups *cg)
             (void)close(ATOLL_TAKE_FD(cg->parent_fd[i]));
 }
 
-int atoll_cgroups_remove_parents(const char *instance)
-{
-    struct mount_points found;
-    int r = find_mounts(&found);
-
-    for (size_t i = 0; r == 0 && i <= ATOLL_CG_COUNT; i++) {
-        const char *mount = i < ATOLL_CG_COUNT ? found.v1[i] : found.v2;
-        char path[224];
-        (void)snprintf(path, sizeof(path), "%s/atoll-%s", mount, instance);
-        if (*mount && rmdir(path) < 0 && errno != ENOENT)
-            r = -errno;
-    }
-    return r;
-}
-
 /* How many parents there are to walk: one on v2. */
 static size_t hierarchies(const struct atoll_cgroups *cg)
 {
     return cg->version == 2 ? 1 : cg->version == 1 ? ATOLL_CG_COUNT : 0;
+}
+
+int atoll_cgroups_remove_parents(const struct atoll_cgroups *cg, const char *instance)
+{
+    char name[64];
+    int r = 0;
+
+    (void)snprintf(name, sizeof(name), "../atoll-%s", instance);
+    for (size_t i = 0; i < hierarchies(cg); i++)
+        if (cg->parent_fd[i] >= 0 && unlinkat(cg->parent_fd[i], name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+            r = -errno;
+    return r;
 }
 
 static int parent_of(const struct atoll_cgroups *cg, enum atoll_cgroup_controller c)

@@ -27,7 +27,7 @@ struct atoll_cgroups {
 int atoll_cgroups_open(struct atoll_cgroups *ret, const char *instance, bool create) ATOLL_MUST_CHECK;
 void atoll_cgroups_close(struct atoll_cgroups *cg);
 /* Removes the instance's parent groups; -EBUSY while sandboxes live in them. */
-int atoll_cgroups_remove_parents(const char *instance) ATOLL_MUST_CHECK;
+int atoll_cgroups_remove_parents(const struct atoll_cgroups *cg, const char *instance) ATOLL_MUST_CHECK;
 
 /* 0 means no limit in each field. */
 struct atoll_cgroup_limits {

@@ -348,7 +348,7 @@ static void test_unreachable(void **state)
 
 static void test_timeout_reconnect_and_full_house(void **state)
 {
-    const struct atoll_http_limits limits = {.idle_ms = 50, .connections = 2};
+    const struct atoll_http_limits limits = {.idle_ms = 400, .connections = 2};
     struct site site;
     struct atoll_error err;
     struct atoll_http_reply reply;
@@ -368,7 +368,7 @@ static void test_timeout_reconnect_and_full_house(void **state)
         assert_int_equal(
             atoll_http_client_request(c[1], "GET", "/echo", NULL, NULL, 0, 9, &reply, &err), 0);
         atoll_http_reply_done(&reply);
-        poll(NULL, 0, 150);
+        poll(NULL, 0, 700);
     }
     for (int i = 0; i < 3; i++) {
         assert_int_equal(

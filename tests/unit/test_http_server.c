@@ -258,6 +258,13 @@ static void test_unwanted_bodies(void **state)
     rig_send(&r, big, 60000);
     assert_contains(rig_ask(&r, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"), "hello");
     assert_int_equal(s.requests, 2);
+    /* Each body has its own allowance. */
+    for (int i = 0; i < 3; i++) {
+        rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9c40\r\n");
+        rig_send(&r, big, 40000);
+        rig_ask(&r, "\r\n0\r\n\r\n");
+        assert_false(r.ended);
+    }
     /* Large and announced: the answer says that the connection ends, and it arrives. */
     assert_contains(rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n"),
                     "Connection: close");
@@ -374,6 +381,38 @@ static void test_cut_upload(void **state)
     rig_close(&r);
 }
 
+static void block(void *arg, struct atoll_http_request *req)
+{
+    static const char bytes[32 * 1024];
+    struct seen *s = arg;
+
+    s->requests++;
+    atoll_http_respond(req, 200, NULL, bytes, sizeof(bytes));
+}
+
+/* A client that asks and asks but reads no answer: answers do not pile up here. */
+static void test_pipelining_back_pressure(void **state)
+{
+    enum { ASKED = 500, SIZE = 27 };
+    static char asks[ASKED * SIZE];
+    struct seen s;
+    struct rig r;
+
+    (void)state;
+    seen_init(&s);
+    rig_open(&r, NULL, block, &s);
+    for (size_t i = 0; i < ASKED; i++)
+        memcpy(asks + i * SIZE, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", SIZE);
+    assert_int_equal(send(r.fd, asks, sizeof(asks), 0), sizeof(asks));
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(atoll_loop_step(r.loop, 1, NULL), 0);
+    assert_true(s.requests < 50);
+    rig_turn(&r);
+    assert_int_equal(s.requests, ASKED);
+    assert_true(atoll_buf_size(&r.got) > (size_t)ASKED * 32 * 1024);
+    rig_close(&r);
+}
+
 static void test_method_and_version_rules(void **state)
 {
     struct seen s;
@@ -434,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_unwanted_bodies),
         cmocka_unit_test(test_upload_back_pressure),
         cmocka_unit_test(test_cut_upload),
+        cmocka_unit_test(test_pipelining_back_pressure),
         cmocka_unit_test(test_method_and_version_rules),
         cmocka_unit_test(test_client_goes_away),
     };

@@ -79,18 +79,16 @@ static inline void rig_read(struct rig *r)
     }
 }
 
-/* Turns the loop until nothing happens for a moment. */
+/* Turns the loop until nothing happens for some rounds. */
 static inline void rig_turn(struct rig *r)
 {
-    int64_t quiet_since = atoll_clock_ms();
-
-    while (atoll_clock_ms() - quiet_since < 4) {
+    for (int quiet = 0; quiet < 5; quiet++) {
         size_t before = atoll_buf_size(&r->got);
         bool ended = r->ended;
         assert_int_equal(atoll_loop_step(r->loop, 1, NULL), 0);
         rig_read(r);
         if (atoll_buf_size(&r->got) != before || ended != r->ended)
-            quiet_since = atoll_clock_ms();
+            quiet = 0;
     }
 }
 

@@ -2,12 +2,9 @@
 
 #include <errno.h>
 
-#define PIECE_MAX ((size_t)1024 * 1024) /* the server hands out far smaller ones */
-
 static void end(struct atoll_body_pump *pump, const struct atoll_error *error)
 {
     pump->call->on_gone = NULL;
-    atoll_buf_done(&pump->piece);
     pump->ended(pump->arg, error);
 }
 
@@ -44,18 +41,11 @@ static void written(void *arg, const struct atoll_error *error)
 static void on_data(void *arg, struct atoll_http_request *req, const uint8_t *bytes, size_t n)
 {
     struct atoll_body_pump *pump = arg;
-    struct atoll_error error;
 
-    atoll_buf_clear(&pump->piece);
-    if (atoll_buf_append(&pump->piece, bytes, n) < 0) {
-        (void)atoll_fail_errno(&error, ENOMEM, "request body");
-        end(pump, &error);
-        return;
-    }
     /* Paused before the write: its callback may come first, and end everything. */
     atoll_http_body_pause(req);
     pump->writing = true;
-    pump->write(pump->arg, atoll_buf_head(&pump->piece), n, written, pump);
+    pump->write(pump->arg, bytes, n, written, pump);
 }
 
 static void on_end(void *arg, struct atoll_http_request *req)
@@ -70,7 +60,6 @@ void atoll_body_pump_start(struct atoll_body_pump *pump, struct atoll_api_call *
                            void (*ended)(void *arg, const struct atoll_error *error), void *arg)
 {
     *pump = (struct atoll_body_pump){.call = call, .write = write, .ended = ended, .arg = arg};
-    atoll_buf_init(&pump->piece, PIECE_MAX);
     call->state = pump;
     call->on_gone = gone;
     atoll_http_body_stream(call->req, on_data, on_end, pump);

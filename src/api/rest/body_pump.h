@@ -8,14 +8,13 @@
  */
 struct atoll_body_pump {
     struct atoll_api_call *call; /* its on_gone is ours while the pump runs */
-    /* Takes the next bytes, which stay good until done. */
+    /* Takes the next bytes, which are borrowed for the call. */
     void (*write)(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done, void *done_arg);
     /* Called once, with nothing under way: NULL when the whole body is through, CANCELED when the
      * client went away, else what a write said. Ending the call is up to the owner. */
     void (*ended)(void *arg, const struct atoll_error *error);
     void *arg;
 
-    struct atoll_buf piece;
     bool writing, gone;
 };
 

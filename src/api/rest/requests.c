@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "api/call.h"
+#include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/text.h"
 
@@ -202,19 +202,9 @@ int atoll_rest_signal_check(const struct atoll_rest_signal *request, int *ret_si
     return 0;
 }
 
-static void input_sent(void *arg, const struct atoll_error *error)
-{
-    (void)error;
-    free(arg);
-}
-
 void atoll_rest_input_send(struct atoll_exec *exec, const struct atoll_rest_input *input)
 {
-    uint8_t *copy;
-
-    if (!input->text)
-        return;
-    copy = atoll_api_alloc(input->len + 1);
-    memcpy(copy, input->text, input->len);
-    atoll_exec_write(exec, copy, input->len, true, input_sent, copy);
+    if (input->text)
+        atoll_exec_write(exec, (const uint8_t *)input->text, input->len, true, atoll_rest_ignore,
+                         NULL);
 }

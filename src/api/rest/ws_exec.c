@@ -25,7 +25,6 @@ void atoll_ws_exec_release(struct atoll_ws_exec *x)
     if (--x->pending > 0 || x->ws)
         return;
     atoll_api_session_remove(&x->session);
-    atoll_buf_done(&x->in);
     atoll_buf_done(&x->out);
     x->ops->free(x);
 }
@@ -188,12 +187,9 @@ static void on_input(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
     if (!exec || x->input_closed)
         return;
     x->input_closed = n == 1;
-    atoll_buf_clear(&x->in);
-    if (atoll_buf_append(&x->in, bytes + 1, n - 1) < 0)
-        abort(); /* bounded by max_message */
     atoll_ws_pause(x->ws);
     atoll_ws_exec_hold(x);
-    atoll_exec_write(exec, atoll_buf_head(&x->in), n - 1, x->input_closed, input_taken, x);
+    atoll_exec_write(exec, bytes + 1, n - 1, x->input_closed, input_taken, x);
 }
 
 struct control {
@@ -314,7 +310,6 @@ void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_op
     x->ops = ops;
     x->engine = call->engine;
     x->loop = atoll_http_loop(call->req);
-    atoll_buf_init(&x->in, ops->max_message);
     atoll_buf_init(&x->out, SLICE_MAX + TEXT_MAX);
     memcpy(x->sandbox_id, call->params.id, sizeof(x->sandbox_id));
     memcpy(x->request_id, call->request_id, sizeof(x->request_id));

@@ -288,10 +288,10 @@ static int on_event(void *arg, struct atoll_frame *frame)
 static void on_lost(void *arg, const char *why);
 static const struct atoll_rpc_events rpc_events = {on_event, on_lost};
 
-static int connect_spawn(struct native *n, struct atoll_error *err)
+static int connect_spawn(struct native *n, const char *program, struct atoll_error *err)
 {
     int fd;
-    int r = atoll_spawn_connect(n->state_dir, n->spawn_program, &fd, &n->spawn, err);
+    int r = atoll_spawn_connect(n->state_dir, program, &fd, &n->spawn, err);
 
     if (r < 0)
         return r;
@@ -315,7 +315,7 @@ static void drop_homes(struct native *n)
     atoll_map_init(&n->by_id);
 }
 
-/* Its sandboxes died with it, and the new one clears away what they left. */
+/* Its sandboxes died with it. Its keeper starts another, which clears away what they left. */
 static void on_lost(void *arg, const char *why)
 {
     struct native *n = arg;
@@ -324,10 +324,10 @@ static void on_lost(void *arg, const char *why)
     n->rpc = atoll_rpc_close(n->rpc);
     if (n->ending)
         return;
-    atoll_log(ATOLL_LOG_ERROR, "atoll-spawn is gone; starting another", "why", why, NULL);
+    atoll_log(ATOLL_LOG_ERROR, "atoll-spawn is gone", "why", why, NULL);
     drop_homes(n);
-    if (connect_spawn(n, &err) < 0)
-        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn cannot be started", "error", err.text, NULL);
+    if (connect_spawn(n, NULL, &err) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn does not come back", "error", err.text, NULL);
     n->base.events->lost(n->base.events_arg, "atoll-spawn died, and its sandboxes with it");
 }
 
@@ -381,7 +381,7 @@ static int prepare(struct native *n, const struct atoll_native_config *config, s
     if (r == 0)
         r = atoll_seccomp_build(&n->seccomp, err);
     if (r == 0)
-        r = connect_spawn(n, err);
+        r = connect_spawn(n, n->spawn_program, err);
     if (r < 0)
         return r;
     n->plan_host = (struct atoll_plan_host){

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "sys/unix_socket.h"
 
-#define START_TIMEOUT_MS 10000
+#define START_TIMEOUT_MS 5000
 
 static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret_error,
                         struct atoll_error *err)
@@ -104,12 +104,12 @@ int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
             break;
         if (fd != -ENOENT && fd != -ECONNREFUSED)
             return atoll_fail_errno(err, -fd, "connect to atoll-spawn");
-        if (child == 0) {
+        if (program && child == 0) {
             r = start_program(program, state_dir, &child, err);
             if (r < 0)
                 return r;
         }
-        if (waitpid(child, NULL, WNOHANG) != 0)
+        if (child > 0 && waitpid(child, NULL, WNOHANG) != 0)
             return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD,
                               "atoll-spawn ended while starting; its reason is in the log");
         if (atoll_clock_ms() > deadline)

@@ -3,8 +3,7 @@
 #include "proto/spawn_proto.h"
 
 /*
- * The daemon's end of atoll-spawn: finds the one that serves the state directory or starts it, and
- * starts it again when it dies.
+ * The daemon's end of atoll-spawn: finds the one that serves the state directory, or starts it.
  */
 struct atoll_spawn_info {
     bool root;
@@ -13,8 +12,9 @@ struct atoll_spawn_info {
     char instance[17];
 };
 
-/* Connects to state/spawn.sock, starting `program` first when nobody answers there.
- * Blocking: some milliseconds while a new one comes up, at most ten seconds.
+/* Connects to state/spawn.sock, starting `program` first when nobody answers there; with program
+ * NULL somebody else (its keeper) is starting it and we only wait.
+ * Blocking: some milliseconds while a new one comes up, at most five seconds.
  * On success *ret_fd is the connection after the handshake and belongs to the caller. */
 int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
                         struct atoll_spawn_info *ret_info, struct atoll_error *err) ATOLL_MUST_CHECK;

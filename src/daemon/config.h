@@ -1,0 +1,28 @@
+#pragma once
+#include "base/error.h"
+#include "base/log.h"
+
+/*
+ * What the daemon is told: by flags, else by the environment, else by a configuration file, else by
+ * default. One table row per option; its flag without the dashes is also its key in the file.
+ */
+#define ATOLL_CONFIG_PATH_MAX 4096
+
+struct atoll_config {
+    char state[ATOLL_CONFIG_PATH_MAX];  /* absolute */
+    char socket[ATOLL_CONFIG_PATH_MAX]; /* absolute */
+    char listen[256];                   /* HOST:PORT, "" for none */
+    char file[ATOLL_CONFIG_PATH_MAX];   /* "" for none */
+    uint32_t pool, max_sandboxes;
+    uint64_t journal_max_bytes;
+    uint32_t waived; /* ATOLL_LIMIT_* */
+    enum atoll_log_level log_level;
+    bool help, version;
+};
+
+/* INVALID_ARGUMENT names the flag, the variable or the line of the file that is wrong. With help or
+ * version set the rest is not to be relied upon. Blocking: reads the file, if one is named. */
+int atoll_config_load(struct atoll_config *config, int argc, char *const *argv,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Prints the options to standard output. */
+void atoll_config_print_help(void);

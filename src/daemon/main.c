@@ -1,0 +1,221 @@
+/*
+ * atolld. Order matters here: the lock before anything in the state directory is touched, the
+ * provider (which starts the privileged atoll-spawn) before privileges are dropped, and privileges
+ * dropped before the first byte of a client is read.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/api.h"
+#include "base/buf.h"
+#include "daemon/config.h"
+#include "daemon/process.h"
+#include "provider/native/native.h"
+#include "sandbox/host.h"
+
+#define CONNECTIONS_MAX 4096
+#define HOST_JSON_MAX ((size_t)256 * 1024)
+
+struct daemon {
+    struct atoll_config config;
+    int state_fd, lock_fd;
+    struct atoll_loop *loop;
+    struct atoll_signals signals;
+    struct atoll_engine *engine;
+    struct atoll_api *api;
+    struct atoll_http_server *server;
+    char listen[300]; /* what TCP address we really serve, "" for none */
+    bool stopping;
+};
+
+/* Ending. */
+
+static void all_gone(void *arg)
+{
+    struct daemon *d = arg;
+    atoll_loop_stop(d->loop);
+}
+
+/* Clients that wait for a command get to see how it ended; new requests are refused. */
+static void on_signal(void *arg, int signo)
+{
+    struct daemon *d = arg;
+
+    if (d->stopping) {
+        atoll_log(ATOLL_LOG_WARN, "stopped at once", "signal", sigabbrev_np(signo), NULL);
+        _exit(1);
+    }
+    d->stopping = true;
+    atoll_log(ATOLL_LOG_INFO, "stopping", "signal", sigabbrev_np(signo), NULL);
+    atoll_api_drain(d->api);
+    atoll_engine_shutdown(d->engine, all_gone, d);
+}
+
+static void daemon_done(struct daemon *d)
+{
+    d->server = atoll_http_server_free(d->server);
+    d->api = atoll_api_free(d->api);
+    d->engine = atoll_engine_free(d->engine);
+    if (d->signals.watch.loop)
+        atoll_signals_close(&d->signals);
+    d->loop = atoll_loop_free(d->loop);
+    if (d->lock_fd >= 0)
+        (void)close(d->lock_fd);
+    if (d->state_fd >= 0)
+        (void)close(d->state_fd);
+}
+
+/* Beginning. */
+
+static int open_signals(struct daemon *d, struct atoll_error *err)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, hangup;
+    sigset_t set;
+
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    /* nohup means it: a signal that is ignored would still reach a signalfd. */
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        (void)sigaddset(&set, SIGHUP);
+    return atoll_signals_open(&d->signals, d->loop, &set, on_signal, d, err);
+}
+
+static int probe_host(struct atoll_buf *json, struct atoll_error *err)
+{
+    static struct atoll_host_report report; /* too big for the stack */
+    int r = atoll_host_probe(&report, err);
+
+    if (r == 0 && (r = atoll_host_report_json(&report, json)) < 0)
+        r = atoll_fail_errno(err, -r, "report on the host");
+    return r;
+}
+
+static int open_engine(struct daemon *d, struct atoll_error *err)
+{
+    char programs[ATOLL_CONFIG_PATH_MAX];
+    struct atoll_native_config native = {.state_dir = d->config.state, .program_dir = programs};
+    struct atoll_engine_config config = {
+        .state_dir = d->config.state,
+        .pool = d->config.pool,
+        .max_sandboxes = d->config.max_sandboxes,
+        .journal_max_bytes = d->config.journal_max_bytes,
+        .waived = d->config.waived,
+    };
+    struct atoll_buf json;
+    int r = atoll_process_find_programs(programs, sizeof(programs), err);
+
+    atoll_buf_init(&json, HOST_JSON_MAX);
+    if (r == 0)
+        r = probe_host(&json, err);
+    config.host_json = atoll_buf_str(&json);
+    if (r == 0)
+        r = atoll_native_open(d->loop, &native, &config.provider, err);
+    if (r == 0)
+        r = atoll_engine_new(d->loop, &config, &d->engine, err);
+    atoll_buf_done(&json);
+    return r;
+}
+
+static int listen_tcp(struct daemon *d, struct atoll_error *err)
+{
+    const char *colon = strrchr(d->config.listen, ':');
+    uint16_t port;
+    int r = atoll_http_server_listen_tcp(d->server, d->config.listen, &port, err);
+
+    /* With port 0 the kernel has chosen. */
+    if (r == 0 && colon)
+        (void)snprintf(d->listen, sizeof(d->listen), "%.*s:%u", (int)(colon - d->config.listen),
+                       d->config.listen, (unsigned)port);
+    return r;
+}
+
+static int open_api(struct daemon *d, struct atoll_error *err)
+{
+    const struct atoll_http_limits limits = {.connections = CONNECTIONS_MAX};
+    struct atoll_api_config config = {
+        .loop = d->loop,
+        .engine = d->engine,
+        .access_log = d->config.log_level == ATOLL_LOG_DEBUG,
+    };
+    int r = *d->config.listen ? atoll_auth_load(&config.auth, d->state_fd, err) : 0;
+
+    if (r < 0)
+        return r;
+    d->api = atoll_api_new(&config);
+    r = atoll_http_server_new(d->loop, &limits, atoll_api_serve, d->api, &d->server, err);
+    if (r == 0)
+        r = atoll_process_make_socket_dir(d->config.socket, err);
+    if (r == 0)
+        r = atoll_http_server_listen_unix(d->server, d->config.socket, 0600, err);
+    if (r == 0 && *d->config.listen)
+        r = listen_tcp(d, err);
+    return r;
+}
+
+static int start(struct daemon *d, struct atoll_error *err)
+{
+    int r;
+
+    atoll_process_raise_files();
+    r = atoll_process_open_state(d->config.state, &d->state_fd, err);
+    if (r == 0)
+        r = atoll_process_lock_state(d->state_fd, &d->lock_fd, err);
+    if (r == 0)
+        r = atoll_loop_new(&d->loop, err);
+    if (r == 0)
+        r = open_engine(d, err);
+    /* Only now: the programs the provider started would inherit what is blocked and ignored. */
+    if (r == 0)
+        r = open_signals(d, err);
+    if (r == 0)
+        r = open_api(d, err);
+    if (r < 0)
+        return r;
+    atoll_process_spare();
+    return atoll_process_drop_privileges(err);
+}
+
+static void say_ready(const struct daemon *d)
+{
+    atoll_log(ATOLL_LOG_INFO, "ready", "version", ATOLL_VERSION, "socket", d->config.socket,
+              "listen", d->listen, "state", d->config.state, NULL);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "atolld is ready at %s%s%s. Try: atoll run -- echo hello\n",
+                d->config.socket, *d->listen ? " and http://" : "", d->listen);
+}
+
+/* Failures at start are for whoever started us: plain words, not a log line. */
+static int complain(const struct atoll_error *error)
+{
+    fprintf(stderr, "atolld: %s\n", error->text);
+    return error->kind == ATOLL_ERR_INVALID_ARGUMENT ? 2 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    static struct daemon d = {.state_fd = ATOLL_NO_FD, .lock_fd = ATOLL_NO_FD};
+    struct atoll_error error;
+    int r = atoll_config_load(&d.config, argc, argv, &error);
+
+    if (r < 0)
+        return complain(&error);
+    if (d.config.help) {
+        atoll_config_print_help();
+        return 0;
+    }
+    if (d.config.version) {
+        printf("atolld %s\n", ATOLL_VERSION);
+        return 0;
+    }
+    atoll_log_set_level(d.config.log_level);
+    r = start(&d, &error);
+    if (r == 0) {
+        say_ready(&d);
+        r = atoll_loop_run(d.loop, &error);
+    }
+    daemon_done(&d);
+    return r < 0 ? complain(&error) : 0;
+}

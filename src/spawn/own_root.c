@@ -1,0 +1,57 @@
+#include "spawn/own_root.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include "sys/mnt.h"
+#include "sys/ns.h"
+
+static const struct {
+    const char *host_path, *name;
+} shown[] = {{"/usr", "usr"}, {"/proc", "proc"}, {"/dev", "dev"}, {".", "state"}};
+
+/* The current directory is the state directory; its mount is the one the kernel moved along. */
+static int fill(int root, struct atoll_error *err)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(shown); i++) {
+        ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, shown[i].host_path, false);
+        int r = tree < 0 ? tree : 0;
+
+        if (r == 0 && mkdirat(root, shown[i].name, 0755) < 0)
+            r = -errno;
+        if (r == 0)
+            r = atoll_mnt_attach(tree, root, shown[i].name);
+        if (r < 0)
+            return atoll_fail_errno(err, -r, "show %s", shown[i].name);
+    }
+    return 0;
+}
+
+int atoll_own_root(struct atoll_spawn_host *host, struct atoll_error *err)
+{
+    const struct atoll_mnt_option options[] = {{"size", "64k"}, {"mode", "0755"}, {0}};
+    ATOLL_AUTOCLOSE int root = ATOLL_NO_FD;
+    int r;
+
+    /* Private first: nothing that is mounted here may show on the host. */
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return atoll_fail_errno(err, errno, "own mount namespace");
+    root = atoll_mnt_new("tmpfs", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV);
+    /* A directory to hang it on that is there for sure (the id locks are in it) and not shown. */
+    r = root < 0 ? root : atoll_mnt_attach(root, AT_FDCWD, "/run/atoll");
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "own root");
+    r = fill(root, err);
+    if (r < 0)
+        return r;
+    r = atoll_sys_pivot_root(root);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "enter own root");
+    (void)close(host->state_fd);
+    host->state_fd = open("/state", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (host->state_fd < 0 || chdir("/state") < 0)
+        return atoll_fail_errno(err, errno, "enter the state directory");
+    return 0;
+}
