@@ -418,6 +418,7 @@ struct atoll_agent {
 
     struct atoll_agent_textfile passwd, group;
     bool acting; /* as a user of the sandbox: see identity.c */
+    int parent_death_signal;
 
     bool zombies_left; /* more than one round reaps */
     struct atoll_list execs, ready;

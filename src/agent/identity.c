@@ -44,10 +44,20 @@ int atoll_agent_identity_init(struct atoll_agent *a, struct atoll_error *err)
         return atoll_fail_errno(err, -r, "give up capabilities");
     if (a->config.many_ids && syscall(SYS_setgroups, 0, NULL) < 0)
         return atoll_fail_errno(err, errno, "drop supplementary groups");
-    /* Last: changing ids and capabilities sets the flag anew. */
+    if (prctl(PR_GET_PDEATHSIG, &a->parent_death_signal, 0, 0, 0) < 0)
+        return atoll_fail_errno(err, errno, "PR_GET_PDEATHSIG");
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "become undumpable");
     return 0;
+}
+
+/* Any change of ids makes the kernel forget the parent-death signal, and sets the dumpable flag to
+ * fs.suid_dumpable, which some hosts have at 1. */
+static void restore_guards(const struct atoll_agent *a)
+{
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    if (a->parent_death_signal != 0)
+        (void)prctl(PR_SET_PDEATHSIG, a->parent_death_signal, 0, 0, 0);
 }
 
 /* setfsuid and setfsgid never report failure; asking for an impossible id tells the present one. */
@@ -73,6 +83,7 @@ static int switch_to(struct atoll_agent *a, uint32_t uid, uint32_t gid, const ui
         r = -errno;
     (void)syscall(SYS_setfsgid, gid);
     (void)syscall(SYS_setfsuid, uid);
+    restore_guards(a);
     if (r == 0 && (present_fsuid() != uid || present_fsgid() != gid))
         r = -EINVAL;
     if (r < 0)
@@ -112,6 +123,7 @@ void atoll_agent_unbecome(struct atoll_agent *a)
     /* Going on as somebody else would be worse than ending. */
     if (present_fsuid() != 0 || present_fsgid() != 0)
         abort();
+    restore_guards(a);
 }
 
 int atoll_agent_become_effective(struct atoll_agent *a, const struct atoll_agent_user *user,
@@ -127,6 +139,7 @@ int atoll_agent_become_effective(struct atoll_agent *a, const struct atoll_agent
         atoll_agent_unbecome_effective(a);
         return refuse(err, errnum, user);
     }
+    restore_guards(a);
     return 0;
 }
 

@@ -45,8 +45,9 @@ struct watch {
     uint32_t handle;
     uint32_t request; /* of WATCH_START, until all directories are added */
     int fd;           /* owned: inotify */
-    int root_fd;      /* owned */
-    char *root_path;  /* owned, for messages */
+    char *root_path;  /* owned, without links: the directory is not kept open, or the kernel would */
+    dev_t root_dev;   /* not tell of its end; device and inode say whether it is still there */
+    ino_t root_ino;
     struct atoll_watch ready;
     struct atoll_agent_user user;
     struct dir *dirs; /* owned, by rising wd */
@@ -83,8 +84,6 @@ static void watch_free(struct watch *w)
     free(w->root_path);
     if (w->fd >= 0)
         (void)close(w->fd);
-    if (w->root_fd >= 0)
-        (void)close(w->root_fd);
     free(w);
 }
 
@@ -220,14 +219,31 @@ static int scan_entry(struct watch *w, const struct pending *p, const struct ato
     return is_dir && w->recursive ? add_pending(w, path, p->report) : 0;
 }
 
+/* Opens the directory at the root of the watch, if it is still the same one. */
+static int open_root(const struct watch *w)
+{
+    int fd = atoll_agent_path_open(AT_FDCWD, w->root_path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+    struct stat st;
+
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) == 0 && st.st_dev == w->root_dev && st.st_ino == w->root_ino)
+        return fd;
+    (void)close(fd);
+    return -ENOENT;
+}
+
 /* Watches the first pending directory and opens it for reading. -errno when it is not to be had. */
 static int begin_scan(struct watch *w, const char *path)
 {
+    ATOLL_AUTOCLOSE int root_fd = open_root(w);
     char full[RELATIVE_MAX + 32];
     int wd;
     int r;
 
-    (void)snprintf(full, sizeof(full), "/proc/self/fd/%d/%s", w->root_fd, path);
+    if (root_fd < 0)
+        return root_fd;
+    (void)snprintf(full, sizeof(full), "/proc/self/fd/%d/%s", root_fd, path);
     wd = inotify_add_watch(w->fd, full, EVENTS);
     if (wd < 0)
         return -errno;
@@ -420,14 +436,9 @@ static struct watch *watch_new(struct atoll_agent *a, const struct atoll_agent_p
         return NULL;
     w->agent = a;
     w->recursive = msg->recursive;
-    w->fd = w->root_fd = w->scan_fd = ATOLL_NO_FD;
+    w->fd = w->scan_fd = ATOLL_NO_FD;
     w->last = &w->first;
     w->user = p->user;
-    w->root_path = strdup(p->text);
-    if (!w->root_path) {
-        free(w);
-        return NULL;
-    }
     return w;
 }
 
@@ -444,13 +455,32 @@ static int slot_for(struct atoll_agent *a, struct watch ***ret_slot, struct atol
                       "%d watches are open already, stop one first", WATCHES_MAX);
 }
 
+/* Remembers the directory by its real path and inode. */
+static int find_root(struct watch *w, const char *path)
+{
+    ATOLL_AUTOCLOSE int fd = atoll_agent_path_open(AT_FDCWD, path, O_PATH | O_DIRECTORY);
+    char real[ATOLL_AGENT_PATH_MAX], link[32];
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0)
+        return fd;
+    n = readlink(atoll_agent_path_of_fd(fd, link), real, sizeof(real) - 1);
+    if (n < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    real[n] = '\0';
+    w->root_dev = st.st_dev;
+    w->root_ino = st.st_ino;
+    w->root_path = strdup(real);
+    return w->root_path ? 0 : -ENOMEM;
+}
+
 static int start(struct watch *w, const char *path, uint32_t request, struct atoll_error *err)
 {
-    int r;
+    int r = find_root(w, path);
 
-    w->root_fd = atoll_agent_path_open(AT_FDCWD, path, O_PATH | O_DIRECTORY);
-    if (w->root_fd < 0)
-        return atoll_agent_path_fail(err, -w->root_fd, path);
+    if (r < 0)
+        return atoll_agent_path_fail(err, -r, path);
     w->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (w->fd < 0)
         return explain(w, err, -errno);

@@ -34,24 +34,28 @@ static bool exists(const char *path)
     return stat(path, &st) == 0;
 }
 
-/* The socket of this user's own daemon: the first of the usual places where there is one. */
+/* The socket of this user's own daemon: the first of its two usual places where there is one, or
+ * else the one where it would be. */
 static int find_user_socket(char *out, size_t cap)
 {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    const char *state = getenv("XDG_STATE_HOME");
-    const char *home = getenv("HOME");
-    size_t n = 0;
+    const struct {
+        const char *dir, *rest;
+    } places[] = {{getenv("XDG_RUNTIME_DIR"), "/atoll/atoll.sock"},
+                  {getenv("HOME"), "/.local/state/atoll/atoll.sock"}};
+    char path[512];
+    bool found = false;
 
-    out[0] = '\0';
-    if (runtime && *runtime)
-        n = (size_t)snprintf(out, cap, "%s/atoll/atoll.sock", runtime);
-    if (*out && n < cap && exists(out))
-        return 0;
-    if (state && *state)
-        n = (size_t)snprintf(out, cap, "%s/atoll/atoll.sock", state);
-    else if (home && *home)
-        n = (size_t)snprintf(out, cap, "%s/.local/state/atoll/atoll.sock", home);
-    return *out && n < cap ? 0 : -ENOENT;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(places); i++) {
+        if (!places[i].dir || !*places[i].dir ||
+            (size_t)snprintf(path, sizeof(path), "%s%s", places[i].dir, places[i].rest) >= cap)
+            continue;
+        if (!found || exists(path))
+            memcpy(out, path, strlen(path) + 1);
+        if (exists(path))
+            return 0;
+        found = true;
+    }
+    return found ? 0 : -ENOENT;
 }
 
 static int find_daemon(struct atoll_cli *cli, struct atoll_error *err)
@@ -59,7 +63,7 @@ static int find_daemon(struct atoll_cli *cli, struct atoll_error *err)
     const char *socket_path = getenv("ATOLL_SOCKET");
     const char *url = getenv("ATOLL_URL");
     const char *found = SYSTEM_SOCKET;
-    char own[512];
+    char own[sizeof(cli->where)];
 
     if (socket_path && *socket_path)
         found = socket_path;
@@ -121,8 +125,8 @@ static int explain(struct atoll_cli *cli, struct atoll_error *err)
 
     if (err->kind != ATOLL_ERR_UNAVAILABLE)
         return atoll_wrap(err, "daemon at %s", cli->where);
-    if (errnum == EPIPE || errnum == ECONNRESET)
-        return -errnum; /* it was there, and the text says so */
+    if (strncmp(err->text, "cannot reach", 12) != 0)
+        return -(errnum > 0 ? errnum : EIO); /* it was lost later, or has no address: as told */
     if (errnum == EACCES || errnum == EPERM)
         (void)snprintf(
             cli->hint, sizeof(cli->hint),
@@ -186,8 +190,10 @@ int atoll_cli_daemon_error(struct atoll_cli *cli, const json_t *message, int sta
     enum atoll_error_kind kind = kind_of_name(atoll_cli_text(error, "code", ""));
 
     (void)snprintf(cli->hint, sizeof(cli->hint), "%s", atoll_cli_text(error, "hint", ""));
-    if (status == 401 && !*cli->hint)
-        (void)snprintf(cli->hint, sizeof(cli->hint), "give the daemon's key in ATOLL_API_KEY");
+    if (kind == ATOLL_ERR_UNAUTHENTICATED)
+        (void)snprintf(cli->hint, sizeof(cli->hint),
+                       "put the key from the file api-key of the daemon's state directory into "
+                       "ATOLL_API_KEY");
     if (!text)
         return atoll_fail(err, kind, EPROTO, "the daemon answered with status %d", status);
     if (kind == ATOLL_ERR_INTERNAL && request)

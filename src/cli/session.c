@@ -319,6 +319,21 @@ static int write_output(struct session *s, struct atoll_error *err)
     return 0;
 }
 
+/* Messages may wait inside the WebSocket, where poll() does not see them: takes all, until there is
+ * none or output cannot be written. */
+static int drain(struct session *s, struct atoll_error *err)
+{
+    int r = receive(s, err);
+
+    while (r == 0 && s->out_n > 0) {
+        r = write_output(s, err);
+        if (r < 0 || s->out_n > 0)
+            return r;
+        r = receive(s, err);
+    }
+    return r;
+}
+
 static int read_input(struct session *s, struct atoll_error *err)
 {
     static uint8_t chunk[1 + INPUT_CHUNK]; /* first byte: channel 0, standard input */
@@ -421,9 +436,7 @@ int atoll_cli_session_run(struct atoll_cli *cli, const struct atoll_cli_session_
     if (r == 0)
         r = wait_signals(&s, err);
     while (r == 0 && !s.ended) {
-        r = receive(&s, err);
-        if (r == 0 && s.out_n > 0)
-            r = write_output(&s, err);
+        r = drain(&s, err);
         if (r == 0 && !s.ended)
             r = step(&s, err);
     }

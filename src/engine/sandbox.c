@@ -13,6 +13,7 @@
  * The life of a sandbox: creating → running → stopping → gone, or failed when it dies by itself.
  */
 
+#define BYTES_PER_INODE 8192
 #define MOURNING_MS 2000 /* how long we wait for the provider to say why an agent went away */
 
 struct waiter {
@@ -342,7 +343,9 @@ void atoll_limits_fill(struct atoll_limits *l)
     l->cpu_millis = l->cpu_millis ? l->cpu_millis : d.cpu_millis;
     l->pids = l->pids ? l->pids : d.pids;
     l->disk_bytes = l->disk_bytes ? l->disk_bytes : d.disk_bytes;
-    l->inodes = l->inodes ? l->inodes : d.inodes;
+    /* A file without a byte in it still takes kernel memory of the sandbox: few files for little
+     * memory, so that too many of them are ENOSPC and not an out-of-memory kill. */
+    l->inodes = l->inodes ? l->inodes : ATOLL_MIN(d.inodes, l->memory_bytes / BYTES_PER_INODE);
     l->open_files = l->open_files ? l->open_files : d.open_files;
 }
 

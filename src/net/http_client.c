@@ -1,7 +1,7 @@
 /*
  * One request at a time: send head and body while watching for an early answer, then read the
- * reply. The socket is non-blocking and every wait goes through atoll_client_wait(), which is where the
- * timeout lives.
+ * reply. The socket is non-blocking and every wait goes through atoll_client_wait(), which is where
+ * the timeout lives.
  */
 #include "net/http_client.h"
 

@@ -156,7 +156,7 @@ static void accepted(void *arg, int fd, bool is_unix)
     struct atoll_http_server *s = arg;
 
     if (s->connections >= s->limits.connections) {
-        /* The answer fits into an empty socket buffer; a client that does not get it sees an end. */
+        /* It fits into an empty socket buffer; a client that does not get it sees an end. */
         (void)!send(fd, atoll_http_busy_answer, strlen(atoll_http_busy_answer),
                     MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)close(fd);

@@ -52,7 +52,7 @@ struct atoll_http_peer {
 
 /* A response above this many pending bytes calls on_drain when it falls below again. */
 #define ATOLL_HTTP_HIGH_WATER ((size_t)64 * 1024)
-/* A body nobody wants is read and dropped up to this much to keep the connection; else it closes. */
+/* A body nobody wants is dropped up to this much to keep the connection; else it closes. */
 #define ATOLL_HTTP_DRAIN_MAX ((size_t)64 * 1024)
 
 /* limits may be NULL. on_request is called when the headers are complete, before the body. */
@@ -143,7 +143,8 @@ void atoll_http_on_drain(struct atoll_http_request *req,
                          void (*fn)(void *arg, struct atoll_http_request *req), void *arg);
 /* Ends the request. Fewer bytes than content_length promised: the connection is cut. */
 void atoll_http_end(struct atoll_http_request *req);
-/* Cuts the connection, so that the client cannot take what it got for the whole. Ends the request. */
+/* Cuts the connection, so that the client cannot take what it got for the whole. Ends the request.
+ * on_close is not called. */
 void atoll_http_abort(struct atoll_http_request *req);
 /* True between atoll_http_begin() and the end. */
 bool atoll_http_begun(const struct atoll_http_request *req);

@@ -33,7 +33,7 @@ static const struct {
                    "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
                    "user:x:1000:1000:user:/home/user:/bin/bash\n"
                    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
-    {"etc/group", "root:x:0:\ndaemon:x:1:\nadm:x:4:\ntty:x:5:\nsudo:x:27:user\nwww-data:x:33:\n"
+    {"etc/group", "root:x:0:\ndaemon:x:1:\nadm:x:4:\ntty:x:5:\nsudo:x:27:\nwww-data:x:33:\n"
                   "users:x:100:\nuser:x:1000:\nnogroup:x:65534:\n"},
     {"etc/shadow", "root:*:19000:0:99999:7:::\nuser:*:19000:0:99999:7:::\n"},
     {"etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
@@ -170,7 +170,7 @@ static void fingerprint(const char *program_dir, char *out, size_t cap)
 {
     char sudo[4096];
     const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", sudo};
-    size_t len = (size_t)snprintf(out, cap, "2");
+    size_t len = (size_t)snprintf(out, cap, "3");
 
     (void)snprintf(sudo, sizeof(sudo), "%s/atoll-sudo", program_dir);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(sources) && len < cap; i++) {

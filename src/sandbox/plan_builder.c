@@ -249,15 +249,14 @@ static int add_end(const struct atoll_plan_host *host, const struct atoll_spec *
     return r < 0 ? r : atoll_plan_add(plan, ATOLL_PLAN_AGENT, &atoll_po_agent_desc, &agent);
 }
 
-/* Names the limits in `set`, for people. */
-static const char *limit_names(uint32_t set, char *out, size_t cap)
+/* Names the limits in `set`, as --waive takes them. */
+static void limit_names(uint32_t set, char *out, size_t cap)
 {
-    (void)snprintf(out, cap, "%s%s%s%s", set & ATOLL_LIMIT_MEMORY ? "memory " : "",
-                   set & ATOLL_LIMIT_CPU ? "cpu " : "", set & ATOLL_LIMIT_PIDS ? "pids " : "",
-                   set & ATOLL_LIMIT_DISK ? "disk " : "");
+    (void)snprintf(out, cap, "%s%s%s%s", set & ATOLL_LIMIT_MEMORY ? "memory," : "",
+                   set & ATOLL_LIMIT_CPU ? "cpu," : "", set & ATOLL_LIMIT_PIDS ? "pids," : "",
+                   set & ATOLL_LIMIT_DISK ? "disk," : "");
     if (*out)
         out[strlen(out) - 1] = '\0';
-    return out;
 }
 
 int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec *spec,
@@ -268,11 +267,13 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
     char names[64];
     int r;
 
+    limit_names(missing, names, sizeof(names));
     if (missing)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-                          "this host cannot enforce the limits: %s (no cgroup is writable for the "
-                          "daemon's user). Run atolld as root, or waive them explicitly",
-                          limit_names(missing, names, sizeof(names)));
+                          "this host cannot enforce these limits: %s (no cgroup is writable for the "
+                          "daemon's user). Run atolld as root, or do without them: --waive %s, or "
+                          "\"waive\" in the request",
+                          names, names);
     r = add_ids(host, spec, plan);
     if (r == 0)
         r = add_start(host, spec, plan);

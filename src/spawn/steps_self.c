@@ -96,7 +96,7 @@ int atoll_step_identity(struct atoll_build *b, const void *step, struct atoll_er
     int r;
 
     (void)step;
-    if (b->has_cgroup && unshare(CLONE_NEWCGROUP) < 0)
+    if (unshare(CLONE_NEWCGROUP) < 0)
         return atoll_fail_errno(err, errno, "cgroup namespace");
     if (b->userns_fd >= 0 && setns(b->userns_fd, CLONE_NEWUSER) < 0)
         return atoll_fail_errno(err, errno, "enter user namespace");

@@ -1,0 +1,623 @@
+#pragma once
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "engine/engine.h"
+
+/*
+ * An engine in memory for tests of the API. Answers come at once, or, while `hold` is set, when the
+ * test calls fake_release(): that is how a client gets to go away in between. Commands do what the
+ * test says with fake_output() and fake_end(). It replaces the real one at link time, so it has to
+ * define all of engine.h.
+ */
+#define FAKE_MAX 16
+
+struct atoll_sandbox {
+    bool used;
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_limits limits;
+    uint32_t waived;
+    char metadata[256];
+};
+
+struct fake_piece {
+    int kind, stream;
+    uint64_t offset;
+    size_t len;
+    uint8_t *data;
+};
+
+struct atoll_exec {
+    bool used, ended, stdin_open, stdin_closed;
+    char id[17], sandbox_id[ATOLL_ID_LEN + 1];
+    struct fake_piece pieces[256];
+    size_t count;
+    uint64_t offsets[3];
+    struct atoll_exec_result result;
+    struct atoll_reader *readers[FAKE_MAX];
+    int signo;
+    uint32_t cols, rows;
+    struct atoll_buf input;
+    char user[32];
+};
+
+struct atoll_reader {
+    struct atoll_exec *exec;
+    size_t next;
+    bool ended;
+    void (*ready)(void *arg);
+    void *arg;
+};
+
+struct atoll_upload {
+    int fd;
+};
+
+struct atoll_import {
+    struct atoll_buf got;
+};
+
+/* A callback kept for later. */
+struct fake_later {
+    void (*call)(struct fake_later *later);
+    void (*fn)(void);
+    void *arg, *object;
+    struct atoll_error error;
+    bool failed;
+};
+
+struct atoll_engine {
+    struct atoll_sandbox sandboxes[FAKE_MAX];
+    struct atoll_exec execs[FAKE_MAX];
+    struct fake_later later[64];
+    size_t later_count;
+    bool hold;
+    struct atoll_error fail_next; /* of the next create, exec, file or import */
+    unsigned made, destroyed, uploads_finished, uploads_dropped, imports_dropped, readers;
+    size_t pulled; /* bytes taken by readers */
+    char who[64];  /* of the last destroy */
+    char file[4096]; /* what is downloaded */
+    size_t file_len, file_size;
+    struct atoll_buf stored; /* what the last upload or import brought */
+    uint32_t mode;
+    char path[256];
+};
+
+static struct atoll_engine fake;
+
+static inline void fake_reset(void)
+{
+    memset(&fake, 0, sizeof(fake));
+    atoll_buf_init(&fake.stored, 64 * 1024 * 1024);
+    for (int i = 0; i < FAKE_MAX; i++)
+        atoll_buf_init(&fake.execs[i].input, 1024 * 1024);
+}
+
+static inline void fake_done(void)
+{
+    atoll_buf_done(&fake.stored);
+    for (int i = 0; i < FAKE_MAX; i++) {
+        atoll_buf_done(&fake.execs[i].input);
+        for (size_t k = 0; k < fake.execs[i].count; k++)
+            free(fake.execs[i].pieces[k].data);
+    }
+}
+
+static inline void fake_answer(void (*call)(struct fake_later *), void (*fn)(void), void *arg,
+                               void *object, const struct atoll_error *error)
+{
+    struct fake_later now = {.call = call, .fn = fn, .arg = arg, .object = object};
+
+    if (error) {
+        now.error = *error;
+        now.failed = true;
+    }
+    if (fake.hold)
+        fake.later[fake.later_count++] = now;
+    else
+        call(&now);
+}
+
+/* Makes the calls that were held back, and those they lead to. */
+static inline void fake_release(void)
+{
+    fake.hold = false;
+    for (size_t i = 0; i < fake.later_count; i++)
+        fake.later[i].call(&fake.later[i]);
+    fake.later_count = 0;
+}
+
+/* The failure the test asked for, or one of its own when `found` is NULL; NULL for success. */
+static inline const struct atoll_error *fake_failure(const void *found)
+{
+    static struct atoll_error error;
+
+    error = fake.fail_next;
+    fake.fail_next = (struct atoll_error){0};
+    if (error.kind == ATOLL_ERR_NONE && !found)
+        (void)atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
+    return error.kind == ATOLL_ERR_NONE ? NULL : &error;
+}
+
+static inline const struct atoll_error *fake_error(struct fake_later *l)
+{
+    return l->failed ? &l->error : NULL;
+}
+
+static inline void fake_notify(struct atoll_exec *exec)
+{
+    for (int i = 0; i < FAKE_MAX; i++)
+        if (exec->readers[i])
+            exec->readers[i]->ready(exec->readers[i]->arg);
+}
+
+static inline void fake_output(struct atoll_exec *exec, int stream, const void *bytes, size_t n)
+{
+    struct fake_piece *p = &exec->pieces[exec->count++];
+
+    *p = (struct fake_piece){ATOLL_READ_DATA, stream, exec->offsets[stream], n, malloc(n)};
+    memcpy(p->data, bytes, n);
+    exec->offsets[stream] += n;
+    fake_notify(exec);
+}
+
+static inline void fake_gap(struct atoll_exec *exec, int stream, size_t n)
+{
+    exec->pieces[exec->count++] =
+        (struct fake_piece){ATOLL_READ_GAP, stream, exec->offsets[stream], n, NULL};
+    exec->offsets[stream] += n;
+    fake_notify(exec);
+}
+
+static inline void fake_end(struct atoll_exec *exec, enum atoll_end_kind kind, int code)
+{
+    if (exec->ended)
+        return;
+    exec->ended = true;
+    exec->result.kind = kind;
+    exec->result.code = code;
+    exec->result.stdout_bytes = exec->offsets[1];
+    exec->result.stderr_bytes = exec->offsets[2];
+    fake_notify(exec);
+}
+
+/* engine.h */
+
+const char *atoll_engine_host_json(const struct atoll_engine *engine)
+{
+    (void)engine;
+    return "{\"mode\":\"fake\"}";
+}
+
+const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
+{
+    (void)state;
+    return "running";
+}
+
+uint32_t atoll_limit_by_name(const char *name)
+{
+    return strcmp(name, "memory") == 0 ? 1u : strcmp(name, "disk") == 0 ? 8u
+                                          : strcmp(name, "all") == 0    ? 15u
+                                                                        : 0;
+}
+
+const char *atoll_limit_name(uint32_t limit)
+{
+    return limit == 1 ? "memory" : limit == 8 ? "disk" : "other";
+}
+
+static inline void call_sandbox(struct fake_later *l)
+{
+    ((atoll_sandbox_fn *)l->fn)(l->arg, l->failed ? NULL : l->object, fake_error(l));
+}
+
+void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
+                         atoll_sandbox_fn *done, void *arg)
+{
+    struct atoll_sandbox *s = &engine->sandboxes[engine->made];
+    const struct atoll_error *error = fake_failure(s);
+
+    if (!error) {
+        s->used = true;
+        s->limits = create->limits;
+        s->waived = create->waived;
+        (void)snprintf(s->id, sizeof(s->id), "box%u", engine->made++);
+        (void)snprintf(s->metadata, sizeof(s->metadata), "%s",
+                       create->metadata_json ? create->metadata_json : "");
+    }
+    fake_answer(call_sandbox, (void (*)(void))done, arg, s, error);
+}
+
+struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char *id)
+{
+    for (int i = 0; i < FAKE_MAX; i++)
+        if (engine->sandboxes[i].used && strcmp(engine->sandboxes[i].id, id) == 0)
+            return &engine->sandboxes[i];
+    return NULL;
+}
+
+struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos)
+{
+    while (*pos < FAKE_MAX)
+        if (engine->sandboxes[(*pos)++].used)
+            return &engine->sandboxes[*pos - 1];
+    return NULL;
+}
+
+static inline void call_done(struct fake_later *l)
+{
+    ((atoll_done_fn *)l->fn)(l->arg, fake_error(l));
+}
+
+void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const char *who,
+                          atoll_done_fn *done, void *arg)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+    const struct atoll_error *error = fake_failure(s);
+
+    if (!error) {
+        (void)snprintf(engine->who, sizeof(engine->who), "%s", who);
+        s->used = false;
+        engine->destroyed++;
+        for (int i = 0; i < FAKE_MAX; i++)
+            if (engine->execs[i].used && strcmp(engine->execs[i].sandbox_id, id) == 0)
+                fake_end(&engine->execs[i], ATOLL_END_KILLED_BY, 0);
+    }
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, error);
+}
+
+void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox_view *ret)
+{
+    *ret = (struct atoll_sandbox_view){
+        .id = sandbox->id,
+        .template_name = "host",
+        .metadata_json = sandbox->metadata,
+        .cause = "",
+        .limits = sandbox->limits,
+        .waived = sandbox->waived,
+        .created_unix_ms = 1,
+    };
+}
+
+static inline void call_stats(struct fake_later *l)
+{
+    const struct atoll_sandbox_stats stats = {.memory_bytes = 4711};
+    ((atoll_stats_fn *)l->fn)(l->arg, l->failed ? NULL : &stats, fake_error(l));
+}
+
+void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done, void *arg)
+{
+    const struct atoll_error *error = fake_failure(atoll_engine_find(engine, id));
+    fake_answer(call_stats, (void (*)(void))done, arg, NULL, error);
+}
+
+static inline void call_exec(struct fake_later *l)
+{
+    ((atoll_exec_fn *)l->fn)(l->arg, l->failed ? NULL : l->object, fake_error(l));
+}
+
+void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
+                       const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg)
+{
+    const struct atoll_error *error = fake_failure(atoll_engine_find(engine, sandbox_id));
+    struct atoll_exec *x = engine->execs;
+
+    while (x->used)
+        x++;
+    if (!error) {
+        x->used = true;
+        x->stdin_open = start->stdin_open;
+        x->cols = start->cols;
+        x->rows = start->rows;
+        (void)snprintf(x->user, sizeof(x->user), "%s", start->user ? start->user : "");
+        (void)snprintf(x->id, sizeof(x->id), "exec%d", (int)(x - engine->execs));
+        (void)snprintf(x->sandbox_id, sizeof(x->sandbox_id), "%s", sandbox_id);
+    }
+    fake_answer(call_exec, (void (*)(void))done, arg, x, error);
+}
+
+struct atoll_exec *atoll_sandbox_find_exec(struct atoll_sandbox *sandbox, const char *exec_id)
+{
+    for (int i = 0; i < FAKE_MAX; i++)
+        if (fake.execs[i].used && strcmp(fake.execs[i].id, exec_id) == 0 &&
+            strcmp(fake.execs[i].sandbox_id, sandbox->id) == 0)
+            return &fake.execs[i];
+    return NULL;
+}
+
+struct atoll_exec *atoll_sandbox_next_exec(struct atoll_sandbox *sandbox, size_t *pos)
+{
+    (void)sandbox;
+    while (*pos < FAKE_MAX)
+        if (fake.execs[(*pos)++].used)
+            return &fake.execs[*pos - 1];
+    return NULL;
+}
+
+const char *atoll_end_kind_name(enum atoll_end_kind kind)
+{
+    return kind == ATOLL_END_EXITED ? "exited" : "killed_by";
+}
+
+void atoll_exec_get(const struct atoll_exec *exec, struct atoll_exec_view *ret)
+{
+    static const char *const argv[] = {"cmd", NULL};
+    *ret = (struct atoll_exec_view){.id = exec->id,
+                                    .sandbox_id = exec->sandbox_id,
+                                    .user = exec->user,
+                                    .argv = argv,
+                                    .result = exec->ended ? &exec->result : NULL};
+}
+
+void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, bool close,
+                      atoll_done_fn *done, void *arg)
+{
+    if (atoll_buf_append(&exec->input, bytes, n) < 0)
+        abort();
+    exec->stdin_closed |= close;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, NULL);
+}
+
+void atoll_exec_signal(struct atoll_exec *exec, int signo, bool tree, const char *who,
+                       atoll_done_fn *done, void *arg)
+{
+    (void)who;
+    exec->signo = tree ? -signo : signo;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, NULL);
+}
+
+void atoll_exec_resize(struct atoll_exec *exec, uint32_t cols, uint32_t rows, atoll_done_fn *done,
+                       void *arg)
+{
+    exec->cols = cols;
+    exec->rows = rows;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, NULL);
+}
+
+int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t stderr_offset,
+                      void (*ready)(void *arg), void *arg, struct atoll_reader **ret,
+                      struct atoll_error *err)
+{
+    int i = 0;
+
+    (void)err;
+    (void)stdout_offset;
+    (void)stderr_offset;
+    while (exec->readers[i])
+        i++;
+    *ret = exec->readers[i] = calloc(1, sizeof(**ret));
+    **ret = (struct atoll_reader){.exec = exec, .ready = ready, .arg = arg};
+    fake.readers++;
+    return 0;
+}
+
+int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret)
+{
+    struct atoll_exec *exec = reader->exec;
+
+    if (reader->next < exec->count) {
+        const struct fake_piece *p = &exec->pieces[reader->next++];
+        *ret = (struct atoll_reader_item){.kind = p->kind,
+                                          .stream = p->stream,
+                                          .offset = p->offset,
+                                          .length = p->len,
+                                          .data = p->data};
+        fake.pulled += p->len;
+        return 1;
+    }
+    if (!exec->ended || reader->ended)
+        return 0;
+    reader->ended = true;
+    *ret = (struct atoll_reader_item){.kind = ATOLL_READ_END, .result = &exec->result};
+    return 1;
+}
+
+struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
+{
+    for (int i = 0; reader && i < FAKE_MAX; i++)
+        if (reader->exec->readers[i] == reader)
+            reader->exec->readers[i] = NULL;
+    fake.readers -= reader != NULL;
+    free(reader);
+    return NULL;
+}
+
+static inline void call_entry(struct fake_later *l)
+{
+    const struct atoll_am_entry entry = {.path = fake.path,
+                                         .type = ATOLL_ENTRY_FILE,
+                                         .mode = 0644,
+                                         .owner = "user",
+                                         .group = "user",
+                                         .target = "",
+                                         .mtime_ms = INT64_MAX};
+    ((atoll_entry_fn *)l->fn)(l->arg, l->failed ? NULL : &entry, fake_error(l));
+}
+
+static inline void fake_entry(struct atoll_engine *e, const char *id, const char *path,
+                              atoll_entry_fn *done, void *arg)
+{
+    const struct atoll_error *error = fake_failure(atoll_engine_find(e, id));
+
+    (void)snprintf(e->path, sizeof(e->path), "/home/user/%s", path);
+    fake_answer(call_entry, (void (*)(void))done, arg, NULL, error);
+}
+
+void atoll_files_stat(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      atoll_entry_fn *done, void *arg)
+{
+    (void)user;
+    fake_entry(e, id, path, done, arg);
+}
+
+void atoll_files_mkdir(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       atoll_entry_fn *done, void *arg)
+{
+    (void)user;
+    fake_entry(e, id, path, done, arg);
+}
+
+void atoll_files_move(struct atoll_engine *e, const char *id, const char *user, const char *from,
+                      const char *to, atoll_entry_fn *done, void *arg)
+{
+    (void)user;
+    (void)from;
+    fake_entry(e, id, to, done, arg);
+}
+
+void atoll_files_remove(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                        bool recursive, atoll_done_fn *done, void *arg)
+{
+    (void)user;
+    (void)path;
+    (void)recursive;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+}
+
+void atoll_files_chmod(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       uint32_t mode, atoll_done_fn *done, void *arg)
+{
+    (void)user;
+    (void)path;
+    e->mode = mode;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+}
+
+void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
+                      atoll_done_fn *done, void *arg)
+{
+    const struct atoll_am_entry entry = {
+        .path = "/a/\xff", .type = ATOLL_ENTRY_SYMLINK, .owner = "", .group = "", .target = "b"};
+
+    (void)user;
+    (void)path;
+    for (uint32_t i = 0; i < depth; i++)
+        each(arg, &entry);
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+}
+
+static inline int fake_file(const char *bytes, size_t n)
+{
+    int fd = memfd_create("fake", MFD_CLOEXEC);
+
+    if (fd < 0 || write(fd, bytes, n) != (ssize_t)n)
+        abort();
+    return fd;
+}
+
+static inline void call_opened(struct fake_later *l)
+{
+    int fd = l->failed ? ATOLL_NO_FD : fake_file(fake.file, fake.file_len);
+    ((atoll_opened_fn *)l->fn)(l->arg, fd, fake.file_size, fake_error(l));
+}
+
+void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      atoll_opened_fn *done, void *arg)
+{
+    (void)user;
+    (void)path;
+    fake_answer(call_opened, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+}
+
+static inline void call_upload(struct fake_later *l)
+{
+    struct atoll_upload *u = l->failed ? NULL : calloc(1, sizeof(*u));
+
+    /* /dev/full takes nothing: what a full disk looks like. */
+    if (u)
+        u->fd = strstr(fake.path, "full") ? open("/dev/full", O_WRONLY | O_CLOEXEC)
+                                          : fake_file("", 0);
+    ((atoll_upload_fn *)l->fn)(l->arg, u, u ? u->fd : ATOLL_NO_FD, fake_error(l));
+}
+
+void atoll_files_create(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                        uint32_t mode, atoll_upload_fn *done, void *arg)
+{
+    (void)user;
+    e->mode = mode;
+    (void)snprintf(e->path, sizeof(e->path), "%s", path);
+    fake_answer(call_upload, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+}
+
+void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg)
+{
+    uint8_t piece[65536];
+    ssize_t n;
+
+    fake.uploads_finished++;
+    atoll_buf_clear(&fake.stored);
+    for (off_t at = 0; (n = pread(upload->fd, piece, sizeof(piece), at)) > 0; at += n)
+        if (atoll_buf_append(&fake.stored, piece, (size_t)n) < 0)
+            abort();
+    close(upload->fd);
+    free(upload);
+    fake_answer(call_entry, (void (*)(void))done, arg, NULL, NULL);
+}
+
+void atoll_upload_drop(struct atoll_upload *upload)
+{
+    fake.uploads_dropped++;
+    close(upload->fd);
+    free(upload);
+}
+
+bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret)
+{
+    (void)engine;
+    *ret = (struct atoll_template_view){.name = "host", .digest = ""};
+    return (*pos)++ == 0;
+}
+
+static inline void call_import(struct fake_later *l)
+{
+    struct atoll_import *i = l->failed ? NULL : calloc(1, sizeof(*i));
+    ((atoll_import_fn *)l->fn)(l->arg, i, fake_error(l));
+}
+
+void atoll_templates_import(struct atoll_engine *engine, const char *name, atoll_import_fn *ready,
+                            void *arg)
+{
+    (void)name;
+    atoll_buf_clear(&engine->stored);
+    fake_answer(call_import, (void (*)(void))ready, arg, NULL, fake_failure(engine));
+}
+
+void atoll_import_write(struct atoll_import *import, const uint8_t *bytes, size_t n,
+                        atoll_done_fn *done, void *arg)
+{
+    const struct atoll_error *error = fake_failure(import);
+
+    if (atoll_buf_append(&fake.stored, bytes, n) < 0)
+        abort();
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, error);
+}
+
+static inline void call_template(struct fake_later *l)
+{
+    const struct atoll_template_view view = {
+        .name = "made", .kind = ATOLL_TEMPLATE_ROOTFS, .digest = "sha256-0"};
+    ((atoll_template_fn *)l->fn)(l->arg, l->failed ? NULL : &view, fake_error(l));
+}
+
+void atoll_import_finish(struct atoll_import *import, atoll_template_fn *done, void *arg)
+{
+    free(import);
+    fake_answer(call_template, (void (*)(void))done, arg, NULL, NULL);
+}
+
+void atoll_import_drop(struct atoll_import *import)
+{
+    fake.imports_dropped++;
+    free(import);
+}
+
+void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll_done_fn *done,
+                            void *arg)
+{
+    (void)name;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}

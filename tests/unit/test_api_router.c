@@ -1,0 +1,183 @@
+/*
+ * Routes and error bodies.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/errors.h"
+#include "api/router.h"
+
+static const struct atoll_route rows[] = {
+    {ATOLL_GET, "/", ATOLL_SCOPE_READ, 0, NULL},
+    {ATOLL_GET, "/boxes", ATOLL_SCOPE_READ, 0, NULL},
+    {ATOLL_POST, "/boxes", ATOLL_SCOPE_WRITE, 0, NULL},
+    {ATOLL_GET, "/boxes/{id}/execs/stream", ATOLL_SCOPE_READ, 0, NULL},
+    {ATOLL_GET, "/boxes/{id}/execs/{exec}", ATOLL_SCOPE_READ, 0, NULL},
+    {ATOLL_DELETE, "/boxes/{id}", ATOLL_SCOPE_WRITE, 0, NULL},
+    {ATOLL_PUT, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
+};
+static const struct atoll_routes table = {rows, ATOLL_ARRAY_LEN(rows)};
+static const struct atoll_routes *const tables[] = {&table};
+
+struct found {
+    const struct atoll_route *route;
+    struct atoll_route_params params;
+    char allow[ATOLL_ROUTE_ALLOW_MAX];
+    struct atoll_error err;
+};
+
+static int match(struct found *f, enum atoll_http_method method, const char *path)
+{
+    *f = (struct found){0};
+    return atoll_router_match(tables, 1, method, path, &f->params, f->allow, &f->route, &f->err);
+}
+
+static void paths_find_their_row(void **state)
+{
+    static const struct {
+        enum atoll_http_method method;
+        const char *path;
+        size_t row;
+    } cases[] = {
+        {ATOLL_GET, "/", 0},
+        {ATOLL_GET, "/boxes", 1},
+        {ATOLL_HEAD, "/boxes", 1},
+        {ATOLL_POST, "/boxes", 2},
+        {ATOLL_GET, "/boxes/a1/execs/stream", 3},
+        {ATOLL_GET, "/boxes/a1/execs/00ff", 4},
+        {ATOLL_DELETE, "/boxes/a1", 5},
+        {ATOLL_PUT, "/templates/My.Name-1", 6},
+    };
+    struct found f;
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        assert_int_equal(match(&f, cases[i].method, cases[i].path), 0);
+        assert_ptr_equal(f.route, &rows[cases[i].row]);
+    }
+    assert_int_equal(match(&f, ATOLL_GET, "/boxes/a1/execs/00ff"), 0);
+    assert_string_equal(f.params.id, "a1");
+    assert_string_equal(f.params.exec, "00ff");
+    assert_string_equal(f.params.name, "");
+}
+
+static void other_paths_are_not_found(void **state)
+{
+    static const char *const paths[] = {"*",       "/box",          "/boxes/",      "/boxes//execs/1",
+                                        "/boxess", "/boxes/a1/x/y", "/boxes/a1/execs/1/"};
+    struct found f;
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(paths); i++) {
+        assert_int_equal(match(&f, ATOLL_GET, paths[i]), -ENOENT);
+        assert_int_equal(f.err.kind, ATOLL_ERR_NOT_FOUND);
+        assert_string_equal(f.allow, "");
+    }
+}
+
+static void other_methods_are_told_what_works(void **state)
+{
+    struct found f;
+
+    (void)state;
+    assert_true(match(&f, ATOLL_PUT, "/boxes") < 0);
+    assert_int_equal(f.err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    assert_string_equal(f.allow, "GET, HEAD, POST");
+    assert_true(match(&f, ATOLL_OPTIONS, "/boxes/a1") < 0);
+    assert_string_equal(f.allow, "DELETE");
+}
+
+static void parameters_are_checked(void **state)
+{
+    static const char *const bad[] = {"/boxes/A", "/boxes/a.b", "/boxes/a b", "/boxes/\xc3\xa4",
+                                      "/boxes/012345678901234567890123456789012"};
+    struct found f;
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(bad); i++) {
+        assert_int_equal(match(&f, ATOLL_DELETE, bad[i]), -EINVAL);
+        assert_int_equal(f.err.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    }
+    assert_int_equal(match(&f, ATOLL_PUT, "/templates/.hidden"), -EINVAL);
+}
+
+static void kinds_have_their_status(void **state)
+{
+    static const struct {
+        enum atoll_error_kind kind;
+        int errnum, status;
+    } cases[] = {
+        {ATOLL_ERR_INVALID_ARGUMENT, 0, 400},
+        {ATOLL_ERR_OUT_OF_RANGE, 0, 400},
+        {ATOLL_ERR_UNAUTHENTICATED, 0, 401},
+        {ATOLL_ERR_PERMISSION_DENIED, 0, 403},
+        {ATOLL_ERR_NOT_FOUND, 0, 404},
+        {ATOLL_ERR_ALREADY_EXISTS, 0, 409},
+        {ATOLL_ERR_FAILED_PRECONDITION, 0, 409},
+        {ATOLL_ERR_ABORTED, 0, 409},
+        {ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN, 429},
+        {ATOLL_ERR_RESOURCE_EXHAUSTED, ENOSPC, 507},
+        {ATOLL_ERR_RESOURCE_EXHAUSTED, EDQUOT, 507},
+        {ATOLL_ERR_DEADLINE_EXCEEDED, 0, 504},
+        {ATOLL_ERR_UNIMPLEMENTED, 0, 501},
+        {ATOLL_ERR_UNAVAILABLE, 0, 503},
+        {ATOLL_ERR_INTERNAL, 0, 500},
+        {ATOLL_ERR_UNKNOWN, 0, 500},
+        {ATOLL_ERR_DATA_LOSS, 0, 500},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        struct atoll_error error = {.kind = cases[i].kind, .errnum = cases[i].errnum};
+        assert_int_equal(atoll_api_status_of(&error), cases[i].status);
+    }
+}
+
+static const char *error_json(struct atoll_buf *buf, const struct atoll_error *error)
+{
+    struct atoll_json_out out;
+
+    atoll_buf_clear(buf);
+    atoll_json_out_init(&out, buf);
+    atoll_json_open(&out, NULL, '{');
+    atoll_api_error_write(&out, error, "r-1");
+    atoll_json_close(&out, '}');
+    return atoll_buf_str(buf);
+}
+
+static void internal_errors_keep_their_text(void **state)
+{
+    struct atoll_buf buf;
+    struct atoll_error error;
+
+    (void)state;
+    atoll_buf_init(&buf, 4096);
+    (void)atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "no box \"x\"");
+    assert_string_equal(error_json(&buf, &error),
+                        "{\"error\":{\"code\":\"not_found\",\"message\":\"no box \\\"x\\\"\","
+                        "\"request_id\":\"r-1\"}}");
+    (void)atoll_fail(&error, ATOLL_ERR_INTERNAL, EIO, "open /secret/path: I/O error");
+    assert_null(strstr(error_json(&buf, &error), "secret"));
+    assert_non_null(strstr(atoll_buf_str(&buf), "\"code\":\"internal\""));
+    (void)atoll_fail(&error, ATOLL_ERR_DATA_LOSS, EIO, "lost /secret/path");
+    assert_null(strstr(error_json(&buf, &error), "secret"));
+    atoll_buf_done(&buf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paths_find_their_row),
+        cmocka_unit_test(other_paths_are_not_found),
+        cmocka_unit_test(other_methods_are_told_what_works),
+        cmocka_unit_test(parameters_are_checked),
+        cmocka_unit_test(kinds_have_their_status),
+        cmocka_unit_test(internal_errors_keep_their_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
