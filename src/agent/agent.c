@@ -126,6 +126,8 @@ static int setup(struct atoll_agent *a, struct atoll_error *err)
         r = atoll_agent_identity_init(a, err);
     if (r < 0)
         return r;
+    /* The naps of the agent are short. */
+    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     /* PID 1 inherits orphans anyway; elsewhere they are asked for, so that the rules are the same. */
     if (a->pid != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "become the reaper of orphans");
@@ -145,6 +147,7 @@ static void done(struct atoll_agent *a)
     atoll_agent_sudo_close(a);
     atoll_agent_users_done(a);
     atoll_timer_cancel(&a->accept_again);
+    atoll_timer_cancel(&a->unscored_timer);
     atoll_watch_close(&a->listen_watch);
     atoll_signals_close(&a->signals);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(fds); i++)
@@ -164,6 +167,8 @@ static int run(struct atoll_agent *a, struct atoll_error *err)
             atoll_agent_reap(a);
         atoll_agent_jobs_run(a);
         atoll_agent_conn_flush(a);
+        if (a->unscored_count > 0)
+            atoll_agent_oom_scores_write(a);
         if (!a->conn.open && a->config.listen_fd < 0)
             return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "the daemon closed the stream");
     }

@@ -188,6 +188,15 @@ struct atoll_agent_launch {
 int atoll_agent_launch(struct atoll_agent *a, const struct atoll_agent_launch *launch,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* Commands whose oom_score_adj is still to be raised. */
+struct atoll_agent_unscored {
+    pid_t pid;
+    int tries;
+};
+void atoll_agent_oom_score_later(struct atoll_agent *a, pid_t pid);
+/* Called at the end of each round. */
+void atoll_agent_oom_scores_write(struct atoll_agent *a);
+
 #define ATOLL_AGENT_MARK "ATOLL_EXEC="
 #define ATOLL_AGENT_PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -424,6 +433,9 @@ struct atoll_agent {
     struct atoll_list execs, ready;
     size_t exec_count;
     uint64_t oom_attributed; /* kills that are some command's OOM_KILLED already */
+    struct atoll_agent_unscored unscored[64];
+    size_t unscored_count;
+    struct atoll_timer unscored_timer;
     struct atoll_list drains; /* oldest first */
     size_t drain_count;
 

@@ -23,7 +23,6 @@
 #define LOOK_AGAIN_NS (10 * 1000 * 1000)
 /* Times a child that somebody keeps stopping is continued before it is given up. */
 #define STOPS_MAX 50
-#define OOM_SCORE "500"
 
 enum step {
     STEP_NONE,
@@ -248,21 +247,6 @@ static int explain(struct atoll_error *err, const struct child *c, const char *c
     }
 }
 
-/* The tenant's processes go before the agent when memory runs out. Not in the child: the files in
- * /proc of an undumpable process belong to the host's root until its program runs. */
-static void raise_oom_score(struct atoll_agent *a, pid_t pid)
-{
-    char path[32];
-    int fd;
-
-    (void)snprintf(path, sizeof(path), "%d/oom_score_adj", pid);
-    fd = openat(a->proc_fd, path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)!write(fd, OOM_SCORE, strlen(OOM_SCORE));
-    (void)close(fd);
-}
-
 static int start(struct atoll_agent *a, struct child *c, const char *command,
                  struct atoll_error *err)
 {
@@ -279,7 +263,7 @@ static int start(struct atoll_agent *a, struct child *c, const char *command,
         (void)waitpid(pid, NULL, 0);
         return explain(err, c, command);
     }
-    raise_oom_score(a, pid);
+    atoll_agent_oom_score_later(a, pid);
     return pid;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "base/fd.h"
 #include "base/text.h"
-#include "cli/base64.h"
+#include "base/base64.h"
 #include "cli/print.h"
 
 /* Most bytes of each stream that --json keeps. */
@@ -282,7 +282,7 @@ static int add_stream(json_t *object, const char *key, const struct atoll_buf *b
                                 atoll_cli_parse_json(atoll_buf_head(&text), atoll_buf_size(&text)));
     atoll_buf_clear(&text);
     if (r == 0)
-        r = atoll_cli_base64_encode(&text, bytes, n);
+        r = atoll_base64_encode(&text, bytes, n);
     (void)snprintf(name, sizeof(name), "%s_base64", key);
     if (r == 0)
         r = json_object_set_new(object, name, json_string(atoll_buf_str(&text)));

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
-#include "cli/base64.h"
+#include "base/base64.h"
 #include "cli/copy.h"
 #include "cli/print.h"
 #include "cli/request.h"
@@ -134,7 +134,7 @@ static int append_file(json_t *array, const char *path, mode_t mode, const struc
 
     (void)snprintf(octal, sizeof(octal), "%04o", mode);
     atoll_buf_init(&text, 2 * (size_t)INLINE_MAX);
-    r = atoll_cli_base64_encode(&text, atoll_buf_head(bytes), atoll_buf_size(bytes));
+    r = atoll_base64_encode(&text, atoll_buf_head(bytes), atoll_buf_size(bytes));
     if (r == 0)
         r = json_array_append_new(array, json_pack("{s:s, s:s, s:s}", "path", path, "mode", octal,
                                                    "data_base64", atoll_buf_str(&text)));

@@ -13,7 +13,7 @@
 struct atoll_template {
     char name[65];
     enum atoll_template_kind kind;
-    char digest[72]; /* "sha256-<hex>", also the name of its layer; "" for host */
+    char digest[72]; /* SHA-256 of the archive in hex, also the name of its layer; "" for host */
     uint32_t layer_base;
     uint64_t size_bytes;
     int64_t created_unix_ms;

@@ -113,7 +113,7 @@ static void keep(struct atoll_import *i)
     struct atoll_provider *provider = i->engine->config.provider;
     uint8_t bytes[EVP_MAX_MD_SIZE];
     unsigned len;
-    size_t at = (size_t)snprintf(i->layer, sizeof(i->layer), "sha256-");
+    size_t at = 0;
 
     (void)EVP_DigestFinal_ex(i->digest, bytes, &len);
     for (unsigned k = 0; k < DIGEST_BYTES && k < len; k++)

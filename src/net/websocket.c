@@ -5,10 +5,10 @@
 #include "net/websocket.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include "base/base64.h"
 #include "net/http_internal.h"
 #include "net/ws_codec.h"
 
@@ -245,10 +245,9 @@ bool atoll_ws_wanted(const struct atoll_http_request *req)
 /* 16 bytes in base64: 22 characters and "==". */
 static bool key_is_valid(const char *key)
 {
-    uint8_t raw[18];
+    uint8_t raw[16];
 
-    return key && strlen(key) == 24 && strcmp(key + 22, "==") == 0 && key[21] != '=' &&
-           EVP_DecodeBlock(raw, (const unsigned char *)key, 24) == (int)sizeof(raw);
+    return key && atoll_base64_bytes(raw, sizeof(raw), key, strlen(key)) == (ssize_t)sizeof(raw);
 }
 
 static int check_upgrade(struct atoll_http_request *req, struct atoll_error *err)

@@ -1,8 +1,8 @@
 #include <errno.h>
-#include <openssl/evp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include "base/base64.h"
 #include "base/clock.h"
 #include "base/rand.h"
 #include "net/http_client_internal.h"
@@ -29,7 +29,7 @@ static void make_key(char key[25])
     uint8_t raw[16];
 
     atoll_rand_bytes(raw, sizeof(raw));
-    (void)EVP_EncodeBlock((unsigned char *)key, raw, sizeof(raw));
+    atoll_base64_text(key, raw, sizeof(raw));
 }
 
 static int check_reply(const struct atoll_http_reply *reply, const char *key,

@@ -1,11 +1,12 @@
 #include "net/ws_codec.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 #include <wslay/wslay.h>
+#include "base/base64.h"
 #include "base/rand.h"
+#include "base/sha1.h"
 #include "base/text.h"
 
 #define CODE_PROTOCOL 1002
@@ -308,15 +309,13 @@ size_t atoll_ws_close_payload(uint16_t code, const char *reason, uint8_t payload
 int atoll_ws_accept_key(const char *key, char out[29])
 {
     static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"; /* RFC 6455 section 1.3 */
+    uint8_t digest[ATOLL_SHA1_BYTES];
     char text[128];
-    uint8_t digest[EVP_MAX_MD_SIZE];
-    unsigned digest_len;
     int n = snprintf(text, sizeof(text), "%s%s", key, guid);
 
     if (n < 0 || (size_t)n >= sizeof(text))
         return -EINVAL;
-    if (EVP_Digest(text, (size_t)n, digest, &digest_len, EVP_sha1(), NULL) != 1)
-        return -ENOTSUP;
-    (void)EVP_EncodeBlock((unsigned char *)out, digest, (int)digest_len);
+    atoll_sha1(text, (size_t)n, digest);
+    atoll_base64_text(out, digest, sizeof(digest));
     return 0;
 }

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "cli/base64.h"
+#include "base/base64.h"
 #include "cli/child.h"
 #include "cli/copy.h"
 #include "cli/outcome.h"
@@ -128,10 +128,10 @@ static void base64_goes_both_ways(void **state)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
         size_t n = strlen(cases[i].plain);
         atoll_buf_clear(&buf);
-        assert_int_equal(atoll_cli_base64_encode(&buf, cases[i].plain, n), 0);
+        assert_int_equal(atoll_base64_encode(&buf, cases[i].plain, n), 0);
         assert_string_equal(atoll_buf_str(&buf), cases[i].coded);
         atoll_buf_clear(&buf);
-        assert_int_equal(atoll_cli_base64_decode(&buf, cases[i].coded, strlen(cases[i].coded)), 0);
+        assert_int_equal(atoll_base64_decode(&buf, cases[i].coded, strlen(cases[i].coded)), 0);
         assert_int_equal(atoll_buf_size(&buf), n);
         if (n > 0)
             assert_memory_equal(atoll_buf_head(&buf), cases[i].plain, n);
@@ -148,7 +148,7 @@ static void bad_base64_is_refused(void **state)
 
     atoll_buf_init(&buf, 64);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(wrong); i++)
-        assert_int_equal(atoll_cli_base64_decode(&buf, wrong[i], strlen(wrong[i])), -EINVAL);
+        assert_int_equal(atoll_base64_decode(&buf, wrong[i], strlen(wrong[i])), -EINVAL);
     assert_int_equal(atoll_buf_size(&buf), 0);
     atoll_buf_done(&buf);
 }

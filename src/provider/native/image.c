@@ -73,9 +73,9 @@ static int make_file(struct making *m, uint64_t size_bytes, struct atoll_error *
 static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes, struct atoll_error *err)
 {
     char count[24];
-    char *argv[] = {"mkfs.ext4", "-q",  "-F",    "-O",     "^has_journal,^resize_inode",
-                    "-m",        "0",   "-N",    count,    "-E",
-                    "lazy_itable_init=1,nodiscard,root_owner=0:0", m->temporary, NULL};
+    char *argv[] = {"mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-N", count, "-O",
+                    "^has_journal,^resize_inode", "-E", "lazy_itable_init=1,nodiscard,root_owner=0:0",
+                    m->temporary, NULL};
     char *envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
     int r;
 

@@ -1,0 +1,71 @@
+/*
+ * The tenant's processes go before the agent when memory runs out: each command has a higher
+ * oom_score_adj, which its children inherit.
+ *
+ * It is raised when the command runs, not before: the agent is undumpable, so is a process until its
+ * exec is complete, and the kernel gives the files in /proc of such a one to the host's root. (To
+ * raise the agent around the clone would do, but makes the kernel walk all processes of the host.)
+ * So it is done at the end of the round, when the start has been reported, after short naps that let
+ * the command go on, and as a last resort a millisecond later.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "agent/agent_internal.h"
+
+#define SCORE "500"
+#define NAP_NS (10 * 1000)
+#define NAPS_MAX 4
+#define AGAIN_MS 1
+#define TRIES_MAX 20
+
+void atoll_agent_oom_score_later(struct atoll_agent *a, pid_t pid)
+{
+    struct atoll_agent_unscored *u = &a->unscored[a->unscored_count];
+
+    if (a->unscored_count == ATOLL_ARRAY_LEN(a->unscored))
+        return; /* more starts in one millisecond than there are processes allowed */
+    *u = (struct atoll_agent_unscored){.pid = pid};
+    a->unscored_count++;
+}
+
+/* Writes it. False when it is too early. */
+static bool write_score(const struct atoll_agent *a, pid_t pid)
+{
+    char path[32];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%d/oom_score_adj", pid);
+    fd = openat(a->proc_fd, path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno != EACCES;
+    (void)!write(fd, SCORE, strlen(SCORE));
+    (void)close(fd);
+    return true;
+}
+
+static void try_again(void *arg)
+{
+    (void)arg; /* the round that the timer ends does it */
+}
+
+void atoll_agent_oom_scores_write(struct atoll_agent *a)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < a->unscored_count; i++) {
+        struct atoll_agent_unscored *u = &a->unscored[i];
+        bool done = write_score(a, u->pid);
+        for (int nap = 0; !done && u->tries == 0 && nap < NAPS_MAX; nap++) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+            done = write_score(a, u->pid);
+        }
+        if (!done && ++u->tries < TRIES_MAX)
+            a->unscored[left++] = *u;
+    }
+    a->unscored_count = left;
+    if (left > 0)
+        atoll_timer_set(&a->unscored_timer, a->loop, AGAIN_MS, try_again, a);
+}
