@@ -126,8 +126,6 @@ static int setup(struct atoll_agent *a, struct atoll_error *err)
         r = atoll_agent_identity_init(a, err);
     if (r < 0)
         return r;
-    /* The naps of the agent are short. */
-    (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     /* PID 1 inherits orphans anyway; elsewhere they are asked for, so that the rules are the same. */
     if (a->pid != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "become the reaper of orphans");
@@ -138,8 +136,8 @@ static int setup(struct atoll_agent *a, struct atoll_error *err)
 
 static void done(struct atoll_agent *a)
 {
-    const int fds[] = {a->null_fd, a->proc_fd, a->config.listen_fd, a->config.conn_fd,
-                       a->config.oom_fd, a->config.peak_fd};
+    const int fds[] = {a->null_fd,        a->proc_fd,       a->config.listen_fd,
+                       a->config.conn_fd, a->config.oom_fd, a->config.peak_fd};
 
     atoll_agent_conn_close(a);
     atoll_agent_execs_drop(a);

@@ -27,5 +27,5 @@ struct atoll_agent_config {
  * -EPIPE when the peer closes, because nobody could reach it again. Takes over all descriptors of
  * the config; the strings are borrowed.
  */
-int atoll_agent_run(const struct atoll_agent_config *config, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+int atoll_agent_run(const struct atoll_agent_config *config,
+                    struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -105,8 +105,8 @@ struct atoll_agent_job {
 };
 
 /* Takes the job over on success. RESOURCE_EXHAUSTED. */
-int atoll_agent_job_add(struct atoll_agent *a, struct atoll_agent_job *job, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+int atoll_agent_job_add(struct atoll_agent *a, struct atoll_agent_job *job,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
 /* One step of each job, if the queue to the daemon has room. */
 void atoll_agent_jobs_run(struct atoll_agent *a);
 /* True when a job could go on at once. */
@@ -132,12 +132,13 @@ struct atoll_agent_textfile {
 };
 
 /* name: a user's name or number, "" for the default user. INVALID_ARGUMENT, FAILED_PRECONDITION. */
-int atoll_agent_user_find(struct atoll_agent *a, const char *name, struct atoll_agent_user *ret_user,
+int atoll_agent_user_find(struct atoll_agent *a, const char *name,
+                          struct atoll_agent_user *ret_user,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Numbers for chown; "" gives UINT32_MAX, which leaves it as it is. INVALID_ARGUMENT. */
 int atoll_agent_owner_find(struct atoll_agent *a, const char *owner, const char *group,
-                           uint32_t *ret_uid, uint32_t *ret_gid, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+                           uint32_t *ret_uid, uint32_t *ret_gid,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_agent_group_find(struct atoll_agent *a, const char *name, uint32_t *ret_gid,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The name of an id, or its number; out holds ATOLL_AGENT_NAME_MAX bytes. */
@@ -167,8 +168,8 @@ static inline void atoll_agent_auto_unbecome(struct atoll_agent **a)
 #define ATOLL_AGENT_AUTO_UNBECOME ATOLL_CLEANUP(atoll_agent_auto_unbecome)
 
 /* In a child: ids, groups and capability sets of the user, for good. Only system calls. -errno. */
-int atoll_agent_child_identity(const struct atoll_agent *a, const struct atoll_agent_user *user)
-    ATOLL_MUST_CHECK;
+int atoll_agent_child_identity(const struct atoll_agent *a,
+                               const struct atoll_agent_user *user) ATOLL_MUST_CHECK;
 
 /* --- starting a process (exec_child.c, exec_env.c) --- */
 
@@ -176,8 +177,8 @@ struct atoll_agent_launch {
     const struct atoll_agent_user *user;
     const char **argv; /* argv[-1] is writable: a script without #! is given to /bin/sh */
     char *const *envp;
-    const char *path; /* value of PATH for the look-up */
-    const char *cwd;  /* or NULL: cwd_fd */
+    const char *path;  /* value of PATH for the look-up */
+    const char *cwd;   /* or NULL: cwd_fd */
     bool cwd_optional; /* the root directory will do as well */
     int cwd_fd;
     int stdio[3]; /* borrowed, all above 2 */
@@ -228,9 +229,9 @@ struct atoll_agent_stream {
     uint8_t number; /* ATOLL_STREAM_* */
     int fd;         /* owned; ATOLL_NO_FD at its end */
     struct atoll_watch watch;
-    uint8_t *ring;   /* in exec->rings, exec->window bytes */
-    uint64_t acked;  /* everything before is with the daemon */
-    uint64_t sent;   /* next to send on this connection */
+    uint8_t *ring;  /* in exec->rings, exec->window bytes */
+    uint64_t acked; /* everything before is with the daemon */
+    uint64_t sent;  /* next to send on this connection */
     uint64_t produced;
     size_t owed; /* bytes that were in the pipe when the command ended, not yet read */
 };
@@ -260,9 +261,9 @@ struct atoll_agent_stdin {
     int fd; /* owned; ATOLL_NO_FD once closed */
     struct atoll_watch watch;
     struct atoll_buf buf;
-    uint64_t taken; /* bytes accepted so far */
-    bool closing;   /* close when buf is empty */
-    bool line_open; /* the last byte was not a newline: a terminal needs two ^D */
+    uint64_t taken;   /* bytes accepted so far */
+    bool closing;     /* close when buf is empty */
+    bool line_open;   /* the last byte was not a newline: a terminal needs two ^D */
     uint32_t request; /* waits for room; 0: none */
 };
 
@@ -329,12 +330,12 @@ struct atoll_agent_processes {
 };
 
 /* All processes but the agent itself. -errno. */
-int atoll_agent_processes_read(struct atoll_agent *a, struct atoll_agent_processes *ret_processes)
-    ATOLL_MUST_CHECK;
+int atoll_agent_processes_read(struct atoll_agent *a,
+                               struct atoll_agent_processes *ret_processes) ATOLL_MUST_CHECK;
 void atoll_agent_processes_done(struct atoll_agent_processes *processes);
 /* -ESRCH when it is gone. */
-int atoll_agent_process_read(struct atoll_agent *a, pid_t pid, struct atoll_agent_process *ret_process)
-    ATOLL_MUST_CHECK;
+int atoll_agent_process_read(struct atoll_agent *a, pid_t pid,
+                             struct atoll_agent_process *ret_process) ATOLL_MUST_CHECK;
 
 /* Signals everything the command started that can be found. For SIGKILL it stops and looks again
  * until nothing new appears; other signals are one pass. Returns how many were signalled. */
@@ -360,15 +361,15 @@ int atoll_agent_path_absolute(const struct atoll_agent_user *user, const char *p
 /* Opens without ever following a magic link of /proc. Returns a descriptor or -errno. */
 int atoll_agent_path_open(int dir_fd, const char *path, int flags) ATOLL_MUST_CHECK;
 /* Opens the directory `path` is in; *ret_name points at its last component. */
-int atoll_agent_path_open_parent(const char *path, const char **ret_name, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+int atoll_agent_path_open_parent(const char *path, const char **ret_name,
+                                 struct atoll_error *err) ATOLL_MUST_CHECK;
 /* A path error in words: "/x/y does not exist". Returns -errnum. */
 int atoll_agent_path_fail(struct atoll_error *err, int errnum, const char *path);
 /* "/proc/self/fd/N", for calls that take no descriptor of an O_PATH file; out holds 32 bytes. */
 const char *atoll_agent_path_of_fd(int fd, char *out);
 /* Makes the missing directories of `path`, itself included, as the present identity. */
-int atoll_agent_path_make_dirs(const char *path, uint32_t last_mode, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+int atoll_agent_path_make_dirs(const char *path, uint32_t last_mode,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* An entry as it travels, with the storage its strings need. */
 struct atoll_agent_entry {

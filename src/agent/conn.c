@@ -84,8 +84,8 @@ bool atoll_agent_conn_has_room(const struct atoll_agent *a)
 {
     const struct atoll_channel *ch = &a->conn.channel;
 
-    return a->conn.open && !a->conn.broken &&
-           atoll_channel_pending(ch) < ATOLL_AGENT_QUEUE_SOFT && ch->out_nfds < QUEUE_FDS_SOFT;
+    return a->conn.open && !a->conn.broken && atoll_channel_pending(ch) < ATOLL_AGENT_QUEUE_SOFT &&
+           ch->out_nfds < QUEUE_FDS_SOFT;
 }
 
 /* Writes until the socket is full or there is nothing left. 1: all is gone, 0: wait, < 0: broken. */
@@ -184,8 +184,7 @@ void atoll_agent_event(struct atoll_agent *a, uint16_t type, const struct atoll_
 
 void atoll_agent_error(struct atoll_agent *a, uint32_t request, const struct atoll_error *err)
 {
-    struct atoll_am_error msg = {.kind = (uint32_t)err->kind,
-                                 .errnum = err->errnum,
-                                 .text = err->text};
+    struct atoll_am_error msg = {
+        .kind = (uint32_t)err->kind, .errnum = err->errnum, .text = err->text};
     send_frame(a, ATOLL_AGENT_ERROR, request, &atoll_am_error_desc, &msg);
 }

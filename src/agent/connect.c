@@ -58,7 +58,8 @@ static void refuse(struct attempt *t, int errnum)
     else if (errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM)
         (void)atoll_fail(&err, ATOLL_ERR_RESOURCE_EXHAUSTED, errnum, "too many files are open");
     else
-        (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, errnum, "nothing listens on port %u", t->port);
+        (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, errnum, "nothing listens on port %u",
+                         t->port);
     atoll_agent_error(t->agent, t->request, &err);
     attempt_end(t);
 }
@@ -158,8 +159,8 @@ static int connect_port(struct atoll_agent *a, uint32_t request, uint32_t port,
 static int explain_unix(struct atoll_error *err, int errnum, const char *path)
 {
     if (errnum == ECONNREFUSED || errnum == EAGAIN)
-        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errnum, "nothing accepts connections at %.300s",
-                          path);
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errnum,
+                          "nothing accepts connections at %.300s", path);
     if (errnum == EPROTOTYPE || errnum == ENOTSOCK)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errnum, "%.300s is no stream socket",
                           path);
@@ -210,6 +211,7 @@ int atoll_agent_on_connect(struct atoll_agent *a, uint32_t request, const void *
     if (*msg->path)
         return connect_unix(a, request, msg, err);
     if (msg->port < 1 || msg->port > 65535)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a port is a number of 1 to 65535");
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "a port is a number of 1 to 65535");
     return connect_port(a, request, msg->port, err);
 }

@@ -53,7 +53,7 @@ static int on_hello(struct atoll_agent *a, uint32_t request, const void *msg,
 
 static const struct row {
     uint16_t type;
-    bool silent; /* never answered, not even with an error */
+    bool silent;                       /* never answered, not even with an error */
     const struct atoll_msg_desc *desc; /* NULL: the payload is ignored */
     atoll_agent_handler *handler;
 } rows[] = {

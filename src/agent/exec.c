@@ -18,7 +18,7 @@
 
 struct atoll_agent_exec *atoll_agent_exec_get(struct atoll_agent *a, uint64_t id)
 {
-    ATOLL_LIST_FOREACH(&a->execs, node) {
+    ATOLL_LIST_FOREACH (&a->execs, node) {
         struct atoll_agent_exec *exec = ATOLL_CONTAINER_OF(node, struct atoll_agent_exec, node);
         if (exec->id == id)
             return exec;
@@ -28,7 +28,7 @@ struct atoll_agent_exec *atoll_agent_exec_get(struct atoll_agent *a, uint64_t id
 
 struct atoll_agent_exec *atoll_agent_exec_by_pid(struct atoll_agent *a, pid_t pid)
 {
-    ATOLL_LIST_FOREACH(&a->execs, node) {
+    ATOLL_LIST_FOREACH (&a->execs, node) {
         struct atoll_agent_exec *exec = ATOLL_CONTAINER_OF(node, struct atoll_agent_exec, node);
         if (exec->pid == pid && !exec->reaped)
             return exec;
@@ -61,7 +61,7 @@ static void auto_free_exec(struct atoll_agent_exec **exec)
 
 void atoll_agent_execs_detach(struct atoll_agent *a)
 {
-    ATOLL_LIST_FOREACH(&a->execs, node) {
+    ATOLL_LIST_FOREACH (&a->execs, node) {
         struct atoll_agent_exec *exec = ATOLL_CONTAINER_OF(node, struct atoll_agent_exec, node);
         exec->attached = false;
         exec->in.request = 0;
@@ -71,7 +71,7 @@ void atoll_agent_execs_detach(struct atoll_agent *a)
 
 void atoll_agent_execs_drop(struct atoll_agent *a)
 {
-    ATOLL_LIST_FOREACH(&a->execs, node)
+    ATOLL_LIST_FOREACH (&a->execs, node)
         (void)atoll_agent_exec_free(ATOLL_CONTAINER_OF(node, struct atoll_agent_exec, node));
 }
 
@@ -179,8 +179,8 @@ static struct atoll_agent_exec *exec_new(struct atoll_agent *a,
     exec->agent = a;
     exec->id = msg->exec;
     exec->pty = msg->flags & ATOLL_EXEC_PTY;
-    exec->window = ATOLL_MIN(ATOLL_MAX(window, (uint32_t)WINDOW_MIN),
-                             (uint32_t)ATOLL_AGENT_WINDOW_MAX);
+    exec->window =
+        ATOLL_MIN(ATOLL_MAX(window, (uint32_t)WINDOW_MIN), (uint32_t)ATOLL_AGENT_WINDOW_MAX);
     exec->in.fd = ATOLL_NO_FD;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(exec->streams); i++) {
         exec->streams[i].exec = exec;
@@ -254,8 +254,8 @@ int atoll_agent_on_exec_start(struct atoll_agent *a, uint32_t request, const voi
                               struct atoll_error *err)
 {
     const struct atoll_am_exec_start *msg = message;
-    struct stdio io ATOLL_CLEANUP(stdio_done) = {{ATOLL_NO_FD, ATOLL_NO_FD, ATOLL_NO_FD},
-                                                 ATOLL_NO_FD, ATOLL_NO_FD, ATOLL_NO_FD};
+    struct stdio io ATOLL_CLEANUP(stdio_done) = {
+        {ATOLL_NO_FD, ATOLL_NO_FD, ATOLL_NO_FD}, ATOLL_NO_FD, ATOLL_NO_FD, ATOLL_NO_FD};
     ATOLL_CLEANUP(auto_free_exec) struct atoll_agent_exec *exec = NULL;
     struct atoll_agent_user user;
     struct atoll_am_exec_started started;
@@ -331,7 +331,8 @@ int atoll_agent_on_exec_resize(struct atoll_agent *a, uint32_t request, const vo
                                struct atoll_error *err)
 {
     const struct atoll_am_resize *msg = message;
-    struct winsize size = {.ws_col = (unsigned short)msg->cols, .ws_row = (unsigned short)msg->rows};
+    struct winsize size = {.ws_col = (unsigned short)msg->cols,
+                           .ws_row = (unsigned short)msg->rows};
     struct atoll_agent_exec *exec = NULL;
     int r = find(a, msg->exec, &exec, err);
 
@@ -374,7 +375,7 @@ int atoll_agent_on_exec_list(struct atoll_agent *a, uint32_t request, const void
 {
     (void)message;
     (void)err;
-    ATOLL_LIST_FOREACH(&a->execs, node) {
+    ATOLL_LIST_FOREACH (&a->execs, node) {
         const struct atoll_agent_exec *exec =
             ATOLL_CONTAINER_OF(node, struct atoll_agent_exec, node);
         struct atoll_am_exec_info info = {.exec = exec->id,

@@ -191,7 +191,8 @@ static int find_candidates(const char *path, const char *name, struct atoll_buf 
 static int explain_cwd(struct atoll_error *err, int errnum, const char *cwd)
 {
     if (errnum == ENOENT)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errnum, "cwd %.300s does not exist", cwd);
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errnum, "cwd %.300s does not exist",
+                          cwd);
     if (errnum == ENOTDIR)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errnum, "cwd %.300s is not a directory",
                           cwd);
@@ -213,7 +214,8 @@ static int explain_exec(struct atoll_error *err, const struct child *c, const ch
     case ENOEXEC:
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENOEXEC,
                           c->no_interpreter ? "%.300s: its interpreter or loader does not exist"
-                                            : "%.300s is not a program that can run here", command);
+                                            : "%.300s is not a program that can run here",
+                          command);
     case E2BIG:
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
                           "%.300s: arguments and environment are too long", command);

@@ -52,7 +52,8 @@ static int add_defaults(struct atoll_agent_env *env, const struct atoll_agent_en
             continue;
         env->vars[env->len++] = env->text + at;
         at += (size_t)snprintf(env->text + at, size - at, "%s%s", defaults[i].name,
-                               defaults[i].value) + 1;
+                               defaults[i].value) +
+              1;
     }
     return 0;
 }
@@ -75,8 +76,8 @@ int atoll_agent_env_init(struct atoll_agent_env *env, const struct atoll_agent_e
     size_t defaults;
     int r = 0;
 
-    *env = (struct atoll_agent_env){.vars = calloc(spec->extra_len + DEFAULTS_MAX + 1,
-                                                   sizeof(*env->vars))};
+    *env = (struct atoll_agent_env){
+        .vars = calloc(spec->extra_len + DEFAULTS_MAX + 1, sizeof(*env->vars))};
     if (!env->vars || add_defaults(env, spec) < 0) {
         atoll_agent_env_done(env);
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM,

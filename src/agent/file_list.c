@@ -31,8 +31,8 @@ struct level {
 struct list {
     struct atoll_agent_job job;
     struct atoll_agent_user user;
-    int root_fd; /* owned: where the listing starts */
-    int dir_fd;  /* owned: the directory of the innermost level, or ATOLL_NO_FD */
+    int root_fd;         /* owned: where the listing starts */
+    int dir_fd;          /* owned: the directory of the innermost level, or ATOLL_NO_FD */
     struct level *level; /* owned, innermost first */
     uint32_t depth, depth_max;
     uint64_t entries, entries_max;
@@ -101,8 +101,8 @@ static int open_dir(const struct list *l)
 {
     const char *below = l->path + l->root_len;
     struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK,
-                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-                                      RESOLVE_NO_MAGICLINKS};
+                           .resolve =
+                               RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
     int fd;
 
     below += strspn(below, "/");

@@ -116,7 +116,8 @@ static int remove_entry(struct removal *m, const struct atoll_agent_dent *d)
 }
 
 /* Handles one entry; true in *ret_entered when it was entered. */
-static int handle_entry(struct removal *m, const struct atoll_agent_dent *d, off_t before, bool *ret_entered)
+static int handle_entry(struct removal *m, const struct atoll_agent_dent *d, off_t before,
+                        bool *ret_entered)
 {
     int r;
 
@@ -208,14 +209,14 @@ static int removal_new(const struct atoll_agent_path *p, int parent_fd, const ch
         (void)close(parent_fd);
         return -ENOMEM;
     }
-    m->job = (struct atoll_agent_job){
-        .request = request, .step = removal_step, .free = removal_free};
+    m->job =
+        (struct atoll_agent_job){.request = request, .step = removal_step, .free = removal_free};
     m->user = p->user;
     m->parent_fd = parent_fd;
     m->name = strdup(name);
     m->path = strdup(p->text);
-    m->dir_fd = openat(parent_fd, name,
-                       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    m->dir_fd =
+        openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (m->dir_fd < 0)
         r = -errno;
     else if (!m->name || !m->path)

@@ -164,10 +164,9 @@ int atoll_agent_on_file_chown(struct atoll_agent *a, uint32_t request, const voi
     if (fd < 0)
         return atoll_agent_path_fail(err, -fd, p.text);
     if (fchownat(fd, "", uid, gid, AT_EMPTY_PATH) < 0)
-        return errno == EINVAL
-                   ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                                "owner or group is not mapped into this sandbox")
-                   : atoll_agent_path_fail(err, errno, p.text);
+        return errno == EINVAL ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                                            "owner or group is not mapped into this sandbox")
+                               : atoll_agent_path_fail(err, errno, p.text);
     return 0;
 }
 

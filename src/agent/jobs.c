@@ -25,7 +25,7 @@ static void drop(struct atoll_agent *a, struct atoll_agent_job *job)
 
 void atoll_agent_jobs_run(struct atoll_agent *a)
 {
-    ATOLL_LIST_FOREACH(&a->jobs, node) {
+    ATOLL_LIST_FOREACH (&a->jobs, node) {
         struct atoll_agent_job *job = ATOLL_CONTAINER_OF(node, struct atoll_agent_job, node);
         struct atoll_error err = {0};
         int r;
@@ -51,6 +51,6 @@ bool atoll_agent_jobs_waiting(const struct atoll_agent *a)
 
 void atoll_agent_jobs_drop(struct atoll_agent *a)
 {
-    ATOLL_LIST_FOREACH(&a->jobs, node)
+    ATOLL_LIST_FOREACH (&a->jobs, node)
         drop(a, ATOLL_CONTAINER_OF(node, struct atoll_agent_job, node));
 }

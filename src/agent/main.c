@@ -16,19 +16,29 @@
 #include "base/fd.h"
 #include "base/text.h"
 
-static const char usage[] =
-    "usage: atoll-agent TRANSPORT [OPTION...]\n"
-    "  --listen PATH       wait for the daemon on a unix socket\n"
-    "  --connect PATH      connect to the daemon's unix socket\n"
-    "  --serial DEVICE     speak over a serial line or virtio port\n"
-    "  --stdio             speak over standard input and output\n"
-    "  --user NAME --uid N --gid N --home DIR   the default user (root)\n"
-    "  --sudo              let that user use sudo\n"
-    "  --one-id            only one user id exists here\n"
-    "  --memory-limit N    bytes, for reports of out-of-memory kills\n";
+static const char usage[] = "usage: atoll-agent TRANSPORT [OPTION...]\n"
+                            "  --listen PATH       wait for the daemon on a unix socket\n"
+                            "  --connect PATH      connect to the daemon's unix socket\n"
+                            "  --serial DEVICE     speak over a serial line or virtio port\n"
+                            "  --stdio             speak over standard input and output\n"
+                            "  --user NAME --uid N --gid N --home DIR   the default user (root)\n"
+                            "  --sudo              let that user use sudo\n"
+                            "  --one-id            only one user id exists here\n"
+                            "  --memory-limit N    bytes, for reports of out-of-memory kills\n";
 
-enum { OPT_LISTEN = 256, OPT_CONNECT, OPT_SERIAL, OPT_STDIO, OPT_USER, OPT_UID, OPT_GID, OPT_HOME,
-       OPT_SUDO, OPT_ONE_ID, OPT_MEMORY };
+enum {
+    OPT_LISTEN = 256,
+    OPT_CONNECT,
+    OPT_SERIAL,
+    OPT_STDIO,
+    OPT_USER,
+    OPT_UID,
+    OPT_GID,
+    OPT_HOME,
+    OPT_SUDO,
+    OPT_ONE_ID,
+    OPT_MEMORY
+};
 
 static const struct option options[] = {
     {"listen", required_argument, NULL, OPT_LISTEN},

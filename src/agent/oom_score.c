@@ -5,19 +5,16 @@
  * It is raised when the command runs, not before: the agent is undumpable, so is a process until its
  * exec is complete, and the kernel gives the files in /proc of such a one to the host's root. (To
  * raise the agent around the clone would do, but makes the kernel walk all processes of the host.)
- * So it is done at the end of the round, when the start has been reported, after short naps that let
- * the command go on, and as a last resort a millisecond later.
+ * So it is done at the end of the round, when the start has been reported, and if that was too early
+ * a millisecond later. A child that the command forks within that time keeps the agent's score.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include "agent/agent_internal.h"
 
 #define SCORE "500"
-#define NAP_NS (10 * 1000)
-#define NAPS_MAX 4
 #define AGAIN_MS 1
 #define TRIES_MAX 20
 
@@ -57,12 +54,7 @@ void atoll_agent_oom_scores_write(struct atoll_agent *a)
 
     for (size_t i = 0; i < a->unscored_count; i++) {
         struct atoll_agent_unscored *u = &a->unscored[i];
-        bool done = write_score(a, u->pid);
-        for (int nap = 0; !done && u->tries == 0 && nap < NAPS_MAX; nap++) {
-            (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
-            done = write_score(a, u->pid);
-        }
-        if (!done && ++u->tries < TRIES_MAX)
+        if (!write_score(a, u->pid) && ++u->tries < TRIES_MAX)
             a->unscored[left++] = *u;
     }
     a->unscored_count = left;

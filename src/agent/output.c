@@ -256,6 +256,6 @@ void atoll_agent_stream_abandon(struct atoll_agent_stream *s)
 
 void atoll_agent_drains_drop(struct atoll_agent *a)
 {
-    ATOLL_LIST_FOREACH(&a->drains, node)
+    ATOLL_LIST_FOREACH (&a->drains, node)
         drain_free(ATOLL_CONTAINER_OF(node, struct drain, node));
 }

@@ -61,7 +61,8 @@ static int parse_stat(const char *text, struct atoll_agent_process *p)
     return 0;
 }
 
-int atoll_agent_process_read(struct atoll_agent *a, pid_t pid, struct atoll_agent_process *ret_process)
+int atoll_agent_process_read(struct atoll_agent *a, pid_t pid,
+                             struct atoll_agent_process *ret_process)
 {
     struct atoll_agent_process p = {.pid = pid};
     char path[32], text[1024];

@@ -113,7 +113,7 @@ static int on_run(struct client *c, struct atoll_frame *frame)
 
 static int on_signal(struct client *c, const struct atoll_frame *frame)
 {
-    static const int allowed[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGWINCH,
+    static const int allowed[] = {SIGINT,  SIGTERM, SIGQUIT, SIGHUP, SIGWINCH,
                                   SIGUSR1, SIGUSR2, SIGCONT, SIGTSTP};
     struct atoll_sudo_signal msg;
     int r = atoll_msg_decode(&atoll_sudo_signal_desc, frame->payload, frame->len, &msg, NULL);
@@ -225,7 +225,8 @@ static int listen_at(const char *path)
     (void)snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
     (void)unlink(path);
     (void)umask(0111);
-    r = bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, CLIENTS_MAX) < 0 ? -errno : 0;
+    r = bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, CLIENTS_MAX) < 0 ? -errno
+                                                                                        : 0;
     (void)umask(0);
     if (r < 0) {
         (void)close(fd);

@@ -98,8 +98,8 @@ static int quote_line(const struct atoll_strv *argv, struct atoll_buf *out)
         for (const char *p = argv->items[i]; *p && r == 0; p++)
             r = isalnum((unsigned char)*p) || strchr("_-$./,:=@+%", *p)
                     ? atoll_buf_append(out, p, 1)
-                    : *p == '\n' ? atoll_buf_append(out, "'\n'", 3)
-                                 : atoll_buf_appendf(out, "\\%c", *p);
+                : *p == '\n' ? atoll_buf_append(out, "'\n'", 3)
+                             : atoll_buf_appendf(out, "\\%c", *p);
     }
     return r < 0 ? r : atoll_buf_append(out, "", 1);
 }
@@ -157,8 +157,9 @@ static int check_caller(struct atoll_agent *a, const struct atoll_agent_sudo_cal
     char name[ATOLL_AGENT_NAME_MAX];
 
     if (!a->config.many_ids)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
-                          "sudo is not available here: only one user id is mapped into this sandbox");
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
+            "sudo is not available here: only one user id is mapped into this sandbox");
     if (caller->uid != 0 && caller->uid != a->config.default_uid)
         return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM, "%s may not use sudo here",
                           atoll_agent_user_name(a, caller->uid, name));

@@ -31,8 +31,9 @@ static int handle_new(struct atoll_agent *a, struct atoll_agent_handle **ret_han
     for (uint32_t i = 0; i < ATOLL_AGENT_HANDLES_MAX; i++)
         if (a->handles[i].id == 0) {
             uint32_t serial = ++a->handle_serial % (UINT32_MAX / ATOLL_AGENT_HANDLES_MAX - 1) + 1;
-            a->handles[i] = (struct atoll_agent_handle){
-                .id = serial * ATOLL_AGENT_HANDLES_MAX + i, .fd = ATOLL_NO_FD, .dir_fd = ATOLL_NO_FD};
+            a->handles[i] = (struct atoll_agent_handle){.id = serial * ATOLL_AGENT_HANDLES_MAX + i,
+                                                        .fd = ATOLL_NO_FD,
+                                                        .dir_fd = ATOLL_NO_FD};
             *ret_handle = &a->handles[i];
             return 0;
         }
@@ -70,7 +71,10 @@ static int refuse_kind(struct atoll_error *err, mode_t mode, const char *path)
     if (S_ISDIR(mode))
         return atoll_agent_path_fail(err, EISDIR, path);
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%.300s is a %s, not a regular file",
-                      path, S_ISFIFO(mode) ? "FIFO" : S_ISSOCK(mode) ? "socket" : "device");
+                      path,
+                      S_ISFIFO(mode)   ? "FIFO"
+                      : S_ISSOCK(mode) ? "socket"
+                                       : "device");
 }
 
 /* Looks before it opens: opening a FIFO would wake up whoever waits at its other end. */
@@ -312,8 +316,8 @@ int atoll_agent_on_file_write(struct atoll_agent *a, uint32_t request, const voi
     if (msg->offset > INT64_MAX - ATOLL_FRAME_PAYLOAD_MAX)
         return atoll_agent_path_fail(err, EFBIG, h->path);
     while (done < msg->data.len) {
-        ssize_t n = pwrite(h->fd, msg->data.data + done, msg->data.len - done,
-                           (off_t)(msg->offset + done));
+        ssize_t n =
+            pwrite(h->fd, msg->data.data + done, msg->data.len - done, (off_t)(msg->offset + done));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

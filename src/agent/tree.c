@@ -22,9 +22,9 @@
 struct tree {
     struct atoll_agent *agent;
     const struct atoll_agent_exec *exec;
-    struct atoll_agent_processes now;  /* this round */
-    uint8_t *member;                   /* owned, one per process of `now` */
-    struct atoll_agent_processes hit;  /* stopped or signalled already */
+    struct atoll_agent_processes now; /* this round */
+    uint8_t *member;                  /* owned, one per process of `now` */
+    struct atoll_agent_processes hit; /* stopped or signalled already */
 };
 
 static int by_pid(const void *a, const void *b)
@@ -120,8 +120,8 @@ static void signal_process(struct tree *t, const struct atoll_agent_process *p, 
 
     if (p->pid == 1 || p->pid == t->agent->pid || p->state == 'Z')
         return;
-    if (fd >= 0 && (atoll_agent_process_read(t->agent, p->pid, &again) < 0 ||
-                    again.start != p->start))
+    if (fd >= 0 &&
+        (atoll_agent_process_read(t->agent, p->pid, &again) < 0 || again.start != p->start))
         return;
     if (fd >= 0)
         (void)syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);

@@ -213,8 +213,8 @@ static int default_user(struct atoll_agent *a, struct atoll_agent_user *user,
     return r;
 }
 
-int atoll_agent_user_find(struct atoll_agent *a, const char *name, struct atoll_agent_user *ret_user,
-                          struct atoll_error *err)
+int atoll_agent_user_find(struct atoll_agent *a, const char *name,
+                          struct atoll_agent_user *ret_user, struct atoll_error *err)
 {
     const struct atoll_agent_config *c = &a->config;
     struct atoll_agent_user *user = ret_user;
@@ -229,7 +229,8 @@ int atoll_agent_user_find(struct atoll_agent *a, const char *name, struct atoll_
     if (!c->many_ids)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
                           "user %.64s is not available: only one user id is mapped into this "
-                          "sandbox, that of %s", name, c->default_user);
+                          "sandbox, that of %s",
+                          name, c->default_user);
     if (find_passwd(a, name, 0, user) || (number && find_passwd(a, NULL, uid, user)))
         ;
     else if (number)

@@ -1,10 +1,9 @@
 #include "api/json_out.h"
 
-#include <errno.h>
 #include <math.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/base64.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -115,20 +114,10 @@ void atoll_json_bytes(struct atoll_json_out *out, const char *key, const void *b
 
 void atoll_json_base64(struct atoll_json_out *out, const char *key, const void *bytes, size_t n)
 {
-    size_t len = (n + 2) / 3 * 4;
-    uint8_t *tail;
-
     begin(out, key);
     put(out, "\"", 1);
-    /* EVP_EncodeBlock() counts in int; what is encoded here is far smaller. */
-    if (out->error == 0 && n > INT32_MAX / 2)
-        out->error = -ENOBUFS;
     if (out->error == 0)
-        out->error = atoll_buf_reserve(out->buf, len + 1, &tail);
-    if (out->error == 0 && n > 0) {
-        (void)EVP_EncodeBlock(tail, bytes, (int)n);
-        atoll_buf_commit(out->buf, len);
-    }
+        out->error = atoll_base64_encode(out->buf, bytes, n);
     put(out, "\"", 1);
 }
 

@@ -97,6 +97,7 @@ int atoll_router_match(const struct atoll_routes *const *tables, size_t count,
             if (!path_matches(route->path, path))
                 continue;
             if (route->method == wanted) {
+                allow[0] = '\0';
                 *ret_route = route;
                 return take_params(params, route->path, path, err);
             }

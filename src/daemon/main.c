@@ -1,7 +1,8 @@
 /*
- * atolld. Order matters here: the lock before anything in the state directory is touched, the
- * provider (which starts the privileged atoll-spawn) before privileges are dropped, and privileges
- * dropped before the first byte of a client is read.
+ * atolld. Order matters here: the lock before anything in the state directory is touched; what the
+ * operator can get wrong before the provider, which starts programs; the provider before privileges
+ * are dropped, since atoll-spawn needs them; and privileges dropped before the first byte of a
+ * client is read.
  */
 #include <errno.h>
 #include <signal.h>
@@ -132,9 +133,29 @@ static int listen_tcp(struct daemon *d, struct atoll_error *err)
     return r;
 }
 
-static int open_api(struct daemon *d, struct atoll_error *err)
+static void serve(void *arg, struct atoll_http_request *req)
+{
+    struct daemon *d = arg;
+    atoll_api_serve(d->api, req);
+}
+
+/* Clients queue up from here on; they are served once the loop runs. */
+static int open_server(struct daemon *d, struct atoll_error *err)
 {
     const struct atoll_http_limits limits = {.connections = CONNECTIONS_MAX};
+    int r = atoll_http_server_new(d->loop, &limits, serve, d, &d->server, err);
+
+    if (r == 0)
+        r = atoll_process_make_socket_dir(d->config.socket, err);
+    if (r == 0)
+        r = atoll_http_server_listen_unix(d->server, d->config.socket, 0600, err);
+    if (r == 0 && *d->config.listen)
+        r = listen_tcp(d, err);
+    return r;
+}
+
+static int open_api(struct daemon *d, struct atoll_error *err)
+{
     struct atoll_api_config config = {
         .loop = d->loop,
         .engine = d->engine,
@@ -142,16 +163,8 @@ static int open_api(struct daemon *d, struct atoll_error *err)
     };
     int r = *d->config.listen ? atoll_auth_load(&config.auth, d->state_fd, err) : 0;
 
-    if (r < 0)
-        return r;
-    d->api = atoll_api_new(&config);
-    r = atoll_http_server_new(d->loop, &limits, atoll_api_serve, d->api, &d->server, err);
     if (r == 0)
-        r = atoll_process_make_socket_dir(d->config.socket, err);
-    if (r == 0)
-        r = atoll_http_server_listen_unix(d->server, d->config.socket, 0600, err);
-    if (r == 0 && *d->config.listen)
-        r = listen_tcp(d, err);
+        d->api = atoll_api_new(&config);
     return r;
 }
 
@@ -165,6 +178,8 @@ static int start(struct daemon *d, struct atoll_error *err)
         r = atoll_process_lock_state(d->state_fd, &d->lock_fd, err);
     if (r == 0)
         r = atoll_loop_new(&d->loop, err);
+    if (r == 0)
+        r = open_server(d, err);
     if (r == 0)
         r = open_engine(d, err);
     /* Only now: the programs the provider started would inherit what is blocked and ignored. */

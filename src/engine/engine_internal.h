@@ -24,7 +24,7 @@ struct atoll_engine {
     struct atoll_engine_config config;
     char *state_dir, *host_json; /* owned */
     int state_fd;
-    int journal_fd;              /* state/journal */
+    int journal_fd;              /* state/journal: a file <sandbox>-<exec> for each with output */
     struct atoll_map sandboxes;  /* by id, owned, pooled ones included */
     size_t public_count;         /* of those, not waiting in the pool */
     struct atoll_list pool;      /* ready, of struct atoll_sandbox.pool_node */
@@ -56,7 +56,6 @@ struct atoll_sandbox {
     struct atoll_timer mourning;  /* the agent is gone, the provider has not said why yet */
     struct atoll_map execs;       /* by id, referenced */
     struct atoll_list exec_list;  /* in the order they started */
-    int journal_fd;               /* state/journal/<id>, or ATOLL_NO_FD */
     struct atoll_list destroyers; /* of struct waiter: told when it is gone */
     atoll_sandbox_fn *created;    /* waits for the creation, or NULL */
     void *created_arg;
@@ -103,7 +102,6 @@ int atoll_engine_running(struct atoll_engine *engine, const char *id, struct ato
 int atoll_sandbox_ask(struct atoll_sandbox *sandbox, uint16_t type, const struct atoll_msg_desc *desc,
                       const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
     ATOLL_MUST_CHECK;
-int atoll_sandbox_journal(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_sandbox_destroy(struct atoll_sandbox *sandbox, const char *who, atoll_done_fn *done, void *arg);
 /* It died by itself. remains: the provider still holds something of it to be removed. */
 void atoll_sandbox_fail(struct atoll_sandbox *sandbox, const char *why, bool remains);

@@ -27,6 +27,7 @@ const char *atoll_end_kind_name(enum atoll_end_kind kind)
 static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_exec_start *start)
 {
     struct atoll_exec *x = calloc(1, sizeof(*x));
+    char journal[64];
 
     if (!x)
         return NULL;
@@ -42,7 +43,8 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     x->started_unix_ms = atoll_clock_unix_ms();
     x->started_ms = atoll_clock_ms();
     atoll_list_init(&x->readers);
-    atoll_journal_init(&x->journal, s->journal_fd, x->id, s->engine->config.journal_max_bytes);
+    (void)snprintf(journal, sizeof(journal), "%s-%s", x->sandbox_id, x->id);
+    atoll_journal_init(&x->journal, s->engine->journal_fd, journal, s->engine->config.journal_max_bytes);
     if (!x->argv || !x->user || !x->cwd) {
         atoll_exec_unref(x);
         return NULL;
@@ -54,7 +56,7 @@ void atoll_exec_unref(struct atoll_exec *x)
 {
     if (--x->refs > 0)
         return;
-    atoll_journal_done(&x->journal);
+    atoll_journal_remove(&x->journal); /* nobody can ask for it any more */
     atoll_strings_free(x->argv);
     free(x->user);
     free(x->cwd);
@@ -189,8 +191,6 @@ void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
     struct atoll_error err;
     int r = atoll_engine_running(engine, sandbox_id, &s, &err);
 
-    if (r == 0)
-        r = atoll_sandbox_journal(s, &err);
     if (r == 0) {
         x = exec_new(s, start);
         r = x ? remember(s, x, &err) : atoll_fail_errno(&err, ENOMEM, "exec");

@@ -26,6 +26,14 @@ void atoll_journal_done(struct atoll_journal *j)
         (void)close(ATOLL_TAKE_FD(j->fd));
 }
 
+void atoll_journal_remove(struct atoll_journal *j)
+{
+    if (j->fd < 0)
+        return;
+    atoll_journal_done(j);
+    (void)unlinkat(j->dir_fd, j->name, 0);
+}
+
 static int open_file(struct atoll_journal *j)
 {
     if (j->fd >= 0)

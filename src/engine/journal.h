@@ -8,7 +8,7 @@
  */
 struct atoll_journal {
     int dir_fd; /* borrowed */
-    char name[32];
+    char name[64];
     int fd; /* ATOLL_NO_FD until the first byte */
     uint64_t size, max;
     uint64_t seen[3]; /* bytes of each stream that came, by stream number */
@@ -18,6 +18,9 @@ struct atoll_journal {
 void atoll_journal_init(struct atoll_journal *j, int dir_fd, const char *name, uint64_t max);
 /* Closes the file; it stays. */
 void atoll_journal_done(struct atoll_journal *j);
+
+/* Closes it and removes the file. */
+void atoll_journal_remove(struct atoll_journal *j);
 
 /* Adds bytes of a stream that begin at `offset` there. What is known already is skipped; a gap is
  * -EBADMSG. Another -errno says that the disk refused: the bytes are counted as seen, not kept. */

@@ -1,13 +1,10 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
-#include "sys/tree.h"
 
 /*
  * The life of a sandbox: creating → running → stopping → gone, or failed when it dies by itself.
@@ -42,7 +39,6 @@ struct atoll_sandbox *atoll_sandbox_prepare(struct atoll_engine *engine, const s
     s->state = ATOLL_SANDBOX_CREATING;
     s->created_unix_ms = atoll_clock_unix_ms();
     s->created_ms = atoll_clock_ms();
-    s->journal_fd = ATOLL_NO_FD;
     atoll_map_init(&s->execs);
     atoll_list_init(&s->exec_list);
     atoll_list_init(&s->destroyers);
@@ -63,25 +59,10 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     atoll_timer_cancel(&s->mourning);
     s->agent = atoll_rpc_close(s->agent);
     atoll_exec_drop_all(s);
-    if (s->journal_fd >= 0) {
-        (void)close(s->journal_fd);
-        (void)!atoll_tree_remove(engine->journal_fd, s->spec.id);
-    }
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
     atoll_strings_free(s->env);
     free(s->metadata_json);
     free(s);
-}
-
-int atoll_sandbox_journal(struct atoll_sandbox *s, struct atoll_error *err)
-{
-    if (s->journal_fd >= 0)
-        return 0;
-    if (mkdirat(s->engine->journal_fd, s->spec.id, 0700) < 0 && errno != EEXIST)
-        return atoll_fail_errno(err, errno, "make journal");
-    s->journal_fd =
-        openat(s->engine->journal_fd, s->spec.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return s->journal_fd < 0 ? atoll_fail_errno(err, errno, "open journal") : 0;
 }
 
 /* The agent's connection. */

@@ -132,7 +132,8 @@ static int next_frame(struct atoll_channel *c, struct atoll_frame *frame)
     if (atoll_buf_size(&c->in) < sizeof(h))
         return 0;
     memcpy(&h, atoll_buf_head(&c->in), sizeof(h));
-    *frame = (struct atoll_frame){.type = le16toh(h.type), .id = le32toh(h.id), .len = le32toh(h.len)};
+    *frame =
+        (struct atoll_frame){.type = le16toh(h.type), .id = le32toh(h.id), .len = le32toh(h.len)};
     if (frame->len > ATOLL_FRAME_PAYLOAD_MAX || le16toh(h.nfds) > ATOLL_FD_PASS_MAX)
         return -EBADMSG;
     if (atoll_buf_size(&c->in) < sizeof(h) + frame->len)
@@ -188,8 +189,8 @@ static bool frame_waiting(const struct atoll_channel *c)
            atoll_buf_size(&c->in) >= sizeof(h) + le32toh(h.len);
 }
 
-int atoll_channel_receive(struct atoll_channel *c,
-                          int (*fn)(void *arg, struct atoll_frame *frame), void *arg)
+int atoll_channel_receive(struct atoll_channel *c, int (*fn)(void *arg, struct atoll_frame *frame),
+                          void *arg)
 {
     struct atoll_frame frame;
     /* A receiver that stopped in between comes back for what is here before it takes more in. */

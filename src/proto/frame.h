@@ -32,8 +32,8 @@ struct atoll_channel {
     int in_fds[4 * ATOLL_FD_PASS_MAX]; /* received, not yet claimed by a frame */
     size_t in_nfds;
     struct {
-        size_t at;  /* distance from the front of `out` to the frame they belong to */
-        int fd;     /* owned */
+        size_t at; /* distance from the front of `out` to the frame they belong to */
+        int fd;    /* owned */
     } out_fds[4 * ATOLL_FD_PASS_MAX];
     size_t out_nfds;
 };
@@ -58,6 +58,5 @@ static inline size_t atoll_channel_pending(const struct atoll_channel *c)
  * returns < 0 to stop: that code is returned and a frame without descriptors is delivered again by
  * the next call. fn may free the channel only if it then returns < 0. 0: go on, -EPIPE: the peer closed,
  * -EBADMSG: garbage, -errno. */
-int atoll_channel_receive(struct atoll_channel *c,
-                          int (*fn)(void *arg, struct atoll_frame *frame), void *arg)
-    ATOLL_MUST_CHECK;
+int atoll_channel_receive(struct atoll_channel *c, int (*fn)(void *arg, struct atoll_frame *frame),
+                          void *arg) ATOLL_MUST_CHECK;

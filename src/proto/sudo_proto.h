@@ -31,8 +31,8 @@ enum atoll_sudo_type {
 
 struct atoll_sudo_run {
     uint32_t flags;
-    const char *user;  /* "" is root, or the caller when a group is given */
-    const char *group; /* "" is the user's */
+    const char *user;       /* "" is root, or the caller when a group is given */
+    const char *group;      /* "" is the user's */
     struct atoll_strv argv; /* may be empty for a shell */
     struct atoll_strv env;  /* the client's */
     struct atoll_strv vars; /* NAME=VALUE given on the command line */

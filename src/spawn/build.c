@@ -46,7 +46,6 @@ void atoll_build_init(struct atoll_build *b, const struct atoll_spawn_host *host
     *b = (struct atoll_build){
         .host = host,
         .id = id,
-        .dir_fd = ATOLL_NO_FD,
         .listen_fd = ATOLL_NO_FD,
         .userns_fd = ATOLL_NO_FD,
         .layer_userns_fd = ATOLL_NO_FD,
@@ -56,6 +55,7 @@ void atoll_build_init(struct atoll_build *b, const struct atoll_spawn_host *host
         .status_fd = ATOLL_NO_FD,
         .go_fd = ATOLL_NO_FD,
         .state_fd = ATOLL_NO_FD,
+        .mount_fd = ATOLL_NO_FD,
         .upper_fd = ATOLL_NO_FD,
         .root_fd = ATOLL_NO_FD,
     };
@@ -63,9 +63,9 @@ void atoll_build_init(struct atoll_build *b, const struct atoll_spawn_host *host
 
 void atoll_build_done(struct atoll_build *b)
 {
-    int *const fds[] = {&b->dir_fd,   &b->listen_fd, &b->userns_fd, &b->layer_userns_fd,
-                        &b->image_fd, &b->oom_fd,    &b->peak_fd,   &b->status_fd,
-                        &b->go_fd,    &b->state_fd,  &b->upper_fd,  &b->root_fd};
+    int *const fds[] = {&b->listen_fd, &b->userns_fd, &b->layer_userns_fd, &b->image_fd,
+                        &b->oom_fd,    &b->peak_fd,   &b->status_fd,       &b->go_fd,
+                        &b->state_fd,  &b->mount_fd,  &b->upper_fd,        &b->root_fd};
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(fds); i++)
         if (*fds[i] >= 0)

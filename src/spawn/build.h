@@ -14,10 +14,11 @@ struct atoll_spawn_host {
     uid_t uid;
     gid_t gid;
     int state_fd;     /* the state directory, which is also the current directory */
-    int sandboxes_fd; /* state/sandboxes: a directory for each living sandbox */
+    int sandboxes_fd; /* state/sandboxes: <id>.sock, .img and .disk of each living sandbox */
     int layers_fd;    /* state/layers */
     char instance[17];
     uint32_t id_base, id_slots; /* with root: id ranges no other instance on this host uses */
+    struct atoll_spare *spare;  /* with root: the next user namespace, made ahead */
     struct atoll_cgroups cgroups;
 };
 
@@ -27,7 +28,6 @@ struct atoll_build {
     struct atoll_po_ids ids;
     bool has_cgroup;
     bool new_network;
-    int dir_fd;          /* state/sandboxes/<id> */
     int listen_fd;       /* where the agent will accept the daemon */
     int userns_fd;       /* RANGE: the sandbox's user namespace */
     int layer_userns_fd; /* RANGE: shows built layers with the sandbox's ids */
@@ -37,6 +37,7 @@ struct atoll_build {
     int go_fd;           /* rootless: read end; a byte comes when the id maps are written */
     /* in the new process */
     int state_fd; /* the state directory, in the new mount namespace */
+    int mount_fd; /* state/mnt there: each sandbox hangs its disk on it, in its own namespace */
     int upper_fd; /* writable layer, before it is part of the root */
     int root_fd;  /* the new root */
 };

@@ -31,10 +31,9 @@ static int by_value(const void *a, const void *b)
 /* Of all that spawn holds, only what this build needs stays open. */
 static int keep_own_fds(struct atoll_build *b)
 {
-    int keep[9 + ATOLL_CG_COUNT] = {b->dir_fd,    b->listen_fd, b->userns_fd,
-                                     b->layer_userns_fd, b->image_fd, b->oom_fd,    b->peak_fd,
-                                     b->status_fd,      b->go_fd};
-    size_t n = 9;
+    int keep[8 + ATOLL_CG_COUNT] = {b->listen_fd, b->userns_fd, b->layer_userns_fd, b->image_fd,
+                                    b->oom_fd,    b->peak_fd,   b->status_fd,       b->go_fd};
+    size_t n = 8;
 
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         keep[n++] = b->host->cgroups.parent_fd[i];
@@ -46,13 +45,9 @@ static int keep_own_fds(struct atoll_build *b)
  * current directory is the one thing the kernel moved along into the new mount namespace. */
 static int reopen_directories(struct atoll_build *b)
 {
-    char path[64];
-
-    (void)snprintf(path, sizeof(path), "sandboxes/%s", b->id);
-    (void)close(b->dir_fd);
-    b->dir_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     b->state_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return b->dir_fd < 0 || b->state_fd < 0 ? -errno : 0;
+    b->mount_fd = open("mnt", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return b->state_fd < 0 || b->mount_fd < 0 ? -errno : 0;
 }
 
 static int begin(struct atoll_build *b, struct atoll_error *err)

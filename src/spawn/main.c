@@ -24,6 +24,7 @@
 #include "spawn/own_root.h"
 #include "spawn/sandbox.h"
 #include "spawn/server.h"
+#include "spawn/spare.h"
 #include "sys/ns.h"
 
 #define STATE_FD 3 /* where the second life finds the state directory */
@@ -217,6 +218,13 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
         r = host->sandboxes_fd = open_below(host->state_fd, "sandboxes", err);
     if (r >= 0)
         r = host->layers_fd = open_below(host->state_fd, "layers", err);
+    if (r >= 0) {
+        r = open_below(host->state_fd, "mnt", err);
+        if (r >= 0)
+            (void)close(r);
+    }
+    if (r >= 0 && host->root)
+        r = atoll_spare_new(&host->spare, err);
     return r < 0 ? r : 0;
 }
 

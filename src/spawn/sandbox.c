@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "spawn/child.h"
 #include "spawn/sandbox_internal.h"
+#include "spawn/spare.h"
 #include "sys/ns.h"
 
 static uint64_t now_us(void)
@@ -75,19 +76,17 @@ void atoll_sandbox_free(struct sandbox *s)
     free(s);
 }
 
-/* The socket the daemon will find the agent behind: state/sandboxes/<id>/agent.sock. */
-static int make_home(struct atoll_build *b, struct atoll_error *err)
+/* The socket the daemon will find the agent behind: state/sandboxes/<id>.sock. */
+static int make_socket(struct atoll_build *b, struct atoll_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-    if (mkdirat(b->host->sandboxes_fd, b->id, 0700) < 0)
-        return atoll_fail_errno(err, errno, "make directory");
-    b->dir_fd = openat(b->host->sandboxes_fd, b->id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     b->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (b->dir_fd < 0 || b->listen_fd < 0)
-        return atoll_fail_errno(err, errno, "open directory");
+    if (b->listen_fd < 0)
+        return atoll_fail_errno(err, errno, "socket");
     /* Through the descriptor: the state directory's own path may be longer than sun_path. */
-    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/agent.sock", b->dir_fd);
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s.sock",
+                   b->host->sandboxes_fd, b->id);
     if (bind(b->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         listen(b->listen_fd, 8) < 0)
         return atoll_fail_errno(err, errno, "listen");
@@ -98,7 +97,7 @@ static int make_home(struct atoll_build *b, struct atoll_error *err)
 static int run_host_steps(struct atoll_build *b, const uint8_t **plan, size_t *len, uint32_t *index,
                           struct atoll_plan_step *step, struct atoll_error *err)
 {
-    int r = make_home(b, err);
+    int r = make_socket(b, err);
 
     step->op = 0;
     while (r == 0 && (r = atoll_plan_next(plan, len, step)) > 0) {
@@ -174,6 +173,13 @@ static void fail_start(struct sandbox *s, uint32_t index, enum atoll_plan_op op,
     atoll_sandbox_undo(s);
 }
 
+/* A moment of rest after a start: get ready for the next one. */
+static void make_spare(void *arg)
+{
+    struct atoll_sandboxes *all = arg;
+    atoll_spare_make(all->host->spare);
+}
+
 static void status_ready(void *arg, uint32_t events)
 {
     struct sandbox *s = arg;
@@ -190,6 +196,8 @@ static void status_ready(void *arg, uint32_t events)
     if (n == (ssize_t)sizeof(status) && status.error.kind == ATOLL_ERR_NONE) {
         s->state = SANDBOX_RUNNING;
         report_start(s, NULL, NULL);
+        if (s->all->host->root)
+            atoll_timer_set(&s->all->spare_timer, s->all->loop, 1, make_spare, s->all);
         return;
     }
     if (n != (ssize_t)sizeof(status)) {
@@ -210,7 +218,6 @@ static void note_exit(struct sandbox *s)
         ;
     s->exit.code = info.si_code == CLD_EXITED ? info.si_status : -1;
     s->exit.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
-    (void)!atoll_cgroup_read_stats(&s->all->host->cgroups, s->id, &s->exit.stats);
     s->pid = 0;
 }
 
@@ -228,6 +235,8 @@ static void process_gone(void *arg, uint32_t events)
         break;
     case SANDBOX_RUNNING:
         s->state = SANDBOX_EXITED;
+        /* Nobody asked it to end: what it had used may tell why it did. */
+        (void)!atoll_cgroup_read_stats(&s->all->host->cgroups, s->id, &s->exit.stats);
         s->all->events->exited(s->all->arg, s->id, &s->exit);
         break;
     case SANDBOX_FAILED:

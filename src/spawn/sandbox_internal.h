@@ -36,6 +36,7 @@ struct atoll_sandboxes {
     const struct atoll_sandboxes_events *events;
     void *arg;
     struct atoll_map by_id; /* of struct sandbox, owned */
+    struct atoll_timer spare_timer;
 };
 
 /* Takes one more step of removing: called when it begins, when the process is gone, and by its own

@@ -175,7 +175,7 @@ static int do_commit(struct atoll_server *server, uint32_t id, const void *msg, 
     if (!atoll_text_is_id(commit->id) || !atoll_text_is_name(commit->path) ||
         !atoll_text_is_name(commit->layer))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "bad name in commit");
-    (void)snprintf(path, sizeof(path), "sandboxes/%s/disk/u", commit->id);
+    (void)snprintf(path, sizeof(path), "sandboxes/%s.disk/u", commit->id);
     upper = atoll_paths_open(server->host->state_fd, path, O_PATH | O_DIRECTORY);
     if (upper < 0)
         return atoll_fail_errno(err, -upper, "open the writable layer");

@@ -10,8 +10,8 @@
 #include "sys/mnt.h"
 
 /*
- * The disk of a sandbox: one bounded file system, mounted on the sandbox's own directory in its
- * own mount namespace. At its top: `u` (the writable layer), `w` (overlay's work directory), `r`
+ * The disk of a sandbox: one bounded file system, mounted on state/mnt in the sandbox's own mount
+ * namespace, where nobody else sees it. At its top: `u` (the writable layer), `w` (overlay's work directory), `r`
  * (where the root comes together) and a directory per read-only layer. The current directory is
  * its top from here to the pivot, so that overlay can be given bare names and the mount table
  * inside shows no path of the host.
@@ -79,10 +79,11 @@ static int mount_image(struct atoll_build *b, struct atoll_error *err)
 /* No file system of its own: a directory on the state disk, for building layers. */
 static int enter_plain(struct atoll_build *b, struct atoll_error *err)
 {
-    if (mkdirat(b->dir_fd, "disk", 0711) < 0 && errno != EEXIST)
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "sandboxes/%s.disk", b->id);
+    if (mkdir(path, 0711) < 0 || chdir(path) < 0)
         return atoll_fail_errno(err, errno, "make disk directory");
-    if (fchdir(b->dir_fd) < 0 || chdir("disk") < 0)
-        return atoll_fail_errno(err, errno, "enter disk directory");
     return 0;
 }
 
@@ -95,7 +96,7 @@ static int enter_mounted(struct atoll_build *b, const struct atoll_po_disk *disk
 
     if (mount_fd < 0)
         return mount_fd;
-    r = atoll_mnt_attach(mount_fd, b->dir_fd, "");
+    r = atoll_mnt_attach(mount_fd, b->mount_fd, "");
     if (r < 0)
         return atoll_fail_errno(err, -r, "attach disk");
     return fchdir(mount_fd) < 0 ? atoll_fail_errno(err, errno, "enter disk") : 0;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include "spawn/build.h"
 #include "spawn/paths.h"
+#include "spawn/spare.h"
 #include "sys/ns.h"
 
 /*
@@ -25,7 +26,7 @@ static int make_range(struct atoll_build *b, struct atoll_error *err)
         ids->outside > UINT32_MAX - RANGE_SIZE)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "id range %u+%u is not allowed",
                           ids->outside, ids->count);
-    b->userns_fd = atoll_sys_make_userns(0, ids->outside, ids->count);
+    b->userns_fd = atoll_spare_take(b->host->spare, ids->outside);
     if (b->userns_fd < 0)
         return atoll_fail_errno(err, -b->userns_fd, "user namespace");
     if (ids->layer_base == 0)
@@ -97,6 +98,7 @@ int atoll_step_image(struct atoll_build *b, const void *step, struct atoll_error
 {
     const struct atoll_po_image *image = step;
     ATOLL_AUTOCLOSE int source = ATOLL_NO_FD;
+    char name[48];
     int r;
 
     if (!b->host->root)
@@ -104,9 +106,10 @@ int atoll_step_image(struct atoll_build *b, const void *step, struct atoll_error
     source = atoll_paths_open(b->host->state_fd, image->source, O_RDONLY);
     if (source < 0)
         return atoll_fail_errno(err, -source, "open image");
-    b->image_fd = openat(b->dir_fd, "disk.img", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    (void)snprintf(name, sizeof(name), "%s.img", b->id);
+    b->image_fd = openat(b->host->sandboxes_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (b->image_fd < 0)
-        return atoll_fail_errno(err, errno, "create disk.img");
+        return atoll_fail_errno(err, errno, "create disk image");
     r = copy_sparse(source, b->image_fd);
     return r < 0 ? atoll_fail_errno(err, -r, "copy image") : 0;
 }

@@ -11,19 +11,18 @@
 
 /*
  * Removing a sandbox: first its processes (killing the first kills all), then its cgroup, then its
- * directory. Each step is repeated until it holds, without ever blocking the loop.
+ * files. Each step is repeated until it holds, without ever blocking the loop.
  */
 
 #define RETRY_MS 2
 #define TRIES_MAX 2500 /* five seconds: then something is wrong that waiting will not mend */
 
-/* The usual sandbox has a socket and perhaps an image here. A tree (a layer under construction) can
+/* The usual sandbox has a socket here and perhaps an image. A tree (a layer under construction) can
  * be large: that one is removed by a process of its own. -EAGAIN while that runs. */
-static int remove_home(struct sandbox *s)
+static int remove_files(struct sandbox *s)
 {
-    int home = s->all->host->sandboxes_fd;
-    char path[64];
-    struct stat st;
+    int dir = s->all->host->sandboxes_fd;
+    char name[48];
 
     if (s->sweeper > 0) {
         int status;
@@ -31,17 +30,16 @@ static int remove_home(struct sandbox *s)
             return -EAGAIN;
         s->sweeper = 0;
     }
-    (void)snprintf(path, sizeof(path), "%s/agent.sock", s->id);
-    (void)unlinkat(home, path, 0);
-    (void)snprintf(path, sizeof(path), "%s/disk.img", s->id);
-    (void)unlinkat(home, path, 0);
-    if (unlinkat(home, s->id, AT_REMOVEDIR) == 0 || errno == ENOENT)
-        return 0;
-    if (fstatat(home, s->id, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
+    (void)snprintf(name, sizeof(name), "%s.sock", s->id);
+    (void)unlinkat(dir, name, 0);
+    (void)snprintf(name, sizeof(name), "%s.img", s->id);
+    (void)unlinkat(dir, name, 0);
+    (void)snprintf(name, sizeof(name), "%s.disk", s->id);
+    if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno;
     s->sweeper = atoll_sys_clone(0, -1, NULL);
     if (s->sweeper == 0)
-        _exit(atoll_tree_remove(home, s->id) < 0);
+        _exit(atoll_tree_remove(dir, name) < 0);
     return s->sweeper < 0 ? s->sweeper : -EAGAIN;
 }
 
@@ -80,7 +78,7 @@ void atoll_sandbox_undo(struct sandbox *s)
     if (r == -EBUSY)
         (void)!atoll_cgroup_kill(cgroups, s->id);
     if (r == 0)
-        r = remove_home(s);
+        r = remove_files(s);
     if (r < 0 && s->tries++ < TRIES_MAX) {
         atoll_timer_set(&s->retry, s->all->loop, RETRY_MS, retry, s);
         return;

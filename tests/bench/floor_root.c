@@ -61,13 +61,16 @@ static const struct device {
     {"dev/random", 1, 8}, {"dev/urandom", 1, 9}, {"dev/tty", 5, 0},
 };
 
-/* Not every kernel has every one of these; the ones that are missing need no mask. */
+/* The files that the product masks (src/sandbox/plan_builder.c). Not every kernel has every one of
+ * these; the ones that are missing need no mask. */
 static const char *const masked[] = {
-    "proc/interrupts",    "proc/kcore",        "proc/keys",        "proc/key-users",
-    "proc/kmsg",          "proc/kallsyms",     "proc/timer_list",  "proc/iomem",
-    "proc/ioports",       "proc/slabinfo",     "proc/vmallocinfo", "proc/zoneinfo",
-    "proc/pagetypeinfo",  "proc/modules",      "proc/config.gz",   "proc/cmdline",
-    "proc/sysrq-trigger", "proc/latency_stats"};
+    "proc/config.gz",   "proc/cmdline",       "proc/interrupts",  "proc/iomem",
+    "proc/ioports",     "proc/kallsyms",      "proc/kcore",       "proc/key-users",
+    "proc/keys",        "proc/kmsg",          "proc/kpagecgroup", "proc/kpagecount",
+    "proc/kpageflags",  "proc/latency_stats", "proc/modules",     "proc/pagetypeinfo",
+    "proc/sched_debug", "proc/slabinfo",      "proc/softirqs",    "proc/sysrq-trigger",
+    "proc/timer_list",  "proc/timer_stats",   "proc/vmallocinfo", "proc/zoneinfo",
+};
 
 static const char *const read_only[] = {"proc/sys", "proc/bus", "proc/fs", "proc/irq"};
 

@@ -1,6 +1,7 @@
 """A client of the REST API: HTTP and WebSocket with nothing but the standard library."""
 
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -61,7 +62,7 @@ class Rest:
             return socket.create_connection(self.address, timeout)
         return connect_unix(self.address, timeout)
 
-    def call(self, method, path, body=None, headers=None, **query):
+    def call(self, method, path, body=None, headers=None, /, **query):
         """body: a dict is sent as JSON, bytes as they are."""
         if isinstance(body, (dict, list)):
             body = json.dumps(body)
@@ -69,21 +70,23 @@ class Rest:
             path += "?" + urlencode(query, quote_via=quote)
         connection = self.connection()
         try:
-            connection.request(method, path, body=body, headers={**self.headers, **(headers or {})})
+            # An answer that comes before the whole body was sent is an answer all the same.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, path, body, {**self.headers, **(headers or {})})
             return Answer(connection.getresponse())
         finally:
             connection.close()
 
-    def get(self, path, **query):
+    def get(self, path, /, **query):
         return self.call("GET", path, **query)
 
-    def post(self, path, body=None, **query):
+    def post(self, path, body=None, /, **query):
         return self.call("POST", path, body, **query)
 
-    def put(self, path, body, **query):
+    def put(self, path, body, /, **query):
         return self.call("PUT", path, body, **query)
 
-    def delete(self, path, **query):
+    def delete(self, path, /, **query):
         return self.call("DELETE", path, **query)
 
     def websocket(self, path):

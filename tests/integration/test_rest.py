@@ -58,7 +58,7 @@ def test_health_and_host(rest):
 
 
 def test_request_ids(rest):
-    given = rest.call("GET", "/healthz", headers={"X-Request-Id": "mine-7"})
+    given = rest.call("GET", "/healthz", None, {"X-Request-Id": "mine-7"})
     assert given.headers["X-Request-Id"] == "mine-7"
     made = [rest.get("/healthz").headers["X-Request-Id"] for _ in range(2)]
     assert made[0] and made[0] != made[1]

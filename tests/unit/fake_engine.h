@@ -76,8 +76,8 @@ struct atoll_engine {
     bool hold;
     struct atoll_error fail_next; /* of the next create, exec, file or import */
     unsigned made, destroyed, uploads_finished, uploads_dropped, imports_dropped, readers;
-    size_t pulled; /* bytes taken by readers */
-    char who[64];  /* of the last destroy */
+    size_t pulled;   /* bytes taken by readers */
+    char who[64];    /* of the last destroy */
     char file[4096]; /* what is downloaded */
     size_t file_len, file_size;
     struct atoll_buf stored; /* what the last upload or import brought */
@@ -199,9 +199,10 @@ const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
 
 uint32_t atoll_limit_by_name(const char *name)
 {
-    return strcmp(name, "memory") == 0 ? 1u : strcmp(name, "disk") == 0 ? 8u
-                                          : strcmp(name, "all") == 0    ? 15u
-                                                                        : 0;
+    return strcmp(name, "memory") == 0 ? 1u
+           : strcmp(name, "disk") == 0 ? 8u
+           : strcmp(name, "all") == 0  ? 15u
+                                       : 0;
 }
 
 const char *atoll_limit_name(uint32_t limit)
@@ -288,7 +289,8 @@ static inline void call_stats(struct fake_later *l)
     ((atoll_stats_fn *)l->fn)(l->arg, l->failed ? NULL : &stats, fake_error(l));
 }
 
-void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done, void *arg)
+void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                        void *arg)
 {
     const struct atoll_error *error = fake_failure(atoll_engine_find(engine, id));
     fake_answer(call_stats, (void (*)(void))done, arg, NULL, error);
@@ -520,7 +522,8 @@ void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, 
 {
     (void)user;
     (void)path;
-    fake_answer(call_opened, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+    fake_answer(call_opened, (void (*)(void))done, arg, NULL,
+                fake_failure(atoll_engine_find(e, id)));
 }
 
 static inline void call_upload(struct fake_later *l)
@@ -529,8 +532,8 @@ static inline void call_upload(struct fake_later *l)
 
     /* /dev/full takes nothing: what a full disk looks like. */
     if (u)
-        u->fd = strstr(fake.path, "full") ? open("/dev/full", O_WRONLY | O_CLOEXEC)
-                                          : fake_file("", 0);
+        u->fd =
+            strstr(fake.path, "full") ? open("/dev/full", O_WRONLY | O_CLOEXEC) : fake_file("", 0);
     ((atoll_upload_fn *)l->fn)(l->arg, u, u ? u->fd : ATOLL_NO_FD, fake_error(l));
 }
 
@@ -540,7 +543,8 @@ void atoll_files_create(struct atoll_engine *e, const char *id, const char *user
     (void)user;
     e->mode = mode;
     (void)snprintf(e->path, sizeof(e->path), "%s", path);
-    fake_answer(call_upload, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+    fake_answer(call_upload, (void (*)(void))done, arg, NULL,
+                fake_failure(atoll_engine_find(e, id)));
 }
 
 void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg)

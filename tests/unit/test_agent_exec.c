@@ -88,8 +88,9 @@ static void path_of_the_request_is_searched(void **state)
     struct run_result r;
 
     /* Without #!: the shell runs it. */
-    (void)snprintf(script, sizeof(script), "mkdir bin && printf 'echo ran \"$1\"' > bin/mytool && "
-                                           "chmod +x bin/mytool");
+    (void)snprintf(script, sizeof(script),
+                   "mkdir bin && printf 'echo ran \"$1\"' > bin/mytool && "
+                   "chmod +x bin/mytool");
     client_expect(c, script, "");
     (void)snprintf(path, sizeof(path), "PATH=/nonexistent:%s/bin:/usr/bin:/bin", c->dir);
     msg.env.items = env;
@@ -111,7 +112,8 @@ static void failures_to_start_are_explained(void **state)
         {"nosuchcommand", "", "", NULL, ATOLL_ERR_NOT_FOUND, "command not found: nosuchcommand"},
         {"/no/such/file", "", "", NULL, ATOLL_ERR_NOT_FOUND, "command not found: /no/such/file"},
         {"", "", "", NULL, ATOLL_ERR_NOT_FOUND, "command not found: "},
-        {"/etc/passwd", "", "", NULL, ATOLL_ERR_PERMISSION_DENIED, "/etc/passwd: permission denied"},
+        {"/etc/passwd", "", "", NULL, ATOLL_ERR_PERMISSION_DENIED,
+         "/etc/passwd: permission denied"},
         {"/", "", "", NULL, ATOLL_ERR_PERMISSION_DENIED, "permission denied"},
         {"./bad", "", "", NULL, ATOLL_ERR_INVALID_ARGUMENT, "interpreter or loader does not exist"},
         {"true", "/no/where", "", NULL, ATOLL_ERR_INVALID_ARGUMENT, "cwd /no/where does not exist"},
@@ -214,10 +216,10 @@ static void numeric_users_work(void **state)
 
 static void children_get_nothing_of_the_agent(void **state)
 {
-    struct atoll_am_exec_start msg =
-        client_command(1, CLIENT_SH("ls /proc/self/fd | tr '\\n' ' '; cut -d' ' -f6 /proc/$$/stat | "
-                                    "grep -qx $$ && echo leader; grep -E '^Sig(Blk|Ign)' "
-                                    "/proc/self/status | cut -f2; cat /proc/self/oom_score_adj"));
+    struct atoll_am_exec_start msg = client_command(
+        1, CLIENT_SH("sleep 0.1; ls /proc/self/fd | tr '\\n' ' '; cut -d' ' -f6 /proc/$$/stat | "
+                     "grep -qx $$ && echo leader; grep -E '^Sig(Blk|Ign)' "
+                     "/proc/self/status | cut -f2; cat /proc/self/oom_score_adj"));
     struct run_result r;
 
     client_run(*state, &msg, &r);
@@ -315,8 +317,9 @@ static void a_terminal_is_one_and_can_be_resized(void **state)
 {
     struct agent_client *c = *state;
     struct atoll_am_exec_start msg = client_command(
-        1, CLIENT_SH("stty size; tty | grep -q /dev/pts && echo tty; echo $TERM; stat -c %u $(tty); "
-                     "trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.05; done"));
+        1,
+        CLIENT_SH("stty size; tty | grep -q /dev/pts && echo tty; echo $TERM; stat -c %u $(tty); "
+                  "trap 'stty size; exit 4' WINCH; echo ready; while :; do sleep 0.05; done"));
     struct atoll_am_resize resize = {.exec = 1, .cols = 120, .rows = 50};
     struct run_result r;
     char want[128];
@@ -344,7 +347,8 @@ static void a_terminal_is_one_and_can_be_resized(void **state)
 static void terminal_input_and_its_end(void **state)
 {
     struct agent_client *c = *state;
-    struct atoll_am_exec_start msg = client_command(1, CLIENT_SH("stty -echo; echo go; cat; echo end"));
+    struct atoll_am_exec_start msg =
+        client_command(1, CLIENT_SH("stty -echo; echo go; cat; echo end"));
     struct run_result r;
     struct kept_frame k;
 

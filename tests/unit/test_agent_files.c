@@ -145,8 +145,10 @@ static void a_link_at_the_end_stays_a_link(void **state)
 {
     struct agent_client *c = *state;
 
-    client_expect(c, "mkdir d; echo one > d/real; ln -s d/real link; ln -s link link2; "
-                     "ln -s nowhere/x dangling; ln -s loop loop", "");
+    client_expect(c,
+                  "mkdir d; echo one > d/real; ln -s d/real link; ln -s link link2; "
+                  "ln -s nowhere/x dangling; ln -s loop loop",
+                  "");
     put_file(c, "link2", "two");
     client_expect(c, "readlink link2; readlink link; cat d/real", "link\nd/real\ntwo");
     struct atoll_am_create loop = {.path = "loop"};
@@ -387,11 +389,11 @@ static size_t list(struct agent_client *c, const struct atoll_am_list *msg, char
         bool last = k.type == ATOLL_AGENT_REPLY;
         if (!last) {
             assert_int_equal(k.type, ATOLL_AGENT_PART);
-            assert_int_equal(
-                atoll_msg_decode(&atoll_am_entry_desc, k.payload, k.len, &e, NULL), 0);
+            assert_int_equal(atoll_msg_decode(&atoll_am_entry_desc, k.payload, k.len, &e, NULL), 0);
             count++;
             if (out)
-                len += (size_t)snprintf(out + len, cap - len, "%s ", e.path + strlen(msg->path) + 1);
+                len +=
+                    (size_t)snprintf(out + len, cap - len, "%s ", e.path + strlen(msg->path) + 1);
         }
         kept_done(&k);
         if (last)
@@ -403,10 +405,13 @@ static void lists_are_sorted_and_depth_first(void **state)
 {
     struct agent_client *c = *state;
     struct atoll_am_list msg = {.path = in_dir(c, "tree"), .depth = 1};
+    struct kept_frame k;
     char got[256];
 
-    client_expect(c, "mkdir -p tree/b/deep/er tree/a tree/c; touch tree/z tree/b/2 tree/b/1 tree/a/x "
-                     "tree/b/deep/er/file; ln -s . tree/c/loop", "");
+    client_expect(c,
+                  "mkdir -p tree/b/deep/er tree/a tree/c; touch tree/z tree/b/2 tree/b/1 tree/a/x "
+                  "tree/b/deep/er/file; ln -s . tree/c/loop",
+                  "");
     assert_int_equal(list(c, &msg, got, sizeof(got)), 4);
     assert_string_equal(got, "a b c z ");
     msg.depth = 2;
@@ -416,8 +421,9 @@ static void lists_are_sorted_and_depth_first(void **state)
     (void)list(c, &msg, got, sizeof(got));
     assert_string_equal(got, "a a/x b b/1 b/2 b/deep b/deep/er b/deep/er/file c c/loop z ");
     msg.max_entries = 3;
-    client_wait(c, client_send(c, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &msg),
-                ATOLL_AGENT_ERROR);
+    k = client_wait(c, client_send(c, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &msg),
+                    ATOLL_AGENT_ERROR);
+    kept_done(&k);
     struct atoll_am_list file = {.path = in_dir(c, "tree/z")};
     client_call_fails(c, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &file,
                       ATOLL_ERR_INVALID_ARGUMENT, "not a directory");
@@ -428,8 +434,10 @@ static void a_huge_directory_is_listed_whole(void **state)
     struct agent_client *c = *state;
     struct atoll_am_list msg = {.path = in_dir(c, "huge"), .depth = 1};
 
-    client_expect(c, "mkdir huge; cd huge; seq -f 'a-file-with-a-rather-long-name-%g' 20000 | "
-                     "xargs touch", "");
+    client_expect(c,
+                  "mkdir huge; cd huge; seq -f 'a-file-with-a-rather-long-name-%g' 20000 | "
+                  "xargs touch",
+                  "");
     assert_int_equal(list(c, &msg, NULL, 0), 20000);
     client_expect(c, "echo alive", "alive\n");
 }
@@ -447,8 +455,10 @@ static void removing(void **state)
     struct atoll_am_path root = {.path = "/", .recursive = 1};
     struct atoll_am_path missing = {.path = "missing", .recursive = 1};
 
-    client_expect(c, "mkdir -p full/a/b full/c empty outside; touch f full/x full/a/y outside/keep; "
-                     "ln -s ../outside full/link; ln -s outside link", "");
+    client_expect(c,
+                  "mkdir -p full/a/b full/c empty outside; touch f full/x full/a/y outside/keep; "
+                  "ln -s ../outside full/link; ln -s outside link",
+                  "");
     client_call_fails(c, ATOLL_AGENT_FILE_REMOVE, &atoll_am_path_desc, &full,
                       ATOLL_ERR_FAILED_PRECONDITION, "not empty");
     client_call_fails(c, ATOLL_AGENT_FILE_REMOVE, &atoll_am_path_desc, &root,
@@ -466,11 +476,16 @@ static void very_deep_and_wide_trees_are_removed(void **state)
 {
     struct agent_client *c = *state;
 
-    client_expect(c, "mkdir deep && cd deep && perl -e 'for (1..10000) { mkdir \"dddddddddd\" or die; "
-                     "chdir \"dddddddddd\" or die } open F, \">f\"'", "");
+    client_expect(c,
+                  "mkdir deep && cd deep && perl -e 'for (1..10000) { mkdir \"dddddddddd\" or die; "
+                  "chdir \"dddddddddd\" or die } open F, \">f\"'",
+                  "");
     remove_path(c, "deep", true);
-    client_expect(c, "mkdir wide; cd wide; seq 3000 | xargs mkdir; for i in 1 2 3; do seq -f \"%g/f$i\" "
-                     "3000 | xargs touch; done", "");
+    client_expect(
+        c,
+        "mkdir wide; cd wide; seq 3000 | xargs mkdir; for i in 1 2 3; do seq -f \"%g/f$i\" "
+        "3000 | xargs touch; done",
+        "");
     remove_path(c, "wide", true);
     client_expect(c, "ls", "");
 }

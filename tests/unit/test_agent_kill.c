@@ -52,8 +52,8 @@ static void a_signal_by_request_names_who_sent_it(void **state)
 static void a_handled_signal_is_an_ordinary_exit(void **state)
 {
     struct agent_client *c = *state;
-    struct atoll_am_exec_start msg =
-        client_command(1, CLIENT_SH("trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done"));
+    struct atoll_am_exec_start msg = client_command(
+        1, CLIENT_SH("trap 'exit 3' TERM; echo ready; while :; do sleep 0.05; done"));
     struct run_result r;
 
     run_result_init(&r);
@@ -110,10 +110,10 @@ static void bad_signals_are_refused(void **state)
 }
 
 /* Starts children of every kind that print their pids; returns how many were read. */
-#define TREE_SCRIPT                                                                                \
-    "sleep 1000 & echo $!; "                                    /* a child */                      \
-    "sh -c 'sleep 1000 & echo $!; wait' & "                     /* a grandchild */                 \
-    "setsid sh -c 'echo $$; exec sleep 1000' & "                /* another session */              \
+#define TREE_SCRIPT                                                                                  \
+    "sleep 1000 & echo $!; "                     /* a child */                                       \
+    "sh -c 'sleep 1000 & echo $!; wait' & "      /* a grandchild */                                  \
+    "setsid sh -c 'echo $$; exec sleep 1000' & " /* another session */                               \
     "(setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 1000\" & exit' &) ; " /* and an orphan */ \
     "sh -c 'trap \"\" TERM HUP INT; echo $$; while :; do sleep 1; done' & "
 
@@ -179,8 +179,8 @@ static void a_timeout_kills_the_whole_tree(void **state)
 static void tree_kill_works_after_the_command_ended(void **state)
 {
     struct agent_client *c = *state;
-    struct atoll_am_exec_start msg = client_command(
-        1, CLIENT_SH("setsid sh -c 'exec sleep 1000 >/dev/null 2>&1' & echo $!"));
+    struct atoll_am_exec_start msg =
+        client_command(1, CLIENT_SH("setsid sh -c 'exec sleep 1000 >/dev/null 2>&1' & echo $!"));
     struct run_result r;
     pid_t pid;
 
@@ -216,9 +216,9 @@ static void tree_kill_leaves_other_commands_alone(void **state)
 static void a_fork_bomb_is_stopped(void **state)
 {
     struct agent_client *c = *state;
-    struct atoll_am_exec_start msg = client_command(
-        1, CLIENT_SH("ulimit -u 300 2>/dev/null; f() { sleep 0.01; f & }; i=0; "
-                     "while [ $i -lt 20 ]; do f & i=$((i+1)); done; sleep 1000"));
+    struct atoll_am_exec_start msg =
+        client_command(1, CLIENT_SH("ulimit -u 300 2>/dev/null; f() { sleep 0.01; f & }; i=0; "
+                                    "while [ $i -lt 20 ]; do f & i=$((i+1)); done; sleep 1000"));
     struct run_result r;
 
     msg.timeout_ms = 500;
@@ -303,8 +303,10 @@ static void orphans_are_reaped(void **state)
 {
     struct agent_client *c = *state;
 
-    client_expect(c, "for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.05 & ) ; done; sleep 0.3; "
-                     "ps -eo stat,ppid | awk -v p=$PPID '$2 == p && $1 ~ /Z/' | wc -l", "0\n");
+    client_expect(c,
+                  "for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.05 & ) ; done; sleep 0.3; "
+                  "ps -eo stat,ppid | awk -v p=$PPID '$2 == p && $1 ~ /Z/' | wc -l",
+                  "0\n");
 }
 
 /* A file plays the cgroup's counter. */

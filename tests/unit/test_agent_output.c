@@ -249,8 +249,9 @@ static void a_daemon_that_does_not_read_costs_no_memory(void **state)
         (void)client_send(c, ATOLL_AGENT_EXEC_START, &atoll_am_exec_start_desc, &msg);
     }
     for (int i = 0; i < 10000; i++)
-        assert_int_equal(atoll_channel_send(&c->ch, ATOLL_AGENT_PROCESS_LIST, ++c->last_id, NULL,
-                                            NULL, NULL, 0), 0);
+        assert_int_equal(
+            atoll_channel_send(&c->ch, ATOLL_AGENT_PROCESS_LIST, ++c->last_id, NULL, NULL, NULL, 0),
+            0);
     for (int i = 0; i < 20; i++) {
         assert_true(atoll_channel_flush(&c->ch) >= 0);
         (void)usleep(20 * 1000);

@@ -24,8 +24,8 @@ static void wait_event(struct agent_client *c, uint32_t handle, uint8_t kind, co
         struct atoll_am_watch_event ev;
         bool found;
 
-        assert_int_equal(
-            atoll_msg_decode(&atoll_am_watch_event_desc, k.payload, k.len, &ev, NULL), 0);
+        assert_int_equal(atoll_msg_decode(&atoll_am_watch_event_desc, k.payload, k.len, &ev, NULL),
+                         0);
         found = ev.handle == handle && ev.kind == kind && strcmp(ev.name, name) == 0;
         kept_done(&k);
         if (found)
@@ -127,7 +127,8 @@ static void a_stopped_watch_is_silent(void **state)
 static void watches_are_bounded_and_explained(void **state)
 {
     struct agent_client *c = *state;
-    struct atoll_am_watch missing = {.path = "missing"}, file = {.path = "file"}, big = {.path = "big"};
+    struct atoll_am_watch missing = {.path = "missing"}, file = {.path = "file"},
+                          big = {.path = "big"};
 
     client_expect(c, "touch file; mkdir big; cd big; seq 9000 | xargs mkdir", "");
     client_call_fails(c, ATOLL_AGENT_WATCH_START, &atoll_am_watch_desc, &missing,
@@ -269,7 +270,8 @@ static void many_descriptors_at_once_arrive(void **state)
     /* All requests are sent before one answer is read. */
     for (int i = 0; i < 60; i++)
         assert_int_equal(atoll_channel_send(&c->ch, ATOLL_AGENT_FILE_OPEN, ++c->last_id,
-                                            &atoll_am_path_desc, &open_msg, NULL, 0), 0);
+                                            &atoll_am_path_desc, &open_msg, NULL, 0),
+                         0);
     client_flush(c);
     for (uint32_t id = first; id <= c->last_id; id++) {
         struct kept_frame k = client_wait(c, id, 0);
@@ -285,16 +287,18 @@ static void processes_are_listed(void **state)
     struct agent_client *c = *state;
     struct atoll_am_exec_start msg = client_command(1, CLIENT_ARGV("sleep", "987.5"));
     uint32_t pid = client_exec(c, &msg);
-    uint32_t id = client_send(c, ATOLL_AGENT_PROCESS_LIST, NULL, NULL);
     bool found = false;
+    uint32_t id;
 
+    (void)usleep(100 * 1000); /* the kernel shows arguments when exec is all done */
+    id = client_send(c, ATOLL_AGENT_PROCESS_LIST, NULL, NULL);
     for (;;) {
         struct kept_frame k = client_wait(c, id, 0);
         struct atoll_am_process p;
         bool last = k.type == ATOLL_AGENT_REPLY;
         if (!last) {
-            assert_int_equal(
-                atoll_msg_decode(&atoll_am_process_desc, k.payload, k.len, &p, NULL), 0);
+            assert_int_equal(atoll_msg_decode(&atoll_am_process_desc, k.payload, k.len, &p, NULL),
+                             0);
             assert_true(p.pid != (uint32_t)c->pid);
             if (p.pid == pid) {
                 found = true;

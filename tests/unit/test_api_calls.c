@@ -44,8 +44,8 @@ static const char *ask(const char *method, const char *target, const char *body)
     char *text;
     const char *answer;
 
-    assert_true(asprintf(&text, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s", method,
-                         target, strlen(body), body) > 0);
+    assert_true(asprintf(&text, "%s %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",
+                         method, target, strlen(body), body) > 0);
     answer = rig_ask(&rig, text);
     free(text);
     return answer;
@@ -75,7 +75,8 @@ static void make_box(void)
 
 static struct atoll_exec *start_exec(void)
 {
-    assert_has(ask("POST", "/api/sandboxes/box0/execs", "{\"cmd\":[\"x\"]}"), "\"exec_id\":\"exec0\"");
+    assert_has(ask("POST", "/api/sandboxes/box0/execs", "{\"cmd\":[\"x\"]}"),
+               "\"exec_id\":\"exec0\"");
     return &fake.execs[0];
 }
 
@@ -141,7 +142,8 @@ static void waiting_collects_output(void **state)
     fake_end(&fake.execs[0], ATOLL_END_EXITED, 3);
     rig_turn(&rig);
     text = rig_text(&rig);
-    assert_has(text, "\"stdout\":\"h\xc3\xa4\",\"stderr\":\"\xef\xbf\xbd\",\"stderr_base64\":\"/w==\"");
+    assert_has(text,
+               "\"stdout\":\"h\xc3\xa4\",\"stderr\":\"\xef\xbf\xbd\",\"stderr_base64\":\"/w==\"");
     assert_has(text, "\"kind\":\"exited\",\"exit_code\":3");
     (void)ask("POST", "/api/sandboxes/box0/execs?wait=true", "{\"cmd\":[\"x\"]}");
     fake_output(&fake.execs[1], 1, big, sizeof(big));
@@ -251,14 +253,16 @@ static void run_destroys_what_it_made(void **state)
 static void run_that_fails_leaves_nothing(void **state)
 {
     (void)state;
-    assert_has(ask("POST", "/api/run", "{\"cmd\":[\"x\"],\"keep\":true,\"files\":[{\"path\":\"full\","
-                                       "\"data_base64\":\"aGFsbG8=\"}]}"),
+    assert_has(ask("POST", "/api/run",
+                   "{\"cmd\":[\"x\"],\"keep\":true,\"files\":[{\"path\":\"full\","
+                   "\"data_base64\":\"aGFsbG8=\"}]}"),
                "HTTP/1.1 507 ");
     assert_int_equal(fake.made, 1);
     assert_int_equal(fake.destroyed, 1);
     assert_int_equal(fake.uploads_dropped, 1);
-    assert_has(ask("POST", "/api/run", "{\"cmd\":[\"x\"],\"files\":[{\"path\":\"f\","
-                                       "\"data_base64\":\"a\"}]}"),
+    assert_has(ask("POST", "/api/run",
+                   "{\"cmd\":[\"x\"],\"files\":[{\"path\":\"f\","
+                   "\"data_base64\":\"a\"}]}"),
                "files[0].data_base64 is no valid base64");
     assert_int_equal(fake.made, 1);
 }
@@ -433,7 +437,8 @@ static void files_are_listed_and_changed(void **state)
     assert_has(ask("POST", "/api/sandboxes/box0/files/move?path=a&to=b", ""),
                "\"path\":\"/home/user/b\",\"name\":\"b\"");
     assert_has(ask("POST", "/api/sandboxes/box0/files/move?path=a", ""), "?to= is missing");
-    assert_has(ask("POST", "/api/sandboxes/box0/files/chmod?path=a&mode=0755", ""), "HTTP/1.1 204 ");
+    assert_has(ask("POST", "/api/sandboxes/box0/files/chmod?path=a&mode=0755", ""),
+               "HTTP/1.1 204 ");
     assert_int_equal(fake.mode, 0755);
     assert_has(ask("POST", "/api/sandboxes/box0/files/chmod?path=a", ""), "?mode= is missing");
     assert_has(ask("DELETE", "/api/sandboxes/box0/files?path=a&recursive=maybe", ""),
@@ -458,8 +463,10 @@ static void requests_are_checked_before_the_engine_sees_them(void **state)
         {"POST", "/api/run", "{}", "cmd is missing"},
         {"POST", "/api/run", "{\"cmd\":[\"\"]}", "cmd[0] must not be empty"},
         {"POST", "/api/run", "{\"cmd\":[\"x\"],\"stdin\":true}", "HTTP/1.1 400 "},
-        {"POST", "/api/run", "{\"cmd\":[\"x\"],\"stdin\":7}", "stdin must be a string, true or false"},
-        {"POST", "/api/run", "{\"cmd\":[\"x\"],\"files\":[{\"path\":\"a\"}]}", "files[0] needs path"},
+        {"POST", "/api/run", "{\"cmd\":[\"x\"],\"stdin\":7}",
+         "stdin must be a string, true or false"},
+        {"POST", "/api/run", "{\"cmd\":[\"x\"],\"files\":[{\"path\":\"a\"}]}",
+         "files[0] needs path"},
         {"GET", "/api/run", "", "this is no WebSocket upgrade"},
         {"GET", "/api/sandboxes/box0/execs/stream", "", "HTTP/1.1 400 "},
     };
@@ -475,7 +482,8 @@ static void request_ids_come_back(void **state)
     const char *text;
 
     (void)state;
-    text = rig_ask(&rig, "GET /api/sandboxes/box9 HTTP/1.1\r\nHost: x\r\nX-Request-Id: my-1.id\r\n\r\n");
+    text = rig_ask(&rig,
+                   "GET /api/sandboxes/box9 HTTP/1.1\r\nHost: x\r\nX-Request-Id: my-1.id\r\n\r\n");
     assert_has(text, "X-Request-Id: my-1.id\r\n");
     assert_has(text, "\"request_id\":\"my-1.id\"");
     text = rig_ask(&rig, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Request-Id: a b\"c\r\n\r\n");

@@ -20,8 +20,8 @@
 #include "fake_engine.h"
 
 static const char *const variables[] = {
-    "ATOLL_STATE",   "ATOLL_SOCKET",    "ATOLL_LISTEN",      "ATOLL_POOL",   "ATOLL_MAX_SANDBOXES",
-    "ATOLL_WAIVE",   "ATOLL_LOG_LEVEL", "ATOLL_JOURNAL_MAX", "ATOLL_CONFIG", "XDG_RUNTIME_DIR",
+    "ATOLL_STATE", "ATOLL_SOCKET",    "ATOLL_LISTEN",      "ATOLL_POOL",   "ATOLL_MAX_SANDBOXES",
+    "ATOLL_WAIVE", "ATOLL_LOG_LEVEL", "ATOLL_JOURNAL_MAX", "ATOLL_CONFIG", "XDG_RUNTIME_DIR",
 };
 
 static char dir[64];
@@ -41,7 +41,8 @@ static int tear_down(void **state)
     char command[128];
 
     (void)state;
-    for (const char *const *name = (const char *const[]){"atolld.conf", "api-key", "atolld.lock", NULL};
+    for (const char *const *name =
+             (const char *const[]){"atolld.conf", "api-key", "atolld.lock", NULL};
          *name; name++) {
         (void)snprintf(command, sizeof(command), "%s/%s", dir, *name);
         (void)unlink(command);
@@ -146,7 +147,8 @@ static void mistakes_say_where_they_are(void **state)
     assert_true(load(&c, &err, "--waive", "memory,gpu", NULL) < 0);
     setenv("ATOLL_LOG_LEVEL", "loud", 1);
     assert_true(load(&c, &err, NULL) < 0);
-    assert_string_equal(err.text, "ATOLL_LOG_LEVEL must be error, warn, info or debug (got \"loud\")");
+    assert_string_equal(err.text,
+                        "ATOLL_LOG_LEVEL must be error, warn, info or debug (got \"loud\")");
     unsetenv("ATOLL_LOG_LEVEL");
     config = (char *)write_config("pool = 1\npool = x\n");
     assert_true(load(&c, &err, "--config", config, NULL) < 0);

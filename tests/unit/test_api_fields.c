@@ -260,24 +260,18 @@ static void cut_characters_are_found(void **state)
         const char *bytes;
         size_t tail;
     } cases[] = {
-        {"abc", 0},
-        {"a\xc3", 1},
-        {"\xe2\x82", 2},
-        {"\xf0\x9f\x98", 3},
-        {"\xc3\xa4", 0},
-        {"\xff", 0},
-        {"\xe0\x80", 0}, /* overlong */
-        {"\xed\xa0", 0}, /* surrogate */
-        {"\xf4\x90", 0}, /* beyond U+10FFFF */
-        {"\x80\x80\x80", 0},
-        {"\xc0", 0},
+        {"abc", 0},          {"a\xc3", 1}, {"\xe2\x82", 2}, {"\xf0\x9f\x98", 3},
+        {"\xc3\xa4", 0},     {"\xff", 0},  {"\xe0\x80", 0}, /* overlong */
+        {"\xed\xa0", 0},                                    /* surrogate */
+        {"\xf4\x90", 0},                                    /* beyond U+10FFFF */
+        {"\x80\x80\x80", 0}, {"\xc0", 0},
     };
 
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++)
-        assert_int_equal(atoll_json_utf8_open_tail((const uint8_t *)cases[i].bytes,
-                                                   strlen(cases[i].bytes)),
-                         cases[i].tail);
+        assert_int_equal(
+            atoll_json_utf8_open_tail((const uint8_t *)cases[i].bytes, strlen(cases[i].bytes)),
+            cases[i].tail);
     assert_int_equal(atoll_json_utf8_open_tail((const uint8_t *)"", 0), 0);
     assert_int_equal(atoll_json_utf8_prefix((const uint8_t *)"a\xc3\xa4\xff", 4), 3);
 }

@@ -20,6 +20,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET, "/boxes/{id}/execs/{exec}", ATOLL_SCOPE_READ, 0, NULL},
     {ATOLL_DELETE, "/boxes/{id}", ATOLL_SCOPE_WRITE, 0, NULL},
     {ATOLL_PUT, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
+    {ATOLL_DELETE, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
 };
 static const struct atoll_routes table = {rows, ATOLL_ARRAY_LEN(rows)};
 static const struct atoll_routes *const tables[] = {&table};
@@ -68,8 +69,9 @@ static void paths_find_their_row(void **state)
 
 static void other_paths_are_not_found(void **state)
 {
-    static const char *const paths[] = {"*",       "/box",          "/boxes/",      "/boxes//execs/1",
-                                        "/boxess", "/boxes/a1/x/y", "/boxes/a1/execs/1/"};
+    static const char *const paths[] = {
+        "*",       "/box",          "/boxes/",           "/boxes//execs/1",
+        "/boxess", "/boxes/a1/x/y", "/boxes/a1/execs/1/"};
     struct found f;
 
     (void)state;
@@ -104,6 +106,9 @@ static void parameters_are_checked(void **state)
         assert_int_equal(f.err.kind, ATOLL_ERR_INVALID_ARGUMENT);
     }
     assert_int_equal(match(&f, ATOLL_PUT, "/templates/.hidden"), -EINVAL);
+    /* A row for another method that matched before does not make it a question of the method. */
+    assert_int_equal(match(&f, ATOLL_DELETE, "/templates/.hidden"), -EINVAL);
+    assert_string_equal(f.allow, "");
 }
 
 static void kinds_have_their_status(void **state)

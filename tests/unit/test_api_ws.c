@@ -50,10 +50,11 @@ static void open_ws(const char *target)
 {
     char text[300];
 
-    (void)snprintf(text, sizeof(text),
-                   "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-                   "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
-                   target);
+    (void)snprintf(
+        text, sizeof(text),
+        "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        target);
     (void)rig_ask(&rig, text);
     assert_has("HTTP/1.1 101 ");
     atoll_buf_clear(&rig.got);
@@ -330,14 +331,10 @@ static void what_is_left_is_closed_at_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_command_is_carried_both_ways),
-        TEST(input_waits_for_the_sandbox),
-        TEST(output_waits_for_the_client),
-        TEST(a_command_outlives_its_client),
-        TEST(mistakes_end_the_conversation),
-        TEST(run_ends_with_the_sandbox_gone),
-        TEST(run_lives_as_long_as_its_client),
-        TEST(run_that_cannot_start_is_explained),
+        TEST(a_command_is_carried_both_ways),    TEST(input_waits_for_the_sandbox),
+        TEST(output_waits_for_the_client),       TEST(a_command_outlives_its_client),
+        TEST(mistakes_end_the_conversation),     TEST(run_ends_with_the_sandbox_gone),
+        TEST(run_lives_as_long_as_its_client),   TEST(run_that_cannot_start_is_explained),
         TEST(what_is_left_is_closed_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

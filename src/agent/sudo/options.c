@@ -52,16 +52,26 @@ static const struct meaning {
     enum effect effect;
     uint32_t flag; /* FLAG */
 } meanings[] = {
-    {'E', FLAG, ATOLL_SUDO_KEEP_ENV}, {'H', FLAG, ATOLL_SUDO_HOME},
-    {'i', FLAG, ATOLL_SUDO_LOGIN},    {'s', FLAG, ATOLL_SUDO_SHELL},
-    {'n', IGNORED, 0},                {'S', IGNORED, 0},
-    {'A', IGNORED, 0},                {'B', IGNORED, 0},
-    {'p', IGNORED, 0},                {'k', ONLY, 0},
-    {'K', ONLY, 0},                   {'v', ONLY, 0},
-    {'P', UNSUPPORTED, 0},            {'b', UNSUPPORTED, 0},
-    {'C', UNSUPPORTED, 0},            {'D', UNSUPPORTED, 0},
-    {'R', UNSUPPORTED, 0},            {'T', UNSUPPORTED, 0},
-    {'e', UNSUPPORTED, 0},            {'U', UNSUPPORTED, 0},
+    {'E', FLAG, ATOLL_SUDO_KEEP_ENV},
+    {'H', FLAG, ATOLL_SUDO_HOME},
+    {'i', FLAG, ATOLL_SUDO_LOGIN},
+    {'s', FLAG, ATOLL_SUDO_SHELL},
+    {'n', IGNORED, 0},
+    {'S', IGNORED, 0},
+    {'A', IGNORED, 0},
+    {'B', IGNORED, 0},
+    {'p', IGNORED, 0},
+    {'k', ONLY, 0},
+    {'K', ONLY, 0},
+    {'v', ONLY, 0},
+    {'P', UNSUPPORTED, 0},
+    {'b', UNSUPPORTED, 0},
+    {'C', UNSUPPORTED, 0},
+    {'D', UNSUPPORTED, 0},
+    {'R', UNSUPPORTED, 0},
+    {'T', UNSUPPORTED, 0},
+    {'e', UNSUPPORTED, 0},
+    {'U', UNSUPPORTED, 0},
     {'h' + 256, UNSUPPORTED, 0},
 };
 
@@ -94,7 +104,8 @@ static bool apply(struct atoll_sudo_options *o, int letter, bool *only, int *ret
         return false;
     } else if (!m || m->effect == UNSUPPORTED) {
         if (m)
-            (void)fprintf(stderr, "sudo: option -%c is not supported in a sandbox\n", letter & 0xff);
+            (void)fprintf(stderr, "sudo: option -%c is not supported in a sandbox\n",
+                          letter & 0xff);
         (void)fputs(usage, stderr);
         *ret_status = 1;
         return false;

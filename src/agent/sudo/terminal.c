@@ -43,8 +43,8 @@ int atoll_sudo_terminal_open(struct atoll_sudo_terminal *t)
 {
     int r;
 
-    *t = (struct atoll_sudo_terminal){.master = -1, .slave = -1, .tty = -1, .tty_in = -1,
-                                      .first = -1};
+    *t = (struct atoll_sudo_terminal){
+        .master = -1, .slave = -1, .tty = -1, .tty_in = -1, .first = -1};
     for (int i = 2; i >= 0; i--)
         if (isatty(i)) {
             t->is_ours[i] = true;

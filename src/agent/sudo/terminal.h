@@ -7,12 +7,12 @@
  * have ours for a controlling terminal, so it gets a new one and we carry the bytes.
  */
 struct atoll_sudo_terminal {
-    int master, slave;   /* owned; -1: there is no terminal */
-    int tty;             /* ours, borrowed: where output goes */
-    int tty_in;          /* ours, borrowed: where input comes from; -1: none */
-    bool is_ours[3];     /* which of stdin, stdout, stderr the new terminal replaces */
-    int first;           /* the first of them, -1: none */
-    bool raw;            /* `saved` is to be restored */
+    int master, slave; /* owned; -1: there is no terminal */
+    int tty;           /* ours, borrowed: where output goes */
+    int tty_in;        /* ours, borrowed: where input comes from; -1: none */
+    bool is_ours[3];   /* which of stdin, stdout, stderr the new terminal replaces */
+    int first;         /* the first of them, -1: none */
+    bool raw;          /* `saved` is to be restored */
     struct termios saved;
 };
 

@@ -1,10 +1,10 @@
 #include "api/rest/run.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/rest/rest_internal.h"
+#include "base/base64.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -104,8 +104,7 @@ void atoll_run_abandon(struct atoll_run *run)
 void atoll_run_done(struct atoll_run *run)
 {
     atoll_body_done(&run->body);
-    free(run->data);
-    run->data = NULL;
+    atoll_buf_done(&run->data);
 }
 
 /* The command. */
@@ -130,27 +129,6 @@ static void exec_started(void *arg, struct atoll_exec *exec, const struct atoll_
 
 /* Its files, one after the other. */
 
-static int decode_base64(const char *text, uint8_t **ret_data, size_t *ret_len)
-{
-    size_t n = strlen(text), padding = 0;
-    uint8_t *data;
-
-    while (padding < 2 && padding < n && text[n - 1 - padding] == '=')
-        padding++;
-    /* EVP_DecodeBlock() lets white space pass. */
-    if (n % 4 != 0 || strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-                                   "0123456789+/") != n - padding)
-        return -EINVAL;
-    data = atoll_api_alloc(n + 1);
-    if (n > 0 && EVP_DecodeBlock(data, (const uint8_t *)text, (int)n) < 0) {
-        free(data);
-        return -EINVAL;
-    }
-    *ret_data = data;
-    *ret_len = n / 4 * 3 - padding;
-    return 0;
-}
-
 static int decode_file(struct atoll_run *run, size_t i, struct file_fields *ret, uint32_t *ret_mode,
                        struct atoll_error *err)
 {
@@ -172,8 +150,8 @@ static int decode_file(struct atoll_run *run, size_t i, struct file_fields *ret,
     if (ret->mode && atoll_api_parse_mode(ret->mode, ret_mode) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "%s.mode must be permission bits in octal, such as \"0644\"", where);
-    free(ATOLL_TAKE_PTR(run->data));
-    if (decode_base64(ret->data, &run->data, &run->data_len) < 0)
+    atoll_buf_clear(&run->data);
+    if (atoll_base64_decode(&run->data, ret->data, strlen(ret->data)) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "%s.data_base64 is no valid base64", where);
     return 0;
@@ -204,7 +182,7 @@ static void file_opened(void *arg, struct atoll_upload *upload, int fd,
         give_up(run, error);
         return;
     }
-    r = atoll_fd_write_all(fd, run->data, run->data_len);
+    r = atoll_fd_write_all(fd, atoll_buf_head(&run->data), atoll_buf_size(&run->data));
     if (r == 0) {
         atoll_upload_finish(upload, file_finished, run);
         return;
@@ -223,7 +201,7 @@ static void next_step(struct atoll_run *run)
     uint32_t mode;
 
     if (run->next_file == json_array_size(run->files)) {
-        free(ATOLL_TAKE_PTR(run->data));
+        atoll_buf_done(&run->data);
         atoll_engine_exec(run->engine, run->sandbox_id, &run->start, exec_started, run);
     } else if (decode_file(run, run->next_file++, &file, &mode, &error) < 0) {
         give_up(run, &error);
@@ -296,6 +274,7 @@ void atoll_run_begin(struct atoll_run *run, const struct atoll_run_ops *ops,
     struct atoll_create create;
 
     *run = (struct atoll_run){.ops = ops, .engine = engine};
+    atoll_buf_init(&run->data, ATOLL_BODY_FILES);
     if (parse(run, bytes, n, &create, &run->error) < 0)
         finish(run);
     else

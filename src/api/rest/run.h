@@ -28,8 +28,7 @@ struct atoll_run {
     bool abandoned;
     size_t next_file;
     struct atoll_error error; /* for finished(), once the sandbox is gone */
-    uint8_t *data;            /* owned: the file being written */
-    size_t data_len;
+    struct atoll_buf data;    /* of the file being written */
     char sandbox_id[33], exec_id[33];
 };
 

@@ -75,7 +75,7 @@ static void on_created(void *arg, const struct atoll_answer *answer)
     struct creation *c = arg;
     struct atoll_sm_created created;
     struct atoll_error err;
-    char dir[4096];
+    char dir[4096], name[48];
     int fd;
 
     if (answer->error) {
@@ -87,8 +87,9 @@ static void on_created(void *arg, const struct atoll_answer *answer)
         fail_creation(c, &err);
         return;
     }
-    (void)snprintf(dir, sizeof(dir), "%s/sandboxes/%s", c->n->state_dir, c->spec.id);
-    fd = atoll_unix_connect(dir, "agent.sock");
+    (void)snprintf(dir, sizeof(dir), "%s/sandboxes", c->n->state_dir);
+    (void)snprintf(name, sizeof(name), "%s.sock", c->spec.id);
+    fd = atoll_unix_connect(dir, name);
     if (fd < 0) {
         (void)atoll_fail_errno(&err, -fd, "connect to the agent");
         fail_creation(c, &err);
