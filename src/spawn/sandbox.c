@@ -84,9 +84,8 @@ static int make_socket(struct atoll_build *b, struct atoll_error *err)
     b->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (b->listen_fd < 0)
         return atoll_fail_errno(err, errno, "socket");
-    /* Through the descriptor: the state directory's own path may be longer than sun_path. */
-    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s.sock",
-                   b->host->sandboxes_fd, b->id);
+    /* Relative to the current directory, the state directory: its own path may be long. */
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "sandboxes/%s.sock", b->id);
     if (bind(b->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         listen(b->listen_fd, 8) < 0)
         return atoll_fail_errno(err, errno, "listen");
@@ -197,7 +196,7 @@ static void status_ready(void *arg, uint32_t events)
         s->state = SANDBOX_RUNNING;
         report_start(s, NULL, NULL);
         if (s->all->host->root)
-            atoll_timer_set(&s->all->spare_timer, s->all->loop, 1, make_spare, s->all);
+            atoll_timer_set(&s->all->spare_timer, s->all->loop, 0, make_spare, s->all);
         return;
     }
     if (n != (ssize_t)sizeof(status)) {
@@ -301,6 +300,11 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
     s->state = SANDBOX_REMOVING;
     s->request = request;
     atoll_sandbox_undo(s);
+}
+
+size_t atoll_sandboxes_count(const struct atoll_sandboxes *all)
+{
+    return all->by_id.used;
 }
 
 const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos, pid_t *ret_pid)

@@ -37,6 +37,8 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
     ATOLL_MUST_CHECK;
 /* Removes one; `removed` comes later, also for one that does not exist. */
 void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request);
+/* How many there are, in whatever state. */
+size_t atoll_sandboxes_count(const struct atoll_sandboxes *all);
 /* Walks the started ones: start with *pos = 0; NULL at the end. */
 const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos, pid_t *ret_pid);
 

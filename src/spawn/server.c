@@ -15,6 +15,10 @@
 
 #define OUT_MAX (1024 * 1024)
 
+/* Without a daemon and without a sandbox there is nothing to stay for. Long enough for a daemon
+ * that is being restarted. */
+#define LONELY_MS 5000
+
 struct atoll_server {
     struct atoll_loop *loop;
     const struct atoll_spawn_host *host;
@@ -23,13 +27,27 @@ struct atoll_server {
     struct atoll_watch listen_watch;
     struct atoll_channel daemon; /* fd ATOLL_NO_FD: nobody there */
     struct atoll_watch daemon_watch;
+    struct atoll_timer lonely;
 };
+
+static void check_lonely(void *arg)
+{
+    struct atoll_server *server = arg;
+
+    if (server->daemon.fd >= 0)
+        return;
+    if (atoll_sandboxes_count(server->sandboxes) == 0)
+        atoll_loop_stop(server->loop);
+    else
+        atoll_timer_set(&server->lonely, server->loop, LONELY_MS, check_lonely, server);
+}
 
 static void drop_daemon(struct atoll_server *server)
 {
     atoll_watch_close(&server->daemon_watch);
     if (server->daemon.fd >= 0)
         atoll_channel_done(&server->daemon);
+    atoll_timer_set(&server->lonely, server->loop, LONELY_MS, check_lonely, server);
 }
 
 /* Sends at once; what the socket does not take waits for EPOLLOUT. A daemon that does not read is
@@ -302,6 +320,7 @@ int atoll_server_new(struct atoll_loop *loop, const struct atoll_spawn_host *hos
     r = atoll_watch_open(&server->listen_watch, loop, listen_fd, EPOLLIN, accept_daemon, server);
     if (r < 0)
         return atoll_fail_errno(err, -r, "watch the listening socket");
+    atoll_timer_set(&server->lonely, loop, LONELY_MS, check_lonely, server);
     *ret = server;
     return 0;
 }

@@ -845,6 +845,14 @@ def test_the_daemon_holds_no_privilege(daemon):
     assert status["NoNewPrivs"].strip() == "1"
 
 
+def test_an_ordinary_users_daemon(rootless_daemon):
+    rest = Rest(rootless_daemon.socket)
+    assert rest.get("/api/host").json["mode"] == "rootless"
+    answer = rest.post("/api/run", {"cmd": ["id", "-un"], "waive": ["all"]})
+    assert answer.status == 200, answer.body
+    assert answer.json["stdout"] == "user\n"
+
+
 def test_a_stopped_daemon_tells_its_clients(daemon, tmp_path):
     with Atolld(daemon, tmp_path) as own:
         with own.rest.websocket("/api/run") as ws:

@@ -153,7 +153,7 @@ static void missing_fields_are_empty_and_more_is_ignored(void **state)
     struct atoll_buf buf;
     (void)state;
 
-    assert_int_equal(atoll_msg_decode(&atoll_am_path_desc, NULL, 0, &path, NULL), 0);
+    assert_int_equal(atoll_msg_decode(&atoll_am_path_desc, (const uint8_t *)"", 0, &path, NULL), 0);
     assert_string_equal(path.user, "");
     assert_string_equal(path.path, "");
     assert_int_equal(path.follow, 0);

@@ -1,0 +1,160 @@
+"""kill -9 of the parts: every command gets one true record, and nothing is left behind."""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+
+def wait_for(what, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not come true in {seconds} s")
+
+
+def children(pid):
+    return [int(p) for p in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def name_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def spawn_of(daemon):
+    keeper = next(p for p in children(daemon.pid) if name_of(p) == "atoll-keeper")
+    return wait_for(lambda: next(iter(children(keeper)), None))
+
+
+def agents_of(spawn):
+    return [p for p in children(spawn) if name_of(p) == "atoll-agent"]
+
+
+def exec_in_background(daemon, sandbox, *command):
+    return subprocess.Popen(
+        [daemon.build / "atoll", "exec", "--json", sandbox, "--", *command],
+        env=daemon.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def running(daemon, sandbox, count=1):
+    """The commands the sandbox runs, once there are that many."""
+    def found():
+        text = daemon.atoll("logs", "--json", sandbox).stdout
+        execs = json.loads(text).get("execs", []) if text else []
+        return [e for e in execs if e["state"] == "running"] if len(execs) >= count else None
+    return wait_for(found)
+
+
+def cgroups_of(name):
+    return [p for p in pathlib.Path("/sys/fs/cgroup").rglob(f"*{name}*") if p.is_dir()]
+
+
+def alive(pid):
+    return name_of(pid) != "" and "zombie" not in pathlib.Path(f"/proc/{pid}/status").read_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="looks at processes of the sandbox from outside")
+def test_kill_of_the_agent(daemon):
+    sandbox = daemon.create()
+    victim = exec_in_background(daemon, sandbox, "sleep", "100")
+    running(daemon, sandbox)
+    neighbour = daemon.create()
+    spawn = spawn_of(daemon)
+    agent = next(a for a in agents_of(spawn)
+                 if sandbox in pathlib.Path(f"/proc/{a}/root/etc/hostname").read_text())
+    inside = children(agent)
+    os.kill(agent, signal.SIGKILL)
+    out, err = victim.communicate(timeout=10)
+    result = json.loads(out)["result"]
+    assert result["kind"] == "lost"
+    assert "killed by signal 9" in result["reason"]
+    assert victim.returncode != 0
+    # The sandbox says so too, and holds nothing of the host any more.
+    assert "failed" in daemon.atoll("ls").stdout
+    wait_for(lambda: not cgroups_of(sandbox))
+    wait_for(lambda: not any(alive(p) for p in [agent, *inside]))
+    assert not list((daemon.state / "sandboxes").glob(f"{sandbox}*"))
+    refused = daemon.atoll("exec", sandbox, "--", "true")
+    assert refused.returncode == 125 and "failed" in refused.stderr
+    # The neighbour did not notice.
+    assert daemon.atoll("exec", neighbour, "--", "echo", "here").stdout == "here\n"
+    daemon.atoll("rm", sandbox, neighbour, check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="looks at processes of the sandbox from outside")
+def test_kill_of_spawn(daemon):
+    boxes = [daemon.create() for _ in range(3)]
+    victims = [exec_in_background(daemon, b, "sleep", "100") for b in boxes]
+    for b in boxes:
+        running(daemon, b)
+    spawn = spawn_of(daemon)
+    agents = agents_of(spawn)
+    assert len(agents) >= 3
+    os.kill(spawn, signal.SIGKILL)
+    for v in victims:
+        out, _ = v.communicate(timeout=10)
+        result = json.loads(out)["result"]
+        assert result["kind"] == "lost"
+        assert "atoll-spawn died" in result["reason"]
+    wait_for(lambda: not any(alive(a) for a in agents))
+    wait_for(lambda: not any(cgroups_of(b) for b in boxes))
+    assert not [p for b in boxes for p in (daemon.state / "sandboxes").glob(f"{b}*")]
+    # A new one is there, and works.
+    assert spawn_of(daemon) != spawn
+    assert wait_for(lambda: daemon.atoll("run", "--", "echo", "again").stdout == "again\n")
+    for b in boxes:
+        daemon.atoll("rm", b, check=True)
+
+
+def mounts_of(pid):
+    return pathlib.Path(f"/proc/{pid}/mountinfo").read_text().count("\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="looks at mounts of spawn")
+def test_nothing_remains_after_destroy(daemon):
+    spawn = spawn_of(daemon)
+    daemon.atoll("run", "--", "true", check=True)
+    before = mounts_of(spawn), mounts_of("self"), len(os.listdir(f"/proc/{spawn}/fd"))
+    for _ in range(20):
+        name = daemon.create("--disk", "600M")
+        daemon.atoll("exec", "--detach", name, "--", "sh", "-c",
+                     "for i in 1 2 3; do (setsid sleep 100 &); done; head -c 5M /dev/zero > f")
+        daemon.atoll("rm", name, check=True)
+        assert not cgroups_of(name)
+        assert not list((daemon.state / "sandboxes").glob(f"{name}*"))
+    wait_for(lambda: not agents_of(spawn))
+    after = mounts_of(spawn), mounts_of("self"), len(os.listdir(f"/proc/{spawn}/fd"))
+    assert after == before
+    loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True).stdout
+    assert str(daemon.state) not in loops
+
+
+def test_a_daemon_that_cannot_start_leaves_nothing(daemon, tmp_path):
+    """The address is taken: the second daemon has started its spawn by then."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        second = subprocess.run(
+            [daemon.build / "atolld", "--state", tmp_path / "state", "--socket", tmp_path / "s",
+             "--listen", "127.0.0.1:%d" % taken.getsockname()[1]],
+            capture_output=True, text=True, timeout=20)
+    assert second.returncode != 0
+    assert "in use" in second.stderr
+
+    def gone():
+        for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if str(tmp_path).encode() in entry.read_bytes():
+                    return False
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return True
+    wait_for(gone, 15)
