@@ -49,6 +49,8 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
 
 static int dress(struct atoll_sandbox *s, const struct atoll_create *create, struct atoll_error *err)
 {
+    if (atoll_text_copy(s->owner, sizeof(s->owner), create->owner ? create->owner : "default") < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "the tenant's name is too long");
     if (create->env) {
         s->env = atoll_strings_dup(create->env);
         if (!s->env)
@@ -64,8 +66,10 @@ static int dress(struct atoll_sandbox *s, const struct atoll_create *create, str
 
 static void finish(struct creating *c, struct atoll_sandbox *s, const struct atoll_error *error)
 {
-    if (s)
+    if (s) {
         atoll_sandbox_arm_deadline(s);
+        atoll_events_emit(s->engine, "sandbox.created", s, "", "");
+    }
     c->done(c->arg, s, error);
     free(c);
 }
@@ -198,6 +202,7 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .id = s->spec.id,
         .template_name = s->template_ref->name,
         .metadata_json = s->metadata_json,
+        .owner = s->owner,
         .state = s->state,
         .cause = s->cause,
         .created_unix_ms = s->created_unix_ms,

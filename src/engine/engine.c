@@ -39,6 +39,8 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
     if (engine->state_fd < 0)
         return atoll_fail_errno(err, errno, "open the state directory");
     r = open_journals(engine, err);
+    if (r == 0)
+        r = atoll_events_new(&engine->events, err);
     return r < 0 ? r : atoll_templates_load(engine, err);
 }
 
@@ -80,6 +82,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
         return NULL;
     (void)engine->config.provider->ops->free(engine->config.provider);
     atoll_templates_done(engine);
+    engine->events = atoll_events_free(engine->events);
     atoll_map_done(&engine->sandboxes);
     if (engine->journal_fd >= 0)
         (void)close(engine->journal_fd);

@@ -60,6 +60,7 @@ struct atoll_create {
     uint32_t waived;
     const char *const *env;         /* NAME=VALUE, NULL-terminated, or NULL; for every exec */
     const char *metadata_json;      /* an object, or NULL; kept and given back */
+    const char *owner;              /* tenant it belongs to; NULL: "default" */
 };
 
 typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error);
@@ -76,7 +77,7 @@ void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const cha
                           atoll_done_fn *done, void *arg);
 
 struct atoll_sandbox_view {
-    const char *id, *template_name, *metadata_json;
+    const char *id, *template_name, *metadata_json, *owner;
     enum atoll_sandbox_state state;
     const char *cause; /* FAILED; else "" */
     int64_t created_unix_ms, expires_unix_ms; /* 0: never */
@@ -209,6 +210,32 @@ void atoll_files_create(struct atoll_engine *e, const char *id, const char *user
                         uint32_t mode, atoll_upload_fn *done, void *arg);
 void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg);
 void atoll_upload_drop(struct atoll_upload *upload);
+
+/* --- ports: a connection to what listens inside, however the sandbox's network is --- */
+
+/* fd: a connected stream socket the callback owns. UNAVAILABLE when nothing listens there. */
+typedef void atoll_connected_fn(void *arg, int fd, const struct atoll_error *error);
+void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t port,
+                          atoll_connected_fn *done, void *arg);
+
+/* --- events: every change of state is one --- */
+
+struct atoll_event {
+    uint64_t id; /* grows by one with each */
+    int64_t unix_ms;
+    const char *kind;       /* "sandbox.created", "sandbox.failed", "sandbox.destroyed",
+                               "exec.started", "exec.ended" */
+    const char *sandbox_id, *owner;
+    const char *exec_id;    /* "" where there is none */
+    const char *detail;     /* a few words: the cause, how it ended; "" */
+};
+struct atoll_subscription;
+/* Calls fn for every event after the id `after` (UINT64_MAX: only new ones), first those that are
+ * kept (the last 4096), from the loop and never from inside this call. */
+struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,
+                                                  void (*fn)(void *arg, const struct atoll_event *event),
+                                                  void *arg);
+struct atoll_subscription *atoll_events_unsubscribe(struct atoll_subscription *subscription);
 
 /* --- templates --- */
 

@@ -30,6 +30,7 @@ struct atoll_engine {
     struct atoll_list pool;      /* ready, of struct atoll_sandbox.pool_node */
     uint32_t pool_size, pool_making, pool_failures;
     struct atoll_map templates; /* by name, of struct atoll_template, owned */
+    struct atoll_events *events; /* owned */
     bool ending;
     void (*ended)(void *arg);
     void *ended_arg;
@@ -41,6 +42,7 @@ struct atoll_sandbox {
     enum atoll_sandbox_state state;
     struct atoll_template *template_ref; /* borrowed; cannot be removed while we live */
     char *metadata_json;                 /* owned, or NULL */
+    char owner[65];                      /* tenant */
     char **env;                          /* owned, NULL-terminated, or NULL */
     char cause[200];
     int64_t created_unix_ms, expires_unix_ms;
@@ -117,6 +119,13 @@ int atoll_exec_on_event(struct atoll_sandbox *sandbox, struct atoll_frame *frame
 void atoll_exec_end_all(struct atoll_sandbox *sandbox, enum atoll_end_kind kind, const char *reason);
 void atoll_exec_drop_all(struct atoll_sandbox *sandbox);
 void atoll_exec_unref(struct atoll_exec *exec);
+
+/* events.c */
+int atoll_events_new(struct atoll_events **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+struct atoll_events *atoll_events_free(struct atoll_events *events);
+/* Nothing for hidden sandboxes. kind lives for ever; exec_id and detail may be "". */
+void atoll_events_emit(struct atoll_engine *engine, const char *kind, const struct atoll_sandbox *sandbox,
+                       const char *exec_id, const char *detail);
 
 /* reader.c */
 void atoll_readers_notify(struct atoll_exec *exec);

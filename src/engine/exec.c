@@ -103,6 +103,9 @@ static void finish(struct atoll_exec *x, const struct atoll_exec_result *result)
     x->ended = true;
     x->result = *result;
     x->result.duration_ms = atoll_clock_ms() - x->started_ms;
+    if (x->sandbox)
+        atoll_events_emit(x->sandbox->engine, "exec.ended", x->sandbox, x->id,
+                          atoll_end_kind_name(result->kind));
     atoll_readers_notify(x);
 }
 
@@ -142,6 +145,7 @@ static void on_started(void *arg, const struct atoll_answer *answer)
             exec_drop(x);
     } else {
         x->pid = started.pid;
+        atoll_events_emit(x->sandbox->engine, "exec.started", x->sandbox, x->id, "");
         fn(x->started_arg, x, NULL);
     }
     atoll_exec_unref(x);

@@ -153,6 +153,8 @@ static void depart(struct atoll_sandbox *s)
     struct atoll_engine *engine = s->engine;
     struct atoll_list waiting;
 
+    if (s->boot_ms > 0) /* one that never was has no end either */
+        atoll_events_emit(engine, "sandbox.destroyed", s, "", "");
     atoll_list_init(&waiting);
     ATOLL_LIST_FOREACH(&s->destroyers, node) {
         atoll_list_remove(node);
@@ -198,16 +200,25 @@ static void on_removed(void *arg, const struct atoll_error *error)
         depart(s);
 }
 
+/* Whoever waits for an answer of the agent is told that none will come. */
+static void drop_agent(struct atoll_sandbox *s)
+{
+    struct atoll_rpc *agent = ATOLL_TAKE_PTR(s->agent);
+
+    atoll_rpc_fail_all(agent, "the sandbox is being destroyed");
+    (void)atoll_rpc_close(agent);
+}
+
 static void remove_remains(struct atoll_sandbox *s)
 {
-    s->agent = atoll_rpc_close(s->agent);
     if (s->removing)
         return;
+    s->removing = true; /* those told may destroy it, which leads here again */
+    drop_agent(s);
     if (!s->remains) {
         on_removed(s, NULL);
         return;
     }
-    s->removing = true;
     s->engine->config.provider->ops->destroy(s->engine->config.provider, s->spec.id, on_removed, s);
 }
 
@@ -240,6 +251,7 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
     s->state = ATOLL_SANDBOX_FAILED;
     (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
     atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
+    atoll_events_emit(s->engine, "sandbox.failed", s, "", why);
     atoll_exec_end_all(s, ATOLL_END_LOST, why);
     remove_remains(s);
 }

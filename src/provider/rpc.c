@@ -37,14 +37,21 @@ struct atoll_rpc *atoll_rpc_close(struct atoll_rpc *rpc)
     return NULL;
 }
 
-static void end(struct atoll_rpc *rpc, const char *why)
+void atoll_rpc_fail_all(struct atoll_rpc *rpc, const char *why)
 {
     struct atoll_error error;
 
+    if (!rpc)
+        return;
     rpc->over = true;
-    atoll_watch_close(&rpc->watch);
     (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, EPIPE, "%s", why);
     atoll_pending_fail_all(&rpc->pending, &error);
+}
+
+static void end(struct atoll_rpc *rpc, const char *why)
+{
+    atoll_watch_close(&rpc->watch);
+    atoll_rpc_fail_all(rpc, why);
     if (!rpc->closed)
         rpc->events->lost(rpc->arg, why);
 }

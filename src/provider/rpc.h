@@ -27,6 +27,9 @@ struct atoll_rpc_events {
 int atoll_rpc_open(struct atoll_loop *loop, int fd, const struct atoll_rpc_protocol *protocol,
                    const struct atoll_rpc_events *events, void *arg, struct atoll_rpc **ret,
                    struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Ends it from our side: nothing more is sent, and every waiting request fails with UNAVAILABLE
+ * before this returns. Close it afterwards. Accepts NULL. */
+void atoll_rpc_fail_all(struct atoll_rpc *rpc, const char *why);
 /* No callback comes after this; waiting requests are dropped without one. Accepts NULL. */
 struct atoll_rpc *atoll_rpc_close(struct atoll_rpc *rpc);
 

@@ -1,0 +1,249 @@
+#include "store/sqlite/db.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define STATEMENTS_MAX 128
+#define CHECKPOINT_SECONDS 2
+
+struct atoll_db {
+    sqlite3 *sqlite;
+    char path[32]; /* through the directory's descriptor */
+    int dir_fd;    /* borrowed */
+    struct {
+        const char *sql;
+        sqlite3_stmt *stmt;
+    } cache[STATEMENTS_MAX];
+    size_t cached;
+    pthread_t checkpointer;
+    bool checkpointing;
+    pthread_mutex_t lock; /* guards `ending` */
+    pthread_cond_t wake;
+    bool ending;
+};
+
+static int fail(const struct atoll_db *db, const char *what, struct atoll_error *err)
+{
+    int code = sqlite3_extended_errcode(db->sqlite);
+    int errnum = (code & 0xff) == SQLITE_FULL ? ENOSPC : EIO;
+
+    return atoll_fail(err, errnum == ENOSPC ? ATOLL_ERR_RESOURCE_EXHAUSTED : ATOLL_ERR_INTERNAL, errnum,
+                      "store: %s: %s", what, sqlite3_errmsg(db->sqlite));
+}
+
+static int run_sql(struct atoll_db *db, const char *sql, struct atoll_error *err)
+{
+    return sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(db, sql, err);
+}
+
+static int read_version(struct atoll_db *db, int *ret, struct atoll_error *err)
+{
+    sqlite3_stmt *stmt;
+
+    if (sqlite3_prepare_v2(db->sqlite, "PRAGMA user_version", -1, &stmt, NULL) != SQLITE_OK)
+        return fail(db, "read the schema's version", err);
+    *ret = sqlite3_step(stmt) == SQLITE_ROW ? sqlite3_column_int(stmt, 0) : 0;
+    (void)sqlite3_finalize(stmt);
+    return 0;
+}
+
+static int migrate(struct atoll_db *db, struct atoll_error *err)
+{
+    char pragma[48];
+    int version = 0, r = read_version(db, &version, err);
+
+    if (r == 0 && (size_t)version > atoll_db_migration_count)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPROTO,
+                          "the state directory was written by a newer version of Atoll (schema %d)",
+                          version);
+    for (; r == 0 && (size_t)version < atoll_db_migration_count; version++) {
+        r = atoll_db_begin(db, err);
+        if (r == 0)
+            r = run_sql(db, atoll_db_migrations[version], err);
+        (void)snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %d", version + 1);
+        if (r == 0)
+            r = run_sql(db, pragma, err);
+        if (r == 0)
+            r = atoll_db_commit(db, err);
+        if (r < 0)
+            atoll_db_rollback(db);
+    }
+    return r;
+}
+
+/* Moves what the log holds into the database, and lets the disk catch up, away from the loop. */
+static void *checkpoint(void *arg)
+{
+    struct atoll_db *db = arg;
+    sqlite3 *own;
+
+    if (sqlite3_open_v2(db->path, &own, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK) {
+        (void)sqlite3_close(own);
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&db->lock);
+    while (!db->ending) {
+        struct timespec until;
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += CHECKPOINT_SECONDS;
+        (void)pthread_cond_timedwait(&db->wake, &db->lock, &until);
+        (void)pthread_mutex_unlock(&db->lock);
+        (void)sqlite3_wal_checkpoint_v2(own, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        (void)pthread_mutex_lock(&db->lock);
+    }
+    (void)pthread_mutex_unlock(&db->lock);
+    (void)sqlite3_close(own);
+    return NULL;
+}
+
+static int configure(struct atoll_db *db, struct atoll_error *err)
+{
+    int r = run_sql(db,
+                    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+                    "PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 2000",
+                    err);
+
+    if (r == 0)
+        r = migrate(db, err);
+    if (r == 0 && pthread_create(&db->checkpointer, NULL, checkpoint, db) != 0)
+        r = atoll_fail_errno(err, EAGAIN, "start the store's thread");
+    db->checkpointing = r == 0;
+    return r;
+}
+
+int atoll_db_open(int dir_fd, const char *name, struct atoll_db **ret, struct atoll_error *err)
+{
+    struct atoll_db *db = calloc(1, sizeof(*db));
+    int r;
+
+    if (!db)
+        return atoll_fail_errno(err, ENOMEM, "store");
+    (void)pthread_mutex_init(&db->lock, NULL);
+    (void)pthread_cond_init(&db->wake, NULL);
+    (void)snprintf(db->path, sizeof(db->path), "/proc/self/fd/%d/%s", dir_fd, name);
+    if (sqlite3_open_v2(db->path, &db->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
+        SQLITE_OK)
+        r = fail(db, "open", err);
+    else
+        r = configure(db, err);
+    if (r < 0) {
+        (void)atoll_db_close(db);
+        return r;
+    }
+    *ret = db;
+    return 0;
+}
+
+struct atoll_db *atoll_db_close(struct atoll_db *db)
+{
+    if (!db)
+        return NULL;
+    (void)pthread_mutex_lock(&db->lock);
+    db->ending = true;
+    (void)pthread_cond_signal(&db->wake);
+    (void)pthread_mutex_unlock(&db->lock);
+    if (db->checkpointing)
+        (void)pthread_join(db->checkpointer, NULL);
+    for (size_t i = 0; i < db->cached; i++)
+        (void)sqlite3_finalize(db->cache[i].stmt);
+    (void)sqlite3_close(db->sqlite);
+    (void)pthread_cond_destroy(&db->wake);
+    (void)pthread_mutex_destroy(&db->lock);
+    free(db);
+    return NULL;
+}
+
+int atoll_db_prepare(struct atoll_db *db, const char *sql, sqlite3_stmt **ret, struct atoll_error *err)
+{
+    for (size_t i = 0; i < db->cached; i++)
+        if (db->cache[i].sql == sql) {
+            *ret = db->cache[i].stmt;
+            return 0;
+        }
+    if (db->cached == STATEMENTS_MAX)
+        return atoll_fail_errno(err, ENOBUFS, "store: too many statements");
+    if (sqlite3_prepare_v3(db->sqlite, sql, -1, SQLITE_PREPARE_PERSISTENT, ret, NULL) != SQLITE_OK)
+        return fail(db, sql, err);
+    db->cache[db->cached].sql = sql;
+    db->cache[db->cached++].stmt = *ret;
+    return 0;
+}
+
+void atoll_db_bind_text(sqlite3_stmt *stmt, int at, const char *text)
+{
+    (void)sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC);
+}
+
+void atoll_db_bind_i64(sqlite3_stmt *stmt, int at, int64_t value)
+{
+    (void)sqlite3_bind_int64(stmt, at, value);
+}
+
+void atoll_db_bind_bytes(sqlite3_stmt *stmt, int at, const void *bytes, size_t n)
+{
+    (void)sqlite3_bind_blob64(stmt, at, bytes, n, SQLITE_STATIC);
+}
+
+void atoll_db_reset(sqlite3_stmt *stmt)
+{
+    (void)sqlite3_reset(stmt);
+    (void)sqlite3_clear_bindings(stmt);
+}
+
+int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *err)
+{
+    int code = sqlite3_step(stmt), r = 0;
+
+    if (code == SQLITE_ROW)
+        return 1;
+    if (code == SQLITE_CONSTRAINT)
+        r = atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "store: %s", sqlite3_errmsg(db->sqlite));
+    else if (code != SQLITE_DONE)
+        r = fail(db, sqlite3_sql(stmt), err);
+    atoll_db_reset(stmt);
+    return r;
+}
+
+int atoll_db_run(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *err)
+{
+    int r = atoll_db_step(db, stmt, err);
+
+    if (r > 0)
+        atoll_db_reset(stmt);
+    return r < 0 ? r : 0;
+}
+
+const char *atoll_db_text(sqlite3_stmt *stmt, int column)
+{
+    const unsigned char *text = sqlite3_column_text(stmt, column);
+    return text ? (const char *)text : "";
+}
+
+int64_t atoll_db_i64(sqlite3_stmt *stmt, int column)
+{
+    return sqlite3_column_int64(stmt, column);
+}
+
+int atoll_db_begin(struct atoll_db *db, struct atoll_error *err)
+{
+    sqlite3_stmt *stmt;
+    static const char sql[] = "BEGIN IMMEDIATE";
+    int r = atoll_db_prepare(db, sql, &stmt, err);
+    return r < 0 ? r : atoll_db_run(db, stmt, err);
+}
+
+int atoll_db_commit(struct atoll_db *db, struct atoll_error *err)
+{
+    sqlite3_stmt *stmt;
+    static const char sql[] = "COMMIT";
+    int r = atoll_db_prepare(db, sql, &stmt, err);
+    return r < 0 ? r : atoll_db_run(db, stmt, err);
+}
+
+void atoll_db_rollback(struct atoll_db *db)
+{
+    (void)sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
+}

@@ -1,0 +1,55 @@
+#include "store/sqlite/db.h"
+
+/* One entry per released schema change, oldest first. Append only. */
+const char *const atoll_db_migrations[] = {
+    /* 1: sandboxes and their commands */
+    "CREATE TABLE sandboxes ("
+    "  id TEXT PRIMARY KEY,"
+    "  owner TEXT NOT NULL,"
+    "  state INTEGER NOT NULL,"
+    "  template TEXT NOT NULL,"
+    "  hidden INTEGER NOT NULL,"
+    "  pooled INTEGER NOT NULL,"
+    "  outside_id INTEGER NOT NULL," /* its id range, with root */
+    "  waived INTEGER NOT NULL,"
+    "  memory_bytes INTEGER NOT NULL,"
+    "  cpu_millis INTEGER NOT NULL,"
+    "  pids INTEGER NOT NULL,"
+    "  disk_bytes INTEGER NOT NULL,"
+    "  inodes INTEGER NOT NULL,"
+    "  open_files INTEGER NOT NULL,"
+    "  timeout_s INTEGER NOT NULL,"
+    "  boot_us INTEGER NOT NULL,"
+    "  created_unix_ms INTEGER NOT NULL,"
+    "  expires_unix_ms INTEGER NOT NULL," /* 0: never */
+    "  metadata TEXT,"
+    "  cause TEXT NOT NULL"
+    ") WITHOUT ROWID;"
+    "CREATE TABLE execs ("
+    "  sandbox_id TEXT NOT NULL,"
+    "  id TEXT NOT NULL,"
+    "  argv BLOB NOT NULL," /* NUL-terminated strings, one after the other */
+    "  user TEXT NOT NULL,"
+    "  cwd TEXT NOT NULL,"
+    "  pty INTEGER NOT NULL,"
+    "  pid INTEGER NOT NULL,"
+    "  started_unix_ms INTEGER NOT NULL,"
+    "  kind INTEGER NOT NULL," /* enum atoll_end_kind; 0 while it runs */
+    "  code INTEGER NOT NULL DEFAULT 0,"
+    "  signal INTEGER NOT NULL DEFAULT 0,"
+    "  reason TEXT NOT NULL DEFAULT '',"
+    "  user_us INTEGER NOT NULL DEFAULT 0,"
+    "  system_us INTEGER NOT NULL DEFAULT 0,"
+    "  max_rss_bytes INTEGER NOT NULL DEFAULT 0,"
+    "  oom_kills INTEGER NOT NULL DEFAULT 0,"
+    "  oom_pid INTEGER NOT NULL DEFAULT 0,"
+    "  oom_process TEXT NOT NULL DEFAULT '',"
+    "  oom_peak_bytes INTEGER NOT NULL DEFAULT 0,"
+    "  oom_limit_bytes INTEGER NOT NULL DEFAULT 0,"
+    "  stdout_bytes INTEGER NOT NULL DEFAULT 0,"
+    "  stderr_bytes INTEGER NOT NULL DEFAULT 0,"
+    "  duration_ms INTEGER NOT NULL DEFAULT 0,"
+    "  PRIMARY KEY (sandbox_id, id)"
+    ") WITHOUT ROWID;",
+};
+const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);
