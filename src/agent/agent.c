@@ -144,6 +144,7 @@ static void done(struct atoll_agent *a)
     atoll_agent_drains_drop(a);
     atoll_agent_sudo_close(a);
     atoll_agent_users_done(a);
+    atoll_buf_done(&a->note);
     atoll_timer_cancel(&a->accept_again);
     atoll_timer_cancel(&a->unscored_timer);
     atoll_watch_close(&a->listen_watch);

@@ -229,9 +229,10 @@ struct atoll_agent_stream {
     uint8_t number; /* ATOLL_STREAM_* */
     int fd;         /* owned; ATOLL_NO_FD at its end */
     struct atoll_watch watch;
-    uint8_t *ring;  /* in exec->rings, exec->window bytes */
-    uint64_t acked; /* everything before is with the daemon */
-    uint64_t sent;  /* next to send on this connection */
+    struct atoll_timer again; /* the kernel had no room for the watch */
+    uint8_t *ring;            /* in exec->rings, exec->window bytes */
+    uint64_t acked;           /* everything before is with the daemon */
+    uint64_t sent;            /* next to send on this connection */
     uint64_t produced;
     size_t owed; /* bytes that were in the pipe when the command ended, not yet read */
 };
@@ -360,6 +361,8 @@ int atoll_agent_path_absolute(const struct atoll_agent_user *user, const char *p
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Opens without ever following a magic link of /proc. Returns a descriptor or -errno. */
 int atoll_agent_path_open(int dir_fd, const char *path, int flags) ATOLL_MUST_CHECK;
+/* The same, and neither through a symbolic link nor out of dir_fd; "" is dir_fd itself. */
+int atoll_agent_path_open_below(int dir_fd, const char *path, int flags) ATOLL_MUST_CHECK;
 /* Opens the directory `path` is in; *ret_name points at its last component. */
 int atoll_agent_path_open_parent(const char *path, const char **ret_name,
                                  struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -446,9 +449,11 @@ struct atoll_agent {
     struct atoll_agent_watches *watches;   /* owned */
     struct atoll_agent_connects *connects; /* owned */
     struct atoll_agent_sudo *sudo;         /* owned; NULL when sudo is off */
+    struct atoll_buf note;                 /* see note.c */
 };
 
 /* Handlers, by the file that holds them; dispatch.c has the table. */
+atoll_agent_handler atoll_agent_on_note_put, atoll_agent_on_note_get;
 atoll_agent_handler atoll_agent_on_exec_start, atoll_agent_on_exec_signal,
     atoll_agent_on_exec_resize, atoll_agent_on_exec_resume, atoll_agent_on_exec_list,
     atoll_agent_on_exec_ack, atoll_agent_on_exec_forget, atoll_agent_on_exec_stdin,

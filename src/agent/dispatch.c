@@ -29,6 +29,7 @@ union any_message {
     struct atoll_am_xattr xattr;
     struct atoll_am_watch watch;
     struct atoll_am_connect connect;
+    struct atoll_am_data data;
 };
 
 static int on_hello(struct atoll_agent *a, uint32_t request, const void *msg,
@@ -93,6 +94,8 @@ static const struct row {
     {ATOLL_AGENT_WATCH_STOP, false, &atoll_am_handle_desc, atoll_agent_on_watch_stop},
     {ATOLL_AGENT_CONNECT, false, &atoll_am_connect_desc, atoll_agent_on_connect},
     {ATOLL_AGENT_USAGE, false, NULL, atoll_agent_on_usage},
+    {ATOLL_AGENT_NOTE_PUT, false, &atoll_am_data_desc, atoll_agent_on_note_put},
+    {ATOLL_AGENT_NOTE_GET, false, NULL, atoll_agent_on_note_get},
 };
 
 static const struct row *row_of(uint16_t type)

@@ -384,7 +384,9 @@ int atoll_agent_on_exec_list(struct atoll_agent *a, uint32_t request, const void
                                           .stdout_bytes = exec->streams[0].produced,
                                           .stderr_bytes = exec->streams[1].produced,
                                           .stdin_bytes = exec->in.taken,
-                                          .started_unix_ms = exec->started_unix_ms};
+                                          .started_unix_ms = exec->started_unix_ms,
+                                          .stdout_acked = exec->streams[0].acked,
+                                          .stderr_acked = exec->streams[1].acked};
         atoll_agent_part(a, request, &atoll_am_exec_info_desc, &info);
     }
     return 0;

@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include "agent/agent_internal.h"
+#include "base/clock.h"
 #include "base/fd.h"
 
 /* Zombies reaped per round, so that a flood of them does not keep the loop. */
@@ -89,6 +90,7 @@ static void judge(struct atoll_agent_exec *exec, int status, const struct rusage
 
     *e = (struct atoll_am_exit){
         .exec = exec->id,
+        .ended_unix_ms = atoll_clock_unix_ms(),
         .user_us = (uint64_t)ru->ru_utime.tv_sec * 1000000 + (uint64_t)ru->ru_utime.tv_usec,
         .system_us = (uint64_t)ru->ru_stime.tv_sec * 1000000 + (uint64_t)ru->ru_stime.tv_usec,
         .max_rss_bytes = (uint64_t)ru->ru_maxrss * 1024,

@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -100,14 +99,9 @@ static int by_name(const void *a, const void *b)
 static int open_dir(const struct list *l)
 {
     const char *below = l->path + l->root_len;
-    struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK,
-                           .resolve =
-                               RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
-    int fd;
 
     below += strspn(below, "/");
-    fd = (int)syscall(SYS_openat2, l->root_fd, *below ? below : ".", &how, sizeof(how));
-    return fd < 0 ? -errno : fd;
+    return atoll_agent_path_open_below(l->root_fd, below, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
 }
 
 static int push_level(struct list *l)

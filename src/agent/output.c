@@ -15,6 +15,7 @@
 
 #define READ_MAX (64 * 1024)
 #define SEND_MAX (64 * 1024)
+#define WATCH_AGAIN_MS 100
 /* Reads of a drain per wake-up. */
 #define DISCARD_TURNS 4
 
@@ -25,16 +26,24 @@ static size_t room(const struct atoll_agent_stream *s)
     return s->exec->window - (size_t)(s->produced - s->acked);
 }
 
+static void watch_again(void *arg);
+
 /* Watches the pipe exactly while there is room: a closed pipe would be reported again and again. */
 static void update_watch(struct atoll_agent_stream *s)
 {
-    bool wanted = s->fd >= 0 && room(s) > 0;
+    struct atoll_loop *loop = s->exec->agent->loop;
 
-    if (!wanted)
+    if (s->fd < 0 || room(s) == 0)
         atoll_watch_close(&s->watch);
     else if (!s->watch.loop &&
-             atoll_watch_open(&s->watch, s->exec->agent->loop, s->fd, EPOLLIN, stream_ready, s) < 0)
-        abort(); /* the kernel is out of memory for a few bytes: better a loud end than silence */
+             atoll_watch_open(&s->watch, loop, s->fd, EPOLLIN, stream_ready, s) < 0)
+        /* The tenant can use up what the kernel grants a user for watches, but not for ever. */
+        atoll_timer_set(&s->again, loop, WATCH_AGAIN_MS, watch_again, s);
+}
+
+static void watch_again(void *arg)
+{
+    update_watch(arg);
 }
 
 int atoll_agent_stream_open(struct atoll_agent_stream *s, struct atoll_agent_exec *exec,
@@ -51,6 +60,7 @@ int atoll_agent_stream_open(struct atoll_agent_stream *s, struct atoll_agent_exe
 
 void atoll_agent_stream_done(struct atoll_agent_stream *s)
 {
+    atoll_timer_cancel(&s->again);
     atoll_watch_close(&s->watch);
     if (s->fd >= 0)
         (void)close(ATOLL_TAKE_FD(s->fd));
@@ -238,6 +248,7 @@ void atoll_agent_stream_abandon(struct atoll_agent_stream *s)
 
     if (s->fd < 0)
         return;
+    atoll_timer_cancel(&s->again);
     atoll_watch_close(&s->watch);
     d = calloc(1, sizeof(*d));
     if (!d) {

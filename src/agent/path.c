@@ -105,15 +105,18 @@ static bool is_own_proc(int fd)
     return strncmp(target, own, (size_t)len) == 0 && (target[len] == '/' || target[len] == '\0');
 }
 
-int atoll_agent_path_open(int dir_fd, const char *path, int flags)
+static int open_with(int dir_fd, const char *path, int flags, uint64_t resolve)
 {
     struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC | O_NOCTTY),
-                           .resolve = RESOLVE_NO_MAGICLINKS};
+                           .resolve = resolve | RESOLVE_NO_MAGICLINKS};
     int fd;
 
     if (flags & O_PATH)
         how.flags &= ~(uint64_t)O_NOCTTY; /* openat2 refuses what has no meaning */
     fd = (int)syscall(SYS_openat2, dir_fd, path, &how, sizeof(how));
+    /* gVisor has no openat2; what its agent's descriptors lead to is inside as well. */
+    if (fd < 0 && errno == ENOSYS)
+        fd = openat(dir_fd, path, (int)how.flags);
     if (fd < 0)
         return -errno;
     if (is_own_proc(fd)) {
@@ -121,6 +124,16 @@ int atoll_agent_path_open(int dir_fd, const char *path, int flags)
         return -EACCES;
     }
     return fd;
+}
+
+int atoll_agent_path_open(int dir_fd, const char *path, int flags)
+{
+    return open_with(dir_fd, path, flags, 0);
+}
+
+int atoll_agent_path_open_below(int dir_fd, const char *path, int flags)
+{
+    return open_with(dir_fd, *path ? path : ".", flags, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
 int atoll_agent_path_open_parent(const char *path, const char **ret_name, struct atoll_error *err)

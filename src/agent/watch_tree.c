@@ -182,8 +182,8 @@ static int begin_scan(struct atoll_agent_watch *w, const char *path)
     r = add_dir(w, wd, path);
     if (r < 0)
         return r;
-    w->scan_fd = open(full, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-    return w->scan_fd < 0 ? -errno : 0;
+    w->scan_fd = atoll_agent_path_open_below(root_fd, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+    return w->scan_fd < 0 ? w->scan_fd : 0;
 }
 
 /* True for failures that concern one directory only. */

@@ -1,5 +1,9 @@
 #include "api/api_internal.h"
+#include <string.h>
+#include "api/idempotency.h"
+#include "api/preview.h"
 #include "api/rest/rest.h"
+#include "base/clock.h"
 #include "base/rand.h"
 
 const struct atoll_routes *const atoll_api_routes[] = {
@@ -7,13 +11,40 @@ const struct atoll_routes *const atoll_api_routes[] = {
 };
 const size_t atoll_api_routes_count = ATOLL_ARRAY_LEN(atoll_api_routes);
 
+#define BUCKETS_MAX 4096
+
+bool atoll_api_next_route(size_t *pos, struct atoll_api_route *ret)
+{
+    size_t at = (*pos)++;
+
+    for (size_t t = 0; t < atoll_api_routes_count; t++) {
+        if (at < atoll_api_routes[t]->count) {
+            const struct atoll_route *row = &atoll_api_routes[t]->rows[at];
+            *ret = (struct atoll_api_route){atoll_http_method_name(row->method), row->path,
+                                            row->scope};
+            return true;
+        }
+        at -= atoll_api_routes[t]->count;
+    }
+    return false;
+}
+
 struct atoll_api *atoll_api_new(const struct atoll_api_config *config)
 {
     struct atoll_api *api = atoll_api_alloc(sizeof(*api));
 
     api->config = *config;
+    api->key_rates = atoll_buckets_new(config->key_rate, BUCKETS_MAX);
+    api->wrong_keys = atoll_buckets_new(config->wrong_key_rate, BUCKETS_MAX);
+    api->idempotency = atoll_idempotency_new();
+    if (memcmp(api->config.url_secret, (uint8_t[ATOLL_URL_SECRET_BYTES]){0},
+               ATOLL_URL_SECRET_BYTES) == 0)
+        atoll_rand_bytes(api->config.url_secret, ATOLL_URL_SECRET_BYTES);
     atoll_list_init(&api->sessions);
     atoll_rand_id(api->id_prefix, sizeof(api->id_prefix) - 1);
+    api->started_unix_ms = atoll_clock_unix_ms();
+    if (config->previews)
+        api->preview = atoll_preview_server_new(api, config);
     return api;
 }
 
@@ -27,13 +58,20 @@ struct atoll_api *atoll_api_free(struct atoll_api *api)
         atoll_list_remove(&session->node);
         session->drop(session);
     }
+    (void)atoll_idempotency_free(api->idempotency);
+    api->preview = atoll_preview_server_free(api->preview);
+    (void)atoll_buckets_free(api->key_rates);
+    (void)atoll_buckets_free(api->wrong_keys);
     free(api);
     return NULL;
 }
 
 void atoll_api_serve(void *arg, struct atoll_http_request *req)
 {
-    atoll_api_call_start(arg, req);
+    struct atoll_api *api = arg;
+
+    if (!api->preview || !atoll_preview_serve(api->preview, req))
+        atoll_api_call_start(api, req);
 }
 
 void atoll_api_drain(struct atoll_api *api)

@@ -6,10 +6,23 @@
 struct atoll_api {
     struct atoll_api_config config;
     struct atoll_list sessions;
+    struct atoll_preview_server *preview; /* owned; NULL: there are none */
+    struct atoll_buckets *key_rates, *wrong_keys; /* owned */
+    struct atoll_idempotency *idempotency;        /* owned */
     bool draining;
+    int64_t started_unix_ms;
     char id_prefix[9]; /* random per process, so that request ids of two runs differ */
     uint64_t id_count;
 };
+
+/* auth_call.c */
+/* Fills call->caller. UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED. */
+int atoll_api_authorize(struct atoll_api_call *call, enum atoll_scope needed,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Of the sandbox the route names. NOT_FOUND for one of another tenant, too. */
+int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Notes a call that is over, if it was one that changes something. */
+void atoll_api_audit(const struct atoll_api_call *call, int status);
 
 /* The routes of all facades. */
 extern const struct atoll_routes *const atoll_api_routes[];

@@ -3,30 +3,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include "base/fd.h"
-#include "base/rand.h"
+#include "base/text.h"
 
 #define KEY_FILE "api-key"
-#define KEY_PREFIX "atl_"
-#define KEY_RANDOM (ATOLL_AUTH_KEY_LEN - (sizeof(KEY_PREFIX) - 1))
 
-static bool is_key(const char *text)
-{
-    return strlen(text) == ATOLL_AUTH_KEY_LEN &&
-           strncmp(text, KEY_PREFIX, sizeof(KEY_PREFIX) - 1) == 0 &&
-           strspn(text + sizeof(KEY_PREFIX) - 1, "abcdefghijklmnopqrstuvwxyz0123456789") ==
-               KEY_RANDOM;
-}
-
-void atoll_auth_set_key(struct atoll_auth *auth, const char *key)
-{
-    (void)SHA256((const uint8_t *)key, strlen(key), auth->key_sha256);
-    auth->has_key = true;
-}
+/* The file with the first key. */
 
 /* Complete under another name first: a crash in between must not leave half a key. */
 static int write_key(int state_fd, const char *key)
@@ -47,22 +33,9 @@ static int write_key(int state_fd, const char *key)
     return r;
 }
 
-static int make_key(struct atoll_auth *auth, int state_fd, struct atoll_error *err)
+static int parse_key_file(int fd, char *key, struct atoll_error *err)
 {
-    char key[ATOLL_AUTH_KEY_LEN + 1] = KEY_PREFIX;
-    int r;
-
-    atoll_rand_id(key + sizeof(KEY_PREFIX) - 1, KEY_RANDOM);
-    r = write_key(state_fd, key);
-    if (r == 0)
-        atoll_auth_set_key(auth, key);
-    OPENSSL_cleanse(key, sizeof(key));
-    return r < 0 ? atoll_fail_errno(err, -r, "writing the file " KEY_FILE) : 0;
-}
-
-static int read_key(struct atoll_auth *auth, int fd, struct atoll_error *err)
-{
-    char text[ATOLL_AUTH_KEY_LEN + 8] = "";
+    char text[ATOLL_KEY_LEN + 8] = "";
     struct stat st;
     bool valid;
 
@@ -75,9 +48,9 @@ static int read_key(struct atoll_auth *auth, int fd, struct atoll_error *err)
     if (read(fd, text, sizeof(text) - 1) < 0)
         return atoll_fail_errno(err, errno, "reading the file " KEY_FILE);
     text[strcspn(text, "\r\n")] = '\0';
-    valid = is_key(text);
+    valid = atoll_key_is_valid(text);
     if (valid)
-        atoll_auth_set_key(auth, text);
+        memcpy(key, text, ATOLL_KEY_LEN + 1);
     OPENSSL_cleanse(text, sizeof(text));
     return valid
                ? 0
@@ -86,51 +59,126 @@ static int read_key(struct atoll_auth *auth, int fd, struct atoll_error *err)
                             "to get a new one");
 }
 
-int atoll_auth_load(struct atoll_auth *auth, int state_fd, struct atoll_error *err)
+/* 1: here it is, 0: there is no file. */
+static int read_key(int state_fd, char *key, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int fd =
         openat(state_fd, KEY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int r;
 
-    if (fd < 0 && errno != ENOENT)
-        return atoll_fail_errno(err, errno, "opening the file " KEY_FILE);
-    return fd < 0 ? make_key(auth, state_fd, err) : read_key(auth, fd, err);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : atoll_fail_errno(err, errno, "opening the file " KEY_FILE);
+    r = parse_key_file(fd, key, err);
+    return r < 0 ? r : 1;
 }
+
+int atoll_auth_open(const struct atoll_auth *auth, char *new_key, struct atoll_error *err)
+{
+    char key[ATOLL_KEY_LEN + 1];
+    struct atoll_key_view view;
+    int found = read_key(auth->state_fd, key, err), r = found < 0 ? found : 0;
+
+    new_key[0] = '\0';
+    if (r == 0 && !atoll_access_has_admin(auth->access)) {
+        /* The file before the store: dying in between leaves a key that the next start takes. */
+        if (!found) {
+            atoll_key_generate(key);
+            r = write_key(auth->state_fd, key);
+            if (r < 0)
+                r = atoll_fail_errno(err, -r, "writing the file " KEY_FILE);
+        }
+        if (r == 0)
+            r = atoll_access_add(auth->access, key, ATOLL_TENANT_DEFAULT, ATOLL_SCOPE_ADMIN, &view,
+                                 err);
+        if (r == 0 && !found)
+            memcpy(new_key, key, sizeof(key));
+    }
+    OPENSSL_cleanse(key, sizeof(key));
+    return r;
+}
+
+int atoll_auth_remove_key(const struct atoll_auth *auth, const char *id, struct atoll_error *err)
+{
+    char key[ATOLL_KEY_LEN + 1];
+    struct atoll_key_view view;
+
+    if (read_key(auth->state_fd, key, NULL) > 0) {
+        if (atoll_access_find(auth->access, key, &view) && strcmp(view.id, id) == 0 &&
+            unlinkat(auth->state_fd, KEY_FILE, 0) < 0 && errno != ENOENT)
+            return atoll_fail_errno(err, errno, "removing the file " KEY_FILE);
+        OPENSSL_cleanse(key, sizeof(key));
+    }
+    return atoll_access_remove(auth->access, id, err);
+}
+
+/* A caller. */
 
 static const char *shown_key(const struct atoll_http_request *req)
 {
-    const char *bearer = atoll_http_header(req, "authorization");
+    const char *authorization = atoll_http_header(req, "authorization");
 
-    if (bearer && strncasecmp(bearer, "bearer ", 7) == 0)
-        return bearer + 7 + strspn(bearer + 7, " ");
+    if (authorization && strncasecmp(authorization, "bearer ", 7) == 0)
+        return authorization + 7 + strspn(authorization + 7, " ");
+    if (authorization)
+        return ""; /* a kind we do not know is a wrong key, not none */
     return atoll_http_header(req, "x-api-key");
 }
 
-static int check_key(const struct atoll_auth *auth, const char *key, struct atoll_error *err)
+static int identify_by_key(const struct atoll_auth *auth, const char *key, struct atoll_caller *ret,
+                           struct atoll_error *err)
 {
-    uint8_t hash[SHA256_DIGEST_LENGTH];
+    struct atoll_key_view view;
 
-    if (!key)
-        return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES, "this needs an API key");
-    (void)SHA256((const uint8_t *)key, strlen(key), hash);
-    /* Hashes have one length and are compared in constant time: no timing tells about the key. */
-    if (!auth->has_key || CRYPTO_memcmp(hash, auth->key_sha256, sizeof(hash)) != 0)
-        return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES, "this API key is not valid");
+    if (!auth->access || !atoll_access_find(auth->access, key, &view))
+        return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES, "this needs a valid API key");
+    (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s", view.tenant);
+    (void)snprintf(ret->key_id, sizeof(ret->key_id), "%s", view.id);
+    ret->scope = view.scope;
+    return 0;
+}
+
+static int identify_by_socket(const struct atoll_http_peer *peer, struct atoll_caller *ret,
+                              struct atoll_error *err)
+{
+    if (peer->uid != 0 && peer->uid != geteuid())
+        return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                          "this socket serves root and the user the daemon runs as, not uid %u; "
+                          "others need an API key",
+                          (unsigned)peer->uid);
+    (void)snprintf(ret->tenant, sizeof(ret->tenant), ATOLL_TENANT_DEFAULT);
+    ret->uid = peer->uid;
+    ret->scope = ATOLL_SCOPE_ADMIN;
+    return 0;
+}
+
+static int act_for(struct atoll_caller *caller, const char *tenant, struct atoll_error *err)
+{
+    if (!atoll_text_is_name(tenant))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the header X-Atoll-Tenant must be the name of a tenant");
+    if (caller->scope != ATOLL_SCOPE_ADMIN && strcmp(caller->tenant, tenant) != 0)
+        return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                          "only a key of scope admin may act for another tenant");
+    (void)snprintf(caller->tenant, sizeof(caller->tenant), "%s", tenant);
+    caller->every_tenant = false;
     return 0;
 }
 
 int atoll_auth_check(const struct atoll_auth *auth, const struct atoll_http_request *req,
-                     enum atoll_scope *ret_scope, struct atoll_error *err)
+                     struct atoll_caller *ret, struct atoll_error *err)
 {
     const struct atoll_http_peer *peer = atoll_http_peer(req);
-    int r = 0;
+    const char *key = shown_key(req), *tenant = atoll_http_header(req, "x-atoll-tenant");
+    struct atoll_caller caller = {.uid = (uid_t)-1};
+    int r = peer->is_unix && !key ? identify_by_socket(peer, &caller, err)
+                                  : identify_by_key(auth, key ? key : "", &caller, err);
 
-    if (!peer->is_unix)
-        r = check_key(auth, shown_key(req), err);
-    else if (peer->uid != 0 && peer->uid != geteuid())
-        r = atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
-                       "this socket serves root and the user the daemon runs as, not uid %u",
-                       (unsigned)peer->uid);
+    if (r < 0)
+        return r;
+    caller.every_tenant = caller.scope == ATOLL_SCOPE_ADMIN;
+    if (tenant)
+        r = act_for(&caller, tenant, err);
     if (r == 0)
-        *ret_scope = ATOLL_SCOPE_WRITE;
+        *ret = caller;
     return r;
 }

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include "api/api_internal.h"
 #include "api/errors.h"
+#include "api/metrics.h"
+#include "base/clock.h"
+#include "api/idempotency.h"
+#include "api/signed_url.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -16,14 +19,6 @@ void *atoll_api_alloc(size_t n)
     if (!p)
         abort();
     return p;
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec ts;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
-    return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
 }
 
 /* The client's own request id goes through to log and answer when it is harmless. */
@@ -39,6 +34,16 @@ static void choose_request_id(struct atoll_api_call *call)
     (void)atoll_http_set_header(call->req, "X-Request-Id", call->request_id);
 }
 
+static void join_trace(struct atoll_api_call *call)
+{
+    char text[ATOLL_TRACE_TEXT_MAX];
+
+    atoll_trace_init(&call->trace, atoll_http_header(call->req, "traceparent"));
+    if (call->trace.id[0])
+        (void)atoll_http_set_header(call->req, "traceresponse",
+                                    atoll_trace_format(&call->trace, text));
+}
+
 static void log_access(const struct atoll_api_call *call, int status)
 {
     char code[12], ms[24];
@@ -46,23 +51,31 @@ static void log_access(const struct atoll_api_call *call, int status)
     if (!call->api->config.access_log)
         return;
     (void)snprintf(code, sizeof(code), "%d", status);
-    (void)snprintf(ms, sizeof(ms), "%.3f", (double)(now_ns() - call->started_ns) / 1e6);
+    (void)snprintf(ms, sizeof(ms), "%.3f", (double)(atoll_clock_us() - call->started_us) / 1e3);
     atoll_log(ATOLL_LOG_DEBUG, "request", "method",
-              call->req ? atoll_http_method_name(atoll_http_method(call->req)) : "", "target",
-              call->req ? atoll_http_target(call->req) : "", "route",
+              call->req ? atoll_http_method_name(atoll_http_method(call->req)) : "", "path",
+              call->req ? atoll_http_path(call->req) : "", "route",
               call->route ? call->route->path : "", "status", code, "ms", ms, "peer",
-              call->req ? atoll_http_peer(call->req)->address : "gone", "request_id",
-              call->request_id, NULL);
+              call->req ? atoll_http_peer(call->req)->address : "gone", "sandbox",
+              call->params.id, "request_id", call->request_id, "trace_id", call->trace.id, NULL);
 }
 
 static void log_internal(const struct atoll_api_call *call, const struct atoll_error *error)
 {
     atoll_log(ATOLL_LOG_ERROR, "request failed", "route", call->route ? call->route->path : "",
               "sandbox", call->params.id, "error", error->text, "request_id", call->request_id,
-              NULL);
+              "trace_id", call->trace.id, NULL);
 }
 
 /* Ending a call. */
+
+static void finished(struct atoll_api_call *call, int status)
+{
+    atoll_idempotency_forget(call);
+    log_access(call, status);
+    atoll_api_audit(call, status);
+    atoll_api_measure(call, status);
+}
 
 void atoll_api_reply_init(struct atoll_buf *buf, struct atoll_json_out *out)
 {
@@ -73,9 +86,12 @@ void atoll_api_reply_init(struct atoll_buf *buf, struct atoll_json_out *out)
 static void respond(struct atoll_api_call *call, int status, const char *type, const void *bytes,
                     size_t n)
 {
-    log_access(call, call->req ? status : 499);
-    if (call->req)
+    atoll_idempotency_answered(call, status, bytes, n);
+    finished(call, call->req ? status : 499);
+    if (call->req) {
+        atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("api", "out"), (double)n);
         atoll_http_respond(call->req, status, type, bytes, n);
+    }
     free(call);
 }
 
@@ -97,6 +113,12 @@ void atoll_api_reply(struct atoll_api_call *call, int status, struct atoll_json_
     atoll_buf_done(buf);
 }
 
+void atoll_api_reply_text(struct atoll_api_call *call, int status, const char *content_type,
+                          const void *bytes, size_t n)
+{
+    respond(call, status, content_type, bytes, n);
+}
+
 void atoll_api_reply_empty(struct atoll_api_call *call, int status)
 {
     respond(call, status, NULL, NULL, 0);
@@ -104,13 +126,19 @@ void atoll_api_reply_empty(struct atoll_api_call *call, int status)
 
 static void fail_with(struct atoll_api_call *call, int status, const struct atoll_error *error)
 {
+    char seconds[12];
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    atoll_metric_add(ATOLL_METRIC_ERRORS, ATOLL_LABELS(atoll_error_kind_name(error->kind)), 1);
     if (status == 500)
         log_internal(call, error);
     if (status == 401 && call->req)
         (void)atoll_http_set_header(call->req, "WWW-Authenticate", "Bearer");
+    if (status == 429 && call->req) {
+        (void)snprintf(seconds, sizeof(seconds), "%u", ATOLL_MAX(call->retry_after_s, 1u));
+        (void)atoll_http_set_header(call->req, "Retry-After", seconds);
+    }
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_api_error_write(&out, error, call->request_id);
@@ -132,7 +160,7 @@ void atoll_api_begin(struct atoll_api_call *call, int status, const char *conten
 
 void atoll_api_end(struct atoll_api_call *call)
 {
-    log_access(call, call->req ? 200 : 499);
+    finished(call, call->req ? 200 : 499);
     if (call->req)
         atoll_http_end(call->req);
     free(call);
@@ -141,7 +169,9 @@ void atoll_api_end(struct atoll_api_call *call)
 void atoll_api_abort(struct atoll_api_call *call, const char *why)
 {
     atoll_log(ATOLL_LOG_WARN, "answer cut off", "route", call->route->path, "sandbox",
-              call->params.id, "error", why, "request_id", call->request_id, NULL);
+              call->params.id, "error", why, "request_id", call->request_id, "trace_id",
+              call->trace.id, NULL);
+    finished(call, 499);
     if (call->req)
         atoll_http_abort(call->req);
     free(call);
@@ -149,7 +179,7 @@ void atoll_api_abort(struct atoll_api_call *call, const char *why)
 
 void atoll_api_drop(struct atoll_api_call *call)
 {
-    log_access(call, call->upgraded ? 101 : 499);
+    finished(call, call->upgraded ? 101 : 499);
     free(call);
 }
 
@@ -173,40 +203,31 @@ static void handle(void *arg, struct atoll_http_request *req, const uint8_t *byt
 
     (void)req;
     call->handled = true;
+    if (n > 0)
+        atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("api", "in"), (double)n);
     call->route->handler(call, bytes, n);
-}
-
-static int check_scope(const struct atoll_api_call *call, enum atoll_scope needed,
-                       struct atoll_error *err)
-{
-    enum atoll_scope granted;
-    int r;
-
-    if (needed == ATOLL_SCOPE_PUBLIC)
-        return 0;
-    r = atoll_auth_check(&call->api->config.auth, call->req, &granted, err);
-    if (r == 0 && granted < needed)
-        r = atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM, "this key may only read");
-    return r;
 }
 
 /* Strangers do not even learn which routes there are. */
 static int find_route(struct atoll_api_call *call, char *allow, struct atoll_error *err)
 {
-    struct atoll_error unauthenticated;
+    struct atoll_error refused;
     int r =
         atoll_router_match(atoll_api_routes, atoll_api_routes_count, atoll_http_method(call->req),
                            atoll_http_path(call->req), &call->params, allow, &call->route, err);
+    int allowed = atoll_signed_url_check(call, &refused);
 
-    if (check_scope(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, &unauthenticated) <
-        0) {
-        *err = unauthenticated;
+    if (allowed == 0)
+        allowed = atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ,
+                                      &refused);
+    if (allowed < 0) {
+        *err = refused;
         allow[0] = '\0';
         return -EACCES;
     }
     if (r == 0 && call->api->draining && call->route->scope != ATOLL_SCOPE_PUBLIC)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is shutting down");
-    return r;
+    return r < 0 ? r : atoll_api_check_owner(call, err);
 }
 
 void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
@@ -216,9 +237,9 @@ void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
     struct atoll_error error;
 
     *call = (struct atoll_api_call){.api = api, .engine = api->config.engine, .req = req};
-    if (api->config.access_log)
-        call->started_ns = now_ns();
+    call->started_us = atoll_clock_us();
     choose_request_id(call);
+    join_trace(call);
     if (find_route(call, allow, &error) < 0) {
         if (allow[0])
             (void)atoll_http_set_header(req, "Allow", allow);

@@ -2,6 +2,7 @@
 #include "api/api.h"
 #include "api/json_out.h"
 #include "api/router.h"
+#include "api/trace.h"
 #include "engine/engine.h"
 
 /*
@@ -20,16 +21,30 @@ struct atoll_api_call {
     struct atoll_http_request *req; /* NULL once the client is gone */
     const struct atoll_route *route;
     struct atoll_route_params params;
+    struct atoll_caller caller; /* zeroed on public routes */
+    bool all;                   /* ?all=true of an admin: lists show every tenant's */
+    unsigned retry_after_s;     /* of a 429; 0: a second */
+    struct atoll_idempotency_entry *idempotency;  /* the answer is to be remembered; or NULL */
     void (*on_gone)(struct atoll_api_call *call); /* req is NULL already */
     void *state;                                  /* the handler's */
     bool handled;                                 /* the handler has it, not the router */
     bool upgraded;                                /* to a WebSocket */
-    int64_t started_ns;
+    int64_t started_us;
+    struct atoll_trace trace;
     char request_id[65];
 };
 
 /* Begins to serve a request: finds its route, checks who asks, gathers the body. */
 void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req);
+
+/* Whether what belongs to `owner` is in the caller's lists. Sandboxes named by {id} in a route are
+ * checked before the handler is called; ids from elsewhere are for the handler to check. */
+bool atoll_api_sees(const struct atoll_api_call *call, const char *owner);
+/* The sandbox of that session is the one the call is about from now on (session_call.c). NOT_FOUND for
+ * a session of somebody else, too. Done for {session} in a route. */
+int atoll_api_enter_session(struct atoll_api_call *call, const char *id,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+bool atoll_api_sees_sandbox(const struct atoll_api_call *call, const struct atoll_sandbox *sandbox);
 
 /* The largest reply in one piece. */
 #define ATOLL_API_REPLY_MAX ((size_t)32 * 1024 * 1024)
@@ -39,6 +54,9 @@ void atoll_api_reply_init(struct atoll_buf *buf, struct atoll_json_out *out);
 /* Sends what was written and frees the buffer. */
 void atoll_api_reply(struct atoll_api_call *call, int status, struct atoll_json_out *out);
 void atoll_api_reply_empty(struct atoll_api_call *call, int status);
+/* What is no JSON; the bytes are borrowed for the call. */
+void atoll_api_reply_text(struct atoll_api_call *call, int status, const char *content_type,
+                          const void *bytes, size_t n);
 void atoll_api_fail(struct atoll_api_call *call, const struct atoll_error *error);
 
 /* A reply in pieces: atoll_http_write() on call->req between the two. */

@@ -1,6 +1,7 @@
 #include "api/errors.h"
 
 #include <errno.h>
+#include <string.h>
 
 /* First match wins; errnum 0 stands for any. */
 static const struct {
@@ -26,8 +27,8 @@ static const struct {
     {ATOLL_ERR_UNIMPLEMENTED, 0, 501, NULL},
     {ATOLL_ERR_UNAVAILABLE, 0, 503, "try again in a moment"},
     {ATOLL_ERR_UNAUTHENTICATED, 0, 401,
-     "send the key in the file api-key of the daemon's state directory as \"Authorization: Bearer "
-     "KEY\" or \"X-API-Key: KEY\""},
+     "send a key as \"Authorization: Bearer KEY\" or \"X-API-Key: KEY\": the one in the file api-key "
+     "of the daemon's state directory, or one from atoll key create"},
     {ATOLL_ERR_INTERNAL, 0, 500, "look for the request id in the daemon's log"},
 };
 
@@ -53,6 +54,20 @@ const char *atoll_api_hint_of(const struct atoll_error *error)
     return rows[find_row(error)].hint;
 }
 
+/* What the kernel said, for programs to which the code is too coarse. What is wrong with a request is
+ * in its text; why one is not let in is nobody's business. */
+static void write_evidence(struct atoll_json_out *out, const struct atoll_error *error)
+{
+    const char *name = error->errnum > 0 ? strerrorname_np(error->errnum) : NULL;
+
+    if (!name || error->kind == ATOLL_ERR_INVALID_ARGUMENT ||
+        error->kind == ATOLL_ERR_UNAUTHENTICATED)
+        return;
+    atoll_json_open(out, "evidence", '{');
+    atoll_json_text(out, "errno", name);
+    atoll_json_close(out, '}');
+}
+
 void atoll_api_error_write(struct atoll_json_out *out, const struct atoll_error *error,
                            const char *request_id)
 {
@@ -67,5 +82,7 @@ void atoll_api_error_write(struct atoll_json_out *out, const struct atoll_error 
     if (hint)
         atoll_json_text(out, "hint", hint);
     atoll_json_text(out, "request_id", request_id);
+    if (!is_internal)
+        write_evidence(out, error);
     atoll_json_close(out, '}');
 }

@@ -4,7 +4,7 @@
 
 /*
  * How a failure looks to a client: the HTTP status of its kind and
- * {"error":{"code","message","hint","request_id"}}. The text of an INTERNAL error stays here: the
+ * {"error":{"code","message","hint","request_id","evidence"}}. The text of an INTERNAL error stays here: the
  * client gets the request id to look for in the daemon's log.
  */
 int atoll_api_status_of(const struct atoll_error *error);

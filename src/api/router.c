@@ -5,6 +5,14 @@
 #include <string.h>
 #include "base/text.h"
 
+#define REST "{path}"
+
+static bool is_port(const char *text)
+{
+    uint64_t port;
+    return *text != '0' && atoll_text_u64(text, 1, 65535, &port) == 0;
+}
+
 static const struct {
     const char *name; /* as in the pattern */
     size_t offset, cap;
@@ -15,6 +23,9 @@ static const struct {
      "a sandbox id (up to 32 of a-z and 0-9)"},
     {"{exec}", offsetof(struct atoll_route_params, exec), 33, atoll_text_is_id,
      "an exec id (16 hex digits)"},
+    {"{session}", offsetof(struct atoll_route_params, session), 33, atoll_text_is_id,
+     "a session id (up to 32 of a-z and 0-9)"},
+    {"{port}", offsetof(struct atoll_route_params, port), 6, is_port, "a port (1 to 65535)"},
     {"{name}", offsetof(struct atoll_route_params, name), 65, atoll_text_is_name,
      "a name (a letter or digit, then up to 63 of letters, digits, \".\", \"_\" and \"-\")"},
 };
@@ -29,6 +40,8 @@ static bool path_matches(const char *pattern, const char *path)
 {
     for (;;) {
         size_t n = segment_len(pattern), m = segment_len(path);
+        if (strcmp(pattern, REST) == 0)
+            return *path != '\0';
         if (*pattern == '{' ? m == 0 : n != m || memcmp(pattern, path, n) != 0)
             return false;
         pattern += n;
@@ -67,7 +80,12 @@ static int take_params(struct atoll_route_params *params, const char *pattern, c
     *params = (struct atoll_route_params){0};
     for (;;) {
         size_t n = segment_len(pattern), m = segment_len(path);
-        int r = *pattern == '{' ? take_param(params, pattern, n, path, m, err) : 0;
+        int r;
+        if (strcmp(pattern, REST) == 0) {
+            params->path = path;
+            return 0;
+        }
+        r = *pattern == '{' ? take_param(params, pattern, n, path, m, err) : 0;
         if (r < 0 || pattern[n] == '\0')
             return r;
         pattern += n + 1;

@@ -14,8 +14,9 @@ struct atoll_api_call;
 
 struct atoll_route {
     enum atoll_http_method method;
-    /* Literal segments and parameters: {id} and {exec} are ids, {name} is a name. Where a literal
-     * and a parameter both match, the row that comes first in the table wins. */
+    /* Literal segments and parameters: {id}, {exec} and {session} are ids, {name} is a name, {path}
+     * at the end is all that is left. Where a literal and a parameter both match, the row that comes
+     * first in the table wins. */
     const char *path;
     enum atoll_scope scope;
     size_t body_max;
@@ -30,8 +31,10 @@ struct atoll_routes {
 
 /* Values of the parameters, checked already; "" where a route has none of that name. */
 struct atoll_route_params {
-    char id[33], exec[33];
+    char id[33], exec[33], session[33];
+    char port[6];
     char name[65];
+    const char *path; /* borrowed from the request's; NULL where a route has none */
 };
 
 #define ATOLL_ROUTE_ALLOW_MAX 64

@@ -35,7 +35,8 @@ void atoll_buf_commit(struct atoll_buf *b, size_t n);
 /* All or nothing. -ENOBUFS past the maximum, -ENOMEM. */
 int atoll_buf_append(struct atoll_buf *b, const void *bytes, size_t n) ATOLL_MUST_CHECK;
 int atoll_buf_appends(struct atoll_buf *b, const char *text) ATOLL_MUST_CHECK;
-int atoll_buf_appendf(struct atoll_buf *b, const char *fmt, ...) ATOLL_PRINTF(2, 3) ATOLL_MUST_CHECK;
+int atoll_buf_appendf(struct atoll_buf *b, const char *fmt, ...)
+    ATOLL_PRINTF(2, 3) ATOLL_MUST_CHECK;
 
 /* Drops n bytes at the front. */
 void atoll_buf_consume(struct atoll_buf *b, size_t n);

@@ -15,6 +15,13 @@ int64_t atoll_clock_ms(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+int64_t atoll_clock_us(void)
+{
+    struct timespec ts;
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
 int64_t atoll_clock_unix_ms(void)
 {
     return read_clock(CLOCK_REALTIME);

@@ -3,6 +3,8 @@
 
 /* Milliseconds since boot (CLOCK_MONOTONIC): for timeouts and deadlines. */
 int64_t atoll_clock_ms(void);
+/* The same in microseconds: for measuring. */
+int64_t atoll_clock_us(void);
 /* Milliseconds since 1970 (CLOCK_REALTIME): for records people read. */
 int64_t atoll_clock_unix_ms(void);
 /* "2026-01-31T12:00:00.123Z"; out holds ATOLL_CLOCK_TEXT_MAX bytes. */

@@ -10,7 +10,8 @@ static int code_of(int errnum)
     return errnum > 0 ? -errnum : -EIO;
 }
 
-int atoll_fail(struct atoll_error *err, enum atoll_error_kind kind, int errnum, const char *fmt, ...)
+int atoll_fail(struct atoll_error *err, enum atoll_error_kind kind, int errnum, const char *fmt,
+               ...)
 {
     if (err) {
         va_list ap;

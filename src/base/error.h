@@ -38,8 +38,8 @@ struct atoll_error {
 };
 
 /* Fills *err (which may be NULL) and returns -errnum, or -EIO when errnum is 0. */
-int atoll_fail(struct atoll_error *err, enum atoll_error_kind kind, int errnum, const char *fmt, ...)
-    ATOLL_PRINTF(4, 5);
+int atoll_fail(struct atoll_error *err, enum atoll_error_kind kind, int errnum, const char *fmt,
+               ...) ATOLL_PRINTF(4, 5);
 
 /* INTERNAL with ": strerror(errnum)" appended; for failed system calls nobody could foresee. */
 int atoll_fail_errno(struct atoll_error *err, int errnum, const char *fmt, ...) ATOLL_PRINTF(3, 4);

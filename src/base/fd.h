@@ -21,7 +21,8 @@ int atoll_fd_set_nonblock(int fd, bool on) ATOLL_MUST_CHECK;
 #define ATOLL_FD_PASS_MAX 8
 
 /* sendmsg with descriptors (nfds may be 0), MSG_NOSIGNAL. Returns bytes sent or -errno. */
-ssize_t atoll_fd_send(int sock, const void *bytes, size_t n, const int *fds, size_t nfds) ATOLL_MUST_CHECK;
+ssize_t atoll_fd_send(int sock, const void *bytes, size_t n, const int *fds,
+                      size_t nfds) ATOLL_MUST_CHECK;
 /* recvmsg: stores up to ATOLL_FD_PASS_MAX received descriptors (close-on-exec) in fds and their
  * number in *ret_nfds; the caller owns them. Returns bytes received, 0 at end, or -errno. */
 ssize_t atoll_fd_recv(int sock, void *bytes, size_t n, int *fds, size_t *ret_nfds) ATOLL_MUST_CHECK;

@@ -34,8 +34,8 @@ int atoll_log_parse_level(const char *name, enum atoll_log_level *ret_level)
 static void add_field(struct atoll_buf *line, const char *key, const char *value)
 {
     size_t before = line->len;
-    if (atoll_buf_appends(line, line->len > 1 ? ",\"" : "\"") < 0 || atoll_buf_appends(line, key) < 0 ||
-        atoll_buf_appends(line, "\":") < 0 ||
+    if (atoll_buf_appends(line, line->len > 1 ? ",\"" : "\"") < 0 ||
+        atoll_buf_appends(line, key) < 0 || atoll_buf_appends(line, "\":") < 0 ||
         atoll_text_json_quote(line, value, strnlen(value, VALUE_MAX_BYTES)) < 0)
         line->len = before;
 }

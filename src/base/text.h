@@ -6,7 +6,8 @@
  */
 
 /* Whole string must be a decimal number within [min, max]; -EINVAL, -ERANGE. */
-int atoll_text_u64(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value) ATOLL_MUST_CHECK;
+int atoll_text_u64(const char *text, uint64_t min, uint64_t max,
+                   uint64_t *ret_value) ATOLL_MUST_CHECK;
 int atoll_text_double(const char *text, double min, double max, double *ret_value) ATOLL_MUST_CHECK;
 /* "1048576", "512K", "256M", "1.5G" (also KiB/KB forms), in powers of 1024. -EINVAL, -ERANGE. */
 int atoll_text_size(const char *text, uint64_t *ret_bytes) ATOLL_MUST_CHECK;

@@ -12,12 +12,19 @@ struct atoll_config {
     char state[ATOLL_CONFIG_PATH_MAX];  /* absolute */
     char socket[ATOLL_CONFIG_PATH_MAX]; /* absolute */
     char listen[256];                   /* HOST:PORT, "" for none */
+    char tls_listen[256];               /* HOST:PORT, "" for none */
+    char tls_cert[ATOLL_CONFIG_PATH_MAX], tls_key[ATOLL_CONFIG_PATH_MAX]; /* "": one of our own */
+    char preview_domain[200];
+    char host_names[1024]; /* separated by commas or blanks */
+    char registry[ATOLL_CONFIG_PATH_MAX]; /* "" for the default one */
     char file[ATOLL_CONFIG_PATH_MAX];   /* "" for none */
     uint32_t pool, max_sandboxes;
+    uint32_t tenant_sandboxes, tenant_creates, tenant_execs, tenant_queue;
+    uint32_t key_rate, wrong_key_rate; /* requests a second; 0: no limit */
     uint64_t journal_max_bytes;
     uint32_t waived; /* ATOLL_LIMIT_* */
     enum atoll_log_level log_level;
-    bool help, version;
+    bool help, version, list_routes;
 };
 
 /* INVALID_ARGUMENT names the flag, the variable or the line of the file that is wrong. With help or

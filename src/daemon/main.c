@@ -9,11 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/api.h"
+#include "api/signed_url.h"
 #include "base/buf.h"
 #include "daemon/config.h"
 #include "daemon/process.h"
+#include "daemon/site.h"
+#include "net/tls.h"
 #include "provider/native/native.h"
 #include "sandbox/host.h"
+#include "store/store.h"
 
 #define CONNECTIONS_MAX 4096
 #define HOST_JSON_MAX ((size_t)256 * 1024)
@@ -23,10 +27,18 @@ struct daemon {
     int state_fd, lock_fd;
     struct atoll_loop *loop;
     struct atoll_signals signals;
+    struct atoll_registry *registry;
     struct atoll_engine *engine;
+    struct atoll_store *store; /* the engine's */
+    struct atoll_sessions *sessions;
+    struct atoll_access *access;
+    struct atoll_audit *audit;
+    struct atoll_previews *previews;
+    struct atoll_site site;
     struct atoll_api *api;
     struct atoll_http_server *server;
     char listen[300]; /* what TCP address we really serve, "" for none */
+    char tls_listen[300];
     bool stopping;
 };
 
@@ -57,7 +69,12 @@ static void daemon_done(struct daemon *d)
 {
     d->server = atoll_http_server_free(d->server);
     d->api = atoll_api_free(d->api);
+    d->previews = atoll_previews_free(d->previews);
+    d->audit = atoll_audit_close(d->audit);
+    d->access = atoll_access_free(d->access);
+    d->sessions = atoll_sessions_free(d->sessions);
     d->engine = atoll_engine_free(d->engine);
+    d->registry = atoll_registry_close(d->registry);
     if (d->signals.watch.loop)
         atoll_signals_close(&d->signals);
     d->loop = atoll_loop_free(d->loop);
@@ -94,6 +111,14 @@ static int probe_host(struct atoll_buf *json, struct atoll_error *err)
     return r;
 }
 
+/* One that the operator names has to be there. */
+static int open_registry(struct daemon *d, struct atoll_error *err)
+{
+    if (!*d->config.registry)
+        atoll_process_find_registry(d->config.registry, sizeof(d->config.registry));
+    return atoll_registry_open(d->loop, d->config.registry, &d->registry, err);
+}
+
 static int open_engine(struct daemon *d, struct atoll_error *err)
 {
     char programs[ATOLL_CONFIG_PATH_MAX];
@@ -102,6 +127,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .state_dir = d->config.state,
         .pool = d->config.pool,
         .max_sandboxes = d->config.max_sandboxes,
+        .quota = {d->config.tenant_sandboxes, d->config.tenant_creates, d->config.tenant_execs,
+                  d->config.tenant_queue},
         .journal_max_bytes = d->config.journal_max_bytes,
         .waived = d->config.waived,
     };
@@ -114,22 +141,81 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     config.host_json = atoll_buf_str(&json);
     if (r == 0)
         r = atoll_native_open(d->loop, &native, &config.provider, err);
+    if (r == 0) {
+        r = atoll_store_open_sqlite(d->state_fd, &config.store, err);
+        if (r < 0)
+            (void)config.provider->ops->free(config.provider);
+    }
     if (r == 0)
         r = atoll_engine_new(d->loop, &config, &d->engine, err);
+    if (r == 0)
+        r = atoll_access_new(config.store, &d->access, err);
+    d->store = config.store;
     atoll_buf_done(&json);
     return r;
 }
 
+struct recovered {
+    struct atoll_loop *loop;
+    int result;
+    struct atoll_error *err;
+};
+
+static void on_recovered(void *arg, const struct atoll_error *error)
+{
+    struct recovered *r = arg;
+
+    r->result = error ? -EIO : 0;
+    if (error)
+        *r->err = *error;
+    atoll_loop_stop(r->loop);
+}
+
+/* Takes over what an earlier daemon left, before the first request is read. */
+static int recover(struct daemon *d, struct atoll_error *err)
+{
+    struct recovered recovered = {d->loop, 1, err};
+    int r = 0;
+
+    atoll_engine_recover(d->engine, on_recovered, &recovered);
+    if (recovered.result > 0)
+        r = atoll_loop_run(d->loop, err);
+    return r < 0 ? r : recovered.result;
+}
+
+/* With port 0 the kernel has chosen. */
+static void note_address(char *out, size_t cap, const char *wanted, uint16_t port)
+{
+    const char *colon = strrchr(wanted, ':');
+
+    if (colon)
+        (void)snprintf(out, cap, "%.*s:%u", (int)(colon - wanted), wanted, (unsigned)port);
+}
+
 static int listen_tcp(struct daemon *d, struct atoll_error *err)
 {
-    const char *colon = strrchr(d->config.listen, ':');
     uint16_t port;
     int r = atoll_http_server_listen_tcp(d->server, d->config.listen, &port, err);
 
-    /* With port 0 the kernel has chosen. */
-    if (r == 0 && colon)
-        (void)snprintf(d->listen, sizeof(d->listen), "%.*s:%u", (int)(colon - d->config.listen),
-                       d->config.listen, (unsigned)port);
+    d->site.site.port = r == 0 ? port : 0;
+    if (r == 0)
+        note_address(d->listen, sizeof(d->listen), d->config.listen, port);
+    return r;
+}
+
+static int listen_tls(struct daemon *d, struct atoll_error *err)
+{
+    const struct atoll_tls_config config = {
+        .cert_file = *d->config.tls_cert ? d->config.tls_cert : NULL,
+        .key_file = *d->config.tls_key ? d->config.tls_key : NULL,
+        .state_fd = d->state_fd,
+    };
+    uint16_t port;
+    int r = atoll_http_server_listen_tls(d->server, d->config.tls_listen, &config, &port, err);
+
+    d->site.site.tls_port = r == 0 ? port : 0;
+    if (r == 0)
+        note_address(d->tls_listen, sizeof(d->tls_listen), d->config.tls_listen, port);
     return r;
 }
 
@@ -151,7 +237,24 @@ static int open_server(struct daemon *d, struct atoll_error *err)
         r = atoll_http_server_listen_unix(d->server, d->config.socket, 0600, err);
     if (r == 0 && *d->config.listen)
         r = listen_tcp(d, err);
+    if (r == 0 && *d->config.tls_listen)
+        r = listen_tls(d, err);
     return r;
+}
+
+/* The first key is shown once, to a person: a log is no place for it. */
+static int open_keys(const struct atoll_auth *auth, struct atoll_error *err)
+{
+    char key[ATOLL_KEY_LEN + 1];
+    int r = atoll_auth_open(auth, key, err);
+
+    if (r < 0 || !*key)
+        return r;
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "The API key of the first admin (also in the file api-key): %s\n", key);
+    atoll_log(ATOLL_LOG_INFO, "first API key made", "file", "api-key", NULL);
+    explicit_bzero(key, sizeof(key));
+    return 0;
 }
 
 static int open_api(struct daemon *d, struct atoll_error *err)
@@ -159,10 +262,24 @@ static int open_api(struct daemon *d, struct atoll_error *err)
     struct atoll_api_config config = {
         .loop = d->loop,
         .engine = d->engine,
+        .sessions = d->sessions,
+        .auth = {d->access, d->state_fd},
+        .site = &d->site.site,
+        .key_rate = {d->config.key_rate, 4 * d->config.key_rate},
+        .wrong_key_rate = {d->config.wrong_key_rate, 2 * d->config.wrong_key_rate},
         .access_log = d->config.log_level == ATOLL_LOG_DEBUG,
     };
-    int r = *d->config.listen ? atoll_auth_load(&config.auth, d->state_fd, err) : 0;
+    bool remote = *d->config.listen || *d->config.tls_listen;
+    int r = remote ? open_keys(&config.auth, err) : 0;
 
+    if (r == 0)
+        r = atoll_audit_open(d->state_fd, 0, &d->audit, err);
+    config.audit = d->audit;
+    if (r == 0)
+        r = atoll_previews_new(d->store, &d->previews, err);
+    config.previews = d->previews;
+    if (r == 0)
+        r = atoll_signed_url_load(config.url_secret, d->state_fd, err);
     if (r == 0)
         d->api = atoll_api_new(&config);
     return r;
@@ -177,11 +294,19 @@ static int start(struct daemon *d, struct atoll_error *err)
     if (r == 0)
         r = atoll_process_lock_state(d->state_fd, &d->lock_fd, err);
     if (r == 0)
+        r = atoll_site_init(&d->site, &d->config, err);
+    if (r == 0)
         r = atoll_loop_new(&d->loop, err);
     if (r == 0)
-        r = open_server(d, err);
+        r = open_registry(d, err);
     if (r == 0)
         r = open_engine(d, err);
+    if (r == 0)
+        r = recover(d, err);
+    if (r == 0)
+        r = atoll_sessions_new(d->engine, d->registry, d->store, &d->sessions, err);
+    if (r == 0)
+        r = open_server(d, err);
     /* Only now: the programs the provider started would inherit what is blocked and ignored. */
     if (r == 0)
         r = open_signals(d, err);
@@ -196,10 +321,11 @@ static int start(struct daemon *d, struct atoll_error *err)
 static void say_ready(const struct daemon *d)
 {
     atoll_log(ATOLL_LOG_INFO, "ready", "version", ATOLL_VERSION, "socket", d->config.socket,
-              "listen", d->listen, "state", d->config.state, NULL);
+              "listen", d->listen, "tls_listen", d->tls_listen, "state", d->config.state, NULL);
     if (isatty(STDERR_FILENO))
-        fprintf(stderr, "atolld is ready at %s%s%s. Try: atoll run -- echo hello\n",
-                d->config.socket, *d->listen ? " and http://" : "", d->listen);
+        fprintf(stderr, "atolld is ready at %s%s%s%s%s. Try: atoll run -- echo hello\n",
+                d->config.socket, *d->listen ? " and http://" : "", d->listen,
+                *d->tls_listen ? " and https://" : "", d->tls_listen);
 }
 
 /* Failures at start are for whoever started us: plain words, not a log line. */
@@ -207,6 +333,15 @@ static int complain(const struct atoll_error *error)
 {
     fprintf(stderr, "atolld: %s\n", error->text);
     return error->kind == ATOLL_ERR_INVALID_ARGUMENT ? 2 : 1;
+}
+
+static void list_routes(void)
+{
+    struct atoll_api_route route;
+    size_t pos = 0;
+
+    while (atoll_api_next_route(&pos, &route))
+        printf("%s %s %s\n", route.method, route.path, atoll_scope_name(route.scope));
 }
 
 int main(int argc, char **argv)
@@ -223,6 +358,10 @@ int main(int argc, char **argv)
     }
     if (d.config.version) {
         printf("atolld %s\n", ATOLL_VERSION);
+        return 0;
+    }
+    if (d.config.list_routes) {
+        list_routes();
         return 0;
     }
     atoll_log_set_level(d.config.log_level);

@@ -104,18 +104,28 @@ static bool has_spawn(const char *dir)
     return access(path, X_OK) == 0;
 }
 
-int atoll_process_find_programs(char *out, size_t cap, struct atoll_error *err)
+/* Of our own executable, links followed. */
+static int own_directory(char *out, size_t cap)
 {
-    char own[4096];
-    ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+    ssize_t n = readlink("/proc/self/exe", out, cap - 1);
     char *slash;
 
     if (n < 0)
-        return atoll_fail_errno(err, errno, "finding our own executable");
-    own[n] = '\0';
-    slash = strrchr(own, '/');
+        return -errno;
+    out[n] = '\0';
+    slash = strrchr(out, '/');
     if (slash)
         *slash = '\0';
+    return 0;
+}
+
+int atoll_process_find_programs(char *out, size_t cap, struct atoll_error *err)
+{
+    char own[4096];
+    int r = own_directory(own, sizeof(own));
+
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "finding our own executable");
     if ((size_t)snprintf(out, cap, "%s", own) < cap && has_spawn(out))
         return 0;
     if ((size_t)snprintf(out, cap, "%s/../libexec/atoll", own) < cap && has_spawn(out))
@@ -125,6 +135,18 @@ int atoll_process_find_programs(char *out, size_t cap, struct atoll_error *err)
     return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
                       "atoll-spawn is neither beside atolld nor in %s; install it there",
                       ATOLL_LIBEXEC_DIR);
+}
+
+void atoll_process_find_registry(char *out, size_t cap)
+{
+    static const char *const places[] = {"registry", "../share/atoll/registry"};
+    char own[4096];
+
+    for (size_t i = 0; own_directory(own, sizeof(own)) == 0 && i < ATOLL_ARRAY_LEN(places); i++)
+        if ((size_t)snprintf(out, cap, "%s/%s", own, places[i]) < cap && access(out, R_OK) == 0)
+            return;
+    if ((size_t)snprintf(out, cap, "%s/registry", ATOLL_DATA_DIR) >= cap || access(out, R_OK) < 0)
+        out[0] = '\0';
 }
 
 void atoll_process_raise_files(void)

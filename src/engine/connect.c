@@ -22,9 +22,11 @@ static int take_socket(const struct atoll_answer *answer, struct atoll_error *er
         (void)close(answer->frame->fds[i]);
     if (answer->frame->nfds < 1)
         return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent no descriptor");
-    if (getsockopt(answer->frame->fds[0], SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_STREAM) {
+    if (getsockopt(answer->frame->fds[0], SOL_SOCKET, SO_TYPE, &type, &len) < 0 ||
+        type != SOCK_STREAM) {
         (void)close(answer->frame->fds[0]);
-        return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent something else than a socket");
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG,
+                          "the agent sent something else than a socket");
     }
     return answer->frame->fds[0];
 }
@@ -58,7 +60,8 @@ void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t 
     *d = (struct dialing){done, arg};
     r = atoll_engine_running(engine, id, &s, &err);
     if (r == 0)
-        r = atoll_sandbox_ask(s, ATOLL_AGENT_CONNECT, &atoll_am_connect_desc, &msg, on_dialed, d, &err);
+        r = atoll_sandbox_ask(s, ATOLL_AGENT_CONNECT, &atoll_am_connect_desc, &msg, on_dialed, d,
+                              &err);
     if (r < 0) {
         free(d);
         done(arg, ATOLL_NO_FD, &err);

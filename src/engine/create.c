@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 
@@ -14,13 +15,29 @@ struct creating {
     char id[ATOLL_ID_LEN + 1]; /* of a sandbox taken from the pool */
     atoll_sandbox_fn *done;
     void *arg;
+    int64_t asked_us;
 };
+
+/* Of every creation exactly once. */
+static void measure(const struct atoll_engine *engine, int64_t asked_us,
+                    const struct atoll_error *error)
+{
+    const char *provider = engine->config.provider->ops->name;
+
+    if (error)
+        atoll_metric_add(ATOLL_METRIC_CREATE_ERRORS,
+                         ATOLL_LABELS(provider, atoll_error_kind_name(error->kind)), 1);
+    else
+        atoll_metric_observe(ATOLL_METRIC_CREATE_SECONDS, ATOLL_LABELS(provider),
+                             (double)(atoll_clock_us() - asked_us) / 1e6);
+}
 
 static int make_spec(struct atoll_engine *engine, const struct atoll_create *create,
                      struct atoll_spec *spec, struct atoll_template **ret_template,
                      struct atoll_error *err)
 {
-    const char *name = create->template_name && *create->template_name ? create->template_name : "host";
+    const char *name =
+        create->template_name && *create->template_name ? create->template_name : "host";
     struct atoll_template *t = atoll_map_get(&engine->templates, name);
     uint32_t missing;
 
@@ -47,10 +64,12 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
     return 0;
 }
 
-static int dress(struct atoll_sandbox *s, const struct atoll_create *create, struct atoll_error *err)
+static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
+                 struct atoll_error *err)
 {
     if (atoll_text_copy(s->owner, sizeof(s->owner), create->owner ? create->owner : "default") < 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "the tenant's name is too long");
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                          "the tenant's name is too long");
     if (create->env) {
         s->env = atoll_strings_dup(create->env);
         if (!s->env)
@@ -68,8 +87,11 @@ static void finish(struct creating *c, struct atoll_sandbox *s, const struct ato
 {
     if (s) {
         atoll_sandbox_arm_deadline(s);
+        if (s->pooled || s->expires_unix_ms)
+            atoll_persist_sandbox(s);
         atoll_events_emit(s->engine, "sandbox.created", s, "", "");
     }
+    measure(c->engine, c->asked_us, error);
     c->done(c->arg, s, error);
     free(c);
 }
@@ -104,31 +126,36 @@ static void adopt(struct atoll_sandbox *s, const struct atoll_spec *spec, struct
     s->created_unix_ms = atoll_clock_unix_ms();
     s->created_ms = atoll_clock_ms();
     s->pooled = true;
-    if (was.memory_bytes == spec->limits.memory_bytes && was.cpu_millis == spec->limits.cpu_millis &&
-        was.pids == spec->limits.pids) {
+    atoll_sandbox_leave_note(s);
+    if (was.memory_bytes == spec->limits.memory_bytes &&
+        was.cpu_millis == spec->limits.cpu_millis && was.pids == spec->limits.pids) {
         finish(c, s, NULL);
         return;
     }
-    s->engine->config.provider->ops->set_limits(s->engine->config.provider, s->spec.id, &s->spec.limits,
-                                                on_limits_set, c);
+    s->engine->config.provider->ops->set_limits(s->engine->config.provider, s->spec.id,
+                                                &s->spec.limits, on_limits_set, c);
 }
 
-void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
-                         atoll_sandbox_fn *done, void *arg)
+void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_create *create,
+                             atoll_sandbox_fn *done, void *arg)
 {
     struct creating *c = calloc(1, sizeof(*c));
     struct atoll_template *t = NULL;
     struct atoll_sandbox *s;
     struct atoll_spec spec;
     struct atoll_error err;
-    int r = c ? make_spec(engine, create, &spec, &t, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
+    int64_t asked_us = atoll_clock_us();
+    int r =
+        c ? make_spec(engine, create, &spec, &t, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
 
     if (r < 0) {
+        measure(engine, asked_us, &err);
         free(c);
         done(arg, NULL, &err);
         return;
     }
-    *c = (struct creating){.engine = engine, .done = done, .arg = arg};
+    *c = (struct creating){
+        .engine = engine, .done = done, .arg = arg, .asked_us = asked_us};
     s = atoll_pool_take(engine, &spec);
     if (s) {
         r = dress(s, create, &err);
@@ -173,8 +200,8 @@ int atoll_engine_running(struct atoll_engine *engine, const char *id, struct ato
     if (!s)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
     if (s->state == ATOLL_SANDBOX_FAILED)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s has failed: %s", id,
-                          s->cause);
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s has failed: %s",
+                          id, s->cause);
     if (s->state != ATOLL_SANDBOX_RUNNING)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN, "sandbox %s is %s", id,
                           atoll_sandbox_state_name(s->state));

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "engine/engine_internal.h"
-#include "sys/tree.h"
 
 #define DEFAULT_MAX_SANDBOXES 4096
 #define DEFAULT_JOURNAL_MAX (UINT64_C(64) * 1024 * 1024)
@@ -13,15 +12,13 @@ static void on_exited(void *arg, const char *id, const struct atoll_provider_exi
 static void on_lost(void *arg, const char *why);
 static const struct atoll_provider_events provider_events = {on_exited, on_lost};
 
-/* Output of sandboxes that are gone is of no use to anybody. */
 static int open_journals(struct atoll_engine *engine, struct atoll_error *err)
 {
-    int r = atoll_tree_remove(engine->state_fd, "journal");
+    int r = mkdirat(engine->state_fd, "journal", 0700) < 0 && errno != EEXIST ? -errno : 0;
 
-    if (r == 0 && mkdirat(engine->state_fd, "journal", 0700) < 0)
-        r = -errno;
     if (r == 0) {
-        engine->journal_fd = openat(engine->state_fd, "journal", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        engine->journal_fd =
+            openat(engine->state_fd, "journal", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         r = engine->journal_fd < 0 ? -errno : 0;
     }
     return r < 0 ? atoll_fail_errno(err, -r, "make the journal directory") : 0;
@@ -52,6 +49,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
 
     if (!engine) {
         (void)config->provider->ops->free(config->provider);
+        (void)atoll_store_close(config->store);
         return atoll_fail_errno(err, ENOMEM, "engine");
     }
     engine->loop = loop;
@@ -61,6 +59,8 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     if (!engine->config.journal_max_bytes)
         engine->config.journal_max_bytes = DEFAULT_JOURNAL_MAX;
     engine->state_fd = engine->journal_fd = ATOLL_NO_FD;
+    atoll_quota_fill(&engine->config.quota);
+    atoll_map_init(&engine->tenants);
     atoll_map_init(&engine->sandboxes);
     atoll_map_init(&engine->templates);
     atoll_list_init(&engine->pool);
@@ -71,7 +71,6 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
         (void)atoll_engine_free(engine);
         return r;
     }
-    atoll_pool_refill(engine);
     *ret = engine;
     return 0;
 }
@@ -81,8 +80,10 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     if (!engine)
         return NULL;
     (void)engine->config.provider->ops->free(engine->config.provider);
+    (void)atoll_store_close(engine->config.store);
     atoll_templates_done(engine);
     engine->events = atoll_events_free(engine->events);
+    atoll_quota_done(engine);
     atoll_map_done(&engine->sandboxes);
     if (engine->journal_fd >= 0)
         (void)close(engine->journal_fd);
@@ -128,11 +129,11 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
 static void describe_exit(const struct atoll_provider_exit *e, char *out, size_t cap)
 {
     if (e->oom_kills > 0 && e->signal)
-        (void)snprintf(out, cap,
-                       "the sandbox's first process was killed by signal %d after %llu out-of-memory "
-                       "kills (peak %llu bytes)",
-                       e->signal, (unsigned long long)e->oom_kills,
-                       (unsigned long long)e->memory_peak_bytes);
+        (void)snprintf(
+            out, cap,
+            "the sandbox's first process was killed by signal %d after %llu out-of-memory "
+            "kills (peak %llu bytes)",
+            e->signal, (unsigned long long)e->oom_kills, (unsigned long long)e->memory_peak_bytes);
     else if (e->signal)
         (void)snprintf(out, cap, "the sandbox's first process was killed by signal %d", e->signal);
     else

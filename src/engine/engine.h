@@ -15,14 +15,26 @@
  */
 struct atoll_engine;
 struct atoll_provider;
+struct atoll_store;
 struct atoll_sandbox;
 struct atoll_exec;
+
+/* What one tenant may have at a time. What goes beyond creates and execs waits in a queue of the
+ * tenant, each; what goes beyond that is RESOURCE_EXHAUSTED. */
+struct atoll_quota {
+    uint32_t sandboxes; /* 0: no limit of its own */
+    uint32_t creates;   /* under way; 0: 64 */
+    uint32_t execs;     /* running; 0: 1024 */
+    uint32_t queue;     /* 0: 1024 */
+};
 
 struct atoll_engine_config {
     const char *state_dir;           /* exists, ours */
     struct atoll_provider *provider; /* taken over, also on failure */
+    struct atoll_store *store;       /* taken over, also on failure */
     uint32_t pool;                   /* sandboxes kept ready of the host template */
     uint32_t max_sandboxes;          /* 0: 4096 */
+    struct atoll_quota quota;
     uint64_t journal_max_bytes;      /* output kept per exec; 0: 64 MiB */
     uint32_t waived;                 /* limits the operator waives for every sandbox */
     const char *host_json;           /* the doctor's report; copied */
@@ -30,6 +42,10 @@ struct atoll_engine_config {
 
 int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *config,
                      struct atoll_engine **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Takes over what an earlier daemon left: living sandboxes are adopted with their commands, the rest
+ * is brought to a true end. Once, before anything else is asked of the engine. */
+void atoll_engine_recover(struct atoll_engine *engine,
+                          void (*done)(void *arg, const struct atoll_error *error), void *arg);
 /* Drops memory and handles; sandboxes live on. */
 struct atoll_engine *atoll_engine_free(struct atoll_engine *engine);
 /* Destroys every sandbox and ends atoll-spawn, then calls done. */
@@ -37,6 +53,12 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
 
 /* The doctor's report as JSON, as of the daemon's start. */
 const char *atoll_engine_host_json(const struct atoll_engine *engine);
+
+/* Of whoever makes the sandboxes: "native". */
+const char *atoll_engine_provider_name(const struct atoll_engine *engine);
+
+/* How many requests of all tenants wait for their turn right now. */
+void atoll_engine_queue(const struct atoll_engine *engine, size_t *ret_creates, size_t *ret_execs);
 
 /* --- sandboxes --- */
 
@@ -54,6 +76,8 @@ struct atoll_limits atoll_limits_default(void);
 uint32_t atoll_limit_by_name(const char *name);
 const char *atoll_limit_name(uint32_t limit); /* of one bit */
 
+/* Borrowed for the call; quota.c copies every pointer of this and of atoll_exec_start if it must
+ * wait. */
 struct atoll_create {
     const char *template_name;      /* NULL: host */
     struct atoll_limits limits;     /* 0 fields: default */
@@ -71,6 +95,8 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
 struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char *id);
 struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos);
 typedef void atoll_done_fn(void *arg, const struct atoll_error *error);
+/* Whether it can do its work: the store takes a write, and what makes sandboxes answers. */
+void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg);
 /* Idempotent and complete: when done comes nothing of it is left. Running execs end as killed_by
  * `who`. Unknown id: NOT_FOUND. */
 void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const char *who,
@@ -87,6 +113,14 @@ struct atoll_sandbox_view {
     bool pooled;
 };
 void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox_view *ret);
+
+/* What may change while it lives. NOT_FOUND, FAILED_PRECONDITION when it is ending. */
+/* The sandbox is destroyed `seconds` from now; 0: never. */
+int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32_t seconds,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
+/* json: an object, copied. */
+int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const char *json,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
 
 struct atoll_sandbox_stats {
     uint64_t memory_bytes, memory_peak_bytes, memory_limit_bytes;
@@ -196,6 +230,27 @@ void atoll_files_chmod(struct atoll_engine *e, const char *id, const char *user,
 void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
                       atoll_done_fn *done, void *arg);
+
+void atoll_files_chown(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       const char *owner, const char *group, atoll_done_fn *done, void *arg);
+/* Makes the symbolic link `path`; its target is any text. */
+void atoll_files_symlink(struct atoll_engine *e, const char *id, const char *user, const char *target,
+                         const char *path, atoll_done_fn *done, void *arg);
+
+/* Changes in a directory, as they happen, for as long as somebody wants to know. */
+struct atoll_file_watch;
+struct atoll_file_watch_events {
+    /* Called once, possibly before atoll_files_watch() returns; on an error there is no watch. */
+    void (*started)(void *arg, struct atoll_file_watch *watch, const struct atoll_error *error);
+    /* name: relative to the directory, "" for itself. */
+    void (*changed)(void *arg, enum atoll_watch_kind kind, const char *name);
+    /* The sandbox is gone: nothing more comes. Still to be unwatched. */
+    void (*ended)(void *arg);
+};
+void atoll_files_watch(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       bool recursive, const struct atoll_file_watch_events *events, void *arg);
+/* No callback comes after this. Accepts NULL. */
+struct atoll_file_watch *atoll_files_unwatch(struct atoll_file_watch *watch);
 
 /* The opened regular file: a descriptor the callback owns (never blocks on read), and its size. */
 typedef void atoll_opened_fn(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error);

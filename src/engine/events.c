@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -63,8 +64,8 @@ static void give_next(struct atoll_events *events, struct atoll_subscription *s)
     if (events->last > EVENTS_KEPT && s->seen < events->last - EVENTS_KEPT)
         s->seen = events->last - EVENTS_KEPT;
     k = slot(events, ++s->seen);
-    s->fn(s->arg, &(struct atoll_event){k->id, k->unix_ms, k->kind, k->sandbox_id, k->owner, k->exec_id,
-                                        k->detail});
+    s->fn(s->arg, &(struct atoll_event){k->id, k->unix_ms, k->kind, k->sandbox_id, k->owner,
+                                        k->exec_id, k->detail});
 }
 
 /* One event for each who waits, round after round; a callback may unsubscribe anybody. */
@@ -75,8 +76,9 @@ static void deliver(void *arg)
 
     while (again) {
         again = false;
-        ATOLL_LIST_FOREACH(&events->subscriptions, node) {
-            struct atoll_subscription *s = ATOLL_CONTAINER_OF(node, struct atoll_subscription, node);
+        ATOLL_LIST_FOREACH (&events->subscriptions, node) {
+            struct atoll_subscription *s =
+                ATOLL_CONTAINER_OF(node, struct atoll_subscription, node);
             if (s->seen >= events->last)
                 continue;
             give_next(events, s);
@@ -94,6 +96,7 @@ void atoll_events_emit(struct atoll_engine *engine, const char *kind, const stru
 
     if (s->hidden)
         return;
+    atoll_metric_add(ATOLL_METRIC_EVENTS, ATOLL_LABELS(kind), 1);
     k = &events->ring[++events->last % EVENTS_KEPT];
     *k = (struct kept){.id = events->last, .unix_ms = atoll_clock_unix_ms(), .kind = kind};
     memcpy(k->sandbox_id, s->spec.id, sizeof(k->sandbox_id));
@@ -105,7 +108,8 @@ void atoll_events_emit(struct atoll_engine *engine, const char *kind, const stru
 }
 
 struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,
-                                                  void (*fn)(void *arg, const struct atoll_event *event),
+                                                  void (*fn)(void *arg,
+                                                             const struct atoll_event *event),
                                                   void *arg)
 {
     struct atoll_events *events = engine->events;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/text.h"
@@ -42,9 +43,11 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     x->pty = start->pty;
     x->started_unix_ms = atoll_clock_unix_ms();
     x->started_ms = atoll_clock_ms();
+    x->asked_us = atoll_clock_us();
     atoll_list_init(&x->readers);
     (void)snprintf(journal, sizeof(journal), "%s-%s", x->sandbox_id, x->id);
-    atoll_journal_init(&x->journal, s->engine->journal_fd, journal, s->engine->config.journal_max_bytes);
+    atoll_journal_init(&x->journal, s->engine->journal_fd, journal,
+                       s->engine->config.journal_max_bytes);
     if (!x->argv || !x->user || !x->cwd) {
         atoll_exec_unref(x);
         return NULL;
@@ -66,6 +69,7 @@ void atoll_exec_unref(struct atoll_exec *x)
 /* Takes it out of its sandbox. Readers may still hold it. */
 static void exec_drop(struct atoll_exec *x)
 {
+    atoll_quota_exec_leave(x);
     (void)atoll_map_remove(&x->sandbox->execs, x->id);
     atoll_list_remove(&x->node);
     x->sandbox = NULL;
@@ -74,9 +78,14 @@ static void exec_drop(struct atoll_exec *x)
 
 void atoll_exec_drop_all(struct atoll_sandbox *s)
 {
-    ATOLL_LIST_FOREACH(&s->exec_list, node)
+    ATOLL_LIST_FOREACH (&s->exec_list, node)
         exec_drop(ATOLL_CONTAINER_OF(node, struct atoll_exec, node));
     atoll_map_done(&s->execs);
+}
+
+static bool is_stored(const struct atoll_exec *x)
+{
+    return x->sandbox && !x->sandbox->hidden;
 }
 
 static int remember(struct atoll_sandbox *s, struct atoll_exec *x, struct atoll_error *err)
@@ -87,22 +96,40 @@ static int remember(struct atoll_sandbox *s, struct atoll_exec *x, struct atoll_
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                               "%d commands are kept for this sandbox and the oldest still runs",
                               EXECS_MAX);
+        if (is_stored(oldest))
+            atoll_persist_drop_exec(s->engine, oldest);
         exec_drop(oldest);
     }
     if (atoll_map_put(&s->execs, x->id, x) < 0)
         return atoll_fail_errno(err, ENOMEM, "exec");
     atoll_list_push_back(&s->exec_list, &x->node);
+    atoll_quota_exec_enter(x);
     return 0;
 }
 
-/* The one place where an exec ends. */
-static void finish(struct atoll_exec *x, const struct atoll_exec_result *result)
+static void measure_end(const struct atoll_exec_result *result)
 {
+    atoll_metric_observe(ATOLL_METRIC_EXEC_SECONDS, ATOLL_NO_LABELS,
+                         (double)result->duration_ms / 1e3);
+    atoll_metric_add(ATOLL_METRIC_EXECS_ENDED, ATOLL_LABELS(atoll_end_kind_name(result->kind)), 1);
+    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("exec", "out"),
+                     (double)(result->stdout_bytes + result->stderr_bytes));
+}
+
+void atoll_exec_finish(struct atoll_exec *x, const struct atoll_exec_result *result)
+{
+    struct atoll_error err;
+
     if (x->ended)
         return;
     x->ended = true;
+    atoll_quota_exec_leave(x);
     x->result = *result;
-    x->result.duration_ms = atoll_clock_ms() - x->started_ms;
+    if (x->result.duration_ms == 0) /* nobody else knows */
+        x->result.duration_ms = atoll_clock_ms() - x->started_ms;
+    measure_end(&x->result);
+    if (is_stored(x))
+        (void)!atoll_persist_exec(x->sandbox->engine, x, &err);
     if (x->sandbox)
         atoll_events_emit(x->sandbox->engine, "exec.ended", x->sandbox, x->id,
                           atoll_end_kind_name(result->kind));
@@ -116,17 +143,29 @@ void atoll_exec_end_all(struct atoll_sandbox *s, enum atoll_end_kind kind, const
     (void)snprintf(result.reason, sizeof(result.reason), "%s", reason);
     if (kind == ATOLL_END_KILLED_BY)
         result.signal = 9;
-    ATOLL_LIST_FOREACH(&s->exec_list, node) {
+    ATOLL_LIST_FOREACH (&s->exec_list, node) {
         struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
         result.stdout_bytes = x->journal.seen[ATOLL_STREAM_STDOUT];
         result.stderr_bytes = x->journal.seen[ATOLL_STREAM_STDERR];
         /* One whose start is still under way is told by the answer, which fails too. */
         if (!x->started)
-            finish(x, &result);
+            atoll_exec_finish(x, &result);
     }
 }
 
 /* Starting. */
+
+static void measure_start(const struct atoll_exec *x, const struct atoll_error *error)
+{
+    const char *provider = x->sandbox ? x->sandbox->engine->config.provider->ops->name : "";
+
+    if (error)
+        atoll_metric_add(ATOLL_METRIC_EXEC_START_ERRORS,
+                         ATOLL_LABELS(provider, atoll_error_kind_name(error->kind)), 1);
+    else
+        atoll_metric_observe(ATOLL_METRIC_EXEC_START_SECONDS, ATOLL_LABELS(provider),
+                             (double)(atoll_clock_us() - x->asked_us) / 1e6);
+}
 
 static void on_started(void *arg, const struct atoll_answer *answer)
 {
@@ -139,13 +178,17 @@ static void on_started(void *arg, const struct atoll_answer *answer)
     if (!error && atoll_msg_decode(&atoll_am_exec_started_desc, answer->frame->payload,
                                    answer->frame->len, &started, &err) < 0)
         error = &err;
+    measure_start(x, error);
     if (error) {
         fn(x->started_arg, NULL, error);
+        if (is_stored(x))
+            atoll_persist_drop_exec(x->sandbox->engine, x);
         if (x->sandbox)
             exec_drop(x);
     } else {
         x->pid = started.pid;
-        atoll_events_emit(x->sandbox->engine, "exec.started", x->sandbox, x->id, "");
+        if (x->sandbox)
+            atoll_events_emit(x->sandbox->engine, "exec.started", x->sandbox, x->id, "");
         fn(x->started_arg, x, NULL);
     }
     atoll_exec_unref(x);
@@ -165,7 +208,8 @@ static const char **join_env(const struct atoll_sandbox *s, const char *const *e
     return all;
 }
 
-static int send_start(struct atoll_exec *x, const struct atoll_exec_start *start, struct atoll_error *err)
+static int send_start(struct atoll_exec *x, const struct atoll_exec_start *start,
+                      struct atoll_error *err)
 {
     ATOLL_AUTOFREE const char **env = NULL;
     struct atoll_am_exec_start msg = {
@@ -187,8 +231,8 @@ static int send_start(struct atoll_exec *x, const struct atoll_exec_start *start
                              on_started, x, err);
 }
 
-void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
-                       const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg)
+void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
+                           const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg)
 {
     struct atoll_sandbox *s;
     struct atoll_exec *x = NULL;
@@ -208,9 +252,14 @@ void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
     x->started = done;
     x->started_arg = arg;
     x->refs++; /* the answer's */
-    r = send_start(x, start, &err);
+    /* Known here before it can run there: a daemon that dies in between finds the row. */
+    r = is_stored(x) ? atoll_persist_exec(engine, x, &err) : 0;
+    if (r == 0)
+        r = send_start(x, start, &err);
     if (r < 0) {
         x->started = NULL;
+        if (is_stored(x))
+            atoll_persist_drop_exec(engine, x);
         exec_drop(x);
         atoll_exec_unref(x);
         done(arg, NULL, &err);
@@ -219,7 +268,7 @@ void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
 
 /* Events of the agent. It is not trusted: what makes no sense ends the connection. */
 
-static struct atoll_exec *find(struct atoll_sandbox *s, uint64_t number)
+struct atoll_exec *atoll_exec_by_number(struct atoll_sandbox *s, uint64_t number)
 {
     char id[17];
 
@@ -239,7 +288,7 @@ static void acknowledge(struct atoll_exec *x, int stream)
 
 static int on_output(struct atoll_sandbox *s, const struct atoll_am_output *out)
 {
-    struct atoll_exec *x = find(s, out->exec);
+    struct atoll_exec *x = atoll_exec_by_number(s, out->exec);
     int r;
 
     if (out->stream != ATOLL_STREAM_STDOUT && out->stream != ATOLL_STREAM_STDERR)
@@ -259,7 +308,7 @@ static int on_output(struct atoll_sandbox *s, const struct atoll_am_output *out)
 
 static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
 {
-    struct atoll_exec *x = find(s, e->exec);
+    struct atoll_exec *x = atoll_exec_by_number(s, e->exec);
     struct atoll_am_exec_ref ref = {e->exec};
     struct atoll_exec_result result = {
         .kind = (enum atoll_end_kind)e->kind,
@@ -280,12 +329,16 @@ static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
         return -EBADMSG;
     (void)snprintf(result.reason, sizeof(result.reason), "%s", e->who);
     (void)snprintf(result.oom_process, sizeof(result.oom_process), "%s", e->oom_process);
+    if (x && e->ended_unix_ms > x->started_unix_ms)
+        result.duration_ms = e->ended_unix_ms - x->started_unix_ms;
     if (x && (x->journal.seen[ATOLL_STREAM_STDOUT] != e->stdout_bytes ||
               x->journal.seen[ATOLL_STREAM_STDERR] != e->stderr_bytes))
         return -EBADMSG;
-    (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
+    /* Stored first, forgotten by the agent after that. */
     if (x)
-        finish(x, &result);
+        atoll_exec_finish(x, &result);
+    if (s->agent)
+        (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
     return 0;
 }
 
@@ -307,6 +360,76 @@ int atoll_exec_on_event(struct atoll_sandbox *s, struct atoll_frame *frame)
     default:
         return 0; /* an event of a newer agent */
     }
+}
+
+/* Restoring. */
+
+static void restore_result(struct atoll_exec *x, const struct atoll_store_exec *row)
+{
+    struct atoll_exec_result *res = &x->result;
+
+    x->ended = row->kind != 0;
+    *res = (struct atoll_exec_result){
+        .kind = (enum atoll_end_kind)row->kind,
+        .code = row->code,
+        .signal = row->signal,
+        .user_us = row->user_us,
+        .system_us = row->system_us,
+        .max_rss_bytes = row->max_rss_bytes,
+        .oom_kills = row->oom_kills,
+        .oom_pid = row->oom_pid,
+        .oom_peak_bytes = row->oom_peak_bytes,
+        .oom_limit_bytes = row->oom_limit_bytes,
+        .stdout_bytes = row->stdout_bytes,
+        .stderr_bytes = row->stderr_bytes,
+        .duration_ms = row->duration_ms,
+    };
+    (void)snprintf(res->reason, sizeof(res->reason), "%s", row->reason);
+    (void)snprintf(res->oom_process, sizeof(res->oom_process), "%s", row->oom_process);
+}
+
+int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *row,
+                       struct atoll_error *err)
+{
+    char **argv = atoll_strings_split(row->argv, row->argv_len);
+    struct atoll_exec_start start = {
+        .argv = (const char *const *)argv, .user = row->user, .cwd = row->cwd, .pty = row->pty};
+    struct atoll_exec *x = argv ? exec_new(s, &start) : NULL;
+    unsigned long long number;
+    char journal[64];
+    int r;
+
+    atoll_strings_free(argv);
+    if (!x)
+        return atoll_fail_errno(err, ENOMEM, "exec");
+    if (sscanf(row->id, "%16llx", &number) != 1 || strlen(row->id) != 16) {
+        atoll_exec_unref(x);
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored command has the id %s",
+                          row->id);
+    }
+    x->number = number;
+    (void)snprintf(x->id, sizeof(x->id), "%016llx", number);
+    x->pid = row->pid;
+    x->started_unix_ms = row->started_unix_ms;
+    x->started_ms = atoll_clock_ms() - (atoll_clock_unix_ms() - row->started_unix_ms);
+    restore_result(x, row);
+    (void)snprintf(journal, sizeof(journal), "%s-%s", x->sandbox_id, x->id);
+    atoll_journal_init(&x->journal, s->engine->journal_fd, journal,
+                       s->engine->config.journal_max_bytes);
+    r = atoll_journal_reopen(&x->journal);
+    if (r == 0)
+        r = remember(s, x, err);
+    else
+        r = atoll_fail_errno(err, -r, "open journal");
+    if (r < 0) {
+        atoll_exec_unref(x);
+        return r;
+    }
+    if (x->ended) { /* what the journal had no room for was counted */
+        x->journal.seen[ATOLL_STREAM_STDOUT] = x->result.stdout_bytes;
+        x->journal.seen[ATOLL_STREAM_STDERR] = x->result.stderr_bytes;
+    }
+    return 0;
 }
 
 /* Looking. */

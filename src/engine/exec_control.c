@@ -49,8 +49,8 @@ static void on_told(void *arg, const struct atoll_answer *answer)
     conclude(arg, answer->error);
 }
 
-static void ask(struct telling *t, uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
-                atoll_answer_fn *fn)
+static void ask(struct telling *t, uint16_t type, const struct atoll_msg_desc *desc,
+                const void *msg, atoll_answer_fn *fn)
 {
     struct atoll_error err;
     int r = check_running(t->exec, &err);
@@ -118,7 +118,8 @@ void atoll_exec_signal(struct atoll_exec *x, int signo, bool tree, const char *w
     ask(telling_new(x, done, arg), ATOLL_AGENT_EXEC_SIGNAL, &atoll_am_signal_desc, &msg, on_told);
 }
 
-void atoll_exec_resize(struct atoll_exec *x, uint32_t cols, uint32_t rows, atoll_done_fn *done, void *arg)
+void atoll_exec_resize(struct atoll_exec *x, uint32_t cols, uint32_t rows, atoll_done_fn *done,
+                       void *arg)
 {
     struct atoll_am_resize msg = {x->number, cols, rows};
     ask(telling_new(x, done, arg), ATOLL_AGENT_EXEC_RESIZE, &atoll_am_resize_desc, &msg, on_told);

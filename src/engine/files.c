@@ -41,8 +41,8 @@ static void on_answer(void *arg, const struct atoll_answer *answer)
     bool has_entry = !answer->error && (answer->more ? q->each != NULL : q->entry != NULL);
 
     close_fds(answer);
-    if (has_entry && atoll_msg_decode(&atoll_am_entry_desc, answer->frame->payload, answer->frame->len,
-                                      &entry, &err) < 0) {
+    if (has_entry && atoll_msg_decode(&atoll_am_entry_desc, answer->frame->payload,
+                                      answer->frame->len, &entry, &err) < 0) {
         if (!answer->more)
             conclude(q, NULL, &err);
         return;
@@ -53,8 +53,8 @@ static void on_answer(void *arg, const struct atoll_answer *answer)
         q->each(q->arg, &entry);
 }
 
-static void ask(struct atoll_engine *e, const char *id, uint16_t type, const struct atoll_msg_desc *desc,
-                const void *msg, const struct request *callbacks)
+static void ask(struct atoll_engine *e, const char *id, uint16_t type,
+                const struct atoll_msg_desc *desc, const void *msg, const struct request *callbacks)
 {
     struct request *q = malloc(sizeof(*q));
     struct atoll_sandbox *s;
@@ -111,6 +111,22 @@ void atoll_files_chmod(struct atoll_engine *e, const char *id, const char *user,
         &(struct request){.done = done, .arg = arg});
 }
 
+void atoll_files_chown(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       const char *owner, const char *group, atoll_done_fn *done, void *arg)
+{
+    struct atoll_am_chown msg = {user, path, owner, group};
+    ask(e, id, ATOLL_AGENT_FILE_CHOWN, &atoll_am_chown_desc, &msg,
+        &(struct request){.done = done, .arg = arg});
+}
+
+void atoll_files_symlink(struct atoll_engine *e, const char *id, const char *user,
+                         const char *target, const char *path, atoll_done_fn *done, void *arg)
+{
+    struct atoll_am_two_paths msg = {user, target, path};
+    ask(e, id, ATOLL_AGENT_FILE_SYMLINK, &atoll_am_two_paths_desc, &msg,
+        &(struct request){.done = done, .arg = arg});
+}
+
 void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
                       atoll_done_fn *done, void *arg)
@@ -153,8 +169,8 @@ static void close_handle(struct atoll_upload *u)
     struct atoll_error err;
 
     if (atoll_engine_running(u->engine, u->id, &s, &err) == 0)
-        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_FILE_CLOSE, &atoll_am_handle_desc, &msg, ignore, NULL,
-                                 &err);
+        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_FILE_CLOSE, &atoll_am_handle_desc, &msg, ignore,
+                                 NULL, &err);
 }
 
 /* Whatever the agent sends, we only ever read and write regular files. */
@@ -163,12 +179,13 @@ static int take_file(struct atoll_upload *u, const struct atoll_answer *answer, 
 {
     struct atoll_am_opened opened;
     struct stat st;
-    int r = atoll_msg_decode(&atoll_am_opened_desc, answer->frame->payload, answer->frame->len, &opened,
-                             err);
+    int r = atoll_msg_decode(&atoll_am_opened_desc, answer->frame->payload, answer->frame->len,
+                             &opened, err);
 
     if (r < 0 || answer->frame->nfds != 1) {
         close_fds(answer);
-        return r < 0 ? r : atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent no descriptor");
+        return r < 0 ? r
+                     : atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent no descriptor");
     }
     u->fd = answer->frame->fds[0];
     u->handle = opened.handle;

@@ -104,7 +104,8 @@ static void on_kept(void *arg, const struct atoll_error *error)
     }
     import_free(i);
     if (t)
-        view = (struct atoll_template_view){t->name, t->kind, t->digest, t->size_bytes, t->created_unix_ms};
+        view = (struct atoll_template_view){t->name, t->kind, t->digest, t->size_bytes,
+                                            t->created_unix_ms};
     done(done_arg, error ? NULL : &view, error);
 }
 
@@ -287,13 +288,16 @@ static int check_name(struct atoll_engine *engine, const char *name, struct atol
     struct atoll_template *old = atoll_map_get(&engine->templates, name);
 
     if (!atoll_text_is_name(name))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "a template's name is 1 to 64 letters, digits, dots, dashes or underscores");
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "a template's name is 1 to 64 letters, digits, dots, dashes or underscores");
     if (old && old->kind == ATOLL_TEMPLATE_HOST)
-        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "the template %s is built in", name);
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "the template %s is built in",
+                          name);
     if (old && atoll_template_in_use(engine, old))
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                          "template %s is in use: destroy its sandboxes or choose another name", name);
+                          "template %s is in use: destroy its sandboxes or choose another name",
+                          name);
     return 0;
 }
 

@@ -42,6 +42,29 @@ static int open_file(struct atoll_journal *j)
     return j->fd < 0 ? -errno : 0;
 }
 
+int atoll_journal_reopen(struct atoll_journal *j)
+{
+    struct piece piece;
+    off_t end;
+
+    j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CLOEXEC);
+    if (j->fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    end = lseek(j->fd, 0, SEEK_END);
+    if (end < 0)
+        return -errno;
+    while (j->size + sizeof(piece) <= (uint64_t)end &&
+           pread(j->fd, &piece, sizeof(piece), (off_t)j->size) == (ssize_t)sizeof(piece)) {
+        if (piece.stream < 1 || piece.stream > 2 || piece.offset != j->seen[piece.stream] ||
+            j->size + sizeof(piece) + piece.len > (uint64_t)end)
+            break;
+        j->seen[piece.stream] += piece.len;
+        j->kept[piece.stream] += piece.len;
+        j->size += sizeof(piece) + piece.len;
+    }
+    return ftruncate(j->fd, (off_t)j->size) < 0 ? -errno : 0;
+}
+
 static int write_piece(struct atoll_journal *j, const struct piece *piece, const uint8_t *bytes)
 {
     struct iovec iov[2] = {{(void *)(uintptr_t)piece, sizeof(*piece)},

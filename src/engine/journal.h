@@ -19,6 +19,8 @@ void atoll_journal_init(struct atoll_journal *j, int dir_fd, const char *name, u
 /* Closes the file; it stays. */
 void atoll_journal_done(struct atoll_journal *j);
 
+/* Takes up the file of an earlier daemon, if there is one; a piece cut short by its death is dropped. */
+int atoll_journal_reopen(struct atoll_journal *j) ATOLL_MUST_CHECK;
 /* Closes it and removes the file. */
 void atoll_journal_remove(struct atoll_journal *j);
 
@@ -35,5 +37,5 @@ struct atoll_journal_cursor {
 
 /* Reads the next wanted bytes into buf. 1: got some; 0: at the end of what is there; -errno. */
 int atoll_journal_read(const struct atoll_journal *j, struct atoll_journal_cursor *c, uint8_t *buf,
-                       size_t cap, int *ret_stream, uint64_t *ret_offset, size_t *ret_len)
-    ATOLL_MUST_CHECK;
+                       size_t cap, int *ret_stream, uint64_t *ret_offset,
+                       size_t *ret_len) ATOLL_MUST_CHECK;

@@ -12,9 +12,8 @@
 
 static struct atoll_spec pool_spec(const struct atoll_engine *engine)
 {
-    struct atoll_spec spec = {.limits = atoll_limits_default(),
-                              .template_kind = ATOLL_TEMPLATE_HOST,
-                              .allow_sudo = true};
+    struct atoll_spec spec = {
+        .limits = atoll_limits_default(), .template_kind = ATOLL_TEMPLATE_HOST, .allow_sudo = true};
 
     spec.waived = engine->config.provider->ops->missing_limits(engine->config.provider, &spec) &
                   engine->config.waived;

@@ -10,7 +10,7 @@
 #define PIECE_MAX (64 * 1024)
 
 struct atoll_reader {
-    struct atoll_list node; /* in exec->readers */
+    struct atoll_list node;  /* in exec->readers */
     struct atoll_exec *exec; /* referenced */
     struct atoll_journal_cursor cursor;
     struct atoll_timer first; /* wakes it once after opening */
@@ -93,8 +93,8 @@ int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret
         if (!reader->buf)
             return -ENOMEM;
     }
-    r = atoll_journal_read(&exec->journal, &reader->cursor, reader->buf, PIECE_MAX, &stream, &offset,
-                           &len);
+    r = atoll_journal_read(&exec->journal, &reader->cursor, reader->buf, PIECE_MAX, &stream,
+                           &offset, &len);
     if (r < 0)
         return r;
     if (r > 0) {
@@ -123,7 +123,8 @@ void atoll_readers_notify(struct atoll_exec *exec)
     exec->refs++;
     atoll_list_init(&woken);
     while (!atoll_list_empty(&exec->readers)) {
-        struct atoll_reader *reader = ATOLL_CONTAINER_OF(exec->readers.next, struct atoll_reader, node);
+        struct atoll_reader *reader =
+            ATOLL_CONTAINER_OF(exec->readers.next, struct atoll_reader, node);
         atoll_list_remove(&reader->node);
         atoll_list_push_back(&woken, &reader->node);
         reader->ready(reader->arg);

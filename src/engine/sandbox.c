@@ -25,8 +25,19 @@ const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
     return names[state];
 }
 
-struct atoll_sandbox *atoll_sandbox_prepare(struct atoll_engine *engine, const struct atoll_spec *spec,
+struct atoll_sandbox *atoll_sandbox_prepare(struct atoll_engine *engine,
+                                            const struct atoll_spec *spec,
                                             struct atoll_template *tmpl)
+{
+    char id[ATOLL_ID_LEN + 1];
+
+    atoll_rand_id(id, ATOLL_ID_LEN);
+    return atoll_sandbox_prepare_as(engine, spec, tmpl, id);
+}
+
+struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
+                                               const struct atoll_spec *spec,
+                                               struct atoll_template *tmpl, const char *id)
 {
     struct atoll_sandbox *s = calloc(1, sizeof(*s));
 
@@ -34,13 +45,14 @@ struct atoll_sandbox *atoll_sandbox_prepare(struct atoll_engine *engine, const s
         return NULL;
     s->engine = engine;
     s->spec = *spec;
-    atoll_rand_id(s->spec.id, ATOLL_ID_LEN);
+    memcpy(s->spec.id, id, sizeof(s->spec.id));
     s->template_ref = tmpl;
     s->state = ATOLL_SANDBOX_CREATING;
     s->created_unix_ms = atoll_clock_unix_ms();
     s->created_ms = atoll_clock_ms();
     atoll_map_init(&s->execs);
     atoll_list_init(&s->exec_list);
+    atoll_list_init(&s->watches);
     atoll_list_init(&s->destroyers);
     if (atoll_map_put(&engine->sandboxes, s->spec.id, s) < 0) {
         free(s);
@@ -88,7 +100,8 @@ static int on_agent_event(void *arg, struct atoll_frame *frame)
 {
     for (size_t i = 0; i < frame->nfds; i++)
         (void)close(frame->fds[i]);
-    return atoll_exec_on_event(arg, frame);
+    return frame->type == ATOLL_AGENT_WATCH_EVENT ? atoll_file_watch_on_event(arg, frame)
+                                                  : atoll_exec_on_event(arg, frame);
 }
 
 static void nobody_said_why(void *arg)
@@ -102,6 +115,7 @@ static void on_agent_lost(void *arg, const char *why)
 
     atoll_log(ATOLL_LOG_DEBUG, "agent lost", "sandbox", s->spec.id, "why", why, NULL);
     s->agent = atoll_rpc_close(s->agent);
+    atoll_file_watch_end_all(s);
     if (s->state == ATOLL_SANDBOX_RUNNING)
         atoll_timer_set(&s->mourning, s->engine->loop, MOURNING_MS, nobody_said_why, s);
 }
@@ -133,15 +147,17 @@ static void on_hello(void *arg, const struct atoll_answer *answer)
         atoll_log(ATOLL_LOG_ERROR, "agent speaks another version", "sandbox", s->spec.id, NULL);
 }
 
-static int open_agent(struct atoll_sandbox *s, int fd, struct atoll_error *err)
+int atoll_sandbox_open_agent(struct atoll_sandbox *s, int fd, struct atoll_error *err)
 {
     const struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
                                          .features = ATOLL_AGENT_FEATURE_FDS};
-    int r = atoll_rpc_open(s->engine->loop, fd, &atoll_agent_protocol, &agent_events, s, &s->agent, err);
+    int r = atoll_rpc_open(s->engine->loop, fd, &atoll_agent_protocol, &agent_events, s, &s->agent,
+                           err);
 
     /* Requests that follow queue up behind it: no need to wait for the answer. */
     if (r == 0)
-        r = atoll_rpc_ask(s->agent, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, on_hello, s, err);
+        r = atoll_rpc_ask(s->agent, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, on_hello, s,
+                          err);
     return r;
 }
 
@@ -153,17 +169,18 @@ static void depart(struct atoll_sandbox *s)
     struct atoll_engine *engine = s->engine;
     struct atoll_list waiting;
 
+    atoll_persist_drop(s);
     if (s->boot_ms > 0) /* one that never was has no end either */
         atoll_events_emit(engine, "sandbox.destroyed", s, "", "");
     atoll_list_init(&waiting);
-    ATOLL_LIST_FOREACH(&s->destroyers, node) {
+    ATOLL_LIST_FOREACH (&s->destroyers, node) {
         atoll_list_remove(node);
         atoll_list_push_back(&waiting, node);
     }
     if (!s->hidden)
         engine->public_count--;
     atoll_sandbox_discard(s);
-    ATOLL_LIST_FOREACH(&waiting, node) {
+    ATOLL_LIST_FOREACH (&waiting, node) {
         struct waiter *w = ATOLL_CONTAINER_OF(node, struct waiter, node);
         w->done(w->arg, NULL);
         free(w);
@@ -173,7 +190,7 @@ static void depart(struct atoll_sandbox *s)
 
 static void tell_stuck(struct atoll_sandbox *s, const struct atoll_error *error)
 {
-    ATOLL_LIST_FOREACH(&s->destroyers, node) {
+    ATOLL_LIST_FOREACH (&s->destroyers, node) {
         struct waiter *w = ATOLL_CONTAINER_OF(node, struct waiter, node);
         atoll_list_remove(&w->node);
         w->done(w->arg, error);
@@ -207,6 +224,7 @@ static void drop_agent(struct atoll_sandbox *s)
 
     atoll_rpc_fail_all(agent, "the sandbox is being destroyed");
     (void)atoll_rpc_close(agent);
+    atoll_file_watch_end_all(s);
 }
 
 static void remove_remains(struct atoll_sandbox *s)
@@ -237,6 +255,8 @@ void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_
     if (s->state == ATOLL_SANDBOX_STOPPING)
         return;
     s->state = ATOLL_SANDBOX_STOPPING;
+    if (!creating)
+        atoll_persist_sandbox(s);
     atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
     if (!creating) /* else on_provider_created() goes on from here */
         remove_remains(s);
@@ -251,6 +271,7 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
     s->state = ATOLL_SANDBOX_FAILED;
     (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
     atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
+    atoll_persist_sandbox(s);
     atoll_events_emit(s->engine, "sandbox.failed", s, "", why);
     atoll_exec_end_all(s, ATOLL_END_LOST, why);
     remove_remains(s);
@@ -271,6 +292,11 @@ void atoll_sandbox_arm_deadline(struct atoll_sandbox *s)
     if (after_ms == 0)
         return;
     s->expires_unix_ms = atoll_clock_unix_ms() + after_ms;
+    atoll_sandbox_arm_deadline_in(s, after_ms);
+}
+
+void atoll_sandbox_arm_deadline_in(struct atoll_sandbox *s, int64_t after_ms)
+{
     atoll_timer_set(&s->deadline, s->engine->loop, after_ms, on_deadline, s);
 }
 
@@ -280,6 +306,30 @@ static void tell_created(struct atoll_sandbox *s, const struct atoll_error *erro
 
     if (fn)
         fn(s->created_arg, error ? NULL : s, error);
+}
+
+static void ignore(void *arg, const struct atoll_answer *answer)
+{
+    (void)arg;
+    (void)answer;
+}
+
+/* The environment may hold secrets: it is kept inside, with the agent, and not on our disk. */
+void atoll_sandbox_leave_note(struct atoll_sandbox *s)
+{
+    struct atoll_am_data note;
+    struct atoll_buf bytes;
+    struct atoll_error err;
+
+    if (!s->env)
+        return;
+    atoll_buf_init(&bytes, ATOLL_AGENT_DATA_MAX);
+    if (atoll_strings_join(&bytes, s->env) == 0) {
+        note.data = (struct atoll_bytes){atoll_buf_head(&bytes), atoll_buf_size(&bytes)};
+        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_NOTE_PUT, &atoll_am_data_desc, &note, ignore, NULL,
+                                 &err);
+    }
+    atoll_buf_done(&bytes);
 }
 
 static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
@@ -295,15 +345,18 @@ static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
         return;
     }
     s->boot_ms = (double)boot_us / 1000;
-    if (open_agent(s, agent_fd, &err) < 0 || s->state == ATOLL_SANDBOX_STOPPING) {
+    if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0 || s->state == ATOLL_SANDBOX_STOPPING) {
         if (s->state == ATOLL_SANDBOX_STOPPING)
-            (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "destroyed while it was being created");
+            (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED,
+                             "destroyed while it was being created");
         tell_created(s, &err);
         s->state = ATOLL_SANDBOX_STOPPING;
         remove_remains(s);
         return;
     }
     s->state = ATOLL_SANDBOX_RUNNING;
+    atoll_persist_sandbox(s);
+    atoll_sandbox_leave_note(s);
     tell_created(s, NULL);
 }
 

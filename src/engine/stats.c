@@ -78,7 +78,8 @@ static void on_usage(void *arg, const struct atoll_answer *answer)
     free(a);
 }
 
-void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done, void *arg)
+void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                        void *arg)
 {
     struct asking *a = calloc(1, sizeof(*a));
     struct atoll_sandbox *s;

@@ -30,3 +30,32 @@ char **atoll_strings_free(char **strings)
     free(strings);
     return NULL;
 }
+
+int atoll_strings_join(struct atoll_buf *out, char **strings)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && strings && strings[i]; i++)
+        r = atoll_buf_append(out, strings[i], strlen(strings[i]) + 1);
+    return r;
+}
+
+char **atoll_strings_split(const void *bytes, size_t n)
+{
+    const char *p = bytes;
+    size_t count = 0, at = 0;
+    char **strings;
+
+    if (n > 0 && p[n - 1] != '\0')
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        count += p[i] == '\0';
+    strings = calloc(count + 1, sizeof(*strings));
+    for (size_t i = 0; strings && i < count; i++) {
+        strings[i] = strdup(p + at);
+        if (!strings[i])
+            return atoll_strings_free(strings);
+        at += strlen(p + at) + 1;
+    }
+    return strings;
+}

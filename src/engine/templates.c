@@ -50,8 +50,8 @@ static void load_one(struct atoll_engine *engine, int dir, const char *file)
     if (!atoll_text_is_name(name) || atoll_fd_read_file(dir, file, text, sizeof(text)) < 0)
         return;
     root = json_loads(text, 0, NULL);
-    if (json_unpack(root, "{s:s, s:I, s:I, s:I}", "digest", &digest, "layer_base", &base, "size_bytes",
-                    &size, "created_unix_ms", &created) < 0 ||
+    if (json_unpack(root, "{s:s, s:I, s:I, s:I}", "digest", &digest, "layer_base", &base,
+                    "size_bytes", &size, "created_unix_ms", &created) < 0 ||
         !atoll_text_is_name(digest) || (t = add(engine, name)) == NULL) {
         atoll_log(ATOLL_LOG_WARN, "template record is not understood", "file", file, NULL);
     } else {
@@ -107,20 +107,22 @@ int atoll_template_save(struct atoll_engine *engine, const struct atoll_template
 
     (void)snprintf(path, sizeof(path), "templates/%s.json", t->name);
     (void)snprintf(temporary, sizeof(temporary), "%s.new", path);
-    (void)snprintf(text, sizeof(text),
-                   "{\"digest\":\"%s\",\"layer_base\":%u,\"size_bytes\":%llu,\"created_unix_ms\":%lld}\n",
-                   t->digest, t->layer_base, (unsigned long long)t->size_bytes,
-                   (long long)t->created_unix_ms);
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"digest\":\"%s\",\"layer_base\":%u,\"size_bytes\":%llu,\"created_unix_ms\":%lld}\n",
+        t->digest, t->layer_base, (unsigned long long)t->size_bytes, (long long)t->created_unix_ms);
     fd = openat(engine->state_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     r = fd < 0 ? -errno : atoll_fd_write_all(fd, text, strlen(text));
-    if (r == 0 && (fsync(fd) < 0 || renameat(engine->state_fd, temporary, engine->state_fd, path) < 0))
+    if (r == 0 &&
+        (fsync(fd) < 0 || renameat(engine->state_fd, temporary, engine->state_fd, path) < 0))
         r = -errno;
     return r < 0 ? atoll_fail_errno(err, -r, "save template %s", t->name) : 0;
 }
 
 static struct atoll_template_view view_of(const struct atoll_template *t)
 {
-    return (struct atoll_template_view){t->name, t->kind, t->digest, t->size_bytes, t->created_unix_ms};
+    return (struct atoll_template_view){t->name, t->kind, t->digest, t->size_bytes,
+                                        t->created_unix_ms};
 }
 
 bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret)
@@ -133,7 +135,8 @@ bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll
 }
 
 struct atoll_template *atoll_template_put(struct atoll_engine *engine, const char *name,
-                                          const char *digest, uint64_t size_bytes, uint32_t layer_base)
+                                          const char *digest, uint64_t size_bytes,
+                                          uint32_t layer_base)
 {
     struct atoll_template *t = add(engine, name);
 
@@ -168,7 +171,8 @@ static bool layer_shared(struct atoll_engine *engine, const char *digest)
     return false;
 }
 
-void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll_done_fn *done, void *arg)
+void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll_done_fn *done,
+                            void *arg)
 {
     struct atoll_template *t = atoll_map_get(&engine->templates, name);
     struct atoll_error err;

@@ -17,7 +17,8 @@ struct atoll_loop *atoll_loop_free(struct atoll_loop *loop);
 /* Dispatches until atoll_loop_stop(). */
 int atoll_loop_run(struct atoll_loop *loop, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* One round: waits at most timeout_ms (-1: until something happens) and dispatches. */
-int atoll_loop_step(struct atoll_loop *loop, int timeout_ms, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_loop_step(struct atoll_loop *loop, int timeout_ms,
+                    struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_loop_stop(struct atoll_loop *loop);
 /* Milliseconds (CLOCK_MONOTONIC) as of the current round. */
 int64_t atoll_loop_now_ms(const struct atoll_loop *loop);
@@ -61,6 +62,6 @@ struct atoll_signals {
     void *arg;
 };
 int atoll_signals_open(struct atoll_signals *s, struct atoll_loop *loop, const sigset_t *signals,
-                       void (*fn)(void *arg, int signo), void *arg, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+                       void (*fn)(void *arg, int signo), void *arg,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_signals_close(struct atoll_signals *s);

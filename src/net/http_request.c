@@ -1,8 +1,6 @@
 /*
- * From bytes to requests. The parser runs in steps that end at each thing of interest (a complete
- * head, a piece of body, the end of a message), so that handlers are only ever called from outside
- * of it and may do what they like: answer, pause, abort, upgrade.
- * Body bytes are handed out where recv put them; only a collected body that does not come in one
+ * The request as handlers see it, whatever the version: what its head says, and its body. Body
+ * bytes are handed out where they were received; only a collected body that does not come in one
  * piece is copied.
  */
 #include <errno.h>
@@ -10,34 +8,6 @@
 #include <strings.h>
 #include "net/http_internal.h"
 #include "net/url.h"
-
-#define KEEP_BYTES (64 * 1024) /* buffers larger than this are given back after the request */
-
-static void reset_buf(struct atoll_buf *b)
-{
-    if (b->cap > KEEP_BYTES)
-        atoll_buf_done(b);
-    else
-        atoll_buf_clear(b);
-}
-
-void atoll_http_request_start(struct atoll_http_conn *c)
-{
-    llhttp_init(&c->parser, HTTP_REQUEST, &atoll_http_parser_settings);
-    c->parser.data = c;
-    c->phase = PHASE_HEAD;
-    c->lines = (struct atoll_http_lines){0};
-    c->head_bytes = 0;
-    c->head_since_ms = atoll_loop_now_ms(c->server->loop);
-    c->head_done = c->message_done = false;
-    c->reject_status = 0;
-    c->field_count = 0;
-    if (c->field_cap > 0)
-        c->fields[0].name = 0;
-    atoll_buf_clear(&c->head);
-    reset_buf(&c->body);
-    reset_buf(&c->extra);
-}
 
 static bool is_too_large(const struct atoll_http_request *req)
 {
@@ -63,155 +33,38 @@ void atoll_http_request_deliver(struct atoll_http_conn *c)
 }
 
 /* A piece of a body that is gathered. The whole of it in one piece needs no copy. */
-static void collect_piece(struct atoll_http_conn *c)
+static void collect_piece(struct atoll_http_conn *c, const uint8_t *bytes, size_t n)
 {
     struct atoll_http_request *req = &c->req;
 
     if (req->body_got > req->body_max) {
         atoll_http_conn_reject(c, 413, "the request body is too large");
-    } else if (req->content_length == (int64_t)c->span_len) {
+    } else if (req->content_length == (int64_t)n) {
         req->body_done = req->body_told = true;
-        req->on_body(req->body_arg, req, c->span, c->span_len);
-    } else if (atoll_buf_append(&c->body, c->span, c->span_len) < 0) {
+        req->on_body(req->body_arg, req, bytes, n);
+    } else if (atoll_buf_append(&c->body, bytes, n) < 0) {
         atoll_http_conn_reject(c, 500, "out of memory");
     }
 }
 
-static void body_piece(struct atoll_http_conn *c)
+void atoll_http_request_piece(struct atoll_http_conn *c, const uint8_t *bytes, size_t n)
 {
     struct atoll_http_request *req = &c->req;
 
-    req->body_got += c->span_len;
-    if (req->content_length >= 0 && req->body_got == (uint64_t)req->content_length)
-        c->message_done = true;
-    if (c->phase == PHASE_DRAIN) {
-        c->drained += c->span_len;
-        if (c->drained > ATOLL_HTTP_DRAIN_MAX) {
-            c->phase = PHASE_CLOSING;
-            atoll_stream_close_after_flush(c->stream);
-        }
-    } else if (req->body_mode == BODY_COLLECT) {
-        collect_piece(c);
-    } else {
-        req->on_body(req->body_arg, req, c->span, c->span_len);
-    }
-}
-
-static void body_end(struct atoll_http_conn *c)
-{
-    c->req.body_done = true;
-    if (c->phase == PHASE_DRAIN)
-        c->phase = PHASE_IDLE;
+    req->body_got += n;
+    if (req->body_mode == BODY_COLLECT)
+        collect_piece(c, bytes, n);
     else
-        atoll_http_request_deliver(c);
+        req->on_body(req->body_arg, req, bytes, n);
 }
 
-static void head_complete(struct atoll_http_conn *c, bool more_input)
+void atoll_http_request_serve(struct atoll_http_conn *c)
 {
-    if (!atoll_http_head_finish(c)) {
-        atoll_http_conn_reject(c, c->reject_status, c->reject_text);
-        return;
-    }
     c->phase = PHASE_SERVING;
-    c->head_bytes = 0;
-    if (more_input && c->req.body_done && !c->corked) {
-        c->corked = true;
-        atoll_stream_cork(c->stream);
-    }
     c->dispatching = true;
     c->server->on_request(c->server->arg, &c->req);
     c->dispatching = false;
     atoll_http_request_deliver(c);
-}
-
-/* Checks the framing among the bytes of one parser step; body bytes come last in a step. */
-static bool check_framing(struct atoll_http_conn *c, const uint8_t *bytes, size_t used)
-{
-    size_t framing = c->span ? (size_t)(c->span - bytes) : used;
-
-    if (!atoll_http_lines_check(&c->lines, bytes, framing))
-        return atoll_http_reject_with(c, 400, "the request is malformed");
-    c->head_bytes += framing;
-    if (c->head_bytes > c->server->limits.header_bytes ||
-        (c->head_bytes == c->server->limits.header_bytes && !c->head_done))
-        return atoll_http_reject_with(c, 431, "the request head is too large");
-    if (c->span) {
-        c->lines.last = 0;
-        c->lines.after_chunk = true;
-        c->head_bytes = 0; /* bounds chunk extensions and trailers from here on */
-    }
-    return true;
-}
-
-/* One step of the parser: returns the bytes used. */
-static size_t step(struct atoll_http_conn *c, const uint8_t *bytes, size_t n)
-{
-    llhttp_errno_t e;
-    size_t used = n;
-
-    if (c->phase == PHASE_IDLE)
-        atoll_http_request_start(c);
-    if (c->phase == PHASE_HEAD)
-        used = ATOLL_MIN(n, c->server->limits.header_bytes - c->head_bytes);
-    c->span = NULL;
-    c->span_len = 0;
-    e = llhttp_execute(&c->parser, (const char *)bytes, used);
-    if (e == HPE_PAUSED) {
-        used = (size_t)(llhttp_get_error_pos(&c->parser) - (const char *)bytes);
-        llhttp_resume(&c->parser);
-    } else if (e != HPE_OK) {
-        (void)atoll_http_reject_with(c, 400, "the request is malformed");
-    }
-    if (c->reject_status != 0 || !check_framing(c, bytes, used)) {
-        atoll_http_conn_reject(c, c->reject_status, c->reject_text);
-        return used;
-    }
-    if (c->phase == PHASE_HEAD && c->head_done)
-        head_complete(c, used < n);
-    else if (c->span)
-        body_piece(c);
-    if (!c->dead && c->message_done && !c->req.body_done &&
-        (c->phase == PHASE_SERVING || c->phase == PHASE_DRAIN))
-        body_end(c);
-    return used;
-}
-
-/* Whether the connection can make use of input now. */
-static bool wants_input(const struct atoll_http_conn *c)
-{
-    const struct atoll_http_request *req = &c->req;
-
-    switch (c->phase) {
-    case PHASE_IDLE:
-        /* A client that pipelines requests but reads no answers has to wait. */
-        return atoll_stream_pending(c->stream) <= ATOLL_HTTP_HIGH_WATER;
-    case PHASE_HEAD:
-    case PHASE_DRAIN:
-        return true;
-    case PHASE_SERVING:
-        return req->body_mode != BODY_UNREAD && !req->body_done && !req->body_paused;
-    case PHASE_CLOSING:
-        break;
-    }
-    return false;
-}
-
-size_t atoll_http_conn_input(struct atoll_http_conn *c, const uint8_t *bytes, size_t n)
-{
-    size_t used = 0;
-
-    c->depth++;
-    while (!c->dead && used < n && wants_input(c))
-        used += step(c, bytes + used, n - used);
-    if (!c->dead && c->corked) {
-        c->corked = false;
-        atoll_stream_uncork(c->stream);
-    }
-    if (!c->dead && used < n)
-        atoll_stream_pause(c->stream);
-    if (--c->depth == 0 && c->dead)
-        free(c);
-    return used;
 }
 
 static void kicked(void *arg)
@@ -219,8 +72,7 @@ static void kicked(void *arg)
     struct atoll_http_conn *c = arg;
 
     c->depth++;
-    atoll_http_conn_release(c);
-    atoll_http_request_deliver(c);
+    c->wire->kicked(c);
     if (--c->depth == 0 && c->dead)
         free(c);
 }
@@ -235,18 +87,16 @@ void atoll_http_conn_kick(struct atoll_http_conn *c)
 
 static void body_wanted(struct atoll_http_request *req, enum atoll_http_body_mode mode)
 {
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct atoll_http_conn *c = req->conn;
 
     req->body_mode = mode;
     if (req->expect_continue && !req->body_done && !req->begun && !is_too_large(req)) {
         req->expect_continue = false;
-        /* A failure shows up as on_close. */
-        (void)!atoll_stream_write(c->stream, go_on, sizeof(go_on) - 1);
+        c->wire->go_on(c);
     }
     if (!c->dispatching)
         atoll_http_conn_kick(c);
-    atoll_stream_resume(c->stream);
+    c->wire->resume(c);
 }
 
 void atoll_http_body_collect(struct atoll_http_request *req, size_t max,
@@ -275,7 +125,7 @@ void atoll_http_body_stream(struct atoll_http_request *req,
 void atoll_http_body_pause(struct atoll_http_request *req)
 {
     req->body_paused = true;
-    atoll_stream_pause(req->conn->stream);
+    req->conn->wire->pause(req->conn);
 }
 
 void atoll_http_body_resume(struct atoll_http_request *req)
@@ -285,7 +135,7 @@ void atoll_http_body_resume(struct atoll_http_request *req)
     req->body_paused = false;
     if (!req->conn->dispatching)
         atoll_http_conn_kick(req->conn);
-    atoll_stream_resume(req->conn->stream);
+    req->conn->wire->resume(req->conn);
 }
 
 /* What the head says, for handlers. */

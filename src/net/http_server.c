@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include "net/address.h"
 #include "net/http_internal.h"
+#include "net/tls.h"
 
 static void sweep(void *arg);
 
@@ -58,7 +59,16 @@ void atoll_http_conn_lost(struct atoll_http_conn *c)
 
 static size_t stream_input(void *arg, const uint8_t *bytes, size_t n)
 {
-    return atoll_http_conn_input(arg, bytes, n);
+    struct atoll_http_conn *c = arg;
+
+    if (c->phase == PHASE_HANDSHAKE) {
+        if (atoll_tls_is_h2(c->tls)) {
+            struct atoll_http2 *h = atoll_http2_take_over(c);
+            return h ? atoll_http2_input(h, bytes, n) : n;
+        }
+        c->phase = PHASE_IDLE;
+    }
+    return atoll_http1_input(c, bytes, n);
 }
 
 static void stream_drain(void *arg)
@@ -123,47 +133,59 @@ static void fill_peer(struct atoll_http_peer *peer, int fd, bool is_unix)
     peer->pid = cred.pid;
 }
 
-/* Takes fd in every case. */
-static int conn_new(struct atoll_http_server *s, int fd, bool is_unix, struct atoll_error *err)
+/* Takes fd in every case. tls may be NULL. */
+static int conn_new(struct atoll_http_server *s, int fd, bool is_unix, struct atoll_tls *tls,
+                    struct atoll_http_conn **ret_conn, struct atoll_error *err)
 {
     struct atoll_stream_limits limits = {s->limits.pending_bytes, ATOLL_HTTP_HIGH_WATER};
     const struct atoll_http_limits *l = &s->limits;
     struct atoll_http_conn *c = calloc(1, sizeof(*c));
     int r;
 
-    if (!c) {
+    if (!c || (tls && atoll_tls_accept(tls, fd, &c->tls) < 0)) {
         (void)close(fd);
+        free(c);
         return atoll_fail_errno(err, ENOMEM, "connection");
     }
     c->server = s;
+    c->wire = &atoll_http1_wire;
+    c->phase = tls ? PHASE_HANDSHAKE : PHASE_IDLE;
+    c->head_since_ms = atoll_loop_now_ms(s->loop);
     atoll_buf_init(&c->head, l->header_bytes + 2 * l->header_count + 4 * l->target_bytes + 16);
     atoll_buf_init(&c->extra, l->header_bytes);
     fill_peer(&c->peer, fd, is_unix);
-    r = atoll_stream_new(s->loop, fd, &atoll_stream_socket_ops, NULL, &limits, &stream_callbacks, c,
-                         &c->stream, err);
+    c->peer.is_tls = tls;
+    r = atoll_stream_new(s->loop, fd, tls ? &atoll_tls_ops : &atoll_stream_socket_ops, c->tls,
+                         &limits, &stream_callbacks, c, &c->stream, err);
     if (r < 0) {
+        if (c->tls)
+            atoll_tls_ops.free(c->tls);
         free(c);
         return r;
     }
     atoll_list_push_back(&s->conns, &c->node);
     s->connections++;
     arm_sweep(s);
+    *ret_conn = c;
     return 0;
 }
 
 static void accepted(void *arg, int fd, bool is_unix)
 {
-    struct atoll_http_server *s = arg;
+    const struct atoll_http_port *port = arg;
+    struct atoll_http_server *s = port->server;
+    struct atoll_http_conn *c;
 
     if (s->connections >= s->limits.connections) {
         /* It fits into an empty socket buffer; a client that does not get it sees an end. */
-        (void)!send(fd, atoll_http_busy_answer, strlen(atoll_http_busy_answer),
-                    MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (!port->tls)
+            (void)!send(fd, atoll_http1_busy_answer, strlen(atoll_http1_busy_answer),
+                        MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)close(fd);
         return;
     }
     /* Out of memory drops the client, who sees an end; nobody else is to be told. */
-    (void)!conn_new(s, fd, is_unix, NULL);
+    (void)!conn_new(s, fd, is_unix, port->tls, &c, NULL);
 }
 
 /* Timeouts. */
@@ -175,6 +197,8 @@ static bool is_expired(const struct atoll_http_conn *c, int64_t now)
     bool idle = now - atoll_stream_active_ms(c->stream) >= l->idle_ms;
 
     switch (c->phase) {
+    case PHASE_HANDSHAKE:
+        return idle || (!atoll_tls_is_ready(c->tls) && now - c->head_since_ms >= l->header_ms);
     case PHASE_HEAD:
         return now - c->head_since_ms >= l->header_ms;
     case PHASE_SERVING:
@@ -215,7 +239,8 @@ static void sweep(void *arg)
     /* From the start again each time: an on_close may close other connections. */
     while ((c = find_expired(s)))
         expire(c);
-    if (!atoll_list_empty(&s->conns))
+    atoll_http2_sweep(s);
+    if (!atoll_list_empty(&s->conns) || !atoll_list_empty(&s->sessions))
         arm_sweep(s);
 }
 
@@ -273,6 +298,7 @@ int atoll_http_server_new(struct atoll_loop *loop, const struct atoll_http_limit
     set_defaults(&s->limits);
     atoll_list_init(&s->conns);
     atoll_list_init(&s->upgraded);
+    atoll_list_init(&s->sessions);
     *ret_server = s;
     return 0;
 }
@@ -281,59 +307,106 @@ struct atoll_http_server *atoll_http_server_free(struct atoll_http_server *s)
 {
     if (!s)
         return NULL;
-    for (size_t i = 0; i < s->listener_count; i++)
-        s->listeners[i] = atoll_listener_close(s->listeners[i]);
+    for (size_t i = 0; i < s->port_count; i++)
+        s->ports[i].listener = atoll_listener_close(s->ports[i].listener);
     while (!atoll_list_empty(&s->conns))
         atoll_http_conn_lost(ATOLL_CONTAINER_OF(s->conns.next, struct atoll_http_conn, node));
     while (!atoll_list_empty(&s->upgraded))
         atoll_http_upgrade_done(
             ATOLL_CONTAINER_OF(s->upgraded.next, struct atoll_http_upgrade, node));
+    atoll_http2_close_all(s);
     atoll_timer_cancel(&s->sweep);
+    for (size_t i = 0; i < s->port_count; i++)
+        s->ports[i].tls = atoll_tls_free(s->ports[i].tls);
     free(s);
     return NULL;
 }
 
-static int check_listeners(const struct atoll_http_server *s, struct atoll_error *err)
+/* The next free place, or NULL; it counts once it listens. */
+static struct atoll_http_port *next_port(struct atoll_http_server *s, struct atoll_error *err)
 {
-    if (s->listener_count == HTTP_MAX_LISTENERS)
-        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS,
-                          "a server listens on at most %d addresses", HTTP_MAX_LISTENERS);
-    return 0;
+    struct atoll_http_port *port = &s->ports[s->port_count];
+
+    if (s->port_count == HTTP_MAX_LISTENERS) {
+        (void)atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS,
+                         "a server listens on at most %d addresses", HTTP_MAX_LISTENERS);
+        return NULL;
+    }
+    *port = (struct atoll_http_port){.server = s};
+    return port;
 }
 
 int atoll_http_server_listen_unix(struct atoll_http_server *s, const char *path, mode_t mode,
                                   struct atoll_error *err)
 {
-    int r = check_listeners(s, err);
+    struct atoll_http_port *port = next_port(s, err);
+    int r;
 
+    if (!port)
+        return -ENOBUFS;
+    r = atoll_listener_open_unix(s->loop, path, mode, accepted, port, &port->listener, err);
     if (r == 0)
-        r = atoll_listener_open_unix(s->loop, path, mode, accepted, s,
-                                     &s->listeners[s->listener_count], err);
-    if (r == 0)
-        s->listener_count++;
+        s->port_count++;
     return r;
 }
 
 int atoll_http_server_listen_tcp(struct atoll_http_server *s, const char *host_port,
                                  uint16_t *ret_port, struct atoll_error *err)
 {
-    int r = check_listeners(s, err);
+    struct atoll_http_port *port = next_port(s, err);
+    int r;
 
+    if (!port)
+        return -ENOBUFS;
+    r = atoll_listener_open_tcp(s->loop, host_port, accepted, port, ret_port, &port->listener, err);
     if (r == 0)
-        r = atoll_listener_open_tcp(s->loop, host_port, accepted, s, ret_port,
-                                    &s->listeners[s->listener_count], err);
-    if (r == 0)
-        s->listener_count++;
+        s->port_count++;
     return r;
 }
 
-int atoll_http_server_adopt(struct atoll_http_server *s, int fd, struct atoll_error *err)
+int atoll_http_server_listen_tls(struct atoll_http_server *s, const char *host_port,
+                                 const struct atoll_tls_config *config, uint16_t *ret_port,
+                                 struct atoll_error *err)
+{
+    struct atoll_http_port *port = next_port(s, err);
+    int r;
+
+    if (!port)
+        return -ENOBUFS;
+    r = atoll_tls_new(config, &port->tls, err);
+    if (r < 0)
+        return r;
+    r = atoll_listener_open_tcp(s->loop, host_port, accepted, port, ret_port, &port->listener, err);
+    if (r == 0)
+        s->port_count++;
+    else
+        port->tls = atoll_tls_free(port->tls);
+    return r;
+}
+
+static bool is_unix_socket(int fd)
 {
     int domain = AF_UNSPEC;
     socklen_t len = sizeof(domain);
 
     (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-    return conn_new(s, fd, domain == AF_UNIX, err);
+    return domain == AF_UNIX;
+}
+
+int atoll_http_server_adopt(struct atoll_http_server *s, int fd, struct atoll_error *err)
+{
+    struct atoll_http_conn *c;
+    return conn_new(s, fd, is_unix_socket(fd), NULL, &c, err);
+}
+
+int atoll_http_server_adopt_h2(struct atoll_http_server *s, int fd, struct atoll_error *err)
+{
+    struct atoll_http_conn *c;
+    int r = conn_new(s, fd, is_unix_socket(fd), NULL, &c, err);
+
+    if (r == 0 && !atoll_http2_take_over(c))
+        r = atoll_fail_errno(err, ENOMEM, "connection");
+    return r;
 }
 
 size_t atoll_http_server_connections(const struct atoll_http_server *s)

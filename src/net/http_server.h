@@ -4,9 +4,11 @@
 #include "loop/loop.h"
 
 /*
- * HTTP/1.0 and 1.1 server on the loop: keep-alive, pipelining, chunked bodies both ways, and
- * back-pressure both ways. Strict by choice: whatever two parsers could read differently (RFC 9112
- * section 11.2) is answered with one 400 and the connection is closed.
+ * HTTP server on the loop: 1.0 and 1.1 (keep-alive, pipelining, chunked bodies both ways), and 2
+ * over TLS for clients that ask for it. Handlers need not know which; bodies have back-pressure both
+ * ways, in HTTP/2 through the windows of each stream. Strict by choice: whatever two parsers could read differently (RFC 9112
+ * section 11.2) is answered with one 400 and the connection is closed; in HTTP/2 the stream is
+ * reset (RFC 9113 section 8.1.1).
  *
  * Blocking: nothing here blocks. Thread: the loop's.
  * Lifetime of a request: it begins with on_request and ends exactly once, in one of two ways.
@@ -20,6 +22,7 @@
  */
 struct atoll_http_server;
 struct atoll_http_request;
+struct atoll_tls_config; /* net/tls.h */
 
 enum atoll_http_method {
     ATOLL_GET,
@@ -48,6 +51,7 @@ struct atoll_http_peer {
     gid_t gid;
     pid_t pid;        /* 0 on TCP */
     char address[64]; /* "unix", "127.0.0.1:4711", "[::1]:4711" */
+    bool is_tls;      /* https:// */
 };
 
 /* A response above this many pending bytes calls on_drain when it falls below again. */
@@ -69,10 +73,17 @@ int atoll_http_server_listen_unix(struct atoll_http_server *server, const char *
                                   struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_http_server_listen_tcp(struct atoll_http_server *server, const char *host_port,
                                  uint16_t *ret_port, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same with TLS, and with HTTP/2 for clients that want it. Errors as in net/tls.h too. */
+int atoll_http_server_listen_tls(struct atoll_http_server *server, const char *host_port,
+                                 const struct atoll_tls_config *config, uint16_t *ret_port,
+                                 struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Serves a connected stream socket; takes fd in every case. For tests and socket activation. */
 int atoll_http_server_adopt(struct atoll_http_server *server, int fd,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Open connections, WebSockets included. */
+/* The same for a client that speaks HTTP/2 from the first byte, without TLS. */
+int atoll_http_server_adopt_h2(struct atoll_http_server *server, int fd,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Open connections, WebSockets included. An HTTP/2 connection counts once. */
 size_t atoll_http_server_connections(const struct atoll_http_server *server);
 
 /* The request. Strings are borrowed until it ends. */
@@ -91,7 +102,7 @@ const char *atoll_http_header(const struct atoll_http_request *req, const char *
 /* The i-th header; false past the last. */
 bool atoll_http_header_at(const struct atoll_http_request *req, size_t i, const char **ret_name,
                           const char **ret_value);
-/* Of the body: -1 when chunked, 0 when there is none. */
+/* Of the body: -1 when it is not known before its end, 0 when there is none. */
 int64_t atoll_http_content_length(const struct atoll_http_request *req);
 const struct atoll_http_peer *atoll_http_peer(const struct atoll_http_request *req);
 struct atoll_loop *atoll_http_loop(const struct atoll_http_request *req);
@@ -143,8 +154,8 @@ void atoll_http_on_drain(struct atoll_http_request *req,
                          void (*fn)(void *arg, struct atoll_http_request *req), void *arg);
 /* Ends the request. Fewer bytes than content_length promised: the connection is cut. */
 void atoll_http_end(struct atoll_http_request *req);
-/* Cuts the connection, so that the client cannot take what it got for the whole. Ends the request.
- * on_close is not called. */
+/* Cuts the connection (HTTP/2: resets the stream), so that the client cannot take what it got for
+ * the whole. Ends the request. on_close is not called. */
 void atoll_http_abort(struct atoll_http_request *req);
 /* True between atoll_http_begin() and the end. */
 bool atoll_http_begun(const struct atoll_http_request *req);

@@ -34,6 +34,7 @@ struct atoll_stream {
     unsigned corks;
     int error; /* -errno that broke it */
     bool paused;
+    bool more;  /* the transport may hold input that the kernel does not report */
     bool above; /* the queue has exceeded the high-water mark */
     bool eof;   /* the peer has ended; the owner has been told */
     bool shut_wanted, shut;
@@ -93,6 +94,11 @@ static void break_off(struct atoll_stream *s, int error)
     kick(s);
 }
 
+static bool wants_out(const struct atoll_stream *s)
+{
+    return !s->paused && s->ops->wants_out && s->ops->wants_out(s->transport);
+}
+
 static void update_interest(struct atoll_stream *s)
 {
     uint32_t events = 0;
@@ -102,7 +108,7 @@ static void update_interest(struct atoll_stream *s)
         return;
     if (!s->eof)
         events |= EPOLLRDHUP | (s->paused ? s->watch.events & EPOLLIN : EPOLLIN);
-    if (atoll_buf_size(&s->out) > 0 && s->corks == 0)
+    if ((atoll_buf_size(&s->out) > 0 && s->corks == 0) || wants_out(s))
         events |= EPOLLOUT;
     r = atoll_watch_set(&s->watch, events);
     if (r < 0)
@@ -224,12 +230,26 @@ static void offer(struct atoll_stream *s, const uint8_t *bytes, size_t n)
     } else if (kept) {
         atoll_buf_done(&s->in);
         update_interest(s);
+        if (s->more && !s->paused)
+            kick(s);
     }
+}
+
+static ssize_t receive(struct atoll_stream *s)
+{
+    ssize_t r = s->ops->recv(s->transport, s->fd, scratch, sizeof(scratch));
+
+    s->more = s->ops->buffers && r == (ssize_t)sizeof(scratch);
+    if (s->more)
+        kick(s);
+    if (s->ops->wants_out)
+        update_interest(s);
+    return r;
 }
 
 static void drop_input(struct atoll_stream *s)
 {
-    ssize_t r = s->ops->recv(s->transport, s->fd, scratch, sizeof(scratch));
+    ssize_t r = receive(s);
 
     s->lingered += r > 0 ? (size_t)r : 0;
     if (r == -EAGAIN || (r > 0 && s->lingered < LINGER_BYTES))
@@ -242,7 +262,7 @@ static void drop_input(struct atoll_stream *s)
 
 static void read_input(struct atoll_stream *s)
 {
-    ssize_t r = s->ops->recv(s->transport, s->fd, scratch, sizeof(scratch));
+    ssize_t r = receive(s);
 
     if (r == -EAGAIN)
         return;
@@ -273,6 +293,8 @@ static void ready(void *arg, uint32_t events)
 
     s->depth++;
     if (events & EPOLLOUT) {
+        if (wants_out(s))
+            events |= EPOLLIN; /* recv is what sends */
         flush(s);
         tell_drain(s);
     }
@@ -302,6 +324,10 @@ static void kicked(void *arg)
         tell_drain(s);
         if (!s->freed && !s->paused && !s->closing && atoll_buf_size(&s->in) > 0)
             offer(s, atoll_buf_head(&s->in), atoll_buf_size(&s->in));
+        else if (!s->freed && s->more && !s->eof && s->closing)
+            drop_input(s);
+        else if (!s->freed && s->more && !s->eof && !s->paused)
+            read_input(s);
     }
     leave(s);
 }
@@ -485,7 +511,7 @@ void atoll_stream_resume(struct atoll_stream *s)
         return;
     s->paused = false;
     s->active_ms = atoll_loop_now_ms(s->loop);
-    if (atoll_buf_size(&s->in) > 0)
+    if (atoll_buf_size(&s->in) > 0 || s->more)
         kick(s);
     update_interest(s);
 }

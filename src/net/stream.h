@@ -5,7 +5,7 @@
 /*
  * One connected, non-blocking byte stream on the loop: bytes in by callback, bytes out through a
  * bounded queue that is bypassed while the socket takes everything at once.
- * Reading and writing go through a small const table, so that TLS can be a second transport.
+ * Reading and writing go through a small const table: plain sockets here, TLS in net/tls.h.
  *
  * Blocking: nothing here blocks.
  * Thread: the loop's.
@@ -15,12 +15,16 @@
  */
 struct atoll_stream;
 
-/* What moves the bytes. Results as in recv/sendmsg, but -errno; -EAGAIN when nothing moves now. */
+/* What moves the bytes. Results as in recv/sendmsg, but -errno; -EAGAIN when nothing moves now.
+ * A transport that keeps input of its own says so with `buffers`: the kernel does not report that
+ * input again, so whenever recv filled all it was given, it is called again. */
 struct atoll_stream_ops {
     ssize_t (*recv)(void *transport, int fd, void *buf, size_t n);
     ssize_t (*sendv)(void *transport, int fd, const struct iovec *iov, int count);
     int (*shutdown)(void *transport, int fd); /* no more bytes from us */
+    bool (*wants_out)(void *transport);       /* recv must send first (a handshake); may be NULL */
     void (*free)(void *transport);            /* NULL when there is nothing to free */
+    bool buffers;
 };
 
 /* Plain tcp and unix sockets; has no transport object. */

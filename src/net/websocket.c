@@ -255,7 +255,7 @@ static int check_upgrade(struct atoll_http_request *req, struct atoll_error *err
     const char *version = atoll_http_header(req, "sec-websocket-version");
     const char *problem = NULL;
 
-    if (atoll_http_method(req) != ATOLL_GET || req->http10)
+    if (atoll_http_method(req) != ATOLL_GET || req->http10 || req->http2)
         problem = "it must be a GET in HTTP/1.1";
     else if (!atoll_ws_wanted(req))
         problem = "it needs \"Connection: Upgrade\" and \"Upgrade: websocket\"";

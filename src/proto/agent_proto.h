@@ -13,12 +13,12 @@
 
 enum atoll_agent_type {
     /* answers and events, agent → daemon */
-    ATOLL_AGENT_REPLY = 1, /* payload by the request */
-    ATOLL_AGENT_ERROR = 2, /* atoll_am_error */
-    ATOLL_AGENT_PART = 3,  /* payload by the request; more follow */
-    ATOLL_AGENT_EXEC_OUTPUT = 4,  /* event, atoll_am_output */
-    ATOLL_AGENT_EXEC_EXIT = 5,    /* event, atoll_am_exit */
-    ATOLL_AGENT_WATCH_EVENT = 6,  /* event, atoll_am_watch_event */
+    ATOLL_AGENT_REPLY = 1,       /* payload by the request */
+    ATOLL_AGENT_ERROR = 2,       /* atoll_am_error */
+    ATOLL_AGENT_PART = 3,        /* payload by the request; more follow */
+    ATOLL_AGENT_EXEC_OUTPUT = 4, /* event, atoll_am_output */
+    ATOLL_AGENT_EXEC_EXIT = 5,   /* event, atoll_am_exit */
+    ATOLL_AGENT_WATCH_EVENT = 6, /* event, atoll_am_watch_event */
 
     /* requests, daemon → agent */
     ATOLL_AGENT_HELLO = 32, /* atoll_am_hello → atoll_am_hello; first frame of a connection */
@@ -34,19 +34,19 @@ enum atoll_agent_type {
     ATOLL_AGENT_EXEC_FORGET = 48,      /* atoll_am_exec_ref; no answer: the record is stored */
     ATOLL_AGENT_PROCESS_LIST = 49,     /* empty → PART atoll_am_process …, REPLY empty */
 
-    ATOLL_AGENT_FILE_STAT = 60,    /* atoll_am_path → atoll_am_entry */
-    ATOLL_AGENT_FILE_LIST = 61,    /* atoll_am_list → PART atoll_am_entry …, REPLY empty */
-    ATOLL_AGENT_FILE_OPEN = 62,    /* atoll_am_path → atoll_am_opened (+ descriptor) */
-    ATOLL_AGENT_FILE_READ = 63,    /* atoll_am_read → atoll_am_data; short only at the end */
-    ATOLL_AGENT_FILE_CREATE = 64,  /* atoll_am_create → atoll_am_opened (+ descriptor) */
-    ATOLL_AGENT_FILE_WRITE = 65,   /* atoll_am_write → empty */
-    ATOLL_AGENT_FILE_COMMIT = 66,  /* atoll_am_handle → atoll_am_entry; the file is in place now */
-    ATOLL_AGENT_FILE_CLOSE = 67,   /* atoll_am_handle → empty; drops an uncommitted file */
-    ATOLL_AGENT_FILE_MKDIR = 68,   /* atoll_am_mkdir → atoll_am_entry */
-    ATOLL_AGENT_FILE_RENAME = 69,  /* atoll_am_two_paths → atoll_am_entry */
-    ATOLL_AGENT_FILE_REMOVE = 70,  /* atoll_am_path (recursive) → empty */
-    ATOLL_AGENT_FILE_CHMOD = 71,   /* atoll_am_chmod → empty */
-    ATOLL_AGENT_FILE_CHOWN = 72,   /* atoll_am_chown → empty */
+    ATOLL_AGENT_FILE_STAT = 60,   /* atoll_am_path → atoll_am_entry */
+    ATOLL_AGENT_FILE_LIST = 61,   /* atoll_am_list → PART atoll_am_entry …, REPLY empty */
+    ATOLL_AGENT_FILE_OPEN = 62,   /* atoll_am_path → atoll_am_opened (+ descriptor) */
+    ATOLL_AGENT_FILE_READ = 63,   /* atoll_am_read → atoll_am_data; short only at the end */
+    ATOLL_AGENT_FILE_CREATE = 64, /* atoll_am_create → atoll_am_opened (+ descriptor) */
+    ATOLL_AGENT_FILE_WRITE = 65,  /* atoll_am_write → empty */
+    ATOLL_AGENT_FILE_COMMIT = 66, /* atoll_am_handle → atoll_am_entry; the file is in place now */
+    ATOLL_AGENT_FILE_CLOSE = 67,  /* atoll_am_handle → empty; drops an uncommitted file */
+    ATOLL_AGENT_FILE_MKDIR = 68,  /* atoll_am_mkdir → atoll_am_entry */
+    ATOLL_AGENT_FILE_RENAME = 69, /* atoll_am_two_paths → atoll_am_entry */
+    ATOLL_AGENT_FILE_REMOVE = 70, /* atoll_am_path (recursive) → empty */
+    ATOLL_AGENT_FILE_CHMOD = 71,  /* atoll_am_chmod → empty */
+    ATOLL_AGENT_FILE_CHOWN = 72,  /* atoll_am_chown → empty */
     ATOLL_AGENT_FILE_SYMLINK = 73, /* atoll_am_two_paths (target, link) → empty */
     ATOLL_AGENT_XATTR_GET = 74,    /* atoll_am_xattr → atoll_am_data */
     ATOLL_AGENT_XATTR_SET = 75,    /* atoll_am_xattr → empty */
@@ -56,8 +56,10 @@ enum atoll_agent_type {
     ATOLL_AGENT_WATCH_START = 80, /* atoll_am_watch → atoll_am_handle */
     ATOLL_AGENT_WATCH_STOP = 81,  /* atoll_am_handle → empty */
 
-    ATOLL_AGENT_CONNECT = 90, /* atoll_am_connect → empty + descriptor of the connected socket */
-    ATOLL_AGENT_USAGE = 91,   /* empty → atoll_am_usage */
+    ATOLL_AGENT_CONNECT = 90,  /* atoll_am_connect → empty + descriptor of the connected socket */
+    ATOLL_AGENT_USAGE = 91,    /* empty → atoll_am_usage */
+    ATOLL_AGENT_NOTE_PUT = 92, /* atoll_am_data → empty: bytes kept for the next daemon */
+    ATOLL_AGENT_NOTE_GET = 93, /* empty → atoll_am_data: as they were put, or none */
 };
 
 /* atoll_am_hello.features */
@@ -67,7 +69,7 @@ enum atoll_agent_type {
 struct atoll_am_hello {
     uint32_t version;
     uint32_t features;
-    uint32_t pid;         /* agent → daemon: 1 in a sandbox of its own */
+    uint32_t pid; /* agent → daemon: 1 in a sandbox of its own */
     int64_t started_unix_ms;
 };
 
@@ -84,13 +86,13 @@ struct atoll_am_error {
 struct atoll_am_exec_start {
     uint64_t exec; /* chosen by the daemon, unique in this sandbox */
     uint32_t flags;
-    const char *user; /* name or number; "" is the template's default user */
-    const char *cwd;  /* "" is the user's home */
+    const char *user;       /* name or number; "" is the template's default user */
+    const char *cwd;        /* "" is the user's home */
     struct atoll_strv argv; /* argv[0] is looked up in PATH of env, or of the default */
     struct atoll_strv env;  /* NAME=VALUE, over the agent's small default environment */
     uint32_t timeout_ms;    /* 0: none. Past it the whole tree is killed: TIMED_OUT */
     uint32_t cols, rows;    /* of the terminal */
-    uint32_t window;        /* unacknowledged output kept before back-pressure; 0: default 256 KiB */
+    uint32_t window; /* unacknowledged output kept before back-pressure; 0: default 256 KiB */
 };
 
 struct atoll_am_exec_started {
@@ -163,6 +165,7 @@ struct atoll_am_exit {
     uint32_t oom_pid;        /* 0 when the victim was not this process */
     const char *oom_process; /* its name */
     uint64_t oom_peak_bytes, oom_limit_bytes;
+    int64_t ended_unix_ms;
 };
 
 struct atoll_am_exec_info {
@@ -172,6 +175,7 @@ struct atoll_am_exec_info {
     uint64_t stdout_bytes, stderr_bytes; /* produced so far */
     uint64_t stdin_bytes;                /* taken so far */
     int64_t started_unix_ms;
+    uint64_t stdout_acked, stderr_acked; /* acknowledged: bytes before are not kept any more */
 };
 
 struct atoll_am_process {
@@ -238,9 +242,9 @@ struct atoll_am_data {
 struct atoll_am_create {
     const char *user;
     const char *path;
-    uint32_t mode;      /* 0: that of the file being replaced, else 0644 */
-    uint8_t parents;    /* make missing directories */
-    uint8_t exclusive;  /* ALREADY_EXISTS instead of replacing */
+    uint32_t mode;     /* 0: that of the file being replaced, else 0644 */
+    uint8_t parents;   /* make missing directories */
+    uint8_t exclusive; /* ALREADY_EXISTS instead of replacing */
 };
 
 struct atoll_am_write {

@@ -50,15 +50,18 @@ struct atoll_msg_desc {
 };
 
 /* Declares `extern const struct atoll_msg_desc` and defines it; see agent_proto.c for the use. */
-#define ATOLL_MSG_FIELD(type_, struct_, member_) {ATOLL_MSG_##type_, offsetof(struct struct_, member_)}
-#define ATOLL_MSG_DESC(struct_, ...)                                                                \
-    static const struct atoll_msg_field struct_##_fields[] = {__VA_ARGS__};                             \
-    const struct atoll_msg_desc struct_##_desc = {                                                  \
+#define ATOLL_MSG_FIELD(type_, struct_, member_)             \
+    {                                                        \
+        ATOLL_MSG_##type_, offsetof(struct struct_, member_) \
+    }
+#define ATOLL_MSG_DESC(struct_, ...)                                        \
+    static const struct atoll_msg_field struct_##_fields[] = {__VA_ARGS__}; \
+    const struct atoll_msg_desc struct_##_desc = {                          \
         #struct_, sizeof(struct struct_), struct_##_fields, ATOLL_ARRAY_LEN(struct_##_fields)}
 
 /* Appends the struct to out. -ENOBUFS past out's maximum, -ENOMEM. */
-int atoll_msg_encode(const struct atoll_msg_desc *desc, const void *msg, struct atoll_buf *out)
-    ATOLL_MUST_CHECK;
+int atoll_msg_encode(const struct atoll_msg_desc *desc, const void *msg,
+                     struct atoll_buf *out) ATOLL_MUST_CHECK;
 
 /* Fills *ret_msg (zeroed first). INVALID_ARGUMENT for bytes that are no such message; then there is
  * nothing to free. */

@@ -4,8 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-ATOLL_MSG_DESC(atoll_po_ids,
-               ATOLL_MSG_FIELD(U32, atoll_po_ids, mode),
+ATOLL_MSG_DESC(atoll_po_ids, ATOLL_MSG_FIELD(U32, atoll_po_ids, mode),
                ATOLL_MSG_FIELD(U32, atoll_po_ids, inside),
                ATOLL_MSG_FIELD(U32, atoll_po_ids, outside),
                ATOLL_MSG_FIELD(U32, atoll_po_ids, count),
@@ -14,70 +13,55 @@ ATOLL_MSG_DESC(atoll_po_ids,
                ATOLL_MSG_FIELD(U32, atoll_po_ids, agent_gid),
                ATOLL_MSG_FIELD(U32, atoll_po_ids, layer_base));
 
-ATOLL_MSG_DESC(atoll_po_cgroup,
-               ATOLL_MSG_FIELD(U64, atoll_po_cgroup, memory_bytes),
+ATOLL_MSG_DESC(atoll_po_cgroup, ATOLL_MSG_FIELD(U64, atoll_po_cgroup, memory_bytes),
                ATOLL_MSG_FIELD(U32, atoll_po_cgroup, cpu_millis),
                ATOLL_MSG_FIELD(U32, atoll_po_cgroup, pids));
 
-ATOLL_MSG_DESC(atoll_po_image,
-               ATOLL_MSG_FIELD(STR, atoll_po_image, source));
+ATOLL_MSG_DESC(atoll_po_image, ATOLL_MSG_FIELD(STR, atoll_po_image, source));
 
-ATOLL_MSG_DESC(atoll_po_start,
-               ATOLL_MSG_FIELD(U8, atoll_po_start, new_network));
+ATOLL_MSG_DESC(atoll_po_start, ATOLL_MSG_FIELD(U8, atoll_po_start, new_network));
 
-ATOLL_MSG_DESC(atoll_po_disk,
-               ATOLL_MSG_FIELD(U32, atoll_po_disk, kind),
+ATOLL_MSG_DESC(atoll_po_disk, ATOLL_MSG_FIELD(U32, atoll_po_disk, kind),
                ATOLL_MSG_FIELD(U64, atoll_po_disk, size_bytes),
                ATOLL_MSG_FIELD(U64, atoll_po_disk, inodes));
 
-ATOLL_MSG_DESC(atoll_po_layer,
-               ATOLL_MSG_FIELD(STR, atoll_po_layer, slot),
+ATOLL_MSG_DESC(atoll_po_layer, ATOLL_MSG_FIELD(STR, atoll_po_layer, slot),
                ATOLL_MSG_FIELD(STR, atoll_po_layer, source),
                ATOLL_MSG_FIELD(U32, atoll_po_layer, disk_base));
 
-ATOLL_MSG_DESC(atoll_po_overlay,
-               ATOLL_MSG_FIELD(STR, atoll_po_overlay, target),
+ATOLL_MSG_DESC(atoll_po_overlay, ATOLL_MSG_FIELD(STR, atoll_po_overlay, target),
                ATOLL_MSG_FIELD(STR, atoll_po_overlay, lowers),
                ATOLL_MSG_FIELD(U8, atoll_po_overlay, writable));
 
-ATOLL_MSG_DESC(atoll_po_directory,
-               ATOLL_MSG_FIELD(STR, atoll_po_directory, path),
+ATOLL_MSG_DESC(atoll_po_directory, ATOLL_MSG_FIELD(STR, atoll_po_directory, path),
                ATOLL_MSG_FIELD(U32, atoll_po_directory, mode),
                ATOLL_MSG_FIELD(U32, atoll_po_directory, uid),
                ATOLL_MSG_FIELD(U32, atoll_po_directory, gid));
 
-ATOLL_MSG_DESC(atoll_po_file,
-               ATOLL_MSG_FIELD(STR, atoll_po_file, path),
+ATOLL_MSG_DESC(atoll_po_file, ATOLL_MSG_FIELD(STR, atoll_po_file, path),
                ATOLL_MSG_FIELD(U32, atoll_po_file, mode),
                ATOLL_MSG_FIELD(BYTES, atoll_po_file, content));
 
-ATOLL_MSG_DESC(atoll_po_proc,
-               ATOLL_MSG_FIELD(STRV, atoll_po_proc, masked),
+ATOLL_MSG_DESC(atoll_po_proc, ATOLL_MSG_FIELD(STRV, atoll_po_proc, masked),
                ATOLL_MSG_FIELD(STRV, atoll_po_proc, read_only));
 
-ATOLL_MSG_DESC(atoll_po_dev,
-               ATOLL_MSG_FIELD(U64, atoll_po_dev, shm_bytes),
+ATOLL_MSG_DESC(atoll_po_dev, ATOLL_MSG_FIELD(U64, atoll_po_dev, shm_bytes),
                ATOLL_MSG_FIELD(U64, atoll_po_dev, shm_inodes),
                ATOLL_MSG_FIELD(U32, atoll_po_dev, max_ptys));
 
-ATOLL_MSG_DESC(atoll_po_text,
-               ATOLL_MSG_FIELD(STR, atoll_po_text, text));
+ATOLL_MSG_DESC(atoll_po_text, ATOLL_MSG_FIELD(STR, atoll_po_text, text));
 
-ATOLL_MSG_DESC(atoll_po_rlimit,
-               ATOLL_MSG_FIELD(U32, atoll_po_rlimit, resource),
+ATOLL_MSG_DESC(atoll_po_rlimit, ATOLL_MSG_FIELD(U32, atoll_po_rlimit, resource),
                ATOLL_MSG_FIELD(U64, atoll_po_rlimit, soft),
                ATOLL_MSG_FIELD(U64, atoll_po_rlimit, hard));
 
-ATOLL_MSG_DESC(atoll_po_bytes,
-               ATOLL_MSG_FIELD(BYTES, atoll_po_bytes, bytes));
+ATOLL_MSG_DESC(atoll_po_bytes, ATOLL_MSG_FIELD(BYTES, atoll_po_bytes, bytes));
 
-ATOLL_MSG_DESC(atoll_po_agent,
-               ATOLL_MSG_FIELD(U8, atoll_po_agent, allow_sudo),
+ATOLL_MSG_DESC(atoll_po_agent, ATOLL_MSG_FIELD(U8, atoll_po_agent, allow_sudo),
                ATOLL_MSG_FIELD(U8, atoll_po_agent, many_ids),
                ATOLL_MSG_FIELD(STR, atoll_po_agent, user),
                ATOLL_MSG_FIELD(STR, atoll_po_agent, home),
-               ATOLL_MSG_FIELD(U32, atoll_po_agent, uid),
-               ATOLL_MSG_FIELD(U32, atoll_po_agent, gid),
+               ATOLL_MSG_FIELD(U32, atoll_po_agent, uid), ATOLL_MSG_FIELD(U32, atoll_po_agent, gid),
                ATOLL_MSG_FIELD(U64, atoll_po_agent, memory_limit_bytes));
 
 struct step_header {

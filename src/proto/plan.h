@@ -36,9 +36,9 @@ enum atoll_plan_op {
 #define ATOLL_PLAN_MAX (128 * 1024)
 
 enum atoll_plan_id_mode {
-    ATOLL_IDS_RANGE = 1,   /* as root: 0..count to outside.. */
-    ATOLL_IDS_SUBIDS = 2,  /* as a user: through newuidmap and the user's sub-ids */
-    ATOLL_IDS_SINGLE = 3,  /* as a user: one id, `inside` to ourselves */
+    ATOLL_IDS_RANGE = 1,  /* as root: 0..count to outside.. */
+    ATOLL_IDS_SUBIDS = 2, /* as a user: through newuidmap and the user's sub-ids */
+    ATOLL_IDS_SINGLE = 3, /* as a user: one id, `inside` to ourselves */
 };
 
 struct atoll_po_ids {
@@ -143,4 +143,5 @@ struct atoll_plan_step {
 };
 
 /* Cuts the next step off [*bytes, *bytes + *n). 1: got one, 0: end, -EBADMSG. */
-int atoll_plan_next(const uint8_t **bytes, size_t *n, struct atoll_plan_step *ret_step) ATOLL_MUST_CHECK;
+int atoll_plan_next(const uint8_t **bytes, size_t *n,
+                    struct atoll_plan_step *ret_step) ATOLL_MUST_CHECK;

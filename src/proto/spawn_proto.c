@@ -1,47 +1,38 @@
 #include "proto/spawn_proto.h"
 
-ATOLL_MSG_DESC(atoll_sm_hello,
-               ATOLL_MSG_FIELD(U32, atoll_sm_hello, version),
-               ATOLL_MSG_FIELD(U32, atoll_sm_hello, pid),
-               ATOLL_MSG_FIELD(U8, atoll_sm_hello, root),
+ATOLL_MSG_DESC(atoll_sm_hello, ATOLL_MSG_FIELD(U32, atoll_sm_hello, version),
+               ATOLL_MSG_FIELD(U32, atoll_sm_hello, pid), ATOLL_MSG_FIELD(U8, atoll_sm_hello, root),
                ATOLL_MSG_FIELD(U32, atoll_sm_hello, cgroup_version),
                ATOLL_MSG_FIELD(U32, atoll_sm_hello, id_base),
                ATOLL_MSG_FIELD(U32, atoll_sm_hello, id_slots),
                ATOLL_MSG_FIELD(STR, atoll_sm_hello, instance));
 
-ATOLL_MSG_DESC(atoll_sm_create,
-               ATOLL_MSG_FIELD(STR, atoll_sm_create, id),
+ATOLL_MSG_DESC(atoll_sm_create, ATOLL_MSG_FIELD(STR, atoll_sm_create, id),
                ATOLL_MSG_FIELD(BYTES, atoll_sm_create, plan));
 
-ATOLL_MSG_DESC(atoll_sm_created,
-               ATOLL_MSG_FIELD(STR, atoll_sm_created, id),
+ATOLL_MSG_DESC(atoll_sm_created, ATOLL_MSG_FIELD(STR, atoll_sm_created, id),
                ATOLL_MSG_FIELD(U32, atoll_sm_created, pid),
                ATOLL_MSG_FIELD(U64, atoll_sm_created, boot_us));
 
-ATOLL_MSG_DESC(atoll_sm_error,
-               ATOLL_MSG_FIELD(U32, atoll_sm_error, kind),
+ATOLL_MSG_DESC(atoll_sm_error, ATOLL_MSG_FIELD(U32, atoll_sm_error, kind),
                ATOLL_MSG_FIELD(I32, atoll_sm_error, errnum),
                ATOLL_MSG_FIELD(STR, atoll_sm_error, text),
                ATOLL_MSG_FIELD(STR, atoll_sm_error, step));
 
-ATOLL_MSG_DESC(atoll_sm_ref,
-               ATOLL_MSG_FIELD(STR, atoll_sm_ref, id));
+ATOLL_MSG_DESC(atoll_sm_ref, ATOLL_MSG_FIELD(STR, atoll_sm_ref, id));
 
-ATOLL_MSG_DESC(atoll_sm_exited,
-               ATOLL_MSG_FIELD(STR, atoll_sm_exited, id),
+ATOLL_MSG_DESC(atoll_sm_exited, ATOLL_MSG_FIELD(STR, atoll_sm_exited, id),
                ATOLL_MSG_FIELD(I32, atoll_sm_exited, code),
                ATOLL_MSG_FIELD(I32, atoll_sm_exited, signal),
                ATOLL_MSG_FIELD(U64, atoll_sm_exited, oom_kills),
                ATOLL_MSG_FIELD(U64, atoll_sm_exited, memory_peak_bytes),
                ATOLL_MSG_FIELD(U64, atoll_sm_exited, cpu_us));
 
-ATOLL_MSG_DESC(atoll_sm_limit,
-               ATOLL_MSG_FIELD(STR, atoll_sm_limit, id),
+ATOLL_MSG_DESC(atoll_sm_limit, ATOLL_MSG_FIELD(STR, atoll_sm_limit, id),
                ATOLL_MSG_FIELD(U64, atoll_sm_limit, memory_bytes),
                ATOLL_MSG_FIELD(U32, atoll_sm_limit, cpu_millis),
                ATOLL_MSG_FIELD(U32, atoll_sm_limit, pids));
 
-ATOLL_MSG_DESC(atoll_sm_commit,
-               ATOLL_MSG_FIELD(STR, atoll_sm_commit, id),
+ATOLL_MSG_DESC(atoll_sm_commit, ATOLL_MSG_FIELD(STR, atoll_sm_commit, id),
                ATOLL_MSG_FIELD(STR, atoll_sm_commit, path),
                ATOLL_MSG_FIELD(STR, atoll_sm_commit, layer));

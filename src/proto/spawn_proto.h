@@ -14,12 +14,12 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_PART = 3,   /* more follow */
     ATOLL_SPAWN_EXITED = 4, /* event, atoll_sm_exited: the sandbox's first process is gone */
 
-    ATOLL_SPAWN_HELLO = 32,  /* atoll_sm_hello → atoll_sm_hello */
-    ATOLL_SPAWN_CREATE = 33, /* atoll_sm_create → atoll_sm_created */
-    ATOLL_SPAWN_REMOVE = 34, /* atoll_sm_ref → atoll_sm_exited: nothing of it is left */
-    ATOLL_SPAWN_LIMIT = 35,  /* atoll_sm_limit → empty */
-    ATOLL_SPAWN_LIST = 36,   /* empty → PART atoll_sm_created …, REPLY empty */
-    ATOLL_SPAWN_COMMIT = 37, /* atoll_sm_commit → empty: a directory of it becomes a layer */
+    ATOLL_SPAWN_HELLO = 32,      /* atoll_sm_hello → atoll_sm_hello */
+    ATOLL_SPAWN_CREATE = 33,     /* atoll_sm_create → atoll_sm_created */
+    ATOLL_SPAWN_REMOVE = 34,     /* atoll_sm_ref → atoll_sm_exited: nothing of it is left */
+    ATOLL_SPAWN_LIMIT = 35,      /* atoll_sm_limit → empty */
+    ATOLL_SPAWN_LIST = 36,       /* empty → PART atoll_sm_created …, REPLY empty */
+    ATOLL_SPAWN_COMMIT = 37,     /* atoll_sm_commit → empty: a directory of it becomes a layer */
     ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty */
     ATOLL_SPAWN_END = 39,        /* empty; no answer: end, the last sandbox is gone */
 };
@@ -27,8 +27,8 @@ enum atoll_spawn_type {
 struct atoll_sm_hello {
     uint32_t version;
     uint32_t pid;
-    uint8_t root;          /* spawn runs as root */
-    uint32_t cgroup_version; /* 0: none */
+    uint8_t root;               /* spawn runs as root */
+    uint32_t cgroup_version;    /* 0: none */
     uint32_t id_base, id_slots; /* with root: this instance's ranges of ATOLL_ID_RANGE ids each */
     const char *instance;       /* names its cgroups */
 };
@@ -40,7 +40,7 @@ struct atoll_sm_create {
 
 struct atoll_sm_created {
     const char *id;
-    uint32_t pid; /* of the agent, outside */
+    uint32_t pid;     /* of the agent, outside */
     uint64_t boot_us; /* from the request to the agent being ready */
 };
 

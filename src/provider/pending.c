@@ -7,7 +7,7 @@
 struct atoll_pending_slot {
     atoll_answer_fn *fn; /* NULL: free */
     void *arg;
-    uint32_t id;        /* generation << INDEX_BITS | index, while in use */
+    uint32_t id; /* generation << INDEX_BITS | index, while in use */
     uint32_t generation;
     uint32_t next_free; /* index + 1 */
 };

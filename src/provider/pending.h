@@ -23,8 +23,8 @@ struct atoll_pending {
 void atoll_pending_init(struct atoll_pending *p, uint32_t max);
 void atoll_pending_done(struct atoll_pending *p);
 /* *ret_id is never 0. -ENOBUFS when `max` wait already. */
-int atoll_pending_add(struct atoll_pending *p, atoll_answer_fn *fn, void *arg, uint32_t *ret_id)
-    ATOLL_MUST_CHECK;
+int atoll_pending_add(struct atoll_pending *p, atoll_answer_fn *fn, void *arg,
+                      uint32_t *ret_id) ATOLL_MUST_CHECK;
 /* Drops one without calling it. */
 void atoll_pending_forget(struct atoll_pending *p, uint32_t id);
 /* Calls what waits for this id; `more` keeps it waiting. False when nobody does. */

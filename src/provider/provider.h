@@ -39,18 +39,27 @@ struct atoll_provider_ops {
     const char *name;
     /* Which of ATOLL_LIMIT_* cannot be enforced for this spec. */
     uint32_t (*missing_limits)(struct atoll_provider *p, const struct atoll_spec *spec);
-    /* On an error nothing of it is left. */
-    void (*create)(struct atoll_provider *p, const struct atoll_spec *spec,
+    /* On an error nothing of it is left. What the provider chose itself (outside_id) is in *spec when
+     * this returns. */
+    void (*create)(struct atoll_provider *p, struct atoll_spec *spec,
                    atoll_provider_created_fn *done, void *arg);
+    /* What there is from before this daemon: `each` for every sandbox (not alive: its first process
+     * is gone, the rest waits for destroy), then done. */
+    void (*list)(struct atoll_provider *p, void (*each)(void *arg, const char *id, bool alive),
+                 atoll_provider_done_fn *done, void *arg);
+    /* Takes one of those over: what create() gave, once more. spec is as it was then. */
+    void (*adopt)(struct atoll_provider *p, const struct atoll_spec *spec,
+                  atoll_provider_created_fn *done, void *arg);
     /* Idempotent and complete. */
-    void (*destroy)(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done, void *arg);
+    void (*destroy)(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
+                    void *arg);
     void (*set_limits)(struct atoll_provider *p, const char *id, const struct atoll_limits *limits,
                        atoll_provider_done_fn *done, void *arg);
     /* -ENOENT, or -EOPNOTSUPP where the host does not measure. */
     int (*stats)(struct atoll_provider *p, const char *id, struct atoll_provider_stats *ret);
     /* Directory `path` of the writable part of a builder sandbox becomes the layer `layer`. */
-    void (*keep_layer)(struct atoll_provider *p, const char *id, const char *path, const char *layer,
-                       atoll_provider_done_fn *done, void *arg);
+    void (*keep_layer)(struct atoll_provider *p, const char *id, const char *path,
+                       const char *layer, atoll_provider_done_fn *done, void *arg);
     void (*drop_layer)(struct atoll_provider *p, const char *layer, atoll_provider_done_fn *done,
                        void *arg);
     /* Ends what runs beside the daemon, after the last sandbox is gone. */

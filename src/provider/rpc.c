@@ -14,9 +14,9 @@ struct atoll_rpc {
     const struct atoll_rpc_protocol *protocol;
     const struct atoll_rpc_events *events;
     void *arg;
-    bool over;     /* the connection has ended */
-    bool busy;     /* inside receive: free later */
-    bool closed;   /* atoll_rpc_close() was called while busy */
+    bool over;   /* the connection has ended */
+    bool busy;   /* inside receive: free later */
+    bool closed; /* atoll_rpc_close() was called while busy */
 };
 
 static void release(struct atoll_rpc *rpc)
@@ -106,9 +106,9 @@ static void ready(void *arg, uint32_t events)
     if (r >= 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         r = atoll_channel_receive(&rpc->channel, on_frame, rpc);
     if (r < 0 && !rpc->closed)
-        end(rpc, r == -EPIPE       ? "the connection was closed"
-                 : r == -EBADMSG   ? "the peer broke the protocol"
-                                   : strerror(-r));
+        end(rpc, r == -EPIPE     ? "the connection was closed"
+                 : r == -EBADMSG ? "the peer broke the protocol"
+                                 : strerror(-r));
     rpc->busy = false;
     if (rpc->closed)
         release(rpc);

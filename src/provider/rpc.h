@@ -35,8 +35,8 @@ struct atoll_rpc *atoll_rpc_close(struct atoll_rpc *rpc);
 
 /* UNAVAILABLE when the connection is over, RESOURCE_EXHAUSTED when too much waits to be sent. */
 int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
-                  const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+                  const void *msg, atoll_answer_fn *fn, void *arg,
+                  struct atoll_error *err) ATOLL_MUST_CHECK;
 /* A message that has no answer. */
 int atoll_rpc_tell(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
                    const void *msg) ATOLL_MUST_CHECK;

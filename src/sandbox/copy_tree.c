@@ -10,7 +10,8 @@
 
 #define DEPTH_MAX 8
 
-static int copy_file(int from_dir, const char *from, int to_dir, const char *to, const struct stat *st)
+static int copy_file(int from_dir, const char *from, int to_dir, const char *to,
+                     const struct stat *st)
 {
     ATOLL_AUTOCLOSE int in = openat(from_dir, from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     ATOLL_AUTOCLOSE int out = ATOLL_NO_FD;
@@ -46,8 +47,8 @@ static int copy_link(int from_dir, const char *from, int to_dir, const char *to)
 static int copy_any(int from_dir, const char *from, int to_dir, const char *to, unsigned *budget,
                     int depth);
 
-static int copy_directory(int from_dir, const char *from, int to_dir, const char *to, unsigned *budget,
-                          int depth)
+static int copy_directory(int from_dir, const char *from, int to_dir, const char *to,
+                          unsigned *budget, int depth)
 {
     ATOLL_AUTOCLOSE int out = ATOLL_NO_FD;
     int in = openat(from_dir, from, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -57,7 +58,8 @@ static int copy_directory(int from_dir, const char *from, int to_dir, const char
 
     if (!dir)
         return -errno;
-    if (mkdirat(to_dir, to, 0755) < 0 || (out = openat(to_dir, to, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+    if (mkdirat(to_dir, to, 0755) < 0 ||
+        (out = openat(to_dir, to, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         r = -errno;
     while (r == 0 && (entry = readdir(dir)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
@@ -84,7 +86,8 @@ static int copy_any(int from_dir, const char *from, int to_dir, const char *to, 
         return copy_file(from_dir, from, to_dir, to, &st);
     if (S_ISLNK(st.st_mode))
         return copy_link(from_dir, from, to_dir, to);
-    return S_ISDIR(st.st_mode) ? copy_directory(from_dir, from, to_dir, to, budget, depth) : -EACCES;
+    return S_ISDIR(st.st_mode) ? copy_directory(from_dir, from, to_dir, to, budget, depth)
+                               : -EACCES;
 }
 
 int atoll_copy_tree(int from_dir, const char *from, int to_dir, const char *to, unsigned *budget)

@@ -7,5 +7,5 @@
  * *budget. Blocking. -ENOENT when the source is not there, -EACCES when it may not be copied,
  * -E2BIG when the budget is used up, -errno.
  */
-int atoll_copy_tree(int from_dir, const char *from, int to_dir, const char *to, unsigned *budget)
-    ATOLL_MUST_CHECK;
+int atoll_copy_tree(int from_dir, const char *from, int to_dir, const char *to,
+                    unsigned *budget) ATOLL_MUST_CHECK;

@@ -11,29 +11,30 @@
 
 /* Parts of /proc that tell about the host or act on it. */
 static const char *masked[] = {
-    "acpi",     "asound",     "config.gz",   "cmdline",     "interrupts", "iomem",
-    "ioports",  "kallsyms",   "kcore",       "key-users",   "keys",       "kmsg",
-    "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "modules", "pagetypeinfo",
-    "sched_debug", "scsi",    "slabinfo",    "softirqs",    "sysrq-trigger", "timer_list",
+    "acpi",        "asound",      "config.gz",  "cmdline",       "interrupts",    "iomem",
+    "ioports",     "kallsyms",    "kcore",      "key-users",     "keys",          "kmsg",
+    "kpagecgroup", "kpagecount",  "kpageflags", "latency_stats", "modules",       "pagetypeinfo",
+    "sched_debug", "scsi",        "slabinfo",   "softirqs",      "sysrq-trigger", "timer_list",
     "timer_stats", "vmallocinfo", "zoneinfo",
 };
 static const char *read_only[] = {"bus", "fs", "irq", "sys"};
 
 /* Directories every root needs, made in the writable layer where an image may lack them. */
 static const struct atoll_po_directory directories[] = {
-    {"proc", 0555, 0, 0}, {"dev", 0755, 0, 0},  {"sys", 0555, 0, 0},
-    {"tmp", 01777, 0, 0}, {"run", 0755, 0, 0},  {"home", 0755, 0, 0},
+    {"proc", 0555, 0, 0}, {"dev", 0755, 0, 0}, {"sys", 0555, 0, 0},
+    {"tmp", 01777, 0, 0}, {"run", 0755, 0, 0}, {"home", 0755, 0, 0},
 };
 
 static const struct {
     uint32_t resource;
     uint64_t value;
 } rlimits[] = {
-    {RLIMIT_CORE, 0},           {RLIMIT_MEMLOCK, 8 * MIB}, {RLIMIT_MSGQUEUE, 819200},
-    {RLIMIT_SIGPENDING, 4096},  {RLIMIT_RTPRIO, 0},        {RLIMIT_NICE, 0},
+    {RLIMIT_CORE, 0},          {RLIMIT_MEMLOCK, 8 * MIB}, {RLIMIT_MSGQUEUE, 819200},
+    {RLIMIT_SIGPENDING, 4096}, {RLIMIT_RTPRIO, 0},        {RLIMIT_NICE, 0},
 };
 
-uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host, const struct atoll_spec *spec)
+uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host,
+                                   const struct atoll_spec *spec)
 {
     uint32_t missing = 0;
 
@@ -110,7 +111,8 @@ static int add_start(const struct atoll_plan_host *host, const struct atoll_spec
     return r < 0 ? r : atoll_plan_add(plan, ATOLL_PLAN_DISK, &atoll_po_disk_desc, &disk);
 }
 
-static int add_file(struct atoll_buf *plan, enum atoll_plan_op op, const char *path, const char *text)
+static int add_file(struct atoll_buf *plan, enum atoll_plan_op op, const char *path,
+                    const char *text)
 {
     struct atoll_po_file file = {path, 0644, {(const uint8_t *)text, strlen(text)}};
     return atoll_plan_add(plan, op, &atoll_po_file_desc, &file);
@@ -143,13 +145,15 @@ static int add_names(const struct atoll_spec *spec, struct atoll_buf *plan)
     return r < 0 ? r : add_file(plan, ATOLL_PLAN_FILE, "etc/resolv.conf", "# no network\n");
 }
 
-static int add_layer(struct atoll_buf *plan, const char *slot, const char *source, uint32_t disk_base)
+static int add_layer(struct atoll_buf *plan, const char *slot, const char *source,
+                     uint32_t disk_base)
 {
     struct atoll_po_layer layer = {slot, source, disk_base};
     return atoll_plan_add(plan, ATOLL_PLAN_LAYER, &atoll_po_layer_desc, &layer);
 }
 
-static int add_overlay(struct atoll_buf *plan, const char *target, const char *lowers, bool writable)
+static int add_overlay(struct atoll_buf *plan, const char *target, const char *lowers,
+                       bool writable)
 {
     struct atoll_po_overlay overlay = {target, lowers, writable};
     return atoll_plan_add(plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &overlay);
@@ -195,9 +199,9 @@ static int add_kernel_views(struct atoll_buf *plan)
         r = atoll_plan_add(plan, ATOLL_PLAN_PROC, &atoll_po_proc_desc, &proc);
     atoll_rand_bytes(u, sizeof(u));
     (void)snprintf(boot_id, sizeof(boot_id),
-                   "%02x%02x%02x%02x-%02x%02x-4%x%02x-8%x%02x-%02x%02x%02x%02x%02x%02x\n", u[0], u[1],
-                   u[2], u[3], u[4], u[5], u[6] & 15u, u[7], u[8] & 15u, u[9], u[10], u[11], u[12],
-                   u[13], u[14], u[15]);
+                   "%02x%02x%02x%02x-%02x%02x-4%x%02x-8%x%02x-%02x%02x%02x%02x%02x%02x\n", u[0],
+                   u[1], u[2], u[3], u[4], u[5], u[6] & 15u, u[7], u[8] & 15u, u[9], u[10], u[11],
+                   u[12], u[13], u[14], u[15]);
     return r < 0 ? r : add_file(plan, ATOLL_PLAN_COVER, "proc/sys/kernel/random/boot_id", boot_id);
 }
 
@@ -269,11 +273,12 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
 
     limit_names(missing, names, sizeof(names));
     if (missing)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-                          "this host cannot enforce these limits: %s (no cgroup is writable for the "
-                          "daemon's user). Run atolld as root, or do without them: --waive %s, or "
-                          "\"waive\" in the request",
-                          names, names);
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+            "this host cannot enforce these limits: %s (no cgroup is writable for the "
+            "daemon's user). Run atolld as root, or do without them: --waive %s, or "
+            "\"waive\" in the request",
+            names, names);
     r = add_ids(host, spec, plan);
     if (r == 0)
         r = add_start(host, spec, plan);

@@ -9,7 +9,8 @@
  */
 
 /* Which of ATOLL_LIMIT_* this host cannot enforce for this spec. */
-uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host, const struct atoll_spec *spec);
+uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host,
+                                   const struct atoll_spec *spec);
 
 /* Whether the spec's disk has to be an image file (larger than memory can back), and its name below
  * the state directory: "images/ext4-<MiB>-<inodes>.img". */

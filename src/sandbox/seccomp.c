@@ -68,7 +68,8 @@ static size_t row_size(const struct atoll_seccomp_row *row)
 
 /* One comparison; past `skip` instructions when it does not hold. Little-endian: the low half of an
  * argument comes first. */
-static int emit_compare(struct atoll_buf *out, const struct atoll_seccomp_row *row, size_t i, size_t skip)
+static int emit_compare(struct atoll_buf *out, const struct atoll_seccomp_row *row, size_t i,
+                        size_t skip)
 {
     uint32_t mask = row->when[i].mask;
     int r;
@@ -112,7 +113,8 @@ static int emit_fate(struct atoll_buf *out, const struct fate *fate)
 
     if (!fate->row)
         return emit(out, BPF_RET | BPF_K, fate->answer, 0, 0);
-    for (const struct atoll_seccomp_row *row = fate->row; r == 0 && same_call(row, fate->row); row++)
+    for (const struct atoll_seccomp_row *row = fate->row; r == 0 && same_call(row, fate->row);
+         row++)
         r = emit_row(out, row);
     return r;
 }

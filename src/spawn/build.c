@@ -91,7 +91,8 @@ int atoll_build_step(struct atoll_build *b, const struct atoll_plan_step *step,
     if (!desc)
         return steps[step->op].fn(b, NULL, err);
     if (desc->size > sizeof(message))
-        return atoll_fail(err, ATOLL_ERR_INTERNAL, EMSGSIZE, "message of %s is too large", desc->name);
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EMSGSIZE, "message of %s is too large",
+                          desc->name);
     r = atoll_msg_decode(desc, step->payload, step->len, &message, err);
     if (r < 0)
         return r;

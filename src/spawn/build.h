@@ -54,12 +54,12 @@ const char *atoll_build_step_name(enum atoll_plan_op op);
 
 /* The steps, by where they are implemented. Each gets its decoded message. */
 typedef int atoll_step_fn(struct atoll_build *b, const void *step, struct atoll_error *err);
-atoll_step_fn atoll_step_ids, atoll_step_cgroup, atoll_step_image;              /* steps_host.c */
-atoll_step_fn atoll_step_disk, atoll_step_directory, atoll_step_file;           /* steps_disk.c */
-atoll_step_fn atoll_step_layer, atoll_step_overlay, atoll_step_pivot;           /* steps_root.c */
-atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover;                /* steps_kernel.c */
+atoll_step_fn atoll_step_ids, atoll_step_cgroup, atoll_step_image;    /* steps_host.c */
+atoll_step_fn atoll_step_disk, atoll_step_directory, atoll_step_file; /* steps_disk.c */
+atoll_step_fn atoll_step_layer, atoll_step_overlay, atoll_step_pivot; /* steps_root.c */
+atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover;      /* steps_kernel.c */
 atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll_step_identity,
-    atoll_step_seccomp, atoll_step_agent, atoll_step_abort;                     /* steps_self.c */
+    atoll_step_seccomp, atoll_step_agent, atoll_step_abort; /* steps_self.c */
 
 /* What the new process writes to status_fd: once, when the agent is ready or a step failed. */
 struct atoll_build_status {

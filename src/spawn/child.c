@@ -100,7 +100,8 @@ void atoll_child_run(struct atoll_build *b, const uint8_t *plan, size_t len, uin
 }
 
 /* newuidmap and newgidmap are the host's own set-uid tools for handing out sub-ids. */
-static int run_mapper(const char *program, pid_t child, uint32_t own, uint32_t outside, uint32_t count)
+static int run_mapper(const char *program, pid_t child, uint32_t own, uint32_t outside,
+                      uint32_t count)
 {
     char pid[16], self[16], start[16], size[16];
     /* Root inside is the user outside, whose files the layers are; the rest are sub-ids. */
@@ -122,7 +123,8 @@ static int run_mapper(const char *program, pid_t child, uint32_t own, uint32_t o
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 
-int atoll_child_map_ids(const struct atoll_build *b, pid_t child, int go_fd, struct atoll_error *err)
+int atoll_child_map_ids(const struct atoll_build *b, pid_t child, int go_fd,
+                        struct atoll_error *err)
 {
     const struct atoll_po_ids *ids = &b->ids;
     int r;

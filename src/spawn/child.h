@@ -8,5 +8,5 @@ void atoll_child_run(struct atoll_build *b, const uint8_t *plan, size_t len, uin
     __attribute__((noreturn));
 
 /* Rootless: writes the id maps of the child and lets it go on. */
-int atoll_child_map_ids(const struct atoll_build *b, pid_t child, int go_fd, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+int atoll_child_map_ids(const struct atoll_build *b, pid_t child, int go_fd,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;

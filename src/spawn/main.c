@@ -140,7 +140,8 @@ static int listen_for_daemon(int state_fd, struct atoll_error *err)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     ATOLL_AUTOCLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/spawn.sock", state_fd);
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/spawn.sock",
+                   state_fd);
     (void)unlinkat(state_fd, "spawn.sock", 0); /* of a dead one: we hold the lock */
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         fchmodat(state_fd, "spawn.sock", 0600, 0) < 0 || listen(fd, 4) < 0)

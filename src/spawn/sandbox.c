@@ -107,7 +107,8 @@ static int run_host_steps(struct atoll_build *b, const uint8_t **plan, size_t *l
     }
     if (r == 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the plan starts nothing");
-    return r == -EBADMSG ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EBADMSG, "malformed plan") : r;
+    return r == -EBADMSG ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EBADMSG, "malformed plan")
+                         : r;
 }
 
 static uint64_t clone_flags(const struct atoll_build *b)
@@ -124,8 +125,9 @@ static uint64_t clone_flags(const struct atoll_build *b)
 }
 
 /* Makes the process of START. In the child this does not return. */
-static int start_process(struct sandbox *s, struct atoll_build *b, const struct atoll_plan_step *step,
-                         const uint8_t *rest, size_t len, uint32_t index, struct atoll_error *err)
+static int start_process(struct sandbox *s, struct atoll_build *b,
+                         const struct atoll_plan_step *step, const uint8_t *rest, size_t len,
+                         uint32_t index, struct atoll_error *err)
 {
     int status[2], go[2] = {ATOLL_NO_FD, ATOLL_NO_FD};
     struct atoll_po_start start;
@@ -158,7 +160,8 @@ static int start_process(struct sandbox *s, struct atoll_build *b, const struct 
 
 static void report_start(struct sandbox *s, const struct atoll_error *error, const char *step)
 {
-    s->all->events->started(s->all->arg, s->id, s->request, s->pid, now_us() - s->begun_us, error, step);
+    s->all->events->started(s->all->arg, s->id, s->request, s->pid, now_us() - s->begun_us, error,
+                            step);
 }
 
 /* A start that failed: keep the story until the remains are gone, then tell. */
@@ -293,7 +296,8 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
     }
     if (s->state == SANDBOX_REMOVING || s->state == SANDBOX_FAILED) {
         struct atoll_error busy;
-        (void)atoll_fail(&busy, ATOLL_ERR_ABORTED, EBUSY, "sandbox %s is being removed already", id);
+        (void)atoll_fail(&busy, ATOLL_ERR_ABORTED, EBUSY, "sandbox %s is being removed already",
+                         id);
         all->events->removed(all->arg, id, request, &nothing, &busy);
         return;
     }

@@ -23,8 +23,8 @@ struct atoll_sandboxes_events {
     /* The first process of a started sandbox is gone; what remains waits for a removal. */
     void (*exited)(void *arg, const char *id, const struct atoll_sandbox_exit *exit);
     /* Nothing of it is left, or error says what is. */
-    void (*removed)(void *arg, const char *id, uint32_t request, const struct atoll_sandbox_exit *exit,
-                    const struct atoll_error *error);
+    void (*removed)(void *arg, const char *id, uint32_t request,
+                    const struct atoll_sandbox_exit *exit, const struct atoll_error *error);
 };
 
 int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *host,
@@ -33,8 +33,8 @@ int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *
 
 /* Starts one; `started` comes later. Fails at once for a bad or used id. */
 int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t request,
-                          const uint8_t *plan, size_t plan_len, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+                          const uint8_t *plan, size_t plan_len,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Removes one; `removed` comes later, also for one that does not exist. */
 void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request);
 /* How many there are, in whatever state. */
@@ -44,5 +44,5 @@ const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos,
 
 /* Clears away what an earlier life of this instance left behind: its processes died with it. Called
  * once, before host->sandboxes_fd is opened. */
-int atoll_sandboxes_sweep(const struct atoll_spawn_host *host, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+int atoll_sandboxes_sweep(const struct atoll_spawn_host *host,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -88,12 +88,8 @@ static void on_started(void *arg, const char *id, uint32_t request, pid_t pid, u
 
 static struct atoll_sm_exited exit_message(const char *id, const struct atoll_sandbox_exit *e)
 {
-    return (struct atoll_sm_exited){id,
-                                    e->code,
-                                    e->signal,
-                                    e->stats.oom_kills,
-                                    e->stats.memory_peak_bytes,
-                                    e->stats.cpu_us};
+    return (struct atoll_sm_exited){
+        id, e->code, e->signal, e->stats.oom_kills, e->stats.memory_peak_bytes, e->stats.cpu_us};
 }
 
 static void on_exited(void *arg, const char *id, const struct atoll_sandbox_exit *e)
@@ -102,8 +98,8 @@ static void on_exited(void *arg, const char *id, const struct atoll_sandbox_exit
     send_frame(arg, ATOLL_SPAWN_EXITED, 0, &atoll_sm_exited_desc, &msg);
 }
 
-static void on_removed(void *arg, const char *id, uint32_t request, const struct atoll_sandbox_exit *e,
-                       const struct atoll_error *error)
+static void on_removed(void *arg, const char *id, uint32_t request,
+                       const struct atoll_sandbox_exit *e, const struct atoll_error *error)
 {
     struct atoll_sm_exited msg = exit_message(id, e);
 
@@ -117,7 +113,8 @@ static const struct atoll_sandboxes_events sandbox_events = {on_started, on_exit
 
 /* Requests: each gets its decoded message; an error returned here is the answer. */
 
-static int do_hello(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
+                    struct atoll_error *err)
 {
     const struct atoll_sm_hello *hello = msg;
     struct atoll_sm_hello reply = {
@@ -138,14 +135,16 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg, s
     return 0;
 }
 
-static int do_create(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+static int do_create(struct atoll_server *server, uint32_t id, const void *msg,
+                     struct atoll_error *err)
 {
     const struct atoll_sm_create *create = msg;
     return atoll_sandboxes_start(server->sandboxes, create->id, id, create->plan.data,
                                  create->plan.len, err);
 }
 
-static int do_remove(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+static int do_remove(struct atoll_server *server, uint32_t id, const void *msg,
+                     struct atoll_error *err)
 {
     const struct atoll_sm_ref *ref = msg;
 
@@ -154,7 +153,8 @@ static int do_remove(struct atoll_server *server, uint32_t id, const void *msg, 
     return 0;
 }
 
-static int do_limit(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+static int do_limit(struct atoll_server *server, uint32_t id, const void *msg,
+                    struct atoll_error *err)
 {
     const struct atoll_sm_limit *want = msg;
     struct atoll_cgroup_limits limits = {want->memory_bytes, want->cpu_millis, want->pids};
@@ -168,7 +168,8 @@ static int do_limit(struct atoll_server *server, uint32_t id, const void *msg, s
     return 0;
 }
 
-static int do_list(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+static int do_list(struct atoll_server *server, uint32_t id, const void *msg,
+                   struct atoll_error *err)
 {
     size_t pos = 0;
     const char *name;
@@ -184,7 +185,8 @@ static int do_list(struct atoll_server *server, uint32_t id, const void *msg, st
     return 0;
 }
 
-static int do_commit(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+static int do_commit(struct atoll_server *server, uint32_t id, const void *msg,
+                     struct atoll_error *err)
 {
     const struct atoll_sm_commit *commit = msg;
     ATOLL_AUTOCLOSE int upper = ATOLL_NO_FD;
@@ -197,8 +199,8 @@ static int do_commit(struct atoll_server *server, uint32_t id, const void *msg, 
     upper = atoll_paths_open(server->host->state_fd, path, O_PATH | O_DIRECTORY);
     if (upper < 0)
         return atoll_fail_errno(err, -upper, "open the writable layer");
-    if (renameat(upper, commit->path, server->host->layers_fd, commit->layer) < 0 && errno != EEXIST &&
-        errno != ENOTEMPTY) /* the same content is there already: as good */
+    if (renameat(upper, commit->path, server->host->layers_fd, commit->layer) < 0 &&
+        errno != EEXIST && errno != ENOTEMPTY) /* the same content is there already: as good */
         return atoll_fail_errno(err, errno, "keep layer");
     send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
     return 0;
@@ -208,7 +210,8 @@ static int do_drop_layer(struct atoll_server *server, uint32_t id, const void *m
                          struct atoll_error *err)
 {
     const struct atoll_sm_ref *ref = msg;
-    int r = atoll_text_is_name(ref->id) ? atoll_tree_remove(server->host->layers_fd, ref->id) : -EINVAL;
+    int r =
+        atoll_text_is_name(ref->id) ? atoll_tree_remove(server->host->layers_fd, ref->id) : -EINVAL;
 
     if (r < 0)
         return atoll_fail_errno(err, -r, "remove layer");
@@ -216,7 +219,8 @@ static int do_drop_layer(struct atoll_server *server, uint32_t id, const void *m
     return 0;
 }
 
-static int do_end(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err)
+static int do_end(struct atoll_server *server, uint32_t id, const void *msg,
+                  struct atoll_error *err)
 {
     (void)id;
     (void)msg;
@@ -253,7 +257,8 @@ static int on_frame(void *arg, struct atoll_frame *frame)
     struct atoll_server *server = arg;
     struct atoll_error err;
     union any_request msg;
-    int r = atoll_fail(&err, ATOLL_ERR_UNIMPLEMENTED, ENOSYS, "request %u is not known", frame->type);
+    int r =
+        atoll_fail(&err, ATOLL_ERR_UNIMPLEMENTED, ENOSYS, "request %u is not known", frame->type);
 
     for (size_t i = 0; i < frame->nfds; i++)
         (void)close(frame->fds[i]);
@@ -296,7 +301,8 @@ static void accept_daemon(void *arg, uint32_t events)
         return;
     drop_daemon(server);
     if (atoll_channel_init(&server->daemon, fd, OUT_MAX) < 0 ||
-        atoll_watch_open(&server->daemon_watch, server->loop, fd, EPOLLIN, daemon_ready, server) < 0)
+        atoll_watch_open(&server->daemon_watch, server->loop, fd, EPOLLIN, daemon_ready, server) <
+            0)
         drop_daemon(server);
 }
 

@@ -46,7 +46,8 @@ int atoll_step_ids(struct atoll_build *b, const void *step, struct atoll_error *
     case ATOLL_IDS_SUBIDS:
     case ATOLL_IDS_SINGLE:
         if (b->host->root)
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "root needs an own id range");
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "root needs an own id range");
         return 0; /* the namespace is made with the process */
     default:
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "id mode %u", b->ids.mode);

@@ -40,7 +40,8 @@ static int make_node(struct atoll_build *b, int dev, size_t i)
     int fd, r;
 
     if (b->ids.mode == ATOLL_IDS_RANGE) {
-        if (mknodat(dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) < 0 ||
+        if (mknodat(dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
+                0 ||
             fchmodat(dev, nodes[i].name, 0666, 0) < 0 ||
             fchownat(dev, nodes[i].name, root_outside(b), root_outside(b), 0) < 0)
             return -errno;
@@ -86,7 +87,8 @@ static int fill_dev(struct atoll_build *b, int dev, struct atoll_error *err)
 static int mount_pts_and_shm(const struct atoll_po_dev *want, int dev, struct atoll_error *err)
 {
     char ptys[16], size[24], inodes[24];
-    const struct atoll_mnt_option pts[] = {{"ptmxmode", "0666"}, {"mode", "0620"}, {"max", ptys}, {0}};
+    const struct atoll_mnt_option pts[] = {
+        {"ptmxmode", "0666"}, {"mode", "0620"}, {"max", ptys}, {0}};
     const struct atoll_mnt_option shm[] = {
         {"mode", "1777"}, {"size", size}, {"nr_inodes", inodes}, {0}};
     int r;
@@ -97,15 +99,14 @@ static int mount_pts_and_shm(const struct atoll_po_dev *want, int dev, struct at
     r = attach_new("devpts", pts, ATOLL_MNT_NOSUID | ATOLL_MNT_NOEXEC, dev, "pts", err);
     if (r < 0)
         return r;
-    return attach_new("tmpfs", shm, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_NOEXEC, dev, "shm",
-                      err);
+    return attach_new("tmpfs", shm, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_NOEXEC, dev,
+                      "shm", err);
 }
 
 int atoll_step_dev(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_mnt_option options[] = {{"size", "64k"}, {"mode", "0755"}, {0}};
-    ATOLL_AUTOCLOSE int dev =
-        atoll_mnt_new("tmpfs", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NOEXEC);
+    ATOLL_AUTOCLOSE int dev = atoll_mnt_new("tmpfs", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NOEXEC);
     int r;
 
     if (dev < 0)
@@ -128,7 +129,8 @@ int atoll_step_dev(struct atoll_build *b, const void *step, struct atoll_error *
 /* Covers one entry of /proc: a file with the sandbox's /dev/null, a directory with nothing. */
 static int mask(struct atoll_build *b, const char *name, struct atoll_error *err)
 {
-    const struct atoll_mnt_option empty[] = {{"size", "0"}, {"nr_inodes", "1"}, {"mode", "0555"}, {0}};
+    const struct atoll_mnt_option empty[] = {
+        {"size", "0"}, {"nr_inodes", "1"}, {"mode", "0555"}, {0}};
     char path[80];
 
     (void)snprintf(path, sizeof(path), "proc/%s", name);
@@ -162,8 +164,8 @@ int atoll_step_proc(struct atoll_build *b, const void *step, struct atoll_error 
     const struct atoll_po_proc *want = step;
     /* mount(2) with bare names is one call a mask where the descriptor way takes three. */
     ATOLL_AUTOCLOSE int back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int r = attach_new("proc", NULL, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_NOEXEC, b->root_fd,
-                       "proc", err);
+    int r = attach_new("proc", NULL, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_NOEXEC,
+                       b->root_fd, "proc", err);
 
     if (r < 0)
         return r;
@@ -192,8 +194,7 @@ int atoll_step_cover(struct atoll_build *b, const void *step, struct atoll_error
         r = -errno;
     if (r == 0) {
         tree = atoll_mnt_clone(AT_FDCWD, "c", false);
-        r = tree < 0 ? tree
-                     : atoll_mnt_set_attr(tree, ATOLL_MNT_RDONLY | ATOLL_MNT_NOEXEC, false);
+        r = tree < 0 ? tree : atoll_mnt_set_attr(tree, ATOLL_MNT_RDONLY | ATOLL_MNT_NOEXEC, false);
     }
     if (r == 0)
         r = atoll_mnt_attach(tree, b->root_fd, want->path);

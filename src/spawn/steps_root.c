@@ -32,7 +32,8 @@ int atoll_step_layer(struct atoll_build *b, const void *step, struct atoll_error
     int r;
 
     if (!atoll_text_is_id(layer->slot))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "layer slot is not a plain name");
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "layer slot is not a plain name");
     if (mkdir(layer->slot, 0755) < 0)
         return atoll_fail_errno(err, errno, "make place for layer %s", layer->slot);
     tree = clone_source(b, layer->source);
@@ -61,7 +62,8 @@ int atoll_step_overlay(struct atoll_build *b, const void *step, struct atoll_err
     int r;
 
     if (strchr(overlay->lowers, '/'))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "lower layers are named by slot");
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "lower layers are named by slot");
     if (overlay->writable) {
         options[n++] = (struct atoll_mnt_option){"upperdir", "u"};
         options[n++] = (struct atoll_mnt_option){"workdir", "w"};

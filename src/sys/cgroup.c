@@ -184,7 +184,8 @@ int atoll_cgroups_remove_parents(const struct atoll_cgroups *cg, const char *ins
 
     (void)snprintf(name, sizeof(name), "../atoll-%s", instance);
     for (size_t i = 0; i < hierarchies(cg); i++)
-        if (cg->parent_fd[i] >= 0 && unlinkat(cg->parent_fd[i], name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        if (cg->parent_fd[i] >= 0 && unlinkat(cg->parent_fd[i], name, AT_REMOVEDIR) < 0 &&
+            errno != ENOENT)
             r = -errno;
     return r;
 }
@@ -194,15 +195,16 @@ static int parent_of(const struct atoll_cgroups *cg, enum atoll_cgroup_controlle
     return cg->parent_fd[cg->version == 2 ? 0 : c];
 }
 
-static int write_knob(const struct atoll_cgroups *cg, enum atoll_cgroup_controller c, const char *id,
-                      const char *knob, const char *text)
+static int write_knob(const struct atoll_cgroups *cg, enum atoll_cgroup_controller c,
+                      const char *id, const char *knob, const char *text)
 {
     char path[96];
     (void)snprintf(path, sizeof(path), "%s/%s", id, knob);
     return atoll_fd_write_file(parent_of(cg, c), path, text);
 }
 
-static int set_memory_v1(const struct atoll_cgroups *cg, const char *id, const char *bytes, bool raise)
+static int set_memory_v1(const struct atoll_cgroups *cg, const char *id, const char *bytes,
+                         bool raise)
 {
     static const char *const knobs[] = {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"};
     int r = 0;
@@ -297,8 +299,8 @@ int atoll_cgroup_enter_v1(const struct atoll_cgroups *cg, const char *id)
     return r;
 }
 
-static int open_below(const struct atoll_cgroups *cg, enum atoll_cgroup_controller c, const char *id,
-                      const char *file, int flags)
+static int open_below(const struct atoll_cgroups *cg, enum atoll_cgroup_controller c,
+                      const char *id, const char *file, int flags)
 {
     char path[96];
     int fd;
@@ -368,7 +370,8 @@ int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id, bool fro
     return write_knob(cg, ATOLL_CG_FREEZER, id, "freezer.state", frozen ? "FROZEN" : "THAWED");
 }
 
-int atoll_cgroups_each(const struct atoll_cgroups *cg, void (*fn)(void *arg, const char *id), void *arg)
+int atoll_cgroups_each(const struct atoll_cgroups *cg, void (*fn)(void *arg, const char *id),
+                       void *arg)
 {
     struct dirent *entry;
     DIR *dir;

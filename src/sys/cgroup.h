@@ -17,17 +17,19 @@ enum atoll_cgroup_controller {
 };
 
 struct atoll_cgroups {
-    int version;                         /* 0: none usable, 1, 2 */
-    int parent_fd[ATOLL_CG_COUNT];       /* owned; on v2 only [0] is used; ATOLL_NO_FD if absent */
-    bool has[ATOLL_CG_COUNT];            /* this controller can limit or measure here */
+    int version;                   /* 0: none usable, 1, 2 */
+    int parent_fd[ATOLL_CG_COUNT]; /* owned; on v2 only [0] is used; ATOLL_NO_FD if absent */
+    bool has[ATOLL_CG_COUNT];      /* this controller can limit or measure here */
 };
 
 /* Looks at the host's mounts and opens (or, with `create`, makes) the instance's parent groups.
  * Version 0 with success when the host has no usable cgroups for us. */
-int atoll_cgroups_open(struct atoll_cgroups *ret, const char *instance, bool create) ATOLL_MUST_CHECK;
+int atoll_cgroups_open(struct atoll_cgroups *ret, const char *instance,
+                       bool create) ATOLL_MUST_CHECK;
 void atoll_cgroups_close(struct atoll_cgroups *cg);
 /* Removes the instance's parent groups; -EBUSY while sandboxes live in them. */
-int atoll_cgroups_remove_parents(const struct atoll_cgroups *cg, const char *instance) ATOLL_MUST_CHECK;
+int atoll_cgroups_remove_parents(const struct atoll_cgroups *cg,
+                                 const char *instance) ATOLL_MUST_CHECK;
 
 /* 0 means no limit in each field. */
 struct atoll_cgroup_limits {
@@ -54,7 +56,8 @@ int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST
 /* Absent is success; -EBUSY while processes are in it. */
 int atoll_cgroup_remove(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
 /* Stops or continues every process in it. */
-int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id, bool frozen) ATOLL_MUST_CHECK;
+int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id,
+                        bool frozen) ATOLL_MUST_CHECK;
 
 struct atoll_cgroup_stats {
     uint64_t memory_bytes, memory_peak_bytes, memory_limit_bytes; /* limit 0: none */
@@ -67,5 +70,5 @@ int atoll_cgroup_read_stats(const struct atoll_cgroups *cg, const char *id,
                             struct atoll_cgroup_stats *ret) ATOLL_MUST_CHECK;
 
 /* Calls fn for each group below the parent (name without path), for the reaper. */
-int atoll_cgroups_each(const struct atoll_cgroups *cg, void (*fn)(void *arg, const char *id), void *arg)
-    ATOLL_MUST_CHECK;
+int atoll_cgroups_each(const struct atoll_cgroups *cg, void (*fn)(void *arg, const char *id),
+                       void *arg) ATOLL_MUST_CHECK;

@@ -21,9 +21,12 @@ struct source {
 
 static const struct source sources[] = {
     {STAT(memory_bytes), ATOLL_CG_MEMORY, "memory.usage_in_bytes", NULL, "memory.current", NULL, 1},
-    {STAT(memory_peak_bytes), ATOLL_CG_MEMORY, "memory.max_usage_in_bytes", NULL, "memory.peak", NULL, 1},
-    {STAT(memory_limit_bytes), ATOLL_CG_MEMORY, "memory.limit_in_bytes", NULL, "memory.max", NULL, 1},
-    {STAT(oom_kills), ATOLL_CG_MEMORY, "memory.oom_control", "oom_kill", "memory.events", "oom_kill", 1},
+    {STAT(memory_peak_bytes), ATOLL_CG_MEMORY, "memory.max_usage_in_bytes", NULL, "memory.peak",
+     NULL, 1},
+    {STAT(memory_limit_bytes), ATOLL_CG_MEMORY, "memory.limit_in_bytes", NULL, "memory.max", NULL,
+     1},
+    {STAT(oom_kills), ATOLL_CG_MEMORY, "memory.oom_control", "oom_kill", "memory.events",
+     "oom_kill", 1},
     {STAT(cpu_us), ATOLL_CG_CPUACCT, "cpuacct.usage", NULL, "cpu.stat", "usage_usec", 1000},
     {STAT(processes), ATOLL_CG_PIDS, "pids.current", NULL, "pids.current", NULL, 1},
     {STAT(processes_peak), ATOLL_CG_PIDS, "pids.peak", NULL, "pids.peak", NULL, 1},

@@ -29,14 +29,15 @@ static int result(long r)
 
 int atoll_mnt_clone(int dirfd, const char *path, bool recursive)
 {
-    return result(syscall(SYS_open_tree, dirfd, path,
-                          K_OPEN_TREE_CLONE | O_CLOEXEC | AT_EMPTY_PATH |
-                              (recursive ? K_AT_RECURSIVE : 0)));
+    return result(
+        syscall(SYS_open_tree, dirfd, path,
+                K_OPEN_TREE_CLONE | O_CLOEXEC | AT_EMPTY_PATH | (recursive ? K_AT_RECURSIVE : 0)));
 }
 
 static int set_attr(int mount_fd, const struct mount_attr *attr, unsigned flags)
 {
-    return result(syscall(SYS_mount_setattr, mount_fd, "", AT_EMPTY_PATH | flags, attr, sizeof(*attr)));
+    return result(
+        syscall(SYS_mount_setattr, mount_fd, "", AT_EMPTY_PATH | flags, attr, sizeof(*attr)));
 }
 
 int atoll_mnt_idmap(int mount_fd, int userns_fd)

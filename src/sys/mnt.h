@@ -20,8 +20,8 @@ struct atoll_mnt_option {
     const char *key, *value;
 };
 /* Makes a new file system instance and returns its detached mount. Options end with a NULL key. */
-int atoll_mnt_new(const char *fstype, const struct atoll_mnt_option *options, uint64_t attrs)
-    ATOLL_MUST_CHECK;
+int atoll_mnt_new(const char *fstype, const struct atoll_mnt_option *options,
+                  uint64_t attrs) ATOLL_MUST_CHECK;
 
 #define ATOLL_MNT_RDONLY 0x1u
 #define ATOLL_MNT_NOSUID 0x2u

@@ -37,7 +37,8 @@ static int flatten(int top, int dir_fd, dev_t device, uint64_t *counter)
         }
         if (unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) == 0)
             continue;
-        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != device) {
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            st.st_dev != device) {
             r = -EXDEV;
             continue;
         }

@@ -5,6 +5,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -108,6 +109,12 @@ def stop(process: subprocess.Popen, term_after_s: float = 0, kill_after_s: float
         except subprocess.TimeoutExpired:
             action()
     process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def need_tool(name: str) -> str:

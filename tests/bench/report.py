@@ -31,6 +31,8 @@ TARGETS = (
     Target("sandboxes alive at once", ("figure", "alive", "alive", 1), 1000, False, ""),
     Target("creates per second, 16 at a time",
            ("figure", "throughput", "creates_per_second_16", 1), 200, False, "/s"),
+    Target("/healthz a second / nginx", ("figure", "http", "http_ratio", 1), 0.5, False),
+    Target("the same over TLS / nginx", ("figure", "http", "https_ratio", 1), 0.5, False),
 )
 
 
@@ -132,6 +134,12 @@ def scale_lines(scale: dict) -> list:
             lines.append(f"{jobs:2} at a time                "
                          f"{t[f'creates_per_second_{jobs}']:.0f} creates/s, "
                          f"{t[f'destroys_per_second_{jobs}']:.0f} destroys/s")
+    if "http" in scale:
+        h = scale["http"]
+        for scheme in ("http", "https"):
+            lines.append(f"{scheme}, one core, {h['connections']} connections: "
+                         f"{h[f'{scheme}_atoll_per_second']:.0f}/s, "
+                         f"nginx {h[f'{scheme}_nginx_per_second']:.0f}/s")
     if "alive" in scale:
         a = scale["alive"]
         lines.append(f"alive at once               {a['alive']} of {a['asked']}"

@@ -14,6 +14,7 @@ class Fleet:
     """The fleet mode of the client, see client_fleet.c."""
 
     def __init__(self, stack, bench):
+        self.stack, self.tmp = stack, bench.tmp
         self.helper = bench.client(bench.daemons.cold().socket, "fleet")
         stack.callback(self.helper.close)
 

@@ -191,6 +191,12 @@ const char *atoll_engine_host_json(const struct atoll_engine *engine)
     return "{\"mode\":\"fake\"}";
 }
 
+void atoll_engine_queue(const struct atoll_engine *engine, size_t *ret_creates, size_t *ret_execs)
+{
+    (void)engine;
+    *ret_creates = *ret_execs = 0;
+}
+
 const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
 {
     (void)state;
@@ -567,6 +573,104 @@ void atoll_upload_drop(struct atoll_upload *upload)
     fake.uploads_dropped++;
     close(upload->fd);
     free(upload);
+}
+
+void atoll_files_chown(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       const char *owner, const char *group, atoll_done_fn *done, void *arg)
+{
+    (void)user;
+    (void)path;
+    (void)owner;
+    (void)group;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+}
+
+void atoll_files_symlink(struct atoll_engine *e, const char *id, const char *user,
+                         const char *target, const char *path, atoll_done_fn *done, void *arg)
+{
+    (void)user;
+    (void)target;
+    (void)path;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+}
+
+void atoll_files_watch(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                       bool recursive, const struct atoll_file_watch_events *events, void *arg)
+{
+    (void)user;
+    (void)path;
+    (void)recursive;
+    events->started(arg, (struct atoll_file_watch *)&fake,
+                    fake_failure(atoll_engine_find(e, id)));
+}
+
+struct atoll_file_watch *atoll_files_unwatch(struct atoll_file_watch *watch)
+{
+    (void)watch;
+    return NULL;
+}
+
+int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32_t seconds,
+                             struct atoll_error *err)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+
+    if (!s)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
+    s->limits.timeout_s = seconds;
+    return 0;
+}
+
+int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const char *json,
+                              struct atoll_error *err)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+
+    if (!s)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
+    (void)snprintf(s->metadata, sizeof(s->metadata), "%s", json);
+    return 0;
+}
+
+void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg)
+{
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+const char *atoll_engine_provider_name(const struct atoll_engine *engine)
+{
+    (void)engine;
+    return "fake";
+}
+
+void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t port,
+                          atoll_connected_fn *done, void *arg)
+{
+    struct atoll_error error;
+
+    (void)engine;
+    (void)id;
+    (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, ECONNREFUSED, "nothing listens on port %u",
+                     (unsigned)port);
+    done(arg, ATOLL_NO_FD, &error);
+}
+
+/* Nothing ever happens here. */
+struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,
+                                                  void (*fn)(void *arg,
+                                                             const struct atoll_event *event),
+                                                  void *arg)
+{
+    (void)after;
+    (void)fn;
+    (void)arg;
+    return (struct atoll_subscription *)engine;
+}
+
+struct atoll_subscription *atoll_events_unsubscribe(struct atoll_subscription *subscription)
+{
+    (void)subscription;
+    return NULL;
 }
 
 bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret)

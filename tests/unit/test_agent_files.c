@@ -429,6 +429,30 @@ static void lists_are_sorted_and_depth_first(void **state)
                       ATOLL_ERR_INVALID_ARGUMENT, "not a directory");
 }
 
+static void the_agents_own_proc_is_not_shown(void **state)
+{
+    struct agent_client *c = *state;
+    struct atoll_am_list all = {.path = "/proc", .depth = 2};
+    struct kept_frame k;
+    char own[64];
+
+    (void)snprintf(own, sizeof(own), "/proc/%d/", c->pid);
+    k = client_wait(c, client_send(c, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &all),
+                    ATOLL_AGENT_REPLY);
+    kept_done(&k);
+    assert_true(c->frame_count > 50);
+    for (size_t i = 0; i < c->frame_count; i++) {
+        struct atoll_am_entry e;
+        assert_int_equal(atoll_msg_decode(&atoll_am_entry_desc, c->frames[i].payload,
+                                          c->frames[i].len, &e, NULL),
+                         0);
+        assert_int_not_equal(strncmp(e.path, own, strlen(own)), 0);
+    }
+    all.path = own;
+    client_call_fails(c, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &all,
+                      ATOLL_ERR_PERMISSION_DENIED, "permission denied");
+}
+
 static void a_huge_directory_is_listed_whole(void **state)
 {
     struct agent_client *c = *state;
@@ -556,6 +580,7 @@ int main(void)
         TEST(directories_are_made_for_the_user),
         TEST(rename_chmod_chown_symlink),
         TEST(lists_are_sorted_and_depth_first),
+        TEST(the_agents_own_proc_is_not_shown),
         TEST(a_huge_directory_is_listed_whole),
         TEST(removing),
         TEST(very_deep_and_wide_trees_are_removed),

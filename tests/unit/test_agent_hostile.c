@@ -23,9 +23,9 @@ static void expect_closed(struct agent_client *c)
 static void header(uint8_t out[12], uint32_t len, uint16_t type, uint16_t nfds, uint32_t id)
 {
     const uint8_t bytes[12] = {
-        (uint8_t)len,         (uint8_t)(len >> 8),  (uint8_t)(len >> 16), (uint8_t)(len >> 24),
-        (uint8_t)type,        (uint8_t)(type >> 8), (uint8_t)nfds,        (uint8_t)(nfds >> 8),
-        (uint8_t)id,          (uint8_t)(id >> 8),   (uint8_t)(id >> 16),  (uint8_t)(id >> 24),
+        (uint8_t)len,  (uint8_t)(len >> 8),  (uint8_t)(len >> 16), (uint8_t)(len >> 24),
+        (uint8_t)type, (uint8_t)(type >> 8), (uint8_t)nfds,        (uint8_t)(nfds >> 8),
+        (uint8_t)id,   (uint8_t)(id >> 8),   (uint8_t)(id >> 16),  (uint8_t)(id >> 24),
     };
     memcpy(out, bytes, 12);
 }
@@ -49,13 +49,13 @@ static void a_malformed_frame_ends_the_connection_only(void **state)
         uint32_t id;
         const char *payload;
     } rows[] = {
-        {0xffffffff, ATOLL_AGENT_USAGE, 0, 1, ""},                   /* too long */
-        {ATOLL_FRAME_PAYLOAD_MAX + 1, ATOLL_AGENT_USAGE, 0, 1, ""},  /* a little too long */
-        {0, ATOLL_AGENT_USAGE, 9, 1, ""},                            /* too many descriptors */
-        {0, ATOLL_AGENT_USAGE, 1, 1, ""},                            /* one that never came */
-        {0, ATOLL_AGENT_USAGE, 0, 0, ""},                            /* a request without number */
-        {4, ATOLL_AGENT_FILE_STAT, 0, 1, "\xff\xff\xff\xff"},        /* a string without end */
-        {7, ATOLL_AGENT_FILE_STAT, 0, 1, "\x02\0\0\0\0x\0"},         /* with a NUL inside */
+        {0xffffffff, ATOLL_AGENT_USAGE, 0, 1, ""},                  /* too long */
+        {ATOLL_FRAME_PAYLOAD_MAX + 1, ATOLL_AGENT_USAGE, 0, 1, ""}, /* a little too long */
+        {0, ATOLL_AGENT_USAGE, 9, 1, ""},                           /* too many descriptors */
+        {0, ATOLL_AGENT_USAGE, 1, 1, ""},                           /* one that never came */
+        {0, ATOLL_AGENT_USAGE, 0, 0, ""},                           /* a request without number */
+        {4, ATOLL_AGENT_FILE_STAT, 0, 1, "\xff\xff\xff\xff"},       /* a string without end */
+        {7, ATOLL_AGENT_FILE_STAT, 0, 1, "\x02\0\0\0\0x\0"},        /* with a NUL inside */
         {24, ATOLL_AGENT_EXEC_START, 0, 1,
          "\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff"}, /* half a vector */
     };
@@ -124,9 +124,8 @@ static void unasked_descriptors_are_not_kept(void **state)
     char byte;
 
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-    assert_int_equal(atoll_channel_send(&c->ch, ATOLL_AGENT_USAGE, ++c->last_id, NULL, NULL,
-                                        &fds[1], 1),
-                     0);
+    assert_int_equal(
+        atoll_channel_send(&c->ch, ATOLL_AGENT_USAGE, ++c->last_id, NULL, NULL, &fds[1], 1), 0);
     client_flush(c);
     struct kept_frame k = client_wait(c, c->last_id, ATOLL_AGENT_REPLY);
     kept_done(&k);
@@ -201,17 +200,70 @@ static void a_directory_that_keeps_moving_ends_the_removal(void **state)
 {
     struct agent_client *c = *state;
     struct atoll_am_exec_start mover = client_command(
-        1, CLIENT_SH("mkdir -p t/a/b/c/d out; while :; do mv t/a/b out/ 2>/dev/null; "
-                     "mkdir -p t/a/b/c/d/e; touch t/a/b/c/d/e/f; rm -rf out/b; done"));
+        1, CLIENT_SH(
+               "mkdir -p t/a/b/c/d out; touch go; while [ -e go ]; do mv t/a/b out/ 2>/dev/null; "
+               "mkdir -p t/a/b/c/d/e; touch t/a/b/c/d/e/f; rm -rf out/b; done"));
 
     /* Whatever comes of it, the agent stays where it was told to be and answers. */
     (void)client_exec(c, &mover);
     for (int i = 0; i < 20; i++) {
         struct atoll_am_path msg = {.path = "t", .recursive = 1};
-        struct kept_frame k = client_wait(
-            c, client_send(c, ATOLL_AGENT_FILE_REMOVE, &atoll_am_path_desc, &msg), 0);
+        struct kept_frame k =
+            client_wait(c, client_send(c, ATOLL_AGENT_FILE_REMOVE, &atoll_am_path_desc, &msg), 0);
         kept_done(&k);
     }
+}
+
+/* One stream and no way back: the agent ends with it, and under a sanitizer proves that it let go
+ * of everything it held. */
+static void the_end_of_its_only_stream_is_the_agents_end(void **state)
+{
+    struct agent_client *c = *state;
+    struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION};
+    struct atoll_am_exec_start command = client_command(1, CLIENT_SH("echo out; sleep 100"));
+    struct atoll_am_create create = {.path = "unfinished"};
+    struct atoll_am_watch watch = {.path = "~", .recursive = 1};
+    struct atoll_am_list list = {.path = "/usr", .depth = 100};
+    int pair[2], status;
+    pid_t pid;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct atoll_agent_config config = {.listen_fd = ATOLL_NO_FD,
+                                            .conn_fd = pair[0],
+                                            .many_ids = is_root(),
+                                            .default_uid = is_root() ? 65534 : geteuid(),
+                                            .default_gid = is_root() ? 65534 : getegid(),
+                                            .default_user = "someone",
+                                            .default_home = c->dir,
+                                            .oom_fd = ATOLL_NO_FD,
+                                            .peak_fd = ATOLL_NO_FD};
+        (void)close(pair[1]);
+        client_drop(c);
+        status = atoll_agent_run(&config, NULL);
+        free(c->frames);
+        free(c);
+        (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* a leak checker looks from outside */
+        exit(status == -EPIPE ? 0 : 1);
+    }
+    (void)close(pair[0]);
+    client_drop(c);
+    assert_int_equal(atoll_channel_init(&c->ch, pair[1], 1024 * 1024), 0);
+    c->connected = true;
+    client_call(c, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, NULL, NULL, NULL);
+    command.flags = ATOLL_EXEC_STDIN;
+    (void)client_exec(c, &command);
+    client_call(c, ATOLL_AGENT_FILE_CREATE, &atoll_am_create_desc, &create, NULL, NULL, NULL);
+    client_call(c, ATOLL_AGENT_WATCH_START, &atoll_am_watch_desc, &watch, NULL, NULL, NULL);
+    struct atoll_am_connect no_fds = {.port = 80};
+    client_call_fails(c, ATOLL_AGENT_CONNECT, &atoll_am_connect_desc, &no_fds,
+                      ATOLL_ERR_FAILED_PRECONDITION, "can not be handed out");
+    (void)client_send(c, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &list);
+    client_drop(c); /* in the middle of it */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 int main(void)
@@ -226,6 +278,7 @@ int main(void)
         TEST(unasked_descriptors_are_not_kept),
         cmocka_unit_test(traps_in_etc_passwd),
         TEST(a_directory_that_keeps_moving_ends_the_removal),
+        TEST(the_end_of_its_only_stream_is_the_agents_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

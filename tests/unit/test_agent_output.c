@@ -178,6 +178,31 @@ static void acknowledged_bytes_are_gone(void **state)
     kept_done(&k);
 }
 
+static void check_note(struct agent_client *c, const char *bytes, size_t n)
+{
+    struct atoll_am_data got;
+    struct kept_frame k;
+
+    client_call(c, ATOLL_AGENT_NOTE_GET, NULL, NULL, &atoll_am_data_desc, &got, &k);
+    assert_int_equal(got.data.len, n);
+    assert_memory_equal(got.data.data, bytes, n);
+    kept_done(&k);
+}
+
+static void a_note_waits_for_the_next_daemon(void **state)
+{
+    struct agent_client *c = *state;
+    struct atoll_am_data note = {.data = {(const uint8_t *)"a\0note", 6}};
+
+    check_note(c, "", 0);
+    client_call(c, ATOLL_AGENT_NOTE_PUT, &atoll_am_data_desc, &note, NULL, NULL, NULL);
+    (void)client_connect(c);
+    check_note(c, "a\0note", 6);
+    note.data.len = 1;
+    client_call(c, ATOLL_AGENT_NOTE_PUT, &atoll_am_data_desc, &note, NULL, NULL, NULL);
+    check_note(c, "a", 1);
+}
+
 static void a_new_connection_replaces_the_old(void **state)
 {
     struct agent_client *c = *state;
@@ -272,6 +297,7 @@ int main(void)
         TEST(dropped_connections_lose_and_repeat_nothing),
         TEST(the_end_is_told_again_until_forgotten),
         TEST(acknowledged_bytes_are_gone),
+        TEST(a_note_waits_for_the_next_daemon),
         TEST(a_new_connection_replaces_the_old),
         TEST(one_loud_command_does_not_starve_another),
         TEST(a_daemon_that_does_not_read_costs_no_memory),

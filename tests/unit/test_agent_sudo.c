@@ -38,9 +38,9 @@ static void sudo_agent(struct agent_client *c, bool many_ids)
     if (bind(config.listen_fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
         listen(config.listen_fd, 4) < 0)
         _exit(2);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!many_ids && (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0))
         _exit(3);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of ids would clear it */
     (void)!atoll_agent_run(&config, &err);
     (void)fprintf(stderr, "agent: %s\n", err.text);
     _exit(1);
@@ -173,8 +173,8 @@ static void signals_reach_the_command(void **state)
     struct agent_client *c = *state;
 
     expect(c,
-           "sudo sh -c 'trap \"echo got; exit 5\" TERM; echo up; while :; do sleep 0.05; done' & "
-           "p=$!; sleep 0.4; kill -TERM $p; wait $p",
+           "sudo sh -c 'trap \"echo got; exit 5\" TERM; echo up; sleep 100 & wait' & p=$!; "
+           "sleep 0.4; kill -TERM $p; wait $p",
            5, "up\ngot\n", "");
 }
 
@@ -253,6 +253,8 @@ static void with_one_id_it_says_so(void **state)
     struct agent_client c;
     (void)state;
 
+    /* Nobody must be able to make the directory. */
+    assert_int_equal(system("rm -rf /run/atoll"), 0);
     start(&c, false);
     assert_int_equal(client_connect(&c).features, ATOLL_AGENT_FEATURE_FDS);
     expect(&c, "sudo true", 1, "",

@@ -468,7 +468,7 @@ static void requests_are_checked_before_the_engine_sees_them(void **state)
         {"POST", "/api/run", "{\"cmd\":[\"x\"],\"files\":[{\"path\":\"a\"}]}",
          "files[0] needs path"},
         {"GET", "/api/run", "", "this is no WebSocket upgrade"},
-        {"GET", "/api/sandboxes/box0/execs/stream", "", "HTTP/1.1 400 "},
+        {"GET", "/api/sandboxes/box0/execs/stream", "", "HTTP/1.1 404 "},
     };
 
     (void)state;

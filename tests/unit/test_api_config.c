@@ -1,5 +1,5 @@
 /*
- * The daemon's options, and the key that guards TCP.
+ * The daemon's options and its state directory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "api/auth.h"
 #include "base/fd.h"
 #include "daemon/config.h"
 #include "daemon/process.h"
@@ -41,9 +40,8 @@ static int tear_down(void **state)
     char command[128];
 
     (void)state;
-    for (const char *const *name =
-             (const char *const[]){"atolld.conf", "api-key", "atolld.lock", NULL};
-         *name; name++) {
+    for (const char *const *name = (const char *const[]){"atolld.conf", "atolld.lock", NULL}; *name;
+         name++) {
         (void)snprintf(command, sizeof(command), "%s/%s", dir, *name);
         (void)unlink(command);
     }
@@ -188,35 +186,6 @@ static void state_is_private_and_locked_once(void **state)
     close(fd);
 }
 
-static void the_key_is_made_once_and_kept(void **state)
-{
-    struct atoll_auth first = {0}, second = {0};
-    char text[128], path[128];
-    struct atoll_error err;
-    struct stat st;
-    int fd, n;
-
-    (void)state;
-    assert_int_equal(atoll_process_open_state(dir, &fd, &err), 0);
-    assert_int_equal(atoll_auth_load(&first, fd, &err), 0);
-    n = atoll_fd_read_file(fd, "api-key", text, sizeof(text));
-    assert_int_equal(n, ATOLL_AUTH_KEY_LEN + 1);
-    assert_int_equal(strncmp(text, "atl_", 4), 0);
-    assert_int_equal(fstatat(fd, "api-key", &st, 0), 0);
-    assert_int_equal(st.st_mode & 07777, 0600);
-    assert_int_equal(atoll_auth_load(&second, fd, &err), 0);
-    assert_memory_equal(first.key_sha256, second.key_sha256, sizeof(first.key_sha256));
-
-    (void)snprintf(path, sizeof(path), "%s/api-key", dir);
-    assert_int_equal(chmod(path, 0640), 0);
-    assert_true(atoll_auth_load(&second, fd, &err) < 0);
-    assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
-    assert_int_equal(chmod(path, 0600), 0);
-    assert_int_equal(truncate(path, 10), 0);
-    assert_true(atoll_auth_load(&second, fd, &err) < 0);
-    close(fd);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,7 +194,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(relative_paths_become_absolute, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mistakes_say_where_they_are, set_up, tear_down),
         cmocka_unit_test_setup_teardown(state_is_private_and_locked_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_key_is_made_once_and_kept, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

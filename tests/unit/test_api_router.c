@@ -21,6 +21,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_DELETE, "/boxes/{id}", ATOLL_SCOPE_WRITE, 0, NULL},
     {ATOLL_PUT, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
     {ATOLL_DELETE, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
+    {ATOLL_GET, "/sessions/{session}/artifacts/{path}", ATOLL_SCOPE_READ, 0, NULL},
 };
 static const struct atoll_routes table = {rows, ATOLL_ARRAY_LEN(rows)};
 static const struct atoll_routes *const tables[] = {&table};
@@ -65,6 +66,25 @@ static void paths_find_their_row(void **state)
     assert_string_equal(f.params.id, "a1");
     assert_string_equal(f.params.exec, "00ff");
     assert_string_equal(f.params.name, "");
+    assert_null(f.params.path);
+}
+
+static void a_path_at_the_end_is_all_that_is_left(void **state)
+{
+    struct found f;
+
+    (void)state;
+    assert_int_equal(match(&f, ATOLL_GET, "/sessions/s1/artifacts/a/b c/d.txt"), 0);
+    assert_string_equal(f.params.session, "s1");
+    assert_string_equal(f.params.path, "a/b c/d.txt");
+    assert_string_equal(f.params.id, "");
+    assert_int_equal(match(&f, ATOLL_GET, "/sessions/s1/artifacts//x"), 0);
+    assert_string_equal(f.params.path, "/x");
+    assert_int_equal(match(&f, ATOLL_GET, "/sessions/s1/artifacts/"), -ENOENT);
+    assert_int_equal(match(&f, ATOLL_GET, "/sessions/s1/artifacts"), -ENOENT);
+    assert_int_equal(match(&f, ATOLL_GET, "/sessions/S1/artifacts/x"), -EINVAL);
+    assert_true(match(&f, ATOLL_PUT, "/sessions/s1/artifacts/x/y") < 0);
+    assert_string_equal(f.allow, "GET, HEAD");
 }
 
 static void other_paths_are_not_found(void **state)
@@ -165,7 +185,7 @@ static void internal_errors_keep_their_text(void **state)
     (void)atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "no box \"x\"");
     assert_string_equal(error_json(&buf, &error),
                         "{\"error\":{\"code\":\"not_found\",\"message\":\"no box \\\"x\\\"\","
-                        "\"request_id\":\"r-1\"}}");
+                        "\"request_id\":\"r-1\",\"evidence\":{\"errno\":\"ENOENT\"}}}");
     (void)atoll_fail(&error, ATOLL_ERR_INTERNAL, EIO, "open /secret/path: I/O error");
     assert_null(strstr(error_json(&buf, &error), "secret"));
     assert_non_null(strstr(atoll_buf_str(&buf), "\"code\":\"internal\""));
@@ -178,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_find_their_row),
+        cmocka_unit_test(a_path_at_the_end_is_all_that_is_left),
         cmocka_unit_test(other_paths_are_not_found),
         cmocka_unit_test(other_methods_are_told_what_works),
         cmocka_unit_test(parameters_are_checked),

@@ -46,7 +46,7 @@ static void assert_has(const char *what)
         fail_msg("no \"%s\" in:\n%s", what, rig_text(&rig));
 }
 
-static void open_ws(const char *target)
+static void ask_ws(const char *target)
 {
     char text[300];
 
@@ -56,6 +56,11 @@ static void open_ws(const char *target)
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
         target);
     (void)rig_ask(&rig, text);
+}
+
+static void open_ws(const char *target)
+{
+    ask_ws(target);
     assert_has("HTTP/1.1 101 ");
     atoll_buf_clear(&rig.got);
 }
@@ -227,8 +232,8 @@ static void mistakes_end_the_conversation(void **state)
         assert_has("\x88\x02\x03\xf0"); /* 1008 */
         hang_up();
     }
-    open_ws("/api/sandboxes/box7/execs/stream");
-    say("{\"cmd\":[\"x\"]}");
+    ask_ws("/api/sandboxes/box7/execs/stream");
+    assert_has("HTTP/1.1 404 ");
     assert_has("\"code\":\"not_found\"");
     hang_up();
     open_ws(EXEC);

@@ -3,9 +3,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include "test.h"
 #include "engine/journal.h"
 #include "sys/tree.h"
+#include "test.h"
 
 struct fixture {
     char dir[32];
@@ -105,8 +105,9 @@ static void beyond_the_maximum_bytes_are_counted_not_kept(void **state)
     memset(big, 'x', sizeof(big) - 1);
     big[sizeof(big) - 1] = '\0';
     assert_int_equal(append(f, 1, 0, big), 0);
-    assert_int_equal(append(f, 1, 3999, "this does not fit any more, but is counted; "
-                                        "a long sentence to be sure of that, longer than what is left"),
+    assert_int_equal(append(f, 1, 3999,
+                            "this does not fit any more, but is counted; "
+                            "a long sentence to be sure of that, longer than what is left"),
                      0);
     uint64_t seen = f->j.seen[1];
     assert_int_equal(f->j.kept[1], 3999);
@@ -126,14 +127,48 @@ static void no_output_no_file(void **state)
     assert_int_equal(faccessat(f->dir_fd, "exec", F_OK, 0), 0);
 }
 
+/* What a daemon that died in the middle of a write leaves. */
+static void reopening_drops_a_torn_piece(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0};
+    off_t whole;
+
+    assert_int_equal(append(f, 1, 0, "abc"), 0);
+    assert_int_equal(append(f, 2, 0, "e"), 0);
+    whole = (off_t)f->j.size;
+    assert_int_equal(append(f, 1, 3, "lost"), 0);
+    assert_int_equal(ftruncate(f->j.fd, whole + 18), 0);
+    atoll_journal_done(&f->j);
+    atoll_journal_init(&f->j, f->dir_fd, "exec", 4096);
+    assert_int_equal(atoll_journal_reopen(&f->j), 0);
+    assert_int_equal(f->j.seen[1], 3);
+    assert_int_equal(f->j.seen[2], 1);
+    /* The agent sends it again, from where we are. */
+    assert_int_equal(append(f, 1, 3, "again"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "1:abc|2:e|1:again|");
+}
+
+static void reopening_what_never_was_is_fine(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(atoll_journal_reopen(&f->j), 0);
+    assert_int_equal(f->j.size, 0);
+    assert_int_equal(append(f, 1, 0, "x"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keeps_order_across_streams, setup, teardown),
         cmocka_unit_test_setup_teardown(repeats_are_skipped_and_gaps_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(starts_at_any_offset, setup, teardown),
-        cmocka_unit_test_setup_teardown(beyond_the_maximum_bytes_are_counted_not_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(beyond_the_maximum_bytes_are_counted_not_kept, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(no_output_no_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(reopening_drops_a_torn_piece, setup, teardown),
+        cmocka_unit_test_setup_teardown(reopening_what_never_was_is_fine, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

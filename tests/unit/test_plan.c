@@ -2,10 +2,10 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
-#include "test.h"
 #include "proto/plan.h"
 #include "sandbox/plan_builder.h"
 #include "sandbox/seccomp.h"
+#include "test.h"
 
 static const struct atoll_plan_host root_host = {.root = true, .cgroup_version = 1};
 

@@ -15,18 +15,18 @@
 #include "proto/sudo_proto.h"
 
 static const struct atoll_msg_desc *const all[] = {
-    &atoll_am_hello_desc,     &atoll_am_error_desc,       &atoll_am_exec_start_desc,
+    &atoll_am_hello_desc,     &atoll_am_error_desc,        &atoll_am_exec_start_desc,
     &atoll_am_exec_ref_desc,  &atoll_am_exec_started_desc, &atoll_am_stdin_desc,
-    &atoll_am_signal_desc,    &atoll_am_resize_desc,      &atoll_am_resume_desc,
-    &atoll_am_ack_desc,       &atoll_am_output_desc,      &atoll_am_exit_desc,
-    &atoll_am_exec_info_desc, &atoll_am_process_desc,     &atoll_am_path_desc,
-    &atoll_am_list_desc,      &atoll_am_entry_desc,       &atoll_am_opened_desc,
-    &atoll_am_handle_desc,    &atoll_am_read_desc,        &atoll_am_data_desc,
-    &atoll_am_create_desc,    &atoll_am_write_desc,       &atoll_am_mkdir_desc,
-    &atoll_am_two_paths_desc, &atoll_am_chmod_desc,       &atoll_am_chown_desc,
-    &atoll_am_xattr_desc,     &atoll_am_watch_desc,       &atoll_am_watch_event_desc,
-    &atoll_am_connect_desc,   &atoll_am_usage_desc,       &atoll_sudo_run_desc,
-    &atoll_sudo_signal_desc,  &atoll_sudo_error_desc,     &atoll_sudo_exit_desc,
+    &atoll_am_signal_desc,    &atoll_am_resize_desc,       &atoll_am_resume_desc,
+    &atoll_am_ack_desc,       &atoll_am_output_desc,       &atoll_am_exit_desc,
+    &atoll_am_exec_info_desc, &atoll_am_process_desc,      &atoll_am_path_desc,
+    &atoll_am_list_desc,      &atoll_am_entry_desc,        &atoll_am_opened_desc,
+    &atoll_am_handle_desc,    &atoll_am_read_desc,         &atoll_am_data_desc,
+    &atoll_am_create_desc,    &atoll_am_write_desc,        &atoll_am_mkdir_desc,
+    &atoll_am_two_paths_desc, &atoll_am_chmod_desc,        &atoll_am_chown_desc,
+    &atoll_am_xattr_desc,     &atoll_am_watch_desc,        &atoll_am_watch_event_desc,
+    &atoll_am_connect_desc,   &atoll_am_usage_desc,        &atoll_sudo_run_desc,
+    &atoll_sudo_signal_desc,  &atoll_sudo_error_desc,      &atoll_sudo_exit_desc,
 };
 
 static const char *strings[] = {"one", "", "three"};
@@ -108,9 +108,8 @@ static void every_message_survives(void **state)
         fill(all[i], before);
         atoll_buf_init(&buf, 4096);
         assert_int_equal(atoll_msg_encode(all[i], before, &buf), 0);
-        assert_int_equal(atoll_msg_decode(all[i], atoll_buf_head(&buf), atoll_buf_size(&buf), after,
-                                          NULL),
-                         0);
+        assert_int_equal(
+            atoll_msg_decode(all[i], atoll_buf_head(&buf), atoll_buf_size(&buf), after, NULL), 0);
         check_equal(all[i], before, after);
         atoll_msg_done(all[i], after);
         atoll_buf_done(&buf);
@@ -160,10 +159,9 @@ static void missing_fields_are_empty_and_more_is_ignored(void **state)
     atoll_buf_init(&buf, 100);
     assert_int_equal(atoll_msg_encode(&atoll_am_chmod_desc, &longer, &buf), 0);
     assert_int_equal(atoll_buf_append(&buf, "tomorrow", 8), 0);
-    assert_int_equal(
-        atoll_msg_decode(&atoll_am_chmod_desc, atoll_buf_head(&buf), atoll_buf_size(&buf), &longer,
-                         NULL),
-        0);
+    assert_int_equal(atoll_msg_decode(&atoll_am_chmod_desc, atoll_buf_head(&buf),
+                                      atoll_buf_size(&buf), &longer, NULL),
+                     0);
     assert_int_equal(longer.mode, 7);
     atoll_buf_done(&buf);
 }
@@ -177,8 +175,8 @@ static void malformed_bytes_are_refused(void **state)
     static const uint8_t no_nul[] = {1, 0, 0, 0, 'x', 'y'};
     static const uint8_t inner_nul[] = {3, 0, 0, 0, 'x', 0, 'y', 0};
     /* id and flags, empty user and cwd, then a vector of four billion strings */
-    static const uint8_t huge_vector[] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   0,   0,
-                                          0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255};
+    static const uint8_t huge_vector[] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0,   0,   0,   0,
+                                          0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255};
     (void)state;
 
     assert_int_equal(atoll_msg_decode(&atoll_am_path_desc, too_long, sizeof(too_long), &path, NULL),
@@ -187,9 +185,9 @@ static void malformed_bytes_are_refused(void **state)
                      -EBADMSG);
     assert_int_equal(
         atoll_msg_decode(&atoll_am_path_desc, inner_nul, sizeof(inner_nul), &path, NULL), -EBADMSG);
-    assert_int_equal(atoll_msg_decode(&atoll_am_exec_start_desc, huge_vector, sizeof(huge_vector),
-                                      &start, NULL),
-                     -EBADMSG);
+    assert_int_equal(
+        atoll_msg_decode(&atoll_am_exec_start_desc, huge_vector, sizeof(huge_vector), &start, NULL),
+        -EBADMSG);
 }
 
 static void encoding_respects_the_buffer(void **state)

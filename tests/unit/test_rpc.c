@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include "test.h"
 #include "proto/agent_proto.h"
 #include "provider/rpc.h"
+#include "test.h"
 
 struct fixture {
     struct atoll_loop *loop;
@@ -15,7 +15,8 @@ struct fixture {
     bool close_on_answer;
 };
 
-static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret, struct atoll_error *err)
+static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret,
+                        struct atoll_error *err)
 {
     struct atoll_am_error msg;
     int r = atoll_msg_decode(&atoll_am_error_desc, frame->payload, frame->len, &msg, err);

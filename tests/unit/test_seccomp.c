@@ -16,9 +16,9 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include "test.h"
 #include "sandbox/seccomp.h"
 #include "sandbox/seccomp_policy.h"
+#include "test.h"
 
 static struct atoll_buf program;
 
@@ -75,7 +75,10 @@ static uint32_t run(const struct seccomp_data *data)
 
 static uint32_t call(int nr, uint64_t a0, uint64_t a1, uint64_t a2)
 {
-    struct seccomp_data data = {.nr = nr, .arch = seccomp_arch_native() == SCMP_ARCH_X86_64 ? AUDIT_ARCH_X86_64 : AUDIT_ARCH_AARCH64, .args = {a0, a1, a2}};
+    struct seccomp_data data = {
+        .nr = nr,
+        .arch = seccomp_arch_native() == SCMP_ARCH_X86_64 ? AUDIT_ARCH_X86_64 : AUDIT_ARCH_AARCH64,
+        .args = {a0, a1, a2}};
     return run(&data);
 }
 
@@ -113,7 +116,8 @@ static void each_call_has_the_answer_of_its_list(void **state)
         else if (name && listed(atoll_seccomp_allowed, name))
             want = ALLOWED;
         if (call(nr, 0, 0, 0) != want)
-            fail_msg("call %d (%s): %#x, wanted %#x", nr, name ? name : "?", call(nr, 0, 0, 0), want);
+            fail_msg("call %d (%s): %#x, wanted %#x", nr, name ? name : "?", call(nr, 0, 0, 0),
+                     want);
         allowed += want == ALLOWED;
         free(name);
     }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "test.h"
 #include "base/fd.h"
 #include "proto/spawn_proto.h"
 #include "provider/native/spawn_client.h"
@@ -19,6 +18,7 @@
 #include "sandbox/seccomp.h"
 #include "sys/cgroup.h"
 #include "sys/tree.h"
+#include "test.h"
 
 struct fixture {
     char state[64];
@@ -47,12 +47,14 @@ static int on_frame(void *arg, struct atoll_frame *frame)
         return 0;
     a->got = true;
     a->ok = frame->type == ATOLL_SPAWN_REPLY;
-    if (a->ok && atoll_msg_decode(&atoll_sm_created_desc, frame->payload, frame->len, &created, &err) == 0)
+    if (a->ok &&
+        atoll_msg_decode(&atoll_sm_created_desc, frame->payload, frame->len, &created, &err) == 0)
         a->pid = created.pid;
     if (!a->ok) {
         assert_int_equal(
             atoll_msg_decode(&atoll_sm_error_desc, frame->payload, frame->len, &failed, &err), 0);
-        (void)atoll_fail(&a->error, (enum atoll_error_kind)failed.kind, failed.errnum, "%s", failed.text);
+        (void)atoll_fail(&a->error, (enum atoll_error_kind)failed.kind, failed.errnum, "%s",
+                         failed.text);
     }
     return 0;
 }
@@ -139,7 +141,8 @@ static void assert_nothing_left(struct fixture *f)
 
 static void build_plan(struct fixture *f, struct atoll_spec *spec, struct atoll_buf *plan)
 {
-    const struct atoll_plan_host host = {.root = true, .cgroup_version = (int)f->info.cgroup_version};
+    const struct atoll_plan_host host = {.root = true,
+                                         .cgroup_version = (int)f->info.cgroup_version};
     struct atoll_error err;
 
     *spec = (struct atoll_spec){.limits = {.memory_bytes = UINT64_C(64) << 20,

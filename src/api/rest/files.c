@@ -115,6 +115,44 @@ void atoll_rest_file_chmod(struct atoll_api_call *call, const uint8_t *body ATOL
                           call);
 }
 
+void atoll_rest_file_chown(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                           size_t n ATOLL_UNUSED)
+{
+    const char *owner = atoll_http_query(call->req, "owner");
+    const char *group = atoll_http_query(call->req, "group");
+    struct atoll_rest_file_target t;
+    struct atoll_error error;
+
+    if (!atoll_rest_file_target(call, &t))
+        return;
+    owner = owner ? owner : "";
+    group = group ? group : "";
+    if ((!*owner && !*group) || strlen(owner) > 64 || strlen(group) > 64) {
+        (void)atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                         "?owner= or ?group= is needed: a name or a number");
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_files_chown(call->engine, call->params.id, t.user, t.path, owner, group, atoll_rest_done,
+                      call);
+}
+
+void atoll_rest_file_symlink(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                             size_t n ATOLL_UNUSED)
+{
+    struct atoll_rest_file_target t;
+    struct atoll_error error;
+    const char *target;
+
+    if (!atoll_rest_file_target(call, &t))
+        return;
+    if (take_path(call, "target", &target, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_files_symlink(call->engine, call->params.id, t.user, target, t.path, atoll_rest_done,
+                            call);
+}
+
 void atoll_rest_file_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                             size_t n ATOLL_UNUSED)
 {

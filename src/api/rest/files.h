@@ -16,3 +16,6 @@ bool atoll_rest_file_target(struct atoll_api_call *call, struct atoll_rest_file_
 /* Answers the call in arg with the entry. */
 void atoll_rest_file_entry(void *arg, const struct atoll_am_entry *entry,
                            const struct atoll_error *error);
+
+/* Answers the call with the file's bytes (transfer.c). */
+void atoll_rest_file_send(struct atoll_api_call *call, const struct atoll_rest_file_target *target);

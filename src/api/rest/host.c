@@ -1,16 +1,5 @@
 #include "api/rest/rest_internal.h"
 
-void atoll_rest_health(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                       size_t n ATOLL_UNUSED)
-{
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_raw(&out, NULL, "{\"status\":\"ok\",\"version\":\"" ATOLL_VERSION "\"}");
-    atoll_api_reply(call, 200, &out);
-}
-
 void atoll_rest_host(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                      size_t n ATOLL_UNUSED)
 {

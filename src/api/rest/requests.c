@@ -7,7 +7,6 @@
 #include "api/rest/views.h"
 #include "base/text.h"
 
-#define METADATA_MAX ((size_t)64 * 1024)
 #define MONTH_S (31.0 * 24 * 3600)
 
 #define AT(member) offsetof(struct atoll_limits, member)
@@ -106,9 +105,9 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
     if (!text)
         abort();
     atoll_body_take(body, text);
-    if (strlen(text) > METADATA_MAX)
+    if (strlen(text) > ATOLL_REST_METADATA_MAX)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
-                          "metadata must be at most %zu KiB", METADATA_MAX / 1024);
+                          "metadata must be at most %zu KiB", ATOLL_REST_METADATA_MAX / 1024);
     *ret_text = text;
     return 0;
 }

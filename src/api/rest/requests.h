@@ -7,6 +7,8 @@
  * table can do. Everything decoded is borrowed from the body.
  */
 
+#define ATOLL_REST_METADATA_MAX ((size_t)64 * 1024)
+
 struct atoll_rest_sandbox {
     const char *template_name;
     struct atoll_limits limits;

@@ -9,15 +9,27 @@ typedef void atoll_rest_handler(struct atoll_api_call *call, const uint8_t *body
 #define ATOLL_REST_WHO_GONE "the daemon, because the client went away"
 
 /* host.c */
-atoll_rest_handler atoll_rest_health, atoll_rest_host;
+atoll_rest_handler atoll_rest_host;
+/* ready.c, api/metrics.c */
+atoll_rest_handler atoll_rest_health, atoll_rest_ready, atoll_rest_metrics;
 /* sandboxes.c */
-atoll_rest_handler atoll_rest_sandbox_create, atoll_rest_sandbox_list, atoll_rest_sandbox_get,
-    atoll_rest_sandbox_destroy, atoll_rest_sandbox_destroy_all;
+atoll_rest_handler atoll_rest_sandbox_create, atoll_rest_sandbox_get, atoll_rest_sandbox_destroy,
+    atoll_rest_sandbox_destroy_all;
+/* sandbox_list.c, sandbox_change.c */
+atoll_rest_handler atoll_rest_sandbox_list, atoll_rest_sandbox_timeout, atoll_rest_sandbox_patch;
+/* health.c */
+atoll_rest_handler atoll_rest_health_one, atoll_rest_health_all;
 /* stats.c */
 atoll_rest_handler atoll_rest_stats_one, atoll_rest_stats_all;
+/* events.c, providers.c, openapi.c */
+atoll_rest_handler atoll_rest_events, atoll_rest_providers, atoll_rest_openapi;
+/* exec_start.c */
+atoll_rest_handler atoll_rest_exec_start;
 /* execs.c */
-atoll_rest_handler atoll_rest_exec_start, atoll_rest_exec_list, atoll_rest_exec_get,
-    atoll_rest_exec_signal, atoll_rest_exec_resize, atoll_rest_exec_stdin;
+atoll_rest_handler atoll_rest_exec_list, atoll_rest_exec_get, atoll_rest_exec_signal,
+    atoll_rest_exec_resize, atoll_rest_exec_stdin;
+/* pty.c */
+atoll_rest_handler atoll_rest_pty;
 /* exec_output.c */
 atoll_rest_handler atoll_rest_exec_output;
 /* exec_stream.c */
@@ -26,15 +38,33 @@ atoll_rest_handler atoll_rest_exec_stream;
 atoll_rest_handler atoll_rest_run, atoll_rest_run_stream;
 /* files.c */
 atoll_rest_handler atoll_rest_file_stat, atoll_rest_file_list, atoll_rest_file_mkdir,
-    atoll_rest_file_move, atoll_rest_file_chmod, atoll_rest_file_remove;
+    atoll_rest_file_move, atoll_rest_file_chmod, atoll_rest_file_chown, atoll_rest_file_symlink,
+    atoll_rest_file_remove;
+/* file_batch.c, sign.c, watch.c */
+atoll_rest_handler atoll_rest_file_batch, atoll_rest_file_sign, atoll_rest_file_watch;
+/* archive_out.c, archive_in.c */
+atoll_rest_handler atoll_rest_archive_get, atoll_rest_archive_put;
 /* transfer.c */
 atoll_rest_handler atoll_rest_file_download, atoll_rest_file_upload;
+/* keys.c */
+atoll_rest_handler atoll_rest_key_create, atoll_rest_key_list, atoll_rest_key_remove;
+/* previews.c */
+atoll_rest_handler atoll_rest_preview_create, atoll_rest_preview_list, atoll_rest_preview_remove;
 /* templates.c */
 atoll_rest_handler atoll_rest_template_list, atoll_rest_template_import, atoll_rest_template_remove;
+/* sessions.c, sessions_execute.c, sessions_files.c */
+atoll_rest_handler atoll_rest_session_create, atoll_rest_session_list, atoll_rest_session_get,
+    atoll_rest_session_destroy, atoll_rest_session_execute, atoll_rest_session_artifacts,
+    atoll_rest_session_artifact, atoll_rest_e2b_execute, atoll_rest_e2b_file_list,
+    atoll_rest_e2b_file_write;
+/* registry.c */
+atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest_registry_item;
 
 /* The sandbox the route names; NULL fills *err. Good until control goes back to the loop. */
 struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
                                               struct atoll_error *err);
+/* Walks the sandboxes the caller may see: start with *pos = 0; NULL at the end. */
+struct atoll_sandbox *atoll_rest_next_sandbox(struct atoll_api_call *call, size_t *pos);
 struct atoll_exec *atoll_rest_find_exec(struct atoll_engine *engine, const char *sandbox_id,
                                         const char *exec_id, struct atoll_error *err);
 /* For an atoll_done_fn that only has to answer the call in arg. */

@@ -3,28 +3,42 @@
 
 #define READ ATOLL_SCOPE_READ
 #define WRITE ATOLL_SCOPE_WRITE
+#define ADMIN ATOLL_SCOPE_ADMIN
 #define NONE ATOLL_BODY_NONE
 #define JSON ATOLL_BODY_JSON
 #define STREAM ATOLL_BODY_STREAM
+#define FILES ATOLL_BODY_FILES
 #define BOX "/api/sandboxes/{id}"
 #define EXEC BOX "/execs/{exec}"
+#define SESSION "/api/sessions/{session}"
+#define REGISTRY "/api/registry"
 
 /* clang-format off */
 static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/healthz",             ATOLL_SCOPE_PUBLIC, NONE, atoll_rest_health},
+    {ATOLL_GET,    "/readyz",              ATOLL_SCOPE_PUBLIC, NONE, atoll_rest_ready},
+    {ATOLL_GET,    "/metrics",             ATOLL_SCOPE_PUBLIC, NONE, atoll_rest_metrics},
     {ATOLL_GET,    "/api/host",            READ,  NONE,   atoll_rest_host},
     {ATOLL_GET,    "/api/stats",           READ,  NONE,   atoll_rest_stats_all},
+    {ATOLL_GET,    "/api/health",          READ,  NONE,   atoll_rest_health_all},
+    {ATOLL_GET,    "/api/events",          READ,  NONE,   atoll_rest_events},
+    {ATOLL_GET,    "/api/providers",       READ,  NONE,   atoll_rest_providers},
+    {ATOLL_GET,    "/api/openapi.json",    ATOLL_SCOPE_PUBLIC, NONE, atoll_rest_openapi},
 
     {ATOLL_POST,   "/api/sandboxes",       WRITE, JSON,   atoll_rest_sandbox_create},
     {ATOLL_GET,    "/api/sandboxes",       READ,  NONE,   atoll_rest_sandbox_list},
     {ATOLL_DELETE, "/api/sandboxes",       WRITE, NONE,   atoll_rest_sandbox_destroy_all},
     {ATOLL_GET,    BOX,                    READ,  NONE,   atoll_rest_sandbox_get},
     {ATOLL_DELETE, BOX,                    WRITE, NONE,   atoll_rest_sandbox_destroy},
+    {ATOLL_PATCH,  BOX,                    WRITE, JSON,   atoll_rest_sandbox_patch},
+    {ATOLL_POST,   BOX "/timeout",         WRITE, JSON,   atoll_rest_sandbox_timeout},
     {ATOLL_GET,    BOX "/stats",           READ,  NONE,   atoll_rest_stats_one},
+    {ATOLL_GET,    BOX "/health",          READ,  NONE,   atoll_rest_health_one},
 
     {ATOLL_POST,   BOX "/execs",           WRITE, JSON,   atoll_rest_exec_start},
     {ATOLL_GET,    BOX "/execs",           READ,  NONE,   atoll_rest_exec_list},
     {ATOLL_GET,    BOX "/execs/stream",    WRITE, NONE,   atoll_rest_exec_stream},
+    {ATOLL_GET,    BOX "/pty",             WRITE, NONE,   atoll_rest_pty},
     {ATOLL_GET,    EXEC,                   READ,  NONE,   atoll_rest_exec_get},
     {ATOLL_GET,    EXEC "/output",         READ,  NONE,   atoll_rest_exec_output},
     {ATOLL_POST,   EXEC "/stdin",          WRITE, STREAM, atoll_rest_exec_stdin},
@@ -42,10 +56,51 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/files/mkdir",     WRITE, NONE,   atoll_rest_file_mkdir},
     {ATOLL_POST,   BOX "/files/move",      WRITE, NONE,   atoll_rest_file_move},
     {ATOLL_POST,   BOX "/files/chmod",     WRITE, NONE,   atoll_rest_file_chmod},
+    {ATOLL_POST,   BOX "/files/chown",     WRITE, NONE,   atoll_rest_file_chown},
+    {ATOLL_POST,   BOX "/files/symlink",   WRITE, NONE,   atoll_rest_file_symlink},
+    {ATOLL_POST,   BOX "/files/batch",     WRITE, ATOLL_BODY_FILES, atoll_rest_file_batch},
+    {ATOLL_POST,   BOX "/files/sign",      WRITE, JSON,   atoll_rest_file_sign},
+    {ATOLL_GET,    BOX "/files/watch",     READ,  NONE,   atoll_rest_file_watch},
+    {ATOLL_GET,    BOX "/archive",         READ,  NONE,   atoll_rest_archive_get},
+    {ATOLL_PUT,    BOX "/archive",         WRITE, STREAM, atoll_rest_archive_put},
+
+    {ATOLL_POST,   BOX "/previews",        WRITE, JSON,   atoll_rest_preview_create},
+    {ATOLL_GET,    BOX "/previews",        WRITE, NONE,   atoll_rest_preview_list},
+    {ATOLL_DELETE, BOX "/previews/{port}", WRITE, NONE,   atoll_rest_preview_remove},
 
     {ATOLL_GET,    "/api/templates",       READ,  NONE,   atoll_rest_template_list},
-    {ATOLL_PUT,    "/api/templates/{name}", WRITE, STREAM, atoll_rest_template_import},
-    {ATOLL_DELETE, "/api/templates/{name}", WRITE, NONE,   atoll_rest_template_remove},
+    {ATOLL_PUT,    "/api/templates/{name}", ADMIN, STREAM, atoll_rest_template_import},
+    {ATOLL_DELETE, "/api/templates/{name}", ADMIN, NONE,   atoll_rest_template_remove},
+
+    {ATOLL_GET,    "/api/keys",            ADMIN, NONE,   atoll_rest_key_list},
+    {ATOLL_POST,   "/api/keys",            ADMIN, JSON,   atoll_rest_key_create},
+    {ATOLL_DELETE, "/api/keys/{name}",     ADMIN, NONE,   atoll_rest_key_remove},
+
+    {ATOLL_POST,   "/api/sessions",        WRITE, FILES,  atoll_rest_session_create},
+    {ATOLL_GET,    "/api/sessions",        READ,  NONE,   atoll_rest_session_list},
+    {ATOLL_GET,    SESSION,                READ,  NONE,   atoll_rest_session_get},
+    {ATOLL_DELETE, SESSION,                WRITE, NONE,   atoll_rest_session_destroy},
+    {ATOLL_POST,   SESSION "/execute",     WRITE, FILES,  atoll_rest_session_execute},
+    {ATOLL_GET,    SESSION "/artifacts",   READ,  NONE,   atoll_rest_session_artifacts},
+    {ATOLL_GET,    SESSION "/artifacts/{path}", READ, NONE, atoll_rest_session_artifact},
+    {ATOLL_GET,    SESSION "/files",       READ,  NONE,   atoll_rest_file_download},
+    {ATOLL_PUT,    SESSION "/files",       WRITE, STREAM, atoll_rest_file_upload},
+    {ATOLL_DELETE, SESSION "/files",       WRITE, NONE,   atoll_rest_file_remove},
+    {ATOLL_GET,    SESSION "/files/stat",  READ,  NONE,   atoll_rest_file_stat},
+    {ATOLL_GET,    SESSION "/files/list",  READ,  NONE,   atoll_rest_file_list},
+    {ATOLL_POST,   "/api/e2b/execute",     WRITE, FILES,  atoll_rest_e2b_execute},
+    {ATOLL_POST,   "/api/e2b/files",       WRITE, FILES,  atoll_rest_e2b_file_write},
+    {ATOLL_GET,    "/api/e2b/files/{session}", READ, NONE, atoll_rest_e2b_file_list},
+
+    {ATOLL_GET,    REGISTRY,                          READ, NONE, atoll_rest_registry_get},
+    {ATOLL_GET,    REGISTRY "/environments",          READ, NONE, atoll_rest_registry_list},
+    {ATOLL_GET,    REGISTRY "/environments/{name}",   READ, NONE, atoll_rest_registry_item},
+    {ATOLL_GET,    REGISTRY "/agents",                READ, NONE, atoll_rest_registry_list},
+    {ATOLL_GET,    REGISTRY "/agents/{name}",         READ, NONE, atoll_rest_registry_item},
+    {ATOLL_GET,    REGISTRY "/tools",                 READ, NONE, atoll_rest_registry_list},
+    {ATOLL_GET,    REGISTRY "/tools/{name}",          READ, NONE, atoll_rest_registry_item},
+    {ATOLL_GET,    REGISTRY "/prompts",               READ, NONE, atoll_rest_registry_list},
+    {ATOLL_GET,    REGISTRY "/prompts/{name}",        READ, NONE, atoll_rest_registry_item},
 };
 /* clang-format on */
 

@@ -4,11 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/rest/rest_internal.h"
-#include "base/base64.h"
-#include "base/fd.h"
 #include "base/log.h"
-
-#define FILES_MAX 256
 
 struct run_fields {
     bool keep;
@@ -18,18 +14,6 @@ struct run_fields {
 static const struct atoll_field run_fields[] = {
     {"keep", ATOLL_FIELD_BOOL, offsetof(struct run_fields, keep), 0, 0, NULL, 0},
     {"files", ATOLL_FIELD_JSON, offsetof(struct run_fields, files), 0, 0, NULL, 0},
-    {0},
-};
-
-struct file_fields {
-    const char *path, *mode, *data;
-};
-
-static const struct atoll_field file_fields[] = {
-    {"path", ATOLL_FIELD_STRING, offsetof(struct file_fields, path), 1, 4095, NULL, 0},
-    {"mode", ATOLL_FIELD_STRING, offsetof(struct file_fields, mode), 3, 5, NULL, 0},
-    {"data_base64", ATOLL_FIELD_STRING, offsetof(struct file_fields, data), 0, ATOLL_BODY_FILES,
-     NULL, 0},
     {0},
 };
 
@@ -104,7 +88,6 @@ void atoll_run_abandon(struct atoll_run *run)
 void atoll_run_done(struct atoll_run *run)
 {
     atoll_body_done(&run->body);
-    atoll_buf_done(&run->data);
 }
 
 /* The command. */
@@ -127,88 +110,25 @@ static void exec_started(void *arg, struct atoll_exec *exec, const struct atoll_
     run->ops->started(run, exec);
 }
 
-/* Its files, one after the other. */
-
-static int decode_file(struct atoll_run *run, size_t i, struct file_fields *ret, uint32_t *ret_mode,
-                       struct atoll_error *err)
-{
-    struct atoll_field_set set = {file_fields, ret};
-    char where[32];
-    int r;
-
-    *ret = (struct file_fields){0};
-    *ret_mode = 0;
-    (void)snprintf(where, sizeof(where), "files[%zu]", i);
-    if (!json_is_object(json_array_get(run->files, i)))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s must be an object", where);
-    r = atoll_fields_decode(&run->body, json_array_get(run->files, i), where, &set, 1, err);
-    if (r < 0)
-        return r;
-    if (!ret->path || !ret->data)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s needs path and data_base64",
-                          where);
-    if (ret->mode && atoll_api_parse_mode(ret->mode, ret_mode) < 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "%s.mode must be permission bits in octal, such as \"0644\"", where);
-    atoll_buf_clear(&run->data);
-    if (atoll_base64_decode(&run->data, ret->data, strlen(ret->data)) < 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "%s.data_base64 is no valid base64", where);
-    return 0;
-}
-
-static void next_step(struct atoll_run *run);
-
-static void file_finished(void *arg, const struct atoll_am_entry *entry,
-                          const struct atoll_error *error)
+static void files_written(void *arg, const struct atoll_error *error)
 {
     struct atoll_run *run = arg;
 
-    (void)entry;
     if (error)
         give_up(run, error);
     else if (!is_abandoned(run))
-        next_step(run);
-}
-
-static void file_opened(void *arg, struct atoll_upload *upload, int fd,
-                        const struct atoll_error *error)
-{
-    struct atoll_run *run = arg;
-    struct atoll_error failed;
-    int r = 0;
-
-    if (error) {
-        give_up(run, error);
-        return;
-    }
-    r = atoll_fd_write_all(fd, atoll_buf_head(&run->data), atoll_buf_size(&run->data));
-    if (r == 0) {
-        atoll_upload_finish(upload, file_finished, run);
-        return;
-    }
-    atoll_upload_drop(upload);
-    (void)atoll_fail(&failed, atoll_error_kind_of_path_errno(-r), -r, "files[%zu]: %s",
-                     run->next_file - 1, strerror(-r));
-    give_up(run, &failed);
-}
-
-/* The next file, or the command when all are there. */
-static void next_step(struct atoll_run *run)
-{
-    struct file_fields file;
-    struct atoll_error error;
-    uint32_t mode;
-
-    if (run->next_file == json_array_size(run->files)) {
-        atoll_buf_done(&run->data);
         atoll_engine_exec(run->engine, run->sandbox_id, &run->start, exec_started, run);
-    } else if (decode_file(run, run->next_file++, &file, &mode, &error) < 0) {
-        give_up(run, &error);
-    } else {
-        atoll_files_create(run->engine, run->sandbox_id, run->start.user, file.path, mode,
-                           file_opened, run);
-    }
+}
+
+static void write_files(struct atoll_run *run)
+{
+    run->files.engine = run->engine;
+    run->files.body = &run->body;
+    run->files.user = run->start.user;
+    run->files.done = files_written;
+    run->files.arg = run;
+    memcpy(run->files.sandbox_id, run->sandbox_id, sizeof(run->files.sandbox_id));
+    atoll_file_batch_write(&run->files);
 }
 
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
@@ -224,23 +144,7 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
     atoll_sandbox_get(sandbox, &view);
     (void)snprintf(run->sandbox_id, sizeof(run->sandbox_id), "%s", view.id);
     if (!is_abandoned(run))
-        next_step(run);
-}
-
-/* Files are checked before anything is created: a typo should cost nothing. */
-static int check_files(struct atoll_run *run, struct atoll_error *err)
-{
-    if (run->files && (!json_is_array(run->files) || json_array_size(run->files) > FILES_MAX))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "files must be an array of at most %d objects", FILES_MAX);
-    for (size_t i = 0; i < json_array_size(run->files); i++) {
-        struct file_fields file;
-        uint32_t mode;
-        int r = decode_file(run, i, &file, &mode, err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+        write_files(run);
 }
 
 static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
@@ -264,19 +168,22 @@ static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "\"stdin\":true needs the WebSocket /api/run; give the input as a string");
     run->keep = own.keep;
-    run->files = own.files;
-    return r < 0 ? r : check_files(run, err);
+    run->files.files = own.files;
+    /* Before anything is created: a typo should cost nothing. */
+    return r < 0 ? r : atoll_file_batch_check(&run->body, own.files, err);
 }
 
 void atoll_run_begin(struct atoll_run *run, const struct atoll_run_ops *ops,
-                     struct atoll_engine *engine, const uint8_t *bytes, size_t n)
+                     struct atoll_engine *engine, const char *owner, const uint8_t *bytes, size_t n)
 {
     struct atoll_create create;
 
     *run = (struct atoll_run){.ops = ops, .engine = engine};
-    atoll_buf_init(&run->data, ATOLL_BODY_FILES);
-    if (parse(run, bytes, n, &create, &run->error) < 0)
+    (void)snprintf(run->owner, sizeof(run->owner), "%s", owner);
+    if (parse(run, bytes, n, &create, &run->error) < 0) {
         finish(run);
-    else
-        atoll_engine_create(engine, &create, created, run);
+        return;
+    }
+    create.owner = run->owner;
+    atoll_engine_create(engine, &create, created, run);
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include "api/rest/file_batch.h"
 #include "api/rest/requests.h"
 
 /*
@@ -22,19 +23,19 @@ struct atoll_run {
     struct atoll_body body;
     struct atoll_exec_start start; /* borrowed from body, like all that is not an array here */
     struct atoll_rest_input input;
-    const json_t *files;
+    struct atoll_file_batch files;
     bool keep;
     enum { ATOLL_RUN_PREPARING, ATOLL_RUN_RUNNING, ATOLL_RUN_ENDING } phase;
     bool abandoned;
-    size_t next_file;
     struct atoll_error error; /* for finished(), once the sandbox is gone */
-    struct atoll_buf data;    /* of the file being written */
+    char owner[65];           /* tenant */
     char sandbox_id[33], exec_id[33];
 };
 
 /* bytes: sandbox fields, exec fields, "keep" and "files". Calls ops, possibly before it returns. */
 void atoll_run_begin(struct atoll_run *run, const struct atoll_run_ops *ops,
-                     struct atoll_engine *engine, const uint8_t *bytes, size_t n);
+                     struct atoll_engine *engine, const char *owner, const uint8_t *bytes,
+                     size_t n);
 /* The command has ended. */
 void atoll_run_end(struct atoll_run *run);
 /* Nobody waits any more. finished() comes all the same. */

@@ -77,5 +77,5 @@ void atoll_rest_run(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
     atoll_api_reply_init(&p->reply, &p->out);
     call->state = p;
     call->on_gone = client_gone;
-    atoll_run_begin(&p->run, &ops, call->engine, bytes, n);
+    atoll_run_begin(&p->run, &ops, call->engine, call->caller.tenant, bytes, n);
 }

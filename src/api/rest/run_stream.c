@@ -52,7 +52,7 @@ static void start(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
 
     s->running = true;
     atoll_ws_exec_hold(x);
-    atoll_run_begin(&s->run, &run_ops, x->engine, bytes, n);
+    atoll_run_begin(&s->run, &run_ops, x->engine, x->tenant, bytes, n);
 }
 
 static void ended(struct atoll_ws_exec *x, const struct atoll_exec_result *result)

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/idempotency.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
@@ -13,6 +14,16 @@ struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
     if (!sandbox)
         (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s does not exist",
                          call->params.id);
+    return sandbox;
+}
+
+struct atoll_sandbox *atoll_rest_next_sandbox(struct atoll_api_call *call, size_t *pos)
+{
+    struct atoll_sandbox *sandbox;
+
+    while ((sandbox = atoll_engine_next(call->engine, pos)) &&
+           !atoll_api_sees_sandbox(call, sandbox))
+        ;
     return sandbox;
 }
 
@@ -43,12 +54,14 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
 
     if (error) {
         atoll_api_fail(call, error);
-    } else if (!call->req) {
+    } else if (!call->req && !call->idempotency) {
         /* Nobody was told its id, so nobody would ever destroy it. */
         atoll_sandbox_get(sandbox, &view);
         atoll_engine_destroy(call->engine, view.id, ATOLL_REST_WHO_GONE, atoll_rest_ignore, NULL);
         atoll_api_drop(call);
     } else {
+        atoll_sandbox_get(sandbox, &view);
+        (void)snprintf(call->params.id, sizeof(call->params.id), "%s", view.id); /* for the audit */
         atoll_api_reply_init(&buf, &out);
         atoll_view_sandbox(&out, NULL, sandbox);
         atoll_api_reply(call, 201, &out);
@@ -62,12 +75,16 @@ void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes
     struct atoll_create create;
     struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r;
 
+    if (atoll_idempotency_check(call, bytes, n))
+        return;
+    r = atoll_body_parse(&body, bytes, n, &error);
     if (r == 0)
         r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0)
         r = atoll_rest_sandbox_check(&request, &body, &create, &error);
+    create.owner = call->caller.tenant;
     if (r < 0)
         atoll_api_fail(call, &error);
     else
@@ -76,24 +93,6 @@ void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes
 }
 
 /* Looking. */
-
-void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                             size_t n ATOLL_UNUSED)
-{
-    struct atoll_sandbox *sandbox;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-    size_t pos = 0;
-
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_open(&out, "sandboxes", '[');
-    while ((sandbox = atoll_engine_next(call->engine, &pos)))
-        atoll_view_sandbox(&out, NULL, sandbox);
-    atoll_json_close(&out, ']');
-    atoll_json_close(&out, '}');
-    atoll_api_reply(call, 200, &out);
-}
 
 void atoll_rest_sandbox_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                             size_t n ATOLL_UNUSED)
@@ -158,16 +157,16 @@ static void destroyed_one(void *arg, const struct atoll_error *error)
 }
 
 /* The ids first: destroying changes what is being walked. */
-static char (*all_ids(struct atoll_engine *engine, size_t *ret_count))[ATOLL_ID_LEN + 1]
+static char (*all_ids(struct atoll_api_call *call, size_t *ret_count))[ATOLL_ID_LEN + 1]
 {
     char(*ids)[ATOLL_ID_LEN + 1];
     struct atoll_sandbox *sandbox;
     size_t pos = 0, count = 0, i = 0;
 
-    while (atoll_engine_next(engine, &pos))
+    while (atoll_rest_next_sandbox(call, &pos))
         count++;
     ids = atoll_api_alloc((count + 1) * sizeof(*ids));
-    for (pos = 0; i < count && (sandbox = atoll_engine_next(engine, &pos)); i++) {
+    for (pos = 0; i < count && (sandbox = atoll_rest_next_sandbox(call, &pos)); i++) {
         struct atoll_sandbox_view view;
         atoll_sandbox_get(sandbox, &view);
         (void)snprintf(ids[i], sizeof(ids[i]), "%s", view.id);
@@ -181,7 +180,7 @@ void atoll_rest_sandbox_destroy_all(struct atoll_api_call *call, const uint8_t *
 {
     struct destroy_all *all = atoll_api_alloc(sizeof(*all));
     size_t count;
-    char(*ids)[ATOLL_ID_LEN + 1] = all_ids(call->engine, &count);
+    char(*ids)[ATOLL_ID_LEN + 1] = all_ids(call, &count);
 
     all->call = call;
     all->waiting = count + 1;

@@ -93,14 +93,14 @@ void atoll_rest_stats_all(struct atoll_api_call *call, const uint8_t *body ATOLL
     struct atoll_sandbox_view view;
     size_t count = 0, pos = 0, i = 0;
 
-    while (atoll_engine_next(call->engine, &pos))
+    while (atoll_rest_next_sandbox(call, &pos))
         count++;
     all->call = call;
     all->each = atoll_api_alloc((count + 1) * sizeof(*all->each));
     atoll_api_reply_init(&all->buf, &all->out);
     atoll_json_open(&all->out, NULL, '{');
     atoll_json_open(&all->out, "sandboxes", '[');
-    for (pos = 0; i < count && (sandbox = atoll_engine_next(call->engine, &pos)); i++) {
+    for (pos = 0; i < count && (sandbox = atoll_rest_next_sandbox(call, &pos)); i++) {
         atoll_sandbox_get(sandbox, &view);
         all->each[i].all = all;
         (void)snprintf(all->each[i].id, sizeof(all->each[i].id), "%s", view.id);

@@ -8,6 +8,7 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/fd.h"
+#include "base/metrics.h"
 #include "net/url.h"
 
 #define PIECE_BYTES ((size_t)256 * 1024)
@@ -73,6 +74,7 @@ static void pump(void *arg)
             return;
         }
         r = atoll_http_write(call->req, piece, (size_t)n);
+        atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "out"), (double)n);
         if (r == -EPIPE)
             return; /* on_gone follows */
         if (r < 0) {
@@ -143,19 +145,23 @@ static void copy_basename(char *out, size_t cap, const char *path)
     out[n] = '\0';
 }
 
+void atoll_rest_file_send(struct atoll_api_call *call, const struct atoll_rest_file_target *t)
+{
+    struct download *d = atoll_api_alloc(sizeof(*d));
+
+    d->call = call;
+    d->fd = ATOLL_NO_FD;
+    copy_basename(d->name, sizeof(d->name), t->path);
+    atoll_files_open(call->engine, call->params.id, t->user, t->path, opened, d);
+}
+
 void atoll_rest_file_download(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                               size_t n ATOLL_UNUSED)
 {
     struct atoll_rest_file_target t;
-    struct download *d;
 
-    if (!atoll_rest_file_target(call, &t))
-        return;
-    d = atoll_api_alloc(sizeof(*d));
-    d->call = call;
-    d->fd = ATOLL_NO_FD;
-    copy_basename(d->name, sizeof(d->name), t.path);
-    atoll_files_open(call->engine, call->params.id, t.user, t.path, opened, d);
+    if (atoll_rest_file_target(call, &t))
+        atoll_rest_file_send(call, &t);
 }
 
 /* In. */
@@ -188,6 +194,7 @@ static void upload_data(void *arg, struct atoll_http_request *req, const uint8_t
     int r = atoll_fd_write_all(u->fd, bytes, n);
 
     (void)req;
+    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "in"), (double)n);
     if (r == 0)
         return;
     (void)atoll_fail(&error, atoll_error_kind_of_path_errno(-r), -r, "writing the file: %s",

@@ -51,6 +51,7 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_text(out, "networkMode", "none");
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
     atoll_json_bool(out, "pooled", v.pooled);
+    atoll_json_text(out, "tenant", v.owner ? v.owner : "default");
     atoll_json_close(out, '}');
 }
 

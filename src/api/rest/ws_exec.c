@@ -80,6 +80,8 @@ static int send_piece(struct atoll_ws_exec *x, int stream, const uint8_t *bytes,
     uint8_t channel = (uint8_t)stream;
     int r;
 
+    if (x->ops->raw)
+        return atoll_ws_send(x->ws, true, bytes, n);
     atoll_buf_clear(&x->out);
     r = atoll_buf_append(&x->out, &channel, 1);
     if (r == 0)
@@ -173,9 +175,10 @@ static void refuse(struct atoll_ws_exec *x, const char *text)
 
 static void on_input(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
 {
+    size_t skip = x->ops->raw ? 0 : 1; /* the channel */
     struct atoll_exec *exec;
 
-    if (n == 0 || bytes[0] != CHANNEL_STDIN) {
+    if (!x->ops->raw && (n == 0 || bytes[0] != CHANNEL_STDIN)) {
         refuse(x, "a binary message must begin with the byte 0, for standard input");
         return;
     }
@@ -186,10 +189,10 @@ static void on_input(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
     exec = atoll_rest_find_exec(x->engine, x->sandbox_id, x->exec_id, NULL);
     if (!exec || x->input_closed)
         return;
-    x->input_closed = n == 1;
+    x->input_closed = !x->ops->raw && n == skip;
     atoll_ws_pause(x->ws);
     atoll_ws_exec_hold(x);
-    atoll_exec_write(exec, bytes + 1, n - 1, x->input_closed, input_taken, x);
+    atoll_exec_write(exec, bytes + skip, n - skip, x->input_closed, input_taken, x);
 }
 
 struct control {
@@ -311,6 +314,7 @@ void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_op
     x->engine = call->engine;
     x->loop = atoll_http_loop(call->req);
     atoll_buf_init(&x->out, SLICE_MAX + TEXT_MAX);
+    memcpy(x->tenant, call->caller.tenant, sizeof(x->tenant));
     memcpy(x->sandbox_id, call->params.id, sizeof(x->sandbox_id));
     memcpy(x->request_id, call->request_id, sizeof(x->request_id));
     if (atoll_ws_accept(call->req, &callbacks, x, ops->max_message, &x->ws, &error) < 0) {
@@ -320,10 +324,16 @@ void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_op
     }
     atoll_api_session_add(call->api, &x->session);
     x->session.drop = drop;
-    atoll_timer_set(&x->timer, x->loop, FIRST_MESSAGE_MS, first_message_late, x);
     call->req = NULL;
     call->upgraded = true;
     atoll_api_drop(call);
+    if (ops->raw) {
+        x->started = true;
+        atoll_ws_pause(x->ws);
+        ops->start(x, NULL, 0);
+    } else {
+        atoll_timer_set(&x->timer, x->loop, FIRST_MESSAGE_MS, first_message_late, x);
+    }
 }
 
 static void greet(struct atoll_ws_exec *x, bool with_sandbox)
@@ -350,7 +360,7 @@ void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool t
     (void)snprintf(x->exec_id, sizeof(x->exec_id), "%s", view.id);
     x->takes_input = takes_input;
     greet(x, with_sandbox);
-    if (atoll_reader_open(exec, 0, 0, pump, x, &x->reader, &error) < 0) {
+    if (atoll_reader_open(exec, x->from, 0, pump, x, &x->reader, &error) < 0) {
         atoll_ws_exec_fail(x, &error);
         return;
     }

@@ -16,6 +16,8 @@ struct atoll_ws_exec;
 
 struct atoll_ws_exec_ops {
     size_t max_message;
+    /* No first message and no channels: binary messages are input and output as they are. */
+    bool raw;
     /* The first message; the WebSocket is paused until atoll_ws_exec_bind(). */
     void (*start)(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n);
     /* The command has ended. Lead to atoll_ws_exec_finish(). */
@@ -38,7 +40,8 @@ struct atoll_ws_exec {
     bool started;                /* the first message is here */
     bool takes_input;            /* stdin was kept open and has not been closed */
     bool input_closed;
-    char sandbox_id[33], exec_id[33], request_id[65];
+    uint64_t from; /* offset in the output to begin at */
+    char tenant[65], sandbox_id[33], exec_id[33], request_id[65];
 };
 
 /* Takes the call's request over and frees the call; x is zeroed but for what is before. On failure

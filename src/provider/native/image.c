@@ -70,12 +70,25 @@ static int make_file(struct making *m, uint64_t size_bytes, struct atoll_error *
 }
 
 /* No journal: a sandbox's disk does not outlive its host's crash. Nothing reserved for root. */
-static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes, struct atoll_error *err)
+static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes,
+                      struct atoll_error *err)
 {
     char count[24];
-    char *argv[] = {"mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-N", count, "-O",
-                    "^has_journal,^resize_inode", "-E", "lazy_itable_init=1,nodiscard,root_owner=0:0",
-                    m->temporary, NULL};
+    char *argv[] = {"mkfs.ext4",
+                    "-q",
+                    "-F",
+                    "-b",
+                    "4096",
+                    "-m",
+                    "0",
+                    "-N",
+                    count,
+                    "-O",
+                    "^has_journal,^resize_inode",
+                    "-E",
+                    "lazy_itable_init=1,nodiscard,root_owner=0:0",
+                    m->temporary,
+                    NULL};
     char *envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
     int r;
 
@@ -85,7 +98,8 @@ static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, r,
                           "a disk larger than half the memory needs mkfs.ext4: install e2fsprogs");
     m->pidfd = atoll_sys_pidfd_open(m->pid);
-    r = m->pidfd < 0 ? m->pidfd : atoll_watch_open(&m->watch, loop, m->pidfd, EPOLLIN, mkfs_gone, m);
+    r = m->pidfd < 0 ? m->pidfd
+                     : atoll_watch_open(&m->watch, loop, m->pidfd, EPOLLIN, mkfs_gone, m);
     return r < 0 ? atoll_fail_errno(err, -r, "watch mkfs.ext4") : 0;
 }
 

@@ -70,28 +70,35 @@ static void fail_creation(struct creation *c, const struct atoll_error *error)
     free(c);
 }
 
+static int connect_agent(struct native *n, const char *id, struct atoll_error *err)
+{
+    char dir[4096], name[48];
+    int fd;
+
+    (void)snprintf(dir, sizeof(dir), "%s/sandboxes", n->state_dir);
+    (void)snprintf(name, sizeof(name), "%s.sock", id);
+    fd = atoll_unix_connect(dir, name);
+    return fd < 0 ? atoll_fail_errno(err, -fd, "connect to the agent") : fd;
+}
+
 static void on_created(void *arg, const struct atoll_answer *answer)
 {
     struct creation *c = arg;
     struct atoll_sm_created created;
     struct atoll_error err;
-    char dir[4096], name[48];
     int fd;
 
     if (answer->error) {
         fail_creation(c, answer->error);
         return;
     }
-    if (atoll_msg_decode(&atoll_sm_created_desc, answer->frame->payload, answer->frame->len, &created,
-                         &err) < 0) {
+    if (atoll_msg_decode(&atoll_sm_created_desc, answer->frame->payload, answer->frame->len,
+                         &created, &err) < 0) {
         fail_creation(c, &err);
         return;
     }
-    (void)snprintf(dir, sizeof(dir), "%s/sandboxes", c->n->state_dir);
-    (void)snprintf(name, sizeof(name), "%s.sock", c->spec.id);
-    fd = atoll_unix_connect(dir, name);
+    fd = connect_agent(c->n, c->spec.id, &err);
     if (fd < 0) {
-        (void)atoll_fail_errno(&err, -fd, "connect to the agent");
         fail_creation(c, &err);
         return;
     }
@@ -112,7 +119,8 @@ static int send_plan(struct creation *c, struct atoll_error *err)
     r = atoll_plan_build(&n->plan_host, &c->spec, &n->seccomp, &plan, err);
     if (r == 0) {
         create.plan = (struct atoll_bytes){atoll_buf_head(&plan), atoll_buf_size(&plan)};
-        r = atoll_rpc_ask(n->rpc, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create, on_created, c, err);
+        r = atoll_rpc_ask(n->rpc, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create, on_created, c,
+                          err);
     }
     atoll_buf_done(&plan);
     return r;
@@ -143,7 +151,8 @@ static int take_home(struct native *n, struct atoll_spec *spec, struct atoll_err
         if (!spec->outside_id) {
             free(home);
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                              "all %u id ranges are in use; destroy some sandboxes", n->slots.count);
+                              "all %u id ranges are in use; destroy some sandboxes",
+                              n->slots.count);
         }
     }
     if (atoll_map_put(&n->by_id, home->id, home) < 0) {
@@ -155,7 +164,7 @@ static int take_home(struct native *n, struct atoll_spec *spec, struct atoll_err
     return 0;
 }
 
-static void create(struct atoll_provider *p, const struct atoll_spec *spec,
+static void create(struct atoll_provider *p, struct atoll_spec *spec,
                    atoll_provider_created_fn *done, void *arg)
 {
     struct native *n = native_of(p);
@@ -174,12 +183,74 @@ static void create(struct atoll_provider *p, const struct atoll_spec *spec,
         free(c);
         return;
     }
+    spec->outside_id = c->spec.outside_id;
     if (atoll_plan_needs_image(&n->plan_host, &c->spec, image, sizeof(image))) {
-        atoll_image_make(n->loop, n->state_dir, image, c->spec.limits.disk_bytes, c->spec.limits.inodes,
-                         image_ready, c);
+        atoll_image_make(n->loop, n->state_dir, image, c->spec.limits.disk_bytes,
+                         c->spec.limits.inodes, image_ready, c);
         return;
     }
     image_ready(c, NULL);
+}
+
+/* Taking over what an earlier daemon made. */
+
+struct listing {
+    void (*each)(void *arg, const char *id, bool alive);
+    atoll_provider_done_fn *done;
+    void *arg;
+};
+
+static void on_listed(void *arg, const struct atoll_answer *answer)
+{
+    struct listing *l = arg;
+    struct atoll_sm_created msg;
+    struct atoll_error err;
+
+    if (answer->more) {
+        if (atoll_msg_decode(&atoll_sm_created_desc, answer->frame->payload, answer->frame->len,
+                             &msg, &err) == 0)
+            l->each(l->arg, msg.id, msg.pid != 0);
+        return;
+    }
+    l->done(l->arg, answer->error);
+    free(l);
+}
+
+static void list(struct atoll_provider *p, void (*each)(void *arg, const char *id, bool alive),
+                 atoll_provider_done_fn *done, void *arg)
+{
+    struct native *n = native_of(p);
+    struct listing *l = calloc(1, sizeof(*l));
+    struct atoll_error err;
+    int r;
+
+    if (!l)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *l = (struct listing){each, done, arg};
+    r = atoll_rpc_ask(n->rpc, ATOLL_SPAWN_LIST, NULL, NULL, on_listed, l, &err);
+    if (r < 0) {
+        free(l);
+        done(arg, &err);
+    }
+}
+
+static void adopt(struct atoll_provider *p, const struct atoll_spec *spec,
+                  atoll_provider_created_fn *done, void *arg)
+{
+    struct native *n = native_of(p);
+    struct home *home = calloc(1, sizeof(*home));
+    struct atoll_error err;
+    int fd = home ? connect_agent(n, spec->id, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
+
+    if (fd >= 0) {
+        memcpy(home->id, spec->id, sizeof(home->id));
+        if (spec->outside_id && !spec->builder && atoll_slots_mark(&n->slots, spec->outside_id))
+            home->outside_id = spec->outside_id;
+        if (atoll_map_put(&n->by_id, home->id, home) == 0)
+            home = NULL;
+    }
+    free(home);
+    done(arg, fd, 0, fd < 0 ? &err : NULL);
 }
 
 /* Requests whose answer carries nothing but success. */
@@ -225,7 +296,8 @@ static void ask_plain(struct native *n, uint16_t type, const struct atoll_msg_de
     }
 }
 
-static void destroy(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done, void *arg)
+static void destroy(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
+                    void *arg)
 {
     struct atoll_sm_ref ref = {id};
     ask_plain(native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_ref_desc, &ref, id, done, arg);
@@ -238,14 +310,15 @@ static void set_limits(struct atoll_provider *p, const char *id, const struct at
     ask_plain(native_of(p), ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc, &msg, "", done, arg);
 }
 
-static void keep_layer(struct atoll_provider *p, const char *id, const char *path, const char *layer,
-                       atoll_provider_done_fn *done, void *arg)
+static void keep_layer(struct atoll_provider *p, const char *id, const char *path,
+                       const char *layer, atoll_provider_done_fn *done, void *arg)
 {
     struct atoll_sm_commit msg = {id, path, layer};
     ask_plain(native_of(p), ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, &msg, "", done, arg);
 }
 
-static void drop_layer(struct atoll_provider *p, const char *layer, atoll_provider_done_fn *done, void *arg)
+static void drop_layer(struct atoll_provider *p, const char *layer, atoll_provider_done_fn *done,
+                       void *arg)
 {
     struct atoll_sm_ref ref = {layer};
     ask_plain(native_of(p), ATOLL_SPAWN_DROP_LAYER, &atoll_sm_ref_desc, &ref, "", done, arg);
@@ -363,6 +436,8 @@ static const struct atoll_provider_ops ops = {
     .name = "native",
     .missing_limits = missing_limits,
     .create = create,
+    .list = list,
+    .adopt = adopt,
     .destroy = destroy,
     .set_limits = set_limits,
     .stats = stats,
@@ -372,7 +447,8 @@ static const struct atoll_provider_ops ops = {
     .free = native_free,
 };
 
-static int prepare(struct native *n, const struct atoll_native_config *config, struct atoll_error *err)
+static int prepare(struct native *n, const struct atoll_native_config *config,
+                   struct atoll_error *err)
 {
     struct atoll_host_caps caps;
     int r = atoll_host_caps_probe(&caps, err);

@@ -30,6 +30,17 @@ uint32_t atoll_slots_take(struct atoll_slots *s)
     return 0;
 }
 
+bool atoll_slots_mark(struct atoll_slots *s, uint32_t first_id)
+{
+    uint32_t slot = (first_id - s->base) / ATOLL_ID_RANGE;
+
+    if (first_id < s->base || slot >= s->count)
+        return false;
+    s->taken[slot] = 1;
+    s->next = ATOLL_MAX(s->next, (slot + 1) % s->count);
+    return true;
+}
+
 void atoll_slots_give(struct atoll_slots *s, uint32_t first_id)
 {
     uint32_t slot = (first_id - s->base) / ATOLL_ID_RANGE;

@@ -15,4 +15,6 @@ int atoll_slots_init(struct atoll_slots *s, uint32_t base, uint32_t count) ATOLL
 void atoll_slots_done(struct atoll_slots *s);
 /* First id of a free range, 0 when there is none. */
 uint32_t atoll_slots_take(struct atoll_slots *s);
+/* Takes this one, of a sandbox that lives already. False when it is none of ours. */
+bool atoll_slots_mark(struct atoll_slots *s, uint32_t first_id);
 void atoll_slots_give(struct atoll_slots *s, uint32_t first_id);

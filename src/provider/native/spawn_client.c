@@ -27,8 +27,8 @@ static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret
     return 0;
 }
 
-const struct atoll_rpc_protocol atoll_spawn_protocol = {
-    ATOLL_SPAWN_REPLY, ATOLL_SPAWN_PART, ATOLL_SPAWN_ERROR, decode_error};
+const struct atoll_rpc_protocol atoll_spawn_protocol = {ATOLL_SPAWN_REPLY, ATOLL_SPAWN_PART,
+                                                        ATOLL_SPAWN_ERROR, decode_error};
 
 struct handshake {
     struct atoll_spawn_info *info;
@@ -67,7 +67,8 @@ static int shake_hands(int fd, struct atoll_spawn_info *info, struct atoll_error
 
     (void)atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "atoll-spawn does not answer");
     if (r == 0)
-        r = atoll_channel_send(&channel, ATOLL_SPAWN_HELLO, 1, &atoll_sm_hello_desc, &hello, NULL, 0);
+        r = atoll_channel_send(&channel, ATOLL_SPAWN_HELLO, 1, &atoll_sm_hello_desc, &hello, NULL,
+                               0);
     if (r == 0)
         r = atoll_channel_flush(&channel);
     while (r >= 0 && !h.answered) {
@@ -113,7 +114,8 @@ int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
             return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD,
                               "atoll-spawn ended while starting; its reason is in the log");
         if (atoll_clock_ms() > deadline)
-            return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT, "atoll-spawn does not come up");
+            return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
+                              "atoll-spawn does not come up");
         (void)usleep(500);
     }
     r = shake_hands(fd, ret_info, err);

@@ -1,6 +1,6 @@
 #pragma once
-#include "provider/rpc.h"
 #include "proto/spawn_proto.h"
+#include "provider/rpc.h"
 
 /*
  * The daemon's end of atoll-spawn: finds the one that serves the state directory, or starts it.
@@ -17,6 +17,7 @@ struct atoll_spawn_info {
  * Blocking: some milliseconds while a new one comes up, at most five seconds.
  * On success *ret_fd is the connection after the handshake and belongs to the caller. */
 int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
-                        struct atoll_spawn_info *ret_info, struct atoll_error *err) ATOLL_MUST_CHECK;
+                        struct atoll_spawn_info *ret_info,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
 
 extern const struct atoll_rpc_protocol atoll_spawn_protocol;

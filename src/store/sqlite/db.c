@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -30,8 +31,8 @@ static int fail(const struct atoll_db *db, const char *what, struct atoll_error 
     int code = sqlite3_extended_errcode(db->sqlite);
     int errnum = (code & 0xff) == SQLITE_FULL ? ENOSPC : EIO;
 
-    return atoll_fail(err, errnum == ENOSPC ? ATOLL_ERR_RESOURCE_EXHAUSTED : ATOLL_ERR_INTERNAL, errnum,
-                      "store: %s: %s", what, sqlite3_errmsg(db->sqlite));
+    return atoll_fail(err, errnum == ENOSPC ? ATOLL_ERR_RESOURCE_EXHAUSTED : ATOLL_ERR_INTERNAL,
+                      errnum, "store: %s: %s", what, sqlite3_errmsg(db->sqlite));
 }
 
 static int run_sql(struct atoll_db *db, const char *sql, struct atoll_error *err)
@@ -99,16 +100,30 @@ static void *checkpoint(void *arg)
     return NULL;
 }
 
+/* Signals are for the thread that runs the loop: here they would end the process instead. */
+static int start_checkpointer(struct atoll_db *db)
+{
+    sigset_t all, before;
+    int r;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = pthread_create(&db->checkpointer, NULL, checkpoint, db);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -r;
+}
+
 static int configure(struct atoll_db *db, struct atoll_error *err)
 {
-    int r = run_sql(db,
-                    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-                    "PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 2000",
-                    err);
+    int r = run_sql(
+        db,
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+        "PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 2000",
+        err);
 
     if (r == 0)
         r = migrate(db, err);
-    if (r == 0 && pthread_create(&db->checkpointer, NULL, checkpoint, db) != 0)
+    if (r == 0 && start_checkpointer(db) < 0)
         r = atoll_fail_errno(err, EAGAIN, "start the store's thread");
     db->checkpointing = r == 0;
     return r;
@@ -156,7 +171,8 @@ struct atoll_db *atoll_db_close(struct atoll_db *db)
     return NULL;
 }
 
-int atoll_db_prepare(struct atoll_db *db, const char *sql, sqlite3_stmt **ret, struct atoll_error *err)
+int atoll_db_prepare(struct atoll_db *db, const char *sql, sqlite3_stmt **ret,
+                     struct atoll_error *err)
 {
     for (size_t i = 0; i < db->cached; i++)
         if (db->cache[i].sql == sql) {
@@ -200,7 +216,8 @@ int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *e
     if (code == SQLITE_ROW)
         return 1;
     if (code == SQLITE_CONSTRAINT)
-        r = atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "store: %s", sqlite3_errmsg(db->sqlite));
+        r = atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "store: %s",
+                       sqlite3_errmsg(db->sqlite));
     else if (code != SQLITE_DONE)
         r = fail(db, sqlite3_sql(stmt), err);
     atoll_db_reset(stmt);

@@ -13,21 +13,23 @@
 struct atoll_db;
 
 /* Opens (or makes) dir/name and brings its schema up to date. */
-int atoll_db_open(int dir_fd, const char *name, struct atoll_db **ret, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
+int atoll_db_open(int dir_fd, const char *name, struct atoll_db **ret,
+                  struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_db *atoll_db_close(struct atoll_db *db);
 
 /* A statement: prepared at its first use and kept. `sql` must be a string that lives for ever, its
  * address is the key. The caller binds, runs, and calls atoll_db_reset(). */
-int atoll_db_prepare(struct atoll_db *db, const char *sql, sqlite3_stmt **ret, struct atoll_error *err)
-    ATOLL_MUST_CHECK;
-void atoll_db_bind_text(sqlite3_stmt *stmt, int at, const char *text); /* NULL binds NULL; borrowed */
+int atoll_db_prepare(struct atoll_db *db, const char *sql, sqlite3_stmt **ret,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_db_bind_text(sqlite3_stmt *stmt, int at,
+                        const char *text); /* NULL binds NULL; borrowed */
 void atoll_db_bind_i64(sqlite3_stmt *stmt, int at, int64_t value);
 void atoll_db_bind_bytes(sqlite3_stmt *stmt, int at, const void *bytes, size_t n); /* borrowed */
 /* Runs a statement that returns no rows and resets it. */
 int atoll_db_run(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* 1: a row is there, 0: no more (and reset), -errno. */
-int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt,
+                  struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_db_reset(sqlite3_stmt *stmt);
 /* "" for NULL. Good until the next step. */
 const char *atoll_db_text(sqlite3_stmt *stmt, int column);

@@ -51,5 +51,31 @@ const char *const atoll_db_migrations[] = {
     "  duration_ms INTEGER NOT NULL DEFAULT 0,"
     "  PRIMARY KEY (sandbox_id, id)"
     ") WITHOUT ROWID;",
+    /* 2: API keys */
+    "CREATE TABLE api_keys ("
+    "  id TEXT PRIMARY KEY,"
+    "  tenant TEXT NOT NULL,"
+    "  scope INTEGER NOT NULL,"
+    "  sha256 BLOB NOT NULL UNIQUE,"
+    "  created_unix_ms INTEGER NOT NULL"
+    ") WITHOUT ROWID;",
+    /* 4: sessions */
+    "CREATE TABLE sessions ("
+    "  id TEXT PRIMARY KEY,"
+    "  sandbox_id TEXT NOT NULL,"
+    "  environment TEXT NOT NULL,"
+    "  owner TEXT NOT NULL,"
+    "  start_exec TEXT NOT NULL,"
+    "  created_unix_ms INTEGER NOT NULL"
+    ") WITHOUT ROWID;",
+    /* ports shown to the outside */
+    "CREATE TABLE previews ("
+    "  sandbox_id TEXT NOT NULL,"
+    "  port INTEGER NOT NULL,"
+    "  public INTEGER NOT NULL,"
+    "  token TEXT NOT NULL,"
+    "  created_unix_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY (sandbox_id, port)"
+    ") WITHOUT ROWID;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -1,0 +1,140 @@
+/*
+ * What a caller may do, in one place for every route of every facade: the scope its key needs, how
+ * often it may ask, and which ids it finds. A sandbox of somebody else is answered exactly like one
+ * that never existed. Handlers check nothing of this again; those that list, or take an id from a
+ * body, ask atoll_api_sees().
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+
+static int slow_down(struct atoll_api_call *call, int64_t wait_ms, const char *what,
+                     struct atoll_error *err)
+{
+    call->retry_after_s = (unsigned)((wait_ms + 999) / 1000);
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN, "%s; wait %u s", what,
+                      call->retry_after_s);
+}
+
+/* Right keys still work from an address that sends wrong ones: it may be shared by many, and 206
+ * random bits are not guessed at any rate. What the limit saves is work. */
+static int refuse_stranger(struct atoll_api_call *call, struct atoll_error *err)
+{
+    char source[ATOLL_BUCKET_NAME_MAX];
+    int64_t wait_ms = atoll_buckets_take(
+        call->api->wrong_keys, atoll_bucket_source(atoll_http_peer(call->req)->address, source),
+        atoll_loop_now_ms(call->api->config.loop));
+
+    return wait_ms > 0 ? slow_down(call, wait_ms, "too many requests without a valid key", err)
+                       : -EACCES;
+}
+
+static int check_rate(struct atoll_api_call *call, struct atoll_error *err)
+{
+    int64_t wait_ms;
+
+    /* Admins are whom the limits protect. */
+    if (!call->caller.key_id[0] || call->caller.scope == ATOLL_SCOPE_ADMIN)
+        return 0;
+    wait_ms = atoll_buckets_take(call->api->key_rates, call->caller.key_id,
+                                 atoll_loop_now_ms(call->api->config.loop));
+    return wait_ms > 0 ? slow_down(call, wait_ms, "this key sends requests too fast", err) : 0;
+}
+
+static int check_scope(const struct atoll_api_call *call, enum atoll_scope needed,
+                       struct atoll_error *err)
+{
+    if (call->caller.scope >= needed)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                      "this needs a key of scope %s; yours has scope %s", atoll_scope_name(needed),
+                      atoll_scope_name(call->caller.scope));
+}
+
+int atoll_api_authorize(struct atoll_api_call *call, enum atoll_scope needed,
+                        struct atoll_error *err)
+{
+    int r;
+
+    if (needed == ATOLL_SCOPE_PUBLIC)
+        return 0;
+    r = atoll_auth_check(&call->api->config.auth, call->req, &call->caller, err);
+    if (r < 0)
+        return err->kind == ATOLL_ERR_UNAUTHENTICATED ? refuse_stranger(call, err) : r;
+    r = check_rate(call, err);
+    return r < 0 ? r : check_scope(call, needed, err);
+}
+
+/* Which ids it finds. */
+
+bool atoll_api_sees(const struct atoll_api_call *call, const char *owner)
+{
+    return call->all || strcmp(owner ? owner : ATOLL_TENANT_DEFAULT, call->caller.tenant) == 0;
+}
+
+bool atoll_api_sees_sandbox(const struct atoll_api_call *call, const struct atoll_sandbox *sandbox)
+{
+    struct atoll_sandbox_view view;
+
+    atoll_sandbox_get(sandbox, &view);
+    return atoll_api_sees(call, view.owner);
+}
+
+static int check_all(struct atoll_api_call *call, struct atoll_error *err)
+{
+    bool all;
+    int r = atoll_api_query_flag(call, "all", &all, err);
+
+    if (r == 0 && all && !call->caller.every_tenant)
+        r = atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                       "?all=true is for keys of scope admin that act for no tenant");
+    call->all = r == 0 && all;
+    return r;
+}
+
+int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err)
+{
+    const struct atoll_sandbox *sandbox;
+
+    if (call->route->scope == ATOLL_SCOPE_PUBLIC)
+        return 0;
+    if (call->params.session[0])
+        return atoll_api_enter_session(call, call->params.session, err);
+    if (!call->params.id[0])
+        return check_all(call, err);
+    sandbox = atoll_engine_find(call->engine, call->params.id);
+    if (sandbox && (call->caller.every_tenant || atoll_api_sees_sandbox(call, sandbox)))
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s does not exist",
+                      call->params.id);
+}
+
+/* What is written down about it. */
+
+void atoll_api_audit(const struct atoll_api_call *call, int status)
+{
+    const struct atoll_caller *who = &call->caller;
+    struct atoll_audit_entry entry = {
+        .tenant = who->tenant,
+        .key_id = who->key_id,
+        .uid = who->tenant[0] && !who->key_id[0] ? (int64_t)who->uid : -1,
+        .peer = call->req ? atoll_http_peer(call->req)->address : "",
+        .sandbox_id = call->params.id,
+        .exec_id = call->params.exec,
+        .name = call->params.name,
+        .request_id = call->request_id,
+        .status = status,
+    };
+
+    if (!call->api->config.audit || !call->route || call->route->scope < ATOLL_SCOPE_WRITE)
+        return;
+    if (call->route->scope == ATOLL_SCOPE_ADMIN && call->route->method == ATOLL_GET)
+        return;
+    /* Strangers who are told to slow down must not fill the disk either. */
+    if (!who->tenant[0] && status == 429)
+        return;
+    entry.method = atoll_http_method_name(call->route->method);
+    entry.route = call->route->path;
+    atoll_audit_write(call->api->config.audit, &entry);
+}

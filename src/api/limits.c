@@ -1,0 +1,112 @@
+#include "api/limits.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/list.h"
+#include "base/map.h"
+
+struct bucket {
+    struct atoll_list node; /* by the time of its last use, the longest ago first */
+    char name[ATOLL_BUCKET_NAME_MAX];
+    int64_t millitokens;
+    int64_t at_ms; /* when it held that many */
+};
+
+struct atoll_buckets {
+    struct atoll_rate rate;
+    size_t max;
+    struct atoll_map by_name; /* of struct bucket, owned */
+    struct atoll_list by_use; /* the same ones */
+};
+
+struct atoll_buckets *atoll_buckets_new(struct atoll_rate rate, size_t max)
+{
+    struct atoll_buckets *buckets = calloc(1, sizeof(*buckets));
+
+    if (!buckets)
+        abort();
+    buckets->rate = rate;
+    buckets->max = max;
+    atoll_map_init(&buckets->by_name);
+    atoll_list_init(&buckets->by_use);
+    return buckets;
+}
+
+struct atoll_buckets *atoll_buckets_free(struct atoll_buckets *buckets)
+{
+    if (!buckets)
+        return NULL;
+    ATOLL_LIST_FOREACH (&buckets->by_use, node)
+        free(ATOLL_CONTAINER_OF(node, struct bucket, node));
+    atoll_map_done(&buckets->by_name);
+    free(buckets);
+    return NULL;
+}
+
+static struct bucket *add(struct atoll_buckets *buckets, const char *name, int64_t now_ms)
+{
+    struct bucket *bucket;
+
+    if (buckets->by_name.used >= buckets->max) {
+        bucket = ATOLL_CONTAINER_OF(buckets->by_use.next, struct bucket, node);
+        (void)atoll_map_remove(&buckets->by_name, bucket->name);
+        atoll_list_remove(&bucket->node);
+    } else {
+        bucket = malloc(sizeof(*bucket));
+    }
+    if (!bucket)
+        abort();
+    *bucket = (struct bucket){.millitokens = (int64_t)buckets->rate.burst * 1000, .at_ms = now_ms};
+    (void)snprintf(bucket->name, sizeof(bucket->name), "%s", name);
+    if (atoll_map_put(&buckets->by_name, bucket->name, bucket) < 0)
+        abort();
+    return bucket;
+}
+
+int64_t atoll_buckets_take(struct atoll_buckets *buckets, const char *name, int64_t now_ms)
+{
+    int64_t rate = buckets->rate.per_second, full = (int64_t)buckets->rate.burst * 1000, gained;
+    struct bucket *bucket;
+
+    if (rate == 0)
+        return 0;
+    bucket = atoll_map_get(&buckets->by_name, name);
+    if (bucket)
+        atoll_list_remove(&bucket->node);
+    else
+        bucket = add(buckets, name, now_ms);
+    atoll_list_push_back(&buckets->by_use, &bucket->node);
+    /* A token a second is a millitoken a millisecond. Long silences must not overflow. */
+    gained = ATOLL_MIN(now_ms - bucket->at_ms, full / rate + 1) * rate;
+    bucket->millitokens = ATOLL_MIN(bucket->millitokens + gained, full);
+    bucket->at_ms = now_ms;
+    if (bucket->millitokens < 1000)
+        return (1000 - bucket->millitokens + rate - 1) / rate;
+    bucket->millitokens -= 1000;
+    return 0;
+}
+
+const char *atoll_bucket_source(const char *address, char *out)
+{
+    const char *colon = strrchr(address, ':');
+    bool v6 = address[0] == '[';
+    size_t n = colon ? (size_t)(colon - address) : strlen(address);
+    char host[ATOLL_BUCKET_NAME_MAX];
+    struct in6_addr in6;
+
+    if (v6 && n >= 2) {
+        address++;
+        n -= 2;
+    }
+    (void)snprintf(host, sizeof(host), "%.*s", (int)ATOLL_MIN(n, sizeof(host) - 1), address);
+    host[strcspn(host, "%")] = '\0'; /* the interface of a link-local address */
+    if (v6 && inet_pton(AF_INET6, host, &in6) == 1) {
+        if (!IN6_IS_ADDR_V4MAPPED(&in6))
+            memset(in6.s6_addr + 8, 0, 8);
+        if (inet_ntop(AF_INET6, &in6, out, ATOLL_BUCKET_NAME_MAX))
+            return out;
+    }
+    (void)snprintf(out, ATOLL_BUCKET_NAME_MAX, "%s", host);
+    return out;
+}

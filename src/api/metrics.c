@@ -1,0 +1,127 @@
+/*
+ * /metrics: what was counted, and what can be asked for only when somebody wants to know.
+ */
+#include "api/metrics.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include "api/api_internal.h"
+#include "api/preview.h"
+#include "api/rest/rest_internal.h"
+#include "base/clock.h"
+
+#define TEXT_MAX ((size_t)4 * 1024 * 1024)
+
+const char *atoll_api_status_text(int status)
+{
+    static char texts[500][4];
+    char *text = texts[status >= 100 && status < 600 ? status - 100 : 400];
+
+    if (!*text)
+        (void)snprintf(text, sizeof(texts[0]), "%d", status >= 100 && status < 600 ? status : 500);
+    return text;
+}
+
+void atoll_api_measure(const struct atoll_api_call *call, int status)
+{
+    const char *method = call->route ? atoll_http_method_name(call->route->method) : "";
+    const char *route = call->route ? call->route->path : "";
+
+    atoll_metric_add(ATOLL_METRIC_HTTP_REQUESTS,
+                     ATOLL_LABELS(method, route, atoll_api_status_text(status)), 1);
+    atoll_metric_observe(ATOLL_METRIC_HTTP_SECONDS, ATOLL_LABELS(method, route),
+                         (double)(atoll_clock_us() - call->started_us) / 1e6);
+}
+
+/* What is so now. */
+
+static void gather_sandboxes(struct atoll_engine *engine)
+{
+    const char *provider = atoll_engine_provider_name(engine);
+    size_t counts[ATOLL_SANDBOX_FAILED + 1] = {0}, pos = 0, creates, execs;
+    struct atoll_sandbox *sandbox;
+    struct atoll_sandbox_view view;
+
+    while ((sandbox = atoll_engine_next(engine, &pos))) {
+        atoll_sandbox_get(sandbox, &view);
+        if ((size_t)view.state < ATOLL_ARRAY_LEN(counts))
+            counts[view.state]++;
+    }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(counts); i++)
+        atoll_metric_set(ATOLL_METRIC_SANDBOXES,
+                         ATOLL_LABELS(provider,
+                                      atoll_sandbox_state_name((enum atoll_sandbox_state)i)),
+                         (double)counts[i]);
+    atoll_engine_queue(engine, &creates, &execs);
+    atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("create"), (double)creates);
+    atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("exec"), (double)execs);
+}
+
+static size_t count_files(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    size_t n = 0;
+
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        (void)closedir(dir);
+    return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
+}
+
+static double resident_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+
+    if (file && fscanf(file, "%*u %llu", &pages) != 1)
+        pages = 0;
+    if (file)
+        (void)fclose(file);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+static void gather_process(void)
+{
+    struct rlimit files = {0};
+    struct rusage usage = {0};
+
+    (void)getrusage(RUSAGE_SELF, &usage);
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    atoll_metric_set(ATOLL_METRIC_CPU_SECONDS, ATOLL_NO_LABELS,
+                     (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
+    atoll_metric_set(ATOLL_METRIC_MEMORY, ATOLL_NO_LABELS, resident_bytes());
+    atoll_metric_set(ATOLL_METRIC_FILES, ATOLL_NO_LABELS, (double)count_files());
+    atoll_metric_set(ATOLL_METRIC_FILES_MAX, ATOLL_NO_LABELS, (double)files.rlim_cur);
+}
+
+void atoll_rest_metrics(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                        size_t n ATOLL_UNUSED)
+{
+    struct atoll_error error;
+    struct atoll_buf text;
+    int r;
+
+    if (!atoll_api_allow_near(call))
+        return;
+    atoll_metric_set(ATOLL_METRIC_BUILD, ATOLL_LABELS(ATOLL_VERSION), 1);
+    atoll_metric_set(ATOLL_METRIC_START_TIME, ATOLL_NO_LABELS,
+                     (double)call->api->started_unix_ms / 1e3);
+    atoll_metric_set(ATOLL_METRIC_PREVIEWS_ACTIVE, ATOLL_NO_LABELS,
+                     (double)atoll_preview_active(call->api->preview));
+    gather_sandboxes(call->engine);
+    gather_process();
+    atoll_buf_init(&text, TEXT_MAX);
+    r = atoll_metrics_write(&text);
+    if (r < 0) {
+        (void)atoll_fail_errno(&error, -r, "metrics");
+        atoll_api_fail(call, &error);
+    } else {
+        atoll_api_reply_text(call, 200, "text/plain; version=0.0.4; charset=utf-8",
+                             atoll_buf_head(&text), atoll_buf_size(&text));
+    }
+    atoll_buf_done(&text);
+}

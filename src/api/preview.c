@@ -1,0 +1,517 @@
+/*
+ * How a request finds its way: by its Host it is for a preview, for us, or for nobody; then it must
+ * show that it may see the preview; then it is passed on without what is none of the sandbox's
+ * business, and the answer comes back without what would reach beyond its own host.
+ */
+#include "api/preview.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include "api/api_internal.h"
+#include "api/metrics.h"
+#include "api/preview_internal.h"
+#include "api/preview_rules.h"
+#include "api/trace.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "net/proxy.h"
+
+#define TOKEN_HEADER "x-atoll-preview-token"
+/* Pages below /preview/ have the origin of the API; this takes it away from them. */
+#define PATH_POLICY "sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts"
+
+struct atoll_preview_server {
+    struct atoll_api *api;
+    struct atoll_engine *engine;
+    struct atoll_previews *previews;
+    struct atoll_preview_site site;
+    struct atoll_proxy *proxy;
+    struct atoll_subscription *events;
+    bool access_log;
+};
+
+/* How a visitor showed that it may come in. */
+enum proof { PROOF_NONE, PROOF_PUBLIC, PROOF_HEADER, PROOF_QUERY, PROOF_COOKIE };
+
+/* One request on its way. */
+struct visit {
+    struct atoll_preview_server *server;
+    struct atoll_preview_name name;
+    bool by_path;
+    char token[ATOLL_PREVIEW_TOKEN_LEN + 1];
+    char *scratch; /* owned: a header that was changed */
+    struct atoll_trace trace;
+    int64_t started_ms;
+    char method[8];
+    char request_id[65];
+};
+
+static char *scratch(struct visit *v, size_t n)
+{
+    char *p = realloc(v->scratch, n);
+
+    if (!p)
+        abort();
+    return v->scratch = p;
+}
+
+/* What goes in. */
+
+static bool is_credential(const char *name)
+{
+    return strcasecmp(name, "authorization") == 0 || strcasecmp(name, "x-api-key") == 0;
+}
+
+static bool request_cookie(struct visit *v, const char **value)
+{
+    char *out;
+
+    if (v->by_path)
+        return false; /* they belong to the API's host */
+    out = scratch(v, strlen(*value) + 1);
+    atoll_preview_strip_cookies(*value, out);
+    *value = out;
+    return *out != '\0';
+}
+
+static bool request_header(void *arg, const char *name, const char **value)
+{
+    struct visit *v = arg;
+
+    switch (name[0] | 0x20) {
+    case 'a':
+        return !is_credential(name) || (!v->by_path && !atoll_preview_holds_key(*value));
+    case 'c':
+        return strcasecmp(name, "cookie") != 0 || request_cookie(v, value);
+    case 'r':
+        return strcasecmp(name, "referer") != 0 || !strstr(*value, v->token);
+    case 't':
+        return strcasecmp(name, "traceparent") != 0 || !v->trace.id[0];
+    case 'x':
+        if (is_credential(name))
+            return !v->by_path && !atoll_preview_holds_key(*value);
+        return strncasecmp(name, "x-atoll-", 8) != 0 && strcasecmp(name, "x-request-id") != 0;
+    default:
+        return true;
+    }
+}
+
+/* What comes out. */
+
+static bool response_location(struct visit *v, const char **value)
+{
+    size_t cap = strlen(*value) + sizeof(v->name.sandbox_id) + 32;
+    char *out;
+
+    /* A path of the sandbox's own server lies below ours. */
+    if (!v->by_path || **value != '/' || (*value)[1] == '/')
+        return true;
+    out = scratch(v, cap);
+    (void)snprintf(out, cap, "/preview/%s/%u%s", v->name.sandbox_id, v->name.port, *value);
+    *value = out;
+    return true;
+}
+
+static bool response_header(void *arg, const char *name, const char **value)
+{
+    static const char *const host_wide[] = {"clear-site-data", "service-worker-allowed",
+                                            "strict-transport-security", "set-cookie"};
+    struct visit *v = arg;
+    char *out;
+
+    if (strcasecmp(name, "location") == 0)
+        return response_location(v, value);
+    for (size_t i = 0; v->by_path && i < ATOLL_ARRAY_LEN(host_wide); i++)
+        if (strcasecmp(name, host_wide[i]) == 0)
+            return false;
+    if (strcasecmp(name, "set-cookie") != 0)
+        return true;
+    out = scratch(v, strlen(*value) + 1);
+    if (!atoll_preview_clean_set_cookie(*value, out))
+        return false;
+    *value = out;
+    return true;
+}
+
+/* How it ends. */
+
+static int failed(void *arg, struct atoll_http_request *req, const struct atoll_error *error)
+{
+    static const struct {
+        enum atoll_error_kind kind;
+        enum atoll_preview_page page;
+    } rows[] = {
+        {ATOLL_ERR_NOT_FOUND, ATOLL_PREVIEW_UNKNOWN},
+        {ATOLL_ERR_UNAVAILABLE, ATOLL_PREVIEW_SILENT},
+        {ATOLL_ERR_FAILED_PRECONDITION, ATOLL_PREVIEW_SILENT},
+        {ATOLL_ERR_DEADLINE_EXCEEDED, ATOLL_PREVIEW_SLOW},
+        {ATOLL_ERR_RESOURCE_EXHAUSTED, ATOLL_PREVIEW_BUSY},
+        {ATOLL_ERR_INVALID_ARGUMENT, ATOLL_PREVIEW_TOO_LARGE},
+        {ATOLL_ERR_DATA_LOSS, ATOLL_PREVIEW_BROKEN},
+    };
+    const struct visit *v = arg;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
+        if (rows[i].kind == error->kind)
+            return atoll_preview_page(req, rows[i].page, v->name.port);
+    atoll_log(ATOLL_LOG_ERROR, "preview failed", "sandbox", v->name.sandbox_id, "error",
+              error->text, "request_id", v->request_id, "trace_id", v->trace.id, NULL);
+    return atoll_preview_page(req, ATOLL_PREVIEW_BROKEN, v->name.port);
+}
+
+static void done(void *arg, const struct atoll_proxy_outcome *outcome)
+{
+    struct visit *v = arg;
+    char status[12], port[8], ms[24];
+
+    atoll_metric_add(ATOLL_METRIC_PREVIEW_REQUESTS,
+                     ATOLL_LABELS(atoll_api_status_text(outcome->status)), 1);
+    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("preview", "in"), (double)outcome->in_bytes);
+    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("preview", "out"),
+                     (double)outcome->out_bytes);
+    if (v->server->access_log) {
+        (void)snprintf(status, sizeof(status), "%d", outcome->status);
+        (void)snprintf(port, sizeof(port), "%u", v->name.port);
+        (void)snprintf(ms, sizeof(ms), "%lld", (long long)(atoll_clock_ms() - v->started_ms));
+        atoll_log(ATOLL_LOG_DEBUG, "preview", "method", v->method, "sandbox", v->name.sandbox_id,
+                  "port", port, "status", status, "ms", ms, "request_id", v->request_id, "trace_id",
+                  v->trace.id, NULL);
+    }
+    free(v->scratch);
+    free(v);
+}
+
+static const struct atoll_proxy_hooks hooks = {
+    .request_header = request_header,
+    .response_header = response_header,
+    .failed = failed,
+    .done = done,
+};
+
+static void dial(void *arg, const char *key, atoll_proxy_dialed_fn *dialed, void *ctx)
+{
+    struct atoll_preview_server *server = arg;
+    const char *dash = strchr(key, '-');
+
+    atoll_engine_connect(server->engine, dash + 1, (uint16_t)strtoul(key, NULL, 10), dialed, ctx);
+}
+
+static void forward(struct visit *v, struct atoll_http_request *req, const char *target)
+{
+    const char *host = atoll_http_header(req, "host");
+    char key[ATOLL_PROXY_KEY_MAX], local[32], extra[200], trace[ATOLL_TRACE_TEXT_MAX];
+    struct atoll_proxy_request request = {
+        .key = key,
+        .target = target,
+        .host = v->by_path || !host ? local : host,
+        .scheme = atoll_http_peer(req)->is_tls ? "https" : "http",
+        .extra = extra,
+        .hooks = &hooks,
+        .arg = v,
+    };
+
+    (void)snprintf(key, sizeof(key), "%u-%s", v->name.port, v->name.sandbox_id);
+    (void)snprintf(local, sizeof(local), "localhost:%u", v->name.port);
+    (void)snprintf(extra, sizeof(extra), "X-Request-Id: %s\r\n%s%s%s", v->request_id,
+                   v->trace.id[0] ? "traceparent: " : "",
+                   v->trace.id[0] ? atoll_trace_format(&v->trace, trace) : "",
+                   v->trace.id[0] ? "\r\n" : "");
+    if (v->by_path)
+        (void)atoll_http_set_header(req, "Content-Security-Policy", PATH_POLICY);
+    if (v->trace.id[0])
+        (void)atoll_http_set_header(req, "traceresponse", trace);
+    atoll_proxy_forward(v->server->proxy, req, &request);
+}
+
+/* Who may come in. */
+
+static bool is_token(const char *shown, size_t n, const char *token)
+{
+    return shown && n == ATOLL_PREVIEW_TOKEN_LEN && CRYPTO_memcmp(shown, token, n) == 0;
+}
+
+static enum proof find_proof(const struct atoll_http_request *req,
+                             const struct atoll_preview_view *view)
+{
+    const char *shown = atoll_http_header(req, TOKEN_HEADER), *name, *value;
+    size_t n = 0;
+
+    if (shown && is_token(shown, strlen(shown), view->token))
+        return PROOF_HEADER;
+    shown = atoll_http_query(req, "token");
+    if (shown && is_token(shown, strlen(shown), view->token))
+        return PROOF_QUERY;
+    if (view->is_public)
+        return PROOF_PUBLIC;
+    for (size_t i = 0; atoll_http_header_at(req, i, &name, &value); i++)
+        if (strcasecmp(name, "cookie") == 0 &&
+            (shown = atoll_preview_find_cookie(value, &n)) != NULL && is_token(shown, n, view->token))
+            return PROOF_COOKIE;
+    return PROOF_NONE;
+}
+
+/* A browser sends the cookie also for pages of other sites; those must not act with it. Ports of
+ * one sandbox belong together. */
+static bool is_foreign(const struct visit *v, const struct atoll_http_request *req)
+{
+    enum atoll_http_method method = atoll_http_method(req);
+    const char *origin = atoll_http_header(req, "origin"), *host = atoll_http_header(req, "host");
+    struct atoll_preview_name name;
+
+    if (!origin || ((method == ATOLL_GET || method == ATOLL_HEAD) &&
+                    !atoll_http_header(req, "upgrade")))
+        return false;
+    origin = strstr(origin, "://");
+    if (!origin || !host)
+        return true;
+    origin += 3;
+    if (strcmp(origin, host) == 0)
+        return false;
+    return !atoll_preview_parse_host(origin, v->server->site.domain, &name) ||
+           strcmp(name.sandbox_id, v->name.sandbox_id) != 0;
+}
+
+/* The token leaves the address bar, and with it histories and Referer headers. */
+static void welcome(struct visit *v, struct atoll_http_request *req, const char *target)
+{
+    bool is_tls = atoll_http_peer(req)->is_tls;
+    char path[80] = "", cookie[240];
+    size_t cap = strlen(target) + sizeof(path);
+    char *location = scratch(v, cap);
+    struct atoll_proxy_outcome outcome = {.status = 302};
+
+    if (v->by_path)
+        (void)snprintf(path, sizeof(path), "/preview/%s/%u", v->name.sandbox_id, v->name.port);
+    (void)snprintf(location, cap, "%s%s", path, target);
+    (void)snprintf(cookie, sizeof(cookie), ATOLL_PREVIEW_COOKIE "=%s; Path=%s/; HttpOnly; SameSite=Lax%s",
+                   v->token, path, is_tls ? "; Secure" : "");
+    (void)atoll_http_set_header(req, "Set-Cookie", cookie);
+    (void)atoll_http_set_header(req, "Location", location);
+    (void)atoll_http_set_header(req, "Cache-Control", "no-store");
+    (void)atoll_http_set_header(req, "Referrer-Policy", "no-referrer");
+    atoll_http_respond(req, 302, NULL, NULL, 0);
+    done(v, &outcome);
+}
+
+static void choose_request_id(struct visit *v, const struct atoll_http_request *req)
+{
+    const char *given = atoll_http_header(req, "x-request-id");
+
+    if (given && atoll_text_is_name(given))
+        (void)!atoll_text_copy(v->request_id, sizeof(v->request_id), given);
+    else
+        (void)snprintf(v->request_id, sizeof(v->request_id), "%s-%llx", v->server->api->id_prefix,
+                       (unsigned long long)++v->server->api->id_count);
+}
+
+static void refuse(struct visit *v, struct atoll_http_request *req, enum atoll_preview_page page)
+{
+    struct atoll_proxy_outcome outcome = {.status = atoll_preview_page(req, page, v->name.port)};
+
+    done(v, &outcome);
+}
+
+/* Relative links of the page would lead beside it otherwise. */
+static void add_slash(struct visit *v, struct atoll_http_request *req, const char *rest)
+{
+    size_t cap = strlen(rest) + 80;
+    char *location = scratch(v, cap);
+    struct atoll_proxy_outcome outcome = {.status = 308};
+
+    (void)snprintf(location, cap, "/preview/%s/%u/%s", v->name.sandbox_id, v->name.port, rest);
+    (void)atoll_http_set_header(req, "Location", location);
+    atoll_http_respond(req, 308, NULL, NULL, 0);
+    done(v, &outcome);
+}
+
+/* rest: the target as the server inside is to see it, but for our token. */
+static void admit(struct visit *v, struct atoll_http_request *req, const char *rest)
+{
+    enum atoll_http_method method = atoll_http_method(req);
+    struct atoll_preview_view view;
+    enum proof proof = PROOF_NONE;
+    char *target;
+
+    if (atoll_previews_find(v->server->previews, v->name.sandbox_id, v->name.port, &view) &&
+        atoll_engine_find(v->server->engine, v->name.sandbox_id))
+        proof = find_proof(req, &view);
+    if (proof == PROOF_NONE) {
+        refuse(v, req, ATOLL_PREVIEW_UNKNOWN);
+        return;
+    }
+    memcpy(v->token, view.token, sizeof(v->token));
+    if (proof == PROOF_COOKIE && is_foreign(v, req)) {
+        refuse(v, req, ATOLL_PREVIEW_FOREIGN);
+        return;
+    }
+    if (v->by_path && *rest != '/') {
+        add_slash(v, req, rest);
+        return;
+    }
+    target = malloc(strlen(rest) + 2);
+    if (!target)
+        abort();
+    target[0] = '/';
+    (void)atoll_preview_strip_token(*rest == '/' ? rest + 1 : rest, view.token, target + 1);
+    if (proof == PROOF_QUERY && !view.is_public && !atoll_http_header(req, "upgrade") &&
+        (method == ATOLL_GET || method == ATOLL_HEAD))
+        welcome(v, req, target);
+    else
+        forward(v, req, target);
+    free(target);
+}
+
+static void visit(struct atoll_preview_server *server, struct atoll_http_request *req,
+                  const struct atoll_preview_name *name, bool by_path, const char *rest)
+{
+    struct visit *v = atoll_api_alloc(sizeof(*v));
+
+    *v = (struct visit){.server = server, .name = *name, .by_path = by_path};
+    (void)snprintf(v->method, sizeof(v->method), "%s",
+                   atoll_http_method_name(atoll_http_method(req)));
+    v->started_ms = server->access_log ? atoll_clock_ms() : 0;
+    choose_request_id(v, req);
+    atoll_trace_init(&v->trace, atoll_http_header(req, "traceparent"));
+    if (server->api->draining)
+        refuse(v, req, ATOLL_PREVIEW_ENDING);
+    else
+        admit(v, req, rest);
+}
+
+/* Whose the request is. */
+
+bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_request *req)
+{
+    const char *host = atoll_http_header(req, "host"), *authority, *rest;
+    const char *domain = server->site.domain;
+    struct atoll_preview_name name;
+    size_t n;
+    const char *path = atoll_target_path(atoll_http_target(req), &authority, &n);
+
+    host = host ? host : "";
+    if (authority && (strlen(host) != n || strncasecmp(host, authority, n) != 0)) {
+        (void)atoll_preview_page(req, ATOLL_PREVIEW_TWO_HOSTS, 0);
+        return true;
+    }
+    if (atoll_preview_parse_host(host, domain, &name)) {
+        visit(server, req, &name, false, path);
+        return true;
+    }
+    if (*host && !atoll_host_is_own(host, server->site.names)) {
+        bool lost = atoll_preview_in_domain(host, domain);
+        /* On the unix socket any name will do: no browser gets there. */
+        if (lost || !atoll_http_peer(req)->is_unix) {
+            (void)atoll_preview_page(
+                req, lost ? ATOLL_PREVIEW_UNKNOWN : ATOLL_PREVIEW_MISDIRECTED, 0);
+            return true;
+        }
+    }
+    if (!atoll_preview_parse_path(path, &name, &rest))
+        return false;
+    visit(server, req, &name, true, rest);
+    return true;
+}
+
+/* The server. */
+
+static void on_event(void *arg, const struct atoll_event *event)
+{
+    struct atoll_preview_server *server = arg;
+
+    if (strcmp(event->kind, "sandbox.destroyed") == 0)
+        atoll_previews_forget(server->previews, event->sandbox_id);
+}
+
+/* Sandboxes that went while no daemon was there took their previews with them. */
+static void forget_strays(struct atoll_preview_server *server)
+{
+    struct atoll_preview_view view;
+
+    for (size_t pos = 0; atoll_previews_next(server->previews, NULL, &pos, &view);)
+        if (!atoll_engine_find(server->engine, view.sandbox_id)) {
+            char id[33];
+            (void)!atoll_text_copy(id, sizeof(id), view.sandbox_id);
+            atoll_previews_forget(server->previews, id);
+            pos = 0;
+        }
+}
+
+struct atoll_preview_server *atoll_preview_server_new(struct atoll_api *api,
+                                                      const struct atoll_api_config *config)
+{
+    struct atoll_preview_server *server = atoll_api_alloc(sizeof(*server));
+    const struct atoll_proxy_config proxy = {.loop = config->loop, .dial = dial, .arg = server};
+
+    server->api = api;
+    server->engine = config->engine;
+    server->previews = config->previews;
+    server->site = *config->site;
+    server->access_log = config->access_log;
+    server->proxy = atoll_proxy_new(&proxy);
+    forget_strays(server);
+    server->events = atoll_events_subscribe(config->engine, UINT64_MAX, on_event, server);
+    return server;
+}
+
+struct atoll_preview_server *atoll_preview_server_free(struct atoll_preview_server *server)
+{
+    if (!server)
+        return NULL;
+    server->proxy = atoll_proxy_free(server->proxy);
+    server->events = atoll_events_unsubscribe(server->events);
+    free(server);
+    return NULL;
+}
+
+size_t atoll_preview_active(const struct atoll_preview_server *server)
+{
+    return server ? atoll_proxy_active(server->proxy) : 0;
+}
+
+/* Addresses. */
+
+struct atoll_previews *atoll_api_previews(const struct atoll_api *api)
+{
+    return api->config.previews;
+}
+
+const struct atoll_preview_site *atoll_api_site(const struct atoll_api *api)
+{
+    return api->config.site;
+}
+
+static void add_token(const struct atoll_preview_view *view, char *out)
+{
+    size_t n = strlen(out);
+
+    if (!view->is_public)
+        (void)snprintf(out + n, ATOLL_PREVIEW_URL_MAX - n, "?token=%s", view->token);
+}
+
+void atoll_preview_url(const struct atoll_preview_site *site, const struct atoll_preview_view *view,
+                       char *out)
+{
+    /* On this host nobody listens in, and the certificate would be one no browser knows. */
+    bool tls = site->tls_port && (!site->port || strcmp(site->domain, "localhost") != 0);
+    uint16_t usual = tls ? 443 : 80, port = tls ? site->tls_port : site->port;
+    char suffix[8] = "";
+
+    out[0] = '\0';
+    if (port == 0)
+        return;
+    if (port != usual)
+        (void)snprintf(suffix, sizeof(suffix), ":%u", port);
+    (void)snprintf(out, ATOLL_PREVIEW_URL_MAX, "%s://%u-%s.%s%s/", tls ? "https" : "http",
+                   view->port, view->sandbox_id, site->domain, suffix);
+    add_token(view, out);
+}
+
+void atoll_preview_path_url(const struct atoll_preview_view *view, char *out)
+{
+    (void)snprintf(out, ATOLL_PREVIEW_URL_MAX, "/preview/%s/%u/", view->sandbox_id, view->port);
+    add_token(view, out);
+}

@@ -1,0 +1,17 @@
+/*
+ * GET /api/openapi.json: the description of this API for programs. It is docs/openapi.json; a unit
+ * test holds it against the tables of routes.
+ */
+#include "api/rest/openapi.h"
+#include "api/rest/rest_internal.h"
+
+void atoll_rest_openapi(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                        size_t n ATOLL_UNUSED)
+{
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_api_reply_init(&buf, &out);
+    out.error = atoll_buf_append(&buf, atoll_openapi_json, atoll_openapi_json_len);
+    atoll_api_reply(call, 200, &out);
+}

@@ -1,0 +1,130 @@
+/*
+ * What a client may change about a sandbox that lives: how long it may go on, and its labels.
+ */
+#include <errno.h>
+#include <string.h>
+#include "api/rest/requests.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/views.h"
+
+#define YEAR_S (366.0 * 24 * 3600)
+
+struct timeout_request {
+    uint32_t seconds;
+};
+
+static const struct atoll_field timeout_table[] = {
+    {"seconds", ATOLL_FIELD_CEIL, offsetof(struct timeout_request, seconds), 0, YEAR_S, NULL, 0},
+    {0},
+};
+
+/* The sandbox as it is now. */
+static void reply_sandbox(struct atoll_api_call *call)
+{
+    struct atoll_error error;
+    const struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, &error);
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (!sandbox) {
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_api_reply_init(&buf, &out);
+    atoll_view_sandbox(&out, NULL, sandbox);
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_rest_sandbox_timeout(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct timeout_request request = {.seconds = UINT32_MAX};
+    struct atoll_field_set set = {timeout_table, &request};
+    struct atoll_body body;
+    struct atoll_error error;
+    int r = atoll_body_parse(&body, bytes, n, &error);
+
+    if (r == 0)
+        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
+    if (r == 0 && request.seconds == UINT32_MAX)
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "seconds is missing: how long the sandbox may live from now, 0 for ever");
+    if (r == 0)
+        r = atoll_engine_set_timeout(call->engine, call->params.id, request.seconds, &error);
+    atoll_body_done(&body);
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else
+        reply_sandbox(call);
+}
+
+/* As in RFC 7396: null removes a key, a string sets it, what is not named stays. */
+static int merge(json_t *metadata, const json_t *patch, struct atoll_error *err)
+{
+    json_t *value, *iterated = (json_t *)patch; /* jansson's iterators are not const */
+    const char *name;
+
+    json_object_foreach(iterated, name, value)
+    {
+        if (json_is_null(value))
+            (void)json_object_del(metadata, name);
+        else if (!json_is_string(value))
+            return atoll_fields_refuse(err, "metadata", name, value, "a string or null");
+        else if (json_object_set(metadata, name, value) < 0)
+            abort();
+    }
+    return 0;
+}
+
+static int change_metadata(struct atoll_api_call *call, const json_t *patch,
+                           struct atoll_error *err)
+{
+    const struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, err);
+    struct atoll_sandbox_view view;
+    ATOLL_AUTOFREE char *text = NULL;
+    json_t *metadata;
+    int r;
+
+    if (!sandbox)
+        return -ENOENT;
+    if (!json_is_object(patch))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "metadata is missing: an object of strings, null to remove a key");
+    atoll_sandbox_get(sandbox, &view);
+    metadata =
+        json_loads(view.metadata_json && *view.metadata_json ? view.metadata_json : "{}", 0, NULL);
+    r = merge(metadata, patch, err);
+    text = r == 0 ? json_dumps(metadata, JSON_COMPACT) : NULL;
+    json_decref(metadata);
+    if (r == 0 && strlen(text) > ATOLL_REST_METADATA_MAX)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG, "metadata must be at most %zu KiB",
+                       ATOLL_REST_METADATA_MAX / 1024);
+    return r < 0 ? r : atoll_engine_set_metadata(call->engine, call->params.id, text, err);
+}
+
+struct patch_request {
+    const json_t *metadata;
+};
+
+static const struct atoll_field patch_table[] = {
+    {"metadata", ATOLL_FIELD_JSON, offsetof(struct patch_request, metadata), 0, 0, NULL, 0},
+    {0},
+};
+
+void atoll_rest_sandbox_patch(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct patch_request request = {0};
+    struct atoll_field_set set = {patch_table, &request};
+    struct atoll_body body;
+    struct atoll_error error;
+    int r = atoll_body_parse(&body, bytes, n, &error);
+
+    if (r == 0)
+        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
+    if (r == 0)
+        r = change_metadata(call, request.metadata, &error);
+    atoll_body_done(&body);
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else
+        reply_sandbox(call);
+}

@@ -1,0 +1,225 @@
+/*
+ * Sessions: made, listed, ended. Routes with {session} in them are about the session's sandbox by
+ * the time a handler is called; see api/session_call.c.
+ */
+#include <errno.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/idempotency.h"
+#include "api/rest/requests.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/session_files.h"
+#include "api/rest/views.h"
+
+#define PROVIDER "native"
+
+struct session_fields {
+    const char *environment, *provider;
+    const json_t *files;
+    bool persistent;
+};
+
+#define AT(member) offsetof(struct session_fields, member)
+static const struct atoll_field session_fields[] = {
+    {"environment", ATOLL_FIELD_STRING, AT(environment), 1, 64, NULL, 0},
+    {"provider", ATOLL_FIELD_STRING, AT(provider), 1, 64, NULL, 0},
+    {"files", ATOLL_FIELD_JSON, AT(files), 0, 0, NULL, 0},
+    {"persistent", ATOLL_FIELD_BOOL, AT(persistent), 0, 0, NULL, 0},
+    {0},
+};
+#undef AT
+
+static void view_session(struct atoll_json_out *out, const char *key, struct atoll_api_call *call,
+                         const struct atoll_session *session)
+{
+    struct atoll_session_view v;
+    struct atoll_sandbox *sandbox;
+    struct atoll_sandbox_view s;
+    char url[80];
+
+    atoll_session_get(session, &v);
+    sandbox = atoll_engine_find(call->engine, v.sandbox_id);
+    if (!sandbox)
+        return; /* gone with this very session: whoever asked for it is told so */
+    atoll_sandbox_get(sandbox, &s);
+    (void)snprintf(url, sizeof(url), "/api/sessions/%s", v.id);
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "session_id", v.id);
+    atoll_json_text(out, "sandbox_id", v.sandbox_id);
+    atoll_json_text(out, "environment", v.environment);
+    atoll_json_text(out, "provider", PROVIDER);
+    atoll_json_text(out, "url", url);
+    atoll_json_text(out, "state", atoll_sandbox_state_name(s.state));
+    atoll_json_time(out, "created_at", v.created_unix_ms);
+    atoll_json_time(out, "expires_at", s.expires_unix_ms);
+    atoll_json_raw(out, "metadata", s.metadata_json && *s.metadata_json ? s.metadata_json : "{}");
+    atoll_json_bool(out, "persistent", false);
+    if (*v.start_exec)
+        atoll_json_text(out, "start_execution_id", v.start_exec);
+    atoll_view_sandbox(out, "sandbox", sandbox);
+    atoll_json_close(out, '}');
+}
+
+/* Making one. */
+
+struct create {
+    struct atoll_api_call *call;
+    struct atoll_body body;
+    struct atoll_session_create request; /* borrowed from body */
+};
+
+static void create_free(struct create *c)
+{
+    atoll_body_done(&c->body);
+    free(c);
+}
+
+static void created(void *arg, struct atoll_session *session, const struct atoll_error *error)
+{
+    struct create *c = arg;
+    struct atoll_api_call *call = c->call;
+    struct atoll_session_view view;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    create_free(c);
+    if (error) {
+        atoll_api_fail(call, error);
+    } else if (!call->req && !call->idempotency) {
+        /* Nobody was told its id, so nobody would ever delete it. */
+        atoll_session_get(session, &view);
+        atoll_sessions_destroy(call->api->config.sessions, view.id, ATOLL_REST_WHO_GONE,
+                               atoll_rest_ignore, NULL);
+        atoll_api_drop(call);
+    } else {
+        atoll_api_reply_init(&buf, &out);
+        view_session(&out, NULL, call, session);
+        atoll_api_reply(call, 201, &out);
+    }
+}
+
+/* What is no use now is refused by name, with what works instead. */
+static int check_offered(const struct session_fields *f, const char *template_name,
+                         struct atoll_error *err)
+{
+    if (f->provider && strcmp(f->provider, PROVIDER) != 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "there is no provider \"%.64s\"; use \"" PROVIDER "\"", f->provider);
+    if (f->persistent)
+        return atoll_fail(
+            err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+            "persistent sessions are not available yet; without \"persistent\" a "
+            "session lives until it is deleted, its limits.timeoutSeconds are over or "
+            "the daemon is stopped");
+    if (template_name)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "a session has the template of its environment; give environment only");
+    if (!f->environment)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "environment is missing: a name out of GET /api/registry/environments");
+    return 0;
+}
+
+static int check_network_limit(const json_t *root, struct atoll_error *err)
+{
+    const json_t *limit = json_object_get(json_object_get(root, "limits"), "networkMbps");
+
+    if (!limit || json_is_null(limit))
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                      "limits.networkMbps is not available: sandboxes have networkMode \"none\"; "
+                      "leave it out");
+}
+
+static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct atoll_error *err)
+{
+    struct session_fields own = {0};
+    struct atoll_rest_sandbox sandbox = {0};
+    const struct atoll_field_set sets[] = {{session_fields, &own},
+                                           {atoll_rest_sandbox_fields, &sandbox}};
+    struct atoll_rest_session_files files = {0};
+    struct atoll_create checked = {0};
+    int r = atoll_body_parse(&c->body, bytes, n, err);
+
+    if (r == 0)
+        r = check_network_limit(c->body.root, err);
+    if (r == 0)
+        r = atoll_fields_decode(&c->body, c->body.root, "", sets, ATOLL_ARRAY_LEN(sets), err);
+    if (r == 0)
+        r = check_offered(&own, sandbox.template_name, err);
+    if (r == 0)
+        r = atoll_rest_sandbox_check(&sandbox, &c->body, &checked, err);
+    if (r == 0)
+        r = atoll_rest_session_files_decode(own.files, &c->body, &files, err);
+    c->request = (struct atoll_session_create){
+        .environment = own.environment,
+        .limits = checked.limits,
+        .waived = checked.waived,
+        .env = checked.env,
+        .metadata_json = checked.metadata_json,
+        .owner = c->call->caller.tenant,
+        .files = files.files,
+        .file_count = files.count,
+    };
+    return r;
+}
+
+void atoll_rest_session_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct create *c;
+    struct atoll_error error;
+
+    if (atoll_idempotency_check(call, bytes, n))
+        return;
+    c = atoll_api_alloc(sizeof(*c));
+    c->call = call;
+    if (parse_create(c, bytes, n, &error) == 0) {
+        atoll_sessions_create(call->api->config.sessions, &c->request, created, c);
+        return;
+    }
+    create_free(c);
+    atoll_api_fail(call, &error);
+}
+
+/* Looking. */
+
+void atoll_rest_session_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                             size_t n ATOLL_UNUSED)
+{
+    struct atoll_session *session;
+    struct atoll_session_view view;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    size_t pos = 0;
+
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_open(&out, "sessions", '[');
+    while ((session = atoll_sessions_next(call->api->config.sessions, &pos))) {
+        atoll_session_get(session, &view);
+        if (atoll_api_sees(call, view.owner))
+            view_session(&out, NULL, call, session);
+    }
+    atoll_json_close(&out, ']');
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_rest_session_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                            size_t n ATOLL_UNUSED)
+{
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_api_reply_init(&buf, &out);
+    view_session(&out, NULL, call,
+                 atoll_sessions_find(call->api->config.sessions, call->params.session));
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_rest_session_destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                size_t n ATOLL_UNUSED)
+{
+    atoll_sessions_destroy(call->api->config.sessions, call->params.session, ATOLL_REST_WHO,
+                           atoll_rest_done, call);
+}

@@ -1,0 +1,280 @@
+#include "base/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BUCKETS_MAX 16
+#define SLOTS (2 * ATOLL_METRICS_SERIES) /* of the hash table: a power of two, half empty */
+
+enum kind { COUNTER, GAUGE, HISTOGRAM };
+
+/* Upper bounds in seconds, ending with 0. */
+static const double quick[] = {.0005, .001, .002, .003, .005, .0075, .01, .025,
+                               .05,   .1,   .25,  .5,   1,    5,     0};
+static const double request[] = {.0001, .00025, .0005, .001, .0025, .005, .01, .025,
+                                 .05,   .1,     .25,   .5,   1,     5,    30,  0};
+static const double work[] = {.005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600, 0};
+
+static const struct row {
+    const char *name;
+    enum kind kind;
+    const char *labels[ATOLL_METRIC_LABELS];
+    const double *bounds;
+    const char *help;
+} rows[ATOLL_METRICS] = {
+    [ATOLL_METRIC_BUILD] = {"atoll_build_info", GAUGE, {"version"}, NULL, "Always 1."},
+    [ATOLL_METRIC_SANDBOXES] = {"atoll_sandboxes", GAUGE, {"provider", "state"}, NULL,
+                                "Sandboxes there are now."},
+    [ATOLL_METRIC_CREATE_SECONDS] = {"atoll_sandbox_create_seconds", HISTOGRAM, {"provider"}, quick,
+                                     "From the request for a sandbox to its being ready."},
+    [ATOLL_METRIC_CREATE_ERRORS] = {"atoll_sandbox_create_errors_total", COUNTER,
+                                    {"provider", "kind"}, NULL, "Sandboxes that were not made."},
+    [ATOLL_METRIC_EXEC_START_SECONDS] = {"atoll_exec_start_seconds", HISTOGRAM, {"provider"}, quick,
+                                         "From the request for a command to its running."},
+    [ATOLL_METRIC_EXEC_START_ERRORS] = {"atoll_exec_start_errors_total", COUNTER,
+                                        {"provider", "kind"}, NULL, "Commands that did not start."},
+    [ATOLL_METRIC_EXEC_SECONDS] = {"atoll_exec_seconds", HISTOGRAM, {NULL}, work,
+                                   "How long commands ran."},
+    [ATOLL_METRIC_EXECS_ENDED] = {"atoll_execs_ended_total", COUNTER, {"kind"}, NULL,
+                                  "Commands by how they ended."},
+    [ATOLL_METRIC_EVENTS] = {"atoll_events_total", COUNTER, {"kind"}, NULL,
+                             "Changes of state of sandboxes and commands."},
+    [ATOLL_METRIC_QUEUE] = {"atoll_queue_length", GAUGE, {"kind"}, NULL,
+                            "Requests that wait for their turn."},
+    [ATOLL_METRIC_HTTP_REQUESTS] = {"atoll_http_requests_total", COUNTER,
+                                    {"method", "route", "status"}, NULL, "Requests to the API."},
+    [ATOLL_METRIC_HTTP_SECONDS] = {"atoll_http_request_seconds", HISTOGRAM, {"method", "route"},
+                                   request, "From the head of a request to the end of its answer."},
+    [ATOLL_METRIC_PREVIEW_REQUESTS] = {"atoll_preview_requests_total", COUNTER, {"status"}, NULL,
+                                       "Requests to previews."},
+    [ATOLL_METRIC_PREVIEWS_ACTIVE] = {"atoll_previews_active", GAUGE, {NULL}, NULL,
+                                      "Requests to and tunnels into sandboxes under way."},
+    [ATOLL_METRIC_ERRORS] = {"atoll_errors_total", COUNTER, {"kind"}, NULL,
+                             "Requests to the API that failed."},
+    [ATOLL_METRIC_BYTES] = {"atoll_bytes_total", COUNTER, {"what", "direction"}, NULL,
+                            "Bytes from clients (in) and to them (out)."},
+    [ATOLL_METRIC_DROPPED] = {"atoll_metrics_dropped_total", COUNTER, {NULL}, NULL,
+                              "Values not counted, because there were too many series."},
+    [ATOLL_METRIC_CPU_SECONDS] = {"process_cpu_seconds_total", COUNTER, {NULL}, NULL,
+                                  "CPU time of the daemon."},
+    [ATOLL_METRIC_MEMORY] = {"process_resident_memory_bytes", GAUGE, {NULL}, NULL,
+                             "Memory of the daemon."},
+    [ATOLL_METRIC_FILES] = {"process_open_fds", GAUGE, {NULL}, NULL, "Descriptors of the daemon."},
+    [ATOLL_METRIC_FILES_MAX] = {"process_max_fds", GAUGE, {NULL}, NULL,
+                                "Most descriptors it may have."},
+    [ATOLL_METRIC_START_TIME] = {"process_start_time_seconds", GAUGE, {NULL}, NULL,
+                                 "When the daemon started, in seconds since 1970."},
+};
+
+struct series {
+    struct atoll_labels labels;
+    uint16_t metric;
+    uint16_t next; /* of the same metric: index + 1, 0 at the end */
+    double value;  /* HISTOGRAM: the sum */
+    uint64_t count;
+    uint32_t buckets[BUCKETS_MAX];
+};
+
+static struct series pool[ATOLL_METRICS_SERIES];
+static uint16_t used;
+static uint16_t slots[SLOTS];                            /* index + 1, 0: free */
+static uint16_t first[ATOLL_METRICS], last[ATOLL_METRICS]; /* index + 1 */
+
+static size_t hash(enum atoll_metric metric, const struct atoll_labels *labels)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ metric;
+
+    for (size_t i = 0; i < ATOLL_METRIC_LABELS && labels->values[i]; i++)
+        for (const char *p = labels->values[i];; p++) {
+            h = (h ^ (uint8_t)*p) * UINT64_C(0x100000001b3);
+            if (*p == '\0')
+                break;
+        }
+    return (size_t)(h ^ (h >> 29)) & (SLOTS - 1);
+}
+
+static bool matches(const struct series *s, enum atoll_metric metric,
+                    const struct atoll_labels *labels)
+{
+    if (s->metric != metric)
+        return false;
+    for (size_t i = 0; i < ATOLL_METRIC_LABELS; i++) {
+        const char *a = s->labels.values[i], *b = labels->values[i];
+        if (a != b && (!a || !b || strcmp(a, b) != 0))
+            return false;
+    }
+    return true;
+}
+
+static struct series *add_series(enum atoll_metric metric, const struct atoll_labels *labels,
+                                 size_t slot)
+{
+    struct series *s;
+
+    if (used == ATOLL_METRICS_SERIES)
+        return NULL;
+    s = &pool[used++];
+    *s = (struct series){.labels = *labels, .metric = (uint16_t)metric};
+    slots[slot] = used;
+    if (last[metric])
+        pool[last[metric] - 1].next = used;
+    else
+        first[metric] = used;
+    last[metric] = used;
+    return s;
+}
+
+static struct series *find(enum atoll_metric metric, const struct atoll_labels *labels)
+{
+    struct series *s;
+    size_t slot = hash(metric, labels);
+
+    for (; slots[slot]; slot = (slot + 1) & (SLOTS - 1))
+        if (matches(&pool[slots[slot] - 1], metric, labels))
+            return &pool[slots[slot] - 1];
+    s = add_series(metric, labels, slot);
+    /* The one for those that found no place is made before all others, by reset or first use. */
+    if (!s && metric != ATOLL_METRIC_DROPPED)
+        atoll_metric_add(ATOLL_METRIC_DROPPED, ATOLL_NO_LABELS, 1);
+    return s;
+}
+
+static struct series *get(enum atoll_metric metric, const struct atoll_labels *labels)
+{
+    if (used == 0)
+        (void)find(ATOLL_METRIC_DROPPED, ATOLL_NO_LABELS);
+    return find(metric, labels);
+}
+
+void atoll_metric_add(enum atoll_metric metric, const struct atoll_labels *labels, double n)
+{
+    struct series *s = get(metric, labels);
+
+    if (s)
+        s->value += n;
+}
+
+void atoll_metric_set(enum atoll_metric metric, const struct atoll_labels *labels, double value)
+{
+    struct series *s = get(metric, labels);
+
+    if (s)
+        s->value = value;
+}
+
+void atoll_metric_observe(enum atoll_metric metric, const struct atoll_labels *labels, double value)
+{
+    const double *bounds = rows[metric].bounds;
+    struct series *s = get(metric, labels);
+    size_t i = 0;
+
+    if (!s)
+        return;
+    while (bounds[i] > 0 && value > bounds[i])
+        i++;
+    if (bounds[i] > 0)
+        s->buckets[i]++;
+    s->count++;
+    s->value += value;
+}
+
+/* Writing. */
+
+static int put_value(struct atoll_buf *out, double value)
+{
+    if (value == floor(value) && fabs(value) < 1e15)
+        return atoll_buf_appendf(out, " %.0f\n", value);
+    return atoll_buf_appendf(out, " %.9g\n", value);
+}
+
+static int put_quoted(struct atoll_buf *out, const char *text)
+{
+    int r = 0;
+
+    for (; r == 0 && *text; text++) {
+        if (*text == '\n')
+            r = atoll_buf_append(out, "\\n", 2);
+        else if (*text == '"' || *text == '\\')
+            r = atoll_buf_appendf(out, "\\%c", *text);
+        else
+            r = atoll_buf_append(out, text, 1);
+    }
+    return r;
+}
+
+/* {a="b",le="0.5"}; nothing where there is nothing to say. */
+static int put_labels(struct atoll_buf *out, const struct series *s, const char *le)
+{
+    const struct row *row = &rows[s->metric];
+    char before = '{';
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < ATOLL_METRIC_LABELS && row->labels[i]; i++) {
+        r = atoll_buf_appendf(out, "%c%s=\"", before, row->labels[i]);
+        if (r == 0)
+            r = put_quoted(out, s->labels.values[i] ? s->labels.values[i] : "");
+        if (r == 0)
+            r = atoll_buf_append(out, "\"", 1);
+        before = ',';
+    }
+    if (r == 0 && le)
+        r = atoll_buf_appendf(out, "%cle=\"%s\"", before, le);
+    if (r == 0 && (le || before == ','))
+        r = atoll_buf_append(out, "}", 1);
+    return r;
+}
+
+static int put_sample(struct atoll_buf *out, const struct series *s, const char *suffix,
+                      const char *le, double value)
+{
+    int r = atoll_buf_appendf(out, "%s%s", rows[s->metric].name, suffix);
+
+    if (r == 0)
+        r = put_labels(out, s, le);
+    return r < 0 ? r : put_value(out, value);
+}
+
+static int put_histogram(struct atoll_buf *out, const struct series *s)
+{
+    const double *bounds = rows[s->metric].bounds;
+    uint64_t below = 0;
+    char le[24];
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && bounds[i] > 0; i++) {
+        below += s->buckets[i];
+        (void)snprintf(le, sizeof(le), "%g", bounds[i]);
+        r = put_sample(out, s, "_bucket", le, (double)below);
+    }
+    if (r == 0)
+        r = put_sample(out, s, "_bucket", "+Inf", (double)s->count);
+    if (r == 0)
+        r = put_sample(out, s, "_sum", NULL, s->value);
+    return r < 0 ? r : put_sample(out, s, "_count", NULL, (double)s->count);
+}
+
+int atoll_metrics_write(struct atoll_buf *out)
+{
+    static const char *const kinds[] = {"counter", "gauge", "histogram"};
+    int r = 0;
+
+    for (size_t m = 0; r == 0 && m < ATOLL_METRICS; m++) {
+        if (!first[m])
+            continue;
+        r = atoll_buf_appendf(out, "# HELP %s %s\n# TYPE %s %s\n", rows[m].name, rows[m].help,
+                              rows[m].name, kinds[rows[m].kind]);
+        for (uint16_t i = first[m]; r == 0 && i; i = pool[i - 1].next)
+            r = rows[m].kind == HISTOGRAM ? put_histogram(out, &pool[i - 1])
+                                          : put_sample(out, &pool[i - 1], "", NULL, pool[i - 1].value);
+    }
+    return r;
+}
+
+void atoll_metrics_reset(void)
+{
+    used = 0;
+    memset(slots, 0, sizeof(slots));
+    memset(first, 0, sizeof(first));
+    memset(last, 0, sizeof(last));
+}

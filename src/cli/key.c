@@ -1,0 +1,139 @@
+#include <errno.h>
+#include <stdio.h>
+#include "base/text.h"
+#include "cli/client.h"
+#include "cli/print.h"
+
+struct create_options {
+    struct atoll_cli_common common;
+    const char *tenant, *scope;
+};
+
+static const struct atoll_cli_option create_options[] = {
+    {"tenant", 't', ATOLL_CLI_TEXT, offsetof(struct create_options, tenant), "NAME",
+     "whom the key speaks for; made by its first use (default)", NULL},
+    {"scope", 's', ATOLL_CLI_TEXT, offsetof(struct create_options, scope), "SCOPE",
+     "read, write or admin (write)", NULL},
+    ATOLL_CLI_COMMON(struct create_options),
+    {0},
+};
+
+/* The key alone on standard output, so that a script can take it as it is. */
+static int create(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
+                  char **argv ATOLL_UNUSED, struct atoll_error *err)
+{
+    const struct create_options *o = options;
+    ATOLL_CLI_AUTOJSON json_t *request =
+        json_pack("{s:s, s:s}", "tenant", o->tenant ? o->tenant : "default", "scope",
+                  o->scope ? o->scope : "write");
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    int r;
+
+    if (!request)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the name of the tenant is no UTF-8 text");
+    r = atoll_cli_call(cli, "POST", "/api/keys", request, &reply, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    (void)printf("%s\n", atoll_cli_text(reply, "key", ""));
+    return ATOLL_CLI_OK;
+}
+
+static void add_key(struct atoll_cli_table *table, const json_t *key)
+{
+    double age = atoll_cli_age_of(atoll_cli_text(key, "created_at", NULL));
+    char text[16];
+
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(key, "id", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(key, "tenant", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(key, "scope", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_format_age(age, text));
+}
+
+static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+                char **argv ATOLL_UNUSED, struct atoll_error *err)
+{
+    static const char *const names[] = {"ID", "TENANT", "SCOPE", "AGE", NULL};
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    struct atoll_cli_table table;
+    const json_t *keys;
+    int r = atoll_cli_call(cli, "GET", "/api/keys", NULL, &reply, err);
+
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    keys = json_object_get(reply, "keys");
+    atoll_cli_table_init(&table, names);
+    for (size_t i = 0; i < json_array_size(keys); i++)
+        add_key(&table, json_array_get(keys, i));
+    atoll_cli_table_finish(&table, stdout);
+    return ATOLL_CLI_OK;
+}
+
+static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
+                       int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *gone = json_array();
+    ATOLL_CLI_AUTOJSON json_t *object = json_pack("{s:O}", "removed", gone);
+    struct atoll_cli_target target;
+    int r = 0;
+
+    for (; r == 0 && *argv; argv++) {
+        r = atoll_cli_check_id("key", *argv, err);
+        if (r == 0)
+            r = atoll_cli_target(&target, err, "/api/keys/%s", *argv);
+        if (r == 0)
+            r = atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
+        if (r == 0)
+            (void)json_array_append_new(gone, json_string(*argv));
+        if (r == 0 && !cli->json)
+            (void)printf("%s\n", *argv);
+    }
+    return r < 0 || !cli->json ? r : atoll_cli_print_json(object, err);
+}
+
+const struct atoll_cli_verb atoll_cli_key_create = {
+    .name = "key create",
+    .args = "[--tenant NAME] [--scope SCOPE]",
+    .summary = "make an API key and print it, once",
+    .help = "Only a hash of the key is kept: what is printed here cannot be shown again.\n"
+            "A key of scope read may look, one of scope write may also create, run and\n"
+            "destroy what is its tenant's; admin is for keys, templates and all tenants.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll key create --tenant acme --scope write\n"
+            "  ATOLL_URL=http://host:8000 ATOLL_API_KEY=$key atoll ls\n",
+    .options = create_options,
+    .options_size = sizeof(struct create_options),
+    .max_args = 0,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = create,
+};
+
+const struct atoll_cli_verb atoll_cli_key_ls = {
+    .name = "key ls",
+    .args = "",
+    .summary = "list the API keys, without the keys themselves",
+    .help = "",
+    .options = atoll_cli_plain_options,
+    .options_size = sizeof(struct atoll_cli_plain),
+    .max_args = 0,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = list,
+};
+
+const struct atoll_cli_verb atoll_cli_key_rm = {
+    .name = "key rm",
+    .args = "ID...",
+    .summary = "take API keys away",
+    .help = "Requests that are under way go on; the next one is refused.\n",
+    .options = atoll_cli_plain_options,
+    .options_size = sizeof(struct atoll_cli_plain),
+    .min_args = 1,
+    .max_args = -1,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = remove_each,
+};

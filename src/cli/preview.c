@@ -1,0 +1,112 @@
+#include <errno.h>
+#include <stdio.h>
+#include "base/text.h"
+#include "cli/client.h"
+#include "cli/print.h"
+
+struct options {
+    struct atoll_cli_common common;
+    bool is_public, remove;
+};
+
+static const struct atoll_cli_option options_table[] = {
+    {"public", 'p', ATOLL_CLI_FLAG, offsetof(struct options, is_public), NULL,
+     "let everybody see it, without a token", NULL},
+    {"rm", 0, ATOLL_CLI_FLAG, offsetof(struct options, remove), NULL, "stop showing the port", NULL},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+
+static int list(struct atoll_cli *cli, const char *id, struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    struct atoll_cli_target target;
+    const json_t *each;
+    size_t i;
+    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/previews", id);
+
+    if (r == 0)
+        r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    json_array_foreach (json_object_get(reply, "previews"), i, each)
+        (void)printf("%.0f\t%s\n", atoll_cli_number(each, "port", 0),
+                     atoll_cli_text(each, "url", atoll_cli_text(each, "path_url", "")));
+    return ATOLL_CLI_OK;
+}
+
+static int stop_showing(struct atoll_cli *cli, const char *id, const char *port,
+                        struct atoll_error *err)
+{
+    struct atoll_cli_target target;
+    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/previews/%s", id, port);
+
+    return r < 0 ? r : atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
+}
+
+static int show(struct atoll_cli *cli, const char *id, uint64_t port, bool is_public,
+                struct atoll_error *err)
+{
+    ATOLL_CLI_AUTOJSON json_t *request =
+        json_pack("{s:I, s:b}", "port", (json_int_t)port, "public", (int)is_public);
+    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    struct atoll_cli_target target;
+    const char *url;
+    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/previews", id);
+
+    if (r == 0)
+        r = atoll_cli_call(cli, "POST", target.text, request, &reply, err);
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    url = atoll_cli_text(reply, "url", NULL);
+    if (!url)
+        atoll_cli_say("the daemon serves no TCP address, so that no browser gets there; start it "
+                      "with --listen 127.0.0.1:7070. Below the API's own address it is at");
+    (void)printf("%s\n", url ? url : atoll_cli_text(reply, "path_url", ""));
+    return ATOLL_CLI_OK;
+}
+
+static int run(struct atoll_cli *cli, const void *options, int argc, char **argv,
+               struct atoll_error *err)
+{
+    const struct options *o = options;
+    uint64_t port = 0;
+    int r = atoll_cli_check_id("sandbox", argv[0], err);
+
+    if (r < 0)
+        return r;
+    if (argc == 1 && (o->is_public || o->remove))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "which port?");
+    if (argc == 1)
+        return list(cli, argv[0], err);
+    if (atoll_text_u64(argv[1], 1, 65535, &port) < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "a port is a number of 1 to 65535 (got \"%.40s\")", argv[1]);
+    if (o->remove)
+        return stop_showing(cli, argv[0], argv[1], err);
+    return show(cli, argv[0], port, o->is_public, err);
+}
+
+const struct atoll_cli_verb atoll_cli_preview = {
+    .name = "preview",
+    .args = "SANDBOX [PORT]",
+    .summary = "show what listens on a port of a sandbox in a browser",
+    .help = "Prints the address. It works whatever the network of the sandbox is. Unless it is\n"
+            "public, the address holds a token, and whoever has it gets in. Without a port it\n"
+            "lists what is shown already.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll exec --detach $id -- python3 -m http.server 8000\n"
+            "  atoll preview $id 8000\n"
+            "  atoll preview --rm $id 8000\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .min_args = 1,
+    .max_args = 2,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = run,
+};

@@ -1,0 +1,59 @@
+#include <errno.h>
+#include <string.h>
+#include "engine/engine_internal.h"
+
+/*
+ * What may change about a sandbox while it lives: its deadline and its labels.
+ */
+
+static int find_changeable(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
+                           struct atoll_error *err)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+
+    if (!s)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
+    if (s->state == ATOLL_SANDBOX_STOPPING)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN, "sandbox %s is stopping", id);
+    *ret = s;
+    return 0;
+}
+
+int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32_t seconds,
+                             struct atoll_error *err)
+{
+    struct atoll_sandbox *s = NULL;
+    int r = find_changeable(engine, id, &s, err);
+
+    if (r < 0)
+        return r;
+    atoll_timer_cancel(&s->deadline);
+    s->spec.limits.timeout_s = seconds;
+    s->expires_unix_ms = 0;
+    atoll_sandbox_arm_deadline(s);
+    atoll_persist_sandbox(s);
+    return 0;
+}
+
+int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const char *json,
+                              struct atoll_error *err)
+{
+    struct atoll_sandbox *s = NULL;
+    int r = find_changeable(engine, id, &s, err);
+    char *copy;
+
+    if (r < 0)
+        return r;
+    copy = strdup(json);
+    if (!copy)
+        return atoll_fail_errno(err, ENOMEM, "metadata");
+    free(s->metadata_json);
+    s->metadata_json = copy;
+    atoll_persist_sandbox(s);
+    return 0;
+}
+
+const char *atoll_engine_provider_name(const struct atoll_engine *engine)
+{
+    return engine->config.provider->ops->name;
+}

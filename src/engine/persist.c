@@ -1,0 +1,110 @@
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+/*
+ * Engine objects as rows of the store. A row that cannot be written is logged and the engine goes on:
+ * what is lost then is what a crash before the next write would lose.
+ */
+
+static void complain(const char *what, const char *id, const struct atoll_error *err)
+{
+    atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", what, "id", id, "error", err->text,
+              NULL);
+}
+
+void atoll_persist_sandbox(const struct atoll_sandbox *s)
+{
+    const struct atoll_limits *l = &s->spec.limits;
+    struct atoll_store_sandbox row = {
+        .id = s->spec.id,
+        .owner = s->owner,
+        .template_name = s->template_ref->name,
+        .metadata_json = s->metadata_json,
+        .cause = s->cause,
+        .state = (int)s->state,
+        .hidden = s->hidden,
+        .pooled = s->pooled,
+        .outside_id = s->spec.outside_id,
+        .waived = s->spec.waived,
+        .memory_bytes = l->memory_bytes,
+        .disk_bytes = l->disk_bytes,
+        .inodes = l->inodes,
+        .cpu_millis = l->cpu_millis,
+        .pids = l->pids,
+        .open_files = l->open_files,
+        .timeout_s = l->timeout_s,
+        .boot_us = (uint64_t)(s->boot_ms * 1000),
+        .created_unix_ms = s->created_unix_ms,
+        .expires_unix_ms = s->expires_unix_ms,
+    };
+    struct atoll_error err;
+
+    if (s->hidden)
+        return;
+    if (atoll_store_put_sandbox(s->engine->config.store, &row, &err) < 0)
+        complain("sandbox", s->spec.id, &err);
+}
+
+void atoll_persist_drop(const struct atoll_sandbox *s)
+{
+    struct atoll_error err;
+
+    if (s->hidden)
+        return;
+    if (atoll_store_drop_sandbox(s->engine->config.store, s->spec.id, &err) < 0)
+        complain("end of sandbox", s->spec.id, &err);
+}
+
+int atoll_persist_exec(struct atoll_engine *engine, const struct atoll_exec *x,
+                       struct atoll_error *err)
+{
+    const struct atoll_exec_result *res = &x->result;
+    struct atoll_buf argv;
+    struct atoll_store_exec row = {
+        .sandbox_id = x->sandbox_id,
+        .id = x->id,
+        .user = x->user,
+        .cwd = x->cwd,
+        .pty = x->pty,
+        .pid = x->pid,
+        .started_unix_ms = x->started_unix_ms,
+        .kind = x->ended ? (int)res->kind : 0,
+        .code = res->code,
+        .signal = res->signal,
+        .reason = res->reason,
+        .oom_process = res->oom_process,
+        .user_us = res->user_us,
+        .system_us = res->system_us,
+        .max_rss_bytes = res->max_rss_bytes,
+        .oom_kills = res->oom_kills,
+        .oom_pid = res->oom_pid,
+        .oom_peak_bytes = res->oom_peak_bytes,
+        .oom_limit_bytes = res->oom_limit_bytes,
+        .stdout_bytes = res->stdout_bytes,
+        .stderr_bytes = res->stderr_bytes,
+        .duration_ms = res->duration_ms,
+    };
+    int r;
+
+    atoll_buf_init(&argv, ATOLL_FRAME_PAYLOAD_MAX);
+    r = atoll_strings_join(&argv, x->argv);
+    if (r < 0) {
+        atoll_buf_done(&argv);
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r, "the command line is too long");
+    }
+    row.argv = atoll_buf_head(&argv);
+    row.argv_len = atoll_buf_size(&argv);
+    r = atoll_store_put_exec(engine->config.store, &row, err);
+    if (r < 0)
+        complain("command", x->id, err);
+    atoll_buf_done(&argv);
+    return r;
+}
+
+void atoll_persist_drop_exec(struct atoll_engine *engine, const struct atoll_exec *x)
+{
+    struct atoll_error err;
+
+    if (atoll_store_drop_exec(engine->config.store, x->sandbox_id, x->id, &err) < 0)
+        complain("end of command", x->id, &err);
+}

@@ -1,0 +1,43 @@
+#pragma once
+#include "base/error.h"
+
+/*
+ * Which ports of sandboxes can be reached from outside, and by whom. Each is in the store before it
+ * counts. Records of a sandbox go with it: atoll_previews_forget().
+ *
+ * Blocking: as store/previews.h, for changes only. Thread: the loop's.
+ */
+struct atoll_previews;
+struct atoll_store;
+
+#define ATOLL_PREVIEW_TOKEN_LEN 32 /* of a-z0-9, which are 165 random bits */
+#define ATOLL_PREVIEWS_PER_SANDBOX 64
+
+struct atoll_preview_view {
+    const char *sandbox_id, *token;
+    uint16_t port;
+    bool is_public;
+    int64_t created_unix_ms;
+};
+
+/* store is borrowed; NULL keeps nothing, for tests. */
+int atoll_previews_new(struct atoll_store *store, struct atoll_previews **ret,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+struct atoll_previews *atoll_previews_free(struct atoll_previews *previews);
+
+/* Shows the port. One that is shown already keeps its token; `is_public` is as said last.
+ * INVALID_ARGUMENT, RESOURCE_EXHAUSTED. */
+int atoll_previews_add(struct atoll_previews *previews, const char *sandbox_id, uint16_t port,
+                       bool is_public, struct atoll_preview_view *ret,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+/* NOT_FOUND. */
+int atoll_previews_remove(struct atoll_previews *previews, const char *sandbox_id, uint16_t port,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The sandbox is gone. */
+void atoll_previews_forget(struct atoll_previews *previews, const char *sandbox_id);
+
+bool atoll_previews_find(const struct atoll_previews *previews, const char *sandbox_id,
+                         uint16_t port, struct atoll_preview_view *ret);
+/* Walks those of one sandbox, or of all (NULL): start with *pos = 0; false at the end. */
+bool atoll_previews_next(const struct atoll_previews *previews, const char *sandbox_id, size_t *pos,
+                         struct atoll_preview_view *ret);

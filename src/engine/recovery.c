@@ -1,0 +1,324 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "engine/engine_internal.h"
+
+/*
+ * After the death of a daemon: the store says what there was, the provider says what lives, the
+ * agents say which commands run. Living sandboxes are adopted and their readers can go on where they
+ * were; what has no row is removed; what has a row and does not live any more ends truthfully.
+ */
+
+struct recovery {
+    struct atoll_engine *engine;
+    struct atoll_map found; /* by id, of struct found, owned: what the provider has */
+    unsigned waiting;       /* adoptions under way, and one for ourselves */
+    void (*done)(void *arg, const struct atoll_error *error);
+    void *arg;
+};
+
+struct found {
+    char id[ATOLL_ID_LEN + 1];
+    bool alive;
+};
+
+/* An adoption under way. */
+struct adoption {
+    struct recovery *recovery;
+    struct atoll_sandbox *sandbox;
+};
+
+static void release(struct recovery *r, const struct atoll_error *error)
+{
+    size_t pos = 0;
+    struct found *f;
+
+    if (error == NULL && --r->waiting > 0)
+        return;
+    while ((f = atoll_map_next(&r->found, &pos)) != NULL)
+        free(f);
+    atoll_map_done(&r->found);
+    atoll_pool_refill(r->engine);
+    r->done(r->arg, error);
+    free(r);
+}
+
+/* Loading the rows. */
+
+static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct atoll_error *err)
+{
+    struct recovery *r = arg;
+    struct atoll_template *t = atoll_map_get(&r->engine->templates, row->template_name);
+    struct atoll_spec spec = {
+        .limits = {row->memory_bytes, row->cpu_millis, row->pids, row->disk_bytes, row->inodes,
+                   row->open_files, row->timeout_s},
+        .waived = row->waived,
+        .outside_id = row->outside_id,
+        .allow_sudo = true,
+    };
+    struct atoll_sandbox *s;
+
+    if (!atoll_text_is_id(row->id) || strlen(row->id) != ATOLL_ID_LEN)
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has the id %.40s",
+                          row->id);
+    if (!t) /* removed meanwhile: the record only needs a name to show */
+        t = atoll_map_get(&r->engine->templates, "host");
+    spec.template_kind = t->kind;
+    spec.layer_base = t->layer_base;
+    s = atoll_sandbox_prepare_as(r->engine, &spec, t, row->id);
+    if (!s)
+        return atoll_fail_errno(err, ENOMEM, "sandbox");
+    r->engine->public_count++;
+    s->state = (enum atoll_sandbox_state)row->state;
+    s->pooled = row->pooled;
+    s->boot_ms = (double)row->boot_us / 1000;
+    s->created_unix_ms = row->created_unix_ms;
+    s->created_ms = atoll_clock_ms() - (atoll_clock_unix_ms() - row->created_unix_ms);
+    s->expires_unix_ms = row->expires_unix_ms;
+    (void)snprintf(s->cause, sizeof(s->cause), "%s", row->cause);
+    (void)snprintf(s->owner, sizeof(s->owner), "%s", row->owner);
+    s->metadata_json = row->metadata_json ? strdup(row->metadata_json) : NULL;
+    return 0;
+}
+
+static int load_exec(void *arg, const struct atoll_store_exec *row, struct atoll_error *err)
+{
+    struct recovery *r = arg;
+    struct atoll_sandbox *s = atoll_map_get(&r->engine->sandboxes, row->sandbox_id);
+
+    return s ? atoll_exec_restore(s, row, err) : 0;
+}
+
+/* Output of commands nobody can ask for any more. */
+static void sweep_journals(struct atoll_engine *engine)
+{
+    int fd = openat(engine->journal_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)) != NULL) {
+        char id[ATOLL_ID_LEN + 1] = "";
+        struct atoll_sandbox *s;
+
+        if (entry->d_name[0] == '.')
+            continue;
+        if (strlen(entry->d_name) == ATOLL_ID_LEN + 1 + 16)
+            memcpy(id, entry->d_name, ATOLL_ID_LEN);
+        s = atoll_map_get(&engine->sandboxes, id);
+        if (!s || !atoll_map_get(&s->execs, entry->d_name + ATOLL_ID_LEN + 1))
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+/* Adopting. */
+
+static void end_adoption(struct adoption *a)
+{
+    struct recovery *r = a->recovery;
+
+    free(a);
+    release(r, NULL);
+}
+
+static void on_plain(void *arg, const struct atoll_answer *answer)
+{
+    struct atoll_sandbox *s = arg;
+
+    if (answer->error)
+        atoll_log(ATOLL_LOG_ERROR, "adoption", "sandbox", s->spec.id, "error", answer->error->text,
+                  NULL);
+}
+
+/* A command the agent knows: take up its output where ours ends, or let it be forgotten. */
+static void meet_exec(struct atoll_sandbox *s, const struct atoll_am_exec_info *info)
+{
+    struct atoll_exec *x = atoll_exec_by_number(s, info->exec);
+    struct atoll_am_exec_ref ref = {info->exec};
+    struct atoll_am_signal kill_it = {info->exec, SIGKILL, 1, "the daemon does not know it"};
+    struct atoll_am_resume resume;
+    struct atoll_error err;
+
+    if (!x)
+        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_SIGNAL, &atoll_am_signal_desc, &kill_it,
+                                 on_plain, s, &err);
+    if (!x || x->ended) {
+        (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
+        return;
+    }
+    x->met = true;
+    x->pid = info->pid;
+    x->stdin_offset = info->stdin_bytes;
+    /* Acknowledged but not in the journal: it was full by then. */
+    x->journal.seen[1] = ATOLL_MAX(x->journal.seen[1], info->stdout_acked);
+    x->journal.seen[2] = ATOLL_MAX(x->journal.seen[2], info->stderr_acked);
+    x->acked[1] = x->journal.seen[1];
+    x->acked[2] = x->journal.seen[2];
+    resume = (struct atoll_am_resume){info->exec, x->journal.seen[1], x->journal.seen[2]};
+    (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_RESUME, &atoll_am_resume_desc, &resume, on_plain,
+                             s, &err);
+}
+
+/* Rows without a command: the daemon died between the row and the start. */
+static void end_unmet(struct atoll_sandbox *s)
+{
+    struct atoll_exec_result lost = {.kind = ATOLL_END_LOST,
+                                     .reason = "the daemon died before the command was started"};
+
+    ATOLL_LIST_FOREACH (&s->exec_list, node) {
+        struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
+        if (!x->ended && !x->met)
+            atoll_exec_finish(x, &lost);
+    }
+}
+
+static void on_execs(void *arg, const struct atoll_answer *answer)
+{
+    struct adoption *a = arg;
+    struct atoll_am_exec_info info;
+    struct atoll_error err;
+
+    if (answer->more) {
+        if (atoll_msg_decode(&atoll_am_exec_info_desc, answer->frame->payload, answer->frame->len,
+                             &info, &err) == 0)
+            meet_exec(a->sandbox, &info);
+        return;
+    }
+    if (!answer->error)
+        end_unmet(a->sandbox);
+    end_adoption(a);
+}
+
+static void on_note(void *arg, const struct atoll_answer *answer)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_am_data note;
+    struct atoll_error err;
+
+    if (!answer->error &&
+        atoll_msg_decode(&atoll_am_data_desc, answer->frame->payload, answer->frame->len, &note,
+                         &err) == 0 &&
+        note.data.len > 0)
+        s->env = atoll_strings_split(note.data.data, note.data.len);
+}
+
+static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
+{
+    struct adoption *a = arg;
+    struct atoll_sandbox *s = a->sandbox;
+    struct atoll_error err;
+    int r = error ? error->errnum : 0;
+
+    (void)boot_us;
+    if (!error)
+        r = atoll_sandbox_open_agent(s, agent_fd, &err);
+    if (r == 0)
+        r = atoll_sandbox_ask(s, ATOLL_AGENT_NOTE_GET, NULL, NULL, on_note, s, &err);
+    if (r == 0)
+        r = atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_LIST, NULL, NULL, on_execs, a, &err);
+    if (r != 0) {
+        atoll_sandbox_fail(s, "its agent could not be reached again", true);
+        end_adoption(a);
+    }
+}
+
+static void adopt(struct recovery *r, struct atoll_sandbox *s)
+{
+    struct atoll_provider *provider = r->engine->config.provider;
+    struct adoption *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *a = (struct adoption){r, s};
+    s->remains = true;
+    r->waiting++;
+    provider->ops->adopt(provider, &s->spec, on_adopted, a);
+}
+
+/* Deciding. */
+
+static void ignore(void *arg, const struct atoll_error *error)
+{
+    (void)arg;
+    (void)error;
+}
+
+static void decide(struct recovery *r, struct atoll_sandbox *s)
+{
+    const struct found *f = atoll_map_get(&r->found, s->spec.id);
+    bool lives = f && f->alive;
+    int64_t left_ms = s->expires_unix_ms - atoll_clock_unix_ms();
+
+    s->remains = f != NULL;
+    if (s->state == ATOLL_SANDBOX_STOPPING) {
+        s->state = ATOLL_SANDBOX_RUNNING; /* so that destroying begins anew */
+        atoll_sandbox_destroy(s, "the destruction a dead daemon had begun", NULL, NULL);
+    } else if (s->state == ATOLL_SANDBOX_RUNNING && !lives) {
+        atoll_sandbox_fail(s, "it ended while no daemon was there", true);
+    } else if (s->state == ATOLL_SANDBOX_RUNNING && s->expires_unix_ms && left_ms <= 0) {
+        atoll_sandbox_destroy(s, "the sandbox's time limit", NULL, NULL);
+    } else if (s->state == ATOLL_SANDBOX_RUNNING) {
+        if (s->expires_unix_ms)
+            atoll_sandbox_arm_deadline_in(s, left_ms);
+        adopt(r, s);
+    }
+}
+
+static void on_found(void *arg, const char *id, bool alive)
+{
+    struct recovery *r = arg;
+    struct found *f = calloc(1, sizeof(*f));
+
+    if (!f || atoll_text_copy(f->id, sizeof(f->id), id) < 0 ||
+        atoll_map_put(&r->found, f->id, f) < 0)
+        abort(); /* out of memory at the start: nothing is lost yet */
+    f->alive = alive;
+}
+
+static void on_listed(void *arg, const struct atoll_error *error)
+{
+    struct recovery *r = arg;
+    struct atoll_provider *provider = r->engine->config.provider;
+    struct atoll_sandbox *s;
+    struct found *f;
+    size_t pos = 0;
+
+    if (error) {
+        release(r, error);
+        return;
+    }
+    while ((s = atoll_map_next(&r->engine->sandboxes, &pos)) != NULL)
+        decide(r, s);
+    for (pos = 0; (f = atoll_map_next(&r->found, &pos)) != NULL;)
+        if (!atoll_map_get(&r->engine->sandboxes, f->id))
+            provider->ops->destroy(provider, f->id, ignore, NULL);
+    sweep_journals(r->engine);
+    release(r, NULL);
+}
+
+void atoll_engine_recover(struct atoll_engine *engine,
+                          void (*done)(void *arg, const struct atoll_error *error), void *arg)
+{
+    struct recovery *r = calloc(1, sizeof(*r));
+    struct atoll_error err;
+    int result;
+
+    if (!r)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *r = (struct recovery){.engine = engine, .waiting = 1, .done = done, .arg = arg};
+    atoll_map_init(&r->found);
+    result = atoll_store_each_sandbox(engine->config.store, load_sandbox, r, &err);
+    if (result == 0)
+        result = atoll_store_each_exec(engine->config.store, load_exec, r, &err);
+    if (result < 0)
+        release(r, &err);
+    else
+        engine->config.provider->ops->list(engine->config.provider, on_found, on_listed, r);
+}

@@ -1,0 +1,70 @@
+#include <errno.h>
+#include <string.h>
+#include "base/fd.h"
+#include "base/text.h"
+#include "engine/sessions_internal.h"
+
+static void next(struct atoll_session_writer *w);
+
+static void fail(struct atoll_session_writer *w, const struct atoll_error *error)
+{
+    struct atoll_error wrapped = *error;
+
+    (void)atoll_wrap(&wrapped, "writing %.200s", w->files[w->next].path);
+    w->done(w->arg, &wrapped);
+}
+
+static void finished(void *arg, const struct atoll_am_entry *entry, const struct atoll_error *error)
+{
+    struct atoll_session_writer *w = arg;
+
+    (void)entry;
+    if (error) {
+        fail(w, error);
+        return;
+    }
+    w->next++;
+    next(w);
+}
+
+static void opened(void *arg, struct atoll_upload *upload, int fd, const struct atoll_error *error)
+{
+    struct atoll_session_writer *w = arg;
+    struct atoll_error failed;
+    int r;
+
+    if (error) {
+        fail(w, error);
+        return;
+    }
+    r = atoll_fd_write_all(fd, w->files[w->next].bytes, w->files[w->next].len);
+    if (r == 0) {
+        atoll_upload_finish(upload, finished, w);
+        return;
+    }
+    atoll_upload_drop(upload);
+    (void)atoll_fail(&failed, atoll_error_kind_of_path_errno(-r), -r, "%s",
+                     r == -ENOSPC || r == -EDQUOT ? "the disk of the sandbox is full"
+                                                  : strerror(-r));
+    fail(w, &failed);
+}
+
+static void next(struct atoll_session_writer *w)
+{
+    const struct atoll_session_file *file = w->files + w->next;
+
+    if (w->next == w->count)
+        w->done(w->arg, NULL);
+    else
+        atoll_files_create(w->engine, w->sandbox_id, NULL, file->path, file->mode, opened, w);
+}
+
+void atoll_session_write(struct atoll_session_writer *w, struct atoll_engine *engine,
+                         const char *sandbox_id, const struct atoll_session_file *files,
+                         size_t count, atoll_done_fn *done, void *arg)
+{
+    *w = (struct atoll_session_writer){
+        .engine = engine, .files = files, .count = count, .done = done, .arg = arg};
+    (void)!atoll_text_copy(w->sandbox_id, sizeof(w->sandbox_id), sandbox_id);
+    next(w);
+}

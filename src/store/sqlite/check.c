@@ -1,0 +1,17 @@
+#include <stdio.h>
+#include "store/sqlite/db.h"
+#include "store/store.h"
+
+/* Says once more which schema it has: a real write of one page that changes nothing. */
+int atoll_store_check(struct atoll_store *store, struct atoll_error *err)
+{
+    static char sql[64]; /* its address is the key of the statement */
+    struct atoll_db *db = (struct atoll_db *)store;
+    sqlite3_stmt *stmt;
+    int r;
+
+    if (!*sql)
+        (void)snprintf(sql, sizeof(sql), "PRAGMA user_version = %zu", atoll_db_migration_count);
+    r = atoll_db_prepare(db, sql, &stmt, err);
+    return r < 0 ? r : atoll_db_run(db, stmt, err);
+}

@@ -1,0 +1,231 @@
+#include "store/store.h"
+
+#include <errno.h>
+#include "store/sqlite/db.h"
+
+/* A store is a database; the name keeps callers away from the rest of it. */
+static struct atoll_db *db_of(struct atoll_store *store)
+{
+    return (struct atoll_db *)store;
+}
+
+int atoll_store_open_sqlite(int dir_fd, struct atoll_store **ret, struct atoll_error *err)
+{
+    struct atoll_db *db;
+    int r = atoll_db_open(dir_fd, "atoll.db", &db, err);
+
+    if (r == 0)
+        *ret = (struct atoll_store *)db;
+    return r;
+}
+
+struct atoll_store *atoll_store_close(struct atoll_store *store)
+{
+    (void)atoll_db_close(db_of(store));
+    return NULL;
+}
+
+/* Columns stand in the order of the parameters, in the statement that writes a row and in the one
+ * that reads it. */
+#define SANDBOX_COLUMNS                                                                    \
+    "id, owner, template, metadata, cause, state, hidden, pooled, outside_id, waived, "    \
+    "memory_bytes, disk_bytes, inodes, cpu_millis, pids, open_files, timeout_s, boot_us, " \
+    "created_unix_ms, expires_unix_ms"
+#define EXEC_COLUMNS                                                                           \
+    "sandbox_id, id, argv, user, cwd, pty, pid, started_unix_ms, kind, code, signal, reason, " \
+    "oom_process, user_us, system_us, max_rss_bytes, oom_kills, oom_pid, oom_peak_bytes, "     \
+    "oom_limit_bytes, stdout_bytes, stderr_bytes, duration_ms"
+
+int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
+                            struct atoll_error *err)
+{
+    static const char sql[] = "INSERT OR REPLACE INTO sandboxes (" SANDBOX_COLUMNS
+                              ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    const int64_t numbers[] = {row->state,
+                               row->hidden,
+                               row->pooled,
+                               row->outside_id,
+                               row->waived,
+                               (int64_t)row->memory_bytes,
+                               (int64_t)row->disk_bytes,
+                               (int64_t)row->inodes,
+                               row->cpu_millis,
+                               row->pids,
+                               row->open_files,
+                               row->timeout_s,
+                               (int64_t)row->boot_us,
+                               row->created_unix_ms,
+                               row->expires_unix_ms};
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
+
+    if (r < 0)
+        return r;
+    atoll_db_bind_text(stmt, 1, row->id);
+    atoll_db_bind_text(stmt, 2, row->owner);
+    atoll_db_bind_text(stmt, 3, row->template_name);
+    atoll_db_bind_text(stmt, 4, row->metadata_json);
+    atoll_db_bind_text(stmt, 5, row->cause);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++)
+        atoll_db_bind_i64(stmt, 6 + (int)i, numbers[i]);
+    return atoll_db_run(db_of(store), stmt, err);
+}
+
+static int run_with_ids(struct atoll_db *db, const char *sql, const char *first, const char *second,
+                        struct atoll_error *err)
+{
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db, sql, &stmt, err);
+
+    if (r < 0)
+        return r;
+    atoll_db_bind_text(stmt, 1, first);
+    if (second)
+        atoll_db_bind_text(stmt, 2, second);
+    return atoll_db_run(db, stmt, err);
+}
+
+int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct atoll_error *err)
+{
+    static const char drop_execs[] = "DELETE FROM execs WHERE sandbox_id = ?";
+    static const char drop_sandbox[] = "DELETE FROM sandboxes WHERE id = ?";
+    struct atoll_db *db = db_of(store);
+    int r = atoll_db_begin(db, err);
+
+    if (r < 0)
+        return r;
+    r = run_with_ids(db, drop_execs, id, NULL, err);
+    if (r == 0)
+        r = run_with_ids(db, drop_sandbox, id, NULL, err);
+    if (r == 0)
+        r = atoll_db_commit(db, err);
+    if (r < 0)
+        atoll_db_rollback(db);
+    return r;
+}
+
+int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exec *row,
+                         struct atoll_error *err)
+{
+    static const char sql[] = "INSERT OR REPLACE INTO execs (" EXEC_COLUMNS
+                              ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    const int64_t before[] = {row->pty,  row->pid,  row->started_unix_ms,
+                              row->kind, row->code, row->signal};
+    const int64_t after[] = {(int64_t)row->user_us,
+                             (int64_t)row->system_us,
+                             (int64_t)row->max_rss_bytes,
+                             row->oom_kills,
+                             row->oom_pid,
+                             (int64_t)row->oom_peak_bytes,
+                             (int64_t)row->oom_limit_bytes,
+                             (int64_t)row->stdout_bytes,
+                             (int64_t)row->stderr_bytes,
+                             row->duration_ms};
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
+
+    if (r < 0)
+        return r;
+    atoll_db_bind_text(stmt, 1, row->sandbox_id);
+    atoll_db_bind_text(stmt, 2, row->id);
+    atoll_db_bind_bytes(stmt, 3, row->argv, row->argv_len);
+    atoll_db_bind_text(stmt, 4, row->user);
+    atoll_db_bind_text(stmt, 5, row->cwd);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(before); i++)
+        atoll_db_bind_i64(stmt, 6 + (int)i, before[i]);
+    atoll_db_bind_text(stmt, 12, row->reason);
+    atoll_db_bind_text(stmt, 13, row->oom_process);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(after); i++)
+        atoll_db_bind_i64(stmt, 14 + (int)i, after[i]);
+    return atoll_db_run(db_of(store), stmt, err);
+}
+
+int atoll_store_drop_exec(struct atoll_store *store, const char *sandbox_id, const char *id,
+                          struct atoll_error *err)
+{
+    static const char sql[] = "DELETE FROM execs WHERE sandbox_id = ? AND id = ?";
+    return run_with_ids(db_of(store), sql, sandbox_id, id, err);
+}
+
+int atoll_store_each_sandbox(struct atoll_store *store,
+                             int (*fn)(void *arg, const struct atoll_store_sandbox *row,
+                                       struct atoll_error *err),
+                             void *arg, struct atoll_error *err)
+{
+    static const char sql[] = "SELECT " SANDBOX_COLUMNS " FROM sandboxes ORDER BY created_unix_ms";
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
+
+    while (r == 0 && (r = atoll_db_step(db_of(store), stmt, err)) > 0) {
+        struct atoll_store_sandbox row = {
+            .id = atoll_db_text(stmt, 0),
+            .owner = atoll_db_text(stmt, 1),
+            .template_name = atoll_db_text(stmt, 2),
+            .metadata_json =
+                sqlite3_column_type(stmt, 3) == SQLITE_NULL ? NULL : atoll_db_text(stmt, 3),
+            .cause = atoll_db_text(stmt, 4),
+            .state = (int)atoll_db_i64(stmt, 5),
+            .hidden = atoll_db_i64(stmt, 6) != 0,
+            .pooled = atoll_db_i64(stmt, 7) != 0,
+            .outside_id = (uint32_t)atoll_db_i64(stmt, 8),
+            .waived = (uint32_t)atoll_db_i64(stmt, 9),
+            .memory_bytes = (uint64_t)atoll_db_i64(stmt, 10),
+            .disk_bytes = (uint64_t)atoll_db_i64(stmt, 11),
+            .inodes = (uint64_t)atoll_db_i64(stmt, 12),
+            .cpu_millis = (uint32_t)atoll_db_i64(stmt, 13),
+            .pids = (uint32_t)atoll_db_i64(stmt, 14),
+            .open_files = (uint32_t)atoll_db_i64(stmt, 15),
+            .timeout_s = (uint32_t)atoll_db_i64(stmt, 16),
+            .boot_us = (uint64_t)atoll_db_i64(stmt, 17),
+            .created_unix_ms = atoll_db_i64(stmt, 18),
+            .expires_unix_ms = atoll_db_i64(stmt, 19),
+        };
+        r = fn(arg, &row, err);
+        if (r < 0)
+            atoll_db_reset(stmt);
+    }
+    return r;
+}
+
+int atoll_store_each_exec(struct atoll_store *store,
+                          int (*fn)(void *arg, const struct atoll_store_exec *row,
+                                    struct atoll_error *err),
+                          void *arg, struct atoll_error *err)
+{
+    static const char sql[] = "SELECT " EXEC_COLUMNS " FROM execs ORDER BY started_unix_ms";
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
+
+    while (r == 0 && (r = atoll_db_step(db_of(store), stmt, err)) > 0) {
+        struct atoll_store_exec row = {
+            .sandbox_id = atoll_db_text(stmt, 0),
+            .id = atoll_db_text(stmt, 1),
+            .argv = sqlite3_column_blob(stmt, 2),
+            .argv_len = (size_t)sqlite3_column_bytes(stmt, 2),
+            .user = atoll_db_text(stmt, 3),
+            .cwd = atoll_db_text(stmt, 4),
+            .pty = atoll_db_i64(stmt, 5) != 0,
+            .pid = (uint32_t)atoll_db_i64(stmt, 6),
+            .started_unix_ms = atoll_db_i64(stmt, 7),
+            .kind = (int)atoll_db_i64(stmt, 8),
+            .code = (int)atoll_db_i64(stmt, 9),
+            .signal = (int)atoll_db_i64(stmt, 10),
+            .reason = atoll_db_text(stmt, 11),
+            .oom_process = atoll_db_text(stmt, 12),
+            .user_us = (uint64_t)atoll_db_i64(stmt, 13),
+            .system_us = (uint64_t)atoll_db_i64(stmt, 14),
+            .max_rss_bytes = (uint64_t)atoll_db_i64(stmt, 15),
+            .oom_kills = (uint32_t)atoll_db_i64(stmt, 16),
+            .oom_pid = (uint32_t)atoll_db_i64(stmt, 17),
+            .oom_peak_bytes = (uint64_t)atoll_db_i64(stmt, 18),
+            .oom_limit_bytes = (uint64_t)atoll_db_i64(stmt, 19),
+            .stdout_bytes = (uint64_t)atoll_db_i64(stmt, 20),
+            .stderr_bytes = (uint64_t)atoll_db_i64(stmt, 21),
+            .duration_ms = atoll_db_i64(stmt, 22),
+        };
+        r = fn(arg, &row, err);
+        if (r < 0)
+            atoll_db_reset(stmt);
+    }
+    return r;
+}

@@ -1,0 +1,69 @@
+#pragma once
+#include "base/error.h"
+
+/*
+ * What must survive the death of the daemon: one row per sandbox, one per command. Each call is one
+ * transaction and is safe against kill -9 when it returns.
+ * Blocking: tens of microseconds. Thread: the loop's.
+ * Rows borrow their strings for the call.
+ */
+struct atoll_store;
+
+struct atoll_store_sandbox {
+    const char *id, *owner, *template_name;
+    const char *metadata_json; /* NULL: none */
+    const char *cause;
+    int state; /* the engine's number */
+    bool hidden, pooled;
+    uint32_t outside_id, waived;
+    uint64_t memory_bytes, disk_bytes, inodes;
+    uint32_t cpu_millis, pids, open_files, timeout_s;
+    uint64_t boot_us;
+    int64_t created_unix_ms, expires_unix_ms;
+};
+
+struct atoll_store_exec {
+    const char *sandbox_id, *id;
+    const void *argv; /* NUL-terminated strings, one after the other */
+    size_t argv_len;
+    const char *user, *cwd;
+    bool pty;
+    uint32_t pid;
+    int64_t started_unix_ms;
+    int kind; /* how it ended; 0: it runs */
+    int code, signal;
+    const char *reason, *oom_process;
+    uint64_t user_us, system_us, max_rss_bytes;
+    uint32_t oom_kills, oom_pid;
+    uint64_t oom_peak_bytes, oom_limit_bytes, stdout_bytes, stderr_bytes;
+    int64_t duration_ms;
+};
+
+/* SQLite in dir_fd. FAILED_PRECONDITION when a newer version wrote it. */
+int atoll_store_open_sqlite(int dir_fd, struct atoll_store **ret,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+struct atoll_store *atoll_store_close(struct atoll_store *store);
+/* Whether it takes a write. */
+int atoll_store_check(struct atoll_store *store, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Adds the row, or replaces the one of the same id. */
+int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Its commands go with it. Absent is success. */
+int atoll_store_drop_sandbox(struct atoll_store *store, const char *id,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exec *row,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_store_drop_exec(struct atoll_store *store, const char *sandbox_id, const char *id,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Every row; fn returns < 0 to stop, which is returned. fn must not write. */
+int atoll_store_each_sandbox(struct atoll_store *store,
+                             int (*fn)(void *arg, const struct atoll_store_sandbox *row,
+                                       struct atoll_error *err),
+                             void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* In the order they started. */
+int atoll_store_each_exec(struct atoll_store *store,
+                          int (*fn)(void *arg, const struct atoll_store_exec *row,
+                                    struct atoll_error *err),
+                          void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,0 +1,140 @@
+"""kill -9 of the daemon at random moments: commands go on, every byte is read exactly once."""
+import json
+import os
+import random
+import subprocess
+import time
+
+import pytest
+
+import conftest
+
+ROUNDS = int(os.environ.get("ATOLL_KILL_ROUNDS", "20"))
+LINES = 60
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    """A daemon of our own, to be killed."""
+    with conftest.running(conftest.BUILD) as daemon:
+        yield daemon
+
+
+def kill_and_restart(daemon):
+    daemon.process.kill()
+    daemon.process.wait()
+    daemon.start()
+
+
+def detach(daemon, sandbox, *command):
+    return daemon.atoll("exec", "--detach", sandbox, "--", *command, check=True).stdout.strip()
+
+
+def test_every_line_exactly_once(mortal):
+    sandbox = mortal.create()
+    random.seed(7)
+    for number in range(ROUNDS):
+        script = (f"for i in $(seq {LINES}); do echo line-$i; echo err-$i >&2; sleep 0.01; done; "
+                  f"exit {number % 100 + 1}")
+        exec_id = detach(mortal, sandbox, "sh", "-c", script)
+        for _ in range(random.randint(1, 3)):
+            time.sleep(random.random() * 0.3)
+            kill_and_restart(mortal)
+        logs = mortal.atoll("logs", "--follow", sandbox, exec_id, timeout=60)
+        assert logs.stdout == "".join(f"line-{i}\n" for i in range(1, LINES + 1))
+        assert logs.stderr == "".join(f"err-{i}\n" for i in range(1, LINES + 1))
+        assert logs.returncode == number % 100 + 1
+    mortal.atoll("rm", sandbox, check=True)
+
+
+def test_a_reader_goes_on(mortal):
+    """The CLI that was following takes the output up again by itself."""
+    sandbox = mortal.create()
+    script = "for i in $(seq 100); do echo $i; sleep 0.01; done; exit 3"
+    reader = subprocess.Popen(
+        [mortal.build / "atoll", "exec", sandbox, "--", "sh", "-c", script],
+        env=mortal.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.4)
+    kill_and_restart(mortal)
+    out, err = reader.communicate(timeout=30)
+    assert out == "".join(f"{i}\n" for i in range(1, 101)), err
+    assert reader.returncode == 3
+    mortal.atoll("rm", sandbox, check=True)
+
+
+def test_more_output_than_the_window(mortal):
+    """While nobody is there the command waits instead of losing a byte."""
+    sandbox = mortal.create()
+    exec_id = detach(mortal, sandbox, "sh", "-c", "sleep 0.2; seq 400000; exit 5")
+    mortal.process.kill()
+    mortal.process.wait()
+    time.sleep(0.6)
+    mortal.start()
+    logs = mortal.atoll("logs", "--follow", sandbox, exec_id, timeout=60)
+    assert logs.returncode == 5
+    assert logs.stdout == "".join(f"{i}\n" for i in range(1, 400001))
+    mortal.atoll("rm", sandbox, check=True)
+
+
+def test_ended_while_nobody_was_there(mortal):
+    sandbox = mortal.create()
+    exec_id = detach(mortal, sandbox, "sh", "-c", "sleep 0.3; echo bye; kill -TERM $$")
+    mortal.process.kill()
+    mortal.process.wait()
+    time.sleep(1)
+    mortal.start()
+    records = mortal.atoll("logs", "--json", "--follow", sandbox, exec_id).stdout.splitlines()
+    assert json.loads(records[0])["data"] == "bye\n"
+    result = json.loads(records[-1])["result"]
+    assert (result["kind"], result["signal"]) == ("signaled", "SIGTERM")
+    assert result["duration_ms"] < 900  # when it ended, not when somebody came to look
+    # Records of before are there after the next death, too.
+    kill_and_restart(mortal)
+    again = mortal.atoll("logs", "--json", sandbox, exec_id).stdout.splitlines()
+    assert again == records
+    mortal.atoll("rm", sandbox, check=True)
+
+
+def test_state_survives(mortal):
+    sandbox = mortal.create("--env", "TOKEN=secret-canary", "--timeout", "600", "--memory", "100M")
+    mortal.atoll("exec", sandbox, "--", "sh", "-c", "echo kept > ~/file", check=True)
+    before = next(s for s in mortal.json("ls")["sandboxes"] if s["id"] == sandbox)
+    kill_and_restart(mortal)
+    after = next(s for s in mortal.json("ls")["sandboxes"] if s["id"] == sandbox)
+    assert after == before
+    done = mortal.atoll("exec", sandbox, "--", "sh", "-c", "cat ~/file; echo $TOKEN | rev",
+                        check=True)
+    assert done.stdout == "kept\nyranac-terces\n"
+    # The secret is with the sandbox, not on the host's disk.
+    found = subprocess.run(["grep", "-rl", "secret-canary", str(mortal.state)], capture_output=True)
+    assert found.stdout == b""
+    mortal.atoll("rm", sandbox, check=True)
+
+
+def test_a_sandbox_that_died_meanwhile(mortal):
+    if os.geteuid() != 0:
+        pytest.skip("kills the sandbox from outside")
+    sandbox = mortal.create()
+    exec_id = detach(mortal, sandbox, "sleep", "100")
+    pid = mortal.atoll("exec", sandbox, "--", "true", check=True) and agent_of(mortal, sandbox)
+    mortal.process.kill()
+    mortal.process.wait()
+    os.kill(pid, 9)
+    time.sleep(0.2)
+    mortal.start()
+    result = json.loads(mortal.atoll("logs", "--json", sandbox, exec_id).stdout)["result"]
+    assert result["kind"] == "lost"
+    assert "while no daemon was there" in result["reason"]
+    mortal.atoll("rm", sandbox, check=True)
+    assert not list((mortal.state / "sandboxes").glob(f"{sandbox}*"))
+
+
+def agent_of(daemon, sandbox):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/root/etc/hostname") as name:
+                if comm.read() == "atoll-agent\n" and name.read().strip() == sandbox:
+                    return int(pid)
+        except OSError:
+            pass
+    raise AssertionError(f"no agent of {sandbox}")

@@ -1,0 +1,330 @@
+/* The registry: what its files may say, where a refusal points, and what a reload does. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/log.h"
+#include "engine/registry_internal.h"
+#include "sys/tree.h"
+#include "test.h"
+
+/* YAML against the tables: every refusal says where. */
+
+static void expect_refused(enum atoll_registry_kind kind, const char *text, const char *expected)
+{
+    struct atoll_error err = {0};
+    json_t *object = NULL;
+    int r =
+        atoll_yaml_load("f.yaml", text, strlen(text), atoll_registry_tables[kind], &object, &err);
+
+    if (r == 0) {
+        r = atoll_registry_check(kind, object, &err);
+        json_decref(object);
+    }
+    if (r == 0)
+        fail_msg("accepted: %s", text);
+    assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    if (!strstr(err.text, expected))
+        fail_msg("\"%s\" is not in \"%s\"", expected, err.text);
+}
+
+#define REST "language: x\ninterpreters: {x: {run: [a, \"{file}\"], extension: e}}\n"
+
+static void test_environment_refusals(void **state)
+{
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"", "f.yaml:1:1: the file must hold a mapping"},
+        {"- a\n", "f.yaml:1:1: the file must be a mapping"},
+        {"template: host\nlanguage: x\n", "f.yaml:1:1: the field \"interpreters\" is missing"},
+        {"template: host\n" REST "colour: red\n", "f.yaml:4:1: there is no field \"colour\"; known "
+                                                  "are description"},
+        {"template: a/b\n" REST, "f.yaml:1:11: template must be a name"},
+        {"template:\n" REST, "f.yaml:1:1: template must be a name"},
+        {"template: host\n" REST "limits:\n  memoryMB: much\n",
+         "f.yaml:5:13: limits.memoryMB must be a number from 8 to 1048576 (got \"much\")"},
+        {"template: host\n" REST "limits:\n  memoryMB: 1\n", "f.yaml:5:13: limits.memoryMB"},
+        {"template: host\n" REST "limits:\n  pids: 5.5\n",
+         "f.yaml:5:9: limits.pids must be a whole"},
+        {"template: host\n" REST "limits:\n  speed: 5\n",
+         "f.yaml:5:3: there is no field \"limits.speed\""},
+        {"template: host\n" REST "limits: 5\n", "f.yaml:4:9: limits must be a mapping"},
+        {"template: host\n" REST "env:\n  A: [1]\n", "f.yaml:5:3: env.A must be a text"},
+        {"template: host\n" REST "env:\n  A=B: x\n", "f.yaml:5:3: env must be a mapping from"},
+        {"template: host\n" REST "start: ls\n", "f.yaml:4:8: start must be a list of 1 to 64"},
+        {"template: host\n" REST "start: []\n", "f.yaml:4:1: start must be a list of 1 to 64"},
+        {"template: host\n" REST "requires:\n  - program: /bin/x\n    install: y\n",
+         "f.yaml:5:14: requires[0].program must be the name of a program"},
+        {"template: host\n" REST "requires:\n  - program: x\n", "the field \"install\" is missing"},
+        {"template: host\ntemplate: host\n" REST, "f.yaml:2:1: duplicate key"},
+        {"template: [host\n" REST, "f.yaml:"},
+        {"template: &a host\nimage: *a\n" REST, "f.yaml:2:9: image must be written out"},
+        {"template: !!str host\n" REST, "template must be without a tag"},
+        {"template: host\n" REST "---\na: b\n", "one document only"},
+        {"template: host\n" REST "description: \"a\xff\"\n",
+         "f.yaml:4:16: this is no text in UTF-8"},
+        {"template: host\n" REST "description: a\x01\n", "f.yaml:4:15: this is no text in UTF-8"},
+        {"template: host\n" REST "description: \"a\\0\"\n",
+         "f.yaml:4:15: description must be a text"},
+        {REST, "either \"template\" or \"image\""},
+        {"template: host\nimage: x\n" REST, "either \"template\" or \"image\""},
+        {"template: host\nlanguage: y\ninterpreters: {x: {run: [\"{file}\"], extension: e}}\n",
+         "none for the language y"},
+        {"template: host\nlanguage: x\ninterpreters: {x: {run: [a], extension: e}}\n",
+         "no argument \"{file}\""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++)
+        expect_refused(ATOLL_REGISTRY_ENVIRONMENT, cases[i].text, cases[i].expected);
+}
+
+static void test_deep_and_wide(void **state)
+{
+    char text[9000] = "description: d\ncommand: [x]\nparameters: ";
+    size_t len = strlen(text);
+
+    (void)state;
+    memset(text + len, '[', 4000);
+    memset(text + len + 4000, ']', 4000);
+    text[len + 8000] = '\0';
+    expect_refused(ATOLL_REGISTRY_TOOL, text, "f.yaml:3:");
+}
+
+static void test_types_by_table(void **state)
+{
+    static const char text[] =
+        "description: 12\ncommand: [true, 'no', 3]\nparameters:\n  type: object\n  n: 3\n  f: 2.5\n"
+        "  s: '3'\n  t: true\n  z: ~\n  l: [1, a]\n";
+    struct atoll_error err;
+    json_t *object, *p;
+
+    (void)state;
+    assert_int_equal(atoll_yaml_load("f", text, strlen(text),
+                                     atoll_registry_tables[ATOLL_REGISTRY_TOOL], &object, &err),
+                     0);
+    assert_string_equal(json_string_value(json_object_get(object, "description")), "12");
+    p = json_object_get(object, "command");
+    assert_string_equal(json_string_value(json_array_get(p, 0)), "true");
+    assert_string_equal(json_string_value(json_array_get(p, 2)), "3");
+    p = json_object_get(object, "parameters");
+    assert_int_equal(json_integer_value(json_object_get(p, "n")), 3);
+    assert_true(json_is_real(json_object_get(p, "f")));
+    assert_true(json_is_string(json_object_get(p, "s")));
+    assert_true(json_is_true(json_object_get(p, "t")));
+    assert_true(json_is_null(json_object_get(p, "z")));
+    assert_int_equal(json_array_size(json_object_get(p, "l")), 2);
+    json_decref(object);
+}
+
+/* A directory of files, and what becomes of them. */
+
+struct fixture {
+    char dir[64];
+    struct atoll_loop *loop;
+    struct atoll_registry *registry;
+};
+
+static void put_file(const struct fixture *f, const char *name, const char *text)
+{
+    char path[200];
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", f->dir, name);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct atoll_error err;
+    char path[100];
+
+    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/atoll-registry-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    (void)snprintf(path, sizeof(path), "%s/environments", f->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(atoll_loop_new(&f->loop, &err), 0);
+    assert_int_equal(atoll_registry_open(f->loop, f->dir, &f->registry, &err), 0);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    (void)atoll_registry_close(f->registry);
+    (void)atoll_loop_free(f->loop);
+    assert_int_equal(atoll_tree_remove(AT_FDCWD, f->dir), 0);
+    free(f);
+    return 0;
+}
+
+#define GOOD "template: host\n" REST
+
+static void wait_for_generation(struct fixture *f, uint64_t generation)
+{
+    struct atoll_error err;
+
+    for (int i = 0; i < 100 && atoll_registry_generation(f->registry) < generation; i++)
+        assert_int_equal(atoll_loop_step(f->loop, 50, &err), 0);
+    assert_true(atoll_registry_generation(f->registry) >= generation);
+}
+
+static void test_reload(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_registry_problem problem;
+    struct atoll_registry_item item;
+    struct atoll_environment e;
+    struct atoll_error err;
+    uint64_t generation = atoll_registry_generation(f->registry);
+    size_t pos = 0;
+
+    /* A file that appears. */
+    put_file(f, "environments/A.yaml", GOOD "limits: {memoryMB: 64}\n");
+    put_file(f, "environments/notes.txt", "not ours");
+    wait_for_generation(f, generation + 1);
+    assert_int_equal(atoll_environment_find(f->registry, "A", &e, &err), 0);
+    assert_int_equal(e.limits.memory_bytes, 64 << 20);
+    assert_int_equal(atoll_registry_count(f->registry, ATOLL_REGISTRY_ENVIRONMENT), 1);
+    assert_false(atoll_registry_next_problem(f->registry, &pos, &problem));
+
+    /* One that breaks: what it said stays, and the problem is told. */
+    generation = atoll_registry_generation(f->registry);
+    put_file(f, "environments/A.yaml", GOOD "limits: {memoryMB: none}\n");
+    wait_for_generation(f, generation + 1);
+    assert_int_equal(atoll_environment_find(f->registry, "A", &e, &err), 0);
+    assert_int_equal(e.limits.memory_bytes, 64 << 20);
+    assert_true(atoll_registry_next_problem(f->registry, &pos, &problem));
+    assert_true(problem.kept);
+    assert_non_null(strstr(problem.text, "environments/A.yaml:4:20: limits.memoryMB"));
+
+    /* One that is mended, and a folder that is new. */
+    generation = atoll_registry_generation(f->registry);
+    put_file(f, "environments/A.yaml", GOOD "limits: {memoryMB: 128}\n");
+    wait_for_generation(f, generation + 1);
+    pos = 0;
+    assert_false(atoll_registry_next_problem(f->registry, &pos, &problem));
+    assert_int_equal(atoll_environment_find(f->registry, "A", &e, &err), 0);
+    assert_int_equal(e.limits.memory_bytes, 128 << 20);
+
+    /* One that goes. */
+    generation = atoll_registry_generation(f->registry);
+    {
+        char path[100];
+        (void)snprintf(path, sizeof(path), "%s/environments/A.yaml", f->dir);
+        assert_int_equal(unlink(path), 0);
+        (void)snprintf(path, sizeof(path), "%s/prompts", f->dir);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    wait_for_generation(f, generation + 1);
+    assert_int_equal(atoll_environment_find(f->registry, "A", &e, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "there is no environment \"A\""));
+
+    /* The new folder is watched too. */
+    generation = atoll_registry_generation(f->registry);
+    put_file(f, "prompts/p.yaml",
+             "text: |\n  Hello {{name}}.\nvariables: {name: {required: true}}\n");
+    wait_for_generation(f, generation + 1);
+    assert_true(atoll_registry_find(f->registry, ATOLL_REGISTRY_PROMPT, "p", &item));
+    assert_string_equal(json_string_value(json_object_get(item.object, "text")),
+                        "Hello {{name}}.\n");
+}
+
+static void test_bad_files(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_registry_problem problem;
+    static char large[ATOLL_REGISTRY_FILE_MAX + 100];
+    char path[100];
+    size_t pos = 0, found = 0;
+
+    memset(large, '#', sizeof(large) - 1);
+    put_file(f, "environments/large.yaml", large);
+    put_file(f, "environments/a b.yaml", GOOD);
+    put_file(f, "environments/good.yaml", GOOD);
+    (void)snprintf(path, sizeof(path), "%s/environments/fifo.yaml", f->dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    (void)snprintf(path, sizeof(path), "%s/environments/dir.yaml", f->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    atoll_registry_reload(f->registry);
+    while (atoll_registry_next_problem(f->registry, &pos, &problem)) {
+        assert_false(problem.kept);
+        found += strstr(problem.text, "large.yaml: is larger than 64 KiB") != NULL;
+        found += strstr(problem.text, "a b.yaml: a file's name must be") != NULL;
+        found += strstr(problem.text, "fifo.yaml: is no regular file") != NULL;
+        found += strstr(problem.text, "dir.yaml: is no regular file") != NULL;
+    }
+    assert_int_equal(pos, 4);
+    assert_int_equal(found, 4);
+    assert_int_equal(atoll_registry_count(f->registry, ATOLL_REGISTRY_ENVIRONMENT), 1);
+}
+
+static void test_missing_directory(void **state)
+{
+    struct atoll_registry *registry;
+    struct atoll_loop *loop;
+    struct atoll_error err;
+
+    (void)state;
+    assert_int_equal(atoll_loop_new(&loop, &err), 0);
+    assert_true(atoll_registry_open(loop, "/nonexistent", &registry, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_int_equal(atoll_registry_open(loop, NULL, &registry, &err), 0);
+    assert_int_equal(atoll_registry_count(registry, ATOLL_REGISTRY_ENVIRONMENT), 0);
+    (void)atoll_registry_close(registry);
+    (void)atoll_loop_free(loop);
+}
+
+/* What we ship has to pass. */
+static void test_shipped(void **state)
+{
+    static const char *const names[] = {"Python3", "Node", "Bash"};
+    const char *source = getenv("ATOLL_SOURCE_DIR");
+    struct atoll_registry_problem problem;
+    struct atoll_registry *registry;
+    struct atoll_interpreter in;
+    struct atoll_environment e;
+    struct atoll_loop *loop;
+    struct atoll_error err;
+    char path[4096];
+    size_t pos = 0;
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), "%s/registry", source ? source : ".");
+    assert_int_equal(atoll_loop_new(&loop, &err), 0);
+    assert_int_equal(atoll_registry_open(loop, path, &registry, &err), 0);
+    assert_false(atoll_registry_next_problem(registry, &pos, &problem));
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++) {
+        assert_int_equal(atoll_environment_find(registry, names[i], &e, &err), 0);
+        assert_int_equal(atoll_environment_interpreter(registry, &e, NULL, &in, &err), 0);
+        assert_string_equal(in.language, e.language);
+        assert_int_equal(atoll_environment_interpreter(registry, &e, "cobol", &in, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "bash"));
+    }
+    (void)atoll_registry_close(registry);
+    (void)atoll_loop_free(loop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_environment_refusals),
+        cmocka_unit_test(test_deep_and_wide),
+        cmocka_unit_test(test_types_by_table),
+        cmocka_unit_test_setup_teardown(test_reload, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_bad_files, set_up, tear_down),
+        cmocka_unit_test(test_missing_directory),
+        cmocka_unit_test(test_shipped),
+    };
+
+    atoll_log_set_level(ATOLL_LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

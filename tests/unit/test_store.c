@@ -1,0 +1,207 @@
+/* The store: rows come back as they went in, survive reopening, and a newer schema is refused. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include "store/store.h"
+#include "sys/tree.h"
+#include "test.h"
+
+struct fixture {
+    char dir[32];
+    int dir_fd;
+    struct atoll_store *store;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    struct atoll_error err;
+
+    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/atoll-store-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    f->dir_fd = open(f->dir, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(atoll_store_open_sqlite(f->dir_fd, &f->store, &err), 0);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    f->store = atoll_store_close(f->store);
+    (void)close(f->dir_fd);
+    assert_int_equal(atoll_tree_remove(AT_FDCWD, f->dir), 0);
+    free(f);
+    return 0;
+}
+
+static const struct atoll_store_sandbox a_sandbox = {
+    .id = "abcdefghijklmnopqrstuvwxyz",
+    .owner = "team",
+    .template_name = "host",
+    .metadata_json = "{\"k\":\"v\"}",
+    .cause = "",
+    .state = 1,
+    .outside_id = 1u << 28,
+    .waived = 3,
+    .memory_bytes = UINT64_C(1) << 40,
+    .cpu_millis = 1500,
+    .pids = 7,
+    .disk_bytes = 8,
+    .inodes = 9,
+    .open_files = 10,
+    .timeout_s = 11,
+    .boot_us = 12,
+    .created_unix_ms = 13,
+    .expires_unix_ms = 14,
+};
+
+static const struct atoll_store_exec an_exec = {
+    .sandbox_id = "abcdefghijklmnopqrstuvwxyz",
+    .id = "0123456789abcdef",
+    .argv = "echo\0two words\0",
+    .argv_len = 15,
+    .user = "root",
+    .cwd = "/tmp",
+    .pty = true,
+    .pid = 5,
+    .started_unix_ms = 100,
+    .reason = "",
+    .oom_process = "",
+};
+
+static int check_sandbox(void *arg, const struct atoll_store_sandbox *row, struct atoll_error *err)
+{
+    (void)err;
+    ++*(int *)arg;
+    assert_string_equal(row->id, a_sandbox.id);
+    assert_string_equal(row->owner, "team");
+    assert_string_equal(row->metadata_json, "{\"k\":\"v\"}");
+    assert_int_equal(row->memory_bytes, UINT64_C(1) << 40);
+    assert_int_equal(row->outside_id, 1u << 28);
+    assert_int_equal(row->cpu_millis, 1500);
+    assert_int_equal(row->open_files, 10);
+    assert_int_equal(row->boot_us, 12);
+    assert_int_equal(row->expires_unix_ms, 14);
+    return 0;
+}
+
+static void reopen(struct fixture *f)
+{
+    struct atoll_error err;
+
+    f->store = atoll_store_close(f->store);
+    assert_int_equal(atoll_store_open_sqlite(f->dir_fd, &f->store, &err), 0);
+}
+
+static void sandboxes_survive(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_error err;
+    int rows = 0;
+
+    assert_int_equal(atoll_store_put_sandbox(f->store, &a_sandbox, &err), 0);
+    assert_int_equal(atoll_store_put_sandbox(f->store, &a_sandbox, &err), 0);
+    reopen(f);
+    assert_int_equal(atoll_store_each_sandbox(f->store, check_sandbox, &rows, &err), 0);
+    assert_int_equal(rows, 1);
+}
+
+static int check_exec(void *arg, const struct atoll_store_exec *row, struct atoll_error *err)
+{
+    const struct atoll_store_exec *want = arg;
+
+    (void)err;
+    assert_string_equal(row->id, want->id);
+    assert_int_equal(row->argv_len, 15);
+    assert_memory_equal(row->argv, "echo\0two words\0", 15);
+    assert_true(row->pty);
+    assert_int_equal(row->kind, want->kind);
+    assert_int_equal(row->signal, want->signal);
+    assert_string_equal(row->reason, want->reason);
+    assert_int_equal(row->oom_peak_bytes, want->oom_peak_bytes);
+    assert_int_equal(row->duration_ms, want->duration_ms);
+    return 0;
+}
+
+static void the_end_of_a_command_replaces_its_beginning(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_store_exec row = an_exec;
+    struct atoll_error err;
+
+    assert_int_equal(atoll_store_put_sandbox(f->store, &a_sandbox, &err), 0);
+    assert_int_equal(atoll_store_put_exec(f->store, &row, &err), 0);
+    assert_int_equal(atoll_store_each_exec(f->store, check_exec, &row, &err), 0);
+    row.kind = 4;
+    row.signal = 9;
+    row.reason = "memory";
+    row.oom_peak_bytes = 1000;
+    row.duration_ms = 77;
+    assert_int_equal(atoll_store_put_exec(f->store, &row, &err), 0);
+    reopen(f);
+    assert_int_equal(atoll_store_each_exec(f->store, check_exec, &row, &err), 0);
+}
+
+static int count_sandbox(void *arg, const struct atoll_store_sandbox *row, struct atoll_error *err)
+{
+    (void)row;
+    (void)err;
+    ++*(int *)arg;
+    return 0;
+}
+
+static int count_exec(void *arg, const struct atoll_store_exec *row, struct atoll_error *err)
+{
+    (void)row;
+    (void)err;
+    ++*(int *)arg;
+    return 0;
+}
+
+static void commands_go_with_their_sandbox(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_error err;
+    int rows = 0;
+
+    assert_int_equal(atoll_store_put_sandbox(f->store, &a_sandbox, &err), 0);
+    assert_int_equal(atoll_store_put_exec(f->store, &an_exec, &err), 0);
+    assert_int_equal(atoll_store_drop_sandbox(f->store, a_sandbox.id, &err), 0);
+    assert_int_equal(atoll_store_drop_sandbox(f->store, a_sandbox.id, &err), 0);
+    assert_int_equal(atoll_store_each_sandbox(f->store, count_sandbox, &rows, &err), 0);
+    assert_int_equal(atoll_store_each_exec(f->store, count_exec, &rows, &err), 0);
+    assert_int_equal(rows, 0);
+}
+
+static void a_newer_schema_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_error err;
+    char path[64];
+    sqlite3 *db;
+
+    f->store = atoll_store_close(f->store);
+    (void)snprintf(path, sizeof(path), "%s/atoll.db", f->dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 9999", NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(db);
+    assert_true(atoll_store_open_sqlite(f->dir_fd, &f->store, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "newer version"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(sandboxes_survive, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_end_of_a_command_replaces_its_beginning, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(commands_go_with_their_sandbox, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_newer_schema_is_refused, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
