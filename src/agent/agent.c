@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include "agent/agent_internal.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -53,11 +54,12 @@ static void child_ended(void *arg, int signo)
 /* Children get default dispositions by inheriting them, which saves resetting in each child. */
 static int setup_signals(struct atoll_agent *a, struct atoll_error *err)
 {
-    struct sigaction dfl = {.sa_handler = SIG_DFL};
+    const unsigned long dfl[4] = {0}; /* the kernel's own struct: handler, flags, restorer, mask */
     sigset_t set;
 
-    for (int signo = 1; signo < NSIG; signo++)
-        (void)sigaction(signo, &dfl, NULL);
+    /* The raw call: libc keeps its hands on 32 and 33, which we may have inherited ignored. */
+    for (int signo = 1; signo <= 64; signo++)
+        (void)syscall(SYS_rt_sigaction, signo, dfl, NULL, 8);
     /* Blocked, not ignored: an ignored signal would stay ignored in the children. */
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGPIPE);

@@ -1,5 +1,5 @@
-#include "api/api_internal.h"
 #include <string.h>
+#include "api/api_internal.h"
 #include "api/idempotency.h"
 #include "api/preview.h"
 #include "api/rest/rest.h"

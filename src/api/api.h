@@ -24,12 +24,12 @@ struct atoll_api_config {
     struct atoll_engine *engine;
     struct atoll_sessions *sessions; /* borrowed; NULL: there are none */
     struct atoll_auth auth;
-    struct atoll_audit *audit;        /* borrowed; NULL: none is kept */
-    struct atoll_rate key_rate;       /* requests of one key */
-    struct atoll_rate wrong_key_rate; /* without a valid key, from one address */
-    struct atoll_previews *previews;  /* borrowed; NULL: there are none */
-    const struct atoll_preview_site *site; /* borrowed; with previews */
-    bool access_log; /* a debug line per request */
+    struct atoll_audit *audit;                  /* borrowed; NULL: none is kept */
+    struct atoll_rate key_rate;                 /* requests of one key */
+    struct atoll_rate wrong_key_rate;           /* without a valid key, from one address */
+    struct atoll_previews *previews;            /* borrowed; NULL: there are none */
+    const struct atoll_preview_site *site;      /* borrowed; with previews */
+    bool access_log;                            /* a debug line per request */
     uint8_t url_secret[ATOLL_URL_SECRET_BYTES]; /* for signed URLs; all 0: one for this process */
 };
 

@@ -6,7 +6,7 @@
 struct atoll_api {
     struct atoll_api_config config;
     struct atoll_list sessions;
-    struct atoll_preview_server *preview; /* owned; NULL: there are none */
+    struct atoll_preview_server *preview;         /* owned; NULL: there are none */
     struct atoll_buckets *key_rates, *wrong_keys; /* owned */
     struct atoll_idempotency *idempotency;        /* owned */
     bool draining;

@@ -5,10 +5,10 @@
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/errors.h"
-#include "api/metrics.h"
-#include "base/clock.h"
 #include "api/idempotency.h"
+#include "api/metrics.h"
 #include "api/signed_url.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -56,8 +56,8 @@ static void log_access(const struct atoll_api_call *call, int status)
               call->req ? atoll_http_method_name(atoll_http_method(call->req)) : "", "path",
               call->req ? atoll_http_path(call->req) : "", "route",
               call->route ? call->route->path : "", "status", code, "ms", ms, "peer",
-              call->req ? atoll_http_peer(call->req)->address : "gone", "sandbox",
-              call->params.id, "request_id", call->request_id, "trace_id", call->trace.id, NULL);
+              call->req ? atoll_http_peer(call->req)->address : "gone", "sandbox", call->params.id,
+              "request_id", call->request_id, "trace_id", call->trace.id, NULL);
 }
 
 static void log_internal(const struct atoll_api_call *call, const struct atoll_error *error)

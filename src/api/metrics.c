@@ -50,10 +50,10 @@ static void gather_sandboxes(struct atoll_engine *engine)
             counts[view.state]++;
     }
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(counts); i++)
-        atoll_metric_set(ATOLL_METRIC_SANDBOXES,
-                         ATOLL_LABELS(provider,
-                                      atoll_sandbox_state_name((enum atoll_sandbox_state)i)),
-                         (double)counts[i]);
+        atoll_metric_set(
+            ATOLL_METRIC_SANDBOXES,
+            ATOLL_LABELS(provider, atoll_sandbox_state_name((enum atoll_sandbox_state)i)),
+            (double)counts[i]);
     atoll_engine_queue(engine, &creates, &execs);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("create"), (double)creates);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("exec"), (double)execs);

@@ -249,7 +249,8 @@ static enum proof find_proof(const struct atoll_http_request *req,
         return PROOF_PUBLIC;
     for (size_t i = 0; atoll_http_header_at(req, i, &name, &value); i++)
         if (strcasecmp(name, "cookie") == 0 &&
-            (shown = atoll_preview_find_cookie(value, &n)) != NULL && is_token(shown, n, view->token))
+            (shown = atoll_preview_find_cookie(value, &n)) != NULL &&
+            is_token(shown, n, view->token))
             return PROOF_COOKIE;
     return PROOF_NONE;
 }
@@ -262,8 +263,8 @@ static bool is_foreign(const struct visit *v, const struct atoll_http_request *r
     const char *origin = atoll_http_header(req, "origin"), *host = atoll_http_header(req, "host");
     struct atoll_preview_name name;
 
-    if (!origin || ((method == ATOLL_GET || method == ATOLL_HEAD) &&
-                    !atoll_http_header(req, "upgrade")))
+    if (!origin ||
+        ((method == ATOLL_GET || method == ATOLL_HEAD) && !atoll_http_header(req, "upgrade")))
         return false;
     origin = strstr(origin, "://");
     if (!origin || !host)
@@ -287,8 +288,9 @@ static void welcome(struct visit *v, struct atoll_http_request *req, const char 
     if (v->by_path)
         (void)snprintf(path, sizeof(path), "/preview/%s/%u", v->name.sandbox_id, v->name.port);
     (void)snprintf(location, cap, "%s%s", path, target);
-    (void)snprintf(cookie, sizeof(cookie), ATOLL_PREVIEW_COOKIE "=%s; Path=%s/; HttpOnly; SameSite=Lax%s",
-                   v->token, path, is_tls ? "; Secure" : "");
+    (void)snprintf(cookie, sizeof(cookie),
+                   ATOLL_PREVIEW_COOKIE "=%s; Path=%s/; HttpOnly; SameSite=Lax%s", v->token, path,
+                   is_tls ? "; Secure" : "");
     (void)atoll_http_set_header(req, "Set-Cookie", cookie);
     (void)atoll_http_set_header(req, "Location", location);
     (void)atoll_http_set_header(req, "Cache-Control", "no-store");
@@ -405,8 +407,8 @@ bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_
         bool lost = atoll_preview_in_domain(host, domain);
         /* On the unix socket any name will do: no browser gets there. */
         if (lost || !atoll_http_peer(req)->is_unix) {
-            (void)atoll_preview_page(
-                req, lost ? ATOLL_PREVIEW_UNKNOWN : ATOLL_PREVIEW_MISDIRECTED, 0);
+            (void)atoll_preview_page(req, lost ? ATOLL_PREVIEW_UNKNOWN : ATOLL_PREVIEW_MISDIRECTED,
+                                     0);
             return true;
         }
     }
@@ -472,8 +474,6 @@ size_t atoll_preview_active(const struct atoll_preview_server *server)
     return server ? atoll_proxy_active(server->proxy) : 0;
 }
 
-/* Addresses. */
-
 struct atoll_previews *atoll_api_previews(const struct atoll_api *api)
 {
     return api->config.previews;
@@ -482,36 +482,4 @@ struct atoll_previews *atoll_api_previews(const struct atoll_api *api)
 const struct atoll_preview_site *atoll_api_site(const struct atoll_api *api)
 {
     return api->config.site;
-}
-
-static void add_token(const struct atoll_preview_view *view, char *out)
-{
-    size_t n = strlen(out);
-
-    if (!view->is_public)
-        (void)snprintf(out + n, ATOLL_PREVIEW_URL_MAX - n, "?token=%s", view->token);
-}
-
-void atoll_preview_url(const struct atoll_preview_site *site, const struct atoll_preview_view *view,
-                       char *out)
-{
-    /* On this host nobody listens in, and the certificate would be one no browser knows. */
-    bool tls = site->tls_port && (!site->port || strcmp(site->domain, "localhost") != 0);
-    uint16_t usual = tls ? 443 : 80, port = tls ? site->tls_port : site->port;
-    char suffix[8] = "";
-
-    out[0] = '\0';
-    if (port == 0)
-        return;
-    if (port != usual)
-        (void)snprintf(suffix, sizeof(suffix), ":%u", port);
-    (void)snprintf(out, ATOLL_PREVIEW_URL_MAX, "%s://%u-%s.%s%s/", tls ? "https" : "http",
-                   view->port, view->sandbox_id, site->domain, suffix);
-    add_token(view, out);
-}
-
-void atoll_preview_path_url(const struct atoll_preview_view *view, char *out)
-{
-    (void)snprintf(out, ATOLL_PREVIEW_URL_MAX, "/preview/%s/%u/", view->sandbox_id, view->port);
-    add_token(view, out);
 }

@@ -14,8 +14,8 @@ struct atoll_preview_server;
 
 /* How the daemon is reached from outside. The texts are borrowed. */
 struct atoll_preview_site {
-    const char *domain;      /* "localhost" */
-    uint16_t port, tls_port; /* 0: none */
+    const char *domain;       /* "localhost" */
+    uint16_t port, tls_port;  /* 0: none */
     const char *const *names; /* that the daemon answers to over TCP; NULL-terminated, or NULL */
 };
 

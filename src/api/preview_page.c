@@ -9,9 +9,10 @@ static const struct page {
     bool refresh; /* it may be better in a moment: the page tries again by itself */
     const char *code, *message, *hint;
 } pages[] = {
-    [ATOLL_PREVIEW_UNKNOWN] = {404, false, "not_found", "there is no such preview",
-                               "check the address; a private preview needs its token, as ?token= or "
-                               "in the header X-Atoll-Preview-Token"},
+    [ATOLL_PREVIEW_UNKNOWN] =
+        {404, false, "not_found", "there is no such preview",
+         "check the address; a private preview needs its token, as ?token= or "
+         "in the header X-Atoll-Preview-Token"},
     [ATOLL_PREVIEW_MISDIRECTED] = {421, false, "invalid_argument",
                                    "this daemon does not go by that host name",
                                    "name it with atolld --host-names, or use an address it has"},
@@ -20,7 +21,8 @@ static const struct page {
     [ATOLL_PREVIEW_FOREIGN] = {403, false, "permission_denied",
                                "a page of another site may not use this private preview",
                                "make it public, or send its token in X-Atoll-Preview-Token"},
-    [ATOLL_PREVIEW_SILENT] = {502, true, "unavailable", "nothing listens on port %u of this sandbox",
+    [ATOLL_PREVIEW_SILENT] = {502, true, "unavailable",
+                              "nothing listens on port %u of this sandbox",
                               "start a server there; this page tries again every two seconds"},
     [ATOLL_PREVIEW_BROKEN] = {502, false, "unavailable",
                               "the server on port %u of this sandbox gave no valid HTTP answer",

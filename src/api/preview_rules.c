@@ -102,8 +102,7 @@ static bool is_address(const char *host, size_t n)
     size_t dots = 0, digits = 0;
 
     if (*host == '[')
-        return n > 2 && host[n - 1] == ']' &&
-               strspn(host + 1, "0123456789abcdefABCDEF:.") == n - 2;
+        return n > 2 && host[n - 1] == ']' && strspn(host + 1, "0123456789abcdefABCDEF:.") == n - 2;
     for (size_t i = 0; i < n; i++) {
         dots += host[i] == '.';
         digits += host[i] >= '0' && host[i] <= '9';

@@ -21,7 +21,8 @@
 #define ATOLL_MAX(a, b) ((a) > (b) ? (a) : (b))
 
 /* The struct of type `type` whose member `member` lives at `ptr`. */
-#define ATOLL_CONTAINER_OF(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define ATOLL_CONTAINER_OF(ptr, type, member) \
+    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 #define ATOLL_STRINGIFY_(x) #x
 #define ATOLL_STRINGIFY(x) ATOLL_STRINGIFY_(x)
@@ -44,16 +45,16 @@ static inline void atoll_auto_close(const int *fd)
 #define ATOLL_AUTOFREE ATOLL_CLEANUP(atoll_auto_free)
 #define ATOLL_AUTOCLOSE ATOLL_CLEANUP(atoll_auto_close)
 
-#define ATOLL_TAKE_PTR(p)        \
-    __extension__({              \
-        __typeof__(p) taken_ = (p);  \
-        (p) = NULL;              \
-        taken_;                  \
+#define ATOLL_TAKE_PTR(p)           \
+    __extension__({                 \
+        __typeof__(p) taken_ = (p); \
+        (p) = NULL;                 \
+        taken_;                     \
     })
 
-#define ATOLL_TAKE_FD(fd)        \
-    __extension__({              \
-        int taken_ = (fd);       \
-        (fd) = ATOLL_NO_FD;      \
-        taken_;                  \
+#define ATOLL_TAKE_FD(fd)   \
+    __extension__({         \
+        int taken_ = (fd);  \
+        (fd) = ATOLL_NO_FD; \
+        taken_;             \
     })

@@ -38,6 +38,6 @@ static inline void atoll_list_remove(struct atoll_list *node)
 }
 
 /* The current node may be removed (and freed) in the body. */
-#define ATOLL_LIST_FOREACH(head, node)                                                              \
-    for (struct atoll_list *node = (head)->next, *node##_next = node->next; node != (head);         \
+#define ATOLL_LIST_FOREACH(head, node)                                                      \
+    for (struct atoll_list *node = (head)->next, *node##_next = node->next; node != (head); \
          node = node##_next, node##_next = node->next)

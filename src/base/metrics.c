@@ -24,46 +24,79 @@ static const struct row {
     const char *help;
 } rows[ATOLL_METRICS] = {
     [ATOLL_METRIC_BUILD] = {"atoll_build_info", GAUGE, {"version"}, NULL, "Always 1."},
-    [ATOLL_METRIC_SANDBOXES] = {"atoll_sandboxes", GAUGE, {"provider", "state"}, NULL,
-                                "Sandboxes there are now."},
-    [ATOLL_METRIC_CREATE_SECONDS] = {"atoll_sandbox_create_seconds", HISTOGRAM, {"provider"}, quick,
+    [ATOLL_METRIC_SANDBOXES] =
+        {"atoll_sandboxes", GAUGE, {"provider", "state"}, NULL, "Sandboxes there are now."},
+    [ATOLL_METRIC_CREATE_SECONDS] = {"atoll_sandbox_create_seconds",
+                                     HISTOGRAM,
+                                     {"provider"},
+                                     quick,
                                      "From the request for a sandbox to its being ready."},
-    [ATOLL_METRIC_CREATE_ERRORS] = {"atoll_sandbox_create_errors_total", COUNTER,
-                                    {"provider", "kind"}, NULL, "Sandboxes that were not made."},
-    [ATOLL_METRIC_EXEC_START_SECONDS] = {"atoll_exec_start_seconds", HISTOGRAM, {"provider"}, quick,
+    [ATOLL_METRIC_CREATE_ERRORS] = {"atoll_sandbox_create_errors_total",
+                                    COUNTER,
+                                    {"provider", "kind"},
+                                    NULL,
+                                    "Sandboxes that were not made."},
+    [ATOLL_METRIC_EXEC_START_SECONDS] = {"atoll_exec_start_seconds",
+                                         HISTOGRAM,
+                                         {"provider"},
+                                         quick,
                                          "From the request for a command to its running."},
-    [ATOLL_METRIC_EXEC_START_ERRORS] = {"atoll_exec_start_errors_total", COUNTER,
-                                        {"provider", "kind"}, NULL, "Commands that did not start."},
-    [ATOLL_METRIC_EXEC_SECONDS] = {"atoll_exec_seconds", HISTOGRAM, {NULL}, work,
-                                   "How long commands ran."},
-    [ATOLL_METRIC_EXECS_ENDED] = {"atoll_execs_ended_total", COUNTER, {"kind"}, NULL,
-                                  "Commands by how they ended."},
-    [ATOLL_METRIC_EVENTS] = {"atoll_events_total", COUNTER, {"kind"}, NULL,
+    [ATOLL_METRIC_EXEC_START_ERRORS] = {"atoll_exec_start_errors_total",
+                                        COUNTER,
+                                        {"provider", "kind"},
+                                        NULL,
+                                        "Commands that did not start."},
+    [ATOLL_METRIC_EXEC_SECONDS] =
+        {"atoll_exec_seconds", HISTOGRAM, {NULL}, work, "How long commands ran."},
+    [ATOLL_METRIC_EXECS_ENDED] =
+        {"atoll_execs_ended_total", COUNTER, {"kind"}, NULL, "Commands by how they ended."},
+    [ATOLL_METRIC_EVENTS] = {"atoll_events_total",
+                             COUNTER,
+                             {"kind"},
+                             NULL,
                              "Changes of state of sandboxes and commands."},
-    [ATOLL_METRIC_QUEUE] = {"atoll_queue_length", GAUGE, {"kind"}, NULL,
-                            "Requests that wait for their turn."},
-    [ATOLL_METRIC_HTTP_REQUESTS] = {"atoll_http_requests_total", COUNTER,
-                                    {"method", "route", "status"}, NULL, "Requests to the API."},
-    [ATOLL_METRIC_HTTP_SECONDS] = {"atoll_http_request_seconds", HISTOGRAM, {"method", "route"},
-                                   request, "From the head of a request to the end of its answer."},
-    [ATOLL_METRIC_PREVIEW_REQUESTS] = {"atoll_preview_requests_total", COUNTER, {"status"}, NULL,
-                                       "Requests to previews."},
-    [ATOLL_METRIC_PREVIEWS_ACTIVE] = {"atoll_previews_active", GAUGE, {NULL}, NULL,
+    [ATOLL_METRIC_QUEUE] =
+        {"atoll_queue_length", GAUGE, {"kind"}, NULL, "Requests that wait for their turn."},
+    [ATOLL_METRIC_HTTP_REQUESTS] = {"atoll_http_requests_total",
+                                    COUNTER,
+                                    {"method", "route", "status"},
+                                    NULL,
+                                    "Requests to the API."},
+    [ATOLL_METRIC_HTTP_SECONDS] = {"atoll_http_request_seconds",
+                                   HISTOGRAM,
+                                   {"method", "route"},
+                                   request,
+                                   "From the head of a request to the end of its answer."},
+    [ATOLL_METRIC_PREVIEW_REQUESTS] =
+        {"atoll_preview_requests_total", COUNTER, {"status"}, NULL, "Requests to previews."},
+    [ATOLL_METRIC_PREVIEWS_ACTIVE] = {"atoll_previews_active",
+                                      GAUGE,
+                                      {NULL},
+                                      NULL,
                                       "Requests to and tunnels into sandboxes under way."},
-    [ATOLL_METRIC_ERRORS] = {"atoll_errors_total", COUNTER, {"kind"}, NULL,
-                             "Requests to the API that failed."},
-    [ATOLL_METRIC_BYTES] = {"atoll_bytes_total", COUNTER, {"what", "direction"}, NULL,
+    [ATOLL_METRIC_ERRORS] =
+        {"atoll_errors_total", COUNTER, {"kind"}, NULL, "Requests to the API that failed."},
+    [ATOLL_METRIC_BYTES] = {"atoll_bytes_total",
+                            COUNTER,
+                            {"what", "direction"},
+                            NULL,
                             "Bytes from clients (in) and to them (out)."},
-    [ATOLL_METRIC_DROPPED] = {"atoll_metrics_dropped_total", COUNTER, {NULL}, NULL,
+    [ATOLL_METRIC_DROPPED] = {"atoll_metrics_dropped_total",
+                              COUNTER,
+                              {NULL},
+                              NULL,
                               "Values not counted, because there were too many series."},
-    [ATOLL_METRIC_CPU_SECONDS] = {"process_cpu_seconds_total", COUNTER, {NULL}, NULL,
-                                  "CPU time of the daemon."},
-    [ATOLL_METRIC_MEMORY] = {"process_resident_memory_bytes", GAUGE, {NULL}, NULL,
-                             "Memory of the daemon."},
+    [ATOLL_METRIC_CPU_SECONDS] =
+        {"process_cpu_seconds_total", COUNTER, {NULL}, NULL, "CPU time of the daemon."},
+    [ATOLL_METRIC_MEMORY] =
+        {"process_resident_memory_bytes", GAUGE, {NULL}, NULL, "Memory of the daemon."},
     [ATOLL_METRIC_FILES] = {"process_open_fds", GAUGE, {NULL}, NULL, "Descriptors of the daemon."},
-    [ATOLL_METRIC_FILES_MAX] = {"process_max_fds", GAUGE, {NULL}, NULL,
-                                "Most descriptors it may have."},
-    [ATOLL_METRIC_START_TIME] = {"process_start_time_seconds", GAUGE, {NULL}, NULL,
+    [ATOLL_METRIC_FILES_MAX] =
+        {"process_max_fds", GAUGE, {NULL}, NULL, "Most descriptors it may have."},
+    [ATOLL_METRIC_START_TIME] = {"process_start_time_seconds",
+                                 GAUGE,
+                                 {NULL},
+                                 NULL,
                                  "When the daemon started, in seconds since 1970."},
 };
 
@@ -78,7 +111,7 @@ struct series {
 
 static struct series pool[ATOLL_METRICS_SERIES];
 static uint16_t used;
-static uint16_t slots[SLOTS];                            /* index + 1, 0: free */
+static uint16_t slots[SLOTS];                              /* index + 1, 0: free */
 static uint16_t first[ATOLL_METRICS], last[ATOLL_METRICS]; /* index + 1 */
 
 static size_t hash(enum atoll_metric metric, const struct atoll_labels *labels)
@@ -265,8 +298,9 @@ int atoll_metrics_write(struct atoll_buf *out)
         r = atoll_buf_appendf(out, "# HELP %s %s\n# TYPE %s %s\n", rows[m].name, rows[m].help,
                               rows[m].name, kinds[rows[m].kind]);
         for (uint16_t i = first[m]; r == 0 && i; i = pool[i - 1].next)
-            r = rows[m].kind == HISTOGRAM ? put_histogram(out, &pool[i - 1])
-                                          : put_sample(out, &pool[i - 1], "", NULL, pool[i - 1].value);
+            r = rows[m].kind == HISTOGRAM
+                    ? put_histogram(out, &pool[i - 1])
+                    : put_sample(out, &pool[i - 1], "", NULL, pool[i - 1].value);
     }
     return r;
 }

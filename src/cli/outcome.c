@@ -4,9 +4,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/base64.h"
 #include "base/fd.h"
 #include "base/text.h"
-#include "base/base64.h"
 #include "cli/print.h"
 
 /* Most bytes of each stream that --json keeps. */

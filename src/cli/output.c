@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include "base/fd.h"
 #include "base/base64.h"
+#include "base/fd.h"
 #include "cli/print.h"
 
 /* Longest line the daemon sends: a piece of output in JSON. */
@@ -34,8 +34,8 @@ static int find_data(struct reader *reader, const json_t *object, const char **r
     if (!json_is_string(coded))
         return 0;
     atoll_buf_clear(&reader->decoded);
-    if (atoll_base64_decode(&reader->decoded, json_string_value(coded),
-                                json_string_length(coded)) < 0)
+    if (atoll_base64_decode(&reader->decoded, json_string_value(coded), json_string_length(coded)) <
+        0)
         return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO, "the daemon sent bad base64");
     *ret_bytes = (const char *)atoll_buf_head(&reader->decoded);
     *ret_n = atoll_buf_size(&reader->decoded);

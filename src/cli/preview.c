@@ -12,7 +12,8 @@ struct options {
 static const struct atoll_cli_option options_table[] = {
     {"public", 'p', ATOLL_CLI_FLAG, offsetof(struct options, is_public), NULL,
      "let everybody see it, without a token", NULL},
-    {"rm", 0, ATOLL_CLI_FLAG, offsetof(struct options, remove), NULL, "stop showing the port", NULL},
+    {"rm", 0, ATOLL_CLI_FLAG, offsetof(struct options, remove), NULL, "stop showing the port",
+     NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -31,9 +32,9 @@ static int list(struct atoll_cli *cli, const char *id, struct atoll_error *err)
         return r;
     if (cli->json)
         return atoll_cli_print_json(reply, err);
-    json_array_foreach (json_object_get(reply, "previews"), i, each)
-        (void)printf("%.0f\t%s\n", atoll_cli_number(each, "port", 0),
-                     atoll_cli_text(each, "url", atoll_cli_text(each, "path_url", "")));
+    json_array_foreach(json_object_get(reply, "previews"), i, each)(void)
+        printf("%.0f\t%s\n", atoll_cli_number(each, "port", 0),
+               atoll_cli_text(each, "url", atoll_cli_text(each, "path_url", "")));
     return ATOLL_CLI_OK;
 }
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "base/fd.h"
 #include "base/base64.h"
+#include "base/fd.h"
 #include "cli/copy.h"
 #include "cli/print.h"
 #include "cli/request.h"

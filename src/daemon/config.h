@@ -15,9 +15,9 @@ struct atoll_config {
     char tls_listen[256];               /* HOST:PORT, "" for none */
     char tls_cert[ATOLL_CONFIG_PATH_MAX], tls_key[ATOLL_CONFIG_PATH_MAX]; /* "": one of our own */
     char preview_domain[200];
-    char host_names[1024]; /* separated by commas or blanks */
+    char host_names[1024];                /* separated by commas or blanks */
     char registry[ATOLL_CONFIG_PATH_MAX]; /* "" for the default one */
-    char file[ATOLL_CONFIG_PATH_MAX];   /* "" for none */
+    char file[ATOLL_CONFIG_PATH_MAX];     /* "" for none */
     uint32_t pool, max_sandboxes;
     uint32_t tenant_sandboxes, tenant_creates, tenant_execs, tenant_queue;
     uint32_t key_rate, wrong_key_rate; /* requests a second; 0: no limit */

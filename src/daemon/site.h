@@ -8,7 +8,7 @@
 struct atoll_site {
     struct atoll_preview_site site;
     const char *names[ATOLL_SITE_NAMES + 1];
-    char host[256];              /* this host's */
+    char host[256];                  /* this host's */
     char listen[2][256], list[1024]; /* what the names point into */
 };
 

@@ -154,8 +154,7 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
         done(arg, NULL, &err);
         return;
     }
-    *c = (struct creating){
-        .engine = engine, .done = done, .arg = arg, .asked_us = asked_us};
+    *c = (struct creating){.engine = engine, .done = done, .arg = arg, .asked_us = asked_us};
     s = atoll_pool_take(engine, &spec);
     if (s) {
         r = dress(s, create, &err);

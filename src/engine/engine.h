@@ -35,9 +35,9 @@ struct atoll_engine_config {
     uint32_t pool;                   /* sandboxes kept ready of the host template */
     uint32_t max_sandboxes;          /* 0: 4096 */
     struct atoll_quota quota;
-    uint64_t journal_max_bytes;      /* output kept per exec; 0: 64 MiB */
-    uint32_t waived;                 /* limits the operator waives for every sandbox */
-    const char *host_json;           /* the doctor's report; copied */
+    uint64_t journal_max_bytes; /* output kept per exec; 0: 64 MiB */
+    uint32_t waived;            /* limits the operator waives for every sandbox */
+    const char *host_json;      /* the doctor's report; copied */
 };
 
 int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *config,
@@ -79,15 +79,16 @@ const char *atoll_limit_name(uint32_t limit); /* of one bit */
 /* Borrowed for the call; quota.c copies every pointer of this and of atoll_exec_start if it must
  * wait. */
 struct atoll_create {
-    const char *template_name;      /* NULL: host */
-    struct atoll_limits limits;     /* 0 fields: default */
+    const char *template_name;  /* NULL: host */
+    struct atoll_limits limits; /* 0 fields: default */
     uint32_t waived;
-    const char *const *env;         /* NAME=VALUE, NULL-terminated, or NULL; for every exec */
-    const char *metadata_json;      /* an object, or NULL; kept and given back */
-    const char *owner;              /* tenant it belongs to; NULL: "default" */
+    const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL; for every exec */
+    const char *metadata_json; /* an object, or NULL; kept and given back */
+    const char *owner;         /* tenant it belongs to; NULL: "default" */
 };
 
-typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error);
+typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox,
+                              const struct atoll_error *error);
 
 void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
                          atoll_sandbox_fn *done, void *arg);
@@ -105,7 +106,7 @@ void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const cha
 struct atoll_sandbox_view {
     const char *id, *template_name, *metadata_json, *owner;
     enum atoll_sandbox_state state;
-    const char *cause; /* FAILED; else "" */
+    const char *cause;                        /* FAILED; else "" */
     int64_t created_unix_ms, expires_unix_ms; /* 0: never */
     struct atoll_limits limits;
     uint32_t waived;
@@ -133,7 +134,8 @@ struct atoll_sandbox_stats {
 };
 typedef void atoll_stats_fn(void *arg, const struct atoll_sandbox_stats *stats,
                             const struct atoll_error *error);
-void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done, void *arg);
+void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                        void *arg);
 
 /* --- commands --- */
 
@@ -158,8 +160,8 @@ struct atoll_exec *atoll_sandbox_next_exec(struct atoll_sandbox *sandbox, size_t
 /* How a command ended: exactly one of these exists per exec, once it has ended. */
 struct atoll_exec_result {
     enum atoll_end_kind kind;
-    int code;   /* EXITED */
-    int signal; /* where one was involved */
+    int code;         /* EXITED */
+    int signal;       /* where one was involved */
     char reason[200]; /* KILLED_BY: who; LOST: why; else "" */
     uint64_t user_us, system_us, max_rss_bytes;
     uint32_t oom_kills, oom_pid;
@@ -197,10 +199,10 @@ void atoll_exec_resize(struct atoll_exec *exec, uint32_t cols, uint32_t rows, at
 struct atoll_reader;
 struct atoll_reader_item {
     enum { ATOLL_READ_DATA = 1, ATOLL_READ_GAP, ATOLL_READ_END } kind;
-    int stream;        /* DATA, GAP */
-    uint64_t offset;   /* DATA, GAP: of its first byte in the stream */
+    int stream;      /* DATA, GAP */
+    uint64_t offset; /* DATA, GAP: of its first byte in the stream */
     uint64_t length;
-    const uint8_t *data; /* DATA: good until the next call */
+    const uint8_t *data;                    /* DATA: good until the next call */
     const struct atoll_exec_result *result; /* END */
 };
 /* `ready` is never called from within atoll_reader_open. */
@@ -234,8 +236,8 @@ void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, 
 void atoll_files_chown(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        const char *owner, const char *group, atoll_done_fn *done, void *arg);
 /* Makes the symbolic link `path`; its target is any text. */
-void atoll_files_symlink(struct atoll_engine *e, const char *id, const char *user, const char *target,
-                         const char *path, atoll_done_fn *done, void *arg);
+void atoll_files_symlink(struct atoll_engine *e, const char *id, const char *user,
+                         const char *target, const char *path, atoll_done_fn *done, void *arg);
 
 /* Changes in a directory, as they happen, for as long as somebody wants to know. */
 struct atoll_file_watch;
@@ -253,7 +255,8 @@ void atoll_files_watch(struct atoll_engine *e, const char *id, const char *user,
 struct atoll_file_watch *atoll_files_unwatch(struct atoll_file_watch *watch);
 
 /* The opened regular file: a descriptor the callback owns (never blocks on read), and its size. */
-typedef void atoll_opened_fn(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error);
+typedef void atoll_opened_fn(void *arg, int fd, uint64_t size_bytes,
+                             const struct atoll_error *error);
 void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       atoll_opened_fn *done, void *arg);
 
@@ -278,17 +281,18 @@ void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t 
 struct atoll_event {
     uint64_t id; /* grows by one with each */
     int64_t unix_ms;
-    const char *kind;       /* "sandbox.created", "sandbox.failed", "sandbox.destroyed",
+    const char *kind; /* "sandbox.created", "sandbox.failed", "sandbox.destroyed",
                                "exec.started", "exec.ended" */
     const char *sandbox_id, *owner;
-    const char *exec_id;    /* "" where there is none */
-    const char *detail;     /* a few words: the cause, how it ended; "" */
+    const char *exec_id; /* "" where there is none */
+    const char *detail;  /* a few words: the cause, how it ended; "" */
 };
 struct atoll_subscription;
 /* Calls fn for every event after the id `after` (UINT64_MAX: only new ones), first those that are
  * kept (the last 4096), from the loop and never from inside this call. */
 struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,
-                                                  void (*fn)(void *arg, const struct atoll_event *event),
+                                                  void (*fn)(void *arg,
+                                                             const struct atoll_event *event),
                                                   void *arg);
 struct atoll_subscription *atoll_events_unsubscribe(struct atoll_subscription *subscription);
 
@@ -302,11 +306,13 @@ struct atoll_template_view {
     int64_t created_unix_ms;
 };
 /* Walks them: start with *pos = 0; false at the end. */
-bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret);
+bool atoll_templates_next(struct atoll_engine *engine, size_t *pos,
+                          struct atoll_template_view *ret);
 
 /* An import: a tar stream (plain, gzip, xz or zstd) is unpacked inside a sandbox made for it. */
 struct atoll_import;
-typedef void atoll_import_fn(void *arg, struct atoll_import *import, const struct atoll_error *error);
+typedef void atoll_import_fn(void *arg, struct atoll_import *import,
+                             const struct atoll_error *error);
 void atoll_templates_import(struct atoll_engine *engine, const char *name, atoll_import_fn *ready,
                             void *arg);
 /* The next bytes of the archive; done when more can be taken. */
@@ -318,4 +324,5 @@ typedef void atoll_template_fn(void *arg, const struct atoll_template_view *view
 void atoll_import_finish(struct atoll_import *import, atoll_template_fn *done, void *arg);
 void atoll_import_drop(struct atoll_import *import);
 /* FAILED_PRECONDITION while sandboxes of it live. */
-void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll_done_fn *done, void *arg);
+void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll_done_fn *done,
+                            void *arg);

@@ -30,7 +30,7 @@ struct atoll_engine {
     size_t public_count;        /* of those, not waiting in the pool */
     struct atoll_list pool;     /* ready, of struct atoll_sandbox.pool_node */
     uint32_t pool_size, pool_making, pool_failures;
-    struct atoll_map tenants;   /* those that use something; quota.c */
+    struct atoll_map tenants;    /* those that use something; quota.c */
     struct atoll_map templates;  /* by name, of struct atoll_template, owned */
     struct atoll_events *events; /* owned */
     bool ending;
@@ -84,7 +84,7 @@ struct atoll_exec {
     uint64_t acked[3];
     uint64_t stdin_offset;
     bool counted; /* among those its tenant has running */
-    bool met; /* recovery: the agent knows it too */
+    bool met;     /* recovery: the agent knows it too */
     bool ended;
     struct atoll_exec_result result; /* once ended */
     struct atoll_list readers;       /* of struct atoll_reader.node */

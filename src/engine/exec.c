@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
-#include "base/metrics.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"

@@ -50,8 +50,8 @@ static struct preview *find(const struct atoll_previews *previews, const char *s
     return atoll_map_get(&previews->all, key);
 }
 
-static int insert(struct atoll_previews *previews, const struct preview *from,
-                  struct preview **ret, struct atoll_error *err)
+static int insert(struct atoll_previews *previews, const struct preview *from, struct preview **ret,
+                  struct atoll_error *err)
 {
     struct preview *p = malloc(sizeof(*p));
     int r = -ENOMEM;

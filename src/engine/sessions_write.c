@@ -51,12 +51,14 @@ static void opened(void *arg, struct atoll_upload *upload, int fd, const struct 
 
 static void next(struct atoll_session_writer *w)
 {
-    const struct atoll_session_file *file = w->files + w->next;
+    const struct atoll_session_file *file;
 
-    if (w->next == w->count)
+    if (w->next == w->count) {
         w->done(w->arg, NULL);
-    else
-        atoll_files_create(w->engine, w->sandbox_id, NULL, file->path, file->mode, opened, w);
+        return;
+    }
+    file = &w->files[w->next];
+    atoll_files_create(w->engine, w->sandbox_id, NULL, file->path, file->mode, opened, w);
 }
 
 void atoll_session_write(struct atoll_session_writer *w, struct atoll_engine *engine,

@@ -1,9 +1,7 @@
 /*
- * HTTP/1, from bytes to requests. The parser runs in steps that end at each thing of interest (a complete
- * head, a piece of body, the end of a message), so that handlers are only ever called from outside
- * of it and may do what they like: answer, pause, abort, upgrade.
- * Body bytes are handed out where recv put them; only a collected body that does not come in one
- * piece is copied.
+ * HTTP/1, from bytes to requests. The parser runs in steps that end at each thing of interest (a
+ * complete head, a piece of body, the end of a message), so that handlers are only ever called from
+ * outside of it and may do what they like: answer, pause, abort, upgrade.
  */
 #include "net/http_internal.h"
 

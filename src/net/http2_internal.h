@@ -82,6 +82,8 @@ void atoll_http2_stream_end(struct atoll_http2_stream *st);
 /* Hands out what is kept of the body, as far as the handler wants it, and the end behind it. */
 void atoll_http2_stream_pump(struct atoll_http2_stream *st);
 void atoll_http2_stream_reset(struct atoll_http2_stream *st, uint32_t code);
+/* The answer is out, but the client still sends its body. */
+void atoll_http2_stream_linger(struct atoll_http2_stream *st);
 /* Waiting begins anew. */
 static inline void atoll_http2_stream_touch(struct atoll_http2_stream *st)
 {

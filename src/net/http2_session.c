@@ -152,7 +152,6 @@ static int on_stream_close(nghttp2_session *lib, int32_t id, uint32_t code, void
     return 0;
 }
 
-/* The answer is out. A client that is still sending its body need not go on (RFC 9113 section 8.1). */
 static int on_frame_sent(nghttp2_session *lib, const nghttp2_frame *frame, void *arg)
 {
     bool data = frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS;
@@ -163,7 +162,7 @@ static int on_frame_sent(nghttp2_session *lib, const nghttp2_frame *frame, void 
         return 0;
     st = nghttp2_session_get_stream_user_data(lib, frame->hd.stream_id);
     if (st && !st->remote_ended)
-        (void)!nghttp2_submit_rst_stream(lib, NGHTTP2_FLAG_NONE, st->id, NGHTTP2_NO_ERROR);
+        atoll_http2_stream_linger(st);
     return 0;
 }
 

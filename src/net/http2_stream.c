@@ -12,7 +12,8 @@
 
 #define PIECE_BYTES ((size_t)64 * 1024)
 #define KEEP_BYTES ((size_t)64 * 1024) /* an emptied buffer larger than this is given back */
-#define FIELD_COST 32                  /* what RFC 9113 section 6.5.2 adds for each field */
+#define LINGER_MS 1000
+#define FIELD_COST 32 /* what RFC 9113 section 6.5.2 adds for each field */
 
 /* Beginning and end. */
 
@@ -88,6 +89,18 @@ void atoll_http2_stream_reset(struct atoll_http2_stream *st, uint32_t code)
 {
     (void)!nghttp2_submit_rst_stream(st->session->lib, NGHTTP2_FLAG_NONE, st->id, code);
     atoll_http2_wake(st->session);
+}
+
+static void linger_over(void *arg)
+{
+    atoll_http2_stream_reset(arg, NGHTTP2_NO_ERROR);
+}
+
+/* It need not go on, and is told so (RFC 9113 section 8.1), but not at once: there are clients that
+ * drop an answer they have not looked at yet when the stream is reset. Meanwhile it gets no credit. */
+void atoll_http2_stream_linger(struct atoll_http2_stream *st)
+{
+    atoll_timer_set(&st->conn.kick, st->conn.server->loop, LINGER_MS, linger_over, st);
 }
 
 static bool waits_for_body(const struct atoll_http2_stream *st)

@@ -5,10 +5,10 @@
 
 /*
  * HTTP server on the loop: 1.0 and 1.1 (keep-alive, pipelining, chunked bodies both ways), and 2
- * over TLS for clients that ask for it. Handlers need not know which; bodies have back-pressure both
- * ways, in HTTP/2 through the windows of each stream. Strict by choice: whatever two parsers could read differently (RFC 9112
- * section 11.2) is answered with one 400 and the connection is closed; in HTTP/2 the stream is
- * reset (RFC 9113 section 8.1.1).
+ * over TLS for clients that ask for it. Handlers need not know which; bodies have back-pressure
+ * both ways, in HTTP/2 through the windows of each stream. Strict by choice: whatever two parsers
+ * could read differently (RFC 9112 section 11.2) is answered with one 400 and the connection is
+ * closed; in HTTP/2 the stream is answered 400 or reset (RFC 9113 section 8.1.1).
  *
  * Blocking: nothing here blocks. Thread: the loop's.
  * Lifetime of a request: it begins with on_request and ends exactly once, in one of two ways.

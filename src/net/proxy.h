@@ -29,7 +29,7 @@ struct atoll_proxy_config {
 
 /* How one request ended. */
 struct atoll_proxy_outcome {
-    int status;                  /* as the client saw it; 101 for a tunnel, 499 when it went away */
+    int status; /* as the client saw it; 101 for a tunnel, 499 when it went away */
     uint64_t in_bytes, out_bytes; /* of bodies and tunnels: from the client, to the client */
 };
 
@@ -47,10 +47,10 @@ struct atoll_proxy_hooks {
 
 struct atoll_proxy_request {
     const char *key;
-    const char *target; /* origin-form: "/path?query" */
-    const char *host;   /* Host for the upstream */
-    const char *scheme; /* for X-Forwarded-Proto */
-    const char *extra;  /* whole header lines to add, or "" */
+    const char *target;                    /* origin-form: "/path?query" */
+    const char *host;                      /* Host for the upstream */
+    const char *scheme;                    /* for X-Forwarded-Proto */
+    const char *extra;                     /* whole header lines to add, or "" */
     const struct atoll_proxy_hooks *hooks; /* lives for ever */
     void *arg;
 };

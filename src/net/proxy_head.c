@@ -11,9 +11,20 @@
 bool atoll_proxy_is_hop(const char *name)
 {
     static const char *const names[] = {
-        "connection",          "content-length", "expect",  "forwarded",         "host",
-        "http2-settings",      "keep-alive",     "te",      "proxy-authenticate", "trailer",
-        "proxy-authorization", "upgrade",        "x-real-ip", "transfer-encoding",
+        "connection",
+        "content-length",
+        "expect",
+        "forwarded",
+        "host",
+        "http2-settings",
+        "keep-alive",
+        "te",
+        "proxy-authenticate",
+        "trailer",
+        "proxy-authorization",
+        "upgrade",
+        "x-real-ip",
+        "transfer-encoding",
         "proxy-connection",
     };
 

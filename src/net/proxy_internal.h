@@ -1,4 +1,5 @@
 #pragma once
+#include <llhttp.h>
 #include <sys/uio.h>
 #include "base/buf.h"
 #include "base/list.h"
@@ -6,7 +7,8 @@
 
 /*
  * What the files of the proxy share.
- *   proxy.c         from a request to its answer
+ *   proxy.c         an exchange: from a request to the end of its answer
+ *   proxy_answer.c  what the upstream says
  *   proxy_head.c    heads: what is passed on and what is not
  *   proxy_conn.c    a connection to an upstream
  *   proxy_pool.c    those kept for later
@@ -29,6 +31,31 @@ struct atoll_proxy {
 /* The most that may wait to be sent to one side before the other is told to stop. */
 #define PROXY_HIGH_WATER ((size_t)64 * 1024)
 #define PROXY_SWEEP_MS 1000
+#define PROXY_ANSWER_HEAD_MAX ((size_t)32 * 1024) /* of the head of an answer */
+
+/* A request under way. */
+struct atoll_proxy_exchange {
+    struct atoll_list node, wait;
+    struct atoll_proxy *proxy;
+    struct atoll_http_request *req; /* NULL once it is over */
+    const struct atoll_proxy_hooks *hooks;
+    void *arg;
+    char key[ATOLL_PROXY_KEY_MAX];
+    struct atoll_buf head;         /* what we ask; kept to ask again */
+    struct dial *dial;             /* under way, or NULL */
+    struct atoll_proxy_conn *conn; /* owned; NULL while dialling */
+    struct atoll_proxy_outcome outcome;
+    int64_t since_ms; /* when we began to wait for the answer */
+    bool reused, upgrade;
+    bool body_ended; /* all of the request's body has been sent on */
+
+    llhttp_t parser;
+    struct atoll_buf fields; /* the answer's headers: "name\0value\0" pairs */
+    size_t head_bytes;       /* of the answer so far, while its head is not complete */
+    bool answered;           /* the answer's first byte is here */
+    bool begun;              /* the client has its head */
+    bool informational, switching, complete, keep;
+};
 
 /* proxy_conn.c: a connection. Not a struct atoll_stream, which reports the end of its peer even
  * before what that sent has been read, while it is paused: an upstream that answers, closes and is
@@ -75,6 +102,13 @@ int atoll_proxy_head_write(struct atoll_buf *out, const struct atoll_http_reques
 bool atoll_proxy_is_hop(const char *name);
 /* Whether `list`, the value of a Connection header, names it. */
 bool atoll_proxy_list_has(const char *list, const char *token);
+
+/* proxy_answer.c */
+void atoll_proxy_answer_start(struct atoll_proxy_exchange *x);
+/* A header of the answer, or NULL. */
+const char *atoll_proxy_answer_field(const struct atoll_proxy_exchange *x, const char *wanted);
+/* Sets its headers for the client; false for a head that cannot be passed on. */
+bool atoll_proxy_answer_copy(struct atoll_proxy_exchange *x);
 
 /* proxy_tunnel.c */
 /* Answers 101 with `upgrade` as the protocol and the headers set so far, and carries bytes until

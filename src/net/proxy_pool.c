@@ -75,8 +75,7 @@ static size_t count_key(const struct atoll_proxy *proxy, const char *key)
     return n;
 }
 
-void atoll_proxy_pool_put(struct atoll_proxy *proxy, const char *key,
-                          struct atoll_proxy_conn *conn)
+void atoll_proxy_pool_put(struct atoll_proxy *proxy, const char *key, struct atoll_proxy_conn *conn)
 {
     struct kept *k = proxy->idle_count < KEPT_MAX && count_key(proxy, key) < KEPT_PER_KEY
                          ? calloc(1, sizeof(*k))

@@ -32,6 +32,7 @@
 /* Deaths this soon after a start, this many in a row, are not worth another try. */
 #define QUICK_MS 1000
 #define QUICK_DEATHS_MAX 20
+#define RETRY_US 100000
 
 static void die(const struct atoll_error *err) __attribute__((noreturn));
 
@@ -98,16 +99,21 @@ static int first_life(const char *state, struct atoll_error *err)
         return atoll_fail_errno(err, errno, "copy own executable");
     (void)setsid();
     (void)prctl(PR_SET_NAME, "atoll-keeper", 0, 0, 0);
-    for (int quick = 0; quick < QUICK_DEATHS_MAX;) {
+    for (int quick = 0, killed = false; quick < QUICK_DEATHS_MAX;) {
         int64_t begun = atoll_clock_ms();
         int status, r = run_once(exe, state_fd, &status, err);
 
         if (r < 0)
             return r;
-        if (WIFEXITED(status))
-            _exit(WEXITSTATUS(status)); /* it ended by itself and has said why */
+        /* It ended by itself and has said why. Once it has been killed, only success is an end: what
+         * the dead one left may be in the way of the next for a moment. */
+        if (WIFEXITED(status) && (!killed || WEXITSTATUS(status) == 0))
+            _exit(WEXITSTATUS(status));
+        killed = true;
         quick = atoll_clock_ms() - begun < QUICK_MS ? quick + 1 : 0;
-        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn was killed; starting it again", NULL);
+        if (quick > 1)
+            (void)usleep(RETRY_US);
+        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn died; starting it again", NULL);
     }
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD, "atoll-spawn dies as soon as it starts");
 }

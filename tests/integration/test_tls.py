@@ -115,6 +115,14 @@ def test_upload_and_download(tls, box, version):
     assert hashlib.sha256(back).digest() == hashlib.sha256(data).digest()
 
 
+@pytest.mark.parametrize("version", ["--http2", "--http1.1"])
+def test_refused_upload_is_explained(tls, version):
+    """The answer comes before the body is through, and still reaches the client."""
+    _, status, body = tls.curl("/api/sandboxes/nosuchone/files?path=/x", "-T", "-",
+                               input=bytes(50 * 1024 * 1024), version=version)
+    assert (status, json.loads(body)["error"]["code"]) == (404, "not_found")
+
+
 def test_a_hundred_requests_at_once(tls):
     """One curl, one connection, a hundred streams."""
     urls = []

@@ -600,8 +600,7 @@ void atoll_files_watch(struct atoll_engine *e, const char *id, const char *user,
     (void)user;
     (void)path;
     (void)recursive;
-    events->started(arg, (struct atoll_file_watch *)&fake,
-                    fake_failure(atoll_engine_find(e, id)));
+    events->started(arg, (struct atoll_file_watch *)&fake, fake_failure(atoll_engine_find(e, id)));
 }
 
 struct atoll_file_watch *atoll_files_unwatch(struct atoll_file_watch *watch)

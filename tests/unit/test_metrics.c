@@ -1,8 +1,8 @@
 /*
  * The table of metrics: what is written, and what happens when there are too many series.
  */
-#include <stdarg.h>
 #include <setjmp.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
  * What names a preview, and what passes between a browser and a sandbox.
  */
-#include <stdarg.h>
 #include <setjmp.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static void hosts(void **state)
         {"123456-" ID ".localhost", false},
         {"-" ID ".localhost", false},
         {"8000" ID ".localhost", false},
-        {"8000-0123456789012345678.localhost", false}, /* 19 */
+        {"8000-0123456789012345678.localhost", false},                       /* 19 */
         {"8000-01234567890123456789012345678901234567890.localhost", false}, /* 41 */
         {"8000-" ID ".localhost.", false},
         {"8000-" ID ".LOCALHOST", false},
@@ -76,12 +76,24 @@ static void domains(void **state)
 static void own_hosts(void **state)
 {
     static const char *const names[] = {"box.example.com", NULL};
-    static const char *const own[] = {"localhost", "LOCALHOST:80", "127.0.0.1", "10.1.2.3:7070",
-                                      "[::1]", "[fe80::1]:80", "box.example.com:443"};
-    static const char *const foreign[] = {
-        "",          "evil",       "localhost.evil", "127.0.0.1.evil", "127.0.0", "1.2.3.4.5",
-        "[::1",      "::1",        "[::1]x",         "localhost:",     "localhost:123456",
-        "[]",        "[evil]",     "box.example.co", "xbox.example.com"};
+    static const char *const own[] = {"localhost",          "LOCALHOST:80", "127.0.0.1",
+                                      "10.1.2.3:7070",      "[::1]",        "[fe80::1]:80",
+                                      "box.example.com:443"};
+    static const char *const foreign[] = {"",
+                                          "evil",
+                                          "localhost.evil",
+                                          "127.0.0.1.evil",
+                                          "127.0.0",
+                                          "1.2.3.4.5",
+                                          "[::1",
+                                          "::1",
+                                          "[::1]x",
+                                          "localhost:",
+                                          "localhost:123456",
+                                          "[]",
+                                          "[evil]",
+                                          "box.example.co",
+                                          "xbox.example.com"};
 
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(own); i++)
@@ -94,12 +106,10 @@ static void own_hosts(void **state)
 
 static void paths(void **state)
 {
-    static const char *const wrong[] = {"/preview",           "/preview/",
-                                        "/preview/" ID,       "/preview/" ID "/",
-                                        "/preview/" ID "/0/", "/preview/" ID "/x/",
-                                        "/previews/" ID "/1", "/preview/short/1/",
-                                        "/PREVIEW/" ID "/1",  "/preview/" ID "/1x/",
-                                        "/preview//1/"};
+    static const char *const wrong[] = {
+        "/preview",           "/preview/",           "/preview/" ID,       "/preview/" ID "/",
+        "/preview/" ID "/0/", "/preview/" ID "/x/",  "/previews/" ID "/1", "/preview/short/1/",
+        "/PREVIEW/" ID "/1",  "/preview/" ID "/1x/", "/preview//1/"};
     struct atoll_preview_name name;
     const char *rest;
 
@@ -241,9 +251,9 @@ static void traces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts),       cmocka_unit_test(domains), cmocka_unit_test(own_hosts),
-        cmocka_unit_test(paths),       cmocka_unit_test(targets), cmocka_unit_test(tokens),
-        cmocka_unit_test(cookies),     cmocka_unit_test(set_cookies), cmocka_unit_test(keys),
+        cmocka_unit_test(hosts),   cmocka_unit_test(domains),     cmocka_unit_test(own_hosts),
+        cmocka_unit_test(paths),   cmocka_unit_test(targets),     cmocka_unit_test(tokens),
+        cmocka_unit_test(cookies), cmocka_unit_test(set_cookies), cmocka_unit_test(keys),
         cmocka_unit_test(traces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,8 +8,8 @@
 static struct rig rig;
 static struct atoll_proxy *proxy;
 
-static int upstream = -1;       /* the end the test plays */
-static struct atoll_buf asked;  /* what came there */
+static int upstream = -1;      /* the end the test plays */
+static struct atoll_buf asked; /* what came there */
 static int dials;
 static bool refuse_dial, hold_dial;
 static struct {
@@ -266,7 +266,8 @@ static void bad_answers_are_not_passed_on(void **state)
 {
     (void)state;
     assert_bad_answer("nonsense\r\n\r\n");
-    assert_bad_answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok");
+    assert_bad_answer(
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok");
     assert_bad_answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok");
     assert_bad_answer("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n");
     assert_bad_answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok");
@@ -460,8 +461,8 @@ static void uploads_wait_for_the_upstream(void **state)
     }
     assert_true(sent < (size_t)2 * 1024 * 1024);
     while (got < 8388608) {
-        ssize_t n = sent < 8388608 ? send(rig.fd, piece,
-                                          ATOLL_MIN(sizeof(piece), 8388608 - sent), MSG_NOSIGNAL)
+        ssize_t n = sent < 8388608 ? send(rig.fd, piece, ATOLL_MIN(sizeof(piece), 8388608 - sent),
+                                          MSG_NOSIGNAL)
                                    : 0;
         const char *text = take_asked();
         sent += n > 0 ? (size_t)n : 0;

@@ -1,4 +1,4 @@
-/* TLS under the HTTP server: handshake, certificates, both versions of HTTP, WebSocket, big bodies. */
+/* TLS under the HTTP server: handshake, certificates, versions, WebSocket, big bodies. */
 #include <netinet/in.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>

@@ -9,7 +9,10 @@ struct request {
 };
 
 static const struct atoll_field fields[] = {
-    {.name = "port", .type = ATOLL_FIELD_U32, .offset = offsetof(struct request, port), .min = 1,
+    {.name = "port",
+     .type = ATOLL_FIELD_U32,
+     .offset = offsetof(struct request, port),
+     .min = 1,
      .max = 65535},
     {.name = "public", .type = ATOLL_FIELD_BOOL, .offset = offsetof(struct request, is_public)},
     {0},
@@ -64,8 +67,8 @@ void atoll_rest_preview_create(struct atoll_api_call *call, const uint8_t *bytes
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "port is missing: which port of the sandbox is to be shown?");
     if (r == 0)
-        r = atoll_previews_add(previews, call->params.id, (uint16_t)request.port,
-                               request.is_public, &view, &error);
+        r = atoll_previews_add(previews, call->params.id, (uint16_t)request.port, request.is_public,
+                               &view, &error);
     atoll_body_done(&body);
     if (r < 0) {
         atoll_api_fail(call, &error);
@@ -105,9 +108,9 @@ void atoll_rest_preview_remove(struct atoll_api_call *call, const uint8_t *body 
     struct atoll_error error;
     struct atoll_previews *previews = records(call, &error);
 
-    if (!previews || atoll_previews_remove(previews, call->params.id,
-                                           (uint16_t)strtoul(call->params.port, NULL, 10),
-                                           &error) < 0)
+    if (!previews ||
+        atoll_previews_remove(previews, call->params.id,
+                              (uint16_t)strtoul(call->params.port, NULL, 10), &error) < 0)
         atoll_api_fail(call, &error);
     else
         atoll_api_reply_empty(call, 204);

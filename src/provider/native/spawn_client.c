@@ -92,19 +92,35 @@ static int start_program(const char *program, const char *state_dir, pid_t *ret_
     return r ? atoll_fail_errno(err, r, "start %s", program) : 0;
 }
 
+/* A connection that has been greeted. -EAGAIN when nobody answers there (yet): no socket, or that of
+ * one that is just dying. */
+static int try_connect(const char *state_dir, int *ret_fd, struct atoll_spawn_info *info,
+                       struct atoll_error *err)
+{
+    int fd = atoll_unix_connect(state_dir, "spawn.sock");
+    int r;
+
+    if (fd == -ENOENT || fd == -ECONNREFUSED)
+        return -EAGAIN;
+    if (fd < 0)
+        return atoll_fail_errno(err, -fd, "connect to atoll-spawn");
+    r = shake_hands(fd, info, err);
+    if (r == 0) {
+        *ret_fd = fd;
+        return 0;
+    }
+    (void)close(fd);
+    return r == -EPIPE || r == -ECONNRESET ? -EAGAIN : r;
+}
+
 int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
                         struct atoll_spawn_info *ret_info, struct atoll_error *err)
 {
     int64_t deadline = atoll_clock_ms() + START_TIMEOUT_MS;
     pid_t child = 0;
-    int fd, r;
+    int r;
 
-    for (;;) {
-        fd = atoll_unix_connect(state_dir, "spawn.sock");
-        if (fd >= 0)
-            break;
-        if (fd != -ENOENT && fd != -ECONNREFUSED)
-            return atoll_fail_errno(err, -fd, "connect to atoll-spawn");
+    while ((r = try_connect(state_dir, ret_fd, ret_info, err)) == -EAGAIN) {
         if (program && child == 0) {
             r = start_program(program, state_dir, &child, err);
             if (r < 0)
@@ -118,11 +134,5 @@ int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
                               "atoll-spawn does not come up");
         (void)usleep(500);
     }
-    r = shake_hands(fd, ret_info, err);
-    if (r < 0) {
-        (void)close(fd);
-        return r;
-    }
-    *ret_fd = fd;
-    return 0;
+    return r;
 }
