@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include "base/text.h"
 #include "cli/client.h"
+#include "cli/collection.h"
 #include "cli/print.h"
 
 struct create_options {
@@ -56,43 +57,19 @@ static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int arg
                 char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
     static const char *const names[] = {"ID", "TENANT", "SCOPE", "AGE", NULL};
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
-    struct atoll_cli_table table;
-    const json_t *keys;
-    int r = atoll_cli_call(cli, "GET", "/api/keys", NULL, &reply, err);
+    return atoll_cli_collection_list(cli, "/api/keys", "keys", names, add_key, err);
+}
 
-    if (r < 0)
-        return r;
-    if (cli->json)
-        return atoll_cli_print_json(reply, err);
-    keys = json_object_get(reply, "keys");
-    atoll_cli_table_init(&table, names);
-    for (size_t i = 0; i < json_array_size(keys); i++)
-        add_key(&table, json_array_get(keys, i));
-    atoll_cli_table_finish(&table, stdout);
-    return ATOLL_CLI_OK;
+static int target_of(const char *name, struct atoll_cli_target *ret, struct atoll_error *err)
+{
+    int r = atoll_cli_check_id("key", name, err);
+    return r < 0 ? r : atoll_cli_target(ret, err, "/api/keys/%s", name);
 }
 
 static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
                        int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *gone = json_array();
-    ATOLL_CLI_AUTOJSON json_t *object = json_pack("{s:O}", "removed", gone);
-    struct atoll_cli_target target;
-    int r = 0;
-
-    for (; r == 0 && *argv; argv++) {
-        r = atoll_cli_check_id("key", *argv, err);
-        if (r == 0)
-            r = atoll_cli_target(&target, err, "/api/keys/%s", *argv);
-        if (r == 0)
-            r = atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
-        if (r == 0)
-            (void)json_array_append_new(gone, json_string(*argv));
-        if (r == 0 && !cli->json)
-            (void)printf("%s\n", *argv);
-    }
-    return r < 0 || !cli->json ? r : atoll_cli_print_json(object, err);
+    return atoll_cli_collection_remove(cli, argv, target_of, err);
 }
 
 const struct atoll_cli_verb atoll_cli_key_create = {

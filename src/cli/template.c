@@ -1,4 +1,5 @@
 #include "cli/template.h"
+#include "cli/collection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -151,43 +152,19 @@ static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int arg
                 char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
     static const char *const names[] = {"NAME", "KIND", "SIZE", "AGE", "DIGEST", NULL};
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
-    struct atoll_cli_table table;
-    const json_t *templates;
-    int r = atoll_cli_call(cli, "GET", "/api/templates", NULL, &reply, err);
+    return atoll_cli_collection_list(cli, "/api/templates", "templates", names, add_template, err);
+}
 
-    if (r < 0)
-        return r;
-    if (cli->json)
-        return atoll_cli_print_json(reply, err);
-    templates = json_object_get(reply, "templates");
-    atoll_cli_table_init(&table, names);
-    for (size_t i = 0; i < json_array_size(templates); i++)
-        add_template(&table, json_array_get(templates, i));
-    atoll_cli_table_finish(&table, stdout);
-    return ATOLL_CLI_OK;
+static int target_of(const char *name, struct atoll_cli_target *ret, struct atoll_error *err)
+{
+    int r = check_name(name, err);
+    return r < 0 ? r : atoll_cli_target(ret, err, "/api/templates/%s", name);
 }
 
 static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
                        int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *gone = json_array();
-    ATOLL_CLI_AUTOJSON json_t *object = json_pack("{s:O}", "removed", gone);
-    struct atoll_cli_target target;
-    int r = 0;
-
-    for (; r == 0 && *argv; argv++) {
-        r = check_name(*argv, err);
-        if (r == 0)
-            r = atoll_cli_target(&target, err, "/api/templates/%s", *argv);
-        if (r == 0)
-            r = atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
-        if (r == 0)
-            (void)json_array_append_new(gone, json_string(*argv));
-        if (r == 0 && !cli->json)
-            (void)printf("%s\n", *argv);
-    }
-    return r < 0 || !cli->json ? r : atoll_cli_print_json(object, err);
+    return atoll_cli_collection_remove(cli, argv, target_of, err);
 }
 
 const struct atoll_cli_verb atoll_cli_template_ls = {
