@@ -133,7 +133,11 @@ void atoll_exec_finish(struct atoll_exec *x, const struct atoll_exec_result *res
     if (x->sandbox)
         atoll_events_emit(x->sandbox->engine, "exec.ended", x->sandbox, x->id,
                           atoll_end_kind_name(result->kind));
+    x->refs++; /* a reader that sees the end may destroy the sandbox, and with it this */
     atoll_readers_notify(x);
+    if (atoll_list_empty(&x->readers))
+        atoll_journal_rest(&x->journal);
+    atoll_exec_unref(x);
 }
 
 void atoll_exec_end_all(struct atoll_sandbox *s, enum atoll_end_kind kind, const char *reason)
@@ -426,6 +430,7 @@ int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *r
         return r;
     }
     if (x->ended) { /* what the journal had no room for was counted */
+        atoll_journal_rest(&x->journal);
         x->journal.seen[ATOLL_STREAM_STDOUT] = x->result.stdout_bytes;
         x->journal.seen[ATOLL_STREAM_STDERR] = x->result.stderr_bytes;
     }

@@ -20,7 +20,7 @@ void atoll_journal_init(struct atoll_journal *j, int dir_fd, const char *name, u
         abort(); /* names are ours */
 }
 
-void atoll_journal_done(struct atoll_journal *j)
+void atoll_journal_rest(struct atoll_journal *j)
 {
     if (j->fd >= 0)
         (void)close(ATOLL_TAKE_FD(j->fd));
@@ -28,10 +28,9 @@ void atoll_journal_done(struct atoll_journal *j)
 
 void atoll_journal_remove(struct atoll_journal *j)
 {
-    if (j->fd < 0)
-        return;
-    atoll_journal_done(j);
-    (void)unlinkat(j->dir_fd, j->name, 0);
+    atoll_journal_rest(j);
+    if (j->size > 0)
+        (void)unlinkat(j->dir_fd, j->name, 0);
 }
 
 static int open_file(struct atoll_journal *j)
@@ -108,9 +107,14 @@ int atoll_journal_append(struct atoll_journal *j, int stream, uint64_t offset, c
     return r;
 }
 
-int atoll_journal_read(const struct atoll_journal *j, struct atoll_journal_cursor *c, uint8_t *buf,
+int atoll_journal_read(struct atoll_journal *j, struct atoll_journal_cursor *c, uint8_t *buf,
                        size_t cap, int *ret_stream, uint64_t *ret_offset, size_t *ret_len)
 {
+    if (c->at < j->size && j->fd < 0) {
+        j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CLOEXEC);
+        if (j->fd < 0)
+            return -errno;
+    }
     while (c->at < j->size) {
         struct piece piece;
         uint64_t end, skip;

@@ -9,15 +9,15 @@
 struct atoll_journal {
     int dir_fd; /* borrowed */
     char name[64];
-    int fd; /* ATOLL_NO_FD until the first byte */
+    int fd; /* ATOLL_NO_FD until the first byte, and while nobody uses it */
     uint64_t size, max;
     uint64_t seen[3]; /* bytes of each stream that came, by stream number */
     uint64_t kept[3]; /* of those, how many are in the file: always the first ones */
 };
 
 void atoll_journal_init(struct atoll_journal *j, int dir_fd, const char *name, uint64_t max);
-/* Closes the file; it stays. */
-void atoll_journal_done(struct atoll_journal *j);
+/* Closes the file; it stays, and is opened again when it is read. */
+void atoll_journal_rest(struct atoll_journal *j);
 
 /* Takes up the file of an earlier daemon, if there is one; a piece cut short by its death is dropped. */
 int atoll_journal_reopen(struct atoll_journal *j) ATOLL_MUST_CHECK;
@@ -36,6 +36,6 @@ struct atoll_journal_cursor {
 };
 
 /* Reads the next wanted bytes into buf. 1: got some; 0: at the end of what is there; -errno. */
-int atoll_journal_read(const struct atoll_journal *j, struct atoll_journal_cursor *c, uint8_t *buf,
+int atoll_journal_read(struct atoll_journal *j, struct atoll_journal_cursor *c, uint8_t *buf,
                        size_t cap, int *ret_stream, uint64_t *ret_offset,
                        size_t *ret_len) ATOLL_MUST_CHECK;

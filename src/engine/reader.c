@@ -54,6 +54,8 @@ struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
         return NULL;
     atoll_timer_cancel(&reader->first);
     atoll_list_remove(&reader->node);
+    if (reader->exec->ended && atoll_list_empty(&reader->exec->readers))
+        atoll_journal_rest(&reader->exec->journal);
     atoll_exec_unref(reader->exec);
     free(reader->buf);
     free(reader);

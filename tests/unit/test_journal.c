@@ -29,7 +29,7 @@ static int teardown(void **state)
 {
     struct fixture *f = *state;
 
-    atoll_journal_done(&f->j);
+    atoll_journal_rest(&f->j);
     (void)close(f->dir_fd);
     assert_int_equal(atoll_tree_remove(AT_FDCWD, f->dir), 0);
     free(f);
@@ -139,7 +139,7 @@ static void reopening_drops_a_torn_piece(void **state)
     whole = (off_t)f->j.size;
     assert_int_equal(append(f, 1, 3, "lost"), 0);
     assert_int_equal(ftruncate(f->j.fd, whole + 18), 0);
-    atoll_journal_done(&f->j);
+    atoll_journal_rest(&f->j);
     atoll_journal_init(&f->j, f->dir_fd, "exec", 4096);
     assert_int_equal(atoll_journal_reopen(&f->j), 0);
     assert_int_equal(f->j.seen[1], 3);

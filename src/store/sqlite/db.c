@@ -28,11 +28,12 @@ struct atoll_db {
 
 static int fail(const struct atoll_db *db, const char *what, struct atoll_error *err)
 {
-    int code = sqlite3_extended_errcode(db->sqlite);
-    int errnum = (code & 0xff) == SQLITE_FULL ? ENOSPC : EIO;
-
-    return atoll_fail(err, errnum == ENOSPC ? ATOLL_ERR_RESOURCE_EXHAUSTED : ATOLL_ERR_INTERNAL,
-                      errnum, "store: %s: %s", what, sqlite3_errmsg(db->sqlite));
+    if ((sqlite3_extended_errcode(db->sqlite) & 0xff) == SQLITE_FULL)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EIO,
+                          "the daemon cannot write its state: its own disk is full; free some "
+                          "space there and try again");
+    return atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "store: %.200s: %s", what,
+                      sqlite3_errmsg(db->sqlite));
 }
 
 static int run_sql(struct atoll_db *db, const char *sql, struct atoll_error *err)

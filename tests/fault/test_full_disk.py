@@ -1,0 +1,72 @@
+"""The daemon's own disk is full: it says so, keeps answering, and goes on once there is room."""
+import http.client
+import os
+import socket
+import subprocess
+
+import pytest
+
+import conftest
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=10)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def ask(daemon, path):
+    connection = UnixConnection(str(daemon.socket))
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body
+
+
+@pytest.fixture
+def cramped(tmp_path):
+    """A daemon whose state directory is on a small file system of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts a small file system")
+    with conftest.running(conftest.BUILD) as daemon:
+        daemon.stop()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", daemon.state], check=True)
+        try:
+            daemon.start()
+            yield daemon
+            daemon.stop()
+        finally:
+            subprocess.run(["umount", "-l", daemon.state], check=True)
+
+
+def fill(path):
+    with open(path, "wb", buffering=0) as f:
+        for size in (1 << 20, 4096):
+            try:
+                while f.write(b"x" * size) == size:
+                    pass
+            except OSError:
+                pass
+
+
+def test_it_says_so_and_goes_on(cramped):
+    sandbox = cramped.create()
+    assert cramped.atoll("exec", sandbox, "--", "echo", "before").stdout == "before\n"
+    fill(cramped.state / "ballast")
+    refused = cramped.atoll("exec", sandbox, "--", "echo", "full")
+    assert refused.returncode == 125
+    assert "its own disk is full" in refused.stderr
+    assert "INSERT" not in refused.stderr
+    assert ask(cramped, "/healthz")[0] == 200
+    status, body = ask(cramped, "/readyz")
+    assert status == 503 and "disk is full" in body
+    os.unlink(cramped.state / "ballast")
+    assert cramped.atoll("exec", sandbox, "--", "echo", "after").stdout == "after\n"
+    assert ask(cramped, "/readyz")[0] == 200
+    cramped.atoll("rm", sandbox, check=True)
