@@ -8,6 +8,7 @@ import time
 import pytest
 
 import conftest
+from test_full_disk import UnixConnection
 
 ROUNDS = int(os.environ.get("ATOLL_KILL_ROUNDS", "20"))
 LINES = 60
@@ -45,6 +46,54 @@ def test_every_line_exactly_once(mortal):
         assert logs.stderr == "".join(f"err-{i}\n" for i in range(1, LINES + 1))
         assert logs.returncode == number % 100 + 1
     mortal.atoll("rm", sandbox, check=True)
+
+
+def test_terminals_go_on(mortal):
+    """The same through a PTY: one stream, with the terminal's own line ends."""
+    sandbox = mortal.create()
+    for _ in range(max(2, ROUNDS // 10)):
+        status, body = post(mortal, f"/api/sandboxes/{sandbox}/execs", {
+            "cmd": ["sh", "-c", "for i in $(seq 50); do echo tty-$i; sleep 0.01; done; tty -s; exit 9"],
+            "pty": {"cols": 80, "rows": 24}})
+        assert status == 201
+        time.sleep(random.random() * 0.4)
+        kill_and_restart(mortal)
+        logs = mortal.atoll("logs", "--follow", sandbox, json.loads(body)["exec_id"], timeout=60)
+        assert logs.stdout.replace("\r\n", "\n") == "".join(f"tty-{i}\n" for i in range(1, 51))
+        assert logs.returncode == 9
+    mortal.atoll("rm", sandbox, check=True)
+
+
+def test_an_acknowledged_upload_is_whole(mortal, tmp_path):
+    """A file is the old one or the new one, and the new one if the client was told so."""
+    sandbox = mortal.create()
+    acknowledged = 0
+    for number in range(max(6, ROUNDS // 3)):
+        content = bytes([65 + number % 26]) * (3 << 20)
+        (tmp_path / "up").write_bytes(content)
+        copy = subprocess.Popen([mortal.build / "atoll", "cp", tmp_path / "up", f"{sandbox}:file"],
+                                env=mortal.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(random.random() * 0.03)
+        kill_and_restart(mortal)
+        told = copy.wait(timeout=30) == 0
+        acknowledged += told
+        mortal.atoll("cp", f"{sandbox}:file", tmp_path / "down")
+        if not told and not (tmp_path / "down").exists():
+            continue
+        down = (tmp_path / "down").read_bytes()
+        assert len(set(down)) == 1 and len(down) == 3 << 20, "torn file"
+        assert down == content or not told
+    # Nothing half-made is left beside it.
+    left = mortal.atoll("exec", sandbox, "--", "ls", "-A", "/home/user", check=True).stdout.split()
+    assert set(left) <= {"file"}
+    mortal.atoll("rm", sandbox, check=True)
+
+
+def post(daemon, path, body):
+    connection = UnixConnection(str(daemon.socket))
+    connection.request("POST", path, json.dumps(body))
+    answer = connection.getresponse()
+    return answer.status, answer.read()
 
 
 def test_a_reader_goes_on(mortal):
