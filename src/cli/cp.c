@@ -97,8 +97,8 @@ const struct atoll_cli_verb atoll_cli_cp = {
             "\n"
             "Examples:\n"
             "  atoll cp data.csv $id:               into the home directory\n"
-            "  atoll cp src $id:/work/              a directory, as /work/src\n"
-            "  atoll cp $id:/work/out .             and back\n"
+            "  atoll cp src $id:/data/              a directory, as /data/src\n"
+            "  atoll cp $id:/data/out .             and back\n"
             "  tar c src | atoll cp - $id:src.tar   from standard input\n",
     .options = options_table,
     .options_size = sizeof(struct options),

@@ -49,23 +49,6 @@ static void start(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
     atoll_engine_exec(x->engine, x->sandbox_id, &what, started, s);
 }
 
-static void ended(struct atoll_ws_exec *x, const struct atoll_exec_result *result)
-{
-    struct atoll_json_out out;
-
-    atoll_buf_clear(&x->out);
-    atoll_json_out_init(&out, &x->out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_view_result(&out, "result", result);
-    atoll_json_close(&out, '}');
-    atoll_ws_exec_finish(x, &x->out);
-}
-
-static void gone(struct atoll_ws_exec *x)
-{
-    (void)x;
-}
-
 static void free_stream(struct atoll_ws_exec *x)
 {
     struct exec_stream *s = (struct exec_stream *)x;
@@ -77,8 +60,8 @@ static void free_stream(struct atoll_ws_exec *x)
 static const struct atoll_ws_exec_ops ops = {
     .max_message = ATOLL_BODY_JSON,
     .start = start,
-    .ended = ended,
-    .gone = gone,
+    .ended = atoll_ws_exec_report,
+    .gone = atoll_ws_exec_let_go,
     .free = free_stream,
 };
 

@@ -79,23 +79,6 @@ static void start(struct atoll_ws_exec *x, const uint8_t *bytes ATOLL_UNUSED, si
     atoll_engine_exec(x->engine, x->sandbox_id, &what, started, p);
 }
 
-static void ended(struct atoll_ws_exec *x, const struct atoll_exec_result *result)
-{
-    struct atoll_json_out out;
-
-    atoll_buf_clear(&x->out);
-    atoll_json_out_init(&out, &x->out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_view_result(&out, "result", result);
-    atoll_json_close(&out, '}');
-    atoll_ws_exec_finish(x, &x->out);
-}
-
-static void gone(struct atoll_ws_exec *x)
-{
-    (void)x;
-}
-
 static void free_pty(struct atoll_ws_exec *x)
 {
     free(x);
@@ -105,8 +88,8 @@ static const struct atoll_ws_exec_ops ops = {
     .max_message = MESSAGE_MAX,
     .raw = true,
     .start = start,
-    .ended = ended,
-    .gone = gone,
+    .ended = atoll_ws_exec_report,
+    .gone = atoll_ws_exec_let_go,
     .free = free_pty,
 };
 

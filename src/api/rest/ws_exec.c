@@ -367,3 +367,20 @@ void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool t
     atoll_ws_resume(x->ws);
     pump(x);
 }
+
+void atoll_ws_exec_report(struct atoll_ws_exec *x, const struct atoll_exec_result *result)
+{
+    struct atoll_json_out out;
+
+    atoll_buf_clear(&x->out);
+    atoll_json_out_init(&out, &x->out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_view_result(&out, "result", result);
+    atoll_json_close(&out, '}');
+    atoll_ws_exec_finish(x, &x->out);
+}
+
+void atoll_ws_exec_let_go(struct atoll_ws_exec *x)
+{
+    (void)x;
+}

@@ -59,3 +59,8 @@ void atoll_ws_exec_finish(struct atoll_ws_exec *x, const struct atoll_buf *text)
 /* Around every call to the engine whose callback gets x: release may free it. */
 void atoll_ws_exec_hold(struct atoll_ws_exec *x);
 void atoll_ws_exec_release(struct atoll_ws_exec *x);
+
+/* For `ended` and `gone` of a plain command: its result is the last message, and it goes on when its
+ * client is gone. */
+void atoll_ws_exec_report(struct atoll_ws_exec *x, const struct atoll_exec_result *result);
+void atoll_ws_exec_let_go(struct atoll_ws_exec *x);
