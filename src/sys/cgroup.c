@@ -361,15 +361,6 @@ int atoll_cgroup_remove(const struct atoll_cgroups *cg, const char *id)
     return r;
 }
 
-int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id, bool frozen)
-{
-    if (cg->version == 2)
-        return write_knob(cg, ATOLL_CG_FREEZER, id, "cgroup.freeze", frozen ? "1" : "0");
-    if (!cg->has[ATOLL_CG_FREEZER])
-        return -EOPNOTSUPP;
-    return write_knob(cg, ATOLL_CG_FREEZER, id, "freezer.state", frozen ? "FROZEN" : "THAWED");
-}
-
 int atoll_cgroups_each(const struct atoll_cgroups *cg, void (*fn)(void *arg, const char *id),
                        void *arg)
 {

@@ -55,9 +55,6 @@ int atoll_cgroup_open_peak(const struct atoll_cgroups *cg, const char *id) ATOLL
 int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
 /* Absent is success; -EBUSY while processes are in it. */
 int atoll_cgroup_remove(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
-/* Stops or continues every process in it. */
-int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id,
-                        bool frozen) ATOLL_MUST_CHECK;
 
 struct atoll_cgroup_stats {
     uint64_t memory_bytes, memory_peak_bytes, memory_limit_bytes; /* limit 0: none */

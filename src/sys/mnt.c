@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -72,13 +71,4 @@ int atoll_mnt_new(const char *fstype, const struct atoll_mnt_option *options, ui
     if (syscall(SYS_fsconfig, fs, K_FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return -errno;
     return result(syscall(SYS_fsmount, fs, K_FSMOUNT_CLOEXEC, attrs));
-}
-
-int atoll_mnt_open_in_root(int dirfd, const char *path, int flags)
-{
-    struct open_how how = {
-        .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
-        .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
-    };
-    return result(syscall(SYS_openat2, dirfd, path, &how, sizeof(how)));
 }

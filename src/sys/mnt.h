@@ -27,7 +27,3 @@ int atoll_mnt_new(const char *fstype, const struct atoll_mnt_option *options,
 #define ATOLL_MNT_NOSUID 0x2u
 #define ATOLL_MNT_NODEV 0x4u
 #define ATOLL_MNT_NOEXEC 0x8u
-
-/* Opens dirfd/path as O_PATH and never leaves dirfd: ".." and links stay inside, magic links are
- * refused. For paths that an image or tenant may have shaped. */
-int atoll_mnt_open_in_root(int dirfd, const char *path, int flags) ATOLL_MUST_CHECK;
