@@ -124,11 +124,21 @@ void atoll_api_reply_empty(struct atoll_api_call *call, int status)
     respond(call, status, NULL, NULL, 0);
 }
 
+static void write_error(struct atoll_api_call *call, int status, const struct atoll_error *error)
+{
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_api_error_write(&out, error, call->request_id);
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, status, &out);
+}
+
 static void fail_with(struct atoll_api_call *call, int status, const struct atoll_error *error)
 {
     char seconds[12];
-    struct atoll_buf buf;
-    struct atoll_json_out out;
 
     atoll_metric_add(ATOLL_METRIC_ERRORS, ATOLL_LABELS(atoll_error_kind_name(error->kind)), 1);
     if (status == 500)
@@ -139,11 +149,10 @@ static void fail_with(struct atoll_api_call *call, int status, const struct atol
         (void)snprintf(seconds, sizeof(seconds), "%u", ATOLL_MAX(call->retry_after_s, 1u));
         (void)atoll_http_set_header(call->req, "Retry-After", seconds);
     }
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_api_error_write(&out, error, call->request_id);
-    atoll_json_close(&out, '}');
-    atoll_api_reply(call, status, &out);
+    if (call->facade && call->facade->fail)
+        call->facade->fail(call, status, error);
+    else
+        write_error(call, status, error);
 }
 
 void atoll_api_fail(struct atoll_api_call *call, const struct atoll_error *error)
@@ -208,18 +217,40 @@ static void handle(void *arg, struct atoll_http_request *req, const uint8_t *byt
     call->route->handler(call, bytes, n);
 }
 
+/* Keys, scopes and owners. */
+static int admit(struct atoll_api_call *call, struct atoll_error *err)
+{
+    int r = atoll_signed_url_check(call, err);
+
+    return r == 0
+               ? atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ, err)
+               : ATOLL_MIN(r, 0);
+}
+
+static const struct atoll_facade *facade_of(const struct atoll_routes *const *tables, size_t count,
+                                            const struct atoll_route *route)
+{
+    for (size_t t = 0; t < count; t++)
+        if (route >= tables[t]->rows && route < tables[t]->rows + tables[t]->count)
+            return tables[t]->facade;
+    return NULL;
+}
+
 /* Strangers do not even learn which routes there are. */
-static int find_route(struct atoll_api_call *call, char *allow, struct atoll_error *err)
+static int find_route(struct atoll_api_call *call, const struct atoll_routes *const *tables,
+                      size_t count, const char *sandbox_id, char *allow, struct atoll_error *err)
 {
     struct atoll_error refused;
-    int r =
-        atoll_router_match(atoll_api_routes, atoll_api_routes_count, atoll_http_method(call->req),
-                           atoll_http_path(call->req), &call->params, allow, &call->route, err);
-    int allowed = atoll_signed_url_check(call, &refused);
+    int r = atoll_router_match(tables, count, atoll_http_method(call->req),
+                               atoll_http_path(call->req), &call->params, allow, &call->route, err);
+    int allowed;
 
-    if (allowed == 0)
-        allowed = atoll_api_authorize(call, call->route ? call->route->scope : ATOLL_SCOPE_READ,
-                                      &refused);
+    if (sandbox_id)
+        (void)!atoll_text_copy(call->params.id, sizeof(call->params.id), sandbox_id);
+    if (call->route)
+        call->facade = facade_of(tables, count, call->route);
+    allowed = call->facade && call->facade->admit ? call->facade->admit(call, &refused)
+                                                  : admit(call, &refused);
     if (allowed < 0) {
         *err = refused;
         allow[0] = '\0';
@@ -227,10 +258,13 @@ static int find_route(struct atoll_api_call *call, char *allow, struct atoll_err
     }
     if (r == 0 && call->api->draining && call->route->scope != ATOLL_SCOPE_PUBLIC)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is shutting down");
-    return r < 0 ? r : atoll_api_check_owner(call, err);
+    if (r < 0 || (call->facade && call->facade->admit))
+        return r;
+    return atoll_api_check_owner(call, err);
 }
 
-void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
+static void start(struct atoll_api *api, struct atoll_http_request *req,
+                  const struct atoll_routes *const *tables, size_t count, const char *sandbox_id)
 {
     struct atoll_api_call *call = atoll_api_alloc(sizeof(*call));
     char allow[ATOLL_ROUTE_ALLOW_MAX];
@@ -238,9 +272,11 @@ void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
 
     *call = (struct atoll_api_call){.api = api, .engine = api->config.engine, .req = req};
     call->started_us = atoll_clock_us();
+    if (count == 1)
+        call->facade = tables[0]->facade; /* also for what it does not know */
     choose_request_id(call);
     join_trace(call);
-    if (find_route(call, allow, &error) < 0) {
+    if (find_route(call, tables, count, sandbox_id, allow, &error) < 0) {
         if (allow[0])
             (void)atoll_http_set_header(req, "Allow", allow);
         fail_with(call, allow[0] ? 405 : atoll_api_status_of(&error), &error);
@@ -252,6 +288,17 @@ void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
         handle(call, req, NULL, 0);
     else
         atoll_http_body_collect(req, call->route->body_max, handle, call);
+}
+
+void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
+{
+    start(api, req, atoll_api_routes, atoll_api_routes_count, NULL);
+}
+
+void atoll_api_call_start_in(struct atoll_api *api, struct atoll_http_request *req,
+                             const struct atoll_routes *table, const char *sandbox_id)
+{
+    start(api, req, &table, 1, sandbox_id);
 }
 
 /* Parameters of the query. */

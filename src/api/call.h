@@ -20,6 +20,7 @@ struct atoll_api_call {
     struct atoll_engine *engine;
     struct atoll_http_request *req; /* NULL once the client is gone */
     const struct atoll_route *route;
+    const struct atoll_facade *facade; /* NULL: our own */
     struct atoll_route_params params;
     struct atoll_caller caller; /* zeroed on public routes */
     bool all;                   /* ?all=true of an admin: lists show every tenant's */
@@ -36,6 +37,11 @@ struct atoll_api_call {
 
 /* Begins to serve a request: finds its route, checks who asks, gathers the body. */
 void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req);
+
+/* The same where these are the only routes: for a host or header that leads somewhere else. sandbox_id
+ * is what params.id says then; the table's facade admits. */
+void atoll_api_call_start_in(struct atoll_api *api, struct atoll_http_request *req,
+                             const struct atoll_routes *table, const char *sandbox_id);
 
 /* Whether what belongs to `owner` is in the caller's lists. Sandboxes named by {id} in a route are
  * checked before the handler is called; ids from elsewhere are for the handler to check. */

@@ -24,9 +24,19 @@ struct atoll_route {
     void (*handler)(struct atoll_api_call *call, const uint8_t *body, size_t n);
 };
 
+/* What differs between the protocols that are spoken here; a NULL member is as in our own. */
+struct atoll_facade {
+    /* Answers a call that failed, and ends it. */
+    void (*fail)(struct atoll_api_call *call, int status, const struct atoll_error *error);
+    /* Who asks and whether they may, instead of keys, scopes and owners: fills call->caller. Errors
+     * go to the client. */
+    int (*admit)(struct atoll_api_call *call, struct atoll_error *err);
+};
+
 struct atoll_routes {
     const struct atoll_route *rows;
     size_t count;
+    const struct atoll_facade *facade; /* NULL: our own */
 };
 
 /* Values of the parameters, checked already; "" where a route has none of that name. */

@@ -35,22 +35,35 @@ int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32
     return 0;
 }
 
+static int set_text(struct atoll_sandbox *s, char **field, const char *text,
+                    struct atoll_error *err)
+{
+    char *copy = strdup(text);
+
+    if (!copy)
+        return atoll_fail_errno(err, ENOMEM, "text of a sandbox");
+    free(*field);
+    *field = copy;
+    atoll_persist_sandbox(s);
+    return 0;
+}
+
 int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const char *json,
                               struct atoll_error *err)
 {
     struct atoll_sandbox *s = NULL;
     int r = find_changeable(engine, id, &s, err);
-    char *copy;
 
-    if (r < 0)
-        return r;
-    copy = strdup(json);
-    if (!copy)
-        return atoll_fail_errno(err, ENOMEM, "metadata");
-    free(s->metadata_json);
-    s->metadata_json = copy;
-    atoll_persist_sandbox(s);
-    return 0;
+    return r < 0 ? r : set_text(s, &s->metadata_json, json, err);
+}
+
+int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const char *json,
+                            struct atoll_error *err)
+{
+    struct atoll_sandbox *s = NULL;
+    int r = find_changeable(engine, id, &s, err);
+
+    return r < 0 ? r : set_text(s, &s->facade_json, json, err);
 }
 
 const char *atoll_engine_provider_name(const struct atoll_engine *engine)

@@ -75,11 +75,11 @@ static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
         if (!s->env)
             return atoll_fail_errno(err, ENOMEM, "environment");
     }
-    if (create->metadata_json) {
-        s->metadata_json = strdup(create->metadata_json);
-        if (!s->metadata_json)
-            return atoll_fail_errno(err, ENOMEM, "metadata");
-    }
+    if (create->metadata_json && !(s->metadata_json = strdup(create->metadata_json)))
+        return atoll_fail_errno(err, ENOMEM, "metadata");
+    if (create->facade_json && !(s->facade_json = strdup(create->facade_json)))
+        return atoll_fail_errno(err, ENOMEM, "facts");
+    s->lifetime = create->lifetime;
     return 0;
 }
 
@@ -228,6 +228,8 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .id = s->spec.id,
         .template_name = s->template_ref->name,
         .metadata_json = s->metadata_json,
+        .facade_json = s->facade_json,
+        .lifetime = s->lifetime,
         .owner = s->owner,
         .state = s->state,
         .cause = s->cause,

@@ -66,7 +66,9 @@ enum atoll_sandbox_state {
     ATOLL_SANDBOX_CREATING,
     ATOLL_SANDBOX_RUNNING,
     ATOLL_SANDBOX_STOPPING,
-    ATOLL_SANDBOX_FAILED, /* its first process died; cause says why */
+    ATOLL_SANDBOX_FAILED,  /* its first process died; cause says why */
+    ATOLL_SANDBOX_PAUSED,  /* its processes stand still, or were ended to be started anew */
+    ATOLL_SANDBOX_STOPPED, /* a persistent one of which only the disk is there */
 };
 const char *atoll_sandbox_state_name(enum atoll_sandbox_state state);
 
@@ -75,6 +77,22 @@ struct atoll_limits atoll_limits_default(void);
 /* "memory" → ATOLL_LIMIT_MEMORY, "all" → all; 0 for a word that is none. */
 uint32_t atoll_limit_by_name(const char *name);
 const char *atoll_limit_name(uint32_t limit); /* of one bit */
+
+enum atoll_at_deadline {
+    ATOLL_DEADLINE_DESTROY, /* a persistent one is stopped */
+    ATOLL_DEADLINE_PAUSE,
+};
+
+/* What ends a sandbox besides its owner, or bounds what it may use in all; 0 fields: no bound.
+ * limits.timeout_s is the deadline. */
+struct atoll_lifetime {
+    uint32_t idle_s;              /* without a running command or a request to it */
+    uint32_t lease_s;             /* without atoll_engine_heartbeat() */
+    uint32_t cpu_budget_s;        /* CPU time of all its processes; then its commands are ended */
+    uint64_t output_budget_bytes; /* stdout and stderr of all its commands; likewise */
+    enum atoll_at_deadline at_deadline; /* also when idle */
+    bool persistent; /* its disk outlives its processes, the daemon and the host */
+};
 
 /* Borrowed for the call; quota.c copies every pointer of this and of atoll_exec_start if it must
  * wait. */
@@ -85,6 +103,10 @@ struct atoll_create {
     const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL; for every exec */
     const char *metadata_json; /* an object, or NULL; kept and given back */
     const char *owner;         /* tenant it belongs to; NULL: "default" */
+    struct atoll_lifetime lifetime;
+    /* What a facade wants to know about it later, after a restart too; shown to nobody, so the
+     * facade's business alone; NULL: nothing. Not for secrets: it is on disk. */
+    const char *facade_json;
 };
 
 typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox,
@@ -105,6 +127,9 @@ void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const cha
 
 struct atoll_sandbox_view {
     const char *id, *template_name, *metadata_json, *owner;
+    const char *facade_json; /* or NULL */
+    struct atoll_lifetime lifetime;
+    uint64_t cpu_spent_s, output_spent_bytes; /* of the budgets */
     enum atoll_sandbox_state state;
     const char *cause;                        /* FAILED; else "" */
     int64_t created_unix_ms, expires_unix_ms; /* 0: never */
@@ -122,6 +147,29 @@ int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32
 /* json: an object, copied. */
 int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const char *json,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
+
+int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const char *json,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The lease runs anew from now. FAILED_PRECONDITION for a sandbox without one. */
+int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/*
+ * A paused sandbox uses no CPU and has no deadline, no lease and no idle time; everything but
+ * resume, destroy and what only reads its record is FAILED_PRECONDITION.
+ * keep_processes: they stand still and go on where they were; else they are ended (killed_by `who`)
+ * and what is started after the resume finds a fresh boot: new boot_id, empty /tmp left as it is,
+ * the disk as it was. FAILED_PRECONDITION when it is paused already.
+ */
+void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
+                        const char *who, atoll_done_fn *done, void *arg);
+/* Of a paused or stopped one: it is running when done comes, with the timeout it was made with
+ * running anew. Success for one that runs. */
+void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done_fn *done,
+                         void *arg);
+/* Of a persistent one: ends all its processes and keeps its disk. FAILED_PRECONDITION otherwise. */
+void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *who,
+                       atoll_done_fn *done, void *arg);
 
 struct atoll_sandbox_stats {
     uint64_t memory_bytes, memory_peak_bytes, memory_limit_bytes;
@@ -214,7 +262,8 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
 int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret) ATOLL_MUST_CHECK;
 struct atoll_reader *atoll_reader_close(struct atoll_reader *reader);
 
-/* --- files: paths are looked up inside the sandbox, as the user (NULL: the default one) --- */
+/* --- files: paths are looked up inside the sandbox, as the user (NULL: the default one). "+NAME"
+ * means that relative paths and new files are NAME's, but access is root's --- */
 
 typedef void atoll_entry_fn(void *arg, const struct atoll_am_entry *entry,
                             const struct atoll_error *error);
@@ -238,6 +287,17 @@ void atoll_files_chown(struct atoll_engine *e, const char *id, const char *user,
 /* Makes the symbolic link `path`; its target is any text. */
 void atoll_files_symlink(struct atoll_engine *e, const char *id, const char *user,
                          const char *target, const char *path, atoll_done_fn *done, void *arg);
+
+/* Extended attributes; names with their "user." prefix, nothing else is allowed. */
+void atoll_files_xattrs(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                        void (*each)(void *arg, const char *name, const uint8_t *value, size_t n),
+                        atoll_done_fn *done, void *arg);
+void atoll_files_set_xattr(struct atoll_engine *e, const char *id, const char *user,
+                           const char *path, const char *name, const uint8_t *value, size_t n,
+                           atoll_done_fn *done, void *arg);
+/* NOT_FOUND when there is none of that name. */
+void atoll_files_remove_xattr(struct atoll_engine *e, const char *id, const char *user,
+                              const char *path, const char *name, atoll_done_fn *done, void *arg);
 
 /* Changes in a directory, as they happen, for as long as somebody wants to know. */
 struct atoll_file_watch;
@@ -266,6 +326,10 @@ typedef void atoll_upload_fn(void *arg, struct atoll_upload *upload, int fd,
                              const struct atoll_error *error);
 void atoll_files_create(struct atoll_engine *e, const char *id, const char *user, const char *path,
                         uint32_t mode, atoll_upload_fn *done, void *arg);
+/* The same without the atomic replace: the file is truncated and written where it is, as programs
+ * that watch it may expect. A dropped upload leaves what was written. */
+void atoll_files_rewrite(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                         uint32_t mode, atoll_upload_fn *done, void *arg);
 void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg);
 void atoll_upload_drop(struct atoll_upload *upload);
 

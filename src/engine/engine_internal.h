@@ -43,9 +43,11 @@ struct atoll_sandbox {
     struct atoll_spec spec;
     enum atoll_sandbox_state state;
     struct atoll_template *template_ref; /* borrowed; cannot be removed while we live */
-    char *metadata_json;                 /* owned, or NULL */
-    char owner[65];                      /* tenant */
-    char **env;                          /* owned, NULL-terminated, or NULL */
+    char *metadata_json, *facade_json;   /* owned, or NULL */
+    struct atoll_lifetime lifetime;
+    uint64_t cpu_spent_us, output_spent_bytes; /* before its last start */
+    char owner[65];                            /* tenant */
+    char **env;                                /* owned, NULL-terminated, or NULL */
     char cause[200];
     int64_t created_unix_ms, expires_unix_ms;
     int64_t created_ms;

@@ -20,6 +20,7 @@ void atoll_persist_sandbox(const struct atoll_sandbox *s)
         .owner = s->owner,
         .template_name = s->template_ref->name,
         .metadata_json = s->metadata_json,
+        .facade_json = s->facade_json,
         .cause = s->cause,
         .state = (int)s->state,
         .hidden = s->hidden,
@@ -36,6 +37,14 @@ void atoll_persist_sandbox(const struct atoll_sandbox *s)
         .boot_us = (uint64_t)(s->boot_ms * 1000),
         .created_unix_ms = s->created_unix_ms,
         .expires_unix_ms = s->expires_unix_ms,
+        .persistent = s->lifetime.persistent,
+        .idle_s = s->lifetime.idle_s,
+        .lease_s = s->lifetime.lease_s,
+        .cpu_budget_s = s->lifetime.cpu_budget_s,
+        .at_deadline = (int)s->lifetime.at_deadline,
+        .output_budget_bytes = s->lifetime.output_budget_bytes,
+        .cpu_spent_us = s->cpu_spent_us,
+        .output_spent_bytes = s->output_spent_bytes,
     };
     struct atoll_error err;
 

@@ -280,6 +280,7 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
     q->create.template_name = keep_text(q, 0, create->template_name);
     q->create.metadata_json = keep_text(q, 1, create->metadata_json);
     q->create.owner = keep_text(q, 2, create->owner);
+    q->create.facade_json = keep_text(q, 3, create->facade_json);
     q->create.env = keep_strings(&q->env, create->env);
     if (enqueue(q, &err) < 0)
         refuse(q, &err);

@@ -84,6 +84,17 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     (void)snprintf(s->cause, sizeof(s->cause), "%s", row->cause);
     (void)snprintf(s->owner, sizeof(s->owner), "%s", row->owner);
     s->metadata_json = row->metadata_json ? strdup(row->metadata_json) : NULL;
+    s->facade_json = row->facade_json ? strdup(row->facade_json) : NULL;
+    s->lifetime = (struct atoll_lifetime){
+        .idle_s = row->idle_s,
+        .lease_s = row->lease_s,
+        .cpu_budget_s = row->cpu_budget_s,
+        .output_budget_bytes = row->output_budget_bytes,
+        .at_deadline = (enum atoll_at_deadline)row->at_deadline,
+        .persistent = row->persistent,
+    };
+    s->cpu_spent_us = row->cpu_spent_us;
+    s->output_spent_bytes = row->output_spent_bytes;
     return 0;
 }
 

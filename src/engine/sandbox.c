@@ -21,7 +21,8 @@ struct waiter {
 
 const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
 {
-    static const char *const names[] = {"creating", "running", "stopping", "failed"};
+    static const char *const names[] = {"creating", "running", "stopping",
+                                        "failed",   "paused",  "stopped"};
     return names[state];
 }
 
@@ -74,6 +75,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
     atoll_strings_free(s->env);
     free(s->metadata_json);
+    free(s->facade_json);
     free(s);
 }
 

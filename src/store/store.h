@@ -12,14 +12,19 @@ struct atoll_store;
 struct atoll_store_sandbox {
     const char *id, *owner, *template_name;
     const char *metadata_json; /* NULL: none */
+    const char *facade_json;   /* NULL: none */
     const char *cause;
     int state; /* the engine's number */
-    bool hidden, pooled;
+    bool hidden, pooled, persistent;
     uint32_t outside_id, waived;
     uint64_t memory_bytes, disk_bytes, inodes;
     uint32_t cpu_millis, pids, open_files, timeout_s;
     uint64_t boot_us;
     int64_t created_unix_ms, expires_unix_ms;
+    uint32_t idle_s, lease_s, cpu_budget_s;
+    int at_deadline; /* the engine's number */
+    uint64_t output_budget_bytes;
+    uint64_t cpu_spent_us, output_spent_bytes; /* of the budgets, before its last start */
 };
 
 struct atoll_store_exec {

@@ -23,7 +23,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_DELETE, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
     {ATOLL_GET, "/sessions/{session}/artifacts/{path}", ATOLL_SCOPE_READ, 0, NULL},
 };
-static const struct atoll_routes table = {rows, ATOLL_ARRAY_LEN(rows)};
+static const struct atoll_routes table = {rows, ATOLL_ARRAY_LEN(rows), NULL};
 static const struct atoll_routes *const tables[] = {&table};
 
 struct found {

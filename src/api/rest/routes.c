@@ -104,4 +104,4 @@ static const struct atoll_route rows[] = {
 };
 /* clang-format on */
 
-const struct atoll_routes atoll_rest_routes = {rows, ATOLL_ARRAY_LEN(rows)};
+const struct atoll_routes atoll_rest_routes = {rows, ATOLL_ARRAY_LEN(rows), NULL};

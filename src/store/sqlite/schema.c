@@ -77,5 +77,15 @@ const char *const atoll_db_migrations[] = {
     "  created_unix_ms INTEGER NOT NULL,"
     "  PRIMARY KEY (sandbox_id, port)"
     ") WITHOUT ROWID;",
+    /* what ends a sandbox, what it may use in all, and what its facade keeps */
+    "ALTER TABLE sandboxes ADD COLUMN facade TEXT;"
+    "ALTER TABLE sandboxes ADD COLUMN persistent INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN idle_s INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN lease_s INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN cpu_budget_s INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN at_deadline INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN output_budget_bytes INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN cpu_spent_us INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN output_spent_bytes INTEGER NOT NULL DEFAULT 0;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

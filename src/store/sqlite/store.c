@@ -27,10 +27,11 @@ struct atoll_store *atoll_store_close(struct atoll_store *store)
 
 /* Columns stand in the order of the parameters, in the statement that writes a row and in the one
  * that reads it. */
-#define SANDBOX_COLUMNS                                                                    \
-    "id, owner, template, metadata, cause, state, hidden, pooled, outside_id, waived, "    \
-    "memory_bytes, disk_bytes, inodes, cpu_millis, pids, open_files, timeout_s, boot_us, " \
-    "created_unix_ms, expires_unix_ms"
+#define SANDBOX_COLUMNS                                                                         \
+    "id, owner, template, metadata, facade, cause, state, hidden, pooled, outside_id, waived, " \
+    "memory_bytes, disk_bytes, inodes, cpu_millis, pids, open_files, timeout_s, boot_us, "      \
+    "created_unix_ms, expires_unix_ms, persistent, idle_s, lease_s, cpu_budget_s, "             \
+    "at_deadline, output_budget_bytes, cpu_spent_us, output_spent_bytes"
 #define EXEC_COLUMNS                                                                           \
     "sandbox_id, id, argv, user, cwd, pty, pid, started_unix_ms, kind, code, signal, reason, " \
     "oom_process, user_us, system_us, max_rss_bytes, oom_kills, oom_pid, oom_peak_bytes, "     \
@@ -39,8 +40,9 @@ struct atoll_store *atoll_store_close(struct atoll_store *store)
 int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
                             struct atoll_error *err)
 {
-    static const char sql[] = "INSERT OR REPLACE INTO sandboxes (" SANDBOX_COLUMNS
-                              ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+    static const char sql[] =
+        "INSERT OR REPLACE INTO sandboxes (" SANDBOX_COLUMNS
+        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     const int64_t numbers[] = {row->state,
                                row->hidden,
                                row->pooled,
@@ -55,7 +57,15 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
                                row->timeout_s,
                                (int64_t)row->boot_us,
                                row->created_unix_ms,
-                               row->expires_unix_ms};
+                               row->expires_unix_ms,
+                               row->persistent,
+                               row->idle_s,
+                               row->lease_s,
+                               row->cpu_budget_s,
+                               row->at_deadline,
+                               (int64_t)row->output_budget_bytes,
+                               (int64_t)row->cpu_spent_us,
+                               (int64_t)row->output_spent_bytes};
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
 
@@ -65,9 +75,10 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
     atoll_db_bind_text(stmt, 2, row->owner);
     atoll_db_bind_text(stmt, 3, row->template_name);
     atoll_db_bind_text(stmt, 4, row->metadata_json);
-    atoll_db_bind_text(stmt, 5, row->cause);
+    atoll_db_bind_text(stmt, 5, row->facade_json);
+    atoll_db_bind_text(stmt, 6, row->cause);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++)
-        atoll_db_bind_i64(stmt, 6 + (int)i, numbers[i]);
+        atoll_db_bind_i64(stmt, 7 + (int)i, numbers[i]);
     return atoll_db_run(db_of(store), stmt, err);
 }
 
@@ -147,6 +158,11 @@ int atoll_store_drop_exec(struct atoll_store *store, const char *sandbox_id, con
     return run_with_ids(db_of(store), sql, sandbox_id, id, err);
 }
 
+static const char *text_or_null(sqlite3_stmt *stmt, int column)
+{
+    return sqlite3_column_type(stmt, column) == SQLITE_NULL ? NULL : atoll_db_text(stmt, column);
+}
+
 int atoll_store_each_sandbox(struct atoll_store *store,
                              int (*fn)(void *arg, const struct atoll_store_sandbox *row,
                                        struct atoll_error *err),
@@ -161,24 +177,32 @@ int atoll_store_each_sandbox(struct atoll_store *store,
             .id = atoll_db_text(stmt, 0),
             .owner = atoll_db_text(stmt, 1),
             .template_name = atoll_db_text(stmt, 2),
-            .metadata_json =
-                sqlite3_column_type(stmt, 3) == SQLITE_NULL ? NULL : atoll_db_text(stmt, 3),
-            .cause = atoll_db_text(stmt, 4),
-            .state = (int)atoll_db_i64(stmt, 5),
-            .hidden = atoll_db_i64(stmt, 6) != 0,
-            .pooled = atoll_db_i64(stmt, 7) != 0,
-            .outside_id = (uint32_t)atoll_db_i64(stmt, 8),
-            .waived = (uint32_t)atoll_db_i64(stmt, 9),
-            .memory_bytes = (uint64_t)atoll_db_i64(stmt, 10),
-            .disk_bytes = (uint64_t)atoll_db_i64(stmt, 11),
-            .inodes = (uint64_t)atoll_db_i64(stmt, 12),
-            .cpu_millis = (uint32_t)atoll_db_i64(stmt, 13),
-            .pids = (uint32_t)atoll_db_i64(stmt, 14),
-            .open_files = (uint32_t)atoll_db_i64(stmt, 15),
-            .timeout_s = (uint32_t)atoll_db_i64(stmt, 16),
-            .boot_us = (uint64_t)atoll_db_i64(stmt, 17),
-            .created_unix_ms = atoll_db_i64(stmt, 18),
-            .expires_unix_ms = atoll_db_i64(stmt, 19),
+            .metadata_json = text_or_null(stmt, 3),
+            .facade_json = text_or_null(stmt, 4),
+            .cause = atoll_db_text(stmt, 5),
+            .state = (int)atoll_db_i64(stmt, 6),
+            .hidden = atoll_db_i64(stmt, 7) != 0,
+            .pooled = atoll_db_i64(stmt, 8) != 0,
+            .outside_id = (uint32_t)atoll_db_i64(stmt, 9),
+            .waived = (uint32_t)atoll_db_i64(stmt, 10),
+            .memory_bytes = (uint64_t)atoll_db_i64(stmt, 11),
+            .disk_bytes = (uint64_t)atoll_db_i64(stmt, 12),
+            .inodes = (uint64_t)atoll_db_i64(stmt, 13),
+            .cpu_millis = (uint32_t)atoll_db_i64(stmt, 14),
+            .pids = (uint32_t)atoll_db_i64(stmt, 15),
+            .open_files = (uint32_t)atoll_db_i64(stmt, 16),
+            .timeout_s = (uint32_t)atoll_db_i64(stmt, 17),
+            .boot_us = (uint64_t)atoll_db_i64(stmt, 18),
+            .created_unix_ms = atoll_db_i64(stmt, 19),
+            .expires_unix_ms = atoll_db_i64(stmt, 20),
+            .persistent = atoll_db_i64(stmt, 21) != 0,
+            .idle_s = (uint32_t)atoll_db_i64(stmt, 22),
+            .lease_s = (uint32_t)atoll_db_i64(stmt, 23),
+            .cpu_budget_s = (uint32_t)atoll_db_i64(stmt, 24),
+            .at_deadline = (int)atoll_db_i64(stmt, 25),
+            .output_budget_bytes = (uint64_t)atoll_db_i64(stmt, 26),
+            .cpu_spent_us = (uint64_t)atoll_db_i64(stmt, 27),
+            .output_spent_bytes = (uint64_t)atoll_db_i64(stmt, 28),
         };
         r = fn(arg, &row, err);
         if (r < 0)
