@@ -75,7 +75,7 @@ static int setup_fds(struct atoll_agent *a, struct atoll_error *err)
 {
     struct rlimit raised;
     const int given[] = {a->config.listen_fd, a->config.conn_fd, a->config.oom_fd,
-                         a->config.peak_fd};
+                         a->config.peak_fd, a->config.boot_id_fd};
     int fd;
 
     do {
@@ -138,8 +138,8 @@ static int setup(struct atoll_agent *a, struct atoll_error *err)
 
 static void done(struct atoll_agent *a)
 {
-    const int fds[] = {a->null_fd,        a->proc_fd,       a->config.listen_fd,
-                       a->config.conn_fd, a->config.oom_fd, a->config.peak_fd};
+    const int fds[] = {a->null_fd,       a->proc_fd,        a->config.listen_fd, a->config.conn_fd,
+                       a->config.oom_fd, a->config.peak_fd, a->config.boot_id_fd};
 
     atoll_agent_conn_close(a);
     atoll_agent_execs_drop(a);

@@ -18,6 +18,8 @@ struct atoll_agent_config {
     const char *default_user, *default_home;
     int oom_fd;  /* cgroup file with an "oom_kill N" line, read at offset 0; ATOLL_NO_FD if none */
     int peak_fd; /* memory.max_usage_in_bytes or memory.peak; ATOLL_NO_FD if none */
+    int boot_id_fd; /* shows as the kernel's boot_id; rewritten when all processes were ended to
+                       begin anew; ATOLL_NO_FD if none */
     uint64_t memory_limit_bytes;
     uint32_t max_execs; /* kept at the same time; 0: 256 */
 };

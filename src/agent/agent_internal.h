@@ -122,6 +122,7 @@ struct atoll_agent_user {
     char shell[256];
     uint32_t groups[ATOLL_AGENT_GROUPS_MAX]; /* supplementary, the primary one first */
     size_t group_count;
+    bool as_root; /* "+NAME": paths and new files are the user's, access is root's */
 };
 
 /* A small text file of the sandbox, read again when it changed. */
@@ -131,7 +132,8 @@ struct atoll_agent_textfile {
     struct stat seen;
 };
 
-/* name: a user's name or number, "" for the default user. INVALID_ARGUMENT, FAILED_PRECONDITION. */
+/* name: a user's name or number, "" for the default user. INVALID_ARGUMENT (ESRCH where there is no
+ * such user), FAILED_PRECONDITION. */
 int atoll_agent_user_find(struct atoll_agent *a, const char *name,
                           struct atoll_agent_user *ret_user,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -286,6 +288,7 @@ struct atoll_agent_exec {
     struct atoll_agent_stream streams[2]; /* stdout, stderr */
     struct atoll_agent_stdin in;
     struct atoll_timer timeout, settle;
+    int64_t held_ms; /* what is left of the timeout while that stands still; 0: it does not */
     int64_t reaped_ms, last_output_ms;
     bool timed_out;        /* our timer sent the SIGKILL */
     uint64_t signals_sent; /* bit per signal that EXEC_SIGNAL sent */
@@ -302,6 +305,9 @@ struct atoll_agent_exec *atoll_agent_exec_free(struct atoll_agent_exec *exec);
 /* The connection is gone: nothing flows until EXEC_RESUME. */
 void atoll_agent_execs_detach(struct atoll_agent *a);
 void atoll_agent_execs_drop(struct atoll_agent *a);
+/* Timeouts stand still, and go on. */
+void atoll_agent_execs_hold(struct atoll_agent *a);
+void atoll_agent_execs_release(struct atoll_agent *a);
 
 /* Takes fd over. */
 int atoll_agent_stdin_open(struct atoll_agent_exec *exec, int fd) ATOLL_MUST_CHECK;
@@ -370,9 +376,12 @@ int atoll_agent_path_open_parent(const char *path, const char **ret_name,
 int atoll_agent_path_fail(struct atoll_error *err, int errnum, const char *path);
 /* "/proc/self/fd/N", for calls that take no descriptor of an O_PATH file; out holds 32 bytes. */
 const char *atoll_agent_path_of_fd(int fd, char *out);
-/* Makes the missing directories of `path`, itself included, as the present identity. */
-int atoll_agent_path_make_dirs(const char *path, uint32_t last_mode,
-                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Makes the missing directories of `path`, itself included, as the present identity; they are the
+ * user's. */
+int atoll_agent_path_make_dirs(const struct atoll_agent_user *user, const char *path,
+                               uint32_t last_mode, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* What was just made with root's access becomes the user's. -errno. */
+int atoll_agent_path_give(const struct atoll_agent_user *user, int fd) ATOLL_MUST_CHECK;
 
 /* An entry as it travels, with the storage its strings need. */
 struct atoll_agent_entry {
@@ -380,6 +389,11 @@ struct atoll_agent_entry {
     char owner[ATOLL_AGENT_NAME_MAX], group[ATOLL_AGENT_NAME_MAX];
     char target[ATOLL_AGENT_PATH_MAX];
 };
+/* Adds what `attributes` (a prefix of names) asks for; it is in atoll_agent_scratch. */
+void atoll_agent_entry_add_details(struct atoll_agent_entry *entry, int dir_fd, const char *name,
+                                   const char *attributes);
+/* atoll_entry_type of a file mode. */
+uint8_t atoll_agent_entry_type(mode_t mode);
 /* Describes `name` below dir_fd (name "": dir_fd itself); path is borrowed. -errno. */
 int atoll_agent_entry_read(struct atoll_agent *a, int dir_fd, const char *name, const char *path,
                            struct atoll_agent_entry *ret_entry) ATOLL_MUST_CHECK;
@@ -389,7 +403,7 @@ struct atoll_agent_handle {
     uint32_t id; /* 0: free */
     int fd;      /* owned */
     /* Of a file being written: where it will be. */
-    bool writing, exclusive;
+    bool writing, exclusive, in_place;
     int dir_fd; /* owned */
     uint32_t mode;
     struct atoll_agent_user *user; /* owned */
@@ -403,6 +417,7 @@ void atoll_agent_watches_drop(struct atoll_agent *a);
 /* The queue has room again: events that waited may come. */
 void atoll_agent_watches_resume(struct atoll_agent *a);
 void atoll_agent_connects_drop(struct atoll_agent *a);
+void atoll_agent_pause_drop(struct atoll_agent *a); /* pause.c */
 
 /* Listens for sudo clients; without a place for the socket sudo is off. */
 void atoll_agent_sudo_open(struct atoll_agent *a);
@@ -450,10 +465,15 @@ struct atoll_agent {
     struct atoll_agent_connects *connects; /* owned */
     struct atoll_agent_sudo *sudo;         /* owned; NULL when sudo is off */
     struct atoll_buf note;                 /* see note.c */
+
+    uint32_t ending_request; /* waits for all processes to be gone; 0: none does */
+    struct atoll_timer ending;
+    unsigned ending_looks;
 };
 
 /* Handlers, by the file that holds them; dispatch.c has the table. */
 atoll_agent_handler atoll_agent_on_note_put, atoll_agent_on_note_get;
+atoll_agent_handler atoll_agent_on_pause, atoll_agent_on_resume;
 atoll_agent_handler atoll_agent_on_exec_start, atoll_agent_on_exec_signal,
     atoll_agent_on_exec_resize, atoll_agent_on_exec_resume, atoll_agent_on_exec_list,
     atoll_agent_on_exec_ack, atoll_agent_on_exec_forget, atoll_agent_on_exec_stdin,

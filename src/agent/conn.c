@@ -78,6 +78,7 @@ void atoll_agent_conn_close(struct atoll_agent *a)
     atoll_agent_handles_drop(a);
     atoll_agent_watches_drop(a);
     atoll_agent_connects_drop(a);
+    atoll_agent_pause_drop(a);
 }
 
 bool atoll_agent_conn_has_room(const struct atoll_agent *a)

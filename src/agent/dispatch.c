@@ -30,6 +30,7 @@ union any_message {
     struct atoll_am_watch watch;
     struct atoll_am_connect connect;
     struct atoll_am_data data;
+    struct atoll_am_pause pause;
 };
 
 static int on_hello(struct atoll_agent *a, uint32_t request, const void *msg,
@@ -96,6 +97,8 @@ static const struct row {
     {ATOLL_AGENT_USAGE, false, NULL, atoll_agent_on_usage},
     {ATOLL_AGENT_NOTE_PUT, false, &atoll_am_data_desc, atoll_agent_on_note_put},
     {ATOLL_AGENT_NOTE_GET, false, NULL, atoll_agent_on_note_get},
+    {ATOLL_AGENT_PAUSE, false, &atoll_am_pause_desc, atoll_agent_on_pause},
+    {ATOLL_AGENT_RESUME, false, NULL, atoll_agent_on_resume},
 };
 
 static const struct row *row_of(uint16_t type)

@@ -234,6 +234,27 @@ static void time_is_up(void *arg)
     (void)atoll_agent_tree_kill(exec->agent, exec, SIGKILL);
 }
 
+void atoll_agent_execs_hold(struct atoll_agent *a)
+{
+    ATOLL_LIST_FOREACH (&a->execs, node) {
+        struct atoll_agent_exec *exec = ATOLL_CONTAINER_OF(node, struct atoll_agent_exec, node);
+        if (!exec->timeout.loop)
+            continue;
+        exec->held_ms = ATOLL_MAX(exec->timeout.at_ms - atoll_clock_ms(), (int64_t)1);
+        atoll_timer_cancel(&exec->timeout);
+    }
+}
+
+void atoll_agent_execs_release(struct atoll_agent *a)
+{
+    ATOLL_LIST_FOREACH (&a->execs, node) {
+        struct atoll_agent_exec *exec = ATOLL_CONTAINER_OF(node, struct atoll_agent_exec, node);
+        if (exec->held_ms > 0 && !exec->reaped)
+            atoll_timer_set(&exec->timeout, a->loop, exec->held_ms, time_is_up, exec);
+        exec->held_ms = 0;
+    }
+}
+
 static int check_start(struct atoll_agent *a, const struct atoll_am_exec_start *msg,
                        struct atoll_error *err)
 {
@@ -303,12 +324,36 @@ static int find(struct atoll_agent *a, uint64_t id, struct atoll_agent_exec **re
     return 0;
 }
 
+static void note_signal(struct atoll_agent_exec *exec, const struct atoll_am_signal *msg)
+{
+    exec->signals_sent |= 1ull << (msg->signal - 1);
+    (void)snprintf(exec->who, sizeof(exec->who), "%s", msg->who);
+}
+
+/* The first process of a namespace reaches all others with one call that no fork escapes. */
+static int signal_every(struct atoll_agent *a, const struct atoll_am_signal *msg)
+{
+    bool first = getpid() == 1;
+
+    ATOLL_LIST_FOREACH (&a->execs, node) {
+        struct atoll_agent_exec *exec = ATOLL_CONTAINER_OF(node, struct atoll_agent_exec, node);
+        if (!exec->reaped)
+            note_signal(exec, msg);
+        if (!first)
+            (void)atoll_agent_tree_kill(a, exec, msg->signal);
+    }
+    if (first)
+        (void)kill(-1, msg->signal); /* ESRCH: there is nobody */
+    return 0;
+}
+
 int atoll_agent_on_exec_signal(struct atoll_agent *a, uint32_t request, const void *message,
                                struct atoll_error *err)
 {
     const struct atoll_am_signal *msg = message;
     struct atoll_agent_exec *exec = NULL;
-    int r = find(a, msg->exec, &exec, err);
+    bool every = msg->exec == ATOLL_EXEC_EVERY && msg->tree;
+    int r = every ? 0 : find(a, msg->exec, &exec, err);
 
     (void)request;
     if (r < 0)
@@ -316,10 +361,11 @@ int atoll_agent_on_exec_signal(struct atoll_agent *a, uint32_t request, const vo
     if (msg->signal < 1 || msg->signal > 64)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no signal %d",
                           msg->signal);
+    if (every)
+        return signal_every(a, msg);
     if (exec->reaped && !msg->tree)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "the command has ended");
-    exec->signals_sent |= 1ull << (msg->signal - 1);
-    (void)snprintf(exec->who, sizeof(exec->who), "%s", msg->who);
+    note_signal(exec, msg);
     if (msg->tree)
         (void)atoll_agent_tree_kill(a, exec, msg->signal);
     else if (kill(exec->pid, msg->signal) < 0)

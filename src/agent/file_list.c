@@ -38,6 +38,7 @@ struct list {
     size_t names_bytes;
     size_t root_len;
     char path[ATOLL_AGENT_PATH_MAX];
+    char attributes[ATOLL_AGENT_NAME_MAX]; /* "": none are wanted */
 };
 
 static struct level *level_free(struct list *l, struct level *level)
@@ -167,6 +168,8 @@ static int send_entry(struct atoll_agent *a, struct list *l, struct level *level
         goto back; /* removed meanwhile */
     if (++l->entries > l->entries_max)
         return -E2BIG;
+    if (l->attributes[0])
+        atoll_agent_entry_add_details(&entry, l->dir_fd, name, l->attributes);
     atoll_agent_part(a, l->job.request, &atoll_am_entry_desc, &entry.msg);
     if (entry.msg.type == ATOLL_ENTRY_DIRECTORY && l->depth < l->depth_max) {
         (void)close(ATOLL_TAKE_FD(l->dir_fd));
@@ -239,6 +242,7 @@ static int list_new(const struct atoll_agent_path *p, const struct atoll_am_list
     l->entries_max = ATOLL_MIN(l->entries_max, (uint64_t)ENTRIES_MAX);
     l->root_len = strlen(p->text);
     memcpy(l->path, p->text, l->root_len + 1);
+    (void)snprintf(l->attributes, sizeof(l->attributes), "%s", msg->attributes);
     l->root_fd = atoll_agent_path_open(AT_FDCWD, p->text, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
     r = l->root_fd < 0 ? l->root_fd : push_level(l);
     if (r < 0)

@@ -10,7 +10,7 @@
 #define DIR_MODE 0755
 #define MODE_BITS 07777
 
-static uint8_t entry_type(mode_t mode)
+uint8_t atoll_agent_entry_type(mode_t mode)
 {
     if (S_ISREG(mode))
         return ATOLL_ENTRY_FILE;
@@ -29,7 +29,7 @@ int atoll_agent_entry_read(struct atoll_agent *a, int dir_fd, const char *name, 
         return -errno;
     e->msg = (struct atoll_am_entry){
         .path = path,
-        .type = entry_type(st.st_mode),
+        .type = atoll_agent_entry_type(st.st_mode),
         .mode = st.st_mode & MODE_BITS,
         .uid = st.st_uid,
         .gid = st.st_gid,
@@ -51,7 +51,7 @@ int atoll_agent_entry_read(struct atoll_agent *a, int dir_fd, const char *name, 
 
 /* Replies with the entry at `path`, opened as said by flags (O_NOFOLLOW or 0). */
 static int reply_entry(struct atoll_agent *a, uint32_t request, const char *path, int flags,
-                       struct atoll_error *err)
+                       const char *attributes, struct atoll_error *err)
 {
     struct atoll_agent_entry entry;
     ATOLL_AUTOCLOSE int fd = atoll_agent_path_open(AT_FDCWD, path, O_PATH | flags);
@@ -59,6 +59,8 @@ static int reply_entry(struct atoll_agent *a, uint32_t request, const char *path
 
     if (r < 0)
         return atoll_agent_path_fail(err, -r, path);
+    if (*attributes)
+        atoll_agent_entry_add_details(&entry, fd, "", attributes);
     atoll_agent_reply(a, request, &atoll_am_entry_desc, &entry.msg);
     return ATOLL_AGENT_ANSWERED;
 }
@@ -70,7 +72,18 @@ int atoll_agent_on_file_stat(struct atoll_agent *a, uint32_t request, const void
     ATOLL_AGENT_AUTO_PATH struct atoll_agent_path p;
     int r = atoll_agent_path_init(&p, a, msg->user, msg->path, err);
 
-    return r < 0 ? r : reply_entry(a, request, p.text, msg->follow ? 0 : O_NOFOLLOW, err);
+    return r < 0 ? r
+                 : reply_entry(a, request, p.text, msg->follow ? 0 : O_NOFOLLOW, msg->attributes,
+                               err);
+}
+
+/* What was just made under this name becomes the user's. */
+static int give_name(const struct atoll_agent_user *user, int dir_fd, const char *name,
+                     const char *path, struct atoll_error *err)
+{
+    if (user->as_root && fchownat(dir_fd, name, user->uid, user->gid, AT_SYMLINK_NOFOLLOW) < 0)
+        return atoll_agent_path_fail(err, errno, path);
+    return 0;
 }
 
 int atoll_agent_on_file_mkdir(struct atoll_agent *a, uint32_t request, const void *message,
@@ -86,14 +99,16 @@ int atoll_agent_on_file_mkdir(struct atoll_agent *a, uint32_t request, const voi
     if (r < 0)
         return r;
     if (msg->parents) {
-        r = atoll_agent_path_make_dirs(p.text, mode, err);
+        r = atoll_agent_path_make_dirs(&p.user, p.text, mode, err);
     } else {
         dir_fd = atoll_agent_path_open_parent(p.text, &name, err);
         r = dir_fd < 0 ? dir_fd : 0;
         if (r == 0 && mkdirat(dir_fd, name, mode) < 0)
             r = atoll_agent_path_fail(err, errno, p.text);
+        else if (r == 0)
+            r = give_name(&p.user, dir_fd, name, p.text, err);
     }
-    return r < 0 ? r : reply_entry(a, request, p.text, 0, err);
+    return r < 0 ? r : reply_entry(a, request, p.text, 0, "", err);
 }
 
 int atoll_agent_on_file_rename(struct atoll_agent *a, uint32_t request, const void *message,
@@ -122,7 +137,7 @@ int atoll_agent_on_file_rename(struct atoll_agent *a, uint32_t request, const vo
                         errnum == EISDIR || errnum == ENOSPC;
         return atoll_agent_path_fail(err, errnum, about_to ? to : from.text);
     }
-    return reply_entry(a, request, to, O_NOFOLLOW, err);
+    return reply_entry(a, request, to, O_NOFOLLOW, "", err);
 }
 
 int atoll_agent_on_file_chmod(struct atoll_agent *a, uint32_t request, const void *message,
@@ -187,5 +202,5 @@ int atoll_agent_on_file_symlink(struct atoll_agent *a, uint32_t request, const v
         return dir_fd;
     if (symlinkat(msg->from, dir_fd, name) < 0)
         return atoll_agent_path_fail(err, errno, p.text);
-    return 0;
+    return give_name(&p.user, dir_fd, name, p.text, err);
 }

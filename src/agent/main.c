@@ -204,6 +204,7 @@ int main(int argc, char **argv)
                                         .conn_fd = ATOLL_NO_FD,
                                         .oom_fd = ATOLL_NO_FD,
                                         .peak_fd = ATOLL_NO_FD,
+                                        .boot_id_fd = ATOLL_NO_FD,
                                         .many_ids = true,
                                         .default_user = "root",
                                         .default_home = "/root"};

@@ -58,13 +58,15 @@ int atoll_agent_path_absolute(const struct atoll_agent_user *user, const char *p
 int atoll_agent_path_init(struct atoll_agent_path *p, struct atoll_agent *a, const char *user,
                           const char *path, struct atoll_error *err)
 {
+    bool as_root = *user == '+';
     int r = 0;
 
     p->agent = NULL;
     if (*path == '\0')
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENOENT, "no path was given");
     if (r == 0)
-        r = atoll_agent_user_find(a, user, &p->user, err);
+        r = atoll_agent_user_find(a, user + as_root, &p->user, err);
+    p->user.as_root = as_root;
     if (r == 0)
         r = atoll_agent_path_absolute(&p->user, path, p->text, err);
     if (r == 0)
@@ -155,18 +157,35 @@ int atoll_agent_path_open_parent(const char *path, const char **ret_name, struct
     return fd;
 }
 
-static int make_one(int dir_fd, const char *name, uint32_t mode)
+int atoll_agent_path_give(const struct atoll_agent_user *user, int fd)
 {
-    int fd = atoll_agent_path_open(dir_fd, name, O_PATH | O_DIRECTORY);
+    if (!user->as_root)
+        return 0;
+    return fchownat(fd, "", user->uid, user->gid, AT_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static int make_one(const struct atoll_agent_user *user, int dir_fd, const char *name,
+                    uint32_t mode)
+{
+    int fd = atoll_agent_path_open(dir_fd, name, O_PATH | O_DIRECTORY), r;
+    bool made;
 
     if (fd != -ENOENT)
         return fd;
-    if (mkdirat(dir_fd, name, mode) < 0 && errno != EEXIST)
+    made = mkdirat(dir_fd, name, mode) == 0;
+    if (!made && errno != EEXIST)
         return -errno;
-    return atoll_agent_path_open(dir_fd, name, O_PATH | O_DIRECTORY);
+    fd = atoll_agent_path_open(dir_fd, name, O_PATH | O_DIRECTORY);
+    r = made && fd >= 0 ? atoll_agent_path_give(user, fd) : 0;
+    if (r < 0) {
+        (void)close(fd);
+        return r;
+    }
+    return fd;
 }
 
-int atoll_agent_path_make_dirs(const char *path, uint32_t last_mode, struct atoll_error *err)
+int atoll_agent_path_make_dirs(const struct atoll_agent_user *user, const char *path,
+                               uint32_t last_mode, struct atoll_error *err)
 {
     int fd = atoll_agent_path_open(AT_FDCWD, path, O_PATH | O_DIRECTORY);
     const char *at = path;
@@ -189,7 +208,7 @@ int atoll_agent_path_make_dirs(const char *path, uint32_t last_mode, struct atol
         } else {
             memcpy(name, at, n);
             name[n] = '\0';
-            next = make_one(fd, name, at[n] ? DIR_MODE : last_mode);
+            next = make_one(user, fd, name, at[n] ? DIR_MODE : last_mode);
         }
         (void)close(fd);
         fd = next;

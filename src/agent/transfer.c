@@ -1,13 +1,16 @@
 /*
  * Contents of files: open and read, create and write. A file is written under a temporary name in
- * its directory and renamed into place by COMMIT, so that a reader sees the old file or the new one.
+ * its directory and renamed into place by COMMIT, so that a reader sees the old file or the new one;
+ * or in place, where whoever watches it is to see just that.
  * Handles belong to the connection; what was not committed disappears with it.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include "agent/agent_internal.h"
 #include "base/rand.h"
 
@@ -215,7 +218,7 @@ static int find_place(struct place *at, const struct atoll_agent_path *p, bool p
             char dir[ATOLL_AGENT_PATH_MAX];
             const char *slash = strrchr(at->path, '/');
             (void)snprintf(dir, sizeof(dir), "%.*s", (int)(slash - at->path), at->path);
-            r = atoll_agent_path_make_dirs(dir, 0755, err);
+            r = atoll_agent_path_make_dirs(&p->user, dir, 0755, err);
             if (r == 0)
                 r = atoll_agent_path_open_parent(at->path, &at->name, err);
         }
@@ -250,24 +253,65 @@ static int open_temp(struct atoll_agent_handle *h)
         (void)unlinkat(h->dir_fd, name, 0);
         return -ENOMEM;
     }
-    return 0;
+    return atoll_agent_path_give(h->user, h->fd);
+}
+
+/* Kernel interfaces look like files, but what is written there acts at once and on behalf of whoever
+ * writes: nobody outside does that for a tenant. */
+static bool is_kernel_fs(int fd)
+{
+    static const long magics[] = {PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC,
+                                  CGROUP2_SUPER_MAGIC};
+    struct statfs fs;
+
+    if (fstatfs(fd, &fs) < 0)
+        return true;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(magics); i++)
+        if ((long)fs.f_type == magics[i])
+            return true;
+    return false;
+}
+
+/* Opens the file itself, new or truncated. Only what is new, or somebody else's, is given away: each
+ * change shows to those who watch. */
+static int open_in_place(struct atoll_agent_handle *h, const struct place *at)
+{
+    int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    struct stat st;
+
+    if (is_kernel_fs(h->dir_fd))
+        return -EROFS;
+    h->fd = at->exists ? openat(h->dir_fd, h->name, flags)
+                       : openat(h->dir_fd, h->name, flags | O_CREAT | O_EXCL, h->mode);
+    if (h->fd < 0 || fstat(h->fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || is_kernel_fs(h->fd))
+        return -EROFS;
+    if (h->user->as_root &&
+        (!at->exists || st.st_uid != h->user->uid || st.st_gid != h->user->gid) &&
+        fchown(h->fd, h->user->uid, h->user->gid) < 0)
+        return -errno;
+    return st.st_size > 0 && ftruncate(h->fd, 0) < 0 ? -errno : 0;
 }
 
 static int fill_handle(struct atoll_agent_handle *h, struct place *at,
-                       const struct atoll_agent_user *user, const struct atoll_am_create *msg)
+                       const struct atoll_agent_path *p, const struct atoll_am_create *msg)
 {
     h->writing = true;
     h->exclusive = msg->exclusive;
+    h->in_place = msg->in_place;
     h->mode = msg->mode    ? msg->mode & MODE_BITS
               : at->exists ? at->st.st_mode & MODE_BITS
                            : FILE_MODE;
     h->dir_fd = ATOLL_TAKE_FD(at->dir_fd);
-    h->path = strdup(at->path);
+    h->path = strdup(h->in_place ? p->text : at->path); /* as it was asked for */
     h->name = strdup(at->name);
     h->user = malloc(sizeof(*h->user));
     if (!h->path || !h->name || !h->user)
         return -ENOMEM;
-    *h->user = *user;
+    *h->user = p->user;
+    if (h->in_place)
+        return open_in_place(h, at);
     return open_temp(h);
 }
 
@@ -291,7 +335,7 @@ int atoll_agent_on_file_create(struct atoll_agent *a, uint32_t request, const vo
         r = handle_new(a, &h, err);
     if (r < 0)
         return r;
-    r = fill_handle(h, &at, &p.user, msg);
+    r = fill_handle(h, &at, &p, msg);
     if (r < 0) {
         atoll_agent_path_done(&p); /* the drop takes an identity of its own */
         handle_drop(a, h);
@@ -329,6 +373,8 @@ int atoll_agent_on_file_write(struct atoll_agent *a, uint32_t request, const voi
 
 static int put_in_place(const struct atoll_agent_handle *h)
 {
+    if (h->in_place)
+        return 0;
     if (fchmod(h->fd, h->mode) < 0)
         return -errno;
     if (!h->exclusive)

@@ -223,6 +223,7 @@ int atoll_agent_user_find(struct atoll_agent *a, const char *name,
     int r = 0;
 
     user->group_count = 0;
+    user->as_root = false;
     (void)snprintf(user->shell, sizeof(user->shell), SHELL_DEFAULT);
     if (*name == '\0' || strcmp(name, c->default_user) == 0 || (number && uid == c->default_uid))
         return default_user(a, user, err);
@@ -238,7 +239,7 @@ int atoll_agent_user_find(struct atoll_agent *a, const char *name,
     else if (strcmp(name, "root") == 0)
         r = set_user(user, "root", 0, 0, "/root", err);
     else
-        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENOENT, "unknown user %.64s", name);
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ESRCH, "unknown user %.64s", name);
     if (r == 0)
         find_groups(a, user);
     return r;

@@ -89,12 +89,14 @@ ATOLL_MSG_DESC(atoll_am_process, ATOLL_MSG_FIELD(U32, atoll_am_process, pid),
 ATOLL_MSG_DESC(atoll_am_path, ATOLL_MSG_FIELD(STR, atoll_am_path, user),
                ATOLL_MSG_FIELD(STR, atoll_am_path, path),
                ATOLL_MSG_FIELD(U8, atoll_am_path, follow),
-               ATOLL_MSG_FIELD(U8, atoll_am_path, recursive));
+               ATOLL_MSG_FIELD(U8, atoll_am_path, recursive),
+               ATOLL_MSG_FIELD(STR, atoll_am_path, attributes));
 
 ATOLL_MSG_DESC(atoll_am_list, ATOLL_MSG_FIELD(STR, atoll_am_list, user),
                ATOLL_MSG_FIELD(STR, atoll_am_list, path),
                ATOLL_MSG_FIELD(U32, atoll_am_list, depth),
-               ATOLL_MSG_FIELD(U32, atoll_am_list, max_entries));
+               ATOLL_MSG_FIELD(U32, atoll_am_list, max_entries),
+               ATOLL_MSG_FIELD(STR, atoll_am_list, attributes));
 
 ATOLL_MSG_DESC(atoll_am_entry, ATOLL_MSG_FIELD(STR, atoll_am_entry, path),
                ATOLL_MSG_FIELD(U8, atoll_am_entry, type),
@@ -104,7 +106,11 @@ ATOLL_MSG_DESC(atoll_am_entry, ATOLL_MSG_FIELD(STR, atoll_am_entry, path),
                ATOLL_MSG_FIELD(STR, atoll_am_entry, group),
                ATOLL_MSG_FIELD(U64, atoll_am_entry, size_bytes),
                ATOLL_MSG_FIELD(I64, atoll_am_entry, mtime_ms),
-               ATOLL_MSG_FIELD(STR, atoll_am_entry, target));
+               ATOLL_MSG_FIELD(STR, atoll_am_entry, target),
+               ATOLL_MSG_FIELD(BYTES, atoll_am_entry, attributes),
+               ATOLL_MSG_FIELD(STR, atoll_am_entry, resolved),
+               ATOLL_MSG_FIELD(U8, atoll_am_entry, resolved_type),
+               ATOLL_MSG_FIELD(U32, atoll_am_entry, resolved_mode));
 
 ATOLL_MSG_DESC(atoll_am_opened, ATOLL_MSG_FIELD(U32, atoll_am_opened, handle),
                ATOLL_MSG_FIELD(U64, atoll_am_opened, size_bytes));
@@ -121,7 +127,8 @@ ATOLL_MSG_DESC(atoll_am_create, ATOLL_MSG_FIELD(STR, atoll_am_create, user),
                ATOLL_MSG_FIELD(STR, atoll_am_create, path),
                ATOLL_MSG_FIELD(U32, atoll_am_create, mode),
                ATOLL_MSG_FIELD(U8, atoll_am_create, parents),
-               ATOLL_MSG_FIELD(U8, atoll_am_create, exclusive));
+               ATOLL_MSG_FIELD(U8, atoll_am_create, exclusive),
+               ATOLL_MSG_FIELD(U8, atoll_am_create, in_place));
 
 ATOLL_MSG_DESC(atoll_am_write, ATOLL_MSG_FIELD(U32, atoll_am_write, handle),
                ATOLL_MSG_FIELD(U64, atoll_am_write, offset),
@@ -171,3 +178,6 @@ ATOLL_MSG_DESC(atoll_am_usage, ATOLL_MSG_FIELD(U32, atoll_am_usage, processes),
                ATOLL_MSG_FIELD(U64, atoll_am_usage, net_tx_bytes),
                ATOLL_MSG_FIELD(U64, atoll_am_usage, rss_bytes),
                ATOLL_MSG_FIELD(U64, atoll_am_usage, cpu_us));
+
+ATOLL_MSG_DESC(atoll_am_pause, ATOLL_MSG_FIELD(U8, atoll_am_pause, end_processes),
+               ATOLL_MSG_FIELD(STR, atoll_am_pause, who));

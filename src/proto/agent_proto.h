@@ -60,6 +60,8 @@ enum atoll_agent_type {
     ATOLL_AGENT_USAGE = 91,    /* empty → atoll_am_usage */
     ATOLL_AGENT_NOTE_PUT = 92, /* atoll_am_data → empty: bytes kept for the next daemon */
     ATOLL_AGENT_NOTE_GET = 93, /* empty → atoll_am_data: as they were put, or none */
+    ATOLL_AGENT_PAUSE = 94,    /* atoll_am_pause → empty: time limits stand still until RESUME */
+    ATOLL_AGENT_RESUME = 95,   /* empty → empty: they go on, if they stood still */
 };
 
 /* atoll_am_hello.features */
@@ -109,6 +111,7 @@ struct atoll_am_stdin {
     struct atoll_bytes data;
 };
 
+#define ATOLL_EXEC_EVERY 0 /* with tree: every process but the agent */
 struct atoll_am_signal {
     uint64_t exec;
     int32_t signal;
@@ -190,6 +193,8 @@ struct atoll_am_path {
     const char *path;
     uint8_t follow;    /* FILE_STAT: follow a final symbolic link */
     uint8_t recursive; /* FILE_REMOVE */
+    /* FILE_STAT: attributes whose names begin like this, and where links lead; "": neither */
+    const char *attributes;
 };
 
 struct atoll_am_list {
@@ -197,6 +202,7 @@ struct atoll_am_list {
     const char *path;
     uint32_t depth; /* 1: the directory itself only */
     uint32_t max_entries;
+    const char *attributes; /* as in atoll_am_path */
 };
 
 /* atoll_am_entry.type */
@@ -216,6 +222,11 @@ struct atoll_am_entry {
     uint64_t size_bytes;
     int64_t mtime_ms;
     const char *target; /* of a symbolic link */
+    /* Only where attributes were asked for: */
+    struct atoll_bytes attributes; /* name NUL value NUL …; those whose values are text */
+    const char *resolved;          /* of a link that leads somewhere: the real path of that, */
+    uint8_t resolved_type;         /* and what it is */
+    uint32_t resolved_mode;
 };
 
 struct atoll_am_opened {
@@ -245,6 +256,7 @@ struct atoll_am_create {
     uint32_t mode;     /* 0: that of the file being replaced, else 0644 */
     uint8_t parents;   /* make missing directories */
     uint8_t exclusive; /* ALREADY_EXISTS instead of replacing */
+    uint8_t in_place;  /* truncated and written where it is; COMMIT changes nothing any more */
 };
 
 struct atoll_am_write {
@@ -312,6 +324,13 @@ struct atoll_am_connect {
     const char *user;
 };
 
+struct atoll_am_pause {
+    uint8_t
+        end_processes; /* all but the agent: answered when they are gone, their ends are told and
+                              what is started next finds a new boot_id */
+    const char *who;   /* for their KILLED_BY records */
+};
+
 struct atoll_am_usage {
     uint32_t processes;
     uint64_t disk_used_bytes, disk_total_bytes;
@@ -329,4 +348,4 @@ extern const struct atoll_msg_desc atoll_am_hello_desc, atoll_am_error_desc,
     atoll_am_opened_desc, atoll_am_handle_desc, atoll_am_read_desc, atoll_am_data_desc,
     atoll_am_create_desc, atoll_am_write_desc, atoll_am_mkdir_desc, atoll_am_two_paths_desc,
     atoll_am_chmod_desc, atoll_am_chown_desc, atoll_am_xattr_desc, atoll_am_watch_desc,
-    atoll_am_watch_event_desc, atoll_am_connect_desc, atoll_am_usage_desc;
+    atoll_am_watch_event_desc, atoll_am_connect_desc, atoll_am_usage_desc, atoll_am_pause_desc;

@@ -13,7 +13,7 @@
 enum atoll_plan_op {
     ATOLL_PLAN_IDS = 1,       /* atoll_po_ids: the id range of the sandbox */
     ATOLL_PLAN_CGROUP = 2,    /* atoll_po_cgroup: make its cgroup with these limits */
-    ATOLL_PLAN_IMAGE = 3,     /* atoll_po_image: copy a formatted image to be its disk */
+    ATOLL_PLAN_IMAGE = 3,     /* atoll_po_image: a formatted image to be its disk */
     ATOLL_PLAN_START = 4,     /* atoll_po_start: the new process, in new namespaces */
     ATOLL_PLAN_DISK = 5,      /* atoll_po_disk: the bounded file system all writes go to */
     ATOLL_PLAN_DIRECTORY = 6, /* atoll_po_directory: a directory in the writable layer */
@@ -55,7 +55,9 @@ struct atoll_po_cgroup {
 };
 
 struct atoll_po_image {
-    const char *source; /* below the state directory */
+    const char *source; /* below the state directory: is copied */
+    uint8_t keep;       /* the disk can outlive the sandbox: disks/<id>.img */
+    uint8_t existing; /* it is there already, with all that was written to it: nothing is copied */
 };
 
 struct atoll_po_start {

@@ -21,6 +21,12 @@ ATOLL_MSG_DESC(atoll_sm_error, ATOLL_MSG_FIELD(U32, atoll_sm_error, kind),
 
 ATOLL_MSG_DESC(atoll_sm_ref, ATOLL_MSG_FIELD(STR, atoll_sm_ref, id));
 
+ATOLL_MSG_DESC(atoll_sm_remove, ATOLL_MSG_FIELD(STR, atoll_sm_remove, id),
+               ATOLL_MSG_FIELD(U8, atoll_sm_remove, keep_disk));
+
+ATOLL_MSG_DESC(atoll_sm_freeze, ATOLL_MSG_FIELD(STR, atoll_sm_freeze, id),
+               ATOLL_MSG_FIELD(U8, atoll_sm_freeze, frozen));
+
 ATOLL_MSG_DESC(atoll_sm_exited, ATOLL_MSG_FIELD(STR, atoll_sm_exited, id),
                ATOLL_MSG_FIELD(I32, atoll_sm_exited, code),
                ATOLL_MSG_FIELD(I32, atoll_sm_exited, signal),

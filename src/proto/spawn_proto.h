@@ -16,12 +16,13 @@ enum atoll_spawn_type {
 
     ATOLL_SPAWN_HELLO = 32,      /* atoll_sm_hello → atoll_sm_hello */
     ATOLL_SPAWN_CREATE = 33,     /* atoll_sm_create → atoll_sm_created */
-    ATOLL_SPAWN_REMOVE = 34,     /* atoll_sm_ref → atoll_sm_exited: nothing of it is left */
+    ATOLL_SPAWN_REMOVE = 34,     /* atoll_sm_remove → atoll_sm_exited: nothing of it is left */
     ATOLL_SPAWN_LIMIT = 35,      /* atoll_sm_limit → empty */
     ATOLL_SPAWN_LIST = 36,       /* empty → PART atoll_sm_created …, REPLY empty */
     ATOLL_SPAWN_COMMIT = 37,     /* atoll_sm_commit → empty: a directory of it becomes a layer */
     ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty */
     ATOLL_SPAWN_END = 39,        /* empty; no answer: end, the last sandbox is gone */
+    ATOLL_SPAWN_FREEZE = 40,     /* atoll_sm_freeze → empty, once all its processes stand still */
 };
 
 struct atoll_sm_hello {
@@ -55,6 +56,16 @@ struct atoll_sm_ref {
     const char *id;
 };
 
+struct atoll_sm_remove {
+    const char *id;
+    uint8_t keep_disk; /* but for a disk that can outlive it */
+};
+
+struct atoll_sm_freeze {
+    const char *id;
+    uint8_t frozen; /* 0: they go on */
+};
+
 struct atoll_sm_exited {
     const char *id;
     int32_t code;   /* exit code of the first process, or -1 */
@@ -76,4 +87,4 @@ struct atoll_sm_commit {
 
 extern const struct atoll_msg_desc atoll_sm_hello_desc, atoll_sm_create_desc, atoll_sm_created_desc,
     atoll_sm_error_desc, atoll_sm_ref_desc, atoll_sm_exited_desc, atoll_sm_limit_desc,
-    atoll_sm_commit_desc;
+    atoll_sm_commit_desc, atoll_sm_remove_desc, atoll_sm_freeze_desc;

@@ -23,6 +23,27 @@ struct atoll_provider_stats {
     uint64_t processes, processes_peak;
 };
 
+/* What a provider can promise. What it cannot is refused, never imitated. */
+struct atoll_provider_caps {
+    const char *isolation; /* "namespaces", "container", "gvisor", "microvm" */
+    bool remote;           /* runs somewhere else: files and output travel over a network */
+    bool templates;        /* runs the engine's templates */
+    bool images;           /* runs container images by name */
+    bool descriptors;      /* streams to the agent carry descriptors */
+    bool pause;
+    bool persistent; /* a disk can outlive its processes */
+    bool set_limits; /* while it runs */
+    bool stats;
+    uint32_t networks; /* bit per enum atoll_network */
+};
+
+/* How a sandbox is, by the word of whoever runs it. */
+struct atoll_provider_look {
+    enum { ATOLL_LOOK_ALIVE, ATOLL_LOOK_PAUSED, ATOLL_LOOK_EXITED, ATOLL_LOOK_GONE } state;
+    struct atoll_provider_exit exit; /* EXITED */
+    char cause[200];                 /* EXITED, GONE: in words */
+};
+
 struct atoll_provider_events {
     /* A sandbox's first process is gone, unasked. What remains waits for destroy(). */
     void (*exited)(void *arg, const char *id, const struct atoll_provider_exit *exit);
@@ -44,15 +65,29 @@ struct atoll_provider_ops {
     void (*create)(struct atoll_provider *p, struct atoll_spec *spec,
                    atoll_provider_created_fn *done, void *arg);
     /* What there is from before this daemon: `each` for every sandbox (not alive: its first process
-     * is gone, the rest waits for destroy), then done. */
+     * is gone, the rest waits for destroy or stop; a stopped one is such a rest), then done. */
     void (*list)(struct atoll_provider *p, void (*each)(void *arg, const char *id, bool alive),
                  atoll_provider_done_fn *done, void *arg);
+    /* One of those, or one that is stopped, is known again with what it holds on this host (its
+     * outside_id), before anything is asked about it. adopt() does so by itself. */
+    void (*reserve)(struct atoll_provider *p, const struct atoll_spec *spec);
     /* Takes one of those over: what create() gave, once more. spec is as it was then. */
     void (*adopt)(struct atoll_provider *p, const struct atoll_spec *spec,
                   atoll_provider_created_fn *done, void *arg);
     /* Idempotent and complete. */
     void (*destroy)(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
                     void *arg);
+    /* Of a persistent one: as destroy(), but its disk stays, for a create() with spec.resume_disk, and
+     * what it holds on this host stays reserved. */
+    void (*stop)(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done, void *arg);
+    /* Whether sandboxes can stand still here at all. */
+    bool (*can_pause)(struct atoll_provider *p);
+    /* done comes when every process stands still, agent included. UNIMPLEMENTED; idempotent, as is
+     * resume(). */
+    void (*pause)(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
+                  void *arg);
+    void (*resume)(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
+                   void *arg);
     void (*set_limits)(struct atoll_provider *p, const char *id, const struct atoll_limits *limits,
                        atoll_provider_done_fn *done, void *arg);
     /* -ENOENT, or -EOPNOTSUPP where the host does not measure. */

@@ -51,10 +51,11 @@ bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct ato
 {
     /* A disk in memory counts against the memory limit: at most half of it, so that a full disk is
      * ENOSPC and never an out-of-memory kill of a program that uses the other half. */
-    if (spec->builder || !host->root || spec->limits.memory_bytes == 0 ||
-        spec->limits.disk_bytes <= spec->limits.memory_bytes / 2)
+    if (spec->builder || !host->root ||
+        (!spec->persistent && (spec->limits.memory_bytes == 0 ||
+                               spec->limits.disk_bytes <= spec->limits.memory_bytes / 2)))
         return false;
-    (void)snprintf(ret_name, cap, "images/ext4-%llu-%llu.img",
+    (void)snprintf(ret_name, cap, "images/ext4%s-%llu-%llu.img", spec->persistent ? "j" : "",
                    (unsigned long long)((spec->limits.disk_bytes + MIB - 1) / MIB),
                    (unsigned long long)spec->limits.inodes);
     return true;
@@ -95,7 +96,7 @@ static int add_start(const struct atoll_plan_host *host, const struct atoll_spec
     struct atoll_po_start start = {.new_network = 1};
     struct atoll_po_disk disk = {ATOLL_DISK_TMPFS, l->disk_bytes, l->inodes};
     char name[64];
-    struct atoll_po_image image = {name};
+    struct atoll_po_image image = {name, spec->persistent, spec->resume_disk};
     int r = 0;
 
     if (host->cgroup_version > 0)
@@ -191,17 +192,13 @@ static int add_kernel_views(struct atoll_buf *plan)
     struct atoll_po_dev dev = {.shm_bytes = 64 * MIB, .shm_inodes = 4096, .max_ptys = 64};
     struct atoll_po_proc proc = {{masked, ATOLL_ARRAY_LEN(masked)},
                                  {read_only, ATOLL_ARRAY_LEN(read_only)}};
-    uint8_t u[16];
-    char boot_id[40];
+    char boot_id[ATOLL_UUID_LEN + 2];
     int r = atoll_plan_add(plan, ATOLL_PLAN_DEV, &atoll_po_dev_desc, &dev);
 
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_PROC, &atoll_po_proc_desc, &proc);
-    atoll_rand_bytes(u, sizeof(u));
-    (void)snprintf(boot_id, sizeof(boot_id),
-                   "%02x%02x%02x%02x-%02x%02x-4%x%02x-8%x%02x-%02x%02x%02x%02x%02x%02x\n", u[0],
-                   u[1], u[2], u[3], u[4], u[5], u[6] & 15u, u[7], u[8] & 15u, u[9], u[10], u[11],
-                   u[12], u[13], u[14], u[15]);
+    atoll_rand_uuid(boot_id);
+    (void)strcat(boot_id, "\n");
     return r < 0 ? r : add_file(plan, ATOLL_PLAN_COVER, "proc/sys/kernel/random/boot_id", boot_id);
 }
 
@@ -279,6 +276,10 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
             "daemon's user). Run atolld as root, or do without them: --waive %s, or "
             "\"waive\" in the request",
             names, names);
+    if (spec->persistent && !host->root)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EPERM,
+                          "a persistent sandbox needs a disk of its own on this host, which only "
+                          "root can make; run atolld as root, or do without \"persistent\"");
     r = add_ids(host, spec, plan);
     if (r == 0)
         r = add_start(host, spec, plan);

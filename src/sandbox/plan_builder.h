@@ -12,8 +12,9 @@
 uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host,
                                    const struct atoll_spec *spec);
 
-/* Whether the spec's disk has to be an image file (larger than memory can back), and its name below
- * the state directory: "images/ext4-<MiB>-<inodes>.img". */
+/* Whether the spec's disk has to be an image file (larger than memory can back, or persistent), and
+ * the name of the formatted one to copy, below the state directory: "images/ext4-<MiB>-<inodes>.img",
+ * with a journal "images/ext4j-…". */
 bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                             char *ret_name, size_t cap);
 

@@ -22,6 +22,13 @@ struct atoll_limits {
 #define ATOLL_LIMIT_DISK 8u
 #define ATOLL_LIMIT_ALL 15u
 
+/* Who may talk with whom. Requests through the agent (previews, files) work with each of them. */
+enum atoll_network {
+    ATOLL_NETWORK_NONE,     /* nobody with nobody */
+    ATOLL_NETWORK_ISOLATED, /* sandboxes of one tenant with each other */
+    ATOLL_NETWORK_BRIDGE,   /* with the world */
+};
+
 enum atoll_template_kind { ATOLL_TEMPLATE_HOST, ATOLL_TEMPLATE_ROOTFS };
 
 /* Where built layers keep their ids on disk: one range for all, whoever built them, far above what
@@ -38,7 +45,12 @@ struct atoll_spec {
     uint32_t layer_base; /* ROOTFS: where its ids start on disk */
     uint32_t outside_id; /* first id of its range, with root */
     bool builder;        /* makes a layer: its disk is a plain directory */
+    bool persistent;     /* its disk can outlive it: an image, and in memory never */
+    bool resume_disk;    /* PERSISTENT: starts on the disk it has, with the outside_id it had */
     bool allow_sudo;
+    enum atoll_network network;
+    char image[256];  /* instead of a template: a container image; "" for none */
+    char handle[129]; /* what its provider calls it, if not by its id; "" until it is made */
 };
 
 /* What the machine gives the planner to work with. */

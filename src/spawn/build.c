@@ -50,6 +50,7 @@ void atoll_build_init(struct atoll_build *b, const struct atoll_spawn_host *host
         .userns_fd = ATOLL_NO_FD,
         .layer_userns_fd = ATOLL_NO_FD,
         .image_fd = ATOLL_NO_FD,
+        .boot_id_fd = ATOLL_NO_FD,
         .oom_fd = ATOLL_NO_FD,
         .peak_fd = ATOLL_NO_FD,
         .status_fd = ATOLL_NO_FD,
@@ -65,7 +66,8 @@ void atoll_build_done(struct atoll_build *b)
 {
     int *const fds[] = {&b->listen_fd, &b->userns_fd, &b->layer_userns_fd, &b->image_fd,
                         &b->oom_fd,    &b->peak_fd,   &b->status_fd,       &b->go_fd,
-                        &b->state_fd,  &b->mount_fd,  &b->upper_fd,        &b->root_fd};
+                        &b->state_fd,  &b->mount_fd,  &b->upper_fd,        &b->root_fd,
+                        &b->boot_id_fd};
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(fds); i++)
         if (*fds[i] >= 0)

@@ -16,6 +16,7 @@ struct atoll_spawn_host {
     int state_fd;     /* the state directory, which is also the current directory */
     int sandboxes_fd; /* state/sandboxes: <id>.sock, .img and .disk of each living sandbox */
     int layers_fd;    /* state/layers */
+    int disks_fd;     /* state/disks: <id>.img of each sandbox whose disk can outlive it */
     char instance[17];
     uint32_t id_base, id_slots; /* with root: id ranges no other instance on this host uses */
     struct atoll_spare *spare;  /* with root: the next user namespace, made ahead */
@@ -28,10 +29,14 @@ struct atoll_build {
     struct atoll_po_ids ids;
     bool has_cgroup;
     bool new_network;
+    bool kept_disk;      /* the image is one that can outlive the sandbox */
+    bool existing_disk;  /* and has been the disk of this sandbox before */
+    bool laid_out;       /* of those: everything the plan makes in it is there */
     int listen_fd;       /* where the agent will accept the daemon */
     int userns_fd;       /* RANGE: the sandbox's user namespace */
     int layer_userns_fd; /* RANGE: shows built layers with the sandbox's ids */
     int image_fd;        /* the disk image */
+    int boot_id_fd;      /* the file that covers the kernel's boot_id, for the agent to rewrite */
     int oom_fd, peak_fd; /* evidence for the agent */
     int status_fd;       /* write end; the new process reports through it */
     int go_fd;           /* rootless: read end; a byte comes when the id maps are written */

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "spawn/own_root.h"
 #include "spawn/sandbox.h"
 #include "spawn/server.h"
@@ -174,27 +175,64 @@ static int name_instance(struct atoll_spawn_host *host, struct atoll_error *err)
 #define ID_BLOCKS 14
 #define ID_RANGE_BITS 16
 
+/* 1: it is ours now; 0: another instance has it. */
+static int try_id_block(struct atoll_spawn_host *host, uint32_t block, struct atoll_error *err)
+{
+    char path[32];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/run/atoll/ids-%u", block);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return atoll_fail_errno(err, errno, "open %s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        (void)close(fd);
+        return 0;
+    }
+    host->id_base = block << ID_BLOCK_BITS;
+    host->id_slots = 1u << (ID_BLOCK_BITS - ID_RANGE_BITS);
+    return 1;
+}
+
+/* Files of disks that outlive their sandboxes belong to ids of the block they were made with, so an
+ * instance takes the same one again where it can. */
+static uint32_t remembered_block(const struct atoll_spawn_host *host)
+{
+    char text[16];
+    uint64_t block;
+
+    if (atoll_fd_read_file(host->state_fd, "id-block", text, sizeof(text)) < 0 ||
+        atoll_text_u64(text, 1, ID_BLOCKS, &block) < 0)
+        return 0;
+    return (uint32_t)block;
+}
+
+static void remember_block(const struct atoll_spawn_host *host, uint32_t block)
+{
+    ATOLL_AUTOCLOSE int fd =
+        openat(host->state_fd, "id-block", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (fd >= 0)
+        (void)dprintf(fd, "%u", block);
+}
+
 static int take_id_block(struct atoll_spawn_host *host, struct atoll_error *err)
 {
+    uint32_t last = remembered_block(host);
+    int r;
+
     if (mkdir("/run/atoll", 0755) < 0 && errno != EEXIST)
         return atoll_fail_errno(err, errno, "make /run/atoll");
-    for (uint32_t block = 1; block <= ID_BLOCKS; block++) {
-        char path[32];
-        int fd;
-
-        (void)snprintf(path, sizeof(path), "/run/atoll/ids-%u", block);
-        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-        if (fd < 0)
-            return atoll_fail_errno(err, errno, "open %s", path);
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            host->id_base = block << ID_BLOCK_BITS;
-            host->id_slots = 1u << (ID_BLOCK_BITS - ID_RANGE_BITS);
-            return 0;
-        }
-        (void)close(fd);
+    r = last ? try_id_block(host, last, err) : 0;
+    for (uint32_t block = 1; r == 0 && block <= ID_BLOCKS; block++) {
+        r = try_id_block(host, block, err);
+        if (r > 0 && !last)
+            remember_block(host, block);
     }
-    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                      "all %d id blocks are taken by other instances", ID_BLOCKS);
+    if (r == 0)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                          "all %d id blocks are taken by other instances", ID_BLOCKS);
+    return r < 0 ? r : 0;
 }
 
 static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
@@ -225,6 +263,8 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
         r = host->sandboxes_fd = open_below(host->state_fd, "sandboxes", err);
     if (r >= 0)
         r = host->layers_fd = open_below(host->state_fd, "layers", err);
+    if (r >= 0)
+        r = host->disks_fd = open_below(host->state_fd, "disks", err);
     if (r >= 0) {
         r = open_below(host->state_fd, "mnt", err);
         if (r >= 0)

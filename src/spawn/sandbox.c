@@ -68,6 +68,7 @@ void atoll_sandbox_free(struct sandbox *s)
     atoll_watch_close(&s->status_watch);
     atoll_watch_close(&s->pid_watch);
     atoll_timer_cancel(&s->retry);
+    atoll_timer_cancel(&s->freezing);
     if (s->status_fd >= 0)
         (void)close(s->status_fd);
     if (s->pidfd >= 0)
@@ -271,6 +272,8 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
     s->state = SANDBOX_STARTING;
     atoll_build_init(&build, all->host, s->id);
     r = run_host_steps(&build, &plan, &plan_len, &index, &step, err);
+    s->kept_disk = build.kept_disk;
+    s->existing_disk = build.existing_disk;
     if (r == 0)
         r = start_process(s, &build, &step, plan, plan_len, index, err);
     atoll_build_done(&build);
@@ -285,12 +288,15 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
     return 0;
 }
 
-void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request)
+void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request,
+                            bool keep_disk)
 {
     struct sandbox *s = atoll_text_is_id(id) ? atoll_map_get(&all->by_id, id) : NULL;
     struct atoll_sandbox_exit nothing = {.code = -1};
 
     if (!s) {
+        if (!keep_disk && atoll_text_is_id(id))
+            atoll_sandbox_drop_disk(all->host, id); /* of one that was stopped */
         all->events->removed(all->arg, id, request, &nothing, NULL);
         return;
     }
@@ -303,6 +309,8 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
     }
     s->state = SANDBOX_REMOVING;
     s->request = request;
+    s->keep_disk = keep_disk;
+    atoll_sandbox_thaw(s);
     atoll_sandbox_undo(s);
 }
 

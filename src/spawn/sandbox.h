@@ -25,6 +25,8 @@ struct atoll_sandboxes_events {
     /* Nothing of it is left, or error says what is. */
     void (*removed)(void *arg, const char *id, uint32_t request,
                     const struct atoll_sandbox_exit *exit, const struct atoll_error *error);
+    /* A freeze or thaw ended. */
+    void (*frozen)(void *arg, uint32_t request, const struct atoll_error *error);
 };
 
 int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *host,
@@ -35,8 +37,13 @@ int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *
 int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t request,
                           const uint8_t *plan, size_t plan_len,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Removes one; `removed` comes later, also for one that does not exist. */
-void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request);
+/* Removes one; `removed` comes later, also for one that does not exist. A disk that can outlive its
+ * sandbox goes too, unless it is to be kept: then it is not mounted any more. */
+void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request,
+                            bool keep_disk);
+/* Makes its processes stand still, or go on; `frozen` comes later. */
+void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_t request,
+                            bool frozen);
 /* How many there are, in whatever state. */
 size_t atoll_sandboxes_count(const struct atoll_sandboxes *all);
 /* Walks the started ones: start with *pos = 0; NULL at the end. */

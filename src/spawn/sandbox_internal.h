@@ -24,7 +24,13 @@ struct sandbox {
     struct atoll_watch status_watch, pid_watch;
     struct atoll_timer retry; /* of the undoing */
     unsigned tries;
-    pid_t sweeper; /* process that removes a large tree, or 0 */
+    pid_t sweeper;                 /* process that removes a large tree, or 0 */
+    bool kept_disk, existing_disk; /* as in struct atoll_build */
+    bool keep_disk;                /* REMOVING: all but the disk goes */
+    bool frozen;                   /* or on its way to it */
+    uint32_t freeze_request;       /* waits for its processes to stand still; 0: none does */
+    struct atoll_timer freezing;
+    unsigned freeze_tries;
     struct atoll_sandbox_exit exit;
     struct atoll_error error; /* FAILED */
     char step[16];
@@ -42,4 +48,8 @@ struct atoll_sandboxes {
 /* Takes one more step of removing: called when it begins, when the process is gone, and by its own
  * timer. Frees the sandbox at the end. */
 void atoll_sandbox_undo(struct sandbox *s);
+/* freeze.c: lets it go on so that it can be killed; whoever waited for it to stand still is told. */
+void atoll_sandbox_thaw(struct sandbox *s);
 void atoll_sandbox_free(struct sandbox *s);
+/* The disk of a sandbox that is not there any more. Absent is fine. */
+void atoll_sandbox_drop_disk(const struct atoll_spawn_host *host, const char *id);

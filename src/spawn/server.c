@@ -109,7 +109,16 @@ static void on_removed(void *arg, const char *id, uint32_t request,
         send_frame(arg, ATOLL_SPAWN_REPLY, request, &atoll_sm_exited_desc, &msg);
 }
 
-static const struct atoll_sandboxes_events sandbox_events = {on_started, on_exited, on_removed};
+static void on_frozen(void *arg, uint32_t request, const struct atoll_error *error)
+{
+    if (error)
+        send_error(arg, request, error, "freeze");
+    else
+        send_frame(arg, ATOLL_SPAWN_REPLY, request, NULL, NULL);
+}
+
+static const struct atoll_sandboxes_events sandbox_events = {on_started, on_exited, on_removed,
+                                                             on_frozen};
 
 /* Requests: each gets its decoded message; an error returned here is the answer. */
 
@@ -146,10 +155,20 @@ static int do_create(struct atoll_server *server, uint32_t id, const void *msg,
 static int do_remove(struct atoll_server *server, uint32_t id, const void *msg,
                      struct atoll_error *err)
 {
-    const struct atoll_sm_ref *ref = msg;
+    const struct atoll_sm_remove *want = msg;
 
     (void)err;
-    atoll_sandboxes_remove(server->sandboxes, ref->id, id);
+    atoll_sandboxes_remove(server->sandboxes, want->id, id, want->keep_disk);
+    return 0;
+}
+
+static int do_freeze(struct atoll_server *server, uint32_t id, const void *msg,
+                     struct atoll_error *err)
+{
+    const struct atoll_sm_freeze *want = msg;
+
+    (void)err;
+    atoll_sandboxes_freeze(server->sandboxes, want->id, id, want->frozen);
     return 0;
 }
 
@@ -236,7 +255,8 @@ static const struct {
 } requests[] = {
     {ATOLL_SPAWN_HELLO, &atoll_sm_hello_desc, do_hello},
     {ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, do_create},
-    {ATOLL_SPAWN_REMOVE, &atoll_sm_ref_desc, do_remove},
+    {ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, do_remove},
+    {ATOLL_SPAWN_FREEZE, &atoll_sm_freeze_desc, do_freeze},
     {ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc, do_limit},
     {ATOLL_SPAWN_LIST, NULL, do_list},
     {ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, do_commit},
@@ -250,6 +270,8 @@ union any_request {
     struct atoll_sm_limit limit;
     struct atoll_sm_commit commit;
     struct atoll_sm_ref ref;
+    struct atoll_sm_remove remove;
+    struct atoll_sm_freeze freeze;
 };
 
 static int on_frame(void *arg, struct atoll_frame *frame)

@@ -3,6 +3,7 @@
 #include <linux/loop.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include "base/fd.h"
@@ -16,6 +17,9 @@
  * its top from here to the pivot, so that overlay can be given bare names and the mount table
  * inside shows no path of the host.
  */
+
+#define LOCK_RETRY_US 5000
+#define LOCK_TRIES_MAX 1000 /* five seconds */
 
 static int mount_tmpfs(const struct atoll_po_disk *disk, struct atoll_error *err)
 {
@@ -60,6 +64,20 @@ static int attach_loop(int image_fd, char *ret_path, size_t cap, struct atoll_er
     return atoll_fail_errno(err, errno, "configure loop device");
 }
 
+/* The loop device uses this very open file, so the lock lasts exactly as long as it is attached: an
+ * image can never be mounted twice, and whoever gets the lock knows that it is not mounted at all.
+ * The device of a spawn that was killed may take a moment to let go. */
+static int lock_image(int fd, struct atoll_error *err)
+{
+    for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; tries++) {
+        if (errno != EWOULDBLOCK || tries == LOCK_TRIES_MAX)
+            return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errno,
+                              "the disk is still in use by an earlier run; try again");
+        (void)usleep(LOCK_RETRY_US);
+    }
+    return 0;
+}
+
 static int mount_image(struct atoll_build *b, struct atoll_error *err)
 {
     char device[32];
@@ -69,9 +87,15 @@ static int mount_image(struct atoll_build *b, struct atoll_error *err)
 
     if (b->image_fd < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the plan made no image");
+    if (b->kept_disk && lock_image(b->image_fd, err) < 0)
+        return -EBUSY;
+    /* What is written to it later is only as safe as the empty file system below. */
+    if (b->kept_disk && !b->existing_disk && fsync(b->image_fd) < 0)
+        return atoll_fail_errno(err, errno, "write disk image");
     loop_fd = attach_loop(b->image_fd, device, sizeof(device), err);
     if (loop_fd < 0)
         return loop_fd;
+    /* Replays the journal of a disk that was not unmounted. */
     fd = atoll_mnt_new("ext4", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV);
     return fd < 0 ? atoll_fail_errno(err, -fd, "mount ext4 image") : fd;
 }
@@ -111,6 +135,12 @@ static uint32_t outside_id(const struct atoll_build *b, uint32_t inside)
     return b->ids.mode == ATOLL_IDS_SINGLE ? b->ids.inside : inside;
 }
 
+/* A directory at the top of the disk; one of an earlier run stays as it is. */
+static int make_top(struct atoll_build *b, const char *name, mode_t mode)
+{
+    return mkdir(name, mode) < 0 && !(errno == EEXIST && b->existing_disk) ? -errno : 0;
+}
+
 int atoll_step_disk(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_disk *disk = step;
@@ -121,9 +151,15 @@ int atoll_step_disk(struct atoll_build *b, const void *step, struct atoll_error 
     r = disk->kind == ATOLL_DISK_PLAIN ? enter_plain(b, err) : enter_mounted(b, disk, err);
     if (r < 0)
         return r;
-    if (mkdir("u", 0755) < 0 || mkdir("w", 0700) < 0 || mkdir("r", 0755) < 0)
-        return atoll_fail_errno(err, errno, "lay out disk");
-    if (chown("u", outside_id(b, 0), outside_id(b, 0)) < 0)
+    b->laid_out = b->existing_disk && access("u", F_OK) == 0;
+    r = make_top(b, "u", 0755);
+    if (r == 0)
+        r = make_top(b, "w", 0700);
+    if (r == 0)
+        r = make_top(b, "r", 0755);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "lay out disk");
+    if (!b->laid_out && chown("u", outside_id(b, 0), outside_id(b, 0)) < 0)
         return atoll_fail_errno(err, errno, "own writable layer");
     b->upper_fd = open("u", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return b->upper_fd < 0 ? atoll_fail_errno(err, errno, "open writable layer") : 0;
@@ -164,8 +200,11 @@ int atoll_step_directory(struct atoll_build *b, const void *step, struct atoll_e
 {
     const struct atoll_po_directory *want = step;
     const char *name;
-    ATOLL_AUTOCLOSE int parent = open_parent(b, want->path, &name, err);
+    ATOLL_AUTOCLOSE int parent = ATOLL_NO_FD;
 
+    if (b->laid_out) /* what became of it since is the tenant's business */
+        return 0;
+    parent = open_parent(b, want->path, &name, err);
     if (parent < 0)
         return parent;
     if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
@@ -181,10 +220,13 @@ int atoll_step_file(struct atoll_build *b, const void *step, struct atoll_error 
 {
     const struct atoll_po_file *want = step;
     const char *name;
-    ATOLL_AUTOCLOSE int parent = open_parent(b, want->path, &name, err);
+    ATOLL_AUTOCLOSE int parent = ATOLL_NO_FD;
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     int r;
 
+    if (b->laid_out)
+        return 0;
+    parent = open_parent(b, want->path, &name, err);
     if (parent < 0)
         return parent;
     fd = openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -95,20 +95,33 @@ static int copy_sparse(int from, int to)
     return errno == ENXIO ? 0 : -errno;
 }
 
+static int open_existing(struct atoll_build *b, const char *name, struct atoll_error *err)
+{
+    b->existing_disk = true;
+    b->image_fd = openat(b->host->disks_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (b->image_fd < 0)
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, errno, "its disk is gone");
+    return 0;
+}
+
 int atoll_step_image(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_image *image = step;
+    int dir = image->keep ? b->host->disks_fd : b->host->sandboxes_fd;
     ATOLL_AUTOCLOSE int source = ATOLL_NO_FD;
     char name[48];
     int r;
 
     if (!b->host->root)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "a disk image needs root");
+    b->kept_disk = image->keep;
+    (void)snprintf(name, sizeof(name), "%s.img", b->id);
+    if (image->keep && image->existing)
+        return open_existing(b, name, err);
     source = atoll_paths_open(b->host->state_fd, image->source, O_RDONLY);
     if (source < 0)
         return atoll_fail_errno(err, -source, "open image");
-    (void)snprintf(name, sizeof(name), "%s.img", b->id);
-    b->image_fd = openat(b->host->sandboxes_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    b->image_fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (b->image_fd < 0)
         return atoll_fail_errno(err, errno, "create disk image");
     r = copy_sparse(source, b->image_fd);

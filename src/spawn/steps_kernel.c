@@ -183,10 +183,13 @@ int atoll_step_proc(struct atoll_build *b, const void *step, struct atoll_error 
 int atoll_step_cover(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_file *want = step;
-    ATOLL_AUTOCLOSE int fd = open("c", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
     int r;
 
+    if (b->existing_disk) /* of a start that did not get further than this */
+        (void)unlink("c");
+    fd = open("c", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return atoll_fail_errno(err, errno, "make cover");
     r = atoll_fd_write_all(fd, want->content.data, want->content.len);
@@ -201,5 +204,8 @@ int atoll_step_cover(struct atoll_build *b, const void *step, struct atoll_error
     /* The mount keeps the file alive; its name is free for the next cover. */
     if (r == 0 && unlink("c") < 0)
         r = -errno;
+    /* The mount is read-only; this descriptor, from before it, is not. */
+    if (r == 0 && strcmp(want->path, "proc/sys/kernel/random/boot_id") == 0 && b->boot_id_fd < 0)
+        b->boot_id_fd = ATOLL_TAKE_FD(fd);
     return r < 0 ? atoll_fail_errno(err, -r, "cover %s", want->path) : 0;
 }

@@ -34,7 +34,7 @@ int atoll_step_layer(struct atoll_build *b, const void *step, struct atoll_error
     if (!atoll_text_is_id(layer->slot))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "layer slot is not a plain name");
-    if (mkdir(layer->slot, 0755) < 0)
+    if (mkdir(layer->slot, 0755) < 0 && !(errno == EEXIST && b->existing_disk))
         return atoll_fail_errno(err, errno, "make place for layer %s", layer->slot);
     tree = clone_source(b, layer->source);
     if (tree < 0)

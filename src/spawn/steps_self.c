@@ -159,7 +159,7 @@ int atoll_step_agent(struct atoll_build *b, const void *step, struct atoll_error
 {
     const struct atoll_po_agent *want = step;
     const struct atoll_build_status ready = {.op = ATOLL_PLAN_AGENT};
-    int keep[] = {b->listen_fd, b->oom_fd, b->peak_fd};
+    int keep[] = {b->listen_fd, b->oom_fd, b->peak_fd, b->boot_id_fd};
     struct atoll_agent_config config = {
         .listen_fd = b->listen_fd,
         .conn_fd = ATOLL_NO_FD,
@@ -172,6 +172,7 @@ int atoll_step_agent(struct atoll_build *b, const void *step, struct atoll_error
         .default_home = want->home,
         .oom_fd = b->oom_fd,
         .peak_fd = b->peak_fd,
+        .boot_id_fd = b->boot_id_fd,
         .memory_limit_bytes = want->memory_limit_bytes,
         .max_execs = 256,
     };

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "base/log.h"
@@ -43,6 +44,36 @@ static int remove_files(struct sandbox *s)
     return s->sweeper < 0 ? s->sweeper : -EAGAIN;
 }
 
+void atoll_sandbox_drop_disk(const struct atoll_spawn_host *host, const char *id)
+{
+    char name[48];
+
+    (void)snprintf(name, sizeof(name), "%s.img", id);
+    (void)unlinkat(host->disks_fd, name, 0);
+}
+
+/* A disk that can outlive the sandbox. One that was there before a start that failed stays, too.
+ * -EAGAIN while a loop device still has it: nothing may be mounted when we say that it is stopped. */
+static int leave_disk(struct sandbox *s)
+{
+    bool keep = s->state == SANDBOX_FAILED ? s->existing_disk : s->keep_disk;
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    char name[48];
+
+    if (!s->kept_disk)
+        return 0;
+    if (!keep) {
+        atoll_sandbox_drop_disk(s->all->host, s->id);
+        return 0;
+    }
+    (void)snprintf(name, sizeof(name), "%s.img", s->id);
+    fd = openat(s->all->host->disks_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    /* See lock_image() in steps_disk.c. */
+    return flock(fd, LOCK_SH | LOCK_NB) == 0 ? 0 : -EAGAIN;
+}
+
 static void finish(struct sandbox *s, const struct atoll_error *error)
 {
     struct atoll_sandboxes *all = s->all;
@@ -79,6 +110,8 @@ void atoll_sandbox_undo(struct sandbox *s)
         (void)!atoll_cgroup_kill(cgroups, s->id);
     if (r == 0)
         r = remove_files(s);
+    if (r == 0)
+        r = leave_disk(s);
     if (r < 0 && s->tries++ < TRIES_MAX) {
         atoll_timer_set(&s->retry, s->all->loop, RETRY_MS, retry, s);
         return;

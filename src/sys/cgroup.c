@@ -327,6 +327,41 @@ int atoll_cgroup_open_peak(const struct atoll_cgroups *cg, const char *id)
                       cg->version == 2 ? "memory.peak" : "memory.max_usage_in_bytes", O_RDONLY);
 }
 
+bool atoll_cgroups_can_freeze(const struct atoll_cgroups *cg)
+{
+    return cg->version > 0 && parent_of(cg, ATOLL_CG_FREEZER) >= 0;
+}
+
+int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id, bool frozen)
+{
+    int r;
+
+    if (!atoll_cgroups_can_freeze(cg))
+        return -EOPNOTSUPP;
+    if (cg->version == 1)
+        return write_knob(cg, ATOLL_CG_FREEZER, id, "freezer.state", frozen ? "FROZEN" : "THAWED");
+    r = write_knob(cg, ATOLL_CG_FREEZER, id, "cgroup.freeze", frozen ? "1" : "0");
+    /* The group is there but the knob is not: a kernel before 5.2. */
+    return r == -ENOENT && faccessat(parent_of(cg, ATOLL_CG_FREEZER), id, F_OK, 0) == 0
+               ? -EOPNOTSUPP
+               : r;
+}
+
+int atoll_cgroup_is_frozen(const struct atoll_cgroups *cg, const char *id)
+{
+    char path[96], text[256];
+    int r;
+
+    if (!atoll_cgroups_can_freeze(cg))
+        return -EOPNOTSUPP;
+    (void)snprintf(path, sizeof(path), "%s/%s", id,
+                   cg->version == 2 ? "cgroup.events" : "freezer.state");
+    r = atoll_fd_read_file(parent_of(cg, ATOLL_CG_FREEZER), path, text, sizeof(text));
+    if (r < 0)
+        return r;
+    return strstr(text, cg->version == 2 ? "frozen 1" : "FROZEN") != NULL;
+}
+
 int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id)
 {
     char list[16 * 1024], *save = NULL, path[64];
@@ -336,6 +371,8 @@ int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id)
         return 0;
     if (cg->version == 2 && write_knob(cg, ATOLL_CG_PIDS, id, "cgroup.kill", "1") == 0)
         return 0;
+    /* On v1 a frozen process dies when it is thawed, and not before. */
+    (void)!atoll_cgroup_freeze(cg, id, false);
     /* One page of pids a call; the caller repeats until the group is empty. */
     (void)snprintf(path, sizeof(path), "%s/cgroup.procs", id);
     r = atoll_fd_read_file(parent_of(cg, ATOLL_CG_PIDS), path, list, sizeof(list));

@@ -51,7 +51,14 @@ int atoll_cgroup_open_v2(const struct atoll_cgroups *cg, const char *id) ATOLL_M
 /* Read-only descriptors of the file with the "oom_kill N" line, and of the peak memory file. */
 int atoll_cgroup_open_oom(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
 int atoll_cgroup_open_peak(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
-/* Kills every process still in it. */
+/* Whether groups here can be made to stand still. */
+bool atoll_cgroups_can_freeze(const struct atoll_cgroups *cg);
+/* Asks for it, or for its end, which is there at once. -EOPNOTSUPP without a freezer. */
+int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id,
+                        bool frozen) ATOLL_MUST_CHECK;
+/* 1 once every process stands still, 0 while some are on their way to it. */
+int atoll_cgroup_is_frozen(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+/* Kills every process still in it, frozen ones too. */
 int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
 /* Absent is success; -EBUSY while processes are in it. */
 int atoll_cgroup_remove(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;

@@ -1,5 +1,6 @@
 #include "provider/native/image.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -7,9 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include "base/text.h"
 #include "sys/ns.h"
 
 #define EXT4_MIN_BYTES (UINT64_C(2) * 1024 * 1024)
+#define JOURNAL_MIB "4" /* the least mkfs.ext4 makes with blocks of 4 KiB */
+#define JOURNAL_BYTES (UINT64_C(4) * 1024 * 1024)
 
 struct making {
     char *path, *temporary; /* owned */
@@ -69,8 +73,8 @@ static int make_file(struct making *m, uint64_t size_bytes, struct atoll_error *
     return 0;
 }
 
-/* No journal: a sandbox's disk does not outlive its host's crash. Nothing reserved for root. */
-static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes,
+/* A journal only for a disk that can outlive its host's crash. Nothing reserved for root. */
+static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes, bool journal,
                       struct atoll_error *err)
 {
     char count[24];
@@ -83,11 +87,13 @@ static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes
                     "0",
                     "-N",
                     count,
-                    "-O",
-                    "^has_journal,^resize_inode",
                     "-E",
                     "lazy_itable_init=1,nodiscard,root_owner=0:0",
+                    "-O",
+                    journal ? "has_journal,^resize_inode" : "^has_journal,^resize_inode",
                     m->temporary,
+                    journal ? "-J" : NULL, /* without one the list ends here */
+                    "size=" JOURNAL_MIB,
                     NULL};
     char *envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
     int r;
@@ -104,7 +110,7 @@ static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes
 }
 
 void atoll_image_make(struct atoll_loop *loop, const char *state_dir, const char *name,
-                      uint64_t size_bytes, uint64_t inodes,
+                      uint64_t size_bytes, uint64_t inodes, bool journal,
                       void (*done)(void *arg, const struct atoll_error *error), void *arg)
 {
     static unsigned counter;
@@ -128,9 +134,38 @@ void atoll_image_make(struct atoll_loop *loop, const char *state_dir, const char
     /* Two creates may want the same new size at once: each formats its own, the last rename wins. */
     r = asprintf(&m->temporary, "%s.%u", m->path, ++counter) < 0
             ? atoll_fail_errno(&err, ENOMEM, "disk image")
-            : make_file(m, size_bytes, &err);
+            : make_file(m, size_bytes + (journal ? JOURNAL_BYTES : 0), &err);
     if (r >= 0)
-        r = start_mkfs(m, loop, inodes, &err);
+        r = start_mkfs(m, loop, inodes, journal, &err);
     if (r < 0)
         finish(m, &err);
+}
+
+void atoll_image_each_kept(const char *state_dir, void (*each)(void *arg, const char *id),
+                           void *arg)
+{
+    char path[4096];
+    struct dirent *entry;
+    DIR *dir;
+
+    (void)snprintf(path, sizeof(path), "%s/disks", state_dir);
+    dir = opendir(path);
+    while (dir && (entry = readdir(dir)) != NULL) {
+        char *dot = strchr(entry->d_name, '.');
+        if (!dot || strcmp(dot, ".img") != 0)
+            continue;
+        *dot = '\0';
+        if (atoll_text_is_id(entry->d_name))
+            each(arg, entry->d_name);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+void atoll_image_drop_kept(const char *state_dir, const char *id)
+{
+    char path[4096];
+
+    (void)snprintf(path, sizeof(path), "%s/disks/%s.img", state_dir, id);
+    (void)unlink(path);
 }

@@ -5,7 +5,14 @@
 /*
  * Formatted disk images, one per size, made once with mkfs.ext4 and copied for each sandbox.
  * `name` is below the state directory. done comes at once when the image is there already.
+ * journal: it is to survive a crash of the host; the room that takes comes on top of the size.
  */
 void atoll_image_make(struct atoll_loop *loop, const char *state_dir, const char *name,
-                      uint64_t size_bytes, uint64_t inodes,
+                      uint64_t size_bytes, uint64_t inodes, bool journal,
                       void (*done)(void *arg, const struct atoll_error *error), void *arg);
+
+/* The sandboxes that have a disk in the state directory which can outlive them. */
+void atoll_image_each_kept(const char *state_dir, void (*each)(void *arg, const char *id),
+                           void *arg);
+/* Absent is fine. */
+void atoll_image_drop_kept(const char *state_dir, const char *id);

@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/log.h"
-#include "base/map.h"
 #include "base/text.h"
+#include "provider/native/homes.h"
 #include "provider/native/image.h"
-#include "provider/native/slots.h"
 #include "provider/native/spawn_client.h"
 #include "sandbox/host.h"
 #include "sandbox/host_template.h"
@@ -28,30 +27,13 @@ struct native {
     struct atoll_plan_host plan_host;
     struct atoll_cgroups cgroups; /* for reading */
     struct atoll_buf seccomp;
-    struct atoll_slots slots;
-    struct atoll_map by_id; /* of struct home, owned: what each living sandbox holds here */
+    struct atoll_homes homes;
     bool ending;
-};
-
-struct home {
-    char id[ATOLL_ID_LEN + 1];
-    uint32_t outside_id; /* 0: none taken */
 };
 
 static struct native *native_of(struct atoll_provider *p)
 {
     return ATOLL_CONTAINER_OF(p, struct native, base);
-}
-
-static void forget_home(struct native *n, const char *id)
-{
-    struct home *home = atoll_map_remove(&n->by_id, id);
-
-    if (!home)
-        return;
-    if (home->outside_id)
-        atoll_slots_give(&n->slots, home->outside_id);
-    free(home);
 }
 
 /* Creating: plan → spawn → connect to the agent. */
@@ -61,11 +43,16 @@ struct creation {
     struct atoll_spec spec;
     atoll_provider_created_fn *done;
     void *arg;
+    struct atoll_error error; /* why it is being taken down again */
 };
 
 static void fail_creation(struct creation *c, const struct atoll_error *error)
 {
-    forget_home(c->n, c->spec.id);
+    if (!c->spec.resume_disk) {
+        atoll_homes_forget(&c->n->homes, c->spec.id);
+        if (c->spec.persistent) /* where atoll-spawn died before it could */
+            atoll_image_drop_kept(c->n->state_dir, c->spec.id);
+    }
     c->done(c->arg, ATOLL_NO_FD, 0, error);
     free(c);
 }
@@ -79,6 +66,26 @@ static int connect_agent(struct native *n, const char *id, struct atoll_error *e
     (void)snprintf(name, sizeof(name), "%s.sock", id);
     fd = atoll_unix_connect(dir, name);
     return fd < 0 ? atoll_fail_errno(err, -fd, "connect to the agent") : fd;
+}
+
+static void on_taken_down(void *arg, const struct atoll_answer *answer)
+{
+    struct creation *c = arg;
+
+    (void)answer; /* what could not be removed atoll-spawn has logged */
+    fail_creation(c, &c->error);
+}
+
+/* It runs, but nobody would ever reach it. */
+static void take_down(struct creation *c, const struct atoll_error *error)
+{
+    struct atoll_sm_remove msg = {.id = c->spec.id, .keep_disk = c->spec.resume_disk};
+    struct atoll_error err;
+
+    c->error = *error;
+    if (atoll_rpc_ask(c->n->rpc, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, on_taken_down, c,
+                      &err) < 0)
+        fail_creation(c, error);
 }
 
 static void on_created(void *arg, const struct atoll_answer *answer)
@@ -99,7 +106,7 @@ static void on_created(void *arg, const struct atoll_answer *answer)
     }
     fd = connect_agent(c->n, c->spec.id, &err);
     if (fd < 0) {
-        fail_creation(c, &err);
+        take_down(c, &err);
         return;
     }
     c->done(c->arg, fd, created.boot_us, NULL);
@@ -137,33 +144,6 @@ static void image_ready(void *arg, const struct atoll_error *error)
         fail_creation(c, &err);
 }
 
-static int take_home(struct native *n, struct atoll_spec *spec, struct atoll_error *err)
-{
-    struct home *home = calloc(1, sizeof(*home));
-
-    if (!home)
-        return atoll_fail_errno(err, ENOMEM, "sandbox");
-    memcpy(home->id, spec->id, sizeof(home->id));
-    if (n->spawn.root && spec->builder) {
-        spec->outside_id = ATOLL_LAYER_BASE;
-    } else if (n->spawn.root) {
-        home->outside_id = spec->outside_id = atoll_slots_take(&n->slots);
-        if (!spec->outside_id) {
-            free(home);
-            return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                              "all %u id ranges are in use; destroy some sandboxes",
-                              n->slots.count);
-        }
-    }
-    if (atoll_map_put(&n->by_id, home->id, home) < 0) {
-        if (home->outside_id)
-            atoll_slots_give(&n->slots, home->outside_id);
-        free(home);
-        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "sandbox %s exists", spec->id);
-    }
-    return 0;
-}
-
 static void create(struct atoll_provider *p, struct atoll_spec *spec,
                    atoll_provider_created_fn *done, void *arg)
 {
@@ -177,16 +157,17 @@ static void create(struct atoll_provider *p, struct atoll_spec *spec,
         done(arg, ATOLL_NO_FD, 0, &err);
         return;
     }
-    *c = (struct creation){n, *spec, done, arg};
-    if (take_home(n, &c->spec, &err) < 0) {
+    *c = (struct creation){.n = n, .spec = *spec, .done = done, .arg = arg};
+    if (atoll_homes_take(&n->homes, &c->spec, &err) < 0) {
         done(arg, ATOLL_NO_FD, 0, &err);
         free(c);
         return;
     }
     spec->outside_id = c->spec.outside_id;
-    if (atoll_plan_needs_image(&n->plan_host, &c->spec, image, sizeof(image))) {
+    if (!c->spec.resume_disk &&
+        atoll_plan_needs_image(&n->plan_host, &c->spec, image, sizeof(image))) {
         atoll_image_make(n->loop, n->state_dir, image, c->spec.limits.disk_bytes,
-                         c->spec.limits.inodes, image_ready, c);
+                         c->spec.limits.inodes, c->spec.persistent, image_ready, c);
         return;
     }
     image_ready(c, NULL);
@@ -195,10 +176,18 @@ static void create(struct atoll_provider *p, struct atoll_spec *spec,
 /* Taking over what an earlier daemon made. */
 
 struct listing {
+    struct native *n;
     void (*each)(void *arg, const char *id, bool alive);
     atoll_provider_done_fn *done;
     void *arg;
 };
+
+/* Of stopped sandboxes, and of those that were listed already: the first mention counts. */
+static void on_disk(void *arg, const char *id)
+{
+    struct listing *l = arg;
+    l->each(l->arg, id, false);
+}
 
 static void on_listed(void *arg, const struct atoll_answer *answer)
 {
@@ -212,6 +201,8 @@ static void on_listed(void *arg, const struct atoll_answer *answer)
             l->each(l->arg, msg.id, msg.pid != 0);
         return;
     }
+    if (!answer->error)
+        atoll_image_each_kept(l->n->state_dir, on_disk, l);
     l->done(l->arg, answer->error);
     free(l);
 }
@@ -226,7 +217,7 @@ static void list(struct atoll_provider *p, void (*each)(void *arg, const char *i
 
     if (!l)
         abort(); /* a small fixed object: the daemon is crash-only */
-    *l = (struct listing){each, done, arg};
+    *l = (struct listing){n, each, done, arg};
     r = atoll_rpc_ask(n->rpc, ATOLL_SPAWN_LIST, NULL, NULL, on_listed, l, &err);
     if (r < 0) {
         free(l);
@@ -234,22 +225,18 @@ static void list(struct atoll_provider *p, void (*each)(void *arg, const char *i
     }
 }
 
+static void reserve(struct atoll_provider *p, const struct atoll_spec *spec)
+{
+    atoll_homes_reserve(&native_of(p)->homes, spec);
+}
+
 static void adopt(struct atoll_provider *p, const struct atoll_spec *spec,
                   atoll_provider_created_fn *done, void *arg)
 {
-    struct native *n = native_of(p);
-    struct home *home = calloc(1, sizeof(*home));
     struct atoll_error err;
-    int fd = home ? connect_agent(n, spec->id, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
+    int fd = connect_agent(native_of(p), spec->id, &err);
 
-    if (fd >= 0) {
-        memcpy(home->id, spec->id, sizeof(home->id));
-        if (spec->outside_id && !spec->builder && atoll_slots_mark(&n->slots, spec->outside_id))
-            home->outside_id = spec->outside_id;
-        if (atoll_map_put(&n->by_id, home->id, home) == 0)
-            home = NULL;
-    }
-    free(home);
+    reserve(p, spec);
     done(arg, fd, 0, fd < 0 ? &err : NULL);
 }
 
@@ -267,7 +254,7 @@ static void on_plain(void *arg, const struct atoll_answer *answer)
     struct plain *p = arg;
 
     if (!answer->error && *p->gone)
-        forget_home(p->n, p->gone);
+        atoll_homes_forget(&p->n->homes, p->gone);
     p->done(p->arg, answer->error);
     free(p);
 }
@@ -299,8 +286,38 @@ static void ask_plain(struct native *n, uint16_t type, const struct atoll_msg_de
 static void destroy(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
                     void *arg)
 {
-    struct atoll_sm_ref ref = {id};
-    ask_plain(native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_ref_desc, &ref, id, done, arg);
+    struct atoll_sm_remove msg = {.id = id};
+    ask_plain(native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, id, done, arg);
+}
+
+static void stop(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done, void *arg)
+{
+    struct atoll_sm_remove msg = {.id = id, .keep_disk = 1};
+    ask_plain(native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, "", done, arg);
+}
+
+static bool can_pause(struct atoll_provider *p)
+{
+    return atoll_cgroups_can_freeze(&native_of(p)->cgroups);
+}
+
+static void freeze(struct atoll_provider *p, const char *id, bool frozen,
+                   atoll_provider_done_fn *done, void *arg)
+{
+    struct atoll_sm_freeze msg = {id, frozen};
+    ask_plain(native_of(p), ATOLL_SPAWN_FREEZE, &atoll_sm_freeze_desc, &msg, "", done, arg);
+}
+
+static void pause_sandbox(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
+                          void *arg)
+{
+    freeze(p, id, true, done, arg);
+}
+
+static void resume_sandbox(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
+                           void *arg)
+{
+    freeze(p, id, false, done, arg);
 }
 
 static void set_limits(struct atoll_provider *p, const char *id, const struct atoll_limits *limits,
@@ -369,24 +386,12 @@ static int connect_spawn(struct native *n, const char *program, struct atoll_err
 
     if (r < 0)
         return r;
-    atoll_slots_done(&n->slots);
-    r = atoll_slots_init(&n->slots, n->spawn.id_base, n->spawn.id_slots);
+    r = atoll_homes_open(&n->homes, n->spawn.id_base, n->spawn.id_slots);
     if (r < 0) {
         (void)close(fd);
         return atoll_fail_errno(err, -r, "id ranges");
     }
     return atoll_rpc_open(n->loop, fd, &atoll_spawn_protocol, &rpc_events, n, &n->rpc, err);
-}
-
-static void drop_homes(struct native *n)
-{
-    size_t pos = 0;
-    struct home *home;
-
-    while ((home = atoll_map_next(&n->by_id, &pos)) != NULL)
-        free(home);
-    atoll_map_done(&n->by_id);
-    atoll_map_init(&n->by_id);
 }
 
 /* Its sandboxes died with it. Its keeper starts another, which clears away what they left. */
@@ -399,7 +404,6 @@ static void on_lost(void *arg, const char *why)
     if (n->ending)
         return;
     atoll_log(ATOLL_LOG_ERROR, "atoll-spawn is gone", "why", why, NULL);
-    drop_homes(n);
     if (connect_spawn(n, NULL, &err) < 0)
         atoll_log(ATOLL_LOG_ERROR, "atoll-spawn does not come back", "error", err.text, NULL);
     n->base.events->lost(n->base.events_arg, "atoll-spawn died, and its sandboxes with it");
@@ -421,9 +425,7 @@ static struct atoll_provider *native_free(struct atoll_provider *p)
     if (!n)
         return NULL;
     n->rpc = atoll_rpc_close(n->rpc);
-    drop_homes(n);
-    atoll_map_done(&n->by_id);
-    atoll_slots_done(&n->slots);
+    atoll_homes_done(&n->homes);
     atoll_cgroups_close(&n->cgroups);
     atoll_buf_done(&n->seccomp);
     free(n->state_dir);
@@ -437,8 +439,13 @@ static const struct atoll_provider_ops ops = {
     .missing_limits = missing_limits,
     .create = create,
     .list = list,
+    .reserve = reserve,
     .adopt = adopt,
     .destroy = destroy,
+    .stop = stop,
+    .can_pause = can_pause,
+    .pause = pause_sandbox,
+    .resume = resume_sandbox,
     .set_limits = set_limits,
     .stats = stats,
     .keep_layer = keep_layer,
@@ -484,7 +491,7 @@ int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config 
     n->loop = loop;
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         n->cgroups.parent_fd[i] = ATOLL_NO_FD;
-    atoll_map_init(&n->by_id);
+    atoll_homes_init(&n->homes);
     atoll_buf_init(&n->seccomp, SECCOMP_MAX_BYTES);
     n->state_dir = strdup(config->state_dir);
     if (!n->state_dir || asprintf(&n->spawn_program, "%s/atoll-spawn", config->program_dir) < 0)

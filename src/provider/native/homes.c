@@ -1,0 +1,125 @@
+#include "provider/native/homes.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct home {
+    char id[ATOLL_ID_LEN + 1];
+    uint32_t outside_id; /* 0: none taken */
+    bool persistent;
+};
+
+void atoll_homes_init(struct atoll_homes *h)
+{
+    *h = (struct atoll_homes){0};
+    atoll_map_init(&h->by_id);
+}
+
+void atoll_homes_done(struct atoll_homes *h)
+{
+    size_t pos = 0;
+    struct home *home;
+
+    while ((home = atoll_map_next(&h->by_id, &pos)) != NULL)
+        free(home);
+    atoll_map_done(&h->by_id);
+    atoll_slots_done(&h->slots);
+}
+
+static struct home *home_new(const struct atoll_spec *spec)
+{
+    struct home *home = calloc(1, sizeof(*home));
+
+    if (!home)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    memcpy(home->id, spec->id, sizeof(home->id));
+    home->persistent = spec->persistent;
+    return home;
+}
+
+int atoll_homes_open(struct atoll_homes *h, uint32_t base, uint32_t count)
+{
+    struct atoll_map old = h->by_id;
+    struct home *home;
+    size_t pos = 0;
+    int r;
+
+    atoll_slots_done(&h->slots);
+    r = atoll_slots_init(&h->slots, base, count);
+    atoll_map_init(&h->by_id);
+    while ((home = atoll_map_next(&old, &pos)) != NULL) {
+        if (r < 0 || !home->persistent || atoll_map_put(&h->by_id, home->id, home) < 0) {
+            free(home);
+            continue;
+        }
+        if (home->outside_id && !atoll_slots_mark(&h->slots, home->outside_id))
+            home->outside_id = 0; /* another block of ids now; see find_home() */
+    }
+    atoll_map_done(&old);
+    return r;
+}
+
+static int find_home(const struct atoll_homes *h, const struct atoll_spec *spec,
+                     struct atoll_error *err)
+{
+    const struct home *home = atoll_map_get(&h->by_id, spec->id);
+
+    if (home && home->outside_id == spec->outside_id)
+        return 0;
+    return atoll_fail(
+        err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+        "the ids that own the files of sandbox %s belong to another instance of Atoll "
+        "on this host now; stop that one and restart this daemon",
+        spec->id);
+}
+
+int atoll_homes_take(struct atoll_homes *h, struct atoll_spec *spec, struct atoll_error *err)
+{
+    struct home *home;
+
+    if (spec->resume_disk)
+        return find_home(h, spec, err);
+    home = home_new(spec);
+    if (h->slots.count > 0 && spec->builder) {
+        spec->outside_id = ATOLL_LAYER_BASE;
+    } else if (h->slots.count > 0) {
+        home->outside_id = spec->outside_id = atoll_slots_take(&h->slots);
+        if (!spec->outside_id) {
+            free(home);
+            return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                              "all %u id ranges are in use; destroy some sandboxes",
+                              h->slots.count);
+        }
+    }
+    if (atoll_map_put(&h->by_id, home->id, home) < 0) {
+        if (home->outside_id)
+            atoll_slots_give(&h->slots, home->outside_id);
+        free(home);
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "sandbox %s exists", spec->id);
+    }
+    return 0;
+}
+
+void atoll_homes_reserve(struct atoll_homes *h, const struct atoll_spec *spec)
+{
+    struct home *home;
+
+    if (atoll_map_get(&h->by_id, spec->id))
+        return;
+    home = home_new(spec);
+    if (spec->outside_id && !spec->builder && atoll_slots_mark(&h->slots, spec->outside_id))
+        home->outside_id = spec->outside_id;
+    if (atoll_map_put(&h->by_id, home->id, home) < 0)
+        abort();
+}
+
+void atoll_homes_forget(struct atoll_homes *h, const char *id)
+{
+    struct home *home = atoll_map_remove(&h->by_id, id);
+
+    if (!home)
+        return;
+    if (home->outside_id)
+        atoll_slots_give(&h->slots, home->outside_id);
+    free(home);
+}

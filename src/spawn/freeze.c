@@ -1,0 +1,92 @@
+#include <errno.h>
+#include "base/text.h"
+#include "spawn/sandbox_internal.h"
+
+/*
+ * Standing still and going on again. The kernel is asked once and takes its time: a process that
+ * is in the middle of something uninterruptible stops when that is over. Looked at again and again
+ * until all of them stand, without ever blocking the loop.
+ */
+
+#define LOOK_MS 2
+#define LOOKS_MAX 5000 /* ten seconds */
+
+static void tell(struct sandbox *s, const struct atoll_error *error)
+{
+    uint32_t request = s->freeze_request;
+
+    s->freeze_request = 0;
+    atoll_timer_cancel(&s->freezing);
+    if (request)
+        s->all->events->frozen(s->all->arg, request, error);
+}
+
+void atoll_sandbox_thaw(struct sandbox *s)
+{
+    struct atoll_error over;
+
+    if (!s->frozen)
+        return;
+    s->frozen = false;
+    (void)!atoll_cgroup_freeze(&s->all->host->cgroups, s->id, false);
+    (void)atoll_fail(&over, ATOLL_ERR_ABORTED, ECANCELED,
+                     "sandbox %s does not stand still any more", s->id);
+    tell(s, &over);
+}
+
+static void look(void *arg)
+{
+    struct sandbox *s = arg;
+    struct atoll_error err;
+    int r = atoll_cgroup_is_frozen(&s->all->host->cgroups, s->id);
+
+    if (r > 0) {
+        tell(s, NULL);
+        return;
+    }
+    if (r == 0 && s->freeze_tries++ < LOOKS_MAX) {
+        atoll_timer_set(&s->freezing, s->all->loop, LOOK_MS, look, s);
+        return;
+    }
+    (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, r < 0 ? -r : ETIMEDOUT,
+                     "some processes of sandbox %s do not stand still; try again", s->id);
+    s->frozen = false;
+    (void)!atoll_cgroup_freeze(&s->all->host->cgroups, s->id, false);
+    tell(s, &err);
+}
+
+static int begin(struct sandbox *s, bool frozen, struct atoll_error *err)
+{
+    int r = s ? atoll_cgroup_freeze(&s->all->host->cgroups, s->id, frozen) : -ENOENT;
+
+    if (r == -EOPNOTSUPP)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, -r,
+                          "this host has no cgroup freezer, so sandboxes cannot be paused");
+    if (r < 0)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -r, "the sandbox is not running");
+    s->frozen = frozen;
+    return 0;
+}
+
+void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_t request,
+                            bool frozen)
+{
+    struct sandbox *s = atoll_text_is_id(id) ? atoll_map_get(&all->by_id, id) : NULL;
+    struct atoll_error err;
+
+    if (s && s->state != SANDBOX_RUNNING)
+        s = NULL;
+    if (s && !frozen)
+        atoll_sandbox_thaw(s);
+    if (begin(s, frozen, &err) < 0) {
+        all->events->frozen(all->arg, request, &err);
+        return;
+    }
+    if (!frozen) {
+        all->events->frozen(all->arg, request, NULL);
+        return;
+    }
+    s->freeze_request = request; /* one from before was a daemon's that is gone */
+    s->freeze_tries = 0;
+    look(s);
+}
