@@ -24,7 +24,11 @@ struct atoll_store_sandbox {
     uint32_t idle_s, lease_s, cpu_budget_s;
     int at_deadline; /* the engine's number */
     uint64_t output_budget_bytes;
-    uint64_t cpu_spent_us, output_spent_bytes; /* of the budgets, before its last start */
+    bool connection_lease;
+    int64_t paused_unix_ms; /* 0: it runs */
+    const char *layer;      /* of its root, as it was made; "" for the host's */
+    uint64_t cpu_spent_us;       /* before its last start */
+    uint64_t output_spent_bytes; /* of commands that have no row any more */
 };
 
 struct atoll_store_exec {
@@ -32,7 +36,7 @@ struct atoll_store_exec {
     const void *argv; /* NUL-terminated strings, one after the other */
     size_t argv_len;
     const char *user, *cwd;
-    bool pty;
+    bool pty, held;
     uint32_t pid;
     int64_t started_unix_ms;
     int kind; /* how it ended; 0: it runs */

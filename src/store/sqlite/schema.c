@@ -87,5 +87,63 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN output_budget_bytes INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN cpu_spent_us INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN output_spent_bytes INTEGER NOT NULL DEFAULT 0;",
+    /* leases bound to a connection; events and remembered answers */
+    "ALTER TABLE sandboxes ADD COLUMN connection_lease INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE events ("
+    "  id INTEGER PRIMARY KEY,"
+    "  unix_ms INTEGER NOT NULL,"
+    "  kind TEXT NOT NULL,"
+    "  sandbox_id TEXT NOT NULL,"
+    "  owner TEXT NOT NULL,"
+    "  exec_id TEXT NOT NULL,"
+    "  detail TEXT NOT NULL"
+    ");"
+    "CREATE TABLE answers ("
+    "  name TEXT PRIMARY KEY," /* who, what and the key, hashed */
+    "  request BLOB NOT NULL,"
+    "  status INTEGER NOT NULL,"
+    "  answer TEXT," /* NULL: too large to keep */
+    "  until_unix_ms INTEGER NOT NULL"
+    ") WITHOUT ROWID;",
+    /* files kept of sandboxes that are gone, and what is to be kept of those that live */
+    "CREATE TABLE artifact_wishes ("
+    "  sandbox_id TEXT PRIMARY KEY,"
+    "  session_id TEXT NOT NULL,"
+    "  patterns TEXT NOT NULL"
+    ") WITHOUT ROWID;"
+    "CREATE TABLE artifact_sets ("
+    "  sandbox_id TEXT PRIMARY KEY,"
+    "  session_id TEXT NOT NULL,"
+    "  owner TEXT NOT NULL,"
+    "  reason TEXT NOT NULL,"
+    "  complete INTEGER NOT NULL,"
+    "  count INTEGER NOT NULL,"
+    "  size_bytes INTEGER NOT NULL,"
+    "  created_unix_ms INTEGER NOT NULL"
+    ") WITHOUT ROWID;"
+    "CREATE TABLE artifacts ("
+    "  sandbox_id TEXT NOT NULL,"
+    "  path TEXT NOT NULL,"
+    "  number INTEGER NOT NULL," /* the name of the copy */
+    "  size_bytes INTEGER NOT NULL,"
+    "  mtime_ms INTEGER NOT NULL,"
+    "  PRIMARY KEY (sandbox_id, path)"
+    ") WITHOUT ROWID;",
+    /* interpreters that stay, and output that is kept for one reader only */
+    "ALTER TABLE execs ADD COLUMN held INTEGER NOT NULL DEFAULT 0;"
+    "CREATE TABLE contexts ("
+    "  id TEXT PRIMARY KEY,"
+    "  sandbox_id TEXT NOT NULL,"
+    "  language TEXT NOT NULL,"
+    "  cwd TEXT NOT NULL,"
+    "  user TEXT NOT NULL,"
+    "  exec_id TEXT NOT NULL,"
+    "  is_default INTEGER NOT NULL,"
+    "  is_busy INTEGER NOT NULL,"
+    "  number INTEGER NOT NULL" /* in the order they were made */
+    ") WITHOUT ROWID;",
+    /* sandboxes that rest */
+    "ALTER TABLE sandboxes ADD COLUMN paused_unix_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE sandboxes ADD COLUMN layer TEXT NOT NULL DEFAULT '';",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -31,18 +31,19 @@ struct atoll_store *atoll_store_close(struct atoll_store *store)
     "id, owner, template, metadata, facade, cause, state, hidden, pooled, outside_id, waived, " \
     "memory_bytes, disk_bytes, inodes, cpu_millis, pids, open_files, timeout_s, boot_us, "      \
     "created_unix_ms, expires_unix_ms, persistent, idle_s, lease_s, cpu_budget_s, "             \
-    "at_deadline, output_budget_bytes, cpu_spent_us, output_spent_bytes"
+    "at_deadline, output_budget_bytes, cpu_spent_us, output_spent_bytes, connection_lease, "    \
+    "paused_unix_ms, layer"
 #define EXEC_COLUMNS                                                                           \
     "sandbox_id, id, argv, user, cwd, pty, pid, started_unix_ms, kind, code, signal, reason, " \
     "oom_process, user_us, system_us, max_rss_bytes, oom_kills, oom_pid, oom_peak_bytes, "     \
-    "oom_limit_bytes, stdout_bytes, stderr_bytes, duration_ms"
+    "oom_limit_bytes, stdout_bytes, stderr_bytes, duration_ms, held"
 
 int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
                             struct atoll_error *err)
 {
     static const char sql[] =
         "INSERT OR REPLACE INTO sandboxes (" SANDBOX_COLUMNS
-        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     const int64_t numbers[] = {row->state,
                                row->hidden,
                                row->pooled,
@@ -65,7 +66,9 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
                                row->at_deadline,
                                (int64_t)row->output_budget_bytes,
                                (int64_t)row->cpu_spent_us,
-                               (int64_t)row->output_spent_bytes};
+                               (int64_t)row->output_spent_bytes,
+                               row->connection_lease,
+                               row->paused_unix_ms};
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
 
@@ -79,6 +82,7 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
     atoll_db_bind_text(stmt, 6, row->cause);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++)
         atoll_db_bind_i64(stmt, 7 + (int)i, numbers[i]);
+    atoll_db_bind_text(stmt, 7 + (int)ATOLL_ARRAY_LEN(numbers), row->layer ? row->layer : "");
     return atoll_db_run(db_of(store), stmt, err);
 }
 
@@ -99,6 +103,7 @@ static int run_with_ids(struct atoll_db *db, const char *sql, const char *first,
 int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct atoll_error *err)
 {
     static const char drop_execs[] = "DELETE FROM execs WHERE sandbox_id = ?";
+    static const char drop_contexts[] = "DELETE FROM contexts WHERE sandbox_id = ?";
     static const char drop_sandbox[] = "DELETE FROM sandboxes WHERE id = ?";
     struct atoll_db *db = db_of(store);
     int r = atoll_db_begin(db, err);
@@ -106,6 +111,8 @@ int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct a
     if (r < 0)
         return r;
     r = run_with_ids(db, drop_execs, id, NULL, err);
+    if (r == 0)
+        r = run_with_ids(db, drop_contexts, id, NULL, err);
     if (r == 0)
         r = run_with_ids(db, drop_sandbox, id, NULL, err);
     if (r == 0)
@@ -119,7 +126,7 @@ int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exe
                          struct atoll_error *err)
 {
     static const char sql[] = "INSERT OR REPLACE INTO execs (" EXEC_COLUMNS
-                              ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+                              ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     const int64_t before[] = {row->pty,  row->pid,  row->started_unix_ms,
                               row->kind, row->code, row->signal};
     const int64_t after[] = {(int64_t)row->user_us,
@@ -131,7 +138,8 @@ int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exe
                              (int64_t)row->oom_limit_bytes,
                              (int64_t)row->stdout_bytes,
                              (int64_t)row->stderr_bytes,
-                             row->duration_ms};
+                             row->duration_ms,
+                             row->held};
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
 
@@ -203,6 +211,9 @@ int atoll_store_each_sandbox(struct atoll_store *store,
             .output_budget_bytes = (uint64_t)atoll_db_i64(stmt, 26),
             .cpu_spent_us = (uint64_t)atoll_db_i64(stmt, 27),
             .output_spent_bytes = (uint64_t)atoll_db_i64(stmt, 28),
+            .connection_lease = atoll_db_i64(stmt, 29) != 0,
+            .paused_unix_ms = atoll_db_i64(stmt, 30),
+            .layer = atoll_db_text(stmt, 31),
         };
         r = fn(arg, &row, err);
         if (r < 0)
@@ -246,6 +257,7 @@ int atoll_store_each_exec(struct atoll_store *store,
             .stdout_bytes = (uint64_t)atoll_db_i64(stmt, 20),
             .stderr_bytes = (uint64_t)atoll_db_i64(stmt, 21),
             .duration_ms = atoll_db_i64(stmt, 22),
+            .held = atoll_db_i64(stmt, 23) != 0,
         };
         r = fn(arg, &row, err);
         if (r < 0)
