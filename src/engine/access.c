@@ -12,6 +12,7 @@
 #include "store/keys.h"
 
 #define KEY_PREFIX "atl_"
+#define E2B_PREFIX "e2b_"
 #define KEY_RANDOM (ATOLL_KEY_LEN - (sizeof(KEY_PREFIX) - 1))
 
 struct key {
@@ -147,15 +148,58 @@ void atoll_key_generate(char *out)
     atoll_rand_id(out + sizeof(KEY_PREFIX) - 1, KEY_RANDOM);
 }
 
-bool atoll_access_find(const struct atoll_access *access, const char *key,
+void atoll_key_to_e2b(const char *key, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *random = key + sizeof(KEY_PREFIX) - 1;
+
+    out = stpcpy(out, E2B_PREFIX);
+    for (size_t i = 0; i < KEY_RANDOM; i++) {
+        *out++ = digits[(uint8_t)random[i] >> 4];
+        *out++ = digits[random[i] & 15];
+    }
+    *out = '\0';
+}
+
+/* 0..15, or -1; computed: the digits are secret, and a table would be read where they point. */
+static int hex_value(uint8_t c)
+{
+    int digit = c - '0', letter = c - 'a' + 10;
+    int is_digit = digit >= 0 && digit <= 9, is_letter = letter >= 10 && letter <= 15;
+
+    return (digit & -is_digit) | (letter & -is_letter) | -!(is_digit | is_letter);
+}
+
+/* Into our own spelling; false for what is not in the other one. */
+static bool key_from_e2b(const char *shown, char *out)
+{
+    const char *hex = shown + sizeof(E2B_PREFIX) - 1;
+    int bad = 0;
+
+    if (strncmp(shown, E2B_PREFIX, sizeof(E2B_PREFIX) - 1) != 0 ||
+        strlen(shown) != ATOLL_E2B_KEY_LEN)
+        return false;
+    out = stpcpy(out, KEY_PREFIX);
+    for (size_t i = 0; i < KEY_RANDOM; i++) {
+        int high = hex_value((uint8_t)hex[2 * i]), low = hex_value((uint8_t)hex[2 * i + 1]);
+        bad |= high | low;
+        *out++ = (char)(((unsigned)high << 4 | (unsigned)low) & 0xff);
+    }
+    *out = '\0';
+    return bad >= 0;
+}
+
+bool atoll_access_find(const struct atoll_access *access, const char *shown,
                        struct atoll_key_view *ret)
 {
     static const uint8_t nobody[SHA256_DIGEST_LENGTH];
     uint8_t sha256[SHA256_DIGEST_LENGTH];
-    char hash[2 * SHA256_DIGEST_LENGTH + 1];
+    char hash[2 * SHA256_DIGEST_LENGTH + 1], own[ATOLL_KEY_LEN + 1];
+    const char *key = key_from_e2b(shown, own) ? own : shown;
     const struct key *found;
 
     (void)SHA256((const uint8_t *)key, strlen(key), sha256);
+    OPENSSL_cleanse(own, sizeof(own));
     hash_text(sha256, hash);
     found = atoll_map_get(&access->by_hash, hash);
     /* What the look-up tells by its timing is about the hash, which nobody can choose; the last

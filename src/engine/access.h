@@ -27,6 +27,8 @@ int atoll_scope_by_name(const char *name, enum atoll_scope *ret_scope) ATOLL_MUS
 
 #define ATOLL_KEY_LEN 44 /* "atl_" and 40 of a-z0-9, which are 206 random bits */
 #define ATOLL_KEYS_MAX 10000
+/* The same key as clients of E2B insist on seeing it: "e2b_" and the 40 characters in hex. */
+#define ATOLL_E2B_KEY_LEN 84
 
 struct atoll_key_view {
     const char *id, *tenant;
@@ -39,8 +41,9 @@ int atoll_access_new(struct atoll_store *store, struct atoll_access **ret,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_access *atoll_access_free(struct atoll_access *access);
 
-/* Whose key it is: false for what is no key, or none of ours. Takes the same time for all of them. */
-bool atoll_access_find(const struct atoll_access *access, const char *key,
+/* Whose key it is, in either spelling: false for what is no key, or none of ours. Takes the same
+ * time for all of one spelling. */
+bool atoll_access_find(const struct atoll_access *access, const char *shown,
                        struct atoll_key_view *ret);
 /* Walks them: start with *pos = 0; false at the end. */
 bool atoll_access_next(const struct atoll_access *access, size_t *pos, struct atoll_key_view *ret);
@@ -48,6 +51,8 @@ bool atoll_access_has_admin(const struct atoll_access *access);
 
 /* Whether the text is of the form all keys have. */
 bool atoll_key_is_valid(const char *key);
+/* The other spelling of a valid key; out holds ATOLL_E2B_KEY_LEN + 1 bytes. */
+void atoll_key_to_e2b(const char *key, char *out);
 /* A new one; out holds ATOLL_KEY_LEN + 1 bytes. It counts once it is added. */
 void atoll_key_generate(char *out);
 /* A new key in ret_key, which holds ATOLL_KEY_LEN + 1 bytes: nobody has it but the caller.

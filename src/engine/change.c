@@ -30,7 +30,8 @@ int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32
     atoll_timer_cancel(&s->deadline);
     s->spec.limits.timeout_s = seconds;
     s->expires_unix_ms = 0;
-    atoll_sandbox_arm_deadline(s);
+    if (s->state == ATOLL_SANDBOX_RUNNING) /* else it is armed when it runs again */
+        atoll_sandbox_arm_deadline(s);
     atoll_persist_sandbox(s);
     return 0;
 }

@@ -1,4 +1,6 @@
 #pragma once
+#include <jansson.h>
+#include "base/buf.h"
 #include "engine/engine.h"
 
 /*
@@ -13,7 +15,8 @@
  *
  * One execution at a time per context; others wait their turn. A context survives the daemon like its
  * exec does; an execution whose caller is gone is interrupted. A driver that dies takes its variables
- * along: its context says so once (an error line) and starts a new one for the next execution.
+ * along: its context says so once (in an error line where code ran, else on the standard error of the
+ * next execution) and starts a new one for the next execution.
  *
  * Thread: the loop's. Callbacks may come before a call returns.
  */
@@ -21,11 +24,12 @@ struct atoll_contexts;
 struct atoll_store;
 
 struct atoll_contexts_config {
-    struct atoll_engine *engine; /* borrowed, as is store; NULL store: nothing survives */
-    struct atoll_store *store;
-    const char *drivers_dir; /* where drivers/ is on the host */
+    struct atoll_loop *loop; /* borrowed, as are engine and store */
+    struct atoll_engine *engine;
+    struct atoll_store *store; /* NULL: nothing survives */
+    const char *drivers_dir; /* where drivers/ is on the host; "" or NULL: there are no languages */
 };
-/* After atoll_engine_recover(). */
+/* After atoll_engine_recover(). INVALID_ARGUMENT names what is wrong with the drivers. */
 int atoll_contexts_new(const struct atoll_contexts_config *config, struct atoll_contexts **ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_contexts *atoll_contexts_free(struct atoll_contexts *contexts);
@@ -50,6 +54,9 @@ typedef void atoll_context_fn(void *arg, const struct atoll_context_view *view,
 void atoll_contexts_create(struct atoll_contexts *contexts,
                            const struct atoll_context_create *create, atoll_context_fn *done,
                            void *arg);
+/* Whether there is a driver for the language, and it uses `program`. */
+bool atoll_contexts_speaks(const struct atoll_contexts *contexts, const char *language,
+                           const char *program);
 /* The default context of a language in a sandbox: made on first use, without its driver. */
 int atoll_contexts_default(struct atoll_contexts *contexts,
                            const struct atoll_context_create *create,
@@ -60,7 +67,8 @@ bool atoll_contexts_find(struct atoll_contexts *contexts, const char *sandbox_id
 /* Of one sandbox, in the order they were made: start with *pos = 0; false at the end. */
 bool atoll_contexts_next(struct atoll_contexts *contexts, const char *sandbox_id, size_t *pos,
                          struct atoll_context_view *ret);
-/* NOT_FOUND. Executions that wait or run end with an error line. */
+/* NOT_FOUND. Executions that wait or run end with an error line. Restarted: when the new driver
+ * runs. */
 void atoll_contexts_restart(struct atoll_contexts *contexts, const char *sandbox_id, const char *id,
                             atoll_done_fn *done, void *arg);
 void atoll_contexts_destroy(struct atoll_contexts *contexts, const char *sandbox_id, const char *id,
@@ -96,8 +104,39 @@ struct atoll_execution *atoll_contexts_execute(struct atoll_contexts *contexts,
                                                const struct atoll_context_run *run,
                                                const struct atoll_context_events *events,
                                                void *arg);
+/* How the interpreter ended, if that is how the execution did: during the callbacks only. */
+const struct atoll_exec_result *atoll_execution_end(const struct atoll_execution *execution);
+bool atoll_execution_timed_out(const struct atoll_execution *execution);
+/* Of the interpreter that runs it; "" while it waits. */
+const char *atoll_execution_exec_id(const struct atoll_execution *execution);
 /* The caller is gone: the code is interrupted, no callback comes any more. Accepts NULL. */
 struct atoll_execution *atoll_execution_abandon(struct atoll_execution *execution);
 /* No more lines until resumed; the driver is held back by its own pipe. */
 void atoll_execution_pause(struct atoll_execution *execution);
 void atoll_execution_resume(struct atoll_execution *execution);
+
+/* An execution gathered into one answer. The caller's storage; ended is called once, after which
+ * atoll_context_collect_done() is due. */
+#define ATOLL_COLLECT_TEXT_MAX ((size_t)1024 * 1024)         /* of a stream */
+#define ATOLL_COLLECT_RESULTS_MAX ((size_t)16 * 1024 * 1024) /* of all results */
+struct atoll_context_collect {
+    struct atoll_buf text[ATOLL_STREAM_STDERR + 1]; /* UTF-8, by stream number */
+    bool truncated[ATOLL_STREAM_STDERR + 1];
+    struct atoll_buf results; /* objects, separated by commas */
+    bool results_truncated;
+    json_t *error; /* name, value and traceback; owned, or NULL */
+    uint64_t execution_count;
+    char exec_id[33];
+    bool has_end, timed_out;
+    struct atoll_exec_result end; /* of the interpreter, where has_end */
+    struct atoll_execution *execution;
+    void (*ended)(void *arg, const struct atoll_error *error);
+    void *arg;
+};
+void atoll_context_collect_start(struct atoll_context_collect *collect,
+                                 struct atoll_contexts *contexts, const char *sandbox_id,
+                                 const char *context_id, const struct atoll_context_run *run,
+                                 void (*ended)(void *arg, const struct atoll_error *error),
+                                 void *arg);
+/* Also before it has ended: then it is abandoned. */
+void atoll_context_collect_done(struct atoll_context_collect *collect);

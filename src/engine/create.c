@@ -41,6 +41,8 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
     struct atoll_template *t = atoll_map_get(&engine->templates, name);
     uint32_t missing;
 
+    if (atoll_artifacts_accept(engine, create->artifacts, err) < 0)
+        return -EINVAL;
     if (engine->ending)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
     if (!t)
@@ -53,6 +55,7 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
     *spec = (struct atoll_spec){.limits = create->limits,
                                 .template_kind = t->kind,
                                 .layer_base = t->layer_base,
+                                .persistent = create->lifetime.persistent,
                                 .allow_sudo = true};
     if (atoll_text_copy(spec->layer, sizeof(spec->layer), t->digest) < 0)
         return atoll_fail_errno(err, ENAMETOOLONG, "layer");
@@ -80,13 +83,16 @@ static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
     if (create->facade_json && !(s->facade_json = strdup(create->facade_json)))
         return atoll_fail_errno(err, ENOMEM, "facts");
     s->lifetime = create->lifetime;
-    return 0;
+    if (atoll_env_save(s, err) < 0)
+        return -EIO;
+    return atoll_artifacts_dress(s, create, err);
 }
 
 static void finish(struct creating *c, struct atoll_sandbox *s, const struct atoll_error *error)
 {
     if (s) {
         atoll_sandbox_arm_deadline(s);
+        atoll_lifetime_begin(s);
         if (s->pooled || s->expires_unix_ms)
             atoll_persist_sandbox(s);
         atoll_events_emit(s->engine, "sandbox.created", s, "", "");
@@ -191,8 +197,8 @@ struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos
     return s;
 }
 
-int atoll_engine_running(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
-                         struct atoll_error *err)
+int atoll_engine_look(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
+                      struct atoll_error *err)
 {
     struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, id);
 
@@ -201,11 +207,26 @@ int atoll_engine_running(struct atoll_engine *engine, const char *id, struct ato
     if (s->state == ATOLL_SANDBOX_FAILED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s has failed: %s",
                           id, s->cause);
-    if (s->state != ATOLL_SANDBOX_RUNNING)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN, "sandbox %s is %s", id,
+    if (s->state == ATOLL_SANDBOX_PAUSED || s->state == ATOLL_SANDBOX_STOPPED)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
+                          "sandbox %s is %s; resume it first", id,
                           atoll_sandbox_state_name(s->state));
+    if (s->state != ATOLL_SANDBOX_RUNNING || s->change != ATOLL_CHANGE_NONE)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN, "sandbox %s is %s", id,
+                          s->change == ATOLL_CHANGE_PAUSING ? "being paused"
+                                                            : atoll_sandbox_state_name(s->state));
     *ret = s;
     return 0;
+}
+
+int atoll_engine_running(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
+                         struct atoll_error *err)
+{
+    int r = atoll_engine_look(engine, id, ret, err);
+
+    if (r == 0)
+        (*ret)->life.used_ms = atoll_clock_ms();
+    return r;
 }
 
 void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const char *who,
@@ -227,13 +248,18 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
     *ret = (struct atoll_sandbox_view){
         .id = s->spec.id,
         .template_name = s->template_ref->name,
+        .artifacts = (const char *const *)s->artifacts,
         .metadata_json = s->metadata_json,
         .facade_json = s->facade_json,
+        .env = (const char *const *)s->env,
         .lifetime = s->lifetime,
+        .cpu_spent_s = atoll_lifetime_cpu_us(s) / 1000000,
+        .output_spent_bytes = s->life.output_bytes,
         .owner = s->owner,
         .state = s->state,
         .cause = s->cause,
         .created_unix_ms = s->created_unix_ms,
+        .paused_unix_ms = s->paused_unix_ms,
         .expires_unix_ms = s->expires_unix_ms,
         .limits = s->spec.limits,
         .waived = s->spec.waived,

@@ -37,7 +37,9 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
         return atoll_fail_errno(err, errno, "open the state directory");
     r = open_journals(engine, err);
     if (r == 0)
-        r = atoll_events_new(&engine->events, err);
+        r = atoll_events_new(engine->loop, engine->config.store, &engine->events, err);
+    if (r == 0)
+        r = atoll_artifacts_new(engine, &engine->artifacts, err);
     return r < 0 ? r : atoll_templates_load(engine, err);
 }
 
@@ -75,14 +77,29 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     return 0;
 }
 
+static void forget_sandboxes(struct atoll_engine *engine)
+{
+    struct atoll_sandbox *s;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL) {
+        atoll_sandbox_forget(s);
+        pos = 0; /* the map has changed */
+    }
+}
+
 struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
 {
     if (!engine)
         return NULL;
+    forget_sandboxes(engine);
     (void)engine->config.provider->ops->free(engine->config.provider);
+    atoll_timer_cancel(&engine->reaper);
+    atoll_timer_cancel(&engine->sampler);
+    engine->events = atoll_events_free(engine->events);
+    engine->artifacts = atoll_artifacts_free(engine->artifacts);
     (void)atoll_store_close(engine->config.store);
     atoll_templates_done(engine);
-    engine->events = atoll_events_free(engine->events);
     atoll_quota_done(engine);
     atoll_map_done(&engine->sandboxes);
     if (engine->journal_fd >= 0)
@@ -103,13 +120,27 @@ const char *atoll_engine_host_json(const struct atoll_engine *engine)
 static void maybe_ended(void *arg, const struct atoll_error *error)
 {
     struct atoll_engine *engine = arg;
+    const struct atoll_sandbox *s;
+    size_t pos = 0;
 
     (void)error;
-    if (engine->sandboxes.used > 0 || !engine->ended)
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
+        if (s->state != ATOLL_SANDBOX_STOPPED &&
+            !(s->lifetime.persistent && s->state == ATOLL_SANDBOX_FAILED))
+            return;
+    if (!engine->ended)
         return;
     engine->config.provider->ops->shutdown(engine->config.provider);
     engine->ended(engine->ended_arg);
     engine->ended = NULL;
+}
+
+/* A persistent one, unless it is being destroyed, or made and nobody knows of it yet. */
+static bool is_to_be_kept(const struct atoll_sandbox *s)
+{
+    return s->lifetime.persistent &&
+           (s->change != ATOLL_CHANGE_NONE ||
+            (s->state != ATOLL_SANDBOX_CREATING && s->state != ATOLL_SANDBOX_STOPPING));
 }
 
 void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg), void *arg)
@@ -121,7 +152,10 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
     engine->ended = done;
     engine->ended_arg = arg;
     while ((sandbox = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        atoll_sandbox_destroy(sandbox, "the daemon was stopped", maybe_ended, engine);
+        if (is_to_be_kept(sandbox))
+            atoll_sandbox_stop(sandbox, "the daemon was stopped", maybe_ended, engine);
+        else
+            atoll_sandbox_destroy(sandbox, "the daemon was stopped", maybe_ended, engine);
     maybe_ended(engine, NULL);
 }
 

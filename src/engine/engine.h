@@ -35,9 +35,11 @@ struct atoll_engine_config {
     uint32_t pool;                   /* sandboxes kept ready of the host template */
     uint32_t max_sandboxes;          /* 0: 4096 */
     struct atoll_quota quota;
-    uint64_t journal_max_bytes; /* output kept per exec; 0: 64 MiB */
-    uint32_t waived;            /* limits the operator waives for every sandbox */
-    const char *host_json;      /* the doctor's report; copied */
+    uint64_t journal_max_bytes;   /* output kept per exec; 0: 64 MiB */
+    uint64_t artifacts_max_bytes; /* kept of sandboxes that are gone, in all; 0: nothing is */
+    uint32_t artifacts_days;      /* how long; 0: no end */
+    uint32_t waived;              /* limits the operator waives for every sandbox */
+    const char *host_json;        /* the doctor's report; copied */
 };
 
 int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *config,
@@ -81,6 +83,7 @@ const char *atoll_limit_name(uint32_t limit); /* of one bit */
 enum atoll_at_deadline {
     ATOLL_DEADLINE_DESTROY, /* a persistent one is stopped */
     ATOLL_DEADLINE_PAUSE,
+    ATOLL_DEADLINE_PAUSE_DISK, /* without keeping its processes */
 };
 
 /* What ends a sandbox besides its owner, or bounds what it may use in all; 0 fields: no bound.
@@ -88,6 +91,7 @@ enum atoll_at_deadline {
 struct atoll_lifetime {
     uint32_t idle_s;              /* without a running command or a request to it */
     uint32_t lease_s;             /* without atoll_engine_heartbeat() */
+    bool connection_lease;        /* until atoll_engine_connection_closed(), or the daemon dies */
     uint32_t cpu_budget_s;        /* CPU time of all its processes; then its commands are ended */
     uint64_t output_budget_bytes; /* stdout and stderr of all its commands; likewise */
     enum atoll_at_deadline at_deadline; /* also when idle */
@@ -107,6 +111,8 @@ struct atoll_create {
     /* What a facade wants to know about it later, after a restart too; shown to nobody, so the
      * facade's business alone; NULL: nothing. Not for secrets: it is on disk. */
     const char *facade_json;
+    const char *const *artifacts; /* patterns of files to keep (engine/artifacts.h), or NULL */
+    const char *session_id;       /* of the session it is made for, or NULL */
 };
 
 typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox,
@@ -127,12 +133,15 @@ void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const cha
 
 struct atoll_sandbox_view {
     const char *id, *template_name, *metadata_json, *owner;
-    const char *facade_json; /* or NULL */
+    const char *const *artifacts; /* patterns of files to keep, or NULL */
+    const char *facade_json;      /* or NULL */
+    const char *const *env;       /* NULL-terminated, or NULL */
     struct atoll_lifetime lifetime;
     uint64_t cpu_spent_s, output_spent_bytes; /* of the budgets */
     enum atoll_sandbox_state state;
     const char *cause;                        /* FAILED; else "" */
     int64_t created_unix_ms, expires_unix_ms; /* 0: never */
+    int64_t paused_unix_ms;                   /* PAUSED, STOPPED: since when */
     struct atoll_limits limits;
     uint32_t waived;
     double boot_ms;
@@ -153,6 +162,10 @@ int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const c
 /* The lease runs anew from now. FAILED_PRECONDITION for a sandbox without one. */
 int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The connection that its lease is bound to is gone: so is the sandbox. Nothing for others. */
+void atoll_engine_connection_closed(struct atoll_engine *engine, const char *id);
+/* Somebody uses it, in a way that the engine does not see. */
+void atoll_engine_touch(struct atoll_engine *engine, const char *id);
 
 /*
  * A paused sandbox uses no CPU and has no deadline, no lease and no idle time; everything but
@@ -185,6 +198,20 @@ typedef void atoll_stats_fn(void *arg, const struct atoll_sandbox_stats *stats,
 void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                         void *arg);
 
+/* Figures of the last hour, one sample every five seconds while the sandbox runs. Kept from the first
+ * call of atoll_engine_keep_history() on, which takes a sample at once; in memory only, so a facade
+ * asks again after a restart. Neither counts as a use of the sandbox. */
+#define ATOLL_HISTORY_SAMPLES 720
+#define ATOLL_HISTORY_EVERY_MS 5000
+struct atoll_history_sample {
+    int64_t unix_ms;                  /* on the grid of five seconds, but for the first */
+    struct atoll_sandbox_stats stats; /* cpu_percent: since the sample before */
+};
+void atoll_engine_keep_history(struct atoll_engine *engine, const char *id);
+/* Those of from..to (both included; 0 for to: until now), oldest first, at most max; how many. */
+size_t atoll_engine_history(struct atoll_engine *engine, const char *id, int64_t from_unix_ms,
+                            int64_t to_unix_ms, struct atoll_history_sample *out, size_t max);
+
 /* --- commands --- */
 
 struct atoll_exec_start {
@@ -193,6 +220,8 @@ struct atoll_exec_start {
     const char *user, *cwd;  /* NULL: default */
     uint32_t timeout_ms;     /* 0: none */
     bool stdin_open;         /* keep stdin for atoll_exec_write() */
+    bool held;               /* output is for one reader that says atoll_reader_forget(): nothing of
+                                it is lost before, the command waits instead */
     bool pty;
     uint32_t cols, rows;
 };
@@ -226,10 +255,15 @@ struct atoll_exec_view {
     const char *const *argv; /* NULL-terminated */
     uint32_t pid;
     bool pty;
+    bool held; /* one of our own: the interpreter of a context */
     int64_t started_unix_ms;
     const struct atoll_exec_result *result; /* NULL while it runs */
 };
 void atoll_exec_get(const struct atoll_exec *exec, struct atoll_exec_view *ret);
+
+/* Whether it only waits for its next input. A command that rests does not keep its sandbox from
+ * being idle; they do not rest until somebody says so. */
+void atoll_exec_set_resting(struct atoll_exec *exec, bool resting);
 
 /* Sends to stdin; done when the sandbox has taken it. close: end of input after these bytes. */
 void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, bool close,
@@ -253,6 +287,8 @@ struct atoll_reader_item {
     const uint8_t *data;                    /* DATA: good until the next call */
     const struct atoll_exec_result *result; /* END */
 };
+/* As an offset: what comes from now on. */
+#define ATOLL_READ_FROM_END UINT64_MAX
 /* `ready` is never called from within atoll_reader_open. */
 int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t stderr_offset,
                       void (*ready)(void *arg), void *arg, struct atoll_reader **ret,
@@ -261,6 +297,8 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
  * there is nothing more. */
 int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret) ATOLL_MUST_CHECK;
 struct atoll_reader *atoll_reader_close(struct atoll_reader *reader);
+/* Of a command that was started `held`: what this reader was given so far is not needed any more. */
+void atoll_reader_forget(struct atoll_reader *reader);
 
 /* --- files: paths are looked up inside the sandbox, as the user (NULL: the default one). "+NAME"
  * means that relative paths and new files are NAME's, but access is root's --- */
@@ -269,6 +307,13 @@ typedef void atoll_entry_fn(void *arg, const struct atoll_am_entry *entry,
                             const struct atoll_error *error);
 void atoll_files_stat(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       atoll_entry_fn *done, void *arg);
+/* The same with what links lead to and with attributes whose names begin with `attributes`
+ * ("user.…"), as atoll_am_entry has them. */
+void atoll_files_look(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      const char *attributes, atoll_entry_fn *done, void *arg);
+/* Walks an entry's attributes: start with *pos = 0; false at the end. */
+bool atoll_entry_attribute(const struct atoll_am_entry *entry, size_t *pos, const char **ret_name,
+                           const char **ret_value);
 void atoll_files_mkdir(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        atoll_entry_fn *done, void *arg);
 void atoll_files_move(struct atoll_engine *e, const char *id, const char *user, const char *from,
@@ -281,6 +326,11 @@ void atoll_files_chmod(struct atoll_engine *e, const char *id, const char *user,
 void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
                       atoll_done_fn *done, void *arg);
+/* The same with what atoll_files_look() tells. */
+void atoll_files_list_look(struct atoll_engine *e, const char *id, const char *user,
+                           const char *path, uint32_t depth, const char *attributes,
+                           void (*each)(void *arg, const struct atoll_am_entry *entry),
+                           atoll_done_fn *done, void *arg);
 
 void atoll_files_chown(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        const char *owner, const char *group, atoll_done_fn *done, void *arg);
@@ -346,14 +396,14 @@ struct atoll_event {
     uint64_t id; /* grows by one with each */
     int64_t unix_ms;
     const char *kind; /* "sandbox.created", "sandbox.failed", "sandbox.destroyed",
-                               "exec.started", "exec.ended" */
+                         "sandbox.expired", "sandbox.budget_spent", "exec.started", "exec.ended" */
     const char *sandbox_id, *owner;
     const char *exec_id; /* "" where there is none */
     const char *detail;  /* a few words: the cause, how it ended; "" */
 };
 struct atoll_subscription;
 /* Calls fn for every event after the id `after` (UINT64_MAX: only new ones), first those that are
- * kept (the last 4096), from the loop and never from inside this call. */
+ * kept (the last 4096, those of earlier daemons included), from the loop and never from inside this call. */
 struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,
                                                   void (*fn)(void *arg,
                                                              const struct atoll_event *event),

@@ -30,24 +30,60 @@ struct atoll_engine {
     size_t public_count;        /* of those, not waiting in the pool */
     struct atoll_list pool;     /* ready, of struct atoll_sandbox.pool_node */
     uint32_t pool_size, pool_making, pool_failures;
-    struct atoll_map tenants;    /* those that use something; quota.c */
-    struct atoll_map templates;  /* by name, of struct atoll_template, owned */
-    struct atoll_events *events; /* owned */
+    struct atoll_map tenants;          /* those that use something; quota.c */
+    struct atoll_map templates;        /* by name, of struct atoll_template, owned */
+    struct atoll_artifacts *artifacts; /* owned */
+    struct atoll_events *events;       /* owned */
+    struct atoll_timer reaper;         /* lifetime.c: the next time something may be over */
+    struct atoll_timer sampler;        /* history.c */
+    bool recovering; /* no sandbox is added while those there were are looked at */
     bool ending;
     void (*ended)(void *arg);
     void *ended_arg;
+};
+
+/* What lifetime.c keeps about a sandbox. Times are atoll_clock_ms(). */
+struct atoll_life {
+    int64_t used_ms;       /* the last request to it, or the end of its last command */
+    int64_t heartbeat_ms;  /* the last, or when the lease began */
+    int64_t looked_ms;     /* at its CPU time */
+    uint64_t cpu_us;       /* since its last start, as of then */
+    uint64_t killed_us;    /* cpu_us when its processes were killed for it */
+    uint64_t output_bytes; /* of all its commands */
+    bool spent;            /* a budget: its commands were ended */
+    bool setting_aside;    /* it is being paused or stopped */
+    bool counted;          /* its end */
+    const char *cause;     /* of its end; NULL: somebody asked for it */
+};
+
+/* What is being done to a sandbox that goes on living; pause.c and stop.c. */
+enum atoll_change {
+    ATOLL_CHANGE_NONE,
+    ATOLL_CHANGE_PAUSING,  /* RUNNING until its agent is ready for it, then PAUSED */
+    ATOLL_CHANGE_RESUMING, /* PAUSED */
+    ATOLL_CHANGE_STOPPING, /* STOPPING, and stored as STOPPED */
+    ATOLL_CHANGE_STARTING, /* CREATING, and stored as STOPPED */
 };
 
 struct atoll_sandbox {
     struct atoll_engine *engine;
     struct atoll_spec spec;
     enum atoll_sandbox_state state;
+    enum atoll_change change;
+    int64_t paused_unix_ms;              /* PAUSED, STOPPED: since when; else 0 */
+    struct atoll_list resumers;          /* told when it runs; see atoll_waiters_add() */
+    struct atoll_list stoppers;          /* told when it is stopped */
     struct atoll_template *template_ref; /* borrowed; cannot be removed while we live */
     char *metadata_json, *facade_json;   /* owned, or NULL */
     struct atoll_lifetime lifetime;
-    uint64_t cpu_spent_us, output_spent_bytes; /* before its last start */
-    char owner[65];                            /* tenant */
-    char **env;                                /* owned, NULL-terminated, or NULL */
+    uint64_t cpu_spent_us;             /* before its last start */
+    uint64_t output_spent_bytes;       /* of commands that are not remembered any more */
+    struct atoll_life life;            /* lifetime.c */
+    struct atoll_history *history;     /* owned, or NULL; history.c */
+    char owner[65];                    /* tenant */
+    char **env;                        /* owned, NULL-terminated, or NULL */
+    char **artifacts;                  /* owned: patterns of files to keep, or NULL */
+    char session_id[ATOLL_ID_LEN + 1]; /* "": it belongs to none */
     char cause[200];
     int64_t created_unix_ms, expires_unix_ms;
     int64_t created_ms;
@@ -85,7 +121,10 @@ struct atoll_exec {
     struct atoll_journal journal;
     uint64_t acked[3];
     uint64_t stdin_offset;
+    bool held;    /* as in atoll_exec_start */
     bool counted; /* among those its tenant has running */
+    bool kept;    /* its output stays on disk when it leaves memory: the daemon ends */
+    bool resting; /* waits for input, and so does not count as running */
     bool met;     /* recovery: the agent knows it too */
     bool ended;
     struct atoll_exec_result result; /* once ended */
@@ -107,6 +146,8 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
                                                struct atoll_template *tmpl, const char *id);
 /* Drops a record that was never launched. */
 void atoll_sandbox_discard(struct atoll_sandbox *sandbox);
+/* Drops the record of one that goes on without us, or is stopped. */
+void atoll_sandbox_forget(struct atoll_sandbox *sandbox);
 /* Makes it real; `created` is called once. */
 void atoll_sandbox_launch(struct atoll_sandbox *sandbox, atoll_sandbox_fn *created, void *arg);
 void atoll_limits_fill(struct atoll_limits *limits); /* defaults for what is 0 */
@@ -117,9 +158,12 @@ int atoll_sandbox_open_agent(struct atoll_sandbox *sandbox, int fd,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_sandbox_arm_deadline(struct atoll_sandbox *sandbox); /* from its limits */
 void atoll_sandbox_arm_deadline_in(struct atoll_sandbox *sandbox, int64_t after_ms);
-/* The running sandbox of that id, or an error for the client. */
+/* The running sandbox of that id, or an error for the client. This is a use of it. */
 int atoll_engine_running(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same for what only looks, and is no use of it. */
+int atoll_engine_look(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_sandbox_ask(struct atoll_sandbox *sandbox, uint16_t type,
                       const struct atoll_msg_desc *desc, const void *msg, atoll_answer_fn *fn,
                       void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -127,6 +171,43 @@ void atoll_sandbox_destroy(struct atoll_sandbox *sandbox, const char *who, atoll
                            void *arg);
 /* It died by itself. remains: the provider still holds something of it to be removed. */
 void atoll_sandbox_fail(struct atoll_sandbox *sandbox, const char *why, bool remains);
+
+/* The provider removes what it has of it, then it leaves the engine. */
+void atoll_sandbox_remove_remains(struct atoll_sandbox *sandbox);
+/* Whoever waits for an answer of the agent is told that none will come. */
+void atoll_sandbox_drop_agent(struct atoll_sandbox *sandbox, const char *why);
+
+/* waiters.c */
+void atoll_waiters_add(struct atoll_list *list, atoll_done_fn *done, void *arg);
+/* Each once; they leave the list before the first of them is told. */
+void atoll_waiters_tell(struct atoll_list *list, const struct atoll_error *error);
+
+/* pause.c */
+/* What was under way is over, because of `why`. */
+void atoll_sandbox_drop_change(struct atoll_sandbox *sandbox, const char *why);
+/* Of one that is paused or stopped, and no change under way. */
+void atoll_sandbox_begin_resume(struct atoll_sandbox *sandbox);
+void atoll_sandbox_runs_again(struct atoll_sandbox *sandbox, const char *event);
+
+/* stop.c: of persistent ones */
+/* Ends its commands like this; it is stopped when its processes are gone. cause: "" when somebody
+ * asked for it. */
+void atoll_sandbox_halt(struct atoll_sandbox *sandbox, enum atoll_end_kind kind, const char *who,
+                        const char *cause);
+/* The same with somebody to tell; also of one that is stopped already, or being changed. */
+void atoll_sandbox_stop(struct atoll_sandbox *sandbox, const char *who, atoll_done_fn *done,
+                        void *arg);
+void atoll_sandbox_start_again(struct atoll_sandbox *sandbox);
+
+/* env_file.c: the environment of a persistent one, in a file of its own; nothing for others */
+int atoll_env_save(const struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_env_load(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_env_drop(const struct atoll_sandbox *sandbox);
+void atoll_env_sweep(struct atoll_engine *engine); /* of sandboxes that are not there */
+
+/* recovery.c: takes up the connection to a living sandbox, and its commands where they are; done
+ * when that is so, or it has failed. */
+void atoll_sandbox_adopt(struct atoll_sandbox *sandbox, void (*done)(void *arg), void *arg);
 
 /* pool.c */
 struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec);
@@ -144,8 +225,38 @@ void atoll_quota_done(struct atoll_engine *engine);
 void atoll_quota_exec_enter(struct atoll_exec *exec);
 void atoll_quota_exec_leave(struct atoll_exec *exec);
 
+/* lifetime.c: what ends a sandbox besides its owner, and what it may use in all */
+enum atoll_over {
+    ATOLL_OVER_DEADLINE,
+    ATOLL_OVER_IDLE,
+    ATOLL_OVER_LEASE,
+    ATOLL_OVER_CONNECTION,
+};
+/* Destroys it, or stops or pauses it where that was asked for. */
+void atoll_lifetime_over(struct atoll_sandbox *sandbox, enum atoll_over why);
+/* It runs from now on, for the first time or again: idle time and lease begin anew. */
+void atoll_lifetime_begin(struct atoll_sandbox *sandbox);
+/* Counts the output of its commands once more. */
+void atoll_lifetime_recount(struct atoll_sandbox *sandbox);
+/* Its processes are about to be ended for a later start: their CPU time is put down as spent. */
+void atoll_lifetime_settle(struct atoll_sandbox *sandbox);
+/* Before a command is started: RESOURCE_EXHAUSTED when a budget is spent. */
+int atoll_lifetime_admit(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* So many bytes more of output. */
+void atoll_lifetime_output(struct atoll_sandbox *sandbox, uint64_t bytes);
+/* A command that is remembered no longer. */
+void atoll_lifetime_forget(struct atoll_sandbox *sandbox, const struct atoll_exec *exec);
+/* It has failed, or nothing is left of it: counted once, by its cause. */
+void atoll_lifetime_ended(struct atoll_sandbox *sandbox, bool failed);
+uint64_t atoll_lifetime_cpu_us(const struct atoll_sandbox *sandbox);
+
+/* history.c */
+struct atoll_history *atoll_history_free(struct atoll_history *history);
+
 /* exec.c */
 int atoll_exec_on_event(struct atoll_sandbox *sandbox, struct atoll_frame *frame);
+/* The agent may forget output before that offset. */
+void atoll_exec_acknowledge(struct atoll_exec *exec, int stream, uint64_t offset);
 /* Every exec of it that still runs ends like this. */
 void atoll_exec_end_all(struct atoll_sandbox *sandbox, enum atoll_end_kind kind,
                         const char *reason);
@@ -165,13 +276,34 @@ int atoll_persist_exec(struct atoll_engine *engine, const struct atoll_exec *exe
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_persist_drop_exec(struct atoll_engine *engine, const struct atoll_exec *exec);
 
-/* events.c */
-int atoll_events_new(struct atoll_events **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* events.c; told to nobody before it is stored */
+/* store: borrowed. */
+int atoll_events_new(struct atoll_loop *loop, struct atoll_store *store, struct atoll_events **ret,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Stores what is left. */
 struct atoll_events *atoll_events_free(struct atoll_events *events);
 /* Nothing for hidden sandboxes. kind lives for ever; exec_id and detail may be "". */
 void atoll_events_emit(struct atoll_engine *engine, const char *kind,
                        const struct atoll_sandbox *sandbox, const char *exec_id,
                        const char *detail);
+
+/* artifacts.c */
+int atoll_artifacts_new(struct atoll_engine *engine, struct atoll_artifacts **ret,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
+struct atoll_artifacts *atoll_artifacts_free(struct atoll_artifacts *artifacts);
+/* artifacts_wish.c: whether it can be had; into the new sandbox; of those an earlier daemon had; of
+ * one that is gone */
+int atoll_artifacts_accept(const struct atoll_engine *engine, const char *const *patterns,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_artifacts_dress(struct atoll_sandbox *sandbox, const struct atoll_create *create,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_artifacts_load_wishes(struct atoll_engine *engine,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_artifacts_forget(struct atoll_sandbox *sandbox);
+/* artifacts_collect.c: copies what is to be kept of one that is being destroyed and then calls done,
+ * from the loop. False when there is nothing to wait for. was: its state before. */
+bool atoll_artifacts_collect(struct atoll_sandbox *sandbox, enum atoll_sandbox_state was,
+                             void (*done)(struct atoll_sandbox *sandbox));
 
 /* watch.c */
 int atoll_file_watch_on_event(struct atoll_sandbox *sandbox, const struct atoll_frame *frame);

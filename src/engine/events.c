@@ -1,20 +1,30 @@
+#include "store/events.h"
 #include <errno.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/metrics.h"
+#include "base/text.h"
 #include "engine/engine_internal.h"
 
 /*
- * Events: the last EVENTS_KEPT are kept in a ring, and every subscriber has its own place in it. A
- * subscriber that is too slow misses what fell out of the ring, and sees that by the ids.
+ * Events: the last EVENTS_KEPT are kept in a ring and in the store, and every subscriber has its own
+ * place in the ring. A subscriber that is too slow misses what fell out of it, and sees that by the
+ * ids.
+ *
+ * Nobody is told of an event before it is stored, so an id that somebody has seen is never given to
+ * another one, whenever the daemon dies. They are stored a few milliseconds late, many at a time.
  */
 
 #define EVENTS_KEPT 4096
+#define STORE_AFTER_MS 10
+#define STORE_AGAIN_MS 1000 /* the store refused */
+#define STORE_AT_ONCE 256   /* rows of one transaction */
 
 struct kept {
     uint64_t id;
     int64_t unix_ms;
-    const char *kind; /* static */
+    char kind[32];
     char sandbox_id[ATOLL_ID_LEN + 1];
     char owner[65];
     char exec_id[17];
@@ -23,9 +33,13 @@ struct kept {
 
 struct atoll_events {
     struct kept ring[EVENTS_KEPT];
-    uint64_t last; /* id of the newest, 0: none yet */
+    uint64_t last;   /* id of the newest, 0: none yet */
+    uint64_t stored; /* id of the last that is in the store */
+    struct atoll_loop *loop;
+    struct atoll_store *store; /* the engine's */
     struct atoll_list subscriptions;
-    struct atoll_timer wake;
+    struct atoll_timer wake;  /* subscribers */
+    struct atoll_timer write; /* to the store */
 };
 
 struct atoll_subscription {
@@ -35,27 +49,101 @@ struct atoll_subscription {
     void *arg;
 };
 
-int atoll_events_new(struct atoll_events **ret, struct atoll_error *err)
+static struct kept *slot(struct atoll_events *events, uint64_t id)
 {
-    *ret = calloc(1, sizeof(**ret));
-    if (!*ret)
-        return atoll_fail_errno(err, ENOMEM, "events");
-    atoll_list_init(&(*ret)->subscriptions);
+    return &events->ring[id % EVENTS_KEPT];
+}
+
+static int load(void *arg, const struct atoll_store_event *row, struct atoll_error *err)
+{
+    struct atoll_events *events = arg;
+    struct kept *k = slot(events, row->id);
+
+    *k = (struct kept){.id = row->id, .unix_ms = row->unix_ms};
+    if (row->id <= events->last || atoll_text_copy(k->kind, sizeof(k->kind), row->kind) < 0 ||
+        atoll_text_copy(k->sandbox_id, sizeof(k->sandbox_id), row->sandbox_id) < 0 ||
+        atoll_text_copy(k->owner, sizeof(k->owner), row->owner) < 0 ||
+        atoll_text_copy(k->exec_id, sizeof(k->exec_id), row->exec_id) < 0 ||
+        atoll_text_copy(k->detail, sizeof(k->detail), row->detail) < 0)
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "a stored event is malformed");
+    events->last = events->stored = row->id;
     return 0;
+}
+
+int atoll_events_new(struct atoll_loop *loop, struct atoll_store *store, struct atoll_events **ret,
+                     struct atoll_error *err)
+{
+    struct atoll_events *events = calloc(1, sizeof(*events));
+    int r;
+
+    if (!events)
+        return atoll_fail_errno(err, ENOMEM, "events");
+    events->loop = loop;
+    events->store = store;
+    atoll_list_init(&events->subscriptions);
+    r = atoll_store_each_event(store, load, events, err);
+    if (r < 0) {
+        free(events);
+        return r;
+    }
+    *ret = events;
+    return 0;
+}
+
+/* Storing. */
+
+static void deliver(void *arg);
+
+static int store_some(struct atoll_events *events, struct atoll_error *err)
+{
+    struct atoll_store_event rows[STORE_AT_ONCE];
+    uint64_t oldest = events->last > EVENTS_KEPT ? events->last - EVENTS_KEPT : 0;
+    uint64_t from = ATOLL_MAX(events->stored, oldest);
+    size_t count = (size_t)ATOLL_MIN(events->last - from, (uint64_t)STORE_AT_ONCE);
+    int r;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct kept *k = slot(events, from + 1 + i);
+        rows[i] = (struct atoll_store_event){k->id,    k->unix_ms, k->kind,  k->sandbox_id,
+                                             k->owner, k->exec_id, k->detail};
+    }
+    r = atoll_store_put_events(events->store, rows, count, oldest, err);
+    if (r == 0)
+        events->stored = from + count;
+    return r;
+}
+
+static void store_all(void *arg)
+{
+    struct atoll_events *events = arg;
+    struct atoll_error err;
+    int r = 0;
+
+    while (r == 0 && events->stored < events->last)
+        r = store_some(events, &err);
+    if (r < 0) {
+        atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "events", "error", err.text, NULL);
+        atoll_timer_set(&events->write, events->loop, STORE_AGAIN_MS, store_all, events);
+    }
+    if (!atoll_list_empty(&events->subscriptions))
+        atoll_timer_set(&events->wake, events->loop, 0, deliver, events);
 }
 
 struct atoll_events *atoll_events_free(struct atoll_events *events)
 {
-    if (events)
-        atoll_timer_cancel(&events->wake);
+    struct atoll_error err;
+
+    if (!events)
+        return NULL;
+    atoll_timer_cancel(&events->wake);
+    atoll_timer_cancel(&events->write);
+    while (events->stored < events->last && store_some(events, &err) == 0)
+        ;
     free(events);
     return NULL;
 }
 
-static const struct kept *slot(const struct atoll_events *events, uint64_t id)
-{
-    return &events->ring[id % EVENTS_KEPT];
-}
+/* Telling. */
 
 static void give_next(struct atoll_events *events, struct atoll_subscription *s)
 {
@@ -63,7 +151,11 @@ static void give_next(struct atoll_events *events, struct atoll_subscription *s)
 
     if (events->last > EVENTS_KEPT && s->seen < events->last - EVENTS_KEPT)
         s->seen = events->last - EVENTS_KEPT;
-    k = slot(events, ++s->seen);
+    do /* what the store refused for long may be missing after a restart */
+        k = slot(events, ++s->seen);
+    while (k->id != s->seen && s->seen < events->stored);
+    if (k->id != s->seen || s->seen > events->stored)
+        return;
     s->fn(s->arg, &(struct atoll_event){k->id, k->unix_ms, k->kind, k->sandbox_id, k->owner,
                                         k->exec_id, k->detail});
 }
@@ -79,7 +171,7 @@ static void deliver(void *arg)
         ATOLL_LIST_FOREACH (&events->subscriptions, node) {
             struct atoll_subscription *s =
                 ATOLL_CONTAINER_OF(node, struct atoll_subscription, node);
-            if (s->seen >= events->last)
+            if (s->seen >= events->stored)
                 continue;
             give_next(events, s);
             again = true;
@@ -98,13 +190,14 @@ void atoll_events_emit(struct atoll_engine *engine, const char *kind, const stru
         return;
     atoll_metric_add(ATOLL_METRIC_EVENTS, ATOLL_LABELS(kind), 1);
     k = &events->ring[++events->last % EVENTS_KEPT];
-    *k = (struct kept){.id = events->last, .unix_ms = atoll_clock_unix_ms(), .kind = kind};
+    *k = (struct kept){.id = events->last, .unix_ms = atoll_clock_unix_ms()};
+    (void)strncpy(k->kind, kind, sizeof(k->kind) - 1);
     memcpy(k->sandbox_id, s->spec.id, sizeof(k->sandbox_id));
     memcpy(k->owner, s->owner, sizeof(k->owner));
     (void)strncpy(k->exec_id, exec_id, sizeof(k->exec_id) - 1);
     (void)strncpy(k->detail, detail, sizeof(k->detail) - 1);
-    if (!atoll_list_empty(&events->subscriptions))
-        atoll_timer_set(&events->wake, engine->loop, 0, deliver, events);
+    if (!events->write.loop)
+        atoll_timer_set(&events->write, engine->loop, STORE_AFTER_MS, store_all, events);
 }
 
 struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,

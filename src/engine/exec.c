@@ -14,6 +14,8 @@
  */
 
 #define ACK_EVERY_BYTES (64 * 1024)
+/* Of a held exec: what the agent keeps for us, and then some. */
+#define HELD_JOURNAL_MAX ((uint64_t)16 << 20)
 #define EXECS_MAX 4096 /* remembered per sandbox, ended ones included; the oldest ended go first */
 
 const char *atoll_end_kind_name(enum atoll_end_kind kind)
@@ -23,6 +25,11 @@ const char *atoll_end_kind_name(enum atoll_end_kind kind)
         [ATOLL_END_TIMED_OUT] = "timed_out", [ATOLL_END_OOM_KILLED] = "oom_killed",
         [ATOLL_END_KILLED_BY] = "killed_by", [ATOLL_END_LOST] = "lost"};
     return kind >= ATOLL_END_EXITED && kind <= ATOLL_END_LOST ? names[kind] : "unknown";
+}
+
+static uint64_t journal_max(const struct atoll_exec *x)
+{
+    return x->held ? HELD_JOURNAL_MAX : x->sandbox->engine->config.journal_max_bytes;
 }
 
 static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_exec_start *start)
@@ -41,13 +48,13 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     x->user = strdup(start->user ? start->user : "");
     x->cwd = strdup(start->cwd ? start->cwd : "");
     x->pty = start->pty;
+    x->held = start->held;
     x->started_unix_ms = atoll_clock_unix_ms();
     x->started_ms = atoll_clock_ms();
     x->asked_us = atoll_clock_us();
     atoll_list_init(&x->readers);
     (void)snprintf(journal, sizeof(journal), "%s-%s", x->sandbox_id, x->id);
-    atoll_journal_init(&x->journal, s->engine->journal_fd, journal,
-                       s->engine->config.journal_max_bytes);
+    atoll_journal_init(&x->journal, s->engine->journal_fd, journal, journal_max(x));
     if (!x->argv || !x->user || !x->cwd) {
         atoll_exec_unref(x);
         return NULL;
@@ -59,7 +66,10 @@ void atoll_exec_unref(struct atoll_exec *x)
 {
     if (--x->refs > 0)
         return;
-    atoll_journal_remove(&x->journal); /* nobody can ask for it any more */
+    if (x->kept)
+        atoll_journal_rest(&x->journal);
+    else
+        atoll_journal_remove(&x->journal); /* nobody can ask for it any more */
     atoll_strings_free(x->argv);
     free(x->user);
     free(x->cwd);
@@ -96,6 +106,7 @@ static int remember(struct atoll_sandbox *s, struct atoll_exec *x, struct atoll_
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                               "%d commands are kept for this sandbox and the oldest still runs",
                               EXECS_MAX);
+        atoll_lifetime_forget(s, oldest);
         if (is_stored(oldest))
             atoll_persist_drop_exec(s->engine, oldest);
         exec_drop(oldest);
@@ -130,9 +141,11 @@ void atoll_exec_finish(struct atoll_exec *x, const struct atoll_exec_result *res
     measure_end(&x->result);
     if (is_stored(x))
         (void)!atoll_persist_exec(x->sandbox->engine, x, &err);
-    if (x->sandbox)
+    if (x->sandbox) {
+        x->sandbox->life.used_ms = atoll_clock_ms();
         atoll_events_emit(x->sandbox->engine, "exec.ended", x->sandbox, x->id,
                           atoll_end_kind_name(result->kind));
+    }
     x->refs++; /* a reader that sees the end may destroy the sandbox, and with it this */
     atoll_readers_notify(x);
     if (atoll_list_empty(&x->readers))
@@ -243,6 +256,8 @@ void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
     struct atoll_error err;
     int r = atoll_engine_running(engine, sandbox_id, &s, &err);
 
+    if (r == 0)
+        r = atoll_lifetime_admit(s, &err);
     if (r == 0) {
         x = exec_new(s, start);
         r = x ? remember(s, x, &err) : atoll_fail_errno(&err, ENOMEM, "exec");
@@ -280,11 +295,11 @@ struct atoll_exec *atoll_exec_by_number(struct atoll_sandbox *s, uint64_t number
     return atoll_map_get(&s->execs, id);
 }
 
-static void acknowledge(struct atoll_exec *x, int stream)
+void atoll_exec_acknowledge(struct atoll_exec *x, int stream, uint64_t offset)
 {
-    struct atoll_am_ack ack = {x->number, (uint8_t)stream, x->journal.seen[stream]};
+    struct atoll_am_ack ack = {x->number, (uint8_t)stream, offset};
 
-    if (ack.offset - x->acked[stream] < ACK_EVERY_BYTES)
+    if (offset < x->acked[stream] + ACK_EVERY_BYTES || !x->sandbox || !x->sandbox->agent)
         return;
     x->acked[stream] = ack.offset;
     (void)!atoll_rpc_tell(x->sandbox->agent, ATOLL_AGENT_EXEC_ACK, &atoll_am_ack_desc, &ack);
@@ -293,19 +308,23 @@ static void acknowledge(struct atoll_exec *x, int stream)
 static int on_output(struct atoll_sandbox *s, const struct atoll_am_output *out)
 {
     struct atoll_exec *x = atoll_exec_by_number(s, out->exec);
+    uint64_t before;
     int r;
 
     if (out->stream != ATOLL_STREAM_STDOUT && out->stream != ATOLL_STREAM_STDERR)
         return -EBADMSG;
     if (!x || x->ended)
         return 0;
+    before = x->journal.seen[out->stream];
     r = atoll_journal_append(&x->journal, out->stream, out->offset, out->data.data, out->data.len);
     if (r == -EBADMSG)
         return r;
     if (r < 0) /* the daemon's own disk refuses: readers are told of the gap */
         atoll_log(ATOLL_LOG_ERROR, "output not kept", "sandbox", s->spec.id, "exec", x->id, "error",
                   strerror(-r), NULL);
-    acknowledge(x, out->stream);
+    if (!x->held)
+        atoll_exec_acknowledge(x, out->stream, x->journal.seen[out->stream]);
+    atoll_lifetime_output(s, x->journal.seen[out->stream] - before);
     atoll_readers_notify(x);
     return 0;
 }
@@ -396,8 +415,11 @@ int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *r
                        struct atoll_error *err)
 {
     char **argv = atoll_strings_split(row->argv, row->argv_len);
-    struct atoll_exec_start start = {
-        .argv = (const char *const *)argv, .user = row->user, .cwd = row->cwd, .pty = row->pty};
+    struct atoll_exec_start start = {.argv = (const char *const *)argv,
+                                     .user = row->user,
+                                     .cwd = row->cwd,
+                                     .pty = row->pty,
+                                     .held = row->held};
     struct atoll_exec *x = argv ? exec_new(s, &start) : NULL;
     unsigned long long number;
     char journal[64];
@@ -418,8 +440,7 @@ int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *r
     x->started_ms = atoll_clock_ms() - (atoll_clock_unix_ms() - row->started_unix_ms);
     restore_result(x, row);
     (void)snprintf(journal, sizeof(journal), "%s-%s", x->sandbox_id, x->id);
-    atoll_journal_init(&x->journal, s->engine->journal_fd, journal,
-                       s->engine->config.journal_max_bytes);
+    atoll_journal_init(&x->journal, s->engine->journal_fd, journal, journal_max(x));
     r = atoll_journal_reopen(&x->journal);
     if (r == 0)
         r = remember(s, x, err);
@@ -464,6 +485,7 @@ void atoll_exec_get(const struct atoll_exec *x, struct atoll_exec_view *ret)
         .argv = (const char *const *)x->argv,
         .pid = x->pid,
         .pty = x->pty,
+        .held = x->held,
         .started_unix_ms = x->started_unix_ms,
         .result = x->ended ? &x->result : NULL,
     };

@@ -79,6 +79,32 @@ void atoll_files_stat(struct atoll_engine *e, const char *id, const char *user, 
         &(struct request){.entry = done, .arg = arg});
 }
 
+void atoll_files_look(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      const char *attributes, atoll_entry_fn *done, void *arg)
+{
+    struct atoll_am_path msg = {.user = user, .path = path, .attributes = attributes};
+    ask(e, id, ATOLL_AGENT_FILE_STAT, &atoll_am_path_desc, &msg,
+        &(struct request){.entry = done, .arg = arg});
+}
+
+/* The agent is not trusted: a text without its end is none. */
+static const char *next_text(const struct atoll_bytes *bytes, size_t *pos)
+{
+    const char *at = (const char *)bytes->data + *pos;
+    const char *end = *pos < bytes->len ? memchr(at, '\0', bytes->len - *pos) : NULL;
+
+    *pos = end ? (size_t)(end + 1 - (const char *)bytes->data) : bytes->len;
+    return end ? at : NULL;
+}
+
+bool atoll_entry_attribute(const struct atoll_am_entry *entry, size_t *pos, const char **ret_name,
+                           const char **ret_value)
+{
+    *ret_name = next_text(&entry->attributes, pos);
+    *ret_value = next_text(&entry->attributes, pos);
+    return *ret_name && *ret_value;
+}
+
 void atoll_files_mkdir(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        atoll_entry_fn *done, void *arg)
 {
@@ -131,7 +157,16 @@ void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, 
                       uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
                       atoll_done_fn *done, void *arg)
 {
-    struct atoll_am_list msg = {user, path, depth, 0};
+    atoll_files_list_look(e, id, user, path, depth, "", each, done, arg);
+}
+
+void atoll_files_list_look(struct atoll_engine *e, const char *id, const char *user,
+                           const char *path, uint32_t depth, const char *attributes,
+                           void (*each)(void *arg, const struct atoll_am_entry *entry),
+                           atoll_done_fn *done, void *arg)
+{
+    struct atoll_am_list msg = {
+        .user = user, .path = path, .depth = depth, .attributes = attributes};
     ask(e, id, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &msg,
         &(struct request){.done = done, .each = each, .arg = arg});
 }
@@ -257,15 +292,29 @@ void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, 
     ask_file(u, ATOLL_AGENT_FILE_OPEN, &atoll_am_path_desc, &msg);
 }
 
-void atoll_files_create(struct atoll_engine *e, const char *id, const char *user, const char *path,
-                        uint32_t mode, atoll_upload_fn *done, void *arg)
+static void create(struct atoll_engine *e, const char *id, const struct atoll_am_create *msg,
+                   atoll_upload_fn *done, void *arg)
 {
     struct atoll_upload *u = upload_new(e, id);
-    struct atoll_am_create msg = {.user = user, .path = path, .mode = mode, .parents = 1};
 
     u->created = done;
     u->arg = arg;
-    ask_file(u, ATOLL_AGENT_FILE_CREATE, &atoll_am_create_desc, &msg);
+    ask_file(u, ATOLL_AGENT_FILE_CREATE, &atoll_am_create_desc, msg);
+}
+
+void atoll_files_create(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                        uint32_t mode, atoll_upload_fn *done, void *arg)
+{
+    struct atoll_am_create msg = {.user = user, .path = path, .mode = mode, .parents = 1};
+    create(e, id, &msg, done, arg);
+}
+
+void atoll_files_rewrite(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                         uint32_t mode, atoll_upload_fn *done, void *arg)
+{
+    struct atoll_am_create msg = {
+        .user = user, .path = path, .mode = mode, .parents = 1, .in_place = 1};
+    create(e, id, &msg, done, arg);
 }
 
 void atoll_upload_finish(struct atoll_upload *u, atoll_entry_fn *done, void *arg)

@@ -29,7 +29,7 @@ void atoll_journal_rest(struct atoll_journal *j)
 void atoll_journal_remove(struct atoll_journal *j)
 {
     atoll_journal_rest(j);
-    if (j->size > 0)
+    if (j->size > 0 || j->emptied > 0)
         (void)unlinkat(j->dir_fd, j->name, 0);
 }
 
@@ -37,7 +37,9 @@ static int open_file(struct atoll_journal *j)
 {
     if (j->fd >= 0)
         return 0;
-    j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    /* One that was emptied is there already. */
+    j->fd =
+        openat(j->dir_fd, j->name, O_RDWR | O_CREAT | (j->emptied ? 0 : O_EXCL) | O_CLOEXEC, 0600);
     return j->fd < 0 ? -errno : 0;
 }
 
@@ -52,10 +54,15 @@ int atoll_journal_reopen(struct atoll_journal *j)
     end = lseek(j->fd, 0, SEEK_END);
     if (end < 0)
         return -errno;
+    j->emptied = end == 0;
     while (j->size + sizeof(piece) <= (uint64_t)end &&
            pread(j->fd, &piece, sizeof(piece), (off_t)j->size) == (ssize_t)sizeof(piece)) {
-        if (piece.stream < 1 || piece.stream > 2 || piece.offset != j->seen[piece.stream] ||
+        if (piece.stream < 1 || piece.stream > 2 ||
             j->size + sizeof(piece) + piece.len > (uint64_t)end)
+            break;
+        if (j->kept[piece.stream] == 0) /* what was before it is forgotten */
+            j->first[piece.stream] = j->seen[piece.stream] = j->kept[piece.stream] = piece.offset;
+        if (piece.offset != j->seen[piece.stream])
             break;
         j->seen[piece.stream] += piece.len;
         j->kept[piece.stream] += piece.len;
@@ -107,9 +114,33 @@ int atoll_journal_append(struct atoll_journal *j, int stream, uint64_t offset, c
     return r;
 }
 
+int atoll_journal_forget(struct atoll_journal *j)
+{
+    return atoll_journal_restart(j, j->seen[1], j->seen[2]);
+}
+
+int atoll_journal_restart(struct atoll_journal *j, uint64_t stdout_offset, uint64_t stderr_offset)
+{
+    const uint64_t offsets[] = {0, stdout_offset, stderr_offset};
+
+    if (j->size > 0 && j->fd < 0)
+        j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CLOEXEC);
+    if (j->size > 0 && (j->fd < 0 || ftruncate(j->fd, 0) < 0))
+        return -errno;
+    j->size = 0;
+    j->emptied++;
+    for (int stream = 1; stream <= 2; stream++)
+        j->first[stream] = j->kept[stream] = j->seen[stream] = offsets[stream];
+    return 0;
+}
+
 int atoll_journal_read(struct atoll_journal *j, struct atoll_journal_cursor *c, uint8_t *buf,
                        size_t cap, int *ret_stream, uint64_t *ret_offset, size_t *ret_len)
 {
+    if (c->emptied != j->emptied) {
+        c->emptied = j->emptied;
+        c->at = 0;
+    }
     if (c->at < j->size && j->fd < 0) {
         j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CLOEXEC);
         if (j->fd < 0)

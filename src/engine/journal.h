@@ -11,8 +11,10 @@ struct atoll_journal {
     char name[64];
     int fd; /* ATOLL_NO_FD until the first byte, and while nobody uses it */
     uint64_t size, max;
-    uint64_t seen[3]; /* bytes of each stream that came, by stream number */
-    uint64_t kept[3]; /* of those, how many are in the file: always the first ones */
+    uint64_t first[3]; /* bytes of each stream that were forgotten, by stream number */
+    uint64_t seen[3];  /* bytes of each stream that came */
+    uint64_t kept[3];  /* end of those in the file: a run without gaps from first on */
+    unsigned emptied;  /* how often: places in the file from before mean nothing */
 };
 
 void atoll_journal_init(struct atoll_journal *j, int dir_fd, const char *name, uint64_t max);
@@ -29,9 +31,17 @@ void atoll_journal_remove(struct atoll_journal *j);
 int atoll_journal_append(struct atoll_journal *j, int stream, uint64_t offset, const uint8_t *bytes,
                          size_t n) ATOLL_MUST_CHECK;
 
+/* Empties the file: everything in it was used. The streams go on where they are, and what had no
+ * room before has some again. */
+int atoll_journal_forget(struct atoll_journal *j) ATOLL_MUST_CHECK;
+/* The same, and the streams go on at these offsets: whoever writes them begins again there. */
+int atoll_journal_restart(struct atoll_journal *j, uint64_t stdout_offset,
+                          uint64_t stderr_offset) ATOLL_MUST_CHECK;
+
 /* A place in the journal. */
 struct atoll_journal_cursor {
     uint64_t at;      /* in the file */
+    unsigned emptied; /* the file's, when it was there */
     uint64_t want[3]; /* next byte wanted of each stream */
 };
 

@@ -12,6 +12,14 @@ static void complain(const char *what, const char *id, const struct atoll_error 
               NULL);
 }
 
+/* Whatever is under way, a daemon that finds it has to do with a disk. */
+static enum atoll_sandbox_state stored_state(const struct atoll_sandbox *s)
+{
+    return s->change == ATOLL_CHANGE_STOPPING || s->change == ATOLL_CHANGE_STARTING
+               ? ATOLL_SANDBOX_STOPPED
+               : s->state;
+}
+
 void atoll_persist_sandbox(const struct atoll_sandbox *s)
 {
     const struct atoll_limits *l = &s->spec.limits;
@@ -22,7 +30,7 @@ void atoll_persist_sandbox(const struct atoll_sandbox *s)
         .metadata_json = s->metadata_json,
         .facade_json = s->facade_json,
         .cause = s->cause,
-        .state = (int)s->state,
+        .state = (int)stored_state(s),
         .hidden = s->hidden,
         .pooled = s->pooled,
         .outside_id = s->spec.outside_id,
@@ -45,6 +53,9 @@ void atoll_persist_sandbox(const struct atoll_sandbox *s)
         .output_budget_bytes = s->lifetime.output_budget_bytes,
         .cpu_spent_us = s->cpu_spent_us,
         .output_spent_bytes = s->output_spent_bytes,
+        .connection_lease = s->lifetime.connection_lease,
+        .paused_unix_ms = s->paused_unix_ms,
+        .layer = s->spec.layer,
     };
     struct atoll_error err;
 
@@ -75,6 +86,7 @@ int atoll_persist_exec(struct atoll_engine *engine, const struct atoll_exec *x,
         .user = x->user,
         .cwd = x->cwd,
         .pty = x->pty,
+        .held = x->held,
         .pid = x->pid,
         .started_unix_ms = x->started_unix_ms,
         .kind = x->ended ? (int)res->kind : 0,

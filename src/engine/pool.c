@@ -38,7 +38,8 @@ static void on_made(void *arg, struct atoll_sandbox *s, const struct atoll_error
 
 void atoll_pool_refill(struct atoll_engine *engine)
 {
-    while (!engine->ending && engine->pool_size + engine->pool_making < engine->config.pool &&
+    while (!engine->ending && !engine->recovering &&
+           engine->pool_size + engine->pool_making < engine->config.pool &&
            engine->pool_making < MAKING_MAX && engine->pool_failures < FAILURES_MAX) {
         struct atoll_template *t = atoll_map_get(&engine->templates, "host");
         struct atoll_spec spec = pool_spec(engine);
@@ -60,8 +61,8 @@ struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct 
     if (atoll_list_empty(&engine->pool))
         return NULL;
     s = ATOLL_CONTAINER_OF(engine->pool.next, struct atoll_sandbox, pool_node);
-    if (spec->template_kind != ATOLL_TEMPLATE_HOST || spec->waived != s->spec.waived ||
-        spec->limits.disk_bytes != s->spec.limits.disk_bytes ||
+    if (spec->persistent || spec->template_kind != ATOLL_TEMPLATE_HOST ||
+        spec->waived != s->spec.waived || spec->limits.disk_bytes != s->spec.limits.disk_bytes ||
         spec->limits.inodes != s->spec.limits.inodes ||
         spec->limits.open_files != s->spec.limits.open_files ||
         spec->limits.memory_bytes / 2 < spec->limits.disk_bytes)

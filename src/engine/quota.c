@@ -35,7 +35,7 @@ struct request {
     char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_exec_start start;
     void *copies[5]; /* owned: texts */
-    char **env, **argv;
+    char **env, **argv, **artifacts;
     atoll_sandbox_fn *created;
     atoll_exec_fn *started;
     void *arg;
@@ -119,6 +119,7 @@ static struct request *request_free(struct request *q)
         free(q->copies[i]);
     atoll_strings_free(q->env);
     atoll_strings_free(q->argv);
+    atoll_strings_free(q->artifacts);
     free(q);
     return NULL;
 }
@@ -281,7 +282,9 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
     q->create.metadata_json = keep_text(q, 1, create->metadata_json);
     q->create.owner = keep_text(q, 2, create->owner);
     q->create.facade_json = keep_text(q, 3, create->facade_json);
+    q->create.session_id = keep_text(q, 4, create->session_id);
     q->create.env = keep_strings(&q->env, create->env);
+    q->create.artifacts = keep_strings(&q->artifacts, create->artifacts);
     if (enqueue(q, &err) < 0)
         refuse(q, &err);
 }

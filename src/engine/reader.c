@@ -8,6 +8,7 @@
  */
 
 #define PIECE_MAX (64 * 1024)
+#define FORGET_BYTES (64 * 1024) /* emptying the journal is not worth it before */
 
 struct atoll_reader {
     struct atoll_list node;  /* in exec->readers */
@@ -26,6 +27,11 @@ static void wake(void *arg)
     reader->ready(reader->arg);
 }
 
+static uint64_t place(const struct atoll_exec *exec, int stream, uint64_t offset)
+{
+    return offset == ATOLL_READ_FROM_END ? exec->journal.seen[stream] : offset;
+}
+
 int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t stderr_offset,
                       void (*ready)(void *arg), void *arg, struct atoll_reader **ret,
                       struct atoll_error *err)
@@ -35,8 +41,12 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
     if (!reader)
         return atoll_fail_errno(err, ENOMEM, "reader");
     reader->exec = exec;
-    reader->cursor.want[ATOLL_STREAM_STDOUT] = stdout_offset;
-    reader->cursor.want[ATOLL_STREAM_STDERR] = stderr_offset;
+    reader->cursor.want[ATOLL_STREAM_STDOUT] = place(exec, ATOLL_STREAM_STDOUT, stdout_offset);
+    reader->cursor.want[ATOLL_STREAM_STDERR] = place(exec, ATOLL_STREAM_STDERR, stderr_offset);
+    if (stdout_offset == ATOLL_READ_FROM_END && stderr_offset == ATOLL_READ_FROM_END) {
+        reader->cursor.at = exec->journal.size;
+        reader->cursor.emptied = exec->journal.emptied;
+    }
     reader->ready = ready;
     reader->arg = arg;
     exec->refs++;
@@ -60,6 +70,25 @@ struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
     free(reader->buf);
     free(reader);
     return NULL;
+}
+
+/* What was forgotten before this reader got to it. */
+static bool next_forgotten(struct atoll_reader *reader, struct atoll_reader_item *ret)
+{
+    const struct atoll_journal *j = &reader->exec->journal;
+
+    for (int stream = ATOLL_STREAM_STDOUT; stream <= ATOLL_STREAM_STDERR; stream++) {
+        uint64_t *want = &reader->cursor.want[stream];
+        if (*want >= j->first[stream])
+            continue;
+        *ret = (struct atoll_reader_item){.kind = ATOLL_READ_GAP,
+                                          .stream = stream,
+                                          .offset = *want,
+                                          .length = j->first[stream] - *want};
+        *want = j->first[stream];
+        return true;
+    }
+    return false;
 }
 
 /* What the journal had no room for: told once the command has ended and the rest was read. */
@@ -90,7 +119,9 @@ int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret
 
     if (reader->finished)
         return 0;
-    if (exec->journal.size > reader->cursor.at && !reader->buf) {
+    if (next_forgotten(reader, ret))
+        return 1;
+    if (exec->journal.size > 0 && !reader->buf) {
         reader->buf = malloc(PIECE_MAX);
         if (!reader->buf)
             return -ENOMEM;
@@ -114,6 +145,27 @@ int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret
     reader->finished = true;
     *ret = (struct atoll_reader_item){.kind = ATOLL_READ_END, .result = &exec->result};
     return 1;
+}
+
+static bool has_all(const struct atoll_reader *reader)
+{
+    const struct atoll_journal *j = &reader->exec->journal;
+
+    return reader->cursor.want[ATOLL_STREAM_STDOUT] >= j->seen[ATOLL_STREAM_STDOUT] &&
+           reader->cursor.want[ATOLL_STREAM_STDERR] >= j->seen[ATOLL_STREAM_STDERR];
+}
+
+void atoll_reader_forget(struct atoll_reader *reader)
+{
+    struct atoll_exec *exec = reader->exec;
+
+    if (!exec->held)
+        return;
+    /* A file that cannot be emptied grows until it is full, and readers are told of the gap. */
+    if (exec->journal.size >= FORGET_BYTES && has_all(reader))
+        (void)!atoll_journal_forget(&exec->journal);
+    for (int stream = ATOLL_STREAM_STDOUT; stream <= ATOLL_STREAM_STDERR; stream++)
+        atoll_exec_acknowledge(exec, stream, reader->cursor.want[stream]);
 }
 
 void atoll_readers_notify(struct atoll_exec *exec)

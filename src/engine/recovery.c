@@ -15,6 +15,10 @@
  * were; what has no row is removed; what has a row and does not live any more ends truthfully.
  */
 
+/* One whose time was over while no daemon was there is taken over before it is ended: it may be one
+ * that is not to be destroyed. */
+#define ADOPTION_MS 500
+
 struct recovery {
     struct atoll_engine *engine;
     struct atoll_map found; /* by id, of struct found, owned: what the provider has */
@@ -30,8 +34,9 @@ struct found {
 
 /* An adoption under way. */
 struct adoption {
-    struct recovery *recovery;
     struct atoll_sandbox *sandbox;
+    void (*done)(void *arg);
+    void *arg;
 };
 
 static void release(struct recovery *r, const struct atoll_error *error)
@@ -44,6 +49,7 @@ static void release(struct recovery *r, const struct atoll_error *error)
     while ((f = atoll_map_next(&r->found, &pos)) != NULL)
         free(f);
     atoll_map_done(&r->found);
+    r->engine->recovering = false;
     atoll_pool_refill(r->engine);
     r->done(r->arg, error);
     free(r);
@@ -71,6 +77,13 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
         t = atoll_map_get(&r->engine->templates, "host");
     spec.template_kind = t->kind;
     spec.layer_base = t->layer_base;
+    spec.persistent = row->persistent;
+    if (*row->layer) { /* as it was then: a stopped one starts on the same */
+        spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
+        spec.layer_base = ATOLL_LAYER_BASE;
+    }
+    if (atoll_text_copy(spec.layer, sizeof(spec.layer), row->layer) < 0)
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has a bad layer");
     s = atoll_sandbox_prepare_as(r->engine, &spec, t, row->id);
     if (!s)
         return atoll_fail_errno(err, ENOMEM, "sandbox");
@@ -81,6 +94,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s->created_unix_ms = row->created_unix_ms;
     s->created_ms = atoll_clock_ms() - (atoll_clock_unix_ms() - row->created_unix_ms);
     s->expires_unix_ms = row->expires_unix_ms;
+    s->paused_unix_ms = row->paused_unix_ms;
     (void)snprintf(s->cause, sizeof(s->cause), "%s", row->cause);
     (void)snprintf(s->owner, sizeof(s->owner), "%s", row->owner);
     s->metadata_json = row->metadata_json ? strdup(row->metadata_json) : NULL;
@@ -88,6 +102,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s->lifetime = (struct atoll_lifetime){
         .idle_s = row->idle_s,
         .lease_s = row->lease_s,
+        .connection_lease = row->connection_lease,
         .cpu_budget_s = row->cpu_budget_s,
         .output_budget_bytes = row->output_budget_bytes,
         .at_deadline = (enum atoll_at_deadline)row->at_deadline,
@@ -133,10 +148,8 @@ static void sweep_journals(struct atoll_engine *engine)
 
 static void end_adoption(struct adoption *a)
 {
-    struct recovery *r = a->recovery;
-
+    a->done(a->arg);
     free(a);
-    release(r, NULL);
 }
 
 static void on_plain(void *arg, const struct atoll_answer *answer)
@@ -167,6 +180,9 @@ static void meet_exec(struct atoll_sandbox *s, const struct atoll_am_exec_info *
     x->met = true;
     x->pid = info->pid;
     x->stdin_offset = info->stdin_bytes;
+    /* The agent still has all of it that was not used. */
+    if (x->held && atoll_journal_restart(&x->journal, info->stdout_acked, info->stderr_acked) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "journal not emptied", "exec", x->id, NULL);
     /* Acknowledged but not in the journal: it was full by then. */
     x->journal.seen[1] = ATOLL_MAX(x->journal.seen[1], info->stdout_acked);
     x->journal.seen[2] = ATOLL_MAX(x->journal.seen[2], info->stderr_acked);
@@ -202,8 +218,10 @@ static void on_execs(void *arg, const struct atoll_answer *answer)
             meet_exec(a->sandbox, &info);
         return;
     }
-    if (!answer->error)
+    if (!answer->error) {
         end_unmet(a->sandbox);
+        atoll_lifetime_begin(a->sandbox);
+    }
     end_adoption(a);
 }
 
@@ -232,6 +250,9 @@ static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct a
         r = atoll_sandbox_open_agent(s, agent_fd, &err);
     if (r == 0)
         r = atoll_sandbox_ask(s, ATOLL_AGENT_NOTE_GET, NULL, NULL, on_note, s, &err);
+    /* A daemon may have died on the way to a pause that never was. */
+    if (r == 0)
+        r = atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, on_plain, s, &err);
     if (r == 0)
         r = atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_LIST, NULL, NULL, on_execs, a, &err);
     if (r != 0) {
@@ -240,17 +261,21 @@ static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct a
     }
 }
 
-static void adopt(struct recovery *r, struct atoll_sandbox *s)
+void atoll_sandbox_adopt(struct atoll_sandbox *s, void (*done)(void *arg), void *arg)
 {
-    struct atoll_provider *provider = r->engine->config.provider;
+    struct atoll_provider *provider = s->engine->config.provider;
     struct adoption *a = calloc(1, sizeof(*a));
 
     if (!a)
         abort(); /* a small fixed object: the daemon is crash-only */
-    *a = (struct adoption){r, s};
+    *a = (struct adoption){s, done, arg};
     s->remains = true;
-    r->waiting++;
     provider->ops->adopt(provider, &s->spec, on_adopted, a);
+}
+
+static void adopted(void *arg)
+{
+    release(arg, NULL);
 }
 
 /* Deciding. */
@@ -261,32 +286,62 @@ static void ignore(void *arg, const struct atoll_error *error)
     (void)error;
 }
 
+/* Whether it was frozen already or not: the row says that it is to be. */
+static void on_frozen(void *arg, const struct atoll_error *error)
+{
+    (void)arg;
+    if (error)
+        atoll_log(ATOLL_LOG_ERROR, "paused sandbox not frozen", "error", error->text, NULL);
+}
+
+/* Those that do not run: nobody is asked inside. */
+static void decide_resting(struct atoll_sandbox *s, const struct found *f)
+{
+    struct atoll_provider *provider = s->engine->config.provider;
+
+    s->remains = true;
+    if (s->state == ATOLL_SANDBOX_PAUSED)
+        provider->ops->pause(provider, s->spec.id, on_frozen, NULL);
+    else if (f) /* a dead daemon may have begun to stop it, or to start it */
+        provider->ops->stop(provider, s->spec.id, ignore, NULL);
+}
+
 static void decide(struct recovery *r, struct atoll_sandbox *s)
 {
+    struct atoll_provider *provider = s->engine->config.provider;
     const struct found *f = atoll_map_get(&r->found, s->spec.id);
     bool lives = f && f->alive;
     int64_t left_ms = s->expires_unix_ms - atoll_clock_unix_ms();
 
+    if (s->lifetime.persistent || s->state == ATOLL_SANDBOX_PAUSED)
+        provider->ops->reserve(provider, &s->spec);
     s->remains = f != NULL;
+    atoll_lifetime_recount(s);
     if (s->state == ATOLL_SANDBOX_STOPPING) {
         s->state = ATOLL_SANDBOX_RUNNING; /* so that destroying begins anew */
         atoll_sandbox_destroy(s, "the destruction a dead daemon had begun", NULL, NULL);
-    } else if (s->state == ATOLL_SANDBOX_RUNNING && !lives) {
+    } else if (s->lifetime.connection_lease) {
+        atoll_lifetime_over(s, ATOLL_OVER_CONNECTION); /* it was open to a daemon that is dead */
+    } else if (s->state == ATOLL_SANDBOX_STOPPED || (s->state == ATOLL_SANDBOX_PAUSED && lives)) {
+        decide_resting(s, f);
+    } else if ((s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED) && !lives) {
         atoll_sandbox_fail(s, "it ended while no daemon was there", true);
-    } else if (s->state == ATOLL_SANDBOX_RUNNING && s->expires_unix_ms && left_ms <= 0) {
-        atoll_sandbox_destroy(s, "the sandbox's time limit", NULL, NULL);
     } else if (s->state == ATOLL_SANDBOX_RUNNING) {
         if (s->expires_unix_ms)
-            atoll_sandbox_arm_deadline_in(s, left_ms);
-        adopt(r, s);
+            atoll_sandbox_arm_deadline_in(s, ATOLL_MAX(left_ms, (int64_t)ADOPTION_MS));
+        r->waiting++;
+        atoll_sandbox_adopt(s, adopted, r);
     }
 }
 
 static void on_found(void *arg, const char *id, bool alive)
 {
     struct recovery *r = arg;
-    struct found *f = calloc(1, sizeof(*f));
+    struct found *f;
 
+    if (atoll_map_get(&r->found, id))
+        return; /* the disk of one that was named already */
+    f = calloc(1, sizeof(*f));
     if (!f || atoll_text_copy(f->id, sizeof(f->id), id) < 0 ||
         atoll_map_put(&r->found, f->id, f) < 0)
         abort(); /* out of memory at the start: nothing is lost yet */
@@ -311,6 +366,7 @@ static void on_listed(void *arg, const struct atoll_error *error)
         if (!atoll_map_get(&r->engine->sandboxes, f->id))
             provider->ops->destroy(provider, f->id, ignore, NULL);
     sweep_journals(r->engine);
+    atoll_env_sweep(r->engine);
     release(r, NULL);
 }
 
@@ -325,9 +381,12 @@ void atoll_engine_recover(struct atoll_engine *engine,
         abort(); /* a small fixed object: the daemon is crash-only */
     *r = (struct recovery){.engine = engine, .waiting = 1, .done = done, .arg = arg};
     atoll_map_init(&r->found);
+    engine->recovering = true;
     result = atoll_store_each_sandbox(engine->config.store, load_sandbox, r, &err);
     if (result == 0)
         result = atoll_store_each_exec(engine->config.store, load_exec, r, &err);
+    if (result == 0)
+        result = atoll_artifacts_load_wishes(engine, &err);
     if (result < 0)
         release(r, &err);
     else

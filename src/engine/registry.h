@@ -65,16 +65,25 @@ bool atoll_registry_next_problem(const struct atoll_registry *registry, size_t *
 struct atoll_environment {
     const char *name;
     const char *template_name, *image;          /* one of them, the other NULL */
+    const char *fallback;                       /* template where that is not there; or NULL */
+    const json_t *aliases;                      /* of strings; NULL: none */
     const char *language;                       /* of code that says none */
     struct atoll_limits limits;                 /* 0: default */
     const json_t *env;                          /* of strings; NULL: none */
     const json_t *start;                        /* command to run at the beginning; NULL: none */
     const json_t *packages, *requires, *ignore; /* NULL: none */
     double execute_timeout_s;
+    uint16_t port; /* where its server listens; 0: it has none */
 };
-/* NOT_FOUND names those that exist. */
+/* By its name, else by an alias, which may be in any case; of two that have the alias the first by
+ * name. NOT_FOUND names those that exist. */
 int atoll_environment_find(const struct atoll_registry *registry, const char *name,
                            struct atoll_environment *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+struct atoll_engine;
+/* Its template if that is there, else its fallback if it has one. */
+const char *atoll_environment_template(const struct atoll_environment *environment,
+                                       struct atoll_engine *engine);
 
 struct atoll_interpreter {
     const char *language;

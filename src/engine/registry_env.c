@@ -2,6 +2,9 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include "engine/engine.h"
 #include "engine/registry.h"
 
 #define MIB 1048576.0
@@ -36,13 +39,36 @@ static void list_names(const struct atoll_registry *registry, char *out, size_t 
         len += (size_t)snprintf(out + len, cap - len, "%s%s", len ? ", " : "", item.name);
 }
 
+static bool has_alias(const json_t *object, const char *name)
+{
+    const json_t *aliases = json_object_get(object, "aliases");
+
+    for (size_t i = 0; i < json_array_size(aliases); i++)
+        if (strcasecmp(json_string_value(json_array_get(aliases, i)), name) == 0)
+            return true;
+    return false;
+}
+
+static bool find_item(const struct atoll_registry *registry, const char *name,
+                      struct atoll_registry_item *ret)
+{
+    size_t pos = 0;
+
+    if (atoll_registry_find(registry, ATOLL_REGISTRY_ENVIRONMENT, name, ret))
+        return true;
+    while (atoll_registry_next(registry, ATOLL_REGISTRY_ENVIRONMENT, &pos, ret))
+        if (has_alias(ret->object, name))
+            return true;
+    return false;
+}
+
 int atoll_environment_find(const struct atoll_registry *registry, const char *name,
                            struct atoll_environment *ret, struct atoll_error *err)
 {
     struct atoll_registry_item item;
     char known[200];
 
-    if (!atoll_registry_find(registry, ATOLL_REGISTRY_ENVIRONMENT, name, &item)) {
+    if (!find_item(registry, name, &item)) {
         list_names(registry, known, sizeof(known));
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
                           "there is no environment \"%.64s\"; there are: %s", name,
@@ -52,7 +78,10 @@ int atoll_environment_find(const struct atoll_registry *registry, const char *na
         .name = item.name,
         .template_name = json_string_value(json_object_get(item.object, "template")),
         .image = json_string_value(json_object_get(item.object, "image")),
+        .fallback = json_string_value(json_object_get(item.object, "fallback")),
+        .aliases = json_object_get(item.object, "aliases"),
         .language = json_string_value(json_object_get(item.object, "language")),
+        .port = (uint16_t)number_of(item.object, "port"),
         .limits = limits_of(json_object_get(item.object, "limits")),
         .env = json_object_get(item.object, "env"),
         .start = json_object_get(item.object, "start"),
@@ -64,6 +93,20 @@ int atoll_environment_find(const struct atoll_registry *registry, const char *na
                                  : EXECUTE_TIMEOUT_S,
     };
     return 0;
+}
+
+const char *atoll_environment_template(const struct atoll_environment *environment,
+                                       struct atoll_engine *engine)
+{
+    struct atoll_template_view view;
+    size_t pos = 0;
+
+    if (!environment->fallback)
+        return environment->template_name;
+    while (atoll_templates_next(engine, &pos, &view))
+        if (strcmp(view.name, environment->template_name) == 0)
+            return environment->template_name;
+    return environment->fallback;
 }
 
 int atoll_environment_interpreter(const struct atoll_registry *registry,

@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "base/text.h"
 #include "engine/registry_internal.h"
 
 #define TEXT 1024
@@ -35,13 +36,16 @@ static const struct atoll_yaml_field requirement[] = {
 
 static const struct atoll_yaml_field environment[] = {
     {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
+    {"aliases", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
     {"template", ATOLL_YAML_NAME, false, 0, 0, NULL},
+    {"fallback", ATOLL_YAML_NAME, false, 0, 0, NULL},
     {"image", ATOLL_YAML_STRING, false, 1, 255, NULL},
     {"language", ATOLL_YAML_NAME, true, 0, 0, NULL},
     {"interpreters", ATOLL_YAML_NAMED, true, 1, 16, interpreter},
     {"limits", ATOLL_YAML_OBJECT, false, 0, 0, limits},
     {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
     {"start", ATOLL_YAML_STRINGS, false, 1, 64, NULL},
+    {"port", ATOLL_YAML_WHOLE, false, 1, 65535, NULL},
     {"packages", ATOLL_YAML_LISTS, false, 0, 16, NULL},
     {"requires", ATOLL_YAML_OBJECTS, false, 0, 16, requirement},
     {"ignore", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
@@ -106,6 +110,16 @@ static bool names_file(const json_t *run)
     return false;
 }
 
+static int check_aliases(const json_t *aliases, struct atoll_error *err)
+{
+    for (size_t i = 0; i < json_array_size(aliases); i++) {
+        const char *alias = json_string_value(json_array_get(aliases, i));
+        if (!atoll_text_is_name(alias))
+            return refuse(err, "\"aliases\" must be names, which this is not: ", alias);
+    }
+    return 0;
+}
+
 static int check_environment(const json_t *object, struct atoll_error *err)
 {
     json_t *interpreters = json_object_get(object, "interpreters"), *value;
@@ -113,6 +127,10 @@ static int check_environment(const json_t *object, struct atoll_error *err)
 
     if (!json_object_get(object, "template") == !json_object_get(object, "image"))
         return refuse(err, "give either \"template\" or \"image\"", "");
+    if (json_object_get(object, "fallback") && !json_object_get(object, "template"))
+        return refuse(err, "\"fallback\" is for a \"template\" that may not be there", "");
+    if (check_aliases(json_object_get(object, "aliases"), err) < 0)
+        return -EINVAL;
     if (!json_object_get(interpreters, language))
         return refuse(err, "\"interpreters\" has none for the language ", language);
     json_object_foreach(interpreters, name, value)

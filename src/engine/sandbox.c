@@ -13,12 +13,6 @@
 #define BYTES_PER_INODE 8192
 #define MOURNING_MS 2000 /* how long we wait for the provider to say why an agent went away */
 
-struct waiter {
-    struct atoll_list node;
-    atoll_done_fn *done;
-    void *arg;
-};
-
 const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
 {
     static const char *const names[] = {"creating", "running", "stopping",
@@ -55,6 +49,8 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
     atoll_list_init(&s->exec_list);
     atoll_list_init(&s->watches);
     atoll_list_init(&s->destroyers);
+    atoll_list_init(&s->resumers);
+    atoll_list_init(&s->stoppers);
     if (atoll_map_put(&engine->sandboxes, s->spec.id, s) < 0) {
         free(s);
         return NULL;
@@ -74,9 +70,18 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     atoll_exec_drop_all(s);
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
     atoll_strings_free(s->env);
+    atoll_strings_free(s->artifacts);
     free(s->metadata_json);
     free(s->facade_json);
+    s->history = atoll_history_free(s->history);
     free(s);
+}
+
+void atoll_sandbox_forget(struct atoll_sandbox *s)
+{
+    ATOLL_LIST_FOREACH (&s->exec_list, node)
+        ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->kept = true;
+    atoll_sandbox_discard(s);
 }
 
 /* The agent's connection. */
@@ -118,7 +123,7 @@ static void on_agent_lost(void *arg, const char *why)
     atoll_log(ATOLL_LOG_DEBUG, "agent lost", "sandbox", s->spec.id, "why", why, NULL);
     s->agent = atoll_rpc_close(s->agent);
     atoll_file_watch_end_all(s);
-    if (s->state == ATOLL_SANDBOX_RUNNING)
+    if (s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED)
         atoll_timer_set(&s->mourning, s->engine->loop, MOURNING_MS, nobody_said_why, s);
 }
 
@@ -174,8 +179,12 @@ static void depart(struct atoll_sandbox *s)
     struct atoll_list waiting;
 
     atoll_persist_drop(s);
-    if (s->boot_ms > 0) /* one that never was has no end either */
+    atoll_env_drop(s);
+    atoll_artifacts_forget(s);
+    if (s->boot_ms > 0) { /* one that never was has no end either */
         atoll_events_emit(engine, "sandbox.destroyed", s, "", "");
+        atoll_lifetime_ended(s, false);
+    }
     atoll_list_init(&waiting);
     ATOLL_LIST_FOREACH (&s->destroyers, node) {
         atoll_list_remove(node);
@@ -184,22 +193,8 @@ static void depart(struct atoll_sandbox *s)
     if (!s->hidden)
         engine->public_count--;
     atoll_sandbox_discard(s);
-    ATOLL_LIST_FOREACH (&waiting, node) {
-        struct waiter *w = ATOLL_CONTAINER_OF(node, struct waiter, node);
-        w->done(w->arg, NULL);
-        free(w);
-    }
+    atoll_waiters_tell(&waiting, NULL);
     atoll_pool_refill(engine);
-}
-
-static void tell_stuck(struct atoll_sandbox *s, const struct atoll_error *error)
-{
-    ATOLL_LIST_FOREACH (&s->destroyers, node) {
-        struct waiter *w = ATOLL_CONTAINER_OF(node, struct waiter, node);
-        atoll_list_remove(&w->node);
-        w->done(w->arg, error);
-        free(w);
-    }
 }
 
 static void on_removed(void *arg, const struct atoll_error *error)
@@ -213,7 +208,7 @@ static void on_removed(void *arg, const struct atoll_error *error)
                   error->text, NULL);
         s->state = ATOLL_SANDBOX_FAILED;
         (void)snprintf(s->cause, sizeof(s->cause), "it could not be removed: %.150s", error->text);
-        tell_stuck(s, error);
+        atoll_waiters_tell(&s->destroyers, error);
         return;
     }
     /* One that failed by itself stays, as a record of why, until somebody destroys it. */
@@ -221,22 +216,21 @@ static void on_removed(void *arg, const struct atoll_error *error)
         depart(s);
 }
 
-/* Whoever waits for an answer of the agent is told that none will come. */
-static void drop_agent(struct atoll_sandbox *s)
+void atoll_sandbox_drop_agent(struct atoll_sandbox *s, const char *why)
 {
     struct atoll_rpc *agent = ATOLL_TAKE_PTR(s->agent);
 
-    atoll_rpc_fail_all(agent, "the sandbox is being destroyed");
+    atoll_rpc_fail_all(agent, why);
     (void)atoll_rpc_close(agent);
     atoll_file_watch_end_all(s);
 }
 
-static void remove_remains(struct atoll_sandbox *s)
+void atoll_sandbox_remove_remains(struct atoll_sandbox *s)
 {
     if (s->removing)
         return;
     s->removing = true; /* those told may destroy it, which leads here again */
-    drop_agent(s);
+    atoll_sandbox_drop_agent(s, "the sandbox is being destroyed");
     if (!s->remains) {
         on_removed(s, NULL);
         return;
@@ -244,49 +238,79 @@ static void remove_remains(struct atoll_sandbox *s)
     s->engine->config.provider->ops->destroy(s->engine->config.provider, s->spec.id, on_removed, s);
 }
 
+/* Whoever wanted it to go on, or to be kept, waits in vain. */
+static void forsake_change(struct atoll_sandbox *s)
+{
+    struct atoll_error err;
+
+    atoll_sandbox_drop_change(s, "it is being destroyed");
+    (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "sandbox %s is being destroyed",
+                     s->spec.id);
+    atoll_waiters_tell(&s->stoppers, &err);
+}
+
 void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_fn *done, void *arg)
 {
-    bool creating = s->state == ATOLL_SANDBOX_CREATING;
+    enum atoll_sandbox_state was = s->state;
+    bool creating = was == ATOLL_SANDBOX_CREATING, first;
 
-    if (done) {
-        struct waiter *w = calloc(1, sizeof(*w));
-        if (!w)
-            abort(); /* a small fixed object: the daemon is crash-only */
-        w->done = done;
-        w->arg = arg;
-        atoll_list_push_back(&s->destroyers, &w->node);
-    }
-    if (s->state == ATOLL_SANDBOX_STOPPING)
+    if (done)
+        atoll_waiters_add(&s->destroyers, done, arg);
+    if (s->state == ATOLL_SANDBOX_STOPPING && s->change == ATOLL_CHANGE_NONE)
         return;
+    creating |= s->change == ATOLL_CHANGE_STOPPING; /* goes on from there, too: see stop.c */
+    first = creating && s->change == ATOLL_CHANGE_NONE;
     s->state = ATOLL_SANDBOX_STOPPING;
-    if (!creating)
+    forsake_change(s);
+    if (!first)
         atoll_persist_sandbox(s);
     atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
-    if (!creating) /* else on_provider_created() goes on from here */
-        remove_remains(s);
+    /* One being created goes on from on_provider_created(). */
+    if (!creating && !atoll_artifacts_collect(s, was, atoll_sandbox_remove_remains))
+        atoll_sandbox_remove_remains(s);
+}
+
+/* What died of a persistent one is its processes: it is stopped now, for another reason. */
+static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remains)
+{
+    bool lived = s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED;
+
+    if (lived) {
+        atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
+        s->remains = remains;
+        atoll_sandbox_halt(s, ATOLL_END_LOST, why, why);
+    } else if (s->state == ATOLL_SANDBOX_FAILED && !remains) {
+        s->state = ATOLL_SANDBOX_STOPPED; /* what could not be ended is gone after all */
+        atoll_persist_sandbox(s);
+    }
 }
 
 void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
 {
-    s->remains = remains;
     atoll_timer_cancel(&s->mourning);
-    if (s->state != ATOLL_SANDBOX_RUNNING)
+    if (s->lifetime.persistent) {
+        fail_persistent(s, why, remains);
         return;
+    }
+    s->remains = remains;
+    if (s->state != ATOLL_SANDBOX_RUNNING && s->state != ATOLL_SANDBOX_PAUSED)
+        return;
+    atoll_sandbox_drop_change(s, why);
     s->state = ATOLL_SANDBOX_FAILED;
     (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
     atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
     atoll_persist_sandbox(s);
     atoll_events_emit(s->engine, "sandbox.failed", s, "", why);
+    atoll_lifetime_ended(s, true);
     atoll_exec_end_all(s, ATOLL_END_LOST, why);
-    remove_remains(s);
+    atoll_sandbox_remove_remains(s);
 }
 
 /* Creating. */
 
 static void on_deadline(void *arg)
 {
-    struct atoll_sandbox *s = arg;
-    atoll_sandbox_destroy(s, "the sandbox's time limit", NULL, NULL);
+    atoll_lifetime_over(arg, ATOLL_OVER_DEADLINE);
 }
 
 void atoll_sandbox_arm_deadline(struct atoll_sandbox *s)
@@ -355,7 +379,7 @@ static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
                              "destroyed while it was being created");
         tell_created(s, &err);
         s->state = ATOLL_SANDBOX_STOPPING;
-        remove_remains(s);
+        atoll_sandbox_remove_remains(s);
         return;
     }
     s->state = ATOLL_SANDBOX_RUNNING;

@@ -46,8 +46,8 @@ static void sweep(struct atoll_sessions *sessions)
             forget(sessions, session);
 }
 
-int atoll_sessions_add(struct atoll_sessions *sessions, struct atoll_session *session,
-                       struct atoll_error *err)
+int atoll_sessions_store(struct atoll_sessions *sessions, const struct atoll_session *session,
+                         struct atoll_error *err)
 {
     const struct atoll_store_session row = {
         .id = session->id,
@@ -57,12 +57,18 @@ int atoll_sessions_add(struct atoll_sessions *sessions, struct atoll_session *se
         .start_exec = session->start_exec,
         .created_unix_ms = session->created_unix_ms,
     };
-    int r = 0;
+
+    return sessions->store ? atoll_store_put_session(sessions->store, &row, err) : 0;
+}
+
+int atoll_sessions_add(struct atoll_sessions *sessions, struct atoll_session *session,
+                       struct atoll_error *err)
+{
+    int r;
 
     /* The number of those that live is bounded by that of the sandboxes. */
     sweep(sessions);
-    if (sessions->store)
-        r = atoll_store_put_session(sessions->store, &row, err);
+    r = atoll_sessions_store(sessions, session, err);
     if (r == 0) {
         r = atoll_map_put(&sessions->by_id, session->id, session);
         if (r < 0)
@@ -111,6 +117,11 @@ int atoll_sessions_new(struct atoll_engine *engine, struct atoll_registry *regis
     sweep(sessions);
     *ret = sessions;
     return 0;
+}
+
+void atoll_sessions_use_contexts(struct atoll_sessions *sessions, struct atoll_contexts *contexts)
+{
+    sessions->contexts = contexts;
 }
 
 struct atoll_sessions *atoll_sessions_free(struct atoll_sessions *sessions)

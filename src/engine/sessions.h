@@ -6,8 +6,10 @@
  * Sessions: a sandbox of a registered environment, and code run in it. A session ends with its
  * sandbox, whoever ends that; it survives the daemon like its sandbox does.
  *
- * Code is a file of its own in the user's home directory, run there by the environment's interpreter
- * and removed afterwards: files stay from one call to the next, variables do not.
+ * Code runs in the default context of its language (engine/contexts.h): files and variables stay from
+ * one call to the next. Where there is no driver for the language, or the environment runs it by
+ * another program than the driver, code is a file of its own in the user's home directory, run there
+ * by the environment's interpreter and removed afterwards: then only files stay.
  *
  * Thread: the loop's. `done` callbacks are called exactly once, possibly before the call returns;
  * what a request points to is borrowed until then.
@@ -20,6 +22,9 @@ struct atoll_session;
 int atoll_sessions_new(struct atoll_engine *engine, struct atoll_registry *registry,
                        struct atoll_store *store, struct atoll_sessions **ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Borrowed. Without it every run is a file of its own. */
+struct atoll_contexts;
+void atoll_sessions_use_contexts(struct atoll_sessions *sessions, struct atoll_contexts *contexts);
 /* Drops memory; sandboxes live on. */
 struct atoll_sessions *atoll_sessions_free(struct atoll_sessions *sessions);
 struct atoll_registry *atoll_sessions_registry(struct atoll_sessions *sessions);
@@ -35,9 +40,11 @@ struct atoll_session_create {
     const char *environment;
     struct atoll_limits limits; /* 0 fields: the environment's */
     uint32_t waived;
-    const char *const *env;    /* over the environment's; NAME=VALUE, NULL-terminated, or NULL */
-    const char *metadata_json; /* or NULL */
-    const char *owner;         /* NULL: "default" */
+    struct atoll_lifetime lifetime;
+    const char *const *env;       /* over the environment's; NAME=VALUE, NULL-terminated, or NULL */
+    const char *metadata_json;    /* or NULL */
+    const char *const *artifacts; /* patterns of files to keep, or NULL */
+    const char *owner;            /* NULL: "default" */
     const struct atoll_session_file *files;
     size_t file_count;
 };
@@ -92,8 +99,9 @@ struct atoll_session_error {
 };
 
 struct atoll_session_result {
-    const char *exec_id;
+    const char *exec_id; /* of the command, or of the interpreter the code ran in */
     const struct atoll_exec_result *end;
+    const struct atoll_context_collect *context; /* where it ran in one: results and count */
     struct {
         const uint8_t *bytes;
         size_t len;

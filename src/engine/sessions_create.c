@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/text.h"
+#include "engine/artifacts.h"
 #include "engine/sessions_internal.h"
 
 #define WHO "the daemon, because its session could not be made"
@@ -58,6 +59,7 @@ static void taken_down(void *arg, const struct atoll_error *error)
 static void give_up(struct creating *c, const struct atoll_error *error)
 {
     c->error = *error;
+    atoll_artifacts_unwant(c->sessions->engine, c->session->sandbox_id);
     atoll_engine_destroy(c->sessions->engine, c->session->sandbox_id, WHO, taken_down, c);
 }
 
@@ -281,11 +283,14 @@ void atoll_sessions_create(struct atoll_sessions *sessions,
     (void)!atoll_text_copy(c->session->owner, sizeof(c->session->owner),
                            create->owner ? create->owner : "default");
     sandbox = (struct atoll_create){
-        .template_name = e.template_name,
+        .template_name = atoll_environment_template(&e, sessions->engine),
         .limits = merge_limits(&e.limits, &create->limits),
         .waived = create->waived,
+        .lifetime = create->lifetime,
         .env = (const char *const *)c->env,
         .metadata_json = create->metadata_json,
+        .artifacts = create->artifacts,
+        .session_id = c->session->id,
         .owner = create->owner,
     };
     atoll_engine_create(sessions->engine, &sandbox, created, c);

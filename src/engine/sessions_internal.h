@@ -3,6 +3,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/rand.h"
+#include "engine/contexts.h"
 #include "engine/sessions.h"
 
 /*
@@ -16,12 +17,14 @@ struct atoll_session {
     char owner[65];
     char start_exec[33];
     int64_t created_unix_ms;
+    struct waking *waking; /* its sandbox is being started again; sessions_wake.c */
 };
 
 struct atoll_sessions {
     struct atoll_engine *engine;     /* borrowed */
     struct atoll_registry *registry; /* borrowed */
     struct atoll_store *store;       /* borrowed, or NULL */
+    struct atoll_contexts *contexts; /* likewise */
     struct atoll_map by_id;          /* of struct atoll_session, owned */
     struct atoll_list runs;          /* of code that runs; sessions_run.c */
 };
@@ -31,6 +34,12 @@ void *atoll_session_alloc(size_t n);
 /* Keeps it from now on; takes it over, also on failure. */
 int atoll_sessions_add(struct atoll_sessions *sessions, struct atoll_session *session,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* As it is now. */
+int atoll_sessions_store(struct atoll_sessions *sessions, const struct atoll_session *session,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* sessions_wake.c: done when its sandbox runs, as far as it was only stopped. */
+void atoll_session_wake(struct atoll_sessions *sessions, struct atoll_session *session,
+                        atoll_done_fn *done, void *arg);
 int atoll_sessions_need(struct atoll_sessions *sessions, const char *id, struct atoll_session **ret,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
@@ -75,6 +84,20 @@ void atoll_listing_take(struct atoll_listing *l, struct atoll_engine *engine,
 struct atoll_session_artifact *atoll_listing_changes(const struct atoll_listing *before,
                                                      const struct atoll_listing *after,
                                                      size_t *ret_count, bool *ret_all);
+
+/* sessions_context.c */
+/* Whether code of that interpreter can run in a context. */
+bool atoll_session_has_context(const struct atoll_sessions *sessions,
+                               const struct atoll_interpreter *interpreter);
+/* Runs it in the default context of the language; collect as atoll_context_collect_start() has it. */
+void atoll_session_run_in_context(const struct atoll_sessions *sessions, const char *sandbox_id,
+                                  const char *language, const struct atoll_context_run *run,
+                                  struct atoll_context_collect *collect,
+                                  void (*ended)(void *arg, const struct atoll_error *error),
+                                  void *arg);
+/* How it ended, as if it had been a command of its own; error->traceback is borrowed from collect. */
+void atoll_session_judge(const struct atoll_context_collect *collect, int64_t duration_ms,
+                         struct atoll_exec_result *ret_end, struct atoll_session_error *ret_error);
 
 /* sessions_error.c: pure. language NULL: knows no tracebacks. */
 void atoll_session_explain(const char *language, const struct atoll_exec_result *end,

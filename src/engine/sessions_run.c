@@ -1,11 +1,12 @@
 /*
- * Running code: write the files and the code, look what files there are, run, look again, remove the
- * code. Each step goes on from the callback of the one before; whether anybody still waits for the
+ * Running code: write the files, look what files there are, run, look again. It runs in a context, or
+ * as a file, which is written before and removed at the end. Each step goes on from the callback of the one before; whether anybody still waits for the
  * result makes no difference.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/text.h"
 #include "engine/sessions_internal.h"
 
@@ -29,6 +30,9 @@ struct run {
     bool truncated[ATOLL_STREAM_STDERR + 1];
     char exec_id[33];
     struct atoll_exec_result end;
+    bool in_context;
+    struct atoll_context_collect collect; /* then */
+    int64_t started_ms;
     struct atoll_error error; /* why it was not run */
     atoll_session_result_fn *done;
     void *arg;
@@ -37,6 +41,8 @@ struct run {
 static void run_free(struct run *run)
 {
     atoll_list_remove(&run->node);
+    if (run->in_context)
+        atoll_context_collect_done(&run->collect);
     for (int i = ATOLL_STREAM_STDOUT; i <= ATOLL_STREAM_STDERR; i++)
         atoll_buf_done(&run->streams[i]);
     atoll_listing_done(&run->before);
@@ -56,13 +62,20 @@ static void tell(struct run *run)
 
     result.artifacts = artifacts;
     for (int i = ATOLL_STREAM_STDOUT; i <= ATOLL_STREAM_STDERR; i++) {
-        result.streams[i].bytes = atoll_buf_head(&run->streams[i]);
-        result.streams[i].len = atoll_buf_size(&run->streams[i]);
-        result.streams[i].truncated = run->truncated[i];
+        const struct atoll_buf *buf = run->in_context ? &run->collect.text[i] : &run->streams[i];
+        result.streams[i].bytes = atoll_buf_head(buf);
+        result.streams[i].len = atoll_buf_size(buf);
+        result.streams[i].truncated =
+            run->in_context ? run->collect.truncated[i] : run->truncated[i];
     }
-    atoll_session_explain(run->truncated[ATOLL_STREAM_STDERR] ? NULL : run->language, &run->end,
-                          result.streams[ATOLL_STREAM_STDERR].bytes,
-                          result.streams[ATOLL_STREAM_STDERR].len, &result.error);
+    if (run->in_context) {
+        result.context = &run->collect;
+        atoll_session_judge(&run->collect, run->end.duration_ms, &run->end, &result.error);
+    } else {
+        atoll_session_explain(run->truncated[ATOLL_STREAM_STDERR] ? NULL : run->language, &run->end,
+                              result.streams[ATOLL_STREAM_STDERR].bytes,
+                              result.streams[ATOLL_STREAM_STDERR].len, &result.error);
+    }
     run->done(run->arg, &result, NULL);
     free(artifacts);
 }
@@ -82,7 +95,10 @@ static void code_removed(void *arg, const struct atoll_error *error)
 
 static void remove_code(struct run *run)
 {
-    atoll_files_remove(run->engine, run->sandbox_id, NULL, run->path, false, code_removed, run);
+    if (run->in_context)
+        code_removed(run, NULL);
+    else
+        atoll_files_remove(run->engine, run->sandbox_id, NULL, run->path, false, code_removed, run);
 }
 
 static void give_up(struct run *run, const struct atoll_error *error)
@@ -180,6 +196,40 @@ static void start(struct run *run)
     free(argv);
 }
 
+/* Running in a context. */
+
+static void write_code(struct run *run);
+
+static void ran(void *arg, const struct atoll_error *error)
+{
+    struct run *run = arg;
+
+    run->end.duration_ms = atoll_clock_ms() - run->started_ms;
+    memcpy(run->exec_id, run->collect.exec_id, sizeof(run->exec_id));
+    if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION && !run->collect.has_end) {
+        /* The driver needs something that is not there; the interpreter may not. */
+        atoll_context_collect_done(&run->collect);
+        run->in_context = false;
+        write_code(run);
+    } else if (error && !run->collect.has_end) {
+        give_up(run, error);
+    } else {
+        atoll_listing_take(&run->after, run->engine, run->sandbox_id, run->ignore, listed_after,
+                           run);
+    }
+}
+
+static void start_in_context(struct run *run)
+{
+    const struct atoll_context_run what = {.code = run->execute->code,
+                                           .code_len = run->execute->code_len,
+                                           .timeout_ms = run->timeout_ms};
+
+    run->started_ms = atoll_clock_ms();
+    atoll_session_run_in_context(run->sessions, run->sandbox_id, run->language, &what,
+                                 &run->collect, ran, run);
+}
+
 /* Preparing. */
 
 static bool is_running(const struct run *run, const char *path)
@@ -216,7 +266,10 @@ static void listed_before(void *arg, const struct atoll_error *error)
         return;
     }
     remove_stale(run);
-    start(run);
+    if (run->in_context)
+        start_in_context(run);
+    else
+        start(run);
 }
 
 static void code_written(void *arg, const struct atoll_error *error)
@@ -230,6 +283,12 @@ static void code_written(void *arg, const struct atoll_error *error)
                            run);
 }
 
+static void write_code(struct run *run)
+{
+    atoll_session_write(&run->writer, run->engine, run->sandbox_id, &run->code, 1, code_written,
+                        run);
+}
+
 static void files_written(void *arg, const struct atoll_error *error)
 {
     struct run *run = arg;
@@ -239,8 +298,21 @@ static void files_written(void *arg, const struct atoll_error *error)
         run_free(run);
         return;
     }
-    atoll_session_write(&run->writer, run->engine, run->sandbox_id, &run->code, 1, code_written,
-                        run);
+    if (run->in_context)
+        code_written(run, NULL);
+    else
+        write_code(run);
+}
+
+static void awake(void *arg, const struct atoll_error *error)
+{
+    struct run *run = arg;
+
+    if (error)
+        files_written(run, error);
+    else
+        atoll_session_write(&run->writer, run->engine, run->sandbox_id, run->execute->files,
+                            run->execute->file_count, files_written, run);
 }
 
 static struct run *run_new(const struct atoll_session *session,
@@ -304,12 +376,12 @@ void atoll_sessions_execute(struct atoll_sessions *sessions, const char *id,
     }
     run = run_new(session, execute, &e, &in);
     run->sessions = sessions;
+    run->in_context = atoll_session_has_context(sessions, &in);
     atoll_list_push_back(&sessions->runs, &run->node);
     run->engine = sessions->engine;
     run->done = done;
     run->arg = arg;
-    atoll_session_write(&run->writer, run->engine, run->sandbox_id, execute->files,
-                        execute->file_count, files_written, run);
+    atoll_session_wake(sessions, session, awake, run);
 }
 
 /* Only looking. */

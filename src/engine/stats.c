@@ -88,7 +88,7 @@ void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats
 
     if (!a)
         abort(); /* a small fixed object: the daemon is crash-only */
-    r = atoll_engine_running(engine, id, &s, &err);
+    r = atoll_engine_look(engine, id, &s, &err);
     if (r == 0) {
         *a = (struct asking){.engine = engine, .done = done, .arg = arg};
         memcpy(a->id, s->spec.id, sizeof(a->id));

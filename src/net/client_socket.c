@@ -8,10 +8,11 @@
 #include "base/clock.h"
 #include "net/address.h"
 #include "net/http_client_internal.h"
+#include "net/url.h"
 
 #define CONNECT_MS (10 * 1000)
 
-int atoll_client_wait(int fd, short events, int timeout_ms, struct atoll_error *err)
+int atoll_http_client_wait(int fd, short events, int timeout_ms, struct atoll_error *err)
 {
     struct pollfd p = {.fd = fd, .events = events};
     int64_t until = atoll_clock_ms() + timeout_ms;
@@ -28,7 +29,8 @@ int atoll_client_wait(int fd, short events, int timeout_ms, struct atoll_error *
     return p.revents;
 }
 
-int atoll_client_lost(const struct atoll_http_client *client, int errnum, struct atoll_error *err)
+int atoll_http_client_lost(const struct atoll_http_client *client, int errnum,
+                           struct atoll_error *err)
 {
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errnum,
                       "lost the connection to atolld at %.200s: %s; its log says why",
@@ -59,7 +61,7 @@ static int open_socket(int family, const struct sockaddr *addr, socklen_t len)
     if (connect(fd, addr, len) < 0) {
         if (errno != EINPROGRESS)
             return -errno;
-        if (atoll_client_wait(fd, POLLOUT, CONNECT_MS, NULL) < 0)
+        if (atoll_http_client_wait(fd, POLLOUT, CONNECT_MS, NULL) < 0)
             return -ETIMEDOUT;
         if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &pending, &pending_len) < 0)
             return -errno;
@@ -106,20 +108,109 @@ static bool is_stale(int fd)
     return poll(&p, 1, 0) != 0;
 }
 
-void atoll_client_disconnect(struct atoll_http_client *client)
+/* Lines. */
+
+ssize_t atoll_http_line_recv(struct atoll_http_line *line, void *buf, size_t n)
 {
-    if (client->fd >= 0)
-        (void)close(ATOLL_TAKE_FD(client->fd));
+    ssize_t r;
+
+    if (line->tls)
+        return atoll_tls_ops.recv(line->tls, line->fd, buf, n);
+    do
+        r = recv(line->fd, buf, n, 0);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : r;
 }
 
-int atoll_client_connect(struct atoll_http_client *client, struct atoll_error *err)
+ssize_t atoll_http_line_sendv(struct atoll_http_line *line, const struct iovec *iov, int count)
+{
+    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)count};
+    ssize_t r;
+
+    if (line->tls)
+        return atoll_tls_ops.sendv(line->tls, line->fd, iov, count);
+    do
+        r = sendmsg(line->fd, &msg, MSG_NOSIGNAL);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : r;
+}
+
+short atoll_http_line_events(const struct atoll_http_line *line)
+{
+    bool wants_out = line->tls && atoll_tls_ops.wants_out(line->tls);
+    return (short)(POLLIN | (wants_out ? POLLOUT : 0));
+}
+
+void atoll_http_line_close(struct atoll_http_line *line)
+{
+    if (line->tls)
+        atoll_tls_ops.free(ATOLL_TAKE_PTR(line->tls));
+    if (line->fd >= 0)
+        (void)close(ATOLL_TAKE_FD(line->fd));
+}
+
+void atoll_http_client_disconnect(struct atoll_http_client *client)
+{
+    atoll_http_line_close(&client->line);
+}
+
+/* TLS. */
+
+static int no_handshake(const struct atoll_http_client *client, int r, struct atoll_error *err)
+{
+    const char *distrust = atoll_tls_distrust(client->line.tls);
+
+    if (distrust)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EKEYREJECTED,
+                          "the certificate of %.200s is not trusted (%s): name the one to trust "
+                          "with ATOLL_CA_FILE",
+                          client->where, distrust);
+    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -r,
+                      "what answers at %.200s does not speak TLS, or refuses ours: try http://",
+                      client->where);
+}
+
+static int shake_hands(struct atoll_http_client *client, struct atoll_error *err)
+{
+    struct atoll_http_line *line = &client->line;
+    int r;
+
+    while ((r = atoll_tls_handshake(line->tls)) == -EAGAIN) {
+        bool out = atoll_tls_ops.wants_out(line->tls);
+        r = atoll_http_client_wait(line->fd, out ? POLLOUT : POLLIN, CONNECT_MS, err);
+        if (r < 0)
+            return r;
+    }
+    return r < 0 ? no_handshake(client, r, err) : 0;
+}
+
+static int start_tls(struct atoll_http_client *client, struct atoll_error *err)
+{
+    const struct atoll_tls_trust trust = {client->ca_file, client->insecure};
+    char host[256];
+    uint16_t port;
+    int r = 0;
+
+    if (!client->tls)
+        r = atoll_tls_client_new(&trust, &client->tls, err);
+    if (r < 0)
+        return r;
+    r = atoll_url_split_host(client->host_port, host, sizeof(host), &port);
+    if (r == 0)
+        r = atoll_tls_connect(client->tls, client->line.fd, host, &client->line.tls);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "TLS");
+    return shake_hands(client, err);
+}
+
+int atoll_http_client_connect(struct atoll_http_client *client, struct atoll_error *err)
 {
     struct atoll_error resolve = {.kind = ATOLL_ERR_NONE};
     int r;
 
-    if (client->fd >= 0 && !is_stale(client->fd))
+    if (client->line.fd >= 0 && !is_stale(client->line.fd))
         return 0;
-    atoll_client_disconnect(client);
+    atoll_http_client_disconnect(client);
     r = client->unix_path ? connect_unix(client->unix_path)
                           : connect_tcp(client->host_port, &resolve);
     if (r < 0 && resolve.kind != ATOLL_ERR_NONE) {
@@ -129,6 +220,6 @@ int atoll_client_connect(struct atoll_http_client *client, struct atoll_error *e
     }
     if (r < 0)
         return unreachable(client, -r, err);
-    client->fd = r;
-    return 0;
+    client->line.fd = r;
+    return client->is_tls ? start_tls(client, err) : 0;
 }

@@ -25,9 +25,10 @@ struct atoll_http2 {
     struct atoll_stream *stream; /* owned */
     nghttp2_session *lib;        /* owned */
     struct atoll_http_peer peer;
-    struct atoll_list streams; /* of struct atoll_http_conn.node */
-    struct atoll_timer kick;   /* sends from the loop */
-    unsigned depth;            /* callbacks running; memory stays until they return */
+    struct atoll_list streams;   /* of struct atoll_http_conn.node */
+    struct atoll_list farewells; /* of struct atoll_http_farewell.node */
+    struct atoll_timer kick;     /* sends from the loop */
+    unsigned depth;              /* callbacks running; memory stays until they return */
     bool dead;
     bool busy;     /* input is being read: sending follows anyway */
     bool closing;  /* the last bytes are on their way; there are no streams any more */

@@ -1,6 +1,6 @@
 /*
  * One request at a time: send head and body while watching for an early answer, then read the
- * reply. The socket is non-blocking and every wait goes through atoll_client_wait(), which is where
+ * reply. The socket is non-blocking and every wait goes through atoll_http_client_wait(), which is where
  * the timeout lives.
  */
 #include "net/http_client.h"
@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 #include "net/http_client_internal.h"
 
@@ -138,29 +137,33 @@ static int parse(struct exchange *x, size_t n)
 /* One recv, if there is something. Returns 1 when there may be more. */
 static int receive_some(struct exchange *x)
 {
-    ssize_t n = recv(x->client->fd, x->client->in, CLIENT_READ_BYTES, 0);
+    ssize_t n = atoll_http_line_recv(&x->client->line, x->client->in, CLIENT_READ_BYTES);
     int r;
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n == -EAGAIN)
         return 0;
     if (n < 0)
-        return atoll_client_lost(x->client, errno, x->err);
+        return atoll_http_client_lost(x->client, (int)-n, x->err);
     if (n == 0) {
         /* An HTTP/1.0 server may end a body with the connection; nothing else may end so. */
         if (x->head_done && llhttp_finish(&x->parser) == HPE_OK && x->done)
             return 0;
-        return x->failure < 0 ? x->failure : atoll_client_lost(x->client, EPIPE, x->err);
+        return x->failure < 0 ? x->failure : atoll_http_client_lost(x->client, EPIPE, x->err);
     }
     r = parse(x, (size_t)n);
     return r < 0 ? r : 1;
 }
 
+/* Receives before it waits: what TLS holds already, poll() does not see. */
 static int receive_reply(struct exchange *x)
 {
+    const struct atoll_http_client *client = x->client;
+
     while (!x->done) {
-        int r = atoll_client_wait(x->client->fd, POLLIN, x->client->timeout_ms, x->err);
-        if (r >= 0)
-            r = receive_some(x);
+        int r = receive_some(x);
+        if (r == 0 && !x->done)
+            r = atoll_http_client_wait(client->line.fd, atoll_http_line_events(&client->line),
+                                       client->timeout_ms, x->err);
         if (r < 0)
             return r;
     }
@@ -186,7 +189,7 @@ static void advance(struct iovec **iov, int *count, size_t n)
 static int wait_to_send(struct exchange *x, bool broken)
 {
     short events = (short)(broken ? POLLIN : POLLIN | POLLOUT);
-    int r = atoll_client_wait(x->client->fd, events, x->client->timeout_ms, x->err);
+    int r = atoll_http_client_wait(x->client->line.fd, events, x->client->timeout_ms, x->err);
 
     if (r >= 0 && r & (POLLIN | POLLHUP | POLLERR))
         r = receive_some(x);
@@ -200,21 +203,28 @@ static int send_all(struct exchange *x, struct iovec *iov, int count)
 
     advance(&iov, &count, 0);
     while (count > 0 && !x->head_done) {
-        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = (size_t)count};
-        ssize_t n = broken ? -1 : sendmsg(x->client->fd, &msg, MSG_NOSIGNAL);
+        ssize_t n = broken ? -EPIPE : atoll_http_line_sendv(&x->client->line, iov, count);
         int r;
         if (n >= 0) {
             advance(&iov, &count, (size_t)n);
             continue;
         }
-        if (!broken && errno != EAGAIN && errno != EINTR)
-            broken = true; /* it may have answered before it hung up */
+        broken = broken || n != -EAGAIN; /* it may have answered before it hung up */
         r = wait_to_send(x, broken);
         if (r < 0)
             return r;
     }
     x->body_sent = x->body_sent && count == 0;
     return 0;
+}
+
+/* An answer before the body is through. Looked for before each piece, since a server that hangs up
+ * after it makes sending fail, and after that TLS lets nothing more be received. */
+static int hear_early(struct exchange *x)
+{
+    struct pollfd p = {.fd = x->client->line.fd, .events = POLLIN};
+    int r = poll(&p, 1, 0) > 0 ? receive_some(x) : 0;
+    return ATOLL_MIN(r, 0);
 }
 
 /* The request body from its reader, chunked or of known length. */
@@ -239,7 +249,9 @@ static int send_transfer(struct exchange *x)
         if (chunked)
             iov[0].iov_len = (size_t)snprintf(size, sizeof(size), "%zx\r\n", (size_t)n);
         iov[1].iov_len = (size_t)n;
-        r = send_all(x, iov, 3);
+        r = hear_early(x);
+        if (r == 0)
+            r = send_all(x, iov, 3);
         if (r < 0)
             return r;
         if (n == 0)
@@ -299,7 +311,7 @@ static int make_head(struct exchange *x, const char *method, const char *target,
 static int run(struct exchange *x, struct atoll_buf *head, const void *body, size_t n)
 {
     struct iovec iov[2] = {{(void *)atoll_buf_head(head), atoll_buf_size(head)}, {(void *)body, n}};
-    int r = atoll_client_connect(x->client, x->err);
+    int r = atoll_http_client_connect(x->client, x->err);
 
     if (r == 0)
         r = send_all(x, iov, n > 0 ? 2 : 1);
@@ -344,7 +356,7 @@ static int exchange(struct atoll_http_client *client, const char *method, const 
 static int conclude(struct exchange *x, int r, struct atoll_http_reply *reply)
 {
     if (r < 0 || !x->keep_alive || !x->body_sent || x->rest > 0)
-        atoll_client_disconnect(x->client);
+        atoll_http_client_disconnect(x->client);
     if (r == 0)
         *reply = x->reply;
     return r;
@@ -370,10 +382,10 @@ int atoll_http_client_stream(struct atoll_http_client *client, const char *metho
     return conclude(&x, r, reply);
 }
 
-int atoll_client_upgrade(struct atoll_http_client *client, const char *target,
-                         const struct atoll_http_field *headers, const struct atoll_http_field *own,
-                         struct atoll_http_reply *reply, size_t *ret_at, size_t *ret_rest,
-                         struct atoll_error *err)
+int atoll_http_client_upgrade(struct atoll_http_client *client, const char *target,
+                              const struct atoll_http_field *headers,
+                              const struct atoll_http_field *own, struct atoll_http_reply *reply,
+                              size_t *ret_at, size_t *ret_rest, struct atoll_error *err)
 {
     struct exchange x;
     int r = exchange(client, "GET", target, headers, own, NULL, NULL, 0, HEAD_MAX, &x, err);
@@ -409,37 +421,54 @@ void atoll_http_reply_done(struct atoll_http_reply *reply)
 
 /* The client. */
 
-static int set_address(struct atoll_http_client *c, const char *where, struct atoll_error *err)
-{
-    static const char unix_prefix[] = "unix:", http_prefix[] = "http://";
-    const char *host;
+static const struct {
+    const char *prefix;
+    bool is_tls;
+    const char *port;
+} schemes[] = {{"http://", false, "80"}, {"https://", true, "443"}};
 
-    if (strncmp(where, unix_prefix, sizeof(unix_prefix) - 1) == 0 ||
-        (strchr(where, '/') && !strstr(where, "://"))) {
-        bool prefixed = strncmp(where, unix_prefix, sizeof(unix_prefix) - 1) == 0;
-        c->unix_path = strdup(where + (prefixed ? sizeof(unix_prefix) - 1 : 0));
-        c->host = "atoll";
-        return c->unix_path ? 0 : atoll_fail_errno(err, ENOMEM, "http client");
-    }
-    if (strncmp(where, http_prefix, sizeof(http_prefix) - 1) != 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "\"%.200s\" is no address of atolld; give the path of its socket, or "
-                          "http://HOST:PORT",
-                          where);
-    host = where + sizeof(http_prefix) - 1;
-    if (asprintf(&c->host_port, "%.*s", (int)strcspn(host, "/"), host) < 0)
+static int set_unix(struct atoll_http_client *c, const char *path, struct atoll_error *err)
+{
+    c->unix_path = strdup(path);
+    c->host = "atoll";
+    return c->unix_path ? 0 : atoll_fail_errno(err, ENOMEM, "http client");
+}
+
+static int set_host(struct atoll_http_client *c, const char *host, const char *port,
+                    struct atoll_error *err)
+{
+    int n = (int)strcspn(host, "/");
+    const char *colon = memrchr(host, ':', (size_t)n);
+    bool has_port = colon && !memchr(colon, ']', (size_t)(host + n - colon));
+
+    if (asprintf(&c->host_port, "%.*s%s%s", n, host, has_port ? "" : ":", has_port ? "" : port) <
+        0) {
+        c->host_port = NULL;
         return atoll_fail_errno(err, ENOMEM, "http client");
-    if (!strchr(c->host_port, ':') || c->host_port[strlen(c->host_port) - 1] == ']') {
-        char *bare = c->host_port;
-        int n = asprintf(&c->host_port, "%s:80", bare);
-        free(bare);
-        if (n < 0) {
-            c->host_port = NULL;
-            return atoll_fail_errno(err, ENOMEM, "http client");
-        }
     }
     c->host = c->host_port;
     return 0;
+}
+
+static int set_address(struct atoll_http_client *c, const char *where, struct atoll_error *err)
+{
+    static const char unix_prefix[] = "unix:";
+
+    if (strncmp(where, unix_prefix, sizeof(unix_prefix) - 1) == 0)
+        return set_unix(c, where + sizeof(unix_prefix) - 1, err);
+    if (strchr(where, '/') && !strstr(where, "://"))
+        return set_unix(c, where, err);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(schemes); i++) {
+        size_t n = strlen(schemes[i].prefix);
+        if (strncmp(where, schemes[i].prefix, n) == 0) {
+            c->is_tls = schemes[i].is_tls;
+            return set_host(c, where + n, schemes[i].port, err);
+        }
+    }
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "\"%.200s\" is no address of atolld; give the path of its socket, "
+                      "http://HOST:PORT or https://HOST:PORT",
+                      where);
 }
 
 int atoll_http_client_open(const char *where, struct atoll_http_client **ret_client,
@@ -450,7 +479,7 @@ int atoll_http_client_open(const char *where, struct atoll_http_client **ret_cli
 
     if (!c)
         return atoll_fail_errno(err, ENOMEM, "http client");
-    c->fd = ATOLL_NO_FD;
+    c->line.fd = ATOLL_NO_FD;
     c->timeout_ms = 60 * 1000;
     c->where = strdup(where);
     c->in = malloc(CLIENT_READ_BYTES);
@@ -467,10 +496,12 @@ int atoll_http_client_open(const char *where, struct atoll_http_client **ret_cli
 struct atoll_http_client *atoll_http_client_close(struct atoll_http_client *c)
 {
     if (c) {
-        atoll_client_disconnect(c);
+        atoll_http_client_disconnect(c);
         free(c->where);
         free(c->unix_path);
         free(c->host_port);
+        free(c->ca_file);
+        (void)atoll_tls_free(c->tls);
         free(c->in);
         free(c);
     }
@@ -480,4 +511,19 @@ struct atoll_http_client *atoll_http_client_close(struct atoll_http_client *c)
 void atoll_http_client_set_timeout(struct atoll_http_client *c, int timeout_ms)
 {
     c->timeout_ms = timeout_ms;
+}
+
+int atoll_http_client_set_trust(struct atoll_http_client *c, const char *ca_file, bool insecure,
+                                struct atoll_error *err)
+{
+    char *copy = ca_file && *ca_file ? strdup(ca_file) : NULL;
+
+    if (ca_file && *ca_file && !copy)
+        return atoll_fail_errno(err, ENOMEM, "http client");
+    atoll_http_client_disconnect(c);
+    c->tls = atoll_tls_free(c->tls);
+    free(c->ca_file);
+    c->ca_file = copy;
+    c->insecure = insecure;
+    return 0;
 }

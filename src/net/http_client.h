@@ -3,7 +3,7 @@
 #include "base/error.h"
 
 /*
- * A small HTTP/1.1 client for the CLI and the tests. One connection, kept alive between requests
+ * A small HTTP/1.1 client for libatoll, the CLI and the tests, with TLS if asked for. One connection, kept alive between requests
  * and reopened when the server closed it.
  *
  * Blocking: every function, up to the timeout set; it needs no loop.
@@ -24,13 +24,18 @@ struct atoll_http_reply {
     struct atoll_buf body;
 };
 
-/* `where`: a path with a '/' in it, "unix:PATH", or "http://HOST[:PORT]". Does not connect yet.
- * INVALID_ARGUMENT. */
+/* `where`: a path with a '/' in it, "unix:PATH", "http://HOST[:PORT]" or "https://HOST[:PORT]".
+ * Does not connect yet. INVALID_ARGUMENT. */
 int atoll_http_client_open(const char *where, struct atoll_http_client **ret_client,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_http_client *atoll_http_client_close(struct atoll_http_client *client);
 /* The longest silence of the server during a request, 60 s at first; -1 waits for ever. */
 void atoll_http_client_set_timeout(struct atoll_http_client *client, int timeout_ms);
+/* Whose certificates count with https: those in a PEM file instead of the system's (NULL or ""), or
+ * any at all. A server that is not trusted is UNAVAILABLE; a file that cannot be used shows with the
+ * first request, as INVALID_ARGUMENT. */
+int atoll_http_client_set_trust(struct atoll_http_client *client, const char *ca_file,
+                                bool insecure, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* *reply need not be initialised and is set on success only, whatever the status.
  * UNAVAILABLE when the server cannot be reached or hangs up, DEADLINE_EXCEEDED after the timeout,

@@ -12,6 +12,7 @@
  *   http_head.c       what a request must look like in any version
  *   http_request.c    the request as handlers see it; its body
  *   http_response.c   answers, whatever the version
+ *   http_farewell.c   who is told when a connection is closed
  *   http1_head.c      HTTP/1: what llhttp tolerates and we do not
  *   http1_input.c     HTTP/1: from bytes to requests
  *   http1_output.c    HTTP/1: from answers to bytes
@@ -128,12 +129,13 @@ struct atoll_http_conn {
     size_t span_len;
 
     struct atoll_http_request req;
-    struct atoll_buf body;   /* COLLECT, when it does not come in one piece */
-    struct atoll_buf extra;  /* response headers set by the handler */
-    size_t drained;          /* bytes of an unwanted body dropped so far */
-    bool corked;             /* more requests follow in this input: answer them in one send */
-    bool held;               /* a response head waits for its first piece */
-    struct atoll_timer kick; /* deliver(), or release what is held, from the loop */
+    struct atoll_buf body;       /* COLLECT, when it does not come in one piece */
+    struct atoll_buf extra;      /* response headers set by the handler */
+    struct atoll_list farewells; /* of struct atoll_http_farewell.node; HTTP/1 only */
+    size_t drained;              /* bytes of an unwanted body dropped so far */
+    bool corked;                 /* more requests follow in this input: answer them in one send */
+    bool held;                   /* a response head waits for its first piece */
+    struct atoll_timer kick;     /* deliver(), or release what is held, from the loop */
 };
 
 #define HTTP_MAX_LISTENERS 8
@@ -156,14 +158,17 @@ struct atoll_http_server {
     size_t connections;         /* all of them */
     struct atoll_http_port ports[HTTP_MAX_LISTENERS];
     size_t port_count;
-    struct atoll_timer sweep; /* looks for timeouts while there are connections */
-    int64_t date_s;           /* second that `date` shows */
+    struct atoll_timer sweep;    /* looks for timeouts while there are connections */
+    struct atoll_list farewells; /* of connections that are closed, to be called */
+    struct atoll_timer parting;  /* calls them */
+    int64_t date_s;              /* second that `date` shows */
     char date[32];
 };
 
 /* A connection that became something else still counts against the server's maximum. */
 struct atoll_http_upgrade {
     struct atoll_list node;
+    struct atoll_list farewells;      /* of the connection */
     struct atoll_http_server *server; /* NULL when gone before us */
 };
 
@@ -175,6 +180,14 @@ void atoll_http_conn_lost(struct atoll_http_conn *c);
 struct atoll_stream *atoll_http_conn_upgrade(struct atoll_http_conn *c,
                                              struct atoll_http_upgrade *upgrade);
 void atoll_http_upgrade_done(struct atoll_http_upgrade *upgrade);
+
+/* http_farewell.c */
+/* All of `from` go to `to`, which is empty. */
+void atoll_http_farewells_move(struct atoll_list *from, struct atoll_list *to);
+/* Their connection is closed: they are called soon. */
+void atoll_http_farewells_release(struct atoll_http_server *s, struct atoll_list *from);
+/* Calls those that wait, at once. */
+void atoll_http_farewells_say(struct atoll_http_server *s);
 
 /* http_request.c */
 /* Calls the handler with a request whose head is complete. */

@@ -175,6 +175,20 @@ const char *atoll_http_query(const struct atoll_http_request *req, const char *n
     return atoll_url_pair(text_at(req->conn, req->query), req->query_len, name);
 }
 
+const char *atoll_http_query_next(const struct atoll_http_request *req, const char *name,
+                                  size_t *pos)
+{
+    const char *pairs = text_at(req->conn, req->query);
+
+    while (*pos < req->query_len) {
+        const char *key = pairs + *pos, *value = key + strlen(key) + 1;
+        *pos += (size_t)(value - key) + strlen(value) + 1;
+        if (strcmp(key, name) == 0)
+            return value;
+    }
+    return NULL;
+}
+
 const char *atoll_http_header(const struct atoll_http_request *req, const char *name)
 {
     const struct atoll_http_conn *c = req->conn;

@@ -26,6 +26,7 @@ static void conn_drop(struct atoll_http_conn *c)
     c->dead = true;
     atoll_list_remove(&c->node);
     c->server->connections--;
+    atoll_http_farewells_release(c->server, &c->farewells);
     c->stream = atoll_stream_free(c->stream);
     atoll_timer_cancel(&c->kick);
     atoll_buf_done(&c->head);
@@ -148,6 +149,7 @@ static int conn_new(struct atoll_http_server *s, int fd, bool is_unix, struct at
         return atoll_fail_errno(err, ENOMEM, "connection");
     }
     c->server = s;
+    atoll_list_init(&c->farewells);
     c->wire = &atoll_http1_wire;
     c->phase = tls ? PHASE_HANDSHAKE : PHASE_IDLE;
     c->head_since_ms = atoll_loop_now_ms(s->loop);
@@ -199,6 +201,8 @@ static bool is_expired(const struct atoll_http_conn *c, int64_t now)
     switch (c->phase) {
     case PHASE_HANDSHAKE:
         return idle || (!atoll_tls_is_ready(c->tls) && now - c->head_since_ms >= l->header_ms);
+    case PHASE_IDLE:
+        return idle && atoll_list_empty(&c->farewells);
     case PHASE_HEAD:
         return now - c->head_since_ms >= l->header_ms;
     case PHASE_SERVING:
@@ -253,6 +257,7 @@ struct atoll_stream *atoll_http_conn_upgrade(struct atoll_http_conn *c,
 
     c->stream = NULL;
     upgrade->server = c->server;
+    atoll_http_farewells_move(&c->farewells, &upgrade->farewells);
     atoll_list_push_back(&c->server->upgraded, &upgrade->node);
     c->server->connections++;
     if (c->corked)
@@ -263,8 +268,10 @@ struct atoll_stream *atoll_http_conn_upgrade(struct atoll_http_conn *c,
 
 void atoll_http_upgrade_done(struct atoll_http_upgrade *upgrade)
 {
-    if (upgrade->server)
+    if (upgrade->server) {
         upgrade->server->connections--;
+        atoll_http_farewells_release(upgrade->server, &upgrade->farewells);
+    }
     upgrade->server = NULL;
     atoll_list_remove(&upgrade->node);
 }
@@ -299,6 +306,7 @@ int atoll_http_server_new(struct atoll_loop *loop, const struct atoll_http_limit
     atoll_list_init(&s->conns);
     atoll_list_init(&s->upgraded);
     atoll_list_init(&s->sessions);
+    atoll_list_init(&s->farewells);
     *ret_server = s;
     return 0;
 }
@@ -315,6 +323,7 @@ struct atoll_http_server *atoll_http_server_free(struct atoll_http_server *s)
         atoll_http_upgrade_done(
             ATOLL_CONTAINER_OF(s->upgraded.next, struct atoll_http_upgrade, node));
     atoll_http2_close_all(s);
+    atoll_http_farewells_say(s);
     atoll_timer_cancel(&s->sweep);
     for (size_t i = 0; i < s->port_count; i++)
         s->ports[i].tls = atoll_tls_free(s->ports[i].tls);

@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/stat.h>
 #include <sys/types.h>
+#include "base/list.h"
 #include "loop/loop.h"
 
 /*
@@ -97,6 +98,9 @@ const char *atoll_http_path(const struct atoll_http_request *req);
 const char *atoll_http_target(const struct atoll_http_request *req);
 /* Decoded value of the first parameter of that name, "" when it has none, NULL when absent. */
 const char *atoll_http_query(const struct atoll_http_request *req, const char *name);
+/* The values of all parameters of that name: start with *pos = 0; NULL at the end. */
+const char *atoll_http_query_next(const struct atoll_http_request *req, const char *name,
+                                  size_t *pos);
 /* Value of the first header of that name in any case, NULL when absent. */
 const char *atoll_http_header(const struct atoll_http_request *req, const char *name);
 /* The i-th header; false past the last. */
@@ -163,3 +167,18 @@ bool atoll_http_begun(const struct atoll_http_request *req);
 /* See "Lifetime of a request". fn NULL unregisters. */
 void atoll_http_on_close(struct atoll_http_request *req,
                          void (*fn)(void *arg, struct atoll_http_request *req), void *arg);
+
+/* Called once, from the loop, when the connection that a request came on is closed, however many
+ * requests later: in HTTP/2 the connection, not the stream; one that became a WebSocket, when that
+ * ends. Until then the connection is not closed for being idle, and a peer that is gone without a
+ * word is found out by TCP keepalive. The storage is the caller's until it was called or cancelled. */
+struct atoll_http_farewell {
+    struct atoll_list node;
+    void (*fn)(void *arg);
+    void *arg;
+};
+void atoll_http_on_connection_close(struct atoll_http_request *req,
+                                    struct atoll_http_farewell *farewell, void (*fn)(void *arg),
+                                    void *arg);
+/* Safe on a zeroed one, and on one that was called. */
+void atoll_http_farewell_cancel(struct atoll_http_farewell *farewell);

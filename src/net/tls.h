@@ -2,8 +2,9 @@
 #include "net/stream.h"
 
 /*
- * TLS 1.2 and 1.3 for the server's side of a stream, by OpenSSL. The protocol spoken inside is
- * agreed in the handshake (ALPN, RFC 7301): "h2" or "http/1.1".
+ * TLS 1.2 and 1.3 by OpenSSL: the server's side of a stream, and the client's of net/http_client.h.
+ * The protocol spoken inside is agreed in the handshake (ALPN, RFC 7301): "h2" or "http/1.1" with a
+ * server of ours, "http/1.1" by our client.
  *
  * Blocking: opening a context reads files and may make a key; nothing else blocks.
  * Thread: the loop's.
@@ -36,3 +37,23 @@ extern const struct atoll_stream_ops atoll_tls_ops;
 bool atoll_tls_is_ready(const struct atoll_tls_conn *conn);
 /* Whether HTTP/2 was agreed; false before the handshake is over. */
 bool atoll_tls_is_h2(const struct atoll_tls_conn *conn);
+
+/* The client's side. */
+
+struct atoll_tls_trust {
+    const char *ca_file; /* PEM: trust these instead of the system's. NULL or "": the system's */
+    bool insecure;       /* trust anybody; said by the user in so many words */
+};
+
+/* INVALID_ARGUMENT for a file that holds no certificate. */
+int atoll_tls_client_new(const struct atoll_tls_trust *trust, struct atoll_tls **ret_tls,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* As atoll_tls_accept(), for the other end: `host` (a name, or an address without brackets) is whom
+ * the certificate has to be for. -ENOMEM. */
+int atoll_tls_connect(struct atoll_tls *tls, int fd, const char *host,
+                      struct atoll_tls_conn **ret_conn) ATOLL_MUST_CHECK;
+/* Goes on with the handshake: 0 when it is over, -EAGAIN (atoll_tls_ops.wants_out() says what to
+ * wait for), -errno. */
+int atoll_tls_handshake(struct atoll_tls_conn *conn) ATOLL_MUST_CHECK;
+/* What is wrong with the server's certificate, or NULL when nothing is. */
+const char *atoll_tls_distrust(const struct atoll_tls_conn *conn);

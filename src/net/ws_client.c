@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 #include "base/base64.h"
 #include "base/clock.h"
 #include "base/rand.h"
@@ -12,7 +11,7 @@
 #define LOST 1006
 
 struct atoll_wsc {
-    int fd;                       /* owned */
+    struct atoll_http_line line;
     struct atoll_ws_codec *codec; /* owned */
     uint8_t *in;                  /* owned; CLIENT_READ_BYTES */
     size_t in_at, in_len;
@@ -47,7 +46,7 @@ static int check_reply(const struct atoll_http_reply *reply, const char *key,
     return 0;
 }
 
-/* Takes the client's socket on success. */
+/* Takes the client's line on success. */
 static int wsc_new(struct atoll_http_client *client, size_t max_message, size_t at, size_t rest,
                    struct atoll_wsc **ret_ws, struct atoll_error *err)
 {
@@ -55,7 +54,7 @@ static int wsc_new(struct atoll_http_client *client, size_t max_message, size_t 
 
     if (!ws)
         return atoll_fail_errno(err, ENOMEM, "websocket");
-    ws->fd = ATOLL_NO_FD;
+    ws->line.fd = ATOLL_NO_FD;
     ws->in = malloc(CLIENT_READ_BYTES);
     if (!ws->in || atoll_ws_codec_new(false, max_message, &ws->codec) < 0) {
         (void)atoll_wsc_free(ws);
@@ -65,7 +64,8 @@ static int wsc_new(struct atoll_http_client *client, size_t max_message, size_t 
     ws->in_len = rest;
     ws->code = LOST;
     atoll_buf_init(&ws->out, QUEUE_MAX);
-    ws->fd = ATOLL_TAKE_FD(client->fd);
+    ws->line = client->line;
+    client->line = (struct atoll_http_line){.fd = ATOLL_NO_FD};
     *ret_ws = ws;
     return 0;
 }
@@ -89,7 +89,7 @@ int atoll_http_client_websocket(struct atoll_http_client *client, const char *ta
 
     *reply = (struct atoll_http_reply){.status = 0};
     make_key(key);
-    r = atoll_client_upgrade(client, target, headers, own, &answer, &at, &rest, err);
+    r = atoll_http_client_upgrade(client, target, headers, own, &answer, &at, &rest, err);
     if (r < 0)
         return r;
     if (answer.status != 101) {
@@ -101,15 +101,14 @@ int atoll_http_client_websocket(struct atoll_http_client *client, const char *ta
     atoll_http_reply_done(&answer);
     if (r == 0)
         r = wsc_new(client, max_message, at, rest, ret_ws, err);
-    atoll_client_disconnect(client);
+    atoll_http_client_disconnect(client);
     return r;
 }
 
 struct atoll_wsc *atoll_wsc_free(struct atoll_wsc *ws)
 {
     if (ws) {
-        if (ws->fd >= 0)
-            (void)close(ws->fd);
+        atoll_http_line_close(&ws->line);
         (void)atoll_ws_codec_free(ws->codec);
         atoll_buf_done(&ws->out);
         free(ws->in);
@@ -120,7 +119,7 @@ struct atoll_wsc *atoll_wsc_free(struct atoll_wsc *ws)
 
 int atoll_wsc_fd(const struct atoll_wsc *ws)
 {
-    return ws->fd;
+    return ws->line.fd;
 }
 
 size_t atoll_wsc_pending(const struct atoll_wsc *ws)
@@ -130,7 +129,7 @@ size_t atoll_wsc_pending(const struct atoll_wsc *ws)
 
 short atoll_wsc_events(const struct atoll_wsc *ws)
 {
-    return (short)(POLLIN | (atoll_wsc_pending(ws) > 0 ? POLLOUT : 0));
+    return (short)(atoll_http_line_events(&ws->line) | (atoll_wsc_pending(ws) > 0 ? POLLOUT : 0));
 }
 
 uint16_t atoll_wsc_close_code(const struct atoll_wsc *ws)
@@ -149,11 +148,10 @@ static int closed(const struct atoll_wsc *ws, struct atoll_error *err)
 static void flush(struct atoll_wsc *ws)
 {
     while (atoll_wsc_pending(ws) > 0) {
-        ssize_t n = send(ws->fd, atoll_buf_head(&ws->out), atoll_buf_size(&ws->out), MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
+        const struct iovec iov = {(void *)atoll_buf_head(&ws->out), atoll_buf_size(&ws->out)};
+        ssize_t n = atoll_http_line_sendv(&ws->line, &iov, 1);
         if (n < 0) {
-            ws->broken = errno != EAGAIN;
+            ws->broken = n != -EAGAIN;
             return;
         }
         atoll_buf_consume(&ws->out, (size_t)n);
@@ -226,14 +224,14 @@ static int decode(struct atoll_wsc *ws, struct atoll_ws_event *ev, struct atoll_
 /* One recv. 1: bytes came, 0: none now, -EPIPE. */
 static int fill(struct atoll_wsc *ws, struct atoll_error *err)
 {
-    ssize_t n = recv(ws->fd, ws->in, CLIENT_READ_BYTES, 0);
+    ssize_t n = atoll_http_line_recv(&ws->line, ws->in, CLIENT_READ_BYTES);
 
     if (n > 0) {
         ws->in_at = 0;
         ws->in_len = (size_t)n;
         return 1;
     }
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n == -EAGAIN)
         return 0;
     return is_over(ws, LOST, err);
 }
@@ -266,7 +264,7 @@ int atoll_wsc_recv(struct atoll_wsc *ws, int timeout_ms, bool *ret_binary,
             timeout_ms = (int)ATOLL_MAX(until - atoll_clock_ms(), (int64_t)0);
         if (timeout_ms == 0)
             return 0;
-        if (atoll_client_wait(ws->fd, atoll_wsc_events(ws), timeout_ms, NULL) < 0)
+        if (atoll_http_client_wait(ws->line.fd, atoll_wsc_events(ws), timeout_ms, NULL) < 0)
             return 0;
     }
 }
@@ -280,7 +278,7 @@ int atoll_wsc_flush(struct atoll_wsc *ws, int timeout_ms, struct atoll_error *er
             return closed(ws, err);
         if (atoll_wsc_pending(ws) == 0)
             return 0;
-        r = atoll_client_wait(ws->fd, POLLOUT, timeout_ms, err);
+        r = atoll_http_client_wait(ws->line.fd, POLLOUT, timeout_ms, err);
         if (r < 0)
             return r;
     }

@@ -1,0 +1,431 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "engine/engine_internal.h"
+
+/*
+ * What ends a sandbox besides its owner, and what it may use in all.
+ *
+ * One timer for all sandboxes goes off when the first of them may be over. Being used only moves
+ * that moment away, so it costs no timer: the timer finds out when it gets there. A sandbox with a
+ * CPU budget is looked at once a second.
+ *
+ * A budget ends commands, not the sandbox: what they wrote can still be read.
+ */
+
+#define CPU_EVERY_MS 1000
+#define SOONEST_MS 20
+#define CHANGE_MS 500  /* while somebody else pauses or stops it */
+#define AGAIN_MS 10000 /* what could not be stopped is tried once more after that */
+/* CPU time that processes use after they were killed, and that means that some still live. */
+#define STILL_BURNING_US 200000
+
+static const struct {
+    const char *cause; /* for the figures */
+    const char *who;   /* in the results of its commands */
+    bool always_destroys;
+} overs[] = {
+    [ATOLL_OVER_DEADLINE] = {"deadline", "the sandbox's time limit", false},
+    [ATOLL_OVER_IDLE] = {"idle", "the sandbox's idle time", false},
+    [ATOLL_OVER_LEASE] = {"lease", "the lease ran out", true},
+    [ATOLL_OVER_CONNECTION] = {"connection", "its lease: the connection closed", true},
+};
+
+static void schedule(struct atoll_engine *engine, int64_t at_ms);
+
+/* Ending. */
+
+/* A pause or a stop under way. */
+struct setting_aside {
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1];
+    enum atoll_over why;
+    bool pause;
+};
+
+static void destroy(struct atoll_sandbox *s, enum atoll_over why)
+{
+    s->life.cause = overs[why].cause;
+    atoll_sandbox_destroy(s, overs[why].who, NULL, NULL);
+}
+
+static void on_set_aside(void *arg, const struct atoll_error *error)
+{
+    struct setting_aside *a = arg;
+    struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
+
+    if (s)
+        s->life.setting_aside = false;
+    if (!error)
+        atoll_metric_add(ATOLL_METRIC_SANDBOXES_ENDED,
+                         ATOLL_LABELS(overs[a->why].cause, a->pause ? "paused" : "stopped"), 1);
+    if (error && s && s->state == ATOLL_SANDBOX_RUNNING) {
+        atoll_log(ATOLL_LOG_ERROR, "sandbox not set aside", "sandbox", a->id, "why",
+                  overs[a->why].cause, "error", error->text, NULL);
+        s->life.used_ms = atoll_clock_ms();
+        if (!s->lifetime.persistent)
+            destroy(s, a->why);
+        else if (a->why == ATOLL_OVER_DEADLINE) /* somebody's data: tried again, not destroyed */
+            atoll_sandbox_arm_deadline_in(s, AGAIN_MS);
+    }
+    free(a);
+}
+
+static void set_aside(struct atoll_sandbox *s, enum atoll_over why)
+{
+    struct setting_aside *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *a = (struct setting_aside){.engine = s->engine,
+                                .why = why,
+                                .pause = s->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY};
+    memcpy(a->id, s->spec.id, sizeof(a->id));
+    s->life.setting_aside = true;
+    if (a->pause)
+        atoll_engine_pause(s->engine, a->id, s->lifetime.at_deadline == ATOLL_DEADLINE_PAUSE,
+                           overs[why].who, on_set_aside, a);
+    else
+        atoll_engine_stop(s->engine, a->id, overs[why].who, on_set_aside, a);
+}
+
+static bool is_kept(const struct atoll_sandbox *s, enum atoll_over why)
+{
+    return !overs[why].always_destroys &&
+           (s->lifetime.persistent || s->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY);
+}
+
+void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
+{
+    bool kept = is_kept(s, why);
+    bool runs = s->state == ATOLL_SANDBOX_RUNNING;
+
+    /* One that failed is only a record, unless its disk is to be kept. */
+    if ((s->state == ATOLL_SANDBOX_STOPPING && s->change == ATOLL_CHANGE_NONE) ||
+        s->life.setting_aside ||
+        (!runs && !overs[why].always_destroys &&
+         (s->state != ATOLL_SANDBOX_FAILED || s->lifetime.persistent)))
+        return;
+    if (runs && s->change != ATOLL_CHANGE_NONE && !overs[why].always_destroys) {
+        atoll_sandbox_arm_deadline_in(s, CHANGE_MS); /* as if that came first */
+        return;
+    }
+    if (runs || overs[why].always_destroys)
+        atoll_events_emit(s->engine, "sandbox.expired", s, "", overs[why].who);
+    if (kept && runs)
+        set_aside(s, why);
+    else
+        destroy(s, why);
+}
+
+void atoll_engine_connection_closed(struct atoll_engine *engine, const char *id)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+
+    if (s && s->lifetime.connection_lease)
+        atoll_lifetime_over(s, ATOLL_OVER_CONNECTION);
+}
+
+void atoll_lifetime_ended(struct atoll_sandbox *s, bool failed)
+{
+    const char *cause = s->life.cause ? s->life.cause : "request";
+
+    if (s->hidden || s->life.counted)
+        return;
+    s->life.counted = true;
+    atoll_metric_add(ATOLL_METRIC_SANDBOXES_ENDED,
+                     failed ? ATOLL_LABELS("failed", "failed") : ATOLL_LABELS(cause, "destroyed"),
+                     1);
+}
+
+/* Budgets. */
+
+static bool cpu_is_spent(const struct atoll_sandbox *s)
+{
+    return s->lifetime.cpu_budget_s > 0 &&
+           s->cpu_spent_us + s->life.cpu_us >= (uint64_t)s->lifetime.cpu_budget_s * 1000000;
+}
+
+static bool output_is_spent(const struct atoll_sandbox *s)
+{
+    return s->lifetime.output_budget_bytes > 0 &&
+           s->life.output_bytes >= s->lifetime.output_budget_bytes;
+}
+
+static void describe_budget(const struct atoll_sandbox *s, char *out, size_t cap)
+{
+    if (cpu_is_spent(s))
+        (void)snprintf(out, cap, "the sandbox's CPU budget of %u s is spent",
+                       s->lifetime.cpu_budget_s);
+    else
+        (void)snprintf(out, cap, "the sandbox's output budget of %llu bytes is spent",
+                       (unsigned long long)s->lifetime.output_budget_bytes);
+}
+
+static void ignore(void *arg, const struct atoll_answer *answer)
+{
+    (void)arg;
+    (void)answer;
+}
+
+/* Not only the commands: what they left behind would go on. */
+static void kill_processes(struct atoll_sandbox *s)
+{
+    char who[100];
+    struct atoll_am_signal msg = {ATOLL_EXEC_EVERY, SIGKILL, true, who};
+    struct atoll_error err;
+
+    describe_budget(s, who, sizeof(who));
+    s->life.killed_us = s->life.cpu_us;
+    if (!s->life.spent)
+        atoll_events_emit(s->engine, "sandbox.budget_spent", s, "", who);
+    s->life.spent = true;
+    (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_SIGNAL, &atoll_am_signal_desc, &msg, ignore, NULL,
+                             &err);
+}
+
+static void check_cpu(struct atoll_sandbox *s)
+{
+    if (cpu_is_spent(s) &&
+        (!s->life.spent || s->life.cpu_us > s->life.killed_us + STILL_BURNING_US))
+        kill_processes(s);
+}
+
+struct looking {
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1];
+};
+
+static void on_stats(void *arg, const struct atoll_sandbox_stats *stats,
+                     const struct atoll_error *error)
+{
+    struct looking *l = arg;
+    struct atoll_sandbox *s = atoll_map_get(&l->engine->sandboxes, l->id);
+
+    if (!error && s && s->state == ATOLL_SANDBOX_RUNNING) {
+        s->life.cpu_us = ATOLL_MAX(s->life.cpu_us, (uint64_t)(stats->cpu_seconds * 1e6));
+        check_cpu(s);
+    }
+    free(l);
+}
+
+/* What the host has measured, or 0. */
+static uint64_t measured_us(const struct atoll_sandbox *s)
+{
+    struct atoll_provider *provider = s->engine->config.provider;
+    struct atoll_provider_stats stats;
+
+    return provider->ops->stats(provider, s->spec.id, &stats) < 0 ? 0 : stats.cpu_us;
+}
+
+static void look_at_cpu(struct atoll_sandbox *s)
+{
+    uint64_t cpu_us = measured_us(s);
+    struct looking *l;
+
+    s->life.looked_ms = atoll_clock_ms();
+    if (cpu_us > 0) {
+        s->life.cpu_us = cpu_us;
+        check_cpu(s);
+        return;
+    }
+    l = calloc(1, sizeof(*l)); /* this host does not measure: the agent adds it up */
+    if (!l)
+        abort();
+    l->engine = s->engine;
+    memcpy(l->id, s->spec.id, sizeof(l->id));
+    atoll_engine_stats(s->engine, l->id, on_stats, l);
+}
+
+uint64_t atoll_lifetime_cpu_us(const struct atoll_sandbox *s)
+{
+    uint64_t now_us = 0;
+
+    if (s->lifetime.cpu_budget_s > 0 &&
+        (s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED))
+        now_us = ATOLL_MAX(measured_us(s), s->life.cpu_us);
+    return s->cpu_spent_us + now_us;
+}
+
+void atoll_lifetime_settle(struct atoll_sandbox *s)
+{
+    s->cpu_spent_us = atoll_lifetime_cpu_us(s);
+    s->life.cpu_us = 0;
+}
+
+int atoll_lifetime_admit(struct atoll_sandbox *s, struct atoll_error *err)
+{
+    char what[100];
+
+    if (!cpu_is_spent(s) && !output_is_spent(s))
+        return 0;
+    describe_budget(s, what, sizeof(what));
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ETIME,
+                      "%s; its files can still be read, commands need a new sandbox", what);
+}
+
+void atoll_lifetime_output(struct atoll_sandbox *s, uint64_t bytes)
+{
+    uint64_t most = s->lifetime.output_budget_bytes;
+
+    s->life.output_bytes += bytes;
+    /* A command that has used it up to the last byte may end in peace. */
+    if (most > 0 && s->life.output_bytes > most && !s->life.spent)
+        kill_processes(s);
+}
+
+static uint64_t output_of(const struct atoll_exec *x)
+{
+    return x->journal.seen[ATOLL_STREAM_STDOUT] + x->journal.seen[ATOLL_STREAM_STDERR];
+}
+
+void atoll_lifetime_forget(struct atoll_sandbox *s, const struct atoll_exec *x)
+{
+    s->output_spent_bytes += output_of(x);
+    if (s->lifetime.output_budget_bytes > 0)
+        atoll_persist_sandbox(s);
+}
+
+void atoll_lifetime_recount(struct atoll_sandbox *s)
+{
+    s->life.output_bytes = s->output_spent_bytes;
+    ATOLL_LIST_FOREACH (&s->exec_list, node)
+        s->life.output_bytes += output_of(ATOLL_CONTAINER_OF(node, struct atoll_exec, node));
+}
+
+/* Time. */
+
+static bool has_running_exec(const struct atoll_sandbox *s)
+{
+    /* The newest first: it is the most likely to run. */
+    for (const struct atoll_list *node = s->exec_list.prev; node != &s->exec_list;
+         node = node->prev) {
+        const struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
+        if (!x->ended && !x->resting)
+            return true;
+    }
+    return false;
+}
+
+static bool is_bounded(const struct atoll_sandbox *s)
+{
+    return s->state == ATOLL_SANDBOX_RUNNING && s->change == ATOLL_CHANGE_NONE && !s->hidden &&
+           !s->life.setting_aside &&
+           (s->lifetime.idle_s > 0 || s->lifetime.lease_s > 0 || s->lifetime.cpu_budget_s > 0);
+}
+
+static int64_t idle_at(const struct atoll_sandbox *s)
+{
+    return s->lifetime.idle_s > 0 ? s->life.used_ms + (int64_t)s->lifetime.idle_s * 1000
+                                  : INT64_MAX;
+}
+
+static int64_t lease_at(const struct atoll_sandbox *s)
+{
+    return s->lifetime.lease_s > 0 ? s->life.heartbeat_ms + (int64_t)s->lifetime.lease_s * 1000
+                                   : INT64_MAX;
+}
+
+static int64_t look_at(const struct atoll_sandbox *s)
+{
+    return s->lifetime.cpu_budget_s > 0 ? s->life.looked_ms + CPU_EVERY_MS : INT64_MAX;
+}
+
+/* The next one that is over at this moment, and why; NULL when there is none. */
+static struct atoll_sandbox *find_over(struct atoll_engine *engine, int64_t now,
+                                       enum atoll_over *ret_why)
+{
+    struct atoll_sandbox *s;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL) {
+        if (!is_bounded(s))
+            continue;
+        *ret_why = lease_at(s) <= now ? ATOLL_OVER_LEASE : ATOLL_OVER_IDLE;
+        if (lease_at(s) <= now)
+            return s;
+        if (idle_at(s) > now)
+            continue;
+        if (!has_running_exec(s))
+            return s;
+        s->life.used_ms = now;
+    }
+    return NULL;
+}
+
+static void reap(void *arg)
+{
+    struct atoll_engine *engine = arg;
+    int64_t now = atoll_clock_ms(), next = INT64_MAX;
+    struct atoll_sandbox *s;
+    enum atoll_over why;
+    size_t pos = 0;
+
+    /* From the start again each time: an end may take other sandboxes along, or bring new ones. */
+    while ((s = find_over(engine, now, &why)) != NULL)
+        atoll_lifetime_over(s, why);
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL) {
+        if (!is_bounded(s))
+            continue;
+        if (look_at(s) <= now)
+            look_at_cpu(s);
+        next = ATOLL_MIN(next, ATOLL_MIN(look_at(s), ATOLL_MIN(idle_at(s), lease_at(s))));
+    }
+    if (next != INT64_MAX)
+        schedule(engine, next);
+}
+
+static void schedule(struct atoll_engine *engine, int64_t at_ms)
+{
+    int64_t after_ms = ATOLL_MAX(at_ms - atoll_clock_ms(), (int64_t)SOONEST_MS);
+
+    if (!engine->reaper.loop || engine->reaper.at_ms > at_ms)
+        atoll_timer_set(&engine->reaper, engine->loop, after_ms, reap, engine);
+}
+
+void atoll_lifetime_begin(struct atoll_sandbox *s)
+{
+    s->life.used_ms = s->life.heartbeat_ms = atoll_clock_ms();
+    s->life.setting_aside = s->life.spent = false;
+    s->life.cpu_us = s->life.killed_us = 0;
+    atoll_lifetime_recount(s);
+    atoll_lifetime_output(s, 0);
+    if (!is_bounded(s))
+        return;
+    if (s->lifetime.cpu_budget_s > 0)
+        look_at_cpu(s);
+    schedule(s->engine, ATOLL_MIN(look_at(s), ATOLL_MIN(idle_at(s), lease_at(s))));
+}
+
+void atoll_engine_touch(struct atoll_engine *engine, const char *id)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+
+    if (s)
+        s->life.used_ms = atoll_clock_ms();
+}
+
+void atoll_exec_set_resting(struct atoll_exec *x, bool resting)
+{
+    x->resting = resting;
+    if (x->sandbox)
+        x->sandbox->life.used_ms = atoll_clock_ms();
+}
+
+int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id, struct atoll_error *err)
+{
+    struct atoll_sandbox *s = NULL;
+    int r = atoll_engine_look(engine, id, &s, err);
+
+    if (r < 0)
+        return r;
+    if (s->lifetime.lease_s == 0)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                          "sandbox %s has no lease to prolong; it is given when it is created", id);
+    s->life.heartbeat_ms = atoll_clock_ms();
+    return 0;
+}

@@ -1,0 +1,299 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+/*
+ * Standing still, and going on: running ⇄ paused. (Stopped ones, of which only the disk is there, are
+ * in stop.c.)
+ *
+ * Pausing: the agent takes the time limits of commands out (and ends them all, where that was asked
+ * for), the row says paused, then everything is frozen from outside, agent included. Resuming is the
+ * same backwards. The row is written before the freeze and after the thaw, so that one that says
+ * paused is frozen once more by the next daemon, whatever was or was not done by then, and one that
+ * says running answers.
+ */
+
+/* A change under way, by id: the sandbox may be destroyed meanwhile. */
+struct changing {
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1];
+    bool keep_processes;
+    atoll_done_fn *done;
+    void *arg;
+};
+
+void atoll_sandbox_drop_change(struct atoll_sandbox *s, const char *why)
+{
+    struct atoll_error err;
+
+    if (s->change == ATOLL_CHANGE_NONE && atoll_list_empty(&s->resumers))
+        return;
+    s->change = ATOLL_CHANGE_NONE;
+    (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "sandbox %s: %s", s->spec.id, why);
+    atoll_waiters_tell(&s->resumers, &err);
+}
+
+static struct changing *changing_new(struct atoll_sandbox *s)
+{
+    struct changing *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    c->engine = s->engine;
+    memcpy(c->id, s->spec.id, sizeof(c->id));
+    return c;
+}
+
+/* NULL when something else has come over it: destroyed, died, stopped. */
+static struct atoll_sandbox *still(const struct changing *c, enum atoll_change change)
+{
+    struct atoll_sandbox *s = atoll_map_get(&c->engine->sandboxes, c->id);
+
+    return s && s->change == change ? s : NULL;
+}
+
+static void ignore_answer(void *arg, const struct atoll_answer *answer)
+{
+    (void)arg;
+    (void)answer;
+}
+
+/* Pausing. */
+
+static void end_pause(struct changing *c, const struct atoll_error *error)
+{
+    c->done(c->arg, error);
+    free(c);
+}
+
+static void pause_aborted(struct changing *c)
+{
+    struct atoll_error err;
+
+    (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED,
+                     "sandbox %s ended while it was being paused", c->id);
+    end_pause(c, &err);
+}
+
+/* It runs on as if nothing had been. */
+static void pause_failed(struct atoll_sandbox *s, struct changing *c,
+                         const struct atoll_error *error)
+{
+    struct atoll_error err;
+    bool was_paused = s->state == ATOLL_SANDBOX_PAUSED;
+
+    s->change = ATOLL_CHANGE_NONE;
+    s->state = ATOLL_SANDBOX_RUNNING;
+    (void)!atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, ignore_answer, NULL, &err);
+    if (was_paused) {
+        s->paused_unix_ms = 0;
+        atoll_sandbox_arm_deadline(s);
+        atoll_persist_sandbox(s);
+    }
+    atoll_lifetime_begin(s);
+    atoll_waiters_tell(&s->resumers, NULL);
+    end_pause(c, error);
+}
+
+static void on_frozen(void *arg, const struct atoll_error *error)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
+
+    if (!s) {
+        pause_aborted(c);
+        return;
+    }
+    if (error) {
+        pause_failed(s, c, error);
+        return;
+    }
+    s->change = ATOLL_CHANGE_NONE;
+    atoll_events_emit(s->engine, "sandbox.paused", s, "",
+                      c->keep_processes ? "" : "its processes were ended");
+    if (!atoll_list_empty(&s->resumers))
+        atoll_sandbox_begin_resume(s);
+    end_pause(c, NULL);
+}
+
+static void on_agent_paused(void *arg, const struct atoll_answer *answer)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
+    struct atoll_provider *provider = c->engine->config.provider;
+
+    if (!s) {
+        pause_aborted(c);
+        return;
+    }
+    if (answer->error) {
+        pause_failed(s, c, answer->error);
+        return;
+    }
+    atoll_timer_cancel(&s->deadline);
+    s->expires_unix_ms = 0;
+    s->state = ATOLL_SANDBOX_PAUSED;
+    s->paused_unix_ms = atoll_clock_unix_ms();
+    atoll_persist_sandbox(s);
+    provider->ops->pause(provider, s->spec.id, on_frozen, c);
+}
+
+static int check_pause(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
+                       struct atoll_error *err)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+    struct atoll_provider *provider = engine->config.provider;
+
+    if (s && s->state == ATOLL_SANDBOX_PAUSED)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EALREADY,
+                          "sandbox %s is paused already", id);
+    if (!provider->ops->can_pause || !provider->ops->can_pause(provider))
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "sandboxes cannot be paused on this host: it gives the daemon no cgroup "
+                          "freezer; run atolld as root, or stop a persistent sandbox instead");
+    return atoll_engine_look(engine, id, ret, err);
+}
+
+void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
+                        const char *who, atoll_done_fn *done, void *arg)
+{
+    struct atoll_am_pause msg = {!keep_processes, who};
+    struct atoll_sandbox *s = NULL;
+    struct changing *c = NULL;
+    struct atoll_error err;
+    int r = check_pause(engine, id, &s, &err);
+
+    if (r == 0) {
+        c = changing_new(s);
+        c->keep_processes = keep_processes;
+        c->done = done;
+        c->arg = arg;
+        r = atoll_sandbox_ask(s, ATOLL_AGENT_PAUSE, &atoll_am_pause_desc, &msg, on_agent_paused, c,
+                              &err);
+    }
+    if (r < 0) {
+        free(c);
+        done(arg, &err);
+        return;
+    }
+    s->change = ATOLL_CHANGE_PAUSING;
+}
+
+/* Resuming. */
+
+void atoll_sandbox_runs_again(struct atoll_sandbox *s, const char *event)
+{
+    s->change = ATOLL_CHANGE_NONE;
+    s->state = ATOLL_SANDBOX_RUNNING;
+    s->paused_unix_ms = 0;
+    s->cause[0] = '\0';
+    atoll_sandbox_arm_deadline(s);
+    atoll_persist_sandbox(s);
+    atoll_lifetime_begin(s);
+    atoll_events_emit(s->engine, event, s, "", "");
+    atoll_waiters_tell(&s->resumers, NULL);
+}
+
+/* Stays what it was. */
+static void resume_failed(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    s->change = ATOLL_CHANGE_NONE;
+    atoll_waiters_tell(&s->resumers, error);
+}
+
+static void on_agent_resumed(void *arg, const struct atoll_answer *answer)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
+
+    free(c);
+    if (s && answer->error) /* the agent is dying: whoever sees that goes on from there */
+        resume_failed(s, answer->error);
+    else if (s)
+        atoll_sandbox_runs_again(s, "sandbox.resumed");
+}
+
+static void ask_agent(struct atoll_sandbox *s, struct changing *c)
+{
+    struct atoll_error err;
+
+    if (atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, on_agent_resumed, c, &err) == 0)
+        return;
+    free(c);
+    resume_failed(s, &err);
+}
+
+static void on_adopted(void *arg)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
+
+    if (s)
+        ask_agent(s, c);
+    else
+        free(c); /* it was beyond reach, and has failed */
+}
+
+static void on_thawed(void *arg, const struct atoll_error *error)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
+
+    if (!s || error) {
+        free(c);
+        if (s)
+            resume_failed(s, error);
+        return;
+    }
+    /* One that was paused under an earlier daemon has not been met yet. */
+    if (s->agent)
+        ask_agent(s, c);
+    else
+        atoll_sandbox_adopt(s, on_adopted, c);
+}
+
+void atoll_sandbox_begin_resume(struct atoll_sandbox *s)
+{
+    struct atoll_provider *provider = s->engine->config.provider;
+
+    if (s->state == ATOLL_SANDBOX_STOPPED) {
+        atoll_sandbox_start_again(s);
+        return;
+    }
+    s->change = ATOLL_CHANGE_RESUMING;
+    provider->ops->resume(provider, s->spec.id, on_thawed, changing_new(s));
+}
+
+/* Whether there is something to wait for. */
+static int check_resume(struct atoll_engine *engine, const struct atoll_sandbox *s, const char *id,
+                        struct atoll_error *err)
+{
+    struct atoll_sandbox *running;
+
+    if (engine->ending)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
+    if (s && (s->change != ATOLL_CHANGE_NONE || s->state == ATOLL_SANDBOX_PAUSED ||
+              s->state == ATOLL_SANDBOX_STOPPED))
+        return 1;
+    return atoll_engine_look(engine, id, &running, err);
+}
+
+void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done_fn *done,
+                         void *arg)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+    struct atoll_error err;
+    int r = check_resume(engine, s, id, &err);
+
+    if (r <= 0) {
+        done(arg, r < 0 ? &err : NULL);
+        return;
+    }
+    atoll_waiters_add(&s->resumers, done, arg);
+    /* Else it begins when what is under way is over. */
+    if (s->change == ATOLL_CHANGE_NONE)
+        atoll_sandbox_begin_resume(s);
+}

@@ -1,0 +1,157 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+/*
+ * Persistent sandboxes: running → stopped, of which only the disk is there, → running on that disk.
+ * The row says stopped before anything is ended and until it runs again, so that a daemon that dies
+ * in between leaves something the next one can only stop or start.
+ */
+
+static void on_halted(void *arg, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg; /* stays until we are called: nothing removes it before */
+
+    s->removing = false;
+    if (s->change != ATOLL_CHANGE_STOPPING) {
+        atoll_sandbox_remove_remains(s); /* destroyed meanwhile */
+        return;
+    }
+    s->change = ATOLL_CHANGE_NONE;
+    s->remains = true; /* its disk */
+    if (error) {
+        atoll_log(ATOLL_LOG_ERROR, "sandbox cannot be stopped", "sandbox", s->spec.id, "error",
+                  error->text, NULL);
+        s->state = ATOLL_SANDBOX_FAILED;
+        (void)snprintf(s->cause, sizeof(s->cause), "it could not be stopped: %.150s", error->text);
+    } else {
+        s->state = ATOLL_SANDBOX_STOPPED;
+    }
+    atoll_persist_sandbox(s);
+    if (!error)
+        atoll_events_emit(s->engine, "sandbox.stopped", s, "", s->cause);
+    if (!atoll_list_empty(&s->resumers)) {
+        if (error)
+            atoll_waiters_tell(&s->resumers, error);
+        else
+            atoll_sandbox_begin_resume(s);
+    }
+    atoll_waiters_tell(&s->stoppers, error);
+}
+
+void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const char *who,
+                        const char *cause)
+{
+    struct atoll_provider *provider = s->engine->config.provider;
+
+    atoll_lifetime_settle(s);
+    atoll_sandbox_drop_change(s, "it is being stopped");
+    s->change = ATOLL_CHANGE_STOPPING;
+    s->state = ATOLL_SANDBOX_STOPPING;
+    s->removing = true;
+    s->paused_unix_ms = atoll_clock_unix_ms();
+    s->expires_unix_ms = 0;
+    (void)snprintf(s->cause, sizeof(s->cause), "%s", cause);
+    atoll_timer_cancel(&s->deadline);
+    atoll_timer_cancel(&s->mourning);
+    atoll_persist_sandbox(s);
+    atoll_exec_end_all(s, kind, who);
+    atoll_sandbox_drop_agent(s, "the sandbox is being stopped");
+    if (s->remains)
+        provider->ops->stop(provider, s->spec.id, on_halted, s);
+    else
+        on_halted(s, NULL);
+}
+
+void atoll_sandbox_stop(struct atoll_sandbox *s, const char *who, atoll_done_fn *done, void *arg)
+{
+    if (s->state == ATOLL_SANDBOX_STOPPED) {
+        done(arg, NULL);
+        return;
+    }
+    atoll_waiters_add(&s->stoppers, done, arg);
+    /* One that is being started is stopped as soon as it runs. */
+    if (s->change != ATOLL_CHANGE_STOPPING && s->change != ATOLL_CHANGE_STARTING)
+        atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, who, "");
+}
+
+void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *who,
+                       atoll_done_fn *done, void *arg)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+    struct atoll_sandbox *running;
+    struct atoll_error err;
+    int r = 0;
+
+    if (s && !s->lifetime.persistent)
+        r = atoll_fail(&err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                       "sandbox %s is not persistent: nothing of it could be kept; destroy it, or "
+                       "create one with \"persistent\": true",
+                       id);
+    else if (!s || (s->change == ATOLL_CHANGE_NONE && s->state != ATOLL_SANDBOX_PAUSED &&
+                    s->state != ATOLL_SANDBOX_STOPPED))
+        r = atoll_engine_look(engine, id, &running, &err);
+    if (r < 0)
+        done(arg, &err);
+    else
+        atoll_sandbox_stop(s, who, done, arg);
+}
+
+/* Starting again. */
+
+static void stays_stopped(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    s->change = ATOLL_CHANGE_NONE;
+    s->state = ATOLL_SANDBOX_STOPPED;
+    s->remains = true;
+    atoll_waiters_tell(&s->resumers, error);
+    atoll_waiters_tell(&s->stoppers, NULL);
+}
+
+static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg; /* stays until we are called, as while it was created */
+    struct atoll_error err;
+
+    s->spec.resume_disk = false;
+    if (s->state == ATOLL_SANDBOX_STOPPING) { /* destroyed meanwhile */
+        if (agent_fd >= 0)
+            (void)close(agent_fd);
+        atoll_sandbox_remove_remains(s);
+        return;
+    }
+    if (error) {
+        stays_stopped(s, error);
+        return;
+    }
+    s->boot_ms = (double)boot_us / 1000;
+    s->last_cpu_us = 0;
+    s->last_cpu_ms = atoll_clock_ms();
+    if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0) {
+        atoll_waiters_tell(&s->resumers, &err);
+        atoll_sandbox_halt(s, ATOLL_END_LOST, err.text, err.text);
+        return;
+    }
+    atoll_sandbox_leave_note(s);
+    atoll_sandbox_runs_again(s, "sandbox.started");
+    if (s->state == ATOLL_SANDBOX_RUNNING && !atoll_list_empty(&s->stoppers))
+        atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop asked for while it was started", "");
+}
+
+void atoll_sandbox_start_again(struct atoll_sandbox *s)
+{
+    struct atoll_provider *provider = s->engine->config.provider;
+    struct atoll_error err;
+
+    if (!s->env && atoll_env_load(s, &err) < 0) {
+        atoll_waiters_tell(&s->resumers, &err);
+        return;
+    }
+    s->change = ATOLL_CHANGE_STARTING;
+    s->state = ATOLL_SANDBOX_CREATING;
+    s->spec.resume_disk = true;
+    provider->ops->create(provider, &s->spec, on_started, s);
+}

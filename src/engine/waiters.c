@@ -1,0 +1,37 @@
+#include <stdlib.h>
+#include "engine/engine_internal.h"
+
+/* Lists of those who are to be told when something has happened. */
+
+struct waiter {
+    struct atoll_list node;
+    atoll_done_fn *done;
+    void *arg;
+};
+
+void atoll_waiters_add(struct atoll_list *list, atoll_done_fn *done, void *arg)
+{
+    struct waiter *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *w = (struct waiter){.done = done, .arg = arg};
+    atoll_list_push_back(list, &w->node);
+}
+
+void atoll_waiters_tell(struct atoll_list *list, const struct atoll_error *error)
+{
+    struct atoll_list now;
+
+    /* Those told may come back at once. */
+    atoll_list_init(&now);
+    ATOLL_LIST_FOREACH (list, node) {
+        atoll_list_remove(node);
+        atoll_list_push_back(&now, node);
+    }
+    ATOLL_LIST_FOREACH (&now, node) {
+        struct waiter *w = ATOLL_CONTAINER_OF(node, struct waiter, node);
+        w->done(w->arg, error);
+        free(w);
+    }
+}
