@@ -1,13 +1,17 @@
 #include <string.h>
 #include "api/api_internal.h"
-#include "api/idempotency.h"
+#include "api/e2b/e2b.h"
+#include "api/lease.h"
 #include "api/preview.h"
 #include "api/rest/rest.h"
 #include "base/clock.h"
 #include "base/rand.h"
+#include "engine/answers.h"
 
 const struct atoll_routes *const atoll_api_routes[] = {
     &atoll_rest_routes,
+    &atoll_e2b_routes,
+    &atoll_rest_artifact_routes,
 };
 const size_t atoll_api_routes_count = ATOLL_ARRAY_LEN(atoll_api_routes);
 
@@ -21,7 +25,7 @@ bool atoll_api_next_route(size_t *pos, struct atoll_api_route *ret)
         if (at < atoll_api_routes[t]->count) {
             const struct atoll_route *row = &atoll_api_routes[t]->rows[at];
             *ret = (struct atoll_api_route){atoll_http_method_name(row->method), row->path,
-                                            row->scope};
+                                            row->scope, !atoll_api_routes[t]->facade};
             return true;
         }
         at -= atoll_api_routes[t]->count;
@@ -36,7 +40,10 @@ struct atoll_api *atoll_api_new(const struct atoll_api_config *config)
     api->config = *config;
     api->key_rates = atoll_buckets_new(config->key_rate, BUCKETS_MAX);
     api->wrong_keys = atoll_buckets_new(config->wrong_key_rate, BUCKETS_MAX);
-    api->idempotency = atoll_idempotency_new();
+    if (!config->answers && atoll_answers_new(NULL, &api->own_answers, NULL) < 0)
+        abort(); /* without a store there is nothing that could fail but memory */
+    api->answers = config->answers ? config->answers : api->own_answers;
+    atoll_list_init(&api->leases);
     if (memcmp(api->config.url_secret, (uint8_t[ATOLL_URL_SECRET_BYTES]){0},
                ATOLL_URL_SECRET_BYTES) == 0)
         atoll_rand_bytes(api->config.url_secret, ATOLL_URL_SECRET_BYTES);
@@ -58,7 +65,9 @@ struct atoll_api *atoll_api_free(struct atoll_api *api)
         atoll_list_remove(&session->node);
         session->drop(session);
     }
-    (void)atoll_idempotency_free(api->idempotency);
+    atoll_api_drop_leases(api);
+    (void)atoll_answers_free(api->own_answers);
+    api->e2b = atoll_e2b_plane_free(api->e2b);
     api->preview = atoll_preview_server_free(api->preview);
     (void)atoll_buckets_free(api->key_rates);
     (void)atoll_buckets_free(api->wrong_keys);
@@ -70,7 +79,7 @@ void atoll_api_serve(void *arg, struct atoll_http_request *req)
 {
     struct atoll_api *api = arg;
 
-    if (!api->preview || !atoll_preview_serve(api->preview, req))
+    if (!atoll_e2b_serve(api, req) && (!api->preview || !atoll_preview_serve(api->preview, req)))
         atoll_api_call_start(api, req);
 }
 

@@ -16,6 +16,8 @@
 struct atoll_api;
 
 #define ATOLL_URL_SECRET_BYTES 32
+struct atoll_answers;      /* engine/answers.h */
+struct atoll_contexts;     /* engine/contexts.h */
 struct atoll_previews;     /* engine/previews.h */
 struct atoll_preview_site; /* api/preview.h */
 
@@ -23,12 +25,15 @@ struct atoll_api_config {
     struct atoll_loop *loop;
     struct atoll_engine *engine;
     struct atoll_sessions *sessions; /* borrowed; NULL: there are none */
+    struct atoll_contexts *contexts; /* likewise */
     struct atoll_auth auth;
     struct atoll_audit *audit;                  /* borrowed; NULL: none is kept */
     struct atoll_rate key_rate;                 /* requests of one key */
     struct atoll_rate wrong_key_rate;           /* without a valid key, from one address */
+    struct atoll_answers *answers;              /* borrowed; NULL: of this process only */
     struct atoll_previews *previews;            /* borrowed; NULL: there are none */
     const struct atoll_preview_site *site;      /* borrowed; with previews */
+    uint32_t e2b_max_hours;                     /* a sandbox may live in E2B's API; 0: any */
     bool access_log;                            /* a debug line per request */
     uint8_t url_secret[ATOLL_URL_SECRET_BYTES]; /* for signed URLs; all 0: one for this process */
 };
@@ -47,6 +52,7 @@ void atoll_api_drain(struct atoll_api *api);
 struct atoll_api_route {
     const char *method, *path;
     enum atoll_scope scope;
+    bool is_own; /* of our own API, not of another protocol */
 };
 bool atoll_api_next_route(size_t *pos, struct atoll_api_route *ret);
 

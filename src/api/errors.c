@@ -20,6 +20,8 @@ static const struct {
      "delete files in the sandbox, or create it with a larger limits.diskMB or limits.inodes"},
     {ATOLL_ERR_RESOURCE_EXHAUSTED, EDQUOT, 507,
      "delete files in the sandbox, or create it with a larger limits.diskMB or limits.inodes"},
+    {ATOLL_ERR_RESOURCE_EXHAUSTED, ETIME, 429,
+     "create a sandbox with a larger lifetime.cpuSeconds or lifetime.outputBytes"},
     {ATOLL_ERR_RESOURCE_EXHAUSTED, 0, 429, "free what is no longer needed, or try again later"},
     {ATOLL_ERR_FAILED_PRECONDITION, 0, 409, NULL},
     {ATOLL_ERR_ABORTED, 0, 409, "try again"},

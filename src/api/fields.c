@@ -268,17 +268,22 @@ static int refuse_unknown(const struct decoder *d, const char *name,
                       *d->where ? "." : "", GOT_MAX, name, known);
 }
 
-/* The row of that name and the struct it belongs to. */
+/* The row of that name and the struct it belongs to; else the row for all others, if any. */
 static const struct atoll_field *find_field(const struct atoll_field_set *sets, size_t count,
                                             const char *name, uint8_t **ret_base)
 {
+    const struct atoll_field *others = NULL;
+
     for (size_t i = 0; i < count; i++)
-        for (const struct atoll_field *f = sets[i].table; f->name; f++)
-            if (strcmp(f->name, name) == 0) {
+        for (const struct atoll_field *f = sets[i].table; f->name; f++) {
+            if (f->type == ATOLL_FIELD_OTHERS) {
+                others = f;
+            } else if (strcmp(f->name, name) == 0) {
                 *ret_base = sets[i].into;
                 return f;
             }
-    return NULL;
+        }
+    return others;
 }
 
 int atoll_fields_decode(struct atoll_body *body, const json_t *object, const char *where,
@@ -290,13 +295,13 @@ int atoll_fields_decode(struct atoll_body *body, const json_t *object, const cha
 
     json_object_foreach(iterated, name, value)
     {
-        uint8_t *base;
+        uint8_t *base = NULL;
         const struct atoll_field *f = find_field(sets, count, name, &base);
         int r;
         if (!f)
             return refuse_unknown(&d, name, sets, count);
-        if (json_is_null(value))
-            continue; /* how many clients spell "not given" */
+        if (json_is_null(value) || f->type == ATOLL_FIELD_OTHERS)
+            continue; /* null is how many clients spell "not given" */
         r = decode_one(&d, f, value, base);
         if (r < 0)
             return r;

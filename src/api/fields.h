@@ -5,7 +5,8 @@
 /*
  * JSON objects from clients, decoded by tables: a row names a field, its type, its bounds and where
  * in a struct it goes. A field that no row knows is an error, because a misspelt limit must not be
- * ignored silently. So are duplicate keys and more than ATOLL_FIELDS_DEPTH levels.
+ * ignored silently; but in protocols that grow on the other side a table may have a row
+ * ATOLL_FIELDS_TOLERANT. Errors are also duplicate keys and more than ATOLL_FIELDS_DEPTH levels.
  *
  * Ownership: decoded strings and arrays live in the body and go with atoll_body_done().
  */
@@ -24,6 +25,7 @@ enum atoll_field_type {
     ATOLL_FIELD_ENV, /* const char *const *, NAME=VALUE, from an object of at most ATOLL_FIELDS_ENV */
     ATOLL_FIELD_OBJECT, /* a struct inside the struct, with a table of its own */
     ATOLL_FIELD_JSON,   /* const json_t *: the handler looks at it */
+    ATOLL_FIELD_OTHERS, /* all that no row knows: left out */
 };
 
 struct atoll_field {
@@ -35,13 +37,15 @@ struct atoll_field {
     size_t seen;                     /* OBJECT: offset of a bool set when it is there, or 0 */
 };
 
+#define ATOLL_FIELDS_TOLERANT {"*", ATOLL_FIELD_OTHERS, 0, 0, 0, NULL, 0}
+
 /* A table and the struct it fills. */
 struct atoll_field_set {
     const struct atoll_field *table;
     void *into;
 };
 
-#define ATOLL_BODY_PARTS 8
+#define ATOLL_BODY_PARTS 16
 
 struct atoll_body {
     json_t *root;                  /* owned */

@@ -3,14 +3,10 @@
 
 /*
  * Idempotency-Key: a request that is sent again, because nobody knows whether the first one got
- * through, gets the first one's answer and does nothing. Answers are kept in memory for a day, up to
- * a number and a size; only successes are: after a failure the same key tries again.
+ * through, gets the first one's answer and does nothing. engine/answers.h keeps the answers, after a
+ * restart too; only successes are: after a failure the same key tries again.
  * Keys of one tenant, method and route are apart from all others.
  */
-struct atoll_idempotency;
-
-struct atoll_idempotency *atoll_idempotency_new(void);
-struct atoll_idempotency *atoll_idempotency_free(struct atoll_idempotency *keys);
 
 /* Before a handler acts. True: the call has been answered. False: go on; if the request has a key,
  * call->idempotency is set, and the handler should see its work through though the client goes. */

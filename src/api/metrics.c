@@ -40,7 +40,7 @@ void atoll_api_measure(const struct atoll_api_call *call, int status)
 static void gather_sandboxes(struct atoll_engine *engine)
 {
     const char *provider = atoll_engine_provider_name(engine);
-    size_t counts[ATOLL_SANDBOX_FAILED + 1] = {0}, pos = 0, creates, execs;
+    size_t counts[ATOLL_SANDBOX_STOPPED + 1] = {0}, pos = 0, creates, execs;
     struct atoll_sandbox *sandbox;
     struct atoll_sandbox_view view;
 

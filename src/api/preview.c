@@ -224,6 +224,7 @@ static void forward(struct visit *v, struct atoll_http_request *req, const char 
         (void)atoll_http_set_header(req, "Content-Security-Policy", PATH_POLICY);
     if (v->trace.id[0])
         (void)atoll_http_set_header(req, "traceresponse", trace);
+    atoll_engine_touch(v->server->engine, v->name.sandbox_id); /* no new connection is needed */
     atoll_proxy_forward(v->server->proxy, req, &request);
 }
 

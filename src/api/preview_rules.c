@@ -6,7 +6,6 @@
 #define DIGITS "0123456789"
 #define ID_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
 #define COOKIE_PREFIX "atoll_"
-#define KEY_PREFIX "atl_"
 #define KEY_SUSPECT 16 /* characters after the prefix that make it suspicious */
 
 /* 0 for what is no port: "0", "080", "65536". */
@@ -252,8 +251,11 @@ bool atoll_preview_clean_set_cookie(const char *value, char *out)
 
 bool atoll_preview_holds_key(const char *text)
 {
-    for (const char *p = text; (p = strstr(p, KEY_PREFIX)); p++)
-        if (strspn(p + sizeof(KEY_PREFIX) - 1, ID_CHARS) >= KEY_SUSPECT)
-            return true;
+    static const char *const prefixes[] = {"atl_", "e2b_"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(prefixes); i++)
+        for (const char *p = text; (p = strstr(p, prefixes[i])); p++)
+            if (strspn(p + strlen(prefixes[i]), ID_CHARS) >= KEY_SUSPECT)
+                return true;
     return false;
 }

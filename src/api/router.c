@@ -18,16 +18,22 @@ static const struct {
     size_t offset, cap;
     bool (*is_valid)(const char *text);
     const char *what;
+    char end;            /* what follows this character is not looked at */
+    const char *refusal; /* the whole text, where clients know one */
 } param_kinds[] = {
     {"{id}", offsetof(struct atoll_route_params, id), 33, atoll_text_is_id,
-     "a sandbox id (up to 32 of a-z and 0-9)"},
+     "a sandbox id (up to 32 of a-z and 0-9)", '\0', NULL},
+    {"{sandboxID}", offsetof(struct atoll_route_params, id), 33, atoll_text_is_id, NULL, '-',
+     "Invalid sandbox ID"},
     {"{exec}", offsetof(struct atoll_route_params, exec), 33, atoll_text_is_id,
-     "an exec id (16 hex digits)"},
+     "an exec id (16 hex digits)", '\0', NULL},
     {"{session}", offsetof(struct atoll_route_params, session), 33, atoll_text_is_id,
-     "a session id (up to 32 of a-z and 0-9)"},
-    {"{port}", offsetof(struct atoll_route_params, port), 6, is_port, "a port (1 to 65535)"},
+     "a session id (up to 32 of a-z and 0-9)", '\0', NULL},
+    {"{port}", offsetof(struct atoll_route_params, port), 6, is_port, "a port (1 to 65535)", '\0',
+     NULL},
     {"{name}", offsetof(struct atoll_route_params, name), 65, atoll_text_is_name,
-     "a name (a letter or digit, then up to 63 of letters, digits, \".\", \"_\" and \"-\")"},
+     "a name (a letter or digit, then up to 63 of letters, digits, \".\", \"_\" and \"-\")", '\0',
+     NULL},
 };
 
 static size_t segment_len(const char *p)
@@ -60,14 +66,21 @@ static int take_param(struct atoll_route_params *params, const char *pattern, si
 {
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(param_kinds); i++) {
         char *out = (char *)params + param_kinds[i].offset;
+        const char *end;
+        size_t len;
         if (strlen(param_kinds[i].name) != n || memcmp(pattern, param_kinds[i].name, n) != 0)
             continue;
-        if (m < param_kinds[i].cap) {
-            memcpy(out, value, m);
-            out[m] = '\0';
+        end = param_kinds[i].end ? memchr(value, param_kinds[i].end, m) : NULL;
+        len = end ? (size_t)(end - value) : m;
+        if (len < param_kinds[i].cap) {
+            memcpy(out, value, len);
+            out[len] = '\0';
             if (param_kinds[i].is_valid(out))
                 return 0;
         }
+        if (param_kinds[i].refusal)
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s",
+                              param_kinds[i].refusal);
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "\"%.*s\" is not %s",
                           (int)ATOLL_MIN(m, (size_t)64), value, param_kinds[i].what);
     }

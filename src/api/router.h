@@ -14,8 +14,9 @@ struct atoll_api_call;
 
 struct atoll_route {
     enum atoll_http_method method;
-    /* Literal segments and parameters: {id}, {exec} and {session} are ids, {name} is a name, {path}
-     * at the end is all that is left. Where a literal and a parameter both match, the row that comes
+    /* Literal segments and parameters: {id}, {exec} and {session} are ids, {sandboxID} is an id as
+     * E2B's clients write it, perhaps with "-" and a word behind it, {name} is a name, {path} at
+     * the end is all that is left. Where a literal and a parameter both match, the row that comes
      * first in the table wins. */
     const char *path;
     enum atoll_scope scope;

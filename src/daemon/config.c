@@ -42,6 +42,9 @@ static const struct option {
     {"registry", "ATOLL_REGISTRY", KIND_PATH, AT(registry), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
      "YAML files of environments, agents, tools and prompts\n(registry beside atolld, else the "
      "installed one)"},
+    {"drivers", "ATOLL_DRIVERS", KIND_PATH, AT(drivers), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
+     "drivers of interpreters and their manifest.json\n(drivers beside atolld, else the installed "
+     "ones)"},
     {"preview-domain", "ATOLL_PREVIEW_DOMAIN", KIND_TEXT, AT(preview_domain), 200, "localhost",
      "NAME", "previews are at http://PORT-SANDBOX.NAME (localhost)"},
     {"host-names", "ATOLL_HOST_NAMES", KIND_TEXT, AT(host_names), 1024, NULL, "LIST",
@@ -64,8 +67,14 @@ static const struct option {
      "number (50)"},
     {"wrong-key-rate", "ATOLL_WRONG_KEY_RATE", KIND_COUNT, AT(wrong_key_rate), 1000000, "10", "N",
      "requests a second without a valid key that get a look, per address (10)"},
+    {"e2b-max-hours", "ATOLL_E2B_MAX_HOURS", KIND_COUNT, AT(e2b_max_hours), 8784, "24", "N",
+     "longest time to live that clients of E2B may ask for; 0: any (24)"},
     {"journal-max", "ATOLL_JOURNAL_MAX", KIND_SIZE, AT(journal_max_bytes), 0, "64M", "SIZE",
      "output kept per command (64M)"},
+    {"artifacts-max", "ATOLL_ARTIFACTS_MAX", KIND_SIZE, AT(artifacts_max_bytes), 0, "4G", "SIZE",
+     "files kept of sandboxes that are gone, in all; the oldest give way (4G)"},
+    {"artifacts-days", "ATOLL_ARTIFACTS_DAYS", KIND_COUNT, AT(artifacts_days), 36500, "7", "N",
+     "how long they are kept; 0: no end (7)"},
     {"waive", "ATOLL_WAIVE", KIND_WAIVE, AT(waived), 0, NULL, "LIST",
      "limits this host cannot give and every sandbox may do without:\nmemory,cpu,pids,disk or all "
      "(none)"},

@@ -17,11 +17,15 @@ struct atoll_config {
     char preview_domain[200];
     char host_names[1024];                /* separated by commas or blanks */
     char registry[ATOLL_CONFIG_PATH_MAX]; /* "" for the default one */
+    char drivers[ATOLL_CONFIG_PATH_MAX];  /* likewise */
     char file[ATOLL_CONFIG_PATH_MAX];     /* "" for none */
     uint32_t pool, max_sandboxes;
     uint32_t tenant_sandboxes, tenant_creates, tenant_execs, tenant_queue;
     uint32_t key_rate, wrong_key_rate; /* requests a second; 0: no limit */
+    uint32_t e2b_max_hours;            /* 0: no limit */
     uint64_t journal_max_bytes;
+    uint64_t artifacts_max_bytes;
+    uint32_t artifacts_days;
     uint32_t waived; /* ATOLL_LIMIT_* */
     enum atoll_log_level log_level;
     bool help, version, list_routes;

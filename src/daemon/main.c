@@ -14,6 +14,8 @@
 #include "daemon/config.h"
 #include "daemon/process.h"
 #include "daemon/site.h"
+#include "engine/answers.h"
+#include "engine/contexts.h"
 #include "net/tls.h"
 #include "provider/native/native.h"
 #include "sandbox/host.h"
@@ -31,9 +33,11 @@ struct daemon {
     struct atoll_engine *engine;
     struct atoll_store *store; /* the engine's */
     struct atoll_sessions *sessions;
+    struct atoll_contexts *contexts;
     struct atoll_access *access;
     struct atoll_audit *audit;
     struct atoll_previews *previews;
+    struct atoll_answers *answers;
     struct atoll_site site;
     struct atoll_api *api;
     struct atoll_http_server *server;
@@ -70,9 +74,11 @@ static void daemon_done(struct daemon *d)
     d->server = atoll_http_server_free(d->server);
     d->api = atoll_api_free(d->api);
     d->previews = atoll_previews_free(d->previews);
+    d->answers = atoll_answers_free(d->answers);
     d->audit = atoll_audit_close(d->audit);
     d->access = atoll_access_free(d->access);
     d->sessions = atoll_sessions_free(d->sessions);
+    d->contexts = atoll_contexts_free(d->contexts);
     d->engine = atoll_engine_free(d->engine);
     d->registry = atoll_registry_close(d->registry);
     if (d->signals.watch.loop)
@@ -115,7 +121,7 @@ static int probe_host(struct atoll_buf *json, struct atoll_error *err)
 static int open_registry(struct daemon *d, struct atoll_error *err)
 {
     if (!*d->config.registry)
-        atoll_process_find_registry(d->config.registry, sizeof(d->config.registry));
+        atoll_process_find_data("registry", d->config.registry, sizeof(d->config.registry));
     return atoll_registry_open(d->loop, d->config.registry, &d->registry, err);
 }
 
@@ -130,6 +136,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .quota = {d->config.tenant_sandboxes, d->config.tenant_creates, d->config.tenant_execs,
                   d->config.tenant_queue},
         .journal_max_bytes = d->config.journal_max_bytes,
+        .artifacts_max_bytes = d->config.artifacts_max_bytes,
+        .artifacts_days = d->config.artifacts_days,
         .waived = d->config.waived,
     };
     struct atoll_buf json;
@@ -181,6 +189,26 @@ static int recover(struct daemon *d, struct atoll_error *err)
     if (recovered.result > 0)
         r = atoll_loop_run(d->loop, err);
     return r < 0 ? r : recovered.result;
+}
+
+static int open_sessions(struct daemon *d, struct atoll_error *err)
+{
+    struct atoll_contexts_config config = {
+        .loop = d->loop,
+        .engine = d->engine,
+        .store = d->store,
+        .drivers_dir = d->config.drivers,
+    };
+    int r;
+
+    if (!*d->config.drivers)
+        atoll_process_find_data("drivers", d->config.drivers, sizeof(d->config.drivers));
+    r = atoll_contexts_new(&config, &d->contexts, err);
+    if (r == 0)
+        r = atoll_sessions_new(d->engine, d->registry, d->store, &d->sessions, err);
+    if (r == 0)
+        atoll_sessions_use_contexts(d->sessions, d->contexts);
+    return r;
 }
 
 /* With port 0 the kernel has chosen. */
@@ -263,10 +291,12 @@ static int open_api(struct daemon *d, struct atoll_error *err)
         .loop = d->loop,
         .engine = d->engine,
         .sessions = d->sessions,
+        .contexts = d->contexts,
         .auth = {d->access, d->state_fd},
         .site = &d->site.site,
         .key_rate = {d->config.key_rate, 4 * d->config.key_rate},
         .wrong_key_rate = {d->config.wrong_key_rate, 2 * d->config.wrong_key_rate},
+        .e2b_max_hours = d->config.e2b_max_hours,
         .access_log = d->config.log_level == ATOLL_LOG_DEBUG,
     };
     bool remote = *d->config.listen || *d->config.tls_listen;
@@ -278,6 +308,9 @@ static int open_api(struct daemon *d, struct atoll_error *err)
     if (r == 0)
         r = atoll_previews_new(d->store, &d->previews, err);
     config.previews = d->previews;
+    if (r == 0)
+        r = atoll_answers_new(d->store, &d->answers, err);
+    config.answers = d->answers;
     if (r == 0)
         r = atoll_signed_url_load(config.url_secret, d->state_fd, err);
     if (r == 0)
@@ -304,7 +337,7 @@ static int start(struct daemon *d, struct atoll_error *err)
     if (r == 0)
         r = recover(d, err);
     if (r == 0)
-        r = atoll_sessions_new(d->engine, d->registry, d->store, &d->sessions, err);
+        r = open_sessions(d, err);
     if (r == 0)
         r = open_server(d, err);
     /* Only now: the programs the provider started would inherit what is blocked and ignored. */

@@ -137,15 +137,16 @@ int atoll_process_find_programs(char *out, size_t cap, struct atoll_error *err)
                       ATOLL_LIBEXEC_DIR);
 }
 
-void atoll_process_find_registry(char *out, size_t cap)
+void atoll_process_find_data(const char *name, char *out, size_t cap)
 {
-    static const char *const places[] = {"registry", "../share/atoll/registry"};
+    static const char *const places[] = {"", "../share/atoll/"};
     char own[4096];
 
     for (size_t i = 0; own_directory(own, sizeof(own)) == 0 && i < ATOLL_ARRAY_LEN(places); i++)
-        if ((size_t)snprintf(out, cap, "%s/%s", own, places[i]) < cap && access(out, R_OK) == 0)
+        if ((size_t)snprintf(out, cap, "%s/%s%s", own, places[i], name) < cap &&
+            access(out, R_OK) == 0)
             return;
-    if ((size_t)snprintf(out, cap, "%s/registry", ATOLL_DATA_DIR) >= cap || access(out, R_OK) < 0)
+    if ((size_t)snprintf(out, cap, "%s/%s", ATOLL_DATA_DIR, name) >= cap || access(out, R_OK) < 0)
         out[0] = '\0';
 }
 

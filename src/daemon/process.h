@@ -20,8 +20,9 @@ int atoll_process_make_socket_dir(const char *socket_path,
 /* The directory with atoll-spawn: that of our own executable, or the installed one. NOT_FOUND. */
 int atoll_process_find_programs(char *out, size_t cap, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* The directory of the registry that comes with us, found likewise; "" when there is none. */
-void atoll_process_find_registry(char *out, size_t cap);
+/* A directory of data that comes with us ("registry", "drivers"), found likewise; "" when there is
+ * none. */
+void atoll_process_find_data(const char *name, char *out, size_t cap);
 
 /* As many descriptors as we may have. */
 void atoll_process_raise_files(void);

@@ -27,6 +27,19 @@ static int add_name(struct atoll_site *site, const char *name, struct atoll_erro
     return 0;
 }
 
+/* Where E2B's clients look for the two planes when they are told nothing but a domain. */
+static int add_below(struct atoll_site *site, const char *domain, struct atoll_error *err)
+{
+    static const char *const labels[] = {"api", "sandbox"};
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(labels); i++) {
+        (void)snprintf(site->below[i], sizeof(site->below[i]), "%s.%s", labels[i], domain);
+        r = add_name(site, site->below[i], err);
+    }
+    return r;
+}
+
 /* HOST of HOST:PORT; out has room for it. */
 static int add_address(struct atoll_site *site, char *out, const char *address,
                        struct atoll_error *err)
@@ -71,6 +84,8 @@ int atoll_site_init(struct atoll_site *site, const struct atoll_config *config,
                           config->preview_domain);
     (void)snprintf(site->list, sizeof(site->list), "%s", config->host_names);
     r = add_name(site, config->preview_domain, err);
+    if (r == 0)
+        r = add_below(site, config->preview_domain, err);
     if (r == 0)
         r = add_address(site, site->listen[0], config->listen, err);
     if (r == 0)

@@ -10,6 +10,7 @@ struct atoll_site {
     const char *names[ATOLL_SITE_NAMES + 1];
     char host[256];                  /* this host's */
     char listen[2][256], list[1024]; /* what the names point into */
+    char below[2][256];              /* likewise: names below the domain that are ours */
 };
 
 /* The strings of config are borrowed for good. INVALID_ARGUMENT for what can be no name. */

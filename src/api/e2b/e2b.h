@@ -21,6 +21,9 @@ extern const struct atoll_routes atoll_e2b_routes;
 /* plane.c: serves the request if it is for a sandbox; false leaves it to others. Before previews: a
  * host of a sandbox this facade made is served here. */
 bool atoll_e2b_serve(struct atoll_api *api, struct atoll_http_request *req);
+/* After the HTTP server is freed. */
+struct atoll_e2b_plane;
+struct atoll_e2b_plane *atoll_e2b_plane_free(struct atoll_e2b_plane *plane);
 
 /* facts.c */
 struct atoll_e2b_facts {
@@ -33,6 +36,7 @@ struct atoll_e2b_facts {
     char mask_host[257];   /* Host for requests to other ports; "" leaves it */
     json_t *network;       /* as given, owned, or NULL */
     json_t *lifecycle;     /* likewise */
+    json_t *team;          /* headers of the request that name a team, likewise */
     int allow_internet;    /* -1: not said */
 };
 void atoll_e2b_facts_get(const struct atoll_sandbox *sandbox, struct atoll_e2b_facts *ret);

@@ -19,3 +19,6 @@ void atoll_rest_file_entry(void *arg, const struct atoll_am_entry *entry,
 
 /* Answers the call with the file's bytes (transfer.c). */
 void atoll_rest_file_send(struct atoll_api_call *call, const struct atoll_rest_file_target *target);
+/* The same for one that is open; takes fd over. The last segment of path is its name. */
+void atoll_rest_file_send_fd(struct atoll_api_call *call, int fd, uint64_t size_bytes,
+                             const char *path);

@@ -29,10 +29,16 @@ static struct atoll_access *access_of(struct atoll_api_call *call, struct atoll_
 static void write_key(struct atoll_json_out *out, const struct atoll_key_view *view,
                       const char *key)
 {
+    char e2b[ATOLL_E2B_KEY_LEN + 1];
+
     atoll_json_open(out, NULL, '{');
     atoll_json_text(out, "id", view->id);
-    if (key)
+    if (key) {
+        atoll_key_to_e2b(key, e2b);
         atoll_json_text(out, "key", key);
+        atoll_json_text(out, "e2b_key", e2b);
+        OPENSSL_cleanse(e2b, sizeof(e2b));
+    }
     atoll_json_text(out, "tenant", view->tenant);
     atoll_json_text(out, "scope", atoll_scope_name(view->scope));
     atoll_json_time(out, "created_at", view->created_unix_ms);

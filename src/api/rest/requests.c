@@ -6,6 +6,7 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/text.h"
+#include "engine/artifacts.h"
 
 #define MONTH_S (31.0 * 24 * 3600)
 
@@ -22,6 +23,20 @@ static const struct atoll_field limit_fields[] = {
 };
 #undef AT
 
+#define AT(member)                                          \
+    (offsetof(struct atoll_rest_sandbox, lifetime.member) - \
+     offsetof(struct atoll_rest_sandbox, lifetime))
+static const struct atoll_field lifetime_fields[] = {
+    {"idleSeconds", ATOLL_FIELD_CEIL, AT(idle_s), 0, 12 * MONTH_S, NULL, 0},
+    {"leaseSeconds", ATOLL_FIELD_CEIL, AT(lease_s), 0, 12 * MONTH_S, NULL, 0},
+    {"leaseConnection", ATOLL_FIELD_BOOL, AT(lease_connection), 0, 0, NULL, 0},
+    {"cpuSeconds", ATOLL_FIELD_CEIL, AT(cpu_s), 0, 1e9, NULL, 0},
+    {"outputBytes", ATOLL_FIELD_U64, AT(output_bytes), 0, 1e15, NULL, 0},
+    {"onDeadline", ATOLL_FIELD_STRING, AT(on_deadline), 1, 32, NULL, 0},
+    {0},
+};
+#undef AT
+
 #define AT(member) offsetof(struct atoll_rest_sandbox, member)
 const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"template", ATOLL_FIELD_STRING, AT(template_name), 1, 64, NULL, 0},
@@ -30,6 +45,9 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"metadata", ATOLL_FIELD_JSON, AT(metadata), 0, 0, NULL, 0},
     {"networkMode", ATOLL_FIELD_STRING, AT(network_mode), 1, 32, NULL, 0},
     {"waive", ATOLL_FIELD_STRINGS, AT(waive), 0, 16, NULL, 0},
+    {"lifetime", ATOLL_FIELD_OBJECT, AT(lifetime), 0, 0, lifetime_fields, 0},
+    {"persistent", ATOLL_FIELD_BOOL, AT(persistent), 0, 0, NULL, 0},
+    {"artifacts", ATOLL_FIELD_STRINGS, AT(artifacts), 0, ATOLL_ARTIFACTS_PATTERNS_MAX, NULL, 0},
     {0},
 };
 #undef AT
@@ -112,6 +130,29 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
     return 0;
 }
 
+static int check_lifetime(const struct atoll_rest_sandbox *s, struct atoll_lifetime *ret,
+                          struct atoll_error *err)
+{
+    const char *word = s->lifetime.on_deadline;
+    struct atoll_lifetime lifetime = {
+        .idle_s = s->lifetime.idle_s,
+        .lease_s = s->lifetime.lease_s,
+        .connection_lease = s->lifetime.lease_connection,
+        .cpu_budget_s = s->lifetime.cpu_s,
+        .output_budget_bytes = s->lifetime.output_bytes,
+        .persistent = s->persistent,
+    };
+
+    if (word && strcmp(word, "pause") == 0)
+        lifetime.at_deadline = ATOLL_DEADLINE_PAUSE;
+    else if (word && strcmp(word, "destroy") != 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "lifetime.onDeadline must be \"destroy\" or \"pause\" (got \"%s\")",
+                          word);
+    *ret = lifetime;
+    return 0;
+}
+
 int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_body *body,
                              struct atoll_create *ret_create, struct atoll_error *err)
 {
@@ -126,6 +167,11 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
         r = check_waive(s->waive, &create.waived, err);
     if (r == 0)
         r = check_metadata(s->metadata, body, &create.metadata_json, err);
+    if (r == 0)
+        r = check_lifetime(s, &create.lifetime, err);
+    if (r == 0)
+        r = atoll_artifacts_check(s->artifacts, err);
+    create.artifacts = s->artifacts;
     if (r == 0)
         *ret_create = create;
     return r;

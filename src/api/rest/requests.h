@@ -16,6 +16,14 @@ struct atoll_rest_sandbox {
     const char *const *waive;
     const char *network_mode;
     const json_t *metadata;
+    const char *const *artifacts;
+    struct {
+        uint32_t idle_s, lease_s, cpu_s;
+        uint64_t output_bytes;
+        bool lease_connection;
+        const char *on_deadline;
+    } lifetime;
+    bool persistent;
 };
 
 struct atoll_rest_exec {

@@ -3,3 +3,5 @@
 
 /* Our own REST API, /api/…; docs/api.md describes it. */
 extern const struct atoll_routes atoll_rest_routes;
+/* Those about what is kept of sandboxes that are gone. */
+extern const struct atoll_routes atoll_rest_artifact_routes;

@@ -14,9 +14,11 @@ atoll_rest_handler atoll_rest_host;
 atoll_rest_handler atoll_rest_health, atoll_rest_ready, atoll_rest_metrics;
 /* sandboxes.c */
 atoll_rest_handler atoll_rest_sandbox_create, atoll_rest_sandbox_get, atoll_rest_sandbox_destroy,
-    atoll_rest_sandbox_destroy_all;
+    atoll_rest_sandbox_destroy_all, atoll_rest_sandbox_heartbeat;
 /* sandbox_list.c, sandbox_change.c */
 atoll_rest_handler atoll_rest_sandbox_list, atoll_rest_sandbox_timeout, atoll_rest_sandbox_patch;
+/* pause.c */
+atoll_rest_handler atoll_rest_sandbox_pause, atoll_rest_sandbox_resume, atoll_rest_sandbox_stop;
 /* health.c */
 atoll_rest_handler atoll_rest_health_one, atoll_rest_health_all;
 /* stats.c */
@@ -46,17 +48,21 @@ atoll_rest_handler atoll_rest_file_batch, atoll_rest_file_sign, atoll_rest_file_
 atoll_rest_handler atoll_rest_archive_get, atoll_rest_archive_put;
 /* transfer.c */
 atoll_rest_handler atoll_rest_file_download, atoll_rest_file_upload;
+/* xattrs.c */
+atoll_rest_handler atoll_rest_xattr_list, atoll_rest_xattr_set, atoll_rest_xattr_remove;
 /* keys.c */
 atoll_rest_handler atoll_rest_key_create, atoll_rest_key_list, atoll_rest_key_remove;
 /* previews.c */
 atoll_rest_handler atoll_rest_preview_create, atoll_rest_preview_list, atoll_rest_preview_remove;
 /* templates.c */
 atoll_rest_handler atoll_rest_template_list, atoll_rest_template_import, atoll_rest_template_remove;
-/* sessions.c, sessions_execute.c, sessions_files.c */
+/* sessions.c, session_list.c, sessions_execute.c, sessions_files.c */
 atoll_rest_handler atoll_rest_session_create, atoll_rest_session_list, atoll_rest_session_get,
-    atoll_rest_session_destroy, atoll_rest_session_execute, atoll_rest_session_artifacts,
-    atoll_rest_session_artifact, atoll_rest_e2b_execute, atoll_rest_e2b_file_list,
-    atoll_rest_e2b_file_write;
+    atoll_rest_session_destroy, atoll_rest_session_execute, atoll_rest_e2b_execute,
+    atoll_rest_e2b_file_list, atoll_rest_e2b_file_write;
+/* contexts.c */
+atoll_rest_handler atoll_rest_context_create, atoll_rest_context_list, atoll_rest_context_remove,
+    atoll_rest_context_restart, atoll_rest_context_execute;
 /* registry.c */
 atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest_registry_item;
 
@@ -67,6 +73,9 @@ struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
 struct atoll_sandbox *atoll_rest_next_sandbox(struct atoll_api_call *call, size_t *pos);
 struct atoll_exec *atoll_rest_find_exec(struct atoll_engine *engine, const char *sandbox_id,
                                         const char *exec_id, struct atoll_error *err);
+/* ?artifacts= of a request that destroys a sandbox (artifacts.c): what is to be kept of it. */
+int atoll_rest_artifacts_want(struct atoll_api_call *call,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
 /* For an atoll_done_fn that only has to answer the call in arg. */
 void atoll_rest_done(void *arg, const struct atoll_error *error);
 /* For one that nobody waits for. */

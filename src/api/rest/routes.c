@@ -10,6 +10,7 @@
 #define FILES ATOLL_BODY_FILES
 #define BOX "/api/sandboxes/{id}"
 #define EXEC BOX "/execs/{exec}"
+#define CONTEXT BOX "/contexts/{name}"
 #define SESSION "/api/sessions/{session}"
 #define REGISTRY "/api/registry"
 
@@ -32,6 +33,10 @@ static const struct atoll_route rows[] = {
     {ATOLL_DELETE, BOX,                    WRITE, NONE,   atoll_rest_sandbox_destroy},
     {ATOLL_PATCH,  BOX,                    WRITE, JSON,   atoll_rest_sandbox_patch},
     {ATOLL_POST,   BOX "/timeout",         WRITE, JSON,   atoll_rest_sandbox_timeout},
+    {ATOLL_POST,   BOX "/heartbeat",       WRITE, NONE,   atoll_rest_sandbox_heartbeat},
+    {ATOLL_POST,   BOX "/pause",           WRITE, JSON,   atoll_rest_sandbox_pause},
+    {ATOLL_POST,   BOX "/resume",          WRITE, NONE,   atoll_rest_sandbox_resume},
+    {ATOLL_POST,   BOX "/stop",            WRITE, NONE,   atoll_rest_sandbox_stop},
     {ATOLL_GET,    BOX "/stats",           READ,  NONE,   atoll_rest_stats_one},
     {ATOLL_GET,    BOX "/health",          READ,  NONE,   atoll_rest_health_one},
 
@@ -61,12 +66,21 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/files/batch",     WRITE, ATOLL_BODY_FILES, atoll_rest_file_batch},
     {ATOLL_POST,   BOX "/files/sign",      WRITE, JSON,   atoll_rest_file_sign},
     {ATOLL_GET,    BOX "/files/watch",     READ,  NONE,   atoll_rest_file_watch},
+    {ATOLL_GET,    BOX "/files/xattrs",    READ,  NONE,   atoll_rest_xattr_list},
+    {ATOLL_PUT,    BOX "/files/xattrs",    WRITE, JSON,   atoll_rest_xattr_set},
+    {ATOLL_DELETE, BOX "/files/xattrs",    WRITE, NONE,   atoll_rest_xattr_remove},
     {ATOLL_GET,    BOX "/archive",         READ,  NONE,   atoll_rest_archive_get},
     {ATOLL_PUT,    BOX "/archive",         WRITE, STREAM, atoll_rest_archive_put},
 
     {ATOLL_POST,   BOX "/previews",        WRITE, JSON,   atoll_rest_preview_create},
     {ATOLL_GET,    BOX "/previews",        WRITE, NONE,   atoll_rest_preview_list},
     {ATOLL_DELETE, BOX "/previews/{port}", WRITE, NONE,   atoll_rest_preview_remove},
+
+    {ATOLL_POST,   BOX "/contexts",        WRITE, JSON,   atoll_rest_context_create},
+    {ATOLL_GET,    BOX "/contexts",        READ,  NONE,   atoll_rest_context_list},
+    {ATOLL_DELETE, CONTEXT,                WRITE, NONE,   atoll_rest_context_remove},
+    {ATOLL_POST,   CONTEXT "/restart",     WRITE, NONE,   atoll_rest_context_restart},
+    {ATOLL_POST,   CONTEXT "/execute",     WRITE, FILES,  atoll_rest_context_execute},
 
     {ATOLL_GET,    "/api/templates",       READ,  NONE,   atoll_rest_template_list},
     {ATOLL_PUT,    "/api/templates/{name}", ADMIN, STREAM, atoll_rest_template_import},
@@ -81,8 +95,6 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    SESSION,                READ,  NONE,   atoll_rest_session_get},
     {ATOLL_DELETE, SESSION,                WRITE, NONE,   atoll_rest_session_destroy},
     {ATOLL_POST,   SESSION "/execute",     WRITE, FILES,  atoll_rest_session_execute},
-    {ATOLL_GET,    SESSION "/artifacts",   READ,  NONE,   atoll_rest_session_artifacts},
-    {ATOLL_GET,    SESSION "/artifacts/{path}", READ, NONE, atoll_rest_session_artifact},
     {ATOLL_GET,    SESSION "/files",       READ,  NONE,   atoll_rest_file_download},
     {ATOLL_PUT,    SESSION "/files",       WRITE, STREAM, atoll_rest_file_upload},
     {ATOLL_DELETE, SESSION "/files",       WRITE, NONE,   atoll_rest_file_remove},

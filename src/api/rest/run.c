@@ -167,7 +167,16 @@ static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
     if (r == 0 && run->input.open && !run->ops->takes_input)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "\"stdin\":true needs the WebSocket /api/run; give the input as a string");
+    if (r == 0 && sandbox.lifetime.lease_connection && own.keep && run->ops->takes_input)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "with lifetime.leaseConnection the sandbox ends with this WebSocket, so "
+                       "\"keep\" cannot be");
+    /* Nobody else knows of it: it should not outlive a daemon that dies. A WebSocket's client was
+     * told its id and may come back. */
+    if (r == 0 && !own.keep && !run->ops->takes_input)
+        ret_create->lifetime.connection_lease = true;
     run->keep = own.keep;
+    run->leased = sandbox.lifetime.lease_connection;
     run->files.files = own.files;
     /* Before anything is created: a typo should cost nothing. */
     return r < 0 ? r : atoll_file_batch_check(&run->body, own.files, err);

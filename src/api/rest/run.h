@@ -25,6 +25,7 @@ struct atoll_run {
     struct atoll_rest_input input;
     struct atoll_file_batch files;
     bool keep;
+    bool leased; /* to the connection */
     enum { ATOLL_RUN_PREPARING, ATOLL_RUN_RUNNING, ATOLL_RUN_ENDING } phase;
     bool abandoned;
     struct atoll_error error; /* for finished(), once the sandbox is gone */

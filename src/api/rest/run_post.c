@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "api/lease.h"
 #include "api/rest/collect.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/run.h"
@@ -58,10 +59,13 @@ static void finished(struct atoll_run *run, const struct atoll_error *error)
     struct run_post *p = (struct run_post *)run;
 
     p->call->on_gone = NULL;
-    if (error)
+    if (error) {
         atoll_api_fail(p->call, error);
-    else
+    } else {
+        if (run->keep && run->leased)
+            atoll_api_lease(p->call, run->sandbox_id);
         atoll_api_reply(p->call, 200, &p->out);
+    }
     atoll_buf_done(&p->reply);
     atoll_run_done(run);
     free(p);

@@ -1,16 +1,15 @@
 /*
- * GET /api/sandboxes: those the caller may see, oldest first, filtered and in pages. A cursor names
- * the last one of the page before, so that a sandbox that comes or goes meanwhile shifts nothing.
+ * GET /api/sandboxes: those the caller may see, oldest first, filtered and in pages.
  */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/rest/paging.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/text.h"
 
-#define LIMIT_MAX 1000
 #define PAIRS_MAX 16
 #define PAIR_BYTES_MAX 1024
 
@@ -21,24 +20,23 @@ struct filter {
     } pairs[PAIRS_MAX]; /* of the metadata; all must be there */
     size_t pair_count;
     char pair_text[PAIR_BYTES_MAX];
-    uint64_t limit; /* 0: no end */
-    bool has_cursor;
-    int64_t after_ms;
-    char after_id[33];
+    struct atoll_rest_page page;
 };
 
 static int take_state(struct filter *f, const char *state, struct atoll_error *err)
 {
     if (!state)
         return 0;
-    for (int i = ATOLL_SANDBOX_CREATING; i <= ATOLL_SANDBOX_FAILED; i++)
+    for (int i = ATOLL_SANDBOX_CREATING; i <= ATOLL_SANDBOX_STOPPED; i++)
         if (strcmp(state, atoll_sandbox_state_name((enum atoll_sandbox_state)i)) == 0)
             f->state = state;
-    return f->state ? 0
-                    : atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                                 "?state= must be creating, running, stopping or failed (got "
-                                 "\"%.48s\")",
-                                 state);
+    return f->state
+               ? 0
+               : atoll_fail(
+                     err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                     "?state= must be creating, running, stopping, failed, paused or stopped (got "
+                     "\"%.48s\")",
+                     state);
 }
 
 /* key=value, and more of them after a '&' (which the client has encoded once more). */
@@ -64,29 +62,6 @@ static int take_metadata(struct filter *f, const char *text, struct atoll_error 
     return 0;
 }
 
-static int take_cursor(struct filter *f, const char *text, struct atoll_error *err)
-{
-    const char *dash = text ? strchr(text, '-') : NULL;
-    char number[24];
-    uint64_t ms;
-
-    if (!text || !*text)
-        return 0;
-    if (!dash || (size_t)(dash - text) >= sizeof(number) || !atoll_text_is_id(dash + 1))
-        goto bad;
-    memcpy(number, text, (size_t)(dash - text));
-    number[dash - text] = '\0';
-    if (atoll_text_u64(number, 0, INT64_MAX, &ms) < 0)
-        goto bad;
-    f->has_cursor = true;
-    f->after_ms = (int64_t)ms;
-    (void)snprintf(f->after_id, sizeof(f->after_id), "%s", dash + 1);
-    return 0;
-bad:
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "?cursor= must be the next_cursor of the page before (got \"%.48s\")", text);
-}
-
 static int take_filter(const struct atoll_api_call *call, struct filter *f, struct atoll_error *err)
 {
     int r = take_state(f, atoll_http_query(call->req, "state"), err);
@@ -94,11 +69,7 @@ static int take_filter(const struct atoll_api_call *call, struct filter *f, stru
     f->template_name = atoll_http_query(call->req, "template");
     if (r == 0)
         r = take_metadata(f, atoll_http_query(call->req, "metadata"), err);
-    if (r == 0)
-        r = atoll_api_query_u64(call, "limit", 1, LIMIT_MAX, &f->limit, err);
-    if (r == 0)
-        r = take_cursor(f, atoll_http_query(call->req, "cursor"), err);
-    return r;
+    return r < 0 ? r : atoll_rest_page_take(call, &f->page, err);
 }
 
 static bool has_pairs(const struct filter *f, const char *metadata_json)
@@ -119,10 +90,8 @@ static bool has_pairs(const struct filter *f, const char *metadata_json)
 
 static bool passes(const struct filter *f, const struct atoll_sandbox_view *v)
 {
-    if (f->has_cursor && (v->created_unix_ms < f->after_ms ||
-                          (v->created_unix_ms == f->after_ms && strcmp(v->id, f->after_id) <= 0)))
-        return false;
-    return (!f->state || strcmp(f->state, atoll_sandbox_state_name(v->state)) == 0) &&
+    return atoll_rest_page_has(&f->page, v->created_unix_ms, v->id) &&
+           (!f->state || strcmp(f->state, atoll_sandbox_state_name(v->state)) == 0) &&
            (!f->template_name || strcmp(f->template_name, v->template_name) == 0) &&
            has_pairs(f, v->metadata_json);
 }
@@ -133,9 +102,7 @@ static int by_age(const void *left, const void *right)
 
     atoll_sandbox_get(*(struct atoll_sandbox *const *)left, &a);
     atoll_sandbox_get(*(struct atoll_sandbox *const *)right, &b);
-    if (a.created_unix_ms != b.created_unix_ms)
-        return a.created_unix_ms < b.created_unix_ms ? -1 : 1;
-    return strcmp(a.id, b.id);
+    return atoll_rest_page_compare(a.created_unix_ms, a.id, b.created_unix_ms, b.id);
 }
 
 /* All that pass, sorted; as many as the engine allows sandboxes. */
@@ -159,21 +126,12 @@ static struct atoll_sandbox **gather(struct atoll_api_call *call, const struct f
     return found;
 }
 
-static void write_cursor(struct atoll_json_out *out, const struct atoll_sandbox *last)
-{
-    struct atoll_sandbox_view view;
-    char text[64];
-
-    atoll_sandbox_get(last, &view);
-    (void)snprintf(text, sizeof(text), "%lld-%s", (long long)view.created_unix_ms, view.id);
-    atoll_json_text(out, "next_cursor", text);
-}
-
 void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                              size_t n ATOLL_UNUSED)
 {
     struct filter filter = {0};
     struct atoll_sandbox **found;
+    struct atoll_sandbox_view last;
     struct atoll_error error;
     struct atoll_buf buf;
     struct atoll_json_out out;
@@ -184,15 +142,17 @@ void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body AT
         return;
     }
     found = gather(call, &filter, &count);
-    shown = filter.limit && filter.limit < count ? (size_t)filter.limit : count;
+    shown = atoll_rest_page_shown(&filter.page, count);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "sandboxes", '[');
     for (size_t i = 0; i < shown; i++)
         atoll_view_sandbox(&out, NULL, found[i]);
     atoll_json_close(&out, ']');
-    if (shown < count)
-        write_cursor(&out, found[shown - 1]);
+    if (shown < count) {
+        atoll_sandbox_get(found[shown - 1], &last);
+        atoll_rest_page_write(&out, last.created_unix_ms, last.id);
+    }
     atoll_json_close(&out, '}');
     free(found);
     atoll_api_reply(call, 200, &out);

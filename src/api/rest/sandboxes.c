@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/idempotency.h"
+#include "api/lease.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
@@ -54,13 +55,16 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
 
     if (error) {
         atoll_api_fail(call, error);
-    } else if (!call->req && !call->idempotency) {
+        return;
+    }
+    atoll_sandbox_get(sandbox, &view);
+    if (!call->req && (!call->idempotency || view.lifetime.connection_lease)) {
         /* Nobody was told its id, so nobody would ever destroy it. */
-        atoll_sandbox_get(sandbox, &view);
         atoll_engine_destroy(call->engine, view.id, ATOLL_REST_WHO_GONE, atoll_rest_ignore, NULL);
         atoll_api_drop(call);
     } else {
-        atoll_sandbox_get(sandbox, &view);
+        if (view.lifetime.connection_lease)
+            atoll_api_lease(call, view.id);
         (void)snprintf(call->params.id, sizeof(call->params.id), "%s", view.id); /* for the audit */
         atoll_api_reply_init(&buf, &out);
         atoll_view_sandbox(&out, NULL, sandbox);
@@ -111,12 +115,28 @@ void atoll_rest_sandbox_get(struct atoll_api_call *call, const uint8_t *body ATO
     atoll_api_reply(call, 200, &out);
 }
 
+void atoll_rest_sandbox_heartbeat(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                  size_t n ATOLL_UNUSED)
+{
+    struct atoll_error error;
+
+    if (atoll_engine_heartbeat(call->engine, call->params.id, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_api_reply_empty(call, 204);
+}
+
 /* Destroying. */
 
 void atoll_rest_sandbox_destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                 size_t n ATOLL_UNUSED)
 {
-    atoll_engine_destroy(call->engine, call->params.id, ATOLL_REST_WHO, atoll_rest_done, call);
+    struct atoll_error error;
+
+    if (atoll_rest_artifacts_want(call, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_engine_destroy(call->engine, call->params.id, ATOLL_REST_WHO, atoll_rest_done, call);
 }
 
 struct destroy_all {

@@ -1,4 +1,5 @@
 #pragma once
+#include "api/call.h"
 #include "api/fields.h"
 #include "engine/sessions.h"
 
@@ -19,3 +20,8 @@ int atoll_rest_session_files_decode(const json_t *value, struct atoll_body *body
 int atoll_rest_session_file_decode(const json_t *object, const char *where, struct atoll_body *body,
                                    struct atoll_session_file *ret,
                                    struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* The working directory of a session that lives, the one of the call: listed under that key, or the
+ * file params.path of it (sessions_files.c). */
+void atoll_rest_session_files_list(struct atoll_api_call *call, const char *key);
+void atoll_rest_session_files_send(struct atoll_api_call *call);

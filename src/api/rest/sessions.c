@@ -6,9 +6,11 @@
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/idempotency.h"
+#include "api/lease.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/session_files.h"
+#include "api/rest/sessions_view.h"
 #include "api/rest/views.h"
 
 #define PROVIDER "native"
@@ -16,7 +18,6 @@
 struct session_fields {
     const char *environment, *provider;
     const json_t *files;
-    bool persistent;
 };
 
 #define AT(member) offsetof(struct session_fields, member)
@@ -24,25 +25,24 @@ static const struct atoll_field session_fields[] = {
     {"environment", ATOLL_FIELD_STRING, AT(environment), 1, 64, NULL, 0},
     {"provider", ATOLL_FIELD_STRING, AT(provider), 1, 64, NULL, 0},
     {"files", ATOLL_FIELD_JSON, AT(files), 0, 0, NULL, 0},
-    {"persistent", ATOLL_FIELD_BOOL, AT(persistent), 0, 0, NULL, 0},
     {0},
 };
 #undef AT
 
-static void view_session(struct atoll_json_out *out, const char *key, struct atoll_api_call *call,
-                         const struct atoll_session *session)
+void atoll_rest_session_view(struct atoll_json_out *out, const char *key,
+                             struct atoll_api_call *call, const struct atoll_session *session)
 {
     struct atoll_session_view v;
     struct atoll_sandbox *sandbox;
     struct atoll_sandbox_view s;
-    char url[80];
+    char url[ATOLL_REST_SESSION_URL_MAX];
 
     atoll_session_get(session, &v);
     sandbox = atoll_engine_find(call->engine, v.sandbox_id);
     if (!sandbox)
         return; /* gone with this very session: whoever asked for it is told so */
     atoll_sandbox_get(sandbox, &s);
-    (void)snprintf(url, sizeof(url), "/api/sessions/%s", v.id);
+    atoll_rest_session_url(call, &v, url);
     atoll_json_open(out, key, '{');
     atoll_json_text(out, "session_id", v.id);
     atoll_json_text(out, "sandbox_id", v.sandbox_id);
@@ -53,7 +53,7 @@ static void view_session(struct atoll_json_out *out, const char *key, struct ato
     atoll_json_time(out, "created_at", v.created_unix_ms);
     atoll_json_time(out, "expires_at", s.expires_unix_ms);
     atoll_json_raw(out, "metadata", s.metadata_json && *s.metadata_json ? s.metadata_json : "{}");
-    atoll_json_bool(out, "persistent", false);
+    atoll_json_bool(out, "persistent", s.lifetime.persistent);
     if (*v.start_exec)
         atoll_json_text(out, "start_execution_id", v.start_exec);
     atoll_view_sandbox(out, "sandbox", sandbox);
@@ -81,19 +81,26 @@ static void created(void *arg, struct atoll_session *session, const struct atoll
     struct atoll_session_view view;
     struct atoll_buf buf;
     struct atoll_json_out out;
+    bool leased;
 
+    leased = c->request.lifetime.connection_lease;
     create_free(c);
     if (error) {
         atoll_api_fail(call, error);
-    } else if (!call->req && !call->idempotency) {
+        return;
+    }
+    atoll_session_get(session, &view);
+    if (!call->req && (!call->idempotency || leased)) {
         /* Nobody was told its id, so nobody would ever delete it. */
-        atoll_session_get(session, &view);
         atoll_sessions_destroy(call->api->config.sessions, view.id, ATOLL_REST_WHO_GONE,
                                atoll_rest_ignore, NULL);
         atoll_api_drop(call);
     } else {
+        if (leased)
+            atoll_api_lease(call, view.sandbox_id);
+        atoll_rest_session_show_port(call, session);
         atoll_api_reply_init(&buf, &out);
-        view_session(&out, NULL, call, session);
+        atoll_rest_session_view(&out, NULL, call, session);
         atoll_api_reply(call, 201, &out);
     }
 }
@@ -105,12 +112,6 @@ static int check_offered(const struct session_fields *f, const char *template_na
     if (f->provider && strcmp(f->provider, PROVIDER) != 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "there is no provider \"%.64s\"; use \"" PROVIDER "\"", f->provider);
-    if (f->persistent)
-        return atoll_fail(
-            err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-            "persistent sessions are not available yet; without \"persistent\" a "
-            "session lives until it is deleted, its limits.timeoutSeconds are over or "
-            "the daemon is stopped");
     if (template_name)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "a session has the template of its environment; give environment only");
@@ -155,8 +156,10 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
         .environment = own.environment,
         .limits = checked.limits,
         .waived = checked.waived,
+        .lifetime = checked.lifetime,
         .env = checked.env,
         .metadata_json = checked.metadata_json,
+        .artifacts = checked.artifacts,
         .owner = c->call->caller.tenant,
         .files = files.files,
         .file_count = files.count,
@@ -183,28 +186,6 @@ void atoll_rest_session_create(struct atoll_api_call *call, const uint8_t *bytes
 
 /* Looking. */
 
-void atoll_rest_session_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                             size_t n ATOLL_UNUSED)
-{
-    struct atoll_session *session;
-    struct atoll_session_view view;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-    size_t pos = 0;
-
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_open(&out, "sessions", '[');
-    while ((session = atoll_sessions_next(call->api->config.sessions, &pos))) {
-        atoll_session_get(session, &view);
-        if (atoll_api_sees(call, view.owner))
-            view_session(&out, NULL, call, session);
-    }
-    atoll_json_close(&out, ']');
-    atoll_json_close(&out, '}');
-    atoll_api_reply(call, 200, &out);
-}
-
 void atoll_rest_session_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                             size_t n ATOLL_UNUSED)
 {
@@ -212,14 +193,19 @@ void atoll_rest_session_get(struct atoll_api_call *call, const uint8_t *body ATO
     struct atoll_json_out out;
 
     atoll_api_reply_init(&buf, &out);
-    view_session(&out, NULL, call,
-                 atoll_sessions_find(call->api->config.sessions, call->params.session));
+    atoll_rest_session_view(&out, NULL, call,
+                            atoll_sessions_find(call->api->config.sessions, call->params.session));
     atoll_api_reply(call, 200, &out);
 }
 
 void atoll_rest_session_destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                 size_t n ATOLL_UNUSED)
 {
-    atoll_sessions_destroy(call->api->config.sessions, call->params.session, ATOLL_REST_WHO,
-                           atoll_rest_done, call);
+    struct atoll_error error;
+
+    if (atoll_rest_artifacts_want(call, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_sessions_destroy(call->api->config.sessions, call->params.session, ATOLL_REST_WHO,
+                               atoll_rest_done, call);
 }

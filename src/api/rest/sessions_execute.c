@@ -6,6 +6,7 @@
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/idempotency.h"
+#include "api/rest/contexts_view.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/session_files.h"
 #include "api/rest/sessions_view.h"
@@ -85,8 +86,13 @@ static void view_execution(struct atoll_json_out *out, const struct atoll_sessio
     atoll_json_text(out, "execution_id", result->exec_id);
     view_stream(out, result, ATOLL_STREAM_STDOUT, "stdout", "stdout_truncated");
     view_stream(out, result, ATOLL_STREAM_STDERR, "stderr", "stderr_truncated");
-    atoll_json_open(out, "results", '[');
-    atoll_json_close(out, ']');
+    if (result->context) {
+        atoll_view_context_results(out, "results", result->context);
+        atoll_json_u64(out, "execution_count", result->context->execution_count);
+    } else {
+        atoll_json_open(out, "results", '[');
+        atoll_json_close(out, ']');
+    }
     view_error(out, result);
     if (result->end->kind == ATOLL_END_EXITED)
         atoll_json_i64(out, "exit_code", result->end->code);

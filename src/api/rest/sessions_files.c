@@ -39,7 +39,7 @@ static void listed(void *arg, const struct atoll_session_artifact *files, size_t
     free(l);
 }
 
-static void list(struct atoll_api_call *call, const char *key)
+void atoll_rest_session_files_list(struct atoll_api_call *call, const char *key)
 {
     struct listing *l = atoll_api_alloc(sizeof(*l));
 
@@ -47,22 +47,15 @@ static void list(struct atoll_api_call *call, const char *key)
     atoll_sessions_list_files(call->api->config.sessions, call->params.session, listed, l);
 }
 
-void atoll_rest_session_artifacts(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                                  size_t n ATOLL_UNUSED)
-{
-    list(call, "artifacts");
-}
-
 void atoll_rest_e2b_file_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                               size_t n ATOLL_UNUSED)
 {
-    list(call, "files");
+    atoll_rest_session_files_list(call, "files");
 }
 
 /* One of them. */
 
-void atoll_rest_session_artifact(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                                 size_t n ATOLL_UNUSED)
+void atoll_rest_session_files_send(struct atoll_api_call *call)
 {
     struct atoll_rest_file_target target = {.path = call->params.path};
     struct atoll_error error;

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "api/file_send.h"
 #include "api/rest/files.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
@@ -11,90 +12,14 @@
 #include "base/metrics.h"
 #include "net/url.h"
 
-#define PIECE_BYTES ((size_t)256 * 1024)
-/* Bytes sent per turn before other connections get theirs. */
-#define TURN_MAX ((size_t)1024 * 1024)
 #define NAME_MAX_BYTES 255
 
 /* Out. */
 
 struct download {
     struct atoll_api_call *call;
-    int fd; /* owned */
-    uint64_t offset, size;
-    struct atoll_timer turn;
     char name[NAME_MAX_BYTES + 1];
 };
-
-static void download_free(struct download *d)
-{
-    if (d->fd >= 0)
-        (void)close(d->fd);
-    atoll_timer_cancel(&d->turn);
-    free(d);
-}
-
-static void download_gone(struct atoll_api_call *call)
-{
-    download_free(call->state);
-    atoll_api_drop(call);
-}
-
-/* The client was told a length; if the file has become shorter it must not take this for all. */
-static void download_cut(struct download *d, const char *why)
-{
-    struct atoll_api_call *call = d->call;
-
-    download_free(d);
-    atoll_api_abort(call, why);
-}
-
-static void pump(void *arg)
-{
-    static uint8_t piece[PIECE_BYTES]; /* loop thread only */
-    struct download *d = arg;
-    struct atoll_api_call *call = d->call;
-    size_t sent = 0;
-    int r;
-
-    if (d->turn.loop)
-        return;
-    while (d->offset < d->size && atoll_http_pending(call->req) <= ATOLL_HTTP_HIGH_WATER) {
-        size_t want = (size_t)ATOLL_MIN(d->size - d->offset, (uint64_t)PIECE_BYTES);
-        ssize_t n;
-        if (sent >= TURN_MAX) {
-            atoll_timer_set(&d->turn, atoll_http_loop(call->req), 0, pump, d);
-            return;
-        }
-        n = pread(d->fd, piece, want, (off_t)d->offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            download_cut(d, n < 0 ? strerror(errno) : "the file became shorter while it was read");
-            return;
-        }
-        r = atoll_http_write(call->req, piece, (size_t)n);
-        atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "out"), (double)n);
-        if (r == -EPIPE)
-            return; /* on_gone follows */
-        if (r < 0) {
-            download_cut(d, strerror(-r));
-            return;
-        }
-        d->offset += (uint64_t)n;
-        sent += (size_t)n;
-    }
-    if (d->offset < d->size)
-        return;
-    download_free(d);
-    atoll_api_end(call);
-}
-
-static void drained(void *arg, struct atoll_http_request *req)
-{
-    (void)req;
-    pump(arg);
-}
 
 /* RFC 6266 with the encoding of RFC 8187: any byte of a name is possible. */
 static void set_download_headers(struct atoll_api_call *call, const char *name)
@@ -113,27 +38,19 @@ static void opened(void *arg, int fd, uint64_t size_bytes, const struct atoll_er
 {
     struct download *d = arg;
     struct atoll_api_call *call = d->call;
+    struct atoll_file_part part;
 
-    if (!error)
-        d->fd = fd;
-    if (error || !call->req) {
-        download_free(d);
-        if (error)
-            atoll_api_fail(call, error);
-        else
-            atoll_api_drop(call);
-        return;
+    if (error) {
+        atoll_api_fail(call, error);
+    } else if (!call->req) {
+        (void)close(fd);
+        atoll_api_drop(call);
+    } else {
+        part = atoll_file_whole(fd, size_bytes);
+        set_download_headers(call, d->name);
+        atoll_file_send(call, 200, "application/octet-stream", &part);
     }
-    d->size = size_bytes;
-    /* To HEAD the length is the whole answer. */
-    if (atoll_http_method(call->req) == ATOLL_HEAD)
-        d->offset = size_bytes;
-    call->state = d;
-    call->on_gone = download_gone;
-    set_download_headers(call, d->name);
-    atoll_http_on_drain(call->req, drained, d);
-    atoll_api_begin(call, 200, "application/octet-stream", (int64_t)size_bytes);
-    pump(d);
+    free(d);
 }
 
 static void copy_basename(char *out, size_t cap, const char *path)
@@ -145,13 +62,25 @@ static void copy_basename(char *out, size_t cap, const char *path)
     out[n] = '\0';
 }
 
-void atoll_rest_file_send(struct atoll_api_call *call, const struct atoll_rest_file_target *t)
+static struct download *download_new(struct atoll_api_call *call, const char *path)
 {
     struct download *d = atoll_api_alloc(sizeof(*d));
 
     d->call = call;
-    d->fd = ATOLL_NO_FD;
-    copy_basename(d->name, sizeof(d->name), t->path);
+    copy_basename(d->name, sizeof(d->name), path);
+    return d;
+}
+
+void atoll_rest_file_send_fd(struct atoll_api_call *call, int fd, uint64_t size_bytes,
+                             const char *path)
+{
+    opened(download_new(call, path), fd, size_bytes, NULL);
+}
+
+void atoll_rest_file_send(struct atoll_api_call *call, const struct atoll_rest_file_target *t)
+{
+    struct download *d = download_new(call, t->path);
+
     atoll_files_open(call->engine, call->params.id, t->user, t->path, opened, d);
 }
 

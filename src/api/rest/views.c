@@ -31,6 +31,27 @@ static void view_waived(struct atoll_json_out *out, uint32_t waived)
     atoll_json_close(out, ']');
 }
 
+static void view_lifetime(struct atoll_json_out *out, const struct atoll_sandbox_view *v)
+{
+    const struct atoll_lifetime *l = &v->lifetime;
+
+    atoll_json_bool(out, "persistent", l->persistent);
+    atoll_json_open(out, "lifetime", '{');
+    atoll_json_u64(out, "idleSeconds", l->idle_s);
+    atoll_json_u64(out, "leaseSeconds", l->lease_s);
+    atoll_json_bool(out, "leaseConnection", l->connection_lease);
+    atoll_json_u64(out, "cpuSeconds", l->cpu_budget_s);
+    atoll_json_u64(out, "outputBytes", l->output_budget_bytes);
+    atoll_json_text(out, "onDeadline",
+                    l->at_deadline == ATOLL_DEADLINE_DESTROY ? "destroy" : "pause");
+    atoll_json_close(out, '}');
+    atoll_json_open(out, "spent", '{');
+    if (l->cpu_budget_s > 0) /* else nobody counts */
+        atoll_json_u64(out, "cpuSeconds", v->cpu_spent_s);
+    atoll_json_u64(out, "outputBytes", v->output_spent_bytes);
+    atoll_json_close(out, '}');
+}
+
 void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
                         const struct atoll_sandbox *sandbox)
 {
@@ -45,9 +66,18 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_text(out, "template", v.template_name);
     atoll_json_time(out, "created_at", v.created_unix_ms);
     atoll_json_time(out, "expires_at", v.expires_unix_ms);
+    if (v.paused_unix_ms > 0)
+        atoll_json_time(out, "paused_at", v.paused_unix_ms);
     view_limits(out, &v.limits);
+    view_lifetime(out, &v);
     atoll_json_raw(out, "metadata", v.metadata_json && *v.metadata_json ? v.metadata_json : "{}");
     view_waived(out, v.waived);
+    if (v.artifacts) {
+        atoll_json_open(out, "artifacts", '[');
+        for (const char *const *p = v.artifacts; *p; p++)
+            atoll_json_text(out, NULL, *p);
+        atoll_json_close(out, ']');
+    }
     atoll_json_text(out, "networkMode", "none");
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
     atoll_json_bool(out, "pooled", v.pooled);
@@ -209,7 +239,7 @@ static const char *entry_type_name(uint8_t type)
 }
 
 /* Files may claim to be of any time; what has no year of four digits is shown as the nearest. */
-static void view_mtime(struct atoll_json_out *out, int64_t unix_ms)
+void atoll_view_mtime(struct atoll_json_out *out, int64_t unix_ms)
 {
     int64_t shown = ATOLL_MIN(ATOLL_MAX(unix_ms, INT64_C(0)), INT64_C(253402300799999));
     char text[ATOLL_CLOCK_TEXT_MAX];
@@ -233,7 +263,7 @@ void atoll_view_entry(struct atoll_json_out *out, const char *key, const struct 
     atoll_json_text(out, "owner", e->owner);
     atoll_json_text(out, "group", e->group);
     atoll_json_u64(out, "size", e->size_bytes);
-    view_mtime(out, e->mtime_ms);
+    atoll_view_mtime(out, e->mtime_ms);
     if (e->type == ATOLL_ENTRY_SYMLINK)
         atoll_json_bytes(out, "target", e->target, strlen(e->target));
     atoll_json_close(out, '}');

@@ -19,6 +19,8 @@ void atoll_view_template(struct atoll_json_out *out, const char *key,
 /* "truncated":{…}: bytes of an output that the journal no longer has. */
 void atoll_view_gap(struct atoll_json_out *out, const struct atoll_reader_item *gap);
 
+/* "mtime" of a file, which may claim to be of any time. */
+void atoll_view_mtime(struct atoll_json_out *out, int64_t unix_ms);
 /* "stdout" or "stderr". */
 const char *atoll_view_stream_name(int stream);
 /* "SIGTERM"; out holds 16 bytes. */

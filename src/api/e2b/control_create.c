@@ -1,0 +1,374 @@
+/*
+ * POST /sandboxes and /v2/sandboxes: from what a client of E2B asks for to a sandbox, with the
+ * limits and variables of the environment its template stands for and that one's start command.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/e2b/e2b_internal.h"
+#include "api/idempotency.h"
+
+#define METADATA_MAX ((size_t)64 * 1024)
+
+struct request {
+    const char *template_id;
+    uint64_t timeout_s;
+    bool auto_pause, auto_pause_memory, secure;
+    struct {
+        bool enabled;
+    } auto_resume;
+    const json_t *allow_internet, *network, *metadata, *iam, *volume_mounts;
+    const char *const *env;
+};
+
+static const struct atoll_field resume_fields[] = {
+    {"enabled", ATOLL_FIELD_BOOL, 0, 0, 0, NULL, 0},
+    ATOLL_FIELDS_TOLERANT,
+    {0},
+};
+
+#define AT(member) offsetof(struct request, member)
+static const struct atoll_field fields[] = {
+    {"templateID", ATOLL_FIELD_STRING, AT(template_id), 1, 128, NULL, 0},
+    {"timeout", ATOLL_FIELD_U64, AT(timeout_s), 0, 1e12, NULL, 0},
+    {"autoPause", ATOLL_FIELD_BOOL, AT(auto_pause), 0, 0, NULL, 0},
+    {"autoPauseMemory", ATOLL_FIELD_BOOL, AT(auto_pause_memory), 0, 0, NULL, 0},
+    {"autoResume", ATOLL_FIELD_OBJECT, AT(auto_resume), 0, 0, resume_fields, 0},
+    {"secure", ATOLL_FIELD_BOOL, AT(secure), 0, 0, NULL, 0},
+    {"allow_internet_access", ATOLL_FIELD_JSON, AT(allow_internet), 0, 0, NULL, 0},
+    {"network", ATOLL_FIELD_JSON, AT(network), 0, 0, NULL, 0},
+    {"metadata", ATOLL_FIELD_JSON, AT(metadata), 0, 0, NULL, 0},
+    {"envVars", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
+    {"iam", ATOLL_FIELD_JSON, AT(iam), 0, 0, NULL, 0},
+    {"volumeMounts", ATOLL_FIELD_JSON, AT(volume_mounts), 0, 0, NULL, 0},
+    ATOLL_FIELDS_TOLERANT,
+    {0},
+};
+#undef AT
+
+/* What a table cannot check. */
+
+static int refuse(struct atoll_error *err, const char *text)
+{
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s", text);
+}
+
+static int check_lifecycle(const struct request *q, struct atoll_error *err)
+{
+    if (!q->auto_pause_memory && !q->auto_pause)
+        return refuse(err, "autoPauseMemory=false only applies when autoPause is true.");
+    if (!q->auto_pause_memory && q->auto_resume.enabled)
+        return refuse(err, "autoPauseMemory=false cannot be combined with autoResume: without its "
+                           "memory a sandbox is resumed by connecting to it only.");
+    return 0;
+}
+
+static int check_metadata(const json_t *metadata, struct atoll_body *body, const char **ret_text,
+                          struct atoll_error *err)
+{
+    json_t *object = (json_t *)metadata, *value; /* jansson's iterators are not const */
+    const char *name;
+    char *text;
+
+    if (!metadata)
+        return 0;
+    if (!json_is_object(metadata))
+        return atoll_fields_refuse(err, "", "metadata", metadata, "an object of strings");
+    json_object_foreach(object, name, value)
+    {
+        if (!json_is_string(value))
+            return atoll_fields_refuse(err, "metadata", name, value, "a string");
+    }
+    text = json_dumps(metadata, JSON_COMPACT);
+    if (!text)
+        abort();
+    atoll_body_take(body, text);
+    *ret_text = text;
+    return strlen(text) <= METADATA_MAX ? 0 : refuse(err, "metadata must be at most 64 KiB");
+}
+
+/* Said rather than left out. */
+static int check_offered(const struct request *q, struct atoll_error *err)
+{
+    if (json_array_size(q->volume_mounts) > 0)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "volumeMounts are not supported yet");
+    if (json_object_size(json_object_get(q->iam, "tokens")) > 0)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "iam tokens are not supported yet");
+    return 0;
+}
+
+static int check(const struct atoll_api_call *call, const struct request *q,
+                 struct atoll_error *err)
+{
+    const json_t *is_public = json_object_get(q->network, "allowPublicTraffic");
+    int r = q->template_id ? 0 : refuse(err, "templateID is missing");
+
+    if (r == 0)
+        r = atoll_e2b_check_timeout(call, q->timeout_s, err);
+    if (r == 0)
+        r = check_lifecycle(q, err);
+    if (r == 0 && q->allow_internet && !json_is_boolean(q->allow_internet))
+        r = atoll_fields_refuse(err, "", "allow_internet_access", q->allow_internet,
+                                "true or false");
+    if (r == 0)
+        r = atoll_e2b_network_check(q->network, json_is_false(q->allow_internet), err);
+    if (r == 0 && json_is_false(is_public) && !q->secure)
+        r = refuse(err, "network.allowPublicTraffic=false needs a secure sandbox: set secure to "
+                        "true.");
+    return r < 0 ? r : check_offered(q, err);
+}
+
+/* Facts. */
+
+static json_t *team_headers(const struct atoll_api_call *call)
+{
+    static const char *const names[] = {"X-Team-ID", "X-Project-ID"};
+    json_t *kept = NULL;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++) {
+        const char *value = atoll_http_header(call->req, names[i]);
+        if (!value || strlen(value) > 256)
+            continue;
+        kept = kept ? kept : json_object();
+        (void)json_object_set_new(kept, names[i], json_string(value)); /* not if it is no UTF-8 */
+    }
+    return kept;
+}
+
+static int make_facts(const struct atoll_api_call *call, const struct request *q,
+                      const struct atoll_e2b_template *t, struct atoll_body *body,
+                      const char **ret_json, struct atoll_error *err)
+{
+    const char *mask = json_string_value(json_object_get(q->network, "maskRequestHost"));
+    struct atoll_e2b_facts facts = {
+        .secure = q->secure,
+        .public_traffic = !json_is_false(json_object_get(q->network, "allowPublicTraffic")),
+        .auto_resume = q->auto_resume.enabled,
+        .allow_internet = q->allow_internet ? json_is_true(q->allow_internet) : -1,
+        .network = q->network ? atoll_e2b_network_keep(q->network, NULL) : NULL,
+        .lifecycle =
+            json_pack("{s:s,s:b,s:b}", "onTimeout", q->auto_pause ? "pause" : "kill", "autoResume",
+                      q->auto_resume.enabled, "keepMemory", q->auto_pause_memory),
+        .team = team_headers(call),
+    };
+    char *text;
+
+    (void)snprintf(facts.template_id, sizeof(facts.template_id), "%s", q->template_id);
+    (void)snprintf(facts.alias, sizeof(facts.alias), "%s", t->alias);
+    (void)snprintf(facts.mask_host, sizeof(facts.mask_host), "%s", mask ? mask : "");
+    text = atoll_e2b_facts_json(&facts);
+    atoll_e2b_facts_done(&facts);
+    atoll_body_take(body, text);
+    *ret_json = text;
+    return strlen(text) <= ATOLL_E2B_FACTS_MAX ? 0 : refuse(err, "network must be at most 64 KiB");
+}
+
+/* Variables. */
+
+static bool is_given(const char *const *env, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (; env && *env; env++)
+        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
+            return true;
+    return false;
+}
+
+/* The request's, and those of the environment that it does not set. One block, pointers first. */
+static const char *const *merge_env(struct atoll_body *body, const json_t *base,
+                                    const char *const *given)
+{
+    json_t *object = (json_t *)base, *value;
+    size_t count = 0, bytes = 0, at = 0;
+    const char *name, **env;
+    char *text;
+
+    if (json_object_size(base) == 0)
+        return given;
+    for (const char *const *p = given; p && *p; p++)
+        count++;
+    json_object_foreach(object, name, value) bytes += strlen(name) + json_string_length(value) + 2;
+    count += json_object_size(base);
+    env = atoll_api_alloc((count + 1) * sizeof(*env) + bytes);
+    atoll_body_take(body, (void *)env);
+    text = (char *)(env + count + 1);
+    for (const char *const *p = given; p && *p; p++)
+        env[at++] = *p;
+    json_object_foreach(object, name, value)
+    {
+        if (is_given(given, name))
+            continue;
+        env[at++] = text;
+        text = stpcpy(stpcpy(stpcpy(text, name), "="), json_string_value(value)) + 1;
+    }
+    return env;
+}
+
+/* Making it. */
+
+struct making {
+    struct atoll_api_call *call;
+    json_t *start; /* referenced; NULL: there is no start command */
+    char id[33];
+    struct atoll_error error; /* why it is taken down again */
+};
+
+static void making_free(struct making *m)
+{
+    json_decref(m->start);
+    free(m);
+}
+
+static void forgotten(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
+{
+}
+
+static void finish(struct making *m)
+{
+    struct atoll_api_call *call = m->call;
+    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, m->id);
+    struct atoll_error error;
+
+    if (!sandbox) {
+        (void)atoll_fail(&error, ATOLL_ERR_ABORTED, ECANCELED, "the sandbox ended as it began");
+        atoll_api_fail(call, &error);
+    } else if (!call->req && !call->idempotency) {
+        /* Nobody was told its id, so nobody would ever destroy it. */
+        atoll_engine_destroy(call->engine, m->id, ATOLL_E2B_WHO_GONE, forgotten, NULL);
+        atoll_api_drop(call);
+    } else {
+        (void)snprintf(call->params.id, sizeof(call->params.id), "%s", m->id); /* for the audit */
+        atoll_e2b_reply_made(call, 201, sandbox);
+    }
+    making_free(m);
+}
+
+static void taken_down(void *arg, const struct atoll_error *error ATOLL_UNUSED)
+{
+    struct making *m = arg;
+
+    atoll_api_fail(m->call, &m->error);
+    making_free(m);
+}
+
+static void started(void *arg, struct atoll_exec *exec ATOLL_UNUSED,
+                    const struct atoll_error *error)
+{
+    struct making *m = arg;
+
+    if (!error) {
+        finish(m);
+        return;
+    }
+    m->error = *error;
+    (void)atoll_wrap(&m->error, "the start command of the template");
+    atoll_engine_destroy(m->call->engine, m->id, "the daemon, because its start command failed",
+                         taken_down, m);
+}
+
+static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
+{
+    struct making *m = arg;
+    size_t n = json_array_size(m->start);
+    struct atoll_sandbox_view view;
+    const char **argv;
+
+    if (error) {
+        atoll_api_fail(m->call, error);
+        making_free(m);
+        return;
+    }
+    atoll_sandbox_get(sandbox, &view);
+    (void)snprintf(m->id, sizeof(m->id), "%s", view.id);
+    atoll_engine_keep_history(m->call->engine, m->id);
+    if (n == 0) {
+        finish(m);
+        return;
+    }
+    argv = atoll_api_alloc((n + 1) * sizeof(*argv));
+    for (size_t i = 0; i < n; i++)
+        argv[i] = json_string_value(json_array_get(m->start, i));
+    atoll_engine_exec(m->call->engine, m->id, &(struct atoll_exec_start){.argv = argv}, started, m);
+    free(argv);
+}
+
+static enum atoll_at_deadline at_deadline_of(const struct request *q)
+{
+    if (!q->auto_pause)
+        return ATOLL_DEADLINE_DESTROY;
+    return q->auto_pause_memory ? ATOLL_DEADLINE_PAUSE : ATOLL_DEADLINE_PAUSE_DISK;
+}
+
+static int prepare(const struct atoll_api_call *call, const struct request *q,
+                   struct atoll_body *body, struct atoll_create *create, const json_t **ret_start,
+                   struct atoll_error *err)
+{
+    struct atoll_e2b_template t;
+    int r = check(call, q, err);
+
+    if (r == 0)
+        r = atoll_e2b_template_find(call, q->template_id, &t, err);
+    if (r < 0)
+        return r;
+    *create = (struct atoll_create){
+        .template_name = t.name,
+        .limits = t.environment.limits,
+        .env = merge_env(body, t.environment.env, q->env),
+        .owner = call->caller.tenant,
+        .lifetime.at_deadline = at_deadline_of(q),
+    };
+    *ret_start = t.environment.start;
+    /* To the engine 0 is no end; to these clients it is one at once. */
+    create->limits.timeout_s =
+        (uint32_t)ATOLL_MIN(ATOLL_MAX(q->timeout_s, UINT64_C(1)), (uint64_t)UINT32_MAX);
+    r = check_metadata(q->metadata, body, &create->metadata_json, err);
+    return r < 0 ? r : make_facts(call, q, &t, body, &create->facade_json, err);
+}
+
+static void create_sandbox(struct atoll_api_call *call, const uint8_t *bytes, size_t n,
+                           struct request *q, bool always_secure)
+{
+    struct atoll_create create = {0};
+    const json_t *start = NULL;
+    struct atoll_error error;
+    struct atoll_body body;
+    struct making *m;
+    int r;
+
+    if (atoll_idempotency_check(call, bytes, n))
+        return;
+    r = atoll_e2b_decode(&body, bytes, n, fields, q, &error);
+    if (r < 0) {
+        atoll_api_fail(call, &error);
+        return;
+    }
+    q->secure = q->secure || always_secure;
+    r = prepare(call, q, &body, &create, &start, &error);
+    if (r < 0) {
+        atoll_api_fail(call, &error);
+    } else {
+        m = atoll_api_alloc(sizeof(*m));
+        m->call = call;
+        m->start = json_incref((json_t *)start);
+        atoll_engine_create(call->engine, &create, created, m);
+    }
+    atoll_body_done(&body);
+}
+
+void atoll_e2b_create_v1(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct request q = {.timeout_s = ATOLL_E2B_TIMEOUT_V1_S, .auto_pause_memory = true};
+
+    create_sandbox(call, bytes, n, &q, false);
+}
+
+void atoll_e2b_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct request q = {.timeout_s = ATOLL_E2B_TIMEOUT_S, .auto_pause_memory = true};
+
+    create_sandbox(call, bytes, n, &q, true);
+}

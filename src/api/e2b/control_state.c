@@ -1,0 +1,193 @@
+/*
+ * One sandbox: looking at it, its end, and what may change until then.
+ */
+#include <errno.h>
+#include <string.h>
+#include "api/e2b/e2b_internal.h"
+#include "base/clock.h"
+
+#define REFRESH_MIN_S 15
+#define REFRESH_MAX_S 3600
+
+void atoll_e2b_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                   size_t n ATOLL_UNUSED)
+{
+    struct atoll_error error;
+    const struct atoll_sandbox *sandbox = atoll_e2b_find(call, &error);
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (!sandbox) {
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_api_reply_init(&buf, &out);
+    atoll_e2b_view_sandbox(&out, call->api, sandbox, true);
+    atoll_api_reply(call, 200, &out);
+}
+
+/* One that has failed is no sandbox to these clients, but there must be a way to clear it away. */
+void atoll_e2b_kill(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                    size_t n ATOLL_UNUSED)
+{
+    atoll_engine_destroy(call->engine, call->params.id, ATOLL_E2B_WHO, atoll_e2b_done, call);
+}
+
+/* The end. */
+
+static const struct atoll_field timeout_fields[] = {
+    {"timeout", ATOLL_FIELD_JSON, 0, 0, 0, NULL, 0},
+    ATOLL_FIELDS_TOLERANT,
+    {0},
+};
+
+static const struct atoll_field refresh_fields[] = {
+    {"duration", ATOLL_FIELD_U64, 0, 0, REFRESH_MAX_S, NULL, 0},
+    ATOLL_FIELDS_TOLERANT,
+    {0},
+};
+
+/* A running sandbox and what is known about it; a paused one has no end to be moved. */
+static int find_running(const struct atoll_api_call *call, struct atoll_sandbox_view *ret,
+                        struct atoll_error *err)
+{
+    const struct atoll_sandbox *sandbox = atoll_e2b_find(call, err);
+
+    if (!sandbox)
+        return -ENOENT;
+    atoll_sandbox_get(sandbox, ret);
+    if (ret->state != ATOLL_SANDBOX_RUNNING)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s is paused", ret->id);
+    return 0;
+}
+
+/* What its deadline would do, now. */
+static void expire(struct atoll_api_call *call, const struct atoll_sandbox_view *v)
+{
+    static const char who[] = "its deadline";
+
+    if (v->lifetime.persistent)
+        atoll_engine_stop(call->engine, v->id, who, atoll_e2b_done, call);
+    else if (v->lifetime.at_deadline == ATOLL_DEADLINE_DESTROY)
+        atoll_engine_destroy(call->engine, v->id, who, atoll_e2b_done, call);
+    else
+        atoll_engine_pause(call->engine, v->id, v->lifetime.at_deadline == ATOLL_DEADLINE_PAUSE,
+                           who, atoll_e2b_done, call);
+}
+
+static int parse_timeout(const struct atoll_api_call *call, const uint8_t *bytes, size_t n,
+                         uint32_t *ret_seconds, struct atoll_error *err)
+{
+    const json_t *timeout = NULL;
+    struct atoll_body body;
+    int r = atoll_e2b_decode(&body, bytes, n, timeout_fields, &timeout, err);
+
+    if (r < 0)
+        return r;
+    if (!json_is_integer(timeout) || json_integer_value(timeout) < 0)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "timeout must be a whole number of seconds, 0 or more");
+    else if ((r = atoll_e2b_check_timeout(call, (uint64_t)json_integer_value(timeout), err)) == 0)
+        *ret_seconds =
+            (uint32_t)ATOLL_MIN((uint64_t)json_integer_value(timeout), (uint64_t)UINT32_MAX);
+    atoll_body_done(&body);
+    return r;
+}
+
+void atoll_e2b_set_timeout(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_sandbox_view view = {0};
+    struct atoll_error error;
+    uint32_t seconds = 0;
+    int r = parse_timeout(call, bytes, n, &seconds, &error);
+
+    if (r == 0)
+        r = find_running(call, &view, &error);
+    if (r == 0 && seconds == 0) {
+        expire(call, &view);
+        return;
+    }
+    if (r == 0)
+        r = atoll_engine_set_timeout(call->engine, call->params.id, seconds, &error);
+    atoll_e2b_done(call, r < 0 ? &error : NULL);
+}
+
+int atoll_e2b_extend(struct atoll_engine *engine, const struct atoll_sandbox_view *view,
+                     uint32_t seconds, struct atoll_error *err)
+{
+    int64_t end = atoll_clock_unix_ms() + (int64_t)seconds * 1000;
+
+    if (view->expires_unix_ms == 0 || end <= view->expires_unix_ms)
+        return 0;
+    return atoll_engine_set_timeout(engine, view->id, seconds, err);
+}
+
+void atoll_e2b_refresh(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_sandbox_view view;
+    uint64_t seconds = REFRESH_MIN_S;
+    struct atoll_error error;
+    struct atoll_body body;
+    int r = atoll_e2b_decode(&body, bytes, n, refresh_fields, &seconds, &error);
+
+    if (r == 0) {
+        atoll_body_done(&body);
+        r = find_running(call, &view, &error);
+    }
+    if (r == 0)
+        r = atoll_e2b_extend(call->engine, &view,
+                             (uint32_t)ATOLL_MAX(seconds, (uint64_t)REFRESH_MIN_S), &error);
+    atoll_e2b_done(call, r < 0 ? &error : NULL);
+}
+
+/* The network. */
+
+static int keep_network(struct atoll_api_call *call, const struct atoll_sandbox *sandbox,
+                        const json_t *network, struct atoll_error *err)
+{
+    const json_t *internet = json_object_get(network, "allow_internet_access");
+    struct atoll_e2b_facts facts;
+    ATOLL_AUTOFREE char *text = NULL;
+    json_t *old;
+
+    atoll_e2b_facts_get(sandbox, &facts);
+    /* Of the old one the rules for traffic from outside stay, which an update cannot name. */
+    old = facts.network ? facts.network : json_object();
+    facts.network = atoll_e2b_network_keep(network, old);
+    json_decref(old);
+    facts.allow_internet = json_is_boolean(internet) ? json_is_true(internet) : -1;
+    text = atoll_e2b_facts_json(&facts);
+    atoll_e2b_facts_done(&facts);
+    if (strlen(text) > ATOLL_E2B_FACTS_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG, "network must be at most 64 KiB");
+    return atoll_engine_set_facade(call->engine, call->params.id, text, err);
+}
+
+void atoll_e2b_set_network(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_sandbox_view view;
+    const struct atoll_sandbox *sandbox;
+    struct atoll_error error;
+    struct atoll_body body;
+    const json_t *internet;
+    int r = atoll_body_parse(&body, bytes, n, &error);
+
+    internet = r == 0 ? json_object_get(body.root, "allow_internet_access") : NULL;
+    if (r == 0 && internet && !json_is_null(internet) && !json_is_boolean(internet))
+        r = atoll_fields_refuse(&error, "", "allow_internet_access", internet, "true or false");
+    if (r == 0)
+        r = atoll_e2b_network_check(body.root, json_is_false(internet), &error);
+    sandbox = r == 0 ? atoll_e2b_find(call, &error) : NULL;
+    if (r == 0 && !sandbox)
+        r = -ENOENT;
+    if (r == 0) {
+        atoll_sandbox_get(sandbox, &view);
+        if (view.state != ATOLL_SANDBOX_RUNNING)
+            r = atoll_fail(&error, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
+                           "Sandbox %s is paused; connect to it first", view.id);
+    }
+    if (r == 0)
+        r = keep_network(call, sandbox, body.root, &error);
+    atoll_body_done(&body);
+    atoll_e2b_done(call, r < 0 ? &error : NULL);
+}

@@ -1,0 +1,197 @@
+/*
+ * POST /files/compose: several files become one, and are no more themselves. Reading and writing are
+ * done here, a piece at a time.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/e2b/envd_files.h"
+#include "base/fd.h"
+
+#define SOURCES_MAX 1024
+#define PIECE_BYTES ((size_t)256 * 1024)
+
+struct compose {
+    struct atoll_api_call *call;
+    json_t *message;       /* owned */
+    const json_t *sources; /* in message */
+    const char *to;
+    char user[ATOLL_ENVD_USER_MAX];
+    size_t next;               /* of sources */
+    struct atoll_upload *file; /* ours to finish or drop */
+    int out_fd;                /* the engine's */
+    int in_fd;                 /* owned */
+    struct atoll_timer turn;   /* the next piece, after others had their turn */
+};
+
+static struct atoll_api_call *compose_end(struct compose *c)
+{
+    struct atoll_api_call *call = c->call;
+
+    atoll_timer_cancel(&c->turn);
+    atoll_upload_drop(c->file);
+    if (c->in_fd >= 0)
+        (void)close(c->in_fd);
+    json_decref(c->message);
+    free(c);
+    return call;
+}
+
+static void fail(struct compose *c, const struct atoll_error *error)
+{
+    char user[ATOLL_ENVD_USER_MAX];
+
+    memcpy(user, c->user, sizeof(user));
+    atoll_envd_path_fail(compose_end(c), error, user);
+}
+
+static const char *source_at(const struct compose *c, size_t i)
+{
+    return json_string_value(json_array_get(c->sources, i));
+}
+
+static void on_looked(void *arg, const struct atoll_am_entry *entry,
+                      const struct atoll_error *error)
+{
+    struct compose *c = arg;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (error) {
+        fail(c, error);
+        return;
+    }
+    atoll_api_reply_init(&buf, &out);
+    atoll_entry_write(&out, NULL, entry);
+    atoll_api_reply(compose_end(c), 200, &out);
+}
+
+/* All is in place: now the sources go, one by one. */
+static void remove_next(void *arg, const struct atoll_error *error)
+{
+    struct compose *c = arg;
+    const char *path;
+
+    if (error && error->kind != ATOLL_ERR_NOT_FOUND) {
+        fail(c, error);
+        return;
+    }
+    path = source_at(c, c->next++);
+    if (path)
+        atoll_files_remove(c->call->engine, c->call->params.id, c->user, path, false, remove_next,
+                           c);
+    else
+        atoll_files_look(c->call->engine, c->call->params.id, c->user, c->to, ATOLL_ENVD_ATTRIBUTES,
+                         on_looked, c);
+}
+
+static void on_finished(void *arg, const struct atoll_am_entry *entry ATOLL_UNUSED,
+                        const struct atoll_error *error)
+{
+    struct compose *c = arg;
+
+    c->next = 0;
+    if (error)
+        fail(c, error);
+    else
+        remove_next(c, NULL);
+}
+
+static void open_next(struct compose *c);
+
+static void copy_piece(void *arg)
+{
+    static uint8_t piece[PIECE_BYTES]; /* loop thread only */
+    struct compose *c = arg;
+    struct atoll_error error;
+    ssize_t n = read(c->in_fd, piece, sizeof(piece));
+    int r = n > 0 ? atoll_fd_write_all(c->out_fd, piece, (size_t)n) : n < 0 ? -errno : 0;
+
+    if (r < 0 && r != -EINTR) {
+        (void)atoll_fail(&error, atoll_error_kind_of_path_errno(-r), -r, "%s", strerror(-r));
+        fail(c, &error);
+    } else if (n != 0) {
+        atoll_timer_set(&c->turn, c->call->api->config.loop, 0, copy_piece, c);
+    } else {
+        (void)close(ATOLL_TAKE_FD(c->in_fd));
+        open_next(c);
+    }
+}
+
+static void on_source(void *arg, int fd, uint64_t size_bytes ATOLL_UNUSED,
+                      const struct atoll_error *error)
+{
+    struct compose *c = arg;
+
+    if (error) {
+        fail(c, error);
+        return;
+    }
+    c->in_fd = fd;
+    copy_piece(c);
+}
+
+static void open_next(struct compose *c)
+{
+    const char *path = source_at(c, c->next++);
+
+    if (path)
+        atoll_files_open(c->call->engine, c->call->params.id, c->user, path, on_source, c);
+    else
+        atoll_upload_finish(ATOLL_TAKE_PTR(c->file), on_finished, c);
+}
+
+static void on_created(void *arg, struct atoll_upload *file, int fd,
+                       const struct atoll_error *error)
+{
+    struct compose *c = arg;
+
+    if (error) {
+        fail(c, error);
+        return;
+    }
+    c->file = file;
+    c->out_fd = fd;
+    open_next(c);
+}
+
+static int take(struct compose *c, struct atoll_error *err)
+{
+    const char *user = "";
+    int r = atoll_connect_text(c->message, "destination", &c->to, err);
+
+    if (r == 0)
+        r = atoll_connect_text(c->message, "username", &user, err);
+    if (r < 0)
+        return r;
+    c->sources = atoll_connect_get(c->message, "sourcePaths");
+    if (!c->to || !*c->to || !json_is_array(c->sources) || json_array_size(c->sources) < 1 ||
+        json_array_size(c->sources) > SOURCES_MAX || strlen(user) > ATOLL_ENVD_USER_MAX - 3)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "destination and 1 to %d source_paths are needed", SOURCES_MAX);
+    (void)snprintf(c->user, sizeof(c->user), "+%s", user);
+    for (size_t i = 0; i < json_array_size(c->sources); i++)
+        if (!source_at(c, i) || strcmp(source_at(c, i), c->to) == 0)
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "source_paths must be paths other than the destination");
+    return 0;
+}
+
+/* Through a temporary file: a source may be what the destination is another name for. */
+void atoll_envd_compose(struct atoll_api_call *call, const uint8_t *body, size_t n)
+{
+    struct compose *c = atoll_api_alloc(sizeof(*c));
+    struct atoll_error error;
+    int r;
+
+    c->call = call;
+    c->in_fd = ATOLL_NO_FD;
+    r = atoll_connect_parse(body, n, &c->message, &error);
+    if (r == 0)
+        r = take(c, &error);
+    if (r < 0)
+        atoll_envd_fail(compose_end(c), 400, error.text);
+    else
+        atoll_files_create(call->engine, call->params.id, c->user, c->to, 0, on_created, c);
+}

@@ -1,0 +1,346 @@
+/*
+ * The code interpreter of a sandbox, port 49999. Contexts here run as root in /home/user, as these
+ * clients expect it; there is always one for Python and one for JavaScript, which start when they are
+ * first used. Errors are plain text: clients show it behind the status.
+ */
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/context_stream.h"
+#include "api/e2b/e2b.h"
+#include "api/fields.h"
+
+#define TRAFFIC_HEADER "e2b-traffic-access-token"
+#define USER "root"
+#define CWD "/home/user"
+#define DEFAULT_LANGUAGE "python"
+#define LINES_TYPE "application/x-ndjson"
+
+/* Answers. */
+
+static void reply_text(struct atoll_api_call *call, int status, const char *text)
+{
+    atoll_api_reply_text(call, status, "text/plain; charset=utf-8", text, strlen(text));
+}
+
+/* A language that is not installed is a failure of the server to these clients. */
+static void fail(struct atoll_api_call *call, int status, const struct atoll_error *error)
+{
+    char text[120];
+
+    if (error->kind == ATOLL_ERR_FAILED_PRECONDITION ||
+        error->kind == ATOLL_ERR_DEADLINE_EXCEEDED) {
+        reply_text(call, 500, error->text);
+    } else if (status == 404 && call->route && call->params.name[0]) {
+        (void)snprintf(text, sizeof(text), "Context %s not found", call->params.name);
+        reply_text(call, 404, text);
+    } else if (status == 500) {
+        (void)snprintf(text, sizeof(text), "the daemon failed at this request (%s)",
+                       call->request_id);
+        reply_text(call, 500, text);
+    } else {
+        reply_text(call, status, error->text);
+    }
+}
+
+/* And so is one that there is not. */
+static void fail_start(struct atoll_api_call *call, const struct atoll_error *error)
+{
+    if (error->kind == ATOLL_ERR_INVALID_ARGUMENT)
+        reply_text(call, 500, error->text);
+    else
+        atoll_api_fail(call, error);
+}
+
+static void reply_null(void *arg, const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+
+    if (error)
+        fail_start(call, error);
+    else
+        atoll_api_reply_text(call, 200, "application/json", "null", 4);
+}
+
+/* Who may: whoever may reach the other ports of the sandbox. */
+
+static int check_token(const struct atoll_api_call *call, struct atoll_error *err)
+{
+    const char *shown = atoll_http_header(call->req, TRAFFIC_HEADER);
+    char token[ATOLL_E2B_TOKEN_LEN + 1];
+
+    atoll_e2b_traffic_token(call->api, call->params.id, token);
+    if (shown && strlen(shown) == ATOLL_E2B_TOKEN_LEN &&
+        CRYPTO_memcmp(shown, token, ATOLL_E2B_TOKEN_LEN) == 0)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EACCES, "%s",
+                      shown ? "Sandbox is secured with traffic access token. Provided traffic "
+                              "access token is invalid."
+                            : "Sandbox is secured with traffic access token. Token header "
+                              "'" TRAFFIC_HEADER "' is missing");
+}
+
+static int admit(struct atoll_api_call *call, struct atoll_error *err)
+{
+    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+    struct atoll_sandbox_view view;
+    struct atoll_e2b_facts facts;
+    bool is_public;
+
+    if (!sandbox)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "The sandbox was not found");
+    atoll_e2b_facts_get(sandbox, &facts);
+    is_public = facts.public_traffic;
+    atoll_e2b_facts_done(&facts);
+    if (!is_public && check_token(call, err) < 0)
+        return -EACCES;
+    atoll_sandbox_get(sandbox, &view);
+    call->caller = (struct atoll_caller){.scope = ATOLL_SCOPE_WRITE, .uid = (uid_t)-1};
+    (void)snprintf(call->caller.tenant, sizeof(call->caller.tenant), "%s", view.owner);
+    (void)snprintf(call->caller.key_id, sizeof(call->caller.key_id), "sandbox-port");
+    return 0;
+}
+
+/* Contexts. */
+
+static int find_default(struct atoll_api_call *call, struct atoll_contexts *contexts,
+                        const char *language, struct atoll_context_view *ret,
+                        struct atoll_error *err)
+{
+    const struct atoll_context_create create = {
+        .sandbox_id = call->params.id, .language = language, .cwd = CWD, .user = USER};
+
+    return atoll_contexts_default(contexts, &create, ret, err);
+}
+
+static void view_context(struct atoll_json_out *out, const struct atoll_context_view *view)
+{
+    atoll_json_open(out, NULL, '{');
+    atoll_json_text(out, "id", view->id);
+    atoll_json_text(out, "language", view->language);
+    atoll_json_text(out, "cwd", *view->cwd ? view->cwd : CWD);
+    atoll_json_close(out, '}');
+}
+
+static void health(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                   size_t n ATOLL_UNUSED)
+{
+    atoll_api_reply_text(call, 200, "application/json", "\"OK\"", 4);
+}
+
+static void created(void *arg, const struct atoll_context_view *view,
+                    const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (error) {
+        fail_start(call, error);
+        return;
+    }
+    atoll_api_reply_init(&buf, &out);
+    view_context(&out, view);
+    atoll_api_reply(call, 200, &out);
+}
+
+/* A string, absent or null: *ret stays as it is. */
+static int take_text(const json_t *root, const char *name, const char **ret,
+                     struct atoll_error *err)
+{
+    const json_t *value = json_object_get(root, name);
+
+    if (value && !json_is_null(value) && !json_is_string(value))
+        return atoll_fields_refuse(err, "", name, value, "a string");
+    if (json_is_string(value))
+        *ret = json_string_value(value);
+    return 0;
+}
+
+static void create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_context_create request = {
+        .sandbox_id = call->params.id, .language = DEFAULT_LANGUAGE, .cwd = CWD, .user = USER};
+    struct atoll_contexts *contexts;
+    struct atoll_body body = {0};
+    struct atoll_error error;
+    int r = atoll_api_contexts(call, &contexts, &error);
+
+    if (r == 0)
+        r = atoll_body_parse(&body, bytes, n, &error);
+    if (r == 0)
+        r = take_text(body.root, "language", &request.language, &error);
+    if (r == 0)
+        r = take_text(body.root, "cwd", &request.cwd, &error);
+    if (r == 0)
+        atoll_contexts_create(contexts, &request, created, call);
+    else
+        atoll_api_fail(call, &error);
+    atoll_body_done(&body);
+}
+
+static void list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                 size_t n ATOLL_UNUSED)
+{
+    static const char *const always[] = {"python", "javascript"};
+    struct atoll_contexts *contexts;
+    struct atoll_context_view view;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    struct atoll_error error;
+    size_t pos = 0;
+
+    if (atoll_api_contexts(call, &contexts, &error) < 0) {
+        atoll_api_fail(call, &error);
+        return;
+    }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(always); i++)
+        (void)!find_default(call, contexts, always[i], &view, &error);
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '[');
+    while (atoll_contexts_next(contexts, call->params.id, &pos, &view))
+        view_context(&out, &view);
+    atoll_json_close(&out, ']');
+    atoll_api_reply(call, 200, &out);
+}
+
+static void restart(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                    size_t n ATOLL_UNUSED)
+{
+    struct atoll_contexts *contexts;
+    struct atoll_error error;
+
+    if (atoll_api_contexts(call, &contexts, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_contexts_restart(contexts, call->params.id, call->params.name, reply_null, call);
+}
+
+static void destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                    size_t n ATOLL_UNUSED)
+{
+    struct atoll_contexts *contexts;
+    struct atoll_error error;
+
+    if (atoll_api_contexts(call, &contexts, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_contexts_destroy(contexts, call->params.id, call->params.name, reply_null, call);
+}
+
+/* Running code. */
+
+struct request {
+    const char *code, *context, *language;
+    const char **env; /* owned, as are its strings */
+};
+
+static void request_done(struct request *q)
+{
+    for (size_t i = 0; q->env && q->env[i]; i++)
+        free((void *)(uintptr_t)q->env[i]);
+    free(q->env);
+}
+
+static int take_env(json_t *object, struct request *ret, struct atoll_error *err)
+{
+    const char *name;
+    json_t *value;
+    size_t n = 0;
+
+    if (!object || json_is_null(object))
+        return 0;
+    if (!json_is_object(object) || json_object_size(object) > ATOLL_FIELDS_ENV)
+        return atoll_fields_refuse(err, "", "env_vars", object, "an object of strings");
+    ret->env = atoll_api_alloc((json_object_size(object) + 1) * sizeof(*ret->env));
+    json_object_foreach(object, name, value)
+    {
+        char *pair = NULL;
+        if (!json_is_string(value) || !*name || strchr(name, '='))
+            return atoll_fields_refuse(err, "env_vars.", name, value, "a string under a name");
+        if (asprintf(&pair, "%s=%s", name, json_string_value(value)) < 0)
+            abort();
+        ret->env[n++] = pair;
+    }
+    return 0;
+}
+
+static int take_request(json_t *root, struct request *ret, struct atoll_error *err)
+{
+    int r = take_text(root, "code", &ret->code, err);
+
+    if (r == 0)
+        r = take_text(root, "context_id", &ret->context, err);
+    if (r == 0)
+        r = take_text(root, "language", &ret->language, err);
+    if (r == 0)
+        r = take_env(json_object_get(root, "env_vars"), ret, err);
+    if (r == 0 && !ret->code)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "code is missing: a string");
+    if (r == 0 && ret->context && ret->language)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "Only one of context_id or language can be provided");
+    return r;
+}
+
+static void run(struct atoll_api_call *call, struct atoll_contexts *contexts,
+                const struct request *q)
+{
+    const struct atoll_context_run what = {
+        .code = q->code, .code_len = strlen(q->code), .env = (const char *const *)q->env};
+    struct atoll_context_view view;
+    struct atoll_error error;
+    char text[120];
+
+    if (q->context && !atoll_contexts_find(contexts, call->params.id, q->context, &view)) {
+        (void)snprintf(text, sizeof(text), "Context %.64s not found", q->context);
+        reply_text(call, 404, text);
+    } else if (!q->context &&
+               find_default(call, contexts, q->language ? q->language : DEFAULT_LANGUAGE, &view,
+                            &error) < 0) {
+        fail_start(call, &error);
+    } else {
+        atoll_context_stream(call, call->params.id, view.id, &what, LINES_TYPE);
+    }
+}
+
+static void execute(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct atoll_contexts *contexts;
+    struct request q = {0};
+    struct atoll_body body = {0};
+    struct atoll_error error;
+    int r = atoll_api_contexts(call, &contexts, &error);
+
+    if (r == 0)
+        r = atoll_body_parse(&body, bytes, n, &error);
+    if (r == 0)
+        r = take_request(body.root, &q, &error);
+    if (r == 0)
+        run(call, contexts, &q);
+    else
+        atoll_api_fail(call, &error);
+    request_done(&q);
+    atoll_body_done(&body);
+}
+
+#define WRITE ATOLL_SCOPE_WRITE
+#define READ ATOLL_SCOPE_READ
+#define NONE ATOLL_BODY_NONE
+
+/* clang-format off */
+static const struct atoll_route rows[] = {
+    {ATOLL_GET,    "/health",                  ATOLL_SCOPE_PUBLIC, NONE, health},
+    {ATOLL_POST,   "/execute",                 WRITE, ATOLL_BODY_FILES,  execute},
+    {ATOLL_POST,   "/contexts",                WRITE, ATOLL_BODY_JSON,   create},
+    {ATOLL_GET,    "/contexts",                READ,  NONE,              list},
+    {ATOLL_POST,   "/contexts/{name}/restart", WRITE, NONE,              restart},
+    {ATOLL_DELETE, "/contexts/{name}",         WRITE, NONE,              destroy},
+};
+/* clang-format on */
+
+static const struct atoll_facade facade = {.fail = fail, .admit = admit};
+
+const struct atoll_routes atoll_e2b_interpreter_routes = {rows, ATOLL_ARRAY_LEN(rows), &facade};

@@ -1,0 +1,69 @@
+/*
+ * The control plane of E2B, both generations of it. docs/e2b.md has the same table.
+ */
+#include "api/e2b/e2b_internal.h"
+
+#define BOX "/sandboxes/{sandboxID}"
+#define NONE ATOLL_BODY_NONE
+#define JSON ATOLL_BODY_JSON
+#define READ ATOLL_SCOPE_READ
+#define WRITE ATOLL_SCOPE_WRITE
+
+/* clang-format off */
+static const struct atoll_route rows[] = {
+    {ATOLL_GET,    "/health",                  ATOLL_SCOPE_PUBLIC, NONE, atoll_e2b_health},
+    {ATOLL_GET,    "/teams",                   READ,  NONE, atoll_e2b_teams},
+
+    {ATOLL_POST,   "/sandboxes",               WRITE, JSON, atoll_e2b_create_v1},
+    {ATOLL_POST,   "/v2/sandboxes",            WRITE, JSON, atoll_e2b_create},
+    {ATOLL_GET,    "/sandboxes",               READ,  NONE, atoll_e2b_list_running},
+    {ATOLL_GET,    "/v2/sandboxes",            READ,  NONE, atoll_e2b_list},
+    {ATOLL_GET,    "/sandboxes/metrics",       READ,  NONE, atoll_e2b_metrics_of_many},
+    {ATOLL_GET,    BOX,                        READ,  NONE, atoll_e2b_get},
+    {ATOLL_DELETE, BOX,                        WRITE, NONE, atoll_e2b_kill},
+    {ATOLL_POST,   BOX "/pause",               WRITE, JSON, atoll_e2b_pause},
+    {ATOLL_POST,   BOX "/connect",             WRITE, JSON, atoll_e2b_connect},
+    {ATOLL_POST,   "/v2" BOX "/connect",       WRITE, JSON, atoll_e2b_connect},
+    {ATOLL_POST,   BOX "/resume",              WRITE, JSON, atoll_e2b_resume},
+    {ATOLL_POST,   BOX "/timeout",             WRITE, JSON, atoll_e2b_set_timeout},
+    {ATOLL_POST,   BOX "/refreshes",           WRITE, JSON, atoll_e2b_refresh},
+    {ATOLL_PUT,    BOX "/network",             WRITE, JSON, atoll_e2b_set_network},
+    {ATOLL_GET,    BOX "/metrics",             READ,  NONE, atoll_e2b_metrics},
+    {ATOLL_GET,    BOX "/logs",                READ,  NONE, atoll_e2b_logs_v1},
+    {ATOLL_GET,    "/v2" BOX "/logs",          READ,  NONE, atoll_e2b_logs},
+    {ATOLL_POST,   BOX "/fork",                WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_POST,   BOX "/snapshots",           WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_GET,    "/snapshots",               READ,  NONE, atoll_e2b_snapshots},
+
+    {ATOLL_GET,    "/templates",               READ,  NONE, atoll_e2b_templates},
+    {ATOLL_GET,    "/v2/templates",            READ,  NONE, atoll_e2b_templates},
+    {ATOLL_GET,    "/templates/aliases/{path}", READ, NONE, atoll_e2b_template_alias},
+    {ATOLL_GET,    "/templates/{name}/tags",   READ,  NONE, atoll_e2b_template_tags},
+    {ATOLL_GET,    "/templates/{name}/files/{path}", READ, NONE, atoll_e2b_unsupported},
+    {ATOLL_GET,    "/templates/{name}/builds/{path}", READ, NONE, atoll_e2b_unsupported},
+    {ATOLL_GET,    "/templates/{path}",        READ,  NONE, atoll_e2b_template_get},
+    {ATOLL_POST,   "/v3/templates",            WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_POST,   "/v2/templates",            WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_POST,   "/v2/templates/{path}",     WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_PATCH,  "/v2/templates/{path}",     WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_POST,   "/templates",               WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_POST,   "/templates/{path}",        WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_PATCH,  "/templates/{path}",        WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_DELETE, "/templates/tags",          WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_DELETE, "/templates/{path}",        WRITE, NONE, atoll_e2b_template_remove},
+
+    {ATOLL_GET,    "/volumes",                 READ,  NONE, atoll_e2b_unsupported},
+    {ATOLL_POST,   "/volumes",                 WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_GET,    "/volumes/{name}",          READ,  NONE, atoll_e2b_unsupported},
+    {ATOLL_DELETE, "/volumes/{name}",          WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_GET,    "/secrets",                 READ,  NONE, atoll_e2b_unsupported},
+    {ATOLL_POST,   "/secrets",                 WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_GET,    "/secrets/{name}",          READ,  NONE, atoll_e2b_unsupported},
+    {ATOLL_POST,   "/secrets/{name}",          WRITE, NONE, atoll_e2b_unsupported},
+    {ATOLL_DELETE, "/secrets/{name}",          WRITE, NONE, atoll_e2b_unsupported},
+};
+/* clang-format on */
+
+static const struct atoll_facade facade = {.fail = atoll_e2b_fail};
+
+const struct atoll_routes atoll_e2b_routes = {rows, ATOLL_ARRAY_LEN(rows), &facade};

@@ -1,0 +1,62 @@
+/*
+ * "base", "team/base" and "base:default" are one template: an environment of the registry by its
+ * name or alias, else a template of the engine. There is one team and one tag.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include "api/api_internal.h"
+#include "api/e2b/e2b_internal.h"
+#include "base/text.h"
+
+static int missing(struct atoll_error *err, const char *asked)
+{
+    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "template '%.128s' not found", asked);
+}
+
+/* The name alone; false for a tag that nothing has. */
+static bool strip(const char *asked, char *out, size_t cap)
+{
+    const char *slash = strrchr(asked, '/');
+    char *tag;
+
+    if (atoll_text_copy(out, cap, slash ? slash + 1 : asked) < 0)
+        return false;
+    tag = strchr(out, ':');
+    if (tag)
+        *tag++ = '\0';
+    return *out && (!tag || strcmp(tag, "default") == 0);
+}
+
+/* As the engine spells it, or NULL. */
+static const char *find_template(struct atoll_engine *engine, const char *name)
+{
+    struct atoll_template_view view;
+    size_t pos = 0;
+
+    while (atoll_templates_next(engine, &pos, &view))
+        if (strcasecmp(view.name, name) == 0)
+            return view.name;
+    return NULL;
+}
+
+int atoll_e2b_template_find(const struct atoll_api_call *call, const char *asked,
+                            struct atoll_e2b_template *ret, struct atoll_error *err)
+{
+    struct atoll_sessions *sessions = call->api->config.sessions;
+
+    *ret = (struct atoll_e2b_template){0};
+    if (!strip(asked, ret->alias, sizeof(ret->alias)))
+        return missing(err, asked);
+    if (sessions && atoll_environment_find(atoll_sessions_registry(sessions), ret->alias,
+                                           &ret->environment, NULL) == 0) {
+        ret->is_environment = true;
+        ret->name = ret->environment.image
+                        ? NULL
+                        : atoll_environment_template(&ret->environment, call->engine);
+    } else {
+        ret->name = find_template(call->engine, ret->alias);
+    }
+    return ret->name ? 0 : missing(err, asked);
+}

@@ -1,0 +1,209 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/e2b/filesystem.h"
+#include "base/list.h"
+#include "base/rand.h"
+
+#define EVENTS_MAX 4096
+#define PATH_CAP 4096
+
+struct pending {
+    struct atoll_list node;
+    enum atoll_watch_kind kind;
+    char name[];
+};
+
+struct atoll_watch_source {
+    struct atoll_engine *engine;
+    char sandbox_id[ATOLL_ID_LEN + 1];
+    char user[ATOLL_ENVD_USER_MAX];
+    char path[PATH_CAP];
+    bool include_entry;
+    struct atoll_file_watch *watch; /* owned */
+    const struct atoll_watch_source_events *events;
+    void *arg;
+    struct atoll_list pending; /* the first is being looked up */
+    size_t pending_count;
+    bool looking, advancing, telling, closed;
+};
+
+static void pending_pop(struct atoll_watch_source *s)
+{
+    struct pending *p = ATOLL_CONTAINER_OF(s->pending.next, struct pending, node);
+
+    atoll_list_remove(&p->node);
+    s->pending_count--;
+    free(p);
+}
+
+static void source_free(struct atoll_watch_source *s)
+{
+    while (!atoll_list_empty(&s->pending))
+        pending_pop(s);
+    free(s);
+}
+
+static bool has_entry(enum atoll_watch_kind kind)
+{
+    return kind == ATOLL_WATCH_CREATE || kind == ATOLL_WATCH_WRITE || kind == ATOLL_WATCH_CHMOD;
+}
+
+static void tell(struct atoll_watch_source *s, const struct atoll_am_entry *entry)
+{
+    struct pending *p = ATOLL_CONTAINER_OF(s->pending.next, struct pending, node);
+
+    s->telling = true;
+    s->events->changed(s->arg, p->kind, p->name, entry);
+    s->telling = false;
+    if (!s->closed)
+        pending_pop(s);
+}
+
+static void advance(struct atoll_watch_source *s);
+
+static void on_looked(void *arg, const struct atoll_am_entry *entry,
+                      const struct atoll_error *error)
+{
+    struct atoll_watch_source *s = arg;
+
+    s->looking = false;
+    if (!s->closed) /* gone again by now: the event is true all the same */
+        tell(s, error ? NULL : entry);
+    if (!s->advancing)
+        advance(s);
+}
+
+/* Frees what was closed meanwhile. */
+static void advance(struct atoll_watch_source *s)
+{
+    char path[2 * PATH_CAP];
+    const struct pending *p;
+
+    s->advancing = true;
+    while (!s->looking && !s->closed && !atoll_list_empty(&s->pending)) {
+        p = ATOLL_CONTAINER_OF(s->pending.next, struct pending, node);
+        if (!has_entry(p->kind)) {
+            tell(s, NULL);
+            continue;
+        }
+        (void)snprintf(path, sizeof(path), "%s/%s", s->path, p->name);
+        s->looking = true;
+        atoll_files_look(s->engine, s->sandbox_id, s->user, path, ATOLL_ENVD_ATTRIBUTES, on_looked,
+                         s);
+    }
+    s->advancing = false;
+    if (s->closed && !s->looking)
+        source_free(s);
+}
+
+static void on_started(void *arg, struct atoll_file_watch *watch, const struct atoll_error *error)
+{
+    struct atoll_watch_source *s = arg;
+    const struct atoll_watch_source_events *events = s->events;
+    void *owner = s->arg;
+
+    if (error) {
+        source_free(s);
+        events->started(owner, NULL, error);
+    } else {
+        s->watch = watch;
+        events->started(owner, s, NULL);
+    }
+}
+
+static void on_changed(void *arg, enum atoll_watch_kind kind, const char *name)
+{
+    struct atoll_watch_source *s = arg;
+    size_t n = strlen(name) + 1;
+    struct pending *p;
+
+    /* Of the directory itself, and that something was missed, these clients are not told. */
+    if (kind == ATOLL_WATCH_OVERFLOW || n == 1 || s->pending_count >= EVENTS_MAX)
+        return;
+    if (!s->include_entry) {
+        s->events->changed(s->arg, kind, name, NULL);
+        return;
+    }
+    p = atoll_api_alloc(sizeof(*p) + n);
+    p->kind = kind;
+    memcpy(p->name, name, n);
+    atoll_list_push_back(&s->pending, &p->node);
+    s->pending_count++;
+    if (!s->looking && !s->advancing && !s->telling)
+        advance(s);
+}
+
+static void on_ended(void *arg)
+{
+    struct atoll_watch_source *s = arg;
+    s->events->ended(s->arg);
+}
+
+static const struct atoll_file_watch_events watch_events = {on_started, on_changed, on_ended};
+
+void atoll_watch_source_open(struct atoll_engine *engine, const char *sandbox_id,
+                             const struct atoll_watch_request *request,
+                             const struct atoll_watch_source_events *events, void *arg)
+{
+    struct atoll_watch_source *s = atoll_api_alloc(sizeof(*s));
+
+    s->engine = engine;
+    s->events = events;
+    s->arg = arg;
+    s->include_entry = request->include_entry;
+    (void)snprintf(s->sandbox_id, sizeof(s->sandbox_id), "%s", sandbox_id);
+    (void)snprintf(s->user, sizeof(s->user), "%s", request->user);
+    (void)snprintf(s->path, sizeof(s->path), "%s", request->path);
+    atoll_list_init(&s->pending);
+    atoll_files_watch(engine, sandbox_id, s->user, s->path, request->recursive, &watch_events, s);
+}
+
+struct atoll_watch_source *atoll_watch_source_close(struct atoll_watch_source *s)
+{
+    if (!s)
+        return NULL;
+    s->watch = atoll_files_unwatch(s->watch);
+    s->closed = true;
+    if (!s->looking && !s->advancing && !s->telling)
+        source_free(s);
+    return NULL;
+}
+
+/* Requests and events. */
+
+int atoll_watch_request_take(struct atoll_api_call *call, const json_t *message, char *user,
+                             struct atoll_watch_request *ret, struct atoll_error *err)
+{
+    int r = atoll_envd_file_user(call, user, err);
+
+    *ret = (struct atoll_watch_request){.user = user};
+    if (r == 0)
+        r = atoll_connect_text(message, "path", &ret->path, err);
+    if (r == 0)
+        r = atoll_connect_flag(message, "recursive", &ret->recursive, err);
+    if (r == 0)
+        r = atoll_connect_flag(message, "includeEntry", &ret->include_entry, err);
+    if (r < 0)
+        return r;
+    if (!ret->path || !*ret->path)
+        ret->path = ".";
+    if (strlen(ret->path) >= PATH_CAP)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "the path is too long");
+    return 0;
+}
+
+void atoll_watch_event_write(struct atoll_json_out *out, enum atoll_watch_kind kind,
+                             const char *name, const struct atoll_am_entry *entry)
+{
+    static const char *const types[] = {
+        [ATOLL_WATCH_CREATE] = "EVENT_TYPE_CREATE", [ATOLL_WATCH_WRITE] = "EVENT_TYPE_WRITE",
+        [ATOLL_WATCH_REMOVE] = "EVENT_TYPE_REMOVE", [ATOLL_WATCH_RENAME] = "EVENT_TYPE_RENAME",
+        [ATOLL_WATCH_CHMOD] = "EVENT_TYPE_CHMOD",
+    };
+
+    atoll_json_text(out, "name", name);
+    atoll_json_text(out, "type", types[kind]);
+    if (entry)
+        atoll_entry_write(out, "entry", entry);
+}

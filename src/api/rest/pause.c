@@ -1,0 +1,64 @@
+/*
+ * Sandboxes that rest: paused ones, whose processes stand still, and stopped ones, of which only the
+ * disk is there. Each call answers with the sandbox as it is then.
+ */
+#include "api/fields.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/views.h"
+
+static void changed(void *arg, const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_error gone;
+    const struct atoll_sandbox *sandbox = error ? NULL : atoll_rest_find_sandbox(call, &gone);
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (!sandbox) {
+        atoll_api_fail(call, error ? error : &gone);
+        return;
+    }
+    atoll_api_reply_init(&buf, &out);
+    atoll_view_sandbox(&out, NULL, sandbox);
+    atoll_api_reply(call, 200, &out);
+}
+
+struct pause_request {
+    bool keep_processes;
+};
+
+static const struct atoll_field pause_fields[] = {
+    {"keepProcesses", ATOLL_FIELD_BOOL, offsetof(struct pause_request, keep_processes), 0, 0, NULL,
+     0},
+    {0},
+};
+
+void atoll_rest_sandbox_pause(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct pause_request request = {.keep_processes = true};
+    struct atoll_field_set set = {pause_fields, &request};
+    struct atoll_body body;
+    struct atoll_error error;
+    int r = atoll_body_parse(&body, bytes, n, &error);
+
+    if (r == 0)
+        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
+    atoll_body_done(&body);
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_engine_pause(call->engine, call->params.id, request.keep_processes, ATOLL_REST_WHO,
+                           changed, call);
+}
+
+void atoll_rest_sandbox_resume(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                               size_t n ATOLL_UNUSED)
+{
+    atoll_engine_resume(call->engine, call->params.id, changed, call);
+}
+
+void atoll_rest_sandbox_stop(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                             size_t n ATOLL_UNUSED)
+{
+    atoll_engine_stop(call->engine, call->params.id, ATOLL_REST_WHO, changed, call);
+}
