@@ -1,7 +1,7 @@
 # The front door. The work is done by meson and by the scripts; `make help` lists the doors.
 
 .DEFAULT_GOAL := build
-.PHONY: build run down test test-asan test-clang test-all bench format check install clean help packages
+.PHONY: build run down test test-asan test-clang test-all fuzz code-interpreter bench format check install clean help packages
 
 build: packages ## install what is needed to build, compile into build/
 	@scripts/build gcc
@@ -28,6 +28,14 @@ test-clang: ## clang build: unit tests
 test-all: ## test, and also unit tests with clang, security and fault tests sanitized
 	@scripts/test all
 
+fuzz: packages ## fuzz every parser, each for FUZZ_SECONDS (60)
+	@scripts/install-packages test
+	@scripts/fuzz
+
+code-interpreter: build ## make the template code-interpreter-v1 for the running daemon
+	@scripts/install-packages run
+	@scripts/code-interpreter-template
+
 bench: build ## compare with bwrap, runc and docker
 	@scripts/install-packages run bench
 	@tests/bench/run
@@ -38,11 +46,12 @@ format: ## format all C code
 check: ## formatting, include direction, source lists
 	@scripts/check
 
-install: build ## install below /usr/local (DESTDIR is honoured)
-	@meson install -C build --no-rebuild
+install: packages ## install below PREFIX (/usr/local), into DESTDIR if that is set
+	@scripts/build gcc $(if $(PREFIX),-Dprefix=$(PREFIX))
+	@DESTDIR=$(DESTDIR) meson install -C build --no-rebuild
 
 clean: ## remove all build directories
-	@rm -rf build build-clang build-asan
+	@rm -rf build build-clang build-asan build-fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile

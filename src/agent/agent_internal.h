@@ -215,6 +215,7 @@ struct atoll_agent_env_spec {
     bool terminal;
     const char *const *extra;
     size_t extra_len;
+    const char *const *base; /* NULL at the end, or NULL; replaces defaults too */
 };
 /* INVALID_ARGUMENT for an entry that is no NAME=VALUE. */
 int atoll_agent_env_init(struct atoll_agent_env *env, const struct atoll_agent_env_spec *spec,

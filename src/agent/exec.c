@@ -198,7 +198,8 @@ static int launch(struct atoll_agent *a, struct atoll_agent_exec *exec,
                   const struct atoll_am_exec_start *msg, const struct atoll_agent_user *user,
                   const struct stdio *io, struct atoll_error *err)
 {
-    struct atoll_agent_env_spec spec = {user, exec->mark, exec->pty, msg->env.items, msg->env.len};
+    struct atoll_agent_env_spec spec = {user,           exec->mark,   exec->pty,
+                                        msg->env.items, msg->env.len, a->config.base_env};
     /* One slot before argv[0], one NULL behind. */
     ATOLL_AUTOFREE const char **argv = calloc(msg->argv.len + 2, sizeof(*argv));
     char cwd[ATOLL_AGENT_PATH_MAX];

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <termios.h>
 #include "agent/agent.h"
+#include "agent/container.h"
 #include "base/fd.h"
 #include "base/text.h"
 
@@ -22,6 +23,7 @@ static const char usage[] = "usage: atoll-agent TRANSPORT [OPTION...]\n"
                             "  --serial DEVICE     speak over a serial line or virtio port\n"
                             "  --stdio             speak over standard input and output\n"
                             "  --user NAME --uid N --gid N --home DIR   the default user (root)\n"
+                            "  --in-container USER  user (\"\": the image's), environment and cgroup as found\n"
                             "  --sudo              let that user use sudo\n"
                             "  --one-id            only one user id exists here\n"
                             "  --memory-limit N    bytes, for reports of out-of-memory kills\n";
@@ -35,6 +37,7 @@ enum {
     OPT_UID,
     OPT_GID,
     OPT_HOME,
+    OPT_IN_CONTAINER,
     OPT_SUDO,
     OPT_ONE_ID,
     OPT_MEMORY
@@ -49,6 +52,7 @@ static const struct option options[] = {
     {"uid", required_argument, NULL, OPT_UID},
     {"gid", required_argument, NULL, OPT_GID},
     {"home", required_argument, NULL, OPT_HOME},
+    {"in-container", required_argument, NULL, OPT_IN_CONTAINER},
     {"sudo", no_argument, NULL, OPT_SUDO},
     {"one-id", no_argument, NULL, OPT_ONE_ID},
     {"memory-limit", required_argument, NULL, OPT_MEMORY},
@@ -182,6 +186,12 @@ static int apply(struct atoll_agent_config *c, int option, const char *arg, stru
         break;
     case OPT_HOME:
         c->default_home = arg;
+        break;
+    case OPT_IN_CONTAINER:
+        atoll_agent_container_cgroup(c);
+        r = atoll_agent_container_user(c, arg, err);
+        if (r == 0)
+            r = atoll_agent_container_env(c, err);
         break;
     case OPT_SUDO:
         c->allow_sudo = true;

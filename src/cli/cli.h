@@ -14,6 +14,7 @@ enum atoll_cli_status {
     ATOLL_CLI_OK = 0,
     ATOLL_CLI_FAILED = 1,
     ATOLL_CLI_USAGE = 2,
+    ATOLL_CLI_NOT_RUNNING = 3, /* of `atoll status` */
     ATOLL_CLI_TIMED_OUT = 124,
     ATOLL_CLI_BROKEN = 125, /* Atoll itself failed, so there is no status of the command */
     ATOLL_CLI_OUT_OF_MEMORY = 137,
@@ -39,6 +40,7 @@ struct atoll_cli_verb {
 struct atoll_cli_common {
     bool json;
     bool help;
+    const char *ca_file;
 };
 extern const struct atoll_cli_option atoll_cli_common_options[];
 
@@ -62,15 +64,24 @@ extern const struct atoll_cli_verb atoll_cli_shell;
 extern const struct atoll_cli_verb atoll_cli_cp;
 extern const struct atoll_cli_verb atoll_cli_logs;
 extern const struct atoll_cli_verb atoll_cli_stats;
+extern const struct atoll_cli_verb atoll_cli_pause;
+extern const struct atoll_cli_verb atoll_cli_resume;
+extern const struct atoll_cli_verb atoll_cli_stop;
 extern const struct atoll_cli_verb atoll_cli_rm;
 extern const struct atoll_cli_verb atoll_cli_preview;
 extern const struct atoll_cli_verb atoll_cli_template_ls;
 extern const struct atoll_cli_verb atoll_cli_template_import;
 extern const struct atoll_cli_verb atoll_cli_template_debian;
 extern const struct atoll_cli_verb atoll_cli_template_rm;
+extern const struct atoll_cli_verb atoll_cli_artifacts_ls;
+extern const struct atoll_cli_verb atoll_cli_artifacts_get;
+extern const struct atoll_cli_verb atoll_cli_artifacts_rm;
 extern const struct atoll_cli_verb atoll_cli_key_create;
 extern const struct atoll_cli_verb atoll_cli_key_ls;
 extern const struct atoll_cli_verb atoll_cli_key_rm;
+extern const struct atoll_cli_verb atoll_cli_up;
+extern const struct atoll_cli_verb atoll_cli_down;
+extern const struct atoll_cli_verb atoll_cli_status;
 extern const struct atoll_cli_verb atoll_cli_doctor;
 extern const struct atoll_cli_verb atoll_cli_version;
 extern const struct atoll_cli_verb atoll_cli_help;

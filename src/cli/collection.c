@@ -8,7 +8,7 @@ int atoll_cli_collection_list(struct atoll_cli *cli, const char *path, const cha
                               void (*add_row)(struct atoll_cli_table *table, const json_t *item),
                               struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    ATOLL_AUTOJSON json_t *reply = NULL;
     struct atoll_cli_table table;
     const json_t *items;
     int r = atoll_cli_call(cli, "GET", path, NULL, &reply, err);
@@ -26,13 +26,13 @@ int atoll_cli_collection_list(struct atoll_cli *cli, const char *path, const cha
 }
 
 int atoll_cli_collection_remove(struct atoll_cli *cli, char **names,
-                                int (*target)(const char *name, struct atoll_cli_target *ret,
+                                int (*target)(const char *name, struct atoll_link_target *ret,
                                               struct atoll_error *err),
                                 struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *gone = json_array();
-    ATOLL_CLI_AUTOJSON json_t *object = json_pack("{s:O}", "removed", gone);
-    struct atoll_cli_target where;
+    ATOLL_AUTOJSON json_t *gone = json_array();
+    ATOLL_AUTOJSON json_t *object = json_pack("{s:O}", "removed", gone);
+    struct atoll_link_target where;
     int r = 0;
 
     for (; r == 0 && *names; names++) {

@@ -13,6 +13,6 @@ int atoll_cli_collection_list(struct atoll_cli *cli, const char *path, const cha
 /* DELETEs each of the names (up to a NULL) and prints it; stops at the first that fails. `target`
  * checks a name and says where it is. */
 int atoll_cli_collection_remove(struct atoll_cli *cli, char **names,
-                                int (*target)(const char *name, struct atoll_cli_target *ret,
+                                int (*target)(const char *name, struct atoll_link_target *ret,
                                               struct atoll_error *err),
                                 struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -22,14 +22,14 @@ void atoll_cli_copy_done(struct atoll_cli_copy *copy)
 }
 
 int atoll_cli_copy_target(const struct atoll_cli_copy *copy, const char *what, const char *path,
-                          const char *query, struct atoll_cli_target *ret, struct atoll_error *err)
+                          const char *query, struct atoll_link_target *ret, struct atoll_error *err)
 {
-    struct atoll_cli_target base, user = {""};
+    struct atoll_link_target base, user = {""};
     int r, n;
 
-    r = atoll_cli_target(&base, err, "?path=%s", path);
+    r = atoll_link_target(&base, err, "?path=%s", path);
     if (r == 0 && copy->user)
-        r = atoll_cli_target(&user, err, "&user=%s", copy->user);
+        r = atoll_link_target(&user, err, "&user=%s", copy->user);
     if (r < 0)
         return r;
     n = snprintf(ret->text, sizeof(ret->text), "/api/sandboxes/%s/files%s%.*s%.*s%s", copy->sandbox,
@@ -43,7 +43,7 @@ int atoll_cli_copy_call(struct atoll_cli_copy *copy, const char *method, const c
                         const char *path, const char *query, json_t **ret_reply,
                         struct atoll_error *err)
 {
-    struct atoll_cli_target target;
+    struct atoll_link_target target;
     int r = atoll_cli_copy_target(copy, what, path, query, &target, err);
     return r < 0 ? r : atoll_cli_call(copy->cli, method, target.text, NULL, ret_reply, err);
 }

@@ -38,7 +38,7 @@ int atoll_cli_copy_call(struct atoll_cli_copy *copy, const char *method, const c
                         const char *path, const char *query, json_t **ret_reply,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_cli_copy_target(const struct atoll_cli_copy *copy, const char *what, const char *path,
-                          const char *query, struct atoll_cli_target *ret,
+                          const char *query, struct atoll_link_target *ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
 void atoll_cli_copy_skip(struct atoll_cli_copy *copy, const char *path, const char *fmt, ...)

@@ -45,7 +45,7 @@ static int report(struct atoll_cli *cli, const struct atoll_cli_copy *copy, stru
     int r = 0;
 
     if (cli->json) {
-        ATOLL_CLI_AUTOJSON json_t *object =
+        ATOLL_AUTOJSON json_t *object =
             json_pack("{s:I, s:I, s:I, s:O}", "files", (json_int_t)copy->files, "directories",
                       (json_int_t)copy->directories, "bytes", (json_int_t)copy->bytes, "skipped",
                       copy->skipped);

@@ -25,8 +25,8 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
                char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
     const struct options *o = options;
-    ATOLL_CLI_AUTOJSON json_t *request = json_object();
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    ATOLL_AUTOJSON json_t *request = json_object();
+    ATOLL_AUTOJSON json_t *reply = NULL;
     int r = atoll_cli_add_sandbox(request, &o->sandbox, o->timeout_seconds, err);
 
     if (r == 0)
@@ -37,7 +37,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
         return r;
     if (cli->json)
         return atoll_cli_print_json(reply, err);
-    atoll_cli_put(stdout, atoll_cli_text(reply, "id", ""));
+    atoll_cli_put(stdout, atoll_link_text(reply, "id", ""));
     (void)fputc('\n', stdout);
     return ATOLL_CLI_OK;
 }

@@ -23,9 +23,9 @@ static const struct {
 
 static void print_check(const json_t *check, int width)
 {
-    const char *state = atoll_cli_text(check, "state", "info");
-    const char *name = atoll_cli_text(check, "name", "?");
-    const char *fix = atoll_cli_text(check, "fix", "");
+    const char *state = atoll_link_text(check, "state", "info");
+    const char *name = atoll_link_text(check, "name", "?");
+    const char *fix = atoll_link_text(check, "fix", "");
     size_t i = 0;
 
     while (i + 1 < ATOLL_ARRAY_LEN(states) && strcmp(states[i].state, state) != 0)
@@ -34,7 +34,7 @@ static void print_check(const json_t *check, int width)
     (void)fputc(' ', stdout);
     atoll_cli_put(stdout, name);
     (void)printf("%*s", ATOLL_MAX(width - (int)strlen(name), 1), "");
-    atoll_cli_put(stdout, atoll_cli_text(check, "detail", ""));
+    atoll_cli_put(stdout, atoll_link_text(check, "detail", ""));
     (void)fputc('\n', stdout);
     if (*fix) {
         (void)printf("%*s", width + 2, "");
@@ -49,7 +49,7 @@ static int name_width(const json_t *checks)
     size_t width = 0;
 
     for (size_t i = 0; i < json_array_size(checks); i++)
-        width = ATOLL_MAX(width, strlen(atoll_cli_text(json_array_get(checks, i), "name", "?")));
+        width = ATOLL_MAX(width, strlen(atoll_link_text(json_array_get(checks, i), "name", "?")));
     return (int)ATOLL_MIN(width, (size_t)60) + 2;
 }
 
@@ -63,7 +63,7 @@ static int probe_here(json_t **ret_report, struct atoll_error *err)
         return r;
     atoll_buf_init(&text, REPORT_MAX);
     if (atoll_host_report_json(report, &text) == 0)
-        *ret_report = atoll_cli_parse_json(atoll_buf_head(&text), atoll_buf_size(&text));
+        *ret_report = atoll_link_parse_json(atoll_buf_head(&text), atoll_buf_size(&text));
     atoll_buf_done(&text);
     return *ret_report ? 0 : atoll_fail_errno(err, ENOMEM, "report");
 }
@@ -76,7 +76,7 @@ static int find_report(struct atoll_cli *cli, bool *ret_daemon, json_t **ret_rep
     *ret_daemon = r == 0;
     if (r == 0 || err->kind != ATOLL_ERR_UNAVAILABLE)
         return r; /* one that refuses to answer may be on another host */
-    cli->hint[0] = '\0';
+    *atoll_link_hint(cli->client) = '\0';
     return probe_here(ret_report, err);
 }
 
@@ -86,22 +86,23 @@ static void print_report(const struct atoll_cli *cli, const json_t *report, bool
     int width = name_width(checks);
 
     if (daemon)
-        (void)printf("As the daemon at %s sees it (%s, version %s):\n\n", cli->where,
-                     atoll_cli_text(report, "mode", "?"), atoll_cli_text(report, "version", "?"));
+        (void)printf("As the daemon at %s sees it (%s, version %s):\n\n",
+                     atoll_client_address(cli->client), atoll_link_text(report, "mode", "?"),
+                     atoll_link_text(report, "version", "?"));
     else
-        (void)printf("No daemon answers at %s. As this user sees it (%s):\n\n", cli->where,
-                     atoll_cli_text(report, "mode", "?"));
+        (void)printf("No daemon answers at %s. As this user sees it (%s):\n\n",
+                     atoll_client_address(cli->client), atoll_link_text(report, "mode", "?"));
     for (size_t i = 0; i < json_array_size(checks); i++)
         print_check(json_array_get(checks, i), width);
     (void)fputs("\nThis host can give: ", stdout);
-    atoll_cli_put_colour(stdout, ATOLL_CLI_BOLD, atoll_cli_text(report, "summary", "?"));
+    atoll_cli_put_colour(stdout, ATOLL_CLI_BOLD, atoll_link_text(report, "summary", "?"));
     (void)fputs(".\n", stdout);
 }
 
 static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
                char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *report = NULL;
+    ATOLL_AUTOJSON json_t *report = NULL;
     bool daemon;
     int r = find_report(cli, &daemon, &report, err);
 

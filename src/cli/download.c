@@ -45,7 +45,7 @@ static int fetch(struct atoll_cli_copy *copy, const char *path, uint64_t size, i
 {
     struct sink sink = {.fd = fd};
     struct atoll_http_transfer transfer = {.length = -1, .write = write_sink, .arg = &sink};
-    struct atoll_cli_target target;
+    struct atoll_link_target target;
     int r = atoll_cli_copy_target(copy, "", path, "", &target, err);
 
     if (r < 0)
@@ -65,7 +65,7 @@ static int fetch(struct atoll_cli_copy *copy, const char *path, uint64_t size, i
 
 static mode_t mode_of(const json_t *entry, mode_t otherwise)
 {
-    const char *text = atoll_cli_text(entry, "mode", "");
+    const char *text = atoll_link_text(entry, "mode", "");
     mode_t mode = 0;
 
     if (!*text)
@@ -77,7 +77,7 @@ static mode_t mode_of(const json_t *entry, mode_t otherwise)
 
 static uint64_t size_of(const json_t *entry)
 {
-    double size = atoll_cli_number(entry, "size", 0);
+    double size = atoll_link_number(entry, "size", 0);
     return size > 0 && size < 9e15 ? (uint64_t)size : 0;
 }
 
@@ -108,7 +108,7 @@ static int save_file(struct tree *tree, const json_t *entry, int dir_fd, const c
 static void save_link(struct tree *tree, const json_t *entry, int dir_fd, const char *name,
                       unsigned depth)
 {
-    const char *target = atoll_cli_text(entry, "target", "");
+    const char *target = atoll_link_text(entry, "target", "");
     const char *path = atoll_buf_str(&tree->path);
 
     if (!atoll_cli_copy_is_inner_link(target, depth))
@@ -141,7 +141,7 @@ static int save_entry(struct tree *tree, const json_t *entry, int dir_fd, unsign
 
 static int save_entries(struct tree *tree, int dir_fd, unsigned depth, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    ATOLL_AUTOJSON json_t *reply = NULL;
     const json_t *entries;
     int r = atoll_cli_copy_call(tree->copy, "GET", "/list", atoll_buf_str(&tree->path), "&depth=1",
                                 &reply, err);
@@ -152,7 +152,7 @@ static int save_entries(struct tree *tree, int dir_fd, unsigned depth, struct at
     for (size_t i = 0; i < json_array_size(entries); i++) {
         const json_t *entry = json_array_get(entries, i);
         size_t mark = tree->path.len;
-        const char *name = atoll_cli_text(entry, "name", "");
+        const char *name = atoll_link_text(entry, "name", "");
         if (++tree->entries > ENTRIES_MAX)
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
                               "the sandbox lists more than %d files", ENTRIES_MAX);
@@ -190,8 +190,8 @@ static int save_directory(struct tree *tree, const json_t *entry, int dir_fd, co
 static int save_entry(struct tree *tree, const json_t *entry, int dir_fd, unsigned depth,
                       struct atoll_error *err)
 {
-    const char *type = atoll_cli_text(entry, "type", "");
-    const char *name = atoll_cli_text(entry, "name", "");
+    const char *type = atoll_link_text(entry, "type", "");
+    const char *name = atoll_link_text(entry, "name", "");
 
     if (strcmp(type, "file") == 0)
         return save_file(tree, entry, dir_fd, name, err);
@@ -237,7 +237,7 @@ static int choose_place(const char *remote, const char *local, char *name, size_
 
 static int save_top(struct tree *tree, const char *local, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *entry = NULL;
+    ATOLL_AUTOJSON json_t *entry = NULL;
     ATOLL_AUTOCLOSE int dir_fd = ATOLL_NO_FD;
     char name[256];
     int r;
@@ -251,7 +251,7 @@ static int save_top(struct tree *tree, const char *local, struct atoll_error *er
     dir_fd = choose_place(atoll_buf_str(&tree->path), local, name, sizeof(name), err);
     if (dir_fd < 0)
         return dir_fd;
-    if (strcmp(atoll_cli_text(entry, "type", ""), "directory") != 0)
+    if (strcmp(atoll_link_text(entry, "type", ""), "directory") != 0)
         return save_file(tree, entry, dir_fd, name, err);
     if (strcmp(name, ".") == 0)
         return save_entries(tree, dir_fd, 0, err);

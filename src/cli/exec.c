@@ -22,20 +22,20 @@ static const struct atoll_cli_option options_table[] = {
 static int start(struct atoll_cli *cli, const char *sandbox, json_t *request,
                  struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
-    ATOLL_CLI_AUTOJSON json_t *answer = NULL;
-    struct atoll_cli_target target;
-    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/execs", sandbox);
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    ATOLL_AUTOJSON json_t *answer = NULL;
+    struct atoll_link_target target;
+    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs", sandbox);
 
     if (r == 0)
         r = atoll_cli_call(cli, "POST", target.text, request, &reply, err);
     if (r < 0)
         return r;
     if (cli->json) {
-        answer = json_pack("{s:s}", "exec_id", atoll_cli_text(reply, "exec_id", ""));
+        answer = json_pack("{s:s}", "exec_id", atoll_link_text(reply, "exec_id", ""));
         return atoll_cli_print_json(answer, err);
     }
-    atoll_cli_put(stdout, atoll_cli_text(reply, "exec_id", ""));
+    atoll_cli_put(stdout, atoll_link_text(reply, "exec_id", ""));
     (void)fputc('\n', stdout);
     return ATOLL_CLI_OK;
 }
@@ -44,8 +44,8 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
                struct atoll_error *err)
 {
     const struct options *o = options;
-    ATOLL_CLI_AUTOJSON json_t *request = json_object();
-    int r = atoll_cli_check_id("sandbox", argv[0], err);
+    ATOLL_AUTOJSON json_t *request = json_object();
+    int r = atoll_link_check_id("sandbox", argv[0], err);
 
     if (r == 0)
         r = atoll_cli_add_command(request, &o->command, argv + 1, err);

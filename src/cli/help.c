@@ -8,6 +8,8 @@
 const struct atoll_cli_option atoll_cli_common_options[] = {
     {"json", 0, ATOLL_CLI_FLAG, offsetof(struct atoll_cli_common, json), NULL,
      "print JSON for programs to read", NULL},
+    {"ca", 0, ATOLL_CLI_TEXT, offsetof(struct atoll_cli_common, ca_file), "FILE",
+     "certificate to trust with https://", NULL},
     {"help", 'h', ATOLL_CLI_FLAG, offsetof(struct atoll_cli_common, help), NULL, "show this", NULL},
     {0},
 };
@@ -56,8 +58,10 @@ static void print_overview(void)
     (void)fputs("\n"
                 "Environment:\n"
                 "  ATOLL_SOCKET      socket of the daemon\n"
-                "  ATOLL_URL         its address instead, such as http://127.0.0.1:8000\n"
+                "  ATOLL_URL         its address instead, such as http://127.0.0.1:7070\n"
                 "  ATOLL_API_KEY     key for that address\n"
+                "  ATOLL_CA_FILE     certificate to trust with https://\n"
+                "  ATOLL_INSECURE    1: trust any\n"
                 "  NO_COLOR          no colours, even on a terminal\n"
                 "\n"
                 "Try: atoll run -- python3 -c 'print(6*7)'\n"
@@ -91,7 +95,7 @@ static int run_help(struct atoll_cli *cli ATOLL_UNUSED, const void *options ATOL
 static int run_version(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
                        int argc ATOLL_UNUSED, char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *object = json_pack("{s:s}", "version", ATOLL_VERSION);
+    ATOLL_AUTOJSON json_t *object = json_pack("{s:s}", "version", ATOLL_VERSION);
 
     if (cli->json)
         return atoll_cli_print_json(object, err);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "cli/output.h"
 #include "cli/print.h"
+#include "client/result.h"
 
 struct options {
     struct atoll_cli_common common;
@@ -34,33 +35,33 @@ static void join_command(const json_t *exec, char *out, size_t cap)
 static void add_exec(struct atoll_cli_table *table, const json_t *exec)
 {
     const json_t *result = json_object_get(exec, "result");
-    const char *kind = atoll_cli_text(result, "kind", NULL);
+    const char *kind = atoll_link_text(result, "kind", NULL);
     char command[60], age[16];
 
     join_command(exec, command, sizeof(command));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(exec, "exec_id", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(exec, "exec_id", "?"));
     if (!kind)
         atoll_cli_table_add(table, ATOLL_CLI_GREEN, "running");
     else if (strcmp(kind, "exited") == 0)
         atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "exited %.0f",
-                            atoll_cli_number(result, "exit_code", -1));
+                            atoll_link_number(result, "exit_code", -1));
     else
         atoll_cli_table_add(table, ATOLL_CLI_RED, "%s", kind);
     atoll_cli_table_add(
         table, ATOLL_CLI_PLAIN, "%s",
-        atoll_cli_format_age(atoll_cli_age_of(atoll_cli_text(exec, "started_at", NULL)), age));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(exec, "user", ""));
+        atoll_cli_format_age(atoll_cli_age_of(atoll_link_text(exec, "started_at", NULL)), age));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(exec, "user", ""));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", command);
 }
 
 static int list_execs(struct atoll_cli *cli, const char *sandbox, struct atoll_error *err)
 {
     static const char *const names[] = {"EXEC", "STATE", "AGE", "USER", "COMMAND", NULL};
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
-    struct atoll_cli_target target;
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
     struct atoll_cli_table table;
     const json_t *execs;
-    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/execs", sandbox);
+    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs", sandbox);
 
     if (r == 0)
         r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
@@ -80,8 +81,8 @@ static int list_execs(struct atoll_cli *cli, const char *sandbox, struct atoll_e
 static int check_exec(struct atoll_cli *cli, const char *sandbox, const char *exec,
                       struct atoll_error *err)
 {
-    struct atoll_cli_target target;
-    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/execs/%s", sandbox, exec);
+    struct atoll_link_target target;
+    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs/%s", sandbox, exec);
     return r < 0 ? r : atoll_cli_call(cli, "GET", target.text, NULL, NULL, err);
 }
 
@@ -101,7 +102,7 @@ static int show(struct atoll_cli *cli, const char *sandbox, const char *exec, bo
     r = cli->json ? atoll_cli_output_copy(cli, &outcome, follow, err)
                   : atoll_cli_output_read(cli, &outcome, follow, err);
     if (r == 0 && outcome.result)
-        r = cli->json ? atoll_cli_status_of(outcome.result)
+        r = cli->json ? atoll_result_status(outcome.result)
                       : atoll_cli_outcome_report(&outcome, err);
     atoll_cli_outcome_done(&outcome);
     return r;
@@ -111,10 +112,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
                struct atoll_error *err)
 {
     const struct options *o = options;
-    int r = atoll_cli_check_id("sandbox", argv[0], err);
+    int r = atoll_link_check_id("sandbox", argv[0], err);
 
     if (r == 0 && argc > 1)
-        r = atoll_cli_check_id("exec", argv[1], err);
+        r = atoll_link_check_id("exec", argv[1], err);
     if (r < 0)
         return r;
     return argc > 1 ? show(cli, argv[0], argv[1], o->follow, err) : list_execs(cli, argv[0], err);

@@ -4,6 +4,18 @@
 #include "cli/client.h"
 #include "cli/print.h"
 
+struct options {
+    struct atoll_cli_common common;
+    bool all;
+};
+
+static const struct atoll_cli_option options_table[] = {
+    {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct options, all), NULL,
+     "those of every tenant; for admins", NULL},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+
 static enum atoll_cli_colour colour_of(const char *state)
 {
     if (strcmp(state, "running") == 0)
@@ -13,7 +25,7 @@ static enum atoll_cli_colour colour_of(const char *state)
 
 static void add_megabytes(struct atoll_cli_table *table, const json_t *limits, const char *key)
 {
-    double megabytes = atoll_cli_number(limits, key, 0);
+    double megabytes = atoll_link_number(limits, key, 0);
     char text[16];
 
     if (megabytes > 0 && megabytes < 1e9)
@@ -39,15 +51,15 @@ static void join_waived(const json_t *sandbox, char *out, size_t cap)
 static void add_sandbox(struct atoll_cli_table *table, const json_t *sandbox)
 {
     const json_t *limits = json_object_get(sandbox, "limits");
-    const char *state = atoll_cli_text(sandbox, "state", "?");
-    double cpus = atoll_cli_number(limits, "cpuCores", 0);
-    double age = atoll_cli_age_of(atoll_cli_text(sandbox, "created_at", NULL));
-    double left = -atoll_cli_age_of(atoll_cli_text(sandbox, "expires_at", NULL));
+    const char *state = atoll_link_text(sandbox, "state", "?");
+    double cpus = atoll_link_number(limits, "cpuCores", 0);
+    double age = atoll_cli_age_of(atoll_link_text(sandbox, "created_at", NULL));
+    double left = -atoll_cli_age_of(atoll_link_text(sandbox, "expires_at", NULL));
     char text[64];
 
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(sandbox, "id", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(sandbox, "id", "?"));
     atoll_cli_table_add(table, colour_of(state), "%s", state);
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(sandbox, "template", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(sandbox, "template", "?"));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_format_age(age, text));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
                         json_is_string(json_object_get(sandbox, "expires_at"))
@@ -61,15 +73,17 @@ static void add_sandbox(struct atoll_cli_table *table, const json_t *sandbox)
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", text);
 }
 
-static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
                char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
     static const char *const names[] = {"SANDBOX", "STATE", "TEMPLATE", "AGE",    "ENDS IN",
                                         "MEMORY",  "CPUS",  "DISK",     "WAIVED", NULL};
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    const struct options *o = options;
+    ATOLL_AUTOJSON json_t *reply = NULL;
     struct atoll_cli_table table;
     const json_t *sandboxes;
-    int r = atoll_cli_call(cli, "GET", "/api/sandboxes", NULL, &reply, err);
+    int r = atoll_cli_call(cli, "GET", o->all ? "/api/sandboxes?all=true" : "/api/sandboxes", NULL,
+                           &reply, err);
 
     if (r < 0)
         return r;
@@ -85,11 +99,11 @@ static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
 
 const struct atoll_cli_verb atoll_cli_ls = {
     .name = "ls",
-    .args = "",
+    .args = "[--all]",
     .summary = "list the sandboxes",
     .help = "WAIVED names limits that the host could not give and the creator did without.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
+    .options = options_table,
+    .options_size = sizeof(struct options),
     .max_args = 0,
     .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,

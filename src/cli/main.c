@@ -10,16 +10,17 @@
 
 static void print_error(const struct atoll_cli *cli, const struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *object = NULL;
+    ATOLL_AUTOJSON json_t *object = NULL;
+    const char *hint = atoll_cli_hint(cli);
     struct atoll_error ignored;
 
     atoll_cli_say("%s", err->text);
-    if (*cli->hint)
-        atoll_cli_say("%s", cli->hint);
+    if (*hint)
+        atoll_cli_say("%s", hint);
     if (!cli->json)
         return;
     object = json_pack("{s:{s:s, s:s, s:s*}}", "error", "code", atoll_error_kind_name(err->kind),
-                       "message", err->text, "hint", *cli->hint ? cli->hint : NULL);
+                       "message", err->text, "hint", *hint ? hint : NULL);
     if (object && atoll_cli_print_json(object, &ignored) < 0)
         return; /* standard output is gone; standard error has it all */
 }
@@ -75,6 +76,7 @@ static int run_verb(const struct atoll_cli_verb *verb, char **argv)
         return r;
     atoll_cli_init(&cli);
     cli.json = options->json;
+    cli.ca_file = options->ca_file;
     r = verb->run(&cli, options, argc, argv, &err);
     if (r < 0) {
         print_error(&cli, &err);

@@ -8,22 +8,21 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/print.h"
+#include "client/result.h"
 
 /* Most bytes of each stream that --json keeps. */
 #define CAPTURE_MAX (64u * 1024 * 1024)
-/* The first real-time signal programs get to use; glibc keeps 32 and 33 to itself. */
-#define FIRST_RT_SIGNAL 34
 
 void atoll_cli_outcome_init(struct atoll_cli_outcome *outcome, bool capture)
 {
     *outcome = (struct atoll_cli_outcome){.capture = capture};
-    for (int i = 0; i < ATOLL_CLI_STREAMS; i++)
+    for (int i = 0; i < ATOLL_CLIENT_STREAMS; i++)
         atoll_buf_init(&outcome->captured[i], CAPTURE_MAX);
 }
 
 void atoll_cli_outcome_done(struct atoll_cli_outcome *outcome)
 {
-    for (int i = 0; i < ATOLL_CLI_STREAMS; i++)
+    for (int i = 0; i < ATOLL_CLIENT_STREAMS; i++)
         atoll_buf_done(&outcome->captured[i]);
     json_decref(outcome->result);
     outcome->result = NULL;
@@ -58,108 +57,33 @@ int atoll_cli_outcome_output(struct atoll_cli_outcome *outcome, int stream, cons
     return r < 0 ? atoll_fail_errno(err, -r, "writing the command's output") : 0;
 }
 
-int atoll_cli_stream_number(const char *name)
+void atoll_cli_outcome_gap(struct atoll_cli_outcome *outcome, int stream, uint64_t from,
+                           uint64_t to, bool quiet)
 {
-    if (strcmp(name, "stdout") == 0)
-        return ATOLL_CLI_STDOUT;
-    return strcmp(name, "stderr") == 0 ? ATOLL_CLI_STDERR : 0;
-}
-
-void atoll_cli_outcome_gap(struct atoll_cli_outcome *outcome, const json_t *gap, bool quiet)
-{
-    int stream = atoll_cli_stream_number(atoll_cli_text(gap, "stream", ""));
-    double from = atoll_cli_number(gap, "from", 0), to = atoll_cli_number(gap, "to", 0);
-
-    if (!stream || !(to > from) || to > 9e15)
-        return;
-    outcome->seen[stream] = (uint64_t)to;
+    outcome->seen[stream] = to;
     outcome->truncated[stream] = true;
     if (!quiet && !outcome->capture)
-        atoll_cli_say("%.0f bytes of %s were dropped here: the journal was full", to - from,
-                      atoll_cli_text(gap, "stream", ""));
-}
-
-int atoll_cli_signal_number(const json_t *value)
-{
-    const char *name = json_string_value(value);
-    uint64_t number;
-
-    if (json_is_integer(value) && json_integer_value(value) > 0 &&
-        json_integer_value(value) < _NSIG)
-        return (int)json_integer_value(value);
-    if (!name)
-        return 0;
-    if (atoll_text_u64(name, 1, _NSIG - 1, &number) == 0)
-        return (int)number;
-    if (strncmp(name, "SIG", 3) == 0)
-        name += 3;
-    if (strncmp(name, "RTMIN+", 6) == 0 &&
-        atoll_text_u64(name + 6, 0, _NSIG - 1 - FIRST_RT_SIGNAL, &number) == 0)
-        return FIRST_RT_SIGNAL + (int)number;
-    for (int i = 1; i < _NSIG; i++) {
-        const char *known = sigabbrev_np(i);
-        if (known && strcmp(known, name) == 0)
-            return i;
-    }
-    return 0;
-}
-
-const char *atoll_cli_signal_name(int signo, char *out)
-{
-    const char *name = sigabbrev_np(signo);
-
-    if (name)
-        (void)snprintf(out, ATOLL_CLI_SIGNAL_MAX, "SIG%s", name);
-    else if (signo >= FIRST_RT_SIGNAL)
-        (void)snprintf(out, ATOLL_CLI_SIGNAL_MAX, "SIGRTMIN+%d", signo - FIRST_RT_SIGNAL);
-    else
-        (void)snprintf(out, ATOLL_CLI_SIGNAL_MAX, "%d", signo);
-    return out;
-}
-
-static int status_of_signal(const json_t *result)
-{
-    int signo = atoll_cli_signal_number(json_object_get(result, "signal"));
-    return 128 + (signo > 0 ? signo : SIGKILL);
-}
-
-static int status_of_exit(const json_t *result)
-{
-    double code = atoll_cli_number(result, "exit_code", -1);
-    return code >= 0 && code <= 255 ? (int)code : ATOLL_CLI_BROKEN;
-}
-
-static int status_timed_out(const json_t *result ATOLL_UNUSED)
-{
-    return ATOLL_CLI_TIMED_OUT;
-}
-
-static int status_oom(const json_t *result ATOLL_UNUSED)
-{
-    return ATOLL_CLI_OUT_OF_MEMORY;
-}
-
-static int status_lost(const json_t *result ATOLL_UNUSED)
-{
-    return ATOLL_CLI_BROKEN;
+        atoll_cli_say("%llu bytes of %s were dropped here: the journal was full",
+                      (unsigned long long)(to - from),
+                      stream == ATOLL_CLIENT_STDOUT ? "stdout" : "stderr");
 }
 
 /* " python3 (pid 7) at 512M of 512M": what the kernel's log says about an out-of-memory kill. */
 static void describe_oom(const json_t *oom, char *out, size_t cap)
 {
     char peak[16], limit[16];
-    double pid = atoll_cli_number(oom, "pid", 0);
+    double pid = atoll_link_number(oom, "pid", 0);
     size_t len;
 
-    (void)snprintf(out, cap, "%.40s", atoll_cli_text(oom, "process", "a process"));
+    (void)snprintf(out, cap, "%.40s", atoll_link_text(oom, "process", "a process"));
     len = strlen(out);
     if (pid > 0)
         (void)snprintf(out + len, cap - len, " (pid %.0f)", pid);
     len = strlen(out);
     (void)snprintf(
         out + len, cap - len, " at %s of %s",
-        atoll_text_format_size((uint64_t)atoll_cli_number(oom, "peak_bytes", 0), peak),
-        atoll_text_format_size((uint64_t)atoll_cli_number(oom, "limit_bytes", 0), limit));
+        atoll_text_format_size((uint64_t)atoll_link_number(oom, "peak_bytes", 0), peak),
+        atoll_text_format_size((uint64_t)atoll_link_number(oom, "limit_bytes", 0), limit));
 }
 
 static void explain_exit(const json_t *result, const struct atoll_cli_outcome *outcome ATOLL_UNUSED)
@@ -175,16 +99,16 @@ static void explain_exit(const json_t *result, const struct atoll_cli_outcome *o
 
 static void explain_signal(const json_t *result, const struct atoll_cli_outcome *outcome)
 {
-    int signo = atoll_cli_signal_number(json_object_get(result, "signal"));
-    const char *who = atoll_cli_text(result, "who", NULL);
-    const char *reason = atoll_cli_text(result, "reason", NULL);
-    char name[ATOLL_CLI_SIGNAL_MAX];
+    int signo = atoll_link_signal_number(json_object_get(result, "signal"));
+    const char *who = atoll_link_text(result, "who", NULL);
+    const char *reason = atoll_link_text(result, "reason", NULL);
+    char name[ATOLL_LINK_SIGNAL_MAX];
 
     /* Whoever pressed Ctrl-C knows. */
     if (signo > 0 && signo == outcome->signal_sent)
         return;
     atoll_cli_say("the command was killed by %s%s%s%s%s",
-                  signo > 0 ? atoll_cli_signal_name(signo, name) : "a signal", who ? " from " : "",
+                  signo > 0 ? atoll_link_signal_name(signo, name) : "a signal", who ? " from " : "",
                   who ? who : "", reason ? ": " : "", reason ? reason : "");
     explain_exit(result, outcome);
 }
@@ -192,8 +116,8 @@ static void explain_signal(const json_t *result, const struct atoll_cli_outcome 
 static void explain_timeout(const json_t *result,
                             const struct atoll_cli_outcome *outcome ATOLL_UNUSED)
 {
-    const char *reason = atoll_cli_text(result, "reason", "it was killed with all its children");
-    double ms = atoll_cli_number(result, "duration_ms", -1);
+    const char *reason = atoll_link_text(result, "reason", "it was killed with all its children");
+    double ms = atoll_link_number(result, "duration_ms", -1);
 
     if (ms >= 0)
         atoll_cli_say("the command timed out after %.1f s: %s", ms / 1000, reason);
@@ -212,36 +136,30 @@ static void explain_oom(const json_t *result, const struct atoll_cli_outcome *ou
 static void explain_lost(const json_t *result, const struct atoll_cli_outcome *outcome ATOLL_UNUSED)
 {
     atoll_cli_say("the command was lost, its end is not known: %s",
-                  atoll_cli_text(result, "reason", "the daemon gives no reason"));
+                  atoll_link_text(result, "reason", "the daemon gives no reason"));
 }
 
 static const struct {
     const char *kind;
-    int (*status)(const json_t *result);
     void (*explain)(const json_t *result, const struct atoll_cli_outcome *outcome);
 } kinds[] = {
-    {"exited", status_of_exit, explain_exit},
-    {"signaled", status_of_signal, explain_signal},
-    {"killed_by", status_of_signal, explain_signal},
-    {"timed_out", status_timed_out, explain_timeout},
-    {"oom_killed", status_oom, explain_oom},
+    {"exited", explain_exit},
+    {"signaled", explain_signal},
+    {"killed_by", explain_signal},
+    {"timed_out", explain_timeout},
+    {"oom_killed", explain_oom},
     /* Also what a record of a kind unknown to us is taken for. */
-    {"lost", status_lost, explain_lost},
+    {"lost", explain_lost},
 };
 
-static size_t find_kind(const json_t *result)
+static void explain(const struct atoll_cli_outcome *outcome)
 {
-    const char *kind = atoll_cli_text(result, "kind", "");
+    const char *kind = atoll_link_text(outcome->result, "kind", "");
     size_t i = 0;
 
     while (i + 1 < ATOLL_ARRAY_LEN(kinds) && strcmp(kinds[i].kind, kind) != 0)
         i++;
-    return i;
-}
-
-int atoll_cli_status_of(const json_t *result)
-{
-    return kinds[find_kind(result)].status(result);
+    kinds[i].explain(outcome->result, outcome);
 }
 
 static bool is_utf8(const struct atoll_buf *buf)
@@ -278,8 +196,8 @@ static int add_stream(json_t *object, const char *key, const struct atoll_buf *b
     if (r == 0)
         r = atoll_text_json_quote(&text, bytes, n);
     if (r == 0)
-        r = json_object_set_new(object, key,
-                                atoll_cli_parse_json(atoll_buf_head(&text), atoll_buf_size(&text)));
+        r = json_object_set_new(
+            object, key, atoll_link_parse_json(atoll_buf_head(&text), atoll_buf_size(&text)));
     atoll_buf_clear(&text);
     if (r == 0)
         r = atoll_base64_encode(&text, bytes, n);
@@ -293,15 +211,15 @@ static int add_stream(json_t *object, const char *key, const struct atoll_buf *b
 /* The daemon names signals; scripts want the number as well. */
 static int add_result(json_t *object, json_t *result)
 {
-    int signo = atoll_cli_signal_number(json_object_get(result, "signal"));
+    int signo = atoll_link_signal_number(json_object_get(result, "signal"));
     json_t *copy = json_copy(result);
-    char name[ATOLL_CLI_SIGNAL_MAX];
+    char name[ATOLL_LINK_SIGNAL_MAX];
 
     if (!copy)
         return -1;
     if (signo > 0 && (json_object_set_new(copy, "signal", json_integer(signo)) < 0 ||
                       json_object_set_new(copy, "signal_name",
-                                          json_string(atoll_cli_signal_name(signo, name))) < 0)) {
+                                          json_string(atoll_link_signal_name(signo, name))) < 0)) {
         json_decref(copy);
         return -1;
     }
@@ -310,14 +228,14 @@ static int add_result(json_t *object, json_t *result)
 
 static int print_all(const struct atoll_cli_outcome *outcome, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *object = json_object();
+    ATOLL_AUTOJSON json_t *object = json_object();
 
     if (json_object_set_new(object, "sandbox_id", json_string(outcome->sandbox_id)) < 0 ||
         json_object_set_new(object, "exec_id", json_string(outcome->exec_id)) < 0 ||
-        add_stream(object, "stdout", &outcome->captured[ATOLL_CLI_STDOUT],
-                   outcome->truncated[ATOLL_CLI_STDOUT]) < 0 ||
-        add_stream(object, "stderr", &outcome->captured[ATOLL_CLI_STDERR],
-                   outcome->truncated[ATOLL_CLI_STDERR]) < 0 ||
+        add_stream(object, "stdout", &outcome->captured[ATOLL_CLIENT_STDOUT],
+                   outcome->truncated[ATOLL_CLIENT_STDOUT]) < 0 ||
+        add_stream(object, "stderr", &outcome->captured[ATOLL_CLIENT_STDERR],
+                   outcome->truncated[ATOLL_CLIENT_STDERR]) < 0 ||
         add_result(object, outcome->result) < 0)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "no memory for the result");
     return atoll_cli_print_json(object, err);
@@ -325,11 +243,10 @@ static int print_all(const struct atoll_cli_outcome *outcome, struct atoll_error
 
 int atoll_cli_outcome_report(const struct atoll_cli_outcome *outcome, struct atoll_error *err)
 {
-    size_t kind = find_kind(outcome->result);
     int r = outcome->capture ? print_all(outcome, err) : 0;
 
     if (r < 0)
         return r;
-    kinds[kind].explain(outcome->result, outcome);
-    return kinds[kind].status(outcome->result);
+    explain(outcome);
+    return atoll_result_status(outcome->result);
 }

@@ -20,11 +20,11 @@ static const struct atoll_cli_option options_table[] = {
 
 static int list(struct atoll_cli *cli, const char *id, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
-    struct atoll_cli_target target;
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
     const json_t *each;
     size_t i;
-    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/previews", id);
+    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/previews", id);
 
     if (r == 0)
         r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
@@ -33,16 +33,16 @@ static int list(struct atoll_cli *cli, const char *id, struct atoll_error *err)
     if (cli->json)
         return atoll_cli_print_json(reply, err);
     json_array_foreach(json_object_get(reply, "previews"), i, each)(void)
-        printf("%.0f\t%s\n", atoll_cli_number(each, "port", 0),
-               atoll_cli_text(each, "url", atoll_cli_text(each, "path_url", "")));
+        printf("%.0f\t%s\n", atoll_link_number(each, "port", 0),
+               atoll_link_text(each, "url", atoll_link_text(each, "path_url", "")));
     return ATOLL_CLI_OK;
 }
 
 static int stop_showing(struct atoll_cli *cli, const char *id, const char *port,
                         struct atoll_error *err)
 {
-    struct atoll_cli_target target;
-    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/previews/%s", id, port);
+    struct atoll_link_target target;
+    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/previews/%s", id, port);
 
     return r < 0 ? r : atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
 }
@@ -50,12 +50,12 @@ static int stop_showing(struct atoll_cli *cli, const char *id, const char *port,
 static int show(struct atoll_cli *cli, const char *id, uint64_t port, bool is_public,
                 struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *request =
+    ATOLL_AUTOJSON json_t *request =
         json_pack("{s:I, s:b}", "port", (json_int_t)port, "public", (int)is_public);
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
-    struct atoll_cli_target target;
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
     const char *url;
-    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/previews", id);
+    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/previews", id);
 
     if (r == 0)
         r = atoll_cli_call(cli, "POST", target.text, request, &reply, err);
@@ -63,11 +63,11 @@ static int show(struct atoll_cli *cli, const char *id, uint64_t port, bool is_pu
         return r;
     if (cli->json)
         return atoll_cli_print_json(reply, err);
-    url = atoll_cli_text(reply, "url", NULL);
+    url = atoll_link_text(reply, "url", NULL);
     if (!url)
         atoll_cli_say("the daemon serves no TCP address, so that no browser gets there; start it "
                       "with --listen 127.0.0.1:7070. Below the API's own address it is at");
-    (void)printf("%s\n", url ? url : atoll_cli_text(reply, "path_url", ""));
+    (void)printf("%s\n", url ? url : atoll_link_text(reply, "path_url", ""));
     return ATOLL_CLI_OK;
 }
 
@@ -76,7 +76,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 {
     const struct options *o = options;
     uint64_t port = 0;
-    int r = atoll_cli_check_id("sandbox", argv[0], err);
+    int r = atoll_link_check_id("sandbox", argv[0], err);
 
     if (r < 0)
         return r;

@@ -1,10 +1,9 @@
 #include "cli/request.h"
 
 #include <errno.h>
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
-
-#define MIB (1024.0 * 1024)
+#include "client/compose.h"
 
 #define AT(field) offsetof(struct atoll_cli_sandbox_options, field)
 const struct atoll_cli_option atoll_cli_sandbox_options[] = {
@@ -16,6 +15,20 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
     {"pids", 0, ATOLL_CLI_COUNT, AT(pids), "N", "most processes (default: 256)", NULL},
     {"waive", 0, ATOLL_CLI_LIST, AT(waive), "WHAT",
      "do without a limit this host cannot give: memory, cpu, pids, disk, all", NULL},
+    {"idle", 0, ATOLL_CLI_DECIMAL, AT(idle_seconds), "SECONDS",
+     "end it after this time without a command or request", NULL},
+    {"lease", 0, ATOLL_CLI_DECIMAL, AT(lease_seconds), "SECONDS",
+     "end it after this time without a heartbeat", NULL},
+    {"cpu-budget", 0, ATOLL_CLI_DECIMAL, AT(cpu_budget_seconds), "SECONDS",
+     "CPU time for all its commands together", NULL},
+    {"output-budget", 0, ATOLL_CLI_SIZE, AT(output_budget_bytes), "SIZE",
+     "output of all its commands together", NULL},
+    {"on-deadline", 0, ATOLL_CLI_TEXT, AT(on_deadline), "WHAT",
+     "destroy (default) or pause it when its time is over", NULL},
+    {"persistent", 0, ATOLL_CLI_FLAG, AT(persistent), NULL,
+     "its disk survives `atoll stop` and the daemon", NULL},
+    {"artifact", 0, ATOLL_CLI_LIST, AT(artifacts), "PATTERN",
+     "keep files that match when it ends, such as 'out/*.png'", NULL},
     {0},
 };
 #undef AT
@@ -34,32 +47,13 @@ const struct atoll_cli_option atoll_cli_command_options[] = {
 };
 #undef AT
 
-static int no_memory(struct atoll_error *err)
-{
-    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "no memory for the request");
-}
+/* "memory,cpu" means the same as two options. Ends with NULL. */
+struct waived {
+    const char *names[64];
+    size_t n;
+};
 
-/* Whole numbers stay whole: 30, not 30.0. */
-static json_t *number(double value)
-{
-    return value == floor(value) ? json_integer((json_int_t)value) : json_real(value);
-}
-
-static int set_number(json_t *object, const char *key, double value)
-{
-    return value > 0 ? json_object_set_new(object, key, number(value)) : 0;
-}
-
-/* jansson takes valid UTF-8 only, and says NULL to everything else. */
-static int set_text(json_t *object, const char *key, const char *value, struct atoll_error *err)
-{
-    if (value && json_object_set_new(object, key, json_string(value)) < 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ, "%s is not valid UTF-8", key);
-    return 0;
-}
-
-/* "memory,cpu" means the same as two options. */
-static int add_waived(json_t *array, const char *text, struct atoll_error *err)
+static int add_waived(struct waived *waived, const char *text, struct atoll_error *err)
 {
     static const char *const known[] = {"memory", "cpu", "pids", "disk", "all"};
 
@@ -73,86 +67,96 @@ static int add_waived(json_t *array, const char *text, struct atoll_error *err)
                 err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                 "--waive: \"%.*s\" is no limit; there are memory, cpu, pids, disk, all", (int)n,
                 text);
-        if (json_array_append_new(array, json_string(known[i])) < 0)
-            return no_memory(err);
+        if (waived->n + 1 < ATOLL_ARRAY_LEN(waived->names))
+            waived->names[waived->n++] = known[i];
         text += n + (text[n] == ',');
     }
     return 0;
 }
 
+static int parse_deadline(const char *text, enum atoll_client_at_deadline *ret,
+                          struct atoll_error *err)
+{
+    static const char *const known[] = {
+        [ATOLL_CLIENT_AT_DEADLINE_DESTROY] = "destroy",
+        [ATOLL_CLIENT_AT_DEADLINE_PAUSE] = "pause",
+    };
+
+    if (!text)
+        return 0;
+    for (unsigned i = ATOLL_CLIENT_AT_DEADLINE_DESTROY; i < ATOLL_ARRAY_LEN(known); i++)
+        if (strcmp(known[i], text) == 0) {
+            *ret = (enum atoll_client_at_deadline)i;
+            return 0;
+        }
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "--on-deadline: \"%.40s\" is neither destroy nor pause", text);
+}
+
 int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_options *options,
                           double lifetime_seconds, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *limits = json_object();
-    ATOLL_CLI_AUTOJSON json_t *waive = json_array();
-    int r = set_text(request, "template", options->template, err);
+    struct waived waived = {.n = 0};
+    const char *artifacts[ATOLL_CLI_LIST_MAX + 1] = {NULL};
+    struct atoll_client_sandbox_options o = {
+        .size = sizeof(o),
+        .template_name = options->template,
+        .memory_bytes = options->memory_bytes,
+        .disk_bytes = options->disk_bytes,
+        .pids = options->pids,
+        .cpus = options->cpus,
+        .timeout_seconds = lifetime_seconds,
+        .waive = waived.names,
+        .idle_seconds = options->idle_seconds,
+        .lease_seconds = options->lease_seconds,
+        .cpu_budget_seconds = options->cpu_budget_seconds,
+        .output_budget_bytes = options->output_budget_bytes,
+        .persistent = options->persistent,
+        .artifacts = artifacts,
+    };
+    int r = parse_deadline(options->on_deadline, &o.at_deadline, err);
 
+    memcpy(artifacts, options->artifacts.items, options->artifacts.n * sizeof(artifacts[0]));
     for (size_t i = 0; r == 0 && i < options->waive.n; i++)
-        r = add_waived(waive, options->waive.items[i], err);
-    if (r < 0)
-        return r;
-    if (set_number(limits, "memoryMB", ceil((double)options->memory_bytes / MIB)) < 0 ||
-        set_number(limits, "diskMB", ceil((double)options->disk_bytes / MIB)) < 0 ||
-        set_number(limits, "pids", (double)options->pids) < 0 ||
-        set_number(limits, "cpuCores", options->cpus) < 0 ||
-        set_number(limits, "timeoutSeconds", lifetime_seconds) < 0)
-        return no_memory(err);
-    if (json_object_size(limits) > 0 && json_object_set(request, "limits", limits) < 0)
-        return no_memory(err);
-    if (json_array_size(waive) > 0 && json_object_set(request, "waive", waive) < 0)
-        return no_memory(err);
-    return 0;
+        r = add_waived(&waived, options->waive.items[i], err);
+    return r < 0 ? r : atoll_compose_sandbox(request, &o, err);
 }
 
-static int add_variable(json_t *env, const char *item, struct atoll_error *err)
+static int add_variable(json_t *request, const char *item, struct atoll_error *err)
 {
+    ATOLL_AUTOFREE char *pair = NULL;
     size_t n = strcspn(item, "=");
     const char *value = item[n] ? item + n + 1 : getenv(item);
-    char name[256];
 
-    if (n == 0 || n >= sizeof(name))
+    if (n == 0 || n >= 256)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--env: \"%.80s\" has no name; write K=V", item);
     if (!value)
         return 0; /* as with `env`: what is not set here is not set there */
-    memcpy(name, item, n);
-    name[n] = '\0';
-    if (json_object_set_new(env, name, json_string(value)) < 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ, "--env %s: not valid UTF-8",
-                          name);
-    return 0;
+    if (asprintf(&pair, "%.*s=%s", (int)n, item, value) < 0)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "no memory for the request");
+    return atoll_compose_pairs(request, "env", (const char *const[]){pair, NULL}, err);
 }
 
 int atoll_cli_add_env(json_t *request, const struct atoll_cli_list *env, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *object = json_object();
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < env->n; i++)
-        r = add_variable(object, env->items[i], err);
-    if (r == 0 && json_object_size(object) > 0 && json_object_set(request, "env", object) < 0)
-        r = no_memory(err);
+        r = add_variable(request, env->items[i], err);
     return r;
 }
 
 int atoll_cli_add_command(json_t *request, const struct atoll_cli_command_options *options,
                           char *const *argv, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *cmd = json_array();
-    int r = set_text(request, "user", options->user, err);
-
-    if (r == 0)
-        r = set_text(request, "cwd", options->cwd, err);
-    if (r == 0)
-        r = atoll_cli_add_env(request, &options->env, err);
-    if (r < 0)
-        return r;
-    for (; *argv; argv++)
-        if (json_array_append_new(cmd, json_string(*argv)) < 0)
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ,
-                              "argument \"%.80s\" is not valid UTF-8", *argv);
-    if (json_object_set(request, "cmd", cmd) < 0 ||
-        set_number(request, "timeoutSeconds", options->timeout_seconds) < 0)
-        return no_memory(err);
-    return 0;
+    const struct atoll_client_command command = {
+        .size = sizeof(command),
+        .argv = (const char *const *)argv,
+        .user = options->user,
+        .cwd = options->cwd,
+        .timeout_seconds = options->timeout_seconds,
+    };
+    int r = atoll_cli_add_env(request, &options->env, err);
+    return r < 0 ? r : atoll_compose_command(request, &command, err);
 }

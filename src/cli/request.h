@@ -3,13 +3,17 @@
 
 /*
  * The options that describe a sandbox or a command, which several verbs share, and the JSON the
- * daemon wants for them. What the user did not say is left out: the daemon has the defaults.
+ * daemon wants for them (by client/compose.h).
  */
 struct atoll_cli_sandbox_options {
     const char *template;
     uint64_t memory_bytes, disk_bytes, pids;
     double cpus;
-    struct atoll_cli_list waive;
+    struct atoll_cli_list waive, artifacts;
+    double idle_seconds, lease_seconds, cpu_budget_seconds;
+    uint64_t output_budget_bytes;
+    const char *on_deadline;
+    bool persistent;
 };
 extern const struct atoll_cli_option atoll_cli_sandbox_options[];
 

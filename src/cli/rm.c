@@ -5,44 +5,49 @@
 
 struct options {
     struct atoll_cli_common common;
-    bool all;
+    bool all, all_tenants;
 };
 
 static const struct atoll_cli_option options_table[] = {
-    {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct options, all), NULL, "every sandbox there is",
+    {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct options, all), NULL, "every sandbox of yours",
      NULL},
+    {"all-tenants", 0, ATOLL_CLI_FLAG, offsetof(struct options, all_tenants), NULL,
+     "every sandbox of everybody; for admins", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
 
-static int remove_all(struct atoll_cli *cli, struct atoll_error *err)
+static int remove_all(struct atoll_cli *cli, bool all_tenants, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
-    int r = atoll_cli_call(cli, "DELETE", "/api/sandboxes", NULL, &reply, err);
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    int r =
+        atoll_cli_call(cli, "DELETE", all_tenants ? "/api/sandboxes?all=true" : "/api/sandboxes",
+                       NULL, &reply, err);
 
     if (r < 0)
         return r;
     if (cli->json)
         return atoll_cli_print_json(reply, err);
-    (void)printf("%.0f destroyed\n", atoll_cli_number(reply, "destroyed", 0));
+    (void)printf("%.0f destroyed\n", atoll_link_number(reply, "destroyed", 0));
     return ATOLL_CLI_OK;
 }
 
 static int remove_one(struct atoll_cli *cli, const char *id, struct atoll_error *err)
 {
-    struct atoll_cli_target target;
-    int r = atoll_cli_check_id("sandbox", id, err);
+    struct atoll_client_error error;
+    int r = atoll_cli_open(cli, err);
 
-    if (r == 0)
-        r = atoll_cli_target(&target, err, "/api/sandboxes/%s", id);
-    return r < 0 ? r : atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
+    if (r < 0)
+        return r;
+    r = atoll_client_sandbox_destroy(cli->client, id, &error);
+    return atoll_cli_take_error(cli, r, &error, err);
 }
 
 /* Goes on after a failure: the others should still be gone. */
 static int remove_each(struct atoll_cli *cli, char **ids, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *gone = json_array();
-    ATOLL_CLI_AUTOJSON json_t *object = json_pack("{s:O}", "destroyed", gone);
+    ATOLL_AUTOJSON json_t *gone = json_array();
+    ATOLL_AUTOJSON json_t *object = json_pack("{s:O}", "destroyed", gone);
     int status = ATOLL_CLI_OK, r;
 
     for (; *ids; ids++) {
@@ -68,17 +73,18 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
                struct atoll_error *err)
 {
     const struct options *o = options;
+    bool all = o->all || o->all_tenants;
 
-    if (o->all != (argc == 0))
+    if (all != (argc == 0))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          o->all ? "--all and ids exclude each other"
-                                 : "which sandbox? Name some, or give --all");
-    return o->all ? remove_all(cli, err) : remove_each(cli, argv, err);
+                          all ? "--all and ids exclude each other"
+                              : "which sandbox? Name some, or give --all");
+    return all ? remove_all(cli, o->all_tenants, err) : remove_each(cli, argv, err);
 }
 
 const struct atoll_cli_verb atoll_cli_rm = {
     .name = "rm",
-    .args = "SANDBOX... | --all",
+    .args = "SANDBOX... | --all | --all-tenants",
     .summary = "destroy sandboxes with everything in them",
     .help = "Prints the ids of those destroyed. Processes, files and limits are gone when\n"
             "it returns.\n"

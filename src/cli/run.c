@@ -167,7 +167,7 @@ static int add_file(json_t *array, const char *item, struct atoll_error *err)
 
 static int add_files(json_t *request, const struct atoll_cli_list *files, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *array = json_array();
+    ATOLL_AUTOJSON json_t *array = json_array();
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < files->n; i++)
@@ -180,7 +180,7 @@ static int add_files(json_t *request, const struct atoll_cli_list *files, struct
 static int run_at_once(struct atoll_cli *cli, const struct options *o, char *const *argv,
                        struct atoll_cli_outcome *outcome, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *request = json_object();
+    ATOLL_AUTOJSON json_t *request = json_object();
     struct atoll_cli_session_plan plan = {
         .target = "/api/run",
         .request = request,
@@ -202,8 +202,8 @@ static int run_at_once(struct atoll_cli *cli, const struct options *o, char *con
 static int create(struct atoll_cli *cli, const struct options *o, struct atoll_cli_outcome *outcome,
                   struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *request = json_object();
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    ATOLL_AUTOJSON json_t *request = json_object();
+    ATOLL_AUTOJSON json_t *reply = NULL;
     const char *id;
     int r = atoll_cli_add_sandbox(request, &o->sandbox, 0, err);
 
@@ -211,8 +211,8 @@ static int create(struct atoll_cli *cli, const struct options *o, struct atoll_c
         r = atoll_cli_call(cli, "POST", "/api/sandboxes", request, &reply, err);
     if (r < 0)
         return r;
-    id = atoll_cli_text(reply, "id", "");
-    r = atoll_cli_check_id("sandbox", id, err);
+    id = atoll_link_text(reply, "id", "");
+    r = atoll_link_check_id("sandbox", id, err);
     if (r == 0)
         (void)snprintf(outcome->sandbox_id, sizeof(outcome->sandbox_id), "%s", id);
     return r;
@@ -241,8 +241,8 @@ static int bring_files(struct atoll_cli *cli, const struct options *o, const cha
 static int run_in(struct atoll_cli *cli, const struct options *o, char *const *argv,
                   struct atoll_cli_outcome *outcome, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *request = json_object();
-    struct atoll_cli_target target;
+    ATOLL_AUTOJSON json_t *request = json_object();
+    struct atoll_link_target target;
     struct atoll_cli_session_plan plan = {
         .target = target.text,
         .request = request,
@@ -254,19 +254,17 @@ static int run_in(struct atoll_cli *cli, const struct options *o, char *const *a
     if (r == 0)
         r = atoll_cli_add_command(request, &o->command, argv, err);
     if (r == 0)
-        r = atoll_cli_target(&target, err, "/api/sandboxes/%s/execs/stream", outcome->sandbox_id);
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs/stream", outcome->sandbox_id);
     return r < 0 ? r : atoll_cli_session_run(cli, &plan, outcome, err);
 }
 
 static void destroy(struct atoll_cli *cli, const char *id)
 {
-    struct atoll_cli_target target;
-    struct atoll_error error;
+    struct atoll_client_error error;
 
-    if (atoll_cli_target(&target, &error, "/api/sandboxes/%s", id) == 0 &&
-        atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, &error) < 0 &&
-        error.kind != ATOLL_ERR_NOT_FOUND)
-        atoll_cli_say("sandbox %s could not be destroyed: %s", id, error.text);
+    if (atoll_client_sandbox_destroy(cli->client, id, &error) < 0 &&
+        error.code != ATOLL_CLIENT_NOT_FOUND)
+        atoll_cli_say("sandbox %s could not be destroyed: %s", id, error.message);
 }
 
 static int run_in_steps(struct atoll_cli *cli, const struct options *o, char *const *argv,

@@ -1,10 +1,7 @@
 /*
- * How it works. The loop first takes messages off the WebSocket until one of them is output that
- * has to be written; then it polls four descriptors: the WebSocket, a signalfd, standard input
- * while the daemon has room for more, and the descriptor with output waiting.
- *
- * Signals are passed on by a request of their own and not by the WebSocket, where they would queue
- * behind input that the command does not read.
+ * How it works. The loop first takes events of the command until one of them is output that has to
+ * be written; then it polls four descriptors: the command's, a signalfd, standard input while the
+ * daemon has room for more, and the descriptor with output waiting.
  */
 #include "cli/session.h"
 
@@ -20,24 +17,22 @@
 #include "cli/output.h"
 #include "cli/print.h"
 #include "cli/terminal.h"
+#include "client/attach.h"
 
 #define INPUT_CHUNK (64u * 1024)
-#define INPUT_PENDING_MAX (256u * 1024)
 /* What a pipe that polls as writable takes without blocking. */
 #define OUTPUT_CHUNK 4096u
 #define SIGNAL_TIMEOUT_MS 5000
 /* For a command whose output nobody reads any more to end by itself. */
 #define PIPE_GRACE_MS 2000
-/* The daemon takes a client for dead that says nothing for 90 s, as one does that is waiting for
- * its own reader. */
-#define KEEP_ALIVE_MS 25000
+#define KEEP_ALIVE_MS 25000 /* while output cannot be written: see client/attach.h */
 
 struct session {
     struct atoll_cli *cli;
     const struct atoll_cli_session_plan *plan;
     struct atoll_cli_outcome *outcome;
-    struct atoll_wsc *ws; /* owned */
-    int signal_fd;        /* owned */
+    struct atoll_client_process *process; /* owned */
+    int signal_fd;                        /* owned */
     sigset_t old_mask;
     bool reads_stdin;
     bool started, ended;
@@ -45,7 +40,7 @@ struct session {
     int gave_up;                       /* the signal it was for, 0 while we have not */
     int64_t give_up_ms, keep_alive_ms; /* on the clock, 0: not set */
 
-    /* Output not yet written; borrowed from ws until the next receive. */
+    /* Output not yet written; borrowed from the process until its next event. */
     const uint8_t *out;
     size_t out_n;
     int out_fd;
@@ -79,16 +74,6 @@ static bool stdin_is_null(void)
     return S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
 }
 
-static int send_text(struct session *s, json_t *message, struct atoll_error *err)
-{
-    ATOLL_AUTOFREE char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
-
-    if (!text)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "an argument or variable is not valid UTF-8");
-    return atoll_wsc_send(s->ws, false, text, strlen(text), err);
-}
-
 static json_t *window_size(void)
 {
     unsigned cols, rows;
@@ -108,8 +93,10 @@ static int forgive(struct session *s, int r, const struct atoll_error *err)
 
 static int send_resize(struct session *s, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *message = json_pack("{s:o}", "resize", window_size());
-    return forgive(s, send_text(s, message, err), err);
+    unsigned cols, rows;
+
+    atoll_cli_terminal_size(&cols, &rows);
+    return forgive(s, atoll_attach_resize(s->process, cols, rows, err), err);
 }
 
 static int open_session(struct session *s, struct atoll_error *err)
@@ -122,8 +109,11 @@ static int open_session(struct session *s, struct atoll_error *err)
     if ((s->reads_stdin && json_object_set_new(request, "stdin", json_true()) < 0) ||
         (s->plan->pty && json_object_set_new(request, "pty", window_size()) < 0))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "no memory for the request");
-    r = atoll_cli_websocket(s->cli, s->plan->target, &s->ws, err);
-    return r < 0 ? r : send_text(s, request, err);
+    r = atoll_cli_open(s->cli, err);
+    if (r < 0)
+        return r;
+    return atoll_attach_open(s->cli->client, s->plan->target, s->outcome->sandbox_id, request,
+                             &s->process, err);
 }
 
 static void close_session(struct session *s)
@@ -133,45 +123,37 @@ static void close_session(struct session *s)
         (void)close(ATOLL_TAKE_FD(s->signal_fd));
         (void)sigprocmask(SIG_SETMASK, &s->old_mask, NULL);
     }
-    s->ws = atoll_wsc_free(s->ws);
+    atoll_client_process_free(s->process);
+    s->process = NULL;
 }
 
-/* POST …/signal. A command that is gone by now needs none, so failure is not reported. */
+/* A command that is gone by now needs none, so failure is not reported. */
 static void signal_command(struct session *s, int signo, bool tree)
 {
-    struct atoll_cli_target target;
     struct atoll_error ignored;
-    char name[ATOLL_CLI_SIGNAL_MAX];
-    ATOLL_CLI_AUTOJSON json_t *body =
-        json_pack("{s:s, s:b}", "signal", atoll_cli_signal_name(signo, name), "tree", tree ? 1 : 0);
 
-    s->outcome->signal_sent = signo;
     atoll_cli_set_timeout(s->cli, SIGNAL_TIMEOUT_MS);
-    if (atoll_cli_target(&target, &ignored, "/api/sandboxes/%s/execs/%s/signal",
-                         s->outcome->sandbox_id, s->outcome->exec_id) == 0 &&
-        atoll_cli_call(s->cli, "POST", target.text, body, NULL, &ignored) < 0)
-        s->outcome->signal_sent = 0;
+    s->outcome->signal_sent =
+        atoll_attach_signal(s->process, signo, tree, &ignored) < 0 ? 0 : signo;
 }
 
 static void destroy_sandbox(struct session *s)
 {
-    struct atoll_cli_target target;
-    struct atoll_error error;
+    struct atoll_client_error error;
 
     atoll_cli_set_timeout(s->cli, SIGNAL_TIMEOUT_MS);
-    if (atoll_cli_target(&target, &error, "/api/sandboxes/%s", s->outcome->sandbox_id) < 0)
-        return;
     /* The daemon may be faster: it destroys what its client has left. */
-    if (atoll_cli_call(s->cli, "DELETE", target.text, NULL, NULL, &error) < 0 &&
-        error.kind != ATOLL_ERR_NOT_FOUND)
-        atoll_cli_say("sandbox %s could not be destroyed: %s", s->outcome->sandbox_id, error.text);
+    if (atoll_client_sandbox_destroy(s->cli->client, s->outcome->sandbox_id, &error) < 0 &&
+        error.code != ATOLL_CLIENT_NOT_FOUND)
+        atoll_cli_say("sandbox %s could not be destroyed: %s", s->outcome->sandbox_id,
+                      error.message);
 }
 
 static void give_up(struct session *s, int signo)
 {
     s->gave_up = signo;
     s->ended = true;
-    s->ws = atoll_wsc_free(s->ws);
+    atoll_attach_hang_up(s->process);
     if (!s->started)
         return;
     if (s->plan->owns_sandbox)
@@ -211,62 +193,37 @@ static int on_signal(struct session *s, struct atoll_error *err)
     return 0;
 }
 
-static int copy_id(char *out, size_t cap, const json_t *message, const char *key,
-                   struct atoll_error *err)
-{
-    const char *id = atoll_cli_text(message, key, NULL);
-
-    if (!id)
-        return 0;
-    if (strlen(id) >= cap || atoll_cli_check_id("daemon's", id, err) < 0)
-        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO, "the daemon sent a malformed id");
-    memcpy(out, id, strlen(id) + 1);
-    return 0;
-}
-
-static int on_start(struct session *s, const json_t *message, struct atoll_error *err)
+static int on_start(struct session *s, struct atoll_error *err)
 {
     struct atoll_cli_outcome *o = s->outcome;
-    int r = copy_id(o->exec_id, sizeof(o->exec_id), message, "exec_id", err);
+    int r = s->plan->pty ? atoll_cli_terminal_raw(err) : 0;
 
-    if (r == 0)
-        r = copy_id(o->sandbox_id, sizeof(o->sandbox_id), message, "sandbox_id", err);
-    if (r == 0 && s->plan->pty)
-        r = atoll_cli_terminal_raw(err);
+    (void)snprintf(o->exec_id, sizeof(o->exec_id), "%s", atoll_client_process_exec_id(s->process));
+    (void)snprintf(o->sandbox_id, sizeof(o->sandbox_id), "%s", atoll_attach_sandbox_id(s->process));
     s->started = r == 0;
     return r;
 }
 
-static int on_text(struct session *s, const uint8_t *bytes, size_t n, struct atoll_error *err)
+static int on_event(struct session *s, const struct atoll_client_event *e, struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *message = atoll_cli_parse_json(bytes, n);
-    json_t *result = json_object_get(message, "result");
-
-    if (json_object_get(message, "error"))
-        return atoll_cli_daemon_error(s->cli, message, 0, err);
-    if (json_is_object(result)) {
-        s->outcome->result = json_incref(result);
+    switch (e->kind) {
+    case ATOLL_CLIENT_EVENT_STARTED:
+        return on_start(s, err);
+    case ATOLL_CLIENT_EVENT_END:
+        s->outcome->result = json_incref(atoll_attach_record(s->process));
         s->ended = true;
-        return 0;
+        break;
+    case ATOLL_CLIENT_EVENT_DROPPED:
+        atoll_cli_outcome_gap(s->outcome, e->stream, e->from, e->to, false);
+        break;
+    case ATOLL_CLIENT_EVENT_OUTPUT:
+        if (atoll_cli_outcome_take(s->outcome, e->stream, e->bytes, e->size))
+            break;
+        s->out_fd = e->stream;
+        s->out = e->bytes;
+        s->out_n = e->size;
+        break;
     }
-    atoll_cli_outcome_gap(s->outcome, json_object_get(message, "truncated"), false);
-    if (!s->started && json_object_get(message, "exec_id"))
-        return on_start(s, message, err);
-    return 0;
-}
-
-static int on_message(struct session *s, bool binary, const uint8_t *bytes, size_t n,
-                      struct atoll_error *err)
-{
-    if (!binary)
-        return on_text(s, bytes, n, err);
-    if (n < 2 || (bytes[0] != ATOLL_CLI_STDOUT && bytes[0] != ATOLL_CLI_STDERR))
-        return 0;
-    if (atoll_cli_outcome_take(s->outcome, bytes[0], bytes + 1, n - 1))
-        return 0;
-    s->out_fd = bytes[0];
-    s->out = bytes + 1;
-    s->out_n = n - 1;
     return 0;
 }
 
@@ -274,12 +231,10 @@ static int on_message(struct session *s, bool binary, const uint8_t *bytes, size
 static int receive(struct session *s, struct atoll_error *err)
 {
     while (!s->ended && s->out_n == 0) {
-        const uint8_t *bytes;
-        bool binary;
-        size_t n;
-        int r = atoll_wsc_recv(s->ws, 0, &binary, &bytes, &n, err);
+        const struct atoll_client_event *event;
+        int r = atoll_attach_next(s->process, 0, &event, err);
         if (r > 0)
-            r = on_message(s, binary, bytes, n, err);
+            r = on_event(s, event, err);
         else if (r == 0)
             return 0;
         if (r < 0)
@@ -319,8 +274,8 @@ static int write_output(struct session *s, struct atoll_error *err)
     return 0;
 }
 
-/* Messages may wait inside the WebSocket, where poll() does not see them: takes all, until there is
- * none or output cannot be written. */
+/* Events may wait inside the process object, where poll() does not see them: takes all, until there
+ * is none or output cannot be written. */
 static int drain(struct session *s, struct atoll_error *err)
 {
     int r = receive(s, err);
@@ -336,17 +291,18 @@ static int drain(struct session *s, struct atoll_error *err)
 
 static int read_input(struct session *s, struct atoll_error *err)
 {
-    static uint8_t chunk[1 + INPUT_CHUNK]; /* first byte: channel 0, standard input */
-    ssize_t n = read(STDIN_FILENO, chunk + 1, INPUT_CHUNK);
+    static uint8_t chunk[INPUT_CHUNK];
+    ssize_t n = read(STDIN_FILENO, chunk, INPUT_CHUNK);
+    int r;
 
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
-    /* An error (the terminal is gone) ends the input like its end does: by an empty message. */
-    if (n <= 0) {
+    /* An error (the terminal is gone) ends the input like its end does. */
+    if (n <= 0)
         s->reads_stdin = false;
-        n = 0;
-    }
-    return forgive(s, atoll_wsc_send(s->ws, true, chunk, 1 + (size_t)n, err), err);
+    r = n > 0 ? (int)atoll_attach_write(s->process, chunk, (size_t)n, err)
+              : atoll_attach_close_input(s->process, err);
+    return forgive(s, ATOLL_MIN(r, 0), err);
 }
 
 static int poll_timeout(const struct session *s)
@@ -374,22 +330,22 @@ static int check_timers(struct session *s, struct atoll_error *err)
         s->keep_alive_ms = now + KEEP_ALIVE_MS;
     } else if (now >= s->keep_alive_ms) {
         s->keep_alive_ms = now + KEEP_ALIVE_MS;
-        return forgive(s, atoll_wsc_send(s->ws, false, "{}", 2, err), err);
+        return forgive(s, atoll_attach_keep_alive(s->process, err), err);
     }
     return 0;
 }
 
 static int step(struct session *s, struct atoll_error *err)
 {
-    bool takes_input = s->started && s->reads_stdin && atoll_wsc_pending(s->ws) < INPUT_PENDING_MAX;
+    bool takes_input = s->started && s->reads_stdin && atoll_attach_takes_input(s->process);
     /* With output waiting there is nothing to receive for, only to send; and a connection that has
      * ended would wake us for ever. */
-    short ws_events = (short)(atoll_wsc_events(s->ws) & (s->out_n > 0 ? ~POLLIN : ~0));
+    short events = (short)(atoll_client_process_events(s->process) & (s->out_n > 0 ? ~POLLIN : ~0));
     struct pollfd fds[] = {
         {.fd = s->signal_fd, .events = POLLIN},
         {.fd = takes_input ? STDIN_FILENO : -1, .events = POLLIN},
         {.fd = s->out_n > 0 ? s->out_fd : -1, .events = POLLOUT},
-        {.fd = ws_events ? atoll_wsc_fd(s->ws) : -1, .events = ws_events},
+        {.fd = events ? atoll_client_process_fd(s->process) : -1, .events = events},
     };
     int r = 0;
 
@@ -402,7 +358,7 @@ static int step(struct session *s, struct atoll_error *err)
     if (r == 0 && !s->ended && fds[1].revents)
         r = read_input(s, err);
     if (r == 0 && !s->ended && s->out_n > 0 && fds[3].revents) {
-        r = forgive(s, atoll_wsc_flush(s->ws, 0, err), err);
+        r = forgive(s, atoll_attach_flush(s->process, err), err);
         if (r < 0 && err->kind == ATOLL_ERR_DEADLINE_EXCEEDED)
             r = 0;
     }
@@ -452,10 +408,10 @@ int atoll_cli_session_attach(struct atoll_cli *cli, const char *sandbox, json_t 
                              bool interactive, bool pty, struct atoll_error *err)
 {
     struct atoll_cli_outcome outcome;
-    struct atoll_cli_target target;
+    struct atoll_link_target target;
     struct atoll_cli_session_plan plan = {
         .target = target.text, .request = request, .interactive = interactive, .pty = pty};
-    int r = atoll_cli_target(&target, err, "/api/sandboxes/%s/execs/stream", sandbox);
+    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs/stream", sandbox);
 
     if (r < 0)
         return r;

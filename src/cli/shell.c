@@ -23,8 +23,8 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     char *const command[] = {sh, dash_c, find_and_start, NULL};
     const struct options *o = options;
     const struct atoll_cli_command_options as = {.user = o->user};
-    ATOLL_CLI_AUTOJSON json_t *request = json_object();
-    int r = atoll_cli_check_id("sandbox", argv[0], err);
+    ATOLL_AUTOJSON json_t *request = json_object();
+    int r = atoll_link_check_id("sandbox", argv[0], err);
 
     if (r == 0)
         r = atoll_cli_add_command(request, &as, command, err);

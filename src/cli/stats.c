@@ -31,8 +31,8 @@ static const char *format_bytes(double bytes, char *out)
 /* "used / limit", or just "used" without one. */
 static void add_bytes(struct atoll_cli_table *table, const json_t *usage)
 {
-    double used = atoll_cli_number(usage, "used_bytes", 0);
-    double limit = atoll_cli_number(usage, "limit_bytes", 0);
+    double used = atoll_link_number(usage, "used_bytes", 0);
+    double limit = atoll_link_number(usage, "limit_bytes", 0);
     char a[16], b[16];
 
     if (limit > 0)
@@ -44,8 +44,8 @@ static void add_bytes(struct atoll_cli_table *table, const json_t *usage)
 
 static void add_counts(struct atoll_cli_table *table, const json_t *usage, const char *key)
 {
-    double used = atoll_cli_number(usage, key, 0);
-    double limit = atoll_cli_number(usage, "limit", 0);
+    double used = atoll_link_number(usage, key, 0);
+    double limit = atoll_link_number(usage, "limit", 0);
 
     if (limit > 0)
         atoll_cli_table_add(table, colour_of(used, limit), "%.0f / %.0f", used, limit);
@@ -60,19 +60,20 @@ static void add_sandbox(struct atoll_cli_table *table, const json_t *stats, cons
     const json_t *network = json_object_get(stats, "network");
     char a[16], b[16];
 
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(stats, "id", id));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(stats, "id", id));
     add_bytes(table, memory);
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
-                        format_bytes(atoll_cli_number(memory, "peak_bytes", 0), a));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f%%", atoll_cli_number(cpu, "percent", 0));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.2f s", atoll_cli_number(cpu, "used_seconds", 0));
+                        format_bytes(atoll_link_number(memory, "peak_bytes", 0), a));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f%%", atoll_link_number(cpu, "percent", 0));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.2f s",
+                        atoll_link_number(cpu, "used_seconds", 0));
     add_bytes(table, json_object_get(stats, "disk"));
     add_counts(table, json_object_get(stats, "processes"), "count");
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s / %s",
-                        format_bytes(atoll_cli_number(network, "rx_bytes", 0), a),
-                        format_bytes(atoll_cli_number(network, "tx_bytes", 0), b));
+                        format_bytes(atoll_link_number(network, "rx_bytes", 0), a),
+                        format_bytes(atoll_link_number(network, "tx_bytes", 0), b));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
-                        atoll_cli_format_age(atoll_cli_number(stats, "uptime_seconds", -1), a));
+                        atoll_cli_format_age(atoll_link_number(stats, "uptime_seconds", -1), a));
 }
 
 static void print_table(const json_t *reply, const char *id)
@@ -93,7 +94,7 @@ static void print_table(const json_t *reply, const char *id)
 static int show(struct atoll_cli *cli, const char *target, const char *id, bool clear,
                 struct atoll_error *err)
 {
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    ATOLL_AUTOJSON json_t *reply = NULL;
     int r = atoll_cli_call(cli, "GET", target, NULL, &reply, err);
 
     if (r < 0)
@@ -112,11 +113,11 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     const struct options *o = options;
     const char *id = argc > 0 ? argv[0] : NULL;
     struct timespec second = {.tv_sec = 1};
-    struct atoll_cli_target target = {"/api/stats"};
-    int r = id ? atoll_cli_check_id("sandbox", id, err) : 0;
+    struct atoll_link_target target = {"/api/stats"};
+    int r = id ? atoll_link_check_id("sandbox", id, err) : 0;
 
     if (r == 0 && id)
-        r = atoll_cli_target(&target, err, "/api/sandboxes/%s/stats", id);
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s/stats", id);
     while (r == 0) {
         r = show(cli, target.text, id, o->watch && isatty(STDOUT_FILENO), err);
         if (r < 0 || !o->watch)

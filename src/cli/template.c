@@ -31,11 +31,11 @@ static ssize_t read_feed(void *arg, void *buf, size_t n)
 
 static void print_template(const json_t *template)
 {
-    double size = atoll_cli_number(template, "size_bytes", 0);
+    double size = atoll_link_number(template, "size_bytes", 0);
     char text[16];
 
     (void)fputs("template ", stdout);
-    atoll_cli_put(stdout, atoll_cli_text(template, "name", "?"));
+    atoll_cli_put(stdout, atoll_link_text(template, "name", "?"));
     (void)printf(" is ready, %s\n",
                  atoll_text_format_size(size > 0 && size < 9e18 ? (uint64_t)size : 0, text));
 }
@@ -46,9 +46,9 @@ int atoll_cli_template_send(struct atoll_cli *cli, const char *name,
 {
     struct feed feed = {.read = read, .arg = arg};
     struct atoll_http_transfer transfer = {.read = read_feed, .length = -1, .arg = &feed};
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
-    struct atoll_cli_target target;
-    int r = atoll_cli_target(&target, err, "/api/templates/%s", name);
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    int r = atoll_link_target(&target, err, "/api/templates/%s", name);
 
     if (r < 0)
         return r;
@@ -135,17 +135,17 @@ static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int a
 
 static void add_template(struct atoll_cli_table *table, const json_t *t)
 {
-    double size = atoll_cli_number(t, "size_bytes", 0);
-    double age = atoll_cli_age_of(atoll_cli_text(t, "created_at", NULL));
+    double size = atoll_link_number(t, "size_bytes", 0);
+    double age = atoll_cli_age_of(atoll_link_text(t, "created_at", NULL));
     char text[16];
 
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(t, "name", "?"));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_text(t, "kind", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(t, "name", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(t, "kind", "?"));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
                         size > 0 && size < 9e18 ? atoll_text_format_size((uint64_t)size, text)
                                                 : "-");
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_format_age(age, text));
-    atoll_cli_table_add(table, ATOLL_CLI_DIM, "%.19s", atoll_cli_text(t, "digest", "-"));
+    atoll_cli_table_add(table, ATOLL_CLI_DIM, "%.19s", atoll_link_text(t, "digest", "-"));
 }
 
 static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
@@ -155,10 +155,10 @@ static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int arg
     return atoll_cli_collection_list(cli, "/api/templates", "templates", names, add_template, err);
 }
 
-static int target_of(const char *name, struct atoll_cli_target *ret, struct atoll_error *err)
+static int target_of(const char *name, struct atoll_link_target *ret, struct atoll_error *err)
 {
     int r = check_name(name, err);
-    return r < 0 ? r : atoll_cli_target(ret, err, "/api/templates/%s", name);
+    return r < 0 ? r : atoll_link_target(ret, err, "/api/templates/%s", name);
 }
 
 static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,

@@ -46,8 +46,8 @@ static int send_file(struct atoll_cli_copy *copy, int fd, const struct stat *st,
     struct source source = {.fd = fd, .left = sized ? (uint64_t)st->st_size : UINT64_MAX};
     struct atoll_http_transfer transfer = {
         .read = read_source, .length = sized ? (int64_t)st->st_size : -1, .arg = &source};
-    struct atoll_cli_target target;
-    ATOLL_CLI_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    ATOLL_AUTOJSON json_t *reply = NULL;
     char mode[24] = "";
     int r;
 
@@ -147,11 +147,11 @@ static int send_entry(struct atoll_cli_copy *copy, int dir_fd, const char *name,
 
 static bool is_remote_directory(struct atoll_cli_copy *copy, const char *path)
 {
-    ATOLL_CLI_AUTOJSON json_t *entry = NULL;
+    ATOLL_AUTOJSON json_t *entry = NULL;
     struct atoll_error ignored;
 
     return atoll_cli_copy_call(copy, "GET", "/stat", path, "", &entry, &ignored) == 0 &&
-           strcmp(atoll_cli_text(entry, "type", ""), "directory") == 0;
+           strcmp(atoll_link_text(entry, "type", ""), "directory") == 0;
 }
 
 /* Where it goes: `remote` itself, or a name in it. */

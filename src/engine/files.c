@@ -90,10 +90,13 @@ void atoll_files_look(struct atoll_engine *e, const char *id, const char *user, 
 /* The agent is not trusted: a text without its end is none. */
 static const char *next_text(const struct atoll_bytes *bytes, size_t *pos)
 {
-    const char *at = (const char *)bytes->data + *pos;
-    const char *end = *pos < bytes->len ? memchr(at, '\0', bytes->len - *pos) : NULL;
+    const char *at, *end;
 
-    *pos = end ? (size_t)(end + 1 - (const char *)bytes->data) : bytes->len;
+    if (*pos >= bytes->len)
+        return NULL;
+    at = (const char *)bytes->data + *pos;
+    end = memchr(at, '\0', bytes->len - *pos);
+    *pos = end ? *pos + (size_t)(end + 1 - at) : bytes->len;
     return end ? at : NULL;
 }
 

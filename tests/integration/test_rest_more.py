@@ -679,7 +679,7 @@ def test_the_table_in_the_docs_is_complete(daemon):
     listed = subprocess.run([str(daemon.build / "atolld"), "--list-routes"], check=True, text=True,
                             capture_output=True).stdout.split("\n")
     served = {tuple(line.split()) for line in listed if line}
-    text = (ROOT / "docs" / "api.md").read_text()
+    text = "".join((ROOT / "docs" / name).read_text() for name in ("api.md", "e2b.md"))
     table = {tuple(row) for row in re.findall(r"^\| `([A-Z]+) (/\S+)` \| (\w+) \|", text, re.M)}
     assert table == served
 

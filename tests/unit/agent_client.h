@@ -74,6 +74,7 @@ static inline void client_agent_main(const struct agent_client *c, int listen_fd
                                         .default_home = c->dir,
                                         .oom_fd = oom_fd,
                                         .peak_fd = ATOLL_NO_FD,
+                                        .boot_id_fd = ATOLL_NO_FD,
                                         .memory_limit_bytes = 4096,
                                         .max_execs = 16};
     struct atoll_error err = {0};

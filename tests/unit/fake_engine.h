@@ -30,7 +30,7 @@ struct fake_piece {
 };
 
 struct atoll_exec {
-    bool used, ended, stdin_open, stdin_closed;
+    bool used, ended, stdin_open, stdin_closed, resting;
     char id[17], sandbox_id[ATOLL_ID_LEN + 1];
     struct fake_piece pieces[256];
     size_t count;
@@ -433,6 +433,16 @@ struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
     return NULL;
 }
 
+void atoll_reader_forget(struct atoll_reader *reader)
+{
+    (void)reader;
+}
+
+void atoll_exec_set_resting(struct atoll_exec *exec, bool resting)
+{
+    exec->resting = resting;
+}
+
 static inline void call_entry(struct fake_later *l)
 {
     const struct atoll_am_entry entry = {.path = fake.path,
@@ -553,6 +563,12 @@ void atoll_files_create(struct atoll_engine *e, const char *id, const char *user
                 fake_failure(atoll_engine_find(e, id)));
 }
 
+void atoll_files_rewrite(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                         uint32_t mode, atoll_upload_fn *done, void *arg)
+{
+    atoll_files_create(e, id, user, path, mode, done, arg);
+}
+
 void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg)
 {
     uint8_t piece[65536];
@@ -570,6 +586,8 @@ void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void
 
 void atoll_upload_drop(struct atoll_upload *upload)
 {
+    if (!upload)
+        return;
     fake.uploads_dropped++;
     close(upload->fd);
     free(upload);
@@ -594,6 +612,60 @@ void atoll_files_symlink(struct atoll_engine *e, const char *id, const char *use
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
 }
 
+void atoll_files_look(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                      const char *attributes, atoll_entry_fn *done, void *arg)
+{
+    (void)user;
+    (void)attributes;
+    fake_entry(e, id, path, done, arg);
+}
+
+bool atoll_entry_attribute(const struct atoll_am_entry *entry, size_t *pos, const char **ret_name,
+                           const char **ret_value)
+{
+    (void)entry;
+    (void)pos;
+    *ret_name = *ret_value = NULL;
+    return false;
+}
+
+void atoll_files_list_look(struct atoll_engine *e, const char *id, const char *user,
+                           const char *path, uint32_t depth, const char *attributes,
+                           void (*each)(void *arg, const struct atoll_am_entry *entry),
+                           atoll_done_fn *done, void *arg)
+{
+    (void)attributes;
+    atoll_files_list(e, id, user, path, depth, each, done, arg);
+}
+
+void atoll_files_xattrs(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                        void (*each)(void *arg, const char *name, const uint8_t *value, size_t n),
+                        atoll_done_fn *done, void *arg)
+{
+    (void)user;
+    (void)path;
+    each(arg, "user.a", (const uint8_t *)"1", 1);
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+}
+
+void atoll_files_set_xattr(struct atoll_engine *e, const char *id, const char *user,
+                           const char *path, const char *name, const uint8_t *value, size_t n,
+                           atoll_done_fn *done, void *arg)
+{
+    (void)user;
+    (void)path;
+    (void)name;
+    (void)value;
+    (void)n;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));
+}
+
+void atoll_files_remove_xattr(struct atoll_engine *e, const char *id, const char *user,
+                              const char *path, const char *name, atoll_done_fn *done, void *arg)
+{
+    atoll_files_set_xattr(e, id, user, path, name, NULL, 0, done, arg);
+}
+
 void atoll_files_watch(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        bool recursive, const struct atoll_file_watch_events *events, void *arg)
 {
@@ -607,6 +679,27 @@ struct atoll_file_watch *atoll_files_unwatch(struct atoll_file_watch *watch)
 {
     (void)watch;
     return NULL;
+}
+
+int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id, struct atoll_error *err)
+{
+    if (!atoll_engine_find(engine, id))
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
+    return 0;
+}
+
+void atoll_engine_connection_closed(struct atoll_engine *engine, const char *id)
+{
+    struct atoll_sandbox *s = atoll_engine_find(engine, id);
+
+    if (s)
+        s->used = false;
+}
+
+void atoll_engine_touch(struct atoll_engine *engine, const char *id)
+{
+    (void)engine;
+    (void)id;
 }
 
 int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32_t seconds,
@@ -628,6 +721,61 @@ int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const
     if (!s)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
     (void)snprintf(s->metadata, sizeof(s->metadata), "%s", json);
+    return 0;
+}
+
+struct atoll_limits atoll_limits_default(void)
+{
+    return (struct atoll_limits){.memory_bytes = 512 << 20, .cpu_millis = 1000, .disk_bytes = 1};
+}
+
+int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const char *json,
+                            struct atoll_error *err)
+{
+    (void)json;
+    if (!atoll_engine_find(engine, id))
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
+    return 0;
+}
+
+void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
+                        const char *who, atoll_done_fn *done, void *arg)
+{
+    (void)id;
+    (void)keep_processes;
+    (void)who;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done_fn *done, void *arg)
+{
+    (void)id;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *who,
+                       atoll_done_fn *done, void *arg)
+{
+    (void)id;
+    (void)who;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_engine_keep_history(struct atoll_engine *engine, const char *id)
+{
+    (void)engine;
+    (void)id;
+}
+
+size_t atoll_engine_history(struct atoll_engine *engine, const char *id, int64_t from_unix_ms,
+                            int64_t to_unix_ms, struct atoll_history_sample *out, size_t max)
+{
+    (void)engine;
+    (void)id;
+    (void)from_unix_ms;
+    (void)to_unix_ms;
+    (void)out;
+    (void)max;
     return 0;
 }
 

@@ -110,6 +110,42 @@ static void keys_are_found_by_themselves_only(void **state)
     (void)atoll_access_free(access);
 }
 
+/* "e2b_" and the 40 characters in hex: the same key, and no other text is. */
+static void keys_have_a_second_spelling(void **state)
+{
+    char key[ATOLL_KEY_LEN + 1], e2b[ATOLL_E2B_KEY_LEN + 1], wrong[ATOLL_E2B_KEY_LEN + 2];
+    struct atoll_access *access;
+    struct atoll_key_view made, view;
+    struct atoll_error err;
+
+    (void)state;
+    atoll_key_to_e2b("atl_abcdefghijklmnopqrstuvwxyz0123456789abcd", e2b);
+    assert_string_equal(e2b, "e2b_6162636465666768696a6b6c6d6e6f707172737475767778797a"
+                             "3031323334353637383961626364");
+    assert_int_equal(atoll_access_new(NULL, &access, &err), 0);
+    assert_int_equal(atoll_access_create(access, "acme", ATOLL_SCOPE_WRITE, key, &made, &err), 0);
+    atoll_key_to_e2b(key, e2b);
+    assert_int_equal(strlen(e2b), ATOLL_E2B_KEY_LEN);
+    assert_true(atoll_access_find(access, e2b, &view));
+    assert_string_equal(view.id, made.id);
+    for (size_t i = 0; i < ATOLL_E2B_KEY_LEN; i++) {
+        memcpy(wrong, e2b, sizeof(e2b));
+        wrong[i] = (char)(e2b[i] == '7' ? '6' : '7');
+        assert_false(atoll_access_find(access, wrong, &view));
+    }
+    memcpy(wrong, e2b, sizeof(e2b));
+    wrong[20] = 'G';
+    assert_false(atoll_access_find(access, wrong, &view));
+    memcpy(wrong, e2b, sizeof(e2b));
+    wrong[ATOLL_E2B_KEY_LEN - 2] = '\0';
+    assert_false(atoll_access_find(access, wrong, &view));
+    (void)snprintf(wrong, sizeof(wrong), "%s0", e2b);
+    assert_false(atoll_access_find(access, wrong, &view));
+    /* Only the one we keep is a key that can be added. */
+    assert_false(atoll_key_is_valid(e2b));
+    (void)atoll_access_free(access);
+}
+
 static void bad_keys_are_not_made(void **state)
 {
     char too_long[66] = {0};
@@ -388,6 +424,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scopes_have_names),
         cmocka_unit_test(keys_are_found_by_themselves_only),
+        cmocka_unit_test(keys_have_a_second_spelling),
         cmocka_unit_test(bad_keys_are_not_made),
         cmocka_unit_test_setup_teardown(keys_outlive_the_daemon_as_hashes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_first_key_is_in_a_file, set_up, tear_down),

@@ -238,7 +238,8 @@ static void the_end_of_its_only_stream_is_the_agents_end(void **state)
                                             .default_user = "someone",
                                             .default_home = c->dir,
                                             .oom_fd = ATOLL_NO_FD,
-                                            .peak_fd = ATOLL_NO_FD};
+                                            .peak_fd = ATOLL_NO_FD,
+                                            .boot_id_fd = ATOLL_NO_FD};
         (void)close(pair[1]);
         client_drop(c);
         status = atoll_agent_run(&config, NULL);

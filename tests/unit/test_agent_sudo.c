@@ -28,7 +28,8 @@ static void sudo_agent(struct agent_client *c, bool many_ids)
                                         .default_user = "nobody",
                                         .default_home = c->dir,
                                         .oom_fd = ATOLL_NO_FD,
-                                        .peak_fd = ATOLL_NO_FD};
+                                        .peak_fd = ATOLL_NO_FD,
+                                        .boot_id_fd = ATOLL_NO_FD};
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     struct atoll_error err = {0};
 

@@ -2,41 +2,7 @@
  * The API over a real HTTP server, with an engine made of memory: what happens when clients go
  * away, are slow, or send what they should not.
  */
-#include "api/api.h"
-#include "fake_engine.h"
-#include "test_http_util.h"
-
-static struct rig rig;
-static struct atoll_api *api;
-
-static void serve(void *arg, struct atoll_http_request *req)
-{
-    (void)arg;
-    atoll_api_serve(api, req);
-}
-
-static int set_up(void **state)
-{
-    struct atoll_api_config config = {.engine = &fake};
-
-    (void)state;
-    fake_reset();
-    rig_open(&rig, NULL, serve, NULL);
-    config.loop = rig.loop;
-    api = atoll_api_new(&config);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rig.server = atoll_http_server_free(rig.server);
-    api = atoll_api_free(api);
-    rig_close(&rig);
-    assert_int_equal(fake.readers, 0);
-    fake_done();
-    return 0;
-}
+#include "test_api_util.h"
 
 /* One request, its answer. */
 static const char *ask(const char *method, const char *target, const char *body)
@@ -49,12 +15,6 @@ static const char *ask(const char *method, const char *target, const char *body)
     answer = rig_ask(&rig, text);
     free(text);
     return answer;
-}
-
-static void assert_has(const char *text, const char *what)
-{
-    if (!strstr(text, what))
-        fail_msg("no \"%s\" in:\n%s", what, text);
 }
 
 /* Leaves a request of that kind under way. */

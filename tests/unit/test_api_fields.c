@@ -276,6 +276,30 @@ static void cut_characters_are_found(void **state)
     assert_int_equal(atoll_json_utf8_prefix((const uint8_t *)"a\xc3\xa4\xff", 4), 3);
 }
 
+static void a_tolerant_table_takes_what_it_does_not_know(void **state)
+{
+    static const struct atoll_field tolerant[] = {
+        {"count", ATOLL_FIELD_U32, 0, 1, 100, NULL, 0},
+        ATOLL_FIELDS_TOLERANT,
+        {0},
+    };
+    static const char text[] = "{\"new\":{\"a\":[1]},\"count\":7,\"*\":true}";
+    uint32_t count = 0;
+    const struct atoll_field_set set = {tolerant, &count};
+    struct atoll_body body;
+    struct atoll_error err;
+
+    (void)state;
+    assert_int_equal(atoll_body_parse(&body, text, sizeof(text) - 1, &err), 0);
+    assert_int_equal(atoll_fields_decode(&body, body.root, "", &set, 1, &err), 0);
+    assert_int_equal(count, 7);
+    atoll_body_done(&body);
+    /* What it does know it still checks. */
+    assert_int_equal(atoll_body_parse(&body, "{\"x\":1,\"count\":0}", 17, &err), 0);
+    assert_true(atoll_fields_decode(&body, body.root, "", &set, 1, &err) < 0);
+    atoll_body_done(&body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +312,7 @@ int main(void)
         cmocka_unit_test(json_is_written),
         cmocka_unit_test(a_full_buffer_sticks),
         cmocka_unit_test(cut_characters_are_found),
+        cmocka_unit_test(a_tolerant_table_takes_what_it_does_not_know),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

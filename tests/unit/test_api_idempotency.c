@@ -2,40 +2,7 @@
  * Requests that are sent again, over a real HTTP server with an engine made of memory: while the
  * first is under way, after its client went away, and after it failed.
  */
-#include "api/api.h"
-#include "fake_engine.h"
-#include "test_http_util.h"
-
-static struct rig rig;
-static struct atoll_api *api;
-
-static void serve(void *arg, struct atoll_http_request *req)
-{
-    (void)arg;
-    atoll_api_serve(api, req);
-}
-
-static int set_up(void **state)
-{
-    struct atoll_api_config config = {.engine = &fake};
-
-    (void)state;
-    fake_reset();
-    rig_open(&rig, NULL, serve, NULL);
-    config.loop = rig.loop;
-    api = atoll_api_new(&config);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rig.server = atoll_http_server_free(rig.server);
-    api = atoll_api_free(api);
-    rig_close(&rig);
-    fake_done();
-    return 0;
-}
+#include "test_api_util.h"
 
 static const char *create(const char *key, const char *body)
 {
@@ -57,12 +24,6 @@ static void vanish(void)
     rig.fd = -1;
     rig_connect(&rig);
     rig_turn(&rig);
-}
-
-static void assert_has(const char *text, const char *what)
-{
-    if (!strstr(text, what))
-        fail_msg("no \"%s\" in:\n%s", what, text);
 }
 
 static void the_same_key_gives_the_same_answer(void **state)

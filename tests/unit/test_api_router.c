@@ -22,6 +22,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_PUT, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
     {ATOLL_DELETE, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
     {ATOLL_GET, "/sessions/{session}/artifacts/{path}", ATOLL_SCOPE_READ, 0, NULL},
+    {ATOLL_GET, "/sandboxes/{sandboxID}", ATOLL_SCOPE_READ, 0, NULL},
 };
 static const struct atoll_routes table = {rows, ATOLL_ARRAY_LEN(rows), NULL};
 static const struct atoll_routes *const tables[] = {&table};
@@ -194,6 +195,29 @@ static void internal_errors_keep_their_text(void **state)
     atoll_buf_done(&buf);
 }
 
+/* Old clients of E2B write the id with that of a machine behind it. */
+static void what_follows_a_foreign_id_is_cut_off(void **state)
+{
+    static const char *const good[] = {"/sandboxes/abc", "/sandboxes/abc-6532622b",
+                                       "/sandboxes/abc-x-Y", "/sandboxes/abc-"};
+    static const char *const bad[] = {"/sandboxes/ABC", "/sandboxes/-x", "/sandboxes/a_b",
+                                      "/sandboxes/012345678901234567890123456789012"};
+    struct found f;
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(good); i++) {
+        assert_int_equal(match(&f, ATOLL_GET, good[i]), 0);
+        assert_string_equal(f.params.id, "abc");
+    }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(bad); i++) {
+        assert_true(match(&f, ATOLL_GET, bad[i]) < 0);
+        assert_int_equal(f.err.kind, ATOLL_ERR_INVALID_ARGUMENT);
+        assert_string_equal(f.err.text, "Invalid sandbox ID");
+    }
+    /* Our own ids are whole. */
+    assert_true(match(&f, ATOLL_DELETE, "/boxes/abc-x") < 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +228,7 @@ int main(void)
         cmocka_unit_test(parameters_are_checked),
         cmocka_unit_test(kinds_have_their_status),
         cmocka_unit_test(internal_errors_keep_their_text),
+        cmocka_unit_test(what_follows_a_foreign_id_is_cut_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,46 +1,12 @@
 /*
  * Commands over WebSocket, with an engine made of memory.
  */
-#include "api/api.h"
-#include "fake_engine.h"
-#include "test_http_util.h"
+#include "test_api_util.h"
 
 #define EXEC "/api/sandboxes/box0/execs/stream"
 #define RUN "/api/run"
 
-static struct rig rig;
-static struct atoll_api *api;
-
-static void serve(void *arg, struct atoll_http_request *req)
-{
-    (void)arg;
-    atoll_api_serve(api, req);
-}
-
-static int set_up(void **state)
-{
-    struct atoll_api_config config = {.engine = &fake};
-
-    (void)state;
-    fake_reset();
-    rig_open(&rig, NULL, serve, NULL);
-    config.loop = rig.loop;
-    api = atoll_api_new(&config);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rig.server = atoll_http_server_free(rig.server);
-    api = atoll_api_free(api);
-    rig_close(&rig);
-    assert_int_equal(fake.readers, 0);
-    fake_done();
-    return 0;
-}
-
-static void assert_has(const char *what)
+static void assert_got(const char *what)
 {
     if (!memmem(atoll_buf_head(&rig.got), atoll_buf_size(&rig.got), what, strlen(what)))
         fail_msg("no \"%s\" in:\n%s", what, rig_text(&rig));
@@ -61,7 +27,7 @@ static void ask_ws(const char *target)
 static void open_ws(const char *target)
 {
     ask_ws(target);
-    assert_has("HTTP/1.1 101 ");
+    assert_got("HTTP/1.1 101 ");
     atoll_buf_clear(&rig.got);
 }
 
@@ -94,7 +60,7 @@ static void say(const char *text)
 static void make_box(void)
 {
     (void)rig_ask(&rig, "POST /api/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
-    assert_has("HTTP/1.1 201 ");
+    assert_got("HTTP/1.1 201 ");
 }
 
 static void hang_up(void)
@@ -113,7 +79,7 @@ static void a_command_is_carried_both_ways(void **state)
     make_box();
     open_ws(EXEC);
     say("{\"cmd\":[\"cat\"],\"stdin\":true,\"pty\":{\"cols\":90,\"rows\":30}}");
-    assert_has("{\"exec_id\":\"exec0\"}");
+    assert_got("{\"exec_id\":\"exec0\"}");
     assert_int_equal(x->cols, 90);
     send_frame(2, "\0one", 4);
     send_frame(2, "\0two", 4);
@@ -131,14 +97,14 @@ static void a_command_is_carried_both_ways(void **state)
     fake_output(x, 2, "err", 3);
     fake_gap(x, 1, 5);
     rig_turn(&rig);
-    assert_has("\x82\x04\x01out");
-    assert_has("\x82\x04\x02"
+    assert_got("\x82\x04\x01out");
+    assert_got("\x82\x04\x02"
                "err");
-    assert_has("{\"truncated\":{\"stream\":\"stdout\",\"from\":3,\"to\":8}}");
+    assert_got("{\"truncated\":{\"stream\":\"stdout\",\"from\":3,\"to\":8}}");
     fake_end(x, ATOLL_END_EXITED, 7);
     rig_turn(&rig);
-    assert_has("{\"result\":{\"kind\":\"exited\",\"exit_code\":7");
-    assert_has("\x88\x02\x03\xe8"); /* 1000 */
+    assert_got("{\"result\":{\"kind\":\"exited\",\"exit_code\":7");
+    assert_got("\x88\x02\x03\xe8"); /* 1000 */
     assert_int_equal(fake.destroyed, 0);
 }
 
@@ -177,7 +143,7 @@ static void output_waits_for_the_client(void **state)
     fake_end(x, ATOLL_END_EXITED, 0);
     rig_turn(&rig);
     assert_int_equal(fake.pulled, 200 * sizeof(piece));
-    assert_has("{\"result\":");
+    assert_got("{\"result\":");
 }
 
 static void a_command_outlives_its_client(void **state)
@@ -227,31 +193,31 @@ static void mistakes_end_the_conversation(void **state)
         open_ws(EXEC);
         send_frame(cases[i].opcode, cases[i].bytes, cases[i].n);
         rig_turn(&rig);
-        assert_has("{\"error\":{\"code\":\"invalid_argument\"");
-        assert_has(cases[i].answer);
-        assert_has("\x88\x02\x03\xf0"); /* 1008 */
+        assert_got("{\"error\":{\"code\":\"invalid_argument\"");
+        assert_got(cases[i].answer);
+        assert_got("\x88\x02\x03\xf0"); /* 1008 */
         hang_up();
     }
     ask_ws("/api/sandboxes/box7/execs/stream");
-    assert_has("HTTP/1.1 404 ");
-    assert_has("\"code\":\"not_found\"");
+    assert_got("HTTP/1.1 404 ");
+    assert_got("\"code\":\"not_found\"");
     hang_up();
     open_ws(EXEC);
     say("{\"cmd\":[\"x\"]}");
     send_frame(2, "\0abc", 4);
     rig_turn(&rig);
-    assert_has("standard input is not open");
+    assert_got("standard input is not open");
     hang_up();
     open_ws(EXEC);
     say("{\"cmd\":[\"x\"],\"stdin\":true}");
     send_frame(2, "\1abc", 4);
     rig_turn(&rig);
-    assert_has("must begin with the byte 0");
+    assert_got("must begin with the byte 0");
     hang_up();
     open_ws(EXEC);
     say("{\"cmd\":[\"x\"]}");
     say("{\"signal\":\"SIGWHAT\"}");
-    assert_has("signal must be a name");
+    assert_got("signal must be a name");
 }
 
 static void run_ends_with_the_sandbox_gone(void **state)
@@ -262,7 +228,7 @@ static void run_ends_with_the_sandbox_gone(void **state)
     open_ws(RUN);
     say("{\"cmd\":[\"x\"],\"limits\":{\"memoryMB\":64},\"env\":{\"A\":\"b\"},"
         "\"files\":[{\"path\":\"f\",\"data_base64\":\"aGFsbG8=\"}]}");
-    assert_has("{\"sandbox_id\":\"box0\",\"exec_id\":\"exec0\"}");
+    assert_got("{\"sandbox_id\":\"box0\",\"exec_id\":\"exec0\"}");
     assert_string_equal(atoll_buf_str(&fake.stored), "hallo");
     fake_output(x, 1, "out", 3);
     fake.hold = true;
@@ -272,7 +238,7 @@ static void run_ends_with_the_sandbox_gone(void **state)
     assert_null(strstr(rig_text(&rig), "result"));
     fake_release();
     rig_turn(&rig);
-    assert_has("{\"result\":{\"kind\":\"exited\"");
+    assert_got("{\"result\":{\"kind\":\"exited\"");
 }
 
 static void run_lives_as_long_as_its_client(void **state)
@@ -312,11 +278,11 @@ static void run_that_cannot_start_is_explained(void **state)
     open_ws(RUN);
     (void)atoll_fail(&fake.fail_next, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN, "too many sandboxes");
     say("{\"cmd\":[\"x\"]}");
-    assert_has("too many sandboxes");
+    assert_got("too many sandboxes");
     hang_up();
     open_ws(RUN);
     say("{\"cmd\":[\"x\"],\"keep\":true,\"files\":[{\"path\":\"full\",\"data_base64\":\"aGFsbG8=\"}]}");
-    assert_has("\"code\":\"resource_exhausted\"");
+    assert_got("\"code\":\"resource_exhausted\"");
     assert_int_equal(fake.made, 1);
     assert_int_equal(fake.destroyed, 1);
 }

@@ -18,6 +18,8 @@
 #include "cli/outcome.h"
 #include "cli/print.h"
 #include "cli/request.h"
+#include "client/follow.h"
+#include "client/result.h"
 
 static void records_become_exit_statuses(void **state)
 {
@@ -45,35 +47,35 @@ static void records_become_exit_statuses(void **state)
     (void)state;
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
-        json_t *record = atoll_cli_parse_json(cases[i].record, strlen(cases[i].record));
+        json_t *record = atoll_link_parse_json(cases[i].record, strlen(cases[i].record));
         assert_non_null(record);
-        assert_int_equal(atoll_cli_status_of(record), cases[i].status);
+        assert_int_equal(atoll_result_status(record), cases[i].status);
         json_decref(record);
     }
 }
 
 static void signals_have_names_and_numbers(void **state)
 {
-    char name[ATOLL_CLI_SIGNAL_MAX];
+    char name[ATOLL_LINK_SIGNAL_MAX];
     json_t *value = json_string("SIGUSR1");
     (void)state;
 
-    assert_int_equal(atoll_cli_signal_number(value), SIGUSR1);
+    assert_int_equal(atoll_link_signal_number(value), SIGUSR1);
     json_decref(value);
     value = json_string("SIGNONSENSE");
-    assert_int_equal(atoll_cli_signal_number(value), 0);
+    assert_int_equal(atoll_link_signal_number(value), 0);
     json_decref(value);
     value = json_integer(4711);
-    assert_int_equal(atoll_cli_signal_number(value), 0);
+    assert_int_equal(atoll_link_signal_number(value), 0);
     json_decref(value);
-    assert_int_equal(atoll_cli_signal_number(NULL), 0);
-    assert_string_equal(atoll_cli_signal_name(SIGTERM, name), "SIGTERM");
-    assert_string_equal(atoll_cli_signal_name(40, name), "SIGRTMIN+6");
+    assert_int_equal(atoll_link_signal_number(NULL), 0);
+    assert_string_equal(atoll_link_signal_name(SIGTERM, name), "SIGTERM");
+    assert_string_equal(atoll_link_signal_name(40, name), "SIGRTMIN+6");
     value = json_string("SIGRTMIN+6");
-    assert_int_equal(atoll_cli_signal_number(value), 40);
+    assert_int_equal(atoll_link_signal_number(value), 40);
     json_decref(value);
     value = json_string("9");
-    assert_int_equal(atoll_cli_signal_number(value), SIGKILL);
+    assert_int_equal(atoll_link_signal_number(value), SIGKILL);
     json_decref(value);
 }
 
@@ -83,19 +85,19 @@ static void captured_output_is_counted_and_kept(void **state)
     (void)state;
 
     atoll_cli_outcome_init(&outcome, true);
-    assert_true(atoll_cli_outcome_take(&outcome, ATOLL_CLI_STDOUT, "ab", 2));
-    assert_true(atoll_cli_outcome_take(&outcome, ATOLL_CLI_STDERR, "c", 1));
-    assert_true(atoll_cli_outcome_take(&outcome, ATOLL_CLI_STDOUT, "\0d", 2));
-    assert_true(outcome.seen[ATOLL_CLI_STDOUT] == 4 && outcome.seen[ATOLL_CLI_STDERR] == 1);
-    assert_int_equal(atoll_buf_size(&outcome.captured[ATOLL_CLI_STDOUT]), 4);
-    assert_memory_equal(atoll_buf_head(&outcome.captured[ATOLL_CLI_STDOUT]), "ab\0d", 4);
-    assert_false(outcome.truncated[ATOLL_CLI_STDOUT]);
+    assert_true(atoll_cli_outcome_take(&outcome, ATOLL_CLIENT_STDOUT, "ab", 2));
+    assert_true(atoll_cli_outcome_take(&outcome, ATOLL_CLIENT_STDERR, "c", 1));
+    assert_true(atoll_cli_outcome_take(&outcome, ATOLL_CLIENT_STDOUT, "\0d", 2));
+    assert_true(outcome.seen[ATOLL_CLIENT_STDOUT] == 4 && outcome.seen[ATOLL_CLIENT_STDERR] == 1);
+    assert_int_equal(atoll_buf_size(&outcome.captured[ATOLL_CLIENT_STDOUT]), 4);
+    assert_memory_equal(atoll_buf_head(&outcome.captured[ATOLL_CLIENT_STDOUT]), "ab\0d", 4);
+    assert_false(outcome.truncated[ATOLL_CLIENT_STDOUT]);
     atoll_cli_outcome_done(&outcome);
 
     atoll_cli_outcome_init(&outcome, false);
-    assert_false(atoll_cli_outcome_take(&outcome, ATOLL_CLI_STDOUT, "ab", 2));
-    outcome.closed[ATOLL_CLI_STDOUT] = true;
-    assert_true(atoll_cli_outcome_take(&outcome, ATOLL_CLI_STDOUT, "ab", 2));
+    assert_false(atoll_cli_outcome_take(&outcome, ATOLL_CLIENT_STDOUT, "ab", 2));
+    outcome.closed[ATOLL_CLIENT_STDOUT] = true;
+    assert_true(atoll_cli_outcome_take(&outcome, ATOLL_CLIENT_STDOUT, "ab", 2));
     atoll_cli_outcome_done(&outcome);
 }
 
@@ -103,14 +105,18 @@ static void gaps_are_noted(void **state)
 {
     struct atoll_cli_outcome outcome;
     json_t *gap = json_pack("{s:s, s:i, s:i}", "stream", "stderr", "from", 10, "to", 30);
+    uint64_t from, to;
+    int stream;
     (void)state;
 
+    assert_false(atoll_follow_gap(NULL, &stream, &from, &to));
+    assert_true(atoll_follow_gap(gap, &stream, &from, &to));
+    assert_true(stream == ATOLL_CLIENT_STDERR && from == 10 && to == 30);
     atoll_cli_outcome_init(&outcome, true);
-    atoll_cli_outcome_gap(&outcome, NULL, true);
-    assert_false(outcome.truncated[ATOLL_CLI_STDERR]);
-    atoll_cli_outcome_gap(&outcome, gap, true);
-    assert_true(outcome.truncated[ATOLL_CLI_STDERR]);
-    assert_true(outcome.seen[ATOLL_CLI_STDERR] == 30);
+    assert_false(outcome.truncated[ATOLL_CLIENT_STDERR]);
+    atoll_cli_outcome_gap(&outcome, stream, from, to, true);
+    assert_true(outcome.truncated[ATOLL_CLIENT_STDERR]);
+    assert_true(outcome.seen[ATOLL_CLIENT_STDERR] == 30);
     json_decref(gap);
     atoll_cli_outcome_done(&outcome);
 }
@@ -282,16 +288,16 @@ static void ages_are_short(void **state)
 
 static void targets_are_percent_encoded(void **state)
 {
-    struct atoll_cli_target target;
+    struct atoll_link_target target;
     struct atoll_error err;
     char path[4096];
     (void)state;
 
-    assert_int_equal(atoll_cli_target(&target, &err, "/x/%s?path=%s", "a b", "/é&?#%"), 0);
+    assert_int_equal(atoll_link_target(&target, &err, "/x/%s?path=%s", "a b", "/é&?#%"), 0);
     assert_string_equal(target.text, "/x/a%20b?path=%2F%C3%A9%26%3F%23%25");
     memset(path, '/', sizeof(path) - 1);
     path[sizeof(path) - 1] = '\0';
-    assert_true(atoll_cli_target(&target, &err, "/%s", path) < 0);
+    assert_true(atoll_link_target(&target, &err, "/%s", path) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
 }
 

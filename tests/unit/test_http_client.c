@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include "base/rand.h"
 #include "net/http_client.h"
+#include "net/tls.h"
 #include "net/websocket.h"
 #include "test_http_util.h"
 
@@ -13,6 +14,7 @@ struct site {
     int stop_fd;
     pthread_t thread;
     char dir[64], path[100], url[64];
+    char tls_url[64], everywhere_url[64], ca_file[100];
     size_t requests, connections_seen; /* server thread; read after a reply */
     struct atoll_ws *ws;
 };
@@ -135,6 +137,7 @@ static void *serve(void *arg)
 
 static void site_open(struct site *site, const struct atoll_http_limits *limits)
 {
+    struct atoll_tls_config tls = {0};
     uint16_t port;
 
     *site = (struct site){.stop_fd = eventfd(0, EFD_CLOEXEC)};
@@ -149,6 +152,14 @@ static void site_open(struct site *site, const struct atoll_http_limits *limits)
     assert_int_equal(atoll_http_server_listen_unix(site->server, site->path, 0600, NULL), 0);
     assert_int_equal(atoll_http_server_listen_tcp(site->server, "127.0.0.1:0", &port, NULL), 0);
     snprintf(site->url, sizeof(site->url), "http://127.0.0.1:%u/", port);
+    tls.state_fd = open(site->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(atoll_http_server_listen_tls(site->server, "127.0.0.1:0", &tls, &port, NULL),
+                     0);
+    snprintf(site->tls_url, sizeof(site->tls_url), "https://127.0.0.1:%u", port);
+    assert_int_equal(atoll_http_server_listen_tls(site->server, "0.0.0.0:0", &tls, &port, NULL), 0);
+    snprintf(site->everywhere_url, sizeof(site->everywhere_url), "https://0.0.0.0:%u", port);
+    close(tls.state_fd);
+    snprintf(site->ca_file, sizeof(site->ca_file), "%s/tls/cert.pem", site->dir);
     assert_int_equal(pthread_create(&site->thread, NULL, serve, site), 0);
 }
 
@@ -164,7 +175,12 @@ static void site_close(struct site *site)
     site->server = atoll_http_server_free(site->server);
     site->loop = atoll_loop_free(site->loop);
     unlink(site->path);
-    rmdir(site->dir);
+    unlink(site->ca_file);
+    snprintf(site->path, sizeof(site->path), "%s/tls/key.pem", site->dir);
+    unlink(site->path);
+    snprintf(site->path, sizeof(site->path), "%s/tls", site->dir);
+    rmdir(site->path);
+    assert_int_equal(rmdir(site->dir), 0);
 }
 
 static struct atoll_http_client *client_for(const char *where)
@@ -173,6 +189,20 @@ static struct atoll_http_client *client_for(const char *where)
     struct atoll_error err;
 
     assert_int_equal(atoll_http_client_open(where, &client, &err), 0);
+    return client;
+}
+
+/* The same site by unix socket, TCP and TLS. */
+enum { WAYS = 3, TLS_WAY = 2 };
+
+static struct atoll_http_client *client_by(const struct site *site, int way)
+{
+    const char *const where[WAYS] = {site->path, site->url, site->tls_url};
+    struct atoll_http_client *client = client_for(where[way]);
+    struct atoll_error err;
+
+    if (way == TLS_WAY)
+        assert_int_equal(atoll_http_client_set_trust(client, site->ca_file, false, &err), 0);
     return client;
 }
 
@@ -186,8 +216,8 @@ static void test_requests(void **state)
 
     (void)state;
     site_open(&site, NULL);
-    for (int i = 0; i < 2; i++) {
-        struct atoll_http_client *c = client_for(i == 0 ? site.path : site.url);
+    for (int i = 0; i < WAYS; i++) {
+        struct atoll_http_client *c = client_by(&site, i);
         for (int k = 0; k < 3; k++) {
             assert_int_equal(atoll_http_client_request(c, "POST", "/echo", headers, "hello", 5, 100,
                                                        &reply, &err),
@@ -252,7 +282,7 @@ static int write_sink(void *arg, const void *bytes, size_t n)
     return s->fail_after < 0 ? -ENOSPC : 0;
 }
 
-static void test_uploads(void **state)
+static void try_uploads(int way)
 {
     static const int64_t lengths[] = {-1, 3000000};
     struct site site;
@@ -260,9 +290,8 @@ static void test_uploads(void **state)
     struct atoll_http_reply reply;
     struct atoll_http_client *c;
 
-    (void)state;
     site_open(&site, NULL);
-    c = client_for(site.path);
+    c = client_by(&site, way);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(lengths); i++) {
         struct source s = {.left = 3000000};
         struct atoll_http_transfer t = {.read = read_source, .length = lengths[i], .arg = &s};
@@ -287,7 +316,14 @@ static void test_uploads(void **state)
     site_close(&site);
 }
 
-static void test_downloads(void **state)
+static void test_uploads(void **state)
+{
+    (void)state;
+    for (int way = 0; way < WAYS; way++)
+        try_uploads(way);
+}
+
+static void try_downloads(int way)
 {
     struct source s = {0};
     struct atoll_http_transfer t = {.write = write_sink, .arg = &s};
@@ -296,9 +332,8 @@ static void test_downloads(void **state)
     struct atoll_http_reply reply;
     struct atoll_http_client *c;
 
-    (void)state;
     site_open(&site, NULL);
-    c = client_for(site.url);
+    c = client_by(&site, way);
     for (int i = 0; i < 2; i++) {
         const char *whole = i == 0 ? "/pour" : "/pour?length";
         s = (struct source){0};
@@ -323,6 +358,13 @@ static void test_downloads(void **state)
                      -ENOSPC);
     c = atoll_http_client_close(c);
     site_close(&site);
+}
+
+static void test_downloads(void **state)
+{
+    (void)state;
+    for (int way = 0; way < WAYS; way++)
+        try_downloads(way);
 }
 
 static void test_unreachable(void **state)
@@ -383,7 +425,7 @@ static void test_timeout_reconnect_and_full_house(void **state)
     site_close(&site);
 }
 
-static void test_websocket(void **state)
+static void try_websocket(int way)
 {
     struct site site;
     struct atoll_error err;
@@ -394,9 +436,8 @@ static void test_websocket(void **state)
     size_t n;
     bool binary;
 
-    (void)state;
     site_open(&site, NULL);
-    c = client_for(site.path);
+    c = client_by(&site, way);
     assert_true(atoll_http_client_websocket(c, "/echo?", NULL, 100, &reply, &ws, &err) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
     assert_int_equal(reply.status, 200);
@@ -430,8 +471,15 @@ static void test_websocket(void **state)
     site_close(&site);
 }
 
+static void test_websocket(void **state)
+{
+    (void)state;
+    for (int way = 0; way < WAYS; way++)
+        try_websocket(way);
+}
+
 /* Far more in flight than the sockets hold, both ways at once: nobody waits for the other. */
-static void test_websocket_flood(void **state)
+static void try_websocket_flood(int way)
 {
     enum { MESSAGES = 400, SIZE = 50000 };
     static uint8_t data[SIZE];
@@ -444,10 +492,9 @@ static void test_websocket_flood(void **state)
     size_t n, sent = 0, received = 0;
     bool binary;
 
-    (void)state;
     atoll_rand_bytes(data, sizeof(data));
     site_open(&site, NULL);
-    c = client_for(site.url);
+    c = client_by(&site, way);
     assert_int_equal(atoll_http_client_websocket(c, "/ws", NULL, 1 << 20, &reply, &ws, &err), 0);
     while (received < MESSAGES) {
         while (sent < MESSAGES && atoll_wsc_pending(ws) < 1 << 20) {
@@ -465,6 +512,54 @@ static void test_websocket_flood(void **state)
     site_close(&site);
 }
 
+static void test_websocket_flood(void **state)
+{
+    (void)state;
+    for (int way = 0; way < WAYS; way++)
+        try_websocket_flood(way);
+}
+
+static void expect(const char *where, const char *ca_file, bool insecure,
+                   enum atoll_error_kind kind, const char *said)
+{
+    struct atoll_http_client *c = client_for(where);
+    struct atoll_http_reply reply;
+    struct atoll_error err = {.kind = ATOLL_ERR_NONE};
+    int r;
+
+    assert_int_equal(atoll_http_client_set_trust(c, ca_file, insecure, &err), 0);
+    r = atoll_http_client_request(c, "GET", "/echo", NULL, NULL, 0, 100, &reply, &err);
+    assert_int_equal(r < 0 ? err.kind : ATOLL_ERR_NONE, kind);
+    if (r == 0)
+        atoll_http_reply_done(&reply);
+    else
+        assert_contains(err.text, said);
+    c = atoll_http_client_close(c);
+}
+
+/* Whoever has no certificate that was named, or one for somebody else, gets no request. */
+static void test_trust(void **state)
+{
+    struct site site;
+    char other[64];
+
+    (void)state;
+    site_open(&site, NULL);
+    expect(site.tls_url, site.ca_file, false, ATOLL_ERR_NONE, "");
+    expect(site.tls_url, NULL, true, ATOLL_ERR_NONE, "");
+    site.requests = 0;
+    expect(site.tls_url, NULL, false, ATOLL_ERR_UNAVAILABLE, "not trusted");
+    expect(site.tls_url, "/nonexistent", false, ATOLL_ERR_INVALID_ARGUMENT, "no certificate");
+    /* Plain HTTP is no TLS. */
+    snprintf(other, sizeof(other), "https%s", strchr(site.url, ':'));
+    expect(other, site.ca_file, false, ATOLL_ERR_UNAVAILABLE, "does not speak TLS");
+    /* 127.0.0.2 leads to the same place, but is not in its certificate. */
+    snprintf(other, sizeof(other), "https://127.0.0.2%s", strrchr(site.everywhere_url, ':'));
+    expect(other, site.ca_file, false, ATOLL_ERR_UNAVAILABLE, "not trusted");
+    assert_int_equal(site.requests, 0);
+    site_close(&site);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -475,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_timeout_reconnect_and_full_house),
         cmocka_unit_test(test_websocket),
         cmocka_unit_test(test_websocket_flood),
+        cmocka_unit_test(test_trust),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

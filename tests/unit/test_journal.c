@@ -158,6 +158,73 @@ static void reopening_what_never_was_is_fine(void **state)
     assert_int_equal(append(f, 1, 0, "x"), 0);
 }
 
+static void forgetting_makes_room(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0};
+    char text[1001];
+    uint64_t at = 0;
+
+    /* Ten times what it may hold, and nothing is lost. */
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    for (int i = 0; i < 40; i++, at += 1000) {
+        text[0] = (char)('a' + i % 26);
+        assert_int_equal(append(f, 1, at, text), 0);
+        assert_int_equal(read_all(f, &c, 4096)[2], text[0]);
+        assert_int_equal(atoll_journal_forget(&f->j), 0);
+        assert_int_equal(f->j.size, 0);
+    }
+    assert_int_equal(f->j.first[1], 40000);
+    assert_int_equal(f->j.kept[1], 40000);
+    /* Also after it was full. */
+    for (int i = 0; i < 5; i++, at += 1000)
+        assert_int_equal(append(f, 1, at, text), 0);
+    assert_true(f->j.kept[1] < f->j.seen[1]);
+    (void)read_all(f, &c, 4096);
+    assert_int_equal(atoll_journal_forget(&f->j), 0);
+    assert_int_equal(append(f, 1, at, "after"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "1:after|");
+}
+
+static void a_forgotten_beginning_is_reopened(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0};
+
+    assert_int_equal(append(f, 1, 0, "gone"), 0);
+    assert_int_equal(atoll_journal_forget(&f->j), 0);
+    assert_int_equal(append(f, 1, 4, "kept"), 0);
+    assert_int_equal(append(f, 2, 0, "e"), 0);
+    atoll_journal_rest(&f->j);
+    atoll_journal_init(&f->j, f->dir_fd, "exec", 4096);
+    assert_int_equal(atoll_journal_reopen(&f->j), 0);
+    assert_int_equal(f->j.first[1], 4);
+    assert_int_equal(f->j.seen[1], 8);
+    assert_string_equal(read_all(f, &c, 4096), "1:kept|2:e|");
+    /* Whoever writes it begins again where it was acknowledged. */
+    assert_int_equal(atoll_journal_restart(&f->j, 6, 0), 0);
+    assert_int_equal(append(f, 1, 6, "pt more"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "1: more|");
+}
+
+static void an_emptied_file_is_used_again(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0};
+
+    assert_int_equal(append(f, 1, 0, "x"), 0);
+    assert_int_equal(atoll_journal_forget(&f->j), 0);
+    atoll_journal_rest(&f->j);
+    atoll_journal_init(&f->j, f->dir_fd, "exec", 4096);
+    assert_int_equal(atoll_journal_reopen(&f->j), 0);
+    atoll_journal_rest(&f->j);
+    assert_int_equal(append(f, 1, 0, "y"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "1:y|");
+    atoll_journal_remove(&f->j);
+    assert_int_equal(faccessat(f->dir_fd, "exec", F_OK, 0), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +236,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_output_no_file, setup, teardown),
         cmocka_unit_test_setup_teardown(reopening_drops_a_torn_piece, setup, teardown),
         cmocka_unit_test_setup_teardown(reopening_what_never_was_is_fine, setup, teardown),
+        cmocka_unit_test_setup_teardown(forgetting_makes_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_forgotten_beginning_is_reopened, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_emptied_file_is_used_again, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,8 @@ static void test_every_route_is_documented(void **state)
     while (atoll_api_next_route(&pos, &route)) {
         json_t *operation = operation_of(route.method, route.path);
         const char *scope = json_string_value(json_object_get(operation, "x-scope"));
+        if (!route.is_own) /* other protocols are described by those who made them */
+            continue;
         if (operation && scope && strcmp(scope, atoll_scope_name(route.scope)) == 0)
             continue;
         fprintf(stderr, "docs/openapi.json: %s %s %s\n", route.method, route.path,

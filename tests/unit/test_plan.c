@@ -153,6 +153,55 @@ static void boot_ids_differ(void **state)
     atoll_buf_done(&b);
 }
 
+static void a_persistent_disk_is_an_image_that_is_kept(void **state)
+{
+    struct atoll_spec spec = default_spec();
+    struct atoll_po_image image;
+    struct atoll_po_disk disk;
+    struct atoll_buf plan;
+    char name[64];
+
+    (void)state;
+    assert_false(atoll_plan_needs_image(&root_host, &spec, name, sizeof(name)));
+    spec.persistent = true;
+    assert_true(atoll_plan_needs_image(&root_host, &spec, name, sizeof(name)));
+    assert_string_equal(name, "images/ext4j-256-1000.img");
+    for (int again = 0; again < 2; again++) {
+        spec.resume_disk = again;
+        plan = build(&root_host, &spec);
+        assert_true(find(&plan, ATOLL_PLAN_DISK, 0, &atoll_po_disk_desc, &disk, NULL));
+        assert_int_equal(disk.kind, ATOLL_DISK_IMAGE);
+        assert_true(find(&plan, ATOLL_PLAN_IMAGE, 0, &atoll_po_image_desc, &image, NULL));
+        assert_true(image.keep);
+        assert_int_equal(image.existing, again);
+        atoll_buf_done(&plan);
+    }
+    spec.limits.disk_bytes = UINT64_C(300) << 20; /* the control: an image, but nobody's to keep */
+    spec.persistent = spec.resume_disk = false;
+    plan = build(&root_host, &spec);
+    assert_true(find(&plan, ATOLL_PLAN_IMAGE, 0, &atoll_po_image_desc, &image, NULL));
+    assert_false(image.keep);
+    atoll_buf_done(&plan);
+}
+
+static void a_persistent_one_needs_root(void **state)
+{
+    const struct atoll_plan_host rootless = {.root = false};
+    struct atoll_spec spec = default_spec();
+    struct atoll_buf plan, seccomp;
+    struct atoll_error err;
+
+    (void)state;
+    atoll_buf_init(&plan, ATOLL_PLAN_MAX);
+    atoll_buf_init(&seccomp, 64);
+    spec.waived = ATOLL_LIMIT_ALL;
+    spec.persistent = true;
+    assert_true(atoll_plan_build(&rootless, &spec, &seccomp, &plan, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    assert_non_null(strstr(err.text, "root"));
+    atoll_buf_done(&plan);
+}
+
 static void broken_plans_are_told(void **state)
 {
     static const uint8_t cut[] = {1, 0, 0, 0, 9, 0, 0, 0, 'x'};
@@ -192,6 +241,8 @@ int main(void)
         cmocka_unit_test(rights_are_dropped_in_order),
         cmocka_unit_test(a_large_disk_is_an_image),
         cmocka_unit_test(a_limit_that_cannot_be_given_is_an_error_unless_waived),
+        cmocka_unit_test(a_persistent_disk_is_an_image_that_is_kept),
+        cmocka_unit_test(a_persistent_one_needs_root),
         cmocka_unit_test(boot_ids_differ),
         cmocka_unit_test(broken_plans_are_told),
         cmocka_unit_test(the_filter_is_built),

@@ -223,6 +223,7 @@ static void keys(void **state)
     (void)state;
     assert_true(atoll_preview_holds_key("Bearer atl_0123456789abcdef0123"));
     assert_true(atoll_preview_holds_key("x atl_a atl_0123456789abcdef"));
+    assert_true(atoll_preview_holds_key("e2b_6162636465666768696a6b6c6d6e6f70"));
     assert_false(atoll_preview_holds_key("Bearer atl_short"));
     assert_false(atoll_preview_holds_key("Basic dTpw"));
 }

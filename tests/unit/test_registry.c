@@ -313,6 +313,36 @@ static void test_shipped(void **state)
     (void)atoll_loop_free(loop);
 }
 
+static void test_aliases(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_registry_problem problem;
+    struct atoll_environment e;
+    struct atoll_error err;
+    size_t pos = 0;
+
+    put_file(f, "environments/A.yaml", "aliases: [first, B]\n" GOOD);
+    put_file(f, "environments/B.yaml", "aliases: [first, Second]\nfallback: host\n" GOOD);
+    put_file(f, "environments/C.yaml", "aliases: [\"no name\"]\n" GOOD);
+    put_file(f, "environments/D.yaml", "image: x\nfallback: host\n" REST);
+    atoll_registry_reload(f->registry);
+    assert_int_equal(atoll_environment_find(f->registry, "FIRST", &e, &err), 0);
+    assert_string_equal(e.name, "A");
+    assert_null(e.fallback);
+    assert_int_equal(atoll_environment_find(f->registry, "second", &e, &err), 0);
+    assert_string_equal(e.name, "B");
+    assert_string_equal(e.fallback, "host");
+    assert_int_equal(json_array_size(e.aliases), 2);
+    /* A name comes before an alias. */
+    assert_int_equal(atoll_environment_find(f->registry, "B", &e, &err), 0);
+    assert_string_equal(e.name, "B");
+    assert_int_equal(atoll_environment_find(f->registry, "third", &e, &err), -ENOENT);
+    assert_true(atoll_registry_next_problem(f->registry, &pos, &problem));
+    assert_non_null(strstr(problem.text, "environments/C.yaml:1:1: \"aliases\" must be names"));
+    assert_true(atoll_registry_next_problem(f->registry, &pos, &problem));
+    assert_non_null(strstr(problem.text, "environments/D.yaml:1:1: \"fallback\""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_types_by_table),
         cmocka_unit_test_setup_teardown(test_reload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bad_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_aliases, set_up, tear_down),
         cmocka_unit_test(test_missing_directory),
         cmocka_unit_test(test_shipped),
     };

@@ -262,12 +262,12 @@ static void a_whole_plan_runs_and_is_removed(void **state)
     /* The same id twice is refused and does not hurt the first. */
     assert_false(ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create).ok);
     assert_int_equal(access(path, F_OK), 0);
-    struct atoll_sm_ref ref = {spec.id};
-    assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_ref_desc, &ref).ok);
+    struct atoll_sm_remove ref = {.id = spec.id};
+    assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &ref).ok);
     assert_int_not_equal(access(path, F_OK), 0);
     assert_nothing_left(f);
     /* Removing what is not there is fine. */
-    assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_ref_desc, &ref).ok);
+    assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &ref).ok);
     atoll_buf_done(&plan);
 }
 

@@ -84,10 +84,11 @@ static void conclude(struct applying *a, const struct atoll_error *error)
 
 static const char *next_text(const struct atoll_buf *texts, size_t *at)
 {
-    const char *text = (const char *)atoll_buf_head(texts) + *at;
+    const char *text;
 
     if (*at >= atoll_buf_size(texts))
         return NULL;
+    text = (const char *)atoll_buf_head(texts) + *at;
     *at += strlen(text) + 1;
     return text;
 }

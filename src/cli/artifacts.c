@@ -1,0 +1,200 @@
+/*
+ * Files that were kept of sandboxes that are gone. Their names were chosen by code nobody trusts, so
+ * a name only ever says what to fetch; where it is written is for the user to say.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/fd.h"
+#include "base/text.h"
+#include "cli/collection.h"
+#include "cli/copy.h"
+#include "net/url.h"
+
+static void add_size(struct atoll_cli_table *table, const json_t *object)
+{
+    char text[16];
+
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
+                        atoll_text_format_size(atoll_link_count(object, "size"), text));
+}
+
+static void add_set(struct atoll_cli_table *table, const json_t *set)
+{
+    bool complete = json_is_true(json_object_get(set, "complete"));
+    char text[16];
+
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(set, "sandbox_id", "?"));
+    atoll_cli_table_add(
+        table, ATOLL_CLI_PLAIN, "%s",
+        atoll_cli_format_age(atoll_cli_age_of(atoll_link_text(set, "created_at", NULL)), text));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f", atoll_link_number(set, "count", 0));
+    add_size(table, set);
+    atoll_cli_table_add(table, complete ? ATOLL_CLI_PLAIN : ATOLL_CLI_YELLOW, "%s",
+                        complete ? "yes" : atoll_link_text(set, "reason", "no"));
+}
+
+static void add_file(struct atoll_cli_table *table, const json_t *file)
+{
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(file, "path", "?"));
+    add_size(table, file);
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(file, "mime", ""));
+}
+
+static int target_of(const char *id, struct atoll_link_target *ret, struct atoll_error *err)
+{
+    int r = atoll_link_check_id("sandbox", id, err);
+    return r < 0 ? r : atoll_link_target(ret, err, "/api/artifacts/%s", id);
+}
+
+static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc, char **argv,
+                struct atoll_error *err)
+{
+    static const char *const sets[] = {"SANDBOX", "AGE", "FILES", "SIZE", "COMPLETE", NULL};
+    static const char *const files[] = {"PATH", "SIZE", "TYPE", NULL};
+    struct atoll_link_target target;
+    int r;
+
+    if (argc == 0)
+        return atoll_cli_collection_list(cli, "/api/artifacts", "artifacts", sets, add_set, err);
+    r = target_of(argv[0], &target, err);
+    if (r < 0)
+        return r;
+    return atoll_cli_collection_list(cli, target.text, "files", files, add_file, err);
+}
+
+/* The path keeps its slashes: the route is one of several segments. */
+static int file_target(const char *id, const char *path, struct atoll_link_target *ret,
+                       struct atoll_error *err)
+{
+    struct atoll_buf text;
+    int r = target_of(id, ret, err);
+
+    if (r < 0)
+        return r;
+    atoll_buf_init(&text, sizeof(ret->text) - 1);
+    r = atoll_buf_appendf(&text, "%s/", ret->text);
+    if (r == 0)
+        r = atoll_url_encode(&text, path, true);
+    if (r == 0)
+        r = atoll_text_copy(ret->text, sizeof(ret->text), atoll_buf_str(&text));
+    atoll_buf_done(&text);
+    return r < 0 ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, -r, "the path is too long") : 0;
+}
+
+struct sink {
+    int fd;
+    uint64_t bytes;
+    int error; /* negative errno */
+};
+
+static int write_sink(void *arg, const void *bytes, size_t n)
+{
+    struct sink *sink = arg;
+
+    sink->error = atoll_fd_write_all(sink->fd, bytes, n);
+    sink->bytes += n;
+    return sink->error;
+}
+
+static int fetch(struct atoll_cli *cli, const char *target, struct sink *sink,
+                 struct atoll_error *err)
+{
+    struct atoll_http_transfer transfer = {.length = -1, .write = write_sink, .arg = sink};
+    int r = atoll_cli_stream(cli, "GET", target, &transfer, NULL, err);
+
+    if (sink->error < 0)
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, -sink->error, "writing: %s",
+                          strerror(-sink->error));
+    return r;
+}
+
+/* A new file: what is there already is not touched, and no link is followed. */
+static int fetch_into(struct atoll_cli *cli, const char *target, const char *local,
+                      struct sink *sink, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int fd = open(local, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int r;
+
+    if (fd < 0)
+        return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", local,
+                          strerror(errno));
+    sink->fd = fd;
+    r = fetch(cli, target, sink, err);
+    if (r < 0)
+        (void)unlink(local);
+    return r;
+}
+
+static int get(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc, char **argv,
+               struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *object = NULL;
+    struct sink sink = {.fd = STDOUT_FILENO};
+    struct atoll_link_target target;
+    char name[256];
+    const char *local = argc > 2 ? argv[2] : atoll_cli_copy_basename(argv[1], name, sizeof(name));
+    int r = file_target(argv[0], argv[1], &target, err);
+
+    if (r < 0)
+        return r;
+    if (!local || (cli->json && strcmp(local, "-") == 0))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "say which file to write");
+    r = strcmp(local, "-") == 0 ? fetch(cli, target.text, &sink, err)
+                                : fetch_into(cli, target.text, local, &sink, err);
+    if (r < 0 || !cli->json)
+        return r;
+    object = json_pack("{s:s, s:I}", "file", local, "bytes", (json_int_t)sink.bytes);
+    return atoll_cli_print_json(object, err);
+}
+
+static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
+                       int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
+{
+    return atoll_cli_collection_remove(cli, argv, target_of, err);
+}
+
+const struct atoll_cli_verb atoll_cli_artifacts_ls = {
+    .name = "artifacts ls",
+    .args = "[SANDBOX]",
+    .summary = "list files that were kept of sandboxes that are gone",
+    .help = "Sandboxes made with --artifact leave the files that match when they end.\n"
+            "\n"
+            "Examples:\n"
+            "  id=$(atoll create --artifact 'out/*.png')\n"
+            "  atoll artifacts ls          what was kept of which\n"
+            "  atoll artifacts ls $id      the files of one\n",
+    .options = atoll_cli_plain_options,
+    .options_size = sizeof(struct atoll_cli_plain),
+    .max_args = 1,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = list,
+};
+
+const struct atoll_cli_verb atoll_cli_artifacts_get = {
+    .name = "artifacts get",
+    .args = "SANDBOX PATH [FILE]",
+    .summary = "fetch a file that was kept",
+    .help = "Into FILE, which must not be there yet, by default of the same name in the current\n"
+            "directory; - is standard output.\n",
+    .options = atoll_cli_plain_options,
+    .options_size = sizeof(struct atoll_cli_plain),
+    .min_args = 2,
+    .max_args = 3,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = get,
+};
+
+const struct atoll_cli_verb atoll_cli_artifacts_rm = {
+    .name = "artifacts rm",
+    .args = "SANDBOX...",
+    .summary = "remove files that were kept of sandboxes",
+    .help = "",
+    .options = atoll_cli_plain_options,
+    .options_size = sizeof(struct atoll_cli_plain),
+    .min_args = 1,
+    .max_args = -1,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = remove_each,
+};

@@ -1,0 +1,146 @@
+"""What the tests of paused and stopped sandboxes share: a daemon to be killed, and a look at the host."""
+
+import contextlib
+import subprocess
+import time
+from pathlib import Path
+
+import conftest
+from conftest import wait_until
+from rest import Rest
+
+
+class Box:
+    """One sandbox over the API."""
+
+    def __init__(self, rest, **request):
+        self.rest = rest
+        answer = rest.post("/api/sandboxes", request)
+        assert answer.status == 201, answer.body
+        self.id = answer.json["id"]
+        self.path = f"/api/sandboxes/{self.id}"
+
+    @property
+    def view(self):
+        return self.rest.get(self.path).json
+
+    @property
+    def state(self):
+        return self.view["state"]
+
+    def post(self, verb, body=None):
+        return self.rest.post(f"{self.path}/{verb}", body)
+
+    def do(self, verb, body=None):
+        answer = self.post(verb, body)
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def run(self, script, **fields):
+        answer = self.rest.post(f"{self.path}/execs", {"cmd": ["sh", "-c", script], **fields},
+                                wait="true")
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def out(self, script, **fields):
+        ended = self.run(script, **fields)
+        assert ended["result"].get("exit_code") == 0, ended
+        return ended["stdout"].strip()
+
+    def detach(self, script, **fields):
+        answer = self.rest.post(f"{self.path}/execs", {"cmd": ["sh", "-c", script], **fields})
+        assert answer.status in (200, 201), answer.body
+        return answer.json["exec_id"]
+
+    def exec(self, exec_id):
+        return self.rest.get(f"{self.path}/execs/{exec_id}").json
+
+    def output(self, exec_id):
+        """What it wrote so far."""
+        lines = self.rest.get(f"{self.path}/execs/{exec_id}/output").lines
+        return "".join(line["data"] for line in lines if line.get("stream") == "stdout")
+
+    def destroy(self):
+        return self.rest.delete(self.path).status
+
+
+def boot_id(box):
+    return box.out("cat /proc/sys/kernel/random/boot_id")
+
+
+def count(box, exec_id):
+    """How far a counter got, by the journal."""
+    return len(box.output(exec_id).split())
+
+
+def advances(box, exec_id, seconds=5):
+    before = count(box, exec_id)
+    wait_until(lambda: count(box, exec_id) > before, seconds, lambda: "the counter stands still")
+
+
+def stands_still(box, exec_id):
+    # What was on its way when it was frozen may still come in.
+    time.sleep(0.1)
+    before = count(box, exec_id)
+    time.sleep(0.3)
+    return count(box, exec_id) == before
+
+
+COUNTER = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done"
+
+
+@contextlib.contextmanager
+def mortal_daemon():
+    """A daemon of our own, to be stopped and killed, with a client. Leaks are looked for at its end."""
+    with conftest.running(conftest.BUILD) as daemon:
+        daemon.rest = Rest(daemon.socket)
+        yield daemon
+
+
+def kill_daemon(daemon):
+    daemon.process.kill()
+    daemon.process.wait()
+
+
+def terminate_daemon(daemon):
+    daemon.process.terminate()
+    assert daemon.process.wait(20) == 0
+
+
+def spawn_pid(daemon):
+    """The atoll-spawn that serves the daemon's state directory: the child of its keeper."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if entry.read_bytes().split(b"\0")[1:2] != [str(daemon.state).encode()]:
+                continue
+            children = Path(entry.parent, "task", entry.parent.name, "children").read_text()
+            if b"atoll-spawn" in entry.read_bytes() and children.split():
+                return int(children.split()[0])
+    raise AssertionError("no atoll-spawn found")
+
+
+def loop_devices(name):
+    """Loop devices whose image has that in its name."""
+    listed = subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout
+    return [line.split(":")[0] for line in listed.splitlines() if name in line]
+
+
+def freezer_state(box_id):
+    """FROZEN or THAWED, on v1 and v2."""
+    for path in conftest.cgroups():
+        if path.name != box_id:
+            continue
+        if (path / "freezer.state").exists():
+            return (path / "freezer.state").read_text().strip()
+        if (path / "cgroup.freeze").exists():
+            frozen = "frozen 1" in (path / "cgroup.events").read_text()
+            return "FROZEN" if frozen else "THAWED"
+    return None
+
+
+def leftovers(daemon, box_id):
+    """What of a destroyed sandbox the host still has."""
+    left = [str(path) for path in conftest.cgroups() if path.name == box_id]
+    left += [str(path) for path in daemon.state.rglob(f"{box_id}*")]
+    left += loop_devices(box_id)
+    return left

@@ -1,0 +1,334 @@
+"""One entry per route: what is asked, and what must come back. See routes.py for the parts."""
+
+from routes import Ask, Entry
+
+BOX = "/api/sandboxes/{id}"
+EXEC = BOX + "/execs/{exec}"
+SESSION = "/api/sessions/{session}"
+NO_ID = {"id": "NOT-AN-ID"}
+NO_SESSION = {"session": "NOT-AN-ID"}
+BAD_ALL = Ask(400, "?all=perhaps")
+
+
+def has(*path, value=None):
+    """The JSON has that member, and that value if one is given."""
+    def check(answer, values):
+        found = answer.json
+        for name in path:
+            found = found[name]
+        return found == value if value is not None else found is not None
+    return check
+
+
+def shows(name):
+    """The body says what that parameter stands for."""
+    return lambda answer, values: values[name].encode() in answer.body
+
+
+def hides(name):
+    """For another tenant: the same route works, and says nothing of ours."""
+    return lambda answer, values: answer.status < 300 and values[name].encode() not in answer.body
+
+
+def mine(answer, values):
+    return answer.json["id"] == values["id"]
+
+
+def empty(answer, values):
+    return answer.body == b""
+
+
+def text(word):
+    return lambda answer, values: word.encode() in answer.body
+
+
+def file(world):
+    return world.file(world.box())
+
+
+def kept(world):
+    box = world.box(artifacts=["f"])
+    values = world.file(box)
+    assert world.mine.delete(f"/api/sandboxes/{box}").status == 204
+    return values
+
+
+def session_file(world):
+    session = world.session()
+    path = f"/api/sessions/{session}"
+    world.mine.put(f"{path}/files", b"data", path="f")
+    return {"session": session, "path": "f"}
+
+
+def plain_exec(world):
+    box = world.box()
+    return {"id": box, "exec": world.exec(box, "cat", stdin=True)}
+
+
+def ended_exec(world):
+    box = world.box()
+    answer = world.mine.post(f"/api/sandboxes/{box}/execs", {"cmd": ["echo", "hi"]}, wait="true")
+    return {"id": box, "exec": answer.json["exec_id"]}
+
+
+def preview(world):
+    box = world.box()
+    world.mine.post(f"/api/sandboxes/{box}/previews", {"port": 8000})
+    return {"id": box, "port": "8000"}
+
+
+def persistent(world):
+    return {"id": world.box(persistent=True)}
+
+
+def leased(world):
+    return {"id": world.box(lifetime={"leaseSeconds": 600})}
+
+
+def paused(world):
+    box = world.box()
+    assert world.mine.post(f"/api/sandboxes/{box}/pause", {}).status == 200
+    return {"id": box}
+
+
+def attribute(world):
+    values = file(world)
+    world.mine.put(f"/api/sandboxes/{values['id']}/files/xattrs",
+                   {"path": "f", "name": "user.x", "value": "y"})
+    return values
+
+
+def rootfs(world):
+    return {"name": "routes-made", "archive": world.archive(**{"etc/hello": b"x"})}
+
+
+def template(world):
+    answer = world.admin.put("/api/templates/routes-gone", world.archive(**{"etc/hello": b"x"}))
+    assert answer.status == 201, answer.body
+    return {"name": "routes-gone"}
+
+
+def key(world):
+    made = world.admin.post("/api/keys", {"tenant": "acme", "scope": "read"})
+    return {"name": made.json["id"]}
+
+
+def context(world):
+    box = world.box()
+    made = world.mine.post(f"/api/sandboxes/{box}/contexts", {"language": "python"})
+    assert made.status == 201, made.body
+    return {"id": box, "name": made.json["context_id"]}
+
+
+def registry(kind):
+    path = f"/api/registry/{kind}"
+    name = "Bash" if kind == "environments" else "one"
+    return {
+        f"GET {path}": Entry(Ask(200, check=text(name)), BAD_ALL),
+        f"GET {path}/{{name}}": Entry(Ask(200, check=has("name", value=name)),
+                                      Ask(400, at={"name": ".bad"}),
+                                      given=lambda world: {"name": name}),
+    }
+
+
+SERVICE = {
+    "GET /healthz": Entry(Ask(200, check=has("status", value="ok")), Ask(405, method="POST")),
+    "GET /readyz": Entry(Ask(200), Ask(405, method="POST")),
+    "GET /metrics": Entry(Ask(200, check=text("atoll_sandboxes")), Ask(405, method="DELETE")),
+    "GET /api/openapi.json": Entry(Ask(200, check=has("openapi")), Ask(405, method="PUT")),
+    "GET /api/host": Entry(Ask(200, check=has("checks")), BAD_ALL),
+    "GET /api/providers": Entry(Ask(200, check=has("providers", 0, "name", value="native")),
+                                BAD_ALL),
+    "GET /api/stats": Entry(Ask(200, check=shows("id")), BAD_ALL, foreign=hides("id"),
+                            given=lambda world: {"id": world.box()}),
+    "GET /api/health": Entry(Ask(200, check=shows("id")), BAD_ALL, foreign=hides("id"),
+                             given=lambda world: {"id": world.box()}),
+    "GET /api/events": Entry(
+        Ask(200, "?after=0", by="stream", headers={"Accept": "text/event-stream"},
+            check=lambda answer, values: answer.headers["Content-Type"] == "text/event-stream"),
+        Ask(400, "?after=x")),
+}
+
+SANDBOXES = {
+    "POST /api/sandboxes": Entry(
+        Ask(201, body={"limits": {"memoryMB": 64}, "metadata": {"k": "v"}},
+            check=has("limits", "memoryMB", value=64)),
+        Ask(400, body={"limits": {"memoryMb": 64}})),
+    "GET /api/sandboxes": Entry(Ask(200, check=shows("id")), Ask(400, "?limit=0"),
+                                foreign=hides("id"), given=lambda world: {"id": world.box()}),
+    "DELETE /api/sandboxes": Entry(Ask(200, check=has("destroyed", value=1)), BAD_ALL,
+                                   given=lambda world: {"id": world.box()}),
+    f"GET {BOX}": Entry(Ask(200, check=mine), Ask(400, at=NO_ID)),
+    f"DELETE {BOX}": Entry(Ask(204, check=empty), Ask(400, "?artifacts=/etc/passwd")),
+    f"PATCH {BOX}": Entry(Ask(200, body={"metadata": {"k": "w"}},
+                              check=has("metadata", "k", value="w")),
+                          Ask(400, body={"metadata": {"k": 5}})),
+    f"POST {BOX}/timeout": Entry(Ask(200, body={"seconds": 600}, check=has("expires_at")),
+                                 Ask(400, body={"seconds": -1})),
+    f"POST {BOX}/heartbeat": Entry(Ask(204, check=empty), Ask(400, at=NO_ID), given=leased),
+    f"POST {BOX}/pause": Entry(Ask(200, body={}, check=has("state", value="paused")),
+                               Ask(400, body={"keepProcesses": "yes"})),
+    f"POST {BOX}/resume": Entry(Ask(200, check=has("state", value="running")), Ask(400, at=NO_ID),
+                                given=paused),
+    f"POST {BOX}/stop": Entry(Ask(200, check=has("state", value="stopped")), Ask(400, at=NO_ID),
+                              given=persistent),
+    f"GET {BOX}/stats": Entry(Ask(200, check=has("memory", "limit_bytes")), Ask(400, at=NO_ID)),
+    f"GET {BOX}/health": Entry(Ask(200, check=has("status", value="ok")), Ask(400, at=NO_ID)),
+}
+
+COMMANDS = {
+    f"POST {BOX}/execs": Entry(
+        Ask(200, "?wait=true", body={"cmd": ["echo", "hi"]}, check=has("stdout", value="hi\n")),
+        Ask(400, body={"cmd": "echo hi"})),
+    f"GET {BOX}/execs": Entry(Ask(200, check=shows("exec")), Ask(400, at=NO_ID), given=plain_exec),
+    f"GET {BOX}/execs/stream": Entry(Ask(101, by="ws", body={"cmd": ["cat"], "stdin": True},
+                                         check=has("exec_id")),
+                                     Ask(400, at=NO_ID)),
+    f"GET {BOX}/pty": Entry(Ask(101, by="ws", check=has("exec_id")), Ask(400, "?cols=x")),
+    f"GET {EXEC}": Entry(Ask(200, check=has("state", value="running")),
+                         Ask(400, at={"exec": "NOPE"})),
+    f"GET {EXEC}/output": Entry(Ask(200, check=text("hi")), Ask(400, "?stdout=-1"),
+                                given=ended_exec),
+    f"POST {EXEC}/stdin": Entry(Ask(204, body=b"typed", check=empty), Ask(400, "?close=perhaps"),
+                                given=plain_exec),
+    f"POST {EXEC}/signal": Entry(Ask(204, body={"signal": "SIGTERM"}, check=empty),
+                                 Ask(400, body={"signal": "SIGNOPE"})),
+    f"POST {EXEC}/resize": Entry(Ask(204, body={"cols": 100, "rows": 40}, check=empty),
+                                 Ask(400, body={"cols": 0, "rows": 40})),
+    "POST /api/run": Entry(
+        Ask(200, body={"cmd": ["echo", "hi"]}, check=has("stdout", value="hi\n")),
+        Ask(400, body={"cmd": []})),
+    "GET /api/run": Entry(Ask(101, by="ws", body={"cmd": ["cat"], "stdin": True},
+                              check=has("exec_id")),
+                          BAD_ALL),
+}
+
+FILES = {
+    f"GET {BOX}/files": Entry(Ask(200, "?path=f", check=text("data")), Ask(400), given=file),
+    f"PUT {BOX}/files": Entry(Ask(200, "?path=g", body=b"bytes", check=has("size", value=5)),
+                              Ask(400, "?path=g&mode=rw", body=b"bytes")),
+    f"DELETE {BOX}/files": Entry(Ask(204, "?path=f", check=empty), Ask(400, "?path="), given=file),
+    f"GET {BOX}/files/stat": Entry(Ask(200, "?path=f", check=has("type", value="file")), Ask(400),
+                                   given=file),
+    f"GET {BOX}/files/list": Entry(Ask(200, "?path=.", check=has("entries", 0, "name", value="f")),
+                                   Ask(400, "?path=.&depth=65"), given=file),
+    f"POST {BOX}/files/mkdir": Entry(Ask(200, "?path=a/b", check=has("type", value="directory")),
+                                     Ask(400)),
+    f"POST {BOX}/files/move": Entry(Ask(200, "?path=f&to=g", check=has("name", value="g")),
+                                    Ask(400, "?path=f"), given=file),
+    f"POST {BOX}/files/chmod": Entry(Ask(204, "?path=f&mode=0600", check=empty),
+                                     Ask(400, "?path=f&mode=99"), given=file),
+    f"POST {BOX}/files/chown": Entry(Ask(204, "?path=f&owner=user", check=empty),
+                                     Ask(400, "?path=f"), given=file),
+    f"POST {BOX}/files/symlink": Entry(Ask(204, "?path=l&target=f", check=empty),
+                                       Ask(400, "?path=l")),
+    f"POST {BOX}/files/batch": Entry(
+        Ask(200, body={"files": [{"path": "a", "data": "x"}]}, check=has("entries", 0, "size",
+                                                                         value=1)),
+        Ask(400, body={"files": [{"path": "a"}]})),
+    f"POST {BOX}/files/sign": Entry(Ask(200, body={"path": "f"}, check=has("url")),
+                                    Ask(400, body={"path": "f", "method": "POST"}), given=file),
+    f"GET {BOX}/files/watch": Entry(Ask(101, "?path=.", by="quiet"), Ask(400)),
+    f"GET {BOX}/files/xattrs": Entry(Ask(200, "?path=f", check=has("attributes")), Ask(400),
+                                     given=attribute),
+    f"PUT {BOX}/files/xattrs": Entry(
+        Ask(204, body={"path": "f", "name": "user.x", "value": "y"}, check=empty),
+        Ask(400, body={"path": "f", "name": "system.x", "value": "y"}), given=file),
+    f"DELETE {BOX}/files/xattrs": Entry(Ask(204, "?path=f&name=user.x", check=empty),
+                                        Ask(400, "?path=f"), given=attribute),
+    f"GET {BOX}/archive": Entry(Ask(200, "?path=.", check=text("ustar")), Ask(400), given=file),
+    f"PUT {BOX}/archive": Entry(
+        Ask(204, "?path=d", body=lambda values: values["archive"], check=empty),
+        Ask(400, "?path=d&compression=rar", body=b""),
+        given=lambda world: {"id": world.box(), "archive": world.archive(a=b"x")}),
+}
+
+PREVIEWS = {
+    f"POST {BOX}/previews": Entry(Ask(201, body={"port": 8000}, check=has("token")),
+                                  Ask(400, body={"port": 0})),
+    f"GET {BOX}/previews": Entry(Ask(200, check=has("previews", 0, "port", value=8000)),
+                                 Ask(400, at=NO_ID), given=preview),
+    f"DELETE {BOX}/previews/{{port}}": Entry(Ask(204, check=empty), Ask(400, at={"port": "0"}),
+                                             given=preview),
+}
+
+CONTEXTS = {
+    f"POST {BOX}/contexts": Entry(Ask(201, body={"language": "python"}, check=has("context_id")),
+                                  Ask(400, body={"language": 5})),
+    f"GET {BOX}/contexts": Entry(Ask(200, check=shows("name")), Ask(400, at=NO_ID), given=context),
+    f"DELETE {BOX}/contexts/{{name}}": Entry(Ask(204, check=empty), Ask(400, at={"name": ".x"}),
+                                             given=context),
+    f"POST {BOX}/contexts/{{name}}/restart": Entry(Ask(204, check=empty),
+                                                   Ask(400, at={"name": ".x"}), given=context),
+    f"POST {BOX}/contexts/{{name}}/execute": Entry(
+        Ask(200, body={"code": "print(6*7)"}, check=has("stdout", value="42\n")),
+        Ask(400, body={"code": 5}), given=context),
+}
+
+ARTIFACTS = {
+    "GET /api/artifacts": Entry(Ask(200, check=shows("id")), Ask(400, "?sandbox=A/B"),
+                                foreign=hides("id"), given=kept),
+    "GET /api/artifacts/{id}": Entry(Ask(200, check=has("files", 0, "path", value="f")),
+                                     Ask(400, at=NO_ID), given=kept),
+    "DELETE /api/artifacts/{id}": Entry(Ask(204, check=empty), Ask(400, at=NO_ID), given=kept),
+    "GET /api/artifacts/{id}/{path}": Entry(Ask(200, check=text("data")),
+                                            Ask(404, at={"path": "0"}), given=kept),
+}
+
+SESSIONS = {
+    "POST /api/sessions": Entry(Ask(201, body={"environment": "Bash"}, check=has("session_id")),
+                                Ask(400, body={"environment": 5})),
+    "GET /api/sessions": Entry(Ask(200, check=shows("session")), Ask(400, "?cursor=x"),
+                               foreign=hides("session"),
+                               given=lambda world: {"session": world.session()}),
+    f"GET {SESSION}": Entry(Ask(200, check=shows("session")), Ask(400, at=NO_SESSION)),
+    f"DELETE {SESSION}": Entry(Ask(204, check=empty), Ask(400, "?artifacts=..")),
+    f"POST {SESSION}/execute": Entry(
+        Ask(200, body={"code": "echo hi"}, check=has("stdout", value="hi\n")), Ask(400, body={})),
+    f"GET {SESSION}/artifacts": Entry(Ask(200, check=has("artifacts", 0, "path", value="f")),
+                                      Ask(400, at=NO_SESSION), given=session_file),
+    f"GET {SESSION}/artifacts/{{path}}": Entry(Ask(200, check=text("data")),
+                                               Ask(400, at={"path": "/etc/passwd"}),
+                                               given=session_file),
+    f"GET {SESSION}/files": Entry(Ask(200, "?path=f", check=text("data")), Ask(400),
+                                  given=session_file),
+    f"PUT {SESSION}/files": Entry(Ask(200, "?path=g", body=b"x", check=has("size", value=1)),
+                                  Ask(400, body=b"x")),
+    f"DELETE {SESSION}/files": Entry(Ask(204, "?path=f", check=empty), Ask(400),
+                                     given=session_file),
+    f"GET {SESSION}/files/stat": Entry(Ask(200, "?path=f", check=has("size", value=4)), Ask(400),
+                                       given=session_file),
+    f"GET {SESSION}/files/list": Entry(Ask(200, "?path=.", check=has("entries", 0, "name")),
+                                       Ask(400), given=session_file),
+    "POST /api/e2b/execute": Entry(
+        Ask(200, body=lambda values: {"session_id": values["session"], "code": "echo hi"},
+            check=has("stdout", value="hi\n")),
+        Ask(400, body={"code": "x"}), foreign=404,
+        given=lambda world: {"session": world.session()}),
+    "POST /api/e2b/files": Entry(
+        Ask(200, body=lambda values: {"session_id": values["session"], "path": "x",
+                                      "content": "y"}, check=has("size", value=1)),
+        Ask(400, body={"path": "x", "content": "y"}), foreign=404,
+        given=lambda world: {"session": world.session()}),
+    "GET /api/e2b/files/{session}": Entry(Ask(200, check=has("files", 0, "path", value="f")),
+                                          Ask(400, at=NO_SESSION), given=session_file),
+}
+
+OPERATORS = {
+    "GET /api/templates": Entry(Ask(200, check=has("templates", 0, "name")), BAD_ALL),
+    "PUT /api/templates/{name}": Entry(
+        Ask(201, body=lambda values: values["archive"], check=has("name", value="routes-made")),
+        Ask(400, body=b"", at={"name": ".bad"}), given=rootfs),
+    "DELETE /api/templates/{name}": Entry(Ask(204, check=empty), Ask(400, at={"name": ".bad"}),
+                                          given=template),
+    "GET /api/keys": Entry(Ask(200, check=has("keys", 0, "id")), BAD_ALL),
+    "POST /api/keys": Entry(Ask(201, body={"tenant": "acme", "scope": "read"}, check=has("key")),
+                            Ask(400, body={"tenant": "acme", "scope": "all"})),
+    "DELETE /api/keys/{name}": Entry(Ask(204, check=empty), Ask(400, at={"name": ".bad"}),
+                                     given=key),
+    "GET /api/registry": Entry(Ask(200, check=text("Bash")), BAD_ALL),
+    **registry("environments"), **registry("agents"), **registry("tools"), **registry("prompts"),
+}
+
+TABLE = {**SERVICE, **SANDBOXES, **COMMANDS, **FILES, **PREVIEWS, **CONTEXTS, **ARTIFACTS,
+         **SESSIONS, **OPERATORS}

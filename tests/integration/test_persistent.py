@@ -1,0 +1,344 @@
+"""Persistent sandboxes: what survives a stop, a daemon that ends or is killed, and a dead atoll-spawn."""
+
+import contextlib
+import fcntl
+import http.client
+import os
+import random
+import signal
+import threading
+import time
+
+import pytest
+
+import conftest
+from conftest import wait_until
+from resting import (COUNTER, Box, advances, boot_id, kill_daemon, leftovers, loop_devices,
+                     mortal_daemon, spawn_pid, terminate_daemon)
+
+SECRET = "hunter2-kept-secret"
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    with mortal_daemon() as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def box(mortal):
+    made = Box(mortal.rest, persistent=True, env={"SECRET": SECRET}, metadata={"task": "42"})
+    yield made
+    made.destroy()
+    assert leftovers(mortal, made.id) == []
+
+
+def outside_ids(box_id):
+    """First id of a running sandbox's range, as the host sees it."""
+    for path in conftest.cgroups():
+        if path.name == box_id and (path / "cgroup.procs").exists():
+            pids = (path / "cgroup.procs").read_text().split()
+            if pids:
+                with open(f"/proc/{pids[0]}/uid_map", encoding="ascii") as file:
+                    return int(file.read().split()[1])
+    raise AssertionError(f"{box_id} does not run")
+
+
+def image(daemon, box):
+    return daemon.state / "disks" / f"{box.id}.img"
+
+
+def test_a_stop_keeps_the_disk_and_nothing_else(mortal, box):
+    before, ids = boot_id(box), outside_ids(box.id)
+    box.out("echo mine > file; chmod 600 file; sudo sh -c 'echo roots > /root/file; rm /etc/hosts'")
+    box.detach("exec sleep 4711")
+    counter = box.detach(COUNTER)
+    assert loop_devices(box.id), "its disk is an image"
+    stopped = box.do("stop")
+    assert stopped["state"] == "stopped" and stopped["persistent"] and "cause" not in stopped
+    assert box.exec(counter)["result"]["kind"] == "killed_by"
+    # Only the disk is left of it.
+    assert loop_devices(box.id) == []
+    assert [path for path in conftest.cgroups() if path.name == box.id] == []
+    assert {path.name for path in mortal.state.rglob(f"{box.id}*") if path.parent.name != "journal"} \
+        == {f"{box.id}.img", f"{box.id}.env"}
+    started = box.do("resume")
+    assert started["state"] == "running" and started["metadata"] == {"task": "42"}
+    assert started["created_at"] == stopped["created_at"]
+    assert outside_ids(box.id) == ids
+    assert box.out("cat file; stat -c '%U %a' file; whoami") == "mine\nuser 600\nuser"
+    assert box.out("sudo stat -c '%U %G' /root/file; sudo cat /root/file") == "root root\nroots"
+    assert box.run("test -e /etc/hosts")["result"]["exit_code"] == 1, "its own changes stay"
+    assert box.run("pgrep sleep")["result"]["exit_code"] == 1
+    assert boot_id(box) != before
+    assert box.out("echo $SECRET") == SECRET
+    assert box.out("cat /proc/sys/kernel/hostname") == box.id
+    assert box.exec(counter)["result"]["kind"] == "killed_by", "records stay"
+
+
+def test_what_a_stopped_one_refuses(box, mortal):
+    box.do("stop")
+    assert box.do("stop")["state"] == "stopped"  # as often as one likes
+    refused = mortal.rest.post(f"{box.path}/execs", {"cmd": ["true"]})
+    assert refused.status == 409
+    assert f"sandbox {box.id} is stopped; resume it first" in refused.error["message"]
+    assert box.post("pause").status == 409
+    assert mortal.rest.get(f"{box.path}/files", path="file").status == 409
+    listed = mortal.rest.get("/api/sandboxes", state="stopped").json["sandboxes"]
+    assert [found["id"] for found in listed] == [box.id]
+
+
+def test_a_paused_one_can_be_stopped(box):
+    box.out("echo data > file")
+    box.do("pause")
+    assert box.do("stop")["state"] == "stopped"
+    box.do("resume")
+    assert box.out("cat file") == "data"
+
+
+def test_secrets_are_in_one_file_only(mortal, box):
+    box.do("stop")
+    held = [path for path in mortal.state.rglob("*")
+            if path.is_file() and path.stat().st_size < 1 << 24
+            and SECRET.encode() in path.read_bytes()]
+    assert held == [mortal.state / "disks" / f"{box.id}.env"]
+    assert held[0].stat().st_mode & 0o777 == 0o600 and held[0].stat().st_uid == 0
+    assert image(mortal, box).stat().st_mode & 0o777 == 0o600
+    assert SECRET not in mortal.log.read_text()
+
+
+def test_the_disk_has_a_limit(mortal):
+    made = Box(mortal.rest, persistent=True, limits={"diskMB": 32, "memoryMB": 256})
+    try:
+        full = made.run("head -c 64M /dev/zero > big")
+        assert full["result"]["exit_code"] != 0 and "No space left" in full["stderr"]
+        size = int(made.out("stat -c %s big"))
+        assert 20 << 20 < size <= 32 << 20
+        made.do("stop")
+        made.do("resume")
+        assert int(made.out("stat -c %s big")) == size
+    finally:
+        made.destroy()
+    assert leftovers(mortal, made.id) == []
+
+
+def test_a_stopped_one_can_be_destroyed(mortal):
+    made = Box(mortal.rest, persistent=True, env={"A": "b"})
+    made.do("stop")
+    assert leftovers(mortal, made.id) != []
+    assert made.destroy() == 204
+    assert leftovers(mortal, made.id) == []
+
+
+def test_ids_stay_reserved(mortal, box):
+    """Nobody else gets the ids that own the files of a stopped sandbox, after a restart neither."""
+    ids = outside_ids(box.id)
+    box.do("stop")
+    for _ in range(2):
+        others = [Box(mortal.rest) for _ in range(3)]
+        assert ids not in [outside_ids(other.id) for other in others]
+        for other in others:
+            other.destroy()
+        terminate_daemon(mortal)
+        mortal.start()
+    box.do("resume")
+    assert outside_ids(box.id) == ids
+
+
+def test_a_daemon_that_is_stopped_stops_it(mortal, box):
+    ephemeral = Box(mortal.rest)
+    box.out("echo data > file")
+    counter = box.detach(COUNTER)
+    terminate_daemon(mortal)
+    assert leftovers(mortal, ephemeral.id) == [] and loop_devices(box.id) == []
+    mortal.start()
+    assert mortal.rest.get(ephemeral.path).status == 404
+    assert box.state == "stopped"
+    ended = box.exec(counter)["result"]
+    assert ended["kind"] == "killed_by" and ended["who"] == "the daemon was stopped"
+    box.do("resume")
+    assert box.out("cat file; echo $SECRET") == f"data\n{SECRET}"
+
+
+def test_a_killed_daemon_changes_nothing(mortal, box):
+    box.out("echo data > file")
+    counter = box.detach(COUNTER)
+    before = boot_id(box)
+    kill_daemon(mortal)
+    mortal.start()
+    assert box.state == "running" and boot_id(box) == before
+    advances(box, counter)
+    box.do("stop")
+    kill_daemon(mortal)
+    mortal.start()
+    assert box.state == "stopped"
+    box.do("resume")
+    assert box.out("cat file; echo $SECRET") == f"data\n{SECRET}"
+
+
+def test_a_killed_spawn_is_a_stop_with_a_cause(mortal, box):
+    """In the middle of writing: the disk mounts again, and what was synced is there."""
+    box.out("echo data > file; sync file")
+    writer = box.detach("i=0; while :; do i=$((i+1)); echo $i > n-$i; dd if=/dev/zero of=big bs=64k "
+                        "count=16 conv=fsync 2>/dev/null; echo $i; done")
+    advances(box, writer)
+    ephemeral = Box(mortal.rest)
+    os.kill(spawn_pid(mortal), signal.SIGKILL)
+    wait_until(lambda: box.state == "stopped", 10, lambda: f"it is {box.state}")
+    assert "atoll-spawn" in box.view["cause"]
+    assert box.exec(writer)["result"]["kind"] == "lost"
+    assert ephemeral.state == "failed"
+    ephemeral.destroy()
+    resumed = box.do("resume")
+    assert resumed["state"] == "running" and "cause" not in resumed
+    assert box.out("cat file; cat n-1; echo $SECRET") == f"data\n1\n{SECRET}"
+    assert box.out("touch more && echo writable") == "writable"
+
+
+def test_a_killed_spawn_and_daemon(mortal, box):
+    """As after a crash of the host: nobody was there to see it end."""
+    box.out("echo data > file; sync file")
+    counter = box.detach(COUNTER)
+    spawn = spawn_pid(mortal)
+    kill_daemon(mortal)
+    os.kill(spawn, signal.SIGKILL)
+    mortal.start()
+    wait_until(lambda: box.state == "stopped", 10, lambda: f"it is {box.state}")
+    assert box.view["cause"] and box.exec(counter)["result"]["kind"] == "lost"
+    box.do("resume")
+    assert box.out("cat file; echo $SECRET") == f"data\n{SECRET}"
+
+
+def test_a_paused_one_and_a_killed_spawn(mortal, box):
+    """Frozen processes cannot die before they are thawed: the next atoll-spawn does that."""
+    box.out("echo data > file; sync file")
+    box.do("pause")
+    os.kill(spawn_pid(mortal), signal.SIGKILL)
+    wait_until(lambda: box.state == "stopped", 10, lambda: f"it is {box.state}")
+    box.do("resume")
+    assert box.out("cat file") == "data"
+
+
+def test_a_first_process_that_dies_is_a_stop_too(mortal, box):
+    box.out("echo data > file; sync file")
+    outside = [int(pid) for path in conftest.cgroups() if path.name == box.id
+               for pid in (path / "cgroup.procs").read_text().split()]
+    os.kill(min(outside), signal.SIGKILL)
+    wait_until(lambda: box.state == "stopped", 10, lambda: f"it is {box.state}")
+    assert "signal 9" in box.view["cause"]
+    box.do("resume")
+    assert box.out("cat file") == "data"
+
+
+def test_a_start_that_fails_costs_nothing(mortal, box):
+    box.out("echo data > file")
+    box.do("stop")
+    hidden = image(mortal, box).with_suffix(".away")
+    image(mortal, box).rename(hidden)
+    failed = box.post("resume")
+    assert failed.status >= 500 and box.state == "stopped"
+    hidden.rename(image(mortal, box))
+    box.do("resume")
+    assert box.out("cat file") == "data"
+
+
+def test_a_disk_is_never_mounted_twice(mortal, box):
+    """The lock is what a loop device holds; a start waits for it."""
+    box.do("stop")
+    with image(mortal, box).open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        starting = threading.Thread(target=lambda: box.post("resume"))
+        starting.start()
+        time.sleep(0.3)
+        assert loop_devices(box.id) == [] and box.state == "creating"
+        fcntl.flock(held, fcntl.LOCK_UN)
+        starting.join(10)
+    assert box.state == "running" and len(loop_devices(box.id)) == 1
+    with image(mortal, box).open("rb") as taken, pytest.raises(BlockingIOError):
+        fcntl.flock(taken, fcntl.LOCK_SH | fcntl.LOCK_NB)  # the control
+
+
+def test_destroyed_while_it_is_started_or_stopped(mortal):
+    for verb, first in (("stop", "running"), ("resume", "stopped")) * 3:
+        made = Box(mortal.rest, persistent=True)
+        if first == "stopped":
+            made.do("stop")
+        changing = threading.Thread(target=lambda made=made, verb=verb: made.post(verb))
+        changing.start()
+        assert made.destroy() == 204
+        changing.join(20)
+        assert not changing.is_alive()
+        assert mortal.rest.get(made.path).status == 404
+        assert leftovers(mortal, made.id) == []
+
+
+def test_a_daemon_killed_in_the_middle(mortal, box):
+    """Of a pause, a stop or a start: the next one finds something that can go on, disk included."""
+    box.out("echo data > file; sync file")
+    random.seed(7)
+    for verb in ("pause", "resume", "stop", "resume") * 3:
+        changing = threading.Thread(target=attempt, args=(box, verb))
+        changing.start()
+        time.sleep(random.random() * 0.04)
+        kill_daemon(mortal)
+        changing.join(10)
+        mortal.start()
+        assert box.state in ("running", "paused", "stopping", "stopped")
+        if random.random() < 0.5:
+            box.do("resume")
+            assert box.out("cat file; echo $SECRET") == f"data\n{SECRET}"
+    box.do("resume")
+    assert box.out("cat file; echo $SECRET") == f"data\n{SECRET}"
+
+
+def attempt(box, verb):
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        box.post(verb)
+
+
+def test_disks_of_nobody_are_swept(mortal, box):
+    box.do("stop")
+    kill_daemon(mortal)
+    orphan = mortal.state / "disks" / ("a" * 26 + ".img")
+    orphan.write_bytes(b"x")
+    orphan.with_suffix(".env").write_bytes(b"x\0")
+    mortal.start()
+    wait_until(lambda: not orphan.exists() and not orphan.with_suffix(".env").exists(), 5,
+               lambda: "it is still there")
+    assert image(mortal, box).exists()  # the control
+
+
+# Sessions.
+
+def execute(rest, session, code):
+    answer = rest.post(f"/api/sessions/{session}/execute", {"code": code})
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def test_a_persistent_session(mortal):
+    rest = mortal.rest
+    made = rest.post("/api/sessions", {"environment": "Bash", "persistent": True})
+    assert made.status == 201, made.body
+    assert made.json["persistent"] is True
+    session, sandbox = made.json["session_id"], made.json["sandbox_id"]
+    try:
+        execute(rest, session, "echo kept > file")
+        assert rest.post(f"/api/sandboxes/{sandbox}/stop").status == 200
+        assert rest.get(f"/api/sessions/{session}").json["state"] == "stopped"
+        assert execute(rest, session, "cat file")["stdout"] == "kept\n"
+        terminate_daemon(mortal)
+        mortal.start()
+        assert rest.get(f"/api/sessions/{session}").json["state"] == "stopped"
+        # Two at once: started once, both run.
+        results = []
+        threads = [threading.Thread(target=lambda: results.append(
+            execute(rest, session, "cat file")["stdout"])) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert results == ["kept\n"] * 2
+    finally:
+        rest.delete(f"/api/sessions/{session}")
+    assert leftovers(mortal, sandbox) == []

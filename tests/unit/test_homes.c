@@ -1,0 +1,131 @@
+/* Who owns which range of ids, and for how long. */
+#include <errno.h>
+#include <string.h>
+#include "base/rand.h"
+#include "provider/native/homes.h"
+#include "test.h"
+
+#define BASE (1u << 28)
+#define OTHER (2u << 28)
+
+static struct atoll_spec spec_of(bool persistent)
+{
+    struct atoll_spec spec = {.persistent = persistent};
+
+    atoll_rand_id(spec.id, ATOLL_ID_LEN);
+    return spec;
+}
+
+static void ranges_are_given_back(void **state)
+{
+    struct atoll_spec a = spec_of(false), b = spec_of(false), c = spec_of(false);
+    struct atoll_homes h;
+    struct atoll_error err;
+
+    (void)state;
+    atoll_homes_init(&h);
+    assert_int_equal(atoll_homes_open(&h, BASE, 2), 0);
+    assert_int_equal(atoll_homes_take(&h, &a, &err), 0);
+    assert_int_equal(atoll_homes_take(&h, &b, &err), 0);
+    assert_int_not_equal(a.outside_id, b.outside_id);
+    assert_true(atoll_homes_take(&h, &c, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_RESOURCE_EXHAUSTED);
+    atoll_homes_forget(&h, a.id);
+    atoll_homes_forget(&h, a.id);
+    assert_int_equal(atoll_homes_take(&h, &c, &err), 0);
+    assert_int_equal(c.outside_id, a.outside_id);
+    assert_true(atoll_homes_take(&h, &c, &err) < 0);
+    atoll_homes_done(&h);
+}
+
+static void a_persistent_one_holds_on_to_its_own(void **state)
+{
+    struct atoll_spec kept = spec_of(true), mortal = spec_of(false), other = spec_of(false);
+    struct atoll_homes h;
+    struct atoll_error err;
+
+    (void)state;
+    atoll_homes_init(&h);
+    assert_int_equal(atoll_homes_open(&h, BASE, 2), 0);
+    assert_int_equal(atoll_homes_take(&h, &kept, &err), 0);
+    assert_int_equal(atoll_homes_take(&h, &mortal, &err), 0);
+    /* atoll-spawn died: only what can start again has a home. */
+    assert_int_equal(atoll_homes_open(&h, BASE, 2), 0);
+    assert_int_equal(atoll_homes_take(&h, &other, &err), 0);
+    assert_int_equal(other.outside_id, mortal.outside_id);
+    kept.resume_disk = true;
+    assert_int_equal(atoll_homes_take(&h, &kept, &err), 0);
+    assert_int_equal(atoll_homes_take(&h, &kept, &err), 0);
+    atoll_homes_done(&h);
+}
+
+static void one_from_before_is_reserved(void **state)
+{
+    struct atoll_spec kept = spec_of(true), other = spec_of(false);
+    struct atoll_homes h;
+    struct atoll_error err;
+
+    (void)state;
+    kept.outside_id = BASE + ATOLL_ID_RANGE;
+    atoll_homes_init(&h);
+    assert_int_equal(atoll_homes_open(&h, BASE, 2), 0);
+    atoll_homes_reserve(&h, &kept);
+    atoll_homes_reserve(&h, &kept);
+    assert_int_equal(atoll_homes_take(&h, &other, &err), 0);
+    assert_int_equal(other.outside_id, BASE);
+    atoll_homes_forget(&h, kept.id);
+    kept.resume_disk = true;
+    assert_true(atoll_homes_take(&h, &kept, &err) < 0);
+    atoll_homes_done(&h);
+}
+
+static void ids_of_another_instance_are_refused(void **state)
+{
+    struct atoll_spec kept = spec_of(true), moved = spec_of(true);
+    struct atoll_homes h;
+    struct atoll_error err;
+
+    (void)state;
+    kept.outside_id = moved.outside_id = OTHER;
+    atoll_homes_init(&h);
+    assert_int_equal(atoll_homes_open(&h, BASE, 2), 0);
+    atoll_homes_reserve(&h, &kept);
+    kept.resume_disk = true;
+    assert_true(atoll_homes_take(&h, &kept, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "another instance"));
+    /* The same for one whose block went away with a dead atoll-spawn. */
+    assert_int_equal(atoll_homes_open(&h, OTHER, 2), 0);
+    atoll_homes_reserve(&h, &moved);
+    assert_int_equal(atoll_homes_open(&h, BASE, 2), 0);
+    moved.resume_disk = true;
+    assert_true(atoll_homes_take(&h, &moved, &err) < 0);
+    atoll_homes_forget(&h, moved.id);
+    atoll_homes_done(&h);
+}
+
+static void without_root_there_are_none(void **state)
+{
+    struct atoll_spec spec = spec_of(false);
+    struct atoll_homes h;
+    struct atoll_error err;
+
+    (void)state;
+    atoll_homes_init(&h);
+    assert_int_equal(atoll_homes_open(&h, 0, 0), 0);
+    assert_int_equal(atoll_homes_take(&h, &spec, &err), 0);
+    assert_int_equal(spec.outside_id, 0);
+    atoll_homes_done(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_are_given_back),
+        cmocka_unit_test(a_persistent_one_holds_on_to_its_own),
+        cmocka_unit_test(one_from_before_is_reserved),
+        cmocka_unit_test(ids_of_another_instance_are_refused),
+        cmocka_unit_test(without_root_there_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
