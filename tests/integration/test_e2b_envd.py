@@ -423,6 +423,16 @@ class TestProcesses:
         answer = box.http("POST", "/process.Process/Start", {}, {"Content-Type": "application/json"})
         assert answer.status == 415
 
+    def test_a_server_does_not_keep_others_from_being_forgotten(self, own):
+        """4096 commands are remembered; the first one here runs for ever."""
+        stream = own.start("/bin/sleep", "1000")
+        next(stream)
+        for i in range(4100):
+            result = Result(own.start("/bin/true"))
+            assert result.exit, (i, result.error)
+        assert len(own.process("List", {}).json["processes"]) == 1
+        stream.close()
+
     def test_many_at_once(self, box):
         results = {}
 

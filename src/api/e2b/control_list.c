@@ -96,13 +96,13 @@ static int take_query(const struct atoll_api_call *call, struct query *q, struct
 
 static bool has_metadata(const struct query *q, const char *metadata_json)
 {
-    const char *p = (const char *)atoll_buf_head(&q->metadata);
-    const char *end = p + atoll_buf_size(&q->metadata);
+    const char *p = (const char *)atoll_buf_head(&q->metadata), *end;
     json_t *metadata;
     bool all = true;
 
-    if (p == end)
+    if (atoll_buf_size(&q->metadata) == 0)
         return true;
+    end = p + atoll_buf_size(&q->metadata);
     metadata = json_loads(metadata_json && *metadata_json ? metadata_json : "{}", 0, NULL);
     while (p < end && all) {
         const char *key = p, *wanted = key + strlen(key) + 1;

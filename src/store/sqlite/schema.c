@@ -143,7 +143,7 @@ const char *const atoll_db_migrations[] = {
     "  number INTEGER NOT NULL" /* in the order they were made */
     ") WITHOUT ROWID;",
     /* sandboxes that rest */
-    "ALTER TABLE sandboxes ADD COLUMN paused_unix_ms INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE sandboxes ADD COLUMN layer TEXT NOT NULL DEFAULT '';",
+    ("ALTER TABLE sandboxes ADD COLUMN paused_unix_ms INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE sandboxes ADD COLUMN layer TEXT NOT NULL DEFAULT '';"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);
