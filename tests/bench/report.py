@@ -26,13 +26,17 @@ TARGETS = (
     Target("create, true, destroy / floor", ("ratio", "atoll-life", "floor"), 1.6, True),
     Target("atoll run / bwrap", ("ratio", "atoll-run", "bwrap"), 2, True),
     Target("docker run / atoll run", ("ratio", "docker", "atoll-run"), 25, False),
-    Target("exec / posix_spawn and wait", ("ratio", "atoll-exec", "spawn"), 2, True),
+    Target("exec over HTTP / posix_spawn, wait", ("ratio", "atoll-exec", "spawn"), 2, True),
     Target("memory per idle sandbox", ("figure", "memory", "bytes_each", 1e6), 1, True, " MB"),
     Target("sandboxes alive at once", ("figure", "alive", "alive", 1), 1000, False, ""),
     Target("creates per second, 16 at a time",
            ("figure", "throughput", "creates_per_second_16", 1), 200, False, "/s"),
     Target("/healthz a second / nginx", ("figure", "http", "http_ratio", 1), 0.5, False),
     Target("the same over TLS / nginx", ("figure", "http", "https_ratio", 1), 0.5, False),
+    Target("preview / nginx as a proxy", ("figure", "preview", "ratio", 1), 0.5, False),
+    Target("upload / cat through a socket", ("figure", "transfer", "upload_ratio", 1), 0.5, False),
+    Target("download / the same", ("figure", "transfer", "download_ratio", 1), 0.5, False),
+    Target("memory it takes", ("figure", "transfer", "grown_bytes", 1e6), 16, True, " MB"),
 )
 
 
@@ -140,6 +144,15 @@ def scale_lines(scale: dict) -> list:
             lines.append(f"{scheme}, one core, {h['connections']} connections: "
                          f"{h[f'{scheme}_atoll_per_second']:.0f}/s, "
                          f"nginx {h[f'{scheme}_nginx_per_second']:.0f}/s")
+    if "preview" in scale:
+        p = scale["preview"]
+        lines.append(f"preview, {p['connections']} connections: {p['atoll_per_second']:.0f}/s, "
+                     f"nginx as a proxy {p['nginx_per_second']:.0f}/s")
+    if "transfer" in scale:
+        t = scale["transfer"]
+        speed = {n: t[f"{n}_bytes_per_second"] / 1e6 for n in ("upload", "download", "cat")}
+        lines.append(f"a file of {t['bytes'] >> 20} MiB: up {speed['upload']:.0f} MB/s, down "
+                     f"{speed['download']:.0f} MB/s, cat through a socket {speed['cat']:.0f} MB/s")
     if "alive" in scale:
         a = scale["alive"]
         lines.append(f"alive at once               {a['alive']} of {a['asked']}"
