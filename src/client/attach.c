@@ -335,7 +335,7 @@ static int next_or_room(struct atoll_client_process *p, bool feeding,
     struct pollfd ready = {.fd = atoll_wsc_fd(p->ws)};
     int r = atoll_attach_next(p, feeding ? 0 : -1, ret_event, err);
 
-    if (r != 0 || !feeding)
+    if (r != 0 || !feeding || atoll_attach_takes_input(p))
         return r;
     ready.events = atoll_wsc_events(p->ws);
     return poll(&ready, 1, -1) < 0 && errno != EINTR ? atoll_fail_errno(err, errno, "poll") : 0;

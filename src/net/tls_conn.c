@@ -195,7 +195,7 @@ static ssize_t tls_recv(void *transport, int fd, void *buf, size_t n)
             break;
         if (r <= 0) {
             ssize_t e = explain(c, r);
-            c->deaf = c->broken;
+            c->deaf = e < 0 && e != -EAGAIN;
             return e;
         }
         got += part;

@@ -16,12 +16,20 @@ import time
 
 import pytest
 
-VERBS = ["run", "create", "ls", "exec", "shell", "cp", "logs", "stats", "rm", "template ls",
-         "template import", "template debian", "template rm", "doctor", "version", "help"]
+from rest import Rest
+
+VERBS = ["run", "create", "ls", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
+         "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
+         "template import", "template debian", "template rm", "key create", "key ls", "key rm", "up",
+         "down", "status", "doctor", "version", "help"]
 
 
 def ids(daemon):
     return [box["id"] for box in daemon.json("ls")["sandboxes"]]
+
+
+def json_of(daemon, *args):
+    return json.loads(daemon.atoll(*args, "--json", check=True).stdout)
 
 
 def popen(daemon, *args, **kwargs):
@@ -61,6 +69,10 @@ def test_every_verb_explains_itself(daemon, verb):
     (["create", "--memory", "much"], "--memory"),
     (["create", "--cpus", "0"], "--cpus"),
     (["create", "--waive", "gravity"], "gravity"),
+    (["create", "--on-deadline", "explode"], "neither destroy nor pause"),
+    (["pause"], "something is missing"),
+    (["pause", "../x"], "no sandbox id"),
+    (["artifacts", "get", "abc"], "something is missing"),
     (["run", "--env", "=x", "--", "true"], "K=V"),
     (["rm"], "--all"),
     (["rm", "--all", "abc"], "exclude"),
@@ -568,3 +580,91 @@ def test_doctor(daemon, tmp_path):
                            text=True, stdin=subprocess.DEVNULL)
     assert alone.returncode == 0
     assert "No daemon answers" in alone.stdout and "✓ user namespaces" in alone.stdout
+
+
+# --- lifetimes, states, artifacts, keys
+
+
+def test_pause_and_resume(daemon, sandbox):
+    assert daemon.atoll("pause", sandbox, check=True).stdout == f"{sandbox}\n"
+    assert daemon.json("ls")["sandboxes"][-1]["state"] == "paused"
+    refused = daemon.atoll("exec", sandbox, "--", "true")
+    assert refused.returncode == 125 and "paused" in refused.stderr
+    assert daemon.json("resume", sandbox) == {"resumed": [sandbox]}
+    assert daemon.atoll("exec", sandbox, "--", "echo", "again").stdout == "again\n"
+
+
+def test_pause_without_processes(daemon, sandbox):
+    job = daemon.atoll("exec", "--detach", sandbox, "--", "sleep", "600", check=True).stdout.strip()
+    daemon.atoll("pause", "--discard-processes", sandbox, check=True)
+    daemon.atoll("resume", sandbox, check=True)
+    assert "killed" in daemon.atoll("logs", sandbox, job).stderr
+
+
+def test_stop_keeps_the_disk_of_a_persistent_sandbox(daemon):
+    name = daemon.create("--persistent")
+    try:
+        daemon.atoll("exec", name, "--", "sh", "-c", "echo kept > note", check=True)
+        assert daemon.json("stop", name) == {"stopped": [name]}
+        daemon.atoll("resume", name, check=True)
+        assert daemon.atoll("exec", name, "--", "cat", "note").stdout == "kept\n"
+    finally:
+        daemon.atoll("rm", name, check=True)
+
+
+def test_stop_of_an_ordinary_sandbox_is_refused(daemon, sandbox):
+    done = daemon.atoll("stop", sandbox)
+    assert done.returncode == 1 and "persistent" in done.stderr
+
+
+def test_lifetime_options_reach_the_sandbox(daemon):
+    box = daemon.json("create", "--idle", "600", "--lease", "900", "--cpu-budget", "50",
+                      "--output-budget", "1M", "--timeout", "60", "--on-deadline", "pause")
+    lifetime = box["lifetime"]
+    assert (lifetime["idleSeconds"], lifetime["leaseSeconds"]) == (600, 900)
+    assert (lifetime["cpuSeconds"], lifetime["outputBytes"]) == (50, 1 << 20)
+    assert lifetime["onDeadline"] == "pause"
+    daemon.atoll("rm", box["id"], check=True)
+
+
+def test_artifacts_are_listed_fetched_and_removed(daemon, tmp_path):
+    name = daemon.create("--artifact", "out/*.txt", "--artifact", "report")
+    daemon.atoll("exec", name, "--", "sh", "-c",
+                 "mkdir out; echo one > out/1.txt; echo two > report; echo no > other", check=True)
+    daemon.atoll("rm", name, check=True)
+    assert name in daemon.atoll("artifacts", "ls", check=True).stdout
+    paths = {file["path"] for file in json_of(daemon, "artifacts", "ls", name)["files"]}
+    assert paths == {"out/1.txt", "report"}
+    assert daemon.atoll("artifacts", "get", name, "out/1.txt", "-").stdout == "one\n"
+    target = tmp_path / "copy"
+    daemon.atoll("artifacts", "get", name, "report", target, check=True)
+    assert target.read_text() == "two\n"
+    again = daemon.atoll("artifacts", "get", name, "report", target)
+    assert again.returncode == 1 and "exists" in again.stderr
+    assert daemon.atoll("artifacts", "get", name, "other", "-").returncode == 1
+    daemon.atoll("artifacts", "rm", name, check=True)
+    assert daemon.atoll("artifacts", "ls", name).returncode == 1
+
+
+def test_a_key_in_the_spelling_of_e2b(daemon):
+    created = json_of(daemon, "key", "create", "--e2b", "--tenant", "spelling")
+    assert re.fullmatch(r"e2b_[0-9a-f]{80}", created["key"])
+    assert bytes.fromhex(created["key"][4:]).decode().isalnum()
+    assert created["id"] in daemon.atoll("key", "ls").stdout
+    daemon.atoll("key", "rm", created["id"], check=True)
+
+
+def test_sandboxes_of_every_tenant(daemon):
+    key = json_of(daemon, "key", "create", "--tenant", "other", "--scope", "write")
+    mine = daemon.create()
+    theirs = Rest(daemon.socket, {"X-API-Key": key["key"]}).post("/api/sandboxes", {}).json["id"]
+    try:
+        assert theirs not in ids(daemon)
+        assert theirs in {box["id"] for box in daemon.json("ls", "--all")["sandboxes"]}
+        daemon.atoll("rm", "--all", check=True)
+        assert theirs in {box["id"] for box in daemon.json("ls", "--all")["sandboxes"]}
+        daemon.atoll("rm", "--all-tenants", check=True)
+        assert daemon.json("ls", "--all")["sandboxes"] == []
+    finally:
+        daemon.atoll("rm", mine)
+        daemon.atoll("key", "rm", key["id"], check=True)

@@ -188,7 +188,7 @@ static void a_list_has_a_maximum(void **state)
 static void tables_are_walked_with_what_they_hold(void **state)
 {
     static const char *const names[] = {"memory", "pids", "cpus", "user", "env",
-                                        "keep",   "tty",  "json", "help"};
+                                        "keep",   "tty",  "json", "ca",   "help"};
     const struct atoll_cli_option *option;
     size_t pos = 0, n = 0;
     (void)state;
