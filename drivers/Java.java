@@ -29,8 +29,8 @@ import jdk.jshell.SourceCodeAnalysis;
 /**
  * Java that stays: keeps its variables from one request to the next (docs/interpreter.md).
  *
- * <p>JShell does the work. It runs the code in a second virtual machine, whose output it hands to us
- * and which it can stop in the middle of a loop; so this one's descriptors are the protocol's.
+ * <p>JShell does the work. It runs the code in a second virtual machine, whose output it hands to
+ * us and which it can stop in the middle of a loop; so this one's descriptors are the protocol's.
  */
 public class Java {
     static final int PIECE = 16 * 1024; // characters: at most 64 KiB as bytes
@@ -114,7 +114,7 @@ public class Java {
         }
         if (ended && !interrupted)
             fail("InterpreterEnded", "the virtual machine has ended",
-                "the virtual machine has ended; its variables are gone, the next call has a new one");
+                "the virtual machine has ended; its variables are gone, the next call has another");
         if (ended)
             start();
         out.finish();
@@ -192,7 +192,8 @@ public class Java {
 
     void take(JShellException exception) {
         if (exception instanceof EvalException e) {
-            StringBuilder trace = new StringBuilder(e.getExceptionClassName() + ": " + e.getMessage());
+            StringBuilder trace = new StringBuilder(e.getExceptionClassName());
+            trace.append(": ").append(e.getMessage());
             for (StackTraceElement frame : e.getStackTrace())
                 trace.append("\n    at ").append(frame.getFileName() == null
                     || !frame.getFileName().startsWith("#") ? frame : place(frame));

@@ -44,7 +44,8 @@ class Bash:
         "unset HISTFILE; set +o history +H; shopt -u checkwinsize\n" % REPORT_FD
     )
     run_command = (
-        "IFS= read -r -d '' -u %d __atoll_code; eval \"$__atoll_code\" </dev/null %d>&- %d>&- %d<&-\n"
+        "IFS= read -r -d '' -u %d __atoll_code; "
+        "eval \"$__atoll_code\" </dev/null %d>&- %d>&- %d<&-\n"
         % (CODE_FD, COMMAND_FD, REPORT_FD, CODE_FD)
     )
 
@@ -59,8 +60,8 @@ class Bash:
 
     def set_env(self, env):
         return "".join(
-            "__atoll_was_{n}=${{{n}-}} __atoll_had_{n}=${{{n}+x}}${{{n}@a}}; export {n}={v}\n".format(
-                n=name, v=quote_shell(value))
+            "__atoll_was_{n}=${{{n}-}} __atoll_had_{n}=${{{n}+x}}${{{n}@a}}; "
+            "export {n}={v}\n".format(n=name, v=quote_shell(value))
             for name, value in env.items())
 
     def restore_env(self, env):
@@ -259,7 +260,8 @@ class Driver:
         for fd, number in private:
             os.dup2(fd, number)
         self.child = subprocess.Popen(self.interpreter.argv, stdin=stdin, stdout=out_child,
-                                      stderr=err_child, env=env, cwd=self.cwd, start_new_session=True,
+                                      stderr=err_child, env=env, cwd=self.cwd,
+                                      start_new_session=True,
                                       pass_fds=[number for _, number in private])
         for fd in (commands, reports, out_child, err_child, *(number for _, number in private)):
             os.close(fd)
@@ -355,7 +357,18 @@ class Driver:
         os.killpg(self.child.pid, signal.SIGINT)
         if time.monotonic() - self.interrupted_at > 2:
             for pid in descendants(self.child.pid):
-                os.kill(pid, signal.SIGKILL)
+                kill(pid, signal.SIGKILL)
+
+    def sweep(self):
+        """Ends what an interrupted shell was just starting: it would wait for that at its next
+        command. Background jobs ignore SIGINT, which is how they are told apart."""
+        for attempt in range(100):
+            left = [pid for pid in descendants(self.child.pid) if not ignores_interrupt(pid)]
+            if not left:
+                return
+            for pid in left:
+                kill(pid, signal.SIGINT if attempt < 50 else signal.SIGKILL)
+            time.sleep(0.01)
 
     def run(self, text, command):
         data = self.interpreter.code(text)
@@ -388,6 +401,8 @@ class Driver:
                 self.start()
             self.run_silent(self.interpreter.set_env(env))
             self.run(request["code"], self.interpreter.run_command)
+            if self.interrupted:
+                self.sweep()
             self.run_silent(self.interpreter.restore_env(env))
         except Ended as ended:
             self.error = {"name": "InterpreterEnded", "value": end_text(ended.args[0]),
@@ -443,6 +458,22 @@ class Driver:
                 pass
         if getattr(self.interpreter, "plots", None):
             shutil.rmtree(self.interpreter.plots, ignore_errors=True)
+
+
+def kill(pid, number):
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def ignores_interrupt(pid):
+    try:
+        with open("/proc/%d/status" % pid) as f:
+            fields = dict(line.split(":", 1) for line in f if ":" in line)
+        return bool(int(fields["SigIgn"], 16) & 1 << signal.SIGINT - 1) or "Z" in fields["State"]
+    except OSError:
+        return True
 
 
 def descendants(pid):

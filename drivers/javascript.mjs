@@ -3,8 +3,8 @@
  * (docs/interpreter.md). Three threads:
  *
  * - The main thread runs the code, so that it finds an ordinary process.
- * - The wire reads requests and the code's output and writes the lines to the daemon, also while the
- *   code does not let the event loop turn.
+ * - The wire reads requests and the code's output and writes the lines to the daemon, also while
+ *   the code does not let the event loop turn.
  * - The third waits for SIGINT and ends what the main thread executes, wherever that is.
  *
  * Node.js cannot move descriptors: the shell that starts it (manifest.json) has put the requests on
@@ -78,7 +78,7 @@ class Wire {
         requests.on('end', () => this.leave());
         requests.on('error', () => this.leave());
         parentPort.on('message', (message) => this.hear(message));
-        this.write({ type: 'ready', language, version: process.versions.node });
+        this.language = language;
     }
 
     write(line) {
@@ -150,7 +150,9 @@ class Wire {
     }
 
     hear(message) {
-        if (message.begun !== undefined) {
+        if (message.armed) {
+            this.write({ type: 'ready', language: this.language, version: process.versions.node });
+        } else if (message.begun !== undefined) {
             clearInterval(this.asking);
             this.begin(message.begun);
         } else if (message.id === this.id && message.type) {
@@ -180,17 +182,31 @@ class Wire {
 
 /* Interrupts */
 
-/* Blocks in a script that SIGINT breaks; the signal's thread does that, whatever others execute. */
-function waitForInterrupts({ answered, toMain }) {
+/*
+ * Blocks in a script that SIGINT breaks; the signal's own thread does that, whatever others do.
+ * The script runs within another such script: as long as one runs, SIGINT does not end the process.
+ */
+function waitForInterrupts(answered, toMain) {
+    const options = { breakOnSigint: true };
     const never = new Int32Array(new SharedArrayBuffer(4));
-    const wait = new vm.Script('(never) => Atomics.wait(never, 0, 0)').runInThisContext();
-    globalThis.waitForever = () => wait(never);
-    const script = new vm.Script('waitForever()');
-    for (let number = 1; ; number++) {
+    const inner = new vm.Script('atollWait()'), outer = new vm.Script('atollServe()');
+    let number = 0;
+    globalThis.atollWait = () => Atomics.wait(never, 0, 0);
+    globalThis.atollServe = () => {
+        for (;;) {
+            try {
+                inner.runInThisContext(options);
+            } catch {
+                interruptMain(++number, answered, toMain);
+            }
+        }
+    };
+    toMain.postMessage({ armed: true });
+    for (;;) {
         try {
-            script.runInThisContext({ breakOnSigint: true });
+            outer.runInThisContext(options);
         } catch {
-            interruptMain(number, answered, toMain);
+            interruptMain(++number, answered, toMain);
         }
     }
 }
@@ -290,9 +306,9 @@ function namesOf(pattern) {
 }
 
 /*
- * Declarations of the cell become variables of the global object, so that the next cell sees them and
- * may declare them again. A cell that awaits is the body of an async function: there, declarations
- * become assignments, and what they declare is declared outside.
+ * Declarations of the cell become variables of the global object, so that the next cell sees them
+ * and may declare them again. A cell that awaits is the body of an async function: there,
+ * declarations become assignments, and what they declare is declared outside.
  */
 class Cell {
     constructor(source) {
@@ -373,7 +389,8 @@ class Cell {
             namesOf(declared.id).forEach((name) => this.names.add(name));
             if (isLoop) continue;
             this.insert(declared.start, '(');
-            this.insert(declared.end, !declared.init && node.kind === 'let' ? ' = undefined)' : ')');
+            const isCleared = !declared.init && node.kind === 'let';
+            this.insert(declared.end, isCleared ? ' = undefined)' : ')');
         }
     }
 
@@ -453,7 +470,8 @@ function withoutTypes(source, filename) {
         { name: 'TypeScriptMissing', stack: '' });
     const ts = typescript;
     const keepsImports = parseFloat(ts.versionMajorMinor) >= 5 ? { verbatimModuleSyntax: true }
-        : { importsNotUsedAsValues: ts.ImportsNotUsedAsValues?.Preserve, preserveValueImports: true };
+        : { importsNotUsedAsValues: ts.ImportsNotUsedAsValues?.Preserve,
+            preserveValueImports: true };
     const { outputText, diagnostics } = ts.transpileModule(source, { reportDiagnostics: true,
         fileName: 'cell.mts',
         compilerOptions: { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022,
@@ -494,7 +512,8 @@ async function resolve(specifier) {
     let first = null;
     for (const dir of dirs) {
         try {
-            return await import.meta.resolve(specifier, pathToFileURL(path.join(dir, 'x.mjs')).href);
+            const parent = pathToFileURL(path.join(dir, 'x.mjs')).href;
+            return await import.meta.resolve(specifier, parent);
         } catch (error) {
             first ??= error;
         }
@@ -542,7 +561,8 @@ function bundleOf(value) {
             if (MIME_KEYS[mime]) found[MIME_KEYS[mime]] = data;
             else found.extra[mime] = data;
         }
-    } else if (Array.isArray(value) || (value && Object.getPrototypeOf(value) === Object.prototype)) {
+    } else if (Array.isArray(value) ||
+               (value && Object.getPrototypeOf(value) === Object.prototype)) {
         try {
             const json = JSON.stringify(value);
             if (json && json.length <= TEXT_MAX) found.json = JSON.parse(json);
@@ -662,6 +682,8 @@ function hear(message, answered) {
         Atomics.notify(answered, 0);
         if (current)
             finish(current, INTERRUPT);
+    } else if (message.armed) {
+        wire.postMessage(message);
     } else if (message.leave) {
         process.reallyExit(0);
     } else if (message.request.id === lastId) {
@@ -671,13 +693,18 @@ function hear(message, answered) {
     }
 }
 
-/* Written at once: what the code prints is in the pipe before anything that comes after. */
+/* Written at once: what the code prints is in the pipe before anything that comes after. The
+ * stream's own bookkeeping is left out: a write that an interrupt ends would hold up all others. */
 function outputTo(fd) {
-    const stream = new Writable({ decodeStrings: true, write(chunk, encoding, done) {
-        writeAll(fd, chunk);
-        done();
-    } });
-    return Object.assign(stream, { fd, _type: 'pipe', isTTY: false });
+    const write = (chunk, encoding, done) => {
+        const then = typeof encoding === 'function' ? encoding : done;
+        writeAll(fd, typeof chunk === 'string'
+            ? Buffer.from(chunk, typeof encoding === 'string' ? encoding : 'utf8') : chunk);
+        if (then) process.nextTick(then);
+        return true;
+    };
+    const stream = new Writable({ write: (chunk, encoding, done) => write(chunk, encoding, done) });
+    return Object.assign(stream, { fd, _type: 'pipe', isTTY: false, write });
 }
 
 function prepareProcess() {
@@ -685,17 +712,20 @@ function prepareProcess() {
         Object.defineProperty(process, name,
             { value: outputTo(fd), configurable: true, enumerable: true, writable: true });
     const here = () => createRequire(path.join(process.cwd(), 'x.js'));
-    const require = Object.assign((name) => here()(name), { resolve: (name) => here().resolve(name) });
+    const require = Object.assign((name) => here()(name),
+        { resolve: (name) => here().resolve(name) });
     Object.defineProperty(require, 'cache', { get: () => here().cache });
     const exported = { exports: {} };
     Object.assign(globalThis, { require, module: exported, exports: exported.exports, display });
-    Object.defineProperty(globalThis, '__dirname', { get: () => process.cwd(), configurable: true });
+    Object.defineProperty(globalThis, '__dirname',
+        { get: () => process.cwd(), configurable: true });
     Object.defineProperty(globalThis, '__atoll', { value: { load, named, value: undefined,
         loaded: undefined, meta: () => ({ dirname: process.cwd(),
             url: pathToFileURL(path.join(process.cwd(), 'cell.mjs')).href }) } });
     process.argv.splice(1);
     process.exit = (code) => {
-        throw new ProcessExit(`process.exit(${code ?? ''}): an interpreter that stays does not exit`);
+        throw new ProcessExit(`process.exit(${code ?? ''}): ` +
+            'an interpreter that stays does not exit');
     };
     process.on('uncaughtException', (error) => {
         process.stderr.write(`Uncaught ${describe(error).traceback}\n`);
@@ -716,4 +746,4 @@ function startMain() {
 
 if (isMainThread) startMain();
 else if (workerData.role === 'wire') new Wire().start(workerData.language);
-else waitForInterrupts({ answered: workerData.answered, toMain: parentPort });
+else waitForInterrupts(workerData.answered, parentPort);

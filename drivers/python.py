@@ -2,8 +2,9 @@
 
 The daemon starts this file in a sandbox and talks to it in lines of JSON. Nothing but the standard
 library is needed; matplotlib, pandas and Pillow are treated well when the code imports them. User
-code runs in the main thread, so that SIGINT reaches it. The parts, in order: the wire to the daemon;
-captured output; display of values; matplotlib, with chart extraction; other libraries; magics; cells.
+code runs in the main thread, so that SIGINT reaches it. The parts, in order: the wire to the
+daemon; captured output; display of values; matplotlib, with chart extraction; other libraries;
+magics; cells.
 """
 import ast
 import builtins
@@ -858,7 +859,9 @@ def boxes_lie(boxes, others):
     box = boxes[0]
     low, high = box.min(axis=0), box.max(axis=0)
     for line in others:
-        if len(line) == 2 and line[0][0] == line[1][0] and low[0] <= line[0][0] <= high[0]:
+        if len(line) != 2 or line[0][1] == line[1][1]:  # the whisker of a quartile has no length
+            continue
+        if line[0][0] == line[1][0] and low[0] <= line[0][0] <= high[0]:
             if min(line[0][1], line[1][1]) >= low[1] and max(line[0][1], line[1][1]) <= high[1]:
                 return True
     return False
@@ -869,18 +872,22 @@ def box_element(box, others, side, names):
     value = 1 - side
     center = (box[:, side].min() + box[:, side].max()) / 2
     low, high = float(box[0][value]), float(box[len(box) // 2][value])
-    whisker_ends, outliers, median = [low, high], [], None
+    whisker_ends, outliers, levels = [low, high], [], []
     for line in others:
         if not len(line) or abs((line[:, side].min() + line[:, side].max()) / 2 - center) > 1e-9:
             continue
         along = line[:, value]
         if len(line) == 2 and along[0] != along[1]:
             whisker_ends += [float(along[0]), float(along[1])]
-        elif len(line) == 2 and low <= along[0] <= high and median is None:
-            median = float(along[0])
+        elif len(line) == 2 and line[0][side] != line[1][side] and low <= along[0] <= high:
+            levels.append((abs(line[1][side] - line[0][side]), float(along[0])))
         elif line[:, side].min() == line[:, side].max():
             outliers += [float(v) for v in along if not low <= v <= high]
     ends = (min(whisker_ends), max(whisker_ends))
+    # A whisker without length puts its cap on the edge of the box, where the median may be too: that
+    # is the wider one. Within the box the median comes before a line for the mean.
+    within = [level for _, level in levels if low < level < high]
+    median = within[0] if within else max(levels)[1] if levels else None
     return {"label": names.get(round(float(center), 6)) or "%g" % center,
             "min": ends[0], "first_quartile": low, "median": median, "third_quartile": high,
             "max": ends[1], "outliers": [v for v in outliers if not ends[0] <= v <= ends[1]]}
@@ -912,12 +919,16 @@ def show_images(module):
 
 
 def show_plotly(module):
-    module.BaseFigure.show = lambda self, *_, **__: display(self)
+    """plotly: its MIME type and HTML, without what its own ways to show need of a notebook."""
+    figure = module.BaseFigure
+    figure.show = lambda self, *_, **__: display(self)
+    figure._ipython_display_ = None
+    figure._repr_html_ = lambda self: self.to_html(full_html=False, include_plotlyjs="cdn")
 
 
 def use_plotly_formats(module):
     if "PLOTLY_RENDERER" not in os.environ:
-        module.renderers.default = "plotly_mimetype+notebook_connected"
+        module.renderers.default = "plotly_mimetype"
 
 
 def replace_display(module):
@@ -1075,7 +1086,9 @@ def expand(text):
 def magic_cd(line):
     before = os.getcwd()
     target = strip_quotes(line.strip()) or "~"
-    os.chdir(os.path.expanduser(driver.namespace.get("_before_cd", ".") if target == "-" else target))
+    if target == "-":
+        target = driver.namespace.get("_before_cd", ".")
+    os.chdir(os.path.expanduser(target))
     driver.namespace["_before_cd"] = before
     print(os.getcwd())
 
@@ -1169,7 +1182,8 @@ CELL_MAGICS = {
     cell_script(line.split()[0])("", cell), "writefile": cell_writefile, "file": cell_writefile,
     "time": lambda line, cell: magic_time(line + "\n" + cell),
     "timeit": lambda line, cell: magic_timeit(line + "\n" + cell),
-    "html": lambda _, cell: display(HTML(cell)), "markdown": lambda _, cell: display(Markdown(cell)),
+    "html": lambda _, cell: display(HTML(cell)),
+    "markdown": lambda _, cell: display(Markdown(cell)),
     "latex": lambda _, cell: display(Latex(cell)), "svg": lambda _, cell: display(SVG(cell)),
     "javascript": lambda _, cell: display(Javascript(cell)),
     "js": lambda _, cell: display(Javascript(cell)), "capture": lambda _, cell: capture(cell),

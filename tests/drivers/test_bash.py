@@ -78,5 +78,11 @@ def test_interrupt_keeps_variables(driver, code):
     assert driver.run("echo $precious").stdout == "kept\n"
 
 
+def test_background_jobs_survive_an_interrupt(driver):
+    driver.run("sleep 60 & job=$!")
+    driver.run("echo go; sleep 60", interrupt_at="go")
+    assert driver.run("kill -0 $job && echo alive; kill $job; wait $job; true").stdout == "alive\n"
+
+
 def test_private_descriptors_are_not_for_commands(driver):
     assert driver.run("ls /proc/self/fd").stdout.split() == ["0", "1", "2", "3"]

@@ -102,7 +102,8 @@ def test_children(driver):
 
 
 def test_late_output_belongs_to_the_next_execution(driver):
-    driver.run("const spoken = new Promise(r => setTimeout(() => { console.log('late'); r() }, 20)); 1")
+    driver.run("const speak = (then) => { console.log('late'); then() }\n"
+               "const spoken = new Promise(then => setTimeout(speak, 20, then)); 1")
     assert driver.run("await spoken").stdout == "late\n"
 
 
@@ -165,6 +166,7 @@ def test_interrupt_keeps_variables(driver, code):
     assert done.error["name"] == "KeyboardInterrupt" and time.monotonic() - start < 30
     assert driver.value("precious") == "kept"
     assert driver.value("await Promise.resolve(1)") == "1"
+    assert driver.run("console.log('still')").stdout == "still\n"
 
 
 def test_interrupt_between_executions_is_ignored(driver):

@@ -39,7 +39,8 @@ def test_show_and_end_of_cell(driver):
 
 
 def test_a_figure_as_last_value_is_shown_once(driver):
-    done = driver.run("import matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1]); fig")
+    done = driver.run("import matplotlib.pyplot as plt\n"
+                      "fig, ax = plt.subplots(); ax.plot([1]); fig")
     assert len(done.results) == 1 and done.main["png"] and done.main["chart"]["type"] == "line"
 
 
@@ -129,14 +130,16 @@ plt.bar(x - .2, [1, 2], .4, label='G1'); plt.bar(x + .2, [3, 4], .4, label='G2')
 plt.xticks(x, ['P', 'Q']); plt.show()""")
     assert [(e["label"], e["group"], e["value"]) for e in found["elements"]] == [
         ("P", "G1", 1.0), ("Q", "G1", 2.0), ("P", "G2", 3.0), ("Q", "G2", 4.0)]
-    found = chart(driver, "plt.barh(['a', 'b'], [5, 6]); plt.xlabel('n'); plt.ylabel('who'); plt.show()")
+    found = chart(driver, """
+plt.barh(['a', 'b'], [5, 6]); plt.xlabel('n'); plt.ylabel('who'); plt.show()""")
     assert (found["x_label"], found["y_label"]) == ("who", "n")
     assert [(e["label"], e["value"]) for e in found["elements"]] == [("a", 5.0), ("b", 6.0)]
 
 
 @pytest.mark.parametrize("options", ["", ", autopct='%1.1f%%'"])
 def test_pie(driver, options):
-    found = chart(driver, f"plt.pie([90, 10], labels=['No', 'Yes']{options}); plt.title('T'); plt.show()")
+    found = chart(driver, f"""
+plt.pie([90, 10], labels=['No', 'Yes']{options}); plt.title('T'); plt.show()""")
     assert (found["type"], found["title"]) == ("pie", "T")
     assert found["elements"] == [{"label": "No", "angle": 324.0, "radius": 1.0},
                                  {"label": "Yes", "angle": 36.0, "radius": 1.0}]
