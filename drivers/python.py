@@ -884,8 +884,8 @@ def box_element(box, others, side, names):
         elif line[:, side].min() == line[:, side].max():
             outliers += [float(v) for v in along if not low <= v <= high]
     ends = (min(whisker_ends), max(whisker_ends))
-    # A whisker without length puts its cap on the edge of the box, where the median may be too: that
-    # is the wider one. Within the box the median comes before a line for the mean.
+    # A whisker without length puts its cap on the edge of the box, where the median may be too:
+    # that is the wider one. Within the box the median comes before a line for the mean.
     within = [level for _, level in levels if low < level < high]
     median = within[0] if within else max(levels)[1] if levels else None
     return {"label": names.get(round(float(center), 6)) or "%g" % center,

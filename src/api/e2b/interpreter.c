@@ -190,7 +190,6 @@ static void list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
     struct atoll_buf buf;
     struct atoll_json_out out;
     struct atoll_error error;
-    size_t pos = 0;
 
     if (atoll_api_contexts(call, &contexts, &error) < 0) {
         atoll_api_fail(call, &error);
@@ -200,8 +199,11 @@ static void list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
         (void)!find_default(call, contexts, always[i], &view, &error);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '[');
-    while (atoll_contexts_next(contexts, call->params.id, &pos, &view))
-        view_context(&out, &view);
+    /* Clients take the last one for the newest that was asked for: the defaults come first. */
+    for (int defaults = 1; defaults >= 0; defaults--)
+        for (size_t pos = 0; atoll_contexts_next(contexts, call->params.id, &pos, &view);)
+            if (view.is_default == (defaults == 1))
+                view_context(&out, &view);
     atoll_json_close(&out, ']');
     atoll_api_reply(call, 200, &out);
 }
