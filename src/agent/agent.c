@@ -27,7 +27,6 @@ static void accept_again(void *arg)
     (void)!atoll_watch_set(&a->listen_watch, EPOLLIN);
 }
 
-/* A new connection replaces the old one: the daemon that held it may be long dead. */
 static void accept_ready(void *arg, uint32_t events)
 {
     struct atoll_agent *a = arg;
@@ -35,7 +34,7 @@ static void accept_ready(void *arg, uint32_t events)
 
     (void)events;
     if (fd >= 0) {
-        atoll_agent_conn_open(a, fd);
+        atoll_agent_guest_open(a, fd);
         return;
     }
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
@@ -141,6 +140,8 @@ static void done(struct atoll_agent *a)
     const int fds[] = {a->null_fd,       a->proc_fd,        a->config.listen_fd, a->config.conn_fd,
                        a->config.oom_fd, a->config.peak_fd, a->config.boot_id_fd};
 
+    atoll_agent_guests_drop(a);
+    atoll_agent_tunnels_drop(a);
     atoll_agent_conn_close(a);
     atoll_agent_execs_drop(a);
     atoll_agent_drains_drop(a);
@@ -189,6 +190,8 @@ int atoll_agent_run(const struct atoll_agent_config *config, struct atoll_error 
     atoll_list_init(&a.ready);
     atoll_list_init(&a.drains);
     atoll_list_init(&a.jobs);
+    atoll_list_init(&a.guests);
+    atoll_list_init(&a.tunnels);
     r = setup(&a, err);
     if (r == 0)
         r = run(&a, err);

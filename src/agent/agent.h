@@ -21,7 +21,9 @@ struct atoll_agent_config {
     int boot_id_fd; /* shows as the kernel's boot_id; rewritten when all processes were ended to
                        begin anew; ATOLL_NO_FD if none */
     uint64_t memory_limit_bytes;
-    const char *const *base_env; /* of every command, under what requests add; NULL at the end, or NULL */
+    const char *memory_limit_file; /* has it instead, where somebody else may change it; or NULL */
+    const char *const
+        *base_env;      /* of every command, under what requests add; NULL at the end, or NULL */
     uint32_t max_execs; /* kept at the same time; 0: 256 */
 };
 

@@ -28,6 +28,7 @@
 #define ATOLL_AGENT_JOBS_MAX 16
 #define ATOLL_AGENT_HANDLES_MAX 64
 #define ATOLL_AGENT_CONNECTS_MAX 8
+#define ATOLL_AGENT_TUNNELS_MAX 256
 #define ATOLL_AGENT_PATH_MAX 4096
 #define ATOLL_AGENT_NAME_MAX 64
 #define ATOLL_AGENT_GROUPS_MAX 64
@@ -55,6 +56,7 @@ struct atoll_agent_sudo;
 
 struct atoll_agent_conn {
     bool open, greeted;
+    bool fds;     /* descriptors pass: both ends said so */
     bool broken;  /* to be closed at the end of the round */
     bool stalled; /* frames wait in the channel until the queue is shorter */
     struct atoll_channel channel;
@@ -63,6 +65,8 @@ struct atoll_agent_conn {
 
 /* Takes fd over; closes the connection there was. */
 void atoll_agent_conn_open(struct atoll_agent *a, int fd);
+/* The same with what has come over it already. */
+void atoll_agent_conn_take(struct atoll_agent *a, struct atoll_channel *channel);
 /* Drops the connection and all that was asked for on it. */
 void atoll_agent_conn_close(struct atoll_agent *a);
 /* Sends what can be sent; called once per round of the loop. */
@@ -81,6 +85,12 @@ void atoll_agent_part(struct atoll_agent *a, uint32_t request, const struct atol
 void atoll_agent_error(struct atoll_agent *a, uint32_t request, const struct atoll_error *err);
 void atoll_agent_event(struct atoll_agent *a, uint16_t type, const struct atoll_msg_desc *desc,
                        const void *msg);
+
+/* --- those who just came (guest.c): the first frame says what a connection is --- */
+
+/* Takes fd over. */
+void atoll_agent_guest_open(struct atoll_agent *a, int fd);
+void atoll_agent_guests_drop(struct atoll_agent *a);
 
 /* --- dispatch (dispatch.c) --- */
 
@@ -412,12 +422,41 @@ struct atoll_agent_handle {
 };
 void atoll_agent_handles_drop(struct atoll_agent *a);
 
-/* --- the rest: watch.c, connect.c, sudo.c --- */
+/* --- connections to what listens inside (dial.c, connect.c, tunnel.c) --- */
+
+/* fd: connected and non-blocking, the callback's. */
+typedef void atoll_agent_dialed_fn(void *arg, int fd, const struct atoll_error *error);
+
+struct atoll_agent_dial {
+    struct atoll_agent *agent; /* NULL: nothing is under way */
+    uint32_t port;
+    size_t family; /* index of the one being tried */
+    int fd;        /* owned */
+    struct atoll_watch watch;
+    struct atoll_timer timer;
+    atoll_agent_dialed_fn *done;
+    void *arg;
+};
+
+/* done is called once, possibly before this returns; it may free *d. msg is not kept. */
+void atoll_agent_dial_start(struct atoll_agent_dial *d, struct atoll_agent *a,
+                            const struct atoll_am_connect *msg, atoll_agent_dialed_fn *done,
+                            void *arg);
+/* done will not be called. Safe on a zeroed or ended one. */
+void atoll_agent_dial_cancel(struct atoll_agent_dial *d);
+
+void atoll_agent_connects_drop(struct atoll_agent *a);
+
+/* Takes over a channel whose first frame, with so many bytes of payload, is a TUNNEL. */
+void atoll_agent_tunnel_take(struct atoll_agent *a, struct atoll_channel *channel, uint32_t request,
+                             size_t request_len);
+void atoll_agent_tunnels_drop(struct atoll_agent *a);
+
+/* --- the rest: watch.c, pause.c, sudo.c --- */
 
 void atoll_agent_watches_drop(struct atoll_agent *a);
 /* The queue has room again: events that waited may come. */
 void atoll_agent_watches_resume(struct atoll_agent *a);
-void atoll_agent_connects_drop(struct atoll_agent *a);
 void atoll_agent_pause_drop(struct atoll_agent *a); /* pause.c */
 
 /* Listens for sudo clients; without a place for the socket sudo is off. */
@@ -442,11 +481,16 @@ struct atoll_agent {
     struct atoll_watch listen_watch;
     struct atoll_timer accept_again;
     struct atoll_agent_conn conn;
+    struct atoll_list guests, tunnels;
+    size_t guest_count, tunnel_count;
     struct atoll_list jobs;
     size_t job_count;
 
     struct atoll_agent_textfile passwd, group;
     bool acting; /* as a user of the sandbox: see identity.c */
+    /* The kernel is gVisor's: it has no ids for files alone (setfsuid), so that the effective ones
+     * have to do, and does not tell by CLONE_CHILD_CLEARTID that a child runs its program. */
+    bool in_gvisor;
     int parent_death_signal;
 
     bool zombies_left; /* more than one round reaps */

@@ -1,5 +1,6 @@
 /*
- * The connection to the daemon: one at a time, replaced by the next. Its queue is bounded in two
+ * The connection to the daemon: one at a time, replaced by the next that says HELLO, because the
+ * daemon that held the old one may be long dead. Its queue is bounded in two
  * steps: above the soft limit nothing that can wait is added (output, listings, new requests), so
  * that the hard limit is never reached by a daemon that reads slowly.
  */
@@ -48,20 +49,30 @@ static void conn_ready(void *arg, uint32_t events)
         receive(a);
 }
 
-void atoll_agent_conn_open(struct atoll_agent *a, int fd)
+void atoll_agent_conn_take(struct atoll_agent *a, struct atoll_channel *channel)
 {
     struct atoll_agent_conn *c = &a->conn;
-    int r;
 
     atoll_agent_conn_close(a);
-    r = atoll_channel_init(&c->channel, fd, ATOLL_AGENT_QUEUE_MAX);
-    if (r == 0)
-        r = atoll_watch_open(&c->watch, a->loop, fd, EPOLLIN, conn_ready, a);
-    if (r < 0) {
+    c->channel = *channel;
+    c->channel.out.max = ATOLL_AGENT_QUEUE_MAX;
+    if (atoll_watch_open(&c->watch, a->loop, c->channel.fd, EPOLLIN, conn_ready, a) < 0) {
         atoll_channel_done(&c->channel); /* the daemon sees it close and tries again */
         return;
     }
     c->open = true;
+    if (atoll_buf_size(&c->channel.in) > 0)
+        receive(a);
+}
+
+void atoll_agent_conn_open(struct atoll_agent *a, int fd)
+{
+    struct atoll_channel channel;
+
+    if (atoll_channel_init(&channel, fd, ATOLL_AGENT_QUEUE_MAX) < 0)
+        atoll_channel_done(&channel);
+    else
+        atoll_agent_conn_take(a, &channel);
 }
 
 void atoll_agent_conn_close(struct atoll_agent *a)
@@ -154,7 +165,7 @@ void atoll_agent_reply_fd(struct atoll_agent *a, uint32_t request,
 {
     int r;
 
-    if (!a->config.fds) {
+    if (!a->conn.fds) {
         atoll_agent_reply(a, request, desc, msg);
         return;
     }

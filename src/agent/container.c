@@ -65,9 +65,26 @@ int atoll_agent_container_user(struct atoll_agent_config *config, const char *wh
     return 0;
 }
 
+int atoll_agent_own_user(struct atoll_agent_config *config, struct atoll_error *err)
+{
+    char number[16];
+    int r;
+
+    (void)snprintf(number, sizeof(number), "%u", geteuid());
+    r = find_user(number, NULL, err);
+    if (r < 0)
+        return r;
+    config->default_user = found.name;
+    config->default_home = found.home;
+    config->default_uid = geteuid();
+    config->default_gid = getegid();
+    return 0;
+}
+
 static bool says_who(const char *var)
 {
-    static const char *const names[] = {"HOME=", "HOSTNAME=", "USER=", "LOGNAME=", "SHELL=", "TERM="};
+    static const char *const names[] = {
+        "HOME=", "HOSTNAME=", "USER=", "LOGNAME=", "SHELL=", "TERM="};
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
         if (strncmp(var, names[i], strlen(names[i])) == 0)
@@ -109,6 +126,12 @@ void atoll_agent_container_cgroup(struct atoll_agent_config *config)
     static const char *const peaks[] = {"/sys/fs/cgroup/memory.peak",
                                         "/sys/fs/cgroup/memory/memory.max_usage_in_bytes", NULL};
 
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(limits); i++)
+        if (access(limits[i], R_OK) == 0)
+            config->memory_limit_file = limits[i];
     config->oom_fd = open_first(kills);
     config->peak_fd = open_first(peaks);
 }

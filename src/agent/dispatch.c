@@ -44,7 +44,8 @@ static int on_hello(struct atoll_agent *a, uint32_t request, const void *msg,
     if (hello->version < 1)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EPROTO, "protocol version %u is unknown",
                           hello->version);
-    if (a->config.fds)
+    a->conn.fds = a->config.fds && (hello->features & ATOLL_AGENT_FEATURE_FDS);
+    if (a->conn.fds)
         reply.features |= ATOLL_AGENT_FEATURE_FDS;
     if (atoll_agent_sudo_works(a))
         reply.features |= ATOLL_AGENT_FEATURE_SUDO;

@@ -11,6 +11,7 @@
 #include "agent/agent_internal.h"
 #include "base/clock.h"
 #include "base/rand.h"
+#include "sys/pty.h"
 
 #define WINDOW_MIN 4096
 #define COLS_DEFAULT 80
@@ -123,9 +124,9 @@ static int open_terminal(struct stdio *io, const struct atoll_am_exec_start *msg
     if (io->out < 0 || ioctl(io->out, TIOCSPTLCK, &unlock) < 0 ||
         ioctl(io->out, TIOCSWINSZ, &size) < 0)
         return -errno;
-    io->child[0] = ioctl(io->out, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    io->child[0] = atoll_pty_peer(io->out);
     if (io->child[0] < 0)
-        return -errno;
+        return io->child[0];
     io->child[1] = fcntl(io->child[0], F_DUPFD_CLOEXEC, 3);
     io->child[2] = fcntl(io->child[0], F_DUPFD_CLOEXEC, 3);
     /* A second descriptor for writing, because each one can be watched once. */

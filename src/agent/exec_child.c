@@ -252,15 +252,18 @@ static int explain(struct atoll_error *err, const struct child *c, const char *c
 static int start(struct atoll_agent *a, struct child *c, const char *command,
                  struct atoll_error *err)
 {
-    pid_t pid = clone(child_main, child_stack + sizeof(child_stack),
-                      CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, c, NULL, NULL, &c->alive);
+    /* CLONE_VFORK is for where nothing else works: while it waits, whoever stops the child stops us. */
+    int flags = CLONE_VM | SIGCHLD | (a->in_gvisor ? CLONE_VFORK : CLONE_CHILD_CLEARTID);
+    pid_t pid =
+        clone(child_main, child_stack + sizeof(child_stack), flags, c, NULL, NULL, &c->alive);
 
     if (pid < 0 && errno == EAGAIN)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                           "the sandbox has reached its limit of processes");
     if (pid < 0)
         return atoll_fail_errno(err, errno, "clone");
-    wait_for_exec(a, c, pid);
+    if (!a->in_gvisor)
+        wait_for_exec(a, c, pid);
     if (c->errnum != 0) {
         (void)waitpid(pid, NULL, 0);
         return explain(err, c, command);

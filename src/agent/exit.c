@@ -42,6 +42,16 @@ uint64_t atoll_agent_oom_kills(const struct atoll_agent *a)
     return read_counter(a->config.oom_fd, "oom_kill ");
 }
 
+static uint64_t memory_limit(const struct atoll_agent *a)
+{
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+
+    if (!a->config.memory_limit_file)
+        return a->config.memory_limit_bytes;
+    fd = open(a->config.memory_limit_file, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 ? read_counter(fd, "") : a->config.memory_limit_bytes;
+}
+
 static void read_comm(struct atoll_agent *a, pid_t pid, char *out, size_t cap)
 {
     char path[32];
@@ -104,7 +114,7 @@ static void judge(struct atoll_agent_exec *exec, int status, const struct rusage
     if (kills > exec->oom_base) {
         e->oom_kills = (uint32_t)ATOLL_MIN(kills - exec->oom_base, (uint64_t)UINT32_MAX);
         e->oom_peak_bytes = read_counter(a->config.peak_fd, "");
-        e->oom_limit_bytes = a->config.memory_limit_bytes;
+        e->oom_limit_bytes = memory_limit(a);
     }
 }
 

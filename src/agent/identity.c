@@ -44,6 +44,7 @@ int atoll_agent_identity_init(struct atoll_agent *a, struct atoll_error *err)
         return atoll_fail_errno(err, -r, "give up capabilities");
     if (a->config.many_ids && syscall(SYS_setgroups, 0, NULL) < 0)
         return atoll_fail_errno(err, errno, "drop supplementary groups");
+    a->in_gvisor = syscall(SYS_setfsuid, -1) < 0 && errno == ENOSYS;
     if (prctl(PR_GET_PDEATHSIG, &a->parent_death_signal, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "PR_GET_PDEATHSIG");
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
@@ -71,6 +72,17 @@ static uint32_t present_fsgid(void)
     return (uint32_t)syscall(SYS_setfsgid, -1);
 }
 
+static int set_file_ids(const struct atoll_agent *a, uint32_t uid, uint32_t gid)
+{
+    if (a->in_gvisor)
+        return syscall(SYS_setresgid, -1, gid, -1) < 0 || syscall(SYS_setresuid, -1, uid, -1) < 0
+                   ? -errno
+                   : 0;
+    (void)syscall(SYS_setfsgid, gid);
+    (void)syscall(SYS_setfsuid, uid);
+    return present_fsuid() != uid || present_fsgid() != gid ? -EINVAL : 0;
+}
+
 static int switch_to(struct atoll_agent *a, uint32_t uid, uint32_t gid, const uint32_t *groups,
                      size_t group_count)
 {
@@ -81,11 +93,9 @@ static int switch_to(struct atoll_agent *a, uint32_t uid, uint32_t gid, const ui
     a->acting = true;
     if (syscall(SYS_setgroups, group_count, groups) < 0)
         r = -errno;
-    (void)syscall(SYS_setfsgid, gid);
-    (void)syscall(SYS_setfsuid, uid);
+    if (r == 0)
+        r = set_file_ids(a, uid, gid);
     restore_guards(a);
-    if (r == 0 && (present_fsuid() != uid || present_fsgid() != gid))
-        r = -EINVAL;
     if (r < 0)
         atoll_agent_unbecome(a);
     return r;
@@ -117,12 +127,13 @@ void atoll_agent_unbecome(struct atoll_agent *a)
     if (!a->acting)
         return;
     a->acting = false;
-    (void)syscall(SYS_setfsuid, 0);
-    (void)syscall(SYS_setfsgid, 0);
-    (void)syscall(SYS_setgroups, 0, NULL);
-    /* Going on as somebody else would be worse than ending. */
-    if (present_fsuid() != 0 || present_fsgid() != 0)
+    /* The user first: with it come the rights to change the rest. Going on as somebody else would be
+     * worse than ending. */
+    if (a->in_gvisor
+            ? syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0
+            : syscall(SYS_setfsuid, 0) < 0 || set_file_ids(a, 0, 0) < 0)
         abort();
+    (void)syscall(SYS_setgroups, 0, NULL);
     restore_guards(a);
 }
 
@@ -156,9 +167,10 @@ int atoll_agent_child_identity(const struct atoll_agent *a, const struct atoll_a
 {
     if (!a->config.many_ids)
         return 0; /* the agent's bounding set is empty already: exec drops the rest */
-    /* All but these left the bounding set when the agent started. */
+    /* All but these left the bounding set when the agent started. EPERM: an agent in a sandbox of
+     * somebody else's, without CAP_SETPCAP; no_new_privs then keeps the set from being gained. */
     for (uint64_t left = user->uid == 0 ? 0 : atoll_caps_of_sandbox_root(); left; left &= left - 1)
-        if (prctl(PR_CAPBSET_DROP, __builtin_ctzll(left), 0, 0, 0) < 0)
+        if (prctl(PR_CAPBSET_DROP, __builtin_ctzll(left), 0, 0, 0) < 0 && errno != EPERM)
             return -errno;
     if (syscall(SYS_setgroups, user->group_count, user->groups) < 0 ||
         syscall(SYS_setresgid, user->gid, user->gid, user->gid) < 0 ||

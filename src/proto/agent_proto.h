@@ -22,6 +22,8 @@ enum atoll_agent_type {
 
     /* requests, daemon → agent */
     ATOLL_AGENT_HELLO = 32, /* atoll_am_hello → atoll_am_hello; first frame of a connection */
+    /* Instead of HELLO: atoll_am_connect → empty, and then the connection is a pipe to that port */
+    ATOLL_AGENT_TUNNEL = 33,
 
     ATOLL_AGENT_EXEC_START = 40,       /* atoll_am_exec_start → atoll_am_exec_started */
     ATOLL_AGENT_EXEC_STDIN = 41,       /* atoll_am_stdin → empty, once buffered */
@@ -65,7 +67,7 @@ enum atoll_agent_type {
 };
 
 /* atoll_am_hello.features */
-#define ATOLL_AGENT_FEATURE_FDS 1u  /* the transport carries descriptors */
+#define ATOLL_AGENT_FEATURE_FDS 1u /* the transport carries descriptors: they pass if both say so */
 #define ATOLL_AGENT_FEATURE_SUDO 2u /* sudo works inside */
 
 struct atoll_am_hello {

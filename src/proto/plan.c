@@ -66,6 +66,10 @@ ATOLL_MSG_DESC(atoll_po_agent, ATOLL_MSG_FIELD(U8, atoll_po_agent, allow_sudo),
                ATOLL_MSG_FIELD(U32, atoll_po_agent, uid), ATOLL_MSG_FIELD(U32, atoll_po_agent, gid),
                ATOLL_MSG_FIELD(U64, atoll_po_agent, memory_limit_bytes));
 
+ATOLL_MSG_DESC(atoll_po_runsc, ATOLL_MSG_FIELD(STR, atoll_po_runsc, program),
+               ATOLL_MSG_FIELD(STR, atoll_po_runsc, platform),
+               ATOLL_MSG_FIELD(BYTES, atoll_po_runsc, config));
+
 struct step_header {
     uint16_t op, zero;
     uint32_t len;

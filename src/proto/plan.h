@@ -31,6 +31,7 @@ enum atoll_plan_op {
     ATOLL_PLAN_SECCOMP = 18,  /* atoll_po_bytes: a BPF program */
     ATOLL_PLAN_AGENT = 19,    /* atoll_po_agent: become the agent; always last */
     ATOLL_PLAN_ABORT = 20,    /* empty: fail here, on purpose; lets tests stop at every step */
+    ATOLL_PLAN_RUNSC = 21,    /* atoll_po_runsc: become gVisor's runsc instead of the agent; last */
 };
 
 #define ATOLL_PLAN_MAX (128 * 1024)
@@ -129,10 +130,19 @@ struct atoll_po_agent {
     uint64_t memory_limit_bytes;
 };
 
+/* The root is what the plan has put together, the socket of the agent inside goes to the directory
+ * "socket" of the bundle, which is the sandbox's own on the host. */
+struct atoll_po_runsc {
+    const char *program;       /* below /usr */
+    const char *platform;      /* of gVisor: "systrap", "ptrace", "kvm" */
+    struct atoll_bytes config; /* the bundle's config.json; paths in it are relative */
+};
+
 extern const struct atoll_msg_desc atoll_po_ids_desc, atoll_po_cgroup_desc, atoll_po_image_desc,
     atoll_po_start_desc, atoll_po_disk_desc, atoll_po_layer_desc, atoll_po_overlay_desc,
     atoll_po_directory_desc, atoll_po_file_desc, atoll_po_proc_desc, atoll_po_dev_desc,
-    atoll_po_text_desc, atoll_po_rlimit_desc, atoll_po_bytes_desc, atoll_po_agent_desc;
+    atoll_po_text_desc, atoll_po_rlimit_desc, atoll_po_bytes_desc, atoll_po_agent_desc,
+    atoll_po_runsc_desc;
 
 /* Appends one step. desc NULL: no payload. -ENOBUFS. */
 int atoll_plan_add(struct atoll_buf *plan, enum atoll_plan_op op, const struct atoll_msg_desc *desc,

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include "base/fd.h"
+#include "sys/pty.h"
 
 /* Output of a command that has ended is in the kernel already. */
 #define DRAIN_MS 50
@@ -16,8 +17,8 @@ static int open_pair(struct atoll_sudo_terminal *t)
     t->master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (t->master < 0 || ioctl(t->master, TIOCSPTLCK, &unlock) < 0)
         return -errno;
-    t->slave = ioctl(t->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    return t->slave < 0 ? -errno : 0;
+    t->slave = atoll_pty_peer(t->master);
+    return ATOLL_MIN(t->slave, 0);
 }
 
 /* Our terminal passes everything through: the command's interprets it. */
