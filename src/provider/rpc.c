@@ -96,12 +96,12 @@ static int on_frame(void *arg, struct atoll_frame *frame)
 static void ready(void *arg, uint32_t events)
 {
     struct atoll_rpc *rpc = arg;
-    int r = 1;
+    int r = 0;
 
     rpc->busy = true;
     if (events & EPOLLOUT)
         r = atoll_channel_flush(&rpc->channel);
-    if (r > 0)
+    if (r > 0) /* only then: more than answers may be under way */
         r = atoll_watch_set(&rpc->watch, EPOLLIN);
     if (r >= 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         r = atoll_channel_receive(&rpc->channel, on_frame, rpc);

@@ -15,8 +15,9 @@
 struct atoll_sync_provider;
 
 struct atoll_sync_call {
-    int64_t deadline_ms; /* CLOCK_MONOTONIC; past it the operation gives up with DEADLINE_EXCEEDED */
-    int cancel_fd;       /* readable once nobody wants the result any more: give up with ABORTED */
+    int64_t
+        deadline_ms; /* CLOCK_MONOTONIC; past it the operation gives up with DEADLINE_EXCEEDED */
+    int cancel_fd;   /* readable once nobody wants the result any more: give up with ABORTED */
 };
 /* Milliseconds left, at least 0; for poll() and for the options of HTTP clients. */
 int atoll_sync_left_ms(const struct atoll_sync_call *call);

@@ -250,6 +250,48 @@ static int add_end(const struct atoll_plan_host *host, const struct atoll_spec *
     return r < 0 ? r : atoll_plan_add(plan, ATOLL_PLAN_AGENT, &atoll_po_agent_desc, &agent);
 }
 
+/* Under gVisor: what the sandbox's processes and gVisor itself take on the host. Measured with the
+ * ptrace platform, a process inside takes five to six threads outside. */
+#define RUNSC_TASKS_PER_PID 8
+#define RUNSC_TASKS_OWN 128
+
+uint32_t atoll_plan_runsc_tasks(uint32_t pids)
+{
+    if (pids == 0)
+        return 0;
+    return ATOLL_MIN(pids, UINT32_MAX / 4) * RUNSC_TASKS_PER_PID + RUNSC_TASKS_OWN;
+}
+
+static int add_runsc_start(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                           struct atoll_buf *plan)
+{
+    struct atoll_spec outside = *spec;
+
+    outside.limits.pids = atoll_plan_runsc_tasks(spec->limits.pids);
+    return add_start(host, &outside, plan);
+}
+
+/* Templates and layers are those of the instance above; the agent comes as one more layer. */
+static int add_runsc_root(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    bool host_usr = spec->template_kind == ATOLL_TEMPLATE_HOST;
+    char source[96] = "above/template/host";
+    int r = add_layer(plan, "agent", "layer", 0);
+
+    if (!host_usr)
+        (void)snprintf(source, sizeof(source), "above/layers/%s", spec->layer);
+    if (r == 0)
+        r = add_layer(plan, "base", source, host_usr ? 0 : spec->layer_base);
+    if (r == 0 && host_usr)
+        r = add_layer(plan, "usr", "/usr", 0);
+    if (r == 0)
+        r = add_layer(plan, "tools", host_usr ? "above/template/tools/usr" : "above/template/tools",
+                      0);
+    if (r == 0)
+        r = add_overlay(plan, "", host_usr ? "agent:base" : "agent:tools:base", true);
+    return r < 0 || !host_usr ? r : add_overlay(plan, "usr", "tools:usr", false);
+}
+
 /* Names the limits in `set`, as --waive takes them. */
 static void limit_names(uint32_t set, char *out, size_t cap)
 {
@@ -260,13 +302,11 @@ static void limit_names(uint32_t set, char *out, size_t cap)
         out[strlen(out) - 1] = '\0';
 }
 
-int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec *spec,
-                     const struct atoll_buf *seccomp, struct atoll_buf *plan,
-                     struct atoll_error *err)
+static int check_limits(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                        struct atoll_error *err)
 {
     uint32_t missing = atoll_plan_missing_limits(host, spec) & ~spec->waived;
     char names[64];
-    int r;
 
     limit_names(missing, names, sizeof(names));
     if (missing)
@@ -276,6 +316,17 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
             "daemon's user). Run atolld as root, or do without them: --waive %s, or "
             "\"waive\" in the request",
             names, names);
+    return 0;
+}
+
+int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                     const struct atoll_buf *seccomp, struct atoll_buf *plan,
+                     struct atoll_error *err)
+{
+    int r = check_limits(host, spec, err);
+
+    if (r < 0)
+        return r;
     if (spec->persistent && !host->root)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EPERM,
                           "a persistent sandbox needs a disk of its own on this host, which only "
@@ -294,5 +345,37 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
         r = add_kernel_views(plan);
     if (r == 0)
         r = add_end(host, spec, seccomp, plan);
+    return r < 0 ? atoll_fail_errno(err, -r, "build plan") : 0;
+}
+
+int atoll_plan_build_runsc(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                           const struct atoll_po_runsc *runsc, struct atoll_buf *plan,
+                           struct atoll_error *err)
+{
+    /* gVisor puts a file system in memory over a /tmp that is empty; this one belongs on the disk. */
+    const struct atoll_po_directory not_empty = {"tmp/.X11-unix", 01777, 0, 0};
+    const struct atoll_po_directory tmp = {"tmp", 01777, 0, 0};
+    int r = check_limits(host, spec, err);
+
+    if (r < 0)
+        return r;
+    r = add_ids(host, spec, plan);
+    if (r == 0)
+        r = add_runsc_start(host, spec, plan);
+    if (r == 0)
+        r = add_directories(spec, plan);
+    if (r == 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_DIRECTORY, &atoll_po_directory_desc, &tmp);
+    if (r == 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_DIRECTORY, &atoll_po_directory_desc, &not_empty);
+    if (r == 0)
+        r = add_names(spec, plan);
+    /* See agent/preload/automount.c. */
+    if (r == 0)
+        r = add_file(plan, ATOLL_PLAN_FILE, "etc/ld.so.preload", "/.atoll/preload.so\n");
+    if (r == 0)
+        r = add_runsc_root(spec, plan);
+    if (r == 0)
+        r = atoll_plan_add(plan, ATOLL_PLAN_RUNSC, &atoll_po_runsc_desc, runsc);
     return r < 0 ? atoll_fail_errno(err, -r, "build plan") : 0;
 }

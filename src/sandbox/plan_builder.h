@@ -1,6 +1,7 @@
 #pragma once
 #include "base/buf.h"
 #include "base/error.h"
+#include "proto/plan.h"
 #include "sandbox/spec.h"
 
 /*
@@ -22,3 +23,11 @@ bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct ato
 int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                      const struct atoll_buf *seccomp, struct atoll_buf *plan,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* The same for a sandbox that gVisor runs: its plan is for an atoll-spawn whose state directory lies
+ * in that of the templates (see spawn/own_root.h) and has `layer`, with our agent in it. The limit of
+ * processes is that of threads on the host, with room for gVisor's own. */
+uint32_t atoll_plan_runsc_tasks(uint32_t pids);
+int atoll_plan_build_runsc(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                           const struct atoll_po_runsc *runsc, struct atoll_buf *plan,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -49,6 +49,7 @@ struct atoll_spec {
     bool resume_disk;    /* PERSISTENT: starts on the disk it has, with the outside_id it had */
     bool allow_sudo;
     enum atoll_network network;
+    char tenant[65];  /* ISOLATED: sandboxes of the same one see each other */
     char image[256];  /* instead of a template: a container image; "" for none */
     char handle[129]; /* what its provider calls it, if not by its id; "" until it is made */
 };

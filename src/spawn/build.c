@@ -29,6 +29,7 @@ static const struct {
     [ATOLL_PLAN_SECCOMP] = {"seccomp", &atoll_po_bytes_desc, atoll_step_seccomp},
     [ATOLL_PLAN_AGENT] = {"agent", &atoll_po_agent_desc, atoll_step_agent},
     [ATOLL_PLAN_ABORT] = {"abort", NULL, atoll_step_abort},
+    [ATOLL_PLAN_RUNSC] = {"runsc", &atoll_po_runsc_desc, atoll_step_runsc},
 };
 
 /* Room for the largest step message. */

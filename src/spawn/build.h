@@ -23,6 +23,10 @@ struct atoll_spawn_host {
     struct atoll_cgroups cgroups;
 };
 
+/* Name of the agent's socket in sandboxes/<id>.run, where one under gVisor makes it. The daemon
+ * moves it to sandboxes/<id>.sock and removes the directory, so that nothing inside can fill it. */
+#define ATOLL_BUILD_SOCKET "agent"
+
 struct atoll_build {
     const struct atoll_spawn_host *host;
     const char *id;
@@ -65,6 +69,13 @@ atoll_step_fn atoll_step_layer, atoll_step_overlay, atoll_step_pivot; /* steps_r
 atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover;      /* steps_kernel.c */
 atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll_step_identity,
     atoll_step_seccomp, atoll_step_agent, atoll_step_abort; /* steps_self.c */
+atoll_step_fn atoll_step_runsc;                             /* steps_runsc.c */
+
+/* Shared by both ways to end a plan (steps_self.c). */
+/* The sandbox ends with spawn, its parent: without it nobody would clean up behind it. */
+int atoll_self_die_with_spawn(struct atoll_build *b, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Standard input, output and error lead nowhere. */
+int atoll_self_silence_stdio(void) ATOLL_MUST_CHECK;
 
 /* What the new process writes to status_fd: once, when the agent is ready or a step failed. */
 struct atoll_build_status {

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "sys/mnt.h"
 #include "sys/ns.h"
 
@@ -26,7 +27,21 @@ static int fill(int root, struct atoll_error *err)
         if (r < 0)
             return atoll_fail_errno(err, -r, "show %s", shown[i].name);
     }
+    if (mkdirat(root, &ATOLL_OWN_BUNDLE[1], 0755) < 0)
+        return atoll_fail_errno(err, errno, "make place for bundles");
     return 0;
+}
+
+static int show_above(int root, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
+    int r;
+
+    if (access("above", F_OK) < 0)
+        return 0;
+    tree = atoll_mnt_clone(AT_FDCWD, "..", false);
+    r = tree < 0 ? tree : atoll_mnt_attach(tree, root, "state/above");
+    return r < 0 ? atoll_fail_errno(err, -r, "show the directory above") : 0;
 }
 
 int atoll_own_root(struct atoll_spawn_host *host, struct atoll_error *err)
@@ -44,14 +59,16 @@ int atoll_own_root(struct atoll_spawn_host *host, struct atoll_error *err)
     if (r < 0)
         return atoll_fail_errno(err, -r, "own root");
     r = fill(root, err);
+    if (r == 0)
+        r = show_above(root, err);
     if (r < 0)
         return r;
     r = atoll_sys_pivot_root(root);
     if (r < 0)
         return atoll_fail_errno(err, -r, "enter own root");
     (void)close(host->state_fd);
-    host->state_fd = open("/state", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (host->state_fd < 0 || chdir("/state") < 0)
+    host->state_fd = open(ATOLL_OWN_STATE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (host->state_fd < 0 || chdir(ATOLL_OWN_STATE) < 0)
         return atoll_fail_errno(err, errno, "enter the state directory");
     return 0;
 }

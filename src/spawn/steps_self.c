@@ -78,8 +78,7 @@ static int drop_rights(struct atoll_build *b, struct atoll_error *err)
     return 0;
 }
 
-/* The sandbox ends with spawn, its parent: without it nobody would clean up behind it. */
-static int die_with_spawn(struct atoll_build *b, struct atoll_error *err)
+int atoll_self_die_with_spawn(struct atoll_build *b, struct atoll_error *err)
 {
     struct pollfd status = {.fd = b->status_fd};
 
@@ -102,7 +101,7 @@ int atoll_step_identity(struct atoll_build *b, const void *step, struct atoll_er
         return atoll_fail_errno(err, errno, "enter user namespace");
     r = drop_rights(b, err);
     /* Changing ids clears the parent-death signal, so this comes after. */
-    return r < 0 ? r : die_with_spawn(b, err);
+    return r < 0 ? r : atoll_self_die_with_spawn(b, err);
 }
 
 int atoll_step_seccomp(struct atoll_build *b, const void *step, struct atoll_error *err)
@@ -136,7 +135,7 @@ int atoll_step_abort(struct atoll_build *b, const void *step, struct atoll_error
     return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "stopped on purpose");
 }
 
-static int silence_stdio(void)
+int atoll_self_silence_stdio(void)
 {
     int fd = open("/dev/null", O_RDWR);
 
@@ -176,7 +175,7 @@ int atoll_step_agent(struct atoll_build *b, const void *step, struct atoll_error
         .memory_limit_bytes = want->memory_limit_bytes,
         .max_execs = 256,
     };
-    int r = silence_stdio();
+    int r = atoll_self_silence_stdio();
 
     if (r < 0)
         return atoll_fail_errno(err, -r, "stdio");

@@ -18,8 +18,22 @@
 #define RETRY_MS 2
 #define TRIES_MAX 2500 /* five seconds: then something is wrong that waiting will not mend */
 
-/* The usual sandbox has a socket here and perhaps an image. A tree (a layer under construction) can
- * be large: that one is removed by a process of its own. -EAGAIN while that runs. */
+/* The usual sandbox has a socket here and perhaps an image; one under gVisor may have a log. */
+static void remove_plain_files(const struct sandbox *s)
+{
+    static const char *const suffixes[] = {"sock", "img", "log", "run/" ATOLL_BUILD_SOCKET};
+    char name[64];
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {
+        (void)snprintf(name, sizeof(name), "%s.%s", s->id, suffixes[i]);
+        (void)unlinkat(s->all->host->sandboxes_fd, name, 0);
+    }
+    (void)snprintf(name, sizeof(name), "%s.run", s->id);
+    (void)unlinkat(s->all->host->sandboxes_fd, name, AT_REMOVEDIR);
+}
+
+/* A tree (a layer under construction) can be large: that one is removed by a process of its own.
+ * -EAGAIN while that runs. */
 static int remove_files(struct sandbox *s)
 {
     int dir = s->all->host->sandboxes_fd;
@@ -31,10 +45,7 @@ static int remove_files(struct sandbox *s)
             return -EAGAIN;
         s->sweeper = 0;
     }
-    (void)snprintf(name, sizeof(name), "%s.sock", s->id);
-    (void)unlinkat(dir, name, 0);
-    (void)snprintf(name, sizeof(name), "%s.img", s->id);
-    (void)unlinkat(dir, name, 0);
+    remove_plain_files(s);
     (void)snprintf(name, sizeof(name), "%s.disk", s->id);
     if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -errno;

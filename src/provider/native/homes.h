@@ -1,7 +1,7 @@
 #pragma once
 #include "base/error.h"
 #include "base/map.h"
-#include "provider/native/slots.h"
+#include "provider/slots.h"
 #include "sandbox/spec.h"
 
 /*

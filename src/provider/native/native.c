@@ -6,9 +6,10 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/text.h"
+#include "provider/by_list.h"
 #include "provider/native/homes.h"
-#include "provider/native/image.h"
-#include "provider/native/spawn_client.h"
+#include "provider/image.h"
+#include "provider/spawn_client.h"
 #include "sandbox/host.h"
 #include "sandbox/host_template.h"
 #include "sandbox/plan_builder.h"
@@ -28,6 +29,7 @@ struct native {
     struct atoll_cgroups cgroups; /* for reading */
     struct atoll_buf seccomp;
     struct atoll_homes homes;
+    struct atoll_provider_caps caps;
     bool ending;
 };
 
@@ -177,7 +179,7 @@ static void create(struct atoll_provider *p, struct atoll_spec *spec,
 
 struct listing {
     struct native *n;
-    void (*each)(void *arg, const char *id, bool alive);
+    atoll_provider_each_fn *each;
     atoll_provider_done_fn *done;
     void *arg;
 };
@@ -186,7 +188,7 @@ struct listing {
 static void on_disk(void *arg, const char *id)
 {
     struct listing *l = arg;
-    l->each(l->arg, id, false);
+    l->each(l->arg, id, "", false);
 }
 
 static void on_listed(void *arg, const struct atoll_answer *answer)
@@ -198,7 +200,7 @@ static void on_listed(void *arg, const struct atoll_answer *answer)
     if (answer->more) {
         if (atoll_msg_decode(&atoll_sm_created_desc, answer->frame->payload, answer->frame->len,
                              &msg, &err) == 0)
-            l->each(l->arg, msg.id, msg.pid != 0);
+            l->each(l->arg, msg.id, "", msg.pid != 0);
         return;
     }
     if (!answer->error)
@@ -207,7 +209,7 @@ static void on_listed(void *arg, const struct atoll_answer *answer)
     free(l);
 }
 
-static void list(struct atoll_provider *p, void (*each)(void *arg, const char *id, bool alive),
+static void list(struct atoll_provider *p, atoll_provider_each_fn *each,
                  atoll_provider_done_fn *done, void *arg)
 {
     struct native *n = native_of(p);
@@ -218,7 +220,8 @@ static void list(struct atoll_provider *p, void (*each)(void *arg, const char *i
     if (!l)
         abort(); /* a small fixed object: the daemon is crash-only */
     *l = (struct listing){n, each, done, arg};
-    r = atoll_rpc_ask(n->rpc, ATOLL_SPAWN_LIST, NULL, NULL, on_listed, l, &err);
+    r = n->rpc ? atoll_rpc_ask(n->rpc, ATOLL_SPAWN_LIST, NULL, NULL, on_listed, l, &err)
+               : atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
     if (r < 0) {
         free(l);
         done(arg, &err);
@@ -238,6 +241,15 @@ static void adopt(struct atoll_provider *p, const struct atoll_spec *spec,
 
     reserve(p, spec);
     done(arg, fd, 0, fd < 0 ? &err : NULL);
+}
+
+static void dial(struct atoll_provider *p, const struct atoll_spec *spec,
+                 atoll_provider_dialed_fn *done, void *arg)
+{
+    struct atoll_error err;
+    int fd = connect_agent(native_of(p), spec->id, &err);
+
+    done(arg, fd, fd < 0 ? &err : NULL);
 }
 
 /* Requests whose answer carries nothing but success. */
@@ -283,54 +295,55 @@ static void ask_plain(struct native *n, uint16_t type, const struct atoll_msg_de
     }
 }
 
-static void destroy(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
-                    void *arg)
+static void destroy(struct atoll_provider *p, const struct atoll_spec *spec,
+                    atoll_provider_done_fn *done, void *arg)
 {
-    struct atoll_sm_remove msg = {.id = id};
-    ask_plain(native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, id, done, arg);
+    struct atoll_sm_remove msg = {.id = spec->id};
+    ask_plain(native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, spec->id, done, arg);
 }
 
-static void stop(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done, void *arg)
+static void stop(struct atoll_provider *p, const struct atoll_spec *spec,
+                 atoll_provider_done_fn *done, void *arg)
 {
-    struct atoll_sm_remove msg = {.id = id, .keep_disk = 1};
+    struct atoll_sm_remove msg = {.id = spec->id, .keep_disk = 1};
     ask_plain(native_of(p), ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, "", done, arg);
 }
 
-static bool can_pause(struct atoll_provider *p)
+static const struct atoll_provider_caps *caps_of(struct atoll_provider *p)
 {
-    return atoll_cgroups_can_freeze(&native_of(p)->cgroups);
+    return &native_of(p)->caps;
 }
 
-static void freeze(struct atoll_provider *p, const char *id, bool frozen,
+static void freeze(struct atoll_provider *p, const struct atoll_spec *spec, bool frozen,
                    atoll_provider_done_fn *done, void *arg)
 {
-    struct atoll_sm_freeze msg = {id, frozen};
+    struct atoll_sm_freeze msg = {spec->id, frozen};
     ask_plain(native_of(p), ATOLL_SPAWN_FREEZE, &atoll_sm_freeze_desc, &msg, "", done, arg);
 }
 
-static void pause_sandbox(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
-                          void *arg)
+static void pause_sandbox(struct atoll_provider *p, const struct atoll_spec *spec,
+                           atoll_provider_done_fn *done, void *arg)
 {
-    freeze(p, id, true, done, arg);
+    freeze(p, spec, true, done, arg);
 }
 
-static void resume_sandbox(struct atoll_provider *p, const char *id, atoll_provider_done_fn *done,
-                           void *arg)
+static void resume_sandbox(struct atoll_provider *p, const struct atoll_spec *spec,
+                           atoll_provider_done_fn *done, void *arg)
 {
-    freeze(p, id, false, done, arg);
+    freeze(p, spec, false, done, arg);
 }
 
-static void set_limits(struct atoll_provider *p, const char *id, const struct atoll_limits *limits,
-                       atoll_provider_done_fn *done, void *arg)
+static void set_limits(struct atoll_provider *p, const struct atoll_spec *spec,
+                       const struct atoll_limits *limits, atoll_provider_done_fn *done, void *arg)
 {
-    struct atoll_sm_limit msg = {id, limits->memory_bytes, limits->cpu_millis, limits->pids};
+    struct atoll_sm_limit msg = {spec->id, limits->memory_bytes, limits->cpu_millis, limits->pids};
     ask_plain(native_of(p), ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc, &msg, "", done, arg);
 }
 
-static void keep_layer(struct atoll_provider *p, const char *id, const char *path,
+static void keep_layer(struct atoll_provider *p, const struct atoll_spec *spec, const char *path,
                        const char *layer, atoll_provider_done_fn *done, void *arg)
 {
-    struct atoll_sm_commit msg = {id, path, layer};
+    struct atoll_sm_commit msg = {spec->id, path, layer};
     ask_plain(native_of(p), ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, &msg, "", done, arg);
 }
 
@@ -346,17 +359,24 @@ static uint32_t missing_limits(struct atoll_provider *p, const struct atoll_spec
     return atoll_plan_missing_limits(&native_of(p)->plan_host, spec);
 }
 
-static int stats(struct atoll_provider *p, const char *id, struct atoll_provider_stats *ret)
+static void stats(struct atoll_provider *p, const struct atoll_spec *spec,
+                  atoll_provider_stats_fn *done, void *arg)
 {
     struct native *n = native_of(p);
     struct atoll_cgroup_stats s;
-    int r = n->cgroups.version ? atoll_cgroup_read_stats(&n->cgroups, id, &s) : -EOPNOTSUPP;
+    struct atoll_error err;
+    int r = n->cgroups.version ? atoll_cgroup_read_stats(&n->cgroups, spec->id, &s) : -EOPNOTSUPP;
 
-    if (r < 0)
-        return r;
-    *ret = (struct atoll_provider_stats){s.memory_bytes, s.memory_peak_bytes, s.memory_limit_bytes,
-                                         s.cpu_us,       s.processes,         s.processes_peak};
-    return 0;
+    if (r < 0) {
+        (void)atoll_fail(&err, r == -ENOENT ? ATOLL_ERR_NOT_FOUND : ATOLL_ERR_UNIMPLEMENTED, -r,
+                         "the host has no figures about sandbox %s", spec->id);
+        done(arg, NULL, &err);
+        return;
+    }
+    done(arg,
+         &(struct atoll_provider_stats){s.memory_bytes, s.memory_peak_bytes, s.memory_limit_bytes,
+                                        s.cpu_us, s.processes, s.processes_peak},
+         NULL);
 }
 
 /* Connection to spawn, and what happens when it breaks. */
@@ -436,20 +456,23 @@ static struct atoll_provider *native_free(struct atoll_provider *p)
 
 static const struct atoll_provider_ops ops = {
     .name = "native",
+    .caps = caps_of,
     .missing_limits = missing_limits,
     .create = create,
+    .dial = dial,
+    .look = atoll_look_by_list,
     .list = list,
     .reserve = reserve,
     .adopt = adopt,
     .destroy = destroy,
     .stop = stop,
-    .can_pause = can_pause,
     .pause = pause_sandbox,
     .resume = resume_sandbox,
     .set_limits = set_limits,
     .stats = stats,
     .keep_layer = keep_layer,
     .drop_layer = drop_layer,
+    .health = atoll_health_by_list,
     .shutdown = shutdown_spawn,
     .free = native_free,
 };
@@ -476,7 +499,19 @@ static int prepare(struct native *n, const struct atoll_native_config *config,
         .subid_count = caps.subids ? ATOLL_MIN(caps.subuids, caps.subgids) : 0,
     };
     r = atoll_cgroups_open(&n->cgroups, n->spawn.instance, false);
-    return r < 0 ? atoll_fail_errno(err, -r, "cgroups") : 0;
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "cgroups");
+    n->caps = (struct atoll_provider_caps){
+        .isolation = "namespaces",
+        .templates = true,
+        .descriptors = true,
+        .pause = atoll_cgroups_can_freeze(&n->cgroups),
+        .persistent = true,
+        .set_limits = true,
+        .stats = n->cgroups.version != 0,
+        .networks = 1u << ATOLL_NETWORK_NONE,
+    };
+    return 0;
 }
 
 int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config *config,

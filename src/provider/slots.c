@@ -1,4 +1,4 @@
-#include "provider/native/slots.h"
+#include "provider/slots.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "provider/native/image.h"
+#include "provider/image.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,25 +37,25 @@ static void finish(struct making *m, const struct atoll_error *error)
     free(m);
 }
 
+static int keep(struct making *m, struct atoll_error *err)
+{
+    int status = 0;
+
+    while (waitpid(m->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EIO,
+                          "mkfs.ext4 could not format a disk of this size");
+    return rename(m->temporary, m->path) < 0 ? atoll_fail_errno(err, errno, "keep disk image") : 0;
+}
+
 static void mkfs_gone(void *arg, uint32_t events)
 {
     struct making *m = arg;
     struct atoll_error err;
-    int status = 0;
 
     (void)events;
-    while (waitpid(m->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        (void)atoll_fail(&err, ATOLL_ERR_FAILED_PRECONDITION, EIO,
-                         "mkfs.ext4 could not format a disk of this size");
-        finish(m, &err);
-    } else if (rename(m->temporary, m->path) < 0) {
-        (void)atoll_fail_errno(&err, errno, "keep disk image");
-        finish(m, &err);
-    } else {
-        finish(m, NULL);
-    }
+    finish(m, keep(m, &err) < 0 ? &err : NULL);
 }
 
 static int make_file(struct making *m, uint64_t size_bytes, struct atoll_error *err)
@@ -74,8 +74,7 @@ static int make_file(struct making *m, uint64_t size_bytes, struct atoll_error *
 }
 
 /* A journal only for a disk that can outlive its host's crash. Nothing reserved for root. */
-static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes, bool journal,
-                      struct atoll_error *err)
+static int spawn_mkfs(struct making *m, uint64_t inodes, bool journal, struct atoll_error *err)
 {
     char count[24];
     char *argv[] = {"mkfs.ext4",
@@ -103,17 +102,38 @@ static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes
     if (r != 0)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, r,
                           "a disk larger than half the memory needs mkfs.ext4: install e2fsprogs");
+    return 0;
+}
+
+static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes, bool journal,
+                      struct atoll_error *err)
+{
+    int r = spawn_mkfs(m, inodes, journal, err);
+
+    if (r < 0)
+        return r;
     m->pidfd = atoll_sys_pidfd_open(m->pid);
     r = m->pidfd < 0 ? m->pidfd
                      : atoll_watch_open(&m->watch, loop, m->pidfd, EPOLLIN, mkfs_gone, m);
     return r < 0 ? atoll_fail_errno(err, -r, "watch mkfs.ext4") : 0;
 }
 
+/* Two creates may want the same new size at once: each formats its own, the last rename wins. */
+static int begin(struct making *m, uint64_t size_bytes, bool journal, struct atoll_error *err)
+{
+    static _Atomic unsigned counter;
+
+    if (asprintf(&m->temporary, "%s.%u", m->path, ++counter) < 0) {
+        m->temporary = NULL;
+        return atoll_fail_errno(err, ENOMEM, "disk image");
+    }
+    return make_file(m, size_bytes + (journal ? JOURNAL_BYTES : 0), err);
+}
+
 void atoll_image_make(struct atoll_loop *loop, const char *state_dir, const char *name,
                       uint64_t size_bytes, uint64_t inodes, bool journal,
                       void (*done)(void *arg, const struct atoll_error *error), void *arg)
 {
-    static unsigned counter;
     struct making *m = calloc(1, sizeof(*m));
     struct atoll_error err;
     int r;
@@ -131,14 +151,33 @@ void atoll_image_make(struct atoll_loop *loop, const char *state_dir, const char
         finish(m, NULL);
         return;
     }
-    /* Two creates may want the same new size at once: each formats its own, the last rename wins. */
-    r = asprintf(&m->temporary, "%s.%u", m->path, ++counter) < 0
-            ? atoll_fail_errno(&err, ENOMEM, "disk image")
-            : make_file(m, size_bytes + (journal ? JOURNAL_BYTES : 0), &err);
+    r = begin(m, size_bytes, journal, &err);
     if (r >= 0)
         r = start_mkfs(m, loop, inodes, journal, &err);
     if (r < 0)
         finish(m, &err);
+}
+
+int atoll_image_make_now(const char *state_dir, const char *name, uint64_t size_bytes,
+                         uint64_t inodes, bool journal, struct atoll_error *err)
+{
+    struct making m = {.pidfd = ATOLL_NO_FD};
+    int r = 0;
+
+    if (asprintf(&m.path, "%s/%s", state_dir, name) < 0)
+        return atoll_fail_errno(err, ENOMEM, "disk image");
+    if (access(m.path, F_OK) < 0) {
+        r = begin(&m, size_bytes, journal, err);
+        if (r == 0)
+            r = spawn_mkfs(&m, inodes, journal, err);
+        if (r == 0)
+            r = keep(&m, err);
+        if (r < 0 && m.temporary)
+            (void)unlink(m.temporary);
+    }
+    free(m.path);
+    free(m.temporary);
+    return r;
 }
 
 void atoll_image_each_kept(const char *state_dir, void (*each)(void *arg, const char *id),

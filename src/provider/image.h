@@ -11,6 +11,10 @@ void atoll_image_make(struct atoll_loop *loop, const char *state_dir, const char
                       uint64_t size_bytes, uint64_t inodes, bool journal,
                       void (*done)(void *arg, const struct atoll_error *error), void *arg);
 
+/* The same for a worker: blocks while mkfs.ext4 runs. */
+int atoll_image_make_now(const char *state_dir, const char *name, uint64_t size_bytes,
+                         uint64_t inodes, bool journal, struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* The sandboxes that have a disk in the state directory which can outlive them. */
 void atoll_image_each_kept(const char *state_dir, void (*each)(void *arg, const char *id),
                            void *arg);

@@ -1,4 +1,4 @@
-#include "provider/native/spawn_client.h"
+#include "provider/spawn_client.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,84 @@
+#include "provider/by_list.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How one of them is: what the list says about it. */
+
+struct looking {
+    char id[ATOLL_ID_LEN + 1];
+    bool met;
+    struct atoll_provider_look look;
+    atoll_provider_looked_fn *done;
+    void *arg;
+};
+
+static void look_at(void *arg, const char *id, const char *handle, bool alive)
+{
+    struct looking *l = arg;
+
+    (void)handle;
+    if (l->met || strcmp(id, l->id) != 0)
+        return;
+    l->met = true;
+    l->look.state = alive ? ATOLL_LOOK_ALIVE : ATOLL_LOOK_EXITED;
+}
+
+static void on_looked(void *arg, const struct atoll_error *error)
+{
+    struct looking *l = arg;
+
+    if (l->look.state != ATOLL_LOOK_ALIVE)
+        (void)snprintf(l->look.cause, sizeof(l->look.cause), "%s",
+                       l->met ? "its first process has ended" : "its provider has no such sandbox");
+    l->done(l->arg, error ? NULL : &l->look, error);
+    free(l);
+}
+
+void atoll_look_by_list(struct atoll_provider *p, const struct atoll_spec *spec,
+                        atoll_provider_looked_fn *done, void *arg)
+{
+    struct looking *l = calloc(1, sizeof(*l));
+
+    if (!l)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    memcpy(l->id, spec->id, sizeof(l->id));
+    l->look.state = ATOLL_LOOK_GONE;
+    l->done = done;
+    l->arg = arg;
+    p->ops->list(p, look_at, on_looked, l);
+}
+
+/* Its health: it answers. */
+
+struct asking {
+    atoll_provider_health_fn *done;
+    void *arg;
+};
+
+static void ignore_one(void *arg, const char *id, const char *handle, bool alive)
+{
+    (void)arg;
+    (void)id;
+    (void)handle;
+    (void)alive;
+}
+
+static void on_answered(void *arg, const struct atoll_error *error)
+{
+    struct asking *a = arg;
+
+    a->done(a->arg, "", error);
+    free(a);
+}
+
+void atoll_health_by_list(struct atoll_provider *p, atoll_provider_health_fn *done, void *arg)
+{
+    struct asking *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *a = (struct asking){done, arg};
+    p->ops->list(p, ignore_one, on_answered, a);
+}

@@ -1,0 +1,339 @@
+#include "provider/checked_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/rand.h"
+
+#define FIRST_DELAY_MS 100
+#define DELAY_MAX_MS 5000
+
+static const struct {
+    const char *name;
+    const char *verb;  /* "provider x cannot …" */
+    int64_t budget_ms; /* no try begins later than this; 0: there is one try only */
+} table[] = {
+    [ATOLL_OP_CREATE] = {"create", "create sandboxes", 120000},
+    [ATOLL_OP_DIAL] = {"dial", "be dialed", 10000},
+    [ATOLL_OP_LOOK] = {"look", "tell how a sandbox is", 10000},
+    [ATOLL_OP_LIST] = {"list", "list its sandboxes", 10000},
+    [ATOLL_OP_ADOPT] = {"adopt", "take sandboxes over", 10000},
+    [ATOLL_OP_DESTROY] = {"destroy", "destroy sandboxes", 60000},
+    [ATOLL_OP_STOP] = {"stop", "keep the disk of a sandbox", 30000},
+    [ATOLL_OP_PAUSE] = {"pause", "pause sandboxes", 30000},
+    [ATOLL_OP_RESUME] = {"resume", "resume sandboxes", 30000},
+    [ATOLL_OP_SET_LIMITS] = {"set_limits", "change limits of running sandboxes", 20000},
+    [ATOLL_OP_STATS] = {"stats", "measure sandboxes", 0},
+    [ATOLL_OP_KEEP_LAYER] = {"keep_layer", "build templates", 0},
+    [ATOLL_OP_DROP_LAYER] = {"drop_layer", "build templates", 10000},
+    [ATOLL_OP_HEALTH] = {"health", "be checked", 0},
+};
+
+/* What one try brought; pointers are borrowed. */
+struct outcome {
+    int fd;
+    uint64_t boot_us;
+    const struct atoll_provider_look *look;
+    const struct atoll_provider_stats *stats;
+    const char *detail;
+};
+
+bool atoll_error_is_transient(const struct atoll_error *error)
+{
+    return error->kind == ATOLL_ERR_UNAVAILABLE || error->kind == ATOLL_ERR_DEADLINE_EXCEEDED;
+}
+
+int64_t atoll_checked_delay_ms(unsigned tries, const struct atoll_error *error, int64_t first_ms,
+                               int64_t spent_ms, int64_t budget_ms, uint32_t random)
+{
+    int64_t delay = first_ms << (tries > 0 ? tries - 1 : 0);
+
+    if (!atoll_error_is_transient(error) || tries >= ATOLL_CHECKED_TRIES)
+        return -1;
+    /* Between a half and one and a half of it, so that those who failed together do not come back
+     * together. */
+    delay = ATOLL_MIN(delay, (int64_t)DELAY_MAX_MS);
+    delay = delay / 2 + (int64_t)(random % (uint32_t)(delay + 1));
+    delay = ATOLL_MAX(delay, (int64_t)error->retry_ms);
+    return spent_ms + delay > budget_ms ? -1 : delay;
+}
+
+struct atoll_checked *atoll_checked_of(struct atoll_provider *p)
+{
+    return ATOLL_CONTAINER_OF(p, struct atoll_checked, base);
+}
+
+static const char *name_of(const struct atoll_checked_call *c)
+{
+    return c->checked->base.ops->name;
+}
+
+/* Refusals. */
+
+static bool can(struct atoll_provider *p, enum atoll_checked_op op)
+{
+    const struct atoll_provider_caps *caps = p->ops->caps(p);
+
+    switch (op) {
+    case ATOLL_OP_STOP:
+        return caps->persistent && p->ops->stop;
+    case ATOLL_OP_PAUSE:
+        return caps->pause && p->ops->pause;
+    case ATOLL_OP_RESUME:
+        return caps->pause && p->ops->resume;
+    case ATOLL_OP_SET_LIMITS:
+        return caps->set_limits && p->ops->set_limits;
+    case ATOLL_OP_STATS:
+        return caps->stats && p->ops->stats;
+    case ATOLL_OP_KEEP_LAYER:
+        return p->ops->keep_layer;
+    case ATOLL_OP_DROP_LAYER:
+        return p->ops->drop_layer;
+    default:
+        return true;
+    }
+}
+
+/* "provider docker cannot pause sandboxes; native can" */
+static void refuse(const struct atoll_checked_call *c, struct atoll_error *err)
+{
+    const struct atoll_checked_group *group = c->checked->group;
+    char others[120] = "";
+    size_t at = 0;
+
+    for (size_t i = 0; i < group->count && at < sizeof(others); i++) {
+        struct atoll_checked *m = atoll_checked_of(group->members[i]);
+        if (m != c->checked && can(m->inner, c->op))
+            at += (size_t)snprintf(others + at, sizeof(others) - at, "%s%s", at ? ", " : "; ",
+                                   m->base.ops->name);
+    }
+    (void)atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "provider %s cannot %s%s%s",
+                     name_of(c), table[c->op].verb, others, at ? " can" : "");
+}
+
+/* Telling. */
+
+static void tell(struct atoll_checked_call *c, const struct outcome *o,
+                 const struct atoll_error *error)
+{
+    switch (c->op) {
+    case ATOLL_OP_CREATE:
+    case ATOLL_OP_ADOPT:
+        c->done.created(c->arg, o->fd, o->boot_us, error);
+        break;
+    case ATOLL_OP_DIAL:
+        c->done.dialed(c->arg, o->fd, error);
+        break;
+    case ATOLL_OP_LOOK:
+        c->done.looked(c->arg, o->look, error);
+        break;
+    case ATOLL_OP_STATS:
+        c->done.stats(c->arg, o->stats, error);
+        break;
+    case ATOLL_OP_HEALTH:
+        c->done.health(c->arg, o->detail, error);
+        break;
+    default:
+        c->done.plain(c->arg, error);
+    }
+}
+
+void atoll_checked_call_free(struct atoll_checked_call *c)
+{
+    atoll_timer_cancel(&c->again);
+    atoll_list_remove(&c->node);
+    free(c);
+}
+
+static void finish(struct atoll_checked_call *c, const struct outcome *o,
+                   const struct atoll_error *error)
+{
+    static const struct outcome nothing = {.fd = ATOLL_NO_FD, .detail = ""};
+
+    tell(c, error ? &nothing : o, error);
+    atoll_checked_call_free(c);
+}
+
+void atoll_checked_give_up(struct atoll_checked_call *c, const struct atoll_error *error)
+{
+    finish(c, NULL, error);
+}
+
+/* The span of one try: which sandbox, whom, what, how long, how it ended. */
+static void record(const struct atoll_checked_call *c, const struct atoll_error *error)
+{
+    const char *result = error ? atoll_error_kind_name(error->kind) : "ok";
+    int64_t took_us = atoll_clock_us() - c->began_us;
+    char ms[32], tries[16];
+
+    atoll_metric_add(ATOLL_METRIC_PROVIDER_CALLS,
+                     ATOLL_LABELS(name_of(c), table[c->op].name, result), 1);
+    atoll_metric_observe(ATOLL_METRIC_PROVIDER_SECONDS, ATOLL_LABELS(name_of(c), table[c->op].name),
+                         (double)took_us / 1e6);
+    (void)snprintf(ms, sizeof(ms), "%.3f", (double)took_us / 1000);
+    (void)snprintf(tries, sizeof(tries), "%u", c->tries);
+    atoll_log(ATOLL_LOG_DEBUG, "provider call", "provider", name_of(c), "op", table[c->op].name,
+              "sandbox", c->spec.id, "ms", ms, "try", tries, "result", result, "error",
+              error ? error->text : "", NULL);
+}
+
+static void try(struct atoll_checked_call *c);
+
+static void try_again(void *arg)
+{
+    struct atoll_checked_call *c = arg;
+
+    atoll_metric_add(ATOLL_METRIC_PROVIDER_RETRIES, ATOLL_LABELS(name_of(c), table[c->op].name), 1);
+    try(c);
+}
+
+static void tried(struct atoll_checked_call *c, const struct outcome *o,
+                  const struct atoll_error *error)
+{
+    const int64_t first = c->checked->group->first_delay_ms;
+    uint32_t random;
+    int64_t delay = -1;
+
+    record(c, error);
+    if (error && !c->cancelled) {
+        atoll_rand_bytes(&random, sizeof(random));
+        delay =
+            atoll_checked_delay_ms(c->tries, error, first ? first : FIRST_DELAY_MS,
+                                   atoll_clock_ms() - c->first_ms, table[c->op].budget_ms, random);
+    }
+    if (delay < 0) {
+        finish(c, o, error);
+        return;
+    }
+    c->last = *error;
+    atoll_timer_set(&c->again, c->checked->loop, delay, try_again, c);
+}
+
+static void on_created(void *arg, int fd, uint64_t boot_us, const struct atoll_error *error)
+{
+    tried(arg, &(struct outcome){.fd = fd, .boot_us = boot_us}, error);
+}
+
+static void on_dialed(void *arg, int fd, const struct atoll_error *error)
+{
+    tried(arg, &(struct outcome){.fd = fd}, error);
+}
+
+static void on_looked(void *arg, const struct atoll_provider_look *look,
+                      const struct atoll_error *error)
+{
+    tried(arg, &(struct outcome){.look = look}, error);
+}
+
+static void on_stats(void *arg, const struct atoll_provider_stats *stats,
+                     const struct atoll_error *error)
+{
+    tried(arg, &(struct outcome){.stats = stats}, error);
+}
+
+static void on_health(void *arg, const char *detail, const struct atoll_error *error)
+{
+    tried(arg, &(struct outcome){.detail = detail}, error);
+}
+
+static void on_plain(void *arg, const struct atoll_error *error)
+{
+    tried(arg, &(struct outcome){.fd = ATOLL_NO_FD}, error);
+}
+
+static void on_one(void *arg, const char *id, const char *handle, bool alive)
+{
+    const struct atoll_checked_call *c = arg;
+    c->each(c->arg, id, handle, alive);
+}
+
+static void ask(struct atoll_checked_call *c, struct atoll_provider *p)
+{
+    const struct atoll_provider_ops *ops = p->ops;
+
+    switch (c->op) {
+    case ATOLL_OP_CREATE:
+        ops->create(p, c->ret_spec, on_created, c);
+        break;
+    case ATOLL_OP_ADOPT:
+        ops->adopt(p, &c->spec, on_created, c);
+        break;
+    case ATOLL_OP_DIAL:
+        ops->dial(p, &c->spec, on_dialed, c);
+        break;
+    case ATOLL_OP_LOOK:
+        ops->look(p, &c->spec, on_looked, c);
+        break;
+    case ATOLL_OP_LIST:
+        ops->list(p, on_one, on_plain, c);
+        break;
+    case ATOLL_OP_DESTROY:
+        ops->destroy(p, &c->spec, on_plain, c);
+        break;
+    case ATOLL_OP_STOP:
+        ops->stop(p, &c->spec, on_plain, c);
+        break;
+    case ATOLL_OP_PAUSE:
+        ops->pause(p, &c->spec, on_plain, c);
+        break;
+    case ATOLL_OP_RESUME:
+        ops->resume(p, &c->spec, on_plain, c);
+        break;
+    case ATOLL_OP_SET_LIMITS:
+        ops->set_limits(p, &c->spec, &c->limits, on_plain, c);
+        break;
+    case ATOLL_OP_STATS:
+        ops->stats(p, &c->spec, on_stats, c);
+        break;
+    case ATOLL_OP_KEEP_LAYER:
+        ops->keep_layer(p, &c->spec, c->path, c->layer, on_plain, c);
+        break;
+    case ATOLL_OP_DROP_LAYER:
+        ops->drop_layer(p, c->layer, on_plain, c);
+        break;
+    case ATOLL_OP_HEALTH:
+        ops->health(p, on_health, c);
+        break;
+    }
+}
+
+static void try(struct atoll_checked_call *c)
+{
+    c->tries++;
+    c->began_us = atoll_clock_us();
+    ask(c, c->checked->inner);
+}
+
+struct atoll_checked_call *atoll_checked_call_new(struct atoll_provider *p,
+                                                  enum atoll_checked_op op,
+                                                  const struct atoll_spec *spec, void *arg)
+{
+    struct atoll_checked_call *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    c->checked = atoll_checked_of(p);
+    c->op = op;
+    if (spec)
+        c->spec = *spec;
+    c->arg = arg;
+    c->first_ms = atoll_clock_ms();
+    atoll_list_push_back(&c->checked->calls, &c->node);
+    return c;
+}
+
+void atoll_checked_begin(struct atoll_checked_call *c)
+{
+    struct atoll_error err;
+
+    if (can(c->checked->inner, c->op)) {
+        try(c);
+        return;
+    }
+    refuse(c, &err);
+    finish(c, NULL, &err);
+}

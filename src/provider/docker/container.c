@@ -1,0 +1,386 @@
+/*
+ * One container: made, started, reached, removed.
+ *
+ * The agent binds its socket in a directory that the container shares with us. As soon as it
+ * answers we move the socket out of there and remove the directory: the bound one inside is dead
+ * then, so root inside can neither put a socket of its own in the agent's place nor write to our
+ * disk.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include "base/clock.h"
+#include "base/text.h"
+#include "provider/docker/docker_internal.h"
+#include "provider/docker/stream.h"
+#include "sys/tree.h"
+#include "sys/unix_socket.h"
+
+#define AGENT_START_MS 30000
+#define CLEAN_UP_MS 30000
+#define LOOK_EVERY_MS 250
+#define LAST_WORDS_MAX 200
+
+/* --- its directory --- */
+
+static int dir_remove(const struct atoll_docker *d, const char *name, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int fd = open(d->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : atoll_tree_remove(fd, name);
+
+    return r < 0 && r != -ENOENT ? atoll_fail_errno(err, -r, "remove the directory of %s", name)
+                                 : 0;
+}
+
+/* "STATE/NAME" or "STATE/NAME/run"; malloc'd. */
+static char *dir_path(const struct atoll_docker *d, const char *name, bool run)
+{
+    char *path = NULL;
+    return asprintf(&path, "%s/%s%s", d->state_dir, name, run ? "/run" : "") < 0 ? NULL : path;
+}
+
+static int dir_make(const struct atoll_docker *d, const char *name, struct atoll_error *err)
+{
+    ATOLL_AUTOFREE char *dir = dir_path(d, name, false);
+    ATOLL_AUTOFREE char *run = dir_path(d, name, true);
+    int r = dir_remove(d, name, err);
+
+    if (r < 0)
+        return r;
+    if (!dir || !run || mkdir(dir, 0700) < 0 || mkdir(run, 0700) < 0)
+        return atoll_fail_errno(err, errno, "directory of container %s", name);
+    return 0;
+}
+
+static int dir_seal(const char *dir, const char *run, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int from = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ATOLL_AUTOCLOSE int to = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (renameat(from, ATOLL_DOCKER_SOCKET, to, ATOLL_DOCKER_SOCKET) < 0 || rmdir(run) < 0)
+        return atoll_fail_errno(err, errno, "move the agent's socket");
+    return 0;
+}
+
+/* --- waiting for the agent --- */
+
+struct words {
+    struct atoll_docker_demux demux;
+    char text[LAST_WORDS_MAX];
+    size_t len;
+};
+
+static int keep_words(void *arg, const void *bytes, size_t n)
+{
+    struct words *w = arg;
+    const uint8_t *at = bytes;
+
+    while (n > 0) {
+        int stream;
+        size_t len;
+        ssize_t used = atoll_docker_demux_next(&w->demux, at, n, &stream, &len);
+        if (used < 0)
+            return -EPROTO;
+        for (const uint8_t *c = at + used - len; c < at + used && w->len + 1 < sizeof(w->text); c++)
+            w->text[w->len++] = (char)(*c < ' ' ? ' ' : *c);
+        at += used;
+        n -= (size_t)used;
+    }
+    return 0;
+}
+
+/* Fails when the container has ended, with what it said last. */
+static int still_runs(struct atoll_docker *d, const struct atoll_sync_call *call,
+                      const char *handle, struct atoll_error *err)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *inspect = NULL;
+    ATOLL_AUTOFREE char *path = NULL;
+    struct atoll_docker_ask ask = {.method = "GET", .sink = keep_words};
+    struct atoll_provider_look look;
+    struct words words = {0};
+    struct atoll_error unused;
+    int r =
+        atoll_docker_http_askf(d->http, call, &inspect, err, "GET", "/containers/%s/json", handle);
+
+    if (r < 0)
+        return r;
+    atoll_docker_look_parse(inspect, &look);
+    if (look.state != ATOLL_LOOK_EXITED)
+        return 0;
+    ask.sink_arg = &words;
+    if (asprintf(&path, "/containers/%s/logs?stdout=1&stderr=1&tail=3", handle) < 0)
+        path = NULL;
+    ask.path = path;
+    if (path)
+        (void)!atoll_docker_http_ask(d->http, call, &ask, NULL, &unused);
+    return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD,
+                      "the image cannot be used: the agent did not start in it: %s%s%s", look.cause,
+                      words.len ? ": " : "", words.text);
+}
+
+/* Until there is something new in the directory, or it is time to look for the container. */
+static int wait_a_little(const struct atoll_sync_call *call, int notify_fd, int ms,
+                         struct atoll_error *err)
+{
+    struct pollfd fds[2] = {{.fd = notify_fd, .events = POLLIN},
+                            {.fd = call->cancel_fd, .events = POLLIN}};
+    char events[4096];
+
+    (void)poll(fds, 2, ATOLL_MIN(ms, atoll_sync_left_ms(call)));
+    if (fds[0].revents)
+        (void)!read(notify_fd, events, sizeof(events));
+    if (atoll_sync_cancelled(call))
+        return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "no longer wanted");
+    if (atoll_sync_left_ms(call) == 0)
+        return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                          "the agent did not start in time; an engine that does not see this "
+                          "host's files needs `remote: true`");
+    return 0;
+}
+
+/* notify_fd watches run since before the container started. */
+static int wait_for_agent(struct atoll_docker *d, const struct atoll_sync_call *call,
+                          const char *handle, const char *run, int notify_fd,
+                          struct atoll_error *err)
+{
+    int64_t look_ms = atoll_clock_ms() + LOOK_EVERY_MS;
+    struct atoll_sync_call bounded = *call;
+
+    bounded.deadline_ms = ATOLL_MIN(call->deadline_ms, atoll_clock_ms() + AGENT_START_MS);
+    for (;;) {
+        ATOLL_AUTOCLOSE int fd = atoll_unix_connect(run, ATOLL_DOCKER_SOCKET);
+        int r = 0;
+        if (fd >= 0)
+            return 0;
+        if (fd != -ENOENT && fd != -ECONNREFUSED)
+            return atoll_fail_errno(err, -fd, "reach the agent");
+        if (atoll_clock_ms() >= look_ms) {
+            look_ms = atoll_clock_ms() + LOOK_EVERY_MS;
+            r = still_runs(d, &bounded, handle, err);
+        }
+        if (r == 0) /* bound, and about to listen: that is not told */
+            r = wait_a_little(&bounded, notify_fd, fd == -ENOENT ? LOOK_EVERY_MS : 1, err);
+        if (r < 0)
+            return r;
+    }
+}
+
+/* The same through a relay. */
+static int wait_for_remote(struct atoll_docker *d, const struct atoll_sync_call *call,
+                           const char *handle, struct atoll_error *err)
+{
+    struct atoll_sync_call bounded = *call;
+    int r;
+
+    bounded.deadline_ms = ATOLL_MIN(call->deadline_ms, atoll_clock_ms() + AGENT_START_MS);
+    for (;;) {
+        r = still_runs(d, &bounded, handle, err);
+        if (r == 0)
+            r = atoll_docker_remote_greet(d, &bounded, handle, err);
+        if (r == 0 || err->kind != ATOLL_ERR_UNAVAILABLE)
+            return r;
+        r = wait_a_little(&bounded, ATOLL_NO_FD, 20, err);
+        if (r < 0)
+            return r;
+    }
+}
+
+/* --- making one --- */
+
+static int check_limits(const struct atoll_docker_info *info, const struct atoll_spec *spec,
+                        struct atoll_error *err)
+{
+    uint32_t missing = info->missing & ~spec->waived;
+
+    if (missing == 0)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                      "this Docker engine cannot enforce these limits:%s%s%s; waive them or ask "
+                      "for another provider",
+                      missing & ATOLL_LIMIT_MEMORY ? " memory" : "",
+                      missing & ATOLL_LIMIT_CPU ? " cpu" : "",
+                      missing & ATOLL_LIMIT_PIDS ? " pids" : "");
+}
+
+static int post_create(struct atoll_docker *d, const struct atoll_sync_call *call, const char *name,
+                       const struct atoll_docker_place *place, char *ret_handle, size_t cap,
+                       struct atoll_error *err)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *answer = NULL;
+    struct atoll_docker_ask ask = {.method = "POST", .json = atoll_docker_body_create(place)};
+    char path[128];
+    const char *id;
+    int r;
+
+    if (!ask.json)
+        return atoll_fail_errno(err, ENOMEM, "container");
+    (void)snprintf(path, sizeof(path), "/containers/create?name=%s", name);
+    ask.path = path;
+    r = atoll_docker_http_ask(d->http, call, &ask, &answer, err);
+    if (r < 0)
+        return r;
+    id = json_string_value(json_object_get(answer, "Id"));
+    if (!id || atoll_text_copy(ret_handle, cap, id) < 0)
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EPROTO, "Docker named no container");
+    return 0;
+}
+
+/* Once more where the first try cannot be meant: what a crash left has the name, or the storage
+ * turns out to keep no quota. */
+static int create_container(struct atoll_docker *d, const struct atoll_sync_call *call,
+                            const char *name, struct atoll_docker_place *place, char *ret_handle,
+                            size_t cap, struct atoll_error *err)
+{
+    int r = post_create(d, call, name, place, ret_handle, cap, err);
+
+    if (r == -EEXIST) {
+        r = atoll_docker_http_askf(d->http, call, NULL, err, "DELETE", "/containers/%s?force=1&v=1",
+                                   name);
+        if (r >= 0 || r == -ENOENT)
+            r = post_create(d, call, name, place, ret_handle, cap, err);
+    }
+    if (r < 0 && place->disk == ATOLL_DOCKER_DISK_QUOTA && strstr(err->text, "storage-opt") &&
+        d->config.disk == ATOLL_DOCKER_DISK_AUTO) {
+        (void)pthread_mutex_lock(&d->lock);
+        d->info.quota = false;
+        (void)pthread_mutex_unlock(&d->lock);
+        place->disk = ATOLL_DOCKER_DISK_TMPFS;
+        r = post_create(d, call, name, place, ret_handle, cap, err);
+    }
+    return r;
+}
+
+static int start_local(struct atoll_docker *d, const struct atoll_sync_call *call,
+                       const char *handle, const char *name, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    ATOLL_AUTOFREE char *dir = dir_path(d, name, false);
+    ATOLL_AUTOFREE char *run = dir_path(d, name, true);
+    int r;
+
+    /* Without a watch we look now and then instead. */
+    if (notify_fd >= 0 && run)
+        (void)inotify_add_watch(notify_fd, run, IN_CREATE);
+    if (!dir || !run)
+        return atoll_fail_errno(err, ENOMEM, "container");
+    r = atoll_docker_http_askf(d->http, call, NULL, err, "POST", "/containers/%s/start", handle);
+    if (r >= 0)
+        r = wait_for_agent(d, call, handle, run, notify_fd, err);
+    return r < 0 ? r : dir_seal(dir, run, err);
+}
+
+static int prepare(struct atoll_docker *d, const struct atoll_sync_call *call,
+                   const struct atoll_spec *spec, struct atoll_docker_info *info,
+                   struct atoll_docker_image *image, char *network, struct atoll_error *err)
+{
+    int r = atoll_docker_info_get(d, call, info, err);
+
+    if (r == 0)
+        r = check_limits(info, spec, err);
+    if (r == 0)
+        r = atoll_docker_image_get(d, call, spec, image, err);
+    return r < 0 ? r : atoll_docker_network_get(d, call, spec, network, err);
+}
+
+static int start(struct atoll_docker *d, const struct atoll_sync_call *call, const char *name,
+                 const struct atoll_spec *spec, char *ret_handle, size_t cap,
+                 struct atoll_error *err)
+{
+    ATOLL_AUTOFREE char *run = dir_path(d, name, true);
+    struct atoll_docker_info info;
+    struct atoll_docker_image image;
+    char network[80], volume[64];
+    struct atoll_docker_place place = {.spec = spec,
+                                       .image = &image,
+                                       .daemon_id = d->daemon_id,
+                                       .network = network,
+                                       .profile = d->profile,
+                                       .agent = d->agent_path,
+                                       .sudo = spec->allow_sudo ? d->sudo_path : NULL,
+                                       .agent_volume = volume,
+                                       .binds = d->config.binds,
+                                       .bind_count = d->config.bind_count};
+    int r = prepare(d, call, spec, &info, &image, network, err);
+
+    if (r < 0)
+        return r;
+    place.cpus = info.cpus;
+    place.disk = atoll_docker_disk_of(d, &info, spec);
+    if (atoll_docker_shares_files(d, &info)) {
+        place.run_dir = run;
+        r = dir_make(d, name, err);
+    } else {
+        r = atoll_docker_remote_agent(d, call, image.id, volume, err);
+    }
+    if (r == 0)
+        r = create_container(d, call, name, &place, ret_handle, cap, err);
+    if (r < 0)
+        return r;
+    if (place.run_dir)
+        return start_local(d, call, ret_handle, name, err);
+    r = atoll_docker_http_askf(d->http, call, NULL, err, "POST", "/containers/%s/start",
+                               ret_handle);
+    return r < 0 ? r : wait_for_remote(d, call, ret_handle, err);
+}
+
+int atoll_docker_container_start(struct atoll_docker *d, const struct atoll_sync_call *call,
+                                 const char *name, const struct atoll_spec *spec, char *ret_handle,
+                                 size_t cap, struct atoll_error *err)
+{
+    /* What cleans up has its own time, whatever became of the caller's. */
+    struct atoll_sync_call after = {.cancel_fd = ATOLL_NO_FD};
+    struct atoll_error unused;
+    int r = atoll_docker_clean(d, call, err);
+
+    if (r < 0)
+        return r;
+    r = start(d, call, name, spec, ret_handle, cap, err);
+    if (r >= 0)
+        return 0;
+    after.deadline_ms = atoll_clock_ms() + CLEAN_UP_MS;
+    (void)!atoll_docker_container_remove(d, &after, name, name, &unused);
+    atoll_docker_network_put(d, &after, spec);
+    return r;
+}
+
+int atoll_docker_container_remove(struct atoll_docker *d, const struct atoll_sync_call *call,
+                                  const char *which, const char *name, struct atoll_error *err)
+{
+    int r;
+
+    for (;;) {
+        r = atoll_docker_http_askf(d->http, call, NULL, err, "DELETE", "/containers/%s?force=1&v=1",
+                                   which);
+        /* Somebody else removes it already: wait for that. */
+        if (r != -EEXIST || wait_a_little(call, ATOLL_NO_FD, 50, err) < 0)
+            break;
+    }
+    if (r < 0 && r != -ENOENT)
+        return r;
+    return dir_remove(d, name, err);
+}
+
+int atoll_docker_container_dial(struct atoll_docker *d, const struct atoll_sync_call *call,
+                                const char *which, const char *name, int *ret_fd,
+                                struct atoll_error *err)
+{
+    ATOLL_AUTOFREE char *dir = dir_path(d, name, false);
+    int fd;
+
+    if (!dir)
+        return atoll_fail_errno(err, ENOMEM, "container");
+    /* The directory says how the container was made: the engine may be configured anew since. */
+    if (access(dir, F_OK) < 0 && errno == ENOENT)
+        return atoll_docker_remote_dial(d, call, which, ret_fd, err);
+    fd = atoll_unix_connect(dir, ATOLL_DOCKER_SOCKET);
+    if (fd == -ENOENT || fd == -ECONNREFUSED)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -fd, "the sandbox's agent does not answer");
+    if (fd < 0)
+        return atoll_fail_errno(err, -fd, "reach the agent");
+    *ret_fd = fd;
+    return 0;
+}

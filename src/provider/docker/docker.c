@@ -1,0 +1,431 @@
+/*
+ * The provider: configuration, what the engine can do, and the operations that are one request.
+ */
+#include "provider/docker/docker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/text.h"
+#include "provider/docker/docker_internal.h"
+#include "provider/docker/profile.h"
+
+#define HOST_DEFAULT "unix:///var/run/docker.sock"
+
+/* "atoll-ID": the name of a sandbox's container, and of its directory. */
+static const char *name_of(const struct atoll_spec *spec, char out[64])
+{
+    (void)snprintf(out, 64, ATOLL_DOCKER_NAME "%s", spec->id);
+    return out;
+}
+
+/* What Docker calls it. A handle comes from our records, but goes into a path. */
+static const char *which_of(const struct atoll_spec *spec, char out[64 + 1])
+{
+    if (atoll_text_is_name(spec->handle) && strlen(spec->handle) <= 64)
+        (void)snprintf(out, 65, "%.64s", spec->handle);
+    else
+        (void)snprintf(out, 65, ATOLL_DOCKER_NAME "%s", spec->id);
+    return out;
+}
+
+/* --- what the engine can do --- */
+
+static int info_ask(struct atoll_docker *d, const struct atoll_sync_call *call,
+                    struct atoll_docker_info *ret, struct atoll_error *err)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *answer = NULL;
+    int r = atoll_docker_http_askf(d->http, call, &answer, err, "GET", "/info");
+
+    if (r < 0)
+        return r;
+    atoll_docker_info_parse(answer, ret);
+    (void)pthread_mutex_lock(&d->lock);
+    /* What a try has shown counts for more than what it looks like. */
+    if (d->info.known && !d->info.quota)
+        ret->quota = false;
+    d->info = *ret;
+    (void)pthread_mutex_unlock(&d->lock);
+    return 0;
+}
+
+static struct atoll_docker_info info_known(const struct atoll_docker *d)
+{
+    struct atoll_docker *unlocked = (struct atoll_docker *)(uintptr_t)d;
+    struct atoll_docker_info info;
+
+    (void)pthread_mutex_lock(&unlocked->lock);
+    info = d->info;
+    (void)pthread_mutex_unlock(&unlocked->lock);
+    return info;
+}
+
+int atoll_docker_info_get(struct atoll_docker *d, const struct atoll_sync_call *call,
+                          struct atoll_docker_info *ret, struct atoll_error *err)
+{
+    *ret = info_known(d);
+    return ret->known ? 0 : info_ask(d, call, ret, err);
+}
+
+bool atoll_docker_shares_files(const struct atoll_docker *d, const struct atoll_docker_info *info)
+{
+    return d->local && !info->shifted;
+}
+
+enum atoll_docker_disk atoll_docker_disk_of(const struct atoll_docker *d,
+                                            const struct atoll_docker_info *info,
+                                            const struct atoll_spec *spec)
+{
+    if (spec->waived & ATOLL_LIMIT_DISK || spec->limits.disk_bytes == 0)
+        return ATOLL_DOCKER_DISK_REFUSE;
+    if (d->config.disk == ATOLL_DOCKER_DISK_AUTO)
+        return info->quota ? ATOLL_DOCKER_DISK_QUOTA : ATOLL_DOCKER_DISK_TMPFS;
+    return d->config.disk;
+}
+
+static uint32_t docker_missing_limits(const struct atoll_sync_provider *p,
+                                      const struct atoll_spec *spec)
+{
+    const struct atoll_docker *d = atoll_docker_of((struct atoll_sync_provider *)(uintptr_t)p);
+    struct atoll_docker_info info = info_known(d);
+    bool disk = spec->limits.disk_bytes && d->config.disk == ATOLL_DOCKER_DISK_REFUSE;
+
+    return info.missing | (disk ? ATOLL_LIMIT_DISK : 0);
+}
+
+/* --- operations --- */
+
+static int docker_create(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                         struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
+{
+    struct atoll_docker *d = atoll_docker_of(p);
+    struct atoll_sync_call after = {.cancel_fd = ATOLL_NO_FD};
+    struct atoll_error unused;
+    char name[64];
+    int r;
+
+    if (d->pool && atoll_docker_pool_take(d->pool, call, spec, ret_fd))
+        return 0;
+    (void)name_of(spec, name);
+    r = atoll_docker_container_start(d, call, name, spec, spec->handle, sizeof(spec->handle), err);
+    if (r == 0) {
+        r = atoll_docker_container_dial(d, call, spec->handle, name, ret_fd, err);
+        after.deadline_ms = atoll_clock_ms() + 30000;
+        if (r < 0)
+            (void)!atoll_docker_container_remove(d, &after, spec->handle, name, &unused);
+    }
+    if (r < 0)
+        spec->handle[0] = '\0';
+    return r;
+}
+
+static int docker_dial(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                       const struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
+{
+    char which[65], name[64];
+
+    return atoll_docker_container_dial(atoll_docker_of(p), call, which_of(spec, which),
+                                       name_of(spec, name), ret_fd, err);
+}
+
+static int docker_look(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                       const struct atoll_spec *spec, struct atoll_provider_look *ret,
+                       struct atoll_error *err)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *answer = NULL;
+    char which[65];
+    int r = atoll_docker_http_askf(atoll_docker_of(p)->http, call, &answer, err, "GET",
+                                   "/containers/%s/json", which_of(spec, which));
+
+    if (r == -ENOENT) {
+        *ret = (struct atoll_provider_look){.state = ATOLL_LOOK_GONE};
+        (void)snprintf(ret->cause, sizeof(ret->cause), "the container was removed");
+        return 0;
+    }
+    if (r < 0)
+        return r;
+    if (!json_is_object(json_object_get(answer, "State")))
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "Docker's answer says nothing");
+    atoll_docker_look_parse(answer, ret);
+    return 0;
+}
+
+static int docker_destroy(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                          const struct atoll_spec *spec, struct atoll_error *err)
+{
+    struct atoll_docker *d = atoll_docker_of(p);
+    char which[65], name[64];
+    int r = atoll_docker_container_remove(d, call, which_of(spec, which), name_of(spec, name), err);
+
+    if (r == 0)
+        atoll_docker_network_put(d, call, spec);
+    return r;
+}
+
+/* A refusal is none when it is already as it should be. */
+static int freeze(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                  const struct atoll_spec *spec, const char *verb, bool paused,
+                  struct atoll_error *err)
+{
+    struct atoll_provider_look look;
+    struct atoll_error unused;
+    char which[65];
+    int r = atoll_docker_http_askf(atoll_docker_of(p)->http, call, NULL, err, "POST",
+                                   "/containers/%s/%s", which_of(spec, which), verb);
+
+    if (r >= 0)
+        return 0;
+    if (r != -ENOENT && docker_look(p, call, spec, &look, &unused) == 0 &&
+        look.state == (paused ? ATOLL_LOOK_PAUSED : ATOLL_LOOK_ALIVE))
+        return 0;
+    return r;
+}
+
+static int docker_pause(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                        const struct atoll_spec *spec, struct atoll_error *err)
+{
+    return freeze(p, call, spec, "pause", true, err);
+}
+
+static int docker_resume(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                         const struct atoll_spec *spec, struct atoll_error *err)
+{
+    return freeze(p, call, spec, "unpause", false, err);
+}
+
+static int docker_set_limits(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                             const struct atoll_spec *spec, const struct atoll_limits *limits,
+                             struct atoll_error *err)
+{
+    struct atoll_docker *d = atoll_docker_of(p);
+    struct atoll_docker_ask ask = {.method = "POST"};
+    struct atoll_docker_info info;
+    char path[128], which[65];
+    int r = atoll_docker_info_get(d, call, &info, err);
+
+    if (r < 0)
+        return r;
+    (void)snprintf(path, sizeof(path), "/containers/%s/update", which_of(spec, which));
+    ask.path = path;
+    ask.json = atoll_docker_body_update(limits, spec->waived, info.cpus);
+    r = atoll_docker_http_ask(d->http, call, &ask, NULL, err);
+    return r < 0 ? r : 0;
+}
+
+static int docker_stats(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                        const struct atoll_spec *spec, struct atoll_provider_stats *ret,
+                        struct atoll_error *err)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *answer = NULL;
+    char which[65];
+    int r = atoll_docker_http_askf(atoll_docker_of(p)->http, call, &answer, err, "GET",
+                                   "/containers/%s/stats?stream=false&one-shot=true",
+                                   which_of(spec, which));
+
+    if (r >= 0)
+        atoll_docker_stats_parse(answer, ret);
+    return r < 0 ? r : 0;
+}
+
+static int docker_health(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                         char *detail, size_t cap, struct atoll_error *err)
+{
+    struct atoll_docker_info info;
+    int r = info_ask(atoll_docker_of(p), call, &info, err);
+
+    if (r < 0)
+        return r;
+    (void)snprintf(detail, cap, "Docker %s, %s", info.version, info.storage);
+    return 0;
+}
+
+static struct atoll_sync_provider *docker_free(struct atoll_sync_provider *p);
+
+static const struct atoll_sync_ops ops = {
+    .name = "docker",
+    .caps = {.isolation = "container",
+             .images = true,
+             .pause = true,
+             .set_limits = true,
+             .stats = true,
+             .networks = 1u << ATOLL_NETWORK_NONE | 1u << ATOLL_NETWORK_ISOLATED |
+                         1u << ATOLL_NETWORK_BRIDGE},
+    .missing_limits = docker_missing_limits,
+    .create = docker_create,
+    .dial = docker_dial,
+    .look = docker_look,
+    .list = atoll_docker_list,
+    .destroy = docker_destroy,
+    .pause = docker_pause,
+    .resume = docker_resume,
+    .set_limits = docker_set_limits,
+    .stats = docker_stats,
+    .health = docker_health,
+    .free = docker_free,
+};
+
+/* --- its life --- */
+
+/* Every pointer of the copy is ours afterwards, also when this fails halfway. */
+static bool config_dup(struct atoll_docker_config *to, const struct atoll_docker_config *from)
+{
+    struct atoll_docker_registry *registries =
+        calloc(from->registry_count + 1, sizeof(*registries));
+    struct atoll_docker_bind *binds = calloc(from->bind_count + 1, sizeof(*binds));
+    bool ok = registries && binds;
+
+    *to = (struct atoll_docker_config){.remote = from->remote,
+                                       .disk = from->disk,
+                                       .pool = from->pool,
+                                       .progress = from->progress,
+                                       .progress_arg = from->progress_arg};
+    to->registries = registries;
+    to->binds = binds;
+    to->bridge = strdup(from->bridge && *from->bridge ? from->bridge : "bridge");
+    if (from->default_image && *from->default_image)
+        ok = (to->default_image = strdup(from->default_image)) && ok;
+    if (from->layers_dir)
+        ok = (to->layers_dir = strdup(from->layers_dir)) && ok;
+    for (size_t i = 0; ok && i < from->registry_count; i++, to->registry_count++) {
+        registries[i].host = strdup(from->registries[i].host);
+        registries[i].username = strdup(from->registries[i].username);
+        registries[i].password = strdup(from->registries[i].password);
+        ok = registries[i].host && registries[i].username && registries[i].password;
+    }
+    for (size_t i = 0; ok && i < from->bind_count; i++, to->bind_count++) {
+        binds[i].source = strdup(from->binds[i].source);
+        binds[i].target = strdup(from->binds[i].target);
+        binds[i].writable = from->binds[i].writable;
+        ok = binds[i].source && binds[i].target;
+    }
+    return ok && to->bridge;
+}
+
+static void config_done(struct atoll_docker_config *c)
+{
+    for (size_t i = 0; i < c->registry_count; i++) {
+        free((void *)(uintptr_t)c->registries[i].host);
+        free((void *)(uintptr_t)c->registries[i].username);
+        free((void *)(uintptr_t)c->registries[i].password);
+    }
+    for (size_t i = 0; i < c->bind_count; i++) {
+        free((void *)(uintptr_t)c->binds[i].source);
+        free((void *)(uintptr_t)c->binds[i].target);
+    }
+    free((void *)(uintptr_t)c->registries);
+    free((void *)(uintptr_t)c->binds);
+    free((void *)(uintptr_t)c->bridge);
+    free((void *)(uintptr_t)c->default_image);
+    free((void *)(uintptr_t)c->layers_dir);
+}
+
+static struct atoll_sync_provider *docker_free(struct atoll_sync_provider *p)
+{
+    struct atoll_docker *d = atoll_docker_of(p);
+
+    d->pool = atoll_docker_pool_free(d->pool);
+    d->http = atoll_docker_http_free(d->http);
+    config_done(&d->config);
+    (void)pthread_mutex_destroy(&d->lock);
+    (void)pthread_mutex_destroy(&d->sending);
+    (void)pthread_mutex_destroy(&d->cleaning);
+    free((void *)(uintptr_t)d->sync.ops);
+    free(d->state_dir);
+    free(d->agent_path);
+    free(d->sudo_path);
+    free(d->profile);
+    free(d);
+    return NULL;
+}
+
+/* Which containers are ours: those with the id that our state directory has had since it was made.
+ * */
+static int load_id(struct atoll_docker *d, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    int r;
+
+    if (mkdir(d->state_dir, 0700) < 0 && errno != EEXIST)
+        return atoll_fail_errno(err, errno, "directory of the Docker provider");
+    dir = open(d->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return atoll_fail_errno(err, errno, "directory of the Docker provider");
+    r = atoll_fd_read_file(dir, "id", d->daemon_id, sizeof(d->daemon_id));
+    if (r == ATOLL_UUID_LEN)
+        return 0;
+    atoll_rand_uuid(d->daemon_id);
+    fd = openat(dir, "id.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    r = fd < 0 ? -errno : atoll_fd_write_all(fd, d->daemon_id, ATOLL_UUID_LEN);
+    if (r == 0 && (fsync(fd) < 0 || renameat(dir, "id.new", dir, "id") < 0))
+        r = -errno;
+    return r < 0 ? atoll_fail_errno(err, -r, "id of the Docker provider") : 0;
+}
+
+static bool set_paths(struct atoll_docker *d, const struct atoll_docker_config *config)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *profile = atoll_docker_profile();
+
+    d->state_dir = realpath(config->state_dir, NULL);
+    if (!d->state_dir)
+        d->state_dir = strdup(config->state_dir);
+    if (asprintf(&d->agent_path, "%s/atoll-agent", config->libexec_dir) < 0)
+        d->agent_path = NULL;
+    if (asprintf(&d->sudo_path, "%s/atoll-sudo", config->libexec_dir) < 0)
+        d->sudo_path = NULL;
+    d->profile = profile ? json_dumps(profile, JSON_COMPACT) : NULL;
+    return d->state_dir && d->agent_path && d->sudo_path && d->profile;
+}
+
+static int fill(struct atoll_docker *d, const struct atoll_docker_config *config,
+                struct atoll_error *err)
+{
+    struct atoll_docker_http_config http = {.host = config->host ? config->host : HOST_DEFAULT,
+                                            .ca = config->ca,
+                                            .cert = config->cert,
+                                            .key = config->key,
+                                            .connections = config->connections};
+    struct atoll_sync_ops *own = malloc(sizeof(*own));
+    int r;
+
+    if (!own)
+        return atoll_fail_errno(err, ENOMEM, "Docker provider");
+    d->local = strncmp(http.host, "unix://", 7) == 0 && !config->remote;
+    memcpy(own, &ops, sizeof(*own));
+    own->caps.remote = !d->local;
+    own->caps.descriptors = d->local;
+    own->caps.templates = config->default_image || config->layers_dir;
+    d->sync.ops = own;
+    if (!config_dup(&d->config, config) || !set_paths(d, config))
+        return atoll_fail_errno(err, ENOMEM, "Docker provider");
+    r = load_id(d, err);
+    if (r == 0)
+        r = atoll_docker_http_new(&http, &d->http, err);
+    if (r == 0 && config->pool > 0 && d->config.default_image)
+        r = atoll_docker_pool_new(d, ATOLL_MIN(config->pool, ATOLL_DOCKER_POOL_MAX), &d->pool, err);
+    return r;
+}
+
+int atoll_docker_provider_new(const struct atoll_docker_config *config,
+                              struct atoll_sync_provider **ret, struct atoll_error *err)
+{
+    struct atoll_docker *d = calloc(1, sizeof(*d));
+    int r;
+
+    if (!d)
+        return atoll_fail_errno(err, ENOMEM, "Docker provider");
+    (void)pthread_mutex_init(&d->lock, NULL);
+    (void)pthread_mutex_init(&d->sending, NULL);
+    (void)pthread_mutex_init(&d->cleaning, NULL);
+    r = fill(d, config, err);
+    if (r < 0) {
+        (void)docker_free(&d->sync);
+        return r;
+    }
+    *ret = &d->sync;
+    return 0;
+}

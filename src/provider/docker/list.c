@@ -1,0 +1,119 @@
+/*
+ * Which containers are ours: those with our label. Sandboxes are told by their names; whatever
+ * else a daemon before us left behind when it was killed is removed on the first look.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include "base/clock.h"
+#include "provider/docker/docker_internal.h"
+
+#define CLEAN_UP_MS 30000
+
+static int list_ours(struct atoll_docker *d, const struct atoll_sync_call *call, json_t **ret,
+                     struct atoll_error *err)
+{
+    int r = atoll_docker_http_askf(
+        d->http, call, ret, err, "GET",
+        "/containers/json?all=1&filters=%%7B%%22label%%22%%3A%%5B%%22" ATOLL_DOCKER_LABEL
+        "%%3D%s%%22%%5D%%7D",
+        d->daemon_id);
+
+    if (r < 0)
+        return r;
+    if (!json_is_array(*ret))
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "Docker's answer is no list");
+    return 0;
+}
+
+/* Whether `name` is that of a sandbox's container in the list. */
+static bool is_sandbox(const json_t *list, const char *name)
+{
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach(list, i, entry)
+    {
+        char id[ATOLL_ID_LEN + 1];
+        if (atoll_docker_entry_id(entry, id) &&
+            strcmp(id, name + sizeof(ATOLL_DOCKER_NAME) - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Directories whose container is gone, or never came to be. */
+static void remove_dirs(struct atoll_docker *d, const struct atoll_sync_call *call,
+                        const json_t *list)
+{
+    DIR *dir = opendir(d->state_dir);
+    struct atoll_error unused;
+
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (strncmp(e->d_name, ATOLL_DOCKER_NAME, sizeof(ATOLL_DOCKER_NAME) - 1) == 0 &&
+            strlen(e->d_name) < 64 && !is_sandbox(list, e->d_name))
+            (void)!atoll_docker_container_remove(d, call, e->d_name, e->d_name, &unused);
+    if (dir)
+        (void)closedir(dir);
+}
+
+static int remove_strays(struct atoll_docker *d, const struct atoll_sync_call *call,
+                         struct atoll_error *err)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *list = NULL;
+    struct atoll_error unused;
+    const json_t *entry;
+    size_t i;
+    int r = list_ours(d, call, &list, err);
+
+    if (r < 0)
+        return r;
+    json_array_foreach(list, i, entry)
+    {
+        const char *handle = json_string_value(json_object_get(entry, "Id"));
+        char id[ATOLL_ID_LEN + 1];
+        if (handle && !atoll_docker_entry_id(entry, id))
+            (void)!atoll_docker_container_remove(d, call, handle, "none", &unused);
+    }
+    remove_dirs(d, call, list);
+    return 0;
+}
+
+int atoll_docker_clean(struct atoll_docker *d, const struct atoll_sync_call *call,
+                       struct atoll_error *err)
+{
+    struct atoll_sync_call bounded = *call;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&d->cleaning);
+    bounded.deadline_ms = ATOLL_MIN(call->deadline_ms, atoll_clock_ms() + CLEAN_UP_MS);
+    if (!d->cleaned)
+        r = remove_strays(d, &bounded, err);
+    d->cleaned = d->cleaned || r == 0;
+    (void)pthread_mutex_unlock(&d->cleaning);
+    return r;
+}
+
+int atoll_docker_list(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                      void (*each)(void *arg, const char *id, const char *handle, bool alive),
+                      void *arg, struct atoll_error *err)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *list = NULL;
+    const json_t *entry;
+    size_t i;
+    int r = atoll_docker_clean(atoll_docker_of(p), call, err);
+
+    if (r == 0)
+        r = list_ours(atoll_docker_of(p), call, &list, err);
+    if (r < 0)
+        return r;
+    json_array_foreach(list, i, entry)
+    {
+        const char *handle = json_string_value(json_object_get(entry, "Id"));
+        const char *state = json_string_value(json_object_get(entry, "State"));
+        char id[ATOLL_ID_LEN + 1];
+        if (handle && state && atoll_docker_entry_id(entry, id))
+            each(arg, id, handle, strcmp(state, "running") == 0 || strcmp(state, "paused") == 0);
+    }
+    return 0;
+}

@@ -1,0 +1,276 @@
+/*
+ * Tar archives (POSIX.1-2001 ustar, with a pax record where a name or a size does not fit) written
+ * while they are read, so that a tree of any size takes the memory of one file's piece.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/buf.h"
+#include "provider/docker/docker_internal.h"
+
+#define BLOCK 512
+#define OUT_MAX (64 * 1024)
+
+struct atoll_docker_tar {
+    char *path; /* owned: what is walked */
+    char *name; /* owned: of a single file; NULL: a tree */
+    uint32_t id_base;
+    FTS *walk;            /* owned; NULL once at its end */
+    struct atoll_buf out; /* heads that wait to be read */
+    int fd;               /* owned: the present file */
+    uint64_t left;        /* of its contents */
+    size_t padding;       /* behind them */
+    bool ended;
+    int failed; /* -errno */
+};
+
+static int fail_new(struct atoll_docker_tar *tar, struct atoll_error *err, int errnum)
+{
+    (void)atoll_docker_tar_free(tar);
+    return atoll_fail_errno(err, errnum, "archive");
+}
+
+static int tar_new(const char *path, const char *name, uint32_t id_base,
+                   struct atoll_docker_tar **ret, struct atoll_error *err)
+{
+    struct atoll_docker_tar *t = calloc(1, sizeof(*t));
+    char *roots[2] = {NULL, NULL};
+
+    if (!t)
+        return atoll_fail_errno(err, ENOMEM, "archive");
+    t->fd = ATOLL_NO_FD;
+    t->id_base = id_base;
+    atoll_buf_init(&t->out, OUT_MAX);
+    t->path = strdup(path);
+    t->name = name ? strdup(name) : NULL;
+    if (!t->path || (name && !t->name))
+        return fail_new(t, err, ENOMEM);
+    roots[0] = t->path;
+    t->walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+    if (!t->walk)
+        return fail_new(t, err, errno);
+    *ret = t;
+    return 0;
+}
+
+int atoll_docker_tar_file(const char *path, const char *name, struct atoll_docker_tar **ret,
+                          struct atoll_error *err)
+{
+    return tar_new(path, name, 0, ret, err);
+}
+
+int atoll_docker_tar_tree(const char *dir, uint32_t id_base, struct atoll_docker_tar **ret,
+                          struct atoll_error *err)
+{
+    return tar_new(dir, NULL, id_base, ret, err);
+}
+
+struct atoll_docker_tar *atoll_docker_tar_free(struct atoll_docker_tar *t)
+{
+    if (!t)
+        return NULL;
+    if (t->walk)
+        (void)fts_close(t->walk);
+    if (t->fd >= 0)
+        (void)close(t->fd);
+    atoll_buf_done(&t->out);
+    free(t->path);
+    free(t->name);
+    free(t);
+    return NULL;
+}
+
+/* --- heads --- */
+
+struct head {
+    char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, link[100];
+    char magic[8], owner[32], group[32], major[8], minor[8], prefix[155], rest[12];
+};
+_Static_assert(sizeof(struct head) == BLOCK, "one block");
+
+static void octal(char *field, size_t width, uint64_t value)
+{
+    char digits[24];
+
+    (void)snprintf(digits, sizeof(digits), "%0*llo", (int)width - 1, (unsigned long long)value);
+    memcpy(field, digits + strlen(digits) - (width - 1), width - 1);
+}
+
+static int put_head(struct atoll_docker_tar *t, struct head *h)
+{
+    unsigned sum = 0;
+
+    memcpy(h->magic, "ustar\00000", 8);
+    memset(h->sum, ' ', sizeof(h->sum));
+    for (size_t i = 0; i < sizeof(*h); i++)
+        sum += ((const uint8_t *)h)[i];
+    (void)snprintf(h->sum, sizeof(h->sum), "%06o", sum);
+    return atoll_buf_append(&t->out, h, sizeof(*h));
+}
+
+/* "LENGTH KEY=VALUE\n", where the length counts itself. */
+static int pax_record(struct atoll_buf *out, const char *key, const char *value)
+{
+    size_t body = strlen(key) + strlen(value) + 3, len = body;
+    char digits[24];
+
+    do {
+        len = body + (size_t)snprintf(digits, sizeof(digits), "%zu", len);
+    } while (len != body + (size_t)snprintf(NULL, 0, "%zu", len));
+    return atoll_buf_appendf(out, "%zu %s=%s\n", len, key, value);
+}
+
+static int put_pax(struct atoll_docker_tar *t, const char *name, const char *link, uint64_t size)
+{
+    static const uint8_t zeros[BLOCK];
+    struct head h = {.name = "pax", .type = 'x'};
+    struct atoll_buf records;
+    char number[24];
+    int r = 0;
+
+    atoll_buf_init(&records, OUT_MAX / 2);
+    (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)size);
+    if (strlen(name) >= sizeof(h.name))
+        r = pax_record(&records, "path", name);
+    if (r == 0 && strlen(link) >= sizeof(h.link))
+        r = pax_record(&records, "linkpath", link);
+    if (r == 0 && size >= UINT64_C(1) << 33)
+        r = pax_record(&records, "size", number);
+    if (r == 0 && atoll_buf_size(&records) > 0) {
+        size_t n = atoll_buf_size(&records);
+        octal(h.mode, sizeof(h.mode), 0644);
+        octal(h.size, sizeof(h.size), n);
+        r = put_head(t, &h);
+        if (r == 0)
+            r = atoll_buf_append(&t->out, atoll_buf_head(&records), n);
+        if (r == 0)
+            r = atoll_buf_append(&t->out, zeros, (BLOCK - n % BLOCK) % BLOCK);
+    }
+    atoll_buf_done(&records);
+    return r;
+}
+
+static uint32_t shifted(const struct atoll_docker_tar *t, uint32_t id)
+{
+    return id >= t->id_base && id - t->id_base < ATOLL_ID_RANGE ? id - t->id_base : 0;
+}
+
+static int put_entry(struct atoll_docker_tar *t, const char *name, const char *link, char type,
+                     const struct stat *st, uint64_t size)
+{
+    struct head h = {.type = type};
+    int r = put_pax(t, name, link, size);
+
+    memcpy(h.name, name, ATOLL_MIN(strlen(name), sizeof(h.name)));
+    memcpy(h.link, link, ATOLL_MIN(strlen(link), sizeof(h.link)));
+    octal(h.mode, sizeof(h.mode), st->st_mode & 07777);
+    octal(h.uid, sizeof(h.uid), shifted(t, st->st_uid));
+    octal(h.gid, sizeof(h.gid), shifted(t, st->st_gid));
+    octal(h.size, sizeof(h.size), size < UINT64_C(1) << 33 ? size : 0);
+    octal(h.mtime, sizeof(h.mtime), st->st_mtime < 0 ? 0 : (uint64_t)st->st_mtime);
+    return r < 0 ? r : put_head(t, &h);
+}
+
+static int put_file(struct atoll_docker_tar *t, const char *path, const char *name)
+{
+    struct stat st;
+
+    t->fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (t->fd < 0 || fstat(t->fd, &st) < 0)
+        return -errno;
+    t->left = (uint64_t)st.st_size;
+    t->padding = (BLOCK - t->left % BLOCK) % BLOCK;
+    return put_entry(t, name, "", '0', &st, t->left);
+}
+
+static int put_link(struct atoll_docker_tar *t, const FTSENT *e, const char *name)
+{
+    char target[4096];
+    ssize_t n = readlink(e->fts_accpath, target, sizeof(target) - 1);
+
+    if (n < 0)
+        return -errno;
+    target[n] = '\0';
+    return put_entry(t, name, target, '2', e->fts_statp, 0);
+}
+
+/* --- the walk --- */
+
+static int put_next(struct atoll_docker_tar *t)
+{
+    static const uint8_t zeros[2 * BLOCK];
+    FTSENT *e = fts_read(t->walk);
+    const char *name;
+
+    if (!e) {
+        t->ended = true;
+        return errno ? -errno : atoll_buf_append(&t->out, zeros, sizeof(zeros));
+    }
+    name = t->name ? t->name : e->fts_path + strlen(t->path);
+    name += *name == '/';
+    switch (e->fts_info) {
+    case FTS_D:
+        return *name ? put_entry(t, name, "", '5', e->fts_statp, 0) : 0;
+    case FTS_F:
+        return put_file(t, e->fts_accpath, name);
+    case FTS_SL:
+    case FTS_SLNONE:
+        return put_link(t, e, name);
+    case FTS_DNR:
+    case FTS_ERR:
+    case FTS_NS:
+        return -e->fts_errno;
+    default:
+        return 0;
+    }
+}
+
+/* Contents of the present file. One that shrinks meanwhile breaks the archive off. */
+static ssize_t read_contents(struct atoll_docker_tar *t, void *out, size_t cap)
+{
+    size_t n = (size_t)ATOLL_MIN((uint64_t)cap, t->left);
+    ssize_t r = n > 0 ? read(t->fd, out, n) : 0;
+
+    if (r < 0 || (n > 0 && r == 0))
+        return r < 0 ? -errno : -EIO;
+    t->left -= (uint64_t)r;
+    if (n == 0) {
+        r = (ssize_t)ATOLL_MIN(cap, t->padding);
+        memset(out, 0, (size_t)r);
+        t->padding -= (size_t)r;
+    }
+    if (t->left == 0 && t->padding == 0) {
+        (void)close(t->fd);
+        t->fd = ATOLL_NO_FD;
+    }
+    return r;
+}
+
+ssize_t atoll_docker_tar_read(void *arg, void *out, size_t cap)
+{
+    struct atoll_docker_tar *t = arg;
+    size_t n;
+
+    while (t->failed == 0) {
+        if (atoll_buf_size(&t->out) > 0) {
+            n = ATOLL_MIN(cap, atoll_buf_size(&t->out));
+            memcpy(out, atoll_buf_head(&t->out), n);
+            atoll_buf_consume(&t->out, n);
+            return (ssize_t)n;
+        }
+        if (t->fd >= 0) {
+            ssize_t r = read_contents(t, out, cap);
+            if (r != 0)
+                return r;
+        } else if (t->ended) {
+            return 0;
+        } else {
+            errno = 0;
+            t->failed = put_next(t);
+        }
+    }
+    return t->failed;
+}

@@ -1,0 +1,416 @@
+/*
+ * The life of sandboxes at the service. Theirs carry our id and that of this daemon in their metadata:
+ * that is how they are found again when nothing else is known of them.
+ */
+#include "provider/e2b/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/text.h"
+#include "net/url.h"
+
+#define LIST_PAGE 100
+#define LIST_MAX 16384 /* sandboxes; a service that has more of ours repeats itself */
+#define CLEAN_MS \
+    15000 /* for taking down what a failed create has left, whatever its own deadline */
+
+static struct atoll_e2b_provider *own(struct atoll_sync_provider *p)
+{
+    return ATOLL_CONTAINER_OF(p, struct atoll_e2b_provider, base);
+}
+
+/* A path below /sandboxes/HANDLE. The handle is checked where it comes from a stored spec. */
+static int make_path(const struct atoll_spec *spec, const char *what, const char *rest, char *out,
+                     size_t cap, struct atoll_error *err)
+{
+    for (const char *c = spec->handle; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_", *c))
+            return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "%s: no such E2B sandbox", what);
+    if (!spec->handle[0])
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "%s: no such E2B sandbox", what);
+    (void)snprintf(out, cap, "/sandboxes/%s%s", spec->handle, rest);
+    return 0;
+}
+
+/* Finding. */
+
+struct finding {
+    const char *id; /* ours; NULL: all of this daemon */
+    size_t count;
+    int (*found)(struct finding *f, const struct atoll_e2b_remote *remote, struct atoll_error *err);
+    struct atoll_e2b_provider *p;
+    const struct atoll_sync_call *call;
+    void (*each)(void *arg, const char *id, const char *handle, bool alive);
+    void *arg;
+};
+
+/* Our keys and values need no encoding, which the filter wants twice. */
+static int list_path(const struct finding *f, const char *token, char **ret)
+{
+    struct atoll_buf encoded;
+    int n = -1;
+
+    atoll_buf_init(&encoded, 2048);
+    if (atoll_url_encode(&encoded, token, false) == 0)
+        n = asprintf(ret,
+                     "/v2/sandboxes?metadata=atoll_daemon%%3D%s%s%s&state=running%%2Cpaused"
+                     "&limit=%d%s%s",
+                     f->p->daemon_id, f->id ? "%26atoll_id%3D" : "", f->id ? f->id : "", LIST_PAGE,
+                     *token ? "&nextToken=" : "", atoll_buf_str(&encoded));
+    atoll_buf_done(&encoded);
+    return n < 0 ? -ENOMEM : 0;
+}
+
+static int take_page(struct finding *f, struct atoll_e2b_answer *answer, struct atoll_error *err)
+{
+    ATOLL_E2B_AUTOJSON json_t *page = json_loadb((const char *)atoll_buf_head(&answer->body),
+                                                 atoll_buf_size(&answer->body), 0, NULL);
+    int r = 0;
+
+    if (!json_is_array(page))
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
+                          "list: the E2B service's answer is no list");
+    for (size_t i = 0; r == 0 && i < json_array_size(page); i++) {
+        struct atoll_e2b_remote remote;
+        r = atoll_e2b_read_remote(json_array_get(page, i), &remote, err);
+        /* The filter is the service's word: what is not ours is not touched. */
+        if (r < 0 || !remote.id[0] || (f->id && strcmp(f->id, remote.id) != 0))
+            continue;
+        if (++f->count > LIST_MAX)
+            return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EOVERFLOW,
+                              "list: the E2B service's list does not end");
+        r = f->found(f, &remote, err);
+    }
+    return r;
+}
+
+static int find(struct finding *f, struct atoll_error *err)
+{
+    char token[sizeof(((struct atoll_e2b_answer *)0)->next_token)] = "";
+    int r;
+
+    do {
+        ATOLL_E2B_AUTOANSWER struct atoll_e2b_answer answer = {0};
+        ATOLL_AUTOFREE char *path = NULL;
+        r = list_path(f, token, &path);
+        if (r < 0)
+            return atoll_fail_errno(err, -r, "list");
+        r = atoll_e2b_api(f->p, f->call, "list", "GET", path, NULL, &answer, err);
+        if (r == 0 && answer.status != 200)
+            r = atoll_e2b_api_refused(f->p, "list", &answer, err);
+        if (r == 0)
+            r = take_page(f, &answer, err);
+        f->count++; /* pages without anything of ours come to an end as well */
+        (void)snprintf(token, sizeof(token), "%s", answer.next_token);
+    } while (r == 0 && token[0] && f->count <= LIST_MAX);
+    return r;
+}
+
+static int tell_each(struct finding *f, const struct atoll_e2b_remote *remote,
+                     struct atoll_error *err ATOLL_UNUSED)
+{
+    f->each(f->arg, remote->id, remote->handle, true);
+    return 0;
+}
+
+int atoll_e2b_op_list(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                      void (*each)(void *arg, const char *id, const char *handle, bool alive),
+                      void *arg, struct atoll_error *err)
+{
+    struct finding f = {.found = tell_each, .p = own(base), .call = call, .each = each, .arg = arg};
+
+    return find(&f, err);
+}
+
+/* Removing. */
+
+static int kill_one(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
+                    const char *handle, struct atoll_error *err)
+{
+    char path[ATOLL_E2B_HANDLE_MAX + 16];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "/sandboxes/%s", handle);
+    r = atoll_e2b_api_json(p, call, "destroy", "DELETE", path, NULL, NULL, err);
+    if (r < 0 && err->kind != ATOLL_ERR_NOT_FOUND)
+        return r;
+    atoll_e2b_remotes_forget(p->remotes, handle);
+    return 0;
+}
+
+static int kill_found(struct finding *f, const struct atoll_e2b_remote *remote,
+                      struct atoll_error *err)
+{
+    return kill_one(f->p, f->call, remote->handle, err);
+}
+
+/* Everything that has our id, known or not. */
+static int kill_by_id(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
+                      const char *id, struct atoll_error *err)
+{
+    struct finding f = {.id = id, .found = kill_found, .p = p, .call = call};
+    int r = find(&f, err);
+
+    if (r == 0)
+        atoll_e2b_remotes_trust(p->remotes, id);
+    return r;
+}
+
+int atoll_e2b_op_destroy(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                         const struct atoll_spec *spec, struct atoll_error *err)
+{
+    struct atoll_e2b_provider *p = own(base);
+    char path[ATOLL_E2B_HANDLE_MAX + 16];
+    int r = 0;
+
+    if (spec->handle[0]) {
+        r = make_path(spec, "destroy", "", path, sizeof(path), err);
+        if (r == 0)
+            r = kill_one(p, call, spec->handle, err);
+    }
+    if (r == 0 && (!spec->handle[0] || atoll_e2b_remotes_is_doubted(p->remotes, spec->id)))
+        r = kill_by_id(p, call, spec->id, err);
+    return r;
+}
+
+/* Making. */
+
+static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec *spec)
+{
+    return json_pack("{s:s,s:I,s:b,s:b,s:{s:s,s:s}}", "templateID",
+                     spec->image[0] ? spec->image : p->template_id, "timeout",
+                     (json_int_t)atoll_e2b_remotes_lease_s(p->remotes), "secure", 1,
+                     "allow_internet_access", spec->network == ATOLL_NETWORK_BRIDGE, "metadata",
+                     "atoll_id", spec->id, "atoll_daemon", p->daemon_id);
+}
+
+/* A service that allows less time than we ask for says how much; then it is that much from now on. */
+static bool lower_lease(struct atoll_e2b_provider *p, struct atoll_e2b_answer *answer)
+{
+    uint32_t hours = answer->status == 400
+                         ? atoll_e2b_most_hours((const char *)atoll_buf_head(&answer->body),
+                                                atoll_buf_size(&answer->body))
+                         : 0;
+
+    if (hours == 0 || hours * 3600 >= atoll_e2b_remotes_lease_s(p->remotes))
+        return false;
+    atoll_e2b_remotes_set_lease_s(p->remotes, hours * 3600);
+    return true;
+}
+
+/* Whether a request that came to no good answer may have made one all the same. */
+static bool is_doubtful(long status)
+{
+    return status == 0 || status >= 500 || (status >= 200 && status < 300);
+}
+
+static int ask_for_one(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
+                       const struct atoll_spec *spec, struct atoll_e2b_remote *ret,
+                       struct atoll_error *err)
+{
+    ATOLL_E2B_AUTOANSWER struct atoll_e2b_answer answer = {0};
+    ATOLL_E2B_AUTOJSON json_t *json = NULL;
+    int r =
+        atoll_e2b_api(p, call, "create", "POST", "/sandboxes", new_sandbox(p, spec), &answer, err);
+
+    if (r == 0 && lower_lease(p, &answer)) {
+        atoll_e2b_answer_done(&answer);
+        r = atoll_e2b_api(p, call, "create", "POST", "/sandboxes", new_sandbox(p, spec), &answer,
+                          err);
+    }
+    if (r == 0 && (answer.status < 200 || answer.status > 299)) {
+        r = atoll_e2b_api_refused(p, "create", &answer, err);
+    } else if (r == 0) {
+        json = json_loadb((const char *)atoll_buf_head(&answer.body), atoll_buf_size(&answer.body),
+                          0, NULL);
+        r = atoll_e2b_read_remote(json, ret, err);
+    }
+    if (r < 0 && is_doubtful(answer.status))
+        atoll_e2b_remotes_doubt(p->remotes, spec->id);
+    return r;
+}
+
+static void clean_up(struct atoll_e2b_provider *p, const struct atoll_spec *spec,
+                     const char *handle)
+{
+    struct atoll_sync_call call = {.deadline_ms = atoll_clock_ms() + CLEAN_MS, .cancel_fd = -1};
+    struct atoll_error ignored;
+
+    if (handle[0] && kill_one(p, &call, handle, &ignored) < 0) {
+        atoll_e2b_remotes_forget(p->remotes, handle);
+        atoll_e2b_remotes_doubt(p->remotes, spec->id);
+    } else if (!handle[0] && atoll_e2b_remotes_is_doubted(p->remotes, spec->id) &&
+               kill_by_id(p, &call, spec->id, &ignored) < 0) {
+        return; /* it stays in doubt: the next create or destroy of it begins there */
+    }
+}
+
+int atoll_e2b_op_create(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                        struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
+{
+    struct atoll_e2b_provider *p = own(base);
+    struct atoll_e2b_remote remote = {0};
+    int r = 0;
+
+    if (atoll_e2b_remotes_is_doubted(p->remotes, spec->id))
+        r = kill_by_id(p, call, spec->id, err);
+    if (r < 0)
+        return r;
+    r = ask_for_one(p, call, spec, &remote, err);
+    if (r == 0)
+        r = atoll_e2b_remotes_put(p->remotes, &remote, true, err);
+    if (r == 0)
+        r = atoll_e2b_agent_start(p, call, &remote, err);
+    if (r == 0)
+        r = atoll_e2b_agent_dial(p, call, &remote, ret_fd, err);
+    if (r < 0)
+        clean_up(p, spec, remote.handle);
+    else
+        (void)snprintf(spec->handle, sizeof(spec->handle), "%s", remote.handle);
+    return r;
+}
+
+/* Looking. */
+
+static int ask_about(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
+                     const struct atoll_spec *spec, const char *what, struct atoll_e2b_remote *ret,
+                     struct atoll_error *err)
+{
+    ATOLL_E2B_AUTOJSON json_t *json = NULL;
+    char path[ATOLL_E2B_HANDLE_MAX + 16];
+    int r = make_path(spec, what, "", path, sizeof(path), err);
+
+    if (r == 0)
+        r = atoll_e2b_api_json(p, call, what, "GET", path, NULL, &json, err);
+    if (r == 0)
+        r = atoll_e2b_read_remote(json, ret, err);
+    if (r == 0 && strcmp(ret->handle, spec->handle) != 0)
+        r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
+                       "%s: the E2B service answers about another sandbox", what);
+    return r;
+}
+
+int atoll_e2b_op_look(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                      const struct atoll_spec *spec, struct atoll_provider_look *ret,
+                      struct atoll_error *err)
+{
+    struct atoll_e2b_provider *p = own(base);
+    struct atoll_e2b_remote remote;
+    int r = ask_about(p, call, spec, "look", &remote, err);
+
+    *ret = (struct atoll_provider_look){.state = ATOLL_LOOK_ALIVE};
+    if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND) {
+        atoll_e2b_remotes_forget(p->remotes, spec->handle);
+        ret->state = ATOLL_LOOK_GONE;
+        (void)snprintf(ret->cause, sizeof(ret->cause),
+                       "the E2B service no longer has it: it was killed there, or its time was up");
+        return 0;
+    }
+    if (r == 0 && remote.paused) {
+        ret->state = ATOLL_LOOK_PAUSED;
+    } else if (r == 0 && atoll_e2b_remotes_is_silent(p->remotes, spec->handle)) {
+        ret->state = ATOLL_LOOK_EXITED;
+        ret->exit.code = -1;
+        (void)snprintf(ret->cause, sizeof(ret->cause),
+                       "the E2B service still runs it, but the agent in it is gone");
+    }
+    return r;
+}
+
+/* Of one whose stream cannot be had: why, if the service knows it. */
+static int explain(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
+                   const struct atoll_spec *spec, struct atoll_error *err)
+{
+    struct atoll_e2b_remote remote;
+    struct atoll_error look;
+    int r = ask_about(p, call, spec, "dial the agent", &remote, &look);
+
+    if (r < 0 && look.kind == ATOLL_ERR_NOT_FOUND) {
+        *err = look;
+        return r;
+    }
+    if (r == 0 && remote.paused)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
+                          "the E2B sandbox is paused; resume it");
+    return err->errnum > 0 ? -err->errnum : -EIO;
+}
+
+int atoll_e2b_op_dial(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                      const struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
+{
+    struct atoll_e2b_provider *p = own(base);
+    struct atoll_e2b_remote remote;
+    int r = 0;
+
+    /* One from before this daemon: its token is the service's to tell. */
+    if (!atoll_e2b_remotes_get(p->remotes, spec->handle, &remote)) {
+        r = ask_about(p, call, spec, "dial the agent", &remote, err);
+        if (r == 0)
+            r = atoll_e2b_remotes_put(p->remotes, &remote, false, err);
+        if (r < 0)
+            return r;
+    }
+    r = atoll_e2b_agent_dial(p, call, &remote, ret_fd, err);
+    return r < 0 && err->kind != ATOLL_ERR_ABORTED ? explain(p, call, spec, err) : r;
+}
+
+/* Standing still. */
+
+int atoll_e2b_op_pause(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                       const struct atoll_spec *spec, struct atoll_error *err)
+{
+    struct atoll_e2b_provider *p = own(base);
+    char path[ATOLL_E2B_HANDLE_MAX + 24];
+    int r = make_path(spec, "pause", "/pause", path, sizeof(path), err);
+
+    if (r == 0)
+        r = atoll_e2b_api_json(p, call, "pause", "POST", path, json_object(), NULL, err);
+    /* 409: it stands still already. */
+    if (r < 0 && err->kind == ATOLL_ERR_FAILED_PRECONDITION && err->errnum == EEXIST)
+        r = 0;
+    if (r == 0)
+        atoll_e2b_remotes_set_paused(p->remotes, spec->handle, true);
+    return r;
+}
+
+int atoll_e2b_op_resume(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                        const struct atoll_spec *spec, struct atoll_error *err)
+{
+    struct atoll_e2b_provider *p = own(base);
+    ATOLL_E2B_AUTOJSON json_t *json = NULL;
+    char path[ATOLL_E2B_HANDLE_MAX + 24];
+    struct atoll_e2b_remote remote;
+    int r = make_path(spec, "resume", "/connect", path, sizeof(path), err);
+
+    if (r == 0)
+        r = atoll_e2b_api_json(
+            p, call, "resume", "POST", path,
+            json_pack("{s:I}", "timeout", (json_int_t)atoll_e2b_remotes_lease_s(p->remotes)), &json,
+            err);
+    if (r == 0)
+        r = atoll_e2b_read_remote(json, &remote, err);
+    return r < 0 ? r : atoll_e2b_remotes_put(p->remotes, &remote, true, err);
+}
+
+int atoll_e2b_op_stats(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                       const struct atoll_spec *spec, struct atoll_provider_stats *ret,
+                       struct atoll_error *err)
+{
+    ATOLL_E2B_AUTOJSON json_t *json = NULL;
+    char path[ATOLL_E2B_HANDLE_MAX + 24];
+    struct atoll_e2b_sample sample;
+    int r = make_path(spec, "stats", "/metrics", path, sizeof(path), err);
+
+    if (r == 0)
+        r = atoll_e2b_api_json(own(base), call, "stats", "GET", path, NULL, &json, err);
+    if (r < 0)
+        return r;
+    if (atoll_e2b_read_sample(json, &sample) < 0)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ENODATA,
+                          "stats: the E2B service has not measured this sandbox yet");
+    *ret = (struct atoll_provider_stats){.memory_bytes = sample.memory_bytes,
+                                         .memory_limit_bytes = sample.memory_total_bytes};
+    return 0;
+}

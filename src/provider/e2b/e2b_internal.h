@@ -1,0 +1,72 @@
+#pragma once
+#include <pthread.h>
+#include "base/list.h"
+#include "provider/e2b/e2b.h"
+#include "provider/e2b/http.h"
+#include "provider/e2b/messages.h"
+#include "provider/e2b/pump.h"
+#include "provider/e2b/remotes.h"
+
+/* What the files of this provider share. */
+
+#define ATOLL_E2B_ENVD_PORT 49983
+/* Where the agent is, once it runs: a directory of root's own. */
+#define ATOLL_E2B_RUN_DIR "/run/atoll-agent"
+#define ATOLL_E2B_AGENT ATOLL_E2B_RUN_DIR "/agent"
+#define ATOLL_E2B_SOCKET ATOLL_E2B_RUN_DIR "/agent.sock"
+
+struct atoll_e2b_provider {
+    struct atoll_sync_provider base;
+    char *api_url, *sandbox_url, *domain, *key, *template_id, *daemon_id, *agent_path; /* owned */
+    char *ca_file;                  /* owned; NULL: the system's certificates */
+    struct curl_slist *api_headers; /* owned */
+    struct atoll_e2b_http *http;
+    struct atoll_e2b_remotes *remotes;
+    struct atoll_e2b_pump *pump;
+    pthread_mutex_t agent_lock; /* of the three below, which are set once */
+    void *agent_packed;         /* the agent with gzip; owned */
+    size_t agent_packed_len;
+    char agent_sha256[65];
+};
+
+/* A request to the API: path with its query; body (may be NULL) is taken over. */
+int atoll_e2b_api(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
+                  const char *what, const char *method, const char *path, json_t *body,
+                  struct atoll_e2b_answer *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same; every status but 2xx is an error, and *ret_json (may be NULL) is the answer. */
+int atoll_e2b_api_json(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
+                       const char *what, const char *method, const char *path, json_t *body,
+                       json_t **ret_json, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The error of an answer that is none of the good ones. */
+int atoll_e2b_api_refused(const struct atoll_e2b_provider *p, const char *what,
+                          struct atoll_e2b_answer *answer, struct atoll_error *err);
+
+/* Where requests to a sandbox's envd go, and their headers, of root; both are the caller's to free. */
+int atoll_e2b_envd(const struct atoll_e2b_provider *p, const struct atoll_e2b_remote *remote,
+                   char **ret_url, struct curl_slist **ret_headers,
+                   struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Adds to a list that is freed when that fails. */
+int atoll_e2b_header(struct curl_slist **list, struct atoll_error *err, const char *fmt, ...)
+    ATOLL_PRINTF(3, 4) ATOLL_MUST_CHECK;
+
+/* Puts the agent into a fresh sandbox, if it is not there, and starts it. */
+int atoll_e2b_agent_start(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
+                          const struct atoll_e2b_remote *remote,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* A stream to it. */
+int atoll_e2b_agent_dial(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
+                         const struct atoll_e2b_remote *remote, int *ret_fd,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+
+static inline void atoll_e2b_auto_json(json_t **json)
+{
+    json_decref(*json);
+}
+#define ATOLL_E2B_AUTOJSON ATOLL_CLEANUP(atoll_e2b_auto_json)
+
+static inline void atoll_e2b_auto_slist(struct curl_slist **list)
+{
+    curl_slist_free_all(*list);
+}
+#define ATOLL_E2B_AUTOSLIST ATOLL_CLEANUP(atoll_e2b_auto_slist)
+#define ATOLL_E2B_AUTOANSWER ATOLL_CLEANUP(atoll_e2b_answer_done)

@@ -1,0 +1,135 @@
+/*
+ * Requests of the pump that nobody waits for: a process that nobody listens to any more is killed, and
+ * sandboxes get more time to live.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "provider/e2b/pump_internal.h"
+
+#define ERRANDS_MAX 64
+#define LEASES_AT_ONCE 8
+#define TIMEOUT_MS 15000L
+
+struct errand {
+    struct atoll_list node;
+    struct atoll_e2b_pump *pump;
+    struct atoll_e2b_transfer transfer;
+    char *url, *body;           /* owned */
+    struct curl_slist *headers; /* owned; NULL: those of the API */
+    struct atoll_e2b_answer answer;
+    char handle[ATOLL_E2B_HANDLE_MAX + 1]; /* of a lease; "" otherwise */
+};
+
+static void errand_free(struct errand *e)
+{
+    atoll_e2b_transfer_end(e->pump, &e->transfer);
+    curl_easy_cleanup(e->transfer.easy);
+    curl_slist_free_all(e->headers);
+    atoll_e2b_answer_done(&e->answer);
+    atoll_list_remove(&e->node);
+    e->pump->errand_count--;
+    free(e->url);
+    free(e->body);
+    free(e);
+}
+
+static void on_done(struct atoll_e2b_transfer *t, CURLcode code, long status)
+{
+    struct errand *e = ATOLL_CONTAINER_OF(t, struct errand, transfer);
+
+    if (e->handle[0]) {
+        /* One that is gone needs no time; that it is gone shows when somebody looks. */
+        bool moved = code == CURLE_OK && ((status >= 200 && status < 300) || status == 404);
+        atoll_e2b_remotes_told(e->pump->config.remotes, e->handle, moved);
+    }
+    errand_free(e);
+}
+
+static struct errand *errand_new(struct atoll_e2b_pump *p)
+{
+    struct errand *e = p->errand_count < ERRANDS_MAX ? calloc(1, sizeof(*e)) : NULL;
+
+    if (!e)
+        return NULL;
+    e->pump = p;
+    e->transfer.done = on_done;
+    e->transfer.easy = curl_easy_init();
+    atoll_list_push_back(&p->errands, &e->node);
+    p->errand_count++;
+    return e;
+}
+
+/* Nothing is lost when it fails: it is a kindness, or tried again. */
+static bool errand_begin(struct errand *e)
+{
+    struct atoll_e2b_ask ask = {.method = "POST",
+                                .url = e->url,
+                                .ca = e->pump->config.ca,
+                                .headers = e->headers ? e->headers : e->pump->config.api_headers,
+                                .body = e->body};
+
+    if (!e->transfer.easy || !e->url || !e->body)
+        return false;
+    ask.body_len = strlen(e->body);
+    atoll_e2b_http_prepare(e->transfer.easy, &ask);
+    atoll_e2b_http_collect(e->transfer.easy, &e->answer);
+    (void)curl_easy_setopt(e->transfer.easy, CURLOPT_TIMEOUT_MS, TIMEOUT_MS);
+    return atoll_e2b_transfer_begin(e->pump, &e->transfer) == 0;
+}
+
+void atoll_e2b_errand_kill(struct atoll_e2b_pump *p, const struct atoll_e2b_stream *s)
+{
+    struct errand *e = errand_new(p);
+
+    if (!e)
+        return;
+    e->url = strdup(s->kill_url);
+    e->body = atoll_e2b_dump(atoll_e2b_kill_message(s->pid));
+    for (const struct curl_slist *h = s->headers; h; h = h->next) {
+        struct curl_slist *more = curl_slist_append(e->headers, h->data);
+        e->headers = more ? more : e->headers;
+    }
+    /* Without headers of its own it would go out with those of the API, and the key. */
+    if (!e->headers || !errand_begin(e))
+        errand_free(e);
+}
+
+static void move_lease(struct atoll_e2b_pump *p, const char *handle)
+{
+    struct errand *e = errand_new(p);
+    char body[48];
+    int n = 0;
+
+    if (e) {
+        (void)snprintf(e->handle, sizeof(e->handle), "%s", handle);
+        n = asprintf(&e->url, "%s/sandboxes/%s/timeout", p->config.api_url, handle);
+        (void)snprintf(body, sizeof(body), "{\"timeout\":%u}",
+                       atoll_e2b_remotes_lease_s(p->config.remotes));
+        e->url = n < 0 ? NULL : e->url;
+        e->body = strdup(body);
+        if (errand_begin(e))
+            return;
+        errand_free(e);
+    }
+    atoll_e2b_remotes_told(p->config.remotes, handle, false);
+}
+
+int64_t atoll_e2b_errand_leases(struct atoll_e2b_pump *p, int64_t now_ms)
+{
+    char handle[ATOLL_E2B_HANDLE_MAX + 1];
+    int64_t wait_ms = 0;
+
+    for (int i = 0; i < LEASES_AT_ONCE; i++) {
+        if (!atoll_e2b_remotes_due(p->config.remotes, now_ms, handle, &wait_ms))
+            return wait_ms;
+        move_lease(p, handle);
+    }
+    return 1000;
+}
+
+void atoll_e2b_errands_drop(struct atoll_e2b_pump *p)
+{
+    ATOLL_LIST_FOREACH (&p->errands, node) {
+        errand_free(ATOLL_CONTAINER_OF(node, struct errand, node));
+    }
+}

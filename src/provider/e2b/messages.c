@@ -1,0 +1,217 @@
+#include "provider/e2b/messages.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/base64.h"
+#include "base/text.h"
+
+/* Answers. */
+
+/* Handles and domains become part of URLs, tokens of headers. */
+static bool is_made_of(const char *text, const char *more)
+{
+    for (; *text; text++)
+        if (!isalnum((unsigned char)*text) && !strchr(more, *text))
+            return false;
+    return true;
+}
+
+static bool is_token(const char *text)
+{
+    for (; *text; text++)
+        if (*text <= ' ' || *text > '~')
+            return false;
+    return true;
+}
+
+/* What is absent or null is "". */
+static bool take_text(const json_t *object, const char *name, char *out, size_t cap)
+{
+    const json_t *value = json_object_get(object, name);
+
+    if (!value || json_is_null(value))
+        return true;
+    return json_is_string(value) && strlen(json_string_value(value)) == json_string_length(value) &&
+           atoll_text_copy(out, cap, json_string_value(value)) == 0;
+}
+
+int atoll_e2b_read_remote(const json_t *answer, struct atoll_e2b_remote *ret,
+                          struct atoll_error *err)
+{
+    const char *state = json_string_value(json_object_get(answer, "state"));
+    const json_t *metadata = json_object_get(answer, "metadata");
+    struct atoll_e2b_remote r = {0};
+
+    if (!take_text(answer, "sandboxID", r.handle, sizeof(r.handle)) || !r.handle[0] ||
+        !is_made_of(r.handle, "-_") ||
+        !take_text(answer, "envdAccessToken", r.token, sizeof(r.token)) || !is_token(r.token) ||
+        !take_text(answer, "domain", r.domain, sizeof(r.domain)) || !is_made_of(r.domain, "-.:"))
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
+                          "the service's answer does not describe a sandbox");
+    if (!take_text(metadata, "atoll_id", r.id, sizeof(r.id)) || !atoll_text_is_id(r.id))
+        r.id[0] = '\0';
+    r.paused = state && strcmp(state, "paused") == 0;
+    *ret = r;
+    return 0;
+}
+
+static uint64_t take_count(const json_t *object, const char *name)
+{
+    double value = json_number_value(json_object_get(object, name));
+
+    return value > 0 && value < 1e18 ? (uint64_t)value : 0;
+}
+
+int atoll_e2b_read_sample(const json_t *answer, struct atoll_e2b_sample *ret)
+{
+    size_t count = json_array_size(answer);
+    const json_t *last = count > 0 ? json_array_get(answer, count - 1) : NULL;
+
+    if (!json_is_object(last))
+        return -ENODATA;
+    ret->memory_bytes = take_count(last, "memUsed");
+    ret->memory_total_bytes = take_count(last, "memTotal");
+    return 0;
+}
+
+/* Refusals. */
+
+static const struct refusal {
+    long status;
+    enum atoll_error_kind kind;
+    int errnum;
+} refusals[] = {
+    {400, ATOLL_ERR_INVALID_ARGUMENT, EINVAL},  {401, ATOLL_ERR_UNAUTHENTICATED, EACCES},
+    {403, ATOLL_ERR_PERMISSION_DENIED, EPERM},  {404, ATOLL_ERR_NOT_FOUND, ENOENT},
+    {408, ATOLL_ERR_UNAVAILABLE, EAGAIN},       {409, ATOLL_ERR_FAILED_PRECONDITION, EEXIST},
+    {413, ATOLL_ERR_RESOURCE_EXHAUSTED, EFBIG}, {429, ATOLL_ERR_UNAVAILABLE, EAGAIN},
+    {501, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP}, {507, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOSPC},
+};
+
+static struct refusal refusal_of(long status)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(refusals); i++)
+        if (refusals[i].status == status)
+            return refusals[i];
+    if (status >= 500)
+        return (struct refusal){status, ATOLL_ERR_UNAVAILABLE, EAGAIN};
+    /* Redirections are not followed: the key would go along. */
+    return (struct refusal){status, ATOLL_ERR_FAILED_PRECONDITION, EPROTO};
+}
+
+/* Printable ASCII only, and the secret nowhere. */
+static void clean(char *text, const char *secret)
+{
+    size_t n = secret ? strlen(secret) : 0;
+
+    for (char *p = text; *p; p++)
+        if (*p < ' ' || *p > '~')
+            *p = ' ';
+    for (char *at; n > 0 && (at = strstr(text, secret));) {
+        (void)memset(at, '*', ATOLL_MIN(n, (size_t)3));
+        if (n > 3)
+            (void)memmove(at + 3, at + n, strlen(at + n) + 1);
+    }
+}
+
+/* The service's own words out of {"message"}, "" when there are none. Whole, so that a secret is found
+ * before anything is cut. */
+static char *words_of(const char *body, size_t n, const char *secret)
+{
+    json_t *json = json_loadb(body ? body : "", n, 0, NULL);
+    const char *message = json_string_value(json_object_get(json, "message"));
+    char *words = strdup(message ? message : "");
+
+    json_decref(json);
+    if (words)
+        clean(words, secret);
+    return words;
+}
+
+int atoll_e2b_refusal(struct atoll_error *err, const char *what, long status, const char *body,
+                      size_t n, uint32_t retry_after_s, const char *secret)
+{
+    struct refusal refusal = refusal_of(status);
+    ATOLL_AUTOFREE char *words = words_of(body, n, secret);
+    const char *shown = words && *words ? words : "no reason given";
+    char again[48] = "";
+    int r;
+
+    if (status == 401)
+        return atoll_fail(
+            err, refusal.kind, refusal.errnum,
+            "%s: the E2B service does not accept the API key (%.160s); set api_key_env "
+            "or api_key_file of this provider",
+            what, shown);
+    if (refusal.kind == ATOLL_ERR_UNAVAILABLE && retry_after_s > 0)
+        (void)snprintf(again, sizeof(again), "; try again in %u s", retry_after_s);
+    r = atoll_fail(err, refusal.kind, refusal.errnum, "%s: the E2B service answers %ld: %.200s%s",
+                   what, status, shown, again);
+    err->retry_ms = again[0] ? (int)retry_after_s * 1000 : 0;
+    return r;
+}
+
+uint32_t atoll_e2b_most_hours(const char *body, size_t n)
+{
+    static const char before[] = "cannot be greater than ";
+    ATOLL_AUTOFREE char *words = words_of(body, n, NULL);
+    const char *at = words ? strstr(words, before) : NULL;
+    unsigned long hours = at ? strtoul(at + sizeof(before) - 1, NULL, 10) : 0;
+
+    return hours > 0 && hours < 24 * 366 ? (uint32_t)hours : 0;
+}
+
+/* Requests. */
+
+char *atoll_e2b_dump(json_t *message)
+{
+    char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
+
+    json_decref(message);
+    return text;
+}
+
+int atoll_e2b_envelope(struct atoll_buf *out, const char *message)
+{
+    size_t n = strlen(message);
+    const uint8_t head[] = {0, (uint8_t)(n >> 24), (uint8_t)(n >> 16), (uint8_t)(n >> 8),
+                            (uint8_t)n};
+    int r = n <= ATOLL_E2B_MESSAGE_MAX ? atoll_buf_append(out, head, sizeof(head)) : -EMSGSIZE;
+
+    return r < 0 ? r : atoll_buf_append(out, message, n);
+}
+
+json_t *atoll_e2b_start_message(const char *cmd, const char *const *args, bool with_stdin)
+{
+    json_t *list = json_array();
+
+    for (; list && *args; args++)
+        if (json_array_append_new(list, json_string(*args)) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return json_pack("{s:{s:s,s:o,s:{},s:s},s:b}", "process", "cmd", cmd, "args", list, "envs",
+                     "cwd", "/", "stdin", with_stdin);
+}
+
+int atoll_e2b_input_message(struct atoll_buf *out, uint32_t pid, const void *bytes, size_t n)
+{
+    int r = atoll_buf_appendf(out, "{\"process\":{\"pid\":%u},\"input\":{\"stdin\":\"", pid);
+
+    if (r == 0)
+        r = atoll_base64_encode(out, bytes, n);
+    return r < 0 ? r : atoll_buf_appends(out, "\"}}");
+}
+
+json_t *atoll_e2b_close_message(uint32_t pid)
+{
+    return json_pack("{s:{s:I}}", "process", "pid", (json_int_t)pid);
+}
+
+json_t *atoll_e2b_kill_message(uint32_t pid)
+{
+    return json_pack("{s:{s:I},s:s}", "process", "pid", (json_int_t)pid, "signal",
+                     "SIGNAL_SIGKILL");
+}

@@ -1,0 +1,267 @@
+#include "provider/e2b/pump.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include "base/clock.h"
+#include "provider/e2b/pump_internal.h"
+
+/*
+ * The thread: libcurl drives all transfers, and one epoll descriptor stands for the socket pairs in its
+ * poll.
+ */
+#define EVENTS_PER_TURN 32
+#define WAIT_MAX_MS 60000
+
+int atoll_e2b_transfer_begin(struct atoll_e2b_pump *p, struct atoll_e2b_transfer *t)
+{
+    (void)curl_easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+    if (curl_multi_add_handle(p->multi, t->easy) != CURLM_OK)
+        return -EIO;
+    t->busy = true;
+    return 0;
+}
+
+void atoll_e2b_transfer_end(struct atoll_e2b_pump *p, struct atoll_e2b_transfer *t)
+{
+    if (t->busy)
+        (void)curl_multi_remove_handle(p->multi, t->easy);
+    t->busy = false;
+}
+
+int atoll_e2b_pump_new(const struct atoll_e2b_pump_config *config, struct atoll_e2b_pump **ret,
+                       struct atoll_error *err)
+{
+    struct atoll_e2b_pump *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return atoll_fail_errno(err, ENOMEM, "E2B streams");
+    p->config = *config;
+    (void)pthread_mutex_init(&p->lock, NULL);
+    atoll_list_init(&p->fresh);
+    atoll_list_init(&p->streams);
+    atoll_list_init(&p->errands);
+    p->multi = curl_multi_init();
+    p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (!p->multi || p->epoll_fd < 0) {
+        int errnum = p->multi ? errno : ENOMEM;
+        (void)atoll_e2b_pump_free(p);
+        return atoll_fail_errno(err, errnum, "E2B streams");
+    }
+    *ret = p;
+    return 0;
+}
+
+static void drop_streams(struct atoll_e2b_pump *p, struct atoll_list *list)
+{
+    ATOLL_LIST_FOREACH (list, node) {
+        (void)atoll_e2b_stream_free(ATOLL_CONTAINER_OF(node, struct atoll_e2b_stream, node));
+        p->count--;
+    }
+}
+
+struct atoll_e2b_pump *atoll_e2b_pump_free(struct atoll_e2b_pump *p)
+{
+    if (!p)
+        return NULL;
+    (void)pthread_mutex_lock(&p->lock);
+    p->stopping = true;
+    (void)pthread_mutex_unlock(&p->lock);
+    if (p->running) {
+        (void)curl_multi_wakeup(p->multi);
+        (void)pthread_join(p->thread, NULL);
+    }
+    drop_streams(p, &p->fresh);
+    drop_streams(p, &p->streams);
+    atoll_e2b_errands_drop(p);
+    (void)curl_multi_cleanup(p->multi);
+    if (p->epoll_fd >= 0)
+        (void)close(p->epoll_fd);
+    (void)pthread_mutex_destroy(&p->lock);
+    free(p);
+    return NULL;
+}
+
+/* The thread. */
+
+static bool take_fresh(struct atoll_e2b_pump *p)
+{
+    bool go_on;
+
+    (void)pthread_mutex_lock(&p->lock);
+    go_on = !p->stopping;
+    while (go_on && !atoll_list_empty(&p->fresh)) {
+        struct atoll_list *node = p->fresh.next;
+        atoll_list_remove(node);
+        atoll_list_push_back(&p->streams, node);
+        /* It may settle its opener, for which it needs the lock. */
+        (void)pthread_mutex_unlock(&p->lock);
+        atoll_e2b_stream_begin(ATOLL_CONTAINER_OF(node, struct atoll_e2b_stream, node));
+        (void)pthread_mutex_lock(&p->lock);
+        go_on = !p->stopping;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    return go_on;
+}
+
+static void serve_descriptors(struct atoll_e2b_pump *p, int64_t now_ms)
+{
+    struct epoll_event events[EVENTS_PER_TURN];
+    int n = epoll_wait(p->epoll_fd, events, EVENTS_PER_TURN, 0);
+
+    for (int i = 0; i < n; i++)
+        atoll_e2b_stream_turn(events[i].data.ptr, events[i].events, now_ms);
+}
+
+static void finish_transfers(struct atoll_e2b_pump *p)
+{
+    CURLMsg *message;
+    int queued;
+
+    while ((message = curl_multi_info_read(p->multi, &queued))) {
+        struct atoll_e2b_transfer *t = NULL;
+        CURLcode code = message->data.result;
+        long status = 0;
+        if (message->msg != CURLMSG_DONE)
+            continue;
+        (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&t);
+        (void)curl_easy_getinfo(message->easy_handle, CURLINFO_RESPONSE_CODE, &status);
+        atoll_e2b_transfer_end(p, t);
+        t->done(t, code, status);
+    }
+}
+
+/* A turn for everybody; frees the dead. Milliseconds until somebody wants the next one. */
+static int64_t serve_streams(struct atoll_e2b_pump *p, int64_t now_ms)
+{
+    int64_t wait_ms = atoll_e2b_errand_leases(p, now_ms);
+
+    ATOLL_LIST_FOREACH (&p->streams, node) {
+        struct atoll_e2b_stream *s = ATOLL_CONTAINER_OF(node, struct atoll_e2b_stream, node);
+        atoll_e2b_stream_turn(s, 0, now_ms);
+        if (s->dead) {
+            (void)atoll_e2b_stream_free(s);
+            (void)pthread_mutex_lock(&p->lock);
+            p->count--;
+            (void)pthread_mutex_unlock(&p->lock);
+        } else {
+            wait_ms = ATOLL_MIN(wait_ms, atoll_e2b_stream_wait_ms(s, now_ms));
+        }
+    }
+    return ATOLL_MIN(wait_ms, WAIT_MAX_MS);
+}
+
+static void *run(void *arg)
+{
+    struct atoll_e2b_pump *p = arg;
+    struct curl_waitfd epoll = {.fd = p->epoll_fd, .events = CURL_WAIT_POLLIN};
+    int running;
+
+    (void)pthread_setname_np(pthread_self(), "e2b-streams");
+    while (take_fresh(p)) {
+        (void)curl_multi_perform(p->multi, &running);
+        finish_transfers(p);
+        (void)curl_multi_poll(p->multi, &epoll, 1, (int)serve_streams(p, atoll_clock_ms()), NULL);
+        serve_descriptors(p, atoll_clock_ms());
+    }
+    return NULL;
+}
+
+/* With the lock. Only now, when the process is as it will be: its user, its limits, its signals. */
+static int start_thread(struct atoll_e2b_pump *p)
+{
+    sigset_t all, before;
+    int r;
+
+    if (p->running)
+        return 0;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = pthread_create(&p->thread, NULL, run, p);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    p->running = r == 0;
+    return -r;
+}
+
+/* Opening. */
+
+static int hand_over(struct atoll_e2b_pump *p, struct atoll_e2b_stream *s,
+                     struct atoll_e2b_dialing *dialing, struct atoll_error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&p->lock);
+    if (p->count >= ATOLL_E2B_STREAMS_MAX)
+        r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                       "%d streams to E2B sandboxes are open, the most of one daemon",
+                       ATOLL_E2B_STREAMS_MAX);
+    else if ((r = start_thread(p)) < 0)
+        r = atoll_fail_errno(err, -r, "E2B streams");
+    if (r == 0) {
+        s->dialing = dialing;
+        atoll_list_push_back(&p->fresh, &s->node);
+        p->count++;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    if (r == 0)
+        (void)curl_multi_wakeup(p->multi);
+    else
+        (void)atoll_e2b_stream_free(s);
+    return r;
+}
+
+/* Whoever is first, the thread with its answer or the caller who gives up, takes `dialing` away. */
+static int await(struct atoll_e2b_pump *p, struct atoll_e2b_stream *s,
+                 struct atoll_e2b_dialing *dialing, const struct atoll_sync_call *call,
+                 struct atoll_error *err)
+{
+    struct pollfd fds[] = {{.fd = dialing->event_fd, .events = POLLIN},
+                           {.fd = call->cancel_fd, .events = POLLIN}};
+    bool settled;
+
+    while (poll(fds, ATOLL_ARRAY_LEN(fds), atoll_sync_left_ms(call)) < 0 && errno == EINTR)
+        ;
+    (void)pthread_mutex_lock(&p->lock);
+    settled = fds[0].revents != 0 || poll(fds, 1, 0) > 0;
+    if (!settled)
+        s->dialing = NULL;
+    (void)pthread_mutex_unlock(&p->lock);
+    if (!settled)
+        return atoll_sync_cancelled(call)
+                   ? atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED,
+                                "dial the agent: nobody waits for it")
+                   : atoll_e2b_http_broken(CURLE_OPERATION_TIMEDOUT, "dial the agent", err);
+    if (dialing->error.kind == ATOLL_ERR_NONE)
+        return 0;
+    *err = dialing->error;
+    return err->errnum > 0 ? -err->errnum : -EIO;
+}
+
+int atoll_e2b_pump_open(struct atoll_e2b_pump *p, const struct atoll_sync_call *call,
+                        const struct atoll_e2b_open *open, int *ret_fd, struct atoll_error *err)
+{
+    struct atoll_e2b_dialing dialing = {.event_fd = eventfd(0, EFD_CLOEXEC)};
+    ATOLL_AUTOCLOSE int event_fd = dialing.event_fd, ours = ATOLL_NO_FD, theirs = ATOLL_NO_FD;
+    struct atoll_e2b_stream *s;
+    int pair[2], r;
+
+    if (event_fd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return atoll_fail_errno(err, errno, "E2B stream");
+    theirs = pair[0];
+    ours = pair[1];
+    r = atoll_e2b_stream_new(p, open, ours, &s, err);
+    if (r < 0)
+        return r;
+    (void)ATOLL_TAKE_FD(ours);
+    r = hand_over(p, s, &dialing, err);
+    if (r == 0)
+        r = await(p, s, &dialing, call, err);
+    if (r == 0)
+        *ret_fd = ATOLL_TAKE_FD(theirs);
+    return r;
+}

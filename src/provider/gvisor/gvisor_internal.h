@@ -1,0 +1,91 @@
+#pragma once
+#include <pthread.h>
+#include "proto/spawn_proto.h"
+#include "provider/gvisor/gvisor.h"
+#include "provider/slots.h"
+#include "provider/spawn_client.h"
+#include "sys/cgroup.h"
+
+/* Shared by the files of this provider. */
+
+#define ATOLL_GVISOR_EXITS_MAX 256
+
+/* How a sandbox ended, kept until it is destroyed or too many came after it. */
+struct atoll_gvisor_exit {
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_provider_exit exit;
+};
+
+/* The connection to atoll-spawn: one request at a time, whoever asks holds the lock meanwhile. */
+struct atoll_gvisor_link {
+    pthread_mutex_t lock;
+    const char *state_dir; /* the provider's */
+    struct atoll_spawn_info info;
+    unsigned lives; /* how many of atoll-spawn we have seen; its sandboxes end with each */
+    bool open;
+    struct atoll_channel channel;
+    uint32_t last_id;
+    struct atoll_gvisor_exit exits[ATOLL_GVISOR_EXITS_MAX]; /* a ring */
+    size_t exit_next;
+};
+
+struct atoll_gvisor {
+    struct atoll_sync_provider base;
+    struct atoll_sync_ops ops;
+    char *state_dir; /* owned; STATE/gvisor */
+    char *sandboxes; /* owned; STATE/gvisor/sandboxes */
+    char *runsc;     /* owned */
+    char platform[33];
+    char version[80];
+    struct atoll_plan_host plan_host;
+    struct atoll_cgroups cgroups; /* for reading */
+    struct atoll_gvisor_link link;
+    pthread_mutex_t lock;     /* of what follows */
+    struct atoll_slots slots; /* id ranges of the atoll-spawn there is */
+    unsigned slots_life;      /* which one that is */
+    bool tried;               /* a sandbox has come up */
+    char trial[ATOLL_ID_LEN + 1];
+};
+
+/* link.c. program NULL: somebody else starts it. */
+int atoll_gvisor_link_open(struct atoll_gvisor_link *link, const char *state_dir,
+                           const char *program, struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_gvisor_link_close(struct atoll_gvisor_link *link);
+/* One request and its answer. part: for each PART, and for the REPLY; may be NULL. */
+int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
+                     uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
+                     void (*part)(void *arg, const struct atoll_frame *frame), void *arg,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;
+/* What atoll-spawn has said about itself. */
+unsigned atoll_gvisor_link_info(struct atoll_gvisor_link *link, struct atoll_spawn_info *ret);
+/* How this one ended, if it was told. */
+bool atoll_gvisor_exit_of(struct atoll_gvisor_link *link, const char *id,
+                          struct atoll_provider_exit *ret);
+
+/* bundle.c: the bundle's config.json. Pure. */
+int atoll_gvisor_bundle(const struct atoll_spec *spec, struct atoll_buf *out,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* runsc.c: finds the program and what it can do; fills runsc, platform and version. */
+int atoll_gvisor_find_runsc(struct atoll_gvisor *g, const struct atoll_gvisor_config *config,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* ranges.c: a range of ids for each that lives. Those of before the daemon are found by the owner of
+ * their socket, so that nothing has to be remembered. */
+/* Sets spec->outside_id. RESOURCE_EXHAUSTED. */
+int atoll_gvisor_range_take(struct atoll_gvisor *g, struct atoll_spec *spec,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* What the sandbox `id` has, 0 for none. */
+uint32_t atoll_gvisor_range_of(const struct atoll_gvisor *g, const char *id);
+/* One that is none of ours, or 0, is fine. */
+void atoll_gvisor_range_give(struct atoll_gvisor *g, uint32_t first_id);
+
+/* start.c */
+int atoll_gvisor_create(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                        struct atoll_spec *spec, int *ret_fd,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* gvisor.c: 1 alive, 0 its first process is gone, NOT_FOUND. */
+int atoll_gvisor_alive(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_gvisor_remove(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;

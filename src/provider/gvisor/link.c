@@ -1,0 +1,175 @@
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/text.h"
+#include "provider/gvisor/gvisor_internal.h"
+
+/*
+ * Asking atoll-spawn, as straight-line code. Its events come in between: that a sandbox ended is kept
+ * for whoever asks about it later.
+ */
+
+#define OUT_MAX (512 * 1024)
+#define POLL_MS 100
+
+int atoll_gvisor_link_open(struct atoll_gvisor_link *link, const char *state_dir,
+                           const char *program, struct atoll_error *err)
+{
+    int fd;
+    int r = atoll_spawn_connect(state_dir, program, &fd, &link->info, err);
+
+    if (r < 0)
+        return r;
+    r = atoll_channel_init(&link->channel, fd, OUT_MAX);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "connection to atoll-spawn");
+    link->open = true;
+    link->lives++;
+    return 0;
+}
+
+void atoll_gvisor_link_close(struct atoll_gvisor_link *link)
+{
+    if (link->open)
+        atoll_channel_done(&link->channel);
+    link->open = false;
+}
+
+struct asking {
+    struct atoll_gvisor_link *link;
+    uint32_t id;
+    void (*part)(void *arg, const struct atoll_frame *frame);
+    void *arg;
+    bool answered;
+    int result;
+    struct atoll_error *err;
+};
+
+static int note_exit(struct atoll_gvisor_link *link, const struct atoll_frame *frame)
+{
+    struct atoll_gvisor_exit *slot = &link->exits[link->exit_next];
+    struct atoll_sm_exited msg;
+    struct atoll_error err;
+
+    if (atoll_msg_decode(&atoll_sm_exited_desc, frame->payload, frame->len, &msg, &err) < 0 ||
+        atoll_text_copy(slot->id, sizeof(slot->id), msg.id) < 0)
+        return -EBADMSG;
+    slot->exit = (struct atoll_provider_exit){msg.code, msg.signal, msg.oom_kills,
+                                              msg.memory_peak_bytes, msg.cpu_us};
+    link->exit_next = (link->exit_next + 1) % ATOLL_GVISOR_EXITS_MAX;
+    return 0;
+}
+
+/* Answers to requests that gave up waiting are nobody's any more. */
+static int on_frame(void *arg, struct atoll_frame *frame)
+{
+    struct asking *a = arg;
+
+    for (size_t i = 0; i < frame->nfds; i++)
+        (void)close(frame->fds[i]);
+    if (frame->type == ATOLL_SPAWN_EXITED)
+        return note_exit(a->link, frame);
+    if (frame->id != a->id)
+        return 0;
+    if (frame->type == ATOLL_SPAWN_ERROR) {
+        struct atoll_error why;
+        int r = atoll_spawn_protocol.decode_error(frame, &why, a->err);
+
+        if (r < 0)
+            return r;
+        *a->err = why;
+        a->result = why.errnum > 0 ? -why.errnum : -EIO;
+    } else if (a->part) {
+        a->part(a->arg, frame);
+    }
+    a->answered = frame->type != ATOLL_SPAWN_PART;
+    return 0;
+}
+
+static int exchange(struct asking *a, const struct atoll_sync_call *call)
+{
+    struct atoll_channel *channel = &a->link->channel;
+    int r = 0;
+
+    while (r >= 0 && !a->answered) {
+        struct pollfd p = {.fd = channel->fd, .events = POLLIN};
+        int left = atoll_sync_left_ms(call);
+
+        r = atoll_channel_flush(channel);
+        if (r == 0)
+            p.events |= POLLOUT;
+        if (r >= 0 && left == 0)
+            return -ETIMEDOUT;
+        if (r >= 0 && poll(&p, 1, ATOLL_MIN(left, POLL_MS)) > 0 && p.revents & ~POLLOUT)
+            r = atoll_channel_receive(channel, on_frame, a);
+    }
+    return r < 0 ? r : 0;
+}
+
+static int ask_locked(struct asking *a, const struct atoll_sync_call *call, uint16_t type,
+                      const struct atoll_msg_desc *desc, const void *msg)
+{
+    struct atoll_gvisor_link *link = a->link;
+    int r;
+
+    /* Its keeper starts it again; our own privileges are gone. */
+    if (!link->open && atoll_gvisor_link_open(link, link->state_dir, NULL, a->err) < 0)
+        return -ENOTCONN;
+    a->id = ++link->last_id ? link->last_id : ++link->last_id;
+    r = atoll_channel_send(&link->channel, type, a->id, desc, msg, NULL, 0);
+    if (r == 0)
+        r = exchange(a, call);
+    if (r == -ETIMEDOUT)
+        return atoll_fail(a->err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                          "atoll-spawn of gVisor did not answer in time");
+    if (r < 0) {
+        atoll_gvisor_link_close(link);
+        return atoll_fail(a->err, ATOLL_ERR_UNAVAILABLE, -r, "atoll-spawn of gVisor is gone");
+    }
+    return a->result;
+}
+
+int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
+                     uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
+                     void (*part)(void *arg, const struct atoll_frame *frame), void *arg,
+                     struct atoll_error *err)
+{
+    struct asking a = {.link = link, .part = part, .arg = arg, .err = err};
+    struct timespec until = {.tv_sec = call->deadline_ms / 1000,
+                             .tv_nsec = (long)(call->deadline_ms % 1000) * 1000000};
+    int r;
+
+    if (pthread_mutex_clocklock(&link->lock, CLOCK_MONOTONIC, &until) != 0)
+        return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                          "atoll-spawn of gVisor is busy");
+    r = ask_locked(&a, call, type, desc, msg);
+    (void)pthread_mutex_unlock(&link->lock);
+    return r;
+}
+
+unsigned atoll_gvisor_link_info(struct atoll_gvisor_link *link, struct atoll_spawn_info *ret)
+{
+    unsigned lives;
+
+    (void)pthread_mutex_lock(&link->lock);
+    *ret = link->info;
+    lives = link->lives;
+    (void)pthread_mutex_unlock(&link->lock);
+    return lives;
+}
+
+bool atoll_gvisor_exit_of(struct atoll_gvisor_link *link, const char *id,
+                          struct atoll_provider_exit *ret)
+{
+    bool found = false;
+
+    (void)pthread_mutex_lock(&link->lock);
+    for (size_t i = 0; i < ATOLL_GVISOR_EXITS_MAX && !found; i++)
+        if (strcmp(link->exits[i].id, id) == 0) {
+            *ret = link->exits[i].exit;
+            found = true;
+        }
+    (void)pthread_mutex_unlock(&link->lock);
+    return found;
+}

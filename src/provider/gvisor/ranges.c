@@ -1,0 +1,78 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include "provider/gvisor/gvisor_internal.h"
+
+/* Those that live hold their ranges. */
+static int mark_living(struct atoll_gvisor *g)
+{
+    DIR *dir = opendir(g->sandboxes);
+    struct dirent *entry;
+    struct stat st;
+
+    if (!dir)
+        return -errno;
+    while ((entry = readdir(dir)) != NULL)
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            (void)atoll_slots_mark(&g->slots, st.st_uid);
+    (void)closedir(dir);
+    return 0;
+}
+
+/* Another atoll-spawn may have other ranges, and has none of the sandboxes of the one before. */
+static int refresh(struct atoll_gvisor *g, struct atoll_error *err)
+{
+    struct atoll_spawn_info info;
+    unsigned life = atoll_gvisor_link_info(&g->link, &info);
+    int r;
+
+    if (life == g->slots_life)
+        return 0;
+    atoll_slots_done(&g->slots);
+    r = atoll_slots_init(&g->slots, info.id_base, info.id_slots);
+    if (r == 0)
+        r = mark_living(g);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "id ranges");
+    g->slots_life = life;
+    return 0;
+}
+
+int atoll_gvisor_range_take(struct atoll_gvisor *g, struct atoll_spec *spec,
+                            struct atoll_error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&g->lock);
+    r = refresh(g, err);
+    spec->outside_id = r == 0 ? atoll_slots_take(&g->slots) : 0;
+    (void)pthread_mutex_unlock(&g->lock);
+    if (r == 0 && spec->outside_id == 0)
+        r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                       "all id ranges are taken; destroy a sandbox first");
+    return r;
+}
+
+uint32_t atoll_gvisor_range_of(const struct atoll_gvisor *g, const char *id)
+{
+    static const char *const suffixes[] = {"sock", "run"};
+    char path[4200];
+    struct stat st;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s.%s", g->sandboxes, id, suffixes[i]);
+        if (lstat(path, &st) == 0 && st.st_uid != 0)
+            return st.st_uid;
+    }
+    return 0;
+}
+
+void atoll_gvisor_range_give(struct atoll_gvisor *g, uint32_t first_id)
+{
+    (void)pthread_mutex_lock(&g->lock);
+    if (first_id >= g->slots.base && (first_id - g->slots.base) / ATOLL_ID_RANGE < g->slots.count)
+        atoll_slots_give(&g->slots, first_id);
+    (void)pthread_mutex_unlock(&g->lock);
+}

@@ -1,0 +1,140 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "base/text.h"
+#include "spawn/build.h"
+#include "spawn/own_root.h"
+#include "sys/mnt.h"
+#include "sys/ns.h"
+
+/*
+ * The other way for a plan to end: the new process becomes runsc, which runs the root on gVisor's
+ * own kernel with our agent as its first process. Everything runsc starts stays in this process's
+ * cgroup and pid namespace, so that limits, freezing and removal are the same code as without it.
+ * The top of the disk is the bundle; the tenant's root is only `r` of it. It is shown a second time
+ * where the ids of the sandbox can get at it: the way through the state directory is barred to them.
+ */
+
+/* Our small root has no other program of the host. */
+static int check_program(const struct atoll_po_runsc *want, struct atoll_error *err)
+{
+    if (strncmp(want->program, "/usr/", 5) != 0 || strstr(want->program, "..") ||
+        !atoll_text_is_id(want->platform))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "runsc has to be a program below /usr");
+    if (access(want->program, X_OK) < 0)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, errno, "there is no runsc");
+    return 0;
+}
+
+static int show_bundle(struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, ".", true);
+    int r = tree < 0 ? tree : atoll_mnt_attach(tree, AT_FDCWD, ATOLL_OWN_BUNDLE);
+
+    return r < 0 ? atoll_fail_errno(err, -r, "show the bundle") : 0;
+}
+
+static int write_config(const struct atoll_bytes *config, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int fd =
+        open("config.json", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : atoll_fd_write_all(fd, config->data, config->len);
+
+    return r < 0 ? atoll_fail_errno(err, -r, "write config.json") : 0;
+}
+
+/* sandboxes/<id>.run, shown as `socket`. Writable for both the agent, whose ids are the sandbox's,
+ * and the daemon, who has no power over foreign files. Nobody else gets as far as this. */
+static int show_socket_directory(struct atoll_build *b, struct atoll_error *err)
+{
+    uint32_t root = b->ids.mode == ATOLL_IDS_RANGE ? b->ids.outside : 0;
+    ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
+    char path[64];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "sandboxes/%s.run", b->id);
+    if (mkdirat(b->state_fd, path, 0700) < 0)
+        return atoll_fail_errno(err, errno, "make socket directory");
+    dir = openat(b->state_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0 || fchown(dir, root, root) < 0 || fchmod(dir, 0777) < 0 ||
+        mkdir("socket", 0755) < 0)
+        return atoll_fail_errno(err, errno, "own socket directory");
+    tree = atoll_mnt_clone(dir, "", false);
+    r = tree < 0 ? tree : atoll_mnt_attach(tree, AT_FDCWD, "socket");
+    return r < 0 ? atoll_fail_errno(err, -r, "show socket directory") : 0;
+}
+
+/* The one we have counts the processes of spawn's namespace: runsc would mistake others for its own. */
+static int mount_proc(struct atoll_error *err)
+{
+    const struct atoll_mnt_option none[] = {{0}};
+    ATOLL_AUTOCLOSE int fd =
+        atoll_mnt_new("proc", none, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_NOEXEC);
+    int r = fd < 0 ? fd : atoll_mnt_attach(fd, AT_FDCWD, "/proc");
+
+    return r < 0 ? atoll_fail_errno(err, -r, "mount proc") : 0;
+}
+
+/* All writes go to the bounded disk, no cgroup but ours, no network but loopback, and of the host's
+ * sockets only those the agent makes. */
+static void run(const struct atoll_build *b, const struct atoll_po_runsc *want)
+{
+    char platform[64], log[128];
+    char *argv[] = {"runsc",
+                    "--network=none",
+                    "--ignore-cgroups",
+                    "--overlay2=none",
+                    "--host-uds=create",
+                    "--file-access=exclusive",
+                    "--root=" ATOLL_OWN_BUNDLE "/runsc",
+                    platform,
+                    log,
+                    "run",
+                    "--bundle",
+                    ATOLL_OWN_BUNDLE,
+                    (char *)(uintptr_t)b->id,
+                    NULL};
+    char *envp[] = {"PATH=/usr/sbin:/usr/bin", "TMPDIR=" ATOLL_OWN_BUNDLE "/tmp", NULL};
+
+    (void)snprintf(platform, sizeof(platform), "--platform=%s", want->platform);
+    (void)snprintf(log, sizeof(log), "--log=" ATOLL_OWN_STATE "/sandboxes/%s.log", b->id);
+    (void)execve(want->program, argv, envp);
+}
+
+int atoll_step_runsc(struct atoll_build *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_runsc *want = step;
+    const struct atoll_build_status ready = {.op = ATOLL_PLAN_RUNSC};
+    int r = check_program(want, err);
+
+    if (r == 0 && b->root_fd < 0)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no root yet");
+    if (r == 0 && (mkdir("runsc", 0711) < 0 || mkdir("tmp", 0755) < 0))
+        r = atoll_fail_errno(err, errno, "lay out bundle");
+    if (r == 0)
+        r = write_config(&want->config, err);
+    if (r == 0)
+        r = show_socket_directory(b, err);
+    if (r == 0)
+        r = show_bundle(err);
+    if (r == 0)
+        r = mount_proc(err);
+    if (r == 0)
+        r = atoll_self_die_with_spawn(b, err);
+    if (r < 0)
+        return r;
+    r = atoll_self_silence_stdio();
+    if (r == 0)
+        r = atoll_fd_write_all(b->status_fd, &ready, sizeof(ready));
+    if (r == 0)
+        r = atoll_sys_close_except(3, NULL, 0);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "let go of spawn");
+    run(b, want);
+    _exit(127);
+}

@@ -1,0 +1,718 @@
+/*
+ * The Docker provider against a real engine. ATOLL_TEST_DOCKER is its address (unix://...),
+ * ATOLL_TEST_DOCKER_IMAGE an image with a shell; tests/integration/test_docker.py starts one and
+ * runs this. Without them every test here is skipped.
+ */
+#include "agent_client.h"
+
+#include <sys/eventfd.h>
+#include "base/rand.h"
+#include "provider/docker/docker_internal.h"
+
+static const char *host, *image;
+static char state_dir[64];
+
+static struct atoll_sync_call call_for(int ms)
+{
+    return (struct atoll_sync_call){.deadline_ms = atoll_clock_ms() + ms, .cancel_fd = ATOLL_NO_FD};
+}
+
+static struct atoll_docker_config config_of(void)
+{
+    return (struct atoll_docker_config){.host = host,
+                                        .state_dir = state_dir,
+                                        .libexec_dir = getenv("ATOLL_BUILD_DIR"),
+                                        .default_image = image,
+                                        .disk = ATOLL_DOCKER_DISK_REFUSE};
+}
+
+static struct atoll_sync_provider *provider(const struct atoll_docker_config *config)
+{
+    struct atoll_sync_provider *p = NULL;
+    struct atoll_error err = {0};
+
+    if (atoll_docker_provider_new(config, &p, &err) < 0)
+        fail_msg("%s", err.text);
+    return p;
+}
+
+static struct atoll_spec spec_of(void)
+{
+    struct atoll_spec spec = {.limits = {.memory_bytes = 64 << 20,
+                                         .cpu_millis = 1000,
+                                         .pids = 64,
+                                         .disk_bytes = 64 << 20,
+                                         .open_files = 1024},
+                              .waived = ATOLL_LIMIT_DISK,
+                              .allow_sudo = true,
+                              .tenant = "default"};
+
+    atoll_rand_id(spec.id, ATOLL_ID_LEN);
+    return spec;
+}
+
+/* Speaks with the agent over fd, which it takes over. */
+static void greet(struct agent_client *c, int fd, bool fds)
+{
+    struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
+                                   .features = ATOLL_AGENT_FEATURE_FDS};
+    struct atoll_am_hello reply;
+
+    *c = (struct agent_client){.acks = true};
+    c->frames = calloc(CLIENT_FRAMES_MAX, sizeof(*c->frames));
+    assert_int_equal(atoll_channel_init(&c->ch, fd, 64 << 20), 0);
+    c->connected = true;
+    client_call(c, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, &atoll_am_hello_desc, &reply,
+                NULL);
+    assert_int_equal(reply.pid, 1);
+    assert_int_equal((reply.features & ATOLL_AGENT_FEATURE_FDS) != 0, fds);
+}
+
+static void leave(struct agent_client *c)
+{
+    client_drop(c);
+    free(c->frames);
+}
+
+static void create(struct atoll_sync_provider *p, struct atoll_spec *spec, struct agent_client *c)
+{
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_error err = {0};
+    int fd;
+
+    if (p->ops->create(p, &call, spec, &fd, &err) < 0)
+        fail_msg("create: %s", err.text);
+    greet(c, fd, p->ops->caps.descriptors);
+}
+
+static void destroy(struct atoll_sync_provider *p, const struct atoll_spec *spec)
+{
+    struct atoll_sync_call call = call_for(30000);
+    struct atoll_error err = {0};
+
+    if (p->ops->destroy(p, &call, spec, &err) < 0)
+        fail_msg("destroy: %s", err.text);
+}
+
+static struct atoll_provider_look look(struct atoll_sync_provider *p, const struct atoll_spec *spec)
+{
+    struct atoll_sync_call call = call_for(10000);
+    struct atoll_provider_look ret;
+    struct atoll_error err = {0};
+
+    if (p->ops->look(p, &call, spec, &ret, &err) < 0)
+        fail_msg("look: %s", err.text);
+    return ret;
+}
+
+static void count_one(void *arg, const char *id, const char *handle, bool alive)
+{
+    assert_int_equal(strlen(id), ATOLL_ID_LEN);
+    assert_int_equal(strlen(handle), 64);
+    *(int *)arg += alive ? 1 : 100;
+}
+
+static int count(struct atoll_sync_provider *p)
+{
+    struct atoll_sync_call call = call_for(10000);
+    struct atoll_error err = {0};
+    int n = 0;
+
+    if (p->ops->list(p, &call, count_one, &n, &err) < 0)
+        fail_msg("list: %s", err.text);
+    return n;
+}
+
+/* As `user`, "" for the default one; stdout as expected. */
+static void expect_as(struct agent_client *c, const char *user, const char *script,
+                      const char *output)
+{
+    struct atoll_am_exec_start msg = client_command(7, CLIENT_SH(script));
+    struct run_result r;
+
+    msg.user = user;
+    client_run(c, &msg, &r);
+    if (strcmp(atoll_buf_str(&r.out), output) != 0)
+        fail_msg("%s: \"%s\" (\"%s\") instead of \"%s\"", script, atoll_buf_str(&r.out),
+                 atoll_buf_str(&r.err), output);
+    run_result_done(&r);
+}
+
+static bool has_dir(const struct atoll_spec *spec)
+{
+    char path[160];
+
+    (void)snprintf(path, sizeof(path), "%s/atoll-%s", state_dir, spec->id);
+    return access(path, F_OK) == 0;
+}
+
+static void test_life(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_spec spec = spec_of();
+    struct atoll_limits limits = spec.limits;
+    struct atoll_provider_stats stats;
+    struct atoll_error err = {0};
+    struct agent_client c;
+    int fd;
+
+    (void)state;
+    create(p, &spec, &c);
+    assert_int_equal(strlen(spec.handle), 64);
+    expect_as(&c, "", "echo $((6*7)); id -u", "42\n0\n");
+    expect_as(&c, "65534", "id -u", "65534\n");
+    assert_int_equal(count(p), 1);
+    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
+    assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
+    assert_int_equal(stats.memory_limit_bytes, 64 << 20);
+    assert_true(stats.memory_bytes > 0 && stats.processes >= 1);
+    limits.memory_bytes = 96 << 20;
+    assert_int_equal(p->ops->set_limits(p, &call, &spec, &limits, &err), 0);
+    assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
+    assert_int_equal(stats.memory_limit_bytes, 96 << 20);
+    for (int twice = 0; twice < 2; twice++)
+        assert_int_equal(p->ops->pause(p, &call, &spec, &err), 0);
+    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_PAUSED);
+    for (int twice = 0; twice < 2; twice++)
+        assert_int_equal(p->ops->resume(p, &call, &spec, &err), 0);
+    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
+    leave(&c);
+
+    /* As another daemon on the same state would. */
+    p = p->ops->free(p);
+    p = provider(&config);
+    assert_int_equal(count(p), 1);
+    assert_int_equal(p->ops->dial(p, &call, &spec, &fd, &err), 0);
+    greet(&c, fd, true);
+    expect_as(&c, "", "echo again", "again\n");
+    leave(&c);
+    for (int twice = 0; twice < 2; twice++)
+        destroy(p, &spec);
+    assert_int_equal(count(p), 0);
+    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_GONE);
+    assert_false(has_dir(&spec));
+    p = p->ops->free(p);
+}
+
+/* Root inside has few rights, no network, and no way to the agent's socket or our disk. */
+static void test_walls(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+
+    (void)state;
+    create(p, &spec, &c);
+    expect_as(&c, "root", "grep -h '^CapBnd\\|^NoNewPrivs\\|^Seccomp:' /proc/self/status",
+              "CapBnd:\t00000000000000fb\nNoNewPrivs:\t1\nSeccomp:\t2\n");
+    expect_as(&c, "root", "ls -A /.atoll/run; touch /.atoll/run/x 2>/dev/null || echo no", "no\n");
+    expect_as(&c, "root", "echo x 2>/dev/null >/.atoll/bin/atoll-agent || echo no", "no\n");
+    expect_as(&c, "root", "ls /sys/class/net", "lo\n");
+    expect_as(&c, "root", "mount -t tmpfs t /mnt 2>/dev/null || echo no", "no\n");
+    expect_as(&c, "root", "unshare -U true 2>/dev/null || echo no", "no\n");
+    expect_as(&c, "root", "ulimit -n; ulimit -c; hostname", "1024\n0\nsandbox\n");
+    expect_as(&c, "", "echo $COLOUR", "green\n"); /* the image's */
+    leave(&c);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    struct atoll_am_exec_start msg =
+        client_command(5, CLIENT_SH("sleep 0.05; exec tail -c 200000000 /dev/zero"));
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+    struct run_result r;
+
+    (void)state;
+    create(p, &spec, &c);
+    client_run(&c, &msg, &r);
+    assert_int_equal(r.exit.kind, ATOLL_END_OOM_KILLED);
+    assert_int_equal(r.exit.oom_limit_bytes, 64 << 20);
+    assert_true(r.exit.oom_peak_bytes > 32 << 20);
+    run_result_done(&r);
+    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
+    leave(&c);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+/* A disk in memory: the image cannot be written to, homes can, up to their share. */
+static void test_disk_in_memory(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p;
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+
+    (void)state;
+    config.disk = ATOLL_DOCKER_DISK_AUTO;
+    p = provider(&config);
+    spec.waived = 0;
+    spec.limits.disk_bytes = 16 << 20;
+    create(p, &spec, &c);
+    expect_as(&c, "root", "touch /usr/x 2>/dev/null || echo no", "no\n");
+    expect_as(&c, "", "cd && head -c 4000000 /dev/zero > small && echo yes", "yes\n");
+    expect_as(&c, "", "cd && head -c 20000000 /dev/zero > big 2>/dev/null || echo no", "no\n");
+    leave(&c);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+/* Where the storage can, the whole disk is writable and bounded. */
+static void test_with_quota(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p;
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+
+    (void)state;
+    config.disk = ATOLL_DOCKER_DISK_QUOTA;
+    p = provider(&config);
+    spec.waived = 0;
+    spec.limits.disk_bytes = 32 << 20;
+    create(p, &spec, &c);
+    expect_as(&c, "root", "head -c 4000000 /dev/zero > /usr/small && sync && echo yes", "yes\n");
+    expect_as(&c, "root",
+              "dd if=/dev/urandom of=/usr/big bs=1M count=64 conv=fsync 2>/dev/null || echo no",
+              "no\n");
+    leave(&c);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+/* A template's layer becomes an image, with the ids that are meant. */
+static void test_layer(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p;
+    struct atoll_sync_call call = call_for(20000);
+    struct atoll_error err = {0};
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+    char command[1024], layers[80];
+
+    (void)state;
+    (void)snprintf(layers, sizeof(layers), "%s-layers", state_dir);
+    (void)snprintf(command, sizeof(command),
+                   "mkdir -p %s/l1/bin %s/l1/etc && cp /bin/busybox %s/l1/bin/busybox && "
+                   "ln -s busybox %s/l1/bin/sh && ln -s busybox %s/l1/bin/id && "
+                   "echo user:x:1000:1000::/home/user:/bin/sh > %s/l1/etc/passwd && "
+                   "chown -R %u:%u %s/l1",
+                   layers, layers, layers, layers, layers, layers, ATOLL_LAYER_BASE,
+                   ATOLL_LAYER_BASE, layers);
+    assert_int_equal(system(command), 0);
+    config.layers_dir = layers;
+    p = provider(&config);
+    spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
+    spec.layer_base = ATOLL_LAYER_BASE;
+    (void)snprintf(spec.layer, sizeof(spec.layer), "l1");
+    create(p, &spec, &c);
+    expect_as(&c, "", "id -u; pwd; sh -c 'echo shell'", "1000\n/home/user\nshell\n");
+    expect_as(&c, "", "busybox stat -c %u /bin/busybox", "0\n");
+    expect_as(&c, "", "sudo id -u", "0\n");
+    leave(&c);
+    destroy(p, &spec);
+    assert_int_equal(atoll_docker_image_remove(p, &call, "atoll-layer:l1", &err), 0);
+    p = p->ops->free(p);
+    (void)snprintf(command, sizeof(command), "rm -r %s", layers);
+    assert_int_equal(system(command), 0);
+}
+
+/* What cannot be given is refused before anything is made, and a limit nobody can keep is named. */
+static void test_refusals(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    struct atoll_sync_call call = call_for(20000);
+    struct atoll_sync_call past = call_for(0);
+    struct atoll_error err = {0};
+    struct atoll_spec spec = spec_of();
+    int fd;
+
+    (void)state;
+    spec.waived = 0;
+    assert_int_equal(p->ops->missing_limits(p, &spec), ATOLL_LIMIT_DISK);
+    spec.waived = ATOLL_LIMIT_DISK;
+    assert_true(p->ops->create(p, &past, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_DEADLINE_EXCEEDED);
+    (void)snprintf(spec.image, sizeof(spec.image), "a?b");
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    (void)snprintf(spec.image, sizeof(spec.image), "localhost:9/none");
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_non_null(strstr(err.text, "pull image localhost:9/none"));
+    spec.image[0] = '\0';
+    call.cancel_fd = eventfd(1, EFD_CLOEXEC);
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_ABORTED);
+    (void)close(call.cancel_fd);
+    assert_int_equal(count(p), 0);
+    assert_false(has_dir(&spec));
+    p = p->ops->free(p);
+    config.default_image = NULL;
+    p = provider(&config);
+    call.cancel_fd = ATOLL_NO_FD;
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
+    assert_non_null(strstr(err.text, "default_image"));
+    p = p->ops->free(p);
+}
+
+static void test_no_engine(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_call call = call_for(5000);
+    struct atoll_error err = {0};
+    struct atoll_spec spec = spec_of();
+    struct atoll_provider_look ret;
+    struct atoll_sync_provider *p;
+    char detail[64];
+
+    (void)state;
+    config.host = "unix:///nonexistent/docker.sock";
+    p = provider(&config);
+    assert_true(p->ops->health(p, &call, detail, sizeof(detail), &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_UNAVAILABLE);
+    assert_true(p->ops->look(p, &call, &spec, &ret, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_UNAVAILABLE);
+    p = p->ops->free(p);
+}
+
+/* The first process is gone: the engine says so, and how. */
+static void test_end(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    struct atoll_sync_call call = call_for(20000);
+    struct atoll_error err = {0};
+    struct atoll_provider_look seen;
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+
+    (void)state;
+    create(p, &spec, &c);
+    assert_true(atoll_docker_http_askf(atoll_docker_of(p)->http, &call, NULL, &err, "POST",
+                                       "/containers/%s/kill", spec.handle) >= 0);
+    seen = look(p, &spec);
+    assert_int_equal(seen.state, ATOLL_LOOK_EXITED);
+    assert_int_equal(seen.exit.signal, SIGKILL);
+    assert_int_equal(count(p), 100);
+    leave(&c);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+/* An engine that does not see our files: volume, relay, no descriptors. */
+static void test_remote(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_error err = {0};
+    struct atoll_sync_provider *p;
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+    int fd;
+
+    (void)state;
+    config.remote = true;
+    if (getenv("ATOLL_TEST_DOCKER_TCP"))
+        config.host = getenv("ATOLL_TEST_DOCKER_TCP");
+    config.ca = getenv("ATOLL_TEST_DOCKER_CA");
+    config.cert = getenv("ATOLL_TEST_DOCKER_CERT");
+    config.key = getenv("ATOLL_TEST_DOCKER_KEY");
+    p = provider(&config);
+    assert_false(p->ops->caps.descriptors);
+    create(p, &spec, &c);
+    expect_as(&c, "", "echo far away", "far away\n");
+    expect_as(&c, "root", "echo x 2>/dev/null >/.atoll/bin/x || echo no", "no\n");
+    expect_as(&c, "", "head -c 3000000 /dev/zero | tr '\\0' x | md5sum",
+              "8e32e22642bddc89698e25a4e9bf528b  -\n");
+    leave(&c);
+    assert_int_equal(p->ops->dial(p, &call, &spec, &fd, &err), 0);
+    greet(&c, fd, false);
+    expect_as(&c, "", "echo again", "again\n");
+    leave(&c);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+/* Whether its container was made for the pool: its label is from when that was. */
+static bool from_pool(struct atoll_sync_provider *p, const struct atoll_spec *spec)
+{
+    struct atoll_sync_call call = call_for(10000);
+    struct atoll_error err = {0};
+    json_t *inspect = NULL;
+    const char *first;
+    bool pooled;
+
+    assert_true(atoll_docker_http_askf(atoll_docker_of(p)->http, &call, &inspect, &err, "GET",
+                                       "/containers/%s/json", spec->handle) >= 0);
+    first = json_string_value(
+        json_object_get(json_object_get(json_object_get(inspect, "Config"), "Labels"), "atoll.id"));
+    pooled = strcmp(first, spec->id) != 0;
+    json_decref(inspect);
+    return pooled;
+}
+
+/* A sandbox from the pool; those that are not go again. */
+static struct atoll_spec create_pooled(struct atoll_sync_provider *p, uint64_t memory_bytes)
+{
+    struct atoll_provider_stats stats;
+    struct atoll_error err = {0};
+    struct agent_client c;
+
+    for (int i = 0; i < 100; i++) {
+        struct atoll_sync_call call = call_for(60000);
+        struct atoll_spec spec = spec_of();
+        spec.limits.memory_bytes = memory_bytes;
+        create(p, &spec, &c);
+        expect_as(&c, "", "echo $((6*7))", "42\n");
+        leave(&c);
+        assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
+        assert_int_equal(stats.memory_limit_bytes, memory_bytes);
+        if (from_pool(p, &spec))
+            return spec;
+        destroy(p, &spec);
+        (void)usleep(100 * 1000);
+    }
+    fail_msg("the pool stays empty");
+    abort();
+}
+
+/* Waiting ones are taken with the caller's limits, and none is left afterwards. */
+static void test_pool(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p;
+    struct atoll_spec one, two;
+
+    (void)state;
+    config.pool = 2;
+    p = provider(&config);
+    one = create_pooled(p, 80 << 20);
+    two = create_pooled(p, 96 << 20);
+    assert_int_equal(count(p), 2); /* those that wait are no sandboxes */
+    destroy(p, &one);
+    destroy(p, &two);
+    assert_false(has_dir(&one));
+    p = p->ops->free(p);
+}
+
+/* What a killed daemon left that is no sandbox goes when the next one begins. */
+static void test_strays(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    struct atoll_sync_call call = call_for(20000);
+    struct atoll_error err = {0};
+    struct atoll_spec spec = spec_of(), never = spec_of();
+    struct agent_client c;
+    char path[160], handle[129];
+
+    (void)state;
+    create(p, &spec, &c);
+    leave(&c);
+    (void)snprintf(path, sizeof(path), ATOLL_DOCKER_POOL "%s", never.id);
+    assert_int_equal(atoll_docker_container_start(atoll_docker_of(p), &call, path, &never, handle,
+                                                  sizeof(handle), &err),
+                     0);
+    (void)snprintf(path, sizeof(path), "%s/" ATOLL_DOCKER_NAME "%s", state_dir, never.id);
+    assert_int_equal(mkdir(path, 0700), 0);
+    p = p->ops->free(p);
+
+    p = provider(&config);
+    assert_int_equal(count(p), 1);
+    assert_true(has_dir(&spec));
+    assert_false(has_dir(&never));
+    assert_true(atoll_docker_http_askf(atoll_docker_of(p)->http, &call, NULL, &err, "GET",
+                                       "/containers/%s/json", handle) == -ENOENT);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+static ssize_t read_tar(void *arg, void *out, size_t cap)
+{
+    return (ssize_t)fread(out, 1, cap, arg);
+}
+
+static void test_images(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_error err = {0};
+    struct atoll_spec spec = spec_of(), copy = spec_of();
+    struct agent_client c;
+    char command[256];
+    FILE *tar;
+
+    (void)state;
+    create(p, &spec, &c);
+    expect_as(&c, "root", "echo kept > /kept", "");
+    if (atoll_docker_snapshot(p, &call, &spec, "atoll-test:snap", &err) < 0)
+        fail_msg("%s", err.text);
+    leave(&c);
+    destroy(p, &spec);
+    (void)snprintf(copy.image, sizeof(copy.image), "atoll-test:snap");
+    create(p, &copy, &c);
+    expect_as(&c, "", "cat /kept; id -u", "kept\n0\n");
+    leave(&c);
+    destroy(p, &copy);
+
+    (void)snprintf(
+        command, sizeof(command),
+        "d=$(mktemp -d) && printf 'FROM %s\\nCOPY f /f\\nUSER 77:88\\n' > $d/Dockerfile && "
+        "echo built > $d/f && tar -C $d -cf - . && rm -r $d",
+        image);
+    tar = popen(command, "r");
+    if (atoll_docker_build(p, &call, "atoll-test:built", NULL, read_tar, tar, &err) < 0)
+        fail_msg("%s", err.text);
+    (void)pclose(tar);
+    (void)snprintf(copy.image, sizeof(copy.image), "atoll-test:built");
+    atoll_rand_id(copy.id, ATOLL_ID_LEN);
+    copy.handle[0] = '\0';
+    create(p, &copy, &c);
+    expect_as(&c, "", "cat /f; id -u; id -g", "built\n77\n88\n");
+    leave(&c);
+    destroy(p, &copy);
+
+    tar = popen("d=$(mktemp -d) && printf 'FROM nothing-like-this:1\\n' > $d/Dockerfile && "
+                "tar -C $d -cf - . && rm -r $d",
+                "r");
+    assert_true(atoll_docker_build(p, &call, "atoll-test:bad", NULL, read_tar, tar, &err) < 0);
+    assert_non_null(strstr(err.text, "build image"));
+    (void)pclose(tar);
+    for (int twice = 0; twice < 2; twice++) {
+        assert_int_equal(atoll_docker_image_remove(p, &call, "atoll-test:snap", &err), 0);
+        assert_int_equal(atoll_docker_image_remove(p, &call, "atoll-test:built", &err), 0);
+    }
+    p = p->ops->free(p);
+}
+
+/* Sandboxes of one tenant see each other and nothing else. */
+static void test_isolated(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    struct atoll_spec one = spec_of(), two = spec_of(), other = spec_of();
+    struct agent_client a, b, c;
+    struct run_result r;
+    struct atoll_am_exec_start msg = client_command(3, CLIENT_SH("hostname -i"));
+    char script[256], address[64];
+
+    (void)state;
+    one.network = two.network = other.network = ATOLL_NETWORK_ISOLATED;
+    (void)snprintf(other.tenant, sizeof(other.tenant), "other");
+    create(p, &one, &a);
+    create(p, &two, &b);
+    create(p, &other, &c);
+    client_run(&a, &msg, &r);
+    (void)snprintf(address, sizeof(address), "%s", atoll_buf_str(&r.out));
+    address[strcspn(address, " \n")] = '\0';
+    run_result_done(&r);
+    msg = client_command(4, CLIENT_SH("echo hello | exec nc -l -p 7000"));
+    (void)client_exec(&a, &msg);
+    (void)snprintf(script, sizeof(script), "nc -w 2 %s 7000 </dev/null 2>/dev/null || echo no",
+                   address);
+    expect_as(&c, "", script, "no\n");
+    (void)snprintf(
+        script, sizeof(script),
+        "for i in 1 2 3 4 5 6 7 8 9; do nc -w 5 %s 7000 </dev/null 2>/dev/null && break; "
+        "sleep 0.2; done",
+        address);
+    expect_as(&b, "", script, "hello\n");
+    leave(&a);
+    leave(&b);
+    leave(&c);
+    destroy(p, &one);
+    destroy(p, &two);
+    destroy(p, &other);
+    p = p->ops->free(p);
+}
+
+static void keep_said(void *arg, const char *id, const char *text)
+{
+    assert_int_equal(strlen(id), ATOLL_ID_LEN);
+    assert_null(strstr(text, "secret"));
+    ++*(int *)arg;
+}
+
+/* A missing image is pulled, with what we know for its registry and not otherwise. */
+static void test_with_registry(void **state)
+{
+    struct atoll_docker_registry known = {.username = "me", .password = "secret"};
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_error err = {0};
+    struct atoll_spec spec = spec_of();
+    struct atoll_sync_provider *p;
+    struct agent_client c;
+    char registry[256];
+    int said = 0, fd;
+
+    (void)state;
+    config.progress = keep_said;
+    config.progress_arg = &said;
+    (void)snprintf(spec.image, sizeof(spec.image), "%s", getenv("ATOLL_TEST_DOCKER_PULL"));
+    p = provider(&config);
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_non_null(strstr(err.text, "pull image"));
+    p = p->ops->free(p);
+    known.host = atoll_docker_registry_of(spec.image, registry);
+    config.registries = &known;
+    config.registry_count = 1;
+    p = provider(&config);
+    said = 0;
+    create(p, &spec, &c);
+    expect_as(&c, "", "echo $COLOUR", "red\n");
+    assert_true(said > 0);
+    leave(&c);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+static int skip_all(void)
+{
+    (void)puts("test_docker_live: skipped, ATOLL_TEST_DOCKER names no engine");
+    return 77;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_life),          cmocka_unit_test(test_walls),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_disk_in_memory),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_no_engine),
+        cmocka_unit_test(test_end),           cmocka_unit_test(test_remote),
+        cmocka_unit_test(test_pool),          cmocka_unit_test(test_strays),
+        cmocka_unit_test(test_images),        cmocka_unit_test(test_isolated),
+        cmocka_unit_test(test_layer),         cmocka_unit_test(test_with_quota),
+        cmocka_unit_test(test_with_registry),
+    };
+    char command[128];
+    int r;
+
+    host = getenv("ATOLL_TEST_DOCKER");
+    image = getenv("ATOLL_TEST_DOCKER_IMAGE");
+    if (!host || !image)
+        return skip_all();
+    /* These need more than an engine, and whoever has it asks for them. */
+    if (!getenv("ATOLL_TEST_DOCKER_ONLY"))
+        cmocka_set_skip_filter("test_with_*");
+    (void)snprintf(state_dir, sizeof(state_dir), "/tmp/atoll-test-XXXXXX");
+    if (!mkdtemp(state_dir))
+        return 1;
+    if (getenv("ATOLL_TEST_DOCKER_ONLY"))
+        cmocka_set_test_filter(getenv("ATOLL_TEST_DOCKER_ONLY"));
+    r = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)snprintf(command, sizeof(command), "rm -rf %s", state_dir);
+    return system(command) == 0 ? r : 1;
+}
