@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/glob.h"
 #include "engine/artifacts_internal.h"
+#include "engine/inband.h"
 
 #define DEPTH_MAX 64
 #define ENTRIES_MAX 20000
@@ -47,6 +48,7 @@ struct collector {
     struct atoll_kept *kept;            /* owned until it is handed over */
     struct atoll_store_artifact *files; /* owned; their paths are in found */
     int dir_fd, in_fd, out_fd;          /* owned */
+    uint32_t handle;                    /* of the file being brought out */
     uint64_t offset, size_bytes;        /* of the file being copied */
 };
 
@@ -255,6 +257,38 @@ static void close_handle(struct collector *c, uint32_t handle)
                              on_closed, NULL, &err);
 }
 
+static void on_fetched(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error)
+{
+    struct collector *c = arg;
+
+    (void)size_bytes;
+    c->asked = false;
+    if (c->over) {
+        if (fd >= 0)
+            (void)close(fd);
+        return;
+    }
+    close_handle(c, c->handle);
+    if (error)
+        file_failed(c, error->text);
+    else
+        begin_copy(c, fd);
+}
+
+/* Descriptors do not pass: the contents are brought out first. */
+static void fetch(struct collector *c, const struct atoll_am_opened *opened)
+{
+    if (opened->size_bytes > ATOLL_ARTIFACTS_BYTES_MAX - c->kept->size_bytes) {
+        close_handle(c, opened->handle);
+        file_failed(c, "it does not fit in the 256 MiB for a sandbox");
+        return;
+    }
+    c->asked = true;
+    c->handle = opened->handle;
+    atoll_timer_cancel(&c->answer); /* it comes in many pieces: the whole has its time */
+    atoll_inband_fetch(c->sandbox, opened->handle, opened->size_bytes, on_fetched, c);
+}
+
 static void on_opened(void *arg, const struct atoll_answer *answer)
 {
     struct collector *c = arg;
@@ -270,9 +304,13 @@ static void on_opened(void *arg, const struct atoll_answer *answer)
     }
     if (atoll_msg_decode(&atoll_am_opened_desc, answer->frame->payload, answer->frame->len, &opened,
                          &err) < 0 ||
-        answer->frame->nfds != 1) {
+        answer->frame->nfds > 1) {
         on_closed(NULL, answer);
         file_failed(c, "it cannot be opened");
+        return;
+    }
+    if (answer->frame->nfds == 0) {
+        fetch(c, &opened);
         return;
     }
     close_handle(c, opened.handle);

@@ -6,17 +6,11 @@ struct check {
     void *arg;
 };
 
-static void ignore_one(void *arg, const char *id, bool alive)
-{
-    (void)arg;
-    (void)id;
-    (void)alive;
-}
-
-static void provider_answered(void *arg, const struct atoll_error *error)
+static void provider_answered(void *arg, const char *detail, const struct atoll_error *error)
 {
     struct check *check = arg;
 
+    (void)detail;
     check->done(check->arg, error);
     free(check);
 }
@@ -36,5 +30,5 @@ void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *
         return;
     }
     *check = (struct check){done, arg};
-    provider->ops->list(provider, ignore_one, provider_answered, check);
+    provider->ops->health(provider, provider_answered, check);
 }

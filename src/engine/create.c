@@ -73,6 +73,7 @@ static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
     if (atoll_text_copy(s->owner, sizeof(s->owner), create->owner ? create->owner : "default") < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                           "the tenant's name is too long");
+    memcpy(s->spec.tenant, s->owner, sizeof(s->owner));
     if (create->env) {
         s->env = atoll_strings_dup(create->env);
         if (!s->env)
@@ -138,8 +139,7 @@ static void adopt(struct atoll_sandbox *s, const struct atoll_spec *spec, struct
         finish(c, s, NULL);
         return;
     }
-    s->engine->config.provider->ops->set_limits(s->engine->config.provider, s->spec.id,
-                                                &s->spec.limits, on_limits_set, c);
+    s->provider->ops->set_limits(s->provider, &s->spec, &s->spec.limits, on_limits_set, c);
 }
 
 void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_create *create,

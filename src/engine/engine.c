@@ -96,6 +96,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     (void)engine->config.provider->ops->free(engine->config.provider);
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);
+    atoll_timer_cancel(&engine->pool_refill);
     engine->events = atoll_events_free(engine->events);
     engine->artifacts = atoll_artifacts_free(engine->artifacts);
     (void)atoll_store_close(engine->config.store);

@@ -39,7 +39,8 @@ struct atoll_engine_config {
     uint64_t artifacts_max_bytes; /* kept of sandboxes that are gone, in all; 0: nothing is */
     uint32_t artifacts_days;      /* how long; 0: no end */
     uint32_t waived;              /* limits the operator waives for every sandbox */
-    const char *host_json;        /* the doctor's report; copied */
+    bool no_descriptors;   /* pretend that none pass from agents: for tests of what is done then */
+    const char *host_json; /* the doctor's report; copied */
 };
 
 int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *config,
@@ -380,6 +381,10 @@ void atoll_files_create(struct atoll_engine *e, const char *id, const char *user
  * that watch it may expect. A dropped upload leaves what was written. */
 void atoll_files_rewrite(struct atoll_engine *e, const char *id, const char *user, const char *path,
                          uint32_t mode, atoll_upload_fn *done, void *arg);
+/* The same as a write to fd, and keeps to what may wait on our side to be sent: for contents that come
+ * from outside. Blocking as files are. -ENOSPC and whatever the file says. */
+int atoll_upload_write(struct atoll_upload *upload, const uint8_t *bytes,
+                       size_t n) ATOLL_MUST_CHECK;
 void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg);
 void atoll_upload_drop(struct atoll_upload *upload);
 

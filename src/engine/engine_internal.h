@@ -30,6 +30,9 @@ struct atoll_engine {
     size_t public_count;        /* of those, not waiting in the pool */
     struct atoll_list pool;     /* ready, of struct atoll_sandbox.pool_node */
     uint32_t pool_size, pool_making, pool_failures;
+    struct atoll_timer pool_refill;    /* pool.c */
+    bool pool_hurry;                   /* it is set for a pool that is low */
+    size_t transfers;                  /* of contents of files; inband.c */
     struct atoll_map tenants;          /* those that use something; quota.c */
     struct atoll_map templates;        /* by name, of struct atoll_template, owned */
     struct atoll_artifacts *artifacts; /* owned */
@@ -51,6 +54,7 @@ struct atoll_life {
     uint64_t killed_us;    /* cpu_us when its processes were killed for it */
     uint64_t output_bytes; /* of all its commands */
     bool spent;            /* a budget: its commands were ended */
+    bool looking;          /* the provider is being asked for its CPU time */
     bool setting_aside;    /* it is being paused or stopped */
     bool counted;          /* its end */
     const char *cause;     /* of its end; NULL: somebody asked for it */
@@ -68,6 +72,7 @@ enum atoll_change {
 struct atoll_sandbox {
     struct atoll_engine *engine;
     struct atoll_spec spec;
+    struct atoll_provider *provider; /* borrowed: who makes it */
     enum atoll_sandbox_state state;
     enum atoll_change change;
     int64_t paused_unix_ms;              /* PAUSED, STOPPED: since when; else 0 */
@@ -95,12 +100,14 @@ struct atoll_sandbox {
     struct atoll_list pool_node;
     struct atoll_rpc *agent; /* owned; NULL while there is none */
     struct atoll_timer deadline;
-    struct atoll_timer mourning;  /* the agent is gone, the provider has not said why yet */
-    struct atoll_map execs;       /* by id, referenced */
-    struct atoll_list exec_list;  /* in the order they started */
-    struct atoll_list watches;    /* of struct atoll_file_watch */
-    struct atoll_list destroyers; /* of struct waiter: told when it is gone */
-    atoll_sandbox_fn *created;    /* waits for the creation, or NULL */
+    uint32_t features; /* of the agent, ATOLL_AGENT_FEATURE_*; 0 until it has answered */
+    bool greeted;      /* it has */
+    struct atoll_reattach *reattach; /* the agent is out of reach; reattach.c. owned, or NULL */
+    struct atoll_map execs;          /* by id, referenced */
+    struct atoll_list exec_list;     /* in the order they started */
+    struct atoll_list watches;       /* of struct atoll_file_watch */
+    struct atoll_list destroyers;    /* of struct waiter: told when it is gone */
+    atoll_sandbox_fn *created;       /* waits for the creation, or NULL */
     void *created_arg;
     uint64_t last_cpu_us; /* for the percentage */
     int64_t last_cpu_ms;
@@ -125,7 +132,7 @@ struct atoll_exec {
     bool counted; /* among those its tenant has running */
     bool kept;    /* its output stays on disk when it leaves memory: the daemon ends */
     bool resting; /* waits for input, and so does not count as running */
-    bool met;     /* recovery: the agent knows it too */
+    bool met;     /* the agent knows it too */
     bool ended;
     struct atoll_exec_result result; /* once ended */
     struct atoll_list readers;       /* of struct atoll_reader.node */
@@ -205,6 +212,14 @@ int atoll_env_load(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL
 void atoll_env_drop(const struct atoll_sandbox *sandbox);
 void atoll_env_sweep(struct atoll_engine *engine); /* of sandboxes that are not there */
 
+/* reattach.c: the connection to the agent of one that runs was lost. */
+void atoll_sandbox_reattach(struct atoll_sandbox *sandbox);
+void atoll_sandbox_end_reattach(struct atoll_sandbox *sandbox);
+/* Over a new connection: takes up each command where it is, ends those that the agent does not know as
+ * lost because of `unknown`, and kills those that we do not. done is called with the answer's error. */
+void atoll_sandbox_meet_execs(struct atoll_sandbox *sandbox, const char *unknown,
+                              atoll_done_fn *done, void *arg);
+
 /* recovery.c: takes up the connection to a living sandbox, and its commands where they are; done
  * when that is so, or it has failed. */
 void atoll_sandbox_adopt(struct atoll_sandbox *sandbox, void (*done)(void *arg), void *arg);
@@ -212,6 +227,7 @@ void atoll_sandbox_adopt(struct atoll_sandbox *sandbox, void (*done)(void *arg),
 /* pool.c */
 struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec);
 void atoll_pool_refill(struct atoll_engine *engine);
+void atoll_pool_refill_soon(struct atoll_engine *engine);
 void atoll_pool_forget(struct atoll_sandbox *sandbox);
 
 /* quota.c: what the public functions come to once the tenant's turn has come */

@@ -49,6 +49,7 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     x->cwd = strdup(start->cwd ? start->cwd : "");
     x->pty = start->pty;
     x->held = start->held;
+    x->met = true; /* by the agent it is started with */
     x->started_unix_ms = atoll_clock_unix_ms();
     x->started_ms = atoll_clock_ms();
     x->asked_us = atoll_clock_us();
@@ -98,14 +99,24 @@ static bool is_stored(const struct atoll_exec *x)
     return x->sandbox && !x->sandbox->hidden;
 }
 
+/* Servers that run for ever come first, and must not keep the rest. NULL when all of them run. */
+static struct atoll_exec *oldest_ended(struct atoll_sandbox *s)
+{
+    ATOLL_LIST_FOREACH (&s->exec_list, node) {
+        struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
+        if (x->ended)
+            return x;
+    }
+    return NULL;
+}
+
 static int remember(struct atoll_sandbox *s, struct atoll_exec *x, struct atoll_error *err)
 {
     if (s->execs.used >= EXECS_MAX) {
-        struct atoll_exec *oldest = ATOLL_CONTAINER_OF(s->exec_list.next, struct atoll_exec, node);
-        if (!oldest->ended)
+        struct atoll_exec *oldest = oldest_ended(s);
+        if (!oldest)
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                              "%d commands are kept for this sandbox and the oldest still runs",
-                              EXECS_MAX);
+                              "%d commands run in this sandbox already", EXECS_MAX);
         atoll_lifetime_forget(s, oldest);
         if (is_stored(oldest))
             atoll_persist_drop_exec(s->engine, oldest);
@@ -174,7 +185,7 @@ void atoll_exec_end_all(struct atoll_sandbox *s, enum atoll_end_kind kind, const
 
 static void measure_start(const struct atoll_exec *x, const struct atoll_error *error)
 {
-    const char *provider = x->sandbox ? x->sandbox->engine->config.provider->ops->name : "";
+    const char *provider = x->sandbox ? x->sandbox->provider->ops->name : "";
 
     if (error)
         atoll_metric_add(ATOLL_METRIC_EXEC_START_ERRORS,

@@ -2,11 +2,14 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/fd.h"
 #include "engine/engine_internal.h"
+#include "engine/inband.h"
 
 /*
  * Files: every path is opened by the agent, inside; what comes out is an entry or a descriptor of a
- * regular file. The daemon never follows a name a tenant made.
+ * regular file. The daemon never follows a name a tenant made. Where descriptors do not pass,
+ * contents are carried to and from a file of ours (inband.h), and callers see no difference.
  */
 
 /* One request with one kind of answer. Exactly one of the callbacks is set. */
@@ -174,21 +177,26 @@ void atoll_files_list_look(struct atoll_engine *e, const char *id, const char *u
         &(struct request){.done = done, .each = each, .arg = arg});
 }
 
-/* Opening and uploading: the answer carries a descriptor. */
+/* Opening and uploading: the answer carries a descriptor, or the contents follow. */
 
 struct atoll_upload {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
     bool reading; /* FILE_OPEN: the handle inside is not needed once we have the descriptor */
+    bool inband;  /* fd is a file of ours */
     uint32_t handle;
-    int fd; /* owned */
+    int fd;                /* owned */
+    uint64_t written, max; /* INBAND */
     atoll_opened_fn *opened;
     atoll_upload_fn *created;
+    atoll_entry_fn *finished;
     void *arg;
 };
 
 static void upload_free(struct atoll_upload *u)
 {
+    if (u->inband && !u->reading)
+        u->engine->transfers--;
     if (u->fd >= 0)
         (void)close(u->fd);
     free(u);
@@ -211,7 +219,41 @@ static void close_handle(struct atoll_upload *u)
                                  NULL, &err);
 }
 
-/* Whatever the agent sends, we only ever read and write regular files. */
+static void on_fetched(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error)
+{
+    struct atoll_upload *u = arg;
+
+    close_handle(u);
+    u->opened(u->arg, fd, size_bytes, error);
+    upload_free(u);
+}
+
+/* No descriptor came. < 0, or 0: for an upload there is a file of ours, 1: on_fetched() goes on. */
+static int go_inband(struct atoll_upload *u, uint64_t size, struct atoll_error *err)
+{
+    struct atoll_sandbox *s;
+    int r = atoll_engine_running(u->engine, u->id, &s, err);
+
+    if (r < 0)
+        return r;
+    if (u->reading) {
+        u->inband = true;
+        atoll_inband_fetch(s, u->handle, size, on_fetched, u);
+        return 1;
+    }
+    r = atoll_inband_spool(s, UINT64_MAX, err);
+    if (r < 0) {
+        close_handle(u);
+        return r;
+    }
+    u->fd = r;
+    u->inband = true;
+    u->max = atoll_inband_max(s);
+    u->engine->transfers++;
+    return 0;
+}
+
+/* Whatever the agent sends, we only ever read and write regular files. 1: not there yet. */
 static int take_file(struct atoll_upload *u, const struct atoll_answer *answer, uint64_t *ret_size,
                      struct atoll_error *err)
 {
@@ -220,13 +262,14 @@ static int take_file(struct atoll_upload *u, const struct atoll_answer *answer, 
     int r = atoll_msg_decode(&atoll_am_opened_desc, answer->frame->payload, answer->frame->len,
                              &opened, err);
 
-    if (r < 0 || answer->frame->nfds != 1) {
+    if (r < 0 || answer->frame->nfds > 1) {
         close_fds(answer);
-        return r < 0 ? r
-                     : atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent no descriptor");
+        return r < 0 ? r : atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "too many descriptors");
     }
-    u->fd = answer->frame->fds[0];
     u->handle = opened.handle;
+    if (answer->frame->nfds == 0)
+        return go_inband(u, opened.size_bytes, err);
+    u->fd = answer->frame->fds[0];
     if (fstat(u->fd, &st) < 0 || !S_ISREG(st.st_mode))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not a regular file");
     *ret_size = (uint64_t)st.st_size;
@@ -239,8 +282,11 @@ static void on_file(void *arg, const struct atoll_answer *answer)
     const struct atoll_error *error = answer->error;
     struct atoll_error err;
     uint64_t size = 0;
+    int r = error ? 0 : take_file(u, answer, &size, &err);
 
-    if (!error && take_file(u, answer, &size, &err) < 0)
+    if (r > 0)
+        return;
+    if (r < 0)
         error = &err;
     if (u->reading) {
         if (!error)
@@ -320,13 +366,44 @@ void atoll_files_rewrite(struct atoll_engine *e, const char *id, const char *use
     create(e, id, &msg, done, arg);
 }
 
-void atoll_upload_finish(struct atoll_upload *u, atoll_entry_fn *done, void *arg)
+int atoll_upload_write(struct atoll_upload *u, const uint8_t *bytes, size_t n)
+{
+    if (u->inband && n > u->max - u->written)
+        return -ENOSPC;
+    u->written += n;
+    return atoll_fd_write_all(u->fd, bytes, n);
+}
+
+static void commit(struct atoll_upload *u)
 {
     struct atoll_am_handle msg = {u->handle};
 
     ask(u->engine, u->id, ATOLL_AGENT_FILE_COMMIT, &atoll_am_handle_desc, &msg,
-        &(struct request){.entry = done, .arg = arg});
+        &(struct request){.entry = u->finished, .arg = u->arg});
     upload_free(u);
+}
+
+static void on_sent(void *arg, const struct atoll_error *error)
+{
+    struct atoll_upload *u = arg;
+
+    if (!error) {
+        commit(u);
+        return;
+    }
+    close_handle(u);
+    u->finished(u->arg, NULL, error);
+    upload_free(u);
+}
+
+void atoll_upload_finish(struct atoll_upload *u, atoll_entry_fn *done, void *arg)
+{
+    u->finished = done;
+    u->arg = arg;
+    if (u->inband)
+        atoll_inband_send(u->engine, u->id, u->handle, ATOLL_TAKE_FD(u->fd), on_sent, u);
+    else
+        commit(u);
 }
 
 void atoll_upload_drop(struct atoll_upload *u)

@@ -112,6 +112,7 @@ static void on_kept(void *arg, const struct atoll_error *error)
 static void keep(struct atoll_import *i)
 {
     struct atoll_provider *provider = i->engine->config.provider;
+    struct atoll_spec spec = {0};
     uint8_t bytes[EVP_MAX_MD_SIZE];
     unsigned len;
     size_t at = 0;
@@ -119,7 +120,8 @@ static void keep(struct atoll_import *i)
     (void)EVP_DigestFinal_ex(i->digest, bytes, &len);
     for (unsigned k = 0; k < DIGEST_BYTES && k < len; k++)
         at += (size_t)snprintf(i->layer + at, sizeof(i->layer) - at, "%02x", bytes[k]);
-    provider->ops->keep_layer(provider, i->sandbox_id, "import", i->layer, on_kept, i);
+    memcpy(spec.id, i->sandbox_id, sizeof(spec.id));
+    provider->ops->keep_layer(provider, &spec, "import", i->layer, on_kept, i);
 }
 
 static void remember_words(struct atoll_import *i, const struct atoll_reader_item *item)

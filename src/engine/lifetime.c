@@ -198,6 +198,7 @@ static void check_cpu(struct atoll_sandbox *s)
 struct looking {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
+    bool enforce; /* the budget */
 };
 
 static void on_stats(void *arg, const struct atoll_sandbox_stats *stats,
@@ -213,42 +214,57 @@ static void on_stats(void *arg, const struct atoll_sandbox_stats *stats,
     free(l);
 }
 
-/* What the host has measured, or 0. */
-static uint64_t measured_us(const struct atoll_sandbox *s)
+static void on_measured(void *arg, const struct atoll_provider_stats *stats,
+                        const struct atoll_error *error)
 {
-    struct atoll_provider *provider = s->engine->config.provider;
-    struct atoll_provider_stats stats;
+    struct looking *l = arg;
+    struct atoll_sandbox *s = atoll_map_get(&l->engine->sandboxes, l->id);
+    bool is_known = !error && stats->cpu_us > 0;
 
-    return provider->ops->stats(provider, s->spec.id, &stats) < 0 ? 0 : stats.cpu_us;
+    if (s)
+        s->life.looking = false;
+    if (s && is_known)
+        s->life.cpu_us = ATOLL_MAX(s->life.cpu_us, stats->cpu_us);
+    if (s && is_known && l->enforce)
+        check_cpu(s);
+    if (s && !is_known && l->enforce)
+        atoll_engine_stats(l->engine, l->id, on_stats, l); /* the agent adds it up */
+    else
+        free(l);
+}
+
+/* What whoever runs it has measured; at once where that is this host. */
+static void measure(const struct atoll_sandbox *s, bool enforce)
+{
+    struct atoll_sandbox *mine = atoll_map_get(&s->engine->sandboxes, s->spec.id);
+    struct looking *l;
+
+    if (mine != s || s->life.looking)
+        return;
+    l = calloc(1, sizeof(*l));
+    if (!l)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    l->engine = s->engine;
+    l->enforce = enforce;
+    memcpy(l->id, s->spec.id, sizeof(l->id));
+    mine->life.looking = true;
+    s->provider->ops->stats(s->provider, &s->spec, on_measured, l);
 }
 
 static void look_at_cpu(struct atoll_sandbox *s)
 {
-    uint64_t cpu_us = measured_us(s);
-    struct looking *l;
-
     s->life.looked_ms = atoll_clock_ms();
-    if (cpu_us > 0) {
-        s->life.cpu_us = cpu_us;
-        check_cpu(s);
-        return;
-    }
-    l = calloc(1, sizeof(*l)); /* this host does not measure: the agent adds it up */
-    if (!l)
-        abort();
-    l->engine = s->engine;
-    memcpy(l->id, s->spec.id, sizeof(l->id));
-    atoll_engine_stats(s->engine, l->id, on_stats, l);
+    measure(s, true);
 }
 
 uint64_t atoll_lifetime_cpu_us(const struct atoll_sandbox *s)
 {
-    uint64_t now_us = 0;
+    bool lives = s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED;
 
-    if (s->lifetime.cpu_budget_s > 0 &&
-        (s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED))
-        now_us = ATOLL_MAX(measured_us(s), s->life.cpu_us);
-    return s->cpu_spent_us + now_us;
+    if (s->lifetime.cpu_budget_s == 0 || !lives)
+        return s->cpu_spent_us;
+    measure(s, false);
+    return s->cpu_spent_us + s->life.cpu_us;
 }
 
 void atoll_lifetime_settle(struct atoll_sandbox *s)

@@ -123,7 +123,6 @@ static void on_agent_paused(void *arg, const struct atoll_answer *answer)
 {
     struct changing *c = arg;
     struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
-    struct atoll_provider *provider = c->engine->config.provider;
 
     if (!s) {
         pause_aborted(c);
@@ -138,19 +137,18 @@ static void on_agent_paused(void *arg, const struct atoll_answer *answer)
     s->state = ATOLL_SANDBOX_PAUSED;
     s->paused_unix_ms = atoll_clock_unix_ms();
     atoll_persist_sandbox(s);
-    provider->ops->pause(provider, s->spec.id, on_frozen, c);
+    s->provider->ops->pause(s->provider, &s->spec, on_frozen, c);
 }
 
 static int check_pause(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
                        struct atoll_error *err)
 {
     struct atoll_sandbox *s = atoll_engine_find(engine, id);
-    struct atoll_provider *provider = engine->config.provider;
 
     if (s && s->state == ATOLL_SANDBOX_PAUSED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EALREADY,
                           "sandbox %s is paused already", id);
-    if (!provider->ops->can_pause || !provider->ops->can_pause(provider))
+    if (s && !s->provider->ops->caps(s->provider)->pause)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
                           "sandboxes cannot be paused on this host: it gives the daemon no cgroup "
                           "freezer; run atolld as root, or stop a persistent sandbox instead");
@@ -257,14 +255,12 @@ static void on_thawed(void *arg, const struct atoll_error *error)
 
 void atoll_sandbox_begin_resume(struct atoll_sandbox *s)
 {
-    struct atoll_provider *provider = s->engine->config.provider;
-
     if (s->state == ATOLL_SANDBOX_STOPPED) {
         atoll_sandbox_start_again(s);
         return;
     }
     s->change = ATOLL_CHANGE_RESUMING;
-    provider->ops->resume(provider, s->spec.id, on_thawed, changing_new(s));
+    s->provider->ops->resume(s->provider, &s->spec, on_thawed, changing_new(s));
 }
 
 /* Whether there is something to wait for. */

@@ -8,6 +8,10 @@
  */
 
 #define MAKING_MAX 2
+/* Making one competes for the processors with what those do who just took some. So the pool waits for
+ * a pause, unless half of it is gone. */
+#define QUIET_MS 250
+#define REFILL_MS 20
 #define FAILURES_MAX 3 /* in a row: then the pool rests until the next create */
 
 static struct atoll_spec pool_spec(const struct atoll_engine *engine)
@@ -53,6 +57,22 @@ void atoll_pool_refill(struct atoll_engine *engine)
     }
 }
 
+static void refill_now(void *arg)
+{
+    atoll_pool_refill(arg);
+}
+
+void atoll_pool_refill_soon(struct atoll_engine *engine)
+{
+    bool low = (engine->pool_size + engine->pool_making) * 2 < engine->config.pool;
+
+    if (engine->ending || (low && engine->pool_hurry && engine->pool_refill.loop))
+        return;
+    engine->pool_hurry = low;
+    atoll_timer_set(&engine->pool_refill, engine->loop, low ? REFILL_MS : QUIET_MS, refill_now,
+                    engine);
+}
+
 struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec)
 {
     struct atoll_sandbox *s;
@@ -70,7 +90,7 @@ struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct 
     atoll_pool_forget(s);
     s->hidden = false;
     engine->public_count++;
-    atoll_pool_refill(engine);
+    atoll_pool_refill_soon(engine);
     return s;
 }
 

@@ -29,6 +29,7 @@ struct recovery {
 
 struct found {
     char id[ATOLL_ID_LEN + 1];
+    char handle[129];
     bool alive;
 };
 
@@ -97,6 +98,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s->paused_unix_ms = row->paused_unix_ms;
     (void)snprintf(s->cause, sizeof(s->cause), "%s", row->cause);
     (void)snprintf(s->owner, sizeof(s->owner), "%s", row->owner);
+    memcpy(s->spec.tenant, s->owner, sizeof(s->owner));
     s->metadata_json = row->metadata_json ? strdup(row->metadata_json) : NULL;
     s->facade_json = row->facade_json ? strdup(row->facade_json) : NULL;
     s->lifetime = (struct atoll_lifetime){
@@ -161,67 +163,12 @@ static void on_plain(void *arg, const struct atoll_answer *answer)
                   NULL);
 }
 
-/* A command the agent knows: take up its output where ours ends, or let it be forgotten. */
-static void meet_exec(struct atoll_sandbox *s, const struct atoll_am_exec_info *info)
-{
-    struct atoll_exec *x = atoll_exec_by_number(s, info->exec);
-    struct atoll_am_exec_ref ref = {info->exec};
-    struct atoll_am_signal kill_it = {info->exec, SIGKILL, 1, "the daemon does not know it"};
-    struct atoll_am_resume resume;
-    struct atoll_error err;
-
-    if (!x)
-        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_SIGNAL, &atoll_am_signal_desc, &kill_it,
-                                 on_plain, s, &err);
-    if (!x || x->ended) {
-        (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
-        return;
-    }
-    x->met = true;
-    x->pid = info->pid;
-    x->stdin_offset = info->stdin_bytes;
-    /* The agent still has all of it that was not used. */
-    if (x->held && atoll_journal_restart(&x->journal, info->stdout_acked, info->stderr_acked) < 0)
-        atoll_log(ATOLL_LOG_ERROR, "journal not emptied", "exec", x->id, NULL);
-    /* Acknowledged but not in the journal: it was full by then. */
-    x->journal.seen[1] = ATOLL_MAX(x->journal.seen[1], info->stdout_acked);
-    x->journal.seen[2] = ATOLL_MAX(x->journal.seen[2], info->stderr_acked);
-    x->acked[1] = x->journal.seen[1];
-    x->acked[2] = x->journal.seen[2];
-    resume = (struct atoll_am_resume){info->exec, x->journal.seen[1], x->journal.seen[2]};
-    (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_RESUME, &atoll_am_resume_desc, &resume, on_plain,
-                             s, &err);
-}
-
-/* Rows without a command: the daemon died between the row and the start. */
-static void end_unmet(struct atoll_sandbox *s)
-{
-    struct atoll_exec_result lost = {.kind = ATOLL_END_LOST,
-                                     .reason = "the daemon died before the command was started"};
-
-    ATOLL_LIST_FOREACH (&s->exec_list, node) {
-        struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
-        if (!x->ended && !x->met)
-            atoll_exec_finish(x, &lost);
-    }
-}
-
-static void on_execs(void *arg, const struct atoll_answer *answer)
+static void on_met(void *arg, const struct atoll_error *error)
 {
     struct adoption *a = arg;
-    struct atoll_am_exec_info info;
-    struct atoll_error err;
 
-    if (answer->more) {
-        if (atoll_msg_decode(&atoll_am_exec_info_desc, answer->frame->payload, answer->frame->len,
-                             &info, &err) == 0)
-            meet_exec(a->sandbox, &info);
-        return;
-    }
-    if (!answer->error) {
-        end_unmet(a->sandbox);
+    if (!error)
         atoll_lifetime_begin(a->sandbox);
-    }
     end_adoption(a);
 }
 
@@ -234,7 +181,7 @@ static void on_note(void *arg, const struct atoll_answer *answer)
     if (!answer->error &&
         atoll_msg_decode(&atoll_am_data_desc, answer->frame->payload, answer->frame->len, &note,
                          &err) == 0 &&
-        note.data.len > 0)
+        note.data.len > 0 && !s->env)
         s->env = atoll_strings_split(note.data.data, note.data.len);
 }
 
@@ -253,24 +200,23 @@ static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct a
     /* A daemon may have died on the way to a pause that never was. */
     if (r == 0)
         r = atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, on_plain, s, &err);
-    if (r == 0)
-        r = atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_LIST, NULL, NULL, on_execs, a, &err);
-    if (r != 0) {
-        atoll_sandbox_fail(s, "its agent could not be reached again", true);
-        end_adoption(a);
+    if (r == 0) {
+        atoll_sandbox_meet_execs(s, "the daemon died before the command was started", on_met, a);
+        return;
     }
+    atoll_sandbox_fail(s, "its agent could not be reached again", true);
+    end_adoption(a);
 }
 
 void atoll_sandbox_adopt(struct atoll_sandbox *s, void (*done)(void *arg), void *arg)
 {
-    struct atoll_provider *provider = s->engine->config.provider;
     struct adoption *a = calloc(1, sizeof(*a));
 
     if (!a)
         abort(); /* a small fixed object: the daemon is crash-only */
     *a = (struct adoption){s, done, arg};
     s->remains = true;
-    provider->ops->adopt(provider, &s->spec, on_adopted, a);
+    s->provider->ops->adopt(s->provider, &s->spec, on_adopted, a);
 }
 
 static void adopted(void *arg)
@@ -297,24 +243,21 @@ static void on_frozen(void *arg, const struct atoll_error *error)
 /* Those that do not run: nobody is asked inside. */
 static void decide_resting(struct atoll_sandbox *s, const struct found *f)
 {
-    struct atoll_provider *provider = s->engine->config.provider;
-
     s->remains = true;
     if (s->state == ATOLL_SANDBOX_PAUSED)
-        provider->ops->pause(provider, s->spec.id, on_frozen, NULL);
+        s->provider->ops->pause(s->provider, &s->spec, on_frozen, NULL);
     else if (f) /* a dead daemon may have begun to stop it, or to start it */
-        provider->ops->stop(provider, s->spec.id, ignore, NULL);
+        s->provider->ops->stop(s->provider, &s->spec, ignore, NULL);
 }
 
 static void decide(struct recovery *r, struct atoll_sandbox *s)
 {
-    struct atoll_provider *provider = s->engine->config.provider;
     const struct found *f = atoll_map_get(&r->found, s->spec.id);
     bool lives = f && f->alive;
     int64_t left_ms = s->expires_unix_ms - atoll_clock_unix_ms();
 
     if (s->lifetime.persistent || s->state == ATOLL_SANDBOX_PAUSED)
-        provider->ops->reserve(provider, &s->spec);
+        s->provider->ops->reserve(s->provider, &s->spec);
     s->remains = f != NULL;
     atoll_lifetime_recount(s);
     if (s->state == ATOLL_SANDBOX_STOPPING) {
@@ -334,7 +277,7 @@ static void decide(struct recovery *r, struct atoll_sandbox *s)
     }
 }
 
-static void on_found(void *arg, const char *id, bool alive)
+static void on_found(void *arg, const char *id, const char *handle, bool alive)
 {
     struct recovery *r = arg;
     struct found *f;
@@ -345,7 +288,17 @@ static void on_found(void *arg, const char *id, bool alive)
     if (!f || atoll_text_copy(f->id, sizeof(f->id), id) < 0 ||
         atoll_map_put(&r->found, f->id, f) < 0)
         abort(); /* out of memory at the start: nothing is lost yet */
+    (void)snprintf(f->handle, sizeof(f->handle), "%s", handle);
     f->alive = alive;
+}
+
+static void remove_stray(struct atoll_provider *provider, const struct found *f)
+{
+    struct atoll_spec spec = {0};
+
+    memcpy(spec.id, f->id, sizeof(spec.id));
+    memcpy(spec.handle, f->handle, sizeof(spec.handle));
+    provider->ops->destroy(provider, &spec, ignore, NULL);
 }
 
 static void on_listed(void *arg, const struct atoll_error *error)
@@ -364,7 +317,7 @@ static void on_listed(void *arg, const struct atoll_error *error)
         decide(r, s);
     for (pos = 0; (f = atoll_map_next(&r->found, &pos)) != NULL;)
         if (!atoll_map_get(&r->engine->sandboxes, f->id))
-            provider->ops->destroy(provider, f->id, ignore, NULL);
+            remove_stray(provider, f);
     sweep_journals(r->engine);
     atoll_env_sweep(r->engine);
     release(r, NULL);

@@ -11,7 +11,6 @@
  */
 
 #define BYTES_PER_INODE 8192
-#define MOURNING_MS 2000 /* how long we wait for the provider to say why an agent went away */
 
 const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
 {
@@ -40,6 +39,7 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
         return NULL;
     s->engine = engine;
     s->spec = *spec;
+    s->provider = engine->config.provider;
     memcpy(s->spec.id, id, sizeof(s->spec.id));
     s->template_ref = tmpl;
     s->state = ATOLL_SANDBOX_CREATING;
@@ -65,7 +65,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
 
     atoll_pool_forget(s);
     atoll_timer_cancel(&s->deadline);
-    atoll_timer_cancel(&s->mourning);
+    atoll_sandbox_end_reattach(s);
     s->agent = atoll_rpc_close(s->agent);
     atoll_exec_drop_all(s);
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
@@ -111,11 +111,6 @@ static int on_agent_event(void *arg, struct atoll_frame *frame)
                                                   : atoll_exec_on_event(arg, frame);
 }
 
-static void nobody_said_why(void *arg)
-{
-    atoll_sandbox_fail(arg, "the connection to the sandbox's agent was lost", true);
-}
-
 static void on_agent_lost(void *arg, const char *why)
 {
     struct atoll_sandbox *s = arg;
@@ -123,8 +118,11 @@ static void on_agent_lost(void *arg, const char *why)
     atoll_log(ATOLL_LOG_DEBUG, "agent lost", "sandbox", s->spec.id, "why", why, NULL);
     s->agent = atoll_rpc_close(s->agent);
     atoll_file_watch_end_all(s);
-    if (s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED)
-        atoll_timer_set(&s->mourning, s->engine->loop, MOURNING_MS, nobody_said_why, s);
+    s->greeted = false;
+    s->features = 0;
+    /* One that is paused is met again when it is resumed. */
+    if (s->state == ATOLL_SANDBOX_RUNNING)
+        atoll_sandbox_reattach(s);
 }
 
 static const struct atoll_rpc_events agent_events = {on_agent_event, on_agent_lost};
@@ -132,6 +130,9 @@ static const struct atoll_rpc_events agent_events = {on_agent_event, on_agent_lo
 int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
                       const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {
+    if (!s->agent && s->reattach)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE,
+                          "sandbox %s is out of reach for the moment; try again", s->spec.id);
     if (!s->agent)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "sandbox %s is ending", s->spec.id);
     return atoll_rpc_ask(s->agent, type, desc, msg, fn, arg, err);
@@ -152,14 +153,20 @@ static void on_hello(void *arg, const struct atoll_answer *answer)
     }
     if (atoll_msg_decode(&atoll_am_hello_desc, answer->frame->payload, answer->frame->len, &hello,
                          &err) < 0 ||
-        hello.version != ATOLL_AGENT_VERSION)
+        hello.version != ATOLL_AGENT_VERSION) {
         atoll_log(ATOLL_LOG_ERROR, "agent speaks another version", "sandbox", s->spec.id, NULL);
+        return;
+    }
+    s->greeted = true;
+    s->features = hello.features;
 }
 
 int atoll_sandbox_open_agent(struct atoll_sandbox *s, int fd, struct atoll_error *err)
 {
+    bool fds =
+        s->provider->ops->caps(s->provider)->descriptors && !s->engine->config.no_descriptors;
     const struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
-                                         .features = ATOLL_AGENT_FEATURE_FDS};
+                                         .features = fds ? ATOLL_AGENT_FEATURE_FDS : 0};
     int r = atoll_rpc_open(s->engine->loop, fd, &atoll_agent_protocol, &agent_events, s, &s->agent,
                            err);
 
@@ -194,7 +201,7 @@ static void depart(struct atoll_sandbox *s)
         engine->public_count--;
     atoll_sandbox_discard(s);
     atoll_waiters_tell(&waiting, NULL);
-    atoll_pool_refill(engine);
+    atoll_pool_refill_soon(engine);
 }
 
 static void on_removed(void *arg, const struct atoll_error *error)
@@ -220,6 +227,8 @@ void atoll_sandbox_drop_agent(struct atoll_sandbox *s, const char *why)
 {
     struct atoll_rpc *agent = ATOLL_TAKE_PTR(s->agent);
 
+    s->greeted = false;
+    s->features = 0;
     atoll_rpc_fail_all(agent, why);
     (void)atoll_rpc_close(agent);
     atoll_file_watch_end_all(s);
@@ -235,7 +244,7 @@ void atoll_sandbox_remove_remains(struct atoll_sandbox *s)
         on_removed(s, NULL);
         return;
     }
-    s->engine->config.provider->ops->destroy(s->engine->config.provider, s->spec.id, on_removed, s);
+    s->provider->ops->destroy(s->provider, &s->spec, on_removed, s);
 }
 
 /* Whoever wanted it to go on, or to be kept, waits in vain. */
@@ -265,6 +274,8 @@ void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_
     if (!first)
         atoll_persist_sandbox(s);
     atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
+    if (creating && s->provider->ops->cancel)
+        s->provider->ops->cancel(s->provider, &s->spec);
     /* One being created goes on from on_provider_created(). */
     if (!creating && !atoll_artifacts_collect(s, was, atoll_sandbox_remove_remains))
         atoll_sandbox_remove_remains(s);
@@ -287,7 +298,7 @@ static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remai
 
 void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
 {
-    atoll_timer_cancel(&s->mourning);
+    atoll_sandbox_end_reattach(s);
     if (s->lifetime.persistent) {
         fail_persistent(s, why, remains);
         return;
@@ -390,11 +401,9 @@ static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
 
 void atoll_sandbox_launch(struct atoll_sandbox *s, atoll_sandbox_fn *created, void *arg)
 {
-    struct atoll_provider *provider = s->engine->config.provider;
-
     s->created = created;
     s->created_arg = arg;
-    provider->ops->create(provider, &s->spec, on_provider_created, s);
+    s->provider->ops->create(s->provider, &s->spec, on_provider_created, s);
 }
 
 struct atoll_limits atoll_limits_default(void)

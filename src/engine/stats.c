@@ -11,6 +11,7 @@
 struct asking {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
+    struct atoll_am_usage inside;
     atoll_stats_fn *done;
     void *arg;
 };
@@ -28,16 +29,16 @@ static double cpu_percent(struct atoll_sandbox *s, uint64_t cpu_us)
     return percent;
 }
 
+/* measured: NULL where nobody measures. */
 static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside,
-                    struct atoll_sandbox_stats *out)
+                    const struct atoll_provider_stats *measured, struct atoll_sandbox_stats *out)
 {
-    struct atoll_provider *provider = s->engine->config.provider;
-    struct atoll_provider_stats outside = {0};
+    struct atoll_provider_stats outside = {.memory_bytes = inside->rss_bytes,
+                                           .cpu_us = inside->cpu_us,
+                                           .processes = inside->processes};
 
-    if (provider->ops->stats(provider, s->spec.id, &outside) < 0)
-        outside = (struct atoll_provider_stats){.memory_bytes = inside->rss_bytes,
-                                                .cpu_us = inside->cpu_us,
-                                                .processes = inside->processes};
+    if (measured)
+        outside = *measured;
     *out = (struct atoll_sandbox_stats){
         .memory_bytes = outside.memory_bytes,
         .memory_peak_bytes = outside.memory_peak_bytes,
@@ -56,13 +57,30 @@ static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside
     };
 }
 
+static void on_measured(void *arg, const struct atoll_provider_stats *measured,
+                        const struct atoll_error *error)
+{
+    struct asking *a = arg;
+    struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
+    struct atoll_sandbox_stats stats;
+    struct atoll_error gone;
+
+    (void)error; /* then what the agent says stands in */
+    if (s) {
+        combine(s, &a->inside, measured, &stats);
+        a->done(a->arg, &stats, NULL);
+    } else {
+        (void)atoll_fail(&gone, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s is gone", a->id);
+        a->done(a->arg, NULL, &gone);
+    }
+    free(a);
+}
+
 static void on_usage(void *arg, const struct atoll_answer *answer)
 {
     struct asking *a = arg;
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
     const struct atoll_error *error = answer->error;
-    struct atoll_sandbox_stats stats;
-    struct atoll_am_usage usage;
     struct atoll_error err;
 
     if (!error && !s) {
@@ -70,11 +88,13 @@ static void on_usage(void *arg, const struct atoll_answer *answer)
         error = &err;
     }
     if (!error && atoll_msg_decode(&atoll_am_usage_desc, answer->frame->payload, answer->frame->len,
-                                   &usage, &err) < 0)
+                                   &a->inside, &err) < 0)
         error = &err;
-    if (!error)
-        combine(s, &usage, &stats);
-    a->done(a->arg, error ? NULL : &stats, error);
+    if (!error) {
+        s->provider->ops->stats(s->provider, &s->spec, on_measured, a);
+        return;
+    }
+    a->done(a->arg, NULL, error);
     free(a);
 }
 

@@ -45,8 +45,6 @@ static void on_halted(void *arg, const struct atoll_error *error)
 void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const char *who,
                         const char *cause)
 {
-    struct atoll_provider *provider = s->engine->config.provider;
-
     atoll_lifetime_settle(s);
     atoll_sandbox_drop_change(s, "it is being stopped");
     s->change = ATOLL_CHANGE_STOPPING;
@@ -56,12 +54,12 @@ void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const
     s->expires_unix_ms = 0;
     (void)snprintf(s->cause, sizeof(s->cause), "%s", cause);
     atoll_timer_cancel(&s->deadline);
-    atoll_timer_cancel(&s->mourning);
+    atoll_sandbox_end_reattach(s);
     atoll_persist_sandbox(s);
     atoll_exec_end_all(s, kind, who);
     atoll_sandbox_drop_agent(s, "the sandbox is being stopped");
     if (s->remains)
-        provider->ops->stop(provider, s->spec.id, on_halted, s);
+        s->provider->ops->stop(s->provider, &s->spec, on_halted, s);
     else
         on_halted(s, NULL);
 }
@@ -143,7 +141,6 @@ static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct a
 
 void atoll_sandbox_start_again(struct atoll_sandbox *s)
 {
-    struct atoll_provider *provider = s->engine->config.provider;
     struct atoll_error err;
 
     if (!s->env && atoll_env_load(s, &err) < 0) {
@@ -153,5 +150,5 @@ void atoll_sandbox_start_again(struct atoll_sandbox *s)
     s->change = ATOLL_CHANGE_STARTING;
     s->state = ATOLL_SANDBOX_CREATING;
     s->spec.resume_disk = true;
-    provider->ops->create(provider, &s->spec, on_started, s);
+    s->provider->ops->create(s->provider, &s->spec, on_started, s);
 }

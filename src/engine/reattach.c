@@ -1,0 +1,271 @@
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+/*
+ * The connection to an agent broke, and its sandbox may be as well as ever: whoever runs it is asked
+ * (only its answer counts, silence never ends a sandbox), the agent is dialed again, and each command
+ * goes on where its output is known. Meanwhile requests are UNAVAILABLE.
+ */
+
+/* A death is told by the provider itself, if it can, and with more to say: it comes first. */
+#define FIRST_MS 100
+#define PAUSE_MAX_MS 10000
+/* In a row, of one that is said to live: then its agent does not. */
+#define TRIES_MAX 8
+
+struct atoll_reattach {
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_timer timer;
+    int64_t pause_ms;
+    unsigned tries;
+    bool busy; /* the provider will call back: freed there once nobody wants it */
+};
+
+/* The sandbox that still wants it, or NULL, and then it is gone. */
+static struct atoll_sandbox *wanted(struct atoll_reattach *r)
+{
+    struct atoll_sandbox *s = atoll_map_get(&r->engine->sandboxes, r->id);
+
+    r->busy = false;
+    if (s && s->reattach == r && s->state == ATOLL_SANDBOX_RUNNING)
+        return s;
+    if (s && s->reattach == r)
+        s->reattach = NULL;
+    free(r);
+    return NULL;
+}
+
+void atoll_sandbox_end_reattach(struct atoll_sandbox *s)
+{
+    struct atoll_reattach *r = ATOLL_TAKE_PTR(s->reattach);
+
+    if (!r)
+        return;
+    atoll_timer_cancel(&r->timer);
+    if (!r->busy)
+        free(r);
+}
+
+static void step(void *arg);
+
+static void again(struct atoll_reattach *r)
+{
+    r->pause_ms = ATOLL_MIN(2 * r->pause_ms, PAUSE_MAX_MS);
+    atoll_timer_set(&r->timer, r->engine->loop, r->pause_ms, step, r);
+}
+
+/* It lives, and its agent does not answer. */
+static void in_vain(struct atoll_sandbox *s, const char *why)
+{
+    struct atoll_reattach *r = s->reattach;
+    char cause[200];
+
+    if (++r->tries < TRIES_MAX) {
+        again(r);
+        return;
+    }
+    (void)snprintf(cause, sizeof(cause), "its agent does not answer any more: %.150s", why);
+    atoll_sandbox_fail(s, cause, true);
+}
+
+static void on_met(void *arg, const struct atoll_error *error)
+{
+    struct atoll_reattach *r = arg;
+    struct atoll_sandbox *s = wanted(r);
+
+    if (!s || error)
+        return; /* the loss of that connection leads here again */
+    atoll_log(ATOLL_LOG_INFO, "agent reached again", "sandbox", s->spec.id, NULL);
+    atoll_sandbox_end_reattach(s);
+}
+
+static void on_dialed(void *arg, int fd, const struct atoll_error *error)
+{
+    struct atoll_reattach *r = arg;
+    struct atoll_sandbox *s = wanted(r);
+    struct atoll_error err;
+
+    if (!s) {
+        if (fd >= 0)
+            (void)close(fd);
+        return;
+    }
+    if (error) {
+        in_vain(s, error->text);
+        return;
+    }
+    if (atoll_sandbox_open_agent(s, fd, &err) < 0) {
+        atoll_sandbox_drop_agent(s, err.text);
+        in_vain(s, err.text);
+        return;
+    }
+    r->busy = true;
+    atoll_sandbox_meet_execs(s, "the agent was started anew and does not know the command", on_met,
+                             r);
+}
+
+static void on_looked(void *arg, const struct atoll_provider_look *look,
+                      const struct atoll_error *error)
+{
+    struct atoll_reattach *r = arg;
+    struct atoll_sandbox *s = wanted(r);
+
+    if (!s)
+        return;
+    if (error || look->state == ATOLL_LOOK_PAUSED) {
+        again(r);
+        return;
+    }
+    if (look->state != ATOLL_LOOK_ALIVE) {
+        atoll_sandbox_fail(
+            s, *look->cause ? look->cause : "the connection to the sandbox's agent was lost", true);
+        return;
+    }
+    r->busy = true;
+    s->provider->ops->dial(s->provider, &s->spec, on_dialed, r);
+}
+
+static void step(void *arg)
+{
+    struct atoll_reattach *r = arg;
+    struct atoll_sandbox *s = wanted(r);
+
+    if (!s)
+        return;
+    r->busy = true;
+    s->provider->ops->look(s->provider, &s->spec, on_looked, r);
+}
+
+void atoll_sandbox_reattach(struct atoll_sandbox *s)
+{
+    struct atoll_reattach *r = s->reattach;
+
+    if (r) { /* the new connection did not last either */
+        if (!r->busy)
+            in_vain(s, "the connection ends as soon as it is made");
+        return;
+    }
+    r = calloc(1, sizeof(*r));
+    if (!r)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    r->engine = s->engine;
+    memcpy(r->id, s->spec.id, sizeof(r->id));
+    r->pause_ms = FIRST_MS;
+    s->reattach = r;
+    atoll_timer_set(&r->timer, s->engine->loop, FIRST_MS, step, r);
+}
+
+/* Taking up commands over a new connection. */
+
+struct meeting {
+    struct atoll_sandbox *sandbox;
+    const char *unknown;
+    atoll_done_fn *done;
+    void *arg;
+};
+
+static void on_plain(void *arg, const struct atoll_answer *answer)
+{
+    struct atoll_sandbox *s = arg;
+
+    if (answer->error)
+        atoll_log(ATOLL_LOG_ERROR, "adoption", "sandbox", s->spec.id, "error", answer->error->text,
+                  NULL);
+}
+
+/* What was acknowledged may never have arrived: a command that waits for it would wait for ever. */
+static void acknowledge_again(struct atoll_sandbox *s, const struct atoll_exec *x)
+{
+    for (uint8_t stream = ATOLL_STREAM_STDOUT; stream <= ATOLL_STREAM_STDERR; stream++) {
+        struct atoll_am_ack ack = {x->number, stream, x->acked[stream]};
+        (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_ACK, &atoll_am_ack_desc, &ack);
+    }
+}
+
+/* A command the agent knows: take up its output where ours ends, or let it be forgotten. */
+static void meet_exec(struct atoll_sandbox *s, const struct atoll_am_exec_info *info)
+{
+    struct atoll_exec *x = atoll_exec_by_number(s, info->exec);
+    struct atoll_am_exec_ref ref = {info->exec};
+    struct atoll_am_signal kill_it = {info->exec, SIGKILL, 1, "the daemon does not know it"};
+    struct atoll_am_resume resume;
+    struct atoll_error err;
+
+    if (!x)
+        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_SIGNAL, &atoll_am_signal_desc, &kill_it,
+                                 on_plain, s, &err);
+    if (!x || x->ended) {
+        (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
+        return;
+    }
+    x->met = true;
+    x->pid = info->pid;
+    x->stdin_offset = info->stdin_bytes;
+    /* The agent still has all of it that was not used. */
+    if (x->held && atoll_journal_restart(&x->journal, info->stdout_acked, info->stderr_acked) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "journal not emptied", "exec", x->id, NULL);
+    /* Acknowledged but not in the journal: it was full by then. */
+    x->journal.seen[1] = ATOLL_MAX(x->journal.seen[1], info->stdout_acked);
+    x->journal.seen[2] = ATOLL_MAX(x->journal.seen[2], info->stderr_acked);
+    x->acked[1] = x->journal.seen[1];
+    x->acked[2] = x->journal.seen[2];
+    resume = (struct atoll_am_resume){info->exec, x->journal.seen[1], x->journal.seen[2]};
+    (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_RESUME, &atoll_am_resume_desc, &resume, on_plain,
+                             s, &err);
+    acknowledge_again(s, x);
+}
+
+static void end_unmet(struct atoll_sandbox *s, const char *why)
+{
+    struct atoll_exec_result lost = {.kind = ATOLL_END_LOST};
+
+    (void)snprintf(lost.reason, sizeof(lost.reason), "%s", why);
+    ATOLL_LIST_FOREACH (&s->exec_list, node) {
+        struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
+        lost.stdout_bytes = x->journal.seen[ATOLL_STREAM_STDOUT];
+        lost.stderr_bytes = x->journal.seen[ATOLL_STREAM_STDERR];
+        if (!x->ended && !x->met)
+            atoll_exec_finish(x, &lost);
+    }
+}
+
+static void on_execs(void *arg, const struct atoll_answer *answer)
+{
+    struct meeting *m = arg;
+    struct atoll_am_exec_info info;
+    struct atoll_error err;
+
+    if (answer->more) {
+        if (atoll_msg_decode(&atoll_am_exec_info_desc, answer->frame->payload, answer->frame->len,
+                             &info, &err) == 0)
+            meet_exec(m->sandbox, &info);
+        return;
+    }
+    if (!answer->error)
+        end_unmet(m->sandbox, m->unknown);
+    m->done(m->arg, answer->error);
+    free(m);
+}
+
+void atoll_sandbox_meet_execs(struct atoll_sandbox *s, const char *unknown, atoll_done_fn *done,
+                              void *arg)
+{
+    struct meeting *m = calloc(1, sizeof(*m));
+    struct atoll_error err;
+
+    if (!m)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *m = (struct meeting){s, unknown, done, arg};
+    /* What is started from now on, over this connection, is known to the agent. */
+    ATOLL_LIST_FOREACH (&s->exec_list, node)
+        ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->met = false;
+    if (atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_LIST, NULL, NULL, on_execs, m, &err) < 0) {
+        free(m);
+        done(arg, &err);
+    }
+}
