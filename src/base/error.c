@@ -17,6 +17,7 @@ int atoll_fail(struct atoll_error *err, enum atoll_error_kind kind, int errnum, 
         va_list ap;
         err->kind = kind;
         err->errnum = errnum;
+        err->retry_ms = 0;
         va_start(ap, fmt);
         (void)vsnprintf(err->text, sizeof(err->text), fmt, ap);
         va_end(ap);
@@ -31,6 +32,7 @@ int atoll_fail_errno(struct atoll_error *err, int errnum, const char *fmt, ...)
         size_t len;
         err->kind = ATOLL_ERR_INTERNAL;
         err->errnum = errnum;
+        err->retry_ms = 0;
         va_start(ap, fmt);
         (void)vsnprintf(err->text, sizeof(err->text), fmt, ap);
         va_end(ap);

@@ -35,6 +35,7 @@ struct atoll_error {
     enum atoll_error_kind kind;
     int errnum; /* the errno behind it, 0 if none */
     char text[ATOLL_ERROR_TEXT_MAX];
+    int retry_ms; /* when to try again, by the word of whoever refused; 0: it said nothing */
 };
 
 /* Fills *err (which may be NULL) and returns -errnum, or -EIO when errnum is 0. */

@@ -17,6 +17,7 @@
 #include "engine/answers.h"
 #include "engine/contexts.h"
 #include "net/tls.h"
+#include "provider/checked.h"
 #include "provider/native/native.h"
 #include "sandbox/host.h"
 #include "store/store.h"
@@ -30,6 +31,7 @@ struct daemon {
     struct atoll_loop *loop;
     struct atoll_signals signals;
     struct atoll_registry *registry;
+    struct atoll_checked_group group; /* the providers */
     struct atoll_engine *engine;
     struct atoll_store *store; /* the engine's */
     struct atoll_sessions *sessions;
@@ -139,6 +141,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .artifacts_max_bytes = d->config.artifacts_max_bytes,
         .artifacts_days = d->config.artifacts_days,
         .waived = d->config.waived,
+        .no_descriptors = getenv("ATOLL_TEST_NO_DESCRIPTORS") != NULL,
     };
     struct atoll_buf json;
     int r = atoll_process_find_programs(programs, sizeof(programs), err);
@@ -149,6 +152,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     config.host_json = atoll_buf_str(&json);
     if (r == 0)
         r = atoll_native_open(d->loop, &native, &config.provider, err);
+    if (r == 0)
+        r = atoll_checked_wrap(d->loop, &d->group, config.provider, &config.provider, err);
     if (r == 0) {
         r = atoll_store_open_sqlite(d->state_fd, &config.store, err);
         if (r < 0)

@@ -10,6 +10,7 @@
 #include "net/http_internal.h"
 
 #define HELD_MAX (16 * 1024) /* held back at most this much */
+#define SMALL_PIECE 4096     /* such pieces wait for the others of the loop's round */
 
 #define BUSY_BODY                                                                \
     "{\"error\":{\"code\":\"unavailable\",\"message\":\"too many connections\"," \
@@ -167,6 +168,11 @@ static int write_piece(struct atoll_http_request *req, const void *bytes, size_t
 
     if (req->chunked)
         iov[0] = (struct iovec){size, (size_t)snprintf(size, sizeof(size), "%zx\r\n", n)};
+    if (!c->held && n <= SMALL_PIECE) {
+        c->held = true;
+        atoll_stream_cork(c->stream);
+        atoll_http_conn_kick(c);
+    }
     r = atoll_stream_writev(c->stream, iov, req->chunked ? 3 : 2);
     if (r == 0 && c->held && atoll_stream_pending(c->stream) > HELD_MAX)
         release(c);

@@ -134,7 +134,7 @@ struct atoll_http_conn {
     struct atoll_list farewells; /* of struct atoll_http_farewell.node; HTTP/1 only */
     size_t drained;              /* bytes of an unwanted body dropped so far */
     bool corked;                 /* more requests follow in this input: answer them in one send */
-    bool held;                   /* a response head waits for its first piece */
+    bool held;                   /* a head or small pieces wait for more */
     struct atoll_timer kick;     /* deliver(), or release what is held, from the loop */
 };
 

@@ -144,8 +144,8 @@ void atoll_http_respond(struct atoll_http_request *req, int status, const char *
 void atoll_http_respond_error(struct atoll_http_request *req, int status, const char *code,
                               const char *message, const char *hint);
 
-/* A response in pieces; content_length -1 when unknown (chunked). The head leaves with the first
- * piece, or at the end of the loop's round. */
+/* A response in pieces; content_length -1 when unknown (chunked). Its head and small pieces leave
+ * together at the end of the loop's round, or earlier when they are many. */
 void atoll_http_begin(struct atoll_http_request *req, int status, const char *content_type,
                       int64_t content_length);
 /* -EPIPE when the client is gone (on_close follows), -ENOBUFS past limits.pending_bytes,

@@ -254,6 +254,12 @@ static void drop_input(struct atoll_stream *s)
     s->lingered += r > 0 ? (size_t)r : 0;
     if (r == -EAGAIN || (r > 0 && s->lingered < LINGER_BYTES))
         return;
+    if (r > 0) {
+        /* A client that only sends: closing now would take the answer from it. Its window closes, so
+         * that it gets to reading, and the timer ends this. */
+        s->paused = true;
+        return;
+    }
     if (r == 0 && !s->shut)
         tell_eof(s); /* the queue is still to be sent */
     else
@@ -287,6 +293,15 @@ static void paused_input(struct atoll_stream *s, uint32_t events)
         tell_close(s, -EIO);
 }
 
+/* Enough was dropped: what else comes stays where it is until the timer ends the wait. */
+static void lingering_input(struct atoll_stream *s, uint32_t events)
+{
+    uint32_t rest = s->watch.events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP);
+
+    if (events & (EPOLLHUP | EPOLLERR) || atoll_watch_set(&s->watch, rest) < 0)
+        tell_close(s, 0);
+}
+
 static void ready(void *arg, uint32_t events)
 {
     struct atoll_stream *s = arg;
@@ -299,7 +314,9 @@ static void ready(void *arg, uint32_t events)
         tell_drain(s);
     }
     if (!s->freed && s->watch.loop && events & ~EPOLLOUT) {
-        if (s->closing && !s->eof)
+        if (s->closing && !s->eof && s->paused)
+            lingering_input(s, events);
+        else if (s->closing && !s->eof)
             drop_input(s);
         else if (s->eof)
             tell_close(s, 0); /* only a full hang-up is still reported */

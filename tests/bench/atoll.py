@@ -28,7 +28,7 @@ class Daemon:
         self.socket = directory / "socket"
         command = [binary("atolld"), "--state", directory / "state", "--socket", self.socket,
                    *options]
-        directory.mkdir()
+        directory.mkdir(exist_ok=True)
         self.log = directory / "log"
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,

@@ -1,30 +1,16 @@
-"""`docker run` by a daemon of our own: own data, own socket, no bridge, nothing of the host's."""
+"""`docker run` by a daemon of our own; see docker_engine.py in the directory above."""
 
 import io
 import os
 import subprocess
 import tarfile
-import time
 from pathlib import Path
 
+import docker_engine
 import helpers
 from helpers import BenchError, Helper
 
-IMAGE = "atoll-bench"
-START_TIMEOUT_S = 30
-
-# dockerd and its containerd also write to fixed places in /etc, /opt and /run. In a mount namespace
-# of their own these writes land in a tmpfs, and all their mounts end with the namespace.
-PRIVATE = """
-mount -t tmpfs tmpfs "$1"
-mount -t tmpfs tmpfs /run
-for dir in etc opt; do
-    mkdir "$1/$dir" "$1/$dir-work"
-    mount -t overlay overlay -o "lowerdir=/$dir,upperdir=$1/$dir,workdir=$1/$dir-work" "/$dir"
-done
-shift
-exec "$@"
-"""
+IMAGE = "atoll-bench:1"
 
 
 def root_tar(static_true: Path) -> bytes:
@@ -40,47 +26,30 @@ def last_words(log: Path) -> str:
     return " | ".join(lines[-3:]) or "it said nothing"
 
 
-def start(stack, directory: Path) -> dict:
-    """Starts dockerd and waits until it answers; returns the environment for its clients."""
-    docker, dockerd = helpers.need_tool("docker"), helpers.need_tool("dockerd")
-    private = directory / "private"
-    private.mkdir(parents=True)
-    socket, log = directory / "docker.sock", directory / "log"
-    cgroup = f"atoll-bench-docker-{os.getpid()}"
-    command = ["unshare", "--mount", "--propagation", "private",
-               "sh", "-ec", PRIVATE, "sh", private, dockerd, "--data-root", directory / "data", "--exec-root", directory / "exec",
-               "--pidfile", directory / "pid", "--host", f"unix://{socket}",
-               "--config-file", directory / "none.json",
-               "--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false",
-               "--ip-masq=false", "--userland-proxy=false",
-               "--containerd-namespace", IMAGE,
-               "--containerd-plugins-namespace", f"{IMAGE}-plugins",
-               "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{cgroup}"]
-    (directory / "none.json").write_text("{}")
-    with open(log, "wb") as out:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                   start_new_session=True)
-    stack.callback(helpers.remove_cgroup, cgroup)
-    stack.callback(helpers.stop, process)
-    env = {"DOCKER_HOST": f"unix://{socket}", "DOCKER_CONFIG": str(directory / "client")}
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while True:
-        answer = subprocess.run([docker, "version"], env={**os.environ, **env}, check=False,
-                                capture_output=True)
-        if answer.returncode == 0:
-            return env
-        if process.poll() is not None:
-            raise BenchError(f"dockerd could not start: {last_words(log)}")
-        if time.monotonic() > deadline:
-            raise BenchError(f"dockerd did not answer in {START_TIMEOUT_S} s: {last_words(log)}")
-        time.sleep(0.1)
+def start(stack, directory: Path) -> docker_engine.Engine:
+    helpers.need_tool("docker")
+    helpers.need_tool("dockerd")
+    try:
+        return stack.enter_context(docker_engine.start(directory))
+    except AssertionError as e:
+        raise BenchError(str(e)) from e
+
+
+def client_env(engine: docker_engine.Engine) -> dict:
+    """For the docker command."""
+    return {"DOCKER_HOST": engine.url, "DOCKER_CONFIG": str(engine.directory / "client")}
+
+
+def docker(engine: docker_engine.Engine, *arguments) -> str:
+    done = subprocess.run([helpers.need_tool("docker"), *map(str, arguments)], text=True,
+                          env={**os.environ, **client_env(engine)}, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise BenchError(f"docker {arguments[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()
 
 
 def open_docker(stack, bench) -> Helper:
-    env = start(stack, bench.tmp / "docker")
-    docker = helpers.need_tool("docker")
-    imported = subprocess.run([docker, "import", "-", IMAGE], input=root_tar(bench.static_true),
-                              env={**os.environ, **env}, capture_output=True, check=False)
-    if imported.returncode != 0:
-        raise BenchError(f"docker import: {imported.stderr.decode(errors='replace').strip()}")
-    return bench.stopwatch([docker, "run", "--rm", "--network", "none", IMAGE, "/true"], env)
+    engine = start(stack, bench.tmp / "docker")
+    engine.import_image(IMAGE, root_tar(bench.static_true))
+    return bench.stopwatch([helpers.need_tool("docker"), "run", "--rm", "--network", "none", IMAGE,
+                            "/true"], client_env(engine))

@@ -33,10 +33,19 @@ TARGETS = (
            ("figure", "throughput", "creates_per_second_16", 1), 200, False, "/s"),
     Target("/healthz a second / nginx", ("figure", "http", "http_ratio", 1), 0.5, False),
     Target("the same over TLS / nginx", ("figure", "http", "https_ratio", 1), 0.5, False),
+    Target("E2B's create, run, kill / canned", ("figure", "e2b", "life_ratio", 1), 1.5, True),
+    Target("E2B's warm runCode / canned", ("figure", "e2b", "code_ratio", 1), 1.5, True),
+    Target("E2B's creates at once", ("figure", "e2b", "alive", 1), 50, False, ""),
+    Target("their p99 / one alone", ("figure", "e2b", "burst_ratio", 1), 20, True),
     Target("preview / nginx as a proxy", ("figure", "preview", "ratio", 1), 0.5, False),
     Target("upload / cat through a socket", ("figure", "transfer", "upload_ratio", 1), 0.5, False),
     Target("download / the same", ("figure", "transfer", "download_ratio", 1), 0.5, False),
     Target("memory it takes", ("figure", "transfer", "grown_bytes", 1e6), 16, True, " MB"),
+    Target("exec in docker / docker exec", ("figure", "providers", "exec_ratio", 1), 1.3, True),
+    Target("upload to docker / docker cp", ("figure", "providers", "up_ratio", 1), 1.3, True),
+    Target("download from it / the same", ("figure", "providers", "down_ratio", 1), 1.3, True),
+    Target("create, pooled container / docker run", ("figure", "providers", "create_ratio", 1), 0.1,
+           True),
 )
 
 
@@ -153,6 +162,21 @@ def scale_lines(scale: dict) -> list:
         speed = {n: t[f"{n}_bytes_per_second"] / 1e6 for n in ("upload", "download", "cat")}
         lines.append(f"a file of {t['bytes'] >> 20} MiB: up {speed['upload']:.0f} MB/s, down "
                      f"{speed['download']:.0f} MB/s, cat through a socket {speed['cat']:.0f} MB/s")
+    if "providers" in scale:
+        p = scale["providers"]
+        for ours, theirs in (("exec", "docker_exec"), ("up", "docker_up"), ("down", "docker_down"),
+                             ("create", "docker_run")):
+            lines.append(f"{ours + ', docker':28}{p[f'{ours}_ms']:.1f} ms, "
+                         f"{theirs.replace('_', ' ')} {p[f'{theirs}_ms']:.1f} ms")
+    if "e2b" in scale:
+        e = scale["e2b"]
+        lines.append(f"E2B's SDK: create, run, kill  {e['life_atoll_ms']:.2f} ms, canned "
+                     f"{e['life_canned_ms']:.2f} ms; runCode {e['code_atoll_ms']:.2f} ms, canned "
+                     f"{e['code_canned_ms']:.2f} ms")
+        lines.append(f"E2B's SDK: {e['alive']} of {e['asked']} creates at once, p99 "
+                     f"{e['burst_atoll_p99_ms']:.1f} ms, canned {e['burst_canned_p99_ms']:.1f} ms, "
+                     f"one alone {e['single_ms']:.2f} ms"
+                     + (f"; first error: {e['error']}" if e["error"] else ""))
     if "alive" in scale:
         a = scale["alive"]
         lines.append(f"alive at once               {a['alive']} of {a['asked']}"

@@ -6,62 +6,11 @@ import time
 from pathlib import Path
 
 import conftest
+from boxes import Box
 from conftest import wait_until
 from rest import Rest
 
-
-class Box:
-    """One sandbox over the API."""
-
-    def __init__(self, rest, **request):
-        self.rest = rest
-        answer = rest.post("/api/sandboxes", request)
-        assert answer.status == 201, answer.body
-        self.id = answer.json["id"]
-        self.path = f"/api/sandboxes/{self.id}"
-
-    @property
-    def view(self):
-        return self.rest.get(self.path).json
-
-    @property
-    def state(self):
-        return self.view["state"]
-
-    def post(self, verb, body=None):
-        return self.rest.post(f"{self.path}/{verb}", body)
-
-    def do(self, verb, body=None):
-        answer = self.post(verb, body)
-        assert answer.status == 200, answer.body
-        return answer.json
-
-    def run(self, script, **fields):
-        answer = self.rest.post(f"{self.path}/execs", {"cmd": ["sh", "-c", script], **fields},
-                                wait="true")
-        assert answer.status == 200, answer.body
-        return answer.json
-
-    def out(self, script, **fields):
-        ended = self.run(script, **fields)
-        assert ended["result"].get("exit_code") == 0, ended
-        return ended["stdout"].strip()
-
-    def detach(self, script, **fields):
-        answer = self.rest.post(f"{self.path}/execs", {"cmd": ["sh", "-c", script], **fields})
-        assert answer.status in (200, 201), answer.body
-        return answer.json["exec_id"]
-
-    def exec(self, exec_id):
-        return self.rest.get(f"{self.path}/execs/{exec_id}").json
-
-    def output(self, exec_id):
-        """What it wrote so far."""
-        lines = self.rest.get(f"{self.path}/execs/{exec_id}/output").lines
-        return "".join(line["data"] for line in lines if line.get("stream") == "stdout")
-
-    def destroy(self):
-        return self.rest.delete(self.path).status
+__all__ = ["Box"]
 
 
 def boot_id(box):

@@ -292,7 +292,8 @@ static inline void client_connect_raw(struct agent_client *c)
 
 static inline struct atoll_am_hello client_connect(struct agent_client *c)
 {
-    struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION};
+    struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
+                                   .features = ATOLL_AGENT_FEATURE_FDS};
     struct atoll_am_hello reply;
 
     client_connect_raw(c);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/fd.h"
 #include "engine/engine.h"
 
 /*
@@ -567,6 +568,11 @@ void atoll_files_rewrite(struct atoll_engine *e, const char *id, const char *use
                          uint32_t mode, atoll_upload_fn *done, void *arg)
 {
     atoll_files_create(e, id, user, path, mode, done, arg);
+}
+
+int atoll_upload_write(struct atoll_upload *upload, const uint8_t *bytes, size_t n)
+{
+    return atoll_fd_write_all(upload->fd, bytes, n);
 }
 
 void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg)

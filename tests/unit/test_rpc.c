@@ -176,6 +176,34 @@ static void closing_inside_a_callback_is_fine(void **state)
     assert_int_equal(f->losses, 0);
 }
 
+static int count_frame(void *arg, struct atoll_frame *frame)
+{
+    (void)frame;
+    ++*(size_t *)arg;
+    return 0;
+}
+
+static void what_comes_in_does_not_hold_up_what_goes_out(void **state)
+{
+    static const uint8_t zeros[ATOLL_AGENT_DATA_MAX];
+    struct fixture *f = *state;
+    struct atoll_am_write msg = {.data = {zeros, sizeof(zeros)}};
+    struct atoll_error err;
+    size_t got = 0;
+
+    for (int i = 0; i < 16; i++)
+        assert_int_equal(atoll_rpc_ask(f->rpc, ATOLL_AGENT_FILE_WRITE, &atoll_am_write_desc, &msg,
+                                       on_answer, f, &err),
+                         0);
+    answer(f, ATOLL_AGENT_EXEC_OUTPUT, 0, NULL, NULL); /* while the socket is full */
+    assert_int_equal(f->events, 1);
+    for (int i = 0; i < 1000 && got < 16; i++) {
+        assert_int_equal(atoll_channel_receive(&f->peer, count_frame, &got), 0);
+        step(f);
+    }
+    assert_int_equal(got, 16);
+}
+
 static void numbers_are_not_reused_at_once(void **state)
 {
     struct fixture *f = *state;
@@ -205,6 +233,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(errors_arrive_with_their_kind, setup, teardown),
         cmocka_unit_test_setup_teardown(everybody_is_told_when_the_peer_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(closing_inside_a_callback_is_fine, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_comes_in_does_not_hold_up_what_goes_out, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(numbers_are_not_reused_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage_ends_the_connection, setup, teardown),
     };

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "proto/spawn_proto.h"
-#include "provider/native/spawn_client.h"
+#include "provider/spawn_client.h"
 #include "sandbox/host_template.h"
 #include "sandbox/plan_builder.h"
 #include "sandbox/seccomp.h"

@@ -291,6 +291,35 @@ static void test_close_after_flush(void **state)
     end_close(&e);
 }
 
+/* Nor one that sends without end and reads late: it is no longer read, and not cut off either. */
+static void test_close_on_who_only_sends(void **state)
+{
+    static const char block[64 * 1024];
+    struct end e;
+    char buf[16];
+    ssize_t n = 0;
+    size_t sent = 0;
+
+    (void)state;
+    end_open(&e, 4096);
+    assert_int_equal(atoll_stream_write(e.s, "last", 4), 0);
+    atoll_stream_close_after_flush(e.s);
+    while (n >= 0 && sent < (size_t)64 * 1024 * 1024) {
+        n = send(e.peer, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent += n > 0 ? (size_t)n : 0;
+        turn(&e, 2);
+    }
+    assert_int_equal(n, -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(e.closes, 0);
+    assert_int_equal(recv(e.peer, buf, sizeof(buf), 0), 4);
+    close(e.peer);
+    e.peer = -1;
+    turn(&e, 3);
+    assert_int_equal(e.closes, 1);
+    end_close(&e);
+}
+
 /* Listeners. */
 
 struct door {
@@ -505,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_write_to_the_dead),
         cmocka_unit_test(test_free_inside_callback),
         cmocka_unit_test(test_close_after_flush),
+        cmocka_unit_test(test_close_on_who_only_sends),
         cmocka_unit_test(test_listen_unix),
         cmocka_unit_test(test_listen_on_long_path),
         cmocka_unit_test(test_listen_tcp),

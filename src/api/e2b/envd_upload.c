@@ -13,7 +13,6 @@
 #include "api/e2b/envd_files.h"
 #include "api/e2b/multipart.h"
 #include "api/e2b/unpack.h"
-#include "base/fd.h"
 #include "base/metrics.h"
 
 #define IN_MAX ((size_t)1024 * 1024) /* of the body that waits */
@@ -35,7 +34,6 @@ struct upload {
     struct atoll_multipart form;
     /* the file being written */
     struct atoll_upload *file; /* ours to finish or drop */
-    int fd;                    /* the engine's */
     uint64_t bytes;
     struct atoll_buf out;
     /* what was written */
@@ -190,10 +188,9 @@ static void on_opened(void *arg, struct atoll_upload *file, int fd, const struct
 {
     struct upload *u = arg;
 
-    if (!error) {
+    (void)fd;
+    if (!error)
         u->file = file;
-        u->fd = fd;
-    }
     if (!wait_over(u))
         return;
     if (error) {
@@ -242,7 +239,7 @@ static void begin_file(struct upload *u, const char *filename)
 static int flush(struct upload *u)
 {
     size_t n = atoll_buf_size(&u->out);
-    int r = n > 0 ? atoll_fd_write_all(u->fd, atoll_buf_head(&u->out), n) : 0;
+    int r = n > 0 ? atoll_upload_write(u->file, atoll_buf_head(&u->out), n) : 0;
 
     atoll_buf_clear(&u->out);
     return r;
@@ -258,7 +255,7 @@ static void add_bytes(struct upload *u, const uint8_t *bytes, size_t n)
         r = flush(u);
     if (r == 0)
         r = n < WRITE_BYTES ? atoll_buf_append(&u->out, bytes, n)
-                            : atoll_fd_write_all(u->fd, bytes, n);
+                            : atoll_upload_write(u->file, bytes, n);
     if (r < 0)
         fail_write(u, -r);
 }

@@ -8,7 +8,6 @@
 #include "api/rest/files.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
-#include "base/fd.h"
 #include "base/metrics.h"
 #include "net/url.h"
 
@@ -98,7 +97,6 @@ void atoll_rest_file_download(struct atoll_api_call *call, const uint8_t *body A
 struct upload {
     struct atoll_api_call *call;
     struct atoll_upload *upload; /* ours to finish or drop */
-    int fd;                      /* the engine's */
 };
 
 /* Leaves nothing of it in the sandbox. */
@@ -120,7 +118,7 @@ static void upload_data(void *arg, struct atoll_http_request *req, const uint8_t
 {
     struct upload *u = arg;
     struct atoll_error error;
-    int r = atoll_fd_write_all(u->fd, bytes, n);
+    int r = atoll_upload_write(u->upload, bytes, n);
 
     (void)req;
     atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "in"), (double)n);
@@ -155,8 +153,8 @@ static void upload_opened(void *arg, struct atoll_upload *upload, int fd,
         atoll_api_fail(call, error);
         return;
     }
+    (void)fd;
     u->upload = upload;
-    u->fd = fd;
     if (!call->req) {
         atoll_api_drop(upload_drop(u));
         return;

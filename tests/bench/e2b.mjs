@@ -1,0 +1,70 @@
+// Times calls of E2B's SDK against Atoll and against the canned server, in turns.
+//   node e2b.mjs ATOLL-URL CANNED-URL ROUNDS BURST    prints one JSON object
+const sdk = new URL('../conformance/e2b/node_modules/@e2b/code-interpreter/dist/index.mjs', import.meta.url)
+const { Sandbox } = await import(sdk)
+
+const WARM_UP = 10
+const [atoll, canned, rounds, burst] = process.argv.slice(2)
+const places = { atoll, canned }
+const create = (url) => Sandbox.create('base', { apiUrl: url, sandboxUrl: url })
+
+async function timed(body) {
+  const start = performance.now()
+  await body()
+  return performance.now() - start
+}
+
+async function life(url) {
+  const box = await create(url)
+  const { exitCode } = await box.commands.run('true')
+  if (exitCode !== 0 || !(await box.kill())) throw new Error(`a sandbox of ${url} did not work`)
+}
+
+async function code(box) {
+  const { text } = await box.runCode('1+1')
+  if (text !== '2') throw new Error(`1+1 is ${text}`)
+}
+
+// The pool is full again.
+const settle = () => new Promise((resolve) => setTimeout(resolve, 1500))
+
+const samples = {}
+const note = (name, ms) => (samples[name] ??= []).push(ms)
+
+await settle()
+const kept = {}
+for (const [name, url] of Object.entries(places)) kept[name] = await create(url)
+for (let i = 0; i < Number(rounds) + WARM_UP; i++) {
+  for (const [name, url] of Object.entries(places)) {
+    const times = [await timed(() => life(url)), await timed(() => code(kept[name]))]
+    if (i >= WARM_UP) {
+      note(`life_${name}`, times[0])
+      note(`code_${name}`, times[1])
+    }
+  }
+}
+
+// Creates alone, one after the other.
+for (let i = 0; i < Number(rounds); i++) {
+  let box
+  note('single', await timed(async () => { box = await create(atoll) }))
+  await box.kill()
+}
+
+// Many at once.
+async function crowd(name, url) {
+  await settle()
+  return Promise.allSettled(Array.from({ length: Number(burst) }, async () => {
+    let box
+    note(`burst_${name}`, await timed(async () => { box = await create(url) }))
+    return box
+  }))
+}
+
+await crowd('canned', canned)
+const made = await crowd('atoll', atoll)
+const boxes = made.filter((m) => m.status === 'fulfilled').map((m) => m.value)
+const failed = made.find((m) => m.status === 'rejected')?.reason
+await Promise.all([...boxes, ...Object.values(kept)].map((box) => box.kill()))
+console.log(JSON.stringify({ samples, alive: boxes.length, error: failed && String(failed) }))
+process.exit()

@@ -1,0 +1,197 @@
+"""Daemons for tests: the real binaries (ATOLL_BUILD, default build/), started on a state directory
+of their own. When one stops, what it left behind is looked for."""
+
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / os.environ.get("ATOLL_BUILD", "build")
+ROOTLESS_USER = "atolltest"
+SUBIDS = "1000000:65536"
+
+# In the environment of daemon and CLI, as an operator's secret would be; tests look for it inside.
+LAUNCHER_CANARY = "ATOLL_LAUNCHER_CANARY"
+NO_DESCRIPTORS = "ATOLL_TEST_NO_DESCRIPTORS"
+
+
+class Daemon:
+    """One atolld, and the CLI pointed at it."""
+
+    def __init__(self, build, directory, user=None):
+        self.build = build
+        self.state = directory / "state"
+        self.socket = directory / "atoll.sock"
+        self.log = directory / "atolld.log"
+        self.home = user.pw_dir if user else str(Path.home())
+        self.prefix = []
+        if user:
+            self.prefix = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}",
+                           "--init-groups", "--"]
+        self.env = {
+            "PATH": f"{build}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": self.home,
+            "LANG": "C.UTF-8",
+            "ATOLL_SOCKET": str(self.socket),
+            LAUNCHER_CANARY: "the launcher's environment",
+        }
+        if NO_DESCRIPTORS in os.environ:  # see test_without_descriptors.py
+            self.env[NO_DESCRIPTORS] = "1"
+        self.process = None
+        self.cgroup_parents = set()  # the directories that hold the cgroups of its sandboxes
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def atoll(self, *args, input=None, check=False, timeout=60, binary=False):
+        """Runs the CLI. Output is text unless `binary`; with `check` a failure raises."""
+        command = [*self.prefix, str(self.build / "atoll"), *map(str, args)]
+        if input is None:
+            source = {"stdin": subprocess.DEVNULL}
+        else:
+            source = {"input": input}
+        done = subprocess.run(command, env=self.env, capture_output=True, timeout=timeout,
+                              text=not binary, **source)
+        if check and done.returncode != 0:
+            raise AssertionError(f"atoll {' '.join(map(str, args))}: exit {done.returncode}\n"
+                                 f"{done.stderr}\ndaemon log:\n{self.log_tail()}")
+        return done
+
+    def json(self, verb, *args, **kwargs):
+        return json.loads(self.atoll(verb, "--json", *args, check=True, **kwargs).stdout)
+
+    def create(self, *args):
+        name = self.atoll("create", *args, check=True).stdout.strip()
+        if not self.cgroup_parents:
+            self.cgroup_parents = {path.parent for path in cgroups() if path.name.endswith(name)}
+        return name
+
+    def log_tail(self, lines=30):
+        if not self.log.exists():
+            return ""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def start(self):
+        command = [*self.prefix, str(self.build / "atolld"),
+                   "--state", str(self.state), "--socket", str(self.socket)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, start_new_session=True)
+        wait_until(lambda: self.atoll("ls").returncode == 0 or self.process.poll() is not None,
+                   10, lambda: f"atolld does not answer:\n{self.log_tail()}")
+        if self.process.poll() is not None:
+            raise AssertionError(f"atolld ended with {self.process.returncode}:\n"
+                                 f"{self.log_tail()}")
+
+    def stop(self):
+        """Destroys every sandbox, ends the daemon and reports what is left, as a list of texts."""
+        self.atoll("rm", "--all")
+        family = descendants(self.pid)
+        self.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+            return ["atolld ignored SIGTERM for 10 s"]
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not any(alive(*p) for p in family), 5, lambda: "")
+        return self.leftovers(family)
+
+    def leftovers(self, family):
+        left = [f"process {pid}" for pid, born in family if alive(pid, born)]
+        left += [f"mount {line.split()[4]}"
+                 for line in Path("/proc/self/mountinfo").read_text().splitlines()
+                 if str(self.state) in line]
+        return left + [f"cgroup {path}" for path in cgroups() if path.parent in self.cgroup_parents]
+
+
+def cgroups():
+    """Every cgroup of the host, in every hierarchy."""
+    for directory, children, _ in os.walk("/sys/fs/cgroup"):
+        yield from (Path(directory, name) for name in children)
+
+
+def wait_until(condition, seconds, complaint):
+    """Polls until condition() is true; raises complaint() when it does not become so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(complaint())
+        time.sleep(0.02)
+
+
+def start_time(pid):
+    """When a process was started, in ticks; None when it is gone or only waits to be reaped."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def alive(pid, born):
+    return born is not None and start_time(pid) == born
+
+
+def descendants(pid):
+    """(pid, start time) of every process below pid."""
+    children = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.parent.name))
+    found, queue = [], [pid]
+    while queue:
+        for child in children.get(queue.pop(), []):
+            queue.append(child)
+            found.append((child, start_time(child)))
+    return found
+
+
+@contextlib.contextmanager
+def running(build, user=None):
+    # Short, because the path of a unix socket is; open, so that an ordinary user gets there.
+    directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
+    directory.chmod(0o755)
+    if user:
+        os.chown(directory, user.pw_uid, user.pw_gid)
+    daemon = Daemon(build, directory, user)
+    left = []
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        if daemon.process and daemon.process.poll() is None:
+            left = daemon.stop()
+        if not left:
+            shutil.rmtree(directory, ignore_errors=True)
+    assert not left, f"left behind: {', '.join(left)}"
+
+
+def need_build():
+    if not (BUILD / "atolld").exists():
+        pytest.fail(f"{BUILD.name}/atolld does not exist; run make first", pytrace=False)
+
+
+def ensure_rootless_user():
+    try:
+        user = pwd.getpwnam(ROOTLESS_USER)
+    except KeyError:
+        subprocess.run(["useradd", "--create-home", ROOTLESS_USER], check=True)
+        user = pwd.getpwnam(ROOTLESS_USER)
+    for path in (Path("/etc/subuid"), Path("/etc/subgid")):
+        lines = path.read_text() if path.exists() else ""
+        if f"{ROOTLESS_USER}:" not in lines:
+            path.write_text(f"{lines}{ROOTLESS_USER}:{SUBIDS}\n")
+    return user

@@ -1,0 +1,243 @@
+"""Providers whose back end fails: each fault ends in the documented error, in another try or with
+another provider, and nothing is left behind."""
+
+import time
+
+import docker_engine
+import fake_registry
+import places
+import pytest
+from daemons import wait_until
+
+COUNTER = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo line-$i; sleep 0.02; done; exit 9"
+LINES = "".join(f"line-{i}\n" for i in range(1, 201))
+
+
+@pytest.fixture(scope="module")
+def registry():
+    with fake_registry.serve(docker_engine.busybox_root()) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def world(registry):
+    """Docker before native, e2b last; a proxy stands before those that talk to somebody."""
+    auth = {"host": registry.host, "username": fake_registry.USER, "password": fake_registry.PASSWORD}
+    with places.world(["native", "docker", "e2b"], faulty=True, docker={"order": 1, "registries": [auth]},
+                      native={"order": 2}, e2b={"order": 3}) as made:
+        yield made
+
+
+def place_of(world, name):
+    if name in world.missing:
+        pytest.skip(f"no {name} here: {world.missing[name]}")
+    return world.places[name]
+
+
+@pytest.fixture
+def docker(world):
+    place = place_of(world, "docker")
+    yield place
+    world.faults["docker"].work()
+    wait_until(lambda: place.facts["state"] == "up", 60, lambda: f"docker stays {place.facts}")
+    assert atoll_containers(world) == []
+
+
+@pytest.fixture
+def e2b(world):
+    place = place_of(world, "e2b")
+    yield place
+    world.faults["e2b"].work()
+    wait_until(lambda: place.facts["state"] == "up", 60, lambda: f"e2b stays {place.facts}")
+    assert place.remotes() == []
+
+
+def atoll_containers(world):
+    return [c["Names"] for c in world.engine.containers() if "atoll.id" in c["Labels"]]
+
+
+def refused(place, **fields):
+    """The error of a create that fails."""
+    answer = place.rest.post("/api/sandboxes", {"provider": place.name, **fields})
+    assert answer.status >= 400, answer.body
+    return answer.status, answer.error
+
+
+# A service that is there and says no.
+
+def test_too_many_requests_are_sent_again_later(world, e2b):
+    world.faults["e2b"].fail("status", 2, b"POST /sandboxes", status=429, headers=["Retry-After: 1"])
+    with e2b.box() as box:
+        assert world.faults["e2b"].struck == 2
+        assert box.out("echo made") == "made"
+
+
+def test_unavailable_is_tried_again(world, e2b):
+    world.faults["e2b"].fail("status", 2, status=503)
+    with e2b.box() as box:
+        assert world.faults["e2b"].struck == 2
+        assert box.out("echo made") == "made"
+
+
+def test_one_that_stays_unavailable_is_said_to_be(world, e2b):
+    world.faults["e2b"].fail("status", status=503)
+    status, error = refused(e2b)
+    assert (status, error["code"]) == (503, "unavailable"), error
+    assert 2 <= world.faults["e2b"].struck <= 10  # tried again, and not for ever
+
+
+def test_a_wrong_key_is_called_that(world, e2b):
+    """Not tried again; the text says what to set, and never the key."""
+    key = world.directory / "cloud" / "key"
+    right = key.read_text()
+    wrong = "e2b_" + "0" * 40
+    try:
+        key.write_text(wrong)
+        world.restart()
+        status, error = refused(e2b)
+        assert (status, error["code"]) in ((401, "unauthenticated"), (503, "unavailable")), error
+        assert "key" in error["message"] and wrong not in str(error), error
+        assert wrong not in world.daemon.log.read_text()
+    finally:
+        key.write_text(right)
+        world.restart()
+
+
+@pytest.mark.parametrize("name", ["docker", "e2b"])
+@pytest.mark.parametrize("fault", ["garbage", "close"])
+def test_answers_that_are_none(world, request, name, fault):
+    place = request.getfixturevalue(name)
+    world.faults[name].fail(fault)
+    status, error = refused(place)
+    assert status in (500, 502, 503), error
+    world.faults[name].work()
+    with place.box() as box:
+        assert box.out("echo works again") == "works again"
+
+
+@pytest.mark.parametrize("name", ["docker", "e2b"])
+def test_half_a_create_leaves_nothing(world, request, name):
+    """What was made before the fault is gone after it: the fixtures look."""
+    place = request.getfixturevalue(name)
+    head = {"docker": b"/start", "e2b": b"/files"}[name]
+    world.faults[name].fail("status", 20, head, status=500)
+    status, error = refused(place)
+    assert status >= 500, error
+
+
+@pytest.mark.parametrize("name", ["docker", "e2b"])
+def test_silence_has_an_end(world, request, name):
+    """A connection that is accepted and never answered: health finds out, and so does who asks."""
+    place = request.getfixturevalue(name)
+    world.faults[name].fail("hang")
+    wait_until(lambda: place.facts["state"] != "up", 60, lambda: f"nobody noticed: {place.facts}")
+    assert place.facts["reason"], place.facts
+
+
+# Streams that break.
+
+def test_a_cut_stream_loses_no_byte(world, e2b):
+    with e2b.box() as box:
+        exec_id = box.detach(COUNTER)
+        for _ in range(4):
+            time.sleep(0.4)
+            world.faults["e2b"].cut()
+        assert box.output(exec_id, follow="true") == LINES
+        assert box.exec(exec_id)["result"]["exit_code"] == 9
+        assert box.state == "running"
+
+
+def test_silence_of_the_engine_does_not_end_containers(world, docker):
+    """Who does not answer has not said that the sandbox is gone."""
+    with docker.box() as box:
+        exec_id = box.detach(COUNTER)
+        world.faults["docker"].fail("close")
+        world.restart()
+        time.sleep(1)
+        assert box.state != "failed", box.view
+        world.faults["docker"].work()
+        wait_until(lambda: box.state == "running", 40, lambda: f"not taken over: {box.view}")
+        assert box.output(exec_id, follow="true") == LINES
+
+
+# Who does the work instead.
+
+def test_auto_takes_the_next_one(world, docker):
+    with docker.box():
+        pass
+    answer = docker.rest.post("/api/sandboxes", {})
+    assert answer.json["provider"] == "docker", answer.body
+    docker.rest.delete(f"/api/sandboxes/{answer.json['id']}")
+    world.faults["docker"].fail("close")
+    answer = docker.rest.post("/api/sandboxes", {})
+    assert answer.status == 201 and answer.json["provider"] == "native", answer.body
+    docker.rest.delete(f"/api/sandboxes/{answer.json['id']}")
+
+
+def test_who_fails_is_left_out_until_he_is_back(world, docker):
+    world.faults["docker"].fail("close")
+    for _ in range(3):
+        refused(docker)
+    wait_until(lambda: docker.facts["state"] == "down", 40, lambda: f"not down: {docker.facts}")
+    assert docker.facts["reason"]
+    assert places.world and world.places["native"].facts["state"] == "up"
+
+
+# Images.
+
+def test_an_image_that_nobody_has(docker, registry):
+    status, error = refused(docker, image=f"{registry.host}/test/none:1")
+    assert (status, error["code"]) == (404, "not_found"), error
+    assert "test/none" in error["message"]
+
+
+def test_a_pull_with_the_right_password(docker, registry):
+    with docker.box(image=registry.image) as box:
+        assert box.out("ls /bin/busybox") == "/bin/busybox"
+        assert box.view["image"] == registry.image
+
+
+def test_a_registry_that_refuses(docker):
+    with fake_registry.serve(docker_engine.busybox_root()) as stranger:
+        status, error = refused(docker, image=stranger.image)
+        assert stranger.refused > 0
+        assert status in (401, 403) and stranger.host in error["message"], error
+        assert fake_registry.PASSWORD not in docker.world.daemon.log.read_text()
+
+
+def test_names_of_images_are_checked(docker):
+    for bad in ("", " ", "a b", "../x", "x@sha256:zz", "-v", "x" * 300):
+        status, error = refused(docker, image=bad or " ")
+        assert status in (400, 404), (bad, error)
+
+
+# The engine itself.
+
+@pytest.mark.parametrize("options", [(), ("--live-restore",)], ids=["alone", "live-restore"])
+def test_an_engine_that_was_killed(options):
+    """dockerd is killed and started again: containers that it lets live go on, others are reported as
+    what they are."""
+    reason = places.missing("docker")
+    if reason:
+        pytest.skip(reason)
+    with places.world(["docker"], docker_options=options) as world:
+        place = world.places["docker"]
+        box = place.create()
+        exec_id = box.detach("echo begun; sleep 600")
+        wait_until(lambda: box.output(exec_id) == "begun\n", 10, lambda: "it does not start")
+        world.engine.kill()
+        status, error = refused(place)
+        assert (status, error["code"]) == (503, "unavailable"), error
+        assert box.out("echo still here") == "still here"
+        world.engine.launch_again()
+        if options:
+            wait_until(lambda: place.facts["state"] == "up", 60, lambda: f"stays {place.facts}")
+            assert box.out("echo lives on") == "lives on"
+            assert box.exec(exec_id)["state"] == "running"
+        else:
+            wait_until(lambda: box.state == "failed", 60, lambda: f"nobody noticed: {box.view}")
+            assert box.view["cause"]
+            assert box.exec(exec_id)["result"]["kind"] in ("lost", "killed_by", "signaled")
+        assert box.destroy() == 204
+        assert place.leftovers(box.id) == []
+        assert atoll_containers(world) == []
