@@ -52,6 +52,7 @@ class Wire:
         self.held = 0  # how often the main thread holds the lock
         self.interruptible = False
         self.interrupted = False
+        self.waiting = b""
         self.heard = 0.0  # when SIGINT last reached Python code
         self.late = []
         self.late_bytes = 0
@@ -76,10 +77,13 @@ class Wire:
         if self.interruptible and not self.held:
             raise KeyboardInterrupt
 
-    def write(self, line):
-        data = line.encode("ascii") + b"\n"
-        while data:
-            data = data[os.write(self.fd, data):]
+    def write(self, line, more=False):
+        """more: another line follows at once, and both can leave together."""
+        self.waiting += line.encode("ascii") + b"\n"
+        if not more:
+            data, self.waiting = self.waiting, b""
+            while data:
+                data = data[os.write(self.fd, data):]
 
     def send(self, kind, **fields):
         with self:
@@ -486,7 +490,7 @@ def send_result(found, is_main):
         if driver.is_child():
             os.write(1, (found.get("text", "") + "\n").encode("utf-8", "replace"))
         elif driver.wire.id is not None:
-            driver.wire.write(line)
+            driver.wire.write(line, more=is_main)
 
 
 def show_value(value, is_main):

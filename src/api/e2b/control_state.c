@@ -26,11 +26,30 @@ void atoll_e2b_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED
     atoll_api_reply(call, 200, &out);
 }
 
-/* One that has failed is no sandbox to these clients, but there must be a way to clear it away. */
+static void removed(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
+{
+}
+
+/* The answer does not wait until nothing is left, as ours does: the sandbox is in no list any more, its
+ * commands have ended, and its end is stored, so that a crash cannot bring it back. One that has failed
+ * is no sandbox to these clients, but there must be a way to clear it away. */
 void atoll_e2b_kill(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                     size_t n ATOLL_UNUSED)
 {
-    atoll_engine_destroy(call->engine, call->params.id, ATOLL_E2B_WHO, atoll_e2b_done, call);
+    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
+    struct atoll_sandbox_view view = {.state = ATOLL_SANDBOX_STOPPING};
+    struct atoll_error error;
+
+    if (sandbox)
+        atoll_sandbox_get(sandbox, &view);
+    if (view.state == ATOLL_SANDBOX_STOPPING) {
+        (void)atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %s",
+                         call->params.id);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_engine_destroy(call->engine, call->params.id, ATOLL_E2B_WHO, removed, NULL);
+    atoll_api_reply_empty(call, 204);
 }
 
 /* The end. */

@@ -103,6 +103,19 @@ static void add_text(char **at, const char **slot, const char *name, const char 
     *at += n + m + 2;
 }
 
+/* E2B gives commands no locale, and a shell that need not load one starts a third of a millisecond
+ * earlier. One that was given to the sandbox stays. */
+static bool has_locale(const struct atoll_sandbox *sandbox)
+{
+    struct atoll_sandbox_view view;
+
+    atoll_sandbox_get(sandbox, &view);
+    for (size_t i = 0; view.env && view.env[i]; i++)
+        if (strncmp(view.env[i], "LANG=", 5) == 0)
+            return true;
+    return false;
+}
+
 /* Ours first: what the client says comes later and wins. */
 static int take_env(struct start *s, const json_t *process, struct atoll_error *err)
 {
@@ -125,8 +138,10 @@ static int take_env(struct start *s, const json_t *process, struct atoll_error *
     }
     if (sandbox)
         atoll_e2b_facts_get(sandbox, &facts);
-    s->env = atoll_api_alloc((json_object_size(s->envs) + 4) * sizeof(*s->env));
+    s->env = atoll_api_alloc((json_object_size(s->envs) + 5) * sizeof(*s->env));
     at = s->texts = atoll_api_alloc(bytes);
+    if (sandbox && !has_locale(sandbox))
+        add_text(&at, &s->env[count++], "LANG", "");
     add_text(&at, &s->env[count++], "E2B_SANDBOX", "true");
     add_text(&at, &s->env[count++], "E2B_SANDBOX_ID", s->call->params.id);
     add_text(&at, &s->env[count++], "E2B_TEMPLATE_ID", facts.template_id);
