@@ -30,6 +30,7 @@ struct atoll_provider_caps {
     bool remote;           /* runs somewhere else: files and output travel over a network */
     bool templates;        /* runs the engine's templates */
     bool images;           /* runs container images by name */
+    bool layers;           /* builds templates: it keeps layers */
     bool descriptors;      /* streams to the agent carry descriptors */
     bool pause;
     bool persistent; /* a disk can outlive its processes */

@@ -5,19 +5,10 @@
 #include <string.h>
 #include <sys/resource.h>
 #include "proto/plan.h"
+#include "sandbox/proc_parts.h"
 
 #define USER_ID 1000
 #define MIB UINT64_C(1048576)
-
-/* Parts of /proc that tell about the host or act on it. */
-static const char *masked[] = {
-    "acpi",        "asound",      "config.gz",  "cmdline",       "interrupts",    "iomem",
-    "ioports",     "kallsyms",    "kcore",      "key-users",     "keys",          "kmsg",
-    "kpagecgroup", "kpagecount",  "kpageflags", "latency_stats", "modules",       "pagetypeinfo",
-    "sched_debug", "scsi",        "slabinfo",   "softirqs",      "sysrq-trigger", "timer_list",
-    "timer_stats", "vmallocinfo", "zoneinfo",
-};
-static const char *read_only[] = {"bus", "fs", "irq", "sys"};
 
 /* Directories every root needs, made in the writable layer where an image may lack them. */
 static const struct atoll_po_directory directories[] = {
@@ -190,8 +181,8 @@ static int add_rootfs_root(const struct atoll_spec *spec, struct atoll_buf *plan
 static int add_kernel_views(struct atoll_buf *plan)
 {
     struct atoll_po_dev dev = {.shm_bytes = 64 * MIB, .shm_inodes = 4096, .max_ptys = 64};
-    struct atoll_po_proc proc = {{masked, ATOLL_ARRAY_LEN(masked)},
-                                 {read_only, ATOLL_ARRAY_LEN(read_only)}};
+    struct atoll_po_proc proc = {{atoll_proc_masked, atoll_proc_masked_count},
+                                 {atoll_proc_read_only, atoll_proc_read_only_count}};
     char boot_id[ATOLL_UUID_LEN + 2];
     int r = atoll_plan_add(plan, ATOLL_PLAN_DEV, &atoll_po_dev_desc, &dev);
 
@@ -259,7 +250,7 @@ uint32_t atoll_plan_runsc_tasks(uint32_t pids)
 {
     if (pids == 0)
         return 0;
-    return ATOLL_MIN(pids, UINT32_MAX / 4) * RUNSC_TASKS_PER_PID + RUNSC_TASKS_OWN;
+    return ATOLL_MIN(pids, UINT32_MAX / 16) * RUNSC_TASKS_PER_PID + RUNSC_TASKS_OWN;
 }
 
 static int add_runsc_start(const struct atoll_plan_host *host, const struct atoll_spec *spec,

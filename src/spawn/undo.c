@@ -21,7 +21,7 @@
 /* The usual sandbox has a socket here and perhaps an image; one under gVisor may have a log. */
 static void remove_plain_files(const struct sandbox *s)
 {
-    static const char *const suffixes[] = {"sock", "img", "log", "run/" ATOLL_BUILD_SOCKET};
+    static const char *const suffixes[] = {"sock", "img", "log", ("run/" ATOLL_BUILD_SOCKET)};
     char name[64];
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {

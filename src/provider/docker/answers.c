@@ -169,3 +169,34 @@ const char *atoll_docker_registry_of(const char *image, char *out)
         (void)snprintf(out, 256, "%.*s", (int)len, image);
     return out;
 }
+
+static const struct {
+    const char *words;
+    enum atoll_error_kind kind;
+    int errnum;
+} pull_failures[] = {
+    {"no basic auth credentials", ATOLL_ERR_PERMISSION_DENIED, EACCES},
+    {"unauthorized", ATOLL_ERR_PERMISSION_DENIED, EACCES},
+    {"authentication required", ATOLL_ERR_PERMISSION_DENIED, EACCES},
+    {"denied", ATOLL_ERR_PERMISSION_DENIED, EACCES},
+    {"unknown", ATOLL_ERR_NOT_FOUND, ENOENT}, /* manifest, name, blob */
+    {"not found", ATOLL_ERR_NOT_FOUND, ENOENT},
+    {"dial tcp", ATOLL_ERR_UNAVAILABLE, EAGAIN},
+    {"timeout", ATOLL_ERR_UNAVAILABLE, EAGAIN},
+    {"Timeout", ATOLL_ERR_UNAVAILABLE, EAGAIN},
+    {"EOF", ATOLL_ERR_UNAVAILABLE, EAGAIN},
+    {"connection re", ATOLL_ERR_UNAVAILABLE, EAGAIN}, /* refused, reset */
+};
+
+void atoll_docker_judge_pull(struct atoll_error *err)
+{
+    if (err->kind != ATOLL_ERR_INTERNAL && err->kind != ATOLL_ERR_FAILED_PRECONDITION)
+        return;
+    err->kind = ATOLL_ERR_FAILED_PRECONDITION;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(pull_failures); i++)
+        if (strstr(err->text, pull_failures[i].words)) {
+            err->kind = pull_failures[i].kind;
+            err->errnum = pull_failures[i].errnum;
+            return;
+        }
+}

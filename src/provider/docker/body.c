@@ -6,6 +6,7 @@
 #include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
+#include "sandbox/proc_parts.h"
 #include "sys/caps.h"
 
 /* The smallest memory that engines accept. */
@@ -155,6 +156,26 @@ static void add_disk_limit(json_t *host, const struct atoll_docker_place *p)
     (void)json_object_set_new(host, "Tmpfs", tmpfs);
 }
 
+/* What engines hide by themselves is less. Those of /sys tell what hardware this is. */
+static json_t *hidden_paths(void)
+{
+    json_t *paths = json_pack("[s, s, s, s]", "/sys/firmware", "/sys/kernel/notes",
+                              "/sys/devices/virtual/dmi", "/sys/devices/virtual/powercap");
+
+    for (size_t i = 0; i < atoll_proc_masked_count; i++)
+        (void)json_array_append_new(paths, json_sprintf("/proc/%s", atoll_proc_masked[i]));
+    return paths;
+}
+
+static json_t *read_only_paths(void)
+{
+    json_t *paths = json_array();
+
+    for (size_t i = 0; i < atoll_proc_read_only_count; i++)
+        (void)json_array_append_new(paths, json_sprintf("/proc/%s", atoll_proc_read_only[i]));
+    return paths;
+}
+
 static json_t *host_config(const struct atoll_docker_place *p)
 {
     const struct atoll_limits *l = &p->spec->limits;
@@ -169,6 +190,8 @@ static json_t *host_config(const struct atoll_docker_place *p)
         "json-file", "Config", "max-size", "64k", "max-file", "1", "RestartPolicy", "Name", "no");
 
     if (host) {
+        (void)json_object_set_new(host, "MaskedPaths", hidden_paths());
+        (void)json_object_set_new(host, "ReadonlyPaths", read_only_paths());
         add_limits(host, l, p->spec->waived, p->cpus);
         add_disk_limit(host, p);
     }

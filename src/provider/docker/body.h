@@ -63,3 +63,6 @@ bool atoll_docker_entry_id(const json_t *entry, char *out);
 bool atoll_docker_is_image_name(const char *text);
 /* The registry an image's name belongs to ("docker.io" when it names none); out holds 256. */
 const char *atoll_docker_registry_of(const char *image, char *out);
+/* Engines call every failure of a pull their own (500): what it was is in their words. Changes kind and
+ * errnum of such an error. */
+void atoll_docker_judge_pull(struct atoll_error *err);

@@ -101,7 +101,10 @@ static int pull(struct atoll_docker *d, const struct atoll_sync_call *call, cons
     }
     ask.path = path;
     r = ask_progress(d, call, &ask, id, err);
-    return r < 0 ? atoll_wrap(err, "pull image %.120s", image) : 0;
+    if (r == 0)
+        return 0;
+    atoll_docker_judge_pull(err);
+    return atoll_wrap(err, "pull image %.120s", image);
 }
 
 static int inspect(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,

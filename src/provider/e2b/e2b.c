@@ -11,12 +11,11 @@
 #define KEY_MAX 512
 #define HEADERS_MAX 32
 
-/* What a template gives of memory and CPUs is a limit, if not the one asked for; nobody there counts
- * processes, and the disk is as large as the template's. */
+/* Memory, CPUs and disk are the template's, whatever is asked for; nobody there counts processes. */
 static uint32_t missing_limits(const struct atoll_sync_provider *p ATOLL_UNUSED,
                                const struct atoll_spec *spec ATOLL_UNUSED)
 {
-    return ATOLL_LIMIT_PIDS | ATOLL_LIMIT_DISK;
+    return ATOLL_LIMIT_ALL;
 }
 
 /* The service is there, and the key is good. */

@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "provider/by_list.h"
-#include "provider/native/homes.h"
 #include "provider/image.h"
+#include "provider/native/homes.h"
 #include "provider/spawn_client.h"
 #include "sandbox/host.h"
 #include "sandbox/host_template.h"
@@ -46,6 +46,7 @@ struct creation {
     atoll_provider_created_fn *done;
     void *arg;
     struct atoll_error error; /* why it is being taken down again */
+    bool cleared;             /* what stood in its way */
 };
 
 static void fail_creation(struct creation *c, const struct atoll_error *error)
@@ -90,6 +91,33 @@ static void take_down(struct creation *c, const struct atoll_error *error)
         fail_creation(c, error);
 }
 
+static int send_plan(struct creation *c, struct atoll_error *err);
+
+static void on_cleared(void *arg, const struct atoll_answer *answer)
+{
+    struct creation *c = arg;
+    struct atoll_error err;
+
+    if (answer->error)
+        fail_creation(c, answer->error);
+    else if (send_plan(c, &err) < 0)
+        fail_creation(c, &err);
+}
+
+/* An earlier daemon died after it had asked for this start and before it could note that it was made:
+ * nobody has had the result, and its disk is what counts. */
+static bool clear_way(struct creation *c, const struct atoll_error *error)
+{
+    struct atoll_sm_remove msg = {.id = c->spec.id, .keep_disk = true};
+    struct atoll_error err;
+
+    if (error->kind != ATOLL_ERR_ALREADY_EXISTS || !c->spec.resume_disk || c->cleared)
+        return false;
+    c->cleared = true;
+    return atoll_rpc_ask(c->n->rpc, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, on_cleared, c,
+                         &err) == 0;
+}
+
 static void on_created(void *arg, const struct atoll_answer *answer)
 {
     struct creation *c = arg;
@@ -98,7 +126,8 @@ static void on_created(void *arg, const struct atoll_answer *answer)
     int fd;
 
     if (answer->error) {
-        fail_creation(c, answer->error);
+        if (!clear_way(c, answer->error))
+            fail_creation(c, answer->error);
         return;
     }
     if (atoll_msg_decode(&atoll_sm_created_desc, answer->frame->payload, answer->frame->len,
@@ -322,7 +351,7 @@ static void freeze(struct atoll_provider *p, const struct atoll_spec *spec, bool
 }
 
 static void pause_sandbox(struct atoll_provider *p, const struct atoll_spec *spec,
-                           atoll_provider_done_fn *done, void *arg)
+                          atoll_provider_done_fn *done, void *arg)
 {
     freeze(p, spec, true, done, arg);
 }
@@ -504,6 +533,7 @@ static int prepare(struct native *n, const struct atoll_native_config *config,
     n->caps = (struct atoll_provider_caps){
         .isolation = "namespaces",
         .templates = true,
+        .layers = true,
         .descriptors = true,
         .pause = atoll_cgroups_can_freeze(&n->cgroups),
         .persistent = true,

@@ -1,0 +1,15 @@
+#include "sandbox/proc_parts.h"
+
+#include "base/defs.h"
+
+const char *atoll_proc_masked[] = {
+    "acpi",        "asound",      "config.gz",  "cmdline",       "interrupts",    "iomem",
+    "ioports",     "kallsyms",    "kcore",      "key-users",     "keys",          "kmsg",
+    "kpagecgroup", "kpagecount",  "kpageflags", "latency_stats", "modules",       "pagetypeinfo",
+    "sched_debug", "scsi",        "slabinfo",   "softirqs",      "sysrq-trigger", "timer_list",
+    "timer_stats", "vmallocinfo", "zoneinfo",
+};
+const size_t atoll_proc_masked_count = ATOLL_ARRAY_LEN(atoll_proc_masked);
+
+const char *atoll_proc_read_only[] = {"bus", "fs", "irq", "sys"};
+const size_t atoll_proc_read_only_count = ATOLL_ARRAY_LEN(atoll_proc_read_only);
