@@ -66,8 +66,3 @@ int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const c
 
     return r < 0 ? r : set_text(s, &s->facade_json, json, err);
 }
-
-const char *atoll_engine_provider_name(const struct atoll_engine *engine)
-{
-    return engine->config.provider->ops->name;
-}

@@ -17,7 +17,7 @@ static void provider_answered(void *arg, const char *detail, const struct atoll_
 
 void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg)
 {
-    struct atoll_provider *provider = engine->config.provider;
+    struct atoll_provider *provider = engine->home->provider;
     struct check *check = malloc(sizeof(*check));
     struct atoll_error err;
     int r = check ? atoll_store_check(engine->config.store, &err)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
@@ -16,13 +17,14 @@ struct creating {
     atoll_sandbox_fn *done;
     void *arg;
     int64_t asked_us;
+    struct atoll_slot *slot; /* that was asked first */
 };
 
 /* Of every creation exactly once. */
-static void measure(const struct atoll_engine *engine, int64_t asked_us,
+static void measure(const struct atoll_slot *slot, int64_t asked_us,
                     const struct atoll_error *error)
 {
-    const char *provider = engine->config.provider->ops->name;
+    const char *provider = slot ? slot->provider->ops->name : "";
 
     if (error)
         atoll_metric_add(ATOLL_METRIC_CREATE_ERRORS,
@@ -39,7 +41,6 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
     const char *name =
         create->template_name && *create->template_name ? create->template_name : "host";
     struct atoll_template *t = atoll_map_get(&engine->templates, name);
-    uint32_t missing;
 
     if (atoll_artifacts_accept(engine, create->artifacts, err) < 0)
         return -EINVAL;
@@ -52,19 +53,120 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                           "%zu sandboxes exist, the most this daemon allows; destroy some",
                           engine->public_count);
-    *spec = (struct atoll_spec){.limits = create->limits,
-                                .template_kind = t->kind,
+    *spec = (struct atoll_spec){.template_kind = t->kind,
                                 .layer_base = t->layer_base,
                                 .persistent = create->lifetime.persistent,
+                                .network = create->network,
                                 .allow_sudo = true};
     if (atoll_text_copy(spec->layer, sizeof(spec->layer), t->digest) < 0)
         return atoll_fail_errno(err, ENAMETOOLONG, "layer");
-    atoll_limits_fill(&spec->limits);
-    missing = engine->config.provider->ops->missing_limits(engine->config.provider, spec);
-    /* Only what is really missing counts as waived: a host that can enforce does. */
-    spec->waived = missing & (create->waived | engine->config.waived);
+    if (atoll_text_copy(spec->image, sizeof(spec->image), create->image ? create->image : "") < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                          "the name of the image is longer than %zu bytes",
+                          sizeof(spec->image) - 1);
     *ret_template = t;
     return 0;
+}
+
+/* Choosing who makes it. */
+
+/* Limits and image as they would be there; which limits nobody waived are missing then. */
+static uint32_t fit(const struct atoll_slot *slot, const struct atoll_wish *wish,
+                    struct atoll_spec *spec)
+{
+    const struct atoll_limits *want = &wish->limits, *own = &slot->config.limits;
+    uint32_t missing, asked = ATOLL_LIMIT_ALL;
+
+    spec->limits = (struct atoll_limits){
+        .memory_bytes = want->memory_bytes ? want->memory_bytes : own->memory_bytes,
+        .cpu_millis = want->cpu_millis ? want->cpu_millis : own->cpu_millis,
+        .pids = want->pids ? want->pids : own->pids,
+        .disk_bytes = want->disk_bytes ? want->disk_bytes : own->disk_bytes,
+        .inodes = want->inodes ? want->inodes : own->inodes,
+        .open_files = want->open_files ? want->open_files : own->open_files,
+        .timeout_s = want->timeout_s ? want->timeout_s : own->timeout_s,
+    };
+    atoll_limits_fill(&spec->limits);
+    if (!wish->named)
+        memcpy(spec->image, slot->image, sizeof(spec->image));
+    /* Elsewhere somebody else has limits of his own: only what was asked for has to hold. */
+    if (slot->provider->ops->caps(slot->provider)->remote)
+        asked = (want->memory_bytes ? ATOLL_LIMIT_MEMORY : 0) |
+                (want->cpu_millis ? ATOLL_LIMIT_CPU : 0) | (want->pids ? ATOLL_LIMIT_PIDS : 0) |
+                (want->disk_bytes ? ATOLL_LIMIT_DISK : 0);
+    missing = slot->provider->ops->missing_limits(slot->provider, spec);
+    /* Only what is really missing counts as waived: a host that can enforce does. */
+    spec->waived = missing & (wish->may_waive | ~asked);
+    return missing & ~spec->waived;
+}
+
+static int choose(struct atoll_engine *engine, const struct atoll_create *create,
+                  const struct atoll_spec *spec, struct atoll_wish *wish, struct atoll_error *err)
+{
+    struct atoll_route_offer offers[ATOLL_PROVIDERS_MAX];
+    /* "host" is what there is without a name: others have something in its place. */
+    bool named = create->template_name && strcmp(create->template_name, "host") != 0;
+    const struct atoll_route_wish route = {
+        .provider = create->provider,
+        .isolation = create->isolation,
+        .image = create->image,
+        .template_name = named ? create->template_name : NULL,
+        .persistent = create->lifetime.persistent,
+        .pauses = create->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY,
+        .gpus = create->gpus,
+        .network = create->network,
+    };
+
+    for (size_t i = 0; i < engine->slot_count; i++) {
+        struct atoll_slot *slot = engine->slots[i];
+        struct atoll_spec fitted = *spec;
+
+        offers[i] = (struct atoll_route_offer){
+            .name = slot->provider->ops->name,
+            .caps = slot->provider->ops->caps(slot->provider),
+            .named_only = slot->config.named_only,
+            .has_image = *slot->image != '\0',
+            .down = atoll_slot_is_down(slot),
+            .reason = slot->reason,
+            .max_sandboxes = slot->config.max_sandboxes,
+            .sandboxes = slot->config.max_sandboxes ? atoll_slot_count_sandboxes(slot) : 0,
+            .missing = fit(slot, wish, &fitted),
+        };
+    }
+    wish->route_count = atoll_route(&route, offers, engine->slot_count, wish->routes, err);
+    wish->route_next = 1;
+    return wish->route_count < 0 ? wish->route_count : 0;
+}
+
+static bool would_help_elsewhere(const struct atoll_error *error)
+{
+    return error->kind == ATOLL_ERR_UNAVAILABLE || error->kind == ATOLL_ERR_DEADLINE_EXCEEDED ||
+           error->kind == ATOLL_ERR_RESOURCE_EXHAUSTED || error->kind == ATOLL_ERR_UNAUTHENTICATED;
+}
+
+bool atoll_create_elsewhere(struct atoll_sandbox *s, const struct atoll_error *error,
+                            atoll_provider_created_fn *done)
+{
+    struct atoll_wish *wish = &s->wish;
+
+    if (!would_help_elsewhere(error))
+        return false;
+    while (wish->route_next < wish->route_count) {
+        struct atoll_slot *next = s->engine->slots[wish->routes[wish->route_next++]];
+
+        if (next == s->slot || atoll_slot_is_down(next))
+            continue;
+        atoll_log(ATOLL_LOG_WARN, "sandbox goes elsewhere", "sandbox", s->spec.id, "from",
+                  s->provider->ops->name, "to", next->provider->ops->name, "error", error->text,
+                  NULL);
+        s->slot = next;
+        s->provider = next->provider;
+        s->spec.handle[0] = '\0';
+        (void)fit(next, wish, &s->spec);
+        next->provider->ops->create(next->provider, &s->spec, done, s);
+        return true;
+    }
+    return false;
 }
 
 static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
@@ -98,7 +200,7 @@ static void finish(struct creating *c, struct atoll_sandbox *s, const struct ato
             atoll_persist_sandbox(s);
         atoll_events_emit(s->engine, "sandbox.created", s, "", "");
     }
-    measure(c->engine, c->asked_us, error);
+    measure(s ? s->slot : c->slot, c->asked_us, error);
     c->done(c->arg, s, error);
     free(c);
 }
@@ -142,35 +244,20 @@ static void adopt(struct atoll_sandbox *s, const struct atoll_spec *spec, struct
     s->provider->ops->set_limits(s->provider, &s->spec, &s->spec.limits, on_limits_set, c);
 }
 
-void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_create *create,
-                             atoll_sandbox_fn *done, void *arg)
+/* A new one; takes c over. */
+static void make(struct creating *c, const struct atoll_create *create,
+                 const struct atoll_spec *spec, struct atoll_template *t,
+                 const struct atoll_wish *wish)
 {
-    struct creating *c = calloc(1, sizeof(*c));
-    struct atoll_template *t = NULL;
-    struct atoll_sandbox *s;
-    struct atoll_spec spec;
+    struct atoll_sandbox *s = atoll_sandbox_prepare(c->engine, spec, t);
     struct atoll_error err;
-    int64_t asked_us = atoll_clock_us();
-    int r =
-        c ? make_spec(engine, create, &spec, &t, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
+    int r;
 
-    if (r < 0) {
-        measure(engine, asked_us, &err);
-        free(c);
-        done(arg, NULL, &err);
-        return;
-    }
-    *c = (struct creating){.engine = engine, .done = done, .arg = arg, .asked_us = asked_us};
-    s = atoll_pool_take(engine, &spec);
     if (s) {
-        r = dress(s, create, &err);
-        if (r < 0)
-            finish(c, NULL, &err);
-        else
-            adopt(s, &spec, c);
-        return;
+        s->slot = c->slot;
+        s->provider = c->slot->provider;
+        s->wish = *wish;
     }
-    s = atoll_sandbox_prepare(engine, &spec, t);
     r = s ? dress(s, create, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
     if (r < 0) {
         if (s)
@@ -178,8 +265,53 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
         finish(c, NULL, &err);
         return;
     }
-    engine->public_count++;
+    c->engine->public_count++;
     atoll_sandbox_launch(s, on_created, c);
+}
+
+void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_create *create,
+                             atoll_sandbox_fn *done, void *arg)
+{
+    struct creating *c = calloc(1, sizeof(*c));
+    struct atoll_template *t = NULL;
+    struct atoll_wish wish = {
+        .limits = create->limits,
+        .may_waive = create->waived | engine->config.waived,
+        .named =
+            create->image || (create->template_name && strcmp(create->template_name, "host") != 0),
+        .recreate = create->recreate};
+    struct atoll_sandbox *s;
+    struct atoll_spec spec;
+    struct atoll_error err;
+    int64_t asked_us = atoll_clock_us();
+    int r =
+        c ? make_spec(engine, create, &spec, &t, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
+
+    if (r == 0)
+        r = choose(engine, create, &spec, &wish, &err);
+    if (r < 0) {
+        measure(NULL, asked_us, &err);
+        free(c);
+        done(arg, NULL, &err);
+        return;
+    }
+    *c = (struct creating){.engine = engine,
+                           .done = done,
+                           .arg = arg,
+                           .asked_us = asked_us,
+                           .slot = engine->slots[wish.routes[0]]};
+    (void)fit(c->slot, &wish, &spec);
+    s = c->slot == engine->home ? atoll_pool_take(engine, &spec) : NULL;
+    if (!s) {
+        make(c, create, &spec, t, &wish);
+        return;
+    }
+    s->wish = wish;
+    r = dress(s, create, &err);
+    if (r < 0)
+        finish(c, NULL, &err);
+    else
+        adopt(s, &spec, c);
 }
 
 struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char *id)
@@ -207,6 +339,9 @@ int atoll_engine_look(struct atoll_engine *engine, const char *id, struct atoll_
     if (s->state == ATOLL_SANDBOX_FAILED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s has failed: %s",
                           id, s->cause);
+    if (s->state == ATOLL_SANDBOX_UNREACHABLE)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EAGAIN, "sandbox %s is out of reach: %s", id,
+                          s->cause);
     if (s->state == ATOLL_SANDBOX_PAUSED || s->state == ATOLL_SANDBOX_STOPPED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
                           "sandbox %s is %s; resume it first", id,
@@ -248,6 +383,11 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
     *ret = (struct atoll_sandbox_view){
         .id = s->spec.id,
         .template_name = s->template_ref->name,
+        .provider = s->provider->ops->name,
+        .isolation = s->provider->ops->caps(s->provider)->isolation,
+        .image = s->spec.image,
+        .network = s->spec.network,
+        .recreate = s->wish.recreate,
         .artifacts = (const char *const *)s->artifacts,
         .metadata_json = s->metadata_json,
         .facade_json = s->facade_json,

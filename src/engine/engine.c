@@ -8,10 +8,6 @@
 #define DEFAULT_MAX_SANDBOXES 4096
 #define DEFAULT_JOURNAL_MAX (UINT64_C(64) * 1024 * 1024)
 
-static void on_exited(void *arg, const char *id, const struct atoll_provider_exit *exit);
-static void on_lost(void *arg, const char *why);
-static const struct atoll_provider_events provider_events = {on_exited, on_lost};
-
 static int open_journals(struct atoll_engine *engine, struct atoll_error *err)
 {
     int r = mkdirat(engine->state_fd, "journal", 0700) < 0 && errno != EEXIST ? -errno : 0;
@@ -50,7 +46,8 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     int r;
 
     if (!engine) {
-        (void)config->provider->ops->free(config->provider);
+        for (size_t i = 0; i < config->provider_count; i++)
+            (void)config->providers[i].provider->ops->free(config->providers[i].provider);
         (void)atoll_store_close(config->store);
         return atoll_fail_errno(err, ENOMEM, "engine");
     }
@@ -66,9 +63,10 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_map_init(&engine->sandboxes);
     atoll_map_init(&engine->templates);
     atoll_list_init(&engine->pool);
-    config->provider->events = &provider_events;
-    config->provider->events_arg = engine;
-    r = open_state(engine, err);
+    r = atoll_slots_open(engine, config, err);
+    engine->config.providers = NULL; /* the caller's */
+    if (r == 0)
+        r = open_state(engine, err);
     if (r < 0) {
         (void)atoll_engine_free(engine);
         return r;
@@ -93,7 +91,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     if (!engine)
         return NULL;
     forget_sandboxes(engine);
-    (void)engine->config.provider->ops->free(engine->config.provider);
+    atoll_slots_close(engine);
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);
     atoll_timer_cancel(&engine->pool_refill);
@@ -131,7 +129,7 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
             return;
     if (!engine->ended)
         return;
-    engine->config.provider->ops->shutdown(engine->config.provider);
+    atoll_slots_shutdown(engine);
     engine->ended(engine->ended_arg);
     engine->ended = NULL;
 }
@@ -177,11 +175,11 @@ static void describe_exit(const struct atoll_provider_exit *e, char *out, size_t
 
 static void on_exited(void *arg, const char *id, const struct atoll_provider_exit *exit)
 {
-    struct atoll_engine *engine = arg;
-    struct atoll_sandbox *sandbox = atoll_map_get(&engine->sandboxes, id);
+    struct atoll_slot *slot = arg;
+    struct atoll_sandbox *sandbox = atoll_map_get(&slot->engine->sandboxes, id);
     char why[200];
 
-    if (!sandbox)
+    if (!sandbox || sandbox->slot != slot)
         return;
     describe_exit(exit, why, sizeof(why));
     atoll_sandbox_fail(sandbox, why, true);
@@ -189,10 +187,13 @@ static void on_exited(void *arg, const char *id, const struct atoll_provider_exi
 
 static void on_lost(void *arg, const char *why)
 {
-    struct atoll_engine *engine = arg;
+    struct atoll_slot *slot = arg;
     size_t pos = 0;
     struct atoll_sandbox *sandbox;
 
-    while ((sandbox = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        atoll_sandbox_fail(sandbox, why, false);
+    while ((sandbox = atoll_map_next(&slot->engine->sandboxes, &pos)) != NULL)
+        if (sandbox->slot == slot)
+            atoll_sandbox_fail(sandbox, why, false);
 }
+
+const struct atoll_provider_events atoll_slot_events = {on_exited, on_lost};

@@ -28,12 +28,23 @@ struct atoll_quota {
     uint32_t queue;     /* 0: 1024 */
 };
 
+/* One of those who make sandboxes, and how the operator wants it used. */
+struct atoll_engine_provider {
+    struct atoll_provider *provider; /* taken over, also on failure; see provider/checked.h */
+    uint32_t max_sandboxes;          /* 0: no limit of its own */
+    struct atoll_limits limits;      /* what a request leaves 0; 0 fields: the engine's */
+    const char *image;               /* copied: runs where a request names nothing; NULL: none */
+    bool named_only;                 /* only for requests that name it */
+    uint32_t check_ms;               /* how often its health is looked at; 0: 10 s, or 30 */
+};
+
 struct atoll_engine_config {
-    const char *state_dir;           /* exists, ours */
-    struct atoll_provider *provider; /* taken over, also on failure */
-    struct atoll_store *store;       /* taken over, also on failure */
-    uint32_t pool;                   /* sandboxes kept ready of the host template */
-    uint32_t max_sandboxes;          /* 0: 4096 */
+    const char *state_dir;                         /* exists, ours */
+    const struct atoll_engine_provider *providers; /* in the order they are asked; at most 16 */
+    size_t provider_count;
+    struct atoll_store *store; /* taken over, also on failure */
+    uint32_t pool;             /* sandboxes kept ready of the host template */
+    uint32_t max_sandboxes;    /* 0: 4096 */
     struct atoll_quota quota;
     uint64_t journal_max_bytes;   /* output kept per exec; 0: 64 MiB */
     uint64_t artifacts_max_bytes; /* kept of sandboxes that are gone, in all; 0: nothing is */
@@ -57,9 +68,6 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
 /* The doctor's report as JSON, as of the daemon's start. */
 const char *atoll_engine_host_json(const struct atoll_engine *engine);
 
-/* Of whoever makes the sandboxes: "native". */
-const char *atoll_engine_provider_name(const struct atoll_engine *engine);
-
 /* How many requests of all tenants wait for their turn right now. */
 void atoll_engine_queue(const struct atoll_engine *engine, size_t *ret_creates, size_t *ret_execs);
 
@@ -72,7 +80,10 @@ enum atoll_sandbox_state {
     ATOLL_SANDBOX_FAILED,  /* its first process died; cause says why */
     ATOLL_SANDBOX_PAUSED,  /* its processes stand still, or were ended to be started anew */
     ATOLL_SANDBOX_STOPPED, /* a persistent one of which only the disk is there */
+    /* Its provider has not answered since the daemon started; cause says why. Nobody knows better. */
+    ATOLL_SANDBOX_UNREACHABLE,
 };
+#define ATOLL_SANDBOX_STATES (ATOLL_SANDBOX_UNREACHABLE + 1)
 const char *atoll_sandbox_state_name(enum atoll_sandbox_state state);
 
 /* Defaults for what a request leaves 0. */
@@ -114,6 +125,13 @@ struct atoll_create {
     const char *facade_json;
     const char *const *artifacts; /* patterns of files to keep (engine/artifacts.h), or NULL */
     const char *session_id;       /* of the session it is made for, or NULL */
+    const char *provider;         /* by name; NULL or "auto": whoever can */
+    const char *image;            /* a container image instead of a template, or NULL */
+    const char *isolation;        /* "container", "gvisor", …; NULL: any */
+    enum atoll_network network;
+    uint32_t gpus;
+    bool
+        recreate; /* when its provider loses it, it is made again with the same id, without its files */
 };
 
 typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox,
@@ -134,6 +152,9 @@ void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const cha
 
 struct atoll_sandbox_view {
     const char *id, *template_name, *metadata_json, *owner;
+    const char *provider, *isolation, *image; /* image "": it runs a template */
+    enum atoll_network network;
+    bool recreate;
     const char *const *artifacts; /* patterns of files to keep, or NULL */
     const char *facade_json;      /* or NULL */
     const char *const *env;       /* NULL-terminated, or NULL */
@@ -400,7 +421,8 @@ void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t 
 struct atoll_event {
     uint64_t id; /* grows by one with each */
     int64_t unix_ms;
-    const char *kind; /* "sandbox.created", "sandbox.failed", "sandbox.destroyed",
+    const char
+        *kind; /* "sandbox.created", "sandbox.failed", "sandbox.recreated", "sandbox.destroyed",
                          "sandbox.expired", "sandbox.budget_spent", "exec.started", "exec.ended" */
     const char *sandbox_id, *owner;
     const char *exec_id; /* "" where there is none */

@@ -3,6 +3,8 @@
 #include "base/map.h"
 #include "engine/engine.h"
 #include "engine/journal.h"
+#include "engine/providers.h"
+#include "engine/routing.h"
 #include "provider/provider.h"
 #include "provider/rpc.h"
 #include "store/store.h"
@@ -20,6 +22,40 @@ struct atoll_template {
     int64_t created_unix_ms;
 };
 
+/* One provider; providers.c. Times are atoll_clock_ms(). */
+struct atoll_slot {
+    struct atoll_engine *engine;
+    struct atoll_engine_provider config;
+    struct atoll_provider *provider; /* owned */
+    char image[256];
+    bool listed;             /* it has said what there is of an earlier daemon; recovery.c */
+    bool listing;            /* it is being asked that */
+    struct hearing *hearing; /* that; recovery.c */
+    bool checking;           /* a check is under way */
+    bool checked;            /* one has ended */
+    bool complained;         /* the log says that it is not well */
+    enum atoll_health health;
+    unsigned failures, create_failures; /* in a row */
+    unsigned rests;                     /* since a create succeeded */
+    int64_t rest_until_ms, forgive_ms;  /* after creates that failed */
+    int64_t asked_us, since_unix_ms;
+    double latency_ms;
+    char reason[200], detail[200];
+    struct atoll_timer check;
+};
+
+/* What its owner asked for, as far as another provider would need to know. */
+struct atoll_wish {
+    struct atoll_limits limits;          /* 0 fields: default */
+    uint32_t may_waive;                  /* ATOLL_LIMIT_* */
+    bool named;                          /* a template or an image: no default stands in */
+    uint8_t routes[ATOLL_PROVIDERS_MAX]; /* slots that can make it, best first */
+    int route_count, route_next;
+    bool recreate;
+    int recreated; /* how often since recreated_ms */
+    int64_t recreated_ms;
+};
+
 struct atoll_engine {
     struct atoll_loop *loop;
     struct atoll_engine_config config;
@@ -30,6 +66,9 @@ struct atoll_engine {
     size_t public_count;        /* of those, not waiting in the pool */
     struct atoll_list pool;     /* ready, of struct atoll_sandbox.pool_node */
     uint32_t pool_size, pool_making, pool_failures;
+    struct atoll_slot *slots[ATOLL_PROVIDERS_MAX]; /* owned, in the order they are asked */
+    size_t slot_count;
+    struct atoll_slot *home;           /* of those, who builds templates and fills the pool */
     struct atoll_timer pool_refill;    /* pool.c */
     bool pool_hurry;                   /* it is set for a pool that is low */
     size_t transfers;                  /* of contents of files; inband.c */
@@ -39,6 +78,7 @@ struct atoll_engine {
     struct atoll_events *events;       /* owned */
     struct atoll_timer reaper;         /* lifetime.c: the next time something may be over */
     struct atoll_timer sampler;        /* history.c */
+    struct recovery *recovery;         /* of the start, while it lasts; recovery.c */
     bool recovering; /* no sandbox is added while those there were are looked at */
     bool ending;
     void (*ended)(void *arg);
@@ -63,16 +103,21 @@ struct atoll_life {
 /* What is being done to a sandbox that goes on living; pause.c and stop.c. */
 enum atoll_change {
     ATOLL_CHANGE_NONE,
-    ATOLL_CHANGE_PAUSING,  /* RUNNING until its agent is ready for it, then PAUSED */
-    ATOLL_CHANGE_RESUMING, /* PAUSED */
-    ATOLL_CHANGE_STOPPING, /* STOPPING, and stored as STOPPED */
-    ATOLL_CHANGE_STARTING, /* CREATING, and stored as STOPPED */
+    ATOLL_CHANGE_PAUSING,    /* RUNNING until its agent is ready for it, then PAUSED */
+    ATOLL_CHANGE_RESUMING,   /* PAUSED */
+    ATOLL_CHANGE_STOPPING,   /* STOPPING, and stored as STOPPED */
+    ATOLL_CHANGE_STARTING,   /* CREATING, and stored as STOPPED */
+    ATOLL_CHANGE_RECREATING, /* CREATING, and stored as RUNNING; recreate.c */
 };
 
 struct atoll_sandbox {
     struct atoll_engine *engine;
     struct atoll_spec spec;
-    struct atoll_provider *provider; /* borrowed: who makes it */
+    struct atoll_slot *slot;         /* borrowed: who makes it */
+    struct atoll_provider *provider; /* the same */
+    struct atoll_wish wish;
+    enum atoll_sandbox_state was; /* UNREACHABLE: what the row says */
+    bool was_loaded;              /* from an earlier daemon, and nothing is decided about it yet */
     enum atoll_sandbox_state state;
     enum atoll_change change;
     int64_t paused_unix_ms;              /* PAUSED, STOPPED: since when; else 0 */
@@ -140,6 +185,34 @@ struct atoll_exec {
     atoll_exec_fn *started;          /* waits for the start, or NULL */
     void *started_arg;
 };
+
+/* providers.c */
+int atoll_slots_open(struct atoll_engine *engine, const struct atoll_engine_config *config,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Begins to look after their health. */
+void atoll_slots_start(struct atoll_engine *engine);
+void atoll_slots_shutdown(struct atoll_engine *engine);
+void atoll_slots_close(struct atoll_engine *engine);
+struct atoll_slot *atoll_slot_by_name(struct atoll_engine *engine, const char *name);
+/* For one that rows name and nobody has configured; NULL on failure. */
+struct atoll_slot *atoll_slot_absent(struct atoll_engine *engine, const char *name,
+                                     struct atoll_error *err);
+bool atoll_slot_is_down(const struct atoll_slot *slot);
+/* How a create ended there. */
+void atoll_slot_note_create(struct atoll_slot *slot, const struct atoll_error *error);
+/* UNIMPLEMENTED, with who can. */
+int atoll_slot_refuse_pause(const struct atoll_slot *slot, struct atoll_error *err);
+size_t atoll_slot_count_sandboxes(const struct atoll_slot *slot);
+extern const struct atoll_provider_events atoll_slot_events; /* engine.c; arg: the slot */
+/* create.c: after it could not be made where it was, the next provider of its routes is asked; false
+ * when there is none, or that would not help. */
+bool atoll_create_elsewhere(struct atoll_sandbox *sandbox, const struct atoll_error *error,
+                            atoll_provider_created_fn *done);
+/* recreate.c: instead of failing. The first counts how often. */
+bool atoll_sandbox_may_recreate(struct atoll_sandbox *sandbox);
+void atoll_sandbox_recreate(struct atoll_sandbox *sandbox, const char *why, bool remains);
+/* recovery.c: asks the provider what there is of an earlier daemon. */
+void atoll_recover_slot(struct atoll_slot *slot);
 
 /* sandbox.c */
 extern const struct atoll_rpc_protocol atoll_agent_protocol;

@@ -14,6 +14,12 @@
  * that only the daemon's user can read. It holds secrets in clear text, and goes with the sandbox.
  */
 
+/* One that is made again needs it as well as one that is started again. */
+static bool is_kept(const struct atoll_sandbox *s)
+{
+    return s->lifetime.persistent || s->wish.recreate;
+}
+
 static void name_of(const char *id, char out[64])
 {
     (void)snprintf(out, 64, "disks/%s.env", id);
@@ -41,7 +47,7 @@ int atoll_env_save(const struct atoll_sandbox *s, struct atoll_error *err)
     struct atoll_buf bytes;
     int r;
 
-    if (!s->lifetime.persistent || !s->env)
+    if (!is_kept(s) || !s->env)
         return 0;
     atoll_buf_init(&bytes, ATOLL_AGENT_DATA_MAX);
     r = atoll_strings_join(&bytes, s->env);
@@ -85,7 +91,7 @@ void atoll_env_drop(const struct atoll_sandbox *s)
 {
     char name[64];
 
-    if (!s->lifetime.persistent)
+    if (!is_kept(s))
         return;
     name_of(s->spec.id, name);
     (void)unlinkat(s->engine->state_fd, name, 0);

@@ -149,9 +149,7 @@ static int check_pause(struct atoll_engine *engine, const char *id, struct atoll
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EALREADY,
                           "sandbox %s is paused already", id);
     if (s && !s->provider->ops->caps(s->provider)->pause)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "sandboxes cannot be paused on this host: it gives the daemon no cgroup "
-                          "freezer; run atolld as root, or stop a persistent sandbox instead");
+        return atoll_slot_refuse_pause(s->slot, err);
     return atoll_engine_look(engine, id, ret, err);
 }
 

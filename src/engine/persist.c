@@ -15,6 +15,10 @@ static void complain(const char *what, const char *id, const struct atoll_error 
 /* Whatever is under way, a daemon that finds it has to do with a disk. */
 static enum atoll_sandbox_state stored_state(const struct atoll_sandbox *s)
 {
+    if (s->state == ATOLL_SANDBOX_UNREACHABLE)
+        return s->was;
+    if (s->change == ATOLL_CHANGE_RECREATING)
+        return ATOLL_SANDBOX_RUNNING;
     return s->change == ATOLL_CHANGE_STOPPING || s->change == ATOLL_CHANGE_STARTING
                ? ATOLL_SANDBOX_STOPPED
                : s->state;
@@ -56,6 +60,11 @@ void atoll_persist_sandbox(const struct atoll_sandbox *s)
         .connection_lease = s->lifetime.connection_lease,
         .paused_unix_ms = s->paused_unix_ms,
         .layer = s->spec.layer,
+        .provider = s->provider->ops->name,
+        .handle = s->spec.handle,
+        .image = s->spec.image,
+        .network = (int)s->spec.network,
+        .recreate = s->wish.recreate,
     };
     struct atoll_error err;
 

@@ -34,7 +34,7 @@ struct request {
     struct atoll_create create;
     char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_exec_start start;
-    void *copies[5]; /* owned: texts */
+    void *copies[8]; /* owned: texts */
     char **env, **argv, **artifacts;
     atoll_sandbox_fn *created;
     atoll_exec_fn *started;
@@ -283,6 +283,9 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
     q->create.owner = keep_text(q, 2, create->owner);
     q->create.facade_json = keep_text(q, 3, create->facade_json);
     q->create.session_id = keep_text(q, 4, create->session_id);
+    q->create.provider = keep_text(q, 5, create->provider);
+    q->create.image = keep_text(q, 6, create->image);
+    q->create.isolation = keep_text(q, 7, create->isolation);
     q->create.env = keep_strings(&q->env, create->env);
     q->create.artifacts = keep_strings(&q->artifacts, create->artifacts);
     if (enqueue(q, &err) < 0)

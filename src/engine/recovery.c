@@ -10,21 +10,36 @@
 #include "engine/engine_internal.h"
 
 /*
- * After the death of a daemon: the store says what there was, the provider says what lives, the
+ * After the death of a daemon: the store says what there was, the providers say what lives, the
  * agents say which commands run. Living sandboxes are adopted and their readers can go on where they
  * were; what has no row is removed; what has a row and does not live any more ends truthfully.
+ *
+ * A provider that does not answer leaves its sandboxes unreachable, which says nothing about them; it
+ * is asked again once it is healthy. The start waits for those that are slow, but not for long.
  */
 
 /* One whose time was over while no daemon was there is taken over before it is ended: it may be one
  * that is not to be destroyed. */
 #define ADOPTION_MS 500
 
+/* How long the daemon's start waits for a provider. */
+#define PATIENCE_MS 5000
+
+/* The daemon's start. */
 struct recovery {
     struct atoll_engine *engine;
-    struct atoll_map found; /* by id, of struct found, owned: what the provider has */
-    unsigned waiting;       /* adoptions under way, and one for ourselves */
+    unsigned waiting; /* providers to be heard, and one for ourselves */
+    struct atoll_timer patience;
     void (*done)(void *arg, const struct atoll_error *error);
     void *arg;
+};
+
+/* What one provider is asked. */
+struct hearing {
+    struct atoll_slot *slot;
+    struct atoll_map found; /* by id, of struct found, owned: what it has */
+    unsigned waiting;       /* adoptions under way, and one for ourselves */
+    struct recovery *start; /* that waits for it, or NULL */
 };
 
 struct found {
@@ -42,18 +57,32 @@ struct adoption {
 
 static void release(struct recovery *r, const struct atoll_error *error)
 {
-    size_t pos = 0;
-    struct found *f;
-
     if (error == NULL && --r->waiting > 0)
         return;
-    while ((f = atoll_map_next(&r->found, &pos)) != NULL)
-        free(f);
-    atoll_map_done(&r->found);
+    atoll_timer_cancel(&r->patience);
     r->engine->recovering = false;
+    r->engine->recovery = NULL;
     atoll_pool_refill(r->engine);
     r->done(r->arg, error);
     free(r);
+}
+
+static void end_hearing(struct hearing *h)
+{
+    struct recovery *start = h->start;
+    size_t pos = 0;
+    struct found *f;
+
+    if (--h->waiting > 0)
+        return;
+    h->slot->listing = false;
+    while ((f = atoll_map_next(&h->found, &pos)) != NULL)
+        free(f);
+    atoll_map_done(&h->found);
+    h->slot->hearing = NULL;
+    free(h);
+    if (start)
+        release(start, NULL);
 }
 
 /* Loading the rows. */
@@ -69,6 +98,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
         .outside_id = row->outside_id,
         .allow_sudo = true,
     };
+    struct atoll_slot *slot;
     struct atoll_sandbox *s;
 
     if (!atoll_text_is_id(row->id) || strlen(row->id) != ATOLL_ID_LEN)
@@ -85,11 +115,24 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     }
     if (atoll_text_copy(spec.layer, sizeof(spec.layer), row->layer) < 0)
         return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has a bad layer");
+    spec.network = (enum atoll_network)row->network;
+    if (atoll_text_copy(spec.handle, sizeof(spec.handle), row->handle) < 0 ||
+        atoll_text_copy(spec.image, sizeof(spec.image), row->image) < 0)
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has a bad handle");
+    slot = atoll_slot_by_name(r->engine, row->provider);
+    if (!slot && !(slot = atoll_slot_absent(r->engine, row->provider, err)))
+        return -ENOMEM;
     s = atoll_sandbox_prepare_as(r->engine, &spec, t, row->id);
     if (!s)
         return atoll_fail_errno(err, ENOMEM, "sandbox");
+    s->slot = slot;
+    s->provider = slot->provider;
+    s->wish.recreate = row->recreate;
+    s->wish.limits = spec.limits;
+    s->wish.may_waive = spec.waived;
     r->engine->public_count++;
     s->state = (enum atoll_sandbox_state)row->state;
+    s->was_loaded = true;
     s->pooled = row->pooled;
     s->boot_ms = (double)row->boot_us / 1000;
     s->created_unix_ms = row->created_unix_ms;
@@ -193,6 +236,12 @@ static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct a
     int r = error ? error->errnum : 0;
 
     (void)boot_us;
+    if (error &&
+        (error->kind == ATOLL_ERR_UNAVAILABLE || error->kind == ATOLL_ERR_DEADLINE_EXCEEDED)) {
+        atoll_sandbox_reattach(s); /* no answer yet: that says nothing about it */
+        end_adoption(a);
+        return;
+    }
     if (!error)
         r = atoll_sandbox_open_agent(s, agent_fd, &err);
     if (r == 0)
@@ -221,7 +270,7 @@ void atoll_sandbox_adopt(struct atoll_sandbox *s, void (*done)(void *arg), void 
 
 static void adopted(void *arg)
 {
-    release(arg, NULL);
+    end_hearing(arg);
 }
 
 /* Deciding. */
@@ -250,9 +299,9 @@ static void decide_resting(struct atoll_sandbox *s, const struct found *f)
         s->provider->ops->stop(s->provider, &s->spec, ignore, NULL);
 }
 
-static void decide(struct recovery *r, struct atoll_sandbox *s)
+static void decide(struct hearing *h, struct atoll_sandbox *s)
 {
-    const struct found *f = atoll_map_get(&r->found, s->spec.id);
+    const struct found *f = atoll_map_get(&h->found, s->spec.id);
     bool lives = f && f->alive;
     int64_t left_ms = s->expires_unix_ms - atoll_clock_unix_ms();
 
@@ -272,21 +321,21 @@ static void decide(struct recovery *r, struct atoll_sandbox *s)
     } else if (s->state == ATOLL_SANDBOX_RUNNING) {
         if (s->expires_unix_ms)
             atoll_sandbox_arm_deadline_in(s, ATOLL_MAX(left_ms, (int64_t)ADOPTION_MS));
-        r->waiting++;
-        atoll_sandbox_adopt(s, adopted, r);
+        h->waiting++;
+        atoll_sandbox_adopt(s, adopted, h);
     }
 }
 
 static void on_found(void *arg, const char *id, const char *handle, bool alive)
 {
-    struct recovery *r = arg;
+    struct hearing *h = arg;
     struct found *f;
 
-    if (atoll_map_get(&r->found, id))
+    if (atoll_map_get(&h->found, id))
         return; /* the disk of one that was named already */
     f = calloc(1, sizeof(*f));
     if (!f || atoll_text_copy(f->id, sizeof(f->id), id) < 0 ||
-        atoll_map_put(&r->found, f->id, f) < 0)
+        atoll_map_put(&h->found, f->id, f) < 0)
         abort(); /* out of memory at the start: nothing is lost yet */
     (void)snprintf(f->handle, sizeof(f->handle), "%s", handle);
     f->alive = alive;
@@ -301,26 +350,102 @@ static void remove_stray(struct atoll_provider *provider, const struct found *f)
     provider->ops->destroy(provider, &spec, ignore, NULL);
 }
 
+/* Nobody knows how they are. */
+static void lose_sight(struct atoll_slot *slot, const char *why)
+{
+    struct atoll_sandbox *s;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&slot->engine->sandboxes, &pos)) != NULL) {
+        if (s->slot != slot || !s->was_loaded || s->state == ATOLL_SANDBOX_STOPPING ||
+            s->state == ATOLL_SANDBOX_FAILED)
+            continue;
+        if (s->state != ATOLL_SANDBOX_UNREACHABLE)
+            s->was = s->state;
+        s->state = ATOLL_SANDBOX_UNREACHABLE;
+        s->remains = true;
+        (void)snprintf(s->cause, sizeof(s->cause), "provider %s does not answer: %.140s",
+                       slot->provider->ops->name, why);
+    }
+}
+
+/* Those that an earlier daemon had and nothing was decided about yet. */
+static void decide_all(struct hearing *h)
+{
+    struct atoll_engine *engine = h->slot->engine;
+    struct atoll_sandbox *s;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL) {
+        if (s->slot != h->slot || !s->was_loaded)
+            continue;
+        s->was_loaded = false;
+        if (s->state == ATOLL_SANDBOX_UNREACHABLE) {
+            s->state = s->was;
+            s->cause[0] = '\0';
+        }
+        decide(h, s);
+        pos = 0; /* the map may have changed */
+    }
+}
+
 static void on_listed(void *arg, const struct atoll_error *error)
 {
-    struct recovery *r = arg;
-    struct atoll_provider *provider = r->engine->config.provider;
-    struct atoll_sandbox *s;
+    struct hearing *h = arg;
+    struct atoll_slot *slot = h->slot;
     struct found *f;
     size_t pos = 0;
 
     if (error) {
-        release(r, error);
+        atoll_log(ATOLL_LOG_WARN, "provider does not tell its sandboxes", "provider",
+                  slot->provider->ops->name, "error", error->text, NULL);
+        lose_sight(slot, error->text);
+        end_hearing(h);
         return;
     }
-    while ((s = atoll_map_next(&r->engine->sandboxes, &pos)) != NULL)
-        decide(r, s);
-    for (pos = 0; (f = atoll_map_next(&r->found, &pos)) != NULL;)
-        if (!atoll_map_get(&r->engine->sandboxes, f->id))
-            remove_stray(provider, f);
-    sweep_journals(r->engine);
-    atoll_env_sweep(r->engine);
-    release(r, NULL);
+    slot->listed = true;
+    decide_all(h);
+    for (; (f = atoll_map_next(&h->found, &pos)) != NULL;)
+        if (!atoll_map_get(&slot->engine->sandboxes, f->id))
+            remove_stray(slot->provider, f);
+    end_hearing(h);
+}
+
+static void hear(struct atoll_slot *slot, struct recovery *start)
+{
+    struct hearing *h = calloc(1, sizeof(*h));
+
+    if (!h)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *h = (struct hearing){.slot = slot, .waiting = 1, .start = start};
+    atoll_map_init(&h->found);
+    slot->listing = true;
+    slot->hearing = h;
+    slot->provider->ops->list(slot->provider, on_found, on_listed, h);
+}
+
+void atoll_recover_slot(struct atoll_slot *slot)
+{
+    if (!slot->listing)
+        hear(slot, NULL);
+}
+
+/* Those that have not answered by now are heard later. */
+static void out_of_patience(void *arg)
+{
+    struct recovery *r = arg;
+    struct atoll_engine *engine = r->engine;
+
+    for (size_t i = 0; i < engine->slot_count && engine->recovery; i++) {
+        struct hearing *h = engine->slots[i]->hearing;
+
+        if (!h || !h->start)
+            continue;
+        h->start = NULL;
+        if (!engine->slots[i]->listed)
+            lose_sight(engine->slots[i], "it has not told its sandboxes yet");
+        release(r, NULL); /* the last of them ends it */
+    }
 }
 
 void atoll_engine_recover(struct atoll_engine *engine,
@@ -333,15 +458,24 @@ void atoll_engine_recover(struct atoll_engine *engine,
     if (!r)
         abort(); /* a small fixed object: the daemon is crash-only */
     *r = (struct recovery){.engine = engine, .waiting = 1, .done = done, .arg = arg};
-    atoll_map_init(&r->found);
     engine->recovering = true;
+    engine->recovery = r;
     result = atoll_store_each_sandbox(engine->config.store, load_sandbox, r, &err);
     if (result == 0)
         result = atoll_store_each_exec(engine->config.store, load_exec, r, &err);
     if (result == 0)
         result = atoll_artifacts_load_wishes(engine, &err);
-    if (result < 0)
+    if (result < 0) {
         release(r, &err);
-    else
-        engine->config.provider->ops->list(engine->config.provider, on_found, on_listed, r);
+        return;
+    }
+    sweep_journals(engine);
+    atoll_env_sweep(engine);
+    atoll_timer_set(&r->patience, engine->loop, PATIENCE_MS, out_of_patience, r);
+    for (size_t i = 0; i < engine->slot_count; i++) {
+        r->waiting++;
+        hear(engine->slots[i], r);
+    }
+    atoll_slots_start(engine);
+    release(r, NULL);
 }

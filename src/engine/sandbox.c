@@ -14,8 +14,8 @@
 
 const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
 {
-    static const char *const names[] = {"creating", "running", "stopping",
-                                        "failed",   "paused",  "stopped"};
+    static const char *const names[] = {"creating", "running", "stopping",   "failed",
+                                        "paused",   "stopped", "unreachable"};
     return names[state];
 }
 
@@ -39,7 +39,8 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
         return NULL;
     s->engine = engine;
     s->spec = *spec;
-    s->provider = engine->config.provider;
+    s->slot = engine->home;
+    s->provider = s->slot->provider;
     memcpy(s->spec.id, id, sizeof(s->spec.id));
     s->template_ref = tmpl;
     s->state = ATOLL_SANDBOX_CREATING;
@@ -303,7 +304,12 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
         fail_persistent(s, why, remains);
         return;
     }
-    s->remains = remains;
+    if (atoll_sandbox_may_recreate(s)) {
+        atoll_sandbox_recreate(s, why, remains);
+        return;
+    }
+    if (s->change != ATOLL_CHANGE_RECREATING)
+        s->remains = remains;
     if (s->state != ATOLL_SANDBOX_RUNNING && s->state != ATOLL_SANDBOX_PAUSED)
         return;
     atoll_sandbox_drop_change(s, why);
@@ -377,6 +383,10 @@ static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
     struct atoll_sandbox *s = arg;
     struct atoll_error err;
 
+    atoll_slot_note_create(s->slot, error);
+    if (error && s->state == ATOLL_SANDBOX_CREATING &&
+        atoll_create_elsewhere(s, error, on_provider_created))
+        return;
     s->remains = !error;
     if (error) {
         tell_created(s, error);

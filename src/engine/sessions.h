@@ -45,6 +45,11 @@ struct atoll_session_create {
     const char *metadata_json;    /* or NULL */
     const char *const *artifacts; /* patterns of files to keep, or NULL */
     const char *owner;            /* NULL: "default" */
+    /* As in atoll_create; an image instead of the environment's template or image. */
+    const char *provider, *image, *isolation;
+    enum atoll_network network;
+    uint32_t gpus;
+    bool recreate;
     const struct atoll_session_file *files;
     size_t file_count;
 };

@@ -237,21 +237,14 @@ static struct atoll_limits merge_limits(const struct atoll_limits *base,
     };
 }
 
-/* What an environment may say and this provider does not do: said, rather than left out. */
+/* What an environment may say and nobody does: said, rather than left out. */
 static int check_usable(const struct atoll_environment *e, struct atoll_error *err)
 {
-    if (e->image)
-        return atoll_fail(
-            err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-            "environment %s names an image; the native provider runs templates: import "
-            "the image's files as one and name that",
-            e->name);
     if (json_object_size(e->packages) > 0)
-        return atoll_fail(
-            err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-            "environment %s names packages; the native provider installs none: build a "
-            "template that has them and name that",
-            e->name);
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "environment %s names packages; no provider installs them: build a "
+                          "template that has them and name that",
+                          e->name);
     return 0;
 }
 
@@ -283,7 +276,7 @@ void atoll_sessions_create(struct atoll_sessions *sessions,
     (void)!atoll_text_copy(c->session->owner, sizeof(c->session->owner),
                            create->owner ? create->owner : "default");
     sandbox = (struct atoll_create){
-        .template_name = atoll_environment_template(&e, sessions->engine),
+        .image = create->image ? create->image : e.image,
         .limits = merge_limits(&e.limits, &create->limits),
         .waived = create->waived,
         .lifetime = create->lifetime,
@@ -292,6 +285,13 @@ void atoll_sessions_create(struct atoll_sessions *sessions,
         .artifacts = create->artifacts,
         .session_id = c->session->id,
         .owner = create->owner,
+        .provider = create->provider,
+        .isolation = create->isolation,
+        .network = create->network,
+        .gpus = create->gpus,
+        .recreate = create->recreate,
     };
+    if (!sandbox.image)
+        sandbox.template_name = atoll_environment_template(&e, sessions->engine);
     atoll_engine_create(sessions->engine, &sandbox, created, c);
 }

@@ -200,5 +200,5 @@ void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll
     if (layer_shared(engine, digest))
         done(arg, NULL);
     else
-        engine->config.provider->ops->drop_layer(engine->config.provider, digest, done, arg);
+        engine->home->provider->ops->drop_layer(engine->home->provider, digest, done, arg);
 }

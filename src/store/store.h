@@ -25,8 +25,12 @@ struct atoll_store_sandbox {
     int at_deadline; /* the engine's number */
     uint64_t output_budget_bytes;
     bool connection_lease;
-    int64_t paused_unix_ms; /* 0: it runs */
-    const char *layer;      /* of its root, as it was made; "" for the host's */
+    int64_t paused_unix_ms;        /* 0: it runs */
+    const char *provider, *handle; /* who made it, and what it is called there */
+    const char *image;             /* "": it runs a template */
+    int network;                   /* the engine's number */
+    bool recreate;
+    const char *layer;           /* of its root, as it was made; "" for the host's */
     uint64_t cpu_spent_us;       /* before its last start */
     uint64_t output_spent_bytes; /* of commands that have no row any more */
 };

@@ -145,5 +145,11 @@ const char *const atoll_db_migrations[] = {
     /* sandboxes that rest */
     ("ALTER TABLE sandboxes ADD COLUMN paused_unix_ms INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE sandboxes ADD COLUMN layer TEXT NOT NULL DEFAULT '';"),
+    /* sandboxes of several providers */
+    ("ALTER TABLE sandboxes ADD COLUMN network INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE sandboxes ADD COLUMN recreate INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE sandboxes ADD COLUMN provider TEXT NOT NULL DEFAULT 'native';"
+     "ALTER TABLE sandboxes ADD COLUMN handle TEXT NOT NULL DEFAULT '';"
+     "ALTER TABLE sandboxes ADD COLUMN image TEXT NOT NULL DEFAULT '';"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -32,7 +32,7 @@ struct atoll_store *atoll_store_close(struct atoll_store *store)
     "memory_bytes, disk_bytes, inodes, cpu_millis, pids, open_files, timeout_s, boot_us, "      \
     "created_unix_ms, expires_unix_ms, persistent, idle_s, lease_s, cpu_budget_s, "             \
     "at_deadline, output_budget_bytes, cpu_spent_us, output_spent_bytes, connection_lease, "    \
-    "paused_unix_ms, layer"
+    "paused_unix_ms, network, recreate, layer, provider, handle, image"
 #define EXEC_COLUMNS                                                                           \
     "sandbox_id, id, argv, user, cwd, pty, pid, started_unix_ms, kind, code, signal, reason, " \
     "oom_process, user_us, system_us, max_rss_bytes, oom_kills, oom_pid, oom_peak_bytes, "     \
@@ -43,7 +43,7 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
 {
     static const char sql[] =
         "INSERT OR REPLACE INTO sandboxes (" SANDBOX_COLUMNS
-        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     const int64_t numbers[] = {row->state,
                                row->hidden,
                                row->pooled,
@@ -68,7 +68,12 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
                                (int64_t)row->cpu_spent_us,
                                (int64_t)row->output_spent_bytes,
                                row->connection_lease,
-                               row->paused_unix_ms};
+                               row->paused_unix_ms,
+                               row->network,
+                               row->recreate};
+    const char *const texts[] = {row->layer ? row->layer : "",
+                                 row->provider ? row->provider : "native",
+                                 row->handle ? row->handle : "", row->image ? row->image : ""};
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
 
@@ -82,7 +87,8 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
     atoll_db_bind_text(stmt, 6, row->cause);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++)
         atoll_db_bind_i64(stmt, 7 + (int)i, numbers[i]);
-    atoll_db_bind_text(stmt, 7 + (int)ATOLL_ARRAY_LEN(numbers), row->layer ? row->layer : "");
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++)
+        atoll_db_bind_text(stmt, 7 + (int)(ATOLL_ARRAY_LEN(numbers) + i), texts[i]);
     return atoll_db_run(db_of(store), stmt, err);
 }
 
@@ -213,7 +219,12 @@ int atoll_store_each_sandbox(struct atoll_store *store,
             .output_spent_bytes = (uint64_t)atoll_db_i64(stmt, 28),
             .connection_lease = atoll_db_i64(stmt, 29) != 0,
             .paused_unix_ms = atoll_db_i64(stmt, 30),
-            .layer = atoll_db_text(stmt, 31),
+            .network = (int)atoll_db_i64(stmt, 31),
+            .recreate = atoll_db_i64(stmt, 32) != 0,
+            .layer = atoll_db_text(stmt, 33),
+            .provider = atoll_db_text(stmt, 34),
+            .handle = atoll_db_text(stmt, 35),
+            .image = atoll_db_text(stmt, 36),
         };
         r = fn(arg, &row, err);
         if (r < 0)

@@ -1,0 +1,308 @@
+#include "engine/providers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/text.h"
+#include "engine/engine_internal.h"
+#include "provider/absent.h"
+
+/*
+ * The slots: one for each provider, with its health. A check every few seconds tells how it is; so
+ * does every create. Three failures in a row, of checks or of creates, and it is left out; then it
+ * is asked again and again, more and more seldom, until it answers.
+ */
+#define CHECK_MS 10000
+#define CHECK_REMOTE_MS 30000
+#define CHECK_MAX_MS 120000
+#define FAILURES_DOWN 3
+/* After creates that failed, though checks do not: doubles until one succeeds, so often at most. */
+#define REST_FIRST_MS 1000
+#define RESTS_MAX 6u
+#define FORGIVE_MS 5000 /* without another: a good check makes it good again */
+
+const char *atoll_health_name(enum atoll_health health)
+{
+    static const char *const names[] = {"up", "degraded", "down"};
+    return names[health];
+}
+
+static const char *const networks[] = {"none", "isolated", "bridge"};
+
+const char *atoll_network_name(enum atoll_network network)
+{
+    return networks[network];
+}
+
+int atoll_network_by_name(const char *name, enum atoll_network *ret)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(networks); i++)
+        if (strcmp(name, networks[i]) == 0) {
+            *ret = (enum atoll_network)i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+/* Health. */
+
+bool atoll_slot_is_down(const struct atoll_slot *slot)
+{
+    return slot->failures >= FAILURES_DOWN ||
+           (slot->create_failures >= FAILURES_DOWN && atoll_clock_ms() < slot->rest_until_ms);
+}
+
+static enum atoll_health health_of(const struct atoll_slot *slot)
+{
+    if (atoll_slot_is_down(slot))
+        return ATOLL_HEALTH_DOWN;
+    return slot->failures > 0 || slot->create_failures > 0 || !slot->checked ? ATOLL_HEALTH_DEGRADED
+                                                                             : ATOLL_HEALTH_UP;
+}
+
+/* After anything that may have changed it. */
+static void judge(struct atoll_slot *slot)
+{
+    enum atoll_health health = health_of(slot);
+    const char *name = slot->provider->ops->name;
+
+    atoll_metric_set(ATOLL_METRIC_PROVIDER_UP, ATOLL_LABELS(name), health != ATOLL_HEALTH_DOWN);
+    if (health == ATOLL_HEALTH_UP)
+        slot->reason[0] = '\0';
+    if (health == slot->health)
+        return;
+    slot->health = health;
+    slot->since_unix_ms = atoll_clock_unix_ms();
+    if (health == ATOLL_HEALTH_UP && !slot->complained)
+        return; /* nobody asked */
+    slot->complained = health != ATOLL_HEALTH_UP;
+    atoll_log(health == ATOLL_HEALTH_DOWN ? ATOLL_LOG_WARN : ATOLL_LOG_INFO, "provider health",
+              "provider", name, "health", atoll_health_name(health), "reason", slot->reason, NULL);
+}
+
+static void check(void *arg);
+
+static void check_later(struct atoll_slot *slot)
+{
+    int64_t every = slot->config.check_ms;
+
+    if (every == 0)
+        every = slot->provider->ops->caps(slot->provider)->remote ? CHECK_REMOTE_MS : CHECK_MS;
+    /* One that is down is looked for quickly first, then more and more seldom. */
+    for (unsigned i = FAILURES_DOWN; i < slot->failures && every < CHECK_MAX_MS; i++)
+        every *= 2;
+    atoll_timer_set(&slot->check, slot->engine->loop, ATOLL_MIN(every, (int64_t)CHECK_MAX_MS),
+                    check, slot);
+}
+
+static void on_health(void *arg, const char *detail, const struct atoll_error *error)
+{
+    struct atoll_slot *slot = arg;
+
+    slot->checking = false;
+    slot->checked = true;
+    if (error) {
+        slot->failures++;
+        (void)snprintf(slot->reason, sizeof(slot->reason), "%.190s", error->text);
+    } else {
+        slot->failures = 0;
+        if (atoll_clock_ms() >= slot->forgive_ms)
+            slot->create_failures = 0;
+        slot->latency_ms = (double)(atoll_clock_us() - slot->asked_us) / 1000;
+        (void)snprintf(slot->detail, sizeof(slot->detail), "%.190s", detail);
+    }
+    judge(slot);
+    if (slot->engine->ending)
+        return;
+    check_later(slot);
+    if (!error && !slot->listed)
+        atoll_recover_slot(slot);
+}
+
+static void check(void *arg)
+{
+    struct atoll_slot *slot = arg;
+
+    if (slot->checking || slot->engine->ending)
+        return;
+    slot->checking = true;
+    slot->asked_us = atoll_clock_us();
+    slot->provider->ops->health(slot->provider, on_health, slot);
+}
+
+void atoll_slot_note_create(struct atoll_slot *slot, const struct atoll_error *error)
+{
+    if (!error) {
+        slot->create_failures = slot->rests = 0;
+        judge(slot);
+        return;
+    }
+    /* Others say something about the request, and nothing about who refused it. */
+    if (error->kind != ATOLL_ERR_UNAVAILABLE && error->kind != ATOLL_ERR_DEADLINE_EXCEEDED &&
+        error->kind != ATOLL_ERR_UNAUTHENTICATED)
+        return;
+    if (++slot->create_failures >= FAILURES_DOWN)
+        slot->rest_until_ms =
+            atoll_clock_ms() + ((int64_t)REST_FIRST_MS << ATOLL_MIN(slot->rests++, RESTS_MAX));
+    slot->forgive_ms = ATOLL_MAX(slot->rest_until_ms, atoll_clock_ms() + FORGIVE_MS);
+    (void)snprintf(slot->reason, sizeof(slot->reason), "%.190s", error->text);
+    judge(slot);
+}
+
+int atoll_slot_refuse_pause(const struct atoll_slot *slot, struct atoll_error *err)
+{
+    const struct atoll_engine *engine = slot->engine;
+    const char *other = "";
+
+    for (size_t i = 0; i < engine->slot_count; i++)
+        if (engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)->pause)
+            other = engine->slots[i]->provider->ops->name;
+    if (slot == engine->home && slot->provider->ops->caps(slot->provider)->layers)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "sandboxes cannot be paused on this host: it gives the daemon no cgroup "
+                          "freezer; run atolld as root, or stop a persistent sandbox instead");
+    return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                      "provider %s cannot pause sandboxes%s%s%s", slot->provider->ops->name,
+                      *other ? "; " : "", other, *other ? " can" : "");
+}
+
+/* The set. */
+
+struct atoll_slot *atoll_slot_by_name(struct atoll_engine *engine, const char *name)
+{
+    for (size_t i = 0; i < engine->slot_count; i++)
+        if (strcmp(engine->slots[i]->provider->ops->name, name) == 0)
+            return engine->slots[i];
+    return NULL;
+}
+
+static int add_slot(struct atoll_engine *engine, const struct atoll_engine_provider *config,
+                    struct atoll_slot **ret, struct atoll_error *err)
+{
+    struct atoll_slot *slot =
+        engine->slot_count < ATOLL_PROVIDERS_MAX ? calloc(1, sizeof(*slot)) : NULL;
+
+    if (!slot) {
+        (void)config->provider->ops->free(config->provider);
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS, "too many providers");
+    }
+    slot->engine = engine;
+    slot->config = *config;
+    slot->provider = config->provider;
+    slot->health = ATOLL_HEALTH_DEGRADED;
+    slot->since_unix_ms = atoll_clock_unix_ms();
+    (void)snprintf(slot->reason, sizeof(slot->reason), "not checked yet");
+    slot->provider->events = &atoll_slot_events;
+    slot->provider->events_arg = slot;
+    engine->slots[engine->slot_count++] = slot;
+    if (atoll_text_copy(slot->image, sizeof(slot->image), config->image ? config->image : "") < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                          "provider %s: the name of its image is too long",
+                          slot->provider->ops->name);
+    *ret = slot;
+    return 0;
+}
+
+int atoll_slots_open(struct atoll_engine *engine, const struct atoll_engine_config *config,
+                     struct atoll_error *err)
+{
+    struct atoll_slot *slot;
+    size_t i = 0;
+    int r = 0;
+
+    for (; r == 0 && i < config->provider_count; i++)
+        r = add_slot(engine, &config->providers[i], &slot, err);
+    for (; i < config->provider_count; i++)
+        (void)config->providers[i].provider->ops->free(config->providers[i].provider);
+    if (r == 0 && engine->slot_count == 0)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no provider");
+    for (i = 0; r == 0 && i < engine->slot_count && !engine->home; i++)
+        if (engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)->layers)
+            engine->home = engine->slots[i];
+    if (r == 0 && !engine->home)
+        engine->home = engine->slots[0];
+    return r;
+}
+
+struct atoll_slot *atoll_slot_absent(struct atoll_engine *engine, const char *name,
+                                     struct atoll_error *err)
+{
+    struct atoll_engine_provider config = {.named_only = true};
+    struct atoll_slot *slot;
+
+    if (atoll_absent_new(name, &config.provider, err) < 0 ||
+        add_slot(engine, &config, &slot, err) < 0)
+        return NULL;
+    return slot;
+}
+
+void atoll_slots_start(struct atoll_engine *engine)
+{
+    for (size_t i = 0; i < engine->slot_count; i++)
+        check(engine->slots[i]);
+}
+
+void atoll_slots_shutdown(struct atoll_engine *engine)
+{
+    for (size_t i = 0; i < engine->slot_count; i++)
+        engine->slots[i]->provider->ops->shutdown(engine->slots[i]->provider);
+}
+
+void atoll_slots_close(struct atoll_engine *engine)
+{
+    for (size_t i = 0; i < engine->slot_count; i++) {
+        struct atoll_slot *slot = engine->slots[i];
+        atoll_timer_cancel(&slot->check);
+        (void)slot->provider->ops->free(slot->provider);
+        free(slot);
+    }
+    engine->slot_count = 0;
+}
+
+size_t atoll_slot_count_sandboxes(const struct atoll_slot *slot)
+{
+    const struct atoll_sandbox *s;
+    size_t pos = 0, n = 0;
+
+    while ((s = atoll_map_next(&slot->engine->sandboxes, &pos)) != NULL)
+        n += s->slot == slot && !s->hidden;
+    return n;
+}
+
+bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll_provider_view *ret)
+{
+    struct atoll_slot *slot = *pos < engine->slot_count ? engine->slots[*pos] : NULL;
+    const struct atoll_provider_caps *caps;
+
+    if (!slot)
+        return false;
+    judge(slot); /* a rest may be over */
+    caps = slot->provider->ops->caps(slot->provider);
+    *ret = (struct atoll_provider_view){
+        .name = slot->provider->ops->name,
+        .isolation = caps->isolation,
+        .is_default = *pos == 0,
+        .named_only = slot->config.named_only,
+        .remote = caps->remote,
+        .templates = caps->templates,
+        .images = caps->images,
+        .pause = caps->pause,
+        .persistent = caps->persistent,
+        .set_limits = caps->set_limits,
+        .stats = caps->stats,
+        .networks = caps->networks,
+        .order = (uint32_t)*pos + 1,
+        .max_sandboxes = slot->config.max_sandboxes,
+        .sandboxes = atoll_slot_count_sandboxes(slot),
+        .health = slot->health,
+        .reason = slot->reason,
+        .detail = slot->detail,
+        .since_unix_ms = slot->since_unix_ms,
+        .latency_ms = slot->latency_ms,
+    };
+    ++*pos;
+    return true;
+}

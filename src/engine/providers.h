@@ -1,0 +1,36 @@
+#pragma once
+#include "engine/engine.h"
+
+/*
+ * Those who make sandboxes, as facades see them: what each can do, how it is, and why not.
+ * Thread: the loop's. Strings are borrowed until control goes back to the loop.
+ */
+enum atoll_health {
+    ATOLL_HEALTH_UP,
+    ATOLL_HEALTH_DEGRADED, /* it failed lately, or has not been checked yet; takes new sandboxes */
+    ATOLL_HEALTH_DOWN,     /* takes none until it answers again */
+};
+const char *atoll_health_name(enum atoll_health health);
+
+struct atoll_provider_view {
+    const char *name, *isolation;
+    bool is_default; /* the first that is asked */
+    bool named_only; /* only for requests that name it */
+    bool remote, templates, images, pause, persistent, set_limits, stats;
+    uint32_t networks;      /* bit per enum atoll_network */
+    uint32_t order;         /* from 1 */
+    uint32_t max_sandboxes; /* 0: no limit of its own */
+    size_t sandboxes;
+    enum atoll_health health;
+    const char *reason, *detail; /* "" where there is nothing to say */
+    int64_t since_unix_ms;       /* of its health */
+    double latency_ms;           /* of the last check it answered; 0: none yet */
+};
+/* In the order they are asked: start with *pos = 0; false at the end. */
+bool atoll_providers_next(struct atoll_engine *engine, size_t *pos,
+                          struct atoll_provider_view *ret);
+
+/* "none", "isolated", "bridge" */
+const char *atoll_network_name(enum atoll_network network);
+/* -EINVAL for a word that is none. */
+int atoll_network_by_name(const char *name, enum atoll_network *ret) ATOLL_MUST_CHECK;

@@ -1,0 +1,112 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+/*
+ * A sandbox that its provider lost, and whose owner said "recreate" when it was made: what is left of it
+ * is removed and it is made once more, with the same id and nothing of its files. Its commands are
+ * lost, and say so. The row goes on saying that it runs, so that a daemon that dies in between finds
+ * it missing and does the same.
+ */
+#define MOST 5 /* within WITHIN_MS: then something is wrong with it */
+#define WITHIN_MS (10 * 60 * 1000)
+
+bool atoll_sandbox_may_recreate(struct atoll_sandbox *s)
+{
+    int64_t now = atoll_clock_ms();
+
+    if (!s->wish.recreate || s->engine->ending || s->state != ATOLL_SANDBOX_RUNNING)
+        return false;
+    if (now - s->wish.recreated_ms > WITHIN_MS) {
+        s->wish.recreated_ms = now;
+        s->wish.recreated = 0;
+    }
+    return s->wish.recreated++ < MOST;
+}
+
+static void give_up(struct atoll_sandbox *s, const char *why)
+{
+    char cause[200];
+
+    (void)snprintf(cause, sizeof(cause), "%.80s; it could not be made again: %.80s", s->cause, why);
+    s->wish.recreated = MOST; /* not at once again */
+    s->wish.recreated_ms = atoll_clock_ms();
+    s->change = ATOLL_CHANGE_NONE;
+    s->state = ATOLL_SANDBOX_RUNNING; /* as the row says: it fails from there */
+    atoll_sandbox_fail(s, cause, s->remains);
+}
+
+static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg; /* stays until we are called, as while it was created */
+    struct atoll_error err;
+
+    atoll_slot_note_create(s->slot, error);
+    if (s->state == ATOLL_SANDBOX_STOPPING) { /* destroyed meanwhile */
+        if (agent_fd >= 0)
+            (void)close(agent_fd);
+        s->remains = !error;
+        atoll_sandbox_remove_remains(s);
+        return;
+    }
+    if (error && atoll_create_elsewhere(s, error, on_made))
+        return;
+    s->remains = !error;
+    if (error) {
+        give_up(s, error->text);
+        return;
+    }
+    s->boot_ms = (double)boot_us / 1000;
+    s->last_cpu_us = 0;
+    s->last_cpu_ms = atoll_clock_ms();
+    if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0) {
+        give_up(s, err.text);
+        return;
+    }
+    atoll_sandbox_leave_note(s);
+    atoll_events_emit(s->engine, "sandbox.recreated", s, "", s->cause);
+    s->change = ATOLL_CHANGE_NONE;
+    s->state = ATOLL_SANDBOX_RUNNING;
+    s->cause[0] = '\0';
+    atoll_persist_sandbox(s);
+    atoll_lifetime_begin(s);
+}
+
+static void on_cleared(void *arg, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_error err;
+
+    s->removing = false;
+    s->remains = error != NULL;
+    if (s->state == ATOLL_SANDBOX_STOPPING) {
+        atoll_sandbox_remove_remains(s);
+        return;
+    }
+    if (error || (!s->env && atoll_env_load(s, &err) < 0)) {
+        give_up(s, error ? error->text : err.text);
+        return;
+    }
+    s->spec.handle[0] = '\0';
+    s->wish.route_next = 0;
+    s->provider->ops->create(s->provider, &s->spec, on_made, s);
+}
+
+void atoll_sandbox_recreate(struct atoll_sandbox *s, const char *why, bool remains)
+{
+    atoll_log(ATOLL_LOG_WARN, "sandbox lost, made again", "sandbox", s->spec.id, "why", why, NULL);
+    atoll_sandbox_drop_change(s, why);
+    s->change = ATOLL_CHANGE_RECREATING;
+    s->state = ATOLL_SANDBOX_CREATING;
+    s->removing = true;
+    (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
+    atoll_exec_end_all(s, ATOLL_END_LOST, why);
+    atoll_sandbox_drop_agent(s, why);
+    if (remains)
+        s->provider->ops->destroy(s->provider, &s->spec, on_cleared, s);
+    else
+        on_cleared(s, NULL);
+}

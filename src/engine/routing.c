@@ -1,0 +1,173 @@
+#include "engine/routing.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "engine/engine.h"
+#include "engine/providers.h"
+
+#define WHY_MAX 160
+
+/* What stands against one; the kind of the error if it is the only one there is. */
+struct objection {
+    enum atoll_error_kind kind; /* NONE: nothing does */
+    bool limits_only;
+    char text[WHY_MAX];
+};
+
+static void object(struct objection *o, enum atoll_error_kind kind, const char *text)
+{
+    o->kind = kind;
+    (void)snprintf(o->text, sizeof(o->text), "%s", text);
+}
+
+static void limit_names(uint32_t set, char *out, size_t cap)
+{
+    size_t at = 0;
+
+    *out = '\0';
+    for (uint32_t bit = 1; bit <= ATOLL_LIMIT_ALL && at < cap; bit <<= 1)
+        if (set & bit)
+            at +=
+                (size_t)snprintf(out + at, cap - at, "%s%s", at ? "," : "", atoll_limit_name(bit));
+}
+
+/* What it can never do. */
+static void judge_abilities(const struct atoll_route_wish *w, const struct atoll_route_offer *p,
+                            struct objection *o)
+{
+    const struct atoll_provider_caps *caps = p->caps;
+    char text[WHY_MAX];
+
+    if (w->gpus > 0) {
+        object(o, ATOLL_ERR_UNIMPLEMENTED, "has no GPUs");
+    } else if (w->isolation && strcmp(w->isolation, caps->isolation) != 0) {
+        (void)snprintf(text, sizeof(text), "isolates by %s, not by %.32s", caps->isolation,
+                       w->isolation);
+        object(o, ATOLL_ERR_UNIMPLEMENTED, text);
+    } else if (w->image && !caps->images) {
+        object(o, ATOLL_ERR_UNIMPLEMENTED, "cannot run container images");
+    } else if (w->template_name && !caps->templates && !caps->images) {
+        (void)snprintf(text, sizeof(text), "cannot run the template %.64s", w->template_name);
+        object(o, ATOLL_ERR_UNIMPLEMENTED, text);
+    } else if (!w->image && !w->template_name && caps->images && !p->has_image) {
+        object(o, ATOLL_ERR_FAILED_PRECONDITION,
+               "runs images and has no default one (default_image in providers.yaml): name one");
+    } else if (!(caps->networks & 1u << w->network)) {
+        (void)snprintf(text, sizeof(text), "has no network mode %s",
+                       atoll_network_name(w->network));
+        object(o, ATOLL_ERR_UNIMPLEMENTED, text);
+    } else if (w->persistent && !caps->persistent) {
+        object(o, ATOLL_ERR_UNIMPLEMENTED, "cannot keep the disk of a sandbox (persistent)");
+    } else if (w->pauses && !caps->pause) {
+        object(o, ATOLL_ERR_UNIMPLEMENTED, "cannot pause sandboxes");
+    }
+}
+
+/* What it cannot do now. */
+static void judge_state(const struct atoll_route_offer *p, struct objection *o)
+{
+    char text[WHY_MAX], names[64];
+
+    if (p->down) {
+        (void)snprintf(text, sizeof(text), "is down: %.120s", p->reason);
+        object(o, ATOLL_ERR_UNAVAILABLE, text);
+    } else if (p->max_sandboxes > 0 && p->sandboxes >= p->max_sandboxes) {
+        (void)snprintf(text, sizeof(text), "has %zu sandboxes, the most it may have", p->sandboxes);
+        object(o, ATOLL_ERR_RESOURCE_EXHAUSTED, text);
+    } else if (p->missing) {
+        limit_names(p->missing, names, sizeof(names));
+        (void)snprintf(text, sizeof(text),
+                       "cannot enforce these limits: %s (waive them, or ask "
+                       "for another provider)",
+                       names);
+        object(o, ATOLL_ERR_FAILED_PRECONDITION, text);
+        o->limits_only = true;
+    }
+}
+
+/* The one named, or all that do not want to be named. */
+static bool is_meant(const struct atoll_route_wish *w, const struct atoll_route_offer *p)
+{
+    return w->provider ? strcmp(w->provider, p->name) == 0 : !p->named_only;
+}
+
+static int unknown_name(const struct atoll_route_wish *w, const struct atoll_route_offer *offers,
+                        size_t count, struct atoll_error *err)
+{
+    char names[200] = "";
+    size_t at = 0;
+
+    for (size_t i = 0; i < count && at < sizeof(names); i++)
+        at +=
+            (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", i ? ", " : "", offers[i].name);
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "there is no provider %.64s; there are: %s", w->provider, names);
+}
+
+static void add_reason(char *reasons, size_t cap, const char *name, const char *text)
+{
+    size_t at = strlen(reasons);
+    (void)snprintf(reasons + at, cap - at, "%s%s %s", at ? "; " : "", name, text);
+}
+
+/* Those who could do it, had somebody not been named. */
+static void add_able(const struct atoll_route_wish *w, const struct atoll_route_offer *offers,
+                     size_t count, char *reasons, size_t cap)
+{
+    struct objection o;
+
+    for (size_t i = 0; w->provider && i < count; i++) {
+        o = (struct objection){.kind = ATOLL_ERR_NONE};
+        judge_abilities(w, &offers[i], &o);
+        if (o.kind == ATOLL_ERR_NONE && strcmp(w->provider, offers[i].name) != 0)
+            add_reason(reasons, cap, offers[i].name, "can");
+    }
+}
+
+int atoll_route(const struct atoll_route_wish *given, const struct atoll_route_offer *offers,
+                size_t count, uint8_t ret[ATOLL_PROVIDERS_MAX], struct atoll_error *err)
+{
+    struct atoll_route_wish w = *given;
+    enum atoll_error_kind kind = ATOLL_ERR_NONE;
+    char reasons[ATOLL_ERROR_TEXT_MAX - 40] = "";
+    int chosen = 0, short_of_limits = -1;
+    bool met = false, never = true;
+
+    if (w.provider && strcmp(w.provider, "auto") == 0)
+        w.provider = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct objection o = {.kind = ATOLL_ERR_NONE};
+
+        if (!is_meant(&w, &offers[i]))
+            continue;
+        met = true;
+        judge_abilities(&w, &offers[i], &o);
+        if (o.kind == ATOLL_ERR_NONE) {
+            never = false;
+            judge_state(&offers[i], &o);
+        }
+        if (o.kind == ATOLL_ERR_NONE) {
+            ret[chosen++] = (uint8_t)i;
+            continue;
+        }
+        if (o.limits_only && short_of_limits < 0 && !offers[i].caps->remote)
+            short_of_limits = (int)i;
+        /* What may help the soonest decides what the client is told to do. */
+        if (kind == ATOLL_ERR_NONE || o.kind == ATOLL_ERR_UNAVAILABLE ||
+            kind == ATOLL_ERR_UNIMPLEMENTED)
+            kind = o.kind;
+        add_reason(reasons, sizeof(reasons), offers[i].name, o.text);
+    }
+    if (!met && w.provider)
+        return unknown_name(&w, offers, count, err);
+    if (chosen == 0 && short_of_limits >= 0)
+        ret[chosen++] = (uint8_t)short_of_limits;
+    if (chosen > 0)
+        return chosen;
+    if (never)
+        add_able(&w, offers, count, reasons, sizeof(reasons));
+    return atoll_fail(err, met ? kind : ATOLL_ERR_UNAVAILABLE, EOPNOTSUPP, "%s: %s",
+                      w.provider ? "it cannot be made there" : "no provider can make it",
+                      met ? reasons : "there is none");
+}

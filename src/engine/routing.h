@@ -1,0 +1,38 @@
+#pragma once
+#include "base/error.h"
+#include "provider/provider.h"
+
+/*
+ * Who is to make a sandbox: those that can do what the request needs, in the operator's order. Pure.
+ */
+#define ATOLL_PROVIDERS_MAX 16
+
+struct atoll_route_wish {
+    const char *provider;      /* NULL or "auto": anybody */
+    const char *isolation;     /* NULL: any */
+    const char *image;         /* NULL: none */
+    const char *template_name; /* NULL: none was asked for by name */
+    bool persistent, pauses;   /* PAUSES: it is to be paused at its deadline */
+    uint32_t gpus;
+    enum atoll_network network;
+};
+
+/* One provider, as it is now. */
+struct atoll_route_offer {
+    const char *name;
+    const struct atoll_provider_caps *caps;
+    bool named_only;
+    bool has_image; /* of its own, for requests that name nothing */
+    bool down;
+    const char *reason;     /* DOWN: why */
+    uint32_t max_sandboxes; /* 0: no limit */
+    size_t sandboxes;
+    uint32_t missing; /* ATOLL_LIMIT_* that it cannot enforce and nobody waived */
+};
+
+/* The indices of those that can, best first; how many (at least one), or an error that says of each
+ * why not. One of this host that only lacks limits is chosen where nobody else is left: it refuses by
+ * itself, with more to say about the host. */
+int atoll_route(const struct atoll_route_wish *wish, const struct atoll_route_offer *offers,
+                size_t count, uint8_t ret[ATOLL_PROVIDERS_MAX],
+                struct atoll_error *err) ATOLL_MUST_CHECK;
