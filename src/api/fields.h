@@ -37,7 +37,10 @@ struct atoll_field {
     size_t seen;                     /* OBJECT: offset of a bool set when it is there, or 0 */
 };
 
-#define ATOLL_FIELDS_TOLERANT {"*", ATOLL_FIELD_OTHERS, 0, 0, 0, NULL, 0}
+#define ATOLL_FIELDS_TOLERANT                     \
+    {                                             \
+        "*", ATOLL_FIELD_OTHERS, 0, 0, 0, NULL, 0 \
+    }
 
 /* A table and the struct it fills. */
 struct atoll_field_set {

@@ -11,6 +11,7 @@
 #include "api/preview.h"
 #include "api/rest/rest_internal.h"
 #include "base/clock.h"
+#include "engine/providers.h"
 
 #define TEXT_MAX ((size_t)4 * 1024 * 1024)
 
@@ -37,16 +38,15 @@ void atoll_api_measure(const struct atoll_api_call *call, int status)
 
 /* What is so now. */
 
-static void gather_sandboxes(struct atoll_engine *engine)
+static void gather_provider(struct atoll_engine *engine, const char *provider)
 {
-    const char *provider = atoll_engine_provider_name(engine);
-    size_t counts[ATOLL_SANDBOX_STOPPED + 1] = {0}, pos = 0, creates, execs;
+    size_t counts[ATOLL_SANDBOX_STATES] = {0}, pos = 0;
     struct atoll_sandbox *sandbox;
     struct atoll_sandbox_view view;
 
     while ((sandbox = atoll_engine_next(engine, &pos))) {
         atoll_sandbox_get(sandbox, &view);
-        if ((size_t)view.state < ATOLL_ARRAY_LEN(counts))
+        if (strcmp(view.provider, provider) == 0)
             counts[view.state]++;
     }
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(counts); i++)
@@ -54,6 +54,15 @@ static void gather_sandboxes(struct atoll_engine *engine)
             ATOLL_METRIC_SANDBOXES,
             ATOLL_LABELS(provider, atoll_sandbox_state_name((enum atoll_sandbox_state)i)),
             (double)counts[i]);
+}
+
+static void gather_sandboxes(struct atoll_engine *engine)
+{
+    struct atoll_provider_view provider;
+    size_t pos = 0, creates, execs;
+
+    while (atoll_providers_next(engine, &pos, &provider))
+        gather_provider(engine, provider.name);
     atoll_engine_queue(engine, &creates, &execs);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("create"), (double)creates);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("exec"), (double)execs);

@@ -64,6 +64,7 @@ extern const struct atoll_cli_verb atoll_cli_shell;
 extern const struct atoll_cli_verb atoll_cli_cp;
 extern const struct atoll_cli_verb atoll_cli_logs;
 extern const struct atoll_cli_verb atoll_cli_stats;
+extern const struct atoll_cli_verb atoll_cli_providers;
 extern const struct atoll_cli_verb atoll_cli_pause;
 extern const struct atoll_cli_verb atoll_cli_resume;
 extern const struct atoll_cli_verb atoll_cli_stop;

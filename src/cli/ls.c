@@ -59,7 +59,10 @@ static void add_sandbox(struct atoll_cli_table *table, const json_t *sandbox)
 
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(sandbox, "id", "?"));
     atoll_cli_table_add(table, colour_of(state), "%s", state);
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(sandbox, "template", "?"));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(sandbox, "provider", "?"));
+    atoll_cli_table_add(
+        table, ATOLL_CLI_PLAIN, "%s",
+        atoll_link_text(sandbox, "image", atoll_link_text(sandbox, "template", "?")));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_format_age(age, text));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
                         json_is_string(json_object_get(sandbox, "expires_at"))
@@ -76,8 +79,9 @@ static void add_sandbox(struct atoll_cli_table *table, const json_t *sandbox)
 static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
                char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
-    static const char *const names[] = {"SANDBOX", "STATE", "TEMPLATE", "AGE",    "ENDS IN",
-                                        "MEMORY",  "CPUS",  "DISK",     "WAIVED", NULL};
+    static const char *const names[] = {"SANDBOX", "STATE",   "PROVIDER", "TEMPLATE",
+                                        "AGE",     "ENDS IN", "MEMORY",   "CPUS",
+                                        "DISK",    "WAIVED",  NULL};
     const struct options *o = options;
     ATOLL_AUTOJSON json_t *reply = NULL;
     struct atoll_cli_table table;

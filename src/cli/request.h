@@ -13,7 +13,8 @@ struct atoll_cli_sandbox_options {
     double idle_seconds, lease_seconds, cpu_budget_seconds;
     uint64_t output_budget_bytes;
     const char *on_deadline;
-    bool persistent;
+    bool persistent, recreate;
+    const char *provider, *image, *isolation, *network;
 };
 extern const struct atoll_cli_option atoll_cli_sandbox_options[];
 

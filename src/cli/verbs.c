@@ -33,6 +33,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_up,
     &atoll_cli_down,
     &atoll_cli_status,
+    &atoll_cli_providers,
     &atoll_cli_doctor,
     &atoll_cli_version,
     &atoll_cli_help,

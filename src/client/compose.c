@@ -129,6 +129,16 @@ int atoll_compose_sandbox(json_t *request, const struct atoll_client_sandbox_opt
     if (r == 0)
         r = atoll_compose_text(request, "template", o.template_name, err);
     if (r == 0)
+        r = atoll_compose_text(request, "provider", o.provider, err);
+    if (r == 0)
+        r = atoll_compose_text(request, "image", o.image, err);
+    if (r == 0)
+        r = atoll_compose_text(request, "isolation", o.isolation, err);
+    if (r == 0)
+        r = atoll_compose_text(request, "networkMode", o.network_mode, err);
+    if (r == 0 && o.recreate && json_object_set_new(request, "recreate", json_true()) < 0)
+        r = no_memory(err);
+    if (r == 0)
         r = add_limits(request, &o, err);
     if (r == 0)
         r = add_lifetime(request, &o, err);

@@ -45,6 +45,8 @@ static const struct option {
     {"drivers", "ATOLL_DRIVERS", KIND_PATH, AT(drivers), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
      "drivers of interpreters and their manifest.json\n(drivers beside atolld, else the installed "
      "ones)"},
+    {"providers", "ATOLL_PROVIDERS", KIND_PATH, AT(providers), ATOLL_CONFIG_PATH_MAX, NULL, "FILE",
+     "who makes sandboxes, YAML (DIR/providers.yaml; without one: native)"},
     {"preview-domain", "ATOLL_PREVIEW_DOMAIN", KIND_TEXT, AT(preview_domain), 200, "localhost",
      "NAME", "previews are at http://PORT-SANDBOX.NAME (localhost)"},
     {"host-names", "ATOLL_HOST_NAMES", KIND_TEXT, AT(host_names), 1024, NULL, "LIST",

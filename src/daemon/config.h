@@ -18,7 +18,9 @@ struct atoll_config {
     char host_names[1024];                /* separated by commas or blanks */
     char registry[ATOLL_CONFIG_PATH_MAX]; /* "" for the default one */
     char drivers[ATOLL_CONFIG_PATH_MAX];  /* likewise */
-    char file[ATOLL_CONFIG_PATH_MAX];     /* "" for none */
+    char providers
+        [ATOLL_CONFIG_PATH_MAX];      /* providers.yaml; "" for the one in the state directory */
+    char file[ATOLL_CONFIG_PATH_MAX]; /* "" for none */
     uint32_t pool, max_sandboxes;
     uint32_t tenant_sandboxes, tenant_creates, tenant_execs, tenant_queue;
     uint32_t key_rate, wrong_key_rate; /* requests a second; 0: no limit */

@@ -13,12 +13,11 @@
 #include "base/buf.h"
 #include "daemon/config.h"
 #include "daemon/process.h"
+#include "daemon/providers.h"
 #include "daemon/site.h"
 #include "engine/answers.h"
 #include "engine/contexts.h"
 #include "net/tls.h"
-#include "provider/checked.h"
-#include "provider/native/native.h"
 #include "sandbox/host.h"
 #include "store/store.h"
 
@@ -31,7 +30,7 @@ struct daemon {
     struct atoll_loop *loop;
     struct atoll_signals signals;
     struct atoll_registry *registry;
-    struct atoll_checked_group group; /* the providers */
+    struct atoll_daemon_providers providers;
     struct atoll_engine *engine;
     struct atoll_store *store; /* the engine's */
     struct atoll_sessions *sessions;
@@ -82,6 +81,7 @@ static void daemon_done(struct daemon *d)
     d->sessions = atoll_sessions_free(d->sessions);
     d->contexts = atoll_contexts_free(d->contexts);
     d->engine = atoll_engine_free(d->engine);
+    atoll_daemon_providers_done(&d->providers);
     d->registry = atoll_registry_close(d->registry);
     if (d->signals.watch.loop)
         atoll_signals_close(&d->signals);
@@ -130,7 +130,10 @@ static int open_registry(struct daemon *d, struct atoll_error *err)
 static int open_engine(struct daemon *d, struct atoll_error *err)
 {
     char programs[ATOLL_CONFIG_PATH_MAX];
-    struct atoll_native_config native = {.state_dir = d->config.state, .program_dir = programs};
+    const struct atoll_daemon_place place = {.loop = d->loop,
+                                             .state_dir = d->config.state,
+                                             .program_dir = programs,
+                                             .file = d->config.providers};
     struct atoll_engine_config config = {
         .state_dir = d->config.state,
         .pool = d->config.pool,
@@ -151,13 +154,13 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         r = probe_host(&json, err);
     config.host_json = atoll_buf_str(&json);
     if (r == 0)
-        r = atoll_native_open(d->loop, &native, &config.provider, err);
-    if (r == 0)
-        r = atoll_checked_wrap(d->loop, &d->group, config.provider, &config.provider, err);
+        r = atoll_daemon_providers_open(&d->providers, &place, err);
+    config.providers = d->providers.list;
+    config.provider_count = d->providers.count;
     if (r == 0) {
         r = atoll_store_open_sqlite(d->state_fd, &config.store, err);
         if (r < 0)
-            (void)config.provider->ops->free(config.provider);
+            atoll_daemon_providers_drop(&d->providers);
     }
     if (r == 0)
         r = atoll_engine_new(d->loop, &config, &d->engine, err);

@@ -1,52 +1,86 @@
 /*
- * GET /api/providers: who makes sandboxes here, and what those can do.
+ * GET /api/providers: who makes sandboxes here, what those can do, and how they are.
  */
-#include <jansson.h>
+#include "engine/providers.h"
 #include <string.h>
 #include "api/rest/rest_internal.h"
 
 /* Commands and files go through our agent, the same for every provider that runs it. */
-static const char *const capabilities[] = {"exec",  "pty",   "files",     "archive", "watch",
-                                           "ports", "stats", "templates", "timeout"};
+static const char *const everywhere[] = {"exec",  "pty",   "files",  "archive",
+                                         "watch", "ports", "timeout"};
 
-/* What the doctor found at the start. */
-static void write_state(struct atoll_json_out *out, const char *host_json)
+static void write_capabilities(struct atoll_json_out *out, const struct atoll_provider_view *v)
 {
-    json_t *host = json_loads(host_json, 0, NULL);
-    bool works = !json_is_false(json_object_get(host, "native"));
-    const char *summary = json_string_value(json_object_get(host, "summary"));
-    const char *mode = json_string_value(json_object_get(host, "mode"));
+    const struct {
+        const char *name;
+        bool there;
+    } some[] = {{"stats", v->stats}, {"templates", v->templates},   {"images", v->images},
+                {"pause", v->pause}, {"persistent", v->persistent}, {"set_limits", v->set_limits}};
 
-    atoll_json_text(out, "state", works ? "ready" : "unavailable");
-    if (summary)
-        atoll_json_text(out, "detail", summary);
-    if (mode)
-        atoll_json_text(out, "mode", mode);
-    json_decref(host);
+    atoll_json_open(out, "capabilities", '[');
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(everywhere); i++)
+        atoll_json_text(out, NULL, everywhere[i]);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(some); i++)
+        if (some[i].there)
+            atoll_json_text(out, NULL, some[i].name);
+    atoll_json_close(out, ']');
+    atoll_json_open(out, "networks", '[');
+    for (uint32_t n = ATOLL_NETWORK_NONE; n <= ATOLL_NETWORK_BRIDGE; n++)
+        if (v->networks & 1u << n)
+            atoll_json_text(out, NULL, atoll_network_name((enum atoll_network)n));
+    atoll_json_close(out, ']');
+}
+
+/* Those that the caller may see. */
+static size_t count_sandboxes(struct atoll_api_call *call, const char *provider)
+{
+    struct atoll_sandbox *sandbox;
+    struct atoll_sandbox_view view;
+    size_t pos = 0, n = 0;
+
+    while ((sandbox = atoll_rest_next_sandbox(call, &pos))) {
+        atoll_sandbox_get(sandbox, &view);
+        n += strcmp(view.provider, provider) == 0;
+    }
+    return n;
+}
+
+static void write_provider(struct atoll_json_out *out, struct atoll_api_call *call,
+                           const struct atoll_provider_view *v)
+{
+    atoll_json_open(out, NULL, '{');
+    atoll_json_text(out, "name", v->name);
+    atoll_json_bool(out, "default", v->is_default);
+    atoll_json_u64(out, "order", v->order);
+    atoll_json_bool(out, "named_only", v->named_only);
+    atoll_json_text(out, "isolation", v->isolation);
+    atoll_json_bool(out, "remote", v->remote);
+    atoll_json_text(out, "state", atoll_health_name(v->health));
+    atoll_json_time(out, "since", v->since_unix_ms);
+    if (*v->reason)
+        atoll_json_text(out, "reason", v->reason);
+    if (*v->detail)
+        atoll_json_text(out, "detail", v->detail);
+    atoll_json_double(out, "latency_ms", v->latency_ms, 6);
+    atoll_json_u64(out, "sandboxes", count_sandboxes(call, v->name));
+    atoll_json_u64(out, "max_sandboxes", v->max_sandboxes);
+    write_capabilities(out, v);
+    atoll_json_close(out, '}');
 }
 
 void atoll_rest_providers(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                           size_t n ATOLL_UNUSED)
 {
+    struct atoll_provider_view view;
     struct atoll_buf buf;
     struct atoll_json_out out;
-    size_t pos = 0, count = 0;
+    size_t pos = 0;
 
-    while (atoll_rest_next_sandbox(call, &pos))
-        count++;
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "providers", '[');
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_text(&out, "name", atoll_engine_provider_name(call->engine));
-    atoll_json_bool(&out, "default", true);
-    write_state(&out, atoll_engine_host_json(call->engine));
-    atoll_json_u64(&out, "sandboxes", count);
-    atoll_json_open(&out, "capabilities", '[');
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(capabilities); i++)
-        atoll_json_text(&out, NULL, capabilities[i]);
-    atoll_json_close(&out, ']');
-    atoll_json_close(&out, '}');
+    while (atoll_providers_next(call->engine, &pos, &view))
+        write_provider(&out, call, &view);
     atoll_json_close(&out, ']');
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);

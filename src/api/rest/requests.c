@@ -7,6 +7,7 @@
 #include "api/rest/views.h"
 #include "base/text.h"
 #include "engine/artifacts.h"
+#include "engine/providers.h"
 
 #define MONTH_S (31.0 * 24 * 3600)
 
@@ -47,6 +48,11 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"waive", ATOLL_FIELD_STRINGS, AT(waive), 0, 16, NULL, 0},
     {"lifetime", ATOLL_FIELD_OBJECT, AT(lifetime), 0, 0, lifetime_fields, 0},
     {"persistent", ATOLL_FIELD_BOOL, AT(persistent), 0, 0, NULL, 0},
+    {"provider", ATOLL_FIELD_STRING, AT(provider), 1, 64, NULL, 0},
+    {"image", ATOLL_FIELD_STRING, AT(image), 1, 255, NULL, 0},
+    {"isolation", ATOLL_FIELD_STRING, AT(isolation), 1, 32, NULL, 0},
+    {"gpus", ATOLL_FIELD_U32, AT(gpus), 0, 64, NULL, 0},
+    {"recreate", ATOLL_FIELD_BOOL, AT(recreate), 0, 0, NULL, 0},
     {"artifacts", ATOLL_FIELD_STRINGS, AT(artifacts), 0, ATOLL_ARTIFACTS_PATTERNS_MAX, NULL, 0},
     {0},
 };
@@ -81,15 +87,33 @@ const struct atoll_field atoll_rest_exec_fields[] = {
 };
 #undef AT
 
-static int check_network(const char *mode, struct atoll_error *err)
+static int check_network(const char *mode, enum atoll_network *ret, struct atoll_error *err)
 {
-    if (!mode || strcmp(mode, "none") == 0)
+    if (!mode || atoll_network_by_name(mode, ret) == 0)
         return 0;
-    if (strcmp(mode, "isolated") == 0 || strcmp(mode, "bridge") == 0)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "networkMode \"%s\" is not available yet; use \"none\"", mode);
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "networkMode must be \"none\" (got \"%s\")", mode);
+                      "networkMode must be \"none\", \"isolated\" or \"bridge\" (got \"%s\")",
+                      mode);
+}
+
+/* What a registry could be asked for; whether it has it shows later. */
+static int check_image(const struct atoll_rest_sandbox *s, struct atoll_error *err)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
+
+    if (!s->image)
+        return 0;
+    if (s->template_name)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "template and image exclude each other: name one of them");
+    if (s->image[strspn(s->image, allowed)] || strchr("._-/:@", s->image[0]) ||
+        strstr(s->image, ".."))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "image must be the name of a container image, such as debian:12 (got "
+                          "\"%.100s\")",
+                          s->image);
+    return 0;
 }
 
 static int check_waive(const char *const *names, uint32_t *ret_waived, struct atoll_error *err)
@@ -157,9 +181,19 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
                              struct atoll_create *ret_create, struct atoll_error *err)
 {
     struct atoll_create create = {
-        .template_name = s->template_name, .limits = s->limits, .env = s->env};
-    int r = check_network(s->network_mode, err);
+        .template_name = s->template_name,
+        .limits = s->limits,
+        .env = s->env,
+        .provider = s->provider,
+        .image = s->image,
+        .isolation = s->isolation,
+        .gpus = s->gpus,
+        .recreate = s->recreate,
+    };
+    int r = check_network(s->network_mode, &create.network, err);
 
+    if (r == 0)
+        r = check_image(s, err);
     if (r == 0 && s->template_name && !atoll_text_is_name(s->template_name))
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "template must be the name of a template (got \"%.64s\")", s->template_name);

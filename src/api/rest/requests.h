@@ -23,7 +23,9 @@ struct atoll_rest_sandbox {
         bool lease_connection;
         const char *on_deadline;
     } lifetime;
-    bool persistent;
+    bool persistent, recreate;
+    const char *provider, *image, *isolation;
+    uint32_t gpus;
 };
 
 struct atoll_rest_exec {

@@ -27,16 +27,15 @@ static int take_state(struct filter *f, const char *state, struct atoll_error *e
 {
     if (!state)
         return 0;
-    for (int i = ATOLL_SANDBOX_CREATING; i <= ATOLL_SANDBOX_STOPPED; i++)
+    for (int i = ATOLL_SANDBOX_CREATING; i < ATOLL_SANDBOX_STATES; i++)
         if (strcmp(state, atoll_sandbox_state_name((enum atoll_sandbox_state)i)) == 0)
             f->state = state;
-    return f->state
-               ? 0
-               : atoll_fail(
-                     err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                     "?state= must be creating, running, stopping, failed, paused or stopped (got "
-                     "\"%.48s\")",
-                     state);
+    return f->state ? 0
+                    : atoll_fail(
+                          err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "?state= must be creating, running, stopping, failed, paused, stopped or "
+                          "unreachable (got \"%.48s\")",
+                          state);
 }
 
 /* key=value, and more of them after a '&' (which the client has encoded once more). */

@@ -13,17 +13,14 @@
 #include "api/rest/sessions_view.h"
 #include "api/rest/views.h"
 
-#define PROVIDER "native"
-
 struct session_fields {
-    const char *environment, *provider;
+    const char *environment;
     const json_t *files;
 };
 
 #define AT(member) offsetof(struct session_fields, member)
 static const struct atoll_field session_fields[] = {
     {"environment", ATOLL_FIELD_STRING, AT(environment), 1, 64, NULL, 0},
-    {"provider", ATOLL_FIELD_STRING, AT(provider), 1, 64, NULL, 0},
     {"files", ATOLL_FIELD_JSON, AT(files), 0, 0, NULL, 0},
     {0},
 };
@@ -47,7 +44,7 @@ void atoll_rest_session_view(struct atoll_json_out *out, const char *key,
     atoll_json_text(out, "session_id", v.id);
     atoll_json_text(out, "sandbox_id", v.sandbox_id);
     atoll_json_text(out, "environment", v.environment);
-    atoll_json_text(out, "provider", PROVIDER);
+    atoll_json_text(out, "provider", s.provider);
     atoll_json_text(out, "url", url);
     atoll_json_text(out, "state", atoll_sandbox_state_name(s.state));
     atoll_json_time(out, "created_at", v.created_unix_ms);
@@ -109,9 +106,6 @@ static void created(void *arg, struct atoll_session *session, const struct atoll
 static int check_offered(const struct session_fields *f, const char *template_name,
                          struct atoll_error *err)
 {
-    if (f->provider && strcmp(f->provider, PROVIDER) != 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "there is no provider \"%.64s\"; use \"" PROVIDER "\"", f->provider);
     if (template_name)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "a session has the template of its environment; give environment only");
@@ -161,6 +155,12 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
         .metadata_json = checked.metadata_json,
         .artifacts = checked.artifacts,
         .owner = c->call->caller.tenant,
+        .provider = checked.provider,
+        .image = checked.image,
+        .isolation = checked.isolation,
+        .network = checked.network,
+        .gpus = checked.gpus,
+        .recreate = checked.recreate,
         .files = files.files,
         .file_count = files.count,
     };

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/text.h"
+#include "engine/providers.h"
 
 #define MIB 1048576.0
 
@@ -63,7 +64,12 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_text(out, "state", atoll_sandbox_state_name(v.state));
     if (v.cause && *v.cause)
         atoll_json_text(out, "cause", v.cause);
-    atoll_json_text(out, "template", v.template_name);
+    atoll_json_text(out, "provider", v.provider);
+    atoll_json_text(out, "isolation", v.isolation);
+    if (*v.image)
+        atoll_json_text(out, "image", v.image);
+    else
+        atoll_json_text(out, "template", v.template_name);
     atoll_json_time(out, "created_at", v.created_unix_ms);
     atoll_json_time(out, "expires_at", v.expires_unix_ms);
     if (v.paused_unix_ms > 0)
@@ -78,7 +84,8 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
             atoll_json_text(out, NULL, *p);
         atoll_json_close(out, ']');
     }
-    atoll_json_text(out, "networkMode", "none");
+    atoll_json_text(out, "networkMode", atoll_network_name(v.network));
+    atoll_json_bool(out, "recreate", v.recreate);
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
     atoll_json_bool(out, "pooled", v.pooled);
     atoll_json_text(out, "tenant", v.owner ? v.owner : "default");

@@ -1,0 +1,92 @@
+#include <stdio.h>
+#include <string.h>
+#include "cli/client.h"
+#include "cli/print.h"
+
+struct options {
+    struct atoll_cli_common common;
+};
+
+static const struct atoll_cli_option options_table[] = {
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+
+static enum atoll_cli_colour colour_of(const char *state)
+{
+    if (strcmp(state, "up") == 0)
+        return ATOLL_CLI_GREEN;
+    return strcmp(state, "down") == 0 ? ATOLL_CLI_RED : ATOLL_CLI_YELLOW;
+}
+
+/* What not everybody can. */
+static void join_capabilities(const json_t *provider, char *out, size_t cap)
+{
+    static const char *const special[] = {"templates", "images", "pause", "persistent", "stats"};
+    const json_t *list = json_object_get(provider, "capabilities");
+    size_t len = 0;
+
+    (void)snprintf(out, cap, "-");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *word = json_string_value(json_array_get(list, i));
+        for (size_t k = 0; word && k < ATOLL_ARRAY_LEN(special); k++)
+            if (strcmp(word, special[k]) == 0 && len < cap)
+                len += (size_t)snprintf(out + len, cap - len, "%s%s", len ? "," : "", word);
+    }
+}
+
+static void add_provider(struct atoll_cli_table *table, const json_t *p)
+{
+    const char *state = atoll_link_text(p, "state", "?");
+    double most = atoll_link_number(p, "max_sandboxes", 0);
+    double count = atoll_link_number(p, "sandboxes", 0);
+    char text[128];
+
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(p, "name", "?"));
+    atoll_cli_table_add(table, colour_of(state), "%s", state);
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(p, "isolation", "?"));
+    if (most > 0)
+        atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f / %.0f", count, most);
+    else
+        atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f", count);
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.1f ms", atoll_link_number(p, "latency_ms", 0));
+    join_capabilities(p, text, sizeof(text));
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", text);
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
+                        atoll_link_text(p, "reason", atoll_link_text(p, "detail", "-")));
+}
+
+static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+               char **argv ATOLL_UNUSED, struct atoll_error *err)
+{
+    static const char *const names[] = {"PROVIDER", "STATE", "ISOLATION", "SANDBOXES",
+                                        "LATENCY",  "CAN",   "SAYS",      NULL};
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_cli_table table;
+    const json_t *providers;
+    int r = atoll_cli_call(cli, "GET", "/api/providers", NULL, &reply, err);
+
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(reply, err);
+    providers = json_object_get(reply, "providers");
+    atoll_cli_table_init(&table, names);
+    for (size_t i = 0; i < json_array_size(providers); i++)
+        add_provider(&table, json_array_get(providers, i));
+    atoll_cli_table_finish(&table, stdout);
+    return ATOLL_CLI_OK;
+}
+
+const struct atoll_cli_verb atoll_cli_providers = {
+    .name = "providers",
+    .args = "",
+    .summary = "show who makes sandboxes here, and how they are",
+    .help = "In the order they are asked. One that is down gets no new sandboxes until it answers "
+            "again.\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .max_args = 0,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = run,
+};
