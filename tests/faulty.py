@@ -9,11 +9,13 @@ byte. A fault ends connections that were open before it, so that nobody goes on 
 
 import contextlib
 import os
+import re
 import select
 import socket
 import threading
 
 FOREVER = 1 << 30
+REQUEST = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE) \S+ HTTP/1")
 REASONS = {401: "Unauthorized", 403: "Forbidden", 429: "Too Many Requests", 500: "Internal Server Error",
            503: "Service Unavailable"}
 
@@ -87,12 +89,7 @@ class Faulty:
         with contextlib.suppress(OSError), client:
             with self.lock:
                 self.open.add(client)
-            head = read_head(client)
-            fault = self.take(head)
-            if fault:
-                self.strike(fault, client)
-            else:
-                self.relay(client, head)
+            self.relay(client, read_head(client))
             with self.lock:
                 self.open.discard(client)
 
@@ -118,16 +115,33 @@ class Faulty:
                 pass
 
     def relay(self, client, head):
-        with connect(self.upstream) as server:
-            with self.lock:
-                self.open.add(server)
-            server.sendall(head)
-            back = threading.Thread(target=pump, args=(server, client), daemon=True)
-            back.start()
-            pump(client, server)
-            back.join()
-            with self.lock:
-                self.open.discard(server)
+        """Request by request, for as long as they pass."""
+        fault = self.take(head)
+        if not fault:
+            with connect(self.upstream) as server:
+                fault = self.forward(client, server, head)
+        if fault:
+            self.strike(fault, client)
+
+    def forward(self, client, server, data):
+        with self.lock:
+            self.open.add(server)
+        struck = threading.Event()
+        back = threading.Thread(target=pump, args=(server, client, struck), daemon=True)
+        back.start()
+        fault = None
+        with contextlib.suppress(OSError):
+            while data and not fault:
+                server.sendall(data)
+                data = client.recv(65536)
+                fault = self.take(data) if REQUEST.match(data) else None
+            if fault:
+                struck.set()
+            server.shutdown(socket.SHUT_RDWR if fault else socket.SHUT_WR)
+        back.join()
+        with self.lock:
+            self.open.discard(server)
+        return fault
 
 
 def read_head(client):
@@ -147,9 +161,11 @@ def answer(status, headers=(), body=b'{"code":0,"message":"a fault of the test"}
     return "\r\n".join(lines).encode() + body
 
 
-def pump(source, target):
+def pump(source, target, struck):
+    """Ends what goes to the target with what comes from the source, unless the target is to hear more."""
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data)
-    with contextlib.suppress(OSError):
-        target.shutdown(socket.SHUT_WR)
+    if not struck.is_set():
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)

@@ -59,7 +59,7 @@ class Place:
         try:
             yield made
         finally:
-            made.destroy()
+            assert made.destroy() in (204, 404)
 
     def leftovers(self, box_id):
         """What of a destroyed sandbox is still there, as texts."""
@@ -108,7 +108,9 @@ class Gvisor(Place):
 
 class E2b(Place):
     def remotes(self):
-        return self.world.cloud.rest.get("/api/sandboxes").json["sandboxes"]
+        """Those the service has; not those whose end was answered and is under way."""
+        listed = self.world.cloud.rest.get("/api/sandboxes").json["sandboxes"]
+        return [remote for remote in listed if remote["state"] != "stopping"]
 
     def remote_leftovers(self, box_id):
         return [f"remote sandbox {r['id']}" for r in self.remotes() if box_id in json.dumps(r)]
@@ -157,7 +159,8 @@ def add_python(tar):
     modules = [str(path) for path in (LIBRARY / "lib-dynload").glob("*.so")]
     for name in sorted(libraries(["/usr/bin/python3.11", *modules])):
         tar.add(os.path.realpath(name), arcname=name)
-    tar.add("/usr/bin/python3.11", arcname="usr/bin/python3.11")
+    for name in ("python3.11", "env"):
+        tar.add(f"/usr/bin/{name}", arcname=f"usr/bin/{name}")
     tar.add(LIBRARY, arcname=str(LIBRARY), filter=lambda entry: None if LEFT_OUT & set(
         Path(entry.name).parts) else entry)
     link = tarfile.TarInfo("usr/bin/python3")
@@ -181,7 +184,7 @@ class World:
         self.places, self.missing = {}, {}
         self.engine = self.cloud = None
         self.faults = {}  # by provider: the proxy before it, where faults are wanted
-        self.settings = {}  # by provider, as in providers.yaml
+        self.settings = {}  # by provider, as in providers.yaml; native is there unless it says no
         self.daemon = Daemon(BUILD, directory)
         self.daemon.env |= {"ATOLL_LISTEN": f"127.0.0.1:{docker_engine.free_port()}"}
 
@@ -209,9 +212,9 @@ class World:
         self.cloud.env |= {"ATOLL_LISTEN": f"127.0.0.1:{port}", "ATOLL_KEY_RATE": "0"}
         self.cloud.start()
         stack.callback(stop_clean, self.cloud)
-        self.cloud.rest = Rest(self.cloud.socket)
-        made = self.cloud.rest.post("/api/keys", {"tenant": "client", "scope": "write"})
+        made = Rest(self.cloud.socket).post("/api/keys", {"tenant": "client", "scope": "write"})
         assert made.status == 201, made.body
+        self.cloud.rest = Rest(("127.0.0.1", port), {"X-API-Key": made.json["key"]})
         key = directory / "key"
         key.write_text(made.json["e2b_key"])
         key.chmod(0o600)
@@ -258,12 +261,13 @@ def world(names=None, faulty=False, docker_options=(), **settings):
                 made.missing[name] = reason
                 continue
             made.places[name] = KINDS[name](name, made)
-            made.settings[name] = {}
+            made.settings.setdefault(name, {})
             if name == "docker":
                 made.start_docker(stack, faulty, docker_options)
             elif name == "e2b":
                 made.start_e2b(stack, faulty)
-            made.settings[name] |= settings.get(name, {})
+            made.settings[name] |= {"check_seconds": 1, **settings.get(name, {})}
+        made.settings.setdefault("native", {"enabled": False})
         made.write_settings()
         made.daemon.start()
         stack.callback(stop_clean, made.daemon)

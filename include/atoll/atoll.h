@@ -141,6 +141,11 @@ struct atoll_client_sandbox_options {
     const char *const *artifacts; /* patterns of files to keep when it ends, such as "*.png" */
     /* Made up by the caller: the same request with the same key is done once. */
     const char *idempotency_key;
+    const char *provider;     /* who makes it; NULL: whoever can */
+    const char *image;        /* a container image instead of a template */
+    const char *isolation;    /* "namespaces", "container", "gvisor", "microvm"; NULL: any */
+    const char *network_mode; /* "none", "isolated", "bridge" */
+    bool recreate;            /* made again, without its files, when its provider loses it */
 };
 
 /* A sandbox as it was when asked. Times are RFC 3339 in UTC. */

@@ -286,7 +286,7 @@ def test_create_ls_rm(daemon):
     assert shown["limits"]["diskMB"] == 32 and shown["limits"]["pids"] == 50
     assert shown["expires_at"]
     table = daemon.atoll("ls", check=True).stdout
-    assert re.search(rf"{box} +running +host .* 64M +0.5 +32M", table)
+    assert re.search(rf"{box} +running +native +host .* 64M +0.5 +32M", table)
     assert "\033" not in table
     assert daemon.atoll("exec", box, "--", "sh", "-c", "echo $A").stdout == "b\n"
     assert daemon.atoll("rm", box).stdout == f"{box}\n"

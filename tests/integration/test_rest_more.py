@@ -628,7 +628,7 @@ def test_bad_events(rest):
 
 def test_providers(rest):
     (native,) = rest.get("/api/providers").json["providers"]
-    assert native["name"] == "native" and native["state"] == "ready"
+    assert native["name"] == "native" and native["state"] == "up"
     assert {"exec", "files", "pty"} <= set(native["capabilities"])
 
 

@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(rest):
     ({}, 400, "environment is missing"),
     ({"environment": "Cobol"}, 404, "Bash, Node, Python3"),
     ({"environment": "Python3", "provider": "docker"}, 400, "native"),
-    ({"environment": "Python3", "networkMode": "bridge"}, 501, "none"),
+    ({"environment": "Python3", "networkMode": "bridge"}, 501, "bridge"),
     ({"environment": "Python3", "networkMode": "wild"}, 400, "none"),
     ({"environment": "Python3", "limits": {"networkMbps": 5}}, 501, "networkMbps"),
     ({"environment": "Python3", "limits": {"memoryMB": "much"}}, 400, "limits.memoryMB"),

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include "base/fd.h"
 #include "engine/engine.h"
+#include "engine/providers.h"
 
 /*
  * An engine in memory for tests of the API. Answers come at once, or, while `hold` is set, when the
@@ -282,6 +283,9 @@ void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox
     *ret = (struct atoll_sandbox_view){
         .id = sandbox->id,
         .template_name = "host",
+        .provider = "fake",
+        .isolation = "none",
+        .image = "",
         .metadata_json = sandbox->metadata,
         .cause = "",
         .limits = sandbox->limits,
@@ -753,7 +757,8 @@ void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_p
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }
 
-void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done_fn *done, void *arg)
+void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done_fn *done,
+                         void *arg)
 {
     (void)id;
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
@@ -790,10 +795,31 @@ void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }
 
-const char *atoll_engine_provider_name(const struct atoll_engine *engine)
+bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll_provider_view *ret)
 {
     (void)engine;
-    return "fake";
+    if (*pos > 0)
+        return false;
+    ++*pos;
+    *ret = (struct atoll_provider_view){
+        .name = "fake", .isolation = "none", .is_default = true, .reason = "", .detail = ""};
+    return true;
+}
+
+const char *atoll_health_name(enum atoll_health health)
+{
+    return health == ATOLL_HEALTH_UP ? "up" : "down";
+}
+
+const char *atoll_network_name(enum atoll_network network)
+{
+    return network == ATOLL_NETWORK_NONE ? "none" : "bridge";
+}
+
+int atoll_network_by_name(const char *name, enum atoll_network *ret)
+{
+    *ret = ATOLL_NETWORK_NONE;
+    return strcmp(name, "none") == 0 ? 0 : -EINVAL;
 }
 
 void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t port,

@@ -73,6 +73,9 @@ static void test_limits_and_rights(void **state)
     assert_true(has(json_object_get(host, "SecurityOpt"), "no-new-privileges"));
     assert_true(has(json_object_get(host, "SecurityOpt"), "seccomp={}"));
     assert_true(json_is_false(json_object_get(host, "Privileged")));
+    assert_true(has(json_object_get(host, "MaskedPaths"), "/proc/kallsyms"));
+    assert_true(has(json_object_get(host, "MaskedPaths"), "/sys/firmware"));
+    assert_true(has(json_object_get(host, "ReadonlyPaths"), "/proc/sys"));
     assert_string_equal(json_string_value(json_object_get(host, "NetworkMode")), "none");
     assert_true(has(json_object_get(body, "Cmd"), "app"));
     assert_false(has(json_object_get(body, "Cmd"), "--no-fds"));
@@ -232,6 +235,32 @@ static void test_names(void **state)
     json_decref(pooled);
 }
 
+static void test_why_a_pull_failed(void **state)
+{
+    static const struct {
+        const char *text;
+        enum atoll_error_kind kind, result;
+    } cases[] = {
+        {"Head \"http://r/v2/x\": no basic auth credentials", ATOLL_ERR_INTERNAL,
+         ATOLL_ERR_PERMISSION_DENIED},
+        {"Docker: unauthorized: incorrect username", ATOLL_ERR_FAILED_PRECONDITION,
+         ATOLL_ERR_PERMISSION_DENIED},
+        {"manifest for r/x:1 not found: manifest unknown", ATOLL_ERR_INTERNAL, ATOLL_ERR_NOT_FOUND},
+        {"Get \"https://r/v2/\": dial tcp: lookup r", ATOLL_ERR_INTERNAL, ATOLL_ERR_UNAVAILABLE},
+        {"no space left on device", ATOLL_ERR_INTERNAL, ATOLL_ERR_FAILED_PRECONDITION},
+        {"the engine is not there: timeout", ATOLL_ERR_DEADLINE_EXCEEDED,
+         ATOLL_ERR_DEADLINE_EXCEEDED},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        struct atoll_error err;
+        (void)atoll_fail(&err, cases[i].kind, EIO, "%s", cases[i].text);
+        atoll_docker_judge_pull(&err);
+        assert_int_equal(err.kind, cases[i].result);
+    }
+}
+
 static void count(void *arg, const char *text)
 {
     (void)text;
@@ -360,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_stats),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_why_a_pull_failed),
         cmocka_unit_test(test_progress),
         cmocka_unit_test(test_progress_refuses_other_things),
         cmocka_unit_test(test_demux),

@@ -8,6 +8,7 @@
 #include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
 #include "engine/engine_internal.h"
+#include "provider/absent.h"
 #include "test.h"
 
 static struct atoll_template host = {.name = "host"};
@@ -15,9 +16,12 @@ static struct atoll_template host = {.name = "host"};
 static void get(char *facade_json, struct atoll_e2b_facts *ret)
 {
     struct atoll_sandbox sandbox = {.template_ref = &host, .facade_json = facade_json};
+    struct atoll_error err;
 
+    assert_int_equal(atoll_absent_new("nobody", &sandbox.provider, &err), 0);
     atoll_list_init(&sandbox.exec_list);
     atoll_e2b_facts_get(&sandbox, ret);
+    (void)sandbox.provider->ops->free(sandbox.provider);
 }
 
 static void facts_come_back(void **state)

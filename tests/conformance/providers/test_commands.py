@@ -118,7 +118,8 @@ def test_timeout_ends_all_it_started(box):
 
 def test_out_of_memory_is_never_called_anything_else(place):
     """Who can know says so with evidence. Nobody calls it an exit."""
-    with place.box(limits={"memoryMB": 128, "diskMB": 16}) as small:
+    waived = ["all"] if place.name == "e2b" else []
+    with place.box(limits={"memoryMB": 128, "diskMB": 16}, waive=waived) as small:
         answer = small.post("execs", {"cmd": ["python3", "-c", HOG]}, wait="true")
         result = answer.json["result"]
         if place.name == "e2b":
@@ -134,6 +135,19 @@ def test_out_of_memory_is_never_called_anything_else(place):
             assert small.out("echo alive") == "alive"
 
 
+def test_the_limit_of_processes_holds(place):
+    if place.name == "e2b":
+        pytest.skip("the limit of processes is the service's")
+    with place.box(limits={"pids": 24}) as small:
+        ended = small.run("i=0; while [ $i -lt 80 ]; do sleep 60 & i=$((i+1)); done; echo all",
+                          timeoutSeconds=20)
+        assert "all" not in ended["stdout"], ended
+        if place.name == "gvisor" and ended["result"]["kind"] == "lost":
+            assert small.state == "failed" and small.view["cause"]  # its own threads count, too
+        else:
+            assert "fork" in ended["stderr"], ended
+
+
 def test_terminal(place, box):
     with place.rest.websocket(f"{box.path}/pty?cols=91&rows=33&command=sh") as ws:
         assert "exec_id" in ws.text()
@@ -143,11 +157,11 @@ def test_terminal(place, box):
         ws.send({"resize": {"cols": 50, "rows": 20}})
         ws.send(b"stty size; echo done-$((40+3))\n")
         assert b"20 50" in read_until(ws, b"done-43")
-        ws.send(b"\x04")
+        ws.send(b"exit 5\n")
         opcode, payload = ws.recv()
         while opcode == WebSocket.BINARY:
             opcode, payload = ws.recv()
-        assert json.loads(payload)["result"]["kind"] == "exited"
+        assert json.loads(payload)["result"]["exit_code"] == 5
 
 
 def read_until(ws, text):
@@ -167,3 +181,9 @@ def test_in_a_sandbox_of_its_own(place):
     assert answer.status == 200, answer.body
     assert answer.json["stdout"] == "42 conformance\n", answer.json
     assert place.leftovers(answer.json["sandbox_id"]) == []
+
+
+def test_by_the_command_line(world, place):
+    done = world.daemon.atoll("run", "--provider", place.name, "--", "sh", "-c", "cat; exit 3",
+                              input="through the command line")
+    assert (done.returncode, done.stdout) == (3, "through the command line"), done.stderr

@@ -164,6 +164,18 @@ def test_what_it_cannot_do_is_refused_in_words(place):
         assert place.name in answer.error["message"], answer.body
 
 
+def test_limits_it_cannot_enforce_are_refused_unless_waived(place):
+    """Nothing is weakened in silence: by name in the error, by name in the sandbox."""
+    if place.name != "e2b":
+        pytest.skip(f"{place.name} enforces all of them")
+    wish = {"provider": place.name, "limits": {"memoryMB": 128, "pids": 50}}
+    answer = place.rest.post("/api/sandboxes", wish)
+    assert answer.status == 409, answer.body
+    assert "memory" in answer.error["message"] and "pids" in answer.error["message"], answer.body
+    with place.box(limits=wish["limits"], waive=["memory", "pids"]) as box:
+        assert {"memory", "pids"} <= set(box.view["waived"])
+
+
 @pytest.mark.parametrize("network", ["isolated", "bridge"])
 def test_networks_it_does_not_have_are_refused(place, network):
     if network in place.facts.get("networks", []):

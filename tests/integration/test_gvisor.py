@@ -1,0 +1,51 @@
+"""The gVisor provider with the runsc of this host: test_gvisor_live, test by test."""
+
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+from conftest import BUILD, cgroups
+
+TESTS = ["health", "life", "walls", "large_disk", "out_of_memory", "end", "refusals"]
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("runsc") is None, reason="no runsc here: apt install runsc"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="gVisor needs root"),
+]
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory):
+    path = tmp_path_factory.mktemp("gvisor")
+    yield path
+    if not (path / "gvisor").exists():
+        return
+    # Without a daemon and a sandbox its atoll-spawn ends by itself, and leaves nothing.
+    until = time.monotonic() + 20
+    while (path / "gvisor/spawn.sock").exists() or groups_of(path / "gvisor"):
+        assert time.monotonic() < until, f"left: {groups_of(path / 'gvisor')}"
+        time.sleep(0.1)
+
+
+def groups_of(directory):
+    """The cgroups of the atoll-spawn that serves this directory."""
+    place = directory.stat()
+    name = f"atoll-{(place.st_ino ^ (place.st_dev << 40)) & (2**64 - 1):x}"
+    return [group for group in cgroups() if name in group.parts]
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_provider(state, tmp_path, test):
+    env = {**os.environ, "ATOLL_BUILD_DIR": str(BUILD), "ATOLL_TEST_GVISOR": str(state),
+           "ATOLL_TEST_GVISOR_ONLY": f"test_{test}"}
+    # To a file: the atoll-spawn it starts outlives it, and would keep a pipe open.
+    with open(tmp_path / "output", "w+", encoding="utf-8") as file:
+        done = subprocess.run([BUILD / "tests/test_gvisor_live"], env=env, stdout=file, stderr=file,
+                              timeout=60, check=False)
+        file.seek(0)
+        output = file.read()
+    assert done.returncode == 0, output
+    assert "1 test(s) run" in output, output  # a name that matches nothing is no success
+    assert list((state / "gvisor/sandboxes").iterdir()) == []

@@ -1,0 +1,357 @@
+"""Several providers under one daemon: routing, health, fail-over, recovery. The second one is the
+fake, which a control file makes slow or makes fail."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from boxes import Box
+from daemons import BUILD, Daemon, cgroups, need_build, wait_until
+from rest import Rest
+
+
+class World:
+    def __init__(self, directory, **settings):
+        self.directory = directory
+        self.control = directory / "control"
+        self.daemon = Daemon(BUILD, directory)
+        self.daemon.state.mkdir(mode=0o700)
+        fake = {"enabled": True, "order": 1, "check_seconds": 0.2, "control": str(self.control)}
+        self.settings = {"fake": fake | settings.pop("fake", {}), **settings}
+        self.write()
+
+    def write(self):
+        file = self.daemon.state / "providers.yaml"
+        file.write_text(json.dumps({"providers": self.settings}))
+
+    @property
+    def rest(self):
+        return Rest(self.daemon.socket)
+
+    def facts(self, name="fake"):
+        listed = self.rest.get("/api/providers").json["providers"]
+        return next(entry for entry in listed if entry["name"] == name)
+
+    def fail(self, *lines):
+        """Whole at once: it may be read at any time."""
+        new = self.directory / "control.new"
+        new.write_text("".join(f"{line}\n" for line in lines))
+        new.rename(self.control)
+
+    def wait_state(self, state, name="fake"):
+        wait_until(lambda: self.facts(name)["state"] == state, 20,
+                   lambda: f"{name} stays {self.facts(name)}")
+
+    def restart(self):
+        self.daemon.process.kill()
+        self.daemon.process.wait()
+        self.daemon.start()
+
+    def box(self, **fields):
+        return Box(self.rest, **{"waive": ["all"], **fields})
+
+
+@contextlib.contextmanager
+def world_of(**settings):
+    need_build()
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
+    directory.chmod(0o755)
+    made = World(directory, **settings)
+    try:
+        made.daemon.start()
+        yield made
+        made.fail()
+        left = made.daemon.stop()
+        assert not left, f"left behind: {', '.join(left)}"
+        assert not list((made.daemon.state / "fake").glob("*"))
+    finally:
+        if made.daemon.process and made.daemon.process.poll() is None:
+            made.daemon.process.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with world_of() as made:
+        yield made
+
+
+@pytest.fixture
+def world(shared):
+    yield shared
+    shared.fail()
+    shared.rest.delete("/api/sandboxes")
+    shared.wait_state("up")
+
+
+def refused(world, **fields):
+    answer = world.rest.post("/api/sandboxes", {"waive": ["all"], **fields})
+    assert answer.status >= 400, answer.body
+    return answer.status, answer.error
+
+
+# What there is.
+
+def test_listed_with_all_there_is_to_know(world):
+    world.wait_state("up")
+    fake, native = world.rest.get("/api/providers").json["providers"]
+    assert (fake["name"], fake["order"], fake["default"]) == ("fake", 1, True)
+    assert (native["name"], native["order"], native["default"]) == ("native", 2, False)
+    assert fake["isolation"] == "none" and native["isolation"] == "namespaces"
+    assert "pause" in native["capabilities"] and "pause" not in fake["capabilities"]
+    assert fake["networks"] == ["none", "bridge"] and native["networks"][0] == "none"
+    assert fake["latency_ms"] > 0 and fake["since"] and fake["detail"]
+
+
+def test_the_first_is_taken_and_works(world):
+    box = world.box()
+    assert (box.view["provider"], box.view["isolation"]) == ("fake", "none")
+    assert box.out("echo hello > f; cat f") == "hello"
+    assert box.get("files", path="f").body == b"hello\n"
+    assert world.facts()["sandboxes"] == 1
+    assert box.destroy() == 204
+
+
+def test_the_cli_asks_for_one_and_lists_them(world):
+    done = world.daemon.atoll("run", "--provider", "native", "--", "echo", "there", check=True)
+    assert done.stdout == "there\n"
+    made = world.daemon.atoll("create", "--provider", "fake", "--waive", "all", check=True)
+    assert world.rest.get(f"/api/sandboxes/{made.stdout.strip()}").json["provider"] == "fake"
+    shown = world.daemon.atoll("providers", check=True).stdout
+    assert "native" in shown and "fake" in shown and "up" in shown
+    assert world.daemon.json("providers")["providers"][0]["name"] == "fake"
+
+
+# Routing and refusals.
+
+def test_by_name(world):
+    box = world.box(provider="native")
+    assert box.view["provider"] == "native"
+
+
+@pytest.mark.parametrize("wish, words", [
+    ({"provider": "nobody"}, ["nobody", "fake", "native"]),
+    ({"provider": "fake", "persistent": True}, ["fake cannot keep the disk", "native can"]),
+    ({"provider": "native", "image": "debian:12"}, ["native cannot run container images"]),
+    ({"image": "debian:12"}, ["fake cannot", "native cannot"]),
+    ({"isolation": "microvm"}, ["namespaces", "microvm"]),
+    ({"gpus": 1}, ["fake has no GPUs", "native has no GPUs"]),
+    ({"provider": "native", "networkMode": "bridge"}, ["bridge"]),
+])
+def test_refusals_say_why_of_each(world, wish, words):
+    status, error = refused(world, **wish)
+    assert status in (400, 501), error
+    for word in words:
+        assert word in error["message"], error
+
+
+def test_requirements_choose(world):
+    for wish, provider in (({"persistent": True}, "native"), ({"isolation": "namespaces"}, "native"),
+                           ({"networkMode": "bridge"}, "fake")):
+        box = world.box(**wish)
+        assert box.view["provider"] == provider, wish
+        assert box.destroy() == 204
+
+
+def test_limits_that_must_hold_choose(world):
+    box = Box(world.rest)  # the fake enforces none
+    assert box.view["provider"] == "native" and box.view["waived"] == []
+
+
+def test_what_it_cannot_do_later_is_refused_as_well(world):
+    box = world.box(provider="fake")
+    answer = box.post("pause")
+    assert answer.status == 501, answer.body
+    assert "provider fake cannot pause" in answer.error["message"]
+    assert "native can" in answer.error["message"]
+
+
+# Failing.
+
+def test_transient_failures_are_tried_again_and_counted(world):
+    world.fail("create 0 unavailable")
+    status, error = refused(world, provider="fake")
+    assert status == 503 and "create is to fail" in error["message"], error
+    metrics = world.rest.get("/metrics").body.decode()
+    line = next(text for text in metrics.splitlines() if text.startswith(
+        'atoll_provider_calls_total{provider="fake",op="create",result="unavailable"}'))
+    assert float(line.split()[-1]) >= 4
+    assert 'atoll_provider_retries_total{provider="fake",op="create"}' in metrics
+
+
+def test_auto_goes_on_to_the_next(world):
+    world.fail("create 0 unavailable")
+    box = world.box()
+    assert box.view["provider"] == "native"
+    assert box.out("echo fine") == "fine"
+
+
+def test_what_is_wrong_with_the_request_goes_nowhere_else(world):
+    world.fail("create 0 invalid_argument")
+    status, error = refused(world)
+    assert status == 400 and "is to fail" in error["message"], error
+
+
+def test_failing_checks_take_it_out_and_back(world):
+    world.wait_state("up")
+    world.fail("health 0 unavailable")
+    world.wait_state("down")
+    facts = world.facts()
+    assert "health is to fail" in facts["reason"], facts
+    box = world.box()
+    assert box.view["provider"] == "native"
+    status, error = refused(world, provider="fake")
+    assert status == 503 and "fake is down: fake: health is to fail" in error["message"], error
+    world.fail()
+    world.wait_state("up")
+    assert "reason" not in world.facts()
+
+
+def test_failing_creates_take_it_out(world):
+    world.fail("create 0 unavailable")
+    for _ in range(3):
+        refused(world, provider="fake")
+    assert world.facts()["state"] == "down"
+    world.fail()
+    wait_until(lambda: world.facts()["state"] != "down", 10, lambda: "its rest has no end")
+    assert world.box(provider="fake").view["provider"] == "fake"
+    assert world.facts()["state"] == "up"
+
+
+def test_a_create_nobody_wants_is_cancelled(world):
+    """Its client is gone: the create that would take a minute gives up."""
+    world.fail("create 60000 ok")
+    client = subprocess.Popen(["curl", "-s", "--unix-socket", str(world.daemon.socket), "-d",
+                               '{"provider":"fake","waive":["all"]}', "http://x/api/sandboxes"],
+                              stdout=subprocess.DEVNULL)
+    wait_until(lambda: world.rest.get("/api/sandboxes").json["sandboxes"], 10, lambda: "none made")
+    (made,) = world.rest.get("/api/sandboxes").json["sandboxes"]
+    assert made["state"] == "creating"
+    assert world.rest.delete(f"/api/sandboxes/{made['id']}").status == 204
+    client.wait(10)
+    assert world.rest.get("/api/sandboxes").json["sandboxes"] == []
+
+
+def agent_pid(world, box):
+    return int((world.daemon.state / "fake" / box.id / "pid").read_text())
+
+
+def test_one_that_is_lost_says_so(world):
+    box = world.box(provider="fake")
+    exec_id = box.detach("sleep 1000")
+    os.kill(agent_pid(world, box), signal.SIGKILL)
+    wait_until(lambda: box.state == "failed", 20, lambda: f"nobody noticed: {box.view}")
+    assert "not running any more" in box.view["cause"]
+    assert box.exec(exec_id)["result"]["kind"] == "lost"
+
+
+def test_one_that_is_lost_is_made_again(world):
+    box = world.box(provider="fake", recreate=True, env={"KEPT": "yes"}, metadata={"a": "b"})
+    assert box.view["recreate"] is True
+    exec_id = box.detach("echo x > gone; sleep 1000")
+    os.kill(agent_pid(world, box), signal.SIGKILL)
+    wait_until(lambda: box.state == "running" and box.exec(exec_id)["state"] != "running", 20,
+               lambda: f"not made again: {box.view}")
+    assert box.exec(exec_id)["result"]["kind"] == "lost"
+    wait_until(lambda: box.post("execs", {"cmd": ["true"]}, wait="true").status == 200, 10,
+               lambda: "it takes no commands")
+    assert box.out("echo $KEPT; ls") == "yes"
+    assert box.view["metadata"] == {"a": "b"}
+
+
+def test_a_native_one_is_made_again_too(world):
+    box = world.box(provider="native", recreate=True, env={"KEPT": "yes"})
+    box.out("echo x > gone")
+    (path,) = [path for path in cgroups() if path.name.endswith(box.id)
+               and (path / "cgroup.procs").exists()][:1]
+    os.kill(min(int(pid) for pid in (path / "cgroup.procs").read_text().split()), signal.SIGKILL)
+    wait_until(lambda: events_of(world, box).count("sandbox.recreated") == 1, 20,
+               lambda: f"not made again: {box.view}")
+    assert box.state == "running" and "cause" not in box.view
+    assert box.out("echo $KEPT; ls") == "yes"
+
+
+def events_of(world, box):
+    done = subprocess.run(["curl", "-s", "-m", "1", "-N", "--unix-socket", str(world.daemon.socket),
+                           f"http://x/api/events?after=0&sandbox={box.id}"],
+                          capture_output=True, text=True, check=False)
+    return [line.split(": ")[1] for line in done.stdout.splitlines() if line.startswith("event: ")]
+
+
+# The daemon's own death.
+
+def test_a_new_daemon_takes_them_over(world):
+    box = world.box(provider="fake")
+    exec_id = box.detach("for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.1; done")
+    world.restart()
+    assert box.view["provider"] == "fake"
+    assert box.output(exec_id, follow="true") == "".join(f"{i}\n" for i in range(1, 10))
+
+
+def test_silence_at_the_start_ends_nothing(world):
+    box = world.box(provider="fake")
+    other = world.box(provider="native")
+    exec_id = box.detach("echo begun; sleep 1; echo done")
+    world.fail("list 0 unavailable", "health 0 unavailable")
+    world.restart()
+    assert box.state == "unreachable" and "does not answer" in box.view["cause"]
+    answer = box.post("execs", {"cmd": ["true"]})
+    assert answer.status == 503 and "out of reach" in answer.error["message"], answer.body
+    assert other.out("echo works") == "works"
+    world.fail()
+    wait_until(lambda: box.state == "running", 20, lambda: f"not taken over: {box.view}")
+    assert box.output(exec_id, follow="true") == "begun\ndone\n"
+
+
+def test_strays_are_removed(world):
+    """Made by a daemon that died before it could write that down."""
+    stray = world.daemon.state / "fake" / ("s" * 26)
+    stray.mkdir()
+    world.restart()
+    wait_until(lambda: not stray.exists(), 10, lambda: "it is still there")
+
+
+def test_one_that_is_not_configured_any_more():
+    with world_of() as world:
+        box = world.box(provider="fake")
+        world.settings["fake"]["enabled"] = False
+        world.write()
+        world.restart()
+        assert box.state == "unreachable", box.view
+        assert "not configured" in box.view["cause"]
+        world.settings["fake"]["enabled"] = True
+        world.write()
+        world.restart()
+        assert box.out("echo back") == "back"
+
+
+def test_the_most_a_provider_may_have():
+    with world_of(fake={"max_sandboxes": 1}) as world:
+        first, second = world.box(), world.box()
+        assert (first.view["provider"], second.view["provider"]) == ("fake", "native")
+        status, error = refused(world, provider="fake")
+        assert status == 429 and "the most it may have" in error["message"], error
+
+
+@pytest.mark.parametrize("text, said", [
+    ("providers:\n  dokcer: {}\n", "providers.yaml:2:"),
+    ("providers:\n  docker:\n    pool: many\n", "providers.yaml:3:"),
+    ("providers:\n  native:\n    enabled: false\n", "leaves no provider"),
+    ("providers:\n  docker:\n    disk: maybe\n", "disk must be"),
+])
+def test_mistakes_in_the_file_are_named(tmp_path, text, said):
+    need_build()
+    file = tmp_path / "providers.yaml"
+    file.write_text(text)
+    done = subprocess.run([str(BUILD / "atolld"), "--state", str(tmp_path / "s"), "--socket",
+                           str(tmp_path / "k"), "--providers", str(file)],
+                          capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 2 and said in done.stderr, done.stderr

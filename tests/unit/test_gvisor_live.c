@@ -1,0 +1,361 @@
+/*
+ * The gVisor provider with a real runsc, as root. ATOLL_TEST_GVISOR is a state directory for it;
+ * tests/integration/test_gvisor.py makes one and runs this. Without it every test here is skipped.
+ */
+#include "agent_client.h"
+
+#include <sys/eventfd.h>
+#include "base/rand.h"
+#include "provider/gvisor/gvisor_internal.h"
+
+static const char *state_dir;
+
+static struct atoll_sync_call call_for(int ms)
+{
+    return (struct atoll_sync_call){.deadline_ms = atoll_clock_ms() + ms, .cancel_fd = ATOLL_NO_FD};
+}
+
+static struct atoll_sync_provider *provider(void)
+{
+    const struct atoll_gvisor_config config = {.state_dir = state_dir,
+                                               .program_dir = getenv("ATOLL_BUILD_DIR")};
+    struct atoll_sync_provider *p = NULL;
+    struct atoll_error err = {0};
+
+    if (atoll_gvisor_provider_new(&config, &p, &err) < 0)
+        fail_msg("%s", err.text);
+    return p;
+}
+
+static struct atoll_spec spec_of(void)
+{
+    struct atoll_spec spec = {.limits = {.memory_bytes = UINT64_C(256) << 20,
+                                         .cpu_millis = 2000,
+                                         .pids = 64,
+                                         .disk_bytes = UINT64_C(32) << 20,
+                                         .inodes = 10000,
+                                         .open_files = 1024},
+                              .allow_sudo = true};
+
+    atoll_rand_id(spec.id, ATOLL_ID_LEN);
+    return spec;
+}
+
+/* Speaks with the agent over fd, which it takes over. */
+static void greet(struct agent_client *c, int fd)
+{
+    struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
+                                   .features = ATOLL_AGENT_FEATURE_FDS};
+    struct atoll_am_hello reply;
+
+    *c = (struct agent_client){.acks = true};
+    c->frames = calloc(CLIENT_FRAMES_MAX, sizeof(*c->frames));
+    assert_int_equal(atoll_channel_init(&c->ch, fd, 64 << 20), 0);
+    c->connected = true;
+    client_call(c, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, &atoll_am_hello_desc, &reply,
+                NULL);
+    assert_int_equal(reply.pid, 1);
+    assert_false(reply.features & ATOLL_AGENT_FEATURE_FDS);
+}
+
+static void leave(struct agent_client *c)
+{
+    client_drop(c);
+    free(c->frames);
+}
+
+static void create(struct atoll_sync_provider *p, struct atoll_spec *spec, struct agent_client *c)
+{
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_error err = {0};
+    int fd;
+
+    if (p->ops->create(p, &call, spec, &fd, &err) < 0)
+        fail_msg("create: %s", err.text);
+    greet(c, fd);
+}
+
+static void destroy(struct atoll_sync_provider *p, const struct atoll_spec *spec)
+{
+    struct atoll_sync_call call = call_for(30000);
+    struct atoll_error err = {0};
+
+    if (p->ops->destroy(p, &call, spec, &err) < 0)
+        fail_msg("destroy: %s", err.text);
+}
+
+static struct atoll_provider_look look(struct atoll_sync_provider *p, const struct atoll_spec *spec)
+{
+    struct atoll_sync_call call = call_for(10000);
+    struct atoll_provider_look ret;
+    struct atoll_error err = {0};
+
+    if (p->ops->look(p, &call, spec, &ret, &err) < 0)
+        fail_msg("look: %s", err.text);
+    return ret;
+}
+
+static void count_one(void *arg, const char *id, const char *handle, bool alive)
+{
+    assert_int_equal(strlen(id), ATOLL_ID_LEN);
+    assert_string_equal(handle, "");
+    *(int *)arg += alive ? 1 : 100;
+}
+
+static int count(struct atoll_sync_provider *p)
+{
+    struct atoll_sync_call call = call_for(10000);
+    struct atoll_error err = {0};
+    int n = 0;
+
+    if (p->ops->list(p, &call, count_one, &n, &err) < 0)
+        fail_msg("list: %s", err.text);
+    return n;
+}
+
+/* As `user`, "" for the default one; stdout as expected. */
+static void expect_as(struct agent_client *c, const char *user, const char *script,
+                      const char *output)
+{
+    struct atoll_am_exec_start msg = client_command(7, CLIENT_SH(script));
+    struct run_result r;
+
+    msg.user = user;
+    client_run(c, &msg, &r);
+    if (strcmp(atoll_buf_str(&r.out), output) != 0)
+        fail_msg("%s: \"%s\" (\"%s\") instead of \"%s\"", script, atoll_buf_str(&r.out),
+                 atoll_buf_str(&r.err), output);
+    run_result_done(&r);
+}
+
+/* Nothing in our directory has its name. */
+static void assert_no_trace(const struct atoll_spec *spec)
+{
+    static const char *const suffixes[] = {"sock", "run", "img", "log", "disk"};
+    char path[256];
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {
+        (void)snprintf(path, sizeof(path), "%s/gvisor/sandboxes/%s.%s", state_dir, spec->id,
+                       suffixes[i]);
+        assert_int_equal(access(path, F_OK), -1);
+    }
+}
+
+/* Waits until its end is known. */
+static struct atoll_provider_look await_end(struct atoll_sync_provider *p,
+                                            const struct atoll_spec *spec)
+{
+    int64_t deadline = atoll_clock_ms() + 20000;
+    struct atoll_provider_look seen;
+
+    while ((seen = look(p, spec)).state != ATOLL_LOOK_EXITED) {
+        assert_true(atoll_clock_ms() < deadline);
+        (void)usleep(10000);
+    }
+    return seen;
+}
+
+static void test_health(void **state)
+{
+    struct atoll_sync_provider *p = provider();
+    struct atoll_sync_call call = call_for(30000);
+    struct atoll_error err = {0};
+    char detail[100] = "";
+
+    (void)state;
+    if (p->ops->health(p, &call, detail, sizeof(detail), &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(strncmp(detail, "runsc ", 6), 0);
+    assert_int_equal(count(p), 0); /* what it tried out with is gone */
+    p = p->ops->free(p);
+}
+
+static void test_life(void **state)
+{
+    struct atoll_sync_provider *p = provider();
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_spec spec = spec_of();
+    struct atoll_limits limits = spec.limits;
+    struct atoll_provider_stats stats;
+    struct atoll_error err = {0};
+    struct agent_client c;
+    int fd;
+
+    (void)state;
+    create(p, &spec, &c);
+    expect_as(&c, "", "echo $((6*7)); id -un; pwd", "42\nuser\n/home/user\n");
+    expect_as(&c, "", "sudo id -u", "0\n");
+    assert_int_equal(count(p), 1);
+    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
+    assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
+    assert_int_equal(stats.memory_limit_bytes, 256 << 20);
+    assert_true(stats.memory_bytes > 0 && stats.processes >= 1);
+    limits.memory_bytes = 300 << 20;
+    assert_int_equal(p->ops->set_limits(p, &call, &spec, &limits, &err), 0);
+    assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
+    assert_int_equal(stats.memory_limit_bytes, 300 << 20);
+    for (int twice = 0; twice < 2; twice++)
+        assert_int_equal(p->ops->pause(p, &call, &spec, &err), 0);
+    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_PAUSED);
+    for (int twice = 0; twice < 2; twice++)
+        assert_int_equal(p->ops->resume(p, &call, &spec, &err), 0);
+    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
+    expect_as(&c, "", "echo goes on", "goes on\n");
+    leave(&c);
+
+    /* As another daemon on the same state would. */
+    p = p->ops->free(p);
+    p = provider();
+    assert_int_equal(count(p), 1);
+    assert_int_equal(p->ops->dial(p, &call, &spec, &fd, &err), 0);
+    greet(&c, fd);
+    expect_as(&c, "", "echo again", "again\n");
+    leave(&c);
+    for (int twice = 0; twice < 2; twice++)
+        destroy(p, &spec);
+    assert_int_equal(count(p), 0);
+    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_GONE);
+    assert_true(p->ops->dial(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_NOT_FOUND);
+    assert_no_trace(&spec);
+    p = p->ops->free(p);
+}
+
+/* gVisor's kernel is what they see; nothing reaches the host, and the disk has its size. */
+static void test_walls(void **state)
+{
+    struct atoll_sync_provider *p = provider();
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+
+    (void)state;
+    create(p, &spec, &c);
+    expect_as(&c, "", "dmesg | grep -o 'Starting gVisor'", "Starting gVisor\n");
+    expect_as(&c, "root", "grep -h '^CapBnd' /proc/self/status", "CapBnd:\t00000000000000fb\n");
+    expect_as(&c, "root", "ls -A /.atoll/run", "");
+    expect_as(&c, "root", "touch /.atoll/run/x 2>/dev/null || echo no", "no\n");
+    expect_as(&c, "root", "mkdir /.atoll/run/x 2>/dev/null || echo no", "no\n");
+    expect_as(&c, "root", "touch /usr/x 2>/dev/null || echo no", "no\n");
+    expect_as(&c, "root", "mount -t tmpfs t /mnt 2>/dev/null || echo no", "no\n");
+    expect_as(&c, "", "cat /etc/shadow 2>/dev/null || echo no", "no\n");
+    expect_as(&c, "", "cat /proc/net/dev | grep -c eth", "0\n");
+    expect_as(&c, "", "head -c 50000000 /dev/zero 2>/dev/null >big || echo full; rm big", "full\n");
+    expect_as(&c, "", "head -c 50000000 /dev/zero 2>/dev/null >/tmp/b || echo full; rm /tmp/b",
+              "full\n");
+    expect_as(&c, "", "ulimit -n; ulimit -c", "1024\n0\n");
+    /* See agent/preload/automount.c. */
+    expect_as(&c, "", "touch a; mv a b; ls; ls -d /", "b\n/\n");
+    leave(&c);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+/* A disk that memory cannot back. */
+static void test_large_disk(void **state)
+{
+    struct atoll_sync_provider *p = provider();
+    struct atoll_spec spec = spec_of();
+    struct agent_client c;
+
+    (void)state;
+    spec.limits.disk_bytes = UINT64_C(400) << 20;
+    create(p, &spec, &c);
+    expect_as(&c, "", "head -c 200000000 /dev/zero >big && wc -c <big", "200000000\n");
+    leave(&c);
+    destroy(p, &spec);
+    assert_no_trace(&spec);
+    p = p->ops->free(p);
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct atoll_sync_provider *p = provider();
+    struct atoll_am_exec_start msg =
+        client_command(5, CLIENT_SH("exec python3 -c 'b = bytearray(400 << 20)'"));
+    struct atoll_spec spec = spec_of();
+    struct atoll_provider_look seen;
+    struct agent_client c;
+
+    (void)state;
+    create(p, &spec, &c);
+    (void)client_exec(&c, &msg);
+    seen = await_end(p, &spec);
+    assert_true(seen.exit.oom_kills > 0);
+    assert_non_null(strstr(seen.cause, "memory limit"));
+    leave(&c);
+    destroy(p, &spec);
+    assert_int_equal(count(p), 0);
+    p = p->ops->free(p);
+}
+
+/* It is found out and told, and create() begins by clearing away what an earlier try left. */
+static void test_end(void **state)
+{
+    struct atoll_sync_provider *p = provider();
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_spec spec = spec_of();
+    struct atoll_error err = {0};
+    struct agent_client c;
+    int cancel = eventfd(1, EFD_CLOEXEC), fd;
+
+    (void)state;
+    create(p, &spec, &c);
+    leave(&c);
+    create(p, &spec, &c); /* the same id */
+    assert_int_equal(count(p), 1);
+    leave(&c);
+    destroy(p, &spec);
+    call.cancel_fd = cancel;
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_ABORTED);
+    assert_int_equal(count(p), 0);
+    assert_no_trace(&spec);
+    call = call_for(1);
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_DEADLINE_EXCEEDED);
+    assert_int_equal(count(p), 0);
+    (void)close(cancel);
+    p = p->ops->free(p);
+}
+
+static void test_refusals(void **state)
+{
+    struct atoll_sync_provider *p = provider();
+    struct atoll_sync_call call = call_for(10000);
+    struct atoll_spec spec = spec_of();
+    struct atoll_error err = {0};
+    int fd;
+
+    (void)state;
+    (void)snprintf(spec.image, sizeof(spec.image), "debian");
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    spec = spec_of();
+    spec.persistent = true;
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    spec = spec_of();
+    spec.network = ATOLL_NETWORK_BRIDGE;
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    p = p->ops->free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_health),        cmocka_unit_test(test_life),
+        cmocka_unit_test(test_walls),         cmocka_unit_test(test_large_disk),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_end),
+        cmocka_unit_test(test_refusals),
+    };
+
+    state_dir = getenv("ATOLL_TEST_GVISOR");
+    if (!state_dir) {
+        (void)puts("test_gvisor_live: skipped, ATOLL_TEST_GVISOR names no state directory");
+        return 77;
+    }
+    if (getenv("ATOLL_TEST_GVISOR_ONLY"))
+        cmocka_set_test_filter(getenv("ATOLL_TEST_GVISOR_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,154 @@
+/*
+ * Who makes a sandbox: a table of wishes, who is chosen, and what is said when nobody can.
+ */
+#include "test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "engine/providers.h"
+#include "engine/routing.h"
+
+#define NET(mode) (1u << ATOLL_NETWORK_##mode)
+
+static const struct atoll_provider_caps native = {.isolation = "namespaces",
+                                                  .templates = true,
+                                                  .layers = true,
+                                                  .pause = true,
+                                                  .persistent = true,
+                                                  .networks = NET(NONE)};
+static const struct atoll_provider_caps docker = {.isolation = "container",
+                                                  .images = true,
+                                                  .pause = true,
+                                                  .networks =
+                                                      NET(NONE) | NET(ISOLATED) | NET(BRIDGE)};
+static const struct atoll_provider_caps cloud = {.isolation = "microvm",
+                                                 .remote = true,
+                                                 .networks = NET(NONE) | NET(BRIDGE)};
+
+struct offers {
+    struct atoll_route_offer list[4];
+};
+
+static struct offers usual(void)
+{
+    return (struct offers){{{.name = "native", .caps = &native},
+                            {.name = "docker", .caps = &docker, .has_image = true},
+                            {.name = "e2b", .caps = &cloud},
+                            {.name = "fake", .caps = &native, .named_only = true}}};
+}
+
+/* "native,docker" or the error's text. */
+static const char *route(const struct atoll_route_wish *wish, const struct offers *offers,
+                         struct atoll_error *err)
+{
+    static char text[200];
+    uint8_t chosen[ATOLL_PROVIDERS_MAX];
+    int n = atoll_route(wish, offers->list, 4, chosen, err);
+    size_t at = 0;
+
+    *text = '\0';
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%s", i ? "," : "",
+                               offers->list[chosen[i]].name);
+    return n < 0 ? err->text : text;
+}
+
+static void requirements_choose(void **state)
+{
+    static const struct {
+        struct atoll_route_wish wish;
+        const char *chosen;
+    } rows[] = {
+        {{0}, "native,docker,e2b"},
+        {{.provider = "auto"}, "native,docker,e2b"},
+        {{.provider = "docker"}, "docker"},
+        {{.provider = "fake"}, "fake"},
+        {{.isolation = "microvm"}, "e2b"},
+        {{.isolation = "container"}, "docker"},
+        {{.image = "debian:12"}, "docker"},
+        {{.template_name = "mine"}, "native,docker"},
+        {{.network = ATOLL_NETWORK_BRIDGE}, "docker,e2b"},
+        {{.network = ATOLL_NETWORK_ISOLATED}, "docker"},
+        {{.persistent = true}, "native"},
+        {{.pauses = true}, "native,docker"},
+    };
+    struct offers offers = usual();
+    struct atoll_error err;
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++)
+        assert_string_equal(route(&rows[i].wish, &offers, &err), rows[i].chosen);
+}
+
+static void who_is_down_full_or_short_is_passed_over(void **state)
+{
+    struct offers offers = usual();
+    struct atoll_route_wish any = {0};
+    struct atoll_error err;
+
+    (void)state;
+    offers.list[0].down = true;
+    offers.list[0].reason = "it sleeps";
+    assert_string_equal(route(&any, &offers, &err), "docker,e2b");
+    offers.list[1].max_sandboxes = offers.list[1].sandboxes = 3;
+    assert_string_equal(route(&any, &offers, &err), "e2b");
+    offers = usual();
+    offers.list[0].missing = ATOLL_LIMIT_DISK;
+    assert_string_equal(route(&any, &offers, &err), "docker,e2b");
+    offers = usual();
+    offers.list[1].has_image = false;
+    assert_string_equal(route(&any, &offers, &err), "native,e2b");
+}
+
+static void errors_say_why_of_each(void **state)
+{
+    struct offers offers = usual();
+    struct atoll_route_wish wish = {.gpus = 1};
+    struct atoll_error err;
+    const char *text = route(&wish, &offers, &err);
+
+    (void)state;
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    assert_non_null(strstr(text, "native has no GPUs; docker has no GPUs; e2b has no GPUs"));
+    wish = (struct atoll_route_wish){.provider = "e2b", .persistent = true};
+    text = route(&wish, &offers, &err);
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    assert_non_null(strstr(text, "e2b cannot keep the disk of a sandbox (persistent); native can"));
+    wish = (struct atoll_route_wish){.provider = "moon"};
+    text = route(&wish, &offers, &err);
+    assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(text, "no provider moon; there are: native, docker, e2b, fake"));
+    for (size_t i = 0; i < 4; i++) {
+        offers.list[i].down = true;
+        offers.list[i].reason = "nobody answers";
+    }
+    text = route(&(struct atoll_route_wish){.image = "x"}, &offers, &err);
+    assert_int_equal(err.kind, ATOLL_ERR_UNAVAILABLE); /* trying later may help */
+    assert_non_null(strstr(text, "docker is down: nobody answers"));
+}
+
+/* Only this host's own words explain why it cannot enforce a limit. */
+static void short_of_limits(void **state)
+{
+    struct offers offers = usual();
+    struct atoll_route_wish wish = {.provider = "native"};
+    struct atoll_error err;
+
+    (void)state;
+    offers.list[0].missing = offers.list[2].missing = ATOLL_LIMIT_DISK | ATOLL_LIMIT_PIDS;
+    assert_string_equal(route(&wish, &offers, &err), "native");
+    wish.provider = "e2b";
+    assert_non_null(strstr(route(&wish, &offers, &err), "cannot enforce these limits: pids,disk"));
+    assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requirements_choose),
+        cmocka_unit_test(who_is_down_full_or_short_is_passed_over),
+        cmocka_unit_test(errors_say_why_of_each),
+        cmocka_unit_test(short_of_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
