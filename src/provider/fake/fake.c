@@ -17,6 +17,7 @@
 #include "sys/tree.h"
 #include "sys/unix_socket.h"
 
+#define REMOVE_TRIES 50
 #define PATH_CAP 4096
 #define DEPTH_MAX 16 /* of processes */
 
@@ -132,7 +133,10 @@ static int remove_all(struct fake *f, const struct atoll_sync_call *call, const 
         (void)wait_gone(pid, call);
     }
     path_of(f, id, "", path);
-    r = atoll_tree_remove(AT_FDCWD, path);
+    /* What an ending agent still makes or removes there must not stop us half-way. */
+    for (int tries = 0; (r = atoll_tree_remove(AT_FDCWD, path)) < 0 && tries < REMOVE_TRIES;
+         tries++)
+        (void)usleep(10000);
     return r < 0 ? atoll_fail_errno(err, -r, "fake: remove the sandbox") : 0;
 }
 
