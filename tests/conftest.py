@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from daemons import (BUILD, ROOT, Daemon, alive, cgroups, descendants, ensure_rootless_user, need_build,
-                     running, start_time, wait_until)
+from daemons import (BUILD, ROOT, Daemon, alive, cgroups, descendants, ensure_rootless_user,
+                     need_build, running, start_time, wait_until)
 
 # Tests may say `from conftest import ...` for all of these.
 __all__ = ["BUILD", "ROOT", "Daemon", "alive", "cgroups", "descendants", "need_build", "running",

@@ -1,5 +1,5 @@
-"""A registry that holds one image, for those with the right password. Speaks as much of the protocol as
-an engine needs to pull."""
+"""A registry that holds one image, for those with the right password. It speaks as much of the
+protocol as an engine needs to pull."""
 
 import base64
 import contextlib

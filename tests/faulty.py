@@ -3,8 +3,8 @@
     with Faulty(upstream, listen) as proxy:
         proxy.fail("status", times=2, status=503)
 
-Addresses are (host, port), or the path of a unix socket. What a fault is not meant for passes, byte by
-byte. A fault ends connections that were open before it, so that nobody goes on over one of these.
+Addresses are (host, port), or the path of a unix socket. What a fault is not meant for passes, byte
+by byte. A fault ends connections that were open before it, so that nobody goes on over one.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ import threading
 
 FOREVER = 1 << 30
 REQUEST = re.compile(rb"(GET|HEAD|POST|PUT|PATCH|DELETE) \S+ HTTP/1")
-REASONS = {401: "Unauthorized", 403: "Forbidden", 429: "Too Many Requests", 500: "Internal Server Error",
-           503: "Service Unavailable"}
+REASONS = {401: "Unauthorized", 403: "Forbidden", 429: "Too Many Requests",
+           500: "Internal Server Error", 503: "Service Unavailable"}
 
 
 def connect(address):
@@ -60,8 +60,8 @@ class Faulty:
             os.unlink(self.listen)
 
     def fail(self, kind, times=FOREVER, matching=b"", **options):
-        """kind: hang, close, garbage, or status (status=, headers=). matching: only requests whose head
-        has these bytes."""
+        """kind: hang, close, garbage, or status (status=, headers=). matching: only requests whose
+        head has these bytes."""
         with self.lock:
             self.kind, self.left, self.options, self.matching = kind, times, options, matching
             self.struck = 0
@@ -162,7 +162,7 @@ def answer(status, headers=(), body=b'{"code":0,"message":"a fault of the test"}
 
 
 def pump(source, target, struck):
-    """Ends what goes to the target with what comes from the source, unless the target is to hear more."""
+    """To the end of the source, which ends the target's, too, unless that is to hear more."""
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data)

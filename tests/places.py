@@ -2,8 +2,8 @@
 
     with places.world(["native", "docker"]) as world: ...
 
-A Docker engine and a second Atoll (what e2b talks to) are started where they are wanted; world.places
-has what works here, world.missing says of the others why not.
+A Docker engine and a second Atoll (what e2b talks to) are started where they are wanted;
+world.places has what works here, world.missing says of the others why not.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ NAMES = ["native", "docker", "gvisor", "e2b"]
 IMAGE = "atoll-test-python:1"
 
 # What nobody needs to run an interpreter.
-LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "lib2to3", "ensurepip", "distutils", "turtledemo",
-            "pydoc_data", "unittest", "dist-packages", "config-3.11-x86_64-linux-gnu"}
+LEFT_OUT = {"test", "tests", "idlelib", "tkinter", "lib2to3", "ensurepip", "distutils",
+            "turtledemo", "pydoc_data", "unittest", "dist-packages", "config-3.11-x86_64-linux-gnu"}
 LIBRARY = Path("/usr/lib/python3.11")
 
 
@@ -150,7 +150,8 @@ def libraries(programs):
     found = set()
     listed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
     for line in listed.splitlines():
-        found.update(word for word in line.split() if word.startswith("/") and not word.endswith(":"))
+        found.update(word for word in line.split()
+                     if word.startswith("/") and not word.endswith(":"))
     return found
 
 
@@ -248,7 +249,7 @@ def stop_clean(daemon):
 
 @contextlib.contextmanager
 def world(names=None, faulty=False, docker_options=(), **settings):
-    """faulty: with proxies before docker and e2b; settings: more for providers.yaml, by provider."""
+    """faulty: with proxies before docker and e2b; settings: more of providers.yaml, by provider."""
     need_build()
     directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
     directory.chmod(0o755)

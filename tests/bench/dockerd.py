@@ -42,7 +42,8 @@ def client_env(engine: docker_engine.Engine) -> dict:
 
 def docker(engine: docker_engine.Engine, *arguments) -> str:
     done = subprocess.run([helpers.need_tool("docker"), *map(str, arguments)], text=True,
-                          env={**os.environ, **client_env(engine)}, capture_output=True, check=False)
+                          env={**os.environ, **client_env(engine)}, capture_output=True,
+                          check=False)
     if done.returncode != 0:
         raise BenchError(f"docker {arguments[0]}: {done.stderr.strip()}")
     return done.stdout.strip()

@@ -52,7 +52,7 @@ class Pair:
         return done.stdout.strip()
 
     def wait_for_pool(self) -> None:
-        """Until those who wait are as many as there should be: the plain one and ours are not of them."""
+        """Until as many wait as there should be; the plain one and ours are not of them."""
         deadline = time.monotonic() + 30
         while len(self.engine.containers()) < POOL + 2:
             if time.monotonic() > deadline:
@@ -68,7 +68,8 @@ def timed(action) -> tuple:
 
 
 def create_round(pair: Pair, samples: dict) -> None:
-    seconds, name = timed(lambda: pair.docker("run", "-d", "--network", "none", IMAGE, "sleep", "100000"))
+    seconds, name = timed(lambda: pair.docker("run", "-d", "--network", "none", IMAGE, "sleep",
+                                              "100000"))
     samples["docker_run"].append(seconds)
     pair.docker("rm", "-f", name)
     pair.wait_for_pool()
@@ -83,8 +84,9 @@ def exec_round(pair: Pair, samples: dict) -> None:
 
 
 def copy_round(pair: Pair, samples: dict, source: Path, copy: Path) -> None:
-    ways = {"docker": (pair.docker, f"{pair.plain}:/tmp/big"),
-            "atoll": (pair.atoll, f"{pair.box}:/tmp/big")}
+    # Homes have the largest part of a sandbox's disk; both run as root.
+    ways = {"docker": (pair.docker, f"{pair.plain}:/root/big"),
+            "atoll": (pair.atoll, f"{pair.box}:/root/big")}
     for who, (command, inside) in ways.items():
         prefix = "docker_" if who == "docker" else ""
         samples[f"{prefix}up"].append(timed(lambda: command("cp", source, inside))[0])
@@ -93,7 +95,7 @@ def copy_round(pair: Pair, samples: dict, source: Path, copy: Path) -> None:
             raise BenchError(f"{who}: the copy is not what was sent")
         copy.unlink()
         run = ["exec", pair.plain if who == "docker" else pair.box, *(["--"] * (who == "atoll"))]
-        command(*run, "rm", "/tmp/big")
+        command(*run, "rm", "/root/big")
 
 
 def measure_providers(fleet, size: int, rounds: int) -> dict:
@@ -103,8 +105,8 @@ def measure_providers(fleet, size: int, rounds: int) -> dict:
     fleet.stack.callback(helpers.remove_tree, directory)
     source = directory / "source"
     source.write_bytes(os.urandom(1 << 20) * (size >> 20))
-    samples = {name: [] for name in ("docker_run", "create", "docker_exec", "exec", "docker_up", "up",
-                                     "docker_down", "down")}
+    samples = {name: [] for name in ("docker_run", "create", "docker_exec", "exec", "docker_up",
+                                     "up", "docker_down", "down")}
     for _ in range(rounds):
         exec_round(pair, samples)
     for _ in range(max(3, rounds // 2)):

@@ -1,4 +1,4 @@
-"""The probe in containers and in gVisor: as closed as a native sandbox, but for what is said here."""
+"""The probe in containers and in gVisor: closed as a native sandbox, but for what is said here."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ from test_isolation import CHECKS, OPEN_FOR_ROOT
 
 # What differs by nature of the provider. Everything else has to be closed.
 ENGINE = "the engine makes the mounts of its containers, and offers no other way"
-SAME_IDS = "an engine without userns-remap gives containers no user namespace; capabilities are dropped"
+SAME_IDS = "an engine without userns-remap gives containers no user namespace of their own"
 SENTRY = "gVisor's own kernel does this, and nothing of the host's is reached by it"
 UNKNOWN = "gVisor's kernel has no such file to look at"
 ARGUMENTS = "the agent is started by its command line; it names paths inside, and no secret"
@@ -38,9 +38,10 @@ OPEN = {
         "proc.pid1_cmdline": ARGUMENTS,
         **dict.fromkeys(
             ["c.abi_i386", "c.abi_i386_socket", "c.tiocsti_hi32", "dev.minimal", "dev.open",
-             "fs.mount_flags", "fs.open_by_handle", "fs.system_dirs_ro", "id.kuid_nonroot", "net.so_mark",
-             "ns.setns", "ns.unshare", "proc.cmdline", "proc.sysctl_net_w", "proc.sysctl_w",
-             "sc.io_uring", "sc.oom_adj", "sc.perf", "sc.personality", "sc.sched_rt", "sc.syslog",
+             "fs.mount_flags", "fs.open_by_handle", "fs.system_dirs_ro", "id.kuid_nonroot",
+             "net.so_mark", "ns.setns", "ns.unshare", "proc.cmdline", "proc.sysctl_net_w",
+             "proc.sysctl_w", "sc.io_uring", "sc.oom_adj", "sc.perf", "sc.personality",
+             "sc.sched_rt", "sc.syslog",
              "seccomp.mode", "sock.inet_protos", "sock.netlink_misc", "sys.ro", "tty.session",
              "tty.tiocsti", "userns.clone", "userns.unshare"], SENTRY),
     },

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-ODD_NAMES = ["with space", "-rf", "quote'\"", "ünïcödé ☃", "new\nline", "back\\slash", "%41", "a" * 255,
-             "semi;colon|pipe&$(x)", "trailing "]
+ODD_NAMES = ["with space", "-rf", "quote'\"", "ünïcödé ☃", "new\nline", "back\\slash", "%41",
+             "a" * 255, "semi;colon|pipe&$(x)", "trailing "]
 
 
 def put(place, box, path, data, /, **query):

@@ -1,4 +1,4 @@
-"""From create to destroy: state, figures, pauses, interpreters, ports, and the daemon's own death."""
+"""From create to destroy: state, figures, pauses, interpreters, ports, a daemon that dies."""
 
 import base64
 import os
@@ -8,7 +8,8 @@ import time
 import pytest
 from daemons import wait_until
 
-COUNTER = "i=0; while [ $i -lt %d ]; do i=$((i+1)); echo line-$i; echo err-$i >&2; sleep 0.02; done; exit 9"
+COUNTER = ("i=0; while [ $i -lt %d ]; do "
+           "i=$((i+1)); echo line-$i; echo err-$i >&2; sleep 0.02; done; exit 9")
 SERVER = """
 import http.server
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -66,7 +67,7 @@ def test_pause_and_resume(place):
             assert answer.status == 501 and place.name in answer.error["message"], answer.body
             return
         exec_id = box.detach(COUNTER % 100000)
-        wait_until(lambda: "line-3\n" in box.output(exec_id), 10, lambda: "the counter does not start")
+        wait_until(lambda: "line-3\n" in box.output(exec_id), 10, lambda: "it does not start")
         assert box.do("pause")["state"] == "paused"
         assert box.post("execs", {"cmd": ["true"]}).status == 409
         time.sleep(0.3)  # what was on its way may still come in
@@ -89,8 +90,8 @@ def test_an_interpreter_keeps_variables(box):
 
 
 def test_a_server_inside_is_seen_from_outside(place, box):
-    server = box.detach(f"echo {base64.b64encode(SERVER.encode()).decode()} | base64 -d > server.py; "
-                        "exec python3 server.py")
+    source = base64.b64encode(SERVER.encode()).decode()
+    server = box.detach(f"echo {source} | base64 -d > server.py; exec python3 server.py")
     preview = box.post("previews", {"port": 8123, "public": True})
     assert preview.status == 201, preview.body
     base = f"/preview/{box.id}/8123"
@@ -123,7 +124,7 @@ def test_the_death_of_the_daemon_loses_nothing(world, place):
 
 
 def test_one_that_ends_by_itself_is_reported_as_what_it_is(place):
-    """Ended behind the daemon's back: failed with a cause, its command lost or killed, never fine."""
+    """Ended behind the daemon's back: failed with a cause, its command lost, never fine."""
     box = place.create()
     try:
         exec_id = box.detach("sleep 1000")
