@@ -12,7 +12,7 @@
 /* Making one competes for the processors with what those do who just took some. So the pool waits for
  * a pause, unless half of it is gone. */
 #define QUIET_MS 250
-#define REFILL_MS 20
+#define REFILL_MS 100
 #define WARMING_MS 5000
 #define FAILURES_MAX 3 /* in a row: then the pool rests until the next create */
 
