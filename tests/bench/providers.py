@@ -19,6 +19,7 @@ from helpers import BenchError
 
 IMAGE = "atoll-bench-busybox:1"
 POOL = 4
+INSIDE = "/home/big"  # where the file goes; both run as root
 
 
 class Pair:
@@ -84,9 +85,8 @@ def exec_round(pair: Pair, samples: dict) -> None:
 
 
 def copy_round(pair: Pair, samples: dict, source: Path, copy: Path) -> None:
-    # Homes have the largest part of a sandbox's disk; both run as root.
-    ways = {"docker": (pair.docker, f"{pair.plain}:/root/big"),
-            "atoll": (pair.atoll, f"{pair.box}:/root/big")}
+    ways = {"docker": (pair.docker, f"{pair.plain}:{INSIDE}"),
+            "atoll": (pair.atoll, f"{pair.box}:{INSIDE}")}
     for who, (command, inside) in ways.items():
         prefix = "docker_" if who == "docker" else ""
         samples[f"{prefix}up"].append(timed(lambda: command("cp", source, inside))[0])
@@ -95,7 +95,7 @@ def copy_round(pair: Pair, samples: dict, source: Path, copy: Path) -> None:
             raise BenchError(f"{who}: the copy is not what was sent")
         copy.unlink()
         run = ["exec", pair.plain if who == "docker" else pair.box, *(["--"] * (who == "atoll"))]
-        command(*run, "rm", "/root/big")
+        command(*run, "rm", INSIDE)
 
 
 def measure_providers(fleet, size: int, rounds: int) -> dict:

@@ -200,7 +200,7 @@ int atoll_e2b_network_check(const json_t *network, bool denied, struct atoll_err
 
 /* Keeping it. */
 
-/* Values may be secrets, and nothing uses them yet: only placeholders are kept. */
+/* Values may be secrets, and this is on disk: only placeholders are kept. */
 static void hide_values(json_t *rules)
 {
     const char *domain, *name;
