@@ -196,6 +196,12 @@ static void status_ready(void *arg, uint32_t events)
     (void)close(ATOLL_TAKE_FD(s->status_fd));
     if (s->state != SANDBOX_STARTING)
         return;
+    if (n == (ssize_t)sizeof(status) && status.error.kind == ATOLL_ERR_NONE && s->request == 0) {
+        struct atoll_error unwanted;
+        (void)atoll_fail(&unwanted, ATOLL_ERR_ABORTED, ECANCELED, "nobody waits for it");
+        fail_start(s, 0, ATOLL_PLAN_START, &unwanted);
+        return;
+    }
     if (n == (ssize_t)sizeof(status) && status.error.kind == ATOLL_ERR_NONE) {
         s->state = SANDBOX_RUNNING;
         report_start(s, NULL, NULL);
@@ -288,6 +294,22 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
     return 0;
 }
 
+/* Answered when the removal under way is complete. Who wants the disk gone wins. */
+static void join_removal(struct sandbox *s, uint32_t request, bool keep_disk)
+{
+    if (s->joined_count == SANDBOX_JOINED_MAX) {
+        const struct atoll_sandbox_exit nothing = {.code = -1};
+        struct atoll_error busy;
+        (void)atoll_fail(&busy, ATOLL_ERR_ABORTED, EBUSY, "sandbox %s is being removed already",
+                         s->id);
+        s->all->events->removed(s->all->arg, s->id, request, &nothing, &busy);
+        return;
+    }
+    s->joined[s->joined_count++] = request;
+    if (!keep_disk)
+        s->keep_disk = s->existing_disk = false;
+}
+
 void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request,
                             bool keep_disk)
 {
@@ -301,10 +323,7 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
         return;
     }
     if (s->state == SANDBOX_REMOVING || s->state == SANDBOX_FAILED) {
-        struct atoll_error busy;
-        (void)atoll_fail(&busy, ATOLL_ERR_ABORTED, EBUSY, "sandbox %s is being removed already",
-                         id);
-        all->events->removed(all->arg, id, request, &nothing, &busy);
+        join_removal(s, request, keep_disk);
         return;
     }
     s->state = SANDBOX_REMOVING;
@@ -312,6 +331,17 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
     s->keep_disk = keep_disk;
     atoll_sandbox_thaw(s);
     atoll_sandbox_undo(s);
+}
+
+void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all)
+{
+    struct sandbox *s;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&all->by_id, &pos)) != NULL) {
+        s->request = s->freeze_request = 0;
+        s->joined_count = 0;
+    }
 }
 
 size_t atoll_sandboxes_count(const struct atoll_sandboxes *all)

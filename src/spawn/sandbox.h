@@ -45,6 +45,10 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
 void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_t request,
                             bool frozen);
 /* How many there are, in whatever state. */
+/* Whoever asked is gone: their requests are not answered, so that no other daemon takes an answer
+ * for its own, and a sandbox that is being started for them is undone. */
+void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all);
+
 size_t atoll_sandboxes_count(const struct atoll_sandboxes *all);
 /* Walks the started ones: start with *pos = 0; NULL at the end. */
 const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos, pid_t *ret_pid);

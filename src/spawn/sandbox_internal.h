@@ -12,11 +12,15 @@ enum sandbox_state {
     SANDBOX_REMOVING, /* being undone, then `removed` tells */
 };
 
+#define SANDBOX_JOINED_MAX 8
+
 struct sandbox {
     struct atoll_sandboxes *all;
     char id[33];
     enum sandbox_state state;
-    uint32_t request; /* the daemon's request that waits for an answer */
+    uint32_t request; /* the daemon's request that waits for an answer; 0: none does */
+    uint32_t joined[SANDBOX_JOINED_MAX]; /* removals asked for while one is under way */
+    unsigned joined_count;
     uint64_t begun_us;
     pid_t pid; /* 0 once reaped */
     int pidfd;

@@ -47,6 +47,7 @@ static void drop_daemon(struct atoll_server *server)
     atoll_watch_close(&server->daemon_watch);
     if (server->daemon.fd >= 0)
         atoll_channel_done(&server->daemon);
+    atoll_sandboxes_forget_requests(server->sandboxes);
     atoll_timer_set(&server->lonely, server->loop, LONELY_MS, check_lonely, server);
 }
 
@@ -80,6 +81,8 @@ static void on_started(void *arg, const char *id, uint32_t request, pid_t pid, u
 {
     struct atoll_sm_created msg = {id, (uint32_t)pid, boot_us};
 
+    if (request == 0)
+        return;
     if (error)
         send_error(arg, request, error, step);
     else
@@ -103,6 +106,8 @@ static void on_removed(void *arg, const char *id, uint32_t request,
 {
     struct atoll_sm_exited msg = exit_message(id, e);
 
+    if (request == 0)
+        return;
     if (error)
         send_error(arg, request, error, "remove");
     else

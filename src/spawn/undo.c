@@ -93,6 +93,8 @@ static void finish(struct sandbox *s, const struct atoll_error *error)
         all->events->started(all->arg, s->id, s->request, 0, 0, &s->error, s->step);
     else
         all->events->removed(all->arg, s->id, s->request, &s->exit, error);
+    for (unsigned i = 0; i < s->joined_count; i++)
+        all->events->removed(all->arg, s->id, s->joined[i], &s->exit, error);
     atoll_sandbox_free(s);
 }
 

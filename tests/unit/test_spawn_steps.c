@@ -271,9 +271,31 @@ static void a_whole_plan_runs_and_is_removed(void **state)
     atoll_buf_done(&plan);
 }
 
+/* One daemon began to remove it and died, the next one asks for the same: both get what they want. */
+static void a_removal_under_way_is_joined(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_spec spec;
+    struct atoll_buf plan;
+
+    if (!f)
+        skip();
+    build_plan(f, &spec, &plan);
+    struct atoll_sm_create create = {spec.id, {atoll_buf_head(&plan), atoll_buf_size(&plan)}};
+    struct atoll_sm_remove ref = {.id = spec.id};
+    assert_true(ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create).ok);
+    assert_int_equal(atoll_channel_send(&f->channel, ATOLL_SPAWN_REMOVE, 0, &atoll_sm_remove_desc,
+                                        &ref, NULL, 0),
+                     0); /* 0: nobody waits for its answer */
+    assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &ref).ok);
+    assert_nothing_left(f);
+    atoll_buf_done(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_removal_under_way_is_joined),
         cmocka_unit_test(a_whole_plan_runs_and_is_removed),
         cmocka_unit_test(aborts_cleanly_after_each_step),
         cmocka_unit_test(garbage_is_refused),

@@ -14,8 +14,6 @@
 #include "sys/tree.h"
 #include "sys/unix_socket.h"
 
-#define BUSY_US 20000
-
 static struct atoll_gvisor *gvisor_of(const struct atoll_sync_provider *p)
 {
     return ATOLL_CONTAINER_OF((uintptr_t)p, struct atoll_gvisor, base);
@@ -133,14 +131,9 @@ int atoll_gvisor_remove(struct atoll_gvisor *g, const struct atoll_sync_call *ca
                         struct atoll_error *err)
 {
     struct atoll_sm_remove msg = {.id = id};
-    int r;
 
-    /* ABORTED: it is being removed already, and this is not done before that is. */
-    while ((r = atoll_gvisor_ask(&g->link, call, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg,
-                                 NULL, NULL, err)) < 0 &&
-           err->kind == ATOLL_ERR_ABORTED && atoll_sync_left_ms(call) > 0)
-        (void)usleep(BUSY_US);
-    return r;
+    return atoll_gvisor_ask(&g->link, call, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, NULL,
+                            NULL, err);
 }
 
 static int destroy(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
