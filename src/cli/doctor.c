@@ -10,6 +10,18 @@
 #include "sandbox/host.h"
 
 #define REPORT_MAX (256 * 1024)
+#define SYSCTL_FIX "sysctl -w "
+
+struct options {
+    struct atoll_cli_common common;
+    bool sysctl;
+};
+static const struct atoll_cli_option options_table[] = {
+    ATOLL_CLI_COMMON(struct options),
+    {"sysctl", 0, ATOLL_CLI_FLAG, offsetof(struct options, sysctl), NULL,
+     "print only the sysctls to change, as a file of /etc/sysctl.d", NULL},
+    {0},
+};
 
 static const struct {
     const char *state, *mark;
@@ -99,15 +111,36 @@ static void print_report(const struct atoll_cli *cli, const json_t *report, bool
     (void)fputs(".\n", stdout);
 }
 
-static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+/* The fixes that are one setting of the kernel, in the form that survives a reboot. */
+static void print_sysctls(const json_t *report)
+{
+    const json_t *checks = json_object_get(report, "checks");
+
+    for (size_t i = 0; i < json_array_size(checks); i++) {
+        const json_t *check = json_array_get(checks, i);
+        const char *fix = atoll_link_text(check, "fix", "");
+        if (strncmp(fix, SYSCTL_FIX, strlen(SYSCTL_FIX)) != 0 || strpbrk(fix, ",;"))
+            continue;
+        (void)fputs("# ", stdout);
+        atoll_cli_put(stdout, atoll_link_text(check, "detail", ""));
+        (void)fputc('\n', stdout);
+        atoll_cli_put(stdout, fix + strlen(SYSCTL_FIX));
+        (void)fputc('\n', stdout);
+    }
+}
+
+static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
                char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
+    const struct options *o = options;
     ATOLL_AUTOJSON json_t *report = NULL;
     bool daemon;
     int r = find_report(cli, &daemon, &report, err);
 
     if (r == 0 && cli->json)
         r = atoll_cli_print_json(report, err);
+    else if (r == 0 && o->sysctl)
+        print_sysctls(report);
     else if (r == 0)
         print_report(cli, report, daemon);
     if (r < 0)
@@ -117,12 +150,14 @@ static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
 
 const struct atoll_cli_verb atoll_cli_doctor = {
     .name = "doctor",
-    .args = "",
+    .args = "[--sysctl]",
     .summary = "say what this host can give, what it lacks, and what to do",
     .help = "✓ is there, ✗ is missing, ! works but is weaker than it should be, · is worth\n"
-            "knowing. The status is 0 when native sandboxes can run here.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
+            "knowing. The status is 0 when native sandboxes can run here.\n"
+            "\n"
+            "  atoll doctor --sysctl > /etc/sysctl.d/60-atoll.conf && sysctl --system\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
     .max_args = 0,
     .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,

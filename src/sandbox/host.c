@@ -79,7 +79,7 @@ static void summarise(struct atoll_host_report *report)
 
     report->summary[0] = '\0';
     if (!report->native)
-        say(report, "no native sandboxes yet");
+        say(report, "no native sandboxes before that is mended");
     else if (caps->root)
         say(report, "native sandboxes, each with its own 65536 ids");
     else
@@ -104,6 +104,7 @@ int atoll_host_probe(struct atoll_host_report *ret, struct atoll_error *err)
     atoll_host_check_cgroups(ret);
     atoll_host_check_files(ret);
     atoll_host_check_tools(ret);
+    atoll_host_check_limits(ret);
     atoll_host_check_hardening(ret);
     for (size_t i = 0; i < ret->nchecks; i++)
         if (ret->checks[i].essential && ret->checks[i].state == ATOLL_HOST_MISSING)

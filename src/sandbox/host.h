@@ -58,7 +58,7 @@ struct atoll_host_check {
     char fix[240]; /* a command or a sentence; "" when there is nothing to do */
 };
 
-#define ATOLL_HOST_CHECKS_MAX 48
+#define ATOLL_HOST_CHECKS_MAX 96
 
 struct atoll_host_report {
     struct atoll_host_caps caps;

@@ -22,6 +22,22 @@ int atoll_host_read(const char *path, char *buf, size_t cap)
     return n;
 }
 
+int atoll_host_read_sysctl(const char *name, long *ret_value)
+{
+    char path[96] = "/proc/sys/", text[32], *end;
+    size_t at = strlen(path);
+    int r;
+
+    for (; *name && at + 1 < sizeof(path); name++)
+        path[at++] = *name == '.' ? '/' : *name;
+    path[at] = '\0';
+    r = atoll_host_read(path, text, sizeof(text));
+    if (r < 0)
+        return r;
+    *ret_value = strtol(text, &end, 10);
+    return end == text ? -EINVAL : 0;
+}
+
 static bool is_program(const char *dir, size_t n, const char *name)
 {
     char path[512];

@@ -18,9 +18,12 @@ void atoll_host_check_kernel(struct atoll_host_report *report);
 void atoll_host_check_cgroups(struct atoll_host_report *report);
 void atoll_host_check_files(struct atoll_host_report *report);
 void atoll_host_check_tools(struct atoll_host_report *report);
+void atoll_host_check_limits(struct atoll_host_report *report);
 void atoll_host_check_hardening(struct atoll_host_report *report);
 
 /* Whether an executable of this name is in PATH or the usual sbin directories. */
 bool atoll_host_has_program(const char *name);
 /* A small file as a string without its last newline; -errno. */
 int atoll_host_read(const char *path, char *buf, size_t cap) ATOLL_MUST_CHECK;
+/* The number in a file of /proc/sys, named as sysctl spells it; -errno. */
+int atoll_host_read_sysctl(const char *name, long *ret_value) ATOLL_MUST_CHECK;

@@ -575,6 +575,14 @@ def test_doctor(daemon, tmp_path):
     assert {"name", "state", "detail"} <= set(report["checks"][0])
     assert {check["state"] for check in report["checks"]} <= {"ok", "missing", "warn", "info"}
 
+    # Whatever is to be changed says how, and the sysctls among it make a file that sysctl reads.
+    assert all(check.get("fix") for check in report["checks"] if check["state"] in ("missing", "warn"))
+    wanted = [check["fix"].removeprefix("sysctl -w ") for check in report["checks"]
+              if check.get("fix", "").startswith("sysctl -w ")]
+    lines = daemon.atoll("doctor", "--sysctl", check=True).stdout.splitlines()
+    assert [line for line in lines if not line.startswith("#")] == wanted
+    assert all(re.fullmatch(r"[a-z0-9_.-]+=[0-9a-z]+", line) for line in wanted)
+
     env = {**daemon.env, "ATOLL_SOCKET": str(tmp_path / "none.sock")}
     alone = subprocess.run([daemon.build / "atoll", "doctor"], env=env, capture_output=True,
                            text=True, stdin=subprocess.DEVNULL)

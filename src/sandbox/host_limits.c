@@ -1,0 +1,119 @@
+/*
+ * Limits of the host that many sandboxes run into before memory does. Nothing here keeps the first
+ * sandbox from starting, so each is a warning that says at how many sandboxes it will hurt.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include "sandbox/host_internal.h"
+
+/* What a host is measured by. */
+#define SANDBOXES 1000
+#define FILES_WANTED 65536 /* of the daemon: a few for each sandbox and each client */
+
+static const struct {
+    const char *name; /* as sysctl spells it */
+    bool rootless;    /* counted for each user, so it matters where all sandboxes are one user's */
+    long each;        /* what one busy sandbox takes of it */
+    long wanted;
+    const char *of_what;
+} sysctls[] = {
+    {"kernel.pid_max", false, 32, 4194304, "process ids"},
+    {"kernel.threads-max", false, 32, 200000, "threads"},
+    {"fs.file-max", false, 256, 1000000, "open files"},
+    {"fs.nr_open", false, 16, 1048576, "open files of one process"},
+    {"kernel.pty.max", false, 2, 4096, "terminals"},
+    {"vm.max_map_count", false, 60, 262144, "mappings of one process"},
+    {"user.max_user_namespaces", false, 1, 15000, "user namespaces"},
+    {"user.max_mnt_namespaces", false, 1, 15000, "mount namespaces"},
+    {"user.max_pid_namespaces", false, 1, 15000, "pid namespaces"},
+    {"user.max_net_namespaces", false, 1, 15000, "network namespaces"},
+    {"user.max_ipc_namespaces", false, 1, 15000, "ipc namespaces"},
+    {"user.max_uts_namespaces", false, 1, 15000, "uts namespaces"},
+    {"user.max_cgroup_namespaces", false, 1, 15000, "cgroup namespaces"},
+    {"fs.inotify.max_user_instances", true, 1, 8192, "watchers"},
+    {"fs.inotify.max_user_watches", true, 60, 1048576, "watched directories"},
+    {"net.core.somaxconn", false, 1, 4096, "clients that connect at once"},
+};
+
+static void check_sysctls(struct atoll_host_report *report)
+{
+    size_t good = 0, low = 0;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(sysctls); i++) {
+        char fix[96];
+        long value;
+        if (atoll_host_read_sysctl(sysctls[i].name, &value) < 0 ||
+            (sysctls[i].rootless && report->caps.root))
+            continue;
+        if (value / sysctls[i].each >= SANDBOXES) {
+            good++;
+            continue;
+        }
+        low++;
+        (void)snprintf(fix, sizeof(fix), "sysctl -w %s=%ld", sysctls[i].name, sysctls[i].wanted);
+        atoll_host_add(report, sysctls[i].name, ATOLL_HOST_WARN, false, fix,
+                       "is %ld: about %ld busy sandboxes use up all %s", value,
+                       value / sysctls[i].each, sysctls[i].of_what);
+    }
+    if (low == 0)
+        atoll_host_add(report, "limits", ATOLL_HOST_OK, false, "",
+                       "%zu sysctls are high enough for %d sandboxes", good, SANDBOXES);
+}
+
+static void check_files(struct atoll_host_report *report)
+{
+    struct rlimit limit;
+
+    /* The daemon raises its soft limit by itself. */
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    if (limit.rlim_max >= FILES_WANTED)
+        atoll_host_add(report, "open files", ATOLL_HOST_OK, false, "", "up to %llu",
+                       (unsigned long long)limit.rlim_max);
+    else
+        atoll_host_add(report, "open files", ATOLL_HOST_WARN, false,
+                       "LimitNOFILE=1048576 in the unit, or `ulimit -Hn 1048576` before starting",
+                       "up to %llu: sandboxes and clients share them",
+                       (unsigned long long)limit.rlim_max);
+}
+
+static void check_processes(struct atoll_host_report *report)
+{
+    struct rlimit limit;
+
+    /* It does not bind root, and rootless it counts whatever this user's sandboxes run. */
+    if (report->caps.root || getrlimit(RLIMIT_NPROC, &limit) < 0)
+        return;
+    if (limit.rlim_max >= 32 * SANDBOXES)
+        return;
+    atoll_host_add(report, "processes", ATOLL_HOST_WARN, false,
+                   "LimitNPROC=infinity in the unit, or a line in /etc/security/limits.conf",
+                   "this user may have %llu, in all sandboxes together",
+                   (unsigned long long)limit.rlim_max);
+}
+
+static void check_loops(struct atoll_host_report *report)
+{
+    char text[32];
+    long most;
+
+    if (!report->caps.loop ||
+        atoll_host_read("/sys/module/loop/parameters/max_loop", text, sizeof(text)) < 0)
+        return;
+    /* Where it is not 0, it is how many are made at boot, and on old kernels the most there are. */
+    most = strtol(text, NULL, 10);
+    if (most > 0 && report->caps.kernel_major < 6)
+        atoll_host_add(report, "loop limit", ATOLL_HOST_WARN, false,
+                       "boot with loop.max_loop=0, or load the module so",
+                       "%ld loop devices: so many sandboxes can have a disk image", most);
+}
+
+void atoll_host_check_limits(struct atoll_host_report *report)
+{
+    check_sysctls(report);
+    check_files(report);
+    check_processes(report);
+    check_loops(report);
+}
