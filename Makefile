@@ -1,7 +1,7 @@
 # The front door. The work is done by meson and by the scripts; `make help` lists the doors.
 
 .DEFAULT_GOAL := build
-.PHONY: build run down test test-asan test-clang test-all fuzz code-interpreter bench format check install clean help packages
+.PHONY: build run down test test-asan test-clang test-all test-cgroup2 fuzz soak code-interpreter bench format check install clean help packages
 
 build: packages ## install what is needed to build, compile into build/
 	@scripts/build gcc
@@ -25,12 +25,19 @@ test-asan: ## sanitized build: unit and integration tests
 test-clang: ## clang build: unit tests
 	@scripts/test clang
 
-test-all: ## test, and also unit tests with clang, security and fault tests sanitized
+test-all: ## test, and also unit tests with clang, security and fault tests sanitized, test-cgroup2
 	@scripts/test all
+
+test-cgroup2: ## limits on cgroup v2, in an emulated virtual machine
+	@scripts/test cgroup2
 
 fuzz: packages ## fuzz every parser, each for FUZZ_SECONDS (60)
 	@scripts/install-packages test
 	@scripts/fuzz
+
+soak: build ## mixed load with kills for SOAK_SECONDS (3600), then a look for what has leaked
+	@scripts/install-packages run test
+	@/usr/bin/python3 tests/soak/soak.py
 
 code-interpreter: build ## make the template code-interpreter-v1 for the running daemon
 	@scripts/install-packages run
@@ -54,4 +61,4 @@ clean: ## remove all build directories
 	@rm -rf build build-clang build-asan build-fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile

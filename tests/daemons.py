@@ -23,6 +23,9 @@ SUBIDS = "1000000:65536"
 LAUNCHER_CANARY = "ATOLL_LAUNCHER_CANARY"
 NO_DESCRIPTORS = "ATOLL_TEST_NO_DESCRIPTORS"
 
+# How much longer than on a usual machine things may take: this one may be emulated.
+SLACK = float(os.environ.get("ATOLL_TEST_SLACK", "1"))
+
 
 class Daemon:
     """One atolld, and the CLI pointed at it."""
@@ -46,6 +49,7 @@ class Daemon:
         }
         if NO_DESCRIPTORS in os.environ:  # see test_without_descriptors.py
             self.env[NO_DESCRIPTORS] = "1"
+        self.launcher = []  # a command that starts the daemon's
         self.process = None
         self.cgroup_parents = set()  # the directories that hold the cgroups of its sandboxes
 
@@ -60,7 +64,8 @@ class Daemon:
             source = {"stdin": subprocess.DEVNULL}
         else:
             source = {"input": input}
-        done = subprocess.run(command, env=self.env, capture_output=True, timeout=timeout,
+        done = subprocess.run(command, env=self.env, capture_output=True,
+                              timeout=timeout * SLACK,
                               text=not binary, **source)
         if check and done.returncode != 0:
             raise AssertionError(f"atoll {' '.join(map(str, args))}: exit {done.returncode}\n"
@@ -82,7 +87,7 @@ class Daemon:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def start(self):
-        command = [*self.prefix, str(self.build / "atolld"),
+        command = [*self.launcher, *self.prefix, str(self.build / "atolld"),
                    "--state", str(self.state), "--socket", str(self.socket)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
@@ -99,7 +104,7 @@ class Daemon:
         family = descendants(self.pid)
         self.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(10)
+            self.process.wait(10 * SLACK)
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -124,7 +129,7 @@ def cgroups():
 
 def wait_until(condition, seconds, complaint):
     """Polls until condition() is true; raises complaint() when it does not become so."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * SLACK
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(complaint())
@@ -160,13 +165,15 @@ def descendants(pid):
 
 
 @contextlib.contextmanager
-def running(build, user=None):
+def running(build, user=None, **environment):
+    """environment: more for the daemon, as in ATOLL_LISTEN="127.0.0.1:0"."""
     # Short, because the path of a unix socket is; open, so that an ordinary user gets there.
     directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
     directory.chmod(0o755)
     if user:
         os.chown(directory, user.pw_uid, user.pw_gid)
     daemon = Daemon(build, directory, user)
+    daemon.env |= environment
     left = []
     try:
         daemon.start()

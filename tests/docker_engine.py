@@ -208,14 +208,19 @@ def wait_until_up(engine):
 
 
 @contextlib.contextmanager
-def start(directory, tls=False, image=None, options=()):
-    """Runs an engine; image: a file with a file system for its data. Ends all it started."""
+def start(directory, tls=False, image=None, options=(), bridge=None):
+    """Runs an engine; image: a file with a file system for its data; bridge: it has one, with this
+    address, in a network namespace of its own. Ends all it started."""
     engine = Engine(directory)
     cgroup = f"atoll-test-docker-{os.getpid()}-{directory.name}"
     for name in ("private", "data"):
         (directory / name).mkdir(parents=True)
     (directory / "none.json").write_text("{}")
+    if bridge:
+        options = [*options, "--bridge=", f"--bip={bridge}/24", "--iptables=true"]
     engine.command = command_of(engine, cgroup, tls, image, options)
+    if bridge:
+        engine.command.insert(1, "--net")
     try:
         engine.launch()
         yield engine

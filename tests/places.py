@@ -248,12 +248,14 @@ def stop_clean(daemon):
 
 
 @contextlib.contextmanager
-def world(names=None, faulty=False, docker_options=(), **settings):
-    """faulty: with proxies before docker and e2b; settings: more of providers.yaml, by provider."""
+def world(names=None, faulty=False, docker_options=(), environment=None, **settings):
+    """faulty: with proxies before docker and e2b; environment: more for the daemon; settings: more
+    of providers.yaml, by provider."""
     need_build()
     directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
     directory.chmod(0o755)
     made = World(directory)
+    made.daemon.env |= environment or {}
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
         for name in names or NAMES:

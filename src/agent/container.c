@@ -1,5 +1,6 @@
 #include "agent/container.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -63,6 +64,22 @@ int atoll_agent_container_user(struct atoll_agent_config *config, const char *wh
     config->default_uid = found.uid;
     config->default_gid = found.gid;
     return 0;
+}
+
+void atoll_agent_container_own(const struct atoll_agent_config *config, const char *path)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *entry;
+    struct stat st;
+    bool empty = true;
+
+    while (dir && empty && (entry = readdir(dir)) != NULL)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    /* What cannot be given away shows when it is written to. */
+    if (dir && empty && fstat(dirfd(dir), &st) == 0 && st.st_uid == 0)
+        (void)!fchown(dirfd(dir), config->default_uid, config->default_gid);
+    if (dir)
+        (void)closedir(dir);
 }
 
 int atoll_agent_own_user(struct atoll_agent_config *config, struct atoll_error *err)

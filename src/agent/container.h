@@ -14,6 +14,8 @@ int atoll_agent_container_user(struct atoll_agent_config *config, const char *wh
 /* The default user is the one the agent runs as. */
 int atoll_agent_own_user(struct atoll_agent_config *config,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* A new volume is root's and empty: it becomes the default user's. After the user is known. */
+void atoll_agent_container_own(const struct atoll_agent_config *config, const char *dir);
 /* The agent's own environment becomes that of commands, but for what says who it is. */
 int atoll_agent_container_env(struct atoll_agent_config *config,
                               struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include "agent/agent_internal.h"
+#include "base/switches.h"
 
 /* Big enough for every request message; the table is checked against it. */
 union any_message {
@@ -54,52 +55,55 @@ static int on_hello(struct atoll_agent *a, uint32_t request, const void *msg,
     return ATOLL_AGENT_ANSWERED;
 }
 
+#define TYPE(name_) ATOLL_AGENT_##name_, #name_
+
 static const struct row {
     uint16_t type;
+    const char *name;
     bool silent;                       /* never answered, not even with an error */
     const struct atoll_msg_desc *desc; /* NULL: the payload is ignored */
     atoll_agent_handler *handler;
 } rows[] = {
-    {ATOLL_AGENT_HELLO, false, &atoll_am_hello_desc, on_hello},
+    {TYPE(HELLO), false, &atoll_am_hello_desc, on_hello},
 
-    {ATOLL_AGENT_EXEC_START, false, &atoll_am_exec_start_desc, atoll_agent_on_exec_start},
-    {ATOLL_AGENT_EXEC_STDIN, false, &atoll_am_stdin_desc, atoll_agent_on_exec_stdin},
-    {ATOLL_AGENT_EXEC_STDIN_CLOSE, false, &atoll_am_exec_ref_desc, atoll_agent_on_exec_stdin_close},
-    {ATOLL_AGENT_EXEC_SIGNAL, false, &atoll_am_signal_desc, atoll_agent_on_exec_signal},
-    {ATOLL_AGENT_EXEC_RESIZE, false, &atoll_am_resize_desc, atoll_agent_on_exec_resize},
-    {ATOLL_AGENT_EXEC_RESUME, false, &atoll_am_resume_desc, atoll_agent_on_exec_resume},
-    {ATOLL_AGENT_EXEC_LIST, false, NULL, atoll_agent_on_exec_list},
-    {ATOLL_AGENT_EXEC_ACK, true, &atoll_am_ack_desc, atoll_agent_on_exec_ack},
-    {ATOLL_AGENT_EXEC_FORGET, true, &atoll_am_exec_ref_desc, atoll_agent_on_exec_forget},
-    {ATOLL_AGENT_PROCESS_LIST, false, NULL, atoll_agent_on_process_list},
+    {TYPE(EXEC_START), false, &atoll_am_exec_start_desc, atoll_agent_on_exec_start},
+    {TYPE(EXEC_STDIN), false, &atoll_am_stdin_desc, atoll_agent_on_exec_stdin},
+    {TYPE(EXEC_STDIN_CLOSE), false, &atoll_am_exec_ref_desc, atoll_agent_on_exec_stdin_close},
+    {TYPE(EXEC_SIGNAL), false, &atoll_am_signal_desc, atoll_agent_on_exec_signal},
+    {TYPE(EXEC_RESIZE), false, &atoll_am_resize_desc, atoll_agent_on_exec_resize},
+    {TYPE(EXEC_RESUME), false, &atoll_am_resume_desc, atoll_agent_on_exec_resume},
+    {TYPE(EXEC_LIST), false, NULL, atoll_agent_on_exec_list},
+    {TYPE(EXEC_ACK), true, &atoll_am_ack_desc, atoll_agent_on_exec_ack},
+    {TYPE(EXEC_FORGET), true, &atoll_am_exec_ref_desc, atoll_agent_on_exec_forget},
+    {TYPE(PROCESS_LIST), false, NULL, atoll_agent_on_process_list},
 
-    {ATOLL_AGENT_FILE_STAT, false, &atoll_am_path_desc, atoll_agent_on_file_stat},
-    {ATOLL_AGENT_FILE_LIST, false, &atoll_am_list_desc, atoll_agent_on_file_list},
-    {ATOLL_AGENT_FILE_OPEN, false, &atoll_am_path_desc, atoll_agent_on_file_open},
-    {ATOLL_AGENT_FILE_READ, false, &atoll_am_read_desc, atoll_agent_on_file_read},
-    {ATOLL_AGENT_FILE_CREATE, false, &atoll_am_create_desc, atoll_agent_on_file_create},
-    {ATOLL_AGENT_FILE_WRITE, false, &atoll_am_write_desc, atoll_agent_on_file_write},
-    {ATOLL_AGENT_FILE_COMMIT, false, &atoll_am_handle_desc, atoll_agent_on_file_commit},
-    {ATOLL_AGENT_FILE_CLOSE, false, &atoll_am_handle_desc, atoll_agent_on_file_close},
-    {ATOLL_AGENT_FILE_MKDIR, false, &atoll_am_mkdir_desc, atoll_agent_on_file_mkdir},
-    {ATOLL_AGENT_FILE_RENAME, false, &atoll_am_two_paths_desc, atoll_agent_on_file_rename},
-    {ATOLL_AGENT_FILE_REMOVE, false, &atoll_am_path_desc, atoll_agent_on_file_remove},
-    {ATOLL_AGENT_FILE_CHMOD, false, &atoll_am_chmod_desc, atoll_agent_on_file_chmod},
-    {ATOLL_AGENT_FILE_CHOWN, false, &atoll_am_chown_desc, atoll_agent_on_file_chown},
-    {ATOLL_AGENT_FILE_SYMLINK, false, &atoll_am_two_paths_desc, atoll_agent_on_file_symlink},
-    {ATOLL_AGENT_XATTR_GET, false, &atoll_am_xattr_desc, atoll_agent_on_xattr_get},
-    {ATOLL_AGENT_XATTR_SET, false, &atoll_am_xattr_desc, atoll_agent_on_xattr_set},
-    {ATOLL_AGENT_XATTR_LIST, false, &atoll_am_xattr_desc, atoll_agent_on_xattr_list},
-    {ATOLL_AGENT_XATTR_REMOVE, false, &atoll_am_xattr_desc, atoll_agent_on_xattr_remove},
+    {TYPE(FILE_STAT), false, &atoll_am_path_desc, atoll_agent_on_file_stat},
+    {TYPE(FILE_LIST), false, &atoll_am_list_desc, atoll_agent_on_file_list},
+    {TYPE(FILE_OPEN), false, &atoll_am_path_desc, atoll_agent_on_file_open},
+    {TYPE(FILE_READ), false, &atoll_am_read_desc, atoll_agent_on_file_read},
+    {TYPE(FILE_CREATE), false, &atoll_am_create_desc, atoll_agent_on_file_create},
+    {TYPE(FILE_WRITE), false, &atoll_am_write_desc, atoll_agent_on_file_write},
+    {TYPE(FILE_COMMIT), false, &atoll_am_handle_desc, atoll_agent_on_file_commit},
+    {TYPE(FILE_CLOSE), false, &atoll_am_handle_desc, atoll_agent_on_file_close},
+    {TYPE(FILE_MKDIR), false, &atoll_am_mkdir_desc, atoll_agent_on_file_mkdir},
+    {TYPE(FILE_RENAME), false, &atoll_am_two_paths_desc, atoll_agent_on_file_rename},
+    {TYPE(FILE_REMOVE), false, &atoll_am_path_desc, atoll_agent_on_file_remove},
+    {TYPE(FILE_CHMOD), false, &atoll_am_chmod_desc, atoll_agent_on_file_chmod},
+    {TYPE(FILE_CHOWN), false, &atoll_am_chown_desc, atoll_agent_on_file_chown},
+    {TYPE(FILE_SYMLINK), false, &atoll_am_two_paths_desc, atoll_agent_on_file_symlink},
+    {TYPE(XATTR_GET), false, &atoll_am_xattr_desc, atoll_agent_on_xattr_get},
+    {TYPE(XATTR_SET), false, &atoll_am_xattr_desc, atoll_agent_on_xattr_set},
+    {TYPE(XATTR_LIST), false, &atoll_am_xattr_desc, atoll_agent_on_xattr_list},
+    {TYPE(XATTR_REMOVE), false, &atoll_am_xattr_desc, atoll_agent_on_xattr_remove},
 
-    {ATOLL_AGENT_WATCH_START, false, &atoll_am_watch_desc, atoll_agent_on_watch_start},
-    {ATOLL_AGENT_WATCH_STOP, false, &atoll_am_handle_desc, atoll_agent_on_watch_stop},
-    {ATOLL_AGENT_CONNECT, false, &atoll_am_connect_desc, atoll_agent_on_connect},
-    {ATOLL_AGENT_USAGE, false, NULL, atoll_agent_on_usage},
-    {ATOLL_AGENT_NOTE_PUT, false, &atoll_am_data_desc, atoll_agent_on_note_put},
-    {ATOLL_AGENT_NOTE_GET, false, NULL, atoll_agent_on_note_get},
-    {ATOLL_AGENT_PAUSE, false, &atoll_am_pause_desc, atoll_agent_on_pause},
-    {ATOLL_AGENT_RESUME, false, NULL, atoll_agent_on_resume},
+    {TYPE(WATCH_START), false, &atoll_am_watch_desc, atoll_agent_on_watch_start},
+    {TYPE(WATCH_STOP), false, &atoll_am_handle_desc, atoll_agent_on_watch_stop},
+    {TYPE(CONNECT), false, &atoll_am_connect_desc, atoll_agent_on_connect},
+    {TYPE(USAGE), false, NULL, atoll_agent_on_usage},
+    {TYPE(NOTE_PUT), false, &atoll_am_data_desc, atoll_agent_on_note_put},
+    {TYPE(NOTE_GET), false, NULL, atoll_agent_on_note_get},
+    {TYPE(PAUSE), false, &atoll_am_pause_desc, atoll_agent_on_pause},
+    {TYPE(RESUME), false, NULL, atoll_agent_on_resume},
 };
 
 static const struct row *row_of(uint16_t type)
@@ -150,7 +154,9 @@ int atoll_agent_dispatch(struct atoll_agent *a, struct atoll_frame *frame)
         if (r < 0)
             return r;
     }
-    r = row->handler(a, frame->id, &msg, &err);
+    r = atoll_faultf("agent.%s", row->name);
+    r = r != 0 ? atoll_fail_errno(&err, r, "fault") : row->handler(a, frame->id, &msg, &err);
+    atoll_fault_die("agent.%s.after", row->name);
     answer(a, row, frame->id, r, &err);
     if (row->desc)
         atoll_msg_done(row->desc, &msg);

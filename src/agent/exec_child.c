@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include "agent/agent_internal.h"
+#include "base/switches.h"
 
 #define STACK_BYTES (64 * 1024)
 #define LOOK_AGAIN_NS (10 * 1000 * 1000)
@@ -59,6 +60,8 @@ static int stdio(const struct atoll_agent_launch *l)
         return -1;
     /* All others are close-on-exec already; kernels before 5.9 know no close_range. */
     (void)syscall(SYS_close_range, 3, ~0u, 0);
+    if (atoll_weakened("descriptors"))
+        (void)open("/", O_RDONLY | O_DIRECTORY);
     return 0;
 }
 
@@ -122,7 +125,7 @@ static int child_main(void *arg)
     int r;
 
     c->failed = STEP_SESSION;
-    if (setsid() < 0)
+    if (!atoll_weakened("session") && setsid() < 0)
         goto failed;
     c->failed = STEP_STDIO;
     if (stdio(l) < 0)
@@ -157,13 +160,39 @@ static void look_after(struct atoll_agent *a, pid_t pid, int *stops)
     (void)kill(pid, ++*stops < STOPS_MAX ? SIGCONT : SIGKILL);
 }
 
+/* -errno. The child shares our memory, errno included, and reads there why a call of its own has
+ * failed: a wait that ends with a timeout must not write to it, as syscall() does. */
+static long wait_on(const uint32_t *word, const struct timespec *timeout)
+{
+#if defined(__x86_64__)
+    register const struct timespec *fourth __asm__("r10") = timeout;
+    long r = SYS_futex;
+
+    __asm__ volatile("syscall"
+                     : "+a"(r)
+                     : "D"(word), "S"(FUTEX_WAIT), "d"(1L), "r"(fourth)
+                     : "rcx", "r11", "memory");
+    return r;
+#elif defined(__aarch64__)
+    register long r __asm__("x0") = (long)word;
+    register long op __asm__("x1") = FUTEX_WAIT, value __asm__("x2") = 1;
+    register const struct timespec *fourth __asm__("x3") = timeout;
+    register long number __asm__("x8") = SYS_futex;
+
+    __asm__ volatile("svc 0" : "+r"(r) : "r"(op), "r"(value), "r"(fourth), "r"(number) : "memory");
+    return r;
+#else
+#error "how are system calls made here?"
+#endif
+}
+
 static void wait_for_exec(struct atoll_agent *a, struct child *c, pid_t pid)
 {
     int stops = 0;
 
     while (__atomic_load_n(&c->alive, __ATOMIC_ACQUIRE) != 0) {
         struct timespec wait = {.tv_nsec = LOOK_AGAIN_NS};
-        if (syscall(SYS_futex, &c->alive, FUTEX_WAIT, 1, &wait, NULL, 0) < 0 && errno == ETIMEDOUT)
+        if (wait_on(&c->alive, &wait) == -ETIMEDOUT)
             look_after(a, pid, &stops);
     }
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "agent/agent_internal.h"
+#include "base/switches.h"
 
 #define DEFAULTS_MAX 9
 
@@ -73,19 +74,24 @@ static void put(struct atoll_agent_env *env, size_t defaults, const char *var)
 int atoll_agent_env_init(struct atoll_agent_env *env, const struct atoll_agent_env_spec *spec,
                          struct atoll_error *err)
 {
-    size_t defaults, base_len = 0;
+    size_t defaults, base_len = 0, leaked_len = 0;
     int r = 0;
 
     while (spec->base && spec->base[base_len])
         base_len++;
+    while (atoll_weakened("environment") && environ[leaked_len])
+        leaked_len++;
     *env = (struct atoll_agent_env){
-        .vars = calloc(base_len + spec->extra_len + DEFAULTS_MAX + 1, sizeof(*env->vars))};
+        .vars =
+            calloc(base_len + leaked_len + spec->extra_len + DEFAULTS_MAX + 1, sizeof(*env->vars))};
     if (!env->vars || add_defaults(env, spec) < 0) {
         atoll_agent_env_done(env);
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM,
                           "out of memory for the environment");
     }
     defaults = env->len;
+    for (size_t i = 0; i < leaked_len; i++)
+        put(env, defaults, environ[i]);
     for (size_t i = 0; i < base_len; i++)
         if (!same_name(spec->base[i], ATOLL_AGENT_MARK))
             put(env, defaults, spec->base[i]);

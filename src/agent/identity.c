@@ -8,10 +8,12 @@
  */
 #include <errno.h>
 #include <linux/capability.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include "agent/agent_internal.h"
+#include "base/switches.h"
 #include "sys/caps.h"
 
 /* Cuts the agent's own sets to what it uses of what it holds. A child of uid 0 gains its bounding
@@ -23,6 +25,8 @@ static int cut_capabilities(bool root_inside)
     uint64_t held;
     int r = 0;
 
+    if (atoll_weakened("capabilities"))
+        return 0;
     if (syscall(SYS_capget, &header, data) < 0)
         return -errno;
     held = data[0].permitted | (uint64_t)data[1].permitted << 32;
@@ -37,7 +41,7 @@ int atoll_agent_identity_init(struct atoll_agent *a, struct atoll_error *err)
     int r;
 
     (void)umask(0);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    if (!atoll_weakened("no_new_privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "set no_new_privs");
     r = cut_capabilities(a->config.many_ids);
     if (r < 0)
@@ -173,8 +177,14 @@ int atoll_agent_child_identity(const struct atoll_agent *a, const struct atoll_a
         if (prctl(PR_CAPBSET_DROP, __builtin_ctzll(left), 0, 0, 0) < 0 && errno != EPERM)
             return -errno;
     if (syscall(SYS_setgroups, user->group_count, user->groups) < 0 ||
-        syscall(SYS_setresgid, user->gid, user->gid, user->gid) < 0 ||
-        syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0)
+        syscall(SYS_setresgid, user->gid, user->gid, user->gid) < 0)
+        return -errno;
+    if (atoll_weakened("groups") && syscall(SYS_setgroups, 1, &(uint32_t){24}) < 0)
+        return -errno;
+    if (syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0)
+        return -errno;
+    /* Without a pid namespace, what would end with its first process has to be told. */
+    if (atoll_weakened("pid_namespace") && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return -errno;
     /* The child still shares the agent's memory, and fs.suid_dumpable=1 would open it here. */
     return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;

@@ -25,6 +25,7 @@ static const char usage[] =
     "  --no-fds            descriptors do not pass, whatever the transport looks like\n"
     "  --user NAME --uid N --gid N --home DIR   the default user (root)\n"
     "  --in-container USER  user (\"\": the image's), environment and cgroup as found\n"
+    "    --own DIR            an empty directory of root's becomes that user's\n"
     "  --sudo              let that user use sudo\n"
     "  --one-id            only one user id exists here\n"
     "  --memory-limit N    bytes, for reports of out-of-memory kills\n"
@@ -46,6 +47,7 @@ enum {
     OPT_GID,
     OPT_HOME,
     OPT_IN_CONTAINER,
+    OPT_OWN,
     OPT_SUDO,
     OPT_ONE_ID,
     OPT_MEMORY
@@ -67,6 +69,7 @@ static const struct option options[] = {
     {"gid", required_argument, NULL, OPT_GID},
     {"home", required_argument, NULL, OPT_HOME},
     {"in-container", required_argument, NULL, OPT_IN_CONTAINER},
+    {"own", required_argument, NULL, OPT_OWN},
     {"sudo", no_argument, NULL, OPT_SUDO},
     {"one-id", no_argument, NULL, OPT_ONE_ID},
     {"memory-limit", required_argument, NULL, OPT_MEMORY},
@@ -167,6 +170,9 @@ static int apply(struct wishes *w, int option, const char *arg, struct atoll_err
         r = atoll_agent_container_user(c, arg, err);
         if (r == 0)
             r = atoll_agent_container_env(c, err);
+        break;
+    case OPT_OWN:
+        atoll_agent_container_own(c, arg);
         break;
     case OPT_SUDO:
         c->allow_sudo = true;

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "agent/agent_internal.h"
+#include "base/switches.h"
 
 #define SCORE "500"
 #define AGAIN_MS 1
@@ -22,7 +23,7 @@ void atoll_agent_oom_score_later(struct atoll_agent *a, pid_t pid)
 {
     struct atoll_agent_unscored *u = &a->unscored[a->unscored_count];
 
-    if (a->unscored_count == ATOLL_ARRAY_LEN(a->unscored))
+    if (a->unscored_count == ATOLL_ARRAY_LEN(a->unscored) || atoll_weakened("oom_score"))
         return; /* more starts in one millisecond than there are processes allowed */
     *u = (struct atoll_agent_unscored){.pid = pid};
     a->unscored_count++;

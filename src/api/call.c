@@ -209,12 +209,16 @@ static void gone(void *arg, struct atoll_http_request *req)
 static void handle(void *arg, struct atoll_http_request *req, const uint8_t *bytes, size_t n)
 {
     struct atoll_api_call *call = arg;
+    struct atoll_origin origin = {.trace = call->trace}, before;
 
     (void)req;
     call->handled = true;
     if (n > 0)
         atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("api", "in"), (double)n);
+    memcpy(origin.request_id, call->request_id, sizeof(origin.request_id));
+    before = atoll_origin_enter(&origin);
     call->route->handler(call, bytes, n);
+    (void)atoll_origin_enter(&before);
 }
 
 /* Keys, scopes and owners. */

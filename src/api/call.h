@@ -2,7 +2,7 @@
 #include "api/api.h"
 #include "api/json_out.h"
 #include "api/router.h"
-#include "api/trace.h"
+#include "base/trace.h"
 #include "engine/engine.h"
 
 /*

@@ -4,6 +4,7 @@
 #include "api/metrics.h"
 
 #include <dirent.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -92,6 +93,14 @@ static double resident_bytes(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
+/* Without what is free inside the allocator: this is what a leak shows in. */
+static double heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+
+    return (double)info.uordblks + (double)info.hblkhd;
+}
+
 static void gather_process(void)
 {
     struct rlimit files = {0};
@@ -103,6 +112,7 @@ static void gather_process(void)
                      (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                          (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6);
     atoll_metric_set(ATOLL_METRIC_MEMORY, ATOLL_NO_LABELS, resident_bytes());
+    atoll_metric_set(ATOLL_METRIC_HEAP, ATOLL_NO_LABELS, heap_bytes());
     atoll_metric_set(ATOLL_METRIC_FILES, ATOLL_NO_LABELS, (double)count_files());
     atoll_metric_set(ATOLL_METRIC_FILES_MAX, ATOLL_NO_LABELS, (double)files.rlim_cur);
 }

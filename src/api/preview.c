@@ -14,7 +14,7 @@
 #include "api/metrics.h"
 #include "api/preview_internal.h"
 #include "api/preview_rules.h"
-#include "api/trace.h"
+#include "base/trace.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/switches.h"
 
 #define MIN_CAPACITY 256
 
@@ -37,7 +38,7 @@ static int make_room(struct atoll_buf *b, size_t n)
     }
     for (cap = ATOLL_MAX(b->cap, (size_t)MIN_CAPACITY); cap - held < n; cap *= 2)
         ;
-    grown = realloc(b->data, cap);
+    grown = atoll_fault("base.buf_grow") ? NULL : realloc(b->data, cap);
     if (!grown)
         return -ENOMEM;
     b->data = grown;

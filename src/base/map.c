@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "base/switches.h"
 
 struct atoll_map_slot {
     const char *key; /* NULL: never used, or a tombstone when value is the marker */
@@ -63,7 +64,7 @@ static int grow(struct atoll_map *m)
 
     while (cap < old.used * 4)
         cap *= 2;
-    m->slots = calloc(cap, sizeof(*m->slots));
+    m->slots = atoll_fault("base.map_grow") ? NULL : calloc(cap, sizeof(*m->slots));
     if (!m->slots) {
         *m = old;
         return -ENOMEM;

@@ -115,6 +115,8 @@ static const struct row {
         {"process_cpu_seconds_total", COUNTER, {NULL}, NULL, "CPU time of the daemon."},
     [ATOLL_METRIC_MEMORY] =
         {"process_resident_memory_bytes", GAUGE, {NULL}, NULL, "Memory of the daemon."},
+    [ATOLL_METRIC_HEAP] =
+        {"process_heap_bytes", GAUGE, {NULL}, NULL, "Memory of the daemon that is in use."},
     [ATOLL_METRIC_FILES] = {"process_open_fds", GAUGE, {NULL}, NULL, "Descriptors of the daemon."},
     [ATOLL_METRIC_FILES_MAX] =
         {"process_max_fds", GAUGE, {NULL}, NULL, "Most descriptors it may have."},

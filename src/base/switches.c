@@ -4,61 +4,143 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define POINT_MAX 96
+#define WISH_MAX 128
+#define DIE (-1)
 
 static const struct {
     const char *name;
     int errnum;
 } actions[] = {
     {"EIO", EIO},       {"ENOSPC", ENOSPC},       {"ENOMEM", ENOMEM},         {"EMFILE", EMFILE},
-    {"EAGAIN", EAGAIN}, {"ETIMEDOUT", ETIMEDOUT}, {"ECONNRESET", ECONNRESET}, {"die", -1},
+    {"EAGAIN", EAGAIN}, {"ETIMEDOUT", ETIMEDOUT}, {"ECONNRESET", ECONNRESET}, {"die", DIE},
 };
 
-/* Environments are not written to after the start, so it is read at each call and never kept. */
-static void note(const char *point)
+/* As tests/faults.py has it. Memory, because it has to be reached from where no file of the host is:
+ * a process that has become a sandbox. */
+struct board {
+    char wish[WISH_MAX]; /* "" for none */
+    _Atomic uint32_t passed, struck;
+    _Atomic uint32_t recording; /* whether points are logged */
+    _Atomic uint32_t used;      /* bytes of the log; more than there is room for when it is full */
+    char log[];                 /* a line for each point passed; " die" behind those that only die */
+};
+
+static struct board *_Atomic shared;
+static _Atomic uint32_t shared_size;
+
+static struct board *map_board(void)
 {
-    const char *path = getenv("ATOLL_FAULT_LOG");
-    if (!path)
-        return;
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return;
-    struct iovec line[] = {
-        {(void *)point, strlen(point)},
-        {(void *)"\n", 1},
-    };
-    /* One write, so that lines of several processes stay whole. */
-    ssize_t n = writev(fd, line, 2);
-    (void)n;
+    const char *path = getenv("ATOLL_FAULT_BOARD");
+    struct board *board = shared;
+    struct stat st;
+    int fd;
+
+    if (board || !path)
+        return board;
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        abort(); /* a test that looks at nothing must not pass */
+    shared_size = (uint32_t)st.st_size;
+    board = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
+    if (board == MAP_FAILED)
+        abort();
+    shared = board; /* two threads may both have come here: one map more does no harm */
+    return board;
+}
+
+static void note(struct board *board, const char *point, bool only_die)
+{
+    char line[POINT_MAX + 8];
+    uint32_t len, at;
+
+    if (!atomic_load(&board->recording))
+        return;
+    len = (uint32_t)snprintf(line, sizeof(line), "%s%s\n", point, only_die ? " die" : "");
+    at = atomic_fetch_add(&board->used, len);
+    if (at + len <= shared_size - sizeof(*board))
+        memcpy(board->log + at, line, len);
+}
+
+/* The action that a wish names, or 0 when it is about another point or another time. */
+static int due(const char *wish, const char *point, _Atomic uint32_t *passed)
+{
+    size_t len = strlen(point);
+    const char *rest = wish + len;
+    char *end;
+    unsigned long turn = 1;
+
+    if (strncmp(wish, point, len) != 0)
+        return 0;
+    if (*rest == '@') {
+        turn = strtoul(rest + 1, &end, 10);
+        rest = end;
+    }
+    if (*rest != '=' || atomic_fetch_add(passed, 1) + 1 != turn)
+        return 0;
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+        if (strcmp(rest + 1, actions[i].name) == 0)
+            return actions[i].errnum;
+    abort(); /* a test that asks for what there is not must not pass */
+}
+
+static int pass(const char *point, bool only_die)
+{
+    static _Atomic uint32_t passed;
+    const char *own = getenv("ATOLL_FAULT");
+    struct board *board = map_board();
+    int action = own ? due(own, point, &passed) : 0;
+
+    if (board) {
+        note(board, point, only_die);
+        if (!action) {
+            action = due(board->wish, point, &board->passed);
+            if (action)
+                atomic_fetch_add(&board->struck, 1);
+        }
+    }
+    if (action == DIE) {
+        (void)kill(getpid(), SIGKILL);
+        _exit(128 + SIGKILL); /* the first process of a namespace does not die of that */
+    }
+    return only_die ? 0 : action;
 }
 
 int atoll_fault(const char *point)
 {
-    static atomic_int passed;
-    note(point);
-    const char *wish = getenv("ATOLL_FAULT");
-    size_t len = strlen(point);
-    if (!wish || strncmp(wish, point, len) != 0)
-        return 0;
-    const char *rest = wish + len;
-    long turn = 1;
-    if (*rest == '@')
-        turn = strtol(rest + 1, (char **)&rest, 10);
-    if (*rest != '=' || atomic_fetch_add(&passed, 1) + 1 != turn)
-        return 0;
-    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
-        if (strcmp(rest + 1, actions[i].name) != 0)
-            continue;
-        if (actions[i].errnum < 0)
-            kill(getpid(), SIGKILL);
-        return actions[i].errnum;
-    }
-    abort(); /* a test that asks for what there is not must not pass */
+    return pass(point, false);
+}
+
+int atoll_faultf(const char *point, ...)
+{
+    char name[POINT_MAX];
+    va_list ap;
+
+    va_start(ap, point);
+    (void)vsnprintf(name, sizeof(name), point, ap);
+    va_end(ap);
+    return pass(name, false);
+}
+
+void atoll_fault_die(const char *point, ...)
+{
+    char name[POINT_MAX];
+    va_list ap;
+
+    va_start(ap, point);
+    (void)vsnprintf(name, sizeof(name), point, ap);
+    va_end(ap);
+    (void)pass(name, true);
 }
 
 bool atoll_weakened(const char *layer)
@@ -72,5 +154,18 @@ bool atoll_weakened(const char *layer)
         layers += word + (layers[word] == ',');
     }
     return false;
+}
+
+char *const *atoll_switches_env(void)
+{
+    static const char *const names[] = {"ATOLL_FAULT=", "ATOLL_FAULT_BOARD=", "ATOLL_WEAKEN="};
+    static char *kept[4];
+    size_t n = 0;
+
+    for (char **entry = environ; entry && *entry; entry++)
+        for (size_t i = 0; i < 3 && n < 3; i++)
+            if (strncmp(*entry, names[i], strlen(names[i])) == 0)
+                kept[n++] = *entry;
+    return kept;
 }
 #endif

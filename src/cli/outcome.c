@@ -82,8 +82,8 @@ static void describe_oom(const json_t *oom, char *out, size_t cap)
     len = strlen(out);
     (void)snprintf(
         out + len, cap - len, " at %s of %s",
-        atoll_text_format_size((uint64_t)atoll_link_number(oom, "peak_bytes", 0), peak),
-        atoll_text_format_size((uint64_t)atoll_link_number(oom, "limit_bytes", 0), limit));
+        atoll_text_format_size(atoll_link_count(oom, "peak_bytes"), peak),
+        atoll_text_format_size(atoll_link_count(oom, "limit_bytes"), limit));
 }
 
 static void explain_exit(const json_t *result, const struct atoll_cli_outcome *outcome ATOLL_UNUSED)

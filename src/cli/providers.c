@@ -43,7 +43,8 @@ static void add_provider(struct atoll_cli_table *table, const json_t *p)
     char text[128];
 
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(p, "name", "?"));
-    atoll_cli_table_add(table, colour_of(state), "%s", state);
+    atoll_cli_table_add(table, colour_of(state), "%s%s", state,
+                        json_is_true(json_object_get(p, "removed")) ? ", removed" : "");
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(p, "isolation", "?"));
     if (most > 0)
         atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f / %.0f", count, most);
@@ -64,6 +65,7 @@ static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
     ATOLL_AUTOJSON json_t *reply = NULL;
     struct atoll_cli_table table;
     const json_t *providers;
+    const char *error;
     int r = atoll_cli_call(cli, "GET", "/api/providers", NULL, &reply, err);
 
     if (r < 0)
@@ -75,6 +77,9 @@ static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
     for (size_t i = 0; i < json_array_size(providers); i++)
         add_provider(&table, json_array_get(providers, i));
     atoll_cli_table_finish(&table, stdout);
+    error = atoll_link_text(json_object_get(reply, "reload"), "error", NULL);
+    if (error)
+        fprintf(stderr, "the providers are as before, for the file was not taken: %s\n", error);
     return ATOLL_CLI_OK;
 }
 
@@ -83,7 +88,7 @@ const struct atoll_cli_verb atoll_cli_providers = {
     .args = "",
     .summary = "show who makes sandboxes here, and how they are",
     .help = "In the order they are asked. One that is down gets no new sandboxes until it answers "
-            "again.\n",
+            "again. A removed one is there because of the sandboxes it has.\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .max_args = 0,

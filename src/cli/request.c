@@ -34,6 +34,10 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
     {"isolation", 0, ATOLL_CLI_TEXT, AT(isolation), "KIND",
      "only from who isolates so: namespaces, container, gvisor, microvm", NULL},
     {"network", 0, ATOLL_CLI_TEXT, AT(network), "MODE", "none (default), isolated or bridge", NULL},
+    {"volume", 0, ATOLL_CLI_LIST, AT(volumes), "NAME:PATH[:ro]",
+     "mount a volume of yours, or a directory of the host (/DIR:PATH)", NULL},
+    {"registry-user", 0, ATOLL_CLI_TEXT, AT(registry_user), "NAME",
+     "who pulls the image; the password is in ATOLL_REGISTRY_PASSWORD", NULL},
     {"recreate", 0, ATOLL_CLI_FLAG, AT(recreate), NULL,
      "make it again, without its files, when its provider loses it", NULL},
     {"artifact", 0, ATOLL_CLI_LIST, AT(artifacts), "PATTERN",
@@ -102,6 +106,48 @@ static int parse_deadline(const char *text, enum atoll_client_at_deadline *ret,
                       "--on-deadline: \"%.40s\" is neither destroy nor pause", text);
 }
 
+/* A command line is for everybody to see; the environment is not. */
+static int add_registry(json_t *request, const char *user, struct atoll_error *err)
+{
+    const char *password = getenv("ATOLL_REGISTRY_PASSWORD");
+
+    if (!user)
+        return 0;
+    if (!password)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--registry-user: set ATOLL_REGISTRY_PASSWORD, too");
+    if (json_object_set_new(request, "registry",
+                            json_pack("{s:s, s:s}", "username", user, "password", password)) < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--registry-user: name and password must be UTF-8");
+    return 0;
+}
+
+/* "NAME:PATH", "/DIR:PATH", and ":ro" behind either. */
+static int add_volume(json_t *request, const char *item, struct atoll_error *err)
+{
+    const char *colon = strchr(item, ':'), *end = colon ? strchr(colon + 1, ':') : NULL;
+    json_t *volumes = json_object_get(request, "volumes");
+    json_t *volume;
+
+    if (!colon || colon == item || colon[1] != '/' || (end && strcmp(end, ":ro") != 0))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--volume: \"%.100s\" is not NAME:PATH or NAME:PATH:ro, with an absolute "
+                          "path",
+                          item);
+    if (!volumes) {
+        volumes = json_array();
+        (void)json_object_set_new(request, "volumes", volumes);
+    }
+    volume =
+        json_pack("{s:s%, s:s%, s:b}", *item == '/' ? "hostPath" : "name", item,
+                  (size_t)(colon - item), "path", colon + 1,
+                  end ? (size_t)(end - colon - 1) : strlen(colon + 1), "readOnly", end != NULL);
+    if (json_array_append_new(volumes, volume) < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "--volume: not valid UTF-8");
+    return 0;
+}
+
 int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_options *options,
                           double lifetime_seconds, struct atoll_error *err)
 {
@@ -133,7 +179,13 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
     memcpy(artifacts, options->artifacts.items, options->artifacts.n * sizeof(artifacts[0]));
     for (size_t i = 0; r == 0 && i < options->waive.n; i++)
         r = add_waived(&waived, options->waive.items[i], err);
-    return r < 0 ? r : atoll_compose_sandbox(request, &o, err);
+    if (r == 0)
+        r = atoll_compose_sandbox(request, &o, err);
+    if (r == 0)
+        r = add_registry(request, options->registry_user, err);
+    for (size_t i = 0; r == 0 && i < options->volumes.n; i++)
+        r = add_volume(request, options->volumes.items[i], err);
+    return r;
 }
 
 static int add_variable(json_t *request, const char *item, struct atoll_error *err)

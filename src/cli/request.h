@@ -9,7 +9,8 @@ struct atoll_cli_sandbox_options {
     const char *template;
     uint64_t memory_bytes, disk_bytes, pids;
     double cpus;
-    struct atoll_cli_list waive, artifacts;
+    struct atoll_cli_list waive, artifacts, volumes;
+    const char *registry_user;
     double idle_seconds, lease_seconds, cpu_budget_seconds;
     uint64_t output_budget_bytes;
     const char *on_deadline;

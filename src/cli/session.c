@@ -36,6 +36,7 @@ struct session {
     sigset_t old_mask;
     bool reads_stdin;
     bool started, ended;
+    bool shows_progress; /* there is something on the terminal's last line */
     int interrupts;
     int gave_up;                       /* the signal it was for, 0 while we have not */
     int64_t give_up_ms, keep_alive_ms; /* on the clock, 0: not set */
@@ -99,6 +100,24 @@ static int send_resize(struct session *s, struct atoll_error *err)
     return forgive(s, atoll_attach_resize(s->process, cols, rows, err), err);
 }
 
+/* Drawn over itself: it is of interest while one waits. */
+static void show_progress(void *arg, const char *text)
+{
+    struct session *s = arg;
+
+    (void)fputs("\r\033[K", stderr);
+    atoll_cli_put(stderr, text);
+    (void)fflush(stderr);
+    s->shows_progress = true;
+}
+
+static void clear_progress(struct session *s)
+{
+    if (s->shows_progress)
+        (void)fputs("\r\033[K", stderr);
+    s->shows_progress = false;
+}
+
 static int open_session(struct session *s, struct atoll_error *err)
 {
     json_t *request = s->plan->request;
@@ -112,12 +131,16 @@ static int open_session(struct session *s, struct atoll_error *err)
     r = atoll_cli_open(s->cli, err);
     if (r < 0)
         return r;
-    return atoll_attach_open(s->cli->client, s->plan->target, s->outcome->sandbox_id, request,
-                             &s->process, err);
+    r = atoll_attach_open(s->cli->client, s->plan->target, s->outcome->sandbox_id, request,
+                          &s->process, err);
+    if (r == 0 && isatty(STDERR_FILENO))
+        atoll_attach_on_progress(s->process, show_progress, s);
+    return r;
 }
 
 static void close_session(struct session *s)
 {
+    clear_progress(s);
     atoll_cli_terminal_restore();
     if (s->signal_fd >= 0) {
         (void)close(ATOLL_TAKE_FD(s->signal_fd));
@@ -196,8 +219,10 @@ static int on_signal(struct session *s, struct atoll_error *err)
 static int on_start(struct session *s, struct atoll_error *err)
 {
     struct atoll_cli_outcome *o = s->outcome;
-    int r = s->plan->pty ? atoll_cli_terminal_raw(err) : 0;
+    int r;
 
+    clear_progress(s);
+    r = s->plan->pty ? atoll_cli_terminal_raw(err) : 0;
     (void)snprintf(o->exec_id, sizeof(o->exec_id), "%s", atoll_client_process_exec_id(s->process));
     (void)snprintf(o->sandbox_id, sizeof(o->sandbox_id), "%s", atoll_attach_sandbox_id(s->process));
     s->started = r == 0;

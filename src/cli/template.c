@@ -29,7 +29,7 @@ static ssize_t read_feed(void *arg, void *buf, size_t n)
     return r;
 }
 
-static void print_template(const json_t *template)
+void atoll_cli_template_print(const json_t *template)
 {
     double size = atoll_link_number(template, "size_bytes", 0);
     char text[16];
@@ -60,7 +60,7 @@ int atoll_cli_template_send(struct atoll_cli *cli, const char *name,
         return r;
     if (cli->json)
         return atoll_cli_print_json(reply, err);
-    print_template(reply);
+    atoll_cli_template_print(reply);
     return ATOLL_CLI_OK;
 }
 
@@ -171,7 +171,8 @@ const struct atoll_cli_verb atoll_cli_template_ls = {
     .name = "template ls",
     .args = "",
     .summary = "list what sandboxes can be made from",
-    .help = "`host` is always there: this machine's /usr, read-only, with a small /etc.\n",
+    .help = "`host` is always there: this machine's /usr, read-only, with a small /etc. Those of\n"
+            "kind image were built, or are snapshots, and are kept by a provider.\n",
     .options = atoll_cli_plain_options,
     .options_size = sizeof(struct atoll_cli_plain),
     .max_args = 0,

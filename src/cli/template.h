@@ -5,6 +5,8 @@
  * Templates are made by sending the daemon a tar, plain or compressed, in pieces as it comes.
  */
 
+/* "template NAME is ready, SIZE". */
+void atoll_cli_template_print(const json_t *template);
 /* Sends what `read` yields (0 at the end, -errno to give up) as template `name` and reports the
  * result. ALREADY_EXISTS, INVALID_ARGUMENT and so on. */
 int atoll_cli_template_send(struct atoll_cli *cli, const char *name,

@@ -19,6 +19,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_pause,
     &atoll_cli_resume,
     &atoll_cli_stop,
+    &atoll_cli_snapshot,
     &atoll_cli_rm,
     &atoll_cli_artifacts_ls,
     &atoll_cli_artifacts_get,
@@ -26,7 +27,10 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_template_ls,
     &atoll_cli_template_import,
     &atoll_cli_template_debian,
+    &atoll_cli_template_build,
     &atoll_cli_template_rm,
+    &atoll_cli_volume_ls,
+    &atoll_cli_volume_rm,
     &atoll_cli_key_create,
     &atoll_cli_key_ls,
     &atoll_cli_key_rm,
@@ -34,7 +38,9 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_down,
     &atoll_cli_status,
     &atoll_cli_providers,
+    &atoll_cli_bench,
     &atoll_cli_doctor,
+    &atoll_cli_verify,
     &atoll_cli_version,
     &atoll_cli_help,
     NULL,
@@ -75,7 +81,7 @@ static bool is_group(const char *word)
 
 /* atoll_cli_nearest() keeps pointers to the words, so they have to outlive the walk. */
 struct words {
-    char text[32][32];
+    char text[48][32];
     size_t n, at;
 };
 

@@ -21,6 +21,8 @@ struct atoll_client_process {
     json_t *record;                      /* owned; NULL until it has ended */
     struct atoll_client_result *result;  /* owned; made of the record */
     struct atoll_client_event event;     /* the last one given out */
+    void (*progress)(void *arg, const char *text);
+    void *progress_arg;
     uint8_t chunk[1 + INPUT_CHUNK];      /* first byte: channel 0, standard input */
 };
 
@@ -59,6 +61,13 @@ int atoll_attach_open(struct atoll_client *client, const char *target, const cha
     else
         *ret_process = p;
     return r;
+}
+
+void atoll_attach_on_progress(struct atoll_client_process *p,
+                              void (*fn)(void *arg, const char *text), void *arg)
+{
+    p->progress = fn;
+    p->progress_arg = arg;
 }
 
 void atoll_attach_hang_up(struct atoll_client_process *p)
@@ -133,6 +142,8 @@ static int on_text(struct atoll_client_process *p, const uint8_t *bytes, size_t 
     }
     if (!p->started && json_object_get(message, "exec_id"))
         return on_start(p, message, err);
+    if (p->progress && atoll_link_text(message, "progress", NULL))
+        p->progress(p->progress_arg, atoll_link_text(message, "progress", ""));
     return 0;
 }
 

@@ -13,6 +13,10 @@ int atoll_attach_open(struct atoll_client *client, const char *target, const cha
                       json_t *request, struct atoll_client_process **ret_process,
                       struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* Until the command starts: what is being waited for, in words. Called by atoll_attach_next(). */
+void atoll_attach_on_progress(struct atoll_client_process *p,
+                              void (*fn)(void *arg, const char *text), void *arg);
+
 /* As the functions of the same name in atoll/atoll.h. */
 int atoll_attach_next(struct atoll_client_process *p, int timeout_ms,
                       const struct atoll_client_event **ret_event,

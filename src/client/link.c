@@ -157,6 +157,11 @@ int atoll_link_timeout(const struct atoll_client *client)
     return client->timeout_ms;
 }
 
+const char *atoll_link_authorization(const struct atoll_client *client)
+{
+    return client->authorization;
+}
+
 char *atoll_link_hint(struct atoll_client *client)
 {
     return client->hint;

@@ -17,6 +17,8 @@
 int atoll_link_open(const struct atoll_client_options *options, struct atoll_client **ret_client,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_link_timeout(const struct atoll_client *client);
+/* The value of the header Authorization that it sends, or "". */
+const char *atoll_link_authorization(const struct atoll_client *client);
 /* What to do about the last error, or "". The caller may clear it. */
 char *atoll_link_hint(struct atoll_client *client);
 

@@ -96,7 +96,7 @@ static void fill(struct result *result)
     p->system_seconds = atoll_link_number(usage, "system_seconds", 0);
     p->max_rss_bytes = atoll_link_count(usage, "max_rss_bytes");
     p->oom.process = atoll_link_text(oom, "process", "");
-    p->oom.pid = (int)atoll_link_number(oom, "pid", 0);
+    p->oom.pid = (int)ATOLL_MIN(atoll_link_count(oom, "pid"), (uint64_t)INT32_MAX);
     p->oom.peak_bytes = atoll_link_count(oom, "peak_bytes");
     p->oom.limit_bytes = atoll_link_count(oom, "limit_bytes");
     p->json = result->json;

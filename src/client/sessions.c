@@ -161,9 +161,10 @@ static int fill_output(struct execution *x, int stream, const char *name)
 static void fill_execution(struct execution *x)
 {
     const json_t *error = json_object_get(x->view, "error");
+    double code = atoll_link_number(x->view, "exit_code", -1);
 
     x->public.id = atoll_link_text(x->view, "execution_id", "");
-    x->public.exit_code = (int)atoll_link_number(x->view, "exit_code", -1);
+    x->public.exit_code = code >= 0 && code <= 255 ? (int)code : -1;
     x->public.error_name = atoll_link_text(error, "name", "");
     x->public.error_value = atoll_link_text(error, "value", "");
     x->public.error_traceback = atoll_link_text(error, "traceback", "");

@@ -31,6 +31,8 @@ struct daemon {
     struct atoll_signals signals;
     struct atoll_registry *registry;
     struct atoll_daemon_providers providers;
+    char programs[ATOLL_CONFIG_PATH_MAX];
+    bool on_terminal; /* it was started from one */
     struct atoll_engine *engine;
     struct atoll_store *store; /* the engine's */
     struct atoll_sessions *sessions;
@@ -55,11 +57,36 @@ static void all_gone(void *arg)
     atoll_loop_stop(d->loop);
 }
 
+/* The providers as the file has them now; a file that is wrong changes nothing. */
+static void reload(struct daemon *d)
+{
+    struct atoll_error error;
+    const char *text;
+    int r = atoll_daemon_providers_reload(&d->providers, d->engine, &error);
+
+    if (r == 0) {
+        atoll_log(ATOLL_LOG_INFO, "providers reloaded", NULL);
+        atoll_engine_note_providers(d->engine, NULL);
+        return;
+    }
+    atoll_log(ATOLL_LOG_ERROR, "providers not reloaded", "error", error.text, NULL);
+    /* Clients need not know where the file is. */
+    text = strstr(error.text, "/providers.yaml");
+    if (!text && *d->config.providers)
+        text = strrchr(error.text, '/');
+    atoll_engine_note_providers(d->engine, text ? text + 1 : error.text);
+}
+
 /* Clients that wait for a command get to see how it ended; new requests are refused. */
 static void on_signal(void *arg, int signo)
 {
     struct daemon *d = arg;
 
+    /* A terminal that is gone takes its daemon along; else somebody wants us to look again. */
+    if (signo == SIGHUP && !d->stopping && !(d->on_terminal && !isatty(STDERR_FILENO))) {
+        reload(d);
+        return;
+    }
     if (d->stopping) {
         atoll_log(ATOLL_LOG_WARN, "stopped at once", "signal", sigabbrev_np(signo), NULL);
         _exit(1);
@@ -94,12 +121,19 @@ static void daemon_done(struct daemon *d)
 
 /* Beginning. */
 
-static int open_signals(struct daemon *d, struct atoll_error *err)
+/* Before the first peer that may go away, which is an agent of an earlier daemon's. */
+static void ignore_pipes(void)
 {
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, hangup;
-    sigset_t set;
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
 
     (void)sigaction(SIGPIPE, &ignore, NULL);
+}
+
+static int open_signals(struct daemon *d, struct atoll_error *err)
+{
+    struct sigaction hangup;
+    sigset_t set;
+
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
@@ -129,11 +163,11 @@ static int open_registry(struct daemon *d, struct atoll_error *err)
 
 static int open_engine(struct daemon *d, struct atoll_error *err)
 {
-    char programs[ATOLL_CONFIG_PATH_MAX];
     const struct atoll_daemon_place place = {.loop = d->loop,
                                              .state_dir = d->config.state,
-                                             .program_dir = programs,
+                                             .program_dir = d->programs,
                                              .file = d->config.providers};
+    struct atoll_engine_provider list[ATOLL_DAEMON_PROVIDERS] = {0};
     struct atoll_engine_config config = {
         .state_dir = d->config.state,
         .pool = d->config.pool,
@@ -145,25 +179,26 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .artifacts_days = d->config.artifacts_days,
         .waived = d->config.waived,
         .no_descriptors = getenv("ATOLL_TEST_NO_DESCRIPTORS") != NULL,
+        .reattach_max_ms = getenv("ATOLL_TEST_HURRY") ? 200 : 0,
     };
     struct atoll_buf json;
-    int r = atoll_process_find_programs(programs, sizeof(programs), err);
+    int r = atoll_process_find_programs(d->programs, sizeof(d->programs), err);
 
     atoll_buf_init(&json, HOST_JSON_MAX);
     if (r == 0)
         r = probe_host(&json, err);
     config.host_json = atoll_buf_str(&json);
     if (r == 0)
-        r = atoll_daemon_providers_open(&d->providers, &place, err);
-    config.providers = d->providers.list;
-    config.provider_count = d->providers.count;
+        r = atoll_daemon_providers_open(&d->providers, &place, list, &config.provider_count, err);
+    config.providers = list;
     if (r == 0) {
         r = atoll_store_open_sqlite(d->state_fd, &config.store, err);
         if (r < 0)
-            atoll_daemon_providers_drop(&d->providers);
+            atoll_daemon_providers_drop(list, config.provider_count);
     }
     if (r == 0)
         r = atoll_engine_new(d->loop, &config, &d->engine, err);
+    atoll_daemon_providers_taken(&d->providers);
     if (r == 0)
         r = atoll_access_new(config.store, &d->access, err);
     d->store = config.store;
@@ -342,13 +377,14 @@ static int start(struct daemon *d, struct atoll_error *err)
         r = open_registry(d, err);
     if (r == 0)
         r = open_engine(d, err);
+    /* Only now: the programs the providers started would inherit what is blocked and ignored. */
+    ignore_pipes();
     if (r == 0)
         r = recover(d, err);
     if (r == 0)
         r = open_sessions(d, err);
     if (r == 0)
         r = open_server(d, err);
-    /* Only now: the programs the provider started would inherit what is blocked and ignored. */
     if (r == 0)
         r = open_signals(d, err);
     if (r == 0)
@@ -406,6 +442,7 @@ int main(int argc, char **argv)
         return 0;
     }
     atoll_log_set_level(d.config.log_level);
+    d.on_terminal = isatty(STDERR_FILENO);
     r = start(&d, &error);
     if (r == 0) {
         say_ready(&d);

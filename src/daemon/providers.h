@@ -1,36 +1,46 @@
 #pragma once
-#include "daemon/config.h"
+#include "daemon/provider_kinds.h"
 #include "engine/engine.h"
-#include "loop/workers.h"
 #include "provider/checked.h"
 
 /*
  * Who makes sandboxes here: what providers.yaml says, opened. Without such a file that is the native
- * provider alone. docs/providers.md describes the file.
+ * provider alone. docs/operations.md describes the file.
  */
-#define ATOLL_DAEMON_PROVIDERS 5 /* kinds there are */
+#define ATOLL_DAEMON_PROVIDERS 16
+#define ATOLL_DAEMON_WORKERS 32 /* names there may be in the daemon's life */
 
 struct atoll_daemon_providers {
+    struct atoll_daemon_place place;
     struct atoll_checked_group group;
-    struct atoll_workers
-        *workers[ATOLL_DAEMON_PROVIDERS]; /* one pool each: none waits for another */
-    struct atoll_engine_provider list[ATOLL_DAEMON_PROVIDERS];
-    char images[ATOLL_DAEMON_PROVIDERS][256];
-    double ranks[ATOLL_DAEMON_PROVIDERS]; /* what `list` is sorted by */
-    size_t count;
+    struct {
+        char name[65];
+        struct atoll_workers *workers;
+    } workers[ATOLL_DAEMON_WORKERS]; /* a few threads for each name: none waits for another */
+    size_t worker_count;
+    struct atoll_opened {
+        char name[65];
+        const struct atoll_provider_kind *kind;
+        char digest[65]; /* of its own settings: what it would have to be opened again for */
+    } opened[ATOLL_DAEMON_PROVIDERS];
+    size_t opened_count;            /* in use */
+    struct atoll_provider_set *set; /* what the list given to the engine points into; owned */
 };
 
-struct atoll_daemon_place {
-    struct atoll_loop *loop;
-    const char *state_dir, *program_dir;
-    const char *file; /* providers.yaml; "": the one in the state directory, if there is one */
-};
-
-/* INVALID_ARGUMENT with file and line. While there are privileges. Blocking: starts programs. */
+/* The providers there are to be, for atoll_engine_new(); list has room for ATOLL_DAEMON_PROVIDERS, and
+ * its texts are good until atoll_daemon_providers_taken(). INVALID_ARGUMENT with file and line. While there are
+ * privileges. Blocking: starts programs. The strings of place are borrowed for good. */
 int atoll_daemon_providers_open(struct atoll_daemon_providers *providers,
                                 const struct atoll_daemon_place *place,
+                                struct atoll_engine_provider *list, size_t *ret_count,
                                 struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_daemon_providers_taken(struct atoll_daemon_providers *providers);
 /* Those that nobody took over. */
-void atoll_daemon_providers_drop(struct atoll_daemon_providers *providers);
+void atoll_daemon_providers_drop(struct atoll_engine_provider *list, size_t count);
+/* The file is read again, and the engine told. On an error everything is as before. Blocking: reads
+ * files. */
+int atoll_daemon_providers_reload(struct atoll_daemon_providers *providers,
+                                  struct atoll_engine *engine,
+                                  struct atoll_error *err) ATOLL_MUST_CHECK;
 /* After the providers are freed. */
 void atoll_daemon_providers_done(struct atoll_daemon_providers *providers);

@@ -137,16 +137,13 @@ static void finish(struct collector *c)
 static void on_closed(void *arg, const struct atoll_answer *answer)
 {
     (void)arg;
-    for (size_t i = 0; answer->frame && i < answer->frame->nfds; i++)
-        (void)close(answer->frame->fds[i]);
+    (void)answer;
 }
 
 /* Every callback of the agent begins here. True when there is nobody left to care. */
 static bool is_late(struct collector *c, const struct atoll_answer *answer)
 {
     c->asked = answer->more;
-    if (c->over)
-        on_closed(NULL, answer);
     return c->over;
 }
 
@@ -305,7 +302,6 @@ static void on_opened(void *arg, const struct atoll_answer *answer)
     if (atoll_msg_decode(&atoll_am_opened_desc, answer->frame->payload, answer->frame->len, &opened,
                          &err) < 0 ||
         answer->frame->nfds > 1) {
-        on_closed(NULL, answer);
         file_failed(c, "it cannot be opened");
         return;
     }
@@ -314,7 +310,7 @@ static void on_opened(void *arg, const struct atoll_answer *answer)
         return;
     }
     close_handle(c, opened.handle);
-    begin_copy(c, answer->frame->fds[0]);
+    begin_copy(c, ATOLL_TAKE_FD(answer->frame->fds[0]));
 }
 
 static void open_file(struct collector *c, const struct candidate *f)

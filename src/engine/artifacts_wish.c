@@ -193,9 +193,9 @@ static int load_row(void *arg, const struct atoll_store_wish *row, struct atoll_
     struct atoll_engine *engine = arg;
     struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, row->sandbox_id);
 
-    (void)err;
+    /* The daemon died between its row and this one. */
     if (!s)
-        return 0;
+        return atoll_store_drop_wish(engine->config.store, row->sandbox_id, err);
     (void)!atoll_text_copy(s->session_id, sizeof(s->session_id), row->session_id);
     s->artifacts = split(row->patterns);
     return 0;

@@ -55,7 +55,11 @@ int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const
     struct atoll_sandbox *s = NULL;
     int r = find_changeable(engine, id, &s, err);
 
-    return r < 0 ? r : set_text(s, &s->metadata_json, json, err);
+    if (r == 0)
+        r = set_text(s, &s->metadata_json, json, err);
+    if (r == 0)
+        s->spec.metadata_json = s->metadata_json; /* it may be being made */
+    return r;
 }
 
 int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const char *json,

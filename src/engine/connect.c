@@ -30,17 +30,13 @@ static int take_socket(const struct atoll_answer *answer, struct atoll_error *er
     int type = 0;
     socklen_t len = sizeof(type);
 
-    for (size_t i = 1; i < answer->frame->nfds; i++)
-        (void)close(answer->frame->fds[i]);
     if (answer->frame->nfds < 1)
         return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent no descriptor");
     if (getsockopt(answer->frame->fds[0], SOL_SOCKET, SO_TYPE, &type, &len) < 0 ||
-        type != SOCK_STREAM) {
-        (void)close(answer->frame->fds[0]);
+        type != SOCK_STREAM)
         return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG,
                           "the agent sent something else than a socket");
-    }
-    return answer->frame->fds[0];
+    return ATOLL_TAKE_FD(answer->frame->fds[0]);
 }
 
 static void on_tunnel(void *arg, int fd, const struct atoll_error *error)

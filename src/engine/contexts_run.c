@@ -336,16 +336,16 @@ void atoll_context_died(struct atoll_context *c, const struct atoll_exec_result 
     c->exec_id[0] = '\0';
     if (c->current)
         c->current->end = end;
+    else /* a sandbox that is over may be one that is stopped, and goes on later */
+        (void)snprintf(c->lost, sizeof(c->lost), "%s%s%.150s", atoll_end_kind_name(end->kind),
+                       end->reason[0] ? ", by " : "", end->reason);
     if (is_over(c)) {
         (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "sandbox %s has ended%s%.150s",
                          c->sandbox_id, end->reason[0] ? ": " : "", end->reason);
         fail_all(c, &error);
     } else {
         atoll_context_save(c, false);
-        if (!c->current)
-            (void)snprintf(c->lost, sizeof(c->lost), "%s%s%.150s", atoll_end_kind_name(end->kind),
-                           end->reason[0] ? ", by " : "", end->reason);
-        else
+        if (c->current)
             explain_death(c, end, tail);
         e = take_current(c);
         if (e)

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/text.h"
+#include "base/trace.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -17,15 +18,13 @@ struct creating {
     atoll_sandbox_fn *done;
     void *arg;
     int64_t asked_us;
-    struct atoll_slot *slot; /* that was asked first */
+    struct atoll_slot *slot; /* that is asked first; may be gone later */
+    char asked[65];          /* its name */
 };
 
 /* Of every creation exactly once. */
-static void measure(const struct atoll_slot *slot, int64_t asked_us,
-                    const struct atoll_error *error)
+static void measure(const char *provider, int64_t asked_us, const struct atoll_error *error)
 {
-    const char *provider = slot ? slot->provider->ops->name : "";
-
     if (error)
         atoll_metric_add(ATOLL_METRIC_CREATE_ERRORS,
                          ATOLL_LABELS(provider, atoll_error_kind_name(error->kind)), 1);
@@ -34,13 +33,26 @@ static void measure(const struct atoll_slot *slot, int64_t asked_us,
                              (double)(atoll_clock_us() - asked_us) / 1e6);
 }
 
+/* A template that the provider has itself: only whoever names that one can mean it. */
+static bool is_theirs(struct atoll_engine *engine, const struct atoll_create *create)
+{
+    const struct atoll_slot *slot =
+        create->provider ? atoll_slot_by_name(engine, create->provider) : NULL;
+
+    return slot && create->template_name && strcmp(create->template_name, "host") != 0 &&
+           slot->provider->ops->caps(slot->provider)->own_templates;
+}
+
 static int make_spec(struct atoll_engine *engine, const struct atoll_create *create,
                      struct atoll_spec *spec, struct atoll_template **ret_template,
                      struct atoll_error *err)
 {
     const char *name =
         create->template_name && *create->template_name ? create->template_name : "host";
-    struct atoll_template *t = atoll_map_get(&engine->templates, name);
+    bool theirs = is_theirs(engine, create);
+    const char *image = theirs ? name : create->image ? create->image : "";
+    struct atoll_template *t = atoll_template_find(
+        engine, create->owner ? create->owner : "default", theirs ? "host" : name);
 
     if (atoll_artifacts_accept(engine, create->artifacts, err) < 0)
         return -EINVAL;
@@ -58,9 +70,11 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
                                 .persistent = create->lifetime.persistent,
                                 .network = create->network,
                                 .allow_sudo = true};
-    if (atoll_text_copy(spec->layer, sizeof(spec->layer), t->digest) < 0)
+    if (t->kind == ATOLL_TEMPLATE_IMAGE)
+        image = t->image;
+    else if (atoll_text_copy(spec->layer, sizeof(spec->layer), t->digest) < 0)
         return atoll_fail_errno(err, ENAMETOOLONG, "layer");
-    if (atoll_text_copy(spec->image, sizeof(spec->image), create->image ? create->image : "") < 0)
+    if (atoll_text_copy(spec->image, sizeof(spec->image), image) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                           "the name of the image is longer than %zu bytes",
                           sizeof(spec->image) - 1);
@@ -69,6 +83,41 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
 }
 
 /* Choosing who makes it. */
+
+/* An image of a provider's own is to be had there and nowhere else. */
+static int follow_image(const struct atoll_template *t, struct atoll_create *create,
+                        struct atoll_error *err)
+{
+    if (t->kind != ATOLL_TEMPLATE_IMAGE)
+        return 0;
+    if (create->provider && strcmp(create->provider, "auto") != 0 &&
+        strcmp(create->provider, t->provider) != 0)
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+            "template %s is an image that provider %s keeps; provider %.64s cannot use "
+            "it",
+            t->name, t->provider, create->provider);
+    create->provider = t->provider;
+    create->image = t->image;
+    create->template_name = NULL;
+    return 0;
+}
+
+static uint64_t within(uint64_t most, uint64_t asked, uint64_t value)
+{
+    return most > 0 && asked == 0 && (value > most || value == 0) ? most : value;
+}
+
+/* A default is not more than anybody could have asked for. */
+static void keep_within(const struct atoll_limits *most, const struct atoll_limits *asked,
+                        struct atoll_limits *l)
+{
+    l->memory_bytes = within(most->memory_bytes, asked->memory_bytes, l->memory_bytes);
+    l->cpu_millis = (uint32_t)within(most->cpu_millis, asked->cpu_millis, l->cpu_millis);
+    l->disk_bytes = within(most->disk_bytes, asked->disk_bytes, l->disk_bytes);
+    l->pids = (uint32_t)within(most->pids, asked->pids, l->pids);
+    l->timeout_s = (uint32_t)within(most->timeout_s, asked->timeout_s, l->timeout_s);
+}
 
 /* Limits and image as they would be there; which limits nobody waived are missing then. */
 static uint32_t fit(const struct atoll_slot *slot, const struct atoll_wish *wish,
@@ -87,6 +136,7 @@ static uint32_t fit(const struct atoll_slot *slot, const struct atoll_wish *wish
         .timeout_s = want->timeout_s ? want->timeout_s : own->timeout_s,
     };
     atoll_limits_fill(&spec->limits);
+    keep_within(&slot->config.most, want, &spec->limits);
     if (!wish->named)
         memcpy(spec->image, slot->image, sizeof(spec->image));
     /* Elsewhere somebody else has limits of his own: only what was asked for has to hold. */
@@ -94,6 +144,7 @@ static uint32_t fit(const struct atoll_slot *slot, const struct atoll_wish *wish
         asked = (want->memory_bytes ? ATOLL_LIMIT_MEMORY : 0) |
                 (want->cpu_millis ? ATOLL_LIMIT_CPU : 0) | (want->pids ? ATOLL_LIMIT_PIDS : 0) |
                 (want->disk_bytes ? ATOLL_LIMIT_DISK : 0);
+    spec->waived = wish->may_waive; /* what it could do without */
     missing = slot->provider->ops->missing_limits(slot->provider, spec);
     /* Only what is really missing counts as waived: a host that can enforce does. */
     spec->waived = missing & (wish->may_waive | ~asked);
@@ -115,17 +166,24 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
         .pauses = create->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY,
         .gpus = create->gpus,
         .network = create->network,
+        .language = create->language,
+        .limits = create->limits,
+        .mounts = create->mount_count > 0,
     };
+    uint8_t chosen[ATOLL_PROVIDERS_MAX];
+    size_t count = 0; /* those that are retired come last */
 
-    for (size_t i = 0; i < engine->slot_count; i++) {
-        struct atoll_slot *slot = engine->slots[i];
+    for (; count < engine->slot_count && !engine->slots[count]->retired; count++) {
+        struct atoll_slot *slot = engine->slots[count];
         struct atoll_spec fitted = *spec;
 
-        offers[i] = (struct atoll_route_offer){
+        offers[count] = (struct atoll_route_offer){
             .name = slot->provider->ops->name,
             .caps = slot->provider->ops->caps(slot->provider),
             .named_only = slot->config.named_only,
             .has_image = *slot->image != '\0',
+            .mute = !atoll_slot_runs(slot, create->language),
+            .most = slot->config.most,
             .down = atoll_slot_is_down(slot),
             .reason = slot->reason,
             .max_sandboxes = slot->config.max_sandboxes,
@@ -133,8 +191,10 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
             .missing = fit(slot, wish, &fitted),
         };
     }
-    wish->route_count = atoll_route(&route, offers, engine->slot_count, wish->routes, err);
+    wish->route_count = atoll_route(&route, offers, count, chosen, err);
     wish->route_next = 1;
+    for (int i = 0; i < wish->route_count; i++)
+        wish->routes[i] = engine->slots[chosen[i]]->serial;
     return wish->route_count < 0 ? wish->route_count : 0;
 }
 
@@ -152,18 +212,19 @@ bool atoll_create_elsewhere(struct atoll_sandbox *s, const struct atoll_error *e
     if (!would_help_elsewhere(error))
         return false;
     while (wish->route_next < wish->route_count) {
-        struct atoll_slot *next = s->engine->slots[wish->routes[wish->route_next++]];
+        struct atoll_slot *next = atoll_slot_by_serial(s->engine, wish->routes[wish->route_next++]);
 
-        if (next == s->slot || atoll_slot_is_down(next))
+        if (!next || next == s->slot || atoll_slot_is_down(next))
             continue;
         atoll_log(ATOLL_LOG_WARN, "sandbox goes elsewhere", "sandbox", s->spec.id, "from",
                   s->provider->ops->name, "to", next->provider->ops->name, "error", error->text,
-                  NULL);
+                  "request_id", atoll_origin_get()->request_id, "trace_id",
+                  atoll_origin_get()->trace.id, NULL);
         s->slot = next;
         s->provider = next->provider;
         s->spec.handle[0] = '\0';
         (void)fit(next, wish, &s->spec);
-        next->provider->ops->create(next->provider, &s->spec, done, s);
+        atoll_sandbox_make(s, done);
         return true;
     }
     return false;
@@ -185,6 +246,11 @@ static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
         return atoll_fail_errno(err, ENOMEM, "metadata");
     if (create->facade_json && !(s->facade_json = strdup(create->facade_json)))
         return atoll_fail_errno(err, ENOMEM, "facts");
+    s->mounts = atoll_mounts_dup(create->mounts, create->mount_count);
+    s->mount_count = create->mount_count;
+    s->login = atoll_login_dup(create->login);
+    s->progress = create->progress;
+    s->progress_arg = create->progress_arg;
     s->lifetime = create->lifetime;
     if (atoll_env_save(s, err) < 0)
         return -EIO;
@@ -200,7 +266,7 @@ static void finish(struct creating *c, struct atoll_sandbox *s, const struct ato
             atoll_persist_sandbox(s);
         atoll_events_emit(s->engine, "sandbox.created", s, "", "");
     }
-    measure(s ? s->slot : c->slot, c->asked_us, error);
+    measure(s ? s->provider->ops->name : c->asked, c->asked_us, error);
     c->done(c->arg, s, error);
     free(c);
 }
@@ -280,6 +346,7 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
         .named =
             create->image || (create->template_name && strcmp(create->template_name, "host") != 0),
         .recreate = create->recreate};
+    struct atoll_create routed = *create;
     struct atoll_sandbox *s;
     struct atoll_spec spec;
     struct atoll_error err;
@@ -288,9 +355,11 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
         c ? make_spec(engine, create, &spec, &t, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
 
     if (r == 0)
-        r = choose(engine, create, &spec, &wish, &err);
+        r = follow_image(t, &routed, &err);
+    if (r == 0)
+        r = choose(engine, &routed, &spec, &wish, &err);
     if (r < 0) {
-        measure(NULL, asked_us, &err);
+        measure("", asked_us, &err);
         free(c);
         done(arg, NULL, &err);
         return;
@@ -299,9 +368,12 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
                            .done = done,
                            .arg = arg,
                            .asked_us = asked_us,
-                           .slot = engine->slots[wish.routes[0]]};
+                           .slot = atoll_slot_by_serial(engine, wish.routes[0])};
+    (void)snprintf(c->asked, sizeof(c->asked), "%s", c->slot->provider->ops->name);
     (void)fit(c->slot, &wish, &spec);
-    s = c->slot == engine->home ? atoll_pool_take(engine, &spec) : NULL;
+    s = c->slot == engine->home && create->mount_count == 0 && !create->login
+            ? atoll_pool_take(engine, &spec)
+            : NULL;
     if (!s) {
         make(c, create, &spec, t, &wish);
         return;
@@ -380,14 +452,21 @@ void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const cha
 
 void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view *ret)
 {
+    const struct atoll_provider_caps *caps = s->provider->ops->caps(s->provider);
+    bool theirs = caps->own_templates && *s->spec.image;
+
     *ret = (struct atoll_sandbox_view){
         .id = s->spec.id,
-        .template_name = s->template_ref->name,
+        .template_name = theirs ? s->spec.image : s->template_ref->name,
+        .handle = s->spec.handle,
         .provider = s->provider->ops->name,
-        .isolation = s->provider->ops->caps(s->provider)->isolation,
-        .image = s->spec.image,
+        .isolation = caps->isolation,
+        .image = theirs ? "" : s->spec.image,
         .network = s->spec.network,
         .recreate = s->wish.recreate,
+        .mounts = s->mounts,
+        .mount_count = s->mount_count,
+        .own_image = s->template_ref->kind == ATOLL_TEMPLATE_IMAGE,
         .artifacts = (const char *const *)s->artifacts,
         .metadata_json = s->metadata_json,
         .facade_json = s->facade_json,

@@ -3,7 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/clock.h"
 #include "engine/engine_internal.h"
+
+#define PROGRESS_MS 1000 /* between two events of one create */
 
 #define DEFAULT_MAX_SANDBOXES 4096
 #define DEFAULT_JOURNAL_MAX (UINT64_C(64) * 1024 * 1024)
@@ -196,4 +199,24 @@ static void on_lost(void *arg, const char *why)
             atoll_sandbox_fail(sandbox, why, false);
 }
 
-const struct atoll_provider_events atoll_slot_events = {on_exited, on_lost};
+/* A pull of many minutes is some fifty events: the longer it takes, the more seldom. */
+static void on_progress(void *arg, const char *id, const char *text)
+{
+    struct atoll_slot *slot = arg;
+    struct atoll_sandbox *s = atoll_map_get(&slot->engine->sandboxes, id);
+    int64_t now = atoll_clock_ms();
+
+    if (!s || s->slot != slot || s->state != ATOLL_SANDBOX_CREATING)
+        return;
+    if (s->progress)
+        s->progress(s->progress_arg, text);
+    if (s->progress_since_ms == 0)
+        s->progress_since_ms = now;
+    else if (now - s->progress_ms <
+             ATOLL_MAX((int64_t)PROGRESS_MS, (now - s->progress_since_ms) / 10))
+        return;
+    s->progress_ms = now;
+    atoll_events_emit(s->engine, "provider.pull_progress", s, "", text);
+}
+
+const struct atoll_provider_events atoll_slot_events = {on_exited, on_lost, on_progress};

@@ -28,14 +28,20 @@ struct atoll_quota {
     uint32_t queue;     /* 0: 1024 */
 };
 
-/* One of those who make sandboxes, and how the operator wants it used. */
+/* One of those who make sandboxes, and how the operator wants it used. Texts are copied. */
 struct atoll_engine_provider {
     struct atoll_provider *provider; /* taken over, also on failure; see provider/checked.h */
-    uint32_t max_sandboxes;          /* 0: no limit of its own */
-    struct atoll_limits limits;      /* what a request leaves 0; 0 fields: the engine's */
-    const char *image;               /* copied: runs where a request names nothing; NULL: none */
-    bool named_only;                 /* only for requests that name it */
-    uint32_t check_ms;               /* how often its health is looked at; 0: 10 s, or 30 */
+    const char *name;                /* PROVIDER NULL (atoll_engine_set_providers): which one */
+    const char *kind;                /* what it is, where its name does not say; NULL: its name */
+    const char *place; /* where it makes them: another of that name with the same place has the same
+                          sandboxes. NULL: like no other */
+    const char *const *languages; /* NULL-terminated: what runs there; NULL: no word about it */
+    struct atoll_limits most;     /* what a request may ask for; 0 fields: no bound */
+    uint32_t max_sandboxes;       /* 0: no limit of its own */
+    struct atoll_limits limits;   /* what a request leaves 0; 0 fields: the engine's */
+    const char *image;            /* runs where a request names nothing; NULL: none */
+    bool named_only;              /* only for requests that name it */
+    uint32_t check_ms;            /* how often its health is looked at; 0: 10 s, or 30 */
 };
 
 struct atoll_engine_config {
@@ -50,8 +56,9 @@ struct atoll_engine_config {
     uint64_t artifacts_max_bytes; /* kept of sandboxes that are gone, in all; 0: nothing is */
     uint32_t artifacts_days;      /* how long; 0: no end */
     uint32_t waived;              /* limits the operator waives for every sandbox */
-    bool no_descriptors;   /* pretend that none pass from agents: for tests of what is done then */
-    const char *host_json; /* the doctor's report; copied */
+    bool no_descriptors; /* pretend that none pass from agents: for tests of what is done then */
+    uint32_t reattach_max_ms; /* the longest pause before an agent is dialed again; 0: 10 s */
+    const char *host_json;    /* the doctor's report; copied */
 };
 
 int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *config,
@@ -64,6 +71,15 @@ void atoll_engine_recover(struct atoll_engine *engine,
 struct atoll_engine *atoll_engine_free(struct atoll_engine *engine);
 /* Destroys every sandbox and ends atoll-spawn, then calls done. */
 void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg), void *arg);
+
+/* Those who make sandboxes from now on, all of them, in the order they are asked; a row without a
+ * provider keeps the one of its name, with other settings. One that is not there any more gets no new
+ * sandboxes and goes when it has none left. Not for the one that builds templates. */
+int atoll_engine_set_providers(struct atoll_engine *engine,
+                               const struct atoll_engine_provider *providers, size_t count,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The operator's file was read again; why it could not be used, NULL: it is. */
+void atoll_engine_note_providers(struct atoll_engine *engine, const char *error);
 
 /* The doctor's report as JSON, as of the daemon's start. */
 const char *atoll_engine_host_json(const struct atoll_engine *engine);
@@ -128,10 +144,17 @@ struct atoll_create {
     const char *provider;         /* by name; NULL or "auto": whoever can */
     const char *image;            /* a container image instead of a template, or NULL */
     const char *isolation;        /* "container", "gvisor", …; NULL: any */
+    const char *language;         /* that code in it will be in; NULL: nobody says */
     enum atoll_network network;
     uint32_t gpus;
     bool
         recreate; /* when its provider loses it, it is made again with the same id, without its files */
+    const struct atoll_mount *mounts; /* at most ATOLL_MOUNTS_MAX */
+    size_t mount_count;
+    const struct atoll_registry_login *login; /* for the image's registry, or NULL; never kept */
+    /* Until done: what making it is busy with, in words; or NULL. */
+    void (*progress)(void *arg, const char *text);
+    void *progress_arg;
 };
 
 typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox,
@@ -143,7 +166,10 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
 struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char *id);
 struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos);
 typedef void atoll_done_fn(void *arg, const struct atoll_error *error);
-/* Whether it can do its work: the store takes a write, and what makes sandboxes answers. */
+/* Whether the store takes a write. */
+int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether the provider that builds templates answers now; of the others engine/providers.h tells how
+ * they were when they were looked at last. */
 void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg);
 /* Idempotent and complete: when done comes nothing of it is left. Running execs end as killed_by
  * `who`. Unknown id: NOT_FOUND. */
@@ -153,8 +179,12 @@ void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const cha
 struct atoll_sandbox_view {
     const char *id, *template_name, *metadata_json, *owner;
     const char *provider, *isolation, *image; /* image "": it runs a template */
+    const char *handle; /* what its provider calls it; "" where that is its id */
     enum atoll_network network;
     bool recreate;
+    const struct atoll_mount *mounts;
+    size_t mount_count;
+    bool own_image;               /* what it runs is an image that the template stands for */
     const char *const *artifacts; /* patterns of files to keep, or NULL */
     const char *facade_json;      /* or NULL */
     const char *const *env;       /* NULL-terminated, or NULL */
@@ -210,6 +240,7 @@ struct atoll_sandbox_stats {
     uint64_t memory_bytes, memory_peak_bytes, memory_limit_bytes;
     double cpu_percent; /* since the last reading, 100 is one CPU */
     double cpu_seconds;
+    uint32_t cpu_limit_millis; /* where whoever measures says so; 0: the sandbox's own */
     uint64_t processes, processes_peak;
     uint64_t disk_bytes, disk_limit_bytes, inodes, inodes_limit;
     uint64_t net_rx_bytes, net_tx_bytes;
@@ -423,7 +454,8 @@ struct atoll_event {
     int64_t unix_ms;
     const char
         *kind; /* "sandbox.created", "sandbox.failed", "sandbox.recreated", "sandbox.destroyed",
-                         "sandbox.expired", "sandbox.budget_spent", "exec.started", "exec.ended" */
+                         "sandbox.expired", "sandbox.budget_spent", "sandbox.snapshot",
+                         "provider.pull_progress", "exec.started", "exec.ended" */
     const char *sandbox_id, *owner;
     const char *exec_id; /* "" where there is none */
     const char *detail;  /* a few words: the cause, how it ended; "" */
@@ -445,9 +477,14 @@ struct atoll_template_view {
     const char *digest; /* "" for host */
     uint64_t size_bytes;
     int64_t created_unix_ms;
+    const char *owner;    /* the only tenant that has it; NULL or "": it is everybody's */
+    const char *provider; /* IMAGE: who keeps it; else NULL or "" */
 };
-/* Walks them: start with *pos = 0; false at the end. */
+/* Walks them, every tenant's: start with *pos = 0; false at the end. */
 bool atoll_templates_next(struct atoll_engine *engine, size_t *pos,
+                          struct atoll_template_view *ret);
+/* What the name means to that tenant: one of its own, else everybody's. False: nothing. */
+bool atoll_templates_find(struct atoll_engine *engine, const char *tenant, const char *name,
                           struct atoll_template_view *ret);
 
 /* An import: a tar stream (plain, gzip, xz or zstd) is unpacked inside a sandbox made for it. */
@@ -464,6 +501,47 @@ typedef void atoll_template_fn(void *arg, const struct atoll_template_view *view
 /* End of the archive; the template exists when done comes without an error. Frees the import. */
 void atoll_import_finish(struct atoll_import *import, atoll_template_fn *done, void *arg);
 void atoll_import_drop(struct atoll_import *import);
-/* FAILED_PRECONDITION while sandboxes of it live. */
-void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll_done_fn *done,
-                            void *arg);
+/* owner: as in the view. FAILED_PRECONDITION while sandboxes of it live. */
+void atoll_templates_remove(struct atoll_engine *engine, const char *owner, const char *name,
+                            atoll_done_fn *done, void *arg);
+
+/* A build: everybody's template from a Dockerfile and the files beside it, made and kept by a provider. */
+struct atoll_build;
+struct atoll_build_wish {
+    const char *name;
+    const char *provider;       /* NULL: the first that can */
+    const char *dockerfile;     /* its path in the archive; NULL: Dockerfile */
+    enum atoll_network network; /* of its steps: NONE or BRIDGE */
+    uint64_t memory_bytes;      /* for each of them; 0: 2 GiB */
+};
+/* UNIMPLEMENTED where nobody can, and as for imports. */
+int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_wish *wish,
+                      struct atoll_build **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The next bytes of the files as a tar archive; done when more can be taken, with what went wrong if the
+ * build has failed already. */
+void atoll_build_write(struct atoll_build *build, const uint8_t *bytes, size_t n,
+                       atoll_done_fn *done, void *arg);
+/* End of the archive. `said` for every line of the build's output, from the loop; then done, once, and
+ * the build is gone. */
+void atoll_build_finish(struct atoll_build *build, void (*said)(void *arg, const char *line),
+                        atoll_template_fn *done, void *arg);
+/* Gives it up, before or after atoll_build_finish(); nothing is called any more. */
+void atoll_build_drop(struct atoll_build *build);
+
+/* What is on the disk of a running sandbox becomes a template that its owner alone has. */
+void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
+                           atoll_template_fn *done, void *arg);
+
+/* --- volumes: made by the sandbox that first mounts them, and there until they are removed --- */
+
+struct atoll_volume_view {
+    const char *name, *provider;
+    int64_t created_unix_ms; /* 0: not known */
+};
+/* provider NULL: the first that has such a thing. UNIMPLEMENTED. */
+void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const char *provider,
+                        void (*each)(void *arg, const struct atoll_volume_view *view),
+                        atoll_done_fn *done, void *arg);
+/* NOT_FOUND, FAILED_PRECONDITION. */
+void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const char *provider,
+                          const char *name, atoll_done_fn *done, void *arg);

@@ -16,6 +16,9 @@
 struct atoll_template {
     char name[65];
     enum atoll_template_kind kind;
+    char owner[65];               /* the only tenant that has it; "": everybody */
+    char key[131];                /* in the map: the name, after "OWNER@" where there is one */
+    char provider[65], image[64]; /* IMAGE: who keeps it, and under what name */
     char digest[72]; /* SHA-256 of the archive in hex, also the name of its layer; "" for host */
     uint32_t layer_base;
     uint64_t size_bytes;
@@ -25,6 +28,11 @@ struct atoll_template {
 /* One provider; providers.c. Times are atoll_clock_ms(). */
 struct atoll_slot {
     struct atoll_engine *engine;
+    uint32_t serial;         /* no other ever has it */
+    bool retired;            /* gets nothing new; provider_set.c. One that rows name alone, too */
+    struct atoll_slot *heir; /* RETIRED: who takes its sandboxes over; NULL: it keeps them */
+    char kind[33], *place;   /* place: owned, or NULL */
+    char **languages;        /* owned, or NULL */
     struct atoll_engine_provider config;
     struct atoll_provider *provider; /* owned */
     char image[256];
@@ -46,10 +54,10 @@ struct atoll_slot {
 
 /* What its owner asked for, as far as another provider would need to know. */
 struct atoll_wish {
-    struct atoll_limits limits;          /* 0 fields: default */
-    uint32_t may_waive;                  /* ATOLL_LIMIT_* */
-    bool named;                          /* a template or an image: no default stands in */
-    uint8_t routes[ATOLL_PROVIDERS_MAX]; /* slots that can make it, best first */
+    struct atoll_limits limits;           /* 0 fields: default */
+    uint32_t may_waive;                   /* ATOLL_LIMIT_* */
+    bool named;                           /* a template or an image: no default stands in */
+    uint32_t routes[ATOLL_PROVIDERS_MAX]; /* serials of slots that can make it, best first */
     int route_count, route_next;
     bool recreate;
     int recreated; /* how often since recreated_ms */
@@ -68,12 +76,16 @@ struct atoll_engine {
     uint32_t pool_size, pool_making, pool_failures;
     struct atoll_slot *slots[ATOLL_PROVIDERS_MAX]; /* owned, in the order they are asked */
     size_t slot_count;
+    uint32_t slot_serial; /* of the last one */
+    struct atoll_timer slot_sweep;
+    int64_t providers_unix_ms; /* when they were set again; 0: never */
+    char providers_error[400];
     struct atoll_slot *home;           /* of those, who builds templates and fills the pool */
     struct atoll_timer pool_refill;    /* pool.c */
     bool pool_hurry;                   /* it is set for a pool that is low */
     size_t transfers;                  /* of contents of files; inband.c */
     struct atoll_map tenants;          /* those that use something; quota.c */
-    struct atoll_map templates;        /* by name, of struct atoll_template, owned */
+    struct atoll_map templates;        /* by key, of struct atoll_template, owned */
     struct atoll_artifacts *artifacts; /* owned */
     struct atoll_events *events;       /* owned */
     struct atoll_timer reaper;         /* lifetime.c: the next time something may be over */
@@ -134,6 +146,13 @@ struct atoll_sandbox {
     char **env;                        /* owned, NULL-terminated, or NULL */
     char **artifacts;                  /* owned: patterns of files to keep, or NULL */
     char session_id[ATOLL_ID_LEN + 1]; /* "": it belongs to none */
+    struct atoll_mount *mounts;        /* owned, or NULL */
+    size_t mount_count;
+    struct atoll_registry_login *login;            /* owned; NULL once it is made, or not at all */
+    void (*progress)(void *arg, const char *text); /* while it is made, or NULL */
+    void *progress_arg;
+    int64_t progress_ms, progress_since_ms; /* when that was last an event, and first */
+    bool snapping;                          /* a snapshot of it is being made */
     char cause[200];
     int64_t created_unix_ms, expires_unix_ms;
     int64_t created_ms;
@@ -189,11 +208,25 @@ struct atoll_exec {
 /* providers.c */
 int atoll_slots_open(struct atoll_engine *engine, const struct atoll_engine_config *config,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Who builds templates: the first that can, else the first. */
+void atoll_slots_choose_home(struct atoll_engine *engine);
 /* Begins to look after their health. */
 void atoll_slots_start(struct atoll_engine *engine);
 void atoll_slots_shutdown(struct atoll_engine *engine);
 void atoll_slots_close(struct atoll_engine *engine);
 struct atoll_slot *atoll_slot_by_name(struct atoll_engine *engine, const char *name);
+/* NULL when it is gone, or gets nothing new. */
+struct atoll_slot *atoll_slot_by_serial(struct atoll_engine *engine, uint32_t serial);
+int atoll_slot_add(struct atoll_engine *engine, const struct atoll_engine_provider *config,
+                   struct atoll_slot **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Its settings, and no other than that. */
+int atoll_slot_configure(struct atoll_slot *slot, const struct atoll_engine_provider *config,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+struct atoll_slot *atoll_slot_free(struct atoll_slot *slot);
+void atoll_slot_check(struct atoll_slot *slot); /* its health, now */
+bool atoll_slot_runs(const struct atoll_slot *slot, const char *language);
+/* provider_set.c: whether another of its name still has sandboxes that will be its own. */
+bool atoll_slot_awaits(const struct atoll_slot *slot);
 /* For one that rows name and nobody has configured; NULL on failure. */
 struct atoll_slot *atoll_slot_absent(struct atoll_engine *engine, const char *name,
                                      struct atoll_error *err);
@@ -230,6 +263,8 @@ void atoll_sandbox_discard(struct atoll_sandbox *sandbox);
 void atoll_sandbox_forget(struct atoll_sandbox *sandbox);
 /* Makes it real; `created` is called once. */
 void atoll_sandbox_launch(struct atoll_sandbox *sandbox, atoll_sandbox_fn *created, void *arg);
+/* Asks its provider for it, with what only create() may look at; done gets the sandbox. */
+void atoll_sandbox_make(struct atoll_sandbox *sandbox, atoll_provider_created_fn *done);
 void atoll_limits_fill(struct atoll_limits *limits); /* defaults for what is 0 */
 /* Gives the agent to keep what a later daemon needs and must not be on disk. */
 void atoll_sandbox_leave_note(struct atoll_sandbox *sandbox);
@@ -287,6 +322,7 @@ void atoll_env_sweep(struct atoll_engine *engine); /* of sandboxes that are not 
 
 /* reattach.c: the connection to the agent of one that runs was lost. */
 void atoll_sandbox_reattach(struct atoll_sandbox *sandbox);
+bool atoll_sandbox_reattach_is_busy(const struct atoll_sandbox *sandbox);
 void atoll_sandbox_end_reattach(struct atoll_sandbox *sandbox);
 /* Over a new connection: takes up each command where it is, ends those that the agent does not know as
  * lost because of `unknown`, and kills those that we do not. done is called with the answer's error. */
@@ -405,6 +441,19 @@ void atoll_readers_notify(struct atoll_exec *exec);
 /* templates.c */
 int atoll_templates_load(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_templates_done(struct atoll_engine *engine);
+/* Whether one of that kind may be made under that name. owner: "" for everybody's. */
+int atoll_template_check(struct atoll_engine *engine, const char *owner, const char *name,
+                         enum atoll_template_kind kind, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* As atoll_templates_find(); NULL. */
+struct atoll_template *atoll_template_find(struct atoll_engine *engine, const char *tenant,
+                                           const char *name);
+struct atoll_template_view atoll_template_get(const struct atoll_template *t);
+/* The same for an image that the provider keeps now; the one it had before is dropped there. */
+struct atoll_template *atoll_template_put_image(struct atoll_engine *engine, const char *owner,
+                                                const char *name, const struct atoll_slot *slot,
+                                                const char *image,
+                                                const struct atoll_provider_image *made);
+size_t atoll_templates_count(struct atoll_engine *engine, const char *owner);
 /* Adds it, or changes the one of that name; NULL out of memory. */
 struct atoll_template *atoll_template_put(struct atoll_engine *engine, const char *name,
                                           const char *digest, uint64_t size_bytes,
@@ -412,6 +461,24 @@ struct atoll_template *atoll_template_put(struct atoll_engine *engine, const cha
 bool atoll_template_in_use(struct atoll_engine *engine, const struct atoll_template *t);
 int atoll_template_save(struct atoll_engine *engine, const struct atoll_template *t,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* build.c */
+void atoll_image_name(char out[64]); /* a new one, that nobody can guess */
+/* The one of that name, or the first that can; UNIMPLEMENTED: "cannot WHAT". */
+struct atoll_slot *atoll_slot_for(struct atoll_engine *engine, const char *provider,
+                                  bool (*can)(const struct atoll_provider_caps *caps),
+                                  const char *what, struct atoll_error *err);
+/* snapshot.c */
+void atoll_done_ignore(void *arg, const struct atoll_error *error);
+
+/* mounts.c */
+/* An array as text for the store, malloc'd; NULL for none. Aborts without memory. */
+char *atoll_mounts_write(const struct atoll_mount *mounts, size_t count);
+/* And back; what is no such text is none. The result is malloc'd, or NULL. */
+struct atoll_mount *atoll_mounts_read(const char *text, size_t *ret_count);
+struct atoll_mount *atoll_mounts_dup(const struct atoll_mount *mounts, size_t count);
+struct atoll_registry_login *atoll_login_dup(const struct atoll_registry_login *login);
+struct atoll_registry_login *atoll_login_free(struct atoll_registry_login *login);
 
 /* strings.c */
 char **atoll_strings_dup(const char *const *strings);

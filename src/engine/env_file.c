@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
+#include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 
@@ -31,6 +32,9 @@ static int write_file(const struct atoll_sandbox *s, const struct atoll_buf *byt
     char name[64];
     int r;
 
+    r = atoll_fault("engine.env_save");
+    if (r != 0)
+        return -r;
     name_of(s->spec.id, name);
     if (mkdirat(s->engine->state_fd, "disks", 0711) < 0 && errno != EEXIST)
         return -errno;
@@ -38,6 +42,7 @@ static int write_file(const struct atoll_sandbox *s, const struct atoll_buf *byt
                 0600);
     if (fd < 0)
         return -errno;
+    atoll_fault_die("engine.env_save.made");
     r = atoll_fd_write_all(fd, atoll_buf_head(bytes), atoll_buf_size(bytes));
     return r < 0 ? r : fsync(fd) < 0 ? -errno : 0;
 }
@@ -72,6 +77,9 @@ int atoll_env_load(struct atoll_sandbox *s, struct atoll_error *err)
     struct stat st;
     int r;
 
+    r = atoll_fault("engine.env_load");
+    if (r != 0)
+        return atoll_fail_errno(err, r, "open the kept environment");
     name_of(s->spec.id, name);
     fd = openat(s->engine->state_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)

@@ -30,12 +30,6 @@ static void conclude(struct request *q, const struct atoll_am_entry *entry,
     free(q);
 }
 
-static void close_fds(const struct atoll_answer *answer)
-{
-    for (size_t i = 0; answer->frame && i < answer->frame->nfds; i++)
-        (void)close(answer->frame->fds[i]);
-}
-
 static void on_answer(void *arg, const struct atoll_answer *answer)
 {
     struct request *q = arg;
@@ -43,7 +37,6 @@ static void on_answer(void *arg, const struct atoll_answer *answer)
     struct atoll_error err;
     bool has_entry = !answer->error && (answer->more ? q->each != NULL : q->entry != NULL);
 
-    close_fds(answer);
     if (has_entry && atoll_msg_decode(&atoll_am_entry_desc, answer->frame->payload,
                                       answer->frame->len, &entry, &err) < 0) {
         if (!answer->more)
@@ -205,7 +198,7 @@ static void upload_free(struct atoll_upload *u)
 static void ignore(void *arg, const struct atoll_answer *answer)
 {
     (void)arg;
-    close_fds(answer);
+    (void)answer;
 }
 
 static void close_handle(struct atoll_upload *u)
@@ -262,14 +255,12 @@ static int take_file(struct atoll_upload *u, const struct atoll_answer *answer, 
     int r = atoll_msg_decode(&atoll_am_opened_desc, answer->frame->payload, answer->frame->len,
                              &opened, err);
 
-    if (r < 0 || answer->frame->nfds > 1) {
-        close_fds(answer);
+    if (r < 0 || answer->frame->nfds > 1)
         return r < 0 ? r : atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "too many descriptors");
-    }
     u->handle = opened.handle;
     if (answer->frame->nfds == 0)
         return go_inband(u, opened.size_bytes, err);
-    u->fd = answer->frame->fds[0];
+    u->fd = ATOLL_TAKE_FD(answer->frame->fds[0]);
     if (fstat(u->fd, &st) < 0 || !S_ISREG(st.st_mode))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not a regular file");
     *ret_size = (uint64_t)st.st_size;

@@ -104,8 +104,7 @@ static void on_kept(void *arg, const struct atoll_error *error)
     }
     import_free(i);
     if (t)
-        view = (struct atoll_template_view){t->name, t->kind, t->digest, t->size_bytes,
-                                            t->created_unix_ms};
+        view = atoll_template_get(t);
     done(done_arg, error ? NULL : &view, error);
 }
 
@@ -285,24 +284,6 @@ static void on_builder(void *arg, struct atoll_sandbox *s, const struct atoll_er
     i->ready(i->ready_arg, i, NULL);
 }
 
-static int check_name(struct atoll_engine *engine, const char *name, struct atoll_error *err)
-{
-    struct atoll_template *old = atoll_map_get(&engine->templates, name);
-
-    if (!atoll_text_is_name(name))
-        return atoll_fail(
-            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-            "a template's name is 1 to 64 letters, digits, dots, dashes or underscores");
-    if (old && old->kind == ATOLL_TEMPLATE_HOST)
-        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "the template %s is built in",
-                          name);
-    if (old && atoll_template_in_use(engine, old))
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                          "template %s is in use: destroy its sandboxes or choose another name",
-                          name);
-    return 0;
-}
-
 static struct atoll_import *import_new(struct atoll_engine *engine, const char *name)
 {
     struct atoll_import *i = calloc(1, sizeof(*i));
@@ -330,7 +311,7 @@ void atoll_templates_import(struct atoll_engine *engine, const char *name, atoll
     struct atoll_sandbox *s;
     struct atoll_error err;
 
-    if (check_name(engine, name, &err) < 0) {
+    if (atoll_template_check(engine, "", name, ATOLL_TEMPLATE_ROOTFS, &err) < 0) {
         ready(arg, NULL, &err);
         return;
     }

@@ -144,8 +144,6 @@ static void on_piece(void *arg, const struct atoll_answer *answer)
     struct transfer *t = ATOLL_TAKE_PTR(p->transfer);
     struct atoll_error err;
 
-    for (size_t i = 0; answer->frame && i < answer->frame->nfds; i++)
-        (void)close(answer->frame->fds[i]);
     t->in_flight--;
     if (answer->error)
         fail(t, answer->error);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/uio.h>
+#include "base/switches.h"
 #include "base/text.h"
 
 /* In the file, before the bytes of each piece. */
@@ -35,8 +36,13 @@ void atoll_journal_remove(struct atoll_journal *j)
 
 static int open_file(struct atoll_journal *j)
 {
+    int fault;
+
     if (j->fd >= 0)
         return 0;
+    fault = atoll_fault("journal.open");
+    if (fault != 0)
+        return -fault;
     /* One that was emptied is there already. */
     j->fd =
         openat(j->dir_fd, j->name, O_RDWR | O_CREAT | (j->emptied ? 0 : O_EXCL) | O_CLOEXEC, 0600);
@@ -47,18 +53,20 @@ int atoll_journal_reopen(struct atoll_journal *j)
 {
     struct piece piece;
     off_t end;
+    int fault = atoll_fault("journal.reopen");
 
+    if (fault != 0)
+        return -fault;
     j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CLOEXEC);
     if (j->fd < 0)
         return errno == ENOENT ? 0 : -errno;
     end = lseek(j->fd, 0, SEEK_END);
     if (end < 0)
         return -errno;
-    j->emptied = end == 0;
     while (j->size + sizeof(piece) <= (uint64_t)end &&
            pread(j->fd, &piece, sizeof(piece), (off_t)j->size) == (ssize_t)sizeof(piece)) {
         if (piece.stream < 1 || piece.stream > 2 ||
-            j->size + sizeof(piece) + piece.len > (uint64_t)end)
+            piece.offset > INT64_MAX || j->size + sizeof(piece) + piece.len > (uint64_t)end)
             break;
         if (j->kept[piece.stream] == 0) /* what was before it is forgotten */
             j->first[piece.stream] = j->seen[piece.stream] = j->kept[piece.stream] = piece.offset;
@@ -68,6 +76,7 @@ int atoll_journal_reopen(struct atoll_journal *j)
         j->kept[piece.stream] += piece.len;
         j->size += sizeof(piece) + piece.len;
     }
+    j->emptied = j->size == 0; /* the file is there */
     return ftruncate(j->fd, (off_t)j->size) < 0 ? -errno : 0;
 }
 
@@ -76,8 +85,13 @@ static int write_piece(struct atoll_journal *j, const struct piece *piece, const
     struct iovec iov[2] = {{(void *)(uintptr_t)piece, sizeof(*piece)},
                            {(void *)(uintptr_t)bytes, piece->len}};
     ssize_t whole = (ssize_t)(sizeof(*piece) + piece->len);
-    ssize_t n = pwritev(j->fd, iov, 2, (off_t)j->size);
+    int fault = atoll_fault("journal.write");
+    ssize_t n;
 
+    if (fault != 0)
+        return -fault;
+    n = pwritev(j->fd, iov, 2, (off_t)j->size);
+    atoll_fault_die("journal.write.after");
     if (n != whole) /* the size was not advanced: the next piece goes over the torn one */
         return n < 0 ? -errno : -ENOSPC;
     j->size += (uint64_t)whole;
@@ -122,7 +136,10 @@ int atoll_journal_forget(struct atoll_journal *j)
 int atoll_journal_restart(struct atoll_journal *j, uint64_t stdout_offset, uint64_t stderr_offset)
 {
     const uint64_t offsets[] = {0, stdout_offset, stderr_offset};
+    int fault = atoll_fault("journal.restart");
 
+    if (fault != 0)
+        return -fault;
     if (j->size > 0 && j->fd < 0)
         j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CLOEXEC);
     if (j->size > 0 && (j->fd < 0 || ftruncate(j->fd, 0) < 0))

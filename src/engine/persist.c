@@ -27,6 +27,7 @@ static enum atoll_sandbox_state stored_state(const struct atoll_sandbox *s)
 void atoll_persist_sandbox(const struct atoll_sandbox *s)
 {
     const struct atoll_limits *l = &s->spec.limits;
+    ATOLL_AUTOFREE char *mounts = atoll_mounts_write(s->mounts, s->mount_count);
     struct atoll_store_sandbox row = {
         .id = s->spec.id,
         .owner = s->owner,
@@ -65,6 +66,7 @@ void atoll_persist_sandbox(const struct atoll_sandbox *s)
         .image = s->spec.image,
         .network = (int)s->spec.network,
         .recreate = s->wish.recreate,
+        .mounts = mounts,
     };
     struct atoll_error err;
 

@@ -118,14 +118,17 @@ static void on_health(void *arg, const char *detail, const struct atoll_error *e
     if (slot->engine->ending)
         return;
     check_later(slot);
-    if (!error && !slot->listed)
+    if (!error && !slot->listed && !atoll_slot_awaits(slot))
         atoll_recover_slot(slot);
 }
 
 static void check(void *arg)
 {
-    struct atoll_slot *slot = arg;
+    atoll_slot_check(arg);
+}
 
+void atoll_slot_check(struct atoll_slot *slot)
+{
     if (slot->checking || slot->engine->ending)
         return;
     slot->checking = true;
@@ -179,8 +182,43 @@ struct atoll_slot *atoll_slot_by_name(struct atoll_engine *engine, const char *n
     return NULL;
 }
 
-static int add_slot(struct atoll_engine *engine, const struct atoll_engine_provider *config,
-                    struct atoll_slot **ret, struct atoll_error *err)
+struct atoll_slot *atoll_slot_by_serial(struct atoll_engine *engine, uint32_t serial)
+{
+    for (size_t i = 0; i < engine->slot_count; i++)
+        if (engine->slots[i]->serial == serial)
+            return engine->slots[i]->retired ? NULL : engine->slots[i];
+    return NULL;
+}
+
+bool atoll_slot_runs(const struct atoll_slot *slot, const char *language)
+{
+    if (!slot->languages || !language)
+        return true;
+    for (char **p = slot->languages; *p; p++)
+        if (strcmp(*p, language) == 0)
+            return true;
+    return false;
+}
+
+int atoll_slot_configure(struct atoll_slot *slot, const struct atoll_engine_provider *config,
+                         struct atoll_error *err)
+{
+    slot->config = *config;
+    slot->config.provider = NULL;
+    slot->config.name = slot->config.kind = slot->config.place = slot->config.image = NULL;
+    slot->config.languages = NULL;
+    slot->languages = atoll_strings_free(slot->languages);
+    if (config->languages && !(slot->languages = atoll_strings_dup(config->languages)))
+        return atoll_fail_errno(err, ENOMEM, "provider");
+    if (atoll_text_copy(slot->image, sizeof(slot->image), config->image ? config->image : "") < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                          "provider %s: the name of its image is too long",
+                          slot->provider->ops->name);
+    return 0;
+}
+
+int atoll_slot_add(struct atoll_engine *engine, const struct atoll_engine_provider *config,
+                   struct atoll_slot **ret, struct atoll_error *err)
 {
     struct atoll_slot *slot =
         engine->slot_count < ATOLL_PROVIDERS_MAX ? calloc(1, sizeof(*slot)) : NULL;
@@ -190,20 +228,19 @@ static int add_slot(struct atoll_engine *engine, const struct atoll_engine_provi
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS, "too many providers");
     }
     slot->engine = engine;
-    slot->config = *config;
+    slot->serial = ++engine->slot_serial;
     slot->provider = config->provider;
     slot->health = ATOLL_HEALTH_DEGRADED;
     slot->since_unix_ms = atoll_clock_unix_ms();
-    (void)snprintf(slot->reason, sizeof(slot->reason), "not checked yet");
+    (void)snprintf(slot->reason, sizeof(slot->reason), "its first check is under way");
+    (void)snprintf(slot->kind, sizeof(slot->kind), "%s",
+                   config->kind ? config->kind : slot->provider->ops->name);
+    slot->place = config->place ? strdup(config->place) : NULL;
     slot->provider->events = &atoll_slot_events;
     slot->provider->events_arg = slot;
     engine->slots[engine->slot_count++] = slot;
-    if (atoll_text_copy(slot->image, sizeof(slot->image), config->image ? config->image : "") < 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
-                          "provider %s: the name of its image is too long",
-                          slot->provider->ops->name);
     *ret = slot;
-    return 0;
+    return atoll_slot_configure(slot, config, err);
 }
 
 int atoll_slots_open(struct atoll_engine *engine, const struct atoll_engine_config *config,
@@ -214,35 +251,44 @@ int atoll_slots_open(struct atoll_engine *engine, const struct atoll_engine_conf
     int r = 0;
 
     for (; r == 0 && i < config->provider_count; i++)
-        r = add_slot(engine, &config->providers[i], &slot, err);
+        r = atoll_slot_add(engine, &config->providers[i], &slot, err);
     for (; i < config->provider_count; i++)
         (void)config->providers[i].provider->ops->free(config->providers[i].provider);
     if (r == 0 && engine->slot_count == 0)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no provider");
-    for (i = 0; r == 0 && i < engine->slot_count && !engine->home; i++)
-        if (engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)->layers)
-            engine->home = engine->slots[i];
-    if (r == 0 && !engine->home)
-        engine->home = engine->slots[0];
+    if (r == 0)
+        atoll_slots_choose_home(engine);
     return r;
+}
+
+void atoll_slots_choose_home(struct atoll_engine *engine)
+{
+    engine->home = engine->slots[0];
+    for (size_t i = 0; i < engine->slot_count; i++)
+        if (!engine->slots[i]->retired &&
+            engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)->layers) {
+            engine->home = engine->slots[i];
+            return;
+        }
 }
 
 struct atoll_slot *atoll_slot_absent(struct atoll_engine *engine, const char *name,
                                      struct atoll_error *err)
 {
-    struct atoll_engine_provider config = {.named_only = true};
+    struct atoll_engine_provider config = {.kind = ""};
     struct atoll_slot *slot;
 
     if (atoll_absent_new(name, &config.provider, err) < 0 ||
-        add_slot(engine, &config, &slot, err) < 0)
+        atoll_slot_add(engine, &config, &slot, err) < 0)
         return NULL;
+    slot->retired = true;
     return slot;
 }
 
 void atoll_slots_start(struct atoll_engine *engine)
 {
     for (size_t i = 0; i < engine->slot_count; i++)
-        check(engine->slots[i]);
+        atoll_slot_check(engine->slots[i]);
 }
 
 void atoll_slots_shutdown(struct atoll_engine *engine)
@@ -251,14 +297,21 @@ void atoll_slots_shutdown(struct atoll_engine *engine)
         engine->slots[i]->provider->ops->shutdown(engine->slots[i]->provider);
 }
 
+struct atoll_slot *atoll_slot_free(struct atoll_slot *slot)
+{
+    atoll_timer_cancel(&slot->check);
+    (void)slot->provider->ops->free(slot->provider);
+    atoll_strings_free(slot->languages);
+    free(slot->place);
+    free(slot);
+    return NULL;
+}
+
 void atoll_slots_close(struct atoll_engine *engine)
 {
-    for (size_t i = 0; i < engine->slot_count; i++) {
-        struct atoll_slot *slot = engine->slots[i];
-        atoll_timer_cancel(&slot->check);
-        (void)slot->provider->ops->free(slot->provider);
-        free(slot);
-    }
+    atoll_timer_cancel(&engine->slot_sweep);
+    for (size_t i = 0; i < engine->slot_count; i++)
+        engine->slots[i] = atoll_slot_free(engine->slots[i]);
     engine->slot_count = 0;
 }
 
@@ -276,19 +329,27 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
 {
     struct atoll_slot *slot = *pos < engine->slot_count ? engine->slots[*pos] : NULL;
     const struct atoll_provider_caps *caps;
+    size_t count;
 
     if (!slot)
         return false;
     judge(slot); /* a rest may be over */
+    count = atoll_slot_count_sandboxes(slot);
     caps = slot->provider->ops->caps(slot->provider);
     *ret = (struct atoll_provider_view){
         .name = slot->provider->ops->name,
+        .kind = slot->kind,
+        .removed = slot->retired,
+        .is_home = slot == engine->home,
         .isolation = caps->isolation,
         .is_default = *pos == 0,
         .named_only = slot->config.named_only,
         .remote = caps->remote,
         .templates = caps->templates,
         .images = caps->images,
+        .builds = caps->builds,
+        .snapshots = caps->snapshots,
+        .volumes = caps->volumes,
         .pause = caps->pause,
         .persistent = caps->persistent,
         .set_limits = caps->set_limits,
@@ -296,7 +357,11 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
         .networks = caps->networks,
         .order = (uint32_t)*pos + 1,
         .max_sandboxes = slot->config.max_sandboxes,
-        .sandboxes = atoll_slot_count_sandboxes(slot),
+        .sandboxes = count,
+        .can_create = !slot->retired && slot->health != ATOLL_HEALTH_DOWN &&
+                      (slot->config.max_sandboxes == 0 || count < slot->config.max_sandboxes),
+        .most = slot->config.most,
+        .languages = (const char *const *)slot->languages,
         .health = slot->health,
         .reason = slot->reason,
         .detail = slot->detail,
@@ -305,4 +370,10 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
     };
     ++*pos;
     return true;
+}
+
+bool atoll_sandbox_public_host(const struct atoll_sandbox *s, char out[ATOLL_PUBLIC_HOST_MAX])
+{
+    return s->provider->ops->public_host &&
+           s->provider->ops->public_host(s->provider, &s->spec, out, ATOLL_PUBLIC_HOST_MAX);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/trace.h"
 #include "engine/engine_internal.h"
 
 #define WAIT_MAX_MS 30000
@@ -34,8 +35,11 @@ struct request {
     struct atoll_create create;
     char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_exec_start start;
-    void *copies[8]; /* owned: texts */
+    struct atoll_origin origin;
+    void *copies[9]; /* owned: texts */
     char **env, **argv, **artifacts;
+    struct atoll_mount *mounts;         /* owned */
+    struct atoll_registry_login *login; /* owned */
     atoll_sandbox_fn *created;
     atoll_exec_fn *started;
     void *arg;
@@ -120,6 +124,8 @@ static struct request *request_free(struct request *q)
     atoll_strings_free(q->env);
     atoll_strings_free(q->argv);
     atoll_strings_free(q->artifacts);
+    free(q->mounts);
+    q->login = atoll_login_free(q->login);
     free(q);
     return NULL;
 }
@@ -163,16 +169,18 @@ static void admit_create(struct request *q, const struct atoll_create *create)
 static void admit(struct request *q)
 {
     struct tenant *t = q->tenant;
+    struct atoll_origin before = atoll_origin_enter(&q->origin);
 
     atoll_list_remove(&q->node);
     atoll_timer_cancel(&q->late);
     t->waiting[q->kind]--;
     if (q->kind == CREATE) {
         admit_create(q, &q->create);
-        return;
+    } else {
+        atoll_engine_exec_now(t->engine, q->sandbox_id, &q->start, q->started, q->arg);
+        (void)request_free(q);
     }
-    atoll_engine_exec_now(t->engine, q->sandbox_id, &q->start, q->started, q->arg);
-    (void)request_free(q);
+    (void)atoll_origin_enter(&before);
 }
 
 static void run_queues(void *arg)
@@ -248,6 +256,7 @@ static struct request *request_new(struct tenant *t, enum kind kind, void *arg)
     q->tenant = t;
     q->kind = kind;
     q->arg = arg;
+    q->origin = *atoll_origin_get();
     return q;
 }
 
@@ -286,8 +295,11 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
     q->create.provider = keep_text(q, 5, create->provider);
     q->create.image = keep_text(q, 6, create->image);
     q->create.isolation = keep_text(q, 7, create->isolation);
+    q->create.language = keep_text(q, 8, create->language);
     q->create.env = keep_strings(&q->env, create->env);
     q->create.artifacts = keep_strings(&q->artifacts, create->artifacts);
+    q->create.mounts = q->mounts = atoll_mounts_dup(create->mounts, create->mount_count);
+    q->create.login = q->login = atoll_login_dup(create->login);
     if (enqueue(q, &err) < 0)
         refuse(q, &err);
 }

@@ -51,11 +51,18 @@ void atoll_sandbox_end_reattach(struct atoll_sandbox *s)
         free(r);
 }
 
+bool atoll_sandbox_reattach_is_busy(const struct atoll_sandbox *s)
+{
+    return s->reattach && s->reattach->busy;
+}
+
 static void step(void *arg);
 
 static void again(struct atoll_reattach *r)
 {
-    r->pause_ms = ATOLL_MIN(2 * r->pause_ms, PAUSE_MAX_MS);
+    const int64_t most = r->engine->config.reattach_max_ms;
+
+    r->pause_ms = ATOLL_MIN(2 * r->pause_ms, most ? most : PAUSE_MAX_MS);
     atoll_timer_set(&r->timer, r->engine->loop, r->pause_ms, step, r);
 }
 

@@ -90,7 +90,7 @@ static void end_hearing(struct hearing *h)
 static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct atoll_error *err)
 {
     struct recovery *r = arg;
-    struct atoll_template *t = atoll_map_get(&r->engine->templates, row->template_name);
+    struct atoll_template *t = atoll_template_find(r->engine, row->owner, row->template_name);
     struct atoll_spec spec = {
         .limits = {row->memory_bytes, row->cpu_millis, row->pids, row->disk_bytes, row->inodes,
                    row->open_files, row->timeout_s},
@@ -143,6 +143,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     (void)snprintf(s->owner, sizeof(s->owner), "%s", row->owner);
     memcpy(s->spec.tenant, s->owner, sizeof(s->owner));
     s->metadata_json = row->metadata_json ? strdup(row->metadata_json) : NULL;
+    s->mounts = atoll_mounts_read(row->mounts ? row->mounts : "", &s->mount_count);
     s->facade_json = row->facade_json ? strdup(row->facade_json) : NULL;
     s->lifetime = (struct atoll_lifetime){
         .idle_s = row->idle_s,

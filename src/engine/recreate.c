@@ -92,7 +92,7 @@ static void on_cleared(void *arg, const struct atoll_error *error)
     }
     s->spec.handle[0] = '\0';
     s->wish.route_next = 0;
-    s->provider->ops->create(s->provider, &s->spec, on_made, s);
+    atoll_sandbox_make(s, on_made);
 }
 
 void atoll_sandbox_recreate(struct atoll_sandbox *s, const char *why, bool remains)

@@ -104,7 +104,7 @@ const char *atoll_environment_template(const struct atoll_environment *environme
     if (!environment->fallback)
         return environment->template_name;
     while (atoll_templates_next(engine, &pos, &view))
-        if (strcmp(view.name, environment->template_name) == 0)
+        if (!(view.owner && *view.owner) && strcmp(view.name, environment->template_name) == 0)
             return environment->template_name;
     return environment->fallback;
 }

@@ -19,6 +19,10 @@ enum atoll_yaml_type {
     ATOLL_YAML_NAMED,   /* a mapping from names to such; likewise */
     ATOLL_YAML_LISTS,   /* a mapping from names to sequences of strings; likewise */
     ATOLL_YAML_ANY,     /* a mapping of anything, by the rules of YAML's core schema */
+    ATOLL_YAML_CHOICE,  /* one of the names of the rows of its table */
+    /* A mapping from names to objects, each of the row of the table that its field "kind" names, or its
+     * own name; min and max of their count. In each, "@kind" is that and "@line" where it begins. */
+    ATOLL_YAML_KINDS,
 };
 
 struct atoll_yaml_field {

@@ -125,6 +125,114 @@ static bool is_any_key(const char *name)
 static const struct atoll_yaml_field text_member = {.type = ATOLL_YAML_STRING, .max = 65536};
 static const struct atoll_yaml_field list_member = {.type = ATOLL_YAML_STRINGS, .max = 256};
 
+static const struct atoll_yaml_field *find_row(const struct atoll_yaml_field *table,
+                                               const char *name)
+{
+    for (; table->name; table++)
+        if (strcmp(table->name, name) == 0)
+            return table;
+    return NULL;
+}
+
+static void list_names(const struct atoll_yaml_field *table, char *out, size_t cap)
+{
+    size_t len = 0;
+
+    for (*out = '\0'; table->name && len < cap; table++)
+        len += (size_t)snprintf(out + len, cap - len, "%s%s", len ? ", " : "", table->name);
+}
+
+static int load_choice(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *spot,
+                       struct fy_node *node, const struct atoll_yaml_field *table, json_t **ret)
+{
+    char text[65], known[KNOWN_MAX], what[KNOWN_MAX + 16];
+
+    if (atoll_yaml_copy(node, text, sizeof(text)) && find_row(table, text)) {
+        *ret = atoll_yaml_must(json_string(text));
+        return 0;
+    }
+    list_names(table, known, sizeof(known));
+    (void)snprintf(what, sizeof(what), "one of %s", known);
+    return atoll_yaml_refuse(l, spot, node, what);
+}
+
+/* By which table one is read. */
+static int find_kind(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *spot,
+                     struct fy_node *node, const struct atoll_yaml_field *table,
+                     const struct atoll_yaml_field **ret)
+{
+    struct fy_node *given = node && fy_node_is_mapping(node)
+                                ? fy_node_mapping_lookup_by_string(node, "kind", FY_NT)
+                                : NULL;
+    struct atoll_yaml_spot inner = {spot, "kind", 0, atoll_yaml_place_of(given, spot->place)};
+    json_t *kind = NULL;
+    char known[KNOWN_MAX], text[KNOWN_MAX + 160];
+    int r = given ? load_choice(l, &inner, given, table, &kind) : 0;
+
+    if (r < 0)
+        return r;
+    *ret = find_row(table, kind ? json_string_value(kind) : spot->name);
+    json_decref(kind);
+    if (*ret)
+        return 0;
+    list_names(table, known, sizeof(known));
+    (void)snprintf(text, sizeof(text), "%.64s needs a \"kind\", one of %s", spot->name, known);
+    return atoll_yaml_refuse_at(l, spot->place, text);
+}
+
+static int load_kind(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *outer,
+                     struct fy_node_pair *pair, const struct atoll_yaml_field *table,
+                     json_t *object)
+{
+    struct fy_node *key = fy_node_pair_key(pair), *node = fy_node_pair_value(pair);
+    const struct atoll_yaml_field *row = NULL;
+    char name[65];
+    struct atoll_yaml_spot spot = {outer, name, 0, atoll_yaml_place_of(key, outer->place)};
+    json_t *value;
+    int r;
+
+    if (atoll_yaml_check_plain(l, outer, key) < 0 || !atoll_yaml_copy(key, name, sizeof(name)) ||
+        !atoll_text_is_name(name))
+        return atoll_yaml_refuse(l, outer, key, "a mapping from names to mappings");
+    r = atoll_yaml_check_plain(l, &spot, node);
+    if (r == 0)
+        r = find_kind(l, &spot, node, table, &row);
+    if (r == 0)
+        r = load_object(l, &spot, node, row->table, &value);
+    if (r < 0)
+        return r;
+    if (json_object_set_new(value, "@kind", json_string(row->name)) < 0 ||
+        json_object_set_new(value, "@line", json_integer(spot.place.line)) < 0 ||
+        json_object_set_new(object, name, value) < 0)
+        abort();
+    return 0;
+}
+
+static int load_kinds(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *outer,
+                      struct fy_node *node, const struct atoll_yaml_field *f, json_t **ret)
+{
+    int n = node && fy_node_is_mapping(node) ? fy_node_mapping_item_count(node) : -1;
+    struct fy_node_pair *pair;
+    json_t *object;
+    void *pos = NULL;
+    char text[120];
+    int r = 0;
+
+    if (n < 0 || n < f->min || n > f->max) {
+        (void)snprintf(text, sizeof(text), "a mapping from %.0f to %.0f names to mappings", f->min,
+                       f->max);
+        return atoll_yaml_refuse(l, outer, node, text);
+    }
+    object = atoll_yaml_must(json_object());
+    while (r == 0 && (pair = fy_node_mapping_iterate(node, &pos)))
+        r = load_kind(l, outer, pair, f->table, object);
+    if (r < 0)
+        json_decref(object);
+    else
+        *ret = object;
+    return r;
+}
+
 static int load_field(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *spot,
                       struct fy_node *node, const struct atoll_yaml_field *f, json_t **ret)
 {
@@ -155,6 +263,10 @@ static int load_field(const struct atoll_yaml_loader *l, const struct atoll_yaml
     case ATOLL_YAML_LISTS:
         return load_mapping(l, spot, node, f->min, f->max, &(struct member){&list_member, 0},
                             atoll_text_is_name, "a mapping from names to lists of texts", ret);
+    case ATOLL_YAML_CHOICE:
+        return load_choice(l, spot, node, f->table, ret);
+    case ATOLL_YAML_KINDS:
+        return load_kinds(l, spot, node, f, ret);
     case ATOLL_YAML_ANY:
         return load_mapping(l, spot, node, 0, KEYS_MAX, &(struct member){NULL, 0}, is_any_key,
                             "a mapping", ret);
@@ -177,25 +289,14 @@ static int load_any(const struct atoll_yaml_loader *l, const struct atoll_yaml_s
     return *ret ? 0 : atoll_yaml_refuse(l, spot, node, "a text without bytes that are no UTF-8");
 }
 
-static const struct atoll_yaml_field *find_row(const struct atoll_yaml_field *table,
-                                               const char *name)
-{
-    for (; table->name; table++)
-        if (strcmp(table->name, name) == 0)
-            return table;
-    return NULL;
-}
-
 static int refuse_unknown(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *spot,
                           struct fy_node *key, const struct atoll_yaml_field *table)
 {
-    char known[KNOWN_MAX] = "", path[120] = "", text[400];
-    size_t len = 0, n = 0;
+    char known[KNOWN_MAX], path[120] = "", text[400];
+    size_t len, n = 0;
     const char *name = atoll_yaml_scalar(key, &n);
 
-    for (; table->name && len < sizeof(known); table++)
-        len += (size_t)snprintf(known + len, sizeof(known) - len, "%s%s", len ? ", " : "",
-                                table->name);
+    list_names(table, known, sizeof(known));
     len = atoll_yaml_write_path(spot, path, sizeof(path));
     (void)snprintf(text, sizeof(text), "there is no field \"%s%s%.*s\"; known are %s", path,
                    len ? "." : "", (int)ATOLL_MIN(n, (size_t)NAME_SHOWN), name ? name : "", known);

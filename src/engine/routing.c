@@ -32,6 +32,32 @@ static void limit_names(uint32_t set, char *out, size_t cap)
                 (size_t)snprintf(out + at, cap - at, "%s%s", at ? "," : "", atoll_limit_name(bit));
 }
 
+/* What is more than it is to give. */
+static void judge_size(const struct atoll_limits *asked, const struct atoll_limits *most,
+                       struct objection *o)
+{
+    const struct {
+        uint64_t asked, most;
+        double unit;
+        const char *what;
+    } sizes[] = {
+        {asked->memory_bytes, most->memory_bytes, 1 << 20, "MiB of memory"},
+        {asked->cpu_millis, most->cpu_millis, 1000, "CPUs"},
+        {asked->disk_bytes, most->disk_bytes, 1 << 20, "MiB of disk"},
+        {asked->pids, most->pids, 1, "processes"},
+        {asked->timeout_s, most->timeout_s, 1, "seconds of life"},
+    };
+    char text[WHY_MAX];
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(sizes); i++)
+        if (sizes[i].most > 0 && sizes[i].asked > sizes[i].most) {
+            (void)snprintf(text, sizeof(text), "gives at most %.12g %s",
+                           (double)sizes[i].most / sizes[i].unit, sizes[i].what);
+            object(o, ATOLL_ERR_INVALID_ARGUMENT, text);
+            return;
+        }
+}
+
 /* What it can never do. */
 static void judge_abilities(const struct atoll_route_wish *w, const struct atoll_route_offer *p,
                             struct objection *o)
@@ -47,8 +73,13 @@ static void judge_abilities(const struct atoll_route_wish *w, const struct atoll
         object(o, ATOLL_ERR_UNIMPLEMENTED, text);
     } else if (w->image && !caps->images) {
         object(o, ATOLL_ERR_UNIMPLEMENTED, "cannot run container images");
-    } else if (w->template_name && !caps->templates && !caps->images) {
-        (void)snprintf(text, sizeof(text), "cannot run the template %.64s", w->template_name);
+    } else if (w->template_name && !caps->templates && !caps->images &&
+               !(caps->own_templates && w->provider)) {
+        (void)snprintf(text, sizeof(text), "cannot run the template %.64s%s", w->template_name,
+                       caps->own_templates ? " (name the provider for one of its own)" : "");
+        object(o, ATOLL_ERR_UNIMPLEMENTED, text);
+    } else if (p->mute) {
+        (void)snprintf(text, sizeof(text), "does not run %.32s", w->language);
         object(o, ATOLL_ERR_UNIMPLEMENTED, text);
     } else if (!w->image && !w->template_name && caps->images && !p->has_image) {
         object(o, ATOLL_ERR_FAILED_PRECONDITION,
@@ -59,8 +90,12 @@ static void judge_abilities(const struct atoll_route_wish *w, const struct atoll
         object(o, ATOLL_ERR_UNIMPLEMENTED, text);
     } else if (w->persistent && !caps->persistent) {
         object(o, ATOLL_ERR_UNIMPLEMENTED, "cannot keep the disk of a sandbox (persistent)");
+    } else if (w->mounts && !caps->volumes) {
+        object(o, ATOLL_ERR_UNIMPLEMENTED, "has no volumes");
     } else if (w->pauses && !caps->pause) {
         object(o, ATOLL_ERR_UNIMPLEMENTED, "cannot pause sandboxes");
+    } else {
+        judge_size(&w->limits, &p->most, o);
     }
 }
 

@@ -8,11 +8,14 @@
 #define ATOLL_PROVIDERS_MAX 16
 
 struct atoll_route_wish {
-    const char *provider;      /* NULL or "auto": anybody */
-    const char *isolation;     /* NULL: any */
-    const char *image;         /* NULL: none */
-    const char *template_name; /* NULL: none was asked for by name */
-    bool persistent, pauses;   /* PAUSES: it is to be paused at its deadline */
+    const char *provider;       /* NULL or "auto": anybody */
+    const char *isolation;      /* NULL: any */
+    const char *image;          /* NULL: none */
+    const char *template_name;  /* NULL: none was asked for by name */
+    const char *language;       /* NULL: nobody says */
+    struct atoll_limits limits; /* as asked for; 0 fields: not at all */
+    bool persistent, pauses;    /* PAUSES: it is to be paused at its deadline */
+    bool mounts;                /* volumes, or directories of the host */
     uint32_t gpus;
     enum atoll_network network;
 };
@@ -22,7 +25,9 @@ struct atoll_route_offer {
     const char *name;
     const struct atoll_provider_caps *caps;
     bool named_only;
-    bool has_image; /* of its own, for requests that name nothing */
+    bool has_image;           /* of its own, for requests that name nothing */
+    bool mute;                /* it does not run the language of the wish */
+    struct atoll_limits most; /* what a request may ask for; 0 fields: no bound */
     bool down;
     const char *reason;     /* DOWN: why */
     uint32_t max_sandboxes; /* 0: no limit */

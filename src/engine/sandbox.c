@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 
@@ -72,6 +73,8 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
     atoll_strings_free(s->env);
     atoll_strings_free(s->artifacts);
+    free(s->mounts);
+    s->login = atoll_login_free(s->login);
     free(s->metadata_json);
     free(s->facade_json);
     s->history = atoll_history_free(s->history);
@@ -101,13 +104,14 @@ static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret
     return 0;
 }
 
+static const uint16_t lists[] = {ATOLL_AGENT_EXEC_LIST, ATOLL_AGENT_PROCESS_LIST,
+                                 ATOLL_AGENT_FILE_LIST, ATOLL_AGENT_XATTR_LIST, 0};
+
 const struct atoll_rpc_protocol atoll_agent_protocol = {ATOLL_AGENT_REPLY, ATOLL_AGENT_PART,
-                                                        ATOLL_AGENT_ERROR, decode_error};
+                                                        ATOLL_AGENT_ERROR, lists, decode_error};
 
 static int on_agent_event(void *arg, struct atoll_frame *frame)
 {
-    for (size_t i = 0; i < frame->nfds; i++)
-        (void)close(frame->fds[i]);
     return frame->type == ATOLL_AGENT_WATCH_EVENT ? atoll_file_watch_on_event(arg, frame)
                                                   : atoll_exec_on_event(arg, frame);
 }
@@ -131,6 +135,8 @@ static const struct atoll_rpc_events agent_events = {on_agent_event, on_agent_lo
 int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
                       const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {
+    if (atoll_fault("engine.ask") != 0)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "a fault of the test");
     if (!s->agent && s->reattach)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE,
                           "sandbox %s is out of reach for the moment; try again", s->spec.id);
@@ -168,9 +174,14 @@ int atoll_sandbox_open_agent(struct atoll_sandbox *s, int fd, struct atoll_error
         s->provider->ops->caps(s->provider)->descriptors && !s->engine->config.no_descriptors;
     const struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
                                          .features = fds ? ATOLL_AGENT_FEATURE_FDS : 0};
-    int r = atoll_rpc_open(s->engine->loop, fd, &atoll_agent_protocol, &agent_events, s, &s->agent,
-                           err);
+    int r = atoll_fault("engine.open_agent");
 
+    if (r != 0) {
+        (void)close(fd);
+        return atoll_fail_errno(err, r, "fault");
+    }
+    r = atoll_rpc_open(s->engine->loop, fd, &atoll_agent_protocol, &agent_events, s, &s->agent,
+                       err);
     /* Requests that follow queue up behind it: no need to wait for the answer. */
     if (r == 0)
         r = atoll_rpc_ask(s->agent, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, on_hello, s,
@@ -349,6 +360,9 @@ static void tell_created(struct atoll_sandbox *s, const struct atoll_error *erro
 {
     atoll_sandbox_fn *fn = ATOLL_TAKE_PTR(s->created);
 
+    s->login = atoll_login_free(s->login);
+    s->spec.login = NULL;
+    s->progress = NULL;
     if (fn)
         fn(s->created_arg, error ? NULL : s, error);
 }
@@ -413,7 +427,17 @@ void atoll_sandbox_launch(struct atoll_sandbox *s, atoll_sandbox_fn *created, vo
 {
     s->created = created;
     s->created_arg = arg;
-    s->provider->ops->create(s->provider, &s->spec, on_provider_created, s);
+    atoll_sandbox_make(s, on_provider_created);
+}
+
+void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done)
+{
+    s->spec.metadata_json = s->metadata_json;
+    s->spec.env = (const char *const *)s->env;
+    s->spec.mounts = s->mounts;
+    s->spec.mount_count = s->mount_count;
+    s->spec.login = s->login;
+    s->provider->ops->create(s->provider, &s->spec, done, s);
 }
 
 struct atoll_limits atoll_limits_default(void)

@@ -46,9 +46,12 @@ struct atoll_session_create {
     const char *const *artifacts; /* patterns of files to keep, or NULL */
     const char *owner;            /* NULL: "default" */
     /* As in atoll_create; an image instead of the environment's template or image. */
-    const char *provider, *image, *isolation;
+    const char *provider, *image, *isolation, *language;
     enum atoll_network network;
     uint32_t gpus;
+    const struct atoll_mount *mounts;
+    size_t mount_count;
+    const struct atoll_registry_login *login;
     bool recreate;
     const struct atoll_session_file *files;
     size_t file_count;

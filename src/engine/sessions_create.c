@@ -287,9 +287,13 @@ void atoll_sessions_create(struct atoll_sessions *sessions,
         .owner = create->owner,
         .provider = create->provider,
         .isolation = create->isolation,
+        .language = create->language ? create->language : e.language,
         .network = create->network,
         .gpus = create->gpus,
         .recreate = create->recreate,
+        .mounts = create->mounts,
+        .mount_count = create->mount_count,
+        .login = create->login,
     };
     if (!sandbox.image)
         sandbox.template_name = atoll_environment_template(&e, sessions->engine);

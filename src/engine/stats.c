@@ -36,19 +36,27 @@ static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside
     struct atoll_provider_stats outside = {.memory_bytes = inside->rss_bytes,
                                            .cpu_us = inside->cpu_us,
                                            .processes = inside->processes};
+    double percent;
 
     if (measured)
         outside = *measured;
+    if (outside.cpu_us == 0)
+        outside.cpu_us = inside->cpu_us;
+    if (outside.processes == 0)
+        outside.processes = inside->processes;
+    percent = cpu_percent(s, outside.cpu_us);
     *out = (struct atoll_sandbox_stats){
         .memory_bytes = outside.memory_bytes,
         .memory_peak_bytes = outside.memory_peak_bytes,
         .memory_limit_bytes = outside.memory_limit_bytes,
-        .cpu_percent = cpu_percent(s, outside.cpu_us),
+        .cpu_percent = outside.has_cpu_percent ? outside.cpu_percent : percent,
+        .cpu_limit_millis = outside.cpu_limit_millis,
         .cpu_seconds = (double)outside.cpu_us / 1e6,
         .processes = outside.processes,
         .processes_peak = outside.processes_peak,
-        .disk_bytes = inside->disk_used_bytes,
-        .disk_limit_bytes = inside->disk_total_bytes,
+        .disk_bytes = outside.disk_limit_bytes ? outside.disk_bytes : inside->disk_used_bytes,
+        .disk_limit_bytes =
+            outside.disk_limit_bytes ? outside.disk_limit_bytes : inside->disk_total_bytes,
         .inodes = inside->inodes_used,
         .inodes_limit = inside->inodes_total,
         .net_rx_bytes = inside->net_rx_bytes,

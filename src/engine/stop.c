@@ -150,5 +150,5 @@ void atoll_sandbox_start_again(struct atoll_sandbox *s)
     s->change = ATOLL_CHANGE_STARTING;
     s->state = ATOLL_SANDBOX_CREATING;
     s->spec.resume_disk = true;
-    s->provider->ops->create(s->provider, &s->spec, on_started, s);
+    atoll_sandbox_make(s, on_started);
 }

@@ -8,65 +8,119 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 
 /*
- * Templates: `host`, and imported root filesystems. A template is a small file
- * state/templates/<name>.json that names a layer; several may share one.
+ * Templates: `host`, imported root filesystems, and images that a provider keeps. A template is a small
+ * file state/templates/<name>.json that names a layer, which several may share, or an image. Those that
+ * one tenant alone has are in <tenant>@<name>.json.
  */
 
 #define RECORD_MAX_BYTES 4096
 
-static struct atoll_template *add(struct atoll_engine *engine, const char *name)
+static void key_of(const char *owner, const char *name, char key[131])
 {
-    struct atoll_template *t = atoll_map_get(&engine->templates, name);
+    (void)snprintf(key, 131, "%s%s%s", owner, *owner ? "@" : "", name);
+}
+
+static struct atoll_template *get(struct atoll_engine *engine, const char *owner, const char *name)
+{
+    char key[131];
+
+    key_of(owner, name, key);
+    return atoll_map_get(&engine->templates, key);
+}
+
+static struct atoll_template *add(struct atoll_engine *engine, const char *owner, const char *name)
+{
+    struct atoll_template *t = get(engine, owner, name);
 
     if (t)
         return t;
     t = calloc(1, sizeof(*t));
     if (!t || atoll_text_copy(t->name, sizeof(t->name), name) < 0 ||
-        atoll_map_put(&engine->templates, t->name, t) < 0) {
+        atoll_text_copy(t->owner, sizeof(t->owner), owner) < 0) {
+        free(t);
+        return NULL;
+    }
+    key_of(owner, name, t->key);
+    if (atoll_map_put(&engine->templates, t->key, t) < 0) {
         free(t);
         return NULL;
     }
     return t;
 }
 
+struct atoll_template *atoll_template_find(struct atoll_engine *engine, const char *tenant,
+                                           const char *name)
+{
+    struct atoll_template *own = get(engine, tenant, name);
+    return own ? own : get(engine, "", name);
+}
+
+/* "NAME.json" or "OWNER@NAME.json". */
+static bool split_file(const char *file, char owner[65], char name[65])
+{
+    const char *at = strchr(file, '@');
+    const char *rest = at ? at + 1 : file;
+    size_t len = strlen(rest), n = at ? (size_t)(at - file) : 0;
+
+    if (len <= 5 || len - 5 > 64 || n > 64 || strcmp(rest + len - 5, ".json") != 0)
+        return false;
+    memcpy(owner, file, n);
+    owner[n] = '\0';
+    memcpy(name, rest, len - 5);
+    name[len - 5] = '\0';
+    return atoll_text_is_name(name) && (!at || atoll_text_is_name(owner));
+}
+
+static bool read_record(json_t *root, struct atoll_template *ret)
+{
+    json_int_t base = 0, size, created;
+    const char *digest, *provider = "", *image = "";
+
+    if (json_unpack(root, "{s:s, s?I, s:I, s:I, s?s, s?s}", "digest", &digest, "layer_base", &base,
+                    "size_bytes", &size, "created_unix_ms", &created, "provider", &provider,
+                    "image", &image) < 0 ||
+        (!*image && !atoll_text_is_name(digest)) ||
+        atoll_text_copy(ret->digest, sizeof(ret->digest), digest) < 0 ||
+        atoll_text_copy(ret->provider, sizeof(ret->provider), provider) < 0 ||
+        atoll_text_copy(ret->image, sizeof(ret->image), image) < 0)
+        return false;
+    ret->kind = *image ? ATOLL_TEMPLATE_IMAGE : ATOLL_TEMPLATE_ROOTFS;
+    ret->layer_base = (uint32_t)base;
+    ret->size_bytes = (uint64_t)size;
+    ret->created_unix_ms = created;
+    return true;
+}
+
 /* A record that does not parse is reported and left alone: it may be from a newer version. */
 static void load_one(struct atoll_engine *engine, int dir, const char *file)
 {
-    char text[RECORD_MAX_BYTES], name[65];
-    size_t len = strlen(file);
-    json_int_t base, size, created;
+    char text[RECORD_MAX_BYTES], owner[65], name[65];
+    struct atoll_template read = {0};
     struct atoll_template *t;
-    const char *digest;
     json_t *root;
 
-    if (len <= 5 || len - 5 >= sizeof(name) || strcmp(file + len - 5, ".json") != 0)
-        return;
-    memcpy(name, file, len - 5);
-    name[len - 5] = '\0';
-    if (!atoll_text_is_name(name) || atoll_fd_read_file(dir, file, text, sizeof(text)) < 0)
+    if (!split_file(file, owner, name) || atoll_fd_read_file(dir, file, text, sizeof(text)) < 0)
         return;
     root = json_loads(text, 0, NULL);
-    if (json_unpack(root, "{s:s, s:I, s:I, s:I}", "digest", &digest, "layer_base", &base,
-                    "size_bytes", &size, "created_unix_ms", &created) < 0 ||
-        !atoll_text_is_name(digest) || (t = add(engine, name)) == NULL) {
+    if (!read_record(root, &read) || (t = add(engine, owner, name)) == NULL) {
         atoll_log(ATOLL_LOG_WARN, "template record is not understood", "file", file, NULL);
     } else {
-        (void)!atoll_text_copy(t->digest, sizeof(t->digest), digest);
-        t->kind = ATOLL_TEMPLATE_ROOTFS;
-        t->layer_base = (uint32_t)base;
-        t->size_bytes = (uint64_t)size;
-        t->created_unix_ms = created;
+        memcpy(read.name, t->name, sizeof(read.name));
+        memcpy(read.owner, t->owner, sizeof(read.owner));
+        memcpy(read.key, t->key, sizeof(read.key));
+        *t = read;
     }
     json_decref(root);
 }
 
 int atoll_templates_load(struct atoll_engine *engine, struct atoll_error *err)
 {
-    struct atoll_template *host = add(engine, "host");
+    struct atoll_template *host = add(engine, "", "host");
     struct dirent *entry;
     DIR *dir;
     int fd;
@@ -101,28 +155,50 @@ void atoll_templates_done(struct atoll_engine *engine)
 int atoll_template_save(struct atoll_engine *engine, const struct atoll_template *t,
                         struct atoll_error *err)
 {
-    char path[96], temporary[104], text[RECORD_MAX_BYTES];
+    char path[160], temporary[168], text[RECORD_MAX_BYTES];
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     int r;
 
-    (void)snprintf(path, sizeof(path), "templates/%s.json", t->name);
+    (void)snprintf(path, sizeof(path), "templates/%s.json", t->key);
     (void)snprintf(temporary, sizeof(temporary), "%s.new", path);
-    (void)snprintf(
-        text, sizeof(text),
-        "{\"digest\":\"%s\",\"layer_base\":%u,\"size_bytes\":%llu,\"created_unix_ms\":%lld}\n",
-        t->digest, t->layer_base, (unsigned long long)t->size_bytes, (long long)t->created_unix_ms);
+    (void)snprintf(text, sizeof(text),
+                   "{\"digest\":\"%s\",\"layer_base\":%u,\"size_bytes\":%llu,"
+                   "\"created_unix_ms\":%lld%s%s%s%s%s}\n",
+                   t->digest, t->layer_base, (unsigned long long)t->size_bytes,
+                   (long long)t->created_unix_ms, *t->image ? ",\"provider\":\"" : "", t->provider,
+                   *t->image ? "\",\"image\":\"" : "", t->image, *t->image ? "\"" : "");
+    r = atoll_fault("templates.save");
+    if (r != 0)
+        return atoll_fail_errno(err, r, "save template %s", t->name);
     fd = openat(engine->state_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     r = fd < 0 ? -errno : atoll_fd_write_all(fd, text, strlen(text));
+    if (r == 0)
+        r = -atoll_fault("templates.rename");
     if (r == 0 &&
         (fsync(fd) < 0 || renameat(engine->state_fd, temporary, engine->state_fd, path) < 0))
         r = -errno;
     return r < 0 ? atoll_fail_errno(err, -r, "save template %s", t->name) : 0;
 }
 
-static struct atoll_template_view view_of(const struct atoll_template *t)
+struct atoll_template_view atoll_template_get(const struct atoll_template *t)
 {
-    return (struct atoll_template_view){t->name, t->kind, t->digest, t->size_bytes,
-                                        t->created_unix_ms};
+    return (struct atoll_template_view){.name = t->name,
+                                        .kind = t->kind,
+                                        .digest = t->digest,
+                                        .size_bytes = t->size_bytes,
+                                        .created_unix_ms = t->created_unix_ms,
+                                        .owner = t->owner,
+                                        .provider = t->provider};
+}
+
+bool atoll_templates_find(struct atoll_engine *engine, const char *tenant, const char *name,
+                          struct atoll_template_view *ret)
+{
+    const struct atoll_template *t = atoll_template_find(engine, tenant, name);
+
+    if (t)
+        *ret = atoll_template_get(t);
+    return t != NULL;
 }
 
 bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret)
@@ -130,7 +206,7 @@ bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll
     struct atoll_template *t = atoll_map_next(&engine->templates, pos);
 
     if (t)
-        *ret = view_of(t);
+        *ret = atoll_template_get(t);
     return t != NULL;
 }
 
@@ -138,7 +214,7 @@ struct atoll_template *atoll_template_put(struct atoll_engine *engine, const cha
                                           const char *digest, uint64_t size_bytes,
                                           uint32_t layer_base)
 {
-    struct atoll_template *t = add(engine, name);
+    struct atoll_template *t = add(engine, "", name);
 
     if (!t || atoll_text_copy(t->digest, sizeof(t->digest), digest) < 0)
         return NULL;
@@ -171,12 +247,80 @@ static bool layer_shared(struct atoll_engine *engine, const char *digest)
     return false;
 }
 
-void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll_done_fn *done,
-                            void *arg)
+/* The provider may be gone, and what it kept with it. */
+static void drop_image(struct atoll_engine *engine, const char *provider, const char *image,
+                       atoll_done_fn *done, void *arg)
 {
-    struct atoll_template *t = atoll_map_get(&engine->templates, name);
+    struct atoll_slot *slot = atoll_slot_by_name(engine, provider);
+
+    if (slot && slot->provider->ops->drop_image)
+        slot->provider->ops->drop_image(slot->provider, image, done, arg);
+    else
+        done(arg, NULL);
+}
+
+struct atoll_template *atoll_template_put_image(struct atoll_engine *engine, const char *owner,
+                                                const char *name, const struct atoll_slot *slot,
+                                                const char *image,
+                                                const struct atoll_provider_image *made)
+{
+    struct atoll_template *t = add(engine, owner, name);
+
+    if (!t)
+        return NULL;
+    if (*t->image)
+        drop_image(engine, t->provider, t->image, atoll_done_ignore, NULL);
+    t->kind = ATOLL_TEMPLATE_IMAGE;
+    t->size_bytes = made->size_bytes;
+    t->created_unix_ms = atoll_clock_unix_ms();
+    (void)snprintf(t->digest, sizeof(t->digest), "%s", made->digest);
+    (void)snprintf(t->image, sizeof(t->image), "%s", image);
+    (void)snprintf(t->provider, sizeof(t->provider), "%s", slot->provider->ops->name);
+    return t;
+}
+
+size_t atoll_templates_count(struct atoll_engine *engine, const char *owner)
+{
+    const struct atoll_template *t;
+    size_t pos = 0, n = 0;
+
+    while ((t = atoll_map_next(&engine->templates, &pos)) != NULL)
+        n += strcmp(t->owner, owner) == 0;
+    return n;
+}
+
+int atoll_template_check(struct atoll_engine *engine, const char *owner, const char *name,
+                         enum atoll_template_kind kind, struct atoll_error *err)
+{
+    struct atoll_template *old = get(engine, owner, name);
+    struct atoll_template *everybodys = get(engine, "", name);
+
+    if (!atoll_text_is_name(name))
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "a template's name is 1 to 64 letters, digits, dots, dashes or underscores");
+    if (everybodys && everybodys->kind == ATOLL_TEMPLATE_HOST)
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "the template %s is built in",
+                          name);
+    if (!old && everybodys)
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST,
+                          "%s is the name of everybody's template: choose another", name);
+    if (old && old->kind != kind)
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST,
+                          "template %s exists and is of another kind: remove it first", name);
+    if (old && atoll_template_in_use(engine, old))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                          "template %s is in use: destroy its sandboxes or choose another name",
+                          name);
+    return 0;
+}
+
+void atoll_templates_remove(struct atoll_engine *engine, const char *owner, const char *name,
+                            atoll_done_fn *done, void *arg)
+{
+    struct atoll_template *t = get(engine, owner ? owner : "", name);
     struct atoll_error err;
-    char path[96], digest[72];
+    char path[160], digest[72], provider[65], image[64];
 
     if (!t) {
         (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no template %.64s", name);
@@ -192,12 +336,17 @@ void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll
         done(arg, &err);
         return;
     }
-    (void)snprintf(path, sizeof(path), "templates/%s.json", t->name);
+    (void)snprintf(path, sizeof(path), "templates/%s.json", t->key);
+    atoll_fault_die("templates.remove");
     (void)unlinkat(engine->state_fd, path, 0);
     memcpy(digest, t->digest, sizeof(digest));
-    (void)atoll_map_remove(&engine->templates, t->name);
+    memcpy(provider, t->provider, sizeof(provider));
+    memcpy(image, t->image, sizeof(image));
+    (void)atoll_map_remove(&engine->templates, t->key);
     free(t);
-    if (layer_shared(engine, digest))
+    if (*image)
+        drop_image(engine, provider, image, done, arg);
+    else if (layer_shared(engine, digest))
         done(arg, NULL);
     else
         engine->home->provider->ops->drop_layer(engine->home->provider, digest, done, arg);

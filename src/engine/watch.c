@@ -10,7 +10,8 @@
 struct atoll_file_watch {
     struct atoll_list node;        /* in sandbox->watches */
     struct atoll_sandbox *sandbox; /* NULL once it is over */
-    uint32_t handle;               /* of the agent; 0 until it has answered */
+    uint32_t handle;               /* of the agent, whatever it says */
+    bool answered;                 /* and then there is a handle */
     bool dropped;                  /* nobody wants it any more, but the answer is still to come */
     const struct atoll_file_watch_events *events;
     void *arg;
@@ -34,7 +35,7 @@ static void stop(const struct atoll_file_watch *w)
     struct atoll_am_handle msg = {w->handle};
     struct atoll_error err;
 
-    if (w->sandbox && w->handle)
+    if (w->sandbox && w->answered)
         (void)!atoll_sandbox_ask(w->sandbox, ATOLL_AGENT_WATCH_STOP, &atoll_am_handle_desc, &msg,
                                  ignore, NULL, &err);
 }
@@ -49,8 +50,10 @@ static void on_watching(void *arg, const struct atoll_answer *answer)
     if (!error && atoll_msg_decode(&atoll_am_handle_desc, answer->frame->payload,
                                    answer->frame->len, &msg, &err) < 0)
         error = &err;
-    if (!error)
+    if (!error) {
         w->handle = msg.handle;
+        w->answered = true;
+    }
     if (w->dropped) {
         stop(w);
         leave(w);
@@ -95,7 +98,7 @@ struct atoll_file_watch *atoll_files_unwatch(struct atoll_file_watch *w)
 {
     if (!w)
         return NULL;
-    if (w->sandbox && !w->handle) {
+    if (w->sandbox && !w->answered) {
         w->dropped = true; /* on_watching() frees it */
         return NULL;
     }
@@ -116,7 +119,7 @@ int atoll_file_watch_on_event(struct atoll_sandbox *s, const struct atoll_frame 
         return -EBADMSG;
     ATOLL_LIST_FOREACH (&s->watches, node) {
         struct atoll_file_watch *w = ATOLL_CONTAINER_OF(node, struct atoll_file_watch, node);
-        if (w->handle == event.handle && !w->dropped) {
+        if (w->answered && w->handle == event.handle && !w->dropped) {
             w->events->changed(w->arg, (enum atoll_watch_kind)event.kind, event.name);
             break;
         }
@@ -131,7 +134,7 @@ void atoll_file_watch_end_all(struct atoll_sandbox *s)
             ATOLL_CONTAINER_OF(s->watches.next, struct atoll_file_watch, node);
         leave(w);
         /* One without a handle waits for its answer, which fails now and tells its owner. */
-        if (w->handle && !w->dropped)
+        if (w->answered && !w->dropped)
             w->events->ended(w->arg);
     }
 }

@@ -17,8 +17,6 @@ static void on_answer(void *arg, const struct atoll_answer *answer)
     struct atoll_am_xattr part;
     struct atoll_error err;
 
-    for (size_t i = 0; answer->frame && i < answer->frame->nfds; i++)
-        (void)close(answer->frame->fds[i]);
     if (answer->more) {
         if (q->each && atoll_msg_decode(&atoll_am_xattr_desc, answer->frame->payload,
                                         answer->frame->len, &part, &err) == 0)

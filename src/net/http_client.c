@@ -401,14 +401,13 @@ int atoll_http_client_upgrade(struct atoll_http_client *client, const char *targ
 
 const char *atoll_http_reply_header(const struct atoll_http_reply *reply, const char *name)
 {
-    const char *p = (const char *)reply->head.data;
-    const char *end = p + reply->head.len;
+    const char *head = (const char *)reply->head.data; /* NULL for a reply without headers */
 
-    while (p < end) {
-        const char *value = p + strlen(p) + 1;
-        if (strcasecmp(p, name) == 0)
+    for (size_t at = 0; at < reply->head.len;) {
+        const char *value = head + at + strlen(head + at) + 1;
+        if (strcasecmp(head + at, name) == 0)
             return value;
-        p = value + strlen(value) + 1;
+        at = (size_t)(value - head) + strlen(value) + 1;
     }
     return NULL;
 }

@@ -25,6 +25,10 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_FREEZE = 40,     /* atoll_sm_freeze → empty, once all its processes stand still */
 };
 
+#define ATOLL_SPAWN_LACKS_MEMORY 1u
+#define ATOLL_SPAWN_LACKS_CPU 2u
+#define ATOLL_SPAWN_LACKS_PIDS 4u
+
 struct atoll_sm_hello {
     uint32_t version;
     uint32_t pid;
@@ -32,6 +36,8 @@ struct atoll_sm_hello {
     uint32_t cgroup_version;    /* 0: none */
     uint32_t id_base, id_slots; /* with root: this instance's ranges of ATOLL_ID_RANGE ids each */
     const char *instance;       /* names its cgroups */
+    const char *cgroup_path;    /* v2: the directory they are in */
+    uint32_t cgroup_lacks;      /* ATOLL_SPAWN_LACKS_*: limits that they cannot give */
 };
 
 struct atoll_sm_create {

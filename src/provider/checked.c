@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/rand.h"
+#include "base/switches.h"
 
 #define FIRST_DELAY_MS 100
 #define DELAY_MAX_MS 5000
@@ -30,6 +32,11 @@ static const struct {
     [ATOLL_OP_STATS] = {"stats", "measure sandboxes", 0},
     [ATOLL_OP_KEEP_LAYER] = {"keep_layer", "build templates", 0},
     [ATOLL_OP_DROP_LAYER] = {"drop_layer", "build templates", 10000},
+    [ATOLL_OP_BUILD] = {"build", "build images from a Dockerfile", 0},
+    [ATOLL_OP_SNAPSHOT] = {"snapshot", "make snapshots of sandboxes", 0},
+    [ATOLL_OP_DROP_IMAGE] = {"drop_image", "remove images", 10000},
+    [ATOLL_OP_LIST_VOLUMES] = {"list_volumes", "keep volumes", 0},
+    [ATOLL_OP_DROP_VOLUME] = {"drop_volume", "keep volumes", 10000},
     [ATOLL_OP_HEALTH] = {"health", "be checked", 0},
 };
 
@@ -40,6 +47,7 @@ struct outcome {
     const struct atoll_provider_look *look;
     const struct atoll_provider_stats *stats;
     const char *detail;
+    const struct atoll_provider_image *image;
 };
 
 bool atoll_error_is_transient(const struct atoll_error *error)
@@ -93,6 +101,16 @@ static bool can(struct atoll_provider *p, enum atoll_checked_op op)
         return p->ops->keep_layer;
     case ATOLL_OP_DROP_LAYER:
         return p->ops->drop_layer;
+    case ATOLL_OP_BUILD:
+        return caps->builds && p->ops->build;
+    case ATOLL_OP_SNAPSHOT:
+        return caps->snapshots && p->ops->snapshot;
+    case ATOLL_OP_DROP_IMAGE:
+        return p->ops->drop_image;
+    case ATOLL_OP_LIST_VOLUMES:
+        return caps->volumes && p->ops->list_volumes;
+    case ATOLL_OP_DROP_VOLUME:
+        return caps->volumes && p->ops->drop_volume;
     default:
         return true;
     }
@@ -137,6 +155,10 @@ static void tell(struct atoll_checked_call *c, const struct outcome *o,
     case ATOLL_OP_HEALTH:
         c->done.health(c->arg, o->detail, error);
         break;
+    case ATOLL_OP_BUILD:
+    case ATOLL_OP_SNAPSHOT:
+        c->done.image(c->arg, o->image, error);
+        break;
     default:
         c->done.plain(c->arg, error);
     }
@@ -146,6 +168,8 @@ void atoll_checked_call_free(struct atoll_checked_call *c)
 {
     atoll_timer_cancel(&c->again);
     atoll_list_remove(&c->node);
+    if (c->op == ATOLL_OP_BUILD && c->build.context_fd >= 0)
+        (void)close(c->build.context_fd);
     free(c);
 }
 
@@ -153,8 +177,11 @@ static void finish(struct atoll_checked_call *c, const struct outcome *o,
                    const struct atoll_error *error)
 {
     static const struct outcome nothing = {.fd = ATOLL_NO_FD, .detail = ""};
+    /* What the engine does next is still for the same request. */
+    struct atoll_origin before = atoll_origin_enter(&c->origin);
 
     tell(c, error ? &nothing : o, error);
+    (void)atoll_origin_enter(&before);
     atoll_checked_call_free(c);
 }
 
@@ -178,7 +205,17 @@ static void record(const struct atoll_checked_call *c, const struct atoll_error 
     (void)snprintf(tries, sizeof(tries), "%u", c->tries);
     atoll_log(ATOLL_LOG_DEBUG, "provider call", "provider", name_of(c), "op", table[c->op].name,
               "sandbox", c->spec.id, "ms", ms, "try", tries, "result", result, "error",
-              error ? error->text : "", NULL);
+              error ? error->text : "", "request_id", c->origin.request_id, "trace_id",
+              c->origin.trace.id, "span_id", c->origin.trace.span, NULL);
+}
+
+/* Those that a moment's wait mends are transient, as they would be. */
+static int fault_error(struct atoll_error *err, int errnum)
+{
+    return atoll_fail(err,
+                      errnum == ETIMEDOUT || errnum == ECONNRESET ? ATOLL_ERR_UNAVAILABLE
+                                                                  : ATOLL_ERR_INTERNAL,
+                      errnum, "a fault of the test");
 }
 
 static void try(struct atoll_checked_call *c);
@@ -191,13 +228,36 @@ static void try_again(void *arg)
     try(c);
 }
 
+/* It was done, and nobody hears of it. A create is not told apart from one that failed, of which
+ * nothing is left: there the daemon may only die. */
+static bool answer_lost(const struct atoll_checked_call *c, const struct outcome *o,
+                        struct atoll_error *err)
+{
+    int errnum;
+
+    if (c->op == ATOLL_OP_CREATE) {
+        atoll_fault_die("provider.%s.create.after", name_of(c));
+        return false;
+    }
+    errnum = atoll_faultf("provider.%s.%s.after", name_of(c), table[c->op].name);
+    if (errnum == 0)
+        return false;
+    if ((c->op == ATOLL_OP_DIAL || c->op == ATOLL_OP_ADOPT) && o->fd >= 0)
+        (void)close(o->fd);
+    (void)fault_error(err, errnum);
+    return true;
+}
+
 static void tried(struct atoll_checked_call *c, const struct outcome *o,
                   const struct atoll_error *error)
 {
     const int64_t first = c->checked->group->first_delay_ms;
     uint32_t random;
     int64_t delay = -1;
+    struct atoll_error lost;
 
+    if (!error && answer_lost(c, o, &lost))
+        error = &lost;
     record(c, error);
     if (error && !c->cancelled) {
         atoll_rand_bytes(&random, sizeof(random));
@@ -251,6 +311,32 @@ static void on_one(void *arg, const char *id, const char *handle, bool alive)
     c->each(c->arg, id, handle, alive);
 }
 
+static void on_image(void *arg, const struct atoll_provider_image *image,
+                     const struct atoll_error *error)
+{
+    tried(arg, &(struct outcome){.fd = ATOLL_NO_FD, .image = image}, error);
+}
+
+static void on_said(void *arg, const char *line)
+{
+    const struct atoll_checked_call *c = arg;
+    c->said(c->arg, line);
+}
+
+static void on_volume(void *arg, const struct atoll_provider_volume *volume)
+{
+    const struct atoll_checked_call *c = arg;
+    c->each_volume(c->arg, volume);
+}
+
+static void ask_build(struct atoll_checked_call *c, struct atoll_provider *p)
+{
+    struct atoll_provider_build build = c->build;
+
+    c->build.context_fd = ATOLL_NO_FD;
+    p->ops->build(p, &build, on_said, on_image, c);
+}
+
 static void ask(struct atoll_checked_call *c, struct atoll_provider *p)
 {
     const struct atoll_provider_ops *ops = p->ops;
@@ -295,6 +381,21 @@ static void ask(struct atoll_checked_call *c, struct atoll_provider *p)
     case ATOLL_OP_DROP_LAYER:
         ops->drop_layer(p, c->layer, on_plain, c);
         break;
+    case ATOLL_OP_BUILD:
+        ask_build(c, p);
+        break;
+    case ATOLL_OP_SNAPSHOT:
+        ops->snapshot(p, &c->spec, c->image, on_image, c);
+        break;
+    case ATOLL_OP_DROP_IMAGE:
+        ops->drop_image(p, c->image, on_plain, c);
+        break;
+    case ATOLL_OP_LIST_VOLUMES:
+        ops->list_volumes(p, c->tenant, on_volume, on_plain, c);
+        break;
+    case ATOLL_OP_DROP_VOLUME:
+        ops->drop_volume(p, c->tenant, c->volume, on_plain, c);
+        break;
     case ATOLL_OP_HEALTH:
         ops->health(p, on_health, c);
         break;
@@ -303,9 +404,21 @@ static void ask(struct atoll_checked_call *c, struct atoll_provider *p)
 
 static void try(struct atoll_checked_call *c)
 {
+    int errnum = atoll_faultf("provider.%s.%s", name_of(c), table[c->op].name);
+    struct atoll_origin before;
+    struct atoll_error err;
+
     c->tries++;
     c->began_us = atoll_clock_us();
-    ask(c, c->checked->inner);
+    atoll_trace_begin_span(&c->origin.trace);
+    if (errnum == 0) {
+        before = atoll_origin_enter(&c->origin);
+        ask(c, c->checked->inner);
+        (void)atoll_origin_enter(&before);
+        return;
+    }
+    (void)fault_error(&err, errnum);
+    tried(c, NULL, &err);
 }
 
 struct atoll_checked_call *atoll_checked_call_new(struct atoll_provider *p,
@@ -322,6 +435,7 @@ struct atoll_checked_call *atoll_checked_call_new(struct atoll_provider *p,
         c->spec = *spec;
     c->arg = arg;
     c->first_ms = atoll_clock_ms();
+    c->origin = *atoll_origin_get();
     atoll_list_push_back(&c->checked->calls, &c->node);
     return c;
 }

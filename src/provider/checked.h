@@ -9,7 +9,7 @@
  *
  * Thread: the loop's, as in provider.h.
  */
-#define ATOLL_CHECKED_MEMBERS 16
+#define ATOLL_CHECKED_MEMBERS 32
 #define ATOLL_CHECKED_TRIES 4
 
 /* Those among whom somebody may be able to do what another cannot. The caller's storage, zeroed;
@@ -20,8 +20,9 @@ struct atoll_checked_group {
     int64_t first_delay_ms; /* before the second try; doubles. 0: 100 */
 };
 
-/* Takes over p, also on failure. RESOURCE_EXHAUSTED when the group is full. */
-int atoll_checked_wrap(struct atoll_loop *loop, struct atoll_checked_group *group,
+/* Takes over p, also on failure. name: what it is called from here on, since there may be several of a
+ * kind; NULL: as it calls itself. RESOURCE_EXHAUSTED when the group is full. */
+int atoll_checked_wrap(struct atoll_loop *loop, struct atoll_checked_group *group, const char *name,
                        struct atoll_provider *p, struct atoll_provider **ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 

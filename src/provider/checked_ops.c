@@ -183,6 +183,18 @@ static void health(struct atoll_provider *p, atoll_provider_health_fn *done, voi
     atoll_checked_begin(c);
 }
 
+static bool public_host(struct atoll_provider *p, const struct atoll_spec *spec, char *out,
+                        size_t cap)
+{
+    struct atoll_provider *inner = atoll_checked_of(p)->inner;
+    return inner->ops->public_host && inner->ops->public_host(inner, spec, out, cap);
+}
+
+static bool is_busy(struct atoll_provider *p)
+{
+    return !atoll_list_empty(&atoll_checked_of(p)->calls);
+}
+
 static void shutdown_inner(struct atoll_provider *p)
 {
     struct atoll_checked *k = atoll_checked_of(p);
@@ -204,6 +216,7 @@ static struct atoll_provider *checked_free(struct atoll_provider *p)
     (void)k->inner->ops->free(k->inner);
     ATOLL_LIST_FOREACH (&k->calls, node)
         atoll_checked_call_free(ATOLL_CONTAINER_OF(node, struct atoll_checked_call, node));
+    free(k->name);
     free(k);
     return NULL;
 }
@@ -220,15 +233,24 @@ static void on_lost(void *arg, const char *why)
     k->base.events->lost(k->base.events_arg, why);
 }
 
-static const struct atoll_provider_events events = {on_exited, on_lost};
+static void on_progress(void *arg, const char *id, const char *text)
+{
+    struct atoll_checked *k = arg;
 
-int atoll_checked_wrap(struct atoll_loop *loop, struct atoll_checked_group *group,
+    if (k->base.events->progress)
+        k->base.events->progress(k->base.events_arg, id, text);
+}
+
+static const struct atoll_provider_events events = {on_exited, on_lost, on_progress};
+
+int atoll_checked_wrap(struct atoll_loop *loop, struct atoll_checked_group *group, const char *name,
                        struct atoll_provider *p, struct atoll_provider **ret,
                        struct atoll_error *err)
 {
     struct atoll_checked *k = group->count < ATOLL_CHECKED_MEMBERS ? calloc(1, sizeof(*k)) : NULL;
 
-    if (!k) {
+    if (!k || !(k->name = strdup(name ? name : p->ops->name))) {
+        free(k);
         (void)p->ops->free(p);
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS, "there are %zu providers",
                           group->count);
@@ -240,7 +262,7 @@ int atoll_checked_wrap(struct atoll_loop *loop, struct atoll_checked_group *grou
     p->events_arg = k;
     atoll_list_init(&k->calls);
     k->ops = (struct atoll_provider_ops){
-        .name = p->ops->name,
+        .name = k->name,
         .caps = caps,
         .missing_limits = missing_limits,
         .create = create,
@@ -259,9 +281,12 @@ int atoll_checked_wrap(struct atoll_loop *loop, struct atoll_checked_group *grou
         .keep_layer = keep_layer,
         .drop_layer = drop_layer,
         .health = health,
+        .public_host = public_host,
+        .is_busy = is_busy,
         .shutdown = shutdown_inner,
         .free = checked_free,
     };
+    atoll_checked_add_images(&k->ops);
     k->base.ops = &k->ops;
     group->members[group->count++] = &k->base;
     *ret = &k->base;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include "base/switches.h"
 #include "base/text.h"
 #include "sys/ns.h"
 
@@ -46,6 +47,9 @@ static int keep(struct making *m, struct atoll_error *err)
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EIO,
                           "mkfs.ext4 could not format a disk of this size");
+    status = atoll_fault("image.keep");
+    if (status != 0)
+        return atoll_fail_errno(err, status, "keep disk image");
     return rename(m->temporary, m->path) < 0 ? atoll_fail_errno(err, errno, "keep disk image") : 0;
 }
 
@@ -63,6 +67,10 @@ static int make_file(struct making *m, uint64_t size_bytes, struct atoll_error *
     char *slash = strrchr(m->path, '/');
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
 
+    int r = atoll_fault("image.make");
+
+    if (r != 0)
+        return atoll_fail_errno(err, r, "make disk image");
     *slash = '\0';
     if (mkdir(m->path, 0700) < 0 && errno != EEXIST)
         return atoll_fail_errno(err, errno, "make directory of images");

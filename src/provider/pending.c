@@ -1,6 +1,7 @@
 #include "provider/pending.h"
 
 #include <errno.h>
+#include "base/trace.h"
 
 #define INDEX_BITS 16
 
@@ -10,6 +11,8 @@ struct atoll_pending_slot {
     uint32_t id; /* generation << INDEX_BITS | index, while in use */
     uint32_t generation;
     uint32_t next_free; /* index + 1 */
+    bool takes_parts;
+    struct atoll_origin origin;
 };
 
 void atoll_pending_init(struct atoll_pending *p, uint32_t max)
@@ -42,7 +45,8 @@ static int grow(struct atoll_pending *p)
     return 0;
 }
 
-int atoll_pending_add(struct atoll_pending *p, atoll_answer_fn *fn, void *arg, uint32_t *ret_id)
+int atoll_pending_add(struct atoll_pending *p, atoll_answer_fn *fn, void *arg, bool takes_parts,
+                      uint32_t *ret_id)
 {
     struct atoll_pending_slot *s;
     uint32_t index;
@@ -60,6 +64,8 @@ int atoll_pending_add(struct atoll_pending *p, atoll_answer_fn *fn, void *arg, u
     s->id = s->generation << INDEX_BITS | index;
     s->fn = fn;
     s->arg = arg;
+    s->takes_parts = takes_parts;
+    s->origin = *atoll_origin_get();
     p->count++;
     *ret_id = s->id;
     return 0;
@@ -92,16 +98,19 @@ void atoll_pending_forget(struct atoll_pending *p, uint32_t id)
 bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct atoll_answer *answer)
 {
     struct atoll_pending_slot *s = find(p, id);
+    struct atoll_origin before;
     atoll_answer_fn *fn;
     void *arg;
 
-    if (!s)
+    if (!s || (answer->more && !s->takes_parts))
         return false;
     fn = s->fn;
     arg = s->arg;
+    before = atoll_origin_enter(&s->origin);
     if (!answer->more) /* before the call: it may add requests, or end the connection */
         release(p, s);
     fn(arg, answer);
+    (void)atoll_origin_enter(&before);
     return true;
 }
 

@@ -56,10 +56,12 @@ static void end(struct atoll_rpc *rpc, const char *why)
         rpc->events->lost(rpc->arg, why);
 }
 
+/* But for those that were taken. */
 static void close_fds(struct atoll_frame *frame)
 {
     for (size_t i = 0; i < frame->nfds; i++)
-        (void)close(frame->fds[i]);
+        if (frame->fds[i] >= 0)
+            (void)close(ATOLL_TAKE_FD(frame->fds[i]));
 }
 
 static int answer_error(struct atoll_rpc *rpc, struct atoll_frame *frame)
@@ -68,13 +70,13 @@ static int answer_error(struct atoll_rpc *rpc, struct atoll_frame *frame)
     struct atoll_answer answer = {.error = &error};
     int r = rpc->protocol->decode_error(frame, &error, &bad);
 
-    close_fds(frame);
     if (r < 0 || !atoll_pending_answer(&rpc->pending, frame->id, &answer))
         return -EBADMSG;
     return 0;
 }
 
-/* The peer is not trusted: an answer nobody asked for ends the connection. */
+/* The peer is not trusted: an answer nobody asked for ends the connection, and so does a part of one
+ * that has none, which its callback would take for the whole. */
 static int on_frame(void *arg, struct atoll_frame *frame)
 {
     struct atoll_rpc *rpc = arg;
@@ -86,10 +88,9 @@ static int on_frame(void *arg, struct atoll_frame *frame)
     else if (frame->type == rpc->protocol->error)
         r = answer_error(rpc, frame);
     else if ((frame->type != rpc->protocol->reply && !answer.more) ||
-             !atoll_pending_answer(&rpc->pending, frame->id, &answer)) {
-        close_fds(frame);
+             !atoll_pending_answer(&rpc->pending, frame->id, &answer))
         r = -EBADMSG;
-    }
+    close_fds(frame); /* a peer can send some with anything */
     return rpc->closed ? -ECANCELED : r;
 }
 
@@ -154,11 +155,19 @@ static int send_frame(struct atoll_rpc *rpc, uint16_t type, uint32_t id,
     return r < 0 ? r : 0;
 }
 
+static bool is_list(const struct atoll_rpc *rpc, uint16_t type)
+{
+    for (const uint16_t *list = rpc->protocol->lists; *list; list++)
+        if (*list == type)
+            return true;
+    return false;
+}
+
 int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
                   const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {
     uint32_t id;
-    int r = atoll_pending_add(&rpc->pending, fn, arg, &id);
+    int r = atoll_pending_add(&rpc->pending, fn, arg, is_list(rpc, type), &id);
 
     if (r == 0) {
         r = send_frame(rpc, type, id, desc, msg);

@@ -11,13 +11,15 @@ struct atoll_rpc;
 
 struct atoll_rpc_protocol {
     uint16_t reply, part, error; /* frame types of answers */
+    const uint16_t *lists;       /* requests whose answers have parts, 0 at the end */
     /* The error message of this protocol. INVALID_ARGUMENT is for a malformed one. */
     int (*decode_error)(const struct atoll_frame *frame, struct atoll_error *ret_error,
                         struct atoll_error *err);
 };
 
 struct atoll_rpc_events {
-    /* A frame with id 0. < 0: the peer broke the rules, the connection ends. */
+    /* A frame with id 0; descriptors in it are closed afterwards. < 0: the peer broke the rules, the
+     * connection ends. */
     int (*event)(void *arg, struct atoll_frame *frame);
     /* The connection is over; waiting requests have been failed. Close (free) it here or later. */
     void (*lost)(void *arg, const char *why);

@@ -10,7 +10,9 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include "base/clock.h"
+#include "base/switches.h"
 #include "base/text.h"
+#include "sandbox/spec.h"
 #include "sys/unix_socket.h"
 
 #define START_TIMEOUT_MS 5000
@@ -27,14 +29,25 @@ static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret
     return 0;
 }
 
+static const uint16_t lists[] = {ATOLL_SPAWN_LIST, 0};
+
 const struct atoll_rpc_protocol atoll_spawn_protocol = {ATOLL_SPAWN_REPLY, ATOLL_SPAWN_PART,
-                                                        ATOLL_SPAWN_ERROR, decode_error};
+                                                        ATOLL_SPAWN_ERROR, lists, decode_error};
 
 struct handshake {
     struct atoll_spawn_info *info;
     bool answered;
     struct atoll_error *err;
 };
+
+static uint32_t lacking_limits(const struct atoll_sm_hello *hello)
+{
+    if (hello->cgroup_version == 0)
+        return ATOLL_LIMIT_MEMORY | ATOLL_LIMIT_CPU | ATOLL_LIMIT_PIDS;
+    return (hello->cgroup_lacks & ATOLL_SPAWN_LACKS_MEMORY ? ATOLL_LIMIT_MEMORY : 0) |
+           (hello->cgroup_lacks & ATOLL_SPAWN_LACKS_CPU ? ATOLL_LIMIT_CPU : 0) |
+           (hello->cgroup_lacks & ATOLL_SPAWN_LACKS_PIDS ? ATOLL_LIMIT_PIDS : 0);
+}
 
 static int on_hello(void *arg, struct atoll_frame *frame)
 {
@@ -51,10 +64,15 @@ static int on_hello(void *arg, struct atoll_frame *frame)
         return r;
     h->info->root = hello.root;
     h->info->cgroup_version = hello.cgroup_version;
+    h->info->lacking = lacking_limits(&hello);
     h->info->id_base = hello.id_base;
     h->info->id_slots = hello.id_slots;
     h->answered = true;
-    return atoll_text_copy(h->info->instance, sizeof(h->info->instance), hello.instance);
+    r = atoll_text_copy(h->info->instance, sizeof(h->info->instance), hello.instance);
+    if (r == 0)
+        r = atoll_text_copy(h->info->cgroup_path, sizeof(h->info->cgroup_path),
+                            hello.cgroup_path ? hello.cgroup_path : "");
+    return r;
 }
 
 /* The first exchange, before the connection is on the loop. */
@@ -86,8 +104,8 @@ static int start_program(const char *program, const char *state_dir, pid_t *ret_
                          struct atoll_error *err)
 {
     char *argv[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)state_dir, NULL};
-    char *envp[] = {NULL};
-    int r = posix_spawn(ret_pid, program, NULL, NULL, argv, envp);
+    int r = posix_spawn(ret_pid, program, NULL, NULL, argv,
+                        atoll_weakened("environment") ? environ : atoll_switches_env());
 
     return r ? atoll_fail_errno(err, r, "start %s", program) : 0;
 }

@@ -8,8 +8,10 @@
 struct atoll_spawn_info {
     bool root;
     uint32_t cgroup_version;
+    uint32_t lacking; /* ATOLL_LIMIT_* that it cannot enforce */
     uint32_t id_base, id_slots;
     char instance[17];
+    char cgroup_path[512]; /* for atoll_cgroups_open() */
 };
 
 /* Connects to state/spawn.sock, starting `program` first when nobody answers there; with program

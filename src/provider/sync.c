@@ -1,5 +1,3 @@
-#include "provider/sync.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -7,79 +5,20 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/list.h"
+#include "provider/sync_internal.h"
 
-#define LIST_MAX 65536 /* sandboxes of one provider */
-
-/* The provider the engine sees. */
-struct sync {
-    struct atoll_provider base;
-    struct atoll_provider_ops ops; /* those of ours that the inner one can serve */
-    struct atoll_workers *workers; /* borrowed */
-    struct atoll_sync_provider *inner;
-    struct atoll_list calls; /* of struct call: under way */
-    bool orphaned;           /* freed by its owner; goes with the last call */
-};
-
-struct row {
-    char id[ATOLL_ID_LEN + 1];
-    char handle[129];
-    bool alive;
-};
-
-enum op {
-    OP_CREATE,
-    OP_DIAL,
-    OP_ADOPT,
-    OP_LOOK,
-    OP_LIST,
-    OP_DESTROY,
-    OP_PAUSE,
-    OP_RESUME,
-    OP_SET_LIMITS,
-    OP_STATS,
-    OP_HEALTH,
-};
+#define LIST_MAX 65536        /* sandboxes of one provider */
+#define VOLUMES_MAX 1024      /* of one tenant */
+#define SAID_MAX (256 * 1024) /* of one operation, not told yet */
 
 /* How long each may take, waiting for a worker included. Making one may mean fetching an image. */
 static const int deadlines_ms[] = {
-    [OP_CREATE] = 600000, [OP_DIAL] = 20000,    [OP_ADOPT] = 20000,      [OP_LOOK] = 10000,
-    [OP_LIST] = 30000,    [OP_DESTROY] = 60000, [OP_PAUSE] = 60000,      [OP_RESUME] = 60000,
-    [OP_STATS] = 10000,   [OP_HEALTH] = 10000,  [OP_SET_LIMITS] = 20000,
-};
-
-union done {
-    atoll_provider_created_fn *created;
-    atoll_provider_dialed_fn *dialed;
-    atoll_provider_looked_fn *looked;
-    atoll_provider_stats_fn *stats;
-    atoll_provider_health_fn *health;
-    atoll_provider_done_fn *plain;
-};
-
-struct call {
-    struct atoll_job job;
-    struct atoll_list node;
-    struct sync *sync;
-    enum op op;
-    struct atoll_sync_call how;
-    struct atoll_spec spec;      /* a copy: the worker's while it runs */
-    struct atoll_spec *ret_spec; /* CREATE: the engine's */
-    struct atoll_limits limits;
-    atoll_provider_each_fn *each;
-    union done done;
-    void *arg;
-    /* what run() leaves */
-    bool ran;
-    int fd;
-    uint64_t took_us;
-    struct row *rows; /* owned */
-    size_t row_count, row_cap;
-    struct atoll_provider_look look;
-    struct atoll_provider_stats stats;
-    char detail[200];
-    int result;
-    struct atoll_error error;
+    [OP_CREATE] = 600000,     [OP_DIAL] = 20000,       [OP_ADOPT] = 20000,
+    [OP_LOOK] = 10000,        [OP_LIST] = 30000,       [OP_DESTROY] = 60000,
+    [OP_PAUSE] = 60000,       [OP_RESUME] = 60000,     [OP_STATS] = 10000,
+    [OP_HEALTH] = 10000,      [OP_SET_LIMITS] = 20000, [OP_BUILD] = 3600000,
+    [OP_SNAPSHOT] = 600000,   [OP_DROP_IMAGE] = 60000, [OP_LIST_VOLUMES] = 20000,
+    [OP_DROP_VOLUME] = 30000,
 };
 
 int atoll_sync_left_ms(const struct atoll_sync_call *call)
@@ -98,10 +37,42 @@ bool atoll_sync_cancelled(const struct atoll_sync_call *call)
 
 /* On the worker. */
 
+void atoll_sync_say(const struct atoll_sync_call *call, const char *text)
+{
+    if (call->say)
+        call->say(call->say_arg, text);
+}
+
+static void keep_said(void *arg, const char *text)
+{
+    struct atoll_sync_work *c = arg;
+    const uint64_t one = 1;
+
+    (void)pthread_mutex_lock(&c->sync->lock);
+    if (atoll_buf_append(&c->said, text, strlen(text) + 1) < 0)
+        c->unsaid++;
+    (void)pthread_mutex_unlock(&c->sync->lock);
+    (void)!write(c->sync->said_fd, &one, sizeof(one));
+}
+
+static void keep_volume(void *arg, const struct atoll_provider_volume *volume)
+{
+    struct atoll_sync_work *c = arg;
+    struct atoll_provider_volume *volumes =
+        c->volume_count < VOLUMES_MAX
+            ? realloc(c->volumes, (c->volume_count + 1) * sizeof(*volumes))
+            : NULL;
+
+    if (!volumes)
+        return; /* nobody has that many */
+    c->volumes = volumes;
+    c->volumes[c->volume_count++] = *volume;
+}
+
 static void keep_row(void *arg, const char *id, const char *handle, bool alive)
 {
-    struct call *c = arg;
-    struct row *rows = c->rows;
+    struct atoll_sync_work *c = arg;
+    struct atoll_sync_row *rows = c->rows;
     size_t cap = c->row_cap;
 
     if (c->result < 0 || strlen(id) != ATOLL_ID_LEN || strlen(handle) >= sizeof(rows->handle))
@@ -121,7 +92,7 @@ static void keep_row(void *arg, const char *id, const char *handle, bool alive)
     memcpy(rows[c->row_count++].handle, handle, strlen(handle) + 1);
 }
 
-static int run_list(struct call *c)
+static int run_list(struct atoll_sync_work *c)
 {
     struct atoll_sync_provider *p = c->sync->inner;
     int r = p->ops->list(p, &c->how, keep_row, c, &c->error);
@@ -132,7 +103,7 @@ static int run_list(struct call *c)
     return r;
 }
 
-static int run_op(struct call *c)
+static int run_op(struct atoll_sync_work *c)
 {
     struct atoll_sync_provider *p = c->sync->inner;
     const struct atoll_sync_ops *ops = p->ops;
@@ -157,6 +128,16 @@ static int run_op(struct call *c)
         return ops->set_limits(p, &c->how, &c->spec, &c->limits, &c->error);
     case OP_STATS:
         return ops->stats(p, &c->how, &c->spec, &c->stats, &c->error);
+    case OP_BUILD:
+        return ops->build(p, &c->how, &c->build, &c->made, &c->error);
+    case OP_SNAPSHOT:
+        return ops->snapshot(p, &c->how, &c->spec, c->image, &c->made, &c->error);
+    case OP_DROP_IMAGE:
+        return ops->drop_image(p, &c->how, c->image, &c->error);
+    case OP_LIST_VOLUMES:
+        return ops->list_volumes(p, &c->how, c->tenant, keep_volume, c, &c->error);
+    case OP_DROP_VOLUME:
+        return ops->drop_volume(p, &c->how, c->tenant, c->volume, &c->error);
     case OP_HEALTH:
         return ops->health(p, &c->how, c->detail, sizeof(c->detail), &c->error);
     }
@@ -165,7 +146,7 @@ static int run_op(struct call *c)
 
 static void run(struct atoll_job *job)
 {
-    struct call *c = ATOLL_CONTAINER_OF(job, struct call, job);
+    struct atoll_sync_work *c = ATOLL_CONTAINER_OF(job, struct atoll_sync_work, job);
     int64_t began_us = atoll_clock_us();
 
     c->ran = true;
@@ -182,7 +163,50 @@ static void run(struct atoll_job *job)
 
 /* On the loop. */
 
-static void tell(struct call *c, const struct atoll_error *error)
+static void hear_one(struct atoll_sync_work *c, const char *text)
+{
+    const struct atoll_provider *p = &c->sync->base;
+
+    if (c->op == OP_BUILD)
+        c->hear(c->arg, text);
+    else if (p->events && p->events->progress)
+        p->events->progress(p->events_arg, c->spec.id, text);
+}
+
+/* Whoever hears it may end anything but this operation. */
+static void hear(struct atoll_sync_work *c)
+{
+    struct atoll_buf said;
+    size_t unsaid;
+
+    (void)pthread_mutex_lock(&c->sync->lock);
+    said = c->said;
+    unsaid = c->unsaid;
+    c->unsaid = 0;
+    atoll_buf_init(&c->said, SAID_MAX);
+    (void)pthread_mutex_unlock(&c->sync->lock);
+    while (atoll_buf_size(&said) > 0) {
+        const char *text = (const char *)atoll_buf_head(&said);
+        hear_one(c, text);
+        atoll_buf_consume(&said, strlen(text) + 1);
+    }
+    if (unsaid > 0)
+        hear_one(c, "[some lines are left out: they came too fast]");
+    atoll_buf_done(&said);
+}
+
+void atoll_sync_hear(void *arg, uint32_t events)
+{
+    struct atoll_sync *s = arg;
+    uint64_t count;
+
+    (void)events;
+    (void)!read(s->said_fd, &count, sizeof(count));
+    for (struct atoll_list *node = s->calls.next; node != &s->calls; node = node->next)
+        hear(ATOLL_CONTAINER_OF(node, struct atoll_sync_work, node));
+}
+
+static void tell(struct atoll_sync_work *c, const struct atoll_error *error)
 {
     switch (c->op) {
     case OP_CREATE:
@@ -210,30 +234,55 @@ static void tell(struct call *c, const struct atoll_error *error)
             c->each(c->arg, c->rows[i].id, c->rows[i].handle, c->rows[i].alive);
         c->done.plain(c->arg, error);
         break;
+    case OP_BUILD:
+    case OP_SNAPSHOT:
+        c->done.image(c->arg, error ? NULL : &c->made, error);
+        break;
+    case OP_LIST_VOLUMES:
+        for (size_t i = 0; !error && i < c->volume_count; i++)
+            c->each_volume(c->arg, &c->volumes[i]);
+        c->done.plain(c->arg, error);
+        break;
     case OP_DESTROY:
     case OP_PAUSE:
     case OP_RESUME:
     case OP_SET_LIMITS:
+    case OP_DROP_IMAGE:
+    case OP_DROP_VOLUME:
         c->done.plain(c->arg, error);
         break;
     }
 }
 
-static void release(struct sync *s)
+static void release(struct atoll_sync *s)
 {
     if (!s->orphaned || !atoll_list_empty(&s->calls))
         return;
     (void)s->inner->ops->free(s->inner);
+    (void)close(s->said_fd);
+    (void)pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
-static void call_free(struct call *c)
+static void call_free(struct atoll_sync_work *c)
 {
-    struct sync *s = c->sync;
+    struct atoll_sync *s = c->sync;
 
     atoll_list_remove(&c->node);
     if (c->how.cancel_fd >= 0)
         (void)close(c->how.cancel_fd);
+    for (char **v = c->env; v && *v; v++)
+        free(*v);
+    free(c->env);
+    free(c->metadata_json);
+    if (c->login)
+        explicit_bzero(c->login, sizeof(*c->login));
+    free(c->login);
+    free(c->mounts);
+    if (c->op == OP_BUILD && c->build.context_fd >= 0)
+        (void)close(c->build.context_fd);
+    atoll_buf_done(&c->said);
+    free(c->volumes);
     free(c->rows);
     free(c);
     release(s);
@@ -241,45 +290,51 @@ static void call_free(struct call *c)
 
 static void ended(struct atoll_job *job)
 {
-    struct call *c = ATOLL_CONTAINER_OF(job, struct call, job);
+    struct atoll_sync_work *c = ATOLL_CONTAINER_OF(job, struct atoll_sync_work, job);
 
     if (!c->ran)
         c->result = atoll_fail(&c->error, ATOLL_ERR_ABORTED, ESHUTDOWN, "the daemon is ending");
     if (c->result < 0)
         c->fd = ATOLL_NO_FD;
-    if (!c->sync->orphaned)
+    if (c->sync->orphaned) {
+        if (c->fd >= 0)
+            (void)close(c->fd);
+    } else {
+        hear(c);
         tell(c, c->result < 0 ? &c->error : NULL);
-    else if (c->fd >= 0)
-        (void)close(c->fd);
+    }
     call_free(c);
 }
 
-static struct sync *sync_of(struct atoll_provider *p)
+struct atoll_sync_work *atoll_sync_work_new(struct atoll_provider *p, enum atoll_sync_op op,
+                                            const struct atoll_spec *spec, void *arg)
 {
-    return ATOLL_CONTAINER_OF(p, struct sync, base);
-}
-
-static struct call *call_new(struct atoll_provider *p, enum op op, const struct atoll_spec *spec,
-                             void *arg)
-{
-    struct call *c = calloc(1, sizeof(*c));
+    struct atoll_sync_work *c = calloc(1, sizeof(*c));
 
     if (!c)
         abort(); /* a small fixed object: the daemon is crash-only */
     c->job = (struct atoll_job){run, ended, NULL};
-    c->sync = sync_of(p);
+    c->sync = atoll_sync_of(p);
     c->op = op;
     if (spec)
         c->spec = *spec;
     c->arg = arg;
+    /* Lent for the making alone: sync_ops.c copies it there. */
+    c->spec.mounts = NULL;
+    c->spec.mount_count = 0;
+    c->spec.login = NULL;
+    atoll_buf_init(&c->said, SAID_MAX);
+    c->how.say = keep_said;
+    c->how.say_arg = c;
     c->fd = ATOLL_NO_FD;
     c->how.deadline_ms = atoll_clock_ms() + deadlines_ms[op];
+    c->how.origin = *atoll_origin_get();
     c->how.cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* without one: no cancelling */
     atoll_list_push_back(&c->sync->calls, &c->node);
     return c;
 }
 
-static void submit(struct call *c)
+void atoll_sync_submit(struct atoll_sync_work *c)
 {
     struct atoll_error err;
 
@@ -289,7 +344,7 @@ static void submit(struct call *c)
     call_free(c);
 }
 
-static void cancel_call(const struct call *c)
+void atoll_sync_cancel(const struct atoll_sync_work *c)
 {
     const uint64_t one = 1;
 
@@ -297,175 +352,11 @@ static void cancel_call(const struct call *c)
         (void)!write(c->how.cancel_fd, &one, sizeof(one));
 }
 
-/* The operations of provider.h. */
-
-static const struct atoll_provider_caps *caps(struct atoll_provider *p)
+void atoll_sync_orphan(struct atoll_sync *s)
 {
-    return &sync_of(p)->inner->ops->caps;
-}
-
-static uint32_t missing_limits(struct atoll_provider *p, const struct atoll_spec *spec)
-{
-    const struct sync *s = sync_of(p);
-    return s->inner->ops->missing_limits(s->inner, spec);
-}
-
-static void create(struct atoll_provider *p, struct atoll_spec *spec,
-                   atoll_provider_created_fn *done, void *arg)
-{
-    struct call *c = call_new(p, OP_CREATE, spec, arg);
-
-    c->ret_spec = spec;
-    c->done.created = done;
-    submit(c);
-}
-
-static void cancel(struct atoll_provider *p, const struct atoll_spec *spec)
-{
-    ATOLL_LIST_FOREACH (&sync_of(p)->calls, node) {
-        const struct call *c = ATOLL_CONTAINER_OF(node, struct call, node);
-        if (c->op == OP_CREATE && strcmp(c->spec.id, spec->id) == 0)
-            cancel_call(c);
-    }
-}
-
-static void adopt(struct atoll_provider *p, const struct atoll_spec *spec,
-                  atoll_provider_created_fn *done, void *arg)
-{
-    struct call *c = call_new(p, OP_ADOPT, spec, arg);
-
-    c->done.created = done;
-    submit(c);
-}
-
-static void dial(struct atoll_provider *p, const struct atoll_spec *spec,
-                 atoll_provider_dialed_fn *done, void *arg)
-{
-    struct call *c = call_new(p, OP_DIAL, spec, arg);
-
-    c->done.dialed = done;
-    submit(c);
-}
-
-static void look(struct atoll_provider *p, const struct atoll_spec *spec,
-                 atoll_provider_looked_fn *done, void *arg)
-{
-    struct call *c = call_new(p, OP_LOOK, spec, arg);
-
-    c->done.looked = done;
-    submit(c);
-}
-
-static void list(struct atoll_provider *p, atoll_provider_each_fn *each,
-                 atoll_provider_done_fn *done, void *arg)
-{
-    struct call *c = call_new(p, OP_LIST, NULL, arg);
-
-    c->each = each;
-    c->done.plain = done;
-    submit(c);
-}
-
-static void plain(struct atoll_provider *p, enum op op, const struct atoll_spec *spec,
-                  atoll_provider_done_fn *done, void *arg)
-{
-    struct call *c = call_new(p, op, spec, arg);
-
-    c->done.plain = done;
-    submit(c);
-}
-
-static void destroy(struct atoll_provider *p, const struct atoll_spec *spec,
-                    atoll_provider_done_fn *done, void *arg)
-{
-    plain(p, OP_DESTROY, spec, done, arg);
-}
-
-static void pause_it(struct atoll_provider *p, const struct atoll_spec *spec,
-                     atoll_provider_done_fn *done, void *arg)
-{
-    plain(p, OP_PAUSE, spec, done, arg);
-}
-
-static void resume(struct atoll_provider *p, const struct atoll_spec *spec,
-                   atoll_provider_done_fn *done, void *arg)
-{
-    plain(p, OP_RESUME, spec, done, arg);
-}
-
-static void set_limits(struct atoll_provider *p, const struct atoll_spec *spec,
-                       const struct atoll_limits *limits, atoll_provider_done_fn *done, void *arg)
-{
-    struct call *c = call_new(p, OP_SET_LIMITS, spec, arg);
-
-    c->limits = *limits;
-    c->done.plain = done;
-    submit(c);
-}
-
-static void stats(struct atoll_provider *p, const struct atoll_spec *spec,
-                  atoll_provider_stats_fn *done, void *arg)
-{
-    struct call *c = call_new(p, OP_STATS, spec, arg);
-
-    c->done.stats = done;
-    submit(c);
-}
-
-static void health(struct atoll_provider *p, atoll_provider_health_fn *done, void *arg)
-{
-    struct call *c = call_new(p, OP_HEALTH, NULL, arg);
-
-    c->done.health = done;
-    submit(c);
-}
-
-/* Those under way are told to give up, and nobody is told how they ended. */
-static struct atoll_provider *sync_free(struct atoll_provider *p)
-{
-    struct sync *s = p ? sync_of(p) : NULL;
-
-    if (!s)
-        return NULL;
     s->orphaned = true;
+    atoll_watch_close(&s->said);
     ATOLL_LIST_FOREACH (&s->calls, node)
-        cancel_call(ATOLL_CONTAINER_OF(node, struct call, node));
+        atoll_sync_cancel(ATOLL_CONTAINER_OF(node, struct atoll_sync_work, node));
     release(s);
-    return NULL;
-}
-
-int atoll_sync_wrap(struct atoll_loop *loop ATOLL_UNUSED, struct atoll_workers *workers,
-                    struct atoll_sync_provider *p, struct atoll_provider **ret,
-                    struct atoll_error *err)
-{
-    struct sync *s = calloc(1, sizeof(*s));
-
-    if (!s) {
-        (void)p->ops->free(p);
-        return atoll_fail_errno(err, ENOMEM, "provider");
-    }
-    s->workers = workers;
-    s->inner = p;
-    atoll_list_init(&s->calls);
-    s->ops = (struct atoll_provider_ops){
-        .name = p->ops->name,
-        .caps = caps,
-        .missing_limits = missing_limits,
-        .create = create,
-        .cancel = cancel,
-        .dial = dial,
-        .look = look,
-        .list = list,
-        .adopt = adopt,
-        .destroy = destroy,
-        .pause = p->ops->pause ? pause_it : NULL,
-        .resume = p->ops->resume ? resume : NULL,
-        .set_limits = p->ops->set_limits ? set_limits : NULL,
-        .stats = p->ops->stats ? stats : NULL,
-        .health = health,
-        .free = sync_free,
-    };
-    s->base.ops = &s->ops;
-    *ret = &s->base;
-    return 0;
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include "base/trace.h"
 #include "loop/workers.h"
 #include "provider/provider.h"
 
@@ -18,10 +19,16 @@ struct atoll_sync_call {
     int64_t
         deadline_ms; /* CLOCK_MONOTONIC; past it the operation gives up with DEADLINE_EXCEEDED */
     int cancel_fd;   /* readable once nobody wants the result any more: give up with ABORTED */
+    void (*say)(void *arg, const char *text); /* see atoll_sync_say() */
+    void *say_arg;
+    struct atoll_origin origin; /* whose request it is: for headers on the way out */
 };
 /* Milliseconds left, at least 0; for poll() and for the options of HTTP clients. */
 int atoll_sync_left_ms(const struct atoll_sync_call *call);
 bool atoll_sync_cancelled(const struct atoll_sync_call *call);
+/* Tells whoever waits for it what it is busy with (create), or a line of output (build). From the
+ * worker that runs the operation. */
+void atoll_sync_say(const struct atoll_sync_call *call, const char *text);
 
 struct atoll_sync_ops {
     const char *name;
@@ -58,9 +65,26 @@ struct atoll_sync_ops {
     int (*stats)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                  const struct atoll_spec *spec, struct atoll_provider_stats *ret,
                  struct atoll_error *err);
+    /* As in provider.h; build->context_fd is borrowed here. */
+    int (*build)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                 const struct atoll_provider_build *build, struct atoll_provider_image *ret,
+                 struct atoll_error *err);
+    int (*snapshot)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                    const struct atoll_spec *spec, const char *image,
+                    struct atoll_provider_image *ret, struct atoll_error *err);
+    int (*drop_image)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                      const char *image, struct atoll_error *err);
+    int (*list_volumes)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                        const char *tenant, atoll_provider_volume_fn *each, void *arg,
+                        struct atoll_error *err);
+    int (*drop_volume)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                       const char *tenant, const char *name, struct atoll_error *err);
     /* Whether it can make sandboxes now; detail (cap bytes) gets a few words such as its version. */
     int (*health)(struct atoll_sync_provider *p, const struct atoll_sync_call *call, char *detail,
                   size_t cap, struct atoll_error *err);
+    /* As in provider.h; may be NULL. Never blocks: called on the loop's thread. */
+    bool (*public_host)(struct atoll_sync_provider *p, const struct atoll_spec *spec, char *out,
+                        size_t cap);
     struct atoll_sync_provider *(*free)(struct atoll_sync_provider *p);
 };
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include "base/switches.h"
 #include "proto/plan.h"
 #include "sandbox/proc_parts.h"
 
@@ -27,14 +28,12 @@ static const struct {
 uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host,
                                    const struct atoll_spec *spec)
 {
-    uint32_t missing = 0;
+    uint32_t wanted = 0;
 
-    if (host->cgroup_version == 0) {
-        missing |= spec->limits.memory_bytes ? ATOLL_LIMIT_MEMORY : 0;
-        missing |= spec->limits.cpu_millis ? ATOLL_LIMIT_CPU : 0;
-        missing |= spec->limits.pids ? ATOLL_LIMIT_PIDS : 0;
-    }
-    return missing;
+    wanted |= spec->limits.memory_bytes ? ATOLL_LIMIT_MEMORY : 0;
+    wanted |= spec->limits.cpu_millis ? ATOLL_LIMIT_CPU : 0;
+    wanted |= spec->limits.pids ? ATOLL_LIMIT_PIDS : 0;
+    return host->cgroup_version == 0 ? wanted : wanted & host->lacking;
 }
 
 bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct atoll_spec *spec,
@@ -58,7 +57,7 @@ static int add_ids(const struct atoll_plan_host *host, const struct atoll_spec *
     struct atoll_po_ids ids = {.mode = ATOLL_IDS_RANGE};
 
     if (host->root) {
-        ids.outside = spec->outside_id;
+        ids.outside = atoll_weakened("ids") ? 0 : spec->outside_id;
         ids.count = ATOLL_ID_RANGE;
         /* A layer whose ids are not the host's own needs a map of its own. */
         ids.layer_base = spec->template_kind == ATOLL_TEMPLATE_ROOTFS ? spec->layer_base : 0;
@@ -75,6 +74,21 @@ static int add_ids(const struct atoll_plan_host *host, const struct atoll_spec *
     return atoll_plan_add(plan, ATOLL_PLAN_IDS, &atoll_po_ids_desc, &ids);
 }
 
+/* Leaves out what a test wants to see missed. */
+static void weaken_limits(struct atoll_po_cgroup *cgroup, struct atoll_po_disk *disk)
+{
+    if (atoll_weakened("memory_limit"))
+        cgroup->memory_bytes = 0;
+    if (atoll_weakened("cpu_limit"))
+        cgroup->cpu_millis = 0;
+    if (atoll_weakened("pids_limit"))
+        cgroup->pids = 0;
+    if (atoll_weakened("disk_limit"))
+        disk->size_bytes *= 64;
+    if (atoll_weakened("inode_limit"))
+        disk->inodes = 0;
+}
+
 static int add_start(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                      struct atoll_buf *plan)
 {
@@ -84,12 +98,13 @@ static int add_start(const struct atoll_plan_host *host, const struct atoll_spec
         .cpu_millis = spec->waived & ATOLL_LIMIT_CPU ? 0 : l->cpu_millis,
         .pids = spec->waived & ATOLL_LIMIT_PIDS ? 0 : l->pids,
     };
-    struct atoll_po_start start = {.new_network = 1};
+    struct atoll_po_start start = {.new_network = !atoll_weakened("net_namespace")};
     struct atoll_po_disk disk = {ATOLL_DISK_TMPFS, l->disk_bytes, l->inodes};
     char name[64];
     struct atoll_po_image image = {name, spec->persistent, spec->resume_disk};
     int r = 0;
 
+    weaken_limits(&cgroup, &disk);
     if (host->cgroup_version > 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_CGROUP, &atoll_po_cgroup_desc, &cgroup);
     if (r == 0 && atoll_plan_needs_image(host, spec, name, sizeof(name))) {
@@ -184,8 +199,17 @@ static int add_kernel_views(struct atoll_buf *plan)
     struct atoll_po_proc proc = {{atoll_proc_masked, atoll_proc_masked_count},
                                  {atoll_proc_read_only, atoll_proc_read_only_count}};
     char boot_id[ATOLL_UUID_LEN + 2];
-    int r = atoll_plan_add(plan, ATOLL_PLAN_DEV, &atoll_po_dev_desc, &dev);
+    int r;
 
+    if (atoll_weakened("proc_masks"))
+        proc.masked.len = 0;
+    if (atoll_weakened("proc_read_only"))
+        proc.read_only.len = 0;
+    if (atoll_weakened("shm_limit"))
+        dev.shm_bytes *= 64;
+    if (atoll_weakened("pty_limit"))
+        dev.max_ptys *= 64;
+    r = atoll_plan_add(plan, ATOLL_PLAN_DEV, &atoll_po_dev_desc, &dev);
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_PROC, &atoll_po_proc_desc, &proc);
     atoll_rand_uuid(boot_id);
@@ -203,6 +227,8 @@ static int add_rlimits(const struct atoll_spec *spec, struct atoll_buf *plan)
 {
     int r = 0;
 
+    if (atoll_weakened("rlimits"))
+        return 0;
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(rlimits); i++)
         r = add_rlimit(plan, rlimits[i].resource, rlimits[i].value);
     if (r == 0)
@@ -226,8 +252,10 @@ static int add_end(const struct atoll_plan_host *host, const struct atoll_spec *
         .gid = USER_ID,
         .memory_limit_bytes = spec->limits.memory_bytes,
     };
-    int r = atoll_plan_add(plan, ATOLL_PLAN_HOSTNAME, &atoll_po_text_desc, &hostname);
+    int r = 0;
 
+    if (!atoll_weakened("uts_namespace")) /* or it would be the host's */
+        r = atoll_plan_add(plan, ATOLL_PLAN_HOSTNAME, &atoll_po_text_desc, &hostname);
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_LOOPBACK, NULL, NULL);
     if (r == 0)
@@ -236,7 +264,7 @@ static int add_end(const struct atoll_plan_host *host, const struct atoll_spec *
         r = add_rlimits(spec, plan);
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_IDENTITY, NULL, NULL);
-    if (r == 0)
+    if (r == 0 && !atoll_weakened("seccomp"))
         r = atoll_plan_add(plan, ATOLL_PLAN_SECCOMP, &atoll_po_bytes_desc, &filter);
     return r < 0 ? r : atoll_plan_add(plan, ATOLL_PLAN_AGENT, &atoll_po_agent_desc, &agent);
 }
@@ -303,8 +331,8 @@ static int check_limits(const struct atoll_plan_host *host, const struct atoll_s
     if (missing)
         return atoll_fail(
             err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-            "this host cannot enforce these limits: %s (no cgroup is writable for the "
-            "daemon's user). Run atolld as root, or do without them: --waive %s, or "
+            "this host cannot enforce these limits: %s (no cgroup that the daemon may use has "
+            "them; `atoll doctor` says what to do). Or do without them: --waive %s, or "
             "\"waive\" in the request",
             names, names);
     return 0;

@@ -29,7 +29,26 @@ enum atoll_network {
     ATOLL_NETWORK_BRIDGE,   /* with the world */
 };
 
-enum atoll_template_kind { ATOLL_TEMPLATE_HOST, ATOLL_TEMPLATE_ROOTFS };
+enum atoll_template_kind {
+    ATOLL_TEMPLATE_HOST,
+    ATOLL_TEMPLATE_ROOTFS,
+    ATOLL_TEMPLATE_IMAGE, /* something that a provider keeps: spec.image names it there */
+};
+
+/* What is mounted into a sandbox beside its disk: a volume of its tenant, or a directory of the
+ * host. */
+#define ATOLL_MOUNTS_MAX 8
+struct atoll_mount {
+    char volume[65];  /* its name among the tenant's; "": a directory of the host */
+    char source[256]; /* that; absolute */
+    char path[256];   /* inside; absolute, without "." and ".." */
+    bool read_only;
+};
+
+/* Who asks a registry for an image. */
+struct atoll_registry_login {
+    char username[256], password[4097];
+};
 
 /* Where built layers keep their ids on disk: one range for all, whoever built them, far above what
  * distributions hand out to users and below the ranges of sandboxes. */
@@ -52,11 +71,18 @@ struct atoll_spec {
     char tenant[65];  /* ISOLATED: sandboxes of the same one see each other */
     char image[256];  /* instead of a template: a container image; "" for none */
     char handle[129]; /* what its provider calls it, if not by its id; "" until it is made */
+    /* Borrowed, and for create() alone. */
+    const char *metadata_json; /* an object of texts, or NULL */
+    const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */
+    const struct atoll_mount *mounts;
+    size_t mount_count;
+    const struct atoll_registry_login *login; /* instead of the provider's own; NULL: none */
 };
 
 /* What the machine gives the planner to work with. */
 struct atoll_plan_host {
     bool root;
     int cgroup_version;
+    uint32_t lacking;                     /* ATOLL_LIMIT_* that no cgroup here can give */
     uint32_t subuid, subgid, subid_count; /* rootless; count 0: single id */
 };

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "base/switches.h"
 
 /* The closed set of operations. START is not here: sandbox.c makes the process itself. */
 static const struct {
@@ -90,6 +91,9 @@ int atoll_build_step(struct atoll_build *b, const struct atoll_plan_step *step,
     if ((size_t)step->op >= ATOLL_ARRAY_LEN(steps) || !steps[step->op].fn)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "operation %d is not known",
                           (int)step->op);
+    r = atoll_faultf("spawn.%s", steps[step->op].name);
+    if (r != 0)
+        return atoll_fail_errno(err, r, "fault");
     desc = steps[step->op].desc;
     if (!desc)
         return steps[step->op].fn(b, NULL, err);

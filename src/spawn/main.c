@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/switches.h"
 #include "base/text.h"
 #include "spawn/own_root.h"
 #include "spawn/sandbox.h"
@@ -60,7 +61,8 @@ static int sealed_self(struct atoll_error *err)
             return atoll_fail_errno(err, n < 0 ? errno : EIO, "copy own executable");
         at += n;
     }
-    if (fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+    if (!atoll_weakened("sealed_program") &&
+        fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
         return atoll_fail_errno(err, errno, "seal own executable");
     return ATOLL_TAKE_FD(copy);
 }
@@ -68,13 +70,15 @@ static int sealed_self(struct atoll_error *err)
 /* One run of the real spawn. Returns how it ended, as waitpid() tells. */
 static int run_once(int exe, int state_fd, int *ret_status, struct atoll_error *err)
 {
-    char *argv[] = {"atoll", NULL}, *envp[] = {NULL};
+    char *argv[] = {"atoll", NULL};
     pid_t pid = atoll_sys_clone(0, -1, NULL);
 
     if (pid == 0) {
         /* state_fd goes to STATE_FD without close-on-exec; exe is out of its way already. */
         if (dup2(state_fd, STATE_FD) == STATE_FD && fcntl(STATE_FD, F_SETFD, 0) == 0)
-            (void)syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
+            (void)syscall(SYS_execveat, exe, "", argv,
+                          atoll_weakened("environment") ? environ : atoll_switches_env(),
+                          AT_EMPTY_PATH);
         _exit(127);
     }
     if (pid < 0)
@@ -243,6 +247,9 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
         .root = geteuid() == 0, .uid = geteuid(), .gid = getegid(), .state_fd = STATE_FD};
     if (fcntl(STATE_FD, F_SETFD, FD_CLOEXEC) < 0 || fchdir(STATE_FD) < 0)
         return atoll_fail_errno(err, errno, "no state directory was passed on");
+    r = atoll_fault("spawn.boot");
+    if (r != 0)
+        return atoll_fail_errno(err, r, "fault");
     r = take_lock(host->state_fd, err);
     if (r >= 0)
         r = name_instance(host, err);
@@ -250,7 +257,7 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
         r = take_id_block(host, err);
     if (r < 0)
         return r;
-    r = atoll_cgroups_open(&host->cgroups, host->instance, true);
+    r = atoll_cgroups_make(&host->cgroups, host->instance);
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");
     if (host->root) {
@@ -258,7 +265,8 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
         if (r < 0)
             return r;
     }
-    r = atoll_sandboxes_sweep(host, err);
+    r = atoll_fault("spawn.sweep");
+    r = r != 0 ? atoll_fail_errno(err, r, "fault") : atoll_sandboxes_sweep(host, err);
     if (r >= 0)
         r = host->sandboxes_fd = open_below(host->state_fd, "sandboxes", err);
     if (r >= 0)
@@ -302,12 +310,14 @@ static int second_life(struct atoll_error *err)
         r = atoll_signals_open(&signals, loop, &set, on_signal, loop, err);
     if (r < 0)
         return r;
-    fd = listen_for_daemon(host.state_fd, err);
+    r = atoll_fault("spawn.listen");
+    fd = r != 0 ? atoll_fail_errno(err, r, "fault") : listen_for_daemon(host.state_fd, err);
     if (fd < 0)
         return fd;
     r = atoll_server_new(loop, &host, fd, &server, err);
     if (r == 0)
         r = atoll_loop_run(loop, err);
+    atoll_fault_die("spawn.end");
     /* Our children die with us; the daemon has removed what it knew, this is for the rest. */
     (void)unlinkat(host.state_fd, "spawn.sock", 0);
     (void)!atoll_cgroups_remove_parents(&host.cgroups, host.instance);

@@ -6,17 +6,24 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/switches.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
 
 static const struct {
     const char *host_path, *name;
-} shown[] = {{"/usr", "usr"}, {"/proc", "proc"}, {"/dev", "dev"}, {".", "state"}};
+} shown[] = {{"/usr", "usr"}, {"/proc", "proc"}, {"/dev", "dev"}, {".", "state"}, {"/tmp", "tmp"}};
+
+/* The last is for who is told to leave the host's files in sight. */
+static size_t shown_count(void)
+{
+    return ATOLL_ARRAY_LEN(shown) - (atoll_weakened("host_files") ? 0 : 1);
+}
 
 /* The current directory is the state directory; its mount is the one the kernel moved along. */
 static int fill(int root, struct atoll_error *err)
 {
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(shown); i++) {
+    for (size_t i = 0; i < shown_count(); i++) {
         ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, shown[i].host_path, false);
         int r = tree < 0 ? tree : 0;
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 int atoll_paths_open(int state_fd, const char *path, int flags)
@@ -13,4 +14,16 @@ int atoll_paths_open(int state_fd, const char *path, int flags)
     };
     long fd = syscall(SYS_openat2, state_fd, path, &how, sizeof(how));
     return fd < 0 ? -errno : (int)fd;
+}
+
+bool atoll_paths_is_inside(const char *path)
+{
+    for (;; path++) {
+        size_t n = strcspn(path, "/");
+        if (n == 0 || (n == 1 && path[0] == '.') || (n == 2 && memcmp(path, "..", 2) == 0))
+            return false;
+        path += n;
+        if (*path == '\0')
+            return true;
+    }
 }

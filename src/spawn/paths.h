@@ -6,3 +6,7 @@
  * leaving it: a link or ".." that points outside is refused.
  */
 int atoll_paths_open(int state_fd, const char *path, int flags) ATOLL_MUST_CHECK;
+
+/* Whether it is a place below the root that a plan puts together: relative, and without empty, "." or
+ * ".." parts. */
+bool atoll_paths_is_inside(const char *path);

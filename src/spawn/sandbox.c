@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/map.h"
+#include "base/switches.h"
 #include "base/text.h"
 #include "spawn/child.h"
 #include "spawn/sandbox_internal.h"
@@ -82,6 +83,10 @@ static int make_socket(struct atoll_build *b, struct atoll_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
+    int r = atoll_fault("spawn.socket");
+
+    if (r != 0)
+        return atoll_fail_errno(err, r, "fault");
     b->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (b->listen_fd < 0)
         return atoll_fail_errno(err, errno, "socket");
@@ -114,8 +119,11 @@ static int run_host_steps(struct atoll_build *b, const uint8_t **plan, size_t *l
 
 static uint64_t clone_flags(const struct atoll_build *b)
 {
-    uint64_t flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+    uint64_t flags = CLONE_NEWNS;
 
+    flags |= atoll_weakened("pid_namespace") ? 0 : CLONE_NEWPID;
+    flags |= atoll_weakened("ipc_namespace") ? 0 : CLONE_NEWIPC;
+    flags |= atoll_weakened("uts_namespace") ? 0 : CLONE_NEWUTS;
     /* With root the user namespace comes last (IDENTITY), so that every other namespace belongs to
      * the host and the sandbox has no power over any. */
     if (b->ids.mode != ATOLL_IDS_RANGE)
@@ -135,6 +143,8 @@ static int start_process(struct sandbox *s, struct atoll_build *b,
     int cgroup_fd = ATOLL_NO_FD;
     int r = atoll_msg_decode(&atoll_po_start_desc, step->payload, step->len, &start, err);
 
+    if (r == 0 && (r = atoll_fault("spawn.start")) != 0)
+        r = atoll_fail_errno(err, r, "fault");
     if (r < 0)
         return r;
     b->new_network = start.new_network;
@@ -144,8 +154,10 @@ static int start_process(struct sandbox *s, struct atoll_build *b,
     b->go_fd = go[0];
     s->status_fd = status[0];
     if (b->has_cgroup && b->host->cgroups.version == 2)
-        cgroup_fd = atoll_cgroup_open_v2(&b->host->cgroups, b->id);
-    s->pid = atoll_sys_clone(clone_flags(b), cgroup_fd, &s->pidfd);
+        r = cgroup_fd = atoll_cgroup_open_v2(&b->host->cgroups, b->id);
+    /* Never outside its group: that would be without limits. */
+    s->pid = r < 0 ? r : atoll_sys_clone(clone_flags(b), cgroup_fd, &s->pidfd);
+    r = 0;
     if (s->pid == 0)
         atoll_child_run(b, rest, len, index + 1);
     if (cgroup_fd >= 0)
@@ -204,6 +216,7 @@ static void status_ready(void *arg, uint32_t events)
     }
     if (n == (ssize_t)sizeof(status) && status.error.kind == ATOLL_ERR_NONE) {
         s->state = SANDBOX_RUNNING;
+        atoll_fault_die("spawn.running");
         report_start(s, NULL, NULL);
         if (s->all->host->root)
             atoll_timer_set(&s->all->spare_timer, s->all->loop, 0, make_spare, s->all);

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include "base/log.h"
+#include "base/switches.h"
 #include "base/text.h"
 #include "proto/spawn_proto.h"
 #include "spawn/paths.h"
@@ -127,6 +128,13 @@ static const struct atoll_sandboxes_events sandbox_events = {on_started, on_exit
 
 /* Requests: each gets its decoded message; an error returned here is the answer. */
 
+static uint32_t lacking_limits(const struct atoll_cgroups *cg)
+{
+    return (cg->has[ATOLL_CG_MEMORY] ? 0 : ATOLL_SPAWN_LACKS_MEMORY) |
+           (cg->has[ATOLL_CG_CPU] ? 0 : ATOLL_SPAWN_LACKS_CPU) |
+           (cg->has[ATOLL_CG_PIDS] ? 0 : ATOLL_SPAWN_LACKS_PIDS);
+}
+
 static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
                     struct atoll_error *err)
 {
@@ -139,6 +147,8 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
         .id_base = server->host->id_base,
         .id_slots = server->host->id_slots,
         .instance = server->host->instance,
+        .cgroup_path = server->host->cgroups.path,
+        .cgroup_lacks = lacking_limits(&server->host->cgroups),
     };
 
     if (hello->version != ATOLL_SPAWN_VERSION)
@@ -255,18 +265,19 @@ static int do_end(struct atoll_server *server, uint32_t id, const void *msg,
 
 static const struct {
     uint16_t type;
+    const char *name;
     const struct atoll_msg_desc *desc;
     int (*fn)(struct atoll_server *server, uint32_t id, const void *msg, struct atoll_error *err);
 } requests[] = {
-    {ATOLL_SPAWN_HELLO, &atoll_sm_hello_desc, do_hello},
-    {ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, do_create},
-    {ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, do_remove},
-    {ATOLL_SPAWN_FREEZE, &atoll_sm_freeze_desc, do_freeze},
-    {ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc, do_limit},
-    {ATOLL_SPAWN_LIST, NULL, do_list},
-    {ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, do_commit},
-    {ATOLL_SPAWN_DROP_LAYER, &atoll_sm_ref_desc, do_drop_layer},
-    {ATOLL_SPAWN_END, NULL, do_end},
+    {ATOLL_SPAWN_HELLO, "hello", &atoll_sm_hello_desc, do_hello},
+    {ATOLL_SPAWN_CREATE, "create", &atoll_sm_create_desc, do_create},
+    {ATOLL_SPAWN_REMOVE, "remove", &atoll_sm_remove_desc, do_remove},
+    {ATOLL_SPAWN_FREEZE, "freeze", &atoll_sm_freeze_desc, do_freeze},
+    {ATOLL_SPAWN_LIMIT, "limit", &atoll_sm_limit_desc, do_limit},
+    {ATOLL_SPAWN_LIST, "list", NULL, do_list},
+    {ATOLL_SPAWN_COMMIT, "commit", &atoll_sm_commit_desc, do_commit},
+    {ATOLL_SPAWN_DROP_LAYER, "drop_layer", &atoll_sm_ref_desc, do_drop_layer},
+    {ATOLL_SPAWN_END, "end", NULL, do_end},
 };
 
 union any_request {
@@ -292,6 +303,10 @@ static int on_frame(void *arg, struct atoll_frame *frame)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(requests); i++) {
         if (requests[i].type != frame->type)
             continue;
+        if ((r = atoll_faultf("spawn.request_%s", requests[i].name)) != 0) {
+            r = atoll_fail_errno(&err, r, "fault");
+            break;
+        }
         r = requests[i].desc
                 ? atoll_msg_decode(requests[i].desc, frame->payload, frame->len, &msg, &err)
                 : 0;

@@ -7,7 +7,9 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include "base/fd.h"
+#include "base/switches.h"
 #include "spawn/build.h"
+#include "spawn/paths.h"
 #include "sys/mnt.h"
 
 /*
@@ -170,17 +172,20 @@ int atoll_step_disk(struct atoll_build *b, const void *step, struct atoll_error 
 static int open_parent(struct atoll_build *b, const char *path, const char **ret_name,
                        struct atoll_error *err)
 {
-    int dir = fcntl(b->upper_fd, F_DUPFD_CLOEXEC, 0);
+    int dir;
 
+    if (!atoll_paths_is_inside(path))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "path is not relative");
+    dir = fcntl(b->upper_fd, F_DUPFD_CLOEXEC, 0);
     if (dir < 0)
         return atoll_fail_errno(err, errno, "open writable layer");
     for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
         char name[256];
         int next;
 
-        if (slash == path || (size_t)(slash - path) >= sizeof(name)) {
+        if ((size_t)(slash - path) >= sizeof(name)) {
             (void)close(dir);
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "path is not relative");
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "a name is too long");
         }
         memcpy(name, path, (size_t)(slash - path));
         name[slash - path] = '\0';
@@ -204,6 +209,9 @@ int atoll_step_directory(struct atoll_build *b, const void *step, struct atoll_e
 
     if (b->laid_out) /* what became of it since is the tenant's business */
         return 0;
+    if (b->ids.mode == ATOLL_IDS_RANGE &&
+        (want->uid >= b->ids.count || want->gid >= b->ids.count))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "an owner without an id");
     parent = open_parent(b, want->path, &name, err);
     if (parent < 0)
         return parent;

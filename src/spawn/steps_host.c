@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/switches.h"
 #include "spawn/build.h"
 #include "spawn/paths.h"
 #include "spawn/spare.h"
@@ -22,7 +23,7 @@ static int make_range(struct atoll_build *b, struct atoll_error *err)
 
     if (!b->host->root)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "an own id range needs root");
-    if (ids->outside < LOWEST_OUTSIDE_ID || ids->count != RANGE_SIZE || ids->inside != 0 ||
+    if ((ids->outside < LOWEST_OUTSIDE_ID && !atoll_weakened("ids")) || ids->count != RANGE_SIZE || ids->inside != 0 ||
         ids->outside > UINT32_MAX - RANGE_SIZE)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "id range %u+%u is not allowed",
                           ids->outside, ids->count);
@@ -68,8 +69,12 @@ int atoll_step_cgroup(struct atoll_build *b, const void *step, struct atoll_erro
     if (r < 0)
         return atoll_fail_errno(err, -r, "make cgroup");
     b->has_cgroup = true;
+    if (!cg->has[ATOLL_CG_MEMORY])
+        return 0; /* nobody runs out of it here, or the request would have been refused */
     b->oom_fd = atoll_cgroup_open_oom(cg, b->id);
-    b->peak_fd = atoll_cgroup_open_peak(cg, b->id); /* v2 before 5.19 has none: evidence only */
+    b->peak_fd = atoll_cgroup_open_peak(cg, b->id);
+    if (b->peak_fd == -ENOENT)
+        b->peak_fd = ATOLL_NO_FD; /* v2 before 5.19: evidence only */
     if (b->oom_fd < 0)
         return atoll_fail_errno(err, -b->oom_fd, "open memory events");
     return 0;

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include "base/fd.h"
+#include "base/switches.h"
 #include "spawn/build.h"
+#include "spawn/paths.h"
 #include "sys/mnt.h"
 
 /*
@@ -103,6 +105,15 @@ static int mount_pts_and_shm(const struct atoll_po_dev *want, int dev, struct at
                       "shm", err);
 }
 
+/* The host's whole /dev, for a test that wants to see it noticed. */
+static int bind_dev(struct atoll_build *b, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, "/dev", true);
+    int r = tree < 0 ? tree : atoll_mnt_attach(tree, b->root_fd, "dev");
+
+    return r < 0 ? atoll_fail_errno(err, -r, "bind /dev") : 0;
+}
+
 int atoll_step_dev(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_mnt_option options[] = {{"size", "64k"}, {"mode", "0755"}, {0}};
@@ -111,6 +122,8 @@ int atoll_step_dev(struct atoll_build *b, const void *step, struct atoll_error *
 
     if (dev < 0)
         return atoll_fail_errno(err, -dev, "mount /dev");
+    if (atoll_weakened("dev"))
+        return bind_dev(b, err);
     if (fchown(dev, root_outside(b), root_outside(b)) < 0)
         return atoll_fail_errno(err, errno, "own /dev");
     r = atoll_mnt_attach(dev, b->root_fd, "dev");
@@ -126,6 +139,14 @@ int atoll_step_dev(struct atoll_build *b, const void *step, struct atoll_error *
     return r < 0 ? atoll_fail_errno(err, -r, "make /dev read-only") : 0;
 }
 
+/* "proc/" and the name, which must be one of a place below it. */
+static int proc_path(const char *name, char *out, size_t cap, struct atoll_error *err)
+{
+    if (!atoll_paths_is_inside(name) || (size_t)snprintf(out, cap, "proc/%s", name) >= cap)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "no part of /proc: %.64s", name);
+    return 0;
+}
+
 /* Covers one entry of /proc: a file with the sandbox's /dev/null, a directory with nothing. */
 static int mask(struct atoll_build *b, const char *name, struct atoll_error *err)
 {
@@ -133,7 +154,8 @@ static int mask(struct atoll_build *b, const char *name, struct atoll_error *err
         {"size", "0"}, {"nr_inodes", "1"}, {"mode", "0555"}, {0}};
     char path[80];
 
-    (void)snprintf(path, sizeof(path), "proc/%s", name);
+    if (proc_path(name, path, sizeof(path), err) < 0)
+        return -EINVAL;
     if (mount("dev/null", path, NULL, MS_BIND, NULL) == 0 || errno == ENOENT)
         return 0;
     if (errno != ENOTDIR)
@@ -149,7 +171,8 @@ static int make_read_only(struct atoll_build *b, const char *name, struct atoll_
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
     int r;
 
-    (void)snprintf(path, sizeof(path), "proc/%s", name);
+    if (proc_path(name, path, sizeof(path), err) < 0)
+        return -EINVAL;
     tree = atoll_mnt_clone(b->root_fd, path, false);
     if (tree == -ENOENT)
         return 0;
@@ -187,6 +210,8 @@ int atoll_step_cover(struct atoll_build *b, const void *step, struct atoll_error
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
     int r;
 
+    if (!atoll_paths_is_inside(want->path))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "path is not relative");
     if (b->existing_disk) /* of a start that did not get further than this */
         (void)unlink("c");
     fd = open("c", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

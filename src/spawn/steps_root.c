@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include "base/switches.h"
 #include "base/text.h"
 #include "spawn/build.h"
 #include "spawn/paths.h"
@@ -56,11 +57,13 @@ int atoll_step_overlay(struct atoll_build *b, const void *step, struct atoll_err
     const struct atoll_po_overlay *overlay = step;
     struct atoll_mnt_option options[6] = {{"lowerdir", overlay->lowers}};
     size_t n = 1;
-    uint64_t attrs = ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV;
+    uint64_t attrs = atoll_weakened("mount_flags") ? 0 : ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV;
     bool is_root = !*overlay->target;
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     int r;
 
+    if (!is_root && !atoll_paths_is_inside(overlay->target))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "target is not relative");
     if (strchr(overlay->lowers, '/'))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "lower layers are named by slot");
@@ -85,12 +88,23 @@ int atoll_step_overlay(struct atoll_build *b, const void *step, struct atoll_err
     return 0;
 }
 
+/* The host's /tmp, for a test that wants to see it noticed. */
+static int show_host_files(struct atoll_build *b, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, "/tmp", false);
+    int r = tree < 0 ? tree : atoll_mnt_attach(tree, b->root_fd, "tmp");
+
+    return r < 0 ? atoll_fail_errno(err, -r, "bind /tmp") : 0;
+}
+
 int atoll_step_pivot(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
     char cwd[8];
     int r;
 
     (void)step;
+    if (atoll_weakened("host_files") && show_host_files(b, err) < 0)
+        return -EIO;
     r = atoll_sys_pivot_root(b->root_fd);
     if (r < 0)
         return atoll_fail_errno(err, -r, "pivot_root");

@@ -8,11 +8,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include "agent/agent.h"
 #include "base/fd.h"
+#include "base/switches.h"
 #include "spawn/build.h"
 #include "sys/caps.h"
 #include "sys/ns.h"
@@ -59,7 +61,7 @@ int atoll_step_rlimit(struct atoll_build *b, const void *step, struct atoll_erro
 static int drop_rights(struct atoll_build *b, struct atoll_error *err)
 {
     uint64_t keep = atoll_caps_of_agent();
-    int r = atoll_caps_bound(keep);
+    int r = atoll_weakened("capabilities") ? 0 : atoll_caps_bound(keep);
 
     if (r < 0)
         return atoll_fail_errno(err, -r, "bounding set");
@@ -73,7 +75,8 @@ static int drop_rights(struct atoll_build *b, struct atoll_error *err)
     r = atoll_caps_set(keep, keep, 0);
     if (r < 0)
         return atoll_fail_errno(err, -r, "capabilities");
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+    if ((!atoll_weakened("no_new_privs") && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) ||
+        prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "no new privileges");
     return 0;
 }
@@ -95,7 +98,9 @@ int atoll_step_identity(struct atoll_build *b, const void *step, struct atoll_er
     int r;
 
     (void)step;
-    if (unshare(CLONE_NEWCGROUP) < 0)
+    if (atoll_weakened("propagation") && mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) < 0)
+        return atoll_fail_errno(err, errno, "share mounts");
+    if (!atoll_weakened("cgroup_namespace") && unshare(CLONE_NEWCGROUP) < 0)
         return atoll_fail_errno(err, errno, "cgroup namespace");
     if (b->userns_fd >= 0 && setns(b->userns_fd, CLONE_NEWUSER) < 0)
         return atoll_fail_errno(err, errno, "enter user namespace");

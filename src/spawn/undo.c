@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "base/log.h"
+#include "base/switches.h"
 #include "spawn/sandbox_internal.h"
 #include "sys/ns.h"
 #include "sys/tree.h"
@@ -89,6 +90,7 @@ static void finish(struct sandbox *s, const struct atoll_error *error)
 {
     struct atoll_sandboxes *all = s->all;
 
+    atoll_fault_die("spawn.undone");
     if (s->state == SANDBOX_FAILED)
         all->events->started(all->arg, s->id, s->request, 0, 0, &s->error, s->step);
     else
@@ -118,11 +120,17 @@ void atoll_sandbox_undo(struct sandbox *s)
             ;
         s->pid = 0;
     }
-    r = atoll_cgroup_remove(cgroups, s->id);
+    r = -atoll_fault("spawn.undo_cgroup");
+    if (r == 0)
+        r = atoll_cgroup_remove(cgroups, s->id);
     if (r == -EBUSY)
         (void)!atoll_cgroup_kill(cgroups, s->id);
     if (r == 0)
+        r = -atoll_fault("spawn.undo_files");
+    if (r == 0)
         r = remove_files(s);
+    if (r == 0)
+        r = -atoll_fault("spawn.undo_disk");
     if (r == 0)
         r = leave_disk(s);
     if (r < 0 && s->tries++ < TRIES_MAX) {

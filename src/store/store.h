@@ -30,6 +30,7 @@ struct atoll_store_sandbox {
     const char *image;             /* "": it runs a template */
     int network;                   /* the engine's number */
     bool recreate;
+    const char *mounts;          /* the engine's text; NULL or "": none */
     const char *layer;           /* of its root, as it was made; "" for the host's */
     uint64_t cpu_spent_us;       /* before its last start */
     uint64_t output_spent_bytes; /* of commands that have no row any more */

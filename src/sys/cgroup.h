@@ -5,6 +5,7 @@
 /*
  * The cgroups of sandboxes, on v2 or on whatever v1 controllers the host mounts. All groups of one
  * Atoll instance live below one parent (`atoll-<instance>`), so that strays can be found.
+ * cgroup_open.c finds the place for that, cgroup.c works below it.
  * Blocking: cgroupfs only. Every function returns -errno.
  */
 enum atoll_cgroup_controller {
@@ -16,22 +17,42 @@ enum atoll_cgroup_controller {
     ATOLL_CG_COUNT,
 };
 
+/* A v2 group with controllers for its children may have no processes of its own: where we work
+ * below our own group, everybody in it is moved into this child of it first. A service manager that
+ * starts us in a group of this name has prepared that, and means its parent for us. */
+#define ATOLL_CGROUP_LEAF "atoll-daemon"
+
 struct atoll_cgroups {
     int version;                   /* 0: none usable, 1, 2 */
     int parent_fd[ATOLL_CG_COUNT]; /* owned; on v2 only [0] is used; ATOLL_NO_FD if absent */
     bool has[ATOLL_CG_COUNT];      /* this controller can limit or measure here */
+    char path[512];                /* v2: the parent's directory */
 };
 
-/* Looks at the host's mounts and opens (or, with `create`, makes) the instance's parent groups.
+/* Makes the instance's parent groups, on v2 in the first place that gives any limit: the group we
+ * were put into for it, the root of the hierarchy, our own group if it was delegated to us.
  * Version 0 with success when the host has no usable cgroups for us. */
+int atoll_cgroups_make(struct atoll_cgroups *ret, const char *instance) ATOLL_MUST_CHECK;
+/* Opens what another process has made; `path` is what that one has in its struct, "" looks for it
+ * in the same places. Nothing is known about limits then: has[] tells only what is measured. */
 int atoll_cgroups_open(struct atoll_cgroups *ret, const char *instance,
-                       bool create) ATOLL_MUST_CHECK;
+                       const char *path) ATOLL_MUST_CHECK;
 void atoll_cgroups_close(struct atoll_cgroups *cg);
+
+/* What atoll_cgroups_make() would find, without making anything. */
+struct atoll_cgroups_facts {
+    bool v1, v2;              /* mounted, with or without controllers */
+    int version;              /* as above */
+    bool has[ATOLL_CG_COUNT]; /* as above */
+    char below[512];          /* v2: the directory that would get the parent */
+};
+int atoll_cgroups_look(struct atoll_cgroups_facts *ret) ATOLL_MUST_CHECK;
+
 /* Removes the instance's parent groups; -EBUSY while sandboxes live in them. */
 int atoll_cgroups_remove_parents(const struct atoll_cgroups *cg,
                                  const char *instance) ATOLL_MUST_CHECK;
 
-/* 0 means no limit in each field. */
+/* 0 means no limit in each field. One whose controller is absent is -EOPNOTSUPP. */
 struct atoll_cgroup_limits {
     uint64_t memory_bytes;
     uint32_t cpu_millis; /* 1500: one and a half CPUs */

@@ -1,7 +1,7 @@
 /*
  * What the agent parses: frames and messages of the daemon and of sudo clients, the tenant's
- * /etc/passwd and /etc/group, and paths. The first byte chooses which; for frames it also gives the
- * size of the pieces, on which nothing may depend.
+ * /etc/passwd and /etc/group, paths, and what sudo is to run. The first byte chooses which; for frames
+ * it also gives the size of the pieces, on which nothing may depend.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,8 @@
 #include "agent/agent_internal.h"
 #include "fuzz.h"
 #include "proto/sudo_proto.h"
+/* Included, not linked: up to the point where a command is started. */
+#include "agent/sudo_command.c"
 
 /* A description for every type number, so that each is reached by some frame. */
 static const struct atoll_msg_desc *const descs[] = {
@@ -159,6 +161,39 @@ static void fuzz_path(const char *text)
     FUZZ_CHECK(strcmp(out, again) == 0);
 }
 
+/* What would be run is complete, and the caller's variables come through as asked for. */
+static void check_command(const struct plan *p, const struct atoll_sudo_run *run)
+{
+    FUZZ_CHECK(p->argv[1] && p->user.uid != UINT32_MAX && p->user.shell[0] == '/');
+    for (size_t i = 0; p->env.vars[i]; i++)
+        FUZZ_CHECK(strchr(p->env.vars[i], '=') > p->env.vars[i]);
+    if (!(run->flags & ATOLL_SUDO_KEEP_ENV) && run->vars.len == 0)
+        FUZZ_CHECK(!*atoll_agent_env_get(&p->env, "LD_PRELOAD"));
+    FUZZ_CHECK(!*p->mark || strlen(p->mark) == MARK_DIGITS);
+}
+
+static void fuzz_sudo(const uint8_t *data, size_t size)
+{
+    struct atoll_agent a = {.config = {.many_ids = true,
+                                       .default_user = "user",
+                                       .default_home = "/home/user",
+                                       .default_uid = 1000,
+                                       .default_gid = 1000}};
+    const struct atoll_agent_sudo_caller caller = {.uid = 1000, .gid = 1000};
+    struct atoll_sudo_run run;
+    struct plan p = {0};
+
+    if (atoll_msg_decode(&atoll_sudo_run_desc, data, size, &run, NULL) < 0)
+        return;
+    pretend(&a.passwd, "/etc/passwd", "root:x:0:0::/root:/bin/sh\na:x:7:7::/a:/bin/a\n");
+    pretend(&a.group, "/etc/group", "root:x:0:\na:x:7:user\n");
+    if (plan_command(&p, &a, &caller, &run, NULL) == 0)
+        check_command(&p, &run);
+    plan_done(&p);
+    atoll_msg_done(&atoll_sudo_run_desc, &run);
+    atoll_agent_users_done(&a);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static char text[64 * 1024];
@@ -175,6 +210,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 1:
         fuzz_path(text);
+        break;
+    case 3:
+        fuzz_sudo(data + 1, size - 1);
         break;
     default:
         fuzz_frames(data + 1, size - 1, (size_t)(data[0] >> 2) + 1);

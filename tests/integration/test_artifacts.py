@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import signal
+import sqlite3
 import tempfile
 from pathlib import Path
 
@@ -326,6 +327,24 @@ def test_survive_the_daemon():
         assert rest.get(f"{path}/artifacts/b").body == b"3\n"
         wait_until(lambda: own.copies() == sorted([first, second, session["sandbox_id"]]), 5,
                    lambda: str(own.copies()))
+
+
+def wishes(own):
+    """Sandboxes of which something is to be kept, as the store has them."""
+    with contextlib.closing(sqlite3.connect(own.daemon.state / "atoll.db")) as store, store:
+        return [row[0] for row in store.execute("SELECT sandbox_id FROM artifact_wishes")]
+
+
+def test_a_wish_for_a_sandbox_that_never_was():
+    """As of a daemon that died while the sandbox was being made: it goes at the next start."""
+    with Own() as own:
+        living = made_with(own.rest, "echo 1 > a", ["a"])
+        with contextlib.closing(sqlite3.connect(own.daemon.state / "atoll.db")) as store, store:
+            store.executemany("INSERT INTO artifact_wishes VALUES (?, '', 'a')",
+                              [["x" * 26], ["a" * 26], ["z" * 26]])
+        assert len(wishes(own)) == 4
+        own.kill()
+        assert wishes(own) == [living]
 
 
 def test_kept_when_the_daemon_is_stopped():

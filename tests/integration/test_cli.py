@@ -20,8 +20,9 @@ from rest import Rest
 
 VERBS = ["run", "create", "ls", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
-         "template import", "template debian", "template rm", "key create", "key ls", "key rm", "up",
-         "down", "status", "doctor", "version", "help"]
+         "template import", "template debian", "template build", "template rm", "snapshot",
+         "volume ls", "volume rm", "key create", "key ls", "key rm", "up",
+         "down", "status", "bench", "doctor", "version", "help"]
 
 
 def ids(daemon):
@@ -61,7 +62,7 @@ def test_every_verb_explains_itself(daemon, verb):
 @pytest.mark.parametrize("args, said", [
     (["rnu"], "did you mean run?"),
     (["template", "lst"], "did you mean template ls?"),
-    (["template"], "ls, import, debian, rm"),
+    (["template"], "ls, import, debian, build, rm"),
     (["run", "--memroy", "1G", "--", "true"], "did you mean --memory?"),
     (["run"], "something is missing"),
     (["exec", "abc"], "something is missing"),

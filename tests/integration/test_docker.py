@@ -8,7 +8,9 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
+from pathlib import Path
 
 import docker_engine
 import pytest
@@ -131,3 +133,35 @@ def test_storage(tmp_path, disk_image, test):
         engine.import_image(IMAGE, docker_engine.busybox_root(), "ENV COLOUR=green")
         live(engine, test)
         assert engine.containers() == []
+
+
+BRIDGE = "10.213.7.1"
+
+
+def test_bridge(tmp_path):
+    """A real bridge with the engine's rules, in a network namespace of its own."""
+    (tmp_path / "hello").write_text("world\n")
+    with docker_engine.start(tmp_path / "engine", bridge=BRIDGE) as engine:
+        engine.import_image(IMAGE, docker_engine.busybox_root(), "ENV COLOUR=green")
+        server = subprocess.Popen(["nsenter", "-t", str(engine.process.pid), "-n",
+                                   docker_engine.BUSYBOX, "httpd", "-f", "-p", f"{BRIDGE}:8000",
+                                   "-h", tmp_path])
+        try:
+            live(engine, "with_bridge", ATOLL_TEST_DOCKER_BRIDGE=BRIDGE)
+        finally:
+            server.kill()
+            server.wait()
+        assert engine.containers() == []
+
+
+def test_remapped_users():
+    """An engine with user namespaces: nothing of a sandbox runs as root of the host."""
+    top = Path(tempfile.mkdtemp(prefix="atoll-"))
+    top.chmod(0o755)  # the engine's own root is not ours, and has to get there
+    try:
+        with docker_engine.start(top / "engine", options=["--userns-remap=default"]) as engine:
+            engine.import_image(IMAGE, docker_engine.busybox_root(), "ENV COLOUR=green")
+            live(engine, "with_remap")
+            assert engine.containers() == []
+    finally:
+        shutil.rmtree(top, ignore_errors=True)

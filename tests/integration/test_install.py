@@ -145,5 +145,7 @@ def test_the_unit_is_valid(installed, tmp_path):
     unit.write_text(text.replace(build_option("prefix") + "/bin", str(installed / "bin")))
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True,
                           text=True)
-    complaints = [line for line in done.stderr.splitlines() if "atolld.service" in line]
+    # DelegateSubgroup= came with systemd 254, and those before pass over it.
+    complaints = [line for line in done.stderr.splitlines() if "atolld.service" in line
+                  and "'DelegateSubgroup'" not in line]
     assert done.returncode == 0 and not complaints, done.stderr

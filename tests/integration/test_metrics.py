@@ -113,6 +113,7 @@ def test_process_figures(rest, started):
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     size = os.sysconf("SC_PAGESIZE")
     assert abs(value(now, "process_resident_memory_bytes") - pages * size) < 4 * 1024 * 1024
+    assert 0 <= value(now, "process_heap_bytes") < pages * size  # 0 under sanitizers
     assert abs(value(now, "process_open_fds") - len(os.listdir(f"/proc/{pid}/fd"))) <= 2
     assert abs(value(now, "process_start_time_seconds") - time.time()) < 600
     assert value(now, "process_cpu_seconds_total") > 0
@@ -158,7 +159,9 @@ def test_near_needs_no_key(rest, started, path):
 
 def test_ready(rest):
     answer = rest.get("/readyz")
-    assert answer.status == 200 and answer.json == {"status": "ready", "reasons": []}
+    assert answer.status == 200
+    assert answer.json == {"status": "ready", "reasons": [],
+                           "providers": [{"name": "native", "ready": True}]}
 
 
 def test_not_ready_while_spawn_is_stuck(rest, started):

@@ -48,6 +48,20 @@ def image(daemon, box):
     return daemon.state / "disks" / f"{box.id}.img"
 
 
+def test_whoever_counts_on_variables_is_told(box):
+    """An interpreter ends with a stop; the next call gets a new one and hears of it."""
+    context = box.post("contexts", {"language": "python"}).json["context_id"]
+
+    def execute(code):
+        return box.post(f"contexts/{context}/execute", {"code": code}).json
+
+    assert execute("n = 1")["stderr"] == ""
+    box.do("stop")
+    box.do("resume")
+    assert "the interpreter had ended (killed_by" in execute("n = 2")["stderr"]
+    assert execute("n")["results"][0]["text"] == "2"
+
+
 def test_a_stop_keeps_the_disk_and_nothing_else(mortal, box):
     before, ids = boot_id(box), outside_ids(box.id)
     box.out("echo mine > file; chmod 600 file; sudo sh -c 'echo roots > /root/file; rm /etc/hosts'")

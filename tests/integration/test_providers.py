@@ -1,81 +1,14 @@
 """Several providers under one daemon: routing, health, fail-over, recovery. The second one is the
 fake, which a control file makes slow or makes fail."""
 
-import contextlib
-import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 from boxes import Box
-from daemons import BUILD, Daemon, cgroups, need_build, wait_until
-from rest import Rest
-
-
-class World:
-    def __init__(self, directory, **settings):
-        self.directory = directory
-        self.control = directory / "control"
-        self.daemon = Daemon(BUILD, directory)
-        self.daemon.state.mkdir(mode=0o700)
-        fake = {"enabled": True, "order": 1, "check_seconds": 0.2, "control": str(self.control)}
-        self.settings = {"fake": fake | settings.pop("fake", {}), **settings}
-        self.write()
-
-    def write(self):
-        file = self.daemon.state / "providers.yaml"
-        file.write_text(json.dumps({"providers": self.settings}))
-
-    @property
-    def rest(self):
-        return Rest(self.daemon.socket)
-
-    def facts(self, name="fake"):
-        listed = self.rest.get("/api/providers").json["providers"]
-        return next(entry for entry in listed if entry["name"] == name)
-
-    def fail(self, *lines):
-        """Whole at once: it may be read at any time."""
-        new = self.directory / "control.new"
-        new.write_text("".join(f"{line}\n" for line in lines))
-        new.rename(self.control)
-
-    def wait_state(self, state, name="fake"):
-        wait_until(lambda: self.facts(name)["state"] == state, 20,
-                   lambda: f"{name} stays {self.facts(name)}")
-
-    def restart(self):
-        self.daemon.process.kill()
-        self.daemon.process.wait()
-        self.daemon.start()
-
-    def box(self, **fields):
-        return Box(self.rest, **{"waive": ["all"], **fields})
-
-
-@contextlib.contextmanager
-def world_of(**settings):
-    need_build()
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
-    directory.chmod(0o755)
-    made = World(directory, **settings)
-    try:
-        made.daemon.start()
-        yield made
-        made.fail()
-        left = made.daemon.stop()
-        assert not left, f"left behind: {', '.join(left)}"
-        assert not list((made.daemon.state / "fake").glob("*"))
-    finally:
-        if made.daemon.process and made.daemon.process.poll() is None:
-            made.daemon.process.kill()
-        shutil.rmtree(directory, ignore_errors=True)
+from daemons import BUILD, cgroups, need_build, wait_until
+from fake_world import world_of
 
 
 @pytest.fixture(scope="module")
@@ -342,10 +275,22 @@ def test_the_most_a_provider_may_have():
 
 
 @pytest.mark.parametrize("text, said", [
-    ("providers:\n  dokcer: {}\n", "providers.yaml:2:"),
+    ("providers:\n  dokcer: {}\n", "providers.yaml:2:3: dokcer needs a \"kind\""),
+    ("providers:\n  mine: {kind: dokcer}\n", "providers.yaml:2:"),
+    ("providers:\n  mine: {kind: docker, pol: 3}\n", "providers.yaml:2:"),
+    ("providers:\n  docker: {kind: e2b}\n", "providers.yaml:2: provider docker has the name"),
+    ("providers:\n  auto: {kind: docker}\n", "providers.yaml:2: provider auto cannot"),
+    ("providers:\n  other: {kind: native}\n", "providers.yaml:2: provider other is of a kind"),
+    ("providers:\n\n  e2b: {api_key: x, api_url: ftp://x}\n",
+     "providers.yaml:3: provider e2b: e2b: api_url must be"),
+    ("providers:\n  e2b:\n    api_key: x\n    headers: {a: [1]}\n", "providers.yaml:4:"),
+    ("providers:\n  e2b: {api_key_file: /no/such}\n", "providers.yaml:2: provider e2b:"),
+    ("providers:\n  native:\n    most: {memoryMB: lots}\n", "providers.yaml:3:"),
+    ("providers: []\n", "providers.yaml:1:"),
+    ("", "providers.yaml:1:"),
     ("providers:\n  docker:\n    pool: many\n", "providers.yaml:3:"),
-    ("providers:\n  native:\n    enabled: false\n", "leaves no provider"),
-    ("providers:\n  docker:\n    disk: maybe\n", "disk must be"),
+    ("providers:\n  native:\n    enabled: false\n", "providers.yaml:1: it leaves no provider"),
+    ("providers:\n  docker:\n    disk: maybe\n", "providers.yaml:3:"),
 ])
 def test_mistakes_in_the_file_are_named(tmp_path, text, said):
     need_build()
@@ -355,3 +300,38 @@ def test_mistakes_in_the_file_are_named(tmp_path, text, said):
                            str(tmp_path / "k"), "--providers", str(file)],
                           capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+# What is asked for, held against what the operator says of each.
+
+def test_sizes_and_languages_choose():
+    with world_of(fake={"most": {"memoryMB": 256, "timeoutSeconds": 60}, "languages": ["r"]},
+                  native={"most": {"cpuCores": 2}}) as world:
+        facts = world.facts()
+        assert facts["most"] == {"memoryMB": 256, "timeoutSeconds": 60}
+        assert facts["languages"] == ["r"]
+        for wish, provider in (({}, "fake"), ({"language": "r"}, "fake"),
+                               ({"language": "python"}, "native"),
+                               ({"limits": {"memoryMB": 300}}, "native"),
+                               ({"limits": {"timeoutSeconds": 61}}, "native"),
+                               ({"limits": {"cpuCores": 3}}, "fake")):
+            box = world.box(**wish)
+            assert box.view["provider"] == provider, wish
+            if provider == "fake":  # what nobody asked for is no more than anybody may ask for
+                assert box.view["limits"]["memoryMB"] == 256
+                assert box.view["limits"]["timeoutSeconds"] == 60
+            assert box.destroy() == 204
+        status, error = refused(world, limits={"memoryMB": 300, "cpuCores": 3})
+        assert status == 400 and error["message"] == (
+            "no provider can make it: fake gives at most 256 MiB of memory; "
+            "native gives at most 2 CPUs"), error
+        status, error = refused(world, language="java", limits={"cpuCores": 3})
+        assert "fake does not run java; native gives at most 2 CPUs" in error["message"], error
+
+
+def test_a_session_needs_its_language():
+    with world_of(fake={"languages": ["r"]}) as world:
+        made = world.rest.post("/api/sessions", {"environment": "Python3", "waive": ["all"]})
+        assert made.status == 201, made.body
+        sandbox = made.json["sandbox_id"]
+        assert world.rest.get(f"/api/sandboxes/{sandbox}").json["provider"] == "native"

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import canary
 import probing
+from daemons import BUILD, need_build
 
 KEY = f"atoll-canary-{secrets.token_hex(6)}"
 
@@ -19,24 +21,13 @@ def pytest_configure():
 
 
 @pytest.fixture(scope="session")
-def programs():
-    """A directory with the static programs `probe` and `bomb`."""
+def probe():
+    """The program, copied to where an ordinary user can read it too."""
+    need_build()
     with tempfile.TemporaryDirectory(prefix="atoll-probe-") as name:
         directory = Path(name)
         directory.chmod(0o755)
-        probing.compile_static((probing.HERE / "probe").glob("*.c"), directory / "probe")
-        probing.compile_static([probing.HERE / "bomb.c"], directory / "bomb")
-        yield directory
-
-
-@pytest.fixture(scope="session")
-def probe(programs):
-    return programs / "probe"
-
-
-@pytest.fixture(scope="session")
-def bomb(programs):
-    return programs / "bomb"
+        yield Path(shutil.copy2(BUILD / "atoll-probe", directory / "probe"))
 
 
 @pytest.fixture(scope="session")

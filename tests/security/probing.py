@@ -1,37 +1,40 @@
 """Running the probe: its checks, its answers, inside a sandbox and outside as a control."""
 
 import fcntl
+import functools
 import json
 import os
 import pty
-import re
 import subprocess
 import termios
-from pathlib import Path
 
 from canary import ROOT_CAPS, as_arguments
+from daemons import BUILD, need_build
 
-HERE = Path(__file__).resolve().parent
 PROBE_INSIDE = "/home/user/probe"
 MEMORY, DISK = 512 << 20, 256 << 20  # the documented defaults
 
-CHECK = re.compile(r'\{(\d+), "([a-z0-9_.]+)", \w+\}')
+
+@functools.cache
+def listed():
+    """What `atoll verify` knows: every check, and what tiers do not offer."""
+    need_build()
+    done = subprocess.run([str(BUILD / "atoll"), "verify", "--list", "--json"], check=True,
+                          capture_output=True, text=True)
+    return json.loads(done.stdout)
 
 
 def known_checks():
-    """{id: row} of every check, read from the tables of the probe."""
-    return {name: int(row) for source in sorted((HERE / "probe").glob("*.c"))
-            for row, name in CHECK.findall(source.read_text())}
+    """{id: row} of every check of the probe."""
+    return {check["id"]: int(check["row"]) for check in listed()["checks"]
+            if check["by"] == "probe"}
 
 
-def compile_static(sources, target):
-    sources = [str(source) for source in sources]
-    flags = ["-std=c17", "-D_GNU_SOURCE", "-O1", "-static", "-pthread", "-o", str(target)]
-    for compiler in ("cc", "musl-gcc"):
-        done = subprocess.run([compiler, *flags, *sources], capture_output=True, text=True)
-        if done.returncode == 0:
-            return target
-    raise AssertionError(f"cannot compile {target.name}:\n{done.stderr}")
+def not_offered(isolation, user):
+    """{id: (how it shows, why)} of what a tier does not give by its nature."""
+    return {row["id"]: (row["how"], row["reason"]) for row in listed()["not_offered"]
+            if row["isolation"] in ("", isolation) and row["user"] in ("", user)
+            and not row["rootless"]}
 
 
 def parse(output):

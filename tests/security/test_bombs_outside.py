@@ -9,7 +9,8 @@ import pytest
 @pytest.mark.parametrize("name, cap", [("fork", 300), ("threads", 300), ("disk", 64),
                                        ("inodes", 20_000), ("sparse", 1), ("fds", 15_000),
                                        ("ptys", 257), ("keys", 10)])
-def test_not_stopped(bomb, tmp_path, name, cap):
-    done = subprocess.run([str(bomb), name, str(cap)], cwd=tmp_path, capture_output=True, text=True,
-                          timeout=30, start_new_session=True, stdin=subprocess.DEVNULL)
+def test_not_stopped(probe, tmp_path, name, cap):
+    done = subprocess.run([str(probe), "--bomb", name, str(cap)], cwd=tmp_path, timeout=30,
+                          capture_output=True, text=True, start_new_session=True,
+                          stdin=subprocess.DEVNULL)
     assert json.loads(done.stdout)["stopped_by"] == "cap"

@@ -226,8 +226,8 @@ static inline void call_sandbox(struct fake_later *l)
 void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
                          atoll_sandbox_fn *done, void *arg)
 {
-    struct atoll_sandbox *s = &engine->sandboxes[engine->made];
-    const struct atoll_error *error = fake_failure(s);
+    struct atoll_sandbox *s = &engine->sandboxes[engine->made % FAKE_MAX];
+    const struct atoll_error *error = fake_failure(engine->made < FAKE_MAX ? s : NULL);
 
     if (!error) {
         s->used = true;
@@ -286,6 +286,7 @@ void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox
         .provider = "fake",
         .isolation = "none",
         .image = "",
+        .handle = "",
         .metadata_json = sandbox->metadata,
         .cause = "",
         .limits = sandbox->limits,
@@ -315,11 +316,12 @@ static inline void call_exec(struct fake_later *l)
 void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
                        const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg)
 {
-    const struct atoll_error *error = fake_failure(atoll_engine_find(engine, sandbox_id));
     struct atoll_exec *x = engine->execs;
+    const struct atoll_error *error;
 
-    while (x->used)
+    while (x < engine->execs + FAKE_MAX - 1 && x->used)
         x++;
+    error = fake_failure(x->used ? NULL : atoll_engine_find(engine, sandbox_id));
     if (!error) {
         x->used = true;
         x->stdin_open = start->stdin_open;
@@ -396,11 +398,12 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
 {
     int i = 0;
 
-    (void)err;
     (void)stdout_offset;
     (void)stderr_offset;
-    while (exec->readers[i])
+    while (i < FAKE_MAX - 1 && exec->readers[i])
         i++;
+    if (exec->readers[i])
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "too many readers");
     *ret = exec->readers[i] = calloc(1, sizeof(**ret));
     **ret = (struct atoll_reader){.exec = exec, .ready = ready, .arg = arg};
     fake.readers++;
@@ -456,6 +459,7 @@ static inline void call_entry(struct fake_later *l)
                                          .owner = "user",
                                          .group = "user",
                                          .target = "",
+                                         .resolved = "",
                                          .mtime_ms = INT64_MAX};
     ((atoll_entry_fn *)l->fn)(l->arg, l->failed ? NULL : &entry, fake_error(l));
 }
@@ -513,8 +517,12 @@ void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, 
                       uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
                       atoll_done_fn *done, void *arg)
 {
-    const struct atoll_am_entry entry = {
-        .path = "/a/\xff", .type = ATOLL_ENTRY_SYMLINK, .owner = "", .group = "", .target = "b"};
+    const struct atoll_am_entry entry = {.path = "/a/\xff",
+                                         .type = ATOLL_ENTRY_SYMLINK,
+                                         .owner = "",
+                                         .group = "",
+                                         .target = "b",
+                                         .resolved = ""};
 
     (void)user;
     (void)path;
@@ -790,6 +798,27 @@ size_t atoll_engine_history(struct atoll_engine *engine, const char *id, int64_t
     return 0;
 }
 
+int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *err)
+{
+    (void)engine;
+    (void)err;
+    return 0;
+}
+
+int64_t atoll_providers_loaded(const struct atoll_engine *engine, const char **ret_error)
+{
+    (void)engine;
+    *ret_error = "";
+    return 0;
+}
+
+bool atoll_sandbox_public_host(const struct atoll_sandbox *sandbox, char out[ATOLL_PUBLIC_HOST_MAX])
+{
+    (void)sandbox;
+    (void)out;
+    return false;
+}
+
 void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg)
 {
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
@@ -801,8 +830,14 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
     if (*pos > 0)
         return false;
     ++*pos;
-    *ret = (struct atoll_provider_view){
-        .name = "fake", .isolation = "none", .is_default = true, .reason = "", .detail = ""};
+    *ret = (struct atoll_provider_view){.name = "fake",
+                                        .kind = "fake",
+                                        .isolation = "none",
+                                        .is_default = true,
+                                        .is_home = true,
+                                        .can_create = true,
+                                        .reason = "",
+                                        .detail = ""};
     return true;
 }
 
@@ -902,9 +937,78 @@ void atoll_import_drop(struct atoll_import *import)
     free(import);
 }
 
-void atoll_templates_remove(struct atoll_engine *engine, const char *name, atoll_done_fn *done,
-                            void *arg)
+bool atoll_templates_find(struct atoll_engine *engine, const char *tenant, const char *name,
+                          struct atoll_template_view *ret)
 {
+    (void)engine;
+    (void)tenant;
+    *ret = (struct atoll_template_view){.name = name, .digest = ""};
+    return true;
+}
+
+int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_wish *wish,
+                      struct atoll_build **ret, struct atoll_error *err)
+{
+    (void)engine;
+    (void)wish;
+    (void)ret;
+    return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "the fake builds nothing");
+}
+
+void atoll_build_write(struct atoll_build *build, const uint8_t *bytes, size_t n,
+                       atoll_done_fn *done, void *arg)
+{
+    (void)build;
+    (void)bytes;
+    (void)n;
+    done(arg, NULL);
+}
+
+void atoll_build_finish(struct atoll_build *build, void (*said)(void *arg, const char *line),
+                        atoll_template_fn *done, void *arg)
+{
+    (void)build;
+    (void)said;
+    (void)done;
+    (void)arg;
+}
+
+void atoll_build_drop(struct atoll_build *build)
+{
+    (void)build;
+}
+
+void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
+                           atoll_template_fn *done, void *arg)
+{
+    (void)sandbox_id;
+    (void)name;
+    fake_answer(call_template, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const char *provider,
+                        void (*each)(void *arg, const struct atoll_volume_view *view),
+                        atoll_done_fn *done, void *arg)
+{
+    (void)tenant;
+    (void)provider;
+    (void)each;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const char *provider,
+                          const char *name, atoll_done_fn *done, void *arg)
+{
+    (void)tenant;
+    (void)provider;
+    (void)name;
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
+}
+
+void atoll_templates_remove(struct atoll_engine *engine, const char *owner, const char *name,
+                            atoll_done_fn *done, void *arg)
+{
+    (void)owner;
     (void)name;
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(engine));
 }

@@ -233,7 +233,7 @@ static void unknown_verbs_get_the_nearest(void **state)
         {"xyzzy", NULL, "unknown verb \"xyzzy\""},
         {"", NULL, "unknown verb \"\""},
         {"template", "imprt", "unknown verb \"template imprt\"; did you mean template import?"},
-        {"template", NULL, "template what? There are ls, import, debian, rm"},
+        {"template", NULL, "template what? There are ls, import, debian, build, rm"},
     };
     (void)state;
 

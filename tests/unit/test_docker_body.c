@@ -228,6 +228,14 @@ static void test_names(void **state)
     assert_string_equal(atoll_docker_registry_of("library/debian", host), "docker.io");
     assert_string_equal(atoll_docker_registry_of("r.example/x", host), "r.example");
     assert_string_equal(atoll_docker_registry_of("localhost:5000/x", host), "localhost:5000");
+    assert_true(atoll_docker_registry_is_inner("localhost:5000"));
+    assert_true(atoll_docker_registry_is_inner("registry"));
+    assert_true(atoll_docker_registry_is_inner("127.0.0.1:80"));
+    assert_true(atoll_docker_registry_is_inner("127.1"));
+    assert_true(atoll_docker_registry_is_inner("0x7f.1"));
+    assert_true(atoll_docker_registry_is_inner("8.8.8.8"));
+    assert_true(atoll_docker_registry_is_inner("[::1]:80"));
+    assert_false(atoll_docker_registry_is_inner("no-such-name.invalid:80"));
     assert_true(atoll_docker_entry_id(entry, id));
     assert_string_equal(id, "abcdefghijklmnopqrstuvwxyz");
     assert_false(atoll_docker_entry_id(pooled, id));

@@ -3,19 +3,14 @@
  * ATOLL_TEST_DOCKER_IMAGE an image with a shell; tests/integration/test_docker.py starts one and
  * runs this. Without them every test here is skipped.
  */
-#include "agent_client.h"
+#include "live_provider.h"
 
 #include <sys/eventfd.h>
-#include "base/rand.h"
+#include <sys/stat.h>
 #include "provider/docker/docker_internal.h"
 
 static const char *host, *image;
 static char state_dir[64];
-
-static struct atoll_sync_call call_for(int ms)
-{
-    return (struct atoll_sync_call){.deadline_ms = atoll_clock_ms() + ms, .cancel_fd = ATOLL_NO_FD};
-}
 
 static struct atoll_docker_config config_of(void)
 {
@@ -49,93 +44,6 @@ static struct atoll_spec spec_of(void)
 
     atoll_rand_id(spec.id, ATOLL_ID_LEN);
     return spec;
-}
-
-/* Speaks with the agent over fd, which it takes over. */
-static void greet(struct agent_client *c, int fd, bool fds)
-{
-    struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
-                                   .features = ATOLL_AGENT_FEATURE_FDS};
-    struct atoll_am_hello reply;
-
-    *c = (struct agent_client){.acks = true};
-    c->frames = calloc(CLIENT_FRAMES_MAX, sizeof(*c->frames));
-    assert_int_equal(atoll_channel_init(&c->ch, fd, 64 << 20), 0);
-    c->connected = true;
-    client_call(c, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, &atoll_am_hello_desc, &reply,
-                NULL);
-    assert_int_equal(reply.pid, 1);
-    assert_int_equal((reply.features & ATOLL_AGENT_FEATURE_FDS) != 0, fds);
-}
-
-static void leave(struct agent_client *c)
-{
-    client_drop(c);
-    free(c->frames);
-}
-
-static void create(struct atoll_sync_provider *p, struct atoll_spec *spec, struct agent_client *c)
-{
-    struct atoll_sync_call call = call_for(60000);
-    struct atoll_error err = {0};
-    int fd;
-
-    if (p->ops->create(p, &call, spec, &fd, &err) < 0)
-        fail_msg("create: %s", err.text);
-    greet(c, fd, p->ops->caps.descriptors);
-}
-
-static void destroy(struct atoll_sync_provider *p, const struct atoll_spec *spec)
-{
-    struct atoll_sync_call call = call_for(30000);
-    struct atoll_error err = {0};
-
-    if (p->ops->destroy(p, &call, spec, &err) < 0)
-        fail_msg("destroy: %s", err.text);
-}
-
-static struct atoll_provider_look look(struct atoll_sync_provider *p, const struct atoll_spec *spec)
-{
-    struct atoll_sync_call call = call_for(10000);
-    struct atoll_provider_look ret;
-    struct atoll_error err = {0};
-
-    if (p->ops->look(p, &call, spec, &ret, &err) < 0)
-        fail_msg("look: %s", err.text);
-    return ret;
-}
-
-static void count_one(void *arg, const char *id, const char *handle, bool alive)
-{
-    assert_int_equal(strlen(id), ATOLL_ID_LEN);
-    assert_int_equal(strlen(handle), 64);
-    *(int *)arg += alive ? 1 : 100;
-}
-
-static int count(struct atoll_sync_provider *p)
-{
-    struct atoll_sync_call call = call_for(10000);
-    struct atoll_error err = {0};
-    int n = 0;
-
-    if (p->ops->list(p, &call, count_one, &n, &err) < 0)
-        fail_msg("list: %s", err.text);
-    return n;
-}
-
-/* As `user`, "" for the default one; stdout as expected. */
-static void expect_as(struct agent_client *c, const char *user, const char *script,
-                      const char *output)
-{
-    struct atoll_am_exec_start msg = client_command(7, CLIENT_SH(script));
-    struct run_result r;
-
-    msg.user = user;
-    client_run(c, &msg, &r);
-    if (strcmp(atoll_buf_str(&r.out), output) != 0)
-        fail_msg("%s: \"%s\" (\"%s\") instead of \"%s\"", script, atoll_buf_str(&r.out),
-                 atoll_buf_str(&r.err), output);
-    run_result_done(&r);
 }
 
 static bool has_dir(const struct atoll_spec *spec)
@@ -185,7 +93,7 @@ static void test_life(void **state)
     p = provider(&config);
     assert_int_equal(count(p), 1);
     assert_int_equal(p->ops->dial(p, &call, &spec, &fd, &err), 0);
-    greet(&c, fd, true);
+    greet(&c, fd, p, true);
     expect_as(&c, "", "echo again", "again\n");
     leave(&c);
     for (int twice = 0; twice < 2; twice++)
@@ -437,7 +345,7 @@ static void test_remote(void **state)
               "8e32e22642bddc89698e25a4e9bf528b  -\n");
     leave(&c);
     assert_int_equal(p->ops->dial(p, &call, &spec, &fd, &err), 0);
-    greet(&c, fd, false);
+    greet(&c, fd, p, false);
     expect_as(&c, "", "echo again", "again\n");
     leave(&c);
     destroy(p, &spec);
@@ -538,9 +446,17 @@ static void test_strays(void **state)
     p = p->ops->free(p);
 }
 
-static ssize_t read_tar(void *arg, void *out, size_t cap)
+struct said {
+    int lines, steps;
+};
+
+static void count_lines(void *arg, const char *line)
 {
-    return (ssize_t)fread(out, 1, cap, arg);
+    struct said *said = arg;
+
+    said->lines++;
+    said->steps += strncmp(line, "Step ", 5) == 0;
+    assert_null(strchr(line, '\n'));
 }
 
 static void test_images(void **state)
@@ -551,14 +467,21 @@ static void test_images(void **state)
     struct atoll_error err = {0};
     struct atoll_spec spec = spec_of(), copy = spec_of();
     struct agent_client c;
+    struct said said = {0};
+    struct atoll_provider_image made;
+    struct atoll_provider_build build = {
+        .image = "atoll-test:built", .dockerfile = "Dockerfile", .memory_bytes = 256 << 20};
     char command[256];
     FILE *tar;
 
     (void)state;
+    call.say = count_lines;
+    call.say_arg = &said;
     create(p, &spec, &c);
     expect_as(&c, "root", "echo kept > /kept", "");
-    if (atoll_docker_snapshot(p, &call, &spec, "atoll-test:snap", &err) < 0)
+    if (p->ops->snapshot(p, &call, &spec, "atoll-test:snap", &made, &err) < 0)
         fail_msg("%s", err.text);
+    assert_true(strncmp(made.digest, "sha256:", 7) == 0 && made.size_bytes > 0);
     leave(&c);
     destroy(p, &spec);
     (void)snprintf(copy.image, sizeof(copy.image), "atoll-test:snap");
@@ -573,8 +496,10 @@ static void test_images(void **state)
         "echo built > $d/f && tar -C $d -cf - . && rm -r $d",
         image);
     tar = popen(command, "r");
-    if (atoll_docker_build(p, &call, "atoll-test:built", NULL, read_tar, tar, &err) < 0)
+    build.context_fd = fileno(tar);
+    if (p->ops->build(p, &call, &build, &made, &err) < 0)
         fail_msg("%s", err.text);
+    assert_true(said.lines > 4 && said.steps == 3);
     (void)pclose(tar);
     (void)snprintf(copy.image, sizeof(copy.image), "atoll-test:built");
     atoll_rand_id(copy.id, ATOLL_ID_LEN);
@@ -587,8 +512,10 @@ static void test_images(void **state)
     tar = popen("d=$(mktemp -d) && printf 'FROM nothing-like-this:1\\n' > $d/Dockerfile && "
                 "tar -C $d -cf - . && rm -r $d",
                 "r");
-    assert_true(atoll_docker_build(p, &call, "atoll-test:bad", NULL, read_tar, tar, &err) < 0);
-    assert_non_null(strstr(err.text, "build image"));
+    build.image = "atoll-test:bad";
+    build.context_fd = fileno(tar);
+    assert_true(p->ops->build(p, &call, &build, &made, &err) < 0);
+    assert_non_null(strstr(err.text, "not built: step 1/1 : FROM nothing-like-this:1"));
     (void)pclose(tar);
     for (int twice = 0; twice < 2; twice++) {
         assert_int_equal(atoll_docker_image_remove(p, &call, "atoll-test:snap", &err), 0);
@@ -638,11 +565,43 @@ static void test_isolated(void **state)
     p = p->ops->free(p);
 }
 
-static void keep_said(void *arg, const char *id, const char *text)
+static void keep_said(void *arg, const char *text)
 {
-    assert_int_equal(strlen(id), ATOLL_ID_LEN);
     assert_null(strstr(text, "secret"));
     ++*(int *)arg;
+}
+
+/* What came with one tenant's own credentials is there for that tenant, and for nobody else. */
+static void expect_login(struct atoll_sync_provider *p, const struct atoll_spec *wanted)
+{
+    static const struct atoll_registry_login right = {"me", "secret"}, wrong = {"me", "guess"};
+    const struct {
+        const char *tenant;
+        const struct atoll_registry_login *login;
+        bool good;
+    } cases[] = {{"alpha", &wrong, false}, {"alpha", &right, true}, {"beta", NULL, false},
+                 {"beta", &wrong, false},  {"alpha", NULL, true},   {"gamma", &right, true}};
+    struct atoll_sync_call call = call_for(60000);
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        struct atoll_spec spec = *wanted;
+        struct atoll_error err = {0};
+        int fd, r;
+
+        atoll_rand_id(spec.id, ATOLL_ID_LEN);
+        (void)snprintf(spec.tenant, sizeof(spec.tenant), "%s", cases[i].tenant);
+        spec.login = cases[i].login;
+        r = p->ops->create(p, &call, &spec, &fd, &err);
+        if ((r == 0) != cases[i].good)
+            fail_msg("case %zu: %s", i, err.text);
+        if (r < 0) {
+            assert_int_equal(err.kind, ATOLL_ERR_PERMISSION_DENIED);
+            assert_null(strstr(err.text, "guess"));
+            continue;
+        }
+        (void)close(fd);
+        destroy(p, &spec);
+    }
 }
 
 /* A missing image is pulled, with what we know for its registry and not otherwise. */
@@ -659,21 +618,86 @@ static void test_with_registry(void **state)
     int said = 0, fd;
 
     (void)state;
-    config.progress = keep_said;
-    config.progress_arg = &said;
+    call.say = keep_said;
+    call.say_arg = &said;
     (void)snprintf(spec.image, sizeof(spec.image), "%s", getenv("ATOLL_TEST_DOCKER_PULL"));
     p = provider(&config);
     assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_PERMISSION_DENIED); /* it is in a private network */
+    p = p->ops->free(p);
+    config.private_registries = true;
+    p = provider(&config);
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
     assert_non_null(strstr(err.text, "pull image"));
+    expect_login(p, &spec);
     p = p->ops->free(p);
     known.host = atoll_docker_registry_of(spec.image, registry);
     config.registries = &known;
     config.registry_count = 1;
     p = provider(&config);
     said = 0;
-    create(p, &spec, &c);
+    assert_int_equal(p->ops->create(p, &call, &spec, &fd, &err), 0);
+    greet(&c, fd, p, true);
     expect_as(&c, "", "echo $COLOUR", "red\n");
     assert_true(said > 0);
+    leave(&c);
+    destroy(p, &spec);
+    p = p->ops->free(p);
+}
+
+/* The engine's bridge, and what is at its other end; none of it without. */
+static void test_with_bridge(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    char fetch[200];
+    struct agent_client c;
+
+    (void)state;
+    (void)snprintf(
+        fetch, sizeof(fetch),
+        "said=$(printf 'GET /hello HTTP/1.0\\r\\n\\r\\n' | nc -w 5 %s 8000 2>/dev/null | "
+        "tail -n 1); echo ${said:-no}",
+        getenv("ATOLL_TEST_DOCKER_BRIDGE"));
+    for (int mode = ATOLL_NETWORK_NONE; mode <= ATOLL_NETWORK_BRIDGE; mode++) {
+        struct atoll_spec spec = spec_of();
+
+        spec.network = (enum atoll_network)mode;
+        create(p, &spec, &c);
+        expect_as(&c, "", fetch, mode == ATOLL_NETWORK_BRIDGE ? "world\n" : "no\n");
+        expect_as(&c, "", "ls /sys/class/net", mode == ATOLL_NETWORK_NONE ? "lo\n" : "eth0\nlo\n");
+        leave(&c);
+        destroy(p, &spec);
+    }
+    p = p->ops->free(p);
+}
+
+/* Where the engine remaps users, root inside is nobody outside. */
+static void test_with_remap(void **state)
+{
+    struct atoll_docker_config config = config_of();
+    struct atoll_sync_provider *p = provider(&config);
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_spec spec = spec_of();
+    json_t *inspect = NULL;
+    struct atoll_error err = {0};
+    struct agent_client c;
+    struct stat st;
+    char path[64];
+    int fd;
+
+    (void)state;
+    assert_int_equal(p->ops->create(p, &call, &spec, &fd, &err), 0);
+    greet(&c, fd, p, false); /* by a relay */
+    expect_as(&c, "root", "id -u; touch /root/x && stat -c %u /root/x", "0\n0\n");
+    assert_true(atoll_docker_http_askf(atoll_docker_of(p)->http, &call, &inspect, &err, "GET",
+                                       "/containers/%s/json", spec.handle) > 0);
+    (void)snprintf(
+        path, sizeof(path), "/proc/%d",
+        (int)json_integer_value(json_object_get(json_object_get(inspect, "State"), "Pid")));
+    assert_int_equal(stat(path, &st), 0);
+    assert_true(st.st_uid >= 65536 && st.st_gid >= 65536);
+    json_decref(inspect);
     leave(&c);
     destroy(p, &spec);
     p = p->ops->free(p);
@@ -695,7 +719,8 @@ int main(void)
         cmocka_unit_test(test_pool),          cmocka_unit_test(test_strays),
         cmocka_unit_test(test_images),        cmocka_unit_test(test_isolated),
         cmocka_unit_test(test_layer),         cmocka_unit_test(test_with_quota),
-        cmocka_unit_test(test_with_registry),
+        cmocka_unit_test(test_with_registry), cmocka_unit_test(test_with_bridge),
+        cmocka_unit_test(test_with_remap),
     };
     char command[128];
     int r;

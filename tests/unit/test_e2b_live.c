@@ -2,18 +2,12 @@
  * The E2B provider against a real service. ATOLL_TEST_E2B is its URL, ATOLL_TEST_E2B_KEY a key of it;
  * tests/integration/test_provider_e2b.py starts one and runs this. Without them every test is skipped.
  */
-#include "agent_client.h"
+#include "live_provider.h"
 
-#include "base/rand.h"
 #include "provider/e2b/e2b.h"
 
 static const char *url, *key;
 static char agent_path[512];
-
-static struct atoll_sync_call call_for(int ms)
-{
-    return (struct atoll_sync_call){.deadline_ms = atoll_clock_ms() + ms, .cancel_fd = ATOLL_NO_FD};
-}
 
 static struct atoll_sync_provider *provider(const char *name)
 {
@@ -33,52 +27,12 @@ static struct atoll_sync_provider *provider(const char *name)
     return p;
 }
 
-/* Speaks with the agent over fd, which it takes over. */
-static void greet(struct agent_client *c, int fd)
+static void make(struct atoll_sync_provider *p, struct atoll_spec *spec, struct agent_client *c)
 {
-    struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
-                                   .features = ATOLL_AGENT_FEATURE_FDS};
-    struct atoll_am_hello reply;
-
-    *c = (struct agent_client){.acks = true};
-    c->frames = calloc(CLIENT_FRAMES_MAX, sizeof(*c->frames));
-    assert_int_equal(atoll_channel_init(&c->ch, fd, 64 << 20), 0);
-    c->connected = true;
-    client_call(c, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, &atoll_am_hello_desc, &reply,
-                NULL);
-    assert_int_equal(reply.features & ATOLL_AGENT_FEATURE_FDS, 0);
-}
-
-static void leave(struct agent_client *c)
-{
-    client_drop(c);
-    free(c->frames);
-}
-
-static void create(struct atoll_sync_provider *p, struct atoll_spec *spec, struct agent_client *c)
-{
-    struct atoll_sync_call call = call_for(30000);
-    struct atoll_error err = {0};
-    int fd;
-
     *spec = (struct atoll_spec){.waived = ATOLL_LIMIT_ALL};
     atoll_rand_id(spec->id, ATOLL_ID_LEN);
-    if (p->ops->create(p, &call, spec, &fd, &err) < 0)
-        fail_msg("create: %s", err.text);
+    create(p, spec, c);
     assert_true(spec->handle[0]);
-    greet(c, fd);
-}
-
-static void dial(struct atoll_sync_provider *p, const struct atoll_spec *spec,
-                 struct agent_client *c)
-{
-    struct atoll_sync_call call = call_for(10000);
-    struct atoll_error err = {0};
-    int fd;
-
-    if (p->ops->dial(p, &call, spec, &fd, &err) < 0)
-        fail_msg("dial: %s", err.text);
-    greet(c, fd);
 }
 
 typedef int plain_fn(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
@@ -93,49 +47,6 @@ static void ask(struct atoll_sync_provider *p, plain_fn *fn, const struct atoll_
         fail_msg("%s", err.text);
 }
 
-static struct atoll_provider_look look(struct atoll_sync_provider *p, const struct atoll_spec *spec)
-{
-    struct atoll_sync_call call = call_for(10000);
-    struct atoll_provider_look ret;
-    struct atoll_error err = {0};
-
-    if (p->ops->look(p, &call, spec, &ret, &err) < 0)
-        fail_msg("look: %s", err.text);
-    return ret;
-}
-
-static void count_one(void *arg, const char *id, const char *handle, bool alive)
-{
-    assert_int_equal(strlen(id), ATOLL_ID_LEN);
-    assert_true(handle[0] && alive);
-    *(int *)arg += 1;
-}
-
-static int count(struct atoll_sync_provider *p)
-{
-    struct atoll_sync_call call = call_for(10000);
-    struct atoll_error err = {0};
-    int n = 0;
-
-    if (p->ops->list(p, &call, count_one, &n, &err) < 0)
-        fail_msg("list: %s", err.text);
-    return n;
-}
-
-static void expect_as(struct agent_client *c, const char *user, const char *script,
-                      const char *output)
-{
-    struct atoll_am_exec_start msg = client_command(7, CLIENT_SH(script));
-    struct run_result r;
-
-    msg.user = user;
-    client_run(c, &msg, &r);
-    if (strcmp(atoll_buf_str(&r.out), output) != 0)
-        fail_msg("%s: \"%s\" (\"%s\") instead of \"%s\"", script, atoll_buf_str(&r.out),
-                 atoll_buf_str(&r.err), output);
-    run_result_done(&r);
-}
-
 static void test_life(void **state)
 {
     struct atoll_sync_provider *p = provider("life"), *other = provider("other");
@@ -148,7 +59,7 @@ static void test_life(void **state)
 
     (void)state;
     assert_int_equal(p->ops->health(p, &call, detail, sizeof(detail), &err), 0);
-    create(p, &spec, &c);
+    make(p, &spec, &c);
     expect_as(&c, "", "id -un; pwd", "user\n/home/user\n");
     expect_as(&c, "root", "id -u", "0\n");
     /* What is ours is ours alone. */
@@ -157,7 +68,8 @@ static void test_life(void **state)
     assert_int_equal(count(p), 1);
     assert_int_equal(count(other), 0);
     assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
-    assert_true(stats.memory_limit_bytes > 0);
+    assert_true(stats.memory_limit_bytes > 0 && stats.disk_limit_bytes > 0);
+    assert_true(stats.has_cpu_percent && stats.cpu_limit_millis > 0);
     ask(p, p->ops->destroy, &spec);
     ask(p, p->ops->destroy, &spec);
     /* The stream ends with it. */
@@ -182,7 +94,7 @@ static void test_bulk(void **state)
     struct agent_client c;
 
     (void)state;
-    create(p, &spec, &c);
+    make(p, &spec, &c);
     client_run(&c, &msg, &r);
     assert_int_equal(atoll_buf_size(&r.out), SIZE);
     for (size_t i = 0; i < SIZE; i++)
@@ -220,7 +132,7 @@ static void test_adopt(void **state)
     struct run_result r;
 
     (void)state;
-    create(p, &spec, &c);
+    make(p, &spec, &c);
     (void)client_exec(&c, &msg);
     leave(&c);
     p->ops->free(p);
@@ -250,7 +162,7 @@ static void test_relays(void **state)
     struct agent_client c;
 
     (void)state;
-    create(p, &spec, &c);
+    make(p, &spec, &c);
     for (int i = 0; i < 5; i++) {
         struct atoll_sync_call call = call_for(10000);
         struct atoll_error err;
@@ -274,7 +186,7 @@ static void test_pause(void **state)
     int fd;
 
     (void)state;
-    create(p, &spec, &c);
+    make(p, &spec, &c);
     leave(&c);
     ask(p, p->ops->pause, &spec);
     ask(p, p->ops->pause, &spec);
@@ -302,7 +214,7 @@ static void test_agent_gone(void **state)
     int fd = -1;
 
     (void)state;
-    create(p, &spec, &c);
+    make(p, &spec, &c);
     msg.user = "root";
     (void)client_send(&c, ATOLL_AGENT_EXEC_START, &atoll_am_exec_start_desc, &msg);
     while (c.connected)

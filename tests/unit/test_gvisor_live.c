@@ -2,18 +2,12 @@
  * The gVisor provider with a real runsc, as root. ATOLL_TEST_GVISOR is a state directory for it;
  * tests/integration/test_gvisor.py makes one and runs this. Without it every test here is skipped.
  */
-#include "agent_client.h"
+#include "live_provider.h"
 
 #include <sys/eventfd.h>
-#include "base/rand.h"
 #include "provider/gvisor/gvisor_internal.h"
 
 static const char *state_dir;
-
-static struct atoll_sync_call call_for(int ms)
-{
-    return (struct atoll_sync_call){.deadline_ms = atoll_clock_ms() + ms, .cancel_fd = ATOLL_NO_FD};
-}
 
 static struct atoll_sync_provider *provider(void)
 {
@@ -39,93 +33,6 @@ static struct atoll_spec spec_of(void)
 
     atoll_rand_id(spec.id, ATOLL_ID_LEN);
     return spec;
-}
-
-/* Speaks with the agent over fd, which it takes over. */
-static void greet(struct agent_client *c, int fd)
-{
-    struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
-                                   .features = ATOLL_AGENT_FEATURE_FDS};
-    struct atoll_am_hello reply;
-
-    *c = (struct agent_client){.acks = true};
-    c->frames = calloc(CLIENT_FRAMES_MAX, sizeof(*c->frames));
-    assert_int_equal(atoll_channel_init(&c->ch, fd, 64 << 20), 0);
-    c->connected = true;
-    client_call(c, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, &atoll_am_hello_desc, &reply,
-                NULL);
-    assert_int_equal(reply.pid, 1);
-    assert_false(reply.features & ATOLL_AGENT_FEATURE_FDS);
-}
-
-static void leave(struct agent_client *c)
-{
-    client_drop(c);
-    free(c->frames);
-}
-
-static void create(struct atoll_sync_provider *p, struct atoll_spec *spec, struct agent_client *c)
-{
-    struct atoll_sync_call call = call_for(60000);
-    struct atoll_error err = {0};
-    int fd;
-
-    if (p->ops->create(p, &call, spec, &fd, &err) < 0)
-        fail_msg("create: %s", err.text);
-    greet(c, fd);
-}
-
-static void destroy(struct atoll_sync_provider *p, const struct atoll_spec *spec)
-{
-    struct atoll_sync_call call = call_for(30000);
-    struct atoll_error err = {0};
-
-    if (p->ops->destroy(p, &call, spec, &err) < 0)
-        fail_msg("destroy: %s", err.text);
-}
-
-static struct atoll_provider_look look(struct atoll_sync_provider *p, const struct atoll_spec *spec)
-{
-    struct atoll_sync_call call = call_for(10000);
-    struct atoll_provider_look ret;
-    struct atoll_error err = {0};
-
-    if (p->ops->look(p, &call, spec, &ret, &err) < 0)
-        fail_msg("look: %s", err.text);
-    return ret;
-}
-
-static void count_one(void *arg, const char *id, const char *handle, bool alive)
-{
-    assert_int_equal(strlen(id), ATOLL_ID_LEN);
-    assert_string_equal(handle, "");
-    *(int *)arg += alive ? 1 : 100;
-}
-
-static int count(struct atoll_sync_provider *p)
-{
-    struct atoll_sync_call call = call_for(10000);
-    struct atoll_error err = {0};
-    int n = 0;
-
-    if (p->ops->list(p, &call, count_one, &n, &err) < 0)
-        fail_msg("list: %s", err.text);
-    return n;
-}
-
-/* As `user`, "" for the default one; stdout as expected. */
-static void expect_as(struct agent_client *c, const char *user, const char *script,
-                      const char *output)
-{
-    struct atoll_am_exec_start msg = client_command(7, CLIENT_SH(script));
-    struct run_result r;
-
-    msg.user = user;
-    client_run(c, &msg, &r);
-    if (strcmp(atoll_buf_str(&r.out), output) != 0)
-        fail_msg("%s: \"%s\" (\"%s\") instead of \"%s\"", script, atoll_buf_str(&r.out),
-                 atoll_buf_str(&r.err), output);
-    run_result_done(&r);
 }
 
 /* Nothing in our directory has its name. */
@@ -208,7 +115,7 @@ static void test_life(void **state)
     p = provider();
     assert_int_equal(count(p), 1);
     assert_int_equal(p->ops->dial(p, &call, &spec, &fd, &err), 0);
-    greet(&c, fd);
+    greet(&c, fd, p, false);
     expect_as(&c, "", "echo again", "again\n");
     leave(&c);
     for (int twice = 0; twice < 2; twice++)

@@ -137,6 +137,30 @@ static void a_limit_that_cannot_be_given_is_an_error_unless_waived(void **state)
     atoll_buf_done(&plan);
 }
 
+/* A user to whom only some controllers were delegated. */
+static void only_what_is_lacking_must_be_waived(void **state)
+{
+    const struct atoll_plan_host partial = {.cgroup_version = 2, .lacking = ATOLL_LIMIT_CPU};
+    struct atoll_spec spec = default_spec();
+    struct atoll_po_cgroup cgroup;
+    struct atoll_buf plan, seccomp;
+    struct atoll_error err;
+
+    (void)state;
+    atoll_buf_init(&plan, ATOLL_PLAN_MAX);
+    atoll_buf_init(&seccomp, 64);
+    assert_int_equal(atoll_plan_missing_limits(&partial, &spec), ATOLL_LIMIT_CPU);
+    spec.waived = ATOLL_LIMIT_CPU;
+    assert_int_equal(atoll_plan_build(&partial, &spec, &seccomp, &plan, &err), 0);
+    assert_true(find(&plan, ATOLL_PLAN_CGROUP, 0, &atoll_po_cgroup_desc, &cgroup, NULL));
+    assert_int_equal(cgroup.cpu_millis, 0);
+    assert_int_equal(cgroup.pids, spec.limits.pids);
+    assert_int_equal(cgroup.memory_bytes, spec.limits.memory_bytes);
+    spec.limits.cpu_millis = 0; /* nothing is lacking that nobody wants */
+    assert_int_equal(atoll_plan_missing_limits(&partial, &spec), 0);
+    atoll_buf_done(&plan);
+}
+
 static void boot_ids_differ(void **state)
 {
     struct atoll_spec spec = default_spec();
@@ -241,6 +265,7 @@ int main(void)
         cmocka_unit_test(rights_are_dropped_in_order),
         cmocka_unit_test(a_large_disk_is_an_image),
         cmocka_unit_test(a_limit_that_cannot_be_given_is_an_error_unless_waived),
+        cmocka_unit_test(only_what_is_lacking_must_be_waived),
         cmocka_unit_test(a_persistent_disk_is_an_image_that_is_kept),
         cmocka_unit_test(a_persistent_one_needs_root),
         cmocka_unit_test(boot_ids_differ),

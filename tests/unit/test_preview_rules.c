@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "api/preview_rules.h"
-#include "api/trace.h"
+#include "base/trace.h"
 
 #define ID "abcdefghijklmnopqrstuvwxyz"
 

@@ -138,7 +138,7 @@ static void open_world(struct world *w)
     assert_int_equal(atoll_loop_new(&w->loop, &err), 0);
     assert_int_equal(atoll_workers_new(w->loop, 2, 10, &w->workers, &err), 0);
     assert_int_equal(atoll_sync_wrap(w->loop, w->workers, &told, &inner, &err), 0);
-    assert_int_equal(atoll_checked_wrap(w->loop, &w->group, inner, &w->provider, &err), 0);
+    assert_int_equal(atoll_checked_wrap(w->loop, &w->group, NULL, inner, &w->provider, &err), 0);
 }
 
 static void close_world(struct world *w)
@@ -337,7 +337,7 @@ static void refusals_name_who_can(void **state)
     assert_int_equal(w.kind, ATOLL_ERR_UNIMPLEMENTED);
     assert_string_equal(w.text, "provider told cannot pause sandboxes");
     assert_int_equal(atoll_sync_wrap(w.loop, w.workers, &able, &inner, &err), 0);
-    assert_int_equal(atoll_checked_wrap(w.loop, &w.group, inner, &other, &err), 0);
+    assert_int_equal(atoll_checked_wrap(w.loop, &w.group, NULL, inner, &other, &err), 0);
     w.provider->ops->pause(w.provider, &spec, done, &w);
     assert_string_equal(w.text, "provider told cannot pause sandboxes; able can");
     (void)other->ops->free(other);

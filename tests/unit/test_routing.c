@@ -23,6 +23,7 @@ static const struct atoll_provider_caps docker = {.isolation = "container",
                                                       NET(NONE) | NET(ISOLATED) | NET(BRIDGE)};
 static const struct atoll_provider_caps cloud = {.isolation = "microvm",
                                                  .remote = true,
+                                                 .own_templates = true,
                                                  .networks = NET(NONE) | NET(BRIDGE)};
 
 struct offers {
@@ -71,6 +72,7 @@ static void requirements_choose(void **state)
         {{.network = ATOLL_NETWORK_ISOLATED}, "docker"},
         {{.persistent = true}, "native"},
         {{.pauses = true}, "native,docker"},
+        {{.provider = "e2b", .template_name = "theirs"}, "e2b"},
     };
     struct offers offers = usual();
     struct atoll_error err;
@@ -127,6 +129,64 @@ static void errors_say_why_of_each(void **state)
     assert_non_null(strstr(text, "docker is down: nobody answers"));
 }
 
+/* What the operator says about each, held against what is asked for. */
+static void sizes_and_languages_choose(void **state)
+{
+    static const struct {
+        struct atoll_limits asked;
+        const char *chosen;
+    } rows[] = {
+        {{0}, "native,docker,e2b"},
+        {{.memory_bytes = UINT64_C(512) << 20}, "native,docker,e2b"},
+        {{.memory_bytes = UINT64_C(513) << 20}, "docker,e2b"},
+        {{.cpu_millis = 2001}, "native,e2b"},
+        {{.disk_bytes = UINT64_C(2) << 30}, "native,docker"},
+        {{.pids = 1000}, "native,e2b"},
+        {{.timeout_s = 3601}, "native,docker"},
+        {{.memory_bytes = UINT64_C(1) << 30, .timeout_s = 7200}, "docker"},
+    };
+    struct offers offers = usual();
+    struct atoll_route_wish wish = {0};
+    struct atoll_error err;
+    const char *text;
+
+    (void)state;
+    offers.list[0].most.memory_bytes = UINT64_C(512) << 20;
+    offers.list[1].most = (struct atoll_limits){.cpu_millis = 2000, .pids = 999};
+    offers.list[2].most = (struct atoll_limits){.disk_bytes = 1 << 30, .timeout_s = 3600};
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
+        wish.limits = rows[i].asked;
+        assert_string_equal(route(&wish, &offers, &err), rows[i].chosen);
+    }
+    wish.limits = (struct atoll_limits){
+        .memory_bytes = UINT64_C(1) << 30, .cpu_millis = 4000, .timeout_s = 86400};
+    text = route(&wish, &offers, &err);
+    assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_string_equal(text,
+                        "no provider can make it: native gives at most 512 MiB of memory; "
+                        "docker gives at most 2 CPUs; e2b gives at most 3600 seconds of life");
+    offers.list[1].mute = offers.list[2].mute = true;
+    wish = (struct atoll_route_wish){.language = "r"};
+    assert_string_equal(route(&wish, &offers, &err), "native");
+    wish.isolation = "microvm";
+    text = route(&wish, &offers, &err);
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    assert_non_null(strstr(text, "e2b does not run r"));
+}
+
+/* A service's own templates are for those who name the service. */
+static void own_templates_are_named(void **state)
+{
+    struct offers offers = usual();
+    struct atoll_route_wish wish = {.template_name = "mine", .isolation = "microvm"};
+    struct atoll_error err;
+
+    (void)state;
+    assert_non_null(strstr(route(&wish, &offers, &err),
+                           "e2b cannot run the template mine (name the provider for one of its "
+                           "own)"));
+}
+
 /* Only this host's own words explain why it cannot enforce a limit. */
 static void short_of_limits(void **state)
 {
@@ -149,6 +209,8 @@ int main(void)
         cmocka_unit_test(who_is_down_full_or_short_is_passed_over),
         cmocka_unit_test(errors_say_why_of_each),
         cmocka_unit_test(short_of_limits),
+        cmocka_unit_test(sizes_and_languages_choose),
+        cmocka_unit_test(own_templates_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

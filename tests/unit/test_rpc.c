@@ -26,8 +26,10 @@ static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret
     return r;
 }
 
+static const uint16_t lists[] = {ATOLL_AGENT_FILE_LIST, 0};
+
 static const struct atoll_rpc_protocol protocol = {ATOLL_AGENT_REPLY, ATOLL_AGENT_PART,
-                                                   ATOLL_AGENT_ERROR, decode_error};
+                                                   ATOLL_AGENT_ERROR, lists, decode_error};
 
 static int on_event(void *arg, struct atoll_frame *frame)
 {
@@ -121,9 +123,11 @@ static void answer(struct fixture *f, uint16_t type, uint32_t id, const struct a
 static void parts_then_one_reply(void **state)
 {
     struct fixture *f = *state;
+    struct atoll_error err;
     uint32_t id;
 
-    ask(f);
+    assert_int_equal(atoll_rpc_ask(f->rpc, ATOLL_AGENT_FILE_LIST, NULL, NULL, on_answer, f, &err),
+                     0);
     id = receive_id(f);
     assert_int_not_equal(id, 0);
     answer(f, ATOLL_AGENT_PART, id, NULL, NULL);
@@ -134,6 +138,21 @@ static void parts_then_one_reply(void **state)
     /* A second reply is one nobody asked for: the connection ends. */
     answer(f, ATOLL_AGENT_REPLY, id, NULL, NULL);
     assert_int_equal(f->answers, 1);
+    assert_int_equal(f->losses, 1);
+}
+
+/* Its callback would take a part for the whole, and be called again for what it has freed. */
+static void parts_are_for_lists_only(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t id;
+
+    ask(f);
+    id = receive_id(f);
+    answer(f, ATOLL_AGENT_PART, id, NULL, NULL);
+    assert_int_equal(f->parts, 0);
+    assert_int_equal(f->answers, 1);
+    assert_int_equal(f->last.kind, ATOLL_ERR_UNAVAILABLE);
     assert_int_equal(f->losses, 1);
 }
 
@@ -230,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(parts_then_one_reply, setup, teardown),
+        cmocka_unit_test_setup_teardown(parts_are_for_lists_only, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_arrive_with_their_kind, setup, teardown),
         cmocka_unit_test_setup_teardown(everybody_is_told_when_the_peer_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(closing_inside_a_callback_is_fine, setup, teardown),

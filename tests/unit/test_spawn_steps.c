@@ -127,7 +127,7 @@ static void assert_nothing_left(struct fixture *f)
     int groups = 0;
     DIR *dir;
 
-    assert_int_equal(atoll_cgroups_open(&cgroups, f->info.instance, false), 0);
+    assert_int_equal(atoll_cgroups_open(&cgroups, f->info.instance, f->info.cgroup_path), 0);
     assert_int_equal(atoll_cgroups_each(&cgroups, count_group, &groups), 0);
     atoll_cgroups_close(&cgroups);
     assert_int_equal(groups, 0);

@@ -45,7 +45,7 @@ int atoll_e2b_metadata_decode(struct atoll_buf *out, const char *text)
     atoll_buf_init(&once, strlen(text) + 1);
     r = unescape(&once, text);
     if (r == 0)
-        r = atoll_url_decode_query(out, (const char *)atoll_buf_head(&once), atoll_buf_size(&once));
+        r = atoll_url_decode_query(out, atoll_buf_str(&once), atoll_buf_size(&once));
     atoll_buf_done(&once);
     return r;
 }

@@ -30,13 +30,14 @@ static bool strip(const char *asked, char *out, size_t cap)
 }
 
 /* As the engine spells it, or NULL. */
-static const char *find_template(struct atoll_engine *engine, const char *name)
+static const char *find_template(const struct atoll_api_call *call, const char *name)
 {
     struct atoll_template_view view;
     size_t pos = 0;
 
-    while (atoll_templates_next(engine, &pos, &view))
-        if (strcasecmp(view.name, name) == 0)
+    while (atoll_templates_next(call->engine, &pos, &view))
+        if (strcasecmp(view.name, name) == 0 &&
+            (!view.owner || !*view.owner || atoll_api_sees(call, view.owner)))
             return view.name;
     return NULL;
 }
@@ -56,7 +57,7 @@ int atoll_e2b_template_find(const struct atoll_api_call *call, const char *asked
                         ? NULL
                         : atoll_environment_template(&ret->environment, call->engine);
     } else {
-        ret->name = find_template(call->engine, ret->alias);
+        ret->name = find_template(call, ret->alias);
     }
     return ret->name ? 0 : missing(err, asked);
 }

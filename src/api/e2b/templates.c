@@ -35,13 +35,15 @@ static void build_id(const struct shown *t, char *out)
                    sha[10], sha[11], sha[12], sha[13], sha[14], sha[15]);
 }
 
-static bool find_view(struct atoll_engine *engine, const char *name,
+/* Whether the caller has one of that name. */
+static bool find_view(const struct atoll_api_call *call, const char *name,
                       struct atoll_template_view *ret)
 {
     size_t pos = 0;
 
-    while (atoll_templates_next(engine, &pos, ret))
-        if (strcmp(ret->name, name) == 0)
+    while (atoll_templates_next(call->engine, &pos, ret))
+        if (strcmp(ret->name, name) == 0 &&
+            (!ret->owner || !*ret->owner || atoll_api_sees(call, ret->owner)))
             return true;
     return false;
 }
@@ -57,7 +59,7 @@ static void show(const struct atoll_api_call *call, const struct atoll_e2b_templ
                           .limits = t->environment.limits,
                           .digest = "",
                           .created_unix_ms = call->api->started_unix_ms};
-    if (find_view(call->engine, t->name, &view) && view.created_unix_ms) {
+    if (find_view(call, t->name, &view) && view.created_unix_ms) {
         ret->digest = view.digest;
         ret->created_unix_ms = view.created_unix_ms;
     }
@@ -137,7 +139,8 @@ void atoll_e2b_templates(struct atoll_api_call *call, const uint8_t *body ATOLL_
         if (atoll_e2b_template_find(call, item.name, &t, NULL) == 0)
             view_listed(&out, call, &t);
     for (pos = 0; atoll_templates_next(call->engine, &pos, &view);)
-        if (atoll_e2b_template_find(call, view.name, &t, NULL) == 0 && !t.is_environment)
+        if ((!view.owner || !*view.owner || atoll_api_sees(call, view.owner)) &&
+            atoll_e2b_template_find(call, view.name, &t, NULL) == 0 && !t.is_environment)
             view_listed(&out, call, &t);
     atoll_json_close(&out, ']');
     atoll_api_reply(call, 200, &out);

@@ -1,7 +1,10 @@
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include "api/fields.h"
 #include "api/preview.h"
 #include "api/rest/rest_internal.h"
+#include "engine/providers.h"
 
 struct request {
     uint32_t port;
@@ -18,9 +21,25 @@ static const struct atoll_field fields[] = {
     {0},
 };
 
-static void view_preview(struct atoll_json_out *out, const struct atoll_api *api,
+/* Where the service that runs it shows the port, past us. */
+static void view_public_url(struct atoll_json_out *out, const struct atoll_api_call *call,
+                            const struct atoll_preview_view *view)
+{
+    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, view->sandbox_id);
+    char host[ATOLL_PUBLIC_HOST_MAX], url[ATOLL_PUBLIC_HOST_MAX + 32];
+    const char *port;
+
+    if (!sandbox || !atoll_sandbox_public_host(sandbox, host) || !(port = strstr(host, "{port}")))
+        return;
+    (void)snprintf(url, sizeof(url), "https://%.*s%u%s", (int)(port - host), host,
+                   (unsigned)view->port, port + strlen("{port}"));
+    atoll_json_text(out, "public_url", url);
+}
+
+static void view_preview(struct atoll_json_out *out, const struct atoll_api_call *call,
                          const struct atoll_preview_view *view)
 {
+    const struct atoll_api *api = call->api;
     char url[ATOLL_PREVIEW_URL_MAX];
 
     atoll_json_open(out, NULL, '{');
@@ -33,6 +52,7 @@ static void view_preview(struct atoll_json_out *out, const struct atoll_api *api
         atoll_json_null(out, "url");
     atoll_preview_path_url(view, url);
     atoll_json_text(out, "path_url", url);
+    view_public_url(out, call, view);
     atoll_json_text(out, "token", view->token);
     atoll_json_time(out, "created_at", view->created_unix_ms);
     atoll_json_close(out, '}');
@@ -75,7 +95,7 @@ void atoll_rest_preview_create(struct atoll_api_call *call, const uint8_t *bytes
         return;
     }
     atoll_api_reply_init(&buf, &out);
-    view_preview(&out, call->api, &view);
+    view_preview(&out, call, &view);
     atoll_api_reply(call, 201, &out);
 }
 
@@ -96,7 +116,7 @@ void atoll_rest_preview_list(struct atoll_api_call *call, const uint8_t *body AT
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "previews", '[');
     for (size_t pos = 0; atoll_previews_next(previews, call->params.id, &pos, &view);)
-        view_preview(&out, call->api, &view);
+        view_preview(&out, call, &view);
     atoll_json_close(&out, ']');
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);

@@ -14,8 +14,9 @@ static void write_capabilities(struct atoll_json_out *out, const struct atoll_pr
     const struct {
         const char *name;
         bool there;
-    } some[] = {{"stats", v->stats}, {"templates", v->templates},   {"images", v->images},
-                {"pause", v->pause}, {"persistent", v->persistent}, {"set_limits", v->set_limits}};
+    } some[] = {{"stats", v->stats},   {"templates", v->templates},   {"images", v->images},
+                {"pause", v->pause},   {"persistent", v->persistent}, {"set_limits", v->set_limits},
+                {"builds", v->builds}, {"snapshots", v->snapshots},   {"volumes", v->volumes}};
 
     atoll_json_open(out, "capabilities", '[');
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(everywhere); i++)
@@ -29,6 +30,33 @@ static void write_capabilities(struct atoll_json_out *out, const struct atoll_pr
         if (v->networks & 1u << n)
             atoll_json_text(out, NULL, atoll_network_name((enum atoll_network)n));
     atoll_json_close(out, ']');
+}
+
+/* What routing goes by beside capabilities. */
+static void write_bounds(struct atoll_json_out *out, const struct atoll_provider_view *v)
+{
+    const struct atoll_limits *m = &v->most;
+
+    if (v->languages) {
+        atoll_json_open(out, "languages", '[');
+        for (const char *const *p = v->languages; *p; p++)
+            atoll_json_text(out, NULL, *p);
+        atoll_json_close(out, ']');
+    }
+    if (!m->memory_bytes && !m->cpu_millis && !m->disk_bytes && !m->pids && !m->timeout_s)
+        return;
+    atoll_json_open(out, "most", '{');
+    if (m->memory_bytes)
+        atoll_json_double(out, "memoryMB", (double)m->memory_bytes / 1048576.0, 15);
+    if (m->cpu_millis)
+        atoll_json_double(out, "cpuCores", m->cpu_millis / 1000.0, 9);
+    if (m->disk_bytes)
+        atoll_json_double(out, "diskMB", (double)m->disk_bytes / 1048576.0, 15);
+    if (m->pids)
+        atoll_json_u64(out, "pids", m->pids);
+    if (m->timeout_s)
+        atoll_json_u64(out, "timeoutSeconds", m->timeout_s);
+    atoll_json_close(out, '}');
 }
 
 /* Those that the caller may see. */
@@ -50,6 +78,10 @@ static void write_provider(struct atoll_json_out *out, struct atoll_api_call *ca
 {
     atoll_json_open(out, NULL, '{');
     atoll_json_text(out, "name", v->name);
+    if (*v->kind)
+        atoll_json_text(out, "kind", v->kind);
+    if (v->removed)
+        atoll_json_bool(out, "removed", true);
     atoll_json_bool(out, "default", v->is_default);
     atoll_json_u64(out, "order", v->order);
     atoll_json_bool(out, "named_only", v->named_only);
@@ -65,6 +97,23 @@ static void write_provider(struct atoll_json_out *out, struct atoll_api_call *ca
     atoll_json_u64(out, "sandboxes", count_sandboxes(call, v->name));
     atoll_json_u64(out, "max_sandboxes", v->max_sandboxes);
     write_capabilities(out, v);
+    write_bounds(out, v);
+    atoll_json_close(out, '}');
+}
+
+/* Whether the operator's file, read again, is in force. */
+static void write_loaded(struct atoll_json_out *out, const struct atoll_engine *engine)
+{
+    const char *error;
+    int64_t when = atoll_providers_loaded(engine, &error);
+
+    if (when == 0)
+        return;
+    atoll_json_open(out, "reload", '{');
+    atoll_json_time(out, "at", when);
+    atoll_json_bool(out, "in_force", !*error);
+    if (*error)
+        atoll_json_text(out, "error", error);
     atoll_json_close(out, '}');
 }
 
@@ -82,6 +131,7 @@ void atoll_rest_providers(struct atoll_api_call *call, const uint8_t *body ATOLL
     while (atoll_providers_next(call->engine, &pos, &view))
         write_provider(&out, call, &view);
     atoll_json_close(&out, ']');
+    write_loaded(&out, call->engine);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);
 }

@@ -1,12 +1,13 @@
 /*
  * /healthz says that the daemon answers, /readyz that it can do its work: the store takes a write
- * and whatever makes sandboxes answers. Both are for monitors, which on this host need no key.
+ * and at least one of those who make sandboxes can. Both are for monitors, which on this host need no key.
  */
 #include <errno.h>
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/metrics.h"
 #include "api/rest/rest_internal.h"
+#include "engine/providers.h"
 
 #define ANSWER_MS 2000
 
@@ -50,22 +51,70 @@ struct check {
     struct atoll_timer timer;
 };
 
-static void answer(struct check *check, const char *reason)
+/* Why it cannot make a sandbox now; NULL when it can. home_error: of the one that was just asked. */
+static const char *why_not(const struct atoll_provider_view *v, const char *home_error)
+{
+    if (v->is_home && home_error)
+        return home_error;
+    if (v->can_create)
+        return NULL;
+    return v->health == ATOLL_HEALTH_DOWN ? v->reason : "it has as many sandboxes as it may have";
+}
+
+static bool can_any(struct atoll_engine *engine, const char *home_error)
+{
+    struct atoll_provider_view view;
+
+    for (size_t pos = 0; atoll_providers_next(engine, &pos, &view);)
+        if (!view.removed && !why_not(&view, home_error))
+            return true;
+    return false;
+}
+
+static void write_providers(struct atoll_json_out *out, struct atoll_engine *engine,
+                            const char *home_error)
+{
+    struct atoll_provider_view view;
+
+    atoll_json_open(out, "providers", '[');
+    for (size_t pos = 0; atoll_providers_next(engine, &pos, &view);) {
+        const char *reason = why_not(&view, home_error);
+
+        if (view.removed)
+            continue;
+        atoll_json_open(out, NULL, '{');
+        atoll_json_text(out, "name", view.name);
+        atoll_json_bool(out, "ready", !reason);
+        if (reason)
+            atoll_json_text(out, "reason", reason);
+        atoll_json_close(out, '}');
+    }
+    atoll_json_close(out, ']');
+}
+
+/* reason: what is wrong with the daemon itself, or NULL. */
+static void answer(struct check *check, const char *reason, const char *home_error)
 {
     struct atoll_api_call *call = ATOLL_TAKE_PTR(check->call);
+    struct atoll_provider_view view;
     struct atoll_buf buf;
     struct atoll_json_out out;
+    bool any = can_any(call->engine, home_error), ready = any && !reason;
 
     atoll_timer_cancel(&check->timer);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
-    atoll_json_text(&out, "status", reason ? "unavailable" : "ready");
+    atoll_json_text(&out, "status", ready ? "ready" : "unavailable");
     atoll_json_open(&out, "reasons", '[');
     if (reason)
         atoll_json_text(&out, NULL, reason);
+    for (size_t pos = 0; !any && atoll_providers_next(call->engine, &pos, &view);)
+        if (!view.removed)
+            atoll_json_text(&out, NULL, why_not(&view, home_error));
     atoll_json_close(&out, ']');
+    write_providers(&out, call->engine, home_error);
     atoll_json_close(&out, '}');
-    atoll_api_reply(call, reason ? 503 : 200, &out);
+    atoll_api_reply(call, ready ? 200 : 503, &out);
 }
 
 static void checked(void *arg, const struct atoll_error *error)
@@ -73,26 +122,27 @@ static void checked(void *arg, const struct atoll_error *error)
     struct check *check = arg;
 
     if (check->call)
-        answer(check, error ? error->text : NULL);
+        answer(check, NULL, error ? error->text : NULL);
     free(check);
 }
 
 static void too_late(void *arg)
 {
-    answer(arg, "what makes sandboxes does not answer");
+    answer(arg, NULL, "what makes sandboxes does not answer");
 }
 
 void atoll_rest_ready(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                       size_t n ATOLL_UNUSED)
 {
+    struct atoll_error error;
     struct check *check;
 
     if (!atoll_api_allow_near(call))
         return;
     check = atoll_api_alloc(sizeof(*check));
     check->call = call;
-    if (call->api->draining) {
-        answer(check, "the daemon is shutting down");
+    if (call->api->draining || atoll_engine_check_store(call->engine, &error) < 0) {
+        answer(check, call->api->draining ? "the daemon is shutting down" : error.text, NULL);
         free(check);
         return;
     }

@@ -38,6 +38,16 @@ static const struct atoll_field lifetime_fields[] = {
 };
 #undef AT
 
+#define AT(member)                                          \
+    (offsetof(struct atoll_rest_sandbox, registry.member) - \
+     offsetof(struct atoll_rest_sandbox, registry))
+static const struct atoll_field registry_fields[] = {
+    {"username", ATOLL_FIELD_STRING, AT(username), 0, 255, NULL, 0},
+    {"password", ATOLL_FIELD_STRING, AT(password), 0, 4096, NULL, 0},
+    {0},
+};
+#undef AT
+
 #define AT(member) offsetof(struct atoll_rest_sandbox, member)
 const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"template", ATOLL_FIELD_STRING, AT(template_name), 1, 64, NULL, 0},
@@ -51,7 +61,10 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"provider", ATOLL_FIELD_STRING, AT(provider), 1, 64, NULL, 0},
     {"image", ATOLL_FIELD_STRING, AT(image), 1, 255, NULL, 0},
     {"isolation", ATOLL_FIELD_STRING, AT(isolation), 1, 32, NULL, 0},
+    {"language", ATOLL_FIELD_STRING, AT(language), 1, 32, NULL, 0},
     {"gpus", ATOLL_FIELD_U32, AT(gpus), 0, 64, NULL, 0},
+    {"registry", ATOLL_FIELD_OBJECT, AT(registry), 0, 0, registry_fields, AT(has_registry)},
+    {"volumes", ATOLL_FIELD_JSON, AT(volumes), 0, 0, NULL, 0},
     {"recreate", ATOLL_FIELD_BOOL, AT(recreate), 0, 0, NULL, 0},
     {"artifacts", ATOLL_FIELD_STRINGS, AT(artifacts), 0, ATOLL_ARTIFACTS_PATTERNS_MAX, NULL, 0},
     {0},
@@ -187,6 +200,7 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
         .provider = s->provider,
         .image = s->image,
         .isolation = s->isolation,
+        .language = s->language,
         .gpus = s->gpus,
         .recreate = s->recreate,
     };
@@ -203,6 +217,8 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
         r = check_metadata(s->metadata, body, &create.metadata_json, err);
     if (r == 0)
         r = check_lifetime(s, &create.lifetime, err);
+    if (r == 0)
+        r = atoll_rest_mounts_check(s, body, &create, err);
     if (r == 0)
         r = atoll_artifacts_check(s->artifacts, err);
     create.artifacts = s->artifacts;

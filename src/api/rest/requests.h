@@ -24,8 +24,13 @@ struct atoll_rest_sandbox {
         const char *on_deadline;
     } lifetime;
     bool persistent, recreate;
-    const char *provider, *image, *isolation;
+    const char *provider, *image, *isolation, *language;
     uint32_t gpus;
+    bool has_registry;
+    struct {
+        const char *username, *password;
+    } registry;
+    const json_t *volumes;
 };
 
 struct atoll_rest_exec {
@@ -47,6 +52,10 @@ extern const struct atoll_field atoll_rest_exec_fields[];
 int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
                              struct atoll_create *ret_create,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* mounts.c: what the request wants mounted, and who asks the registry; borrowed from the body. */
+int atoll_rest_mounts_check(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
+                            struct atoll_create *create, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* What the request says about standard input. */
 struct atoll_rest_input {

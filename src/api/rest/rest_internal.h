@@ -56,6 +56,9 @@ atoll_rest_handler atoll_rest_key_create, atoll_rest_key_list, atoll_rest_key_re
 atoll_rest_handler atoll_rest_preview_create, atoll_rest_preview_list, atoll_rest_preview_remove;
 /* templates.c */
 atoll_rest_handler atoll_rest_template_list, atoll_rest_template_import, atoll_rest_template_remove;
+/* build.c, volumes.c */
+atoll_rest_handler atoll_rest_template_build;
+atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_volume_list, atoll_rest_volume_remove;
 /* sessions.c, session_list.c, sessions_execute.c, sessions_files.c */
 atoll_rest_handler atoll_rest_session_create, atoll_rest_session_list, atoll_rest_session_get,
     atoll_rest_session_destroy, atoll_rest_session_execute, atoll_rest_e2b_execute,

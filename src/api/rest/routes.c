@@ -37,6 +37,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/pause",           WRITE, JSON,   atoll_rest_sandbox_pause},
     {ATOLL_POST,   BOX "/resume",          WRITE, NONE,   atoll_rest_sandbox_resume},
     {ATOLL_POST,   BOX "/stop",            WRITE, NONE,   atoll_rest_sandbox_stop},
+    {ATOLL_POST,   BOX "/snapshot",        WRITE, JSON,   atoll_rest_sandbox_snapshot},
     {ATOLL_GET,    BOX "/stats",           READ,  NONE,   atoll_rest_stats_one},
     {ATOLL_GET,    BOX "/health",          READ,  NONE,   atoll_rest_health_one},
 
@@ -84,7 +85,11 @@ static const struct atoll_route rows[] = {
 
     {ATOLL_GET,    "/api/templates",       READ,  NONE,   atoll_rest_template_list},
     {ATOLL_PUT,    "/api/templates/{name}", ADMIN, STREAM, atoll_rest_template_import},
-    {ATOLL_DELETE, "/api/templates/{name}", ADMIN, NONE,   atoll_rest_template_remove},
+    {ATOLL_POST,   "/api/templates/{name}/build", ADMIN, STREAM, atoll_rest_template_build},
+    {ATOLL_DELETE, "/api/templates/{name}", WRITE, NONE,   atoll_rest_template_remove},
+
+    {ATOLL_GET,    "/api/volumes",         READ,  NONE,   atoll_rest_volume_list},
+    {ATOLL_DELETE, "/api/volumes/{name}",  WRITE, NONE,   atoll_rest_volume_remove},
 
     {ATOLL_GET,    "/api/keys",            ADMIN, NONE,   atoll_rest_key_list},
     {ATOLL_POST,   "/api/keys",            ADMIN, JSON,   atoll_rest_key_create},

@@ -147,6 +147,14 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
         write_files(run);
 }
 
+static void progress(void *arg, const char *text)
+{
+    struct atoll_run *run = arg;
+
+    if (run->ops->progress && !run->abandoned)
+        run->ops->progress(run, text);
+}
+
 static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
                  struct atoll_create *ret_create, struct atoll_error *err)
 {
@@ -194,5 +202,7 @@ void atoll_run_begin(struct atoll_run *run, const struct atoll_run_ops *ops,
         return;
     }
     create.owner = run->owner;
+    create.progress = progress;
+    create.progress_arg = run;
     atoll_engine_create(engine, &create, created, run);
 }

@@ -13,6 +13,8 @@ struct atoll_run_ops {
     bool takes_input; /* "stdin":true makes sense */
     /* The command runs. Leads to atoll_run_end() or atoll_run_abandon(). */
     void (*started)(struct atoll_run *run, struct atoll_exec *exec);
+    /* What making the sandbox is busy with. May be NULL. */
+    void (*progress)(struct atoll_run *run, const char *text);
     /* It is over, once, and nothing is under way: with what went wrong, or NULL. */
     void (*finished)(struct atoll_run *run, const struct atoll_error *error);
 };

@@ -28,6 +28,11 @@ static void run_started(struct atoll_run *run, struct atoll_exec *exec)
     atoll_ws_exec_bind(&s->x, exec, run->input.open, true);
 }
 
+static void run_progress(struct atoll_run *run, const char *text)
+{
+    atoll_ws_exec_progress(&of_run(run)->x, text);
+}
+
 static void run_finished(struct atoll_run *run, const struct atoll_error *error)
 {
     struct run_stream *s = of_run(run);
@@ -43,6 +48,7 @@ static void run_finished(struct atoll_run *run, const struct atoll_error *error)
 static const struct atoll_run_ops run_ops = {
     .takes_input = true,
     .started = run_started,
+    .progress = run_progress,
     .finished = run_finished,
 };
 

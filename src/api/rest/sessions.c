@@ -158,9 +158,13 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
         .provider = checked.provider,
         .image = checked.image,
         .isolation = checked.isolation,
+        .language = checked.language,
         .network = checked.network,
         .gpus = checked.gpus,
         .recreate = checked.recreate,
+        .mounts = checked.mounts,
+        .mount_count = checked.mount_count,
+        .login = checked.login,
         .files = files.files,
         .file_count = files.count,
     };

@@ -11,7 +11,7 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == ATOLL_TAR_BLOCK, "a head is one block");
 
-/* The largest size that eleven octal digits can say. */
+/* The largest size and time that eleven octal digits can say. */
 #define SIZE_MAX_OCTAL UINT64_C(077777777777)
 #define ID_MAX_OCTAL 07777777u
 
@@ -116,6 +116,7 @@ int atoll_tar_head(struct atoll_buf *out, const char *name, const struct atoll_a
     put_octal(h.uid, sizeof(h.uid), ATOLL_MIN(e->uid, ID_MAX_OCTAL));
     put_octal(h.gid, sizeof(h.gid), ATOLL_MIN(e->gid, ID_MAX_OCTAL));
     put_octal(h.size, sizeof(h.size), ATOLL_MIN(bytes, SIZE_MAX_OCTAL));
-    put_octal(h.mtime, sizeof(h.mtime), e->mtime_ms > 0 ? (uint64_t)e->mtime_ms / 1000 : 0);
+    put_octal(h.mtime, sizeof(h.mtime),
+              e->mtime_ms > 0 ? ATOLL_MIN((uint64_t)e->mtime_ms / 1000, SIZE_MAX_OCTAL) : 0);
     return r < 0 ? r : append_head(out, &h);
 }

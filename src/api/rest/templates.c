@@ -1,6 +1,13 @@
+#include <errno.h>
+#include <stdio.h>
 #include "api/rest/body_pump.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
+
+static bool sees(const struct atoll_api_call *call, const struct atoll_template_view *view)
+{
+    return !view->owner || !*view->owner || atoll_api_sees(call, view->owner);
+}
 
 void atoll_rest_template_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                               size_t n ATOLL_UNUSED)
@@ -14,7 +21,8 @@ void atoll_rest_template_list(struct atoll_api_call *call, const uint8_t *body A
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "templates", '[');
     while (atoll_templates_next(call->engine, &pos, &view))
-        atoll_view_template(&out, NULL, &view);
+        if (sees(call, &view))
+            atoll_view_template(&out, NULL, &view);
     atoll_json_close(&out, ']');
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);
@@ -23,7 +31,22 @@ void atoll_rest_template_list(struct atoll_api_call *call, const uint8_t *body A
 void atoll_rest_template_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                 size_t n ATOLL_UNUSED)
 {
-    atoll_templates_remove(call->engine, call->params.name, atoll_rest_done, call);
+    struct atoll_template_view view;
+    struct atoll_error error;
+    char owner[65] = "";
+
+    if (atoll_templates_find(call->engine, call->caller.tenant, call->params.name, &view) &&
+        view.owner)
+        (void)snprintf(owner, sizeof(owner), "%s", view.owner);
+    if (!*owner && call->caller.scope < ATOLL_SCOPE_ADMIN) {
+        (void)atoll_fail(&error, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                         "%s is none of your snapshots: templates of everybody need a key of scope "
+                         "admin",
+                         call->params.name);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_templates_remove(call->engine, owner, call->params.name, atoll_rest_done, call);
 }
 
 /* Importing: the archive goes through as fast as it can be unpacked. */

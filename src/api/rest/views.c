@@ -53,10 +53,28 @@ static void view_lifetime(struct atoll_json_out *out, const struct atoll_sandbox
     atoll_json_close(out, '}');
 }
 
+static void view_mounts(struct atoll_json_out *out, const struct atoll_sandbox_view *v)
+{
+    atoll_json_open(out, "volumes", '[');
+    for (size_t i = 0; i < v->mount_count; i++) {
+        const struct atoll_mount *m = &v->mounts[i];
+        atoll_json_open(out, NULL, '{');
+        if (*m->volume)
+            atoll_json_text(out, "name", m->volume);
+        else
+            atoll_json_text(out, "hostPath", m->source);
+        atoll_json_text(out, "path", m->path);
+        atoll_json_bool(out, "readOnly", m->read_only);
+        atoll_json_close(out, '}');
+    }
+    atoll_json_close(out, ']');
+}
+
 void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
                         const struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view v;
+    char host[ATOLL_PUBLIC_HOST_MAX];
 
     atoll_sandbox_get(sandbox, &v);
     atoll_json_open(out, key, '{');
@@ -66,7 +84,11 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
         atoll_json_text(out, "cause", v.cause);
     atoll_json_text(out, "provider", v.provider);
     atoll_json_text(out, "isolation", v.isolation);
-    if (*v.image)
+    if (*v.handle)
+        atoll_json_text(out, "handle", v.handle);
+    if (atoll_sandbox_public_host(sandbox, host))
+        atoll_json_text(out, "public_host", host);
+    if (*v.image && !v.own_image)
         atoll_json_text(out, "image", v.image);
     else
         atoll_json_text(out, "template", v.template_name);
@@ -84,6 +106,8 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
             atoll_json_text(out, NULL, *p);
         atoll_json_close(out, ']');
     }
+    if (v.mount_count > 0)
+        view_mounts(out, &v);
     atoll_json_text(out, "networkMode", atoll_network_name(v.network));
     atoll_json_bool(out, "recreate", v.recreate);
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
@@ -112,7 +136,9 @@ void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_sta
     atoll_json_open(out, "cpu", '{');
     atoll_json_double(out, "percent", s->cpu_percent, 6);
     atoll_json_double(out, "used_seconds", s->cpu_seconds, 9);
-    if (sandbox->waived & ATOLL_LIMIT_CPU)
+    if (s->cpu_limit_millis > 0)
+        atoll_json_double(out, "limit_cores", s->cpu_limit_millis / 1000.0, 9);
+    else if (sandbox->waived & ATOLL_LIMIT_CPU)
         atoll_json_null(out, "limit_cores");
     else
         atoll_json_double(out, "limit_cores", sandbox->limits.cpu_millis / 1000.0, 9);
@@ -281,7 +307,14 @@ void atoll_view_template(struct atoll_json_out *out, const char *key,
 {
     atoll_json_open(out, key, '{');
     atoll_json_text(out, "name", v->name);
-    atoll_json_text(out, "kind", v->kind == ATOLL_TEMPLATE_HOST ? "host" : "rootfs");
+    atoll_json_text(out, "kind",
+                    v->kind == ATOLL_TEMPLATE_HOST    ? "host"
+                    : v->kind == ATOLL_TEMPLATE_IMAGE ? "image"
+                                                      : "rootfs");
+    if (v->provider && *v->provider)
+        atoll_json_text(out, "provider", v->provider);
+    if (v->owner && *v->owner)
+        atoll_json_text(out, "tenant", v->owner);
     atoll_json_text(out, "digest", v->digest ? v->digest : "");
     atoll_json_u64(out, "size_bytes", v->size_bytes);
     atoll_json_time(out, "created_at", v->created_unix_ms);

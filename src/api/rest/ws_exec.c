@@ -65,6 +65,20 @@ void atoll_ws_exec_fail(struct atoll_ws_exec *x, const struct atoll_error *error
     atoll_ws_close(x->ws, is_internal ? ATOLL_WS_INTERNAL : ATOLL_WS_POLICY, NULL);
 }
 
+void atoll_ws_exec_progress(struct atoll_ws_exec *x, const char *text)
+{
+    struct atoll_json_out out;
+
+    atoll_buf_clear(&x->out);
+    atoll_json_out_init(&out, &x->out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_bytes(&out, "progress", (const uint8_t *)text, strlen(text));
+    atoll_json_close(&out, '}');
+    /* A client that does not listen misses some of it. */
+    if (x->ws && out.error == 0 && atoll_ws_pending(x->ws) < TEXT_MAX)
+        send_text(x, &x->out);
+}
+
 void atoll_ws_exec_finish(struct atoll_ws_exec *x, const struct atoll_buf *text)
 {
     stop_reading(x);

@@ -51,6 +51,8 @@ void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_op
 /* The command runs: tells the client and starts to carry. `with_sandbox`: name it, too. */
 void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool takes_input,
                         bool with_sandbox);
+/* Sends {"progress":…}: what is being waited for before the command runs. */
+void atoll_ws_exec_progress(struct atoll_ws_exec *x, const char *text);
 /* Sends {"error":…} and closes. */
 void atoll_ws_exec_fail(struct atoll_ws_exec *x, const struct atoll_error *error);
 /* Sends a last text and closes in order. */

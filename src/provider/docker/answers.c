@@ -25,12 +25,16 @@ int atoll_docker_image_parse(const json_t *inspect, struct atoll_docker_image *r
                              struct atoll_error *err)
 {
     const json_t *config = json_object_get(inspect, "Config");
+    const json_t *labels = json_object_get(config, "Labels");
+    const char *user = json_object_get(labels, ATOLL_DOCKER_USER)
+                           ? text_at(labels, ATOLL_DOCKER_USER)
+                           : text_at(config, "User");
     const char *path;
     json_t *unused;
 
     *ret = (struct atoll_docker_image){0};
     if (atoll_text_copy(ret->id, sizeof(ret->id), text_at(inspect, "Id")) < 0 || !*ret->id ||
-        atoll_text_copy(ret->user, sizeof(ret->user), text_at(config, "User")) < 0)
+        atoll_text_copy(ret->user, sizeof(ret->user), user) < 0)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
                           "the image cannot be used: its user's name is too long");
     json_object_foreach(json_object_get(config, "Volumes"), path, unused)
@@ -82,7 +86,7 @@ void atoll_docker_info_parse(const json_t *info, struct atoll_docker_info *ret)
 
 static void parse_exit(const json_t *state, struct atoll_provider_look *ret)
 {
-    int code = (int)number_at(state, "ExitCode");
+    int code = (int)ATOLL_MIN(number_at(state, "ExitCode"), UINT64_C(255)); /* no status is more */
     bool oom = json_is_true(json_object_get(state, "OOMKilled"));
     const char *error = text_at(state, "Error");
 
@@ -153,6 +157,24 @@ bool atoll_docker_is_image_name(const char *text)
 
     return *text && *text != '/' && *text != '.' && *text != '-' &&
            strspn(text, allowed) == strlen(text) && !strstr(text, "..") && !strstr(text, "//");
+}
+
+int atoll_docker_requested_image(const char *image, char *out)
+{
+    const char *last = strrchr(image, '/');
+    const char *digest = strchr(image, '@');
+    size_t n;
+
+    last = last ? last + 1 : image;
+    n = strcspn(last, ":@");
+    if (!atoll_docker_is_image_name(image) || strlen(image) > 255 ||
+        (n == 6 && memcmp(last, "sha256", 6) == 0))
+        return -EINVAL;
+    if ((n == 13 && memcmp(last, "atoll-private", n) == 0) ||
+        (n == 14 && memcmp(last, "atoll-template", n) == 0))
+        return -EPERM;
+    (void)snprintf(out, 264, "%s%s", image, last[n] || digest ? "" : ":latest");
+    return 0;
 }
 
 const char *atoll_docker_registry_of(const char *image, char *out)

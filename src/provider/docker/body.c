@@ -6,6 +6,7 @@
 #include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/switches.h"
 #include "sandbox/proc_parts.h"
 #include "sys/caps.h"
 
@@ -48,6 +49,12 @@ static json_t *agent_command(const struct atoll_docker_place *p)
     }
     if (p->spec->allow_sudo)
         (void)json_array_append_new(args, json_string("--sudo"));
+    for (size_t i = 0; i < p->spec->mount_count; i++) {
+        if (!*p->spec->mounts[i].volume || p->spec->mounts[i].read_only)
+            continue;
+        (void)json_array_append_new(args, json_string("--own"));
+        (void)json_array_append_new(args, json_string(p->spec->mounts[i].path));
+    }
     if (!p->run_dir)
         (void)json_array_append_new(args, json_string("--no-fds"));
     return args;
@@ -77,6 +84,8 @@ static json_t *mounts(const struct atoll_docker_place *p)
     for (size_t i = 0; i < p->bind_count; i++)
         (void)json_array_append_new(
             array, bind(p->binds[i].source, p->binds[i].target, !p->binds[i].writable));
+    for (size_t i = 0; i < json_array_size(p->mounts); i++)
+        (void)json_array_append(array, json_array_get(p->mounts, i));
     return array;
 }
 
@@ -185,9 +194,10 @@ static json_t *host_config(const struct atoll_docker_place *p)
         " s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}], s:{s:s, s:{s:s, s:s}}, s:{s:s}}",
         "NetworkMode", p->network, "CapDrop", "ALL", "CapAdd", agent_caps(), "SecurityOpt",
         "no-new-privileges", "seccomp=", p->profile, "IpcMode", "private", "CgroupnsMode",
-        "private", "Init", 0, "Privileged", 0, "Mounts", mounts(p), "Ulimits", "Name", "core",
-        "Soft", 0, "Hard", 0, "Name", "nofile", "Soft", files, "Hard", files, "LogConfig", "Type",
-        "json-file", "Config", "max-size", "64k", "max-file", "1", "RestartPolicy", "Name", "no");
+        "private", "Init", 0, "Privileged", (int)atoll_weakened("docker_privileged"), "Mounts",
+        mounts(p), "Ulimits", "Name", "core", "Soft", 0, "Hard", 0, "Name", "nofile", "Soft", files,
+        "Hard", files, "LogConfig", "Type", "json-file", "Config", "max-size", "64k", "max-file",
+        "1", "RestartPolicy", "Name", "no");
 
     if (host) {
         (void)json_object_set_new(host, "MaskedPaths", hidden_paths());
@@ -200,10 +210,13 @@ static json_t *host_config(const struct atoll_docker_place *p)
 
 json_t *atoll_docker_body_create(const struct atoll_docker_place *p)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:[s], s:o, s:{s:s, s:s}, s:s, s:{s:[s]}, s:o}", "Image",
-                     p->image->id, "User", "0:0", "WorkingDir", "/", "Hostname", "sandbox",
+    /* One that waits in the pool has no owner, and labels cannot be changed. */
+    const char *owner = p->spec->tenant;
+
+    return json_pack("{s:s, s:s, s:s, s:s, s:[s], s:o, s:{s:s, s:s, s:s*}, s:s, s:{s:[s]}, s:o}",
+                     "Image", p->image->id, "User", "0:0", "WorkingDir", "/", "Hostname", "sandbox",
                      "Entrypoint", ATOLL_DOCKER_INSIDE "/bin/atoll-agent", "Cmd", agent_command(p),
                      "Labels", "atoll.id", p->spec->id, ATOLL_DOCKER_LABEL, p->daemon_id,
-                     "StopSignal", "SIGKILL", "Healthcheck", "Test", "NONE", "HostConfig",
-                     host_config(p));
+                     ATOLL_DOCKER_OWNER, *owner ? owner : NULL, "StopSignal", "SIGKILL",
+                     "Healthcheck", "Test", "NONE", "HostConfig", host_config(p));
 }

@@ -8,7 +8,11 @@
 #define ATOLL_DOCKER_NAME "atoll-"      /* and a sandbox's id: a container's name */
 #define ATOLL_DOCKER_POOL "atoll-pool-" /* and an id: waits for a sandbox to be */
 #define ATOLL_DOCKER_LABEL "atoll.daemon"
+#define ATOLL_DOCKER_USER "atoll.user"     /* of a snapshot: who its image said, even if that is nobody */
+#define ATOLL_DOCKER_OWNER "atoll.owner"   /* the tenant */
+#define ATOLL_DOCKER_VOLUME "atoll.volume" /* its name among the tenant's */
 #define ATOLL_DOCKER_INSIDE "/.atoll"
+#define ATOLL_DOCKER_PRIVATE "atoll-private:" /* and a hash of tenant and name: one tenant's */
 #define ATOLL_DOCKER_SOCKET "agent.sock"
 #define ATOLL_DOCKER_VOLUMES_MAX 16
 
@@ -47,6 +51,7 @@ struct atoll_docker_place {
     enum atoll_docker_disk disk; /* QUOTA, TMPFS, or REFUSE for no limit */
     const struct atoll_docker_bind *binds;
     size_t bind_count;
+    const json_t *mounts; /* more of them, as the engine wants to hear it; NULL: none */
 };
 /* The body of POST /containers/create. NULL without memory. */
 json_t *atoll_docker_body_create(const struct atoll_docker_place *place);
@@ -61,8 +66,14 @@ bool atoll_docker_entry_id(const json_t *entry, char *out);
 
 /* Characters of names of images, so that they can stand in a path. */
 bool atoll_docker_is_image_name(const char *text);
+/* The name as it can only be a name: engines take anything in hex for the beginning of an image's id. With
+ * its tag; out holds 264. -EINVAL, and -EPERM for those of images that are not everybody's. */
+int atoll_docker_requested_image(const char *image, char *out) ATOLL_MUST_CHECK;
 /* The registry an image's name belongs to ("docker.io" when it names none); out holds 256. */
 const char *atoll_docker_registry_of(const char *image, char *out);
+/* Whether that registry ("HOST[:PORT]") is an address, or a name of this host or its private network.
+ * Blocking: may ask a name server. */
+bool atoll_docker_registry_is_inner(const char *registry);
 /* Engines call every failure of a pull their own (500): what it was is in their words. Changes kind and
  * errnum of such an error. */
 void atoll_docker_judge_pull(struct atoll_error *err);

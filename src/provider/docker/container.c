@@ -304,10 +304,14 @@ static int start(struct atoll_docker *d, const struct atoll_sync_call *call, con
                                        .agent_volume = volume,
                                        .binds = d->config.binds,
                                        .bind_count = d->config.bind_count};
+    ATOLL_DOCKER_AUTOJSON json_t *mounts = NULL;
     int r = prepare(d, call, spec, &info, &image, network, err);
 
+    if (r == 0)
+        r = atoll_docker_mounts_get(d, call, spec, &mounts, err);
     if (r < 0)
         return r;
+    place.mounts = mounts;
     place.cpus = info.cpus;
     place.disk = atoll_docker_disk_of(d, &info, spec);
     if (atoll_docker_shares_files(d, &info)) {

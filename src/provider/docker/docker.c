@@ -92,7 +92,10 @@ static uint32_t docker_missing_limits(const struct atoll_sync_provider *p,
 {
     const struct atoll_docker *d = atoll_docker_of((struct atoll_sync_provider *)(uintptr_t)p);
     struct atoll_docker_info info = info_known(d);
-    bool disk = spec->limits.disk_bytes && d->config.disk == ATOLL_DOCKER_DISK_REFUSE;
+    /* A disk in memory keeps its limit, but nothing else of the image can be written to then. */
+    bool poor =
+        d->config.disk == ATOLL_DOCKER_DISK_AUTO && !info.quota && spec->waived & ATOLL_LIMIT_DISK;
+    bool disk = spec->limits.disk_bytes && (d->config.disk == ATOLL_DOCKER_DISK_REFUSE || poor);
 
     return info.missing | (disk ? ATOLL_LIMIT_DISK : 0);
 }
@@ -231,6 +234,17 @@ static int docker_stats(struct atoll_sync_provider *p, const struct atoll_sync_c
     return r < 0 ? r : 0;
 }
 
+/* A handle comes from our records, but goes into a path. */
+static int docker_snapshot(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                           const struct atoll_spec *spec, const char *image,
+                           struct atoll_provider_image *ret, struct atoll_error *err)
+{
+    struct atoll_spec checked = *spec;
+
+    (void)which_of(spec, checked.handle);
+    return atoll_docker_snapshot(p, call, &checked, image, ret, err);
+}
+
 static int docker_health(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                          char *detail, size_t cap, struct atoll_error *err)
 {
@@ -249,6 +263,9 @@ static const struct atoll_sync_ops ops = {
     .name = "docker",
     .caps = {.isolation = "container",
              .images = true,
+             .builds = true,
+             .snapshots = true,
+             .volumes = true,
              .pause = true,
              .set_limits = true,
              .stats = true,
@@ -264,6 +281,11 @@ static const struct atoll_sync_ops ops = {
     .resume = docker_resume,
     .set_limits = docker_set_limits,
     .stats = docker_stats,
+    .build = atoll_docker_build,
+    .snapshot = docker_snapshot,
+    .drop_image = atoll_docker_image_remove,
+    .list_volumes = atoll_docker_list_volumes,
+    .drop_volume = atoll_docker_drop_volume,
     .health = docker_health,
     .free = docker_free,
 };
@@ -276,15 +298,17 @@ static bool config_dup(struct atoll_docker_config *to, const struct atoll_docker
     struct atoll_docker_registry *registries =
         calloc(from->registry_count + 1, sizeof(*registries));
     struct atoll_docker_bind *binds = calloc(from->bind_count + 1, sizeof(*binds));
-    bool ok = registries && binds;
+    struct atoll_docker_bind *allowed = calloc(from->host_path_count + 1, sizeof(*allowed));
+    bool ok = registries && binds && allowed;
 
     *to = (struct atoll_docker_config){.remote = from->remote,
                                        .disk = from->disk,
                                        .pool = from->pool,
-                                       .progress = from->progress,
-                                       .progress_arg = from->progress_arg};
+                                       .volumes = from->volumes,
+                                       .private_registries = from->private_registries};
     to->registries = registries;
     to->binds = binds;
+    to->host_paths = allowed;
     to->bridge = strdup(from->bridge && *from->bridge ? from->bridge : "bridge");
     if (from->default_image && *from->default_image)
         ok = (to->default_image = strdup(from->default_image)) && ok;
@@ -302,6 +326,11 @@ static bool config_dup(struct atoll_docker_config *to, const struct atoll_docker
         binds[i].writable = from->binds[i].writable;
         ok = binds[i].source && binds[i].target;
     }
+    for (size_t i = 0; ok && i < from->host_path_count; i++, to->host_path_count++) {
+        allowed[i].source = strdup(from->host_paths[i].source);
+        allowed[i].writable = from->host_paths[i].writable;
+        ok = allowed[i].source != NULL;
+    }
     return ok && to->bridge;
 }
 
@@ -316,8 +345,11 @@ static void config_done(struct atoll_docker_config *c)
         free((void *)(uintptr_t)c->binds[i].source);
         free((void *)(uintptr_t)c->binds[i].target);
     }
+    for (size_t i = 0; i < c->host_path_count; i++)
+        free((void *)(uintptr_t)c->host_paths[i].source);
     free((void *)(uintptr_t)c->registries);
     free((void *)(uintptr_t)c->binds);
+    free((void *)(uintptr_t)c->host_paths);
     free((void *)(uintptr_t)c->bridge);
     free((void *)(uintptr_t)c->default_image);
     free((void *)(uintptr_t)c->layers_dir);

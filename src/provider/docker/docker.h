@@ -39,13 +39,14 @@ struct atoll_docker_config {
     enum atoll_docker_disk disk;
     const struct atoll_docker_registry *registries;
     size_t registry_count;
+    bool private_registries; /* images may come from private networks, too, not only `registries` */
     const struct atoll_docker_bind *binds; /* in every sandbox */
     size_t bind_count;
     unsigned pool;        /* containers of default_image that wait, started; 0: none */
     unsigned connections; /* kept to the engine at most; 0: 8 */
-    /* What a pull or build says meanwhile, from a worker. NULL: nobody wants to know. */
-    void (*progress)(void *arg, const char *id, const char *text);
-    void *progress_arg;
+    unsigned volumes;     /* most a tenant may have; 0: none, for nobody limits their size */
+    const struct atoll_docker_bind *host_paths; /* what requests may mount; target is not used */
+    size_t host_path_count;
 };
 
 /* Copies what it needs of the config. Asks the engine nothing: it may come up later. */
@@ -60,15 +61,15 @@ typedef ssize_t atoll_docker_read_fn(void *arg, void *out, size_t cap);
 int atoll_docker_import(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                         const char *name, atoll_docker_read_fn *read, void *arg,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The image `name` from a build context; dockerfile: its path in there, NULL for Dockerfile. What
- * the build says goes to the config's progress with `name` for an id. */
+/* As in provider/sync.h. By the engine's own builder: its steps are no sandboxes of ours. */
 int atoll_docker_build(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                       const char *name, const char *dockerfile, atoll_docker_read_fn *read,
-                       void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The image `name` from what a sandbox's disk holds now; its processes stand still meanwhile. What
- * is in memory (see ATOLL_DOCKER_DISK_TMPFS) is not part of it. */
+                       const struct atoll_provider_build *build, struct atoll_provider_image *ret,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same; processes stand still meanwhile. FAILED_PRECONDITION for one whose disk is in memory
+ * (ATOLL_DOCKER_DISK_TMPFS). */
 int atoll_docker_snapshot(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                          const struct atoll_spec *spec, const char *name,
+                          const struct atoll_spec *spec, const char *image,
+                          struct atoll_provider_image *ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Idempotent. */
 int atoll_docker_image_remove(struct atoll_sync_provider *p, const struct atoll_sync_call *call,

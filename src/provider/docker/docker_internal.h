@@ -22,6 +22,7 @@ struct atoll_docker {
 
     pthread_mutex_t lock; /* for what follows */
     struct atoll_docker_info info;
+    char pulling[264];       /* an image that is on its way for one tenant alone; "" */
     bool agent_sent;         /* remote: the volume with our agent is complete */
     pthread_mutex_t sending; /* one worker at a time makes that volume, or an image of a layer */
 
@@ -52,6 +53,32 @@ enum atoll_docker_disk atoll_docker_disk_of(const struct atoll_docker *d,
 int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call *call,
                            const struct atoll_spec *spec, struct atoll_docker_image *ret,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
+
+int atoll_docker_image_inspect(struct atoll_docker *d, const struct atoll_sync_call *call,
+                               const char *image, struct atoll_docker_image *ret,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_docker_check_image_name(const char *name, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* A request whose answer is a stream of progress, which is said; pulled: the image it is about, NULL
+ * for a build, whose lines are said as they are. */
+int atoll_docker_ask_progress(struct atoll_docker *d, const struct atoll_sync_call *call,
+                              struct atoll_docker_ask *ask, const char *pulled,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
+/* "NAME: " and the value in base64, as engines take credentials; malloc'd, NULL without memory. */
+char *atoll_docker_header_of(const char *name, const json_t *value);
+
+/* --- volumes and directories of the host (volume.c) --- */
+
+/* What the spec wants mounted, as the engine wants to hear it, volumes made where they are missing.
+ * PERMISSION_DENIED, RESOURCE_EXHAUSTED. */
+int atoll_docker_mounts_get(struct atoll_docker *d, const struct atoll_sync_call *call,
+                            const struct atoll_spec *spec, json_t **ret,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* As in provider/sync.h. */
+int atoll_docker_list_volumes(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                              const char *tenant, atoll_provider_volume_fn *each, void *arg,
+                              struct atoll_error *err);
+int atoll_docker_drop_volume(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                             const char *tenant, const char *name, struct atoll_error *err);
 
 /* --- containers (container.c) --- */
 

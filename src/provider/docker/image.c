@@ -1,34 +1,38 @@
 /*
- * Images: found, pulled, imported, built, committed.
+ * Images: found, or pulled. build.c makes them.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/base64.h"
+#include "base/sha1.h"
 #include "base/text.h"
 #include "provider/docker/docker_internal.h"
 #include "provider/docker/stream.h"
 
+#define WAIT_US 20000
 #define LAYER_IMAGE "atoll-layer:" /* and the layer's name */
 
 struct saying {
-    const struct atoll_docker *docker;
-    const char *id;
+    const struct atoll_sync_call *call;
+    const char *image; /* that is pulled; NULL: a build, whose lines go as they are */
 };
 
 static void say(void *arg, const char *text)
 {
     const struct saying *s = arg;
+    char line[400];
 
-    if (s->docker->config.progress)
-        s->docker->config.progress(s->docker->config.progress_arg, s->id, text);
+    if (s->image)
+        (void)snprintf(line, sizeof(line), "pulling %.200s: %.150s", s->image, text);
+    atoll_sync_say(s->call, s->image ? line : text);
 }
 
-/* A request whose answer is a stream of progress. */
-static int ask_progress(struct atoll_docker *d, const struct atoll_sync_call *call,
-                        struct atoll_docker_ask *ask, const char *id, struct atoll_error *err)
+int atoll_docker_ask_progress(struct atoll_docker *d, const struct atoll_sync_call *call,
+                              struct atoll_docker_ask *ask, const char *pulled,
+                              struct atoll_error *err)
 {
-    struct saying saying = {d, id};
+    struct saying saying = {call, pulled};
     struct atoll_docker_progress progress;
     int r;
 
@@ -42,7 +46,7 @@ static int ask_progress(struct atoll_docker *d, const struct atoll_sync_call *ca
     return r < 0 ? r : 0;
 }
 
-static int check_name(const char *name, struct atoll_error *err)
+int atoll_docker_check_image_name(const char *name, struct atoll_error *err)
 {
     if (!atoll_docker_is_image_name(name))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
@@ -52,41 +56,67 @@ static int check_name(const char *name, struct atoll_error *err)
 
 /* --- pulling --- */
 
-/* "X-Registry-Auth: ..." for the registry of the image; NULL when we have no credentials for it. */
-static char *auth_header(const struct atoll_docker *d, const char *image)
+char *atoll_docker_header_of(const char *name, const json_t *value)
 {
-    char host[256];
+    ATOLL_AUTOFREE char *text = json_dumps(value, JSON_COMPACT);
+    ATOLL_AUTOFREE char *encoded = text ? malloc((strlen(text) + 2) / 3 * 4 + 1) : NULL;
     char *header = NULL;
 
-    (void)atoll_docker_registry_of(image, host);
-    for (size_t i = 0; i < d->config.registry_count; i++) {
-        const struct atoll_docker_registry *r = &d->config.registries[i];
-        ATOLL_DOCKER_AUTOJSON json_t *auth = NULL;
-        ATOLL_AUTOFREE char *text = NULL;
-        ATOLL_AUTOFREE char *encoded = NULL;
-        if (strcmp(r->host, host) != 0)
-            continue;
-        auth = json_pack("{s:s, s:s, s:s}", "username", r->username, "password", r->password,
-                         "serveraddress", r->host);
-        text = json_dumps(auth, JSON_COMPACT);
-        encoded = text ? malloc((strlen(text) + 2) / 3 * 4 + 1) : NULL;
-        if (!encoded)
-            return NULL;
-        atoll_base64_text(encoded, text, strlen(text));
-        for (char *c = encoded; *c; c++) /* the URL's alphabet */
-            *c = (char)(*c == '+' ? '-' : *c == '/' ? '_' : *c);
-        if (asprintf(&header, "X-Registry-Auth: %s", encoded) < 0)
-            return NULL;
-        return header;
-    }
-    return NULL;
+    if (!encoded)
+        return NULL;
+    atoll_base64_text(encoded, text, strlen(text));
+    for (char *c = encoded; *c; c++) /* the URL's alphabet */
+        *c = (char)(*c == '+' ? '-' : *c == '/' ? '_' : *c);
+    if (asprintf(&header, "%s: %s", name, encoded) < 0)
+        header = NULL;
+    explicit_bzero(text, strlen(text));
+    explicit_bzero(encoded, strlen(encoded));
+    return header;
 }
 
-static int pull(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,
-                const char *id, struct atoll_error *err)
+/* "X-Registry-Auth: ..." for the registry of the image; NULL when we have no credentials for it. */
+static char *auth_header(const struct atoll_docker *d, const struct atoll_spec *spec,
+                         const char *image)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *auth = NULL;
+    char host[256];
+
+    (void)atoll_docker_registry_of(image, host);
+    if (spec->login)
+        auth = json_pack("{s:s, s:s, s:s}", "username", spec->login->username, "password",
+                         spec->login->password, "serveraddress", host);
+    for (size_t i = 0; !auth && i < d->config.registry_count; i++) {
+        const struct atoll_docker_registry *r = &d->config.registries[i];
+        if (strcmp(r->host, host) == 0)
+            auth = json_pack("{s:s, s:s, s:s}", "username", r->username, "password", r->password,
+                             "serveraddress", r->host);
+    }
+    return auth ? atoll_docker_header_of("X-Registry-Auth", auth) : NULL;
+}
+
+static int check_registry(const struct atoll_docker *d, const char *image, struct atoll_error *err)
+{
+    char host[256];
+
+    (void)atoll_docker_registry_of(image, host);
+    for (size_t i = 0; i < d->config.registry_count; i++)
+        if (strcmp(d->config.registries[i].host, host) == 0)
+            return 0;
+    if (d->config.private_registries || strcmp(host, "docker.io") == 0 ||
+        !atoll_docker_registry_is_inner(host))
+        return 0;
+    return atoll_fail(
+        err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+        "images may not come from %.100s: it is an address or in a private network, and "
+        "the operator has not allowed it (registries in providers.yaml)",
+        host);
+}
+
+static int pull_allowed(struct atoll_docker *d, const struct atoll_sync_call *call,
+                        const struct atoll_spec *spec, const char *image, struct atoll_error *err)
 {
     ATOLL_AUTOFREE char *name = atoll_docker_escape(image);
-    ATOLL_AUTOFREE char *header = auth_header(d, image);
+    ATOLL_AUTOFREE char *header = auth_header(d, spec, image);
     const char *last = strrchr(image, '/');
     bool tagged = strchr(last ? last : image, ':') || strchr(image, '@');
     ATOLL_AUTOFREE char *path = NULL;
@@ -100,20 +130,119 @@ static int pull(struct atoll_docker *d, const struct atoll_sync_call *call, cons
         return atoll_fail_errno(err, ENOMEM, "pull");
     }
     ask.path = path;
-    r = ask_progress(d, call, &ask, id, err);
+    atoll_sync_say(call, "looking for the image in its registry");
+    r = atoll_docker_ask_progress(d, call, &ask, image, err);
+    if (header)
+        explicit_bzero(header, strlen(header));
     if (r == 0)
         return 0;
     atoll_docker_judge_pull(err);
     return atoll_wrap(err, "pull image %.120s", image);
 }
 
-static int inspect(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,
-                   struct atoll_docker_image *ret, struct atoll_error *err)
+static int pull(struct atoll_docker *d, const struct atoll_sync_call *call,
+                const struct atoll_spec *spec, const char *image, struct atoll_error *err)
+{
+    int r = check_registry(d, image, err);
+
+    return r < 0 ? r : pull_allowed(d, call, spec, image, err);
+}
+
+int atoll_docker_image_inspect(struct atoll_docker *d, const struct atoll_sync_call *call,
+                               const char *image, struct atoll_docker_image *ret,
+                               struct atoll_error *err)
 {
     ATOLL_DOCKER_AUTOJSON json_t *answer = NULL;
     int r = atoll_docker_http_askf(d->http, call, &answer, err, "GET", "/images/%s/json", image);
 
     return r < 0 ? r : atoll_docker_image_parse(answer, ret, err);
+}
+
+/* --- images that were pulled for one tenant alone ---
+ *
+ * With somebody's own credentials comes what others may not have. Such an image loses its name as soon as
+ * it is here and is found by one that is made of tenant and name; until then nobody else looks for it.
+ */
+
+static void private_name(const struct atoll_spec *spec, const char *image, char *out)
+{
+    char text[sizeof(spec->tenant) + 264 + 2];
+    uint8_t digest[ATOLL_SHA1_BYTES];
+    size_t at = sizeof(ATOLL_DOCKER_PRIVATE) - 1;
+
+    (void)snprintf(text, sizeof(text), "%s/%s", spec->tenant, image);
+    atoll_sha1(text, strlen(text), digest);
+    memcpy(out, ATOLL_DOCKER_PRIVATE, sizeof(ATOLL_DOCKER_PRIVATE));
+    for (size_t i = 0; i < sizeof(digest); i++, at += 2)
+        (void)snprintf(out + at, 3, "%02x", digest[i]);
+}
+
+/* One pull of that kind at a time, and nobody looks for its image meanwhile. */
+static int enter(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,
+                 bool pulls, struct atoll_error *err)
+{
+    for (;;) {
+        bool free_now;
+
+        (void)pthread_mutex_lock(&d->lock);
+        free_now = pulls ? !*d->pulling : strcmp(d->pulling, image) != 0;
+        if (free_now && pulls)
+            (void)snprintf(d->pulling, sizeof(d->pulling), "%s", image);
+        (void)pthread_mutex_unlock(&d->lock);
+        if (free_now)
+            return 0;
+        if (atoll_sync_cancelled(call))
+            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "no longer wanted");
+        if (atoll_sync_left_ms(call) == 0)
+            return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                              "another pull did not end in time");
+        (void)usleep(WAIT_US);
+    }
+}
+
+static void leave(struct atoll_docker *d)
+{
+    (void)pthread_mutex_lock(&d->lock);
+    d->pulling[0] = '\0';
+    (void)pthread_mutex_unlock(&d->lock);
+}
+
+static int take_name(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,
+                     const char *own, struct atoll_error *err)
+{
+    int r =
+        atoll_docker_http_askf(d->http, call, NULL, err, "POST", "/images/%s/tag?repo=%.*s&tag=%s",
+                               image, (int)strcspn(own, ":"), own, strchr(own, ':') + 1);
+
+    return r < 0 ? r
+                 : atoll_docker_http_askf(d->http, call, NULL, err, "DELETE",
+                                          "/images/%s?noprune=1", image);
+}
+
+static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *call,
+                        const struct atoll_spec *spec, const char *image, const char *own,
+                        struct atoll_docker_image *ret, struct atoll_error *err)
+{
+    struct atoll_error unused;
+    int r = enter(d, call, image, true, err);
+
+    if (r < 0)
+        return r;
+    r = atoll_docker_image_inspect(d, call, image, ret,
+                                   err); /* whoever came first may have got it for everybody */
+    if (r == -ENOENT) {
+        r = pull(d, call, spec, image, err);
+        if (r == 0) {
+            r = take_name(d, call, image, own, err);
+            if (r < 0)
+                (void)!atoll_docker_http_askf(d->http, call, NULL, &unused, "DELETE",
+                                              "/images/%s?force=1", image);
+        }
+        if (r >= 0)
+            r = atoll_docker_image_inspect(d, call, own, ret, err);
+    }
+    leave(d);
+    return r;
 }
 
 /* --- templates --- */
@@ -148,139 +277,63 @@ static int get_layer(struct atoll_docker *d, const struct atoll_sync_call *call,
     int r;
 
     (void)snprintf(image, sizeof(image), LAYER_IMAGE "%s", spec->layer);
-    r = inspect(d, call, image, ret, err);
+    r = atoll_docker_image_inspect(d, call, image, ret, err);
     if (r != -ENOENT)
         return r;
     (void)pthread_mutex_lock(&d->sending);
-    r = inspect(d, call, image, ret, err);
+    r = atoll_docker_image_inspect(d, call, image, ret, err);
     if (r == -ENOENT)
         r = import_layer(d, call, spec, image, err);
     if (r == 0)
-        r = inspect(d, call, image, ret, err);
+        r = atoll_docker_image_inspect(d, call, image, ret, err);
     (void)pthread_mutex_unlock(&d->sending);
     return r;
+}
+
+static int name_of_request(const char *named, char image[264], struct atoll_error *err)
+{
+    int r = atoll_docker_requested_image(named, image);
+
+    if (r == -EPERM)
+        return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                          "%.100s is not for everybody: name the template instead", named);
+    if (r < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "%.100s is not the name of an image", named);
+    return 0;
 }
 
 int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call *call,
                            const struct atoll_spec *spec, struct atoll_docker_image *ret,
                            struct atoll_error *err)
 {
-    const char *image = *spec->image ? spec->image : d->config.default_image;
+    const char *named = *spec->image ? spec->image : d->config.default_image;
+    char image[264];
+    char own[sizeof(ATOLL_DOCKER_PRIVATE) + (size_t)2 * ATOLL_SHA1_BYTES];
     int r;
 
     if (!*spec->image && spec->template_kind == ATOLL_TEMPLATE_ROOTFS)
         return get_layer(d, call, spec, ret, err);
-    if (!image)
+    if (!named)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
                           "containers cannot use the host's own files: name an image, or a "
                           "default_image for the provider");
-    r = check_name(image, err);
+    /* What the engine has chosen is not looked for in a registry. */
+    if (spec->template_kind == ATOLL_TEMPLATE_IMAGE)
+        return atoll_docker_image_inspect(d, call, named, ret, err);
+    r = name_of_request(named, image, err);
     if (r == 0)
-        r = inspect(d, call, image, ret, err);
+        r = enter(d, call, image, false, err);
+    if (r == 0)
+        r = atoll_docker_image_inspect(d, call, image, ret, err);
     if (r != -ENOENT)
         return r;
-    r = pull(d, call, image, spec->id, err);
-    return r < 0 ? r : inspect(d, call, image, ret, err);
-}
-
-/* --- making images --- */
-
-/* "repo=NAME&tag=TAG" */
-static char *repo_query(const char *name)
-{
-    const char *last = strrchr(name, '/');
-    const char *colon = strchr(last ? last : name, ':');
-    ATOLL_AUTOFREE char *repo = strndup(name, colon ? (size_t)(colon - name) : strlen(name));
-    ATOLL_AUTOFREE char *escaped = repo ? atoll_docker_escape(repo) : NULL;
-    char *query = NULL;
-
-    if (!escaped || asprintf(&query, "repo=%s&tag=%s", escaped, colon ? colon + 1 : "latest") < 0)
-        return NULL;
-    return query;
-}
-
-int atoll_docker_import(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                        const char *name, atoll_docker_read_fn *read, void *arg,
-                        struct atoll_error *err)
-{
-    struct atoll_docker *d = atoll_docker_of(p);
-    struct atoll_docker_ask ask = {.method = "POST", .read = read, .read_arg = arg};
-    ATOLL_AUTOFREE char *query = NULL;
-    ATOLL_AUTOFREE char *path = NULL;
-    int r = check_name(name, err);
-
-    if (r < 0)
+    private_name(spec, image, own);
+    r = atoll_docker_image_inspect(d, call, own, ret, err);
+    if (r != -ENOENT)
         return r;
-    query = repo_query(name);
-    if (!query || asprintf(&path, "/images/create?fromSrc=-&%s", query) < 0) {
-        path = NULL;
-        return atoll_fail_errno(err, ENOMEM, "import");
-    }
-    ask.path = path;
-    r = ask_progress(d, call, &ask, name, err);
-    return r < 0 ? atoll_wrap(err, "import image %.120s", name) : 0;
-}
-
-int atoll_docker_build(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                       const char *name, const char *dockerfile, atoll_docker_read_fn *read,
-                       void *arg, struct atoll_error *err)
-{
-    struct atoll_docker *d = atoll_docker_of(p);
-    struct atoll_docker_ask ask = {.method = "POST", .read = read, .read_arg = arg};
-    ATOLL_AUTOFREE char *file = atoll_docker_escape(dockerfile ? dockerfile : "Dockerfile");
-    ATOLL_AUTOFREE char *tag = atoll_docker_escape(name);
-    ATOLL_AUTOFREE char *path = NULL;
-    int r = check_name(name, err);
-
-    if (r < 0)
-        return r;
-    if (!file || !tag ||
-        asprintf(&path, "/build?t=%s&dockerfile=%s&rm=1&forcerm=1&version=1", tag, file) < 0) {
-        path = NULL;
-        return atoll_fail_errno(err, ENOMEM, "build");
-    }
-    ask.path = path;
-    r = ask_progress(d, call, &ask, name, err);
-    return r < 0 ? atoll_wrap(err, "build image %.120s", name) : 0;
-}
-
-int atoll_docker_snapshot(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                          const struct atoll_spec *spec, const char *name, struct atoll_error *err)
-{
-    struct atoll_docker *d = atoll_docker_of(p);
-    ATOLL_AUTOFREE char *query = NULL;
-    ATOLL_DOCKER_AUTOJSON json_t *inside = NULL;
-    ATOLL_AUTOFREE char *path = NULL;
-    struct atoll_docker_ask ask = {.method = "POST"};
-    const char *user;
-    int r = check_name(name, err);
-
-    /* The agent was this container's program, but not what its user asked for. */
-    if (r == 0)
-        r = atoll_docker_http_askf(d->http, call, &inside, err, "GET", "/containers/%s/json",
-                                   spec->handle);
-    if (r < 0)
-        return r;
-    user = json_string_value(
-        json_array_get(json_object_get(json_object_get(inside, "Config"), "Cmd"), 1));
-    query = repo_query(name);
-    if (!query || asprintf(&path, "/commit?container=%s&%s&pause=1", spec->handle, query) < 0) {
-        path = NULL;
-        return atoll_fail_errno(err, ENOMEM, "snapshot");
-    }
-    ask.path = path;
-    ask.json = json_pack("{s:s, s:[], s:[]}", "User", user ? user : "", "Entrypoint", "Cmd");
-    r = atoll_docker_http_ask(d->http, call, &ask, NULL, err);
-    return r < 0 ? r : 0;
-}
-
-int atoll_docker_image_remove(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                              const char *name, struct atoll_error *err)
-{
-    int r = check_name(name, err);
-
-    if (r == 0)
-        r = atoll_docker_http_askf(atoll_docker_of(p)->http, call, NULL, err, "DELETE",
-                                   "/images/%s?force=1", name);
-    return r < 0 && r != -ENOENT ? r : 0;
+    if (spec->login)
+        return pull_private(d, call, spec, image, own, ret, err);
+    r = pull(d, call, spec, image, err);
+    return r < 0 ? r : atoll_docker_image_inspect(d, call, image, ret, err);
 }

@@ -53,7 +53,8 @@ static bool same_limits(const struct atoll_limits *a, const struct atoll_limits 
 /* Whether a container of the default image, without a network, is what it asks for. */
 static bool eligible(const struct atoll_docker_pool *pool, const struct atoll_spec *spec)
 {
-    if (spec->network != ATOLL_NETWORK_NONE || spec->builder || spec->persistent)
+    if (spec->network != ATOLL_NETWORK_NONE || spec->builder || spec->persistent ||
+        spec->mount_count > 0)
         return false;
     return *spec->image ? strcmp(spec->image, pool->docker->config.default_image) == 0
                         : spec->template_kind == ATOLL_TEMPLATE_HOST;
@@ -196,7 +197,8 @@ static void learn(struct atoll_docker_pool *pool, const struct atoll_spec *spec)
 {
     bool again = same_shape(&pool->missed, spec);
 
-    pool->missed = *spec;
+    pool->missed = (struct atoll_spec){
+        .limits = spec->limits, .waived = spec->waived, .allow_sudo = spec->allow_sudo};
     if (!again || pool->stale_count > 0)
         return;
     pool->shape = (struct atoll_spec){

@@ -4,39 +4,85 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/clock.h"
 
 #define LINE_MAX_BYTES (1024 * 1024)
 #define PIECE_MAX (64 * 1024 * 1024)
+#define LINE_MAX_SAID ((size_t)4096)
+#define TELL_EVERY_MS 500
 
 void atoll_docker_progress_init(struct atoll_docker_progress *p,
                                 void (*say)(void *arg, const char *text), void *arg)
 {
     *p = (struct atoll_docker_progress){.say = say, .arg = arg};
     atoll_buf_init(&p->line, LINE_MAX_BYTES);
+    atoll_buf_init(&p->output, 2 * LINE_MAX_SAID); /* and its NUL */
 }
 
 void atoll_docker_progress_done(struct atoll_docker_progress *p)
 {
     atoll_buf_done(&p->line);
+    atoll_buf_done(&p->output);
 }
 
-static void say(const struct atoll_docker_progress *p, const json_t *o)
+/* A line of a build. */
+static void say_line(struct atoll_docker_progress *p, const char *line)
+{
+    if (strncmp(line, "Step ", 5) == 0)
+        (void)snprintf(p->step, sizeof(p->step), "%.159s", line + 5);
+    if (p->say && *line)
+        p->say(p->arg, line);
+}
+
+static void say_output(struct atoll_docker_progress *p)
+{
+    if (atoll_buf_size(&p->output) > 0)
+        say_line(p, atoll_buf_str(&p->output));
+    atoll_buf_clear(&p->output);
+}
+
+/* Output comes in pieces of any length; lines that are too long are cut in two. */
+static void take_output(struct atoll_docker_progress *p, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\r\n");
+        size_t part = ATOLL_MIN(n, LINE_MAX_SAID - atoll_buf_size(&p->output));
+
+        if (atoll_buf_append(&p->output, text, part) < 0)
+            return;
+        text += part;
+        if (*text == '\r' || *text == '\n')
+            text++;
+        else if (!*text && atoll_buf_size(&p->output) < LINE_MAX_SAID)
+            return; /* the rest comes */
+        say_output(p);
+    }
+}
+
+static void say_pull(struct atoll_docker_progress *p, const json_t *o)
+{
+    bool whole = json_is_string(json_object_get(o, "status")) &&
+                 strcmp(json_string_value(json_object_get(o, "status")), "Pull complete") == 0;
+    int64_t now = atoll_clock_ms();
+    char text[80];
+
+    if (!p->say || (!whole && p->told_ms && now - p->told_ms < TELL_EVERY_MS))
+        return;
+    p->told_ms = now;
+    p->say(p->arg, atoll_docker_pull_text(&p->pull, text));
+}
+
+static void say(struct atoll_docker_progress *p, const json_t *o)
 {
     const char *status = json_string_value(json_object_get(o, "status"));
-    const char *layer = json_string_value(json_object_get(o, "id"));
     const char *output = json_string_value(json_object_get(o, "stream"));
-    char text[300];
 
-    if (!p->say || (!status && !output))
-        return;
     if (output)
-        (void)snprintf(text, sizeof(text), "%.250s", output);
-    else
-        (void)snprintf(text, sizeof(text), "%.60s%s%.200s", layer ? layer : "", layer ? ": " : "",
-                       status);
-    text[strcspn(text, "\r\n")] = '\0';
-    if (*text)
-        p->say(p->arg, text);
+        take_output(p, output);
+    else if (atoll_docker_pull_take(&p->pull, o))
+        say_pull(p, o);
+    else if (status && p->say)
+        p->say(p->arg, status);
 }
 
 static int take_object(struct atoll_docker_progress *p, const char *text, size_t n)
@@ -83,6 +129,10 @@ int atoll_docker_progress_end(struct atoll_docker_progress *p, struct atoll_erro
 
     if (atoll_buf_size(&p->line) > 0)
         r = take_object(p, (const char *)atoll_buf_head(&p->line), atoll_buf_size(&p->line));
+    say_output(p);
+    if (p->failed && *p->step)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EIO, "step %.120s: %s", p->step,
+                          p->error);
     if (p->failed)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EIO, "Docker: %s", p->error);
     if (r < 0)

@@ -1,9 +1,10 @@
 #pragma once
 #include "base/buf.h"
 #include "base/error.h"
+#include "provider/docker/pull.h"
 
 /*
- * The two framings of the engine's streams, taken in pieces of any size. Pure.
+ * The two framings of the engine's streams, taken in pieces of any size. Pure, but for the clock.
  */
 
 /* Progress of pulls, imports and builds: JSON objects one behind the other. The status is 200 even
@@ -12,10 +13,15 @@ struct atoll_docker_progress {
     struct atoll_buf line;
     bool failed;
     char error[300];
-    char id[80]; /* of an image that was built; "" */
+    char id[80];    /* of an image that was built; "" */
+    char step[160]; /* of a build: the last that began, "2/5 : RUN make"; "" */
+    struct atoll_docker_pull pull;
+    int64_t told_ms;         /* when it was last told how far that is */
+    struct atoll_buf output; /* of a build: a line that has no end yet */
     void (*say)(void *arg, const char *text);
     void *arg;
 };
+/* say: a line of output, or how far a pull is, at most twice a second. */
 void atoll_docker_progress_init(struct atoll_docker_progress *p,
                                 void (*say)(void *arg, const char *text), void *arg);
 void atoll_docker_progress_done(struct atoll_docker_progress *p);

@@ -13,6 +13,9 @@ int atoll_e2b_api(struct atoll_e2b_provider *p, const struct atoll_sync_call *ca
                   struct atoll_e2b_answer *ret, struct atoll_error *err)
 {
     ATOLL_AUTOFREE char *text = body ? atoll_e2b_dump(body) : NULL, *url = NULL;
+    char id[96], trace[ATOLL_TRACE_TEXT_MAX], parent[96];
+    /* For this request alone, before those of all; the list does not own them. */
+    struct curl_slist first = {.data = id, .next = p->api_headers}, second = {.data = parent};
     struct atoll_e2b_ask ask = {
         .method = method, .ca = p->ca_file, .headers = p->api_headers, .body = text};
 
@@ -25,6 +28,16 @@ int atoll_e2b_api(struct atoll_e2b_provider *p, const struct atoll_sync_call *ca
         return atoll_fail_errno(err, ENOMEM, "%s", what);
     ask.url = url;
     ask.body_len = text ? strlen(text) : 0;
+    if (call->origin.request_id[0]) {
+        (void)snprintf(id, sizeof(id), "X-Request-Id: %s", call->origin.request_id);
+        ask.headers = &first;
+    }
+    if (call->origin.trace.id[0]) {
+        (void)snprintf(parent, sizeof(parent), "traceparent: %s",
+                       atoll_trace_format(&call->origin.trace, trace));
+        second.next = (struct curl_slist *)(uintptr_t)ask.headers;
+        ask.headers = &second;
+    }
     return atoll_e2b_http_ask(p->http, call, what, &ask, ret, err);
 }
 

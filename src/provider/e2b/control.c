@@ -179,11 +179,17 @@ int atoll_e2b_op_destroy(struct atoll_sync_provider *base, const struct atoll_sy
 
 static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec *spec)
 {
-    return json_pack("{s:s,s:I,s:b,s:b,s:{s:s,s:s}}", "templateID",
-                     spec->image[0] ? spec->image : p->template_id, "timeout",
-                     (json_int_t)atoll_e2b_remotes_lease_s(p->remotes), "secure", 1,
-                     "allow_internet_access", spec->network == ATOLL_NETWORK_BRIDGE, "metadata",
-                     "atoll_id", spec->id, "atoll_daemon", p->daemon_id);
+    const struct atoll_e2b_wish wish = {
+        .template_id = spec->image[0] ? spec->image : p->template_id,
+        .timeout_s = atoll_e2b_remotes_lease_s(p->remotes),
+        .internet = spec->network == ATOLL_NETWORK_BRIDGE,
+        .id = spec->id,
+        .daemon_id = p->daemon_id,
+        .metadata_json = spec->metadata_json,
+        .env = spec->env,
+    };
+
+    return atoll_e2b_create_message(&wish);
 }
 
 /* A service that allows less time than we ask for says how much; then it is that much from now on. */
@@ -410,7 +416,30 @@ int atoll_e2b_op_stats(struct atoll_sync_provider *base, const struct atoll_sync
     if (atoll_e2b_read_sample(json, &sample) < 0)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ENODATA,
                           "stats: the E2B service has not measured this sandbox yet");
-    *ret = (struct atoll_provider_stats){.memory_bytes = sample.memory_bytes,
-                                         .memory_limit_bytes = sample.memory_total_bytes};
+    *ret = (struct atoll_provider_stats){
+        .memory_bytes = sample.memory_bytes,
+        .memory_limit_bytes = sample.memory_total_bytes,
+        .disk_bytes = sample.disk_bytes,
+        .disk_limit_bytes = sample.disk_total_bytes,
+        .cpu_limit_millis = (uint32_t)ATOLL_MIN(sample.cpus * 1000, 1e9),
+        .has_cpu_percent = true,
+        .cpu_percent = sample.cpu_percent * ATOLL_MAX(sample.cpus, 1.0),
+    };
     return 0;
+}
+
+bool atoll_e2b_op_public_host(struct atoll_sync_provider *base, const struct atoll_spec *spec,
+                              char *out, size_t cap)
+{
+    struct atoll_e2b_provider *p = own(base);
+    struct atoll_e2b_remote remote = {0};
+    const char *domain = p->domain_is_known ? p->domain : "";
+    int n;
+
+    if (atoll_e2b_remotes_get(p->remotes, spec->handle, &remote) && remote.domain[0])
+        domain = remote.domain;
+    if (!*domain || !spec->handle[0])
+        return false;
+    n = snprintf(out, cap, "{port}-%s.%s", spec->handle, domain);
+    return n > 0 && (size_t)n < cap;
 }

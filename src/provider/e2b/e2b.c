@@ -67,6 +67,7 @@ static const struct atoll_sync_ops ops = {
     .name = "e2b",
     .caps = {.isolation = "microvm",
              .remote = true,
+             .own_templates = true,
              .pause = true,
              .stats = true,
              .networks = 1u << ATOLL_NETWORK_NONE | 1u << ATOLL_NETWORK_BRIDGE},
@@ -79,6 +80,7 @@ static const struct atoll_sync_ops ops = {
     .pause = atoll_e2b_op_pause,
     .resume = atoll_e2b_op_resume,
     .stats = atoll_e2b_op_stats,
+    .public_host = atoll_e2b_op_public_host,
     .health = health,
     .free = provider_free,
 };
@@ -129,6 +131,7 @@ static int take_addresses(struct atoll_e2b_provider *p, const struct atoll_e2b_p
         return r;
     if (strlen(p->domain) > ATOLL_E2B_DOMAIN_MAX || strpbrk(p->domain, "/@?# \t\r\n"))
         return refuse(err, "domain must be a name such as e2b.app");
+    p->domain_is_known = (c->domain && *c->domain) || !c->api_url || !*c->api_url;
     (void)snprintf(url, sizeof(url), "https://api.%s", p->domain);
     r = take_url(c->api_url && *c->api_url ? c->api_url : url, "api_url", &p->api_url, err);
     if (r == 0 && c->sandbox_url && *c->sandbox_url)
@@ -181,6 +184,10 @@ static int take_headers(struct atoll_e2b_provider *p, const struct atoll_e2b_pro
 
     if (r == 0)
         r = atoll_e2b_header(&p->api_headers, err, "Content-Type: application/json");
+    if (r == 0 && c->region && (!*c->region || !is_header_text(c->region)))
+        r = refuse(err, "region must be a name of one line");
+    else if (r == 0 && c->region)
+        r = atoll_e2b_header(&p->api_headers, err, "X-Region: %s", c->region);
     if (r == 0 && c->header_count > HEADERS_MAX)
         r = refuse(err, "there are too many headers");
     for (size_t i = 0; r == 0 && i < c->header_count; i++) {

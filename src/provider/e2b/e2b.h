@@ -27,7 +27,8 @@ struct atoll_e2b_provider_config {
     const char *ca_file;      /* PEM, of a service whose certificate the system does not know */
     const char *template_id;  /* base */
     uint32_t timeout_s;       /* how long a sandbox outlives its daemon: 3600 */
-    const struct atoll_e2b_header *headers; /* of every request to the API, such as a region's */
+    const char *region;       /* sent to the API as X-Region; NULL: nothing is */
+    const struct atoll_e2b_header *headers; /* of every request to the API */
     size_t header_count;
     const char *daemon_id;  /* marks this daemon's sandboxes: a-z, 0-9 and '-'; needed */
     const char *agent_path; /* the static atoll-agent; needed */

@@ -68,11 +68,17 @@ int atoll_e2b_read_sample(const json_t *answer, struct atoll_e2b_sample *ret)
 {
     size_t count = json_array_size(answer);
     const json_t *last = count > 0 ? json_array_get(answer, count - 1) : NULL;
+    double percent;
 
     if (!json_is_object(last))
         return -ENODATA;
-    ret->memory_bytes = take_count(last, "memUsed");
-    ret->memory_total_bytes = take_count(last, "memTotal");
+    *ret = (struct atoll_e2b_sample){.memory_bytes = take_count(last, "memUsed"),
+                                     .memory_total_bytes = take_count(last, "memTotal"),
+                                     .disk_bytes = take_count(last, "diskUsed"),
+                                     .disk_total_bytes = take_count(last, "diskTotal"),
+                                     .cpus = (double)take_count(last, "cpuCount")};
+    percent = json_number_value(json_object_get(last, "cpuUsedPct"));
+    ret->cpu_percent = percent > 0 && percent < 1e6 ? percent : 0;
     return 0;
 }
 
@@ -164,6 +170,55 @@ uint32_t atoll_e2b_most_hours(const char *body, size_t n)
 }
 
 /* Requests. */
+
+/* The caller's, as far as they are texts. */
+static json_t *metadata_of(const struct atoll_e2b_wish *wish)
+{
+    json_t *all = wish->metadata_json ? json_loads(wish->metadata_json, 0, NULL) : NULL;
+    json_t *value;
+    const char *name;
+    void *next;
+
+    if (!json_is_object(all)) {
+        json_decref(all);
+        all = json_object();
+    }
+    json_object_foreach_safe(all, next, name, value)
+    {
+        if (!json_is_string(value))
+            (void)json_object_del(all, name);
+    }
+    if (json_object_set_new(all, "atoll_id", json_string(wish->id)) < 0 ||
+        json_object_set_new(all, "atoll_daemon", json_string(wish->daemon_id)) < 0) {
+        json_decref(all);
+        return NULL;
+    }
+    return all;
+}
+
+static json_t *env_of(const char *const *env)
+{
+    json_t *all = json_object();
+
+    for (; all && env && *env; env++) {
+        const char *equals = strchr(*env, '=');
+        ATOLL_AUTOFREE char *name = equals ? strndup(*env, (size_t)(equals - *env)) : NULL;
+
+        /* What is no UTF-8 cannot be said there; commands of ours get it all the same. */
+        if (name && *name)
+            (void)json_object_set_new(all, name, json_string(equals + 1));
+    }
+    return all;
+}
+
+json_t *atoll_e2b_create_message(const struct atoll_e2b_wish *wish)
+{
+    json_t *metadata = metadata_of(wish), *env = env_of(wish->env);
+
+    return json_pack("{s:s,s:I,s:b,s:b,s:o,s:o}", "templateID", wish->template_id, "timeout",
+                     (json_int_t)wish->timeout_s, "secure", 1, "allow_internet_access",
+                     wish->internet, "metadata", metadata, "envVars", env);
+}
 
 char *atoll_e2b_dump(json_t *message)
 {

@@ -30,6 +30,8 @@ int atoll_e2b_read_remote(const json_t *answer, struct atoll_e2b_remote *ret,
 /* The last sample of an answer to /metrics. -ENODATA while there is none. */
 struct atoll_e2b_sample {
     uint64_t memory_bytes, memory_total_bytes;
+    uint64_t disk_bytes, disk_total_bytes;
+    double cpus, cpu_percent; /* of all of them together: at most 100 */
 };
 int atoll_e2b_read_sample(const json_t *answer, struct atoll_e2b_sample *ret) ATOLL_MUST_CHECK;
 
@@ -39,6 +41,18 @@ int atoll_e2b_refusal(struct atoll_error *err, const char *what, long status, co
                       size_t n, uint32_t retry_after_s, const char *secret);
 /* Hours in "Timeout cannot be greater than N hours", 0 for any other text. */
 uint32_t atoll_e2b_most_hours(const char *body, size_t n);
+
+/* What a new sandbox is to be. */
+struct atoll_e2b_wish {
+    const char *template_id;
+    uint32_t timeout_s;
+    bool internet;
+    const char *id, *daemon_id;
+    const char *metadata_json; /* an object of texts, or NULL: ours have the last word in it */
+    const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */
+};
+/* The body of a create; NULL when out of memory. */
+json_t *atoll_e2b_create_message(const struct atoll_e2b_wish *wish);
 
 /* A body, compact; NULL when out of memory. Takes over the message. */
 char *atoll_e2b_dump(json_t *message);

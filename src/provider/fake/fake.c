@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,28 +42,43 @@ static enum atoll_error_kind kind_by_name(const char *name)
     return ATOLL_ERR_NONE;
 }
 
-static int obey(const struct fake *f, const struct atoll_sync_call *call, const char *op,
-                struct atoll_error *err)
+/* What the control file says about an operation: the last line that is meant. */
+struct order {
+    int delay_ms;
+    char end[32];
+};
+
+static struct order read_order(const struct fake *f, const char *op, const char *id)
 {
     FILE *file = f->control ? fopen(f->control, "re") : NULL;
-    enum atoll_error_kind kind = ATOLL_ERR_NONE;
-    char line[128], name[32], end[32];
-    int delay = 0, ms;
+    struct order order = {0}, one;
+    char line[160], name[32], whose[40];
 
-    while (file && fgets(line, sizeof(line), file))
-        if (sscanf(line, "%31s %d %31s", name, &ms, end) == 3 && strcmp(name, op) == 0) {
-            delay = ms;
-            kind = kind_by_name(end);
-        }
+    while (file && fgets(line, sizeof(line), file)) {
+        int n = sscanf(line, "%31s %d %31s %39s", name, &one.delay_ms, one.end, whose);
+        if (n >= 3 && strcmp(name, op) == 0 && (n == 3 || strcmp(whose, id) == 0))
+            order = one;
+    }
     if (file)
         (void)fclose(file);
-    if (delay > 0) {
+    return order;
+}
+
+static int obey(const struct fake *f, const struct atoll_sync_call *call, const char *op,
+                const char *id, struct order *ret_order, struct atoll_error *err)
+{
+    struct order order = read_order(f, op, id);
+    enum atoll_error_kind kind = kind_by_name(order.end);
+
+    if (order.delay_ms > 0) {
         struct pollfd pfd = {.fd = call->cancel_fd, .events = POLLIN};
-        if (poll(&pfd, 1, ATOLL_MIN(delay, atoll_sync_left_ms(call))) > 0)
+        if (poll(&pfd, 1, ATOLL_MIN(order.delay_ms, atoll_sync_left_ms(call))) > 0)
             return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "nobody wants it any more");
         if (atoll_sync_left_ms(call) == 0)
             return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT, "it takes too long");
     }
+    if (ret_order)
+        *ret_order = order;
     return kind == ATOLL_ERR_NONE ? 0 : atoll_fail(err, kind, EIO, "fake: %s is to fail", op);
 }
 
@@ -114,11 +130,11 @@ static void kill_tree(pid_t pid, int depth)
     (void)kill(pid, SIGKILL);
 }
 
-static int wait_gone(pid_t pid, const struct atoll_sync_call *call)
+/* One that only waits to be reaped, by whoever that is, is gone. */
+static void wait_gone(const struct fake *f, const char *id, const struct atoll_sync_call *call)
 {
-    while (kill(pid, 0) == 0 && atoll_sync_left_ms(call) > 0)
+    while (agent_of(f, id) && atoll_sync_left_ms(call) > 0)
         (void)poll(NULL, 0, 5);
-    return 0;
 }
 
 static int remove_all(struct fake *f, const struct atoll_sync_call *call, const char *id,
@@ -130,7 +146,7 @@ static int remove_all(struct fake *f, const struct atoll_sync_call *call, const 
 
     if (pid) {
         kill_tree(pid, 0);
-        (void)wait_gone(pid, call);
+        wait_gone(f, id, call);
     }
     path_of(f, id, "", path);
     /* What an ending agent still makes or removes there must not stop us half-way. */
@@ -209,7 +225,7 @@ static int create(struct atoll_sync_provider *p, const struct atoll_sync_call *c
     struct fake *f = fake_of(p);
     char path[PATH_CAP];
     struct atoll_error ignored;
-    int r = obey(f, call, "create", err);
+    int r = obey(f, call, "create", spec->id, NULL, err);
 
     if (r == 0) /* what an earlier try may have left */
         r = remove_all(f, call, spec->id, err);
@@ -231,10 +247,26 @@ static int create(struct atoll_sync_provider *p, const struct atoll_sync_call *c
     return r;
 }
 
+/* As from an agent that ends while it is greeted. */
+static int dial_nobody(int *ret_fd, struct atoll_error *err)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
+        return atoll_fail_errno(err, errno, "fake: dial");
+    (void)close(pair[1]);
+    *ret_fd = pair[0];
+    return 0;
+}
+
 static int dial(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                 const struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
 {
-    int r = obey(fake_of(p), call, "dial", err);
+    struct order order;
+    int r = obey(fake_of(p), call, "dial", spec->id, &order, err);
+
+    if (r == 0 && strcmp(order.end, "dialed") == 0)
+        return dial_nobody(ret_fd, err);
     return r < 0 ? r : connect_agent(fake_of(p), spec->id, ret_fd, err);
 }
 
@@ -242,10 +274,24 @@ static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
                 const struct atoll_spec *spec, struct atoll_provider_look *ret,
                 struct atoll_error *err)
 {
-    int r = obey(fake_of(p), call, "look", err);
+    static const struct {
+        const char *word;
+        int state;
+    } told[] = {
+        {"exited", ATOLL_LOOK_EXITED}, {"gone", ATOLL_LOOK_GONE}, {"paused", ATOLL_LOOK_PAUSED}};
+    struct order order;
+    int r = obey(fake_of(p), call, "look", spec->id, &order, err);
 
     if (r < 0)
         return r;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(told); i++)
+        if (strcmp(order.end, told[i].word) == 0) {
+            *ret = (struct atoll_provider_look){.exit = {.code = 3}};
+            ret->state = told[i].state;
+            (void)snprintf(ret->cause, sizeof(ret->cause), "fake: it is said to be %s",
+                           told[i].word);
+            return 0;
+        }
     ret->state = agent_of(fake_of(p), spec->id) ? ATOLL_LOOK_ALIVE : ATOLL_LOOK_GONE;
     if (ret->state == ATOLL_LOOK_GONE)
         (void)snprintf(ret->cause, sizeof(ret->cause), "its agent is not running any more");
@@ -257,7 +303,7 @@ static int list(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
                 struct atoll_error *err)
 {
     struct fake *f = fake_of(p);
-    int r = obey(f, call, "list", err);
+    int r = obey(f, call, "list", "", NULL, err);
     DIR *dir = r == 0 ? opendir(f->dir) : NULL;
     struct dirent *entry;
     char handle[16];
@@ -276,7 +322,7 @@ static int list(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
 static int destroy(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                    const struct atoll_spec *spec, struct atoll_error *err)
 {
-    int r = obey(fake_of(p), call, "destroy", err);
+    int r = obey(fake_of(p), call, "destroy", spec->id, NULL, err);
     return r < 0 ? r : remove_all(fake_of(p), call, spec->id, err);
 }
 
@@ -284,7 +330,7 @@ static int health(struct atoll_sync_provider *p, const struct atoll_sync_call *c
                   size_t cap, struct atoll_error *err)
 {
     (void)snprintf(detail, cap, "for tests; isolates nothing");
-    return obey(fake_of(p), call, "health", err);
+    return obey(fake_of(p), call, "health", "", NULL, err);
 }
 
 static struct atoll_sync_provider *fake_free(struct atoll_sync_provider *p)

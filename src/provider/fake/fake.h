@@ -9,7 +9,9 @@
  *     create 250 unavailable
  *     health 0 ok
  *
- * an operation, how many milliseconds it takes, and how it ends (the name of a kind of error).
+ * an operation, how many milliseconds it takes, and how it ends (the name of a kind of error). A look
+ * may also end as "exited", "gone" or "paused", whatever is true; "dialed" is a stream that ends at
+ * once. A fourth word is a sandbox: the line is about that one alone.
  * Blocking: everything but missing_limits. Thread: any worker, several at a time.
  */
 struct atoll_fake_config {

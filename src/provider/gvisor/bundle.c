@@ -67,8 +67,12 @@ static json_t *process(const struct atoll_spec *spec)
 
 static json_t *mounts(void)
 {
-    return json_pack("[{s:s,s:s,s:s}, {s:s,s:s,s:s,s:[s,s,s]}, {s:s,s:s,s:s,s:[s,s,s,s]}]",
-                     "destination", "/proc", "type", "proc", "source", "proc", /**/
+    return json_pack("[{s:s,s:s,s:s,s:[s,s,s]}, {s:s,s:s,s:s,s:[s,s,s,s]}, "
+                     "{s:s,s:s,s:s,s:[s,s,s]}, {s:s,s:s,s:s,s:[s,s,s,s]}]",
+                     "destination", "/proc", "type", "proc", "source", "proc", "options", "nosuid",
+                     "nodev", "noexec", /**/
+                     "destination", "/sys", "type", "sysfs", "source", "sysfs", "options", "ro",
+                     "nosuid", "nodev", "noexec", /**/
                      "destination", "/dev/shm", "type", "tmpfs", "source", "tmpfs", "options",
                      "nosuid", "nodev", SHM_SIZE, /**/
                      "destination", "/.atoll/run", "type", "bind", "source", "socket", "options",

@@ -194,8 +194,12 @@ static int stats(struct atoll_sync_provider *p, const struct atoll_sync_call *ca
     if (r < 0)
         return atoll_fail(err, r == -ENOENT ? ATOLL_ERR_NOT_FOUND : ATOLL_ERR_UNIMPLEMENTED, -r,
                           "the host has no figures about sandbox %s", spec->id);
-    *ret = (struct atoll_provider_stats){s.memory_bytes, s.memory_peak_bytes, s.memory_limit_bytes,
-                                         s.cpu_us,       s.processes,         s.processes_peak};
+    *ret = (struct atoll_provider_stats){.memory_bytes = s.memory_bytes,
+                                         .memory_peak_bytes = s.memory_peak_bytes,
+                                         .memory_limit_bytes = s.memory_limit_bytes,
+                                         .cpu_us = s.cpu_us,
+                                         .processes = s.processes,
+                                         .processes_peak = s.processes_peak};
     return 0;
 }
 
@@ -377,8 +381,9 @@ static int connect_spawn(struct atoll_gvisor *g, const char *program_dir, struct
     if (r < 0)
         return r;
     g->plan_host = (struct atoll_plan_host){.root = g->link.info.root,
-                                            .cgroup_version = (int)g->link.info.cgroup_version};
-    r = atoll_cgroups_open(&g->cgroups, g->link.info.instance, false);
+                                            .cgroup_version = (int)g->link.info.cgroup_version,
+                                            .lacking = g->link.info.lacking};
+    r = atoll_cgroups_open(&g->cgroups, g->link.info.instance, g->link.info.cgroup_path);
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");
     g->ops.caps.pause = atoll_cgroups_can_freeze(&g->cgroups);

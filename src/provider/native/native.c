@@ -365,7 +365,12 @@ static void resume_sandbox(struct atoll_provider *p, const struct atoll_spec *sp
 static void set_limits(struct atoll_provider *p, const struct atoll_spec *spec,
                        const struct atoll_limits *limits, atoll_provider_done_fn *done, void *arg)
 {
-    struct atoll_sm_limit msg = {spec->id, limits->memory_bytes, limits->cpu_millis, limits->pids};
+    struct atoll_sm_limit msg = {
+        .id = spec->id,
+        .memory_bytes = spec->waived & ATOLL_LIMIT_MEMORY ? 0 : limits->memory_bytes,
+        .cpu_millis = spec->waived & ATOLL_LIMIT_CPU ? 0 : limits->cpu_millis,
+        .pids = spec->waived & ATOLL_LIMIT_PIDS ? 0 : limits->pids,
+    };
     ask_plain(native_of(p), ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc, &msg, "", done, arg);
 }
 
@@ -403,8 +408,12 @@ static void stats(struct atoll_provider *p, const struct atoll_spec *spec,
         return;
     }
     done(arg,
-         &(struct atoll_provider_stats){s.memory_bytes, s.memory_peak_bytes, s.memory_limit_bytes,
-                                        s.cpu_us, s.processes, s.processes_peak},
+         &(struct atoll_provider_stats){.memory_bytes = s.memory_bytes,
+                                        .memory_peak_bytes = s.memory_peak_bytes,
+                                        .memory_limit_bytes = s.memory_limit_bytes,
+                                        .cpu_us = s.cpu_us,
+                                        .processes = s.processes,
+                                        .processes_peak = s.processes_peak},
          NULL);
 }
 
@@ -523,11 +532,12 @@ static int prepare(struct native *n, const struct atoll_native_config *config,
     n->plan_host = (struct atoll_plan_host){
         .root = n->spawn.root,
         .cgroup_version = (int)n->spawn.cgroup_version,
+        .lacking = n->spawn.lacking,
         .subuid = caps.subuid,
         .subgid = caps.subgid,
         .subid_count = caps.subids ? ATOLL_MIN(caps.subuids, caps.subgids) : 0,
     };
-    r = atoll_cgroups_open(&n->cgroups, n->spawn.instance, false);
+    r = atoll_cgroups_open(&n->cgroups, n->spawn.instance, n->spawn.cgroup_path);
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");
     n->caps = (struct atoll_provider_caps){

@@ -120,7 +120,7 @@ int atoll_store_put_artifacts(struct atoll_store *store, const struct atoll_stor
                               const struct atoll_store_artifact *files, struct atoll_error *err)
 {
     struct atoll_db *db = db_of(store);
-    int r = atoll_db_begin(db, err);
+    int r = atoll_db_begin(db, "artifacts", err);
 
     if (r < 0)
         return r;
@@ -140,7 +140,7 @@ int atoll_store_drop_artifacts(struct atoll_store *store, const char *sandbox_id
                                struct atoll_error *err)
 {
     struct atoll_db *db = db_of(store);
-    int r = atoll_db_begin(db, err);
+    int r = atoll_db_begin(db, "drop_artifacts", err);
 
     if (r < 0)
         return r;

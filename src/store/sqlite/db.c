@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include "base/switches.h"
 
 #define STATEMENTS_MAX 128
 #define CHECKPOINT_SECONDS 2
@@ -21,17 +22,23 @@ struct atoll_db {
     size_t cached;
     pthread_t checkpointer;
     bool checkpointing;
+    const char *transaction; /* what it is about; lives for ever */
     pthread_mutex_t lock; /* guards `ending` */
     pthread_cond_t wake;
     bool ending;
 };
 
+static int fail_full(struct atoll_error *err)
+{
+    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EIO,
+                      "the daemon cannot write its state: its own disk is full; free some space "
+                      "there and try again");
+}
+
 static int fail(const struct atoll_db *db, const char *what, struct atoll_error *err)
 {
     if ((sqlite3_extended_errcode(db->sqlite) & 0xff) == SQLITE_FULL)
-        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EIO,
-                          "the daemon cannot write its state: its own disk is full; free some "
-                          "space there and try again");
+        return fail_full(err);
     return atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "store: %.200s: %s", what,
                       sqlite3_errmsg(db->sqlite));
 }
@@ -62,7 +69,7 @@ static int migrate(struct atoll_db *db, struct atoll_error *err)
                           "the state directory was written by a newer version of Atoll (schema %d)",
                           version);
     for (; r == 0 && (size_t)version < atoll_db_migration_count; version++) {
-        r = atoll_db_begin(db, err);
+        r = atoll_db_begin(db, "migration", err);
         if (r == 0)
             r = run_sql(db, atoll_db_migrations[version], err);
         (void)snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %d", version + 1);
@@ -225,12 +232,54 @@ int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *e
     return r;
 }
 
+/* A write that fails or is the last thing this process does: store.insert.sandboxes. */
+static int injected(const char *operation ATOLL_UNUSED, const char *table ATOLL_UNUSED,
+                    struct atoll_error *err)
+{
+    int errnum = atoll_faultf("store.%s.%s", operation, table);
+
+    if (errnum == ENOSPC)
+        return fail_full(err);
+    return errnum ? atoll_fail(err, ATOLL_ERR_INTERNAL, errnum, "store: a fault of the test") : 0;
+}
+
+#ifdef ATOLL_TEST_SWITCHES
+/* "insert" and "sandboxes", of INSERT OR REPLACE INTO sandboxes ... */
+static void name_write(const char *sql, char verb[16], char table[32])
+{
+    const char *at = strstr(sql, " INTO ");
+
+    if (!at)
+        at = strstr(sql, " FROM ");
+    *verb = *table = '\0';
+    (void)sscanf(sql, "%15[A-Z]", verb);
+    (void)sscanf(at ? at + 6 : "", "%31[a-z_]", table);
+    for (char *c = verb; *c; c++)
+        *c = (char)(*c | 0x20);
+}
+#else
+static void name_write(const char *sql ATOLL_UNUSED, char verb[16] ATOLL_UNUSED,
+                       char table[32] ATOLL_UNUSED)
+{
+}
+#endif
+
 int atoll_db_run(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *err)
 {
-    int r = atoll_db_step(db, stmt, err);
+    char verb[16], table[32];
+    int r;
 
+    name_write(sqlite3_sql(stmt), verb, table);
+    r = injected(verb, table, err);
+    if (r < 0) {
+        atoll_db_reset(stmt);
+        return r;
+    }
+    r = atoll_db_step(db, stmt, err);
     if (r > 0)
         atoll_db_reset(stmt);
+    if (r >= 0)
+        atoll_fault_die("store.%s.%s.after", verb, table);
     return r < 0 ? r : 0;
 }
 
@@ -245,20 +294,31 @@ int64_t atoll_db_i64(sqlite3_stmt *stmt, int column)
     return sqlite3_column_int64(stmt, column);
 }
 
-int atoll_db_begin(struct atoll_db *db, struct atoll_error *err)
+int atoll_db_begin(struct atoll_db *db, const char *what, struct atoll_error *err)
 {
     sqlite3_stmt *stmt;
     static const char sql[] = "BEGIN IMMEDIATE";
-    int r = atoll_db_prepare(db, sql, &stmt, err);
-    return r < 0 ? r : atoll_db_run(db, stmt, err);
+    int r = injected("begin", what, err);
+
+    if (r == 0)
+        r = atoll_db_prepare(db, sql, &stmt, err);
+    db->transaction = what;
+    return r < 0 ? r : atoll_db_step(db, stmt, err);
 }
 
 int atoll_db_commit(struct atoll_db *db, struct atoll_error *err)
 {
     sqlite3_stmt *stmt;
     static const char sql[] = "COMMIT";
-    int r = atoll_db_prepare(db, sql, &stmt, err);
-    return r < 0 ? r : atoll_db_run(db, stmt, err);
+    int r = injected("commit", db->transaction, err);
+
+    if (r == 0)
+        r = atoll_db_prepare(db, sql, &stmt, err);
+    if (r == 0)
+        r = atoll_db_step(db, stmt, err);
+    if (r == 0)
+        atoll_fault_die("store.commit.%s.after", db->transaction);
+    return r;
 }
 
 void atoll_db_rollback(struct atoll_db *db)

@@ -44,7 +44,7 @@ int atoll_store_put_events(struct atoll_store *store, const struct atoll_store_e
                            size_t count, uint64_t drop_through, struct atoll_error *err)
 {
     struct atoll_db *db = db_of(store);
-    int r = atoll_db_begin(db, err);
+    int r = atoll_db_begin(db, "events", err);
 
     if (r < 0)
         return r;

@@ -151,5 +151,7 @@ const char *const atoll_db_migrations[] = {
      "ALTER TABLE sandboxes ADD COLUMN provider TEXT NOT NULL DEFAULT 'native';"
      "ALTER TABLE sandboxes ADD COLUMN handle TEXT NOT NULL DEFAULT '';"
      "ALTER TABLE sandboxes ADD COLUMN image TEXT NOT NULL DEFAULT '';"),
+    /* what sandboxes have mounted beside their disks */
+    "ALTER TABLE sandboxes ADD COLUMN mounts TEXT NOT NULL DEFAULT '';",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -32,7 +32,7 @@ struct atoll_store *atoll_store_close(struct atoll_store *store)
     "memory_bytes, disk_bytes, inodes, cpu_millis, pids, open_files, timeout_s, boot_us, "      \
     "created_unix_ms, expires_unix_ms, persistent, idle_s, lease_s, cpu_budget_s, "             \
     "at_deadline, output_budget_bytes, cpu_spent_us, output_spent_bytes, connection_lease, "    \
-    "paused_unix_ms, network, recreate, layer, provider, handle, image"
+    "paused_unix_ms, network, recreate, layer, provider, handle, image, mounts"
 #define EXEC_COLUMNS                                                                           \
     "sandbox_id, id, argv, user, cwd, pty, pid, started_unix_ms, kind, code, signal, reason, " \
     "oom_process, user_us, system_us, max_rss_bytes, oom_kills, oom_pid, oom_peak_bytes, "     \
@@ -43,7 +43,7 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
 {
     static const char sql[] =
         "INSERT OR REPLACE INTO sandboxes (" SANDBOX_COLUMNS
-        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     const int64_t numbers[] = {row->state,
                                row->hidden,
                                row->pooled,
@@ -73,7 +73,8 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
                                row->recreate};
     const char *const texts[] = {row->layer ? row->layer : "",
                                  row->provider ? row->provider : "native",
-                                 row->handle ? row->handle : "", row->image ? row->image : ""};
+                                 row->handle ? row->handle : "", row->image ? row->image : "",
+                                 row->mounts ? row->mounts : ""};
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
 
@@ -112,7 +113,7 @@ int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct a
     static const char drop_contexts[] = "DELETE FROM contexts WHERE sandbox_id = ?";
     static const char drop_sandbox[] = "DELETE FROM sandboxes WHERE id = ?";
     struct atoll_db *db = db_of(store);
-    int r = atoll_db_begin(db, err);
+    int r = atoll_db_begin(db, "drop_sandbox", err);
 
     if (r < 0)
         return r;
@@ -225,6 +226,7 @@ int atoll_store_each_sandbox(struct atoll_store *store,
             .provider = atoll_db_text(stmt, 34),
             .handle = atoll_db_text(stmt, 35),
             .image = atoll_db_text(stmt, 36),
+            .mounts = atoll_db_text(stmt, 37),
         };
         r = fn(arg, &row, err);
         if (r < 0)

@@ -1,7 +1,7 @@
 /*
- * Eats one resource until somebody says stop, then prints what stopped it:
+ * "atoll-probe --bomb NAME CAP" eats one resource until somebody says stop, then prints what did:
  *
- *     bomb NAME CAP  ->  {"bomb":"fork","reached":31,"stopped_by":"EAGAIN"}
+ *     {"bomb":"fork","reached":31,"stopped_by":"EAGAIN"}
  *
  * CAP bounds the bomb itself, so that it is harmless where no limit holds; having reached it is
  * reported as "cap". NAME "spin", "flood" and "stubborn" run until they are killed.
@@ -25,8 +25,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "verify/probe/probe.h"
+
 #define MIB (1L << 20)
 #define STACK_BYTES (64 * 1024)
+#define OOM_CHILD_MIB 192 /* more than the sandboxes of bombs have */
 
 static const char *error_name(int err)
 {
@@ -100,7 +103,7 @@ static int step_oom_child(long n)
     if (pid < 0)
         return errno;
     if (pid == 0) {
-        for (long i = 0; i < 1024; i++)
+        for (long i = 0; i < OOM_CHILD_MIB; i++)
             if (step_memory(i) != 0)
                 break;
         _exit(0);
@@ -132,7 +135,14 @@ static int write_mib(const char *path, long n)
 
 static int step_shm(long n)
 {
-    return write_mib("/dev/shm/bomb", n);
+    char path[64];
+    int err;
+
+    snprintf(path, sizeof(path), "/dev/shm/bomb-%ld", (long)getpid());
+    err = write_mib(path, n);
+    if (n == 0)
+        unlink(path); /* what is written stays as long as we do */
+    return err;
 }
 
 static int step_disk(long n)
@@ -377,26 +387,26 @@ static void run(const struct bomb *b, long cap)
     fflush(stdout);
 }
 
-int main(int argc, char **argv)
+int probe_bomb(const char *name, long cap)
 {
     struct rlimit limit;
 
-    if (argc < 3)
-        return 2;
     /* Take every descriptor we are entitled to, and errors instead of SIGXFSZ. */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
     sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
-    if (strcmp(argv[1], "spin") == 0)
+    if (strcmp(name, "spin") == 0)
         spin();
-    if (strcmp(argv[1], "flood") == 0)
+    if (strcmp(name, "flood") == 0)
         flood();
-    if (strcmp(argv[1], "stubborn") == 0)
+    if (strcmp(name, "stubborn") == 0)
         stubborn();
     for (size_t i = 0; i < sizeof(bombs) / sizeof(bombs[0]); i++)
-        if (strcmp(argv[1], bombs[i].name) == 0)
-            run(&bombs[i], strtol(argv[2], NULL, 10));
-    return 0;
+        if (strcmp(name, bombs[i].name) == 0) {
+            run(&bombs[i], cap);
+            return 0;
+        }
+    return 2;
 }

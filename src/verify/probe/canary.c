@@ -1,5 +1,5 @@
 /*
- * "probe --canary key=value...": plays whoever must not be reached, be it the host or a second
+ * "atoll-probe --canary key=value...": plays whoever must not be reached, be it the host or a second
  * sandbox. It listens, locks and leaves things lying about under the names the checks are told,
  * says "ready", and cleans up when it is terminated or after ten minutes.
  */
@@ -20,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 #define LIFE_SECONDS 600
 
@@ -78,11 +78,13 @@ static int open_resolver(const char *port)
     return fd;
 }
 
+/* An image may have no such file, and on the host somebody else may hold the lock: fine as well. */
 static void lock_file(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
+    if ((fd < 0 && errno != ENOENT) ||
+        (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno != EWOULDBLOCK))
         give_up(path);
 }
 

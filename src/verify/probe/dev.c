@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 #define HIGH_BITS 0xdeadbeef00000000UL
 

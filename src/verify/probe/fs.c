@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 #define OVERLAY_MAGIC 0x794c7630
 #define TMPFS_MAGIC 0x01021994

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 /* The value of a field of /proc/self/status. */
 static unsigned long long status_field(const char *name, int base)

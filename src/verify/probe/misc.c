@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 #define MEMLOCK_MAX (8UL << 20)
 #define MSGQUEUE_MAX 819200UL

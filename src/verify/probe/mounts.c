@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 struct mount_line {
     char root[1024], point[1024], options[256], optional[256];

@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 #define HIGH_BITS 0xdeadbeef00000000L
 #define CONNECT_MS 1500

@@ -2,8 +2,10 @@
  * Runs the checks one after the other, each in a process of its own with a time limit, and prints
  * {"row":N,"id":"…","status":"PASS|FAIL|SKIP","detail":"…"} per line.
  *
- *     probe [only=id,id] key=value...
- *     probe --canary key=value...
+ *     atoll-probe [only=id,id] key=value...
+ *     atoll-probe --canary key=value...
+ *     atoll-probe --bomb NAME CAP
+ *     atoll-probe --idle MARKER      does nothing, for whoever looks at it from outside
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 #define CHECK_SECONDS 8
 #define DETAIL_MAX 400
@@ -310,6 +312,13 @@ int main(int argc, char **argv)
         return geteuid() == getuid() ? 0 : 1;
     if (argc > 1 && strcmp(argv[1], "--canary") == 0)
         return probe_canary();
+    if (argc > 1 && strcmp(argv[1], "--idle") == 0)
+        for (;;)
+            pause();
+    if (argc > 3 && strcmp(argv[1], "--bomb") == 0)
+        return probe_bomb(argv[2], strtol(argv[3], NULL, 10));
+    if (argc > 1 && (strcmp(argv[1], "--swap") == 0 || strcmp(argv[1], "--serve") == 0))
+        return probe_aide(argc, argv);
     probe_note_descriptors();
     for (size_t t = 0; t < PROBE_COUNT(tables); t++)
         for (size_t i = 0; i < tables[t]->count; i++)

@@ -83,5 +83,8 @@ void probe_each_process(void (*fn)(long pid));
 /* Remembers which descriptors we were started with, before the probe opens any itself. */
 void probe_note_descriptors(void);
 
-/* The other role of the program (canary.c); returns its exit status. */
+/* The other roles of the program (canary.c, bomb.c); they return its exit status. */
 int probe_canary(void);
+int probe_bomb(const char *name, long cap);
+/* For attacks that are made from outside (aide.c). */
+int probe_aide(int argc, char **argv);

@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 #define SEALS_NEEDED (0x0002 | 0x0004 | 0x0008) /* F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE */
 
@@ -112,6 +112,18 @@ static void sysctl_net_w(void)
 static void sysctl_userns_w(void)
 {
     NONE_WRITABLE("/proc/sys/user/max_user_namespaces", "/proc/sys/user/max_mnt_namespaces");
+}
+
+/* The second line behind the permissions of each file. */
+static void sys_read_only(void)
+{
+    static const char *const parts[] = {"/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"};
+    struct statvfs fs;
+
+    for (size_t i = 0; i < PROBE_COUNT(parts); i++)
+        if (statvfs(parts[i], &fs) == 0 && (fs.f_flag & ST_RDONLY) == 0)
+            probe_found("%s", parts[i]);
+    probe_conclude("read-only");
 }
 
 static void kcore(void)
@@ -257,6 +269,7 @@ static const struct probe_check checks[] = {
     {19, "proc.sysctl_w", sysctl_w},
     {19, "proc.sysctl_net_w", sysctl_net_w},
     {19, "proc.sysctl_userns_w", sysctl_userns_w},
+    {19, "proc.sys_ro", sys_read_only},
     {20, "proc.kcore", kcore},
     {20, "proc.kmsg", kmsg},
     {20, "proc.kallsyms", kallsyms},

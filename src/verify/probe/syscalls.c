@@ -12,7 +12,7 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
-#include "probe.h"
+#include "verify/probe/probe.h"
 
 #define ALL_REFUSED(...)                                        \
     do {                                                        \

@@ -1,0 +1,302 @@
+/*
+ * How it works. The files of DIR that .dockerignore leaves are listed into a file in memory, tar packs those,
+ * and its output is sent as it comes. Then the daemon answers line by line.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include "base/fd.h"
+#include "base/text.h"
+#include "cli/child.h"
+#include "cli/dockerignore.h"
+#include "cli/print.h"
+#include "cli/template.h"
+
+#define DEPTH_MAX 64
+#define PATH_MAX_BYTES 4096
+#define LINE_MAX_BYTES ((size_t)1024 * 1024)
+
+struct options {
+    struct atoll_cli_common common;
+    const char *provider, *file, *network;
+    uint64_t memory_bytes;
+};
+
+#define AT(member) offsetof(struct options, member)
+static const struct atoll_cli_option options_table[] = {
+    {"provider", 0, ATOLL_CLI_TEXT, AT(provider), "NAME", "who builds it (default: who can)", NULL},
+    {"file", 'f', ATOLL_CLI_TEXT, AT(file), "PATH", "the Dockerfile, as seen from DIR", NULL},
+    {"network", 0, ATOLL_CLI_TEXT, AT(network), "MODE", "of its steps: none (default) or bridge",
+     NULL},
+    {"memory", 'm', ATOLL_CLI_SIZE, AT(memory_bytes), "SIZE", "for each step (default: 2G)", NULL},
+    ATOLL_CLI_COMMON(struct options),
+    {0},
+};
+#undef AT
+
+/* What is sent. */
+
+struct listing {
+    struct atoll_dockerignore ignored;
+    const char *dockerfile;
+    struct atoll_buf list; /* paths, each with its NUL */
+    struct atoll_buf path;
+};
+
+/* The builder needs these two whatever the patterns say. */
+static bool is_wanted(const struct listing *l, const char *path)
+{
+    return strcmp(path, l->dockerfile) == 0 || strcmp(path, ".dockerignore") == 0 ||
+           !atoll_dockerignore_match(&l->ignored, path);
+}
+
+static int list_dir(struct listing *l, int dir_fd, const char *name, unsigned depth,
+                    struct atoll_error *err);
+
+static int list_entry(struct listing *l, int dir_fd, const char *name, unsigned depth,
+                      struct atoll_error *err)
+{
+    const char *path = atoll_buf_str(&l->path);
+    bool wanted = is_wanted(l, path);
+    struct stat st;
+    int r = 0;
+
+    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return atoll_fail_errno(err, errno, "%.200s", path);
+    if (S_ISSOCK(st.st_mode))
+        return 0; /* tar would complain */
+    if (wanted)
+        r = atoll_buf_append(&l->list, path, strlen(path) + 1);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "there are too many files");
+    /* Below what is left out there may be an exception, or the Dockerfile. */
+    if (S_ISDIR(st.st_mode) &&
+        (wanted || l->ignored.excepts || strncmp(l->dockerfile, path, strlen(path)) == 0))
+        r = list_dir(l, dir_fd, name, depth + 1, err);
+    return r;
+}
+
+static int list_dir(struct listing *l, int dir_fd, const char *name, unsigned depth,
+                    struct atoll_error *err)
+{
+    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (depth ? O_NOFOLLOW : 0));
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    int r = 0;
+
+    if (!dir || depth > DEPTH_MAX) {
+        r = atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", name,
+                       depth > DEPTH_MAX ? "too many directories deep" : strerror(errno));
+        if (dir)
+            (void)closedir(dir);
+        return r;
+    }
+    while (r == 0 && (entry = readdir(dir)) != NULL) {
+        size_t mark = l->path.len;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        if (atoll_buf_appendf(&l->path, "%s%s", depth ? "/" : "", entry->d_name) < 0)
+            r = atoll_fail_errno(err, ENAMETOOLONG, "%.200s", entry->d_name);
+        else
+            r = list_entry(l, fd, entry->d_name, depth, err);
+        l->path.len = mark;
+    }
+    (void)closedir(dir);
+    return r;
+}
+
+/* A descriptor that a child inherits, with the list in it. */
+static int list_files(const char *dir, const char *dockerfile, int *ret_fd, struct atoll_error *err)
+{
+    ATOLL_AUTOFREE struct listing *l = calloc(1, sizeof(*l));
+    ATOLL_AUTOCLOSE int top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r, fd = ATOLL_NO_FD;
+
+    if (!l)
+        return atoll_fail_errno(err, ENOMEM, "list of files");
+    if (top < 0)
+        return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", dir,
+                          strerror(errno));
+    if (faccessat(top, dockerfile, R_OK, 0) < 0)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no %.100s in %.200s",
+                          dockerfile, dir);
+    l->dockerfile = dockerfile;
+    atoll_buf_init(&l->list, (size_t)256 * 1024 * 1024);
+    atoll_buf_init(&l->path, PATH_MAX_BYTES);
+    r = atoll_dockerignore_load(&l->ignored, top, err);
+    if (r == 0)
+        r = list_dir(l, top, ".", 0, err);
+    if (r == 0) {
+        fd = memfd_create("files", 0);
+        r = fd < 0 ? -errno
+                   : atoll_fd_write_all(fd, atoll_buf_head(&l->list), atoll_buf_size(&l->list));
+        if (r < 0)
+            r = atoll_fail_errno(err, -r, "list of files");
+    }
+    atoll_dockerignore_done(&l->ignored);
+    atoll_buf_done(&l->list);
+    atoll_buf_done(&l->path);
+    *ret_fd = fd;
+    return r;
+}
+
+/* What comes back. */
+
+struct build {
+    struct atoll_cli_child child; /* tar */
+    struct atoll_cli_progress progress;
+    bool sending;
+    struct atoll_buf line;
+    json_t *template; /* owned: the end, when it is good */
+    json_t *error;    /* owned: the line that says so, when it is not */
+};
+
+static ssize_t read_files(void *arg, void *buf, size_t n)
+{
+    struct build *b = arg;
+    ssize_t r = atoll_cli_child_read(&b->child, buf, n);
+
+    if (r > 0)
+        atoll_cli_progress_add(&b->progress, (uint64_t)r);
+    return r;
+}
+
+static void take_line(struct build *b, const char *text, size_t n)
+{
+    json_t *o = atoll_link_parse_json(text, n);
+    const char *output = atoll_link_text(o, "output", NULL);
+
+    if (output) {
+        atoll_cli_put(stderr, output);
+        (void)fputc('\n', stderr);
+    }
+    if (json_object_get(o, "truncated"))
+        atoll_cli_say("some lines of the build's output are left out");
+    if (json_object_get(o, "template") && !b->template)
+        b->template = json_incref(json_object_get(o, "template"));
+    if (json_object_get(o, "error") && !b->error)
+        b->error = json_incref(o);
+    json_decref(o);
+}
+
+static int take_answer(void *arg, const void *bytes, size_t n)
+{
+    struct build *b = arg;
+    const uint8_t *end;
+    int r;
+
+    if (b->sending) {
+        b->sending = false;
+        atoll_cli_progress_end(&b->progress);
+    }
+    r = atoll_buf_append(&b->line, bytes, n);
+    while (r == 0 && atoll_buf_size(&b->line) > 0 &&
+           (end = memchr(atoll_buf_head(&b->line), '\n', atoll_buf_size(&b->line)))) {
+        size_t len = (size_t)(end - atoll_buf_head(&b->line));
+        take_line(b, (const char *)atoll_buf_head(&b->line), len);
+        atoll_buf_consume(&b->line, len + 1);
+    }
+    return r;
+}
+
+static int conclude(struct atoll_cli *cli, struct build *b, struct atoll_error *err)
+{
+    if (b->error)
+        return atoll_link_daemon_error(cli->client, b->error, 0, err);
+    if (!b->template)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE,
+                          "the daemon's answer broke off: nobody knows what came of the build");
+    if (cli->json)
+        return atoll_cli_print_json(b->template, err);
+    atoll_cli_template_print(b->template);
+    return ATOLL_CLI_OK;
+}
+
+static int send_files(struct atoll_cli *cli, struct build *b, const char *target,
+                      struct atoll_error *err)
+{
+    struct atoll_http_transfer transfer = {
+        .read = read_files, .length = -1, .write = take_answer, .arg = b};
+    struct atoll_error failure;
+    int r;
+
+    atoll_cli_set_timeout(cli, -1); /* a step may be silent for long; the daemon ends what hangs */
+    atoll_cli_progress_start(&b->progress, "files", 0);
+    b->sending = true;
+    r = atoll_cli_stream(cli, "POST", target, &transfer, NULL, err);
+    if (b->sending)
+        atoll_cli_progress_end(&b->progress);
+    if (atoll_cli_child_finish(&b->child, &failure) < 0 && r < 0)
+        *err = failure; /* the cause, where the other is only its effect */
+    return r;
+}
+
+static int build(struct atoll_cli *cli, const struct options *o, const char *name, char *dir,
+                 struct atoll_error *err)
+{
+    static char tar[] = "tar", in[] = "-C", nul[] = "--null", plain[] = "--no-recursion",
+                verbatim[] = "--verbatim-files-from", root[] = "--owner=0", group[] = "--group=0",
+                make[] = "-cf", to[] = "-";
+    const char *file = o->file ? o->file : "Dockerfile";
+    struct build b = {0};
+    char from[32], memory[24];
+    char *argv[] = {tar, in, dir, nul, plain, verbatim, root, group, from, make, to, NULL};
+    ATOLL_AUTOCLOSE int list_fd = ATOLL_NO_FD;
+    struct atoll_link_target target;
+    int r = list_files(dir, file, &list_fd, err);
+
+    if (r < 0)
+        return r;
+    (void)snprintf(from, sizeof(from), "-T/dev/fd/%d", list_fd);
+    (void)snprintf(
+        memory, sizeof(memory), "%llu",
+        (unsigned long long)(o->memory_bytes ? (o->memory_bytes + 1048575) >> 20 : 2048));
+    r = atoll_link_target(
+        &target, err, "/api/templates/%s/build?file=%s&network=%s&provider=%s&memoryMB=%s", name,
+        file, o->network ? o->network : "none", o->provider ? o->provider : "auto", memory);
+    if (r == 0)
+        r = atoll_cli_child_start(&b.child, argv, err);
+    if (r < 0)
+        return r;
+    atoll_buf_init(&b.line, LINE_MAX_BYTES);
+    r = send_files(cli, &b, target.text, err);
+    if (r == 0)
+        r = conclude(cli, &b, err);
+    atoll_buf_done(&b.line);
+    json_decref(b.template);
+    json_decref(b.error);
+    return r;
+}
+
+static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
+               struct atoll_error *err)
+{
+    if (!atoll_text_is_name(argv[0]))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "\"%.100s\" is no name for a template: letters, digits, . _ - only",
+                          argv[0]);
+    return build(cli, options, argv[0], argv[1], err);
+}
+
+const struct atoll_cli_verb atoll_cli_template_build = {
+    .name = "template build",
+    .args = "[OPTION]... NAME DIR",
+    .summary = "make a template from a Dockerfile",
+    .help = "Sends the files of DIR, but for those that its .dockerignore names, to a provider\n"
+            "that builds images (docker). What the build says goes to standard error.\n"
+            "\n"
+            "Examples:\n"
+            "  atoll template build app .\n"
+            "  atoll template build --network bridge --file docker/Dockerfile app src\n"
+            "  atoll run --template app -- ./test.sh\n",
+    .options = options_table,
+    .options_size = sizeof(struct options),
+    .min_args = 2,
+    .max_args = 2,
+    .command_at = ATOLL_CLI_NO_COMMAND,
+    .run = run,
+};

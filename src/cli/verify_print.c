@@ -1,0 +1,208 @@
+#include "cli/verify_print.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "cli/print.h"
+
+#define WIDTH 96
+
+static void print_heading(const char *text)
+{
+    (void)fputc('\n', stdout);
+    atoll_cli_put_colour(stdout, ATOLL_CLI_BOLD, text);
+    (void)fputc('\n', stdout);
+}
+
+/* Findings, with what was seen and what to do. */
+static void print_findings(const struct atoll_report *report)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < atoll_report_size(report); i++) {
+        const struct atoll_result *result = atoll_report_at(report, i);
+        if (result->verdict != ATOLL_VERDICT_FOUND || strcmp(result->tier, ATOLL_TIER_CONTROL) == 0)
+            continue;
+        if (!any)
+            print_heading("Findings");
+        any = true;
+        atoll_cli_put_colour(stdout, ATOLL_CLI_RED, "✗ ");
+        (void)printf("%s (%s, row %s): it does not hold that ", result->check->id, result->tier,
+                     result->check->row);
+        atoll_cli_put(stdout, result->check->what);
+        (void)fputs("\n    seen: ", stdout);
+        atoll_cli_put(stdout, result->evidence);
+        (void)fputs("\n    ", stdout);
+        atoll_cli_put_colour(stdout, ATOLL_CLI_DIM, "→ ");
+        atoll_cli_put_colour(stdout, ATOLL_CLI_DIM, result->check->advice);
+        (void)fputc('\n', stdout);
+    }
+}
+
+static void print_tiers(const struct atoll_report *report)
+{
+    static const char *const names[] = {"TIER",           "HOLD",        "FINDINGS",
+                                        "CANNOT BE TOLD", "NOT OFFERED", NULL};
+    struct atoll_cli_table table;
+    const char *tier = NULL;
+
+    (void)fputc('\n', stdout);
+    atoll_cli_table_init(&table, names);
+    while ((tier = atoll_report_next_tier(report, tier)) != NULL) {
+        struct atoll_report_counts counts = atoll_report_count(report, tier);
+        atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%s", tier);
+        atoll_cli_table_add(&table, ATOLL_CLI_GREEN, "%zu", counts.holds);
+        atoll_cli_table_add(&table, counts.found ? ATOLL_CLI_RED : ATOLL_CLI_PLAIN, "%zu",
+                            counts.found);
+        atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%zu", counts.unknown);
+        atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%zu", counts.not_offered);
+    }
+    atoll_cli_table_finish(&table, stdout);
+}
+
+/* Reasons come before a parenthesis with what was seen. */
+static size_t reason_len(const char *evidence)
+{
+    const char *end = strstr(evidence, " (");
+    return end ? (size_t)(end - evidence) : strlen(evidence);
+}
+
+static bool same_reason(const struct atoll_result *a, const struct atoll_result *b)
+{
+    size_t n = reason_len(a->evidence);
+
+    return strcmp(a->tier, b->tier) == 0 && n == reason_len(b->evidence) &&
+           memcmp(a->evidence, b->evidence, n) == 0;
+}
+
+/* Ids of the results from the i-th on that share its reason, in lines. */
+static void print_ids(const struct atoll_report *report, size_t first)
+{
+    const struct atoll_result *like = atoll_report_at(report, first);
+    size_t column = 0;
+
+    for (size_t i = first; i < atoll_report_size(report); i++) {
+        const struct atoll_result *result = atoll_report_at(report, i);
+        size_t n = strlen(result->check->id);
+        if (result->verdict != ATOLL_VERDICT_NOT_OFFERED || !same_reason(like, result))
+            continue;
+        if (column == 0 || column + n + 1 > WIDTH) {
+            (void)printf("%s     ", column ? "\n" : "");
+            column = 5;
+        }
+        (void)printf(" %s", result->check->id);
+        column += n + 1;
+    }
+    (void)fputc('\n', stdout);
+}
+
+static void print_not_offered(const struct atoll_report *report)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < atoll_report_size(report); i++) {
+        const struct atoll_result *result = atoll_report_at(report, i);
+        bool told = false;
+        if (result->verdict != ATOLL_VERDICT_NOT_OFFERED)
+            continue;
+        for (size_t k = 0; k < i && !told; k++)
+            told = atoll_report_at(report, k)->verdict == ATOLL_VERDICT_NOT_OFFERED &&
+                   same_reason(atoll_report_at(report, k), result);
+        if (told)
+            continue;
+        if (!any)
+            print_heading("Not offered, by the nature of the tier");
+        any = true;
+        (void)printf("  %s: %.*s\n", result->tier, (int)reason_len(result->evidence),
+                     result->evidence);
+        print_ids(report, i);
+    }
+}
+
+static bool cannot_be_told(const struct atoll_report *report, const struct atoll_result *result)
+{
+    return strcmp(result->tier, ATOLL_TIER_CONTROL) != 0 &&
+           atoll_report_conclude(report, result) == ATOLL_VERDICT_UNKNOWN;
+}
+
+/* Once for each check, with what the control met. */
+static void print_unknown(const struct atoll_report *report)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < atoll_report_size(report); i++) {
+        const struct atoll_result *result = atoll_report_at(report, i), *control;
+        bool told = false;
+        if (!cannot_be_told(report, result))
+            continue;
+        for (size_t k = 0; k < i && !told; k++)
+            told = atoll_report_at(report, k)->check == result->check &&
+                   atoll_report_at(report, k)->verdict == result->verdict &&
+                   cannot_be_told(report, atoll_report_at(report, k));
+        if (told)
+            continue;
+        if (!any)
+            print_heading("Cannot be told on this host");
+        any = true;
+        control = atoll_report_find(report, ATOLL_TIER_CONTROL, result->check->id);
+        (void)printf("  %-22s ", result->check->id);
+        if (result->verdict == ATOLL_VERDICT_UNKNOWN) {
+            (void)printf("%s: ", result->tier);
+            atoll_cli_put(stdout, result->evidence);
+        } else {
+            (void)fputs(control ? "outside a sandbox neither: " : "there is no control for it",
+                        stdout);
+            atoll_cli_put(stdout, control ? control->evidence : "");
+        }
+        (void)fputc('\n', stdout);
+    }
+}
+
+static void print_troubles(const struct atoll_report *report)
+{
+    const char *trouble;
+
+    if (atoll_report_trouble_at(report, 0))
+        print_heading("Could not be verified");
+    for (size_t i = 0; (trouble = atoll_report_trouble_at(report, i)) != NULL; i++) {
+        atoll_cli_put_colour(stdout, ATOLL_CLI_YELLOW, "! ");
+        atoll_cli_put(stdout, trouble);
+        (void)fputc('\n', stdout);
+    }
+}
+
+void atoll_cli_verify_print(const struct atoll_report *report)
+{
+    struct atoll_report_counts counts = atoll_report_count(report, NULL);
+    bool trouble = atoll_report_trouble_at(report, 0) != NULL;
+
+    print_findings(report);
+    print_troubles(report);
+    print_not_offered(report);
+    print_unknown(report);
+    print_tiers(report);
+    (void)fputc('\n', stdout);
+    if (counts.found > 0)
+        atoll_cli_put_colour(stdout, ATOLL_CLI_RED, "There are findings: ");
+    else if (trouble)
+        atoll_cli_put_colour(stdout, ATOLL_CLI_YELLOW, "This proves too little: ");
+    else
+        atoll_cli_put_colour(stdout, ATOLL_CLI_GREEN, "No findings: ");
+    (void)printf("%zu promises hold that are open outside of a sandbox, %zu %s.\n", counts.holds,
+                 counts.found, counts.found == 1 ? "does not" : "do not");
+}
+
+void atoll_cli_verify_print_list(const json_t *list)
+{
+    static const char *const names[] = {"CHECK", "ROW", "PROMISE", NULL};
+    const json_t *checks = json_object_get(list, "checks");
+    struct atoll_cli_table table;
+
+    atoll_cli_table_init(&table, names);
+    for (size_t i = 0; i < json_array_size(checks); i++) {
+        const json_t *check = json_array_get(checks, i);
+        atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(check, "id", "?"));
+        atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(check, "row", "?"));
+        atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(check, "what", "?"));
+    }
+    atoll_cli_table_finish(&table, stdout);
+}

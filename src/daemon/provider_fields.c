@@ -1,0 +1,110 @@
+/*
+ * What providers.yaml may say: a table for each kind of provider.
+ */
+#include "daemon/provider_kinds.h"
+
+#define ENTRIES_MAX 16
+#define LISTED_MAX 32 /* registries, mounts */
+#define MONTH_S (31.0 * 24 * 3600)
+
+/* What every provider may say. */
+static const struct atoll_yaml_field defaults[] = {
+    {"memoryMB", ATOLL_YAML_NUMBER, false, 8, 1048576, NULL},
+    {"cpuCores", ATOLL_YAML_NUMBER, false, 0.01, 1024, NULL},
+    {"diskMB", ATOLL_YAML_NUMBER, false, 1, 16777216, NULL},
+    {"pids", ATOLL_YAML_WHOLE, false, 4, 4194304, NULL},
+    {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, 12 * MONTH_S, NULL},
+    {0},
+};
+static const struct atoll_yaml_field kind_names[6];
+#define COMMON                                                        \
+    {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                  \
+        {"order", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},            \
+        {"max_sandboxes", ATOLL_YAML_WHOLE, false, 0, 65536, NULL},   \
+        {"kind", ATOLL_YAML_CHOICE, false, 0, 0, kind_names},         \
+        {"named_only", ATOLL_YAML_BOOL, false, 0, 0, NULL},           \
+        {"languages", ATOLL_YAML_STRINGS, false, 1, 32, NULL},        \
+        {"most", ATOLL_YAML_OBJECT, false, 0, 0, defaults},           \
+        {"check_seconds", ATOLL_YAML_NUMBER, false, 0.1, 3600, NULL}, \
+    {                                                                 \
+        "defaults", ATOLL_YAML_OBJECT, false, 0, 0, defaults          \
+    }
+#define TEXT(name)                                    \
+    {                                                 \
+        name, ATOLL_YAML_STRING, false, 1, 1024, NULL \
+    }
+
+static const struct atoll_yaml_field native_fields[] = {COMMON, {0}};
+
+static const struct atoll_yaml_field registry_fields[] = {
+    {"host", ATOLL_YAML_STRING, true, 1, 255, NULL},
+    {"username", ATOLL_YAML_STRING, true, 0, 255, NULL},
+    {"password", ATOLL_YAML_STRING, true, 0, 4096, NULL},
+    {0},
+};
+static const struct atoll_yaml_field mount_fields[] = {
+    {"source", ATOLL_YAML_STRING, true, 1, 1024, NULL},
+    {"target", ATOLL_YAML_STRING, true, 1, 1024, NULL},
+    {"writable", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    {0},
+};
+static const struct atoll_yaml_field host_path_fields[] = {
+    {"path", ATOLL_YAML_STRING, true, 1, 255, NULL},
+    {"writable", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    {0},
+};
+static const struct atoll_yaml_field disk_words[] = {{.name = "auto"},
+                                                     {.name = "quota"},
+                                                     {.name = "tmpfs"},
+                                                     {.name = "refuse"},
+                                                     {0}};
+static const struct atoll_yaml_field docker_fields[] = {
+    COMMON,
+    TEXT("host"),
+    TEXT("ca"),
+    TEXT("cert"),
+    TEXT("key"),
+    {"remote", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    {"default_image", ATOLL_YAML_STRING, false, 1, 255, NULL},
+    TEXT("bridge"),
+    {"disk", ATOLL_YAML_CHOICE, false, 0, 0, disk_words},
+    {"registries", ATOLL_YAML_OBJECTS, false, 0, LISTED_MAX, registry_fields},
+    {"private_registries", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    {"mounts", ATOLL_YAML_OBJECTS, false, 0, LISTED_MAX, mount_fields},
+    {"volumes", ATOLL_YAML_WHOLE, false, 0, 1024, NULL},
+    {"host_paths", ATOLL_YAML_OBJECTS, false, 0, LISTED_MAX, host_path_fields},
+    {"pool", ATOLL_YAML_WHOLE, false, 0, 64, NULL},
+    {"connections", ATOLL_YAML_WHOLE, false, 1, 64, NULL},
+    {0},
+};
+static const struct atoll_yaml_field gvisor_fields[] =
+    {COMMON, TEXT("runsc"), {"platform", ATOLL_YAML_NAME, false, 0, 0, NULL}, {0}};
+static const struct atoll_yaml_field e2b_fields[] = {
+    COMMON,
+    TEXT("api_url"),
+    TEXT("sandbox_url"),
+    TEXT("domain"),
+    TEXT("api_key"),
+    TEXT("api_key_file"),
+    TEXT("api_key_env"),
+    TEXT("ca_file"),
+    TEXT("template"),
+    {"timeout", ATOLL_YAML_WHOLE, false, 60, 86400, NULL},
+    TEXT("region"),
+    {"headers", ATOLL_YAML_ENV, false, 0, 0, NULL},
+    {0},
+};
+static const struct atoll_yaml_field fake_fields[] = {COMMON, TEXT("control"), {0}};
+
+static const struct atoll_yaml_field kind_names[6] = {
+    {"native", ATOLL_YAML_OBJECT, false, 0, 0, native_fields},
+    {"docker", ATOLL_YAML_OBJECT, false, 0, 0, docker_fields},
+    {"gvisor", ATOLL_YAML_OBJECT, false, 0, 0, gvisor_fields},
+    {"e2b", ATOLL_YAML_OBJECT, false, 0, 0, e2b_fields},
+    {"fake", ATOLL_YAML_OBJECT, false, 0, 0, fake_fields},
+    {0},
+};
+const struct atoll_yaml_field atoll_provider_file_fields[] = {
+    {"providers", ATOLL_YAML_KINDS, true, 0, ENTRIES_MAX, kind_names},
+    {0},
+};

@@ -1,0 +1,323 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/rand.h"
+#include "base/text.h"
+#include "engine/engine_internal.h"
+
+/*
+ * Building an image: the archive goes through a socket to the provider, which reads it as fast as it can,
+ * and what the build says comes back line by line. The image gets a name nobody can guess, since at the
+ * provider names are all there is between tenants; the template is what people call it.
+ */
+
+#define CONTEXT_MAX (UINT64_C(4) << 30)
+#define MEMORY_DEFAULT (UINT64_C(2) << 30)
+#define EARLY_MAX ((size_t)256 * 1024)
+#define IMAGE_NAME "atoll-template:"
+
+struct atoll_build {
+    struct atoll_engine *engine;
+    char name[65];
+    char provider[65];
+    char image[64];
+    uint64_t size_bytes; /* of the archive so far */
+    int fd;              /* our end; closed at the end of the archive */
+    struct atoll_watch watch;
+    uint8_t *piece; /* what the provider has not taken yet; owned */
+    size_t piece_len, piece_at;
+    atoll_done_fn *taken;
+    void *taken_arg;
+    struct atoll_buf early; /* lines with their NUL, before anybody listens */
+    bool ended;             /* the provider has said how */
+    bool failed;
+    struct atoll_error error;
+    struct atoll_provider_image made;
+    struct atoll_timer later;
+    bool dropped;
+    void (*said)(void *arg, const char *line);
+    atoll_template_fn *done;
+    void *arg;
+};
+
+void atoll_image_name(char out[64])
+{
+    (void)snprintf(out, 64, IMAGE_NAME);
+    atoll_rand_id(out + strlen(out), ATOLL_ID_LEN);
+}
+
+struct atoll_slot *atoll_slot_for(struct atoll_engine *engine, const char *provider,
+                                  bool (*can)(const struct atoll_provider_caps *caps),
+                                  const char *what, struct atoll_error *err)
+{
+    struct atoll_slot *slot = provider ? atoll_slot_by_name(engine, provider) : NULL;
+
+    if (provider && strcmp(provider, "auto") == 0)
+        provider = NULL;
+    for (size_t i = 0; !provider && !slot && i < engine->slot_count; i++)
+        if (can(engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)))
+            slot = engine->slots[i];
+    if (slot && can(slot->provider->ops->caps(slot->provider)))
+        return slot;
+    if (provider && !slot)
+        (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no provider %.64s",
+                         provider);
+    else
+        (void)atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "%s%s cannot %s",
+                         provider ? "provider " : "the providers of this daemon",
+                         provider ? provider : "", what);
+    return NULL;
+}
+
+static void close_input(struct atoll_build *b)
+{
+    atoll_watch_close(&b->watch);
+    if (b->fd >= 0)
+        (void)close(ATOLL_TAKE_FD(b->fd));
+}
+
+static void build_free(struct atoll_build *b)
+{
+    close_input(b);
+    atoll_timer_cancel(&b->later);
+    atoll_buf_done(&b->early);
+    free(b->piece);
+    free(b);
+}
+
+/* Feeding. */
+
+static void tell_taken(struct atoll_build *b, const struct atoll_error *error)
+{
+    atoll_done_fn *taken = ATOLL_TAKE_PTR(b->taken);
+
+    free(b->piece);
+    b->piece = NULL;
+    atoll_watch_close(&b->watch);
+    if (taken)
+        taken(b->taken_arg, error);
+}
+
+static void feed(struct atoll_build *b);
+
+static void on_room(void *arg, uint32_t events)
+{
+    (void)events;
+    feed(arg);
+}
+
+static void feed(struct atoll_build *b)
+{
+    struct atoll_error err;
+
+    while (b->piece_at < b->piece_len) {
+        ssize_t n = send(b->fd, b->piece + b->piece_at, b->piece_len - b->piece_at, MSG_NOSIGNAL);
+        if (n >= 0) {
+            b->piece_at += (size_t)n;
+        } else if (errno == EAGAIN) {
+            if (!b->watch.loop &&
+                atoll_watch_open(&b->watch, b->engine->loop, b->fd, EPOLLOUT, on_room, b) < 0)
+                abort();
+            return;
+        } else if (errno != EINTR) {
+            break; /* nobody reads any more: how the build ended says why */
+        }
+    }
+    if (b->failed)
+        err = b->error;
+    tell_taken(b, b->failed ? &err : NULL);
+}
+
+void atoll_build_write(struct atoll_build *b, const uint8_t *bytes, size_t n, atoll_done_fn *done,
+                       void *arg)
+{
+    struct atoll_error err;
+
+    b->taken = done;
+    b->taken_arg = arg;
+    b->size_bytes += n;
+    if (b->failed || b->size_bytes > CONTEXT_MAX) {
+        err = b->error;
+        if (!b->failed)
+            (void)atoll_fail(&err, ATOLL_ERR_RESOURCE_EXHAUSTED, EFBIG,
+                             "the files of a build may be %llu GiB at most",
+                             (unsigned long long)(CONTEXT_MAX >> 30));
+        tell_taken(b, &err);
+        return;
+    }
+    b->piece = malloc(n ? n : 1);
+    if (!b->piece)
+        abort();
+    memcpy(b->piece, bytes, n);
+    b->piece_len = n;
+    b->piece_at = 0;
+    feed(b);
+}
+
+/* The end. */
+
+static void conclude(void *arg)
+{
+    struct atoll_build *b = arg;
+    struct atoll_slot *slot = atoll_slot_by_name(b->engine, b->provider);
+    struct atoll_template *t = NULL;
+    struct atoll_template_view view;
+    struct atoll_error err = b->error;
+    atoll_template_fn *done = b->done;
+    void *done_arg = b->arg;
+
+    if (!b->failed && !slot)
+        (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was taken away meanwhile",
+                         b->provider);
+    if (!b->failed && slot &&
+        atoll_template_check(b->engine, "", b->name, ATOLL_TEMPLATE_IMAGE, &err) == 0) {
+        t = atoll_template_put_image(b->engine, "", b->name, slot, b->image, &b->made);
+        if (!t)
+            (void)atoll_fail_errno(&err, ENOMEM, "template");
+        else if (atoll_template_save(b->engine, t, &err) < 0)
+            t = NULL;
+    }
+    if (t)
+        view = atoll_template_get(t);
+    build_free(b);
+    done(done_arg, t ? &view : NULL, t ? NULL : &err);
+}
+
+static void on_said(void *arg, const char *line)
+{
+    struct atoll_build *b = arg;
+
+    if (b->said && !b->dropped)
+        b->said(b->arg, line);
+    else if (!b->dropped)
+        (void)!atoll_buf_append(&b->early, line, strlen(line) + 1);
+}
+
+static void on_built(void *arg, const struct atoll_provider_image *made,
+                     const struct atoll_error *error)
+{
+    struct atoll_build *b = arg;
+
+    b->ended = true;
+    b->failed = error != NULL;
+    if (error)
+        b->error = *error;
+    else
+        b->made = *made;
+    if (b->dropped) {
+        struct atoll_slot *slot = atoll_slot_by_name(b->engine, b->provider);
+        if (!error && slot)
+            slot->provider->ops->drop_image(slot->provider, b->image, atoll_done_ignore, NULL);
+        build_free(b);
+    } else if (b->done) {
+        conclude(b);
+    } else if (b->failed && b->taken) {
+        tell_taken(b, &b->error); /* what waits will not be read */
+    }
+}
+
+/* From the loop, as all that follows. */
+static void begin_telling(void *arg)
+{
+    struct atoll_build *b = arg;
+
+    while (atoll_buf_size(&b->early) > 0) {
+        const char *line = (const char *)atoll_buf_head(&b->early);
+        b->said(b->arg, line);
+        atoll_buf_consume(&b->early, strlen(line) + 1);
+    }
+    if (b->ended)
+        conclude(b);
+}
+
+void atoll_build_finish(struct atoll_build *b, void (*said)(void *arg, const char *line),
+                        atoll_template_fn *done, void *arg)
+{
+    close_input(b);
+    b->said = said;
+    b->done = done;
+    b->arg = arg;
+    atoll_timer_set(&b->later, b->engine->loop, 0, begin_telling, b);
+}
+
+void atoll_build_drop(struct atoll_build *b)
+{
+    struct atoll_slot *slot;
+
+    if (!b)
+        return;
+    close_input(b);
+    atoll_timer_cancel(&b->later);
+    b->taken = NULL;
+    if (b->ended) {
+        build_free(b);
+        return;
+    }
+    b->dropped = true;
+    slot = atoll_slot_by_name(b->engine, b->provider);
+    if (slot)
+        slot->provider->ops->cancel_build(slot->provider, b->image);
+}
+
+/* The beginning. */
+
+static bool can_build(const struct atoll_provider_caps *caps)
+{
+    return caps->builds;
+}
+
+static int check_wish(struct atoll_engine *engine, const struct atoll_build_wish *wish,
+                      struct atoll_error *err)
+{
+    const char *file = wish->dockerfile ? wish->dockerfile : "Dockerfile";
+
+    if (engine->ending)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
+    if (!*file || *file == '/' || strlen(file) > 200 || strstr(file, ".."))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the Dockerfile must be a path among the files, such as "
+                          "docker/Dockerfile (got \"%.100s\")",
+                          file);
+    if (wish->network == ATOLL_NETWORK_ISOLATED)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the network of a build is none or bridge");
+    return atoll_template_check(engine, "", wish->name, ATOLL_TEMPLATE_IMAGE, err);
+}
+
+int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_wish *wish,
+                      struct atoll_build **ret, struct atoll_error *err)
+{
+    int r = check_wish(engine, wish, err);
+    struct atoll_provider_build build = {
+        .dockerfile = wish->dockerfile ? wish->dockerfile : "Dockerfile",
+        .network = wish->network,
+        .memory_bytes = wish->memory_bytes ? wish->memory_bytes : MEMORY_DEFAULT,
+    };
+    struct atoll_slot *slot;
+    struct atoll_build *b;
+    int fds[2];
+
+    if (r < 0)
+        return r;
+    slot = atoll_slot_for(engine, wish->provider, can_build, "build images from a Dockerfile", err);
+    if (!slot)
+        return -EOPNOTSUPP;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
+        return atoll_fail_errno(err, errno, "build");
+    b = calloc(1, sizeof(*b));
+    if (!b)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    b->engine = engine;
+    b->fd = fds[0];
+    atoll_buf_init(&b->early, EARLY_MAX);
+    (void)snprintf(b->name, sizeof(b->name), "%s", wish->name);
+    (void)snprintf(b->provider, sizeof(b->provider), "%s", slot->provider->ops->name);
+    atoll_image_name(b->image);
+    build.image = b->image;
+    build.context_fd = fds[1];
+    slot->provider->ops->build(slot->provider, &build, on_said, on_built, b);
+    *ret = b;
+    return 0;
+}

@@ -1,0 +1,88 @@
+#include <jansson.h>
+#include <string.h>
+#include "base/text.h"
+#include "engine/engine_internal.h"
+
+/*
+ * What is mounted into a sandbox, as text for its row; and who asks for its image, of which nothing stays.
+ */
+
+char *atoll_mounts_write(const struct atoll_mount *mounts, size_t count)
+{
+    json_t *array = count > 0 ? json_array() : NULL;
+    char *text;
+
+    if (count == 0)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        if (json_array_append_new(array,
+                                  json_pack("{s:s, s:s, s:s, s:b}", "volume", mounts[i].volume,
+                                            "source", mounts[i].source, "path", mounts[i].path,
+                                            "read_only", mounts[i].read_only)) < 0)
+            abort();
+    text = json_dumps(array, JSON_COMPACT);
+    if (!text)
+        abort();
+    json_decref(array);
+    return text;
+}
+
+static bool read_one(const json_t *o, struct atoll_mount *ret)
+{
+    const char *volume, *source, *path;
+    int read_only;
+
+    if (json_unpack((json_t *)(uintptr_t)o, "{s:s, s:s, s:s, s:b}", "volume", &volume, "source",
+                    &source, "path", &path, "read_only", &read_only) < 0)
+        return false;
+    ret->read_only = read_only;
+    return atoll_text_copy(ret->volume, sizeof(ret->volume), volume) == 0 &&
+           atoll_text_copy(ret->source, sizeof(ret->source), source) == 0 &&
+           atoll_text_copy(ret->path, sizeof(ret->path), path) == 0;
+}
+
+struct atoll_mount *atoll_mounts_read(const char *text, size_t *ret_count)
+{
+    json_t *array = *text ? json_loads(text, 0, NULL) : NULL;
+    struct atoll_mount mounts[ATOLL_MOUNTS_MAX];
+    size_t n = 0;
+
+    while (n < json_array_size(array) && n < ATOLL_MOUNTS_MAX &&
+           read_one(json_array_get(array, n), &mounts[n]))
+        n++;
+    json_decref(array);
+    *ret_count = n;
+    return atoll_mounts_dup(mounts, n);
+}
+
+struct atoll_mount *atoll_mounts_dup(const struct atoll_mount *mounts, size_t count)
+{
+    struct atoll_mount *copy = count > 0 ? calloc(count, sizeof(*copy)) : NULL;
+
+    if (count == 0)
+        return NULL;
+    if (!copy)
+        abort(); /* a few small objects: the daemon is crash-only */
+    memcpy(copy, mounts, count * sizeof(*copy));
+    return copy;
+}
+
+struct atoll_registry_login *atoll_login_dup(const struct atoll_registry_login *login)
+{
+    struct atoll_registry_login *copy = login ? malloc(sizeof(*copy)) : NULL;
+
+    if (!login)
+        return NULL;
+    if (!copy)
+        abort();
+    *copy = *login;
+    return copy;
+}
+
+struct atoll_registry_login *atoll_login_free(struct atoll_registry_login *login)
+{
+    if (login)
+        explicit_bzero(login, sizeof(*login));
+    free(login);
+    return NULL;
+}

@@ -1,0 +1,196 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "engine/engine_internal.h"
+
+/*
+ * Changing who makes sandboxes while sandboxes are there. A provider that is replaced or removed is
+ * retired: it gets nothing new, and stays for as long as somebody needs it. Where another one of its
+ * name makes sandboxes in the same place, those that nothing is being done to move over to that one,
+ * as they would after a restart of the daemon; a connection that ends with the old provider is made
+ * again by the new one (reattach.c).
+ */
+#define SWEEP_MS 200
+#define SWEEP_SELDOM_MS 2000 /* while it only waits for owners to destroy what they have */
+
+bool atoll_slot_awaits(const struct atoll_slot *slot)
+{
+    const struct atoll_engine *engine = slot->engine;
+
+    for (size_t i = 0; i < engine->slot_count; i++)
+        if (engine->slots[i]->heir == slot)
+            return true;
+    return false;
+}
+
+/* Nobody waits for its provider, in whichever way. */
+static bool can_move(const struct atoll_sandbox *s)
+{
+    return s->change == ATOLL_CHANGE_NONE && !s->removing && s->state != ATOLL_SANDBOX_CREATING &&
+           s->state != ATOLL_SANDBOX_STOPPING && !atoll_sandbox_reattach_is_busy(s);
+}
+
+/* How many it has that cannot go. */
+static size_t move_sandboxes(struct atoll_slot *slot)
+{
+    struct atoll_sandbox *s;
+    size_t pos = 0, left = 0;
+
+    while ((s = atoll_map_next(&slot->engine->sandboxes, &pos)) != NULL) {
+        if (s->slot != slot)
+            continue;
+        if (slot->heir && can_move(s)) {
+            s->slot = slot->heir;
+            s->provider = slot->heir->provider;
+        } else {
+            left++;
+        }
+    }
+    return left;
+}
+
+static void close_slot(struct atoll_engine *engine, size_t at)
+{
+    struct atoll_slot *slot = engine->slots[at], *heir = slot->heir;
+    const char *name = slot->provider->ops->name;
+
+    atoll_log(ATOLL_LOG_INFO, "provider closed", "provider", name, NULL);
+    if (!heir)
+        atoll_metric_set(ATOLL_METRIC_PROVIDER_UP, ATOLL_LABELS(name), 0);
+    for (size_t i = at + 1; i < engine->slot_count; i++)
+        engine->slots[i - 1] = engine->slots[i];
+    engine->slot_count--;
+    (void)atoll_slot_free(slot);
+    if (heir && !heir->listed)
+        atoll_slot_check(heir);
+}
+
+static bool is_in_use(const struct atoll_slot *slot)
+{
+    return slot->checking || slot->listing ||
+           (slot->provider->ops->is_busy && slot->provider->ops->is_busy(slot->provider));
+}
+
+static void sweep(void *arg)
+{
+    struct atoll_engine *engine = arg;
+    int64_t again_ms = 0;
+
+    for (size_t i = engine->slot_count; i-- > 0 && !engine->ending;) {
+        struct atoll_slot *slot = engine->slots[i];
+
+        if (!slot->retired || slot == engine->home)
+            continue;
+        if (move_sandboxes(slot) == 0 && !is_in_use(slot))
+            close_slot(engine, i);
+        else if (again_ms != SWEEP_MS)
+            again_ms = slot->heir ? SWEEP_MS : SWEEP_SELDOM_MS;
+    }
+    if (again_ms > 0 && !engine->ending)
+        atoll_timer_set(&engine->slot_sweep, engine->loop, again_ms, sweep, engine);
+}
+
+/* Those that have waited for somebody like it. */
+static void inherit(struct atoll_engine *engine, struct atoll_slot *slot)
+{
+    for (size_t i = 0; i < engine->slot_count; i++) {
+        struct atoll_slot *old = engine->slots[i];
+        bool absent = !*old->kind;
+
+        if (old == slot || !old->retired ||
+            strcmp(old->provider->ops->name, slot->provider->ops->name) != 0)
+            continue;
+        if (absent || (old->place && slot->place && strcmp(old->place, slot->place) == 0))
+            old->heir = slot;
+    }
+}
+
+static int check_set(struct atoll_engine *engine, const struct atoll_engine_provider *list,
+                     size_t count, struct atoll_error *err)
+{
+    size_t fresh = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        fresh += list[i].provider != NULL;
+        if (!list[i].provider && !atoll_slot_by_name(engine, list[i].name))
+            return atoll_fail(err, ATOLL_ERR_INTERNAL, ENOENT, "there is no provider %.64s",
+                              list[i].name);
+    }
+    if (engine->slot_count + fresh > ATOLL_PROVIDERS_MAX)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS,
+                          "%zu providers are there, some of them because they still have "
+                          "sandboxes, and %d may be",
+                          engine->slot_count, ATOLL_PROVIDERS_MAX);
+    return 0;
+}
+
+/* In the order of the list; those that are retired come last. */
+static void sort(struct atoll_engine *engine, struct atoll_slot *const *order, size_t count)
+{
+    struct atoll_slot *sorted[ATOLL_PROVIDERS_MAX];
+    size_t n = 0;
+
+    for (; n < count; n++)
+        sorted[n] = order[n];
+    for (size_t i = 0; i < engine->slot_count; i++)
+        if (engine->slots[i]->retired)
+            sorted[n++] = engine->slots[i];
+    memcpy(engine->slots, sorted, n * sizeof(*sorted));
+}
+
+int atoll_engine_set_providers(struct atoll_engine *engine,
+                               const struct atoll_engine_provider *list, size_t count,
+                               struct atoll_error *err)
+{
+    struct atoll_slot *order[ATOLL_PROVIDERS_MAX];
+    int r = check_set(engine, list, count, err);
+
+    if (r < 0) {
+        for (size_t i = 0; i < count; i++)
+            if (list[i].provider)
+                (void)list[i].provider->ops->free(list[i].provider);
+        return r;
+    }
+    /* First those that go: of one that is replaced there are two, of the same name. */
+    for (size_t i = 0; i < engine->slot_count; i++) {
+        struct atoll_slot *slot = engine->slots[i];
+        const char *name = slot->provider->ops->name;
+        bool stays = false;
+
+        for (size_t k = 0; k < count; k++)
+            stays |= !list[k].provider && strcmp(list[k].name, name) == 0;
+        slot->retired |= !stays;
+    }
+    for (size_t i = 0; i < count && r == 0; i++) {
+        if (!list[i].provider) {
+            order[i] = atoll_slot_by_name(engine, list[i].name);
+            r = atoll_slot_configure(order[i], &list[i], err);
+            continue;
+        }
+        r = atoll_slot_add(engine, &list[i], &order[i], err);
+        inherit(engine, order[i]);
+        atoll_slot_check(order[i]);
+    }
+    if (r < 0)
+        abort(); /* small fixed objects; names were checked: the daemon is crash-only */
+    sort(engine, order, count);
+    atoll_slots_choose_home(engine);
+    atoll_timer_set(&engine->slot_sweep, engine->loop, 0, sweep, engine);
+    return 0;
+}
+
+void atoll_engine_note_providers(struct atoll_engine *engine, const char *error)
+{
+    engine->providers_unix_ms = atoll_clock_unix_ms();
+    (void)snprintf(engine->providers_error, sizeof(engine->providers_error), "%s",
+                   error ? error : "");
+}
+
+int64_t atoll_providers_loaded(const struct atoll_engine *engine, const char **ret_error)
+{
+    *ret_error = engine->providers_error;
+    return engine->providers_unix_ms;
+}

@@ -1,0 +1,171 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "engine/engine_internal.h"
+
+/*
+ * What a provider keeps beside sandboxes: snapshots of their disks, which are templates of their owners, and
+ * volumes.
+ */
+
+#define OWN_MAX 64 /* templates that a tenant alone has */
+
+struct snapshot {
+    struct atoll_engine *engine;
+    char sandbox_id[ATOLL_ID_LEN + 1];
+    char owner[65], name[65], provider[65], image[64];
+    atoll_template_fn *done;
+    void *arg;
+};
+
+void atoll_done_ignore(void *arg, const struct atoll_error *error)
+{
+    (void)arg;
+    (void)error;
+}
+
+static int keep(struct snapshot *p, const struct atoll_provider_image *made,
+                struct atoll_template **ret, struct atoll_error *err)
+{
+    struct atoll_slot *slot = atoll_slot_by_name(p->engine, p->provider);
+
+    if (!slot)
+        return atoll_fail(err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was taken away meanwhile",
+                          p->provider);
+    if (atoll_template_check(p->engine, p->owner, p->name, ATOLL_TEMPLATE_IMAGE, err) < 0) {
+        slot->provider->ops->drop_image(slot->provider, p->image, atoll_done_ignore, NULL);
+        return -EEXIST;
+    }
+    *ret = atoll_template_put_image(p->engine, p->owner, p->name, slot, p->image, made);
+    if (!*ret)
+        return atoll_fail_errno(err, ENOMEM, "template");
+    return atoll_template_save(p->engine, *ret, err);
+}
+
+static void on_made(void *arg, const struct atoll_provider_image *made,
+                    const struct atoll_error *error)
+{
+    struct snapshot *p = arg;
+    struct atoll_sandbox *s = atoll_map_get(&p->engine->sandboxes, p->sandbox_id);
+    struct atoll_template *t = NULL;
+    struct atoll_template_view view;
+    struct atoll_error err;
+
+    if (s)
+        s->snapping = false;
+    if (!error && keep(p, made, &t, &err) < 0)
+        error = &err;
+    if (!error && s)
+        atoll_events_emit(p->engine, "sandbox.snapshot", s, "", p->name);
+    if (!error)
+        view = atoll_template_get(t);
+    p->done(p->arg, error ? NULL : &view, error);
+    free(p);
+}
+
+static int check(struct atoll_engine *engine, struct atoll_sandbox *s, const char *name,
+                 struct atoll_error *err)
+{
+    int r = atoll_template_check(engine, s->owner, name, ATOLL_TEMPLATE_IMAGE, err);
+
+    if (r < 0)
+        return r;
+    if (s->snapping)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                          "another snapshot of sandbox %s is being made", s->spec.id);
+    if (atoll_templates_count(engine, s->owner) >= OWN_MAX)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                          "there are %d snapshots, the most a tenant may have; remove some",
+                          OWN_MAX);
+    return 0;
+}
+
+void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
+                           atoll_template_fn *done, void *arg)
+{
+    struct atoll_sandbox *s;
+    struct atoll_error err;
+    struct snapshot *p;
+
+    if (atoll_engine_running(engine, sandbox_id, &s, &err) < 0 ||
+        check(engine, s, name, &err) < 0) {
+        done(arg, NULL, &err);
+        return;
+    }
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    p->engine = engine;
+    p->done = done;
+    p->arg = arg;
+    memcpy(p->sandbox_id, s->spec.id, sizeof(p->sandbox_id));
+    memcpy(p->owner, s->owner, sizeof(p->owner));
+    (void)snprintf(p->name, sizeof(p->name), "%s", name);
+    (void)snprintf(p->provider, sizeof(p->provider), "%s", s->provider->ops->name);
+    atoll_image_name(p->image);
+    s->snapping = true;
+    s->provider->ops->snapshot(s->provider, &s->spec, p->image, on_made, p);
+}
+
+/* Volumes. */
+
+struct listing {
+    const char *provider;
+    void (*each)(void *arg, const struct atoll_volume_view *view);
+    atoll_done_fn *done;
+    void *arg;
+};
+
+static bool has_volumes(const struct atoll_provider_caps *caps)
+{
+    return caps->volumes;
+}
+
+static void on_volume(void *arg, const struct atoll_provider_volume *volume)
+{
+    const struct listing *l = arg;
+
+    l->each(l->arg, &(struct atoll_volume_view){.name = volume->name,
+                                                .provider = l->provider,
+                                                .created_unix_ms = volume->created_unix_ms});
+}
+
+static void on_listed(void *arg, const struct atoll_error *error)
+{
+    struct listing *l = arg;
+
+    l->done(l->arg, error);
+    free(l);
+}
+
+void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const char *provider,
+                        void (*each)(void *arg, const struct atoll_volume_view *view),
+                        atoll_done_fn *done, void *arg)
+{
+    struct atoll_error err;
+    struct atoll_slot *slot = atoll_slot_for(engine, provider, has_volumes, "keep volumes", &err);
+    struct listing *l;
+
+    if (!slot) {
+        done(arg, &err);
+        return;
+    }
+    l = calloc(1, sizeof(*l));
+    if (!l)
+        abort();
+    /* Lives as long as somebody waits for it. */
+    *l = (struct listing){slot->provider->ops->name, each, done, arg};
+    slot->provider->ops->list_volumes(slot->provider, tenant, on_volume, on_listed, l);
+}
+
+void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const char *provider,
+                          const char *name, atoll_done_fn *done, void *arg)
+{
+    struct atoll_error err;
+    struct atoll_slot *slot = atoll_slot_for(engine, provider, has_volumes, "keep volumes", &err);
+
+    if (slot)
+        slot->provider->ops->drop_volume(slot->provider, tenant, name, done, arg);
+    else
+        done(arg, &err);
+}

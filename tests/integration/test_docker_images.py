@@ -1,0 +1,466 @@
+"""Builds, snapshots, volumes and private images through the API and the CLI, against an engine of our own."""
+
+import io
+import json
+import os
+import tarfile
+import threading
+from pathlib import Path
+
+import docker_engine
+import fake_registry
+import places
+import pytest
+from boxes import Box
+from daemons import wait_until
+from rest import Rest
+
+BASE = "atoll-test-busybox:1"
+USERS = "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n"
+
+pytestmark = pytest.mark.skipif(docker_engine.missing() is not None,
+                                reason=str(docker_engine.missing()))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Directories of the host that requests may mount."""
+    directory = tmp_path_factory.mktemp("shared")
+    for name in ("read", "write", "secret"):
+        (directory / name).mkdir()
+        (directory / name).chmod(0o777)
+        (directory / name / "f").write_text(name)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def world(shared):
+    settings = {"volumes": 2, "private_registries": True,
+                "host_paths": [{"path": str(shared / "read")},
+                               {"path": str(shared / "write"), "writable": True}]}
+    with places.world(["native", "docker"], docker=settings) as made:
+        made.engine.import_image(BASE, docker_engine.busybox_root(USERS))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def tenants(world):
+    """Two who know nothing of each other."""
+    host, port = world.daemon.env["ATOLL_LISTEN"].split(":")
+
+    def client(name):
+        made = world.rest.post("/api/keys", {"tenant": name, "scope": "write"})
+        assert made.status == 201, made.body
+        return Rest((host, int(port)), {"X-API-Key": made.json["key"]})
+    return client("acme"), client("rival")
+
+
+@pytest.fixture(autouse=True)
+def clear(world):
+    yield
+    world.rest.delete("/api/sandboxes", all="true")
+
+
+def context(dockerfile, name="Dockerfile", **files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for path, text in {name: dockerfile, **files}.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return out.getvalue()
+
+
+def build(rest, name, files, **query):
+    return rest.post(f"/api/templates/{name}/build", files, **query)
+
+
+def images(world):
+    listed = json.loads(world.engine.call("GET", "/images/json")[1])
+    return {tag for image in listed for tag in image["RepoTags"] or []}
+
+
+def box(rest, **fields):
+    return Box(rest, provider="docker", **fields)
+
+
+def names(rest):
+    return {t["name"]: t for t in rest.get("/api/templates").json["templates"]}
+
+
+# Builds.
+
+def test_build(world):
+    rest = world.rest
+    answer = build(rest, "app", context(f"FROM {BASE}\nCOPY f /srv/f\nRUN echo of-the-step; "
+                                        "echo made >/srv/g\nUSER 77\n", f="sent"))
+    assert answer.status == 200 and answer.headers["Content-Type"] == "application/x-ndjson"
+    *said, last = answer.lines
+    lines = [line["output"] for line in said]
+    assert any(line.startswith("Step 1/4 : FROM") for line in lines), lines
+    assert "of-the-step" in lines, lines
+    made = last["template"]
+    assert made["name"] == "app" and made["kind"] == "image" and made["provider"] == "docker"
+    assert made["digest"].startswith("sha256:") and made["size_bytes"] > 0
+    assert names(rest)["app"] == made
+    for provider in ("docker", "auto"):
+        one = Box(rest, provider=provider, template="app")
+        assert one.out("cat /srv/f; id -u; cat /srv/g") == "sent77\nmade"
+        view = one.view
+        assert view["template"] == "app" and view["provider"] == "docker" and "image" not in view
+        # While one of it lives it stays.
+        assert rest.delete("/api/templates/app").status == 409
+        assert build(rest, "app", context(f"FROM {BASE}\n")).status == 409
+        assert one.destroy() == 204
+    refused = rest.post("/api/sandboxes", {"provider": "native", "template": "app"})
+    assert refused.status == 409 and "docker" in refused.error["message"]
+
+
+def test_build_again_replaces_it(world):
+    before = {tag for tag in images(world) if tag.startswith("atoll-template:")}
+    for text in ("one", "two"):
+        answer = build(world.rest, "again", context(f"FROM {BASE}\nRUN echo {text} >/v\n"))
+        assert "template" in answer.lines[-1], answer.body
+    wait_until(lambda: len({t for t in images(world) if t.startswith("atoll-template:")} - before) == 1,
+               20, lambda: str(images(world)))
+    one = box(world.rest, template="again")
+    assert one.out("cat /v") == "two"
+    one.destroy()
+    assert world.rest.delete("/api/templates/again").status == 204
+    assert {t for t in images(world) if t.startswith("atoll-template:")} == before
+    assert world.rest.post("/api/sandboxes", {"template": "again"}).status == 404
+
+
+@pytest.mark.parametrize("dockerfile, step, output", [
+    (f"FROM {BASE}\nRUN echo before; echo what went wrong >&2; exit 7\n", "step 2/2 : RUN",
+     "what went wrong"),
+    (f"FROM {BASE}\nCOPY nothing /x\n", "step 2/2 : COPY nothing", "Step 2/2"),
+    ("FROM nothing-like-this:1\n", "step 1/1 : FROM", "Step 1/1"),
+])
+def test_build_that_fails(world, dockerfile, step, output):
+    answer = build(world.rest, "broken", context(dockerfile))
+    assert answer.status == 200, answer.body
+    *said, last = answer.lines
+    assert step in last["error"]["message"], last
+    assert last["error"]["code"] == "failed_precondition" and last["error"]["request_id"]
+    assert any(output in line["output"] for line in said), said
+    assert "broken" not in names(world.rest)
+    assert world.engine.containers() == []
+
+
+def test_build_steps_have_no_network(world):
+    answer = build(world.rest, "lonely", context(f"FROM {BASE}\nRUN ls /sys/class/net\n"))
+    assert "lo" in [line.get("output") for line in answer.lines], answer.body
+    assert world.rest.delete("/api/templates/lonely").status == 204
+
+
+def test_build_refusals(world, tenants):
+    rest, files = world.rest, context(f"FROM {BASE}\n")
+    assert build(rest, "x", files, provider="native").status == 501
+    assert "cannot build" in build(rest, "x", files, provider="native").error["message"]
+    assert build(rest, "x", files, provider="nobody").status == 400
+    assert build(rest, "x", files, network="isolated").status == 400
+    assert build(rest, "x", files, file="../Dockerfile").status == 400
+    assert build(rest, "x", files, memoryMB="1").status == 400
+    assert build(rest, "host", files).status == 409
+    assert build(tenants[0], "x", files).status == 403
+    # What is no archive, or has no Dockerfile in it, is the builder's to tell.
+    for body in (b"no tar at all" * 100, context("", name="other")):
+        assert "error" in build(rest, "x", body).lines[-1]
+
+
+def test_build_is_given_up_with_its_client(world):
+    connection = world.rest.connection()
+    connection.request("POST", "/api/templates/slow/build", context(f"FROM {BASE}\nRUN sleep 600\n"))
+    answer = connection.getresponse()
+    while b"sleep" not in answer.readline():
+        pass
+    wait_until(lambda: world.engine.containers(), 20, lambda: "the step does not run")
+    answer.close()
+    connection.close()
+    wait_until(lambda: not world.engine.containers(), 30, lambda: str(world.engine.containers()))
+    assert "slow" not in names(world.rest)
+
+
+def test_build_by_cli(world, tmp_path):
+    atoll = world.daemon.atoll
+    for path, text in {"Dockerfile": f"FROM {BASE}\nCOPY . /src\n", "keep/a": "a", "keep/b.log": "b",
+                       "gone/c": "c", "gone/but/d": "d", ".hidden": "h", "-dash": "x",
+                       ".dockerignore": "# comment\n*.md\n**/*.log\ngone\n!gone/but\nDockerfile\n",
+                       "x.md": "m", "keep/y.md": "m"}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    os.symlink("a", tmp_path / "keep/link")
+    done = atoll("template", "build", "by-cli", tmp_path, check=True)
+    assert "Step 2/2 : COPY" in done.stderr
+    assert done.stdout.startswith("template by-cli is ready")
+    listed = atoll("run", "--template", "by-cli", "--", "sh", "-c",
+                   "cd /src; find . -type f -o -type l | sort", check=True).stdout.split()
+    assert listed == ["./-dash", "./.dockerignore", "./.hidden", "./gone/but/d", "./keep/a",
+                      "./keep/link", "./keep/y.md"]
+    assert "by-cli" in atoll("template", "ls", check=True).stdout
+    (tmp_path / "bad").write_text(f"FROM {BASE}\nRUN echo oh dear; exit 3\n")
+    failed = atoll("template", "build", "--file", "bad", "broken", tmp_path)
+    assert failed.returncode != 0 and failed.stdout == ""
+    assert "oh dear" in failed.stderr and "step 2/2 : RUN echo oh dear" in failed.stderr
+    assert "there is no nothing" in atoll("template", "build", "-f", "nothing", "x", tmp_path).stderr
+    atoll("template", "rm", "by-cli", check=True)
+
+
+# Snapshots.
+
+def test_snapshot(world, tenants):
+    mine, other = tenants
+    before = images(world)
+    one = box(mine, image=BASE, waive=["disk"])
+    one.out("echo kept >/home/user/f; echo root >/srv", user="root")
+    answer = one.post("snapshot", {"name": "snap"})
+    assert answer.status == 201, answer.body
+    assert answer.json["kind"] == "image" and answer.json["tenant"] == "acme"
+    assert one.out("cat /srv") == "root"  # goes on
+    assert one.destroy() == 204
+    again = box(mine, template="snap", waive=["disk"])
+    assert again.out("cat /home/user/f /srv; id -un") == "kept\nroot\nuser"
+    # The image is no container of ours, whoever runs it.
+    image, = images(world) - before
+    labels = json.loads(world.engine.call("GET", f"/images/{image}/json")[1])["Config"]["Labels"]
+    assert not (labels or {}).get("atoll.daemon")
+    # Nobody else has it, under whatever name.
+    assert "snap" in names(mine) and "snap" not in names(other)
+    assert other.post("/api/sandboxes", {"template": "snap"}).status == 404
+    for name in (image, f"docker.io/library/{image}", "library/" + image):
+        assert other.post("/api/sandboxes", {"provider": "docker", "image": name}).status == 403, name
+    assert other.delete("/api/templates/snap").status == 403
+    digest = names(mine)["snap"]["digest"]
+    for name in (digest, digest[7:], digest[7:19], digest[7:9]):
+        answer = other.post("/api/sandboxes", {"provider": "docker", "image": name})
+        assert answer.status in (400, 403, 404, 503), (name, answer.body)
+    # It stays with its owner, over a restart too.
+    again.destroy()
+    world.restart()
+    assert names(mine)["snap"]["digest"] == digest
+    again = box(mine, template="snap")
+    assert again.out("cat /srv") == "root"
+    assert mine.delete("/api/templates/snap").status == 409
+    again.destroy()
+    assert mine.delete("/api/templates/snap").status == 204
+    assert "snap" not in names(mine)
+
+
+def test_snapshot_refusals(world, tenants):
+    mine = tenants[0]
+    with_native = Box(mine, provider="native")
+    answer = with_native.post("snapshot", {"name": "x"})
+    assert answer.status == 501 and "docker can" in answer.error["message"]
+    with_native.destroy()
+    one = box(mine, image=BASE)
+    answer = one.post("snapshot", {"name": "x"})  # the disk is in memory
+    assert answer.status == 409 and "waive" in answer.error["message"], answer.body
+    assert one.post("snapshot", {"name": ".bad"}).status == 400
+    assert one.post("snapshot", {}).status == 400
+    assert one.post("snapshot", {"name": "host"}).status == 409
+    assert one.post("pause", {}).status == 200
+    assert one.post("snapshot", {"name": "x"}).status == 409
+    one.destroy()
+
+
+def test_snapshot_by_cli(world):
+    atoll = world.daemon.atoll
+    name = world.daemon.create("--provider", "docker", "--image", BASE, "--waive", "disk")
+    atoll("exec", "--user", "root", name, "--", "sh", "-c", "echo cli >/f", check=True)
+    assert "template from-cli is ready" in atoll("snapshot", name, "from-cli", check=True).stdout
+    atoll("rm", name, check=True)
+    assert atoll("run", "--template", "from-cli", "--", "cat", "/f", check=True).stdout == "cli\n"
+    atoll("template", "rm", "from-cli", check=True)
+
+
+# Volumes.
+
+def test_volumes(world, tenants):
+    mine, other = tenants
+    wanted = [{"name": "data", "path": "/data"}]
+    one = box(mine, image=BASE, volumes=wanted)
+    assert one.view["volumes"] == [{"name": "data", "path": "/data", "readOnly": False}]
+    assert one.out("id -un; echo kept >/data/f; stat -c %U /data") == "user\nuser"
+    # Whoever asks the engine is told whose it is.
+    volumes = json.loads(world.engine.call("GET", "/volumes")[1])["Volumes"]
+    labels = [v["Labels"] for v in volumes if v["Labels"] and "atoll.volume" in v["Labels"]]
+    assert [(x["atoll.owner"], x["atoll.volume"]) for x in labels] == [("acme", "data")]
+    assert [c["Labels"]["atoll.owner"] for c in world.engine.containers()] == ["acme"]
+    assert mine.delete("/api/volumes/data").status == 409
+    one.destroy()
+    # It outlives its sandbox, and is another one for another tenant.
+    two = box(mine, image=BASE, volumes=[{**wanted[0], "readOnly": True}])
+    assert two.out("cat /data/f; touch /data/x 2>/dev/null || echo no") == "kept\nno"
+    theirs = box(other, image=BASE, volumes=wanted)
+    assert theirs.out("ls /data") == ""
+    assert [v["name"] for v in mine.get("/api/volumes").json["volumes"]] == ["data"]
+    two.destroy()
+    theirs.destroy()
+    assert other.delete("/api/volumes/data").status == 204
+    assert other.delete("/api/volumes/data").status == 404
+    assert mine.get("/api/volumes").json["volumes"][0]["provider"] == "docker"
+    assert mine.delete("/api/volumes/data").status == 204
+
+
+def test_volumes_have_a_maximum(world, tenants):
+    mine = tenants[0]
+    full = box(mine, image=BASE, volumes=[{"name": n, "path": f"/{n}"} for n in ("v1", "v2")])
+    answer = mine.post("/api/sandboxes", {"provider": "docker", "image": BASE,
+                                          "volumes": [{"name": "v3", "path": "/x"}]})
+    assert answer.status == 429 and "volumes" in answer.error["message"], answer.body
+    assert len(world.engine.containers()) == 1
+    full.destroy()
+    for name in ("v1", "v2"):
+        assert mine.delete(f"/api/volumes/{name}").status == 204
+
+
+def test_host_paths(world, tenants, shared):
+    mine = tenants[0]
+
+    def create(name, **more):
+        return mine.post("/api/sandboxes", {"provider": "docker", "image": BASE, "volumes": [
+            {"hostPath": str(shared / name), "path": "/mnt/x", **more}]})
+    for name, read_only, status in [("read", True, 201), ("read", False, 403), ("write", False, 201),
+                                    ("secret", True, 403), ("write/../secret", True, 400),
+                                    ("write/f", True, 403)]:
+        answer = create(name, readOnly=read_only)
+        assert answer.status == status, (name, answer.body)
+        if status == 201:
+            mine.delete(f"/api/sandboxes/{answer.json['id']}")
+    # A link that somebody inside has made leads nowhere.
+    os.symlink(shared / "secret", shared / "write/link")
+    assert create("write/link", readOnly=True).status == 403
+    assert "operator" in create("secret", readOnly=True).error["message"]
+    one = box(mine, image=BASE, volumes=[{"hostPath": str(shared / "write"), "path": "/mnt/x"}])
+    assert one.out("cat /mnt/x/f; echo new >/mnt/x/g; ls /mnt/x") == "writef\ng\nlink"
+    assert (shared / "write/g").read_text() == "new\n"
+    one.destroy()
+
+
+@pytest.mark.parametrize("volumes", [
+    "x", [1], [{}], [{"path": "/x"}], [{"name": "a"}], [{"name": "a", "path": "x"}],
+    [{"name": "a", "path": "/"}], [{"name": "a", "path": "/x/../y"}], [{"name": "a", "path": "/proc/x"}],
+    [{"name": "a", "path": "/.atoll"}], [{"name": "../a", "path": "/x"}],
+    [{"name": "a", "hostPath": "/x", "path": "/x"}], [{"hostPath": "x", "path": "/x"}],
+    [{"name": "a", "path": "/x", "readonly": True}],
+    [{"name": "a", "path": "/x"}, {"name": "b", "path": "/x/y"}],
+    [{"name": f"v{i}", "path": f"/v{i}"} for i in range(9)]])
+def test_bad_volumes(world, volumes):
+    answer = world.rest.post("/api/sandboxes", {"provider": "docker", "volumes": volumes})
+    assert answer.status == 400, answer.body
+
+
+def test_volumes_elsewhere(world):
+    answer = world.rest.post("/api/sandboxes", {"provider": "native",
+                                                "volumes": [{"name": "a", "path": "/x"}]})
+    assert answer.status == 501 and "docker can" in answer.error["message"], answer.body
+
+
+def test_volume_by_cli(world):
+    atoll = world.daemon.atoll
+    run = ["run", "--provider", "docker", "--image", BASE, "--volume"]
+    atoll(*run, "box:/data", "--", "sh", "-c", "echo cli >/data/f", check=True)
+    assert atoll(*run, "box:/data:ro", "--", "cat", "/data/f", check=True).stdout == "cli\n"
+    assert "box" in atoll("volume", "ls", check=True).stdout
+    assert "is not NAME:PATH" in atoll(*run, "box", "--", "true").stderr
+    atoll("volume", "rm", "box", check=True)
+    assert json.loads(atoll("volume", "ls", "--json", check=True).stdout) == {"volumes": []}
+
+
+# Registries.
+
+def everything_written(world):
+    """All that the daemon has put on disk, and said."""
+    texts = [world.daemon.log.read_bytes()]
+    for path in world.daemon.state.rglob("*"):
+        if path.is_file():
+            texts.append(path.read_bytes())
+    return b"\n".join(texts)
+
+
+def test_registry_of_a_request(world, tenants):
+    mine, other = tenants
+    with fake_registry.serve(docker_engine.busybox_root(USERS)) as registry:
+        login = {"username": fake_registry.USER, "password": fake_registry.PASSWORD}
+        request = {"provider": "docker", "image": registry.image}
+
+        def create(rest, **more):
+            return rest.post("/api/sandboxes", {**request, **more})
+        assert create(mine).status == 403
+        assert create(mine, registry={**login, "password": "wrong-one-0815"}).status == 403
+        made = create(mine, registry=login)
+        assert made.status == 201, made.body
+        assert fake_registry.PASSWORD.encode() not in made.body
+        assert "registry" not in made.json
+        # Those who have no password do not get what somebody else's brought here.
+        assert create(other).status == 403
+        assert create(other, registry={**login, "password": "wrong-one-0815"}).status == 403
+        again = create(mine)
+        assert again.status == 201, again.body
+        for answer in (made, again):
+            assert mine.delete(f"/api/sandboxes/{answer.json['id']}").status == 204
+        world.daemon.env["ATOLL_REGISTRY_PASSWORD"] = fake_registry.PASSWORD
+        try:
+            done = world.daemon.atoll("run", "--provider", "docker", "--image", registry.image,
+                                      "--registry-user", fake_registry.USER, "--", "echo", "pulled")
+        finally:
+            del world.daemon.env["ATOLL_REGISTRY_PASSWORD"]
+        assert done.stdout == "pulled\n", done.stderr
+        listed = mine.get("/api/sandboxes").body + mine.get("/api/templates").body
+    for secret in (fake_registry.PASSWORD, "wrong-one-0815"):
+        assert secret.encode() not in everything_written(world)
+        assert secret.encode() not in listed
+    world.restart()
+    assert fake_registry.PASSWORD.encode() not in everything_written(world)
+
+
+def test_registry_refusals(world):
+    for fields in ({"registry": {"username": "x", "password": "y"}},
+                   {"image": BASE, "registry": {"username": "x"}},
+                   {"image": BASE, "registry": {"username": "x", "password": "y", "token": "z"}},
+                   {"image": BASE, "registry": "x"}):
+        answer = world.rest.post("/api/sandboxes", {"provider": "docker", **fields})
+        assert answer.status == 400, answer.body
+
+
+def test_pull_tells_how_far_it_is(world):
+    """As events, and to whoever waits for a command."""
+    events = []
+
+    def listen():
+        connection = world.rest.connection()
+        connection.request("GET", "/api/events", None, {"Accept": "text/event-stream"})
+        answer = connection.getresponse()
+        ready.set()
+        for line in answer:
+            if line.startswith(b"data: "):
+                events.append(json.loads(line[6:]))
+            if events and events[-1]["kind"] == "sandbox.destroyed":
+                break
+        connection.close()
+    ready = threading.Event()
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    assert ready.wait(20)
+    with fake_registry.serve(docker_engine.busybox_root(USERS + "#\n")) as registry:
+        login = {"username": fake_registry.USER, "password": fake_registry.PASSWORD}
+        with world.rest.websocket("/api/run") as socket:
+            socket.send(json.dumps({"cmd": ["true"], "provider": "docker", "image": registry.image,
+                                    "registry": login}))
+            told = []
+            while "exec_id" not in (message := json.loads(socket.recv()[1])):
+                told.append(message["progress"])
+            while "result" not in json.loads(socket.recv()[1]):
+                pass
+        listener.join(30)
+        assert any(registry.image in text and "layers" in text for text in told), told
+        pulls = [e for e in events if e["kind"] == "provider.pull_progress"]
+        assert pulls and all(e["sandbox_id"] for e in pulls), events
+        assert len(pulls) <= len(told) + 1
+        assert fake_registry.PASSWORD not in json.dumps(events) + json.dumps(told)
+
+
+def test_nothing_is_left(world):
+    assert world.engine.containers() == []
+    assert Path(world.daemon.state / "templates").exists()

@@ -1,0 +1,93 @@
+"""An agent out of reach, and what its provider says about the sandbox then: the word of the provider
+decides, its silence never does. The fake provider lies on demand."""
+
+import pytest
+from daemons import wait_until
+from fake_world import world_of
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with world_of() as made:
+        yield made
+
+
+@pytest.fixture
+def world(shared):
+    yield shared
+    shared.fail()
+    shared.rest.delete("/api/sandboxes")
+
+
+def wait_failed(box):
+    wait_until(lambda: box.state == "failed", 60, lambda: f"not told: {box.view}")
+    return box.view["cause"]
+
+
+@pytest.mark.parametrize("word", ["exited", "gone"])
+def test_told_after_a_restart_that_it_ended(world, word):
+    """It is in the list, and cannot be dialed; then it is asked about."""
+    box, other = world.box(provider="fake"), world.box(provider="fake")
+    exec_id = box.detach("sleep 1000")
+    world.fail(f"dial 0 unavailable {box.id}", f"look 0 {word} {box.id}")
+    world.restart()
+    assert wait_failed(box) == f"fake: it is said to be {word}"
+    assert box.exec(exec_id)["result"]["kind"] == "lost"
+    assert f"said to be {word}" in box.exec(exec_id)["result"]["reason"]
+    wait_until(lambda: not (world.daemon.state / "fake" / box.id).exists(), 20,
+               lambda: "what is left of it is not removed")
+    assert other.out("echo untouched") == "untouched"
+
+
+def test_made_again_after_a_restart(world):
+    box = world.box(provider="fake", recreate=True)
+    box.out("echo x > file")
+    world.fail(f"dial 0 unavailable {box.id}", f"look 0 gone {box.id}")
+    world.restart()
+    wait_until(lambda: box.state == "running" and "cause" not in box.view and
+               box.post("execs", {"cmd": ["true"]}, wait="true").status == 200, 60,
+               lambda: f"not made again: {box.view}")
+    assert box.out("ls") == ""
+
+
+def dials(world, box):
+    return sum('"provider call"' in line and '"op":"dial"' in line and box.id in line
+               for line in world.daemon.log.read_text().splitlines())
+
+
+def test_eight_dials_in_vain(world):
+    """It lives, by its provider's word, and its agent never answers: or takes a stream and drops it."""
+    deaf, dropping = world.box(provider="fake"), world.box(provider="fake")
+    world.fail(f"dial 0 unavailable {deaf.id}", f"dial 0 dialed {dropping.id}")
+    world.restart()
+    for box, words in ((deaf, "dial is to fail"), (dropping, "ends as soon as it is made")):
+        cause = wait_failed(box)
+        assert "its agent does not answer any more" in cause and words in cause
+    assert dials(world, deaf) == 8 * 4  # each is tried four times
+
+
+def test_paused_elsewhere_and_silence_are_waited_for(world):
+    """Neither a provider that says nothing nor one that says "paused" ends anything."""
+    silent, paused = world.box(provider="fake"), world.box(provider="fake")
+    exec_id = silent.detach("echo begun; sleep 2; echo done")
+    world.fail(*(f"dial 0 unavailable {box.id}" for box in (silent, paused)),
+               f"look 0 unavailable {silent.id}", f"look 0 paused {paused.id}")
+    world.restart()
+    for box in (silent, paused):
+        answer = box.post("execs", {"cmd": ["true"]})
+        assert answer.status == 503 and box.state == "running", answer.body
+    seen = dials(world, silent), dials(world, paused)
+    wait_until(lambda: asked(world, silent) > 8 and asked(world, paused) > 12, 60,
+               lambda: "they are not asked about")
+    assert seen == (dials(world, silent), dials(world, paused))
+    assert silent.state == paused.state == "running"
+    world.fail()
+    for box in (silent, paused):
+        wait_until(lambda box=box: box.post("execs", {"cmd": ["true"]}, wait="true").status == 200,
+                   30, lambda box=box: f"not reached again: {box.view}")
+    assert silent.output(exec_id, follow="true") == "begun\ndone\n"
+
+
+def asked(world, box):
+    return sum('"provider call"' in line and '"op":"look"' in line and box.id in line
+               for line in world.daemon.log.read_text().splitlines())

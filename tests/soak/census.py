@@ -1,0 +1,175 @@
+"""What there is of a daemon on this host: processes, mounts, cgroups, descriptors, files, rows,
+memory. Counted when no sandbox lives."""
+
+import collections
+import contextlib
+import json
+import os
+import re
+import sqlite3
+import time
+from pathlib import Path
+
+from daemons import cgroups, start_time
+from ground import children
+
+EMPTY = ("sandboxes", "journal", "disks", "artifacts", "mnt")
+# What comes with time and stays: disks formatted once per size, the store, the log.
+KEPT = re.compile(r"images/ext4-[0-9-]+\.img|atoll\.db(-wal|-shm|-journal)?|audit\.log(\.\d+)?|"
+                  r"[a-z./-]*spawn\.(sock|lock)|id-block|atolld\.lock|url-secret|api-key|"
+                  r"providers\.yaml|drivers/.*|(template|layers|templates|gvisor)(/.*)?|[a-z]+")
+ROWS = ("sandboxes", "execs", "sessions", "previews", "contexts", "artifact_wishes",
+        "artifact_sets", "artifacts")
+ROWS_KEPT = {"events": 4096 + 256, "answers": 4096}
+ID_BLOCK_BITS = 28
+
+
+class Census:
+    def __init__(self, ground, token, pool):
+        self.ground, self.state = ground, ground.daemon.state
+        self.token = token.encode()  # in the environment of every sandbox
+        self.pool = pool  # sandboxes that are kept ready, and hidden
+        self.ids = set()  # of every sandbox there ever was
+
+    def instance(self):
+        st = self.state.stat()
+        return f"atoll-{(st.st_ino ^ (st.st_dev << 40)) & (1 << 64) - 1:x}"
+
+    def spares(self):
+        """Ids of sandboxes that wait in the pool: known to nobody, and not too many."""
+        found = {path.name.split(".")[0] for path in (self.state / "sandboxes").glob("*.sock")}
+        return found if len(found) <= self.pool else set()
+
+    def processes(self, spares):
+        block = int((self.state / "id-block").read_text())
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError, IndexError):
+                uid = int(re.search(r"Uid:\t(\d+)", (entry / "status").read_text()).group(1))
+                ours = uid >> ID_BLOCK_BITS == block
+                marked = self.token in (entry / "environ").read_bytes()
+                if not (ours or marked) or not start_time(entry.name):
+                    continue
+                groups = (entry / "cgroup").read_text()
+                if not any(spare in groups for spare in spares) or marked:
+                    name = (entry / "comm").read_text().strip()
+                    yield f"process {entry.name} ({name}, uid {uid})"
+
+    def descendants(self, spares):
+        for pid in children(self.ground.spawn() or 0):
+            with contextlib.suppress(OSError):
+                groups = Path(f"/proc/{pid}/cgroup").read_text()
+                if start_time(pid) and not any(spare in groups for spare in spares):
+                    yield f"child {pid} of atoll-spawn"
+
+    def mounts(self, spares):
+        for who in ("self", self.ground.spawn()):
+            with contextlib.suppress(OSError):
+                for line in Path(f"/proc/{who}/mountinfo").read_text().splitlines():
+                    place = line.split()[4]
+                    if who == "self" and str(self.state) in line:
+                        yield f"mount {place}"
+                    elif "/sandboxes/" in line and not any(spare in line for spare in spares):
+                        yield f"mount {place} in the namespace of atoll-spawn"
+
+    def groups(self, spares):
+        for path in cgroups():
+            if path.parent.name == self.instance() and path.name not in spares:
+                yield f"cgroup {path}"
+
+    def loops(self, spares):
+        for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+            with contextlib.suppress(OSError):
+                # As atoll-spawn sees it, whose root is another one.
+                text = path.read_text().strip()
+                box = Path(text).name.split(".")[0]
+                if box in self.ids and box not in spares:
+                    yield f"{path.parts[3]} of {text}"
+
+    def files(self, spares):
+        for name in EMPTY:
+            for path in (self.state / name).rglob("*"):
+                if not any(spare in path.name for spare in spares):
+                    yield f"file {path.relative_to(self.state)}"
+        for path in self.state.iterdir():
+            if not KEPT.fullmatch(path.name):
+                yield f"file {path.name} in the state directory"
+
+    def rows(self):
+        store = sqlite3.connect(f"file:{self.state / 'atoll.db'}?mode=ro", uri=True, timeout=30)
+        with contextlib.closing(store):
+            for table in ROWS:
+                for row in store.execute(f"SELECT * FROM {table} LIMIT 3"):
+                    yield f"row of {table}: {row[:3]}"
+            for table, most in ROWS_KEPT.items():
+                n = store.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+                if n > most:
+                    yield f"{n} rows of {table}"
+            verdict = store.execute("PRAGMA integrity_check").fetchone()[0]
+            if verdict != "ok":
+                yield f"the store is damaged: {verdict}"
+
+    def shown(self):
+        for what in ("sandboxes", "sessions", "artifacts"):
+            for entry in self.ground.unix().get(f"/api/{what}").json[what]:
+                yield f"{what} shows {json.dumps(entry)[:200]}"
+
+    def leftovers(self):
+        """Of sandboxes that are all destroyed, as texts."""
+        spares = self.spares()
+        found = []
+        for look in (self.processes, self.descendants, self.mounts, self.groups, self.loops,
+                     self.files):
+            found += look(spares)
+        return found + [*self.rows(), *self.shown()]
+
+    def settle(self, seconds=60):
+        """What is left once everything had time to end."""
+        deadline = time.monotonic() + seconds
+        while (found := self.leftovers()) and time.monotonic() < deadline:
+            time.sleep(0.25)
+        return found
+
+    def overlaps(self):
+        """Ranges of ids that two living sandboxes share."""
+        store = sqlite3.connect(f"file:{self.state / 'atoll.db'}?mode=ro", uri=True, timeout=30)
+        with contextlib.closing(store):
+            return store.execute("SELECT outside_id, group_concat(id) FROM sandboxes WHERE "
+                                 "provider = 'native' AND outside_id > 0 AND state IN "
+                                 "(1, 4, 5) GROUP BY outside_id HAVING count(*) > 1").fetchall()
+
+    def measure(self):
+        """What may not grow."""
+        daemon, spawn = self.ground.daemon.pid, self.ground.spawn()
+        held, spawn_held = descriptors(daemon), descriptors(spawn)
+        metrics = self.ground.unix().get("/metrics").body.decode()
+        heap = re.search(r"^process_heap_bytes (\S+)", metrics, re.M)
+        return {
+            "daemon": daemon, "spawn": spawn,
+            "descriptors": held, "spawn descriptors": spawn_held,
+            "namespaces": namespaces(held), "spawn namespaces": namespaces(spawn_held),
+            "heap": float(heap.group(1)) if heap else 0, "memory": anonymous(daemon),
+            "spawn memory": anonymous(spawn), "threads": len(os.listdir(f"/proc/{daemon}/task")),
+            "spawn mounts": Path(f"/proc/{spawn}/mountinfo").read_text().count("\n"),
+            "loops": sum(1 for _ in Path("/sys/block").glob("loop*/loop/backing_file")),
+        }
+
+
+def namespaces(found):
+    """How many of those descriptors hold a namespace."""
+    return sum(found[kind] for kind in ("net", "mnt", "pid", "user", "ipc", "uts", "cgroup"))
+
+
+def anonymous(pid):
+    """Resident bytes that are not of files."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"RssAnon:\s+(\d+)", text).group(1)) * 1024
+
+
+def descriptors(pid):
+    """What its descriptors lead to; numbers that are different each time are left out."""
+    found = collections.Counter()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = os.readlink(path)
+            found[re.sub(r"^([a-z]+):\[\d+\]", r"\1", target)] += 1
+    return found

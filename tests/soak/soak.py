@@ -1,0 +1,181 @@
+"""Mixed load against a real daemon, with kills, and then a look at what is left.
+
+    SOAK_SECONDS=3600 SOAK_SEED=… SOAK_PROVIDERS=native,docker,gvisor,e2b tests/soak/soak.py
+
+Three legs: with kills of the daemon and of atoll-spawn; without them, until everything that grows
+with use has its size; and once more without them. After each all sandboxes are destroyed and nothing
+may be left; what the last two left of memory and descriptors must be equal.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS), str(TESTS / "integration"), str(TESTS / "soak")]
+
+import places  # noqa: E402
+from census import Census, anonymous  # noqa: E402
+from daemons import BUILD  # noqa: E402
+from ground import Ground, Ledger  # noqa: E402
+from load import Events, Load, janitor, log_errors  # noqa: E402
+
+WORKERS = 6
+POOL = 2
+HEAP_MAX = 512 * 1024  # what the allocator's own caches may differ by
+MEMORY_MAX = 6 << 20  # resident: with what is free between objects that are not
+SPAWN_MEMORY_MAX = 512 * 1024
+DESCRIPTORS_MAX = 2
+
+# Lines of the log at level error that a kill of a part explains.
+EXPECTED_LOG = ("atoll-spawn died; starting it again", "adoption", "atoll-spawn cannot start",
+                "atoll-spawn is gone", "agent refused", "request failed")
+
+
+def free_port(chance):
+    """Below those that the kernel gives to clients: nobody takes it while the daemon is dead."""
+    while True:
+        port = chance.randint(20950, 20999)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+class Soak:
+    def __init__(self, ground, census, seconds, seed, providers):
+        self.ground, self.ledger, self.census = ground, ground.ledger, census
+        self.seconds, self.seed, self.providers = seconds, seed, providers
+        self.begun = self.said = self.swept = time.monotonic()
+        self.measures = []
+
+    def progress(self, load):
+        now = time.monotonic()
+        self.ground.check_alive()
+        if now - self.swept > 5:
+            self.swept = now
+            janitor(load)
+            for ids in self.census.overlaps():
+                self.ledger.finding(f"one range of ids for two sandboxes: {ids}")
+        if now - self.said < 10:
+            return
+        self.said = now
+        counts = self.ledger.counts
+        kills = sum(n for what, n in counts.items() if "kill -9" in what or "SIGTERM" in what)
+        with contextlib.suppress(OSError):
+            print(f"soak: {now - self.begun:5.0f} s  {len(load.living)} live, "
+                  f"{counts['sandboxes']} made; {counts['commands']} commands, "
+                  f"{counts['output bytes'] >> 20} MiB of output, {counts['file bytes'] >> 20} MiB "
+                  f"of files; {counts['requests']} requests, {counts['hostile clients']} hostile; "
+                  f"{kills} kills; daemon {anonymous(self.ground.daemon.pid) >> 10} KiB; "
+                  f"{len(self.ledger.findings)} findings", flush=True)
+
+    def leg(self, name, seconds, kills_every):
+        print(f"soak: {name}, {seconds:.0f} s", flush=True)
+        load = Load(self.ground, f"{self.seed} {name}", self.census.token.decode(), self.providers,
+                    WORKERS, kills_every)
+        load.run(seconds, self.progress)
+        self.clear(name)
+
+    def clear(self, name):
+        """Destroys what is left through the API, and looks."""
+        client = self.ground.unix()
+        client.sure("DELETE", "/api/sandboxes")
+        for entry in client.get("/api/artifacts").json["artifacts"]:
+            client.delete(f"/api/artifacts/{entry['sandbox_id']}")
+        for left in self.census.settle():
+            self.ledger.finding(f"after {name}: {left}")
+        self.measures.append(self.census.measure())
+
+    def compare(self):
+        """The last two legs: one daemon, one atoll-spawn, no sandbox."""
+        before, after = self.measures[-2:]
+        sanitized = after["heap"] == 0  # which keeps what was freed
+        rows = []
+        for what, most in (("heap", HEAP_MAX), ("memory", MEMORY_MAX),
+                           ("spawn memory", SPAWN_MEMORY_MAX), ("threads", 0),
+                           ("spawn mounts", 0), ("namespaces", 0), ("spawn namespaces", 0)):
+            grown = after[what] - before[what]
+            rows.append((what, f"{before[what]:.0f}", f"{after[what]:.0f}", f"at most +{most}"))
+            if grown > most and not (sanitized and what in ("heap", "memory")):
+                self.ledger.finding(f"{what} grew from {before[what]:.0f} to {after[what]:.0f}")
+        for what in ("descriptors", "spawn descriptors"):
+            total = [sum(m[what].values()) for m in (before, after)]
+            rows.append((what, str(total[0]), str(total[1]), f"at most +{DESCRIPTORS_MAX}"))
+            if total[1] - total[0] > DESCRIPTORS_MAX:
+                more = after[what] - before[what]
+                self.ledger.finding(f"{what} grew from {total[0]} to {total[1]}: {dict(more)}")
+        if before["daemon"] != after["daemon"] or before["spawn"] != after["spawn"]:
+            self.ledger.finding("the daemon or atoll-spawn is not the one of before")
+        return rows
+
+    def look_at_log(self):
+        for text, (n, line) in log_errors(self.ground.daemon.log).items():
+            self.ledger.count(f"log: {text[:60]}", n)
+            if text not in EXPECTED_LOG:
+                self.ledger.finding(f"{n} times in the log: {line}")
+
+    def run(self):
+        events = Events(self.ground, self.census)
+        kills = 0.6 * self.seconds
+        self.leg("with kills", kills, max(1.0, min(5.0, kills / 12)))
+        self.leg("warm-up", 0.12 * self.seconds, 0)
+        self.leg("without kills", 0.28 * self.seconds, 0)
+        events.catch_up()
+        events.over.set()
+        events.thread.join(10)
+        events.judge()
+        rows = self.compare()
+        self.look_at_log()
+        return rows
+
+
+def report(ledger, rows, seed):
+    print("\nsoak: what was done")
+    for what, n in sorted(ledger.counts.items()):
+        print(f"  {what:<56} {n:>12}")
+    print(f"\n  {'with no sandbox left':<24} {'before':>12} {'after':>12}")
+    for row in rows:
+        print(f"  {row[0]:<24} {row[1]:>12} {row[2]:>12}   {row[3]}")
+    if not ledger.findings:
+        print(f"\nsoak: clean (seed {seed})")
+        return 0
+    print(f"\nsoak: {len(ledger.findings)} findings (seed {seed})")
+    for finding in ledger.findings[:40]:
+        print(f"  - {finding}")
+    return 1
+
+
+def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the daemon is stopped, too
+    seconds = float(os.environ.get("SOAK_SECONDS") or 3600)
+    seed = os.environ.get("SOAK_SEED") or str(random.SystemRandom().randrange(1 << 32))
+    names = (os.environ.get("SOAK_PROVIDERS") or "native").split(",")
+    print(f"soak: {seconds:.0f} s, seed {seed}, {', '.join(names)}", flush=True)
+    chance, ledger = random.Random(seed), Ledger()
+    environment = {"ATOLL_LISTEN": f"127.0.0.1:{free_port(chance)}", "ATOLL_KEY_RATE": "0",
+                   "ATOLL_POOL": str(POOL)}
+    with places.world(names, environment=environment) as world:
+        for name, reason in world.missing.items():
+            print(f"soak: no {name} here: {reason}")
+        key = places.Rest(world.daemon.socket).post("/api/keys", {"tenant": "default",
+                                                                  "scope": "write"}).json
+        ground = Ground(world, ledger, key)
+        soak = Soak(ground, Census(ground, f"soak-{seed}", POOL), seconds, seed,
+                    list(world.places))
+        try:
+            rows = soak.run()
+        finally:
+            if ledger.findings or os.environ.get("SOAK_KEEP_LOG"):
+                kept = BUILD / "soak.log"
+                kept.write_bytes(world.daemon.log.read_bytes())
+                print(f"soak: the daemon's log is in {kept}")
+    return report(ledger, rows, seed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
