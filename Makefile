@@ -1,7 +1,7 @@
 # The front door. The work is done by meson and by the scripts; `make help` lists the doors.
 
 .DEFAULT_GOAL := build
-.PHONY: build run down test test-asan test-clang test-all test-cgroup2 fuzz soak code-interpreter bench format check install clean help packages
+.PHONY: build run down test test-asan test-clang test-all test-cgroup2 test-valgrind fuzz soak code-interpreter bench format check install clean help packages
 
 build: packages ## install what is needed to build, compile into build/
 	@scripts/build gcc
@@ -25,8 +25,11 @@ test-asan: ## sanitized build: unit and integration tests
 test-clang: ## clang build: unit tests
 	@scripts/test clang
 
-test-all: ## test, and also unit tests with clang, security and fault tests sanitized, test-cgroup2
+test-all: ## test, and also unit tests with clang, security and fault tests sanitized, test-valgrind, test-cgroup2
 	@scripts/test all
+
+test-valgrind: ## daemon and command line under valgrind
+	@scripts/test valgrind
 
 test-cgroup2: ## limits on cgroup v2, in an emulated virtual machine
 	@scripts/test cgroup2

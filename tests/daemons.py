@@ -16,6 +16,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / os.environ.get("ATOLL_BUILD", "build")
+# What daemon and CLI are run by, such as valgrind with its options; everything takes longer then.
+WRAPPER = os.environ.get("ATOLL_WRAPPER", "").split()
 ROOTLESS_USER = "atolltest"
 SUBIDS = "1000000:65536"
 
@@ -59,7 +61,7 @@ class Daemon:
 
     def atoll(self, *args, input=None, check=False, timeout=60, binary=False):
         """Runs the CLI. Output is text unless `binary`; with `check` a failure raises."""
-        command = [*self.prefix, str(self.build / "atoll"), *map(str, args)]
+        command = [*self.prefix, *WRAPPER, str(self.build / "atoll"), *map(str, args)]
         if input is None:
             source = {"stdin": subprocess.DEVNULL}
         else:
@@ -87,7 +89,7 @@ class Daemon:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def start(self):
-        command = [*self.launcher, *self.prefix, str(self.build / "atolld"),
+        command = [*self.launcher, *self.prefix, *WRAPPER, str(self.build / "atolld"),
                    "--state", str(self.state), "--socket", str(self.socket)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
@@ -108,7 +110,9 @@ class Daemon:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-            return ["atolld ignored SIGTERM for 10 s"]
+            return [f"atolld ignored SIGTERM for {10 * SLACK} s"]
+        if self.process.returncode != 0:  # a sanitizer or valgrind has something to say, too
+            return [f"atolld ended with {self.process.returncode}:\n{self.log_tail(60)}"]
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not any(alive(*p) for p in family), 5, lambda: "")
         return self.leftovers(family)

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/switches.h"
 
 #define GOT_MAX 48
 #define KNOWN_MAX 200
@@ -37,13 +38,15 @@ static bool is_too_deep(const char *bytes, size_t n)
 
 int atoll_body_parse(struct atoll_body *body, const void *bytes, size_t n, struct atoll_error *err)
 {
-    json_error_t error;
+    json_error_t error = {0};
 
     *body = (struct atoll_body){0};
     if (n > 0 && is_too_deep(bytes, n))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "the body is nested more than %d levels deep", ATOLL_FIELDS_DEPTH);
     body->root = n > 0 ? json_loadb(bytes, n, JSON_REJECT_DUPLICATES, &error) : json_object();
+    if (!body->root && !*error.text) /* of what is no JSON it says why */
+        return atoll_fields_no_memory(err);
     if (!body->root)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "the body is no valid JSON: %.120s (line %d, column %d)", error.text,
@@ -70,14 +73,20 @@ void atoll_body_take(struct atoll_body *body, void *p)
     body->parts[body->part_count++] = p;
 }
 
+/* NULL without memory: its size is the client's choice. */
 static void *new_part(struct atoll_body *body, size_t n)
 {
-    void *part = malloc(n);
+    void *part = atoll_fault("base.input") ? NULL : malloc(n);
 
-    if (!part)
-        abort();
-    atoll_body_take(body, part);
+    if (part)
+        atoll_body_take(body, part);
     return part;
+}
+
+int atoll_fields_no_memory(struct atoll_error *err)
+{
+    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ENOMEM,
+                      "the daemon has no memory for this request; try again");
 }
 
 int atoll_fields_refuse(struct atoll_error *err, const char *where, const char *name,
@@ -153,6 +162,8 @@ static int decode_strings(const struct decoder *d, const struct atoll_field *f, 
     if (!json_is_array(value) || (double)n < f->min || (double)n > f->max)
         return refuse(d, f, value, what);
     strings = new_part(d->body, (n + 1) * sizeof(*strings));
+    if (!strings)
+        return atoll_fields_no_memory(d->err);
     for (size_t i = 0; i < n; i++) {
         strings[i] = json_string_value(json_array_get(value, i));
         if (!strings[i])
@@ -199,6 +210,8 @@ static int decode_env(const struct decoder *d, const struct atoll_field *f, cons
         bytes += strlen(name) + json_string_length(item) + 2;
     }
     env = new_part(d->body, bytes);
+    if (!env)
+        return atoll_fields_no_memory(d->err);
     text = (char *)(env + n + 1);
     json_object_foreach(object, name, item)
     {

@@ -62,6 +62,8 @@ int atoll_body_parse(struct atoll_body *body, const void *bytes, size_t n,
 void atoll_body_done(struct atoll_body *body);
 /* Gives p (from malloc) to the body. */
 void atoll_body_take(struct atoll_body *body, void *p);
+/* UNAVAILABLE, for what a client's own size has made too large for the moment. */
+int atoll_fields_no_memory(struct atoll_error *err);
 
 /* Decodes `object` (of the body) into the sets; where two know a field, the first gets it. `where`
  * names the object in messages, "" for the outermost. INVALID_ARGUMENT. */

@@ -14,10 +14,10 @@
 #include "api/metrics.h"
 #include "api/preview_internal.h"
 #include "api/preview_rules.h"
-#include "base/trace.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/trace.h"
 #include "net/proxy.h"
 
 #define TOKEN_HEADER "x-atoll-preview-token"

@@ -136,6 +136,8 @@ struct series {
     uint32_t buckets[BUCKETS_MAX];
 };
 
+#define KEPT_MAX 64
+
 static struct series pool[ATOLL_METRICS_SERIES];
 static uint16_t used;
 static uint16_t slots[SLOTS];                              /* index + 1, 0: free */
@@ -165,6 +167,19 @@ static bool matches(const struct series *s, enum atoll_metric metric,
             return false;
     }
     return true;
+}
+
+/* Not given back: series point to them. */
+const char *atoll_metric_keep(const char *text)
+{
+    static char *kept[KEPT_MAX];
+    size_t i = 0;
+
+    while (i < KEPT_MAX && kept[i] && strcmp(kept[i], text) != 0)
+        i++;
+    if (i < KEPT_MAX && !kept[i])
+        kept[i] = strdup(text);
+    return i < KEPT_MAX && kept[i] ? kept[i] : "other";
 }
 
 static struct series *add_series(enum atoll_metric metric, const struct atoll_labels *labels,

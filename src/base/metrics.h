@@ -60,6 +60,10 @@ void atoll_metric_set(enum atoll_metric metric, const struct atoll_labels *label
 void atoll_metric_observe(enum atoll_metric metric, const struct atoll_labels *labels,
                           double value);
 
+/* The same text, good for ever: for labels that an operator chose, of which there are few (64; then it is
+ * "other"). */
+const char *atoll_metric_keep(const char *text);
+
 /* What /metrics shows. -ENOBUFS, -ENOMEM. */
 int atoll_metrics_write(struct atoll_buf *out) ATOLL_MUST_CHECK;
 /* Forgets all series. For tests. */

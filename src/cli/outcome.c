@@ -80,10 +80,9 @@ static void describe_oom(const json_t *oom, char *out, size_t cap)
     if (pid > 0)
         (void)snprintf(out + len, cap - len, " (pid %.0f)", pid);
     len = strlen(out);
-    (void)snprintf(
-        out + len, cap - len, " at %s of %s",
-        atoll_text_format_size(atoll_link_count(oom, "peak_bytes"), peak),
-        atoll_text_format_size(atoll_link_count(oom, "limit_bytes"), limit));
+    (void)snprintf(out + len, cap - len, " at %s of %s",
+                   atoll_text_format_size(atoll_link_count(oom, "peak_bytes"), peak),
+                   atoll_text_format_size(atoll_link_count(oom, "limit_bytes"), limit));
 }
 
 static void explain_exit(const json_t *result, const struct atoll_cli_outcome *outcome ATOLL_UNUSED)

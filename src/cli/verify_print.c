@@ -191,11 +191,31 @@ void atoll_cli_verify_print(const struct atoll_report *report)
                  counts.found, counts.found == 1 ? "does not" : "do not");
 }
 
+/* The tiers that do not give it. */
+static void name_exceptions(const json_t *list, const char *id, char *out, size_t cap)
+{
+    const json_t *rows = json_object_get(list, "not_offered");
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const char *isolation = atoll_link_text(row, "isolation", "");
+        if (strcmp(atoll_link_text(row, "id", ""), id) != 0 || len >= cap)
+            continue;
+        len += (size_t)snprintf(out + len, cap - len, "%s%s%s%s", len ? ", " : "",
+                                json_is_true(json_object_get(row, "rootless")) ? "rootless " : "",
+                                *isolation ? isolation : "any",
+                                *atoll_link_text(row, "user", "") ? " as root" : "");
+    }
+}
+
 void atoll_cli_verify_print_list(const json_t *list)
 {
-    static const char *const names[] = {"CHECK", "ROW", "PROMISE", NULL};
+    static const char *const names[] = {"CHECK", "ROW", "PROMISE", "NOT OFFERED BY", NULL};
     const json_t *checks = json_object_get(list, "checks");
     struct atoll_cli_table table;
+    char where[80];
 
     atoll_cli_table_init(&table, names);
     for (size_t i = 0; i < json_array_size(checks); i++) {
@@ -203,6 +223,8 @@ void atoll_cli_verify_print_list(const json_t *list)
         atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(check, "id", "?"));
         atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(check, "row", "?"));
         atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(check, "what", "?"));
+        name_exceptions(list, atoll_link_text(check, "id", "?"), where, sizeof(where));
+        atoll_cli_table_add(&table, ATOLL_CLI_PLAIN, "%s", where);
     }
     atoll_cli_table_finish(&table, stdout);
 }

@@ -23,7 +23,7 @@ struct atoll_client_process {
     struct atoll_client_event event;     /* the last one given out */
     void (*progress)(void *arg, const char *text);
     void *progress_arg;
-    uint8_t chunk[1 + INPUT_CHUNK];      /* first byte: channel 0, standard input */
+    uint8_t chunk[1 + INPUT_CHUNK]; /* first byte: channel 0, standard input */
 };
 
 static int gone(struct atoll_error *err)

@@ -70,30 +70,22 @@ int atoll_artifacts_accept(const struct atoll_engine *engine, const char *const 
     return r;
 }
 
-static void complain(const char *id, const struct atoll_error *err)
-{
-    atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "artifacts to keep", "id", id, "error",
-              err->text, NULL);
-}
-
-/* As the rest of a sandbox's state: what cannot be written is logged. */
-static void persist(const struct atoll_sandbox *s)
+static int persist(const struct atoll_sandbox *s, struct atoll_error *err)
 {
     struct atoll_buf joined;
-    struct atoll_error err;
     int r = 0;
 
     atoll_buf_init(&joined, JOINED_MAX);
     for (size_t i = 0; s->artifacts && s->artifacts[i] && r == 0; i++)
         r = atoll_buf_appendf(&joined, "%s%s", i ? "\n" : "", s->artifacts[i]);
     if (r < 0)
-        abort(); /* checked patterns fit; out of memory: the daemon is crash-only */
-    if (atoll_store_put_wish(
+        r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -r, "no memory for the patterns; try again");
+    else
+        r = atoll_store_put_wish(
             s->engine->config.store,
-            &(struct atoll_store_wish){s->spec.id, s->session_id, atoll_buf_str(&joined)},
-            &err) < 0)
-        complain(s->spec.id, &err);
+            &(struct atoll_store_wish){s->spec.id, s->session_id, atoll_buf_str(&joined)}, err);
     atoll_buf_done(&joined);
+    return r;
 }
 
 int atoll_artifacts_dress(struct atoll_sandbox *s, const struct atoll_create *create,
@@ -107,8 +99,7 @@ int atoll_artifacts_dress(struct atoll_sandbox *s, const struct atoll_create *cr
         return atoll_fail_errno(err, ENOMEM, "artifacts");
     if (create->session_id)
         (void)!atoll_text_copy(s->session_id, sizeof(s->session_id), create->session_id);
-    persist(s);
-    return 0;
+    return persist(s, err);
 }
 
 static void append(struct atoll_sandbox *s, const char *const *patterns)
@@ -147,28 +138,20 @@ int atoll_artifacts_want(struct atoll_engine *engine, const char *sandbox_id,
                           "artifacts: at most %d patterns for a sandbox",
                           ATOLL_ARTIFACTS_PATTERNS_MAX);
     append(s, patterns);
-    persist(s);
-    return 0;
+    return persist(s, err);
 }
 
 void atoll_artifacts_unwant(struct atoll_engine *engine, const char *sandbox_id)
 {
+    struct atoll_error err;
     struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
 
     if (!s || !s->artifacts)
         return;
     s->artifacts = atoll_strings_free(s->artifacts);
-    persist(s);
-}
-
-void atoll_artifacts_forget(struct atoll_sandbox *s)
-{
-    struct atoll_error err;
-
-    if (!s->artifacts && !*s->session_id)
-        return;
-    if (atoll_store_drop_wish(s->engine->config.store, s->spec.id, &err) < 0)
-        complain(s->spec.id, &err);
+    if (persist(s, &err) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "artifacts to keep", "id",
+                  s->spec.id, "error", err.text, NULL);
 }
 
 /* One line a pattern; NULL for none. */
@@ -193,9 +176,9 @@ static int load_row(void *arg, const struct atoll_store_wish *row, struct atoll_
     struct atoll_engine *engine = arg;
     struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, row->sandbox_id);
 
-    /* The daemon died between its row and this one. */
+    (void)err;
     if (!s)
-        return atoll_store_drop_wish(engine->config.store, row->sandbox_id, err);
+        return 0;
     (void)!atoll_text_copy(s->session_id, sizeof(s->session_id), row->session_id);
     s->artifacts = split(row->patterns);
     return 0;
@@ -203,5 +186,7 @@ static int load_row(void *arg, const struct atoll_store_wish *row, struct atoll_
 
 int atoll_artifacts_load_wishes(struct atoll_engine *engine, struct atoll_error *err)
 {
-    return atoll_store_each_wish(engine->config.store, load_row, engine, err);
+    int r = atoll_store_sweep_wishes(engine->config.store, err);
+
+    return r < 0 ? r : atoll_store_each_wish(engine->config.store, load_row, engine, err);
 }

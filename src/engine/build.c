@@ -20,6 +20,7 @@
 
 struct atoll_build {
     struct atoll_engine *engine;
+    struct atoll_list node; /* in engine->builds */
     char name[65];
     char provider[65];
     char image[64];
@@ -57,8 +58,11 @@ struct atoll_slot *atoll_slot_for(struct atoll_engine *engine, const char *provi
     if (provider && strcmp(provider, "auto") == 0)
         provider = NULL;
     for (size_t i = 0; !provider && !slot && i < engine->slot_count; i++)
-        if (can(engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)))
+        if (!engine->slots[i]->retired &&
+            can(engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)))
             slot = engine->slots[i];
+    if (slot && slot->retired)
+        slot = NULL;
     if (slot && can(slot->provider->ops->caps(slot->provider)))
         return slot;
     if (provider && !slot)
@@ -80,6 +84,7 @@ static void close_input(struct atoll_build *b)
 
 static void build_free(struct atoll_build *b)
 {
+    atoll_list_remove(&b->node);
     close_input(b);
     atoll_timer_cancel(&b->later);
     atoll_buf_done(&b->early);
@@ -158,6 +163,11 @@ void atoll_build_write(struct atoll_build *b, const uint8_t *bytes, size_t n, at
 
 /* The end. */
 
+static void drop_image(const struct atoll_build *b, struct atoll_slot *slot)
+{
+    slot->provider->ops->drop_image(slot->provider, b->image, atoll_done_ignore, NULL);
+}
+
 static void conclude(void *arg)
 {
     struct atoll_build *b = arg;
@@ -172,7 +182,9 @@ static void conclude(void *arg)
         (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was taken away meanwhile",
                          b->provider);
     if (!b->failed && slot &&
-        atoll_template_check(b->engine, "", b->name, ATOLL_TEMPLATE_IMAGE, &err) == 0) {
+        atoll_template_check(b->engine, "", b->name, ATOLL_TEMPLATE_IMAGE, &err) < 0) {
+        drop_image(b, slot); /* somebody has begun to use the old one meanwhile */
+    } else if (!b->failed && slot) {
         t = atoll_template_put_image(b->engine, "", b->name, slot, b->image, &b->made);
         if (!t)
             (void)atoll_fail_errno(&err, ENOMEM, "template");
@@ -209,7 +221,7 @@ static void on_built(void *arg, const struct atoll_provider_image *made,
     if (b->dropped) {
         struct atoll_slot *slot = atoll_slot_by_name(b->engine, b->provider);
         if (!error && slot)
-            slot->provider->ops->drop_image(slot->provider, b->image, atoll_done_ignore, NULL);
+            drop_image(b, slot);
         build_free(b);
     } else if (b->done) {
         conclude(b);
@@ -261,6 +273,12 @@ void atoll_build_drop(struct atoll_build *b)
         slot->provider->ops->cancel_build(slot->provider, b->image);
 }
 
+void atoll_builds_done(struct atoll_engine *engine)
+{
+    ATOLL_LIST_FOREACH (&engine->builds, node)
+        build_free(ATOLL_CONTAINER_OF(node, struct atoll_build, node));
+}
+
 /* The beginning. */
 
 static bool can_build(const struct atoll_provider_caps *caps)
@@ -310,6 +328,7 @@ int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_wish
     if (!b)
         abort(); /* a small fixed object: the daemon is crash-only */
     b->engine = engine;
+    atoll_list_push_back(&engine->builds, &b->node);
     b->fd = fds[0];
     atoll_buf_init(&b->early, EARLY_MAX);
     (void)snprintf(b->name, sizeof(b->name), "%s", wish->name);

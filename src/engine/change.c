@@ -32,7 +32,7 @@ int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32
     s->expires_unix_ms = 0;
     if (s->state == ATOLL_SANDBOX_RUNNING) /* else it is armed when it runs again */
         atoll_sandbox_arm_deadline(s);
-    atoll_persist_sandbox(s);
+    atoll_persist_sandbox_later(s);
     return 0;
 }
 
@@ -45,7 +45,7 @@ static int set_text(struct atoll_sandbox *s, char **field, const char *text,
         return atoll_fail_errno(err, ENOMEM, "text of a sandbox");
     free(*field);
     *field = copy;
-    atoll_persist_sandbox(s);
+    atoll_persist_sandbox_later(s);
     return 0;
 }
 

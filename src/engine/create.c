@@ -19,7 +19,7 @@ struct creating {
     void *arg;
     int64_t asked_us;
     struct atoll_slot *slot; /* that is asked first; may be gone later */
-    char asked[65];          /* its name */
+    const char *asked;       /* its name, which stays */
 };
 
 /* Of every creation exactly once. */
@@ -259,11 +259,17 @@ static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
 
 static void finish(struct creating *c, struct atoll_sandbox *s, const struct atoll_error *error)
 {
-    if (s) {
+    struct atoll_error err;
+
+    if (s)
         atoll_sandbox_arm_deadline(s);
+    if (s && (s->pooled || s->expires_unix_ms) && atoll_persist_sandbox(s, &err) < 0) {
+        atoll_sandbox_destroy(s, "the store, which did not take it", NULL, NULL);
+        s = NULL;
+        error = &err;
+    }
+    if (s) {
         atoll_lifetime_begin(s);
-        if (s->pooled || s->expires_unix_ms)
-            atoll_persist_sandbox(s);
         atoll_events_emit(s->engine, "sandbox.created", s, "", "");
     }
     measure(s ? s->provider->ops->name : c->asked, c->asked_us, error);
@@ -326,8 +332,10 @@ static void make(struct creating *c, const struct atoll_create *create,
     }
     r = s ? dress(s, create, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
     if (r < 0) {
-        if (s)
+        if (s) {
+            atoll_env_drop(s);
             atoll_sandbox_discard(s);
+        }
         finish(c, NULL, &err);
         return;
     }
@@ -369,7 +377,7 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
                            .arg = arg,
                            .asked_us = asked_us,
                            .slot = atoll_slot_by_serial(engine, wish.routes[0])};
-    (void)snprintf(c->asked, sizeof(c->asked), "%s", c->slot->provider->ops->name);
+    c->asked = c->slot->provider->ops->name;
     (void)fit(c->slot, &wish, &spec);
     s = c->slot == engine->home && create->mount_count == 0 && !create->login
             ? atoll_pool_take(engine, &spec)
@@ -380,10 +388,12 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
     }
     s->wish = wish;
     r = dress(s, create, &err);
-    if (r < 0)
+    if (r < 0) {
+        atoll_sandbox_destroy(s, "a create that failed", NULL, NULL);
         finish(c, NULL, &err);
-    else
-        adopt(s, &spec, c);
+        return;
+    }
+    adopt(s, &spec, c);
 }
 
 struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char *id)

@@ -65,6 +65,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_map_init(&engine->tenants);
     atoll_map_init(&engine->sandboxes);
     atoll_map_init(&engine->templates);
+    atoll_list_init(&engine->builds);
     atoll_list_init(&engine->pool);
     r = atoll_slots_open(engine, config, err);
     engine->config.providers = NULL; /* the caller's */
@@ -95,8 +96,10 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
         return NULL;
     forget_sandboxes(engine);
     atoll_slots_close(engine);
+    atoll_builds_done(engine);
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);
+    atoll_timer_cancel(&engine->unsaved);
     atoll_timer_cancel(&engine->pool_refill);
     engine->events = atoll_events_free(engine->events);
     engine->artifacts = atoll_artifacts_free(engine->artifacts);

@@ -85,11 +85,13 @@ struct atoll_engine {
     bool pool_hurry;                   /* it is set for a pool that is low */
     size_t transfers;                  /* of contents of files; inband.c */
     struct atoll_map tenants;          /* those that use something; quota.c */
+    struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_map templates;        /* by key, of struct atoll_template, owned */
     struct atoll_artifacts *artifacts; /* owned */
     struct atoll_events *events;       /* owned */
     struct atoll_timer reaper;         /* lifetime.c: the next time something may be over */
     struct atoll_timer sampler;        /* history.c */
+    struct atoll_timer unsaved;        /* persist.c: rows to be written again */
     struct recovery *recovery;         /* of the start, while it lasts; recovery.c */
     bool recovering; /* no sandbox is added while those there were are looked at */
     bool ending;
@@ -160,6 +162,7 @@ struct atoll_sandbox {
     bool remains;  /* the provider has something of it */
     bool removing; /* the provider is removing it */
     bool hidden;   /* in the pool, or for the engine's own use */
+    bool unsaved;  /* the store has not taken its row yet */
     bool pooled;
     struct atoll_list pool_node;
     struct atoll_rpc *agent; /* owned; NULL while there is none */
@@ -198,6 +201,7 @@ struct atoll_exec {
     bool resting; /* waits for input, and so does not count as running */
     bool met;     /* the agent knows it too */
     bool ended;
+    bool unsaved; /* the store has not taken its end yet */
     struct atoll_exec_result result; /* once ended */
     struct atoll_list readers;       /* of struct atoll_reader.node */
     struct atoll_list node;          /* in sandbox->exec_list */
@@ -395,9 +399,11 @@ int atoll_exec_restore(struct atoll_sandbox *sandbox, const struct atoll_store_e
 struct atoll_exec *atoll_exec_by_number(struct atoll_sandbox *sandbox, uint64_t number);
 
 /* persist.c: rows of the store. Hidden sandboxes have none: nobody would miss them. */
-void atoll_persist_sandbox(const struct atoll_sandbox *sandbox);
+int atoll_persist_sandbox(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same where nobody can be told: it is tried again until it is stored. */
+void atoll_persist_sandbox_later(struct atoll_sandbox *sandbox);
 void atoll_persist_drop(const struct atoll_sandbox *sandbox);
-int atoll_persist_exec(struct atoll_engine *engine, const struct atoll_exec *exec,
+int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *exec,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_persist_drop_exec(struct atoll_engine *engine, const struct atoll_exec *exec);
 
@@ -416,15 +422,14 @@ void atoll_events_emit(struct atoll_engine *engine, const char *kind,
 int atoll_artifacts_new(struct atoll_engine *engine, struct atoll_artifacts **ret,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_artifacts *atoll_artifacts_free(struct atoll_artifacts *artifacts);
-/* artifacts_wish.c: whether it can be had; into the new sandbox; of those an earlier daemon had; of
- * one that is gone */
+/* artifacts_wish.c: whether it can be had; into the new sandbox; of those an earlier daemon
+ * had */
 int atoll_artifacts_accept(const struct atoll_engine *engine, const char *const *patterns,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_artifacts_dress(struct atoll_sandbox *sandbox, const struct atoll_create *create,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_artifacts_load_wishes(struct atoll_engine *engine,
                                 struct atoll_error *err) ATOLL_MUST_CHECK;
-void atoll_artifacts_forget(struct atoll_sandbox *sandbox);
 /* artifacts_collect.c: copies what is to be kept of one that is being destroyed and then calls done,
  * from the loop. False when there is nothing to wait for. was: its state before. */
 bool atoll_artifacts_collect(struct atoll_sandbox *sandbox, enum atoll_sandbox_state was,
@@ -461,9 +466,16 @@ struct atoll_template *atoll_template_put(struct atoll_engine *engine, const cha
 bool atoll_template_in_use(struct atoll_engine *engine, const struct atoll_template *t);
 int atoll_template_save(struct atoll_engine *engine, const struct atoll_template *t,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* One that could not be saved is what it was before (no name: it was not there); its layer goes. */
+void atoll_template_undo(struct atoll_engine *engine, struct atoll_template *t,
+                         const struct atoll_template *was);
+/* Layers that nobody has, of a daemon that died in between. Once, when the rows are loaded. */
+void atoll_templates_sweep(struct atoll_engine *engine);
 
 /* build.c */
 void atoll_image_name(char out[64]); /* a new one, that nobody can guess */
+/* Of those under way nobody will be told anything any more. */
+void atoll_builds_done(struct atoll_engine *engine);
 /* The one of that name, or the first that can; UNIMPLEMENTED: "cannot WHAT". */
 struct atoll_slot *atoll_slot_for(struct atoll_engine *engine, const char *provider,
                                   bool (*can)(const struct atoll_provider_caps *caps),

@@ -371,7 +371,7 @@ static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
     /* Stored first, forgotten by the agent after that. */
     if (x)
         atoll_exec_finish(x, &result);
-    if (s->agent)
+    if (s->agent && !(x && x->unsaved))
         (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
     return 0;
 }

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <string.h>
+#include "base/switches.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -99,7 +100,7 @@ void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool
 
     t->close = close;
     if (n > 0) {
-        t->bytes = malloc(n);
+        t->bytes = atoll_fault("base.input") ? NULL : malloc(n);
         if (!t->bytes) {
             (void)atoll_fail(&err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "out of memory for input");
             conclude(t, &err);

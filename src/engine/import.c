@@ -2,6 +2,7 @@
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 
@@ -87,6 +88,8 @@ static void fail(struct atoll_import *i, const struct atoll_error *error)
 static void on_kept(void *arg, const struct atoll_error *error)
 {
     struct atoll_import *i = arg;
+    const struct atoll_template *old = atoll_template_find(i->engine, "", i->name);
+    struct atoll_template was = old ? *old : (struct atoll_template){0};
     struct atoll_template *t = NULL;
     struct atoll_template_view view;
     struct atoll_error err;
@@ -99,6 +102,7 @@ static void on_kept(void *arg, const struct atoll_error *error)
             (void)atoll_fail_errno(&err, ENOMEM, "template");
             error = &err;
         } else if (atoll_template_save(i->engine, t, &err) < 0) {
+            atoll_template_undo(i->engine, ATOLL_TAKE_PTR(t), &was);
             error = &err;
         }
     }
@@ -230,7 +234,7 @@ void atoll_import_write(struct atoll_import *i, const uint8_t *bytes, size_t n, 
         fail(i, &err);
         return;
     }
-    i->held = malloc(n ? n : 1);
+    i->held = atoll_fault("base.input") ? NULL : malloc(n ? n : 1);
     if (!i->held) {
         (void)atoll_fail(&err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "out of memory");
         fail(i, &err);

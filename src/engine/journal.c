@@ -65,8 +65,8 @@ int atoll_journal_reopen(struct atoll_journal *j)
         return -errno;
     while (j->size + sizeof(piece) <= (uint64_t)end &&
            pread(j->fd, &piece, sizeof(piece), (off_t)j->size) == (ssize_t)sizeof(piece)) {
-        if (piece.stream < 1 || piece.stream > 2 ||
-            piece.offset > INT64_MAX || j->size + sizeof(piece) + piece.len > (uint64_t)end)
+        if (piece.stream < 1 || piece.stream > 2 || piece.offset > INT64_MAX ||
+            j->size + sizeof(piece) + piece.len > (uint64_t)end)
             break;
         if (j->kept[piece.stream] == 0) /* what was before it is forgotten */
             j->first[piece.stream] = j->seen[piece.stream] = j->kept[piece.stream] = piece.offset;

@@ -303,7 +303,7 @@ void atoll_lifetime_forget(struct atoll_sandbox *s, const struct atoll_exec *x)
 {
     s->output_spent_bytes += output_of(x);
     if (s->lifetime.output_budget_bytes > 0)
-        atoll_persist_sandbox(s);
+        atoll_persist_sandbox_later(s);
 }
 
 void atoll_lifetime_recount(struct atoll_sandbox *s)

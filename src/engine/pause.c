@@ -23,6 +23,7 @@ struct changing {
     bool keep_processes;
     atoll_done_fn *done;
     void *arg;
+    struct atoll_error error; /* why it could not be frozen */
 };
 
 void atoll_sandbox_drop_change(struct atoll_sandbox *s, const char *why)
@@ -91,11 +92,23 @@ static void pause_failed(struct atoll_sandbox *s, struct changing *c,
     if (was_paused) {
         s->paused_unix_ms = 0;
         atoll_sandbox_arm_deadline(s);
-        atoll_persist_sandbox(s);
+        atoll_persist_sandbox_later(s);
     }
     atoll_lifetime_begin(s);
     atoll_waiters_tell(&s->resumers, NULL);
     end_pause(c, error);
+}
+
+static void on_not_frozen(void *arg, const struct atoll_error *error)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
+
+    (void)error; /* it was as good as never frozen, or is beyond help */
+    if (s)
+        pause_failed(s, c, &c->error);
+    else
+        pause_aborted(c);
 }
 
 static void on_frozen(void *arg, const struct atoll_error *error)
@@ -108,7 +121,9 @@ static void on_frozen(void *arg, const struct atoll_error *error)
         return;
     }
     if (error) {
-        pause_failed(s, c, error);
+        /* It may stand still all the same, where only the answer was lost. */
+        c->error = *error;
+        s->provider->ops->resume(s->provider, &s->spec, on_not_frozen, c);
         return;
     }
     s->change = ATOLL_CHANGE_NONE;
@@ -123,6 +138,7 @@ static void on_agent_paused(void *arg, const struct atoll_answer *answer)
 {
     struct changing *c = arg;
     struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
+    struct atoll_error err;
 
     if (!s) {
         pause_aborted(c);
@@ -136,7 +152,11 @@ static void on_agent_paused(void *arg, const struct atoll_answer *answer)
     s->expires_unix_ms = 0;
     s->state = ATOLL_SANDBOX_PAUSED;
     s->paused_unix_ms = atoll_clock_unix_ms();
-    atoll_persist_sandbox(s);
+    /* One that is frozen with a row that says running would never answer the next daemon. */
+    if (atoll_persist_sandbox(s, &err) < 0) {
+        pause_failed(s, c, &err);
+        return;
+    }
     s->provider->ops->pause(s->provider, &s->spec, on_frozen, c);
 }
 
@@ -187,7 +207,7 @@ void atoll_sandbox_runs_again(struct atoll_sandbox *s, const char *event)
     s->paused_unix_ms = 0;
     s->cause[0] = '\0';
     atoll_sandbox_arm_deadline(s);
-    atoll_persist_sandbox(s);
+    atoll_persist_sandbox_later(s);
     atoll_lifetime_begin(s);
     atoll_events_emit(s->engine, event, s, "", "");
     atoll_waiters_tell(&s->resumers, NULL);

@@ -2,9 +2,10 @@
 #include "engine/engine_internal.h"
 
 /*
- * Engine objects as rows of the store. A row that cannot be written is logged and the engine goes on:
- * what is lost then is what a crash before the next write would lose.
+ * Engine objects as rows of the store. A row that cannot be written is logged and the engine goes on,
+ * unless somebody can still be told; it is written again and again until the store has it.
  */
+#define AGAIN_MS 1000
 
 static void complain(const char *what, const char *id, const struct atoll_error *err)
 {
@@ -24,7 +25,15 @@ static enum atoll_sandbox_state stored_state(const struct atoll_sandbox *s)
                : s->state;
 }
 
-void atoll_persist_sandbox(const struct atoll_sandbox *s)
+static void write_again(void *arg);
+
+static void remember(struct atoll_engine *engine)
+{
+    if (!engine->unsaved.loop)
+        atoll_timer_set(&engine->unsaved, engine->loop, AGAIN_MS, write_again, engine);
+}
+
+int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
 {
     const struct atoll_limits *l = &s->spec.limits;
     ATOLL_AUTOFREE char *mounts = atoll_mounts_write(s->mounts, s->mount_count);
@@ -68,12 +77,20 @@ void atoll_persist_sandbox(const struct atoll_sandbox *s)
         .recreate = s->wish.recreate,
         .mounts = mounts,
     };
-    struct atoll_error err;
+    int r = s->hidden ? 0 : atoll_store_put_sandbox(s->engine->config.store, &row, err);
 
-    if (s->hidden)
-        return;
-    if (atoll_store_put_sandbox(s->engine->config.store, &row, &err) < 0)
-        complain("sandbox", s->spec.id, &err);
+    s->unsaved = r < 0;
+    if (r < 0) {
+        complain("sandbox", s->spec.id, err);
+        remember(s->engine);
+    }
+    return r;
+}
+
+void atoll_persist_sandbox_later(struct atoll_sandbox *s)
+{
+    struct atoll_error err;
+    (void)!atoll_persist_sandbox(s, &err);
 }
 
 void atoll_persist_drop(const struct atoll_sandbox *s)
@@ -86,8 +103,7 @@ void atoll_persist_drop(const struct atoll_sandbox *s)
         complain("end of sandbox", s->spec.id, &err);
 }
 
-int atoll_persist_exec(struct atoll_engine *engine, const struct atoll_exec *x,
-                       struct atoll_error *err)
+int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *x, struct atoll_error *err)
 {
     const struct atoll_exec_result *res = &x->result;
     struct atoll_buf argv;
@@ -130,7 +146,38 @@ int atoll_persist_exec(struct atoll_engine *engine, const struct atoll_exec *x,
     if (r < 0)
         complain("command", x->id, err);
     atoll_buf_done(&argv);
+    x->unsaved = r < 0 && x->ended; /* a start is refused instead */
+    if (x->unsaved)
+        remember(engine);
     return r;
+}
+
+/* What the agent kept for us until the record was safe. */
+static void write_exec_again(struct atoll_exec *x)
+{
+    struct atoll_am_exec_ref ref = {x->number};
+    struct atoll_error err;
+
+    if (atoll_persist_exec(x->sandbox->engine, x, &err) == 0 && x->sandbox->agent)
+        (void)!atoll_rpc_tell(x->sandbox->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc,
+                              &ref);
+}
+
+static void write_again(void *arg)
+{
+    struct atoll_engine *engine = arg;
+    struct atoll_sandbox *s;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL) {
+        if (s->unsaved)
+            atoll_persist_sandbox_later(s);
+        ATOLL_LIST_FOREACH (&s->exec_list, node) {
+            struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
+            if (x->unsaved)
+                write_exec_again(x);
+        }
+    }
 }
 
 void atoll_persist_drop_exec(struct atoll_engine *engine, const struct atoll_exec *x)

@@ -472,6 +472,7 @@ void atoll_engine_recover(struct atoll_engine *engine,
     }
     sweep_journals(engine);
     atoll_env_sweep(engine);
+    atoll_templates_sweep(engine);
     atoll_timer_set(&r->patience, engine->loop, PATIENCE_MS, out_of_patience, r);
     for (size_t i = 0; i < engine->slot_count; i++) {
         r->waiting++;

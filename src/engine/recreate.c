@@ -71,7 +71,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
     s->change = ATOLL_CHANGE_NONE;
     s->state = ATOLL_SANDBOX_RUNNING;
     s->cause[0] = '\0';
-    atoll_persist_sandbox(s);
+    atoll_persist_sandbox_later(s);
     atoll_lifetime_begin(s);
 }
 

@@ -199,7 +199,6 @@ static void depart(struct atoll_sandbox *s)
 
     atoll_persist_drop(s);
     atoll_env_drop(s);
-    atoll_artifacts_forget(s);
     if (s->boot_ms > 0) { /* one that never was has no end either */
         atoll_events_emit(engine, "sandbox.destroyed", s, "", "");
         atoll_lifetime_ended(s, false);
@@ -284,7 +283,7 @@ void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_
     s->state = ATOLL_SANDBOX_STOPPING;
     forsake_change(s);
     if (!first)
-        atoll_persist_sandbox(s);
+        atoll_persist_sandbox_later(s);
     atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
     if (creating && s->provider->ops->cancel)
         s->provider->ops->cancel(s->provider, &s->spec);
@@ -304,7 +303,7 @@ static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remai
         atoll_sandbox_halt(s, ATOLL_END_LOST, why, why);
     } else if (s->state == ATOLL_SANDBOX_FAILED && !remains) {
         s->state = ATOLL_SANDBOX_STOPPED; /* what could not be ended is gone after all */
-        atoll_persist_sandbox(s);
+        atoll_persist_sandbox_later(s);
     }
 }
 
@@ -327,7 +326,7 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
     s->state = ATOLL_SANDBOX_FAILED;
     (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
     atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
-    atoll_persist_sandbox(s);
+    atoll_persist_sandbox_later(s);
     atoll_events_emit(s->engine, "sandbox.failed", s, "", why);
     atoll_lifetime_ended(s, true);
     atoll_exec_end_all(s, ATOLL_END_LOST, why);
@@ -418,7 +417,13 @@ static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
         return;
     }
     s->state = ATOLL_SANDBOX_RUNNING;
-    atoll_persist_sandbox(s);
+    /* Nobody is told of a sandbox that would not be there after a crash. */
+    if (atoll_persist_sandbox(s, &err) < 0) {
+        tell_created(s, &err);
+        s->state = ATOLL_SANDBOX_STOPPING;
+        atoll_sandbox_remove_remains(s);
+        return;
+    }
     atoll_sandbox_leave_note(s);
     tell_created(s, NULL);
 }

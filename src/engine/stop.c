@@ -30,7 +30,7 @@ static void on_halted(void *arg, const struct atoll_error *error)
     } else {
         s->state = ATOLL_SANDBOX_STOPPED;
     }
-    atoll_persist_sandbox(s);
+    atoll_persist_sandbox_later(s);
     if (!error)
         atoll_events_emit(s->engine, "sandbox.stopped", s, "", s->cause);
     if (!atoll_list_empty(&s->resumers)) {
@@ -55,7 +55,7 @@ void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const
     (void)snprintf(s->cause, sizeof(s->cause), "%s", cause);
     atoll_timer_cancel(&s->deadline);
     atoll_sandbox_end_reattach(s);
-    atoll_persist_sandbox(s);
+    atoll_persist_sandbox_later(s);
     atoll_exec_end_all(s, kind, who);
     atoll_sandbox_drop_agent(s, "the sandbox is being stopped");
     if (s->remains)

@@ -135,8 +135,13 @@ int atoll_templates_load(struct atoll_engine *engine, struct atoll_error *err)
     dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir)
         return atoll_fail_errno(err, errno, "open templates");
-    while ((entry = readdir(dir)) != NULL)
-        load_one(engine, dirfd(dir), entry->d_name);
+    while ((entry = readdir(dir)) != NULL) {
+        const char *end = strrchr(entry->d_name, '.');
+        if (end && strcmp(end, ".new") == 0) /* a daemon died while it wrote it */
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+        else
+            load_one(engine, dirfd(dir), entry->d_name);
+    }
     (void)closedir(dir);
     return 0;
 }
@@ -177,6 +182,8 @@ int atoll_template_save(struct atoll_engine *engine, const struct atoll_template
     if (r == 0 &&
         (fsync(fd) < 0 || renameat(engine->state_fd, temporary, engine->state_fd, path) < 0))
         r = -errno;
+    if (r < 0)
+        (void)unlinkat(engine->state_fd, temporary, 0);
     return r < 0 ? atoll_fail_errno(err, -r, "save template %s", t->name) : 0;
 }
 
@@ -245,6 +252,51 @@ static bool layer_shared(struct atoll_engine *engine, const char *digest)
         if (strcmp(t->digest, digest) == 0)
             return true;
     return false;
+}
+
+/* Sandboxes that are stopped start on theirs again. */
+static bool layer_used(struct atoll_engine *engine, const char *digest)
+{
+    const struct atoll_sandbox *s;
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
+        if (strcmp(s->spec.layer, digest) == 0)
+            return true;
+    return layer_shared(engine, digest);
+}
+
+void atoll_template_undo(struct atoll_engine *engine, struct atoll_template *t,
+                         const struct atoll_template *was)
+{
+    char digest[sizeof(t->digest)];
+
+    memcpy(digest, t->digest, sizeof(digest));
+    if (*was->name) {
+        *t = *was;
+    } else {
+        (void)atoll_map_remove(&engine->templates, t->key);
+        free(t);
+    }
+    if (!layer_used(engine, digest))
+        engine->home->provider->ops->drop_layer(engine->home->provider, digest, atoll_done_ignore,
+                                                NULL);
+}
+
+void atoll_templates_sweep(struct atoll_engine *engine)
+{
+    int fd = openat(engine->state_fd, "layers", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    if (fd >= 0 && !dir)
+        (void)close(fd);
+    while (dir && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.' && !layer_used(engine, entry->d_name))
+            engine->home->provider->ops->drop_layer(engine->home->provider, entry->d_name,
+                                                    atoll_done_ignore, NULL);
+    if (dir)
+        (void)closedir(dir);
 }
 
 /* The provider may be gone, and what it kept with it. */

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "sys/thread.h"
 
 /* First in, first out. */
 struct queue {
@@ -63,6 +64,7 @@ static void *work(void *arg)
     struct atoll_workers *w = arg;
     struct atoll_job *job;
 
+    atoll_thread_enter();
     (void)pthread_mutex_lock(&w->lock);
     for (;;) {
         while (!(job = queue_pop(&w->waiting)) && !w->ending) {

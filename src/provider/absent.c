@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/metrics.h"
 
 struct absent {
     struct atoll_provider base;
     struct atoll_provider_ops ops;
-    char *name;
 };
 
 static const struct atoll_error *say(struct atoll_provider *p, struct atoll_error *err)
@@ -125,7 +125,6 @@ static struct atoll_provider *absent_free(struct atoll_provider *p)
 
     if (!a)
         return NULL;
-    free(a->name);
     free(a);
     return NULL;
 }
@@ -134,12 +133,10 @@ int atoll_absent_new(const char *name, struct atoll_provider **ret, struct atoll
 {
     struct absent *a = calloc(1, sizeof(*a));
 
-    if (!a || !(a->name = strdup(name))) {
-        free(a);
+    if (!a)
         return atoll_fail_errno(err, ENOMEM, "provider");
-    }
     a->ops = (struct atoll_provider_ops){
-        .name = a->name,
+        .name = atoll_metric_keep(name),
         .caps = caps,
         .missing_limits = missing_limits,
         .create = create,

@@ -32,7 +32,6 @@ enum atoll_checked_op {
 struct atoll_checked {
     struct atoll_provider base;
     struct atoll_provider_ops ops; /* ours, under its name */
-    char *name;                    /* owned */
     struct atoll_loop *loop;
     struct atoll_checked_group *group;
     struct atoll_provider *inner; /* owned */

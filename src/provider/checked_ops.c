@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "provider/checked_internal.h"
 
 /*
@@ -216,7 +217,6 @@ static struct atoll_provider *checked_free(struct atoll_provider *p)
     (void)k->inner->ops->free(k->inner);
     ATOLL_LIST_FOREACH (&k->calls, node)
         atoll_checked_call_free(ATOLL_CONTAINER_OF(node, struct atoll_checked_call, node));
-    free(k->name);
     free(k);
     return NULL;
 }
@@ -249,8 +249,7 @@ int atoll_checked_wrap(struct atoll_loop *loop, struct atoll_checked_group *grou
 {
     struct atoll_checked *k = group->count < ATOLL_CHECKED_MEMBERS ? calloc(1, sizeof(*k)) : NULL;
 
-    if (!k || !(k->name = strdup(name ? name : p->ops->name))) {
-        free(k);
+    if (!k) {
         (void)p->ops->free(p);
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS, "there are %zu providers",
                           group->count);
@@ -262,7 +261,7 @@ int atoll_checked_wrap(struct atoll_loop *loop, struct atoll_checked_group *grou
     p->events_arg = k;
     atoll_list_init(&k->calls);
     k->ops = (struct atoll_provider_ops){
-        .name = k->name,
+        .name = atoll_metric_keep(name ? name : p->ops->name),
         .caps = caps,
         .missing_limits = missing_limits,
         .create = create,

@@ -10,8 +10,9 @@
 struct atoll_answer {
     bool more;                       /* a PART; the answer itself is still to come */
     const struct atoll_error *error; /* NULL: fine */
-    struct atoll_frame *frame; /* NULL with an error. Descriptors in it are closed after the call, but
-                                  for those that it takes with ATOLL_TAKE_FD */
+    /* NULL with an error. Descriptors in it are closed after the call, but for those that it takes with
+     * ATOLL_TAKE_FD. */
+    struct atoll_frame *frame;
 };
 typedef void atoll_answer_fn(void *arg, const struct atoll_answer *answer);
 

@@ -209,8 +209,7 @@ int atoll_step_directory(struct atoll_build *b, const void *step, struct atoll_e
 
     if (b->laid_out) /* what became of it since is the tenant's business */
         return 0;
-    if (b->ids.mode == ATOLL_IDS_RANGE &&
-        (want->uid >= b->ids.count || want->gid >= b->ids.count))
+    if (b->ids.mode == ATOLL_IDS_RANGE && (want->uid >= b->ids.count || want->gid >= b->ids.count))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "an owner without an id");
     parent = open_parent(b, want->path, &name, err);
     if (parent < 0)

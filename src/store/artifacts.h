@@ -34,9 +34,8 @@ struct atoll_store_wish {
 /* Adds the row, or replaces the one of the same sandbox. */
 int atoll_store_put_wish(struct atoll_store *store, const struct atoll_store_wish *row,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Absent is success. */
-int atoll_store_drop_wish(struct atoll_store *store, const char *sandbox_id,
-                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Drops those of sandboxes that have no row: they go with it, but are there before it. */
+int atoll_store_sweep_wishes(struct atoll_store *store, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Every row; fn returns < 0 to stop, which is returned. fn must not write. */
 int atoll_store_each_wish(struct atoll_store *store,
                           int (*fn)(void *arg, const struct atoll_store_wish *row,

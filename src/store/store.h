@@ -63,7 +63,7 @@ int atoll_store_check(struct atoll_store *store, struct atoll_error *err) ATOLL_
 /* Adds the row, or replaces the one of the same id. */
 int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Its commands go with it. Absent is success. */
+/* Its commands, contexts and what was to be kept of it go with it. Absent is success. */
 int atoll_store_drop_sandbox(struct atoll_store *store, const char *id,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exec *row,

@@ -51,7 +51,7 @@ const struct atoll_check atoll_attack_checks[] = {
      "atoll ls --all shows what is left; update the daemon"},
     {"api.residue", "D29", "a new sandbox holds nothing of an old one", UPDATE},
     {"api.ssrf", "D30", "the daemon fetches nothing from addresses of the host",
-     "let clients name no images (registries in providers.yaml), or keep services off the loopback"},
+     "leave private_registries of docker in providers.yaml out, and list what is needed in registries"},
     {"api.privilege", "D31", "the process that reads requests has no privileges",
      "start atolld so that it can drop them: as root, or as an ordinary user without capabilities"},
     {"api.noisy_tenant", "D32", "a noisy tenant is slowed down, not the others",

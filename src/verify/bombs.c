@@ -19,6 +19,7 @@
 #define MEMORY_MIB 64
 #define GVISOR_MEMORY_MIB 160 /* its kernel lives in there too */
 #define DISK_MIB 32
+#define INODES 2000
 #define RUN_SECONDS 60
 #define CONTROL_MS 30000
 #define CPUS 0.5
@@ -45,24 +46,25 @@ static const struct bomb {
     long bound, outside; /* of the bomb itself: inside, and for the control */
     long most;           /* it may reach inside; 0: no matter */
     bool spoils;         /* the sandbox is of no use afterwards */
+    bool by_root;        /* also worth trying by root inside */
 } bombs[] = {
-    {"fork", "pids", STOPPED, 300, 64, PIDS, false},
-    {"threads", "pids", STOPPED, 300, 64, PIDS, false},
-    {"fds", "", STOPPED, 15000, 15000, 4096, false},
-    {"inotify", "", STOPPED, 1000, 1000, 0, false},
-    {"ptys", "", STOPPED, 300, 300, 256, false},
-    {"keys", "", STOPPED, 10, 10, 0, false},
-    {"sparse", "disk", STOPPED, 1, 1, 0, false},
-    {"zombies", "", REAPED, 4 * PIDS, 2 * PIDS, 0, false},
-    {"disk", "disk", STOPPED, 4 * DISK_MIB, 4 * DISK_MIB, DISK_MIB + DISK_MIB / 4, true},
-    {"inodes", "disk", STOPPED, 20000, 20000, 0, true},
-    {"shm", "memory", CHARGED, 512, 2 * MEMORY_MIB, 0, true},
-    {"sysvshm", "memory", CHARGED, 512, 2 * MEMORY_MIB, 0, true},
-    {"pipes", "memory", CHARGED, 10000, 2 * MEMORY_MIB, 0, true},
-    {"sockbuf", "memory", CHARGED, 10000, 256, 0, true},
-    {"memory", "memory", CHARGED, 512, 2 * MEMORY_MIB, 0, true},
-    {"oomloop", "memory", SURVIVES, 5, 1, 0, true},
-    {"cpu", "cpu", THROTTLED, 0, 0, 0, true},
+    {"fork", "pids", STOPPED, 600, 64, PIDS, false, true},
+    {"threads", "pids", STOPPED, 600, 64, PIDS, false, false},
+    {"fds", "", STOPPED, 15000, 15000, 4096, false, true},
+    {"inotify", "", STOPPED, 1000, 1000, 0, false, false},
+    {"ptys", "", STOPPED, 300, 300, 256, false, false},
+    {"keys", "", STOPPED, 10, 10, 0, false, false},
+    {"sparse", "disk", STOPPED, 1, 1, 0, false, false},
+    {"zombies", "", REAPED, 4 * PIDS, 2 * PIDS, 0, false, false},
+    {"disk", "disk", STOPPED, 4 * DISK_MIB, 4 * DISK_MIB, DISK_MIB + DISK_MIB / 4, true, true},
+    {"inodes", "disk", STOPPED, 5000, 5000, INODES, true, true},
+    {"shm", "memory", CHARGED, 512, 2 * MEMORY_MIB, 0, true, false},
+    {"sysvshm", "memory", CHARGED, 512, 2 * MEMORY_MIB, 0, true, false},
+    {"pipes", "memory", CHARGED, 10000, 2 * MEMORY_MIB, 0, true, false},
+    {"sockbuf", "memory", CHARGED, 10000, 256, 0, true, false},
+    {"memory", "memory", CHARGED, 512, 2 * MEMORY_MIB, 0, true, true},
+    {"oomloop", "memory", SURVIVES, 5, 1, 0, true, false},
+    {"cpu", "cpu", THROTTLED, 0, 0, 0, true, false},
 };
 
 /* In the order of bombs[]. */
@@ -158,6 +160,7 @@ static int need_box(const struct atoll_verify *v, const struct atoll_tier *tier,
     const struct atoll_box_wish wish = {.provider = tier->provider,
                                         .memory_mib = gvisor ? GVISOR_MEMORY_MIB : MEMORY_MIB,
                                         .disk_mib = DISK_MIB,
+                                        .inodes = INODES,
                                         .pids = PIDS,
                                         .cpus = cpus};
     int r = *box->id ? 0 : atoll_box_create(box, v->client, &wish, err);
@@ -171,7 +174,7 @@ static int need_box(const struct atoll_verify *v, const struct atoll_tier *tier,
 }
 
 static int explode(const struct atoll_verify *v, const struct atoll_tier *tier,
-                   const struct bomb *bomb, const struct atoll_box *box, struct atoll_error *err)
+                   const struct bomb *bomb, struct atoll_box *box, struct atoll_error *err)
 {
     char bound[24];
     const char *const argv[] = {ATOLL_PROBE_INSIDE, "--bomb", bomb->name, bound, NULL};
@@ -180,9 +183,12 @@ static int explode(const struct atoll_verify *v, const struct atoll_tier *tier,
 
     (void)snprintf(bound, sizeof(bound), "%ld", bomb->bound);
     r = atoll_box_exec(box, tier->kind.user, argv, NULL, RUN_SECONDS, &reply, err);
-    if (r == 0)
-        judge(v, tier, bomb, reply);
-    return r;
+    if (r < 0)
+        return r;
+    judge(v, tier, bomb, reply);
+    if (strcmp(atoll_link_text(json_object_get(reply, "result"), "kind", "?"), "exited") != 0)
+        atoll_box_done(box); /* it may have died with it */
+    return 0;
 }
 
 /* CPU time the sandbox has used, by its cgroup. */
@@ -250,10 +256,11 @@ int atoll_bombs_run(const struct atoll_verify *v, const struct atoll_tier *tier,
                     struct atoll_error *err)
 {
     struct atoll_box box = {0};
+    bool root = strcmp(tier->kind.user, "root") == 0;
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(bombs); i++) {
         int r;
-        if (!atoll_verify_wants(v, &atoll_bomb_checks[i]))
+        if (!atoll_verify_wants(v, &atoll_bomb_checks[i]) || (root && !bombs[i].by_root))
             continue;
         r = run_one(v, tier, &bombs[i], &box, err);
         if (r < 0)

@@ -13,6 +13,11 @@ static int set_number(json_t *object, const char *key, double value)
     return value > 0 ? json_object_set_new(object, key, json_real(value)) : 0;
 }
 
+static int set_count(json_t *object, const char *key, unsigned value)
+{
+    return value > 0 ? json_object_set_new(object, key, json_integer((json_int_t)value)) : 0;
+}
+
 int atoll_box_create(struct atoll_box *box, struct atoll_client *client,
                      const struct atoll_box_wish *wish, struct atoll_error *err)
 {
@@ -24,8 +29,8 @@ int atoll_box_create(struct atoll_box *box, struct atoll_client *client,
         !body || set_number(limits, "memoryMB", wish->memory_mib) < 0 ||
         set_number(limits, "diskMB", wish->disk_mib) < 0 ||
         set_number(limits, "cpuCores", wish->cpus) < 0 ||
-        (wish->pids &&
-         json_object_set_new(limits, "pids", json_integer((json_int_t)wish->pids)) < 0) ||
+        set_count(limits, "pids", wish->pids) < 0 ||
+        set_count(limits, "inodes", wish->inodes) < 0 ||
         (wish->provider && json_object_set_new(body, "provider", json_string(wish->provider)) < 0);
 
     *box = (struct atoll_box){.client = client};

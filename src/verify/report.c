@@ -79,9 +79,9 @@ static int badness(enum atoll_verdict verdict)
     switch (verdict) {
     case ATOLL_VERDICT_HOLDS:
         return 0;
-    case ATOLL_VERDICT_NOT_OFFERED:
-        return 1;
     case ATOLL_VERDICT_UNKNOWN:
+        return 1;
+    case ATOLL_VERDICT_NOT_OFFERED:
         return 2;
     case ATOLL_VERDICT_FOUND:
         break;

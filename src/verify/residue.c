@@ -196,16 +196,24 @@ static int start_stubborn(const struct atoll_box *box, const char *user, const c
     return atoll_box_detach(box, user, argv, NULL, err);
 }
 
+/* What was not seen while it lived cannot be missed. */
 static void judge_destroyed(const struct atoll_verify *v, const struct atoll_tier *tier,
-                            const char *id, const char *marker)
+                            const char *id, const char *marker, bool had_traces, bool had_processes)
 {
+    const bool seen[] = {[HOST] = had_traces, [PROCESSES] = had_processes};
     char left[300];
     size_t n = atoll_seen_count(marker, NULL);
 
+    for (size_t i = HOST; i <= PROCESSES; i++)
+        if (!seen[i] && atoll_verify_wants(v, &atoll_residue_checks[i]))
+            atoll_tier_add(v, tier, &atoll_residue_checks[i], ATOLL_VERDICT_UNKNOWN,
+                           "nothing of it is visible here, even while it lives");
     find_traces(id, left, sizeof(left));
-    add(v, tier, HOST, left, "nothing names it");
+    if (had_traces)
+        add(v, tier, HOST, left, "nothing names it");
     (void)snprintf(left, sizeof(left), "%zu processes are still there", n);
-    add(v, tier, PROCESSES, n ? left : "", "all are gone when destroy answers");
+    if (had_processes)
+        add(v, tier, PROCESSES, n ? left : "", "all are gone when destroy answers");
 }
 
 /* A first sandbox is marked and destroyed, a second one comes after it. */
@@ -215,6 +223,7 @@ int atoll_residue_run(const struct atoll_verify *v, const struct atoll_tier *tie
     const struct atoll_box_wish wish = {.provider = tier->provider};
     char marker[ATOLL_SEEN_MARK_MAX], id[64], text[300];
     struct atoll_box box = {0};
+    bool had_traces = false, had_processes = false;
     int r;
 
     if (!atoll_tier_wants(v, atoll_residue_checks, atoll_residue_checks_count))
@@ -229,14 +238,16 @@ int atoll_residue_run(const struct atoll_verify *v, const struct atoll_tier *tie
         leave_marks(&box, marker, text, sizeof(text));
         judge_writes(v, tier, &box, neighbour, marker);
         judge_boot_id(v, tier, &box, neighbour);
-        add_control(v, PROCESSES, atoll_seen_wait(marker, 3, 3000) > 0, "seen while it lives");
+        had_processes = atoll_seen_wait(marker, 3, 3000) > 0;
+        add_control(v, PROCESSES, had_processes, "seen while it lives");
         find_traces(box.id, text, sizeof(text));
-        add_control(v, HOST, *text, text);
+        had_traces = *text;
+        add_control(v, HOST, had_traces, text);
         (void)snprintf(id, sizeof(id), "%s", box.id);
         r = atoll_box_destroy(&box, err);
     }
     if (r == 0)
-        judge_destroyed(v, tier, id, marker);
+        judge_destroyed(v, tier, id, marker, had_traces, had_processes);
     atoll_box_done(&box);
     if (r == 0)
         r = atoll_box_create(&box, v->client, &wish, err);

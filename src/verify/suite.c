@@ -18,6 +18,8 @@ static bool listed(const char *name, const char *const *list, size_t n)
     return n == 0;
 }
 
+#define ROOT_TIER ", root inside"
+
 /* "native" stands for all its tiers. */
 static bool wants_tier(const struct atoll_suite_wish *wish, const char *name)
 {
@@ -42,7 +44,7 @@ static void add_tier(struct atoll_suite *suite, const struct atoll_verify *v,
                    atoll_link_text(provider, "isolation", "?"));
     (void)snprintf(tier->name, sizeof(tier->name), "%.60s%s",
                    atoll_link_text(provider, "name", "?"),
-                   strcmp(user, "root") == 0 ? ", root inside" : "");
+                   strcmp(user, "root") == 0 ? ROOT_TIER : "");
     tier->kind = (struct atoll_tier_kind){tier->isolation, user, v->rootless};
     if (wants_tier(wish, tier->name))
         suite->tier_count++;
@@ -61,7 +63,10 @@ static int find_tiers(struct atoll_suite *suite, const struct atoll_verify *v,
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *provider = json_array_get(list, i);
         const char *name = atoll_link_text(provider, "name", "?");
-        if (!listed(name, wish->providers, wish->provider_count) || !wants_tier(wish, name))
+        char of_root[96];
+        (void)snprintf(of_root, sizeof(of_root), "%.60s%s", name, ROOT_TIER);
+        if (!listed(name, wish->providers, wish->provider_count) ||
+            (!wants_tier(wish, name) && !wants_tier(wish, of_root)))
             continue;
         if (json_is_true(json_object_get(provider, "remote"))) {
             if (wish->provider_count > 0)

@@ -9,6 +9,13 @@
 #include "verify/checks.h"
 
 #define ANY ".*"
+#define MANY "(it was ended itself: lost gVisor .*|it came to [0-9]+, stopped by E[A-Z]+)"
+#define WHOLE \
+    "gVisor's kernel lives within the same limits and ends with them: the sandbox goes whole"
+#define HOLES \
+    "gVisor's kernel knows no limit for one file; a hole takes nothing, and the disk is bounded"
+#define THREADS "threads are gVisor's own, and bounded by the memory they live in"
+#define PTYS "the engine mounts terminals without a limit; the host's for all is kernel.pty.max"
 #define ENGINE "the engine makes the mounts of its containers, and offers no other way"
 #define SAME_IDS "an engine without userns-remap gives containers no user namespace of their own"
 #define ARGUMENTS "the agent is started by its command line; it names paths inside, and no secret"
@@ -39,6 +46,8 @@ const struct atoll_not_offered atoll_not_offered[] = {
      "(uid 0 inside is uid 0 outside|outside we are uid 0 gid 0)", SAME_IDS},
     {"container", "", false, "ns.user", "user:\\[[0-9]+\\] is the host's", SAME_IDS},
     {"container", "", false, "proc.pid1_cmdline", "/\\.atoll/.*", ARGUMENTS},
+    {"container", "", false, "proc.boot_id", "it is the host's", ENGINE},
+    {"container", "", false, "bomb.ptys", "it came to [0-9]+, stopped by cap", PTYS},
     {"container", "", false, "seen.init", ANY, ARGUMENTS},
     {"container", "", false, "seen.kuid", ANY, SAME_IDS},
     {"container", "", false, "seen.kuid_unique", ANY, SAME_IDS},
@@ -56,6 +65,13 @@ const struct atoll_not_offered atoll_not_offered[] = {
     {"gvisor", "", false, "seen.oom", ANY, NO_RECORD},
     {"gvisor", "", false, "seen.sealed", ANY, NO_RECORD},
     {"gvisor", "", false, "seen.limits", ANY, NO_RECORD},
+    {"gvisor", "", false, "residue.stubborn", "nothing of it is visible here.*", NO_RECORD},
+    {"gvisor", "", false, "bomb.fork", MANY, WHOLE},
+    {"gvisor", "", false, "bomb.threads", "it came to [0-9]+, stopped by (cap|E[A-Z]+)", THREADS},
+    {"gvisor", "", false, "bomb.oomloop", "it was ended itself: lost gVisor .*", WHOLE},
+    {"gvisor", "", false, "bomb.inotify", "it came to [0-9]+, stopped by cap", OWN_KERNEL},
+    {"gvisor", "", false, "bomb.ptys", "it came to [0-9]+, stopped by cap", OWN_KERNEL},
+    {"gvisor", "", false, "bomb.sparse", "it came to 1, stopped by cap", HOLES},
     {"gvisor", "", false, "cap.inh_amb", ".* has no CapAmb:", HOST_SIDE},
     {"gvisor", "", false, "nnp", ".* has no NoNewPrivs:", HOST_SIDE},
     {"gvisor", "", false, "ns.cgroup", ".*: No such file or directory", HOST_SIDE},

@@ -81,8 +81,7 @@ static void open_around(void)
 static void open_world(void)
 {
     static const char *const names[] = {"x", NULL};
-    static const struct atoll_preview_site site = {
-        .domain = "p.test", .port = 80, .names = names};
+    static const struct atoll_preview_site site = {.domain = "p.test", .port = 80, .names = names};
     static const struct atoll_http_limits limits = {.header_bytes = 8192, .header_count = 40};
     struct atoll_api_config config = {.engine = &fake, .site = &site};
     int pair[2];

@@ -115,8 +115,8 @@ static void fuzz_process(struct atoll_client *client, const uint8_t *data, size_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const kinds[])(struct atoll_client *, const uint8_t *, size_t) = {
-        fuzz_answer, fuzz_journal, fuzz_process};
+    static void (*const kinds[])(struct atoll_client *, const uint8_t *,
+                                 size_t) = {fuzz_answer, fuzz_journal, fuzz_process};
     struct atoll_client *client;
 
     if (size < 1 || size > 100 * 1024)

@@ -17,8 +17,8 @@ static int on_event(void *arg, const struct atoll_e2b_event *event)
     FUZZ_CHECK(event->type <= ATOLL_E2B_EVENT_END);
     FUZZ_CHECK(event->type != ATOLL_E2B_EVENT_START || (event->pid > 0 && event->pid <= INT32_MAX));
     FUZZ_CHECK(event->kind <= ATOLL_ERR_UNAUTHENTICATED);
-    FUZZ_CHECK(atoll_buf_appendf(said, "%d %u %zu %d %d ", (int)event->type, event->pid,
-                                 event->len, event->code, (int)event->kind) == 0);
+    FUZZ_CHECK(atoll_buf_appendf(said, "%d %u %zu %d %d ", (int)event->type, event->pid, event->len,
+                                 event->code, (int)event->kind) == 0);
     FUZZ_CHECK(atoll_buf_append(said, event->bytes, event->len) == 0);
     FUZZ_CHECK(!event->text || atoll_buf_appends(said, event->text) == 0);
     return 0;

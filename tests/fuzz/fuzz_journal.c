@@ -15,28 +15,28 @@
 #define NAME "journal"
 #define MAX_BYTES 4096
 
-static char dir[64];
-static int dir_fd = ATOLL_NO_FD;
+static char scratch[64];
+static int scratch_fd = ATOLL_NO_FD;
 
 static void leave(void)
 {
-    (void)!atoll_tree_remove(AT_FDCWD, dir);
+    (void)!atoll_tree_remove(AT_FDCWD, scratch);
 }
 
 static void enter(void)
 {
-    (void)snprintf(dir, sizeof(dir), "%s/atoll-fuzz-XXXXXX",
+    (void)snprintf(scratch, sizeof(scratch), "%s/atoll-fuzz-XXXXXX",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    FUZZ_CHECK(mkdtemp(dir));
+    FUZZ_CHECK(mkdtemp(scratch));
     (void)atexit(leave);
-    dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    FUZZ_CHECK(dir_fd >= 0);
+    scratch_fd = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    FUZZ_CHECK(scratch_fd >= 0);
 }
 
 static void write_file(const uint8_t *data, size_t size)
 {
     ATOLL_AUTOCLOSE int fd =
-        openat(dir_fd, NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        openat(scratch_fd, NAME, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
     FUZZ_CHECK(fd >= 0 && atoll_fd_write_all(fd, data, size) == 0);
 }
@@ -88,11 +88,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 2)
         return 0;
-    if (dir_fd < 0)
+    if (scratch_fd < 0)
         enter();
     cap = (size_t)data[0] + 1;
     write_file(data + 2, size - 2);
-    atoll_journal_init(&j, dir_fd, NAME, MAX_BYTES);
+    atoll_journal_init(&j, scratch_fd, NAME, MAX_BYTES);
     FUZZ_CHECK(atoll_journal_reopen(&j) == 0 && j.size <= size - 2);
     for (int stream = 1; stream <= 2; stream++)
         FUZZ_CHECK(j.first[stream] <= j.kept[stream] && j.kept[stream] <= j.seen[stream]);

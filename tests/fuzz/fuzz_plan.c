@@ -60,8 +60,8 @@ static void check_message(const struct atoll_msg_desc *desc, const uint8_t *byte
     atoll_buf_init(&one, (size_t)1024 * 1024);
     atoll_buf_init(&two, (size_t)1024 * 1024);
     FUZZ_CHECK(atoll_msg_encode(desc, msg, &one) == 0);
-    FUZZ_CHECK(
-        atoll_msg_decode(desc, atoll_buf_head(&one), atoll_buf_size(&one), again, NULL) == 0);
+    FUZZ_CHECK(atoll_msg_decode(desc, atoll_buf_head(&one), atoll_buf_size(&one), again, NULL) ==
+               0);
     FUZZ_CHECK(atoll_msg_encode(desc, again, &two) == 0);
     FUZZ_CHECK(atoll_buf_size(&one) == atoll_buf_size(&two));
     FUZZ_CHECK(memcmp(atoll_buf_head(&one), atoll_buf_head(&two), atoll_buf_size(&one)) == 0);
@@ -73,28 +73,28 @@ static void check_message(const struct atoll_msg_desc *desc, const uint8_t *byte
 
 /* Carrying out: in u of a directory that holds nothing else. */
 
-static char dir[64];
+static char scratch[64];
 
 static void leave(void)
 {
-    (void)!atoll_tree_remove(AT_FDCWD, dir);
+    (void)!atoll_tree_remove(AT_FDCWD, scratch);
 }
 
 static void enter(void)
 {
-    if (*dir)
+    if (*scratch)
         return;
-    (void)snprintf(dir, sizeof(dir), "%s/atoll-fuzz-XXXXXX",
+    (void)snprintf(scratch, sizeof(scratch), "%s/atoll-fuzz-XXXXXX",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    FUZZ_CHECK(mkdtemp(dir) && chmod(dir, 0755) == 0);
+    FUZZ_CHECK(mkdtemp(scratch) && chmod(scratch, 0755) == 0);
     (void)atexit(leave);
     if (geteuid() == 0)
-        FUZZ_CHECK(chown(dir, NOBODY, NOBODY) == 0);
+        FUZZ_CHECK(chown(scratch, NOBODY, NOBODY) == 0);
 }
 
 static void check_alone(void)
 {
-    DIR *list = opendir(dir);
+    DIR *list = opendir(scratch);
     const struct dirent *entry;
     struct stat st;
 
@@ -123,7 +123,7 @@ static void open_layer(struct atoll_build *b)
     enter();
     if (geteuid() == 0)
         FUZZ_CHECK(setegid(NOBODY) == 0 && seteuid(NOBODY) == 0);
-    top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    top = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     FUZZ_CHECK(top >= 0 && mkdirat(top, "u", 0755) == 0);
     atoll_build_init(b, &host, "fuzz");
     b->ids = (struct atoll_po_ids){.mode = ATOLL_IDS_SINGLE, .inside = geteuid(), .count = 1};
@@ -138,7 +138,7 @@ static void close_layer(struct atoll_build *b)
     if (getuid() == 0) /* a directory may have been made that its owner cannot enter */
         FUZZ_CHECK(seteuid(0) == 0 && setegid(0) == 0);
     leave();
-    FUZZ_CHECK(mkdir(dir, 0755) == 0 && (getuid() != 0 || chown(dir, NOBODY, NOBODY) == 0));
+    FUZZ_CHECK(mkdir(scratch, 0755) == 0 && (getuid() != 0 || chown(scratch, NOBODY, NOBODY) == 0));
 }
 
 static void fuzz_plan(const uint8_t *bytes, size_t n)

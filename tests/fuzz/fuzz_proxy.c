@@ -89,8 +89,7 @@ static void turn(void)
         FUZZ_CHECK(atoll_loop_step(world.loop, 0, NULL) == 0);
         while ((n = recv(world.client, bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
             FUZZ_CHECK(atoll_buf_append(&world.seen, bytes, (size_t)n) == 0);
-        while (world.upstream >= 0 &&
-               recv(world.upstream, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        while (world.upstream >= 0 && recv(world.upstream, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
             ;
     }
 }

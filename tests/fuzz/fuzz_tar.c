@@ -64,7 +64,10 @@ static void read_records(const char *text, size_t n, struct seen *seen)
 static void read_head(const uint8_t *head, struct seen *seen)
 {
     check_sum(head);
-    FUZZ_CHECK(memcmp(head + 257, "ustar\0" "00", 8) == 0);
+    FUZZ_CHECK(memcmp(head + 257,
+                      "ustar\0"
+                      "00",
+                      8) == 0);
     if (!*seen->name)
         (void)snprintf(seen->name, sizeof(seen->name), "%.100s", (const char *)head);
     if (!*seen->target)
@@ -109,8 +112,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(strcmp(seen.name, e.path) == 0);
         FUZZ_CHECK(e.type != ATOLL_ENTRY_SYMLINK || strcmp(seen.target, e.target) == 0);
         FUZZ_CHECK(seen.size == bytes && seen.mode == (e.mode & 07777));
-        FUZZ_CHECK(e.mtime_ms <= 0 ? seen.mtime == 0
-                                   : seen.mtime == ATOLL_MIN((uint64_t)e.mtime_ms / 1000, OCTAL_MAX));
+        FUZZ_CHECK(e.mtime_ms <= 0
+                       ? seen.mtime == 0
+                       : seen.mtime == ATOLL_MIN((uint64_t)e.mtime_ms / 1000, OCTAL_MAX));
     } else {
         FUZZ_CHECK(strlen(e.path) + strlen(e.target) > (size_t)15 * 1024);
     }

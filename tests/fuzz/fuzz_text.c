@@ -166,8 +166,8 @@ static void fuzz_quote(const char *text, const char *other)
     (void)other;
     atoll_buf_init(&out, 8 * strlen(text) + 8);
     FUZZ_CHECK(atoll_text_json_quote(&out, text, strlen(text)) == 0);
-    json = json_loadb((const char *)atoll_buf_head(&out), atoll_buf_size(&out), JSON_DECODE_ANY,
-                      NULL);
+    json =
+        json_loadb((const char *)atoll_buf_head(&out), atoll_buf_size(&out), JSON_DECODE_ANY, NULL);
     FUZZ_CHECK(json_is_string(json));
     json_decref(json);
     atoll_buf_done(&out);
@@ -209,8 +209,7 @@ static void fuzz_base64(const char *text, const char *other)
     atoll_buf_clear(&again);
     FUZZ_CHECK(atoll_base64_encode(&again, text, strlen(text)) == 0);
     FUZZ_CHECK(atoll_base64_decode(&bytes, atoll_buf_str(&again), atoll_buf_size(&again)) == 0);
-    FUZZ_CHECK(atoll_buf_size(&bytes) == strlen(text) &&
-               strcmp(atoll_buf_str(&bytes), text) == 0);
+    FUZZ_CHECK(atoll_buf_size(&bytes) == strlen(text) && strcmp(atoll_buf_str(&bytes), text) == 0);
     atoll_buf_done(&bytes);
     atoll_buf_done(&again);
 }
@@ -248,8 +247,8 @@ static void fuzz_ignore(const char *lines, const char *path)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const kinds[])(const char *, const char *) = {
-        fuzz_path,   fuzz_query, fuzz_host, fuzz_cookies, fuzz_time,
-        fuzz_number, fuzz_quote, fuzz_glob, fuzz_base64,  fuzz_trace, fuzz_ignore,
+        fuzz_path,  fuzz_query, fuzz_host,   fuzz_cookies, fuzz_time,   fuzz_number,
+        fuzz_quote, fuzz_glob,  fuzz_base64, fuzz_trace,   fuzz_ignore,
     };
     char *one, *two;
     size_t n;

@@ -66,7 +66,7 @@ STOPPED = [
     ("sparse", 1, {"EFBIG"}, 0),
     ("fds", 15_000, {"EMFILE"}, 4096),
     ("inotify", 1000, {"EMFILE"}, 999),
-    ("ptys", 1000, {"ENOSPC", "EMFILE"}, 256),
+    ("ptys", 1000, {"ENOSPC", "EMFILE", "EAGAIN"}, 256),
     ("keys", 10, {"EPERM", "ENOSYS"}, 0),
 ]
 

@@ -5,6 +5,7 @@ opens in another way, or one more, fails. What cannot be asked inside is looked 
 """
 
 import contextlib
+import json
 import os
 import re
 import stat
@@ -146,3 +147,11 @@ def test_nothing_of_the_host_kernel(probed):
     assert "gvisor" in said
     assert os.uname().release not in said
     assert not [word for word in ours if len(word) > 8 and word in said]
+
+
+@pytest.mark.parametrize("probed", ["docker"], indirect=True)
+def test_images_lead_to_no_service_of_the_host(probed):
+    """Any client may name an image; the engine stands where the client does not (row D30)."""
+    done = probed.world.daemon.atoll("verify", "--tier", "daemon", "--only", "api.ssrf", "--json")
+    [check] = json.loads(done.stdout)["tiers"][0]["checks"]
+    assert check["verdict"] == "holds", check["evidence"]

@@ -235,7 +235,8 @@ class Box:
         self.check(len(strangers) <= self.others, f"commands nobody asked for: {strangers}")
         for command in list(self.commands.values()):
             if command.result is None:
-                if command in self.unanswered:  # it may wait for input that nobody sends
+                # It may wait for input that nobody sends, or have no end of its own.
+                if command in self.unanswered or not command.kinds:
                     self.end(command)
                 self.follow(command)
         self.ledger.count("audits")

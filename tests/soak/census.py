@@ -113,29 +113,35 @@ class Census:
             for entry in self.ground.unix().get(f"/api/{what}").json[what]:
                 yield f"{what} shows {json.dumps(entry)[:200]}"
 
-    def leftovers(self):
-        """Of sandboxes that are all destroyed, as texts."""
+    def traces(self):
+        """What can be seen from outside of sandboxes that are all destroyed, as texts."""
         spares = self.spares()
         found = []
         for look in (self.processes, self.descendants, self.mounts, self.groups, self.loops,
                      self.files):
             found += look(spares)
-        return found + [*self.rows(), *self.shown()]
+        return found
 
-    def settle(self, seconds=60):
+    def leftovers(self):
+        """The same, with what the daemon knows of them."""
+        return [*self.traces(), *self.rows(), *self.shown()]
+
+    def settle(self, seconds=60, what=None):
         """What is left once everything had time to end."""
         deadline = time.monotonic() + seconds
-        while (found := self.leftovers()) and time.monotonic() < deadline:
+        while (found := (what or self.leftovers)()) and time.monotonic() < deadline:
             time.sleep(0.25)
         return found
 
     def overlaps(self):
         """Ranges of ids that two living sandboxes share."""
         store = sqlite3.connect(f"file:{self.state / 'atoll.db'}?mode=ro", uri=True, timeout=30)
-        with contextlib.closing(store):
+        # While the daemon is dead there may be a log to be replayed, which readers cannot.
+        with contextlib.closing(store), contextlib.suppress(sqlite3.OperationalError):
             return store.execute("SELECT outside_id, group_concat(id) FROM sandboxes WHERE "
                                  "provider = 'native' AND outside_id > 0 AND state IN "
                                  "(1, 4, 5) GROUP BY outside_id HAVING count(*) > 1").fetchall()
+        return []
 
     def measure(self):
         """What may not grow."""
@@ -160,9 +166,9 @@ def namespaces(found):
 
 
 def anonymous(pid):
-    """Resident bytes that are not of files."""
-    text = Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"RssAnon:\s+(\d+)", text).group(1)) * 1024
+    """Resident bytes that are not of files; 0 of a process that is ending."""
+    found = re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    return int(found.group(1)) * 1024 if found else 0
 
 
 def descriptors(pid):

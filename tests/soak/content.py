@@ -65,7 +65,8 @@ def checksum(box, chance):
     if not box.files:
         upload(box, chance)
     for path, data in list(box.files.items())[:2]:
-        box.run(Command(f"sha256sum < {path}", hashlib.sha256(data).hexdigest().encode() + b"  -\n"))
+        digest = hashlib.sha256(data).hexdigest().encode()
+        box.run(Command(f"sha256sum < {path}", digest + b"  -\n"))
 
 
 def small_things(box, chance):
@@ -163,5 +164,5 @@ def preview(box, chance):
     box.follow(command)
 
 
-ACTIVITIES = [(upload, 5), (download, 5), (checksum, 2), (small_things, 3), (archive, 2), (watch, 2),
-              (preview, 1)]
+ACTIVITIES = [(upload, 5), (download, 5), (checksum, 2), (small_things, 3), (archive, 2),
+              (watch, 2), (preview, 1)]

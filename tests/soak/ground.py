@@ -58,7 +58,6 @@ class Ground:
         self.deaths = []  # when the daemon was gone: [from, to]
         self.up = threading.Event()
         self.up.set()
-        self.over = threading.Event()  # the load is to end
 
     # What clients ask.
 
@@ -129,8 +128,9 @@ class Ground:
             self.note_death()
             self.daemon.process.send_signal(signal.SIGTERM)
             self.daemon.process.wait(START_SECONDS)
-            if self.daemon.process.returncode != 0:
-                self.ledger.finding(f"SIGTERM ended the daemon with {self.daemon.process.returncode}")
+            status = self.daemon.process.returncode
+            if status != 0:
+                self.ledger.finding(f"SIGTERM ended the daemon with {status}")
             self.start()
 
     def kill_spawn(self, with_daemon):

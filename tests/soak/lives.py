@@ -33,6 +33,13 @@ def await_state(box, state, verb):
             raise box.refused(answer, verb)
 
 
+def wake(box):
+    """After an activity was interrupted: it may have been about to rest."""
+    view = box.client.sure("GET", box.path)
+    if view.status == 200 and view.json["state"] in ("paused", "stopped") and not box.is_over():
+        await_state(box, "running", "resume")
+
+
 def paused(box, chance):
     """What runs stands still and goes on."""
     if box.provider == "e2b":
@@ -51,6 +58,7 @@ def stopped(box, chance):
     """A persistent one rests on its disk."""
     if not box.persistent:
         return
+    counter, box.counter = box.counter, None  # its interpreter ends, too
     box.need(box.client.put(f"{box.path}/files", b"kept", path="kept"), "file to keep")
     command = box.start(endless())
     command.killed = True
@@ -59,10 +67,11 @@ def stopped(box, chance):
     box.follow(command)
     answer = box.need(box.get("files", path="kept"), "file that was kept")
     box.check(answer.body == b"kept", f"the disk holds {answer.body[:40]}")
-    if box.counter is not None:
+    if counter is not None:
+        box.counter = [counter[0], 0]
+        box.others += 1
         got = execute(box, "n = 0")
         box.check("had ended" in got["stderr"], f"variables are gone and nobody says so: {got}")
-        box.counter[1] = 0
 
 
 def interpreter(box, chance):
@@ -125,7 +134,8 @@ def session(client, chance):
     path = f"/api/sessions/{answer.json['session_id']}"
     try:
         for i in range(3):
-            code = f"print({i} + 40)" if answer.json["environment"] == "Python3" else f"echo {i + 40}"
+            python = answer.json["environment"] == "Python3"
+            code = f"print({i} + 40)" if python else f"echo {i + 40}"
             done = client.post(f"{path}/execute", {"code": code, "timeout": 60})
             if done.status != 200 or done.json["stdout"] != f"{i + 40}\n":
                 explained(client, mark, f"execute: {done.status} {done.body[:300]}")

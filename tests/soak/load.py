@@ -7,7 +7,6 @@ import random
 import threading
 import time
 import traceback
-from pathlib import Path
 
 import commands
 import content
@@ -28,7 +27,8 @@ class Load:
     """Everybody, for one leg of the soak."""
 
     def __init__(self, ground, seed, token, providers, workers, kills_every):
-        self.ground, self.ledger, self.token, self.providers = ground, ground.ledger, token, providers
+        self.ground, self.ledger = ground, ground.ledger
+        self.token, self.providers = token, providers
         self.kills_every = kills_every  # seconds; 0: daemon and atoll-spawn are left alone
         self.lock = threading.Lock()
         self.living = {}  # boxes by id
@@ -36,8 +36,8 @@ class Load:
         self.over = threading.Event()
         chances = random.Random(seed)
         people = [(self.worker, i) for i in range(workers)] + [(self.enemy, 0), (self.killer, 0)]
-        self.threads = [threading.Thread(target=self.guard, daemon=True, name=f"{work.__name__}-{i}",
-                                         args=(work, random.Random(chances.random())))
+        self.threads = [threading.Thread(target=self.guard, name=f"{work.__name__} {i}",
+                                         args=(work, random.Random(chances.random())), daemon=True)
                         for work, i in people]
 
     def run(self, seconds, progress):
@@ -150,6 +150,7 @@ class Load:
         except Gone:
             self.ledger.count("activities interrupted")
             self.ground.wait_up()
+            lives.wake(box)
         except Ended:
             if not self.revive(box):
                 raise
@@ -184,7 +185,8 @@ class Load:
         box.doomed = True
         answer = box.client.sure("DELETE", box.path)
         if answer.status not in (204, 404):
-            self.ledger.finding(f"{box.id} cannot be destroyed: {answer.status} {answer.body[:300]}")
+            self.ledger.finding(f"{box.id} cannot be destroyed: {answer.status} "
+                                f"{answer.body[:300]}")
         elif answer.status == 204 and box.provider == "native":
             state = self.ground.daemon.state
             left = [str(path) for place in ("sandboxes", "journal", "disks")
@@ -239,7 +241,7 @@ class Load:
 
 
 class Events:
-    """Follows all events through every death of the daemon: ids without a gap, ends without a double."""
+    """Follows all events through every death of the daemon: ids without a gap, no end twice."""
 
     def __init__(self, ground, census):
         self.ground, self.ledger, self.census = ground, ground.ledger, census
@@ -315,25 +317,11 @@ def janitor(load):
     with load.lock:
         for view in listed:
             load.known.setdefault(view["id"], now)
-        orphans = [view["id"] for view in listed
-                   if view["id"] not in load.living and now - load.known[view["id"]] > ORPHAN_SECONDS
+        orphans = [view["id"] for view in listed if view["id"] not in load.living
+                   and now - load.known[view["id"]] > ORPHAN_SECONDS
                    and view["metadata"].get("soak") in ("worker", "abandoned")]
         alive = {view["id"] for view in listed}
         load.known = {key: when for key, when in load.known.items() if key in alive}
     for orphan in orphans:
         client.sure("DELETE", f"/api/sandboxes/{orphan}")
         load.ledger.count("sandboxes that nobody had")
-
-
-def log_errors(path):
-    """Lines of the log that say that something is wrong, without those that kills explain."""
-    found = {}
-    for line in Path(path).read_text(errors="replace").splitlines():
-        if '"level":"error"' in line or "Sanitizer" in line or "runtime error" in line:
-            text = line[:300]
-            try:
-                text = json.loads(line).get("event", line)
-            except ValueError:
-                pass
-            found.setdefault(text, [0, line[:400]])[0] += 1
-    return found

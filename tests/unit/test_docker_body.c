@@ -301,6 +301,97 @@ static void test_progress(void **state)
     }
 }
 
+struct told {
+    char text[400];
+    int times;
+};
+
+static void keep(void *arg, const char *text)
+{
+    struct told *told = arg;
+
+    (void)snprintf(told->text, sizeof(told->text), "%s", text);
+    told->times++;
+}
+
+static void feed(struct atoll_docker_progress *p, const char *text)
+{
+    assert_int_equal(atoll_docker_progress_take(p, text, strlen(text)), 0);
+}
+
+/* Layers one by one become one figure, told at once and then seldom. */
+static void test_pull_progress(void **state)
+{
+    struct atoll_docker_progress p;
+    struct atoll_error err = {0};
+    struct told told = {0};
+    char text[80];
+
+    (void)state;
+    atoll_docker_progress_init(&p, keep, &told);
+    feed(&p, "{\"status\":\"Pulling fs layer\",\"id\":\"aaaaaaaaaaaa\"}\n");
+    for (int i = 1; i <= 1000; i++)
+        feed(&p, "{\"status\":\"Downloading\",\"id\":\"aaaaaaaaaaaa\","
+                 "\"progressDetail\":{\"current\":1048576,\"total\":4194304}}\n");
+    feed(&p, "{\"status\":\"Already exists\",\"id\":\"bbbbbbbbbbbb\"}\n");
+    assert_true(told.times < 100);
+    assert_string_equal(atoll_docker_pull_text(&p.pull, text), "1 of 2 layers, 1M of 4M");
+    feed(&p, "{\"status\":\"Download complete\",\"id\":\"aaaaaaaaaaaa\"}\n"
+             "{\"status\":\"Pull complete\",\"id\":\"aaaaaaaaaaaa\"}\n");
+    assert_string_equal(told.text, "2 of 2 layers, 4M of 4M");
+    assert_int_equal(atoll_docker_progress_end(&p, &err), 0);
+    atoll_docker_progress_done(&p);
+}
+
+/* Output is told by lines, whatever its pieces, and a failure with the step it was in. */
+static void test_build_progress(void **state)
+{
+    struct atoll_docker_progress p;
+    struct atoll_error err = {0};
+    struct told told = {0};
+
+    (void)state;
+    atoll_docker_progress_init(&p, keep, &told);
+    feed(&p, "{\"stream\":\"Step 2/3 : RUN make\\n\"}\n{\"stream\":\"one\\ntw\"}\n");
+    assert_string_equal(told.text, "one");
+    feed(&p, "{\"stream\":\"o\"}\n{\"stream\":\"\\r\\n\"}\n");
+    assert_string_equal(told.text, "two");
+    assert_int_equal(told.times, 3);
+    feed(&p,
+         "{\"stream\":\"rest\"}\n{\"errorDetail\":{\"message\":\"code: 2\"},\"error\":\"e\"}\n");
+    assert_true(atoll_docker_progress_end(&p, &err) < 0);
+    assert_string_equal(told.text, "rest");
+    assert_string_equal(err.text, "step 2/3 : RUN make: code: 2");
+    atoll_docker_progress_done(&p);
+}
+
+/* What could be an id is made a name, and what is not everybody's is none. */
+static void test_requested_names(void **state)
+{
+    static const struct {
+        const char *image, *name;
+        int result;
+    } cases[] = {{"debian", "debian:latest", 0},
+                 {"cafe", "cafe:latest", 0},
+                 {"debian:12", "debian:12", 0},
+                 {"r.example:5000/a/b", "r.example:5000/a/b:latest", 0},
+                 {"a@sha256:11", "a@sha256:11", 0},
+                 {"sha256:11", NULL, -EINVAL},
+                 {"x/sha256:11", NULL, -EINVAL},
+                 {"atoll-template:x", NULL, -EPERM},
+                 {"docker.io/library/atoll-private:x", NULL, -EPERM},
+                 {"atoll-private", NULL, -EPERM},
+                 {"../x", NULL, -EINVAL}};
+    char name[264];
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        assert_int_equal(atoll_docker_requested_image(cases[i].image, name), cases[i].result);
+        if (cases[i].result == 0)
+            assert_string_equal(name, cases[i].name);
+    }
+}
+
 static void test_progress_refuses_other_things(void **state)
 {
     struct atoll_docker_progress p;
@@ -400,6 +491,9 @@ int main(void)
         cmocka_unit_test(test_why_a_pull_failed),
         cmocka_unit_test(test_progress),
         cmocka_unit_test(test_progress_refuses_other_things),
+        cmocka_unit_test(test_pull_progress),
+        cmocka_unit_test(test_build_progress),
+        cmocka_unit_test(test_requested_names),
         cmocka_unit_test(test_demux),
         cmocka_unit_test(test_demux_refuses),
         cmocka_unit_test(test_tar),

@@ -1,3 +1,4 @@
+#include <string.h>
 #include "cli/dockerignore.h"
 #include "test.h"
 

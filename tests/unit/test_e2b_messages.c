@@ -78,6 +78,43 @@ static void samples(void **state)
     assert_int_equal(sample.memory_total_bytes, 10);
     json_decref(none);
     json_decref(two);
+    two = json_pack("[{s:i,s:f,s:i,s:i}]", "cpuCount", 2, "cpuUsedPct", 37.5, "diskUsed", 7,
+                    "diskTotal", 9);
+    assert_int_equal(atoll_e2b_read_sample(two, &sample), 0);
+    assert_true(sample.cpus == 2 && sample.cpu_percent == 37.5);
+    assert_int_equal(sample.disk_bytes, 7);
+    assert_int_equal(sample.disk_total_bytes, 9);
+    json_decref(two);
+    two = json_pack("[{s:s,s:i,s:i}]", "cpuCount", "many", "cpuUsedPct", -3, "diskUsed", -1);
+    assert_int_equal(atoll_e2b_read_sample(two, &sample), 0);
+    assert_true(sample.cpus == 0 && sample.cpu_percent == 0 && sample.disk_bytes == 0);
+    json_decref(two);
+}
+
+/* What a new sandbox is to be, with labels and variables; ours are not to be forged. */
+static void creations(void **state)
+{
+    static const char *const env[] = {"A=b=c", "EMPTY=", "BROKEN", "=x", "BYTES=\xff", NULL};
+    struct atoll_e2b_wish wish = {.template_id = "base",
+                                  .timeout_s = 60,
+                                  .internet = true,
+                                  .id = "ours",
+                                  .daemon_id = "d",
+                                  .metadata_json = "{\"k\":\"v\",\"n\":1,\"atoll_id\":\"x\"}",
+                                  .env = env};
+    ATOLL_AUTOFREE char *text = atoll_e2b_dump(atoll_e2b_create_message(&wish));
+    ATOLL_AUTOFREE char *plain = NULL;
+
+    (void)state;
+    assert_string_equal(text, "{\"templateID\":\"base\",\"timeout\":60,\"secure\":true,"
+                              "\"allow_internet_access\":true,\"metadata\":{\"k\":\"v\","
+                              "\"atoll_id\":\"ours\",\"atoll_daemon\":\"d\"},\"envVars\":{"
+                              "\"A\":\"b=c\",\"EMPTY\":\"\"}}");
+    wish.metadata_json = "[]";
+    wish.env = NULL;
+    plain = atoll_e2b_dump(atoll_e2b_create_message(&wish));
+    assert_non_null(strstr(plain, "\"envVars\":{}"));
+    assert_non_null(strstr(plain, "\"metadata\":{\"atoll_id\":\"ours\",\"atoll_daemon\":\"d\"}"));
 }
 
 static void refusals(void **state)
@@ -335,6 +372,7 @@ int main(void)
         cmocka_unit_test(sandboxes),
         cmocka_unit_test(hostile_sandboxes),
         cmocka_unit_test(samples),
+        cmocka_unit_test(creations),
         cmocka_unit_test(refusals),
         cmocka_unit_test(no_secret_comes_back),
         cmocka_unit_test(hours),

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
+#include "api/fields.h"
 #include "api/metrics.h"
 #include "base/text.h"
 
@@ -37,7 +38,7 @@ ssize_t atoll_connect_take(const uint8_t *bytes, size_t n, size_t max,
 
 int atoll_connect_parse(const uint8_t *bytes, size_t n, json_t **ret, struct atoll_error *err)
 {
-    json_error_t at;
+    json_error_t at = {0};
     json_t *message =
         n > 0 ? json_loadb((const char *)bytes, n, JSON_REJECT_DUPLICATES, &at) : json_object();
 
@@ -45,6 +46,8 @@ int atoll_connect_parse(const uint8_t *bytes, size_t n, json_t **ret, struct ato
         *ret = message;
         return 0;
     }
+    if (!message && !*at.text)
+        return atoll_fields_no_memory(err);
     json_decref(message);
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the message is no JSON object%s%s",
                       message ? "" : ": ", message ? "" : at.text);

@@ -82,7 +82,7 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
     }
     text = json_dumps(metadata, JSON_COMPACT);
     if (!text)
-        abort();
+        return atoll_fields_no_memory(err);
     atoll_body_take(body, text);
     *ret_text = text;
     return strlen(text) <= METADATA_MAX ? 0 : refuse(err, "metadata must be at most 64 KiB");

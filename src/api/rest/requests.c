@@ -158,7 +158,7 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
         err, "metadata", name, value, "a string");
     text = json_dumps(metadata, JSON_COMPACT);
     if (!text)
-        abort();
+        return atoll_fields_no_memory(err);
     atoll_body_take(body, text);
     if (strlen(text) > ATOLL_REST_METADATA_MAX)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,

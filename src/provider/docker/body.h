@@ -8,7 +8,8 @@
 #define ATOLL_DOCKER_NAME "atoll-"      /* and a sandbox's id: a container's name */
 #define ATOLL_DOCKER_POOL "atoll-pool-" /* and an id: waits for a sandbox to be */
 #define ATOLL_DOCKER_LABEL "atoll.daemon"
-#define ATOLL_DOCKER_USER "atoll.user"     /* of a snapshot: who its image said, even if that is nobody */
+#define ATOLL_DOCKER_USER \
+    "atoll.user" /* of a snapshot: who its image said, even if that is nobody */
 #define ATOLL_DOCKER_OWNER "atoll.owner"   /* the tenant */
 #define ATOLL_DOCKER_VOLUME "atoll.volume" /* its name among the tenant's */
 #define ATOLL_DOCKER_INSIDE "/.atoll"

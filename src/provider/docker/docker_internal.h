@@ -6,6 +6,7 @@
 /* What the files of this provider share. */
 
 #define ATOLL_DOCKER_POOL_MAX 32
+#define ATOLL_DOCKER_PULLS 8 /* at once, with somebody's own credentials */
 
 struct atoll_docker_pool; /* pool.c */
 
@@ -22,8 +23,8 @@ struct atoll_docker {
 
     pthread_mutex_t lock; /* for what follows */
     struct atoll_docker_info info;
-    char pulling[264];       /* an image that is on its way for one tenant alone; "" */
-    bool agent_sent;         /* remote: the volume with our agent is complete */
+    char pulling[ATOLL_DOCKER_PULLS][264]; /* images on their way for one tenant alone; "" */
+    bool agent_sent;                       /* remote: the volume with our agent is complete */
     pthread_mutex_t sending; /* one worker at a time makes that volume, or an image of a layer */
 
     pthread_mutex_t cleaning;

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "provider/docker/http_internal.h"
 #include "provider/docker/stream.h"
+#include "sys/thread.h"
 
 #define STREAMS_MAX 512
 #define HEAD_MAX (16 * 1024)
@@ -100,8 +101,10 @@ static int pump_out(struct pipe *p)
 static void *pump(void *arg)
 {
     struct pipe *p = arg;
-    int r = deliver(p, p->in, p->early);
+    int r;
 
+    atoll_thread_enter();
+    r = deliver(p, p->in, p->early);
     while (r == 0) {
         bool sending = p->out_off < p->out_len;
         struct pollfd fds[2] = {

@@ -177,19 +177,29 @@ static void private_name(const struct atoll_spec *spec, const char *image, char 
         (void)snprintf(out + at, 3, "%02x", digest[i]);
 }
 
-/* One pull of that kind at a time, and nobody looks for its image meanwhile. */
+/* Its place among those that are being pulled; -1 when it is not. Locked. */
+static int find_pull(const struct atoll_docker *d, const char *image)
+{
+    for (int i = 0; i < ATOLL_DOCKER_PULLS; i++)
+        if (strcmp(d->pulling[i], image) == 0)
+            return i;
+    return -1;
+}
+
+/* Waits until nobody pulls that image in such a way; then we do, if we want to. Few do at once. */
 static int enter(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,
                  bool pulls, struct atoll_error *err)
 {
     for (;;) {
-        bool free_now;
+        int place = 0;
+        bool clear;
 
         (void)pthread_mutex_lock(&d->lock);
-        free_now = pulls ? !*d->pulling : strcmp(d->pulling, image) != 0;
-        if (free_now && pulls)
-            (void)snprintf(d->pulling, sizeof(d->pulling), "%s", image);
+        clear = find_pull(d, image) < 0 && (!pulls || (place = find_pull(d, "")) >= 0);
+        if (clear && pulls)
+            (void)snprintf(d->pulling[place], sizeof(d->pulling[0]), "%s", image);
         (void)pthread_mutex_unlock(&d->lock);
-        if (free_now)
+        if (clear)
             return 0;
         if (atoll_sync_cancelled(call))
             return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "no longer wanted");
@@ -200,10 +210,10 @@ static int enter(struct atoll_docker *d, const struct atoll_sync_call *call, con
     }
 }
 
-static void leave(struct atoll_docker *d)
+static void leave(struct atoll_docker *d, const char *image)
 {
     (void)pthread_mutex_lock(&d->lock);
-    d->pulling[0] = '\0';
+    d->pulling[find_pull(d, image)][0] = '\0';
     (void)pthread_mutex_unlock(&d->lock);
 }
 
@@ -241,7 +251,7 @@ static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *ca
         if (r >= 0)
             r = atoll_docker_image_inspect(d, call, own, ret, err);
     }
-    leave(d);
+    leave(d, image);
     return r;
 }
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/rand.h"
 #include "provider/docker/docker_internal.h"
+#include "sys/thread.h"
 
 #define START_MS 120000
 #define REMOVE_MS 20000
@@ -122,6 +123,8 @@ static void rest(struct atoll_docker_pool *pool, int ms)
 static void *keep_full(void *arg)
 {
     struct atoll_docker_pool *pool = arg;
+
+    atoll_thread_enter();
     (void)pthread_mutex_lock(&pool->lock);
     while (!pool->ending) {
         remove_stale(pool);

@@ -72,6 +72,17 @@ static void say_pull(struct atoll_docker_progress *p, const json_t *o)
     p->say(p->arg, atoll_docker_pull_text(&p->pull, text));
 }
 
+/* As much of it as is one line. */
+static void say_status(const struct atoll_docker_progress *p, const char *status)
+{
+    char line[256];
+
+    (void)snprintf(line, sizeof(line), "%.*s",
+                   (int)ATOLL_MIN(strcspn(status, "\r\n"), sizeof(line) - 1), status);
+    if (p->say && *line)
+        p->say(p->arg, line);
+}
+
 static void say(struct atoll_docker_progress *p, const json_t *o)
 {
     const char *status = json_string_value(json_object_get(o, "status"));
@@ -81,8 +92,8 @@ static void say(struct atoll_docker_progress *p, const json_t *o)
         take_output(p, output);
     else if (atoll_docker_pull_take(&p->pull, o))
         say_pull(p, o);
-    else if (status && p->say)
-        p->say(p->arg, status);
+    else if (status)
+        say_status(p, status);
 }
 
 static int take_object(struct atoll_docker_progress *p, const char *text, size_t n)

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include "base/clock.h"
 #include "provider/e2b/pump_internal.h"
+#include "sys/thread.h"
 
 /*
  * The thread: libcurl drives all transfers, and one epoll descriptor stands for the socket pairs in its
@@ -162,6 +163,7 @@ static void *run(void *arg)
     struct curl_waitfd epoll = {.fd = p->epoll_fd, .events = CURL_WAIT_POLLIN};
     int running;
 
+    atoll_thread_enter();
     (void)pthread_setname_np(pthread_self(), "e2b-streams");
     while (take_fresh(p)) {
         (void)curl_multi_perform(p->multi, &running);

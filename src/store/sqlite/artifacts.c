@@ -38,11 +38,14 @@ int atoll_store_put_wish(struct atoll_store *store, const struct atoll_store_wis
     return atoll_db_run(db_of(store), stmt, err);
 }
 
-int atoll_store_drop_wish(struct atoll_store *store, const char *sandbox_id,
-                          struct atoll_error *err)
+int atoll_store_sweep_wishes(struct atoll_store *store, struct atoll_error *err)
 {
-    static const char sql[] = "DELETE FROM artifact_wishes WHERE sandbox_id = ?";
-    return run_with_id(db_of(store), sql, sandbox_id, err);
+    static const char sql[] =
+        "DELETE FROM artifact_wishes WHERE sandbox_id NOT IN (SELECT id FROM sandboxes)";
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
+
+    return r < 0 ? r : atoll_db_run(db_of(store), stmt, err);
 }
 
 int atoll_store_each_wish(struct atoll_store *store,

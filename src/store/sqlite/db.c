@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 #include "base/switches.h"
+#include "sys/thread.h"
 
 #define STATEMENTS_MAX 128
 #define CHECKPOINT_SECONDS 2
@@ -89,6 +90,7 @@ static void *checkpoint(void *arg)
     struct atoll_db *db = arg;
     sqlite3 *own;
 
+    atoll_thread_enter();
     if (sqlite3_open_v2(db->path, &own, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK) {
         (void)sqlite3_close(own);
         return NULL;

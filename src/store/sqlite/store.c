@@ -111,6 +111,7 @@ int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct a
 {
     static const char drop_execs[] = "DELETE FROM execs WHERE sandbox_id = ?";
     static const char drop_contexts[] = "DELETE FROM contexts WHERE sandbox_id = ?";
+    static const char drop_wish[] = "DELETE FROM artifact_wishes WHERE sandbox_id = ?";
     static const char drop_sandbox[] = "DELETE FROM sandboxes WHERE id = ?";
     struct atoll_db *db = db_of(store);
     int r = atoll_db_begin(db, "drop_sandbox", err);
@@ -120,6 +121,8 @@ int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct a
     r = run_with_ids(db, drop_execs, id, NULL, err);
     if (r == 0)
         r = run_with_ids(db, drop_contexts, id, NULL, err);
+    if (r == 0)
+        r = run_with_ids(db, drop_wish, id, NULL, err);
     if (r == 0)
         r = run_with_ids(db, drop_sandbox, id, NULL, err);
     if (r == 0)

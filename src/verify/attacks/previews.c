@@ -222,8 +222,8 @@ void atoll_control_hosts(struct atoll_raid *raid, struct atoll_outcome *o)
 static void try_origins(struct atoll_raid *raid, struct atoll_outcome *o, const char *token)
 {
     static const char *const ways[] = {
-        "GET / HTTP/1.1\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n",
+        ("GET / HTTP/1.1\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+         "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"),
         "POST / HTTP/1.1\r\nContent-Length: 0\r\n",
         "DELETE / HTTP/1.1\r\n",
     };

@@ -151,8 +151,8 @@ ssize_t atoll_raid_read_file(const char *path, char *out, size_t cap) ATOLL_MUST
 size_t atoll_raid_processes(const char *marker);
 /* Waits until there are none, up to ms; how many there still are. */
 size_t atoll_raid_wait_gone(const char *marker, int ms);
-/* A field of /proc/PID/status, without blanks at its front; false when it cannot be read. */
-bool atoll_raid_status_field(pid_t pid, const char *field, char *out, size_t cap);
+/* A field of a file like /proc/PID/status, without blanks at its front; false when it is not there. */
+bool atoll_raid_status_field(const char *path, const char *field, char *out, size_t cap);
 /* In KiB; -1 when it cannot be told. */
 int64_t atoll_raid_daemon_memory(const struct atoll_raid *raid);
 /* Where the daemon keeps its files, by a file it has open; false when that cannot be seen. */

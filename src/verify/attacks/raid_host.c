@@ -169,15 +169,13 @@ size_t atoll_raid_wait_gone(const char *marker, int ms)
     return n;
 }
 
-bool atoll_raid_status_field(pid_t pid, const char *field, char *out, size_t cap)
+bool atoll_raid_status_field(const char *path, const char *field, char *out, size_t cap)
 {
-    char path[64], text[8192], want[64];
+    char text[8192], want[64];
     const char *found;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
     (void)snprintf(want, sizeof(want), "\n%s:", field);
-    if (pid <= 0 || atoll_raid_read_file(path, text, sizeof(text)) <= 0 ||
-        !(found = strstr(text, want)))
+    if (atoll_raid_read_file(path, text, sizeof(text)) <= 0 || !(found = strstr(text, want)))
         return false;
     found += strlen(want);
     found += strspn(found, " \t");
@@ -189,9 +187,10 @@ bool atoll_raid_status_field(pid_t pid, const char *field, char *out, size_t cap
 
 int64_t atoll_raid_daemon_memory(const struct atoll_raid *raid)
 {
-    char text[64];
+    char path[64], text[64];
 
-    if (!atoll_raid_status_field(raid->daemon, "VmRSS", text, sizeof(text)))
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)raid->daemon);
+    if (raid->daemon <= 0 || !atoll_raid_status_field(path, "VmRSS", text, sizeof(text)))
         return -1;
     return strtoll(text, NULL, 10);
 }

@@ -1,0 +1,175 @@
+/*
+ * Making a native sandbox: plan → spawn → connect to the agent.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/text.h"
+#include "provider/image.h"
+#include "provider/native/native_internal.h"
+#include "sandbox/seccomp.h"
+#include "sys/unix_socket.h"
+
+struct creation {
+    struct atoll_native *n;
+    struct atoll_spec spec;
+    atoll_provider_created_fn *done;
+    void *arg;
+    struct atoll_error error; /* why it is being taken down again */
+    bool cleared;             /* what stood in its way */
+};
+
+static void fail_creation(struct creation *c, const struct atoll_error *error)
+{
+    if (!c->spec.resume_disk) {
+        atoll_homes_forget(&c->n->homes, c->spec.id);
+        if (c->spec.persistent) /* where atoll-spawn died before it could */
+            atoll_image_drop_kept(c->n->state_dir, c->spec.id);
+    }
+    c->done(c->arg, ATOLL_NO_FD, 0, error);
+    free(c);
+}
+
+int atoll_native_connect(struct atoll_native *n, const char *id, struct atoll_error *err)
+{
+    char dir[4096], name[48];
+    int fd;
+
+    (void)snprintf(dir, sizeof(dir), "%s/sandboxes", n->state_dir);
+    (void)snprintf(name, sizeof(name), "%s.sock", id);
+    fd = atoll_unix_connect(dir, name);
+    return fd < 0 ? atoll_fail_errno(err, -fd, "connect to the agent") : fd;
+}
+
+static void on_taken_down(void *arg, const struct atoll_answer *answer)
+{
+    struct creation *c = arg;
+
+    (void)answer; /* what could not be removed atoll-spawn has logged */
+    fail_creation(c, &c->error);
+}
+
+/* It runs, but nobody would ever reach it. */
+static void take_down(struct creation *c, const struct atoll_error *error)
+{
+    struct atoll_sm_remove msg = {.id = c->spec.id, .keep_disk = c->spec.resume_disk};
+    struct atoll_error err;
+
+    c->error = *error;
+    if (atoll_rpc_ask(c->n->rpc, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, on_taken_down, c,
+                      &err) < 0)
+        fail_creation(c, error);
+}
+
+static int send_plan(struct creation *c, struct atoll_error *err);
+
+static void on_cleared(void *arg, const struct atoll_answer *answer)
+{
+    struct creation *c = arg;
+    struct atoll_error err;
+
+    if (answer->error)
+        fail_creation(c, answer->error);
+    else if (send_plan(c, &err) < 0)
+        fail_creation(c, &err);
+}
+
+/* An earlier daemon died after it had asked for this start and before it could note that it was made:
+ * nobody has had the result, and its disk is what counts. */
+static bool clear_way(struct creation *c, const struct atoll_error *error)
+{
+    struct atoll_sm_remove msg = {.id = c->spec.id, .keep_disk = true};
+    struct atoll_error err;
+
+    if (error->kind != ATOLL_ERR_ALREADY_EXISTS || !c->spec.resume_disk || c->cleared)
+        return false;
+    c->cleared = true;
+    return atoll_rpc_ask(c->n->rpc, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, on_cleared, c,
+                         &err) == 0;
+}
+
+static void on_created(void *arg, const struct atoll_answer *answer)
+{
+    struct creation *c = arg;
+    struct atoll_sm_created created;
+    struct atoll_error err;
+    int fd;
+
+    if (answer->error) {
+        if (!clear_way(c, answer->error))
+            fail_creation(c, answer->error);
+        return;
+    }
+    if (atoll_msg_decode(&atoll_sm_created_desc, answer->frame->payload, answer->frame->len,
+                         &created, &err) < 0) {
+        fail_creation(c, &err);
+        return;
+    }
+    fd = atoll_native_connect(c->n, c->spec.id, &err);
+    if (fd < 0) {
+        take_down(c, &err);
+        return;
+    }
+    c->done(c->arg, fd, created.boot_us, NULL);
+    free(c);
+}
+
+static int send_plan(struct creation *c, struct atoll_error *err)
+{
+    struct atoll_native *n = c->n;
+    struct atoll_sm_create create = {.id = c->spec.id};
+    struct atoll_buf plan;
+    int r;
+
+    if (!n->rpc)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
+    atoll_buf_init(&plan, ATOLL_PLAN_MAX);
+    r = atoll_plan_build(&n->plan_host, &c->spec, &n->seccomp, &plan, err);
+    if (r == 0) {
+        create.plan = (struct atoll_bytes){atoll_buf_head(&plan), atoll_buf_size(&plan)};
+        r = atoll_rpc_ask(n->rpc, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create, on_created, c,
+                          err);
+    }
+    atoll_buf_done(&plan);
+    return r;
+}
+
+static void image_ready(void *arg, const struct atoll_error *error)
+{
+    struct creation *c = arg;
+    struct atoll_error err;
+
+    if (error)
+        fail_creation(c, error);
+    else if (send_plan(c, &err) < 0)
+        fail_creation(c, &err);
+}
+
+void atoll_native_create(struct atoll_provider *p, struct atoll_spec *spec,
+                         atoll_provider_created_fn *done, void *arg)
+{
+    struct atoll_native *n = atoll_native_of(p);
+    struct creation *c = calloc(1, sizeof(*c));
+    struct atoll_error err;
+    char image[64];
+
+    if (!c) {
+        (void)atoll_fail_errno(&err, ENOMEM, "sandbox");
+        done(arg, ATOLL_NO_FD, 0, &err);
+        return;
+    }
+    *c = (struct creation){.n = n, .spec = *spec, .done = done, .arg = arg};
+    if (atoll_homes_take(&n->homes, &c->spec, &err) < 0) {
+        done(arg, ATOLL_NO_FD, 0, &err);
+        free(c);
+        return;
+    }
+    spec->outside_id = c->spec.outside_id;
+    if (!c->spec.resume_disk &&
+        atoll_plan_needs_image(&n->plan_host, &c->spec, image, sizeof(image))) {
+        atoll_image_make(n->loop, n->state_dir, image, c->spec.limits.disk_bytes,
+                         c->spec.limits.inodes, c->spec.persistent, image_ready, c);
+        return;
+    }
+    image_ready(c, NULL);
+}

@@ -1,0 +1,285 @@
+"""What clients do, in parts that are small enough to be repeated for every point they pass. Each is
+made of what it needs, in which nothing fails, and what is walked through."""
+
+import contextlib
+import signal
+import sys
+
+import docker_engine
+from daemons import ROOT, wait_until
+
+sys.path.append(str(ROOT / "tests" / "integration"))
+import agent_wire  # noqa: E402
+
+ERRANDS = {}
+
+
+def errand(needs=None, world="plain"):
+    """The function gets a walk, a client and what `needs` made of them. world: which daemon it is
+    for, see test_every_point.py."""
+    def add(function):
+        ERRANDS[function.__name__] = (needs, function, world)
+        return function
+    return add
+
+
+def box(walk, client):
+    return client.create()
+
+
+def persistent_box(walk, client):
+    made = client.create(persistent=True, env={"SECRET": "kept"}, metadata={"a": "b"})
+    client.run(made, "echo mine > file")
+    return made
+
+
+@errand()
+def create(walk, client, _):
+    made = client.create(env={"A": "b"}, metadata={"task": "1"}, limits={"memoryMB": 128})
+    client.get(f"/api/sandboxes/{made}")
+    client.delete(f"/api/sandboxes/{made}")
+
+
+@errand()
+def create_large(walk, client, _):
+    """Its disk is an image."""
+    made = client.create(limits={"memoryMB": 64, "diskMB": 64})
+    client.run(made, "echo x > file")
+    client.delete(f"/api/sandboxes/{made}")
+
+
+@errand(box)
+def run(walk, client, made):
+    assert client.run(made, "echo out; echo err >&2") == "out\n"
+    assert len(client.run(made, "seq 30000")) == 168894
+    started = client.post(f"/api/sandboxes/{made}/execs", {"cmd": ["sh", "-c", "cat"], "stdin": True})
+    path = f"/api/sandboxes/{made}/execs/{started['exec_id']}"
+    client.post(f"{path}/stdin", b"words\n")
+    client.post(f"{path}/signal", {"signal": "SIGTERM"})
+    client.call("GET", f"{path}/output", follow="true")
+
+
+@errand(box)
+def terminal(walk, client, made):
+    started = client.post(f"/api/sandboxes/{made}/execs",
+                          {"cmd": ["sh", "-c", "read x"], "pty": {"cols": 80, "rows": 24}})
+    path = f"/api/sandboxes/{made}/execs/{started['exec_id']}"
+    client.post(f"{path}/resize", {"cols": 100, "rows": 30})
+    client.post(f"{path}/stdin", b"\n")
+    client.call("GET", f"{path}/output", follow="true")
+
+
+@errand(box)
+def files(walk, client, made):
+    path = f"/api/sandboxes/{made}/files"
+    client.put(path, b"x" * 200000, path="a")
+    assert client.call("GET", path, path="a").body == b"x" * 200000
+    client.post(f"{path}/mkdir", path="d")
+    client.post(f"{path}/move", path="a", to="d/b")
+    client.post(f"{path}/chmod", path="d/b", mode="600")
+    client.post(f"{path}/chown", path="d/b", owner="user")
+    client.post(f"{path}/symlink", path="link", target="d/b")
+    client.get(f"{path}/stat", path="d/b")
+    client.get(f"{path}/list", path="d")
+    client.call("DELETE", path, path="d", recursive="true", want=(204,))
+
+
+@errand(box)
+def attributes(walk, client, made):
+    path = f"/api/sandboxes/{made}/files"
+    client.put(path, b"x", path="a")
+    client.put(f"{path}/xattrs", {"path": "a", "name": "user.a", "value": "b"})
+    client.get(f"{path}/xattrs", path="a")
+    client.get(f"{path}/xattrs", path="a", name="user.a")
+    client.call("DELETE", f"{path}/xattrs", path="a", name="user.a")
+    client.get(f"/api/sandboxes/{made}/stats")
+    client.get(f"/api/sandboxes/{made}/health")
+    client.post(f"/api/sandboxes/{made}/timeout", {"seconds": 600})
+
+
+@errand(box)
+def pause(walk, client, made):
+    client.post(f"/api/sandboxes/{made}/pause")
+    client.post(f"/api/sandboxes/{made}/resume")
+    client.run(made, "true")
+
+
+@errand()
+def persistent(walk, client, _):
+    made = client.create(persistent=True, env={"SECRET": "kept"})
+    client.run(made, "echo mine > file")
+    client.post(f"/api/sandboxes/{made}/stop")
+    client.post(f"/api/sandboxes/{made}/resume")
+    assert client.run(made, "cat file; echo $SECRET") == "mine\nkept\n"
+    client.delete(f"/api/sandboxes/{made}")
+
+
+@errand(box)
+def context(walk, client, made):
+    path = f"/api/sandboxes/{made}/contexts"
+    name = client.post(path, {"language": "bash"})["context_id"]
+    assert client.post(f"{path}/{name}/execute", {"code": "x=5; echo $x"})["stdout"] == "5\n"
+    assert client.post(f"{path}/{name}/execute", {"code": "echo $x"})["stdout"] == "5\n"
+    client.delete(f"{path}/{name}")
+
+
+@errand()
+def session(walk, client, _):
+    made = client.post("/api/sessions", {"environment": "Bash", "artifacts": ["*.txt"]})
+    path = f"/api/sessions/{made['session_id']}"
+    client.post(f"{path}/execute", {"code": "echo hi > out.txt"})
+    client.delete(path)
+
+
+@errand(box)
+def preview(walk, client, made):
+    path = f"/api/sandboxes/{made}/previews"
+    server = ("import http.server\n"
+              "http.server.HTTPServer(('127.0.0.1', 8000), http.server.SimpleHTTPRequestHandler)"
+              ".serve_forever()")
+    client.post(f"/api/sandboxes/{made}/execs", {"cmd": ["python3", "-c", server]})
+    client.run(made, "for i in $(seq 200); do python3 -c 'import socket; "
+                     "socket.create_connection((\"127.0.0.1\", 8000))' 2>/dev/null && exit 0; done; exit 1")
+    client.post(path, {"port": 8000, "public": True})
+    client.call("GET", f"/preview/{made}/8000/")
+    client.delete(f"{path}/8000")
+
+
+@errand()
+def artifacts(walk, client, _):
+    made = client.create(artifacts=["*.txt"])
+    client.run(made, "echo kept > a.txt; echo more > b.txt")
+    client.delete(f"/api/sandboxes/{made}")
+    assert client.call("GET", f"/api/artifacts/{made}/a.txt").body == b"kept\n"
+    client.delete(f"/api/artifacts/{made}")
+
+
+@errand()
+def template(walk, client, _):
+    client.put("/api/templates/small", docker_engine.busybox_root())
+    made = client.create(template="small")
+    client.run(made, "true")
+    client.delete(f"/api/sandboxes/{made}")
+    client.delete("/api/templates/small")
+
+
+@errand(box)
+def watch(walk, client, made):
+    with walk.rest.websocket(f"/api/sandboxes/{made}/files/watch?path=.") as watching:
+        if watching.status != 101:
+            client.call("GET", f"/api/sandboxes/{made}/files/list", path=".")
+            return
+        client.put(f"/api/sandboxes/{made}/files", b"x", path="a")
+        with contextlib.suppress(OSError, EOFError):
+            watching.recv()
+    client.call("GET", f"/api/sandboxes/{made}/files/list", path=".")
+
+
+@errand()
+def send_twice(walk, client, _):
+    headers = {"Idempotency-Key": f"walk-{len(client.told)}-{next(walk.numbers)}"}
+    made = client.call("POST", "/api/sandboxes", {}, headers).json["id"]
+    assert client.call("POST", "/api/sandboxes", {}, headers).json["id"] == made
+    client.delete(f"/api/sandboxes/{made}")
+
+
+def reach_again(walk, client, made, socket):
+    """Somebody else takes the agent away for a moment."""
+    with contextlib.suppress(OSError, EOFError, AssertionError):
+        wire, sock = agent_wire.of_socket(socket)
+        wire.ask(agent_wire.HELLO, agent_wire.hello())
+        sock.close()
+    wait_until(lambda: walk.is_dead() or client.rest.post(
+        f"/api/sandboxes/{made}/execs", {"cmd": ["true"]}, wait="true").status != 503, 30,
+        lambda: "it is out of reach for ever")
+    client.run(made, "true")
+
+
+@errand(box)
+def reattach(walk, client, made):
+    reach_again(walk, client, made, walk.state / "sandboxes" / f"{made}.sock")
+
+
+@errand(lambda walk, client: client.create(provider="fake", template="host"))
+def reattach_fake(walk, client, made):
+    reach_again(walk, client, made, walk.state / "fake" / made / "agent.sock")
+
+
+@errand()
+def keys(walk, client, _):
+    made = client.post("/api/keys", {"tenant": "walker", "scope": "write"})
+    client.delete(f"/api/keys/{made['id']}")
+
+
+@errand()
+def limits(walk, client, _):
+    walk.rest.get("/readyz")
+    client.get("/api/health")
+    client.get("/api/providers")
+    client.get("/api/host")
+
+
+@errand()
+def fake(walk, client, _):
+    made = client.create(provider="fake", template="host")
+    client.run(made, "echo hi")
+    client.delete(f"/api/sandboxes/{made}")
+
+
+def filled_pool(walk, client):
+    wait_until(lambda: len(walk.agents()) >= walk.spare, 30, lambda: "the pool does not fill")
+
+
+@errand(filled_pool, "odd")
+def from_pool(walk, client, _):
+    made = client.create(limits={"memoryMB": 600, "timeoutSeconds": 600}, recreate=True,
+                         env={"A": "b"})
+    client.run(made, "true")
+    client.delete(f"/api/sandboxes/{made}")
+
+
+@errand(box, "odd")
+def files_in_band(walk, client, made):
+    """Descriptors do not pass."""
+    path = f"/api/sandboxes/{made}/files"
+    client.put(path, b"x" * 200000, path="a")
+    assert client.call("GET", path, path="a").body == b"x" * 200000
+
+
+def households(walk, client):
+    """One of each kind, for the next daemon to find."""
+    resting, standing = persistent_box(walk, client), client.create()
+    client.post(f"/api/sandboxes/{resting}/stop")
+    client.post(f"/api/sandboxes/{standing}/pause")
+    running = client.create()
+    client.run(running, "echo before")
+    client.post(f"/api/sandboxes/{running}/execs", {"cmd": ["sh", "-c", "echo late; sleep 0.2; exit 3"]})
+    fake_one = client.create(provider="fake", template="host")
+    client.post(f"/api/sandboxes/{running}/contexts", {"language": "bash"})
+    return running, standing, resting, fake_one
+
+
+@errand(households)
+def die(walk, client, made):
+    """kill -9, and another one. At its start it may die itself, or refuse and say why."""
+    walk.kill()
+    if not walk.launch():
+        return
+    running, standing, resting, _ = made
+    client.run(running, "echo after")
+    client.post(f"/api/sandboxes/{standing}/resume")
+    client.post(f"/api/sandboxes/{resting}/resume")
+    assert client.run(resting, "cat file") == "mine\n"
+    client.delete(f"/api/sandboxes/{standing}")
+
+
+@errand(persistent_box)
+def end(walk, client, made):
+    """It is told to end, and started again."""
+    walk.daemon.process.send_signal(signal.SIGTERM)
+    with contextlib.suppress(Exception):
+        walk.daemon.process.wait(30)
+    if not walk.launch():
+        return
+    client.post(f"/api/sandboxes/{made}/resume")
+    assert client.run(made, "cat file") == "mine\n"

@@ -1,0 +1,206 @@
+"""`atoll verify`: it finds nothing where everything stands, and whatever layer is taken away.
+
+An ordinary build is verified as it is. A build with test switches (that of the sanitizers, or
+ATOLL_SWITCH_BUILD) leaves layers out by ATOLL_WEAKEN: each must be a finding of the check that is
+there for it, or the check proves nothing.
+"""
+
+import concurrent.futures
+import json
+import os
+import subprocess
+
+import places
+import pytest
+from daemons import BUILD, ROOT, need_build
+from test_isolation import CANNOT_TELL
+
+SWITCH_BUILD = ROOT / os.environ.get("ATOLL_SWITCH_BUILD", BUILD)
+AT_ONCE = 3  # they mostly wait
+FOUND, IMPOSSIBLE = 1, 2
+
+# Beside those of the probe: what this kind of host, or one that is busy, has nothing to find for.
+CANNOT_TELL_MORE = {
+    "bomb.inotify": "the host has a limit per user of its own",
+    "bomb.cpu": "on a busy host two processes get no more either",
+    "key.session": "nobody gave the daemon a key to hide",
+    "residue.host": "an engine names its cgroups by names of its own",
+}
+
+
+def has_switches(build):
+    """Whether a build obeys ATOLL_WEAKEN."""
+    options = build / "meson-info/intro-buildoptions.json"
+    return options.exists() and any(option["name"] == "test_switches" and option["value"]
+                                    for option in json.loads(options.read_text()))
+
+
+ordinary = pytest.mark.skipif(has_switches(BUILD), reason="for the build that users have")
+weakened = pytest.mark.skipif(not has_switches(SWITCH_BUILD),
+                              reason=f"{SWITCH_BUILD} was built without -Dtest_switches=true")
+
+
+def run(build, *options, **environment):
+    """A verification with a daemon of its own."""
+    need_build()
+    return subprocess.run([str(build / "atoll"), "verify", "--start", "--json", *options],
+                          env=os.environ | environment, capture_output=True, text=True,
+                          timeout=85, stdin=subprocess.DEVNULL)
+
+
+def found(report):
+    return {check["id"] for tier in report["tiers"] for check in tier["checks"]
+            if check["verdict"] == "found"}
+
+
+def told(report, verdict):
+    return [f"{tier['tier']}: {check['id']}: {check['evidence']}" for tier in report["tiers"]
+            for check in tier["checks"] if check["verdict"] == verdict]
+
+
+def assert_holds(done, tiers):
+    """No findings, nothing left out, and every check but a few proven by the control."""
+    report = json.loads(done.stdout)
+    assert not report["trouble"], report["trouble"]
+    assert not told(report, "found")
+    assert done.returncode == 0, done.stderr
+    assert {tier["tier"] for tier in report["tiers"]} == tiers
+    assert all(len(tier["checks"]) > 150 for tier in report["tiers"])
+    return report
+
+
+def unknown(report):
+    return {check["id"] for tier in report["tiers"] for check in tier["checks"]
+            if check["verdict"] == "unknown"}
+
+
+@ordinary
+def test_native(daemon):
+    done = daemon.atoll("verify", "--json", "--provider", "native", timeout=85)
+    report = assert_holds(done, {"native", "native, root inside"})
+    assert unknown(report) <= CANNOT_TELL.keys() | CANNOT_TELL_MORE.keys()
+    control = {check["id"]: check["verdict"] for check in report["control"]}
+    assert sum(verdict == "found" for verdict in control.values()) > 130
+
+
+@ordinary
+def test_rootless(rootless_daemon):
+    """An ordinary user's control opens less, so less is proven; nothing may be found all the same."""
+    done = rootless_daemon.atoll("verify", "--json", "--provider", "native", timeout=85)
+    report = assert_holds(done, {"native", "native, root inside"})
+    assert sum(tier["counts"]["holds"] for tier in report["tiers"]) > 150
+
+
+@ordinary
+@pytest.mark.parametrize("name", ["docker", "gvisor"])
+def test_provider(name):
+    reason = places.missing(name)
+    if reason:
+        pytest.skip(f"no {name} here: {reason}")
+    with places.world([name]) as world:
+        done = world.daemon.atoll("verify", "--json", "--provider", name, timeout=85)
+    assert_holds(done, {name, f"{name}, root inside"})
+
+
+@ordinary
+def test_the_report_is_for_people(daemon):
+    done = daemon.atoll("verify", "--tier", "native", "--only", "seccomp.,sc.kexec", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "native, root inside" in done.stdout and "No findings" in done.stdout.splitlines()[-1]
+
+
+@ordinary
+def test_without_a_daemon(daemon, tmp_path):
+    """Whoever says where the daemon is means that one; whoever does not gets one."""
+    environment = {**daemon.env, "ATOLL_SOCKET": str(tmp_path / "nobody.sock")}
+    command = [str(BUILD / "atoll"), "verify", "--only", "seccomp.mode", "--tier", "native", "--json"]
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == IMPOSSIBLE and "atoll up" in refused.stderr
+    started = subprocess.run([*command, "--start"], env=environment, capture_output=True, text=True,
+                             timeout=60)
+    assert started.returncode == 0 and json.loads(started.stdout)["daemon_started"]
+
+
+@ordinary
+def test_what_is_not_there_is_not_verified(daemon):
+    done = daemon.atoll("verify", "--provider", "nobody")
+    assert done.returncode == IMPOSSIBLE and "atoll providers" in done.stderr
+
+
+# The layers left out, and checks each of which must see it.
+WEAKENED = [
+    ("seccomp", "seccomp.mode sc.io_uring sock.netlink_nf userns.unshare seen.seccomp"),
+    ("seccomp,no_new_privs", "nnp seen.nnp"),
+    ("seccomp,keyring", "key.session"),
+    ("proc_masks", "proc.cmdline proc.masked_info proc.kallsyms"),
+    ("proc_read_only", "proc.sys_ro"),
+    ("pid_namespace", "ns.pid proc.kthreads_hidden"),
+    ("net_namespace", "ns.net net.ifaces net.host_service net.peer_sandbox"),
+    ("ipc_namespace", "ns.ipc ipc.sysv"),
+    ("uts_namespace", "ns.uts"),
+    ("cgroup_namespace", "ns.cgroup cg.path_hidden"),
+    ("ids", "id.kuid_nonroot seen.kuid seen.kuid_unique"),
+    ("capabilities", "cap.dangerous cap.bounding seen.caps"),
+    ("groups", "id.groups"),
+    ("descriptors", "fd.inherited seen.fds"),
+    ("session", "tty.session"),
+    ("environment", "env.canary seen.init"),
+    ("sealed_program", "seen.sealed"),
+    ("dev", "dev.minimal"),
+    ("host_files", "fs.host_canary fs.writes_inside"),
+    ("mount_flags", "fs.mount_flags"),
+    ("propagation", "fs.mount_propagation"),
+    ("rlimits", "lim.core lim.nofile bomb.fds"),
+    ("shm_limit", "lim.shm"),
+    ("oom_score", "seen.oom"),
+    ("memory_limit", "bomb.memory seen.limits"),
+    ("pids_limit", "bomb.fork seen.limits"),
+    ("cpu_limit", "seen.limits"),
+    ("disk_limit", "lim.disk bomb.disk"),
+    ("inode_limit", "bomb.inodes"),
+    ("pty_limit", "bomb.ptys"),
+]
+
+# Bombs that only the default user throws.
+AS_USER = {"pty_limit"}
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """A verification for each, several at once: {layers: future}."""
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {layers: pool.submit(run, SWITCH_BUILD, "--only", checks.replace(" ", ","), "--tier",
+                                   "native" if layers in AS_USER else "native, root inside",
+                                   ATOLL_WEAKEN=layers)
+               for layers, checks in WEAKENED}
+
+
+@weakened
+@pytest.mark.parametrize("layers, checks", WEAKENED, ids=[row[0] for row in WEAKENED])
+def test_missing_layer_is_found(verdicts, layers, checks):
+    done = verdicts[layers].result()
+    assert done.returncode == FOUND, done.stderr
+    assert found(json.loads(done.stdout)) == set(checks.split())
+
+
+@weakened
+def test_nothing_is_found_otherwise():
+    """The same build, with every layer in its place."""
+    done = run(SWITCH_BUILD, "--tier", "native, root inside")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@weakened
+def test_privileged_container_is_found():
+    reason = places.missing("docker")
+    if reason:
+        pytest.skip(f"no docker here: {reason}")
+    with places.world(["docker"]) as world:
+        world.daemon.stop()
+        world.daemon.env["ATOLL_WEAKEN"] = "docker_privileged"
+        world.daemon.start()
+        done = world.daemon.atoll("verify", "--json", "--tier", "docker, root inside", "--only",
+                                  "seccomp.mode,dev.open,proc.sys_ro,proc.core_pattern_w",
+                                  timeout=60)
+    assert done.returncode == FOUND, done.stderr
+    assert found(json.loads(done.stdout)) >= {"seccomp.mode", "proc.sys_ro", "proc.core_pattern_w"}
