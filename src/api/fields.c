@@ -36,16 +36,44 @@ static bool is_too_deep(const char *bytes, size_t n)
     return false;
 }
 
+/* jansson calls what it has no memory for "invalid": we know better. */
+static _Thread_local bool no_memory;
+
+static void *json_alloc(size_t n)
+{
+    void *p = atoll_fault("base.json_alloc") ? NULL : malloc(n);
+
+    no_memory |= !p;
+    return p;
+}
+
+void atoll_fields_init(void)
+{
+    json_set_alloc_funcs(json_alloc, free);
+}
+
+json_t *atoll_fields_load(const void *bytes, size_t n, json_error_t *why, bool *ret_no_memory)
+{
+    json_t *root;
+
+    no_memory = false;
+    *why = (json_error_t){0};
+    root = n > 0 ? json_loadb(bytes, n, JSON_REJECT_DUPLICATES, why) : json_object();
+    *ret_no_memory = !root && (no_memory || !*why->text);
+    return root;
+}
+
 int atoll_body_parse(struct atoll_body *body, const void *bytes, size_t n, struct atoll_error *err)
 {
-    json_error_t error = {0};
+    json_error_t error;
+    bool out_of_memory;
 
     *body = (struct atoll_body){0};
     if (n > 0 && is_too_deep(bytes, n))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "the body is nested more than %d levels deep", ATOLL_FIELDS_DEPTH);
-    body->root = n > 0 ? json_loadb(bytes, n, JSON_REJECT_DUPLICATES, &error) : json_object();
-    if (!body->root && !*error.text) /* of what is no JSON it says why */
+    body->root = atoll_fields_load(bytes, n, &error, &out_of_memory);
+    if (out_of_memory)
         return atoll_fields_no_memory(err);
     if (!body->root)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,

@@ -32,7 +32,7 @@ struct board {
     _Atomic uint32_t passed, struck;
     _Atomic uint32_t recording; /* whether points are logged */
     _Atomic uint32_t used;      /* bytes of the log; more than there is room for when it is full */
-    char log[];                 /* a line for each point passed; " die" behind those that only die */
+    char log[]; /* a line for each point passed; " die" behind those that only die */
 };
 
 static struct board *_Atomic shared;

@@ -5,14 +5,13 @@
  * client is read.
  */
 #include <errno.h>
-#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/api.h"
+#include "api/fields.h"
 #include "api/signed_url.h"
 #include "base/buf.h"
-#include "base/switches.h"
 #include "daemon/config.h"
 #include "daemon/process.h"
 #include "daemon/providers.h"
@@ -423,13 +422,6 @@ static void list_routes(void)
         printf("%s %s %s\n", route.method, route.path, atoll_scope_name(route.scope));
 }
 
-#ifdef ATOLL_TEST_SWITCHES
-static void *json_alloc(size_t n)
-{
-    return atoll_fault("base.json_alloc") ? NULL : malloc(n);
-}
-#endif
-
 int main(int argc, char **argv)
 {
     static struct daemon d = {.state_fd = ATOLL_NO_FD, .lock_fd = ATOLL_NO_FD};
@@ -450,9 +442,7 @@ int main(int argc, char **argv)
         list_routes();
         return 0;
     }
-#ifdef ATOLL_TEST_SWITCHES
-    json_set_alloc_funcs(json_alloc, free);
-#endif
+    atoll_fields_init();
     atoll_log_set_level(d.config.log_level);
     d.on_terminal = isatty(STDERR_FILENO);
     r = start(&d, &error);

@@ -344,6 +344,7 @@ static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
 {
     struct atoll_exec *x = atoll_exec_by_number(s, e->exec);
     struct atoll_am_exec_ref ref = {e->exec};
+    bool unsaved = false;
     struct atoll_exec_result result = {
         .kind = (enum atoll_end_kind)e->kind,
         .code = e->code,
@@ -369,9 +370,13 @@ static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
               x->journal.seen[ATOLL_STREAM_STDERR] != e->stderr_bytes))
         return -EBADMSG;
     /* Stored first, forgotten by the agent after that. */
-    if (x)
+    if (x) {
+        x->refs++; /* it may be dropped meanwhile */
         atoll_exec_finish(x, &result);
-    if (s->agent && !(x && x->unsaved))
+        unsaved = x->unsaved;
+        atoll_exec_unref(x);
+    }
+    if (s->agent && !unsaved)
         (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
     return 0;
 }

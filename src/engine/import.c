@@ -153,8 +153,10 @@ static void on_tar(void *arg)
             keep(i);
             return;
         }
-        (void)atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                         "the archive could not be unpacked (%s %d): %s",
+        (void)atoll_fail(&err,
+                         item.result->kind == ATOLL_END_LOST ? ATOLL_ERR_UNAVAILABLE
+                                                             : ATOLL_ERR_INVALID_ARGUMENT,
+                         EINVAL, "the archive could not be unpacked (%s %d): %s",
                          atoll_end_kind_name(item.result->kind),
                          item.result->code ? item.result->code : item.result->signal, i->said);
         i->exec_id[0] = '\0';

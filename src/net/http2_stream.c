@@ -185,9 +185,12 @@ static void pseudo_field(struct atoll_http2_stream *st, const char *name, size_t
 
 static void cookie_field(struct atoll_http2_stream *st, const char *value, size_t n)
 {
-    if ((atoll_buf_size(&st->cookie) > 0 && atoll_buf_appends(&st->cookie, "; ") < 0) ||
-        atoll_buf_append(&st->cookie, value, n) < 0)
-        (void)atoll_http_reject_with(&st->conn, 431, "the request head is too large");
+    int r = atoll_buf_size(&st->cookie) > 0 ? atoll_buf_appends(&st->cookie, "; ") : 0;
+
+    if (r == 0)
+        r = atoll_buf_append(&st->cookie, value, n);
+    if (r < 0)
+        (void)atoll_http_head_refuse(&st->conn, r);
 }
 
 void atoll_http2_stream_field(struct atoll_http2_stream *st, const char *name, size_t name_len,

@@ -34,11 +34,18 @@ bool atoll_http_is_token(const char *text, size_t n)
     return n > 0;
 }
 
+bool atoll_http_head_refuse(struct atoll_http_conn *c, int r)
+{
+    if (r == -ENOMEM)
+        return atoll_http_reject_with(c, 503, "out of memory for the request; try again");
+    return atoll_http_reject_with(c, 431, "the request head is too large");
+}
+
 bool atoll_http_head_append(struct atoll_http_conn *c, const void *bytes, size_t n)
 {
-    if (atoll_buf_append(&c->head, bytes, n) < 0)
-        return atoll_http_reject_with(c, 431, "the request head is too large");
-    return true;
+    int r = atoll_buf_append(&c->head, bytes, n);
+
+    return r == 0 || atoll_http_head_refuse(c, r);
 }
 
 bool atoll_http_head_room(struct atoll_http_conn *c)
@@ -84,14 +91,16 @@ static bool take_target(struct atoll_http_conn *c, uint32_t target)
     bool star = c->req.method == ATOLL_OPTIONS && strcmp(start, "*") == 0;
     const char *from;
     uint8_t *tail;
+    int r;
 
     if (strchr(start, '#') || (*start != '/' && !star && (skipped == 0 || path_len > 0)))
         return atoll_http_reject_with(c, 400, "the request target is not a path");
     c->req.target = target;
     c->req.path = (uint32_t)c->head.len;
     /* Reserved first: the text copied lives in the same buffer and must not move meanwhile. */
-    if (atoll_buf_reserve(&c->head, path_len + 3 * query_len + 8, &tail) < 0)
-        return atoll_http_reject_with(c, 431, "the request head is too large");
+    r = atoll_buf_reserve(&c->head, path_len + 3 * query_len + 8, &tail);
+    if (r < 0)
+        return atoll_http_head_refuse(c, r);
     from = text_at(c, target) + skipped;
     if (!atoll_http_head_append(c, path_len > 0 ? from : "/", ATOLL_MAX(path_len, (size_t)1)) ||
         !atoll_http_head_append(c, "", 1))

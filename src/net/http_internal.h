@@ -204,6 +204,8 @@ bool atoll_http_is_token(const char *text, size_t n);
 /* Makes sure that fields[field_count] exists; false sets c->reject_*. */
 bool atoll_http_head_room(struct atoll_http_conn *c);
 bool atoll_http_head_append(struct atoll_http_conn *c, const void *bytes, size_t n);
+/* Its head found no room, because of r; false. */
+bool atoll_http_head_refuse(struct atoll_http_conn *c, int r);
 /* Fills in req.path and req.query from the target at that offset of c->head, and checks the fields
  * that matter for where the request goes and ends. req.method and req.http* are set before. False
  * sets c->reject_*. */

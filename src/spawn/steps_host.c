@@ -23,8 +23,8 @@ static int make_range(struct atoll_build *b, struct atoll_error *err)
 
     if (!b->host->root)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "an own id range needs root");
-    if ((ids->outside < LOWEST_OUTSIDE_ID && !atoll_weakened("ids")) || ids->count != RANGE_SIZE || ids->inside != 0 ||
-        ids->outside > UINT32_MAX - RANGE_SIZE)
+    if ((ids->outside < LOWEST_OUTSIDE_ID && !atoll_weakened("ids")) || ids->count != RANGE_SIZE ||
+        ids->inside != 0 || ids->outside > UINT32_MAX - RANGE_SIZE)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "id range %u+%u is not allowed",
                           ids->outside, ids->count);
     b->userns_fd = atoll_spare_take(b->host->spare, ids->outside);

@@ -189,9 +189,8 @@ def reach_again(walk, client, made, socket):
         wire, sock = agent_wire.of_socket(socket)
         wire.ask(agent_wire.HELLO, agent_wire.hello())
         sock.close()
-    wait_until(lambda: walk.is_dead() or client.rest.post(
-        f"/api/sandboxes/{made}/execs", {"cmd": ["true"]}, wait="true").status != 503, 30,
-        lambda: "it is out of reach for ever")
+    wait_until(lambda: walk.is_dead() or walk.has_failed(made) or walk.reaches(made), 30,
+               lambda: "it is out of reach")
     client.run(made, "true")
 
 
@@ -213,7 +212,7 @@ def keys(walk, client, _):
 
 @errand()
 def limits(walk, client, _):
-    walk.rest.get("/readyz")
+    client.call("GET", "/readyz", want=(200, 503))
     client.get("/api/health")
     client.get("/api/providers")
     client.get("/api/host")

@@ -15,7 +15,7 @@ from walking import TOLD, Refused, walk
 
 ALL = os.environ.get("ATOLL_FAULTS") == "all"
 DETAIL = 1500  # characters of what is said about one failure
-SHARE = 1 if ALL else 12  # of all cases one in so many
+SHARE = 1 if ALL else 20  # of all cases one in so many
 
 # What an error may be called, where something of ours failed.
 FAILURES = {500, 502, 503, 504, 507}
@@ -33,6 +33,8 @@ ELSEWHERE = {
     "store.delete.events": "after thousands of events",
     **{f"provider.fake.{op}": "it cannot do that"
        for op in ("pause", "resume", "stop", "set_limits", "stats", "keep_layer", "drop_layer")},
+    **{f"provider.{name}.{op}": "it has neither images nor volumes" for name in ("native", "fake")
+       for op in ("build", "snapshot", "drop_image", "list_volumes", "drop_volume")},
 }
 
 

@@ -13,7 +13,7 @@ from walking import TOLD, Refused, walk
 ALL = os.environ.get("ATOLL_FAULTS") == "all"
 POINTS = ["base.buf_grow", "base.map_grow", "base.json_alloc", "base.input"]
 # In every run, and those in which daemons are killed in none.
-QUICK = ["create", "run", "files", "keys"]
+QUICK = ["create", "files"]
 LEFT_OUT = ["die", "end", "fake", "reattach_fake"]
 STRIDE = {"base.json_alloc": 7}  # each errand has hundreds of those
 
@@ -75,7 +75,7 @@ def test_no_memory(walker, errand, point):
             if walker.is_dead():
                 walker.start()
             walker.sweep()
-        turn += 1 if not ALL and turn < 20 else STRIDE.get(point, 1)
+        turn += STRIDE.get(point, 1) if ALL else 9
     if failed:
         pytest.fail("\n\n".join(failed), pytrace=False)
 

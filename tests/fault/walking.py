@@ -19,6 +19,7 @@ from rest import Rest
 PATIENCE = int(os.environ.get("PATIENCE", 30))  # seconds; how long something may take that nobody waits for when all is well
 # As rows have them. Whoever finds one that is being destroyed goes on with that.
 STATES = ["creating", "running", "stopping", "failed", "paused", "stopped"]
+ID_LENGTH = 26
 LIVE_TABLES = ["sandboxes", "execs", "contexts", "previews", "sessions", "artifact_wishes",
                "artifact_sets", "artifacts"]
 
@@ -174,7 +175,7 @@ class Walk:
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{pid}/comm").read_text() == "atoll-agent\n":
                     found.add(Path(f"/proc/{pid}/root/etc/hostname").read_text().strip())
-        return found
+        return {name for name in found if len(name) == ID_LENGTH}  # others have the host's
 
     def instance(self):
         there = self.state.stat()
@@ -232,7 +233,14 @@ class Walk:
         return dict(seen)
 
     def reaches(self, box):
-        return self.rest.get(f"/api/sandboxes/{box}/files/stat", path="/").status == 200
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.rest.get(f"/api/sandboxes/{box}/files/stat", path="/").status == 200
+        return False
+
+    def has_failed(self, box):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return self.rest.get(f"/api/sandboxes/{box}").json.get("state") == "failed"
+        return False
 
     def lies(self, facts):
         """Where what it says is not what there is, as texts."""

@@ -123,7 +123,7 @@ static void close_world(void)
     fake_done();
 }
 
-/* Every answer is one that HTTP allows, as far as its first line shows. */
+/* Turns the loop, reads what the client gets, and lets commands go on. */
 static void turn(void)
 {
     char sink[16384];
@@ -135,7 +135,7 @@ static void turn(void)
             ;
         world.closed = world.closed || n == 0;
     }
-    /* Commands go on writing while somebody follows them. */
+    /* They write while somebody follows them, and then end. */
     for (int i = 1; i < 4 && world.pieces < 8; i++)
         if (fake.execs[i].used && !fake.execs[i].ended) {
             fake_output(&fake.execs[i], ATOLL_STREAM_STDERR, "\xe4\xb8", 2);

@@ -13,6 +13,7 @@ import threading
 import time
 
 import pytest
+from daemons import SLACK
 from rest import Rest
 
 
@@ -39,7 +40,7 @@ def boxes(rest):
 
 
 def eventually(condition, seconds=5):
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * SLACK
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.02)

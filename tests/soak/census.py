@@ -16,7 +16,7 @@ from ground import children
 EMPTY = ("sandboxes", "journal", "disks", "artifacts", "mnt")
 # What comes with time and stays: disks formatted once per size, the store, the log.
 KEPT = re.compile(r"images/ext4-[0-9-]+\.img|atoll\.db(-wal|-shm|-journal)?|audit\.log(\.\d+)?|"
-                  r"[a-z./-]*spawn\.(sock|lock)|id-block|atolld\.lock|url-secret|api-key|"
+                  r"[a-z./-]*spawn\.(sock|lock)|id-block|daemon-id|atolld\.lock|url-secret|api-key|"
                   r"providers\.yaml|drivers/.*|(template|layers|templates|gvisor)(/.*)?|[a-z]+")
 ROWS = ("sandboxes", "execs", "sessions", "previews", "contexts", "artifact_wishes",
         "artifact_sets", "artifacts")
@@ -113,6 +113,15 @@ class Census:
             for entry in self.ground.unix().get(f"/api/{what}").json[what]:
                 yield f"{what} shows {json.dumps(entry)[:200]}"
 
+    def elsewhere(self):
+        """With the engine and the service that two of the providers talk to."""
+        world = self.ground.world
+        if world.engine:
+            yield from (f"container {found['Names']}" for found in world.engine.containers()
+                        if "atoll.id" in found["Labels"])
+        if world.cloud:
+            yield from (f"remote sandbox {found['id']}" for found in world.places["e2b"].remotes())
+
     def traces(self):
         """What can be seen from outside of sandboxes that are all destroyed, as texts."""
         spares = self.spares()
@@ -120,7 +129,7 @@ class Census:
         for look in (self.processes, self.descendants, self.mounts, self.groups, self.loops,
                      self.files):
             found += look(spares)
-        return found
+        return found + list(self.elsewhere())
 
     def leftovers(self):
         """The same, with what the daemon knows of them."""

@@ -233,7 +233,6 @@ def fork_bomb(box, chance):
 def by_command_line(box, chance):
     """`atoll exec` takes the output up again by itself."""
     n, mark = chance.randint(5, 60), box.ground.mark()
-    fates = len(box.fates)
     token = f"cli-{box.id[:6]}-{n}"
     box.others += 1
     script = f"for i in $(seq {n}); do echo {token} $i; sleep 0.02; done; exit 6"
@@ -241,8 +240,8 @@ def by_command_line(box, chance):
     if done.returncode == 6:
         box.check(done.stdout == "".join(f"{token} {i}\n" for i in range(1, n + 1)),
                   f"atoll exec printed {len(done.stdout)} bytes: {done.stdout[-80:]!r}")
-    elif not (box.is_over(mark, fates) or box.ground.disturbed(mark)):
-        box.finding(f"atoll exec: {done.returncode} {done.stderr}")
+    else:
+        raise box.explain(box.ground.disturbed(mark), f"atoll exec: {done.returncode} {done.stderr}")
 
 
 def destroyed_meanwhile(box, chance):

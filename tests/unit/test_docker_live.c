@@ -256,6 +256,11 @@ static void test_refusals(void **state)
     assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
     (void)snprintf(spec.image, sizeof(spec.image), "localhost:9/none");
     assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_PERMISSION_DENIED); /* of this host, unless allowed */
+    p = p->ops->free(p);
+    config.private_registries = true;
+    p = provider(&config);
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
     assert_non_null(strstr(err.text, "pull image localhost:9/none"));
     spec.image[0] = '\0';
     call.cancel_fd = eventfd(1, EFD_CLOEXEC);

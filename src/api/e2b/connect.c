@@ -38,15 +38,15 @@ ssize_t atoll_connect_take(const uint8_t *bytes, size_t n, size_t max,
 
 int atoll_connect_parse(const uint8_t *bytes, size_t n, json_t **ret, struct atoll_error *err)
 {
-    json_error_t at = {0};
-    json_t *message =
-        n > 0 ? json_loadb((const char *)bytes, n, JSON_REJECT_DUPLICATES, &at) : json_object();
+    bool no_memory;
+    json_error_t at;
+    json_t *message = atoll_fields_load(bytes, n, &at, &no_memory);
 
     if (message && json_is_object(message)) {
         *ret = message;
         return 0;
     }
-    if (!message && !*at.text)
+    if (no_memory)
         return atoll_fields_no_memory(err);
     json_decref(message);
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the message is no JSON object%s%s",

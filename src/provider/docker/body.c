@@ -189,19 +189,22 @@ static json_t *host_config(const struct atoll_docker_place *p)
 {
     const struct atoll_limits *l = &p->spec->limits;
     int files = l->open_files ? (int)l->open_files : 4096;
-    json_t *host = json_pack(
-        "{s:s, s:[s], s:o, s:[s, s+], s:s, s:s, s:b, s:b, s:o,"
-        " s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}], s:{s:s, s:{s:s, s:s}}, s:{s:s}}",
-        "NetworkMode", p->network, "CapDrop", "ALL", "CapAdd", agent_caps(), "SecurityOpt",
-        "no-new-privileges", "seccomp=", p->profile, "IpcMode", "private", "CgroupnsMode",
-        "private", "Init", 0, "Privileged", (int)atoll_weakened("docker_privileged"), "Mounts",
-        mounts(p), "Ulimits", "Name", "core", "Soft", 0, "Hard", 0, "Name", "nofile", "Soft", files,
-        "Hard", files, "LogConfig", "Type", "json-file", "Config", "max-size", "64k", "max-file",
-        "1", "RestartPolicy", "Name", "no");
+    json_t *host =
+        json_pack("{s:s, s:[s], s:o, s:[s, s+], s:s, s:s, s:b, s:b, s:o,"
+                  " s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}], s:{s:s, s:{s:s, s:s}}, s:{s:s}}",
+                  "NetworkMode", p->network, "CapDrop", "ALL", "CapAdd", agent_caps(),
+                  "SecurityOpt", "no-new-privileges",
+                  "seccomp=", atoll_weakened("docker_seccomp") ? "unconfined" : p->profile,
+                  "IpcMode", "private", "CgroupnsMode", "private", "Init", 0, "Privileged", 0,
+                  "Mounts", mounts(p), "Ulimits", "Name", "core", "Soft", 0, "Hard", 0, "Name",
+                  "nofile", "Soft", files, "Hard", files, "LogConfig", "Type", "json-file",
+                  "Config", "max-size", "64k", "max-file", "1", "RestartPolicy", "Name", "no");
 
     if (host) {
-        (void)json_object_set_new(host, "MaskedPaths", hidden_paths());
-        (void)json_object_set_new(host, "ReadonlyPaths", read_only_paths());
+        bool covered = !atoll_weakened("docker_paths");
+        (void)json_object_set_new(host, "MaskedPaths", covered ? hidden_paths() : json_array());
+        (void)json_object_set_new(host, "ReadonlyPaths",
+                                  covered ? read_only_paths() : json_array());
         add_limits(host, l, p->spec->waived, p->cpus);
         add_disk_limit(host, p);
     }

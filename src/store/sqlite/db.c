@@ -24,7 +24,7 @@ struct atoll_db {
     pthread_t checkpointer;
     bool checkpointing;
     const char *transaction; /* what it is about; lives for ever */
-    pthread_mutex_t lock; /* guards `ending` */
+    pthread_mutex_t lock;    /* guards `ending` */
     pthread_cond_t wake;
     bool ending;
 };
