@@ -183,7 +183,7 @@ def command_of(engine, cgroup, tls, image, options):
     command = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", PRIVATE, "sh",
                d / "private", image or "", d / "data", "dockerd", "--data-root", d / "data",
                "--exec-root", engine.short / "exec", "--pidfile", d / "pid", "--host", engine.url,
-               "--config-file", d / "none.json", "--iptables=false", "--ip6tables=false",
+               "--config-file", d / "daemon.json", "--iptables=false", "--ip6tables=false",
                "--bridge=none", "--ip-forward=false", "--ip-masq=false", "--userland-proxy=false",
                "--containerd-namespace", cgroup, "--containerd-plugins-namespace", f"{cgroup}-plugins",
                "--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"/{cgroup}",
@@ -208,14 +208,14 @@ def wait_until_up(engine):
 
 
 @contextlib.contextmanager
-def start(directory, tls=False, image=None, options=(), bridge=None):
+def start(directory, tls=False, image=None, options=(), bridge=None, config=None):
     """Runs an engine; image: a file with a file system for its data; bridge: it has one, with this
-    address, in a network namespace of its own. Ends all it started."""
+    address, in a network namespace of its own; config: its daemon.json. Ends all it started."""
     engine = Engine(directory)
     cgroup = f"atoll-test-docker-{os.getpid()}-{directory.name}"
     for name in ("private", "data"):
         (directory / name).mkdir(parents=True)
-    (directory / "none.json").write_text("{}")
+    (directory / "daemon.json").write_text(json.dumps(config or {}))
     if bridge:
         options = [*options, "--bridge=", f"--bip={bridge}/24", "--iptables=true"]
     engine.command = command_of(engine, cgroup, tls, image, options)

@@ -65,6 +65,7 @@ static const struct atoll_yaml_field docker_fields[] = {
     TEXT("cert"),
     TEXT("key"),
     {"remote", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    TEXT("runtime"),
     {"default_image", ATOLL_YAML_STRING, false, 1, 255, NULL},
     TEXT("bridge"),
     {"disk", ATOLL_YAML_CHOICE, false, 0, 0, disk_words},

@@ -201,7 +201,7 @@ struct atoll_exec {
     bool resting; /* waits for input, and so does not count as running */
     bool met;     /* the agent knows it too */
     bool ended;
-    bool unsaved; /* the store has not taken its end yet */
+    bool unsaved;                    /* the store has not taken its end yet */
     struct atoll_exec_result result; /* once ended */
     struct atoll_list readers;       /* of struct atoll_reader.node */
     struct atoll_list node;          /* in sandbox->exec_list */

@@ -16,7 +16,7 @@ from daemons import BUILD, Daemon, alive, cgroups, descendants, start_time, wait
 from faults import Board
 from rest import Rest
 
-PATIENCE = int(os.environ.get("PATIENCE", 30))  # seconds; how long something may take that nobody waits for when all is well
+PATIENCE = 30  # seconds; how long something may take that nobody waits for when all is well
 # As rows have them. Whoever finds one that is being destroyed goes on with that.
 STATES = ["creating", "running", "stopping", "failed", "paused", "stopped"]
 ID_LENGTH = 26

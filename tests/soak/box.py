@@ -96,7 +96,8 @@ class Box:
         self.ledger.count("commands")
 
     def prepare(self, command):
-        command.mark, command.fates = self.ground.mark(), len(self.fates)
+        # A fate that was announced and not met yet may still strike.
+        command.mark, command.fates = self.ground.mark(), self.fates_seen
         return command
 
     def start(self, command):

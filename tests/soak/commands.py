@@ -241,7 +241,8 @@ def by_command_line(box, chance):
         box.check(done.stdout == "".join(f"{token} {i}\n" for i in range(1, n + 1)),
                   f"atoll exec printed {len(done.stdout)} bytes: {done.stdout[-80:]!r}")
     else:
-        raise box.explain(box.ground.disturbed(mark), f"atoll exec: {done.returncode} {done.stderr}")
+        raise box.explain(box.ground.disturbed(mark),
+                          f"atoll exec: {done.returncode} {done.stderr}")
 
 
 def destroyed_meanwhile(box, chance):

@@ -207,6 +207,8 @@ static json_t *host_config(const struct atoll_docker_place *p)
                                   covered ? read_only_paths() : json_array());
         add_limits(host, l, p->spec->waived, p->cpus);
         add_disk_limit(host, p);
+        if (p->runtime)
+            (void)json_object_set_new(host, "Runtime", json_string(p->runtime));
     }
     return host;
 }

@@ -48,6 +48,7 @@ struct atoll_docker_place {
     const char *agent, *sudo;    /* files of this host; sudo NULL: none */
     const char *run_dir;         /* of this host: the agent's socket goes there; NULL: remote */
     const char *agent_volume;    /* remote: has the agent */
+    const char *runtime;         /* NULL: the engine's own */
     unsigned cpus;               /* that there are; 0: unknown */
     enum atoll_docker_disk disk; /* QUOTA, TMPFS, or REFUSE for no limit */
     const struct atoll_docker_bind *binds;

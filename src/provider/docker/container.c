@@ -251,6 +251,10 @@ static int create_container(struct atoll_docker *d, const struct atoll_sync_call
         place->disk = ATOLL_DOCKER_DISK_TMPFS;
         r = post_create(d, call, name, place, ret_handle, cap, err);
     }
+    /* The request is innocent of what providers.yaml says. */
+    if (r < 0 && place->runtime && strstr(err->text, "untime specified"))
+        r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ENOENT,
+                       "the Docker engine has no runtime called %.64s", place->runtime);
     return r;
 }
 
@@ -302,6 +306,7 @@ static int start(struct atoll_docker *d, const struct atoll_sync_call *call, con
                                        .agent = d->agent_path,
                                        .sudo = spec->allow_sudo ? d->sudo_path : NULL,
                                        .agent_volume = volume,
+                                       .runtime = d->config.runtime,
                                        .binds = d->config.binds,
                                        .bind_count = d->config.bind_count};
     ATOLL_DOCKER_AUTOJSON json_t *mounts = NULL;

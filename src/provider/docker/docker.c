@@ -312,6 +312,8 @@ static bool config_dup(struct atoll_docker_config *to, const struct atoll_docker
     to->bridge = strdup(from->bridge && *from->bridge ? from->bridge : "bridge");
     if (from->default_image && *from->default_image)
         ok = (to->default_image = strdup(from->default_image)) && ok;
+    if (from->runtime && *from->runtime)
+        ok = (to->runtime = strdup(from->runtime)) && ok;
     if (from->layers_dir)
         ok = (to->layers_dir = strdup(from->layers_dir)) && ok;
     for (size_t i = 0; ok && i < from->registry_count; i++, to->registry_count++) {
@@ -351,6 +353,7 @@ static void config_done(struct atoll_docker_config *c)
     free((void *)(uintptr_t)c->binds);
     free((void *)(uintptr_t)c->host_paths);
     free((void *)(uintptr_t)c->bridge);
+    free((void *)(uintptr_t)c->runtime);
     free((void *)(uintptr_t)c->default_image);
     free((void *)(uintptr_t)c->layers_dir);
 }
@@ -413,6 +416,24 @@ static bool set_paths(struct atoll_docker *d, const struct atoll_docker_config *
     return d->state_dir && d->agent_path && d->sudo_path && d->profile;
 }
 
+static bool has_runtime(const struct atoll_docker_config *config)
+{
+    return config->runtime && *config->runtime;
+}
+
+/* By how the well-known ones are called everywhere. */
+static const char *isolation_of(const struct atoll_docker_config *config)
+{
+    static const struct {
+        const char *runtime, *isolation;
+    } known[] = {{"runsc", "gvisor"}, {"kata", "microvm"}};
+
+    for (size_t i = 0; has_runtime(config) && i < ATOLL_ARRAY_LEN(known); i++)
+        if (strncmp(config->runtime, known[i].runtime, strlen(known[i].runtime)) == 0)
+            return known[i].isolation;
+    return ops.caps.isolation;
+}
+
 static int fill(struct atoll_docker *d, const struct atoll_docker_config *config,
                 struct atoll_error *err)
 {
@@ -426,8 +447,9 @@ static int fill(struct atoll_docker *d, const struct atoll_docker_config *config
 
     if (!own)
         return atoll_fail_errno(err, ENOMEM, "Docker provider");
-    d->local = strncmp(http.host, "unix://", 7) == 0 && !config->remote;
+    d->local = strncmp(http.host, "unix://", 7) == 0 && !config->remote && !has_runtime(config);
     memcpy(own, &ops, sizeof(*own));
+    own->caps.isolation = isolation_of(config);
     own->caps.remote = !d->local;
     own->caps.descriptors = d->local;
     own->caps.templates = config->default_image || config->layers_dir;

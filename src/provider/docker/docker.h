@@ -31,6 +31,9 @@ struct atoll_docker_config {
     const char *host; /* unix://PATH or tcp://HOST:PORT; NULL: unix:///var/run/docker.sock */
     const char *ca, *cert, *key; /* PEM files; any of them makes TCP into TLS */
     bool remote;                 /* a unix socket whose engine does not see this host's files */
+    const char *runtime;         /* of its containers, by the engine's name for it; NULL: its own.
+                                  * With one that has a kernel of its own nothing can be shared by
+                                  * descriptor, so its engine counts as remote */
     const char *state_dir;       /* its own, below an existing directory; made when missing */
     const char *libexec_dir;     /* has atoll-agent and atoll-sudo */
     const char *layers_dir;      /* layers of rootfs templates; NULL: these are refused */

@@ -36,8 +36,7 @@ const char *atoll_db_text(sqlite3_stmt *stmt, int column);
 int64_t atoll_db_i64(sqlite3_stmt *stmt, int column);
 
 /* All statements until commit are one transaction. what: a word that lives for ever. */
-int atoll_db_begin(struct atoll_db *db, const char *what,
-                   struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_db_begin(struct atoll_db *db, const char *what, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_db_commit(struct atoll_db *db, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_db_rollback(struct atoll_db *db);
 
