@@ -52,7 +52,7 @@ def create_large(walk, client, _):
 def run(walk, client, made):
     assert client.run(made, "echo out; echo err >&2") == "out\n"
     assert len(client.run(made, "seq 30000")) == 168894
-    started = client.post(f"/api/sandboxes/{made}/execs", {"cmd": ["sh", "-c", "cat"], "stdin": True})
+    started = client.post(f"/api/sandboxes/{made}/execs", {"cmd": ["cat"], "stdin": True})
     path = f"/api/sandboxes/{made}/execs/{started['exec_id']}"
     client.post(f"{path}/stdin", b"words\n")
     client.post(f"{path}/signal", {"signal": "SIGTERM"})
@@ -139,7 +139,8 @@ def preview(walk, client, made):
               ".serve_forever()")
     client.post(f"/api/sandboxes/{made}/execs", {"cmd": ["python3", "-c", server]})
     client.run(made, "for i in $(seq 200); do python3 -c 'import socket; "
-                     "socket.create_connection((\"127.0.0.1\", 8000))' 2>/dev/null && exit 0; done; exit 1")
+                     "socket.create_connection((\"127.0.0.1\", 8000))' 2>/dev/null && exit 0; "
+                     "done; exit 1")
     client.post(path, {"port": 8000, "public": True})
     client.call("GET", f"/preview/{made}/8000/")
     client.delete(f"{path}/8000")
@@ -252,7 +253,8 @@ def households(walk, client):
     client.post(f"/api/sandboxes/{standing}/pause")
     running = client.create()
     client.run(running, "echo before")
-    client.post(f"/api/sandboxes/{running}/execs", {"cmd": ["sh", "-c", "echo late; sleep 0.2; exit 3"]})
+    client.post(f"/api/sandboxes/{running}/execs",
+                {"cmd": ["sh", "-c", "echo late; sleep 0.2; exit 3"]})
     fake_one = client.create(provider="fake", template="host")
     client.post(f"/api/sandboxes/{running}/contexts", {"language": "bash"})
     return running, standing, resting, fake_one
