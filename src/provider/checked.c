@@ -256,6 +256,10 @@ static void tried(struct atoll_checked_call *c, const struct outcome *o,
     int64_t delay = -1;
     struct atoll_error lost;
 
+    if (c->checked->closing) {
+        atoll_checked_call_free(c);
+        return;
+    }
     if (!error && answer_lost(c, o, &lost))
         error = &lost;
     record(c, error);

@@ -36,6 +36,7 @@ struct atoll_checked {
     struct atoll_checked_group *group;
     struct atoll_provider *inner; /* owned */
     struct atoll_list calls;      /* of struct atoll_checked_call: under way */
+    bool closing;                 /* nobody hears of what still comes back */
 };
 
 union atoll_checked_done {

@@ -214,6 +214,7 @@ static struct atoll_provider *checked_free(struct atoll_provider *p)
     for (size_t i = 0; i < k->group->count; i++)
         if (k->group->members[i] == p)
             k->group->members[i] = k->group->members[--k->group->count];
+    k->closing = true;
     (void)k->inner->ops->free(k->inner);
     ATOLL_LIST_FOREACH (&k->calls, node)
         atoll_checked_call_free(ATOLL_CONTAINER_OF(node, struct atoll_checked_call, node));

@@ -293,6 +293,8 @@ static struct atoll_provider *native_free(struct atoll_provider *p)
 
     if (!n)
         return NULL;
+    /* Those who wait for an answer have things to release. */
+    atoll_rpc_fail_all(n->rpc, "the daemon is ending");
     n->rpc = atoll_rpc_close(n->rpc);
     atoll_homes_done(&n->homes);
     atoll_cgroups_close(&n->cgroups);
