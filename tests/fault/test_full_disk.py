@@ -16,8 +16,8 @@ class UnixConnection(http.client.HTTPConnection):
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)  # waits while the backlog is full; with a timeout it would not
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
 
 
 def ask(daemon, path):

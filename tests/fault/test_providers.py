@@ -25,7 +25,7 @@ def world(registry):
     auth = {"host": registry.host, "username": fake_registry.USER,
             "password": fake_registry.PASSWORD}
     with places.world(["native", "docker", "e2b"], faulty=True,
-                      docker={"order": 1, "registries": [auth]},
+                      docker={"order": 1, "registries": [auth], "private_registries": True},
                       native={"order": 2}, e2b={"order": 3}) as made:
         yield made
 

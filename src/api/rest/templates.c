@@ -34,11 +34,11 @@ void atoll_rest_template_remove(struct atoll_api_call *call, const uint8_t *body
     struct atoll_template_view view;
     struct atoll_error error;
     char owner[65] = "";
+    bool found = atoll_templates_find(call->engine, call->caller.tenant, call->params.name, &view);
 
-    if (atoll_templates_find(call->engine, call->caller.tenant, call->params.name, &view) &&
-        view.owner)
+    if (found && view.owner)
         (void)snprintf(owner, sizeof(owner), "%s", view.owner);
-    if (!*owner && call->caller.scope < ATOLL_SCOPE_ADMIN) {
+    if (found && !*owner && call->caller.scope < ATOLL_SCOPE_ADMIN) {
         (void)atoll_fail(&error, ATOLL_ERR_PERMISSION_DENIED, EPERM,
                          "%s is none of your snapshots: templates of everybody need a key of scope "
                          "admin",
