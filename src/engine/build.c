@@ -185,11 +185,8 @@ static void conclude(void *arg)
         atoll_template_check(b->engine, "", b->name, ATOLL_TEMPLATE_IMAGE, &err) < 0) {
         drop_image(b, slot); /* somebody has begun to use the old one meanwhile */
     } else if (!b->failed && slot) {
-        t = atoll_template_put_image(b->engine, "", b->name, slot, b->image, &b->made);
-        if (!t)
-            (void)atoll_fail_errno(&err, ENOMEM, "template");
-        else if (atoll_template_save(b->engine, t, &err) < 0)
-            t = NULL;
+        (void)!atoll_template_keep_image(b->engine, "", b->name, slot, b->image, &b->made, &t,
+                                         &err);
     }
     if (t)
         view = atoll_template_get(t);

@@ -453,11 +453,12 @@ int atoll_template_check(struct atoll_engine *engine, const char *owner, const c
 struct atoll_template *atoll_template_find(struct atoll_engine *engine, const char *tenant,
                                            const char *name);
 struct atoll_template_view atoll_template_get(const struct atoll_template *t);
-/* The same for an image that the provider keeps now; the one it had before is dropped there. */
-struct atoll_template *atoll_template_put_image(struct atoll_engine *engine, const char *owner,
-                                                const char *name, const struct atoll_slot *slot,
-                                                const char *image,
-                                                const struct atoll_provider_image *made);
+/* One of an image that the provider keeps now; the one it had before is dropped there. When it cannot be
+ * saved, everything is as before, and the new image is dropped. */
+int atoll_template_keep_image(struct atoll_engine *engine, const char *owner, const char *name,
+                              const struct atoll_slot *slot, const char *image,
+                              const struct atoll_provider_image *made, struct atoll_template **ret,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
 size_t atoll_templates_count(struct atoll_engine *engine, const char *owner);
 /* Adds it, or changes the one of that name; NULL out of memory. */
 struct atoll_template *atoll_template_put(struct atoll_engine *engine, const char *name,

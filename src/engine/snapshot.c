@@ -36,10 +36,7 @@ static int keep(struct snapshot *p, const struct atoll_provider_image *made,
         slot->provider->ops->drop_image(slot->provider, p->image, atoll_done_ignore, NULL);
         return -EEXIST;
     }
-    *ret = atoll_template_put_image(p->engine, p->owner, p->name, slot, p->image, made);
-    if (!*ret)
-        return atoll_fail_errno(err, ENOMEM, "template");
-    return atoll_template_save(p->engine, *ret, err);
+    return atoll_template_keep_image(p->engine, p->owner, p->name, slot, p->image, made, ret, err);
 }
 
 static void on_made(void *arg, const struct atoll_provider_image *made,

@@ -311,24 +311,40 @@ static void drop_image(struct atoll_engine *engine, const char *provider, const 
         done(arg, NULL);
 }
 
-struct atoll_template *atoll_template_put_image(struct atoll_engine *engine, const char *owner,
-                                                const char *name, const struct atoll_slot *slot,
-                                                const char *image,
-                                                const struct atoll_provider_image *made)
+int atoll_template_keep_image(struct atoll_engine *engine, const char *owner, const char *name,
+                              const struct atoll_slot *slot, const char *image,
+                              const struct atoll_provider_image *made, struct atoll_template **ret,
+                              struct atoll_error *err)
 {
+    const struct atoll_template *old = get(engine, owner, name);
+    struct atoll_template was = old ? *old : (struct atoll_template){0};
+    const char *provider = slot->provider->ops->name;
     struct atoll_template *t = add(engine, owner, name);
+    int r;
 
     if (!t)
-        return NULL;
-    if (*t->image)
-        drop_image(engine, t->provider, t->image, atoll_done_ignore, NULL);
+        return atoll_fail_errno(err, ENOMEM, "template");
     t->kind = ATOLL_TEMPLATE_IMAGE;
     t->size_bytes = made->size_bytes;
     t->created_unix_ms = atoll_clock_unix_ms();
     (void)snprintf(t->digest, sizeof(t->digest), "%s", made->digest);
     (void)snprintf(t->image, sizeof(t->image), "%s", image);
-    (void)snprintf(t->provider, sizeof(t->provider), "%s", slot->provider->ops->name);
-    return t;
+    (void)snprintf(t->provider, sizeof(t->provider), "%s", provider);
+    r = atoll_template_save(engine, t, err);
+    if (r == 0) {
+        if (*was.image)
+            drop_image(engine, was.provider, was.image, atoll_done_ignore, NULL);
+        *ret = t;
+        return 0;
+    }
+    if (*was.name) {
+        *t = was;
+    } else {
+        (void)atoll_map_remove(&engine->templates, t->key);
+        free(t);
+    }
+    drop_image(engine, provider, image, atoll_done_ignore, NULL);
+    return r;
 }
 
 size_t atoll_templates_count(struct atoll_engine *engine, const char *owner)
