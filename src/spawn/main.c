@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -179,20 +180,43 @@ static int name_instance(struct atoll_spawn_host *host, struct atoll_error *err)
 #define ID_BLOCKS 14
 #define ID_RANGE_BITS 16
 
-/* 1: it is ours now; 0: another instance has it. */
-static int try_id_block(struct atoll_spawn_host *host, uint32_t block, struct atoll_error *err)
+/* The file of a block names the state directory of who had it last. While that is there, its daemon
+ * may come back for the ids that its disks belong to. */
+static bool is_reserved(int fd, const char *state)
 {
-    char path[32];
+    char owner[PATH_MAX];
+    ssize_t n = pread(fd, owner, sizeof(owner) - 1, 0);
+
+    if (n <= 0)
+        return false;
+    owner[n] = '\0';
+    return strcmp(owner, state) != 0 && access(owner, F_OK) == 0;
+}
+
+static void reserve_block(int fd, const char *state)
+{
+    if (ftruncate(fd, 0) == 0 && pwrite(fd, state, strlen(state), 0) < 0)
+        (void)!ftruncate(fd, 0); /* free for all is what it is without */
+}
+
+/* 1: it is ours now; 0: another instance has it, or, unless `any`, may want it again. */
+static int try_id_block(struct atoll_spawn_host *host, uint32_t block, bool any,
+                        struct atoll_error *err)
+{
+    char path[32], state[PATH_MAX];
     int fd;
 
     (void)snprintf(path, sizeof(path), "/run/atoll/ids-%u", block);
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return atoll_fail_errno(err, errno, "open %s", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+    if (!getcwd(state, sizeof(state)))
+        *state = '\0';
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0 || (!any && is_reserved(fd, state))) {
         (void)close(fd);
         return 0;
     }
+    reserve_block(fd, state);
     host->id_base = block << ID_BLOCK_BITS;
     host->id_slots = 1u << (ID_BLOCK_BITS - ID_RANGE_BITS);
     return 1;
@@ -227,9 +251,10 @@ static int take_id_block(struct atoll_spawn_host *host, struct atoll_error *err)
 
     if (mkdir("/run/atoll", 0755) < 0 && errno != EEXIST)
         return atoll_fail_errno(err, errno, "make /run/atoll");
-    r = last ? try_id_block(host, last, err) : 0;
-    for (uint32_t block = 1; r == 0 && block <= ID_BLOCKS; block++) {
-        r = try_id_block(host, block, err);
+    r = last ? try_id_block(host, last, true, err) : 0;
+    for (uint32_t i = 0; r == 0 && i < 2 * ID_BLOCKS; i++) {
+        uint32_t block = i % ID_BLOCKS + 1;
+        r = try_id_block(host, block, i >= ID_BLOCKS, err);
         if (r > 0 && !last)
             remember_block(host, block);
     }

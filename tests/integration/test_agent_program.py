@@ -30,13 +30,19 @@ def listening(program, tmp_path):
         path = tmp_path / "agent.sock"
         process = subprocess.Popen([program, "--listen", str(path), *options])
         started.append(process)
-        wait_until(path.exists)
+        wait_until(lambda: is_listening(path))
         return process, path
 
     yield start
     for process in started:
         process.kill()
         process.wait()
+
+
+def is_listening(path):
+    """Its name is there a moment before: SO_ACCEPTCON is what counts."""
+    return any(line.endswith(f" {path}") and line.split()[3] == "00010000"
+               for line in Path("/proc/net/unix").read_text().splitlines())
 
 
 def wait_until(condition, seconds=20):

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import conftest
+import daemons
 from conftest import wait_until
 from resting import (COUNTER, Box, advances, boot_id, kill_daemon, leftovers, loop_devices,
                      mortal_daemon, spawn_pid, terminate_daemon)
@@ -172,6 +173,17 @@ def test_a_daemon_that_is_stopped_stops_it(mortal, box):
     assert ended["kind"] == "killed_by" and ended["who"] == "the daemon was stopped"
     box.do("resume")
     assert box.out("cat file; echo $SECRET") == f"data\n{SECRET}"
+
+
+def test_nobody_takes_its_ids_meanwhile(mortal, box):
+    """Another instance comes while its daemon is away: the files still belong to ids of this one."""
+    box.out("echo data > file")
+    terminate_daemon(mortal)
+    with daemons.running(conftest.BUILD) as other:
+        assert other.atoll("run", "--", "true").returncode == 0
+        mortal.start()
+        box.do("resume")
+        assert box.out("cat file; stat -c %U file") == "data\nuser"
 
 
 def test_a_killed_daemon_changes_nothing(mortal, box):
