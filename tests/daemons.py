@@ -114,7 +114,7 @@ class Daemon:
         if self.process.returncode != 0:  # a sanitizer or valgrind has something to say, too
             return [f"atolld ended with {self.process.returncode}:\n{self.log_tail(60)}"]
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: not any(alive(*p) for p in family), 5, lambda: "")
+            wait_until(lambda: not any(alive(*p) for p in family), 20, lambda: "")
         return self.leftovers(family)
 
     def leftovers(self, family):
