@@ -82,7 +82,7 @@ static int put_measure(const struct atoll_bench *b, const struct atoll_bench_mea
         put_escaped(out, s->name);
         (void)fprintf(out,
                       "</text><rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"13\" class=\"%s\"/>"
-                      "<text x=\"%.1f\" y=\"%d\">%.3g <tspan class=\"t\">",
+                      "<text x=\"%.1f\" y=\"%d\">%.4g <tspan class=\"t\">",
                       LEFT, y - 11, length, strncmp(s->name, "atoll", 5) == 0 ? "a" : "o",
                       LEFT + length + 6, y, middle(s));
         put_escaped(out, s->tier);

@@ -148,7 +148,7 @@ void atoll_bench_markdown(const struct atoll_bench *b, FILE *out)
         for (size_t i = 0; i < b->count; i++) {
             const struct atoll_bench_subject *s = &b->subjects[i];
             if (s->measure == measure && s->count > 0)
-                (void)fprintf(out, "| %s | %s | %.3g | %.3g | %zu | %s |\n", s->name, s->tier,
+                (void)fprintf(out, "| %s | %s | %.4g | %.4g | %zu | %s |\n", s->name, s->tier,
                               median(s), atoll_bench_percentile(s, 95), s->count,
                               compared(s, ours, ratio, sizeof(ratio)));
         }
