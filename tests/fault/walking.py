@@ -174,7 +174,7 @@ class Walk:
         for pid, _ in self.family():
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{pid}/comm").read_text() == "atoll-agent\n":
-                    found.add(Path(f"/proc/{pid}/root/etc/hostname").read_text().strip())
+                    found.add(Path("/proc", str(pid), "root", "etc", "hostname").read_text().strip())
         return {name for name in found if len(name) == ID_LENGTH}  # others have the host's
 
     def instance(self):

@@ -694,7 +694,7 @@ static void test_with_remap(void **state)
     (void)state;
     assert_int_equal(p->ops->create(p, &call, &spec, &fd, &err), 0);
     greet(&c, fd, p, false); /* by a relay */
-    expect_as(&c, "root", "id -u; touch /root/x && stat -c %u /root/x", "0\n0\n");
+    expect_as(&c, "root", "id -u; touch ~/x && stat -c %u ~/x", "0\n0\n");
     assert_true(atoll_docker_http_askf(atoll_docker_of(p)->http, &call, &inspect, &err, "GET",
                                        "/containers/%s/json", spec.handle) > 0);
     (void)snprintf(
