@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +22,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/switches.h"
-#include "base/text.h"
+#include "spawn/id_block.h"
 #include "spawn/own_root.h"
 #include "spawn/sandbox.h"
 #include "spawn/server.h"
@@ -173,97 +172,6 @@ static int name_instance(struct atoll_spawn_host *host, struct atoll_error *err)
     return 0;
 }
 
-/* Blocks of ids, by instance: user ids are one space for the whole host, so instances agree on
- * theirs through locks on files everybody can find. Held, like spawn.lock, by the process: exactly
- * as long as its sandboxes can live. */
-#define ID_BLOCK_BITS 28
-#define ID_BLOCKS 14
-#define ID_RANGE_BITS 16
-
-/* The file of a block names the state directory of who had it last. While that is there, its daemon
- * may come back for the ids that its disks belong to. */
-static bool is_reserved(int fd, const char *state)
-{
-    char owner[PATH_MAX];
-    ssize_t n = pread(fd, owner, sizeof(owner) - 1, 0);
-
-    if (n <= 0)
-        return false;
-    owner[n] = '\0';
-    return strcmp(owner, state) != 0 && access(owner, F_OK) == 0;
-}
-
-static void reserve_block(int fd, const char *state)
-{
-    if (ftruncate(fd, 0) == 0 && pwrite(fd, state, strlen(state), 0) < 0)
-        (void)!ftruncate(fd, 0); /* free for all is what it is without */
-}
-
-/* 1: it is ours now; 0: another instance has it, or, unless `any`, may want it again. */
-static int try_id_block(struct atoll_spawn_host *host, uint32_t block, bool any,
-                        struct atoll_error *err)
-{
-    char path[32], state[PATH_MAX];
-    int fd;
-
-    (void)snprintf(path, sizeof(path), "/run/atoll/ids-%u", block);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return atoll_fail_errno(err, errno, "open %s", path);
-    if (!getcwd(state, sizeof(state)))
-        *state = '\0';
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0 || (!any && is_reserved(fd, state))) {
-        (void)close(fd);
-        return 0;
-    }
-    reserve_block(fd, state);
-    host->id_base = block << ID_BLOCK_BITS;
-    host->id_slots = 1u << (ID_BLOCK_BITS - ID_RANGE_BITS);
-    return 1;
-}
-
-/* Files of disks that outlive their sandboxes belong to ids of the block they were made with, so an
- * instance takes the same one again where it can. */
-static uint32_t remembered_block(const struct atoll_spawn_host *host)
-{
-    char text[16];
-    uint64_t block;
-
-    if (atoll_fd_read_file(host->state_fd, "id-block", text, sizeof(text)) < 0 ||
-        atoll_text_u64(text, 1, ID_BLOCKS, &block) < 0)
-        return 0;
-    return (uint32_t)block;
-}
-
-static void remember_block(const struct atoll_spawn_host *host, uint32_t block)
-{
-    ATOLL_AUTOCLOSE int fd =
-        openat(host->state_fd, "id-block", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-    if (fd >= 0)
-        (void)dprintf(fd, "%u", block);
-}
-
-static int take_id_block(struct atoll_spawn_host *host, struct atoll_error *err)
-{
-    uint32_t last = remembered_block(host);
-    int r;
-
-    if (mkdir("/run/atoll", 0755) < 0 && errno != EEXIST)
-        return atoll_fail_errno(err, errno, "make /run/atoll");
-    r = last ? try_id_block(host, last, true, err) : 0;
-    for (uint32_t i = 0; r == 0 && i < 2 * ID_BLOCKS; i++) {
-        uint32_t block = i % ID_BLOCKS + 1;
-        r = try_id_block(host, block, i >= ID_BLOCKS, err);
-        if (r > 0 && !last)
-            remember_block(host, block);
-    }
-    if (r == 0)
-        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                          "all %d id blocks are taken by other instances", ID_BLOCKS);
-    return r < 0 ? r : 0;
-}
-
 static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
 {
     int r;
@@ -279,7 +187,7 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
     if (r >= 0)
         r = name_instance(host, err);
     if (r >= 0 && host->root)
-        r = take_id_block(host, err);
+        r = atoll_id_block_take(host, err);
     if (r < 0)
         return r;
     r = atoll_cgroups_make(&host->cgroups, host->instance);

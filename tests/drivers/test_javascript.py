@@ -121,9 +121,10 @@ def test_errors(driver):
 
 
 def test_errors_nobody_waits_for_do_not_end_the_interpreter(driver):
-    driver.run("kept3 = 1; setTimeout(() => { throw new Error('in a timer') }, 1); 1")
-    done = driver.run("await new Promise(r => setTimeout(r, 30))")
-    assert "in a timer" in done.stderr and driver.value("kept3") == "1"
+    runs = [driver.run("kept3 = 1; setTimeout(() => { throw new Error('in a timer') }, 1); 1"),
+            driver.run("await new Promise(r => setTimeout(r, 30))")]
+    assert "in a timer" in "".join(run.stderr for run in runs)  # the first, if that took its time
+    assert driver.value("kept3") == "1"
     assert driver.run("process.exit(1)").error["name"] == "ProcessExit"
     assert driver.value("kept3") == "1"
 

@@ -175,10 +175,16 @@ def test_a_daemon_that_is_stopped_stops_it(mortal, box):
     assert box.out("cat file; echo $SECRET") == f"data\n{SECRET}"
 
 
-def test_nobody_takes_its_ids_meanwhile(mortal, box):
-    """Another instance comes while its daemon is away: the files still belong to ids of this one."""
+def test_nobody_takes_its_ids_meanwhile(mortal, box, tmp_path):
+    """More instances than there are blocks of ids come and go while its daemon is away: the files
+    still belong to ids of this one."""
     box.out("echo data > file")
     terminate_daemon(mortal)
+    for n in range(16):  # their directories stay, without disks
+        (tmp_path / f"{n}").mkdir()
+        passing = daemons.Daemon(conftest.BUILD, tmp_path / f"{n}")
+        passing.start()
+        assert not passing.stop()
     with daemons.running(conftest.BUILD) as other:
         assert other.atoll("run", "--", "true").returncode == 0
         mortal.start()
