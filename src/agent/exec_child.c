@@ -312,7 +312,9 @@ int atoll_agent_launch(struct atoll_agent *a, const struct atoll_agent_launch *l
 
     atoll_buf_init(&paths, 16 * ATOLL_AGENT_PATH_MAX);
     r = find_candidates(launch->path, command, &paths);
-    if (r < 0) {
+    if (r == -ENOMEM) {
+        r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "out of memory for the command");
+    } else if (r < 0) {
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, -r, "PATH and the command are too long");
     } else {
         c.candidates = (const char *)atoll_buf_head(&paths);

@@ -354,6 +354,7 @@ void atoll_proxy_forward(struct atoll_proxy *proxy, struct atoll_http_request *r
     struct atoll_proxy_exchange *x = exchange_new(proxy, req, request);
     struct atoll_proxy_conn *kept;
     struct atoll_error error;
+    int r;
 
     if (proxy->active > EXCHANGES_MAX) {
         (void)atoll_fail(&error, ATOLL_ERR_RESOURCE_EXHAUSTED, EBUSY,
@@ -361,8 +362,13 @@ void atoll_proxy_forward(struct atoll_proxy *proxy, struct atoll_http_request *r
         fail(x, &error);
         return;
     }
-    if (atoll_proxy_head_write(&x->head, req, request, &x->upgrade) < 0) {
-        (void)atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, ENOBUFS, "the request is too large");
+    r = atoll_proxy_head_write(&x->head, req, request, &x->upgrade);
+    if (r < 0) {
+        if (r == -ENOMEM)
+            (void)atoll_fail(&error, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM,
+                             "no memory for the request");
+        else
+            (void)atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, -r, "the request is too large");
         fail(x, &error);
         return;
     }
