@@ -131,6 +131,17 @@ def cgroups():
         yield from (Path(directory, name) for name in children)
 
 
+def freezer_state(path):
+    """FROZEN or THAWED, on v1 and v2; None of a cgroup that cannot be."""
+    with contextlib.suppress(OSError):
+        if (path / "freezer.state").exists():
+            return (path / "freezer.state").read_text().strip()
+        if (path / "cgroup.freeze").exists():
+            frozen = "frozen 1" in (path / "cgroup.events").read_text()
+            return "FROZEN" if frozen else "THAWED"
+    return None
+
+
 def wait_until(condition, seconds, complaint):
     """Polls until condition() is true; raises complaint() when it does not become so."""
     deadline = time.monotonic() + seconds * SLACK

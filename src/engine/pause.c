@@ -23,7 +23,7 @@ struct changing {
     bool keep_processes;
     atoll_done_fn *done;
     void *arg;
-    struct atoll_error error; /* why it could not be frozen */
+    struct atoll_error error; /* why it could not be frozen or thawed */
 };
 
 void atoll_sandbox_drop_change(struct atoll_sandbox *s, const char *why)
@@ -220,15 +220,36 @@ static void resume_failed(struct atoll_sandbox *s, const struct atoll_error *err
     atoll_waiters_tell(&s->resumers, error);
 }
 
+static void on_not_thawed(void *arg, const struct atoll_error *error)
+{
+    struct changing *c = arg;
+    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
+
+    (void)error; /* it was as good as never thawed, or is beyond help */
+    if (s)
+        resume_failed(s, &c->error);
+    free(c);
+}
+
+/* It may run all the same, where only the answer was lost. */
+static void freeze_again(struct atoll_sandbox *s, struct changing *c,
+                         const struct atoll_error *error)
+{
+    c->error = *error;
+    s->provider->ops->pause(s->provider, &s->spec, on_not_thawed, c);
+}
+
 static void on_agent_resumed(void *arg, const struct atoll_answer *answer)
 {
     struct changing *c = arg;
     struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
 
+    if (s && answer->error) { /* when the agent is dying, whoever sees that goes on from there */
+        freeze_again(s, c, answer->error);
+        return;
+    }
     free(c);
-    if (s && answer->error) /* the agent is dying: whoever sees that goes on from there */
-        resume_failed(s, answer->error);
-    else if (s)
+    if (s)
         atoll_sandbox_runs_again(s, "sandbox.resumed");
 }
 
@@ -236,10 +257,8 @@ static void ask_agent(struct atoll_sandbox *s, struct changing *c)
 {
     struct atoll_error err;
 
-    if (atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, on_agent_resumed, c, &err) == 0)
-        return;
-    free(c);
-    resume_failed(s, &err);
+    if (atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, on_agent_resumed, c, &err) < 0)
+        freeze_again(s, c, &err);
 }
 
 static void on_adopted(void *arg)
@@ -258,10 +277,12 @@ static void on_thawed(void *arg, const struct atoll_error *error)
     struct changing *c = arg;
     struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
 
-    if (!s || error) {
+    if (!s) {
         free(c);
-        if (s)
-            resume_failed(s, error);
+        return;
+    }
+    if (error) {
+        freeze_again(s, c, error);
         return;
     }
     /* One that was paused under an earlier daemon has not been met yet. */

@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from daemons import BUILD, Daemon, alive, cgroups, descendants, start_time, wait_until
+from daemons import (BUILD, Daemon, alive, cgroups, descendants, freezer_state, start_time,
+                     wait_until)
 from faults import Board
 from rest import Rest
 
@@ -253,6 +254,8 @@ class Walk:
                   if name.partition(".")[0] not in here]
         found += [f"agent of {box}" for box in self.agents() - here]
         found += [f"{box} has no agent" for box in here - self.agents()]
+        found += [f"{path.name} is paused and runs" for path in self.own_cgroups()
+                  if states.get(path.name) == "paused" and freezer_state(path) == "THAWED"]
         found += [f"disk {name}" for name in self.files("disks")
                   if name.partition(".")[0] not in states]
         found += [f"journal {name}" for name in self.files("journal")

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import conftest
+import daemons
 from boxes import Box
 from conftest import wait_until
 from rest import Rest
@@ -76,15 +77,8 @@ def loop_devices(name):
 
 def freezer_state(box_id):
     """FROZEN or THAWED, on v1 and v2."""
-    for path in conftest.cgroups():
-        if path.name != box_id:
-            continue
-        if (path / "freezer.state").exists():
-            return (path / "freezer.state").read_text().strip()
-        if (path / "cgroup.freeze").exists():
-            frozen = "frozen 1" in (path / "cgroup.events").read_text()
-            return "FROZEN" if frozen else "THAWED"
-    return None
+    states = (daemons.freezer_state(path) for path in conftest.cgroups() if path.name == box_id)
+    return next(filter(None, states), None)
 
 
 def leftovers(daemon, box_id):
