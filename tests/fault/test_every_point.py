@@ -116,7 +116,8 @@ def strike(walker, errand, case):
         function(walker, client, made)
     except Refused as refused:
         check_answer(refused, walker)
-    if action == "die" and walker.board.struck:  # perhaps by what nobody waits for, at this moment
+    if action == "die" and walker.board.struck and not point.startswith(("spawn.", "agent.")):
+        # Perhaps in the middle of what nobody waits for.
         wait_until(walker.is_dead, 10, lambda: f"it was to die at {point}, and lives")
     walker.board.clear()
     return client
