@@ -176,6 +176,14 @@ static void hear(struct atoll_driver *d, const char *line, size_t n)
         atoll_line_done(&parsed);
 }
 
+/* It cannot be heard any more, so that it is of no use; its end follows. */
+static void give_up(struct atoll_driver *d, const char *who)
+{
+    if (!d->given_up)
+        atoll_driver_signal(d, SIGKILL, true, who);
+    d->given_up = true;
+}
+
 /* False when there is nothing more to do now. */
 static bool step(struct atoll_driver *d)
 {
@@ -201,8 +209,10 @@ static bool step(struct atoll_driver *d)
         keep_tail(d, item.data, (size_t)item.length);
     else if (r > 0 && item.kind == ATOLL_READ_END)
         on_end(d, item.result);
-    else if (r < 0) /* of no use any more; its end follows */
-        atoll_driver_signal(d, SIGKILL, true, "the daemon, because its output cannot be read");
+    else if (r < 0)
+        give_up(d, "the daemon, because its output cannot be read");
+    else if (r == 0 && atoll_reader_is_cut(d->reader, ATOLL_STREAM_STDOUT))
+        give_up(d, "the daemon, because its output found no room on the disk");
     return r > 0;
 }
 

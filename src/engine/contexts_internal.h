@@ -110,7 +110,7 @@ struct atoll_driver {
     const struct atoll_language *language;
     char sandbox_id[ATOLL_ID_LEN + 1], exec_id[33];
     size_t requirement, dir; /* being looked for */
-    bool started, ready, pumping;
+    bool started, ready, pumping, given_up;
     struct atoll_timer timer;    /* until it must be ready */
     struct atoll_reader *reader; /* owned */
     struct atoll_lines lines;

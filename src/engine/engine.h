@@ -350,6 +350,8 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
  * there is nothing more. */
 int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret) ATOLL_MUST_CHECK;
 struct atoll_reader *atoll_reader_close(struct atoll_reader *reader);
+/* Whether output found no room: after what can be read already nothing more comes of that stream. */
+bool atoll_reader_is_cut(const struct atoll_reader *reader, int stream);
 /* Of a command that was started `held`: what this reader was given so far is not needed any more. */
 void atoll_reader_forget(struct atoll_reader *reader);
 

@@ -147,6 +147,13 @@ int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret
     return 1;
 }
 
+bool atoll_reader_is_cut(const struct atoll_reader *reader, int stream)
+{
+    const struct atoll_journal *j = &reader->exec->journal;
+
+    return j->kept[stream] < j->seen[stream];
+}
+
 static bool has_all(const struct atoll_reader *reader)
 {
     const struct atoll_journal *j = &reader->exec->journal;

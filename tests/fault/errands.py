@@ -118,8 +118,8 @@ def persistent(walk, client, _):
 def context(walk, client, made):
     path = f"/api/sandboxes/{made}/contexts"
     name = client.post(path, {"language": "bash"})["context_id"]
-    assert client.post(f"{path}/{name}/execute", {"code": "x=5; echo $x"})["stdout"] == "5\n"
-    assert client.post(f"{path}/{name}/execute", {"code": "echo $x"})["stdout"] == "5\n"
+    assert client.interpret(f"{path}/{name}", "x=5; echo $x") == "5\n"
+    assert client.interpret(f"{path}/{name}", "echo $x") == "5\n"
     client.delete(f"{path}/{name}")
 
 

@@ -441,6 +441,13 @@ struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
     return NULL;
 }
 
+bool atoll_reader_is_cut(const struct atoll_reader *reader, int stream)
+{
+    (void)reader;
+    (void)stream;
+    return false;
+}
+
 void atoll_reader_forget(struct atoll_reader *reader)
 {
     (void)reader;
