@@ -12,8 +12,9 @@
 #include "base/fd.h"
 #include "base/text.h"
 
-#define BLOCK_BITS 28
-#define BLOCKS 14
+/* All of 2^28 up to 15 * 2^28: below are ids that hosts use, above those that mean nobody. */
+#define BLOCK_BITS 27
+#define BLOCKS 28
 #define RANGE_BITS 16
 
 struct block {
@@ -79,7 +80,7 @@ static int try_block(struct atoll_spawn_host *host, uint32_t block, bool any,
         return 0;
     }
     reserve(fd, state);
-    host->id_base = block << BLOCK_BITS;
+    host->id_base = (block + 1) << BLOCK_BITS;
     host->id_slots = 1u << (BLOCK_BITS - RANGE_BITS);
     return 1;
 }
