@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/switches.h"
+#include "engine/json_memory.h"
 
 #define GOT_MAX 48
 #define KNOWN_MAX 200
@@ -36,30 +37,14 @@ static bool is_too_deep(const char *bytes, size_t n)
     return false;
 }
 
-/* jansson calls what it has no memory for "invalid": we know better. */
-static _Thread_local bool no_memory;
-
-static void *json_alloc(size_t n)
-{
-    void *p = atoll_fault("base.json_alloc") ? NULL : malloc(n);
-
-    no_memory |= !p;
-    return p;
-}
-
-void atoll_fields_init(void)
-{
-    json_set_alloc_funcs(json_alloc, free);
-}
-
 json_t *atoll_fields_load(const void *bytes, size_t n, json_error_t *why, bool *ret_no_memory)
 {
     json_t *root;
 
-    no_memory = false;
+    atoll_json_memory_begin();
     *why = (json_error_t){0};
     root = n > 0 ? json_loadb(bytes, n, JSON_REJECT_DUPLICATES, why) : json_object();
-    *ret_no_memory = !root && (no_memory || !*why->text);
+    *ret_no_memory = !root && (atoll_json_memory_failed() || !*why->text);
     return root;
 }
 

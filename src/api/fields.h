@@ -62,8 +62,6 @@ int atoll_body_parse(struct atoll_body *body, const void *bytes, size_t n,
 void atoll_body_done(struct atoll_body *body);
 /* Gives p (from malloc) to the body. */
 void atoll_body_take(struct atoll_body *body, void *p);
-/* Once, before the first JSON: so that a lack of memory can be told from what is no JSON. */
-void atoll_fields_init(void);
 /* NULL: *why says what is wrong, unless there was no memory. Nothing at all is an empty object. */
 json_t *atoll_fields_load(const void *bytes, size_t n, json_error_t *why, bool *ret_no_memory);
 /* UNAVAILABLE, for what a client's own size has made too large for the moment. */

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/api.h"
-#include "api/fields.h"
 #include "api/signed_url.h"
 #include "base/buf.h"
 #include "daemon/config.h"
@@ -18,6 +17,7 @@
 #include "daemon/site.h"
 #include "engine/answers.h"
 #include "engine/contexts.h"
+#include "engine/json_memory.h"
 #include "net/tls.h"
 #include "sandbox/host.h"
 #include "store/store.h"
@@ -442,7 +442,7 @@ int main(int argc, char **argv)
         list_routes();
         return 0;
     }
-    atoll_fields_init();
+    atoll_json_memory_watch();
     atoll_log_set_level(d.config.log_level);
     d.on_terminal = isatty(STDERR_FILENO);
     r = start(&d, &error);

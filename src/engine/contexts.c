@@ -49,6 +49,7 @@ void atoll_context_unref(struct atoll_context *c)
         free(c);
 }
 
+/* NULL: no memory. */
 static struct atoll_context_box *need_box(struct atoll_contexts *contexts, const char *sandbox_id)
 {
     struct atoll_context_box *box = atoll_map_get(&contexts->boxes, sandbox_id);
@@ -58,8 +59,10 @@ static struct atoll_context_box *need_box(struct atoll_contexts *contexts, const
     box = atoll_context_alloc(sizeof(*box));
     atoll_list_init(&box->contexts);
     (void)!atoll_text_copy(box->sandbox_id, sizeof(box->sandbox_id), sandbox_id);
-    if (atoll_map_put(&contexts->boxes, box->sandbox_id, box) < 0)
-        abort();
+    if (atoll_map_put(&contexts->boxes, box->sandbox_id, box) < 0) {
+        free(box);
+        return NULL;
+    }
     return box;
 }
 
@@ -67,8 +70,11 @@ struct atoll_context *atoll_context_new(struct atoll_contexts *contexts, const c
                                         const struct atoll_language *language)
 {
     struct atoll_context_box *box = need_box(contexts, sandbox_id);
-    struct atoll_context *c = atoll_context_alloc(sizeof(*c));
+    struct atoll_context *c;
 
+    if (!box)
+        return NULL;
+    c = atoll_context_alloc(sizeof(*c));
     c->refs = 1;
     c->contexts = contexts;
     c->language = language;
@@ -279,6 +285,9 @@ static int make(struct atoll_contexts *contexts, const struct atoll_context_crea
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                           "cwd has at most 1024 bytes, user 64");
     c = atoll_context_new(contexts, create->sandbox_id, language);
+    if (!c)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM,
+                          "out of memory for another context");
     (void)!atoll_text_copy(c->cwd, sizeof(c->cwd), create->cwd ? create->cwd : "");
     (void)!atoll_text_copy(c->user, sizeof(c->user), create->user ? create->user : "");
     *ret = c;

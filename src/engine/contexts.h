@@ -124,7 +124,8 @@ struct atoll_context_collect {
     bool truncated[ATOLL_STREAM_STDERR + 1];
     struct atoll_buf results; /* objects, separated by commas */
     bool results_truncated;
-    json_t *error; /* name, value and traceback; owned, or NULL */
+    bool no_memory; /* something is missing without a trace: it ends with an error */
+    json_t *error;  /* name, value and traceback; owned, or NULL */
     uint64_t execution_count;
     char exec_id[33];
     bool has_end, timed_out;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 #include "engine/contexts_internal.h"
+#include "engine/json_memory.h"
 
 void atoll_execution_free(struct atoll_execution *e)
 {
@@ -26,16 +27,25 @@ static json_t *env_object(const char *const *env)
     return object;
 }
 
+static int no_memory(struct atoll_error *err)
+{
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "out of memory for code");
+}
+
 /* One line, with its newline. */
 static int make_request(struct atoll_execution *e, const struct atoll_context_run *run,
                         struct atoll_error *err)
 {
-    json_t *code = json_stringn(run->code, run->code_len), *env = env_object(run->env);
-    json_t *request;
+    json_t *code, *env, *request;
 
+    atoll_json_memory_begin();
+    code = json_stringn(run->code, run->code_len);
+    env = env_object(run->env);
     if (!code || !env) {
         json_decref(code);
         json_decref(env);
+        if (atoll_json_memory_failed())
+            return no_memory(err);
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s must be UTF-8",
                           code ? "env" : "code");
     }
@@ -44,7 +54,7 @@ static int make_request(struct atoll_execution *e, const struct atoll_context_ru
     e->request = request ? json_dumps(request, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     json_decref(request);
     if (!e->request)
-        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "out of memory for code");
+        return no_memory(err);
     e->request_len = strlen(e->request);
     e->request[e->request_len++] = '\n'; /* in place of the NUL: its length is known */
     e->context->contexts->pending_bytes += e->request_len;

@@ -1,6 +1,8 @@
+#include <errno.h>
 #include <string.h>
 #include "base/text.h"
 #include "engine/contexts.h"
+#include "engine/json_memory.h"
 
 static void take_text(struct atoll_context_collect *k, int stream, const json_t *line)
 {
@@ -17,8 +19,7 @@ static void take_text(struct atoll_context_collect *k, int stream, const json_t 
         while (n > 0 && ((uint8_t)bytes[n] & 0xc0) == 0x80) /* not in the middle of a character */
             n--;
     }
-    if (atoll_buf_append(buf, bytes, n) < 0)
-        k->truncated[stream] = true;
+    k->no_memory |= atoll_buf_append(buf, bytes, n) < 0;
 }
 
 static void take_result(struct atoll_context_collect *k, const char *json, size_t n)
@@ -30,9 +31,8 @@ static void take_result(struct atoll_context_collect *k, const char *json, size_
         k->results_truncated = true;
         return;
     }
-    if ((before > 0 && atoll_buf_append(&k->results, ",", 1) < 0) ||
-        atoll_buf_append(&k->results, json, n) < 0)
-        abort(); /* the bound was checked above */
+    k->no_memory |= (before > 0 && atoll_buf_append(&k->results, ",", 1) < 0) ||
+                    atoll_buf_append(&k->results, json, n) < 0;
 }
 
 static void on_line(void *arg, enum atoll_context_line_kind kind, const char *json, size_t n)
@@ -44,7 +44,9 @@ static void on_line(void *arg, enum atoll_context_line_kind kind, const char *js
         take_result(k, json, n);
         return;
     }
+    atoll_json_memory_begin();
     line = json_loadb(json, n, JSON_ALLOW_NUL, NULL);
+    k->no_memory |= atoll_json_memory_failed();
     if (kind == ATOLL_LINE_STDOUT)
         take_text(k, ATOLL_STREAM_STDOUT, line);
     else if (kind == ATOLL_LINE_STDERR)
@@ -60,7 +62,13 @@ static void on_ended(void *arg, const struct atoll_error *error)
 {
     struct atoll_context_collect *k = arg;
     struct atoll_execution *e = ATOLL_TAKE_PTR(k->execution);
+    struct atoll_error own;
 
+    if (!error && k->no_memory) {
+        (void)atoll_fail(&own, ATOLL_ERR_UNAVAILABLE, ENOMEM,
+                         "the code ran, and the daemon has no memory for what came of it");
+        error = &own;
+    }
     if (e && atoll_execution_end(e)) {
         k->end = *atoll_execution_end(e);
         k->has_end = true;

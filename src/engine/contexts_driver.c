@@ -79,6 +79,13 @@ void atoll_driver_signal(struct atoll_driver *d, int signo, bool tree, const cha
         atoll_exec_signal(exec, signo, tree, who, atoll_context_ignore, NULL);
 }
 
+void atoll_driver_give_up(struct atoll_driver *d, const char *who)
+{
+    if (!d->given_up)
+        atoll_driver_signal(d, SIGKILL, true, who);
+    d->given_up = true;
+}
+
 void atoll_driver_rest(struct atoll_driver *d, bool resting)
 {
     struct atoll_exec *exec = find_exec(d);
@@ -166,22 +173,19 @@ static void become_ready(struct atoll_driver *d)
 
 static void hear(struct atoll_driver *d, const char *line, size_t n)
 {
+    enum atoll_driver_word word;
     struct atoll_line parsed;
 
-    if (d->ready)
+    if (d->ready) {
         atoll_context_heard(d->context, line, n);
-    else if (atoll_line_parse(line, n, 0, &parsed) == ATOLL_DRIVER_READY)
+        return;
+    }
+    word = atoll_line_parse(line, n, 0, &parsed);
+    atoll_line_done(&parsed);
+    if (word == ATOLL_DRIVER_READY)
         become_ready(d);
-    else
-        atoll_line_done(&parsed);
-}
-
-/* It cannot be heard any more, so that it is of no use; its end follows. */
-static void give_up(struct atoll_driver *d, const char *who)
-{
-    if (!d->given_up)
-        atoll_driver_signal(d, SIGKILL, true, who);
-    d->given_up = true;
+    else if (word == ATOLL_DRIVER_NO_MEMORY)
+        atoll_driver_give_up(d, ATOLL_WHO_NO_MEMORY);
 }
 
 /* False when there is nothing more to do now. */
@@ -203,16 +207,17 @@ static bool step(struct atoll_driver *d)
     /* What the lines said has been stored where it must be: the agent may forget them. */
     atoll_reader_forget(d->reader);
     r = atoll_reader_next(d->reader, &item);
-    if (r > 0 && item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT)
-        atoll_lines_add(&d->lines, item.data, (size_t)item.length);
-    else if (r > 0 && item.kind == ATOLL_READ_DATA)
+    if (r > 0 && item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT) {
+        if (!d->given_up && atoll_lines_add(&d->lines, item.data, (size_t)item.length) < 0)
+            atoll_driver_give_up(d, ATOLL_WHO_NO_MEMORY);
+    } else if (r > 0 && item.kind == ATOLL_READ_DATA)
         keep_tail(d, item.data, (size_t)item.length);
     else if (r > 0 && item.kind == ATOLL_READ_END)
         on_end(d, item.result);
     else if (r < 0)
-        give_up(d, "the daemon, because its output cannot be read");
+        atoll_driver_give_up(d, "the daemon, because its output cannot be read");
     else if (r == 0 && atoll_reader_is_cut(d->reader, ATOLL_STREAM_STDOUT))
-        give_up(d, "the daemon, because its output found no room on the disk");
+        atoll_driver_give_up(d, "the daemon, because its output found no room on the disk");
     return r > 0;
 }
 

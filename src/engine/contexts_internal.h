@@ -103,6 +103,9 @@ struct atoll_execution {
 };
 
 /* The interpreter of a context. Lives on without it until nothing is under way any more. */
+/* To whom the end of an interpreter is put down whose lines found no memory. */
+#define ATOLL_WHO_NO_MEMORY "the daemon, because it had no memory for its output"
+
 struct atoll_driver {
     unsigned refs;
     struct atoll_contexts *contexts;
@@ -121,7 +124,7 @@ struct atoll_driver {
 /* Zeroed; aborts where there is no memory. */
 void *atoll_context_alloc(size_t n);
 void atoll_context_unref(struct atoll_context *context);
-/* A new one, in the books. */
+/* A new one, in the books; NULL without memory. */
 struct atoll_context *atoll_context_new(struct atoll_contexts *contexts, const char *sandbox_id,
                                         const struct atoll_language *language);
 /* The sandbox is gone, and the interpreters with it. */
@@ -161,6 +164,8 @@ void atoll_driver_detach(struct atoll_context *context);
 void atoll_driver_pump(struct atoll_driver *driver);
 void atoll_driver_write(struct atoll_driver *driver, const char *bytes, size_t n);
 void atoll_driver_signal(struct atoll_driver *driver, int signo, bool tree, const char *who);
+/* It cannot be heard any more, so that it is of no use: it is killed, and its end follows. */
+void atoll_driver_give_up(struct atoll_driver *driver, const char *who);
 
 /* Whether it waits for the next request. */
 void atoll_driver_rest(struct atoll_driver *driver, bool resting);

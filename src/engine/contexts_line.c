@@ -4,7 +4,9 @@
 #include <jansson.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/switches.h"
 #include "base/text.h"
+#include "engine/json_memory.h"
 
 #define KEEP_BYTES ATOLL_LINE_SHORT_MAX /* an empty buffer larger than this is given back */
 
@@ -47,10 +49,11 @@ static size_t line_max(const struct atoll_lines *l, size_t n)
     return *l->shared + n > ATOLL_LINES_SHARED_MAX ? ATOLL_LINE_SHORT_MAX : ATOLL_LINE_MAX;
 }
 
-void atoll_lines_add(struct atoll_lines *l, const uint8_t *bytes, size_t n)
+int atoll_lines_add(struct atoll_lines *l, const uint8_t *bytes, size_t n)
 {
     const uint8_t *newline = memchr(bytes, '\n', n);
     size_t first = newline ? (size_t)(newline - bytes) : n;
+    int r;
 
     drop_taken(l);
     if (!l->skipping && atoll_buf_size(&l->buf) + first > line_max(l, n)) {
@@ -64,9 +67,10 @@ void atoll_lines_add(struct atoll_lines *l, const uint8_t *bytes, size_t n)
         bytes += first;
         n -= first;
     }
-    if (atoll_buf_append(&l->buf, bytes, n) < 0)
-        abort(); /* the bound was checked above */
-    *l->shared += n;
+    r = atoll_buf_append(&l->buf, bytes, n);
+    if (r == 0)
+        *l->shared += n;
+    return r;
 }
 
 int atoll_lines_next(struct atoll_lines *l, const char **ret_line, size_t *ret_len)
@@ -231,32 +235,35 @@ static bool mend_halves(char *bytes, size_t n)
     return mended;
 }
 
-static json_t *load_mended(const char *bytes, size_t n, json_error_t *why)
+static int load_mended(const char *bytes, size_t n, json_t **ret)
 {
-    ATOLL_AUTOFREE char *copy = malloc(n);
+    ATOLL_AUTOFREE char *copy = atoll_fault("base.input") ? NULL : malloc(n);
 
     if (!copy)
-        return NULL;
+        return -ENOMEM;
     memcpy(copy, bytes, n);
-    return mend_halves(copy, n) ? json_loadb(copy, n, JSON_ALLOW_NUL, why) : NULL;
+    *ret = mend_halves(copy, n) ? json_loadb(copy, n, JSON_ALLOW_NUL, NULL) : NULL;
+    return 0;
 }
 
-/* Whole numbers beyond 64 bits are no mistake in a result: they are taken as what JavaScript would
- * make of them. */
-static json_t *load(const char *bytes, size_t n)
+/* *ret: NULL for what is no object. Whole numbers beyond 64 bits are no mistake in a result: they are
+ * taken as what JavaScript would make of them. -ENOMEM. */
+static int load(const char *bytes, size_t n, json_t **ret)
 {
     json_error_t why;
     json_t *root = json_loadb(bytes, n, JSON_ALLOW_NUL, &why);
+    int r = 0;
 
     if (!root && json_error_code(&why) == json_error_numeric_overflow)
         root = json_loadb(bytes, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
     else if (!root && n > 0 && bytes[0] == '{')
-        root = load_mended(bytes, n, &why);
+        r = load_mended(bytes, n, &root);
     if (root && !json_is_object(root)) {
         json_decref(root);
-        return NULL;
+        root = NULL;
     }
-    return root;
+    *ret = root;
+    return r;
 }
 
 static enum atoll_driver_word understand(const json_t *root, uint64_t id, struct atoll_line *ret)
@@ -286,13 +293,20 @@ static enum atoll_driver_word understand(const json_t *root, uint64_t id, struct
 enum atoll_driver_word atoll_line_parse(const char *bytes, size_t n, uint64_t id,
                                         struct atoll_line *ret)
 {
-    json_t *root = load(bytes, n);
-    enum atoll_driver_word word;
+    enum atoll_driver_word word = ATOLL_DRIVER_NO_MEMORY;
+    json_t *root = NULL;
+    int r;
 
     *ret = (struct atoll_line){0};
-    word = root ? understand(root, id, ret) : ATOLL_DRIVER_NOISE;
+    atoll_json_memory_begin();
+    r = load(bytes, n, &root);
+    if (r != -ENOMEM)
+        word = root ? understand(root, id, ret) : ATOLL_DRIVER_NOISE;
     json_decref(root);
-    return word;
+    if (!atoll_json_memory_failed())
+        return word;
+    atoll_line_done(ret);
+    return ATOLL_DRIVER_NO_MEMORY;
 }
 
 void atoll_line_done(struct atoll_line *line)

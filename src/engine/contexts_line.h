@@ -23,8 +23,8 @@ struct atoll_lines {
 
 void atoll_lines_init(struct atoll_lines *lines, size_t *shared);
 void atoll_lines_done(struct atoll_lines *lines);
-/* Takes the next bytes; only after atoll_lines_next() said 0. */
-void atoll_lines_add(struct atoll_lines *lines, const uint8_t *bytes, size_t n);
+/* Takes the next bytes; only after atoll_lines_next() said 0. -ENOMEM: they are lost. */
+int atoll_lines_add(struct atoll_lines *lines, const uint8_t *bytes, size_t n) ATOLL_MUST_CHECK;
 /* 1: a line without its newline, good until the next call; 0: none is complete; -EMSGSIZE: one was
  * left out because it was too long. */
 int atoll_lines_next(struct atoll_lines *lines, const char **ret_line,
@@ -36,6 +36,7 @@ enum atoll_driver_word {
     ATOLL_DRIVER_READY,
     ATOLL_DRIVER_LINE, /* for whoever waits for the answer */
     ATOLL_DRIVER_END,
+    ATOLL_DRIVER_NO_MEMORY, /* it cannot be known */
 };
 
 struct atoll_line {

@@ -53,6 +53,8 @@ static int load_row(void *arg, const struct atoll_store_context *row, struct ato
         return 0;
     contexts->last_number = ATOLL_MAX(contexts->last_number, row->number);
     c = atoll_context_new(contexts, row->sandbox_id, language);
+    if (!c)
+        return atoll_fail_errno(err, ENOMEM, "contexts");
     c->number = row->number;
     c->is_default = row->is_default;
     c->was_busy = row->is_busy;

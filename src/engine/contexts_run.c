@@ -220,6 +220,9 @@ void atoll_context_heard(struct atoll_context *c, const char *bytes, size_t n)
     case ATOLL_DRIVER_NOISE:
         warn(c, "the interpreter sent a line that is no answer; it was left out\n");
         break;
+    case ATOLL_DRIVER_NO_MEMORY:
+        atoll_driver_give_up(c->driver, ATOLL_WHO_NO_MEMORY);
+        break;
     case ATOLL_DRIVER_OTHER:
     case ATOLL_DRIVER_READY:
         break;

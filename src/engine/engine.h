@@ -321,6 +321,8 @@ void atoll_exec_set_resting(struct atoll_exec *exec, bool resting);
 /* Sends to stdin; done when the sandbox has taken it. close: end of input after these bytes. */
 void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, bool close,
                       atoll_done_fn *done, void *arg);
+/* All of its input, for which nobody waits: a command that cannot be given it is killed. */
+void atoll_exec_feed(struct atoll_exec *exec, const uint8_t *bytes, size_t n);
 void atoll_exec_signal(struct atoll_exec *exec, int signo, bool tree, const char *who,
                        atoll_done_fn *done, void *arg);
 void atoll_exec_resize(struct atoll_exec *exec, uint32_t cols, uint32_t rows, atoll_done_fn *done,

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include "base/switches.h"
 #include "engine/engine_internal.h"
@@ -110,6 +111,28 @@ void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool
         t->len = n;
     }
     write_more(t);
+}
+
+static void ignore(void *arg, const struct atoll_error *error)
+{
+    (void)arg;
+    (void)error;
+}
+
+/* One that does not want it has ended, or does not read; one that cannot get it would wait forever. */
+static void on_fed(void *arg, const struct atoll_error *error)
+{
+    struct atoll_exec *x = arg;
+
+    if (error &&
+        (error->kind == ATOLL_ERR_RESOURCE_EXHAUSTED || error->kind == ATOLL_ERR_UNAVAILABLE))
+        atoll_exec_signal(x, SIGKILL, true, "the daemon, because its input could not be delivered",
+                          ignore, NULL);
+}
+
+void atoll_exec_feed(struct atoll_exec *x, const uint8_t *bytes, size_t n)
+{
+    atoll_exec_write(x, bytes, n, true, on_fed, x);
 }
 
 void atoll_exec_signal(struct atoll_exec *x, int signo, bool tree, const char *who,

@@ -188,6 +188,7 @@ static void on_tar_started(void *arg, struct atoll_exec *exec, const struct atol
     struct atoll_import *i = arg;
     struct atoll_exec_view view;
     struct atoll_error err;
+    uint8_t *held;
 
     if (error) {
         fail(i, error);
@@ -199,9 +200,9 @@ static void on_tar_started(void *arg, struct atoll_exec *exec, const struct atol
         fail(i, &err);
         return;
     }
-    atoll_exec_write(exec, i->held, i->held_len, false, on_taken, i);
-    free(i->held);
-    i->held = NULL;
+    held = ATOLL_TAKE_PTR(i->held); /* an error is told at once, and the import is gone then */
+    atoll_exec_write(exec, held, i->held_len, false, on_taken, i);
+    free(held);
 }
 
 static void start_tar(struct atoll_import *i)

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include "base/log.h"
 #include "engine/engine_internal.h"
 
@@ -136,13 +137,14 @@ int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *x, struct
 
     atoll_buf_init(&argv, ATOLL_FRAME_PAYLOAD_MAX);
     r = atoll_strings_join(&argv, x->argv);
-    if (r < 0) {
-        atoll_buf_done(&argv);
-        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r, "the command line is too long");
-    }
+    if (r < 0)
+        r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r,
+                       r == -ENOMEM ? "no memory for the command line"
+                                    : "the command line is too long");
     row.argv = atoll_buf_head(&argv);
     row.argv_len = atoll_buf_size(&argv);
-    r = atoll_store_put_exec(engine->config.store, &row, err);
+    if (r == 0)
+        r = atoll_store_put_exec(engine->config.store, &row, err);
     if (r < 0)
         complain("command", x->id, err);
     atoll_buf_done(&argv);

@@ -18,6 +18,7 @@
 #define CHECK_MS 10000
 #define CHECK_REMOTE_MS 30000
 #define CHECK_MAX_MS 120000
+#define LIST_AGAIN_MS 1000 /* of one that answers and has not told its sandboxes */
 #define FAILURES_DOWN 3
 /* After creates that failed, though checks do not: doubles until one succeeds, so often at most. */
 #define REST_FIRST_MS 1000
@@ -91,6 +92,8 @@ static void check_later(struct atoll_slot *slot)
 
     if (every == 0)
         every = slot->provider->ops->caps(slot->provider)->remote ? CHECK_REMOTE_MS : CHECK_MS;
+    if (!slot->listed && slot->failures == 0)
+        every = ATOLL_MIN(every, (int64_t)LIST_AGAIN_MS);
     /* One that is down is looked for quickly first, then more and more seldom. */
     for (unsigned i = FAILURES_DOWN; i < slot->failures && every < CHECK_MAX_MS; i++)
         every *= 2;

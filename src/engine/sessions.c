@@ -68,14 +68,14 @@ int atoll_sessions_add(struct atoll_sessions *sessions, struct atoll_session *se
 
     /* The number of those that live is bounded by that of the sandboxes. */
     sweep(sessions);
-    r = atoll_sessions_store(sessions, session, err);
-    if (r == 0) {
-        r = atoll_map_put(&sessions->by_id, session->id, session);
-        if (r < 0)
-            abort();
-        return 0;
+    r = atoll_map_put(&sessions->by_id, session->id, session);
+    if (r < 0) {
+        free(session);
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r, "out of memory for a session");
     }
-    free(session);
+    r = atoll_sessions_store(sessions, session, err);
+    if (r < 0)
+        free(atoll_map_remove(&sessions->by_id, session->id));
     return r;
 }
 
@@ -93,8 +93,10 @@ static int load_row(void *arg, const struct atoll_store_session *row, struct ato
         return atoll_fail_errno(err, EBADMSG, "a session in the store");
     }
     s->created_unix_ms = row->created_unix_ms;
-    if (atoll_map_put(&sessions->by_id, s->id, s) < 0)
-        abort();
+    if (atoll_map_put(&sessions->by_id, s->id, s) < 0) {
+        free(s);
+        return atoll_fail_errno(err, ENOMEM, "sessions");
+    }
     return 0;
 }
 

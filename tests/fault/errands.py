@@ -52,6 +52,7 @@ def create_large(walk, client, _):
 def run(walk, client, made):
     assert client.run(made, "echo out; echo err >&2") == "out\n"
     assert len(client.run(made, "seq 30000")) == 168894
+    assert client.run(made, "cat", stdin="given\n") == "given\n"
     started = client.post(f"/api/sandboxes/{made}/execs", {"cmd": ["cat"], "stdin": True})
     path = f"/api/sandboxes/{made}/execs/{started['exec_id']}"
     client.post(f"{path}/stdin", b"words\n")

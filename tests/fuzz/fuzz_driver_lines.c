@@ -71,7 +71,8 @@ static void run(const uint8_t *data, size_t size, size_t piece, struct atoll_buf
     atoll_buf_init(said, (size_t)16 * 1024 * 1024);
     atoll_lines_init(&lines, &shared);
     for (size_t at = 0; at < size; at += piece) {
-        atoll_lines_add(&lines, data + at, size - at < piece ? size - at : piece);
+        if (atoll_lines_add(&lines, data + at, size - at < piece ? size - at : piece) < 0)
+            abort();
         take(&lines, said);
     }
     atoll_lines_done(&lines);

@@ -367,6 +367,12 @@ void atoll_exec_get(const struct atoll_exec *exec, struct atoll_exec_view *ret)
                                     .result = exec->ended ? &exec->result : NULL};
 }
 
+static void fed(void *arg, const struct atoll_error *error)
+{
+    (void)arg;
+    (void)error;
+}
+
 void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, bool close,
                       atoll_done_fn *done, void *arg)
 {
@@ -374,6 +380,11 @@ void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, b
         abort();
     exec->stdin_closed |= close;
     fake_answer(call_done, (void (*)(void))done, arg, NULL, NULL);
+}
+
+void atoll_exec_feed(struct atoll_exec *exec, const uint8_t *bytes, size_t n)
+{
+    atoll_exec_write(exec, bytes, n, true, fed, NULL);
 }
 
 void atoll_exec_signal(struct atoll_exec *exec, int signo, bool tree, const char *who,

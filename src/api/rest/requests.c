@@ -300,6 +300,5 @@ int atoll_rest_signal_check(const struct atoll_rest_signal *request, int *ret_si
 void atoll_rest_input_send(struct atoll_exec *exec, const struct atoll_rest_input *input)
 {
     if (input->text)
-        atoll_exec_write(exec, (const uint8_t *)input->text, input->len, true, atoll_rest_ignore,
-                         NULL);
+        atoll_exec_feed(exec, (const uint8_t *)input->text, input->len);
 }
