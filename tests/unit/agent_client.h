@@ -285,7 +285,9 @@ static inline void client_connect_raw(struct agent_client *c)
 
     client_drop(c);
     (void)snprintf(at.sun_path, sizeof(at.sun_path), "%s", c->path);
-    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    if (connect(fd, (struct sockaddr *)&at, sizeof(at)) < 0)
+        fail_msg("connect to the agent, process %d: %s; it is %s", c->pid, strerror(errno),
+                 kill(c->pid, 0) < 0 ? "gone" : "there");
     assert_int_equal(atoll_channel_init(&c->ch, fd, 64 * 1024 * 1024), 0);
     c->connected = true;
 }
