@@ -14,42 +14,6 @@
 #define FIRST_DELAY_MS 100
 #define DELAY_MAX_MS 5000
 
-static const struct {
-    const char *name;
-    const char *verb;  /* "provider x cannot …" */
-    int64_t budget_ms; /* no try begins later than this; 0: there is one try only */
-} table[] = {
-    [ATOLL_OP_CREATE] = {"create", "create sandboxes", 120000},
-    [ATOLL_OP_DIAL] = {"dial", "be dialed", 10000},
-    [ATOLL_OP_LOOK] = {"look", "tell how a sandbox is", 10000},
-    [ATOLL_OP_LIST] = {"list", "list its sandboxes", 10000},
-    [ATOLL_OP_ADOPT] = {"adopt", "take sandboxes over", 10000},
-    [ATOLL_OP_DESTROY] = {"destroy", "destroy sandboxes", 60000},
-    [ATOLL_OP_STOP] = {"stop", "keep the disk of a sandbox", 30000},
-    [ATOLL_OP_PAUSE] = {"pause", "pause sandboxes", 30000},
-    [ATOLL_OP_RESUME] = {"resume", "resume sandboxes", 30000},
-    [ATOLL_OP_SET_LIMITS] = {"set_limits", "change limits of running sandboxes", 20000},
-    [ATOLL_OP_STATS] = {"stats", "measure sandboxes", 0},
-    [ATOLL_OP_KEEP_LAYER] = {"keep_layer", "build templates", 0},
-    [ATOLL_OP_DROP_LAYER] = {"drop_layer", "build templates", 10000},
-    [ATOLL_OP_BUILD] = {"build", "build images from a Dockerfile", 0},
-    [ATOLL_OP_SNAPSHOT] = {"snapshot", "make snapshots of sandboxes", 0},
-    [ATOLL_OP_DROP_IMAGE] = {"drop_image", "remove images", 10000},
-    [ATOLL_OP_LIST_VOLUMES] = {"list_volumes", "keep volumes", 0},
-    [ATOLL_OP_DROP_VOLUME] = {"drop_volume", "keep volumes", 10000},
-    [ATOLL_OP_HEALTH] = {"health", "be checked", 0},
-};
-
-/* What one try brought; pointers are borrowed. */
-struct outcome {
-    int fd;
-    uint64_t boot_us;
-    const struct atoll_provider_look *look;
-    const struct atoll_provider_stats *stats;
-    const char *detail;
-    const struct atoll_provider_image *image;
-};
-
 bool atoll_error_is_transient(const struct atoll_error *error)
 {
     return error->kind == ATOLL_ERR_UNAVAILABLE || error->kind == ATOLL_ERR_DEADLINE_EXCEEDED;
@@ -60,7 +24,7 @@ int64_t atoll_checked_delay_ms(unsigned tries, const struct atoll_error *error, 
 {
     int64_t delay = first_ms << (tries > 0 ? tries - 1 : 0);
 
-    if (!atoll_error_is_transient(error) || tries >= ATOLL_CHECKED_TRIES)
+    if (!atoll_error_is_transient(error) || tries >= ATOLL_CHECKED_TRIES || budget_ms == 0)
         return -1;
     /* Between a half and one and a half of it, so that those who failed together do not come back
      * together. */
@@ -70,19 +34,29 @@ int64_t atoll_checked_delay_ms(unsigned tries, const struct atoll_error *error, 
     return spent_ms + delay > budget_ms ? -1 : delay;
 }
 
-struct atoll_checked *atoll_checked_of(struct atoll_provider *p)
+static struct atoll_checked_call *call_of(struct atoll_call *call)
 {
-    return ATOLL_CONTAINER_OF(p, struct atoll_checked, base);
+    return ATOLL_CONTAINER_OF(call, struct atoll_checked_call, call);
+}
+
+static struct atoll_checked *checked_of(const struct atoll_checked_call *c)
+{
+    return ATOLL_CONTAINER_OF(c->call.callee, struct atoll_checked, callee);
 }
 
 static const char *name_of(const struct atoll_checked_call *c)
 {
-    return c->checked->base.ops->name;
+    return c->call.callee->ops.name;
+}
+
+static const char *op_of(const struct atoll_checked_call *c)
+{
+    return atoll_op_facts[c->call.op].name;
 }
 
 /* Refusals. */
 
-static bool can(struct atoll_provider *p, enum atoll_checked_op op)
+static bool can(struct atoll_provider *p, enum atoll_op op)
 {
     const struct atoll_provider_caps *caps = p->ops->caps(p);
 
@@ -119,68 +93,34 @@ static bool can(struct atoll_provider *p, enum atoll_checked_op op)
 /* "provider docker cannot pause sandboxes; native can" */
 static void refuse(const struct atoll_checked_call *c, struct atoll_error *err)
 {
-    const struct atoll_checked_group *group = c->checked->group;
+    const struct atoll_checked *k = checked_of(c);
+    const struct atoll_checked_group *group = k->group;
     char others[120] = "";
     size_t at = 0;
 
     for (size_t i = 0; i < group->count && at < sizeof(others); i++) {
         struct atoll_checked *m = atoll_checked_of(group->members[i]);
-        if (m != c->checked && can(m->inner, c->op))
+        if (m != k && can(m->inner, c->call.op))
             at += (size_t)snprintf(others + at, sizeof(others) - at, "%s%s", at ? ", " : "; ",
-                                   m->base.ops->name);
+                                   m->callee.ops.name);
     }
     (void)atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "provider %s cannot %s%s%s",
-                     name_of(c), table[c->op].verb, others, at ? " can" : "");
-}
-
-/* Telling. */
-
-static void tell(struct atoll_checked_call *c, const struct outcome *o,
-                 const struct atoll_error *error)
-{
-    switch (c->op) {
-    case ATOLL_OP_CREATE:
-    case ATOLL_OP_ADOPT:
-        c->done.created(c->arg, o->fd, o->boot_us, error);
-        break;
-    case ATOLL_OP_DIAL:
-        c->done.dialed(c->arg, o->fd, error);
-        break;
-    case ATOLL_OP_LOOK:
-        c->done.looked(c->arg, o->look, error);
-        break;
-    case ATOLL_OP_STATS:
-        c->done.stats(c->arg, o->stats, error);
-        break;
-    case ATOLL_OP_HEALTH:
-        c->done.health(c->arg, o->detail, error);
-        break;
-    case ATOLL_OP_BUILD:
-    case ATOLL_OP_SNAPSHOT:
-        c->done.image(c->arg, o->image, error);
-        break;
-    default:
-        c->done.plain(c->arg, error);
-    }
+                     name_of(c), atoll_op_facts[c->call.op].verb, others, at ? " can" : "");
 }
 
 void atoll_checked_call_free(struct atoll_checked_call *c)
 {
     atoll_timer_cancel(&c->again);
-    atoll_list_remove(&c->node);
-    if (c->op == ATOLL_OP_BUILD && c->build.context_fd >= 0)
-        (void)close(c->build.context_fd);
-    free(c);
+    atoll_call_free(&c->call);
 }
 
-static void finish(struct atoll_checked_call *c, const struct outcome *o,
+static void finish(struct atoll_checked_call *c, const struct atoll_outcome *o,
                    const struct atoll_error *error)
 {
-    static const struct outcome nothing = {.fd = ATOLL_NO_FD, .detail = ""};
     /* What the engine does next is still for the same request. */
     struct atoll_origin before = atoll_origin_enter(&c->origin);
 
-    tell(c, error ? &nothing : o, error);
+    atoll_call_tell(&c->call, o, error);
     (void)atoll_origin_enter(&before);
     atoll_checked_call_free(c);
 }
@@ -197,14 +137,13 @@ static void record(const struct atoll_checked_call *c, const struct atoll_error 
     int64_t took_us = atoll_clock_us() - c->began_us;
     char ms[32], tries[16];
 
-    atoll_metric_add(ATOLL_METRIC_PROVIDER_CALLS,
-                     ATOLL_LABELS(name_of(c), table[c->op].name, result), 1);
-    atoll_metric_observe(ATOLL_METRIC_PROVIDER_SECONDS, ATOLL_LABELS(name_of(c), table[c->op].name),
+    atoll_metric_add(ATOLL_METRIC_PROVIDER_CALLS, ATOLL_LABELS(name_of(c), op_of(c), result), 1);
+    atoll_metric_observe(ATOLL_METRIC_PROVIDER_SECONDS, ATOLL_LABELS(name_of(c), op_of(c)),
                          (double)took_us / 1e6);
     (void)snprintf(ms, sizeof(ms), "%.3f", (double)took_us / 1000);
     (void)snprintf(tries, sizeof(tries), "%u", c->tries);
-    atoll_log(ATOLL_LOG_DEBUG, "provider call", "provider", name_of(c), "op", table[c->op].name,
-              "sandbox", c->spec.id, "ms", ms, "try", tries, "result", result, "error",
+    atoll_log(ATOLL_LOG_DEBUG, "provider call", "provider", name_of(c), "op", op_of(c), "sandbox",
+              c->call.spec.id, "ms", ms, "try", tries, "result", result, "error",
               error ? error->text : "", "request_id", c->origin.request_id, "trace_id",
               c->origin.trace.id, "span_id", c->origin.trace.span, NULL);
 }
@@ -224,39 +163,40 @@ static void try_again(void *arg)
 {
     struct atoll_checked_call *c = arg;
 
-    atoll_metric_add(ATOLL_METRIC_PROVIDER_RETRIES, ATOLL_LABELS(name_of(c), table[c->op].name), 1);
+    atoll_metric_add(ATOLL_METRIC_PROVIDER_RETRIES, ATOLL_LABELS(name_of(c), op_of(c)), 1);
     try(c);
 }
 
 /* It was done, and nobody hears of it. A create is not told apart from one that failed, of which
  * nothing is left: there the daemon may only die. */
-static bool answer_lost(const struct atoll_checked_call *c, const struct outcome *o,
+static bool answer_lost(const struct atoll_checked_call *c, const struct atoll_outcome *o,
                         struct atoll_error *err)
 {
     int errnum;
 
-    if (c->op == ATOLL_OP_CREATE) {
+    if (c->call.op == ATOLL_OP_CREATE) {
         atoll_fault_die("provider.%s.create.after", name_of(c));
         return false;
     }
-    errnum = atoll_faultf("provider.%s.%s.after", name_of(c), table[c->op].name);
+    errnum = atoll_faultf("provider.%s.%s.after", name_of(c), op_of(c));
     if (errnum == 0)
         return false;
-    if ((c->op == ATOLL_OP_DIAL || c->op == ATOLL_OP_ADOPT) && o->fd >= 0)
+    if ((c->call.op == ATOLL_OP_DIAL || c->call.op == ATOLL_OP_ADOPT) && o->fd >= 0)
         (void)close(o->fd);
     (void)fault_error(err, errnum);
     return true;
 }
 
-static void tried(struct atoll_checked_call *c, const struct outcome *o,
+static void tried(struct atoll_call *call, const struct atoll_outcome *o,
                   const struct atoll_error *error)
 {
-    const int64_t first = c->checked->group->first_delay_ms;
+    struct atoll_checked_call *c = call_of(call);
+    const int64_t first = checked_of(c)->group->first_delay_ms;
     uint32_t random;
     int64_t delay = -1;
     struct atoll_error lost;
 
-    if (c->checked->closing) {
+    if (checked_of(c)->closing) {
         atoll_checked_call_free(c);
         return;
     }
@@ -265,75 +205,75 @@ static void tried(struct atoll_checked_call *c, const struct outcome *o,
     record(c, error);
     if (error && !c->cancelled) {
         atoll_rand_bytes(&random, sizeof(random));
-        delay =
-            atoll_checked_delay_ms(c->tries, error, first ? first : FIRST_DELAY_MS,
-                                   atoll_clock_ms() - c->first_ms, table[c->op].budget_ms, random);
+        delay = atoll_checked_delay_ms(c->tries, error, first ? first : FIRST_DELAY_MS,
+                                       atoll_clock_ms() - c->first_ms,
+                                       atoll_op_facts[c->call.op].budget_ms, random);
     }
     if (delay < 0) {
         finish(c, o, error);
         return;
     }
     c->last = *error;
-    atoll_timer_set(&c->again, c->checked->loop, delay, try_again, c);
+    atoll_timer_set(&c->again, checked_of(c)->loop, delay, try_again, c);
 }
 
 static void on_created(void *arg, int fd, uint64_t boot_us, const struct atoll_error *error)
 {
-    tried(arg, &(struct outcome){.fd = fd, .boot_us = boot_us}, error);
+    tried(arg, &(struct atoll_outcome){.fd = fd, .boot_us = boot_us}, error);
 }
 
 static void on_dialed(void *arg, int fd, const struct atoll_error *error)
 {
-    tried(arg, &(struct outcome){.fd = fd}, error);
+    tried(arg, &(struct atoll_outcome){.fd = fd}, error);
 }
 
 static void on_looked(void *arg, const struct atoll_provider_look *look,
                       const struct atoll_error *error)
 {
-    tried(arg, &(struct outcome){.look = look}, error);
+    tried(arg, &(struct atoll_outcome){.look = look}, error);
 }
 
 static void on_stats(void *arg, const struct atoll_provider_stats *stats,
                      const struct atoll_error *error)
 {
-    tried(arg, &(struct outcome){.stats = stats}, error);
+    tried(arg, &(struct atoll_outcome){.stats = stats}, error);
 }
 
 static void on_health(void *arg, const char *detail, const struct atoll_error *error)
 {
-    tried(arg, &(struct outcome){.detail = detail}, error);
+    tried(arg, &(struct atoll_outcome){.detail = detail}, error);
 }
 
 static void on_plain(void *arg, const struct atoll_error *error)
 {
-    tried(arg, &(struct outcome){.fd = ATOLL_NO_FD}, error);
+    tried(arg, &(struct atoll_outcome){.fd = ATOLL_NO_FD}, error);
 }
 
 static void on_one(void *arg, const char *id, const char *handle, bool alive)
 {
-    const struct atoll_checked_call *c = arg;
+    const struct atoll_call *c = arg;
     c->each(c->arg, id, handle, alive);
 }
 
 static void on_image(void *arg, const struct atoll_provider_image *image,
                      const struct atoll_error *error)
 {
-    tried(arg, &(struct outcome){.fd = ATOLL_NO_FD, .image = image}, error);
+    tried(arg, &(struct atoll_outcome){.fd = ATOLL_NO_FD, .image = image}, error);
 }
 
 static void on_said(void *arg, const char *line)
 {
-    const struct atoll_checked_call *c = arg;
+    const struct atoll_call *c = arg;
     c->said(c->arg, line);
 }
 
 static void on_volume(void *arg, const struct atoll_provider_volume *volume)
 {
-    const struct atoll_checked_call *c = arg;
+    const struct atoll_call *c = arg;
     c->each_volume(c->arg, volume);
 }
 
-static void ask_build(struct atoll_checked_call *c, struct atoll_provider *p)
+static void ask_build(struct atoll_call *c, struct atoll_provider *p)
 {
     struct atoll_provider_build build = c->build;
 
@@ -341,7 +281,7 @@ static void ask_build(struct atoll_checked_call *c, struct atoll_provider *p)
     p->ops->build(p, &build, on_said, on_image, c);
 }
 
-static void ask(struct atoll_checked_call *c, struct atoll_provider *p)
+static void ask(struct atoll_call *c, struct atoll_provider *p)
 {
     const struct atoll_provider_ops *ops = p->ops;
 
@@ -408,7 +348,7 @@ static void ask(struct atoll_checked_call *c, struct atoll_provider *p)
 
 static void try(struct atoll_checked_call *c)
 {
-    int errnum = atoll_faultf("provider.%s.%s", name_of(c), table[c->op].name);
+    int errnum = atoll_faultf("provider.%s.%s", name_of(c), op_of(c));
     struct atoll_origin before;
     struct atoll_error err;
 
@@ -417,38 +357,22 @@ static void try(struct atoll_checked_call *c)
     atoll_trace_begin_span(&c->origin.trace);
     if (errnum == 0) {
         before = atoll_origin_enter(&c->origin);
-        ask(c, c->checked->inner);
+        ask(&c->call, checked_of(c)->inner);
         (void)atoll_origin_enter(&before);
         return;
     }
     (void)fault_error(&err, errnum);
-    tried(c, NULL, &err);
+    tried(&c->call, NULL, &err);
 }
 
-struct atoll_checked_call *atoll_checked_call_new(struct atoll_provider *p,
-                                                  enum atoll_checked_op op,
-                                                  const struct atoll_spec *spec, void *arg)
+void atoll_checked_begin(struct atoll_call *call)
 {
-    struct atoll_checked_call *c = calloc(1, sizeof(*c));
-
-    if (!c)
-        abort(); /* a small fixed object: the daemon is crash-only */
-    c->checked = atoll_checked_of(p);
-    c->op = op;
-    if (spec)
-        c->spec = *spec;
-    c->arg = arg;
-    c->first_ms = atoll_clock_ms();
-    c->origin = *atoll_origin_get();
-    atoll_list_push_back(&c->checked->calls, &c->node);
-    return c;
-}
-
-void atoll_checked_begin(struct atoll_checked_call *c)
-{
+    struct atoll_checked_call *c = call_of(call);
     struct atoll_error err;
 
-    if (can(c->checked->inner, c->op)) {
+    c->first_ms = atoll_clock_ms();
+    c->origin = *atoll_origin_get();
+    if (can(checked_of(c)->inner, call->op)) {
         try(c);
         return;
     }

@@ -1,24 +1,22 @@
 #pragma once
 #include <pthread.h>
 #include "base/buf.h"
-#include "base/list.h"
+#include "provider/call.h"
 #include "provider/sync.h"
 
 /*
- * What the files of sync.h share: sync.c runs operations on workers and tells how they ended, sync_ops.c is
- * the provider that others see.
+ * What the files of sync.h share: sync.c runs calls on workers and tells how they ended, sync_ops.c is
+ * the rest of the provider that others see.
  */
 
 /* The provider the engine sees. */
 struct atoll_sync {
-    struct atoll_provider base;
-    struct atoll_provider_ops ops; /* those of ours that the inner one can serve */
+    struct atoll_callee callee; /* of struct atoll_sync_work; ops: those the inner one can serve */
     struct atoll_workers *workers; /* borrowed */
     struct atoll_sync_provider *inner;
-    struct atoll_list calls; /* of struct atoll_sync_work: under way */
-    bool orphaned;           /* freed by its owner; goes with the last call */
-    pthread_mutex_t lock;    /* for what workers say */
-    int said_fd;             /* readable when one did; owned */
+    bool orphaned;        /* freed by its owner; goes with the last call */
+    pthread_mutex_t lock; /* for what workers say */
+    int said_fd;          /* readable when one did; owned */
     struct atoll_watch said;
 };
 
@@ -28,57 +26,14 @@ struct atoll_sync_row {
     bool alive;
 };
 
-enum atoll_sync_op {
-    OP_CREATE,
-    OP_DIAL,
-    OP_ADOPT,
-    OP_LOOK,
-    OP_LIST,
-    OP_DESTROY,
-    OP_PAUSE,
-    OP_RESUME,
-    OP_SET_LIMITS,
-    OP_STATS,
-    OP_BUILD,
-    OP_SNAPSHOT,
-    OP_DROP_IMAGE,
-    OP_LIST_VOLUMES,
-    OP_DROP_VOLUME,
-    OP_HEALTH,
-};
-
-union atoll_sync_done {
-    atoll_provider_created_fn *created;
-    atoll_provider_dialed_fn *dialed;
-    atoll_provider_looked_fn *looked;
-    atoll_provider_stats_fn *stats;
-    atoll_provider_health_fn *health;
-    atoll_provider_image_fn *image;
-    atoll_provider_done_fn *plain;
-};
-
-/* One operation. */
+/* One operation. Its call is the worker's while it runs. */
 struct atoll_sync_work {
+    struct atoll_call call;
     struct atoll_job job;
-    struct atoll_list node;
-    struct atoll_sync *sync;
-    enum atoll_sync_op op;
     struct atoll_sync_call how;
-    struct atoll_spec spec;             /* a copy: the worker's while it runs */
     char *metadata_json, **env;         /* CREATE: what the spec points to; owned */
     struct atoll_mount *mounts;         /* the same */
     struct atoll_registry_login *login; /* the same, and secret */
-    struct atoll_spec *ret_spec;        /* CREATE: the engine's */
-    struct atoll_limits limits;
-    struct atoll_provider_build build; /* BUILD; the descriptor is ours */
-    char image[128];                   /* BUILD, SNAPSHOT, DROP_IMAGE */
-    char dockerfile[256];
-    char tenant[65], volume[65]; /* of volumes */
-    atoll_provider_each_fn *each;
-    atoll_provider_said_fn *hear; /* BUILD */
-    atoll_provider_volume_fn *each_volume;
-    union atoll_sync_done done;
-    void *arg;
     struct atoll_buf said; /* texts with their NUL, not told yet; guarded by sync->lock */
     size_t unsaid;         /* texts that found no room */
     /* what run() leaves */
@@ -99,13 +54,16 @@ struct atoll_sync_work {
 
 static inline struct atoll_sync *atoll_sync_of(struct atoll_provider *p)
 {
-    return ATOLL_CONTAINER_OF(p, struct atoll_sync, base);
+    return ATOLL_CONTAINER_OF(p, struct atoll_sync, callee.base);
 }
 
-struct atoll_sync_work *atoll_sync_work_new(struct atoll_provider *p, enum atoll_sync_op op,
-                                            const struct atoll_spec *spec, void *arg);
-/* Gives it to a worker; it is gone when its `done` was called. */
-void atoll_sync_submit(struct atoll_sync_work *work);
+static inline struct atoll_sync_work *atoll_sync_work_of(struct atoll_list *node)
+{
+    return ATOLL_CONTAINER_OF(node, struct atoll_sync_work, call.node);
+}
+
+/* Gives it to a worker. */
+void atoll_sync_begin(struct atoll_call *call);
 /* Nobody wants its result any more. */
 void atoll_sync_cancel(const struct atoll_sync_work *work);
 /* From now on nobody is told anything; all goes when the last operation has ended. */

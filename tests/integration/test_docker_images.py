@@ -12,7 +12,7 @@ import fake_registry
 import places
 import pytest
 from boxes import Box
-from daemons import wait_until
+from daemons import below, wait_until
 from rest import Rest
 
 BASE = "atoll-test-busybox:1"
@@ -122,7 +122,7 @@ def test_build_again_replaces_it(world):
         answer = build(world.rest, "again", context(f"FROM {BASE}\nRUN echo {text} >/v\n"))
         assert "template" in answer.lines[-1], answer.body
     wait_until(lambda: len({t for t in images(world) if t.startswith("atoll-template:")} - before) == 1,
-               20, lambda: str(images(world)))
+               30, lambda: str(images(world)))
     one = box(world.rest, template="again")
     assert one.out("cat /v") == "two"
     one.destroy()
@@ -175,7 +175,7 @@ def test_build_is_given_up_with_its_client(world):
     answer = connection.getresponse()
     while b"sleep" not in answer.readline():
         pass
-    wait_until(lambda: world.engine.containers(), 20, lambda: "the step does not run")
+    wait_until(lambda: world.engine.containers(), 30, lambda: "the step does not run")
     answer.close()
     connection.close()
     wait_until(lambda: not world.engine.containers(), 30, lambda: str(world.engine.containers()))
@@ -373,7 +373,7 @@ def test_volume_by_cli(world):
 def everything_written(world):
     """All that the daemon has put on disk, and said."""
     texts = [world.daemon.log.read_bytes()]
-    for path in world.daemon.state.rglob("*"):
+    for path in below(world.daemon.state):
         if path.is_file():
             texts.append(path.read_bytes())
     return b"\n".join(texts)

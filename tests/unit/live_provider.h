@@ -117,3 +117,70 @@ static inline void expect_as(struct agent_client *c, const char *user, const cha
                  atoll_buf_str(&r.err), output);
     run_result_done(&r);
 }
+
+/* A sandbox of its own for one test. Takes p over. */
+struct live {
+    struct atoll_sync_provider *p;
+    struct atoll_spec spec;
+    struct agent_client c;
+};
+
+static inline void live_open(struct live *l, struct atoll_sync_provider *p, struct atoll_spec spec)
+{
+    l->p = p;
+    l->spec = spec;
+    create(l->p, &l->spec, &l->c);
+}
+
+static inline void live_close(struct live *l)
+{
+    leave(&l->c);
+    destroy(l->p, &l->spec);
+    l->p = l->p->ops->free(l->p);
+}
+
+/* What can be measured and changed while it runs. */
+static inline void expect_changes(struct atoll_sync_provider *p, const struct atoll_spec *spec,
+                                  uint64_t memory_bytes)
+{
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_limits limits = spec->limits;
+    struct atoll_provider_stats stats;
+    struct atoll_error err = {0};
+
+    assert_int_equal(count(p), 1);
+    assert_int_equal(look(p, spec).state, ATOLL_LOOK_ALIVE);
+    assert_int_equal(p->ops->stats(p, &call, spec, &stats, &err), 0);
+    assert_int_equal(stats.memory_limit_bytes, spec->limits.memory_bytes);
+    assert_true(stats.memory_bytes > 0 && stats.processes >= 1);
+    limits.memory_bytes = memory_bytes;
+    assert_int_equal(p->ops->set_limits(p, &call, spec, &limits, &err), 0);
+    assert_int_equal(p->ops->stats(p, &call, spec, &stats, &err), 0);
+    assert_int_equal(stats.memory_limit_bytes, memory_bytes);
+    for (int twice = 0; twice < 2; twice++)
+        assert_int_equal(p->ops->pause(p, &call, spec, &err), 0);
+    assert_int_equal(look(p, spec).state, ATOLL_LOOK_PAUSED);
+    for (int twice = 0; twice < 2; twice++)
+        assert_int_equal(p->ops->resume(p, &call, spec, &err), 0);
+    assert_int_equal(look(p, spec).state, ATOLL_LOOK_ALIVE);
+}
+
+/* As another daemon on the same state would find it; fds: as in greet(). Then it is gone. */
+static inline void expect_again(struct atoll_sync_provider *p, const struct atoll_spec *spec,
+                                bool fds)
+{
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_error err = {0};
+    struct agent_client c;
+    int fd;
+
+    assert_int_equal(count(p), 1);
+    assert_int_equal(p->ops->dial(p, &call, spec, &fd, &err), 0);
+    greet(&c, fd, p, fds);
+    expect_as(&c, "", "echo again", "again\n");
+    leave(&c);
+    for (int twice = 0; twice < 2; twice++)
+        destroy(p, spec);
+    assert_int_equal(count(p), 0);
+    assert_int_equal(look(p, spec).state, ATOLL_LOOK_GONE);
+}

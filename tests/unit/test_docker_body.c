@@ -400,6 +400,8 @@ static void test_progress_refuses_other_things(void **state)
     (void)state;
     atoll_docker_progress_init(&p, NULL, NULL);
     assert_true(atoll_docker_progress_take(&p, "<html>\n", 7) < 0);
+    assert_true(atoll_docker_progress_end(&p, &err) < 0); /* nothing is left of it, and it counts */
+    assert_int_equal(err.kind, ATOLL_ERR_UNAVAILABLE);
     atoll_docker_progress_done(&p);
     atoll_docker_progress_init(&p, NULL, NULL);
     assert_int_equal(atoll_docker_progress_take(&p, "{\"status\":", 10), 0);

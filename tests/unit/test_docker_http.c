@@ -164,6 +164,91 @@ static void test_silence(void **state)
     fake_http_free(fake);
 }
 
+/* The connection is kept, and breaks with the next request on it: what that asked for may have been done. */
+static void serve_kept(struct fake_request *q)
+{
+    static const char kept[] = "HTTP/1.1 200 X\r\nContent-Length: 2\r\n\r\n{}";
+
+    if (is_ping(q, "1.41"))
+        return;
+    (void)!atoll_fd_write_all(q->fd, kept, strlen(kept));
+    free(q->body);
+    q->body = NULL;
+    if (!fake_read(q))
+        return;
+    (void)pthread_mutex_lock(&q->http->lock);
+    q->http->counter++;
+    (void)pthread_mutex_unlock(&q->http->lock);
+}
+
+static void test_once(void **state)
+{
+    struct fake_http *fake = fake_http_new(serve_kept);
+    struct atoll_docker_http *http = http_of(fake);
+    struct atoll_sync_call call = call_for(20000);
+    struct atoll_docker_ask ask = {.method = "POST", .path = "/commit"};
+    struct atoll_error err = {0};
+
+    (void)state;
+    assert_int_equal(atoll_docker_http_askf(http, &call, NULL, &err, "GET", "/x"), 200);
+    ask.json = json_pack("{s:s}", "User", "root");
+    assert_true(atoll_docker_http_ask(http, &call, &ask, NULL, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_UNAVAILABLE);
+    assert_int_equal(fake->counter, 1);
+    assert_int_equal(fake_asked(fake, "/commit"), 0); /* not on another connection as well */
+    http = atoll_docker_http_free(http);
+    fake_http_free(fake);
+}
+
+static void serve_stream(struct fake_request *q)
+{
+    static const char head[] = "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
+    char byte;
+
+    if (is_ping(q, "1.41"))
+        return;
+    (void)!atoll_fd_write_all(q->fd, head, strlen(head));
+    (void)!read(q->fd, &byte, 1);
+}
+
+/* Whether a connection to this port is one whose kernel asks now and then if the other end is there. */
+static bool is_kept_alive(unsigned port)
+{
+    unsigned remote, state, timer;
+    bool found = false;
+    char line[256];
+    FILE *file = fopen("/proc/net/tcp", "re");
+
+    while (!found && fgets(line, sizeof(line), file))
+        found = sscanf(line, "%*d: %*8x:%*4x %*8x:%4x %2x %*8x:%*8x %2x:", &remote, &state,
+                       &timer) == 3 &&
+                remote == port && state == 1 && timer == 2;
+    (void)fclose(file);
+    return found;
+}
+
+/* Nothing is sent on a stream for hours; that its other end is gone has to show all the same. */
+static void test_streams_are_kept_alive(void **state)
+{
+    struct fake_http *fake = fake_http_new(serve_stream);
+    struct atoll_docker_http *http = http_of(fake);
+    struct atoll_sync_call call = call_for(20000);
+    unsigned port = (unsigned)strtoul(strrchr(fake->url, ':') + 1, NULL, 10);
+    struct atoll_error err = {0};
+    int fd;
+
+    (void)state;
+    if (atoll_docker_http_hijack(http, &call, "/exec/1/start", "{}", &fd, &err) < 0)
+        fail_msg("%s", err.text);
+    while (!is_kept_alive(port)) {
+        assert_true(atoll_sync_left_ms(&call) > 0);
+        (void)usleep(10000);
+    }
+    (void)close(fd);
+    http = atoll_docker_http_free(http);
+    fake_http_free(fake);
+}
+
 static void test_addresses(void **state)
 {
     static const char *const bad[] = {"",           "docker",      "unix://x",
@@ -182,9 +267,13 @@ static void test_addresses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers),      cmocka_unit_test(test_newer_engine),
-        cmocka_unit_test(test_older_engine), cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_newer_engine),
+        cmocka_unit_test(test_older_engine),
+        cmocka_unit_test(test_silence),
         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_once),
+        cmocka_unit_test(test_streams_are_kept_alive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,48 +58,19 @@ static void test_life(void **state)
 {
     struct atoll_docker_config config = config_of();
     struct atoll_sync_provider *p = provider(&config);
-    struct atoll_sync_call call = call_for(60000);
     struct atoll_spec spec = spec_of();
-    struct atoll_limits limits = spec.limits;
-    struct atoll_provider_stats stats;
-    struct atoll_error err = {0};
     struct agent_client c;
-    int fd;
 
     (void)state;
     create(p, &spec, &c);
     assert_int_equal(strlen(spec.handle), 64);
     expect_as(&c, "", "echo $((6*7)); id -u", "42\n0\n");
     expect_as(&c, "65534", "id -u", "65534\n");
-    assert_int_equal(count(p), 1);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
-    assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
-    assert_int_equal(stats.memory_limit_bytes, 64 << 20);
-    assert_true(stats.memory_bytes > 0 && stats.processes >= 1);
-    limits.memory_bytes = 96 << 20;
-    assert_int_equal(p->ops->set_limits(p, &call, &spec, &limits, &err), 0);
-    assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
-    assert_int_equal(stats.memory_limit_bytes, 96 << 20);
-    for (int twice = 0; twice < 2; twice++)
-        assert_int_equal(p->ops->pause(p, &call, &spec, &err), 0);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_PAUSED);
-    for (int twice = 0; twice < 2; twice++)
-        assert_int_equal(p->ops->resume(p, &call, &spec, &err), 0);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
+    expect_changes(p, &spec, 96 << 20);
     leave(&c);
-
-    /* As another daemon on the same state would. */
     p = p->ops->free(p);
     p = provider(&config);
-    assert_int_equal(count(p), 1);
-    assert_int_equal(p->ops->dial(p, &call, &spec, &fd, &err), 0);
-    greet(&c, fd, p, true);
-    expect_as(&c, "", "echo again", "again\n");
-    leave(&c);
-    for (int twice = 0; twice < 2; twice++)
-        destroy(p, &spec);
-    assert_int_equal(count(p), 0);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_GONE);
+    expect_again(p, &spec, true);
     assert_false(has_dir(&spec));
     p = p->ops->free(p);
 }
@@ -108,92 +79,77 @@ static void test_life(void **state)
 static void test_walls(void **state)
 {
     struct atoll_docker_config config = config_of();
-    struct atoll_sync_provider *p = provider(&config);
-    struct atoll_spec spec = spec_of();
-    struct agent_client c;
+    struct live l;
 
     (void)state;
-    create(p, &spec, &c);
-    expect_as(&c, "root", "grep -h '^CapBnd\\|^NoNewPrivs\\|^Seccomp:' /proc/self/status",
+    live_open(&l, provider(&config), spec_of());
+    expect_as(&l.c, "root", "grep -h '^CapBnd\\|^NoNewPrivs\\|^Seccomp:' /proc/self/status",
               "CapBnd:\t00000000000000fb\nNoNewPrivs:\t1\nSeccomp:\t2\n");
-    expect_as(&c, "root", "ls -A /.atoll/run; touch /.atoll/run/x 2>/dev/null || echo no", "no\n");
-    expect_as(&c, "root", "echo x 2>/dev/null >/.atoll/bin/atoll-agent || echo no", "no\n");
-    expect_as(&c, "root", "ls /sys/class/net", "lo\n");
-    expect_as(&c, "root", "mount -t tmpfs t /mnt 2>/dev/null || echo no", "no\n");
-    expect_as(&c, "root", "unshare -U true 2>/dev/null || echo no", "no\n");
-    expect_as(&c, "root", "ulimit -n; ulimit -c; hostname", "1024\n0\nsandbox\n");
-    expect_as(&c, "", "echo $COLOUR", "green\n"); /* the image's */
-    leave(&c);
-    destroy(p, &spec);
-    p = p->ops->free(p);
+    expect_as(&l.c, "root", "ls -A /.atoll/run; touch /.atoll/run/x 2>/dev/null || echo no",
+              "no\n");
+    expect_as(&l.c, "root", "echo x 2>/dev/null >/.atoll/bin/atoll-agent || echo no", "no\n");
+    expect_as(&l.c, "root", "ls /sys/class/net", "lo\n");
+    expect_as(&l.c, "root", "mount -t tmpfs t /mnt 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "root", "unshare -U true 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "root", "ulimit -n; ulimit -c; hostname", "1024\n0\nsandbox\n");
+    expect_as(&l.c, "", "echo $COLOUR", "green\n"); /* the image's */
+    live_close(&l);
 }
 
 static void test_out_of_memory(void **state)
 {
     struct atoll_docker_config config = config_of();
-    struct atoll_sync_provider *p = provider(&config);
     struct atoll_am_exec_start msg =
         client_command(5, CLIENT_SH("sleep 0.05; exec tail -c 200000000 /dev/zero"));
-    struct atoll_spec spec = spec_of();
-    struct agent_client c;
+    struct live l;
     struct run_result r;
 
     (void)state;
-    create(p, &spec, &c);
-    client_run(&c, &msg, &r);
+    live_open(&l, provider(&config), spec_of());
+    client_run(&l.c, &msg, &r);
     assert_int_equal(r.exit.kind, ATOLL_END_OOM_KILLED);
     assert_int_equal(r.exit.oom_limit_bytes, 64 << 20);
     assert_true(r.exit.oom_peak_bytes > 32 << 20);
     run_result_done(&r);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
-    leave(&c);
-    destroy(p, &spec);
-    p = p->ops->free(p);
+    assert_int_equal(look(l.p, &l.spec).state, ATOLL_LOOK_ALIVE);
+    live_close(&l);
 }
 
 /* A disk in memory: the image cannot be written to, homes can, up to their share. */
 static void test_disk_in_memory(void **state)
 {
     struct atoll_docker_config config = config_of();
-    struct atoll_sync_provider *p;
     struct atoll_spec spec = spec_of();
-    struct agent_client c;
+    struct live l;
 
     (void)state;
     config.disk = ATOLL_DOCKER_DISK_AUTO;
-    p = provider(&config);
     spec.waived = 0;
     spec.limits.disk_bytes = 16 << 20;
-    create(p, &spec, &c);
-    expect_as(&c, "root", "touch /usr/x 2>/dev/null || echo no", "no\n");
-    expect_as(&c, "", "cd && head -c 4000000 /dev/zero > small && echo yes", "yes\n");
-    expect_as(&c, "", "cd && head -c 20000000 /dev/zero > big 2>/dev/null || echo no", "no\n");
-    leave(&c);
-    destroy(p, &spec);
-    p = p->ops->free(p);
+    live_open(&l, provider(&config), spec);
+    expect_as(&l.c, "root", "touch /usr/x 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "", "cd && head -c 4000000 /dev/zero > small && echo yes", "yes\n");
+    expect_as(&l.c, "", "cd && head -c 20000000 /dev/zero > big 2>/dev/null || echo no", "no\n");
+    live_close(&l);
 }
 
 /* Where the storage can, the whole disk is writable and bounded. */
 static void test_with_quota(void **state)
 {
     struct atoll_docker_config config = config_of();
-    struct atoll_sync_provider *p;
     struct atoll_spec spec = spec_of();
-    struct agent_client c;
+    struct live l;
 
     (void)state;
     config.disk = ATOLL_DOCKER_DISK_QUOTA;
-    p = provider(&config);
     spec.waived = 0;
     spec.limits.disk_bytes = 32 << 20;
-    create(p, &spec, &c);
-    expect_as(&c, "root", "head -c 4000000 /dev/zero > /usr/small && sync && echo yes", "yes\n");
-    expect_as(&c, "root",
+    live_open(&l, provider(&config), spec);
+    expect_as(&l.c, "root", "head -c 4000000 /dev/zero > /usr/small && sync && echo yes", "yes\n");
+    expect_as(&l.c, "root",
               "dd if=/dev/urandom of=/usr/big bs=1M count=64 conv=fsync 2>/dev/null || echo no",
               "no\n");
-    leave(&c);
-    destroy(p, &spec);
-    p = p->ops->free(p);
+    live_close(&l);
 }
 
 /* A template's layer becomes an image, with the ids that are meant. */
@@ -400,6 +356,51 @@ static struct atoll_spec create_pooled(struct atoll_sync_provider *p, uint64_t m
     abort();
 }
 
+/* The ids of containers that wait in the pool, one after the other. */
+static size_t waiting(struct atoll_sync_provider *p, char *out, size_t cap)
+{
+    struct atoll_sync_call call = call_for(10000);
+    struct atoll_error err = {0};
+    json_t *list = NULL, *entry;
+    size_t i, n = 0;
+
+    *out = '\0';
+    assert_true(atoll_docker_http_askf(atoll_docker_of(p)->http, &call, &list, &err, "GET",
+                                       "/containers/json") >= 0);
+    json_array_foreach(list, i, entry)
+    {
+        const char *name = json_string_value(json_array_get(json_object_get(entry, "Names"), 0));
+        if (!name || strncmp(name, "/" ATOLL_DOCKER_POOL, sizeof(ATOLL_DOCKER_POOL)) != 0)
+            continue;
+        (void)snprintf(out + strlen(out), cap - strlen(out), "%s ",
+                       json_string_value(json_object_get(entry, "Id")));
+        n++;
+    }
+    json_decref(list);
+    return n;
+}
+
+/* Whoever has given up before it began takes none of them along. */
+static void expect_untouched(struct atoll_sync_provider *p, unsigned size)
+{
+    struct atoll_sync_call call = call_for(60000);
+    struct atoll_spec spec = spec_of();
+    struct atoll_error err = {0};
+    char before[512], after[512];
+    int fd;
+
+    while (waiting(p, before, sizeof(before)) < size) {
+        assert_true(atoll_sync_left_ms(&call) > 0);
+        (void)usleep(100 * 1000);
+    }
+    call.cancel_fd = eventfd(1, EFD_CLOEXEC);
+    assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_ABORTED);
+    (void)close(call.cancel_fd);
+    assert_int_equal(waiting(p, after, sizeof(after)), size);
+    assert_string_equal(after, before);
+}
+
 /* Waiting ones are taken with the caller's limits, and none is left afterwards. */
 static void test_pool(void **state)
 {
@@ -413,6 +414,7 @@ static void test_pool(void **state)
     one = create_pooled(p, 80 << 20);
     two = create_pooled(p, 96 << 20);
     assert_int_equal(count(p), 2); /* those that wait are no sandboxes */
+    expect_untouched(p, config.pool);
     destroy(p, &one);
     destroy(p, &two);
     assert_false(has_dir(&one));

@@ -212,6 +212,48 @@ static void nothing_is_left_behind(void **state)
     fake_http_free(h);
 }
 
+/* A connection that is kept, and breaks with the next request on it: what that asked for may have been done. */
+static void serve_kept(struct fake_request *q)
+{
+    static const char kept[] = "HTTP/1.1 200 X\r\nContent-Length: 38\r\n\r\n"
+                               "{\"sandboxID\":\"kept\",\"state\":\"running\"}";
+
+    if (!is(q, "GET", "/sandboxes/kept")) {
+        fake_reply(q, 200, "", "[]");
+        return;
+    }
+    (void)!atoll_fd_write_all(q->fd, kept, strlen(kept));
+    free(q->body);
+    q->body = NULL;
+    if (!fake_read(q) || !is(q, "POST", "/sandboxes"))
+        return;
+    (void)pthread_mutex_lock(&q->http->lock);
+    q->http->counter++;
+    (void)pthread_mutex_unlock(&q->http->lock);
+}
+
+static void a_create_is_sent_once(void **state)
+{
+    struct fake_http *h = fake_http_new(serve_kept);
+    struct atoll_sync_provider *p = provider_at(h);
+    struct atoll_sync_call call = within(20000);
+    struct atoll_spec spec = {.id = "x", .handle = "kept"};
+    struct atoll_provider_look look;
+    struct atoll_error error;
+    int fd = -1;
+
+    (void)state;
+    assert_int_equal(p->ops->look(p, &call, &spec, &look, &error), 0);
+    spec.handle[0] = '\0';
+    assert_true(p->ops->create(p, &call, &spec, &fd, &error) < 0);
+    assert_int_equal(error.kind, ATOLL_ERR_UNAVAILABLE);
+    assert_int_equal(h->counter, 1);
+    assert_int_equal(fake_asked(h, "POST /sandboxes"), 0); /* not on another connection as well */
+    assert_int_equal(fake_asked(h, "atoll_id%3Dx"), 1);    /* and it is looked for */
+    p->ops->free(p);
+    fake_http_free(h);
+}
+
 static void serve_hours(struct fake_request *q)
 {
     if (!is(q, "POST", "/sandboxes"))
@@ -542,6 +584,7 @@ int main(void)
         cmocka_unit_test(silence),
         cmocka_unit_test(nobody),
         cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(a_create_is_sent_once),
         cmocka_unit_test(the_service_has_a_maximum),
         cmocka_unit_test(streams_carry_bytes),
         cmocka_unit_test(its_time_is_moved_on),

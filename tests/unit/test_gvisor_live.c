@@ -48,6 +48,17 @@ static void assert_no_trace(const struct atoll_spec *spec)
     }
 }
 
+/* How many ranges of ids are taken. */
+static unsigned ranges(struct atoll_sync_provider *p)
+{
+    const struct atoll_slots *slots = &ATOLL_CONTAINER_OF(p, struct atoll_gvisor, base)->slots;
+    unsigned n = 0;
+
+    for (uint32_t i = 0; i < slots->count; i++)
+        n += slots->taken[i];
+    return n;
+}
+
 /* Waits until its end is known. */
 static struct atoll_provider_look await_end(struct atoll_sync_provider *p,
                                             const struct atoll_spec *spec)
@@ -82,8 +93,6 @@ static void test_life(void **state)
     struct atoll_sync_provider *p = provider();
     struct atoll_sync_call call = call_for(60000);
     struct atoll_spec spec = spec_of();
-    struct atoll_limits limits = spec.limits;
-    struct atoll_provider_stats stats;
     struct atoll_error err = {0};
     struct agent_client c;
     int fd;
@@ -92,36 +101,12 @@ static void test_life(void **state)
     create(p, &spec, &c);
     expect_as(&c, "", "echo $((6*7)); id -un; pwd", "42\nuser\n/home/user\n");
     expect_as(&c, "", "sudo id -u", "0\n");
-    assert_int_equal(count(p), 1);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
-    assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
-    assert_int_equal(stats.memory_limit_bytes, 256 << 20);
-    assert_true(stats.memory_bytes > 0 && stats.processes >= 1);
-    limits.memory_bytes = 300 << 20;
-    assert_int_equal(p->ops->set_limits(p, &call, &spec, &limits, &err), 0);
-    assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
-    assert_int_equal(stats.memory_limit_bytes, 300 << 20);
-    for (int twice = 0; twice < 2; twice++)
-        assert_int_equal(p->ops->pause(p, &call, &spec, &err), 0);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_PAUSED);
-    for (int twice = 0; twice < 2; twice++)
-        assert_int_equal(p->ops->resume(p, &call, &spec, &err), 0);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
+    expect_changes(p, &spec, 300 << 20);
     expect_as(&c, "", "echo goes on", "goes on\n");
     leave(&c);
-
-    /* As another daemon on the same state would. */
     p = p->ops->free(p);
     p = provider();
-    assert_int_equal(count(p), 1);
-    assert_int_equal(p->ops->dial(p, &call, &spec, &fd, &err), 0);
-    greet(&c, fd, p, false);
-    expect_as(&c, "", "echo again", "again\n");
-    leave(&c);
-    for (int twice = 0; twice < 2; twice++)
-        destroy(p, &spec);
-    assert_int_equal(count(p), 0);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_GONE);
+    expect_again(p, &spec, false);
     assert_true(p->ops->dial(p, &call, &spec, &fd, &err) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_NOT_FOUND);
     assert_no_trace(&spec);
@@ -131,68 +116,65 @@ static void test_life(void **state)
 /* gVisor's kernel is what they see; nothing reaches the host, and the disk has its size. */
 static void test_walls(void **state)
 {
-    struct atoll_sync_provider *p = provider();
-    struct atoll_spec spec = spec_of();
-    struct agent_client c;
+    struct live l;
 
     (void)state;
-    create(p, &spec, &c);
-    expect_as(&c, "", "dmesg | grep -o 'Starting gVisor'", "Starting gVisor\n");
-    expect_as(&c, "root", "grep -h '^CapBnd' /proc/self/status", "CapBnd:\t00000000000000fb\n");
-    expect_as(&c, "root", "ls -A /.atoll/run", "");
-    expect_as(&c, "root", "touch /.atoll/run/x 2>/dev/null || echo no", "no\n");
-    expect_as(&c, "root", "mkdir /.atoll/run/x 2>/dev/null || echo no", "no\n");
-    expect_as(&c, "root", "touch /usr/x 2>/dev/null || echo no", "no\n");
-    expect_as(&c, "root", "mount -t tmpfs t /mnt 2>/dev/null || echo no", "no\n");
-    expect_as(&c, "", "cat /etc/shadow 2>/dev/null || echo no", "no\n");
-    expect_as(&c, "", "cat /proc/net/dev | grep -c eth", "0\n");
-    expect_as(&c, "", "head -c 50000000 /dev/zero 2>/dev/null >big || echo full; rm big", "full\n");
-    expect_as(&c, "", "head -c 50000000 /dev/zero 2>/dev/null >/tmp/b || echo full; rm /tmp/b",
+    live_open(&l, provider(), spec_of());
+    expect_as(&l.c, "", "dmesg | grep -o 'Starting gVisor'", "Starting gVisor\n");
+    expect_as(&l.c, "root", "grep -h '^CapBnd' /proc/self/status", "CapBnd:\t00000000000000fb\n");
+    expect_as(&l.c, "root", "ls -A /.atoll/run", "");
+    expect_as(&l.c, "root", "touch /.atoll/run/x 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "root", "mkdir /.atoll/run/x 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "root", "touch /usr/x 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "root", "mount -t tmpfs t /mnt 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "", "cat /etc/shadow 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "", "cat /proc/net/dev | grep -c eth", "0\n");
+    expect_as(&l.c, "", "head -c 50000000 /dev/zero 2>/dev/null >big || echo full; rm big",
               "full\n");
-    expect_as(&c, "", "ulimit -n; ulimit -c", "1024\n0\n");
+    expect_as(&l.c, "", "head -c 50000000 /dev/zero 2>/dev/null >/tmp/b || echo full; rm /tmp/b",
+              "full\n");
+    expect_as(&l.c, "", "ulimit -n; ulimit -c", "1024\n0\n");
     /* See agent/preload/automount.c. */
-    expect_as(&c, "", "touch a; mv a b; ls; ls -d /", "b\n/\n");
-    leave(&c);
-    destroy(p, &spec);
-    p = p->ops->free(p);
+    expect_as(&l.c, "", "touch a; mv a b; ls; ls -d /", "b\n/\n");
+    live_close(&l);
 }
 
 /* A disk that memory cannot back. */
 static void test_large_disk(void **state)
 {
-    struct atoll_sync_provider *p = provider();
+    struct atoll_sync_call call = call_for(60000);
     struct atoll_spec spec = spec_of();
-    struct agent_client c;
+    struct atoll_provider_stats stats;
+    struct atoll_error err = {0};
+    struct live l;
 
     (void)state;
     spec.limits.disk_bytes = UINT64_C(400) << 20;
-    create(p, &spec, &c);
-    expect_as(&c, "", "head -c 200000000 /dev/zero >big && wc -c <big", "200000000\n");
-    leave(&c);
-    destroy(p, &spec);
-    assert_no_trace(&spec);
-    p = p->ops->free(p);
+    spec.waived = ATOLL_LIMIT_MEMORY;
+    live_open(&l, provider(), spec);
+    expect_as(&l.c, "", "head -c 200000000 /dev/zero >big && wc -c <big", "200000000\n");
+    /* What was waived is not limited later, by other limits that change. */
+    assert_int_equal(l.p->ops->set_limits(l.p, &call, &l.spec, &l.spec.limits, &err), 0);
+    assert_int_equal(l.p->ops->stats(l.p, &call, &l.spec, &stats, &err), 0);
+    assert_int_equal(stats.memory_limit_bytes, 0);
+    live_close(&l);
+    assert_no_trace(&l.spec);
 }
 
 static void test_out_of_memory(void **state)
 {
-    struct atoll_sync_provider *p = provider();
     struct atoll_am_exec_start msg =
         client_command(5, CLIENT_SH("exec python3 -c 'b = bytearray(400 << 20)'"));
-    struct atoll_spec spec = spec_of();
     struct atoll_provider_look seen;
-    struct agent_client c;
+    struct live l;
 
     (void)state;
-    create(p, &spec, &c);
-    (void)client_exec(&c, &msg);
-    seen = await_end(p, &spec);
+    live_open(&l, provider(), spec_of());
+    (void)client_exec(&l.c, &msg);
+    seen = await_end(l.p, &l.spec);
     assert_true(seen.exit.oom_kills > 0);
     assert_non_null(strstr(seen.cause, "memory limit"));
-    leave(&c);
-    destroy(p, &spec);
-    assert_int_equal(count(p), 0);
-    p = p->ops->free(p);
+    live_close(&l);
 }
 
 /* It is found out and told, and create() begins by clearing away what an earlier try left. */
@@ -210,6 +192,7 @@ static void test_end(void **state)
     leave(&c);
     create(p, &spec, &c); /* the same id */
     assert_int_equal(count(p), 1);
+    assert_int_equal(ranges(p), 1);
     leave(&c);
     destroy(p, &spec);
     call.cancel_fd = cancel;
@@ -221,6 +204,7 @@ static void test_end(void **state)
     assert_true(p->ops->create(p, &call, &spec, &fd, &err) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_DEADLINE_EXCEEDED);
     assert_int_equal(count(p), 0);
+    assert_int_equal(ranges(p), 0);
     (void)close(cancel);
     p = p->ops->free(p);
 }

@@ -361,6 +361,9 @@ static void delays(void **state)
     error.retry_ms = 3000;
     assert_int_equal(atoll_checked_delay_ms(1, &error, 100, 0, budget, 0), 3000);
     assert_int_equal(atoll_checked_delay_ms(1, &error, 100, 8000, budget, 0), -1);
+    /* without a budget there is one try, however short the delay */
+    error.retry_ms = 0;
+    assert_int_equal(atoll_checked_delay_ms(1, &error, 1, 0, 0, 0), -1);
     error = (struct atoll_error){.kind = ATOLL_ERR_NOT_FOUND};
     assert_int_equal(atoll_checked_delay_ms(1, &error, 100, 0, budget, 0), -1);
     error.kind = ATOLL_ERR_DEADLINE_EXCEEDED;

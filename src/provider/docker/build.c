@@ -59,13 +59,15 @@ static ssize_t read_context(void *arg, void *out, size_t cap)
                             {.fd = c->call->cancel_fd, .events = POLLIN}};
     ssize_t n;
 
-    do {
+    for (;;) {
         if (atoll_sync_cancelled(c->call) || atoll_sync_left_ms(c->call) == 0)
             return -ECANCELED;
-        (void)poll(fds, 2, atoll_sync_left_ms(c->call));
+        if (poll(fds, 2, atoll_sync_left_ms(c->call)) <= 0 || !fds[0].revents)
+            continue; /* a read might wait */
         n = read(c->fd, out, cap);
-    } while (n < 0 && (errno == EINTR || errno == EAGAIN));
-    return n < 0 ? -errno : n;
+        if (n >= 0 || (errno != EINTR && errno != EAGAIN))
+            return n < 0 ? -errno : n;
+    }
 }
 
 /* Base images may be in registries that we know. */

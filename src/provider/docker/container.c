@@ -21,9 +21,11 @@
 #include "sys/unix_socket.h"
 
 #define AGENT_START_MS 30000
-#define CLEAN_UP_MS 30000
 #define LOOK_EVERY_MS 250
 #define LAST_WORDS_MAX 200
+#define AGENT_LATE                                                                          \
+    "the agent did not start in time; an engine that does not see this host's files needs " \
+    "`remote: true`"
 
 /* --- its directory --- */
 
@@ -122,9 +124,10 @@ static int still_runs(struct atoll_docker *d, const struct atoll_sync_call *call
                       words.len ? ": " : "", words.text);
 }
 
-/* Until there is something new in the directory, or it is time to look for the container. */
+/* Until there is something new in the directory, or it is time to look for the container. late: what
+ * to say when there is no more time. */
 static int wait_a_little(const struct atoll_sync_call *call, int notify_fd, int ms,
-                         struct atoll_error *err)
+                         const char *late, struct atoll_error *err)
 {
     struct pollfd fds[2] = {{.fd = notify_fd, .events = POLLIN},
                             {.fd = call->cancel_fd, .events = POLLIN}};
@@ -136,9 +139,7 @@ static int wait_a_little(const struct atoll_sync_call *call, int notify_fd, int 
     if (atoll_sync_cancelled(call))
         return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "no longer wanted");
     if (atoll_sync_left_ms(call) == 0)
-        return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                          "the agent did not start in time; an engine that does not see this "
-                          "host's files needs `remote: true`");
+        return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT, "%s", late);
     return 0;
 }
 
@@ -163,7 +164,8 @@ static int wait_for_agent(struct atoll_docker *d, const struct atoll_sync_call *
             r = still_runs(d, &bounded, handle, err);
         }
         if (r == 0) /* bound, and about to listen: that is not told */
-            r = wait_a_little(&bounded, notify_fd, fd == -ENOENT ? LOOK_EVERY_MS : 1, err);
+            r = wait_a_little(&bounded, notify_fd, fd == -ENOENT ? LOOK_EVERY_MS : 1, AGENT_LATE,
+                              err);
         if (r < 0)
             return r;
     }
@@ -183,7 +185,7 @@ static int wait_for_remote(struct atoll_docker *d, const struct atoll_sync_call 
             r = atoll_docker_remote_greet(d, &bounded, handle, err);
         if (r == 0 || err->kind != ATOLL_ERR_UNAVAILABLE)
             return r;
-        r = wait_a_little(&bounded, ATOLL_NO_FD, 20, err);
+        r = wait_a_little(&bounded, ATOLL_NO_FD, 20, AGENT_LATE, err);
         if (r < 0)
             return r;
     }
@@ -340,8 +342,7 @@ int atoll_docker_container_start(struct atoll_docker *d, const struct atoll_sync
                                  const char *name, const struct atoll_spec *spec, char *ret_handle,
                                  size_t cap, struct atoll_error *err)
 {
-    /* What cleans up has its own time, whatever became of the caller's. */
-    struct atoll_sync_call after = {.cancel_fd = ATOLL_NO_FD};
+    struct atoll_sync_call after;
     struct atoll_error unused;
     int r = atoll_docker_clean(d, call, err);
 
@@ -350,7 +351,7 @@ int atoll_docker_container_start(struct atoll_docker *d, const struct atoll_sync
     r = start(d, call, name, spec, ret_handle, cap, err);
     if (r >= 0)
         return 0;
-    after.deadline_ms = atoll_clock_ms() + CLEAN_UP_MS;
+    after = atoll_docker_after();
     (void)!atoll_docker_container_remove(d, &after, name, name, &unused);
     atoll_docker_network_put(d, &after, spec);
     return r;
@@ -364,8 +365,12 @@ int atoll_docker_container_remove(struct atoll_docker *d, const struct atoll_syn
     for (;;) {
         r = atoll_docker_http_askf(d->http, call, NULL, err, "DELETE", "/containers/%s?force=1&v=1",
                                    which);
+        if (r != -EEXIST)
+            break;
         /* Somebody else removes it already: wait for that. */
-        if (r != -EEXIST || wait_a_little(call, ATOLL_NO_FD, 50, err) < 0)
+        r = wait_a_little(call, ATOLL_NO_FD, 50, "the Docker engine did not remove it in time",
+                          err);
+        if (r < 0)
             break;
     }
     if (r < 0 && r != -ENOENT)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@
 #include "provider/docker/profile.h"
 
 #define HOST_DEFAULT "unix:///var/run/docker.sock"
+#define LOCK_WAIT_MS 20
 
 /* "atoll-ID": the name of a sandbox's container, and of its directory. */
 static const char *name_of(const struct atoll_spec *spec, char out[64])
@@ -31,6 +33,21 @@ static const char *which_of(const struct atoll_spec *spec, char out[64 + 1])
     else
         (void)snprintf(out, 65, ATOLL_DOCKER_NAME "%s", spec->id);
     return out;
+}
+
+int atoll_docker_lock(pthread_mutex_t *lock, const struct atoll_sync_call *call,
+                      struct atoll_error *err)
+{
+    struct pollfd cancelled = {.fd = call->cancel_fd, .events = POLLIN};
+
+    while (pthread_mutex_trylock(lock) != 0) {
+        if (poll(&cancelled, 1, ATOLL_MIN(LOCK_WAIT_MS, atoll_sync_left_ms(call))) > 0)
+            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "no longer wanted");
+        if (atoll_sync_left_ms(call) == 0)
+            return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                              "the Docker engine is busy with another request of this kind");
+    }
+    return 0;
 }
 
 /* --- what the engine can do --- */
@@ -106,7 +123,7 @@ static int docker_create(struct atoll_sync_provider *p, const struct atoll_sync_
                          struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
 {
     struct atoll_docker *d = atoll_docker_of(p);
-    struct atoll_sync_call after = {.cancel_fd = ATOLL_NO_FD};
+    struct atoll_sync_call after;
     struct atoll_error unused;
     char name[64];
     int r;
@@ -117,9 +134,11 @@ static int docker_create(struct atoll_sync_provider *p, const struct atoll_sync_
     r = atoll_docker_container_start(d, call, name, spec, spec->handle, sizeof(spec->handle), err);
     if (r == 0) {
         r = atoll_docker_container_dial(d, call, spec->handle, name, ret_fd, err);
-        after.deadline_ms = atoll_clock_ms() + 30000;
-        if (r < 0)
+        after = atoll_docker_after();
+        if (r < 0) {
             (void)!atoll_docker_container_remove(d, &after, spec->handle, name, &unused);
+            atoll_docker_network_put(d, &after, spec);
+        }
     }
     if (r < 0)
         spec->handle[0] = '\0';

@@ -1,5 +1,6 @@
 #pragma once
 #include <pthread.h>
+#include "base/clock.h"
 #include "provider/docker/body.h"
 #include "provider/docker/http.h"
 
@@ -7,6 +8,7 @@
 
 #define ATOLL_DOCKER_POOL_MAX 32
 #define ATOLL_DOCKER_PULLS 8 /* at once, with somebody's own credentials */
+#define ATOLL_DOCKER_CLEAN_UP_MS 30000
 
 struct atoll_docker_pool; /* pool.c */
 
@@ -24,6 +26,7 @@ struct atoll_docker {
     pthread_mutex_t lock; /* for what follows */
     struct atoll_docker_info info;
     char pulling[ATOLL_DOCKER_PULLS][264]; /* images on their way for one tenant alone; "" */
+    unsigned pulls;                        /* how many such have begun */
     bool agent_sent;                       /* remote: the volume with our agent is complete */
     pthread_mutex_t sending; /* one worker at a time makes that volume, or an image of a layer */
 
@@ -38,6 +41,17 @@ static inline struct atoll_docker *atoll_docker_of(struct atoll_sync_provider *p
     return ATOLL_CONTAINER_OF(p, struct atoll_docker, sync);
 }
 
+/* For what cleans up: it has its own time, whatever became of the caller's. */
+static inline struct atoll_sync_call atoll_docker_after(void)
+{
+    return (struct atoll_sync_call){.deadline_ms = atoll_clock_ms() + ATOLL_DOCKER_CLEAN_UP_MS,
+                                    .cancel_fd = ATOLL_NO_FD};
+}
+
+/* For what is held while the engine is asked: whoever waits for it can still be cancelled.
+ * DEADLINE_EXCEEDED, ABORTED. */
+int atoll_docker_lock(pthread_mutex_t *lock, const struct atoll_sync_call *call,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
 /* What the engine can do; asked once. */
 int atoll_docker_info_get(struct atoll_docker *d, const struct atoll_sync_call *call,
                           struct atoll_docker_info *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -135,7 +149,8 @@ int atoll_docker_clean(struct atoll_docker *d, const struct atoll_sync_call *cal
 
 int atoll_docker_pool_new(struct atoll_docker *d, unsigned size, struct atoll_docker_pool **ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Ends its thread; its containers stay for the next daemon to remove. */
+/* Ends its thread, and removes its containers where that takes no time to speak of; the next daemon
+ * removes the rest. */
 struct atoll_docker_pool *atoll_docker_pool_free(struct atoll_docker_pool *pool);
 /* A started container becomes that of the spec. False: there is none for it. */
 bool atoll_docker_pool_take(struct atoll_docker_pool *pool, const struct atoll_sync_call *call,

@@ -197,7 +197,8 @@ static int connect_engine(const struct atoll_docker_http *h, struct pipe *p,
     atoll_docker_http_aim(h, p->easy);
     (void)curl_easy_setopt(p->easy, CURLOPT_URL, h->base);
     (void)curl_easy_setopt(p->easy, CURLOPT_CONNECT_ONLY, 1L);
-    (void)curl_easy_setopt(p->easy, CURLOPT_TIMEOUT_MS, (long)atoll_sync_left_ms(call));
+    (void)curl_easy_setopt(p->easy, CURLOPT_TIMEOUT_MS,
+                           (long)ATOLL_MAX(atoll_sync_left_ms(call), 1)); /* 0: for ever */
     code = curl_easy_perform(p->easy);
     if (code == CURLE_OK)
         code = curl_easy_getinfo(p->easy, CURLINFO_ACTIVESOCKET, &p->sock);

@@ -16,6 +16,7 @@
 #define ANSWER_MAX (8 * 1024 * 1024)
 #define PATH_MAX_BYTES 4096
 #define CONNECT_MS 10000
+#define KEEPALIVE_S 30L
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -100,6 +101,10 @@ void atoll_docker_http_aim(const struct atoll_docker_http *h, CURL *easy)
 {
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    /* A stream to an engine whose host is gone would be silent for ever. */
+    (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
+    (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_S / 3);
     (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     if (h->socket_path)
@@ -160,6 +165,8 @@ static void line_give(struct atoll_docker_http *h, struct atoll_docker_line *lin
 struct transfer {
     const struct atoll_docker_ask *ask;
     CURL *easy;
+    const char *text; /* what is sent, where that is no stream */
+    size_t sent;
     struct atoll_buf body;
     char api_version[16];
     bool sink_gave_up, too_long;
@@ -205,6 +212,16 @@ static size_t on_read(char *out, size_t size, size_t n, void *arg)
     return r < 0 ? CURL_READFUNC_ABORT : (size_t)r;
 }
 
+static size_t on_read_text(char *out, size_t size, size_t n, void *arg)
+{
+    struct transfer *t = arg;
+    size_t some = ATOLL_MIN(size * n, strlen(t->text + t->sent));
+
+    memcpy(out, t->text + t->sent, some);
+    t->sent += some;
+    return some;
+}
+
 static CURLcode run(struct atoll_docker_line *line, const struct atoll_sync_call *call)
 {
     struct curl_waitfd cancel = {.fd = call->cancel_fd, .events = CURL_WAIT_POLLIN};
@@ -242,15 +259,21 @@ static struct curl_slist *headers_of(const struct atoll_docker_ask *ask)
     return list;
 }
 
+/* A text is read by a function that cannot go back: libcurl would by itself send it once more when a kept
+ * connection breaks before an answer, and there would be two of what it makes. */
 static void set_body(struct transfer *t, const char *text)
 {
+    t->text = text;
+    t->sent = 0;
     if (t->ask->read) {
         (void)curl_easy_setopt(t->easy, CURLOPT_UPLOAD, 1L);
         (void)curl_easy_setopt(t->easy, CURLOPT_READFUNCTION, on_read);
         (void)curl_easy_setopt(t->easy, CURLOPT_READDATA, t);
     } else if (strcmp(t->ask->method, "GET") != 0) {
+        (void)curl_easy_setopt(t->easy, CURLOPT_POST, 1L);
         (void)curl_easy_setopt(t->easy, CURLOPT_POSTFIELDSIZE, (long)strlen(text));
-        (void)curl_easy_setopt(t->easy, CURLOPT_POSTFIELDS, text);
+        (void)curl_easy_setopt(t->easy, CURLOPT_READFUNCTION, on_read_text);
+        (void)curl_easy_setopt(t->easy, CURLOPT_READDATA, t);
     }
     (void)curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, t->ask->method);
 }
@@ -302,6 +325,9 @@ int atoll_docker_http_broken(CURLcode code, const struct atoll_sync_call *call,
     if (atoll_sync_left_ms(call) == 0)
         return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
                           "the Docker engine did not answer in time");
+    if (code == CURLE_SEND_FAIL_REWIND)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECONNRESET,
+                          "the connection to the Docker engine broke");
     if (code == CURLE_ABORTED_BY_CALLBACK)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EIO, "the archive ended early");
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECONNREFUSED,

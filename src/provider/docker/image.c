@@ -186,9 +186,10 @@ static int find_pull(const struct atoll_docker *d, const char *image)
     return -1;
 }
 
-/* Waits until nobody pulls that image in such a way; then we do, if we want to. Few do at once. */
+/* Waits until nobody pulls that image in such a way; then we do, if we want to. Few do at once.
+ * *ret_pulls (may be NULL): for none_since(). */
 static int enter(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,
-                 bool pulls, struct atoll_error *err)
+                 bool pulls, unsigned *ret_pulls, struct atoll_error *err)
 {
     for (;;) {
         int place = 0;
@@ -198,6 +199,9 @@ static int enter(struct atoll_docker *d, const struct atoll_sync_call *call, con
         clear = find_pull(d, image) < 0 && (!pulls || (place = find_pull(d, "")) >= 0);
         if (clear && pulls)
             (void)snprintf(d->pulling[place], sizeof(d->pulling[0]), "%s", image);
+        d->pulls += clear && pulls;
+        if (ret_pulls)
+            *ret_pulls = d->pulls;
         (void)pthread_mutex_unlock(&d->lock);
         if (clear)
             return 0;
@@ -217,6 +221,17 @@ static void leave(struct atoll_docker *d, const char *image)
     (void)pthread_mutex_unlock(&d->lock);
 }
 
+/* Whether nobody has begun to pull in such a way since: what was found is for everybody then. */
+static bool none_since(struct atoll_docker *d, unsigned pulls)
+{
+    bool none;
+
+    (void)pthread_mutex_lock(&d->lock);
+    none = d->pulls == pulls;
+    (void)pthread_mutex_unlock(&d->lock);
+    return none;
+}
+
 static int take_name(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,
                      const char *own, struct atoll_error *err)
 {
@@ -233,8 +248,9 @@ static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *ca
                         const struct atoll_spec *spec, const char *image, const char *own,
                         struct atoll_docker_image *ret, struct atoll_error *err)
 {
+    struct atoll_sync_call after;
     struct atoll_error unused;
-    int r = enter(d, call, image, true, err);
+    int r = enter(d, call, image, true, NULL, err);
 
     if (r < 0)
         return r;
@@ -242,13 +258,15 @@ static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *ca
                                    err); /* whoever came first may have got it for everybody */
     if (r == -ENOENT) {
         r = pull(d, call, spec, image, err);
-        if (r == 0) {
+        if (r == 0)
             r = take_name(d, call, image, own, err);
-            if (r < 0)
-                (void)!atoll_docker_http_askf(d->http, call, NULL, &unused, "DELETE",
-                                              "/images/%s?force=1", image);
-        }
-        if (r >= 0)
+        /* However it failed, and also when nobody wants it any more: it may be here under the name that
+         * everybody knows. */
+        after = atoll_docker_after();
+        if (r < 0)
+            (void)!atoll_docker_http_askf(d->http, &after, NULL, &unused, "DELETE",
+                                          "/images/%s?force=1", image);
+        else
             r = atoll_docker_image_inspect(d, call, own, ret, err);
     }
     leave(d, image);
@@ -290,7 +308,9 @@ static int get_layer(struct atoll_docker *d, const struct atoll_sync_call *call,
     r = atoll_docker_image_inspect(d, call, image, ret, err);
     if (r != -ENOENT)
         return r;
-    (void)pthread_mutex_lock(&d->sending);
+    r = atoll_docker_lock(&d->sending, call, err);
+    if (r < 0)
+        return r;
     r = atoll_docker_image_inspect(d, call, image, ret, err);
     if (r == -ENOENT)
         r = import_layer(d, call, spec, image, err);
@@ -320,6 +340,7 @@ int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call 
     const char *named = *spec->image ? spec->image : d->config.default_image;
     char image[264];
     char own[sizeof(ATOLL_DOCKER_PRIVATE) + (size_t)2 * ATOLL_SHA1_BYTES];
+    unsigned pulls;
     int r;
 
     if (!*spec->image && spec->template_kind == ATOLL_TEMPLATE_ROOTFS)
@@ -332,10 +353,13 @@ int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call 
     if (spec->template_kind == ATOLL_TEMPLATE_IMAGE)
         return atoll_docker_image_inspect(d, call, named, ret, err);
     r = name_of_request(named, image, err);
-    if (r == 0)
-        r = enter(d, call, image, false, err);
-    if (r == 0)
-        r = atoll_docker_image_inspect(d, call, image, ret, err);
+    if (r < 0)
+        return r;
+    do {
+        r = enter(d, call, image, false, &pulls, err);
+        if (r == 0)
+            r = atoll_docker_image_inspect(d, call, image, ret, err);
+    } while (r == 0 && !none_since(d, pulls));
     if (r != -ENOENT)
         return r;
     private_name(spec, image, own);

@@ -5,10 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
-#include "base/clock.h"
 #include "provider/docker/docker_internal.h"
-
-#define CLEAN_UP_MS 30000
 
 static int list_ours(struct atoll_docker *d, const struct atoll_sync_call *call, json_t **ret,
                      struct atoll_error *err)
@@ -83,10 +80,11 @@ int atoll_docker_clean(struct atoll_docker *d, const struct atoll_sync_call *cal
                        struct atoll_error *err)
 {
     struct atoll_sync_call bounded = *call;
-    int r = 0;
+    int r = atoll_docker_lock(&d->cleaning, call, err);
 
-    (void)pthread_mutex_lock(&d->cleaning);
-    bounded.deadline_ms = ATOLL_MIN(call->deadline_ms, atoll_clock_ms() + CLEAN_UP_MS);
+    if (r < 0)
+        return r;
+    bounded.deadline_ms = ATOLL_MIN(call->deadline_ms, atoll_clock_ms() + ATOLL_DOCKER_CLEAN_UP_MS);
     if (!d->cleaned)
         r = remove_strays(d, &bounded, err);
     d->cleaned = d->cleaned || r == 0;

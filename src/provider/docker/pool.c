@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include "base/clock.h"
 #include "base/rand.h"
 #include "provider/docker/docker_internal.h"
@@ -17,6 +18,7 @@
 #define START_MS 120000
 #define REMOVE_MS 20000
 #define AGAIN_MS 5000
+#define END_MS 5000 /* for all that still wait then; the next daemon removes the rest */
 
 struct waiting {
     char name[64];
@@ -26,6 +28,7 @@ struct waiting {
 struct atoll_docker_pool {
     struct atoll_docker *docker; /* borrowed */
     unsigned size;
+    int ending_fd; /* readable once it is ending; owned */
     pthread_t thread;
     pthread_mutex_t lock; /* for what follows */
     pthread_cond_t changed;
@@ -68,12 +71,12 @@ static struct atoll_sync_call call_for(int ms)
     return (struct atoll_sync_call){.deadline_ms = atoll_clock_ms() + ms, .cancel_fd = ATOLL_NO_FD};
 }
 
-static void remove_waiting(struct atoll_docker *d, const struct waiting *w)
+static void remove_waiting(struct atoll_docker *d, const struct atoll_sync_call *call,
+                           const struct waiting *w)
 {
-    struct atoll_sync_call call = call_for(REMOVE_MS);
     struct atoll_error unused;
 
-    (void)!atoll_docker_container_remove(d, &call, w->handle, w->name, &unused);
+    (void)!atoll_docker_container_remove(d, call, w->handle, w->name, &unused);
 }
 
 /* One more container; false when that did not work. Locked, but not meanwhile. */
@@ -87,6 +90,7 @@ static bool add_one(struct atoll_docker_pool *pool)
     int r;
 
     (void)pthread_mutex_unlock(&pool->lock);
+    call.cancel_fd = pool->ending_fd;
     atoll_rand_id(spec.id, ATOLL_ID_LEN);
     (void)snprintf(w.name, sizeof(w.name), ATOLL_DOCKER_POOL "%s", spec.id);
     r = atoll_docker_container_start(pool->docker, &call, w.name, &spec, w.handle, sizeof(w.handle),
@@ -101,12 +105,19 @@ static bool add_one(struct atoll_docker_pool *pool)
     return true;
 }
 
-static void remove_stale(struct atoll_docker_pool *pool)
+/* ms: for each, in which the end of the pool interrupts; 0: END_MS for all of them. */
+static void remove_stale(struct atoll_docker_pool *pool, int ms)
 {
+    struct atoll_sync_call call = call_for(END_MS);
+
     while (pool->stale_count > 0) {
         struct waiting w = pool->stale[--pool->stale_count];
         (void)pthread_mutex_unlock(&pool->lock);
-        remove_waiting(pool->docker, &w);
+        if (ms > 0) {
+            call = call_for(ms);
+            call.cancel_fd = pool->ending_fd;
+        }
+        remove_waiting(pool->docker, &call, &w);
         (void)pthread_mutex_lock(&pool->lock);
     }
 }
@@ -127,17 +138,17 @@ static void *keep_full(void *arg)
     atoll_thread_enter();
     (void)pthread_mutex_lock(&pool->lock);
     while (!pool->ending) {
-        remove_stale(pool);
+        remove_stale(pool, REMOVE_MS);
         if (pool->ending)
             break;
         if (pool->count >= pool->size)
             (void)pthread_cond_wait(&pool->changed, &pool->lock);
-        else if (!add_one(pool))
+        else if (!add_one(pool) && !pool->ending)
             rest(pool, AGAIN_MS);
     }
     while (pool->count > 0)
         pool->stale[pool->stale_count++] = pool->waiting[--pool->count];
-    remove_stale(pool);
+    remove_stale(pool, 0);
     (void)pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
@@ -152,6 +163,12 @@ int atoll_docker_pool_new(struct atoll_docker *d, unsigned size, struct atoll_do
 
     if (!pool)
         return atoll_fail_errno(err, ENOMEM, "pool");
+    pool->ending_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (pool->ending_fd < 0) {
+        r = errno;
+        free(pool);
+        return atoll_fail_errno(err, r, "pool");
+    }
     pool->docker = d;
     /* Room for those that a change of shape makes stale while one is being made. */
     pool->size = ATOLL_MIN(size, ATOLL_DOCKER_POOL_MAX / 2 - 1);
@@ -171,6 +188,7 @@ int atoll_docker_pool_new(struct atoll_docker *d, unsigned size, struct atoll_do
     r = pthread_create(&pool->thread, NULL, keep_full, pool);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (r != 0) {
+        (void)close(pool->ending_fd);
         free(pool);
         return atoll_fail_errno(err, r, "pool");
     }
@@ -184,9 +202,11 @@ struct atoll_docker_pool *atoll_docker_pool_free(struct atoll_docker_pool *pool)
         return NULL;
     (void)pthread_mutex_lock(&pool->lock);
     pool->ending = true;
+    (void)eventfd_write(pool->ending_fd, 1);
     (void)pthread_cond_signal(&pool->changed);
     (void)pthread_mutex_unlock(&pool->lock);
     (void)pthread_join(pool->thread, NULL);
+    (void)close(pool->ending_fd);
     (void)pthread_mutex_destroy(&pool->lock);
     (void)pthread_cond_destroy(&pool->changed);
     free(pool);
@@ -258,20 +278,24 @@ bool atoll_docker_pool_take(struct atoll_docker_pool *pool, const struct atoll_s
                             struct atoll_spec *spec, int *ret_fd)
 {
     struct atoll_docker *d = pool->docker;
+    struct atoll_sync_call after;
     struct atoll_limits had;
     struct atoll_error err;
     struct waiting w;
     char name[64];
 
     (void)snprintf(name, sizeof(name), ATOLL_DOCKER_NAME "%s", spec->id);
-    /* One that died while it waited is thrown away and the next one tried. */
-    while (eligible(pool, spec) && pop(pool, spec, &w, &had)) {
+    /* One that died while it waited is thrown away and the next one tried; for whoever cannot have any
+     * none is. */
+    while (!atoll_sync_cancelled(call) && atoll_sync_left_ms(call) > 0 && eligible(pool, spec) &&
+           pop(pool, spec, &w, &had)) {
         if (become(d, call, &w, &had, spec, &err) >= 0 &&
             atoll_docker_container_dial(d, call, w.handle, name, ret_fd, &err) >= 0)
             return true;
-        remove_waiting(d, &w);
+        after = atoll_docker_after();
+        remove_waiting(d, &after, &w);
         (void)snprintf(w.name, sizeof(w.name), "%s", name);
-        remove_waiting(d, &w);
+        remove_waiting(d, &after, &w);
         spec->handle[0] = '\0';
     }
     return false;

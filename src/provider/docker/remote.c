@@ -70,6 +70,7 @@ static int send_agent(struct atoll_docker *d, const struct atoll_sync_call *call
 {
     ATOLL_DOCKER_AUTOJSON json_t *answer = NULL;
     struct atoll_docker_ask create = {.method = "POST", .path = "/containers/create"};
+    struct atoll_sync_call after;
     const char *container;
     struct atoll_error unused;
     int r;
@@ -85,8 +86,9 @@ static int send_agent(struct atoll_docker *d, const struct atoll_sync_call *call
     if (!container)
         return atoll_fail(err, ATOLL_ERR_INTERNAL, EPROTO, "Docker named no container");
     r = fill_volume(d, call, container, err);
-    (void)!atoll_docker_http_askf(d->http, call, NULL, &unused, "DELETE", "/containers/%s?force=1",
-                                  container);
+    after = atoll_docker_after();
+    (void)!atoll_docker_http_askf(d->http, &after, NULL, &unused, "DELETE",
+                                  "/containers/%s?force=1", container);
     return r;
 }
 
@@ -95,9 +97,10 @@ int atoll_docker_remote_agent(struct atoll_docker *d, const struct atoll_sync_ca
 {
     int r = volume_name(d, out, err);
 
+    if (r == 0)
+        r = atoll_docker_lock(&d->sending, call, err);
     if (r < 0)
         return r;
-    (void)pthread_mutex_lock(&d->sending);
     /* Once per daemon even where the volume exists: somebody may have been stopped while filling
      * it. */
     if (!d->agent_sent)
@@ -155,9 +158,9 @@ int atoll_docker_remote_greet(struct atoll_docker *d, const struct atoll_sync_ca
     if (r < 0)
         return r;
     r = atoll_channel_init(&channel, fd, 64 * 1024);
-    if (r < 0)
-        return atoll_fail_errno(err, -r, "greet the agent");
-    r = atoll_channel_send(&channel, ATOLL_AGENT_HELLO, 1, &atoll_am_hello_desc, &hello, NULL, 0);
+    if (r == 0)
+        r = atoll_channel_send(&channel, ATOLL_AGENT_HELLO, 1, &atoll_am_hello_desc, &hello, NULL,
+                               0);
     if (r == 0)
         r = atoll_channel_flush(&channel);
     while (r >= 0 && !answered) {

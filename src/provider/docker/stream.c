@@ -131,6 +131,7 @@ int atoll_docker_progress_take(void *progress, const void *bytes, size_t n)
         if (atoll_buf_size(&p->line) == 0)
             break;
     }
+    p->broken = p->broken || r < 0;
     return r;
 }
 
@@ -146,7 +147,7 @@ int atoll_docker_progress_end(struct atoll_docker_progress *p, struct atoll_erro
                           p->error);
     if (p->failed)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EIO, "Docker: %s", p->error);
-    if (r < 0)
+    if (r < 0 || p->broken)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO,
                           "the Docker engine's answer broke off");
     return 0;

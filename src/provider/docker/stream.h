@@ -12,6 +12,7 @@
 struct atoll_docker_progress {
     struct atoll_buf line;
     bool failed;
+    bool broken; /* a part of it could not be read */
     char error[300];
     char id[80];    /* of an image that was built; "" */
     char step[160]; /* of a build: the last that began, "2/5 : RUN make"; "" */

@@ -195,7 +195,7 @@ static int run_script(struct atoll_e2b_provider *p, const struct atoll_sync_call
     ATOLL_E2B_AUTOANSWER struct atoll_e2b_answer answer = {0};
     ATOLL_E2B_AUTOSLIST struct curl_slist *all = NULL;
     ATOLL_AUTOFREE char *whole = NULL;
-    struct atoll_e2b_ask ask = {.method = "POST"};
+    struct atoll_e2b_ask ask = {.method = "POST", .ca = p->ca_file};
     struct atoll_buf body;
     int r = 0;
 
@@ -214,8 +214,10 @@ static int run_script(struct atoll_e2b_provider *p, const struct atoll_sync_call
         atoll_buf_done(&body);
         return atoll_fail_errno(err, ENOMEM, WHAT);
     }
-    ask = (struct atoll_e2b_ask){
-        "POST", whole, p->ca_file, all, atoll_buf_head(&body), atoll_buf_size(&body)};
+    ask.url = whole;
+    ask.headers = all;
+    ask.body = atoll_buf_head(&body);
+    ask.body_len = atoll_buf_size(&body);
     r = atoll_e2b_http_ask(p->http, call, WHAT, &ask, &answer, err);
     if (r == 0 && answer.status != 200)
         r = atoll_e2b_api_refused(p, WHAT, &answer, err);

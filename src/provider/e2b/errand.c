@@ -62,16 +62,16 @@ static struct errand *errand_new(struct atoll_e2b_pump *p)
 /* Nothing is lost when it fails: it is a kindness, or tried again. */
 static bool errand_begin(struct errand *e)
 {
-    struct atoll_e2b_ask ask = {.method = "POST",
-                                .url = e->url,
-                                .ca = e->pump->config.ca,
-                                .headers = e->headers ? e->headers : e->pump->config.api_headers,
-                                .body = e->body};
-
     if (!e->transfer.easy || !e->url || !e->body)
         return false;
-    ask.body_len = strlen(e->body);
-    atoll_e2b_http_prepare(e->transfer.easy, &ask);
+    e->transfer.ask =
+        (struct atoll_e2b_ask){.method = "POST",
+                               .url = e->url,
+                               .ca = e->pump->config.ca,
+                               .headers = e->headers ? e->headers : e->pump->config.api_headers,
+                               .body = e->body,
+                               .body_len = strlen(e->body)};
+    atoll_e2b_http_prepare(e->transfer.easy, &e->transfer.ask);
     atoll_e2b_http_collect(e->transfer.easy, &e->answer);
     (void)curl_easy_setopt(e->transfer.easy, CURLOPT_TIMEOUT_MS, TIMEOUT_MS);
     return atoll_e2b_transfer_begin(e->pump, &e->transfer) == 0;

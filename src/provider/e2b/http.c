@@ -99,7 +99,17 @@ static void line_give(struct atoll_e2b_http *h, struct line *line)
 
 /* Transfers. */
 
-void atoll_e2b_http_prepare(CURL *easy, const struct atoll_e2b_ask *ask)
+static size_t on_read(char *out, size_t size, size_t n, void *arg)
+{
+    struct atoll_e2b_ask *ask = arg;
+    size_t some = ATOLL_MIN(size * n, ask->body_len - ask->sent);
+
+    memcpy(out, (const char *)ask->body + ask->sent, some);
+    ask->sent += some;
+    return some;
+}
+
+void atoll_e2b_http_prepare(CURL *easy, struct atoll_e2b_ask *ask)
 {
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -111,11 +121,16 @@ void atoll_e2b_http_prepare(CURL *easy, const struct atoll_e2b_ask *ask)
     if (ask->ca)
         (void)curl_easy_setopt(easy, CURLOPT_CAINFO, ask->ca);
     (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, ask->headers);
-    (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, ask->method);
+    /* Read by a function that cannot go back: libcurl would by itself send what it has in memory once more
+     * when a kept connection breaks before an answer, and there would be two of what it makes. */
+    ask->sent = 0;
     if (ask->body) {
+        (void)curl_easy_setopt(easy, CURLOPT_POST, 1L);
         (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)ask->body_len);
-        (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, ask->body);
+        (void)curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_read);
+        (void)curl_easy_setopt(easy, CURLOPT_READDATA, ask);
     }
+    (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, ask->method);
 }
 
 static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
@@ -187,6 +202,9 @@ int atoll_e2b_http_broken(CURLcode code, const char *what, struct atoll_error *e
     case CURLE_WRITE_ERROR:
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EMSGSIZE,
                           "%s: the E2B service's answer is longer than any should be", what);
+    case CURLE_SEND_FAIL_REWIND:
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECONNRESET,
+                          "%s: the connection to the E2B service broke", what);
     default:
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECONNREFUSED,
                           "%s: the E2B service cannot be reached: %s", what,
@@ -226,6 +244,7 @@ int atoll_e2b_http_ask(struct atoll_e2b_http *h, const struct atoll_sync_call *c
                        struct atoll_e2b_answer *ret, struct atoll_error *err)
 {
     struct atoll_sync_call part = *call;
+    struct atoll_e2b_ask own = *ask;
     struct line line;
     int r;
 
@@ -234,7 +253,7 @@ int atoll_e2b_http_ask(struct atoll_e2b_http *h, const struct atoll_sync_call *c
     r = line_take(h, &line, err);
     if (r < 0)
         return r;
-    atoll_e2b_http_prepare(line.easy, ask);
+    atoll_e2b_http_prepare(line.easy, &own);
     atoll_e2b_http_collect(line.easy, ret);
     if (curl_multi_add_handle(line.multi, line.easy) != CURLM_OK)
         r = atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "%s: HTTP client", what);

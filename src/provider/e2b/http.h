@@ -19,6 +19,7 @@ struct atoll_e2b_ask {
     const struct curl_slist *headers; /* borrowed */
     const void *body;                 /* borrowed; NULL for none */
     size_t body_len;
+    size_t sent; /* of it; the transfer's */
 };
 
 #define ATOLL_E2B_ANSWER_MAX ((size_t)8 * 1024 * 1024)
@@ -36,8 +37,9 @@ int atoll_e2b_http_ask(struct atoll_e2b_http *http, const struct atoll_sync_call
                        const char *what, const struct atoll_e2b_ask *ask,
                        struct atoll_e2b_answer *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* What every transfer is told, whoever drives it; ask and answer live as long as it does. */
-void atoll_e2b_http_prepare(CURL *easy, const struct atoll_e2b_ask *ask);
+/* What every transfer is told, whoever drives it; ask and answer live as long as it does. A body is sent
+ * once: what happens when its connection breaks is up to whoever knows what a second time would do. */
+void atoll_e2b_http_prepare(CURL *easy, struct atoll_e2b_ask *ask);
 void atoll_e2b_http_collect(CURL *easy, struct atoll_e2b_answer *answer);
 /* A transfer that did not come to an answer, in words. */
 int atoll_e2b_http_broken(CURLcode code, const char *what, struct atoll_error *err);

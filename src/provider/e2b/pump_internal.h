@@ -9,6 +9,7 @@
 /* A transfer of the thread's. */
 struct atoll_e2b_transfer {
     CURL *easy; /* owned */
+    struct atoll_e2b_ask ask;
     bool busy;
     void (*done)(struct atoll_e2b_transfer *t, CURLcode code, long status);
 };

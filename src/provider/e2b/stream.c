@@ -116,16 +116,15 @@ static void on_start_done(struct atoll_e2b_transfer *t, CURLcode code, long stat
 
 static void send_body(struct atoll_e2b_stream *s, const char *url)
 {
-    struct atoll_e2b_ask ask = {.method = "POST",
-                                .url = url,
-                                .ca = s->pump->config.ca,
-                                .headers = s->headers,
-                                .body = atoll_buf_head(&s->input_body),
-                                .body_len = atoll_buf_size(&s->input_body)};
-
+    s->input.ask = (struct atoll_e2b_ask){.method = "POST",
+                                          .url = url,
+                                          .ca = s->pump->config.ca,
+                                          .headers = s->headers,
+                                          .body = atoll_buf_head(&s->input_body),
+                                          .body_len = atoll_buf_size(&s->input_body)};
     s->input_at_ms = 0;
     atoll_e2b_answer_done(&s->input_answer);
-    atoll_e2b_http_prepare(s->input.easy, &ask);
+    atoll_e2b_http_prepare(s->input.easy, &s->input.ask);
     atoll_e2b_http_collect(s->input.easy, &s->input_answer);
     (void)curl_easy_setopt(s->input.easy, CURLOPT_TIMEOUT_MS, INPUT_TIMEOUT_MS);
     if (atoll_e2b_transfer_begin(s->pump, &s->input) < 0)
@@ -363,14 +362,14 @@ int atoll_e2b_stream_new(struct atoll_e2b_pump *p, const struct atoll_e2b_open *
 void atoll_e2b_stream_begin(struct atoll_e2b_stream *s)
 {
     struct epoll_event event = {.events = 0, .data.ptr = s};
-    struct atoll_e2b_ask ask = {.method = "POST",
-                                .url = s->start_url,
-                                .ca = s->pump->config.ca,
-                                .headers = s->start_headers,
-                                .body = atoll_buf_head(&s->start_body),
-                                .body_len = atoll_buf_size(&s->start_body)};
 
-    atoll_e2b_http_prepare(s->start.easy, &ask);
+    s->start.ask = (struct atoll_e2b_ask){.method = "POST",
+                                          .url = s->start_url,
+                                          .ca = s->pump->config.ca,
+                                          .headers = s->start_headers,
+                                          .body = atoll_buf_head(&s->start_body),
+                                          .body_len = atoll_buf_size(&s->start_body)};
+    atoll_e2b_http_prepare(s->start.easy, &s->start.ask);
     (void)curl_easy_setopt(s->start.easy, CURLOPT_WRITEFUNCTION, on_bytes);
     (void)curl_easy_setopt(s->start.easy, CURLOPT_WRITEDATA, s);
     if (epoll_ctl(s->pump->epoll_fd, EPOLL_CTL_ADD, s->fd, &event) < 0 ||

@@ -136,16 +136,21 @@ int atoll_gvisor_remove(struct atoll_gvisor *g, const struct atoll_sync_call *ca
                             NULL, err);
 }
 
-static int destroy(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                   const struct atoll_spec *spec, struct atoll_error *err)
+int atoll_gvisor_clear(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
+                       struct atoll_error *err)
 {
-    struct atoll_gvisor *g = gvisor_of(p);
-    uint32_t range = atoll_gvisor_range_of(g, spec->id);
-    int r = atoll_gvisor_remove(g, call, spec->id, err);
+    uint32_t range = atoll_gvisor_range_of(g, id);
+    int r = atoll_gvisor_remove(g, call, id, err);
 
     if (r == 0)
         atoll_gvisor_range_give(g, range);
     return r;
+}
+
+static int destroy(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                   const struct atoll_spec *spec, struct atoll_error *err)
+{
+    return atoll_gvisor_clear(gvisor_of(p), call, spec->id, err);
 }
 
 /* Changing and measuring them. */
@@ -175,8 +180,12 @@ static int set_limits(struct atoll_sync_provider *p, const struct atoll_sync_cal
                       const struct atoll_spec *spec, const struct atoll_limits *limits,
                       struct atoll_error *err)
 {
-    struct atoll_sm_limit msg = {spec->id, limits->memory_bytes, limits->cpu_millis,
-                                 atoll_plan_runsc_tasks(limits->pids)};
+    struct atoll_sm_limit msg = {
+        .id = spec->id,
+        .memory_bytes = spec->waived & ATOLL_LIMIT_MEMORY ? 0 : limits->memory_bytes,
+        .cpu_millis = spec->waived & ATOLL_LIMIT_CPU ? 0 : limits->cpu_millis,
+        .pids = spec->waived & ATOLL_LIMIT_PIDS ? 0 : atoll_plan_runsc_tasks(limits->pids),
+    };
 
     return atoll_gvisor_ask(&gvisor_of(p)->link, call, ATOLL_SPAWN_LIMIT, &atoll_sm_limit_desc,
                             &msg, NULL, NULL, err);
@@ -221,7 +230,6 @@ static int try_out(struct atoll_gvisor *g, const struct atoll_sync_call *call,
                                          .inodes = 4096,
                                          .open_files = 256},
                               .waived = ATOLL_LIMIT_ALL};
-    struct atoll_error ignored;
     int fd = ATOLL_NO_FD;
     int r;
 
@@ -232,7 +240,7 @@ static int try_out(struct atoll_gvisor *g, const struct atoll_sync_call *call,
     r = atoll_gvisor_create(&g->base, call, &spec, &fd, err);
     if (r == 0) {
         (void)close(fd);
-        r = destroy(&g->base, call, &spec, &ignored);
+        r = destroy(&g->base, call, &spec, err);
     }
     (void)pthread_mutex_lock(&g->lock);
     g->tried = g->tried || r == 0;

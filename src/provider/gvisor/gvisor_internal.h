@@ -89,3 +89,6 @@ int atoll_gvisor_alive(struct atoll_gvisor *g, const struct atoll_sync_call *cal
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_gvisor_remove(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same, and its range is free: of one that has come so far as to have a socket. */
+int atoll_gvisor_clear(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -22,8 +22,10 @@ int atoll_gvisor_link_open(struct atoll_gvisor_link *link, const char *state_dir
     if (r < 0)
         return r;
     r = atoll_channel_init(&link->channel, fd, OUT_MAX);
-    if (r < 0)
+    if (r < 0) {
+        atoll_channel_done(&link->channel);
         return atoll_fail_errno(err, -r, "connection to atoll-spawn");
+    }
     link->open = true;
     link->lives++;
     return 0;

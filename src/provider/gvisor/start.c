@@ -151,7 +151,7 @@ int atoll_gvisor_create(struct atoll_sync_provider *p, const struct atoll_sync_c
     int r = refuse(spec, err);
 
     if (r == 0)
-        r = atoll_gvisor_remove(g, call, spec->id, err);
+        r = atoll_gvisor_clear(g, call, spec->id, err);
     if (r == 0)
         r = atoll_gvisor_range_take(g, spec, err);
     if (r < 0)
