@@ -70,7 +70,7 @@ struct atoll_client_error {
     enum atoll_client_code code;
     int errnum;          /* the errno behind it; EREMOTEIO when the daemon refused */
     char message[512];   /* for people; never "" after a failure */
-    char hint[512];      /* what to do about it, or "" */
+    char hint[512];      /* what to do about it, in a line or more, or "" */
     char request_id[64]; /* finds it in the daemon's log, or "" */
     char reserved[128];
 };

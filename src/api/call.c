@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "engine/providers.h"
 
 void *atoll_api_alloc(size_t n)
 {
@@ -124,6 +125,11 @@ void atoll_api_reply_empty(struct atoll_api_call *call, int status)
     respond(call, status, NULL, NULL, 0);
 }
 
+const char *atoll_api_operators_file(const struct atoll_api_call *call)
+{
+    return call->caller.scope == ATOLL_SCOPE_ADMIN ? atoll_providers_file(call->engine) : NULL;
+}
+
 static void write_error(struct atoll_api_call *call, int status, const struct atoll_error *error)
 {
     struct atoll_buf buf;
@@ -131,7 +137,7 @@ static void write_error(struct atoll_api_call *call, int status, const struct at
 
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
-    atoll_api_error_write(&out, error, call->request_id);
+    atoll_api_error_write(&out, error, call->request_id, atoll_api_operators_file(call));
     atoll_json_close(&out, '}');
     atoll_api_reply(call, status, &out);
 }
@@ -145,8 +151,10 @@ static void fail_with(struct atoll_api_call *call, int status, const struct atol
         log_internal(call, error);
     if (status == 401 && call->req)
         (void)atoll_http_set_header(call->req, "WWW-Authenticate", "Bearer");
-    if (status == 429 && call->req) {
-        (void)snprintf(seconds, sizeof(seconds), "%u", ATOLL_MAX(call->retry_after_s, 1u));
+    if (call->req && (status == 429 || error->retry_ms > 0)) {
+        unsigned told_s = ((unsigned)error->retry_ms + 999) / 1000;
+        (void)snprintf(seconds, sizeof(seconds), "%u",
+                       ATOLL_MAX(ATOLL_MAX(call->retry_after_s, told_s), 1u));
         (void)atoll_http_set_header(call->req, "Retry-After", seconds);
     }
     if (call->facade && call->facade->fail)

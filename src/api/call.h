@@ -64,6 +64,8 @@ void atoll_api_reply_empty(struct atoll_api_call *call, int status);
 void atoll_api_reply_text(struct atoll_api_call *call, int status, const char *content_type,
                           const void *bytes, size_t n);
 void atoll_api_fail(struct atoll_api_call *call, const struct atoll_error *error);
+/* Where providers.yaml is, if the caller may know; or NULL. */
+const char *atoll_api_operators_file(const struct atoll_api_call *call);
 
 /* A reply in pieces: atoll_http_write() on call->req between the two. */
 void atoll_api_begin(struct atoll_api_call *call, int status, const char *content_type,

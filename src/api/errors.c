@@ -1,7 +1,9 @@
 #include "api/errors.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include "engine/providers.h"
 
 /* First match wins; errnum 0 stands for any. */
 static const struct {
@@ -53,7 +55,10 @@ int atoll_api_status_of(const struct atoll_error *error)
 
 const char *atoll_api_hint_of(const struct atoll_error *error)
 {
-    return rows[find_row(error)].hint;
+    size_t row = find_row(error);
+
+    /* What is for the log alone has hints for nobody else either. */
+    return *error->hint && rows[row].status != 500 ? error->hint : rows[row].hint;
 }
 
 /* What the kernel said, for programs to which the code is too coarse. What is wrong with a request is
@@ -70,8 +75,19 @@ static void write_evidence(struct atoll_json_out *out, const struct atoll_error 
     atoll_json_close(out, '}');
 }
 
+static void write_hint(struct atoll_json_out *out, const char *hint, const char *file)
+{
+    const char *name = file && *file ? strstr(hint, ATOLL_PROVIDERS_FILE) : NULL;
+    ATOLL_AUTOFREE char *whole = NULL;
+
+    if (name && asprintf(&whole, "%.*s%s%s", (int)(name - hint), hint, file,
+                         name + strlen(ATOLL_PROVIDERS_FILE)) < 0)
+        whole = NULL;
+    atoll_json_text(out, "hint", whole ? whole : hint);
+}
+
 void atoll_api_error_write(struct atoll_json_out *out, const struct atoll_error *error,
-                           const char *request_id)
+                           const char *request_id, const char *file)
 {
     bool is_internal = atoll_api_status_of(error) == 500;
     const char *hint = atoll_api_hint_of(error);
@@ -82,7 +98,7 @@ void atoll_api_error_write(struct atoll_json_out *out, const struct atoll_error 
     atoll_json_text(out, "message",
                     is_internal ? "the daemon failed at this request" : error->text);
     if (hint)
-        atoll_json_text(out, "hint", hint);
+        write_hint(out, hint, file);
     atoll_json_text(out, "request_id", request_id);
     if (!is_internal)
         write_evidence(out, error);

@@ -10,6 +10,7 @@
 int atoll_api_status_of(const struct atoll_error *error);
 /* What the client could do about it, or NULL. */
 const char *atoll_api_hint_of(const struct atoll_error *error);
-/* Writes the member "error":{…}; call it inside an open object. */
+/* Writes the member "error":{…}; call it inside an open object. FILE: where providers.yaml is, which
+ * hints tell to those who may know; or NULL. */
 void atoll_api_error_write(struct atoll_json_out *out, const struct atoll_error *error,
-                           const char *request_id);
+                           const char *request_id, const char *file);

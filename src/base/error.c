@@ -18,6 +18,7 @@ int atoll_fail(struct atoll_error *err, enum atoll_error_kind kind, int errnum, 
         err->kind = kind;
         err->errnum = errnum;
         err->retry_ms = 0;
+        err->hint[0] = '\0';
         va_start(ap, fmt);
         (void)vsnprintf(err->text, sizeof(err->text), fmt, ap);
         va_end(ap);
@@ -33,6 +34,7 @@ int atoll_fail_errno(struct atoll_error *err, int errnum, const char *fmt, ...)
         err->kind = ATOLL_ERR_INTERNAL;
         err->errnum = errnum;
         err->retry_ms = 0;
+        err->hint[0] = '\0';
         va_start(ap, fmt);
         (void)vsnprintf(err->text, sizeof(err->text), fmt, ap);
         va_end(ap);
@@ -57,6 +59,17 @@ int atoll_wrap(struct atoll_error *err, const char *fmt, ...)
     whole[sizeof(err->text) - 1] = '\0';
     memcpy(err->text, whole, strlen(whole) + 1);
     return code_of(err->errnum);
+}
+
+void atoll_advise(struct atoll_error *err, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!err)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(err->hint, sizeof(err->hint), fmt, ap);
+    va_end(ap);
 }
 
 const char *atoll_error_kind_name(enum atoll_error_kind kind)

@@ -30,12 +30,14 @@ enum atoll_error_kind {
 };
 
 #define ATOLL_ERROR_TEXT_MAX 400
+#define ATOLL_ERROR_HINT_MAX 480
 
 struct atoll_error {
     enum atoll_error_kind kind;
     int errnum; /* the errno behind it, 0 if none */
     char text[ATOLL_ERROR_TEXT_MAX];
     int retry_ms; /* when to try again, by the word of whoever refused; 0: it said nothing */
+    char hint[ATOLL_ERROR_HINT_MAX]; /* what to do about it; "": what its kind says */
 };
 
 /* Fills *err (which may be NULL) and returns -errnum, or -EIO when errnum is 0. */
@@ -47,6 +49,9 @@ int atoll_fail_errno(struct atoll_error *err, int errnum, const char *fmt, ...) 
 
 /* Puts "context: " before the text and returns the same negative errno. */
 int atoll_wrap(struct atoll_error *err, const char *fmt, ...) ATOLL_PRINTF(2, 3);
+
+/* What to do about a failure that *err (which may be NULL) holds already. May have several lines. */
+void atoll_advise(struct atoll_error *err, const char *fmt, ...) ATOLL_PRINTF(2, 3);
 
 /* "not_found" and the like; "unknown" for a number that is no kind. */
 const char *atoll_error_kind_name(enum atoll_error_kind kind);

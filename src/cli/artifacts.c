@@ -12,56 +12,43 @@
 #include "cli/copy.h"
 #include "net/url.h"
 
-static void add_size(struct atoll_cli_table *table, const json_t *object)
-{
-    char text[16];
-
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
-                        atoll_text_format_size(atoll_link_count(object, "size"), text));
-}
-
-static void add_set(struct atoll_cli_table *table, const json_t *set)
+static void add_complete(struct atoll_cli_table *table, const json_t *set)
 {
     bool complete = json_is_true(json_object_get(set, "complete"));
-    char text[16];
 
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(set, "sandbox_id", "?"));
-    atoll_cli_table_add(
-        table, ATOLL_CLI_PLAIN, "%s",
-        atoll_cli_format_age(atoll_cli_age_of(atoll_link_text(set, "created_at", NULL)), text));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f", atoll_link_number(set, "count", 0));
-    add_size(table, set);
     atoll_cli_table_add(table, complete ? ATOLL_CLI_PLAIN : ATOLL_CLI_YELLOW, "%s",
                         complete ? "yes" : atoll_link_text(set, "reason", "no"));
 }
 
-static void add_file(struct atoll_cli_table *table, const json_t *file)
-{
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(file, "path", "?"));
-    add_size(table, file);
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(file, "mime", ""));
-}
+static const struct atoll_cli_column set_columns[] = {
+    {.title = "SANDBOX", .member = "sandbox_id"},
+    {.title = "AGE", .member = "created_at", .form = ATOLL_CLI_FORM_AGE},
+    {.title = "FILES", .member = "count", .form = ATOLL_CLI_FORM_NUMBER},
+    {.title = "SIZE", .member = "size", .form = ATOLL_CLI_FORM_BYTES},
+    {.title = "COMPLETE", .add = add_complete},
+    {.title = NULL},
+};
 
-static int target_of(const char *id, struct atoll_link_target *ret, struct atoll_error *err)
-{
-    int r = atoll_link_check_id("sandbox", id, err);
-    return r < 0 ? r : atoll_link_target(ret, err, "/api/artifacts/%s", id);
-}
+static const struct atoll_cli_column file_columns[] = {
+    {.title = "PATH", .member = "path"},
+    {.title = "SIZE", .member = "size", .form = ATOLL_CLI_FORM_BYTES},
+    {.title = "TYPE", .member = "mime", .missing = ""},
+    {.title = NULL},
+};
 
-static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc, char **argv,
+static const struct atoll_cli_collection sets = {"/api/artifacts", "artifacts", "sandbox", false,
+                                                 set_columns};
+
+static int list(struct atoll_cli *cli, const void *options, int argc, char **argv,
                 struct atoll_error *err)
 {
-    static const char *const sets[] = {"SANDBOX", "AGE", "FILES", "SIZE", "COMPLETE", NULL};
-    static const char *const files[] = {"PATH", "SIZE", "TYPE", NULL};
     struct atoll_link_target target;
     int r;
 
     if (argc == 0)
-        return atoll_cli_collection_list(cli, "/api/artifacts", "artifacts", sets, add_set, err);
-    r = target_of(argv[0], &target, err);
-    if (r < 0)
-        return r;
-    return atoll_cli_collection_list(cli, target.text, "files", files, add_file, err);
+        return atoll_cli_collection_ls(cli, options, argc, argv, err);
+    r = atoll_cli_collection_target(&sets, argv[0], &target, err);
+    return r < 0 ? r : atoll_cli_list(cli, target.text, "files", file_columns, err);
 }
 
 /* The path keeps its slashes: the route is one of several segments. */
@@ -69,7 +56,7 @@ static int file_target(const char *id, const char *path, struct atoll_link_targe
                        struct atoll_error *err)
 {
     struct atoll_buf text;
-    int r = target_of(id, ret, err);
+    int r = atoll_cli_collection_target(&sets, id, ret, err);
 
     if (r < 0)
         return r;
@@ -139,20 +126,17 @@ static int get(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
 
     if (r < 0)
         return r;
-    if (!local || (cli->json && strcmp(local, "-") == 0))
+    if (!local)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "say which file to write");
+    if (cli->json && strcmp(local, "-") == 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--json and the file cannot both go to standard output");
     r = strcmp(local, "-") == 0 ? fetch(cli, target.text, &sink, err)
                                 : fetch_into(cli, target.text, local, &sink, err);
     if (r < 0 || !cli->json)
         return r;
     object = json_pack("{s:s, s:I}", "file", local, "bytes", (json_int_t)sink.bytes);
     return atoll_cli_print_json(object, err);
-}
-
-static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
-                       int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
-{
-    return atoll_cli_collection_remove(cli, argv, target_of, err);
 }
 
 const struct atoll_cli_verb atoll_cli_artifacts_ls = {
@@ -165,10 +149,8 @@ const struct atoll_cli_verb atoll_cli_artifacts_ls = {
             "  id=$(atoll create --artifact 'out/*.png')\n"
             "  atoll artifacts ls          what was kept of which\n"
             "  atoll artifacts ls $id      the files of one\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .max_args = 1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
+    .collection = &sets,
     .run = list,
 };
 
@@ -178,11 +160,8 @@ const struct atoll_cli_verb atoll_cli_artifacts_get = {
     .summary = "fetch a file that was kept",
     .help = "Into FILE, which must not be there yet, by default of the same name in the current\n"
             "directory; - is standard output.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 2,
     .max_args = 3,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = get,
 };
 
@@ -191,10 +170,8 @@ const struct atoll_cli_verb atoll_cli_artifacts_rm = {
     .args = "SANDBOX...",
     .summary = "remove files that were kept of sandboxes",
     .help = "",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 1,
     .max_args = -1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
-    .run = remove_each,
+    .collection = &sets,
+    .run = atoll_cli_collection_rm,
 };

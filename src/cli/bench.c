@@ -111,7 +111,5 @@ const struct atoll_cli_verb atoll_cli_bench = {
             "docker image atoll-bench:1.\n",
     .options = options_table,
     .options_size = sizeof(struct options),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,
 };

@@ -10,7 +10,7 @@
 
 extern char **environ;
 
-static int spawn(char *const *argv, int out_fd, pid_t *ret_pid)
+int atoll_cli_spawn(char *const *argv, int out_fd, bool detached, pid_t *ret_pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -28,10 +28,13 @@ static int spawn(char *const *argv, int out_fd, pid_t *ret_pid)
         return -r;
     }
     (void)posix_spawnattr_setsigdefault(&attr, &reset);
-    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
+    (void)posix_spawnattr_setflags(&attr,
+                                   POSIX_SPAWN_SETSIGDEF | (detached ? POSIX_SPAWN_SETSID : 0));
     r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (r == 0)
         r = posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
+    if (r == 0 && detached)
+        r = posix_spawn_file_actions_adddup2(&actions, out_fd, STDERR_FILENO);
     if (r == 0)
         r = posix_spawnp(ret_pid, argv[0], &actions, &attr, argv, environ);
     (void)posix_spawnattr_destroy(&attr);
@@ -47,7 +50,7 @@ int atoll_cli_child_start(struct atoll_cli_child *ret, char *const *argv, struct
     (void)fflush(NULL);
     if (pipe2(pipe_fds, O_CLOEXEC) < 0)
         return atoll_fail_errno(err, errno, "pipe");
-    r = spawn(argv, pipe_fds[1], &pid);
+    r = atoll_cli_spawn(argv, pipe_fds[1], false, &pid);
     (void)close(pipe_fds[1]);
     if (r < 0) {
         (void)close(pipe_fds[0]);

@@ -13,6 +13,10 @@ struct atoll_cli_child {
     int status;       /* as from waitpid, when pid is 0 */
 };
 
+/* Starts argv[0] from PATH, with nothing to read. Detached: in a session of its own, with its standard
+ * error where its output goes. -ENOENT when there is no such program, or another -errno. */
+int atoll_cli_spawn(char *const *argv, int out_fd, bool detached, pid_t *ret_pid) ATOLL_MUST_CHECK;
+
 /* Starts argv[0] from PATH. NOT_FOUND when there is no such program, INTERNAL. */
 int atoll_cli_child_start(struct atoll_cli_child *ret, char *const *argv,
                           struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -26,12 +26,13 @@ struct atoll_cli_verb {
     const char *name; /* "run"; "template ls" for a verb of a group */
     const char *args; /* what follows the name, for the usage line */
     const char *summary;
-    const char *help; /* what summary and options leave open, then examples */
-    const struct atoll_cli_option *options;
+    const char *help;                       /* what summary and options leave open, then examples */
+    const struct atoll_cli_option *options; /* NULL: none but the common ones */
     size_t options_size;    /* of the struct, which starts with a struct atoll_cli_common */
     int min_args, max_args; /* max -1: any number */
-    int command_at;         /* see atoll_cli_parse() */
-    int failure;            /* exit status when run() fails; 0 means ATOLL_CLI_FAILED */
+    int command_arg; /* 1: the first starts a command with options of its own; 0: none does */
+    int failure;     /* exit status when run() fails; 0 means ATOLL_CLI_FAILED */
+    const struct atoll_cli_collection *collection; /* for the verbs of cli/collection.h */
     int (*run)(struct atoll_cli *cli, const void *options, int argc, char **argv,
                struct atoll_error *err);
 };
@@ -50,11 +51,8 @@ extern const struct atoll_cli_option atoll_cli_common_options[];
         .table = atoll_cli_common_options                          \
     }
 
-/* Options of verbs that have no others. */
-struct atoll_cli_plain {
-    struct atoll_cli_common common;
-};
-extern const struct atoll_cli_option atoll_cli_plain_options[];
+/* Those of a verb, with the common ones. */
+const struct atoll_cli_option *atoll_cli_options_of(const struct atoll_cli_verb *verb);
 
 extern const struct atoll_cli_verb atoll_cli_run;
 extern const struct atoll_cli_verb atoll_cli_create;
@@ -101,5 +99,9 @@ extern const struct atoll_cli_verb *const atoll_cli_verbs[];
 const struct atoll_cli_verb *atoll_cli_find_verb(char *const *argv, int *ret_words,
                                                  struct atoll_error *err);
 
-/* The help of one verb, or of all when verb is NULL, on standard output. */
+/* Whether it is the first of two words ("template"). */
+bool atoll_cli_is_group(const char *word);
+
+/* The help of one verb, or of all when verb is NULL, on standard output; and of those of a group. */
 void atoll_cli_print_help(const struct atoll_cli_verb *verb);
+void atoll_cli_print_group(const char *group);

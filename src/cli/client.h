@@ -8,6 +8,7 @@
  * Blocking: every call, up to the client's timeout.
  */
 struct atoll_cli {
+    const struct atoll_cli_verb *verb; /* that runs */
     bool json;
     const char *ca_file;         /* borrowed; NULL: by the environment */
     struct atoll_client *client; /* owned; opened by the first call */

@@ -158,7 +158,5 @@ const struct atoll_cli_verb atoll_cli_doctor = {
             "  atoll doctor --sysctl > /etc/sysctl.d/60-atoll.conf && sysctl --system\n",
     .options = options_table,
     .options_size = sizeof(struct options),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,
 };

@@ -67,7 +67,5 @@ const struct atoll_cli_verb atoll_cli_down = {
     .help = "Its sandboxes are destroyed; persistent ones are stopped and keep their disks.\n",
     .options = options_table,
     .options_size = sizeof(struct options),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,
 };

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include "cli/print.h"
 #include "cli/request.h"
@@ -51,6 +52,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
         r = atoll_cli_add_command(request, &o->command, argv + 1, err);
     if (r < 0)
         return r;
+    if (o->detach && (o->command.tty || o->command.interactive))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--detach leaves nobody to type: it goes with neither --tty nor --stdin");
     if (o->detach)
         return start(cli, argv[0], request, err);
     return atoll_cli_session_attach(cli, argv[0], request, o->command.interactive, o->command.tty,
@@ -74,7 +78,7 @@ const struct atoll_cli_verb atoll_cli_exec = {
     .options_size = sizeof(struct options),
     .min_args = 2,
     .max_args = -1,
-    .command_at = 1,
+    .command_arg = 2,
     .failure = ATOLL_CLI_BROKEN,
     .run = run,
 };

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "cli/client.h"
@@ -14,10 +15,10 @@ const struct atoll_cli_option atoll_cli_common_options[] = {
     {0},
 };
 
-const struct atoll_cli_option atoll_cli_plain_options[] = {
-    ATOLL_CLI_COMMON(struct atoll_cli_plain),
-    {0},
-};
+const struct atoll_cli_option *atoll_cli_options_of(const struct atoll_cli_verb *verb)
+{
+    return verb->options ? verb->options : atoll_cli_common_options;
+}
 
 static void print_option(const struct atoll_cli_option *option)
 {
@@ -40,9 +41,31 @@ static void print_verb(const struct atoll_cli_verb *verb)
     (void)printf("atoll %s: %s\n\nUsage: atoll %s%s%s\n", verb->name, verb->summary, verb->name,
                  *verb->args ? " " : "", verb->args);
     (void)fputs("\nOptions:\n", stdout);
-    for (size_t i = 0; (option = atoll_cli_option_next(verb->options, &i)) != NULL;)
+    for (size_t i = 0; (option = atoll_cli_option_next(atoll_cli_options_of(verb), &i)) != NULL;)
         print_option(option);
-    (void)printf("\n%s", verb->help);
+    if (*verb->help)
+        (void)printf("\n%s", verb->help);
+}
+
+/* NULL: all are. */
+static bool is_in_group(const struct atoll_cli_verb *verb, const char *group)
+{
+    size_t n = group ? strlen(group) : 0;
+    return !group || (strncmp(verb->name, group, n) == 0 && verb->name[n] == ' ');
+}
+
+static void print_names(const char *group)
+{
+    for (const struct atoll_cli_verb *const *verb = atoll_cli_verbs; *verb; verb++)
+        if (is_in_group(*verb, group))
+            (void)printf("  %-17s %s\n", (*verb)->name, (*verb)->summary);
+}
+
+void atoll_cli_print_group(const char *group)
+{
+    (void)printf("Usage: atoll %s VERB [OPTION]... [ARG]...\n\nVerbs:\n", group);
+    print_names(group);
+    (void)printf("\n`atoll help %s VERB` says more about each.\n", group);
 }
 
 static void print_overview(void)
@@ -53,8 +76,7 @@ static void print_overview(void)
                 "\n"
                 "Verbs:\n",
                 stdout);
-    for (const struct atoll_cli_verb *const *verb = atoll_cli_verbs; *verb; verb++)
-        (void)printf("  %-17s %s\n", (*verb)->name, (*verb)->summary);
+    print_names(NULL);
     (void)fputs("\n"
                 "Environment:\n"
                 "  ATOLL_SOCKET      socket of the daemon\n"
@@ -77,18 +99,43 @@ void atoll_cli_print_help(const struct atoll_cli_verb *verb)
         print_overview();
 }
 
-static int run_help(struct atoll_cli *cli ATOLL_UNUSED, const void *options ATOLL_UNUSED, int argc,
-                    char **argv, struct atoll_error *err)
+/* One, or those of a group, or all. */
+static int print_json(const struct atoll_cli_verb *only, const char *group, struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *list = json_array();
+    ATOLL_AUTOJSON json_t *object = json_pack("{s:O}", "verbs", list);
+
+    for (const struct atoll_cli_verb *const *v = atoll_cli_verbs; *v; v++)
+        if (only ? *v == only : is_in_group(*v, group))
+            (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", (*v)->name,
+                                                        "args", (*v)->args, "summary",
+                                                        (*v)->summary, "help", (*v)->help));
+    return atoll_cli_print_json(object, err);
+}
+
+static int run_help(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc, char **argv,
+                    struct atoll_error *err)
 {
     const struct atoll_cli_verb *verb = NULL;
+    const char *group = NULL;
     int words;
 
-    if (argc > 0) {
+    if (argc == 1 && atoll_cli_is_group(argv[0])) {
+        group = argv[0];
+    } else if (argc > 0) {
         verb = atoll_cli_find_verb(argv, &words, err);
         if (!verb)
             return -err->errnum;
+        if (argc > words)
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "\"%.60s\" is one argument too many", argv[words]);
     }
-    atoll_cli_print_help(verb);
+    if (cli->json)
+        return print_json(verb, group, err);
+    if (group)
+        atoll_cli_print_group(group);
+    else
+        atoll_cli_print_help(verb);
     return ATOLL_CLI_OK;
 }
 
@@ -107,12 +154,11 @@ const struct atoll_cli_verb atoll_cli_help = {
     .name = "help",
     .args = "[VERB]",
     .summary = "explain a verb",
-    .help = "Example:\n"
-            "  atoll help run\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
+    .help = "Examples:\n"
+            "  atoll help run\n"
+            "  atoll help template          all about templates\n"
+            "  atoll help template build\n",
     .max_args = 2,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .failure = ATOLL_CLI_USAGE,
     .run = run_help,
 };
@@ -122,9 +168,5 @@ const struct atoll_cli_verb atoll_cli_version = {
     .args = "",
     .summary = "print the version of this program",
     .help = "",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run_version,
 };

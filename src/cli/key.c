@@ -14,9 +14,9 @@ struct create_options {
 
 static const struct atoll_cli_option create_options[] = {
     {"tenant", 't', ATOLL_CLI_TEXT, offsetof(struct create_options, tenant), "NAME",
-     "whom the key speaks for; made by its first use (default)", NULL},
+     "whom the key speaks for; made by its first use (default: default)", NULL},
     {"scope", 's', ATOLL_CLI_TEXT, offsetof(struct create_options, scope), "SCOPE",
-     "read, write or admin (write)", NULL},
+     "read, write or admin (default: write)", NULL},
     {"e2b", 0, ATOLL_CLI_FLAG, offsetof(struct create_options, e2b), NULL,
      "print it as E2B's SDKs want keys to look", NULL},
     ATOLL_CLI_COMMON(struct create_options),
@@ -65,35 +65,15 @@ static int create(struct atoll_cli *cli, const void *options, int argc ATOLL_UNU
     return ATOLL_CLI_OK;
 }
 
-static void add_key(struct atoll_cli_table *table, const json_t *key)
-{
-    double age = atoll_cli_age_of(atoll_link_text(key, "created_at", NULL));
-    char text[16];
+static const struct atoll_cli_column columns[] = {
+    {.title = "ID", .member = "id"},
+    {.title = "TENANT", .member = "tenant"},
+    {.title = "SCOPE", .member = "scope"},
+    {.title = "AGE", .member = "created_at", .form = ATOLL_CLI_FORM_AGE},
+    {.title = NULL},
+};
 
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(key, "id", "?"));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(key, "tenant", "?"));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(key, "scope", "?"));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_format_age(age, text));
-}
-
-static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
-                char **argv ATOLL_UNUSED, struct atoll_error *err)
-{
-    static const char *const names[] = {"ID", "TENANT", "SCOPE", "AGE", NULL};
-    return atoll_cli_collection_list(cli, "/api/keys", "keys", names, add_key, err);
-}
-
-static int target_of(const char *name, struct atoll_link_target *ret, struct atoll_error *err)
-{
-    int r = atoll_link_check_id("key", name, err);
-    return r < 0 ? r : atoll_link_target(ret, err, "/api/keys/%s", name);
-}
-
-static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
-                       int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
-{
-    return atoll_cli_collection_remove(cli, argv, target_of, err);
-}
+static const struct atoll_cli_collection keys = {"/api/keys", "keys", "key", false, columns};
 
 const struct atoll_cli_verb atoll_cli_key_create = {
     .name = "key create",
@@ -109,8 +89,6 @@ const struct atoll_cli_verb atoll_cli_key_create = {
             "  export E2B_API_KEY=$(atoll key create --e2b)\n",
     .options = create_options,
     .options_size = sizeof(struct create_options),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = create,
 };
 
@@ -119,11 +97,8 @@ const struct atoll_cli_verb atoll_cli_key_ls = {
     .args = "",
     .summary = "list the API keys, without the keys themselves",
     .help = "",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
-    .run = list,
+    .collection = &keys,
+    .run = atoll_cli_collection_ls,
 };
 
 const struct atoll_cli_verb atoll_cli_key_rm = {
@@ -131,10 +106,8 @@ const struct atoll_cli_verb atoll_cli_key_rm = {
     .args = "ID...",
     .summary = "take API keys away",
     .help = "Requests that are under way go on; the next one is refused.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 1,
     .max_args = -1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
-    .run = remove_each,
+    .collection = &keys,
+    .run = atoll_cli_collection_rm,
 };

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,13 +11,12 @@
 #include <sys/wait.h>
 #include "base/clock.h"
 #include "base/fd.h"
+#include "cli/child.h"
 #include "cli/print.h"
 
 #define READY_MS (20 * 1000)
 #define LOOK_MS 20
 #define LOG_TAIL_BYTES 4096
-
-extern char **environ;
 
 unsigned atoll_cli_free_port(unsigned port)
 {
@@ -69,38 +67,12 @@ static void find_program(char *out, size_t cap)
         (void)snprintf(out, cap, "atolld");
 }
 
-static int spawn(const struct atoll_cli_place *place, char *const *argv, pid_t *ret_pid)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    int r = posix_spawn_file_actions_init(&actions);
-
-    if (r != 0)
-        return -r;
-    r = posix_spawnattr_init(&attr);
-    if (r != 0) {
-        (void)posix_spawn_file_actions_destroy(&actions);
-        return -r;
-    }
-    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
-    r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (r == 0)
-        r = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, place->log,
-                                             O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
-    if (r == 0)
-        r = posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    if (r == 0)
-        r = posix_spawnp(ret_pid, argv[0], &actions, &attr, argv, environ);
-    (void)posix_spawnattr_destroy(&attr);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return -r;
-}
-
 int atoll_cli_launch(const struct atoll_cli_place *place, const char *listen_at, char **more,
                      pid_t *ret_pid, struct atoll_error *err)
 {
     static char state[] = "--state", socket_path[] = "--socket", listen_name[] = "--listen";
     char program[ATOLL_CLI_PATH_MAX], *argv[ATOLL_CLI_LAUNCH_ARGS_MAX + 8];
+    ATOLL_AUTOCLOSE int log_fd = ATOLL_NO_FD;
     size_t n = 0;
     int r = make_directory(place->state, err);
 
@@ -119,7 +91,11 @@ int atoll_cli_launch(const struct atoll_cli_place *place, const char *listen_at,
     for (size_t i = 0; more[i] && i < ATOLL_CLI_LAUNCH_ARGS_MAX; i++)
         argv[n++] = more[i];
     argv[n] = NULL;
-    r = spawn(place, argv, ret_pid);
+    log_fd = open(place->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (log_fd < 0)
+        return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s",
+                          place->log, strerror(errno));
+    r = atoll_cli_spawn(argv, log_fd, true, ret_pid);
     if (r == -ENOENT)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
                           "atolld is neither beside atoll nor in PATH");

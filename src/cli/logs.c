@@ -2,8 +2,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include "cli/collection.h"
 #include "cli/output.h"
-#include "cli/print.h"
 #include "client/result.h"
 
 struct options {
@@ -32,14 +32,11 @@ static void join_command(const json_t *exec, char *out, size_t cap)
     }
 }
 
-static void add_exec(struct atoll_cli_table *table, const json_t *exec)
+static void add_state(struct atoll_cli_table *table, const json_t *exec)
 {
     const json_t *result = json_object_get(exec, "result");
     const char *kind = atoll_link_text(result, "kind", NULL);
-    char command[60], age[16];
 
-    join_command(exec, command, sizeof(command));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(exec, "exec_id", "?"));
     if (!kind)
         atoll_cli_table_add(table, ATOLL_CLI_GREEN, "running");
     else if (strcmp(kind, "exited") == 0)
@@ -47,34 +44,30 @@ static void add_exec(struct atoll_cli_table *table, const json_t *exec)
                             atoll_link_number(result, "exit_code", -1));
     else
         atoll_cli_table_add(table, ATOLL_CLI_RED, "%s", kind);
-    atoll_cli_table_add(
-        table, ATOLL_CLI_PLAIN, "%s",
-        atoll_cli_format_age(atoll_cli_age_of(atoll_link_text(exec, "started_at", NULL)), age));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(exec, "user", ""));
+}
+
+static void add_command(struct atoll_cli_table *table, const json_t *exec)
+{
+    char command[60];
+
+    join_command(exec, command, sizeof(command));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", command);
 }
 
 static int list_execs(struct atoll_cli *cli, const char *sandbox, struct atoll_error *err)
 {
-    static const char *const names[] = {"EXEC", "STATE", "AGE", "USER", "COMMAND", NULL};
-    ATOLL_AUTOJSON json_t *reply = NULL;
+    static const struct atoll_cli_column columns[] = {
+        {.title = "EXEC", .member = "exec_id"},
+        {.title = "STATE", .add = add_state},
+        {.title = "AGE", .member = "started_at", .form = ATOLL_CLI_FORM_AGE},
+        {.title = "USER", .member = "user", .missing = ""},
+        {.title = "COMMAND", .add = add_command},
+        {.title = NULL},
+    };
     struct atoll_link_target target;
-    struct atoll_cli_table table;
-    const json_t *execs;
     int r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs", sandbox);
 
-    if (r == 0)
-        r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
-    if (r < 0)
-        return r;
-    if (cli->json)
-        return atoll_cli_print_json(reply, err);
-    execs = json_object_get(reply, "execs");
-    atoll_cli_table_init(&table, names);
-    for (size_t i = 0; i < json_array_size(execs); i++)
-        add_exec(&table, json_array_get(execs, i));
-    atoll_cli_table_finish(&table, stdout);
-    return ATOLL_CLI_OK;
+    return r < 0 ? r : atoll_cli_list(cli, target.text, "execs", columns, err);
 }
 
 /* Asked before the output, so that a wrong id or a missing daemon is told at once. */
@@ -116,6 +109,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 
     if (r == 0 && argc > 1)
         r = atoll_link_check_id("exec", argv[1], err);
+    else if (r == 0 && o->follow)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "--follow needs an EXEC; without --follow they are listed");
     if (r < 0)
         return r;
     return argc > 1 ? show(cli, argv[0], argv[1], o->follow, err) : list_execs(cli, argv[0], err);
@@ -137,7 +133,6 @@ const struct atoll_cli_verb atoll_cli_logs = {
     .options_size = sizeof(struct options),
     .min_args = 1,
     .max_args = 2,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .failure = ATOLL_CLI_BROKEN,
     .run = run,
 };

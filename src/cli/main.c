@@ -8,6 +8,22 @@
 #include "cli/client.h"
 #include "cli/print.h"
 
+/* Its first line says what to do; what follows is to be copied as it is. */
+static void print_hint(const char *hint)
+{
+    size_t n = strcspn(hint, "\n");
+
+    atoll_cli_say("%.*s", (int)n, hint);
+    while (hint[n]) {
+        char line[200];
+        hint += n + 1;
+        n = strcspn(hint, "\n");
+        (void)snprintf(line, sizeof(line), "%.*s", (int)n, hint);
+        atoll_cli_put(stderr, line);
+        (void)fputc('\n', stderr);
+    }
+}
+
 static void print_error(const struct atoll_cli *cli, const struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *object = NULL;
@@ -16,7 +32,7 @@ static void print_error(const struct atoll_cli *cli, const struct atoll_error *e
 
     atoll_cli_say("%s", err->text);
     if (*hint)
-        atoll_cli_say("%s", hint);
+        print_hint(hint);
     if (!cli->json)
         return;
     object = json_pack("{s:{s:s, s:s, s:s*}}", "error", "code", atoll_error_kind_name(err->kind),
@@ -58,14 +74,16 @@ static int check_count(const struct atoll_cli_verb *verb, int argc, char **argv)
 
 static int run_verb(const struct atoll_cli_verb *verb, char **argv)
 {
-    ATOLL_AUTOFREE struct atoll_cli_common *options = calloc(1, verb->options_size);
+    ATOLL_AUTOFREE struct atoll_cli_common *options =
+        calloc(1, ATOLL_MAX(verb->options_size, sizeof(*options)));
     struct atoll_error err = {.kind = ATOLL_ERR_NONE};
     struct atoll_cli cli;
     int argc, r;
 
     if (!options)
         return ATOLL_CLI_BROKEN;
-    if (atoll_cli_parse(verb->options, verb->command_at, argv, options, &argc, &err) < 0)
+    if (atoll_cli_parse(atoll_cli_options_of(verb), verb->command_arg - 1, argv, options, &argc,
+                        &err) < 0)
         return usage_error(verb, err.text);
     if (options->help) {
         atoll_cli_print_help(verb);
@@ -75,6 +93,7 @@ static int run_verb(const struct atoll_cli_verb *verb, char **argv)
     if (r != ATOLL_CLI_OK)
         return r;
     atoll_cli_init(&cli);
+    cli.verb = verb;
     cli.json = options->json;
     cli.ca_file = options->ca_file;
     r = verb->run(&cli, options, argc, argv, &err);
@@ -98,6 +117,11 @@ static void fill_standard_fds(void)
         (void)close(fd);
 }
 
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
 int main(int argc, char **argv)
 {
     const struct atoll_cli_verb *verb;
@@ -111,10 +135,14 @@ int main(int argc, char **argv)
         atoll_cli_print_help(NULL);
         return ATOLL_CLI_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    if (is_help(argv[1]))
         argv[1] = (char *)"help";
     if (strcmp(argv[1], "--version") == 0)
         argv[1] = (char *)"version";
+    if (argc == 3 && atoll_cli_is_group(argv[1]) && is_help(argv[2])) {
+        atoll_cli_print_group(argv[1]);
+        return ATOLL_CLI_OK;
+    }
     verb = atoll_cli_find_verb(argv + 1, &words, &err);
     if (!verb)
         return usage_error(NULL, err.text);

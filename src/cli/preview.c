@@ -42,9 +42,12 @@ static int stop_showing(struct atoll_cli *cli, const char *id, const char *port,
                         struct atoll_error *err)
 {
     struct atoll_link_target target;
+    ATOLL_AUTOJSON json_t *object = json_pack("{s:[s]}", "removed", port);
     int r = atoll_link_target(&target, err, "/api/sandboxes/%s/previews/%s", id, port);
 
-    return r < 0 ? r : atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
+    if (r == 0)
+        r = atoll_cli_call(cli, "DELETE", target.text, NULL, NULL, err);
+    return r < 0 || !cli->json ? r : atoll_cli_print_json(object, err);
 }
 
 static int show(struct atoll_cli *cli, const char *id, uint64_t port, bool is_public,
@@ -80,6 +83,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 
     if (r < 0)
         return r;
+    if (o->is_public && o->remove)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--public and --rm exclude each other");
     if (argc == 1 && (o->is_public || o->remove))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "which port?");
     if (argc == 1)
@@ -94,7 +100,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 
 const struct atoll_cli_verb atoll_cli_preview = {
     .name = "preview",
-    .args = "SANDBOX [PORT]",
+    .args = "[--public | --rm] SANDBOX [PORT]",
     .summary = "show what listens on a port of a sandbox in a browser",
     .help = "Prints the address. It works whatever the network of the sandbox is. Unless it is\n"
             "public, the address holds a token, and whoever has it gets in. Without a port it\n"
@@ -108,6 +114,5 @@ const struct atoll_cli_verb atoll_cli_preview = {
     .options_size = sizeof(struct options),
     .min_args = 1,
     .max_args = 2,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,
 };

@@ -1,16 +1,6 @@
 #include <stdio.h>
 #include <string.h>
-#include "cli/client.h"
-#include "cli/print.h"
-
-struct options {
-    struct atoll_cli_common common;
-};
-
-static const struct atoll_cli_option options_table[] = {
-    ATOLL_CLI_COMMON(struct options),
-    {0},
-};
+#include "cli/collection.h"
 
 static enum atoll_cli_colour colour_of(const char *state)
 {
@@ -35,36 +25,55 @@ static void join_capabilities(const json_t *provider, char *out, size_t cap)
     }
 }
 
-static void add_provider(struct atoll_cli_table *table, const json_t *p)
+static void add_state(struct atoll_cli_table *table, const json_t *p)
 {
     const char *state = atoll_link_text(p, "state", "?");
-    double most = atoll_link_number(p, "max_sandboxes", 0);
-    double count = atoll_link_number(p, "sandboxes", 0);
-    char text[128];
 
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(p, "name", "?"));
     atoll_cli_table_add(table, colour_of(state), "%s%s", state,
                         json_is_true(json_object_get(p, "removed")) ? ", removed" : "");
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(p, "isolation", "?"));
+}
+
+static void add_sandboxes(struct atoll_cli_table *table, const json_t *p)
+{
+    double most = atoll_link_number(p, "max_sandboxes", 0);
+    double count = atoll_link_number(p, "sandboxes", 0);
+
     if (most > 0)
         atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f / %.0f", count, most);
     else
         atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f", count);
+}
+
+static void add_latency(struct atoll_cli_table *table, const json_t *p)
+{
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.1f ms", atoll_link_number(p, "latency_ms", 0));
+}
+
+static void add_capabilities(struct atoll_cli_table *table, const json_t *p)
+{
+    char text[128];
+
     join_capabilities(p, text, sizeof(text));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", text);
+}
+
+static void add_words(struct atoll_cli_table *table, const json_t *p)
+{
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
                         atoll_link_text(p, "reason", atoll_link_text(p, "detail", "-")));
 }
 
+static const struct atoll_cli_column columns[] = {
+    {.title = "PROVIDER", .member = "name"},       {.title = "STATE", .add = add_state},
+    {.title = "ISOLATION", .member = "isolation"}, {.title = "SANDBOXES", .add = add_sandboxes},
+    {.title = "LATENCY", .add = add_latency},      {.title = "CAN", .add = add_capabilities},
+    {.title = "SAYS", .add = add_words},           {.title = NULL},
+};
+
 static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
                char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
-    static const char *const names[] = {"PROVIDER", "STATE", "ISOLATION", "SANDBOXES",
-                                        "LATENCY",  "CAN",   "SAYS",      NULL};
     ATOLL_AUTOJSON json_t *reply = NULL;
-    struct atoll_cli_table table;
-    const json_t *providers;
     const char *error;
     int r = atoll_cli_call(cli, "GET", "/api/providers", NULL, &reply, err);
 
@@ -72,14 +81,10 @@ static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
         return r;
     if (cli->json)
         return atoll_cli_print_json(reply, err);
-    providers = json_object_get(reply, "providers");
-    atoll_cli_table_init(&table, names);
-    for (size_t i = 0; i < json_array_size(providers); i++)
-        add_provider(&table, json_array_get(providers, i));
-    atoll_cli_table_finish(&table, stdout);
+    atoll_cli_list_print(json_object_get(reply, "providers"), columns);
     error = atoll_link_text(json_object_get(reply, "reload"), "error", NULL);
     if (error)
-        fprintf(stderr, "the providers are as before, for the file was not taken: %s\n", error);
+        atoll_cli_say("the providers are as before, for the file was not taken: %s", error);
     return ATOLL_CLI_OK;
 }
 
@@ -87,11 +92,9 @@ const struct atoll_cli_verb atoll_cli_providers = {
     .name = "providers",
     .args = "",
     .summary = "show who makes sandboxes here, and how they are",
-    .help = "In the order they are asked. One that is down gets no new sandboxes until it answers "
-            "again. A removed one is there because of the sandboxes it has.\n",
-    .options = options_table,
-    .options_size = sizeof(struct options),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
+    .help =
+        "In the order they are asked. One that is down gets no new sandboxes until it answers\n"
+        "again. A removed one is there because of the sandboxes it has. Others are set up in\n"
+        "providers.yaml, in the daemon's state directory or where --providers of atolld says.\n",
     .run = run,
 };

@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <stdio.h>
-#include "cli/client.h"
-#include "cli/print.h"
+#include "cli/collection.h"
 
 struct options {
     struct atoll_cli_common common;
@@ -32,7 +31,8 @@ static int remove_all(struct atoll_cli *cli, bool all_tenants, struct atoll_erro
     return ATOLL_CLI_OK;
 }
 
-static int remove_one(struct atoll_cli *cli, const char *id, struct atoll_error *err)
+static int remove_one(struct atoll_cli *cli, const char *id, const void *arg ATOLL_UNUSED,
+                      struct atoll_error *err)
 {
     struct atoll_client_error error;
     int r = atoll_cli_open(cli, err);
@@ -41,32 +41,6 @@ static int remove_one(struct atoll_cli *cli, const char *id, struct atoll_error 
         return r;
     r = atoll_client_sandbox_destroy(cli->client, id, &error);
     return atoll_cli_take_error(cli, r, &error, err);
-}
-
-/* Goes on after a failure: the others should still be gone. */
-static int remove_each(struct atoll_cli *cli, char **ids, struct atoll_error *err)
-{
-    ATOLL_AUTOJSON json_t *gone = json_array();
-    ATOLL_AUTOJSON json_t *object = json_pack("{s:O}", "destroyed", gone);
-    int status = ATOLL_CLI_OK, r;
-
-    for (; *ids; ids++) {
-        r = remove_one(cli, *ids, err);
-        if (r < 0 && err->kind == ATOLL_ERR_UNAVAILABLE)
-            return r;
-        if (r < 0) {
-            status = ATOLL_CLI_FAILED;
-            atoll_cli_say("%s", err->text);
-            continue;
-        }
-        (void)json_array_append_new(gone, json_string(*ids));
-        if (!cli->json)
-            (void)printf("%s\n", *ids);
-    }
-    if (!cli->json)
-        return status;
-    r = atoll_cli_print_json(object, err);
-    return r < 0 ? r : status;
 }
 
 static int run(struct atoll_cli *cli, const void *options, int argc, char **argv,
@@ -79,7 +53,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           all ? "--all and ids exclude each other"
                               : "which sandbox? Name some, or give --all");
-    return all ? remove_all(cli, o->all_tenants, err) : remove_each(cli, argv, err);
+    if (all)
+        return remove_all(cli, o->all_tenants, err);
+    /* After a failure, too: the others should still be gone. */
+    return atoll_cli_each(cli, argv, "destroyed", true, remove_one, NULL, err);
 }
 
 const struct atoll_cli_verb atoll_cli_rm = {
@@ -95,6 +72,5 @@ const struct atoll_cli_verb atoll_cli_rm = {
     .options = options_table,
     .options_size = sizeof(struct options),
     .max_args = -1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,
 };

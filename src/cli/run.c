@@ -323,7 +323,7 @@ const struct atoll_cli_verb atoll_cli_run = {
     .options_size = sizeof(struct options),
     .min_args = 1,
     .max_args = -1,
-    .command_at = 0,
+    .command_arg = 1,
     .failure = ATOLL_CLI_BROKEN,
     .run = run,
 };

@@ -48,7 +48,6 @@ const struct atoll_cli_verb atoll_cli_shell = {
     .options_size = sizeof(struct options),
     .min_args = 1,
     .max_args = 1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .failure = ATOLL_CLI_BROKEN,
     .run = run,
 };

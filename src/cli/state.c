@@ -1,7 +1,5 @@
 /* Sandboxes that rest: pause, resume, stop. */
-#include <stdio.h>
-#include "cli/client.h"
-#include "cli/print.h"
+#include "cli/collection.h"
 
 struct pause_options {
     struct atoll_cli_common common;
@@ -15,57 +13,51 @@ static const struct atoll_cli_option pause_table[] = {
     {0},
 };
 
-/* Does one thing to each of the ids and prints those it was done to; stops at the first failure. */
-static int for_each(struct atoll_cli *cli, char **ids, const char *done, bool keep_processes,
-                    int (*act)(struct atoll_client *client, const char *id, bool keep_processes,
-                               struct atoll_client_error *error),
-                    struct atoll_error *err)
+/* What libatoll has for it. */
+struct change {
+    int (*act)(struct atoll_client *client, const char *id, struct atoll_client_error *error);
+};
+
+static int change_one(struct atoll_cli *cli, const char *id, const void *arg,
+                      struct atoll_error *err)
 {
-    ATOLL_AUTOJSON json_t *changed = json_array();
-    ATOLL_AUTOJSON json_t *object = json_pack("{s:O}", done, changed);
+    const struct change *change = arg;
     struct atoll_client_error error;
     int r = atoll_cli_open(cli, err);
 
-    for (; r == 0 && *ids; ids++) {
-        r = atoll_cli_take_error(cli, act(cli->client, *ids, keep_processes, &error), &error, err);
-        if (r < 0)
-            break;
-        (void)json_array_append_new(changed, json_string(*ids));
-        if (!cli->json)
-            (void)printf("%s\n", *ids);
-    }
-    return r < 0 || !cli->json ? r : atoll_cli_print_json(object, err);
+    return r < 0 ? r : atoll_cli_take_error(cli, change->act(cli->client, id, &error), &error, err);
 }
 
-static int resume_one(struct atoll_client *client, const char *id, bool keep_processes ATOLL_UNUSED,
-                      struct atoll_client_error *error)
+static int freeze(struct atoll_client *client, const char *id, struct atoll_client_error *error)
 {
-    return atoll_client_sandbox_resume(client, id, error);
+    return atoll_client_sandbox_pause(client, id, true, error);
 }
 
-static int stop_one(struct atoll_client *client, const char *id, bool keep_processes ATOLL_UNUSED,
-                    struct atoll_client_error *error)
+static int unload(struct atoll_client *client, const char *id, struct atoll_client_error *error)
 {
-    return atoll_client_sandbox_stop(client, id, error);
+    return atoll_client_sandbox_pause(client, id, false, error);
 }
 
 static int run_pause(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
                      struct atoll_error *err)
 {
     const struct pause_options *o = options;
-    return for_each(cli, argv, "paused", !o->discard_processes, atoll_client_sandbox_pause, err);
+    const struct change change = {o->discard_processes ? unload : freeze};
+    return atoll_cli_each(cli, argv, "paused", false, change_one, &change, err);
 }
 
 static int run_resume(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
                       int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
 {
-    return for_each(cli, argv, "resumed", true, resume_one, err);
+    const struct change change = {atoll_client_sandbox_resume};
+    return atoll_cli_each(cli, argv, "resumed", false, change_one, &change, err);
 }
 
 static int run_stop(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
                     char **argv, struct atoll_error *err)
 {
-    return for_each(cli, argv, "stopped", false, stop_one, err);
+    const struct change change = {atoll_client_sandbox_stop};
+    return atoll_cli_each(cli, argv, "stopped", false, change_one, &change, err);
 }
 
 const struct atoll_cli_verb atoll_cli_pause = {
@@ -82,7 +74,6 @@ const struct atoll_cli_verb atoll_cli_pause = {
     .options_size = sizeof(struct pause_options),
     .min_args = 1,
     .max_args = -1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run_pause,
 };
 
@@ -91,11 +82,8 @@ const struct atoll_cli_verb atoll_cli_resume = {
     .args = "SANDBOX...",
     .summary = "let a paused sandbox go on, or start a stopped one",
     .help = "A stopped one starts on the disk it had, with the same id and settings.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 1,
     .max_args = -1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run_resume,
 };
 
@@ -110,10 +98,7 @@ const struct atoll_cli_verb atoll_cli_stop = {
             "  id=$(atoll create --persistent)\n"
             "  atoll stop $id\n"
             "  atoll resume $id\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 1,
     .max_args = -1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run_stop,
 };

@@ -139,6 +139,5 @@ const struct atoll_cli_verb atoll_cli_stats = {
     .options = options_table,
     .options_size = sizeof(struct options),
     .max_args = 1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,
 };

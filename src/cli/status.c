@@ -152,9 +152,5 @@ const struct atoll_cli_verb atoll_cli_status = {
     .args = "",
     .summary = "say whether a daemon answers, and what it is doing",
     .help = "The status is 0 when one answers, 3 when none does.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,
 };

@@ -1,5 +1,4 @@
 #include "cli/template.h"
-#include "cli/collection.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +7,7 @@
 #include <sys/stat.h>
 #include "base/text.h"
 #include "cli/child.h"
+#include "cli/collection.h"
 #include "cli/print.h"
 
 /* Unpacking and indexing a large tar takes the daemon a while after the last byte. */
@@ -85,12 +85,22 @@ int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char
     return r;
 }
 
-static int check_name(const char *name, struct atoll_error *err)
+static const struct atoll_cli_column columns[] = {
+    {.title = "NAME", .member = "name"},
+    {.title = "KIND", .member = "kind"},
+    {.title = "SIZE", .member = "size_bytes", .form = ATOLL_CLI_FORM_BYTES, .missing = "-"},
+    {.title = "AGE", .member = "created_at", .form = ATOLL_CLI_FORM_AGE},
+    {.title = "DIGEST", .member = "digest", .missing = "-", .colour = ATOLL_CLI_DIM, .width = 19},
+    {.title = NULL},
+};
+
+static const struct atoll_cli_collection templates = {"/api/templates", "templates", "template",
+                                                      true, columns};
+
+int atoll_cli_template_check_name(const char *name, struct atoll_error *err)
 {
-    if (atoll_text_is_name(name))
-        return 0;
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "\"%.100s\" is no name for a template: letters, digits, . _ - only", name);
+    struct atoll_link_target target;
+    return atoll_cli_collection_target(&templates, name, &target, err);
 }
 
 static ssize_t read_fd(void *arg, void *buf, size_t n)
@@ -118,7 +128,7 @@ static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int a
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     int input = STDIN_FILENO;
     struct stat st;
-    int r = check_name(argv[0], err);
+    int r = atoll_cli_template_check_name(argv[0], err);
 
     if (r < 0)
         return r;
@@ -133,51 +143,14 @@ static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int a
     return atoll_cli_template_send(cli, argv[0], read_fd, &fd, err);
 }
 
-static void add_template(struct atoll_cli_table *table, const json_t *t)
-{
-    double size = atoll_link_number(t, "size_bytes", 0);
-    double age = atoll_cli_age_of(atoll_link_text(t, "created_at", NULL));
-    char text[16];
-
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(t, "name", "?"));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(t, "kind", "?"));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
-                        size > 0 && size < 9e18 ? atoll_text_format_size((uint64_t)size, text)
-                                                : "-");
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_format_age(age, text));
-    atoll_cli_table_add(table, ATOLL_CLI_DIM, "%.19s", atoll_link_text(t, "digest", "-"));
-}
-
-static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
-                char **argv ATOLL_UNUSED, struct atoll_error *err)
-{
-    static const char *const names[] = {"NAME", "KIND", "SIZE", "AGE", "DIGEST", NULL};
-    return atoll_cli_collection_list(cli, "/api/templates", "templates", names, add_template, err);
-}
-
-static int target_of(const char *name, struct atoll_link_target *ret, struct atoll_error *err)
-{
-    int r = check_name(name, err);
-    return r < 0 ? r : atoll_link_target(ret, err, "/api/templates/%s", name);
-}
-
-static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
-                       int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
-{
-    return atoll_cli_collection_remove(cli, argv, target_of, err);
-}
-
 const struct atoll_cli_verb atoll_cli_template_ls = {
     .name = "template ls",
     .args = "",
     .summary = "list what sandboxes can be made from",
     .help = "`host` is always there: this machine's /usr, read-only, with a small /etc. Those of\n"
             "kind image were built, or are snapshots, and are kept by a provider.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
-    .run = list,
+    .collection = &templates,
+    .run = atoll_cli_collection_ls,
 };
 
 const struct atoll_cli_verb atoll_cli_template_import = {
@@ -191,11 +164,8 @@ const struct atoll_cli_verb atoll_cli_template_import = {
             "  atoll template import alpine alpine-minirootfs.tar.gz\n"
             "  docker export $container | atoll template import app -\n"
             "  atoll run --template alpine -- cat /etc/os-release\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 2,
     .max_args = 2,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = import,
 };
 
@@ -204,10 +174,8 @@ const struct atoll_cli_verb atoll_cli_template_rm = {
     .args = "NAME...",
     .summary = "remove templates",
     .help = "One that sandboxes are made of is not removed: destroy those first.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 1,
     .max_args = -1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
-    .run = remove_each,
+    .collection = &templates,
+    .run = atoll_cli_collection_rm,
 };

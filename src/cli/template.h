@@ -5,6 +5,8 @@
  * Templates are made by sending the daemon a tar, plain or compressed, in pieces as it comes.
  */
 
+/* INVALID_ARGUMENT for what is no name. */
+int atoll_cli_template_check_name(const char *name, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* "template NAME is ready, SIZE". */
 void atoll_cli_template_print(const json_t *template);
 /* Sends what `read` yields (0 at the end, -errno to give up) as template `name` and reports the

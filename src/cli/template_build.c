@@ -275,11 +275,8 @@ static int build(struct atoll_cli *cli, const struct options *o, const char *nam
 static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
                struct atoll_error *err)
 {
-    if (!atoll_text_is_name(argv[0]))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "\"%.100s\" is no name for a template: letters, digits, . _ - only",
-                          argv[0]);
-    return build(cli, options, argv[0], argv[1], err);
+    int r = atoll_cli_template_check_name(argv[0], err);
+    return r < 0 ? r : build(cli, options, argv[0], argv[1], err);
 }
 
 const struct atoll_cli_verb atoll_cli_template_build = {
@@ -297,6 +294,5 @@ const struct atoll_cli_verb atoll_cli_template_build = {
     .options_size = sizeof(struct options),
     .min_args = 2,
     .max_args = 2,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,
 };

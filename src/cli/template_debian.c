@@ -75,9 +75,8 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 
     if (r == 0)
         r = check_word("mirror", o->mirror, err);
-    if (r == 0 && !atoll_text_is_name(argv[0]))
-        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "\"%.100s\" is no template name",
-                       argv[0]);
+    if (r == 0)
+        r = atoll_cli_template_check_name(argv[0], err);
     if (r == 0)
         r = build(cli, o, argv[0], err);
     if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND && err->errnum == ENOENT)
@@ -101,6 +100,5 @@ const struct atoll_cli_verb atoll_cli_template_debian = {
     .options_size = sizeof(struct options),
     .min_args = 1,
     .max_args = 1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = run,
 };

@@ -142,6 +142,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     struct atoll_cli_daemon found, noted;
     int r = atoll_cli_place_find(&place, o->state, o->socket_path, err);
 
+    if (r == 0 && o->no_listen && o->listen)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "--listen and --no-listen exclude each other");
     if (r == 0 && argc > ATOLL_CLI_LAUNCH_ARGS_MAX)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG, "too many options for atolld");
     if (r == 0)
@@ -153,6 +156,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     if (atoll_cli_answers(client, "/healthz")) {
         found = atoll_cli_daemon_at(place.socket);
         noted = atoll_cli_place_noted(&place);
+        if (argc > 0 || (o->listen && strcmp(o->listen, noted.listen) != 0))
+            atoll_cli_say("it runs already, with the options it was started with; `atoll down` "
+                          "first to change them");
         r = tell(cli, &place, noted.pid == found.pid ? &noted : &found, false, err);
     } else {
         r = start_and_tell(cli, o, &place, client, argv, err);
@@ -174,6 +180,6 @@ const struct atoll_cli_verb atoll_cli_up = {
     .options = options_table,
     .options_size = sizeof(struct options),
     .max_args = -1,
-    .command_at = 0,
+    .command_arg = 1,
     .run = run,
 };

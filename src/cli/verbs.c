@@ -73,7 +73,7 @@ static const char *next_word(void *arg)
     return NULL;
 }
 
-static bool is_group(const char *word)
+bool atoll_cli_is_group(const char *word)
 {
     struct walk walk = {.at = atoll_cli_verbs, .group = word};
     return next_word(&walk) != NULL;
@@ -122,7 +122,7 @@ static void fail_incomplete(const char *group, struct atoll_error *err)
 const struct atoll_cli_verb *atoll_cli_find_verb(char *const *argv, int *ret_words,
                                                  struct atoll_error *err)
 {
-    bool group = is_group(argv[0]);
+    bool group = atoll_cli_is_group(argv[0]);
     const char *second = group ? argv[1] : NULL;
     char name[64];
 
@@ -132,7 +132,10 @@ const struct atoll_cli_verb *atoll_cli_find_verb(char *const *argv, int *ret_wor
             *ret_words = second ? 2 : 1;
             return *verb;
         }
-    if (group && (!second || second[0] == '-'))
+    if (argv[0][0] == '-')
+        (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                         "\"%.60s\": a verb comes first, and options after it", argv[0]);
+    else if (group && (!second || second[0] == '-'))
         fail_incomplete(argv[0], err);
     else
         fail_unknown(group ? argv[0] : NULL, group ? second : argv[0], err);

@@ -212,8 +212,6 @@ const struct atoll_cli_verb atoll_cli_verify = {
         "  atoll verify --tier native --only bomb.\n",
     .options = options_table,
     .options_size = sizeof(struct options),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .failure = IMPOSSIBLE,
     .run = run,
 };

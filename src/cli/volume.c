@@ -17,6 +17,8 @@ static int snapshot(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int
     int r = atoll_link_check_id("sandbox", argv[0], err);
 
     if (r == 0)
+        r = atoll_cli_template_check_name(argv[1], err);
+    if (r == 0)
         r = atoll_link_target(&target, err, "/api/sandboxes/%s/snapshot", argv[0]);
     if (r < 0)
         return r;
@@ -30,36 +32,15 @@ static int snapshot(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int
     return ATOLL_CLI_OK;
 }
 
-static void add_volume(struct atoll_cli_table *table, const json_t *v)
-{
-    double age = atoll_cli_age_of(atoll_link_text(v, "created_at", NULL));
-    char text[16];
+static const struct atoll_cli_column columns[] = {
+    {.title = "NAME", .member = "name"},
+    {.title = "PROVIDER", .member = "provider"},
+    {.title = "AGE", .member = "created_at", .form = ATOLL_CLI_FORM_AGE},
+    {.title = NULL},
+};
 
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(v, "name", "?"));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(v, "provider", "?"));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_cli_format_age(age, text));
-}
-
-static int list(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
-                char **argv ATOLL_UNUSED, struct atoll_error *err)
-{
-    static const char *const names[] = {"NAME", "PROVIDER", "AGE", NULL};
-    return atoll_cli_collection_list(cli, "/api/volumes", "volumes", names, add_volume, err);
-}
-
-static int target_of(const char *name, struct atoll_link_target *ret, struct atoll_error *err)
-{
-    if (!atoll_text_is_name(name))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "\"%.100s\" is no name for a volume: letters, digits, . _ - only", name);
-    return atoll_link_target(ret, err, "/api/volumes/%s", name);
-}
-
-static int remove_each(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
-                       int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
-{
-    return atoll_cli_collection_remove(cli, argv, target_of, err);
-}
+static const struct atoll_cli_collection volumes = {"/api/volumes", "volumes", "volume", true,
+                                                    columns};
 
 const struct atoll_cli_verb atoll_cli_snapshot = {
     .name = "snapshot",
@@ -74,11 +55,8 @@ const struct atoll_cli_verb atoll_cli_snapshot = {
             "  atoll exec --user root $box -- apt-get install -y git\n"
             "  atoll snapshot $box with-git\n"
             "  atoll run --template with-git --waive disk -- git --version\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 2,
     .max_args = 2,
-    .command_at = ATOLL_CLI_NO_COMMAND,
     .run = snapshot,
 };
 
@@ -88,11 +66,8 @@ const struct atoll_cli_verb atoll_cli_volume_ls = {
     .summary = "list volumes",
     .help = "A volume is made by the first sandbox that mounts it (--volume) and stays until it\n"
             "is removed.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
-    .max_args = 0,
-    .command_at = ATOLL_CLI_NO_COMMAND,
-    .run = list,
+    .collection = &volumes,
+    .run = atoll_cli_collection_ls,
 };
 
 const struct atoll_cli_verb atoll_cli_volume_rm = {
@@ -100,10 +75,8 @@ const struct atoll_cli_verb atoll_cli_volume_rm = {
     .args = "NAME...",
     .summary = "remove volumes, with all that is in them",
     .help = "One that a sandbox has mounted is not removed: destroy that first.\n",
-    .options = atoll_cli_plain_options,
-    .options_size = sizeof(struct atoll_cli_plain),
     .min_args = 1,
     .max_args = -1,
-    .command_at = ATOLL_CLI_NO_COMMAND,
-    .run = remove_each,
+    .collection = &volumes,
+    .run = atoll_cli_collection_rm,
 };

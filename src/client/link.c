@@ -21,7 +21,7 @@ struct atoll_client {
     struct atoll_http_client *http; /* owned */
     int timeout_ms;
     char authorization[512]; /* "Bearer KEY", or "" */
-    char hint[400];          /* what to do about the last error, or "" */
+    char hint[512];          /* what to do about the last error, or "" */
     char request_id[64];     /* of the last error, or "" */
 };
 

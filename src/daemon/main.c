@@ -181,7 +181,9 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .waived = d->config.waived,
         .no_descriptors = getenv("ATOLL_TEST_NO_DESCRIPTORS") != NULL,
         .reattach_max_ms = getenv("ATOLL_TEST_HURRY") ? 200 : 0,
+        .kinds = &atoll_provider_choices,
     };
+    char file[ATOLL_CONFIG_PATH_MAX];
     struct atoll_buf json;
     int r = atoll_process_find_programs(d->programs, sizeof(d->programs), err);
 
@@ -189,6 +191,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     if (r == 0)
         r = probe_host(&json, err);
     config.host_json = atoll_buf_str(&json);
+    atoll_daemon_providers_file(&place, file);
+    config.providers_file = file;
     if (r == 0)
         r = atoll_daemon_providers_open(&d->providers, &place, list, &config.provider_count, err);
     config.providers = list;

@@ -278,3 +278,34 @@ const struct atoll_provider_kind atoll_provider_kinds[] = {
     {"fake", false, true, false, open_fake, of_itself},
 };
 const size_t atoll_provider_kind_count = ATOLL_ARRAY_LEN(atoll_provider_kinds);
+
+/* What they can where nothing on the host is in the way. */
+#define NETWORK(mode) (1u << ATOLL_NETWORK_##mode)
+static const struct atoll_route_kind choices[] = {
+    {"native",
+     "{}",
+     true,
+     {.isolation = "namespaces",
+      .templates = true,
+      .pause = true,
+      .persistent = true,
+      .networks = NETWORK(NONE)}},
+    {"gvisor", "{}", true, {.isolation = "gvisor", .templates = true, .networks = NETWORK(NONE)}},
+    {"docker",
+     "{default_image: \"debian:12\"}",
+     false,
+     {.isolation = "container",
+      .images = true,
+      .builds = true,
+      .volumes = true,
+      .pause = true,
+      .networks = NETWORK(NONE) | NETWORK(ISOLATED) | NETWORK(BRIDGE)}},
+    {"e2b",
+     "{api_key_file: FILE}",
+     false,
+     {.isolation = "microvm",
+      .own_templates = true,
+      .pause = true,
+      .networks = NETWORK(NONE) | NETWORK(BRIDGE)}},
+};
+const struct atoll_route_kinds atoll_provider_choices = {choices, ATOLL_ARRAY_LEN(choices)};

@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include "daemon/config.h"
 #include "engine/registry_internal.h"
+#include "engine/routing.h"
 #include "loop/workers.h"
 #include "provider/provider.h"
 
@@ -34,6 +35,8 @@ struct atoll_provider_kind {
 
 extern const struct atoll_provider_kind atoll_provider_kinds[];
 extern const size_t atoll_provider_kind_count;
+/* Those that operators choose from, for what the engine says when none of those there will do. */
+extern const struct atoll_route_kinds atoll_provider_choices;
 /* The fields of the file. */
 extern const struct atoll_yaml_field atoll_provider_file_fields[];
 

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include "base/buf.h"
 #include "base/text.h"
+#include "engine/providers.h"
 
 #define FILE_MAX_BYTES (256 * 1024)
 #define THREADS 16
@@ -40,6 +41,15 @@ struct atoll_provider_set {
 
 /* The file. */
 
+void atoll_daemon_providers_file(const struct atoll_daemon_place *place,
+                                 char out[ATOLL_CONFIG_PATH_MAX])
+{
+    if (*place->file)
+        (void)snprintf(out, ATOLL_CONFIG_PATH_MAX, "%s", place->file);
+    else
+        (void)snprintf(out, ATOLL_CONFIG_PATH_MAX, "%s/" ATOLL_PROVIDERS_FILE, place->state_dir);
+}
+
 /* 0 and set->file NULL: there is none. */
 static int load_file(const struct atoll_daemon_place *place, struct atoll_provider_set *set,
                      struct atoll_error *err)
@@ -48,10 +58,7 @@ static int load_file(const struct atoll_daemon_place *place, struct atoll_provid
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     ssize_t n;
 
-    if (*place->file)
-        (void)snprintf(set->path, sizeof(set->path), "%s", place->file);
-    else
-        (void)snprintf(set->path, sizeof(set->path), "%s/providers.yaml", place->state_dir);
+    atoll_daemon_providers_file(place, set->path);
     fd = open(set->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT && !*place->file)
         return 0;

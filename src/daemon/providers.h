@@ -27,6 +27,10 @@ struct atoll_daemon_providers {
     struct atoll_provider_set *set; /* what the list given to the engine points into; owned */
 };
 
+/* Where the file is, or would be. */
+void atoll_daemon_providers_file(const struct atoll_daemon_place *place,
+                                 char out[ATOLL_CONFIG_PATH_MAX]);
+
 /* The providers there are to be, for atoll_engine_new(); list has room for ATOLL_DAEMON_PROVIDERS, and
  * its texts are good until atoll_daemon_providers_taken(). INVALID_ARGUMENT with file and line. While there are
  * privileges. Blocking: starts programs. The strings of place are borrowed for good. */

@@ -49,6 +49,30 @@ void atoll_image_name(char out[64])
     atoll_rand_id(out + strlen(out), ATOLL_ID_LEN);
 }
 
+static struct atoll_slot *first_that(const struct atoll_engine *engine,
+                                     bool (*can)(const struct atoll_provider_caps *caps))
+{
+    for (size_t i = 0; i < engine->slot_count; i++)
+        if (!engine->slots[i]->retired &&
+            can(engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)))
+            return engine->slots[i];
+    return NULL;
+}
+
+/* Who can, or what kind could. */
+static void advise(const struct atoll_engine *engine,
+                   bool (*can)(const struct atoll_provider_caps *caps), struct atoll_error *err)
+{
+    const struct atoll_route_kinds *kinds = atoll_engine_kinds(engine);
+    const struct atoll_slot *other = first_that(engine, can);
+
+    for (size_t i = 0; !other && i < kinds->count; i++)
+        if (can(&kinds->list[i].caps))
+            atoll_advise_kind(&kinds->list[i], err);
+    if (other)
+        atoll_advise(err, "provider %s can", other->provider->ops->name);
+}
+
 struct atoll_slot *atoll_slot_for(struct atoll_engine *engine, const char *provider,
                                   bool (*can)(const struct atoll_provider_caps *caps),
                                   const char *what, struct atoll_error *err)
@@ -57,21 +81,23 @@ struct atoll_slot *atoll_slot_for(struct atoll_engine *engine, const char *provi
 
     if (provider && strcmp(provider, "auto") == 0)
         provider = NULL;
-    for (size_t i = 0; !provider && !slot && i < engine->slot_count; i++)
-        if (!engine->slots[i]->retired &&
-            can(engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)))
-            slot = engine->slots[i];
+    if (!provider)
+        slot = first_that(engine, can);
     if (slot && slot->retired)
         slot = NULL;
     if (slot && can(slot->provider->ops->caps(slot->provider)))
         return slot;
-    if (provider && !slot)
+    if (provider && !slot) {
         (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no provider %.64s",
                          provider);
-    else
+        atoll_advise_name(atoll_engine_kinds(engine), provider, err);
+    } else {
         (void)atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "%s%s cannot %s",
                          provider ? "provider " : "the providers of this daemon",
                          provider ? provider : "", what);
+        advise(engine, can, err);
+    }
+    atoll_advise_reload(engine, err);
     return NULL;
 }
 

@@ -179,6 +179,7 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
 
         offers[count] = (struct atoll_route_offer){
             .name = slot->provider->ops->name,
+            .kind = slot->kind,
             .caps = slot->provider->ops->caps(slot->provider),
             .named_only = slot->config.named_only,
             .has_image = *slot->image != '\0',
@@ -186,12 +187,17 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
             .most = slot->config.most,
             .down = atoll_slot_is_down(slot),
             .reason = slot->reason,
+            .retry_ms = atoll_slot_retry_ms(slot),
             .max_sandboxes = slot->config.max_sandboxes,
             .sandboxes = slot->config.max_sandboxes ? atoll_slot_count_sandboxes(slot) : 0,
             .missing = fit(slot, wish, &fitted),
         };
     }
     wish->route_count = atoll_route(&route, offers, count, chosen, err);
+    if (wish->route_count < 0) {
+        atoll_route_advise(&route, offers, count, atoll_engine_kinds(engine), err);
+        atoll_advise_reload(engine, err);
+    }
     wish->route_next = 1;
     for (int i = 0; i < wish->route_count; i++)
         wish->routes[i] = engine->slots[chosen[i]]->serial;
@@ -422,8 +428,7 @@ int atoll_engine_look(struct atoll_engine *engine, const char *id, struct atoll_
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s has failed: %s",
                           id, s->cause);
     if (s->state == ATOLL_SANDBOX_UNREACHABLE)
-        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EAGAIN, "sandbox %s is out of reach: %s", id,
-                          s->cause);
+        return atoll_slot_refuse_unreachable(s, err);
     if (s->state == ATOLL_SANDBOX_PAUSED || s->state == ATOLL_SANDBOX_STOPPED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
                           "sandbox %s is %s; resume it first", id,

@@ -29,7 +29,9 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
 
     engine->state_dir = strdup(engine->config.state_dir);
     engine->host_json = strdup(engine->config.host_json ? engine->config.host_json : "{}");
-    if (!engine->state_dir || !engine->host_json)
+    engine->providers_file =
+        strdup(engine->config.providers_file ? engine->config.providers_file : "");
+    if (!engine->state_dir || !engine->host_json || !engine->providers_file)
         return atoll_fail_errno(err, ENOMEM, "engine");
     engine->state_fd = open(engine->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (engine->state_fd < 0)
@@ -113,6 +115,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
         (void)close(engine->state_fd);
     free(engine->state_dir);
     free(engine->host_json);
+    free(engine->providers_file);
     free(engine);
     return NULL;
 }

@@ -18,6 +18,7 @@ struct atoll_provider;
 struct atoll_store;
 struct atoll_sandbox;
 struct atoll_exec;
+struct atoll_route_kinds; /* engine/routing.h */
 
 /* What one tenant may have at a time. What goes beyond creates and execs waits in a queue of the
  * tenant, each; what goes beyond that is RESOURCE_EXHAUSTED. */
@@ -59,6 +60,10 @@ struct atoll_engine_config {
     bool no_descriptors; /* pretend that none pass from agents: for tests of what is done then */
     uint32_t reattach_max_ms; /* the longest pause before an agent is dialed again; 0: 10 s */
     const char *host_json;    /* the doctor's report; copied */
+    /* For what to say where nobody makes what is asked for: the kinds of providers there could be
+     * (borrowed for good; NULL: nothing is said), and where the operator says so (copied). */
+    const struct atoll_route_kinds *kinds;
+    const char *providers_file;
 };
 
 int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *config,

@@ -67,7 +67,7 @@ struct atoll_wish {
 struct atoll_engine {
     struct atoll_loop *loop;
     struct atoll_engine_config config;
-    char *state_dir, *host_json; /* owned */
+    char *state_dir, *host_json, *providers_file; /* owned */
     int state_fd;
     int journal_fd;             /* state/journal: a file <sandbox>-<exec> for each with output */
     struct atoll_map sandboxes; /* by id, owned, pooled ones included */
@@ -235,6 +235,15 @@ bool atoll_slot_awaits(const struct atoll_slot *slot);
 struct atoll_slot *atoll_slot_absent(struct atoll_engine *engine, const char *name,
                                      struct atoll_error *err);
 bool atoll_slot_is_down(const struct atoll_slot *slot);
+/* One that is down: how long until it is tried again; 0: that is under way. */
+int64_t atoll_slot_retry_ms(const struct atoll_slot *slot);
+/* UNAVAILABLE, with what brings it back. */
+int atoll_slot_refuse_unreachable(const struct atoll_sandbox *s,
+                                  struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Where the operator has tried already what the hint says. */
+void atoll_advise_reload(const struct atoll_engine *engine, struct atoll_error *err);
+/* What could be set up; never NULL. */
+const struct atoll_route_kinds *atoll_engine_kinds(const struct atoll_engine *engine);
 /* How a create ended there. */
 void atoll_slot_note_create(struct atoll_slot *slot, const struct atoll_error *error);
 /* UNIMPLEMENTED, with who can. */
@@ -477,7 +486,7 @@ void atoll_templates_sweep(struct atoll_engine *engine);
 void atoll_image_name(char out[64]); /* a new one, that nobody can guess */
 /* Of those under way nobody will be told anything any more. */
 void atoll_builds_done(struct atoll_engine *engine);
-/* The one of that name, or the first that can; UNIMPLEMENTED: "cannot WHAT". */
+/* The one of that name, or the first that can; UNIMPLEMENTED: "cannot WHAT". INVALID_ARGUMENT. */
 struct atoll_slot *atoll_slot_for(struct atoll_engine *engine, const char *provider,
                                   bool (*can)(const struct atoll_provider_caps *caps),
                                   const char *what, struct atoll_error *err);

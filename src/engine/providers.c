@@ -56,6 +56,15 @@ bool atoll_slot_is_down(const struct atoll_slot *slot)
            (slot->create_failures >= FAILURES_DOWN && atoll_clock_ms() < slot->rest_until_ms);
 }
 
+int64_t atoll_slot_retry_ms(const struct atoll_slot *slot)
+{
+    int64_t at = slot->create_failures >= FAILURES_DOWN ? slot->rest_until_ms : 0;
+
+    if (slot->failures >= FAILURES_DOWN && slot->check.loop)
+        at = ATOLL_MAX(at, slot->check.at_ms);
+    return ATOLL_MAX(at - atoll_clock_ms(), (int64_t)0);
+}
+
 static enum atoll_health health_of(const struct atoll_slot *slot)
 {
     if (atoll_slot_is_down(slot))
@@ -173,6 +182,26 @@ int atoll_slot_refuse_pause(const struct atoll_slot *slot, struct atoll_error *e
     return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
                       "provider %s cannot pause sandboxes%s%s%s", slot->provider->ops->name,
                       *other ? "; " : "", other, *other ? " can" : "");
+}
+
+int atoll_slot_refuse_unreachable(const struct atoll_sandbox *s, struct atoll_error *err)
+{
+    const char *name = s->provider->ops->name;
+    int r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EAGAIN, "sandbox %s is out of reach: %s",
+                       s->spec.id, s->cause);
+
+    if (s->slot->retired)
+        atoll_advise(
+            err,
+            "it is in reach again when whoever runs the daemon has put %s back into " ATOLL_PROVIDERS_FILE
+            " and sent atolld a SIGHUP, or restarted it",
+            name);
+    else
+        atoll_advise(err,
+                     "it is in reach again as soon as %s answers; `atoll providers` shows how "
+                     "that is",
+                     name);
+    return r;
 }
 
 /* The set. */
@@ -326,6 +355,27 @@ size_t atoll_slot_count_sandboxes(const struct atoll_slot *slot)
     while ((s = atoll_map_next(&slot->engine->sandboxes, &pos)) != NULL)
         n += s->slot == slot && !s->hidden;
     return n;
+}
+
+const struct atoll_route_kinds *atoll_engine_kinds(const struct atoll_engine *engine)
+{
+    static const struct atoll_route_kinds none = {NULL, 0};
+    return engine->config.kinds ? engine->config.kinds : &none;
+}
+
+void atoll_advise_reload(const struct atoll_engine *engine, struct atoll_error *err)
+{
+    if (*engine->providers_error && strstr(err->hint, ATOLL_PROVIDERS_FILE))
+        atoll_advise(err,
+                     ATOLL_PROVIDERS_FILE
+                     " was read again and not taken, so that the providers are "
+                     "as before: %s",
+                     engine->providers_error);
+}
+
+const char *atoll_providers_file(const struct atoll_engine *engine)
+{
+    return engine->providers_file;
 }
 
 bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll_provider_view *ret)

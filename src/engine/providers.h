@@ -40,6 +40,11 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos,
  * it is in force. */
 int64_t atoll_providers_loaded(const struct atoll_engine *engine, const char **ret_error);
 
+/* What hints call the operator's file; and where it is or would be, "" when nobody says: for operators
+ * only. */
+#define ATOLL_PROVIDERS_FILE "providers.yaml"
+const char *atoll_providers_file(const struct atoll_engine *engine);
+
 /* The host names of a sandbox's ports at the service that runs it, with "{port}" in them; false where
  * there is no such service. */
 #define ATOLL_PUBLIC_HOST_MAX 400

@@ -1,12 +1,14 @@
 #include "engine/routing.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include "engine/engine.h"
 #include "engine/providers.h"
 
-#define WHY_MAX 160
+#define WHY_MAX 200
 
 /* What stands against one; the kind of the error if it is the only one there is. */
 struct objection {
@@ -99,13 +101,23 @@ static void judge_abilities(const struct atoll_route_wish *w, const struct atoll
     }
 }
 
+bool atoll_route_could(const struct atoll_route_wish *wish, const struct atoll_route_offer *offer)
+{
+    struct objection o = {.kind = ATOLL_ERR_NONE};
+
+    judge_abilities(wish, offer, &o);
+    return o.kind == ATOLL_ERR_NONE;
+}
+
 /* What it cannot do now. */
 static void judge_state(const struct atoll_route_offer *p, struct objection *o)
 {
-    char text[WHY_MAX], names[64];
+    char text[WHY_MAX], names[64], when[32];
 
     if (p->down) {
-        (void)snprintf(text, sizeof(text), "is down: %.120s", p->reason);
+        (void)snprintf(when, sizeof(when), "in %" PRId64 " s", (p->retry_ms + 999) / 1000);
+        (void)snprintf(text, sizeof(text), "is down: %.130s (it is tried again %s)", p->reason,
+                       p->retry_ms > 0 ? when : "right now");
         object(o, ATOLL_ERR_UNAVAILABLE, text);
     } else if (p->max_sandboxes > 0 && p->sandboxes >= p->max_sandboxes) {
         (void)snprintf(text, sizeof(text), "has %zu sandboxes, the most it may have", p->sandboxes);
@@ -150,14 +162,9 @@ static void add_reason(char *reasons, size_t cap, const char *name, const char *
 static void add_able(const struct atoll_route_wish *w, const struct atoll_route_offer *offers,
                      size_t count, char *reasons, size_t cap)
 {
-    struct objection o;
-
-    for (size_t i = 0; w->provider && i < count; i++) {
-        o = (struct objection){.kind = ATOLL_ERR_NONE};
-        judge_abilities(w, &offers[i], &o);
-        if (o.kind == ATOLL_ERR_NONE && strcmp(w->provider, offers[i].name) != 0)
+    for (size_t i = 0; w->provider && i < count; i++)
+        if (strcmp(w->provider, offers[i].name) != 0 && atoll_route_could(w, &offers[i]))
             add_reason(reasons, cap, offers[i].name, "can");
-    }
 }
 
 int atoll_route(const struct atoll_route_wish *given, const struct atoll_route_offer *offers,
@@ -166,7 +173,8 @@ int atoll_route(const struct atoll_route_wish *given, const struct atoll_route_o
     struct atoll_route_wish w = *given;
     enum atoll_error_kind kind = ATOLL_ERR_NONE;
     char reasons[ATOLL_ERROR_TEXT_MAX - 40] = "";
-    int chosen = 0, short_of_limits = -1;
+    int chosen = 0, short_of_limits = -1, r;
+    int64_t soonest_ms = INT_MAX;
     bool met = false, never = true;
 
     if (w.provider && strcmp(w.provider, "auto") == 0)
@@ -192,6 +200,8 @@ int atoll_route(const struct atoll_route_wish *given, const struct atoll_route_o
         if (kind == ATOLL_ERR_NONE || o.kind == ATOLL_ERR_UNAVAILABLE ||
             kind == ATOLL_ERR_UNIMPLEMENTED)
             kind = o.kind;
+        if (o.kind == ATOLL_ERR_UNAVAILABLE)
+            soonest_ms = ATOLL_MIN(soonest_ms, offers[i].retry_ms);
         add_reason(reasons, sizeof(reasons), offers[i].name, o.text);
     }
     if (!met && w.provider)
@@ -202,7 +212,10 @@ int atoll_route(const struct atoll_route_wish *given, const struct atoll_route_o
         return chosen;
     if (never)
         add_able(&w, offers, count, reasons, sizeof(reasons));
-    return atoll_fail(err, met ? kind : ATOLL_ERR_UNAVAILABLE, EOPNOTSUPP, "%s: %s",
-                      w.provider ? "it cannot be made there" : "no provider can make it",
-                      met ? reasons : "there is none");
+    r = atoll_fail(err, met ? kind : ATOLL_ERR_UNAVAILABLE, EOPNOTSUPP, "%s: %s",
+                   w.provider ? "it cannot be made there" : "no provider can make it",
+                   met ? reasons : "there is none");
+    if (err && soonest_ms < INT_MAX)
+        err->retry_ms = (int)soonest_ms;
+    return r;
 }

@@ -22,7 +22,7 @@ struct atoll_route_wish {
 
 /* One provider, as it is now. */
 struct atoll_route_offer {
-    const char *name;
+    const char *name, *kind; /* KIND NULL: its name */
     const struct atoll_provider_caps *caps;
     bool named_only;
     bool has_image;           /* of its own, for requests that name nothing */
@@ -30,6 +30,7 @@ struct atoll_route_offer {
     struct atoll_limits most; /* what a request may ask for; 0 fields: no bound */
     bool down;
     const char *reason;     /* DOWN: why */
+    int64_t retry_ms;       /* DOWN: when it is tried again, from now; 0: that is under way */
     uint32_t max_sandboxes; /* 0: no limit */
     size_t sandboxes;
     uint32_t missing; /* ATOLL_LIMIT_* that it cannot enforce and nobody waived */
@@ -41,3 +42,29 @@ struct atoll_route_offer {
 int atoll_route(const struct atoll_route_wish *wish, const struct atoll_route_offer *offers,
                 size_t count, uint8_t ret[ATOLL_PROVIDERS_MAX],
                 struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Whether it could ever make it, however it is now. */
+bool atoll_route_could(const struct atoll_route_wish *wish, const struct atoll_route_offer *offer);
+
+/* What to do about it (advice.c). */
+
+/* A kind of provider that the operator could set up. */
+struct atoll_route_kind {
+    const char *name;
+    const char *settings; /* the least the file has to say of it */
+    bool at_start;        /* only a new start of the daemon brings it */
+    struct atoll_provider_caps caps;
+};
+struct atoll_route_kinds {
+    const struct atoll_route_kind *list;
+    size_t count;
+};
+
+/* After atoll_route() has failed with *err: the hint. */
+void atoll_route_advise(const struct atoll_route_wish *wish, const struct atoll_route_offer *offers,
+                        size_t count, const struct atoll_route_kinds *kinds,
+                        struct atoll_error *err);
+/* The same where nobody of that name is there; and where this kind is what is missing. */
+void atoll_advise_name(const struct atoll_route_kinds *kinds, const char *name,
+                       struct atoll_error *err);
+void atoll_advise_kind(const struct atoll_route_kind *kind, struct atoll_error *err);

@@ -823,6 +823,12 @@ int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *er
     return 0;
 }
 
+const char *atoll_providers_file(const struct atoll_engine *engine)
+{
+    (void)engine;
+    return "/etc/fake/providers.yaml";
+}
+
 int64_t atoll_providers_loaded(const struct atoll_engine *engine, const char **ret_error)
 {
     (void)engine;

@@ -164,16 +164,45 @@ static void kinds_have_their_status(void **state)
     }
 }
 
-static const char *error_json(struct atoll_buf *buf, const struct atoll_error *error)
+static const char *error_json_for(struct atoll_buf *buf, const struct atoll_error *error,
+                                  const char *file)
 {
     struct atoll_json_out out;
 
     atoll_buf_clear(buf);
     atoll_json_out_init(&out, buf);
     atoll_json_open(&out, NULL, '{');
-    atoll_api_error_write(&out, error, "r-1");
+    atoll_api_error_write(&out, error, "r-1", file);
     atoll_json_close(&out, '}');
     return atoll_buf_str(buf);
+}
+
+static const char *error_json(struct atoll_buf *buf, const struct atoll_error *error)
+{
+    return error_json_for(buf, error, NULL);
+}
+
+static void hints_name_the_file_to_those_who_may_know(void **state)
+{
+    struct atoll_buf buf;
+    struct atoll_error error;
+
+    (void)state;
+    atoll_buf_init(&buf, 4096);
+    (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, 0, "not there");
+    assert_non_null(strstr(error_json(&buf, &error), "\"hint\":\"try again in a moment\""));
+    atoll_advise(&error, "look at providers.yaml\n%s", "providers:");
+    assert_non_null(
+        strstr(error_json(&buf, &error), "\"hint\":\"look at providers.yaml\\nproviders:\""));
+    assert_non_null(strstr(error_json_for(&buf, &error, "/a/b.yaml"),
+                           "\"hint\":\"look at /a/b.yaml\\nproviders:\""));
+    assert_non_null(strstr(error_json_for(&buf, &error, ""), "look at providers.yaml"));
+    (void)atoll_fail(&error, ATOLL_ERR_NOT_FOUND, 0, "no hint of the one before");
+    assert_null(strstr(error_json_for(&buf, &error, "/a/b.yaml"), "\"hint\""));
+    (void)atoll_fail(&error, ATOLL_ERR_INTERNAL, EIO, "inside");
+    atoll_advise(&error, "open /secret");
+    assert_null(strstr(error_json(&buf, &error), "secret"));
+    atoll_buf_done(&buf);
 }
 
 static void internal_errors_keep_their_text(void **state)
@@ -228,6 +257,7 @@ int main(void)
         cmocka_unit_test(parameters_are_checked),
         cmocka_unit_test(kinds_have_their_status),
         cmocka_unit_test(internal_errors_keep_their_text),
+        cmocka_unit_test(hints_name_the_file_to_those_who_may_know),
         cmocka_unit_test(what_follows_a_foreign_id_is_cut_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -233,6 +233,7 @@ static void unknown_verbs_get_the_nearest(void **state)
         {"xyzzy", NULL, "unknown verb \"xyzzy\""},
         {"", NULL, "unknown verb \"\""},
         {"template", "imprt", "unknown verb \"template imprt\"; did you mean template import?"},
+        {"--json", "ls", "\"--json\": a verb comes first, and options after it"},
         {"template", NULL, "template what? There are ls, import, debian, build, rm"},
     };
     (void)state;
@@ -256,9 +257,11 @@ static void every_verb_is_complete(void **state)
         assert_non_null((*v)->summary);
         assert_non_null((*v)->help);
         assert_non_null((*v)->run);
-        assert_true((*v)->options_size >= sizeof(struct atoll_cli_common));
-        while ((option = atoll_cli_option_next((*v)->options, &pos)) != NULL) {
-            assert_true(option->offset < (*v)->options_size);
+        assert_true((*v)->options ? (*v)->options_size >= sizeof(struct atoll_cli_common)
+                                  : (*v)->options_size == 0);
+        while ((option = atoll_cli_option_next(atoll_cli_options_of(*v), &pos)) != NULL) {
+            assert_true(option->offset <
+                        ATOLL_MAX((*v)->options_size, sizeof(struct atoll_cli_common)));
             assert_true(*option->help);
             assert_true((option->kind == ATOLL_CLI_FLAG) == (option->value == NULL));
             json |= strcmp(option->name, "json") == 0;

@@ -202,6 +202,84 @@ static void short_of_limits(void **state)
     assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
 }
 
+/* What the operator could have instead, or should do. */
+static void advice_names_what_would_do(void **state)
+{
+    static const struct atoll_route_kind list[] = {
+        {"stone", "{}", true, {.isolation = "walls", .templates = true, .networks = NET(NONE)}},
+        {"docker", "{host: x}", false, {.isolation = "container", .images = true}},
+        {"ship", "{}", false, {.isolation = "sea", .images = true, .networks = NET(ISOLATED)}},
+    };
+    static const struct atoll_route_kinds kinds = {list, ATOLL_ARRAY_LEN(list)}, none = {NULL, 0};
+    static const struct {
+        struct atoll_route_wish wish;
+        const char *hint; /* part of it; "": there is none */
+    } rows[] = {
+        {{.provider = "stone"}, "restarts atolld; then `atoll providers`"},
+        {{.provider = "stone"}, "\nproviders:\n  stone: {}"},
+        {{.provider = "ship"}, "SIGHUP"},
+        {{.provider = "moon"}, "\nproviders:\n  moon: {kind: docker}"},
+        {{.provider = "a: b"}, ""},
+        {{.isolation = "walls"}, "\n  stone: {}"},
+        {{.isolation = "walls", .provider = "auto"}, "\n  stone: {}"},
+        {{.isolation = "walls", .provider = "native"}, "\n  stone: {}"},
+        {{.isolation = "sea", .network = ATOLL_NETWORK_ISOLATED}, "\n  ship: {}"},
+        {{.isolation = "sea"}, ""}, /* not with that network */
+        {{.isolation = "air"}, "there are these ways to isolate: walls, container, sea"},
+        {{.gpus = 1}, ""},
+        {{.persistent = true, .image = "x"}, ""}, /* no kind has both */
+        {{.limits = {.memory_bytes = UINT64_C(1) << 40}}, ""},
+    };
+    struct offers offers = usual();
+    struct atoll_error err;
+    uint8_t chosen[ATOLL_PROVIDERS_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        offers.list[i].most.memory_bytes = 1 << 30;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
+        assert_true(atoll_route(&rows[i].wish, offers.list, 4, chosen, &err) < 0);
+        atoll_route_advise(&rows[i].wish, offers.list, 4, &kinds, &err);
+        assert_true(*rows[i].hint ? strstr(err.hint, rows[i].hint) != NULL : !*err.hint);
+        assert_true(atoll_route(&rows[i].wish, offers.list, 4, chosen, &err) < 0);
+        atoll_route_advise(&rows[i].wish, offers.list, 4, &none, &err);
+        assert_string_equal(err.hint, "");
+    }
+    /* One that only has to be named comes before one that is not there. */
+    offers.list[0] = offers.list[1];
+    assert_true(atoll_route(&(struct atoll_route_wish){.persistent = true}, offers.list, 4, chosen,
+                            &err) < 0);
+    atoll_route_advise(&(struct atoll_route_wish){.persistent = true}, offers.list, 4, &kinds,
+                       &err);
+    assert_string_equal(err.hint, "provider fake can, and is only for requests that name it");
+}
+
+static void who_is_down_says_when_it_is_tried_again(void **state)
+{
+    struct offers offers = usual();
+    struct atoll_route_wish wish = {.provider = "docker"};
+    struct atoll_error err;
+    char reason[200];
+
+    (void)state;
+    offers.list[1].down = true;
+    offers.list[1].reason = "nobody answers";
+    offers.list[1].retry_ms = 7001;
+    assert_string_equal(route(&wish, &offers, &err),
+                        "it cannot be made there: docker is down: nobody answers (it is tried "
+                        "again in 8 s)");
+    assert_int_equal(err.retry_ms, 7001);
+    offers.list[1].retry_ms = 0;
+    assert_non_null(strstr(route(&wish, &offers, &err), "(it is tried again right now)"));
+    assert_int_equal(err.retry_ms, 0);
+    /* However much there is to say. */
+    memset(reason, 'x', sizeof(reason) - 1);
+    reason[sizeof(reason) - 1] = '\0';
+    offers.list[1].reason = reason;
+    offers.list[1].retry_ms = INT64_MAX / 2;
+    assert_non_null(strstr(route(&wish, &offers, &err), " s)"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,6 +289,8 @@ int main(void)
         cmocka_unit_test(short_of_limits),
         cmocka_unit_test(sizes_and_languages_choose),
         cmocka_unit_test(own_templates_are_named),
+        cmocka_unit_test(advice_names_what_would_do),
+        cmocka_unit_test(who_is_down_says_when_it_is_tried_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

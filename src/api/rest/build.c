@@ -87,7 +87,7 @@ static void built(void *arg, const struct atoll_template_view *view,
     tell_left_out(b);
     out = line_begin(b);
     if (error)
-        atoll_api_error_write(&out, error, call->request_id);
+        atoll_api_error_write(&out, error, call->request_id, atoll_api_operators_file(call));
     else
         atoll_view_template(&out, "template", view);
     line_send(b, &out);

@@ -58,7 +58,7 @@ void atoll_ws_exec_fail(struct atoll_ws_exec *x, const struct atoll_error *error
     atoll_buf_init(&text, TEXT_MAX);
     atoll_json_out_init(&out, &text);
     atoll_json_open(&out, NULL, '{');
-    atoll_api_error_write(&out, error, x->request_id);
+    atoll_api_error_write(&out, error, x->request_id, x->operators_file);
     atoll_json_close(&out, '}');
     send_text(x, &text);
     atoll_buf_done(&text);
@@ -328,6 +328,7 @@ void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_op
     x->engine = call->engine;
     x->loop = atoll_http_loop(call->req);
     atoll_buf_init(&x->out, SLICE_MAX + TEXT_MAX);
+    x->operators_file = atoll_api_operators_file(call);
     memcpy(x->tenant, call->caller.tenant, sizeof(x->tenant));
     memcpy(x->sandbox_id, call->params.id, sizeof(x->sandbox_id));
     memcpy(x->request_id, call->request_id, sizeof(x->request_id));

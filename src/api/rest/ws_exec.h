@@ -40,7 +40,8 @@ struct atoll_ws_exec {
     bool started;                /* the first message is here */
     bool takes_input;            /* stdin was kept open and has not been closed */
     bool input_closed;
-    uint64_t from; /* offset in the output to begin at */
+    const char *operators_file; /* for hints, or NULL; the engine's */
+    uint64_t from;              /* offset in the output to begin at */
     char tenant[65], sandbox_id[33], exec_id[33], request_id[65];
 };
 
