@@ -70,6 +70,7 @@ class Rest:
             path += "?" + urlencode(query, quote_via=quote)
         connection = self.connection()
         try:
+            connection.connect()
             # An answer that comes before the whole body was sent is an answer all the same.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, path, body, {**self.headers, **(headers or {})})

@@ -124,8 +124,7 @@ static void on_fed(void *arg, const struct atoll_error *error)
 {
     struct atoll_exec *x = arg;
 
-    if (error &&
-        (error->kind == ATOLL_ERR_RESOURCE_EXHAUSTED || error->kind == ATOLL_ERR_UNAVAILABLE))
+    if (error && error->kind != ATOLL_ERR_FAILED_PRECONDITION && error->kind != ATOLL_ERR_NOT_FOUND)
         atoll_exec_signal(x, SIGKILL, true, "the daemon, because its input could not be delivered",
                           ignore, NULL);
 }

@@ -111,14 +111,16 @@ def strike(walker, errand, case):
     needs, function, _ = ERRANDS[errand]
     client = walker.client()
     made = needs(walker, client) if needs else None
+    daemon = walker.daemon.process
     walker.board.wish(f"{point}@{turn}={action}")
     try:
         function(walker, client, made)
     except Refused as refused:
         check_answer(refused, walker)
     if action == "die" and walker.board.struck and not point.startswith(("spawn.", "agent.")):
-        # Perhaps in the middle of what nobody waits for.
-        wait_until(walker.is_dead, 10, lambda: f"it was to die at {point}, and lives")
+        # Perhaps in the middle of what nobody waits for. Some errands have started the next one.
+        wait_until(lambda: walker.is_dead() or walker.daemon.process is not daemon, 10,
+                   lambda: f"it was to die at {point}, and lives")
     walker.board.clear()
     return client
 

@@ -119,7 +119,7 @@ void atoll_rest_exec_resize(struct atoll_api_call *call, const uint8_t *bytes, s
 struct input {
     struct atoll_api_call *call;
     struct atoll_body_pump pump;
-    bool close;
+    bool close, wrote;
 };
 
 static void write_input(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done,
@@ -130,10 +130,20 @@ static void write_input(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn
     struct atoll_exec *exec =
         atoll_rest_find_exec(in->call->engine, in->call->params.id, in->call->params.exec, &error);
 
+    in->wrote = true;
     if (exec)
         atoll_exec_write(exec, bytes, n, false, done, done_arg);
     else
         done(done_arg, &error);
+}
+
+/* A command that ended after all of it was taken has missed nothing. */
+static void input_closed(void *arg, const struct atoll_error *error)
+{
+    struct input *in = arg;
+
+    atoll_rest_done(in->call, error && error->errnum == ESRCH && in->wrote ? NULL : error);
+    free(in);
 }
 
 static void input_ended(void *arg, const struct atoll_error *error)
@@ -142,12 +152,14 @@ static void input_ended(void *arg, const struct atoll_error *error)
     struct atoll_api_call *call = in->call;
     struct atoll_exec *exec;
 
-    if (error)
+    if (error) {
         atoll_api_fail(call, error);
-    else if (!in->close)
+    } else if (!in->close) {
         atoll_api_reply_empty(call, 204);
-    else if ((exec = find_or_fail(call)))
-        atoll_exec_write(exec, NULL, 0, true, atoll_rest_done, call);
+    } else if ((exec = find_or_fail(call))) {
+        atoll_exec_write(exec, NULL, 0, true, input_closed, in);
+        return;
+    }
     free(in);
 }
 
