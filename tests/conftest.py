@@ -19,7 +19,12 @@ __all__ = ["BUILD", "ROOT", "Daemon", "alive", "cgroups", "descendants", "need_b
            "start_time", "wait_until"]
 
 
-@pytest.fixture(scope="session")
+def as_long_as_room_allows(fixture_name, config):
+    """Where several run tests, each has a daemon for one file at a time: ids of a host are few."""
+    return "module" if "PYTEST_XDIST_WORKER" in os.environ else "session"
+
+
+@pytest.fixture(scope=as_long_as_room_allows)
 def daemon():
     need_build()
     with running(BUILD) as started:

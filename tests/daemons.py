@@ -21,6 +21,8 @@ WRAPPER = os.environ.get("ATOLL_WRAPPER", "").split()
 ROOTLESS_USER = "atolltest"
 SUBIDS = "1000000:65536"
 
+ID_BLOCKS = 28  # as in src/spawn/id_block.c
+
 # In the environment of daemon and CLI, as an operator's secret would be; tests look for it inside.
 LAUNCHER_CANARY = "ATOLL_LAUNCHER_CANARY"
 NO_DESCRIPTORS = "ATOLL_TEST_NO_DESCRIPTORS"
@@ -89,16 +91,28 @@ class Daemon:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
     def start(self):
+        deadline = time.monotonic() + 60 * SLACK
+        while not self.try_to_start():
+            assert time.monotonic() < deadline, f"other daemons have all ids:\n{self.log_tail()}"
+
+    def try_to_start(self):
+        """False when others were faster, and have taken the last block of ids."""
+        if not self.prefix and not (self.state / "spawn.sock").exists():
+            wait_for_room()
         command = [*self.launcher, *self.prefix, *WRAPPER, str(self.build / "atolld"),
                    "--state", str(self.state), "--socket", str(self.socket)]
         with self.log.open("ab") as log:
+            before = log.tell()
             self.process = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log, start_new_session=True)
         wait_until(lambda: self.atoll("ls").returncode == 0 or self.process.poll() is not None,
-                   10, lambda: f"atolld does not answer:\n{self.log_tail()}")
-        if self.process.poll() is not None:
+                   30, lambda: f"atolld does not answer:\n{self.log_tail()}")
+        if self.process.poll() is None:
+            return True
+        if b"id blocks are taken" not in self.log.read_bytes()[before:]:
             raise AssertionError(f"atolld ended with {self.process.returncode}:\n"
                                  f"{self.log_tail()}")
+        return False
 
     def stop(self):
         """Destroys every sandbox, ends the daemon and reports what is left, as a list of texts."""
@@ -106,15 +120,15 @@ class Daemon:
         family = descendants(self.pid)
         self.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(10 * SLACK)
+            self.process.wait(30 * SLACK)
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-            return [f"atolld ignored SIGTERM for {10 * SLACK} s"]
+            return [f"atolld ignored SIGTERM for {30 * SLACK} s"]
         if self.process.returncode != 0:  # a sanitizer or valgrind has something to say, too
             return [f"atolld ended with {self.process.returncode}:\n{self.log_tail(60)}"]
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: not any(alive(*p) for p in family), 20, lambda: "")
+            wait_until(lambda: not any(alive(*p) for p in family), 30, lambda: "")
         return self.leftovers(family)
 
     def leftovers(self, family):
@@ -140,6 +154,12 @@ def freezer_state(path):
             frozen = "frozen 1" in (path / "cgroup.events").read_text()
             return "FROZEN" if frozen else "THAWED"
     return None
+
+
+def below(directory):
+    """All that is there, however deep. What goes away while one looks is no error."""
+    for parent, directories, files in os.walk(directory):
+        yield from (Path(parent, name) for name in (*directories, *files))
 
 
 def wait_until(condition, seconds, complaint):
@@ -199,6 +219,31 @@ def running(build, user=None, **environment):
         if not left:
             shutil.rmtree(directory, ignore_errors=True)
     assert not left, f"left behind: {', '.join(left)}"
+
+
+def wait_for_room(blocks=1):
+    """Daemons of root share the ids of the host, each has one block of them or two. Where many run at
+    once, of tests and of others, none may be left for a moment."""
+    def is_there():
+        taken = set()
+        for line in Path("/proc/locks").read_text().splitlines():
+            if " FLOCK " in line:
+                taken.add(int(line.split()[-3].rpartition(":")[2]))
+        files = [path.stat().st_ino for path in Path("/run/atoll").glob("ids-*")]
+        return ID_BLOCKS - len(taken.intersection(files)) >= blocks
+
+    wait_until(is_there, 60, lambda: "the daemons on this host have all ids there are")
+
+
+def refusal(command, file):
+    """(status, what it says) of a daemon that does not start. To a file: an atoll-spawn that it had
+    started ends seconds later, and would keep a pipe open."""
+    wait_for_room()
+    with file.open("w+", encoding="utf-8") as said:
+        status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                                timeout=30 * SLACK, check=False).returncode
+        said.seek(0)
+        return status, said.read()
 
 
 def need_build():

@@ -230,7 +230,7 @@ def start(directory, tls=False, image=None, options=(), bridge=None, config=None
                 engine.call("DELETE", f"/containers/{container['Id']}?force=1&v=1")
         engine.process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            engine.process.wait(20)
+            engine.process.wait(30)
         if engine.process.poll() is None:
             engine.process.kill()
             engine.process.wait()

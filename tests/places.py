@@ -17,7 +17,7 @@ from pathlib import Path
 
 import docker_engine
 from boxes import Box
-from daemons import BUILD, Daemon, cgroups, need_build
+from daemons import BUILD, Daemon, below, cgroups, need_build
 from faulty import Faulty
 from rest import Rest
 
@@ -64,8 +64,8 @@ class Place:
     def leftovers(self, box_id):
         """What of a destroyed sandbox is still there, as texts."""
         left = [f"cgroup {path}" for path in cgroups() if box_id in path.name]
-        left += [f"file {path}" for path in self.world.daemon.state.rglob(f"*{box_id}*")
-                 if "journal" not in path.parts]
+        left += [f"file {path}" for path in below(self.world.daemon.state)
+                 if box_id in path.name and "journal" not in path.parts]
         left += [f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines()
                  if box_id in line]
         left += [f"process {pid}" for pid in processes_with(box_id.encode())]

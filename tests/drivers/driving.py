@@ -111,7 +111,7 @@ class Driver:
         """End of input ends a driver."""
         self.process.stdin.close()
         try:
-            return self.process.wait(10)
+            return self.process.wait(30)
         finally:
             if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)

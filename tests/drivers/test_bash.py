@@ -41,10 +41,11 @@ def test_much_output(driver):
     assert driver.run("seq 1 100000").stdout == "".join(f"{n}\n" for n in range(1, 100001))
 
 
-def test_background_jobs(driver):
-    done = driver.run("{ sleep 0.1; echo from the background; } & echo started")
+def test_background_jobs(driver, tmp_path):
+    gate = tmp_path / "gate"
+    done = driver.run(f"mkfifo {gate}\n{{ read x <{gate}; echo from the background; }} &\necho started")
     assert done.stdout == "started\n"
-    assert driver.run("wait").stdout == "from the background\n"
+    assert driver.run(f"echo >{gate}; wait").stdout == "from the background\n"
 
 
 def test_env_is_set_for_one_call(driver):

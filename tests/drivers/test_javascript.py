@@ -102,9 +102,10 @@ def test_children(driver):
 
 
 def test_late_output_belongs_to_the_next_execution(driver):
-    driver.run("const speak = (then) => { console.log('late'); then() }\n"
-               "const spoken = new Promise(then => setTimeout(speak, 20, then)); 1")
-    assert driver.run("await spoken").stdout == "late\n"
+    driver.run("let goOn; const speak = (then) => { console.log('late'); then() }\n"
+               "const asked = new Promise(then => { goOn = then })\n"
+               "const spoken = asked.then(() => new Promise(then => setTimeout(speak, 1, then))); 1")
+    assert driver.run("goOn(); await spoken").stdout == "late\n"
 
 
 def test_errors(driver):

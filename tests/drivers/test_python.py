@@ -143,8 +143,9 @@ def speak():
 go_on = threading.Event(); speaker = threading.Thread(target=speak); speaker.start()""")
     done = driver.run("go_on.set(); speaker.join()")
     assert done.stdout == "late\n"
-    driver.run("import subprocess; p = subprocess.Popen('sleep 0.1; echo bg', shell=True)")
-    assert driver.run("_ = p.wait()").stdout == "bg\n"
+    driver.run("import subprocess\n"
+               "p = subprocess.Popen('read x; echo bg', shell=True, stdin=subprocess.PIPE)")
+    assert driver.run("_ = p.communicate(b'\\n')").stdout == "bg\n"
 
 
 def test_threads_do_not_mix_their_lines(driver):

@@ -94,7 +94,7 @@ def test_clients_that_vanish(busy):
         if i % 2:
             time.sleep(0.005)
         connection.close()
-    for _ in range(200):
+    for _ in range(600):
         time.sleep(0.05)
         if len(os.listdir(f"/proc/{busy.pid}/fd")) <= descriptors + 2:
             break
@@ -117,7 +117,7 @@ def test_no_descriptors_left(busy):
         for s in held:
             s.close()
         subprocess.run(["prlimit", "--pid", str(busy.pid), "--nofile=8192:8192"], check=True)
-    for _ in range(100):
+    for _ in range(600):
         try:
             if ask(busy, "/healthz")[0] == 200:
                 break

@@ -45,15 +45,22 @@ class World:
         new.rename(self.control)
 
     def wait_state(self, state, name="fake"):
-        wait_until(lambda: self.facts(name)["state"] == state, 20,
+        wait_until(lambda: self.facts(name)["state"] == state, 30,
                    lambda: f"{name} stays {self.facts(name)}")
+
+    def settle(self):
+        """Up again. A new daemon knows nothing of creates that failed; to be forgiven takes them
+        seconds."""
+        if self.facts()["state"] != "up":
+            self.restart()
+        self.wait_state("up")
 
     def reload(self):
         """Writes the settings and tells the daemon; what it says about that."""
         before = self.rest.get("/api/providers").json.get("reload", {}).get("at")
         self.write()
         self.daemon.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: self.loaded.get("at") != before, 10, lambda: "it is not read again")
+        wait_until(lambda: self.loaded.get("at") != before, 30, lambda: "it is not read again")
         return self.loaded
 
     @property

@@ -1,7 +1,6 @@
 """What the tests of paused and stopped sandboxes share: a daemon to be killed, and a look at the host."""
 
 import contextlib
-import subprocess
 import time
 from pathlib import Path
 
@@ -23,17 +22,21 @@ def count(box, exec_id):
     return len(box.output(exec_id).split())
 
 
-def advances(box, exec_id, seconds=5):
+def advances(box, exec_id, seconds=30):
     before = count(box, exec_id)
     wait_until(lambda: count(box, exec_id) > before, seconds, lambda: "the counter stands still")
 
 
-def stands_still(box, exec_id):
-    # What was on its way when it was frozen may still come in.
-    time.sleep(0.1)
+def stands_still(box, exec_id, seconds=20):
+    """Whether it comes to a stop: what was on its way when it was frozen may still come in."""
+    until = time.monotonic() + seconds
     before = count(box, exec_id)
-    time.sleep(0.3)
-    return count(box, exec_id) == before
+    while time.monotonic() < until:
+        time.sleep(0.3)
+        if (now := count(box, exec_id)) == before:
+            return True
+        before = now
+    return False
 
 
 COUNTER = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done"
@@ -54,7 +57,7 @@ def kill_daemon(daemon):
 
 def terminate_daemon(daemon):
     daemon.process.terminate()
-    assert daemon.process.wait(20) == 0
+    assert daemon.process.wait(30) == 0
 
 
 def spawn_pid(daemon):
@@ -70,9 +73,13 @@ def spawn_pid(daemon):
 
 
 def loop_devices(name):
-    """Loop devices whose image has that in its name."""
-    listed = subprocess.run(["losetup", "--all"], capture_output=True, text=True, check=True).stdout
-    return [line.split(":")[0] for line in listed.splitlines() if name in line]
+    """Loop devices whose image has that in its name. Those of others come and go meanwhile."""
+    found = []
+    for file in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if name in file.read_text():
+                found.append(file.parts[3])
+    return found
 
 
 def freezer_state(box_id):
@@ -84,6 +91,6 @@ def freezer_state(box_id):
 def leftovers(daemon, box_id):
     """What of a destroyed sandbox the host still has."""
     left = [str(path) for path in conftest.cgroups() if path.name == box_id]
-    left += [str(path) for path in daemon.state.rglob(f"{box_id}*")]
+    left += [str(path) for path in daemons.below(daemon.state) if path.name.startswith(box_id)]
     left += loop_devices(box_id)
     return left

@@ -165,7 +165,7 @@ def test_relay(listening, program):
     assert output(wire) == b"through\n"
     process.stdin.close()  # the end of the daemon's half is the end of its connection
     assert process.stdout.read() is not None
-    assert process.wait(20) == 0
+    assert process.wait(30) == 0
 
 
 def test_relay_ends_when_another_daemon_takes_over(listening, program):
@@ -175,7 +175,7 @@ def test_relay_ends_when_another_daemon_takes_over(listening, program):
     greet(wire)
     other, sock = agent_wire.of_socket(path)
     greet(other)
-    assert process.wait(20) == 0  # though its input is still open
+    assert process.wait(30) == 0  # though its input is still open
     sock.close()
 
 
@@ -184,7 +184,7 @@ def test_relay_ends_when_nobody_reads(listening, program):
     process = relay(program, path)
     greet(agent_wire.Wire(process.stdout.read, process.stdin.write))
     process.stdout.close()
-    assert process.wait(20) == 0
+    assert process.wait(30) == 0
 
 
 def test_relay_without_an_agent(program, tmp_path):
@@ -224,7 +224,7 @@ def test_a_tunnel_through_a_relay_keeps_half_closes(listening, program):
     while more := process.stdout.read(65536):
         answer += more
     assert answer == b"you sent 3000000"
-    assert process.wait(20) == 0
+    assert process.wait(30) == 0
     thread.join()
     server.close()
 

@@ -15,7 +15,7 @@ from conftest import BUILD, ROOT, Daemon, need_build, wait_until
 from rest import Rest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rest(daemon):
     return Rest(daemon.socket)
 
@@ -99,8 +99,9 @@ def test_nothing_is_kept_unasked(rest, box):
 
 
 def test_kept_at_the_deadline(rest):
-    made = made_with(rest, "echo done > result", ["result"], limits={"timeoutSeconds": 1})
-    wait_until(lambda: rest.get(f"/api/sandboxes/{made}").status == 404, 10, lambda: "it lives on")
+    made = made_with(rest, "echo done > result", ["result"], limits={"timeoutSeconds": 600})
+    assert rest.post(f"/api/sandboxes/{made}/timeout", {"seconds": 1}).status == 200
+    wait_until(lambda: rest.get(f"/api/sandboxes/{made}").status == 404, 30, lambda: "it lives on")
     assert rest.get(f"/api/artifacts/{made}/result").body == b"done\n"
 
 
@@ -168,7 +169,7 @@ def agent_of(sandbox):
 def test_one_that_failed_keeps_nothing(rest):
     made = made_with(rest, "echo x > a", ["a"])
     os.kill(agent_of(made), signal.SIGKILL)
-    wait_until(lambda: rest.get(f"/api/sandboxes/{made}").json["state"] == "failed", 10,
+    wait_until(lambda: rest.get(f"/api/sandboxes/{made}").json["state"] == "failed", 30,
                lambda: "it lives on")
     assert rest.delete(f"/api/sandboxes/{made}").status == 204
     assert rest.get(f"/api/artifacts/{made}").status == 404
@@ -325,7 +326,7 @@ def test_survive_the_daemon():
         assert rest.delete(path).status == 204
         own.kill()
         assert rest.get(f"{path}/artifacts/b").body == b"3\n"
-        wait_until(lambda: own.copies() == sorted([first, second, session["sandbox_id"]]), 5,
+        wait_until(lambda: own.copies() == sorted([first, second, session["sandbox_id"]]), 30,
                    lambda: str(own.copies()))
 
 
@@ -351,7 +352,7 @@ def test_kept_when_the_daemon_is_stopped():
     with Own() as own:
         made = made_with(own.rest, "echo 1 > a", ["a"])
         own.daemon.process.send_signal(signal.SIGTERM)
-        assert own.daemon.process.wait(20) == 0
+        assert own.daemon.process.wait(30) == 0
         own.daemon.start()
         assert own.rest.get(f"/api/artifacts/{made}/a").body == b"1\n"
 
@@ -363,7 +364,7 @@ def test_the_oldest_give_way():
             made.append(made_with(rest, "head -c 4096 /dev/zero > a", ["a"]))
             assert rest.delete(f"/api/sandboxes/{made[-1]}").status == 204
         assert [a["sandbox_id"] for a in rest.get("/api/artifacts").json["artifacts"]] == made[1:]
-        wait_until(lambda: own.copies() == sorted(made[1:]), 5, lambda: str(own.copies()))
+        wait_until(lambda: own.copies() == sorted(made[1:]), 30, lambda: str(own.copies()))
         big = made_with(rest, "head -c 20000 /dev/zero > a; echo x > b", ["*"])
         assert rest.delete(f"/api/sandboxes/{big}").status == 204
         listing = kept(rest, big)
@@ -389,12 +390,12 @@ def test_the_url_of_a_session():
         (own.registry / "environments" / "Served.yaml").write_text(
             "".join(line for line in text.splitlines(True) if not line.startswith("aliases"))
             + "port: 8000\nstart: [python3, -m, http.server, '8000']\n")
-        wait_until(lambda: "Served" in rest.get("/api/registry").json["environments"], 5,
+        wait_until(lambda: "Served" in rest.get("/api/registry").json["environments"], 30,
                    lambda: rest.get("/api/registry").body.decode())
         made = rest.post("/api/sessions", {"environment": "Served"}).json
         url = f"/preview/{made['sandbox_id']}/8000/"
         assert made["url"].startswith(f"{url}?token=")  # no TCP address is served
-        wait_until(lambda: rest.get(made["url"]).status in (200, 302, 303), 10,
+        wait_until(lambda: rest.get(made["url"]).status in (200, 302, 303), 30,
                    lambda: f"{rest.get(made['url']).status}")
         path = f"/api/sessions/{made['session_id']}"
         assert rest.get(path).json["url"] == made["url"]

@@ -137,6 +137,6 @@ def test_a_dead_spawn_leaves_no_group(mortal):
     box.detach("for i in 1 2 3 4; do setsid sleep 600 & done; wait")
     assert knobs(box.id)
     os.kill(spawn_pid(mortal), signal.SIGKILL)
-    wait_until(lambda: not knobs(box.id), 20, lambda: "the group is still there")
-    wait_until(lambda: mortal.rest.post("/api/sandboxes", {}).status == 201, 20,
+    wait_until(lambda: not knobs(box.id), 30, lambda: "the group is still there")
+    wait_until(lambda: mortal.rest.post("/api/sandboxes", {}).status == 201, 30,
                lambda: "no new sandbox can be made")

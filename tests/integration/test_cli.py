@@ -16,13 +16,14 @@ import time
 
 import pytest
 
+from conftest import wait_until
 from rest import Rest
 
 VERBS = ["run", "create", "ls", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "template rm", "snapshot",
          "volume ls", "volume rm", "key create", "key ls", "key rm", "up",
-         "down", "status", "bench", "doctor", "version", "help"]
+         "down", "status", "providers", "bench", "doctor", "verify", "version", "help"]
 
 
 def ids(daemon):
@@ -31,6 +32,20 @@ def ids(daemon):
 
 def json_of(daemon, *args):
     return json.loads(daemon.atoll(*args, "--json", check=True).stdout)
+
+
+def is_pending(pid, number):
+    """Whether a process has a signal that it has not taken yet."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as file:
+        masks = [int(line.split()[1], 16) for line in file if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
+def send_twice(child, number):
+    """Two that are pending at once would be one."""
+    child.send_signal(number)
+    wait_until(lambda: not is_pending(child.pid, number), 30, lambda: "it takes no signal")
+    child.send_signal(number)
 
 
 def popen(daemon, *args, **kwargs):
@@ -47,6 +62,19 @@ def test_overview_names_every_verb(daemon):
     for verb in VERBS:
         assert f"\n  {verb} " in done.stdout
     assert daemon.atoll().returncode == 2
+    listed = json_of(daemon, "help")["verbs"]
+    assert sorted(verb["name"] for verb in listed) == sorted(VERBS)
+    assert [verb["name"] for verb in json_of(daemon, "help", "key", "ls")["verbs"]] == ["key ls"]
+
+
+@pytest.mark.parametrize("group", ["artifacts", "template", "volume", "key"])
+def test_a_group_of_verbs_explains_itself(daemon, group):
+    done = daemon.atoll("help", group)
+    assert done.returncode == 0 and f"Usage: atoll {group} VERB" in done.stdout
+    shown = re.findall(r"^  (\S+ \S+)  ", done.stdout, re.MULTILINE)
+    assert shown == [verb["name"] for verb in json_of(daemon, "help", group)["verbs"]]
+    assert set(shown) == {verb for verb in VERBS if verb.startswith(f"{group} ")}
+    assert daemon.atoll(group, "--help").stdout == done.stdout
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -80,6 +108,20 @@ def test_every_verb_explains_itself(daemon, verb):
     (["cp", "a", "b"], "SANDBOX:PATH"),
     (["exec", "../x", "--", "true"], "no sandbox id"),
     (["template", "import", "a/b", "."], "no name for a template"),
+    (["template", "debian", "a/b"], "no name for a template"),
+    (["template", "rm", "a/b"], "no name for a template"),
+    (["volume", "rm", "a/b"], "no name for a volume"),
+    (["snapshot", "abc", "a/b"], "no name for a template"),
+    (["key", "rm", "../x"], "no key id"),
+    (["artifacts", "rm", "../x"], "no sandbox id"),
+    (["logs", "--follow", "abc"], "--follow needs an EXEC"),
+    (["exec", "-dt", "abc", "--", "sh"], "--detach"),
+    (["preview", "--public", "--rm", "abc", "80"], "exclude"),
+    (["up", "--listen", "127.0.0.1:1", "--no-listen"], "exclude"),
+    (["help", "run", "ls"], "too many"),
+    (["help", "template", "ls", "x"], "too many"),
+    (["help", "rnu"], "did you mean run?"),
+    (["--json", "ls"], "a verb comes first"),
 ])
 def test_bad_usage_is_status_2_and_says_what_is_wrong(daemon, args, said):
     done = daemon.atoll(*args)
@@ -145,7 +187,7 @@ def test_run_status_of_a_timeout(daemon):
     done = daemon.atoll("run", "--timeout", "0.5", "--", "sh", "-c", "sleep 60 & sleep 60")
     assert done.returncode == 124
     assert "timed out" in done.stderr
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 50
 
 
 def test_run_status_of_memory_exhaustion(daemon):
@@ -231,7 +273,7 @@ def test_first_interrupt_is_passed_on(daemon):
                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "ready\n"
     child.send_signal(signal.SIGINT)
-    assert child.wait(10) == 9
+    assert child.wait(30) == 9
     assert child.stdout.read() == "caught\n"
 
 
@@ -240,10 +282,8 @@ def test_second_interrupt_gives_up(daemon):
     child = popen(daemon, "run", "--", "sh", "-c", "trap '' INT; echo ready; sleep 60; sleep 60",
                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "ready\n"
-    for _ in range(2):
-        child.send_signal(signal.SIGINT)
-        time.sleep(0.5)
-    assert child.wait(10) == 128 + signal.SIGINT
+    send_twice(child, signal.SIGINT)
+    assert child.wait(30) == 128 + signal.SIGINT
     child.stdout.close()
     assert ids(daemon) == before
 
@@ -262,7 +302,7 @@ def test_interrupt_gets_past_input_nobody_reads(daemon):
             quiet += 1
             time.sleep(0.1)
     child.send_signal(signal.SIGINT)
-    assert child.wait(10) == 128 + signal.SIGINT
+    assert child.wait(30) == 128 + signal.SIGINT
     child.stdout.close()
     with contextlib.suppress(BrokenPipeError):
         child.stdin.close()
@@ -272,7 +312,7 @@ def test_output_nobody_reads_ends_the_command(daemon):
     child = popen(daemon, "run", "--", "yes", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert child.stdout.readline() == b"y\n"
     child.stdout.close()
-    assert child.wait(10) == 128 + signal.SIGPIPE
+    assert child.wait(30) == 128 + signal.SIGPIPE
 
 
 # --- sandboxes
@@ -329,10 +369,8 @@ def test_exec_interrupted_twice_kills_only_the_command(daemon, sandbox):
                   "trap '' INT; echo ready; sleep 61; sleep 61",
                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "ready\n"
-    for _ in range(2):
-        child.send_signal(signal.SIGINT)
-        time.sleep(0.5)
-    assert child.wait(10) == 128 + signal.SIGINT
+    send_twice(child, signal.SIGINT)
+    assert child.wait(30) == 128 + signal.SIGINT
     child.stdout.close()
     gone = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done | grep -c 'sleep 6[1]'"
     assert daemon.atoll("exec", sandbox, "--", "sh", "-c", gone).stdout == "0\n"
@@ -355,7 +393,7 @@ def test_detach_and_logs(daemon, sandbox):
 
 def test_logs_of_a_running_command(daemon, sandbox):
     job = daemon.json("exec", "--detach", sandbox, "--", "sh", "-c", "echo one; sleep 60")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not (shown := daemon.atoll("logs", sandbox, job["exec_id"])).stdout:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -452,7 +490,7 @@ class Terminal:
                            start_new_session=True,
                            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
-    def expect(self, text, seconds=10):
+    def expect(self, text, seconds=30):
         deadline = time.monotonic() + seconds
         while text not in self.seen:
             left = deadline - time.monotonic()
@@ -466,7 +504,7 @@ class Terminal:
 
     def end(self):
         """Waits for the program; the terminal must be as it was."""
-        status = self.child.wait(10)
+        status = self.child.wait(30)
         mode = termios.tcgetattr(self.side)
         os.close(self.main)
         os.close(self.side)
@@ -482,11 +520,10 @@ def test_shell_is_a_terminal(daemon, sandbox):
     terminal.expect(b"42")
     fcntl.ioctl(terminal.side, termios.TIOCSWINSZ, struct.pack("HHHH", 44, 122, 0, 0))
     terminal.child.send_signal(signal.SIGWINCH)
-    time.sleep(0.2)
-    terminal.type(b"stty size\n")
-    terminal.expect(b"44 122")
-    terminal.type(b"sleep 60\n")
-    time.sleep(0.3)
+    terminal.type(b"until [ \"$(stty size)\" = '44 122' ]; do sleep 0.1; done; echo resi''zed\n")
+    terminal.expect(b"resized")
+    terminal.type(b"echo on''ward; sleep 60\n")
+    terminal.expect(b"onward")
     terminal.type(b"\x03")  # reaches the job, not us
     terminal.type(b"exit 7\n")
     assert terminal.end() == 7
@@ -500,9 +537,7 @@ def test_shell_reads_commands_without_a_terminal(daemon, sandbox):
 def test_terminal_is_restored_when_killed(daemon, sandbox):
     terminal = Terminal(daemon, "exec", "-t", sandbox, "--", "sh", "-c", "echo ready; sleep 60")
     terminal.expect(b"ready")
-    for _ in range(2):
-        terminal.child.send_signal(signal.SIGHUP)
-        time.sleep(0.3)
+    send_twice(terminal.child, signal.SIGHUP)
     assert terminal.end() == 128 + signal.SIGHUP
 
 
@@ -671,7 +706,7 @@ def test_sandboxes_of_every_tenant(daemon):
         assert theirs not in ids(daemon)
         assert theirs in {box["id"] for box in daemon.json("ls", "--all")["sandboxes"]}
         daemon.atoll("rm", "--all", check=True)
-        assert theirs in {box["id"] for box in daemon.json("ls", "--all")["sandboxes"]}
+        assert theirs in {box["id"] for box in daemon.json("ls", "--all-tenants")["sandboxes"]}
         daemon.atoll("rm", "--all-tenants", check=True)
         assert daemon.json("ls", "--all")["sandboxes"] == []
     finally:

@@ -146,7 +146,7 @@ def test_a_slow_reader_holds_the_code_back(context):
 
 def test_time_limit(context):
     context.run("kept = 'yes'")
-    got = context.run("print('first')\nwhile True: pass", timeoutSeconds=0.4)
+    got = context.run("print('first')\nwhile True: pass", timeoutSeconds=1.5)
     assert got["error"]["name"] == "TimedOut" and got["stdout"] == "first\n"
     assert context.text("kept") == "yes"
 
@@ -154,7 +154,7 @@ def test_time_limit(context):
 def test_time_limit_that_code_ignores(context):
     before = context.exec()
     got = context.run("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-                      "while True: time.sleep(1)", timeoutSeconds=0.2)
+                      "while True: time.sleep(1)", timeoutSeconds=1.5)
     assert got["error"]["name"] == "TimedOut", got
     assert "variables are gone" in got["error"]["value"]
     assert context.text("1 + 1") == "2"
@@ -165,7 +165,7 @@ def test_a_client_that_vanishes(rest, context):
     context.run("kept = 1")
     for i, lines in enumerate((True, False)):
         sock = context.begin(f"import time\nopen('runs{i}', 'w').close()\ntime.sleep(300)", lines)
-        wait_until(lambda: rest.get(f"{context.box}/files/stat", path=f"runs{i}").status == 200, 5,
+        wait_until(lambda: rest.get(f"{context.box}/files/stat", path=f"runs{i}").status == 200, 30,
                    lambda: "it does not run")
         sock.close()
         assert context.text("kept + 1") == "2"
@@ -210,7 +210,7 @@ def test_restart_and_remove(rest, context):
     assert rest.post(f"{context.path}/execute", {"code": "1"}).status == 404
     assert rest.get(f"{context.box}/contexts").json["contexts"] == []
     record = f"{context.box}/execs/{exec_id}"
-    wait_until(lambda: rest.get(record).json["state"] == "ended", 5, lambda: "it lives on")
+    wait_until(lambda: rest.get(record).json["state"] == "ended", 30, lambda: "it lives on")
 
 
 def test_an_interpreter_that_dies(rest, context):
@@ -223,7 +223,7 @@ def test_an_interpreter_that_dies(rest, context):
     # Killed while it had nothing to do: the next execution says so, and runs.
     answer = rest.post(f"{context.box}/execs/{context.exec()}/signal", {"signal": "SIGKILL"})
     assert answer.status < 300, answer.body
-    wait_until(lambda: context.exec() is None, 5, lambda: "its end is not seen")
+    wait_until(lambda: context.exec() is None, 30, lambda: "its end is not seen")
     got = context.run("2")
     assert got["results"][0]["text"] == "2" and "without its variables" in got["stderr"]
     assert context.run("3")["stderr"] == ""
@@ -367,7 +367,7 @@ def test_an_interpreter_that_dies_without_a_daemon():
         daemon.process.wait()
         # Its record shows the end once a daemon is there; it is gone within a second.
         daemon.start()
-        wait_until(lambda: made.exec() is None, 5, lambda: "its end is not seen")
+        wait_until(lambda: made.exec() is None, 30, lambda: "its end is not seen")
         got = made.run("4")
         assert got["results"][0]["text"] == "4" and "without its variables" in got["stderr"]
 

@@ -69,7 +69,7 @@ def group(controllers=CONTROLLERS, user=None):
         yield inner
     finally:
         for directory, _, _ in os.walk(outer, topdown=False):
-            wait_until(lambda: remove(Path(directory)), 10, lambda: f"{directory} is in use")
+            wait_until(lambda: remove(Path(directory)), 30, lambda: f"{directory} is in use")
 
 
 def remove(directory):
@@ -134,7 +134,7 @@ def test_a_user_with_a_delegated_group(user):
     """Rootless, and every limit holds. Who was in the group is moved out of the way."""
     with group(user=user) as place:
         bystander = subprocess.Popen([*ENTER, str(place), "sleep", "600"])
-        wait_until(lambda: str(bystander.pid) in (place / "cgroup.procs").read_text().split(), 10,
+        wait_until(lambda: str(bystander.pid) in (place / "cgroup.procs").read_text().split(), 30,
                    lambda: "it does not enter the group")
         try:
             with daemon_in(place, user) as daemon:

@@ -53,7 +53,7 @@ def test_a_template_of_the_service(place):
     with place.box(template="base") as box:
         assert box.view["template"] == "base" and "image" not in box.view
         place.world.restart()
-        wait_until(lambda: box.state == "running", 20, lambda: f"{box.view}")
+        wait_until(lambda: box.state == "running", 30, lambda: f"{box.view}")
         assert box.view["template"] == "base" and box.out("echo yes") == "yes"
     answer = place.rest.post("/api/sandboxes", {"provider": "e2b", "template": "no-such-thing"})
     assert answer.status in (400, 404) and "no-such-thing" in answer.error["message"], answer.body
@@ -133,7 +133,7 @@ def test_two_accounts_and_a_new_key(world, place):
         assert [r["metadata"]["atoll_id"] for r in place.remotes()] == [mine.id]
         world.restart()
         for box in (mine, theirs):
-            wait_until(lambda box=box: box.state == "running", 20, lambda: "not found again")
+            wait_until(lambda box=box: box.state == "running", 30, lambda: "not found again")
         exec_id = theirs.detach("for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.2; done")
         new = place.world.cloud.atoll("key", "create", "--tenant", "other", "--scope", "write",
                                       "--json", check=True)
@@ -157,7 +157,7 @@ def reload(world):
 
     before = at()
     world.daemon.process.send_signal(1)
-    wait_until(lambda: at() != before, 10, lambda: "not read again")
+    wait_until(lambda: at() != before, 30, lambda: "not read again")
     loaded = world.rest.get("/api/providers").json["reload"]
     assert loaded["in_force"] is True, loaded
 

@@ -6,6 +6,7 @@ import http.client
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -28,7 +29,7 @@ def own(daemon):
     envd.kill()
 
 
-def until(condition, seconds=10):
+def until(condition, seconds=30):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -276,10 +277,10 @@ class TestProcesses:
         assert Result(stream).exit["status"] == "signal: terminated"
 
     def test_the_deadline_kills(self, box):
-        result = box.run("echo $$; exec sleep 100", headers={"Connect-Timeout-Ms": "300"})
+        result = Result(box.start("/bin/sleep", "100", headers={"Connect-Timeout-Ms": "1500"}))
         assert result.error["code"] == "deadline_exceeded"
         assert result.exit is None
-        assert box.run(f"kill -0 {int(result.stdout)}").exit["exitCode"] != 0
+        assert box.run(f"kill -0 {result.pid}").exit["exitCode"] != 0
 
     def test_tags_and_connect(self, box):
         stream = box.start("/bin/bash", "-c", "echo before; read; echo after; exit 5", tag="t1",
@@ -427,9 +428,13 @@ class TestProcesses:
         """4096 commands are remembered; the first one here runs for ever."""
         stream = own.start("/bin/sleep", "1000")
         next(stream)
-        for i in range(4100):
+
+        def one(i):
             result = Result(own.start("/bin/true"))
             assert result.exit, (i, result.error)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(one, range(4100)))
         assert len(own.process("List", {}).json["processes"]) == 1
         stream.close()
 
@@ -728,7 +733,7 @@ class TestWatching:
         wrong = box.stream("filesystem.Filesystem/WatchDir", {"path": "w-file"})
         assert list(wrong) == [] and wrong.end["error"]["code"] == "invalid_argument"
         short = box.stream("filesystem.Filesystem/WatchDir", {"path": "/tmp"},
-                           headers={"Connect-Timeout-Ms": "200"})
+                           headers={"Connect-Timeout-Ms": "1500"})
         assert list(short) == [{"start": {}}]
         assert short.end["error"]["code"] == "deadline_exceeded"
 
@@ -760,7 +765,9 @@ class TestWatching:
 
 
 class TestPorts:
+    # It is ready, and listens as soon as it is told to.
     SERVER = ("import http.server,sys\n"
+              "print('ready', flush=True); sys.stdin.readline()\n"
               "class H(http.server.BaseHTTPRequestHandler):\n"
               "  def do_GET(s):\n"
               "    b=repr(sorted((k.lower(),v) for k,v in s.headers.items())).encode()\n"
@@ -769,9 +776,11 @@ class TestPorts:
               "http.server.HTTPServer(('127.0.0.1',8080),H).serve_forever()\n")
 
     def serve(self, envd):
-        stream = envd.start("/usr/bin/python3", "-c", self.SERVER)
+        stream = envd.start("/usr/bin/python3", "-c", self.SERVER, stdin=True)
+        pid = next(stream)["event"]["start"]["pid"]
         next(stream)
         stream.close()
+        envd.process("SendInput", {"process": {"pid": pid}, "input": {"stdin": "Cg=="}})
 
     def get(self, envd, port=8080, headers=None):
         return envd.rest.call("GET", "/x", None, {
@@ -787,12 +796,14 @@ class TestPorts:
 
     def test_websockets(self, own):
         script = ("import socket\n"
-                  "s=socket.create_server(('127.0.0.1',8081)); c,_=s.accept()\n"
+                  "s=socket.create_server(('127.0.0.1',8081)); print('up', flush=True)\n"
+                  "c,_=s.accept()\n"
                   "while b'\\r\\n\\r\\n' not in c.recv(65536): pass\n"
                   "c.sendall(b'HTTP/1.1 101 Switching Protocols\\r\\nConnection: Upgrade\\r\\n'\n"
                   "          b'Upgrade: websocket\\r\\n\\r\\n')\n"
                   "c.sendall(c.recv(65536)[::-1])\n")
         stream = own.start("/usr/bin/python3", "-c", script)
+        next(stream)
         next(stream)
         sock = own.rest.socket()
         sock.sendall((f"GET /ws HTTP/1.1\r\nHost: localhost\r\nE2b-Sandbox-Id: {own.id}\r\n"
@@ -822,8 +833,9 @@ class TestPorts:
             assert answer.body == (b"Sandbox is secured with traffic access token. Token header "
                                    b"'e2b-traffic-access-token' is missing")
             assert self.get(envd, headers={"E2B-Traffic-Access-Token": "no"}).status == 403
-            answer = self.get(envd, headers={"E2B-Traffic-Access-Token": envd.traffic_token})
-            assert answer.status == 200
+            token = {"E2B-Traffic-Access-Token": envd.traffic_token}
+            until(lambda: self.get(envd, headers=token).status == 200)
+            answer = self.get(envd, headers=token)
             seen = dict(eval(answer.body))
             assert seen["host"] == "masked.example:8080"
             assert "e2b-traffic-access-token" not in seen

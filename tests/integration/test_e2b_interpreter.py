@@ -144,4 +144,4 @@ def test_killed_while_code_runs(box):
     with pytest.raises((ConnectionError, http.client.IncompleteRead)):
         response.read()
     connection.close()
-    wait_until(lambda: box.rest.get("/health").status == 502, 5, lambda: "it is still there")
+    wait_until(lambda: box.rest.get("/health").status == 502, 30, lambda: "it is still there")

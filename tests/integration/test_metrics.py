@@ -71,7 +71,7 @@ def test_counts(rest):
 
     assert grown("atoll_sandbox_create_seconds_count", provider="native") == 1
     assert grown("atoll_sandbox_create_seconds_bucket", provider="native", le="+Inf") == 1
-    assert 0 < grown("atoll_sandbox_create_seconds_sum", provider="native") < 5
+    assert 0 < grown("atoll_sandbox_create_seconds_sum", provider="native") < 60
     assert grown("atoll_exec_start_seconds_count", provider="native") == 1
     assert grown("atoll_exec_start_errors_total", provider="native", kind="not_found") == 1
     assert grown("atoll_exec_seconds_count") == 1
@@ -177,7 +177,7 @@ def test_not_ready_while_spawn_is_stuck(rest, started):
     finally:
         for pid in spawn:
             os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: rest.get("/readyz").status == 200, 5, lambda: "not ready again")
+    wait_until(lambda: rest.get("/readyz").status == 200, 30, lambda: "not ready again")
 
 
 # Traces and logs.

@@ -105,24 +105,25 @@ def test_a_paused_one_can_be_destroyed(rest, daemon):
 
 
 def test_time_limits_stand_still(box):
-    """A pause longer than a command's timeout does not count for it; what is left of it does."""
-    limited = box.detach("sleep 60", timeoutSeconds=1)
+    """A pause does not count for a command's timeout; what is left of it afterwards does."""
+    began = time.monotonic()
+    limited = box.detach("sleep 60", timeoutSeconds=2)
     box.do("pause")
-    time.sleep(1.3)
+    time.sleep(1.5)
     box.do("resume")
-    assert box.exec(limited)["state"] == "running"
-    wait_until(lambda: box.exec(limited)["state"] == "ended", 5, lambda: "the timeout is gone")
+    wait_until(lambda: box.exec(limited)["state"] == "ended", 30, lambda: "the timeout is gone")
     assert box.exec(limited)["result"]["kind"] == "timed_out"
+    assert time.monotonic() - began > 3.4  # and no sooner
 
 
 def test_a_paused_one_has_no_deadline(rest):
-    made = Box(rest, limits={"timeoutSeconds": 1})
+    made = Box(rest, limits={"timeoutSeconds": 2})
     assert made.view["expires_at"]
     made.do("pause")
-    time.sleep(1.3)
+    time.sleep(2.2)
     assert made.state == "paused" and made.view["expires_at"] is None
     assert made.do("resume")["expires_at"]  # anew, from now
-    wait_until(lambda: rest.get(made.path).status == 404, 5, lambda: "it outlives its deadline")
+    wait_until(lambda: rest.get(made.path).status == 404, 30, lambda: "it outlives its deadline")
 
 
 def test_events(box, rest):
@@ -135,7 +136,7 @@ def test_events(box, rest):
 def events(rest, sandbox, last):
     """Kinds of the kept events of one sandbox, up to `last`."""
     found, text = [], b""
-    with rest.socket(timeout=5) as sock:
+    with rest.socket() as sock:
         sock.sendall(b"GET /api/events?after=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         while last not in found:
             text += sock.recv(65536)
@@ -167,7 +168,7 @@ def test_pausing_while_commands_write(box):
     for _ in range(5):
         if box.post("pause").status == 200:
             box.do("resume")
-    wait_until(lambda: box.exec(writer)["state"] == "ended", 10, lambda: "it does not end")
+    wait_until(lambda: box.exec(writer)["state"] == "ended", 30, lambda: "it does not end")
     assert box.exec(writer)["result"]["exit_code"] == 7
     assert box.output(writer).split() == [str(i + 1) for i in range(3000)]
 

@@ -21,7 +21,7 @@ from rest import Rest
 # A server of many talents, standard library only. It says what it was asked, streams, swallows
 # uploads, closes, talks nonsense, and echoes WebSocket messages.
 SERVER = r'''
-import base64, hashlib, http.server, json, socketserver, struct, sys, time
+import base64, hashlib, http.server, json, socketserver, struct, sys, threading, time
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -80,6 +80,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.flush()
             time.sleep(0.2)
         self.wfile.write(b"0\r\n\r\n")
+
+    def at_held(self):
+        # The second line comes once somebody has asked for /go.
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"6\r\nfirst\n\r\n")
+        self.wfile.flush()
+        self.server.go.wait(60)
+        self.wfile.write(b"5\r\nlast\n\r\n0\r\n\r\n")
+
+    def at_go(self):
+        self.server.go.set()
+        self.answer(b"")
 
     def at_big(self):
         # No length, and the end of the connection is the end: the slow reader's test.
@@ -180,6 +194,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 128
+    go = threading.Event()
 
 print("up", flush=True)
 Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
@@ -213,7 +228,7 @@ class Site:
         self.rest.post(f"{path}/execs", {"cmd": ["python3", "server.py", str(port)]})
         check = ["python3", "-c", f"import socket; socket.create_connection(('127.0.0.1', {port}))"]
         wait_until(lambda: self.rest.post(f"{path}/execs", {"cmd": check}, wait="true").json
-                   ["result"].get("exit_code") == 0, 20, lambda: "no server inside")
+                   ["result"].get("exit_code") == 0, 30, lambda: "no server inside")
 
     def host(self, port, box=None):
         return f"{port}-{box or self.id}.localhost:{self.address[1]}"
@@ -241,7 +256,7 @@ class Site:
         assert status == 200, body
         return json.loads(body)
 
-    def raw(self, data, timeout=5):
+    def raw(self, data, timeout=20):
         """Sends bytes as they are; returns all that comes back."""
         with socket.create_connection(self.address, timeout) as sock:
             sock.sendall(data)
@@ -306,7 +321,8 @@ def test_cli(site):
     made = site.daemon.json("preview", site.id, "9100")
     assert made["port"] == 9100 and made["public"] is False
     assert site.daemon.atoll("preview", site.id, "70000").returncode != 0
-    site.rest.delete(f"/api/sandboxes/{site.id}/previews/9100")
+    assert site.daemon.json("preview", "--rm", site.id, "9100") == {"removed": ["9100"]}
+    assert 9100 not in [shown["port"] for shown in site.daemon.json("preview", site.id)["previews"]]
 
 
 # Passing on.
@@ -324,7 +340,7 @@ def test_python_http_server_speaks_http10(site):
     site.rest.put(f"{path}/files", b"x" * 3_000_000, path="www/big.bin")
     site.rest.post(f"{path}/execs", {"cmd": ["python3", "-m", "http.server", "8080"], "cwd": "www"})
     site.rest.post(f"{path}/previews", {"port": 8080, "public": True})
-    wait_until(lambda: site.call(host=site.host(8080, box))[0] == 200, 20, lambda: "no server")
+    wait_until(lambda: site.call(host=site.host(8080, box))[0] == 200, 30, lambda: "no server")
     status, headers, body = site.call("/big.bin", host=site.host(8080, box))
     assert status == 200 and len(body) == 3_000_000 and headers["Content-Length"] == "3000000"
     status, _, body = site.call("/", host=site.host(8080, box))
@@ -373,12 +389,11 @@ def test_upload_chunked(site):
 
 def test_streams_as_it_comes(site):
     connection = http.client.HTTPConnection(*site.address, timeout=20)
-    started = time.monotonic()
-    connection.request("GET", "/stream", headers={"Host": site.host(8001)})
+    connection.request("GET", "/held", headers={"Host": site.host(8001)})
     response = connection.getresponse()
-    assert response.readline() == b"line 0\n"
-    assert time.monotonic() - started < 0.5
-    assert response.read() == b"line 1\nline 2\nline 3\n"
+    assert response.readline() == b"first\n"  # long before there is a last one
+    assert site.call("/go")[0] == 200
+    assert response.read() == b"last\n"
     connection.close()
 
 
@@ -640,7 +655,7 @@ def test_survives_the_daemon(site):
     site.daemon.process.kill()
     site.daemon.process.wait()
     site.daemon.start()
-    wait_until(lambda: site.rest.get("/healthz").status == 200, 10, lambda: "no daemon")
+    wait_until(lambda: site.rest.get("/healthz").status == 200, 30, lambda: "no daemon")
     assert site.call(port=8000)[0] == 404
     assert site.call(port=8000, X_Atoll_Preview_Token=site.private["token"])[0] == 200
 
@@ -750,7 +765,7 @@ def test_client_goes_away(site):
     for _ in range(100):
         with socket.create_connection(site.address) as sock:
             sock.sendall(f"GET /stream HTTP/1.1\r\nHost: {site.host(8001)}\r\n\r\n".encode())
-    wait_until(lambda: "\natoll_previews_active 0\n" in site.rest.get("/metrics").body.decode(), 10,
+    wait_until(lambda: "\natoll_previews_active 0\n" in site.rest.get("/metrics").body.decode(), 30,
                lambda: "requests left")
     # Connections made for nobody are kept for the next, up to 64.
     assert len(os.listdir(f"/proc/{site.daemon.pid}/fd")) < 150

@@ -54,7 +54,7 @@ def test_provider(service, scheme, test):
     status, output = live(service, scheme, test)
     assert status == 0, f"{output}\n{service.daemon.log_tail()}"
     # A killed one may still be on its way out.
-    wait_until(lambda: service.daemon.json("ls")["sandboxes"] == [], 10,
+    wait_until(lambda: service.daemon.json("ls")["sandboxes"] == [], 30,
                lambda: "sandboxes are left")
 
 

@@ -34,7 +34,7 @@ def test_told_after_a_restart_that_it_ended(world, word):
     assert wait_failed(box) == f"fake: it is said to be {word}"
     assert box.exec(exec_id)["result"]["kind"] == "lost"
     assert f"said to be {word}" in box.exec(exec_id)["result"]["reason"]
-    wait_until(lambda: not (world.daemon.state / "fake" / box.id).exists(), 20,
+    wait_until(lambda: not (world.daemon.state / "fake" / box.id).exists(), 30,
                lambda: "what is left of it is not removed")
     assert other.out("echo untouched") == "untouched"
 
@@ -76,6 +76,8 @@ def test_paused_elsewhere_and_silence_are_waited_for(world):
     for box in (silent, paused):
         answer = box.post("execs", {"cmd": ["true"]})
         assert answer.status == 503 and box.state == "running", answer.body
+    wait_until(lambda: asked(world, silent) and asked(world, paused), 60,
+               lambda: "they are not asked about")
     seen = dials(world, silent), dials(world, paused)
     wait_until(lambda: asked(world, silent) > 8 and asked(world, paused) > 12, 60,
                lambda: "they are not asked about")

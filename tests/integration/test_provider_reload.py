@@ -24,8 +24,8 @@ def world(shared):
     shared.rest.delete("/api/sandboxes")
     shared.settings = before
     assert shared.reload()["in_force"] is True
-    wait_until(lambda: names(shared) == ["fake", "native"], 20, lambda: f"left: {names(shared)}")
-    shared.wait_state("up")
+    wait_until(lambda: names(shared) == ["fake", "native"], 30, lambda: f"left: {names(shared)}")
+    shared.settle()
 
 
 def names(world):
@@ -86,11 +86,11 @@ def test_one_that_is_removed_keeps_what_it_has(world):
     answer = world.rest.post("/api/sandboxes", {"provider": "fake", "waive": ["all"]})
     assert answer.status == 400 and "there are: native" in answer.error["message"], answer.body
     assert box.out("echo still here") == "still here"
-    answer = world.rest.call("POST", f"{box.path}/execs/{exec_id}/stdin", b"it\n", close="true")
-    assert answer.status == 204
+    answer = world.rest.call("POST", f"{box.path}/execs/{exec_id}/stdin", b"it\n")
+    assert answer.status == 204, answer.body
     assert box.output(exec_id, follow="true") == "got it\n"
     assert box.destroy() == 204
-    wait_until(lambda: names(world) == ["native"], 20, lambda: f"still there: {names(world)}")
+    wait_until(lambda: names(world) == ["native"], 30, lambda: f"still there: {names(world)}")
 
 
 def test_one_that_is_removed_is_out_of_reach_for_the_next_daemon(world):
@@ -99,12 +99,15 @@ def test_one_that_is_removed_is_out_of_reach_for_the_next_daemon(world):
     world.reload()
     world.restart()
     assert box.state == "unreachable" and "not configured" in box.view["cause"]
+    refused = world.rest.post(f"{box.path}/execs", {"cmd": ["true"]})
+    assert refused.status == 503 and "out of reach" in refused.error["message"], refused.body
+    assert str(world.daemon.state / "providers.yaml") in refused.error["hint"], refused.body
     # And there again without a restart, once it is named again.
     world.settings["fake"] = kept
     assert world.reload()["in_force"] is True
-    wait_until(lambda: box.state == "running", 20, lambda: f"not taken over: {box.view}")
+    wait_until(lambda: box.state == "running", 30, lambda: f"not taken over: {box.view}")
     assert box.out("echo back") == "back"
-    wait_until(lambda: names(world) == ["fake", "native"], 20, lambda: f"{names(world)}")
+    wait_until(lambda: names(world) == ["fake", "native"], 30, lambda: f"{names(world)}")
 
 
 def test_changed_settings_and_the_same_sandboxes(world):
@@ -115,7 +118,7 @@ def test_changed_settings_and_the_same_sandboxes(world):
     new.write_text("create 0 unavailable\n")
     world.settings["fake"]["control"] = str(new)
     assert world.reload()["in_force"] is True
-    wait_until(lambda: names(world) == ["fake", "native"], 20, lambda: f"{names(world)}")
+    wait_until(lambda: names(world) == ["fake", "native"], 30, lambda: f"{names(world)}")
     assert box.view["provider"] == "fake" and box.out("echo on") == "on"
     assert box.output(exec_id, follow="true") == "".join(f"{i}\n" for i in range(1, 10))
     answer = world.rest.post("/api/sandboxes", {"provider": "fake", "waive": ["all"]})
@@ -123,7 +126,7 @@ def test_changed_settings_and_the_same_sandboxes(world):
     new.unlink()
     # Its agent is found by the new one, too.
     os.kill(int((world.daemon.state / "fake" / box.id / "pid").read_text()), signal.SIGKILL)
-    wait_until(lambda: box.state == "failed", 20, lambda: f"nobody noticed: {box.view}")
+    wait_until(lambda: box.state == "failed", 30, lambda: f"nobody noticed: {box.view}")
 
 
 def test_one_that_is_being_made_stays_where_it_is_made(world):
@@ -131,13 +134,13 @@ def test_one_that_is_being_made_stays_where_it_is_made(world):
     body = json.dumps({"provider": "fake", "waive": ["all"]})
     connection = world.rest.connection()
     connection.request("POST", "/api/sandboxes", body)
-    wait_until(lambda: world.rest.get("/api/sandboxes").json["sandboxes"], 10, lambda: "none made")
+    wait_until(lambda: world.rest.get("/api/sandboxes").json["sandboxes"], 30, lambda: "none made")
     world.settings["fake"]["control"] = str(world.directory / "none")
     world.reload()
     answer = connection.getresponse()
     made = json.loads(answer.read())
     assert answer.status == 201, made
-    wait_until(lambda: names(world) == ["fake", "native"], 20, lambda: f"{names(world)}")
+    wait_until(lambda: names(world) == ["fake", "native"], 30, lambda: f"{names(world)}")
     assert world.rest.get(f"/api/sandboxes/{made['id']}").json["state"] == "running"
     assert world.rest.post(f"/api/sandboxes/{made['id']}/execs", {"cmd": ["true"]},
                            wait="true").json["result"]["exit_code"] == 0

@@ -22,7 +22,7 @@ def world(shared):
     yield shared
     shared.fail()
     shared.rest.delete("/api/sandboxes")
-    shared.wait_state("up")
+    shared.settle()
 
 
 def refused(world, **fields):
@@ -149,12 +149,16 @@ def test_failing_checks_take_it_out_and_back(world):
 
 
 def test_failing_creates_take_it_out(world):
-    world.fail("create 0 unavailable")
-    for _ in range(3):
+    def is_out():
         refused(world, provider="fake")
-    assert world.facts()["state"] == "down"
+        return world.facts()["state"] == "down"  # for a second at first, then for longer
+
+    world.fail("create 0 unavailable")
+    for _ in range(2):
+        refused(world, provider="fake")
+    wait_until(is_out, 60, lambda: f"it stays {world.facts()}")
     world.fail()
-    wait_until(lambda: world.facts()["state"] != "down", 10, lambda: "its rest has no end")
+    wait_until(lambda: world.facts()["state"] != "down", 30, lambda: "its rest has no end")
     assert world.box(provider="fake").view["provider"] == "fake"
     assert world.facts()["state"] == "up"
 
@@ -165,11 +169,11 @@ def test_a_create_nobody_wants_is_cancelled(world):
     client = subprocess.Popen(["curl", "-s", "--unix-socket", str(world.daemon.socket), "-d",
                                '{"provider":"fake","waive":["all"]}', "http://x/api/sandboxes"],
                               stdout=subprocess.DEVNULL)
-    wait_until(lambda: world.rest.get("/api/sandboxes").json["sandboxes"], 10, lambda: "none made")
+    wait_until(lambda: world.rest.get("/api/sandboxes").json["sandboxes"], 30, lambda: "none made")
     (made,) = world.rest.get("/api/sandboxes").json["sandboxes"]
     assert made["state"] == "creating"
     assert world.rest.delete(f"/api/sandboxes/{made['id']}").status == 204
-    client.wait(10)
+    client.wait(30)
     assert world.rest.get("/api/sandboxes").json["sandboxes"] == []
 
 
@@ -181,7 +185,7 @@ def test_one_that_is_lost_says_so(world):
     box = world.box(provider="fake")
     exec_id = box.detach("sleep 1000")
     os.kill(agent_pid(world, box), signal.SIGKILL)
-    wait_until(lambda: box.state == "failed", 20, lambda: f"nobody noticed: {box.view}")
+    wait_until(lambda: box.state == "failed", 30, lambda: f"nobody noticed: {box.view}")
     assert "not running any more" in box.view["cause"]
     assert box.exec(exec_id)["result"]["kind"] == "lost"
 
@@ -191,10 +195,10 @@ def test_one_that_is_lost_is_made_again(world):
     assert box.view["recreate"] is True
     exec_id = box.detach("echo x > gone; sleep 1000")
     os.kill(agent_pid(world, box), signal.SIGKILL)
-    wait_until(lambda: box.state == "running" and box.exec(exec_id)["state"] != "running", 20,
+    wait_until(lambda: box.state == "running" and box.exec(exec_id)["state"] != "running", 30,
                lambda: f"not made again: {box.view}")
     assert box.exec(exec_id)["result"]["kind"] == "lost"
-    wait_until(lambda: box.post("execs", {"cmd": ["true"]}, wait="true").status == 200, 10,
+    wait_until(lambda: box.post("execs", {"cmd": ["true"]}, wait="true").status == 200, 30,
                lambda: "it takes no commands")
     assert box.out("echo $KEPT; ls") == "yes"
     assert box.view["metadata"] == {"a": "b"}
@@ -206,7 +210,7 @@ def test_a_native_one_is_made_again_too(world):
     (path,) = [path for path in cgroups() if path.name.endswith(box.id)
                and (path / "cgroup.procs").exists()][:1]
     os.kill(min(int(pid) for pid in (path / "cgroup.procs").read_text().split()), signal.SIGKILL)
-    wait_until(lambda: events_of(world, box).count("sandbox.recreated") == 1, 20,
+    wait_until(lambda: events_of(world, box).count("sandbox.recreated") == 1, 30,
                lambda: f"not made again: {box.view}")
     assert box.state == "running" and "cause" not in box.view
     assert box.out("echo $KEPT; ls") == "yes"
@@ -240,7 +244,7 @@ def test_silence_at_the_start_ends_nothing(world):
     assert answer.status == 503 and "out of reach" in answer.error["message"], answer.body
     assert other.out("echo works") == "works"
     world.fail()
-    wait_until(lambda: box.state == "running", 20, lambda: f"not taken over: {box.view}")
+    wait_until(lambda: box.state == "running", 30, lambda: f"not taken over: {box.view}")
     assert box.output(exec_id, follow="true") == "begun\ndone\n"
 
 
@@ -249,7 +253,7 @@ def test_strays_are_removed(world):
     stray = world.daemon.state / "fake" / ("s" * 26)
     stray.mkdir()
     world.restart()
-    wait_until(lambda: not stray.exists(), 10, lambda: "it is still there")
+    wait_until(lambda: not stray.exists(), 30, lambda: "it is still there")
 
 
 def test_one_that_is_not_configured_any_more():

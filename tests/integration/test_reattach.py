@@ -56,7 +56,7 @@ def test_a_command_goes_on_where_it_was(daemon, rest, made):
     quiet = start(rest, box, "read line; echo got $line", stdin=True)
     for _ in range(3):
         cut(daemon, made)
-        wait_until(lambda: in_reach(rest, made), 20, lambda: "not reached again")
+        wait_until(lambda: in_reach(rest, made), 30, lambda: "not reached again")
     assert output(rest, loud) == "".join(f"line {i}\n" for i in range(1, count + 1))
     assert rest.get(loud).json["result"]["kind"] == "exited"
     assert rest.post(f"{quiet}/stdin", b"hello\n").status == 204
@@ -69,8 +69,8 @@ def test_a_command_that_waits_for_room_gets_it(daemon, rest, made):
     loud = start(rest, box, "head -c 30000000 /dev/zero | tr '\\0' x")
     for _ in range(5):
         cut(daemon, made)
-        wait_until(lambda: in_reach(rest, made), 20, lambda: "not reached again")
-    wait_until(lambda: rest.get(loud).json.get("result"), 20, lambda: "it waits for ever")
+        wait_until(lambda: in_reach(rest, made), 30, lambda: "not reached again")
+    wait_until(lambda: rest.get(loud).json.get("result"), 30, lambda: "it waits for ever")
     assert rest.get(loud).json["result"]["stdout_bytes"] == 30000000
 
 
@@ -79,7 +79,7 @@ def test_a_death_is_no_broken_connection(daemon, rest, made):
     cut(daemon, made)
     pid = next(int(p) for p in os.listdir("/proc") if p.isdigit() and is_agent(daemon, p, made))
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: rest.get(box).json["state"] == "failed", 20, lambda: "still alive")
+    wait_until(lambda: rest.get(box).json["state"] == "failed", 30, lambda: "still alive")
     assert rest.get(box).json["cause"]
 
 

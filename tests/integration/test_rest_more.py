@@ -20,7 +20,7 @@ from rest import Rest
 from test_rest import Atolld
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rest(daemon):
     return Rest(daemon.socket)
 
@@ -38,7 +38,7 @@ def run(rest, box, *cmd, **fields):
     return answer.json
 
 
-def eventually(condition, seconds=5):
+def eventually(condition, seconds=30):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
@@ -165,7 +165,7 @@ def test_health_of_a_sandbox_whose_agent_is_stopped(rest, daemon, box):
         sick = rest.get(f"{box}/health")
         assert sick.status == 200 and sick.json["status"] == "failed"
         assert "2 s" in sick.json["cause"]
-        assert 1.5 < time.monotonic() - before < 5
+        assert 1.5 < time.monotonic() - before < 30
         assert rest.get("/healthz").status == 200
     finally:
         os.kill(agents[0], 18)
@@ -277,10 +277,13 @@ def test_start_and_stream_as_lines(rest, box):
 
 
 def test_start_and_stream_as_events(rest, box):
-    body = json.dumps({"cmd": ["sh", "-c", "echo a; sleep 0.2; echo b; exit 4"]})
+    body = json.dumps({"cmd": ["sh", "-c", "echo a; read x; echo b; exit 4"], "stdin": True})
     with Events(rest, f"{box}/execs?stream=true", "POST", body) as events:
         assert events.status == 200
-        got = events.all()
+        got = [events.next(), events.next()]
+        one = f"{box}/execs/{got[0][2]['exec_id']}"
+        assert rest.post(f"{one}/stdin", b"\n").status == 204
+        got += events.all()
     assert [event for event, _, _ in got] == ["start", "stdout", "stdout", "result"]
     assert [identity for _, identity, _ in got] == ["0-0", "2-0", "4-0", "4-0"]
     assert got[-1][2]["result"]["exit_code"] == 4
@@ -535,8 +538,13 @@ def test_signed_urls_are_bound_to_everything(rest, box):
 
 def test_signed_urls_expire(rest, box):
     rest.put(f"{box}/files", b"x", path="x")
-    url = sign(rest, box, path="x", expiresSeconds=1)
-    assert rest.get(url).status == 200
+    urls = []
+
+    def works_at_first():
+        urls.append(sign(rest, box, path="x", expiresSeconds=1))
+        return rest.get(urls[-1]).status == 200
+    eventually(works_at_first)
+    url = urls[-1]
     eventually(lambda: rest.get(url).status == 401)
     assert "expired" in rest.get(url).error["message"]
 
@@ -627,8 +635,9 @@ def test_bad_events(rest):
 
 
 def test_providers(rest):
+    eventually(lambda: rest.get("/api/providers").json["providers"][0]["state"] == "up")
     (native,) = rest.get("/api/providers").json["providers"]
-    assert native["name"] == "native" and native["state"] == "up"
+    assert native["name"] == "native"
     assert {"exec", "files", "pty"} <= set(native["capabilities"])
 
 

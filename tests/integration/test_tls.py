@@ -11,6 +11,7 @@ import threading
 
 import pytest
 from conftest import BUILD
+from daemons import refusal
 from listening import listening_daemon
 
 
@@ -79,13 +80,13 @@ def test_given_certificate(tls):
     """Files named on the command line; a wrong one is an error that names it."""
     program = [str(BUILD / "atolld"), "--state", str(tls.directory / "state"), "--socket",
                str(tls.directory / "sock"), "--tls-listen", "127.0.0.1:0"]
-    done = subprocess.run([*program, "--tls-cert", str(tls.cert), "--tls-key", "/nonexistent.pem"],
-                          capture_output=True, text=True, timeout=20)
-    assert done.returncode == 2
-    assert "/nonexistent.pem" in done.stderr and "No such file" in done.stderr
-    done = subprocess.run([*program, "--tls-cert", str(tls.cert)], capture_output=True, text=True,
-                          timeout=20)
-    assert done.returncode == 2 and "both or neither" in done.stderr
+    said = tls.directory / "said"
+    command = [*program, "--tls-cert", str(tls.cert)]
+    status, words = refusal([*command, "--tls-key", "/nonexistent.pem"], said)
+    assert status == 2
+    assert "/nonexistent.pem" in words and "No such file" in words
+    status, words = refusal(command, said)
+    assert status == 2 and "both or neither" in words
 
 
 @pytest.fixture

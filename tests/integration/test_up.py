@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import alive, start_time, wait_until
+from daemons import wait_for_room
 
 BUILD = Path(__file__).resolve().parents[2] / os.environ.get("ATOLL_BUILD", "build")
 
@@ -41,6 +42,7 @@ def free_port():
 
 @pytest.fixture
 def place(tmp_path):
+    wait_for_room(2)
     at = Place(tmp_path)
     yield at
     at.atoll("down", "--force")
@@ -68,6 +70,9 @@ def test_up_status_down(place):
     # Again is no second one.
     again = place.json("up")
     assert (again["started"], again["pid"], again["listen"]) == (False, pid, listen)
+    assert place.atoll("up", "--listen", listen).stderr == ""
+    for options in (["--listen", "127.0.0.1:1"], ["--", "--pool", "4"]):
+        assert "runs already" in place.atoll("up", *options).stderr
     assert place.atoll("run", "--", "echo", "hi").stdout == "hi\n"
     # Over TCP it is somebody else's business which process that is.
     key = Path(status["key_file"]).read_text().strip()
@@ -87,13 +92,13 @@ def test_down_leaves_others_alone(place):
         other = subprocess.Popen([BUILD / "atolld"], env=place.env, stdin=subprocess.DEVNULL,
                                  stdout=log, stderr=log)
     try:
-        wait_until(lambda: place.atoll("status").returncode == 0, 10, lambda: "no answer")
+        wait_until(lambda: place.atoll("status").returncode == 0, 30, lambda: "no answer")
         assert place.json("up")["pid"] == other.pid  # one answers: none is started
         refused = place.atoll("down")
         assert refused.returncode == 1 and "--force" in refused.stderr
         assert other.poll() is None
         assert place.json("down", "--force")["pid"] == other.pid
-        assert other.wait(10) == 0
+        assert other.wait(30) == 0
     finally:
         other.kill()
         other.wait()
@@ -129,6 +134,7 @@ def test_up_replaces_a_daemon_of_an_earlier_build(place, tmp_path):
     first = json.loads(subprocess.run(command, env=place.env, capture_output=True).stdout)
     shutil.copy2(BUILD / "atolld", copies / "new")
     (copies / "new").rename(copies / "atolld")
+    wait_for_room(2)
     done = subprocess.run(command, env=place.env, capture_output=True, text=True)
     second = json.loads(done.stdout)
     assert "earlier build" in done.stderr

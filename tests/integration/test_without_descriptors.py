@@ -77,7 +77,7 @@ def test_contents_are_the_same_on_both_ways(rest, box, size):
     data = os.urandom(size)
     assert rest.put(f"{box}/files", data, path="f").json["size"] == size
     assert rest.get(f"{box}/files", path="f").body == data
-    wait_until(lambda: not open_files(rest.daemon, "atoll-file"), 20,
+    wait_until(lambda: not open_files(rest.daemon, "atoll-file"), 30,
                lambda: "memory that nobody needs any more")
     assert not [name for name in os.listdir(rest.daemon.state) if "spool" in name]
 

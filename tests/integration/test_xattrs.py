@@ -6,7 +6,7 @@ import pytest
 from rest import Rest
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rest(daemon):
     return Rest(daemon.socket)
 

@@ -97,6 +97,6 @@ class Host:
 
     def close(self):
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(30)
         self.process.stdout.close()
         self.listener.close()

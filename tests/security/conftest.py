@@ -10,7 +10,7 @@ import pytest
 
 import canary
 import probing
-from daemons import BUILD, need_build
+from daemons import BUILD, need_build, wait_until
 
 KEY = f"atoll-canary-{secrets.token_hex(6)}"
 
@@ -54,8 +54,11 @@ class Pair:
         self.first, self.second = daemon.create(), daemon.create()
         for sandbox in (self.first, self.second):
             probing.put_probe(daemon, sandbox, probe)
-        daemon.atoll("exec", "--detach", self.second, "--", probing.PROBE_INSIDE, "--canary",
-                     *canary.as_arguments(self.facts), check=True)
+        started = daemon.atoll("exec", "--detach", self.second, "--", probing.PROBE_INSIDE,
+                               "--canary", *canary.as_arguments(self.facts), check=True)
+        job = started.stdout.strip()
+        wait_until(lambda: daemon.atoll("logs", self.second, job).stdout == "ready\n", 30,
+                   lambda: "the canary process does not start")
 
 
 @pytest.fixture(scope="session")

@@ -119,5 +119,5 @@ def run_shared_mounts(probe, environment):
     """Not every host shares its mounts; a mount namespace of our own can."""
     done = subprocess.run(["unshare", "--mount", "--propagation", "shared", str(probe),
                            "only=fs.mount_propagation"], env=environment, check=True,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     return parse(done.stdout)

@@ -31,7 +31,7 @@ def find_marked(marker):
     return found
 
 
-def wait_marked(marker, seconds=5):
+def wait_marked(marker, seconds=30):
     """The first process with the marker, as soon as there is one."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

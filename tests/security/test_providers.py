@@ -5,6 +5,7 @@ opens in another way, or one more, fails. What cannot be asked inside is looked 
 """
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import processes
 import pytest
 from boxes import Box
 from canary import ROOT_CAPS, as_arguments, canary_facts
-from daemons import cgroups
+from daemons import cgroups, wait_until
 from test_isolation import OPEN_FOR_ROOT
 
 # By provider: {check: (how it shows, why)}. `atoll verify` has the table, src/verify/tiers.c.
@@ -36,22 +37,37 @@ class Probed:
     results: dict  # by user
 
 
-@pytest.fixture(scope="module", params=["docker", "gvisor"])
-def probed(request, host, probe):
+@contextlib.contextmanager
+def probing_in(provider, host, probe):
     """The probe in a default sandbox, with a neighbour beside it."""
-    reason = places.missing(request.param)
-    if reason:
-        pytest.skip(f"no {request.param} here: {reason}")
-    with places.world([request.param]) as world:
-        place, peer = world.places[request.param], canary_facts()
+    with places.world([provider]) as world:
+        place, peer = world.places[provider], canary_facts()
         with place.box() as first, place.box() as second:
             for box in (first, second):
                 put = place.rest.put(f"{box.path}/files", probe.read_bytes(),
                                      path=probing.PROBE_INSIDE, mode="0755")
                 assert put.status == 200, put.body
-            second.post("execs", {"cmd": [probing.PROBE_INSIDE, "--canary", *as_arguments(peer)]})
-            yield Probed(request.param, world, first, {user: run(world, first, host, user, peer)
-                                                       for user in ("user", "root")})
+            canary = second.post("execs", {"cmd": [probing.PROBE_INSIDE, "--canary",
+                                                   *as_arguments(peer)]}).json["exec_id"]
+            wait_until(lambda: second.output(canary) == "ready\n", 30,
+                       lambda: f"the canary process does not start: {second.exec(canary)}")
+            yield Probed(provider, world, first, {user: run(world, first, host, user, peer)
+                                                  for user in ("user", "root")})
+
+
+@pytest.fixture(scope="module")
+def worlds(host, probe):
+    """Each once, whatever the order of the tests."""
+    with contextlib.ExitStack() as stack:
+        yield functools.cache(lambda name: stack.enter_context(probing_in(name, host, probe)))
+
+
+@pytest.fixture(params=["docker", "gvisor"])
+def probed(request, worlds):
+    reason = places.missing(request.param)
+    if reason:
+        pytest.skip(f"no {request.param} here: {reason}")
+    return worlds(request.param)
 
 
 def run(world, box, host, user, peer):

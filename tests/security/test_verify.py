@@ -12,11 +12,12 @@ import subprocess
 
 import places
 import pytest
-from daemons import BUILD, ROOT, need_build
+from daemons import BUILD, ROOT, need_build, wait_for_room
 from test_isolation import CANNOT_TELL
 
 SWITCH_BUILD = ROOT / os.environ.get("ATOLL_SWITCH_BUILD", BUILD)
 AT_ONCE = 3  # they mostly wait
+LONG = 170  # seconds for one that looks at everything, on a machine that is busy with other things
 FOUND, IMPOSSIBLE = 1, 2
 
 # Beside those of the probe: what this kind of host, or one that is busy, has nothing to find for.
@@ -43,9 +44,10 @@ weakened = pytest.mark.skipif(not has_switches(SWITCH_BUILD),
 def run(build, *options, **environment):
     """A verification with a daemon of its own."""
     need_build()
+    wait_for_room(2)
     return subprocess.run([str(build / "atoll"), "verify", "--start", "--json", *options],
                           env=os.environ | environment, capture_output=True, text=True,
-                          timeout=85, stdin=subprocess.DEVNULL)
+                          timeout=LONG, stdin=subprocess.DEVNULL)
 
 
 def found(report):
@@ -75,8 +77,9 @@ def unknown(report):
 
 
 @ordinary
+@pytest.mark.timeout(LONG + 10)
 def test_native(daemon):
-    done = daemon.atoll("verify", "--json", "--provider", "native", timeout=85)
+    done = daemon.atoll("verify", "--json", "--provider", "native", timeout=LONG)
     report = assert_holds(done, {"native", "native, root inside"})
     assert unknown(report) <= CANNOT_TELL.keys() | CANNOT_TELL_MORE.keys()
     control = {check["id"]: check["verdict"] for check in report["control"]}
@@ -84,21 +87,23 @@ def test_native(daemon):
 
 
 @ordinary
+@pytest.mark.timeout(LONG + 10)
 def test_rootless(rootless_daemon):
     """An ordinary user's control opens less, so less is proven; nothing may be found all the same."""
-    done = rootless_daemon.atoll("verify", "--json", "--provider", "native", timeout=85)
+    done = rootless_daemon.atoll("verify", "--json", "--provider", "native", timeout=LONG)
     report = assert_holds(done, {"native", "native, root inside"})
     assert sum(tier["counts"]["holds"] for tier in report["tiers"]) > 150
 
 
 @ordinary
+@pytest.mark.timeout(LONG + 30)
 @pytest.mark.parametrize("name", ["docker", "gvisor"])
 def test_provider(name):
     reason = places.missing(name)
     if reason:
         pytest.skip(f"no {name} here: {reason}")
     with places.world([name]) as world:
-        done = world.daemon.atoll("verify", "--json", "--provider", name, timeout=85)
+        done = world.daemon.atoll("verify", "--json", "--provider", name, timeout=LONG)
     assert_holds(done, {name, f"{name}, root inside"})
 
 
@@ -176,6 +181,7 @@ def verdicts():
 
 
 @weakened
+@pytest.mark.timeout(LONG + 10)
 @pytest.mark.parametrize("layers, checks", WEAKENED, ids=[row[0] for row in WEAKENED])
 def test_missing_layer_is_found(verdicts, layers, checks):
     done = verdicts[layers].result()
@@ -184,6 +190,7 @@ def test_missing_layer_is_found(verdicts, layers, checks):
 
 
 @weakened
+@pytest.mark.timeout(LONG + 10)
 def test_nothing_is_found_otherwise():
     """The same build, with every layer in its place."""
     done = run(SWITCH_BUILD, "--tier", "native, root inside")
@@ -191,6 +198,7 @@ def test_nothing_is_found_otherwise():
 
 
 @weakened
+@pytest.mark.timeout(LONG + 30)
 def test_missing_layers_of_a_container_are_found():
     reason = places.missing("docker")
     if reason:
@@ -201,6 +209,6 @@ def test_missing_layers_of_a_container_are_found():
         world.daemon.env["ATOLL_WEAKEN"] = "docker_seccomp,docker_paths"
         world.daemon.start()
         done = world.daemon.atoll("verify", "--json", "--tier", "docker, root inside", "--only",
-                                  ",".join(expected), timeout=85)
+                                  ",".join(expected), timeout=LONG)
     assert done.returncode == FOUND, done.stdout + done.stderr
     assert found(json.loads(done.stdout)) == expected

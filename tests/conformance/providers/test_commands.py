@@ -101,7 +101,7 @@ def test_signals(box):
     assert (result["kind"], result["signal"]) == ("signaled", "SIGSEGV")
     exec_id = box.detach("trap 'echo caught; exit 7' USR1; echo ready; "
                          "while :; do sleep 0.05; done")
-    wait_until(lambda: box.output(exec_id) == "ready\n", 10, lambda: "it does not start")
+    wait_until(lambda: box.output(exec_id) == "ready\n", 30, lambda: "it does not start")
     assert box.post(f"execs/{exec_id}/signal", {"signal": "SIGUSR1"}).status == 204
     assert end(box, exec_id)["exit_code"] == 7
     assert box.output(exec_id) == "ready\ncaught\n"
@@ -113,7 +113,7 @@ def test_signals(box):
 
 
 def test_timeout_ends_all_it_started(box):
-    ended = box.run("sleep 4711 & echo begun; wait", timeoutSeconds=1)
+    ended = box.run("sleep 4711 & echo begun; wait", timeoutSeconds=2)
     assert ended["stdout"] == "begun\n" and ended["result"]["kind"] == "timed_out"
     assert "4711" not in box.out("ps -ef 2>/dev/null || ps")
 

@@ -41,9 +41,8 @@ def test_it_is_what_was_asked_for(place):
 
 
 def test_provider_is_healthy_and_counted(place, box):
-    facts = place.facts
-    assert facts["state"] == "up", facts
-    assert facts["sandboxes"] >= 1
+    wait_until(lambda: place.facts["state"] == "up", 60, lambda: f"it is {place.facts}")
+    assert place.facts["sandboxes"] >= 1
 
 
 def test_health(box):
@@ -67,15 +66,20 @@ def test_pause_and_resume(place):
             assert answer.status == 501 and place.name in answer.error["message"], answer.body
             return
         exec_id = box.detach(COUNTER % 100000)
-        wait_until(lambda: "line-3\n" in box.output(exec_id), 10, lambda: "it does not start")
+        wait_until(lambda: "line-3\n" in box.output(exec_id), 30, lambda: "it does not start")
         assert box.do("pause")["state"] == "paused"
         assert box.post("execs", {"cmd": ["true"]}).status == 409
-        time.sleep(0.3)  # what was on its way may still come in
-        before = box.output(exec_id)
-        time.sleep(0.5)
-        assert box.output(exec_id) == before
+        seen = []
+
+        def stands_still():  # what was on its way may still come in
+            seen.append(box.output(exec_id))
+            time.sleep(0.5)
+            return box.output(exec_id) == seen[-1]
+
+        wait_until(stands_still, 30, lambda: "it goes on")
+        before = seen[-1]
         assert box.do("resume")["state"] == "running"
-        wait_until(lambda: len(box.output(exec_id)) > len(before), 10, lambda: "it stands still")
+        wait_until(lambda: len(box.output(exec_id)) > len(before), 30, lambda: "it stands still")
         assert box.out("echo on") == "on"
 
 
@@ -95,13 +99,13 @@ def test_a_server_inside_is_seen_from_outside(place, box):
     preview = box.post("previews", {"port": 8123, "public": True})
     assert preview.status == 201, preview.body
     base = f"/preview/{box.id}/8123"
-    wait_until(lambda: place.rest.get(f"{base}/").status == 200, 15,
+    wait_until(lambda: place.rest.get(f"{base}/").status == 200, 30,
                lambda: f"no answer: {place.rest.get(base + '/').body} {box.exec(server)}")
     assert place.rest.get(f"{base}/some/where").body.endswith(b"/some/where")
     body = os.urandom(1 << 20)
     assert place.rest.call("POST", f"{base}/", body).body == body[::-1]
     assert box.post(f"execs/{server}/signal", {"signal": "SIGKILL", "tree": True}).status == 204
-    wait_until(lambda: place.rest.get(f"{base}/").status == 502, 5, lambda: "it still answers")
+    wait_until(lambda: place.rest.get(f"{base}/").status == 502, 30, lambda: "it still answers")
 
 
 def test_the_death_of_the_daemon_loses_nothing(world, place):
@@ -113,7 +117,7 @@ def test_the_death_of_the_daemon_loses_nothing(world, place):
         for _ in range(2):
             time.sleep(random.random() * 0.5)
             world.restart()
-        wait_until(lambda: box.state == "running", 20, lambda: f"not taken over: {box.view}")
+        wait_until(lambda: box.state == "running", 30, lambda: f"not taken over: {box.view}")
         output = box.get(f"execs/{exec_id}/output", follow="true").lines
         assert output[-1]["result"]["exit_code"] == 9, output[-1]
         for stream, word in (("stdout", "line"), ("stderr", "err")):
@@ -140,7 +144,7 @@ def test_one_that_ends_by_itself_is_reported_as_what_it_is(place):
 
 def test_it_ends_at_its_deadline(place):
     box = place.create(limits={"timeoutSeconds": 2})
-    wait_until(lambda: place.rest.get(box.path).status == 404, 20, lambda: "it lives on")
+    wait_until(lambda: place.rest.get(box.path).status == 404, 30, lambda: "it lives on")
     assert place.leftovers(box.id) == []
 
 

@@ -107,7 +107,7 @@ def test_web_app_shows_a_preview(app):
         except urllib.error.HTTPError:
             return False
         return True
-    wait_until(answers, 15, lambda: "no preview")
+    wait_until(answers, 30, lambda: "no preview")
     assert seen == [b"<h1>hello</h1>"]
     listed = run(os.environ["ATOLL_TEST_CLI"], "ls", "--json")
     assert made["id"] in listed.stdout

@@ -16,7 +16,7 @@ export function boxTest(Sandbox, name, options, body) {
 }
 
 /** The first truthy value of check(); fails after some seconds. A complaint may be a function. */
-export async function until(check, complaint = 'it does not become so', seconds = 15) {
+export async function until(check, complaint = 'it does not become so', seconds = 30) {
   const end = Date.now() + seconds * 1000
   for (;;) {
     const value = await check()

@@ -76,8 +76,11 @@ boxTest(Sandbox, 'code that takes too long is interrupted', async (box) => {
 })
 
 boxTest(Sandbox, 'the sandbox is killed while code runs', async (box) => {
-  const running = rejection(box.runCode('import time\ntime.sleep(60)'), Error)
-  await new Promise((resolve) => setTimeout(resolve, 500))
+  let started
+  const runs = new Promise((resolve) => { started = resolve })
+  const code = 'import time\nprint("on", flush=True)\ntime.sleep(60)'
+  const running = rejection(box.runCode(code, { onStdout: started }), Error)
+  await runs
   await box.kill()
   assert.match((await running).message, /killed/)
 })

@@ -33,7 +33,7 @@ def domain_only(monkeypatch):
 
 @pytest.fixture
 def until():
-    def wait(check, seconds=15):
+    def wait(check, seconds=30):
         deadline = time.monotonic() + seconds
         while not (value := check()):
             assert time.monotonic() < deadline, "it does not become so"

@@ -41,7 +41,7 @@ def test_files_and_watch():
         handle = await box.files.watch_dir("w", on_event=events.append)
         await box.files.write("w/f", "content")
         assert await box.files.read("w/f") == "content"
-        for _ in range(200):
+        for _ in range(1000):
             if len(events) >= 3:
                 break
             await asyncio.sleep(0.03)
