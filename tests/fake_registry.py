@@ -32,6 +32,8 @@ class Registry:
                         "digest": digest(layer)}]}).encode()
         self.blobs = {digest(config): config, digest(layer): layer}
         self.refused = 0
+        self.may_answer = threading.Event()  # about layers
+        self.may_answer.set()
         self.host = None
 
     @property
@@ -61,6 +63,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(401, "application/json", errors("UNAUTHORIZED", "authentication required"),
                         ("WWW-Authenticate", 'Basic realm="test"'))
             return
+        if "/blobs/" in self.path:
+            registry.may_answer.wait(60)
         found = registry.find(self.path)
         if found:
             self.answer(200, *found)

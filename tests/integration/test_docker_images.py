@@ -1,5 +1,7 @@
 """Builds, snapshots, volumes and private images through the API and the CLI, against an engine of our own."""
 
+import contextlib
+import http.client
 import io
 import json
 import os
@@ -413,6 +415,41 @@ def test_registry_of_a_request(world, tenants):
         assert secret.encode() not in listed
     world.restart()
     assert fake_registry.PASSWORD.encode() not in everything_written(world)
+
+
+def test_a_daemon_killed_while_it_pulls_for_somebody(world, tenants):
+    """The image may be there under the name that everybody knows. The next daemon takes that away."""
+    mine, other = tenants
+    with fake_registry.serve(docker_engine.busybox_root(USERS + "##\n")) as registry:
+        login = {"username": fake_registry.USER, "password": fake_registry.PASSWORD}
+        request = {"provider": "docker", "image": registry.image}
+        registry.may_answer.clear()
+
+        def create():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                mine.post("/api/sandboxes", {**request, "registry": login})
+        asking = threading.Thread(target=create)
+        asking.start()
+        notes = []
+
+        def noted():
+            notes[:] = [path for path in below(world.daemon.state) if path.name.startswith("pull-")]
+            return notes
+        wait_until(noted, 30, lambda: "it does not pull")
+        assert notes[0].read_text() == registry.image
+        world.daemon.process.kill()
+        world.daemon.process.wait()
+        asking.join(30)
+        repository, _, tag = registry.image.rpartition(":")
+        status, body = world.engine.call("POST", f"/images/{BASE}/tag?repo={repository}&tag={tag}")
+        assert status == 201, body
+        world.daemon.start()
+        wait_until(lambda: not noted(), 30, lambda: f"there are {notes}")
+        assert registry.image not in images(world) and BASE in images(world)
+        registry.may_answer.set()
+        assert other.post("/api/sandboxes", request).status == 403
+        made = mine.post("/api/sandboxes", {**request, "registry": login})
+        assert made.status == 201 and not noted(), made.body
 
 
 def test_registry_refusals(world):

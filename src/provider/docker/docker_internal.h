@@ -64,6 +64,12 @@ enum atoll_docker_disk atoll_docker_disk_of(const struct atoll_docker *d,
 
 /* --- images (image.c) --- */
 
+/* Files of state_dir, with a number: an image that is being pulled for one tenant alone. */
+#define ATOLL_DOCKER_PULL_NOTE "pull-"
+/* Of a daemon that died meanwhile: the image loses the name that everybody knows. */
+void atoll_docker_forget_pull(struct atoll_docker *d, const struct atoll_sync_call *call,
+                              const char *name);
+
 /* The image of this spec, pulled or imported where it is missing. */
 int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call *call,
                            const struct atoll_spec *spec, struct atoll_docker_image *ret,

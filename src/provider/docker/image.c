@@ -2,9 +2,12 @@
  * Images: found, or pulled. build.c makes them.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/base64.h"
+#include "base/fd.h"
 #include "base/sha1.h"
 #include "base/text.h"
 #include "provider/docker/docker_internal.h"
@@ -214,6 +217,39 @@ static int enter(struct atoll_docker *d, const struct atoll_sync_call *call, con
     }
 }
 
+/* Kept while the image may be here under the name that everybody knows: a daemon that dies meanwhile
+ * leaves it to the next one to take that away. */
+static void note_path(struct atoll_docker *d, const char *image, char *out, size_t cap)
+{
+    (void)pthread_mutex_lock(&d->lock);
+    (void)snprintf(out, cap, "%s/" ATOLL_DOCKER_PULL_NOTE "%d", d->state_dir, find_pull(d, image));
+    (void)pthread_mutex_unlock(&d->lock);
+}
+
+static int note(const char *path, const char *image, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : atoll_fd_write_all(fd, image, strlen(image));
+
+    return r < 0 ? atoll_fail_errno(err, -r, "note a pull") : 0;
+}
+
+void atoll_docker_forget_pull(struct atoll_docker *d, const struct atoll_sync_call *call,
+                              const char *name)
+{
+    char path[PATH_MAX], image[sizeof(d->pulling[0])];
+    struct atoll_error unused;
+    int r;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", d->state_dir, name);
+    r = atoll_fd_read_file(AT_FDCWD, path, image, sizeof(image));
+    if (r > 0 && atoll_docker_is_image_name(image))
+        r = atoll_docker_http_askf(d->http, call, NULL, &unused, "DELETE", "/images/%s?force=1",
+                                   image);
+    if (r >= 0 || r == -ENOENT)
+        (void)unlink(path);
+}
+
 static void leave(struct atoll_docker *d, const char *image)
 {
     (void)pthread_mutex_lock(&d->lock);
@@ -250,14 +286,18 @@ static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *ca
 {
     struct atoll_sync_call after;
     struct atoll_error unused;
+    char path[PATH_MAX];
     int r = enter(d, call, image, true, NULL, err);
 
     if (r < 0)
         return r;
+    note_path(d, image, path, sizeof(path));
     r = atoll_docker_image_inspect(d, call, image, ret,
                                    err); /* whoever came first may have got it for everybody */
     if (r == -ENOENT) {
-        r = pull(d, call, spec, image, err);
+        r = note(path, image, err);
+        if (r == 0)
+            r = pull(d, call, spec, image, err);
         if (r == 0)
             r = take_name(d, call, image, own, err);
         /* However it failed, and also when nobody wants it any more: it may be here under the name that
@@ -268,6 +308,7 @@ static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *ca
                                           "/images/%s?force=1", image);
         else
             r = atoll_docker_image_inspect(d, call, own, ret, err);
+        (void)unlink(path);
     }
     leave(d, image);
     return r;

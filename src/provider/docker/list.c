@@ -39,9 +39,9 @@ static bool is_sandbox(const json_t *list, const char *name)
     return false;
 }
 
-/* Directories whose container is gone, or never came to be. */
-static void remove_dirs(struct atoll_docker *d, const struct atoll_sync_call *call,
-                        const json_t *list)
+/* Directories whose container is gone, or never came to be, and pulls that nobody has ended. */
+static void remove_files(struct atoll_docker *d, const struct atoll_sync_call *call,
+                         const json_t *list)
 {
     DIR *dir = opendir(d->state_dir);
     struct atoll_error unused;
@@ -50,6 +50,9 @@ static void remove_dirs(struct atoll_docker *d, const struct atoll_sync_call *ca
         if (strncmp(e->d_name, ATOLL_DOCKER_NAME, sizeof(ATOLL_DOCKER_NAME) - 1) == 0 &&
             strlen(e->d_name) < 64 && !is_sandbox(list, e->d_name))
             (void)!atoll_docker_container_remove(d, call, e->d_name, e->d_name, &unused);
+        else if (strncmp(e->d_name, ATOLL_DOCKER_PULL_NOTE, sizeof(ATOLL_DOCKER_PULL_NOTE) - 1) ==
+                 0)
+            atoll_docker_forget_pull(d, call, e->d_name);
     if (dir)
         (void)closedir(dir);
 }
@@ -72,7 +75,7 @@ static int remove_strays(struct atoll_docker *d, const struct atoll_sync_call *c
         if (handle && !atoll_docker_entry_id(entry, id))
             (void)!atoll_docker_container_remove(d, call, handle, "none", &unused);
     }
-    remove_dirs(d, call, list);
+    remove_files(d, call, list);
     return 0;
 }
 
