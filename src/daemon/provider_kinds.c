@@ -104,6 +104,7 @@ static int open_docker(const struct atoll_daemon_place *place,
         .pool = (unsigned)atoll_setting_number(o, "pool"),
         .connections = (unsigned)atoll_setting_number(o, "connections"),
         .disk = read_disk(atoll_setting_text(o, "disk")),
+        .succeeds = entry->succeeds,
     };
     struct atoll_sync_provider *sync;
     int r;

@@ -20,6 +20,7 @@ struct atoll_provider_entry {
     const char *name;
     const json_t *settings; /* NULL: none */
     struct atoll_workers *workers;
+    bool succeeds; /* another of that name, in this process: what that has under way goes on */
 };
 
 struct atoll_provider_kind {

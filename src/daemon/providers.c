@@ -207,6 +207,7 @@ static int read_set(const struct atoll_daemon_place *place, struct atoll_provide
 
 /* Opening. */
 
+/* 1: they have worked for another of that name before; 0. */
 static int workers_of(struct atoll_daemon_providers *p, const char *name,
                       struct atoll_workers **ret, struct atoll_error *err)
 {
@@ -219,14 +220,16 @@ static int workers_of(struct atoll_daemon_providers *p, const char *name,
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS,
                           "there have been %d names already: restart the daemon",
                           ATOLL_DAEMON_WORKERS);
-    if (i == p->worker_count) {
-        r = atoll_workers_new(p->place.loop, THREADS, QUEUE_MAX, &p->workers[i].workers, err);
-        if (r < 0)
-            return r;
-        (void)snprintf(p->workers[i].name, sizeof(p->workers[i].name), "%s", name);
-        p->worker_count++;
+    if (i < p->worker_count) {
+        *ret = p->workers[i].workers;
+        return 1;
     }
-    *ret = p->workers[i].workers;
+    r = atoll_workers_new(p->place.loop, THREADS, QUEUE_MAX, ret, err);
+    if (r < 0)
+        return r;
+    p->workers[i].workers = *ret;
+    (void)snprintf(p->workers[i].name, sizeof(p->workers[i].name), "%s", name);
+    p->worker_count++;
     return 0;
 }
 
@@ -269,7 +272,8 @@ static int open_one(struct atoll_daemon_providers *p, struct wanted *w,
     struct atoll_provider *made;
     int r = workers_of(p, w->to.name, &entry.workers, err);
 
-    if (r == 0)
+    entry.succeeds = r > 0;
+    if (r >= 0)
         r = w->to.kind->open(&p->place, &entry, &made, err);
     if (r == 0)
         r = atoll_checked_wrap(p->place.loop, &p->group, w->to.name, made, &to->provider, err);

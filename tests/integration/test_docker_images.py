@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 import os
+import signal
 import tarfile
 import threading
 from pathlib import Path
@@ -450,6 +451,44 @@ def test_a_daemon_killed_while_it_pulls_for_somebody(world, tenants):
         assert other.post("/api/sandboxes", request).status == 403
         made = mine.post("/api/sandboxes", {**request, "registry": login})
         assert made.status == 201 and not noted(), made.body
+
+
+def test_settings_that_change_while_it_pulls(world, tenants):
+    """The provider of the new settings leaves alone what that of the old ones has under way."""
+    mine, _ = tenants
+    file = world.daemon.state / "providers.yaml"
+    before = file.read_text()
+    with fake_registry.serve(docker_engine.busybox_root(USERS + "###\n")) as registry:
+        login = {"username": fake_registry.USER, "password": fake_registry.PASSWORD}
+        registry.may_answer.clear()
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(mine.post(
+            "/api/sandboxes", {"provider": "docker", "image": registry.image, "registry": login})))
+        asking.start()
+
+        def noted():
+            return [path for path in below(world.daemon.state) if path.name.startswith("pull-")]
+        wait_until(noted, 30, lambda: "it does not pull")
+        settings = json.loads(before)
+        settings["providers"]["docker"]["connections"] = 9
+        try:
+            file.write_text(json.dumps(settings))
+            loaded = world.rest.get("/api/providers").json.get("reload")
+            world.daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: world.rest.get("/api/providers").json.get("reload") != loaded, 30,
+                       lambda: "the file is not read again")
+            one = box(world.rest, image=BASE)  # by the new one, which has looked around
+            assert one.out("echo new") == "new" and noted()
+            registry.may_answer.set()
+            asking.join(60)
+            assert answers and answers[0].status == 201, answers and answers[0].body
+            path = f"/api/sandboxes/{answers[0].json['id']}"
+            done = mine.post(f"{path}/execs", {"cmd": ["echo", "old"]}, wait="true")
+            assert done.json["stdout"] == "old\n", done.body
+        finally:
+            registry.may_answer.set()
+            file.write_text(before)
+            world.daemon.process.send_signal(signal.SIGHUP)
 
 
 def test_registry_refusals(world):

@@ -494,6 +494,7 @@ int atoll_docker_provider_new(const struct atoll_docker_config *config,
     (void)pthread_mutex_init(&d->lock, NULL);
     (void)pthread_mutex_init(&d->sending, NULL);
     (void)pthread_mutex_init(&d->cleaning, NULL);
+    d->cleaned = config->succeeds;
     r = fill(d, config, err);
     if (r < 0) {
         (void)docker_free(&d->sync);

@@ -35,6 +35,7 @@ struct atoll_docker_config {
                                   * With one that has a kernel of its own nothing can be shared by
                                   * descriptor, so its engine counts as remote */
     const char *state_dir;       /* its own, below an existing directory; made when missing */
+    bool succeeds;               /* another of this process that may still be at work there */
     const char *libexec_dir;     /* has atoll-agent and atoll-sudo */
     const char *layers_dir;      /* layers of rootfs templates; NULL: these are refused */
     const char *default_image;   /* stands for the host template; NULL: that is refused */

@@ -31,7 +31,7 @@ struct atoll_docker {
     pthread_mutex_t sending; /* one worker at a time makes that volume, or an image of a layer */
 
     pthread_mutex_t cleaning;
-    bool cleaned; /* what a daemon before us left is gone */
+    bool cleaned; /* what a daemon before us left is gone, or was for another to remove */
 
     struct atoll_docker_pool *pool; /* NULL: none */
 };
