@@ -14,11 +14,12 @@
 
 #define DIGEST_BYTES 32
 
-/* $1: tar's option for the compression. Device nodes are not for us; /dev is made at start. */
+/* $1: tar's option for the compression. Device nodes are not for us; /dev is made at start. What is
+ * behind the end of the archive, if only its end, is read: to end before is to fail. */
 static const char unpack_script[] =
     "set -e; mkdir /import; "
     "tar -x $1 -p --numeric-owner --same-owner --exclude='./dev/*' --exclude='dev/*' -C /import -f -; "
-    "cd /import; mkdir -p etc home proc dev sys tmp run; "
+    "cat >/dev/null; cd /import; mkdir -p etc home proc dev sys tmp run; "
     "touch etc/passwd etc/group; "
     "grep -q '^root:' etc/passwd || echo 'root:x:0:0:root:/root:/bin/sh' >> etc/passwd; "
     "shell=/bin/sh; [ -x bin/bash ] && shell=/bin/bash; "

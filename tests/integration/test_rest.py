@@ -698,6 +698,22 @@ def test_templates(rest, compress):
     assert rest.delete("/api/templates/from-tar").status == 404
 
 
+def test_an_archive_whose_end_comes_late(rest):
+    """tar is done with it before whoever sends it is."""
+    connection = rest.connection()
+
+    def pieces():
+        yield archive()
+        time.sleep(0.7)
+        yield bytes(10240)
+    connection.request("PUT", "/api/templates/late", pieces(), encode_chunked=True,
+                       headers={"Transfer-Encoding": "chunked"})
+    answer = connection.getresponse()
+    assert answer.status == 201, answer.read()
+    connection.close()
+    assert rest.delete("/api/templates/late").status == 204
+
+
 def test_bad_archives(rest):
     before = boxes(rest)
     assert rest.put("/api/templates/broken", b"this is no archive" * 100).status == 400
