@@ -9,9 +9,13 @@ import socket
 import struct
 from urllib.parse import quote, urlencode
 
+from daemons import SLACK
+
+PATIENCE = 60 * SLACK  # seconds; for the next bytes of an answer
+
 
 class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path, timeout=60):
+    def __init__(self, path, timeout=PATIENCE):
         super().__init__("localhost", timeout=timeout)
         self.path = str(path)
 
@@ -19,7 +23,7 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock = connect_unix(self.path, self.timeout)
 
 
-def connect_unix(path, timeout=60):
+def connect_unix(path, timeout=PATIENCE):
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(timeout)
     sock.connect(str(path))
@@ -52,12 +56,12 @@ class Rest:
         self.address = address
         self.headers = headers or {}
 
-    def connection(self, timeout=60):
+    def connection(self, timeout=PATIENCE):
         if isinstance(self.address, tuple):
             return http.client.HTTPConnection(*self.address, timeout=timeout)
         return UnixConnection(self.address, timeout)
 
-    def socket(self, timeout=60):
+    def socket(self, timeout=PATIENCE):
         if isinstance(self.address, tuple):
             return socket.create_connection(self.address, timeout)
         return connect_unix(self.address, timeout)

@@ -5,7 +5,7 @@ import hashlib
 import json
 import struct
 
-from rest import Answer, Rest
+from rest import PATIENCE, Answer, Rest
 
 ENVD = 49983
 
@@ -102,7 +102,7 @@ class Envd:
     def fs(self, method, user=None, /, **message):
         return self.call("filesystem.Filesystem/" + method, message, user)
 
-    def stream(self, method, message, user=None, headers=None, timeout=60):
+    def stream(self, method, message, user=None, headers=None, timeout=PATIENCE):
         connection = self.rest.connection(timeout)
         body = message if isinstance(message, bytes) else envelope(message)
         connection.request("POST", "/" + method, body,
