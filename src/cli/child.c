@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -9,6 +10,29 @@
 #include <sys/wait.h>
 
 extern char **environ;
+
+/* The child's group of processes, which is not ours: mmdebstrap hangs up on all of its group when its
+ * output cannot be written, and that must not reach us and the script that called us. */
+static volatile sig_atomic_t group;
+
+static void pass_on(int signo)
+{
+    if (group > 0)
+        (void)kill((pid_t)-group, signo);
+    (void)raise(signo); /* which does what it would have done, once this returns */
+}
+
+static void pass_signals_on(pid_t pid)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    const struct sigaction action = {.sa_handler = pass_on, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction old;
+
+    group = pid;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(signals); i++)
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            (void)sigaction(signals[i], &action, NULL);
+}
 
 int atoll_cli_spawn(char *const *argv, int out_fd, bool detached, pid_t *ret_pid)
 {
@@ -28,8 +52,8 @@ int atoll_cli_spawn(char *const *argv, int out_fd, bool detached, pid_t *ret_pid
         return -r;
     }
     (void)posix_spawnattr_setsigdefault(&attr, &reset);
-    (void)posix_spawnattr_setflags(&attr,
-                                   POSIX_SPAWN_SETSIGDEF | (detached ? POSIX_SPAWN_SETSID : 0));
+    (void)posix_spawnattr_setflags(
+        &attr, POSIX_SPAWN_SETSIGDEF | (detached ? POSIX_SPAWN_SETSID : POSIX_SPAWN_SETPGROUP));
     r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (r == 0)
         r = posix_spawn_file_actions_adddup2(&actions, out_fd, STDOUT_FILENO);
@@ -59,7 +83,16 @@ int atoll_cli_child_start(struct atoll_cli_child *ret, char *const *argv, struct
         return atoll_fail_errno(err, -r, "starting %s", argv[0]);
     }
     *ret = (struct atoll_cli_child){.name = argv[0], .pid = pid, .out_fd = pipe_fds[0]};
+    pass_signals_on(pid);
     return 0;
+}
+
+void atoll_cli_child_await_output(const struct atoll_cli_child *child)
+{
+    struct pollfd ready = {.fd = child->out_fd, .events = POLLIN};
+
+    while (poll(&ready, 1, -1) < 0 && errno == EINTR)
+        continue;
 }
 
 static void wait_for(struct atoll_cli_child *child)
@@ -70,6 +103,7 @@ static void wait_for(struct atoll_cli_child *child)
             break;
         }
     child->pid = 0;
+    group = 0;
 }
 
 ssize_t atoll_cli_child_read(struct atoll_cli_child *child, void *buf, size_t n)
@@ -93,7 +127,7 @@ int atoll_cli_child_finish(struct atoll_cli_child *child, struct atoll_error *er
     child->out_fd = ATOLL_NO_FD;
     if (was_running) {
         /* Whoever read its output has given up and says why. */
-        (void)kill(child->pid, SIGTERM);
+        (void)kill(-child->pid, SIGTERM);
         wait_for(child);
         return 0;
     }

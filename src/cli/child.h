@@ -20,6 +20,9 @@ int atoll_cli_spawn(char *const *argv, int out_fd, bool detached, pid_t *ret_pid
 /* Starts argv[0] from PATH. NOT_FOUND when there is no such program, INTERNAL. */
 int atoll_cli_child_start(struct atoll_cli_child *ret, char *const *argv,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Waits for its first output, or its end: mmdebstrap takes minutes until then, and the daemon gives a
+ * request up in which nothing comes for one. */
+void atoll_cli_child_await_output(const struct atoll_cli_child *child);
 /* Like read(2), but the end is only 0 when the program has succeeded; otherwise -ECHILD, so that
  * half of its output never passes for all of it. */
 ssize_t atoll_cli_child_read(struct atoll_cli_child *child, void *buf, size_t n);

@@ -78,6 +78,7 @@ int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char
 
     if (r < 0)
         return r;
+    atoll_cli_child_await_output(&child);
     r = atoll_cli_template_send(cli, name, read_child, &child, err);
     ended = atoll_cli_child_finish(&child, &failure);
     if (ended < 0 && r < 0)

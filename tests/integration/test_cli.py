@@ -9,9 +9,11 @@ import re
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import termios
+import threading
 import time
 
 import pytest
@@ -601,6 +603,38 @@ def test_template_debian_needs_mmdebstrap(daemon, tmp_path):
     assert "--variant=minbase --include=a,b" in done.stderr
     assert "mmdebstrap failed with status 3" in done.stderr
     assert "deb " not in daemon.atoll("template", "ls").stdout
+
+
+def test_template_debian_takes_its_time(daemon, tmp_path):
+    """A daemon gives up a request in which nothing comes: it is made when there is something."""
+    begun = tmp_path / "begun"
+    fake = tmp_path / "mmdebstrap"
+    fake.write_text(f"#!/bin/sh\nsleep 1\ntouch {begun}\necho half\nexit 3\n")
+    fake.chmod(0o755)
+    seen = []
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "own.sock"))
+        listening.listen()
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    listening.accept()[0].close()
+                    seen.append(begun.exists())
+        threading.Thread(target=serve, daemon=True).start()
+        env = {**daemon.env, "PATH": f"{tmp_path}:/usr/bin:/bin",
+               "ATOLL_SOCKET": str(tmp_path / "own.sock")}
+        command = [daemon.build / "atoll", "template", "debian", "deb"]
+        done = subprocess.run(command, env=env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL)
+        listening.shutdown(socket.SHUT_RDWR)
+    assert done.returncode == 1 and seen and all(seen), (seen, done.stderr)
+
+    # It hangs up on all of its group, as mmdebstrap does when its output cannot be written.
+    fake.write_text("#!/bin/sh\nkill -HUP 0\nsleep 60\n")
+    done = subprocess.run(command, env={**daemon.env, "PATH": env["PATH"]}, capture_output=True,
+                          text=True, stdin=subprocess.DEVNULL, start_new_session=True)
+    assert done.returncode == 1 and "mmdebstrap" in done.stderr, done
 
 
 def test_doctor(daemon, tmp_path):
