@@ -124,6 +124,9 @@ static int child_main(void *arg)
     const struct atoll_agent_launch *l = c->launch;
     int r;
 
+    /* What CLONE_CHILD_CLEARTID does, which the clone() of newer C libraries (musl 1.2.5) refuses. */
+    if (!c->agent->in_gvisor)
+        (void)syscall(SYS_set_tid_address, &c->alive);
     c->failed = STEP_SESSION;
     if (!atoll_weakened("session") && setsid() < 0)
         goto failed;
@@ -150,14 +153,18 @@ failed:
     return 127;
 }
 
-/* A child that was stopped before its program ran is continued, and after many times given up. */
-static void look_after(struct atoll_agent *a, pid_t pid, int *stops)
+/* A child that was stopped before its program ran is continued, and after many times given up. One
+ * that was killed before it told the kernel what to clear has only us to clear it. */
+static void look_after(struct atoll_agent *a, struct child *c, pid_t pid, int *stops)
 {
     struct atoll_agent_process p;
 
-    if (atoll_agent_process_read(a, pid, &p) < 0 || (p.state != 'T' && p.state != 't'))
+    if (atoll_agent_process_read(a, pid, &p) < 0)
         return;
-    (void)kill(pid, ++*stops < STOPS_MAX ? SIGCONT : SIGKILL);
+    if (p.state == 'Z')
+        __atomic_store_n(&c->alive, 0, __ATOMIC_RELEASE);
+    else if (p.state == 'T' || p.state == 't')
+        (void)kill(pid, ++*stops < STOPS_MAX ? SIGCONT : SIGKILL);
 }
 
 /* -errno. The child shares our memory, errno included, and reads there why a call of its own has
@@ -193,7 +200,7 @@ static void wait_for_exec(struct atoll_agent *a, struct child *c, pid_t pid)
     while (__atomic_load_n(&c->alive, __ATOMIC_ACQUIRE) != 0) {
         struct timespec wait = {.tv_nsec = LOOK_AGAIN_NS};
         if (wait_on(&c->alive, &wait) == -ETIMEDOUT)
-            look_after(a, pid, &stops);
+            look_after(a, c, pid, &stops);
     }
 }
 
@@ -282,9 +289,8 @@ static int start(struct atoll_agent *a, struct child *c, const char *command,
                  struct atoll_error *err)
 {
     /* CLONE_VFORK is for where nothing else works: while it waits, whoever stops the child stops us. */
-    int flags = CLONE_VM | SIGCHLD | (a->in_gvisor ? CLONE_VFORK : CLONE_CHILD_CLEARTID);
-    pid_t pid =
-        clone(child_main, child_stack + sizeof(child_stack), flags, c, NULL, NULL, &c->alive);
+    int flags = CLONE_VM | SIGCHLD | (a->in_gvisor ? CLONE_VFORK : 0);
+    pid_t pid = clone(child_main, child_stack + sizeof(child_stack), flags, c);
 
     if (pid < 0 && errno == EAGAIN)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,

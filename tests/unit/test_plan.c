@@ -84,7 +84,7 @@ static void rights_are_dropped_in_order(void **state)
 {
     struct atoll_spec spec = default_spec();
     struct atoll_buf plan = build(&root_host, &spec);
-    size_t start, pivot, identity, seccomp, agent;
+    size_t start = 0, pivot = 0, identity = 0, seccomp = 0, agent = 0;
 
     (void)state;
     assert_true(find(&plan, ATOLL_PLAN_START, 0, NULL, NULL, &start));
