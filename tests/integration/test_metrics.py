@@ -182,9 +182,15 @@ def test_not_ready_while_spawn_is_stuck(rest, started):
 
 # Traces and logs.
 
-def log_lines(daemon):
-    return [json.loads(line) for line in daemon.log.read_text().splitlines()
-            if line.startswith("{")]
+def log_line(daemon, request_id):
+    """What is logged of a request, which may be a moment after its answer."""
+    def lines():
+        whole = daemon.log.read_text().rpartition("\n")[0].splitlines()
+        return [made for line in whole if line.startswith("{")
+                and (made := json.loads(line)).get("request_id") == request_id]
+
+    wait_until(lines, 30, lambda: f"nothing is logged of {request_id}")
+    return lines()[0]
 
 
 def test_trace_and_request_id(rest, started):
@@ -194,7 +200,7 @@ def test_trace_and_request_id(rest, started):
     returned = answer.headers["traceresponse"]
     assert returned[:36] == TRACE[:36] and returned[36:52] != TRACE[36:52]
     assert answer.headers["X-Request-Id"] == "my-request"
-    line = next(line for line in log_lines(started[0]) if line.get("request_id") == "my-request")
+    line = log_line(started[0], "my-request")
     assert line["event"] == "request" and line["level"] == "debug"
     assert line["sandbox"] == box and line["status"] == "200" and float(line["ms"]) >= 0
     assert line["trace_id"] == TRACE.split("-")[1]
@@ -216,7 +222,7 @@ def test_previews_are_logged_without_tokens(rest, started):
     made = rest.post(f"/api/sandboxes/{box}/previews", {"port": 80}).json
     tcp = Rest(started[1])
     assert tcp.call("GET", made["path_url"], None, {"X-Request-Id": "visit-1"}).status == 302
-    line = next(line for line in log_lines(started[0]) if line.get("request_id") == "visit-1")
+    line = log_line(started[0], "visit-1")
     assert line["sandbox"] == box and line["port"] == "80" and line["status"] == "302"
     assert made["token"] not in started[0].log.read_text()
     rest.delete(f"/api/sandboxes/{box}")

@@ -31,6 +31,7 @@ CANNOT_TELL = {
     "lim.memlock_msgqueue": "the host's own limits are as tight, and root cannot raise them here",
     "proc.self_exe": "the kernel refuses writing to a program that runs; c.pid1_exe looks further",
     "net.route_v6": "the host may have no IPv6 route",
+    "proc.kthreads_hidden": "in a pid namespace, as of a container, there are none to see",
 }
 
 # Root inside is root of its own user namespace, so some doors are open by design.
