@@ -12,6 +12,21 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
+/* A name that is taken is one of a removal that was ended in the middle, or whoever made the tree has
+ * chosen it: the next one will do. */
+static int move_up(int dir, const char *from, int top, uint64_t *counter)
+{
+    for (;;) {
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), ".atoll-%llx", (unsigned long long)(*counter)++);
+        if (renameat(dir, from, top, name) == 0)
+            return 0;
+        if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR)
+            return -errno;
+    }
+}
+
 /* Unlinks what is no directory; moves each directory it meets up into `top` under a fresh name, so
  * that the tree becomes flat instead of deep. 1: something was moved, 0: dir is empty now. */
 static int flatten(int top, int dir_fd, dev_t device, uint64_t *counter)
@@ -27,7 +42,6 @@ static int flatten(int top, int dir_fd, dev_t device, uint64_t *counter)
     }
     while (r == 0 && (entry = readdir(dir)) != NULL) {
         struct stat st;
-        char name[32];
 
         if (is_dot(entry->d_name) || unlinkat(dirfd(dir), entry->d_name, 0) == 0)
             continue;
@@ -42,9 +56,7 @@ static int flatten(int top, int dir_fd, dev_t device, uint64_t *counter)
             r = -EXDEV;
             continue;
         }
-        (void)snprintf(name, sizeof(name), ".atoll-%llx", (unsigned long long)(*counter)++);
-        if (renameat(dirfd(dir), entry->d_name, top, name) < 0)
-            r = -errno;
+        r = move_up(dirfd(dir), entry->d_name, top, counter);
         moved = 1;
     }
     (void)closedir(dir);
