@@ -224,7 +224,7 @@ int atoll_cgroup_is_frozen(const struct atoll_cgroups *cg, const char *id)
 
 int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id)
 {
-    char list[16 * 1024], *save = NULL, path[64];
+    char list[16 * 1024], *save = NULL, *last, path[64];
     int r;
 
     if (cg->version == 0)
@@ -239,6 +239,11 @@ int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id)
     if (r < 0 && r != -EFBIG)
         return r == -ENOENT ? 0 : r;
     list[sizeof(list) - 1] = '\0';
+    /* Behind the last end of a line is a pid that was cut: it is somebody else's. */
+    last = strrchr(list, '\n');
+    if (!last)
+        return 0;
+    *last = '\0';
     for (char *p = strtok_r(list, "\n", &save); p; p = strtok_r(NULL, "\n", &save)) {
         uint64_t pid;
         if (atoll_text_u64(p, 2, INT32_MAX, &pid) == 0)

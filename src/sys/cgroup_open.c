@@ -174,7 +174,7 @@ static bool read_controllers(const char *base, bool has[static ATOLL_CG_COUNT])
 /* Moves everybody in the group `base` into its leaf. They may fork meanwhile: the caller repeats. */
 static int empty_base(int base)
 {
-    char list[16 * 1024], *save = NULL;
+    char list[16 * 1024], *save = NULL, *last;
     int r;
 
     if (mkdirat(base, ATOLL_CGROUP_LEAF, 0755) < 0 && errno != EEXIST)
@@ -183,6 +183,11 @@ static int empty_base(int base)
     if (r < 0 && r != -EFBIG)
         return r;
     list[sizeof(list) - 1] = '\0';
+    /* Behind the last end of a line is a pid that was cut: it is somebody else's. */
+    last = strrchr(list, '\n');
+    if (!last)
+        return 0;
+    *last = '\0';
     for (char *pid = strtok_r(list, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save)) {
         r = atoll_fd_write_file(base, ATOLL_CGROUP_LEAF "/cgroup.procs", pid);
         if (r < 0 && r != -ESRCH)
