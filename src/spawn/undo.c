@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "base/log.h"
@@ -33,17 +34,28 @@ static void remove_plain_files(const struct sandbox *s)
     (void)unlinkat(s->all->host->sandboxes_fd, name, AT_REMOVEDIR);
 }
 
+/* It ends with spawn, whose next life removes all that is left, and holds nothing of it open: not the
+ * lock on the state directory, nor the daemon's connection. */
+static _Noreturn void sweep_tree(int dir, const char *name, pid_t spawn)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != spawn ||
+        atoll_sys_close_except(3, &dir, 1) < 0)
+        _exit(1);
+    _exit(atoll_tree_remove(dir, name) < 0);
+}
+
 /* A tree (a layer under construction) can be large: that one is removed by a process of its own.
- * -EAGAIN while that runs. */
+ * -EINPROGRESS while that runs. */
 static int remove_files(struct sandbox *s)
 {
     int dir = s->all->host->sandboxes_fd;
+    pid_t spawn = getpid();
     char name[48];
 
     if (s->sweeper > 0) {
         int status;
         if (waitpid(s->sweeper, &status, WNOHANG) == 0)
-            return -EAGAIN;
+            return -EINPROGRESS;
         s->sweeper = 0;
     }
     remove_plain_files(s);
@@ -52,7 +64,7 @@ static int remove_files(struct sandbox *s)
         return errno == ENOENT ? 0 : -errno;
     s->sweeper = atoll_sys_clone(0, -1, NULL);
     if (s->sweeper == 0)
-        _exit(atoll_tree_remove(dir, name) < 0);
+        sweep_tree(dir, name, spawn);
     return s->sweeper < 0 ? s->sweeper : -EAGAIN;
 }
 
@@ -133,7 +145,8 @@ void atoll_sandbox_undo(struct sandbox *s)
         r = -atoll_fault("spawn.undo_disk");
     if (r == 0)
         r = leave_disk(s);
-    if (r < 0 && s->tries++ < TRIES_MAX) {
+    /* A large tree takes the time it takes. */
+    if (r == -EINPROGRESS || (r < 0 && s->tries++ < TRIES_MAX)) {
         atoll_timer_set(&s->retry, s->all->loop, RETRY_MS, retry, s);
         return;
     }

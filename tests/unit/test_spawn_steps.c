@@ -9,7 +9,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include "base/clock.h"
 #include "base/fd.h"
 #include "proto/spawn_proto.h"
 #include "provider/spawn_client.h"
@@ -292,9 +294,120 @@ static void a_removal_under_way_is_joined(void **state)
     atoll_buf_done(&plan);
 }
 
+/* A sandbox with a tree that takes long to remove. */
+static void create_large(struct fixture *f, struct atoll_spec *spec, pid_t *ret_agent)
+{
+    struct atoll_buf plan;
+    char path[160];
+    int len;
+
+    build_plan(f, spec, &plan);
+    struct atoll_sm_create create = {spec->id, {atoll_buf_head(&plan), atoll_buf_size(&plan)}};
+    struct answer a = ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+    assert_true(a.ok);
+    *ret_agent = (pid_t)a.pid;
+    len = snprintf(path, sizeof(path), "%s/sandboxes/%s.disk", f->state, spec->id);
+    assert_int_equal(mkdir(path, 0755), 0);
+    len += snprintf(path + len, sizeof(path) - (size_t)len, "/u");
+    assert_int_equal(mkdir(path, 0755), 0);
+    for (int i = 0; i < 3000; i++) {
+        (void)snprintf(path + len, sizeof(path) - (size_t)len, "/%d", i);
+        assert_int_equal(mkdir(path, 0755), 0);
+    }
+    atoll_buf_done(&plan);
+}
+
+static pid_t spawn_of(const struct fixture *f)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    assert_int_equal(getsockopt(f->channel.fd, SOL_SOCKET, SO_PEERCRED, &peer, &len), 0);
+    return peer.pid;
+}
+
+/* Stops the process that removes the tree while it is at it. */
+static pid_t stop_sweeper(pid_t spawn, pid_t agent)
+{
+    char path[64], children[256], *save;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)spawn, (int)spawn);
+    for (int64_t end = atoll_clock_ms() + 5000; atoll_clock_ms() < end;) {
+        assert_true(atoll_fd_read_file(AT_FDCWD, path, children, sizeof(children)) >= 0);
+        for (char *pid = strtok_r(children, " ", &save); pid; pid = strtok_r(NULL, " ", &save))
+            if (atoi(pid) != agent && kill(atoi(pid), SIGSTOP) == 0)
+                return atoi(pid);
+    }
+    fail_msg("nobody removes the tree");
+    return 0;
+}
+
+static void begin_removal(struct fixture *f, const struct atoll_spec *spec)
+{
+    struct atoll_sm_remove ref = {.id = spec->id};
+
+    assert_int_equal(atoll_channel_send(&f->channel, ATOLL_SPAWN_REMOVE, ++f->next_id,
+                                        &atoll_sm_remove_desc, &ref, NULL, 0),
+                     0);
+    assert_true(atoll_channel_flush(&f->channel) >= 0);
+}
+
+static void a_large_tree_may_take_its_time(void **state)
+{
+    struct fixture *f = *state;
+    struct pollfd p = {.events = POLLIN};
+    struct answer a = {0};
+    struct atoll_spec spec;
+    pid_t agent, sweeper;
+
+    if (!f)
+        skip();
+    create_large(f, &spec, &agent);
+    begin_removal(f, &spec);
+    sweeper = stop_sweeper(spawn_of(f), agent);
+    p.fd = f->channel.fd;
+    assert_int_equal(poll(&p, 1, 6500), 0); /* no answer: it is not gone, and nothing has failed */
+    assert_int_equal(kill(sweeper, SIGCONT), 0);
+    while (!a.got) {
+        assert_int_equal(poll(&p, 1, 20000), 1);
+        assert_true(atoll_channel_receive(&f->channel, on_frame, &a) >= 0);
+    }
+    assert_true(a.ok);
+    assert_nothing_left(f);
+}
+
+/* What removes a tree for spawn holds neither its connections nor its lock, and ends with it. */
+static void a_removal_does_not_keep_a_dead_spawn(void **state)
+{
+    struct fixture *f = *state;
+    struct pollfd p = {.events = POLLIN};
+    struct atoll_error err = {0};
+    struct atoll_spec spec;
+    pid_t agent, sweeper;
+    int fd = ATOLL_NO_FD, r;
+
+    if (!f)
+        skip();
+    create_large(f, &spec, &agent);
+    begin_removal(f, &spec);
+    sweeper = stop_sweeper(spawn_of(f), agent);
+    p.fd = f->channel.fd;
+    assert_int_equal(kill(spawn_of(f), SIGKILL), 0);
+    r = poll(&p, 1, 1000);
+    if (r == 1)
+        r = atoll_spawn_connect(f->state, NULL, &fd, &f->info, &err);
+    (void)kill(sweeper, SIGKILL); /* where it is still there */
+    assert_int_equal(r, 0);
+    atoll_channel_done(&f->channel);
+    assert_int_equal(atoll_channel_init(&f->channel, fd, 1024 * 1024), 0);
+    assert_nothing_left(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_large_tree_may_take_its_time),
+        cmocka_unit_test(a_removal_does_not_keep_a_dead_spawn),
         cmocka_unit_test(a_removal_under_way_is_joined),
         cmocka_unit_test(a_whole_plan_runs_and_is_removed),
         cmocka_unit_test(aborts_cleanly_after_each_step),
