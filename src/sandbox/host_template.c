@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
+#include "proto/plan.h"
 #include "sandbox/copy_tree.h"
 #include "sys/tree.h"
 
@@ -181,6 +182,20 @@ static void fingerprint(const char *program_dir, char *out, size_t cap)
     }
 }
 
+/* Sandboxes that run stand on the one there is: it stays until atoll-spawn starts again. */
+static int put_aside(int state)
+{
+    for (unsigned number = 0;; number++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), ATOLL_TEMPLATE_OLD "%u", number);
+        if (renameat(state, "template", state, name) == 0 || errno == ENOENT)
+            return 0;
+        if (errno != EEXIST && errno != ENOTEMPTY)
+            return -errno;
+    }
+}
+
 /* Builds both trees under template.new and puts them in place in one rename. */
 static int make_all(int state, const char *program_dir, const char *mark, struct atoll_error *err)
 {
@@ -206,7 +221,7 @@ static int make_all(int state, const char *program_dir, const char *mark, struct
         r = write_text(fresh, "mark", mark, 0644, err);
     if (r < 0)
         return r;
-    r = atoll_tree_remove(state, "template");
+    r = put_aside(state);
     if (r == 0 && renameat(state, "template.new", state, "template") < 0)
         r = -errno;
     return r < 0 ? atoll_fail_errno(err, -r, "put template in place") : 0;

@@ -1,7 +1,9 @@
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -169,11 +171,28 @@ static void sweep_cgroup(void *arg, const char *id)
     atoll_log(ATOLL_LOG_ERROR, "cgroup of a dead sandbox cannot be removed", "sandbox", id, NULL);
 }
 
+/* What cannot be removed is in nobody's way. */
+static void sweep_templates(int state_fd)
+{
+    int fd = openat(state_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)) != NULL)
+        if (strncmp(entry->d_name, ATOLL_TEMPLATE_OLD, strlen(ATOLL_TEMPLATE_OLD)) == 0)
+            (void)!atoll_tree_remove(state_fd, entry->d_name);
+    if (dir)
+        (void)closedir(dir);
+    else if (fd >= 0)
+        (void)close(fd);
+}
+
 int atoll_sandboxes_sweep(const struct atoll_spawn_host *host, struct atoll_error *err)
 {
     int r = atoll_cgroups_each(&host->cgroups, sweep_cgroup, (void *)(uintptr_t)&host->cgroups);
 
     if (r == 0)
         r = atoll_tree_remove(host->state_fd, "sandboxes");
+    sweep_templates(host->state_fd);
     return r < 0 ? atoll_fail_errno(err, -r, "remove what an earlier run left") : 0;
 }

@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import time
 
@@ -195,3 +196,26 @@ def agent_of(daemon, sandbox):
         except OSError:
             pass
     raise AssertionError(f"no agent of {sandbox}")
+
+
+def test_what_sandboxes_stand_on_outlives_an_upgrade(tmp_path):
+    """The next daemon makes the host template anew, because its programs are others; those who run keep
+    the old one until there is nobody left on it."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for path in conftest.BUILD.glob("atoll*"):
+        if path.is_file():
+            shutil.copy2(path, programs)
+    script = "wc -l < /etc/nsswitch.conf; ls /etc/shells /var/tmp/. /usr/bin/sudo; sudo id -u"
+    with conftest.running(programs) as daemon:
+        sandbox = daemon.create()
+        os.utime(programs / "atoll-sudo", (1, 1))
+        kill_and_restart(daemon)
+        done = daemon.atoll("exec", sandbox, "--", "sh", "-c", script)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.endswith("\n0\n")
+        assert daemon.atoll("run", "--", "sh", "-c", script).stdout == done.stdout
+        assert list(daemon.state.glob("template.old-*"))
+        assert daemon.stop() == []
+        daemon.start()
+        assert not list(daemon.state.glob("template.old-*"))
