@@ -17,6 +17,7 @@ struct creation {
     void *arg;
     struct atoll_error error; /* why it is being taken down again */
     bool cleared;             /* what stood in its way */
+    unsigned lost;            /* n->lost when it took its ids */
 };
 
 static void fail_creation(struct creation *c, const struct atoll_error *error)
@@ -139,6 +140,10 @@ static void image_ready(void *arg, const struct atoll_error *error)
     struct creation *c = arg;
     struct atoll_error err;
 
+    if (!error && c->lost != c->n->lost) {
+        (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn died meanwhile");
+        error = &err;
+    }
     if (error)
         fail_creation(c, error);
     else if (send_plan(c, &err) < 0)
@@ -158,7 +163,7 @@ void atoll_native_create(struct atoll_provider *p, struct atoll_spec *spec,
         done(arg, ATOLL_NO_FD, 0, &err);
         return;
     }
-    *c = (struct creation){.n = n, .spec = *spec, .done = done, .arg = arg};
+    *c = (struct creation){.n = n, .spec = *spec, .done = done, .arg = arg, .lost = n->lost};
     if (atoll_homes_take(&n->homes, &c->spec, &err) < 0) {
         done(arg, ATOLL_NO_FD, 0, &err);
         free(c);

@@ -270,6 +270,7 @@ static void on_lost(void *arg, const char *why)
     struct atoll_error err;
 
     n->rpc = atoll_rpc_close(n->rpc);
+    n->lost++;
     if (n->ending)
         return;
     atoll_log(ATOLL_LOG_ERROR, "atoll-spawn is gone", "why", why, NULL);

@@ -15,6 +15,7 @@ struct atoll_native {
     char *state_dir, *spawn_program;
     struct atoll_spawn_info spawn;
     struct atoll_rpc *rpc;
+    unsigned lost; /* how often atoll-spawn died: ids handed out before are others' by now */
     struct atoll_plan_host plan_host;
     struct atoll_cgroups cgroups; /* for reading */
     struct atoll_buf seccomp;
