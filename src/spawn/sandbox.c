@@ -339,6 +339,13 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
         join_removal(s, request, keep_disk);
         return;
     }
+    if (s->state == SANDBOX_STARTING) { /* two wait for an answer then */
+        struct atoll_error unwanted;
+        (void)atoll_fail(&unwanted, ATOLL_ERR_ABORTED, ECANCELED, "it is being removed");
+        join_removal(s, request, keep_disk);
+        fail_start(s, 0, ATOLL_PLAN_START, &unwanted);
+        return;
+    }
     s->state = SANDBOX_REMOVING;
     s->request = request;
     s->keep_disk = keep_disk;
