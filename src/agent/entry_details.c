@@ -27,7 +27,7 @@ static size_t add_pair(const char *link, const char *name, size_t len)
     size_t n = strlen(name) + 1;
     ssize_t size;
 
-    if (len + n + 1 > ATTRIBUTES_MAX)
+    if (len + n + 1 >= ATTRIBUTES_MAX) /* with no room getxattr only tells the size */
         return len;
     memcpy(pairs + len, name, n);
     size = getxattr(link, name, pairs + len + n, ATTRIBUTES_MAX - len - n - 1);

@@ -564,6 +564,48 @@ static void extended_attributes(void **state)
                       ATOLL_ERR_INVALID_ARGUMENT, "begin with");
 }
 
+/* One whose value would have no room at all is left out, whatever lay in memory before. */
+static void attributes_that_just_do_not_fit(void **state)
+{
+    struct agent_client *c = *state;
+    enum { ALL = 16 * 1024, NAME = sizeof("user.a") };
+    static char value[ALL], text[ATOLL_AGENT_DATA_MAX + 1];
+    char path[64], names[64] = "";
+    struct atoll_am_path msg = {.path = path, .attributes = "user."};
+    struct atoll_am_opened opened;
+    struct atoll_am_entry entry;
+    struct kept_frame k;
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "/dev/shm/atoll-attributes-%d", (int)getpid());
+    memset(value, 'v', sizeof(value));
+    memset(text, 't', sizeof(text) - 1);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        skip();
+    if (fsetxattr(fd, "user.a", value, 100, 0) < 0 || fsetxattr(fd, "user.b", value, 100, 0) < 0 ||
+        flistxattr(fd, names, sizeof(names)) < 0 ||
+        fsetxattr(fd, names, value, ALL - NAME - 1 - NAME - 1, 0) < 0) {
+        (void)close(fd);
+        (void)unlink(path);
+        skip();
+    }
+    assert_int_equal(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
+    (void)close(fd);
+    client_call(c, ATOLL_AGENT_FILE_OPEN, &atoll_am_path_desc, &msg, &atoll_am_opened_desc, &opened,
+                &k);
+    kept_done(&k);
+    struct atoll_am_read read_msg = {.handle = opened.handle, .length = ATOLL_AGENT_DATA_MAX};
+    client_call(c, ATOLL_AGENT_FILE_READ, &atoll_am_read_desc, &read_msg, NULL, NULL, &k);
+    kept_done(&k);
+    client_call(c, ATOLL_AGENT_FILE_STAT, &atoll_am_path_desc, &msg, &atoll_am_entry_desc, &entry,
+                &k);
+    (void)unlink(path);
+    assert_int_equal(entry.attributes.len, ALL - NAME - 1);
+    assert_string_equal((const char *)entry.attributes.data, names);
+    kept_done(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -586,6 +628,7 @@ int main(void)
         TEST(very_deep_and_wide_trees_are_removed),
         TEST(the_tree_that_is_not_ours_stays),
         TEST(extended_attributes),
+        TEST(attributes_that_just_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
