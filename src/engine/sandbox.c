@@ -322,14 +322,16 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
         s->remains = remains;
     if (s->state != ATOLL_SANDBOX_RUNNING && s->state != ATOLL_SANDBOX_PAUSED)
         return;
-    atoll_sandbox_drop_change(s, why);
     s->state = ATOLL_SANDBOX_FAILED;
+    s->removing = true; /* those told may destroy it, and it must not go before we are through */
+    atoll_sandbox_drop_change(s, why);
     (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
     atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
     atoll_persist_sandbox_later(s);
     atoll_events_emit(s->engine, "sandbox.failed", s, "", why);
     atoll_lifetime_ended(s, true);
     atoll_exec_end_all(s, ATOLL_END_LOST, why);
+    s->removing = false;
     atoll_sandbox_remove_remains(s);
 }
 

@@ -5,11 +5,13 @@ import pathlib
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
 
 from daemons import SLACK, cgroups, wait_for_room
+from rest import Rest
 
 
 def wait_for(what, seconds=30):
@@ -126,6 +128,25 @@ def mounts_below(directory):
     """Those of ours there; what others on this host mount is their business."""
     lines = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
     return [line for line in lines if str(directory) in line]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="looks at processes of the sandbox from outside")
+def test_kill_of_spawn_under_runs(daemon):
+    """Nothing is left of their sandboxes, and whoever sees the end of a command destroys its at once."""
+    rest, answers = Rest(daemon.socket), []
+    runs = [threading.Thread(target=lambda: answers.append(
+        rest.post("/api/run", {"cmd": ["sleep", "1000"]}))) for _ in range(3)]
+    for run in runs:
+        run.start()
+    wait_for(lambda: len(daemon.json("ls")["sandboxes"]) == len(runs))
+    for box in daemon.json("ls")["sandboxes"]:
+        running(daemon, box["id"])
+    os.kill(spawn_of(daemon), signal.SIGKILL)
+    for run in runs:
+        run.join(30 * SLACK)
+    assert [answer.json["result"]["kind"] for answer in answers] == ["lost"] * len(runs)
+    assert daemon.json("ls")["sandboxes"] == []
+    assert wait_for(lambda: daemon.atoll("run", "--", "echo", "again").stdout == "again\n")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="looks at mounts of spawn")
