@@ -48,9 +48,10 @@ struct found {
     bool alive;
 };
 
-/* An adoption under way. */
+/* An adoption under way, by id: the sandbox may be destroyed meanwhile. */
 struct adoption {
-    struct atoll_sandbox *sandbox;
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1];
     void (*done)(void *arg);
     void *arg;
 };
@@ -210,9 +211,10 @@ static void on_plain(void *arg, const struct atoll_answer *answer)
 static void on_met(void *arg, const struct atoll_error *error)
 {
     struct adoption *a = arg;
+    struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
 
-    if (!error)
-        atoll_lifetime_begin(a->sandbox);
+    if (!error && s)
+        atoll_lifetime_begin(s);
     end_adoption(a);
 }
 
@@ -229,14 +231,28 @@ static void on_note(void *arg, const struct atoll_answer *answer)
         s->env = atoll_strings_split(note.data.data, note.data.len);
 }
 
+/* NULL when something else has come over it: destroyed, stopped, or even started again. */
+static struct atoll_sandbox *still(const struct adoption *a)
+{
+    struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
+    bool waits = s && (s->state == ATOLL_SANDBOX_RUNNING || s->change == ATOLL_CHANGE_RESUMING);
+    return waits && !s->agent ? s : NULL;
+}
+
 static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
 {
     struct adoption *a = arg;
-    struct atoll_sandbox *s = a->sandbox;
+    struct atoll_sandbox *s = still(a);
     struct atoll_error err;
     int r = error ? error->errnum : 0;
 
     (void)boot_us;
+    if (!s) {
+        if (agent_fd >= 0)
+            (void)close(agent_fd);
+        end_adoption(a);
+        return;
+    }
     if (error &&
         (error->kind == ATOLL_ERR_UNAVAILABLE || error->kind == ATOLL_ERR_DEADLINE_EXCEEDED)) {
         atoll_sandbox_reattach(s); /* no answer yet: that says nothing about it */
@@ -264,7 +280,8 @@ void atoll_sandbox_adopt(struct atoll_sandbox *s, void (*done)(void *arg), void 
 
     if (!a)
         abort(); /* a small fixed object: the daemon is crash-only */
-    *a = (struct adoption){s, done, arg};
+    *a = (struct adoption){.engine = s->engine, .done = done, .arg = arg};
+    memcpy(a->id, s->spec.id, sizeof(a->id));
     s->remains = true;
     s->provider->ops->adopt(s->provider, &s->spec, on_adopted, a);
 }

@@ -50,9 +50,13 @@ def test_made_again_after_a_restart(world):
     assert box.out("ls") == ""
 
 
-def dials(world, box):
-    return sum('"provider call"' in line and '"op":"dial"' in line and box.id in line
+def calls(world, box, op):
+    return sum('"provider call"' in line and f'"op":"{op}"' in line and box.id in line
                for line in world.daemon.log.read_text().splitlines())
+
+
+def dials(world, box):
+    return calls(world, box, "dial")
 
 
 def test_eight_dials_in_vain(world):
@@ -91,5 +95,20 @@ def test_paused_elsewhere_and_silence_are_waited_for(world):
 
 
 def asked(world, box):
-    return sum('"provider call"' in line and '"op":"look"' in line and box.id in line
-               for line in world.daemon.log.read_text().splitlines())
+    return calls(world, box, "look")
+
+
+def test_destroyed_while_it_is_taken_over():
+    """The provider answers when nobody is there any more to take it over."""
+    with world_of() as world:
+        box = world.box(provider="fake")
+        world.fail("list 0 unavailable", f"dial 2000 ok {box.id}")
+        world.daemon.env["MALLOC_PERTURB_"] = "165"
+        world.restart()
+        assert box.state == "unreachable"
+        world.fail(f"dial 2000 ok {box.id}")
+        wait_until(lambda: box.state == "running", 30, lambda: f"not found again: {box.view}")
+        assert world.rest.delete(f"/api/sandboxes/{box.id}").status == 204
+        world.fail()
+        wait_until(lambda: calls(world, box, "adopt") == 4, 30, lambda: "it is not answered")
+        assert world.box(provider="fake").out("echo works") == "works"
