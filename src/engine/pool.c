@@ -144,15 +144,23 @@ void atoll_pool_refill_soon(struct atoll_engine *engine)
                     engine);
 }
 
+/* One that has died is there until nothing is left of it, and has lost its agent. */
+static struct atoll_sandbox *first_alive(const struct atoll_engine *engine)
+{
+    ATOLL_LIST_FOREACH (&engine->pool, node) {
+        struct atoll_sandbox *s = ATOLL_CONTAINER_OF(node, struct atoll_sandbox, pool_node);
+        if (s->agent)
+            return s;
+    }
+    return NULL;
+}
+
 struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec)
 {
-    struct atoll_sandbox *s;
+    struct atoll_sandbox *s = first_alive(engine);
 
     engine->pool_failures = 0;
-    if (atoll_list_empty(&engine->pool))
-        return NULL;
-    s = ATOLL_CONTAINER_OF(engine->pool.next, struct atoll_sandbox, pool_node);
-    if (spec->persistent || *spec->image || spec->network != s->spec.network ||
+    if (!s || spec->persistent || *spec->image || spec->network != s->spec.network ||
         spec->template_kind != ATOLL_TEMPLATE_HOST || spec->waived != s->spec.waived ||
         spec->limits.disk_bytes != s->spec.limits.disk_bytes ||
         spec->limits.inodes != s->spec.limits.inodes ||

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from daemons import SLACK, cgroups, wait_for_room
+from daemons import BUILD, SLACK, cgroups, wait_for_room
+from daemons import running as running_daemon
 from rest import Rest
 
 
@@ -147,6 +148,24 @@ def test_kill_of_spawn_under_runs(daemon):
     assert [answer.json["result"]["kind"] for answer in answers] == ["lost"] * len(runs)
     assert daemon.json("ls")["sandboxes"] == []
     assert wait_for(lambda: daemon.atoll("run", "--", "echo", "again").stdout == "again\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="looks at processes of the sandbox from outside")
+def test_nobody_gets_a_dead_one_of_the_pool():
+    with running_daemon(BUILD, ATOLL_POOL="1") as daemon:
+        rest, made = Rest(daemon.socket), []
+        spawn = spawn_of(daemon)
+        (agent,) = wait_for(lambda: agents_of(spawn))
+        time.sleep(2 * SLACK)  # nobody is told when the pool is full
+        os.kill(spawn, signal.SIGSTOP)  # so that nobody says that it is dead
+        os.kill(agent, signal.SIGKILL)
+        time.sleep(0.5 * SLACK)
+        create = threading.Thread(target=lambda: made.append(rest.post("/api/sandboxes", {})))
+        create.start()
+        time.sleep(0.5 * SLACK)
+        os.kill(spawn, signal.SIGCONT)
+        create.join(30 * SLACK)
+        assert daemon.atoll("exec", made[0].json["id"], "--", "echo", "lives").stdout == "lives\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="looks at mounts of spawn")
