@@ -85,6 +85,8 @@ struct atoll_engine {
     struct atoll_buf stored; /* what the last upload or import brought */
     uint32_t mode;
     char path[256];
+    uint8_t entry_type;  /* of what is looked at; 0: a file */
+    uint8_t listed_type; /* of what is listed, below what was looked at last; 0: a link elsewhere */
 };
 
 static struct atoll_engine fake;
@@ -129,6 +131,15 @@ static inline void fake_release(void)
     for (size_t i = 0; i < fake.later_count; i++)
         fake.later[i].call(&fake.later[i]);
     fake.later_count = 0;
+}
+
+/* Makes the first of them, and holds back what it leads to. */
+static inline void fake_step(void)
+{
+    struct fake_later first = fake.later[0];
+
+    memmove(fake.later, fake.later + 1, --fake.later_count * sizeof(first));
+    first.call(&first);
 }
 
 /* The failure the test asked for, or one of its own when `found` is NULL; NULL for success. */
@@ -472,7 +483,8 @@ void atoll_exec_set_resting(struct atoll_exec *exec, bool resting)
 static inline void call_entry(struct fake_later *l)
 {
     const struct atoll_am_entry entry = {.path = fake.path,
-                                         .type = ATOLL_ENTRY_FILE,
+                                         .type =
+                                             fake.entry_type ? fake.entry_type : ATOLL_ENTRY_FILE,
                                          .mode = 0644,
                                          .owner = "user",
                                          .group = "user",
@@ -535,8 +547,10 @@ void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, 
                       uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
                       atoll_done_fn *done, void *arg)
 {
-    const struct atoll_am_entry entry = {.path = "/a/\xff",
-                                         .type = ATOLL_ENTRY_SYMLINK,
+    char inside[sizeof(e->path) + 8];
+    const struct atoll_am_entry entry = {.path = e->listed_type ? inside : "/a/\xff",
+                                         .type =
+                                             e->listed_type ? e->listed_type : ATOLL_ENTRY_SYMLINK,
                                          .owner = "",
                                          .group = "",
                                          .target = "b",
@@ -544,6 +558,7 @@ void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, 
 
     (void)user;
     (void)path;
+    (void)snprintf(inside, sizeof(inside), "%s/inside", e->path);
     for (uint32_t i = 0; i < depth; i++)
         each(arg, &entry);
     fake_answer(call_done, (void (*)(void))done, arg, NULL, fake_failure(atoll_engine_find(e, id)));

@@ -461,6 +461,43 @@ static void a_draining_api_refuses_work(void **state)
     assert_has(ask("GET", "/healthz", ""), "HTTP/1.1 200 ");
 }
 
+/* A directory with nothing in it that an archive could hold is an empty archive. */
+static void an_archive_of_pipes_and_sockets(void **state)
+{
+    const char *text;
+
+    (void)state;
+    make_box();
+    fake.entry_type = ATOLL_ENTRY_DIRECTORY;
+    fake.listed_type = ATOLL_ENTRY_OTHER;
+    text = ask("GET", "/api/sandboxes/box0/archive?path=d", "");
+    assert_starts(text, "HTTP/1.1 200 ");
+    assert_has(text, "Content-Type: application/x-tar\r\n");
+    assert_has(text, "\r\n\r\n400\r\n");
+    /* And the connection goes on. */
+    assert_has(ask("GET", "/api/sandboxes", ""), "HTTP/1.1 200 ");
+}
+
+/* One that ends meanwhile is no sandbox whose files have all vanished. */
+static void an_archive_of_a_sandbox_that_ends(void **state)
+{
+    (void)state;
+    make_box();
+    fake.entry_type = ATOLL_ENTRY_DIRECTORY;
+    fake.listed_type = ATOLL_ENTRY_FILE;
+    fake.file_size = fake.file_len = 3;
+    fake.hold = true;
+    (void)ask("GET", "/api/sandboxes/box0/archive?path=d", "");
+    fake_step(); /* it is there */
+    fake_step(); /* and listed */
+    fake_step(); /* its first file is opened, and the next one asked for */
+    fake.sandboxes[0].used = false;
+    atoll_buf_clear(&rig.got);
+    fake_release();
+    rig_turn(&rig);
+    assert_true(rig.ended);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -481,6 +518,8 @@ int main(void)
         TEST(uploads_are_whole_or_nothing),
         TEST(downloads_have_their_length_or_break),
         TEST(a_download_nobody_takes_is_closed),
+        TEST(an_archive_of_pipes_and_sockets),
+        TEST(an_archive_of_a_sandbox_that_ends),
         TEST(imports_go_through_piece_by_piece),
         TEST(a_broken_import_is_dropped),
         TEST(stdin_flows_and_closes),

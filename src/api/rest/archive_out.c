@@ -78,6 +78,13 @@ static void fail(struct archive *a, const struct atoll_error *error)
         atoll_api_fail(call, error);
 }
 
+/* A file that vanished, rather than the sandbox with all of them. */
+static bool is_left_out(struct archive *a, const struct atoll_error *error)
+{
+    return error->kind == ATOLL_ERR_NOT_FOUND && a->begun &&
+           atoll_engine_find(a->call->engine, a->call->params.id);
+}
+
 /* An answer of the engine is here; false when nobody wants it any more. */
 static bool settle(struct archive *a)
 {
@@ -149,6 +156,15 @@ static const char *text_at(struct archive *a, size_t offset)
     return (const char *)atoll_buf_head(&a->names) + offset;
 }
 
+static void begin(struct archive *a)
+{
+    if (a->begun)
+        return;
+    a->begun = true;
+    (void)atoll_http_set_header(a->call->req, "X-Content-Type-Options", "nosniff");
+    atoll_api_begin(a->call, 200, "application/x-tar", -1);
+}
+
 static int send_head(struct archive *a, const struct item *item, uint64_t size)
 {
     const char *path = text_at(a, item->path);
@@ -164,11 +180,7 @@ static int send_head(struct archive *a, const struct item *item, uint64_t size)
     };
     int r;
 
-    if (!a->begun) {
-        a->begun = true;
-        (void)atoll_http_set_header(a->call->req, "X-Content-Type-Options", "nosniff");
-        atoll_api_begin(a->call, 200, "application/x-tar", -1);
-    }
+    begin(a);
     atoll_buf_clear(&a->head);
     r = atoll_tar_head(&a->head, path + a->strip, &entry, size);
     return r < 0
@@ -195,7 +207,7 @@ static void opened(void *arg, int fd, uint64_t size_bytes, const struct atoll_er
     a->fd = error ? ATOLL_NO_FD : fd;
     if (!settle(a))
         return;
-    if (error && error->kind == ATOLL_ERR_NOT_FOUND && a->begun) {
+    if (error && is_left_out(a, error)) {
         send_next(a);
         return;
     }
@@ -215,8 +227,10 @@ static void finish(struct archive *a)
 {
     static const uint8_t end[2 * ATOLL_TAR_BLOCK];
     struct atoll_api_call *call = a->call;
-    int r = atoll_http_write(call->req, end, sizeof(end));
+    int r;
 
+    begin(a); /* nothing may have been worth a head */
+    r = atoll_http_write(call->req, end, sizeof(end));
     if (r < 0) {
         head_failed(a, r);
         return;
@@ -299,10 +313,6 @@ static void listed(void *arg, const struct atoll_error *error)
         return;
     }
     atoll_http_on_drain(a->call->req, drained, a);
-    if (atoll_buf_size(&a->items) == 0) { /* an empty directory */
-        a->begun = true;
-        atoll_api_begin(a->call, 200, "application/x-tar", -1);
-    }
     send_next(a);
 }
 
