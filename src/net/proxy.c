@@ -227,6 +227,7 @@ static void ask(struct atoll_proxy_exchange *x, struct atoll_proxy_conn *conn, b
     x->reused = reused;
     x->since_ms = atoll_loop_now_ms(x->proxy->config.loop);
     atoll_proxy_conn_own(conn, &upstream_events, x);
+    atoll_proxy_conn_resume(conn); /* it may have been held back for the client before */
     atoll_proxy_answer_start(x);
     atoll_proxy_conn_write(conn, &iov, 1);
     if (atoll_http_content_length(x->req) == 0)

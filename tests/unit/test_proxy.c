@@ -400,6 +400,54 @@ static void too_many_dials_wait(void **state)
         release_dial();
 }
 
+static void turn_a_little(void)
+{
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(atoll_loop_step(rig.loop, 1, NULL), 0);
+}
+
+/* A connection that was held back for a slow client is read again for the next one. */
+static void a_waiting_request_gets_a_connection_that_is_read(void **state)
+{
+    static char body[100 * 1024];
+    const char *head = "HTTP/1.1 200 OK\r\nContent-Length: 102400\r\n\r\n";
+    int pair[2], small = 4096, fds[5];
+
+    (void)state;
+    memset(body, 'x', sizeof(body));
+    /* The first has its connection, and does not read its answer. */
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+    assert_int_equal(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+    assert_int_equal(atoll_http_server_adopt(rig.server, pair[0], NULL), 0);
+    assert_int_equal(send(pair[1], GET, strlen(GET), 0), (ssize_t)strlen(GET));
+    turn_a_little();
+    (void)take_asked();
+    /* Four are dialled for, so that the fifth waits. */
+    hold_dial = true;
+    for (int i = 0; i < 5; i++) {
+        fds[i] = rig.fd;
+        rig.fd = -1;
+        rig_connect(&rig);
+        rig_send(&rig, GET, strlen(GET));
+        turn_a_little();
+    }
+    assert_int_equal(dials, 5);
+    assert_int_equal(send(upstream, head, strlen(head), 0), (ssize_t)strlen(head));
+    assert_int_equal(send(upstream, body, sizeof(body), 0), (ssize_t)sizeof(body));
+    turn_a_little();
+    assert_int_equal(endings, 1);
+    /* The fifth has asked on it, and hears the answer. */
+    assert_starts(take_asked(), "GET /x?y ");
+    answer(OK);
+    assert_contains(rig_text(&rig), "\r\n\r\nok");
+    close(pair[1]);
+    for (int i = 0; i < 5; i++)
+        close(fds[i]);
+    rig_turn(&rig);
+    while (held_count > 0)
+        release_dial();
+}
+
 static void slow_upstreams_are_given_up(void **state)
 {
     (void)state;
@@ -551,6 +599,7 @@ int main(void)
         TEST(clients_that_go_away),
         TEST(a_dial_outlives_the_proxy),
         TEST(too_many_dials_wait),
+        TEST(a_waiting_request_gets_a_connection_that_is_read),
         TEST(slow_upstreams_are_given_up),
         TEST(back_pressure),
         TEST(uploads_wait_for_the_upstream),
