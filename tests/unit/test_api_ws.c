@@ -280,6 +280,12 @@ static void run_that_cannot_start_is_explained(void **state)
     say("{\"cmd\":[\"x\"]}");
     assert_got("too many sandboxes");
     hang_up();
+    /* Also what a provider has given up by itself: this client still waits. */
+    open_ws(RUN);
+    (void)atoll_fail(&fake.fail_next, ATOLL_ERR_CANCELED, ECANCELED, "given up");
+    say("{\"cmd\":[\"x\"]}");
+    assert_got("given up");
+    hang_up();
     open_ws(RUN);
     say("{\"cmd\":[\"x\"],\"keep\":true,\"files\":[{\"path\":\"full\",\"data_base64\":\"aGFsbG8=\"}]}");
     assert_got("\"code\":\"resource_exhausted\"");

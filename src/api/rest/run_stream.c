@@ -38,9 +38,9 @@ static void run_finished(struct atoll_run *run, const struct atoll_error *error)
     struct run_stream *s = of_run(run);
 
     s->running = false;
-    if (error && error->kind != ATOLL_ERR_CANCELED)
+    if (error)
         atoll_ws_exec_fail(&s->x, error);
-    else if (!error)
+    else
         atoll_ws_exec_finish(&s->x, &s->result);
     atoll_ws_exec_release(&s->x);
 }
