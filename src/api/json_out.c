@@ -23,16 +23,17 @@ static void puts_text(struct atoll_json_out *out, const char *text)
     put(out, text, strlen(text));
 }
 
-/* What goes before a value: comma and key. Keys are ours and need no quoting. */
+static bool quote(struct atoll_json_out *out, const uint8_t *p, size_t n);
+
+/* What goes before a value: comma and key. Some keys are names that a tenant chose. */
 static void begin(struct atoll_json_out *out, const char *key)
 {
     if (out->comma)
         put(out, ",", 1);
     out->comma = true;
     if (key) {
-        put(out, "\"", 1);
-        puts_text(out, key);
-        put(out, "\":", 2);
+        (void)quote(out, (const uint8_t *)key, strlen(key));
+        put(out, ":", 1);
     }
 }
 

@@ -40,6 +40,8 @@ def test_attributes(rest, attributes):
     assert rest.call("DELETE", f"{attributes}?path=f&name=user.a").status == 204
     assert rest.call("DELETE", f"{attributes}?path=f&name=user.a").status == 404
     assert list(rest.get(attributes, path="f").json["attributes"]) == ["user.b"]
+    assert rest.put(attributes, {"path": "f", "name": 'user."\\', "value": "1"}).status == 204
+    assert rest.get(attributes, path="f").json["attributes"]['user."\\'] == {"value": "1"}
 
 
 @pytest.mark.parametrize("body, says", [

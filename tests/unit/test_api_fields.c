@@ -229,13 +229,16 @@ static void json_is_written(void **state)
     atoll_json_time(&out, "never", 0);
     atoll_json_time(&out, "at", 1500);
     atoll_json_base64(&out, "empty", NULL, 0);
+    /* A key may be the name of something a tenant made. */
+    atoll_json_null(&out, "user.\"\\\n\xff");
     atoll_json_close(&out, '}');
     assert_int_equal(out.error, 0);
     assert_string_equal(atoll_buf_str(&buf),
                         "{\"t\":\"a\\\"\\\\\\n\\u0001\\u007f\xc3\xa4\",\"list\":["
                         "18446744073709551615,-1,0.1,null,false],"
                         "\"b\":\"\xef\xbf\xbd\\u0000z\",\"b_base64\":\"/wB6\","
-                        "\"never\":null,\"at\":\"1970-01-01T00:00:01.500Z\",\"empty\":\"\"}");
+                        "\"never\":null,\"at\":\"1970-01-01T00:00:01.500Z\",\"empty\":\"\","
+                        "\"user.\\\"\\\\\\n\xef\xbf\xbd\":null}");
     atoll_buf_done(&buf);
 }
 
