@@ -76,6 +76,7 @@ static const struct atoll_stream_callbacks client_callbacks = {
     .on_drain = client_drain,
     .on_eof = client_eof,
     .on_close = client_closed,
+    .ends_in_order = true,
 };
 
 /* The upstream's side. */

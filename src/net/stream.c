@@ -34,9 +34,10 @@ struct atoll_stream {
     unsigned corks;
     int error; /* -errno that broke it */
     bool paused;
-    bool more;  /* the transport may hold input that the kernel does not report */
-    bool above; /* the queue has exceeded the high-water mark */
-    bool eof;   /* the peer has ended; the owner has been told */
+    bool more;    /* the transport may hold input that the kernel does not report */
+    bool above;   /* the queue has exceeded the high-water mark */
+    bool hung_up; /* ends_in_order: so did the peer, while paused; not watched until resumed */
+    bool eof;     /* the peer has ended; the owner has been told */
     bool shut_wanted, shut;
     bool closing; /* close_after_flush */
     bool close_told;
@@ -79,6 +80,7 @@ const struct atoll_stream_ops atoll_stream_socket_ops = {
 };
 
 static void kicked(void *arg);
+static void ready(void *arg, uint32_t events);
 
 static void kick(struct atoll_stream *s)
 {
@@ -99,15 +101,29 @@ static bool wants_out(const struct atoll_stream *s)
     return !s->paused && s->ops->wants_out && s->ops->wants_out(s->transport);
 }
 
+/* A hang-up is reported for ever, so it was not watched while nobody wanted to read. */
+static void watch_again(struct atoll_stream *s)
+{
+    int r = atoll_watch_open(&s->watch, s->loop, s->fd, EPOLLIN | EPOLLRDHUP, ready, s);
+
+    s->hung_up = false;
+    if (r < 0)
+        break_off(s, r);
+}
+
 static void update_interest(struct atoll_stream *s)
 {
-    uint32_t events = 0;
+    uint32_t events = 0, held;
     int r;
 
+    if (s->hung_up && !s->paused && s->error == 0 && !s->close_told)
+        watch_again(s);
     if (!s->watch.loop)
         return;
+    /* What is not wanted while paused: it was reported once, and would be again. */
+    held = s->cb.ends_in_order ? EPOLLIN | EPOLLRDHUP : EPOLLIN;
     if (!s->eof)
-        events |= EPOLLRDHUP | (s->paused ? s->watch.events & EPOLLIN : EPOLLIN);
+        events |= (EPOLLIN | EPOLLRDHUP) & ~(s->paused ? held & ~s->watch.events : 0);
     if ((atoll_buf_size(&s->out) > 0 && s->corks == 0) || wants_out(s))
         events |= EPOLLOUT;
     r = atoll_watch_set(&s->watch, events);
@@ -282,10 +298,25 @@ static void read_input(struct atoll_stream *s)
     }
 }
 
+/* The end stays in the socket, behind the input that is there. */
+static void end_later(struct atoll_stream *s, uint32_t events)
+{
+    uint32_t rest = s->watch.events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP);
+
+    if (events & EPOLLHUP) {
+        s->hung_up = true;
+        atoll_watch_close(&s->watch);
+    } else if (atoll_watch_set(&s->watch, rest) < 0) {
+        tell_close(s, -EIO);
+    }
+}
+
 /* Input is not wanted now; an end of the peer is noticed all the same. */
 static void paused_input(struct atoll_stream *s, uint32_t events)
 {
-    if (events & (EPOLLHUP | EPOLLERR))
+    if (s->cb.ends_in_order && !(events & EPOLLERR))
+        end_later(s, events);
+    else if (events & (EPOLLHUP | EPOLLERR))
         tell_close(s, -ECONNRESET);
     else if (events & EPOLLRDHUP)
         tell_eof(s);

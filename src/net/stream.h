@@ -43,6 +43,8 @@ struct atoll_stream_callbacks {
     /* The stream is broken (-errno) or has been closed in full: once, and nothing follows. The
      * owner still has to free it. */
     void (*on_close)(void *arg, int error);
+    /* The peer's end waits for all input, also while paused: for whoever passes everything on. */
+    bool ends_in_order;
 };
 
 struct atoll_stream_limits {

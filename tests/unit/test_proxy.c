@@ -556,6 +556,50 @@ static void tunnels(void **state)
     assert_int_equal(last.out_bytes, 11 + 13 + 10);
 }
 
+/* What the client has sent before its end is carried first, however long the upstream takes. */
+static void carry_to_the_end(bool closes)
+{
+    static char piece[65536];
+    size_t sent = 0, got = 0;
+    ssize_t n = 0;
+
+    memset(piece, 'x', sizeof(piece));
+    (void)rig_ask(&rig, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+    (void)take_asked();
+    answer("HTTP/1.1 101 Yes\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+    for (int i = 0; i < 100; i++) {
+        n = send(rig.fd, piece, sizeof(piece), MSG_NOSIGNAL);
+        sent += n > 0 ? (size_t)n : 0;
+        assert_int_equal(atoll_loop_step(rig.loop, 1, NULL), 0);
+    }
+    assert_true(n < 0);
+    if (closes)
+        rig_connect(&rig); /* closes the one before */
+    else
+        assert_int_equal(shutdown(rig.fd, SHUT_WR), 0);
+    turn_a_little();
+    for (int i = 0; i < 1000 && n != 0; i++) {
+        while ((n = recv(upstream, piece, sizeof(piece), 0)) > 0)
+            got += (size_t)n;
+        assert_int_equal(atoll_loop_step(rig.loop, 1, NULL), 0);
+    }
+    assert_int_equal(got, sent);
+    assert_int_equal(n, 0); /* and then the end */
+    close(upstream);
+    upstream = -1;
+    rig_turn(&rig);
+    assert_int_equal(last.in_bytes, sent);
+    assert_int_equal(atoll_proxy_active(proxy), 0);
+}
+
+static void a_tunnel_carries_all_before_the_end(void **state)
+{
+    (void)state;
+    carry_to_the_end(false);
+    rig_connect(&rig);
+    carry_to_the_end(true);
+}
+
 static void a_refused_upgrade_is_an_answer(void **state)
 {
     (void)state;
@@ -604,6 +648,7 @@ int main(void)
         TEST(back_pressure),
         TEST(uploads_wait_for_the_upstream),
         TEST(tunnels),
+        TEST(a_tunnel_carries_all_before_the_end),
         TEST(a_refused_upgrade_is_an_answer),
         TEST(tunnels_end_with_the_proxy),
     };

@@ -60,7 +60,10 @@ static void on_close(void *arg, int error)
     e->error = error;
 }
 
-static const struct atoll_stream_callbacks callbacks = {on_input, on_drain, on_eof, on_close};
+static const struct atoll_stream_callbacks callbacks = {.on_input = on_input,
+                                                        .on_drain = on_drain,
+                                                        .on_eof = on_eof,
+                                                        .on_close = on_close};
 
 static void end_open(struct end *e, size_t queue)
 {
