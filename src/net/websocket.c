@@ -70,6 +70,17 @@ static void close_timeout(void *arg)
     release(ws);
 }
 
+/* Our close frame is behind all that was said before: who reads that slowly cannot answer it yet. */
+static void answer_due(void *arg)
+{
+    struct atoll_ws *ws = arg;
+    struct atoll_loop *loop = atoll_stream_loop(ws->stream);
+    int64_t silent_ms = atoll_loop_now_ms(loop) - atoll_stream_active_ms(ws->stream);
+    bool waits = atoll_stream_pending(ws->stream) > 0 && silent_ms < DEAD_MS;
+
+    atoll_timer_set(&ws->timer, loop, CLOSE_MS, waits ? answer_due : close_timeout, ws);
+}
+
 /* Sends our close frame, once. code is what on_close will report unless the peer says otherwise. */
 static void start_closing(struct atoll_ws *ws, uint16_t frame_code, const char *reason,
                           uint16_t code)
@@ -81,13 +92,15 @@ static void start_closing(struct atoll_ws *ws, uint16_t frame_code, const char *
     send_control(ws, ATOLL_WS_CLOSE, payload, atoll_ws_close_payload(frame_code, reason, payload));
     ws->closing = true;
     ws->code = code;
-    atoll_timer_set(&ws->timer, atoll_stream_loop(ws->stream), CLOSE_MS, close_timeout, ws);
+    atoll_timer_set(&ws->timer, atoll_stream_loop(ws->stream), CLOSE_MS,
+                    atoll_stream_pending(ws->stream) > 0 ? answer_due : close_timeout, ws);
 }
 
 /* Both close frames are through, or the peer broke the protocol: what is queued still goes out. */
 static void finish(struct atoll_ws *ws, uint16_t code)
 {
     ws->code = code;
+    atoll_timer_set(&ws->timer, atoll_stream_loop(ws->stream), CLOSE_MS, close_timeout, ws);
     atoll_stream_close_after_flush(ws->stream);
 }
 

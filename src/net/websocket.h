@@ -54,5 +54,5 @@ size_t atoll_ws_pending(const struct atoll_ws *ws);
 void atoll_ws_pause(struct atoll_ws *ws);
 void atoll_ws_resume(struct atoll_ws *ws);
 /* Starts the closing handshake; reason (may be NULL) is cut at 123 bytes. on_close follows when the
- * peer answers, or after 5 s. No message is delivered any more. */
+ * peer answers, or 5 s after it has taken all that was sent before. No message is delivered any more. */
 void atoll_ws_close(struct atoll_ws *ws, uint16_t code, const char *reason);

@@ -358,6 +358,31 @@ static void test_we_close(void **state)
     ws_done(&r, &s);
 }
 
+/* One that reads slowly gets all that was said before the close, and then has its time to answer. */
+static void test_we_close_on_a_slow_reader(void **state)
+{
+    static uint8_t data[1024 * 1024];
+    struct rig r;
+    struct seen s = {0};
+    int64_t until = atoll_clock_ms() + 6000;
+
+    (void)state;
+    ws_open(&r, &s);
+    assert_int_equal(atoll_ws_send(s.ws, true, data, sizeof(data)), 0);
+    atoll_ws_close(s.ws, ATOLL_WS_NORMAL, NULL);
+    while (atoll_clock_ms() < until)
+        assert_int_equal(atoll_loop_step(r.loop, 50, NULL), 0);
+    assert_int_equal(s.closes, 0);
+    rig_turn(&r);
+    assert_int_equal(atoll_buf_size(&r.got), 10 + sizeof(data) + 4);
+    assert_memory_equal(atoll_buf_head(&r.got) + 10 + sizeof(data), "\x88\x02\x03\xe8", 4);
+    frame(&r, 0x88, "\x03\xe8", 2);
+    rig_turn_ms(&r, 1500);
+    assert_int_equal(s.closes, 1);
+    assert_int_equal(s.code, ATOLL_WS_NORMAL);
+    ws_done(&r, &s);
+}
+
 static void test_pause(void **state)
 {
     struct seen s = {.pause_each = true};
@@ -457,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_oversize_in_fragments),
         cmocka_unit_test(test_peer_closes),
         cmocka_unit_test(test_we_close),
+        cmocka_unit_test(test_we_close_on_a_slow_reader),
         cmocka_unit_test(test_pause),
         cmocka_unit_test(test_free_inside_on_message),
         cmocka_unit_test(test_send_back_pressure),
