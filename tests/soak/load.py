@@ -162,6 +162,8 @@ class Load:
         mark, fates = self.ground.mark(), len(box.fates)
         self.ground.wait_up()
         try:
+            if box.client.get(box.path).json.get("state") == "running":
+                return True  # its end is on its way, or it was something else that ended
             answer = box.client.post(f"{box.path}/resume")
         except Gone:
             return False
