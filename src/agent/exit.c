@@ -146,6 +146,11 @@ void atoll_agent_exec_settle(struct atoll_agent_exec *exec)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(exec->streams); i++) {
         if (exec->streams[i].owed > 0)
             return; /* the command's own bytes: waited for as long as the daemon needs */
+        if (atoll_agent_stream_is_ending(&exec->streams[i])) {
+            /* So are these, unless somebody opens that terminal again. */
+            atoll_timer_set(&exec->settle, exec->agent->loop, QUIET_MS, settle_timer, exec);
+            return;
+        }
         open |= exec->streams[i].fd >= 0;
     }
     if (!open || quiet >= QUIET_MS || now - exec->reaped_ms >= SETTLE_MAX_MS)

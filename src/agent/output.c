@@ -9,6 +9,7 @@
  * acknowledgement. The pump sends one piece per command in turn, so a loud one starves nobody.
  */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/uio.h>
 #include "agent/agent_internal.h"
@@ -129,6 +130,14 @@ void atoll_agent_stream_drain(struct atoll_agent_stream *s)
     if (s->fd >= 0)
         update_watch(s);
     atoll_agent_output_ready(s->exec);
+}
+
+/* How much is in it a terminal does not tell. */
+bool atoll_agent_stream_is_ending(const struct atoll_agent_stream *s)
+{
+    struct pollfd p = {.fd = s->fd};
+
+    return s->exec->pty && s->fd >= 0 && poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
 }
 
 int atoll_agent_stream_ack(struct atoll_agent_stream *s, uint64_t offset)

@@ -287,6 +287,28 @@ static void a_daemon_that_does_not_read_costs_no_memory(void **state)
     assert_int_equal(list_one(c).exec, 1);
 }
 
+/* What a command left in its terminal waits for a daemon that is away, as what it left in a pipe does. */
+static void a_terminal_keeps_what_was_written(void **state)
+{
+    struct agent_client *c = *state;
+    struct atoll_am_exec_start msg =
+        client_command(1, CLIENT_SH("seq -f %09.0f 1 1000 | tr '\\n' ' '; exit 3"));
+    struct run_result r;
+
+    msg.flags = ATOLL_EXEC_PTY;
+    msg.window = 4096;
+    run_result_init(&r);
+    (void)client_exec(c, &msg);
+    client_drop(c);
+    (void)usleep(1500 * 1000);
+    client_connect(c);
+    resume(c, 1, 0, 0);
+    client_wait_exit(c, &r);
+    assert_int_equal(r.exit.code, 3);
+    assert_int_equal(atoll_buf_size(&r.out), 10000);
+    run_result_done(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +316,7 @@ int main(void)
         TEST(large_output_is_exact),
         TEST(without_acks_the_command_waits),
         TEST(the_daemon_may_be_away),
+        TEST(a_terminal_keeps_what_was_written),
         TEST(dropped_connections_lose_and_repeat_nothing),
         TEST(the_end_is_told_again_until_forgotten),
         TEST(acknowledged_bytes_are_gone),
