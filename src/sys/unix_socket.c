@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include "base/fd.h"
 
 int atoll_unix_connect(const char *dir, const char *name)
 {
     ATOLL_AUTOCLOSE int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int n;
+    int n, r;
 
     if (dir_fd < 0)
         return -errno;
@@ -19,8 +20,9 @@ int atoll_unix_connect(const char *dir, const char *name)
     n = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", dir_fd, name);
     if (n < 0 || (size_t)n >= sizeof(address.sun_path))
         return -ENAMETOOLONG;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
         return -errno;
-    return ATOLL_TAKE_FD(fd);
+    r = atoll_fd_set_nonblock(fd, false);
+    return r < 0 ? r : ATOLL_TAKE_FD(fd);
 }

@@ -3,6 +3,8 @@ import json
 import os
 import random
 import shutil
+import signal
+import socket
 import subprocess
 import time
 
@@ -11,6 +13,7 @@ import pytest
 import conftest
 import places
 from test_full_disk import UnixConnection
+from test_kill import agents_of, spawn_of, wait_for
 
 ROUNDS = int(os.environ.get("ATOLL_KILL_ROUNDS", "20"))
 LINES = 60
@@ -196,6 +199,28 @@ def agent_of(daemon, sandbox):
         except OSError:
             pass
     raise AssertionError(f"no agent of {sandbox}")
+
+
+def test_an_agent_that_is_stuck_holds_nobody_up():
+    """It does not even accept connections any more: others have a daemon all the same."""
+    with conftest.running(conftest.BUILD) as daemon:
+        stuck = daemon.create()
+        agent, = agents_of(spawn_of(daemon))
+        other = daemon.create()
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            queue = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+                     for _ in range(32)]
+            with pytest.raises(BlockingIOError):
+                for one in queue:
+                    one.connect(str(daemon.state / "sandboxes" / f"{stuck}.sock"))
+            kill_and_restart(daemon)
+            assert daemon.atoll("exec", other, "--", "echo", "here").stdout == "here\n"
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        for one in queue:
+            one.close()
+        wait_for(lambda: daemon.atoll("exec", stuck, "--", "echo", "again").stdout == "again\n")
 
 
 def test_what_sandboxes_stand_on_outlives_an_upgrade(tmp_path):

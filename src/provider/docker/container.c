@@ -391,7 +391,7 @@ int atoll_docker_container_dial(struct atoll_docker *d, const struct atoll_sync_
     if (access(dir, F_OK) < 0 && errno == ENOENT)
         return atoll_docker_remote_dial(d, call, which, ret_fd, err);
     fd = atoll_unix_connect(dir, ATOLL_DOCKER_SOCKET);
-    if (fd == -ENOENT || fd == -ECONNREFUSED)
+    if (fd == -ENOENT || fd == -ECONNREFUSED || fd == -EAGAIN)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -fd, "the sandbox's agent does not answer");
     if (fd < 0)
         return atoll_fail_errno(err, -fd, "reach the agent");

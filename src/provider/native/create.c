@@ -39,6 +39,9 @@ int atoll_native_connect(struct atoll_native *n, const char *id, struct atoll_er
     (void)snprintf(dir, sizeof(dir), "%s/sandboxes", n->state_dir);
     (void)snprintf(name, sizeof(name), "%s.sock", id);
     fd = atoll_unix_connect(dir, name);
+    if (fd == -EAGAIN) /* it is stuck, which says nothing about what becomes of it */
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EAGAIN,
+                          "the sandbox's agent does not answer");
     return fd < 0 ? atoll_fail_errno(err, -fd, "connect to the agent") : fd;
 }
 
