@@ -103,17 +103,18 @@ void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
 {
     bool kept = is_kept(s, why);
     bool runs = s->state == ATOLL_SANDBOX_RUNNING;
+    bool changes = runs ? s->change != ATOLL_CHANGE_NONE : s->change == ATOLL_CHANGE_RECREATING;
 
+    if (changes && !s->life.setting_aside && !overs[why].always_destroys) {
+        atoll_sandbox_arm_deadline_in(s, CHANGE_MS); /* as if that came first */
+        return;
+    }
     /* One that failed is only a record, unless its disk is to be kept. */
     if ((s->state == ATOLL_SANDBOX_STOPPING && s->change == ATOLL_CHANGE_NONE) ||
         s->life.setting_aside ||
         (!runs && !overs[why].always_destroys &&
          (s->state != ATOLL_SANDBOX_FAILED || s->lifetime.persistent)))
         return;
-    if (runs && s->change != ATOLL_CHANGE_NONE && !overs[why].always_destroys) {
-        atoll_sandbox_arm_deadline_in(s, CHANGE_MS); /* as if that came first */
-        return;
-    }
     if (runs || overs[why].always_destroys)
         atoll_events_emit(s->engine, "sandbox.expired", s, "", overs[why].who);
     if (kept && runs)

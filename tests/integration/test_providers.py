@@ -204,6 +204,16 @@ def test_one_that_is_lost_is_made_again(world):
     assert box.view["metadata"] == {"a": "b"}
 
 
+def test_a_deadline_that_passes_while_it_is_made_again(world):
+    box = world.box(provider="fake", recreate=True, limits={"timeoutSeconds": 2})
+    box.out("true")
+    world.fail(f"create 2500 ok {box.id}")
+    os.kill(agent_pid(world, box), signal.SIGKILL)
+    wait_until(lambda: box.state == "creating", 30, lambda: f"nobody noticed: {box.view}")
+    wait_until(lambda: world.rest.get(f"/api/sandboxes/{box.id}").status == 404, 15,
+               lambda: f"it lives on: {box.view}")
+
+
 def test_a_native_one_is_made_again_too(world):
     box = world.box(provider="native", recreate=True, env={"KEPT": "yes"})
     box.out("echo x > gone")
