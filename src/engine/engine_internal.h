@@ -479,6 +479,8 @@ int atoll_template_save(struct atoll_engine *engine, const struct atoll_template
 /* One that could not be saved is what it was before (no name: it was not there); its layer goes. */
 void atoll_template_undo(struct atoll_engine *engine, struct atoll_template *t,
                          const struct atoll_template *was);
+/* It goes, unless a template or a sandbox has it. */
+void atoll_layer_release(struct atoll_engine *engine, const char *digest);
 /* Layers that nobody has, of a daemon that died in between. Once, when the rows are loaded. */
 void atoll_templates_sweep(struct atoll_engine *engine);
 

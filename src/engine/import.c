@@ -97,6 +97,12 @@ static void on_kept(void *arg, const struct atoll_error *error)
     atoll_template_fn *done = i->done;
     void *done_arg = i->done_arg;
 
+    /* Somebody may have begun to use the old one meanwhile. */
+    if (!error &&
+        atoll_template_check(i->engine, "", i->name, ATOLL_TEMPLATE_ROOTFS, &err) < 0) {
+        atoll_layer_release(i->engine, i->layer);
+        error = &err;
+    }
     if (!error) {
         t = atoll_template_put(i->engine, i->name, i->layer, i->size_bytes, ATOLL_LAYER_BASE);
         if (!t) {
@@ -105,6 +111,8 @@ static void on_kept(void *arg, const struct atoll_error *error)
         } else if (atoll_template_save(i->engine, t, &err) < 0) {
             atoll_template_undo(i->engine, ATOLL_TAKE_PTR(t), &was);
             error = &err;
+        } else if (*was.digest) {
+            atoll_layer_release(i->engine, was.digest);
         }
     }
     import_free(i);

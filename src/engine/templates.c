@@ -266,6 +266,13 @@ static bool layer_used(struct atoll_engine *engine, const char *digest)
     return layer_shared(engine, digest);
 }
 
+void atoll_layer_release(struct atoll_engine *engine, const char *digest)
+{
+    if (!layer_used(engine, digest))
+        engine->home->provider->ops->drop_layer(engine->home->provider, digest, atoll_done_ignore,
+                                                NULL);
+}
+
 void atoll_template_undo(struct atoll_engine *engine, struct atoll_template *t,
                          const struct atoll_template *was)
 {
@@ -278,9 +285,7 @@ void atoll_template_undo(struct atoll_engine *engine, struct atoll_template *t,
         (void)atoll_map_remove(&engine->templates, t->key);
         free(t);
     }
-    if (!layer_used(engine, digest))
-        engine->home->provider->ops->drop_layer(engine->home->provider, digest, atoll_done_ignore,
-                                                NULL);
+    atoll_layer_release(engine, digest);
 }
 
 void atoll_templates_sweep(struct atoll_engine *engine)

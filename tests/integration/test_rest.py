@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from daemons import SLACK, refusal, wait_for_room
+from daemons import SLACK, refusal, wait_for_room, wait_until
 from rest import Rest
 
 
@@ -712,6 +712,39 @@ def test_an_archive_whose_end_comes_late(rest):
     assert answer.status == 201, answer.read()
     connection.close()
     assert rest.delete("/api/templates/late").status == 204
+
+
+def test_an_archive_in_place_of_another(rest, daemon):
+    """The layer of the one before is gone, unless a sandbox is on it."""
+    def layers():
+        return {path.name for path in (daemon.state / "layers").iterdir()}
+
+    before = layers()
+    first = rest.put("/api/templates/twice", archive()).json["digest"]
+    assert layers() == before | {first}
+    second = rest.put("/api/templates/twice", archive(gzip.compress)).json["digest"]
+    assert second != first
+    wait_until(lambda: layers() == before | {second}, 30, lambda: f"left behind: {layers()}")
+    assert rest.delete("/api/templates/twice").status == 204
+    assert layers() == before
+
+
+def test_an_archive_for_a_template_that_is_used_meanwhile(rest, daemon):
+    layers = set((daemon.state / "layers").iterdir())
+    assert rest.put("/api/templates/used", archive()).status == 201
+    connection, made = rest.connection(), []
+
+    def pieces():
+        yield archive(gzip.compress)
+        made.append(rest.post("/api/sandboxes", {"template": "used"}).json["id"])
+    connection.request("PUT", "/api/templates/used", pieces(), encode_chunked=True,
+                       headers={"Transfer-Encoding": "chunked"})
+    answer = connection.getresponse()
+    assert answer.status == 409 and b"in use" in answer.read()
+    connection.close()
+    assert rest.delete(f"/api/sandboxes/{made[0]}").status == 204
+    assert rest.delete("/api/templates/used").status == 204
+    assert set((daemon.state / "layers").iterdir()) == layers
 
 
 def test_bad_archives(rest):
