@@ -286,12 +286,14 @@ void atoll_build_drop(struct atoll_build *b)
     close_input(b);
     atoll_timer_cancel(&b->later);
     b->taken = NULL;
+    slot = atoll_slot_by_name(b->engine, b->provider);
     if (b->ended) {
+        if (!b->failed && slot)
+            drop_image(b, slot);
         build_free(b);
         return;
     }
     b->dropped = true;
-    slot = atoll_slot_by_name(b->engine, b->provider);
     if (slot)
         slot->provider->ops->cancel_build(slot->provider, b->image);
 }
