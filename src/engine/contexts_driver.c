@@ -152,13 +152,14 @@ static void fail_early(struct atoll_driver *d, const struct atoll_exec_result *e
 static void on_end(struct atoll_driver *d, const struct atoll_exec_result *end)
 {
     struct atoll_context *c = d->context;
+    const struct atoll_exec_result kept = *end; /* the command may go with its last reader */
 
     if (!d->ready) {
         fail_early(d, end);
         return;
     }
     atoll_driver_detach(c);
-    atoll_context_died(c, end, d->tail);
+    atoll_context_died(c, &kept, d->tail);
 }
 
 static void become_ready(struct atoll_driver *d)

@@ -33,6 +33,7 @@ struct fake_piece {
 
 struct atoll_exec {
     bool used, ended, stdin_open, stdin_closed, resting;
+    bool gone; /* with its sandbox: only its readers have it */
     char id[17], sandbox_id[ATOLL_ID_LEN + 1];
     struct fake_piece pieces[256];
     size_t count;
@@ -459,6 +460,8 @@ struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
         if (reader->exec->readers[i] == reader)
             reader->exec->readers[i] = NULL;
     fake.readers -= reader != NULL;
+    if (reader && reader->exec->gone)
+        memset(&reader->exec->result, 0x5a, sizeof(reader->exec->result));
     free(reader);
     return NULL;
 }

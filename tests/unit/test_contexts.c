@@ -552,6 +552,27 @@ static void a_sandbox_that_ends(void **state)
     assert_int_equal(h.failed, ATOLL_ERR_NOT_FOUND);
 }
 
+/* Whoever reads slowly has the last hold of the command. */
+static void a_sandbox_that_ended_unheard(void **state)
+{
+    struct heard made, h = {0};
+    struct atoll_exec *x = &fake.execs[0];
+
+    (void)state;
+    make(&made);
+    execute(&h, made.context, "a", 0);
+    atoll_execution_pause(h.execution);
+    (void)snprintf(x->result.reason, sizeof(x->result.reason), "somebody");
+    fake_end(x, ATOLL_END_KILLED_BY, 0);
+    fake.sandboxes[0].used = false;
+    x->gone = true;
+    assert_int_equal(h.ends, 0);
+    atoll_execution_resume(h.execution);
+    assert_int_equal(h.ends, 1);
+    assert_int_equal(h.failed, ATOLL_ERR_UNAVAILABLE);
+    assert_non_null(strstr(h.why, "has ended: somebody"));
+}
+
 static void everything_is_bounded(void **state)
 {
     struct heard made, waiting[ATOLL_CONTEXT_QUEUE + 2] = {0};
@@ -658,6 +679,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(removing_and_restarting, setup, teardown),
         cmocka_unit_test_setup_teardown(callbacks_may_do_anything, setup, teardown),
         cmocka_unit_test_setup_teardown(a_sandbox_that_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_sandbox_that_ended_unheard, setup, teardown),
         cmocka_unit_test_setup_teardown(everything_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(the_default_context, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_manifests, setup, teardown),
