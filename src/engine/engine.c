@@ -132,9 +132,10 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
     size_t pos = 0;
 
     (void)error;
+    /* What could not be stopped or removed is left to the next daemon: its row says so. */
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
         if (s->state != ATOLL_SANDBOX_STOPPED &&
-            !(s->lifetime.persistent && s->state == ATOLL_SANDBOX_FAILED))
+            !(s->state == ATOLL_SANDBOX_FAILED && !s->removing))
             return;
     if (!engine->ended)
         return;
@@ -157,13 +158,13 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
     struct atoll_sandbox *sandbox;
 
     engine->ending = true;
-    engine->ended = done;
-    engine->ended_arg = arg;
     while ((sandbox = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
         if (is_to_be_kept(sandbox))
             atoll_sandbox_stop(sandbox, "the daemon was stopped", maybe_ended, engine);
         else
             atoll_sandbox_destroy(sandbox, "the daemon was stopped", maybe_ended, engine);
+    engine->ended = done; /* not before: those that have failed may be yet to come */
+    engine->ended_arg = arg;
     maybe_ended(engine, NULL);
 }
 

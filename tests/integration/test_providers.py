@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from boxes import Box
-from daemons import BUILD, cgroups, need_build, wait_until
+from daemons import BUILD, SLACK, cgroups, need_build, wait_until
 from fake_world import world_of
 
 
@@ -256,6 +256,19 @@ def test_silence_at_the_start_ends_nothing(world):
     world.fail()
     wait_until(lambda: box.state == "running", 30, lambda: f"not taken over: {box.view}")
     assert box.output(exec_id, follow="true") == "begun\ndone\n"
+
+
+def test_a_daemon_ends_though_one_refuses(world):
+    """What it cannot destroy is left to the next one."""
+    box, other = world.box(provider="fake"), world.box(provider="native")
+    world.fail(f"destroy 0 unavailable {box.id}")
+    world.daemon.process.send_signal(signal.SIGTERM)
+    assert world.daemon.process.wait(30 * SLACK) == 0
+    world.fail()
+    world.daemon.start()
+    wait_until(lambda: world.rest.get("/api/sandboxes").json["sandboxes"] == [], 30,
+               lambda: f"still there: {box.id}, {other.id}")
+    assert not (world.daemon.state / "fake" / box.id).exists()
 
 
 def test_strays_are_removed(world):
