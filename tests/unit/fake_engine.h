@@ -77,7 +77,7 @@ struct atoll_engine {
     struct fake_later later[64];
     size_t later_count;
     bool hold;
-    struct atoll_error fail_next; /* of the next create, exec, file or import */
+    struct atoll_error fail_next; /* of the next create, exec, input, file or import */
     unsigned made, destroyed, uploads_finished, uploads_dropped, imports_dropped, readers;
     size_t pulled;   /* bytes taken by readers */
     char who[64];    /* of the last destroy */
@@ -388,10 +388,12 @@ static void fed(void *arg, const struct atoll_error *error)
 void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, bool close,
                       atoll_done_fn *done, void *arg)
 {
-    if (atoll_buf_append(&exec->input, bytes, n) < 0)
+    const struct atoll_error *error = fake_failure(exec);
+
+    if (!error && atoll_buf_append(&exec->input, bytes, n) < 0)
         abort();
     exec->stdin_closed |= close;
-    fake_answer(call_done, (void (*)(void))done, arg, NULL, NULL);
+    fake_answer(call_done, (void (*)(void))done, arg, NULL, error);
 }
 
 void atoll_exec_feed(struct atoll_exec *exec, const uint8_t *bytes, size_t n)

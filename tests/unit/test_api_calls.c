@@ -461,6 +461,37 @@ static void a_draining_api_refuses_work(void **state)
     assert_has(ask("GET", "/healthz", ""), "HTTP/1.1 200 ");
 }
 
+#define PUT_ARCHIVE                                       \
+    "PUT /api/sandboxes/box0/archive?path=d HTTP/1.1\r\n" \
+    "Host: x\r\nContent-Length: 8\r\n\r\n"
+
+/* tar may take the beginning of an archive for the whole: what it was given decides. */
+static void an_archive_that_is_not_delivered(void **state)
+{
+    struct atoll_exec *x = &fake.execs[0];
+
+    (void)state;
+    make_box();
+    (void)rig_ask(&rig, PUT_ARCHIVE);
+    assert_true(x->used);
+    (void)rig_ask(&rig, "half");
+    (void)atoll_fail(&fake.fail_next, ATOLL_ERR_UNAVAILABLE, EPIPE, "out of reach");
+    (void)rig_ask(&rig, "rest");
+    fake_end(x, ATOLL_END_EXITED, 0);
+    rig_turn(&rig);
+    assert_starts(rig_text(&rig), "HTTP/1.1 503 ");
+    assert_int_equal(x->signo, -9);
+    assert_false(x->stdin_closed);
+    /* One that has all it wants is done. */
+    x++;
+    (void)rig_ask(&rig, PUT_ARCHIVE);
+    (void)atoll_fail(&fake.fail_next, ATOLL_ERR_FAILED_PRECONDITION, EPIPE, "it does not read");
+    (void)rig_ask(&rig, "archived");
+    fake_end(x, ATOLL_END_EXITED, 0);
+    rig_turn(&rig);
+    assert_starts(rig_text(&rig), "HTTP/1.1 204 ");
+}
+
 /* A directory with nothing in it that an archive could hold is an empty archive. */
 static void an_archive_of_pipes_and_sockets(void **state)
 {
@@ -518,6 +549,7 @@ int main(void)
         TEST(uploads_are_whole_or_nothing),
         TEST(downloads_have_their_length_or_break),
         TEST(a_download_nobody_takes_is_closed),
+        TEST(an_archive_that_is_not_delivered),
         TEST(an_archive_of_pipes_and_sockets),
         TEST(an_archive_of_a_sandbox_that_ends),
         TEST(imports_go_through_piece_by_piece),

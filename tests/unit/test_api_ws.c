@@ -126,6 +126,29 @@ static void input_waits_for_the_sandbox(void **state)
     assert_string_equal(atoll_buf_str(&x->input), "onetwo");
 }
 
+/* Input that did not get there is not left out in silence: the command would take the rest for all. */
+static void input_that_is_lost_is_told(void **state)
+{
+    struct atoll_exec *x = &fake.execs[0];
+
+    (void)state;
+    make_box();
+    open_ws(EXEC);
+    say("{\"cmd\":[\"cat\"],\"stdin\":true}");
+    (void)atoll_fail(&fake.fail_next, ATOLL_ERR_FAILED_PRECONDITION, EPIPE, "it does not read");
+    send_frame(2, "\0one", 4);
+    rig_turn(&rig);
+    assert_null(strstr(rig_text(&rig), "error"));
+    atoll_buf_clear(&rig.got);
+    (void)atoll_fail(&fake.fail_next, ATOLL_ERR_UNAVAILABLE, EPIPE, "out of reach");
+    send_frame(2, "\0two", 4);
+    send_frame(2, "\0", 1);
+    rig_turn(&rig);
+    assert_got("out of reach");
+    assert_int_equal(x->signo, -9);
+    assert_false(x->stdin_closed);
+}
+
 static void output_waits_for_the_client(void **state)
 {
     static char piece[60000];
@@ -308,11 +331,11 @@ static void what_is_left_is_closed_at_the_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_command_is_carried_both_ways),    TEST(input_waits_for_the_sandbox),
-        TEST(output_waits_for_the_client),       TEST(a_command_outlives_its_client),
-        TEST(mistakes_end_the_conversation),     TEST(run_ends_with_the_sandbox_gone),
-        TEST(run_lives_as_long_as_its_client),   TEST(run_that_cannot_start_is_explained),
-        TEST(what_is_left_is_closed_at_the_end),
+        TEST(a_command_is_carried_both_ways),     TEST(input_waits_for_the_sandbox),
+        TEST(input_that_is_lost_is_told),         TEST(output_waits_for_the_client),
+        TEST(a_command_outlives_its_client),      TEST(mistakes_end_the_conversation),
+        TEST(run_ends_with_the_sandbox_gone),     TEST(run_lives_as_long_as_its_client),
+        TEST(run_that_cannot_start_is_explained), TEST(what_is_left_is_closed_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

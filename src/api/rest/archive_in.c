@@ -9,6 +9,7 @@
 #include "api/rest/body_pump.h"
 #include "api/rest/collect.h"
 #include "api/rest/files.h"
+#include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
 
 #define SAID_MAX 250
@@ -86,8 +87,7 @@ static void tar_ended(void *arg, const struct atoll_exec_result *result,
     u->ended = true;
     if (error)
         u->error = *error;
-    else if (u->error.kind != ATOLL_ERR_CANCELED &&
-             (result->kind != ATOLL_END_EXITED || result->code != 0))
+    else if (result->kind != ATOLL_END_EXITED || result->code != 0)
         describe(u, result);
     conclude(u);
 }
@@ -113,11 +113,16 @@ static void body_ended(void *arg, const struct atoll_error *error)
     struct atoll_exec *exec = find_tar(u);
 
     u->body_done = true;
-    /* A tar that takes no more has failed: its own words, which follow, say why. */
-    if (error && error->kind == ATOLL_ERR_CANCELED) {
+    /* A tar that takes no more has failed: its own words, which follow, say why. One that did not get
+     * all of it may still be content with what it got, and is not asked. */
+    if (error && !u->ended && !atoll_rest_input_unwanted(error)) {
         u->error = *error;
+        u->ended = true;
         if (exec)
-            atoll_exec_signal(exec, 9, true, ATOLL_REST_WHO_GONE, atoll_rest_ignore, NULL);
+            atoll_exec_signal(exec, 9, true,
+                              error->kind == ATOLL_ERR_CANCELED ? ATOLL_REST_WHO_GONE
+                                                                : ATOLL_REST_WHO_INPUT,
+                              atoll_rest_ignore, NULL);
     } else if (exec) {
         atoll_exec_write(exec, NULL, 0, true, atoll_rest_ignore, NULL);
     }

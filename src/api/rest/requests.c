@@ -302,3 +302,8 @@ void atoll_rest_input_send(struct atoll_exec *exec, const struct atoll_rest_inpu
     if (input->text)
         atoll_exec_feed(exec, (const uint8_t *)input->text, input->len);
 }
+
+bool atoll_rest_input_unwanted(const struct atoll_error *error)
+{
+    return error->kind == ATOLL_ERR_FAILED_PRECONDITION || error->kind == ATOLL_ERR_NOT_FOUND;
+}

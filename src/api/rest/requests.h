@@ -88,3 +88,6 @@ int atoll_rest_signal_check(const struct atoll_rest_signal *request, int *ret_si
 /* Starts to send the whole input of a command; nobody waits for it, and a command that does not
  * want it is no error. */
 void atoll_rest_input_send(struct atoll_exec *exec, const struct atoll_rest_input *input);
+/* Whether a command took no input because it has ended or does not read; otherwise it was to have it,
+ * and must not take what came before, or comes later, for all of it. */
+bool atoll_rest_input_unwanted(const struct atoll_error *error);

@@ -7,6 +7,7 @@ typedef void atoll_rest_handler(struct atoll_api_call *call, const uint8_t *body
 /* Who the records of killed commands name. */
 #define ATOLL_REST_WHO "an API client"
 #define ATOLL_REST_WHO_GONE "the daemon, because the client went away"
+#define ATOLL_REST_WHO_INPUT "the daemon, because its input could not be delivered"
 
 /* host.c */
 atoll_rest_handler atoll_rest_host;

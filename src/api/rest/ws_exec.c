@@ -168,14 +168,28 @@ static void pump(void *arg)
 
 /* From the client to the command. */
 
+/* A command that does not want its input, or has ended, is no failure; the result tells. */
+static bool is_input_lost(struct atoll_exec *exec, const struct atoll_error *error)
+{
+    struct atoll_exec_view view;
+
+    if (!exec || !error || atoll_rest_input_unwanted(error))
+        return false;
+    atoll_exec_get(exec, &view);
+    return !view.result;
+}
+
 static void input_taken(void *arg, const struct atoll_error *error)
 {
     struct atoll_ws_exec *x = arg;
+    struct atoll_exec *exec = atoll_rest_find_exec(x->engine, x->sandbox_id, x->exec_id, NULL);
 
-    /* A command that does not want its input, or has ended, is no failure; the result tells. */
-    (void)error;
-    if (x->ws)
+    if (is_input_lost(exec, error)) {
+        atoll_exec_signal(exec, 9, true, ATOLL_REST_WHO_INPUT, atoll_rest_ignore, NULL);
+        atoll_ws_exec_fail(x, error);
+    } else if (x->ws) {
         atoll_ws_resume(x->ws);
+    }
     atoll_ws_exec_release(x);
 }
 
