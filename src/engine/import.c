@@ -98,8 +98,7 @@ static void on_kept(void *arg, const struct atoll_error *error)
     void *done_arg = i->done_arg;
 
     /* Somebody may have begun to use the old one meanwhile. */
-    if (!error &&
-        atoll_template_check(i->engine, "", i->name, ATOLL_TEMPLATE_ROOTFS, &err) < 0) {
+    if (!error && atoll_template_check(i->engine, "", i->name, ATOLL_TEMPLATE_ROOTFS, &err) < 0) {
         atoll_layer_release(i->engine, i->layer);
         error = &err;
     }
