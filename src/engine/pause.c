@@ -231,10 +231,16 @@ static void on_not_thawed(void *arg, const struct atoll_error *error)
     free(c);
 }
 
-/* It may run all the same, where only the answer was lost. */
+/* It may run all the same, where only the answer was lost. An agent whose connection broke may be
+ * dying, and must not be kept from it: whoever sees that goes on from there. */
 static void freeze_again(struct atoll_sandbox *s, struct changing *c,
                          const struct atoll_error *error)
 {
+    if (error->errnum == EPIPE) {
+        free(c);
+        resume_failed(s, error);
+        return;
+    }
     c->error = *error;
     s->provider->ops->pause(s->provider, &s->spec, on_not_thawed, c);
 }
@@ -244,7 +250,7 @@ static void on_agent_resumed(void *arg, const struct atoll_answer *answer)
     struct changing *c = arg;
     struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
 
-    if (s && answer->error) { /* when the agent is dying, whoever sees that goes on from there */
+    if (s && answer->error) {
         freeze_again(s, c, answer->error);
         return;
     }

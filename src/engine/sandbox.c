@@ -136,7 +136,7 @@ int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll
                       const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {
     if (atoll_fault("engine.ask") != 0)
-        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "a fault of the test");
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EIO, "a fault of the test");
     if (!s->agent && s->reattach)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE,
                           "sandbox %s is out of reach for the moment; try again", s->spec.id);

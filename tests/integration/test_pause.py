@@ -1,11 +1,14 @@
 """Pause and resume: what stands still, what goes on, what is refused, and what a dead daemon leaves."""
 
 import json
+import os
+import signal
 import threading
 import time
 
 import pytest
 
+import conftest
 from conftest import wait_until
 from resting import (COUNTER, Box, advances, boot_id, count, freezer_state, kill_daemon, leftovers,
                      mortal_daemon, stands_still, terminate_daemon)
@@ -102,6 +105,23 @@ def test_a_paused_one_can_be_destroyed(rest, daemon):
     assert made.destroy() == 204
     assert leftovers(daemon, made.id) == []
     assert rest.get(f"{made.path}/execs/{counter}").status == 404
+
+
+def test_one_that_was_killed_meanwhile_is_not_kept(rest):
+    """What is frozen does not die. It does when it is resumed, and everybody is told."""
+    for _ in range(5):
+        box = Box(rest)
+        counter = box.detach(COUNTER)
+        advances(box, counter)
+        box.do("pause")
+        inside = [int(pid) for path in conftest.cgroups() if path.name == box.id
+                  for pid in (path / "cgroup.procs").read_text().split()]
+        os.kill(min(inside), signal.SIGKILL)
+        assert box.state == "paused"
+        box.post("resume")  # too late to be true
+        wait_until(lambda: box.state == "failed", 30, lambda: f"it is {box.state}")
+        assert box.exec(counter)["result"]["kind"] == "lost"
+        box.destroy()
 
 
 def test_time_limits_stand_still(box):
