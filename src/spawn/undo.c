@@ -171,15 +171,17 @@ static void sweep_cgroup(void *arg, const char *id)
     atoll_log(ATOLL_LOG_ERROR, "cgroup of a dead sandbox cannot be removed", "sandbox", id, NULL);
 }
 
+#define SANDBOXES_OLD "sandboxes.old-"
+
 /* What cannot be removed is in nobody's way. */
-static void sweep_templates(int state_fd)
+static void sweep_old(int state_fd, const char *prefix)
 {
     int fd = openat(state_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
 
     while (dir && (entry = readdir(dir)) != NULL)
-        if (strncmp(entry->d_name, ATOLL_TEMPLATE_OLD, strlen(ATOLL_TEMPLATE_OLD)) == 0)
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
             (void)!atoll_tree_remove(state_fd, entry->d_name);
     if (dir)
         (void)closedir(dir);
@@ -187,12 +189,32 @@ static void sweep_templates(int state_fd)
         (void)close(fd);
 }
 
+/* Without root, files that a sandbox made with other ids than the user's are beyond us. They take room
+ * but must not keep everybody from starting. */
+static int put_aside(int state_fd, int why)
+{
+    char name[32];
+
+    atoll_log(ATOLL_LOG_ERROR, "files of dead sandboxes cannot be removed", "error", strerror(-why),
+              NULL);
+    for (unsigned number = 0;; number++) {
+        (void)snprintf(name, sizeof(name), SANDBOXES_OLD "%u", number);
+        if (renameat(state_fd, "sandboxes", state_fd, name) == 0)
+            return 0;
+        if (errno != EEXIST && errno != ENOTEMPTY)
+            return -errno;
+    }
+}
+
 int atoll_sandboxes_sweep(const struct atoll_spawn_host *host, struct atoll_error *err)
 {
     int r = atoll_cgroups_each(&host->cgroups, sweep_cgroup, (void *)(uintptr_t)&host->cgroups);
 
-    if (r == 0)
+    sweep_old(host->state_fd, ATOLL_TEMPLATE_OLD);
+    sweep_old(host->state_fd, SANDBOXES_OLD);
+    if (r == 0) {
         r = atoll_tree_remove(host->state_fd, "sandboxes");
-    sweep_templates(host->state_fd);
+        r = r < 0 ? put_aside(host->state_fd, r) : 0;
+    }
     return r < 0 ? atoll_fail_errno(err, -r, "remove what an earlier run left") : 0;
 }

@@ -1,9 +1,11 @@
 """An ordinary user's daemon: fewer limits only when the user says so, the same walls anyway."""
 
+import os
 import re
 
 import pytest
 
+import daemons
 import probing
 
 # Everything but the check that takes a second sandbox.
@@ -60,3 +62,22 @@ def test_closed_inside(rootless_inside, missing, check):
         pytest.skip("the disk limit was waived, because this host cannot give it to a user")
     status, detail = rootless_inside[check]
     assert status == "PASS", detail
+
+
+def test_what_cannot_be_removed_is_in_nobodys_way():
+    """Files with other ids than the user's, of a sandbox that died in the middle of an import."""
+    with daemons.running(daemons.BUILD, daemons.ensure_rootless_user()) as daemon:
+        assert daemon.stop() == []
+        foreign = daemon.state / "sandboxes" / "a.disk" / "u" / "private"
+        foreign.mkdir(parents=True)
+        (foreign / "file").touch()
+        for path in (foreign, foreign / "file"):
+            os.chown(path, 1000004, 1000004)
+            path.chmod(0o700)
+        for _ in range(2):
+            daemon.start()
+            assert daemon.atoll("doctor").stdout
+            assert not list((daemon.state / "sandboxes").iterdir())
+            assert daemon.stop() == []
+            assert (daemon.state / "sandboxes.old-0").exists()
+        daemon.start()
