@@ -21,7 +21,10 @@ ATOLL_MSG_DESC(atoll_sm_error, ATOLL_MSG_FIELD(U32, atoll_sm_error, kind),
                ATOLL_MSG_FIELD(STR, atoll_sm_error, text),
                ATOLL_MSG_FIELD(STR, atoll_sm_error, step));
 
-ATOLL_MSG_DESC(atoll_sm_ref, ATOLL_MSG_FIELD(STR, atoll_sm_ref, id));
+ATOLL_MSG_DESC(atoll_sm_ref, ATOLL_MSG_FIELD(STR, atoll_sm_ref, id),
+               ATOLL_MSG_FIELD(U32, atoll_sm_ref, outside),
+               ATOLL_MSG_FIELD(U32, atoll_sm_ref, outside_gid),
+               ATOLL_MSG_FIELD(U32, atoll_sm_ref, count));
 
 ATOLL_MSG_DESC(atoll_sm_remove, ATOLL_MSG_FIELD(STR, atoll_sm_remove, id),
                ATOLL_MSG_FIELD(U8, atoll_sm_remove, keep_disk));

@@ -60,6 +60,8 @@ struct atoll_sm_error {
 
 struct atoll_sm_ref {
     const char *id;
+    /* Where a user's sub-ids start, and how many there are: files of the layer may be theirs. 0: none */
+    uint32_t outside, outside_gid, count;
 };
 
 struct atoll_sm_remove {

@@ -2,15 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include "base/fd.h"
 #include "base/switches.h"
 #include "sys/ns.h"
+#include "sys/tree.h"
 
 static void fail(struct atoll_build *b, uint32_t index, enum atoll_plan_op op,
                  const struct atoll_error *error) __attribute__((noreturn));
@@ -147,4 +150,42 @@ int atoll_child_map_ids(const struct atoll_build *b, pid_t child, int go_fd,
     }
     r = atoll_fd_write_all(go_fd, "g", 1);
     return r < 0 ? atoll_fail_errno(err, -r, "release the new process") : 0;
+}
+
+/* It ends with spawn, whose next life removes all that is left, and holds nothing of it open: not the
+ * lock on the state directory, nor the daemon's connection. */
+static _Noreturn void sweep_tree(int dir, const char *name, pid_t spawn, int go_fd)
+{
+    int keep[] = {dir, go_fd};
+    char byte;
+
+    qsort(keep, ATOLL_ARRAY_LEN(keep), sizeof(keep[0]), by_value);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != spawn ||
+        atoll_sys_close_except(3, keep, ATOLL_ARRAY_LEN(keep)) < 0 ||
+        (go_fd >= 0 && atoll_fd_read_all(go_fd, &byte, 1) < 0))
+        _exit(1);
+    _exit(atoll_tree_remove(dir, name) < 0);
+}
+
+pid_t atoll_child_sweep(const struct atoll_spawn_host *host, const struct atoll_po_ids *ids,
+                        int dir, const char *name)
+{
+    struct atoll_build b = {.host = host, .ids = *ids};
+    bool mapped = !host->root && ids->mode == ATOLL_IDS_SUBIDS;
+    int go[2] = {ATOLL_NO_FD, ATOLL_NO_FD};
+    pid_t spawn = getpid(), pid;
+    struct atoll_error err;
+
+    if (mapped && pipe2(go, O_CLOEXEC) < 0)
+        return -errno;
+    pid = atoll_sys_clone(mapped ? CLONE_NEWUSER : 0, -1, NULL);
+    if (pid == 0)
+        sweep_tree(dir, name, spawn, go[0]);
+    /* Without the ids it ends at once, and has removed nothing. */
+    if (pid > 0 && mapped)
+        (void)!atoll_child_map_ids(&b, pid, go[1], &err);
+    for (int i = 0; i < 2; i++)
+        if (go[i] >= 0)
+            (void)close(go[i]);
+    return pid;
 }

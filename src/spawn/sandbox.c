@@ -291,6 +291,7 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
     s->state = SANDBOX_STARTING;
     atoll_build_init(&build, all->host, s->id);
     r = run_host_steps(&build, &plan, &plan_len, &index, &step, err);
+    s->ids = build.ids;
     s->kept_disk = build.kept_disk;
     s->existing_disk = build.existing_disk;
     if (r == 0)

@@ -28,11 +28,12 @@ struct sandbox {
     struct atoll_watch status_watch, pid_watch;
     struct atoll_timer retry; /* of the undoing */
     unsigned tries;
-    pid_t sweeper;                 /* process that removes a large tree, or 0 */
-    bool kept_disk, existing_disk; /* as in struct atoll_build */
-    bool keep_disk;                /* REMOVING: all but the disk goes */
-    bool frozen;                   /* or on its way to it */
-    uint32_t freeze_request;       /* waits for its processes to stand still; 0: none does */
+    pid_t sweeper;           /* process that removes a large tree, or 0 */
+    struct atoll_po_ids ids; /* as in struct atoll_build, like those that follow */
+    bool kept_disk, existing_disk;
+    bool keep_disk;          /* REMOVING: all but the disk goes */
+    bool frozen;             /* or on its way to it */
+    uint32_t freeze_request; /* waits for its processes to stand still; 0: none does */
     struct atoll_timer freezing;
     unsigned freeze_tries;
     struct atoll_sandbox_exit exit;

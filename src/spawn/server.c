@@ -6,10 +6,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include "base/log.h"
 #include "base/switches.h"
 #include "base/text.h"
 #include "proto/spawn_proto.h"
+#include "spawn/child.h"
 #include "spawn/paths.h"
 #include "spawn/sandbox.h"
 #include "sys/tree.h"
@@ -240,12 +242,29 @@ static int do_commit(struct atoll_server *server, uint32_t id, const void *msg,
     return 0;
 }
 
+static int remove_layer(const struct atoll_spawn_host *host, const struct atoll_po_ids *ids,
+                        const char *name)
+{
+    pid_t pid = host->root ? 0 : atoll_child_sweep(host, ids, host->layers_fd, name);
+    int status;
+
+    if (pid <= 0)
+        return pid < 0 ? pid : atoll_tree_remove(host->layers_fd, name);
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EACCES;
+}
+
 static int do_drop_layer(struct atoll_server *server, uint32_t id, const void *msg,
                          struct atoll_error *err)
 {
     const struct atoll_sm_ref *ref = msg;
-    int r =
-        atoll_text_is_name(ref->id) ? atoll_tree_remove(server->host->layers_fd, ref->id) : -EINVAL;
+    struct atoll_po_ids ids = {.mode = ref->count ? ATOLL_IDS_SUBIDS : ATOLL_IDS_SINGLE,
+                               .outside = ref->outside,
+                               .outside_gid = ref->outside_gid,
+                               .count = ref->count};
+    int r = atoll_text_is_name(ref->id) ? remove_layer(server->host, &ids, ref->id) : -EINVAL;
 
     if (r < 0)
         return atoll_fail_errno(err, -r, "remove layer");

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include "base/log.h"
 #include "base/switches.h"
+#include "spawn/child.h"
 #include "spawn/sandbox_internal.h"
 #include "sys/ns.h"
 #include "sys/tree.h"
@@ -36,22 +36,11 @@ static void remove_plain_files(const struct sandbox *s)
     (void)unlinkat(s->all->host->sandboxes_fd, name, AT_REMOVEDIR);
 }
 
-/* It ends with spawn, whose next life removes all that is left, and holds nothing of it open: not the
- * lock on the state directory, nor the daemon's connection. */
-static _Noreturn void sweep_tree(int dir, const char *name, pid_t spawn)
-{
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != spawn ||
-        atoll_sys_close_except(3, &dir, 1) < 0)
-        _exit(1);
-    _exit(atoll_tree_remove(dir, name) < 0);
-}
-
 /* A tree (a layer under construction) can be large: that one is removed by a process of its own.
  * -EINPROGRESS while that runs. */
 static int remove_files(struct sandbox *s)
 {
     int dir = s->all->host->sandboxes_fd;
-    pid_t spawn = getpid();
     char name[48];
 
     if (s->sweeper > 0) {
@@ -64,9 +53,7 @@ static int remove_files(struct sandbox *s)
     (void)snprintf(name, sizeof(name), "%s.disk", s->id);
     if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -errno;
-    s->sweeper = atoll_sys_clone(0, -1, NULL);
-    if (s->sweeper == 0)
-        sweep_tree(dir, name, spawn);
+    s->sweeper = atoll_child_sweep(s->all->host, &s->ids, dir, name);
     return s->sweeper < 0 ? s->sweeper : -EAGAIN;
 }
 

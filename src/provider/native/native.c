@@ -195,7 +195,9 @@ static void keep_layer(struct atoll_provider *p, const struct atoll_spec *spec, 
 static void drop_layer(struct atoll_provider *p, const char *layer, atoll_provider_done_fn *done,
                        void *arg)
 {
-    struct atoll_sm_ref ref = {layer};
+    const struct atoll_plan_host *host = &atoll_native_of(p)->plan_host;
+    struct atoll_sm_ref ref = {layer, host->subuid, host->subgid,
+                               ATOLL_MIN(host->subid_count, ATOLL_ID_RANGE - 1)};
     ask_plain(atoll_native_of(p), ATOLL_SPAWN_DROP_LAYER, &atoll_sm_ref_desc, &ref, "", done, arg);
 }
 
