@@ -180,6 +180,7 @@ void atoll_readers_notify(struct atoll_exec *exec)
     /* A reader may close itself or its neighbours, and with the last one the exec may go: hold it,
      * and start over after each call that changed the list. */
     struct atoll_list woken;
+    bool ended = exec->ended;
 
     exec->refs++;
     atoll_list_init(&woken);
@@ -195,5 +196,7 @@ void atoll_readers_notify(struct atoll_exec *exec)
         atoll_list_remove(node);
         atoll_list_push_back(&exec->readers, node);
     }
+    if (exec->ended != ended) /* by one of them: those woken before it do not know */
+        atoll_readers_notify(exec);
     atoll_exec_unref(exec);
 }
