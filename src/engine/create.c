@@ -294,12 +294,12 @@ static void on_limits_set(void *arg, const struct atoll_error *error)
     struct atoll_sandbox *s = atoll_map_get(&c->engine->sandboxes, c->id);
     struct atoll_error gone;
 
-    if (error && s)
-        atoll_sandbox_destroy(s, "its limits could not be set", NULL, NULL);
-    if (!error && !s) {
+    if (!error && (!s || s->state != ATOLL_SANDBOX_RUNNING)) {
         (void)atoll_fail(&gone, ATOLL_ERR_ABORTED, ECANCELED, "it ended while its limits were set");
         error = &gone;
     }
+    if (error && s)
+        atoll_sandbox_destroy(s, "its limits could not be set", NULL, NULL);
     finish(c, error ? NULL : s, error);
 }
 

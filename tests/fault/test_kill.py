@@ -168,6 +168,30 @@ def test_nobody_gets_a_dead_one_of_the_pool():
         assert daemon.atoll("exec", made[0].json["id"], "--", "echo", "lives").stdout == "lives\n"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="looks at processes of the sandbox from outside")
+def test_one_of_the_pool_that_is_destroyed_before_it_is_given():
+    with running_daemon(BUILD, ATOLL_POOL="1") as daemon:
+        rest, made, removed = Rest(daemon.socket), [], []
+        spawn = spawn_of(daemon)
+        wait_for(lambda: agents_of(spawn))
+        time.sleep(2 * SLACK)  # nobody is told when the pool is full
+        os.kill(spawn, signal.SIGSTOP)
+        create = threading.Thread(target=lambda: made.append(
+            rest.post("/api/sandboxes", {"limits": {"memoryMB": 600}})))
+        create.start()
+        (box,) = wait_for(lambda: rest.get("/api/sandboxes").json["sandboxes"])
+        assert box["pooled"]
+        remove = threading.Thread(target=lambda: removed.append(
+            rest.delete(f"/api/sandboxes/{box['id']}")))
+        remove.start()
+        wait_for(lambda: rest.get(f"/api/sandboxes/{box['id']}").json["state"] == "stopping")
+        os.kill(spawn, signal.SIGCONT)
+        for thread in (create, remove):
+            thread.join(30 * SLACK)
+        assert removed[0].status == 204
+        assert made[0].status == 409, made[0].body
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="looks at mounts of spawn")
 def test_nothing_remains_after_destroy(daemon):
     spawn = spawn_of(daemon)
