@@ -411,7 +411,11 @@ void atoll_templates_remove(struct atoll_engine *engine, const char *owner, cons
     }
     (void)snprintf(path, sizeof(path), "templates/%s.json", t->key);
     atoll_fault_die("templates.remove");
-    (void)unlinkat(engine->state_fd, path, 0);
+    if (unlinkat(engine->state_fd, path, 0) < 0 && errno != ENOENT) {
+        (void)atoll_fail_errno(&err, errno, "remove the record of template %s", t->name);
+        done(arg, &err);
+        return;
+    }
     memcpy(digest, t->digest, sizeof(digest));
     memcpy(provider, t->provider, sizeof(provider));
     memcpy(image, t->image, sizeof(image));

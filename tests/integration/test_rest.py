@@ -747,6 +747,23 @@ def test_an_archive_for_a_template_that_is_used_meanwhile(rest, daemon):
     assert set((daemon.state / "layers").iterdir()) == layers
 
 
+def test_a_template_whose_record_cannot_be_removed(rest, daemon):
+    """It would be there again after a restart, without its layer."""
+    assert rest.put("/api/templates/stuck", archive()).status == 201
+    record = daemon.state / "templates" / "stuck.json"
+    aside = record.rename(record.with_suffix(".aside"))
+    record.mkdir()
+    answer = rest.delete("/api/templates/stuck")
+    record.rmdir()
+    aside.rename(record)
+    assert answer.status >= 500, answer.body
+    made = rest.post("/api/sandboxes", {"template": "stuck"})
+    assert made.status == 201, made.body
+    assert rest.delete(f"/api/sandboxes/{made.json['id']}").status == 204
+    assert rest.delete("/api/templates/stuck").status == 204
+    assert not record.exists()
+
+
 def test_bad_archives(rest):
     before = boxes(rest)
     assert rest.put("/api/templates/broken", b"this is no archive" * 100).status == 400
