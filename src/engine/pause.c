@@ -79,6 +79,11 @@ static void pause_aborted(struct changing *c)
     end_pause(c, &err);
 }
 
+static void ignore_adopted(void *arg)
+{
+    (void)arg;
+}
+
 /* It runs on as if nothing had been. */
 static void pause_failed(struct atoll_sandbox *s, struct changing *c,
                          const struct atoll_error *error)
@@ -95,6 +100,8 @@ static void pause_failed(struct atoll_sandbox *s, struct changing *c,
         atoll_persist_sandbox_later(s);
     }
     atoll_lifetime_begin(s);
+    if (!s->agent) /* lost while it was paused, when nobody looks for it */
+        atoll_sandbox_adopt(s, ignore_adopted, NULL);
     atoll_waiters_tell(&s->resumers, NULL);
     end_pause(c, error);
 }
