@@ -197,7 +197,14 @@ void atoll_api_abort(struct atoll_api_call *call, const char *why)
 void atoll_api_drop(struct atoll_api_call *call)
 {
     finished(call, call->upgraded ? 101 : 499);
+    if (call->req)
+        atoll_http_abort(call->req);
     free(call);
+}
+
+bool atoll_api_is_unheard(const struct atoll_api_call *call)
+{
+    return !call->req || atoll_http_is_hung_up(call->req);
 }
 
 /* Beginning one. */

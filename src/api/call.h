@@ -75,6 +75,8 @@ void atoll_api_end(struct atoll_api_call *call);
 void atoll_api_abort(struct atoll_api_call *call, const char *why);
 /* Ends a call whose client is gone, or whose request became a WebSocket. */
 void atoll_api_drop(struct atoll_api_call *call);
+/* Whether nobody will hear the answer: the client is gone, if only just now. */
+bool atoll_api_is_unheard(const struct atoll_api_call *call);
 
 /* Parameters of the query. INVALID_ARGUMENT. */
 int atoll_api_query_flag(const struct atoll_api_call *call, const char *name, bool *ret_value,

@@ -4,6 +4,7 @@
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include "net/http2_internal.h"
 
@@ -22,6 +23,22 @@ static void watch_peer(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof(tries));
 }
 
+static int socket_of(const struct atoll_http_request *req)
+{
+    struct atoll_http_conn *c = req->conn;
+
+    return atoll_stream_fd(
+        req->http2 ? ATOLL_CONTAINER_OF(c, struct atoll_http2_stream, conn)->session->stream
+                   : c->stream);
+}
+
+bool atoll_http_is_hung_up(const struct atoll_http_request *req)
+{
+    struct pollfd p = {.fd = socket_of(req), .events = POLLRDHUP};
+
+    return poll(&p, 1, 0) > 0;
+}
+
 void atoll_http_on_connection_close(struct atoll_http_request *req,
                                     struct atoll_http_farewell *farewell, void (*fn)(void *arg),
                                     void *arg)
@@ -32,7 +49,7 @@ void atoll_http_on_connection_close(struct atoll_http_request *req,
 
     *farewell = (struct atoll_http_farewell){.fn = fn, .arg = arg};
     atoll_list_push_back(h ? &h->farewells : &c->farewells, &farewell->node);
-    watch_peer(atoll_stream_fd(h ? h->stream : c->stream));
+    watch_peer(socket_of(req));
 }
 
 void atoll_http_farewell_cancel(struct atoll_http_farewell *farewell)

@@ -164,6 +164,10 @@ void atoll_http_abort(struct atoll_http_request *req);
 /* True between atoll_http_begin() and the end. */
 bool atoll_http_begun(const struct atoll_http_request *req);
 
+/* Whether the client has hung up, which on_close may still have to tell: for answers that somebody has
+ * to get. */
+bool atoll_http_is_hung_up(const struct atoll_http_request *req);
+
 /* See "Lifetime of a request". fn NULL unregisters. */
 void atoll_http_on_close(struct atoll_http_request *req,
                          void (*fn)(void *arg, struct atoll_http_request *req), void *arg);

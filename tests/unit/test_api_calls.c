@@ -72,6 +72,21 @@ static void a_client_that_vanishes_leaves_no_sandbox(void **state)
     assert_int_equal(fake.destroyed, 1);
 }
 
+/* Also when its end comes in the same round as the sandbox, behind it. */
+static void a_client_that_just_vanished_leaves_no_sandbox(void **state)
+{
+    (void)state;
+    fake.hold = true;
+    (void)ask("POST", "/api/sandboxes", "{}");
+    close(rig.fd);
+    rig.fd = -1;
+    fake_release();
+    assert_int_equal(fake.made, 1);
+    assert_int_equal(fake.destroyed, 1);
+    rig_connect(&rig);
+    rig_turn(&rig);
+}
+
 static void an_exec_survives_its_client(void **state)
 {
     (void)state;
@@ -536,6 +551,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(create_and_look),
         TEST(a_client_that_vanishes_leaves_no_sandbox),
+        TEST(a_client_that_just_vanished_leaves_no_sandbox),
         TEST(an_exec_survives_its_client),
         TEST(waiting_collects_output),
         TEST(one_who_stops_waiting_costs_nothing),
