@@ -619,8 +619,8 @@ def test_template_debian_takes_its_time(daemon, tmp_path):
         def serve():
             with contextlib.suppress(OSError):
                 while True:
-                    listening.accept()[0].close()
-                    seen.append(begun.exists())
+                    with listening.accept()[0]:
+                        seen.append(begun.exists())
         threading.Thread(target=serve, daemon=True).start()
         env = {**daemon.env, "PATH": f"{tmp_path}:/usr/bin:/bin",
                "ATOLL_SOCKET": str(tmp_path / "own.sock")}
