@@ -609,7 +609,9 @@ def test_template_debian_takes_its_time(daemon, tmp_path):
     """A daemon gives up a request in which nothing comes: it is made when there is something."""
     begun = tmp_path / "begun"
     fake = tmp_path / "mmdebstrap"
-    fake.write_text(f"#!/bin/sh\nsleep 1\ntouch {begun}\necho half\nexit 3\n")
+    asked = tmp_path / "asked"
+    fake.write_text(f"#!/bin/sh\nsleep 1\ntouch {begun}\necho half\n"
+                    f"while [ ! -e {asked} ]; do sleep 0.05; done\nexit 3\n")
     fake.chmod(0o755)
     seen = []
     with socket.socket(socket.AF_UNIX) as listening:
@@ -621,11 +623,12 @@ def test_template_debian_takes_its_time(daemon, tmp_path):
                 while True:
                     with listening.accept()[0]:
                         seen.append(begun.exists())
+                        asked.touch()
         threading.Thread(target=serve, daemon=True).start()
         env = {**daemon.env, "PATH": f"{tmp_path}:/usr/bin:/bin",
                "ATOLL_SOCKET": str(tmp_path / "own.sock")}
         command = [daemon.build / "atoll", "template", "debian", "deb"]
-        done = subprocess.run(command, env=env, capture_output=True, text=True,
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60,
                               stdin=subprocess.DEVNULL)
         listening.shutdown(socket.SHUT_RDWR)
     assert done.returncode == 1 and seen and all(seen), (seen, done.stderr)
