@@ -102,13 +102,19 @@ static void beat(void *arg);
 /* Puts a line out; it may wait. False when there is no room even for that. */
 static bool put(struct stream *s, const char *line, size_t n, bool newline)
 {
+    uint8_t *tail;
+
     if (!atoll_http_begun(s->call->req)) {
         atoll_api_begin(s->call, 200, s->content_type, -1);
         atoll_http_on_drain(s->call->req, drained, s);
     }
-    if (s->call->api->context_bytes + n > WAITING_MAX || atoll_buf_append(&s->out, line, n) < 0 ||
-        (newline && atoll_buf_append(&s->out, "\n", 1) < 0))
+    if (s->call->api->context_bytes + n > WAITING_MAX ||
+        atoll_buf_reserve(&s->out, n + newline, &tail) < 0)
         return false;
+    memcpy(tail, line, n);
+    if (newline)
+        tail[n] = '\n';
+    atoll_buf_commit(&s->out, n + newline);
     count(s, n + newline, 0);
     atoll_timer_set(&s->beat, s->loop, BEAT_MS, beat, s);
     return true;

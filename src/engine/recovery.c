@@ -282,6 +282,7 @@ void atoll_sandbox_adopt(struct atoll_sandbox *s, void (*done)(void *arg), void 
         abort(); /* a small fixed object: the daemon is crash-only */
     *a = (struct adoption){.engine = s->engine, .done = done, .arg = arg};
     memcpy(a->id, s->spec.id, sizeof(a->id));
+    atoll_sandbox_end_reattach(s); /* or there would be two connections */
     s->remains = true;
     s->provider->ops->adopt(s->provider, &s->spec, on_adopted, a);
 }
