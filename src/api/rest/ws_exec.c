@@ -14,6 +14,7 @@
 #define TURN_MAX ((size_t)1024 * 1024)
 #define TEXT_MAX ((size_t)64 * 1024)
 #define CHANNEL_STDIN 0
+#define AGAIN_MS 500
 
 void atoll_ws_exec_hold(struct atoll_ws_exec *x)
 {
@@ -168,27 +169,53 @@ static void pump(void *arg)
 
 /* From the client to the command. */
 
-/* A command that does not want its input, or has ended, is no failure; the result tells. */
-static bool is_input_lost(struct atoll_exec *exec, const struct atoll_error *error)
+static struct atoll_exec *running_exec(const struct atoll_ws_exec *x)
 {
+    struct atoll_exec *exec = atoll_rest_find_exec(x->engine, x->sandbox_id, x->exec_id, NULL);
     struct atoll_exec_view view;
 
-    if (!exec || !error || atoll_rest_input_unwanted(error))
-        return false;
+    if (!exec)
+        return NULL;
     atoll_exec_get(exec, &view);
-    return !view.result;
+    return view.result ? NULL : exec;
+}
+
+static void end_command(void *arg);
+
+static void on_end_tried(void *arg, const struct atoll_error *error)
+{
+    struct atoll_ws_exec *x = arg;
+
+    if (error && !atoll_rest_input_unwanted(error))
+        atoll_timer_set(&x->deaf, x->loop, AGAIN_MS, end_command, x);
+    else
+        atoll_ws_exec_release(x);
+}
+
+/* As long as it runs, or is out of reach: its result tells. */
+static void end_command(void *arg)
+{
+    struct atoll_ws_exec *x = arg;
+    struct atoll_exec *exec = running_exec(x);
+
+    if (exec)
+        atoll_exec_signal(exec, 9, true, ATOLL_REST_WHO_INPUT, on_end_tried, x);
+    else
+        atoll_ws_exec_release(x);
 }
 
 static void input_taken(void *arg, const struct atoll_error *error)
 {
     struct atoll_ws_exec *x = arg;
-    struct atoll_exec *exec = atoll_rest_find_exec(x->engine, x->sandbox_id, x->exec_id, NULL);
 
-    if (is_input_lost(exec, error)) {
-        atoll_exec_signal(exec, 9, true, ATOLL_REST_WHO_INPUT, atoll_rest_ignore, NULL);
-        atoll_ws_exec_fail(x, error);
-    } else if (x->ws) {
+    if (x->ws)
         atoll_ws_resume(x->ws);
+    /* A command that does not want its input, or has ended, is no failure. One that was to have it
+     * must not take what comes later for all of it. */
+    if (error && !atoll_rest_input_unwanted(error) && running_exec(x)) {
+        x->input_closed = true;
+        end_command(x);
+        return;
     }
     atoll_ws_exec_release(x);
 }

@@ -35,6 +35,7 @@ struct atoll_ws_exec {
     struct atoll_ws *ws;         /* owned; NULL once the client is gone */
     struct atoll_reader *reader; /* owned; NULL while there is no output to send */
     struct atoll_timer timer;    /* the first message is due; later: others had their turn */
+    struct atoll_timer deaf;     /* its input was lost: it is ended, now or later */
     struct atoll_buf out;        /* the message being made */
     unsigned pending;            /* callbacks of the engine that will come */
     bool started;                /* the first message is here */
