@@ -537,7 +537,8 @@ def test_shell_reads_commands_without_a_terminal(daemon, sandbox):
 
 
 def test_terminal_is_restored_when_killed(daemon, sandbox):
-    terminal = Terminal(daemon, "exec", "-t", sandbox, "--", "sh", "-c", "echo ready; sleep 60")
+    terminal = Terminal(daemon, "exec", "-t", sandbox, "--", "sh", "-c",
+                        "trap '' HUP; echo ready; sleep 60; sleep 60")
     terminal.expect(b"ready")
     send_twice(terminal.child, signal.SIGHUP)
     assert terminal.end() == 128 + signal.SIGHUP
