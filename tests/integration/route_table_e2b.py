@@ -1,5 +1,6 @@
 """The entries of E2B's control plane. What Atoll does not offer says so: 501 is its good answer."""
 
+from daemons import wait_until
 from route_table import BAD_ALL, empty, has, hides, shows, text
 from routes import Ask, Entry
 
@@ -9,6 +10,14 @@ NO_ID = {"sandboxID": "Not_An_Id"}
 
 def box(world):
     return {"sandboxID": world.e2b()}
+
+
+def measured(world):
+    """The first look at its metrics begins to take them."""
+    made = world.e2b()
+    wait_until(lambda: made in world.mine.get("/sandboxes/metrics", sandbox_ids=made).json["sandboxes"],
+               30, lambda: "it is not measured")
+    return {"sandboxID": made}
 
 
 def paused(world):
@@ -36,7 +45,7 @@ TABLE = {
     "GET /v2/sandboxes": Entry(Ask(200, check=shows("sandboxID")), Ask(400, "?limit=0"),
                                foreign=hides("sandboxID"), given=box),
     "GET /sandboxes/metrics": Entry(Ask(200, "?sandbox_ids={sandboxID}", check=shows("sandboxID")),
-                                    Ask(400), foreign=hides("sandboxID"), given=box),
+                                    Ask(400), foreign=hides("sandboxID"), given=measured),
     f"GET {BOX}": Entry(Ask(200, check=shows("sandboxID")), Ask(400, at=NO_ID)),
     f"DELETE {BOX}": Entry(Ask(204, check=empty), Ask(400, at=NO_ID)),
     f"POST {BOX}/pause": Entry(Ask(204, body={}, check=empty), Ask(400, body={"memory": 5})),
