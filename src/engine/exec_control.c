@@ -113,12 +113,6 @@ void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool
     write_more(t);
 }
 
-static void ignore(void *arg, const struct atoll_error *error)
-{
-    (void)arg;
-    (void)error;
-}
-
 /* One that does not want it has ended, or does not read; one that cannot get it would wait forever. */
 static void on_fed(void *arg, const struct atoll_error *error)
 {
@@ -126,7 +120,7 @@ static void on_fed(void *arg, const struct atoll_error *error)
 
     if (error && error->kind != ATOLL_ERR_FAILED_PRECONDITION && error->kind != ATOLL_ERR_NOT_FOUND)
         atoll_exec_signal(x, SIGKILL, true, "the daemon, because its input could not be delivered",
-                          ignore, NULL);
+                          atoll_done_ignore, NULL);
 }
 
 void atoll_exec_feed(struct atoll_exec *x, const uint8_t *bytes, size_t n)
