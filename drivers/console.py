@@ -204,6 +204,7 @@ class Driver:
         self.quiet = False
         self.cwd = os.getcwd()
         self.child = None
+        self.jobs = []
         self.poll = select.poll()
         # A signal wakes poll() through this pipe, whenever it comes.
         self.woken, waker = os.pipe()
@@ -354,10 +355,20 @@ class Driver:
             self.interrupted_at = time.monotonic()
         self.interrupted = True
         self.next_try = time.monotonic() + 0.4
+        self.let_jobs_settle()
         os.killpg(self.child.pid, signal.SIGINT)
         if time.monotonic() - self.interrupted_at > 2:
             for pid in descendants(self.child.pid):
                 kill(pid, signal.SIGKILL)
+
+    def let_jobs_settle(self):
+        """A background job of an earlier call that was only just started does not ignore SIGINT
+        yet, and would die of a signal that is not meant for it."""
+        for attempt in range(100):
+            self.jobs = [pid for pid in self.jobs if not ignores_interrupt(pid)]
+            if not self.jobs:
+                return
+            time.sleep(0.001)
 
     def sweep(self):
         """Ends what an interrupted shell was just starting: it would wait for that at its next
@@ -399,6 +410,7 @@ class Driver:
         try:
             if self.child is None:
                 self.start()
+            self.jobs = descendants(self.child.pid)
             self.run_silent(self.interpreter.set_env(env))
             self.run(request["code"], self.interpreter.run_command)
             if self.interrupted:
