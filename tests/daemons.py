@@ -246,6 +246,10 @@ def refusal(command, file):
         return status, said.read()
 
 
+def is_sanitized(build):
+    return b"__asan_init" in (build / "atolld").read_bytes()
+
+
 def need_build():
     if not (BUILD / "atolld").exists():
         pytest.fail(f"{BUILD.name}/atolld does not exist; run make first", pytrace=False)

@@ -16,6 +16,13 @@
 #define ATOLL_CLEANUP(fn) __attribute__((cleanup(fn)))
 #define ATOLL_UNUSED __attribute__((unused))
 
+/* Whether AddressSanitizer is in here, which looks for leaks with ptrace. */
+#ifdef ATOLL_SANITIZED
+#define ATOLL_IS_SANITIZED true
+#else
+#define ATOLL_IS_SANITIZED false
+#endif
+
 #define ATOLL_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define ATOLL_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define ATOLL_MAX(a, b) ((a) > (b) ? (a) : (b))

@@ -21,6 +21,7 @@
 #include "net/tls.h"
 #include "sandbox/host.h"
 #include "store/store.h"
+#include "sys/landlock.h"
 
 #define CONNECTIONS_MAX 4096
 #define HOST_JSON_MAX ((size_t)256 * 1024)
@@ -376,6 +377,8 @@ static int start(struct daemon *d, struct atoll_error *err)
         r = atoll_process_lock_state(d->state_fd, &d->lock_fd, err);
     if (r == 0)
         r = atoll_site_init(&d->site, &d->config, err);
+    if (r == 0 && (r = atoll_landlock_prepare(d->config.state)) < 0)
+        r = atoll_fail_errno(err, -r, "Landlock");
     if (r == 0)
         r = atoll_loop_new(&d->loop, err);
     if (r == 0)

@@ -2,17 +2,24 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include "base/buf.h"
 #include "base/fd.h"
+#include "sandbox/seccomp.h"
 #include "sys/caps.h"
+#include "sys/landlock.h"
 
 #define LOCK_FILE "atolld.lock"
 #define OOM_SCORE_ADJ "-500"
+#define FILTER_MAX (BPF_MAXINSNS * sizeof(struct sock_filter))
 
 /* mkdir -p: parents as usual, the last one private. */
 static int make_dirs(const char *path, mode_t last)
@@ -166,6 +173,25 @@ void atoll_process_spare(void)
     (void)!atoll_fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
 }
 
+/* We are an ordinary program, and what no ordinary program needs is no more for us than for what
+ * runs in a sandbox. All threads at once; threads and programs to come inherit it. */
+static int filter_calls(struct atoll_error *err)
+{
+    struct atoll_buf program;
+    struct sock_fprog fprog;
+    int r;
+
+    atoll_buf_init(&program, FILTER_MAX);
+    r = atoll_seccomp_build(&program, err);
+    fprog = (struct sock_fprog){.len = (unsigned short)(program.len / sizeof(struct sock_filter)),
+                                .filter = (struct sock_filter *)(void *)program.data};
+    if (r == 0 && !ATOLL_IS_SANITIZED &&
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &fprog) != 0)
+        r = atoll_fail_errno(err, errno, "filtering our system calls");
+    atoll_buf_done(&program);
+    return r;
+}
+
 int atoll_process_drop_privileges(struct atoll_error *err)
 {
     int r = 0;
@@ -176,5 +202,7 @@ int atoll_process_drop_privileges(struct atoll_error *err)
         r = atoll_caps_set(0, 0, 0);
     if (r == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         r = -errno;
-    return r < 0 ? atoll_fail_errno(err, -r, "giving up privileges") : 0;
+    if (r == 0)
+        r = atoll_landlock_enter();
+    return r < 0 ? atoll_fail_errno(err, -r, "giving up privileges") : filter_calls(err);
 }

@@ -29,5 +29,6 @@ void atoll_process_raise_files(void);
 /* Rather a sandbox than the daemon when memory runs out. After the last program was started, which
  * would inherit it. */
 void atoll_process_spare(void);
-/* No capability, no way to get one back. */
+/* No capability and no way to get one back; the system calls a sandbox has; and files changed only
+ * below the directory that Landlock was prepared with. */
 int atoll_process_drop_privileges(struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -81,12 +81,16 @@ static void check_filters(struct atoll_host_report *report)
     add_flag(report, "seccomp notify", caps->seccomp_notify, false,
              "single system calls can be put to a supervisor",
              "system calls cannot be put to a supervisor", "boot Linux 5.0 or newer");
-    if (caps->landlock_abi > 0)
-        atoll_host_add(report, "Landlock", ATOLL_HOST_OK, false, "", "ABI %d", caps->landlock_abi);
+    if (caps->landlock_abi > 1)
+        atoll_host_add(report, "Landlock", ATOLL_HOST_OK, false, "",
+                       "ABI %d: the daemon changes files in its state directory alone",
+                       caps->landlock_abi);
     else
-        atoll_host_add(report, "Landlock", ATOLL_HOST_INFO, false,
-                       "boot with lsm=landlock,… or enable CONFIG_SECURITY_LANDLOCK",
-                       "not there: one further layer less");
+        atoll_host_add(
+            report, "Landlock", ATOLL_HOST_INFO, false,
+            "boot Linux 5.19 or newer with lsm=landlock,…",
+            "not there, or older than Linux 5.19: whoever takes the daemon over can write "
+            "what its user can");
     add_flag(report, "pidfd", caps->pidfd, true, "processes are held by descriptor",
              "processes cannot be held by descriptor", "boot Linux 5.3 or newer");
 }

@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include "sys/caps.h"
+#include "sys/landlock.h"
 
 void atoll_thread_enter(void)
 {
     /* Needs a capability that an ordinary user's thread does not have, nor what it is for. */
     (void)!atoll_caps_bound(0);
-    if (atoll_caps_set(0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    if (atoll_caps_set(0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        atoll_landlock_enter() < 0)
         abort();
 }

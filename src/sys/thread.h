@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * Comes first in every thread beside the one that runs the loop. Capabilities and no_new_privs belong
- * to threads, not to processes: a thread that was started before the daemon gave them up would keep
+ * Comes first in every thread beside the one that runs the loop. Capabilities, no_new_privs and
+ * Landlock belong to threads, not to processes: a thread that was started before the daemon gave them up would keep
  * them, and whoever takes the process over has all of its threads.
  * Aborts where that fails, which the kernel has no reason for.
  */

@@ -10,6 +10,7 @@ import time
 import pytest
 
 import conftest
+from daemons import is_sanitized
 from test_full_disk import UnixConnection, ask
 
 
@@ -22,10 +23,6 @@ def resident_kib(pid):
 def busy():
     with conftest.running(conftest.BUILD) as daemon:
         yield daemon
-
-
-def is_sanitized(daemon):
-    return b"__asan_init" in (daemon.build / "atolld").read_bytes()
 
 
 def connect(daemon):
@@ -47,7 +44,7 @@ def test_a_thousand_idle_connections(busy):
     idle = [connect(busy) for _ in range(1000)]
     assert ask(busy, "/healthz")[0] == 200
     assert busy.atoll("run", "--", "echo", "here").stdout == "here\n"
-    if not is_sanitized(busy):
+    if not is_sanitized(busy.build):
         assert resident_kib(busy.pid) - before < 20 * 1024
     for s in idle:
         s.close()
@@ -80,7 +77,7 @@ def test_a_reader_that_does_not_read(busy):
     slow = start_stream(busy, sandbox, "head -c 50000000 /dev/zero | tr '\\0' x")
     time.sleep(1.5)
     assert ask(busy, "/healthz")[0] == 200
-    if not is_sanitized(busy):
+    if not is_sanitized(busy.build):
         assert resident_kib(busy.pid) - before < 24 * 1024
     slow.close()
     busy.atoll("rm", sandbox, check=True)

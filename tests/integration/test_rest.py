@@ -11,9 +11,10 @@ import subprocess
 import tarfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from daemons import SLACK, refusal, wait_for_room, wait_until
+from daemons import SLACK, is_sanitized, refusal, wait_for_room, wait_until
 from rest import Rest
 
 
@@ -904,12 +905,31 @@ def test_help_and_version(daemon):
 
 
 def test_the_daemon_holds_no_privilege(daemon):
-    status = dict(line.split(":", 1) for line in open(f"/proc/{daemon.pid}/status"))
-    for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"):
-        assert int(status[name], 16) == 0, name
-    if os.geteuid() == 0:
-        assert int(status["CapBnd"], 16) == 0
-    assert status["NoNewPrivs"].strip() == "1"
+    threads = list(Path(f"/proc/{daemon.pid}/task").iterdir())
+    assert len(threads) > 1
+    for thread in threads:
+        status = dict(line.split(":", 1) for line in open(thread / "status"))
+        for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"):
+            assert int(status[name], 16) == 0, name
+        if os.geteuid() == 0:
+            assert int(status["CapBnd"], 16) == 0
+        assert status["NoNewPrivs"].strip() == "1"
+        if not is_sanitized(daemon.build):
+            assert status["Seccomp"].strip() == "2"
+
+
+def test_the_daemon_changes_files_in_its_state_directory_alone(daemon, tmp_path):
+    """Not even by a way that somebody laid from there to elsewhere."""
+    with Atolld(daemon, tmp_path) as own:
+        want = {"cmd": ["true"], "limits": {"memoryMB": 64, "diskMB": 300}}
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        (own.state / "images").symlink_to(elsewhere)
+        refused = own.rest.post("/api/run", want)
+        assert refused.status == 500 and "Permission denied" in own.log.read_text()
+        assert not any(elsewhere.iterdir())
+        (own.state / "images").unlink()
+        assert own.rest.post("/api/run", want).json["result"]["kind"] == "exited"
 
 
 def test_an_ordinary_users_daemon(rootless_daemon):

@@ -68,6 +68,11 @@ class Box:
     def refused(self, answer, what):
         return self.explain(answer.disturbed, f"{what}: {answer.status} {answer.body[:300]}")
 
+    def refused_stream(self, answer, what):
+        answer.body = answer.read()
+        answer.disturbed = self.ground.disturbed(answer.mark)
+        return self.refused(answer, what)
+
     def finding(self, text):
         self.ledger.finding(f"sandbox {self.id}: {text}")
         self.doomed = True

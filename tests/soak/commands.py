@@ -54,11 +54,9 @@ def streamed(box, chance):
         with box.client.stream("POST", f"{box.path}/execs?stream=true",
                                json.dumps(command.request)) as answer:
             if answer.status != 200:
-                answer.body = answer.read()
-                answer.disturbed = box.ground.disturbed(answer.mark)
                 if answer.status >= 500:
                     box.unanswered.append(command)
-                raise box.refused(answer, "stream")
+                raise box.refused_stream(answer, "stream")
             if box.read_lines(command, answer, now_and_then(chance, 0.05)):
                 box.judge(command)
                 return

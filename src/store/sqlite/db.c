@@ -128,7 +128,8 @@ static int configure(struct atoll_db *db, struct atoll_error *err)
     int r = run_sql(
         db,
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-        "PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 2000",
+        "PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 2000;"
+        "PRAGMA temp_store = MEMORY", /* files would go to where we may not write */
         err);
 
     if (r == 0)

@@ -274,7 +274,7 @@ void atoll_control_pid_reuse(struct atoll_raid *raid, struct atoll_outcome *o)
 
 struct posture {
     uint64_t caps;
-    bool no_new_privs, root;
+    bool no_new_privs, filtered, root;
     unsigned threads;
 };
 
@@ -289,6 +289,8 @@ static void add_thread(const char *path, struct posture *posture)
     if (!atoll_raid_status_field(path, "NoNewPrivs", text, sizeof(text)))
         return; /* it has just ended */
     posture->no_new_privs &= text[0] == '1';
+    posture->filtered &= atoll_raid_status_field(path, "Seccomp", text, sizeof(text)) &&
+                         (text[0] == '2' || ATOLL_IS_SANITIZED);
     posture->root |= atoll_raid_status_field(path, "Uid", text, sizeof(text)) && text[0] == '0';
     posture->threads++;
 }
@@ -300,7 +302,7 @@ static bool read_posture(pid_t pid, struct posture *ret)
     struct dirent *entry;
     DIR *dir;
 
-    *ret = (struct posture){.no_new_privs = true};
+    *ret = (struct posture){.no_new_privs = true, .filtered = true};
     (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     dir = pid > 0 ? opendir(path) : NULL;
     while (dir && (entry = readdir(dir)))
@@ -329,11 +331,15 @@ void atoll_attack_privilege(struct atoll_raid *raid, struct atoll_outcome *o)
                             (unsigned long long)posture.caps);
     if (!posture.no_new_privs)
         atoll_outcome_found(o, "the process that reads requests has a thread that may gain some");
+    if (!posture.filtered)
+        atoll_outcome_found(o,
+                            "the process that reads requests has a thread with all system calls");
     atoll_outcome_note(o,
                        "process %d, which reads requests, has no capability in any of its %u "
-                       "threads and can gain none%s; what needs them is in atoll-spawn",
+                       "threads, can gain none and has the system calls of a sandbox%s; what needs "
+                       "more is in atoll-spawn",
                        (int)raid->daemon, posture.threads,
-                       posture.root ? ", though files of root are its own" : "");
+                       posture.root ? ", though it reads what root can read" : "");
 }
 
 /* This very process: an ordinary program, as careless servers are. */
@@ -344,8 +350,9 @@ void atoll_control_privilege(struct atoll_raid *raid, struct atoll_outcome *o)
     (void)raid;
     if (!read_posture(getpid(), &posture))
         atoll_outcome_unknown(o, "/proc cannot be read");
-    else if (posture.caps != 0 || !posture.no_new_privs)
-        atoll_outcome_found(o, "an ordinary program like this one has capabilities %llx and %s",
+    else if (posture.caps != 0 || !posture.no_new_privs || !posture.filtered)
+        atoll_outcome_found(o, "an ordinary program like this one has capabilities %llx, %s and %s",
                             (unsigned long long)posture.caps,
-                            posture.no_new_privs ? "can gain none" : "may gain more");
+                            posture.no_new_privs ? "can gain none" : "may gain more",
+                            posture.filtered ? "not all system calls" : "all system calls");
 }
