@@ -8,7 +8,8 @@ import time
 import pytest
 from conftest import BUILD, cgroups
 
-TESTS = ["health", "life", "walls", "large_disk", "out_of_memory", "end", "refusals"]
+TESTS = ["health", "life", "walls", "large_disk", "out_of_memory", "end", "refusals",
+         "lost_while_formatting"]
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("runsc") is None, reason="no runsc here: apt install runsc"),

@@ -4,8 +4,13 @@
  */
 #include "live_provider.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include "provider/gvisor/gvisor_internal.h"
+#include "sandbox/plan_builder.h"
 
 static const char *state_dir;
 
@@ -232,13 +237,107 @@ static void test_refusals(void **state)
     p = p->ops->free(p);
 }
 
+/* Nobody else can open the files that a disk is formatted in: whoever tries waits. */
+#define LEASES 4
+
+static void hold_format(struct atoll_sync_provider *p, const struct atoll_spec *spec,
+                        int leases[LEASES])
+{
+    struct atoll_gvisor *g = ATOLL_CONTAINER_OF(p, struct atoll_gvisor, base);
+    char image[64], path[256];
+
+    (void)signal(SIGIO, SIG_IGN);
+    assert_true(atoll_plan_needs_image(&g->plan_host, spec, image, sizeof(image)));
+    (void)snprintf(path, sizeof(path), "%s/%.*s", g->state_dir, (int)strcspn(image, "/"), image);
+    (void)mkdir(path, 0700);
+    for (int i = 0; i < LEASES; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s.%d", g->state_dir, image, i + 1);
+        leases[i] = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        assert_int_equal(fcntl(leases[i], F_SETLEASE, F_WRLCK), 0);
+    }
+}
+
+static bool is_formatting(const int leases[LEASES])
+{
+    for (int i = 0; i < LEASES; i++)
+        if (fcntl(leases[i], F_GETLEASE) != F_WRLCK)
+            return true;
+    return false;
+}
+
+static void kill_spawn(struct atoll_sync_provider *p)
+{
+    struct atoll_gvisor *g = ATOLL_CONTAINER_OF(p, struct atoll_gvisor, base);
+    struct pollfd gone = {.fd = g->link.channel.fd};
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(getsockopt(g->link.channel.fd, SOL_SOCKET, SO_PEERCRED, &peer, &len), 0);
+    assert_int_equal(kill(peer.pid, SIGKILL), 0);
+    assert_int_equal(poll(&gone, 1, 20000), 1);
+}
+
+struct beginning {
+    struct atoll_sync_provider *p;
+    struct atoll_spec spec;
+    struct atoll_error err;
+    int fd, result;
+};
+
+static void *begin(void *arg)
+{
+    struct beginning *b = arg;
+    struct atoll_sync_call call = call_for(60000);
+
+    b->result = b->p->ops->create(b->p, &call, &b->spec, &b->fd, &b->err);
+    return NULL;
+}
+
+/* atoll-spawn dies while a disk is formatted: the ids of that sandbox are others' by then. */
+static void test_lost_while_formatting(void **state)
+{
+    struct beginning b = {.p = provider(), .spec = spec_of()};
+    struct atoll_spec second = spec_of();
+    struct atoll_error err = {0};
+    struct atoll_sync_call call = call_for(10000);
+    int leases[LEASES], n = 0;
+    struct agent_client c;
+    pthread_t thread;
+
+    (void)state;
+    b.spec.limits.disk_bytes = UINT64_C(401) << 20;
+    hold_format(b.p, &b.spec, leases);
+    assert_int_equal(pthread_create(&thread, NULL, begin, &b), 0);
+    for (int64_t end = atoll_clock_ms() + 20000; !is_formatting(leases);) {
+        assert_true(atoll_clock_ms() < end);
+        (void)usleep(1000);
+    }
+    kill_spawn(b.p);
+    assert_true(b.p->ops->list(b.p, &call, count_one, &n, &err) < 0); /* finds out */
+    create(b.p, &second, &c);
+    for (int i = 0; i < LEASES; i++)
+        (void)close(leases[i]);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(b.spec.outside_id, second.outside_id);
+    assert_true(b.result < 0);
+    assert_int_equal(b.err.kind, ATOLL_ERR_UNAVAILABLE);
+    assert_int_equal(count(b.p), 1);
+    assert_int_equal(ranges(b.p), 1); /* what was not made gives nothing back */
+    assert_no_trace(&b.spec);
+    leave(&c);
+    destroy(b.p, &second);
+    assert_int_equal(ranges(b.p), 0);
+    b.p = b.p->ops->free(b.p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_health),        cmocka_unit_test(test_life),
         cmocka_unit_test(test_walls),         cmocka_unit_test(test_large_disk),
         cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_end),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_lost_while_formatting),
     };
 
     state_dir = getenv("ATOLL_TEST_GVISOR");

@@ -139,11 +139,11 @@ int atoll_gvisor_remove(struct atoll_gvisor *g, const struct atoll_sync_call *ca
 int atoll_gvisor_clear(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
                        struct atoll_error *err)
 {
-    uint32_t range = atoll_gvisor_range_of(g, id);
+    struct atoll_gvisor_range range = atoll_gvisor_range_of(g, id);
     int r = atoll_gvisor_remove(g, call, id, err);
 
     if (r == 0)
-        atoll_gvisor_range_give(g, range);
+        atoll_gvisor_range_give(g, &range);
     return r;
 }
 

@@ -29,6 +29,12 @@ struct atoll_gvisor_link {
     size_t exit_next;
 };
 
+/* A range of ids. Another life of atoll-spawn gives the same ones to others. */
+struct atoll_gvisor_range {
+    uint32_t first_id; /* 0: none */
+    unsigned life;     /* of the link, when it was taken or seen */
+};
+
 struct atoll_gvisor {
     struct atoll_sync_provider base;
     struct atoll_sync_ops ops;
@@ -56,7 +62,11 @@ int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_cal
                      uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
                      void (*part)(void *arg, const struct atoll_frame *frame), void *arg,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
-/* What atoll-spawn has said about itself. */
+/* CREATE, of no other life of atoll-spawn than this one: UNAVAILABLE. */
+int atoll_gvisor_ask_create(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
+                            unsigned life, const struct atoll_sm_create *msg,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
+/* What atoll-spawn has said about itself; which life that was. */
 unsigned atoll_gvisor_link_info(struct atoll_gvisor_link *link, struct atoll_spawn_info *ret);
 /* How this one ended, if it was told. */
 bool atoll_gvisor_exit_of(struct atoll_gvisor_link *link, const char *id,
@@ -74,11 +84,12 @@ int atoll_gvisor_find_runsc(struct atoll_gvisor *g, const struct atoll_gvisor_co
  * their socket, so that nothing has to be remembered. */
 /* Sets spec->outside_id. RESOURCE_EXHAUSTED. */
 int atoll_gvisor_range_take(struct atoll_gvisor *g, struct atoll_spec *spec,
+                            struct atoll_gvisor_range *ret,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* What the sandbox `id` has, 0 for none. */
-uint32_t atoll_gvisor_range_of(const struct atoll_gvisor *g, const char *id);
-/* One that is none of ours, or 0, is fine. */
-void atoll_gvisor_range_give(struct atoll_gvisor *g, uint32_t first_id);
+/* What the sandbox `id` has. */
+struct atoll_gvisor_range atoll_gvisor_range_of(struct atoll_gvisor *g, const char *id);
+/* One that is none of ours, or of an atoll-spawn that is gone, is fine. */
+void atoll_gvisor_range_give(struct atoll_gvisor *g, const struct atoll_gvisor_range *range);
 
 /* start.c */
 int atoll_gvisor_create(struct atoll_sync_provider *p, const struct atoll_sync_call *call,

@@ -41,6 +41,7 @@ void atoll_gvisor_link_close(struct atoll_gvisor_link *link)
 struct asking {
     struct atoll_gvisor_link *link;
     uint32_t id;
+    unsigned life; /* that it is for; 0: any */
     void (*part)(void *arg, const struct atoll_frame *frame);
     void *arg;
     bool answered;
@@ -118,6 +119,9 @@ static int ask_locked(struct asking *a, const struct atoll_sync_call *call, uint
     /* Its keeper starts it again; our own privileges are gone. */
     if (!link->open && atoll_gvisor_link_open(link, link->state_dir, NULL, a->err) < 0)
         return -ENOTCONN;
+    if (a->life && a->life != link->lives)
+        return atoll_fail(a->err, ATOLL_ERR_UNAVAILABLE, EPIPE,
+                          "atoll-spawn of gVisor died meanwhile");
     a->id = ++link->last_id ? link->last_id : ++link->last_id;
     r = atoll_channel_send(&link->channel, type, a->id, desc, msg, NULL, 0);
     if (r == 0)
@@ -132,22 +136,36 @@ static int ask_locked(struct asking *a, const struct atoll_sync_call *call, uint
     return a->result;
 }
 
+static int ask(struct asking *a, const struct atoll_sync_call *call, uint16_t type,
+               const struct atoll_msg_desc *desc, const void *msg)
+{
+    struct timespec until = {.tv_sec = call->deadline_ms / 1000,
+                             .tv_nsec = (long)(call->deadline_ms % 1000) * 1000000};
+    int r;
+
+    if (pthread_mutex_clocklock(&a->link->lock, CLOCK_MONOTONIC, &until) != 0)
+        return atoll_fail(a->err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                          "atoll-spawn of gVisor is busy");
+    r = ask_locked(a, call, type, desc, msg);
+    (void)pthread_mutex_unlock(&a->link->lock);
+    return r;
+}
+
 int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
                      uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
                      void (*part)(void *arg, const struct atoll_frame *frame), void *arg,
                      struct atoll_error *err)
 {
-    struct asking a = {.link = link, .part = part, .arg = arg, .err = err};
-    struct timespec until = {.tv_sec = call->deadline_ms / 1000,
-                             .tv_nsec = (long)(call->deadline_ms % 1000) * 1000000};
-    int r;
+    return ask(&(struct asking){.link = link, .part = part, .arg = arg, .err = err}, call, type,
+               desc, msg);
+}
 
-    if (pthread_mutex_clocklock(&link->lock, CLOCK_MONOTONIC, &until) != 0)
-        return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                          "atoll-spawn of gVisor is busy");
-    r = ask_locked(&a, call, type, desc, msg);
-    (void)pthread_mutex_unlock(&link->lock);
-    return r;
+int atoll_gvisor_ask_create(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
+                            unsigned life, const struct atoll_sm_create *msg,
+                            struct atoll_error *err)
+{
+    return ask(&(struct asking){.link = link, .life = life, .err = err}, call, ATOLL_SPAWN_CREATE,
+               &atoll_sm_create_desc, msg);
 }
 
 unsigned atoll_gvisor_link_info(struct atoll_gvisor_link *link, struct atoll_spawn_info *ret)

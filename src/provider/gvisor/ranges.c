@@ -41,13 +41,14 @@ static int refresh(struct atoll_gvisor *g, struct atoll_error *err)
 }
 
 int atoll_gvisor_range_take(struct atoll_gvisor *g, struct atoll_spec *spec,
-                            struct atoll_error *err)
+                            struct atoll_gvisor_range *ret, struct atoll_error *err)
 {
     int r;
 
     (void)pthread_mutex_lock(&g->lock);
     r = refresh(g, err);
     spec->outside_id = r == 0 ? atoll_slots_take(&g->slots) : 0;
+    *ret = (struct atoll_gvisor_range){spec->outside_id, g->slots_life};
     (void)pthread_mutex_unlock(&g->lock);
     if (r == 0 && spec->outside_id == 0)
         r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
@@ -55,24 +56,30 @@ int atoll_gvisor_range_take(struct atoll_gvisor *g, struct atoll_spec *spec,
     return r;
 }
 
-uint32_t atoll_gvisor_range_of(const struct atoll_gvisor *g, const char *id)
+struct atoll_gvisor_range atoll_gvisor_range_of(struct atoll_gvisor *g, const char *id)
 {
     static const char *const suffixes[] = {"sock", "run"};
+    struct atoll_gvisor_range range = {0};
+    struct atoll_spawn_info info;
     char path[4200];
     struct stat st;
 
+    range.life = atoll_gvisor_link_info(&g->link, &info);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {
         (void)snprintf(path, sizeof(path), "%s/%s.%s", g->sandboxes, id, suffixes[i]);
-        if (lstat(path, &st) == 0 && st.st_uid != 0)
-            return st.st_uid;
+        if (range.first_id == 0 && lstat(path, &st) == 0)
+            range.first_id = st.st_uid;
     }
-    return 0;
+    return range;
 }
 
-void atoll_gvisor_range_give(struct atoll_gvisor *g, uint32_t first_id)
+void atoll_gvisor_range_give(struct atoll_gvisor *g, const struct atoll_gvisor_range *range)
 {
+    uint32_t first_id = range->first_id;
+
     (void)pthread_mutex_lock(&g->lock);
-    if (first_id >= g->slots.base && (first_id - g->slots.base) / ATOLL_ID_RANGE < g->slots.count)
+    if (range->life == g->slots_life && first_id >= g->slots.base &&
+        (first_id - g->slots.base) / ATOLL_ID_RANGE < g->slots.count)
         atoll_slots_give(&g->slots, first_id);
     (void)pthread_mutex_unlock(&g->lock);
 }

@@ -24,7 +24,7 @@
 #define LOOK_EVERY 25 /* waits between two looks whether it still lives */
 
 static int send_plan(struct atoll_gvisor *g, const struct atoll_sync_call *call,
-                     const struct atoll_spec *spec, struct atoll_error *err)
+                     const struct atoll_spec *spec, unsigned life, struct atoll_error *err)
 {
     struct atoll_po_runsc runsc = {.program = g->runsc, .platform = g->platform};
     struct atoll_sm_create create = {.id = spec->id};
@@ -39,8 +39,7 @@ static int send_plan(struct atoll_gvisor *g, const struct atoll_sync_call *call,
         r = atoll_plan_build_runsc(&g->plan_host, spec, &runsc, &plan, err);
     create.plan = (struct atoll_bytes){atoll_buf_head(&plan), atoll_buf_size(&plan)};
     if (r == 0)
-        r = atoll_gvisor_ask(&g->link, call, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create,
-                             NULL, NULL, err);
+        r = atoll_gvisor_ask_create(&g->link, call, life, &create, err);
     atoll_buf_done(&plan);
     atoll_buf_done(&bundle);
     return r;
@@ -107,7 +106,7 @@ static int move_socket(struct atoll_gvisor *g, const char *id, struct atoll_erro
 }
 
 static int start(struct atoll_gvisor *g, const struct atoll_sync_call *call,
-                 const struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
+                 const struct atoll_spec *spec, unsigned life, int *ret_fd, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     char image[64];
@@ -117,7 +116,7 @@ static int start(struct atoll_gvisor *g, const struct atoll_sync_call *call,
         r = atoll_image_make_now(g->state_dir, image, spec->limits.disk_bytes, spec->limits.inodes,
                                  false, err);
     if (r == 0)
-        r = send_plan(g, call, spec, err);
+        r = send_plan(g, call, spec, life, err);
     if (r == 0)
         r = fd = await_agent(g, call, spec->id, err);
     if (r >= 0)
@@ -147,20 +146,21 @@ int atoll_gvisor_create(struct atoll_sync_provider *p, const struct atoll_sync_c
     struct atoll_gvisor *g = ATOLL_CONTAINER_OF(p, struct atoll_gvisor, base);
     /* Taking down takes its own time, whatever was left of the caller's. */
     struct atoll_sync_call undo = {.cancel_fd = ATOLL_NO_FD};
+    struct atoll_gvisor_range range;
     struct atoll_error ignored;
     int r = refuse(spec, err);
 
     if (r == 0)
         r = atoll_gvisor_clear(g, call, spec->id, err);
     if (r == 0)
-        r = atoll_gvisor_range_take(g, spec, err);
+        r = atoll_gvisor_range_take(g, spec, &range, err);
     if (r < 0)
         return r;
-    r = start(g, call, spec, ret_fd, err);
+    r = start(g, call, spec, range.life, ret_fd, err);
     if (r == 0)
         return 0;
     undo.deadline_ms = atoll_clock_ms() + 10000;
     if (atoll_gvisor_remove(g, &undo, spec->id, &ignored) == 0)
-        atoll_gvisor_range_give(g, spec->outside_id);
+        atoll_gvisor_range_give(g, &range);
     return r;
 }
