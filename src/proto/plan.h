@@ -37,8 +37,10 @@ enum atoll_plan_op {
 #define ATOLL_PLAN_MAX (128 * 1024)
 
 /* Names of templates in the state directory that sandboxes may still stand on, but no plan names any
- * more: a number follows. An atoll-spawn that starts has no sandboxes and removes them. */
+ * more: a number follows. An atoll-spawn that starts has no sandboxes and removes them, unless that of
+ * gVisor, which has its state directory below and shares them, has some. */
 #define ATOLL_TEMPLATE_OLD "template.old-"
+#define ATOLL_BELOW_GVISOR "gvisor"
 
 enum atoll_plan_id_mode {
     ATOLL_IDS_RANGE = 1,  /* as root: 0..count to outside.. */

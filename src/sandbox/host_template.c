@@ -182,7 +182,7 @@ static void fingerprint(const char *program_dir, char *out, size_t cap)
     }
 }
 
-/* Sandboxes that run stand on the one there is: it stays until atoll-spawn starts again. */
+/* Sandboxes that run stand on the one there is: ATOLL_TEMPLATE_OLD says until when. */
 static int put_aside(int state)
 {
     for (unsigned number = 0;; number++) {

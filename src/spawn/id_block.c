@@ -1,5 +1,4 @@
 #include "spawn/id_block.h"
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 #include "base/fd.h"
 #include "base/text.h"
+#include "spawn/paths.h"
 
 /* All of 2^28 up to 15 * 2^28: below are ids that hosts use, above those that mean nobody. */
 #define BLOCK_BITS 27
@@ -27,20 +27,6 @@ static void block_path(uint32_t block, char path[static 32])
     (void)snprintf(path, 32, "/run/atoll/ids-%u", block);
 }
 
-static bool holds_entries(const char *path)
-{
-    DIR *dir = opendir(path);
-    const struct dirent *entry;
-    bool found = false;
-
-    if (!dir)
-        return false;
-    while (!found && (entry = readdir(dir)) != NULL)
-        found = *entry->d_name != '.';
-    (void)closedir(dir);
-    return found;
-}
-
 static bool is_reserved(int fd, const char *state)
 {
     static const char disks[] = "/disks";
@@ -53,7 +39,7 @@ static bool is_reserved(int fd, const char *state)
     if (strcmp(owner, state) == 0)
         return false;
     memcpy(owner + n, disks, sizeof(disks));
-    return holds_entries(owner);
+    return atoll_paths_holds_entries(owner);
 }
 
 static void reserve(int fd, const char *state)

@@ -1,5 +1,6 @@
 #include "spawn/paths.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -26,4 +27,18 @@ bool atoll_paths_is_inside(const char *path)
         if (*path == '\0')
             return true;
     }
+}
+
+bool atoll_paths_holds_entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *entry;
+    bool found = false;
+
+    if (!dir)
+        return false;
+    while (!found && (entry = readdir(dir)) != NULL)
+        found = *entry->d_name != '.';
+    (void)closedir(dir);
+    return found;
 }

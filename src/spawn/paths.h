@@ -10,3 +10,6 @@ int atoll_paths_open(int state_fd, const char *path, int flags) ATOLL_MUST_CHECK
 /* Whether it is a place below the root that a plan puts together: relative, and without empty, "." or
  * ".." parts. */
 bool atoll_paths_is_inside(const char *path);
+
+/* Whether there is anything in that directory. */
+bool atoll_paths_holds_entries(const char *path);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/switches.h"
 #include "spawn/child.h"
+#include "spawn/paths.h"
 #include "spawn/sandbox_internal.h"
 #include "sys/ns.h"
 #include "sys/tree.h"
@@ -197,7 +198,8 @@ int atoll_sandboxes_sweep(const struct atoll_spawn_host *host, struct atoll_erro
 {
     int r = atoll_cgroups_each(&host->cgroups, sweep_cgroup, (void *)(uintptr_t)&host->cgroups);
 
-    sweep_old(host->state_fd, ATOLL_TEMPLATE_OLD);
+    if (!atoll_paths_holds_entries(ATOLL_BELOW_GVISOR "/sandboxes"))
+        sweep_old(host->state_fd, ATOLL_TEMPLATE_OLD);
     sweep_old(host->state_fd, SANDBOXES_OLD);
     if (r == 0) {
         r = atoll_tree_remove(host->state_fd, "sandboxes");

@@ -1,12 +1,15 @@
-"""The gVisor provider with the runsc of this host: test_gvisor_live, test by test."""
+"""The gVisor provider with the runsc of this host: test_gvisor_live, test by test, and beside native."""
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 
 import pytest
-from conftest import BUILD, cgroups
+from conftest import BUILD, cgroups, running
+from places import providers_yaml
+from resting import kill_daemon, spawn_pid
 
 TESTS = ["health", "life", "walls", "large_disk", "out_of_memory", "end", "refusals",
          "lost_while_formatting"]
@@ -50,3 +53,33 @@ def test_provider(state, tmp_path, test):
     assert done.returncode == 0, output
     assert "1 test(s) run" in output, output  # a name that matches nothing is no success
     assert list((state / "gvisor/sandboxes").iterdir()) == []
+
+
+def test_an_upgrade_leaves_them_what_they_stand_on(tmp_path):
+    """The host template is made anew, and then native's atoll-spawn dies: what it clears away when it
+    starts again is not what gVisor's sandboxes stand on."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for path in BUILD.glob("atoll*"):
+        if path.is_file():
+            shutil.copy2(path, programs)
+    script = "wc -l < /etc/nsswitch.conf; ls /etc/shells /var/tmp/. /usr/bin/sudo; sudo id -u"
+    with running(programs) as daemon:
+
+        def restart_spawn():
+            os.kill(spawn_pid(daemon), signal.SIGKILL)
+            daemon.atoll("run", "--provider", "native", "--", "true", check=True)
+            return list(daemon.state.glob("template.old-*"))
+
+        (daemon.state / "providers.yaml").write_text(providers_yaml({"gvisor": {}}))
+        kill_daemon(daemon)
+        daemon.start()
+        sandbox = daemon.create("--provider", "gvisor")
+        before = daemon.atoll("exec", sandbox, "--", "sh", "-c", script, check=True).stdout
+        os.utime(programs / "atoll-sudo", (1, 1))
+        kill_daemon(daemon)
+        daemon.start()
+        assert restart_spawn()
+        assert daemon.atoll("exec", sandbox, "--", "sh", "-c", script, check=True).stdout == before
+        daemon.atoll("rm", sandbox, check=True)
+        assert not restart_spawn()

@@ -415,7 +415,7 @@ int atoll_gvisor_provider_new(const struct atoll_gvisor_config *config,
     (void)pthread_mutex_init(&g->link.lock, NULL);
     if (geteuid() != 0)
         r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "gVisor needs atolld as root");
-    else if (asprintf(&g->state_dir, "%s/gvisor", config->state_dir) < 0 ||
+    else if (asprintf(&g->state_dir, "%s/" ATOLL_BELOW_GVISOR, config->state_dir) < 0 ||
              asprintf(&g->sandboxes, "%s/sandboxes", g->state_dir) < 0)
         r = atoll_fail_errno(err, ENOMEM, "gvisor provider");
     g->link.state_dir = g->state_dir;
