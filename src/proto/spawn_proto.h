@@ -20,7 +20,7 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_LIMIT = 35,      /* atoll_sm_limit → empty */
     ATOLL_SPAWN_LIST = 36,       /* empty → PART atoll_sm_created …, REPLY empty */
     ATOLL_SPAWN_COMMIT = 37,     /* atoll_sm_commit → empty: a directory of it becomes a layer */
-    ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty */
+    ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty: nothing of it is left */
     ATOLL_SPAWN_END = 39,        /* empty; no answer: end, the last sandbox is gone */
     ATOLL_SPAWN_FREEZE = 40,     /* atoll_sm_freeze → empty, once all its processes stand still */
 };

@@ -6,19 +6,17 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include "base/log.h"
 #include "base/switches.h"
 #include "base/text.h"
 #include "proto/spawn_proto.h"
-#include "spawn/child.h"
+#include "spawn/layers.h"
 #include "spawn/paths.h"
 #include "spawn/sandbox.h"
-#include "sys/tree.h"
 
 #define OUT_MAX (1024 * 1024)
 
-/* Without a daemon and without a sandbox there is nothing to stay for. Long enough for a daemon
+/* Without a daemon, a sandbox and a layer to remove there is nothing to stay for. Long enough for a daemon
  * that is being restarted. */
 #define LONELY_MS 5000
 
@@ -26,6 +24,7 @@ struct atoll_server {
     struct atoll_loop *loop;
     const struct atoll_spawn_host *host;
     struct atoll_sandboxes *sandboxes;
+    struct atoll_layers layers;
     int listen_fd;
     struct atoll_watch listen_watch;
     struct atoll_channel daemon; /* fd ATOLL_NO_FD: nobody there */
@@ -39,7 +38,7 @@ static void check_lonely(void *arg)
 
     if (server->daemon.fd >= 0)
         return;
-    if (atoll_sandboxes_count(server->sandboxes) == 0)
+    if (atoll_sandboxes_count(server->sandboxes) == 0 && server->layers.count == 0)
         atoll_loop_stop(server->loop);
     else
         atoll_timer_set(&server->lonely, server->loop, LONELY_MS, check_lonely, server);
@@ -51,6 +50,7 @@ static void drop_daemon(struct atoll_server *server)
     if (server->daemon.fd >= 0)
         atoll_channel_done(&server->daemon);
     atoll_sandboxes_forget_requests(server->sandboxes);
+    atoll_layers_forget_requests(&server->layers);
     atoll_timer_set(&server->lonely, server->loop, LONELY_MS, check_lonely, server);
 }
 
@@ -121,6 +121,14 @@ static void on_frozen(void *arg, uint32_t request, const struct atoll_error *err
 {
     if (error)
         send_error(arg, request, error, "freeze");
+    else
+        send_frame(arg, ATOLL_SPAWN_REPLY, request, NULL, NULL);
+}
+
+static void on_dropped(void *arg, uint32_t request, const struct atoll_error *error)
+{
+    if (error)
+        send_error(arg, request, error, "");
     else
         send_frame(arg, ATOLL_SPAWN_REPLY, request, NULL, NULL);
 }
@@ -242,20 +250,6 @@ static int do_commit(struct atoll_server *server, uint32_t id, const void *msg,
     return 0;
 }
 
-static int remove_layer(const struct atoll_spawn_host *host, const struct atoll_po_ids *ids,
-                        const char *name)
-{
-    pid_t pid = host->root ? 0 : atoll_child_sweep(host, ids, host->layers_fd, name);
-    int status;
-
-    if (pid <= 0)
-        return pid < 0 ? pid : atoll_tree_remove(host->layers_fd, name);
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return -errno;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EACCES;
-}
-
 static int do_drop_layer(struct atoll_server *server, uint32_t id, const void *msg,
                          struct atoll_error *err)
 {
@@ -264,12 +258,8 @@ static int do_drop_layer(struct atoll_server *server, uint32_t id, const void *m
                                .outside = ref->outside,
                                .outside_gid = ref->outside_gid,
                                .count = ref->count};
-    int r = atoll_text_is_name(ref->id) ? remove_layer(server->host, &ids, ref->id) : -EINVAL;
 
-    if (r < 0)
-        return atoll_fail_errno(err, -r, "remove layer");
-    send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
-    return 0;
+    return atoll_layers_drop(&server->layers, ref->id, &ids, id, err);
 }
 
 static int do_end(struct atoll_server *server, uint32_t id, const void *msg,
@@ -379,6 +369,7 @@ int atoll_server_new(struct atoll_loop *loop, const struct atoll_spawn_host *hos
     server->host = host;
     server->listen_fd = listen_fd;
     server->daemon.fd = ATOLL_NO_FD;
+    atoll_layers_init(&server->layers, loop, host, on_dropped, server);
     r = atoll_sandboxes_new(loop, host, &sandbox_events, server, &server->sandboxes, err);
     if (r < 0) {
         free(server);

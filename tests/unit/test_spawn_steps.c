@@ -121,24 +121,30 @@ static void count_group(void *arg, const char *id)
     ++*(int *)arg;
 }
 
-static void assert_nothing_left(struct fixture *f)
+static void assert_empty(struct fixture *f, const char *name)
 {
-    struct atoll_cgroups cgroups;
     char path[128];
     struct dirent *entry;
-    int groups = 0;
     DIR *dir;
 
-    assert_int_equal(atoll_cgroups_open(&cgroups, f->info.instance, f->info.cgroup_path), 0);
-    assert_int_equal(atoll_cgroups_each(&cgroups, count_group, &groups), 0);
-    atoll_cgroups_close(&cgroups);
-    assert_int_equal(groups, 0);
-    (void)snprintf(path, sizeof(path), "%s/sandboxes", f->state);
+    (void)snprintf(path, sizeof(path), "%s/%s", f->state, name);
     dir = opendir(path);
     assert_non_null(dir);
     while ((entry = readdir(dir)) != NULL)
         assert_true(entry->d_name[0] == '.');
     (void)closedir(dir);
+}
+
+static void assert_nothing_left(struct fixture *f)
+{
+    struct atoll_cgroups cgroups;
+    int groups = 0;
+
+    assert_int_equal(atoll_cgroups_open(&cgroups, f->info.instance, f->info.cgroup_path), 0);
+    assert_int_equal(atoll_cgroups_each(&cgroups, count_group, &groups), 0);
+    atoll_cgroups_close(&cgroups);
+    assert_int_equal(groups, 0);
+    assert_empty(f, "sandboxes");
 }
 
 static void build_plan(struct fixture *f, struct atoll_spec *spec, struct atoll_buf *plan)
@@ -466,6 +472,68 @@ static void one_that_is_being_started_is_removed(void **state)
     atoll_buf_done(&plan);
 }
 
+struct order {
+    uint32_t answered[4]; /* in the order in which they came */
+    int count;
+};
+
+static int note_order(void *arg, struct atoll_frame *frame)
+{
+    struct order *o = arg;
+
+    assert_int_equal(frame->type, ATOLL_SPAWN_REPLY);
+    assert_true(o->count < 4);
+    o->answered[o->count++] = frame->id;
+    return 0;
+}
+
+static void make_layer(struct fixture *f, const char *name)
+{
+    char path[160];
+
+    (void)snprintf(path, sizeof(path), "%s/layers/%s", f->state, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+    (void)snprintf(path, sizeof(path), "%s/layers/%s/below", f->state, name);
+    assert_int_equal(mkdir(path, 0755), 0);
+}
+
+/* Whoever asks for something else meanwhile does not wait, and the name is free at once. */
+static void layers_are_removed_beside_the_loop(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_sm_ref first = {.id = "first"}, second = {.id = "gone-before"};
+    struct order o = {0};
+    uint32_t list;
+
+    if (!f)
+        skip();
+    make_layer(f, first.id);
+    make_layer(f, second.id); /* as one is left by a spawn that was killed in the middle */
+    assert_int_equal(atoll_channel_send(&f->channel, ATOLL_SPAWN_DROP_LAYER, ++f->next_id,
+                                        &atoll_sm_ref_desc, &first, NULL, 0),
+                     0);
+    assert_int_equal(atoll_channel_send(&f->channel, ATOLL_SPAWN_DROP_LAYER, ++f->next_id,
+                                        &atoll_sm_ref_desc, &second, NULL, 0),
+                     0);
+    assert_int_equal(atoll_channel_send(&f->channel, ATOLL_SPAWN_DROP_LAYER, ++f->next_id,
+                                        &atoll_sm_ref_desc, &first, NULL, 0),
+                     0);
+    list = ++f->next_id;
+    assert_int_equal(atoll_channel_send(&f->channel, ATOLL_SPAWN_LIST, list, NULL, NULL, NULL, 0),
+                     0);
+    assert_int_equal(atoll_channel_flush(&f->channel), 1);
+    while (o.count < 4) {
+        struct pollfd p = {.fd = f->channel.fd, .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 20000), 1);
+        assert_true(atoll_channel_receive(&f->channel, note_order, &o) >= 0);
+    }
+    assert_int_equal(o.answered[0], list - 1);
+    assert_int_equal(o.answered[1], list);
+    assert_int_equal(o.answered[2], list - 3);
+    assert_int_equal(o.answered[3], list - 2);
+    assert_empty(f, "layers");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -476,6 +544,7 @@ int main(void)
         cmocka_unit_test(aborts_cleanly_after_each_step),
         cmocka_unit_test(garbage_is_refused),
         cmocka_unit_test(ids_of_the_host_are_refused),
+        cmocka_unit_test(layers_are_removed_beside_the_loop),
         cmocka_unit_test(one_that_is_being_started_is_removed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
