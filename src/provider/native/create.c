@@ -13,8 +13,9 @@
 struct creation {
     struct atoll_native *n;
     struct atoll_spec spec;
-    atoll_provider_created_fn *done;
+    atoll_provider_created_fn *done; /* NULL: told that it takes too long */
     void *arg;
+    struct atoll_timer silence;
     struct atoll_error error; /* why it is being taken down again */
     bool cleared;             /* what stood in its way */
     unsigned lost;            /* n->lost when it took its ids */
@@ -27,8 +28,20 @@ static void fail_creation(struct creation *c, const struct atoll_error *error)
         if (c->spec.persistent) /* where atoll-spawn died before it could */
             atoll_image_drop_kept(c->n->state_dir, c->spec.id);
     }
-    c->done(c->arg, ATOLL_NO_FD, 0, error);
+    atoll_timer_cancel(&c->silence);
+    if (c->done)
+        c->done(c->arg, ATOLL_NO_FD, 0, error);
     free(c);
+}
+
+/* It keeps its ids until there is an answer, and is taken down then. */
+static void too_late(void *arg)
+{
+    struct creation *c = arg;
+    struct atoll_error err;
+
+    (void)atoll_native_silent(&err, c->n->answer_ms);
+    ATOLL_TAKE_PTR(c->done)(c->arg, ATOLL_NO_FD, 0, &err);
 }
 
 int atoll_native_connect(struct atoll_native *n, const char *id, struct atoll_error *err)
@@ -72,7 +85,7 @@ static void on_cleared(void *arg, const struct atoll_answer *answer)
     struct creation *c = arg;
     struct atoll_error err;
 
-    if (answer->error)
+    if (answer->error || !c->done)
         fail_creation(c, answer->error);
     else if (send_plan(c, &err) < 0)
         fail_creation(c, &err);
@@ -85,7 +98,7 @@ static bool clear_way(struct creation *c, const struct atoll_error *error)
     struct atoll_sm_remove msg = {.id = c->spec.id, .keep_disk = true};
     struct atoll_error err;
 
-    if (error->kind != ATOLL_ERR_ALREADY_EXISTS || !c->spec.resume_disk || c->cleared)
+    if (error->kind != ATOLL_ERR_ALREADY_EXISTS || !c->spec.resume_disk || c->cleared || !c->done)
         return false;
     c->cleared = true;
     return atoll_rpc_ask(c->n->rpc, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg, on_cleared, c,
@@ -109,11 +122,13 @@ static void on_created(void *arg, const struct atoll_answer *answer)
         fail_creation(c, &err);
         return;
     }
-    fd = atoll_native_connect(c->n, c->spec.id, &err);
+    fd = c->done ? atoll_native_connect(c->n, c->spec.id, &err)
+                 : atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "nobody waits for it");
     if (fd < 0) {
         take_down(c, &err);
         return;
     }
+    atoll_timer_cancel(&c->silence);
     c->done(c->arg, fd, created.boot_us, NULL);
     free(c);
 }
@@ -135,6 +150,8 @@ static int send_plan(struct creation *c, struct atoll_error *err)
                           err);
     }
     atoll_buf_done(&plan);
+    if (r == 0)
+        atoll_timer_set(&c->silence, n->loop, n->answer_ms, too_late, c);
     return r;
 }
 

@@ -19,9 +19,19 @@
 struct listing {
     struct atoll_native *n;
     atoll_provider_each_fn *each;
-    atoll_provider_done_fn *done;
+    atoll_provider_done_fn *done; /* NULL: told */
     void *arg;
+    struct atoll_timer silence;
 };
+
+static void list_too_late(void *arg)
+{
+    struct listing *l = arg;
+    struct atoll_error err;
+
+    (void)atoll_native_silent(&err, ATOLL_NATIVE_LIST_MS);
+    ATOLL_TAKE_PTR(l->done)(l->arg, &err);
+}
 
 /* Of stopped sandboxes, and of those that were listed already: the first mention counts. */
 static void on_disk(void *arg, const char *id)
@@ -37,14 +47,16 @@ static void on_listed(void *arg, const struct atoll_answer *answer)
     struct atoll_error err;
 
     if (answer->more) {
-        if (atoll_msg_decode(&atoll_sm_created_desc, answer->frame->payload, answer->frame->len,
-                             &msg, &err) == 0)
+        if (l->done && atoll_msg_decode(&atoll_sm_created_desc, answer->frame->payload,
+                                        answer->frame->len, &msg, &err) == 0)
             l->each(l->arg, msg.id, "", msg.pid != 0);
         return;
     }
-    if (!answer->error)
+    if (l->done && !answer->error)
         atoll_image_each_kept(l->n->state_dir, on_disk, l);
-    l->done(l->arg, answer->error);
+    atoll_timer_cancel(&l->silence);
+    if (l->done)
+        l->done(l->arg, answer->error);
     free(l);
 }
 
@@ -58,13 +70,16 @@ static void list(struct atoll_provider *p, atoll_provider_each_fn *each,
 
     if (!l)
         abort(); /* a small fixed object: the daemon is crash-only */
-    *l = (struct listing){n, each, done, arg};
+    *l = (struct listing){.n = n, .each = each, .done = done, .arg = arg};
     r = n->rpc ? atoll_rpc_ask(n->rpc, ATOLL_SPAWN_LIST, NULL, NULL, on_listed, l, &err)
                : atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
     if (r < 0) {
         free(l);
         done(arg, &err);
+        return;
     }
+    atoll_timer_set(&l->silence, n->loop, ATOLL_MIN(n->answer_ms, (int64_t)ATOLL_NATIVE_LIST_MS),
+                    list_too_late, l);
 }
 
 static void reserve(struct atoll_provider *p, const struct atoll_spec *spec)
@@ -95,10 +110,27 @@ static void dial(struct atoll_provider *p, const struct atoll_spec *spec,
 
 struct plain {
     struct atoll_native *n;
-    char gone[ATOLL_ID_LEN + 1]; /* a sandbox to forget when it succeeded, or "" */
-    atoll_provider_done_fn *done;
+    char gone[ATOLL_ID_LEN + 1];  /* a sandbox to forget when it succeeded, or "" */
+    atoll_provider_done_fn *done; /* NULL: told */
     void *arg;
+    int64_t may_take_ms;
+    struct atoll_timer silence;
 };
+
+int atoll_native_silent(struct atoll_error *err, int64_t waited_ms)
+{
+    return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                      "atoll-spawn has not answered for %lld s", (long long)waited_ms / 1000);
+}
+
+static void plain_too_late(void *arg)
+{
+    struct plain *p = arg;
+    struct atoll_error err;
+
+    (void)atoll_native_silent(&err, p->may_take_ms);
+    ATOLL_TAKE_PTR(p->done)(p->arg, &err);
+}
 
 static void on_plain(void *arg, const struct atoll_answer *answer)
 {
@@ -106,7 +138,9 @@ static void on_plain(void *arg, const struct atoll_answer *answer)
 
     if (!answer->error && *p->gone)
         atoll_homes_forget(&p->n->homes, p->gone);
-    p->done(p->arg, answer->error);
+    atoll_timer_cancel(&p->silence);
+    if (p->done)
+        p->done(p->arg, answer->error);
     free(p);
 }
 
@@ -126,12 +160,15 @@ static void ask_plain(struct atoll_native *n, uint16_t type, const struct atoll_
     p->n = n;
     p->done = done;
     p->arg = arg;
+    p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER ? ATOLL_NATIVE_LAYER_MS : n->answer_ms;
     r = n->rpc ? atoll_rpc_ask(n->rpc, type, desc, msg, on_plain, p, &err)
                : atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
     if (r < 0) {
         free(p);
         done(arg, &err);
+        return;
     }
+    atoll_timer_set(&p->silence, n->loop, p->may_take_ms, plain_too_late, p);
 }
 
 static void destroy(struct atoll_provider *p, const struct atoll_spec *spec,
@@ -380,6 +417,7 @@ int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config 
         return atoll_fail_errno(err, ENOMEM, "native provider");
     n->base.ops = &ops;
     n->loop = loop;
+    n->answer_ms = ATOLL_NATIVE_ANSWER_MS;
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         n->cgroups.parent_fd[i] = ATOLL_NO_FD;
     atoll_homes_init(&n->homes);

@@ -8,14 +8,28 @@
 
 /*
  * What the files of the native provider share: create.c makes sandboxes, native.c does the rest.
+ *
+ * Whoever waits for atoll-spawn is told DEADLINE_EXCEEDED when it does not answer for long. What it was
+ * asked for is still done when it goes on, in the order in which it was asked: so a request that takes
+ * the other back (a resume after a pause) needs no more than to be made, and a sandbox that nobody waits for
+ * any more is taken down when it is there.
  */
+
+/* Longer than checked.h goes on trying: what was given up is never asked for twice at a time. */
+#define ATOLL_NATIVE_ANSWER_MS 120000
+/* Of what it says by heart: whether it is well is asked this way. */
+#define ATOLL_NATIVE_LIST_MS 30000
+/* A layer can be large. */
+#define ATOLL_NATIVE_LAYER_MS 600000
+
 struct atoll_native {
     struct atoll_provider base;
     struct atoll_loop *loop;
     char *state_dir, *spawn_program;
     struct atoll_spawn_info spawn;
     struct atoll_rpc *rpc;
-    unsigned lost; /* how often atoll-spawn died: ids handed out before are others' by now */
+    int64_t answer_ms; /* how long that may take */
+    unsigned lost;     /* how often atoll-spawn died: ids handed out before are others' by now */
     struct atoll_plan_host plan_host;
     struct atoll_cgroups cgroups; /* for reading */
     struct atoll_buf seccomp;
@@ -29,6 +43,8 @@ static inline struct atoll_native *atoll_native_of(struct atoll_provider *p)
     return ATOLL_CONTAINER_OF(p, struct atoll_native, base);
 }
 
+/* native.c: what they are told who have waited that long. */
+int atoll_native_silent(struct atoll_error *err, int64_t waited_ms);
 /* create.c: a stream to the agent, or -errno. */
 int atoll_native_connect(struct atoll_native *native, const char *id,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
