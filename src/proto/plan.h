@@ -41,6 +41,8 @@ enum atoll_plan_op {
  * gVisor, which has its state directory below and shares them, has some. */
 #define ATOLL_TEMPLATE_OLD "template.old-"
 #define ATOLL_BELOW_GVISOR "gvisor"
+/* The same of the programs in every root of gVisor, in its own state directory. */
+#define ATOLL_PROGRAMS_OLD "layer.old-"
 
 enum atoll_plan_id_mode {
     ATOLL_IDS_RANGE = 1,  /* as root: 0..count to outside.. */

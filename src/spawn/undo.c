@@ -200,6 +200,7 @@ int atoll_sandboxes_sweep(const struct atoll_spawn_host *host, struct atoll_erro
 
     if (!atoll_paths_holds_entries(ATOLL_BELOW_GVISOR "/sandboxes"))
         sweep_old(host->state_fd, ATOLL_TEMPLATE_OLD);
+    sweep_old(host->state_fd, ATOLL_PROGRAMS_OLD);
     sweep_old(host->state_fd, SANDBOXES_OLD);
     if (r == 0) {
         r = atoll_tree_remove(host->state_fd, "sandboxes");

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+from types import SimpleNamespace
 
 import pytest
 from conftest import BUILD, cgroups, running
@@ -56,8 +57,8 @@ def test_provider(state, tmp_path, test):
 
 
 def test_an_upgrade_leaves_them_what_they_stand_on(tmp_path):
-    """The host template is made anew, and then native's atoll-spawn dies: what it clears away when it
-    starts again is not what gVisor's sandboxes stand on."""
+    """The host template and the programs in every root are made anew, and then native's atoll-spawn dies:
+    what it clears away when it starts again is not what gVisor's sandboxes stand on."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for path in BUILD.glob("atoll*"):
@@ -66,10 +67,13 @@ def test_an_upgrade_leaves_them_what_they_stand_on(tmp_path):
     script = "wc -l < /etc/nsswitch.conf; ls /etc/shells /var/tmp/. /usr/bin/sudo; sudo id -u"
     with running(programs) as daemon:
 
-        def restart_spawn():
-            os.kill(spawn_pid(daemon), signal.SIGKILL)
-            daemon.atoll("run", "--provider", "native", "--", "true", check=True)
-            return list(daemon.state.glob("template.old-*"))
+        def restart_spawn(provider, state, name):
+            os.kill(spawn_pid(SimpleNamespace(state=state)), signal.SIGKILL)
+            daemon.atoll("run", "--provider", provider, "--", "true", check=True)
+            return list(state.glob(name))
+
+        native = ("native", daemon.state, "template.old-*")
+        gvisor = ("gvisor", daemon.state / "gvisor", "layer.old-*")
 
         (daemon.state / "providers.yaml").write_text(providers_yaml({"gvisor": {}}))
         kill_daemon(daemon)
@@ -77,9 +81,13 @@ def test_an_upgrade_leaves_them_what_they_stand_on(tmp_path):
         sandbox = daemon.create("--provider", "gvisor")
         before = daemon.atoll("exec", sandbox, "--", "sh", "-c", script, check=True).stdout
         os.utime(programs / "atoll-sudo", (1, 1))
+        with (programs / "atoll-preload.so").open("ab") as file:
+            file.write(b"another")
         kill_daemon(daemon)
         daemon.start()
-        assert restart_spawn()
+        assert (daemon.state / "gvisor/layer.old-0/.atoll/preload.so").exists()
+        assert restart_spawn(*native)
         assert daemon.atoll("exec", sandbox, "--", "sh", "-c", script, check=True).stdout == before
         daemon.atoll("rm", sandbox, check=True)
-        assert not restart_spawn()
+        assert not restart_spawn(*native)
+        assert not restart_spawn(*gvisor)

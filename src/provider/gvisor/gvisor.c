@@ -11,7 +11,6 @@
 #include "sandbox/copy_tree.h"
 #include "sandbox/host_template.h"
 #include "sandbox/plan_builder.h"
-#include "sys/tree.h"
 #include "sys/unix_socket.h"
 
 static struct atoll_gvisor *gvisor_of(const struct atoll_sync_provider *p)
@@ -330,7 +329,21 @@ static bool is_current(int programs, int state_fd)
     return true;
 }
 
-/* Made anew only when ours are others: sandboxes that live stand on it. */
+/* Sandboxes that live stand on it. */
+static int put_aside(int state_fd)
+{
+    for (unsigned number = 0;; number++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), ATOLL_PROGRAMS_OLD "%u", number);
+        if (renameat(state_fd, "layer", state_fd, name) == 0 || errno == ENOENT)
+            return 0;
+        if (errno != EEXIST && errno != ENOTEMPTY)
+            return -errno;
+    }
+}
+
+/* Made anew only when ours are others. */
 static int lay_out_programs(int state_fd, const char *program_dir, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int programs = open(program_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -339,7 +352,7 @@ static int lay_out_programs(int state_fd, const char *program_dir, struct atoll_
     if (r == 0 && is_current(programs, state_fd))
         return 0;
     if (r == 0)
-        r = atoll_tree_remove(state_fd, "layer");
+        r = put_aside(state_fd);
     if (r == 0 &&
         (mkdirat(state_fd, "layer", 0755) < 0 || mkdirat(state_fd, "layer/.atoll", 0755) < 0 ||
          mkdirat(state_fd, "layer/.atoll/run", 0755) < 0))
