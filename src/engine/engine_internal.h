@@ -109,7 +109,6 @@ struct atoll_life {
     uint64_t output_bytes; /* of all its commands */
     bool spent;            /* a budget: its commands were ended */
     bool looking;          /* the provider is being asked for its CPU time */
-    bool setting_aside;    /* it is being paused or stopped */
     bool counted;          /* its end */
     const char *cause;     /* of its end; NULL: somebody asked for it */
 };

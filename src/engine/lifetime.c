@@ -58,8 +58,6 @@ static void on_set_aside(void *arg, const struct atoll_error *error)
     struct setting_aside *a = arg;
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
 
-    if (s)
-        s->life.setting_aside = false;
     if (!error)
         atoll_metric_add(ATOLL_METRIC_SANDBOXES_ENDED,
                          ATOLL_LABELS(overs[a->why].cause, a->pause ? "paused" : "stopped"), 1);
@@ -85,7 +83,6 @@ static void set_aside(struct atoll_sandbox *s, enum atoll_over why)
                                 .why = why,
                                 .pause = s->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY};
     memcpy(a->id, s->spec.id, sizeof(a->id));
-    s->life.setting_aside = true;
     if (a->pause)
         atoll_engine_pause(s->engine, a->id, s->lifetime.at_deadline == ATOLL_DEADLINE_PAUSE,
                            overs[why].who, on_set_aside, a);
@@ -105,13 +102,12 @@ void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
     bool runs = s->state == ATOLL_SANDBOX_RUNNING;
     bool changes = runs ? s->change != ATOLL_CHANGE_NONE : s->change == ATOLL_CHANGE_RECREATING;
 
-    if (changes && !s->life.setting_aside && !overs[why].always_destroys) {
+    if (changes && !overs[why].always_destroys) {
         atoll_sandbox_arm_deadline_in(s, CHANGE_MS); /* as if that came first */
         return;
     }
     /* One that failed is only a record, unless its disk is to be kept. */
     if ((s->state == ATOLL_SANDBOX_STOPPING && s->change == ATOLL_CHANGE_NONE) ||
-        s->life.setting_aside ||
         (!runs && !overs[why].always_destroys &&
          (s->state != ATOLL_SANDBOX_FAILED || s->lifetime.persistent)))
         return;
@@ -331,7 +327,6 @@ static bool has_running_exec(const struct atoll_sandbox *s)
 static bool is_bounded(const struct atoll_sandbox *s)
 {
     return s->state == ATOLL_SANDBOX_RUNNING && s->change == ATOLL_CHANGE_NONE && !s->hidden &&
-           !s->life.setting_aside &&
            (s->lifetime.idle_s > 0 || s->lifetime.lease_s > 0 || s->lifetime.cpu_budget_s > 0);
 }
 
@@ -407,7 +402,7 @@ static void schedule(struct atoll_engine *engine, int64_t at_ms)
 void atoll_lifetime_begin(struct atoll_sandbox *s)
 {
     s->life.used_ms = s->life.heartbeat_ms = atoll_clock_ms();
-    s->life.setting_aside = s->life.spent = false;
+    s->life.spent = false;
     s->life.cpu_us = s->life.killed_us = 0;
     atoll_lifetime_recount(s);
     atoll_lifetime_output(s, 0);
