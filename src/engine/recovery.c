@@ -335,6 +335,9 @@ static void decide(struct hearing *h, struct atoll_sandbox *s)
         atoll_lifetime_over(s, ATOLL_OVER_CONNECTION); /* it was open to a daemon that is dead */
     } else if (s->state == ATOLL_SANDBOX_STOPPED || (s->state == ATOLL_SANDBOX_PAUSED && lives)) {
         decide_resting(s, f);
+    } else if (s->state == ATOLL_SANDBOX_FAILED && s->lifetime.persistent) {
+        /* It could not be stopped, and has its disk. */
+        atoll_sandbox_halt(s, ATOLL_END_LOST, "a dead daemon could not stop its sandbox", "");
     } else if ((s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED) && !lives) {
         atoll_sandbox_fail(s, "it ended while no daemon was there", true);
     } else if (s->state == ATOLL_SANDBOX_RUNNING) {
