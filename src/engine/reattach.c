@@ -85,8 +85,14 @@ static void on_met(void *arg, const struct atoll_error *error)
     struct atoll_reattach *r = arg;
     struct atoll_sandbox *s = wanted(r);
 
-    if (!s || error)
-        return; /* the loss of that connection leads here again */
+    if (!s)
+        return;
+    if (error) {
+        /* Nobody takes its commands up: not over this connection. */
+        atoll_sandbox_drop_agent(s, error->text);
+        in_vain(s, error->text);
+        return;
+    }
     atoll_log(ATOLL_LOG_INFO, "agent reached again", "sandbox", s->spec.id, NULL);
     atoll_sandbox_end_reattach(s);
 }
@@ -150,13 +156,10 @@ static void step(void *arg)
 
 void atoll_sandbox_reattach(struct atoll_sandbox *s)
 {
-    struct atoll_reattach *r = s->reattach;
+    struct atoll_reattach *r;
 
-    if (r) { /* the new connection did not last either */
-        if (!r->busy)
-            in_vain(s, "the connection ends as soon as it is made");
+    if (s->reattach)
         return;
-    }
     r = calloc(1, sizeof(*r));
     if (!r)
         abort(); /* a small fixed object: the daemon is crash-only */

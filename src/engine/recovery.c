@@ -193,8 +193,13 @@ static void sweep_journals(struct atoll_engine *engine)
 
 /* Adopting. */
 
+/* What bounds its life begins now, also that of one whose agent is yet to be found. */
 static void end_adoption(struct adoption *a)
 {
+    struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
+
+    if (s && s->state == ATOLL_SANDBOX_RUNNING)
+        atoll_lifetime_begin(s);
     a->done(a->arg);
     free(a);
 }
@@ -213,8 +218,11 @@ static void on_met(void *arg, const struct atoll_error *error)
     struct adoption *a = arg;
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
 
-    if (!error && s)
-        atoll_lifetime_begin(s);
+    if (error && s && s->state == ATOLL_SANDBOX_RUNNING) {
+        /* Nobody takes its commands up: not over this connection. */
+        atoll_sandbox_drop_agent(s, error->text);
+        atoll_sandbox_reattach(s);
+    }
     end_adoption(a);
 }
 

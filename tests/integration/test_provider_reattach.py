@@ -50,6 +50,20 @@ def test_made_again_after_a_restart(world):
     assert box.out("ls") == ""
 
 
+def test_its_lifetime_begins_all_the_same(world):
+    """Also that of one that is reached only later: neither is it over at once, nor never."""
+    idle, control = (world.box(provider="fake", lifetime={"idleSeconds": seconds})
+                     for seconds in (1, 3600))
+    world.fail(*(f"{op} 0 unavailable {box.id}" for op in ("dial", "look")
+                 for box in (idle, control)))
+    world.restart()
+    wait_until(lambda: world.rest.get(idle.path).status == 404, 60, lambda: f"{idle.view}")
+    assert control.state == "running"
+    world.fail()
+    wait_until(lambda: control.post("execs", {"cmd": ["true"]}, wait="true").status == 200, 30,
+               lambda: f"not reached again: {control.view}")
+
+
 def calls(world, box, op):
     return sum('"provider call"' in line and f'"op":"{op}"' in line and box.id in line
                for line in world.daemon.log.read_text().splitlines())
@@ -64,7 +78,7 @@ def test_eight_dials_in_vain(world):
     deaf, dropping = world.box(provider="fake"), world.box(provider="fake")
     world.fail(f"dial 0 unavailable {deaf.id}", f"dial 0 dialed {dropping.id}")
     world.restart()
-    for box, words in ((deaf, "dial is to fail"), (dropping, "ends as soon as it is made")):
+    for box, words in ((deaf, "dial is to fail"), (dropping, "the connection was closed")):
         cause = wait_failed(box)
         assert "its agent does not answer any more" in cause and words in cause
     assert dials(world, deaf) == 8 * 4  # each is tried four times
