@@ -28,6 +28,14 @@ static const char *format_bytes(double bytes, char *out)
     return atoll_text_format_size(bytes > 0 && bytes < 9e18 ? (uint64_t)bytes : 0, out);
 }
 
+static void add_peak(struct atoll_cli_table *table, const json_t *memory)
+{
+    double peak = atoll_link_number(memory, "peak_bytes", 0);
+    char text[16];
+
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", peak > 0 ? format_bytes(peak, text) : "-");
+}
+
 /* "used / limit", or just "used" without one. */
 static void add_bytes(struct atoll_cli_table *table, const json_t *usage)
 {
@@ -62,8 +70,7 @@ static void add_sandbox(struct atoll_cli_table *table, const json_t *stats, cons
 
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(stats, "id", id));
     add_bytes(table, memory);
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
-                        format_bytes(atoll_link_number(memory, "peak_bytes", 0), a));
+    add_peak(table, memory);
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f%%", atoll_link_number(cpu, "percent", 0));
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.2f s",
                         atoll_link_number(cpu, "used_seconds", 0));
@@ -131,11 +138,13 @@ const struct atoll_cli_verb atoll_cli_stats = {
     .name = "stats",
     .args = "[OPTION]... [SANDBOX]",
     .summary = "show what sandboxes use of their limits",
-    .help = "CPU is that since the last reading; 100% is one CPU.\n"
-            "\n"
-            "Examples:\n"
-            "  atoll stats\n"
-            "  atoll stats --watch $id\n",
+    .help =
+        "CPU is that since the last reading; 100% is one CPU. PEAK is - where nobody measures it:\n"
+        "without a memory cgroup.\n"
+        "\n"
+        "Examples:\n"
+        "  atoll stats\n"
+        "  atoll stats --watch $id\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .max_args = 1,

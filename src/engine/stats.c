@@ -40,6 +40,8 @@ static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside
 
     if (measured)
         outside = *measured;
+    if (outside.memory_bytes == 0)
+        outside.memory_bytes = inside->rss_bytes;
     if (outside.cpu_us == 0)
         outside.cpu_us = inside->cpu_us;
     if (outside.processes == 0)

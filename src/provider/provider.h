@@ -19,10 +19,10 @@ struct atoll_provider_exit {
 };
 
 struct atoll_provider_stats {
+    /* What is 0 nobody measured: the agent's own figures stand in, where it has some. */
     uint64_t memory_bytes, memory_peak_bytes, memory_limit_bytes; /* limit 0: none */
     uint64_t cpu_us;
     uint64_t processes, processes_peak;
-    /* What is 0 nobody measured: the agent's own figures stand in. */
     uint64_t disk_bytes, disk_limit_bytes;
     uint32_t cpu_limit_millis;
     bool has_cpu_percent;

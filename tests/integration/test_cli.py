@@ -412,6 +412,18 @@ def test_stats(daemon, sandbox):
     assert daemon.atoll("stats", "nosuchbox").returncode == 1
 
 
+def test_stats_that_nobody_measures(rootless_daemon):
+    made = rootless_daemon.atoll("create", "--waive", "all").stdout.strip()
+    rootless_daemon.atoll("exec", "--detach", made, "--", "sleep", "1000", check=True)
+    memory = rootless_daemon.json("stats", made)["memory"]
+    if memory["limit_bytes"]:
+        pytest.skip("this host measures without root, too")
+    assert memory["peak_bytes"] is None and memory["used_bytes"] > 0
+    head, row = rootless_daemon.atoll("stats", made).stdout.splitlines()
+    assert row[head.index("PEAK"):].split()[0] == "-"
+    rootless_daemon.atoll("rm", made)
+
+
 # --- cp
 
 

@@ -211,6 +211,21 @@ static void test_stats(void **state)
     json_decref(json);
 }
 
+/* On cgroups v2 Docker knows no peak; what is used now is none. */
+static void test_stats_without_a_peak(void **state)
+{
+    json_t *json = json_loads("{\"memory_stats\":{\"usage\":1000,\"limit\":2000,\"stats\":"
+                              "{\"inactive_file\":400}}}",
+                              0, NULL);
+    struct atoll_provider_stats stats;
+
+    (void)state;
+    atoll_docker_stats_parse(json, &stats);
+    assert_int_equal(stats.memory_bytes, 600);
+    assert_int_equal(stats.memory_peak_bytes, 0);
+    json_decref(json);
+}
+
 static void test_names(void **state)
 {
     char host[256], id[ATOLL_ID_LEN + 1];
@@ -489,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_looks),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_stats_without_a_peak),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_why_a_pull_failed),
         cmocka_unit_test(test_progress),

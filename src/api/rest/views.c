@@ -117,12 +117,13 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
 }
 
 /* null says that there is no limit. */
-static void view_limit(struct atoll_json_out *out, const char *key, uint64_t limit)
+/* A limit that there is, or a figure that somebody measures. */
+static void view_or_null(struct atoll_json_out *out, const char *key, uint64_t value)
 {
-    if (limit == 0 || limit == UINT64_MAX)
+    if (value == 0 || value == UINT64_MAX)
         atoll_json_null(out, key);
     else
-        atoll_json_u64(out, key, limit);
+        atoll_json_u64(out, key, value);
 }
 
 void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_stats *s,
@@ -130,8 +131,8 @@ void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_sta
 {
     atoll_json_open(out, "memory", '{');
     atoll_json_u64(out, "used_bytes", s->memory_bytes);
-    view_limit(out, "limit_bytes", s->memory_limit_bytes);
-    atoll_json_u64(out, "peak_bytes", s->memory_peak_bytes);
+    view_or_null(out, "limit_bytes", s->memory_limit_bytes);
+    view_or_null(out, "peak_bytes", s->memory_peak_bytes);
     atoll_json_close(out, '}');
     atoll_json_open(out, "cpu", '{');
     atoll_json_double(out, "percent", s->cpu_percent, 6);
@@ -145,15 +146,15 @@ void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_sta
     atoll_json_close(out, '}');
     atoll_json_open(out, "disk", '{');
     atoll_json_u64(out, "used_bytes", s->disk_bytes);
-    view_limit(out, "limit_bytes", s->disk_limit_bytes);
+    view_or_null(out, "limit_bytes", s->disk_limit_bytes);
     atoll_json_close(out, '}');
     atoll_json_open(out, "inodes", '{');
     atoll_json_u64(out, "used", s->inodes);
-    view_limit(out, "limit", s->inodes_limit);
+    view_or_null(out, "limit", s->inodes_limit);
     atoll_json_close(out, '}');
     atoll_json_open(out, "processes", '{');
     atoll_json_u64(out, "count", s->processes);
-    view_limit(out, "limit", sandbox->waived & ATOLL_LIMIT_PIDS ? 0 : sandbox->limits.pids);
+    view_or_null(out, "limit", sandbox->waived & ATOLL_LIMIT_PIDS ? 0 : sandbox->limits.pids);
     if (s->processes_peak > 0)
         atoll_json_u64(out, "peak", s->processes_peak);
     atoll_json_close(out, '}');

@@ -137,7 +137,6 @@ void atoll_docker_stats_parse(const json_t *stats, struct atoll_provider_stats *
         .cpu_us = number_at(cpu, "total_usage") / 1000,
         .processes = number_at(json_object_get(stats, "pids_stats"), "current"),
     };
-    ret->memory_peak_bytes = ATOLL_MAX(ret->memory_peak_bytes, ret->memory_bytes);
 }
 
 bool atoll_docker_entry_id(const json_t *entry, char *out)

@@ -1,0 +1,101 @@
+/* Figures of a sandbox: whose stand in for those that nobody outside measures. */
+#include <errno.h>
+#include <string.h>
+#include "engine/engine_internal.h"
+#include "test.h"
+
+static struct atoll_engine engine;
+static struct atoll_sandbox sandbox;
+static struct atoll_provider_stats measured;
+static struct atoll_sandbox_stats told;
+
+/* Stand in for the engine's. */
+int atoll_engine_look(struct atoll_engine *e, const char *id, struct atoll_sandbox **ret,
+                      struct atoll_error *err)
+{
+    (void)err;
+    *ret = atoll_map_get(&e->sandboxes, id);
+    return 0;
+}
+
+int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
+                      const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
+{
+    const struct atoll_am_usage usage = {
+        .processes = 2, .rss_bytes = 3000, .cpu_us = 4000000, .disk_used_bytes = 5000};
+    struct atoll_frame frame = {0};
+    struct atoll_buf payload;
+
+    (void)s;
+    (void)type;
+    (void)desc;
+    (void)msg;
+    (void)err;
+    atoll_buf_init(&payload, 4096);
+    assert_int_equal(atoll_msg_encode(&atoll_am_usage_desc, &usage, &payload), 0);
+    frame.payload = atoll_buf_head(&payload);
+    frame.len = atoll_buf_size(&payload);
+    fn(arg, &(struct atoll_answer){.frame = &frame});
+    atoll_buf_done(&payload);
+    return 0;
+}
+
+static void measure(struct atoll_provider *p, const struct atoll_spec *spec,
+                    atoll_provider_stats_fn *done, void *arg)
+{
+    (void)p;
+    (void)spec;
+    done(arg, &measured, NULL);
+}
+
+static const struct atoll_provider_ops ops = {.name = "some", .stats = measure};
+static struct atoll_provider provider = {.ops = &ops};
+
+static void on_stats(void *arg, const struct atoll_sandbox_stats *stats,
+                     const struct atoll_error *error)
+{
+    (void)arg;
+    assert_null(error);
+    told = *stats;
+}
+
+static void ask(void)
+{
+    sandbox = (struct atoll_sandbox){.engine = &engine, .provider = &provider};
+    memcpy(sandbox.spec.id, "abc", 4);
+    atoll_map_init(&engine.sandboxes);
+    assert_int_equal(atoll_map_put(&engine.sandboxes, "abc", &sandbox), 0);
+    atoll_engine_stats(&engine, "abc", on_stats, NULL);
+    atoll_map_done(&engine.sandboxes);
+}
+
+static void nothing_is_measured_outside(void **state)
+{
+    (void)state;
+    measured = (struct atoll_provider_stats){0};
+    ask();
+    assert_int_equal(told.memory_bytes, 3000);
+    assert_int_equal(told.memory_peak_bytes, 0);
+    assert_int_equal(told.processes, 2);
+    assert_true(told.cpu_seconds == 4);
+    assert_int_equal(told.disk_bytes, 5000);
+}
+
+static void what_is_measured_counts(void **state)
+{
+    (void)state;
+    measured = (struct atoll_provider_stats){
+        .memory_bytes = 7000, .memory_peak_bytes = 8000, .processes = 9, .cpu_us = 1000000};
+    ask();
+    assert_int_equal(told.memory_bytes, 7000);
+    assert_int_equal(told.memory_peak_bytes, 8000);
+    assert_int_equal(told.processes, 9);
+    assert_true(told.cpu_seconds == 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_measured_outside),
+                                       cmocka_unit_test(what_is_measured_counts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
