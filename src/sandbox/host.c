@@ -74,7 +74,7 @@ static void summarise(struct atoll_host_report *report)
 {
     static const struct {
         const char *check, *gives;
-    } tiers[] = {{"gVisor", "gVisor sandboxes"}, {"Docker", "Docker"}, {"KVM", "microVMs"}};
+    } tiers[] = {{"gVisor", "gVisor sandboxes"}, {"Docker", "Docker"}};
     const struct atoll_host_caps *caps = &report->caps;
 
     report->summary[0] = '\0';

@@ -34,7 +34,6 @@ struct atoll_host_caps {
     bool seccomp;
     bool seccomp_notify;
     int landlock_abi; /* 0: none */
-    bool kvm;
 
     unsigned cpus;
     uint64_t memory_bytes;

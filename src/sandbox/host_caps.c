@@ -174,7 +174,6 @@ int atoll_host_caps_probe(struct atoll_host_caps *ret, struct atoll_error *err)
     caps.overlay_userns = try_in_child(CLONE_NEWUSER | CLONE_NEWNS, overlay_in_userns) == 0;
     caps.idmap = caps.root && try_in_child(CLONE_NEWNS, idmap_usr) == 0;
     caps.loop = caps.root && opens("/dev/loop-control") && atoll_host_has_program("mkfs.ext4");
-    caps.kvm = opens("/dev/kvm");
     atoll_host_find_cgroups(&caps);
     atoll_host_find_subids(&caps);
     *ret = caps;

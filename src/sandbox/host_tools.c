@@ -11,6 +11,9 @@
 #include "sandbox/host_internal.h"
 
 #define DOCKER_WAIT_MS 500
+/* What makes a tier a provider; see engine/advice.c. */
+#define LINE(settings) "\"" settings "\" under \"providers:\" in providers.yaml"
+#define DOCKER_LINE LINE("docker: {default_image: 'debian:12'}")
 
 static const char *docker_socket(void)
 {
@@ -66,11 +69,13 @@ static void check_docker(struct atoll_host_report *report)
     int r = ping_docker();
 
     if (r == 0)
-        atoll_host_add(report, "Docker", ATOLL_HOST_OK, false, "", "%s answers", docker_socket());
+        atoll_host_add(report, "Docker", ATOLL_HOST_OK, false, "",
+                       "%s answers: containers, with %s", docker_socket(), DOCKER_LINE);
     else if (r == -ENOENT)
         atoll_host_add(report, "Docker", ATOLL_HOST_INFO, false,
-                       atoll_host_has_program("dockerd") ? "systemctl start docker"
-                                                         : "apt install docker.io",
+                       atoll_host_has_program("dockerd")
+                           ? "systemctl start docker"
+                           : "apt install docker.io, then " DOCKER_LINE,
                        "no socket at %s", docker_socket());
     else if (r == -EACCES)
         atoll_host_add(report, "Docker", ATOLL_HOST_INFO, false, "sudo usermod -aG docker $USER",
@@ -90,24 +95,26 @@ static void check_program(struct atoll_host_report *report, const char *name, co
                        "%s is not installed; it gives %s", program, gives);
 }
 
-static void check_kvm(struct atoll_host_report *report)
+static void check_gvisor(struct atoll_host_report *report)
 {
-    if (report->caps.kvm)
-        atoll_host_add(report, "KVM", ATOLL_HOST_OK, false, "", "/dev/kvm can be opened");
-    else if (access("/dev/kvm", F_OK) == 0)
-        atoll_host_add(report, "KVM", ATOLL_HOST_INFO, false, "sudo usermod -aG kvm $USER",
-                       "/dev/kvm is not open to this user");
+    static const char gives[] = "a kernel of its own for each sandbox";
+
+    if (!atoll_host_has_program("runsc"))
+        atoll_host_add(report, "gVisor", ATOLL_HOST_INFO, false,
+                       "apt install runsc, then " LINE("gvisor: {}") " and a restart of atolld",
+                       "runsc is not installed; it gives %s", gives);
+    else if (!report->caps.root)
+        atoll_host_add(report, "gVisor", ATOLL_HOST_INFO, false, "run atolld as root",
+                       "runsc gives %s, and needs root", gives);
     else
-        atoll_host_add(report, "KVM", ATOLL_HOST_INFO, false, "",
-                       "no /dev/kvm: microVMs need hardware or nested virtualisation");
+        atoll_host_add(report, "gVisor", ATOLL_HOST_OK, false, "", "runsc: %s, with %s", gives,
+                       LINE("gvisor: {}"));
 }
 
 void atoll_host_check_tools(struct atoll_host_report *report)
 {
-    check_program(report, "gVisor", "runsc", "a kernel of its own for each sandbox",
-                  "apt install runsc");
+    check_gvisor(report);
     check_docker(report);
-    check_kvm(report);
     check_program(report, "mmdebstrap", "mmdebstrap", "`atoll template debian`",
                   "apt install mmdebstrap");
 }

@@ -676,6 +676,29 @@ def test_doctor(daemon, tmp_path):
     assert "No daemon answers" in alone.stdout and "✓ user namespaces" in alone.stdout
 
 
+def gvisor_of(report):
+    return next(check for check in report["checks"] if check["name"] == "gVisor")
+
+
+def test_doctor_promises_what_atoll_makes(daemon, rootless_daemon, tmp_path):
+    line = '"gvisor: {}" under "providers:" in providers.yaml'
+    report = daemon.json("doctor")
+    assert "microVM" not in json.dumps(report)
+    check = gvisor_of(report)
+    assert line in check["detail"] + check.get("fix", "")
+    assert (check["state"] == "ok") == ("gVisor" in report["summary"])
+
+    env = {**daemon.env, "ATOLL_SOCKET": str(tmp_path / "none.sock"), "PATH": str(tmp_path)}
+    bare = subprocess.run([daemon.build / "atoll", "doctor", "--json"], env=env,
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    check = gvisor_of(json.loads(bare.stdout))
+    assert check["state"] == "info" and check["fix"].startswith("apt install runsc, then " + line)
+
+    # It needs root.
+    report = rootless_daemon.json("doctor")
+    assert gvisor_of(report)["state"] == "info" and "gVisor" not in report["summary"]
+
+
 # --- lifetimes, states, artifacts, keys
 
 

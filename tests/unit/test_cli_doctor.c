@@ -46,7 +46,6 @@ static void caps_and_checks_agree(void **state)
         {"seccomp", caps->seccomp},
         {"pidfd", caps->pidfd},
         {"overlayfs in userns", caps->overlay_userns},
-        {"KVM", caps->kvm},
         {"cgroups", caps->cgroup_memory && caps->cgroup_cpu && caps->cgroup_pids},
     };
     (void)state;
