@@ -7,8 +7,7 @@
 #include "base/clock.h"
 #include "provider/sync_internal.h"
 
-#define LIST_MAX 65536        /* sandboxes of one provider */
-#define VOLUMES_MAX 1024      /* of one tenant */
+#define LIST_MAX 65536        /* sandboxes of one provider, volumes of one tenant */
 #define SAID_MAX (256 * 1024) /* of one operation, not told yet */
 
 int atoll_sync_left_ms(const struct atoll_sync_call *call)
@@ -59,12 +58,13 @@ static void keep_volume(void *arg, const struct atoll_provider_volume *volume)
 {
     struct atoll_sync_work *w = arg;
     struct atoll_provider_volume *volumes =
-        w->volume_count < VOLUMES_MAX
-            ? realloc(w->volumes, (w->volume_count + 1) * sizeof(*volumes))
-            : NULL;
+        w->volume_count < LIST_MAX ? realloc(w->volumes, (w->volume_count + 1) * sizeof(*volumes))
+                                   : NULL;
 
-    if (!volumes)
-        return; /* nobody has that many */
+    if (!volumes) {
+        w->result = -ENOBUFS;
+        return;
+    }
     w->volumes = volumes;
     w->volumes[w->volume_count++] = *volume;
 }
@@ -103,6 +103,18 @@ static int run_list(struct atoll_sync_work *w)
     return r;
 }
 
+static int run_list_volumes(struct atoll_sync_work *w)
+{
+    struct atoll_sync_provider *p = sync_of(w)->inner;
+    int r = p->ops->list_volumes(p, &w->how, w->call.tenant, keep_volume, w, &w->error);
+
+    if (r == 0 && w->result < 0)
+        r = atoll_fail(
+            &w->error, ATOLL_ERR_RESOURCE_EXHAUSTED, -w->result,
+            "there are too many volumes to list; one whose name is known can be removed");
+    return r;
+}
+
 static int run_op(struct atoll_sync_work *w)
 {
     struct atoll_sync_provider *p = sync_of(w)->inner;
@@ -135,7 +147,7 @@ static int run_op(struct atoll_sync_work *w)
     case ATOLL_OP_DROP_IMAGE:
         return ops->drop_image(p, &w->how, w->call.image, &w->error);
     case ATOLL_OP_LIST_VOLUMES:
-        return ops->list_volumes(p, &w->how, w->call.tenant, keep_volume, w, &w->error);
+        return run_list_volumes(w);
     case ATOLL_OP_DROP_VOLUME:
         return ops->drop_volume(p, &w->how, w->call.tenant, w->call.volume, &w->error);
     case ATOLL_OP_HEALTH:

@@ -72,12 +72,13 @@ static int list_volumes(struct atoll_sync_provider *p, const struct atoll_sync_c
                         const char *tenant, atoll_provider_volume_fn *each, void *arg,
                         struct atoll_error *err)
 {
+    int count = strcmp(tenant, "many") == 0 ? 2000 : strcmp(tenant, "too many") == 0 ? 70000 : 3;
     struct atoll_provider_volume v = {0};
 
     (void)p;
     (void)call;
     (void)err;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < count; i++) {
         (void)snprintf(v.name, sizeof(v.name), "%s%d", tenant, i);
         each(arg, &v);
     }
@@ -306,13 +307,51 @@ static void test_volumes(void **state)
     close_world(&w);
 }
 
+static unsigned counted;
+
+static void count_volume(void *arg, const struct atoll_provider_volume *volume)
+{
+    (void)arg;
+    (void)volume;
+    counted++;
+}
+
+static void on_refused(void *arg, const struct atoll_error *error)
+{
+    struct world *w = arg;
+
+    assert_non_null(error);
+    assert_int_equal(error->kind, ATOLL_ERR_RESOURCE_EXHAUSTED);
+    w->ended++;
+}
+
+/* All of them, or an error: never some. */
+static void test_many_volumes(void **state)
+{
+    struct world w;
+
+    (void)state;
+    open_world(&w);
+    counted = 0;
+    w.builder->ops->list_volumes(w.builder, "many", count_volume, on_done, &w);
+    wait_ended(&w);
+    assert_int_equal(counted, 2000);
+    close_world(&w);
+
+    open_world(&w);
+    counted = 0;
+    w.builder->ops->list_volumes(w.builder, "too many", count_volume, on_refused, &w);
+    wait_ended(&w);
+    assert_int_equal(counted, 0);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_build),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_create),
-        cmocka_unit_test(test_volumes),
+        cmocka_unit_test(test_build),        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_create),       cmocka_unit_test(test_volumes),
+        cmocka_unit_test(test_many_volumes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
