@@ -59,7 +59,8 @@ struct atoll_engine_config {
     uint32_t waived;              /* limits the operator waives for every sandbox */
     bool no_descriptors; /* pretend that none pass from agents: for tests of what is done then */
     uint32_t reattach_max_ms; /* the longest pause before an agent is dialed again; 0: 10 s */
-    const char *host_json;    /* the doctor's report; copied */
+    uint32_t strays_ms; /* how often providers are asked for sandboxes of nobody; 0: five minutes */
+    const char *host_json; /* the doctor's report; copied */
     /* For what to say where nobody makes what is asked for: the kinds of providers there could be
      * (borrowed for good; NULL: nothing is said), and where the operator says so (copied). */
     const struct atoll_route_kinds *kinds;

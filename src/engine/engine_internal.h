@@ -36,8 +36,9 @@ struct atoll_slot {
     struct atoll_engine_provider config;
     struct atoll_provider *provider; /* owned */
     char image[256];
-    bool listed;             /* it has said what there is of an earlier daemon; recovery.c */
-    bool listing;            /* it is being asked that */
+    bool listed;        /* it has said what there is of an earlier daemon; recovery.c */
+    bool listing;       /* it is being asked that */
+    int64_t list_at_ms; /* when it is asked again: a create given up may have been done later */
     struct hearing *hearing; /* that; recovery.c */
     bool checking;           /* a check is under way */
     bool checked;            /* one has ended */

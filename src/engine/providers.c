@@ -130,7 +130,8 @@ static void on_health(void *arg, const char *detail, const struct atoll_error *e
     if (slot->engine->ending)
         return;
     check_later(slot);
-    if (!error && !slot->listed && !atoll_slot_awaits(slot))
+    if (!error && (!slot->listed || atoll_clock_ms() >= slot->list_at_ms) &&
+        !atoll_slot_awaits(slot))
         atoll_recover_slot(slot);
 }
 
@@ -155,6 +156,7 @@ void atoll_slot_note_create(struct atoll_slot *slot, const struct atoll_error *e
         judge(slot);
         return;
     }
+    slot->list_at_ms = 0;
     /* Others say something about the request, and nothing about who refused it. */
     if (error->kind != ATOLL_ERR_UNAVAILABLE && error->kind != ATOLL_ERR_DEADLINE_EXCEEDED &&
         error->kind != ATOLL_ERR_UNAUTHENTICATED)

@@ -16,6 +16,9 @@
  *
  * A provider that does not answer leaves its sandboxes unreachable, which says nothing about them; it
  * is asked again once it is healthy. The start waits for those that are slow, but not for long.
+ *
+ * Later it is asked now and then what it has: a create whose answer did not come in time may still have
+ * been done.
  */
 
 /* One whose time was over while no daemon was there is taken over before it is ended: it may be one
@@ -24,6 +27,8 @@
 
 /* How long the daemon's start waits for a provider. */
 #define PATIENCE_MS 5000
+
+#define STRAYS_MS 300000
 
 /* The daemon's start. */
 struct recovery {
@@ -377,6 +382,8 @@ static void remove_stray(struct atoll_provider *provider, const struct found *f)
 
     memcpy(spec.id, f->id, sizeof(spec.id));
     memcpy(spec.handle, f->handle, sizeof(spec.handle));
+    atoll_log(ATOLL_LOG_INFO, "removing a sandbox of nobody", "provider", provider->ops->name,
+              "sandbox", f->id, NULL);
     provider->ops->destroy(provider, &spec, ignore, NULL);
 }
 
@@ -444,9 +451,11 @@ static void on_listed(void *arg, const struct atoll_error *error)
 static void hear(struct atoll_slot *slot, struct recovery *start)
 {
     struct hearing *h = calloc(1, sizeof(*h));
+    uint32_t strays_ms = slot->engine->config.strays_ms;
 
     if (!h)
         abort(); /* a small fixed object: the daemon is crash-only */
+    slot->list_at_ms = atoll_clock_ms() + (strays_ms ? strays_ms : STRAYS_MS);
     *h = (struct hearing){.slot = slot, .waiting = 1, .start = start};
     atoll_map_init(&h->found);
     slot->listing = true;

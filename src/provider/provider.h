@@ -126,7 +126,7 @@ struct atoll_provider_ops {
      * gone for that. */
     void (*look)(struct atoll_provider *p, const struct atoll_spec *spec,
                  atoll_provider_looked_fn *done, void *arg);
-    /* What there is from before this daemon: `each` for every sandbox (not alive: its first process
+    /* What there is, also from before this daemon: `each` for every sandbox (not alive: its first process
      * is gone, the rest waits for destroy or stop; a stopped one is such a rest), then done. */
     void (*list)(struct atoll_provider *p, atoll_provider_each_fn *each,
                  atoll_provider_done_fn *done, void *arg);

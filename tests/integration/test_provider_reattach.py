@@ -64,6 +64,15 @@ def test_its_lifetime_begins_all_the_same(world):
                lambda: f"not reached again: {control.view}")
 
 
+def test_sandboxes_of_nobody_are_removed(world):
+    """As of a create that was given up, and done all the same."""
+    box = world.box(provider="fake")
+    stray = world.daemon.state / "fake" / ("z" * len(box.id))
+    (stray / "home").mkdir(parents=True)
+    wait_until(lambda: not stray.exists(), 60, lambda: "it is still there")
+    assert box.out("echo untouched") == "untouched"
+
+
 def calls(world, box, op):
     return sum('"provider call"' in line and f'"op":"{op}"' in line and box.id in line
                for line in world.daemon.log.read_text().splitlines())

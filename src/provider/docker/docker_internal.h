@@ -161,6 +161,8 @@ struct atoll_docker_pool *atoll_docker_pool_free(struct atoll_docker_pool *pool)
 /* A started container becomes that of the spec. False: there is none for it. */
 bool atoll_docker_pool_take(struct atoll_docker_pool *pool, const struct atoll_sync_call *call,
                             struct atoll_spec *spec, int *ret_fd);
+/* Whether a container of that name waits in it, or is about to, or has just been taken out. */
+bool atoll_docker_pool_may_have(struct atoll_docker_pool *pool, const char *name);
 
 /* --- tar (tar.c) --- */
 

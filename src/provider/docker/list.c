@@ -95,17 +95,32 @@ int atoll_docker_clean(struct atoll_docker *d, const struct atoll_sync_call *cal
     return r;
 }
 
+/* One that waits in no pool: a create that was given up, and that the engine did all the same. It goes by
+ * its name: one that was taken meanwhile has another. */
+static void remove_late(struct atoll_docker *d, const struct atoll_sync_call *call,
+                        const json_t *entry)
+{
+    const char *name = json_string_value(json_array_get(json_object_get(entry, "Names"), 0));
+    struct atoll_error unused;
+
+    if (name && strncmp(name, "/" ATOLL_DOCKER_POOL, sizeof(ATOLL_DOCKER_POOL)) == 0 &&
+        strspn(name + 1, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(name + 1) &&
+        !atoll_docker_pool_may_have(d->pool, name + 1))
+        (void)!atoll_docker_container_remove(d, call, name + 1, name + 1, &unused);
+}
+
 int atoll_docker_list(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                       void (*each)(void *arg, const char *id, const char *handle, bool alive),
                       void *arg, struct atoll_error *err)
 {
+    struct atoll_docker *d = atoll_docker_of(p);
     ATOLL_DOCKER_AUTOJSON json_t *list = NULL;
     const json_t *entry;
     size_t i;
-    int r = atoll_docker_clean(atoll_docker_of(p), call, err);
+    int r = atoll_docker_clean(d, call, err);
 
     if (r == 0)
-        r = list_ours(atoll_docker_of(p), call, &list, err);
+        r = list_ours(d, call, &list, err);
     if (r < 0)
         return r;
     json_array_foreach(list, i, entry)
@@ -115,6 +130,8 @@ int atoll_docker_list(struct atoll_sync_provider *p, const struct atoll_sync_cal
         char id[ATOLL_ID_LEN + 1];
         if (handle && state && atoll_docker_entry_id(entry, id))
             each(arg, id, handle, strcmp(state, "running") == 0 || strcmp(state, "paused") == 0);
+        else
+            remove_late(d, call, entry);
     }
     return 0;
 }

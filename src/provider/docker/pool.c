@@ -39,6 +39,8 @@ struct atoll_docker_pool {
     unsigned count;
     struct waiting stale[ATOLL_DOCKER_POOL_MAX]; /* of the shape before: to be removed */
     unsigned stale_count;
+    char making[64]; /* the name of the one that is being made, or "" */
+    unsigned taking; /* that wait no longer, and may still have their names */
 };
 
 static bool same_shape(const struct atoll_spec *a, const struct atoll_spec *b)
@@ -89,13 +91,15 @@ static bool add_one(struct atoll_docker_pool *pool)
     struct atoll_error unused;
     int r;
 
-    (void)pthread_mutex_unlock(&pool->lock);
-    call.cancel_fd = pool->ending_fd;
     atoll_rand_id(spec.id, ATOLL_ID_LEN);
     (void)snprintf(w.name, sizeof(w.name), ATOLL_DOCKER_POOL "%s", spec.id);
+    memcpy(pool->making, w.name, sizeof(pool->making));
+    (void)pthread_mutex_unlock(&pool->lock);
+    call.cancel_fd = pool->ending_fd;
     r = atoll_docker_container_start(pool->docker, &call, w.name, &spec, w.handle, sizeof(w.handle),
                                      &unused);
     (void)pthread_mutex_lock(&pool->lock);
+    pool->making[0] = '\0';
     if (r < 0)
         return false;
     if (epoch == pool->epoch)
@@ -244,10 +248,18 @@ static bool pop(struct atoll_docker_pool *pool, const struct atoll_spec *spec, s
         *ret = pool->waiting[--pool->count];
         *ret_limits = pool->shape.limits;
         got = true;
+        pool->taking++;
         (void)pthread_cond_signal(&pool->changed);
     }
     (void)pthread_mutex_unlock(&pool->lock);
     return got;
+}
+
+static void end_taking(struct atoll_docker_pool *pool)
+{
+    (void)pthread_mutex_lock(&pool->lock);
+    pool->taking--;
+    (void)pthread_mutex_unlock(&pool->lock);
 }
 
 static int become(struct atoll_docker *d, const struct atoll_sync_call *call,
@@ -290,13 +302,38 @@ bool atoll_docker_pool_take(struct atoll_docker_pool *pool, const struct atoll_s
     while (!atoll_sync_cancelled(call) && atoll_sync_left_ms(call) > 0 && eligible(pool, spec) &&
            pop(pool, spec, &w, &had)) {
         if (become(d, call, &w, &had, spec, &err) >= 0 &&
-            atoll_docker_container_dial(d, call, w.handle, name, ret_fd, &err) >= 0)
+            atoll_docker_container_dial(d, call, w.handle, name, ret_fd, &err) >= 0) {
+            end_taking(pool);
             return true;
+        }
         after = atoll_docker_after();
         remove_waiting(d, &after, &w);
         (void)snprintf(w.name, sizeof(w.name), "%s", name);
         remove_waiting(d, &after, &w);
+        end_taking(pool);
         spec->handle[0] = '\0';
     }
     return false;
+}
+
+static bool has_name(const struct waiting *list, unsigned count, const char *name)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(list[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+bool atoll_docker_pool_may_have(struct atoll_docker_pool *pool, const char *name)
+{
+    bool may;
+
+    if (!pool)
+        return false;
+    (void)pthread_mutex_lock(&pool->lock);
+    may = pool->taking > 0 || strcmp(pool->making, name) == 0 ||
+          has_name(pool->waiting, pool->count, name) ||
+          has_name(pool->stale, pool->stale_count, name);
+    (void)pthread_mutex_unlock(&pool->lock);
+    return may;
 }
