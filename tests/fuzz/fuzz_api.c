@@ -51,16 +51,18 @@ static void ignore_exec(void *arg, struct atoll_exec *exec, const struct atoll_e
     fake_output(exec, ATOLL_STREAM_STDOUT, "out\xff", 4);
 }
 
-/* One sandbox, "box0", with a command that has ended and one that runs. */
+/* One sandbox, "box0", open to everybody, with a command that has ended and one that runs. */
 static void fill_engine(void)
 {
     static const char *const argv[] = {"cmd", NULL};
     const struct atoll_exec_start start = {.argv = argv, .stdin_open = true};
+    const struct atoll_create create = {
+        .facade_json = "{\"facade\":\"e2b\",\"secure\":false,\"public_traffic\":true}"};
 
     fake_reset();
     memcpy(fake.file, "content", 7);
     fake.file_len = fake.file_size = 7;
-    atoll_engine_create(&fake, &(struct atoll_create){0}, ignore_sandbox, NULL);
+    atoll_engine_create(&fake, &create, ignore_sandbox, NULL);
     atoll_engine_exec(&fake, "box0", &start, ignore_exec, NULL);
     atoll_engine_exec(&fake, "box0", &start, ignore_exec, NULL);
     fake_end(&fake.execs[0], ATOLL_END_EXITED, 3);

@@ -21,7 +21,7 @@ struct atoll_sandbox {
     char id[ATOLL_ID_LEN + 1];
     struct atoll_limits limits;
     uint32_t waived;
-    char metadata[256];
+    char metadata[256], facade[1024];
 };
 
 struct fake_piece {
@@ -248,6 +248,8 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
         (void)snprintf(s->id, sizeof(s->id), "box%u", engine->made++);
         (void)snprintf(s->metadata, sizeof(s->metadata), "%s",
                        create->metadata_json ? create->metadata_json : "");
+        (void)snprintf(s->facade, sizeof(s->facade), "%s",
+                       create->facade_json ? create->facade_json : "");
     }
     fake_answer(call_sandbox, (void (*)(void))done, arg, s, error);
 }
@@ -294,12 +296,15 @@ void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox
 {
     *ret = (struct atoll_sandbox_view){
         .id = sandbox->id,
+        .owner = "default",
+        .state = ATOLL_SANDBOX_RUNNING,
         .template_name = "host",
         .provider = "fake",
         .isolation = "none",
         .image = "",
         .handle = "",
         .metadata_json = sandbox->metadata,
+        .facade_json = sandbox->facade,
         .cause = "",
         .limits = sandbox->limits,
         .waived = sandbox->waived,
@@ -375,6 +380,8 @@ void atoll_exec_get(const struct atoll_exec *exec, struct atoll_exec_view *ret)
     *ret = (struct atoll_exec_view){.id = exec->id,
                                     .sandbox_id = exec->sandbox_id,
                                     .user = exec->user,
+                                    .cwd = "",
+                                    .pid = (uint32_t)(exec - fake.execs) + 1,
                                     .argv = argv,
                                     .result = exec->ended ? &exec->result : NULL};
 }
