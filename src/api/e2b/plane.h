@@ -18,7 +18,6 @@ struct atoll_e2b_plane {
     struct atoll_list notes;           /* process_notes.c, oldest first */
     struct atoll_map notes_by_exec;
     struct atoll_list watchers; /* watchers.c */
-    size_t watcher_count;
     /* Ids of sandboxes made by this facade, gone ones too: their hosts are answered here. */
     char (*made)[ATOLL_ID_LEN + 1]; /* owned, a ring */
     size_t made_count;

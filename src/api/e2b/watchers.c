@@ -8,7 +8,8 @@
 #include "api/e2b/plane.h"
 #include "base/rand.h"
 
-#define WATCHERS_MAX 1024
+/* Of one sandbox: as many as an honest agent allows. */
+#define WATCHERS_MAX 32
 /* Events of one watcher, as JSON; what comes when it is full is lost. */
 #define QUEUE_MAX ((size_t)1024 * 1024)
 
@@ -25,7 +26,6 @@ struct watcher {
 static void watcher_free(struct watcher *w)
 {
     atoll_list_remove(&w->node);
-    w->plane->watcher_count--;
     w->source = atoll_watch_source_close(w->source);
     atoll_buf_done(&w->events);
     free(w);
@@ -92,6 +92,20 @@ static void ended(void *arg)
 
 static const struct atoll_watch_source_events source_events = {started, changed, ended};
 
+static int check_count(const struct atoll_e2b_plane *plane, const char *sandbox_id,
+                       struct atoll_error *err)
+{
+    size_t count = 0;
+
+    ATOLL_LIST_FOREACH (&plane->watchers, node)
+        count +=
+            strcmp(ATOLL_CONTAINER_OF(node, struct watcher, node)->sandbox_id, sandbox_id) == 0;
+    if (count > WATCHERS_MAX)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EMFILE,
+                          "the sandbox has %d watchers already, remove one first", WATCHERS_MAX);
+    return 0;
+}
+
 void atoll_envd_watcher_create(struct atoll_api_call *call, const uint8_t *body, size_t n)
 {
     struct atoll_e2b_plane *plane = atoll_e2b_plane_of(call->api);
@@ -99,7 +113,7 @@ void atoll_envd_watcher_create(struct atoll_api_call *call, const uint8_t *body,
     struct atoll_error error;
     struct watcher *w;
     json_t *message;
-    int r = 0;
+    int r;
 
     if (!atoll_connect_unary(call, body, n, &message))
         return;
@@ -111,9 +125,7 @@ void atoll_envd_watcher_create(struct atoll_api_call *call, const uint8_t *body,
     (void)snprintf(w->sandbox_id, sizeof(w->sandbox_id), "%.26s", call->params.id);
     atoll_buf_init(&w->events, QUEUE_MAX);
     atoll_list_push_back(&plane->watchers, &w->node);
-    if (++plane->watcher_count > WATCHERS_MAX)
-        r = atoll_fail(&error, ATOLL_ERR_RESOURCE_EXHAUSTED, EMFILE,
-                       "%d watchers are there already, remove one first", WATCHERS_MAX);
+    r = check_count(plane, w->sandbox_id, &error);
     if (r == 0)
         r = atoll_watch_request_take(call, message, w->user, &request, &error);
     if (r < 0) {
