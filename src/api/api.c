@@ -40,6 +40,7 @@ struct atoll_api *atoll_api_new(const struct atoll_api_config *config)
     api->config = *config;
     api->key_rates = atoll_buckets_new(config->key_rate, BUCKETS_MAX);
     api->wrong_keys = atoll_buckets_new(config->wrong_key_rate, BUCKETS_MAX);
+    api->wrong_signatures = atoll_buckets_new(config->wrong_key_rate, BUCKETS_MAX);
     if (!config->answers && atoll_answers_new(NULL, &api->own_answers, NULL) < 0)
         abort(); /* without a store there is nothing that could fail but memory */
     api->answers = config->answers ? config->answers : api->own_answers;
@@ -71,6 +72,7 @@ struct atoll_api *atoll_api_free(struct atoll_api *api)
     api->preview = atoll_preview_server_free(api->preview);
     (void)atoll_buckets_free(api->key_rates);
     (void)atoll_buckets_free(api->wrong_keys);
+    (void)atoll_buckets_free(api->wrong_signatures);
     free(api);
     return NULL;
 }

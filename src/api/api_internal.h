@@ -6,13 +6,13 @@
 struct atoll_api {
     struct atoll_api_config config;
     struct atoll_list sessions;
-    struct atoll_preview_server *preview;         /* owned; NULL: there are none */
-    struct atoll_e2b_plane *e2b;                  /* owned; made when it is first asked for */
-    struct atoll_buckets *key_rates, *wrong_keys; /* owned */
-    struct atoll_answers *answers;                /* borrowed, or own_answers */
-    struct atoll_answers *own_answers;            /* owned, or NULL */
-    struct atoll_list leases;                     /* of struct lease; lease.c */
-    size_t context_bytes;                         /* lines for slow clients; context_stream.c */
+    struct atoll_preview_server *preview; /* owned; NULL: there are none */
+    struct atoll_e2b_plane *e2b;          /* owned; made when it is first asked for */
+    struct atoll_buckets *key_rates, *wrong_keys, *wrong_signatures; /* owned */
+    struct atoll_answers *answers;                                   /* borrowed, or own_answers */
+    struct atoll_answers *own_answers;                               /* owned, or NULL */
+    struct atoll_list leases;                                        /* of struct lease; lease.c */
+    size_t context_bytes; /* lines for slow clients; context_stream.c */
     bool draining;
     int64_t started_unix_ms;
     char id_prefix[9]; /* random per process, so that request ids of two runs differ */

@@ -87,6 +87,14 @@ int64_t atoll_buckets_take(struct atoll_buckets *buckets, const char *name, int6
     return 0;
 }
 
+void atoll_buckets_return(struct atoll_buckets *buckets, const char *name)
+{
+    struct bucket *bucket = atoll_map_get(&buckets->by_name, name);
+
+    if (bucket)
+        bucket->millitokens += 1000;
+}
+
 const char *atoll_bucket_source(const char *address, char *out)
 {
     const char *colon = strrchr(address, ':');

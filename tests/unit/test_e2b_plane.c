@@ -50,11 +50,49 @@ static void one_sandbox_does_not_take_the_watchers_of_another(void **state)
     assert_has(call_in("box0", "CreateWatcher", "{}"), "watcherId");
 }
 
+static const char *ask_signed(const char *signature)
+{
+    char text[256] = "GET /files?path=/f&signature=";
+    size_t n = strlen(text);
+
+    for (; *signature; signature++) /* "+" would be a space */
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%%%02x", (unsigned)*signature);
+    (void)snprintf(text + n, sizeof(text) - n, " HTTP/1.1\r\nHost: x\r\n\r\n");
+    return rig_ask(&rig, text);
+}
+
+static void looking_for_a_signature_is_limited(void **state)
+{
+    struct atoll_api_config config = {
+        .engine = &fake, .loop = rig.loop, .wrong_key_rate = {.per_second = 1, .burst = 2}};
+    char token[ATOLL_E2B_TOKEN_LEN + 1], right[ATOLL_E2B_SIGNATURE_MAX];
+    const char *answer = "";
+
+    (void)state;
+    api = atoll_api_free(api);
+    api = atoll_api_new(&config);
+    make_box();
+    atoll_e2b_envd_token(api, "box0", token);
+    atoll_e2b_sign(&(struct atoll_e2b_signed){"/f", "read", "", ""}, token, right);
+    for (int i = 0; i < 10; i++) /* right ones cost nothing */
+        assert_has(ask_signed(right), "HTTP/1.1 200 ");
+    assert_has(ask_signed("v1_x"), "HTTP/1.1 401 ");
+    /* None is looked for while too many were wrong, which a slow machine may have to try again. */
+    for (int i = 0; i < 1000 && !strstr(answer, "HTTP/1.1 429 "); i++) {
+        while (!strstr(ask_signed("v1_x"), "HTTP/1.1 429 "))
+            ;
+        answer = ask_signed(right);
+    }
+    assert_has(answer, "HTTP/1.1 429 ");
+    assert_has(answer, "too many requests with invalid signatures");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_sandbox_does_not_take_the_watchers_of_another, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(looking_for_a_signature_is_limited, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,22 +202,24 @@ static int by_signature(struct atoll_e2b_plane *plane, struct atoll_http_request
         atoll_plane_preflight(req);
         return -EINVAL;
     }
+    /* Looking through all of them is work that strangers do not get for nothing. */
+    if (atoll_buckets_take(api->wrong_signatures,
+                           atoll_bucket_source(atoll_http_peer(req)->address, source),
+                           atoll_loop_now_ms(api->config.loop)) > 0) {
+        atoll_envd_refuse(req, 429, "too many requests with invalid signatures");
+        return -EINVAL;
+    }
     for (size_t pos = 0; (sandbox = atoll_engine_next(api->config.engine, &pos));) {
         atoll_sandbox_get(sandbox, &view);
         atoll_e2b_envd_token(api, view.id, token);
         if (!atoll_e2b_signature_fits(req, token))
             continue;
+        atoll_buckets_return(api->wrong_signatures, source);
         (void)!atoll_text_copy(ret->id, sizeof(ret->id), view.id);
         ret->port = ATOLL_E2B_ENVD_PORT;
         return 1;
     }
-    /* Looking through all of them is work that strangers do not get for nothing. */
-    if (atoll_buckets_take(api->wrong_keys,
-                           atoll_bucket_source(atoll_http_peer(req)->address, source),
-                           atoll_loop_now_ms(api->config.loop)) > 0)
-        atoll_envd_refuse(req, 429, "too many requests with invalid signatures");
-    else
-        atoll_envd_refuse(req, 401, "invalid signature");
+    atoll_envd_refuse(req, 401, "invalid signature");
     return -EINVAL;
 }
 
