@@ -247,7 +247,7 @@ struct atoll_agent_stream {
     uint64_t acked;           /* everything before is with the daemon */
     uint64_t sent;            /* next to send on this connection */
     uint64_t produced;
-    size_t owed; /* bytes that were in the pipe when the command ended, not yet read */
+    size_t owed; /* at most so many bytes are left of what there was when the command ended */
 };
 
 /* Takes fd over. */
@@ -261,8 +261,6 @@ int atoll_agent_stream_ack(struct atoll_agent_stream *s, uint64_t offset) ATOLL_
 /* OUT_OF_RANGE */
 int atoll_agent_stream_resume(struct atoll_agent_stream *s, uint64_t offset,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
-/* True for a terminal that nobody writes to any more: what is left in it is read to its end. */
-bool atoll_agent_stream_is_ending(const struct atoll_agent_stream *s);
 /* From now on what comes is thrown away, so that whoever still writes neither blocks nor dies. */
 void atoll_agent_stream_abandon(struct atoll_agent_stream *s);
 /* Queues output and ends of all commands that have some, fairly, while the queue has room. */

@@ -19,6 +19,8 @@
 /* A background child may hold the pipes: silence this long, or this long at all, is the end. */
 #define QUIET_MS 100
 #define SETTLE_MAX_MS 1000
+/* More than a terminal can hold; how much is in it, it does not tell. */
+#define TERMINAL_MAX ((size_t)256 * 1024)
 
 /* The number behind `key` in a small cgroup file ("" for a file that is one number). */
 static uint64_t read_counter(int fd, const char *key)
@@ -146,11 +148,6 @@ void atoll_agent_exec_settle(struct atoll_agent_exec *exec)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(exec->streams); i++) {
         if (exec->streams[i].owed > 0)
             return; /* the command's own bytes: waited for as long as the daemon needs */
-        if (atoll_agent_stream_is_ending(&exec->streams[i])) {
-            /* So are these, unless somebody opens that terminal again. */
-            atoll_timer_set(&exec->settle, exec->agent->loop, QUIET_MS, settle_timer, exec);
-            return;
-        }
         open |= exec->streams[i].fd >= 0;
     }
     if (!open || quiet >= QUIET_MS || now - exec->reaped_ms >= SETTLE_MAX_MS)
@@ -171,7 +168,9 @@ static void exec_reaped(struct atoll_agent_exec *exec, int status, const struct 
         int waiting = 0;
         if (s->fd < 0)
             continue;
-        if (!exec->pty && ioctl(s->fd, FIONREAD, &waiting) == 0 && waiting > 0)
+        if (exec->pty)
+            s->owed = TERMINAL_MAX;
+        else if (ioctl(s->fd, FIONREAD, &waiting) == 0 && waiting > 0)
             s->owed = (size_t)waiting;
         atoll_agent_stream_drain(s);
     }

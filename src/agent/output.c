@@ -9,7 +9,6 @@
  * acknowledgement. The pump sends one piece per command in turn, so a loud one starves nobody.
  */
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/uio.h>
 #include "agent/agent_internal.h"
@@ -98,8 +97,10 @@ static size_t read_once(struct atoll_agent_stream *s)
     do
         got = readv(s->fd, iov, free_pieces(s, READ_MAX, iov));
     while (got < 0 && errno == EINTR);
-    if (got < 0 && errno == EAGAIN)
+    if (got < 0 && errno == EAGAIN) {
+        s->owed = 0; /* of a terminal that was a guess */
         return 0;
+    }
     if (got <= 0) { /* a terminal whose other side is closed says EIO */
         at_end(s);
         return 0;
@@ -116,7 +117,8 @@ static void stream_ready(void *arg, uint32_t events)
     struct atoll_agent_exec *exec = s->exec;
 
     (void)events;
-    (void)read_once(s);
+    while (read_once(s) > 0 && s->owed > 0)
+        ;
     update_watch(s);
     atoll_agent_output_ready(exec);
     if (exec->reaped)
@@ -132,14 +134,6 @@ void atoll_agent_stream_drain(struct atoll_agent_stream *s)
     atoll_agent_output_ready(s->exec);
 }
 
-/* How much is in it a terminal does not tell. */
-bool atoll_agent_stream_is_ending(const struct atoll_agent_stream *s)
-{
-    struct pollfd p = {.fd = s->fd};
-
-    return s->exec->pty && s->fd >= 0 && poll(&p, 1, 0) > 0 && (p.revents & POLLHUP);
-}
-
 int atoll_agent_stream_ack(struct atoll_agent_stream *s, uint64_t offset)
 {
     if (offset > s->produced)
@@ -148,8 +142,11 @@ int atoll_agent_stream_ack(struct atoll_agent_stream *s, uint64_t offset)
         return 0;
     s->acked = offset;
     s->sent = ATOLL_MAX(s->sent, offset);
-    /* The end of a stream that was full is only seen now. */
-    update_watch(s);
+    /* The end of a stream that was full is only seen now; nothing announces that it is empty. */
+    if (s->owed > 0)
+        stream_ready(s, 0);
+    else
+        update_watch(s);
     return 0;
 }
 

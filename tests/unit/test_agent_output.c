@@ -287,12 +287,9 @@ static void a_daemon_that_does_not_read_costs_no_memory(void **state)
     assert_int_equal(list_one(c).exec, 1);
 }
 
-/* What a command left in its terminal waits for a daemon that is away, as what it left in a pipe does. */
-static void a_terminal_keeps_what_was_written(void **state)
+static void check_terminal(struct agent_client *c, const char *script, size_t bytes)
 {
-    struct agent_client *c = *state;
-    struct atoll_am_exec_start msg =
-        client_command(1, CLIENT_SH("seq -f %09.0f 1 1000 | tr '\\n' ' '; exit 3"));
+    struct atoll_am_exec_start msg = client_command(1, CLIENT_SH(script));
     struct run_result r;
 
     msg.flags = ATOLL_EXEC_PTY;
@@ -305,8 +302,24 @@ static void a_terminal_keeps_what_was_written(void **state)
     resume(c, 1, 0, 0);
     client_wait_exit(c, &r);
     assert_int_equal(r.exit.code, 3);
-    assert_int_equal(atoll_buf_size(&r.out), 10000);
+    assert_int_equal(atoll_buf_size(&r.out), bytes);
     run_result_done(&r);
+    client_forget(c, 1);
+}
+
+#define TEN_THOUSAND "seq -f %09.0f 1 1000 | tr '\\n' ' '; exit 3"
+
+/* What a command left in its terminal waits for a daemon that is away, as what it left in a pipe does. */
+static void a_terminal_keeps_what_was_written(void **state)
+{
+    check_terminal(*state, TEN_THOUSAND, 10000);
+}
+
+/* Also when somebody else has it open, who is not waited for. */
+static void a_terminal_in_use_keeps_what_was_written(void **state)
+{
+    check_terminal(*state, "trap '' HUP; sleep 60 & " TEN_THOUSAND, 10000);
+    check_terminal(*state, "trap '' HUP; sleep 60 & printf %4096s x; exit 3", 4096);
 }
 
 int main(void)
@@ -317,6 +330,7 @@ int main(void)
         TEST(without_acks_the_command_waits),
         TEST(the_daemon_may_be_away),
         TEST(a_terminal_keeps_what_was_written),
+        TEST(a_terminal_in_use_keeps_what_was_written),
         TEST(dropped_connections_lose_and_repeat_nothing),
         TEST(the_end_is_told_again_until_forgotten),
         TEST(acknowledged_bytes_are_gone),
