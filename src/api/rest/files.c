@@ -4,6 +4,7 @@
 #include "api/rest/files.h"
 #include <errno.h>
 #include <string.h>
+#include "api/rest/listing.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 
@@ -169,34 +170,11 @@ void atoll_rest_file_remove(struct atoll_api_call *call, const uint8_t *body ATO
                            atoll_rest_done, call);
 }
 
-/* Entries are written into the reply as they come. */
-
-struct listing {
-    struct atoll_api_call *call;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-};
-
 static void list_entry(void *arg, const struct atoll_am_entry *entry)
 {
-    struct listing *l = arg;
+    struct atoll_rest_listing *l = arg;
 
     atoll_view_entry(&l->out, NULL, entry);
-}
-
-static void list_done(void *arg, const struct atoll_error *error)
-{
-    struct listing *l = arg;
-
-    if (error) {
-        atoll_api_fail(l->call, error);
-        atoll_buf_done(&l->buf);
-    } else {
-        atoll_json_close(&l->out, ']');
-        atoll_json_close(&l->out, '}');
-        atoll_api_reply(l->call, 200, &l->out);
-    }
-    free(l);
 }
 
 void atoll_rest_file_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
@@ -204,7 +182,6 @@ void atoll_rest_file_list(struct atoll_api_call *call, const uint8_t *body ATOLL
 {
     struct atoll_rest_file_target t;
     struct atoll_error error;
-    struct listing *l;
     uint64_t depth = 1;
 
     if (!atoll_rest_file_target(call, &t))
@@ -213,11 +190,6 @@ void atoll_rest_file_list(struct atoll_api_call *call, const uint8_t *body ATOLL
         atoll_api_fail(call, &error);
         return;
     }
-    l = atoll_api_alloc(sizeof(*l));
-    l->call = call;
-    atoll_api_reply_init(&l->buf, &l->out);
-    atoll_json_open(&l->out, NULL, '{');
-    atoll_json_open(&l->out, "entries", '[');
     atoll_files_list(call->engine, call->params.id, t.user, t.path, (uint32_t)depth, list_entry,
-                     list_done, l);
+                     atoll_rest_listing_done, atoll_rest_listing_new(call, "entries", ']'));
 }

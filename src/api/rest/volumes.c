@@ -3,6 +3,7 @@
  */
 #include <errno.h>
 #include "api/fields.h"
+#include "api/rest/listing.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/text.h"
@@ -57,15 +58,9 @@ void atoll_rest_sandbox_snapshot(struct atoll_api_call *call, const uint8_t *byt
 
 /* Volumes. */
 
-struct volume_list {
-    struct atoll_api_call *call;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-};
-
 static void list_one(void *arg, const struct atoll_volume_view *view)
 {
-    struct volume_list *l = arg;
+    struct atoll_rest_listing *l = arg;
 
     atoll_json_open(&l->out, NULL, '{');
     atoll_json_text(&l->out, "name", view->name);
@@ -74,32 +69,12 @@ static void list_one(void *arg, const struct atoll_volume_view *view)
     atoll_json_close(&l->out, '}');
 }
 
-static void listed(void *arg, const struct atoll_error *error)
-{
-    struct volume_list *l = arg;
-
-    if (error) {
-        atoll_buf_done(&l->buf);
-        atoll_api_fail(l->call, error);
-    } else {
-        atoll_json_close(&l->out, ']');
-        atoll_json_close(&l->out, '}');
-        atoll_api_reply(l->call, 200, &l->out);
-    }
-    free(l);
-}
-
 void atoll_rest_volume_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                             size_t n ATOLL_UNUSED)
 {
-    struct volume_list *l = atoll_api_alloc(sizeof(*l));
-
-    l->call = call;
-    atoll_api_reply_init(&l->buf, &l->out);
-    atoll_json_open(&l->out, NULL, '{');
-    atoll_json_open(&l->out, "volumes", '[');
     atoll_volumes_list(call->engine, call->caller.tenant, atoll_http_query(call->req, "provider"),
-                       list_one, listed, l);
+                       list_one, atoll_rest_listing_done,
+                       atoll_rest_listing_new(call, "volumes", ']'));
 }
 
 void atoll_rest_volume_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

@@ -7,6 +7,7 @@
 #include "api/fields.h"
 #include "api/json_out.h"
 #include "api/rest/files.h"
+#include "api/rest/listing.h"
 #include "api/rest/rest_internal.h"
 #include "base/base64.h"
 
@@ -15,17 +16,9 @@
 #define VALUE_MAX ((size_t)64 * 1024)
 #define BASE64_MAX ((VALUE_MAX + 2) / 3 * 4)
 
-/* Listing: written into the reply as they come. */
-
-struct listing {
-    struct atoll_api_call *call;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-};
-
 static void list_one(void *arg, const char *name, const uint8_t *value, size_t n)
 {
-    struct listing *l = arg;
+    struct atoll_rest_listing *l = arg;
 
     atoll_json_open(&l->out, name, '{');
     if (atoll_json_utf8_prefix(value, n) == n)
@@ -35,35 +28,15 @@ static void list_one(void *arg, const char *name, const uint8_t *value, size_t n
     atoll_json_close(&l->out, '}');
 }
 
-static void list_done(void *arg, const struct atoll_error *error)
-{
-    struct listing *l = arg;
-
-    if (error) {
-        atoll_api_fail(l->call, error);
-        atoll_buf_done(&l->buf);
-    } else {
-        atoll_json_close(&l->out, '}');
-        atoll_json_close(&l->out, '}');
-        atoll_api_reply(l->call, 200, &l->out);
-    }
-    free(l);
-}
-
 void atoll_rest_xattr_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                            size_t n ATOLL_UNUSED)
 {
     struct atoll_rest_file_target t;
-    struct listing *l;
 
-    if (!atoll_rest_file_target(call, &t))
-        return;
-    l = atoll_api_alloc(sizeof(*l));
-    l->call = call;
-    atoll_api_reply_init(&l->buf, &l->out);
-    atoll_json_open(&l->out, NULL, '{');
-    atoll_json_open(&l->out, "attributes", '{');
-    atoll_files_xattrs(call->engine, call->params.id, t.user, t.path, list_one, list_done, l);
+    if (atoll_rest_file_target(call, &t))
+        atoll_files_xattrs(call->engine, call->params.id, t.user, t.path, list_one,
+                           atoll_rest_listing_done,
+                           atoll_rest_listing_new(call, "attributes", '}'));
 }
 
 /* Setting: {"path","name","value"|"base64","user"?}. */
