@@ -28,6 +28,9 @@ struct heard {
     bool again;          /* run the same once more at the end */
 };
 
+static struct atoll_exec *const driver = &fake.execs[0]; /* of the first context */
+static struct heard made;                                /* about it, by setup_made() */
+
 static void write_file(const char *name, const char *text)
 {
     char path[100];
@@ -118,13 +121,15 @@ static void say(struct atoll_exec *exec, const char *text)
     fake_output(exec, ATOLL_STREAM_STDOUT, text, strlen(text));
 }
 
-/* A context whose driver is `fake.execs[0]`. */
-static void make(struct heard *h)
+/* For tests of a context that is there. */
+static int setup_made(void **state)
 {
-    create(h, "toy");
-    say(&fake.execs[0], READY);
-    assert_int_equal(h->ends, 1);
-    assert_int_equal(h->failed, ATOLL_ERR_NONE);
+    (void)setup(state);
+    create(&made, "toy");
+    say(driver, READY);
+    assert_int_equal(made.ends, 1);
+    assert_int_equal(made.failed, ATOLL_ERR_NONE);
+    return 0;
 }
 
 static void execute(struct heard *h, const char *context, const char *code, uint32_t timeout_ms);
@@ -214,17 +219,17 @@ static void brings_and_starts_a_driver(void **state)
     assert_int_equal(h.ends, 0);
     assert_string_equal(fake.path, "/run/atoll/drivers/toy.py");
     assert_string_equal(atoll_buf_str(&fake.stored), "print('driver')\n");
-    assert_true(fake.execs[0].stdin_open);
+    assert_true(driver->stdin_open);
     assert_false(atoll_contexts_next(contexts, box, &pos, &view)); /* not before it is ready */
-    say(&fake.execs[0], "noise before\n{\"type\":\"rea");
+    say(driver, "noise before\n{\"type\":\"rea");
     assert_int_equal(h.ends, 0);
-    say(&fake.execs[0], "dy\"}\n");
+    say(driver, "dy\"}\n");
     assert_int_equal(h.ends, 1);
     pos = 0;
     assert_true(atoll_contexts_next(contexts, box, &pos, &view));
     assert_string_equal(view.language, "toy");
     assert_string_equal(view.exec_id, "exec0");
-    assert_true(fake.execs[0].resting);
+    assert_true(driver->resting);
     assert_false(atoll_contexts_next(contexts, box, &pos, &view));
 }
 
@@ -239,8 +244,8 @@ static void a_start_that_fails_leaves_nothing(void **state)
     assert_int_equal(h.failed, ATOLL_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(h.why, "toy"));
     create(&h, "toy");
-    fake_output(&fake.execs[0], ATOLL_STREAM_STDERR, "no such module", 14);
-    fake_end(&fake.execs[0], ATOLL_END_EXITED, 1);
+    fake_output(driver, ATOLL_STREAM_STDERR, "no such module", 14);
+    fake_end(driver, ATOLL_END_EXITED, 1);
     assert_int_equal(h.failed, ATOLL_ERR_FAILED_PRECONDITION);
     assert_non_null(strstr(h.why, "no such module"));
     assert_false(atoll_contexts_next(contexts, box, &pos, &view));
@@ -252,31 +257,29 @@ static void a_start_that_fails_leaves_nothing(void **state)
 
 static void lines_are_checked_and_rewritten(void **state)
 {
-    struct heard made, h = {0};
-    struct atoll_exec *x = &fake.execs[0];
+    struct heard h = {0};
     uint64_t id;
 
     (void)state;
-    make(&made);
     execute(&h, made.context, "1+\xc3\xa4", 0);
-    assert_false(x->resting);
-    id = request_id(x);
-    assert_non_null(strstr(atoll_buf_str(&x->input), "\"code\":\"1+\\u00E4\""));
-    answer(x, id, COUNT);
-    answer(x, id,
+    assert_false(driver->resting);
+    id = request_id(driver);
+    assert_non_null(strstr(atoll_buf_str(&driver->input), "\"code\":\"1+\\u00E4\""));
+    answer(driver, id, COUNT);
+    answer(driver, id,
            "\"type\":\"stdout\",\"text\":\"\xc3\xa4\\u0000\",\"timestamp\":\"T\",\"evil\":1");
-    answer(x, id, "\"type\":\"stderr\",\"text\":5,\"timestamp\":\"T\"");
-    answer(x, id,
+    answer(driver, id, "\"type\":\"stderr\",\"text\":5,\"timestamp\":\"T\"");
+    answer(driver, id,
            "\"type\":\"result\",\"text\":\"2\",\"png\":7,\"html\":null,\"json\":{\"a\":[1]},"
            "\"is_main_result\":true");
-    answer(x, id, "\"type\":\"result\",\"json\":[100000000000000000000]");
-    answer(x, id,
+    answer(driver, id, "\"type\":\"result\",\"json\":[100000000000000000000]");
+    answer(driver, id,
            "\"type\":\"stdout\",\"text\":\"\\ud83d \\ud83d\\ude00 \\\\ud83d\",\"timestamp\":\"T\"");
-    answer(x, id, "\"type\":\"error\",\"name\":\"E\",\"value\":\"v\",\"traceback\":\"t\"");
-    answer(x, id, "\"type\":\"error\",\"name\":\"second\"");
-    answer(x, id, COUNT);
+    answer(driver, id, "\"type\":\"error\",\"name\":\"E\",\"value\":\"v\",\"traceback\":\"t\"");
+    answer(driver, id, "\"type\":\"error\",\"name\":\"second\"");
+    answer(driver, id, COUNT);
     assert_int_equal(h.ends, 0);
-    answer(x, id, END);
+    answer(driver, id, END);
     assert_int_equal(h.ends, 1);
     assert_int_equal(h.failed, ATOLL_ERR_NONE);
     assert_string_equal(
@@ -289,7 +292,7 @@ static void lines_are_checked_and_rewritten(void **state)
         "{\"type\":\"result\",\"json\":[1e20],\"is_main_result\":false,\"extra\":{}}\n"
         "{\"type\":\"stdout\",\"text\":\"\\uFFFD \\uD83D\\uDE00 \\\\ud83d\",\"timestamp\":\"T\"}\n"
         "{\"type\":\"error\",\"name\":\"E\",\"value\":\"v\",\"traceback\":\"t\"}\n");
-    assert_true(x->resting);
+    assert_true(driver->resting);
 }
 
 static void noise_hurts_nobody_else(void **state)
@@ -311,69 +314,65 @@ static void noise_hurts_nobody_else(void **state)
                                         "{\"type\":\"ready\"}",
                                         "{\"id\":1e999,\"type\":\"stdout\"}",
                                         "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["};
-    struct heard made, first = {0}, second = {0};
-    struct atoll_exec *x = &fake.execs[0];
+    struct heard first = {0}, second = {0};
     uint64_t id;
 
     (void)state;
-    make(&made);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(noise); i++) {
-        say(x, noise[i]);
-        say(x, "\n");
+        say(driver, noise[i]);
+        say(driver, "\n");
     }
     execute(&first, made.context, "a", 0);
     execute(&second, made.context, "b", 0);
-    id = request_id(x);
+    id = request_id(driver);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(noise); i++) {
-        say(x, noise[i]);
-        say(x, "\n");
+        say(driver, noise[i]);
+        say(driver, "\n");
     }
-    answer(x, id + 1, END); /* of the one that waits: it does not run yet */
+    answer(driver, id + 1, END); /* of the one that waits: it does not run yet */
     assert_int_equal(second.ends, 0);
-    answer(x, id, END);
+    answer(driver, id, END);
     assert_int_equal(first.ends, 1);
     assert_int_equal(first.lines, 1); /* one warning for all of it */
     assert_non_null(strstr(first.text, "\"type\":\"stderr\""));
     assert_int_equal(second.ends, 0);
-    assert_true(request_id(x) > id);
-    answer(x, id, "\"type\":\"stdout\",\"text\":\"late\"");
-    answer(x, request_id(x), END);
+    assert_true(request_id(driver) > id);
+    answer(driver, id, "\"type\":\"stdout\",\"text\":\"late\"");
+    answer(driver, request_id(driver), END);
     assert_int_equal(second.ends, 1);
     assert_int_equal(second.lines, 0);
 }
 
 static void a_line_without_end(void **state)
 {
-    struct heard made, h = {0};
-    struct atoll_exec *x = &fake.execs[0];
+    struct heard h = {0};
     size_t n = (size_t)4 << 20;
     char *piece = malloc(n);
 
     (void)state;
-    make(&made);
     memset(piece, 'x', n);
     execute(&h, made.context, "a", 0);
     for (int i = 0; i < 20; i++)
-        fake_output(x, ATOLL_STREAM_STDOUT, piece, n);
+        fake_output(driver, ATOLL_STREAM_STDOUT, piece, n);
     assert_int_equal(contexts->line_bytes, 0);
-    say(x, "\n");
+    say(driver, "\n");
     assert_non_null(strstr(h.text, "OutputTooLong"));
-    answer(x, request_id(x), END);
+    answer(driver, request_id(driver), END);
     assert_int_equal(h.ends, 1);
     assert_int_equal(h.lines, 1);
     /* A long one that is allowed. */
     h = (struct heard){0};
     execute(&h, made.context, "b", 0);
     (void)snprintf(piece, n, "{\"id\":%llu,\"type\":\"stdout\",\"timestamp\":\"\",\"text\":\"",
-                   (unsigned long long)request_id(x));
-    say(x, piece);
+                   (unsigned long long)request_id(driver));
+    say(driver, piece);
     memset(piece, 'y', n);
     for (int i = 0; i < 7; i++)
-        fake_output(x, ATOLL_STREAM_STDOUT, piece, n);
+        fake_output(driver, ATOLL_STREAM_STDOUT, piece, n);
     assert_true(contexts->line_bytes > 7 * n);
-    say(x, "\"}\n");
+    say(driver, "\"}\n");
     assert_int_equal(h.lines, 1);
-    answer(x, request_id(x), END);
+    answer(driver, request_id(driver), END);
     assert_int_equal(h.ends, 1);
     assert_int_equal(contexts->line_bytes, 0);
     free(piece);
@@ -381,15 +380,14 @@ static void a_line_without_end(void **state)
 
 static void death_in_the_middle(void **state)
 {
-    struct heard made, h = {0}, next = {0};
+    struct heard h = {0}, next = {0};
 
     (void)state;
-    make(&made);
     execute(&h, made.context, "a", 0);
     execute(&next, made.context, "b", 0);
-    answer(&fake.execs[0], request_id(&fake.execs[0]), COUNT);
-    fake_output(&fake.execs[0], ATOLL_STREAM_STDERR, "Fatal error\n", 12);
-    fake_end(&fake.execs[0], ATOLL_END_EXITED, 3);
+    answer(driver, request_id(driver), COUNT);
+    fake_output(driver, ATOLL_STREAM_STDERR, "Fatal error\n", 12);
+    fake_end(driver, ATOLL_END_EXITED, 3);
     assert_int_equal(h.ends, 1);
     assert_int_equal(h.failed, ATOLL_ERR_NONE);
     assert_non_null(strstr(h.text, "\"name\":\"ExitCode\""));
@@ -406,11 +404,10 @@ static void death_in_the_middle(void **state)
 
 static void death_in_between(void **state)
 {
-    struct heard made, h = {0};
+    struct heard h = {0};
 
     (void)state;
-    make(&made);
-    fake_end(&fake.execs[0], ATOLL_END_EXITED, 1);
+    fake_end(driver, ATOLL_END_EXITED, 1);
     execute(&h, made.context, "a", 0);
     say(&fake.execs[1], READY);
     answer(&fake.execs[1], request_id(&fake.execs[1]), COUNT);
@@ -422,23 +419,21 @@ static void death_in_between(void **state)
 
 static void abandoning_interrupts(void **state)
 {
-    struct heard made, h = {0}, waiting = {0}, next = {0};
-    struct atoll_exec *x = &fake.execs[0];
+    struct heard h = {0}, waiting = {0}, next = {0};
 
     (void)state;
-    make(&made);
     execute(&h, made.context, "a", 0);
     execute(&waiting, made.context, "b", 0);
     execute(&next, made.context, "c", 0);
     (void)atoll_execution_abandon(waiting.execution);
-    assert_int_equal(x->signo, 0);
+    assert_int_equal(driver->signo, 0);
     (void)atoll_execution_abandon(h.execution);
-    assert_int_equal(x->signo, SIGINT);
-    answer(x, request_id(x), "\"type\":\"error\",\"name\":\"KeyboardInterrupt\"");
-    answer(x, request_id(x), END);
-    assert_non_null(strstr(atoll_buf_str(&x->input), "\"code\":\"c\""));
-    assert_null(strstr(atoll_buf_str(&x->input), "\"code\":\"b\""));
-    answer(x, request_id(x), END);
+    assert_int_equal(driver->signo, SIGINT);
+    answer(driver, request_id(driver), "\"type\":\"error\",\"name\":\"KeyboardInterrupt\"");
+    answer(driver, request_id(driver), END);
+    assert_non_null(strstr(atoll_buf_str(&driver->input), "\"code\":\"c\""));
+    assert_null(strstr(atoll_buf_str(&driver->input), "\"code\":\"b\""));
+    answer(driver, request_id(driver), END);
     assert_int_equal(h.lines + h.ends + waiting.lines + waiting.ends, 0);
     assert_int_equal(next.ends, 1);
     assert_int_equal(contexts->pending_bytes, 0);
@@ -446,42 +441,38 @@ static void abandoning_interrupts(void **state)
 
 static void time_runs_out(void **state)
 {
-    struct heard made, h = {0};
-    struct atoll_exec *x = &fake.execs[0];
+    struct heard h = {0};
 
     (void)state;
-    make(&made);
     execute(&h, made.context, "a", 1);
-    while (x->signo == 0)
+    while (driver->signo == 0)
         turn(10);
-    assert_int_equal(x->signo, SIGINT);
-    answer(x, request_id(x),
+    assert_int_equal(driver->signo, SIGINT);
+    answer(driver, request_id(driver),
            "\"type\":\"error\",\"name\":\"KeyboardInterrupt\",\"value\":\"\",\"traceback\":\"tb\"");
-    answer(x, request_id(x), END);
+    answer(driver, request_id(driver), END);
     assert_int_equal(h.ends, 1);
     assert_non_null(strstr(h.text, "\"name\":\"TimedOut\",\"value\":\"stopped after "));
     assert_non_null(strstr(h.text, "\"traceback\":\"tb\""));
     /* And one that says nothing about it. */
     h = (struct heard){0};
-    x->signo = 0;
+    driver->signo = 0;
     execute(&h, made.context, "a", 1);
-    while (x->signo == 0)
+    while (driver->signo == 0)
         turn(10);
-    answer(x, request_id(x), END);
+    answer(driver, request_id(driver), END);
     assert_non_null(strstr(h.text, "\"name\":\"TimedOut\""));
 }
 
 static void pausing_holds_back(void **state)
 {
-    struct heard made, h = {0};
-    struct atoll_exec *x = &fake.execs[0];
+    struct heard h = {0};
 
     (void)state;
-    make(&made);
     execute(&h, made.context, "a", 0);
     atoll_execution_pause(h.execution);
-    answer(x, request_id(x), COUNT);
-    answer(x, request_id(x), END);
+    answer(driver, request_id(driver), COUNT);
+    answer(driver, request_id(driver), END);
     assert_int_equal(h.lines + h.ends, 0);
     atoll_execution_resume(h.execution);
     assert_int_equal(h.lines, 1);
@@ -490,20 +481,18 @@ static void pausing_holds_back(void **state)
 
 static void removing_and_restarting(void **state)
 {
-    struct heard made, h = {0}, waiting = {0}, done = {0};
-    struct atoll_exec *x = &fake.execs[0];
+    struct heard h = {0}, waiting = {0}, done = {0};
 
     (void)state;
-    make(&made);
     execute(&h, made.context, "a", 0);
     execute(&waiting, made.context, "b", 0);
     atoll_contexts_restart(contexts, box, made.context, on_done, &done);
-    assert_int_equal(x->signo, -SIGKILL);
+    assert_int_equal(driver->signo, -SIGKILL);
     assert_int_equal(h.ends + waiting.ends, 2);
     assert_non_null(strstr(h.text, "ContextRestarting"));
     assert_non_null(strstr(waiting.text, "ContextRestarting"));
     assert_int_equal(done.ends, 0);
-    fake_end(x, ATOLL_END_KILLED_BY, 0);
+    fake_end(driver, ATOLL_END_KILLED_BY, 0);
     say(&fake.execs[1], READY);
     assert_int_equal(done.ends, 1);
     h = (struct heard){0};
@@ -521,28 +510,25 @@ static void removing_and_restarting(void **state)
 
 static void callbacks_may_do_anything(void **state)
 {
-    struct heard made, h = {0};
-    struct atoll_exec *x = &fake.execs[0];
+    struct heard h = {0};
 
     (void)state;
-    make(&made);
     h.again = true;
     memcpy(h.context, made.context, sizeof(h.context));
     execute(&h, made.context, "a", 0);
-    answer(x, request_id(x), END);
-    assert_non_null(strstr(atoll_buf_str(&x->input), "\"code\":\"again\""));
+    answer(driver, request_id(driver), END);
+    assert_non_null(strstr(atoll_buf_str(&driver->input), "\"code\":\"again\""));
     h.destroy = made.context;
-    answer(x, request_id(x), COUNT);
+    answer(driver, request_id(driver), COUNT);
     assert_int_equal(h.ends, 2);
     assert_non_null(strstr(h.text, "ExecutionAborted"));
 }
 
 static void a_sandbox_that_ends(void **state)
 {
-    struct heard made, h = {0}, waiting = {0}, gone = {0};
+    struct heard h = {0}, waiting = {0}, gone = {0};
 
     (void)state;
-    make(&made);
     execute(&h, made.context, "a", 0);
     execute(&waiting, made.context, "b", 0);
     atoll_engine_destroy(&fake, box, "the test", on_done, &gone);
@@ -555,17 +541,15 @@ static void a_sandbox_that_ends(void **state)
 /* Whoever reads slowly has the last hold of the command. */
 static void a_sandbox_that_ended_unheard(void **state)
 {
-    struct heard made, h = {0};
-    struct atoll_exec *x = &fake.execs[0];
+    struct heard h = {0};
 
     (void)state;
-    make(&made);
     execute(&h, made.context, "a", 0);
     atoll_execution_pause(h.execution);
-    (void)snprintf(x->result.reason, sizeof(x->result.reason), "somebody");
-    fake_end(x, ATOLL_END_KILLED_BY, 0);
+    (void)snprintf(driver->result.reason, sizeof(driver->result.reason), "somebody");
+    fake_end(driver, ATOLL_END_KILLED_BY, 0);
     fake.sandboxes[0].used = false;
-    x->gone = true;
+    driver->gone = true;
     assert_int_equal(h.ends, 0);
     atoll_execution_resume(h.execution);
     assert_int_equal(h.ends, 1);
@@ -575,14 +559,13 @@ static void a_sandbox_that_ended_unheard(void **state)
 
 static void everything_is_bounded(void **state)
 {
-    struct heard made, waiting[ATOLL_CONTEXT_QUEUE + 2] = {0};
+    struct heard waiting[ATOLL_CONTEXT_QUEUE + 2] = {0};
     const struct atoll_context_create c = {.sandbox_id = box, .language = "toy"};
     struct atoll_context_view view;
     size_t n = ATOLL_CONTEXT_CODE_MAX + 1;
     char *code = malloc(n + 1);
 
     (void)state;
-    make(&made);
     memset(code, ' ', n);
     code[n] = '\0';
     execute(&waiting[0], made.context, code, 0);
@@ -619,15 +602,15 @@ static void the_default_context(void **state)
     (void)state;
     assert_int_equal(atoll_contexts_default(contexts, &c, &first, &err), 0);
     (void)snprintf(id, sizeof(id), "%s", first.id);
-    assert_false(fake.execs[0].used);
+    assert_false(driver->used);
     assert_int_equal(atoll_contexts_default(contexts, &c, &again, &err), 0);
     assert_string_equal(id, again.id);
     assert_true(again.is_default);
     execute(&h, id, "a", 0);
-    assert_true(fake.execs[0].used);
-    assert_string_equal(fake.execs[0].user, "root");
-    say(&fake.execs[0], READY);
-    answer(&fake.execs[0], request_id(&fake.execs[0]), END);
+    assert_true(driver->used);
+    assert_string_equal(driver->user, "root");
+    say(driver, READY);
+    answer(driver, request_id(driver), END);
     assert_int_equal(h.ends, 1);
     assert_true(atoll_contexts_speaks(contexts, "toy", "toy"));
     assert_false(atoll_contexts_speaks(contexts, "toy", "other"));
@@ -668,19 +651,19 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(brings_and_starts_a_driver, setup, teardown),
         cmocka_unit_test_setup_teardown(a_start_that_fails_leaves_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(lines_are_checked_and_rewritten, setup, teardown),
-        cmocka_unit_test_setup_teardown(noise_hurts_nobody_else, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_line_without_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(death_in_the_middle, setup, teardown),
-        cmocka_unit_test_setup_teardown(death_in_between, setup, teardown),
-        cmocka_unit_test_setup_teardown(abandoning_interrupts, setup, teardown),
-        cmocka_unit_test_setup_teardown(time_runs_out, setup, teardown),
-        cmocka_unit_test_setup_teardown(pausing_holds_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(removing_and_restarting, setup, teardown),
-        cmocka_unit_test_setup_teardown(callbacks_may_do_anything, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_sandbox_that_ends, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_sandbox_that_ended_unheard, setup, teardown),
-        cmocka_unit_test_setup_teardown(everything_is_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(lines_are_checked_and_rewritten, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(noise_hurts_nobody_else, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(a_line_without_end, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(death_in_the_middle, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(death_in_between, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(abandoning_interrupts, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(time_runs_out, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(pausing_holds_back, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(removing_and_restarting, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(callbacks_may_do_anything, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(a_sandbox_that_ends, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(a_sandbox_that_ended_unheard, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(everything_is_bounded, setup_made, teardown),
         cmocka_unit_test_setup_teardown(the_default_context, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_manifests, setup, teardown),
     };
