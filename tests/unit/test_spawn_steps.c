@@ -115,6 +115,20 @@ static int teardown(void **state)
     return 0;
 }
 
+/* The fixture; where there is none, the test is over. */
+static struct fixture *need(void **state)
+{
+    if (!*state)
+        skip();
+    return *state;
+}
+
+static struct answer ask_create(struct fixture *f, const char *id, const struct atoll_buf *plan)
+{
+    struct atoll_sm_create create = {id, {atoll_buf_head(plan), atoll_buf_size(plan)}};
+    return ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+}
+
 static void count_group(void *arg, const char *id)
 {
     (void)id;
@@ -186,11 +200,9 @@ static size_t cut_plan(const struct atoll_buf *whole, size_t last, struct atoll_
 
 static void aborts_cleanly_after_each_step(void **state)
 {
-    struct fixture *f = *state;
+    struct fixture *f = need(state);
     size_t count = 2;
 
-    if (!f)
-        skip();
     for (size_t last = 0; last + 1 < count; last++) {
         struct atoll_buf whole, cut;
         struct atoll_spec spec;
@@ -198,8 +210,7 @@ static void aborts_cleanly_after_each_step(void **state)
 
         build_plan(f, &spec, &whole);
         count = cut_plan(&whole, last, &cut);
-        struct atoll_sm_create create = {spec.id, {atoll_buf_head(&cut), atoll_buf_size(&cut)}};
-        a = ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+        a = ask_create(f, spec.id, &cut);
         assert_false(a.ok);
         assert_int_equal(a.error.kind, ATOLL_ERR_ABORTED);
         assert_non_null(strstr(a.error.text, "(abort): stopped on purpose"));
@@ -212,11 +223,9 @@ static void aborts_cleanly_after_each_step(void **state)
 
 static void garbage_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct fixture *f = need(state);
     uint8_t noise[512];
 
-    if (!f)
-        skip();
     for (int round = 0; round < 50; round++) {
         char id[ATOLL_ID_LEN + 1];
         struct atoll_sm_create create = {id, {noise, sizeof(noise)}};
@@ -234,18 +243,15 @@ static void garbage_is_refused(void **state)
 
 static void ids_of_the_host_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct fixture *f = need(state);
     struct atoll_spec spec;
     struct atoll_buf plan;
 
-    if (!f)
-        skip();
     build_plan(f, &spec, &plan);
     atoll_buf_clear(&plan);
     struct atoll_po_ids ids = {.mode = ATOLL_IDS_RANGE, .outside = 0, .count = 65536};
     assert_int_equal(atoll_plan_add(&plan, ATOLL_PLAN_IDS, &atoll_po_ids_desc, &ids), 0);
-    struct atoll_sm_create create = {spec.id, {atoll_buf_head(&plan), atoll_buf_size(&plan)}};
-    struct answer a = ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+    struct answer a = ask_create(f, spec.id, &plan);
     assert_false(a.ok);
     assert_int_equal(a.error.kind, ATOLL_ERR_INVALID_ARGUMENT);
     assert_nothing_left(f);
@@ -254,21 +260,18 @@ static void ids_of_the_host_are_refused(void **state)
 
 static void a_whole_plan_runs_and_is_removed(void **state)
 {
-    struct fixture *f = *state;
+    struct fixture *f = need(state);
     struct atoll_spec spec;
     struct atoll_buf plan;
     char path[64];
 
-    if (!f)
-        skip();
     build_plan(f, &spec, &plan);
-    struct atoll_sm_create create = {spec.id, {atoll_buf_head(&plan), atoll_buf_size(&plan)}};
-    struct answer a = ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+    struct answer a = ask_create(f, spec.id, &plan);
     assert_true(a.ok);
     (void)snprintf(path, sizeof(path), "/proc/%u", a.pid);
     assert_int_equal(access(path, F_OK), 0);
     /* The same id twice is refused and does not hurt the first. */
-    assert_false(ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create).ok);
+    assert_false(ask_create(f, spec.id, &plan).ok);
     assert_int_equal(access(path, F_OK), 0);
     struct atoll_sm_remove ref = {.id = spec.id};
     assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &ref).ok);
@@ -282,16 +285,13 @@ static void a_whole_plan_runs_and_is_removed(void **state)
 /* One daemon began to remove it and died, the next one asks for the same: both get what they want. */
 static void a_removal_under_way_is_joined(void **state)
 {
-    struct fixture *f = *state;
+    struct fixture *f = need(state);
     struct atoll_spec spec;
     struct atoll_buf plan;
 
-    if (!f)
-        skip();
     build_plan(f, &spec, &plan);
-    struct atoll_sm_create create = {spec.id, {atoll_buf_head(&plan), atoll_buf_size(&plan)}};
     struct atoll_sm_remove ref = {.id = spec.id};
-    assert_true(ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create).ok);
+    assert_true(ask_create(f, spec.id, &plan).ok);
     assert_int_equal(atoll_channel_send(&f->channel, ATOLL_SPAWN_REMOVE, 0, &atoll_sm_remove_desc,
                                         &ref, NULL, 0),
                      0); /* 0: nobody waits for its answer */
@@ -308,8 +308,7 @@ static void create_large(struct fixture *f, struct atoll_spec *spec, pid_t *ret_
     int len;
 
     build_plan(f, spec, &plan);
-    struct atoll_sm_create create = {spec->id, {atoll_buf_head(&plan), atoll_buf_size(&plan)}};
-    struct answer a = ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+    struct answer a = ask_create(f, spec->id, &plan);
     assert_true(a.ok);
     *ret_agent = (pid_t)a.pid;
     len = snprintf(path, sizeof(path), "%s/sandboxes/%s.disk", f->state, spec->id);
@@ -376,14 +375,12 @@ static void begin_removal(struct fixture *f, const struct atoll_spec *spec)
 
 static void a_large_tree_may_take_its_time(void **state)
 {
-    struct fixture *f = *state;
+    struct fixture *f = need(state);
     struct pollfd p = {.events = POLLIN};
     struct answer a = {0};
     struct atoll_spec spec;
     pid_t agent, sweeper;
 
-    if (!f)
-        skip();
     create_large(f, &spec, &agent);
     begin_removal(f, &spec);
     sweeper = stop_sweeper(spawn_of(f), agent);
@@ -401,15 +398,13 @@ static void a_large_tree_may_take_its_time(void **state)
 /* What removes a tree for spawn holds neither its connections nor its lock, and ends with it. */
 static void a_removal_does_not_keep_a_dead_spawn(void **state)
 {
-    struct fixture *f = *state;
+    struct fixture *f = need(state);
     struct pollfd p = {.events = POLLIN};
     struct atoll_error err = {0};
     struct atoll_spec spec;
     pid_t agent, sweeper;
     int fd = ATOLL_NO_FD, r;
 
-    if (!f)
-        skip();
     create_large(f, &spec, &agent);
     begin_removal(f, &spec);
     sweeper = stop_sweeper(spawn_of(f), agent);
@@ -445,13 +440,11 @@ static int on_either(void *arg, struct atoll_frame *frame)
 /* Whoever asked for it is told, and so is whoever wants it gone. */
 static void one_that_is_being_started_is_removed(void **state)
 {
-    struct fixture *f = *state;
+    struct fixture *f = need(state);
     struct atoll_spec spec;
     struct atoll_buf plan;
     struct both b;
 
-    if (!f)
-        skip();
     build_plan(f, &spec, &plan);
     struct atoll_sm_create create = {spec.id, {atoll_buf_head(&plan), atoll_buf_size(&plan)}};
     struct atoll_sm_remove ref = {.id = spec.id};
