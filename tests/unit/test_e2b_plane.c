@@ -2,22 +2,49 @@
  * What strangers and neighbours can use up of the sandbox plane of the E2B facade, with an engine made
  * of memory.
  */
-#include "api/e2b/plane.h"
+#include "api/e2b/process.h"
 #include "test_api_util.h"
 
-/* A call of envd in a sandbox. */
-static const char *call_in(const char *sandbox, const char *method, const char *body)
+static void send_head(const char *sandbox, const char *method, const char *type, size_t length)
 {
     char token[ATOLL_E2B_TOKEN_LEN + 1], text[1024];
 
     atoll_e2b_envd_token(api, sandbox, token);
-    (void)snprintf(
-        text, sizeof(text),
-        "POST /filesystem.Filesystem/%s HTTP/1.1\r\nHost: x\r\nE2b-Sandbox-Id: %s\r\n"
-        "E2b-Sandbox-Port: %d\r\nX-Access-Token: %s\r\nContent-Type: application/json\r\n"
-        "Content-Length: %zu\r\n\r\n%s",
-        method, sandbox, ATOLL_E2B_ENVD_PORT, token, strlen(body), body);
-    return rig_ask(&rig, text);
+    (void)snprintf(text, sizeof(text),
+                   "POST /%s HTTP/1.1\r\nHost: x\r\nE2b-Sandbox-Id: %s\r\nE2b-Sandbox-Port: %d\r\n"
+                   "X-Access-Token: %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n\r\n",
+                   method, sandbox, ATOLL_E2B_ENVD_PORT, token, type, length);
+    rig_send(&rig, text, strlen(text));
+}
+
+/* A call about files in a sandbox. */
+static const char *call_in(const char *sandbox, const char *method, const char *body)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "filesystem.Filesystem/%s", method);
+    send_head(sandbox, path, "application/json", strlen(body));
+    return rig_ask(&rig, body);
+}
+
+/* Starts a process there. */
+static void start_in(const char *sandbox, const char *body)
+{
+    uint8_t head[ATOLL_CONNECT_HEAD] = {0};
+    size_t n = strlen(body);
+
+    for (int i = 1; i < ATOLL_CONNECT_HEAD; i++)
+        head[i] = (uint8_t)(n >> (8 * (ATOLL_CONNECT_HEAD - 1 - i)));
+    send_head(sandbox, "process.Process/Start", "application/connect+json", n + sizeof(head));
+    rig_send(&rig, head, sizeof(head));
+    (void)rig_ask(&rig, body);
+}
+
+/* Among envelopes, which have NUL bytes. */
+static void assert_got(const char *what)
+{
+    if (!memmem(atoll_buf_head(&rig.got), atoll_buf_size(&rig.got), what, strlen(what)))
+        fail_msg("no \"%s\" in what came", what);
 }
 
 static void make_box(void)
@@ -87,12 +114,64 @@ static void looking_for_a_signature_is_limited(void **state)
     assert_has(answer, "too many requests with invalid signatures");
 }
 
+static void nobody_takes_the_tags_of_others(void **state)
+{
+    char id[17] = "", sandbox[] = "box0";
+    const struct atoll_exec_view view = {.id = id, .sandbox_id = sandbox};
+
+    (void)state;
+    make_box();
+    make_box();
+    start_in("box1", "{\"process\":{\"cmd\":\"x\"},\"tag\":\"mine\"}");
+    assert_got("{\"event\":{\"start\":");
+    for (int i = 0; i < 10000; i++) {
+        (void)snprintf(id, sizeof(id), "other%d", i);
+        atoll_process_note(atoll_e2b_plane_of(api), &view, "theirs", NULL);
+    }
+    assert_non_null(atoll_process_noted(atoll_e2b_plane_of(api), "exec0"));
+}
+
+static void what_is_kept_of_a_process_is_bounded(void **state)
+{
+    char body[40000], big[20000];
+
+    (void)state;
+    make_box();
+    memset(big, 'x', sizeof(big));
+    big[257] = '\0';
+    (void)snprintf(body, sizeof(body), "{\"process\":{\"cmd\":\"x\"},\"tag\":\"%s\"}", big);
+    start_in("box0", body);
+    assert_got("\"error\":{\"code\":\"invalid_argument\",\"message\":\"tag must have at most 256 ");
+    rig_connect(&rig);
+    big[257] = 'x';
+    big[sizeof(big) - 1] = '\0';
+    (void)snprintf(body, sizeof(body),
+                   "{\"process\":{\"cmd\":\"x\",\"envs\":{\"A\":\"%s\"}},\"tag\":\"t\"}", big);
+    start_in("box0", body);
+    assert_got("{\"event\":{\"start\":");
+    assert_string_equal(atoll_process_noted(atoll_e2b_plane_of(api), "exec0")->tag, "t");
+    assert_null(atoll_process_noted(atoll_e2b_plane_of(api), "exec0")->envs);
+}
+
+static void a_terminal_has_a_size_that_fits(void **state)
+{
+    (void)state;
+    make_box();
+    start_in("box0",
+             "{\"process\":{\"cmd\":\"x\"},\"pty\":{\"size\":{\"cols\":65537,\"rows\":5}}}");
+    assert_got(
+        "\"error\":{\"code\":\"invalid_argument\",\"message\":\"a terminal has at most 65535 ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_sandbox_does_not_take_the_watchers_of_another, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(looking_for_a_signature_is_limited, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nobody_takes_the_tags_of_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_kept_of_a_process_is_bounded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_terminal_has_a_size_that_fits, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ struct atoll_e2b_plane *atoll_e2b_plane_of(struct atoll_api *api)
     plane = api->e2b = atoll_api_alloc(sizeof(*plane));
     plane->api = api;
     plane->made = atoll_api_alloc(sizeof(*plane->made) * ATOLL_PLANE_MADE_MAX);
-    atoll_list_init(&plane->notes);
+    atoll_map_init(&plane->notes_by_sandbox);
     atoll_map_init(&plane->notes_by_exec);
     atoll_list_init(&plane->watchers);
     atoll_plane_ports_open(plane);
@@ -89,8 +89,9 @@ struct atoll_e2b_plane *atoll_e2b_plane_free(struct atoll_e2b_plane *plane)
         return NULL;
     plane->events = atoll_events_unsubscribe(plane->events);
     atoll_plane_ports_close(plane);
-    atoll_notes_drop(plane, NULL);
+    atoll_notes_drop_all(plane);
     atoll_watchers_drop(plane, NULL);
+    atoll_map_done(&plane->notes_by_sandbox);
     atoll_map_done(&plane->notes_by_exec);
     free(plane->made);
     free(plane);

@@ -12,12 +12,11 @@
 
 struct atoll_e2b_plane {
     struct atoll_api *api;
-    struct atoll_subscription *events; /* owned */
-    struct atoll_proxy *proxy;         /* owned: to ports inside */
-    struct atoll_list dialings;        /* ports.c */
-    struct atoll_list notes;           /* process_notes.c, oldest first */
-    struct atoll_map notes_by_exec;
-    struct atoll_list watchers; /* watchers.c */
+    struct atoll_subscription *events;                /* owned */
+    struct atoll_proxy *proxy;                        /* owned: to ports inside */
+    struct atoll_list dialings;                       /* ports.c */
+    struct atoll_map notes_by_sandbox, notes_by_exec; /* process_notes.c */
+    struct atoll_list watchers;                       /* watchers.c */
     /* Ids of sandboxes made by this facade, gone ones too: their hosts are answered here. */
     char (*made)[ATOLL_ID_LEN + 1]; /* owned, a ring */
     size_t made_count;
@@ -60,5 +59,6 @@ int atoll_e2b_signature_expired(const struct atoll_http_request *req) ATOLL_MUST
 
 /* --- what goes with a sandbox --- */
 
-void atoll_notes_drop(struct atoll_e2b_plane *plane, const char *sandbox_id); /* NULL: all */
-void atoll_watchers_drop(struct atoll_e2b_plane *plane, const char *sandbox_id);
+void atoll_notes_drop(struct atoll_e2b_plane *plane, const char *sandbox_id);
+void atoll_notes_drop_all(struct atoll_e2b_plane *plane);
+void atoll_watchers_drop(struct atoll_e2b_plane *plane, const char *sandbox_id); /* NULL: all */

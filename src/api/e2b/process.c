@@ -42,9 +42,10 @@ static bool matches(struct atoll_e2b_plane *plane, const struct selector *select
     return note && note->tag && strcmp(note->tag, selector->tag) == 0;
 }
 
-static bool ended_lately(const struct atoll_exec_view *view)
+bool atoll_process_is_over(const struct atoll_exec_view *view)
 {
-    return view->started_unix_ms + view->result->duration_ms + ENDED_MS > atoll_clock_unix_ms();
+    return view->result &&
+           view->started_unix_ms + view->result->duration_ms + ENDED_MS <= atoll_clock_unix_ms();
 }
 
 struct atoll_exec *atoll_process_find(struct atoll_api_call *call, const json_t *message,
@@ -66,7 +67,7 @@ struct atoll_exec *atoll_process_find(struct atoll_api_call *call, const json_t 
         if (!view.result)
             return exec;
         /* Pids are used again: the latest is meant. */
-        if (also_ended && ended_lately(&view) && view.started_unix_ms > best_started) {
+        if (also_ended && !atoll_process_is_over(&view) && view.started_unix_ms > best_started) {
             best = exec;
             best_started = view.started_unix_ms;
         }

@@ -12,6 +12,9 @@
 struct atoll_exec *atoll_process_find(struct atoll_api_call *call, const json_t *message,
                                       bool also_ended, struct atoll_error *err);
 
+/* Whether that can select it no more: it ended a while ago. */
+bool atoll_process_is_over(const struct atoll_exec_view *view);
+
 /* process_stream.c: answers the call with the process's output, from its start or from now on, to its
  * end. timeout_ms: the stream ends then, with an error; 0: none. is_start: the process has been given
  * that time itself. */
@@ -23,7 +26,7 @@ void atoll_process_write_end(struct atoll_json_out *out, const struct atoll_exec
 /* process_notes.c */
 struct atoll_process_note {
     struct atoll_list node;
-    char exec_id[17], sandbox_id[ATOLL_ID_LEN + 1];
+    char exec_id[17];
     char *tag;    /* owned, or NULL */
     json_t *envs; /* owned, or NULL */
 };

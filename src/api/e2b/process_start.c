@@ -8,6 +8,9 @@
 #include "api/e2b/process.h"
 
 #define ARGS_MAX 4000 /* the agent takes vectors of 4096 */
+/* What is kept beside a process; larger envs are given to it and not shown in List. */
+#define TAG_MAX 256
+#define KEPT_ENVS_MAX ((size_t)16 * 1024)
 
 struct start {
     struct atoll_api_call *call;
@@ -148,7 +151,19 @@ static int take_env(struct start *s, const json_t *process, struct atoll_error *
     json_object_foreach((json_t *)s->envs, name, value)
         add_text(&at, &s->env[count++], name, json_string_value(value));
     atoll_e2b_facts_done(&facts);
+    if (bytes > KEPT_ENVS_MAX)
+        s->envs = NULL;
     return 0;
+}
+
+static int take_tag(struct start *s, struct atoll_error *err)
+{
+    int r = atoll_connect_text(s->message, "tag", &s->tag, err);
+
+    if (r == 0 && s->tag && strlen(s->tag) > TAG_MAX)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "tag must have at most %d bytes",
+                       TAG_MAX);
+    return r;
 }
 
 static int take_terminal(const json_t *message, struct atoll_exec_start *ret,
@@ -159,7 +174,12 @@ static int take_terminal(const json_t *message, struct atoll_exec_start *ret,
 
     ret->pty = pty != NULL;
     r = atoll_connect_u32(size, "cols", &ret->cols, err);
-    return r < 0 ? r : atoll_connect_u32(size, "rows", &ret->rows, err);
+    if (r == 0)
+        r = atoll_connect_u32(size, "rows", &ret->rows, err);
+    if (r == 0 && (ret->cols > UINT16_MAX || ret->rows > UINT16_MAX))
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "a terminal has at most 65535 columns and rows");
+    return r;
 }
 
 static int take_start(struct start *s, struct atoll_exec_start *ret, struct atoll_error *err)
@@ -174,7 +194,7 @@ static int take_start(struct start *s, struct atoll_exec_start *ret, struct atol
     if (r == 0)
         r = atoll_connect_text(process, "cwd", &ret->cwd, err);
     if (r == 0)
-        r = atoll_connect_text(s->message, "tag", &s->tag, err);
+        r = take_tag(s, err);
     ret->stdin_open = true; /* older clients do not say it and mean it */
     if (r == 0)
         r = atoll_connect_flag(s->message, "stdin", &ret->stdin_open, err);
