@@ -153,6 +153,18 @@ static void what_is_kept_of_a_process_is_bounded(void **state)
     assert_null(atoll_process_noted(atoll_e2b_plane_of(api), "exec0")->envs);
 }
 
+static void an_end_that_nobody_saw_is_no_signal(void **state)
+{
+    (void)state;
+    make_box();
+    start_in("box0", "{\"process\":{\"cmd\":\"x\"}}");
+    (void)snprintf(fake.execs[0].result.reason, sizeof(fake.execs[0].result.reason), "a crash");
+    fake_end(&fake.execs[0], ATOLL_END_LOST, 0);
+    rig_turn(&rig);
+    assert_got("{\"error\":{\"code\":\"data_loss\",\"message\":"
+               "\"how the process ended is not known: a crash\"}}");
+}
+
 static void a_terminal_has_a_size_that_fits(void **state)
 {
     (void)state;
@@ -171,6 +183,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(looking_for_a_signature_is_limited, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nobody_takes_the_tags_of_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_kept_of_a_process_is_bounded, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_end_that_nobody_saw_is_no_signal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_terminal_has_a_size_that_fits, set_up, tear_down),
     };
 

@@ -131,6 +131,7 @@ static void time_is_up(void *arg)
 static void process_ended(struct stream *s, const struct atoll_exec_result *result)
 {
     struct atoll_json_out out;
+    struct atoll_error error;
     int r;
 
     if (!atoll_envd_is_running(s->call)) {
@@ -139,6 +140,12 @@ static void process_ended(struct stream *s, const struct atoll_exec_result *resu
     }
     if (result->kind == ATOLL_END_TIMED_OUT && s->is_start) {
         time_is_up(s);
+        return;
+    }
+    if (result->kind == ATOLL_END_LOST) {
+        (void)atoll_fail(&error, ATOLL_ERR_DATA_LOSS, EIO, "how the process ended is not known: %s",
+                         result->reason);
+        conclude(s, &error);
         return;
     }
     out = event_begin(s, "end");
