@@ -27,6 +27,7 @@ static void get(char *facade_json, struct atoll_e2b_facts *ret)
 static void facts_come_back(void **state)
 {
     struct atoll_e2b_facts in = {
+        .made_here = true,
         .template_id = "team/base:default",
         .alias = "base",
         .secure = true,
@@ -60,6 +61,7 @@ static void what_others_made_is_closed(void **state)
     static char broken[] = "{";
     char *const cases[] = {NULL, foreign, broken};
     struct atoll_e2b_facts facts;
+    char *again;
 
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
@@ -70,7 +72,12 @@ static void what_others_made_is_closed(void **state)
         assert_string_equal(facts.alias, "");
         assert_int_equal(facts.allow_internet, -1);
         assert_null(facts.network);
+        again = atoll_e2b_facts_json(&facts);
         atoll_e2b_facts_done(&facts);
+        get(again, &facts);
+        assert_false(facts.made_here); /* nor by keeping something about it */
+        atoll_e2b_facts_done(&facts);
+        free(again);
     }
 }
 

@@ -144,6 +144,7 @@ static int make_facts(const struct atoll_api_call *call, const struct request *q
 {
     const char *mask = json_string_value(json_object_get(q->network, "maskRequestHost"));
     struct atoll_e2b_facts facts = {
+        .made_here = true,
         .secure = q->secure,
         .public_traffic = !json_is_false(json_object_get(q->network, "allowPublicTraffic")),
         .auto_resume = q->auto_resume.enabled,

@@ -27,7 +27,7 @@ struct atoll_e2b_plane *atoll_e2b_plane_free(struct atoll_e2b_plane *plane);
 
 /* facts.c */
 struct atoll_e2b_facts {
-    bool made_here;        /* by this facade; otherwise the rest is default */
+    bool made_here;        /* by this facade */
     char template_id[129]; /* as asked for */
     char alias[129];       /* "" where there is none */
     bool secure;           /* envd wants the token */

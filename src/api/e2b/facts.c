@@ -28,7 +28,7 @@ static void take_all(const json_t *root, struct atoll_e2b_facts *ret)
 {
     const json_t *internet = json_object_get(root, "allow_internet");
 
-    ret->made_here = true;
+    ret->made_here = take_flag(root, "made_here", true);
     take_text(root, "template_id", ret->template_id, sizeof(ret->template_id));
     take_text(root, "alias", ret->alias, sizeof(ret->alias));
     ret->secure = take_flag(root, "secure", true);
@@ -80,6 +80,7 @@ char *atoll_e2b_facts_json(const struct atoll_e2b_facts *facts)
     char *text;
 
     put(root, "facade", json_string(MARK));
+    put(root, "made_here", json_boolean(facts->made_here));
     put(root, "template_id", json_string(facts->template_id));
     put(root, "alias", facts->alias[0] ? json_string(facts->alias) : NULL);
     put(root, "secure", json_boolean(facts->secure));
