@@ -182,7 +182,7 @@ def test_bad_requests(api):
     refused("metadata", metadata=["x"])
     refused("metadata.a must be a string", metadata={"a": 1})
     refused("envVars", envVars={"A": 1})
-    refused("volumeMounts are not supported yet", 501, volumeMounts=[{"name": "v", "path": "/v"}])
+    refused("volumeMounts are not supported", 501, volumeMounts=[{"name": "v", "path": "/v"}])
     refused("iam", 501, iam={"tokens": {"t": {"audience": "a", "tokenType": "JWT-SVID"}}})
     fails(api.post("/v2/sandboxes", {}), 400, "templateID is missing")
     fails(api.post("/v2/sandboxes", b"{"), 400, "JSON")

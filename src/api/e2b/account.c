@@ -50,7 +50,7 @@ void atoll_e2b_unsupported(struct atoll_api_call *call, const uint8_t *body ATOL
     struct atoll_error error;
 
     if (!call->params.id[0] || atoll_e2b_find(call, &error))
-        (void)atoll_fail(&error, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "%s %s is not supported yet",
+        (void)atoll_fail(&error, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "%s %s is not supported",
                          atoll_http_method_name(call->route->method), call->route->path);
     atoll_api_fail(call, &error);
 }

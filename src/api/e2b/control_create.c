@@ -93,10 +93,9 @@ static int check_offered(const struct request *q, struct atoll_error *err)
 {
     if (json_array_size(q->volume_mounts) > 0)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "volumeMounts are not supported yet");
+                          "volumeMounts are not supported");
     if (json_object_size(json_object_get(q->iam, "tokens")) > 0)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "iam tokens are not supported yet");
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "iam tokens are not supported");
     return 0;
 }
 

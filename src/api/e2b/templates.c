@@ -242,6 +242,6 @@ void atoll_e2b_template_remove(struct atoll_api_call *call, const uint8_t *body 
     if (!find_shown(call, call->params.path, &t))
         return;
     (void)atoll_fail(&error, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                     "removing templates is not supported here yet; use atoll template rm");
+                     "removing templates is not supported here; use atoll template rm");
     atoll_api_fail(call, &error);
 }
