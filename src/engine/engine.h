@@ -257,6 +257,9 @@ typedef void atoll_stats_fn(void *arg, const struct atoll_sandbox_stats *stats,
                             const struct atoll_error *error);
 void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                         void *arg);
+/* Whether its agent answers, whatever its provider does meanwhile; stats are NULL. */
+void atoll_engine_ask_agent(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                            void *arg);
 
 /* Figures of the last hour, one sample every five seconds while the sandbox runs. Kept from the first
  * call of atoll_engine_keep_history() on, which takes a sample at once; in memory only, so a facade

@@ -12,6 +12,7 @@ struct asking {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
     struct atoll_am_usage inside;
+    bool inside_only;
     atoll_stats_fn *done;
     void *arg;
 };
@@ -100,7 +101,7 @@ static void on_usage(void *arg, const struct atoll_answer *answer)
     if (!error && atoll_msg_decode(&atoll_am_usage_desc, answer->frame->payload, answer->frame->len,
                                    &a->inside, &err) < 0)
         error = &err;
-    if (!error) {
+    if (!error && !a->inside_only) {
         s->provider->ops->stats(s->provider, &s->spec, on_measured, a);
         return;
     }
@@ -108,8 +109,8 @@ static void on_usage(void *arg, const struct atoll_answer *answer)
     free(a);
 }
 
-void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
-                        void *arg)
+static void ask(struct atoll_engine *engine, const char *id, bool inside_only, atoll_stats_fn *done,
+                void *arg)
 {
     struct asking *a = calloc(1, sizeof(*a));
     struct atoll_sandbox *s;
@@ -120,7 +121,8 @@ void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats
         abort(); /* a small fixed object: the daemon is crash-only */
     r = atoll_engine_look(engine, id, &s, &err);
     if (r == 0) {
-        *a = (struct asking){.engine = engine, .done = done, .arg = arg};
+        *a = (struct asking){
+            .engine = engine, .inside_only = inside_only, .done = done, .arg = arg};
         memcpy(a->id, s->spec.id, sizeof(a->id));
         r = atoll_sandbox_ask(s, ATOLL_AGENT_USAGE, NULL, NULL, on_usage, a, &err);
     }
@@ -128,4 +130,16 @@ void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats
         free(a);
         done(arg, NULL, &err);
     }
+}
+
+void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                        void *arg)
+{
+    ask(engine, id, false, done, arg);
+}
+
+void atoll_engine_ask_agent(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                            void *arg)
+{
+    ask(engine, id, true, done, arg);
 }

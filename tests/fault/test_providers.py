@@ -164,6 +164,19 @@ def test_silence_of_the_engine_does_not_end_containers(world, docker):
         assert box.output(exec_id, follow="true") == LINES
 
 
+def test_a_sandbox_is_well_while_the_engine_is_silent(world, docker):
+    """Its health is what its agent says: the engine's figures may take their time."""
+    with docker.box() as box:
+        world.faults["docker"].fail("hang")
+        began = time.monotonic()
+        health = docker.rest.get(f"/api/sandboxes/{box.id}/health").json
+        assert health["status"] == "ok", health
+        assert time.monotonic() - began < 0.7, "an engine's figures take a second"
+        assert [one["status"] for one in docker.rest.get("/api/health").json["sandboxes"]
+                if one["id"] == box.id] == ["ok"]
+        world.faults["docker"].work()
+
+
 # Who does the work instead.
 
 def test_auto_takes_the_next_one(world, docker):

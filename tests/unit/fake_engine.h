@@ -325,6 +325,12 @@ void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats
     fake_answer(call_stats, (void (*)(void))done, arg, NULL, error);
 }
 
+void atoll_engine_ask_agent(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                            void *arg)
+{
+    atoll_engine_stats(engine, id, done, arg);
+}
+
 static inline void call_exec(struct fake_later *l)
 {
     ((atoll_exec_fn *)l->fn)(l->arg, l->failed ? NULL : l->object, fake_error(l));

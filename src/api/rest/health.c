@@ -103,7 +103,7 @@ static void ask(struct checkup *c)
     c->waiting = count + 1; /* one for this loop: answers may come at once */
     atoll_timer_set(&c->patience, atoll_http_loop(c->call->req), PATIENCE_MS, out_of_patience, c);
     for (size_t i = 0; i < count; i++)
-        atoll_engine_stats(engine, c->patients[i].id, answered, &c->patients[i]);
+        atoll_engine_ask_agent(engine, c->patients[i].id, answered, &c->patients[i]);
     if (--c->waiting == 0)
         finish(c);
 }
