@@ -18,6 +18,7 @@ int atoll_fail(struct atoll_error *err, enum atoll_error_kind kind, int errnum, 
         err->kind = kind;
         err->errnum = errnum;
         err->retry_ms = 0;
+        err->another = false;
         err->hint[0] = '\0';
         va_start(ap, fmt);
         (void)vsnprintf(err->text, sizeof(err->text), fmt, ap);
@@ -34,6 +35,7 @@ int atoll_fail_errno(struct atoll_error *err, int errnum, const char *fmt, ...)
         err->kind = ATOLL_ERR_INTERNAL;
         err->errnum = errnum;
         err->retry_ms = 0;
+        err->another = false;
         err->hint[0] = '\0';
         va_start(ap, fmt);
         (void)vsnprintf(err->text, sizeof(err->text), fmt, ap);

@@ -157,9 +157,11 @@ void atoll_slot_note_create(struct atoll_slot *slot, const struct atoll_error *e
         return;
     }
     slot->list_at_ms = 0;
-    /* Others say something about the request, and nothing about who refused it. */
-    if (error->kind != ATOLL_ERR_UNAVAILABLE && error->kind != ATOLL_ERR_DEADLINE_EXCEEDED &&
-        error->kind != ATOLL_ERR_UNAUTHENTICATED)
+    /* Others say something about the request, and nothing about who refused it. So does a registry
+     * that is out of reach: with its name anybody could take the provider away from everybody. */
+    if (error->another ||
+        (error->kind != ATOLL_ERR_UNAVAILABLE && error->kind != ATOLL_ERR_DEADLINE_EXCEEDED &&
+         error->kind != ATOLL_ERR_UNAUTHENTICATED))
         return;
     if (++slot->create_failures >= FAILURES_DOWN)
         slot->rest_until_ms =

@@ -221,6 +221,17 @@ def test_a_registry_that_refuses(docker):
         assert fake_registry.PASSWORD not in docker.world.daemon.log.read_text()
 
 
+def test_a_registry_out_of_reach_does_not_take_the_engine_away(docker):
+    """Or anybody could, from everybody, with the name of an image."""
+    with docker.box():
+        pass
+    for _ in range(4):
+        status, error = refused(docker, image="127.0.0.1:9/none:1")
+        assert (status, error["code"]) == (503, "unavailable"), error
+        assert "pull image" in error["message"], error
+    assert docker.facts["state"] == "up", docker.facts
+
+
 def test_names_of_images_are_checked(docker):
     for bad in (" ", "a b", "../x", "-v", "x" * 300):
         status, error = refused(docker, image=bad)

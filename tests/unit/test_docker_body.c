@@ -274,14 +274,21 @@ static void test_why_a_pull_failed(void **state)
         {"the engine is not there: timeout", ATOLL_ERR_DEADLINE_EXCEEDED,
          ATOLL_ERR_DEADLINE_EXCEEDED},
     };
+    struct atoll_error err;
 
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
-        struct atoll_error err;
         (void)atoll_fail(&err, cases[i].kind, EIO, "%s", cases[i].text);
         atoll_docker_judge_pull(&err);
         assert_int_equal(err.kind, cases[i].result);
+        assert_true(err.another); /* it speaks of the registry */
     }
+    (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EAGAIN, "Docker: toomanyrequests");
+    atoll_docker_judge_pull(&err);
+    assert_true(err.another);
+    (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ECONNREFUSED, "the engine is not there");
+    atoll_docker_judge_pull(&err);
+    assert_false(err.another);
 }
 
 static void count(void *arg, const char *text)

@@ -211,6 +211,8 @@ static const struct {
 
 void atoll_docker_judge_pull(struct atoll_error *err)
 {
+    /* Any answer tells of the registry, and an engine that gives none in time waits for it. */
+    err->another = err->kind != ATOLL_ERR_UNAVAILABLE || err->errnum == EAGAIN;
     if (err->kind != ATOLL_ERR_INTERNAL && err->kind != ATOLL_ERR_FAILED_PRECONDITION)
         return;
     err->kind = ATOLL_ERR_FAILED_PRECONDITION;

@@ -140,6 +140,7 @@ static int pull_allowed(struct atoll_docker *d, const struct atoll_sync_call *ca
     if (r == 0)
         return 0;
     atoll_docker_judge_pull(err);
+    err->another &= *spec->image != '\0'; /* the default image is the provider's own affair */
     return atoll_wrap(err, "pull image %.120s", image);
 }
 
