@@ -71,11 +71,13 @@ void atoll_cli_outcome_gap(struct atoll_cli_outcome *outcome, int stream, uint64
 /* " python3 (pid 7) at 512M of 512M": what the kernel's log says about an out-of-memory kill. */
 static void describe_oom(const json_t *oom, char *out, size_t cap)
 {
+    const char *name = atoll_link_text(oom, "process", "");
     char peak[16], limit[16];
     double pid = atoll_link_number(oom, "pid", 0);
     size_t len;
 
-    (void)snprintf(out, cap, "%.40s", atoll_link_text(oom, "process", "a process"));
+    /* Only of the command itself is the name known, not of what it started. */
+    (void)snprintf(out, cap, "%.40s", *name ? name : "a process");
     len = strlen(out);
     if (pid > 0)
         (void)snprintf(out + len, cap - len, " (pid %.0f)", pid);

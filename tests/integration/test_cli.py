@@ -198,6 +198,13 @@ def test_run_status_of_memory_exhaustion(daemon):
     assert "out of memory" in done.stderr and "32M" in done.stderr
 
 
+def test_memory_that_a_child_exhausts(daemon):
+    """Nobody knows the child's name: the sentence does not leave a hole for it."""
+    done = daemon.atoll("run", "--memory", "32M", "--", "sh", "-c", "tail /dev/zero; exit 3")
+    assert done.returncode == 3
+    assert "the kernel killed a process at 32M of 32M" in done.stderr
+
+
 @pytest.mark.parametrize("args", [
     ["--", "no-such-command"],
     ["--user", "nobody-here", "--", "true"],
