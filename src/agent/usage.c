@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include "agent/agent_internal.h"
 #include "base/fd.h"
 
@@ -48,16 +49,55 @@ static void read_network(struct atoll_agent *a, struct atoll_am_usage *usage)
     }
 }
 
-static void read_disk(struct atoll_am_usage *usage)
+static void add_disk(const struct statfs *fs, struct atoll_am_usage *usage)
 {
+    usage->disk_total_bytes += (uint64_t)fs->f_blocks * (uint64_t)fs->f_bsize;
+    usage->disk_used_bytes += (uint64_t)(fs->f_blocks - fs->f_bfree) * (uint64_t)fs->f_bsize;
+    usage->inodes_total += (uint64_t)fs->f_files;
+    usage->inodes_used += (uint64_t)(fs->f_files - fs->f_ffree);
+}
+
+/* Whether a line of /proc/mounts is a file system in memory that is part of the disk; cuts the line
+ * behind its place. */
+static bool is_disk(const char *line, char **ret_place)
+{
+    static const char *const not_disk[] = {"/dev", "/proc", "/sys", "/.atoll"};
+    char *place = strchr(line, ' '), *end = place ? strchr(place + 1, ' ') : NULL;
+
+    if (!end || strncmp(end, " tmpfs rw", 9) != 0)
+        return false;
+    *end = '\0';
+    *ret_place = ++place;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(not_disk); i++) {
+        size_t len = strlen(not_disk[i]);
+        if (strncmp(place, not_disk[i], len) == 0 && (place[len] == '/' || !place[len]))
+            return false;
+    }
+    return true;
+}
+
+/* A container whose root is read-only writes to memory, in several places that are its disk together:
+ * the root's own file system is the host's and says nothing. */
+static void read_disk(struct atoll_agent *a, struct atoll_am_usage *usage)
+{
+    char *line = (char *)atoll_agent_scratch;
     struct statfs fs;
 
     if (statfs("/", &fs) < 0)
         return;
-    usage->disk_total_bytes = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
-    usage->disk_used_bytes = (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
-    usage->inodes_total = (uint64_t)fs.f_files;
-    usage->inodes_used = (uint64_t)(fs.f_files - fs.f_ffree);
+    if (!(fs.f_flags & ST_RDONLY) ||
+        atoll_fd_read_file(a->proc_fd, "self/mounts", line, ATOLL_AGENT_SCRATCH) < 0) {
+        add_disk(&fs, usage);
+        return;
+    }
+    while (line && *line) {
+        char *next = strchr(line, '\n'), *place;
+        if (next)
+            *next++ = '\0';
+        if (is_disk(line, &place) && statfs(place, &fs) == 0)
+            add_disk(&fs, usage);
+        line = next;
+    }
 }
 
 int atoll_agent_on_usage(struct atoll_agent *a, uint32_t request, const void *message,
@@ -80,7 +120,7 @@ int atoll_agent_on_usage(struct atoll_agent *a, uint32_t request, const void *me
     /* What ended was reaped by the agent, so it carries their time. */
     if (atoll_agent_process_read(a, a->pid, &self) == 0)
         usage.cpu_us += self.cpu_us;
-    read_disk(&usage);
+    read_disk(a, &usage);
     read_network(a, &usage);
     atoll_agent_reply(a, request, &atoll_am_usage_desc, &usage);
     return ATOLL_AGENT_ANSWERED;

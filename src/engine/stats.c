@@ -37,12 +37,17 @@ static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside
     struct atoll_provider_stats outside = {.memory_bytes = inside->rss_bytes,
                                            .cpu_us = inside->cpu_us,
                                            .processes = inside->processes};
+    uint64_t disk_limit;
     double percent;
 
     if (measured)
         outside = *measured;
     if (outside.memory_bytes == 0)
         outside.memory_bytes = inside->rss_bytes;
+    /* Without a limit what shows inside is the size of the host's own disk. */
+    disk_limit = outside.disk_limit_bytes            ? outside.disk_limit_bytes
+                 : s->spec.waived & ATOLL_LIMIT_DISK ? 0
+                                                     : inside->disk_total_bytes;
     if (outside.cpu_us == 0)
         outside.cpu_us = inside->cpu_us;
     if (outside.processes == 0)
@@ -58,8 +63,7 @@ static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside
         .processes = outside.processes,
         .processes_peak = outside.processes_peak,
         .disk_bytes = outside.disk_limit_bytes ? outside.disk_bytes : inside->disk_used_bytes,
-        .disk_limit_bytes =
-            outside.disk_limit_bytes ? outside.disk_limit_bytes : inside->disk_total_bytes,
+        .disk_limit_bytes = disk_limit,
         .inodes = inside->inodes_used,
         .inodes_limit = inside->inodes_total,
         .net_rx_bytes = inside->net_rx_bytes,
@@ -121,8 +125,8 @@ static void ask(struct atoll_engine *engine, const char *id, bool inside_only, a
         abort(); /* a small fixed object: the daemon is crash-only */
     r = atoll_engine_look(engine, id, &s, &err);
     if (r == 0) {
-        *a = (struct asking){
-            .engine = engine, .inside_only = inside_only, .done = done, .arg = arg};
+        *a =
+            (struct asking){.engine = engine, .inside_only = inside_only, .done = done, .arg = arg};
         memcpy(a->id, s->spec.id, sizeof(a->id));
         r = atoll_sandbox_ask(s, ATOLL_AGENT_USAGE, NULL, NULL, on_usage, a, &err);
     }

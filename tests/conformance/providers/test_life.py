@@ -59,6 +59,27 @@ def test_stats(place, box):
     assert stats["cpu"]["used_seconds"] > 0 or place.name == "e2b", stats
 
 
+def test_the_disk_is_the_sandboxes_own(place):
+    """Not that of the host it is on."""
+    if place.name == "e2b":
+        pytest.skip("the size of the disk is the service's")
+    with place.box(limits={"diskMB": 64}) as box:
+        before = box.get("stats").json["disk"]
+        assert 48 << 20 <= before["limit_bytes"] <= 64 << 20, before
+        assert before["used_bytes"] < 8 << 20, before
+        box.out("head -c 4194304 /dev/zero > some; sync")
+        used = box.get("stats").json["disk"]["used_bytes"] - before["used_bytes"]
+        assert 4 << 20 <= used < 6 << 20, used
+
+
+def test_a_disk_without_a_limit_shows_none(place):
+    if place.name != "docker":
+        pytest.skip("the others enforce it, or say what the service has")
+    with place.box(waive=["disk"]) as box:
+        assert "disk" in box.view["waived"]
+        assert box.get("stats").json["disk"]["limit_bytes"] is None
+
+
 def test_pause_and_resume(place):
     with place.box() as box:
         if not place.can("pause"):
