@@ -108,9 +108,10 @@ static void explain_signal(const json_t *result, const struct atoll_cli_outcome 
     /* Whoever pressed Ctrl-C knows. */
     if (signo > 0 && signo == outcome->signal_sent)
         return;
-    atoll_cli_say("the command was killed by %s%s%s%s%s",
-                  signo > 0 ? atoll_link_signal_name(signo, name) : "a signal", who ? " from " : "",
-                  who ? who : "", reason ? ": " : "", reason ? reason : "");
+    /* Who it was may be somebody, or a sentence about a budget. */
+    atoll_cli_say("the command was killed by %s%s%s%s%s%s",
+                  signo > 0 ? atoll_link_signal_name(signo, name) : "a signal", who ? " (" : "",
+                  who ? who : "", who ? ")" : "", reason ? ": " : "", reason ? reason : "");
     explain_exit(result, outcome);
 }
 

@@ -198,6 +198,13 @@ def test_run_status_of_memory_exhaustion(daemon):
     assert "out of memory" in done.stderr and "32M" in done.stderr
 
 
+def test_run_says_that_a_budget_is_spent(daemon):
+    done = daemon.atoll("run", "--output-budget", "1000", "--", "yes")
+    assert done.returncode == 137
+    assert done.stderr == ("atoll: the command was killed by SIGKILL "
+                           "(the sandbox's output budget of 1000 bytes is spent)\n")
+
+
 def test_memory_that_a_child_exhausts(daemon):
     """Nobody knows the child's name: the sentence does not leave a hole for it."""
     done = daemon.atoll("run", "--memory", "32M", "--", "sh", "-c", "tail /dev/zero; exit 3")
