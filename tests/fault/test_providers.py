@@ -138,6 +138,16 @@ def test_silence_has_an_end(world, request, name):
     assert place.facts["reason"], place.facts
 
 
+def test_a_create_does_not_wait_for_a_silent_engine(world, docker):
+    """It has ten minutes, for images that are large; a question is asked again long before."""
+    world.faults["docker"].fail("hang", 1, b"/images/")
+    began = time.monotonic()
+    with docker.box() as box:
+        assert world.faults["docker"].struck == 1
+        assert box.out("echo made") == "made"
+    assert time.monotonic() - began < 60
+
+
 # Streams that break.
 
 def test_a_cut_stream_loses_no_byte(world, e2b):

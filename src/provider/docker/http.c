@@ -16,6 +16,7 @@
 #define ANSWER_MAX (8 * 1024 * 1024)
 #define PATH_MAX_BYTES 4096
 #define CONNECT_MS 10000
+#define LOOK_MS 10000 /* a question; what makes something has as long as its operation */
 #define KEEPALIVE_S 30L
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -284,6 +285,7 @@ static int transfer(struct atoll_docker_http *h, const struct atoll_sync_call *c
                     struct atoll_error *err)
 {
     struct atoll_docker_line *line = NULL;
+    struct atoll_sync_call bounded = *call;
     char url[PATH_MAX_BYTES];
     struct curl_slist *headers;
     CURLcode code;
@@ -291,6 +293,9 @@ static int transfer(struct atoll_docker_http *h, const struct atoll_sync_call *c
 
     if (r < 0)
         return r;
+    /* A create begins with questions, and may take long: an engine that is silent is found out here. */
+    if (strcmp(t->ask->method, "GET") == 0)
+        bounded.deadline_ms = ATOLL_MIN(call->deadline_ms, atoll_clock_ms() + LOOK_MS);
     t->easy = line->easy;
     if ((size_t)snprintf(url, sizeof(url), "%s%s%s%s", h->base, *version ? "/v" : "", version,
                          t->ask->path) >= sizeof(url)) {
@@ -307,14 +312,14 @@ static int transfer(struct atoll_docker_http *h, const struct atoll_sync_call *c
     (void)curl_easy_setopt(line->easy, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_easy_setopt(line->easy, CURLOPT_HEADERDATA, t);
     set_body(t, body);
-    code = run(line, call);
+    code = run(line, &bounded);
     (void)curl_easy_getinfo(line->easy, CURLINFO_RESPONSE_CODE, ret_status);
     curl_slist_free_all(headers);
     line_give(h, line);
     if (t->too_long)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EFBIG,
                           "the Docker engine's answer is too long");
-    return code == CURLE_OK || t->sink_gave_up ? 0 : atoll_docker_http_broken(code, call, err);
+    return code == CURLE_OK || t->sink_gave_up ? 0 : atoll_docker_http_broken(code, &bounded, err);
 }
 
 int atoll_docker_http_broken(CURLcode code, const struct atoll_sync_call *call,
