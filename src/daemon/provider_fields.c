@@ -80,6 +80,11 @@ static const struct atoll_yaml_field docker_fields[] = {
 };
 static const struct atoll_yaml_field gvisor_fields[] =
     {COMMON, TEXT("runsc"), {"platform", ATOLL_YAML_NAME, false, 0, 0, NULL}, {0}};
+static const struct atoll_yaml_field isolation_words[] = {{.name = "namespaces"},
+                                                          {.name = "container"},
+                                                          {.name = "gvisor"},
+                                                          {.name = "microvm"},
+                                                          {0}};
 static const struct atoll_yaml_field e2b_fields[] = {
     COMMON,
     TEXT("api_url"),
@@ -92,6 +97,7 @@ static const struct atoll_yaml_field e2b_fields[] = {
     TEXT("template"),
     {"timeout", ATOLL_YAML_WHOLE, false, 60, 86400, NULL},
     TEXT("region"),
+    {"isolation", ATOLL_YAML_CHOICE, false, 0, 0, isolation_words},
     {"headers", ATOLL_YAML_ENV, false, 0, 0, NULL},
     {0},
 };

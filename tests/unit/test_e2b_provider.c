@@ -544,6 +544,36 @@ static void what_is_no_stream_fails(void **state)
     fake_http_free(h);
 }
 
+/* Only of E2B's own cloud do we know how it isolates. */
+static void isolations(void **state)
+{
+    static const struct {
+        const char *api_url, *domain, *said, *shown;
+    } rows[] = {
+        {NULL, NULL, NULL, "microvm"},
+        {NULL, "e2b.app", NULL, "microvm"},
+        {NULL, "e2b.example.org", NULL, "unknown"},
+        {"http://127.0.0.1:7070", NULL, NULL, "unknown"},
+        {"http://127.0.0.1:7070", NULL, "namespaces", "namespaces"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
+        const struct atoll_e2b_provider_config config = {.api_url = rows[i].api_url,
+                                                         .domain = rows[i].domain,
+                                                         .isolation = rows[i].said,
+                                                         .api_key = KEY,
+                                                         .daemon_id = "d",
+                                                         .agent_path = "/proc/self/exe"};
+        struct atoll_sync_provider *p = NULL;
+        struct atoll_error error;
+
+        assert_int_equal(atoll_e2b_provider_new(&config, &p, &error), 0);
+        assert_string_equal(p->ops->caps.isolation, rows[i].shown);
+        (void)p->ops->free(p);
+    }
+}
+
 static void bad_configs(void **state)
 {
     static const struct atoll_e2b_header two_lines = {"A", "b\r\nC: d"};
@@ -579,6 +609,7 @@ static void bad_configs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(isolations),
         cmocka_unit_test(bad_configs),
         cmocka_unit_test(refusals),
         cmocka_unit_test(silence),

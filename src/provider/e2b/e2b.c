@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "provider/e2b/control.h"
 
+#define CLOUD "e2b.app"
 #define KEY_MAX 512
 #define HEADERS_MAX 32
 
@@ -56,6 +57,7 @@ static struct atoll_sync_provider *provider_free(struct atoll_sync_provider *bas
     free(p->domain);
     free(p->key);
     free(p->template_id);
+    free(p->isolation);
     free(p->daemon_id);
     free(p->agent_path);
     free(p->ca_file);
@@ -65,7 +67,7 @@ static struct atoll_sync_provider *provider_free(struct atoll_sync_provider *bas
 
 static const struct atoll_sync_ops ops = {
     .name = "e2b",
-    .caps = {.isolation = "microvm",
+    .caps = {.isolation = "unknown",
              .remote = true,
              .own_templates = true,
              .pause = true,
@@ -125,7 +127,7 @@ static int take_addresses(struct atoll_e2b_provider *p, const struct atoll_e2b_p
                           struct atoll_error *err)
 {
     char url[300];
-    int r = take_text(c->domain, "e2b.app", &p->domain, err);
+    int r = take_text(c->domain, CLOUD, &p->domain, err);
 
     if (r < 0)
         return r;
@@ -201,6 +203,19 @@ static int take_headers(struct atoll_e2b_provider *p, const struct atoll_e2b_pro
     return r;
 }
 
+/* Nobody asks a service how it isolates, and one of another address may do it in any way. */
+static int take_isolation(struct atoll_e2b_provider *p, const struct atoll_e2b_provider_config *c,
+                          struct atoll_error *err)
+{
+    bool cloud = (!c->api_url || !*c->api_url) && strcmp(p->domain, CLOUD) == 0;
+    int r = take_text(c->isolation, cloud ? "microvm" : ops.caps.isolation, &p->isolation, err);
+
+    p->ops = ops;
+    p->ops.caps.isolation = p->isolation;
+    p->base.ops = &p->ops;
+    return r;
+}
+
 static int take_rest(struct atoll_e2b_provider *p, const struct atoll_e2b_provider_config *c,
                      struct atoll_error *err)
 {
@@ -246,6 +261,8 @@ int atoll_e2b_provider_new(const struct atoll_e2b_provider_config *config,
     p->base.ops = &ops;
     (void)pthread_mutex_init(&p->agent_lock, NULL);
     r = take_addresses(p, config, err);
+    if (r == 0)
+        r = take_isolation(p, config, err);
     if (r == 0)
         r = take_key(p, config, err);
     if (r == 0)

@@ -28,6 +28,7 @@ struct atoll_e2b_provider_config {
     const char *template_id;  /* base */
     uint32_t timeout_s;       /* how long a sandbox outlives its daemon: 3600 */
     const char *region;       /* sent to the API as X-Region; NULL: nothing is */
+    const char *isolation;    /* how the service isolates; microvm for the cloud, else unknown */
     const struct atoll_e2b_header *headers; /* of every request to the API */
     size_t header_count;
     const char *daemon_id;  /* marks this daemon's sandboxes: a-z, 0-9 and '-'; needed */
