@@ -44,6 +44,7 @@ static const struct http_status {
     {415, "Unsupported Media Type", "invalid_argument", NULL},
     {416, "Range Not Satisfiable", "out_of_range", NULL},
     {417, "Expectation Failed", "invalid_argument", "leave the Expect header out"},
+    {421, "Misdirected Request", "invalid_argument", NULL},
     {422, "Unprocessable Content", "invalid_argument", NULL},
     {426, "Upgrade Required", "failed_precondition", NULL},
     {429, "Too Many Requests", "resource_exhausted", NULL},

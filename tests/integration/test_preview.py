@@ -662,6 +662,13 @@ def test_survives_the_daemon(site):
 
 # Whose the request is.
 
+def test_a_wrong_name_has_a_reason(site):
+    with contextlib.closing(http.client.HTTPConnection(*site.address, timeout=20)) as connection:
+        connection.request("GET", "/healthz", headers={"Host": "evil.example"})
+        response = connection.getresponse()
+        assert (response.status, response.reason) == (421, "Misdirected Request")
+
+
 def test_host_tricks(site):
     """Only the exact form is a preview; whatever else lies below the domain is nothing."""
     box, port = site.id, site.address[1]
