@@ -107,13 +107,22 @@ def test_a_file_that_cannot_be_written_leaves_nothing(rest):
     assert len(rest.get("/api/sandboxes").json["sandboxes"]) == before
 
 
+def test_a_network_limit_where_there_is_no_network(rest):
+    """It is kept by nature, so that nobody has to leave it out."""
+    answer = rest.post("/api/sessions", {"environment": "Bash", "limits": {"networkMbps": 10}})
+    assert answer.status == 201 and answer.json["sandbox"]["networkMode"] == "none", answer.body
+    rest.delete(f"/api/sessions/{answer.json['session_id']}")
+
+
 @pytest.mark.parametrize("body, status, says", [
     ({}, 400, "environment is missing"),
     ({"environment": "Cobol"}, 404, "Bash, Node, Python3"),
     ({"environment": "Python3", "provider": "docker"}, 400, "native"),
     ({"environment": "Python3", "networkMode": "bridge"}, 501, "bridge"),
     ({"environment": "Python3", "networkMode": "wild"}, 400, "none"),
-    ({"environment": "Python3", "limits": {"networkMbps": 5}}, 501, "networkMbps"),
+    ({"environment": "Python3", "networkMode": "bridge", "limits": {"networkMbps": 5}}, 501,
+     "networkMbps"),
+    ({"environment": "Python3", "limits": {"networkMbps": -5}}, 400, "networkMbps"),
     ({"environment": "Python3", "limits": {"memoryMB": "much"}}, 400, "limits.memoryMB"),
     ({"environment": "Python3", "limits": {"memory": 5}}, 400, "memoryMB"),
     ({"environment": "Python3", "template": "host"}, 400, "environment only"),

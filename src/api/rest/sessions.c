@@ -115,15 +115,27 @@ static int check_offered(const struct session_fields *f, const char *template_na
     return 0;
 }
 
-static int check_network_limit(const json_t *root, struct atoll_error *err)
+#define NETWORK_MBPS_MAX 1000000
+
+/* Nobody limits a network; without one every limit is kept. */
+static int take_network_limit(json_t *root, struct atoll_error *err)
 {
-    const json_t *limit = json_object_get(json_object_get(root, "limits"), "networkMbps");
+    json_t *limits = json_object_get(root, "limits");
+    const json_t *limit = json_object_get(limits, "networkMbps");
+    const json_t *mode = json_object_get(root, "networkMode");
 
     if (!limit || json_is_null(limit))
         return 0;
-    return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                      "limits.networkMbps is not available: sandboxes have networkMode \"none\"; "
-                      "leave it out");
+    if (!json_is_number(limit) || !(json_number_value(limit) >= 0) ||
+        json_number_value(limit) > NETWORK_MBPS_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "limits.networkMbps must be a number between 0 and %d", NETWORK_MBPS_MAX);
+    if (mode && !json_is_null(mode) && strcmp(json_string_value(mode) ?: "", "none") != 0)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "limits.networkMbps cannot be kept with a network: leave it out, or have "
+                          "networkMode \"none\"");
+    (void)json_object_del(limits, "networkMbps");
+    return 0;
 }
 
 static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct atoll_error *err)
@@ -137,7 +149,7 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
     int r = atoll_body_parse(&c->body, bytes, n, err);
 
     if (r == 0)
-        r = check_network_limit(c->body.root, err);
+        r = take_network_limit(c->body.root, err);
     if (r == 0)
         r = atoll_fields_decode(&c->body, c->body.root, "", sets, ATOLL_ARRAY_LEN(sets), err);
     if (r == 0)
