@@ -130,14 +130,27 @@ static void look(struct creating *c);
 
 static void lacks(struct creating *c, const json_t *requirement)
 {
+    const struct atoll_sandbox *sandbox =
+        atoll_engine_find(c->sessions->engine, c->session->sandbox_id);
+    const char *program = json_string_value(json_object_get(requirement, "program"));
+    struct atoll_sandbox_view view = {.image = ""};
     struct atoll_error error;
 
-    (void)atoll_fail(&error, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
-                     "environment %s needs the program \"%s\", which its template does not have; "
-                     "install it where the template comes from (%s)",
-                     c->session->environment,
-                     json_string_value(json_object_get(requirement, "program")),
-                     json_string_value(json_object_get(requirement, "install")));
+    if (sandbox)
+        atoll_sandbox_get(sandbox, &view);
+    if (*view.image)
+        (void)atoll_fail(
+            &error, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+            "environment %s needs the program \"%s\", which the image %.120s of provider "
+            "%s does not have; name an image that has it",
+            c->session->environment, program, view.image, view.provider);
+    else
+        (void)atoll_fail(
+            &error, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
+            "environment %s needs the program \"%s\", which its template does not have; "
+            "install it where the template comes from (%s)",
+            c->session->environment, program,
+            json_string_value(json_object_get(requirement, "install")));
     give_up(c, &error);
 }
 

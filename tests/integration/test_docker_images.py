@@ -93,6 +93,15 @@ def names(rest):
 
 # Builds.
 
+def test_an_environment_in_an_image_that_lacks_its_program(world):
+    answer = world.rest.post("/api/sessions", {"environment": "Python3", "provider": "docker",
+                                               "image": BASE})
+    assert answer.status == 409, answer.body
+    for word in ("python3", f"the image {BASE}", "docker"):
+        assert word in answer.error["message"], answer.error
+    assert "template" not in answer.error["message"], answer.error
+
+
 def test_build(world):
     rest = world.rest
     answer = build(rest, "app", context(f"FROM {BASE}\nCOPY f /srv/f\nRUN echo of-the-step; "
