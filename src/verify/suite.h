@@ -23,8 +23,8 @@ struct atoll_suite {
     size_t tier_count;
 };
 
-/* UNAVAILABLE when there is no daemon (any more), NOT_FOUND for a provider or tier that is not there;
- * what else could not be done is trouble of the report. */
+/* UNAVAILABLE when there is no daemon (any more), NOT_FOUND for a provider, tier or check that is not
+ * there; what else could not be done is trouble of the report. */
 int atoll_suite_run(struct atoll_suite *suite, const struct atoll_verify *v,
                     const struct atoll_suite_wish *wish, struct atoll_error *err) ATOLL_MUST_CHECK;
 

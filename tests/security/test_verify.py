@@ -127,9 +127,22 @@ def test_without_a_daemon(daemon, tmp_path):
 
 
 @ordinary
-def test_what_is_not_there_is_not_verified(daemon):
-    done = daemon.atoll("verify", "--provider", "nobody")
-    assert done.returncode == IMPOSSIBLE and "atoll providers" in done.stderr
+@pytest.mark.parametrize(("words", "told"), [
+    (["--provider", "nobody"], "atoll providers"),
+    (["--provider", "native", "--provider", "nobody"], "atoll providers"),
+    (["--tier", "native", "--tier", "nativ"], "atoll providers"),
+    (["--only", "seccomp.mode,secomp"], "atoll verify --list"),
+    (["--only", ""], "atoll verify --list"),
+])
+def test_what_is_not_there_is_not_verified(daemon, words, told):
+    done = daemon.atoll("verify", *words)
+    assert done.returncode == IMPOSSIBLE and told in done.stderr
+
+
+@ordinary
+def test_nothing_looked_at_proves_nothing(daemon):
+    done = daemon.atoll("verify", "--tier", "daemon", "--only", "seccomp.mode")
+    assert done.returncode == IMPOSSIBLE and "nothing was looked at" in done.stdout
 
 
 # The layers left out, and checks each of which must see it.
