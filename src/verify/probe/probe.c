@@ -109,7 +109,7 @@ const char *probe_need(const char *key)
     const char *value = probe_arg(key);
 
     if (value == NULL || *value == '\0')
-        probe_skip("the harness gave no %s", key);
+        probe_skip("no %s was laid out to be looked for; with --start there is one", key);
     return value;
 }
 
