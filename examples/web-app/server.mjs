@@ -6,11 +6,13 @@
 //   content}) are written, `install` is run and `start` left running, and the answer has the URL of what
 //   listens on `port`. The sandbox stays for ten minutes, so that a preview can be looked at.
 // DELETE /api/sandbox/ID ends one earlier.
+// PREVIEW_SCHEME=http is for a daemon that serves no TLS, as after `atoll up`.
 import { createServer } from 'node:http'
 import { CommandExitError, Sandbox } from '@e2b/code-interpreter'
 
 const TEN_MINUTES = 10 * 60 * 1000
 const BODY_MAX = 1 << 20
+const SCHEME = process.env.PREVIEW_SCHEME ?? 'https'
 
 class BadRequest extends Error {}
 
@@ -43,7 +45,7 @@ async function runCode(sandbox, { code }) {
 async function startServer(sandbox, { install, start, port = 8000 }) {
   if (install) await sandbox.commands.run(install)
   await sandbox.commands.run(start, { background: true, timeoutMs: 0 })
-  return { url: `https://${sandbox.getHost(port)}` }
+  return { url: `${SCHEME}://${sandbox.getHost(port)}` }
 }
 
 async function make(request) {

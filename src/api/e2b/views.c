@@ -37,18 +37,21 @@ struct atoll_sandbox *atoll_e2b_find(const struct atoll_api_call *call, struct a
     return NULL;
 }
 
-/* Where clients find <port>-<id>.<domain>: only over TLS do they look there. */
+/* Where clients find <port>-<id>.<domain>. They expect TLS there; without a listener for that they are
+ * told of the plain one all the same, because they take null for E2B's own domain, and would show
+ * their users names of somebody else's and send him what is ours. */
 static void view_domain(struct atoll_json_out *out, const struct atoll_api *api)
 {
     const struct atoll_preview_site *site = atoll_api_site(api);
+    uint16_t port = !site ? 0 : site->tls_port ? site->tls_port : site->port;
+    bool usual = site && port == (site->tls_port ? 443 : 80);
     char text[300];
 
-    if (!site || site->tls_port == 0) {
+    if (port == 0) {
         atoll_json_null(out, "domain");
         return;
     }
-    (void)snprintf(text, sizeof(text), site->tls_port == 443 ? "%s" : "%s:%u", site->domain,
-                   site->tls_port);
+    (void)snprintf(text, sizeof(text), usual ? "%s" : "%s:%u", site->domain, port);
     atoll_json_text(out, "domain", text);
 }
 

@@ -434,9 +434,11 @@ bool atoll_e2b_op_public_host(struct atoll_sync_provider *base, const struct ato
     struct atoll_e2b_provider *p = own(base);
     struct atoll_e2b_remote remote = {0};
     const char *domain = p->domain_is_known ? p->domain : "";
+    bool tls = strncmp(p->api_url, "https:", 6) == 0;
     int n;
 
-    if (atoll_e2b_remotes_get(p->remotes, spec->handle, &remote) && remote.domain[0])
+    /* What a service without TLS names has none either. */
+    if (atoll_e2b_remotes_get(p->remotes, spec->handle, &remote) && remote.domain[0] && tls)
         domain = remote.domain;
     if (!*domain || !spec->handle[0])
         return false;
