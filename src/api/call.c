@@ -255,6 +255,22 @@ static const struct atoll_facade *facade_of(const struct atoll_routes *const *ta
     return NULL;
 }
 
+/* Of whom a path is that is no route: of those who have others that begin like it. Clients read an
+ * error only as their own service writes it. */
+static const struct atoll_facade *facade_near(const struct atoll_routes *const *tables,
+                                              size_t count, const char *path)
+{
+    size_t n = 1 + strcspn(path + 1, "/");
+
+    for (size_t t = 0; t < count; t++)
+        for (size_t i = 0; i < tables[t]->count; i++) {
+            const char *known = tables[t]->rows[i].path;
+            if (strncmp(known, path, n) == 0 && (known[n] == '/' || known[n] == '\0'))
+                return tables[t]->facade;
+        }
+    return NULL;
+}
+
 /* Strangers do not even learn which routes there are. */
 static int find_route(struct atoll_api_call *call, const struct atoll_routes *const *tables,
                       size_t count, const char *sandbox_id, char *allow, struct atoll_error *err)
@@ -268,6 +284,8 @@ static int find_route(struct atoll_api_call *call, const struct atoll_routes *co
         (void)!atoll_text_copy(call->params.id, sizeof(call->params.id), sandbox_id);
     if (call->route)
         call->facade = facade_of(tables, count, call->route);
+    else if (!call->facade)
+        call->facade = facade_near(tables, count, atoll_http_path(call->req));
     allowed = call->facade && call->facade->admit ? call->facade->admit(call, &refused)
                                                   : admit(call, &refused);
     if (allowed < 0) {

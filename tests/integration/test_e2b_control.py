@@ -557,6 +557,16 @@ def test_what_is_not_supported_says_so(api, made):
     assert api.get("/snapshots").json == []
 
 
+def test_what_is_no_route_is_told_as_clients_read_it(api):
+    for method, path, status in [("GET", "/v2/nothing", 404), ("PATCH", "/sandboxes", 405),
+                                 ("GET", "/sandboxes/a/b/c/d", 404)]:
+        answer = api.call(method, path)
+        assert (answer.status, answer.json["code"]) == (status, status), answer.body
+        assert isinstance(answer.json["message"], str)
+    for path in ("/nothing", "/api/nothing", "/apis"):
+        assert "error" in api.get(path).json
+
+
 def test_a_domain_is_enough():
     """With TLS, clients need to know nothing but the domain: these names are ours."""
     port = free_port()
