@@ -89,7 +89,7 @@ def test_contexts(box):
     ("POST", "/execute", {"code": "1", "context_id": "x", "language": "python"}, 400, "Only one"),
     ("POST", "/execute", {"code": "1", "language": "cobol"}, 500, "cobol"),
     ("POST", "/execute", {}, 400, "code"),
-    ("POST", "/execute", {"code": "1", "env_vars": {"A": 5}}, 400, "env_vars"),
+    ("POST", "/execute", {"code": "1", "env_vars": {"A": 5}}, 400, "env_vars.A must be"),
     ("POST", "/contexts", {"language": "cobol"}, 500, "cobol"),
     ("POST", "/contexts", {"cwd": 5}, 400, "cwd"),
     ("POST", "/contexts/nope/restart", None, 404, "Context nope not found"),

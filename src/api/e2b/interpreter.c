@@ -261,7 +261,7 @@ static int take_env(json_t *object, struct request *ret, struct atoll_error *err
     {
         char *pair = NULL;
         if (!json_is_string(value) || !*name || strchr(name, '='))
-            return atoll_fields_refuse(err, "env_vars.", name, value, "a string under a name");
+            return atoll_fields_refuse(err, "env_vars", name, value, "a string under a name");
         if (asprintf(&pair, "%s=%s", name, json_string_value(value)) < 0)
             abort();
         ret->env[n++] = pair;
