@@ -10,19 +10,35 @@ static enum atoll_cli_colour colour_of(const char *state)
 }
 
 /* What not everybody can. */
-static void join_capabilities(const json_t *provider, char *out, size_t cap)
+static bool is_special(const char *word)
 {
-    static const char *const special[] = {"templates", "images", "pause", "persistent", "stats"};
-    const json_t *list = json_object_get(provider, "capabilities");
+    static const char *const special[] = {"templates", "images",    "pause",  "persistent",
+                                          "builds",    "snapshots", "volumes"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(special); i++)
+        if (strcmp(word, special[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_any(const char *word ATOLL_UNUSED)
+{
+    return true;
+}
+
+/* Those of the words in a list that are wanted. */
+static void add_list(struct atoll_cli_table *table, const json_t *list,
+                     bool (*wanted)(const char *))
+{
+    char text[128] = "-";
     size_t len = 0;
 
-    (void)snprintf(out, cap, "-");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *word = json_string_value(json_array_get(list, i));
-        for (size_t k = 0; word && k < ATOLL_ARRAY_LEN(special); k++)
-            if (strcmp(word, special[k]) == 0 && len < cap)
-                len += (size_t)snprintf(out + len, cap - len, "%s%s", len ? "," : "", word);
+        if (word && wanted(word) && len < sizeof(text))
+            len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", len ? "," : "", word);
     }
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", text);
 }
 
 static void add_state(struct atoll_cli_table *table, const json_t *p)
@@ -51,10 +67,12 @@ static void add_latency(struct atoll_cli_table *table, const json_t *p)
 
 static void add_capabilities(struct atoll_cli_table *table, const json_t *p)
 {
-    char text[128];
+    add_list(table, json_object_get(p, "capabilities"), is_special);
+}
 
-    join_capabilities(p, text, sizeof(text));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", text);
+static void add_networks(struct atoll_cli_table *table, const json_t *p)
+{
+    add_list(table, json_object_get(p, "networks"), is_any);
 }
 
 static void add_words(struct atoll_cli_table *table, const json_t *p)
@@ -64,10 +82,15 @@ static void add_words(struct atoll_cli_table *table, const json_t *p)
 }
 
 static const struct atoll_cli_column columns[] = {
-    {.title = "PROVIDER", .member = "name"},       {.title = "STATE", .add = add_state},
-    {.title = "ISOLATION", .member = "isolation"}, {.title = "SANDBOXES", .add = add_sandboxes},
-    {.title = "LATENCY", .add = add_latency},      {.title = "CAN", .add = add_capabilities},
-    {.title = "SAYS", .add = add_words},           {.title = NULL},
+    {.title = "PROVIDER", .member = "name"},
+    {.title = "STATE", .add = add_state},
+    {.title = "ISOLATION", .member = "isolation"},
+    {.title = "SANDBOXES", .add = add_sandboxes},
+    {.title = "LATENCY", .add = add_latency},
+    {.title = "NETWORKS", .add = add_networks},
+    {.title = "CAN", .add = add_capabilities},
+    {.title = "SAYS", .add = add_words},
+    {.title = NULL},
 };
 
 static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,

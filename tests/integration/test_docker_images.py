@@ -91,6 +91,14 @@ def names(rest):
     return {t["name"]: t for t in rest.get("/api/templates").json["templates"]}
 
 
+def test_the_list_of_providers_shows_what_it_can(world):
+    lines = world.daemon.atoll("providers", check=True).stdout.splitlines()
+    docker = next(line for line in lines if line.startswith("docker "))
+    assert "NETWORKS" in lines[0] and "none,isolated,bridge" in docker
+    for word in ("images", "builds", "snapshots", "volumes"):
+        assert word in docker, docker
+
+
 # Builds.
 
 def test_an_environment_in_an_image_that_lacks_its_program(world):
