@@ -102,6 +102,16 @@ def test_errors_are_text(box, method, path, body, status, says):
     assert answer.headers["Content-Type"].startswith("text/plain")
 
 
+def test_interpreters_are_no_commands(box):
+    """Who kills whatever commands.list() shows does not lose the variables of code."""
+    box.run("x = 5")
+    envd = Rest(box.rest.address, {**box.rest.headers, "E2b-Sandbox-Port": "49983",
+                                   "X-Access-Token": box.view["envdAccessToken"],
+                                   "Content-Type": "application/json"})
+    assert envd.post("/process.Process/List", {}).json == {"processes": []}
+    assert text(box.run("x")) == ["5"]
+
+
 def test_traffic_token(served):
     made = Interpreter(*served, network={"allowPublicTraffic": False})
     try:

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include "api/context_stream.h"
 #include "api/e2b/e2b_internal.h"
 #include "base/clock.h"
 
@@ -112,6 +113,22 @@ static void write_process(struct atoll_json_out *out, const struct atoll_exec_vi
     atoll_json_close(out, '}');
 }
 
+/* Whoever ends all that is listed means what was started, and not what keeps the variables of code. */
+static bool is_interpreter(const struct atoll_api_call *call, const char *exec_id)
+{
+    struct atoll_contexts *contexts;
+    struct atoll_context_view view;
+    struct atoll_error ignored;
+    size_t pos = 0;
+
+    if (atoll_api_contexts(call, &contexts, &ignored) < 0)
+        return false;
+    while (atoll_contexts_next(contexts, call->params.id, &pos, &view))
+        if (strcmp(view.exec_id, exec_id) == 0)
+            return true;
+    return false;
+}
+
 void atoll_envd_process_list(struct atoll_api_call *call, const uint8_t *body, size_t n)
 {
     struct atoll_e2b_plane *plane = atoll_e2b_plane_of(call->api);
@@ -130,7 +147,7 @@ void atoll_envd_process_list(struct atoll_api_call *call, const uint8_t *body, s
     atoll_json_open(&out, "processes", '[');
     for (size_t pos = 0; sandbox && (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
         atoll_exec_get(exec, &view);
-        if (!view.result)
+        if (!view.result && !is_interpreter(call, view.id))
             write_process(&out, &view, atoll_process_noted(plane, view.id));
     }
     atoll_json_close(&out, ']');
