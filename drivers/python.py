@@ -1115,11 +1115,15 @@ def magic_time(code):
 
 
 def magic_timeit(code):
+    import re
     import timeit
+    counts, code = {"n": 0, "r": 5}, code.lstrip()
+    while match := re.match(r"-([nr]) ?(\d+)(\s+|$)", code):
+        counts[match[1]], code = max(int(match[2]), 1), code[match.end():]
     timer = timeit.Timer(code.strip() or "pass", globals=driver.namespace)
-    number, _ = timer.autorange()
-    best = [t / number for t in timer.repeat(5, number)]
-    print("%s per loop (best of 5 runs, %d loops each)" % (seconds(min(best)), number))
+    number = counts["n"] or timer.autorange()[0]
+    best = [t / number for t in timer.repeat(counts["r"], number)]
+    print("%s per loop (best of %d runs, %d loops each)" % (seconds(min(best)), len(best), number))
 
 
 def seconds(value):
@@ -1190,16 +1194,37 @@ CELL_MAGICS = {
     "markdown": lambda _, cell: display(Markdown(cell)),
     "latex": lambda _, cell: display(Latex(cell)), "svg": lambda _, cell: display(SVG(cell)),
     "javascript": lambda _, cell: display(Javascript(cell)),
-    "js": lambda _, cell: display(Javascript(cell)), "capture": lambda _, cell: capture(cell),
+    "js": lambda _, cell: display(Javascript(cell)), "capture": lambda line, cell:
+    capture(line, cell),
     "python": lambda _, cell: driver.evaluate(cell),
 }
 
 
-def capture(cell):
+class Captured:
+    """What %%capture NAME leaves: prints itself when called."""
+
+    def __init__(self):
+        self.stdout = self.stderr = ""
+
+    def __call__(self):
+        sys.stdout.write(self.stdout)
+        sys.stderr.write(self.stderr)
+
+    show = __call__
+
+
+def capture(line, cell):
     import contextlib
     import io
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        driver.evaluate(cell)
+    captured, out, err = Captured(), io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            driver.evaluate(cell)
+    finally:
+        captured.stdout, captured.stderr = out.getvalue(), err.getvalue()
+        for name in line.split():
+            if name.isidentifier():
+                driver.namespace[name] = captured
 
 
 def dedent(source):

@@ -276,6 +276,8 @@ def test_time_timeit_matplotlib(driver):
     assert "Wall time" in driver.run("%time 1 + 1").stdout
     assert driver.value("%time 1 + 1") == "2"
     assert "per loop" in driver.run("%timeit pass").stdout
+    assert "best of 2 runs, 3 loops" in driver.run("%timeit -n3 -r 2 -1").stdout
+    assert "best of 5 runs, 4 loops" in driver.run("%%timeit -n 4\npass").stdout
     assert driver.run("%matplotlib inline\n%load_ext autoreload").error is None
 
 
@@ -287,6 +289,11 @@ def test_cell_magics(driver, tmp_path):
     assert path.read_text() == "line\n"
     assert driver.run("%%html\n<b>x</b>").results[0]["html"] == "<b>x</b>"
     assert "Wall time" in driver.run("%%time\nz = 9").stdout and driver.value("z") == "9"
+    done = driver.run("%%capture kept\nimport sys\nprint(5); print(6, file=sys.stderr)")
+    assert (done.error, done.stdout, done.stderr) == (None, "", "")
+    assert driver.value("kept.stdout + kept.stderr") == "5\\n6\\n"
+    assert driver.run("kept.show()").stdout == "5\n"
+    assert driver.run("%%capture --no-stderr\nprint(7)").stdout == ""
 
 
 def test_unknown_magic_names_those_there_are(driver):
