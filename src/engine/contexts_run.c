@@ -339,7 +339,9 @@ void atoll_context_died(struct atoll_context *c, const struct atoll_exec_result 
     c->exec_id[0] = '\0';
     if (c->current)
         c->current->end = end;
-    else /* a sandbox that is over may be one that is stopped, and goes on later */
+    /* Whoever has gone is told nothing. A sandbox that is over may be one that is stopped, and goes on
+     * later. */
+    if (!c->current || !c->current->events.line)
         (void)snprintf(c->lost, sizeof(c->lost), "%s%s%.150s", atoll_end_kind_name(end->kind),
                        end->reason[0] ? ", by " : "", end->reason);
     if (is_over(c)) {

@@ -102,6 +102,20 @@ def test_errors_are_text(box, method, path, body, status, says):
     assert answer.headers["Content-Type"].startswith("text/plain")
 
 
+def test_variables_that_nobody_heard_of_losing(box):
+    """Code that ignores the interrupt is killed after its client has gone; the next one is told."""
+    connection = box.begin("import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+                           "print('on', flush=True)\ntime.sleep(300)")
+    response = connection.getresponse()
+    while b"stdout" not in response.readline():
+        pass
+    connection.sock.close()
+    response.close()
+    lines = box.run("1 + 1")
+    assert text(lines) == ["2"]
+    assert any("without its variables" in line["text"] for line in lines if line["type"] == "stderr")
+
+
 def test_interpreters_are_no_commands(box):
     """Who kills whatever commands.list() shows does not lose the variables of code."""
     box.run("x = 5")
