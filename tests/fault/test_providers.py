@@ -161,6 +161,15 @@ def test_a_cut_stream_loses_no_byte(world, e2b):
         assert box.state == "running"
 
 
+def test_more_passes_than_the_service_keeps(e2b):
+    """Another Atoll keeps 64 MiB of what a command writes, and our stream is a command there."""
+    with e2b.box() as box:
+        box.out("head -c 25000000 /dev/zero > f")
+        for _ in range(3):
+            assert len(box.get("files", path="f").body) == 25000000
+        assert box.out("echo still here") == "still here"
+
+
 def test_silence_of_the_engine_does_not_end_containers(world, docker):
     """Who does not answer has not said that the sandbox is gone."""
     with docker.box() as box:

@@ -190,6 +190,8 @@ static void pump(void *arg)
             return;
         }
         sent += item.kind == ATOLL_READ_DATA ? (size_t)item.length : 0;
+        if (s->is_start)
+            atoll_reader_forget(s->reader);
     }
 }
 
