@@ -246,6 +246,14 @@ def refusal(command, file):
         return status, said.read()
 
 
+@contextlib.contextmanager
+def open_directory():
+    """One that other users can look into. pytest's own closes whenever another pytest begins."""
+    with tempfile.TemporaryDirectory(prefix="atoll-open-", dir="/tmp") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
 def is_sanitized(build):
     return b"__asan_init" in (build / "atolld").read_bytes()
 

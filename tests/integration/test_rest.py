@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from daemons import SLACK, is_sanitized, refusal, wait_for_room, wait_until
+from daemons import SLACK, is_sanitized, open_directory, refusal, wait_for_room, wait_until
 from rest import Rest
 
 
@@ -852,7 +852,7 @@ def test_tcp_needs_the_key(daemon, tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_the_socket_is_for_its_owner_and_root(daemon, tmp_path):
+def test_the_socket_is_for_its_owner_and_root(daemon):
     def status_as(uid, path):
         code = ("import os,socket,sys;os.setgid(%d);os.setuid(%d);s=socket.socket(socket.AF_UNIX);"
                 "s.connect(%r);s.sendall(b'GET /api/sandboxes HTTP/1.0\\r\\n\\r\\n');"
@@ -860,11 +860,7 @@ def test_the_socket_is_for_its_owner_and_root(daemon, tmp_path):
         done = subprocess.run(["/usr/bin/python3", "-c", code], capture_output=True, text=True)
         return done.stdout.strip() or done.stderr.strip().rpartition("\n")[2]
 
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents:
-        if parent.stat().st_uid == 0 and str(parent).startswith("/tmp/"):
-            parent.chmod(0o755)
-    with Atolld(daemon, tmp_path) as own:
+    with open_directory() as directory, Atolld(daemon, directory) as own:
         assert "Permission denied" in status_as(65534, own.socket)
         own.socket.chmod(0o666)
         assert status_as(65534, own.socket) == "403"

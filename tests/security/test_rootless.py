@@ -84,16 +84,20 @@ def test_what_cannot_be_removed_is_in_nobodys_way():
         daemon.start()
 
 
-def test_a_template_with_other_owners_can_be_removed(tmp_path):
-    archive = tmp_path / "root.tar"
+@pytest.fixture
+def directory():
+    with daemons.open_directory() as made:
+        yield made
+
+
+def test_a_template_with_other_owners_can_be_removed(directory):
+    archive = directory / "root.tar"
     with tarfile.open(archive, "w") as tar:
         for name in ("private", "private/deeper"):
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, 0o700, 5, 5
             tar.addfile(entry)
     archive.chmod(0o644)
-    for directory in (tmp_path, *list(tmp_path.parents)[:2]):
-        directory.chmod(0o755)
     with daemons.running(daemons.BUILD, daemons.ensure_rootless_user()) as daemon:
         daemon.atoll("template", "import", "owners", archive, check=True)
         assert list((daemon.state / "layers").iterdir())
