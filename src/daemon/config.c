@@ -53,7 +53,8 @@ static const struct option {
      "names clients call this daemon by over TCP, beside localhost, addresses\nand the name of "
      "this host (none)"},
     {"pool", "ATOLL_POOL", KIND_COUNT, AT(pool), 1024, "0", "N",
-     "sandboxes kept ready for the next create (0)"},
+     "sandboxes kept ready for the next create (0), and as many with an\ninterpreter for each "
+     "environment that code is run in again and again"},
     {"max-sandboxes", "ATOLL_MAX_SANDBOXES", KIND_COUNT, AT(max_sandboxes), 65536, "4096", "N",
      "most sandboxes at once (4096)"},
     {"tenant-sandboxes", "ATOLL_TENANT_SANDBOXES", KIND_COUNT, AT(tenant_sandboxes), 65536, "0",

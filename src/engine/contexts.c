@@ -88,8 +88,7 @@ struct atoll_context *atoll_context_new(struct atoll_contexts *contexts, const c
     return c;
 }
 
-/* Out of the books; whoever works on it still has it. */
-static void take_out(struct atoll_context *c)
+void atoll_context_take_out(struct atoll_context *c)
 {
     struct atoll_contexts *contexts = c->contexts;
     struct atoll_context_box *box = atoll_map_get(&contexts->boxes, c->sandbox_id);
@@ -115,7 +114,7 @@ void atoll_contexts_drop_box(struct atoll_contexts *contexts, const char *sandbo
     while ((box = atoll_map_get(&contexts->boxes, id))) {
         struct atoll_context *c =
             ATOLL_CONTAINER_OF(box->contexts.next, struct atoll_context, node);
-        take_out(c);
+        atoll_context_take_out(c);
         atoll_driver_detach(c);
         atoll_context_start_failed(c, &error);
         atoll_context_unref(c);
@@ -145,6 +144,7 @@ int atoll_contexts_new(const struct atoll_contexts_config *config, struct atoll_
         (void)atoll_contexts_free(contexts);
         return r;
     }
+    atoll_contexts_serve_pool(contexts);
     contexts->subscription = atoll_events_subscribe(config->engine, UINT64_MAX, happened, contexts);
     *ret = contexts;
     return 0;
@@ -172,6 +172,7 @@ struct atoll_contexts *atoll_contexts_free(struct atoll_contexts *contexts)
     if (!contexts)
         return NULL;
     (void)atoll_events_unsubscribe(contexts->subscription);
+    atoll_engine_set_interpreters(contexts->config.engine, &(struct atoll_interpreters){0});
     while ((box = atoll_map_next(&contexts->boxes, &pos))) {
         ATOLL_LIST_FOREACH (&box->contexts, node)
             context_free(ATOLL_CONTAINER_OF(node, struct atoll_context, node));
@@ -190,7 +191,7 @@ static struct atoll_context_box *find_box(struct atoll_contexts *contexts, const
 {
     struct atoll_context_box *box = atoll_map_get(&contexts->boxes, sandbox_id);
 
-    if (!box || atoll_engine_find(contexts->config.engine, sandbox_id))
+    if (!box || atoll_engine_peek(contexts->config.engine, sandbox_id))
         return box;
     atoll_contexts_drop_box(contexts, sandbox_id);
     return NULL;
@@ -273,7 +274,7 @@ static int make(struct atoll_contexts *contexts, const struct atoll_context_crea
     struct atoll_context_box *box = find_box(contexts, create->sandbox_id);
     struct atoll_context *c;
 
-    if (!atoll_engine_find(contexts->config.engine, create->sandbox_id))
+    if (!atoll_engine_peek(contexts->config.engine, create->sandbox_id))
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.32s does not exist",
                           create->sandbox_id);
     if (box && box->count >= ATOLL_CONTEXTS_PER_SANDBOX)
@@ -318,12 +319,23 @@ static void created(void *arg, const struct atoll_context_view *view,
     bool known = !c->is_gone;
 
     if (error && known)
-        take_out(c);
+        atoll_context_take_out(c);
     k->done(k->arg, view, error);
     if (error && known)
         c->refs--; /* the books' */
     atoll_context_unref(c);
     free(k);
+}
+
+static void start(struct atoll_context *c, atoll_context_fn *done, void *arg)
+{
+    struct creating *k = atoll_context_alloc(sizeof(*k));
+
+    *k = (struct creating){c, done, arg};
+    c->refs++;
+    c->is_making = true;
+    wait_for(c, created, NULL, k);
+    atoll_driver_start(c);
 }
 
 void atoll_contexts_create(struct atoll_contexts *contexts,
@@ -332,7 +344,6 @@ void atoll_contexts_create(struct atoll_contexts *contexts,
 {
     const struct atoll_language *language;
     struct atoll_context *c;
-    struct creating *k;
     struct atoll_error error;
 
     if (atoll_language_find(contexts, create->language, &language, &error) < 0 ||
@@ -340,12 +351,22 @@ void atoll_contexts_create(struct atoll_contexts *contexts,
         done(arg, NULL, &error);
         return;
     }
-    k = atoll_context_alloc(sizeof(*k));
-    *k = (struct creating){c, done, arg};
-    c->refs++;
-    c->is_making = true;
-    wait_for(c, created, NULL, k);
-    atoll_driver_start(c);
+    start(c, done, arg);
+}
+
+void atoll_context_prepare(struct atoll_contexts *contexts, const char *sandbox_id,
+                           const struct atoll_language *language, atoll_context_fn *done, void *arg)
+{
+    const struct atoll_context_create create = {.sandbox_id = sandbox_id};
+    struct atoll_context *c;
+    struct atoll_error error;
+
+    if (make(contexts, &create, language, &c, &error) < 0) {
+        done(arg, NULL, &error);
+        return;
+    }
+    c->is_default = c->is_waiting = true;
+    start(c, done, arg);
 }
 
 int atoll_contexts_default(struct atoll_contexts *contexts,
@@ -408,7 +429,7 @@ void atoll_contexts_destroy(struct atoll_contexts *contexts, const char *sandbox
         done(arg, &error);
         return;
     }
-    take_out(c);
+    atoll_context_take_out(c);
     atoll_context_abort(c, "ExecutionAborted", "the context was removed");
     atoll_driver_discard(c, WHO_REMOVES, done, arg);
     atoll_context_unref(c);

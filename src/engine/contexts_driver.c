@@ -65,7 +65,7 @@ void atoll_driver_detach(struct atoll_context *c)
 
 static struct atoll_exec *find_exec(const struct atoll_driver *d)
 {
-    struct atoll_sandbox *s = atoll_engine_find(d->contexts->config.engine, d->sandbox_id);
+    struct atoll_sandbox *s = atoll_engine_peek(d->contexts->config.engine, d->sandbox_id);
 
     return s && d->started ? atoll_sandbox_find_exec(s, d->exec_id) : NULL;
 }

@@ -9,6 +9,7 @@
  * What the files of contexts share.
  *   contexts.c           which there are
  *   contexts_load.c      what is kept of them
+ *   contexts_pool.c      those that wait in sandboxes nobody has yet
  *   contexts_manifest.c  languages: drivers/manifest.json and the files it names
  *   contexts_driver.c    the interpreter of a context: its start, its output, its end
  *   contexts_ask.c       asking for executions
@@ -70,7 +71,9 @@ struct atoll_context {
     char cwd[1025], user[65]; /* "": the default */
     char exec_id[33];         /* of the interpreter; "" while there is none */
     bool is_default;
-    bool is_making; /* nobody knows of it yet */
+    bool is_making;  /* nobody knows of it yet */
+    bool is_waiting; /* in a sandbox of the pool: nobody knows of it either, and no row does */
+    bool is_used;    /* code was run in it */
     bool is_gone;
     bool was_busy; /* when an earlier daemon died */
     int64_t number;
@@ -136,8 +139,17 @@ void atoll_context_drop_row(struct atoll_contexts *contexts, const char *id);
 /* Writes its row. */
 void atoll_context_save(const struct atoll_context *context, bool is_busy);
 void atoll_context_view(const struct atoll_context *context, struct atoll_context_view *ret);
+/* The default one of a language in a sandbox of the pool, its driver being started. */
+void atoll_context_prepare(struct atoll_contexts *contexts, const char *sandbox_id,
+                           const struct atoll_language *language, atoll_context_fn *done,
+                           void *arg);
+/* Out of the books; whoever works on it still has it. */
+void atoll_context_take_out(struct atoll_context *context);
 /* For callbacks nobody waits for. */
 void atoll_context_ignore(void *arg, const struct atoll_error *error);
+
+/* contexts_pool.c */
+void atoll_contexts_serve_pool(struct atoll_contexts *contexts);
 
 /* contexts_manifest.c: dir "" or NULL: no languages. */
 int atoll_languages_load(struct atoll_contexts *contexts, const char *dir,

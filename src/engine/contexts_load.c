@@ -26,7 +26,8 @@ void atoll_context_save(const struct atoll_context *c, bool is_busy)
     };
     struct atoll_error error;
 
-    if (store && !c->is_gone && !c->is_making && atoll_store_put_context(store, &row, &error) < 0)
+    if (store && !c->is_gone && !c->is_making && !c->is_waiting &&
+        atoll_store_put_context(store, &row, &error) < 0)
         atoll_log(ATOLL_LOG_ERROR, "context not stored", "context", c->id, "error", error.text,
                   NULL);
 }

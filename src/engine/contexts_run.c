@@ -74,7 +74,7 @@ static void describe_timeout(const struct atoll_context *c, char *out, size_t ca
 
 static bool is_paused(const struct atoll_context *c)
 {
-    struct atoll_sandbox *s = atoll_engine_find(c->contexts->config.engine, c->sandbox_id);
+    struct atoll_sandbox *s = atoll_engine_peek(c->contexts->config.engine, c->sandbox_id);
     struct atoll_sandbox_view view;
 
     if (s)
@@ -118,6 +118,9 @@ static void out_of_time(void *arg)
 
 static void begin(struct atoll_context *c, struct atoll_execution *e)
 {
+    if (c->is_default && !c->is_used)
+        atoll_engine_note_interpreter(c->contexts->config.engine, c->sandbox_id, c->language->name);
+    c->is_used = true;
     c->current = e;
     e->ending = false;
     e->started_ms = atoll_clock_ms();
@@ -301,7 +304,7 @@ void atoll_context_start_failed(struct atoll_context *c, const struct atoll_erro
 /* A sandbox that has ended, or is ending. */
 static bool is_over(const struct atoll_context *c)
 {
-    struct atoll_sandbox *s = atoll_engine_find(c->contexts->config.engine, c->sandbox_id);
+    struct atoll_sandbox *s = atoll_engine_peek(c->contexts->config.engine, c->sandbox_id);
     struct atoll_sandbox_view view;
 
     if (!s)
@@ -335,6 +338,11 @@ void atoll_context_died(struct atoll_context *c, const struct atoll_exec_result 
     struct atoll_execution *e;
     struct atoll_error error;
 
+    if (c->is_waiting) { /* nobody will ask for it */
+        atoll_context_take_out(c);
+        atoll_context_unref(c);
+        return;
+    }
     c->refs++;
     c->exec_id[0] = '\0';
     if (c->current)

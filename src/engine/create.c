@@ -243,6 +243,10 @@ static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                           "the tenant's name is too long");
     memcpy(s->spec.tenant, s->owner, sizeof(s->owner));
+    s->env = atoll_strings_free(s->env); /* one of the pool has that of its shelf */
+    s->env_is_common = create->env_is_common || !create->env || !*create->env;
+    if (create->interpreter)
+        (void)!atoll_text_copy(s->interpreter, sizeof(s->interpreter), create->interpreter);
     if (create->env) {
         s->env = atoll_strings_dup(create->env);
         if (!s->env)
@@ -269,12 +273,15 @@ static void finish(struct creating *c, struct atoll_sandbox *s, const struct ato
 
     if (s)
         atoll_sandbox_arm_deadline(s);
-    if (s && (s->pooled || s->expires_unix_ms) && atoll_persist_sandbox(s, &err) < 0) {
+    if (s && (s->pooled || s->expires_unix_ms) &&
+        (atoll_persist_sandbox(s, &err) < 0 || atoll_exec_enlist_all(s, &err) < 0)) {
         atoll_sandbox_destroy(s, "the store, which did not take it", NULL, NULL);
         s = NULL;
         error = &err;
     }
     if (s) {
+        if (s->pooled && s->engine->interpreters.handed_over)
+            s->engine->interpreters.handed_over(s->engine->interpreters.arg, s->spec.id);
         atoll_lifetime_begin(s);
         atoll_events_emit(s->engine, "sandbox.created", s, "", "");
     }
@@ -386,7 +393,7 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
     c->asked = c->slot->provider->ops->name;
     (void)fit(c->slot, &wish, &spec);
     s = c->slot == engine->home && create->mount_count == 0 && !create->login
-            ? atoll_pool_take(engine, &spec)
+            ? atoll_pool_take(engine, &spec, create)
             : NULL;
     if (!s) {
         make(c, create, &spec, t, &wish);
@@ -406,6 +413,11 @@ struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char 
 {
     struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, id);
     return s && !s->hidden ? s : NULL;
+}
+
+struct atoll_sandbox *atoll_engine_peek(struct atoll_engine *engine, const char *id)
+{
+    return atoll_map_get(&engine->sandboxes, id);
 }
 
 struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos)

@@ -68,11 +68,12 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_map_init(&engine->sandboxes);
     atoll_map_init(&engine->templates);
     atoll_list_init(&engine->builds);
-    atoll_list_init(&engine->pool);
     r = atoll_slots_open(engine, config, err);
     engine->config.providers = NULL; /* the caller's */
-    if (r == 0)
+    if (r == 0) {
+        atoll_pool_init(engine);
         r = open_state(engine, err);
+    }
     if (r < 0) {
         (void)atoll_engine_free(engine);
         return r;
@@ -102,7 +103,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);
     atoll_timer_cancel(&engine->unsaved);
-    atoll_timer_cancel(&engine->pool_refill);
+    atoll_pool_done(engine);
     engine->events = atoll_events_free(engine->events);
     engine->artifacts = atoll_artifacts_free(engine->artifacts);
     (void)atoll_store_close(engine->config.store);

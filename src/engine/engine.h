@@ -50,7 +50,7 @@ struct atoll_engine_config {
     const struct atoll_engine_provider *providers; /* in the order they are asked; at most 16 */
     size_t provider_count;
     struct atoll_store *store; /* taken over, also on failure */
-    uint32_t pool;             /* sandboxes kept ready of the host template */
+    uint32_t pool;             /* sandboxes kept ready, of each kind that is (pool.c) */
     uint32_t max_sandboxes;    /* 0: 4096 */
     struct atoll_quota quota;
     uint64_t journal_max_bytes;   /* output kept per exec; 0: 64 MiB */
@@ -139,6 +139,7 @@ struct atoll_create {
     struct atoll_limits limits; /* 0 fields: default */
     uint32_t waived;
     const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL; for every exec */
+    bool env_is_common;        /* it is all the registry's: nobody's secret */
     const char *metadata_json; /* an object, or NULL; kept and given back */
     const char *owner;         /* tenant it belongs to; NULL: "default" */
     struct atoll_lifetime lifetime;
@@ -151,6 +152,7 @@ struct atoll_create {
     const char *image;            /* a container image instead of a template, or NULL */
     const char *isolation;        /* "container", "gvisor", …; NULL: any */
     const char *language;         /* that code in it will be in; NULL: nobody says */
+    const char *interpreter;      /* the language whose interpreter may wait in it; NULL: none */
     enum atoll_network network;
     uint32_t gpus;
     bool
@@ -168,10 +170,28 @@ typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox,
 
 void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
                          atoll_sandbox_fn *done, void *arg);
+/* Who starts interpreters (contexts.h): in sandboxes that wait in the pool, too. */
+typedef void atoll_done_fn(void *arg, const struct atoll_error *error);
+struct atoll_interpreters {
+    /* Starts the default one of a language; done when it waits, or cannot. */
+    void (*prepare)(void *arg, const char *sandbox_id, const char *language, atoll_done_fn *done,
+                    void *done_arg);
+    /* The sandbox is somebody's now, and the store knows of it. */
+    void (*handed_over)(void *arg, const char *sandbox_id);
+    void *arg;
+};
+void atoll_engine_set_interpreters(struct atoll_engine *engine,
+                                   const struct atoll_interpreters *interpreters);
+/* Somebody ran code in the default interpreter of this sandbox, for the first time: when that happens
+ * again and again, the next ones like it are made ahead, with such an interpreter waiting. */
+void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,
+                                   const char *language);
+
 /* NULL when there is none by that id (pooled ones are not there yet). */
 struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char *id);
+/* Also one that waits in the pool. */
+struct atoll_sandbox *atoll_engine_peek(struct atoll_engine *engine, const char *id);
 struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos);
-typedef void atoll_done_fn(void *arg, const struct atoll_error *error);
 /* Whether the store takes a write. */
 int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Whether the provider that builds templates answers now; of the others engine/providers.h tells how

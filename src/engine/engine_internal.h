@@ -65,6 +65,20 @@ struct atoll_wish {
     int64_t recreated_ms;
 };
 
+/* Sandboxes of one kind that are made ahead; pool.c. */
+#define ATOLL_SHELVES 4
+struct atoll_shelf {
+    struct atoll_engine *engine;
+    struct atoll_spec spec;  /* what they are made to */
+    char template_key[131];  /* "": the shelf is not in use */
+    char language[33];       /* whose interpreter waits in them; "": of none */
+    char **env;              /* that they have; owned, or NULL */
+    unsigned asked;          /* how often somebody could have used one */
+    int64_t asked_ms;        /* when last */
+    struct atoll_list ready; /* of struct atoll_sandbox.pool_node */
+    uint32_t size, making, failures;
+};
+
 struct atoll_engine {
     struct atoll_loop *loop;
     struct atoll_engine_config config;
@@ -73,8 +87,8 @@ struct atoll_engine {
     int journal_fd;             /* state/journal: a file <sandbox>-<exec> for each with output */
     struct atoll_map sandboxes; /* by id, owned, pooled ones included */
     size_t public_count;        /* of those, not waiting in the pool */
-    struct atoll_list pool;     /* ready, of struct atoll_sandbox.pool_node */
-    uint32_t pool_size, pool_making, pool_failures;
+    struct atoll_shelf shelves[ATOLL_SHELVES]; /* of the pool; pool.c */
+    struct atoll_interpreters interpreters;
     struct atoll_slot *slots[ATOLL_PROVIDERS_MAX]; /* owned, in the order they are asked */
     size_t slot_count;
     uint32_t slot_serial; /* of the last one */
@@ -84,6 +98,7 @@ struct atoll_engine {
     struct atoll_slot *home;           /* of those, who builds templates and fills the pool */
     struct atoll_timer pool_refill;    /* pool.c */
     bool pool_hurry;                   /* it is set for a pool that is low */
+    struct atoll_timer pool_tidy;      /* pool.c */
     size_t transfers;                  /* of contents of files; inband.c */
     struct atoll_map tenants;          /* those that use something; quota.c */
     struct atoll_list builds;          /* of struct atoll_build; build.c */
@@ -146,6 +161,8 @@ struct atoll_sandbox {
     struct atoll_history *history;     /* owned, or NULL; history.c */
     char owner[65];                    /* tenant */
     char **env;                        /* owned, NULL-terminated, or NULL */
+    bool env_is_common;                /* as in atoll_create */
+    char interpreter[33];              /* the same; "": none */
     char **artifacts;                  /* owned: patterns of files to keep, or NULL */
     char session_id[ATOLL_ID_LEN + 1]; /* "": it belongs to none */
     struct atoll_mount *mounts;        /* owned, or NULL */
@@ -165,7 +182,8 @@ struct atoll_sandbox {
     bool unsaved;  /* the store has not taken its row yet */
     bool pooled;
     struct atoll_list pool_node;
-    struct atoll_rpc *agent; /* owned; NULL while there is none */
+    struct atoll_shelf *shelf; /* that it is made for, or waits on; NULL: none */
+    struct atoll_rpc *agent;   /* owned; NULL while there is none */
     struct atoll_timer deadline;
     uint32_t features; /* of the agent, ATOLL_AGENT_FEATURE_*; 0 until it has answered */
     bool greeted;      /* it has */
@@ -347,7 +365,13 @@ void atoll_sandbox_meet_execs(struct atoll_sandbox *sandbox, const char *unknown
 void atoll_sandbox_adopt(struct atoll_sandbox *sandbox, void (*done)(void *arg), void *arg);
 
 /* pool.c */
-struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec);
+void atoll_pool_init(struct atoll_engine *engine);
+void atoll_pool_done(struct atoll_engine *engine);
+/* One that is ready and can become what is asked for, or NULL. */
+struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec,
+                                      const struct atoll_create *create);
+/* The template goes, and what waits on it; that is in nobody's way. */
+void atoll_pool_leave_template(struct atoll_engine *engine, const struct atoll_template *tmpl);
 void atoll_pool_refill(struct atoll_engine *engine);
 void atoll_pool_refill_soon(struct atoll_engine *engine);
 void atoll_pool_forget(struct atoll_sandbox *sandbox);
@@ -399,6 +423,8 @@ void atoll_exec_acknowledge(struct atoll_exec *exec, int stream, uint64_t offset
 void atoll_exec_end_all(struct atoll_sandbox *sandbox, enum atoll_end_kind kind,
                         const char *reason);
 void atoll_exec_drop_all(struct atoll_sandbox *sandbox);
+/* Those of a sandbox that waited in the pool are its tenant's and the store's from now on. */
+int atoll_exec_enlist_all(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_exec_unref(struct atoll_exec *exec);
 /* The one place where an exec ends, and the record is stored. */
 void atoll_exec_finish(struct atoll_exec *exec, const struct atoll_exec_result *result);

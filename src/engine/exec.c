@@ -99,6 +99,19 @@ static bool is_stored(const struct atoll_exec *x)
     return x->sandbox && !x->sandbox->hidden;
 }
 
+int atoll_exec_enlist_all(struct atoll_sandbox *s, struct atoll_error *err)
+{
+    int r = 0;
+
+    ATOLL_LIST_FOREACH (&s->exec_list, node) {
+        struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
+        atoll_quota_exec_enter(x);
+        if (r == 0)
+            r = atoll_persist_exec(s->engine, x, err);
+    }
+    return r;
+}
+
 /* Servers that run for ever come first, and must not keep the rest. NULL when all of them run. */
 static struct atoll_exec *oldest_ended(struct atoll_sandbox *s)
 {

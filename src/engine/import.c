@@ -111,6 +111,7 @@ static void on_kept(void *arg, const struct atoll_error *error)
             atoll_template_undo(i->engine, ATOLL_TAKE_PTR(t), &was);
             error = &err;
         } else if (*was.digest) {
+            atoll_pool_leave_template(i->engine, t);
             atoll_layer_release(i->engine, was.digest);
         }
     }

@@ -1,11 +1,19 @@
 #include <stdlib.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "engine/engine_internal.h"
 
 /*
- * Sandboxes of the host template made ahead, so that a create is only a hand-over. Refilled in the
- * background, few at a time, so that real creates come first.
+ * Sandboxes made ahead, so that a create is only a hand-over. Refilled in the background, few at a
+ * time, so that real creates come first.
+ *
+ * They wait on shelves. On the first one are those of the host template with default limits, which can
+ * become anything that differs in what can still be changed. The others hold what code is run in again
+ * and again, with the interpreter waiting. That has its environment already, so those who bring
+ * variables of their own get none of these, and neither do those who have not said that they will run
+ * code: nobody finds a process that is not their own doing.
  */
 
 #define MAKING_MAX 2
@@ -14,26 +22,166 @@
 #define QUIET_MS 250
 #define REFILL_MS 100
 #define WARMING_MS 5000
-#define FAILURES_MAX 3 /* in a row: then the pool rests until the next create */
+#define FAILURES_MAX 3 /* in a row: then the shelf rests until the next create */
+#define ASKED_MIN 2    /* once is no habit */
+#define FORGET_MS (10 * 60 * 1000)
 
-static struct atoll_spec pool_spec(const struct atoll_engine *engine)
+/* Which shelf. */
+
+static bool same_env(char *const *a, char *const *b)
 {
-    struct atoll_spec spec = {
-        .limits = atoll_limits_default(), .template_kind = ATOLL_TEMPLATE_HOST, .allow_sudo = true};
+    size_t i = 0;
 
-    spec.waived = engine->home->provider->ops->missing_limits(engine->home->provider, &spec) &
-                  engine->config.waived;
-    return spec;
+    for (; a && b && a[i] && b[i]; i++)
+        if (strcmp(a[i], b[i]) != 0)
+            return false;
+    return !(a && a[i]) && !(b && b[i]);
 }
+
+static bool is_disk_in_memory(const struct atoll_limits *limits)
+{
+    return limits->memory_bytes / 2 >= limits->disk_bytes;
+}
+
+/* Whether what was made to one can become the other. */
+static bool can_become(const struct atoll_spec *made, const struct atoll_spec *wanted)
+{
+    return !wanted->persistent && !*wanted->image && wanted->network == made->network &&
+           wanted->template_kind == made->template_kind &&
+           strcmp(wanted->layer, made->layer) == 0 && wanted->waived == made->waived &&
+           wanted->allow_sudo == made->allow_sudo &&
+           wanted->limits.disk_bytes == made->limits.disk_bytes &&
+           wanted->limits.inodes == made->limits.inodes &&
+           wanted->limits.open_files == made->limits.open_files &&
+           is_disk_in_memory(&wanted->limits) == is_disk_in_memory(&made->limits);
+}
+
+static struct atoll_shelf *first_shelf(struct atoll_engine *engine)
+{
+    return &engine->shelves[0];
+}
+
+static bool is_used(const struct atoll_shelf *shelf)
+{
+    return *shelf->template_key != '\0';
+}
+
+/* The one with interpreters for this, or NULL. */
+static struct atoll_shelf *find_shelf(struct atoll_engine *engine, const struct atoll_spec *spec,
+                                      const char *language, char *const *env)
+{
+    for (size_t i = 1; i < ATOLL_SHELVES; i++) {
+        struct atoll_shelf *shelf = &engine->shelves[i];
+        if (is_used(shelf) && can_become(&shelf->spec, spec) &&
+            strcmp(shelf->language, language) == 0 && same_env(shelf->env, env))
+            return shelf;
+    }
+    return NULL;
+}
+
+static void clear(struct atoll_shelf *shelf)
+{
+    struct atoll_sandbox *s;
+    size_t pos = 0;
+
+    *shelf->template_key = *shelf->language = '\0';
+    shelf->env = atoll_strings_free(shelf->env);
+    shelf->asked = shelf->failures = 0;
+    while ((s = atoll_map_next(&shelf->engine->sandboxes, &pos)) != NULL)
+        if (s->shelf == shelf && s->state != ATOLL_SANDBOX_STOPPING) {
+            s->template_ref = atoll_map_get(&shelf->engine->templates, "host");
+            atoll_sandbox_destroy(s, "nobody, who wanted it", NULL, NULL);
+        }
+}
+
+static void tidy(void *arg)
+{
+    struct atoll_engine *engine = arg;
+    int64_t now = atoll_clock_ms();
+    bool more = false;
+
+    for (size_t i = 1; i < ATOLL_SHELVES; i++) {
+        struct atoll_shelf *shelf = &engine->shelves[i];
+        if (is_used(shelf) && now - shelf->asked_ms >= FORGET_MS)
+            clear(shelf);
+        more |= is_used(shelf);
+    }
+    if (more && !engine->ending)
+        atoll_timer_set(&engine->pool_tidy, engine->loop, FORGET_MS / 2, tidy, engine);
+}
+
+static struct atoll_shelf *longest_unasked(struct atoll_engine *engine)
+{
+    struct atoll_shelf *found = &engine->shelves[1];
+
+    for (size_t i = 1; i < ATOLL_SHELVES; i++) {
+        struct atoll_shelf *shelf = &engine->shelves[i];
+        if (!is_used(shelf))
+            return shelf;
+        if (shelf->asked_ms < found->asked_ms)
+            found = shelf;
+    }
+    return found;
+}
+
+static struct atoll_shelf *set_up(struct atoll_engine *engine, const struct atoll_sandbox *s)
+{
+    struct atoll_shelf *shelf = longest_unasked(engine);
+    char **env = s->env ? atoll_strings_dup((const char *const *)s->env) : NULL;
+
+    if (s->env && !env)
+        return NULL;
+    clear(shelf);
+    (void)!atoll_text_copy(shelf->template_key, sizeof(shelf->template_key), s->template_ref->key);
+    (void)!atoll_text_copy(shelf->language, sizeof(shelf->language), s->interpreter);
+    shelf->env = env;
+    shelf->spec = (struct atoll_spec){.limits = s->spec.limits,
+                                      .waived = s->spec.waived,
+                                      .template_kind = s->spec.template_kind,
+                                      .layer_base = s->spec.layer_base,
+                                      .allow_sudo = s->spec.allow_sudo};
+    memcpy(shelf->spec.layer, s->spec.layer, sizeof(shelf->spec.layer));
+    atoll_timer_set(&engine->pool_tidy, engine->loop, FORGET_MS / 2, tidy, engine);
+    return shelf;
+}
+
+void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,
+                                   const char *language)
+{
+    const struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
+    struct atoll_shelf *shelf;
+
+    if (!s || engine->config.pool == 0 || s->slot != engine->home || !s->env_is_common ||
+        strcmp(s->interpreter, language) != 0 || s->spec.persistent || *s->spec.image ||
+        s->mount_count > 0 || s->spec.network != ATOLL_NETWORK_NONE)
+        return;
+    shelf = find_shelf(engine, &s->spec, language, s->env);
+    if (!shelf)
+        shelf = set_up(engine, s);
+    if (!shelf)
+        return;
+    shelf->asked++;
+    shelf->asked_ms = atoll_clock_ms();
+    shelf->failures = 0;
+    atoll_pool_refill_soon(engine);
+}
+
+void atoll_engine_set_interpreters(struct atoll_engine *engine,
+                                   const struct atoll_interpreters *interpreters)
+{
+    engine->interpreters = *interpreters;
+}
+
+/* Filling. */
 
 static void enter(struct atoll_sandbox *s)
 {
-    struct atoll_engine *engine = s->engine;
+    struct atoll_shelf *shelf = s->shelf;
 
-    engine->pool_making--;
-    atoll_list_push_back(&engine->pool, &s->pool_node);
-    engine->pool_size++;
-    atoll_pool_refill(engine);
+    shelf->making--;
+    atoll_list_push_back(&shelf->ready, &s->pool_node);
+    shelf->size++;
+    atoll_pool_refill(s->engine);
 }
 
 /*
@@ -42,23 +190,53 @@ static void enter(struct atoll_sandbox *s)
  */
 struct warming {
     struct atoll_engine *engine;
+    struct atoll_shelf *shelf;
     char id[ATOLL_ID_LEN + 1];
     struct atoll_reader *reader;
 };
 
-static void warmed(struct warming *w)
+/* The sandbox, if it can still be of use; else it is not counted any more. */
+static struct atoll_sandbox *still_wanted(struct warming *w)
 {
     struct atoll_sandbox *s = atoll_map_get(&w->engine->sandboxes, w->id);
 
+    if (s && s->state == ATOLL_SANDBOX_RUNNING)
+        return s;
+    w->shelf->making--;
+    free(w);
+    return NULL;
+}
+
+static void prepared(void *arg, const struct atoll_error *error)
+{
+    struct warming *w = arg;
+    struct atoll_sandbox *s = still_wanted(w);
+
+    /* Without its interpreter it is like any other. */
+    if (error)
+        atoll_log(ATOLL_LOG_WARN, "pool", "error", error->text, NULL);
+    if (!s)
+        return;
+    free(w);
+    enter(s);
+}
+
+static void warmed(struct warming *w)
+{
+    const struct atoll_interpreters *interpreters = &w->engine->interpreters;
+    struct atoll_sandbox *s = still_wanted(w);
+
+    if (!s)
+        return;
     w->reader = atoll_reader_close(w->reader);
-    if (s && s->state == ATOLL_SANDBOX_RUNNING && s->hidden) {
-        atoll_exec_drop_all(s); /* nobody asked for it */
-        atoll_map_init(&s->execs);
-        enter(s);
-    } else {
-        w->engine->pool_making--;
+    atoll_exec_drop_all(s); /* nobody asked for it */
+    atoll_map_init(&s->execs);
+    if (*w->shelf->language && interpreters->prepare) {
+        interpreters->prepare(interpreters->arg, w->id, w->shelf->language, prepared, w);
+        return;
     }
     free(w);
+    enter(s);
 }
 
 static void on_warm_output(void *arg)
@@ -93,39 +271,70 @@ static void warm(struct atoll_sandbox *s)
     if (!w)
         abort();
     w->engine = s->engine;
+    w->shelf = s->shelf;
     memcpy(w->id, s->spec.id, sizeof(w->id));
     atoll_engine_exec_now(s->engine, w->id, &start, on_warm_started, w);
 }
 
 static void on_made(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
 {
-    struct atoll_engine *engine = arg;
+    struct atoll_shelf *shelf = arg;
 
     if (error) {
-        engine->pool_making--;
-        engine->pool_failures++;
+        shelf->making--;
+        shelf->failures++;
         atoll_log(ATOLL_LOG_WARN, "pool", "error", error->text, NULL);
         return;
     }
-    engine->pool_failures = 0;
+    shelf->failures = 0;
     warm(s);
+}
+
+static uint32_t making(const struct atoll_engine *engine)
+{
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < ATOLL_SHELVES; i++)
+        n += engine->shelves[i].making;
+    return n;
+}
+
+static bool has_room(const struct atoll_shelf *shelf)
+{
+    return is_used(shelf) && (shelf == first_shelf(shelf->engine) || shelf->asked >= ASKED_MIN) &&
+           shelf->failures < FAILURES_MAX &&
+           shelf->size + shelf->making < shelf->engine->config.pool;
+}
+
+static bool is_low(const struct atoll_shelf *shelf)
+{
+    return has_room(shelf) && (shelf->size + shelf->making) * 2 < shelf->engine->config.pool;
+}
+
+/* Whether one more is being made. */
+static bool make_one(struct atoll_shelf *shelf)
+{
+    struct atoll_template *t = atoll_map_get(&shelf->engine->templates, shelf->template_key);
+    struct atoll_sandbox *s = t ? atoll_sandbox_prepare(shelf->engine, &shelf->spec, t) : NULL;
+
+    if (!s)
+        return false;
+    s->hidden = true;
+    s->shelf = shelf;
+    /* Where there is no memory for it, its interpreter goes without. */
+    s->env = shelf->env ? atoll_strings_dup((const char *const *)shelf->env) : NULL;
+    shelf->making++;
+    atoll_sandbox_launch(s, on_made, shelf);
+    return true;
 }
 
 void atoll_pool_refill(struct atoll_engine *engine)
 {
-    while (!engine->ending && !engine->recovering &&
-           engine->pool_size + engine->pool_making < engine->config.pool &&
-           engine->pool_making < MAKING_MAX && engine->pool_failures < FAILURES_MAX) {
-        struct atoll_template *t = atoll_map_get(&engine->templates, "host");
-        struct atoll_spec spec = pool_spec(engine);
-        struct atoll_sandbox *s = atoll_sandbox_prepare(engine, &spec, t);
-
-        if (!s)
-            return;
-        s->hidden = true;
-        engine->pool_making++;
-        atoll_sandbox_launch(s, on_made, engine);
-    }
+    for (size_t i = 0; i < ATOLL_SHELVES; i++)
+        while (!engine->ending && !engine->recovering && making(engine) < MAKING_MAX &&
+               has_room(&engine->shelves[i]))
+            if (!make_one(&engine->shelves[i]))
+                return;
 }
 
 static void refill_now(void *arg)
@@ -135,8 +344,10 @@ static void refill_now(void *arg)
 
 void atoll_pool_refill_soon(struct atoll_engine *engine)
 {
-    bool low = (engine->pool_size + engine->pool_making) * 2 < engine->config.pool;
+    bool low = false;
 
+    for (size_t i = 0; i < ATOLL_SHELVES; i++)
+        low |= is_low(&engine->shelves[i]);
     if (engine->ending || (low && engine->pool_hurry && engine->pool_refill.loop))
         return;
     engine->pool_hurry = low;
@@ -144,30 +355,36 @@ void atoll_pool_refill_soon(struct atoll_engine *engine)
                     engine);
 }
 
+/* Taking. */
+
 /* One that has died is there until nothing is left of it, and has lost its agent. */
-static struct atoll_sandbox *first_alive(const struct atoll_engine *engine)
+static struct atoll_sandbox *first_alive(const struct atoll_shelf *shelf)
 {
-    ATOLL_LIST_FOREACH (&engine->pool, node) {
+    ATOLL_LIST_FOREACH (&shelf->ready, node) {
         struct atoll_sandbox *s = ATOLL_CONTAINER_OF(node, struct atoll_sandbox, pool_node);
-        if (s->agent)
+        if (s->agent && s->state == ATOLL_SANDBOX_RUNNING)
             return s;
     }
     return NULL;
 }
 
-struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec)
+struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec,
+                                      const struct atoll_create *create)
 {
-    struct atoll_sandbox *s = first_alive(engine);
+    bool common = create->env_is_common || !create->env || !*create->env;
+    struct atoll_shelf *shelf =
+        common && create->interpreter
+            ? find_shelf(engine, spec, create->interpreter, (char *const *)(uintptr_t)create->env)
+            : NULL;
+    struct atoll_sandbox *s = shelf ? first_alive(shelf) : NULL;
 
-    engine->pool_failures = 0;
-    if (!s || spec->persistent || *spec->image || spec->network != s->spec.network ||
-        spec->template_kind != ATOLL_TEMPLATE_HOST || spec->waived != s->spec.waived ||
-        spec->limits.disk_bytes != s->spec.limits.disk_bytes ||
-        spec->limits.inodes != s->spec.limits.inodes ||
-        spec->limits.open_files != s->spec.limits.open_files ||
-        spec->limits.memory_bytes / 2 < spec->limits.disk_bytes)
+    first_shelf(engine)->failures = 0;
+    if (!s && can_become(&first_shelf(engine)->spec, spec))
+        s = first_alive(first_shelf(engine));
+    if (!s)
         return NULL;
     atoll_pool_forget(s);
+    s->shelf = NULL;
     s->hidden = false;
     engine->public_count++;
     atoll_pool_refill_soon(engine);
@@ -179,5 +396,38 @@ void atoll_pool_forget(struct atoll_sandbox *s)
     if (!s->pool_node.next)
         return;
     atoll_list_remove(&s->pool_node);
-    s->engine->pool_size--;
+    s->shelf->size--;
+}
+
+void atoll_pool_leave_template(struct atoll_engine *engine, const struct atoll_template *t)
+{
+    for (size_t i = 1; i < ATOLL_SHELVES; i++)
+        if (strcmp(engine->shelves[i].template_key, t->key) == 0)
+            clear(&engine->shelves[i]);
+}
+
+/* The whole. */
+
+void atoll_pool_init(struct atoll_engine *engine)
+{
+    struct atoll_shelf *first = first_shelf(engine);
+    struct atoll_provider *provider = engine->home->provider;
+
+    for (size_t i = 0; i < ATOLL_SHELVES; i++) {
+        engine->shelves[i].engine = engine;
+        atoll_list_init(&engine->shelves[i].ready);
+    }
+    (void)!atoll_text_copy(first->template_key, sizeof(first->template_key), "host");
+    first->spec = (struct atoll_spec){
+        .limits = atoll_limits_default(), .template_kind = ATOLL_TEMPLATE_HOST, .allow_sudo = true};
+    first->spec.waived =
+        provider->ops->missing_limits(provider, &first->spec) & engine->config.waived;
+}
+
+void atoll_pool_done(struct atoll_engine *engine)
+{
+    atoll_timer_cancel(&engine->pool_refill);
+    atoll_timer_cancel(&engine->pool_tidy);
+    for (size_t i = 0; i < ATOLL_SHELVES; i++)
+        engine->shelves[i].env = atoll_strings_free(engine->shelves[i].env);
 }

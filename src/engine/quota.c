@@ -36,7 +36,7 @@ struct request {
     char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_exec_start start;
     struct atoll_origin origin;
-    void *copies[9]; /* owned: texts */
+    void *copies[10]; /* owned: texts */
     char **env, **argv, **artifacts;
     struct atoll_mount *mounts;         /* owned */
     struct atoll_registry_login *login; /* owned */
@@ -296,6 +296,7 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
     q->create.image = keep_text(q, 6, create->image);
     q->create.isolation = keep_text(q, 7, create->isolation);
     q->create.language = keep_text(q, 8, create->language);
+    q->create.interpreter = keep_text(q, 9, create->interpreter);
     q->create.env = keep_strings(&q->env, create->env);
     q->create.artifacts = keep_strings(&q->artifacts, create->artifacts);
     q->create.mounts = q->mounts = atoll_mounts_dup(create->mounts, create->mount_count);

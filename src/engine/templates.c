@@ -238,7 +238,7 @@ bool atoll_template_in_use(struct atoll_engine *engine, const struct atoll_templ
     struct atoll_sandbox *s;
 
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        if (s->template_ref == t)
+        if (s->template_ref == t && !s->shelf)
             return true;
     return false;
 }
@@ -261,7 +261,7 @@ static bool layer_used(struct atoll_engine *engine, const char *digest)
     size_t pos = 0;
 
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        if (strcmp(s->spec.layer, digest) == 0)
+        if (strcmp(s->spec.layer, digest) == 0 && !s->shelf)
             return true;
     return layer_shared(engine, digest);
 }
@@ -416,6 +416,7 @@ void atoll_templates_remove(struct atoll_engine *engine, const char *owner, cons
         done(arg, &err);
         return;
     }
+    atoll_pool_leave_template(engine, t);
     memcpy(digest, t->digest, sizeof(digest));
     memcpy(provider, t->provider, sizeof(provider));
     memcpy(image, t->image, sizeof(image));

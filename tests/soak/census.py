@@ -35,9 +35,12 @@ class Census:
         st = self.state.stat()
         return f"atoll-{(st.st_ino ^ (st.st_dev << 40)) & (1 << 64) - 1:x}"
 
+    def sockets(self):
+        return {path.name.split(".")[0] for path in (self.state / "sandboxes").glob("*.sock")}
+
     def spares(self):
         """Ids of sandboxes that wait in the pool: known to nobody, and not too many."""
-        found = {path.name.split(".")[0] for path in (self.state / "sandboxes").glob("*.sock")}
+        found = self.sockets()
         return found if len(found) <= self.pool else set()
 
     def processes(self, spares):

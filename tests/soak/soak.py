@@ -27,7 +27,8 @@ from ground import Ground, Ledger  # noqa: E402
 from load import Events, Load, janitor  # noqa: E402
 
 WORKERS = 6
-POOL = 2
+POOL = 2  # of each kind
+INTERPRETERS = ("Python3", "Bash")  # in sandboxes of the pool, for those who run sessions
 HEAP_MAX = 512 * 1024  # what the allocator's own caches may differ by
 MEMORY_MAX = 6 << 20  # resident: with what is free between objects that are not
 SPAWN_MEMORY_MAX = 512 * 1024
@@ -90,12 +91,27 @@ class Soak:
     def clear(self, name):
         """Destroys what is left through the API, and looks."""
         client = self.ground.unix()
+        self.fill_pool(client)
         client.sure("DELETE", "/api/sandboxes")
         for entry in client.get("/api/artifacts").json["artifacts"]:
             client.delete(f"/api/artifacts/{entry['sandbox_id']}")
         for left in self.census.settle():
             self.ledger.finding(f"after {name}: {left}")
         self.measures.append(self.census.measure())
+
+    def fill_pool(self, client):
+        """The same number is to wait whenever is measured, those with interpreters included."""
+        deadline = time.monotonic() + 120
+        client.sure("DELETE", "/api/sandboxes")
+        while len(self.census.sockets()) < self.census.pool:
+            if time.monotonic() > deadline:
+                self.ledger.finding(f"of {self.census.pool} only {len(self.census.sockets())} wait")
+                return
+            for environment in INTERPRETERS:
+                made = client.post("/api/sessions", {"environment": environment}).json
+                client.post(f"/api/sessions/{made['session_id']}/execute", {"code": ""})
+                client.sure("DELETE", f"/api/sessions/{made['session_id']}")
+            time.sleep(0.5)
 
     def compare(self):
         """The last two legs: one daemon, one atoll-spawn, no sandbox."""
@@ -191,7 +207,7 @@ def main():
         key = places.Rest(world.daemon.socket).post("/api/keys", {"tenant": "default",
                                                                   "scope": "write"}).json
         ground = Ground(world, ledger, key)
-        soak = Soak(ground, Census(ground, f"soak-{seed}", POOL), seconds, seed,
+        soak = Soak(ground, Census(ground, f"soak-{seed}", POOL * (1 + len(INTERPRETERS))), seconds, seed,
                     list(world.places))
         try:
             rows = soak.run()

@@ -262,6 +262,26 @@ struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char 
     return NULL;
 }
 
+struct atoll_sandbox *atoll_engine_peek(struct atoll_engine *engine, const char *id)
+{
+    return atoll_engine_find(engine, id);
+}
+
+void atoll_engine_set_interpreters(struct atoll_engine *engine,
+                                   const struct atoll_interpreters *interpreters)
+{
+    (void)engine;
+    (void)interpreters;
+}
+
+void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,
+                                   const char *language)
+{
+    (void)engine;
+    (void)sandbox_id;
+    (void)language;
+}
+
 struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos)
 {
     while (*pos < FAKE_MAX)

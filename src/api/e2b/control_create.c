@@ -318,6 +318,8 @@ static int prepare(const struct atoll_api_call *call, const struct request *q,
         .template_name = t.name,
         .limits = t.environment.limits,
         .env = merge_env(body, t.environment.env, q->env),
+        .env_is_common = !q->env || !*q->env,
+        .interpreter = t.environment.language,
         .owner = call->caller.tenant,
         .lifetime.at_deadline = at_deadline_of(q),
     };

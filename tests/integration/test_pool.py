@@ -1,0 +1,130 @@
+"""Sandboxes made ahead, and interpreters that wait in them."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+import conftest
+from boxes import Box
+from conftest import wait_until
+from resting import kill_daemon
+from rest import Rest
+
+DRIVER = "/run/atoll/drivers/python.py"
+WAITING = f"for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$c; echo; done | grep -c '{DRIVER} *$'"
+
+
+@pytest.fixture(scope="module")
+def pooled():
+    conftest.need_build()
+    with conftest.running(conftest.BUILD, ATOLL_POOL="2") as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def rest(pooled):
+    return Rest(pooled.socket)
+
+
+class Session:
+    def __init__(self, rest, **request):
+        answer = rest.post("/api/sessions", {"environment": "code-interpreter-v1", **request})
+        assert answer.status == 201, answer.body
+        self.rest, self.path = rest, f"/api/sessions/{answer.json['session_id']}"
+        self.box = Box.__new__(Box)
+        self.box.rest, self.box.id = rest, answer.json["sandbox_id"]
+        self.box.path = f"/api/sandboxes/{self.box.id}"
+
+    def run(self, code):
+        answer = self.rest.post(f"{self.path}/execute", {"code": code, "language": "python"})
+        assert answer.status == 200 and not answer.json["error"], answer.body
+        return answer.json["stdout"]
+
+    def destroy(self):
+        assert self.rest.delete(self.path).status in (200, 204)
+
+
+def one_with_an_interpreter(rest):
+    """Code is run in one after the other, until there is one with its interpreter waiting."""
+    found = []
+
+    def is_waiting():
+        session = Session(rest)
+        if session.box.view["pooled"] and session.box.run(WAITING)["stdout"] == "1\n":
+            found.append(session)
+            return True
+        session.run("print(1)")
+        session.destroy()
+        return False
+    wait_until(is_waiting, 60, lambda: "no sandbox with an interpreter waits")
+    return found[0]
+
+
+def test_an_interpreter_waits_in_the_next_one(rest):
+    session = one_with_an_interpreter(rest)
+    assert session.run('import os; print(os.environ["PYTHONDONTWRITEBYTECODE"])') == "1\n"
+    contexts = session.box.get("contexts").json["contexts"]
+    assert [c["language"] for c in contexts] == ["python"]
+    assert session.box.run(WAITING)["stdout"] == "1\n"
+    session.destroy()
+
+
+def test_variables_of_ones_own_are_in_the_interpreter(rest):
+    one_with_an_interpreter(rest).destroy()
+    session = Session(rest, env={"MINE": "secret"})
+    assert session.run("import os; print(os.environ['MINE'])") == "secret\n"
+    session.destroy()
+    session = Session(rest)
+    assert session.run("import os; print(os.environ.get('MINE'))") == "None\n"
+    session.destroy()
+
+
+def test_it_outlives_the_daemon_that_made_it(pooled, rest):
+    session = one_with_an_interpreter(rest)
+    session.run("x = 6")
+    kill_daemon(pooled)
+    pooled.start()
+    assert session.run("print(x * 7)") == "42\n"
+    assert session.box.run(WAITING)["stdout"] == "1\n"
+    session.destroy()
+
+
+def test_one_that_dies_while_it_waits_is_not_missed(rest):
+    session = one_with_an_interpreter(rest)
+    assert session.box.run("sudo pkill -9 -f drivers/python.py; true")["stdout"] == ""
+    assert session.run("print(6 * 7)") == "42\n"
+    session.destroy()
+
+
+def root_with_python(path):
+    """The least that has an interpreter: what it and the shells are linked with, and its library."""
+    programs = ["/usr/bin/python3", "/usr/bin/bash", "/usr/bin/sh", "/usr/bin/grep", "/usr/bin/tr"]
+    files = {os.path.realpath(program) for program in programs} | set(programs)
+    for program in programs:
+        linked = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for file in re.findall(r"(/\S+) \(0x", linked):
+            files |= {os.path.realpath(file), "/usr" + file.removeprefix("/usr")}
+    library = os.path.realpath(os.__file__.rpartition("/")[0])
+    subprocess.run(["tar", "-C", "/", "-cf", path, "--exclude=dist-packages", "--exclude=__pycache__",
+                    "--exclude=test", *(file.lstrip("/") for file in [*sorted(files), library]),
+                    "bin", "lib", "lib64"], check=True)
+
+
+def test_a_template_on_which_some_wait_can_be_removed(pooled, rest, tmp_path):
+    root_with_python(tmp_path / "root.tar")
+    pooled.atoll("template", "import", "code-interpreter-v1", tmp_path / "root.tar", check=True)
+    session = one_with_an_interpreter(rest)
+    assert session.box.view["template"] == "code-interpreter-v1"
+    refused = rest.delete("/api/templates/code-interpreter-v1")
+    assert refused.status == 409 and "in use" in refused.error["message"]
+    session.destroy()
+    wait_until(lambda: len(list((pooled.state / "sandboxes").iterdir())) >= 3, 60,
+               lambda: "none waits")
+    assert rest.delete("/api/templates/code-interpreter-v1").status in (200, 204)
+    wait_until(lambda: not list((pooled.state / "layers").iterdir()), 60,
+               lambda: f"left: {list((pooled.state / 'layers').iterdir())}")
+    session = Session(rest)
+    assert session.box.view["template"] == "host" and session.run("print(1)") == "1\n"
+    session.destroy()
