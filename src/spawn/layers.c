@@ -1,10 +1,13 @@
 #include "spawn/layers.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include "base/log.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "spawn/child.h"
@@ -16,8 +19,8 @@
 struct dropping {
     struct atoll_list node;
     struct atoll_layers *all;
-    uint32_t request; /* 0: nobody waits */
-    char name[72];    /* that it has now */
+    uint32_t request;                /* 0: nobody waits */
+    char name[ATOLL_LAYER_NAME_CAP]; /* that it has now */
     struct atoll_po_ids ids;
     pid_t pid; /* of who removes it */
     int pidfd;
@@ -37,6 +40,9 @@ static void finish(struct dropping *d, const struct atoll_error *error)
     struct atoll_layers *all = d->all;
     uint32_t request = d->request;
 
+    if (error && !request)
+        atoll_log(ATOLL_LOG_ERROR, "what nobody wants any more cannot be removed", "layer", d->name,
+                  "error", error->text, NULL);
     atoll_watch_close(&d->watch);
     if (d->pidfd >= 0)
         (void)close(d->pidfd);
@@ -94,20 +100,19 @@ static void go_on(struct atoll_layers *all)
     }
 }
 
-/* 1: it is there under the new name. */
-static int put_aside(int layers_fd, const char *name, char *ret, size_t cap)
+static bool is_aside(const char *name)
+{
+    return strncmp(name, GONE, strlen(GONE)) == 0;
+}
+
+int atoll_layer_put_aside(const struct atoll_spawn_host *host, int dir, const char *name,
+                          char ret[static ATOLL_LAYER_NAME_CAP])
 {
     char id[ATOLL_ID_LEN + 1];
 
-    if (strncmp(name, GONE, strlen(GONE)) == 0) {
-        (void)snprintf(ret, cap, "%s", name);
-        return 1;
-    }
     atoll_rand_id(id, ATOLL_ID_LEN);
-    (void)snprintf(ret, cap, GONE "%s", id);
-    if (renameat(layers_fd, name, layers_fd, ret) < 0)
-        return errno == ENOENT ? 0 : -errno;
-    return 1;
+    (void)snprintf(ret, ATOLL_LAYER_NAME_CAP, GONE "%s", id);
+    return renameat(dir, name, host->layers_fd, ret) < 0 ? -errno : 0;
 }
 
 int atoll_layers_drop(struct atoll_layers *all, const char *name, const struct atoll_po_ids *ids,
@@ -125,10 +130,13 @@ int atoll_layers_drop(struct atoll_layers *all, const char *name, const struct a
     if (!d)
         return atoll_fail_errno(err, ENOMEM, "layer");
     *d = (struct dropping){.all = all, .request = request, .ids = *ids, .pidfd = ATOLL_NO_FD};
-    r = put_aside(all->host->layers_fd, name, d->name, sizeof(d->name));
-    if (r <= 0) {
+    if (is_aside(name))
+        r = atoll_text_copy(d->name, sizeof(d->name), name);
+    else
+        r = atoll_layer_put_aside(all->host, all->host->layers_fd, name, d->name);
+    if (r < 0) {
         free(d);
-        if (r < 0)
+        if (r != -ENOENT)
             return atoll_fail_errno(err, -r, "remove layer");
         all->dropped(all->arg, request, NULL);
         return 0;
@@ -137,6 +145,23 @@ int atoll_layers_drop(struct atoll_layers *all, const char *name, const struct a
     all->count++;
     go_on(all);
     return 0;
+}
+
+void atoll_layers_sweep(struct atoll_layers *all)
+{
+    const struct atoll_po_ids own = {.mode = ATOLL_IDS_SINGLE};
+    int fd = openat(all->host->layers_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    struct atoll_error err;
+
+    while (dir && (entry = readdir(dir)) != NULL)
+        if (is_aside(entry->d_name))
+            (void)!atoll_layers_drop(all, entry->d_name, &own, 0, &err);
+    if (dir)
+        (void)closedir(dir);
+    else if (fd >= 0)
+        (void)close(fd);
 }
 
 void atoll_layers_forget_requests(struct atoll_layers *all)

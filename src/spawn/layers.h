@@ -8,6 +8,7 @@
  * is ever half there, and then removed by a process of its own, one after the other: a large tree
  * takes the time it takes, and others are served meanwhile.
  * One that was put aside and not removed is a layer of that name, which is nobody's: to be dropped again.
+ * Other trees that nobody wants can become such a layer, too.
  * Thread: the loop's.
  */
 struct atoll_layers {
@@ -20,6 +21,12 @@ struct atoll_layers {
     unsigned count;
 };
 
+#define ATOLL_LAYER_NAME_CAP 72
+
+/* Moves a tree of the state directory to where nobody looks for it; ret has the layer it is now. */
+int atoll_layer_put_aside(const struct atoll_spawn_host *host, int dir, const char *name,
+                          char ret[static ATOLL_LAYER_NAME_CAP]) ATOLL_MUST_CHECK;
+
 void atoll_layers_init(
     struct atoll_layers *layers, struct atoll_loop *loop, const struct atoll_spawn_host *host,
     void (*dropped)(void *arg, uint32_t request, const struct atoll_error *error), void *arg);
@@ -27,5 +34,8 @@ void atoll_layers_init(
  * success. */
 int atoll_layers_drop(struct atoll_layers *layers, const char *name, const struct atoll_po_ids *ids,
                       uint32_t request, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Goes on with what an earlier life had put aside. What has owners that only the daemon knows stays until
+ * it drops it. */
+void atoll_layers_sweep(struct atoll_layers *layers);
 /* Whoever asked is gone. What they asked for is done all the same. */
 void atoll_layers_forget_requests(struct atoll_layers *layers);

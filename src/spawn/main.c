@@ -23,8 +23,8 @@
 #include "base/log.h"
 #include "base/switches.h"
 #include "spawn/id_block.h"
+#include "spawn/leftovers.h"
 #include "spawn/own_root.h"
-#include "spawn/sandbox.h"
 #include "spawn/server.h"
 #include "spawn/spare.h"
 #include "sys/ns.h"
@@ -199,11 +199,13 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
             return r;
     }
     r = atoll_fault("spawn.sweep");
-    r = r != 0 ? atoll_fail_errno(err, r, "fault") : atoll_sandboxes_sweep(host, err);
-    if (r >= 0)
-        r = host->sandboxes_fd = open_below(host->state_fd, "sandboxes", err);
+    r = r != 0 ? atoll_fail_errno(err, r, "fault") : 0;
     if (r >= 0)
         r = host->layers_fd = open_below(host->state_fd, "layers", err);
+    if (r >= 0)
+        r = atoll_leftovers_put_aside(host, err);
+    if (r >= 0)
+        r = host->sandboxes_fd = open_below(host->state_fd, "sandboxes", err);
     if (r >= 0)
         r = host->disks_fd = open_below(host->state_fd, "disks", err);
     if (r >= 0) {

@@ -52,8 +52,3 @@ void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all);
 size_t atoll_sandboxes_count(const struct atoll_sandboxes *all);
 /* Walks the started ones: start with *pos = 0; NULL at the end. */
 const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos, pid_t *ret_pid);
-
-/* Clears away what an earlier life of this instance left behind: its processes died with it. Called
- * once, before host->sandboxes_fd is opened. */
-int atoll_sandboxes_sweep(const struct atoll_spawn_host *host,
-                          struct atoll_error *err) ATOLL_MUST_CHECK;

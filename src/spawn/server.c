@@ -11,12 +11,13 @@
 #include "base/text.h"
 #include "proto/spawn_proto.h"
 #include "spawn/layers.h"
+#include "spawn/leftovers.h"
 #include "spawn/paths.h"
 #include "spawn/sandbox.h"
 
 #define OUT_MAX (1024 * 1024)
 
-/* Without a daemon, a sandbox and a layer to remove there is nothing to stay for. Long enough for a daemon
+/* Without a daemon, a sandbox and something to remove there is nothing to stay for. Long enough for a daemon
  * that is being restarted. */
 #define LONELY_MS 5000
 
@@ -25,6 +26,7 @@ struct atoll_server {
     const struct atoll_spawn_host *host;
     struct atoll_sandboxes *sandboxes;
     struct atoll_layers layers;
+    struct atoll_leftovers leftovers;
     int listen_fd;
     struct atoll_watch listen_watch;
     struct atoll_channel daemon; /* fd ATOLL_NO_FD: nobody there */
@@ -38,7 +40,8 @@ static void check_lonely(void *arg)
 
     if (server->daemon.fd >= 0)
         return;
-    if (atoll_sandboxes_count(server->sandboxes) == 0 && server->layers.count == 0)
+    if (atoll_sandboxes_count(server->sandboxes) == 0 && server->layers.count == 0 &&
+        !atoll_leftovers_live(&server->leftovers))
         atoll_loop_stop(server->loop);
     else
         atoll_timer_set(&server->lonely, server->loop, LONELY_MS, check_lonely, server);
@@ -299,6 +302,13 @@ union any_request {
     struct atoll_sm_freeze freeze;
 };
 
+/* While processes of an earlier life are left, whoever comes is greeted, and all else waits. */
+static bool has_to_wait(const struct atoll_server *server, uint16_t type)
+{
+    return type != ATOLL_SPAWN_HELLO && type != ATOLL_SPAWN_END &&
+           atoll_leftovers_live(&server->leftovers);
+}
+
 static int on_frame(void *arg, struct atoll_frame *frame)
 {
     struct atoll_server *server = arg;
@@ -309,6 +319,8 @@ static int on_frame(void *arg, struct atoll_frame *frame)
 
     for (size_t i = 0; i < frame->nfds; i++)
         (void)close(frame->fds[i]);
+    if (has_to_wait(server, frame->type))
+        return -EAGAIN;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(requests); i++) {
         if (requests[i].type != frame->type)
             continue;
@@ -338,8 +350,24 @@ static void daemon_ready(void *arg, uint32_t events)
         r = atoll_watch_set(&server->daemon_watch, EPOLLIN);
     if (r >= 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         r = atoll_channel_receive(&server->daemon, on_frame, server);
+    if (r == -EAGAIN && !(events & (EPOLLHUP | EPOLLERR)))
+        r = atoll_watch_set(&server->daemon_watch,
+                            atoll_channel_pending(&server->daemon) ? EPOLLOUT : 0);
     if (r < 0)
         drop_daemon(server);
+}
+
+static void on_leftovers_ended(void *arg)
+{
+    struct atoll_server *server = arg;
+
+    atoll_layers_sweep(&server->layers);
+    if (server->daemon.fd < 0)
+        return;
+    if (atoll_watch_set(&server->daemon_watch, EPOLLIN | EPOLLOUT) < 0)
+        drop_daemon(server);
+    else
+        daemon_ready(server, EPOLLIN); /* what waits may be here already */
 }
 
 static void accept_daemon(void *arg, uint32_t events)
@@ -379,6 +407,9 @@ int atoll_server_new(struct atoll_loop *loop, const struct atoll_spawn_host *hos
     if (r < 0)
         return atoll_fail_errno(err, -r, "watch the listening socket");
     atoll_timer_set(&server->lonely, loop, LONELY_MS, check_lonely, server);
+    r = atoll_leftovers_end(&server->leftovers, loop, host, on_leftovers_ended, server, err);
+    if (r < 0)
+        return r;
     *ret = server;
     return 0;
 }

@@ -1,19 +1,14 @@
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include "base/log.h"
 #include "base/switches.h"
 #include "spawn/child.h"
-#include "spawn/paths.h"
 #include "spawn/sandbox_internal.h"
 #include "sys/ns.h"
-#include "sys/tree.h"
 
 /*
  * Removing a sandbox: first its processes (killing the first kills all), then its cgroup, then its
@@ -143,68 +138,4 @@ void atoll_sandbox_undo(struct sandbox *s)
     if (r < 0)
         (void)atoll_fail_errno(&error, -r, "remove sandbox %s", s->id);
     finish(s, r < 0 ? &error : NULL);
-}
-
-static void sweep_cgroup(void *arg, const char *id)
-{
-    const struct atoll_cgroups *cgroups = arg;
-
-    /* Bounded: a process that cannot be killed (stuck in the kernel) is left to the next start. */
-    for (int tries = 0; tries < 200; tries++) {
-        if (atoll_cgroup_remove(cgroups, id) != -EBUSY)
-            return;
-        (void)!atoll_cgroup_kill(cgroups, id);
-        (void)usleep(5000);
-    }
-    atoll_log(ATOLL_LOG_ERROR, "cgroup of a dead sandbox cannot be removed", "sandbox", id, NULL);
-}
-
-#define SANDBOXES_OLD "sandboxes.old-"
-
-/* What cannot be removed is in nobody's way. */
-static void sweep_old(int state_fd, const char *prefix)
-{
-    int fd = openat(state_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
-
-    while (dir && (entry = readdir(dir)) != NULL)
-        if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
-            (void)!atoll_tree_remove(state_fd, entry->d_name);
-    if (dir)
-        (void)closedir(dir);
-    else if (fd >= 0)
-        (void)close(fd);
-}
-
-/* Without root, files that a sandbox made with other ids than the user's are beyond us. They take room
- * but must not keep everybody from starting. */
-static int put_aside(int state_fd, int why)
-{
-    char name[32];
-
-    atoll_log(ATOLL_LOG_ERROR, "files of dead sandboxes cannot be removed", "error", strerror(-why),
-              NULL);
-    for (unsigned number = 0;; number++) {
-        (void)snprintf(name, sizeof(name), SANDBOXES_OLD "%u", number);
-        if (renameat(state_fd, "sandboxes", state_fd, name) == 0)
-            return 0;
-        if (errno != EEXIST && errno != ENOTEMPTY)
-            return -errno;
-    }
-}
-
-int atoll_sandboxes_sweep(const struct atoll_spawn_host *host, struct atoll_error *err)
-{
-    int r = atoll_cgroups_each(&host->cgroups, sweep_cgroup, (void *)(uintptr_t)&host->cgroups);
-
-    if (!atoll_paths_holds_entries(ATOLL_BELOW_GVISOR "/sandboxes"))
-        sweep_old(host->state_fd, ATOLL_TEMPLATE_OLD);
-    sweep_old(host->state_fd, ATOLL_PROGRAMS_OLD);
-    sweep_old(host->state_fd, SANDBOXES_OLD);
-    if (r == 0) {
-        r = atoll_tree_remove(host->state_fd, "sandboxes");
-        r = r < 0 ? put_aside(host->state_fd, r) : 0;
-    }
-    return r < 0 ? atoll_fail_errno(err, -r, "remove what an earlier run left") : 0;
 }

@@ -3,6 +3,7 @@
 import os
 import re
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -65,23 +66,43 @@ def test_closed_inside(rootless_inside, missing, check):
     assert status == "PASS", detail
 
 
+def leave_files(daemon, owner):
+    """As a sandbox does that died in the middle of an import."""
+    tree = daemon.state / "sandboxes" / "a.disk" / "u" / "private"
+    tree.mkdir(parents=True)
+    (tree / "file").touch()
+    for path in (tree, tree / "file"):
+        os.chown(path, owner, owner)
+        path.chmod(0o700)
+    user = daemons.ensure_rootless_user()
+    for path in list(tree.parents)[:2]:
+        os.chown(path, user.pw_uid, user.pw_gid)
+
+
 def test_what_cannot_be_removed_is_in_nobodys_way():
-    """Files with other ids than the user's, of a sandbox that died in the middle of an import."""
+    """Files with ids that are none of the user's."""
     with daemons.running(daemons.BUILD, daemons.ensure_rootless_user()) as daemon:
         assert daemon.stop() == []
-        foreign = daemon.state / "sandboxes" / "a.disk" / "u" / "private"
-        foreign.mkdir(parents=True)
-        (foreign / "file").touch()
-        for path in (foreign, foreign / "file"):
-            os.chown(path, 1000004, 1000004)
-            path.chmod(0o700)
+        leave_files(daemon, 4)
         for _ in range(2):
             daemon.start()
             assert daemon.atoll("doctor").stdout
             assert not list((daemon.state / "sandboxes").iterdir())
             assert daemon.stop() == []
-            assert (daemon.state / "sandboxes.old-0").exists()
+            assert len(list((daemon.state / "layers").iterdir())) == 1
         daemon.start()
+
+
+def test_what_belongs_to_sub_ids_is_removed():
+    user = daemons.ensure_rootless_user()
+    lines = Path("/etc/subuid").read_text().splitlines()
+    first = next(int(line.split(":")[1]) for line in lines if line.startswith(f"{user.pw_name}:"))
+    with daemons.running(daemons.BUILD, user) as daemon:
+        assert daemon.stop() == []
+        leave_files(daemon, first + 4)
+        daemon.start()
+        layers = daemon.state / "layers"
+        daemons.wait_until(lambda: not list(layers.iterdir()), 30, daemon.log_tail)
 
 
 @pytest.fixture
