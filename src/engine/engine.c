@@ -145,10 +145,10 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
     engine->ended = NULL;
 }
 
-/* A persistent one, unless it is being destroyed, or made and nobody knows of it yet. */
+/* A persistent one, unless it is to be destroyed, or made and nobody knows of it yet. */
 static bool is_to_be_kept(const struct atoll_sandbox *s)
 {
-    return s->lifetime.persistent &&
+    return s->lifetime.persistent && !s->doomed &&
            (s->change != ATOLL_CHANGE_NONE ||
             (s->state != ATOLL_SANDBOX_CREATING && s->state != ATOLL_SANDBOX_STOPPING));
 }

@@ -178,6 +178,7 @@ struct atoll_sandbox {
     double boot_ms;
     bool remains;  /* the provider has something of it */
     bool removing; /* the provider is removing it */
+    bool doomed;   /* it is to be destroyed, whatever came of that so far */
     bool hidden;   /* in the pool, or for the engine's own use */
     bool unsaved;  /* the store has not taken its row yet */
     bool pooled;

@@ -21,6 +21,8 @@ static enum atoll_sandbox_state stored_state(const struct atoll_sandbox *s)
         return s->was;
     if (s->change == ATOLL_CHANGE_RECREATING)
         return ATOLL_SANDBOX_RUNNING;
+    if (s->doomed)
+        return ATOLL_SANDBOX_STOPPING; /* the next daemon goes on with that */
     return s->change == ATOLL_CHANGE_STOPPING || s->change == ATOLL_CHANGE_STARTING
                ? ATOLL_SANDBOX_STOPPED
                : s->state;

@@ -349,7 +349,7 @@ static void decide(struct hearing *h, struct atoll_sandbox *s)
     } else if (s->state == ATOLL_SANDBOX_STOPPED || (s->state == ATOLL_SANDBOX_PAUSED && lives)) {
         decide_resting(s, f);
     } else if (s->state == ATOLL_SANDBOX_FAILED && s->lifetime.persistent) {
-        /* It could not be stopped, and has its disk. */
+        /* It could not be stopped, and has its disk: one that is to be destroyed is STOPPING. */
         atoll_sandbox_halt(s, ATOLL_END_LOST, "a dead daemon could not stop its sandbox", "");
     } else if ((s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED) && !lives) {
         atoll_sandbox_fail(s, "it ended while no daemon was there", true);

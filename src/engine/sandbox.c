@@ -281,6 +281,7 @@ void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_
     creating |= s->change == ATOLL_CHANGE_STOPPING; /* goes on from there, too: see stop.c */
     first = creating && s->change == ATOLL_CHANGE_NONE;
     s->state = ATOLL_SANDBOX_STOPPING;
+    s->doomed = true;
     forsake_change(s);
     if (!first)
         atoll_persist_sandbox_later(s);
@@ -301,6 +302,8 @@ static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remai
         atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
         s->remains = remains;
         atoll_sandbox_halt(s, ATOLL_END_LOST, why, why);
+    } else if (s->state == ATOLL_SANDBOX_FAILED && s->doomed) {
+        atoll_sandbox_destroy(s, why, NULL, NULL); /* again: its disk is still there */
     } else if (s->state == ATOLL_SANDBOX_FAILED && !remains) {
         s->state = ATOLL_SANDBOX_STOPPED; /* what could not be ended is gone after all */
         atoll_persist_sandbox_later(s);

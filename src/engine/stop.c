@@ -89,8 +89,9 @@ void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *
                        "sandbox %s is not persistent: nothing of it could be kept; destroy it, or "
                        "create one with \"persistent\": true",
                        id);
-    else if (!s || (s->change == ATOLL_CHANGE_NONE && s->state != ATOLL_SANDBOX_PAUSED &&
-                    s->state != ATOLL_SANDBOX_STOPPED && s->state != ATOLL_SANDBOX_FAILED))
+    else if (!s || s->doomed ||
+             (s->change == ATOLL_CHANGE_NONE && s->state != ATOLL_SANDBOX_PAUSED &&
+              s->state != ATOLL_SANDBOX_STOPPED && s->state != ATOLL_SANDBOX_FAILED))
         r = atoll_engine_look(engine, id, &running, &err);
     if (r < 0)
         done(arg, &err);
