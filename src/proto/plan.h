@@ -37,8 +37,8 @@ enum atoll_plan_op {
 #define ATOLL_PLAN_MAX (128 * 1024)
 
 /* Names of templates in the state directory that sandboxes may still stand on, but no plan names any
- * more: a number follows. An atoll-spawn that starts has no sandboxes and removes them, unless that of
- * gVisor, which has its state directory below and shares them, has some. */
+ * more: a number follows. An atoll-spawn that starts has no sandboxes and removes them, unless the other
+ * one, native's or that of gVisor, which has its state directory below and shares them, has some. */
 #define ATOLL_TEMPLATE_OLD "template.old-"
 #define ATOLL_BELOW_GVISOR "gvisor"
 /* The same of the programs in every root of gVisor, in its own state directory. */

@@ -21,19 +21,32 @@ struct group {
 /* Files. */
 
 /* What cannot be removed is in nobody's way. */
-static void sweep_old(int state_fd, const char *prefix)
+static void sweep_old(int parent, const char *prefix)
 {
-    int fd = openat(state_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *entry;
 
     while (dir && (entry = readdir(dir)) != NULL)
         if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0)
-            (void)!atoll_tree_remove(state_fd, entry->d_name);
+            (void)!atoll_tree_remove(parent, entry->d_name);
     if (dir)
         (void)closedir(dir);
     else if (fd >= 0)
         (void)close(fd);
+}
+
+/* The atoll-spawn of gVisor has the directory above in sight, see own_root.h. Sandboxes of the other one
+ * may stand on them. */
+static void sweep_templates(const struct atoll_spawn_host *host)
+{
+    bool below = access("above", F_OK) == 0;
+    ATOLL_AUTOCLOSE int dir =
+        openat(host->state_fd, below ? "above" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir >= 0 &&
+        !atoll_paths_holds_entries(below ? "above/sandboxes" : ATOLL_BELOW_GVISOR "/sandboxes"))
+        sweep_old(dir, ATOLL_TEMPLATE_OLD);
 }
 
 int atoll_leftovers_put_aside(const struct atoll_spawn_host *host, struct atoll_error *err)
@@ -41,8 +54,7 @@ int atoll_leftovers_put_aside(const struct atoll_spawn_host *host, struct atoll_
     char name[ATOLL_LAYER_NAME_CAP];
     int r = 0;
 
-    if (!atoll_paths_holds_entries(ATOLL_BELOW_GVISOR "/sandboxes"))
-        sweep_old(host->state_fd, ATOLL_TEMPLATE_OLD);
+    sweep_templates(host);
     sweep_old(host->state_fd, ATOLL_PROGRAMS_OLD);
     if (atoll_paths_holds_entries("sandboxes"))
         r = atoll_layer_put_aside(host, host->state_fd, "sandboxes", name);

@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from conftest import BUILD, cgroups, running
+from conftest import BUILD, cgroups, running, wait_until
 from places import providers_yaml
 from resting import kill_daemon, spawn_pid
 
@@ -56,14 +56,20 @@ def test_provider(state, tmp_path, test):
     assert list((state / "gvisor/sandboxes").iterdir()) == []
 
 
-def test_an_upgrade_leaves_them_what_they_stand_on(tmp_path):
-    """The host template and the programs in every root are made anew, and then native's atoll-spawn dies:
-    what it clears away when it starts again is not what gVisor's sandboxes stand on."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
+@pytest.fixture
+def programs(tmp_path):
+    """Those of a daemon that is upgraded."""
+    copies = tmp_path / "programs"
+    copies.mkdir()
     for path in BUILD.glob("atoll*"):
         if path.is_file():
-            shutil.copy2(path, programs)
+            shutil.copy2(path, copies)
+    return copies
+
+
+def test_an_upgrade_leaves_them_what_they_stand_on(programs):
+    """The host template and the programs in every root are made anew, and then native's atoll-spawn dies:
+    what it clears away when it starts again is not what gVisor's sandboxes stand on."""
     script = "wc -l < /etc/nsswitch.conf; ls /etc/shells /var/tmp/. /usr/bin/sudo; sudo id -u"
     with running(programs) as daemon:
 
@@ -89,5 +95,40 @@ def test_an_upgrade_leaves_them_what_they_stand_on(tmp_path):
         assert restart_spawn(*native)
         assert daemon.atoll("exec", sandbox, "--", "sh", "-c", script, check=True).stdout == before
         daemon.atoll("rm", sandbox, check=True)
-        assert not restart_spawn(*native)
+        # gVisor may be being tried out, in a sandbox like any other.
+        wait_until(lambda: not restart_spawn(*native), 30, lambda: "the old template stays")
         assert not restart_spawn(*gvisor)
+
+
+def restart(daemon):
+    kill_daemon(daemon)
+    daemon.start()
+
+
+def old_templates(daemon):
+    return list(daemon.state.glob("template.old-*"))
+
+
+def restart_spawn_of_gvisor(daemon):
+    os.kill(spawn_pid(SimpleNamespace(state=daemon.state / "gvisor")), signal.SIGKILL)
+    daemon.atoll("run", "--provider", "gvisor", "--", "true", check=True)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_its_atoll_spawn_removes_the_template_of_before_an_upgrade(programs, native):
+    """Also where there is no other; where there is, not under the sandboxes of that."""
+    settings = {"native": {"enabled": native}, "gvisor": {}}
+    with running(programs) as daemon:
+        (daemon.state / "providers.yaml").write_text(providers_yaml(settings))
+        restart(daemon)
+        sandbox = daemon.create("--provider", "native" if native else "gvisor")
+        os.utime(programs / "atoll-sudo", (1, 1))
+        restart(daemon)
+        assert old_templates(daemon)
+        if native:
+            restart_spawn_of_gvisor(daemon)
+            assert old_templates(daemon)
+        assert daemon.atoll("exec", sandbox, "--", "sudo", "id", "-u").stdout == "0\n"
+        daemon.atoll("rm", sandbox, check=True)
+        restart_spawn_of_gvisor(daemon)
+        assert not old_templates(daemon)
