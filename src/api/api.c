@@ -16,6 +16,8 @@ const struct atoll_routes *const atoll_api_routes[] = {
 const size_t atoll_api_routes_count = ATOLL_ARRAY_LEN(atoll_api_routes);
 
 #define BUCKETS_MAX 4096
+/* Lines of executions that wait for slow clients, of all tenants. */
+#define WAITING_MAX ((size_t)512 * 1024 * 1024)
 
 bool atoll_api_next_route(size_t *pos, struct atoll_api_route *ret)
 {
@@ -45,6 +47,7 @@ struct atoll_api *atoll_api_new(const struct atoll_api_config *config)
         abort(); /* without a store there is nothing that could fail but memory */
     api->answers = config->answers ? config->answers : api->own_answers;
     atoll_list_init(&api->leases);
+    atoll_shares_init(&api->waiting, WAITING_MAX);
     if (memcmp(api->config.url_secret, (uint8_t[ATOLL_URL_SECRET_BYTES]){0},
                ATOLL_URL_SECRET_BYTES) == 0)
         atoll_rand_bytes(api->config.url_secret, ATOLL_URL_SECRET_BYTES);
@@ -73,6 +76,7 @@ struct atoll_api *atoll_api_free(struct atoll_api *api)
     (void)atoll_buckets_free(api->key_rates);
     (void)atoll_buckets_free(api->wrong_keys);
     (void)atoll_buckets_free(api->wrong_signatures);
+    atoll_shares_done(&api->waiting);
     free(api);
     return NULL;
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include "api/call.h"
+#include "base/shares.h"
 
 /* What api.c and call.c share. */
 
@@ -12,7 +13,7 @@ struct atoll_api {
     struct atoll_answers *answers;                                   /* borrowed, or own_answers */
     struct atoll_answers *own_answers;                               /* owned, or NULL */
     struct atoll_list leases;                                        /* of struct lease; lease.c */
-    size_t context_bytes; /* lines for slow clients; context_stream.c */
+    struct atoll_shares waiting; /* bytes for slow clients, by tenant; context_stream.c */
     bool draining;
     int64_t started_unix_ms;
     char id_prefix[9]; /* random per process, so that request ids of two runs differ */

@@ -9,8 +9,6 @@
 #define FIRST_BEAT_MS 15000 /* until then an error may still come as a status */
 #define PIECE_MAX ((size_t)1024 * 1024)
 #define LINE_MAX_BYTES ((size_t)256 * 1024 * 1024)
-/* Lines that wait for slow clients, of all of them together. */
-#define WAITING_MAX ((size_t)512 * 1024 * 1024)
 
 #define BEAT_LINE "{\"type\":\"keepalive\"}\n"
 #define END_LINE "{\"type\":\"end_of_execution\"}\n"
@@ -19,7 +17,8 @@ struct stream {
     struct atoll_api_call *call;
     struct atoll_loop *loop;
     struct atoll_execution *execution; /* NULL: it has ended */
-    struct atoll_buf out;              /* what the client has not taken */
+    struct atoll_buf out;              /* what the client has not taken; counted for: */
+    char owner[ATOLL_SHARE_NAME_MAX];
     struct atoll_timer beat;
     char content_type[64];
     bool over; /* nothing more comes */
@@ -27,15 +26,11 @@ struct stream {
 
 static void stream_free(struct stream *s)
 {
+    atoll_shares_drop(&s->call->api->waiting, s->owner, atoll_buf_size(&s->out));
     s->call = NULL;
     atoll_timer_cancel(&s->beat);
     atoll_buf_done(&s->out);
     free(s);
-}
-
-static void count(struct stream *s, size_t more, size_t less)
-{
-    s->call->api->context_bytes += more - less;
 }
 
 static void cut(struct stream *s, const char *why)
@@ -43,7 +38,6 @@ static void cut(struct stream *s, const char *why)
     struct atoll_api_call *call = s->call;
 
     s->execution = atoll_execution_abandon(s->execution);
-    count(s, 0, atoll_buf_size(&s->out));
     stream_free(s);
     atoll_api_abort(call, why);
 }
@@ -53,7 +47,6 @@ static void gone(struct atoll_api_call *call)
     struct stream *s = call->state;
 
     s->execution = atoll_execution_abandon(s->execution);
-    count(s, 0, atoll_buf_size(&s->out));
     stream_free(s);
     atoll_api_drop(call);
 }
@@ -69,7 +62,7 @@ static bool flush(struct stream *s)
         if (r == -ENOBUFS)
             break;
         atoll_buf_consume(&s->out, n); /* -EPIPE: nobody will miss it, and gone() follows */
-        count(s, 0, n);
+        atoll_shares_drop(&s->call->api->waiting, s->owner, n);
     }
     if (atoll_buf_size(&s->out) == 0 && s->out.cap > PIECE_MAX)
         atoll_buf_done(&s->out);
@@ -80,7 +73,6 @@ static void finish(struct stream *s)
 {
     struct atoll_api_call *call = s->call;
 
-    count(s, 0, atoll_buf_size(&s->out));
     stream_free(s);
     atoll_api_end(call);
 }
@@ -108,14 +100,14 @@ static bool put(struct stream *s, const char *line, size_t n, bool newline)
         atoll_api_begin(s->call, 200, s->content_type, -1);
         atoll_http_on_drain(s->call->req, drained, s);
     }
-    if (s->call->api->context_bytes + n > WAITING_MAX ||
+    if (!atoll_shares_fits(&s->call->api->waiting, s->owner, n + newline) ||
         atoll_buf_reserve(&s->out, n + newline, &tail) < 0)
         return false;
     memcpy(tail, line, n);
     if (newline)
         tail[n] = '\n';
     atoll_buf_commit(&s->out, n + newline);
-    count(s, n + newline, 0);
+    atoll_shares_add(&s->call->api->waiting, s->owner, n + newline);
     atoll_timer_set(&s->beat, s->loop, BEAT_MS, beat, s);
     return true;
 }
@@ -172,8 +164,13 @@ void atoll_context_stream(struct atoll_api_call *call, const char *sandbox_id,
 {
     static const struct atoll_context_events events = {on_line, on_ended};
     struct stream *s = atoll_api_alloc(sizeof(*s));
+    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, sandbox_id);
+    struct atoll_sandbox_view view = {.owner = ""};
     struct atoll_execution *e;
 
+    if (sandbox)
+        atoll_sandbox_get(sandbox, &view);
+    (void)snprintf(s->owner, sizeof(s->owner), "%s", view.owner);
     s->call = call;
     s->loop = atoll_http_loop(call->req);
     atoll_buf_init(&s->out, LINE_MAX_BYTES);

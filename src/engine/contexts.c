@@ -69,7 +69,9 @@ static struct atoll_context_box *need_box(struct atoll_contexts *contexts, const
 struct atoll_context *atoll_context_new(struct atoll_contexts *contexts, const char *sandbox_id,
                                         const struct atoll_language *language)
 {
+    const struct atoll_sandbox *sandbox = atoll_engine_find(contexts->config.engine, sandbox_id);
     struct atoll_context_box *box = need_box(contexts, sandbox_id);
+    struct atoll_sandbox_view view = {.owner = ""};
     struct atoll_context *c;
 
     if (!box)
@@ -79,6 +81,9 @@ struct atoll_context *atoll_context_new(struct atoll_contexts *contexts, const c
     c->contexts = contexts;
     c->language = language;
     (void)!atoll_text_copy(c->sandbox_id, sizeof(c->sandbox_id), sandbox_id);
+    if (sandbox)
+        atoll_sandbox_get(sandbox, &view);
+    (void)!atoll_text_copy(c->owner, sizeof(c->owner), view.owner);
     atoll_rand_id(c->id, ATOLL_ID_LEN);
     c->number = ++contexts->last_number;
     atoll_list_init(&c->queue);
@@ -135,6 +140,8 @@ int atoll_contexts_new(const struct atoll_contexts_config *config, struct atoll_
 
     contexts->config = *config;
     atoll_map_init(&contexts->boxes);
+    atoll_shares_init(&contexts->lines, ATOLL_LINES_SHARED_MAX);
+    atoll_shares_init(&contexts->pending, ATOLL_CONTEXTS_PENDING_MAX);
     /* Unlike those of any daemon before, and small enough for a double. */
     contexts->last_request = (uint64_t)atoll_clock_unix_ms() * 1000;
     r = atoll_languages_load(contexts, config->drivers_dir, err);
@@ -179,6 +186,8 @@ struct atoll_contexts *atoll_contexts_free(struct atoll_contexts *contexts)
         free(box);
     }
     atoll_map_done(&contexts->boxes);
+    atoll_shares_done(&contexts->lines);
+    atoll_shares_done(&contexts->pending);
     atoll_languages_free(contexts);
     free(contexts);
     return NULL;

@@ -6,7 +6,7 @@
 
 void atoll_execution_free(struct atoll_execution *e)
 {
-    e->context->contexts->pending_bytes -= e->request_len;
+    atoll_shares_drop(&e->context->contexts->pending, e->context->owner, e->request_len);
     free(e->request);
     free(e);
 }
@@ -57,7 +57,7 @@ static int make_request(struct atoll_execution *e, const struct atoll_context_ru
         return no_memory(err);
     e->request_len = strlen(e->request);
     e->request[e->request_len++] = '\n'; /* in place of the NUL: its length is known */
-    e->context->contexts->pending_bytes += e->request_len;
+    atoll_shares_add(&e->context->contexts->pending, e->context->owner, e->request_len);
     return 0;
 }
 
@@ -72,7 +72,7 @@ static int check_run(const struct atoll_context *c, const struct atoll_context_r
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EBUSY,
                           "%d executions wait in this context already; use another context",
                           ATOLL_CONTEXT_QUEUE);
-    if (c->contexts->pending_bytes + run->code_len > ATOLL_CONTEXTS_PENDING_MAX)
+    if (!atoll_shares_fits(&c->contexts->pending, c->owner, run->code_len))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EBUSY,
                           "too much code waits to be run already");
     return 0;

@@ -46,7 +46,7 @@ static struct atoll_driver *driver_new(struct atoll_context *c)
     d->context = c;
     d->language = c->language;
     memcpy(d->sandbox_id, c->sandbox_id, sizeof(d->sandbox_id));
-    atoll_lines_init(&d->lines, &c->contexts->line_bytes);
+    atoll_lines_init(&d->lines, &c->contexts->lines, c->owner);
     c->driver = d;
     return d;
 }

@@ -20,7 +20,7 @@
 #define ATOLL_CONTEXTS_PER_SANDBOX 64
 #define ATOLL_CONTEXT_QUEUE 64
 #define ATOLL_CONTEXT_CODE_MAX ((size_t)16 * 1024 * 1024)
-/* Requests that wait or are being sent, of all contexts together. */
+/* Requests that wait or are being sent, of all contexts together; see base/shares.h. */
 #define ATOLL_CONTEXTS_PENDING_MAX ((size_t)256 * 1024 * 1024)
 
 #define ATOLL_LANGUAGES_MAX 32
@@ -42,8 +42,7 @@ struct atoll_contexts {
     struct atoll_map boxes; /* by id of the sandbox, of struct atoll_context_box, owned */
     int64_t last_number;
     uint64_t last_request; /* ids of requests; never used twice, also by the next daemon */
-    size_t line_bytes;     /* in unfinished lines */
-    size_t pending_bytes;  /* in requests */
+    struct atoll_shares lines, pending;      /* bytes in unfinished lines, in requests; by tenant */
     struct atoll_subscription *subscription; /* owned */
 };
 
@@ -68,8 +67,9 @@ struct atoll_context {
     struct atoll_contexts *contexts;
     const struct atoll_language *language;
     char id[ATOLL_ID_LEN + 1], sandbox_id[ATOLL_ID_LEN + 1];
-    char cwd[1025], user[65]; /* "": the default */
-    char exec_id[33];         /* of the interpreter; "" while there is none */
+    char owner[ATOLL_SHARE_NAME_MAX]; /* of the sandbox */
+    char cwd[1025], user[65];         /* "": the default */
+    char exec_id[33];                 /* of the interpreter; "" while there is none */
     bool is_default;
     bool is_making;  /* nobody knows of it yet */
     bool is_waiting; /* in a sandbox of the pool: nobody knows of it either, and no row does */

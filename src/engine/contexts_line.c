@@ -12,16 +12,17 @@
 
 /* Cutting. */
 
-void atoll_lines_init(struct atoll_lines *l, size_t *shared)
+void atoll_lines_init(struct atoll_lines *l, struct atoll_shares *shares, const char *owner)
 {
-    *l = (struct atoll_lines){.shared = shared};
+    *l = (struct atoll_lines){.shares = shares};
+    (void)!atoll_text_copy(l->owner, sizeof(l->owner), owner);
     /* A piece that completes a line of full length may bring more. */
     atoll_buf_init(&l->buf, 2 * ATOLL_LINE_MAX);
 }
 
 static void drop(struct atoll_lines *l, size_t n)
 {
-    *l->shared -= n;
+    atoll_shares_drop(l->shares, l->owner, n);
     atoll_buf_consume(&l->buf, n);
     if (atoll_buf_size(&l->buf) == 0 && l->buf.cap > KEEP_BYTES) {
         atoll_buf_done(&l->buf);
@@ -39,14 +40,14 @@ static void drop_taken(struct atoll_lines *l)
 
 void atoll_lines_done(struct atoll_lines *l)
 {
-    if (l->shared)
-        *l->shared -= atoll_buf_size(&l->buf);
+    if (l->shares)
+        atoll_shares_drop(l->shares, l->owner, atoll_buf_size(&l->buf));
     atoll_buf_done(&l->buf);
 }
 
 static size_t line_max(const struct atoll_lines *l, size_t n)
 {
-    return *l->shared + n > ATOLL_LINES_SHARED_MAX ? ATOLL_LINE_SHORT_MAX : ATOLL_LINE_MAX;
+    return atoll_shares_fits(l->shares, l->owner, n) ? ATOLL_LINE_MAX : ATOLL_LINE_SHORT_MAX;
 }
 
 int atoll_lines_add(struct atoll_lines *l, const uint8_t *bytes, size_t n)
@@ -69,7 +70,7 @@ int atoll_lines_add(struct atoll_lines *l, const uint8_t *bytes, size_t n)
     }
     r = atoll_buf_append(&l->buf, bytes, n);
     if (r == 0)
-        *l->shared += n;
+        atoll_shares_add(l->shares, l->owner, n);
     return r;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include "base/buf.h"
+#include "base/shares.h"
 #include "engine/contexts.h"
 
 /*
@@ -8,20 +9,22 @@
  */
 
 #define ATOLL_LINE_MAX ((size_t)32 * 1024 * 1024)
-/* What unfinished lines of all contexts may hold together; beyond it only short ones are taken. */
+/* What unfinished lines of all contexts may hold together; beyond it, whose contexts have more than
+ * their part has only short ones taken. */
 #define ATOLL_LINES_SHARED_MAX ((size_t)256 * 1024 * 1024)
 #define ATOLL_LINE_SHORT_MAX ((size_t)1024 * 1024)
 
 struct atoll_lines {
-    struct atoll_buf buf; /* what was not cut yet */
-    size_t taken;         /* of the line given last, dropped with the next call */
-    size_t searched;      /* bytes without a newline */
-    bool skipping;        /* inside a line that was too long */
-    bool too_long;        /* there was one, and nobody has been told */
-    size_t *shared;       /* borrowed: bytes in all of them */
+    struct atoll_buf buf;        /* what was not cut yet */
+    size_t taken;                /* of the line given last, dropped with the next call */
+    size_t searched;             /* bytes without a newline */
+    bool skipping;               /* inside a line that was too long */
+    bool too_long;               /* there was one, and nobody has been told */
+    struct atoll_shares *shares; /* borrowed: bytes in all of them, by: */
+    char owner[ATOLL_SHARE_NAME_MAX];
 };
 
-void atoll_lines_init(struct atoll_lines *lines, size_t *shared);
+void atoll_lines_init(struct atoll_lines *lines, struct atoll_shares *shares, const char *owner);
 void atoll_lines_done(struct atoll_lines *lines);
 /* Takes the next bytes; only after atoll_lines_next() said 0. -ENOMEM: they are lost. */
 int atoll_lines_add(struct atoll_lines *lines, const uint8_t *bytes, size_t n) ATOLL_MUST_CHECK;

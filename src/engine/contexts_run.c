@@ -130,7 +130,7 @@ static void begin(struct atoll_context *c, struct atoll_execution *e)
         atoll_timer_set(&c->limit, c->contexts->config.loop, e->timeout_ms, out_of_time, c);
     atoll_driver_rest(c->driver, false);
     atoll_driver_write(c->driver, e->request, e->request_len);
-    c->contexts->pending_bytes -= e->request_len;
+    atoll_shares_drop(&c->contexts->pending, c->owner, e->request_len);
     free(ATOLL_TAKE_PTR(e->request));
     e->request_len = 0;
 }
@@ -404,7 +404,7 @@ void atoll_context_settle(struct atoll_context *c)
     if (n < 0)
         abort(); /* a small fixed object: the daemon is crash-only */
     e->request_len = (size_t)n;
-    c->contexts->pending_bytes += e->request_len;
+    atoll_shares_add(&c->contexts->pending, c->owner, e->request_len);
     begin(c, e);
     atoll_context_interrupt(c);
 }

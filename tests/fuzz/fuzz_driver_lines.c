@@ -66,17 +66,19 @@ static void take(struct atoll_lines *lines, struct atoll_buf *said)
 static void run(const uint8_t *data, size_t size, size_t piece, struct atoll_buf *said)
 {
     struct atoll_lines lines;
-    size_t shared = 0;
+    struct atoll_shares shares;
 
     atoll_buf_init(said, (size_t)16 * 1024 * 1024);
-    atoll_lines_init(&lines, &shared);
+    atoll_shares_init(&shares, ATOLL_LINES_SHARED_MAX);
+    atoll_lines_init(&lines, &shares, "somebody");
     for (size_t at = 0; at < size; at += piece) {
         if (atoll_lines_add(&lines, data + at, size - at < piece ? size - at : piece) < 0)
             abort();
         take(&lines, said);
     }
     atoll_lines_done(&lines);
-    FUZZ_CHECK(shared == 0);
+    FUZZ_CHECK(shares.used == 0);
+    atoll_shares_done(&shares);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -18,7 +18,7 @@
 
 struct atoll_sandbox {
     bool used;
-    char id[ATOLL_ID_LEN + 1];
+    char id[ATOLL_ID_LEN + 1], owner[65];
     struct atoll_limits limits;
     uint32_t waived;
     char metadata[256], facade[1024];
@@ -246,6 +246,7 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
         s->limits = create->limits;
         s->waived = create->waived;
         (void)snprintf(s->id, sizeof(s->id), "box%u", engine->made++);
+        (void)snprintf(s->owner, sizeof(s->owner), "%s", create->owner ? create->owner : "default");
         (void)snprintf(s->metadata, sizeof(s->metadata), "%s",
                        create->metadata_json ? create->metadata_json : "");
         (void)snprintf(s->facade, sizeof(s->facade), "%s",
@@ -316,7 +317,7 @@ void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox
 {
     *ret = (struct atoll_sandbox_view){
         .id = sandbox->id,
-        .owner = "default",
+        .owner = sandbox->owner,
         .state = ATOLL_SANDBOX_RUNNING,
         .template_name = "host",
         .provider = "fake",

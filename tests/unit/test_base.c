@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/shares.h"
 
 static void fail_fills_error_and_returns_negative_errno(void **state)
 {
@@ -344,6 +345,34 @@ static int sum(struct atoll_list *head)
     return total;
 }
 
+static void shares_leave_everybody_a_part(void **state)
+{
+    struct atoll_shares shares;
+
+    (void)state;
+    atoll_shares_init(&shares, 100);
+    assert_true(atoll_shares_fits(&shares, "a", 100));
+    assert_false(atoll_shares_fits(&shares, "a", 101));
+    assert_false(atoll_shares_fits(&shares, "a", SIZE_MAX));
+    atoll_shares_add(&shares, "a", 100);
+    assert_false(atoll_shares_fits(&shares, "a", 1));
+    assert_true(atoll_shares_fits(&shares, "b", 50)); /* a half each */
+    assert_false(atoll_shares_fits(&shares, "b", 51));
+    atoll_shares_add(&shares, "b", 40);
+    assert_true(atoll_shares_fits(&shares, "b", 10));
+    assert_true(atoll_shares_fits(&shares, "c", 33)); /* a third */
+    assert_false(atoll_shares_fits(&shares, "c", 34));
+    atoll_shares_drop(&shares, "a", 90);
+    assert_true(atoll_shares_fits(&shares, "c", 50)); /* what nobody has is there for all */
+    atoll_shares_drop(&shares, "a", 10);
+    atoll_shares_drop(&shares, "b", 40);
+    atoll_shares_drop(&shares, "b", 0);
+    assert_int_equal(shares.used, 0);
+    assert_int_equal(shares.by_name.used, 0);
+    atoll_shares_add(&shares, "d", 1); /* what is left goes with them */
+    atoll_shares_done(&shares);
+}
+
 static void list_keeps_order(void **state)
 {
     struct atoll_list head;
@@ -406,6 +435,7 @@ int main(void)
         cmocka_unit_test(map_grows_and_finds_all),
         cmocka_unit_test(map_tombstones_hide_nothing_and_do_not_pile_up),
         cmocka_unit_test(map_walk_may_remove_what_it_meets),
+        cmocka_unit_test(shares_leave_everybody_a_part),
         cmocka_unit_test(list_keeps_order),
         cmocka_unit_test(list_remove_is_safe_twice_and_while_walking),
     };

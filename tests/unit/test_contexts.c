@@ -354,7 +354,7 @@ static void a_line_without_end(void **state)
     execute(&h, made.context, "a", 0);
     for (int i = 0; i < 20; i++)
         fake_output(driver, ATOLL_STREAM_STDOUT, piece, n);
-    assert_int_equal(contexts->line_bytes, 0);
+    assert_int_equal(contexts->lines.used, 0);
     say(driver, "\n");
     assert_non_null(strstr(h.text, "OutputTooLong"));
     answer(driver, request_id(driver), END);
@@ -369,13 +369,66 @@ static void a_line_without_end(void **state)
     memset(piece, 'y', n);
     for (int i = 0; i < 7; i++)
         fake_output(driver, ATOLL_STREAM_STDOUT, piece, n);
-    assert_true(contexts->line_bytes > 7 * n);
+    assert_true(contexts->lines.used > 7 * n);
     say(driver, "\"}\n");
     assert_int_equal(h.lines, 1);
     answer(driver, request_id(driver), END);
     assert_int_equal(h.ends, 1);
-    assert_int_equal(contexts->line_bytes, 0);
+    assert_int_equal(contexts->lines.used, 0);
     free(piece);
+}
+
+/* A second sandbox, of another tenant, with a context. */
+static void create_neighbour(struct heard *h)
+{
+    atoll_engine_create(&fake, &(struct atoll_create){.owner = "neighbour"}, made_box, NULL);
+    create(h, "toy");
+    say(driver + 1, READY);
+    assert_int_equal(h->failed, ATOLL_ERR_NONE);
+}
+
+static void lines_of_a_neighbour(void **state)
+{
+    struct heard h = {0}, hers;
+    size_t n = (size_t)4 << 20;
+    char *piece = malloc(n);
+
+    (void)state;
+    memset(piece, 'x', n);
+    contexts->lines.max = n;
+    execute(&h, made.context, "a", 0);
+    fake_output(driver, ATOLL_STREAM_STDOUT, piece, n);
+    create_neighbour(&hers);
+    execute(&hers, hers.context, "b", 0);
+    (void)snprintf(piece, n, "{\"id\":%llu,\"type\":\"stdout\",\"timestamp\":\"\",\"text\":\"",
+                   (unsigned long long)request_id(driver + 1));
+    say(driver + 1, piece);
+    memset(piece, 'y', n);
+    fake_output(driver + 1, ATOLL_STREAM_STDOUT, piece, 3 * ATOLL_LINE_SHORT_MAX / 2);
+    say(driver + 1, "\"}\n");
+    assert_int_equal(hers.lines, 1);
+    assert_null(strstr(hers.text, "OutputTooLong"));
+    say(driver, "x"); /* who has more than his part is told */
+    say(driver, "\n");
+    assert_non_null(strstr(h.text, "OutputTooLong"));
+    free(piece);
+}
+
+static void code_of_a_neighbour(void **state)
+{
+    struct heard first = {0}, second = {0}, third = {0}, hers;
+
+    (void)state;
+    contexts->pending.max = 100;
+    execute(&first, made.context, "runs", 0);
+    execute(&second, made.context, "waits, and it is long, which fills what there is for all", 0);
+    assert_true(contexts->pending.used >= 100);
+    execute(&third, made.context, "more", 0);
+    assert_int_equal(third.failed, ATOLL_ERR_RESOURCE_EXHAUSTED);
+    create_neighbour(&hers);
+    execute(&hers, hers.context, "hers", 0);
+    answer(driver + 1, request_id(driver + 1), END);
+    assert_int_equal(hers.failed, ATOLL_ERR_NONE);
 }
 
 static void death_in_the_middle(void **state)
@@ -436,7 +489,7 @@ static void abandoning_interrupts(void **state)
     answer(driver, request_id(driver), END);
     assert_int_equal(h.lines + h.ends + waiting.lines + waiting.ends, 0);
     assert_int_equal(next.ends, 1);
-    assert_int_equal(contexts->pending_bytes, 0);
+    assert_int_equal(contexts->pending.used, 0);
 }
 
 static void time_runs_out(void **state)
@@ -654,6 +707,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(lines_are_checked_and_rewritten, setup_made, teardown),
         cmocka_unit_test_setup_teardown(noise_hurts_nobody_else, setup_made, teardown),
         cmocka_unit_test_setup_teardown(a_line_without_end, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(lines_of_a_neighbour, setup_made, teardown),
+        cmocka_unit_test_setup_teardown(code_of_a_neighbour, setup_made, teardown),
         cmocka_unit_test_setup_teardown(death_in_the_middle, setup_made, teardown),
         cmocka_unit_test_setup_teardown(death_in_between, setup_made, teardown),
         cmocka_unit_test_setup_teardown(abandoning_interrupts, setup_made, teardown),
