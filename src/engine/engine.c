@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include "base/clock.h"
 #include "engine/engine_internal.h"
+#include "engine/inband.h"
 
 #define PROGRESS_MS 1000 /* between two events of one create */
 
@@ -65,6 +66,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     engine->state_fd = engine->journal_fd = ATOLL_NO_FD;
     atoll_quota_fill(&engine->config.quota);
     atoll_map_init(&engine->tenants);
+    atoll_shares_init(&engine->transfers, ATOLL_TRANSFERS_MAX);
     atoll_map_init(&engine->sandboxes);
     atoll_map_init(&engine->templates);
     atoll_list_init(&engine->builds);
@@ -109,6 +111,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     (void)atoll_store_close(engine->config.store);
     atoll_templates_done(engine);
     atoll_quota_done(engine);
+    atoll_shares_done(&engine->transfers);
     atoll_map_done(&engine->sandboxes);
     if (engine->journal_fd >= 0)
         (void)close(engine->journal_fd);

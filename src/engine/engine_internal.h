@@ -1,6 +1,7 @@
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
+#include "base/shares.h"
 #include "engine/engine.h"
 #include "engine/journal.h"
 #include "engine/providers.h"
@@ -99,7 +100,7 @@ struct atoll_engine {
     struct atoll_timer pool_refill;    /* pool.c */
     bool pool_hurry;                   /* it is set for a pool that is low */
     struct atoll_timer pool_tidy;      /* pool.c */
-    size_t transfers;                  /* of contents of files; inband.c */
+    struct atoll_shares transfers;     /* of contents of files, by tenant; inband.c */
     struct atoll_map tenants;          /* those that use something; quota.c */
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_map templates;        /* by key, of struct atoll_template, owned */

@@ -174,7 +174,7 @@ void atoll_files_list_look(struct atoll_engine *e, const char *id, const char *u
 
 struct atoll_upload {
     struct atoll_engine *engine;
-    char id[ATOLL_ID_LEN + 1];
+    char id[ATOLL_ID_LEN + 1], owner[ATOLL_SHARE_NAME_MAX]; /* INBAND: the latter */
     bool reading; /* FILE_OPEN: the handle inside is not needed once we have the descriptor */
     bool inband;  /* fd is a file of ours */
     uint32_t handle;
@@ -189,7 +189,7 @@ struct atoll_upload {
 static void upload_free(struct atoll_upload *u)
 {
     if (u->inband && !u->reading)
-        u->engine->transfers--;
+        atoll_shares_drop(&u->engine->transfers, u->owner, 1);
     if (u->fd >= 0)
         (void)close(u->fd);
     free(u);
@@ -242,7 +242,8 @@ static int go_inband(struct atoll_upload *u, uint64_t size, struct atoll_error *
     u->fd = r;
     u->inband = true;
     u->max = atoll_inband_max(s);
-    u->engine->transfers++;
+    memcpy(u->owner, s->owner, sizeof(u->owner));
+    atoll_shares_add(&u->engine->transfers, u->owner, 1);
     return 0;
 }
 
@@ -392,7 +393,7 @@ void atoll_upload_finish(struct atoll_upload *u, atoll_entry_fn *done, void *arg
     u->finished = done;
     u->arg = arg;
     if (u->inband)
-        atoll_inband_send(u->engine, u->id, u->handle, ATOLL_TAKE_FD(u->fd), on_sent, u);
+        atoll_inband_send(u->engine, u->id, u->owner, u->handle, ATOLL_TAKE_FD(u->fd), on_sent, u);
     else
         commit(u);
 }

@@ -14,7 +14,6 @@
 #define MEMORY_MAX (1024 * 1024) /* beyond that a file is on disk */
 /* Where the sandbox's disk is small, or nobody knows how large it is. */
 #define FILE_MAX_BYTES ((uint64_t)1 << 30)
-#define TRANSFERS_MAX 64
 
 /* A piece on its way. */
 struct piece {
@@ -25,7 +24,7 @@ struct piece {
 
 struct transfer {
     struct atoll_engine *engine;
-    char id[ATOLL_ID_LEN + 1];
+    char id[ATOLL_ID_LEN + 1], owner[ATOLL_SHARE_NAME_MAX];
     bool sending;
     uint32_t handle;
     int fd;           /* owned */
@@ -67,9 +66,10 @@ int atoll_inband_spool(const struct atoll_sandbox *s, uint64_t size_bytes, struc
 {
     int fd;
 
-    if (s->engine->transfers >= TRANSFERS_MAX)
+    if (!atoll_shares_fits(&s->engine->transfers, s->owner, 1))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                          "%d files are being transferred already; try again", TRANSFERS_MAX);
+                          "%zu files are being transferred already; try again",
+                          s->engine->transfers.used);
     if (size_bytes != UINT64_MAX && size_bytes > atoll_inband_max(s))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EFBIG,
                           "the file has %llu bytes; at most %llu can be brought out of this kind "
@@ -87,7 +87,7 @@ static void finish(struct transfer *t)
 {
     const struct atoll_error *error = t->error.kind == ATOLL_ERR_NONE ? NULL : &t->error;
 
-    t->engine->transfers--;
+    atoll_shares_drop(&t->engine->transfers, t->owner, 1);
     if (t->sending)
         t->sent(t->arg, error);
     else
@@ -208,7 +208,8 @@ static void go_on(struct transfer *t)
         finish(t);
 }
 
-static struct transfer *transfer_new(struct atoll_engine *engine, const char *id, uint32_t handle)
+static struct transfer *transfer_new(struct atoll_engine *engine, const char *id, const char *owner,
+                                     uint32_t handle)
 {
     struct transfer *t = calloc(1, sizeof(*t));
 
@@ -218,7 +219,8 @@ static struct transfer *transfer_new(struct atoll_engine *engine, const char *id
     t->handle = handle;
     t->fd = ATOLL_NO_FD;
     (void)snprintf(t->id, sizeof(t->id), "%s", id);
-    engine->transfers++;
+    (void)snprintf(t->owner, sizeof(t->owner), "%s", owner);
+    atoll_shares_add(&engine->transfers, t->owner, 1);
     return t;
 }
 
@@ -233,7 +235,7 @@ void atoll_inband_fetch(struct atoll_sandbox *s, uint32_t handle, uint64_t size_
         done(arg, ATOLL_NO_FD, 0, &err);
         return;
     }
-    t = transfer_new(s->engine, s->spec.id, handle);
+    t = transfer_new(s->engine, s->spec.id, s->owner, handle);
     t->fd = fd;
     t->open_end = size_bytes == 0;
     t->size = t->open_end ? PIECE_BYTES : size_bytes;
@@ -242,10 +244,10 @@ void atoll_inband_fetch(struct atoll_sandbox *s, uint32_t handle, uint64_t size_
     go_on(t);
 }
 
-void atoll_inband_send(struct atoll_engine *engine, const char *id, uint32_t handle, int fd,
-                       atoll_done_fn *done, void *arg)
+void atoll_inband_send(struct atoll_engine *engine, const char *id, const char *owner,
+                       uint32_t handle, int fd, atoll_done_fn *done, void *arg)
 {
-    struct transfer *t = transfer_new(engine, id, handle);
+    struct transfer *t = transfer_new(engine, id, owner, handle);
     struct stat st;
 
     t->sending = true;

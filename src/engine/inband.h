@@ -7,6 +7,8 @@
  * is bounded: by the sandbox's disk, and by how many such transfers there are.
  */
 
+#define ATOLL_TRANSFERS_MAX 64 /* of all tenants; see base/shares.h */
+
 /* A place for so many bytes (UINT64_MAX: not known yet) of a file of that sandbox; memory for few,
  * else in the state directory. Returns the descriptor. RESOURCE_EXHAUSTED when a file of that size
  * is too large for this. */
@@ -19,5 +21,5 @@ uint64_t atoll_inband_max(const struct atoll_sandbox *sandbox);
 void atoll_inband_fetch(struct atoll_sandbox *sandbox, uint32_t handle, uint64_t size_bytes,
                         atoll_opened_fn *done, void *arg);
 /* The contents of fd (taken over) to a handle that is open for writing. done is called once. */
-void atoll_inband_send(struct atoll_engine *engine, const char *id, uint32_t handle, int fd,
-                       atoll_done_fn *done, void *arg);
+void atoll_inband_send(struct atoll_engine *engine, const char *id, const char *owner,
+                       uint32_t handle, int fd, atoll_done_fn *done, void *arg);

@@ -16,7 +16,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "engine/engine.h"
+#include "engine/engine_internal.h"
 #include "fuzz.h"
 #include "fuzz_provider.h"
 #include "loop/loop.h"
@@ -463,6 +463,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(!world.watch || world.watch_ended);
     world.watch = atoll_files_unwatch(world.watch);
     FUZZ_CHECK(world.asked == world.answered);
+    FUZZ_CHECK(world.engine->transfers.used == 0);
     FUZZ_CHECK(!atoll_engine_find(world.engine, world.id));
     check_along();
     return 0;
