@@ -73,6 +73,16 @@ bool atoll_api_sees(const struct atoll_api_call *call, const char *owner)
     return call->all || strcmp(owner ? owner : ATOLL_TENANT_DEFAULT, call->caller.tenant) == 0;
 }
 
+const char *atoll_api_owner_of(struct atoll_engine *engine, const char *sandbox_id)
+{
+    const struct atoll_sandbox *sandbox = atoll_engine_find(engine, sandbox_id);
+    struct atoll_sandbox_view view = {.owner = ""};
+
+    if (sandbox)
+        atoll_sandbox_get(sandbox, &view);
+    return view.owner;
+}
+
 bool atoll_api_sees_sandbox(const struct atoll_api_call *call, const struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view view;

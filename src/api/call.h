@@ -50,6 +50,8 @@ bool atoll_api_sees(const struct atoll_api_call *call, const char *owner);
  * a session of somebody else, too. Done for {session} in a route. */
 int atoll_api_enter_session(struct atoll_api_call *call, const char *id,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The tenant of a sandbox, "" where there is none of that id; good until the next event. */
+const char *atoll_api_owner_of(struct atoll_engine *engine, const char *sandbox_id);
 bool atoll_api_sees_sandbox(const struct atoll_api_call *call, const struct atoll_sandbox *sandbox);
 
 /* The largest reply in one piece. */

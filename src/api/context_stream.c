@@ -164,13 +164,9 @@ void atoll_context_stream(struct atoll_api_call *call, const char *sandbox_id,
 {
     static const struct atoll_context_events events = {on_line, on_ended};
     struct stream *s = atoll_api_alloc(sizeof(*s));
-    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, sandbox_id);
-    struct atoll_sandbox_view view = {.owner = ""};
     struct atoll_execution *e;
 
-    if (sandbox)
-        atoll_sandbox_get(sandbox, &view);
-    (void)snprintf(s->owner, sizeof(s->owner), "%s", view.owner);
+    (void)snprintf(s->owner, sizeof(s->owner), "%s", atoll_api_owner_of(call->engine, sandbox_id));
     s->call = call;
     s->loop = atoll_http_loop(call->req);
     atoll_buf_init(&s->out, LINE_MAX_BYTES);

@@ -206,6 +206,7 @@ static void forward(struct visit *v, struct atoll_http_request *req, const char 
     char key[ATOLL_PROXY_KEY_MAX], local[32], extra[200], trace[ATOLL_TRACE_TEXT_MAX];
     struct atoll_proxy_request request = {
         .key = key,
+        .owner = atoll_api_owner_of(v->server->engine, v->name.sandbox_id),
         .target = target,
         .host = v->by_path || !host ? local : host,
         .scheme = atoll_http_peer(req)->is_tls ? "https" : "http",

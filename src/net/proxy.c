@@ -47,7 +47,7 @@ static void finish(struct atoll_proxy_exchange *x)
         x->dial->exchange = NULL;
     atoll_list_remove(&x->wait);
     atoll_list_remove(&x->node);
-    x->proxy->active--;
+    atoll_shares_drop(&x->proxy->active, x->owner, 1);
     atoll_buf_done(&x->head);
     atoll_buf_done(&x->fields);
     x->hooks->done(x->arg, &x->outcome);
@@ -113,8 +113,9 @@ static void switch_protocols(struct atoll_proxy_exchange *x, const uint8_t *earl
     req = ATOLL_TAKE_PTR(x->req);
     atoll_http_on_close(req, NULL, NULL);
     atoll_list_remove(&x->node);
-    x->proxy->active--;
-    atoll_proxy_tunnel(x->proxy, req, ATOLL_TAKE_PTR(x->conn), upgrade, early, n, x->hooks, x->arg);
+    atoll_shares_drop(&x->proxy->active, x->owner, 1);
+    atoll_proxy_tunnel(x->proxy, req, ATOLL_TAKE_PTR(x->conn), x->owner, upgrade, early, n,
+                       x->hooks, x->arg);
     atoll_buf_done(&x->head);
     atoll_buf_done(&x->fields);
     free(x);
@@ -339,10 +340,11 @@ static struct atoll_proxy_exchange *exchange_new(struct atoll_proxy *proxy,
     x->arg = request->arg;
     x->since_ms = atoll_loop_now_ms(proxy->config.loop);
     (void)!atoll_text_copy(x->key, sizeof(x->key), request->key);
+    (void)!atoll_text_copy(x->owner, sizeof(x->owner), request->owner);
     atoll_buf_init(&x->head, HEAD_MAX);
     atoll_buf_init(&x->fields, PROXY_ANSWER_HEAD_MAX);
     atoll_list_push_back(&proxy->exchanges, &x->node);
-    proxy->active++;
+    atoll_shares_add(&proxy->active, x->owner, 1);
     atoll_http_on_close(req, client_gone, x);
     atoll_http_on_drain(req, client_drained, x);
     atoll_proxy_arm(proxy);
@@ -352,12 +354,13 @@ static struct atoll_proxy_exchange *exchange_new(struct atoll_proxy *proxy,
 void atoll_proxy_forward(struct atoll_proxy *proxy, struct atoll_http_request *req,
                          const struct atoll_proxy_request *request)
 {
+    bool fits = atoll_shares_fits(&proxy->active, request->owner, 1);
     struct atoll_proxy_exchange *x = exchange_new(proxy, req, request);
     struct atoll_proxy_conn *kept;
     struct atoll_error error;
     int r;
 
-    if (proxy->active > EXCHANGES_MAX) {
+    if (!fits) {
         (void)atoll_fail(&error, ATOLL_ERR_RESOURCE_EXHAUSTED, EBUSY,
                          "too many requests are being passed on");
         fail(x, &error);
@@ -414,7 +417,7 @@ static void sweep(void *arg)
         fail(x, &error);
     atoll_proxy_pool_sweep(proxy, now_ms);
     atoll_proxy_tunnels_sweep(proxy, now_ms);
-    if (proxy->active > 0 || proxy->idle_count > 0)
+    if (proxy->active.used > 0 || proxy->idle_count > 0)
         atoll_proxy_arm(proxy);
 }
 
@@ -424,6 +427,7 @@ struct atoll_proxy *atoll_proxy_new(const struct atoll_proxy_config *config)
 
     proxy->config = *config;
     proxy->config.answer_ms = config->answer_ms > 0 ? config->answer_ms : ANSWER_MS;
+    atoll_shares_init(&proxy->active, EXCHANGES_MAX);
     atoll_list_init(&proxy->idle);
     atoll_list_init(&proxy->exchanges);
     atoll_list_init(&proxy->dials);
@@ -445,13 +449,14 @@ struct atoll_proxy *atoll_proxy_free(struct atoll_proxy *proxy)
     atoll_proxy_pool_done(proxy);
     atoll_timer_cancel(&proxy->sweep);
     atoll_timer_cancel(&proxy->wake);
+    atoll_shares_done(&proxy->active);
     free(proxy);
     return NULL;
 }
 
 size_t atoll_proxy_active(const struct atoll_proxy *proxy)
 {
-    return proxy->active;
+    return proxy->active.used;
 }
 
 size_t atoll_proxy_kept(const struct atoll_proxy *proxy)

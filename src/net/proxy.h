@@ -47,10 +47,11 @@ struct atoll_proxy_hooks {
 
 struct atoll_proxy_request {
     const char *key;
-    const char *target;                    /* origin-form: "/path?query" */
-    const char *host;                      /* Host for the upstream */
-    const char *scheme;                    /* for X-Forwarded-Proto */
-    const char *extra;                     /* whole header lines to add, or "" */
+    const char *owner;  /* whose part of what all share it takes; see base/shares.h */
+    const char *target; /* origin-form: "/path?query" */
+    const char *host;   /* Host for the upstream */
+    const char *scheme; /* for X-Forwarded-Proto */
+    const char *extra;  /* whole header lines to add, or "" */
     const struct atoll_proxy_hooks *hooks; /* lives for ever */
     void *arg;
 };

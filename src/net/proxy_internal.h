@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 #include "base/buf.h"
 #include "base/list.h"
+#include "base/shares.h"
 #include "net/proxy.h"
 
 /*
@@ -24,7 +25,7 @@ struct atoll_proxy {
     struct atoll_list waiting; /* exchanges, for one of too many dials to end */
     struct atoll_timer wake;
     struct atoll_list tunnels;
-    size_t active; /* exchanges and tunnels */
+    struct atoll_shares active; /* exchanges and tunnels */
     struct atoll_timer sweep;
 };
 
@@ -40,7 +41,7 @@ struct atoll_proxy_exchange {
     struct atoll_http_request *req; /* NULL once it is over */
     const struct atoll_proxy_hooks *hooks;
     void *arg;
-    char key[ATOLL_PROXY_KEY_MAX];
+    char key[ATOLL_PROXY_KEY_MAX], owner[ATOLL_SHARE_NAME_MAX];
     struct atoll_buf head;         /* what we ask; kept to ask again */
     struct dial *dial;             /* under way, or NULL */
     struct atoll_proxy_conn *conn; /* owned; NULL while dialling */
@@ -114,8 +115,9 @@ bool atoll_proxy_answer_copy(struct atoll_proxy_exchange *x);
 /* Answers 101 with `upgrade` as the protocol and the headers set so far, and carries bytes until
  * one side ends. Takes both connections; early is what the upstream sent already. */
 void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *req,
-                        struct atoll_proxy_conn *conn, const char *upgrade, const uint8_t *early,
-                        size_t n, const struct atoll_proxy_hooks *hooks, void *arg);
+                        struct atoll_proxy_conn *conn, const char *owner, const char *upgrade,
+                        const uint8_t *early, size_t n, const struct atoll_proxy_hooks *hooks,
+                        void *arg);
 void atoll_proxy_tunnels_sweep(struct atoll_proxy *proxy, int64_t now_ms);
 void atoll_proxy_tunnels_done(struct atoll_proxy *proxy);
 

@@ -13,6 +13,7 @@ struct tunnel {
     struct atoll_http_upgrade upgrade;
     struct atoll_list node;
     struct atoll_proxy *proxy;
+    char owner[ATOLL_SHARE_NAME_MAX];
     struct atoll_stream *client;   /* owned */
     struct atoll_proxy_conn *conn; /* owned; NULL once the upstream has ended */
     const struct atoll_proxy_hooks *hooks;
@@ -27,7 +28,7 @@ static void tunnel_free(struct tunnel *t)
     t->client = atoll_stream_free(t->client);
     atoll_http_upgrade_done(&t->upgrade);
     atoll_list_remove(&t->node);
-    t->proxy->active--;
+    atoll_shares_drop(&t->proxy->active, t->owner, 1);
     t->hooks->done(t->arg, &t->outcome);
     free(t);
 }
@@ -114,8 +115,9 @@ static const struct atoll_proxy_conn_events upstream_events = {
 };
 
 void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *req,
-                        struct atoll_proxy_conn *conn, const char *upgrade, const uint8_t *early,
-                        size_t n, const struct atoll_proxy_hooks *hooks, void *arg)
+                        struct atoll_proxy_conn *conn, const char *owner, const char *upgrade,
+                        const uint8_t *early, size_t n, const struct atoll_proxy_hooks *hooks,
+                        void *arg)
 {
     struct tunnel *t = calloc(1, sizeof(*t));
     char fields[200];
@@ -123,6 +125,7 @@ void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *re
     if (!t)
         abort();
     t->proxy = proxy;
+    (void)snprintf(t->owner, sizeof(t->owner), "%s", owner);
     t->conn = conn;
     t->hooks = hooks;
     t->arg = arg;
@@ -135,7 +138,7 @@ void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *re
     atoll_stream_resume(t->client);
     atoll_proxy_conn_own(conn, &upstream_events, t);
     atoll_list_push_back(&proxy->tunnels, &t->node);
-    proxy->active++;
+    atoll_shares_add(&proxy->active, t->owner, 1);
     if (n > 0)
         upstream_input(t, early, n);
 }

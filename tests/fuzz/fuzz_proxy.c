@@ -69,6 +69,7 @@ static const struct atoll_proxy_hooks hooks = {pass_header, pass_header, failed,
 static void serve(void *arg, struct atoll_http_request *req)
 {
     const struct atoll_proxy_request request = {.key = "up",
+                                                .owner = "somebody",
                                                 .target = atoll_http_target(req),
                                                 .host = "inside",
                                                 .scheme = "http",

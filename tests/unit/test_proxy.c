@@ -2,7 +2,7 @@
  * The proxy between an HTTP server on one side and a socket pair that plays the upstream on the
  * other. The test turns the loop, so that it decides what comes first.
  */
-#include "net/proxy.h"
+#include "net/proxy_internal.h"
 #include "test_http_util.h"
 
 static struct rig rig;
@@ -19,6 +19,7 @@ static struct {
 static size_t held_count;
 static struct atoll_proxy_outcome last;
 static int endings;
+static const char *owner; /* of the next request */
 static enum atoll_error_kind failure;
 
 static void connect_upstream(atoll_proxy_dialed_fn *done, void *ctx)
@@ -86,6 +87,7 @@ static void serve(void *arg, struct atoll_http_request *req)
 {
     const struct atoll_proxy_request request = {
         .key = "up",
+        .owner = owner,
         .target = atoll_http_target(req),
         .host = "inside",
         .scheme = "http",
@@ -107,6 +109,7 @@ static int set_up(void **state)
     proxy = atoll_proxy_new(&config);
     atoll_buf_init(&asked, 64 * 1024 * 1024);
     dials = endings = 0;
+    owner = "somebody";
     held_count = 0;
     refuse_dial = hold_dial = false;
     failure = ATOLL_ERR_NONE;
@@ -400,6 +403,35 @@ static void too_many_dials_wait(void **state)
         release_dial();
 }
 
+static void a_neighbours_requests(void **state)
+{
+    int fds[2];
+
+    (void)state;
+    proxy->active.max = 2;
+    hold_dial = true;
+    for (int i = 0; i < 2; i++) {
+        (void)rig_ask(&rig, GET);
+        fds[i] = rig.fd;
+        rig.fd = -1;
+        rig_connect(&rig);
+    }
+    assert_non_null(strstr(rig_ask(&rig, GET), "HTTP/1.1 502"));
+    assert_int_equal(failure, ATOLL_ERR_RESOURCE_EXHAUSTED);
+    failure = ATOLL_ERR_NONE;
+    owner = "neighbour";
+    (void)rig_ask(&rig, GET);
+    assert_int_equal(failure, ATOLL_ERR_NONE);
+    assert_int_equal(atoll_proxy_active(proxy), 3);
+    for (int i = 0; i < 2; i++)
+        close(fds[i]);
+    rig_connect(&rig);
+    rig_turn(&rig);
+    assert_int_equal(atoll_proxy_active(proxy), 0);
+    while (held_count > 0)
+        release_dial();
+}
+
 static void turn_a_little(void)
 {
     for (int i = 0; i < 5; i++)
@@ -643,6 +675,7 @@ int main(void)
         TEST(clients_that_go_away),
         TEST(a_dial_outlives_the_proxy),
         TEST(too_many_dials_wait),
+        TEST(a_neighbours_requests),
         TEST(a_waiting_request_gets_a_connection_that_is_read),
         TEST(slow_upstreams_are_given_up),
         TEST(back_pressure),

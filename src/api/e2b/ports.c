@@ -193,6 +193,7 @@ void atoll_plane_forward(struct atoll_e2b_plane *plane, struct atoll_http_reques
     size_t n;
     struct atoll_proxy_request request = {
         .key = key,
+        .owner = atoll_api_owner_of(plane->api->config.engine, id),
         .target = atoll_target_path(atoll_http_target(req), &authority, &n),
         .host = host,
         .scheme = atoll_http_peer(req)->is_tls ? "https" : "http",
