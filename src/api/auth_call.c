@@ -21,10 +21,8 @@ static int slow_down(struct atoll_api_call *call, int64_t wait_ms, const char *w
  * random bits are not guessed at any rate. What the limit saves is work. */
 static int refuse_stranger(struct atoll_api_call *call, struct atoll_error *err)
 {
-    char source[ATOLL_BUCKET_NAME_MAX];
-    int64_t wait_ms = atoll_buckets_take(
-        call->api->wrong_keys, atoll_bucket_source(atoll_http_peer(call->req)->address, source),
-        atoll_loop_now_ms(call->api->config.loop));
+    int64_t wait_ms = atoll_buckets_take(call->api->wrong_keys, atoll_http_peer(call->req)->source,
+                                         atoll_loop_now_ms(call->api->config.loop));
 
     return wait_ms > 0 ? slow_down(call, wait_ms, "too many requests without a valid key", err)
                        : -EACCES;

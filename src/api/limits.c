@@ -1,6 +1,5 @@
 #include "api/limits.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/list.h"
@@ -93,28 +92,4 @@ void atoll_buckets_return(struct atoll_buckets *buckets, const char *name)
 
     if (bucket)
         bucket->millitokens += 1000;
-}
-
-const char *atoll_bucket_source(const char *address, char *out)
-{
-    const char *colon = strrchr(address, ':');
-    bool v6 = address[0] == '[';
-    size_t n = colon ? (size_t)(colon - address) : strlen(address);
-    char host[ATOLL_BUCKET_NAME_MAX];
-    struct in6_addr in6;
-
-    if (v6 && n >= 2) {
-        address++;
-        n -= 2;
-    }
-    (void)snprintf(host, sizeof(host), "%.*s", (int)ATOLL_MIN(n, sizeof(host) - 1), address);
-    host[strcspn(host, "%")] = '\0'; /* the interface of a link-local address */
-    if (v6 && inet_pton(AF_INET6, host, &in6) == 1) {
-        if (!IN6_IS_ADDR_V4MAPPED(&in6))
-            memset(in6.s6_addr + 8, 0, 8);
-        if (inet_ntop(AF_INET6, &in6, out, ATOLL_BUCKET_NAME_MAX))
-            return out;
-    }
-    (void)snprintf(out, ATOLL_BUCKET_NAME_MAX, "%s", host);
-    return out;
 }

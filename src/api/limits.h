@@ -23,7 +23,3 @@ struct atoll_buckets *atoll_buckets_free(struct atoll_buckets *buckets);
 int64_t atoll_buckets_take(struct atoll_buckets *buckets, const char *name, int64_t now_ms);
 /* Puts back one that was taken. */
 void atoll_buckets_return(struct atoll_buckets *buckets, const char *name);
-
-/* Where a request comes from, out of an address with a port: an IPv4 address, or the /64 of an IPv6
- * one, since that much is what one customer gets. `out` holds ATOLL_BUCKET_NAME_MAX bytes. */
-const char *atoll_bucket_source(const char *address, char *out);

@@ -33,7 +33,7 @@ bool atoll_shares_fits(const struct atoll_shares *shares, const char *name, size
         return true;
     share = atoll_map_get(&shares->by_name, name);
     own = share ? share->used : 0;
-    part = shares->max / (shares->by_name.used + !share);
+    part = ATOLL_MAX(shares->max / (shares->by_name.used + !share), (size_t)1);
     return n <= part && own <= part - n;
 }
 

@@ -91,3 +91,26 @@ void atoll_address_format(const struct sockaddr *addr, socklen_t len, char *out,
         (void)snprintf(out, cap, "unix");
     }
 }
+
+void atoll_address_source(const char *address, char *out)
+{
+    const char *colon = strrchr(address, ':');
+    bool v6 = address[0] == '[';
+    size_t n = colon ? (size_t)(colon - address) : strlen(address);
+    char host[ATOLL_ADDRESS_SOURCE_MAX];
+    struct in6_addr in6;
+
+    if (v6 && n >= 2) {
+        address++;
+        n -= 2;
+    }
+    (void)snprintf(host, sizeof(host), "%.*s", (int)ATOLL_MIN(n, sizeof(host) - 1), address);
+    host[strcspn(host, "%")] = '\0'; /* the interface of a link-local address */
+    if (v6 && inet_pton(AF_INET6, host, &in6) == 1) {
+        if (!IN6_IS_ADDR_V4MAPPED(&in6))
+            memset(in6.s6_addr + 8, 0, 8);
+        if (inet_ntop(AF_INET6, &in6, out, ATOLL_ADDRESS_SOURCE_MAX))
+            return;
+    }
+    (void)snprintf(out, ATOLL_ADDRESS_SOURCE_MAX, "%s", host);
+}

@@ -26,3 +26,8 @@ int atoll_address_resolve(const char *host_port, bool passive, struct addrinfo *
 
 /* "127.0.0.1:80", "[::1]:80", "unix"; cut to cap. */
 void atoll_address_format(const struct sockaddr *addr, socklen_t len, char *out, size_t cap);
+
+#define ATOLL_ADDRESS_SOURCE_MAX 64
+/* Who that is, for whoever counts: an IPv4 address, or the /64 of an IPv6 one, since that much is what
+ * one customer gets; without the port. `out` holds ATOLL_ADDRESS_SOURCE_MAX bytes. */
+void atoll_address_source(const char *address, char *out);

@@ -231,7 +231,7 @@ static void drop(struct atoll_http2 *h)
     lose_streams(h);
     atoll_http_farewells_release(h->server, &h->farewells);
     atoll_list_remove(&h->node);
-    h->server->connections--;
+    atoll_shares_drop(&h->server->connections, h->peer.source, 1);
     h->stream = atoll_stream_free(h->stream);
     atoll_timer_cancel(&h->kick);
     nghttp2_session_del(h->lib);
@@ -387,7 +387,7 @@ struct atoll_http2 *atoll_http2_take_over(struct atoll_http_conn *c)
     h->stream = take_stream(c);
     atoll_stream_set_owner(h->stream, &stream_callbacks, h);
     atoll_list_push_back(&s->sessions, &h->node);
-    s->connections++;
+    atoll_shares_add(&s->connections, h->peer.source, 1);
     return h;
 }
 

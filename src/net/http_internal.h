@@ -2,6 +2,7 @@
 #include <llhttp.h>
 #include "base/buf.h"
 #include "base/list.h"
+#include "base/shares.h"
 #include "net/http_server.h"
 #include "net/listener.h"
 #include "net/stream.h"
@@ -153,9 +154,9 @@ struct atoll_http_server {
     void (*on_request)(void *arg, struct atoll_http_request *req);
     void *arg;
     struct atoll_list conns;
-    struct atoll_list upgraded; /* of http_upgrade.node */
-    struct atoll_list sessions; /* of HTTP/2 */
-    size_t connections;         /* all of them */
+    struct atoll_list upgraded;      /* of http_upgrade.node */
+    struct atoll_list sessions;      /* of HTTP/2 */
+    struct atoll_shares connections; /* all of them, by peer.source */
     struct atoll_http_port ports[HTTP_MAX_LISTENERS];
     size_t port_count;
     struct atoll_timer sweep;    /* looks for timeouts while there are connections */
@@ -170,6 +171,7 @@ struct atoll_http_upgrade {
     struct atoll_list node;
     struct atoll_list farewells;      /* of the connection */
     struct atoll_http_server *server; /* NULL when gone before us */
+    char source[64];
 };
 
 /* http_server.c */

@@ -9,6 +9,9 @@
 #include "net/http_internal.h"
 #include "net/tls.h"
 
+/* As many connections as limits.connections says, times this, whatever the parts are. */
+#define MOST_TIMES 4
+
 static void sweep(void *arg);
 
 static void arm_sweep(struct atoll_http_server *s)
@@ -25,7 +28,7 @@ static void conn_drop(struct atoll_http_conn *c)
 {
     c->dead = true;
     atoll_list_remove(&c->node);
-    c->server->connections--;
+    atoll_shares_drop(&c->server->connections, c->peer.source, 1);
     atoll_http_farewells_release(c->server, &c->farewells);
     c->stream = atoll_stream_free(c->stream);
     atoll_timer_cancel(&c->kick);
@@ -128,6 +131,7 @@ static void fill_peer(struct atoll_http_peer *peer, int fd, bool is_unix)
         memcpy(peer->address, "unix", sizeof("unix"));
         (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len);
     }
+    atoll_address_source(peer->address, peer->source);
     peer->is_unix = is_unix;
     peer->uid = cred.uid;
     peer->gid = cred.gid;
@@ -135,8 +139,9 @@ static void fill_peer(struct atoll_http_peer *peer, int fd, bool is_unix)
 }
 
 /* Takes fd in every case. tls may be NULL. */
-static int conn_new(struct atoll_http_server *s, int fd, bool is_unix, struct atoll_tls *tls,
-                    struct atoll_http_conn **ret_conn, struct atoll_error *err)
+static int conn_new(struct atoll_http_server *s, int fd, const struct atoll_http_peer *peer,
+                    struct atoll_tls *tls, struct atoll_http_conn **ret_conn,
+                    struct atoll_error *err)
 {
     struct atoll_stream_limits limits = {s->limits.pending_bytes, ATOLL_HTTP_HIGH_WATER};
     const struct atoll_http_limits *l = &s->limits;
@@ -155,7 +160,7 @@ static int conn_new(struct atoll_http_server *s, int fd, bool is_unix, struct at
     c->head_since_ms = atoll_loop_now_ms(s->loop);
     atoll_buf_init(&c->head, l->header_bytes + 2 * l->header_count + 4 * l->target_bytes + 16);
     atoll_buf_init(&c->extra, l->header_bytes);
-    fill_peer(&c->peer, fd, is_unix);
+    c->peer = *peer;
     c->peer.is_tls = tls;
     r = atoll_stream_new(s->loop, fd, tls ? &atoll_tls_ops : &atoll_stream_socket_ops, c->tls,
                          &limits, &stream_callbacks, c, &c->stream, err);
@@ -166,19 +171,29 @@ static int conn_new(struct atoll_http_server *s, int fd, bool is_unix, struct at
         return r;
     }
     atoll_list_push_back(&s->conns, &c->node);
-    s->connections++;
+    atoll_shares_add(&s->connections, c->peer.source, 1);
     arm_sweep(s);
     *ret_conn = c;
     return 0;
+}
+
+/* Strangers have any number of addresses, so there is an end to all of them together. Not for the
+ * unix socket: whoever may use it is there to help. */
+static bool has_room(const struct atoll_http_server *s, const struct atoll_http_peer *peer)
+{
+    return atoll_shares_fits(&s->connections, peer->source, 1) &&
+           (peer->is_unix || s->connections.used / MOST_TIMES < s->limits.connections);
 }
 
 static void accepted(void *arg, int fd, bool is_unix)
 {
     const struct atoll_http_port *port = arg;
     struct atoll_http_server *s = port->server;
+    struct atoll_http_peer peer;
     struct atoll_http_conn *c;
 
-    if (s->connections >= s->limits.connections) {
+    fill_peer(&peer, fd, is_unix);
+    if (!has_room(s, &peer)) {
         /* It fits into an empty socket buffer; a client that does not get it sees an end. */
         if (!port->tls)
             (void)!send(fd, atoll_http1_busy_answer, strlen(atoll_http1_busy_answer),
@@ -187,7 +202,7 @@ static void accepted(void *arg, int fd, bool is_unix)
         return;
     }
     /* Out of memory drops the client, who sees an end; nobody else is to be told. */
-    (void)!conn_new(s, fd, is_unix, port->tls, &c, NULL);
+    (void)!conn_new(s, fd, &peer, port->tls, &c, NULL);
 }
 
 /* Timeouts. */
@@ -259,7 +274,8 @@ struct atoll_stream *atoll_http_conn_upgrade(struct atoll_http_conn *c,
     upgrade->server = c->server;
     atoll_http_farewells_move(&c->farewells, &upgrade->farewells);
     atoll_list_push_back(&c->server->upgraded, &upgrade->node);
-    c->server->connections++;
+    memcpy(upgrade->source, c->peer.source, sizeof(upgrade->source));
+    atoll_shares_add(&c->server->connections, upgrade->source, 1);
     if (c->corked)
         atoll_stream_uncork(stream);
     conn_drop(c);
@@ -269,7 +285,7 @@ struct atoll_stream *atoll_http_conn_upgrade(struct atoll_http_conn *c,
 void atoll_http_upgrade_done(struct atoll_http_upgrade *upgrade)
 {
     if (upgrade->server) {
-        upgrade->server->connections--;
+        atoll_shares_drop(&upgrade->server->connections, upgrade->source, 1);
         atoll_http_farewells_release(upgrade->server, &upgrade->farewells);
     }
     upgrade->server = NULL;
@@ -303,6 +319,7 @@ int atoll_http_server_new(struct atoll_loop *loop, const struct atoll_http_limit
     if (limits)
         s->limits = *limits;
     set_defaults(&s->limits);
+    atoll_shares_init(&s->connections, s->limits.connections);
     atoll_list_init(&s->conns);
     atoll_list_init(&s->upgraded);
     atoll_list_init(&s->sessions);
@@ -327,6 +344,7 @@ struct atoll_http_server *atoll_http_server_free(struct atoll_http_server *s)
     atoll_timer_cancel(&s->sweep);
     for (size_t i = 0; i < s->port_count; i++)
         s->ports[i].tls = atoll_tls_free(s->ports[i].tls);
+    atoll_shares_done(&s->connections);
     free(s);
     return NULL;
 }
@@ -404,15 +422,21 @@ static bool is_unix_socket(int fd)
 
 int atoll_http_server_adopt(struct atoll_http_server *s, int fd, struct atoll_error *err)
 {
+    struct atoll_http_peer peer;
     struct atoll_http_conn *c;
-    return conn_new(s, fd, is_unix_socket(fd), NULL, &c, err);
+
+    fill_peer(&peer, fd, is_unix_socket(fd));
+    return conn_new(s, fd, &peer, NULL, &c, err);
 }
 
 int atoll_http_server_adopt_h2(struct atoll_http_server *s, int fd, struct atoll_error *err)
 {
+    struct atoll_http_peer peer;
     struct atoll_http_conn *c;
-    int r = conn_new(s, fd, is_unix_socket(fd), NULL, &c, err);
+    int r;
 
+    fill_peer(&peer, fd, is_unix_socket(fd));
+    r = conn_new(s, fd, &peer, NULL, &c, err);
     if (r == 0 && !atoll_http2_take_over(c))
         r = atoll_fail_errno(err, ENOMEM, "connection");
     return r;
@@ -420,5 +444,5 @@ int atoll_http_server_adopt_h2(struct atoll_http_server *s, int fd, struct atoll
 
 size_t atoll_http_server_connections(const struct atoll_http_server *s)
 {
-    return s->connections;
+    return s->connections.used;
 }

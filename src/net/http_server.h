@@ -37,12 +37,12 @@ enum atoll_http_method {
 
 /* A field of 0 means its default. */
 struct atoll_http_limits {
-    size_t header_bytes;  /* request line and headers together: 16 KiB */
-    size_t header_count;  /* 100 */
-    size_t target_bytes;  /* 8 KiB */
-    int64_t header_ms;    /* from the first byte of a request to the end of its headers: 10 s */
-    int64_t idle_ms;      /* no byte moved though one side waits for the other: 60 s */
-    size_t connections;   /* 1024; a further one is answered 503 and closed */
+    size_t header_bytes; /* request line and headers together: 16 KiB */
+    size_t header_count; /* 100 */
+    size_t target_bytes; /* 8 KiB */
+    int64_t header_ms;   /* from the first byte of a request to the end of its headers: 10 s */
+    int64_t idle_ms;     /* no byte moved though one side waits for the other: 60 s */
+    size_t connections;  /* 1024 of all sources; see base/shares.h. 503 for one that does not fit */
     size_t pending_bytes; /* most bytes of one response waiting for the client: 16 MiB */
 };
 
@@ -52,6 +52,7 @@ struct atoll_http_peer {
     gid_t gid;
     pid_t pid;        /* 0 on TCP */
     char address[64]; /* "unix", "127.0.0.1:4711", "[::1]:4711" */
+    char source[64];  /* the same without the port, and of IPv6 the /64 */
     bool is_tls;      /* https:// */
 };
 

@@ -17,6 +17,7 @@
 #include "api/audit.h"
 #include "api/limits.h"
 #include "base/fd.h"
+#include "net/address.h"
 #include "store/store.h"
 
 static char dir[64];
@@ -346,11 +347,13 @@ static void sources_are_addresses_without_ports(void **state)
         {"[::ffff:10.0.0.1]:80", "::ffff:10.0.0.1"},
         {"unix", "unix"},
     };
-    char out[ATOLL_BUCKET_NAME_MAX];
+    char out[ATOLL_ADDRESS_SOURCE_MAX];
 
     (void)state;
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++)
-        assert_string_equal(atoll_bucket_source(cases[i].address, out), cases[i].source);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        atoll_address_source(cases[i].address, out);
+        assert_string_equal(out, cases[i].source);
+    }
 }
 
 /* The audit log. */

@@ -1,4 +1,5 @@
 /* The HTTP server from a client's point of view, and the promises made to handlers. */
+#include <arpa/inet.h>
 #include "test_http_util.h"
 
 /* What the handler of a test saw and did. */
@@ -437,6 +438,82 @@ static void test_method_and_version_rules(void **state)
     rig_close(&r);
 }
 
+/* A connection from that address of this host. */
+static int connect_from(const char *address, uint16_t port)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(inet_pton(AF_INET, address, &from.sin_addr), 1);
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    return fd;
+}
+
+static void ask_on(struct rig *r, int fd, const char *starts)
+{
+    struct rig other = {.loop = r->loop, .server = r->server, .fd = fd};
+
+    atoll_buf_init(&other.got, 4096 + 65536);
+    rig_send(&other, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
+    while (!other.ended && atoll_buf_size(&other.got) == 0)
+        rig_turn(&other);
+    assert_starts(rig_text(&other), starts);
+    atoll_buf_done(&other.got);
+}
+
+static void test_one_address_does_not_take_all(void **state)
+{
+    const struct atoll_http_limits limits = {.connections = 4};
+    struct seen s;
+    struct rig r;
+    uint16_t port;
+    int fds[4], other;
+
+    (void)state;
+    seen_init(&s);
+    rig_open(&r, &limits, hello, &s); /* with one connection, of the unix socket */
+    assert_int_equal(atoll_http_server_listen_tcp(r.server, "127.0.0.1:0", &port, NULL), 0);
+    for (int i = 0; i < 4; i++) {
+        fds[i] = connect_from("127.0.0.2", port);
+        ask_on(&r, fds[i], i < 3 ? "HTTP/1.1 200 " : "HTTP/1.1 503 ");
+    }
+    other = connect_from("127.0.0.3", port);
+    ask_on(&r, other, "HTTP/1.1 200 ");
+    assert_int_equal(atoll_http_server_connections(r.server), 5);
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    close(other);
+    while (atoll_http_server_connections(r.server) > 1)
+        rig_turn(&r);
+    rig_close(&r);
+}
+
+static void test_many_addresses_have_an_end(void **state)
+{
+    static const char *const addresses[] = {"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"};
+    const struct atoll_http_limits limits = {.connections = 1};
+    struct seen s;
+    struct rig r;
+    uint16_t port;
+    int fds[4];
+
+    (void)state;
+    seen_init(&s);
+    rig_open(&r, &limits, hello, &s); /* with one connection, of the unix socket */
+    assert_int_equal(atoll_http_server_listen_tcp(r.server, "127.0.0.1:0", &port, NULL), 0);
+    for (int i = 0; i < 4; i++) {
+        fds[i] = connect_from(addresses[i], port);
+        ask_on(&r, fds[i], i < 3 ? "HTTP/1.1 200 " : "HTTP/1.1 503 ");
+    }
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    rig_close(&r);
+}
+
 static void test_client_goes_away(void **state)
 {
     struct seen s;
@@ -475,6 +552,8 @@ int main(void)
         cmocka_unit_test(test_cut_upload),
         cmocka_unit_test(test_pipelining_back_pressure),
         cmocka_unit_test(test_method_and_version_rules),
+        cmocka_unit_test(test_one_address_does_not_take_all),
+        cmocka_unit_test(test_many_addresses_have_an_end),
         cmocka_unit_test(test_client_goes_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

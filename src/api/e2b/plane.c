@@ -194,7 +194,8 @@ static int by_signature(struct atoll_e2b_plane *plane, struct atoll_http_request
     struct atoll_api *api = plane->api;
     struct atoll_sandbox *sandbox;
     struct atoll_sandbox_view view;
-    char token[ATOLL_E2B_TOKEN_LEN + 1], source[ATOLL_BUCKET_NAME_MAX];
+    const char *source = atoll_http_peer(req)->source;
+    char token[ATOLL_E2B_TOKEN_LEN + 1];
 
     if (strcmp(atoll_http_path(req), "/files") != 0 || !atoll_http_query(req, "signature") ||
         !is_own_host(api, req))
@@ -204,9 +205,8 @@ static int by_signature(struct atoll_e2b_plane *plane, struct atoll_http_request
         return -EINVAL;
     }
     /* Looking through all of them is work that strangers do not get for nothing. */
-    if (atoll_buckets_take(api->wrong_signatures,
-                           atoll_bucket_source(atoll_http_peer(req)->address, source),
-                           atoll_loop_now_ms(api->config.loop)) > 0) {
+    if (atoll_buckets_take(api->wrong_signatures, source, atoll_loop_now_ms(api->config.loop)) >
+        0) {
         atoll_envd_refuse(req, 429, "too many requests with invalid signatures");
         return -EINVAL;
     }
