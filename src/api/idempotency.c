@@ -35,9 +35,11 @@ static void name_of(const struct atoll_api_call *call, const char *key, char *ou
     const char *texts[] = {call->caller.tenant,
                            atoll_http_method_name(atoll_http_method(call->req)), call->route->path,
                            key};
-    uint8_t digest[HASH_BYTES];
+    uint8_t digest[HASH_BYTES], tenant[HASH_BYTES];
 
     hash(digest, texts, ATOLL_ARRAY_LEN(texts), NULL, 0);
+    hash(tenant, texts, 1, NULL, 0);
+    memcpy(digest, tenant, ATOLL_ANSWER_OWNER_LEN / 2);
     for (size_t i = 0; i < HASH_BYTES; i++)
         (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
 }

@@ -37,6 +37,13 @@ bool atoll_shares_fits(const struct atoll_shares *shares, const char *name, size
     return n <= part && own <= part - n;
 }
 
+bool atoll_shares_is_large(const struct atoll_shares *shares, const char *name)
+{
+    const struct share *share = atoll_map_get(&shares->by_name, name);
+
+    return share && share->used >= shares->used / shares->by_name.used;
+}
+
 void atoll_shares_add(struct atoll_shares *shares, const char *name, size_t n)
 {
     struct share *share = atoll_map_get(&shares->by_name, name);

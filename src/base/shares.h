@@ -23,5 +23,7 @@ void atoll_shares_done(struct atoll_shares *shares);
 /* Whether `name` may have n more. */
 bool atoll_shares_fits(const struct atoll_shares *shares, const char *name, size_t n);
 void atoll_shares_add(struct atoll_shares *shares, const char *name, size_t n);
+/* Whether `name` has no less than they have on average. While any has something, one of them does. */
+bool atoll_shares_is_large(const struct atoll_shares *shares, const char *name);
 /* Of what was added. */
 void atoll_shares_drop(struct atoll_shares *shares, const char *name, size_t n);

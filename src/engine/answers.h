@@ -3,7 +3,8 @@
 
 /*
  * Answers to requests that may be sent again, by a name that the facade makes of who asked for what
- * with which key. They are kept for a day, up to a number and a size, and in the store, so that they
+ * with which key. They are kept for a day, up to a number and a size, beyond which the oldest of those give
+ * way who have the most; and in the store, so that they
  * survive the daemon: an answer is stored when atoll_answers_keep() returns, and sent after that.
  * One that is too large for the store is kept in memory; that there was one is stored all the same.
  *
@@ -14,6 +15,7 @@ struct atoll_answers;
 struct atoll_store;
 
 #define ATOLL_ANSWER_NAME_LEN 64
+#define ATOLL_ANSWER_OWNER_LEN 16 /* so much of a name says whose it is */
 #define ATOLL_ANSWER_REQUEST_BYTES 32
 
 struct atoll_answer {

@@ -146,6 +146,57 @@ static void the_oldest_go(void **state)
     assert_int_equal(rows, 4096);
 }
 
+/* Of another owner than those of name_of(). */
+static const char *hers(unsigned n)
+{
+    static char name[ATOLL_ANSWER_NAME_LEN + 1];
+
+    (void)snprintf(name, sizeof(name), "f%063x", n);
+    return name;
+}
+
+static void keep_hers(unsigned n, const char *text, size_t len)
+{
+    struct atoll_answer *a = atoll_answers_begin(answers, hers(n), request);
+
+    assert_non_null(a);
+    atoll_answers_keep(answers, a, 201, text, len);
+}
+
+static void a_neighbours_answers_stay(void **state)
+{
+    size_t large = (size_t)4 << 20;
+    char *text = malloc(large);
+
+    (void)state;
+    memset(text, 'x', large);
+    keep_hers(0, "{}", 2);
+    for (unsigned n = 0; n < 4200; n++)
+        keep(n, "{}", 2);
+    assert_non_null(atoll_answers_find(answers, hers(0)));
+    for (unsigned n = 5000; n < 5020; n++)
+        keep(n, text, large);
+    assert_non_null(atoll_answers_find(answers, hers(0)));
+    assert_null(atoll_answers_find(answers, name_of(5000)));
+    assert_non_null(atoll_answers_find(answers, name_of(5019)));
+    free(text);
+    close_all();
+    open_all();
+    for (unsigned n = 6000; n < 10200; n++)
+        keep(n, "{}", 2);
+    assert_non_null(atoll_answers_find(answers, hers(0)));
+}
+
+static void a_neighbours_requests_under_way(void **state)
+{
+    (void)state;
+    for (unsigned n = 0; n < 4096; n++)
+        assert_non_null(atoll_answers_begin(answers, name_of(n), request));
+    assert_null(atoll_answers_begin(answers, name_of(4096), request));
+    keep_hers(0, "{}", 2);
+    assert_non_null(atoll_answers_find(answers, hers(0)));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -156,6 +207,8 @@ int main(void)
         TEST(the_forgotten_stay_forgotten),
         TEST(a_day_is_enough),
         TEST(the_oldest_go),
+        TEST(a_neighbours_answers_stay),
+        TEST(a_neighbours_requests_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
