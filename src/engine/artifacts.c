@@ -94,7 +94,8 @@ static int kept_remove(struct atoll_artifacts *a, struct atoll_kept *kept, struc
     if (r < 0)
         return r;
     atoll_artifacts_discard(a, kept->sandbox_id);
-    a->total_bytes -= kept->size_bytes;
+    atoll_shares_drop(&a->sizes, kept->owner, kept->size_bytes);
+    atoll_shares_drop(&a->counts, kept->owner, 1);
     (void)atoll_map_remove(&a->by_id, kept->sandbox_id);
     atoll_list_remove(&kept->node);
     free(kept);
@@ -108,10 +109,21 @@ static struct atoll_kept *oldest(const struct atoll_artifacts *a)
                : ATOLL_CONTAINER_OF(a->by_age.next, struct atoll_kept, node);
 }
 
-/* False when there is none, or it cannot be removed. */
-static bool remove_oldest(struct atoll_artifacts *a)
+/* The oldest of those tenants that have the most. */
+static struct atoll_kept *oldest_of_large(const struct atoll_artifacts *a,
+                                          const struct atoll_shares *shares)
 {
-    struct atoll_kept *kept = oldest(a);
+    ATOLL_LIST_FOREACH (&a->by_age, node) {
+        struct atoll_kept *kept = ATOLL_CONTAINER_OF(node, struct atoll_kept, node);
+        if (atoll_shares_is_large(shares, kept->owner))
+            return kept;
+    }
+    return NULL;
+}
+
+/* False when there is none, or it cannot be removed. */
+static bool give_way(struct atoll_artifacts *a, struct atoll_kept *kept)
+{
     struct atoll_error err;
 
     if (!kept)
@@ -129,8 +141,8 @@ bool atoll_artifacts_make_room(struct atoll_artifacts *a, uint64_t bytes)
 
     if (bytes > most || a->copying_bytes > most - bytes)
         return false;
-    while (a->total_bytes + a->copying_bytes + bytes > most)
-        if (!remove_oldest(a))
+    while (a->sizes.used + a->copying_bytes + bytes > most)
+        if (!give_way(a, oldest_of_large(a, &a->sizes)))
             return false;
     return true;
 }
@@ -148,7 +160,7 @@ static void expire(void *arg)
     struct atoll_kept *kept;
 
     while ((kept = oldest(a)) && expires(a, kept) <= now)
-        if (!remove_oldest(a))
+        if (!give_way(a, kept))
             break;
     kept = oldest(a);
     if (kept)
@@ -164,7 +176,8 @@ static void kept_insert(struct atoll_artifacts *a, struct atoll_kept *kept)
     if (atoll_map_put(&a->by_id, kept->sandbox_id, kept) < 0)
         abort(); /* ids are unique; out of memory: the daemon is crash-only */
     atoll_list_push_back(&a->by_age, &kept->node);
-    a->total_bytes += kept->size_bytes;
+    atoll_shares_add(&a->sizes, kept->owner, kept->size_bytes);
+    atoll_shares_add(&a->counts, kept->owner, 1);
 }
 
 void atoll_artifacts_add(struct atoll_artifacts *a, struct atoll_kept *kept,
@@ -182,7 +195,7 @@ void atoll_artifacts_add(struct atoll_artifacts *a, struct atoll_kept *kept,
     };
     struct atoll_error err;
 
-    while (a->by_id.used >= SETS_MAX && remove_oldest(a))
+    while (a->by_id.used >= SETS_MAX && give_way(a, oldest_of_large(a, &a->counts)))
         ;
     if (a->by_id.used < SETS_MAX &&
         atoll_store_put_artifacts(a->engine->config.store, &row, files, &err) == 0) {
@@ -244,6 +257,8 @@ int atoll_artifacts_new(struct atoll_engine *engine, struct atoll_artifacts **re
         return atoll_fail_errno(err, ENOMEM, "artifacts");
     a->engine = engine;
     atoll_map_init(&a->by_id);
+    atoll_shares_init(&a->sizes, engine->config.artifacts_max_bytes);
+    atoll_shares_init(&a->counts, SETS_MAX);
     atoll_list_init(&a->by_age);
     r = mkdirat(engine->state_fd, "artifacts", 0700) < 0 && errno != EEXIST ? -errno : 0;
     a->dir_fd = r < 0 ? ATOLL_NO_FD
@@ -273,6 +288,8 @@ struct atoll_artifacts *atoll_artifacts_free(struct atoll_artifacts *a)
     while ((kept = atoll_map_next(&a->by_id, &pos)) != NULL)
         free(kept);
     atoll_map_done(&a->by_id);
+    atoll_shares_done(&a->sizes);
+    atoll_shares_done(&a->counts);
     if (a->dir_fd >= 0)
         (void)close(a->dir_fd);
     free(a);

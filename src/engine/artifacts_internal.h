@@ -18,16 +18,17 @@ struct atoll_kept {
 };
 
 struct atoll_artifacts {
-    struct atoll_engine *engine; /* borrowed */
-    int dir_fd;                  /* owned: artifacts/ of the state directory */
-    struct atoll_map by_id;      /* of struct atoll_kept, owned */
-    struct atoll_list by_age;    /* the same, oldest first */
-    uint64_t total_bytes;        /* of all sets */
-    uint64_t copying_bytes;      /* of those being made */
+    struct atoll_engine *engine;       /* borrowed */
+    int dir_fd;                        /* owned: artifacts/ of the state directory */
+    struct atoll_map by_id;            /* of struct atoll_kept, owned */
+    struct atoll_list by_age;          /* the same, oldest first */
+    struct atoll_shares sizes, counts; /* of all sets: bytes, and how many; by tenant */
+    uint64_t copying_bytes;            /* of those being made */
     struct atoll_timer expiry, sweep;
 };
 
-/* Removes old sets until there is room for so many bytes more; false when there cannot be. */
+/* Removes old sets, of tenants that have the most, until there is room for so many bytes more; false
+ * when there cannot be. */
 bool atoll_artifacts_make_room(struct atoll_artifacts *a, uint64_t bytes);
 /* Takes a finished set over, with `count` rows of its files. */
 void atoll_artifacts_add(struct atoll_artifacts *a, struct atoll_kept *kept,

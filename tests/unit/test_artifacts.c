@@ -85,7 +85,8 @@ static int directories(const struct fixture *f)
 }
 
 /* One file "a/b" of that many bytes. */
-static void keep(struct fixture *f, const char *id, uint64_t bytes, int64_t age_ms)
+static void keep_of(struct fixture *f, const char *owner, const char *id, uint64_t bytes,
+                    int64_t age_ms)
 {
     struct atoll_kept *kept = calloc(1, sizeof(*kept));
     const struct atoll_store_artifact file = {"a/b", 0, bytes, 1234};
@@ -93,7 +94,7 @@ static void keep(struct fixture *f, const char *id, uint64_t bytes, int64_t age_
 
     (void)snprintf(kept->sandbox_id, sizeof(kept->sandbox_id), "%s", id);
     (void)snprintf(kept->session_id, sizeof(kept->session_id), "s%s", id);
-    (void)snprintf(kept->owner, sizeof(kept->owner), "team");
+    (void)snprintf(kept->owner, sizeof(kept->owner), "%s", owner);
     kept->complete = true;
     kept->count = 1;
     kept->size_bytes = bytes;
@@ -105,6 +106,11 @@ static void keep(struct fixture *f, const char *id, uint64_t bytes, int64_t age_
     (void)close(fd);
     (void)close(dir);
     atoll_artifacts_add(f->engine.artifacts, kept, &file);
+}
+
+static void keep(struct fixture *f, const char *id, uint64_t bytes, int64_t age_ms)
+{
+    keep_of(f, "team", id, bytes, age_ms);
 }
 
 static bool has(struct fixture *f, const char *id)
@@ -168,6 +174,23 @@ static void test_the_oldest_give_way(void **state)
     assert_int_equal(directories(f), 1);
 }
 
+static void test_a_neighbours_stay(void **state)
+{
+    struct fixture *f = *state;
+
+    keep_of(f, "neighbour", "hers", 20, 5000);
+    keep(f, "one", 40, 3000);
+    keep(f, "two", 40, 2000);
+    close_engine(f);
+    open_engine(f);
+    assert_true(atoll_artifacts_make_room(f->engine.artifacts, 50));
+    assert_true(has(f, "hers"));
+    assert_false(has(f, "one"));
+    assert_false(has(f, "two"));
+    assert_true(atoll_artifacts_make_room(f->engine.artifacts, 90)); /* nobody has more */
+    assert_false(has(f, "hers"));
+}
+
 static void test_time_is_over(void **state)
 {
     struct fixture *f = *state;
@@ -196,7 +219,7 @@ static void test_a_dead_daemon(void **state)
     turn(f);
     assert_int_equal(directories(f), 1);
     assert_true(has(f, "whole"));
-    assert_int_equal(f->engine.artifacts->total_bytes, 10);
+    assert_int_equal(f->engine.artifacts->sizes.used, 10);
 }
 
 static void test_walk(void **state)
@@ -247,11 +270,8 @@ int main(void)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_kept_and_removed),
-        TEST(test_the_oldest_give_way),
-        TEST(test_time_is_over),
-        TEST(test_a_dead_daemon),
-        TEST(test_walk),
+        TEST(test_kept_and_removed), TEST(test_the_oldest_give_way), TEST(test_a_neighbours_stay),
+        TEST(test_time_is_over),     TEST(test_a_dead_daemon),       TEST(test_walk),
         TEST(test_patterns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
