@@ -23,7 +23,7 @@ struct atoll_workers {
     pthread_t *threads; /* owned, `max` of them */
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    struct queue waiting, finished; /* under lock, as are started, idle and ending */
+    struct queue waiting, running, finished; /* under lock, as are started, idle and ending */
     bool ending;
 };
 
@@ -40,17 +40,51 @@ static void queue_push(struct queue *q, struct atoll_job *job)
     q->count++;
 }
 
-static struct atoll_job *queue_pop(struct queue *q)
+/* Takes out the job that `at` points to. */
+static struct atoll_job *queue_take(struct queue *q, struct atoll_job **at)
 {
-    struct atoll_job *job = q->first;
+    struct atoll_job *job = *at;
 
-    if (!job)
-        return NULL;
-    q->first = job->next;
-    if (!q->first)
-        q->last = &q->first;
+    *at = job->next;
+    if (!job->next)
+        q->last = at;
     q->count--;
     return job;
+}
+
+static struct atoll_job *queue_pop(struct queue *q)
+{
+    return q->first ? queue_take(q, &q->first) : NULL;
+}
+
+static bool may_run(const struct atoll_workers *w, const struct atoll_job *job)
+{
+    unsigned own = 0;
+
+    for (const struct atoll_job *r = w->running.first; job->owner && r; r = r->next)
+        own += r->owner && strcmp(r->owner, job->owner) == 0;
+    return !job->owner || own < w->max - w->running.count || own == 0;
+}
+
+/* The first that may run, which is running then; NULL when there is none. */
+static struct atoll_job *next_job(struct atoll_workers *w)
+{
+    for (struct atoll_job **at = &w->waiting.first; *at; at = &(*at)->next)
+        if (may_run(w, *at)) {
+            struct atoll_job *job = queue_take(&w->waiting, at);
+            queue_push(&w->running, job);
+            return job;
+        }
+    return NULL;
+}
+
+static void stop_running(struct atoll_workers *w, const struct atoll_job *job)
+{
+    struct atoll_job **at = &w->running.first;
+
+    while (*at != job)
+        at = &(*at)->next;
+    (void)queue_take(&w->running, at);
 }
 
 static void tell_loop(struct atoll_workers *w)
@@ -67,7 +101,7 @@ static void *work(void *arg)
     atoll_thread_enter();
     (void)pthread_mutex_lock(&w->lock);
     for (;;) {
-        while (!(job = queue_pop(&w->waiting)) && !w->ending) {
+        while (!(job = next_job(w)) && !w->ending) {
             w->idle++;
             (void)pthread_cond_wait(&w->wake, &w->lock);
             w->idle--;
@@ -77,6 +111,7 @@ static void *work(void *arg)
         (void)pthread_mutex_unlock(&w->lock);
         job->run(job);
         (void)pthread_mutex_lock(&w->lock);
+        stop_running(w, job);
         queue_push(&w->finished, job);
         tell_loop(w);
     }
@@ -135,6 +170,7 @@ int atoll_workers_new(struct atoll_loop *loop, unsigned threads, size_t queue_ma
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_cond_init(&w->wake, NULL);
     queue_init(&w->waiting);
+    queue_init(&w->running);
     queue_init(&w->finished);
     *ret = w;
     return 0;

@@ -3,7 +3,8 @@
 
 /*
  * A few threads for work that blocks: a job runs there as straight-line code and its end is told on the
- * loop's thread. Jobs start in the order they came; there is a most of them that may wait.
+ * loop's thread. Jobs start in the order they came; there is a most of them that may wait. Of one owner
+ * only so many run that as many threads are free for others; those beyond wait while others pass.
  *
  * Thread: everything here belongs to the loop's, except a job's `run`, which must touch nothing that
  * is the loop's. Signals are blocked on the workers.
@@ -13,6 +14,7 @@ struct atoll_workers;
 struct atoll_job {
     void (*run)(struct atoll_job *job);  /* on a worker */
     void (*done)(struct atoll_job *job); /* on the loop, after run; may free the job */
+    const char *owner;                   /* NULL: nobody's; lives as long as the job */
     struct atoll_job *next;              /* the pool's */
 };
 

@@ -332,7 +332,9 @@ void atoll_sync_begin(struct atoll_call *call)
     struct atoll_sync_work *w = ATOLL_CONTAINER_OF(call, struct atoll_sync_work, call);
     struct atoll_error err;
 
-    w->job = (struct atoll_job){run, ended, NULL};
+    w->job = (struct atoll_job){.run = run, .done = ended};
+    if (call->op == ATOLL_OP_CREATE || call->op == ATOLL_OP_SNAPSHOT)
+        w->job.owner = call->spec.tenant; /* they may take minutes */
     atoll_buf_init(&w->said, SAID_MAX);
     w->how.say = keep_said;
     w->how.say_arg = w;

@@ -36,7 +36,7 @@ static void done(struct atoll_job *job)
 
 static struct task task(int *ended, atomic_bool *gate)
 {
-    return (struct task){.job = {run, done, NULL}, .ended = ended, .gate = gate};
+    return (struct task){.job = {.run = run, .done = done}, .ended = ended, .gate = gate};
 }
 
 static void wait_for(struct atoll_loop *loop, const int *ended, int wanted)
@@ -100,6 +100,38 @@ static void a_full_queue_refuses(void **state)
     assert_null(atoll_loop_free(loop));
 }
 
+static void an_owner_leaves_threads_to_others(void **state)
+{
+    struct atoll_loop *loop;
+    struct atoll_workers *w;
+    struct atoll_error err;
+    atomic_bool gate = false;
+    struct task slow[10], hers, nobodys;
+    int slow_ended = 0, ended = 0;
+
+    (void)state;
+    assert_int_equal(atoll_loop_new(&loop, &err), 0);
+    assert_int_equal(atoll_workers_new(loop, 4, 20, &w, &err), 0);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(slow); i++) {
+        slow[i] = task(&slow_ended, &gate);
+        slow[i].job.owner = "somebody";
+        assert_int_equal(atoll_workers_submit(w, &slow[i].job, &err), 0);
+    }
+    hers = task(&ended, NULL);
+    hers.job.owner = "neighbour";
+    nobodys = task(&ended, NULL);
+    assert_int_equal(atoll_workers_submit(w, &hers.job, &err), 0);
+    assert_int_equal(atoll_workers_submit(w, &nobodys.job, &err), 0);
+    for (int i = 0; i < 10 && ended < 2; i++)
+        assert_int_equal(atoll_loop_step(loop, 1000, &err), 0);
+    atomic_store(&gate, true);
+    assert_int_equal(ended, 2);
+    assert_int_equal(slow_ended, 0);
+    wait_for(loop, &slow_ended, (int)ATOLL_ARRAY_LEN(slow));
+    assert_null(atoll_workers_free(w));
+    assert_null(atoll_loop_free(loop));
+}
+
 static void freeing_ends_what_waits(void **state)
 {
     struct atoll_loop *loop;
@@ -125,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_run_elsewhere_and_end_here),
         cmocka_unit_test(a_full_queue_refuses),
+        cmocka_unit_test(an_owner_leaves_threads_to_others),
         cmocka_unit_test(freeing_ends_what_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
