@@ -200,6 +200,65 @@ static void test_once(void **state)
     fake_http_free(fake);
 }
 
+static void serve_slow(struct fake_request *q)
+{
+    char byte;
+
+    if (is_ping(q, "1.41"))
+        return;
+    if (strstr(q->path, "/slow"))
+        (void)!read(q->fd, &byte, 1); /* until the client has gone */
+    else
+        fake_reply(q, 200, "", "{}");
+}
+
+struct pull {
+    struct atoll_docker_http *http;
+    struct atoll_sync_call call;
+    pthread_t thread;
+};
+
+static void *pull(void *arg)
+{
+    const struct atoll_docker_ask ask = {.method = "POST", .path = "/slow", .slow = true};
+    struct pull *p = arg;
+    struct atoll_error err;
+
+    return atoll_docker_http_ask(p->http, &p->call, &ask, NULL, &err) < 0 ? NULL : arg;
+}
+
+/* As many as there are connections are pulling, and one more asks. */
+static void test_what_is_slow_holds_nobody_up(void **state)
+{
+    struct fake_http *fake = fake_http_new(serve_slow);
+    struct atoll_docker_http *http = http_of(fake);
+    struct atoll_sync_call call = call_for(20000), slow = call_for(60000);
+    struct atoll_error err = {0};
+    const uint64_t one = 1;
+    struct pull pulls[2];
+    void *failed;
+    int r;
+
+    (void)state;
+    slow.cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    for (int i = 0; i < 2; i++) {
+        pulls[i] = (struct pull){.http = http, .call = slow};
+        assert_int_equal(pthread_create(&pulls[i].thread, NULL, pull, &pulls[i]), 0);
+    }
+    while (fake_asked(fake, "/slow") < 2 && atoll_sync_left_ms(&call) > 0)
+        (void)usleep(10000);
+    r = atoll_docker_http_askf(http, &call, NULL, &err, "GET", "/x");
+    assert_int_equal(write(slow.cancel_fd, &one, sizeof(one)), sizeof(one));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(pulls[i].thread, &failed), 0);
+        assert_null(failed);
+    }
+    assert_int_equal(r, 200);
+    (void)close(slow.cancel_fd);
+    http = atoll_docker_http_free(http);
+    fake_http_free(fake);
+}
+
 static void serve_stream(struct fake_request *q)
 {
     static const char head[] = "HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n";
@@ -273,6 +332,7 @@ int main(void)
         cmocka_unit_test(test_silence),
         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_once),
+        cmocka_unit_test(test_what_is_slow_holds_nobody_up),
         cmocka_unit_test(test_streams_are_kept_alive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,6 +191,7 @@ int atoll_docker_snapshot(struct atoll_sync_provider *p, const struct atoll_sync
     }
     ask.path = path;
     ask.json = committed(inside);
+    ask.slow = true;
     r = atoll_docker_http_ask(d->http, call, &ask, NULL, err);
     return r < 0 ? r : describe(d, call, image, ret, err);
 }

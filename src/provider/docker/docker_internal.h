@@ -7,7 +7,7 @@
 /* What the files of this provider share. */
 
 #define ATOLL_DOCKER_POOL_MAX 32
-#define ATOLL_DOCKER_PULLS 8 /* at once, with somebody's own credentials */
+#define ATOLL_DOCKER_PULLS 16 /* at once, with somebody's own credentials */
 #define ATOLL_DOCKER_CLEAN_UP_MS 30000
 
 struct atoll_docker_pool; /* pool.c */

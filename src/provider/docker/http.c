@@ -79,14 +79,26 @@ int atoll_docker_http_new(const struct atoll_docker_http_config *config,
     return r;
 }
 
+static void line_open(struct atoll_docker_line *line)
+{
+    if (!line->easy)
+        line->easy = curl_easy_init();
+    if (!line->multi)
+        line->multi = curl_multi_init();
+}
+
+static void line_close(struct atoll_docker_line *line)
+{
+    curl_easy_cleanup(line->easy);
+    (void)curl_multi_cleanup(line->multi);
+}
+
 struct atoll_docker_http *atoll_docker_http_free(struct atoll_docker_http *h)
 {
     if (!h)
         return NULL;
-    for (unsigned i = 0; i < h->count; i++) {
-        curl_easy_cleanup(h->lines[i].easy);
-        (void)curl_multi_cleanup(h->lines[i].multi);
-    }
+    for (unsigned i = 0; i < h->count; i++)
+        line_close(&h->lines[i]);
     (void)pthread_mutex_destroy(&h->lock);
     (void)pthread_cond_destroy(&h->freed);
     free(h->base);
@@ -145,16 +157,16 @@ static int line_take(struct atoll_docker_http *h, const struct atoll_sync_call *
     (void)pthread_mutex_unlock(&h->lock);
     if (!line)
         return atoll_docker_http_broken(CURLE_OPERATION_TIMEDOUT, call, err);
-    if (!line->easy)
-        line->easy = curl_easy_init();
-    if (!line->multi)
-        line->multi = curl_multi_init();
     *ret = line;
     return 0;
 }
 
 static void line_give(struct atoll_docker_http *h, struct atoll_docker_line *line)
 {
+    if (line->is_own) {
+        line_close(line);
+        return;
+    }
     (void)pthread_mutex_lock(&h->lock);
     line->busy = false;
     (void)pthread_cond_signal(&h->freed);
@@ -284,15 +296,16 @@ static int transfer(struct atoll_docker_http *h, const struct atoll_sync_call *c
                     const char *version, const char *body, struct transfer *t, long *ret_status,
                     struct atoll_error *err)
 {
-    struct atoll_docker_line *line = NULL;
+    struct atoll_docker_line own = {.is_own = true}, *line = &own;
     struct atoll_sync_call bounded = *call;
     char url[PATH_MAX_BYTES];
     struct curl_slist *headers;
     CURLcode code;
-    int r = line_take(h, call, &line, err);
+    int r = t->ask->slow ? 0 : line_take(h, call, &line, err);
 
     if (r < 0)
         return r;
+    line_open(line);
     /* A create begins with questions, and may take long: an engine that is silent is found out here. */
     if (strcmp(t->ask->method, "GET") == 0)
         bounded.deadline_ms = ATOLL_MIN(call->deadline_ms, atoll_clock_ms() + LOOK_MS);

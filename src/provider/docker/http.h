@@ -30,6 +30,7 @@ struct atoll_docker_ask {
     /* Takes a good answer in pieces instead of having it as JSON; < 0 gives up. */
     int (*sink)(void *arg, const void *bytes, size_t n);
     void *sink_arg;
+    bool slow; /* may take minutes: on a connection of its own, so that nobody waits for it */
 };
 
 /* Returns the status, 2xx or 304. ret_json (may be NULL) is NULL when the answer is no JSON.

@@ -14,6 +14,7 @@ struct atoll_docker_line {
     CURL *easy;
     CURLM *multi;
     bool busy;
+    bool is_own; /* of one request, not kept */
 };
 
 struct atoll_docker_http {

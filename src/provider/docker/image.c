@@ -42,6 +42,7 @@ int atoll_docker_ask_progress(struct atoll_docker *d, const struct atoll_sync_ca
     atoll_docker_progress_init(&progress, say, &saying);
     ask->sink = atoll_docker_progress_take;
     ask->sink_arg = &progress;
+    ask->slow = true;
     r = atoll_docker_http_ask(d->http, call, ask, NULL, err);
     if (r >= 0)
         r = atoll_docker_progress_end(&progress, err);
