@@ -38,7 +38,7 @@ struct atoll_error {
     char text[ATOLL_ERROR_TEXT_MAX];
     int retry_ms; /* when to try again, by the word of whoever refused; 0: it said nothing */
     char hint[ATOLL_ERROR_HINT_MAX]; /* what to do about it; "": what its kind says */
-    bool another; /* somebody failed whom the request named, not the provider that was asked */
+    bool another; /* somebody else failed, such as whom the request named, not the provider */
 };
 
 /* Fills *err (which may be NULL) and returns -errnum, or -EIO when errnum is 0. */

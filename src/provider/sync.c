@@ -160,6 +160,17 @@ static int run_op(struct atoll_sync_work *w)
     return atoll_fail(&w->error, ATOLL_ERR_INTERNAL, EINVAL, "operation %d", (int)w->call.op);
 }
 
+/* Says nothing about the provider, which was not asked: whoever has it pull slow images could take it
+ * away from everybody. */
+static int fail_in_queue(struct atoll_sync_work *w)
+{
+    int r = atoll_fail(&w->error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                       "provider %s: no worker became free in time", w->call.callee->ops.name);
+
+    w->error.another = true;
+    return r;
+}
+
 static void run(struct atoll_job *job)
 {
     struct atoll_sync_work *w = work_of(job);
@@ -170,9 +181,7 @@ static void run(struct atoll_job *job)
         w->result =
             atoll_fail(&w->error, ATOLL_ERR_ABORTED, ECANCELED, "nobody wants the result any more");
     else if (atoll_sync_left_ms(&w->how) == 0)
-        w->result =
-            atoll_fail(&w->error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                       "provider %s: no worker became free in time", w->call.callee->ops.name);
+        w->result = fail_in_queue(w);
     else
         w->result = run_op(w);
     w->took_us = (uint64_t)(atoll_clock_us() - began_us);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "base/metrics.h"
 #include "provider/checked.h"
-#include "provider/sync.h"
+#include "provider/sync_internal.h"
 
 /* A provider that does as it is told. */
 
@@ -119,17 +119,17 @@ struct world {
     struct atoll_loop *loop;
     struct atoll_workers *workers;
     struct atoll_checked_group group;
-    struct atoll_provider *provider;
+    struct atoll_provider *provider, *inner; /* the latter is its own */
     int ended;
     int fd;
     char text[ATOLL_ERROR_TEXT_MAX];
     enum atoll_error_kind kind;
+    bool another;
 };
 
 static void open_world(struct world *w)
 {
     struct atoll_error err;
-    struct atoll_provider *inner;
 
     memset(&script, 0, sizeof(script));
     memset(w, 0, sizeof(*w));
@@ -137,8 +137,8 @@ static void open_world(struct world *w)
     w->group.first_delay_ms = 1;
     assert_int_equal(atoll_loop_new(&w->loop, &err), 0);
     assert_int_equal(atoll_workers_new(w->loop, 2, 10, &w->workers, &err), 0);
-    assert_int_equal(atoll_sync_wrap(w->loop, w->workers, &told, &inner, &err), 0);
-    assert_int_equal(atoll_checked_wrap(w->loop, &w->group, NULL, inner, &w->provider, &err), 0);
+    assert_int_equal(atoll_sync_wrap(w->loop, w->workers, &told, &w->inner, &err), 0);
+    assert_int_equal(atoll_checked_wrap(w->loop, &w->group, NULL, w->inner, &w->provider, &err), 0);
 }
 
 static void close_world(struct world *w)
@@ -166,6 +166,7 @@ static void created(void *arg, int fd, uint64_t boot_us, const struct atoll_erro
     w->ended++;
     w->fd = fd;
     w->kind = error ? error->kind : ATOLL_ERR_NONE;
+    w->another = error && error->another;
 }
 
 static void done(void *arg, const struct atoll_error *error)
@@ -305,6 +306,32 @@ static void one_that_waits_for_its_next_try_can_be_cancelled(void **state)
     close_world(&w);
 }
 
+/* The second create of a tenant, whose first one does not get on. */
+static void one_that_waits_too_long_says_nothing_of_the_provider(void **state)
+{
+    struct atoll_spec spec = {.id = "abcdefghijklmnopqrstuvwxyz"};
+    struct atoll_spec next = {.id = "bbcdefghijklmnopqrstuvwxyz"};
+    struct world w;
+
+    (void)state;
+    open_world(&w);
+    script.hang = true;
+    w.inner->ops->create(w.inner, &spec, created, &w);
+    while (script.creates == 0)
+        (void)usleep(1000);
+    w.inner->ops->create(w.inner, &next, created, &w);
+    atoll_sync_work_of(atoll_sync_of(w.inner)->callee.calls.prev)->how.deadline_ms = 0;
+    w.inner->ops->health(w.inner, told_health, &w);
+    wait_ended(&w, 1); /* which does not wait for them */
+    assert_int_equal(w.kind, ATOLL_ERR_NONE);
+    w.inner->ops->cancel(w.inner, &spec);
+    wait_ended(&w, 3);
+    assert_int_equal(script.creates, 1);
+    assert_int_equal(w.kind, ATOLL_ERR_DEADLINE_EXCEEDED);
+    assert_true(w.another);
+    close_world(&w);
+}
+
 /* Freed while a call is under way: it is told to give up, and nobody is told how it ended. */
 static void freeing_waits_for_nobody(void **state)
 {
@@ -378,6 +405,7 @@ int main(void)
         cmocka_unit_test(what_may_pass_is_tried_again),
         cmocka_unit_test(a_cancelled_create_gives_up),
         cmocka_unit_test(one_that_waits_for_its_next_try_can_be_cancelled),
+        cmocka_unit_test(one_that_waits_too_long_says_nothing_of_the_provider),
         cmocka_unit_test(freeing_waits_for_nobody),
         cmocka_unit_test(refusals_name_who_can),
         cmocka_unit_test(delays),
