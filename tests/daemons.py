@@ -184,10 +184,16 @@ def alive(pid, born):
     return born is not None and start_time(pid) == born
 
 
+def process_files(name):
+    """/proc/PID/name of all processes. Path.glob() looks itself whether they are there, and raises
+    where one goes meanwhile."""
+    return [Path("/proc", pid, name) for pid in os.listdir("/proc") if pid.isdigit()]
+
+
 def descendants(pid):
     """(pid, start time) of every process below pid."""
     children = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    for entry in process_files("stat"):
         with contextlib.suppress(OSError):
             parent = int(entry.read_text().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(int(entry.parent.name))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import docker_engine
 from boxes import Box
-from daemons import BUILD, Daemon, below, cgroups, need_build
+from daemons import BUILD, Daemon, below, cgroups, need_build, process_files
 from faulty import Faulty
 from rest import Rest
 
@@ -127,7 +127,7 @@ KINDS = {"native": Native, "docker": Docker, "gvisor": Gvisor, "e2b": E2b}
 def processes_with(text):
     """Processes in whose command line that is."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+    for entry in process_files("cmdline"):
         with contextlib.suppress(OSError):
             if text in entry.read_bytes():
                 found.append(int(entry.parent.name))

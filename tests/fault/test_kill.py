@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from daemons import BUILD, SLACK, cgroups, wait_for_room
+from daemons import BUILD, SLACK, cgroups, process_files, wait_for_room
 from daemons import running as running_daemon
 from rest import Rest
 
@@ -231,7 +231,7 @@ def test_a_daemon_that_cannot_start_leaves_nothing(daemon, tmp_path):
     assert "in use" in second.stderr
 
     def gone():
-        for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        for entry in process_files("cmdline"):
             try:
                 if str(tmp_path).encode() in entry.read_bytes():
                     return False

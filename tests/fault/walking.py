@@ -12,8 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from daemons import (BUILD, Daemon, alive, cgroups, descendants, freezer_state, start_time,
-                     wait_until)
+from daemons import (BUILD, Daemon, alive, cgroups, descendants, freezer_state, process_files,
+                     start_time, wait_until)
 from faults import Board
 from rest import Rest
 
@@ -169,7 +169,7 @@ class Walk:
     def family(self):
         """Everything that was started for it: (pid, start time)."""
         found = []
-        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        for entry in process_files("cmdline"):
             with contextlib.suppress(OSError):
                 if str(self.state).encode() in entry.read_bytes():
                     pid = int(entry.parent.name)

@@ -62,7 +62,7 @@ def terminate_daemon(daemon):
 
 def spawn_pid(daemon):
     """The atoll-spawn that serves the daemon's state directory: the child of its keeper."""
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+    for entry in daemons.process_files("cmdline"):
         with contextlib.suppress(OSError):
             if entry.read_bytes().split(b"\0")[1:2] != [str(daemon.state).encode()]:
                 continue

@@ -11,10 +11,9 @@ import re
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
-from daemons import below, wait_for_room
+from daemons import below, process_files, wait_for_room
 from rest import Rest
 
 CANARY = "canary-7f3a9c41d2e8-do-not-tell"
@@ -485,7 +484,7 @@ def test_audit(server, keys):
 
 
 def command_lines():
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
+    for path in process_files("cmdline"):
         with contextlib.suppress(OSError):
             yield path, path.read_bytes()
 
