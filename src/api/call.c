@@ -293,6 +293,11 @@ static int find_route(struct atoll_api_call *call, const struct atoll_routes *co
         allow[0] = '\0';
         return -EACCES;
     }
+    if (atoll_http_has_encoded_slash(call->req) && !(call->facade && call->facade->takes_slashes)) {
+        allow[0] = '\0';
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "the request path has an encoded slash");
+    }
     if (r == 0 && call->api->draining && call->route->scope != ATOLL_SCOPE_PUBLIC)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is shutting down");
     if (r < 0 || (call->facade && call->facade->admit))

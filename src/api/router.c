@@ -13,6 +13,12 @@ static bool is_port(const char *text)
     return *text != '0' && atoll_text_u64(text, 1, 65535, &port) == 0;
 }
 
+static bool is_template(const char *text)
+{
+    return *text && text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                      "0123456789._-:%")] == '\0';
+}
+
 static const struct {
     const char *name; /* as in the pattern */
     size_t offset, cap;
@@ -34,6 +40,8 @@ static const struct {
     {"{name}", offsetof(struct atoll_route_params, name), 65, atoll_text_is_name,
      "a name (a letter or digit, then up to 63 of letters, digits, \".\", \"_\" and \"-\")", '\0',
      NULL},
+    {"{template}", offsetof(struct atoll_route_params, template), 129, is_template,
+     "the name of a template", '\0', NULL},
 };
 
 static size_t segment_len(const char *p)

@@ -15,8 +15,8 @@ struct atoll_api_call;
 struct atoll_route {
     enum atoll_http_method method;
     /* Literal segments and parameters: {id}, {exec} and {session} are ids, {sandboxID} is an id as
-     * E2B's clients write it, perhaps with "-" and a word behind it, {name} is a name, {path} at
-     * the end is all that is left. Where a literal and a parameter both match, the row that comes
+     * E2B's clients write it, perhaps with "-" and a word behind it, {name} is a name, {template}
+     * one with perhaps a team and a tag, {path} at the end is all that is left. Where a literal and a parameter both match, the row that comes
      * first in the table wins. */
     const char *path;
     enum atoll_scope scope;
@@ -32,6 +32,7 @@ struct atoll_facade {
     /* Who asks and whether they may, instead of keys, scopes and owners: fills call->caller. Errors
      * go to the client. */
     int (*admit)(struct atoll_api_call *call, struct atoll_error *err);
+    bool takes_slashes; /* encoded ones, in a parameter; elsewhere they are refused */
 };
 
 struct atoll_routes {
@@ -45,6 +46,7 @@ struct atoll_route_params {
     char id[33], exec[33], session[33];
     char port[6];
     char name[65];
+    char template[129];
     const char *path; /* borrowed from the request's; NULL where a route has none */
 };
 

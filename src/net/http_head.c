@@ -105,10 +105,11 @@ static bool take_target(struct atoll_http_conn *c, uint32_t target)
     if (!atoll_http_head_append(c, path_len > 0 ? from : "/", ATOLL_MAX(path_len, (size_t)1)) ||
         !atoll_http_head_append(c, "", 1))
         return false;
-    if (atoll_url_decode_path((char *)c->head.data + c->req.path) < 0)
-        return atoll_http_reject_with(c, 400,
-                                      "the request path has a bad escape, a \".\" or \"..\" "
-                                      "segment or an encoded slash");
+    r = atoll_url_decode_path((char *)c->head.data + c->req.path);
+    if (r < 0)
+        return atoll_http_reject_with(
+            c, 400, "the request path has a bad escape or a \".\" or \"..\" segment");
+    c->req.has_encoded_slash = r > 0;
     c->req.query = (uint32_t)c->head.len;
     if (atoll_url_decode_query(&c->head, from + path_len + 1, query_len) < 0)
         return atoll_http_reject_with(c, 400, "the query has a bad escape");

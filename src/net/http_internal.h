@@ -83,7 +83,7 @@ struct atoll_http_request {
     uint32_t path, target;     /* offsets into conn->head */
     uint32_t query, query_len; /* "name\0value\0" pairs in conn->head */
     int64_t content_length;    /* -1: chunked */
-    bool http10, http2, keep_alive, expect_continue;
+    bool http10, http2, keep_alive, expect_continue, has_encoded_slash;
     void *user;
 
     enum atoll_http_body_mode body_mode;

@@ -165,6 +165,11 @@ const char *atoll_http_path(const struct atoll_http_request *req)
     return text_at(req->conn, req->path);
 }
 
+bool atoll_http_has_encoded_slash(const struct atoll_http_request *req)
+{
+    return req->has_encoded_slash;
+}
+
 const char *atoll_http_target(const struct atoll_http_request *req)
 {
     return text_at(req->conn, req->target);

@@ -93,8 +93,10 @@ size_t atoll_http_server_connections(const struct atoll_http_server *server);
 enum atoll_http_method atoll_http_method(const struct atoll_http_request *req);
 const char *atoll_http_method_name(enum atoll_http_method method);
 /* Percent-decoded, without the query, always starts with '/' (or is "*" for OPTIONS). Bad escapes,
- * NUL, control bytes, "." and ".." segments and encoded slashes never get this far. */
+ * NUL, control bytes and "." and ".." segments never get this far; encoded slashes stay "%2F". */
 const char *atoll_http_path(const struct atoll_http_request *req);
+/* Whether a "%2F" in the path was a slash in the target, and not a percent sign. */
+bool atoll_http_has_encoded_slash(const struct atoll_http_request *req);
 /* As it was sent, query included; for logs and proxies. */
 const char *atoll_http_target(const struct atoll_http_request *req);
 /* Decoded value of the first parameter of that name, "" when it has none, NULL when absent. */

@@ -27,37 +27,35 @@ static int escaped_byte(const char *p, const char *end)
     return high < 0 || low < 0 ? -EINVAL : high * 16 + low;
 }
 
-static bool has_dot_segment(const char *path)
+/* Whether all of [start, end) is "." or "..". */
+static bool is_dots(const char *start, const char *end)
 {
-    for (const char *p = path; (p = strstr(p, "/.")); p++) {
-        const char *after = p + 2;
-        if (*after == '.')
-            after++;
-        if (*after == '/' || *after == '\0')
-            return true;
-    }
-    return false;
+    return (end - start == 1 || end - start == 2) && *start == '.' && end[-1] == '.';
 }
 
 int atoll_url_decode_path(char *path)
 {
     const char *end = path + strlen(path);
-    char *out = path;
+    char *out = path, *segment = path; /* what a slash of either spelling has ended is behind it */
+    int slashes = 0;
 
     for (const char *p = path; p < end; p++) {
-        int byte = (unsigned char)*p;
-        if (byte == '%') {
-            byte = escaped_byte(p, end);
-            if (byte < 0 || byte == '/')
-                return -EINVAL;
-            p += 2;
-        }
-        if (byte < 0x20 || byte == 0x7f)
+        bool escaped = *p == '%';
+        int byte = escaped ? escaped_byte(p, end) : (unsigned char)*p;
+        if (byte < 0x20 || byte == 0x7f || (byte == '/' && is_dots(segment, out)))
             return -EINVAL;
-        *out++ = (char)byte;
+        p += escaped ? 2 : 0;
+        if (escaped && byte == '/') {
+            memcpy(out, ATOLL_URL_SLASH, sizeof(ATOLL_URL_SLASH) - 1);
+            out += sizeof(ATOLL_URL_SLASH) - 1;
+            slashes = 1;
+        } else {
+            *out++ = (char)byte;
+        }
+        segment = byte == '/' ? out : segment;
     }
     *out = '\0';
-    return has_dot_segment(path) ? -EINVAL : 0;
+    return is_dots(segment, out) ? -EINVAL : slashes;
 }
 
 /* Decodes [p, end) to the tail of out and terminates it. */

@@ -5,8 +5,10 @@
  * Targets of HTTP requests: percent-encoding (RFC 3986), paths, queries, and "HOST:PORT".
  */
 
-/* Decodes a path in place. -EINVAL for a bad escape, a control byte, an encoded slash, or a "." or
- * ".." segment however it is spelled: no later layer has to think of any of them. */
+/* Decodes a path in place, all but encoded slashes: those become ATOLL_URL_SLASH and stay in their
+ * segment; 1 where there are any, else 0. -EINVAL for a bad escape, a control byte, or a "." or ".."
+ * between slashes of either kind, however it is spelled: no later layer has to think of any of them. */
+#define ATOLL_URL_SLASH "%2F"
 int atoll_url_decode_path(char *path) ATOLL_MUST_CHECK;
 
 /* Appends "name\0value\0" for each parameter of a query, decoded ('+' is a space).

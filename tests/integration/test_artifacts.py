@@ -72,7 +72,8 @@ def test_kept_when_the_owner_destroys_it(rest):
     assert answer.body == b"two\n"
     assert answer.headers["Content-Disposition"].endswith("b.png")
     assert rest.call("HEAD", f"/api/artifacts/{made}/report.html").headers["Content-Length"] == "6"
-    for path in ("0", "out/link.png", "other", "out%2Fa.png", "../x", "nope"):
+    assert rest.get(f"/api/artifacts/{made}/out%2Fa.png").status == 400
+    for path in ("0", "out/link.png", "other", "../x", "nope"):
         assert rest.get(f"/api/artifacts/{made}/{path}").status in (400, 404), path
     assert rest.delete(f"/api/artifacts/{made}").status == 204
     assert rest.delete(f"/api/artifacts/{made}").status == 404

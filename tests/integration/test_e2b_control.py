@@ -543,6 +543,14 @@ def test_templates(api):
     for alias in ("base", "team/base", "base:default", "code-interpreter"):
         assert api.get(f"/templates/aliases/{alias}").status == 200
     fails(api.get("/templates/aliases/nope"), 404)
+    for alias in ("team%2Fbase", "team%2fbase%3Adefault"):
+        assert api.get(f"/templates/aliases/{alias}").json["templateID"] == "base"
+        assert api.get(f"/templates/{alias}").json["templateID"] == "base"
+        assert api.get(f"/templates/{alias}/tags").json[0]["tag"] == "default"
+    fails(api.get("/templates/aliases/team%2Fnope"), 404, "template 'team/nope' not found")
+    fails(api.delete("/templates/team%2Fbase"), 501, "not supported")
+    fails(api.get("/sandboxes/a%2Fb"), 400, "Invalid sandbox ID")
+    assert api.get("/templates%2Fbase").status == 400
     fails(api.get("/templates/nope"), 404, "template 'nope' not found")
     fails(api.delete("/templates/nope"), 404)
 

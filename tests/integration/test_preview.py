@@ -328,6 +328,7 @@ def test_cli(site):
 # Passing on.
 
 def test_get(site):
+    assert site.said(path="/a%2Fb/%2f?c=d")["path"] == "/a%2Fb/%2f?c=d"
     said = site.said(path="/a/b?c=d&e=%2F%20f")
     assert said["path"] == "/a/b?c=d&e=%2F%20f" and said["method"] == "GET"
     assert header(said, "host") == [site.host(8001)]

@@ -107,7 +107,7 @@ static const struct {
     {TEXT("GET /a/../b HTTP/1.1\r\nHost: a\r\n\r\n"), "400", 0},
     {TEXT("GET /a/%2e%2E HTTP/1.1\r\nHost: a\r\n\r\n"), "400", 0},
     {TEXT("GET /./a HTTP/1.1\r\nHost: a\r\n\r\n"), "400", 0},
-    {TEXT("GET /a%2fb HTTP/1.1\r\nHost: a\r\n\r\n"), "400", 0},
+    {TEXT("GET /a/..%2fb HTTP/1.1\r\nHost: a\r\n\r\n"), "400", 0},
     {TEXT("GET /a%00b HTTP/1.1\r\nHost: a\r\n\r\n"), "400", 0},
     {TEXT("GET /a%0ab HTTP/1.1\r\nHost: a\r\n\r\n"), "400", 0},
     {TEXT("GET /a%4 HTTP/1.1\r\nHost: a\r\n\r\n"), "400", 0},
@@ -289,8 +289,21 @@ static void test_timeouts(void **state)
     rig_close(&r);
 }
 
+static void assert_path(const char *text, int result, const char *decoded)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "%s", text);
+    assert_int_equal(atoll_url_decode_path(path), result);
+    if (decoded)
+        assert_string_equal(path, decoded);
+}
+
 static void test_url(void **state)
 {
+    static const char *const bad_paths[] = {
+        "/..%2fa", "/a%2F..", "/a%2f%2e%2E%2fb", "/a/.%2F", "/%2f.", "/a%2f%00", "/a%2",
+    };
     struct atoll_buf out;
     char host[32];
     uint16_t port = 0;
@@ -303,6 +316,12 @@ static void test_url(void **state)
     assert_int_equal(atoll_url_encode(&out, "/", false), 0);
     assert_string_equal(atoll_buf_str(&out), "%2F");
     atoll_buf_done(&out);
+    assert_path("/a%20b/c", 0, "/a b/c");
+    assert_path("/a%2fb%2F%63", 1, "/a%2Fb%2Fc");
+    assert_path("/a%252Fb", 0, "/a%2Fb");
+    assert_path("/.../..a/a..%2f.a", 1, "/.../..a/a..%2F.a");
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(bad_paths); i++)
+        assert_path(bad_paths[i], -EINVAL, NULL);
     assert_int_equal(atoll_url_split_host("[::1]:80", host, sizeof(host), &port), 0);
     assert_string_equal(host, "::1");
     assert_int_equal(port, 80);

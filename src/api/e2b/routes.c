@@ -38,9 +38,9 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/templates",               READ,  NONE, atoll_e2b_templates},
     {ATOLL_GET,    "/v2/templates",            READ,  NONE, atoll_e2b_templates},
     {ATOLL_GET,    "/templates/aliases/{path}", READ, NONE, atoll_e2b_template_alias},
-    {ATOLL_GET,    "/templates/{name}/tags",   READ,  NONE, atoll_e2b_template_tags},
-    {ATOLL_GET,    "/templates/{name}/files/{path}", READ, NONE, atoll_e2b_unsupported},
-    {ATOLL_GET,    "/templates/{name}/builds/{path}", READ, NONE, atoll_e2b_unsupported},
+    {ATOLL_GET,    "/templates/{template}/tags", READ,  NONE, atoll_e2b_template_tags},
+    {ATOLL_GET,    "/templates/{template}/files/{path}", READ, NONE, atoll_e2b_unsupported},
+    {ATOLL_GET,    "/templates/{template}/builds/{path}", READ, NONE, atoll_e2b_unsupported},
     {ATOLL_GET,    "/templates/{path}",        READ,  NONE, atoll_e2b_template_get},
     {ATOLL_POST,   "/v3/templates",            WRITE, NONE, atoll_e2b_unsupported},
     {ATOLL_POST,   "/v2/templates",            WRITE, NONE, atoll_e2b_unsupported},
@@ -64,6 +64,6 @@ static const struct atoll_route rows[] = {
 };
 /* clang-format on */
 
-static const struct atoll_facade facade = {.fail = atoll_e2b_fail};
+static const struct atoll_facade facade = {.fail = atoll_e2b_fail, .takes_slashes = true};
 
 const struct atoll_routes atoll_e2b_routes = {rows, ATOLL_ARRAY_LEN(rows), &facade};

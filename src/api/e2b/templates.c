@@ -166,8 +166,14 @@ static bool find_shown(struct atoll_api_call *call, const char *asked, struct sh
 {
     struct atoll_e2b_template t;
     struct atoll_error error;
+    char name[256];
 
-    if (atoll_e2b_template_find(call, asked, &t, &error) < 0) {
+    (void)snprintf(name, sizeof(name), "%s", asked);
+    for (char *p = name; atoll_http_has_encoded_slash(call->req) && (p = strstr(p, "%2F"));) {
+        *p++ = '/';
+        memmove(p, p + 2, strlen(p + 2) + 1);
+    }
+    if (atoll_e2b_template_find(call, name, &t, &error) < 0) {
         atoll_api_fail(call, &error);
         return false;
     }
@@ -202,7 +208,7 @@ void atoll_e2b_template_tags(struct atoll_api_call *call, const uint8_t *body AT
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (!find_shown(call, call->params.name, &t))
+    if (!find_shown(call, call->params.template, &t))
         return;
     build_id(&t, build);
     atoll_api_reply_init(&buf, &out);
