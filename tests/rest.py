@@ -33,6 +33,7 @@ def connect_unix(path, timeout=PATIENCE):
 class Answer:
     def __init__(self, response):
         self.status = response.status
+        self.reason = response.reason
         self.headers = response.headers
         self.body = response.read()
 

@@ -28,7 +28,7 @@ const char atoll_http1_busy_answer[] = "HTTP/1.1 503 Service Unavailable\r\n"
 /* A head under construction. It cannot overflow: all that goes in is short, but for content types,
  * and an overlong one is left out. */
 struct head {
-    char text[512];
+    char text[640];
     size_t len;
 };
 
@@ -79,7 +79,7 @@ static void make_head(struct atoll_http_request *req, struct head *h, int status
     put(h, "HTTP/1.1 ");
     put_number(h, (uint64_t)status);
     put(h, " ");
-    put(h, atoll_http_reason(status));
+    put(h, *req->reason ? req->reason : atoll_http_reason(status));
     put(h, "\r\nDate: ");
     put(h, atoll_http_date(req->conn->server));
     if (content_type && atoll_http_is_field_value(content_type) && strlen(content_type) < 200) {

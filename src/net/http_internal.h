@@ -96,8 +96,9 @@ struct atoll_http_request {
     void (*on_end)(void *arg, struct atoll_http_request *req);
     void *body_arg;
 
-    bool begun, chunked, no_body; /* no_body: HEAD, 204, 304 */
-    int64_t left;                 /* of a promised Content-Length, -1 when there is none */
+    char reason[ATOLL_HTTP_REASON_MAX + 1]; /* of the status line; "": the usual one */
+    bool begun, chunked, no_body;           /* no_body: HEAD, 204, 304 */
+    int64_t left; /* of a promised Content-Length, -1 when there is none */
     void (*on_drain)(void *arg, struct atoll_http_request *req);
     void *drain_arg;
     void (*on_close)(void *arg, struct atoll_http_request *req);

@@ -119,6 +119,14 @@ int atoll_http_set_header(struct atoll_http_request *req, const char *name, cons
     return r;
 }
 
+void atoll_http_set_reason(struct atoll_http_request *req, const char *text)
+{
+    (void)snprintf(req->reason, sizeof(req->reason), "%s", text);
+    for (unsigned char *p = (unsigned char *)req->reason; *p; p++)
+        if (*p < 0x20 || *p >= 0x7f)
+            *p = *p < 0x80 ? ' ' : '?';
+}
+
 /* What both kinds of answers begin with. */
 static void note_status(struct atoll_http_request *req, int status, int64_t length)
 {

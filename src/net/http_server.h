@@ -139,6 +139,10 @@ void atoll_http_body_resume(struct atoll_http_request *req);
 /* Adds a header to the response. -EINVAL for a name or value that HTTP does not allow (CR, LF, …)
  * and for the framing headers this module writes itself; such a header is not sent. -ENOBUFS. */
 int atoll_http_set_header(struct atoll_http_request *req, const char *name, const char *value);
+/* What HTTP/1 says behind the status instead of the usual words, for clients that show nothing else.
+ * It is cut at that many bytes; what is not printable ASCII becomes a space or "?". */
+#define ATOLL_HTTP_REASON_MAX 160
+void atoll_http_set_reason(struct atoll_http_request *req, const char *text);
 /* A whole response in one call; content_type may be NULL. Ends the request. After
  * atoll_http_begin() it is too late for another answer: then this is atoll_http_abort(). */
 void atoll_http_respond(struct atoll_http_request *req, int status, const char *content_type,

@@ -92,6 +92,8 @@ def test_contexts(box):
     ("POST", "/execute", {"code": "1", "env_vars": {"A": 5}}, 400, "env_vars.A must be"),
     ("POST", "/contexts", {"language": "cobol"}, 500, "cobol"),
     ("POST", "/contexts", {"cwd": 5}, 400, "cwd"),
+    ("POST", "/contexts", {"cwd": "/nope"}, 500, "/nope"),
+    ("POST", "/contexts", {"language": "a\r\nb: \u00e4"}, 500, "\u00e4"),
     ("POST", "/contexts/nope/restart", None, 404, "Context nope not found"),
     ("DELETE", "/contexts/nope", None, 404, "Context nope not found"),
     ("GET", "/nothing", None, 404, "/nothing"),
@@ -100,6 +102,10 @@ def test_errors_are_text(box, method, path, body, status, says):
     answer = box.rest.call(method, path, body)
     assert (answer.status, says in answer.body.decode()) == (status, True), answer.body
     assert answer.headers["Content-Type"].startswith("text/plain")
+    # The SDK for JavaScript shows the status line and nothing else.
+    shown = "".join(c if " " <= c <= "~" else " " if c < " " else "?" * len(c.encode())
+                    for c in answer.body.decode())
+    assert answer.reason == shown[:160].strip()
 
 
 def test_variables_that_nobody_heard_of_losing(box):

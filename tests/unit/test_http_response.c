@@ -40,6 +40,33 @@ static void in_pieces(void *arg, struct atoll_http_request *req)
     atoll_http_end(req);
 }
 
+static void with_reason(void *arg, struct atoll_http_request *req)
+{
+    const char *reason = atoll_http_query(req, "reason");
+
+    (void)arg;
+    if (reason)
+        atoll_http_set_reason(req, reason);
+    atoll_http_respond(req, 500, NULL, NULL, 0);
+}
+
+static void test_reason(void **state)
+{
+    char ask[400];
+    struct rig r;
+
+    (void)state;
+    rig_open(&r, NULL, with_reason, NULL);
+    assert_contains(rig_ask(&r, "GET /?reason=a%0d%0aX-B:%20%c3%a4%7f HTTP/1.1\r\nHost: a\r\n\r\n"),
+                    "HTTP/1.1 500 a  X-B: ?? \r\nDate: ");
+    assert_contains(rig_ask(&r, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+                    "HTTP/1.1 500 Internal Server Error\r\nDate: ");
+    (void)snprintf(ask, sizeof(ask), "GET /?reason=%0*d HTTP/1.1\r\nHost: a\r\n\r\n",
+                   ATOLL_HTTP_REASON_MAX + 9, 0);
+    assert_contains(rig_ask(&r, ask), "0\r\nDate: ");
+    rig_close(&r);
+}
+
 static void test_framing(void **state)
 {
     struct rig r;
@@ -311,6 +338,7 @@ static void test_error_shape(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reason),
         cmocka_unit_test(test_framing),
         cmocka_unit_test(test_no_content),
         cmocka_unit_test(test_head_leaves_alone),

@@ -1,7 +1,7 @@
 /*
  * The code interpreter of a sandbox, port 49999. Contexts here run as root in /home/user, as these
  * clients expect it; there is always one for Python and one for JavaScript, which start when they are
- * first used. Errors are plain text: clients show it behind the status.
+ * first used. Errors are plain text, and in the status line too: that is what clients show of them.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -22,6 +22,8 @@
 
 static void reply_text(struct atoll_api_call *call, int status, const char *text)
 {
+    if (call->req)
+        atoll_http_set_reason(call->req, text);
     atoll_api_reply_text(call, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 

@@ -119,7 +119,9 @@ for (const [language, probe, code, text] of [
 
 boxTest(Sandbox, 'an unknown language', async (box) => {
   const error = await rejection(box.runCode('1', { language: 'cobol' }), SandboxError)
-  assert.match(error.message, /500/)
+  assert.match(error.message, /500 .*cobol/)
+  const nowhere = await rejection(box.createCodeContext({ cwd: '/nope' }), SandboxError)
+  assert.match(nowhere.message, /500 .*\/nope/)
 })
 
 boxTest(Sandbox, 'rich results', async (box) => {
