@@ -236,6 +236,17 @@ static void handle(void *arg, struct atoll_http_request *req, const uint8_t *byt
     (void)atoll_origin_enter(&before);
 }
 
+static void refuse_size(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_error error;
+
+    call->handled = true;
+    (void)atoll_fail(&error, ATOLL_ERR_RESOURCE_EXHAUSTED, EMSGSIZE,
+                     "the request body is larger than %zu MiB", call->route->body_max >> 20);
+    atoll_api_fail(call, &error);
+}
+
 /* Keys, scopes and owners. */
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
@@ -329,7 +340,7 @@ static void start(struct atoll_api *api, struct atoll_http_request *req,
         atoll_http_content_length(req) == 0)
         handle(call, req, NULL, 0);
     else
-        atoll_http_body_collect(req, call->route->body_max, handle, call);
+        atoll_http_body_collect(req, call->route->body_max, handle, refuse_size, call);
 }
 
 void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)

@@ -22,6 +22,7 @@ static const struct {
      "delete files in the sandbox, or create it with a larger limits.diskMB or limits.inodes"},
     {ATOLL_ERR_RESOURCE_EXHAUSTED, EDQUOT, 507,
      "delete files in the sandbox, or create it with a larger limits.diskMB or limits.inodes"},
+    {ATOLL_ERR_RESOURCE_EXHAUSTED, EMSGSIZE, 413, "send a smaller body, or in several requests"},
     {ATOLL_ERR_RESOURCE_EXHAUSTED, ETIME, 429,
      "create a sandbox with a larger lifetime.cpuSeconds or lifetime.outputBytes"},
     {ATOLL_ERR_RESOURCE_EXHAUSTED, 0, 429, "free what is no longer needed, or try again later"},

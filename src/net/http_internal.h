@@ -94,6 +94,7 @@ struct atoll_http_request {
     uint64_t body_got; /* bytes parsed so far */
     void (*on_body)(void *arg, struct atoll_http_request *req, const uint8_t *bytes, size_t n);
     void (*on_end)(void *arg, struct atoll_http_request *req);
+    void (*on_too_large)(void *arg, struct atoll_http_request *req); /* COLLECT; or NULL */
     void *body_arg;
 
     char reason[ATOLL_HTTP_REASON_MAX + 1]; /* of the status line; "": the usual one */

@@ -15,6 +15,17 @@ static bool is_too_large(const struct atoll_http_request *req)
            (uint64_t)req->content_length > req->body_max;
 }
 
+static void refuse_size(struct atoll_http_conn *c)
+{
+    struct atoll_http_request *req = &c->req;
+
+    req->body_told = true;
+    if (req->on_too_large)
+        req->on_too_large(req->body_arg, req);
+    else
+        atoll_http_conn_reject(c, 413, "the request body is too large");
+}
+
 void atoll_http_request_deliver(struct atoll_http_conn *c)
 {
     struct atoll_http_request *req = &c->req;
@@ -22,7 +33,7 @@ void atoll_http_request_deliver(struct atoll_http_conn *c)
     if (c->dead || c->phase != PHASE_SERVING || req->body_told)
         return;
     if (is_too_large(req)) {
-        atoll_http_conn_reject(c, 413, "the request body is too large");
+        refuse_size(c);
     } else if (req->body_mode == BODY_COLLECT && req->body_done) {
         req->body_told = true;
         req->on_body(req->body_arg, req, atoll_buf_head(&c->body), atoll_buf_size(&c->body));
@@ -38,7 +49,7 @@ static void collect_piece(struct atoll_http_conn *c, const uint8_t *bytes, size_
     struct atoll_http_request *req = &c->req;
 
     if (req->body_got > req->body_max) {
-        atoll_http_conn_reject(c, 413, "the request body is too large");
+        refuse_size(c);
     } else if (req->content_length == (int64_t)n) {
         req->body_done = req->body_told = true;
         req->on_body(req->body_arg, req, bytes, n);
@@ -102,9 +113,11 @@ static void body_wanted(struct atoll_http_request *req, enum atoll_http_body_mod
 void atoll_http_body_collect(struct atoll_http_request *req, size_t max,
                              void (*done)(void *arg, struct atoll_http_request *req,
                                           const uint8_t *bytes, size_t n),
+                             void (*too_large)(void *arg, struct atoll_http_request *req),
                              void *arg)
 {
     req->on_body = done;
+    req->on_too_large = too_large;
     req->body_arg = arg;
     req->body_max = max;
     req->conn->body.max = max;

@@ -120,10 +120,12 @@ void *atoll_http_user(const struct atoll_http_request *req);
  * is sent by either. After the response no body callback is made any more. */
 
 /* Gathers the whole body and calls done once (with n = 0 for none); bytes are borrowed for that
- * call. A body longer than max is answered 413 here and ends the request. */
+ * call. A body longer than max is for too_large to answer, at once; where that is NULL it is answered
+ * 413 here and ends the request. */
 void atoll_http_body_collect(struct atoll_http_request *req, size_t max,
                              void (*done)(void *arg, struct atoll_http_request *req,
                                           const uint8_t *bytes, size_t n),
+                             void (*too_large)(void *arg, struct atoll_http_request *req),
                              void *arg);
 /* Hands out the body as it comes, then on_end once. */
 void atoll_http_body_stream(struct atoll_http_request *req,

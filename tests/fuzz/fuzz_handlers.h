@@ -125,7 +125,7 @@ static void on_request(void *arg, struct atoll_http_request *req)
     atoll_http_on_close(req, on_close, w);
     switch (path[0] == '/' ? path[1] : 0) {
     case 'c':
-        atoll_http_body_collect(req, 64, collected, w);
+        atoll_http_body_collect(req, 64, collected, NULL, w);
         break;
     case 's':
         atoll_http_body_stream(req, on_data, on_end, w);

@@ -1,6 +1,7 @@
 """A client of the E2B sandbox plane: Connect calls and plain HTTP, as the SDKs send them."""
 
 import base64
+import contextlib
 import hashlib
 import json
 import struct
@@ -105,10 +106,12 @@ class Envd:
     def stream(self, method, message, user=None, headers=None, timeout=PATIENCE):
         connection = self.rest.connection(timeout)
         body = message if isinstance(message, bytes) else envelope(message)
-        connection.request("POST", "/" + method, body,
-                           {**self.headers, "Content-Type": "application/connect+json",
-                            "Connect-Protocol-Version": "1", **user_header(user),
-                            **(headers or {})})
+        # An answer that comes before the whole body was sent is an answer all the same.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            connection.request("POST", "/" + method, body,
+                               {**self.headers, "Content-Type": "application/connect+json",
+                                "Connect-Protocol-Version": "1", **user_header(user),
+                                **(headers or {})})
         return Stream(connection)
 
     def start(self, *argv, user=None, headers=None, process=None, **fields):

@@ -282,3 +282,4 @@ def test_bodies_that_are_too_large(rest, box):
                        ("/api/run", 16 << 20)]:
         answer = rest.call("POST", path, b" " * (size + 1))
         assert (answer.status, answer.error["code"]) == (413, "resource_exhausted"), path
+        assert f"larger than {size >> 20} MiB" in answer.error["message"] and answer.error["hint"]

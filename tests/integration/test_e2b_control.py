@@ -565,6 +565,10 @@ def test_what_is_not_supported_says_so(api, made):
     assert api.get("/snapshots").json == []
 
 
+def test_a_body_that_is_too_large(api):
+    fails(api.post("/v2/sandboxes", b" " * (1 << 21)), 413, "larger than 1 MiB")
+
+
 def test_what_is_no_route_is_told_as_clients_read_it(api):
     for method, path, status in [("GET", "/v2/nothing", 404), ("PATCH", "/sandboxes", 405),
                                  ("GET", "/sandboxes/a/b/c/d", 404)]:

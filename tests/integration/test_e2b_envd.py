@@ -418,6 +418,14 @@ class TestProcesses:
         assert list(stream) == []
         assert stream.end["error"]["code"] == "invalid_argument"
 
+    def test_messages_that_are_too_large(self, box):
+        """In the form of the protocol, and with the limit."""
+        error = Result(box.start("/bin/echo", "x" * 3_000_000)).error
+        assert error["code"] == "resource_exhausted" and "1 MiB" in error["message"]
+        answer = box.process("List", {"x": "y" * 3_000_000})
+        assert (answer.status, answer.json["code"]) == (429, "resource_exhausted")
+        assert "1 MiB" in answer.json["message"]
+
     def test_content_types(self, box):
         answer = box.http("POST", "/process.Process/List", b"", {"Content-Type": "application/proto"})
         assert answer.status == 415

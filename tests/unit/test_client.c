@@ -136,7 +136,7 @@ static void on_request(void *arg, struct atoll_http_request *req)
     if (atoll_ws_wanted(req))
         assert_int_equal(atoll_ws_accept(req, &callbacks, f, 1 << 20, &f->ws, NULL), 0);
     else
-        atoll_http_body_collect(req, sizeof(f->body) - 1, answer, f);
+        atoll_http_body_collect(req, sizeof(f->body) - 1, answer, NULL, f);
 }
 
 static void on_stop(void *arg, uint32_t events)

@@ -54,7 +54,7 @@ static void echo(void *arg, struct atoll_http_request *req)
 
     s->requests++;
     atoll_http_on_close(req, on_close, s);
-    atoll_http_body_collect(req, 100, collected, s);
+    atoll_http_body_collect(req, 100, collected, NULL, s);
 }
 
 static struct h2 c; /* too large for a stack */

@@ -116,7 +116,7 @@ static void collected(void *arg, struct atoll_http_request *req, const uint8_t *
 static void collect(void *arg, struct atoll_http_request *req)
 {
     atoll_http_on_close(req, lost, arg);
-    atoll_http_body_collect(req, 1000, collected, arg);
+    atoll_http_body_collect(req, 1000, collected, NULL, arg);
 }
 
 static void test_wrong_length(void **state)

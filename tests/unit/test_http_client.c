@@ -107,7 +107,7 @@ static void route(void *arg, struct atoll_http_request *req)
     site->requests++;
     site->connections_seen = atoll_http_server_connections(site->server);
     if (strcmp(path, "/echo") == 0)
-        atoll_http_body_collect(req, 1 << 20, echoed, NULL);
+        atoll_http_body_collect(req, 1 << 20, echoed, NULL, NULL);
     else if (strcmp(path, "/count") == 0)
         atoll_http_body_stream(req, count_piece, counted, NULL);
     else if (strcmp(path, "/early") == 0)

@@ -48,7 +48,7 @@ static void echo(void *arg, struct atoll_http_request *req)
 
     s->requests++;
     atoll_http_on_close(req, on_close, s);
-    atoll_http_body_collect(req, 100, collected, s);
+    atoll_http_body_collect(req, 100, collected, NULL, s);
 }
 
 static void later(void *arg, struct atoll_http_request *req)
@@ -217,6 +217,45 @@ static void test_too_large_chunked_body(void **state)
         assert_string_equal(rig_ask(&r, "a\r\n0123456789\r\n"), "");
     assert_starts(rig_ask(&r, "1\r\nx\r\n"), "HTTP/1.1 413 ");
     assert_int_equal(s.closes, 1);
+    rig_close(&r);
+}
+
+static void too_large(void *arg, struct atoll_http_request *req)
+{
+    struct seen *s = arg;
+
+    s->closes += 10; /* once: nothing else comes for this request */
+    atoll_http_respond(req, 429, "text/plain", "less", 4);
+}
+
+static void echo_or_say(void *arg, struct atoll_http_request *req)
+{
+    atoll_http_on_close(req, on_close, arg);
+    atoll_http_body_collect(req, 10, collected, too_large, arg);
+}
+
+/* The handler's own answer instead; what is left of a short body is read past. */
+static void test_too_large_for_the_handler(void **state)
+{
+    struct seen s;
+    struct rig r;
+
+    (void)state;
+    seen_init(&s);
+    rig_open(&r, NULL, echo_or_say, &s);
+    assert_starts(rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n\r\n0123"),
+                  "HTTP/1.1 429 ");
+    assert_starts(rig_ask(&r, "456789ab"
+                              "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"),
+                  "HTTP/1.1 200 ");
+    assert_starts(rig_ask(&r, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                              "8\r\n01234567\r\n3\r\nabc\r\n"),
+                  "HTTP/1.1 429 ");
+    assert_starts(rig_ask(&r, "1\r\nx\r\n0\r\n\r\n"
+                              "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na"),
+                  "HTTP/1.1 200 ");
+    assert_int_equal(s.closes, 20);
+    assert_int_equal(s.bodies, 2);
     rig_close(&r);
 }
 
@@ -546,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_collected_bodies),
         cmocka_unit_test(test_too_large_bodies),
         cmocka_unit_test(test_too_large_chunked_body),
+        cmocka_unit_test(test_too_large_for_the_handler),
         cmocka_unit_test(test_continue),
         cmocka_unit_test(test_unwanted_bodies),
         cmocka_unit_test(test_upload_back_pressure),

@@ -26,7 +26,7 @@ static void echo(void *arg, struct atoll_http_request *req)
 
     s->requests++;
     atoll_http_on_close(req, on_close, s);
-    atoll_http_body_collect(req, 1000, echoed, s);
+    atoll_http_body_collect(req, 1000, echoed, NULL, s);
 }
 
 #define HEAD(fields) "POST /x HTTP/1.1\r\nHost: a\r\n" fields "\r\n"
