@@ -158,7 +158,8 @@ def test_a_start_command_is_running(service, tmp_path):
 def test_names_of_templates(api, made):
     for name in ("base", "base:default", "team/base", "team/base:default",
                  "python3", "Python3", "nodejs", "node", "bash", "code-interpreter-v1",
-                 "code-interpreter", "code-interpreter-beta", "host"):
+                 "code-interpreter", "code-interpreter-beta", "host",
+                 "Base", "Team/BASE", "PYTHON3", "Code-Interpreter-V1", "HOST"):
         sandbox = made(templateID=name)
         assert sandbox["templateID"] == name
         assert sandbox["alias"] == name.split("/")[-1].split(":")[0]

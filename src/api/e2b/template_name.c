@@ -42,6 +42,21 @@ static const char *find_template(const struct atoll_api_call *call, const char *
     return NULL;
 }
 
+/* By name or alias; these clients' service knows names in lower case only. */
+static bool find_environment(const struct atoll_registry *registry, const char *name,
+                             struct atoll_environment *ret)
+{
+    struct atoll_registry_item item;
+    size_t pos = 0;
+
+    if (atoll_environment_find(registry, name, ret, NULL) == 0)
+        return true;
+    while (atoll_registry_next(registry, ATOLL_REGISTRY_ENVIRONMENT, &pos, &item))
+        if (strcasecmp(item.name, name) == 0)
+            return atoll_environment_find(registry, item.name, ret, NULL) == 0;
+    return false;
+}
+
 int atoll_e2b_template_find(const struct atoll_api_call *call, const char *asked,
                             struct atoll_e2b_template *ret, struct atoll_error *err)
 {
@@ -50,8 +65,8 @@ int atoll_e2b_template_find(const struct atoll_api_call *call, const char *asked
     *ret = (struct atoll_e2b_template){0};
     if (!strip(asked, ret->alias, sizeof(ret->alias)))
         return missing(err, asked);
-    if (sessions && atoll_environment_find(atoll_sessions_registry(sessions), ret->alias,
-                                           &ret->environment, NULL) == 0) {
+    if (sessions &&
+        find_environment(atoll_sessions_registry(sessions), ret->alias, &ret->environment)) {
         ret->is_environment = true;
         ret->name = ret->environment.image
                         ? NULL
