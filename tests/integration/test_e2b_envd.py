@@ -472,6 +472,13 @@ class TestFilesystem:
         answer = box.fs("Stat", path="/no/such")
         assert answer.status == 404 and answer.json["code"] == "not_found"
         assert answer.json["message"].startswith("file not found: lstat /no/such")
+        for path in ("stat.txt/below", "stat.txt/below/more"):  # exists() is to say no
+            answer = box.fs("Stat", path=path)
+            assert (answer.status, answer.json["code"]) == (404, "not_found")
+            assert answer.json["message"].startswith(f"file not found: lstat /home/user/{path}")
+            assert box.fs("MakeDir", path=path).json["code"] == "invalid_argument"
+            assert box.fs("ListDir", path=path).json["code"] == "invalid_argument"
+        assert box.fs("Stat", path="stat.txt/").json["entry"]["type"] == "FILE_TYPE_FILE"
         assert box.fs("Stat", path="~/stat.txt").json["entry"]["path"] == "/home/user/stat.txt"
         assert box.fs("Stat", path="~other/x").status == 400
         assert box.fs("Stat", path="").json["entry"]["path"] == "/home/user"

@@ -121,6 +121,13 @@ static void look(struct op *op, const char *path, atoll_entry_fn *done)
 static void on_looked(void *arg, const struct atoll_am_entry *entry,
                       const struct atoll_error *error)
 {
+    struct atoll_error missing;
+
+    if (error && error->errnum == ENOTDIR) {
+        /* Below a file there is nothing: clients ask here whether a path exists. */
+        (void)atoll_fail(&missing, ATOLL_ERR_NOT_FOUND, ENOENT, "%s", error->text);
+        error = &missing;
+    }
     if (error)
         op_fail_as(arg, error, ENOENT, "file not found: lstat ");
     else

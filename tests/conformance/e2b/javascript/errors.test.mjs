@@ -52,4 +52,5 @@ test('templates', async () => {
   assert.equal(await Template.exists('base'), true)
   assert.equal(await Template.exists('code-interpreter-v1'), true)
   assert.equal(await Template.exists('no-such-template'), false)
+  assert.equal(await Template.exists('team/Base'), true)
 })

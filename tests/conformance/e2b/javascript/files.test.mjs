@@ -86,6 +86,8 @@ boxTest(Sandbox, 'rename, remove, exists', async (box) => {
   await rejection(box.files.rename('old', 'newer'), FileNotFoundError)
   await box.files.remove('made')
   assert.equal(await box.files.exists('made/new'), false)
+  await box.files.write('file', '')
+  assert.equal(await box.files.exists('file/below'), false)
   await box.files.remove('made')
 })
 
