@@ -415,7 +415,8 @@ struct atoll_agent_handle {
     int fd;      /* owned */
     /* Of a file being written: where it will be. */
     bool writing, exclusive, in_place;
-    int dir_fd; /* owned */
+    bool is_new; /* of one in place: it was made for this */
+    int dir_fd;  /* owned */
     uint32_t mode;
     struct atoll_agent_user *user; /* owned */
     char *path, *name, *temp_name; /* owned */

@@ -291,7 +291,10 @@ static int open_in_place(struct atoll_agent_handle *h, const struct place *at)
         (!at->exists || st.st_uid != h->user->uid || st.st_gid != h->user->gid) &&
         fchown(h->fd, h->user->uid, h->user->gid) < 0)
         return -errno;
-    return st.st_size > 0 && ftruncate(h->fd, 0) < 0 ? -errno : 0;
+    if (st.st_size > 0 && ftruncate(h->fd, 0) < 0)
+        return -errno;
+    h->is_new = !at->exists;
+    return 0;
 }
 
 static int fill_handle(struct atoll_agent_handle *h, struct place *at,
@@ -416,6 +419,21 @@ int atoll_agent_on_file_commit(struct atoll_agent *a, uint32_t request, const vo
     return r < 0 ? r : ATOLL_AGENT_ANSWERED;
 }
 
+/* Half a file would fill the disk, and pass for a whole one. What somebody put there meanwhile stays. */
+static void undo_in_place(struct atoll_agent *a, const struct atoll_agent_handle *h)
+{
+    struct stat ours, there;
+
+    if (atoll_agent_become(a, h->user, NULL) < 0)
+        return;
+    (void)!ftruncate(h->fd, 0);
+    if (h->is_new && fstat(h->fd, &ours) == 0 &&
+        fstatat(h->dir_fd, h->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+        ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
+        (void)unlinkat(h->dir_fd, h->name, 0);
+    atoll_agent_unbecome(a);
+}
+
 int atoll_agent_on_file_close(struct atoll_agent *a, uint32_t request, const void *message,
                               struct atoll_error *err)
 {
@@ -425,6 +443,8 @@ int atoll_agent_on_file_close(struct atoll_agent *a, uint32_t request, const voi
     (void)request;
     if (!h)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, EBADF, "there is no open file %u", msg->handle);
+    if (h->in_place)
+        undo_in_place(a, h);
     handle_drop(a, h);
     return 0;
 }

@@ -464,7 +464,7 @@ typedef void atoll_upload_fn(void *arg, struct atoll_upload *upload, int fd,
 void atoll_files_create(struct atoll_engine *e, const char *id, const char *user, const char *path,
                         uint32_t mode, atoll_upload_fn *done, void *arg);
 /* The same without the atomic replace: the file is truncated and written where it is, as programs
- * that watch it may expect. A dropped upload leaves what was written. */
+ * that watch it may expect. Of a dropped upload nothing stays, but an old file stays empty. */
 void atoll_files_rewrite(struct atoll_engine *e, const char *id, const char *user, const char *path,
                          uint32_t mode, atoll_upload_fn *done, void *arg);
 /* The same as a write to fd, and keeps to what may wait on our side to be sent: for contents that come

@@ -258,7 +258,7 @@ struct atoll_am_create {
     uint32_t mode;     /* 0: that of the file being replaced, else 0644 */
     uint8_t parents;   /* make missing directories */
     uint8_t exclusive; /* ALREADY_EXISTS instead of replacing */
-    uint8_t in_place;  /* truncated and written where it is; COMMIT changes nothing any more */
+    uint8_t in_place;  /* truncated and written where it is; CLOSE undoes that, COMMIT keeps it */
 };
 
 struct atoll_am_write {

@@ -4,6 +4,7 @@ import base64
 import gzip
 import http.client
 import json
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -613,8 +614,21 @@ class TestFiles:
         packed = gzip.compress(bytes(3 * 1024 * 1024 * 1024 // 2 // 64)) * 64
         answer = own.upload("bomb", packed, {"Content-Encoding": "gzip"})
         assert answer.status == 507
-        assert "not enough disk space available" in answer.json["message"]
+        assert re.match("attempted to write at least [0-9]+ bytes: not enough disk space available",
+                        answer.json["message"])
         assert own.http("GET", "/health").status == 204
+
+    def test_half_a_file_does_not_stay(self, own):
+        """It would fill the disk, and pass for a whole one."""
+        own.upload("old", b"x")
+        size = 300 << 20
+        for path, left in (("new", 404), ("old", 200)):
+            answer = own.upload(path, bytes(size))
+            assert (answer.status, answer.json["message"]) == (
+                507, f"attempted to write {size} bytes: not enough disk space available")
+            assert own.fs("Stat", path=path).status == left
+        assert own.fs("Stat", path="old").json["entry"].get("size", "0") == "0"
+        assert own.upload("fits", bytes(100 << 20)).status == 200
 
     def test_ranges(self, box):
         box.upload("range", b"0123456789")

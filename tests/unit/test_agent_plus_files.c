@@ -139,6 +139,30 @@ static void in_place_keeps_the_file(void **state)
     assert_int_equal(after.st_mode & 07777, 0600);
 }
 
+/* Given up, unlike the above: half a file is worse than none. */
+static void in_place_and_closed(void **state)
+{
+    struct agent_client *c = *state;
+    struct atoll_am_create msg = {.user = "+", .path = in_dir(c, "f"), .in_place = 1};
+    struct atoll_am_handle close = {create(c, &msg)};
+
+    write_text(c, close.handle, "half");
+    client_call(c, ATOLL_AGENT_FILE_CLOSE, &atoll_am_handle_desc, &close, NULL, NULL, NULL);
+    assert_int_equal(access(msg.path, F_OK), -1);
+    close.handle = create(c, &msg);
+    commit(c, close.handle, msg.path);
+    close.handle = create(c, &msg);
+    write_text(c, close.handle, "half");
+    client_call(c, ATOLL_AGENT_FILE_CLOSE, &atoll_am_handle_desc, &close, NULL, NULL, NULL);
+    check_text(msg.path, "");
+    assert_int_equal(unlink(msg.path), 0);
+    close.handle = create(c, &msg);
+    assert_int_equal(rename(msg.path, in_dir(c, "moved")), 0);
+    assert_int_equal(symlink("other", msg.path), 0);
+    client_call(c, ATOLL_AGENT_FILE_CLOSE, &atoll_am_handle_desc, &close, NULL, NULL, NULL);
+    assert_int_equal(readlink(msg.path, (char[8]){0}, 8), 5);
+}
+
 /* What a daemon would do on behalf of a tenant must not reach the kernel. */
 static void kernel_files_are_not_written_in_place(void **state)
 {
@@ -280,6 +304,7 @@ int main(void)
         TEST(relative_paths_are_the_users),
         TEST(commands_do_not_take_it),
         TEST(in_place_keeps_the_file),
+        TEST(in_place_and_closed),
         TEST(kernel_files_are_not_written_in_place),
         TEST(a_new_file_is_three_events),
         TEST(looking_shows_attributes_and_targets),

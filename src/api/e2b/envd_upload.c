@@ -85,14 +85,19 @@ static void fail(struct upload *u, int status, const char *text)
 
 static void fail_write(struct upload *u, int errnum)
 {
+    int64_t size = atoll_http_content_length(u->call->req);
     char text[120];
 
+    /* How long the file is to be is known when nothing is around it and it is not packed. */
+    if (u->is_form || atoll_http_header(u->call->req, "content-encoding"))
+        size = -1;
     if (errnum != ENOSPC && errnum != EDQUOT)
         (void)snprintf(text, sizeof(text), "error writing file: %s", strerror(errnum));
     else
         (void)snprintf(text, sizeof(text),
-                       "attempted to write %llu bytes: not enough disk space available",
-                       (unsigned long long)u->bytes);
+                       "attempted to write %s%llu bytes: not enough disk space available",
+                       size < 0 ? "at least " : "",
+                       size < 0 ? (unsigned long long)u->bytes : (unsigned long long)size);
     fail(u, errnum == ENOSPC || errnum == EDQUOT ? 507 : 500, text);
 }
 
@@ -171,6 +176,10 @@ static void on_finished(void *arg, const struct atoll_am_entry *entry,
 
     if (!wait_over(u))
         return;
+    if (error && (error->errnum == ENOSPC || error->errnum == EDQUOT)) {
+        fail_write(u, error->errnum); /* where the bytes go to the agent, they do so only now */
+        return;
+    }
     if (error) {
         fail_path(u, error);
         return;
