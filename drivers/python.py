@@ -1451,11 +1451,28 @@ class Driver:
                 value = self.wait(value)
         return value if len(codes) == 2 else None
 
-    def wait(self, coroutine):
+    def set_loop(self):
         import asyncio
         if self.loop is None or self.loop.is_closed():
             self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
+
+    def keep_loop(self):
+        """asyncio.run() leaves no event loop behind, which the code of the next cell may expect."""
+        if "asyncio" not in sys.modules:
+            return
+        import asyncio
+        import warnings
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # there may be none, and then it is made
+                asyncio.get_event_loop()
+        except RuntimeError:
+            self.set_loop()
+
+    def wait(self, coroutine):
+        import asyncio
+        self.set_loop()
         task = self.loop.create_task(coroutine)
         try:
             return self.loop.run_until_complete(task)
@@ -1470,6 +1487,7 @@ class Driver:
         linecache.cache.pop("<cell %d>" % (self.count - CELLS_KEPT), None)
         error = None
         self.shown = []
+        self.keep_loop()
         try:
             self.wire.interruptible = True
             try:

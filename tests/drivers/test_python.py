@@ -231,6 +231,10 @@ def test_indented_cells_and_top_level_await(driver):
     """)
     assert (done.stdout, done.text) == ("ok\n", "42")
     assert driver.value("asyncio.run(answer())") == "42"
+    assert driver.value("asyncio.get_event_loop().run_until_complete(answer())") == "42"
+    assert driver.value("asyncio.run(answer())\nawait answer()") == "42"
+    driver.run("own = asyncio.new_event_loop(); asyncio.set_event_loop(own)")
+    assert driver.value("asyncio.get_event_loop() is own") == "True"
 
 
 def test_future_statements_stay(driver):
