@@ -27,6 +27,7 @@ const REQUESTS_FD = 3, LINES_FD = 4, OUTPUT_FDS = { stdout: 5, stderr: 6 };
 const PIECE = 16 * 1024; // characters: at most 64 KiB as bytes
 const LATE_MAX = 1024 * 1024; // kept of what is printed between two executions
 const TEXT_MAX = 1024 * 1024;
+const CELLS_KEPT = 1000; // whose places are known
 const LINE_MAX = 24 * 1024 * 1024; // the protocol allows 32 MiB
 const INTERRUPT = { name: 'KeyboardInterrupt', value: '', traceback: 'KeyboardInterrupt' };
 const GLOBAL_DIRS = [path.resolve(process.execPath, '../../lib/node_modules'),
@@ -305,14 +306,63 @@ function namesOf(pattern) {
     }
 }
 
+/* Where what runs was written: places by the name of the cell, for its tracebacks. */
+const written = new Map();
+
+/* A text made of a source with changes, and where each piece of it was in the source. */
+class Pieces {
+    text = '';
+    places = []; // of what begins at line and column of the text; those who stand still were put in
+    #at = 0;
+    #end = { line: 1, column: 1 };
+    #from = { line: 1, column: 1 };
+
+    constructor(source, lead) {
+        this.source = source;
+        this.#from.column -= lead;
+    }
+
+    static #move(place, text) {
+        const lines = text.split('\n');
+        return { line: place.line + lines.length - 1,
+            column: lines.at(-1).length + (lines.length > 1 ? 1 : place.column) };
+    }
+
+    #append(text, isOwn) {
+        this.places.push({ ...this.#end, from: this.#from, isOwn });
+        this.text += text;
+        this.#end = Pieces.#move(this.#end, text);
+    }
+
+    add(start, end, text) {
+        const kept = this.source.slice(this.#at, start);
+        this.#append(kept, true);
+        this.#from = Pieces.#move(this.#from, kept);
+        this.#append(text, false);
+        this.#from = Pieces.#move(this.#from, this.source.slice(start, end));
+        this.#at = end;
+    }
+
+    /* null: nowhere in the source. */
+    static find(places, line, column) {
+        const at = places.findLast((p) => p.line < line || (p.line === line && p.column <= column));
+        if (!at || at === places.at(-1) && line > at.line) return null;
+        if (!at.isOwn) return at.from;
+        return { line: at.from.line + line - at.line,
+            column: line === at.line ? at.from.column + column - at.column : column };
+    }
+}
+
 /*
  * Declarations of the cell become variables of the global object, so that the next cell sees them
  * and may declare them again. A cell that awaits is the body of an async function: there,
  * declarations become assignments, and what they declare is declared outside.
  */
 class Cell {
-    constructor(source) {
+    /* lead: how much of the first line was not there when it was written */
+    constructor(source, lead = 0) {
         this.source = source;
+        this.lead = lead;
         this.edits = [];
         this.names = new Set();
         this.hoisted = '';
@@ -418,13 +468,15 @@ class Cell {
     }
 
     script(filename) {
-        let body = this.source;
-        // From the end; of two at one place the earlier one comes first in the text.
+        const pieces = new Pieces(this.source, this.lead);
+        // Of two at one place the earlier one comes first in the text.
         const edits = this.edits.map((edit, order) => ({ ...edit, order }))
-            .sort((a, b) => b.start - a.start || b.end - a.end || b.order - a.order);
-        for (const { start, end, text } of edits)
-            body = body.slice(0, start) + text + body.slice(end);
-        let prefix = '';
+            .sort((a, b) => a.start - b.start || a.end - b.end || a.order - b.order);
+        for (const { start, end, text } of edits) pieces.add(start, end, text);
+        pieces.add(this.source.length, this.source.length, '');
+        written.set(filename, pieces.places);
+        if (written.size > CELLS_KEPT) written.delete(written.keys().next().value);
+        let body = pieces.text, prefix = '';
         if (this.awaits) {
             const names = [...this.names];
             prefix = (names.length ? `var ${names.join(', ')};` : '') +
@@ -440,7 +492,7 @@ function cellOf(source) {
     const trimmed = source.trim();
     if (trimmed.startsWith('{') && trimmed.endsWith('}')) {
         try {
-            return new Cell(`(${source})`);
+            return new Cell(`(${source})`, 1);
         } catch { /* a block after all */ }
     }
     return new Cell(source);
@@ -613,9 +665,19 @@ function describe(error) {
     return { name: String(error.name), value: String(error.message), traceback: traceOf(error) };
 }
 
+/* A line of a stack as one with the place in the cell as it was written; none where there is none. */
+function asWritten(line) {
+    const [all, name, row, column] = /^\s+at .*?(<cell \d+>):(\d+):(\d+)\)?$/.exec(line) ?? [];
+    const places = written.get(name);
+    if (!places) return [line];
+    const at = Pieces.find(places, Number(row), Number(column));
+    return at ? [all.replace(/:\d+:\d+(\)?)$/, `:${at.line}:${at.column}$1`)] : [];
+}
+
 /* Below the cell's last frame there is nothing but the driver. */
 function traceOf(error, depth = 0) {
-    const lines = String(error.stack || `${error.name}: ${error.message}`).split('\n');
+    const lines = String(error.stack || `${error.name}: ${error.message}`).split('\n')
+        .flatMap(asWritten);
     const last = lines.findLastIndex((line) => /^\s+at .*<cell /.test(line));
     const kept = lines.filter((line, i) => !/^\s+at /.test(line) || i <= last ||
         !(line.includes('node:') || line.includes(import.meta.url)));

@@ -1,5 +1,6 @@
 """drivers/javascript.mjs: values, modules, output, errors and interrupts of JavaScript."""
 
+import re
 import time
 
 import pytest
@@ -106,6 +107,23 @@ def test_late_output_belongs_to_the_next_execution(driver):
                "const asked = new Promise(then => { goOn = then })\n"
                "const spoken = asked.then(() => new Promise(then => setTimeout(speak, 1, then))); 1")
     assert driver.run("goOn(); await spoken").stdout == "late\n"
+
+
+@pytest.mark.parametrize("code, places", [
+    ("nix.bar", [(1, 1)]),
+    ("let a1 = 1\n  nix.bar", [(2, 3)]),
+    ("let a2 = 1; nix.bar", [(1, 13)]),
+    ("let a3 = 1, b3; await nix.bar", [(1, 23)]),
+    ("const {a4} = {}; let b4; const c4 = b4 + nix", [(1, 42)]),
+    ("import fs1, {\n  readFileSync as r1 } from 'fs'; nix.bar", [(2, 35)]),
+    ("function f1() { nix.bar }\n  f1()", [(1, 17), (2, 3)]),
+    ("export class C1 { constructor() { nix } }; new C1()", [(1, 35), (1, 44)]),
+    ("{ a: 1, b: nix }", [(1, 12)]),
+    ("await 1\nasync function f2() { await 1; nix.bar }\n  await f2()", [(2, 32), (3, 3)]),
+])
+def test_places_are_those_of_the_code_as_it_was_written(driver, code, places):
+    found = re.findall(r"<cell \d+>:(\d+):(\d+)", driver.run(code).error["traceback"])
+    assert [(int(line), int(column)) for line, column in found] == places
 
 
 def test_errors(driver):
