@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "cli/client.h"
 #include "cli/print.h"
 #include "sandbox/host.h"
@@ -33,6 +34,25 @@ static const struct {
     {"info", "·", ATOLL_CLI_DIM},
 };
 
+/* Commands, perhaps several with "; " between them, as whoever reads this can run them. */
+static void print_fix(const char *fix)
+{
+    static const char *const for_root[] = {"sysctl ", "modprobe ", "apt ", "systemctl "};
+    ATOLL_AUTOFREE char *text = strdup(fix);
+    char *rest = NULL;
+
+    for (char *one = text ? strtok_r(text, ";", &rest) : NULL; one;
+         one = strtok_r(NULL, ";", &rest)) {
+        one += strspn(one, " ");
+        if (one != text)
+            atoll_cli_put_colour(stdout, ATOLL_CLI_DIM, "; ");
+        for (size_t i = 0; geteuid() != 0 && i < ATOLL_ARRAY_LEN(for_root); i++)
+            if (strncmp(one, for_root[i], strlen(for_root[i])) == 0)
+                atoll_cli_put_colour(stdout, ATOLL_CLI_DIM, "sudo ");
+        atoll_cli_put_colour(stdout, ATOLL_CLI_DIM, one);
+    }
+}
+
 static void print_check(const json_t *check, int width)
 {
     const char *state = atoll_link_text(check, "state", "info");
@@ -51,7 +71,7 @@ static void print_check(const json_t *check, int width)
     if (*fix) {
         (void)printf("%*s", width + 2, "");
         atoll_cli_put_colour(stdout, ATOLL_CLI_DIM, "→ ");
-        atoll_cli_put_colour(stdout, ATOLL_CLI_DIM, fix);
+        print_fix(fix);
         (void)fputc('\n', stdout);
     }
 }
