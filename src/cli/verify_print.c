@@ -187,7 +187,8 @@ void atoll_cli_verify_print(const struct atoll_report *report)
         atoll_cli_put_colour(stdout, ATOLL_CLI_YELLOW, "This proves too little: ");
     else
         atoll_cli_put_colour(stdout, ATOLL_CLI_GREEN, "No findings: ");
-    (void)printf("%zu promises hold that are open outside of a sandbox, %zu %s.\n", counts.holds,
+    (void)printf("%zu %s open outside of a sandbox, %zu %s.\n", counts.holds,
+                 counts.holds == 1 ? "promise holds that is" : "promises hold that are",
                  counts.found, counts.found == 1 ? "does not" : "do not");
 }
 
