@@ -9,6 +9,7 @@ import base64
 import codecs
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -31,8 +32,9 @@ class Ended(Exception):
 
 
 class Bash:
-    """An interactive shell: only such a one goes back to its prompt when it is interrupted. What
-    it runs before a prompt reports the status and the directory."""
+    """An interactive shell: only such a one goes back to its prompt when it is interrupted. What it
+    runs before a prompt takes the code, if there is any, and reports the status and the directory:
+    there, it says nothing of jobs and of its end, as it would of commands that are typed."""
 
     language = "bash"
     interrupted = "KeyboardInterrupt"
@@ -40,14 +42,18 @@ class Bash:
     commands_on_stdin = True
     # One line: each line is answered by one prompt.
     setup = (
-        "PS1= PS2= PROMPT_COMMAND='printf \"status %%d\\n%%s\\0\" $? \"$PWD\" >&%d'; "
-        "unset HISTFILE; set +o history +H; shopt -u checkwinsize\n" % REPORT_FD
+        "PS1= PS2= PROMPT_COMMAND='if IFS= read -r -d \"\" -u %d __atoll_code; then "
+        "eval \"$__atoll_code\" </dev/null %d>&- %d>&- %d<&-; fi; "
+        "printf \"status %%d\\n%%s\\0\" $? \"$PWD\" >&%d'; "
+        "unset HISTFILE; set +o history +H; shopt -u checkwinsize\n"
+        % (CODE_FD, COMMAND_FD, REPORT_FD, CODE_FD, REPORT_FD)
     )
-    run_command = (
-        "IFS= read -r -d '' -u %d __atoll_code; "
-        "eval \"$__atoll_code\" </dev/null %d>&- %d>&- %d<&-\n"
-        % (CODE_FD, COMMAND_FD, REPORT_FD, CODE_FD)
-    )
+    run_command = "\n"
+
+    def clean(self, text, lines):
+        """It counts the lines of syntax errors from its start, where each command was a line."""
+        return re.sub(r"(?m)^(bash: )eval: line (\d+): ", lambda m: m[0] if int(m[2]) < lines
+                      else "%sline %d: " % (m[1], int(m[2]) - lines + 1), text)
 
     def version(self):
         text = subprocess.run(["bash", "-c", "echo $BASH_VERSION"], stdout=subprocess.PIPE).stdout
@@ -138,6 +144,9 @@ local({
   }
 })
 """
+
+    def clean(self, text, lines):
+        return text
 
     def __init__(self):
         self.plots = tempfile.mkdtemp(prefix="plots-")
@@ -275,6 +284,7 @@ class Driver:
             self.poll.register(fd, select.POLLIN)
         if self.interpreter.setup:
             os.write(command_fd, self.interpreter.setup.encode())
+        self.lines = 1
         self.quiet = True  # an interactive shell complains that it has no terminal
         self.wait_for_report()
         self.quiet = False
@@ -307,7 +317,7 @@ class Driver:
         text = self.waiting.pop(kind, "") + text
         end = text.rfind("\n") + 1 or (len(text) if len(text) > PIECE else 0)
         if text[:end]:
-            self.send_text(kind, text[:end])
+            self.send_text(kind, self.interpreter.clean(text[:end], self.lines))
         if text[end:]:
             self.waiting[kind] = text[end:]
 
@@ -389,6 +399,7 @@ class Driver:
             data = data[os.write(self.code_fd, data):]
         os.lseek(self.code_fd, 0, os.SEEK_SET)
         os.write(self.command_fd, command.encode())
+        self.lines += 1
         self.wait_for_report()
 
     def run_silent(self, text):

@@ -21,6 +21,16 @@ def test_variables_functions_and_directory_stay(driver, tmp_path):
     assert driver.run('greet you; pwd; echo "${m[k]}"').stdout == f"hello you\n{tmp_path}\nv\n"
 
 
+def test_the_shell_itself_says_nothing(fresh):
+    """Neither of jobs nor of its end; and lines are those of the code."""
+    for code in ("sleep 0 &", "sleep 0 & wait", "sleep 60 & kill -9 $!; wait $!", "sh -c 'kill -9 $$'"):
+        assert fresh.run(code).stderr == ""
+    assert "line 2: syntax error" in fresh.run("true\necho (").stderr
+    done = fresh.run("echo last >&2; exit 3")
+    assert (done.stderr, done.error["name"]) == ("last\n", "InterpreterEnded")
+    assert fresh.run("exit").stderr == ""
+
+
 def test_here_documents_and_empty_input(driver):
     assert driver.run("cat <<X\nline $((1 + 1))\nX").stdout == "line 2\n"
     assert driver.run("cat; read x || echo end").stdout == "end\n"
