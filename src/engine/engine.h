@@ -320,9 +320,10 @@ struct atoll_exec *atoll_sandbox_next_exec(struct atoll_sandbox *sandbox, size_t
 /* How a command ended: exactly one of these exists per exec, once it has ended. */
 struct atoll_exec_result {
     enum atoll_end_kind kind;
-    int code;         /* EXITED */
-    int signal;       /* where one was involved */
-    char reason[200]; /* KILLED_BY: who; LOST: why; else "" */
+    int code;   /* EXITED */
+    int signal; /* where one was involved */
+    char reason
+        [200]; /* KILLED_BY: who; LOST: why; OOM_KILLED with its whole sandbox: how; else "" */
     uint64_t user_us, system_us, max_rss_bytes;
     uint32_t oom_kills, oom_pid;
     char oom_process[32];

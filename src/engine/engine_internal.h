@@ -174,6 +174,7 @@ struct atoll_sandbox {
     int64_t progress_ms, progress_since_ms; /* when that was last an event, and first */
     bool snapping;                          /* a snapshot of it is being made */
     char cause[200];
+    struct atoll_provider_exit oom; /* what it dies of, where oom_kills says so: see exec.c */
     int64_t created_unix_ms, expires_unix_ms;
     int64_t created_ms;
     double boot_ms;

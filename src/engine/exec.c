@@ -179,10 +179,18 @@ void atoll_exec_finish(struct atoll_exec *x, const struct atoll_exec_result *res
 
 void atoll_exec_end_all(struct atoll_sandbox *s, enum atoll_end_kind kind, const char *reason)
 {
+    const struct atoll_provider_exit oom = s->oom;
     struct atoll_exec_result result = {.kind = kind};
 
     (void)snprintf(result.reason, sizeof(result.reason), "%s", reason);
-    if (kind == ATOLL_END_KILLED_BY)
+    s->oom = (struct atoll_provider_exit){0}; /* it may be made or started again */
+    if (kind == ATOLL_END_LOST && oom.oom_kills > 0) {
+        result.kind = ATOLL_END_OOM_KILLED;
+        result.oom_kills = (uint32_t)ATOLL_MIN(oom.oom_kills, (uint64_t)UINT32_MAX);
+        result.oom_peak_bytes = oom.memory_peak_bytes;
+        result.oom_limit_bytes = s->spec.limits.memory_bytes;
+    }
+    if (result.kind != ATOLL_END_LOST)
         result.signal = 9;
     ATOLL_LIST_FOREACH (&s->exec_list, node) {
         struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);

@@ -135,6 +135,8 @@ static void on_looked(void *arg, const struct atoll_provider_look *look,
         return;
     }
     if (look->state != ATOLL_LOOK_ALIVE) {
+        if (look->oom)
+            s->oom = look->exit;
         atoll_sandbox_fail(
             s, *look->cause ? look->cause : "the connection to the sandbox's agent was lost", true);
         return;

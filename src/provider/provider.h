@@ -52,6 +52,7 @@ struct atoll_provider_caps {
 struct atoll_provider_look {
     enum { ATOLL_LOOK_ALIVE, ATOLL_LOOK_PAUSED, ATOLL_LOOK_EXITED, ATOLL_LOOK_GONE } state;
     struct atoll_provider_exit exit; /* EXITED */
+    bool oom;                        /* EXITED: of its memory limit, with exit.oom_kills */
     char cause[200];                 /* EXITED, GONE: in words */
 };
 

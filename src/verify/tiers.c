@@ -9,7 +9,8 @@
 #include "verify/checks.h"
 
 #define ANY ".*"
-#define MANY "(it was ended itself: lost gVisor .*|it came to [0-9]+, stopped by E[A-Z]+)"
+#define ENDED "it was ended itself: (lost|oom_killed) gVisor .*"
+#define MANY "(" ENDED "|it came to [0-9]+, stopped by E[A-Z]+)"
 #define WHOLE \
     "gVisor's kernel lives within the same limits and ends with them: the sandbox goes whole"
 #define HOLES \
@@ -68,7 +69,7 @@ const struct atoll_not_offered atoll_not_offered[] = {
     {"gvisor", "", false, "residue.stubborn", "nothing of it is visible here.*", NO_RECORD},
     {"gvisor", "", false, "bomb.fork", MANY, WHOLE},
     {"gvisor", "", false, "bomb.threads", "it came to [0-9]+, stopped by (cap|E[A-Z]+)", THREADS},
-    {"gvisor", "", false, "bomb.oomloop", "it was ended itself: lost gVisor .*", WHOLE},
+    {"gvisor", "", false, "bomb.oomloop", ENDED, WHOLE},
     {"gvisor", "", false, "bomb.inotify", "it came to [0-9]+, stopped by cap", OWN_KERNEL},
     {"gvisor", "", false, "bomb.ptys", "it came to [0-9]+, stopped by cap", OWN_KERNEL},
     {"gvisor", "", false, "bomb.sparse", "it came to 1, stopped by cap", HOLES},

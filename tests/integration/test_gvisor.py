@@ -1,5 +1,6 @@
 """The gVisor provider with the runsc of this host: test_gvisor_live, test by test, and beside native."""
 
+import json
 import os
 import shutil
 import signal
@@ -132,3 +133,20 @@ def test_its_atoll_spawn_removes_the_template_of_before_an_upgrade(programs, nat
         daemon.atoll("rm", sandbox, check=True)
         restart_spawn_of_gvisor(daemon)
         assert not old_templates(daemon)
+
+
+def test_out_of_memory_is_no_riddle():
+    """The kernel ends gVisor as a whole: what ran in it was killed for memory, and is not lost."""
+    with running(BUILD) as daemon:
+        (daemon.state / "providers.yaml").write_text(providers_yaml({"gvisor": {}}))
+        kill_daemon(daemon)
+        daemon.start()
+        done = daemon.atoll("run", "--json", "--provider", "gvisor", "--memory", "64M", "--", "dd",
+                            "if=/dev/zero", "of=/dev/null", "bs=200M", "count=1")
+        assert done.returncode == 137, done
+        result = json.loads(done.stdout)["result"]
+        assert result["kind"] == "oom_killed" and "memory limit" in result["reason"]
+        oom = result["oom"]
+        assert oom["kills"] > 0 and oom["limit_bytes"] == 64 << 20 and oom["peak_bytes"] > 0
+        assert not {"process", "pid"} & set(oom)
+        assert "out of memory" in done.stderr

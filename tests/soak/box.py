@@ -180,7 +180,8 @@ class Box:
                 self.check(result["exit_code"] == command.code, f"{text}, not {command.code}")
         else:
             whole = False
-            explained = {"lost": over, "killed_by": over or command.killed or self.doomed}
+            explained = {"lost": over, "oom_killed": over,  # gVisor's go whole at their memory limit
+                         "killed_by": over or command.killed or self.doomed}
             self.check(explained.get(kind), text)
         for name in ("stdout", "stderr"):
             want, got = command.want[name], bytes(command.got[name])

@@ -205,8 +205,10 @@ int atoll_view_signal_number(const char *name)
 static void view_oom(struct atoll_json_out *out, const struct atoll_exec_result *r)
 {
     atoll_json_open(out, "oom", '{');
-    atoll_json_text(out, "process", r->oom_process);
-    atoll_json_u64(out, "pid", r->oom_pid);
+    if (r->oom_process[0])
+        atoll_json_text(out, "process", r->oom_process);
+    if (r->oom_pid > 0)
+        atoll_json_u64(out, "pid", r->oom_pid);
     atoll_json_u64(out, "peak_bytes", r->oom_peak_bytes);
     atoll_json_u64(out, "limit_bytes", r->oom_limit_bytes);
     atoll_json_u64(out, "kills", r->oom_kills);

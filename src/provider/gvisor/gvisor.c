@@ -96,10 +96,13 @@ static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
                                                                         : ATOLL_LOOK_ALIVE;
     } else if (r == 0) {
         ret->state = ATOLL_LOOK_EXITED;
-        if (atoll_gvisor_exit_of(&g->link, spec->id, &ret->exit))
+        if (atoll_gvisor_exit_of(&g->link, spec->id, &ret->exit)) {
+            /* Whatever the kernel finds to kill there is gVisor's own. */
+            ret->oom = ret->exit.oom_kills > 0;
             explain(&ret->exit, spec, ret->cause, sizeof(ret->cause));
-        else
+        } else {
             (void)snprintf(ret->cause, sizeof(ret->cause), "gVisor ended while nobody was there");
+        }
     } else {
         (void)snprintf(ret->cause, sizeof(ret->cause), "atoll-spawn of gVisor does not have it");
     }
