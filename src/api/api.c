@@ -27,7 +27,7 @@ bool atoll_api_next_route(size_t *pos, struct atoll_api_route *ret)
         if (at < atoll_api_routes[t]->count) {
             const struct atoll_route *row = &atoll_api_routes[t]->rows[at];
             *ret = (struct atoll_api_route){atoll_http_method_name(row->method), row->path,
-                                            row->scope, !atoll_api_routes[t]->facade};
+                                            row->scope, !atoll_api_routes[t]->facade, row->query};
             return true;
         }
         at -= atoll_api_routes[t]->count;

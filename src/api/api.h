@@ -52,7 +52,8 @@ void atoll_api_drain(struct atoll_api *api);
 struct atoll_api_route {
     const char *method, *path;
     enum atoll_scope scope;
-    bool is_own; /* of our own API, not of another protocol */
+    bool is_own;       /* of our own API, not of another protocol */
+    const char *query; /* as in api/router.h */
 };
 bool atoll_api_next_route(size_t *pos, struct atoll_api_route *ret);
 

@@ -282,6 +282,32 @@ static const struct atoll_facade *facade_near(const struct atoll_routes *const *
     return NULL;
 }
 
+/* names: "limit, cursor" */
+static bool has_name(const char *names, const char *name)
+{
+    size_t n = strlen(name);
+
+    if (n == 0 || strpbrk(name, ", "))
+        return false;
+    for (const char *at = names; (at = strstr(at, name)); at += n)
+        if ((at == names || at[-1] == ' ') && (at[n] == ',' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* A misspelt parameter must not be ignored silently: it may be the one that bounds a list. */
+static int check_query(const struct atoll_api_call *call, struct atoll_error *err)
+{
+    const char *known = call->route->query, *name;
+
+    for (size_t pos = 0; known && (name = atoll_http_query_name(call->req, &pos));)
+        if (!has_name(known, name))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "there is no parameter \"%.48s\" here; known are %s", name,
+                              *known ? known : "none");
+    return 0;
+}
+
 /* Strangers do not even learn which routes there are. */
 static int find_route(struct atoll_api_call *call, const struct atoll_routes *const *tables,
                       size_t count, const char *sandbox_id, char *allow, struct atoll_error *err)
@@ -311,9 +337,9 @@ static int find_route(struct atoll_api_call *call, const struct atoll_routes *co
     }
     if (r == 0 && call->api->draining && call->route->scope != ATOLL_SCOPE_PUBLIC)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is shutting down");
-    if (r < 0 || (call->facade && call->facade->admit))
-        return r;
-    return atoll_api_check_owner(call, err);
+    if (r == 0 && !(call->facade && call->facade->admit))
+        r = atoll_api_check_owner(call, err);
+    return r < 0 ? r : check_query(call, err);
 }
 
 static void start(struct atoll_api *api, struct atoll_http_request *req,

@@ -23,6 +23,9 @@ struct atoll_route {
     size_t body_max;
     /* body is borrowed for the call, which must be answered exactly once: see api/call.h. */
     void (*handler)(struct atoll_api_call *call, const uint8_t *body, size_t n);
+    /* Names of the parameters that a query may have, as in "limit, cursor"; others are refused. NULL:
+     * nothing is refused, for protocols that grow on the other side. */
+    const char *query;
 };
 
 /* What differs between the protocols that are spoken here; a NULL member is as in our own. */

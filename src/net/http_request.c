@@ -207,6 +207,17 @@ const char *atoll_http_query_next(const struct atoll_http_request *req, const ch
     return NULL;
 }
 
+const char *atoll_http_query_name(const struct atoll_http_request *req, size_t *pos)
+{
+    const char *name = text_at(req->conn, req->query) + *pos, *value;
+
+    if (*pos >= req->query_len)
+        return NULL;
+    value = name + strlen(name) + 1;
+    *pos += (size_t)(value - name) + strlen(value) + 1;
+    return name;
+}
+
 const char *atoll_http_header(const struct atoll_http_request *req, const char *name)
 {
     const struct atoll_http_conn *c = req->conn;

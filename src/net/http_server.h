@@ -104,6 +104,8 @@ const char *atoll_http_query(const struct atoll_http_request *req, const char *n
 /* The values of all parameters of that name: start with *pos = 0; NULL at the end. */
 const char *atoll_http_query_next(const struct atoll_http_request *req, const char *name,
                                   size_t *pos);
+/* The names of all parameters, likewise. */
+const char *atoll_http_query_name(const struct atoll_http_request *req, size_t *pos);
 /* Value of the first header of that name in any case, NULL when absent. */
 const char *atoll_http_header(const struct atoll_http_request *req, const char *name);
 /* The i-th header; false past the last. */

@@ -126,6 +126,39 @@ def test_pages(rest):
         assert pages == [made[:2], made[2:4], made[4:]]
 
 
+def test_pages_of_commands(rest, box):
+    for i in range(5):
+        rest.post(f"{box}/execs", {"cmd": ["true", str(i)]}, wait="true")
+    everything = rest.get(f"{box}/execs").json
+    assert len(everything["execs"]) >= 5 and "next_cursor" not in everything
+    found, cursor = [], {}
+    while True:
+        page = rest.get(f"{box}/execs", limit=2, **cursor).json
+        assert len(page["execs"]) <= 2
+        found += page["execs"]
+        if "next_cursor" not in page:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert found == everything["execs"]
+    assert found == sorted(found, key=lambda exec: (exec["started_at"], exec["exec_id"]))
+    for bad in {"limit": 0}, {"limit": 100000}, {"cursor": "x"}:
+        assert rest.get(f"{box}/execs", **bad).status == 400
+
+
+def test_a_parameter_that_no_route_has(rest, box):
+    """A misspelt limit is never ignored; what is outside /api is asked by all sorts of probes."""
+    for path in "/api/sandboxes", "/api/host", f"{box}", f"{box}/execs", "/api/artifacts":
+        answer = rest.get(path, bogus=1)
+        assert answer.status == 400 and "bogus" in answer.error["message"], path
+    assert "known are limit, cursor" in rest.get(f"{box}/execs", limits=1).error["message"]
+    assert rest.get("/api/host", all="true").status == 400
+    for odd in "limit, cursor", "", "limi", "cursor,":
+        assert rest.get(f"{box}/execs", **{odd: 1}).status == 400, odd
+    assert rest.post(f"{box}/execs", {"cmd": ["true"]}, wiat="true").status == 400
+    assert rest.get("/healthz", bogus=1).status == 200
+    assert rest.get("/api/sandboxes/" + "0" * 26, bogus=1).status == 404
+
+
 @pytest.mark.parametrize("query", [
     {"state": "happy"}, {"limit": 0}, {"limit": 100000}, {"cursor": "x"}, {"cursor": "1-../x"},
     {"metadata": "novalue"}, {"metadata": "=v"}, {"metadata": "a=" + "b" * 2000},

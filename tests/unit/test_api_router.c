@@ -13,16 +13,16 @@
 #include "api/router.h"
 
 static const struct atoll_route rows[] = {
-    {ATOLL_GET, "/", ATOLL_SCOPE_READ, 0, NULL},
-    {ATOLL_GET, "/boxes", ATOLL_SCOPE_READ, 0, NULL},
-    {ATOLL_POST, "/boxes", ATOLL_SCOPE_WRITE, 0, NULL},
-    {ATOLL_GET, "/boxes/{id}/execs/stream", ATOLL_SCOPE_READ, 0, NULL},
-    {ATOLL_GET, "/boxes/{id}/execs/{exec}", ATOLL_SCOPE_READ, 0, NULL},
-    {ATOLL_DELETE, "/boxes/{id}", ATOLL_SCOPE_WRITE, 0, NULL},
-    {ATOLL_PUT, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
-    {ATOLL_DELETE, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL},
-    {ATOLL_GET, "/sessions/{session}/artifacts/{path}", ATOLL_SCOPE_READ, 0, NULL},
-    {ATOLL_GET, "/sandboxes/{sandboxID}", ATOLL_SCOPE_READ, 0, NULL},
+    {ATOLL_GET, "/", ATOLL_SCOPE_READ, 0, NULL, NULL},
+    {ATOLL_GET, "/boxes", ATOLL_SCOPE_READ, 0, NULL, NULL},
+    {ATOLL_POST, "/boxes", ATOLL_SCOPE_WRITE, 0, NULL, NULL},
+    {ATOLL_GET, "/boxes/{id}/execs/stream", ATOLL_SCOPE_READ, 0, NULL, NULL},
+    {ATOLL_GET, "/boxes/{id}/execs/{exec}", ATOLL_SCOPE_READ, 0, NULL, NULL},
+    {ATOLL_DELETE, "/boxes/{id}", ATOLL_SCOPE_WRITE, 0, NULL, NULL},
+    {ATOLL_PUT, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL, NULL},
+    {ATOLL_DELETE, "/templates/{name}", ATOLL_SCOPE_WRITE, 0, NULL, NULL},
+    {ATOLL_GET, "/sessions/{session}/artifacts/{path}", ATOLL_SCOPE_READ, 0, NULL, NULL},
+    {ATOLL_GET, "/sandboxes/{sandboxID}", ATOLL_SCOPE_READ, 0, NULL, NULL},
 };
 static const struct atoll_routes table = {rows, ATOLL_ARRAY_LEN(rows), NULL};
 static const struct atoll_routes *const tables[] = {&table};

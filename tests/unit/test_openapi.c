@@ -57,6 +57,49 @@ static void test_every_route_is_documented(void **state)
     assert_int_equal(undocumented, 0);
 }
 
+/* Appends the names of its parameters of the query: "limit, cursor". */
+static void names_of(const json_t *operation, char *out, size_t cap)
+{
+    size_t at, len = 0;
+    json_t *parameter;
+
+    out[0] = '\0';
+    json_array_foreach(json_object_get(operation, "parameters"), at, parameter)
+    {
+        const char *ref = json_string_value(json_object_get(parameter, "$ref"));
+        const json_t *p =
+            ref ? json_object_get(
+                      json_object_get(json_object_get(document, "components"), "parameters"),
+                      strrchr(ref, '/') + 1)
+                : parameter;
+        if (strcmp(json_string_value(json_object_get(p, "in")), "query") == 0)
+            len += (size_t)snprintf(out + len, cap - len, "%s%s", len ? ", " : "",
+                                    json_string_value(json_object_get(p, "name")));
+    }
+}
+
+/* What is not in the table is refused: it must be all that is documented, and nothing else. */
+static void test_queries_are_as_documented(void **state)
+{
+    struct atoll_api_route route;
+    size_t pos = 0, wrong = 0;
+    char names[200];
+
+    (void)state;
+    while (atoll_api_next_route(&pos, &route)) {
+        const json_t *operation = operation_of(route.method, route.path);
+        if (!operation || strncmp(route.path, "/api/", 5) != 0)
+            continue;
+        names_of(operation, names, sizeof(names));
+        if (route.query && strcmp(route.query, names) == 0)
+            continue;
+        fprintf(stderr, "%s %s takes %s, documented are %s\n", route.method, route.path,
+                route.query ? route.query : "anything", names);
+        wrong++;
+    }
+    assert_int_equal(wrong, 0);
+}
+
 static bool is_routed(const char *method, const char *path)
 {
     struct atoll_api_route route;
@@ -106,6 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_route_is_documented),
+        cmocka_unit_test(test_queries_are_as_documented),
         cmocka_unit_test(test_every_documented_path_is_served),
         cmocka_unit_test(test_parameters_of_paths_are_described),
     };

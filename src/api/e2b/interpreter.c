@@ -336,12 +336,12 @@ static void execute(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 
 /* clang-format off */
 static const struct atoll_route rows[] = {
-    {ATOLL_GET,    "/health",                  ATOLL_SCOPE_PUBLIC, NONE, health},
-    {ATOLL_POST,   "/execute",                 WRITE, ATOLL_BODY_FILES,  execute},
-    {ATOLL_POST,   "/contexts",                WRITE, ATOLL_BODY_JSON,   create},
-    {ATOLL_GET,    "/contexts",                READ,  NONE,              list},
-    {ATOLL_POST,   "/contexts/{name}/restart", WRITE, NONE,              restart},
-    {ATOLL_DELETE, "/contexts/{name}",         WRITE, NONE,              destroy},
+    {ATOLL_GET,    "/health",                  ATOLL_SCOPE_PUBLIC, NONE, health, NULL},
+    {ATOLL_POST,   "/execute",                 WRITE, ATOLL_BODY_FILES,  execute, NULL},
+    {ATOLL_POST,   "/contexts",                WRITE, ATOLL_BODY_JSON,   create, NULL},
+    {ATOLL_GET,    "/contexts",                READ,  NONE,              list, NULL},
+    {ATOLL_POST,   "/contexts/{name}/restart", WRITE, NONE,              restart, NULL},
+    {ATOLL_DELETE, "/contexts/{name}",         WRITE, NONE,              destroy, NULL},
 };
 /* clang-format on */
 

@@ -276,12 +276,13 @@ static const struct atoll_facade facade = {.admit = admit};
 
 /* clang-format off */
 static const struct atoll_route rows[] = {
-    {ATOLL_GET,    "/api/artifacts",             READ,              NONE, list_sets},
-    {ATOLL_GET,    "/api/artifacts/{id}",        READ,              NONE, show_set},
-    {ATOLL_DELETE, "/api/artifacts/{id}",        ATOLL_SCOPE_WRITE, NONE, remove_set},
-    {ATOLL_GET,    "/api/artifacts/{id}/{path}", READ,              NONE, send_one},
-    {ATOLL_GET,    SESSION "/artifacts",         READ,              NONE, list_of_session},
-    {ATOLL_GET,    SESSION "/artifacts/{path}",  READ,              NONE, send_of_session},
+    {ATOLL_GET,    "/api/artifacts",             READ,              NONE, list_sets,
+     "sandbox, session, limit, cursor, all"},
+    {ATOLL_GET,    "/api/artifacts/{id}",        READ,              NONE, show_set, ""},
+    {ATOLL_DELETE, "/api/artifacts/{id}",        ATOLL_SCOPE_WRITE, NONE, remove_set, ""},
+    {ATOLL_GET,    "/api/artifacts/{id}/{path}", READ,              NONE, send_one, ""},
+    {ATOLL_GET,    SESSION "/artifacts",         READ,              NONE, list_of_session, ""},
+    {ATOLL_GET,    SESSION "/artifacts/{path}",  READ,              NONE, send_of_session, ""},
 };
 /* clang-format on */
 

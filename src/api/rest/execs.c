@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 #include "api/rest/body_pump.h"
+#include "api/rest/paging.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
@@ -33,26 +34,65 @@ static struct atoll_exec *find_or_fail(struct atoll_api_call *call)
 
 /* Looking. */
 
+static int by_age(const void *left, const void *right)
+{
+    struct atoll_exec_view a, b;
+
+    atoll_exec_get(*(struct atoll_exec *const *)left, &a);
+    atoll_exec_get(*(struct atoll_exec *const *)right, &b);
+    return atoll_rest_page_compare(a.started_unix_ms, a.id, b.started_unix_ms, b.id);
+}
+
+/* As many as the engine remembers of one sandbox. */
+static struct atoll_exec **gather(struct atoll_sandbox *sandbox, const struct atoll_rest_page *page,
+                                  size_t *ret_count)
+{
+    struct atoll_exec **found, *exec;
+    struct atoll_exec_view view;
+    size_t pos = 0, count = 0, kept = 0;
+
+    while (atoll_sandbox_next_exec(sandbox, &pos))
+        count++;
+    found = atoll_api_alloc((count + 1) * sizeof(struct atoll_exec *));
+    for (pos = 0; kept < count && (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
+        atoll_exec_get(exec, &view);
+        if (atoll_rest_page_has(page, view.started_unix_ms, view.id))
+            found[kept++] = exec;
+    }
+    qsort(found, kept, sizeof(struct atoll_exec *), by_age);
+    *ret_count = kept;
+    return found;
+}
+
 void atoll_rest_exec_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                           size_t n ATOLL_UNUSED)
 {
     struct atoll_error error;
     struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, &error);
-    struct atoll_exec *exec;
+    struct atoll_rest_page page;
+    struct atoll_exec **found;
+    struct atoll_exec_view last;
     struct atoll_buf buf;
     struct atoll_json_out out;
-    size_t pos = 0;
+    size_t count, shown;
 
-    if (!sandbox) {
+    if (!sandbox || atoll_rest_page_take(call, &page, &error) < 0) {
         atoll_api_fail(call, &error);
         return;
     }
+    found = gather(sandbox, &page, &count);
+    shown = atoll_rest_page_shown(&page, count);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "execs", '[');
-    while ((exec = atoll_sandbox_next_exec(sandbox, &pos)))
-        atoll_view_exec(&out, NULL, exec);
+    for (size_t i = 0; i < shown; i++)
+        atoll_view_exec(&out, NULL, found[i]);
     atoll_json_close(&out, ']');
+    if (shown < count) {
+        atoll_exec_get(found[shown - 1], &last);
+        atoll_rest_page_write(&out, last.started_unix_ms, last.id);
+    }
+    free(found);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);
 }

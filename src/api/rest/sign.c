@@ -43,6 +43,9 @@ static int check(const struct atoll_api_call *call, const struct sign_request *r
     if (*r->mode && atoll_api_parse_mode(r->mode, &mode) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "mode must be permission bits in octal, such as \"0644\"");
+    if (*r->mode && *r->method == 'G')
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "mode is what a PUT gives a file; leave it out for GET");
     *ret = (struct atoll_signed_url){
         .method = *r->method == 'G' ? ATOLL_GET : ATOLL_PUT,
         .sandbox_id = call->params.id,

@@ -91,7 +91,7 @@ void atoll_attack_destroy(struct atoll_raid *raid, struct atoll_outcome *o)
         resist(raid, id, marker);
         seen += atoll_raid_processes(marker);
         if (frozen)
-            (void)atoll_raid_callf(raid, "POST", "/api/sandboxes/%s/pause?keep=true", id);
+            (void)atoll_raid_callf(raid, "POST", "/api/sandboxes/%s/pause", id);
         start = atoll_clock_ms();
         status = atoll_raid_drop(raid, id);
         took = atoll_clock_ms() - start;
