@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "engine/contexts_internal.h"
+#include "engine/providers.h"
 
 #define DRIVERS_DIR "/run/atoll/drivers"
 #define DRIVER_MODE 0644
@@ -406,6 +407,8 @@ static void look(struct atoll_driver *d);
 
 static void lacks(struct atoll_driver *d)
 {
+    const struct atoll_sandbox *sandbox =
+        atoll_engine_find(d->contexts->config.engine, d->sandbox_id);
     struct atoll_error error;
 
     (void)atoll_fail(&error, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
@@ -413,6 +416,8 @@ static void lacks(struct atoll_driver *d)
                      "the sandbox, or where its template comes from (%s)",
                      d->language->requires[d->requirement], d -> language -> name,
                      d -> language -> install);
+    if (sandbox)
+        atoll_advise_language(sandbox, d->language->name, &error);
     fail_start(d, &error);
 }
 

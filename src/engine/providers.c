@@ -188,6 +188,31 @@ int atoll_slot_refuse_pause(const struct atoll_slot *slot, struct atoll_error *e
                       *other ? "; " : "", other, *other ? " can" : "");
 }
 
+void atoll_advise_language(const struct atoll_sandbox *s, const char *language,
+                           struct atoll_error *err)
+{
+    const struct atoll_slot *slot = s->slot;
+    const char *name = s->provider->ops->name;
+
+    if (s->wish.named || !*slot->image || strcmp(s->spec.image, slot->image) != 0)
+        return;
+    if (slot->languages)
+        atoll_advise(err,
+                     ATOLL_PROVIDERS_FILE
+                     " says that %s runs %.32s (languages), and its default_image "
+                     "does not: whoever runs the daemon changes one of the two there, or name an "
+                     "image that has it",
+                     name, language);
+    else
+        atoll_advise(err,
+                     "nobody says what the default_image of %s runs. Whoever runs the daemon names "
+                     "one there that runs %.32s in " ATOLL_PROVIDERS_FILE
+                     ", or lists what this one "
+                     "runs, as in `languages: [bash]`, and sends atolld a SIGHUP: other languages "
+                     "then go to other providers",
+                     name, language);
+}
+
 int atoll_slot_refuse_unreachable(const struct atoll_sandbox *s, struct atoll_error *err)
 {
     const char *name = s->provider->ops->name;

@@ -45,6 +45,11 @@ int64_t atoll_providers_loaded(const struct atoll_engine *engine, const char **r
 #define ATOLL_PROVIDERS_FILE "providers.yaml"
 const char *atoll_providers_file(const struct atoll_engine *engine);
 
+/* Its sandbox lacks what code in that language needs: where it runs its provider's default_image, since
+ * nobody named another, *err is told what the operator can do about that. */
+void atoll_advise_language(const struct atoll_sandbox *sandbox, const char *language,
+                           struct atoll_error *err);
+
 /* The host names of a sandbox's ports at the service that runs it, with "{port}" in them; false where
  * there is no such service. */
 #define ATOLL_PUBLIC_HOST_MAX 400

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "engine/artifacts.h"
+#include "engine/providers.h"
 #include "engine/sessions_internal.h"
 
 #define WHO "the daemon, because its session could not be made"
@@ -133,8 +134,14 @@ static void lacks(struct creating *c, const json_t *requirement)
     const struct atoll_sandbox *sandbox =
         atoll_engine_find(c->sessions->engine, c->session->sandbox_id);
     const char *program = json_string_value(json_object_get(requirement, "program"));
+    const char *language = c->create->language;
     struct atoll_sandbox_view view = {.image = ""};
+    struct atoll_environment e;
     struct atoll_error error;
+
+    if (!language &&
+        atoll_environment_find(c->sessions->registry, c->session->environment, &e, &error) == 0)
+        language = e.language;
 
     if (sandbox)
         atoll_sandbox_get(sandbox, &view);
@@ -151,6 +158,8 @@ static void lacks(struct creating *c, const json_t *requirement)
             "install it where the template comes from (%s)",
             c->session->environment, program,
             json_string_value(json_object_get(requirement, "install")));
+    if (sandbox && language)
+        atoll_advise_language(sandbox, language, &error);
     give_up(c, &error);
 }
 

@@ -557,3 +557,23 @@ def test_pull_tells_how_far_it_is(world):
 def test_nothing_is_left(world):
     assert world.engine.containers() == []
     assert Path(world.daemon.state / "templates").exists()
+
+
+def test_a_default_image_that_lacks_a_language(world, tenants):
+    """Routing knows what an image runs only by the operator's word, and says so."""
+    answer = world.rest.post("/api/sessions", {"environment": "Node", "networkMode": "isolated",
+                                               "waive": ["all"]})
+    assert answer.status == 409 and '"node"' in answer.error["message"], answer.body
+    file = str(world.daemon.state / "providers.yaml")
+    assert "`languages: [" in answer.error["hint"] and file in answer.error["hint"]
+    assert "javascript" in answer.error["hint"] and "docker" in answer.error["hint"]
+    box = Box(world.rest, provider="docker", waive=["all"])
+    answer = world.rest.post(f"{box.path}/contexts", {"language": "js"})
+    assert answer.status == 409 and "`languages: [" in answer.error["hint"], answer.body
+    # Whoever named an image has to name another.
+    box = Box(world.rest, image=BASE, waive=["all"])
+    answer = world.rest.post(f"{box.path}/contexts", {"language": "js"})
+    assert answer.status == 409 and "languages" not in answer.error.get("hint", ""), answer.body
+    answer = tenants[0].post("/api/sessions", {"environment": "Node", "networkMode": "isolated",
+                                               "waive": ["all"]})
+    assert answer.status == 409 and file not in answer.error["hint"], answer.body

@@ -877,6 +877,14 @@ int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *er
     return 0;
 }
 
+void atoll_advise_language(const struct atoll_sandbox *sandbox, const char *language,
+                           struct atoll_error *err)
+{
+    (void)sandbox;
+    (void)language;
+    (void)err;
+}
+
 const char *atoll_providers_file(const struct atoll_engine *engine)
 {
     (void)engine;
