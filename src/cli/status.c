@@ -10,6 +10,7 @@ struct status {
     const char *address;
     json_t *health;    /* owned */
     json_t *sandboxes; /* owned; NULL: not told */
+    json_t *providers; /* likewise */
     struct atoll_cli_daemon daemon;
     struct atoll_cli_place place;
     bool is_ours;    /* place is its state directory */
@@ -43,6 +44,8 @@ static int ask(struct atoll_cli *cli, struct status *s, struct atoll_error *err)
     if (atoll_cli_call(cli, "GET", "/api/sandboxes?all=true", NULL, &s->sandboxes, &ignored) < 0 &&
         atoll_cli_call(cli, "GET", "/api/sandboxes", NULL, &s->sandboxes, &ignored) < 0)
         s->sandboxes = NULL;
+    if (atoll_cli_call(cli, "GET", "/api/providers", NULL, &s->providers, &ignored) < 0)
+        s->providers = NULL;
     look_at_process(s);
     return 0;
 }
@@ -66,14 +69,15 @@ static int print_json(const struct status *s, struct atoll_error *err)
 
     (void)snprintf(key_file, sizeof(key_file), "%s/api-key", s->place.state);
     object =
-        json_pack("{s:b, s:s, s:s?, s:o*, s:o*, s:o*, s:b, s:s*, s:s*, s:s*}", "running", 1,
+        json_pack("{s:b, s:s, s:s?, s:o*, s:o*, s:o*, s:b, s:s*, s:s*, s:s*, s:s*}", "running", 1,
                   "address", s->address, "version", atoll_link_text(s->health, "version", NULL),
                   "pid", s->daemon.pid > 0 ? json_integer(s->daemon.pid) : NULL, "uptime_seconds",
                   uptime >= 0 ? json_real(uptime) : NULL, "sandboxes",
                   s->sandboxes ? json_integer((json_int_t)count_sandboxes(s, NULL)) : NULL,
                   "started_by_up", (int)s->started_by, "state", s->is_ours ? s->place.state : NULL,
                   "key_file", s->is_ours && access(key_file, F_OK) == 0 ? key_file : NULL, "listen",
-                  *s->daemon.listen ? s->daemon.listen : NULL);
+                  *s->daemon.listen ? s->daemon.listen : NULL, "providers_file",
+                  atoll_link_text(s->providers, "file", NULL));
     if (!object)
         return atoll_fail_errno(err, ENOMEM, "answer");
     return atoll_cli_print_json(object, err);
@@ -94,6 +98,7 @@ static void print_sandboxes(const struct status *s)
 
 static void print_words(const struct status *s)
 {
+    const char *providers = atoll_link_text(s->providers, "file", NULL);
     char age[16], key_file[ATOLL_CLI_PATH_MAX + 16];
 
     (void)fputs("atolld ", stdout);
@@ -106,6 +111,11 @@ static void print_words(const struct status *s)
     print_sandboxes(s);
     if (*s->daemon.listen)
         (void)printf("  HTTP       http://%s\n", s->daemon.listen);
+    if (providers) {
+        (void)fputs("  providers  ", stdout);
+        atoll_cli_put(stdout, providers);
+        (void)fputc('\n', stdout);
+    }
     if (!s->is_ours)
         return;
     (void)printf("  state      %s\n", s->place.state);
@@ -144,6 +154,7 @@ static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
         print_words(&s);
     json_decref(s.health);
     json_decref(s.sandboxes);
+    json_decref(s.providers);
     return r;
 }
 

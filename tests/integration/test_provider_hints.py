@@ -1,5 +1,6 @@
 """What is said where nobody makes the sandbox that is asked for, and what to do about it."""
 
+import json
 import re
 
 import pytest
@@ -74,6 +75,17 @@ def test_only_operators_are_told_where_the_file_is(world):
         ws.send({"cmd": ["true"], "provider": "docker"})
         told = ws.text()["error"]
     assert "providers.yaml" in told["hint"] and str(world.directory) not in str(told), told
+
+
+def test_status_says_where_the_file_is(world):
+    """Also of a daemon that `atoll up` did not start, by whatever way it is asked."""
+    file = str(world.daemon.state / "providers.yaml")
+    assert f"providers  {file}\n" in world.daemon.atoll("status", check=True).stdout
+    told = json.loads(world.daemon.atoll("status", "--json", check=True).stdout)
+    assert told["providers_file"] == file and not told["started_by_up"]
+    key = world.daemon.atoll("key", "create", "--tenant", "acme", check=True).stdout.strip()
+    tenant = Rest(world.daemon.socket, {"Authorization": f"Bearer {key}"})
+    assert "file" not in tenant.get("/api/providers").json
 
 
 def test_what_nobody_has_gets_no_advice(world):

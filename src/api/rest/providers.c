@@ -120,6 +120,7 @@ static void write_loaded(struct atoll_json_out *out, const struct atoll_engine *
 void atoll_rest_providers(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                           size_t n ATOLL_UNUSED)
 {
+    const char *file = atoll_api_operators_file(call);
     struct atoll_provider_view view;
     struct atoll_buf buf;
     struct atoll_json_out out;
@@ -131,6 +132,8 @@ void atoll_rest_providers(struct atoll_api_call *call, const uint8_t *body ATOLL
     while (atoll_providers_next(call->engine, &pos, &view))
         write_provider(&out, call, &view);
     atoll_json_close(&out, ']');
+    if (file && *file)
+        atoll_json_text(&out, "file", file);
     write_loaded(&out, call->engine);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);
