@@ -36,18 +36,33 @@ static void add_peak(struct atoll_cli_table *table, const json_t *memory)
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", peak > 0 ? format_bytes(peak, text) : "-");
 }
 
-/* "used / limit", or just "used" without one. */
+/* "used / limit", or just "used" without one; "-" for what nobody measures. */
 static void add_bytes(struct atoll_cli_table *table, const json_t *usage)
 {
-    double used = atoll_link_number(usage, "used_bytes", 0);
+    double used = atoll_link_number(usage, "used_bytes", -1);
     double limit = atoll_link_number(usage, "limit_bytes", 0);
-    char a[16], b[16];
+    char a[16] = "-", b[16];
 
+    if (used >= 0)
+        (void)format_bytes(used, a);
     if (limit > 0)
-        atoll_cli_table_add(table, colour_of(used, limit), "%s / %s", format_bytes(used, a),
-                            format_bytes(limit, b));
+        atoll_cli_table_add(table, colour_of(used, limit), "%s / %s", a, format_bytes(limit, b));
     else
-        atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", format_bytes(used, a));
+        atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", a);
+}
+
+static void add_cpu(struct atoll_cli_table *table, const json_t *cpu)
+{
+    double percent = atoll_link_number(cpu, "percent", -1);
+    double seconds = atoll_link_number(cpu, "used_seconds", -1);
+
+    if (percent < 0 || seconds < 0) {
+        atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "-");
+        atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "-");
+        return;
+    }
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f%%", percent);
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.2f s", seconds);
 }
 
 static void add_counts(struct atoll_cli_table *table, const json_t *usage, const char *key)
@@ -64,16 +79,13 @@ static void add_counts(struct atoll_cli_table *table, const json_t *usage, const
 static void add_sandbox(struct atoll_cli_table *table, const json_t *stats, const char *id)
 {
     const json_t *memory = json_object_get(stats, "memory");
-    const json_t *cpu = json_object_get(stats, "cpu");
     const json_t *network = json_object_get(stats, "network");
     char a[16], b[16];
 
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(stats, "id", id));
     add_bytes(table, memory);
     add_peak(table, memory);
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.0f%%", atoll_link_number(cpu, "percent", 0));
-    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%.2f s",
-                        atoll_link_number(cpu, "used_seconds", 0));
+    add_cpu(table, json_object_get(stats, "cpu"));
     add_bytes(table, json_object_get(stats, "disk"));
     add_counts(table, json_object_get(stats, "processes"), "count");
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s / %s",
@@ -139,8 +151,8 @@ const struct atoll_cli_verb atoll_cli_stats = {
     .args = "[OPTION]... [SANDBOX]",
     .summary = "show what sandboxes use of their limits",
     .help =
-        "CPU is that since the last reading; 100% is one CPU. PEAK is - where nobody measures it:\n"
-        "without a memory cgroup.\n"
+        "CPU is that since the last reading; 100% is one CPU. What nobody measures is -: PEAK without\n"
+        "a memory cgroup, and more where a provider does not answer.\n"
         "\n"
         "Examples:\n"
         "  atoll stats\n"

@@ -263,15 +263,16 @@ void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *
                        atoll_done_fn *done, void *arg);
 
 struct atoll_sandbox_stats {
-    uint64_t memory_bytes, memory_limit_bytes;
-    uint64_t memory_peak_bytes; /* 0: nobody measures it */
-    double cpu_percent;         /* since the last reading, 100 is one CPU */
+    uint64_t memory_limit_bytes;
+    uint64_t memory_bytes, memory_peak_bytes; /* 0: nobody measures it */
+    double cpu_percent;                       /* since the last reading, 100 is one CPU */
     double cpu_seconds;
     uint32_t cpu_limit_millis; /* where whoever measures says so; 0: the sandbox's own */
     uint64_t processes, processes_peak;
     uint64_t disk_bytes, disk_limit_bytes, inodes, inodes_limit;
     uint64_t net_rx_bytes, net_tx_bytes;
     double uptime_s;
+    bool cpu_unknown; /* whoever measures it does not answer */
 };
 typedef void atoll_stats_fn(void *arg, const struct atoll_sandbox_stats *stats,
                             const struct atoll_error *error);

@@ -30,15 +30,17 @@ static double cpu_percent(struct atoll_sandbox *s, uint64_t cpu_us)
     return percent;
 }
 
-/* measured: NULL where nobody measures. */
+/* measured: NULL where nobody measures. silent: whoever does gave no answer, and the time on CPUs of
+ * processes that are there now says nothing about that of all there were. */
 static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside,
-                    const struct atoll_provider_stats *measured, struct atoll_sandbox_stats *out)
+                    const struct atoll_provider_stats *measured, bool silent,
+                    struct atoll_sandbox_stats *out)
 {
     struct atoll_provider_stats outside = {.memory_bytes = inside->rss_bytes,
                                            .cpu_us = inside->cpu_us,
                                            .processes = inside->processes};
     uint64_t disk_limit;
-    double percent;
+    double percent = 0;
 
     if (measured)
         outside = *measured;
@@ -52,7 +54,10 @@ static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside
         outside.cpu_us = inside->cpu_us;
     if (outside.processes == 0)
         outside.processes = inside->processes;
-    percent = cpu_percent(s, outside.cpu_us);
+    if (silent && !(s->spec.waived & ATOLL_LIMIT_MEMORY))
+        outside.memory_limit_bytes = s->spec.limits.memory_bytes;
+    if (!silent)
+        percent = cpu_percent(s, outside.cpu_us);
     *out = (struct atoll_sandbox_stats){
         .memory_bytes = outside.memory_bytes,
         .memory_peak_bytes = outside.memory_peak_bytes,
@@ -60,6 +65,7 @@ static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside
         .cpu_percent = outside.has_cpu_percent ? outside.cpu_percent : percent,
         .cpu_limit_millis = outside.cpu_limit_millis,
         .cpu_seconds = (double)outside.cpu_us / 1e6,
+        .cpu_unknown = silent,
         .processes = outside.processes,
         .processes_peak = outside.processes_peak,
         .disk_bytes = outside.disk_limit_bytes ? outside.disk_bytes : inside->disk_used_bytes,
@@ -80,9 +86,9 @@ static void on_measured(void *arg, const struct atoll_provider_stats *measured,
     struct atoll_sandbox_stats stats;
     struct atoll_error gone;
 
-    (void)error; /* then what the agent says stands in */
     if (s) {
-        combine(s, &a->inside, measured, &stats);
+        bool silent = error && error->kind != ATOLL_ERR_UNIMPLEMENTED;
+        combine(s, &a->inside, measured, silent, &stats);
         a->done(a->arg, &stats, NULL);
     } else {
         (void)atoll_fail(&gone, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s is gone", a->id);

@@ -7,6 +7,8 @@
 static struct atoll_engine engine;
 static struct atoll_sandbox sandbox;
 static struct atoll_provider_stats measured;
+static enum atoll_error_kind failure; /* of whoever measures; NONE: it answers */
+static uint64_t rss_bytes;
 static struct atoll_sandbox_stats told;
 
 /* Stand in for the engine's. */
@@ -22,7 +24,7 @@ int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll
                       const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {
     const struct atoll_am_usage usage = {
-        .processes = 2, .rss_bytes = 3000, .cpu_us = 4000000, .disk_used_bytes = 5000};
+        .processes = 2, .rss_bytes = rss_bytes, .cpu_us = 4000000, .disk_used_bytes = 5000};
     struct atoll_frame frame = {0};
     struct atoll_buf payload;
 
@@ -43,9 +45,13 @@ int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll
 static void measure(struct atoll_provider *p, const struct atoll_spec *spec,
                     atoll_provider_stats_fn *done, void *arg)
 {
+    struct atoll_error err;
+
     (void)p;
     (void)spec;
-    done(arg, &measured, NULL);
+    if (failure != ATOLL_ERR_NONE)
+        (void)atoll_fail(&err, failure, EIO, "no figures");
+    done(arg, failure ? NULL : &measured, failure ? &err : NULL);
 }
 
 static const struct atoll_provider_ops ops = {.name = "some", .stats = measure};
@@ -62,6 +68,7 @@ static void on_stats(void *arg, const struct atoll_sandbox_stats *stats,
 static void ask(void)
 {
     sandbox = (struct atoll_sandbox){.engine = &engine, .provider = &provider};
+    sandbox.spec.limits.memory_bytes = 9000;
     memcpy(sandbox.spec.id, "abc", 4);
     atoll_map_init(&engine.sandboxes);
     assert_int_equal(atoll_map_put(&engine.sandboxes, "abc", &sandbox), 0);
@@ -72,6 +79,7 @@ static void ask(void)
 static void nothing_is_measured_outside(void **state)
 {
     (void)state;
+    rss_bytes = 3000;
     measured = (struct atoll_provider_stats){0};
     ask();
     assert_int_equal(told.memory_bytes, 3000);
@@ -93,9 +101,31 @@ static void what_is_measured_counts(void **state)
     assert_true(told.cpu_seconds == 1);
 }
 
+/* 0 is what is shown as unknown: nothing runs on no memory at all. */
+static void whoever_measures_is_silent(void **state)
+{
+    (void)state;
+    failure = ATOLL_ERR_UNAVAILABLE;
+    rss_bytes = 0;
+    ask();
+    assert_int_equal(told.memory_bytes, 0);
+    assert_int_equal(told.memory_limit_bytes, 9000);
+    assert_true(told.cpu_unknown);
+    rss_bytes = 3000;
+    ask();
+    assert_int_equal(told.memory_bytes, 3000);
+    failure = ATOLL_ERR_UNIMPLEMENTED;
+    ask();
+    assert_false(told.cpu_unknown);
+    assert_true(told.cpu_seconds == 4);
+    assert_int_equal(told.memory_limit_bytes, 0);
+    failure = ATOLL_ERR_NONE;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_measured_outside),
-                                       cmocka_unit_test(what_is_measured_counts)};
+                                       cmocka_unit_test(what_is_measured_counts),
+                                       cmocka_unit_test(whoever_measures_is_silent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,13 +130,18 @@ void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_sta
                       const struct atoll_sandbox_view *sandbox)
 {
     atoll_json_open(out, "memory", '{');
-    atoll_json_u64(out, "used_bytes", s->memory_bytes);
+    view_or_null(out, "used_bytes", s->memory_bytes);
     view_or_null(out, "limit_bytes", s->memory_limit_bytes);
     view_or_null(out, "peak_bytes", s->memory_peak_bytes);
     atoll_json_close(out, '}');
     atoll_json_open(out, "cpu", '{');
-    atoll_json_double(out, "percent", s->cpu_percent, 6);
-    atoll_json_double(out, "used_seconds", s->cpu_seconds, 9);
+    if (s->cpu_unknown) {
+        atoll_json_null(out, "percent");
+        atoll_json_null(out, "used_seconds");
+    } else {
+        atoll_json_double(out, "percent", s->cpu_percent, 6);
+        atoll_json_double(out, "used_seconds", s->cpu_seconds, 9);
+    }
     if (s->cpu_limit_millis > 0)
         atoll_json_double(out, "limit_cores", s->cpu_limit_millis / 1000.0, 9);
     else if (sandbox->waived & ATOLL_LIMIT_CPU)
