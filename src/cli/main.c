@@ -7,6 +7,7 @@
 #include <string.h>
 #include "cli/client.h"
 #include "cli/print.h"
+#include "cli/request.h"
 
 /* Its first line says what to do; what follows is to be copied as it is. */
 static void print_hint(const char *hint)
@@ -98,6 +99,8 @@ static int run_verb(const struct atoll_cli_verb *verb, char **argv)
     cli.ca_file = options->ca_file;
     r = verb->run(&cli, options, argc, argv, &err);
     if (r < 0) {
+        if (err.kind == ATOLL_ERR_INVALID_ARGUMENT && !is_usage(&err))
+            atoll_cli_name_option(atoll_cli_options_of(verb), &err);
         print_error(&cli, &err);
         r = is_usage(&err) ? ATOLL_CLI_USAGE : verb->failure ? verb->failure : ATOLL_CLI_FAILED;
     }

@@ -188,6 +188,57 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
     return r;
 }
 
+static const struct {
+    const char *field, *option, *unit;
+} fields[] = {
+    {"limits.memoryMB", "memory", " (in MiB)"},
+    {"limits.diskMB", "disk", " (in MiB)"},
+    {"limits.cpuCores", "cpus", ""},
+    {"limits.pids", "pids", ""},
+    {"limits.timeoutSeconds", "timeout", ""},
+    {"lifetime.idleSeconds", "idle", ""},
+    {"lifetime.leaseSeconds", "lease", ""},
+    {"lifetime.cpuSeconds", "cpu-budget", ""},
+    {"lifetime.outputBytes", "output-budget", " (in bytes)"},
+    {"template", "template", ""},
+    {"provider", "provider", ""},
+    {"image", "image", ""},
+    {"isolation", "isolation", ""},
+    {"networkMode", "network", ""},
+    {"artifacts", "artifact", ""},
+    {"user", "user", ""},
+    {"cwd", "cwd", ""},
+    {"timeoutSeconds", "timeout", ""},
+};
+
+static bool has_option(const struct atoll_cli_option *options, const char *name)
+{
+    const struct atoll_cli_option *option;
+    size_t pos = 0;
+
+    while ((option = atoll_cli_option_next(options, &pos)))
+        if (strcmp(option->name, name) == 0)
+            return true;
+    return false;
+}
+
+void atoll_cli_name_option(const struct atoll_cli_option *options, struct atoll_error *err)
+{
+    char rest[ATOLL_ERROR_TEXT_MAX];
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(fields); i++) {
+        size_t n = strlen(fields[i].field);
+        if (strncmp(err->text, fields[i].field, n) != 0 ||
+            (err->text[n] != ':' && strncmp(err->text + n, " must ", 6) != 0) ||
+            !has_option(options, fields[i].option))
+            continue;
+        memcpy(rest, err->text + n, strlen(err->text + n) + 1);
+        (void)snprintf(err->text, sizeof(err->text), "--%s%s%.300s", fields[i].option,
+                       fields[i].unit, rest);
+        return;
+    }
+}
+
 static int add_variable(json_t *request, const char *item, struct atoll_error *err)
 {
     ATOLL_AUTOFREE char *pair = NULL;

@@ -426,6 +426,19 @@ def test_stats(daemon, sandbox):
     assert daemon.atoll("stats", "nosuchbox").returncode == 1
 
 
+@pytest.mark.parametrize("option, value, says", [
+    ("--memory", "1K", "--memory (in MiB) must be a number between"),
+    ("--cpus", "100000", "--cpus must be a number between"),
+    ("--network", "foo", '--network must be "none", "isolated" or "bridge" (got "foo")'),
+    ("--template", "../x", "--template must be the name of a template"),
+    ("--artifact", "../x", '--artifact: "../x" must not'),
+])
+def test_what_the_daemon_refuses_is_said_of_the_option(daemon, option, value, says):
+    for verb in ("run", option, value, "--", "true"), ("create", option, value):
+        done = daemon.atoll(*verb)
+        assert done.returncode in (1, 125) and done.stderr.startswith(f"atoll: {says}"), done
+
+
 def test_stats_that_nobody_measures(rootless_daemon):
     made = rootless_daemon.atoll("create", "--waive", "all").stdout.strip()
     rootless_daemon.atoll("exec", "--detach", made, "--", "sleep", "1000", check=True)
