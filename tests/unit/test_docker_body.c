@@ -291,6 +291,30 @@ static void test_why_a_pull_failed(void **state)
     assert_false(err.another);
 }
 
+/* Tenants are told what failed, and nothing of the host's network. */
+static void test_resolvers_are_hidden(void **state)
+{
+    static const struct {
+        const char *text, *result;
+    } cases[] = {
+        {"dial tcp: lookup no.such on 10.1.2.3:53: no such host",
+         "dial tcp: lookup no.such: no such host"},
+        {"lookup a on [fd00::1]:53: server misbehaving; lookup b on 127.0.0.53:53: i/o timeout",
+         "lookup a: server misbehaving; lookup b: i/o timeout"},
+        {"lookup a on the moon: no", "lookup a on the moon: no"},
+        {"lookup a on 10.1.2.3", "lookup a on 10.1.2.3"},
+        {"nothing on 10.1.2.3:53: x", "nothing on 10.1.2.3:53: x"},
+    };
+    struct atoll_error err;
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        (void)atoll_fail(&err, ATOLL_ERR_INTERNAL, EIO, "%s", cases[i].text);
+        atoll_docker_judge_pull(&err);
+        assert_string_equal(err.text, cases[i].result);
+    }
+}
+
 static void count(void *arg, const char *text)
 {
     (void)text;
@@ -514,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_stats_without_a_peak),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_why_a_pull_failed),
+        cmocka_unit_test(test_resolvers_are_hidden),
         cmocka_unit_test(test_progress),
         cmocka_unit_test(test_progress_refuses_other_things),
         cmocka_unit_test(test_pull_progress),

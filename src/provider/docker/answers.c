@@ -209,8 +209,25 @@ static const struct {
     {"connection re", ATOLL_ERR_UNAVAILABLE, EAGAIN}, /* refused, reset */
 };
 
+/* "lookup NAME on 10.0.0.2:53: no such host": whom the engine asks is its own affair. */
+static void hide_resolver(char *text)
+{
+    char *at = strstr(text, "lookup "), *end;
+    size_t n;
+
+    while (at && (at = strstr(at, " on "))) {
+        n = strspn(at + 4, "0123456789abcdefABCDEF.:[]%");
+        end = at + 4 + n;
+        if (n > 3 && memchr(at + 4, ':', n) && end[-1] == ':' && *end == ' ')
+            memmove(at, end - 1, strlen(end - 1) + 1);
+        else
+            at += 4;
+    }
+}
+
 void atoll_docker_judge_pull(struct atoll_error *err)
 {
+    hide_resolver(err->text);
     /* Any answer tells of the registry, and an engine that gives none in time waits for it. */
     err->another = err->kind != ATOLL_ERR_UNAVAILABLE || err->errnum == EAGAIN;
     if (err->kind != ATOLL_ERR_INTERNAL && err->kind != ATOLL_ERR_FAILED_PRECONDITION)
