@@ -193,6 +193,7 @@ def test_python_errors(python):
     assert (got["error"]["name"], got["error"]["value"]) == ("ValueError", "two\nlines")
     assert got["error"]["traceback"].startswith("Traceback (most recent call last):")
     assert ", line 2, in f" in got["error"]["traceback"]
+    assert got["error"]["evidence"]["usage"] is None  # its process ran other code, too
     got = python.run("x = (")
     assert got["error"]["name"] == "SyntaxError"
     got = python.run("import sys\nsys.exit(3)")

@@ -220,6 +220,20 @@ static void view_oom(struct atoll_json_out *out, const struct atoll_exec_result 
     atoll_json_close(out, '}');
 }
 
+/* All of it 0 is what nobody measured: code in an interpreter, a command that was lost. */
+static void view_usage(struct atoll_json_out *out, const struct atoll_exec_result *r)
+{
+    if (r->user_us == 0 && r->system_us == 0 && r->max_rss_bytes == 0) {
+        atoll_json_null(out, "usage");
+        return;
+    }
+    atoll_json_open(out, "usage", '{');
+    atoll_json_double(out, "user_seconds", (double)r->user_us / 1e6, 12);
+    atoll_json_double(out, "system_seconds", (double)r->system_us / 1e6, 12);
+    atoll_json_u64(out, "max_rss_bytes", r->max_rss_bytes);
+    atoll_json_close(out, '}');
+}
+
 void atoll_view_result(struct atoll_json_out *out, const char *key,
                        const struct atoll_exec_result *r)
 {
@@ -235,11 +249,7 @@ void atoll_view_result(struct atoll_json_out *out, const char *key,
         atoll_json_text(out, r->kind == ATOLL_END_KILLED_BY ? "who" : "reason", r->reason);
     if (r->oom_kills > 0 || r->kind == ATOLL_END_OOM_KILLED)
         view_oom(out, r);
-    atoll_json_open(out, "usage", '{');
-    atoll_json_double(out, "user_seconds", (double)r->user_us / 1e6, 12);
-    atoll_json_double(out, "system_seconds", (double)r->system_us / 1e6, 12);
-    atoll_json_u64(out, "max_rss_bytes", r->max_rss_bytes);
-    atoll_json_close(out, '}');
+    view_usage(out, r);
     atoll_json_u64(out, "stdout_bytes", r->stdout_bytes);
     atoll_json_u64(out, "stderr_bytes", r->stderr_bytes);
     atoll_json_i64(out, "duration_ms", r->duration_ms);
