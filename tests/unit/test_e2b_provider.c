@@ -190,6 +190,27 @@ static void serve_doubt(struct fake_request *q)
         fake_reply(q, 500, "", "{}");
 }
 
+/* A create that fails says so, also where it begins by looking for what an earlier try left. */
+static void failures_say_what_was_wanted(void **state)
+{
+    struct fake_http *h = fake_http_new(serve_doubt);
+    struct atoll_sync_provider *p = provider_at(h);
+    struct atoll_sync_call call = within(5000);
+    struct atoll_spec spec = {.id = "x"};
+    struct atoll_error error;
+    int fd = -1;
+
+    (void)state;
+    fake_http_free(h);
+    for (int i = 0; i < 2; i++) {
+        assert_true(p->ops->create(p, &call, &spec, &fd, &error) < 0);
+        assert_int_equal(strncmp(error.text, "create: ", 8), 0);
+    }
+    assert_true(p->ops->destroy(p, &call, &spec, &error) < 0);
+    assert_int_equal(strncmp(error.text, "destroy: ", 9), 0);
+    p->ops->free(p);
+}
+
 static void nothing_is_left_behind(void **state)
 {
     struct fake_http *h = fake_http_new(serve_doubt);
@@ -614,6 +635,7 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(silence),
         cmocka_unit_test(nobody),
+        cmocka_unit_test(failures_say_what_was_wanted),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(a_create_is_sent_once),
         cmocka_unit_test(the_service_has_a_maximum),

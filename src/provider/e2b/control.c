@@ -37,7 +37,8 @@ static int make_path(const struct atoll_spec *spec, const char *what, const char
 /* Finding. */
 
 struct finding {
-    const char *id; /* ours; NULL: all of this daemon */
+    const char *what; /* it is for */
+    const char *id;   /* ours; NULL: all of this daemon */
     size_t count;
     int (*found)(struct finding *f, const struct atoll_e2b_remote *remote, struct atoll_error *err);
     struct atoll_e2b_provider *p;
@@ -71,7 +72,7 @@ static int take_page(struct finding *f, struct atoll_e2b_answer *answer, struct 
 
     if (!json_is_array(page))
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
-                          "list: the E2B service's answer is no list");
+                          "%s: the E2B service's answer is no list", f->what);
     for (size_t i = 0; r == 0 && i < json_array_size(page); i++) {
         struct atoll_e2b_remote remote;
         r = atoll_e2b_read_remote(json_array_get(page, i), &remote, err);
@@ -80,7 +81,7 @@ static int take_page(struct finding *f, struct atoll_e2b_answer *answer, struct 
             continue;
         if (++f->count > LIST_MAX)
             return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EOVERFLOW,
-                              "list: the E2B service's list does not end");
+                              "%s: the E2B service's list does not end", f->what);
         r = f->found(f, &remote, err);
     }
     return r;
@@ -96,10 +97,10 @@ static int find(struct finding *f, struct atoll_error *err)
         ATOLL_AUTOFREE char *path = NULL;
         r = list_path(f, token, &path);
         if (r < 0)
-            return atoll_fail_errno(err, -r, "list");
-        r = atoll_e2b_api(f->p, f->call, "list", "GET", path, NULL, &answer, err);
+            return atoll_fail_errno(err, -r, "%s", f->what);
+        r = atoll_e2b_api(f->p, f->call, f->what, "GET", path, NULL, &answer, err);
         if (r == 0 && answer.status != 200)
-            r = atoll_e2b_api_refused(f->p, "list", &answer, err);
+            r = atoll_e2b_api_refused(f->p, f->what, &answer, err);
         if (r == 0)
             r = take_page(f, &answer, err);
         f->count++; /* pages without anything of ours come to an end as well */
@@ -119,7 +120,8 @@ int atoll_e2b_op_list(struct atoll_sync_provider *base, const struct atoll_sync_
                       void (*each)(void *arg, const char *id, const char *handle, bool alive),
                       void *arg, struct atoll_error *err)
 {
-    struct finding f = {.found = tell_each, .p = own(base), .call = call, .each = each, .arg = arg};
+    struct finding f = {
+        .what = "list", .found = tell_each, .p = own(base), .call = call, .each = each, .arg = arg};
 
     return find(&f, err);
 }
@@ -148,9 +150,9 @@ static int kill_found(struct finding *f, const struct atoll_e2b_remote *remote,
 
 /* Everything that has our id, known or not. */
 static int kill_by_id(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
-                      const char *id, struct atoll_error *err)
+                      const char *what, const char *id, struct atoll_error *err)
 {
-    struct finding f = {.id = id, .found = kill_found, .p = p, .call = call};
+    struct finding f = {.what = what, .id = id, .found = kill_found, .p = p, .call = call};
     int r = find(&f, err);
 
     if (r == 0)
@@ -171,7 +173,7 @@ int atoll_e2b_op_destroy(struct atoll_sync_provider *base, const struct atoll_sy
             r = kill_one(p, call, spec->handle, err);
     }
     if (r == 0 && (!spec->handle[0] || atoll_e2b_remotes_is_doubted(p->remotes, spec->id)))
-        r = kill_by_id(p, call, spec->id, err);
+        r = kill_by_id(p, call, "destroy", spec->id, err);
     return r;
 }
 
@@ -248,7 +250,7 @@ static void clean_up(struct atoll_e2b_provider *p, const struct atoll_spec *spec
         atoll_e2b_remotes_forget(p->remotes, handle);
         atoll_e2b_remotes_doubt(p->remotes, spec->id);
     } else if (!handle[0] && atoll_e2b_remotes_is_doubted(p->remotes, spec->id) &&
-               kill_by_id(p, &call, spec->id, &ignored) < 0) {
+               kill_by_id(p, &call, "create", spec->id, &ignored) < 0) {
         return; /* it stays in doubt: the next create or destroy of it begins there */
     }
 }
@@ -261,7 +263,7 @@ int atoll_e2b_op_create(struct atoll_sync_provider *base, const struct atoll_syn
     int r = 0;
 
     if (atoll_e2b_remotes_is_doubted(p->remotes, spec->id))
-        r = kill_by_id(p, call, spec->id, err);
+        r = kill_by_id(p, call, "create", spec->id, err);
     if (r < 0)
         return r;
     r = ask_for_one(p, call, spec, &remote, err);
