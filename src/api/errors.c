@@ -59,7 +59,12 @@ const char *atoll_api_hint_of(const struct atoll_error *error)
     size_t row = find_row(error);
 
     /* What is for the log alone has hints for nobody else either. */
-    return *error->hint && rows[row].status != 500 ? error->hint : rows[row].hint;
+    if (rows[row].status == 500)
+        return rows[row].hint;
+    if (*error->hint)
+        return error->hint;
+    /* It is said once. */
+    return strstr(error->text, "try again") ? NULL : rows[row].hint;
 }
 
 /* What the kernel said, for programs to which the code is too coarse. What is wrong with a request is

@@ -191,6 +191,8 @@ static void hints_name_the_file_to_those_who_may_know(void **state)
     atoll_buf_init(&buf, 4096);
     (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, 0, "not there");
     assert_non_null(strstr(error_json(&buf, &error), "\"hint\":\"try again in a moment\""));
+    (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, 0, "too many; try again");
+    assert_null(strstr(error_json(&buf, &error), "hint")); /* it is said once */
     atoll_advise(&error, "look at providers.yaml\n%s", "providers:");
     assert_non_null(
         strstr(error_json(&buf, &error), "\"hint\":\"look at providers.yaml\\nproviders:\""));
