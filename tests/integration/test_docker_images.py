@@ -577,3 +577,11 @@ def test_a_default_image_that_lacks_a_language(world, tenants):
     answer = tenants[0].post("/api/sessions", {"environment": "Node", "networkMode": "isolated",
                                                "waive": ["all"]})
     assert answer.status == 409 and file not in answer.error["hint"], answer.body
+
+
+def test_doctor_knows_of_an_engine_elsewhere(world):
+    """Its socket is not the usual one, and it makes sandboxes."""
+    checks = json.loads(world.daemon.atoll("doctor", "--json").stdout)["checks"]
+    docker = next(check for check in checks if check["name"] == "Docker")
+    assert docker["state"] == "ok" and docker["detail"].startswith("provider docker is up: ")
+    assert "fix" not in docker
