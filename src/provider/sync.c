@@ -57,16 +57,20 @@ static void keep_said(void *arg, const char *text)
 static void keep_volume(void *arg, const struct atoll_provider_volume *volume)
 {
     struct atoll_sync_work *w = arg;
-    struct atoll_provider_volume *volumes =
-        w->volume_count < LIST_MAX ? realloc(w->volumes, (w->volume_count + 1) * sizeof(*volumes))
-                                   : NULL;
+    struct atoll_provider_volume *volumes = w->volumes;
+    size_t cap = w->volume_cap;
 
-    if (!volumes) {
-        w->result = -ENOBUFS;
-        return;
+    if (w->volume_count == cap) {
+        cap = cap ? 2 * cap : 64;
+        volumes = cap > LIST_MAX ? NULL : realloc(volumes, cap * sizeof(*volumes));
+        if (!volumes) {
+            w->result = -ENOBUFS;
+            return;
+        }
+        w->volumes = volumes;
+        w->volume_cap = cap;
     }
-    w->volumes = volumes;
-    w->volumes[w->volume_count++] = *volume;
+    volumes[w->volume_count++] = *volume;
 }
 
 static void keep_row(void *arg, const char *id, const char *handle, bool alive)

@@ -43,7 +43,7 @@ struct atoll_sync_work {
     struct atoll_sync_row *rows; /* owned */
     size_t row_count, row_cap;
     struct atoll_provider_volume *volumes; /* owned */
-    size_t volume_count;
+    size_t volume_count, volume_cap;
     struct atoll_provider_look look;
     struct atoll_provider_stats stats;
     struct atoll_provider_image made;
