@@ -202,6 +202,11 @@ static size_t pending(const struct atoll_http_conn *c)
     return atoll_stream_pending(c->stream);
 }
 
+static void await_empty(struct atoll_http_conn *c)
+{
+    atoll_stream_await_empty(c->stream);
+}
+
 static void go_on(struct atoll_http_conn *c)
 {
     static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -233,6 +238,7 @@ const struct atoll_http_wire atoll_http1_wire = {
     .respond = respond,
     .cut = cut,
     .pending = pending,
+    .await_empty = await_empty,
     .go_on = go_on,
     .pause = pause_input,
     .resume = resume_input,

@@ -45,6 +45,12 @@ static void resume_body(struct atoll_http_conn *c)
 
 /* The answer. */
 
+static bool is_drained(const struct atoll_http2_stream *st)
+{
+    return (st->above && atoll_buf_size(&st->out) < ATOLL_HTTP_HIGH_WATER) ||
+           (st->awaited && atoll_buf_size(&st->out) == 0);
+}
+
 static ssize_t read_answer(nghttp2_session *lib, int32_t id, uint8_t *buf, size_t cap,
                            uint32_t *flags, nghttp2_data_source *source, void *arg)
 {
@@ -69,7 +75,7 @@ static ssize_t read_answer(nghttp2_session *lib, int32_t id, uint8_t *buf, size_
         if (st->ended)
             *flags |= NGHTTP2_DATA_FLAG_EOF;
     }
-    if (st->above && atoll_buf_size(&st->out) < ATOLL_HTTP_HIGH_WATER)
+    if (is_drained(st))
         atoll_http_conn_kick(&st->conn);
     return (ssize_t)n;
 }
@@ -208,12 +214,18 @@ static size_t pending(const struct atoll_http_conn *c)
     return atoll_buf_size(&stream_of(c)->out);
 }
 
+static void await_empty(struct atoll_http_conn *c)
+{
+    stream_of(c)->awaited = true;
+}
+
 static void kicked(struct atoll_http_conn *c)
 {
     struct atoll_http2_stream *st = stream_of(c);
 
-    if (st->above && atoll_buf_size(&st->out) < ATOLL_HTTP_HIGH_WATER) {
+    if (is_drained(st)) {
         st->above = false;
+        st->awaited = st->awaited && atoll_buf_size(&st->out) > 0;
         if (c->phase == PHASE_SERVING && c->req.on_drain)
             c->req.on_drain(c->req.drain_arg, &c->req);
     }
@@ -228,6 +240,7 @@ const struct atoll_http_wire atoll_http2_wire = {
     .respond = respond,
     .cut = cut,
     .pending = pending,
+    .await_empty = await_empty,
     .go_on = go_on,
     .pause = pause_body,
     .resume = resume_body,

@@ -59,6 +59,7 @@ struct atoll_http2_stream {
     bool ended;           /* the answer is complete in `out` */
     bool deferred;        /* nghttp2 waits for more of it */
     bool above;           /* `out` has exceeded the high-water mark */
+    bool awaited;         /* somebody waits until it is empty */
 };
 
 enum atoll_http2_cost { HTTP2_COST_RESET, HTTP2_COST_NOISE };

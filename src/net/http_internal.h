@@ -41,6 +41,7 @@ struct atoll_http_wire {
     /* Breaks off, so that the client cannot take what it got for the whole. */
     void (*cut)(struct atoll_http_conn *c);
     size_t (*pending)(const struct atoll_http_conn *c);
+    void (*await_empty)(struct atoll_http_conn *c);
     /* Says 100 Continue. */
     void (*go_on)(struct atoll_http_conn *c);
     void (*pause)(struct atoll_http_conn *c);

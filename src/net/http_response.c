@@ -269,6 +269,11 @@ void atoll_http_on_drain(struct atoll_http_request *req,
     req->drain_arg = arg;
 }
 
+void atoll_http_await_empty(struct atoll_http_request *req)
+{
+    req->conn->wire->await_empty(req->conn);
+}
+
 bool atoll_http_begun(const struct atoll_http_request *req)
 {
     return req->begun;

@@ -167,6 +167,8 @@ size_t atoll_http_pending(const struct atoll_http_request *req);
 /* Called when pending falls below ATOLL_HTTP_HIGH_WATER after having exceeded it. */
 void atoll_http_on_drain(struct atoll_http_request *req,
                          void (*fn)(void *arg, struct atoll_http_request *req), void *arg);
+/* With something pending: calls it also when nothing is pending any more, once. */
+void atoll_http_await_empty(struct atoll_http_request *req);
 /* Ends the request. Fewer bytes than content_length promised: the connection is cut. */
 void atoll_http_end(struct atoll_http_request *req);
 /* Cuts the connection (HTTP/2: resets the stream), so that the client cannot take what it got for

@@ -36,6 +36,7 @@ struct atoll_stream {
     bool paused;
     bool more;    /* the transport may hold input that the kernel does not report */
     bool above;   /* the queue has exceeded the high-water mark */
+    bool awaited; /* somebody waits until it is empty */
     bool hung_up; /* ends_in_order: so did the peer, while paused; not watched until resumed */
     bool eof;     /* the peer has ended; the owner has been told */
     bool shut_wanted, shut;
@@ -216,7 +217,8 @@ static void flush(struct atoll_stream *s)
 
 static bool drained(const struct atoll_stream *s)
 {
-    return s->above && atoll_buf_size(&s->out) < s->limits.high_water_bytes;
+    return (s->above && atoll_buf_size(&s->out) < s->limits.high_water_bytes) ||
+           (s->awaited && atoll_buf_size(&s->out) == 0);
 }
 
 static void tell_drain(struct atoll_stream *s)
@@ -224,6 +226,7 @@ static void tell_drain(struct atoll_stream *s)
     if (!drained(s) || s->freed || s->close_told || s->closing)
         return;
     s->above = false;
+    s->awaited = s->awaited && atoll_buf_size(&s->out) > 0;
     if (s->cb.on_drain)
         s->cb.on_drain(s->arg);
 }
@@ -522,6 +525,11 @@ void atoll_stream_uncork(struct atoll_stream *s)
 size_t atoll_stream_pending(const struct atoll_stream *s)
 {
     return atoll_buf_size(&s->out);
+}
+
+void atoll_stream_await_empty(struct atoll_stream *s)
+{
+    s->awaited = true;
 }
 
 void atoll_stream_shutdown(struct atoll_stream *s)

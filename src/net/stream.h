@@ -34,7 +34,8 @@ struct atoll_stream_callbacks {
     /* Bytes arrived; returns how many were taken. The rest is kept and offered again after
      * atoll_stream_resume(), so whoever takes less than n pauses first. */
     size_t (*on_input)(void *arg, const uint8_t *bytes, size_t n);
-    /* The queue fell below the high-water mark after having been above it. May be NULL. */
+    /* The queue fell below the high-water mark after having been above it, or is empty and somebody
+     * waits for that. May be NULL. */
     void (*on_drain)(void *arg);
     /* The peer will send no more: once, after all input was taken. Writing may still work. While
      * paused this is reported even with input left, since otherwise nobody would notice a peer
@@ -78,6 +79,8 @@ void atoll_stream_cork(struct atoll_stream *s);
 void atoll_stream_uncork(struct atoll_stream *s);
 /* Bytes accepted but not yet taken by the kernel. */
 size_t atoll_stream_pending(const struct atoll_stream *s);
+/* Calls on_drain once more when nothing is queued any more; something is. */
+void atoll_stream_await_empty(struct atoll_stream *s);
 /* Half-close: the peer sees the end after the last queued byte. Idempotent. */
 void atoll_stream_shutdown(struct atoll_stream *s);
 /* Sends what is queued, says so (half-close), drops input until the peer ends too or a second has

@@ -366,6 +366,12 @@ size_t atoll_ws_pending(const struct atoll_ws *ws)
     return ws->stream ? atoll_stream_pending(ws->stream) : 0;
 }
 
+void atoll_ws_await_empty(struct atoll_ws *ws)
+{
+    if (ws->stream)
+        atoll_stream_await_empty(ws->stream);
+}
+
 void atoll_ws_pause(struct atoll_ws *ws)
 {
     ws->paused = true;

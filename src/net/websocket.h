@@ -50,6 +50,8 @@ struct atoll_ws *atoll_ws_free(struct atoll_ws *ws);
  * -EINVAL for text that is no UTF-8. */
 int atoll_ws_send(struct atoll_ws *ws, bool binary, const void *bytes, size_t n) ATOLL_MUST_CHECK;
 size_t atoll_ws_pending(const struct atoll_ws *ws);
+/* With something pending: calls on_drain also when nothing is pending any more, once. */
+void atoll_ws_await_empty(struct atoll_ws *ws);
 /* Stops reading the socket: no on_message until resumed. */
 void atoll_ws_pause(struct atoll_ws *ws);
 void atoll_ws_resume(struct atoll_ws *ws);
