@@ -73,7 +73,7 @@ static const struct option {
     {"e2b-max-hours", "ATOLL_E2B_MAX_HOURS", KIND_COUNT, AT(e2b_max_hours), 8784, "24", "N",
      "longest time to live that clients of E2B may ask for; 0: any (24)"},
     {"journal-max", "ATOLL_JOURNAL_MAX", KIND_SIZE, AT(journal_max_bytes), 0, "64M", "SIZE",
-     "output kept per command (64M)"},
+     "output of a command kept for those who do not follow it (64M)"},
     {"artifacts-max", "ATOLL_ARTIFACTS_MAX", KIND_SIZE, AT(artifacts_max_bytes), 0, "4G", "SIZE",
      "files kept of sandboxes that are gone, in all; the oldest give way (4G)"},
     {"artifacts-days", "ATOLL_ARTIFACTS_DAYS", KIND_COUNT, AT(artifacts_days), 36500, "7", "N",

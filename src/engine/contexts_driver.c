@@ -208,7 +208,7 @@ static bool step(struct atoll_driver *d)
         return true;
     }
     /* What the lines said has been stored where it must be: the agent may forget them. */
-    atoll_reader_forget(d->reader);
+    atoll_reader_forget(d->reader, 0, 0);
     r = atoll_reader_next(d->reader, &item);
     if (r > 0 && item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT) {
         if (!d->given_up && atoll_lines_add(&d->lines, item.data, (size_t)item.length) < 0)
@@ -219,7 +219,7 @@ static bool step(struct atoll_driver *d)
         on_end(d, item.result);
     else if (r < 0)
         atoll_driver_give_up(d, "the daemon, because its output cannot be read");
-    else if (r == 0 && atoll_reader_is_cut(d->reader, ATOLL_STREAM_STDOUT))
+    else if (r > 0 && item.stream == ATOLL_STREAM_STDOUT && !(d->adopted && item.offset == 0))
         atoll_driver_give_up(d, "the daemon, because its output found no room on the disk");
     return r > 0;
 }
@@ -296,10 +296,12 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
         (void)!atoll_text_copy(d->exec_id, sizeof(d->exec_id), view.id);
         d->started = true;
         atoll_timer_set(&d->timer, d->contexts->config.loop, READY_MS, not_ready, d);
-        if (atoll_reader_open(exec, 0, 0, on_output, d, &d->reader, &failed) < 0)
+        if (atoll_reader_open(exec, 0, 0, on_output, d, &d->reader, &failed) < 0) {
             fail_start(d, &failed);
-        else
+        } else {
+            atoll_reader_follow(d->reader);
             atoll_driver_pump(d);
+        }
     }
     unref(d);
 }
@@ -467,9 +469,11 @@ int atoll_driver_adopt(struct atoll_context *c, struct atoll_exec *exec, struct 
     int r;
 
     (void)!atoll_text_copy(d->exec_id, sizeof(d->exec_id), c->exec_id);
-    d->started = d->ready = true;
+    d->started = d->ready = d->adopted = true;
     r = atoll_reader_open(exec, 0, 0, on_output, d, &d->reader, err);
     if (r < 0)
         atoll_driver_detach(c);
+    else
+        atoll_reader_follow(d->reader);
     return r;
 }

@@ -117,6 +117,7 @@ struct atoll_driver {
     char sandbox_id[ATOLL_ID_LEN + 1], exec_id[33];
     size_t requirement, dir; /* being looked for */
     bool started, ready, pumping, given_up;
+    bool adopted;                /* of an earlier daemon, which has heard its beginning */
     struct atoll_timer timer;    /* until it must be ready */
     struct atoll_reader *reader; /* owned */
     struct atoll_lines lines;

@@ -53,7 +53,7 @@ struct atoll_engine_config {
     uint32_t pool;             /* sandboxes kept ready, of each kind that is (pool.c) */
     uint32_t max_sandboxes;    /* 0: 4096 */
     struct atoll_quota quota;
-    uint64_t journal_max_bytes;   /* output kept per exec; 0: 64 MiB */
+    uint64_t journal_max_bytes;   /* output kept per exec, see atoll_reader; 0: 64 MiB */
     uint64_t artifacts_max_bytes; /* kept of sandboxes that are gone, in all; 0: nothing is */
     uint32_t artifacts_days;      /* how long; 0: no end */
     uint32_t waived;              /* limits the operator waives for every sandbox */
@@ -304,8 +304,8 @@ struct atoll_exec_start {
     const char *user, *cwd;  /* NULL: default */
     uint32_t timeout_ms;     /* 0: none */
     bool stdin_open;         /* keep stdin for atoll_exec_write() */
-    bool held;               /* output is for one reader that says atoll_reader_forget(): nothing of
-                                it is lost before, the command waits instead */
+    bool held; /* output is for one reader that follows, and for nobody later; while there
+                                is none, the command waits */
     bool pty;
     uint32_t cols, rows;
 };
@@ -363,7 +363,20 @@ void atoll_exec_resize(struct atoll_exec *exec, uint32_t cols, uint32_t rows, at
 /*
  * Output, from any offset, as often as wanted, during and after the run. A reader pulls: `ready` is
  * called when there is something new to pull (or the end), and atoll_reader_next() gives it piece
- * by piece. A reader that is slow costs nothing but its own place in the journal.
+ * by piece.
+ *
+ * The first journal_max_bytes of an exec's output are kept, for whoever comes later; a reader that is
+ * slow there costs nothing but its own place. What comes after that is for readers that follow:
+ *
+ * - While any of them is open nothing is lost that it has not let go of (atoll_reader_forget()): the
+ *   command waits for the slowest. Nobody but its owner says how long: it closes the reader of a
+ *   client that is gone or does not take anything, and the command goes on at once.
+ * - With none of them it is counted and dropped.
+ * - A reader that cannot have some of it is told so where it is: GAP comes before what is behind.
+ * - A daemon that dies has lost nothing that was not let go of. The next one holds the command for 15
+ *   seconds, or two after the first reader that follows, in which they can come back and go on where
+ *   they were.
+ * - A disk that refuses makes a gap.
  */
 struct atoll_reader;
 struct atoll_reader_item {
@@ -384,10 +397,13 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
  * there is nothing more. */
 int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret) ATOLL_MUST_CHECK;
 struct atoll_reader *atoll_reader_close(struct atoll_reader *reader);
-/* Whether output found no room: after what can be read already nothing more comes of that stream. */
-bool atoll_reader_is_cut(const struct atoll_reader *reader, int stream);
-/* Of a command that was started `held`: what this reader was given so far is not needed any more. */
-void atoll_reader_forget(struct atoll_reader *reader);
+/* This reader follows, from where it is now on. */
+void atoll_reader_follow(struct atoll_reader *reader);
+/* Of one that follows: what it was given so far is not needed any more, but for the last bytes of each
+ * stream, at most ATOLL_READER_LESS_MAX. Not before they are where a daemon that dies cannot lose
+ * them. */
+#define ATOLL_READER_LESS_MAX 3
+void atoll_reader_forget(struct atoll_reader *reader, size_t stdout_less, size_t stderr_less);
 
 /* --- files: paths are looked up inside the sandbox, as the user (NULL: the default one). "+NAME"
  * means that relative paths and new files are NAME's, but access is root's --- */

@@ -217,6 +217,7 @@ struct atoll_exec {
     uint64_t acked[3];
     uint64_t stdin_offset;
     bool held;    /* as in atoll_exec_start */
+    bool awaited; /* taken up by a new daemon: its followers may come back */
     bool counted; /* among those its tenant has running */
     bool kept;    /* its output stays on disk when it leaves memory: the daemon ends */
     bool resting; /* waits for input, and so does not count as running */
@@ -225,6 +226,9 @@ struct atoll_exec {
     bool unsaved;                    /* the store has not taken its end yet */
     struct atoll_exec_result result; /* once ended */
     struct atoll_list readers;       /* of struct atoll_reader.node */
+    unsigned followers;              /* among the readers */
+    unsigned round;                  /* of waking readers */
+    struct atoll_timer awaiting;     /* the end of `awaited` */
     struct atoll_list node;          /* in sandbox->exec_list */
     atoll_exec_fn *started;          /* waits for the start, or NULL */
     void *started_arg;
@@ -480,6 +484,14 @@ void atoll_file_watch_end_all(struct atoll_sandbox *sandbox);
 
 /* reader.c */
 void atoll_readers_notify(struct atoll_exec *exec);
+/* Whether output for which the journal has no room is held for somebody. */
+bool atoll_readers_hold(const struct atoll_exec *exec);
+/* What all that follow have used of a stream, or is kept without them: the agent may forget it. */
+uint64_t atoll_readers_used(const struct atoll_exec *exec, int stream);
+/* Tells the agent so, and makes room in the journal. */
+void atoll_readers_settle(struct atoll_exec *exec);
+/* The agent of one that was restored was reached: from now on its followers have time to come back. */
+void atoll_readers_await(struct atoll_exec *exec);
 
 /* templates.c */
 int atoll_templates_load(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;

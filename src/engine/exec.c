@@ -14,8 +14,6 @@
  */
 
 #define ACK_EVERY_BYTES (64 * 1024)
-/* Of a held exec: what the agent keeps for us, and then some. */
-#define HELD_JOURNAL_MAX ((uint64_t)16 << 20)
 #define EXECS_MAX 4096 /* remembered per sandbox, ended ones included; the oldest ended go first */
 
 const char *atoll_end_kind_name(enum atoll_end_kind kind)
@@ -29,7 +27,7 @@ const char *atoll_end_kind_name(enum atoll_end_kind kind)
 
 static uint64_t journal_max(const struct atoll_exec *x)
 {
-    return x->held ? HELD_JOURNAL_MAX : x->sandbox->engine->config.journal_max_bytes;
+    return x->held ? 0 : x->sandbox->engine->config.journal_max_bytes;
 }
 
 static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_exec_start *start)
@@ -67,6 +65,7 @@ void atoll_exec_unref(struct atoll_exec *x)
 {
     if (--x->refs > 0)
         return;
+    atoll_timer_cancel(&x->awaiting);
     if (x->kept)
         atoll_journal_rest(&x->journal);
     else
@@ -348,14 +347,14 @@ static int on_output(struct atoll_sandbox *s, const struct atoll_am_output *out)
     if (!x || x->ended)
         return 0;
     before = x->journal.seen[out->stream];
-    r = atoll_journal_append(&x->journal, out->stream, out->offset, out->data.data, out->data.len);
+    r = atoll_journal_append(&x->journal, out->stream, out->offset, out->data.data, out->data.len,
+                             atoll_readers_hold(x));
     if (r == -EBADMSG)
         return r;
     if (r < 0) /* the daemon's own disk refuses: readers are told of the gap */
         atoll_log(ATOLL_LOG_ERROR, "output not kept", "sandbox", s->spec.id, "exec", x->id, "error",
                   strerror(-r), NULL);
-    if (!x->held)
-        atoll_exec_acknowledge(x, out->stream, x->journal.seen[out->stream]);
+    atoll_readers_settle(x);
     atoll_lifetime_output(s, x->journal.seen[out->stream] - before);
     atoll_readers_notify(x);
     return 0;
@@ -478,7 +477,8 @@ int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *r
     restore_result(x, row);
     (void)snprintf(journal, sizeof(journal), "%s-%s", x->sandbox_id, x->id);
     atoll_journal_init(&x->journal, s->engine->journal_fd, journal, journal_max(x));
-    r = atoll_journal_reopen(&x->journal);
+    x->awaited = !x->ended && !x->held;
+    r = atoll_journal_reopen(&x->journal, !x->ended);
     if (r == 0)
         r = remember(s, x, err);
     else

@@ -7,6 +7,9 @@
 #include "base/switches.h"
 #include "base/text.h"
 
+/* More than an agent sends before it is told to go on. */
+#define TAIL_MAX ((uint64_t)16 << 20)
+
 /* In the file, before the bytes of each piece. */
 struct piece {
     uint32_t len;
@@ -49,7 +52,20 @@ static int open_file(struct atoll_journal *j)
     return j->fd < 0 ? -errno : 0;
 }
 
-int atoll_journal_reopen(struct atoll_journal *j)
+static void take_up(struct atoll_journal *j, const struct piece *piece)
+{
+    const uint64_t whole = sizeof(*piece) + piece->len, end = piece->offset + piece->len;
+
+    j->full = j->full || j->size + whole > j->max;
+    j->seen[piece->stream] = end;
+    j->size += whole;
+    if (!j->full) {
+        j->kept[piece->stream] = end;
+        j->head = j->size;
+    }
+}
+
+int atoll_journal_reopen(struct atoll_journal *j, bool more_comes)
 {
     struct piece piece;
     off_t end;
@@ -66,15 +82,14 @@ int atoll_journal_reopen(struct atoll_journal *j)
     while (j->size + sizeof(piece) <= (uint64_t)end &&
            pread(j->fd, &piece, sizeof(piece), (off_t)j->size) == (ssize_t)sizeof(piece)) {
         if (piece.stream < 1 || piece.stream > 2 || piece.offset > INT64_MAX ||
+            piece.offset < j->seen[piece.stream] ||
             j->size + sizeof(piece) + piece.len > (uint64_t)end)
             break;
-        if (j->kept[piece.stream] == 0) /* what was before it is forgotten */
-            j->first[piece.stream] = j->seen[piece.stream] = j->kept[piece.stream] = piece.offset;
-        if (piece.offset != j->seen[piece.stream])
-            break;
-        j->seen[piece.stream] += piece.len;
-        j->kept[piece.stream] += piece.len;
-        j->size += sizeof(piece) + piece.len;
+        take_up(j, &piece);
+    }
+    if (more_comes) {
+        j->size = j->head;
+        memcpy(j->seen, j->kept, sizeof(j->seen));
     }
     j->emptied = j->size == 0; /* the file is there */
     return ftruncate(j->fd, (off_t)j->size) < 0 ? -errno : 0;
@@ -98,12 +113,22 @@ static int write_piece(struct atoll_journal *j, const struct piece *piece, const
     return 0;
 }
 
-int atoll_journal_append(struct atoll_journal *j, int stream, uint64_t offset, const uint8_t *bytes,
-                         size_t n)
+/* Whether a piece of n bytes goes anywhere. */
+static bool find_room(struct atoll_journal *j, size_t n, bool held)
 {
-    uint64_t *seen = &j->seen[stream], *kept = &j->kept[stream];
-    uint64_t known;
+    const uint64_t whole = sizeof(struct piece) + n;
+
+    /* What is kept for later is one run: a short piece that would still fit is not added. */
+    j->full = j->full || j->size + whole > j->max;
+    return !j->full || (held && j->size - j->head + whole <= TAIL_MAX);
+}
+
+int atoll_journal_append(struct atoll_journal *j, int stream, uint64_t offset, const uint8_t *bytes,
+                         size_t n, bool held)
+{
+    uint64_t *seen = &j->seen[stream];
     struct piece piece;
+    uint64_t known;
     int r;
 
     if (offset > *seen)
@@ -113,50 +138,44 @@ int atoll_journal_append(struct atoll_journal *j, int stream, uint64_t offset, c
         return 0;
     bytes += known;
     n -= known;
-    /* Once something was dropped, later bytes of the stream must be too: what is kept is a prefix. */
-    if (*kept < *seen || j->size + sizeof(piece) + n > j->max) {
-        *seen += n;
-        return 0;
-    }
     piece = (struct piece){(uint32_t)n, (uint32_t)stream, *seen};
+    *seen += n;
+    if (!find_room(j, n, held))
+        return 0;
     r = open_file(j);
     if (r == 0)
         r = write_piece(j, &piece, bytes);
-    *seen += n;
-    if (r == 0)
-        *kept += n;
+    if (r == 0 && !j->full) {
+        j->kept[stream] = *seen;
+        j->head = j->size;
+    }
     return r;
 }
 
 int atoll_journal_forget(struct atoll_journal *j)
 {
-    return atoll_journal_restart(j, j->seen[1], j->seen[2]);
-}
+    int fault;
 
-int atoll_journal_restart(struct atoll_journal *j, uint64_t stdout_offset, uint64_t stderr_offset)
-{
-    const uint64_t offsets[] = {0, stdout_offset, stderr_offset};
-    int fault = atoll_fault("journal.restart");
-
+    if (j->size == j->head)
+        return 0;
+    fault = atoll_fault("journal.forget");
     if (fault != 0)
         return -fault;
-    if (j->size > 0 && j->fd < 0)
+    if (j->fd < 0)
         j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CLOEXEC);
-    if (j->size > 0 && (j->fd < 0 || ftruncate(j->fd, 0) < 0))
+    if (j->fd < 0 || ftruncate(j->fd, (off_t)j->head) < 0)
         return -errno;
-    j->size = 0;
+    j->size = j->head;
     j->emptied++;
-    for (int stream = 1; stream <= 2; stream++)
-        j->first[stream] = j->kept[stream] = j->seen[stream] = offsets[stream];
     return 0;
 }
 
 int atoll_journal_read(struct atoll_journal *j, struct atoll_journal_cursor *c, uint8_t *buf,
-                       size_t cap, int *ret_stream, uint64_t *ret_offset, size_t *ret_len)
+                       size_t cap, int *ret_stream, uint64_t *ret_offset, uint64_t *ret_len)
 {
     if (c->emptied != j->emptied) {
         c->emptied = j->emptied;
-        c->at = 0;
+        c->at = ATOLL_MIN(c->at, j->head);
     }
     if (c->at < j->size && j->fd < 0) {
         j->fd = openat(j->dir_fd, j->name, O_RDWR | O_CLOEXEC);
@@ -165,24 +184,30 @@ int atoll_journal_read(struct atoll_journal *j, struct atoll_journal_cursor *c, 
     }
     while (c->at < j->size) {
         struct piece piece;
-        uint64_t end, skip;
+        uint64_t end, skip, *want;
         size_t n;
 
         if (pread(j->fd, &piece, sizeof(piece), (off_t)c->at) != (ssize_t)sizeof(piece))
             return -EIO;
         end = piece.offset + piece.len;
-        if (end <= c->want[piece.stream]) {
+        want = &c->want[piece.stream];
+        *ret_stream = (int)piece.stream;
+        *ret_offset = *want;
+        if (end <= *want) {
             c->at += sizeof(piece) + piece.len;
             continue;
         }
-        skip = ATOLL_MAX(c->want[piece.stream], piece.offset) - piece.offset;
+        if (*want < piece.offset) {
+            *ret_len = piece.offset - *want;
+            *want = piece.offset;
+            return 2;
+        }
+        skip = *want - piece.offset;
         n = ATOLL_MIN((size_t)(piece.len - skip), cap);
         if (pread(j->fd, buf, n, (off_t)(c->at + sizeof(piece) + skip)) != (ssize_t)n)
             return -EIO;
-        *ret_stream = (int)piece.stream;
-        *ret_offset = piece.offset + skip;
         *ret_len = n;
-        c->want[piece.stream] = piece.offset + skip + n;
+        *want += n;
         return 1;
     }
     return 0;

@@ -5,18 +5,30 @@
 /*
  * Readers of an exec's output: each has its own place in the journal and is woken when there is
  * more, or when the command has ended.
+ *
+ * What those that follow have not used is not acknowledged to the agent, unless the journal keeps it:
+ * so the command waits in the sandbox, and a daemon that dies has lost nothing.
  */
 
 #define PIECE_MAX (64 * 1024)
-#define FORGET_BYTES (64 * 1024) /* emptying the journal is not worth it before */
+#define FORGET_BYTES (64 * 1024) /* emptying the journal's tail is not worth it before */
+/* With a tail of so many bytes the command waits until all of it was used: it can be emptied then. */
+#define TAIL_BYTES ((uint64_t)1 << 20)
+/* How long after a daemon took up a command its followers have time to come back: as long as libatoll
+ * tries to. When one of them did, the others will soon. */
+#define AWAITED_MS 15000
+#define OTHERS_MS 2000
 
 struct atoll_reader {
     struct atoll_list node;  /* in exec->readers */
     struct atoll_exec *exec; /* referenced */
     struct atoll_journal_cursor cursor;
+    uint64_t used[3];         /* of those that follow: what is before is not needed any more */
     struct atoll_timer first; /* wakes it once after opening */
     void (*ready)(void *arg);
     void *arg;
+    unsigned round; /* of waking, when it was woken last */
+    bool follows;
     bool finished; /* END was given */
     uint8_t *buf;  /* owned, from the first piece on */
 };
@@ -49,6 +61,7 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
     }
     reader->ready = ready;
     reader->arg = arg;
+    reader->round = exec->round;
     exec->refs++;
     atoll_list_push_back(&exec->readers, &reader->node);
     /* What is there already would wake nobody. */
@@ -58,12 +71,94 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
     return 0;
 }
 
+uint64_t atoll_readers_used(const struct atoll_exec *exec, int stream)
+{
+    uint64_t n = exec->journal.seen[stream];
+
+    if (exec->awaited || (exec->held && exec->followers == 0))
+        n = 0;
+    ATOLL_LIST_FOREACH (&exec->readers, node) {
+        const struct atoll_reader *reader = ATOLL_CONTAINER_OF(node, struct atoll_reader, node);
+        if (reader->follows)
+            n = ATOLL_MIN(n, reader->used[stream]);
+    }
+    return ATOLL_MAX(n, exec->journal.kept[stream]);
+}
+
+bool atoll_readers_hold(const struct atoll_exec *exec)
+{
+    return exec->held || exec->awaited || exec->followers > 0;
+}
+
+/* Whether those that follow need nothing of the tail any more. The beginning of a character that one
+ * of them keeps back is with it, and with the agent. */
+static bool is_used_up(const struct atoll_exec *exec, int stream, uint64_t used)
+{
+    const uint64_t seen = exec->journal.seen[stream];
+
+    ATOLL_LIST_FOREACH (&exec->readers, node) {
+        const struct atoll_reader *reader = ATOLL_CONTAINER_OF(node, struct atoll_reader, node);
+        if (reader->follows && reader->cursor.want[stream] < seen)
+            return false;
+    }
+    return used + ATOLL_READER_LESS_MAX >= seen;
+}
+
+void atoll_readers_settle(struct atoll_exec *exec)
+{
+    struct atoll_journal *j = &exec->journal;
+    const uint64_t used[] = {0, atoll_readers_used(exec, ATOLL_STREAM_STDOUT),
+                             atoll_readers_used(exec, ATOLL_STREAM_STDERR)};
+    bool all = is_used_up(exec, ATOLL_STREAM_STDOUT, used[ATOLL_STREAM_STDOUT]) &&
+               is_used_up(exec, ATOLL_STREAM_STDERR, used[ATOLL_STREAM_STDERR]);
+
+    /* What is there at the end stays: the agent has forgotten it. */
+    if (exec->ended || !exec->sandbox || exec->sandbox->engine->ending)
+        return;
+    if (!all && j->size - j->head >= TAIL_BYTES)
+        return;
+    /* A file that cannot be emptied grows until it is full, and readers are told of the gap. */
+    if (all && j->size - j->head >= FORGET_BYTES)
+        (void)!atoll_journal_forget(j);
+    for (int stream = ATOLL_STREAM_STDOUT; stream <= ATOLL_STREAM_STDERR; stream++)
+        atoll_exec_acknowledge(exec, stream, used[stream]);
+}
+
+static void waited_enough(void *arg)
+{
+    struct atoll_exec *exec = arg;
+
+    exec->awaited = false;
+    atoll_readers_settle(exec);
+}
+
+void atoll_readers_await(struct atoll_exec *exec)
+{
+    if (exec->awaited)
+        atoll_timer_set(&exec->awaiting, exec->sandbox->engine->loop,
+                        exec->followers > 0 ? OTHERS_MS : AWAITED_MS, waited_enough, exec);
+}
+
+void atoll_reader_follow(struct atoll_reader *reader)
+{
+    if (reader->follows)
+        return;
+    reader->follows = true;
+    memcpy(reader->used, reader->cursor.want, sizeof(reader->used));
+    if (reader->exec->followers++ == 0 && reader->exec->awaiting.loop)
+        atoll_readers_await(reader->exec);
+}
+
 struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
 {
     if (!reader)
         return NULL;
     atoll_timer_cancel(&reader->first);
     atoll_list_remove(&reader->node);
+    if (reader->follows) {
+        reader->exec->followers--;
+        atoll_readers_settle(reader->exec);
+    }
     if (reader->exec->ended && atoll_list_empty(&reader->exec->readers))
         atoll_journal_rest(&reader->exec->journal);
     atoll_exec_unref(reader->exec);
@@ -72,26 +167,7 @@ struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
     return NULL;
 }
 
-/* What was forgotten before this reader got to it. */
-static bool next_forgotten(struct atoll_reader *reader, struct atoll_reader_item *ret)
-{
-    const struct atoll_journal *j = &reader->exec->journal;
-
-    for (int stream = ATOLL_STREAM_STDOUT; stream <= ATOLL_STREAM_STDERR; stream++) {
-        uint64_t *want = &reader->cursor.want[stream];
-        if (*want >= j->first[stream])
-            continue;
-        *ret = (struct atoll_reader_item){.kind = ATOLL_READ_GAP,
-                                          .stream = stream,
-                                          .offset = *want,
-                                          .length = j->first[stream] - *want};
-        *want = j->first[stream];
-        return true;
-    }
-    return false;
-}
-
-/* What the journal had no room for: told once the command has ended and the rest was read. */
+/* What was not kept, and is followed by nothing that was: told once the rest was read. */
 static bool next_gap(struct atoll_reader *reader, struct atoll_reader_item *ret)
 {
     const struct atoll_journal *j = &reader->exec->journal;
@@ -113,14 +189,11 @@ static bool next_gap(struct atoll_reader *reader, struct atoll_reader_item *ret)
 int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret)
 {
     struct atoll_exec *exec = reader->exec;
-    size_t len;
+    uint64_t offset, len;
     int stream, r;
-    uint64_t offset;
 
     if (reader->finished)
         return 0;
-    if (next_forgotten(reader, ret))
-        return 1;
     if (exec->journal.size > 0 && !reader->buf) {
         reader->buf = malloc(PIECE_MAX);
         if (!reader->buf)
@@ -131,72 +204,50 @@ int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret
     if (r < 0)
         return r;
     if (r > 0) {
-        *ret = (struct atoll_reader_item){.kind = ATOLL_READ_DATA,
+        *ret = (struct atoll_reader_item){.kind = r == 1 ? ATOLL_READ_DATA : ATOLL_READ_GAP,
                                           .stream = stream,
                                           .offset = offset,
                                           .length = len,
                                           .data = reader->buf};
         return 1;
     }
-    if (!exec->ended)
-        return 0;
     if (next_gap(reader, ret))
         return 1;
+    if (!exec->ended)
+        return 0;
     reader->finished = true;
     *ret = (struct atoll_reader_item){.kind = ATOLL_READ_END, .result = &exec->result};
     return 1;
 }
 
-bool atoll_reader_is_cut(const struct atoll_reader *reader, int stream)
+void atoll_reader_forget(struct atoll_reader *reader, size_t stdout_less, size_t stderr_less)
 {
-    const struct atoll_journal *j = &reader->exec->journal;
+    const size_t less[] = {0, stdout_less, stderr_less};
 
-    return j->kept[stream] < j->seen[stream];
-}
-
-static bool has_all(const struct atoll_reader *reader)
-{
-    const struct atoll_journal *j = &reader->exec->journal;
-
-    return reader->cursor.want[ATOLL_STREAM_STDOUT] >= j->seen[ATOLL_STREAM_STDOUT] &&
-           reader->cursor.want[ATOLL_STREAM_STDERR] >= j->seen[ATOLL_STREAM_STDERR];
-}
-
-void atoll_reader_forget(struct atoll_reader *reader)
-{
-    struct atoll_exec *exec = reader->exec;
-
-    if (!exec->held)
+    if (!reader->follows)
         return;
-    /* A file that cannot be emptied grows until it is full, and readers are told of the gap. */
-    if (exec->journal.size >= FORGET_BYTES && has_all(reader))
-        (void)!atoll_journal_forget(&exec->journal);
     for (int stream = ATOLL_STREAM_STDOUT; stream <= ATOLL_STREAM_STDERR; stream++)
-        atoll_exec_acknowledge(exec, stream, reader->cursor.want[stream]);
+        reader->used[stream] = reader->cursor.want[stream] - less[stream];
+    atoll_readers_settle(reader->exec);
 }
 
 void atoll_readers_notify(struct atoll_exec *exec)
 {
-    /* A reader may close itself or its neighbours, and with the last one the exec may go: hold it,
-     * and start over after each call that changed the list. */
-    struct atoll_list woken;
-    bool ended = exec->ended;
+    /* A reader may close itself or its neighbours, open others or end the command, which wakes all of
+     * them in a round of its own; and with the last one the exec may go: hold it, and look at the
+     * list anew each time. Whoever was woken goes to its end. */
+    const unsigned round = ++exec->round;
 
     exec->refs++;
-    atoll_list_init(&woken);
-    while (!atoll_list_empty(&exec->readers)) {
+    while (!atoll_list_empty(&exec->readers) && exec->round == round) {
         struct atoll_reader *reader =
             ATOLL_CONTAINER_OF(exec->readers.next, struct atoll_reader, node);
+        if (reader->round == round)
+            break;
+        reader->round = round;
         atoll_list_remove(&reader->node);
-        atoll_list_push_back(&woken, &reader->node);
+        atoll_list_push_back(&exec->readers, &reader->node);
         reader->ready(reader->arg);
     }
-    while (!atoll_list_empty(&woken)) {
-        struct atoll_list *node = woken.next;
-        atoll_list_remove(node);
-        atoll_list_push_back(&exec->readers, node);
-    }
-    if (exec->ended != ended) /* by one of them: those woken before it do not know */
-        atoll_readers_notify(exec);
     atoll_exec_unref(exec);
 }

@@ -218,18 +218,16 @@ static void meet_exec(struct atoll_sandbox *s, const struct atoll_am_exec_info *
     x->met = true;
     x->pid = info->pid;
     x->stdin_offset = info->stdin_bytes;
-    /* The agent still has all of it that was not used. */
-    if (x->held && atoll_journal_restart(&x->journal, info->stdout_acked, info->stderr_acked) < 0)
-        atoll_log(ATOLL_LOG_ERROR, "journal not emptied", "exec", x->id, NULL);
-    /* Acknowledged but not in the journal: it was full by then. */
+    /* Acknowledged but not in the journal: it was full by then. What follows the agent still has. */
     x->journal.seen[1] = ATOLL_MAX(x->journal.seen[1], info->stdout_acked);
     x->journal.seen[2] = ATOLL_MAX(x->journal.seen[2], info->stderr_acked);
-    x->acked[1] = x->journal.seen[1];
-    x->acked[2] = x->journal.seen[2];
+    x->acked[1] = ATOLL_MAX(atoll_readers_used(x, 1), info->stdout_acked);
+    x->acked[2] = ATOLL_MAX(atoll_readers_used(x, 2), info->stderr_acked);
     resume = (struct atoll_am_resume){info->exec, x->journal.seen[1], x->journal.seen[2]};
     (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_RESUME, &atoll_am_resume_desc, &resume, on_plain,
                              s, &err);
     acknowledge_again(s, x);
+    atoll_readers_await(x);
 }
 
 static void end_unmet(struct atoll_sandbox *s, const char *why)

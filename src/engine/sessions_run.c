@@ -158,6 +158,8 @@ static void pump(void *arg)
         run->reader = atoll_reader_close(run->reader);
         (void)atoll_fail_errno(&error, -r, "reading the output of a command");
         give_up(run, &error);
+    } else {
+        atoll_reader_forget(run->reader, 0, 0);
     }
 }
 
@@ -173,10 +175,12 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     }
     atoll_exec_get(exec, &view);
     (void)!atoll_text_copy(run->exec_id, sizeof(run->exec_id), view.id);
-    if (atoll_reader_open(exec, 0, 0, pump, run, &run->reader, &failed) < 0)
+    if (atoll_reader_open(exec, 0, 0, pump, run, &run->reader, &failed) < 0) {
         give_up(run, &failed);
-    else
+    } else {
+        atoll_reader_follow(run->reader);
         pump(run);
+    }
 }
 
 /* "{file}" stands for the code's file. */

@@ -121,6 +121,7 @@ def context(walk, client, made):
     name = client.post(path, {"language": "bash"})["context_id"]
     assert client.interpret(f"{path}/{name}", "x=5; echo $x") == "5\n"
     assert client.interpret(f"{path}/{name}", "echo $x") == "5\n"
+    assert len(client.interpret(f"{path}/{name}", "seq 30000")) == 168894  # worth forgetting
     client.delete(f"{path}/{name}")
 
 

@@ -50,7 +50,7 @@ def ready_port(daemon):
 
 @pytest.fixture(scope="module")
 def tls(tmp_path_factory):
-    with listening_daemon(ATOLL_TLS_LISTEN="127.0.0.1:0") as (daemon, _):
+    with listening_daemon(ATOLL_TLS_LISTEN="127.0.0.1:0", ATOLL_JOURNAL_MAX="64K") as (daemon, _):
         yield TlsDaemon(daemon, tmp_path_factory.mktemp("tls"))
 
 
@@ -103,6 +103,18 @@ def test_exec_streams_over_http2(tls, box):
     http, status, body = tls.curl(f"{box}/execs?wait=true", "-d", json.dumps(command))
     assert (http, status) == ("2", 200), body
     assert "line 1\nline 2\nline 3\n" in json.loads(body)["stdout"]
+
+
+@pytest.mark.parametrize("version", ["--http2", "--http1.1"])
+def test_output_beyond_what_is_kept(tls, box, version):
+    """The command waits for bytes that are still here, and hears when they have left."""
+    command = json.dumps({"cmd": ["seq", "1500000"]})
+    _, status, body = tls.curl(f"{box}/execs?stream=true", "-d", command, version=version)
+    assert status == 200
+    lines = [json.loads(line) for line in body.splitlines()]
+    assert "".join(line.get("data", "") for line in lines) == \
+        "".join(f"{i}\n" for i in range(1, 1500001))
+    assert lines[-1]["result"]["exit_code"] == 0
 
 
 @pytest.mark.parametrize("version", ["--http2", "--http1.1"])

@@ -49,7 +49,7 @@ struct atoll_exec {
 struct atoll_reader {
     struct atoll_exec *exec;
     size_t next;
-    bool ended;
+    bool ended, follows;
     void (*ready)(void *arg);
     void *arg;
 };
@@ -80,6 +80,7 @@ struct atoll_engine {
     struct atoll_error fail_next; /* of the next create, exec, input, file or import */
     unsigned made, destroyed, uploads_finished, uploads_dropped, imports_dropped, readers;
     size_t pulled;   /* bytes taken by readers */
+    size_t let_go;   /* of them, those that one that follows does not need any more */
     char who[64];    /* of the last destroy */
     char file[4096]; /* what is downloaded */
     size_t file_len, file_size;
@@ -502,16 +503,15 @@ struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
     return NULL;
 }
 
-bool atoll_reader_is_cut(const struct atoll_reader *reader, int stream)
+void atoll_reader_follow(struct atoll_reader *reader)
 {
-    (void)reader;
-    (void)stream;
-    return false;
+    reader->follows = true;
 }
 
-void atoll_reader_forget(struct atoll_reader *reader)
+void atoll_reader_forget(struct atoll_reader *reader, size_t stdout_less, size_t stderr_less)
 {
-    (void)reader;
+    if (reader->follows)
+        fake.let_go = fake.pulled - stdout_less - stderr_less;
 }
 
 void atoll_exec_set_resting(struct atoll_exec *exec, bool resting)

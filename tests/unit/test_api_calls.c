@@ -208,6 +208,36 @@ static void a_slow_reader_holds_the_journal_back(void **state)
     assert_has(rig_text(&rig), "{\"result\":");
 }
 
+static void what_was_not_sent_is_not_let_go(void **state)
+{
+    static const char request[] =
+        "GET /api/sandboxes/box0/execs/exec0/output?follow=true HTTP/1.1\r\nHost: x\r\n\r\n";
+    static char piece[60000];
+    struct atoll_exec *x;
+
+    (void)state;
+    memset(piece, 'x', sizeof(piece));
+    make_box();
+    x = start_exec();
+    for (int i = 0; i < 50; i++)
+        fake_output(x, 1, piece, sizeof(piece));
+    fake_output(x, 1, "\xe2\x82", 2);
+    rig_send(&rig, request, sizeof(request) - 1);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(atoll_loop_step(rig.loop, 1, NULL), 0);
+    assert_true(fake.pulled > 0);
+    assert_int_equal(fake.let_go, 0);
+    rig_turn(&rig);
+    /* But for the beginning of a character. */
+    assert_int_equal(fake.pulled, 50 * sizeof(piece) + 2);
+    assert_int_equal(fake.let_go, 50 * sizeof(piece));
+    fake_output(x, 1, "\xac", 1);
+    rig_turn(&rig);
+    assert_int_equal(fake.let_go, 50 * sizeof(piece) + 3);
+    fake_end(x, ATOLL_END_EXITED, 0);
+    rig_turn(&rig);
+}
+
 static void run_destroys_what_it_made(void **state)
 {
     (void)state;
@@ -558,6 +588,7 @@ int main(void)
         TEST(output_keeps_characters_whole),
         TEST(output_without_follow_ends),
         TEST(a_slow_reader_holds_the_journal_back),
+        TEST(what_was_not_sent_is_not_let_go),
         TEST(run_destroys_what_it_made),
         TEST(run_that_fails_leaves_nothing),
         TEST(run_without_client_is_destroyed),

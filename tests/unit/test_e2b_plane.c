@@ -114,6 +114,26 @@ static void looking_for_a_signature_is_limited(void **state)
     assert_has(answer, "too many requests with invalid signatures");
 }
 
+/* Their clients would take what came for all of it. */
+static void missing_output_is_no_success(void **state)
+{
+    struct atoll_exec *x = &fake.execs[0];
+
+    (void)state;
+    make_box();
+    start_in("box0", "{\"process\":{\"cmd\":\"x\"}}");
+    fake_output(x, 1, "abc", 3);
+    fake_gap(x, 1, 40);
+    fake_output(x, 1, "def", 3);
+    fake_end(x, ATOLL_END_EXITED, 0);
+    rig_turn(&rig);
+    assert_got("{\"event\":{\"data\":{\"stdout\":\"YWJj\"}}}");
+    assert_got(
+        "{\"error\":{\"code\":\"data_loss\",\"message\":\"40 bytes of stdout from offset 3 on "
+        "were not kept\"");
+    assert_null(memmem(atoll_buf_head(&rig.got), atoll_buf_size(&rig.got), "\"exitCode\"", 10));
+}
+
 static void nobody_takes_the_tags_of_others(void **state)
 {
     char id[17] = "", sandbox[] = "box0";
@@ -181,6 +201,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_sandbox_does_not_take_the_watchers_of_another, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(looking_for_a_signature_is_limited, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(missing_output_is_no_success, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nobody_takes_the_tags_of_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_kept_of_a_process_is_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_end_that_nobody_saw_is_no_signal, set_up, tear_down),

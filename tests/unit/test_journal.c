@@ -11,6 +11,7 @@ struct fixture {
     char dir[32];
     int dir_fd;
     struct atoll_journal j;
+    bool held; /* what is appended */
 };
 
 static int setup(void **state)
@@ -38,21 +39,32 @@ static int teardown(void **state)
 
 static int append(struct fixture *f, int stream, uint64_t offset, const char *text)
 {
-    return atoll_journal_append(&f->j, stream, offset, (const uint8_t *)text, strlen(text));
+    return atoll_journal_append(&f->j, stream, offset, (const uint8_t *)text, strlen(text),
+                                f->held);
 }
 
-/* Everything a cursor finds, as "1:abc|2:x|". */
+static void reopen(struct fixture *f, uint64_t max, bool more_comes)
+{
+    atoll_journal_rest(&f->j);
+    atoll_journal_init(&f->j, f->dir_fd, "exec", max);
+    assert_int_equal(atoll_journal_reopen(&f->j, more_comes), 0);
+}
+
+/* Everything a cursor finds, as "1:abc|2:x|", with "1-7|" for seven bytes that are not there. */
 static const char *read_all(struct fixture *f, struct atoll_journal_cursor *c, size_t piece)
 {
     static char out[8192];
     uint8_t buf[4096];
-    size_t n, at = 0;
-    uint64_t offset;
-    int stream;
+    size_t at = 0;
+    uint64_t offset, n;
+    int stream, r;
 
     out[0] = '\0';
-    while (atoll_journal_read(&f->j, c, buf, piece, &stream, &offset, &n) > 0)
-        at += (size_t)snprintf(out + at, sizeof(out) - at, "%d:%.*s|", stream, (int)n, (char *)buf);
+    while ((r = atoll_journal_read(&f->j, c, buf, piece, &stream, &offset, &n)) > 0)
+        at += (size_t)(r == 1 ? snprintf(out + at, sizeof(out) - at, "%d:%.*s|", stream, (int)n,
+                                         (char *)buf)
+                              : snprintf(out + at, sizeof(out) - at, "%d-%llu|", stream,
+                                         (unsigned long long)n));
     return out;
 }
 
@@ -139,9 +151,7 @@ static void reopening_drops_a_torn_piece(void **state)
     whole = (off_t)f->j.size;
     assert_int_equal(append(f, 1, 3, "lost"), 0);
     assert_int_equal(ftruncate(f->j.fd, whole + 18), 0);
-    atoll_journal_rest(&f->j);
-    atoll_journal_init(&f->j, f->dir_fd, "exec", 4096);
-    assert_int_equal(atoll_journal_reopen(&f->j), 0);
+    reopen(f, 4096, true);
     assert_int_equal(f->j.seen[1], 3);
     assert_int_equal(f->j.seen[2], 1);
     /* The agent sends it again, from where we are. */
@@ -153,59 +163,94 @@ static void reopening_what_never_was_is_fine(void **state)
 {
     struct fixture *f = *state;
 
-    assert_int_equal(atoll_journal_reopen(&f->j), 0);
+    assert_int_equal(atoll_journal_reopen(&f->j, true), 0);
     assert_int_equal(f->j.size, 0);
     assert_int_equal(append(f, 1, 0, "x"), 0);
+}
+
+/* A journal whose head is full, with a tail of "held". */
+static void fill(struct fixture *f)
+{
+    atoll_journal_init(&f->j, f->dir_fd, "exec", 64);
+    assert_int_equal(append(f, 1, 0, "head"), 0);
+    assert_int_equal(append(f, 1, 4, "of thirty characters and a few"), 0);
+    assert_int_equal(f->j.kept[1], 4);
+    f->held = true;
+    assert_int_equal(append(f, 1, 34, "held"), 0);
+}
+
+static void what_has_no_room_is_held(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0}, late = {0};
+
+    fill(f);
+    assert_int_equal(append(f, 2, 0, "e"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "1:head|1-30|1:held|2:e|");
+    assert_int_equal(f->j.seen[1], 38);
+    assert_int_equal(f->j.kept[1], 4);
+    assert_int_equal(f->j.kept[2], 0);
+    /* Used, and gone; the head stays. */
+    assert_int_equal(atoll_journal_forget(&f->j), 0);
+    assert_int_equal(f->j.size, f->j.head);
+    assert_int_equal(append(f, 1, 38, "more"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "1:more|");
+    assert_string_equal(read_all(f, &late, 4096), "1:head|1-34|1:more|");
+    /* Nobody is there. */
+    f->held = false;
+    assert_int_equal(append(f, 1, 42, "gone"), 0);
+    f->held = true;
+    assert_int_equal(append(f, 1, 46, "!"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "1-4|1:!|");
 }
 
 static void forgetting_makes_room(void **state)
 {
     struct fixture *f = *state;
     struct atoll_journal_cursor c = {0};
-    char text[1001];
+    static char text[100001];
     uint64_t at = 0;
 
-    /* Ten times what it may hold, and nothing is lost. */
+    atoll_journal_init(&f->j, f->dir_fd, "exec", 0);
+    f->held = true;
     memset(text, 'x', sizeof(text) - 1);
-    text[sizeof(text) - 1] = '\0';
-    for (int i = 0; i < 40; i++, at += 1000) {
-        text[0] = (char)('a' + i % 26);
+    /* Many times what it may hold, and nothing is lost. */
+    for (int i = 0; i < 400; i++, at += 100000) {
         assert_int_equal(append(f, 1, at, text), 0);
-        assert_int_equal(read_all(f, &c, 4096)[2], text[0]);
+        c.want[1] = at + 100000 - 3;
+        assert_string_equal(read_all(f, &c, 4096), "1:xxx|");
         assert_int_equal(atoll_journal_forget(&f->j), 0);
         assert_int_equal(f->j.size, 0);
     }
-    assert_int_equal(f->j.first[1], 40000);
-    assert_int_equal(f->j.kept[1], 40000);
     /* Also after it was full. */
-    for (int i = 0; i < 5; i++, at += 1000)
+    for (int i = 0; i < 400; i++, at += 100000)
         assert_int_equal(append(f, 1, at, text), 0);
-    assert_true(f->j.kept[1] < f->j.seen[1]);
-    (void)read_all(f, &c, 4096);
+    assert_true(f->j.size < (uint64_t)17 << 20);
+    c.want[1] = at - 5;
+    assert_string_equal(read_all(f, &c, 4096), "");
     assert_int_equal(atoll_journal_forget(&f->j), 0);
     assert_int_equal(append(f, 1, at, "after"), 0);
-    assert_string_equal(read_all(f, &c, 4096), "1:after|");
+    assert_string_equal(read_all(f, &c, 4096), "1-5|1:after|");
 }
 
-static void a_forgotten_beginning_is_reopened(void **state)
+/* What nobody has used is sent again to a new daemon: it begins where the head ends. */
+static void a_tail_is_reopened_when_nothing_comes_after_it(void **state)
 {
     struct fixture *f = *state;
     struct atoll_journal_cursor c = {0};
 
-    assert_int_equal(append(f, 1, 0, "gone"), 0);
-    assert_int_equal(atoll_journal_forget(&f->j), 0);
-    assert_int_equal(append(f, 1, 4, "kept"), 0);
-    assert_int_equal(append(f, 2, 0, "e"), 0);
-    atoll_journal_rest(&f->j);
-    atoll_journal_init(&f->j, f->dir_fd, "exec", 4096);
-    assert_int_equal(atoll_journal_reopen(&f->j), 0);
-    assert_int_equal(f->j.first[1], 4);
-    assert_int_equal(f->j.seen[1], 8);
-    assert_string_equal(read_all(f, &c, 4096), "1:kept|2:e|");
-    /* Whoever writes it begins again where it was acknowledged. */
-    assert_int_equal(atoll_journal_restart(&f->j, 6, 0), 0);
-    assert_int_equal(append(f, 1, 6, "pt more"), 0);
-    assert_string_equal(read_all(f, &c, 4096), "1: more|");
+    fill(f);
+    reopen(f, 64, false);
+    assert_int_equal(f->j.seen[1], 38);
+    assert_string_equal(read_all(f, &c, 4096), "1:head|1-30|1:held|");
+    /* What would fit is taken for a part of the head, and is in order. */
+    reopen(f, 20, true);
+    assert_int_equal(f->j.seen[1], 4);
+    assert_int_equal(f->j.size, f->j.head);
+    f->j.seen[1] = 36;
+    assert_int_equal(append(f, 1, 36, "ld more"), 0);
+    c = (struct atoll_journal_cursor){0};
+    assert_string_equal(read_all(f, &c, 4096), "1:head|1-32|1:ld more|");
 }
 
 static void an_emptied_file_is_used_again(void **state)
@@ -213,11 +258,11 @@ static void an_emptied_file_is_used_again(void **state)
     struct fixture *f = *state;
     struct atoll_journal_cursor c = {0};
 
+    atoll_journal_init(&f->j, f->dir_fd, "exec", 0);
+    f->held = true;
     assert_int_equal(append(f, 1, 0, "x"), 0);
     assert_int_equal(atoll_journal_forget(&f->j), 0);
-    atoll_journal_rest(&f->j);
-    atoll_journal_init(&f->j, f->dir_fd, "exec", 4096);
-    assert_int_equal(atoll_journal_reopen(&f->j), 0);
+    reopen(f, 0, true);
     atoll_journal_rest(&f->j);
     assert_int_equal(append(f, 1, 0, "y"), 0);
     assert_string_equal(read_all(f, &c, 4096), "1:y|");
@@ -236,8 +281,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_output_no_file, setup, teardown),
         cmocka_unit_test_setup_teardown(reopening_drops_a_torn_piece, setup, teardown),
         cmocka_unit_test_setup_teardown(reopening_what_never_was_is_fine, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_has_no_room_is_held, setup, teardown),
         cmocka_unit_test_setup_teardown(forgetting_makes_room, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_forgotten_beginning_is_reopened, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_tail_is_reopened_when_nothing_comes_after_it, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_emptied_file_is_used_again, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,8 +202,6 @@ static int take_start(struct start *s, struct atoll_exec_start *ret, struct atol
         r = atoll_connect_timeout(s->call, &ret->timeout_ms, err);
     if (r == 0)
         r = atoll_envd_user(s->call, s->user, err);
-    /* A stream of somebody's own protocol (provider/e2b): its output is for this answer alone. */
-    ret->held = atoll_http_header(s->call->req, "x-atoll-held") != NULL;
     ret->argv = s->argv;
     ret->env = s->env;
     ret->user = s->user[0] ? s->user : NULL;

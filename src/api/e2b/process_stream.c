@@ -159,6 +159,27 @@ static void process_ended(struct stream *s, const struct atoll_exec_result *resu
         conclude(s, NULL);
 }
 
+/* The protocol has no word for it, and an end of the process would say that this was all. */
+static void output_missing(struct stream *s, const struct atoll_reader_item *gap)
+{
+    struct atoll_error error;
+
+    (void)atoll_fail(
+        &error, ATOLL_ERR_DATA_LOSS, EIO, "%llu bytes of %s from offset %llu on were not kept",
+        (unsigned long long)gap->length, gap->stream == ATOLL_STREAM_STDERR ? "stderr" : "stdout",
+        (unsigned long long)gap->offset);
+    conclude(s, &error);
+}
+
+/* What has left us the daemon need not hold any more. */
+static void let_go(struct stream *s)
+{
+    if (atoll_http_pending(s->call->req) > 0)
+        atoll_http_await_empty(s->call->req);
+    else
+        atoll_reader_forget(s->reader, 0, 0);
+}
+
 static void pump(void *arg)
 {
     struct stream *s = arg;
@@ -174,24 +195,27 @@ static void pump(void *arg)
             return;
         }
         r = atoll_reader_next(s->reader, &item);
-        if (r == 0)
+        if (r == 0) {
+            let_go(s);
             return;
+        }
         if (r > 0 && item.kind == ATOLL_READ_END) {
             process_ended(s, item.result);
             return;
         }
-        /* A gap cannot be told here; the exec's record has it. */
+        if (r > 0 && item.kind == ATOLL_READ_GAP) {
+            output_missing(s, &item);
+            return;
+        }
         if (r > 0)
-            r = item.kind == ATOLL_READ_DATA ? send_data(s, &item) : 0;
+            r = send_data(s, &item);
         if (r == -EPIPE)
             return;
         if (r < 0) {
             cut(s, strerror(-r));
             return;
         }
-        sent += item.kind == ATOLL_READ_DATA ? (size_t)item.length : 0;
-        if (s->is_start)
-            atoll_reader_forget(s->reader);
+        sent += (size_t)item.length;
     }
 }
 
@@ -230,6 +254,7 @@ void atoll_process_stream(struct atoll_api_call *call, struct atoll_exec *exec, 
         atoll_api_fail(call, &error);
         return;
     }
+    atoll_reader_follow(s->reader);
     s->call = call;
     s->pty = view.pty;
     s->is_start = is_start;

@@ -39,6 +39,8 @@ static void pump(void *arg)
     if (r < 0) {
         (void)atoll_fail_errno(&error, -r, "reading the output of a command");
         c->ended(c->arg, NULL, &error);
+    } else {
+        atoll_reader_forget(c->reader, 0, 0);
     }
 }
 
@@ -52,10 +54,12 @@ void atoll_collect_start(struct atoll_collect *c, struct atoll_exec *exec,
     *c = (struct atoll_collect){.ended = ended, .arg = arg};
     for (int i = ATOLL_STREAM_STDOUT; i <= ATOLL_STREAM_STDERR; i++)
         atoll_buf_init(&c->streams[i], ATOLL_COLLECT_MAX);
-    if (atoll_reader_open(exec, 0, 0, pump, c, &c->reader, &error) < 0)
+    if (atoll_reader_open(exec, 0, 0, pump, c, &c->reader, &error) < 0) {
         ended(arg, NULL, &error);
-    else
+    } else {
+        atoll_reader_follow(c->reader);
         pump(c);
+    }
 }
 
 void atoll_collect_done(struct atoll_collect *c)

@@ -168,6 +168,16 @@ static int send_result(struct output *o, const struct atoll_reader_item *item)
     return line_send(o, &out, "result");
 }
 
+/* What has left us the daemon need not hold any more. */
+static void let_go(struct output *o)
+{
+    if (atoll_http_pending(o->call->req) > 0)
+        atoll_http_await_empty(o->call->req);
+    else
+        atoll_reader_forget(o->reader, o->carries[ATOLL_STREAM_STDOUT].len,
+                            o->carries[ATOLL_STREAM_STDERR].len);
+}
+
 /* r: 0 for the end of the answer, or why it cannot go on. */
 static void finish(struct output *o, int r)
 {
@@ -209,8 +219,10 @@ static void pump(void *arg)
             return;
         }
         r = atoll_reader_next(o->reader, &item);
-        if (r == 0 && o->follow)
+        if (r == 0 && o->follow) {
+            let_go(o);
             return;
+        }
         if (r == 0)
             r = flush_carries(o);
         else if (r > 0) {
@@ -262,6 +274,8 @@ void atoll_exec_output_send(struct atoll_api_call *call, struct atoll_exec *exec
     }
     o->call = call;
     o->follow = options->follow && atoll_http_method(call->req) != ATOLL_HEAD;
+    if (o->follow)
+        atoll_reader_follow(o->reader);
     o->sse = atoll_sse_wanted(call->req);
     o->sent[ATOLL_STREAM_STDOUT] = options->from[0];
     o->sent[ATOLL_STREAM_STDERR] = options->from[1];

@@ -138,6 +138,15 @@ static void pump_failed(struct atoll_ws_exec *x, int r)
     atoll_ws_exec_fail(x, &error);
 }
 
+/* What has left us the daemon need not hold any more. */
+static void let_go(struct atoll_ws_exec *x)
+{
+    if (atoll_ws_pending(x->ws) > 0)
+        atoll_ws_await_empty(x->ws);
+    else
+        atoll_reader_forget(x->reader, 0, 0);
+}
+
 static void pump(void *arg)
 {
     struct atoll_ws_exec *x = arg;
@@ -153,8 +162,10 @@ static void pump(void *arg)
             return;
         }
         r = atoll_reader_next(x->reader, &item);
-        if (r == 0)
+        if (r == 0) {
+            let_go(x);
             return;
+        }
         if (r > 0 && item.kind == ATOLL_READ_END) {
             x->ops->ended(x, item.result);
             return;
@@ -420,6 +431,7 @@ void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool t
         atoll_ws_exec_fail(x, &error);
         return;
     }
+    atoll_reader_follow(x->reader);
     atoll_ws_resume(x->ws);
     pump(x);
 }

@@ -23,9 +23,6 @@
 #define REFUSAL_MAX ((size_t)16 * 1024)
 #define KEEPALIVE_S 30
 #define KEEPALIVE_HEADER "Keepalive-Ping-Interval: " ATOLL_STRINGIFY(KEEPALIVE_S)
-/* Another Atoll keeps a command's output up to a size, and drops what comes then; so marked it keeps
- * nothing that was sent, and drops nothing. Others do not know the word. */
-#define HELD_HEADER "X-Atoll-Held: 1"
 #define SILENCE_MS (3 * KEEPALIVE_S * 1000)
 #define INPUT_TIMEOUT_MS 60000L
 #define INPUT_TRIES 5
@@ -305,8 +302,7 @@ static char *join(const char *url, const char *method)
 static bool dress(struct atoll_e2b_stream *s, const struct curl_slist *headers)
 {
     static const char *const of_stream[] = {"Content-Type: application/connect+json",
-                                            "Connect-Protocol-Version: 1", KEEPALIVE_HEADER,
-                                            HELD_HEADER};
+                                            "Connect-Protocol-Version: 1", KEEPALIVE_HEADER};
     struct curl_slist *more;
 
     s->start_headers = copy_headers(headers);
