@@ -63,7 +63,7 @@ void atoll_cli_outcome_gap(struct atoll_cli_outcome *outcome, int stream, uint64
     outcome->seen[stream] = to;
     outcome->truncated[stream] = true;
     if (!quiet && !outcome->capture)
-        atoll_cli_say("%llu bytes of %s were dropped here: the journal was full",
+        atoll_cli_say("%llu bytes of %s are missing here: the daemon did not keep them",
                       (unsigned long long)(to - from),
                       stream == ATOLL_CLIENT_STDOUT ? "stdout" : "stderr");
 }
@@ -250,5 +250,10 @@ int atoll_cli_outcome_report(const struct atoll_cli_outcome *outcome, struct ato
     if (r < 0)
         return r;
     explain(outcome);
-    return atoll_result_status(outcome->result);
+    r = atoll_result_status(outcome->result);
+    /* Half of an output is no success; in JSON it says itself that it is. */
+    if (r == 0 && !outcome->capture &&
+        (outcome->truncated[ATOLL_CLIENT_STDOUT] || outcome->truncated[ATOLL_CLIENT_STDERR]))
+        return ATOLL_CLI_BROKEN;
+    return r;
 }

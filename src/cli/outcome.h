@@ -34,6 +34,7 @@ void atoll_cli_outcome_gap(struct atoll_cli_outcome *outcome, int stream, uint64
                            uint64_t to, bool quiet);
 
 /* Says on standard error how it ended when that was not by exiting, with --json prints the whole
- * outcome on standard output, and returns the exit status. Needs outcome->result. */
+ * outcome on standard output, and returns the exit status, which is not 0 where output is missing.
+ * Needs outcome->result. */
 int atoll_cli_outcome_report(const struct atoll_cli_outcome *outcome,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
