@@ -304,8 +304,9 @@ struct atoll_exec_start {
     const char *user, *cwd;  /* NULL: default */
     uint32_t timeout_ms;     /* 0: none */
     bool stdin_open;         /* keep stdin for atoll_exec_write() */
-    bool held; /* output is for one reader that follows, and for nobody later; while there
-                                is none, the command waits */
+    /* Output is for one reader that follows, and for nobody later; while there is none, the command
+     * waits. */
+    bool held;
     bool pty;
     uint32_t cols, rows;
 };

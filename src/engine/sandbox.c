@@ -151,8 +151,9 @@ static void on_hello(void *arg, const struct atoll_answer *answer)
     struct atoll_am_hello hello;
     struct atoll_error err;
 
-    if (answer->error && s->state != ATOLL_SANDBOX_RUNNING)
-        return; /* it is ending already */
+    if (answer->error &&
+        (s->state != ATOLL_SANDBOX_RUNNING || answer->error->kind == ATOLL_ERR_UNAVAILABLE))
+        return; /* it is ending already, or it has died and is looked for */
     if (answer->error) {
         atoll_log(ATOLL_LOG_ERROR, "agent refused", "sandbox", s->spec.id, "error",
                   answer->error->text, NULL);
