@@ -2,20 +2,11 @@
 
 import pytest
 
-import faults
 from boxes import Box
 from daemons import wait_until
-from walking import walk
+from walking import native_walker  # noqa: F401: the fixture "walker"
 
 FAULT = "provider.native.stop=EIO"
-
-
-@pytest.fixture(scope="module")
-def walker():
-    if not faults.compiled_in():
-        pytest.skip("a build without -Dtest_switches=true cannot be made to fail")
-    with walk({"native": {"check_seconds": 3600}}) as made:
-        yield made
 
 
 @pytest.fixture

@@ -4,23 +4,14 @@ import sys
 
 import pytest
 
-import faults
 from boxes import Box
 from daemons import ROOT, wait_until
-from walking import walk
+from walking import native_walker  # noqa: F401: the fixture "walker"
 
 sys.path.append(str(ROOT / "tests" / "integration"))
 import agent_wire  # noqa: E402
 
 COMMAND = "echo begun; while [ ! -e go ]; do sleep 0.05; done; echo done; exit 3"
-
-
-@pytest.fixture(scope="module")
-def walker():
-    if not faults.compiled_in():
-        pytest.skip("a build without -Dtest_switches=true cannot be made to fail")
-    with walk({"native": {"check_seconds": 3600}}) as made:
-        yield made
 
 
 @pytest.fixture(params=["restart", "another client"])

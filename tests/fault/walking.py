@@ -12,9 +12,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
 from daemons import (BUILD, Daemon, alive, cgroups, descendants, freezer_state, process_files,
                      start_time, wait_until)
-from faults import Board
+from faults import Board, compiled_in
 from rest import Rest
 
 PATIENCE = 30  # seconds; how long something may take that nobody waits for when all is well
@@ -357,3 +358,12 @@ def walk(settings=None, record=False, wish="", **env):
             left = made.end()
         shutil.rmtree(directory, ignore_errors=True)
     assert not left, f"left behind: {left}"
+
+
+@pytest.fixture(scope="module", name="walker")
+def native_walker():
+    """With native alone, for the tests of a file."""
+    if not compiled_in():
+        pytest.skip("a build without -Dtest_switches=true cannot be made to fail")
+    with walk({"native": {"check_seconds": 3600}}) as made:
+        yield made

@@ -1,29 +1,13 @@
 /* What ends a sandbox while something else does already. */
 #include <errno.h>
 #include <string.h>
-#include "engine/engine_internal.h"
-#include "test.h"
+#include "one_sandbox.h"
 
-static struct atoll_engine engine;
-static struct atoll_sandbox sandbox;
 static atoll_done_fn *paused;
 static void *paused_arg;
 static unsigned pauses, destroyed;
 
 /* Stand in for the engine's. */
-struct atoll_sandbox *atoll_engine_find(struct atoll_engine *e, const char *id)
-{
-    return atoll_map_get(&e->sandboxes, id);
-}
-
-int atoll_engine_look(struct atoll_engine *e, const char *id, struct atoll_sandbox **ret,
-                      struct atoll_error *err)
-{
-    (void)err;
-    *ret = atoll_engine_find(e, id);
-    return 0;
-}
-
 int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
                       const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {

@@ -1,11 +1,8 @@
 /* A pause that the provider refuses, and what became of the agent meanwhile. */
 #include <errno.h>
 #include <string.h>
-#include "engine/engine_internal.h"
-#include "test.h"
+#include "one_sandbox.h"
 
-static struct atoll_engine engine;
-static struct atoll_sandbox sandbox;
 static atoll_answer_fn *answered;
 static void *answered_arg;
 static atoll_provider_done_fn *froze, *thawed;
@@ -13,19 +10,6 @@ static void *frozen_arg, *thawed_arg;
 static unsigned adopted, ended;
 
 /* Stand in for the engine's. */
-struct atoll_sandbox *atoll_engine_find(struct atoll_engine *e, const char *id)
-{
-    return atoll_map_get(&e->sandboxes, id);
-}
-
-int atoll_engine_look(struct atoll_engine *e, const char *id, struct atoll_sandbox **ret,
-                      struct atoll_error *err)
-{
-    (void)err;
-    *ret = atoll_engine_find(e, id);
-    return 0;
-}
-
 int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
                       const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {

@@ -1,25 +1,14 @@
 /* Figures of a sandbox: whose stand in for those that nobody outside measures. */
 #include <errno.h>
 #include <string.h>
-#include "engine/engine_internal.h"
-#include "test.h"
+#include "one_sandbox.h"
 
-static struct atoll_engine engine;
-static struct atoll_sandbox sandbox;
 static struct atoll_provider_stats measured;
 static enum atoll_error_kind failure; /* of whoever measures; NONE: it answers */
 static uint64_t rss_bytes;
 static struct atoll_sandbox_stats told;
 
 /* Stand in for the engine's. */
-int atoll_engine_look(struct atoll_engine *e, const char *id, struct atoll_sandbox **ret,
-                      struct atoll_error *err)
-{
-    (void)err;
-    *ret = atoll_map_get(&e->sandboxes, id);
-    return 0;
-}
-
 int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
                       const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {
