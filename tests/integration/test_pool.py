@@ -95,7 +95,7 @@ def test_one_that_dies_before_it_is_used_is_not_missed(rest):
     session = one_with_an_interpreter(rest)
     driver = session.box.get("contexts").json["contexts"][0]["exec_id"]
     assert session.box.run("sudo pkill -9 -f drivers/python.py; true")["stdout"] == ""
-    wait_until(lambda: session.box.exec(driver)["result"], 30, lambda: "it does not die")
+    wait_until(lambda: session.box.exec(driver).get("result"), 30, lambda: "it does not die")
     assert session.run("print(6 * 7)") == "42\n"
     session.destroy()
 
