@@ -20,6 +20,15 @@ void atoll_lines_init(struct atoll_lines *l, struct atoll_shares *shares, const 
     atoll_buf_init(&l->buf, 2 * ATOLL_LINE_MAX);
 }
 
+void atoll_lines_give(struct atoll_lines *l, const char *owner)
+{
+    size_t n = atoll_buf_size(&l->buf);
+
+    atoll_shares_drop(l->shares, l->owner, n);
+    (void)!atoll_text_copy(l->owner, sizeof(l->owner), owner);
+    atoll_shares_add(l->shares, l->owner, n);
+}
+
 static void drop(struct atoll_lines *l, size_t n)
 {
     atoll_shares_drop(l->shares, l->owner, n);

@@ -26,6 +26,8 @@ struct atoll_lines {
 
 void atoll_lines_init(struct atoll_lines *lines, struct atoll_shares *shares, const char *owner);
 void atoll_lines_done(struct atoll_lines *lines);
+/* They are somebody else's from now on, with what is in them. */
+void atoll_lines_give(struct atoll_lines *lines, const char *owner);
 /* Takes the next bytes; only after atoll_lines_next() said 0. -ENOMEM: they are lost. */
 int atoll_lines_add(struct atoll_lines *lines, const uint8_t *bytes, size_t n) ATOLL_MUST_CHECK;
 /* 1: a line without its newline, good until the next call; 0: none is complete; -EMSGSIZE: one was

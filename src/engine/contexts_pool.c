@@ -2,6 +2,7 @@
  * Interpreters that wait in sandboxes of the pool. Such a context is complete but for its row, and is
  * like any other from when its sandbox is somebody's.
  */
+#include "base/text.h"
 #include "engine/contexts_internal.h"
 
 struct preparing {
@@ -40,11 +41,16 @@ static void handed_over(void *arg, const char *sandbox_id)
 {
     struct atoll_contexts *contexts = arg;
     struct atoll_context_box *box = atoll_map_get(&contexts->boxes, sandbox_id);
+    struct atoll_sandbox_view view;
 
     if (!box)
         return;
+    atoll_sandbox_get(atoll_engine_find(contexts->config.engine, sandbox_id), &view);
     ATOLL_LIST_FOREACH (&box->contexts, node) {
         struct atoll_context *c = ATOLL_CONTAINER_OF(node, struct atoll_context, node);
+        (void)!atoll_text_copy(c->owner, sizeof(c->owner), view.owner);
+        if (c->driver)
+            atoll_lines_give(&c->driver->lines, c->owner);
         c->is_waiting = false;
         atoll_context_save(c, false);
     }
