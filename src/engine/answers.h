@@ -3,9 +3,9 @@
 
 /*
  * Answers to requests that may be sent again, by a name that the facade makes of who asked for what
- * with which key. They are kept for a day, up to a number and a size, beyond which the oldest of those give
- * way who have the most; and in the store, so that they
- * survive the daemon: an answer is stored when atoll_answers_keep() returns, and sent after that.
+ * with which key. They are kept for a day, up to a number and a size, beyond which the oldest of those
+ * give way who have the most; and in the store, so that they survive the daemon: an answer is stored
+ * when atoll_answers_keep() returns, and sent after that.
  * One that is too large for the store is kept in memory; that there was one is stored all the same.
  *
  * Thread: the loop's. Ownership: answers are ours, good until control goes back to the loop; one that

@@ -324,8 +324,8 @@ struct atoll_exec_result {
     enum atoll_end_kind kind;
     int code;   /* EXITED */
     int signal; /* where one was involved */
-    char reason
-        [200]; /* KILLED_BY: who; LOST: why; OOM_KILLED with its whole sandbox: how; else "" */
+    /* KILLED_BY: who; LOST: why; OOM_KILLED with its whole sandbox: how; else "" */
+    char reason[200];
     uint64_t user_us, system_us, max_rss_bytes;
     uint32_t oom_kills, oom_pid;
     char oom_process[32];
