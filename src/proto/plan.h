@@ -113,7 +113,7 @@ struct atoll_po_proc {
 };
 
 struct atoll_po_dev {
-    uint64_t shm_bytes, shm_inodes;
+    uint64_t shm_bytes, shm_inodes; /* of /dev/shm; a disk in memory bounds it itself */
     uint32_t max_ptys;
 };
 

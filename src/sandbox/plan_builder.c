@@ -205,8 +205,6 @@ static int add_kernel_views(struct atoll_buf *plan)
         proc.masked.len = 0;
     if (atoll_weakened("proc_read_only"))
         proc.read_only.len = 0;
-    if (atoll_weakened("shm_limit"))
-        dev.shm_bytes *= 64;
     if (atoll_weakened("pty_limit"))
         dev.max_ptys *= 64;
     r = atoll_plan_add(plan, ATOLL_PLAN_DEV, &atoll_po_dev_desc, &dev);

@@ -35,6 +35,7 @@ struct atoll_build {
     bool new_network;
     bool kept_disk;      /* the image is one that can outlive the sandbox */
     bool existing_disk;  /* and has been the disk of this sandbox before */
+    bool disk_in_memory; /* the disk is a tmpfs */
     bool laid_out;       /* of those: everything the plan makes in it is there */
     int listen_fd;       /* where the agent will accept the daemon */
     int userns_fd;       /* RANGE: the sandbox's user namespace */

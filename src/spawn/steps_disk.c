@@ -153,6 +153,7 @@ int atoll_step_disk(struct atoll_build *b, const void *step, struct atoll_error 
     r = disk->kind == ATOLL_DISK_PLAIN ? enter_plain(b, err) : enter_mounted(b, disk, err);
     if (r < 0)
         return r;
+    b->disk_in_memory = disk->kind == ATOLL_DISK_TMPFS;
     b->laid_out = b->existing_disk && access("u", F_OK) == 0;
     r = make_top(b, "u", 0755);
     if (r == 0)

@@ -14,7 +14,18 @@
 /*
  * What the kernel shows inside: a /dev with a handful of nodes, and a /proc of which the parts that
  * tell or change something about the host are covered.
+ *
+ * /dev, /dev/shm and the empty directory that covers directories of /proc are parts of one file
+ * system: each one a sandbox makes costs every memory cgroup of the host (docs/adr/0020). Where the
+ * disk is in memory they are directories of it, so that /dev/shm is bounded by the disk's limit.
  */
+#define PARTS "d"
+#define PART_DEV PARTS "/dev"
+#define PART_SHM PARTS "/shm"
+#define PART_NONE PARTS "/none"
+/* What the parts need beside the content of /dev/shm. */
+#define PARTS_BYTES 65536u
+#define PARTS_INODES 64u
 
 static const struct {
     const char *name;
@@ -81,28 +92,58 @@ static int fill_dev(struct atoll_build *b, int dev, struct atoll_error *err)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(links); i++)
         if (symlinkat(links[i].target, dev, links[i].name) < 0)
             return atoll_fail_errno(err, errno, "link %s", links[i].name);
-    if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 01777) < 0)
+    if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0)
         return atoll_fail_errno(err, errno, "directories of /dev");
     return 0;
 }
 
-static int mount_pts_and_shm(const struct atoll_po_dev *want, int dev, struct atoll_error *err)
+static int mount_pts(const struct atoll_po_dev *want, int dev, struct atoll_error *err)
 {
-    char ptys[16], size[24], inodes[24];
+    char ptys[16];
     const struct atoll_mnt_option pts[] = {
         {"ptmxmode", "0666"}, {"mode", "0620"}, {"max", ptys}, {0}};
-    const struct atoll_mnt_option shm[] = {
-        {"mode", "1777"}, {"size", size}, {"nr_inodes", inodes}, {0}};
-    int r;
 
     (void)snprintf(ptys, sizeof(ptys), "%u", want->max_ptys);
-    (void)snprintf(size, sizeof(size), "%llu", (unsigned long long)want->shm_bytes);
-    (void)snprintf(inodes, sizeof(inodes), "%llu", (unsigned long long)want->shm_inodes);
-    r = attach_new("devpts", pts, ATOLL_MNT_NOSUID | ATOLL_MNT_NOEXEC, dev, "pts", err);
-    if (r < 0)
-        return r;
-    return attach_new("tmpfs", shm, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_NOEXEC, dev,
-                      "shm", err);
+    return attach_new("devpts", pts, ATOLL_MNT_NOSUID | ATOLL_MNT_NOEXEC, dev, "pts", err);
+}
+
+/* Shows the directory `name` of the disk at dirfd/path, with these flags instead of the disk's. */
+static int show_part(const char *name, uint64_t set, uint64_t clear, int dirfd, const char *path)
+{
+    ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, name, false);
+    int r = tree < 0 ? tree : atoll_mnt_change_attr(tree, set, clear);
+
+    if (r == 0)
+        r = atoll_mnt_attach(tree, dirfd, path);
+    return r < 0 ? r : ATOLL_TAKE_FD(tree);
+}
+
+/* A file system in memory for the parts, where the disk is not in memory itself. */
+static int mount_parts(const struct atoll_po_dev *want, struct atoll_error *err)
+{
+    char size[24], inodes[24];
+    const struct atoll_mnt_option options[] = {
+        {"mode", "0711"}, {"size", size}, {"nr_inodes", inodes}, {0}};
+
+    (void)snprintf(size, sizeof(size), "%llu", (unsigned long long)want->shm_bytes + PARTS_BYTES);
+    (void)snprintf(inodes, sizeof(inodes), "%llu",
+                   (unsigned long long)want->shm_inodes + PARTS_INODES);
+    return attach_new("tmpfs", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV, AT_FDCWD, PARTS, err);
+}
+
+static int make_parts(struct atoll_build *b, const struct atoll_po_dev *want,
+                      struct atoll_error *err)
+{
+    uint32_t root = root_outside(b);
+
+    if (mkdir(PARTS, 0711) < 0 && !(errno == EEXIST && b->existing_disk))
+        return atoll_fail_errno(err, errno, "make place for /dev");
+    if (!b->disk_in_memory && mount_parts(want, err) < 0)
+        return -EIO;
+    if (mkdir(PART_DEV, 0755) < 0 || chown(PART_DEV, root, root) < 0 || mkdir(PART_SHM, 0) < 0 ||
+        chmod(PART_SHM, 01777) < 0 || chown(PART_SHM, root, root) < 0 || mkdir(PART_NONE, 0555) < 0)
+        return atoll_fail_errno(err, errno, "lay out /dev");
+    return 0;
 }
 
 /* The host's whole /dev, for a test that wants to see it noticed. */
@@ -116,25 +157,25 @@ static int bind_dev(struct atoll_build *b, struct atoll_error *err)
 
 int atoll_step_dev(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
-    const struct atoll_mnt_option options[] = {{"size", "64k"}, {"mode", "0755"}, {0}};
-    ATOLL_AUTOCLOSE int dev = atoll_mnt_new("tmpfs", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NOEXEC);
-    int r;
+    ATOLL_AUTOCLOSE int dev = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int shm = ATOLL_NO_FD;
+    int r = make_parts(b, step, err);
 
-    if (dev < 0)
-        return atoll_fail_errno(err, -dev, "mount /dev");
+    if (r < 0)
+        return r;
     if (atoll_weakened("dev"))
         return bind_dev(b, err);
-    if (fchown(dev, root_outside(b), root_outside(b)) < 0)
-        return atoll_fail_errno(err, errno, "own /dev");
-    r = atoll_mnt_attach(dev, b->root_fd, "dev");
-    if (r < 0)
-        return atoll_fail_errno(err, -r, "attach /dev");
+    dev = show_part(PART_DEV, ATOLL_MNT_NOEXEC, ATOLL_MNT_NODEV, b->root_fd, "dev");
+    if (dev < 0)
+        return atoll_fail_errno(err, -dev, "attach /dev");
     r = fill_dev(b, dev, err);
+    if (r == 0)
+        r = mount_pts(step, dev, err);
     if (r < 0)
         return r;
-    r = mount_pts_and_shm(step, dev, err);
-    if (r < 0)
-        return r;
+    shm = show_part(PART_SHM, ATOLL_MNT_NOEXEC, 0, dev, "shm");
+    if (shm < 0)
+        return atoll_fail_errno(err, -shm, "attach /dev/shm");
     r = atoll_mnt_set_attr(dev, ATOLL_MNT_RDONLY, false);
     return r < 0 ? atoll_fail_errno(err, -r, "make /dev read-only") : 0;
 }
@@ -148,11 +189,11 @@ static int proc_path(const char *name, char *out, size_t cap, struct atoll_error
 }
 
 /* Covers one entry of /proc: a file with the sandbox's /dev/null, a directory with nothing. */
-static int mask(struct atoll_build *b, const char *name, struct atoll_error *err)
+static int mask(const char *name, int disk, struct atoll_error *err)
 {
-    const struct atoll_mnt_option empty[] = {
-        {"size", "0"}, {"nr_inodes", "1"}, {"mode", "0555"}, {0}};
+    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
     char path[80];
+    int r;
 
     if (proc_path(name, path, sizeof(path), err) < 0)
         return -EINVAL;
@@ -160,9 +201,11 @@ static int mask(struct atoll_build *b, const char *name, struct atoll_error *err
         return 0;
     if (errno != ENOTDIR)
         return atoll_fail_errno(err, errno, "mask /proc/%s", name);
-    return attach_new("tmpfs", empty,
-                      ATOLL_MNT_RDONLY | ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_NOEXEC,
-                      b->root_fd, path, err);
+    tree = atoll_mnt_clone(disk, PART_NONE, false);
+    r = tree < 0 ? tree : atoll_mnt_set_attr(tree, ATOLL_MNT_RDONLY | ATOLL_MNT_NOEXEC, false);
+    if (r == 0)
+        r = atoll_mnt_attach(tree, AT_FDCWD, path);
+    return r < 0 ? atoll_fail_errno(err, -r, "mask /proc/%s", name) : 0;
 }
 
 static int make_read_only(struct atoll_build *b, const char *name, struct atoll_error *err)
@@ -186,19 +229,19 @@ int atoll_step_proc(struct atoll_build *b, const void *step, struct atoll_error 
 {
     const struct atoll_po_proc *want = step;
     /* mount(2) with bare names is one call a mask where the descriptor way takes three. */
-    ATOLL_AUTOCLOSE int back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ATOLL_AUTOCLOSE int disk = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int r = attach_new("proc", NULL, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_NOEXEC,
                        b->root_fd, "proc", err);
 
     if (r < 0)
         return r;
-    if (back < 0 || fchdir(b->root_fd) < 0)
+    if (disk < 0 || fchdir(b->root_fd) < 0)
         return atoll_fail_errno(err, errno, "enter the root");
     for (size_t i = 0; r == 0 && i < want->masked.len; i++)
-        r = mask(b, want->masked.items[i], err);
+        r = mask(want->masked.items[i], disk, err);
     for (size_t i = 0; r == 0 && i < want->read_only.len; i++)
         r = make_read_only(b, want->read_only.items[i], err);
-    if (r == 0 && fchdir(back) < 0)
+    if (r == 0 && fchdir(disk) < 0)
         r = atoll_fail_errno(err, errno, "leave the root");
     return r;
 }

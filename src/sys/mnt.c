@@ -51,6 +51,12 @@ int atoll_mnt_set_attr(int mount_fd, uint64_t attr_set, bool recursive)
     return set_attr(mount_fd, &attr, recursive ? K_AT_RECURSIVE : 0);
 }
 
+int atoll_mnt_change_attr(int mount_fd, uint64_t attr_set, uint64_t attr_clear)
+{
+    struct mount_attr attr = {.attr_set = attr_set, .attr_clr = attr_clear};
+    return set_attr(mount_fd, &attr, 0);
+}
+
 int atoll_mnt_attach(int mount_fd, int dirfd, const char *path)
 {
     unsigned flags = K_MOVE_MOUNT_F_EMPTY_PATH | (*path ? 0 : K_MOVE_MOUNT_T_EMPTY_PATH);

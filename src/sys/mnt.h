@@ -12,6 +12,8 @@ int atoll_mnt_clone(int dirfd, const char *path, bool recursive) ATOLL_MUST_CHEC
 int atoll_mnt_idmap(int mount_fd, int userns_fd) ATOLL_MUST_CHECK;
 /* Sets MOUNT_ATTR_* bits on a mount (recursively where asked). */
 int atoll_mnt_set_attr(int mount_fd, uint64_t attr_set, bool recursive) ATOLL_MUST_CHECK;
+/* Sets some MOUNT_ATTR_* bits of a mount and clears others. */
+int atoll_mnt_change_attr(int mount_fd, uint64_t attr_set, uint64_t attr_clear) ATOLL_MUST_CHECK;
 /* Attaches a detached mount at dirfd/path ("" means dirfd itself). */
 int atoll_mnt_attach(int mount_fd, int dirfd, const char *path) ATOLL_MUST_CHECK;
 

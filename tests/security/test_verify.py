@@ -169,12 +169,11 @@ WEAKENED = [
     ("mount_flags", "fs.mount_flags"),
     ("propagation", "fs.mount_propagation"),
     ("rlimits", "lim.core lim.nofile bomb.fds"),
-    ("shm_limit", "lim.shm"),
     ("oom_score", "seen.oom"),
     ("memory_limit", "bomb.memory seen.limits"),
     ("pids_limit", "bomb.fork seen.limits"),
     ("cpu_limit", "seen.limits"),
-    ("disk_limit", "lim.disk bomb.disk"),
+    ("disk_limit", "lim.disk lim.shm bomb.disk"),
     ("inode_limit", "bomb.inodes"),
     ("pty_limit", "bomb.ptys"),
 ]
