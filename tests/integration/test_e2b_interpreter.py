@@ -13,12 +13,15 @@ from rest import Rest
 class Interpreter:
     def __init__(self, address, key, **request):
         self.control = Rest(address, {"X-API-Key": key})
-        answer = self.control.post("/v2/sandboxes", {"templateID": "base", **request})
+        path = "/sandboxes" if "secure" in request else "/v2/sandboxes"
+        answer = self.control.post(path, {"templateID": "base", **request})
         assert answer.status == 201, answer.body
         self.view = answer.json
         self.id = self.view["sandboxID"]
         headers = {"E2b-Sandbox-Id": self.id, "E2b-Sandbox-Port": "49999"}
         self.bare = Rest(address, headers)
+        if self.view.get("envdAccessToken"):
+            headers = {**headers, "X-Access-Token": self.view["envdAccessToken"]}
         if self.view.get("trafficAccessToken"):
             headers = {**headers, "E2B-Traffic-Access-Token": self.view["trafficAccessToken"]}
         self.rest = Rest(address, headers)
@@ -141,6 +144,52 @@ def test_traffic_token(served):
             assert answer.status == 403 and b"traffic access token" in answer.body, answer.body
         assert made.bare.post("/execute", {"code": "1"}).status == 403
         assert text(made.run("1 + 1")) == ["2"]
+    finally:
+        made.end()
+
+
+def test_secure_covers_code(box):
+    """The id is in every preview's host name: it is no permission to run code as root."""
+    for headers in ({}, {"X-Access-Token": "x" * 43}, {"X-Access-Token": ""}):
+        stranger = Rest(box.rest.address, {**box.bare.headers, **headers})
+        answer = stranger.post("/execute", {"code": "1"})
+        assert answer.status == 401 and b"unauthorized access" in answer.body, answer.body
+        assert stranger.get("/health").status == 200
+    # The SDKs show no token here; but a wrong one is no mistake to pass over.
+    assert box.bare.get("/contexts").status == 200
+    wrong = Rest(box.rest.address, {**box.bare.headers, "X-Access-Token": "x" * 43})
+    assert wrong.get("/contexts").status == 401
+    assert wrong.post("/contexts", {}).status == 401
+    assert text(box.run("1 + 1")) == ["2"]
+
+
+def test_by_host_name_it_is_the_same(box):
+    """What a browser can name is as closed as what headers name."""
+    name = {"Host": f"49999-{box.id}.localhost:{box.rest.address[1]}"}
+    assert Rest(box.rest.address, name).post("/execute", {"code": "1"}).status == 401
+    token = {"X-Access-Token": box.view["envdAccessToken"]}
+    answer = Rest(box.rest.address, {**name, **token}).post("/execute", {"code": "1 + 1"})
+    assert answer.status == 200 and text(answer.lines) == ["2"]
+
+
+def test_without_secure_code_is_open(served):
+    """As with envd, and as E2B has it: the client asked for that."""
+    made = Interpreter(*served, secure=False)
+    try:
+        assert "envdAccessToken" not in made.view
+        assert text(made.bare.post("/execute", {"code": "1 + 1"}).lines) == ["2"]
+    finally:
+        made.end()
+
+
+def test_the_traffic_token_runs_no_code(served):
+    """Visitors of a port have it: it does not stand in for the access token."""
+    made = Interpreter(*served, network={"allowPublicTraffic": False})
+    try:
+        visitor = Rest(made.rest.address, {
+            **made.bare.headers, "E2B-Traffic-Access-Token": made.view["trafficAccessToken"]})
+        assert visitor.get("/contexts").status == 200
+        assert visitor.post("/execute", {"code": "1"}).status == 401
     finally:
         made.end()
 

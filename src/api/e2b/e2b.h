@@ -30,7 +30,7 @@ struct atoll_e2b_facts {
     bool made_here;        /* by this facade */
     char template_id[129]; /* as asked for */
     char alias[129];       /* "" where there is none */
-    bool secure;           /* envd wants the token */
+    bool secure;           /* envd and running code want the token */
     bool public_traffic;   /* false: other ports want the traffic token */
     bool auto_resume;      /* any request to a paused one wakes it */
     char mask_host[257];   /* Host for requests to other ports; "" leaves it */
@@ -48,6 +48,13 @@ char *atoll_e2b_facts_json(const struct atoll_e2b_facts *facts);
  * stored nowhere. out holds ATOLL_E2B_TOKEN_LEN + 1 bytes. */
 void atoll_e2b_envd_token(const struct atoll_api *api, const char *sandbox_id, char *out);
 void atoll_e2b_traffic_token(const struct atoll_api *api, const char *sandbox_id, char *out);
+/* Compares in constant time. shown NULL: no token was sent. */
+bool atoll_e2b_token_fits(const char *shown, const char *token);
+
+/* Where clients show the token of envd, and what they hear without it. */
+#define ATOLL_E2B_TOKEN_HEADER "x-access-token"
+#define ATOLL_E2B_UNAUTHORIZED \
+    "unauthorized access, please provide a valid access token or method signing if supported"
 
 /* errors.c: {"code":<status>,"message":…}, for the control plane and envd's plain HTTP. */
 void atoll_e2b_fail(struct atoll_api_call *call, int status, const struct atoll_error *error);

@@ -1,7 +1,6 @@
 #include "api/e2b/envd.h"
 
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -9,10 +8,6 @@
 #include "api/errors.h"
 #include "base/base64.h"
 #include "base/text.h"
-
-#define UNAUTHORIZED \
-    "unauthorized access, please provide a valid access token or method signing if supported"
-#define TOKEN_HEADER "x-access-token"
 
 #define P "/process.Process/"
 #define F "/filesystem.Filesystem/"
@@ -110,20 +105,14 @@ static int refuse(struct atoll_error *err, const char *text)
     return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES, "%s", text);
 }
 
-static bool is_token(const char *shown, const char *token)
-{
-    return strlen(shown) == ATOLL_E2B_TOKEN_LEN &&
-           CRYPTO_memcmp(shown, token, ATOLL_E2B_TOKEN_LEN) == 0;
-}
-
 /* Files are let out and in by a signed URL as well. The signature is checked before its date. */
 static int check_files(const struct atoll_api_call *call, const char *token,
                        struct atoll_error *err)
 {
-    const char *shown = atoll_http_header(call->req, TOKEN_HEADER);
+    const char *shown = atoll_http_header(call->req, ATOLL_E2B_TOKEN_HEADER);
 
     if (shown)
-        return is_token(shown, token)
+        return atoll_e2b_token_fits(shown, token)
                    ? 0
                    : refuse(err, "access token present in header but does not match");
     if (!atoll_http_query(call->req, "signature"))
@@ -149,7 +138,7 @@ static void set_caller(struct atoll_api_call *call, const struct atoll_sandbox *
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
-    const char *shown = atoll_http_header(call->req, TOKEN_HEADER);
+    const char *shown = atoll_http_header(call->req, ATOLL_E2B_TOKEN_HEADER);
     const char *path = call->route ? call->route->path : "";
     struct atoll_e2b_facts facts;
     char token[ATOLL_E2B_TOKEN_LEN + 1];
@@ -167,7 +156,7 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
     atoll_e2b_envd_token(call->api, call->params.id, token);
     if (strcmp(path, "/files") == 0)
         return check_files(call, token, err);
-    return shown && is_token(shown, token) ? 0 : refuse(err, UNAUTHORIZED);
+    return atoll_e2b_token_fits(shown, token) ? 0 : refuse(err, ATOLL_E2B_UNAUTHORIZED);
 }
 
 static const struct atoll_facade facade = {.fail = fail, .admit = admit};

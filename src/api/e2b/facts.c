@@ -1,6 +1,7 @@
 /*
  * What this facade knows about a sandbox beyond the engine's own record, as facade_json.
  */
+#include <openssl/crypto.h>
 #include <openssl/hmac.h>
 #include <string.h>
 #include "api/api_internal.h"
@@ -127,4 +128,10 @@ void atoll_e2b_envd_token(const struct atoll_api *api, const char *sandbox_id, c
 void atoll_e2b_traffic_token(const struct atoll_api *api, const char *sandbox_id, char *out)
 {
     make_token(api, "atoll e2b traffic 1", sandbox_id, out);
+}
+
+bool atoll_e2b_token_fits(const char *shown, const char *token)
+{
+    return shown && strlen(shown) == ATOLL_E2B_TOKEN_LEN &&
+           CRYPTO_memcmp(shown, token, ATOLL_E2B_TOKEN_LEN) == 0;
 }

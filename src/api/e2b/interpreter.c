@@ -4,7 +4,6 @@
  * first used. Errors are plain text, and in the status line too: that is what clients show of them.
  */
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/api_internal.h"
@@ -17,6 +16,8 @@
 #define CWD "/home/user"
 #define DEFAULT_LANGUAGE "python"
 #define LINES_TYPE "application/x-ndjson"
+
+static void execute(struct atoll_api_call *call, const uint8_t *bytes, size_t n);
 
 /* Answers. */
 
@@ -66,16 +67,15 @@ static void reply_null(void *arg, const struct atoll_error *error)
         atoll_api_reply_text(call, 200, "application/json", "null", 4);
 }
 
-/* Who may: whoever may reach the other ports of the sandbox. */
+/* Who may. */
 
-static int check_token(const struct atoll_api_call *call, struct atoll_error *err)
+static int check_traffic(const struct atoll_api_call *call, struct atoll_error *err)
 {
     const char *shown = atoll_http_header(call->req, TRAFFIC_HEADER);
     char token[ATOLL_E2B_TOKEN_LEN + 1];
 
     atoll_e2b_traffic_token(call->api, call->params.id, token);
-    if (shown && strlen(shown) == ATOLL_E2B_TOKEN_LEN &&
-        CRYPTO_memcmp(shown, token, ATOLL_E2B_TOKEN_LEN) == 0)
+    if (atoll_e2b_token_fits(shown, token))
         return 0;
     return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EACCES, "%s",
                       shown ? "Sandbox is secured with traffic access token. Provided traffic "
@@ -84,19 +84,36 @@ static int check_token(const struct atoll_api_call *call, struct atoll_error *er
                               "'" TRAFFIC_HEADER "' is missing");
 }
 
+/* Code wants the token of envd, which runs commands. The SDKs send it with /execute and with no
+ * request about contexts (JavaScript 2.8, Python 2.11): those want none, but a wrong one is refused. */
+static int check_access(const struct atoll_api_call *call, struct atoll_error *err)
+{
+    const char *shown = atoll_http_header(call->req, ATOLL_E2B_TOKEN_HEADER);
+    char token[ATOLL_E2B_TOKEN_LEN + 1];
+
+    if (!call->route || call->route->scope == ATOLL_SCOPE_PUBLIC ||
+        (!shown && call->route->handler != execute))
+        return 0;
+    atoll_e2b_envd_token(call->api, call->params.id, token);
+    if (atoll_e2b_token_fits(shown, token))
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES, "%s", ATOLL_E2B_UNAUTHORIZED);
+}
+
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
     struct atoll_sandbox_view view;
     struct atoll_e2b_facts facts;
-    bool is_public;
+    bool is_public, is_secure;
 
     if (!sandbox)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "The sandbox was not found");
     atoll_e2b_facts_get(sandbox, &facts);
     is_public = facts.public_traffic;
+    is_secure = facts.secure;
     atoll_e2b_facts_done(&facts);
-    if (!is_public && check_token(call, err) < 0)
+    if ((!is_public && check_traffic(call, err) < 0) || (is_secure && check_access(call, err) < 0))
         return -EACCES;
     atoll_sandbox_get(sandbox, &view);
     call->caller = (struct atoll_caller){.scope = ATOLL_SCOPE_WRITE, .uid = (uid_t)-1};

@@ -8,7 +8,6 @@
 #include "api/e2b/plane.h"
 
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/e2b/envd.h"
@@ -235,8 +234,7 @@ static bool may_pass(struct atoll_e2b_plane *plane, struct atoll_http_request *r
     if (facts->public_traffic)
         return true;
     atoll_e2b_traffic_token(plane->api, id, token);
-    if (shown && strlen(shown) == ATOLL_E2B_TOKEN_LEN &&
-        CRYPTO_memcmp(shown, token, ATOLL_E2B_TOKEN_LEN) == 0)
+    if (atoll_e2b_token_fits(shown, token))
         return true;
     if (shown)
         atoll_plane_refuse(req, 403,
