@@ -118,16 +118,14 @@ static bool response_location(struct visit *v, const char **value)
 
 static bool response_header(void *arg, const char *name, const char **value)
 {
-    static const char *const host_wide[] = {"clear-site-data", "service-worker-allowed",
-                                            "strict-transport-security", "set-cookie"};
     struct visit *v = arg;
     char *out;
 
+    if (!atoll_preview_may_answer(name,
+                                  v->by_path ? ATOLL_PREVIEW_API_ORIGIN : ATOLL_PREVIEW_OWN_HOST))
+        return false;
     if (strcasecmp(name, "location") == 0)
         return response_location(v, value);
-    for (size_t i = 0; v->by_path && i < ATOLL_ARRAY_LEN(host_wide); i++)
-        if (strcasecmp(name, host_wide[i]) == 0)
-            return false;
     if (strcasecmp(name, "set-cookie") != 0)
         return true;
     out = scratch(v, strlen(*value) + 1);

@@ -249,6 +249,69 @@ bool atoll_preview_clean_set_cookie(const char *value, char *out)
     return true;
 }
 
+/* Orders to a reverse proxy in front of the daemon to send a file or address of its own instead, our
+ * own names, and what reaches the whole registered domain: "cookies" of Clear-Site-Data does. */
+static const char *const answers_refused[] = {
+    "clear-site-data", "x-accel-*", "x-atoll-*", "x-lighttpd-*", "x-reproxy-*", "x-sendfile*",
+};
+
+/* Headers about the one answer they come with. Whatever browsers remember about an origin is not
+ * among them, known today or not. Browsers remember nothing by a name in X-. */
+static const char *const answers_plain[] = {
+    "accept-ranges",
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "access-control-max-age",
+    "age",
+    "allow",
+    "cache-control",
+    "content-digest",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-length",
+    "content-range",
+    "content-security-policy", /* one more policy takes away, and never gives */
+    "content-type",
+    "cross-origin-resource-policy",
+    "date",
+    "etag",
+    "expires",
+    "grpc-*",
+    "last-modified",
+    "location",
+    "mcp-*",
+    "pragma",
+    "referrer-policy",
+    "retry-after",
+    "sec-websocket-*",
+    "server",
+    "upgrade",
+    "vary",
+    "x-*",
+};
+
+static bool is_listed(const char *name, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t len = strcspn(list[i], "*");
+        if (strncasecmp(name, list[i], len) == 0 && (list[i][len] == '*' || !name[len]))
+            return true;
+    }
+    return false;
+}
+
+bool atoll_preview_may_answer(const char *name, enum atoll_preview_reach reach)
+{
+    if (is_listed(name, answers_refused, ATOLL_ARRAY_LEN(answers_refused)))
+        return false;
+    return reach == ATOLL_PREVIEW_OWN_HOST ||
+           is_listed(name, answers_plain, ATOLL_ARRAY_LEN(answers_plain));
+}
+
 bool atoll_preview_holds_key(const char *text)
 {
     static const char *const prefixes[] = {"atl_", "e2b_"};

@@ -40,5 +40,15 @@ void atoll_preview_strip_cookies(const char *cookies, char *out);
  * would replace ours; out holds strlen(value) + 1 bytes. */
 bool atoll_preview_clean_set_cookie(const char *value, char *out);
 
+/* How far an answer of the sandbox's server reaches. */
+enum atoll_preview_reach {
+    ATOLL_PREVIEW_OWN_HOST,  /* the host name is the preview's alone */
+    ATOLL_PREVIEW_API_ORIGIN /* the API and all other previews are of the same origin */
+};
+/* Whether an answer may have a header of this name. On the API's origin that goes by a list of what
+ * describes the one answer; on a host of its own all passes that stays there. Set-Cookie needs
+ * atoll_preview_clean_set_cookie() besides. */
+bool atoll_preview_may_answer(const char *name, enum atoll_preview_reach reach);
+
 /* Whether the text holds what could be an API key of ours. */
 bool atoll_preview_holds_key(const char *text);

@@ -107,6 +107,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                   ("Set-Cookie", "atoll_preview=stolen"),
                                   ("Set-Cookie", "other=2")])
 
+    def at_origin_wide(self):
+        self.answer(b"x", headers=[
+            ("NEL", '{"report_to":"evil","max_age":9}'), ("Report-To", '{"group":"evil"}'),
+            ("Reporting-Endpoints", 'evil="https://evil/"'), ("Alt-Svc", 'h2=":1"'),
+            ("WWW-Authenticate", 'Basic realm="your key"'), ("Accept-CH", "Sec-CH-UA"),
+            ("Strict-Transport-Security", "max-age=9"), ("Service-Worker-Allowed", "/"),
+            ("Made-Up-Tomorrow", "1"), ("Clear-Site-Data", '"cookies"'),
+            ("X-Accel-Redirect", "/etc/passwd"), ("X-Sendfile", "/etc/passwd"),
+            ("X-Total-Count", "5"), ("ETag", '"e"'), ("Cache-Control", "max-age=1"),
+            ("Vary", "Accept"), ("Access-Control-Allow-Origin", "*")])
+
     def at_redirect(self):
         self.answer(b"", 302, [("Location", "/elsewhere")])
 
@@ -474,6 +485,22 @@ def test_cookies_stay_with_their_host(site):
     _, headers, _ = site.call(f"/preview/{site.id}/8001/cookies", host="localhost")
     assert headers.get_all("Set-Cookie") is None
     assert headers["Content-Security-Policy"].startswith("sandbox ")
+
+
+ORIGIN_WIDE = ["NEL", "Report-To", "Reporting-Endpoints", "Alt-Svc", "WWW-Authenticate", "Accept-CH",
+               "Strict-Transport-Security", "Service-Worker-Allowed", "Made-Up-Tomorrow"]
+PLAIN = ["X-Total-Count", "ETag", "Cache-Control", "Vary", "Access-Control-Allow-Origin"]
+BEYOND = ["Clear-Site-Data", "X-Accel-Redirect", "X-Sendfile"]
+
+
+def test_answers_leave_nothing_with_the_origin_of_the_api(site):
+    """By path the API is of the same origin: only what describes the answer passes."""
+    _, headers, body = site.call("/origin_wide")
+    assert body == b"x" and [n for n in ORIGIN_WIDE + PLAIN if n not in headers] == []
+    assert [name for name in BEYOND if name in headers] == []
+    _, headers, body = site.call(f"/preview/{site.id}/8001/origin_wide", host="localhost")
+    assert body == b"x" and [name for name in ORIGIN_WIDE + BEYOND if name in headers] == []
+    assert [name for name in PLAIN if name not in headers] == []
 
 
 def test_by_path(site):

@@ -141,6 +141,81 @@ static void targets(void **state)
     assert_int_equal(n, 1);
 }
 
+static void answers(void **state)
+{
+    static const char *const kept[] = {
+        "Content-Type",
+        "ETag",
+        "content-RANGE",
+        "Location",
+        "X-Total-Count",
+        "Cache-Control",
+        "Vary",
+        "Sec-WebSocket-Accept",
+        "Upgrade",
+        "Mcp-Session-Id",
+        "Accept-Ranges",
+        "Last-Modified",
+        "Content-Disposition",
+        "Allow",
+        "Access-Control-Allow-Origin",
+    };
+    static const char *const origin_wide[] = {
+        "NEL",
+        "Report-To",
+        "Reporting-Endpoints",
+        "Alt-Svc",
+        "WWW-Authenticate",
+        "Set-Cookie",
+        "Strict-Transport-Security",
+        "Service-Worker-Allowed",
+        "Public-Key-Pins",
+        "Expect-CT",
+        "Accept-CH",
+        "Critical-CH",
+        "Permissions-Policy",
+        "Feature-Policy",
+        "Origin-Agent-Cluster",
+        "Document-Policy",
+        "Speculation-Rules",
+        "No-Vary-Search",
+        "Use-As-Dictionary",
+        "Link",
+        "Refresh",
+        "Cross-Origin-Opener-Policy",
+        "Cross-Origin-Embedder-Policy",
+        "Content-Security-Policy-Report-Only",
+        "Access-Control-Allow-Private-Network",
+        "SourceMap",
+        "Supports-Loading-Mode",
+        "Observe-Browsing-Topics",
+        "Set-Login",
+        "Activate-Storage-Access",
+        "Made-Up-Tomorrow",
+        "Allowed",
+        "Content",
+        "",
+    };
+    static const char *const never[] = {"Clear-Site-Data",     "X-Accel-Redirect", "X-Sendfile",
+                                        "X-SENDFILE2",         "X-Reproxy-URL",    "X-Atoll-Tenant",
+                                        "X-Lighttpd-Send-File"};
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(kept); i++)
+        if (!atoll_preview_may_answer(kept[i], ATOLL_PREVIEW_API_ORIGIN))
+            fail_msg("%s is missed", kept[i]);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(origin_wide); i++) {
+        if (atoll_preview_may_answer(origin_wide[i], ATOLL_PREVIEW_API_ORIGIN))
+            fail_msg("%s reaches the API's origin", origin_wide[i]);
+        if (!atoll_preview_may_answer(origin_wide[i], ATOLL_PREVIEW_OWN_HOST))
+            fail_msg("%s is the preview's own business", origin_wide[i]);
+    }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(never); i++)
+        if (atoll_preview_may_answer(never[i], ATOLL_PREVIEW_OWN_HOST) ||
+            atoll_preview_may_answer(never[i], ATOLL_PREVIEW_API_ORIGIN))
+            fail_msg("%s reaches beyond its host", never[i]);
+}
+
 static void assert_stripped(const char *target, const char *expected, bool found)
 {
     char out[200];
@@ -252,10 +327,10 @@ static void traces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hosts),   cmocka_unit_test(domains),     cmocka_unit_test(own_hosts),
-        cmocka_unit_test(paths),   cmocka_unit_test(targets),     cmocka_unit_test(tokens),
-        cmocka_unit_test(cookies), cmocka_unit_test(set_cookies), cmocka_unit_test(keys),
-        cmocka_unit_test(traces),
+        cmocka_unit_test(hosts),  cmocka_unit_test(domains), cmocka_unit_test(own_hosts),
+        cmocka_unit_test(paths),  cmocka_unit_test(targets), cmocka_unit_test(answers),
+        cmocka_unit_test(tokens), cmocka_unit_test(cookies), cmocka_unit_test(set_cookies),
+        cmocka_unit_test(keys),   cmocka_unit_test(traces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,6 +109,7 @@ void atoll_plane_ports_close(struct atoll_e2b_plane *plane)
 struct passage {
     char id[ATOLL_ID_LEN + 1];
     uint16_t port;
+    bool by_header; /* the host is the daemon's own */
 };
 
 static bool request_header(void *arg, const char *name, const char **value)
@@ -123,6 +124,14 @@ static bool request_header(void *arg, const char *name, const char **value)
     if (strcasecmp(name, "authorization") == 0 || strcasecmp(name, "x-api-key") == 0)
         return !atoll_preview_holds_key(*value);
     return true;
+}
+
+static bool response_header(void *arg, const char *name, const char **value ATOLL_UNUSED)
+{
+    const struct passage *p = arg;
+
+    return atoll_preview_may_answer(name, p->by_header ? ATOLL_PREVIEW_API_ORIGIN
+                                                       : ATOLL_PREVIEW_OWN_HOST);
 }
 
 static int failed(void *arg, struct atoll_http_request *req, const struct atoll_error *error)
@@ -169,6 +178,7 @@ static void done(void *arg, const struct atoll_proxy_outcome *outcome)
 
 static const struct atoll_proxy_hooks hooks = {
     .request_header = request_header,
+    .response_header = response_header,
     .failed = failed,
     .done = done,
 };
@@ -204,6 +214,7 @@ void atoll_plane_forward(struct atoll_e2b_plane *plane, struct atoll_http_reques
 
     (void)snprintf(p->id, sizeof(p->id), "%s", id);
     p->port = port;
+    p->by_header = by_header;
     (void)snprintf(key, sizeof(key), "%u-%s", port, id);
     if (*mask_host)
         mask(host, sizeof(host), mask_host, port);
