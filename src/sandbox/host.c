@@ -137,9 +137,9 @@ static int check_json(const struct atoll_host_check *check, struct atoll_buf *ou
     if (r == 0)
         r = quote(out, "name", check->name);
     if (r == 0)
-        r = atoll_buf_appendf(out, ",\"state\":\"%s\",\"essential\":%s,",
-                              atoll_host_state_name(check->state),
-                              check->essential ? "true" : "false");
+        r = atoll_buf_appendf(
+            out, ",\"state\":\"%s\",\"essential\":%s,%s", atoll_host_state_name(check->state),
+            check->essential ? "true" : "false", check->hardening ? "\"hardening\":true," : "");
     if (r == 0)
         r = quote(out, "detail", check->detail);
     if (r == 0 && *check->fix)

@@ -53,6 +53,7 @@ struct atoll_host_check {
     const char *name; /* static */
     enum atoll_host_state state;
     bool essential; /* the native engine cannot run while this is missing */
+    bool hardening; /* what the host lacks against hostile code: for administrators alone */
     char detail[200];
     char fix[240]; /* a command or a sentence; "" when there is nothing to do */
 };
@@ -74,7 +75,7 @@ int atoll_host_probe(struct atoll_host_report *ret, struct atoll_error *err) ATO
 /* "ok", "missing", "warn", "info". */
 const char *atoll_host_state_name(enum atoll_host_state state);
 
-/* Appends {"version","mode","native","summary","checks":[{"name","state","essential","detail",
- * "fix"}]}. -ENOBUFS, -ENOMEM. */
+/* Appends {"version","mode","native","summary","checks":[{"name","state","essential",
+ * "hardening","detail","fix"}]}; hardening and fix are left out where they are not. -ENOBUFS, -ENOMEM. */
 int atoll_host_report_json(const struct atoll_host_report *report,
                            struct atoll_buf *out) ATOLL_MUST_CHECK;

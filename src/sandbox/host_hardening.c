@@ -138,10 +138,14 @@ static void check_smt(struct atoll_host_report *report)
 
 void atoll_host_check_hardening(struct atoll_host_report *report)
 {
+    size_t first = report->nchecks;
+
     check_sysctls(report);
     check_swap(report);
     check_ksm(report);
     check_core_pattern(report);
     check_processor(report);
     check_smt(report);
+    for (size_t i = first; i < report->nchecks; i++)
+        report->checks[i].hardening = true;
 }

@@ -271,6 +271,18 @@ def test_lists_are_the_tenants_own(server, keys):
     assert root.delete("/api/sandboxes", all="true").json == {"destroyed": 1}
 
 
+def test_where_the_host_is_weak_is_for_admins(server, keys):
+    """Tenants run code: they are not told which leaks of the processor are open."""
+    def seen(key):
+        return {check["name"]: check for check in server.by(keys[key]).get("/api/host").json["checks"]}
+
+    everything = seen("admin")
+    hidden = {name for name, check in everything.items() if check.get("hardening")}
+    assert {"swap", "KSM"} <= hidden and "kernel" not in hidden
+    for key in ("read", "write"):
+        assert set(seen(key)) == set(everything) - hidden
+
+
 def test_a_run_belongs_to_its_tenant(server, keys):
     mine, rival = server.by(keys["write"]), server.by(keys["foreign"])
     kept = mine.post("/api/run", {"cmd": ["true"], "keep": True}).json["sandbox_id"]
