@@ -76,6 +76,11 @@ void atoll_build_done(struct atoll_build *b)
             (void)close(ATOLL_TAKE_FD(*fds[i]));
 }
 
+uid_t atoll_build_owner(const struct atoll_build *b)
+{
+    return b->ids.mode == ATOLL_IDS_RANGE && !atoll_weakened("quota_owner") ? b->ids.outside : 0;
+}
+
 const char *atoll_build_step_name(enum atoll_plan_op op)
 {
     return (size_t)op < ATOLL_ARRAY_LEN(steps) && steps[op].name ? steps[op].name : "unknown";

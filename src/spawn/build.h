@@ -56,6 +56,9 @@ void atoll_build_init(struct atoll_build *b, const struct atoll_spawn_host *host
 /* Closes the descriptors. What was made in the world is removed by sandbox.c. */
 void atoll_build_done(struct atoll_build *b);
 
+/* The uid that the namespaces of this sandbox are charged to; 0: whoever we are. */
+uid_t atoll_build_owner(const struct atoll_build *b);
+
 /* Runs one step. The error's text names no step: the caller knows it. */
 int atoll_build_step(struct atoll_build *b, const struct atoll_plan_step *step,
                      struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -156,7 +156,8 @@ static int start_process(struct sandbox *s, struct atoll_build *b,
     if (b->has_cgroup && b->host->cgroups.version == 2)
         r = cgroup_fd = atoll_cgroup_open_v2(&b->host->cgroups, b->id);
     /* Never outside its group: that would be without limits. */
-    s->pid = r < 0 ? r : atoll_sys_clone(clone_flags(b), cgroup_fd, &s->pidfd);
+    s->pid =
+        r < 0 ? r : atoll_sys_clone_for(atoll_build_owner(b), clone_flags(b), cgroup_fd, &s->pidfd);
     r = 0;
     if (s->pid == 0)
         atoll_child_run(b, rest, len, index + 1);

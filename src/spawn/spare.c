@@ -1,6 +1,7 @@
 #include "spawn/spare.h"
 
 #include <errno.h>
+#include "base/switches.h"
 #include "sys/ns.h"
 
 #define RANGE_SIZE 65536u
@@ -20,12 +21,20 @@ int atoll_spare_new(struct atoll_spare **ret, struct atoll_error *err)
     return 0;
 }
 
+/* Owned by its own first id: what a sandbox uses up of a user's quotas is charged to that, and not
+ * to root. See docs/adr/0017-quotas-are-charged-to-the-sandbox.md. */
+static int make(uint32_t outside)
+{
+    return atoll_sys_make_userns(atoll_weakened("quota_owner") ? 0 : outside, 0, outside,
+                                 RANGE_SIZE);
+}
+
 int atoll_spare_take(struct atoll_spare *spare, uint32_t outside)
 {
     spare->last = outside;
     if (spare->fd >= 0 && spare->outside == outside)
         return ATOLL_TAKE_FD(spare->fd);
-    return atoll_sys_make_userns(0, outside, RANGE_SIZE);
+    return make(outside);
 }
 
 void atoll_spare_make(struct atoll_spare *spare)
@@ -37,5 +46,5 @@ void atoll_spare_make(struct atoll_spare *spare)
     if (spare->fd >= 0)
         (void)close(ATOLL_TAKE_FD(spare->fd));
     spare->outside = next;
-    spare->fd = atoll_sys_make_userns(0, next, RANGE_SIZE);
+    spare->fd = make(next);
 }

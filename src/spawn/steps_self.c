@@ -95,11 +95,16 @@ int atoll_self_die_with_spawn(struct atoll_build *b, struct atoll_error *err)
 
 int atoll_step_identity(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
+    uid_t owner = atoll_build_owner(b);
     int r;
 
     (void)step;
     if (atoll_weakened("propagation") && mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) < 0)
         return atoll_fail_errno(err, errno, "share mounts");
+    /* From here on this process works on nothing but itself. */
+    r = owner ? atoll_sys_charge_to(owner) : 0;
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "take on uid %u", owner);
     if (!atoll_weakened("cgroup_namespace") && unshare(CLONE_NEWCGROUP) < 0)
         return atoll_fail_errno(err, errno, "cgroup namespace");
     if (b->userns_fd >= 0 && setns(b->userns_fd, CLONE_NEWUSER) < 0)

@@ -27,6 +27,18 @@ int atoll_caps_set(uint64_t effective, uint64_t permitted, uint64_t inheritable)
     return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
+int atoll_caps_raise(void)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {0};
+
+    if (syscall(SYS_capget, &header, data) < 0)
+        return -errno;
+    data[0].effective = data[0].permitted;
+    data[1].effective = data[1].permitted;
+    return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
 int atoll_caps_bound(uint64_t keep)
 {
     /* EINVAL: a kernel that has no such set, as gVisor's. */

@@ -8,6 +8,7 @@
 #include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -15,6 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include "base/fd.h"
+#include "sys/caps.h"
 
 #define KEYCTL_JOIN_SESSION_KEYRING_OP 1
 
@@ -43,6 +45,33 @@ pid_t atoll_sys_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
     if (pid > 0 && ret_pidfd)
         *ret_pidfd = pidfd;
     return (pid_t)pid;
+}
+
+int atoll_sys_charge_to(uid_t uid)
+{
+    /* The kernel takes the effective capabilities away with uid 0, and the permitted ones stay: the
+     * real uid is still 0. */
+    if (syscall(SYS_setresuid, -1, uid, -1) < 0)
+        return -errno;
+    return atoll_caps_raise();
+}
+
+pid_t atoll_sys_clone_for(uid_t owner, uint64_t flags, int cgroup_fd, int *ret_pidfd)
+{
+    pid_t pid;
+    int r;
+
+    if (owner == 0)
+        return atoll_sys_clone(flags, cgroup_fd, ret_pidfd);
+    r = atoll_sys_charge_to(owner);
+    pid = r < 0 ? r : atoll_sys_clone(flags, cgroup_fd, ret_pidfd);
+    /* In a user namespace of its own the child has no uid yet, and needs none. */
+    if (pid == 0 && flags & CLONE_NEWUSER)
+        return 0;
+    /* The real uid is 0, so this cannot fail; going on as another uid would be worse than an end. */
+    if (atoll_sys_charge_to(0) < 0)
+        abort();
+    return pid;
 }
 
 int atoll_sys_pidfd_kill(int pidfd, int signo)
@@ -77,7 +106,7 @@ int atoll_sys_write_id_map(pid_t pid, uint32_t inside, uint32_t outside_uid, uin
     return r < 0 ? r : write_proc(pid, "uid_map", line);
 }
 
-int atoll_sys_make_userns(uint32_t inside, uint32_t outside, uint32_t count)
+int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32_t count)
 {
     int hold[2];
     char path[64];
@@ -86,7 +115,7 @@ int atoll_sys_make_userns(uint32_t inside, uint32_t outside, uint32_t count)
 
     if (pipe2(hold, O_CLOEXEC) < 0)
         return -errno;
-    pid = atoll_sys_clone(CLONE_NEWUSER, -1, NULL);
+    pid = atoll_sys_clone_for(owner, CLONE_NEWUSER, -1, NULL);
     if (pid == 0) {
         /* Lives only until the parent has opened the namespace and closes the pipe. */
         char byte;

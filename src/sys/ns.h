@@ -11,6 +11,16 @@
  * parent and is the caller's. */
 pid_t atoll_sys_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd) ATOLL_MUST_CHECK;
 
+/* Takes on the effective uid `uid`, with every permitted capability in force: the kernel charges new
+ * namespaces, and what is used up below a new user namespace, to that uid. Needs uid 0, or to have
+ * been called by it before. Clears the parent-death signal. */
+int atoll_sys_charge_to(uid_t uid) ATOLL_MUST_CHECK;
+
+/* atoll_sys_clone() whose new namespaces are charged to `owner`; both processes go on with effective
+ * uid 0. owner 0: the plain call, for whatever uid we have. */
+pid_t atoll_sys_clone_for(uid_t owner, uint64_t flags, int cgroup_fd,
+                          int *ret_pidfd) ATOLL_MUST_CHECK;
+
 int atoll_sys_pidfd_kill(int pidfd, int signo) ATOLL_MUST_CHECK;
 int atoll_sys_pidfd_open(pid_t pid) ATOLL_MUST_CHECK;
 
@@ -19,9 +29,11 @@ int atoll_sys_pidfd_open(pid_t pid) ATOLL_MUST_CHECK;
 int atoll_sys_write_id_map(pid_t pid, uint32_t inside, uint32_t outside_uid, uint32_t outside_gid,
                            uint32_t count, bool deny_setgroups) ATOLL_MUST_CHECK;
 
-/* Makes a user namespace that maps [inside, +count) to [outside, +count) of ours and returns a
- * descriptor of it. Needs CAP_SETUID and CAP_SETGID here. */
-int atoll_sys_make_userns(uint32_t inside, uint32_t outside, uint32_t count) ATOLL_MUST_CHECK;
+/* Makes a user namespace of `owner` that maps [inside, +count) to [outside, +count) of ours and
+ * returns a descriptor of it. Needs CAP_SETUID and CAP_SETGID here, for an owner other than 0
+ * CAP_SYS_PTRACE as well. */
+int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside,
+                          uint32_t count) ATOLL_MUST_CHECK;
 
 /* Makes `new_root` (the current directory may be inside it) the root; the old one is detached. */
 int atoll_sys_pivot_root(int new_root_fd) ATOLL_MUST_CHECK;

@@ -4,7 +4,7 @@
 /*
  * What is promised of every sandbox, as tables: the checks of the probe (checks.c) and which of all
  * checks a tier does not offer, and why (tiers.c). Other files have the tables of what they look at
- * themselves: posture.c, residue.c, bombs.c, attacks.c.
+ * themselves: posture.c, residue.c, bombs.c, quotas.c, attacks.c.
  */
 
 /* How a check is found in a table by its id; NULL when it is not there. */
@@ -15,13 +15,15 @@ const struct atoll_check *atoll_check_find(const struct atoll_check *checks, siz
 extern const struct atoll_check atoll_probe_checks[];
 extern const size_t atoll_probe_checks_count;
 
-/* Seen from the host: posture.h. Left behind: residue.h. Exhausted: bombs.h. */
+/* Seen from the host: posture.h. Left behind: residue.h. Exhausted: bombs.h. Shared: quotas.h. */
 extern const struct atoll_check atoll_posture_checks[];
 extern const size_t atoll_posture_checks_count;
 extern const struct atoll_check atoll_residue_checks[];
 extern const size_t atoll_residue_checks_count;
 extern const struct atoll_check atoll_bomb_checks[];
 extern const size_t atoll_bomb_checks_count;
+extern const struct atoll_check atoll_quota_checks[];
+extern const size_t atoll_quota_checks_count;
 
 /* What a tier does not give, by its nature. */
 struct atoll_not_offered {

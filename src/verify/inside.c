@@ -9,6 +9,7 @@
 #include "verify/bombs.h"
 #include "verify/posture.h"
 #include "verify/probe_run.h"
+#include "verify/quotas.h"
 #include "verify/report.h"
 #include "verify/residue.h"
 
@@ -194,6 +195,8 @@ int atoll_inside_run(const struct atoll_verify *v, const struct atoll_tier *tier
     end_pair(&pair);
     if (r == 0)
         r = atoll_bombs_run(v, tier, err);
+    if (r == 0)
+        r = atoll_quotas_run(v, tier, err);
     if (r < 0 && err->kind != ATOLL_ERR_UNAVAILABLE) {
         atoll_report_trouble(v->report, "%s: %s", tier->name, err->text);
         return 0;

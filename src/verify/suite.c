@@ -8,6 +8,7 @@
 #include "verify/attacks.h"
 #include "verify/bombs.h"
 #include "verify/posture.h"
+#include "verify/quotas.h"
 #include "verify/report.h"
 
 /* by: who makes the checks. */
@@ -20,6 +21,7 @@ static const struct {
     {"host", atoll_posture_checks, &atoll_posture_checks_count},
     {"residue", atoll_residue_checks, &atoll_residue_checks_count},
     {"bomb", atoll_bomb_checks, &atoll_bomb_checks_count},
+    {"quota", atoll_quota_checks, &atoll_quota_checks_count},
     {"attack", atoll_attack_checks, &atoll_attack_checks_count},
 };
 
@@ -174,6 +176,7 @@ static int run_tiers(struct atoll_suite *suite, const struct atoll_verify *v,
     if (r == 0) {
         atoll_posture_control(v, &canary);
         atoll_bombs_control(v);
+        atoll_quotas_control(v);
     }
     for (size_t i = 0; r == 0 && i < suite->tier_count; i++) {
         say(wish, suite->tiers[i].name);

@@ -29,7 +29,7 @@ int atoll_suite_run(struct atoll_suite *suite, const struct atoll_verify *v,
                     const struct atoll_suite_wish *wish, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Every check there is, and what tiers do not offer: {"checks": [{…, "by": "probe"}], "not_offered": […]}.
- * "by" is also "host", "residue", "bomb" and "attack". The caller's; NULL when out of memory. */
+ * "by" is also "host", "residue", "bomb", "quota" and "attack". The caller's; NULL when out of memory. */
 json_t *atoll_suite_list(void) ATOLL_MUST_CHECK;
 
 /* Removes a directory of ours, whatever an attack left in it. */

@@ -30,6 +30,7 @@
 #define ASKED_FOR "uid 0 inside is what --user root asks for"
 #define OWN_IDS "root inside may change to any id of its own namespace"
 #define ONE_RANGE "an ordinary user has one range of sub-ids for all sandboxes"
+#define ONE_USER "sandboxes of an ordinary user are charged to that user's quotas"
 #define OWN_LAYER "root writes to the layer of the sandbox, on a file system of gVisor's"
 
 const struct atoll_not_offered atoll_not_offered[] = {
@@ -37,6 +38,15 @@ const struct atoll_not_offered atoll_not_offered[] = {
     {"", "root", false, "id.setuid0", ANY, OWN_IDS},
     {"namespaces", "", true, "seen.kuid_unique", ANY, ONE_RANGE},
 
+    {"namespaces", "", true, "quota.inotify", ANY, ONE_USER},
+    {"namespaces", "", true, "quota.signals", ANY, ONE_USER},
+    {"namespaces", "", true, "quota.mqueue", ANY, ONE_USER},
+    {"namespaces", "", true, "quota.memlock", ANY, ONE_USER},
+
+    {"container", "", false, "quota.inotify", ANY, SAME_IDS},
+    {"container", "", false, "quota.signals", ANY, SAME_IDS},
+    {"container", "", false, "quota.mqueue", ANY, SAME_IDS},
+    {"container", "", false, "quota.memlock", ANY, SAME_IDS},
     {"container", "", false, "dev.minimal", "mqueue", ENGINE},
     {"container", "", false, "fs.mount_flags",
      "/[^ ]* lacks (nosuid|nodev|noexec)(, /[^ ]* lacks (nosuid|nodev|noexec))*", ENGINE},

@@ -121,3 +121,9 @@ def run_shared_mounts(probe, environment):
                            "only=fs.mount_propagation"], env=environment, check=True,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     return parse(done.stdout)
+
+
+def bomb(daemon, sandbox, name, cap):
+    """The report of a bomb in a sandbox that holds the probe."""
+    done = daemon.atoll("exec", sandbox, "--", PROBE_INSIDE, "--bomb", name, cap, check=True)
+    return json.loads(done.stdout)

@@ -176,6 +176,7 @@ WEAKENED = [
     ("disk_limit", "lim.disk lim.shm bomb.disk"),
     ("inode_limit", "bomb.inodes"),
     ("pty_limit", "bomb.ptys"),
+    ("quota_owner", "quota.inotify quota.signals quota.mqueue quota.memlock"),
 ]
 
 # Bombs that only the default user throws.

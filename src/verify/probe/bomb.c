@@ -5,6 +5,8 @@
  *
  * CAP bounds the bomb itself, so that it is harmless where no limit holds; having reached it is
  * reported as "cap". NAME "spin", "flood" and "stubborn" run until they are killed.
+ * "--hold" instead of "--bomb" keeps what was taken until the process is killed; FILE is made when
+ * that is told, and has the report instead of standard output.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -25,6 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "verify/probe/bomb.h"
 #include "verify/probe/probe.h"
 
 #define MIB (1L << 20)
@@ -47,9 +49,6 @@ static const char *error_name(int err)
             return names[i].name;
     return strerror(err);
 }
-
-/* One step of a bomb: 0, or the errno that stopped it. */
-typedef int step_fn(long n);
 
 static int step_fork(long n)
 {
@@ -165,7 +164,7 @@ static int step_sysvshm(long n)
     return 0;
 }
 
-static int fill(int fd)
+int probe_fill(int fd)
 {
     static char block[65536];
 
@@ -183,7 +182,7 @@ static int step_pipe(long n)
         return errno;
     if (fcntl(fds[1], F_SETPIPE_SZ, MIB) < 0 && errno != EPERM)
         return errno;
-    return fill(fds[1]);
+    return probe_fill(fds[1]);
 }
 
 static int step_sockbuf(long n)
@@ -193,7 +192,7 @@ static int step_sockbuf(long n)
     (void)n;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
         return errno;
-    return fill(fds[0]);
+    return probe_fill(fds[0]);
 }
 
 static int step_inode(long n)
@@ -227,12 +226,6 @@ static int step_fd(long n)
 {
     (void)n;
     return dup(0) < 0 ? errno : 0;
-}
-
-static int step_inotify(long n)
-{
-    (void)n;
-    return inotify_init1(IN_CLOEXEC) < 0 ? errno : 0;
 }
 
 static int step_pty(long n)
@@ -301,18 +294,25 @@ static int step_dentry(long n)
     return access(name, F_OK) == 0 ? EEXIST : 0;
 }
 
-static const struct bomb {
-    const char *name;
-    step_fn *step;
-} bombs[] = {
+static const struct probe_bomb_kind kinds[] = {
     {"fork", step_fork},         {"threads", step_thread},  {"memory", step_memory},
     {"oomloop", step_oom_child}, {"shm", step_shm},         {"sysvshm", step_sysvshm},
     {"pipes", step_pipe},        {"sockbuf", step_sockbuf}, {"disk", step_disk},
     {"inodes", step_inode},      {"sparse", step_sparse},   {"fds", step_fd},
-    {"inotify", step_inotify},   {"ptys", step_pty},        {"keys", step_key},
-    {"zombies", step_orphan},    {"deepdir", step_deepdir}, {"names", step_name},
-    {"dentries", step_dentry},
+    {"ptys", step_pty},          {"keys", step_key},        {"zombies", step_orphan},
+    {"deepdir", step_deepdir},   {"names", step_name},      {"dentries", step_dentry},
 };
+static const struct probe_bomb_table general = {kinds, PROBE_COUNT(kinds)};
+static const struct probe_bomb_table *const tables[] = {&general, &probe_bombs_quota};
+
+static const struct probe_bomb_kind *find(const char *name)
+{
+    for (size_t t = 0; t < PROBE_COUNT(tables); t++)
+        for (size_t i = 0; i < tables[t]->count; i++)
+            if (strcmp(name, tables[t]->kinds[i].name) == 0)
+                return &tables[t]->kinds[i];
+    return NULL;
+}
 
 static int count_zombies(void)
 {
@@ -373,8 +373,17 @@ static void stubborn(void)
         pause();
 }
 
-static void run(const struct bomb *b, long cap)
+/* A file that is there has the whole report. */
+static FILE *open_report(const char *file, char *temporary, size_t size)
 {
+    snprintf(temporary, size, "%s.new", file != NULL ? file : "");
+    return file != NULL ? fopen(temporary, "we") : stdout;
+}
+
+static void run(const struct probe_bomb_kind *b, long cap, const char *file)
+{
+    char temporary[256];
+    FILE *out = open_report(file, temporary, sizeof(temporary));
     long n = 0;
     int err = 0;
 
@@ -382,13 +391,18 @@ static void run(const struct bomb *b, long cap)
         n++;
     if (b->step == step_orphan)
         usleep(200000);
-    printf("{\"bomb\":\"%s\",\"reached\":%ld,\"stopped_by\":\"%s\",\"zombies\":%d}\n", b->name, n,
-           error_name(err), b->step == step_orphan ? count_zombies() : 0);
-    fflush(stdout);
+    if (out == NULL)
+        return;
+    fprintf(out, "{\"bomb\":\"%s\",\"reached\":%ld,\"stopped_by\":\"%s\",\"zombies\":%d}\n",
+            b->name, n, error_name(err), b->step == step_orphan ? count_zombies() : 0);
+    fflush(out);
+    if (file != NULL)
+        rename(temporary, file);
 }
 
-int probe_bomb(const char *name, long cap)
+int probe_bomb(const char *name, long cap, bool hold, const char *file)
 {
+    const struct probe_bomb_kind *kind = find(name);
     struct rlimit limit;
 
     /* Take every descriptor we are entitled to, and errors instead of SIGXFSZ. */
@@ -403,10 +417,10 @@ int probe_bomb(const char *name, long cap)
         flood();
     if (strcmp(name, "stubborn") == 0)
         stubborn();
-    for (size_t i = 0; i < sizeof(bombs) / sizeof(bombs[0]); i++)
-        if (strcmp(name, bombs[i].name) == 0) {
-            run(&bombs[i], cap);
-            return 0;
-        }
-    return 2;
+    if (kind == NULL)
+        return 2;
+    run(kind, cap, file);
+    while (hold)
+        pause();
+    return 0;
 }

@@ -4,7 +4,7 @@
  *
  *     atoll-probe [only=id,id] key=value...
  *     atoll-probe --canary key=value...
- *     atoll-probe --bomb NAME CAP
+ *     atoll-probe --bomb|--hold NAME CAP [FILE]
  *     atoll-probe --idle MARKER      does nothing, for whoever looks at it from outside
  */
 #include <dirent.h>
@@ -315,8 +315,9 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--idle") == 0)
         for (;;)
             pause();
-    if (argc > 3 && strcmp(argv[1], "--bomb") == 0)
-        return probe_bomb(argv[2], strtol(argv[3], NULL, 10));
+    if (argc > 3 && (strcmp(argv[1], "--bomb") == 0 || strcmp(argv[1], "--hold") == 0))
+        return probe_bomb(argv[2], strtol(argv[3], NULL, 10), strcmp(argv[1], "--hold") == 0,
+                          argv[4]);
     if (argc > 1 && (strcmp(argv[1], "--swap") == 0 || strcmp(argv[1], "--serve") == 0))
         return probe_aide(argc, argv);
     probe_note_descriptors();

@@ -85,6 +85,6 @@ void probe_note_descriptors(void);
 
 /* The other roles of the program (canary.c, bomb.c); they return its exit status. */
 int probe_canary(void);
-int probe_bomb(const char *name, long cap);
+int probe_bomb(const char *name, long cap, bool hold, const char *file);
 /* For attacks that are made from outside (aide.c). */
 int probe_aide(int argc, char **argv);

@@ -1,0 +1,25 @@
+#pragma once
+
+/*
+ * Steps of bombs (bomb.c) by what they eat. A step takes one more of a resource and keeps it: 0, or
+ * the errno that stopped it. `n` counts from 0.
+ */
+typedef int probe_step_fn(long n);
+
+struct probe_bomb_kind {
+    const char *name;
+    probe_step_fn *step;
+};
+
+struct probe_bomb_table {
+    const struct probe_bomb_kind *kinds;
+    unsigned long count;
+};
+
+/* Quotas that the kernel keeps for each user (bomb_quota.c). */
+extern const struct probe_bomb_table probe_bombs_quota;
+/* Memory that the kernel keeps for a program, without a page of its own (bomb_kernel.c). */
+extern const struct probe_bomb_table probe_bombs_kernel;
+
+/* Writes to a non-blocking descriptor until it takes no more: 0, or another errno than EAGAIN. */
+int probe_fill(int fd);
