@@ -69,6 +69,17 @@ static void gather_sandboxes(struct atoll_engine *engine)
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("exec"), (double)execs);
 }
 
+static void gather_disk(const struct atoll_engine *engine)
+{
+    struct atoll_disk_view disk;
+
+    atoll_engine_disk(engine, &disk);
+    atoll_metric_set(ATOLL_METRIC_STORE_BYTES, ATOLL_LABELS("database"), (double)disk.store_bytes);
+    atoll_metric_set(ATOLL_METRIC_STORE_BYTES, ATOLL_LABELS("log"), (double)disk.log_bytes);
+    if (disk.free_bytes != UINT64_MAX)
+        atoll_metric_set(ATOLL_METRIC_DISK_FREE, ATOLL_NO_LABELS, (double)disk.free_bytes);
+}
+
 static size_t count_files(void)
 {
     DIR *dir = opendir("/proc/self/fd");
@@ -132,6 +143,7 @@ void atoll_rest_metrics(struct atoll_api_call *call, const uint8_t *body ATOLL_U
     atoll_metric_set(ATOLL_METRIC_PREVIEWS_ACTIVE, ATOLL_NO_LABELS,
                      (double)atoll_preview_active(call->api->preview));
     gather_sandboxes(call->engine);
+    gather_disk(call->engine);
     gather_process();
     atoll_buf_init(&text, TEXT_MAX);
     r = atoll_metrics_write(&text);

@@ -15,10 +15,19 @@ static void provider_answered(void *arg, const char *detail, const struct atoll_
     free(check);
 }
 
+void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret)
+{
+    *ret = (struct atoll_disk_view){.free_bytes = atoll_room_free(engine)};
+    atoll_store_sizes(engine->config.store, &ret->store_bytes, &ret->log_bytes);
+}
+
 int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *err)
 {
-    int r = atoll_store_check(engine->config.store, err);
+    int r = atoll_room_admit(engine, err);
 
+    if (r < 0)
+        return r;
+    r = atoll_store_check(engine->config.store, err);
     return r < 0 ? atoll_wrap(err, "the store takes no writes") : 0;
 }
 

@@ -376,6 +376,8 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
         c ? make_spec(engine, create, &spec, &t, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
 
     if (r == 0)
+        r = atoll_room_admit(engine, &err);
+    if (r == 0)
         r = follow_image(t, &routed, &err);
     if (r == 0)
         r = choose(engine, &routed, &spec, &wish, &err);

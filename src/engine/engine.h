@@ -192,7 +192,14 @@ struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char 
 /* Also one that waits in the pool. */
 struct atoll_sandbox *atoll_engine_peek(struct atoll_engine *engine, const char *id);
 struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos);
-/* Whether the store takes a write. */
+/* What the daemon has on its own disk. */
+struct atoll_disk_view {
+    uint64_t store_bytes, log_bytes; /* the database, and its write-ahead log */
+    uint64_t free_bytes;             /* of the file system; UINT64_MAX: not known */
+};
+void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret);
+/* Whether the daemon's disk has room for new work, and the store takes writes: it took the last one,
+ * else one is tried. */
 int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Whether the provider that builds templates answers now; of the others engine/providers.h tells how
  * they were when they were looked at last. */

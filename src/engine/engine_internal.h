@@ -449,6 +449,11 @@ int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *exec,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_persist_drop_exec(struct atoll_engine *engine, const struct atoll_exec *exec);
 
+/* room.c: room on the daemon's own disk */
+uint64_t atoll_room_free(const struct atoll_engine *engine); /* bytes; UINT64_MAX: not known */
+/* UNAVAILABLE when so little is left that no new sandbox or command may be taken. */
+int atoll_room_admit(const struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* events.c; told to nobody before it is stored */
 /* store: borrowed. */
 int atoll_events_new(struct atoll_loop *loop, struct atoll_store *store, struct atoll_events **ret,

@@ -13,13 +13,16 @@
  * ids.
  *
  * Nobody is told of an event before it is stored, so an id that somebody has seen is never given to
- * another one, whenever the daemon dies. They are stored a few milliseconds late, many at a time.
+ * another one, whenever the daemon dies. They are stored a few milliseconds late, many at a time; those
+ * of commands a little later while there is no subscriber, because a write for each would be as much as
+ * for the command itself.
  */
 
 #define EVENTS_KEPT 4096
 #define STORE_AFTER_MS 10
-#define STORE_AGAIN_MS 1000 /* the store refused */
-#define STORE_AT_ONCE 256   /* rows of one transaction */
+#define STORE_COMMANDS_AFTER_MS 250 /* the store has their rows, and no client waits */
+#define STORE_AGAIN_MS 1000         /* the store refused */
+#define STORE_AT_ONCE 256           /* rows of one transaction */
 
 struct kept {
     uint64_t id;
@@ -40,6 +43,7 @@ struct atoll_events {
     struct atoll_list subscriptions;
     struct atoll_timer wake;  /* subscribers */
     struct atoll_timer write; /* to the store */
+    bool unhurried;           /* `write` is set for events of commands alone */
 };
 
 struct atoll_subscription {
@@ -123,6 +127,7 @@ static void store_all(void *arg)
         r = store_some(events, &err);
     if (r < 0) {
         atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "events", "error", err.text, NULL);
+        events->unhurried = false;
         atoll_timer_set(&events->write, events->loop, STORE_AGAIN_MS, store_all, events);
     }
     if (!atoll_list_empty(&events->subscriptions))
@@ -180,6 +185,15 @@ static void deliver(void *arg)
     }
 }
 
+static void store_soon(struct atoll_events *events, bool unhurried)
+{
+    if (events->write.loop && (unhurried || !events->unhurried))
+        return;
+    events->unhurried = unhurried;
+    atoll_timer_set(&events->write, events->loop,
+                    unhurried ? STORE_COMMANDS_AFTER_MS : STORE_AFTER_MS, store_all, events);
+}
+
 void atoll_events_emit(struct atoll_engine *engine, const char *kind, const struct atoll_sandbox *s,
                        const char *exec_id, const char *detail)
 {
@@ -196,8 +210,7 @@ void atoll_events_emit(struct atoll_engine *engine, const char *kind, const stru
     memcpy(k->owner, s->owner, sizeof(k->owner));
     (void)strncpy(k->exec_id, exec_id, sizeof(k->exec_id) - 1);
     (void)strncpy(k->detail, detail, sizeof(k->detail) - 1);
-    if (!events->write.loop)
-        atoll_timer_set(&events->write, engine->loop, STORE_AFTER_MS, store_all, events);
+    store_soon(events, *exec_id && atoll_list_empty(&events->subscriptions));
 }
 
 struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,
@@ -214,6 +227,8 @@ struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, u
     s->fn = fn;
     s->arg = arg;
     atoll_list_push_back(&events->subscriptions, &s->node);
+    if (events->write.loop)
+        store_soon(events, false);
     atoll_timer_set(&events->wake, engine->loop, 0, deliver, events);
     return s;
 }

@@ -288,6 +288,8 @@ void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
     int r = atoll_engine_running(engine, sandbox_id, &s, &err);
 
     if (r == 0)
+        r = atoll_room_admit(engine, &err);
+    if (r == 0)
         r = atoll_lifetime_admit(s, &err);
     if (r == 0) {
         x = exec_new(s, start);

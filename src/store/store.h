@@ -57,7 +57,12 @@ struct atoll_store_exec {
 int atoll_store_open_sqlite(int dir_fd, struct atoll_store **ret,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_store *atoll_store_close(struct atoll_store *store);
-/* Whether it takes a write. */
+/* The write-ahead log is emptied into the database when it has half of this, and stays below twice
+ * this much under load. It grows further only while the disk takes no checkpoint. */
+#define ATOLL_STORE_LOG_BYTES (4 * 1024 * 1024)
+/* Bytes of the database's file and of its write-ahead log. */
+void atoll_store_sizes(struct atoll_store *store, uint64_t *ret_bytes, uint64_t *ret_log_bytes);
+/* Whether it takes a write: it took the last one, else one is tried. */
 int atoll_store_check(struct atoll_store *store, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Adds the row, or replaces the one of the same id. */

@@ -160,8 +160,24 @@ def test_near_needs_no_key(rest, started, path):
 def test_ready(rest):
     answer = rest.get("/readyz")
     assert answer.status == 200
-    assert answer.json == {"status": "ready", "reasons": [],
-                           "providers": [{"name": "native", "ready": True}]}
+    said = answer.json
+    store = said.pop("store")
+    assert said == {"status": "ready", "reasons": [],
+                    "providers": [{"name": "native", "ready": True}]}
+    assert store["database_bytes"] > 0 and store["log_bytes"] > 0 and store["disk_free_bytes"] > 0
+    figures = rest.get("/metrics").body.decode()
+    for name in ('atoll_store_bytes{file="database"}', 'atoll_store_bytes{file="log"}',
+                 "atoll_state_disk_free_bytes"):
+        assert float(figures.split(name + " ")[1].split("\n")[0]) > 0
+
+
+def test_looking_whether_it_is_ready_writes_nothing(rest, started):
+    log = started[0].state / "atoll.db-wal"
+    time.sleep(0.5)  # events of what was before
+    before = log.stat().st_mtime_ns
+    for _ in range(20):
+        assert rest.get("/readyz").status == 200
+    assert log.stat().st_mtime_ns == before
 
 
 def test_not_ready_while_spawn_is_stuck(rest, started):

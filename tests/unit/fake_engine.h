@@ -870,6 +870,12 @@ size_t atoll_engine_history(struct atoll_engine *engine, const char *id, int64_t
     return 0;
 }
 
+void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret)
+{
+    (void)engine;
+    *ret = (struct atoll_disk_view){.store_bytes = 4096, .log_bytes = 1024};
+}
+
 int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *err)
 {
     (void)engine;

@@ -1,5 +1,5 @@
 /*
- * /healthz says that the daemon answers, /readyz that it can do its work: the store takes a write
+ * /healthz says that the daemon answers, /readyz that it can do its work: the store takes writes
  * and at least one of those who make sandboxes can. Both are for monitors, which on this host need no key.
  */
 #include <errno.h>
@@ -92,6 +92,19 @@ static void write_providers(struct atoll_json_out *out, struct atoll_engine *eng
     atoll_json_close(out, ']');
 }
 
+static void write_store(struct atoll_json_out *out, const struct atoll_engine *engine)
+{
+    struct atoll_disk_view disk;
+
+    atoll_engine_disk(engine, &disk);
+    atoll_json_open(out, "store", '{');
+    atoll_json_u64(out, "database_bytes", disk.store_bytes);
+    atoll_json_u64(out, "log_bytes", disk.log_bytes);
+    if (disk.free_bytes != UINT64_MAX)
+        atoll_json_u64(out, "disk_free_bytes", disk.free_bytes);
+    atoll_json_close(out, '}');
+}
+
 /* reason: what is wrong with the daemon itself, or NULL. */
 static void answer(struct check *check, const char *reason, const char *home_error)
 {
@@ -113,6 +126,7 @@ static void answer(struct check *check, const char *reason, const char *home_err
             atoll_json_text(&out, NULL, why_not(&view, home_error));
     atoll_json_close(&out, ']');
     write_providers(&out, call->engine, home_error);
+    write_store(&out, call->engine);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, ready ? 200 : 503, &out);
 }

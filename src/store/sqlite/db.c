@@ -3,14 +3,22 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include "base/switches.h"
+#include "store/store.h"
 #include "sys/thread.h"
 
 #define STATEMENTS_MAX 128
 #define CHECKPOINT_SECONDS 2
+#define CHECKPOINT_BUSY_MS 1000
+#define PASSES_MAX 4
+#define LEFT_PAGES_MAX 256
+/* Of a new database: a commit writes whole pages to the log, and rows are a few hundred bytes. */
+#define PAGE_BYTES "1024"
 
 struct atoll_db {
     sqlite3 *sqlite;
@@ -24,9 +32,12 @@ struct atoll_db {
     pthread_t checkpointer;
     bool checkpointing;
     const char *transaction; /* what it is about; lives for ever */
-    pthread_mutex_t lock;    /* guards `ending` */
+    bool refused;            /* the last write failed */
+    int log_pages_max;       /* ATOLL_STORE_LOG_BYTES in pages */
+    atomic_int log_pages;    /* in the log after the last commit; written by the loop's thread */
+    pthread_mutex_t lock;    /* guards `ending` and `due` */
     pthread_cond_t wake;
-    bool ending;
+    bool ending, due;
 };
 
 static int fail_full(struct atoll_error *err)
@@ -49,12 +60,12 @@ static int run_sql(struct atoll_db *db, const char *sql, struct atoll_error *err
     return sqlite3_exec(db->sqlite, sql, NULL, NULL, NULL) == SQLITE_OK ? 0 : fail(db, sql, err);
 }
 
-static int read_version(struct atoll_db *db, int *ret, struct atoll_error *err)
+static int read_number(struct atoll_db *db, const char *sql, int *ret, struct atoll_error *err)
 {
     sqlite3_stmt *stmt;
 
-    if (sqlite3_prepare_v2(db->sqlite, "PRAGMA user_version", -1, &stmt, NULL) != SQLITE_OK)
-        return fail(db, "read the schema's version", err);
+    if (sqlite3_prepare_v2(db->sqlite, sql, -1, &stmt, NULL) != SQLITE_OK)
+        return fail(db, sql, err);
     *ret = sqlite3_step(stmt) == SQLITE_ROW ? sqlite3_column_int(stmt, 0) : 0;
     (void)sqlite3_finalize(stmt);
     return 0;
@@ -63,7 +74,7 @@ static int read_version(struct atoll_db *db, int *ret, struct atoll_error *err)
 static int migrate(struct atoll_db *db, struct atoll_error *err)
 {
     char pragma[48];
-    int version = 0, r = read_version(db, &version, err);
+    int version = 0, r = read_number(db, "PRAGMA user_version", &version, err);
 
     if (r == 0 && (size_t)version > atoll_db_migration_count)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPROTO,
@@ -84,6 +95,66 @@ static int migrate(struct atoll_db *db, struct atoll_error *err)
     return r;
 }
 
+/* After each commit, on the loop's thread: a log that grows quickly is not left for seconds. */
+static int on_commit(void *arg, sqlite3 *sqlite ATOLL_UNUSED, const char *name ATOLL_UNUSED,
+                     int pages)
+{
+    struct atoll_db *db = arg;
+
+    atomic_store_explicit(&db->log_pages, pages, memory_order_relaxed);
+    if (pages >= db->log_pages_max / 2) {
+        (void)pthread_mutex_lock(&db->lock);
+        db->due = true;
+        (void)pthread_cond_signal(&db->wake);
+        (void)pthread_mutex_unlock(&db->lock);
+    }
+    return SQLITE_OK;
+}
+
+static int log_pages(struct atoll_db *db)
+{
+    return atomic_load_explicit(&db->log_pages, memory_order_relaxed);
+}
+
+/* Passes that lock no writer out do the work. The log begins anew only if no commit came meanwhile:
+ * under load that takes a last pass that holds writers, once there is little left to do. */
+static void checkpoint_once(struct atoll_db *db, sqlite3 *own)
+{
+    int before, passes = 0;
+
+    do {
+        before = log_pages(db);
+        (void)sqlite3_wal_checkpoint_v2(own, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    } while (log_pages(db) - before > LEFT_PAGES_MAX && ++passes < PASSES_MAX);
+    if (log_pages(db) >= db->log_pages_max)
+        (void)sqlite3_wal_checkpoint_v2(own, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+}
+
+static void wait_until_due(struct atoll_db *db)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += CHECKPOINT_SECONDS;
+    while (!db->ending && !db->due &&
+           pthread_cond_timedwait(&db->wake, &db->lock, &until) != ETIMEDOUT)
+        ;
+    db->due = false;
+}
+
+/* Opens a connection for checkpoints. SQLite ignores a checkpoint of a connection that has read
+ * nothing: it does not know yet that there is a log. */
+static int open_checkpointer(const struct atoll_db *db, sqlite3 **ret)
+{
+    int code = sqlite3_open_v2(db->path, ret, SQLITE_OPEN_READWRITE, NULL);
+
+    if (code == SQLITE_OK)
+        code = sqlite3_busy_timeout(*ret, CHECKPOINT_BUSY_MS);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(*ret, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL);
+    return code;
+}
+
 /* Moves what the log holds into the database, and lets the disk catch up, away from the loop. */
 static void *checkpoint(void *arg)
 {
@@ -91,18 +162,15 @@ static void *checkpoint(void *arg)
     sqlite3 *own;
 
     atoll_thread_enter();
-    if (sqlite3_open_v2(db->path, &own, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK) {
+    if (open_checkpointer(db, &own) != SQLITE_OK) {
         (void)sqlite3_close(own);
         return NULL;
     }
     (void)pthread_mutex_lock(&db->lock);
     while (!db->ending) {
-        struct timespec until;
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += CHECKPOINT_SECONDS;
-        (void)pthread_cond_timedwait(&db->wake, &db->lock, &until);
+        wait_until_due(db);
         (void)pthread_mutex_unlock(&db->lock);
-        (void)sqlite3_wal_checkpoint_v2(own, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        checkpoint_once(db, own);
         (void)pthread_mutex_lock(&db->lock);
     }
     (void)pthread_mutex_unlock(&db->lock);
@@ -123,15 +191,32 @@ static int start_checkpointer(struct atoll_db *db)
     return -r;
 }
 
+/* The file is cut to that size when the log begins anew. */
+static int bound_log(struct atoll_db *db, struct atoll_error *err)
+{
+    int page_bytes = 0, r = read_number(db, "PRAGMA page_size", &page_bytes, err);
+    char pragma[64];
+
+    if (r < 0)
+        return r;
+    db->log_pages_max = ATOLL_STORE_LOG_BYTES / ATOLL_MAX(page_bytes, 512);
+    (void)sqlite3_wal_hook(db->sqlite, on_commit, db);
+    (void)snprintf(pragma, sizeof(pragma), "PRAGMA journal_size_limit = %d", ATOLL_STORE_LOG_BYTES);
+    return run_sql(db, pragma, err);
+}
+
 static int configure(struct atoll_db *db, struct atoll_error *err)
 {
     int r = run_sql(
         db,
+        "PRAGMA page_size = " PAGE_BYTES ";"
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
         "PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 2000;"
         "PRAGMA temp_store = MEMORY", /* files would go to where we may not write */
         err);
 
+    if (r == 0)
+        r = bound_log(db, err);
     if (r == 0)
         r = migrate(db, err);
     if (r == 0 && start_checkpointer(db) < 0)
@@ -224,6 +309,8 @@ int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *e
 {
     int code = sqlite3_step(stmt), r = 0;
 
+    if (!sqlite3_stmt_readonly(stmt))
+        db->refused = code != SQLITE_DONE && code != SQLITE_ROW && code != SQLITE_CONSTRAINT;
     if (code == SQLITE_ROW)
         return 1;
     if (code == SQLITE_CONSTRAINT)
@@ -284,6 +371,26 @@ int atoll_db_run(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *er
     if (r >= 0)
         atoll_fault_die("store.%s.%s.after", verb, table);
     return r < 0 ? r : 0;
+}
+
+bool atoll_db_is_refused(const struct atoll_db *db)
+{
+    return db->refused;
+}
+
+static uint64_t size_of(const struct atoll_db *db, const char *suffix)
+{
+    char path[48];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), "%s%s", db->path, suffix);
+    return stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+}
+
+void atoll_db_sizes(const struct atoll_db *db, uint64_t *ret_bytes, uint64_t *ret_log_bytes)
+{
+    *ret_bytes = size_of(db, "");
+    *ret_log_bytes = size_of(db, "-wal");
 }
 
 const char *atoll_db_text(sqlite3_stmt *stmt, int column)

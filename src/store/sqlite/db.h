@@ -8,7 +8,7 @@
  * cache, safe against the death of this process at any instant; the disk is flushed by checkpoints.
  *
  * Blocking: some tens of microseconds a call, so it is used on the loop's thread; checkpoints, which
- * do wait for the disk, run on a thread of their own (db_checkpoint.c).
+ * do wait for the disk, run on a thread of their own.
  */
 struct atoll_db;
 
@@ -34,6 +34,11 @@ void atoll_db_reset(sqlite3_stmt *stmt);
 /* "" for NULL. Good until the next step. */
 const char *atoll_db_text(sqlite3_stmt *stmt, int column);
 int64_t atoll_db_i64(sqlite3_stmt *stmt, int column);
+
+/* Whether the last write failed: it may be tried now. */
+bool atoll_db_is_refused(const struct atoll_db *db);
+/* Of the database's file and of its log. */
+void atoll_db_sizes(const struct atoll_db *db, uint64_t *ret_bytes, uint64_t *ret_log_bytes);
 
 /* All statements until commit are one transaction. what: a word that lives for ever. */
 int atoll_db_begin(struct atoll_db *db, const char *what, struct atoll_error *err) ATOLL_MUST_CHECK;
