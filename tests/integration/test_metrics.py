@@ -168,7 +168,7 @@ def test_ready(rest):
     figures = rest.get("/metrics").body.decode()
     for name in ('atoll_store_bytes{file="database"}', 'atoll_store_bytes{file="log"}',
                  "atoll_state_disk_free_bytes"):
-        assert float(figures.split(name + " ")[1].split("\n")[0]) > 0
+        assert float(figures.split(f"\n{name} ")[1].split("\n")[0]) > 0
 
 
 def test_looking_whether_it_is_ready_writes_nothing(rest, started):
