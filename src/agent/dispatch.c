@@ -55,6 +55,16 @@ static int on_hello(struct atoll_agent *a, uint32_t request, const void *msg,
     return ATOLL_AGENT_ANSWERED;
 }
 
+static int on_ping(struct atoll_agent *a, uint32_t request, const void *msg,
+                   struct atoll_error *err)
+{
+    (void)a;
+    (void)request;
+    (void)msg;
+    (void)err;
+    return 0;
+}
+
 #define TYPE(name_) ATOLL_AGENT_##name_, #name_
 
 static const struct row {
@@ -104,6 +114,7 @@ static const struct row {
     {TYPE(NOTE_GET), false, NULL, atoll_agent_on_note_get},
     {TYPE(PAUSE), false, &atoll_am_pause_desc, atoll_agent_on_pause},
     {TYPE(RESUME), false, NULL, atoll_agent_on_resume},
+    {TYPE(PING), false, NULL, on_ping},
 };
 
 static const struct row *row_of(uint16_t type)

@@ -39,31 +39,36 @@ void atoll_api_measure(const struct atoll_api_call *call, int status)
 
 /* What is so now. */
 
-static void gather_provider(struct atoll_engine *engine, const char *provider)
+/* Returns how many have an agent that does not answer. */
+static size_t gather_provider(struct atoll_engine *engine, const char *provider)
 {
-    size_t counts[ATOLL_SANDBOX_STATES] = {0}, pos = 0;
+    size_t counts[ATOLL_SANDBOX_STATES] = {0}, pos = 0, silent = 0;
     struct atoll_sandbox *sandbox;
     struct atoll_sandbox_view view;
 
     while ((sandbox = atoll_engine_next(engine, &pos))) {
         atoll_sandbox_get(sandbox, &view);
-        if (strcmp(view.provider, provider) == 0)
-            counts[view.state]++;
+        if (strcmp(view.provider, provider) != 0)
+            continue;
+        counts[view.silent_ms > 0 ? ATOLL_SANDBOX_UNREACHABLE : view.state]++;
+        silent += view.silent_ms > 0;
     }
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(counts); i++)
         atoll_metric_set(
             ATOLL_METRIC_SANDBOXES,
             ATOLL_LABELS(provider, atoll_sandbox_state_name((enum atoll_sandbox_state)i)),
             (double)counts[i]);
+    return silent;
 }
 
 static void gather_sandboxes(struct atoll_engine *engine)
 {
     struct atoll_provider_view provider;
-    size_t pos = 0, creates, execs;
+    size_t pos = 0, silent = 0, creates, execs;
 
     while (atoll_providers_next(engine, &pos, &provider))
-        gather_provider(engine, provider.name);
+        silent += gather_provider(engine, provider.name);
+    atoll_metric_set(ATOLL_METRIC_AGENTS_SILENT, ATOLL_NO_LABELS, (double)silent);
     atoll_engine_queue(engine, &creates, &execs);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("create"), (double)creates);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("exec"), (double)execs);

@@ -99,6 +99,13 @@ static const struct row {
                                   {"provider"},
                                   NULL,
                                   "1 for a provider that takes new sandboxes."},
+    [ATOLL_METRIC_AGENT_DEADLINES] = {"atoll_agent_deadlines_total",
+                                      COUNTER,
+                                      {"cause"},
+                                      NULL,
+                                      "Requests to agents that had no answer in time."},
+    [ATOLL_METRIC_AGENTS_SILENT] =
+        {"atoll_agents_silent", GAUGE, {NULL}, NULL, "Sandboxes whose agent does not answer."},
     [ATOLL_METRIC_ERRORS] =
         {"atoll_errors_total", COUNTER, {"kind"}, NULL, "Requests to the API that failed."},
     [ATOLL_METRIC_BYTES] = {"atoll_bytes_total",

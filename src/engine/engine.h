@@ -224,7 +224,8 @@ struct atoll_sandbox_view {
     struct atoll_lifetime lifetime;
     uint64_t cpu_spent_s, output_spent_bytes; /* of the budgets */
     enum atoll_sandbox_state state;
-    const char *cause;                        /* FAILED; else "" */
+    const char *cause; /* FAILED; else "" */
+    int64_t silent_ms; /* RUNNING: its agent has not answered for so long; 0: it does */
     int64_t created_unix_ms, expires_unix_ms; /* 0: never */
     int64_t paused_unix_ms;                   /* PAUSED, STOPPED: since when */
     struct atoll_limits limits;
@@ -280,11 +281,16 @@ struct atoll_sandbox_stats {
     uint64_t net_rx_bytes, net_tx_bytes;
     double uptime_s;
     bool cpu_unknown; /* whoever measures it does not answer */
+    /* The agent did not answer: disk (unless the provider measures it), inodes and network are 0. */
+    bool inside_unknown;
 };
 typedef void atoll_stats_fn(void *arg, const struct atoll_sandbox_stats *stats,
                             const struct atoll_error *error);
 void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                         void *arg);
+/* The same; where its agent does not answer, what its provider measures, with inside_unknown. */
+void atoll_engine_figures(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                          void *arg);
 /* Whether its agent answers, whatever its provider does meanwhile; stats are NULL. */
 void atoll_engine_ask_agent(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                             void *arg);

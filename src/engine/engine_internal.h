@@ -320,6 +320,11 @@ int atoll_engine_look(struct atoll_engine *engine, const char *id, struct atoll_
 int atoll_sandbox_ask(struct atoll_sandbox *sandbox, uint16_t type,
                       const struct atoll_msg_desc *desc, const void *msg, atoll_answer_fn *fn,
                       void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Without a deadline: for what the engine itself takes up again when a silent agent goes on. */
+int atoll_sandbox_ask_patiently(struct atoll_sandbox *sandbox, uint16_t type,
+                                const struct atoll_msg_desc *desc, const void *msg,
+                                atoll_answer_fn *fn, void *arg,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_sandbox_destroy(struct atoll_sandbox *sandbox, const char *who, atoll_done_fn *done,
                            void *arg);
 /* It died by itself. remains: the provider still holds something of it to be removed. */
@@ -329,6 +334,14 @@ void atoll_sandbox_fail(struct atoll_sandbox *sandbox, const char *why, bool rem
 void atoll_sandbox_remove_remains(struct atoll_sandbox *sandbox);
 /* Whoever waits for an answer of the agent is told that none will come. */
 void atoll_sandbox_drop_agent(struct atoll_sandbox *sandbox, const char *why);
+
+/* silence.c: what atoll_agent_protocol and the events of its connections need; arg is the sandbox */
+#define ATOLL_AGENT_SILENCE_MS 10000
+int64_t atoll_agent_limit_ms(uint16_t type);
+bool atoll_sandbox_expects(const void *arg);
+bool atoll_sandbox_heartbeat(const void *arg);
+void atoll_sandbox_silence(void *arg, bool silent);
+void atoll_sandbox_late(void *arg, uint16_t type, const struct atoll_frame *frame);
 
 /* waiters.c */
 void atoll_waiters_add(struct atoll_list *list, atoll_done_fn *done, void *arg);

@@ -15,7 +15,7 @@ struct telling {
     struct atoll_exec *exec; /* referenced */
     uint8_t *bytes;          /* owned copy of what is left to write, or NULL */
     size_t len, at;
-    bool close;
+    bool close, patient; /* patient: without a deadline */
     atoll_done_fn *done;
     void *arg;
 };
@@ -57,7 +57,9 @@ static void ask(struct telling *t, uint16_t type, const struct atoll_msg_desc *d
     struct atoll_error err;
     int r = check_running(t->exec, &err);
 
-    if (r == 0)
+    if (r == 0 && t->patient)
+        r = atoll_sandbox_ask_patiently(t->exec->sandbox, type, desc, msg, fn, t, &err);
+    else if (r == 0)
         r = atoll_sandbox_ask(t->exec->sandbox, type, desc, msg, fn, t, &err);
     if (r < 0)
         conclude(t, &err);
@@ -93,13 +95,10 @@ static void write_more(struct telling *t)
     }
 }
 
-void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool close,
-                      atoll_done_fn *done, void *arg)
+static void write_input(struct telling *t, const uint8_t *bytes, size_t n)
 {
-    struct telling *t = telling_new(x, done, arg);
     struct atoll_error err;
 
-    t->close = close;
     if (n > 0) {
         t->bytes = atoll_fault("base.input") ? NULL : malloc(n);
         if (!t->bytes) {
@@ -111,6 +110,15 @@ void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool
         t->len = n;
     }
     write_more(t);
+}
+
+void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool close,
+                      atoll_done_fn *done, void *arg)
+{
+    struct telling *t = telling_new(x, done, arg);
+
+    t->close = close;
+    write_input(t, bytes, n);
 }
 
 /* One that does not want it has ended, or does not read; one that cannot get it would wait forever. */
@@ -125,7 +133,10 @@ static void on_fed(void *arg, const struct atoll_error *error)
 
 void atoll_exec_feed(struct atoll_exec *x, const uint8_t *bytes, size_t n)
 {
-    atoll_exec_write(x, bytes, n, true, on_fed, x);
+    struct telling *t = telling_new(x, on_fed, x);
+
+    t->close = t->patient = true;
+    write_input(t, bytes, n);
 }
 
 void atoll_exec_signal(struct atoll_exec *x, int signo, bool tree, const char *who,

@@ -28,6 +28,9 @@
 /* How long the daemon's start waits for a provider. */
 #define PATIENCE_MS 5000
 
+/* How long the others wait for an agent that does not answer. */
+#define AGENT_MS 3000
+
 #define STRAYS_MS 300000
 
 /* The daemon's start. */
@@ -57,7 +60,8 @@ struct found {
 struct adoption {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
-    void (*done)(void *arg);
+    struct atoll_timer patience; /* its agent has not said yet which commands run */
+    void (*done)(void *arg);     /* NULL once it was told */
     void *arg;
 };
 
@@ -199,14 +203,28 @@ static void sweep_journals(struct atoll_engine *engine)
 /* Adopting. */
 
 /* What bounds its life begins now, also that of one whose agent is yet to be found. */
-static void end_adoption(struct adoption *a)
+static void tell_adopted(struct adoption *a)
 {
+    void (*done)(void *arg) = ATOLL_TAKE_PTR(a->done);
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
 
     if (s && s->state == ATOLL_SANDBOX_RUNNING)
         atoll_lifetime_begin(s);
-    a->done(a->arg);
+    done(a->arg);
+}
+
+static void end_adoption(struct adoption *a)
+{
+    atoll_timer_cancel(&a->patience);
+    if (a->done)
+        tell_adopted(a);
     free(a);
+}
+
+/* A silent agent holds up its own sandbox alone; its commands are taken up when it answers. */
+static void on_agent_silent(void *arg)
+{
+    tell_adopted(arg);
 }
 
 static void on_plain(void *arg, const struct atoll_answer *answer)
@@ -280,6 +298,7 @@ static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct a
     if (r == 0)
         r = atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, on_plain, s, &err);
     if (r == 0) {
+        atoll_timer_set(&a->patience, a->engine->loop, AGENT_MS, on_agent_silent, a);
         atoll_sandbox_meet_execs(s, "the daemon died before the command was started", on_met, a);
         return;
     }

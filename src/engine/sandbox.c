@@ -107,8 +107,14 @@ static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret
 static const uint16_t lists[] = {ATOLL_AGENT_EXEC_LIST, ATOLL_AGENT_PROCESS_LIST,
                                  ATOLL_AGENT_FILE_LIST, ATOLL_AGENT_XATTR_LIST, 0};
 
-const struct atoll_rpc_protocol atoll_agent_protocol = {ATOLL_AGENT_REPLY, ATOLL_AGENT_PART,
-                                                        ATOLL_AGENT_ERROR, lists, decode_error};
+const struct atoll_rpc_protocol atoll_agent_protocol = {.reply = ATOLL_AGENT_REPLY,
+                                                        .part = ATOLL_AGENT_PART,
+                                                        .error = ATOLL_AGENT_ERROR,
+                                                        .lists = lists,
+                                                        .decode_error = decode_error,
+                                                        .silence_ms = ATOLL_AGENT_SILENCE_MS,
+                                                        .limit_ms = atoll_agent_limit_ms,
+                                                        .ping = ATOLL_AGENT_PING};
 
 static int on_agent_event(void *arg, struct atoll_frame *frame)
 {
@@ -130,10 +136,14 @@ static void on_agent_lost(void *arg, const char *why)
         atoll_sandbox_reattach(s);
 }
 
-static const struct atoll_rpc_events agent_events = {on_agent_event, on_agent_lost};
+static const struct atoll_rpc_events agent_events = {.event = on_agent_event,
+                                                     .lost = on_agent_lost,
+                                                     .expects = atoll_sandbox_expects,
+                                                     .heartbeat = atoll_sandbox_heartbeat,
+                                                     .silence = atoll_sandbox_silence,
+                                                     .late = atoll_sandbox_late};
 
-int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
-                      const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
+static int check_agent(const struct atoll_sandbox *s, struct atoll_error *err)
 {
     if (atoll_fault("engine.ask") != 0)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EIO, "a fault of the test");
@@ -142,7 +152,24 @@ int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll
                           "sandbox %s is out of reach for the moment; try again", s->spec.id);
     if (!s->agent)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "sandbox %s is ending", s->spec.id);
-    return atoll_rpc_ask(s->agent, type, desc, msg, fn, arg, err);
+    return 0;
+}
+
+int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll_msg_desc *desc,
+                      const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
+{
+    int r = check_agent(s, err);
+
+    return r < 0 ? r : atoll_rpc_ask(s->agent, type, desc, msg, fn, arg, err);
+}
+
+int atoll_sandbox_ask_patiently(struct atoll_sandbox *s, uint16_t type,
+                                const struct atoll_msg_desc *desc, const void *msg,
+                                atoll_answer_fn *fn, void *arg, struct atoll_error *err)
+{
+    int r = check_agent(s, err);
+
+    return r < 0 ? r : atoll_rpc_ask_patiently(s->agent, type, desc, msg, fn, arg, err);
 }
 
 static void on_hello(void *arg, const struct atoll_answer *answer)

@@ -13,6 +13,8 @@ struct asking {
     char id[ATOLL_ID_LEN + 1];
     struct atoll_am_usage inside;
     bool inside_only;
+    bool outside_too;    /* figures of the provider do, where the agent gives none */
+    bool inside_unknown; /* and it gave none */
     atoll_stats_fn *done;
     void *arg;
 };
@@ -86,15 +88,23 @@ static void on_measured(void *arg, const struct atoll_provider_stats *measured,
     struct atoll_sandbox_stats stats;
     struct atoll_error gone;
 
-    if (s) {
+    if (s && (measured || !a->inside_unknown)) {
         bool silent = error && error->kind != ATOLL_ERR_UNIMPLEMENTED;
         combine(s, &a->inside, measured, silent, &stats);
+        stats.inside_unknown = a->inside_unknown;
         a->done(a->arg, &stats, NULL);
+    } else if (s) {
+        a->done(a->arg, NULL, error);
     } else {
         (void)atoll_fail(&gone, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s is gone", a->id);
         a->done(a->arg, NULL, &gone);
     }
     free(a);
+}
+
+static bool is_silence(const struct atoll_error *error)
+{
+    return error->kind == ATOLL_ERR_DEADLINE_EXCEEDED || error->kind == ATOLL_ERR_UNAVAILABLE;
 }
 
 static void on_usage(void *arg, const struct atoll_answer *answer)
@@ -111,6 +121,10 @@ static void on_usage(void *arg, const struct atoll_answer *answer)
     if (!error && atoll_msg_decode(&atoll_am_usage_desc, answer->frame->payload, answer->frame->len,
                                    &a->inside, &err) < 0)
         error = &err;
+    if (error && s && a->outside_too && is_silence(error)) {
+        a->inside_unknown = true;
+        error = NULL;
+    }
     if (!error && !a->inside_only) {
         s->provider->ops->stats(s->provider, &s->spec, on_measured, a);
         return;
@@ -119,37 +133,46 @@ static void on_usage(void *arg, const struct atoll_answer *answer)
     free(a);
 }
 
-static void ask(struct atoll_engine *engine, const char *id, bool inside_only, atoll_stats_fn *done,
-                void *arg)
+static void ask(struct atoll_engine *engine, const char *id, const struct asking *how)
 {
     struct asking *a = calloc(1, sizeof(*a));
+    struct atoll_answer refused = {0};
     struct atoll_sandbox *s;
     struct atoll_error err;
     int r;
 
     if (!a)
         abort(); /* a small fixed object: the daemon is crash-only */
+    *a = *how;
+    a->engine = engine;
     r = atoll_engine_look(engine, id, &s, &err);
-    if (r == 0) {
-        *a =
-            (struct asking){.engine = engine, .inside_only = inside_only, .done = done, .arg = arg};
-        memcpy(a->id, s->spec.id, sizeof(a->id));
-        r = atoll_sandbox_ask(s, ATOLL_AGENT_USAGE, NULL, NULL, on_usage, a, &err);
-    }
     if (r < 0) {
         free(a);
-        done(arg, NULL, &err);
+        how->done(how->arg, NULL, &err);
+        return;
+    }
+    memcpy(a->id, s->spec.id, sizeof(a->id));
+    r = atoll_sandbox_ask(s, ATOLL_AGENT_USAGE, NULL, NULL, on_usage, a, &err);
+    if (r < 0) {
+        refused.error = &err;
+        on_usage(a, &refused);
     }
 }
 
 void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                         void *arg)
 {
-    ask(engine, id, false, done, arg);
+    ask(engine, id, &(struct asking){.done = done, .arg = arg});
+}
+
+void atoll_engine_figures(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                          void *arg)
+{
+    ask(engine, id, &(struct asking){.outside_too = true, .done = done, .arg = arg});
 }
 
 void atoll_engine_ask_agent(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                             void *arg)
 {
-    ask(engine, id, true, done, arg);
+    ask(engine, id, &(struct asking){.inside_only = true, .done = done, .arg = arg});
 }

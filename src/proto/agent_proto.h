@@ -64,6 +64,7 @@ enum atoll_agent_type {
     ATOLL_AGENT_NOTE_GET = 93, /* empty → atoll_am_data: as they were put, or none */
     ATOLL_AGENT_PAUSE = 94,    /* atoll_am_pause → empty: time limits stand still until RESUME */
     ATOLL_AGENT_RESUME = 95,   /* empty → empty: they go on, if they stood still */
+    ATOLL_AGENT_PING = 96,     /* empty → empty; an agent without it answers UNIMPLEMENTED */
 };
 
 /* atoll_am_hello.features */

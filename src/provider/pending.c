@@ -6,12 +6,12 @@
 #define INDEX_BITS 16
 
 struct atoll_pending_slot {
-    atoll_answer_fn *fn; /* NULL: free */
-    void *arg;
-    uint32_t id; /* generation << INDEX_BITS | index, while in use */
+    struct atoll_pending_request request; /* fn NULL: free */
+    uint32_t id;                          /* generation << INDEX_BITS | index, while in use */
     uint32_t generation;
     uint32_t next_free; /* index + 1 */
-    bool takes_parts;
+    bool expired;       /* its callback was called; the answer may still come */
+    int64_t due_ms;
     struct atoll_origin origin;
 };
 
@@ -45,7 +45,12 @@ static int grow(struct atoll_pending *p)
     return 0;
 }
 
-int atoll_pending_add(struct atoll_pending *p, atoll_answer_fn *fn, void *arg, bool takes_parts,
+static void renew(const struct atoll_pending *p, struct atoll_pending_slot *s)
+{
+    s->due_ms = p->now_ms + s->request.limit_ms;
+}
+
+int atoll_pending_add(struct atoll_pending *p, const struct atoll_pending_request *request,
                       uint32_t *ret_id)
 {
     struct atoll_pending_slot *s;
@@ -62,9 +67,9 @@ int atoll_pending_add(struct atoll_pending *p, atoll_answer_fn *fn, void *arg, b
     s->generation = (s->generation + 1) & 0xffff;
     s->generation += s->generation == 0; /* so that no id is 0 */
     s->id = s->generation << INDEX_BITS | index;
-    s->fn = fn;
-    s->arg = arg;
-    s->takes_parts = takes_parts;
+    s->request = *request;
+    s->expired = false;
+    renew(p, s);
     s->origin = *atoll_origin_get();
     p->count++;
     *ret_id = s->id;
@@ -73,7 +78,7 @@ int atoll_pending_add(struct atoll_pending *p, atoll_answer_fn *fn, void *arg, b
 
 static void release(struct atoll_pending *p, struct atoll_pending_slot *s)
 {
-    s->fn = NULL;
+    s->request.fn = NULL;
     s->next_free = p->free_head;
     p->free_head = (uint32_t)(s - p->slots) + 1;
     p->count--;
@@ -84,7 +89,7 @@ static struct atoll_pending_slot *find(struct atoll_pending *p, uint32_t id)
     uint32_t index = id & ((UINT32_C(1) << INDEX_BITS) - 1);
     struct atoll_pending_slot *s = index < p->cap ? &p->slots[index] : NULL;
 
-    return s && s->fn && s->id == id ? s : NULL;
+    return s && s->request.fn && s->id == id ? s : NULL;
 }
 
 void atoll_pending_forget(struct atoll_pending *p, uint32_t id)
@@ -102,12 +107,14 @@ bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct ato
     atoll_answer_fn *fn;
     void *arg;
 
-    if (!s || (answer->more && !s->takes_parts))
+    if (!s || s->expired || (answer->more && !s->request.takes_parts))
         return false;
-    fn = s->fn;
-    arg = s->arg;
+    fn = s->request.fn;
+    arg = s->request.arg;
     before = atoll_origin_enter(&s->origin);
-    if (!answer->more) /* before the call: it may add requests, or end the connection */
+    if (answer->more)
+        renew(p, s);
+    else /* before the call: it may add requests, or end the connection */
         release(p, s);
     fn(arg, answer);
     (void)atoll_origin_enter(&before);
@@ -118,7 +125,50 @@ void atoll_pending_fail_all(struct atoll_pending *p, const struct atoll_error *e
 {
     struct atoll_answer answer = {.error = error};
 
-    for (uint32_t i = 0; i < p->cap; i++)
-        if (p->slots[i].fn)
-            (void)atoll_pending_answer(p, p->slots[i].id, &answer);
+    for (uint32_t i = 0; i < p->cap; i++) {
+        struct atoll_pending_slot *s = &p->slots[i];
+        if (s->request.fn && s->expired)
+            release(p, s);
+        else if (s->request.fn)
+            (void)atoll_pending_answer(p, s->id, &answer);
+    }
+}
+
+static void expire(struct atoll_pending_slot *s, const struct atoll_error *error)
+{
+    struct atoll_answer answer = {.error = error};
+    struct atoll_pending_request request = s->request;
+    struct atoll_origin before = atoll_origin_enter(&s->origin);
+
+    s->expired = true;
+    request.fn(request.arg, &answer); /* may move the slots */
+    (void)atoll_origin_enter(&before);
+}
+
+size_t atoll_pending_expire(struct atoll_pending *p, bool all, const struct atoll_error *error)
+{
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < p->cap; i++) {
+        struct atoll_pending_slot *s = &p->slots[i];
+        if (!s->request.fn || s->expired || s->request.limit_ms == ATOLL_LIMIT_NEVER ||
+            (!all && s->due_ms > p->now_ms))
+            continue;
+        expire(s, error);
+        count++;
+    }
+    return count;
+}
+
+uint16_t atoll_pending_late(struct atoll_pending *p, uint32_t id, bool last)
+{
+    struct atoll_pending_slot *s = find(p, id);
+    uint16_t type;
+
+    if (!s || !s->expired)
+        return 0;
+    type = s->request.type;
+    if (last)
+        release(p, s);
+    return type;
 }

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/clock.h"
+#include "base/metrics.h"
 
 #define OUT_MAX (8 * 1024 * 1024)
 #define WAITING_MAX 4096
@@ -15,13 +17,28 @@ struct atoll_rpc {
     const struct atoll_rpc_events *events;
     void *arg;
     bool over;   /* the connection has ended */
-    bool busy;   /* inside receive: free later */
+    bool busy;   /* inside receive or a tick: free later */
     bool closed; /* atoll_rpc_close() was called while busy */
+
+    struct atoll_loop *loop;
+    struct atoll_timer tick;
+    int64_t ticked_ms; /* atoll_clock_ms() of the last tick */
+    bool ticking;      /* once a second, because a request waits; else it is the heartbeat */
+    bool pinged;       /* a ping waits for its answer */
+    bool silent;
+    int64_t unheard_ms, silent_since_ms;
 };
+
+/* A daemon that was stopped for a minute has read nothing for a minute: a tick counts as little more
+ * than its period. */
+#define TICK_MS 1000
+#define TICK_MAX_MS 1500
+#define HEARTBEAT_MS 30000
 
 static void release(struct atoll_rpc *rpc)
 {
     atoll_watch_close(&rpc->watch);
+    atoll_timer_cancel(&rpc->tick);
     atoll_channel_done(&rpc->channel);
     atoll_pending_done(&rpc->pending);
     free(rpc);
@@ -32,6 +49,8 @@ struct atoll_rpc *atoll_rpc_close(struct atoll_rpc *rpc)
     if (!rpc)
         return NULL;
     rpc->closed = rpc->over = true;
+    atoll_timer_cancel(&rpc->tick);
+    atoll_pending_done(&rpc->pending); /* ends a walk over the requests, too */
     if (!rpc->busy)
         release(rpc);
     return NULL;
@@ -51,6 +70,7 @@ void atoll_rpc_fail_all(struct atoll_rpc *rpc, const char *why)
 static void end(struct atoll_rpc *rpc, const char *why)
 {
     atoll_watch_close(&rpc->watch);
+    atoll_timer_cancel(&rpc->tick);
     atoll_rpc_fail_all(rpc, why);
     if (!rpc->closed)
         rpc->events->lost(rpc->arg, why);
@@ -75,6 +95,17 @@ static int answer_error(struct atoll_rpc *rpc, struct atoll_frame *frame)
     return 0;
 }
 
+/* Whether the frame answers a request that has failed meanwhile. */
+static bool answer_late(struct atoll_rpc *rpc, const struct atoll_frame *frame)
+{
+    uint16_t type =
+        atoll_pending_late(&rpc->pending, frame->id, frame->type != rpc->protocol->part);
+
+    if (type != 0 && frame->type == rpc->protocol->reply)
+        rpc->events->late(rpc->arg, type, frame);
+    return type != 0;
+}
+
 /* The peer is not trusted: an answer nobody asked for ends the connection, and so does a part of one
  * that has none, which its callback would take for the whole. */
 static int on_frame(void *arg, struct atoll_frame *frame)
@@ -85,6 +116,8 @@ static int on_frame(void *arg, struct atoll_frame *frame)
 
     if (frame->id == 0)
         r = rpc->events->event(rpc->arg, frame);
+    else if (answer_late(rpc, frame))
+        r = 0;
     else if (frame->type == rpc->protocol->error)
         r = answer_error(rpc, frame);
     else if ((frame->type != rpc->protocol->reply && !answer.more) ||
@@ -94,12 +127,23 @@ static int on_frame(void *arg, struct atoll_frame *frame)
     return rpc->closed ? -ECANCELED : r;
 }
 
+static void heard(struct atoll_rpc *rpc)
+{
+    rpc->unheard_ms = 0;
+    if (!rpc->silent)
+        return;
+    rpc->silent = false;
+    rpc->events->silence(rpc->arg, false);
+}
+
 static void ready(void *arg, uint32_t events)
 {
     struct atoll_rpc *rpc = arg;
     int r = 0;
 
     rpc->busy = true;
+    if (events & EPOLLIN)
+        heard(rpc);
     if (events & EPOLLOUT)
         r = atoll_channel_flush(&rpc->channel);
     if (r > 0) /* only then: more than answers may be under way */
@@ -115,6 +159,102 @@ static void ready(void *arg, uint32_t events)
         release(rpc);
 }
 
+/* Deadlines. */
+
+static void on_tick(void *arg);
+
+static void set_tick(struct atoll_rpc *rpc, bool ticking)
+{
+    rpc->ticking = ticking;
+    rpc->ticked_ms = atoll_clock_ms();
+    atoll_timer_set(&rpc->tick, rpc->loop, ticking ? TICK_MS : HEARTBEAT_MS, on_tick, rpc);
+}
+
+static void on_pong(void *arg, const struct atoll_answer *answer)
+{
+    struct atoll_rpc *rpc = arg;
+
+    (void)answer;
+    rpc->pinged = false;
+}
+
+static void ping(struct atoll_rpc *rpc)
+{
+    struct atoll_error err;
+
+    if (!rpc->pinged &&
+        atoll_rpc_ask_patiently(rpc, rpc->protocol->ping, NULL, NULL, on_pong, rpc, &err) == 0)
+        rpc->pinged = true;
+}
+
+static void count_deadlines(size_t n, const char *why)
+{
+    if (n > 0)
+        atoll_metric_add(ATOLL_METRIC_AGENT_DEADLINES, ATOLL_LABELS(why), (double)n);
+}
+
+static void become_silent(struct atoll_rpc *rpc)
+{
+    struct atoll_error error;
+
+    rpc->silent = true;
+    rpc->silent_since_ms = atoll_clock_ms() - rpc->unheard_ms;
+    rpc->events->silence(rpc->arg, true);
+    (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                     "the agent has not answered for %lld s; what was asked may still be done "
+                     "when it goes on",
+                     (long long)rpc->unheard_ms / 1000);
+    count_deadlines(atoll_pending_expire(&rpc->pending, true, &error), "silence");
+}
+
+static void expire_overdue(struct atoll_rpc *rpc)
+{
+    struct atoll_error error;
+
+    (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
+                     "the agent did not answer this request in time; what was asked may still be "
+                     "done");
+    count_deadlines(atoll_pending_expire(&rpc->pending, false, &error), "limit");
+}
+
+/* A peer that is heard may leave a request without an answer for long, for a command that does not read
+ * its input. So it is asked something else before it counts as silent. */
+static void look_at_silence(struct atoll_rpc *rpc, int64_t passed_ms)
+{
+    int64_t silence_ms = rpc->protocol->silence_ms;
+
+    rpc->pending.now_ms += passed_ms;
+    rpc->unheard_ms += passed_ms;
+    if (rpc->unheard_ms >= silence_ms / 3)
+        ping(rpc);
+    if (!rpc->silent && rpc->pinged && rpc->unheard_ms >= silence_ms)
+        become_silent(rpc);
+    else
+        expire_overdue(rpc);
+}
+
+static void on_tick(void *arg)
+{
+    struct atoll_rpc *rpc = arg;
+    int64_t passed_ms = ATOLL_MIN(atoll_clock_ms() - rpc->ticked_ms, (int64_t)TICK_MAX_MS);
+
+    rpc->busy = true;
+    if (rpc->ticking && rpc->pending.count > 0 && rpc->events->expects(rpc->arg))
+        look_at_silence(rpc, passed_ms);
+    else if (!rpc->ticking && rpc->events->heartbeat(rpc->arg))
+        ping(rpc);
+    if (!rpc->closed)
+        set_tick(rpc, rpc->pending.count > 0);
+    rpc->busy = false;
+    if (rpc->closed)
+        release(rpc);
+}
+
+int64_t atoll_rpc_silent_ms(const struct atoll_rpc *rpc)
+{
+    return rpc && rpc->silent ? ATOLL_MAX(atoll_clock_ms() - rpc->silent_since_ms, (int64_t)1) : 0;
+}
+
 int atoll_rpc_open(struct atoll_loop *loop, int fd, const struct atoll_rpc_protocol *protocol,
                    const struct atoll_rpc_events *events, void *arg, struct atoll_rpc **ret,
                    struct atoll_error *err)
@@ -126,6 +266,7 @@ int atoll_rpc_open(struct atoll_loop *loop, int fd, const struct atoll_rpc_proto
         (void)close(fd);
         return atoll_fail_errno(err, ENOMEM, "connection");
     }
+    rpc->loop = loop;
     rpc->protocol = protocol;
     rpc->events = events;
     rpc->arg = arg;
@@ -137,6 +278,8 @@ int atoll_rpc_open(struct atoll_loop *loop, int fd, const struct atoll_rpc_proto
         release(rpc);
         return atoll_fail_errno(err, -r, "watch connection");
     }
+    if (protocol->silence_ms > 0)
+        set_tick(rpc, false);
     *ret = rpc;
     return 0;
 }
@@ -163,12 +306,17 @@ static bool is_list(const struct atoll_rpc *rpc, uint16_t type)
     return false;
 }
 
-int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
-                  const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
+static int ask(struct atoll_rpc *rpc, const struct atoll_pending_request *request,
+               const struct atoll_msg_desc *desc, const void *msg, struct atoll_error *err)
 {
+    uint16_t type = request->type;
     uint32_t id;
-    int r = atoll_pending_add(&rpc->pending, fn, arg, is_list(rpc, type), &id);
+    int r = atoll_pending_add(&rpc->pending, request, &id);
 
+    if (r == 0 && rpc->protocol->silence_ms > 0 && !rpc->ticking) {
+        rpc->unheard_ms = 0;
+        set_tick(rpc, true);
+    }
     if (r == 0) {
         r = send_frame(rpc, type, id, desc, msg);
         if (r < 0)
@@ -179,6 +327,37 @@ int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_d
                           r == -EMSGSIZE ? "the request is too large"
                                          : "too many requests wait for this sandbox; try again");
     return r < 0 ? atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -r, "the connection is closed") : 0;
+}
+
+int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
+                  const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
+{
+    bool watched = rpc->protocol->silence_ms > 0;
+    const struct atoll_pending_request request = {
+        .fn = fn,
+        .arg = arg,
+        .type = type,
+        .takes_parts = is_list(rpc, type),
+        .limit_ms = watched ? rpc->protocol->limit_ms(type) : ATOLL_LIMIT_NEVER};
+
+    if (rpc->silent && request.limit_ms != ATOLL_LIMIT_NEVER)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
+                          "the agent has not answered for %lld s; try again later",
+                          (long long)atoll_rpc_silent_ms(rpc) / 1000);
+    return ask(rpc, &request, desc, msg, err);
+}
+
+int atoll_rpc_ask_patiently(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
+                            const void *msg, atoll_answer_fn *fn, void *arg,
+                            struct atoll_error *err)
+{
+    const struct atoll_pending_request request = {.fn = fn,
+                                                  .arg = arg,
+                                                  .type = type,
+                                                  .takes_parts = is_list(rpc, type),
+                                                  .limit_ms = ATOLL_LIMIT_NEVER};
+
+    return ask(rpc, &request, desc, msg, err);
 }
 
 int atoll_rpc_tell(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,

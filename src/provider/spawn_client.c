@@ -31,8 +31,11 @@ static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret
 
 static const uint16_t lists[] = {ATOLL_SPAWN_LIST, 0};
 
-const struct atoll_rpc_protocol atoll_spawn_protocol = {ATOLL_SPAWN_REPLY, ATOLL_SPAWN_PART,
-                                                        ATOLL_SPAWN_ERROR, lists, decode_error};
+const struct atoll_rpc_protocol atoll_spawn_protocol = {.reply = ATOLL_SPAWN_REPLY,
+                                                        .part = ATOLL_SPAWN_PART,
+                                                        .error = ATOLL_SPAWN_ERROR,
+                                                        .lists = lists,
+                                                        .decode_error = decode_error};
 
 struct handshake {
     struct atoll_spawn_info *info;

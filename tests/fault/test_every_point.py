@@ -29,6 +29,7 @@ ELSEWHERE = {
     "spawn.runsc": "the provider gvisor, whose atoll-spawn this is too",
     "agent.PROCESS_LIST": "no daemon asks for it",
     "agent.XATTR_GET": "no daemon asks for it",
+    "agent.PING": "follows seconds of silence: test_rpc.c",
     "store.pragma.": "/readyz tries a write only after one that failed",
     "store.delete.answers": "after 24 hours, or 4096 answers",
     "store.delete.events": "after thousands of events",

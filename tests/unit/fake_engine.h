@@ -347,6 +347,12 @@ void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats
     fake_answer(call_stats, (void (*)(void))done, arg, NULL, error);
 }
 
+void atoll_engine_figures(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
+                          void *arg)
+{
+    atoll_engine_stats(engine, id, done, arg);
+}
+
 void atoll_engine_ask_agent(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                             void *arg)
 {

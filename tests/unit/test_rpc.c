@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include "base/clock.h"
 #include "proto/agent_proto.h"
 #include "provider/rpc.h"
 #include "test.h"
@@ -12,7 +13,9 @@ struct fixture {
     struct atoll_channel peer;
     int events, losses, answers, parts;
     struct atoll_error last;
-    bool close_on_answer;
+    bool close_on_answer, paused, silent;
+    int silences;
+    uint16_t late;
 };
 
 static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret,
@@ -28,8 +31,21 @@ static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret
 
 static const uint16_t lists[] = {ATOLL_AGENT_FILE_LIST, 0};
 
-static const struct atoll_rpc_protocol protocol = {ATOLL_AGENT_REPLY, ATOLL_AGENT_PART,
-                                                   ATOLL_AGENT_ERROR, lists, decode_error};
+static int64_t limit_ms(uint16_t type)
+{
+    return type == ATOLL_AGENT_USAGE        ? 1000
+           : type == ATOLL_AGENT_EXEC_STDIN ? ATOLL_LIMIT_SILENCE
+                                            : 60000;
+}
+
+static const struct atoll_rpc_protocol protocol = {.reply = ATOLL_AGENT_REPLY,
+                                                   .part = ATOLL_AGENT_PART,
+                                                   .error = ATOLL_AGENT_ERROR,
+                                                   .lists = lists,
+                                                   .decode_error = decode_error,
+                                                   .silence_ms = 3000,
+                                                   .limit_ms = limit_ms,
+                                                   .ping = ATOLL_AGENT_PING};
 
 static int on_event(void *arg, struct atoll_frame *frame)
 {
@@ -46,7 +62,33 @@ static void on_lost(void *arg, const char *why)
     f->rpc = atoll_rpc_close(f->rpc);
 }
 
-static const struct atoll_rpc_events events = {on_event, on_lost};
+static bool expects(const void *arg)
+{
+    return !((const struct fixture *)arg)->paused;
+}
+
+static bool heartbeat(const void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void on_silence(void *arg, bool silent)
+{
+    struct fixture *f = arg;
+
+    f->silent = silent;
+    f->silences++;
+}
+
+static void on_late(void *arg, uint16_t type, const struct atoll_frame *frame)
+{
+    (void)frame;
+    ((struct fixture *)arg)->late = type;
+}
+
+static const struct atoll_rpc_events events = {on_event,  on_lost,    expects,
+                                               heartbeat, on_silence, on_late};
 
 static void on_answer(void *arg, const struct atoll_answer *answer)
 {
@@ -197,8 +239,7 @@ static void closing_inside_a_callback_is_fine(void **state)
 
 static int count_frame(void *arg, struct atoll_frame *frame)
 {
-    (void)frame;
-    ++*(size_t *)arg;
+    *(size_t *)arg += frame->type != ATOLL_AGENT_PING; /* comes when the others take long */
     return 0;
 }
 
@@ -245,6 +286,128 @@ static void garbage_ends_the_connection(void **state)
     assert_int_equal(f->losses, 1);
 }
 
+/* Runs the loop until then, or for so long. */
+static void run_until(struct fixture *f, const int *count, int value, int64_t most_ms)
+{
+    int64_t until = atoll_clock_ms() + most_ms;
+
+    while (*count != value && atoll_clock_ms() < until)
+        step(f);
+}
+
+static void ask_type(struct fixture *f, uint16_t type)
+{
+    struct atoll_error err;
+    assert_int_equal(atoll_rpc_ask(f->rpc, type, NULL, NULL, on_answer, f, &err), 0);
+}
+
+struct frames {
+    uint32_t ids[16];
+    uint16_t types[16];
+    size_t count;
+};
+
+static int take_frame(void *arg, struct atoll_frame *frame)
+{
+    struct frames *all = arg;
+
+    all->ids[all->count] = frame->id;
+    all->types[all->count++] = frame->type;
+    return 0;
+}
+
+static void receive_all(struct fixture *f, struct frames *all)
+{
+    int r = atoll_channel_receive(&f->peer, take_frame, all);
+    assert_true(r == 0 || r == -EAGAIN);
+}
+
+static void a_silent_peer_fails_requests_and_is_heard_again(void **state)
+{
+    struct fixture *f = *state;
+    struct frames sent = {0};
+    struct atoll_error err;
+
+    ask_type(f, ATOLL_AGENT_FILE_STAT);
+    ask_type(f, ATOLL_AGENT_EXEC_STDIN);
+    assert_int_equal(atoll_rpc_silent_ms(f->rpc), 0);
+    run_until(f, &f->answers, 2, 20000);
+    assert_int_equal(f->answers, 2);
+    assert_int_equal(f->last.kind, ATOLL_ERR_DEADLINE_EXCEEDED);
+    assert_true(f->silent);
+    assert_true(atoll_rpc_silent_ms(f->rpc) >= 3000);
+    assert_int_equal(atoll_rpc_ask(f->rpc, ATOLL_AGENT_FILE_STAT, NULL, NULL, on_answer, f, &err),
+                     -ETIMEDOUT);
+    assert_int_equal(err.kind, ATOLL_ERR_UNAVAILABLE);
+    /* Both and a ping arrived; the late answers do not reach those who asked. */
+    receive_all(f, &sent);
+    assert_int_equal(sent.count, 3);
+    assert_int_equal(sent.types[2], ATOLL_AGENT_PING);
+    for (size_t i = 0; i < sent.count; i++)
+        answer(f, ATOLL_AGENT_REPLY, sent.ids[i], NULL, NULL);
+    assert_false(f->silent);
+    assert_int_equal(f->silences, 2);
+    assert_int_equal(f->answers, 2);
+    assert_int_equal(f->late, ATOLL_AGENT_EXEC_STDIN);
+    assert_int_equal(f->losses, 0);
+    ask(f);
+    answer(f, ATOLL_AGENT_REPLY, receive_id(f), NULL, NULL);
+    assert_int_equal(f->answers, 3);
+    assert_int_equal(f->last.kind, ATOLL_ERR_NONE);
+}
+
+static void a_peer_that_answers_pings_is_not_silent(void **state)
+{
+    struct fixture *f = *state;
+    int64_t until = atoll_clock_ms() + 6000;
+
+    ask_type(f, ATOLL_AGENT_EXEC_STDIN);
+    while (atoll_clock_ms() < until) {
+        struct frames sent = {0};
+        receive_all(f, &sent);
+        for (size_t i = 0; i < sent.count; i++)
+            if (sent.types[i] == ATOLL_AGENT_PING)
+                answer(f, ATOLL_AGENT_REPLY, sent.ids[i], NULL, NULL);
+        step(f);
+    }
+    assert_int_equal(f->silences, 0);
+    assert_int_equal(f->answers, 0); /* the command just does not read */
+}
+
+static void one_request_has_its_own_limit(void **state)
+{
+    struct fixture *f = *state;
+
+    ask(f);
+    run_until(f, &f->answers, 1, 10000);
+    assert_int_equal(f->answers, 1);
+    assert_int_equal(f->last.kind, ATOLL_ERR_DEADLINE_EXCEEDED);
+    assert_int_equal(f->silences, 0);
+}
+
+static void a_paused_peer_is_not_silent(void **state)
+{
+    struct fixture *f = *state;
+
+    f->paused = true;
+    ask_type(f, ATOLL_AGENT_EXEC_STDIN);
+    run_until(f, &f->answers, 1, 5000);
+    assert_int_equal(f->answers, 0);
+    assert_int_equal(f->silences, 0);
+}
+
+static void closing_from_a_deadline_is_fine(void **state)
+{
+    struct fixture *f = *state;
+
+    f->close_on_answer = true;
+    ask(f);
+    ask(f);
+    run_until(f, &f->answers, 1, 10000);
+    assert_int_equal(f->answers, 1);
+    assert_null(f->rpc);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +420,12 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(numbers_are_not_reused_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(garbage_ends_the_connection, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_silent_peer_fails_requests_and_is_heard_again, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_peer_that_answers_pings_is_not_silent, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_request_has_its_own_limit, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_paused_peer_is_not_silent, setup, teardown),
+        cmocka_unit_test_setup_teardown(closing_from_a_deadline_is_fine, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/rest/rest_internal.h"
+#include "api/rest/views.h"
 #include "base/clock.h"
 
 #define PATIENCE_MS 2000
@@ -31,10 +32,16 @@ static void checkup_free(struct checkup *c)
     free(c);
 }
 
+static enum atoll_sandbox_state state_of(const struct atoll_sandbox_view *view)
+{
+    return view->silent_ms > 0 ? ATOLL_SANDBOX_UNREACHABLE : view->state;
+}
+
 static void write_patient(struct checkup *c, struct patient *p, const char *cause)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(c->call->engine, p->id);
     struct atoll_sandbox_view view = {0};
+    char silence[80];
 
     p->told = true;
     c->waiting--;
@@ -43,7 +50,10 @@ static void write_patient(struct checkup *c, struct patient *p, const char *caus
     atoll_json_open(&c->out, NULL, '{');
     atoll_json_text(&c->out, "id", p->id);
     atoll_json_text(&c->out, "status", cause ? "failed" : "ok");
-    atoll_json_text(&c->out, "state", sandbox ? atoll_sandbox_state_name(view.state) : "gone");
+    if (view.silent_ms > 0)
+        cause = atoll_view_silence(&view, silence, sizeof(silence));
+    atoll_json_text(&c->out, "state",
+                    !sandbox ? "gone" : atoll_sandbox_state_name(state_of(&view)));
     if (cause)
         atoll_json_text(&c->out, "cause", sandbox && *view.cause ? view.cause : cause);
     else

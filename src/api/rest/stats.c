@@ -46,7 +46,7 @@ static void got_one(void *arg, const struct atoll_sandbox_stats *stats,
 void atoll_rest_stats_one(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                           size_t n ATOLL_UNUSED)
 {
-    atoll_engine_stats(call->engine, call->params.id, got_one, call);
+    atoll_engine_figures(call->engine, call->params.id, got_one, call);
 }
 
 /* Of all of them: one question per sandbox, answered in any order. */
@@ -107,6 +107,6 @@ void atoll_rest_stats_all(struct atoll_api_call *call, const uint8_t *body ATOLL
     }
     all->waiting = i + 1;
     for (size_t k = 0; k < i; k++)
-        atoll_engine_stats(call->engine, all->each[k].id, got_one_of_all, &all->each[k]);
+        atoll_engine_figures(call->engine, all->each[k].id, got_one_of_all, &all->each[k]);
     finish_all(all);
 }

@@ -70,6 +70,27 @@ static void view_mounts(struct atoll_json_out *out, const struct atoll_sandbox_v
     atoll_json_close(out, ']');
 }
 
+const char *atoll_view_silence(const struct atoll_sandbox_view *v, char *out, size_t cap)
+{
+    (void)snprintf(out, cap, "the agent has not answered for %lld s",
+                   (long long)v->silent_ms / 1000);
+    return out;
+}
+
+void atoll_view_state(struct atoll_json_out *out, const struct atoll_sandbox_view *v)
+{
+    char cause[80];
+
+    if (v->silent_ms > 0) {
+        atoll_json_text(out, "state", atoll_sandbox_state_name(ATOLL_SANDBOX_UNREACHABLE));
+        atoll_json_text(out, "cause", atoll_view_silence(v, cause, sizeof(cause)));
+        return;
+    }
+    atoll_json_text(out, "state", atoll_sandbox_state_name(v->state));
+    if (v->cause && *v->cause)
+        atoll_json_text(out, "cause", v->cause);
+}
+
 void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
                         const struct atoll_sandbox *sandbox)
 {
@@ -79,9 +100,7 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_sandbox_get(sandbox, &v);
     atoll_json_open(out, key, '{');
     atoll_json_text(out, "id", v.id);
-    atoll_json_text(out, "state", atoll_sandbox_state_name(v.state));
-    if (v.cause && *v.cause)
-        atoll_json_text(out, "cause", v.cause);
+    atoll_view_state(out, &v);
     atoll_json_text(out, "provider", v.provider);
     atoll_json_text(out, "isolation", v.isolation);
     if (*v.handle)
@@ -126,9 +145,21 @@ static void view_or_null(struct atoll_json_out *out, const char *key, uint64_t v
         atoll_json_u64(out, key, value);
 }
 
+/* A figure that only the agent has. */
+static void view_inside(struct atoll_json_out *out, const char *key,
+                        const struct atoll_sandbox_stats *s, uint64_t value)
+{
+    if (s->inside_unknown && value == 0)
+        atoll_json_null(out, key);
+    else
+        atoll_json_u64(out, key, value);
+}
+
 void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_stats *s,
                       const struct atoll_sandbox_view *sandbox)
 {
+    char silence[80];
+
     atoll_json_open(out, "memory", '{');
     view_or_null(out, "used_bytes", s->memory_bytes);
     view_or_null(out, "limit_bytes", s->memory_limit_bytes);
@@ -150,11 +181,11 @@ void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_sta
         atoll_json_double(out, "limit_cores", sandbox->limits.cpu_millis / 1000.0, 9);
     atoll_json_close(out, '}');
     atoll_json_open(out, "disk", '{');
-    atoll_json_u64(out, "used_bytes", s->disk_bytes);
+    view_inside(out, "used_bytes", s, s->disk_bytes);
     view_or_null(out, "limit_bytes", s->disk_limit_bytes);
     atoll_json_close(out, '}');
     atoll_json_open(out, "inodes", '{');
-    atoll_json_u64(out, "used", s->inodes);
+    view_inside(out, "used", s, s->inodes);
     view_or_null(out, "limit", s->inodes_limit);
     atoll_json_close(out, '}');
     atoll_json_open(out, "processes", '{');
@@ -164,9 +195,14 @@ void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_sta
         atoll_json_u64(out, "peak", s->processes_peak);
     atoll_json_close(out, '}');
     atoll_json_open(out, "network", '{');
-    atoll_json_u64(out, "rx_bytes", s->net_rx_bytes);
-    atoll_json_u64(out, "tx_bytes", s->net_tx_bytes);
+    view_inside(out, "rx_bytes", s, s->net_rx_bytes);
+    view_inside(out, "tx_bytes", s, s->net_tx_bytes);
     atoll_json_close(out, '}');
+    if (s->inside_unknown)
+        atoll_json_text(out, "unanswered",
+                        sandbox->silent_ms > 0
+                            ? atoll_view_silence(sandbox, silence, sizeof(silence))
+                            : "the agent did not answer in time");
     atoll_json_double(out, "uptime_seconds", s->uptime_s, 9);
 }
 

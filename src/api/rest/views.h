@@ -6,6 +6,10 @@
 
 void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
                         const struct atoll_sandbox *sandbox);
+/* state, and cause where there is one; call it inside an open object. */
+void atoll_view_state(struct atoll_json_out *out, const struct atoll_sandbox_view *sandbox);
+/* How long its agent has not answered, in words. */
+const char *atoll_view_silence(const struct atoll_sandbox_view *sandbox, char *out, size_t cap);
 /* The members of the stats; call it inside an open object. */
 void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_stats *stats,
                       const struct atoll_sandbox_view *sandbox);

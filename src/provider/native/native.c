@@ -285,7 +285,7 @@ static int on_event(void *arg, struct atoll_frame *frame)
 }
 
 static void on_lost(void *arg, const char *why);
-static const struct atoll_rpc_events rpc_events = {on_event, on_lost};
+static const struct atoll_rpc_events rpc_events = {.event = on_event, .lost = on_lost};
 
 static int connect_spawn(struct atoll_native *n, const char *program, struct atoll_error *err)
 {

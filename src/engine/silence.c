@@ -1,0 +1,133 @@
+/*
+ * Agents that do not answer: stopped from outside, frozen behind our back, or stuck in the kernel. Their
+ * sandbox is shown as unreachable, with how long nothing was heard. Nothing is ended because of it:
+ * commands go on, and so does the connection once the agent does. Requests that had failed by then may
+ * have been carried out late; what they left inside is cleared away here.
+ */
+#include <signal.h>
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+#define REQUEST_MS 60000
+/* For what grows with a tree of files. */
+#define LONG_MS 600000
+/* Answers about all sandboxes wait for the slowest. */
+#define USAGE_MS 4000
+
+static const struct {
+    uint16_t type;
+    int64_t limit_ms;
+} limits[] = {
+    {ATOLL_AGENT_USAGE, USAGE_MS},
+    {ATOLL_AGENT_FILE_LIST, LONG_MS},
+    {ATOLL_AGENT_FILE_REMOVE, LONG_MS},
+    {ATOLL_AGENT_FILE_COMMIT, LONG_MS},
+    {ATOLL_AGENT_EXEC_STDIN, ATOLL_LIMIT_SILENCE}, /* answered when the command reads */
+    /* Taking up a connection: the commands and the environment are still inside. */
+    {ATOLL_AGENT_HELLO, ATOLL_LIMIT_NEVER},
+    {ATOLL_AGENT_EXEC_LIST, ATOLL_LIMIT_NEVER},
+    {ATOLL_AGENT_NOTE_GET, ATOLL_LIMIT_NEVER},
+};
+
+int64_t atoll_agent_limit_ms(uint16_t type)
+{
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(limits); i++)
+        if (limits[i].type == type)
+            return limits[i].limit_ms;
+    return REQUEST_MS;
+}
+
+/* One that is paused is frozen with its agent. */
+bool atoll_sandbox_expects(const void *arg)
+{
+    const struct atoll_sandbox *s = arg;
+
+    return s->state != ATOLL_SANDBOX_PAUSED || s->change == ATOLL_CHANGE_RESUMING;
+}
+
+/* Output of a command may be what the next frame brings, or never come. */
+bool atoll_sandbox_heartbeat(const void *arg)
+{
+    const struct atoll_sandbox *s = arg;
+
+    if (s->state != ATOLL_SANDBOX_RUNNING || s->change != ATOLL_CHANGE_NONE)
+        return false;
+    ATOLL_LIST_FOREACH (&s->exec_list, node)
+        if (!ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->ended)
+            return true;
+    return false;
+}
+
+void atoll_sandbox_silence(void *arg, bool silent)
+{
+    const struct atoll_sandbox *s = arg;
+
+    atoll_log(silent ? ATOLL_LOG_WARN : ATOLL_LOG_INFO,
+              silent ? "agent does not answer" : "agent answers again", "sandbox", s->spec.id,
+              NULL);
+    atoll_events_emit(s->engine, silent ? "sandbox.unreachable" : "sandbox.reachable", s, "",
+                      silent ? "its agent does not answer" : "");
+}
+
+static void ignore(void *arg, const struct atoll_answer *answer)
+{
+    (void)arg;
+    (void)answer;
+}
+
+static void close_handle(struct atoll_sandbox *s, uint16_t request, uint32_t handle)
+{
+    struct atoll_am_handle msg = {handle};
+    struct atoll_error err;
+
+    (void)!atoll_sandbox_ask(s, request, &atoll_am_handle_desc, &msg, ignore, NULL, &err);
+}
+
+/* Ends a command whose start had failed. */
+static void on_exec(void *arg, const struct atoll_answer *answer)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_am_exec_info info;
+    struct atoll_error err;
+    struct atoll_am_signal kill_it = {0, SIGKILL, 1, "the daemon, because it started too late"};
+    struct atoll_am_exec_ref ref;
+
+    if (!answer->more || atoll_msg_decode(&atoll_am_exec_info_desc, answer->frame->payload,
+                                          answer->frame->len, &info, &err) < 0)
+        return;
+    if (atoll_exec_by_number(s, info.exec))
+        return;
+    ref.exec = kill_it.exec = info.exec;
+    (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_SIGNAL, &atoll_am_signal_desc, &kill_it, ignore,
+                             NULL, &err);
+    (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
+}
+
+void atoll_sandbox_late(void *arg, uint16_t type, const struct atoll_frame *frame)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_am_opened opened;
+    struct atoll_am_handle watch;
+    struct atoll_error err;
+
+    switch (type) {
+    case ATOLL_AGENT_FILE_OPEN:
+    case ATOLL_AGENT_FILE_CREATE:
+        if (atoll_msg_decode(&atoll_am_opened_desc, frame->payload, frame->len, &opened, &err) == 0)
+            close_handle(s, ATOLL_AGENT_FILE_CLOSE, opened.handle);
+        break;
+    case ATOLL_AGENT_WATCH_START:
+        if (atoll_msg_decode(&atoll_am_handle_desc, frame->payload, frame->len, &watch, &err) == 0)
+            close_handle(s, ATOLL_AGENT_WATCH_STOP, watch.handle);
+        break;
+    case ATOLL_AGENT_EXEC_START:
+        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_LIST, NULL, NULL, on_exec, s, &err);
+        break;
+    case ATOLL_AGENT_PAUSE:
+        if (s->state == ATOLL_SANDBOX_RUNNING && s->change == ATOLL_CHANGE_NONE)
+            (void)!atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, ignore, NULL, &err);
+        break;
+    default:
+        break;
+    }
+}
