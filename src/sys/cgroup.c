@@ -69,6 +69,19 @@ static int set_memory_v1(const struct atoll_cgroups *cg, const char *id, const c
     return r;
 }
 
+/* v1 counts what waits in TCP and UDP sockets apart from memory, and without a limit not at all. A
+ * socket that may have no more waits or drops, which ends no process: a share is enough. */
+static int set_sockets_v1(const struct atoll_cgroups *cg, const char *id, uint64_t memory_bytes)
+{
+    char text[32];
+    int r;
+
+    (void)snprintf(text, sizeof(text), "%lld",
+                   memory_bytes ? (long long)(memory_bytes / ATOLL_CGROUP_SOCKETS_SHARE) : -1);
+    r = write_knob(cg, ATOLL_CG_MEMORY, id, ATOLL_CGROUP_SOCKETS_V1, text);
+    return r == -ENOENT ? 0 : r; /* a kernel without TCP */
+}
+
 static int set_cpu(const struct atoll_cgroups *cg, const char *id, uint32_t millis)
 {
     long long quota = (long long)millis * CPU_PERIOD_US / 1000;
@@ -90,7 +103,9 @@ static int set_memory(const struct atoll_cgroups *cg, const char *id, uint64_t b
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
     if (cg->version == 1) {
         r = set_memory_v1(cg, id, bytes ? text : "-1", false);
-        return r < 0 ? set_memory_v1(cg, id, bytes ? text : "-1", true) : 0;
+        if (r < 0)
+            r = set_memory_v1(cg, id, bytes ? text : "-1", true);
+        return r < 0 ? r : set_sockets_v1(cg, id, bytes);
     }
     r = write_knob(cg, ATOLL_CG_MEMORY, id, "memory.max", bytes ? text : "max");
     if (r == 0 && bytes) {

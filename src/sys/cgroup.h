@@ -22,6 +22,11 @@ enum atoll_cgroup_controller {
  * starts us in a group of this name has prepared that, and means its parent for us. */
 #define ATOLL_CGROUP_LEAF "atoll-daemon"
 
+/* v1: the limit on what waits in sockets, which is one part in so many of the memory limit. v2 counts
+ * that as memory. */
+#define ATOLL_CGROUP_SOCKETS_V1 "memory.kmem.tcp.limit_in_bytes"
+#define ATOLL_CGROUP_SOCKETS_SHARE 4
+
 struct atoll_cgroups {
     int version;                   /* 0: none usable, 1, 2 */
     int parent_fd[ATOLL_CG_COUNT]; /* owned; on v2 only [0] is used; ATOLL_NO_FD if absent */

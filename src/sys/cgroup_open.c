@@ -305,6 +305,10 @@ static int open_v1(struct atoll_cgroups *cg, const struct mount_points *found, c
         cg->parent_fd[i] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         cg->has[i] = cg->parent_fd[i] >= 0;
     }
+    /* No limit, but the kernel starts to count: it patches itself for the first group that has one
+     * and again when the last is gone, which no single sandbox should pay for. */
+    if (create && cg->has[ATOLL_CG_MEMORY])
+        (void)!atoll_fd_write_file(cg->parent_fd[ATOLL_CG_MEMORY], ATOLL_CGROUP_SOCKETS_V1, "-1");
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(limiting); i++)
         if (cg->has[limiting[i]])
             cg->version = 1;

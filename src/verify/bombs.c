@@ -16,6 +16,7 @@
 #include "verify/report.h"
 
 #define PIDS 32
+#define MIB (1L << 20)
 #define MEMORY_MIB 64
 #define GVISOR_MEMORY_MIB 160 /* its kernel lives in there too */
 #define DISK_MIB 32
@@ -33,6 +34,7 @@
 /* What has to be seen. */
 enum judgement {
     STOPPED,  /* an error said stop before the bound */
+    HELD,     /* an error or the bound, with no more memory in sockets than the sandbox may have */
     CHARGED,  /* an error, or the kernel for memory */
     SURVIVES, /* children die of memory, the parent goes on to its bound */
     REAPED,   /* the bound is reached, and no zombie is left */
@@ -62,6 +64,8 @@ static const struct bomb {
     {"sysvshm", "memory", CHARGED, 512, 2 * MEMORY_MIB, 0, true, false},
     {"pipes", "memory", CHARGED, 10000, 2 * MEMORY_MIB, 0, true, false},
     {"sockbuf", "memory", CHARGED, 10000, 256, 0, true, false},
+    {"tcp", "memory", HELD, 400, 400, 0, true, false},
+    {"udp", "memory", HELD, 400, 400, 0, true, false},
     {"memory", "memory", CHARGED, 512, 2 * MEMORY_MIB, 0, true, true},
     {"oomloop", "memory", SURVIVES, 5, 1, 0, true, false},
     {"cpu", "cpu", THROTTLED, 0, 0, 0, true, false},
@@ -83,6 +87,8 @@ const struct atoll_check atoll_bomb_checks[] = {
     {"bomb.sysvshm", "81", "so is System V memory", LIMIT},
     {"bomb.pipes", "82", "so is the kernel's for pipes", LIMIT},
     {"bomb.sockbuf", "82", "so is the kernel's for sockets", LIMIT},
+    {"bomb.tcp", "91", "what waits in TCP connections ends at a share of the memory", LIMIT},
+    {"bomb.udp", "91", "so does what waits in UDP sockets", LIMIT},
     {"bomb.memory", "80", "memory ends at its limit", LIMIT},
     {"bomb.oomloop", "80", "who dies of memory leaves the others alone", LIMIT},
     {"bomb.cpu", "86", "CPU time is bounded", LIMIT},
@@ -93,7 +99,7 @@ _Static_assert(ATOLL_ARRAY_LEN(atoll_bomb_checks) == ATOLL_ARRAY_LEN(bombs), "a 
 /* What a bomb had to say, if it came to that. */
 struct story {
     bool told;
-    long reached, zombies;
+    long reached, zombies, bytes;
     char stopped_by[32];
 };
 
@@ -102,7 +108,8 @@ static struct story read_story(const char *output)
     ATOLL_AUTOJSON json_t *line = atoll_link_parse_json(output, strcspn(output, "\n"));
     struct story story = {.told = line != NULL,
                           .reached = (long)atoll_link_number(line, "reached", 0),
-                          .zombies = (long)atoll_link_number(line, "zombies", 0)};
+                          .zombies = (long)atoll_link_number(line, "zombies", 0),
+                          .bytes = (long)atoll_link_number(line, "bytes", 0)};
 
     (void)snprintf(story.stopped_by, sizeof(story.stopped_by), "%s",
                    atoll_link_text(line, "stopped_by", "?"));
@@ -117,6 +124,8 @@ static bool got_through(const struct bomb *bomb, const struct story *story)
     switch (bomb->judgement) {
     case STOPPED:
         return capped || (bomb->most > 0 && story->reached > bomb->most);
+    case HELD:
+        return story->bytes > MEMORY_MIB * MIB;
     case CHARGED:
         return capped;
     case SURVIVES:
@@ -140,11 +149,14 @@ static void judge(const struct atoll_verify *v, const struct atoll_tier *tier,
     if (story.told)
         atoll_tier_add(v, tier, check,
                        got_through(bomb, &story) ? ATOLL_VERDICT_FOUND : ATOLL_VERDICT_HOLDS,
-                       "it came to %ld, stopped by %s%s", story.reached, story.stopped_by,
-                       story.zombies ? ", and left zombies" : "");
+                       "it came to %ld, stopped by %s%s%s", story.reached, story.stopped_by,
+                       story.zombies ? ", and left zombies" : "",
+                       bomb->judgement == HELD && got_through(bomb, &story)
+                           ? ", with more in sockets than the memory limit"
+                           : "");
     else if (strcmp(kind, "timed_out") == 0)
         atoll_tier_add(v, tier, check, ATOLL_VERDICT_UNKNOWN, "it took too long");
-    else if (bomb->judgement == CHARGED)
+    else if (bomb->judgement == CHARGED || bomb->judgement == HELD)
         atoll_tier_add(v, tier, check, ATOLL_VERDICT_HOLDS, "it was ended: %s %s", kind,
                        atoll_link_text(result, "reason", ""));
     else

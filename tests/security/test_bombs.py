@@ -112,6 +112,15 @@ def test_kernel_memory_is_charged(daemon, probe, name, cap):
         assert "memory" in record["result"]["reason"]
 
 
+@pytest.mark.parametrize("name", ["tcp", "udp"])
+def test_sockets_hold_no_more_than_their_share(daemon, probe, name):
+    """cgroup v1 counts TCP and UDP apart from memory: 2 GiB fit into a sandbox of 64 MiB before."""
+    _, record, report = explode(daemon, probe, name, 4000)
+    kind = record["result"]["kind"]
+    assert kind in ("exited", "oom_killed", "lost")
+    assert kind != "exited" or report["bytes"] <= MEMORY
+
+
 def test_zombies_are_reaped(daemon, probe):
     _, record, report = explode(daemon, probe, "zombies", 4 * PIDS)
     assert record["result"]["kind"] == "exited"

@@ -6,6 +6,14 @@ import subprocess
 import pytest
 
 
+@pytest.mark.parametrize("name", ["tcp", "udp"])
+def test_sockets_hold_more(probe, tmp_path, name):
+    """Than the sandboxes of test_bombs.py have memory."""
+    done = subprocess.run([str(probe), "--bomb", name, "400"], cwd=tmp_path, timeout=30,
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert json.loads(done.stdout)["bytes"] > 64 << 20
+
+
 @pytest.mark.parametrize("name, cap", [("fork", 300), ("threads", 300), ("disk", 64),
                                        ("inodes", 20_000), ("sparse", 1), ("fds", 15_000),
                                        ("ptys", 257), ("keys", 10)])

@@ -303,7 +303,8 @@ static const struct probe_bomb_kind kinds[] = {
     {"deepdir", step_deepdir},   {"names", step_name},      {"dentries", step_dentry},
 };
 static const struct probe_bomb_table general = {kinds, PROBE_COUNT(kinds)};
-static const struct probe_bomb_table *const tables[] = {&general, &probe_bombs_quota};
+static const struct probe_bomb_table *const tables[] = {&general, &probe_bombs_quota,
+                                                        &probe_bombs_kernel};
 
 static const struct probe_bomb_kind *find(const char *name)
 {
@@ -393,8 +394,11 @@ static void run(const struct probe_bomb_kind *b, long cap, const char *file)
         usleep(200000);
     if (out == NULL)
         return;
-    fprintf(out, "{\"bomb\":\"%s\",\"reached\":%ld,\"stopped_by\":\"%s\",\"zombies\":%d}\n",
-            b->name, n, error_name(err), b->step == step_orphan ? count_zombies() : 0);
+    fprintf(out,
+            "{\"bomb\":\"%s\",\"reached\":%ld,\"stopped_by\":\"%s\",\"zombies\":%d,"
+            "\"bytes\":%ld}\n",
+            b->name, n, error_name(err), b->step == step_orphan ? count_zombies() : 0,
+            probe_socket_bytes);
     fflush(out);
     if (file != NULL)
         rename(temporary, file);

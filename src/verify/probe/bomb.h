@@ -21,5 +21,8 @@ extern const struct probe_bomb_table probe_bombs_quota;
 /* Memory that the kernel keeps for a program, without a page of its own (bomb_kernel.c). */
 extern const struct probe_bomb_table probe_bombs_kernel;
 
+/* Memory that sockets of the bomb were seen to hold, for the report. */
+extern long probe_socket_bytes;
+
 /* Writes to a non-blocking descriptor until it takes no more: 0, or another errno than EAGAIN. */
 int probe_fill(int fd);
