@@ -74,7 +74,8 @@ struct atoll_listing {
 };
 void atoll_listing_init(struct atoll_listing *l);
 void atoll_listing_done(struct atoll_listing *l);
-/* Fills it; done gets an error only when the directory cannot be looked at at all. */
+/* Fills it, with nothing left of an earlier listing; done gets an error only when the directory
+ * cannot be looked at at all. */
 void atoll_listing_take(struct atoll_listing *l, struct atoll_engine *engine,
                         const char *sandbox_id, const json_t *ignore, atoll_done_fn *done,
                         void *arg);

@@ -92,6 +92,8 @@ void atoll_listing_take(struct atoll_listing *l, struct atoll_engine *engine,
                         const char *sandbox_id, const json_t *ignore, atoll_done_fn *done,
                         void *arg)
 {
+    atoll_listing_done(l);
+    atoll_listing_init(l);
     l->ignore = json_incref((json_t *)ignore);
     l->done = done;
     l->arg = arg;

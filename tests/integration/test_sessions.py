@@ -232,6 +232,17 @@ def test_other_languages(rest, python):
         assert got["error"]["name"] == "ExitCode" and got["error"]["traceback"] == ""
 
 
+def test_a_driver_that_cannot_start(rest):
+    """Its code is run by the interpreter itself. A sanitized daemon tells at its end what was lost."""
+    with session(rest, "Bash", env={"PYTHONHOME": "/nowhere"}) as made:
+        contexts = rest.post(f"/api/sandboxes/{made.view['sandbox_id']}/contexts",
+                             {"language": "bash"})
+        assert contexts.status != 201, contexts.body
+        done = made.run("echo hi | tee new.txt")
+        assert done["stdout"] == "hi\n", done
+        assert [a["path"] for a in done["artifacts"]] == ["new.txt"]
+
+
 @pytest.mark.skipif(not Path("/usr/bin/node").exists(), reason="this host has no node in /usr/bin")
 def test_node(rest):
     with session(rest, "Node") as node:
