@@ -43,8 +43,8 @@ json_t *atoll_fields_load(const void *bytes, size_t n, json_error_t *why, bool *
 
     atoll_json_memory_begin();
     *why = (json_error_t){0};
-    root = n > 0 ? json_loadb(bytes, n, JSON_REJECT_DUPLICATES, why) : json_object();
-    *ret_no_memory = !root && (atoll_json_memory_failed() || !*why->text);
+    root = n > 0 ? atoll_json_load(bytes, n, JSON_REJECT_DUPLICATES, why) : json_object();
+    *ret_no_memory = !root && atoll_json_memory_failed();
     return root;
 }
 
@@ -105,7 +105,7 @@ int atoll_fields_no_memory(struct atoll_error *err)
 int atoll_fields_refuse(struct atoll_error *err, const char *where, const char *name,
                         const json_t *value, const char *what)
 {
-    ATOLL_AUTOFREE char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    ATOLL_AUTOFREE char *text = atoll_json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY);
     const char *got = text ? text : "?";
 
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s%s%s must be %s (got %.*s%s)",

@@ -51,7 +51,7 @@ static int make_request(struct atoll_execution *e, const struct atoll_context_ru
     }
     request = json_pack("{s:I, s:s, s:o, s:o}", "id", (json_int_t)e->id, "op", "execute", "code",
                         code, "env", env);
-    e->request = request ? json_dumps(request, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    e->request = request ? atoll_json_dump(request, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     json_decref(request);
     if (!e->request)
         return no_memory(err);

@@ -45,7 +45,7 @@ static void on_line(void *arg, enum atoll_context_line_kind kind, const char *js
         return;
     }
     atoll_json_memory_begin();
-    line = json_loadb(json, n, JSON_ALLOW_NUL, NULL);
+    line = atoll_json_load(json, n, JSON_ALLOW_NUL, NULL);
     k->no_memory |= atoll_json_memory_failed();
     if (kind == ATOLL_LINE_STDOUT)
         take_text(k, ATOLL_STREAM_STDOUT, line);

@@ -193,7 +193,7 @@ static json_t *shaped(json_t *value, enum shape shape)
 /* Takes the object. NULL: out of memory. */
 static char *dump(json_t *object, size_t *ret_len)
 {
-    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *text = object ? atoll_json_dump(object, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 
     json_decref(object);
     if (ret_len)
@@ -252,7 +252,7 @@ static int load_mended(const char *bytes, size_t n, json_t **ret)
     if (!copy)
         return -ENOMEM;
     memcpy(copy, bytes, n);
-    *ret = mend_halves(copy, n) ? json_loadb(copy, n, JSON_ALLOW_NUL, NULL) : NULL;
+    *ret = mend_halves(copy, n) ? atoll_json_load(copy, n, JSON_ALLOW_NUL, NULL) : NULL;
     return 0;
 }
 
@@ -261,11 +261,11 @@ static int load_mended(const char *bytes, size_t n, json_t **ret)
 static int load(const char *bytes, size_t n, json_t **ret)
 {
     json_error_t why;
-    json_t *root = json_loadb(bytes, n, JSON_ALLOW_NUL, &why);
+    json_t *root = atoll_json_load(bytes, n, JSON_ALLOW_NUL, &why);
     int r = 0;
 
     if (!root && json_error_code(&why) == json_error_numeric_overflow)
-        root = json_loadb(bytes, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
+        root = atoll_json_load(bytes, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
     else if (!root && n > 0 && bytes[0] == '{')
         r = load_mended(bytes, n, &root);
     if (root && !json_is_object(root)) {
@@ -337,8 +337,8 @@ static json_t *text_of(const char *text)
         return value;
     atoll_buf_init(&quoted, ATOLL_LINE_SHORT_MAX);
     if (atoll_text_json_quote(&quoted, text, strlen(text)) == 0)
-        value = json_loadb((const char *)atoll_buf_head(&quoted), atoll_buf_size(&quoted),
-                           JSON_DECODE_ANY, NULL);
+        value = atoll_json_load(atoll_buf_head(&quoted), atoll_buf_size(&quoted), JSON_DECODE_ANY,
+                                NULL);
     atoll_buf_done(&quoted);
     return value ? value : json_string("");
 }
@@ -368,7 +368,7 @@ char *atoll_line_make_stderr(const char *text)
 
 char *atoll_line_rename_error(const char *json, size_t n, const char *name, const char *value)
 {
-    json_t *root = json_loadb(json, n, JSON_ALLOW_NUL, NULL);
+    json_t *root = atoll_json_load(json, n, JSON_ALLOW_NUL, NULL);
 
     if (!root)
         return atoll_line_make_error(name, value, "");

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/json_memory.h"
 
 /*
  * What is mounted into a sandbox, as text for its row; and who asks for its image, of which nothing stays.
@@ -20,7 +21,7 @@ char *atoll_mounts_write(const struct atoll_mount *mounts, size_t count)
                                             "source", mounts[i].source, "path", mounts[i].path,
                                             "read_only", mounts[i].read_only)) < 0)
             abort();
-    text = json_dumps(array, JSON_COMPACT);
+    text = atoll_json_dump(array, JSON_COMPACT);
     if (!text)
         abort();
     json_decref(array);
@@ -43,7 +44,7 @@ static bool read_one(const json_t *o, struct atoll_mount *ret)
 
 struct atoll_mount *atoll_mounts_read(const char *text, size_t *ret_count)
 {
-    json_t *array = *text ? json_loads(text, 0, NULL) : NULL;
+    json_t *array = atoll_json_load_own(text);
     struct atoll_mount mounts[ATOLL_MOUNTS_MAX];
     size_t n = 0;
 

@@ -11,6 +11,7 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/json_memory.h"
 
 /*
  * Templates: `host`, imported root filesystems, and images that a provider keeps. A template is a small
@@ -106,7 +107,7 @@ static void load_one(struct atoll_engine *engine, int dir, const char *file)
 
     if (!split_file(file, owner, name) || atoll_fd_read_file(dir, file, text, sizeof(text)) < 0)
         return;
-    root = json_loads(text, 0, NULL);
+    root = atoll_json_load_own(text);
     if (!read_record(root, &read) || (t = add(engine, owner, name)) == NULL) {
         atoll_log(ATOLL_LOG_WARN, "template record is not understood", "file", file, NULL);
     } else {

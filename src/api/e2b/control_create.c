@@ -8,6 +8,7 @@
 #include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
 #include "api/idempotency.h"
+#include "engine/json_memory.h"
 
 #define METADATA_MAX ((size_t)64 * 1024)
 
@@ -80,7 +81,7 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
         if (!json_is_string(value))
             return atoll_fields_refuse(err, "metadata", name, value, "a string");
     }
-    text = json_dumps(metadata, JSON_COMPACT);
+    text = atoll_json_dump(metadata, JSON_COMPACT);
     if (!text)
         return atoll_fields_no_memory(err);
     atoll_body_take(body, text);

@@ -9,6 +9,7 @@
 #include <strings.h>
 #include "api/e2b/e2b_internal.h"
 #include "api/e2b/list_query.h"
+#include "engine/json_memory.h"
 #include "net/url.h"
 
 #define LIMIT 100
@@ -103,7 +104,7 @@ static bool has_metadata(const struct query *q, const char *metadata_json)
     if (atoll_buf_size(&q->metadata) == 0)
         return true;
     end = p + atoll_buf_size(&q->metadata);
-    metadata = json_loads(metadata_json && *metadata_json ? metadata_json : "{}", 0, NULL);
+    metadata = atoll_json_load_own(metadata_json);
     while (p < end && all) {
         const char *key = p, *wanted = key + strlen(key) + 1;
         const char *value = json_string_value(json_object_get(metadata, key));

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "api/e2b/envd.h"
 #include "base/clock.h"
+#include "engine/json_memory.h"
 
 void atoll_envd_health(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                        size_t n ATOLL_UNUSED)
@@ -88,7 +89,7 @@ void atoll_envd_envs(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUS
     put(object, "E2B_TEMPLATE_ID", json_string(facts.template_id));
     put_env(object, view.env);
     atoll_e2b_facts_done(&facts);
-    text = json_dumps(object, JSON_COMPACT);
+    text = atoll_json_dump(object, JSON_COMPACT);
     json_decref(object);
     if (!text)
         abort();

@@ -8,6 +8,7 @@
 #include "api/e2b/e2b.h"
 #include "base/base64.h"
 #include "base/text.h"
+#include "engine/json_memory.h"
 
 #define MARK "e2b" /* "facade" of facts that are ours */
 
@@ -51,7 +52,7 @@ void atoll_e2b_facts_get(const struct atoll_sandbox *sandbox, struct atoll_e2b_f
     atoll_sandbox_get(sandbox, &view);
     /* A sandbox of another facade is as closed here as it is there. */
     *ret = (struct atoll_e2b_facts){.secure = true, .allow_internet = -1};
-    root = view.facade_json ? json_loads(view.facade_json, 0, NULL) : NULL;
+    root = atoll_json_load_own(view.facade_json);
     facade = json_string_value(json_object_get(root, "facade"));
     if (facade && strcmp(facade, MARK) == 0)
         take_all(root, ret);
@@ -93,7 +94,7 @@ char *atoll_e2b_facts_json(const struct atoll_e2b_facts *facts)
     put(root, "team", json_incref(facts->team));
     put(root, "allow_internet",
         facts->allow_internet >= 0 ? json_boolean(facts->allow_internet) : NULL);
-    text = json_dumps(root, JSON_COMPACT);
+    text = atoll_json_dump(root, JSON_COMPACT);
     json_decref(root);
     if (!text)
         abort();

@@ -9,6 +9,7 @@
 #include "api/context_stream.h"
 #include "api/e2b/e2b_internal.h"
 #include "base/clock.h"
+#include "engine/json_memory.h"
 
 /* How long the end of a process can still be asked for. */
 #define ENDED_MS 30000
@@ -86,7 +87,7 @@ struct atoll_exec *atoll_process_find(struct atoll_api_call *call, const json_t 
 
 static void write_envs(struct atoll_json_out *out, const struct atoll_process_note *note)
 {
-    char *text = note && note->envs ? json_dumps(note->envs, JSON_COMPACT) : NULL;
+    char *text = note && note->envs ? atoll_json_dump(note->envs, JSON_COMPACT) : NULL;
 
     if (text)
         atoll_json_raw(out, "envs", text);

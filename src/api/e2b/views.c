@@ -7,6 +7,7 @@
 #include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
 #include "api/preview.h"
+#include "engine/json_memory.h"
 
 #define MIB UINT64_C(1048576)
 /* The end of what has none: these clients want a date. 2999-12-31T23:59:59Z. */
@@ -113,7 +114,7 @@ void atoll_e2b_reply_made(struct atoll_api_call *call, int status,
 
 static void view_json(struct atoll_json_out *out, const char *key, const json_t *value)
 {
-    ATOLL_AUTOFREE char *text = json_dumps(value, JSON_COMPACT);
+    ATOLL_AUTOFREE char *text = atoll_json_dump(value, JSON_COMPACT);
 
     if (!text)
         abort();

@@ -7,6 +7,7 @@
 #include "api/rest/views.h"
 #include "base/text.h"
 #include "engine/artifacts.h"
+#include "engine/json_memory.h"
 #include "engine/providers.h"
 
 #define MONTH_S (31.0 * 24 * 3600)
@@ -156,7 +157,7 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
         return atoll_fields_refuse(err, "", "metadata", metadata, "an object of strings");
     json_object_foreach(object, name, value) if (!json_is_string(value)) return atoll_fields_refuse(
         err, "metadata", name, value, "a string");
-    text = json_dumps(metadata, JSON_COMPACT);
+    text = atoll_json_dump(metadata, JSON_COMPACT);
     if (!text)
         return atoll_fields_no_memory(err);
     atoll_body_take(body, text);

@@ -6,6 +6,7 @@
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
+#include "engine/json_memory.h"
 
 #define YEAR_S (366.0 * 24 * 3600)
 
@@ -70,7 +71,7 @@ static int merge(json_t *metadata, const json_t *patch, struct atoll_error *err)
         else if (!json_is_string(value))
             return atoll_fields_refuse(err, "metadata", name, value, "a string or null");
         else if (json_object_set(metadata, name, value) < 0)
-            abort();
+            return atoll_fields_no_memory(err);
     }
     return 0;
 }
@@ -82,6 +83,7 @@ static int change_metadata(struct atoll_api_call *call, const json_t *patch,
     struct atoll_sandbox_view view;
     ATOLL_AUTOFREE char *text = NULL;
     json_t *metadata;
+    bool has_any;
     int r;
 
     if (!sandbox)
@@ -90,11 +92,13 @@ static int change_metadata(struct atoll_api_call *call, const json_t *patch,
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "metadata is missing: an object of strings, null to remove a key");
     atoll_sandbox_get(sandbox, &view);
-    metadata =
-        json_loads(view.metadata_json && *view.metadata_json ? view.metadata_json : "{}", 0, NULL);
+    has_any = view.metadata_json && *view.metadata_json;
+    metadata = atoll_json_load_own(has_any ? view.metadata_json : "{}");
     r = merge(metadata, patch, err);
-    text = r == 0 ? json_dumps(metadata, JSON_COMPACT) : NULL;
+    text = r == 0 ? atoll_json_dump(metadata, JSON_COMPACT) : NULL;
     json_decref(metadata);
+    if (r == 0 && !text)
+        r = atoll_fields_no_memory(err);
     if (r == 0 && strlen(text) > ATOLL_REST_METADATA_MAX)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG, "metadata must be at most %zu KiB",
                        ATOLL_REST_METADATA_MAX / 1024);

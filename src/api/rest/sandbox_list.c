@@ -9,6 +9,7 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/text.h"
+#include "engine/json_memory.h"
 
 #define PAIRS_MAX 16
 #define PAIR_BYTES_MAX 1024
@@ -78,7 +79,7 @@ static bool has_pairs(const struct filter *f, const char *metadata_json)
 
     if (f->pair_count == 0)
         return true;
-    metadata = json_loads(metadata_json && *metadata_json ? metadata_json : "{}", 0, NULL);
+    metadata = atoll_json_load_own(metadata_json);
     for (size_t i = 0; i < f->pair_count && all; i++) {
         const char *value = json_string_value(json_object_get(metadata, f->pairs[i].key));
         all = value && strcmp(value, f->pairs[i].value) == 0;
