@@ -1,4 +1,4 @@
-"""Everybody who makes sandboxes, under one daemon of our own: native, docker, gvisor, e2b.
+"""Everybody who makes sandboxes, under one daemon of our own: native, docker, gvisor, e2b, and a plugin.
 
     with places.world(["native", "docker"]) as world: ...
 
@@ -21,7 +21,8 @@ from daemons import BUILD, Daemon, below, cgroups, need_build, process_files
 from faulty import Faulty
 from rest import Rest
 
-NAMES = ["native", "docker", "gvisor", "e2b"]
+NAMES = ["native", "docker", "gvisor", "e2b", "plugin"]
+PLUGIN = Path(__file__).parents[1] / "examples/provider/docker_cli.py"
 IMAGE = "atoll-test-python:1"
 
 # What nobody needs to run an interpreter.
@@ -121,7 +122,19 @@ class E2b(Place):
                 assert self.world.cloud.rest.delete(f"/api/sandboxes/{remote['id']}").status == 204
 
 
-KINDS = {"native": Native, "docker": Docker, "gvisor": Gvisor, "e2b": E2b}
+class Plugin(Place):
+    """The example of docs/plugins.md, on the Docker engine."""
+
+    def remote_leftovers(self, box_id):
+        return [f"container {c['Names']}" for c in self.world.engine.containers()
+                if box_id in json.dumps(c)]
+
+    def end_from_outside(self, box):
+        status, body = self.world.engine.call("POST", f"/containers/atoll-plugin-{box.id}/kill")
+        assert status == 204, body
+
+
+KINDS = {"native": Native, "docker": Docker, "gvisor": Gvisor, "e2b": E2b, "plugin": Plugin}
 
 
 def processes_with(text):
@@ -138,7 +151,7 @@ def missing(name):
     """Why this provider cannot be had here; None when it can."""
     if os.geteuid() != 0:
         return "needs root"
-    if name == "docker":
+    if name in ("docker", "plugin"):
         return docker_engine.missing()
     if name == "gvisor" and not shutil.which("runsc"):
         return "runsc is not installed"
@@ -203,6 +216,13 @@ class World:
             self.faults["docker"] = stack.enter_context(Faulty(self.engine.socket, path))
             host = f"unix://{path}"
         self.settings["docker"] = {"host": host, "default_image": IMAGE}
+
+    def start_plugin(self, stack):
+        if not self.engine:
+            self.engine = stack.enter_context(docker_engine.start(self.directory / "docker"))
+            self.engine.import_image(IMAGE, python_root())
+        self.settings["plugin"] = {"program": str(PLUGIN), "default_image": IMAGE,
+                                   "settings": {"host": self.engine.url}}
 
     def start_e2b(self, stack, faulty):
         """A second Atoll, whose E2B side the first one is a client of."""
@@ -269,6 +289,8 @@ def world(names=None, faulty=False, docker_options=(), environment=None, **setti
                 made.start_docker(stack, faulty, docker_options)
             elif name == "e2b":
                 made.start_e2b(stack, faulty)
+            elif name == "plugin":
+                made.start_plugin(stack)
             made.settings[name] |= {"check_seconds": 1, **settings.get(name, {})}
         made.settings.setdefault("native", {"enabled": False})
         made.write_settings()

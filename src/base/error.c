@@ -100,6 +100,14 @@ const char *atoll_error_kind_name(enum atoll_error_kind kind)
     return names[kind];
 }
 
+enum atoll_error_kind atoll_error_kind_by_name(const char *name)
+{
+    for (int kind = ATOLL_ERR_CANCELED; kind <= ATOLL_ERR_UNAUTHENTICATED; kind++)
+        if (strcmp(name, atoll_error_kind_name((enum atoll_error_kind)kind)) == 0)
+            return (enum atoll_error_kind)kind;
+    return ATOLL_ERR_NONE;
+}
+
 enum atoll_error_kind atoll_error_kind_of_path_errno(int errnum)
 {
     switch (errnum) {

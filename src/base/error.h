@@ -56,6 +56,8 @@ void atoll_advise(struct atoll_error *err, const char *fmt, ...) ATOLL_PRINTF(2,
 
 /* "not_found" and the like; "unknown" for a number that is no kind. */
 const char *atoll_error_kind_name(enum atoll_error_kind kind);
+/* The kind of that name; ATOLL_ERR_NONE for any other text. */
+enum atoll_error_kind atoll_error_kind_by_name(const char *name);
 
 /* The kind a filesystem errno means to whoever named the path (ENOENT is NOT_FOUND, and so on). */
 enum atoll_error_kind atoll_error_kind_of_path_errno(int errnum);

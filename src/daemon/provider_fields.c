@@ -16,7 +16,7 @@ static const struct atoll_yaml_field defaults[] = {
     {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, 12 * MONTH_S, NULL},
     {0},
 };
-static const struct atoll_yaml_field kind_names[6];
+static const struct atoll_yaml_field kind_names[7];
 #define COMMON                                                        \
     {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                  \
         {"order", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},            \
@@ -102,13 +102,21 @@ static const struct atoll_yaml_field e2b_fields[] = {
     {0},
 };
 static const struct atoll_yaml_field fake_fields[] = {COMMON, TEXT("control"), {0}};
+static const struct atoll_yaml_field plugin_fields[] = {
+    COMMON,
+    {"program", ATOLL_YAML_STRING, true, 1, 1024, NULL},
+    {"default_image", ATOLL_YAML_STRING, false, 1, 255, NULL},
+    {"settings", ATOLL_YAML_ENV, false, 0, 0, NULL},
+    {0},
+};
 
-static const struct atoll_yaml_field kind_names[6] = {
+static const struct atoll_yaml_field kind_names[7] = {
     {"native", ATOLL_YAML_OBJECT, false, 0, 0, native_fields},
     {"docker", ATOLL_YAML_OBJECT, false, 0, 0, docker_fields},
     {"gvisor", ATOLL_YAML_OBJECT, false, 0, 0, gvisor_fields},
     {"e2b", ATOLL_YAML_OBJECT, false, 0, 0, e2b_fields},
     {"fake", ATOLL_YAML_OBJECT, false, 0, 0, fake_fields},
+    {"plugin", ATOLL_YAML_OBJECT, false, 0, 0, plugin_fields},
     {0},
 };
 const struct atoll_yaml_field atoll_provider_file_fields[] = {

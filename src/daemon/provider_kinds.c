@@ -16,6 +16,7 @@
 #include "provider/fake/fake.h"
 #include "provider/gvisor/gvisor.h"
 #include "provider/native/native.h"
+#include "provider/plugin/plugin.h"
 
 #define LISTED_MAX 32 /* registries, mounts, headers: as in provider_fields.c */
 
@@ -253,6 +254,29 @@ static int open_fake(const struct atoll_daemon_place *place,
     return r < 0 ? r : sync_up(place, entry, sync, ret, err);
 }
 
+static int open_plugin(const struct atoll_daemon_place *place,
+                       const struct atoll_provider_entry *entry, struct atoll_provider **ret,
+                       struct atoll_error *err)
+{
+    const json_t *settings = json_object_get(entry->settings, "settings");
+    char *text = settings ? json_dumps(settings, JSON_COMPACT) : NULL;
+    char state[ATOLL_CONFIG_PATH_MAX], agent[ATOLL_CONFIG_PATH_MAX];
+    const char *program = atoll_setting_text(entry->settings, "program");
+    const struct atoll_plugin_config config = {.name = entry->name,
+                                               .program = program ? program : "",
+                                               .state_dir = state,
+                                               .agent_path = agent,
+                                               .settings_json = text};
+    struct atoll_sync_provider *sync;
+    int r;
+
+    own_dir(place, "plugin", entry, state);
+    (void)snprintf(agent, sizeof(agent), "%s/atoll-agent", place->program_dir);
+    r = atoll_plugin_provider_new(&config, &sync, err);
+    free(text);
+    return r < 0 ? r : sync_up(place, entry, sync, ret, err);
+}
+
 /* Where they make sandboxes. */
 
 static const char *of_docker(const json_t *o)
@@ -278,6 +302,7 @@ const struct atoll_provider_kind atoll_provider_kinds[] = {
     {"docker", false, false, false, open_docker, of_docker},
     {"e2b", false, false, false, open_e2b, of_e2b},
     {"fake", false, true, false, open_fake, of_itself},
+    {"plugin", false, false, false, open_plugin, of_itself},
 };
 const size_t atoll_provider_kind_count = ATOLL_ARRAY_LEN(atoll_provider_kinds);
 

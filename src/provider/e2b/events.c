@@ -26,10 +26,9 @@ void atoll_e2b_events_done(struct atoll_e2b_events *e)
 /* Connect's names of codes are those of our kinds. */
 static enum atoll_error_kind kind_of(const char *code)
 {
-    for (int kind = ATOLL_ERR_CANCELED; code && kind <= ATOLL_ERR_UNAUTHENTICATED; kind++)
-        if (strcmp(code, atoll_error_kind_name((enum atoll_error_kind)kind)) == 0)
-            return (enum atoll_error_kind)kind;
-    return ATOLL_ERR_UNKNOWN;
+    enum atoll_error_kind kind = code ? atoll_error_kind_by_name(code) : ATOLL_ERR_NONE;
+
+    return kind == ATOLL_ERR_NONE ? ATOLL_ERR_UNKNOWN : kind;
 }
 
 static int tell_data(struct atoll_e2b_events *e, const json_t *data, atoll_e2b_event_fn *fn,

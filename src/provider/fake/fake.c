@@ -34,14 +34,6 @@ static struct fake *fake_of(struct atoll_sync_provider *p)
 
 /* Injected delay and failure. */
 
-static enum atoll_error_kind kind_by_name(const char *name)
-{
-    for (int kind = ATOLL_ERR_CANCELED; kind <= ATOLL_ERR_UNAUTHENTICATED; kind++)
-        if (strcmp(name, atoll_error_kind_name((enum atoll_error_kind)kind)) == 0)
-            return (enum atoll_error_kind)kind;
-    return ATOLL_ERR_NONE;
-}
-
 /* What the control file says about an operation: the last line that is meant. */
 struct order {
     int delay_ms;
@@ -68,7 +60,7 @@ static int obey(const struct fake *f, const struct atoll_sync_call *call, const 
                 const char *id, struct order *ret_order, struct atoll_error *err)
 {
     struct order order = read_order(f, op, id);
-    enum atoll_error_kind kind = kind_by_name(order.end);
+    enum atoll_error_kind kind = atoll_error_kind_by_name(order.end);
 
     if (order.delay_ms > 0) {
         struct pollfd pfd = {.fd = call->cancel_fd, .events = POLLIN};
