@@ -71,6 +71,11 @@ bool atoll_api_sees(const struct atoll_api_call *call, const char *owner)
     return call->all || strcmp(owner ? owner : ATOLL_TENANT_DEFAULT, call->caller.tenant) == 0;
 }
 
+const char *atoll_api_list_tenant(const struct atoll_api_call *call)
+{
+    return call->all ? NULL : call->caller.tenant;
+}
+
 const char *atoll_api_owner_of(struct atoll_engine *engine, const char *sandbox_id)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(engine, sandbox_id);

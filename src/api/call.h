@@ -46,6 +46,8 @@ void atoll_api_call_start_in(struct atoll_api *api, struct atoll_http_request *r
 /* Whether what belongs to `owner` is in the caller's lists. Sandboxes named by {id} in a route are
  * checked before the handler is called; ids from elsewhere are for the handler to check. */
 bool atoll_api_sees(const struct atoll_api_call *call, const char *owner);
+/* Whose sandboxes are in them; NULL: those of all tenants. */
+const char *atoll_api_list_tenant(const struct atoll_api_call *call);
 /* The sandbox of that session is the one the call is about from now on (session_call.c). NOT_FOUND for
  * a session of somebody else, too. Done for {session} in a route. */
 int atoll_api_enter_session(struct atoll_api_call *call, const char *id,

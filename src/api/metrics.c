@@ -42,23 +42,44 @@ void atoll_api_measure(const struct atoll_api_call *call, int status)
 /* Returns how many have an agent that does not answer. */
 static size_t gather_provider(struct atoll_engine *engine, const char *provider)
 {
-    size_t counts[ATOLL_SANDBOX_STATES] = {0}, pos = 0, silent = 0;
-    struct atoll_sandbox *sandbox;
-    struct atoll_sandbox_view view;
+    size_t counts[ATOLL_SANDBOX_STATES], silent;
 
-    while ((sandbox = atoll_engine_next(engine, &pos))) {
-        atoll_sandbox_get(sandbox, &view);
-        if (strcmp(view.provider, provider) != 0)
-            continue;
-        counts[view.silent_ms > 0 ? ATOLL_SANDBOX_UNREACHABLE : view.state]++;
-        silent += view.silent_ms > 0;
-    }
+    (void)atoll_engine_count(engine, NULL, provider, counts, &silent);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(counts); i++)
         atoll_metric_set(
             ATOLL_METRIC_SANDBOXES,
             ATOLL_LABELS(provider, atoll_sandbox_state_name((enum atoll_sandbox_state)i)),
             (double)counts[i]);
     return silent;
+}
+
+static void gather_promises(struct atoll_engine *engine)
+{
+    static const struct {
+        const char *what;
+        double unit;
+    } promises[] = {{"memory", 1}, {"cpus", 1000}, {"disk", 1}};
+    struct atoll_usage all, any;
+    uint64_t largest[3];
+
+    atoll_engine_usage(engine, NULL, &all);
+    atoll_engine_usage(engine, "", &any);
+    atoll_engine_largest(engine, largest);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(promises); i++) {
+        const char *what = promises[i].what;
+        double unit = promises[i].unit;
+
+        atoll_metric_set(ATOLL_METRIC_PROMISED, ATOLL_LABELS(what, "all"),
+                         (double)all.promised[i] / unit);
+        atoll_metric_set(ATOLL_METRIC_PROMISED, ATOLL_LABELS(what, "largest_tenant"),
+                         (double)largest[i] / unit);
+        atoll_metric_set(ATOLL_METRIC_PROMISED_MOST, ATOLL_LABELS(what, "all"),
+                         (double)all.promised_most[i] / unit);
+        atoll_metric_set(ATOLL_METRIC_PROMISED_MOST, ATOLL_LABELS(what, "tenant"),
+                         (double)any.promised_most[i] / unit);
+    }
+    atoll_metric_set(ATOLL_METRIC_CREATING, ATOLL_NO_LABELS, (double)all.creates);
+    atoll_metric_set(ATOLL_METRIC_SANDBOXES_MOST, ATOLL_NO_LABELS, (double)all.sandboxes_most);
 }
 
 static void gather_sandboxes(struct atoll_engine *engine)
@@ -69,6 +90,7 @@ static void gather_sandboxes(struct atoll_engine *engine)
     while (atoll_providers_next(engine, &pos, &provider))
         silent += gather_provider(engine, provider.name);
     atoll_metric_set(ATOLL_METRIC_AGENTS_SILENT, ATOLL_NO_LABELS, (double)silent);
+    gather_promises(engine);
     atoll_engine_queue(engine, &creates, &execs);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("create"), (double)creates);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("exec"), (double)execs);

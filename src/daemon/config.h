@@ -23,8 +23,12 @@ struct atoll_config {
     char file[ATOLL_CONFIG_PATH_MAX]; /* "" for none */
     uint32_t pool, max_sandboxes;
     uint32_t tenant_sandboxes, tenant_creates, tenant_execs, tenant_queue;
-    uint32_t key_rate, wrong_key_rate; /* requests a second; 0: no limit */
-    uint32_t e2b_max_hours;            /* 0: no limit */
+    uint32_t creates;                    /* of all tenants; 0: by the CPUs */
+    uint64_t tenant_memory, tenant_disk; /* 0: by the machine */
+    uint64_t total_memory, total_disk;   /* 0: no bound */
+    uint32_t tenant_cpus, total_cpus;    /* the same */
+    uint32_t key_rate, wrong_key_rate;   /* requests a second; 0: no limit */
+    uint32_t e2b_max_hours;              /* 0: no limit */
     uint64_t journal_max_bytes;
     uint64_t artifacts_max_bytes;
     uint32_t artifacts_days;

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include "api/api.h"
 #include "api/signed_url.h"
 #include "base/buf.h"
@@ -145,14 +146,39 @@ static int open_signals(struct daemon *d, struct atoll_error *err)
     return atoll_signals_open(&d->signals, d->loop, &set, on_signal, d, err);
 }
 
-static int probe_host(struct atoll_buf *json, struct atoll_error *err)
+static int probe_host(struct atoll_buf *json, struct atoll_host_caps *ret_caps,
+                      struct atoll_error *err)
 {
     static struct atoll_host_report report; /* too big for the stack */
     int r = atoll_host_probe(&report, err);
 
+    *ret_caps = report.caps;
     if (r == 0 && (r = atoll_host_report_json(&report, json)) < 0)
         r = atoll_fail_errno(err, -r, "report on the host");
     return r;
+}
+
+/* What the machine has, and what may be promised of it: limits are ceilings that few sandboxes reach
+ * at a time, so the defaults promise it many times over. */
+static void set_promises(const struct daemon *d, const struct atoll_host_caps *caps,
+                         struct atoll_quota *q)
+{
+    const struct atoll_config *c = &d->config;
+    const uint64_t given[] = {c->tenant_memory, UINT64_C(1000) * c->tenant_cpus, c->tenant_disk};
+    const uint64_t total[] = {c->total_memory, UINT64_C(1000) * c->total_cpus, c->total_disk};
+    static const unsigned times[] = {64, 512, 64};
+    struct statvfs disk = {0};
+
+    (void)fstatvfs(d->state_fd, &disk);
+    q->cpus = caps->cpus;
+    q->machine[0] = caps->memory_bytes;
+    q->machine[1] = UINT64_C(1000) * caps->cpus;
+    q->machine[2] = (uint64_t)disk.f_blocks * disk.f_frsize;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(given); i++) {
+        q->tenant_derived[i] = given[i] == 0;
+        q->tenant_most[i] = given[i] ? given[i] : times[i] * q->machine[i];
+        q->total_most[i] = total[i];
+    }
 }
 
 /* One that the operator names has to be there. */
@@ -174,8 +200,11 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .state_dir = d->config.state,
         .pool = d->config.pool,
         .max_sandboxes = d->config.max_sandboxes,
-        .quota = {d->config.tenant_sandboxes, d->config.tenant_creates, d->config.tenant_execs,
-                  d->config.tenant_queue},
+        .quota = {.sandboxes = d->config.tenant_sandboxes,
+                  .creates = d->config.tenant_creates,
+                  .execs = d->config.tenant_execs,
+                  .queue = d->config.tenant_queue,
+                  .all_creates = d->config.creates},
         .journal_max_bytes = d->config.journal_max_bytes,
         .artifacts_max_bytes = d->config.artifacts_max_bytes,
         .artifacts_days = d->config.artifacts_days,
@@ -186,12 +215,15 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .kinds = &atoll_provider_choices,
     };
     char file[ATOLL_CONFIG_PATH_MAX];
+    struct atoll_host_caps caps;
     struct atoll_buf json;
     int r = atoll_process_find_programs(d->programs, sizeof(d->programs), err);
 
     atoll_buf_init(&json, HOST_JSON_MAX);
     if (r == 0)
-        r = probe_host(&json, err);
+        r = probe_host(&json, &caps, err);
+    if (r == 0)
+        set_promises(d, &caps, &config.quota);
     config.host_json = atoll_buf_str(&json);
     atoll_daemon_providers_file(&place, file);
     config.providers_file = file;

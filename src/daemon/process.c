@@ -17,6 +17,7 @@
 #include "sys/caps.h"
 #include "sys/landlock.h"
 
+#define FILES_WANTED 262144 /* below fs.nr_open of every kernel: one for each sandbox and more */
 #define LOCK_FILE "atolld.lock"
 #define OOM_SCORE_ADJ "-500"
 #define FILTER_MAX (BPF_MAXINSNS * sizeof(struct sock_filter))
@@ -163,6 +164,13 @@ void atoll_process_raise_files(void)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
+    /* Root may have more than it was started with, and so may what it starts. */
+    if (limit.rlim_max < FILES_WANTED) {
+        struct rlimit more = {FILES_WANTED, FILES_WANTED};
+
+        if (setrlimit(RLIMIT_NOFILE, &more) == 0)
+            return;
+    }
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -31,6 +31,16 @@ int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *er
     return r < 0 ? atoll_wrap(err, "the store takes no writes") : 0;
 }
 
+int atoll_engine_check_room(const struct atoll_engine *engine, struct atoll_error *err)
+{
+    if (engine->public_count < engine->config.max_sandboxes)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                      "%zu sandboxes exist, the most this daemon allows (--max-sandboxes); destroy "
+                      "some",
+                      engine->public_count);
+}
+
 void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg)
 {
     struct atoll_provider *provider = engine->home->provider;

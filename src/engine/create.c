@@ -61,10 +61,8 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
     if (!t)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
                           "there is no template %.64s; see `atoll template ls`", name);
-    if (engine->public_count >= engine->config.max_sandboxes)
-        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                          "%zu sandboxes exist, the most this daemon allows; destroy some",
-                          engine->public_count);
+    if (atoll_engine_check_room(engine, err) < 0)
+        return -EAGAIN;
     *spec = (struct atoll_spec){.template_kind = t->kind,
                                 .layer_base = t->layer_base,
                                 .persistent = create->lifetime.persistent,
@@ -230,6 +228,7 @@ bool atoll_create_elsewhere(struct atoll_sandbox *s, const struct atoll_error *e
         s->provider = next->provider;
         s->spec.handle[0] = '\0';
         (void)fit(next, wish, &s->spec);
+        atoll_tenant_recount(s);
         atoll_sandbox_make(s, done);
         return true;
     }
@@ -320,6 +319,7 @@ static void adopt(struct atoll_sandbox *s, const struct atoll_spec *spec, struct
     s->created_unix_ms = atoll_clock_unix_ms();
     s->created_ms = atoll_clock_ms();
     s->pooled = true;
+    atoll_tenant_enter(s);
     atoll_sandbox_leave_note(s);
     if (was.memory_bytes == spec->limits.memory_bytes &&
         was.cpu_millis == spec->limits.cpu_millis && was.pids == spec->limits.pids) {
@@ -353,6 +353,7 @@ static void make(struct creating *c, const struct atoll_create *create,
         return;
     }
     c->engine->public_count++;
+    atoll_tenant_enter(s);
     atoll_sandbox_launch(s, on_created, c);
 }
 
@@ -368,9 +369,11 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
             create->image || (create->template_name && strcmp(create->template_name, "host") != 0),
         .recreate = create->recreate};
     struct atoll_create routed = *create;
+    struct atoll_slot *slot = NULL;
     struct atoll_sandbox *s;
     struct atoll_spec spec;
     struct atoll_error err;
+    const char *owner = create->owner ? create->owner : ATOLL_OPERATOR_TENANT;
     int64_t asked_us = atoll_clock_us();
     int r =
         c ? make_spec(engine, create, &spec, &t, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
@@ -381,19 +384,20 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
         r = follow_image(t, &routed, &err);
     if (r == 0)
         r = choose(engine, &routed, &spec, &wish, &err);
+    if (r == 0) {
+        slot = atoll_slot_by_serial(engine, wish.routes[0]);
+        (void)fit(slot, &wish, &spec);
+        r = atoll_tenant_admit(engine, owner, slot, &spec, &err);
+    }
     if (r < 0) {
         measure("", asked_us, &err);
         free(c);
         done(arg, NULL, &err);
         return;
     }
-    *c = (struct creating){.engine = engine,
-                           .done = done,
-                           .arg = arg,
-                           .asked_us = asked_us,
-                           .slot = atoll_slot_by_serial(engine, wish.routes[0])};
+    *c = (struct creating){
+        .engine = engine, .done = done, .arg = arg, .asked_us = asked_us, .slot = slot};
     c->asked = c->slot->provider->ops->name;
-    (void)fit(c->slot, &wish, &spec);
     s = c->slot == engine->home && create->mount_count == 0 && !create->login
             ? atoll_pool_take(engine, &spec, create)
             : NULL;

@@ -66,6 +66,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     engine->state_fd = engine->journal_fd = ATOLL_NO_FD;
     atoll_quota_fill(&engine->config.quota);
     atoll_map_init(&engine->tenants);
+    atoll_list_init(&engine->turns);
     atoll_shares_init(&engine->transfers, ATOLL_TRANSFERS_MAX);
     atoll_map_init(&engine->sandboxes);
     atoll_map_init(&engine->templates);

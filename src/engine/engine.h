@@ -23,11 +23,21 @@ struct atoll_route_kinds; /* engine/routing.h */
 /* What one tenant may have at a time. What goes beyond creates and execs waits in a queue of the
  * tenant, each; what goes beyond that is RESOURCE_EXHAUSTED. */
 struct atoll_quota {
-    uint32_t sandboxes; /* 0: no limit of its own */
-    uint32_t creates;   /* under way; 0: 64 */
-    uint32_t execs;     /* running; 0: 1024 */
-    uint32_t queue;     /* 0: 1024 */
+    uint32_t sandboxes;   /* 0: no limit of its own */
+    uint32_t creates;     /* under way; 0: two for each CPU, at least 4 */
+    uint32_t execs;       /* running; 0: 1024 */
+    uint32_t queue;       /* 0: 1024 */
+    uint32_t all_creates; /* of all tenants on this machine; 0: four for each CPU, at least 8 */
+    uint32_t elsewhere;   /* creates of images and at other providers; set from the others */
+    uint32_t cpus;        /* of the machine; 0: not known */
+    /* Sums of limits, by enum atoll_promise; 0: no bound. */
+    uint64_t machine[3];     /* what there is: no sandbox gets more */
+    uint64_t tenant_most[3]; /* to the sandboxes of one tenant */
+    uint64_t total_most[3];  /* to all */
+    bool tenant_derived[3]; /* no operator has set it: it does not bind the operator's own tenant */
 };
+/* Whose the sandboxes of the unix socket are. */
+#define ATOLL_OPERATOR_TENANT "default"
 
 /* One of those who make sandboxes, and how the operator wants it used. Texts are copied. */
 struct atoll_engine_provider {
@@ -90,6 +100,20 @@ void atoll_engine_note_providers(struct atoll_engine *engine, const char *error)
 /* The doctor's report as JSON, as of the daemon's start. */
 const char *atoll_engine_host_json(const struct atoll_engine *engine);
 
+/* What a tenant, or all together, have and may have. Promises by enum atoll_promise; a most of 0: no
+ * bound. */
+struct atoll_usage {
+    size_t sandboxes, sandboxes_most;
+    uint32_t creates, creates_most; /* on this machine */
+    uint32_t execs, execs_most;
+    size_t waiting;
+    uint64_t promised[3], promised_most[3];
+};
+/* tenant NULL: all together, of which no number of execs is a bound. */
+void atoll_engine_usage(const struct atoll_engine *engine, const char *tenant,
+                        struct atoll_usage *ret);
+/* Of each promise what the tenant with the most of it has. */
+void atoll_engine_largest(const struct atoll_engine *engine, uint64_t ret_promised[static 3]);
 /* How many requests of all tenants wait for their turn right now. */
 void atoll_engine_queue(const struct atoll_engine *engine, size_t *ret_creates, size_t *ret_execs);
 
@@ -192,6 +216,17 @@ struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char 
 /* Also one that waits in the pool. */
 struct atoll_sandbox *atoll_engine_peek(struct atoll_engine *engine, const char *id);
 struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos);
+/* In the order of lists, by time of creation and then by id: the first after that place, the last before
+ * it; NULL when there is none. tenant: whose; NULL: of all. */
+struct atoll_sandbox *atoll_engine_after(struct atoll_engine *engine, const char *tenant,
+                                         int64_t created_unix_ms, const char *id);
+struct atoll_sandbox *atoll_engine_before(struct atoll_engine *engine, const char *tenant,
+                                          int64_t created_unix_ms, const char *id);
+/* How many there are in each state, and in all. tenant, provider: NULL for any. ret_silent: of those
+ * that are counted as unreachable, how many run and have an agent that does not answer; may be NULL. */
+size_t atoll_engine_count(const struct atoll_engine *engine, const char *tenant,
+                          const char *provider, size_t ret[static ATOLL_SANDBOX_STATES],
+                          size_t *ret_silent);
 /* What the daemon has on its own disk. */
 struct atoll_disk_view {
     uint64_t store_bytes, log_bytes; /* the database, and its write-ahead log */
@@ -201,6 +236,9 @@ void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view
 /* Whether the daemon's disk has room for new work, and the store takes writes: it took the last one,
  * else one is tried. */
 int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether there may be one more sandbox: RESOURCE_EXHAUSTED. */
+int atoll_engine_check_room(const struct atoll_engine *engine,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Whether the provider that builds templates answers now; of the others engine/providers.h tells how
  * they were when they were looked at last. */
 void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg);

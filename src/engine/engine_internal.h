@@ -6,6 +6,7 @@
 #include "engine/journal.h"
 #include "engine/providers.h"
 #include "engine/routing.h"
+#include "engine/tenants.h"
 #include "provider/provider.h"
 #include "provider/rpc.h"
 #include "store/store.h"
@@ -51,6 +52,7 @@ struct atoll_slot {
     int64_t asked_us, since_unix_ms;
     double latency_ms;
     char reason[200], detail[200];
+    char full[400]; /* why it has no room for another sandbox, as of the last check; "": it has */
     struct atoll_timer check;
 };
 
@@ -101,7 +103,12 @@ struct atoll_engine {
     bool pool_hurry;                   /* it is set for a pool that is low */
     struct atoll_timer pool_tidy;      /* pool.c */
     struct atoll_shares transfers;     /* of contents of files, by tenant; inband.c */
-    struct atoll_map tenants;          /* those that use something; quota.c */
+    struct atoll_map tenants;          /* those that have something; tenants.c */
+    struct atoll_ordered ordered;      /* the sandboxes of all of them */
+    uint64_t promised[ATOLL_PROMISES]; /* to all of those */
+    struct atoll_list turns;           /* of tenants that wait; quota.c */
+    struct atoll_timer turning;        /* something has become free */
+    uint32_t creating;                 /* sandboxes, on this machine, of all tenants */
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_map templates;        /* by key, of struct atoll_template, owned */
     struct atoll_artifacts *artifacts; /* owned */
@@ -161,6 +168,8 @@ struct atoll_sandbox {
     struct atoll_life life;            /* lifetime.c */
     struct atoll_history *history;     /* owned, or NULL; history.c */
     char owner[65];                    /* tenant */
+    struct atoll_tenant *tenant;       /* NULL: it is in no list; tenants.c */
+    uint64_t promised[ATOLL_PROMISES]; /* as the tenant's account has it */
     char **env;                        /* owned, NULL-terminated, or NULL */
     bool env_is_common;                /* as in atoll_create */
     char interpreter[33];              /* the same; "": none */

@@ -69,8 +69,9 @@ static enum atoll_health health_of(const struct atoll_slot *slot)
 {
     if (atoll_slot_is_down(slot))
         return ATOLL_HEALTH_DOWN;
-    return slot->failures > 0 || slot->create_failures > 0 || !slot->checked ? ATOLL_HEALTH_DEGRADED
-                                                                             : ATOLL_HEALTH_UP;
+    return slot->failures > 0 || slot->create_failures > 0 || *slot->full || !slot->checked
+               ? ATOLL_HEALTH_DEGRADED
+               : ATOLL_HEALTH_UP;
 }
 
 /* After anything that may have changed it. */
@@ -114,9 +115,15 @@ static void on_health(void *arg, const char *detail, const struct atoll_error *e
 {
     struct atoll_slot *slot = arg;
 
+    bool full = error && error->kind == ATOLL_ERR_RESOURCE_EXHAUSTED;
+
     slot->checking = false;
     slot->checked = true;
-    if (error) {
+    (void)snprintf(slot->full, sizeof(slot->full), "%s", full ? error->text : "");
+    if (full) { /* it answers: what it has goes on, and it is asked again as usual */
+        slot->failures = 0;
+        (void)snprintf(slot->reason, sizeof(slot->reason), "%.190s", error->text);
+    } else if (error) {
         slot->failures++;
         (void)snprintf(slot->reason, sizeof(slot->reason), "%.190s", error->text);
     } else {
@@ -130,7 +137,7 @@ static void on_health(void *arg, const char *detail, const struct atoll_error *e
     if (slot->engine->ending)
         return;
     check_later(slot);
-    if (!error && (!slot->listed || atoll_clock_ms() >= slot->list_at_ms) &&
+    if ((!error || full) && (!slot->listed || atoll_clock_ms() >= slot->list_at_ms) &&
         !atoll_slot_awaits(slot))
         atoll_recover_slot(slot);
 }
@@ -153,6 +160,7 @@ void atoll_slot_note_create(struct atoll_slot *slot, const struct atoll_error *e
 {
     if (!error) {
         slot->create_failures = slot->rests = 0;
+        slot->full[0] = '\0';
         judge(slot);
         return;
     }
@@ -378,11 +386,11 @@ void atoll_slots_close(struct atoll_engine *engine)
 
 size_t atoll_slot_count_sandboxes(const struct atoll_slot *slot)
 {
-    const struct atoll_sandbox *s;
-    size_t pos = 0, n = 0;
+    const struct atoll_ordered *all = &slot->engine->ordered;
+    size_t n = 0;
 
-    while ((s = atoll_map_next(&slot->engine->sandboxes, &pos)) != NULL)
-        n += s->slot == slot && !s->hidden;
+    for (size_t i = 0; i < all->count; i++)
+        n += all->items[i]->slot == slot;
     return n;
 }
 
@@ -442,6 +450,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
         .sandboxes = count,
         .can_create = !slot->retired && slot->health != ATOLL_HEALTH_DOWN &&
                       (slot->config.max_sandboxes == 0 || count < slot->config.max_sandboxes),
+        .full = slot->full,
         .most = slot->config.most,
         .languages = (const char *const *)slot->languages,
         .health = slot->health,

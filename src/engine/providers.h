@@ -14,11 +14,12 @@ const char *atoll_health_name(enum atoll_health health);
 
 struct atoll_provider_view {
     const char *name, *kind, *isolation;
-    bool removed;    /* not configured any more: there because of the sandboxes it has */
-    bool can_create; /* as far as is known; full ones cannot */
-    bool is_home;    /* it builds templates */
-    bool is_default; /* the first that is asked */
-    bool named_only; /* only for requests that name it */
+    bool removed;     /* not configured any more: there because of the sandboxes it has */
+    bool can_create;  /* it is not down and has fewer than max_sandboxes */
+    const char *full; /* why it has no room, as of its last check; "": it has */
+    bool is_home;     /* it builds templates */
+    bool is_default;  /* the first that is asked */
+    bool named_only;  /* only for requests that name it */
     bool remote, templates, images, pause, persistent, set_limits, stats;
     bool builds, snapshots, volumes;
     uint32_t networks;      /* bit per enum atoll_network */

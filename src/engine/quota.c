@@ -1,36 +1,28 @@
 /*
- * What one tenant may have at a time: sandboxes, creations under way, commands that run. A creation
+ * What one tenant may do at a time: sandboxes, creations under way, commands that run. A creation
  * or command beyond that waits in the tenant's queue, first come first served; a queue has an end,
- * and nobody waits in it for ever. All facades pass here, since this is where atoll_engine_create()
- * and atoll_engine_exec() are.
+ * and a request waits in it for 30 s at most. Creations on this machine also have a limit for all
+ * tenants together, and tenants take turns at what is free. All facades pass here, since this is where
+ * atoll_engine_create() and atoll_engine_exec() are.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/metrics.h"
 #include "base/trace.h"
 #include "engine/engine_internal.h"
 
 #define WAIT_MAX_MS 30000
+#define ADMITTED_MAX 64 /* in one turn of the loop */
 
-enum kind { CREATE, EXEC, KINDS };
-
-static const char *const kind_names[KINDS] = {"sandboxes being created", "commands running"};
-
-/* Exists while the tenant uses or waits for something. */
-struct tenant {
-    char name[65];
-    struct atoll_engine *engine;
-    uint32_t busy[KINDS];
-    size_t waiting[KINDS];
-    struct atoll_list queue[KINDS]; /* of struct request.node */
-    struct atoll_timer wake;        /* something has become free */
-};
+static const char *const turn_names[ATOLL_TURNS] = {"sandboxes being created",
+                                                    "sandboxes being created", "commands running"};
 
 /* A request that waits, with its own copy of everything, or a creation under way. */
 struct request {
     struct atoll_list node;
-    struct tenant *tenant; /* lives on, because of us */
-    enum kind kind;
+    struct atoll_tenant *tenant; /* lives on, because of us */
+    enum atoll_turn turn;
     struct atoll_timer late;
     struct atoll_create create;
     char sandbox_id[ATOLL_ID_LEN + 1];
@@ -47,71 +39,55 @@ struct request {
 
 void atoll_quota_fill(struct atoll_quota *quota)
 {
-    quota->creates = quota->creates ? quota->creates : 64;
+    uint32_t cpus = quota->cpus ? quota->cpus : 2;
+
+    /* More at once make none of them faster: they share the CPUs. Elsewhere it is not ours. */
+    quota->elsewhere = quota->creates ? quota->creates : 64;
+    quota->creates = quota->creates ? quota->creates : ATOLL_MAX(2 * cpus, 4u);
+    quota->all_creates = quota->all_creates ? quota->all_creates : ATOLL_MAX(4 * cpus, 8u);
     quota->execs = quota->execs ? quota->execs : 1024;
     quota->queue = quota->queue ? quota->queue : 1024;
 }
 
-static uint32_t limit_of(const struct atoll_engine *engine, enum kind kind)
+static uint32_t limit_of(const struct atoll_engine *engine, enum atoll_turn turn)
 {
-    return kind == CREATE ? engine->config.quota.creates : engine->config.quota.execs;
+    const struct atoll_quota *q = &engine->config.quota;
+
+    return turn == ATOLL_TURN_CREATE      ? q->creates
+           : turn == ATOLL_TURN_ELSEWHERE ? q->elsewhere
+                                          : q->execs;
 }
 
-/* Tenants. */
-
-static struct tenant *tenant_get(struct atoll_engine *engine, const char *name)
+/* Whether one more of the tenant could go on, were it the first of its queue. */
+static bool is_free(const struct atoll_tenant *t, enum atoll_turn turn)
 {
-    struct tenant *t = atoll_map_get(&engine->tenants, name);
+    const struct atoll_engine *engine = t->engine;
 
-    if (t)
-        return t;
-    t = calloc(1, sizeof(*t));
-    if (!t)
-        abort();
-    t->engine = engine;
-    (void)snprintf(t->name, sizeof(t->name), "%s", name);
-    for (size_t k = 0; k < KINDS; k++)
-        atoll_list_init(&t->queue[k]);
-    if (atoll_map_put(&engine->tenants, t->name, t) < 0)
-        abort();
-    return t;
+    return t->busy[turn] < limit_of(engine, turn) &&
+           (turn != ATOLL_TURN_CREATE || engine->creating < engine->config.quota.all_creates);
 }
 
-static void tenant_free(struct tenant *t)
+static void run_turns(void *arg);
+
+/* From the loop: what has just ended may be in the middle of something. */
+static void run_turns_soon(struct atoll_engine *engine)
 {
-    atoll_timer_cancel(&t->wake);
-    free(t);
+    if (!atoll_list_empty(&engine->turns))
+        atoll_timer_set(&engine->turning, engine->loop, 0, run_turns, engine);
 }
 
-static void tenant_release(struct tenant *t)
+static void join(struct atoll_tenant *t, enum atoll_turn turn)
 {
-    for (size_t k = 0; k < KINDS; k++)
-        if (t->busy[k] > 0 || t->waiting[k] > 0)
-            return;
-    (void)atoll_map_remove(&t->engine->tenants, t->name);
-    tenant_free(t);
+    t->busy[turn]++;
+    t->engine->creating += turn == ATOLL_TURN_CREATE;
 }
 
-static void run_queues(void *arg);
-
-/* From the loop: whoever has just ended is in the middle of something. */
-static void leave(struct tenant *t, enum kind kind)
+static void leave(struct atoll_tenant *t, enum atoll_turn turn)
 {
-    t->busy[kind]--;
-    if (t->waiting[kind] > 0)
-        atoll_timer_set(&t->wake, t->engine->loop, 0, run_queues, t);
-    else
-        tenant_release(t);
-}
-
-static size_t count_sandboxes(struct atoll_engine *engine, const char *owner)
-{
-    struct atoll_sandbox *s;
-    size_t pos = 0, count = 0;
-
-    while ((s = atoll_engine_next(engine, &pos)) != NULL)
-        count += strcmp(s->owner, owner) == 0;
-    return count;
+    t->busy[turn]--;
+    t->engine->creating -= turn == ATOLL_TURN_CREATE;
+    run_turns_soon(t->engine);
+    atoll_tenant_settle(t);
 }
 
 /* Requests. */
@@ -132,7 +108,7 @@ static struct request *request_free(struct request *q)
 
 static void request_fail(struct request *q, const struct atoll_error *error)
 {
-    if (q->kind == CREATE)
+    if (q->created)
         q->created(q->arg, NULL, error);
     else
         q->started(q->arg, NULL, error);
@@ -143,7 +119,7 @@ static void created(void *arg, struct atoll_sandbox *s, const struct atoll_error
     struct request *q = arg;
 
     q->created(q->arg, s, error);
-    leave(q->tenant, CREATE);
+    leave(q->tenant, q->turn);
     (void)request_free(q);
 }
 
@@ -154,27 +130,42 @@ static void admit_create(struct request *q, const struct atoll_create *create)
     uint32_t most = engine->config.quota.sandboxes;
     struct atoll_error err;
 
-    q->tenant->busy[CREATE]++;
-    if (most > 0 && count_sandboxes(engine, q->tenant->name) >= most) {
-        (void)atoll_fail(&err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                         "tenant %s has %u sandboxes, the most it may have; destroy some",
-                         q->tenant->name, most);
+    join(q->tenant, q->turn);
+    if (most > 0 && q->tenant->sandboxes.count >= most) {
+        atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("sandboxes"), 1);
+        (void)atoll_fail(
+            &err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+            "tenant %s has %u sandboxes, the most it may have (--tenant-sandboxes); destroy "
+            "some",
+            q->tenant->name, most);
         created(q, NULL, &err);
         return;
     }
     atoll_engine_create_now(engine, create, created, q);
 }
 
-/* One that waited. */
-static void admit(struct request *q)
+static void unqueue(struct request *q)
 {
-    struct tenant *t = q->tenant;
-    struct atoll_origin before = atoll_origin_enter(&q->origin);
+    struct atoll_tenant *t = q->tenant;
+    size_t left = 0;
 
     atoll_list_remove(&q->node);
     atoll_timer_cancel(&q->late);
-    t->waiting[q->kind]--;
-    if (q->kind == CREATE) {
+    t->waiting[q->turn]--;
+    for (size_t k = 0; k < ATOLL_TURNS; k++)
+        left += t->waiting[k];
+    if (left == 0)
+        atoll_list_remove(&t->turn);
+}
+
+/* One that waited. */
+static void admit(struct request *q)
+{
+    struct atoll_tenant *t = q->tenant;
+    struct atoll_origin before = atoll_origin_enter(&q->origin);
+
+    unqueue(q);
+    if (q->created) {
         admit_create(q, &q->create);
     } else {
         atoll_engine_exec_now(t->engine, q->sandbox_id, &q->start, q->started, q->arg);
@@ -183,44 +174,86 @@ static void admit(struct request *q)
     (void)atoll_origin_enter(&before);
 }
 
-static void run_queues(void *arg)
+/* The next request of that tenant for each thing it waits for; how many went on. */
+static unsigned give_turn(struct atoll_tenant *t)
 {
-    struct tenant *t = arg;
+    unsigned admitted = 0;
 
-    t->busy[CREATE]++; /* keeps the tenant while its requests come and go */
-    for (enum kind k = CREATE; k < KINDS; k++)
-        while (t->waiting[k] > 0 && t->busy[k] - (k == CREATE) < limit_of(t->engine, k))
-            admit(ATOLL_CONTAINER_OF(t->queue[k].next, struct request, node));
-    t->busy[CREATE]--;
-    tenant_release(t);
+    t->held = true;
+    for (enum atoll_turn k = 0; k < ATOLL_TURNS; k++) {
+        if (t->waiting[k] == 0 || !is_free(t, k))
+            continue;
+        admit(ATOLL_CONTAINER_OF(t->queue[k].next, struct request, node));
+        admitted++;
+    }
+    t->held = false;
+    atoll_tenant_settle(t);
+    return admitted;
+}
+
+/* Each tenant that waits in turn, until nothing more can go on. */
+static void run_turns(void *arg)
+{
+    struct atoll_engine *engine = arg;
+    unsigned admitted = 0, fruitless = 0;
+
+    while (!atoll_list_empty(&engine->turns) && fruitless < engine->tenants.used) {
+        struct atoll_tenant *t = ATOLL_CONTAINER_OF(engine->turns.next, struct atoll_tenant, turn);
+        unsigned n;
+
+        if (admitted >= ADMITTED_MAX) {
+            run_turns_soon(engine);
+            return;
+        }
+        atoll_list_remove(&t->turn);
+        atoll_list_push_back(&engine->turns, &t->turn);
+        n = give_turn(t);
+        admitted += n;
+        fruitless = n > 0 ? 0 : fruitless + 1;
+    }
+}
+
+static void refuse(struct request *q, const struct atoll_error *error)
+{
+    struct atoll_tenant *t = q->tenant;
+
+    atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS(q->created ? "creates" : "execs"), 1);
+    request_fail(q, error);
+    (void)request_free(q);
+    atoll_tenant_settle(t);
 }
 
 static void too_late(void *arg)
 {
     struct request *q = arg;
-    struct tenant *t = q->tenant;
+    struct atoll_tenant *t = q->tenant;
     struct atoll_error err;
 
-    (void)atoll_fail(&err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                     "waited %d s: tenant %s has %u %s, the most it may have", WAIT_MAX_MS / 1000,
-                     t->name, t->busy[q->kind], kind_names[q->kind]);
-    atoll_list_remove(&q->node);
-    t->waiting[q->kind]--;
-    request_fail(q, &err);
-    (void)request_free(q);
-    tenant_release(t);
+    if (t->busy[q->turn] >= limit_of(t->engine, q->turn))
+        (void)atoll_fail(&err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                         "waited %d s: tenant %s has %u %s, the most it may have",
+                         WAIT_MAX_MS / 1000, t->name, t->busy[q->turn], turn_names[q->turn]);
+    else
+        (void)atoll_fail(&err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                         "waited %d s: %u sandboxes are being created, the most this daemon makes "
+                         "at once (--creates)",
+                         WAIT_MAX_MS / 1000, t->engine->creating);
+    unqueue(q);
+    refuse(q, &err);
 }
 
 static int enqueue(struct request *q, struct atoll_error *err)
 {
-    struct tenant *t = q->tenant;
+    struct atoll_tenant *t = q->tenant;
 
-    if (t->waiting[q->kind] >= t->engine->config.quota.queue)
+    if (t->waiting[q->turn] >= t->engine->config.quota.queue)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                           "tenant %s has %u %s and %zu requests waiting, the most it may have",
-                          t->name, t->busy[q->kind], kind_names[q->kind], t->waiting[q->kind]);
-    atoll_list_push_back(&t->queue[q->kind], &q->node);
-    t->waiting[q->kind]++;
+                          t->name, t->busy[q->turn], turn_names[q->turn], t->waiting[q->turn]);
+    atoll_list_push_back(&t->queue[q->turn], &q->node);
+    t->waiting[q->turn]++;
+    if (!t->turn.next)
+        atoll_list_push_back(&t->engine->turns, &t->turn);
     atoll_timer_set(&q->late, t->engine->loop, WAIT_MAX_MS, too_late, q);
     return 0;
 }
@@ -247,42 +280,41 @@ static const char *const *keep_strings(char ***slot, const char *const *strings)
     return (const char *const *)*slot;
 }
 
-static struct request *request_new(struct tenant *t, enum kind kind, void *arg)
+static struct request *request_new(struct atoll_tenant *t, enum atoll_turn turn, void *arg)
 {
     struct request *q = calloc(1, sizeof(*q));
 
     if (!q)
         abort();
     q->tenant = t;
-    q->kind = kind;
+    q->turn = turn;
     q->arg = arg;
     q->origin = *atoll_origin_get();
     return q;
 }
 
-static void refuse(struct request *q, const struct atoll_error *error)
+/* An image, or a provider by name that is not the one that builds templates: what is slow there is
+ * not this machine. */
+static enum atoll_turn turn_of(struct atoll_engine *engine, const struct atoll_create *create)
 {
-    struct tenant *t = q->tenant;
+    const char *name = create->provider;
+    bool named = name && *name && strcmp(name, "auto") != 0;
 
-    request_fail(q, error);
-    (void)request_free(q);
-    tenant_release(t);
-}
-
-static bool is_free(const struct tenant *t, enum kind kind)
-{
-    return t->busy[kind] < limit_of(t->engine, kind) && t->waiting[kind] == 0;
+    return create->image || (named && strcmp(name, engine->home->provider->ops->name) != 0)
+               ? ATOLL_TURN_ELSEWHERE
+               : ATOLL_TURN_CREATE;
 }
 
 void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
                          atoll_sandbox_fn *done, void *arg)
 {
-    struct tenant *t = tenant_get(engine, create->owner ? create->owner : "default");
-    struct request *q = request_new(t, CREATE, arg);
+    struct atoll_tenant *t =
+        atoll_tenant_get(engine, create->owner ? create->owner : ATOLL_OPERATOR_TENANT);
+    struct request *q = request_new(t, turn_of(engine, create), arg);
     struct atoll_error err;
 
     q->created = done;
-    if (is_free(t, CREATE)) {
+    if (t->waiting[q->turn] == 0 && is_free(t, q->turn)) {
         admit_create(q, create);
         return;
     }
@@ -309,15 +341,15 @@ void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
                        const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg)
 {
     const struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, sandbox_id);
-    struct tenant *t = s && !s->hidden ? atoll_map_get(&engine->tenants, s->owner) : NULL;
+    struct atoll_tenant *t = s && !s->hidden ? s->tenant : NULL;
     struct atoll_error err;
     struct request *q;
 
-    if (!t || is_free(t, EXEC)) {
+    if (!t || (t->waiting[ATOLL_TURN_EXEC] == 0 && is_free(t, ATOLL_TURN_EXEC))) {
         atoll_engine_exec_now(engine, sandbox_id, start, done, arg);
         return;
     }
-    q = request_new(t, EXEC, arg);
+    q = request_new(t, ATOLL_TURN_EXEC, arg);
     q->started = done;
     (void)snprintf(q->sandbox_id, sizeof(q->sandbox_id), "%s", sandbox_id);
     q->start = *start;
@@ -336,7 +368,7 @@ void atoll_quota_exec_enter(struct atoll_exec *x)
     if (x->counted || x->ended || x->sandbox->hidden)
         return;
     x->counted = true;
-    tenant_get(x->sandbox->engine, x->sandbox->owner)->busy[EXEC]++;
+    join(atoll_tenant_get(x->sandbox->engine, x->sandbox->owner), ATOLL_TURN_EXEC);
 }
 
 void atoll_quota_exec_leave(struct atoll_exec *x)
@@ -344,31 +376,29 @@ void atoll_quota_exec_leave(struct atoll_exec *x)
     if (!x->counted)
         return;
     x->counted = false;
-    leave(atoll_map_get(&x->sandbox->engine->tenants, x->sandbox->owner), EXEC);
+    leave(atoll_tenant_get(x->sandbox->engine, x->sandbox->owner), ATOLL_TURN_EXEC);
 }
 
 void atoll_engine_queue(const struct atoll_engine *engine, size_t *ret_creates, size_t *ret_execs)
 {
-    const struct tenant *t;
-    size_t pos = 0;
-
     *ret_creates = *ret_execs = 0;
-    while ((t = atoll_map_next(&engine->tenants, &pos)) != NULL) {
-        *ret_creates += t->waiting[CREATE];
-        *ret_execs += t->waiting[EXEC];
+    ATOLL_LIST_FOREACH (&engine->turns, node) {
+        const struct atoll_tenant *t = ATOLL_CONTAINER_OF(node, struct atoll_tenant, turn);
+
+        *ret_creates += t->waiting[ATOLL_TURN_CREATE] + t->waiting[ATOLL_TURN_ELSEWHERE];
+        *ret_execs += t->waiting[ATOLL_TURN_EXEC];
     }
 }
 
 void atoll_quota_done(struct atoll_engine *engine)
 {
-    struct tenant *t;
+    struct atoll_tenant *t;
     size_t pos = 0;
 
-    while ((t = atoll_map_next(&engine->tenants, &pos)) != NULL) {
-        for (size_t k = 0; k < KINDS; k++)
+    atoll_timer_cancel(&engine->turning);
+    while ((t = atoll_map_next(&engine->tenants, &pos)) != NULL)
+        for (size_t k = 0; k < ATOLL_TURNS; k++)
             ATOLL_LIST_FOREACH (&t->queue[k], node)
                 (void)request_free(ATOLL_CONTAINER_OF(node, struct request, node));
-        tenant_free(t);
-    }
-    atoll_map_done(&engine->tenants);
+    atoll_tenants_done(engine);
 }

@@ -152,6 +152,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     (void)snprintf(s->cause, sizeof(s->cause), "%s", row->cause);
     (void)snprintf(s->owner, sizeof(s->owner), "%s", row->owner);
     memcpy(s->spec.tenant, s->owner, sizeof(s->owner));
+    atoll_tenant_enter(s);
     s->metadata_json = row->metadata_json ? strdup(row->metadata_json) : NULL;
     s->mounts = atoll_mounts_read(row->mounts ? row->mounts : "", &s->mount_count);
     s->facade_json = row->facade_json ? strdup(row->facade_json) : NULL;

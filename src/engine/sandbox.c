@@ -71,6 +71,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     s->agent = atoll_rpc_close(s->agent);
     atoll_exec_drop_all(s);
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
+    atoll_tenant_leave(s);
     atoll_strings_free(s->env);
     atoll_strings_free(s->artifacts);
     free(s->mounts);

@@ -7,7 +7,11 @@ ATOLL_MSG_DESC(atoll_sm_hello, ATOLL_MSG_FIELD(U32, atoll_sm_hello, version),
                ATOLL_MSG_FIELD(U32, atoll_sm_hello, id_slots),
                ATOLL_MSG_FIELD(STR, atoll_sm_hello, instance),
                ATOLL_MSG_FIELD(STR, atoll_sm_hello, cgroup_path),
-               ATOLL_MSG_FIELD(U32, atoll_sm_hello, cgroup_lacks));
+               ATOLL_MSG_FIELD(U32, atoll_sm_hello, cgroup_lacks),
+               ATOLL_MSG_FIELD(BYTES, atoll_sm_hello, id_more));
+
+ATOLL_MSG_DESC(atoll_sm_ids, ATOLL_MSG_FIELD(U32, atoll_sm_ids, base),
+               ATOLL_MSG_FIELD(U32, atoll_sm_ids, slots));
 
 ATOLL_MSG_DESC(atoll_sm_create, ATOLL_MSG_FIELD(STR, atoll_sm_create, id),
                ATOLL_MSG_FIELD(BYTES, atoll_sm_create, plan));

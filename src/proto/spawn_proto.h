@@ -23,6 +23,9 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty: nothing of it is left */
     ATOLL_SPAWN_END = 39,        /* empty; no answer: end, the last sandbox is gone */
     ATOLL_SPAWN_FREEZE = 40,     /* atoll_sm_freeze → empty, once all its processes stand still */
+    ATOLL_SPAWN_TAKE_IDS = 41,   /* empty → atoll_sm_ids: one more block of id ranges */
+    ATOLL_SPAWN_GIVE_IDS = 42,   /* atoll_sm_ids → empty: a block in which no sandbox is */
+    ATOLL_SPAWN_PING = 43,       /* empty → empty, once it can make sandboxes */
 };
 
 #define ATOLL_SPAWN_LACKS_MEMORY 1u
@@ -38,6 +41,11 @@ struct atoll_sm_hello {
     const char *instance;       /* names its cgroups */
     const char *cgroup_path;    /* v2: the directory they are in */
     uint32_t cgroup_lacks;      /* ATOLL_SPAWN_LACKS_*: limits that they cannot give */
+    struct atoll_bytes id_more; /* uint32_t each: first ids of other blocks of id_slots ranges */
+};
+
+struct atoll_sm_ids {
+    uint32_t base, slots; /* first id, number of ranges */
 };
 
 struct atoll_sm_create {
@@ -95,4 +103,4 @@ struct atoll_sm_commit {
 
 extern const struct atoll_msg_desc atoll_sm_hello_desc, atoll_sm_create_desc, atoll_sm_created_desc,
     atoll_sm_error_desc, atoll_sm_ref_desc, atoll_sm_exited_desc, atoll_sm_limit_desc,
-    atoll_sm_commit_desc, atoll_sm_remove_desc, atoll_sm_freeze_desc;
+    atoll_sm_commit_desc, atoll_sm_remove_desc, atoll_sm_freeze_desc, atoll_sm_ids_desc;

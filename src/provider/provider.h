@@ -114,7 +114,7 @@ struct atoll_provider_ops {
      * without them (spec->waived) would not pay. */
     uint32_t (*missing_limits)(struct atoll_provider *p, const struct atoll_spec *spec);
     /* On an error nothing of it is left. *spec lives until done: what the provider chose itself is
-     * in it by then (handle), or already when this returns (outside_id). */
+     * in it by then (handle, outside_id). */
     void (*create)(struct atoll_provider *p, struct atoll_spec *spec,
                    atoll_provider_created_fn *done, void *arg);
     /* Nobody wants this one any more: its create(), if under way, may give up. Its done comes all

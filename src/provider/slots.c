@@ -1,50 +1,116 @@
 #include "provider/slots.h"
 
-#include <assert.h>
 #include <errno.h>
 #include "sandbox/spec.h"
 
-int atoll_slots_init(struct atoll_slots *s, uint32_t base, uint32_t count)
+void atoll_slots_init(struct atoll_slots *s)
 {
-    *s = (struct atoll_slots){.base = base, .count = count};
-    s->taken = calloc(ATOLL_MAX(count, 1u), 1);
-    return s->taken ? 0 : -ENOMEM;
+    *s = (struct atoll_slots){0};
 }
 
 void atoll_slots_done(struct atoll_slots *s)
 {
-    free(s->taken);
-    *s = (struct atoll_slots){0};
+    for (size_t i = 0; i < s->block_count; i++)
+        free(s->blocks[i].taken);
+    atoll_slots_init(s);
 }
 
-uint32_t atoll_slots_take(struct atoll_slots *s)
+int atoll_slots_add(struct atoll_slots *s, uint32_t base, uint32_t count)
 {
-    for (uint32_t tries = 0; tries < s->count; tries++) {
-        uint32_t slot = s->next;
-        s->next = (s->next + 1) % s->count;
-        if (!s->taken[slot]) {
-            s->taken[slot] = 1;
-            return s->base + slot * ATOLL_ID_RANGE;
-        }
+    struct atoll_slot_block *b = &s->blocks[s->block_count];
+
+    if (count == 0)
+        return 0;
+    if (s->block_count == ATOLL_SLOT_BLOCKS_MAX)
+        return -ENOBUFS;
+    *b = (struct atoll_slot_block){.base = base, .count = count, .taken = calloc(count, 1)};
+    if (!b->taken)
+        return -ENOMEM;
+    s->block_count++;
+    s->count += count;
+    return 0;
+}
+
+uint32_t atoll_slots_drop(struct atoll_slots *s, uint32_t spare)
+{
+    for (size_t i = s->block_count; i-- > 1;) {
+        struct atoll_slot_block b = s->blocks[i];
+
+        if (b.used > 0 || s->count - s->used < b.count + spare)
+            continue;
+        for (size_t k = i + 1; k < s->block_count; k++)
+            s->blocks[k - 1] = s->blocks[k];
+        s->block_count--;
+        s->count -= b.count;
+        free(b.taken);
+        return b.base;
     }
     return 0;
 }
 
+/* Of one that has a free range. */
+static uint32_t take_from(struct atoll_slot_block *b)
+{
+    uint32_t slot = b->next;
+
+    while (b->taken[slot])
+        slot = (slot + 1) % b->count;
+    b->next = (slot + 1) % b->count;
+    b->taken[slot] = 1;
+    b->used++;
+    return b->base + slot * ATOLL_ID_RANGE;
+}
+
+uint32_t atoll_slots_take(struct atoll_slots *s)
+{
+    for (size_t i = 0; i < s->block_count; i++) {
+        struct atoll_slot_block *b = &s->blocks[i];
+
+        if (b->used == b->count)
+            continue;
+        s->used++;
+        return take_from(b);
+    }
+    return 0;
+}
+
+/* NULL when none of ours has it. */
+static struct atoll_slot_block *block_of(struct atoll_slots *s, uint32_t first_id, uint32_t *ret)
+{
+    for (size_t i = 0; i < s->block_count; i++) {
+        struct atoll_slot_block *b = &s->blocks[i];
+
+        *ret = (first_id - b->base) / ATOLL_ID_RANGE;
+        if (first_id >= b->base && *ret < b->count)
+            return b;
+    }
+    return NULL;
+}
+
 bool atoll_slots_mark(struct atoll_slots *s, uint32_t first_id)
 {
-    uint32_t slot = (first_id - s->base) / ATOLL_ID_RANGE;
+    uint32_t slot;
+    struct atoll_slot_block *b = block_of(s, first_id, &slot);
 
-    if (first_id < s->base || slot >= s->count)
+    if (!b)
         return false;
-    s->taken[slot] = 1;
-    s->next = ATOLL_MAX(s->next, (slot + 1) % s->count);
+    if (!b->taken[slot]) {
+        b->taken[slot] = 1;
+        b->used++;
+        s->used++;
+    }
+    b->next = ATOLL_MAX(b->next, (slot + 1) % b->count);
     return true;
 }
 
 void atoll_slots_give(struct atoll_slots *s, uint32_t first_id)
 {
-    uint32_t slot = (first_id - s->base) / ATOLL_ID_RANGE;
+    uint32_t slot;
+    struct atoll_slot_block *b = block_of(s, first_id, &slot);
 
-    assert(slot < s->count);
-    s->taken[slot] = 0;
+    if (!b || !b->taken[slot])
+        return;
+    b->taken[slot] = 0;
+    b->used--;
+    s->used--;
 }

@@ -52,6 +52,30 @@ static uint32_t lacking_limits(const struct atoll_sm_hello *hello)
            (hello->cgroup_lacks & ATOLL_SPAWN_LACKS_PIDS ? ATOLL_LIMIT_PIDS : 0);
 }
 
+static void note_ids(struct atoll_spawn_info *info, const struct atoll_sm_hello *hello)
+{
+    size_t more =
+        ATOLL_MIN(hello->id_more.len / sizeof(uint32_t), (size_t)ATOLL_SLOT_BLOCKS_MAX - 1);
+
+    info->id_slots = hello->id_slots;
+    info->id_bases[0] = hello->id_base;
+    if (more > 0)
+        memcpy(&info->id_bases[1], hello->id_more.data, more * sizeof(uint32_t));
+    info->id_blocks = hello->id_slots > 0 ? 1 + more : 0;
+}
+
+int atoll_spawn_info_slots(const struct atoll_spawn_info *info, struct atoll_slots *ret)
+{
+    int r = 0;
+
+    atoll_slots_init(ret);
+    for (size_t i = 0; r == 0 && i < info->id_blocks; i++)
+        r = atoll_slots_add(ret, info->id_bases[i], info->id_slots);
+    if (r < 0)
+        atoll_slots_done(ret);
+    return r;
+}
+
 static int on_hello(void *arg, struct atoll_frame *frame)
 {
     struct handshake *h = arg;
@@ -68,8 +92,7 @@ static int on_hello(void *arg, struct atoll_frame *frame)
     h->info->root = hello.root;
     h->info->cgroup_version = hello.cgroup_version;
     h->info->lacking = lacking_limits(&hello);
-    h->info->id_base = hello.id_base;
-    h->info->id_slots = hello.id_slots;
+    note_ids(h->info, &hello);
     h->answered = true;
     r = atoll_text_copy(h->info->instance, sizeof(h->info->instance), hello.instance);
     if (r == 0)

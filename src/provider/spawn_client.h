@@ -1,6 +1,7 @@
 #pragma once
 #include "proto/spawn_proto.h"
 #include "provider/rpc.h"
+#include "provider/slots.h"
 
 /*
  * The daemon's end of atoll-spawn: finds the one that serves the state directory, or starts it.
@@ -8,8 +9,10 @@
 struct atoll_spawn_info {
     bool root;
     uint32_t cgroup_version;
-    uint32_t lacking; /* ATOLL_LIMIT_* that it cannot enforce */
-    uint32_t id_base, id_slots;
+    uint32_t lacking;                         /* ATOLL_LIMIT_* that it cannot enforce */
+    uint32_t id_slots;                        /* ranges in each block; 0: without root */
+    uint32_t id_bases[ATOLL_SLOT_BLOCKS_MAX]; /* first ids of the blocks it has */
+    size_t id_blocks;
     char instance[17];
     char cgroup_path[512]; /* for atoll_cgroups_open() */
 };
@@ -21,5 +24,9 @@ struct atoll_spawn_info {
 int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
                         struct atoll_spawn_info *ret_info,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* The ranges of all blocks it has; none without root. -ENOMEM. */
+int atoll_spawn_info_slots(const struct atoll_spawn_info *info,
+                           struct atoll_slots *ret) ATOLL_MUST_CHECK;
 
 extern const struct atoll_rpc_protocol atoll_spawn_protocol;

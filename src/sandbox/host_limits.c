@@ -8,33 +8,36 @@
 #include <sys/resource.h>
 #include "sandbox/host_internal.h"
 
-/* What a host is measured by. */
+/* What a host is measured by; and what by where the kernel's default is lower than that. */
 #define SANDBOXES 1000
+#define MANY_SANDBOXES 10000
 #define FILES_WANTED 65536 /* of the daemon: a few for each sandbox and each client */
 
 static const struct {
     const char *name; /* as sysctl spells it */
     bool rootless;    /* counted for each user, so it matters where all sandboxes are one user's */
     long each;        /* what one busy sandbox takes of it */
+    long sandboxes;   /* for how many it should be enough */
     long wanted;
     const char *of_what;
 } sysctls[] = {
-    {"kernel.pid_max", false, 32, 4194304, "process ids"},
-    {"kernel.threads-max", false, 32, 200000, "threads"},
-    {"fs.file-max", false, 256, 1000000, "open files"},
-    {"fs.nr_open", false, 16, 1048576, "open files of one process"},
-    {"kernel.pty.max", false, 2, 4096, "terminals"},
-    {"vm.max_map_count", false, 60, 262144, "mappings of one process"},
-    {"user.max_user_namespaces", true, 1, 15000, "user namespaces"},
-    {"user.max_mnt_namespaces", true, 1, 15000, "mount namespaces"},
-    {"user.max_pid_namespaces", true, 1, 15000, "pid namespaces"},
-    {"user.max_net_namespaces", true, 1, 15000, "network namespaces"},
-    {"user.max_ipc_namespaces", true, 1, 15000, "ipc namespaces"},
-    {"user.max_uts_namespaces", true, 1, 15000, "uts namespaces"},
-    {"user.max_cgroup_namespaces", true, 1, 15000, "cgroup namespaces"},
-    {"fs.inotify.max_user_instances", true, 1, 8192, "watchers"},
-    {"fs.inotify.max_user_watches", true, 60, 1048576, "watched directories"},
-    {"net.core.somaxconn", false, 1, 4096, "clients that connect at once"},
+    {"kernel.pid_max", false, 32, MANY_SANDBOXES, 4194304,
+     "process ids, of which an idle one has one"},
+    {"kernel.threads-max", false, 32, SANDBOXES, 200000, "threads"},
+    {"fs.file-max", false, 256, SANDBOXES, 1000000, "open files"},
+    {"fs.nr_open", false, 16, SANDBOXES, 1048576, "open files of one process"},
+    {"kernel.pty.max", false, 2, SANDBOXES, 4096, "terminals"},
+    {"vm.max_map_count", false, 60, SANDBOXES, 262144, "mappings of one process"},
+    {"user.max_user_namespaces", true, 1, MANY_SANDBOXES, 15000, "user namespaces"},
+    {"user.max_mnt_namespaces", true, 1, MANY_SANDBOXES, 15000, "mount namespaces"},
+    {"user.max_pid_namespaces", true, 1, MANY_SANDBOXES, 15000, "pid namespaces"},
+    {"user.max_net_namespaces", true, 1, MANY_SANDBOXES, 15000, "network namespaces"},
+    {"user.max_ipc_namespaces", true, 1, MANY_SANDBOXES, 15000, "ipc namespaces"},
+    {"user.max_uts_namespaces", true, 1, MANY_SANDBOXES, 15000, "uts namespaces"},
+    {"user.max_cgroup_namespaces", true, 1, MANY_SANDBOXES, 15000, "cgroup namespaces"},
+    {"fs.inotify.max_user_instances", true, 1, SANDBOXES, 8192, "watchers"},
+    {"fs.inotify.max_user_watches", true, 60, SANDBOXES, 1048576, "watched directories"},
+    {"net.core.somaxconn", false, 1, SANDBOXES, 4096, "clients that connect at once"},
 };
 
 static void check_sysctls(struct atoll_host_report *report)
@@ -47,7 +50,7 @@ static void check_sysctls(struct atoll_host_report *report)
         if (atoll_host_read_sysctl(sysctls[i].name, &value) < 0 ||
             (sysctls[i].rootless && report->caps.root))
             continue;
-        if (value / sysctls[i].each >= SANDBOXES) {
+        if (value / sysctls[i].each >= sysctls[i].sandboxes) {
             good++;
             continue;
         }

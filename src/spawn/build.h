@@ -18,8 +18,8 @@ struct atoll_spawn_host {
     int layers_fd;    /* state/layers */
     int disks_fd;     /* state/disks: <id>.img of each sandbox whose disk can outlive it */
     char instance[17];
-    uint32_t id_base, id_slots; /* with root: id ranges no other instance on this host uses */
-    struct atoll_spare *spare;  /* with root: the next user namespace, made ahead */
+    struct atoll_id_blocks *ids; /* with root: id ranges no other instance on this host uses */
+    struct atoll_spare *spare;   /* with root: the next user namespace, made ahead */
     struct atoll_cgroups cgroups;
 };
 

@@ -45,7 +45,8 @@ static void sweep_templates(const struct atoll_spawn_host *host)
         openat(host->state_fd, below ? "above" : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (dir >= 0 &&
-        !atoll_paths_holds_entries(below ? "above/sandboxes" : ATOLL_BELOW_GVISOR "/sandboxes"))
+        !atoll_paths_holds_entries(host->state_fd,
+                                   below ? "above/sandboxes" : ATOLL_BELOW_GVISOR "/sandboxes"))
         sweep_old(dir, ATOLL_TEMPLATE_OLD);
 }
 
@@ -56,7 +57,7 @@ int atoll_leftovers_put_aside(const struct atoll_spawn_host *host, struct atoll_
 
     sweep_templates(host);
     sweep_old(host->state_fd, ATOLL_PROGRAMS_OLD);
-    if (atoll_paths_holds_entries("sandboxes"))
+    if (atoll_paths_holds_entries(host->state_fd, "sandboxes"))
         r = atoll_layer_put_aside(host, host->state_fd, "sandboxes", name);
     return r < 0 ? atoll_fail_errno(err, -r, "put aside what an earlier run left") : 0;
 }

@@ -187,7 +187,7 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
     if (r >= 0)
         r = name_instance(host, err);
     if (r >= 0 && host->root)
-        r = atoll_id_block_take(host, err);
+        r = atoll_id_blocks_open(host, &host->ids, err);
     if (r < 0)
         return r;
     r = atoll_cgroups_make(&host->cgroups, host->instance);

@@ -6,6 +6,7 @@
 #include <linux/openat2.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 int atoll_paths_open(int state_fd, const char *path, int flags)
 {
@@ -29,14 +30,18 @@ bool atoll_paths_is_inside(const char *path)
     }
 }
 
-bool atoll_paths_holds_entries(const char *path)
+bool atoll_paths_holds_entries(int dirfd, const char *path)
 {
-    DIR *dir = opendir(path);
+    int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *entry;
     bool found = false;
 
-    if (!dir)
+    if (!dir) {
+        if (fd >= 0)
+            (void)close(fd);
         return false;
+    }
     while (!found && (entry = readdir(dir)) != NULL)
         found = *entry->d_name != '.';
     (void)closedir(dir);

@@ -11,5 +11,5 @@ int atoll_paths_open(int state_fd, const char *path, int flags) ATOLL_MUST_CHECK
  * ".." parts. */
 bool atoll_paths_is_inside(const char *path);
 
-/* Whether there is anything in that directory. */
-bool atoll_paths_holds_entries(const char *path);
+/* Whether there is anything in that directory, named from dirfd. */
+bool atoll_paths_holds_entries(int dirfd, const char *path);

@@ -366,6 +366,16 @@ void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all)
     }
 }
 
+bool atoll_sandboxes_use_ids(const struct atoll_sandboxes *all, uint32_t first, uint32_t count)
+{
+    const struct sandbox *s;
+
+    for (size_t pos = 0; (s = atoll_map_next(&all->by_id, &pos)) != NULL;)
+        if (s->ids.outside >= first && s->ids.outside - first < count)
+            return true;
+    return false;
+}
+
 size_t atoll_sandboxes_count(const struct atoll_sandboxes *all)
 {
     return all->by_id.used;

@@ -50,5 +50,7 @@ void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_
 void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all);
 
 size_t atoll_sandboxes_count(const struct atoll_sandboxes *all);
+/* Whether any of them, in whatever state, has ids among these. */
+bool atoll_sandboxes_use_ids(const struct atoll_sandboxes *all, uint32_t first, uint32_t count);
 /* Walks the started ones: start with *pos = 0; NULL at the end. */
 const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos, pid_t *ret_pid);

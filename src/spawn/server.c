@@ -10,12 +10,13 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "proto/spawn_proto.h"
+#include "spawn/id_block.h"
 #include "spawn/layers.h"
 #include "spawn/leftovers.h"
 #include "spawn/paths.h"
 #include "spawn/sandbox.h"
 
-#define OUT_MAX (1024 * 1024)
+#define OUT_MAX (8 * 1024 * 1024) /* a list of as many sandboxes as there are id ranges */
 
 /* Without a daemon, a sandbox and something to remove there is nothing to stay for. Long enough for a daemon
  * that is being restarted. */
@@ -152,17 +153,23 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
                     struct atoll_error *err)
 {
     const struct atoll_sm_hello *hello = msg;
+    uint32_t bases[ATOLL_ID_BLOCKS] = {0};
+    size_t blocks = server->host->ids ? atoll_id_blocks_list(server->host->ids, bases) : 0;
     struct atoll_sm_hello reply = {
         .version = ATOLL_SPAWN_VERSION,
         .pid = (uint32_t)getpid(),
         .root = server->host->root,
         .cgroup_version = (uint32_t)server->host->cgroups.version,
-        .id_base = server->host->id_base,
-        .id_slots = server->host->id_slots,
+        .id_base = bases[0],
+        .id_slots = blocks > 0 ? atoll_id_block_ranges() : 0,
         .instance = server->host->instance,
         .cgroup_path = server->host->cgroups.path,
         .cgroup_lacks = lacking_limits(&server->host->cgroups),
     };
+
+    if (blocks > 1)
+        reply.id_more =
+            (struct atoll_bytes){(const uint8_t *)&bases[1], (blocks - 1) * sizeof(bases[0])};
 
     if (hello->version != ATOLL_SPAWN_VERSION)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPROTO,
@@ -232,6 +239,44 @@ static int do_list(struct atoll_server *server, uint32_t id, const void *msg,
     return 0;
 }
 
+static int do_take_ids(struct atoll_server *server, uint32_t id, const void *msg,
+                       struct atoll_error *err)
+{
+    struct atoll_sm_ids reply = {.slots = atoll_id_block_ranges()};
+    int r = server->host->ids
+                ? atoll_id_blocks_take(server->host->ids, &reply.base, err)
+                : atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "id ranges need root");
+
+    (void)msg;
+    if (r == 0)
+        send_frame(server, ATOLL_SPAWN_REPLY, id, &atoll_sm_ids_desc, &reply);
+    return r;
+}
+
+static int do_give_ids(struct atoll_server *server, uint32_t id, const void *msg,
+                       struct atoll_error *err)
+{
+    const struct atoll_sm_ids *ids = msg;
+    int r;
+
+    if (!server->host->ids ||
+        atoll_sandboxes_use_ids(server->sandboxes, ids->base, UINT32_C(1) << ATOLL_ID_BLOCK_BITS))
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY, "the id block is in use");
+    r = atoll_id_blocks_give(server->host->ids, ids->base, err);
+    if (r == 0)
+        send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
+    return r;
+}
+
+static int do_ping(struct atoll_server *server, uint32_t id, const void *msg,
+                   struct atoll_error *err)
+{
+    (void)msg;
+    (void)err;
+    send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
+    return 0;
+}
+
 static int do_commit(struct atoll_server *server, uint32_t id, const void *msg,
                      struct atoll_error *err)
 {
@@ -290,6 +335,9 @@ static const struct {
     {ATOLL_SPAWN_COMMIT, "commit", &atoll_sm_commit_desc, do_commit},
     {ATOLL_SPAWN_DROP_LAYER, "drop_layer", &atoll_sm_ref_desc, do_drop_layer},
     {ATOLL_SPAWN_END, "end", NULL, do_end},
+    {ATOLL_SPAWN_TAKE_IDS, "take_ids", NULL, do_take_ids},
+    {ATOLL_SPAWN_GIVE_IDS, "give_ids", &atoll_sm_ids_desc, do_give_ids},
+    {ATOLL_SPAWN_PING, "ping", NULL, do_ping},
 };
 
 union any_request {
@@ -300,6 +348,7 @@ union any_request {
     struct atoll_sm_ref ref;
     struct atoll_sm_remove remove;
     struct atoll_sm_freeze freeze;
+    struct atoll_sm_ids ids;
 };
 
 /* While processes of an earlier life are left, whoever comes is greeted, and all else waits. */

@@ -26,6 +26,8 @@ CONSEQUENCES = FAILURES | {404, 409, 412, 429}
 ELSEWHERE = {
     "base.input": "test_memory.py",
     "spawn.abort": "only plans of unit tests have it",
+    "spawn.request_take_ids": "test_id_blocks.py, with small blocks of ids",
+    "spawn.request_give_ids": "test_id_blocks.py, with small blocks of ids",
     "spawn.runsc": "the provider gvisor, whose atoll-spawn this is too",
     "agent.PROCESS_LIST": "no daemon asks for it",
     "agent.XATTR_GET": "no daemon asks for it",

@@ -456,6 +456,49 @@ def test_creates_queue_up(daemon, tmp_path):
         assert said.json["stdout"] == "b\n"
 
 
+def test_tenants_take_turns_at_creates(daemon, tmp_path):
+    """One tenant's flood waits in its own queue: another's create comes long before the flood is over."""
+    flood = 64
+    with serving(daemon, tmp_path, "--key-rate", "0") as own:
+        acme, other = (own.by(own.key(name, "write")) for name in ("acme", "other"))
+        with concurrent.futures.ThreadPoolExecutor(flood) as pool:
+            pending = [pool.submit(acme.post, "/api/sandboxes", {}) for _ in range(flood)]
+            while not any(one.done() for one in pending):
+                time.sleep(0.001)
+            before = sum(one.done() for one in pending)
+            assert other.post("/api/sandboxes", {}).status == 201
+            meanwhile = sum(one.done() for one in pending) - before
+            assert {one.result().status for one in pending} == {201}
+        assert meanwhile < flood / 2, f"{meanwhile} creates of the flood came first"
+
+
+def test_what_is_promised_has_bounds(daemon, tmp_path):
+    with serving(daemon, tmp_path, "--tenant-memory", "1000M", "--tenant-cpus", "3", "--total-disk",
+                 "1G") as own:
+        acme, other = (own.by(own.key(name, "write")) for name in ("acme", "other"))
+
+        def create(who, **limits):
+            return who.post("/api/sandboxes", {"limits": {"memoryMB": 64, "cpuCores": 1,
+                                                          "diskMB": 16} | limits})
+
+        absurd = create(acme, memoryMB=1048576)
+        assert absurd.status == 400 and "this machine has" in absurd.json["error"]["message"]
+        absurd = create(acme, diskMB=16777216)
+        assert absurd.status == 400 and "diskMB" in absurd.json["error"]["message"]
+        first = create(acme, memoryMB=600)
+        assert first.status == 201
+        refused = create(acme, memoryMB=600)
+        assert refused.status == 429 and "--tenant-memory" in refused.json["error"]["message"]
+        assert create(other, memoryMB=600).status == 201
+        assert create(acme).status == 201 and create(acme).status == 201
+        refused = create(acme)
+        assert refused.status == 429 and "--tenant-cpus" in refused.json["error"]["message"]
+        refused = create(other, diskMB=1000)
+        assert refused.status == 429 and "--total-disk" in refused.json["error"]["message"]
+        assert acme.delete(f"/api/sandboxes/{first.json['id']}").status == 204
+        assert create(acme, memoryMB=600).status == 201
+
+
 def test_audit(server, keys):
     before = len(server.audit())
     mine, reader = server.by(keys["write"]), server.by(keys["read"])

@@ -292,6 +292,54 @@ struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos
     return NULL;
 }
 
+/* Few, and in no order but that of their places: their number in the id stands for it. */
+static inline int fake_place(const char *id)
+{
+    return *id ? atoi(id + 3) : -1;
+}
+
+struct atoll_sandbox *atoll_engine_after(struct atoll_engine *engine, const char *tenant,
+                                         int64_t created_unix_ms, const char *id)
+{
+    (void)created_unix_ms;
+    for (int i = 0; i < FAKE_MAX; i++)
+        if (engine->sandboxes[i].used && fake_place(engine->sandboxes[i].id) > fake_place(id) &&
+            (!tenant || strcmp(engine->sandboxes[i].owner, tenant) == 0))
+            return &engine->sandboxes[i];
+    return NULL;
+}
+
+size_t atoll_engine_count(const struct atoll_engine *engine, const char *tenant,
+                          const char *provider, size_t ret[static ATOLL_SANDBOX_STATES],
+                          size_t *ret_silent)
+{
+    size_t n = 0;
+
+    (void)provider;
+    if (ret_silent)
+        *ret_silent = 0;
+    memset(ret, 0, ATOLL_SANDBOX_STATES * sizeof(*ret));
+    for (int i = 0; i < FAKE_MAX; i++)
+        n += engine->sandboxes[i].used &&
+             (!tenant || strcmp(engine->sandboxes[i].owner, tenant) == 0);
+    ret[ATOLL_SANDBOX_RUNNING] = n;
+    return n;
+}
+
+void atoll_engine_usage(const struct atoll_engine *engine, const char *tenant,
+                        struct atoll_usage *ret)
+{
+    (void)engine;
+    (void)tenant;
+    *ret = (struct atoll_usage){0};
+}
+
+void atoll_engine_largest(const struct atoll_engine *engine, uint64_t ret_promised[static 3])
+{
+    (void)engine;
+    memset(ret_promised, 0, 3 * sizeof(*ret_promised));
+}
+
 static inline void call_done(struct fake_later *l)
 {
     ((atoll_done_fn *)l->fn)(l->arg, fake_error(l));
@@ -880,6 +928,13 @@ void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view
 {
     (void)engine;
     *ret = (struct atoll_disk_view){.store_bytes = 4096, .log_bytes = 1024};
+}
+
+int atoll_engine_check_room(const struct atoll_engine *engine, struct atoll_error *err)
+{
+    (void)engine;
+    (void)err;
+    return 0;
 }
 
 int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *err)

@@ -35,6 +35,23 @@ static int probe(void **state)
     return atoll_host_probe(&report, &err);
 }
 
+/* Fewer process ids than ten thousand busy sandboxes need are told, with what to do. */
+static void few_process_ids_are_told(void **state)
+{
+    const struct atoll_host_check *check = check_named("kernel.pid_max");
+    char text[32];
+    long most;
+
+    (void)state;
+    assert_true(atoll_fd_read_file(AT_FDCWD, "/proc/sys/kernel/pid_max", text, sizeof(text)) > 0);
+    most = strtol(text, NULL, 10);
+    assert_int_equal(check != NULL, most < 32 * 10000);
+    if (check) {
+        assert_int_equal(check->state, ATOLL_HOST_WARN);
+        assert_non_null(strstr(check->fix, "sysctl -w kernel.pid_max="));
+    }
+}
+
 static void caps_and_checks_agree(void **state)
 {
     const struct atoll_host_caps *caps = &report.caps;
@@ -140,6 +157,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(caps_and_checks_agree),
+        cmocka_unit_test(few_process_ids_are_told),
         cmocka_unit_test(the_verdict_follows_from_the_checks),
         cmocka_unit_test(the_report_is_json),
         cmocka_unit_test(a_probe_leaves_nothing_behind),

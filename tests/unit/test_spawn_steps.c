@@ -173,7 +173,7 @@ static void build_plan(struct fixture *f, struct atoll_spec *spec, struct atoll_
                                            .disk_bytes = UINT64_C(16) << 20,
                                            .inodes = 1000,
                                            .open_files = 256},
-                                .outside_id = f->info.id_base};
+                                .outside_id = f->info.id_bases[0]};
     atoll_rand_id(spec->id, ATOLL_ID_LEN);
     atoll_buf_init(plan, ATOLL_PLAN_MAX);
     assert_int_equal(atoll_plan_build(&host, spec, &f->seccomp, plan, &err), 0);

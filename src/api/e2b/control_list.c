@@ -153,15 +153,6 @@ static bool is_behind_cursor(const struct query *q, const struct atoll_sandbox_v
     return !q->has_cursor || (q->ascending ? order > 0 : order < 0);
 }
 
-static int by_age(const void *left, const void *right)
-{
-    struct atoll_sandbox_view a, b;
-
-    atoll_sandbox_get(*(struct atoll_sandbox *const *)left, &a);
-    atoll_sandbox_get(*(struct atoll_sandbox *const *)right, &b);
-    return compare(a.created_unix_ms, a.id, b.created_unix_ms, b.id);
-}
-
 struct found {
     struct atoll_sandbox **sandboxes; /* owned, oldest first */
     size_t count;
@@ -170,22 +161,22 @@ struct found {
 
 static void gather(const struct atoll_api_call *call, const struct query *q, struct found *ret)
 {
+    const char *tenant = atoll_api_list_tenant(call);
+    struct atoll_sandbox_view view = {.created_unix_ms = INT64_MIN, .id = ""};
+    size_t states[ATOLL_SANDBOX_STATES];
+    size_t total = atoll_engine_count(call->engine, tenant, NULL, states, NULL);
     struct atoll_sandbox *sandbox;
-    struct atoll_sandbox_view view;
-    size_t pos = 0, total = 0;
 
-    while (atoll_engine_next(call->engine, &pos))
-        total++;
     ret->sandboxes = atoll_api_alloc((total + 1) * sizeof(struct atoll_sandbox *));
-    for (pos = 0; ret->count < total && (sandbox = atoll_engine_next(call->engine, &pos));) {
+    while (ret->count < total &&
+           (sandbox = atoll_engine_after(call->engine, tenant, view.created_unix_ms, view.id))) {
         atoll_sandbox_get(sandbox, &view);
-        if (!atoll_api_sees(call, view.owner) || !is_wanted(q, sandbox, &view))
+        if (!is_wanted(q, sandbox, &view))
             continue;
         ret->running += !atoll_e2b_is_paused(&view);
         if (is_behind_cursor(q, &view))
             ret->sandboxes[ret->count++] = sandbox;
     }
-    qsort(ret->sandboxes, ret->count, sizeof(struct atoll_sandbox *), by_age);
 }
 
 /* The answer. */

@@ -128,14 +128,12 @@ static struct checkup *checkup_new(struct atoll_api_call *call, size_t count)
     return c;
 }
 
-static void add_patient(struct checkup *c, const struct atoll_sandbox *sandbox)
+static void add_patient(struct checkup *c, const char *id)
 {
     struct patient *p = &c->patients[c->count++];
-    struct atoll_sandbox_view view;
 
-    atoll_sandbox_get(sandbox, &view);
     p->checkup = c;
-    (void)snprintf(p->id, sizeof(p->id), "%s", view.id);
+    (void)snprintf(p->id, sizeof(p->id), "%s", id);
 }
 
 void atoll_rest_health_one(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
@@ -151,22 +149,20 @@ void atoll_rest_health_one(struct atoll_api_call *call, const uint8_t *body ATOL
     }
     c = checkup_new(call, 1);
     c->one = true;
-    add_patient(c, sandbox);
+    add_patient(c, call->params.id);
     ask(c);
 }
 
 void atoll_rest_health_all(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                            size_t n ATOLL_UNUSED)
 {
-    struct atoll_sandbox *sandbox;
-    struct checkup *c;
-    size_t count = 0, pos = 0;
+    size_t count;
+    char(*ids)[ATOLL_ID_LEN + 1] = atoll_rest_sandbox_ids(call, &count);
+    struct checkup *c = checkup_new(call, count);
 
-    while (atoll_rest_next_sandbox(call, &pos))
-        count++;
-    c = checkup_new(call, count);
-    for (pos = 0; c->count < count && (sandbox = atoll_rest_next_sandbox(call, &pos));)
-        add_patient(c, sandbox);
+    for (size_t i = 0; i < count; i++)
+        add_patient(c, ids[i]);
+    free(ids);
     atoll_json_open(&c->out, NULL, '{');
     atoll_json_open(&c->out, "sandboxes", '[');
     ask(c);

@@ -60,17 +60,11 @@ static void write_bounds(struct atoll_json_out *out, const struct atoll_provider
 }
 
 /* Those that the caller may see. */
-static size_t count_sandboxes(struct atoll_api_call *call, const char *provider)
+static size_t count_sandboxes(const struct atoll_api_call *call, const char *provider)
 {
-    struct atoll_sandbox *sandbox;
-    struct atoll_sandbox_view view;
-    size_t pos = 0, n = 0;
+    size_t states[ATOLL_SANDBOX_STATES];
 
-    while ((sandbox = atoll_rest_next_sandbox(call, &pos))) {
-        atoll_sandbox_get(sandbox, &view);
-        n += strcmp(view.provider, provider) == 0;
-    }
-    return n;
+    return atoll_engine_count(call->engine, atoll_api_list_tenant(call), provider, states, NULL);
 }
 
 static void write_provider(struct atoll_json_out *out, struct atoll_api_call *call,

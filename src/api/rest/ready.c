@@ -1,6 +1,7 @@
 /*
- * /healthz says that the daemon answers, /readyz that it can do its work: the store takes writes
- * and at least one of those who make sandboxes can. Both are for monitors, which on this host need no key.
+ * /healthz says that the daemon answers, /readyz that it can do its work: the store takes writes,
+ * there is room for another sandbox and at least one provider can make it. Both are for monitors,
+ * which on this host need no key.
  */
 #include <errno.h>
 #include <string.h>
@@ -57,7 +58,7 @@ static const char *why_not(const struct atoll_provider_view *v, const char *home
     if (v->is_home && home_error)
         return home_error;
     if (v->can_create)
-        return NULL;
+        return !v->is_home && *v->full ? v->full : NULL;
     return v->health == ATOLL_HEALTH_DOWN ? v->reason : "it has as many sandboxes as it may have";
 }
 
@@ -155,7 +156,8 @@ void atoll_rest_ready(struct atoll_api_call *call, const uint8_t *body ATOLL_UNU
         return;
     check = atoll_api_alloc(sizeof(*check));
     check->call = call;
-    if (call->api->draining || atoll_engine_check_store(call->engine, &error) < 0) {
+    if (call->api->draining || atoll_engine_check_store(call->engine, &error) < 0 ||
+        atoll_engine_check_room(call->engine, &error) < 0) {
         answer(check, call->api->draining ? "the daemon is shutting down" : error.text, NULL);
         free(check);
         return;

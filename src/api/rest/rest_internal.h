@@ -73,8 +73,9 @@ atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest
 /* The sandbox the route names; NULL fills *err. Good until control goes back to the loop. */
 struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
                                               struct atoll_error *err);
-/* Walks the sandboxes the caller may see: start with *pos = 0; NULL at the end. */
-struct atoll_sandbox *atoll_rest_next_sandbox(struct atoll_api_call *call, size_t *pos);
+/* Ids of the sandboxes in the caller's lists, in their order; malloc'd. See walk.h for what costs more
+ * than an id. */
+char (*atoll_rest_sandbox_ids(struct atoll_api_call *call, size_t *ret_count))[ATOLL_ID_LEN + 1];
 struct atoll_exec *atoll_rest_find_exec(struct atoll_engine *engine, const char *sandbox_id,
                                         const char *exec_id, struct atoll_error *err);
 /* ?artifacts= of a request that destroys a sandbox (artifacts.c): what is to be kept of it. */

@@ -8,9 +8,11 @@
 #include "api/rest/paging.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
+#include "api/rest/walk.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
 
+#define STEP 32 /* sandboxes looked at in one turn of the loop */
 #define PAIRS_MAX 16
 #define PAIR_BYTES_MAX 1024
 
@@ -90,70 +92,70 @@ static bool has_pairs(const struct filter *f, const char *metadata_json)
 
 static bool passes(const struct filter *f, const struct atoll_sandbox_view *v)
 {
-    return atoll_rest_page_has(&f->page, v->created_unix_ms, v->id) &&
-           (!f->state || strcmp(f->state, atoll_sandbox_state_name(v->state)) == 0) &&
+    return (!f->state || strcmp(f->state, atoll_sandbox_state_name(v->state)) == 0) &&
            (!f->template_name || strcmp(f->template_name, v->template_name) == 0) &&
            has_pairs(f, v->metadata_json);
 }
 
-static int by_age(const void *left, const void *right)
-{
-    struct atoll_sandbox_view a, b;
+/* The answer, while it is written. */
+struct list {
+    struct atoll_api_call *call;
+    struct filter filter;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    uint64_t shown;
+    bool more; /* than fit on the page */
+    int64_t last_unix_ms;
+    char last_id[ATOLL_ID_LEN + 1];
+};
 
-    atoll_sandbox_get(*(struct atoll_sandbox *const *)left, &a);
-    atoll_sandbox_get(*(struct atoll_sandbox *const *)right, &b);
-    return atoll_rest_page_compare(a.created_unix_ms, a.id, b.created_unix_ms, b.id);
+static bool show(void *arg, struct atoll_sandbox *sandbox)
+{
+    struct list *l = arg;
+    struct atoll_sandbox_view view;
+
+    atoll_sandbox_get(sandbox, &view);
+    if (!passes(&l->filter, &view))
+        return true;
+    if (l->filter.page.limit && l->shown == l->filter.page.limit) {
+        l->more = true;
+        return false;
+    }
+    atoll_view_sandbox(&l->out, NULL, sandbox);
+    l->shown++;
+    l->last_unix_ms = view.created_unix_ms;
+    (void)snprintf(l->last_id, sizeof(l->last_id), "%s", view.id);
+    return true;
 }
 
-/* All that pass, sorted; as many as the engine allows sandboxes. */
-static struct atoll_sandbox **gather(struct atoll_api_call *call, const struct filter *f,
-                                     size_t *ret_count)
+static void finish(void *arg)
 {
-    struct atoll_sandbox **found, *sandbox;
-    size_t pos = 0, count = 0, kept = 0;
+    struct list *l = arg;
 
-    while (atoll_rest_next_sandbox(call, &pos))
-        count++;
-    found = atoll_api_alloc((count + 1) * sizeof(struct atoll_sandbox *));
-    for (pos = 0; kept < count && (sandbox = atoll_rest_next_sandbox(call, &pos));) {
-        struct atoll_sandbox_view view;
-        atoll_sandbox_get(sandbox, &view);
-        if (passes(f, &view))
-            found[kept++] = sandbox;
-    }
-    qsort(found, kept, sizeof(struct atoll_sandbox *), by_age);
-    *ret_count = kept;
-    return found;
+    atoll_json_close(&l->out, ']');
+    if (l->more)
+        atoll_rest_page_write(&l->out, l->last_unix_ms, l->last_id);
+    atoll_json_close(&l->out, '}');
+    atoll_api_reply(l->call, 200, &l->out);
+    free(l);
 }
 
 void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                              size_t n ATOLL_UNUSED)
 {
-    struct filter filter = {0};
-    struct atoll_sandbox **found;
-    struct atoll_sandbox_view last;
+    struct list *l = atoll_api_alloc(sizeof(*l));
+    const struct atoll_rest_page *page = &l->filter.page;
     struct atoll_error error;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-    size_t count, shown;
 
-    if (take_filter(call, &filter, &error) < 0) {
+    l->call = call;
+    if (take_filter(call, &l->filter, &error) < 0) {
+        free(l);
         atoll_api_fail(call, &error);
         return;
     }
-    found = gather(call, &filter, &count);
-    shown = atoll_rest_page_shown(&filter.page, count);
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_open(&out, "sandboxes", '[');
-    for (size_t i = 0; i < shown; i++)
-        atoll_view_sandbox(&out, NULL, found[i]);
-    atoll_json_close(&out, ']');
-    if (shown < count) {
-        atoll_sandbox_get(found[shown - 1], &last);
-        atoll_rest_page_write(&out, last.created_unix_ms, last.id);
-    }
-    atoll_json_close(&out, '}');
-    free(found);
-    atoll_api_reply(call, 200, &out);
+    atoll_api_reply_init(&l->buf, &l->out);
+    atoll_json_open(&l->out, NULL, '{');
+    atoll_json_open(&l->out, "sandboxes", '[');
+    atoll_rest_walk(call, page->has_cursor ? page->after_ms : INT64_MIN, page->after_id, STEP, show,
+                    finish, l);
 }

@@ -18,14 +18,22 @@ struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
     return sandbox;
 }
 
-struct atoll_sandbox *atoll_rest_next_sandbox(struct atoll_api_call *call, size_t *pos)
+char (*atoll_rest_sandbox_ids(struct atoll_api_call *call, size_t *ret_count))[ATOLL_ID_LEN + 1]
 {
+    const char *tenant = atoll_api_list_tenant(call);
+    size_t states[ATOLL_SANDBOX_STATES];
+    size_t count = atoll_engine_count(call->engine, tenant, NULL, states, NULL), i = 0;
+    char(*ids)[ATOLL_ID_LEN + 1] = atoll_api_alloc((count + 1) * sizeof(*ids));
+    struct atoll_sandbox_view view = {.created_unix_ms = INT64_MIN, .id = ""};
     struct atoll_sandbox *sandbox;
 
-    while ((sandbox = atoll_engine_next(call->engine, pos)) &&
-           !atoll_api_sees_sandbox(call, sandbox))
-        ;
-    return sandbox;
+    while (i < count &&
+           (sandbox = atoll_engine_after(call->engine, tenant, view.created_unix_ms, view.id))) {
+        atoll_sandbox_get(sandbox, &view);
+        (void)snprintf(ids[i++], sizeof(ids[0]), "%s", view.id);
+    }
+    *ret_count = i;
+    return ids;
 }
 
 void atoll_rest_done(void *arg, const struct atoll_error *error)
@@ -176,31 +184,13 @@ static void destroyed_one(void *arg, const struct atoll_error *error)
     finish_all(all);
 }
 
-/* The ids first: destroying changes what is being walked. */
-static char (*all_ids(struct atoll_api_call *call, size_t *ret_count))[ATOLL_ID_LEN + 1]
-{
-    char(*ids)[ATOLL_ID_LEN + 1];
-    struct atoll_sandbox *sandbox;
-    size_t pos = 0, count = 0, i = 0;
-
-    while (atoll_rest_next_sandbox(call, &pos))
-        count++;
-    ids = atoll_api_alloc((count + 1) * sizeof(*ids));
-    for (pos = 0; i < count && (sandbox = atoll_rest_next_sandbox(call, &pos)); i++) {
-        struct atoll_sandbox_view view;
-        atoll_sandbox_get(sandbox, &view);
-        (void)snprintf(ids[i], sizeof(ids[i]), "%s", view.id);
-    }
-    *ret_count = i;
-    return ids;
-}
-
 void atoll_rest_sandbox_destroy_all(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                     size_t n ATOLL_UNUSED)
 {
     struct destroy_all *all = atoll_api_alloc(sizeof(*all));
     size_t count;
-    char(*ids)[ATOLL_ID_LEN + 1] = all_ids(call, &count);
+    /* The ids first: destroying changes what is being walked. */
+    char(*ids)[ATOLL_ID_LEN + 1] = atoll_rest_sandbox_ids(call, &count);
 
     all->call = call;
     all->waiting = count + 1;

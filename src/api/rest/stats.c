@@ -49,27 +49,40 @@ void atoll_rest_stats_one(struct atoll_api_call *call, const uint8_t *body ATOLL
     atoll_engine_figures(call->engine, call->params.id, got_one, call);
 }
 
-/* Of all of them: one question per sandbox, answered in any order. */
+/* Of all of them: one question per sandbox, so many at a time, answered in any order. */
+
+#define ASKED_MAX 64
+#define ASKED_STEP 16 /* in one turn of the loop */
 
 struct all_stats {
     struct atoll_api_call *call;
     struct atoll_buf buf;
     struct atoll_json_out out;
-    size_t waiting; /* questions under way, and one for the loop that asks them */
+    size_t waiting;   /* questions under way */
+    int64_t asked_ms; /* the place in the order of the last that was asked */
+    char asked_id[ATOLL_ID_LEN + 1];
     struct one_of_all {
-        struct all_stats *all;
+        struct all_stats *all; /* NULL: free */
         char id[ATOLL_ID_LEN + 1];
-    } * each; /* owned */
+    } each[ASKED_MAX];
+    bool asking, ended; /* within ask_more(); there are no more */
+    struct atoll_timer again;
 };
 
-static void finish_all(struct all_stats *all)
+static void ask_more(void *arg);
+
+static void settle_all(struct all_stats *all)
 {
-    if (--all->waiting > 0)
+    if (!all->asking && !all->ended) {
+        if (!all->again.loop && all->waiting < ASKED_MAX)
+            atoll_timer_set(&all->again, atoll_http_loop(all->call->req), 0, ask_more, all);
+        return;
+    }
+    if (all->waiting > 0 || all->asking)
         return;
     atoll_json_close(&all->out, ']');
     atoll_json_close(&all->out, '}');
     atoll_api_reply(all->call, 200, &all->out);
-    free(all->each);
     free(all);
 }
 
@@ -78,35 +91,59 @@ static void got_one_of_all(void *arg, const struct atoll_sandbox_stats *stats,
                            const struct atoll_error *error)
 {
     struct one_of_all *one = arg;
-    struct all_stats *all = one->all;
+    struct all_stats *all = ATOLL_TAKE_PTR(one->all);
 
     if (!error)
         (void)write_stats(&all->out, all->call->engine, one->id, stats, true);
-    finish_all(all);
+    all->waiting--;
+    settle_all(all);
+}
+
+static struct one_of_all *free_place(struct all_stats *all)
+{
+    size_t i = 0;
+
+    while (i < ASKED_MAX && all->each[i].all)
+        i++;
+    return i < ASKED_MAX ? &all->each[i] : NULL;
+}
+
+static void ask_more(void *arg)
+{
+    struct all_stats *all = arg;
+    struct atoll_engine *engine = all->call->engine;
+    struct one_of_all *one;
+
+    all->asking = true;
+    for (size_t i = 0; i < ASKED_STEP && !all->ended && (one = free_place(all)); i++) {
+        struct atoll_sandbox *sandbox = atoll_engine_after(engine, atoll_api_list_tenant(all->call),
+                                                           all->asked_ms, all->asked_id);
+        struct atoll_sandbox_view view;
+
+        all->ended = !sandbox;
+        if (all->ended)
+            break;
+        atoll_sandbox_get(sandbox, &view);
+        all->asked_ms = view.created_unix_ms;
+        (void)snprintf(all->asked_id, sizeof(all->asked_id), "%s", view.id);
+        (void)snprintf(one->id, sizeof(one->id), "%s", view.id);
+        one->all = all;
+        all->waiting++;
+        atoll_engine_figures(engine, one->id, got_one_of_all, one);
+    }
+    all->asking = false;
+    settle_all(all);
 }
 
 void atoll_rest_stats_all(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                           size_t n ATOLL_UNUSED)
 {
     struct all_stats *all = atoll_api_alloc(sizeof(*all));
-    struct atoll_sandbox *sandbox;
-    struct atoll_sandbox_view view;
-    size_t count = 0, pos = 0, i = 0;
 
-    while (atoll_rest_next_sandbox(call, &pos))
-        count++;
     all->call = call;
-    all->each = atoll_api_alloc((count + 1) * sizeof(*all->each));
+    all->asked_ms = INT64_MIN;
     atoll_api_reply_init(&all->buf, &all->out);
     atoll_json_open(&all->out, NULL, '{');
     atoll_json_open(&all->out, "sandboxes", '[');
-    for (pos = 0; i < count && (sandbox = atoll_rest_next_sandbox(call, &pos)); i++) {
-        atoll_sandbox_get(sandbox, &view);
-        all->each[i].all = all;
-        (void)snprintf(all->each[i].id, sizeof(all->each[i].id), "%s", view.id);
-    }
-    all->waiting = i + 1;
-    for (size_t k = 0; k < i; k++)
-        atoll_engine_figures(call->engine, all->each[k].id, got_one_of_all, &all->each[k]);
-    finish_all(all);
+    ask_more(all);
 }

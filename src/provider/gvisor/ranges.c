@@ -31,7 +31,7 @@ static int refresh(struct atoll_gvisor *g, struct atoll_error *err)
     if (life == g->slots_life)
         return 0;
     atoll_slots_done(&g->slots);
-    r = atoll_slots_init(&g->slots, info.id_base, info.id_slots);
+    r = atoll_spawn_info_slots(&info, &g->slots);
     if (r == 0)
         r = mark_living(g);
     if (r < 0)
@@ -43,16 +43,20 @@ static int refresh(struct atoll_gvisor *g, struct atoll_error *err)
 int atoll_gvisor_range_take(struct atoll_gvisor *g, struct atoll_spec *spec,
                             struct atoll_gvisor_range *ret, struct atoll_error *err)
 {
+    uint32_t count;
     int r;
 
     (void)pthread_mutex_lock(&g->lock);
     r = refresh(g, err);
+    count = g->slots.count;
     spec->outside_id = r == 0 ? atoll_slots_take(&g->slots) : 0;
     *ret = (struct atoll_gvisor_range){spec->outside_id, g->slots_life};
     (void)pthread_mutex_unlock(&g->lock);
     if (r == 0 && spec->outside_id == 0)
         r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                       "all id ranges are taken; destroy a sandbox first");
+                       "all %u id ranges that gvisor has are in use, one for each sandbox; destroy "
+                       "some",
+                       count);
     return r;
 }
 
@@ -75,11 +79,8 @@ struct atoll_gvisor_range atoll_gvisor_range_of(struct atoll_gvisor *g, const ch
 
 void atoll_gvisor_range_give(struct atoll_gvisor *g, const struct atoll_gvisor_range *range)
 {
-    uint32_t first_id = range->first_id;
-
     (void)pthread_mutex_lock(&g->lock);
-    if (range->life == g->slots_life && first_id >= g->slots.base &&
-        (first_id - g->slots.base) / ATOLL_ID_RANGE < g->slots.count)
-        atoll_slots_give(&g->slots, first_id);
+    if (range->life == g->slots_life)
+        atoll_slots_give(&g->slots, range->first_id);
     (void)pthread_mutex_unlock(&g->lock);
 }

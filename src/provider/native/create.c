@@ -13,6 +13,8 @@
 struct creation {
     struct atoll_native *n;
     struct atoll_spec spec;
+    struct atoll_spec *ret_spec; /* the caller's, as long as `done` is there */
+    struct atoll_native_id_waiter waiter;
     atoll_provider_created_fn *done; /* NULL: told that it takes too long */
     void *arg;
     struct atoll_timer silence;
@@ -24,7 +26,7 @@ struct creation {
 static void fail_creation(struct creation *c, const struct atoll_error *error)
 {
     if (!c->spec.resume_disk) {
-        atoll_homes_forget(&c->n->homes, c->spec.id);
+        atoll_native_forget(c->n, c->spec.id);
         if (c->spec.persistent) /* where atoll-spawn died before it could */
             atoll_image_drop_kept(c->n->state_dir, c->spec.id);
     }
@@ -170,26 +172,13 @@ static void image_ready(void *arg, const struct atoll_error *error)
         fail_creation(c, &err);
 }
 
-void atoll_native_create(struct atoll_provider *p, struct atoll_spec *spec,
-                         atoll_provider_created_fn *done, void *arg)
+static void have_ids(struct creation *c)
 {
-    struct atoll_native *n = atoll_native_of(p);
-    struct creation *c = calloc(1, sizeof(*c));
-    struct atoll_error err;
+    struct atoll_native *n = c->n;
     char image[64];
 
-    if (!c) {
-        (void)atoll_fail_errno(&err, ENOMEM, "sandbox");
-        done(arg, ATOLL_NO_FD, 0, &err);
-        return;
-    }
-    *c = (struct creation){.n = n, .spec = *spec, .done = done, .arg = arg, .lost = n->lost};
-    if (atoll_homes_take(&n->homes, &c->spec, &err) < 0) {
-        done(arg, ATOLL_NO_FD, 0, &err);
-        free(c);
-        return;
-    }
-    spec->outside_id = c->spec.outside_id;
+    c->ret_spec->outside_id = c->spec.outside_id;
+    atoll_native_note_ids(n);
     if (!c->spec.resume_disk &&
         atoll_plan_needs_image(&n->plan_host, &c->spec, image, sizeof(image))) {
         atoll_image_make(n->loop, n->state_dir, image, c->spec.limits.disk_bytes,
@@ -197,4 +186,66 @@ void atoll_native_create(struct atoll_provider *p, struct atoll_spec *spec,
         return;
     }
     image_ready(c, NULL);
+}
+
+static void drop_creation(struct creation *c, const struct atoll_error *error)
+{
+    atoll_timer_cancel(&c->silence);
+    if (c->done)
+        c->done(c->arg, ATOLL_NO_FD, 0, error);
+    free(c);
+}
+
+static void take_ids(struct creation *c);
+
+static void on_more_ids(struct atoll_native_id_waiter *waiter, const struct atoll_error *error)
+{
+    struct creation *c = ATOLL_CONTAINER_OF(waiter, struct creation, waiter);
+
+    atoll_timer_cancel(&c->silence);
+    c->lost = c->n->lost;
+    if (error || !c->done)
+        drop_creation(c, error);
+    else
+        take_ids(c);
+}
+
+/* A range of ids, of a further block where those there are have none left. */
+static void take_ids(struct creation *c)
+{
+    struct atoll_error err;
+    int r = atoll_homes_take(&c->n->homes, &c->spec, &err);
+
+    if (r == 0) {
+        have_ids(c);
+        return;
+    }
+    if (err.kind == ATOLL_ERR_RESOURCE_EXHAUSTED)
+        r = atoll_native_more_ids(c->n, &c->waiter, &err);
+    if (r < 0)
+        drop_creation(c, &err);
+    else
+        atoll_timer_set(&c->silence, c->n->loop, c->n->answer_ms, too_late, c);
+}
+
+void atoll_native_create(struct atoll_provider *p, struct atoll_spec *spec,
+                         atoll_provider_created_fn *done, void *arg)
+{
+    struct atoll_native *n = atoll_native_of(p);
+    struct creation *c = calloc(1, sizeof(*c));
+    struct atoll_error err;
+
+    if (!c) {
+        (void)atoll_fail_errno(&err, ENOMEM, "sandbox");
+        done(arg, ATOLL_NO_FD, 0, &err);
+        return;
+    }
+    *c = (struct creation){.n = n,
+                           .spec = *spec,
+                           .ret_spec = spec,
+                           .waiter.done = on_more_ids,
+                           .done = done,
+                           .arg = arg,
+                           .lost = n->lost};
+    take_ids(c);
 }

@@ -37,18 +37,18 @@ static struct home *home_new(const struct atoll_spec *spec)
     return home;
 }
 
-int atoll_homes_open(struct atoll_homes *h, uint32_t base, uint32_t count)
+void atoll_homes_open(struct atoll_homes *h, struct atoll_slots *slots)
 {
     struct atoll_map old = h->by_id;
     struct home *home;
     size_t pos = 0;
-    int r;
 
     atoll_slots_done(&h->slots);
-    r = atoll_slots_init(&h->slots, base, count);
+    h->slots = *slots;
+    atoll_slots_init(slots);
     atoll_map_init(&h->by_id);
     while ((home = atoll_map_next(&old, &pos)) != NULL) {
-        if (r < 0 || !home->persistent || atoll_map_put(&h->by_id, home->id, home) < 0) {
+        if (!home->persistent || atoll_map_put(&h->by_id, home->id, home) < 0) {
             free(home);
             continue;
         }
@@ -56,7 +56,6 @@ int atoll_homes_open(struct atoll_homes *h, uint32_t base, uint32_t count)
             home->outside_id = 0; /* another block of ids now; see find_home() */
     }
     atoll_map_done(&old);
-    return r;
 }
 
 static int find_home(const struct atoll_homes *h, const struct atoll_spec *spec,
@@ -87,7 +86,7 @@ int atoll_homes_take(struct atoll_homes *h, struct atoll_spec *spec, struct atol
         if (!spec->outside_id) {
             free(home);
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                              "all %u id ranges are in use; destroy some sandboxes",
+                              "all %u id ranges are in use, one for each sandbox; destroy some",
                               h->slots.count);
         }
     }

@@ -17,8 +17,8 @@ void atoll_homes_init(struct atoll_homes *homes);
 void atoll_homes_done(struct atoll_homes *homes);
 
 /* The ranges there are, of a new atoll-spawn: those of sandboxes it does not have are free again.
- * count 0: without root there are none. */
-int atoll_homes_open(struct atoll_homes *homes, uint32_t base, uint32_t count) ATOLL_MUST_CHECK;
+ * Takes the slots over; empty: without root there are none. */
+void atoll_homes_open(struct atoll_homes *homes, struct atoll_slots *slots);
 
 /* Finds a range for the spec (spec->outside_id), or for one that has a disk the range it had.
  * RESOURCE_EXHAUSTED, ALREADY_EXISTS; FAILED_PRECONDITION when that is another instance's now. */

@@ -94,6 +94,7 @@ static void adopt(struct atoll_provider *p, const struct atoll_spec *spec,
     int fd = atoll_native_connect(atoll_native_of(p), spec->id, &err);
 
     reserve(p, spec);
+    atoll_native_note_ids(atoll_native_of(p));
     done(arg, fd, 0, fd < 0 ? &err : NULL);
 }
 
@@ -137,7 +138,7 @@ static void on_plain(void *arg, const struct atoll_answer *answer)
     struct plain *p = arg;
 
     if (!answer->error && *p->gone)
-        atoll_homes_forget(&p->n->homes, p->gone);
+        atoll_native_forget(p->n, p->gone);
     atoll_timer_cancel(&p->silence);
     if (p->done)
         p->done(p->arg, answer->error);
@@ -289,16 +290,18 @@ static const struct atoll_rpc_events rpc_events = {.event = on_event, .lost = on
 
 static int connect_spawn(struct atoll_native *n, const char *program, struct atoll_error *err)
 {
+    struct atoll_slots slots;
     int fd;
     int r = atoll_spawn_connect(n->state_dir, program, &fd, &n->spawn, err);
 
     if (r < 0)
         return r;
-    r = atoll_homes_open(&n->homes, n->spawn.id_base, n->spawn.id_slots);
+    r = atoll_spawn_info_slots(&n->spawn, &slots);
     if (r < 0) {
         (void)close(fd);
         return atoll_fail_errno(err, -r, "id ranges");
     }
+    atoll_homes_open(&n->homes, &slots);
     return atoll_rpc_open(n->loop, fd, &atoll_spawn_protocol, &rpc_events, n, &n->rpc, err);
 }
 
@@ -363,7 +366,7 @@ static const struct atoll_provider_ops ops = {
     .stats = stats,
     .keep_layer = keep_layer,
     .drop_layer = drop_layer,
-    .health = atoll_health_by_list,
+    .health = atoll_native_health,
     .shutdown = shutdown_spawn,
     .free = native_free,
 };
@@ -421,6 +424,7 @@ int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config 
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         n->cgroups.parent_fd[i] = ATOLL_NO_FD;
     atoll_homes_init(&n->homes);
+    atoll_list_init(&n->id_waiters);
     atoll_buf_init(&n->seccomp, SECCOMP_MAX_BYTES);
     n->state_dir = strdup(config->state_dir);
     if (!n->state_dir || asprintf(&n->spawn_program, "%s/atoll-spawn", config->program_dir) < 0)

@@ -1,5 +1,6 @@
 #pragma once
 #include "base/buf.h"
+#include "base/list.h"
 #include "provider/native/homes.h"
 #include "provider/native/native.h"
 #include "provider/spawn_client.h"
@@ -34,6 +35,8 @@ struct atoll_native {
     struct atoll_cgroups cgroups; /* for reading */
     struct atoll_buf seccomp;
     struct atoll_homes homes;
+    struct atoll_list id_waiters; /* of creations without a range; ids.c */
+    bool asking_ids;              /* atoll-spawn is being asked for a block of ranges */
     struct atoll_provider_caps caps;
     bool ending;
 };
@@ -48,6 +51,22 @@ int atoll_native_silent(struct atoll_error *err, int64_t waited_ms);
 /* create.c: a stream to the agent, or -errno. */
 int atoll_native_connect(struct atoll_native *native, const char *id,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
-/* As in provider.h. */
+
+/* ids.c: id ranges beyond the blocks that atoll-spawn has. */
+struct atoll_native_id_waiter {
+    struct atoll_list node;
+    void (*done)(struct atoll_native_id_waiter *waiter, const struct atoll_error *error);
+};
+/* Asks atoll-spawn for another block; all that wait are told, error or not. UNAVAILABLE. */
+int atoll_native_more_ids(struct atoll_native *native, struct atoll_native_id_waiter *waiter,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Nothing is left of that sandbox: its range is free, and a block that is empty now goes back. */
+void atoll_native_forget(struct atoll_native *native, const char *id);
+/* Sets the metric of ranges. */
+void atoll_native_note_ids(const struct atoll_native *native);
+/* As in provider.h; RESOURCE_EXHAUSTED while there is no range for another sandbox. */
+void atoll_native_health(struct atoll_provider *p, atoll_provider_health_fn *done, void *arg);
+
+/* create.c: as in provider.h. */
 void atoll_native_create(struct atoll_provider *p, struct atoll_spec *spec,
                          atoll_provider_created_fn *done, void *arg);
