@@ -11,6 +11,7 @@
 struct atoll_loop {
     int epoll_fd;
     bool stopping;
+    int late_rounds; /* in which timers have waited for descriptors */
     int64_t now_ms;
     struct epoll_event batch[BATCH]; /* events of the current round, for atoll_watch_close() */
     int batch_len;
@@ -143,6 +144,25 @@ static int wait_ms(const struct atoll_loop *loop, int timeout_ms)
     return timeout_ms < 0 ? (int)until : ATOLL_MIN((int)until, timeout_ms);
 }
 
+/* Timers that are this late were held up by this process itself, which was stopped, or blocked. What
+ * arrived meanwhile may be what they wait for, and is served first, in so many rounds: one accepts a
+ * connection, the next reads what was sent. */
+#define LATE_MS 1000
+#define LATE_ROUNDS 32
+
+/* n: events of this round; < 0: a signal came first, such as the one that ended the stop. */
+static bool serves_what_waited(struct atoll_loop *loop, int n)
+{
+    bool late = loop->heap_len > 0 && loop->heap[0]->at_ms + LATE_MS <= loop->now_ms;
+
+    if (late && n != 0 && loop->late_rounds < LATE_ROUNDS) {
+        loop->late_rounds++;
+        return true;
+    }
+    loop->late_rounds = 0;
+    return false;
+}
+
 int atoll_loop_step(struct atoll_loop *loop, int timeout_ms, struct atoll_error *err)
 {
     int n = epoll_wait(loop->epoll_fd, loop->batch, BATCH, wait_ms(loop, timeout_ms));
@@ -157,7 +177,8 @@ int atoll_loop_step(struct atoll_loop *loop, int timeout_ms, struct atoll_error 
             w->fn(w->arg, loop->batch[i].events);
     }
     loop->batch_len = 0;
-    fire_timers(loop);
+    if (!serves_what_waited(loop, n))
+        fire_timers(loop);
     return 0;
 }
 

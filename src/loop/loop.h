@@ -48,7 +48,7 @@ struct atoll_timer {
     void *arg;
 };
 
-/* Fires once, after_ms from now; re-arms a timer that is already armed. Aborts out of memory. */
+/* Fires once, after_ms from now, and after what had arrived by then if this process was stopped meanwhile; re-arms a timer that is already armed. Aborts out of memory. */
 void atoll_timer_set(struct atoll_timer *t, struct atoll_loop *loop, int64_t after_ms,
                      void (*fn)(void *arg), void *arg);
 /* Safe on a zeroed, fired or cancelled timer. */

@@ -76,9 +76,13 @@ static int make_file(struct making *m, uint64_t size_bytes, struct atoll_error *
         return atoll_fail_errno(err, errno, "make directory of images");
     *slash = '/';
     fd = open(m->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || ftruncate(fd, (off_t)ATOLL_MAX(size_bytes, EXT4_MIN_BYTES)) < 0)
-        return atoll_fail_errno(err, errno, "make disk image");
-    return 0;
+    if (fd >= 0 && ftruncate(fd, (off_t)ATOLL_MAX(size_bytes, EXT4_MIN_BYTES)) == 0)
+        return 0;
+    if (errno == EFBIG)
+        return atoll_fail(err, ATOLL_ERR_OUT_OF_RANGE, EFBIG,
+                          "diskMB is %llu: no file of this host's file system can be that large",
+                          (unsigned long long)(size_bytes >> 20));
+    return atoll_fail_errno(err, errno, "make disk image");
 }
 
 /* A journal only for a disk that can outlive its host's crash. Nothing reserved for root. */

@@ -42,6 +42,8 @@ static int try_in_child(uint64_t flags, int (*fn)(const struct identity *outside
     if (pid < 0)
         return (int)pid;
     if (pid == 0) {
+        /* The lock of the state directory among them: it is the daemon's alone. */
+        atoll_sys_leave_descriptors(ATOLL_NO_FD);
         r = fn(&outside);
         _exit(r < 0 && r > -256 ? -r : 0);
     }

@@ -185,7 +185,8 @@ static void fail_start(struct sandbox *s, uint32_t index, enum atoll_plan_op op,
     s->state = SANDBOX_FAILED;
     s->error = *error;
     (void)snprintf(s->step, sizeof(s->step), "%s", atoll_build_step_name(op));
-    (void)atoll_wrap(&s->error, "step %u (%s)", index, s->step);
+    if (error->kind != ATOLL_ERR_OUT_OF_RANGE) /* which is for the client */
+        (void)atoll_wrap(&s->error, "step %u (%s)", index, s->step);
     atoll_sandbox_undo(s);
 }
 

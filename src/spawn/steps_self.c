@@ -42,6 +42,21 @@ int atoll_step_loopback(struct atoll_build *b, const void *step, struct atoll_er
     return r < 0 ? atoll_fail_errno(err, -r, "bring lo up") : 0;
 }
 
+/* Beyond our own hard limit where CAP_SYS_RESOURCE is missing, or beyond fs.nr_open. */
+static int refuse_open_files(uint64_t wanted, struct atoll_error *err)
+{
+    struct rlimit own = {0};
+
+    (void)getrlimit(RLIMIT_NOFILE, &own);
+    if (own.rlim_max >= wanted)
+        return atoll_fail(err, ATOLL_ERR_OUT_OF_RANGE, EPERM,
+                          "this host does not allow %llu open files (openFiles)",
+                          (unsigned long long)wanted);
+    return atoll_fail(err, ATOLL_ERR_OUT_OF_RANGE, EPERM,
+                      "openFiles is %llu; this host allows at most %llu for a process",
+                      (unsigned long long)wanted, (unsigned long long)own.rlim_max);
+}
+
 int atoll_step_rlimit(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_rlimit *want = step;
@@ -52,9 +67,11 @@ int atoll_step_rlimit(struct atoll_build *b, const void *step, struct atoll_erro
         limit.rlim_max = ATOLL_MIN(limit.rlim_max, old.rlim_max);
         limit.rlim_cur = ATOLL_MIN(limit.rlim_cur, limit.rlim_max);
     }
-    if (setrlimit((int)want->resource, &limit) < 0)
-        return atoll_fail_errno(err, errno, "setrlimit %u", want->resource);
-    return 0;
+    if (setrlimit((int)want->resource, &limit) == 0)
+        return 0;
+    if (errno == EPERM && want->resource == RLIMIT_NOFILE)
+        return refuse_open_files(want->hard, err);
+    return atoll_fail_errno(err, errno, "setrlimit %u", want->resource);
 }
 
 /* From here on nothing in this process can gain a right it does not have. */

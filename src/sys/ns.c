@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -106,6 +107,14 @@ int atoll_sys_write_id_map(pid_t pid, uint32_t inside, uint32_t outside_uid, uin
     return r < 0 ? r : write_proc(pid, "uid_map", line);
 }
 
+void atoll_sys_leave_descriptors(int keep_fd)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (keep_fd > STDERR_FILENO + 1)
+        (void)syscall(SYS_close_range, STDERR_FILENO + 1, keep_fd - 1, 0);
+    (void)syscall(SYS_close_range, ATOLL_MAX(keep_fd, STDERR_FILENO) + 1, ~0U, 0);
+}
+
 int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32_t count)
 {
     int hold[2];
@@ -119,7 +128,7 @@ int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32
     if (pid == 0) {
         /* Lives only until the parent has opened the namespace and closes the pipe. */
         char byte;
-        (void)close(hold[1]);
+        atoll_sys_leave_descriptors(hold[0]);
         (void)!read(hold[0], &byte, 1);
         _exit(0);
     }

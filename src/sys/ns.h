@@ -29,6 +29,10 @@ int atoll_sys_pidfd_open(pid_t pid) ATOLL_MUST_CHECK;
 int atoll_sys_write_id_map(pid_t pid, uint32_t inside, uint32_t outside_uid, uint32_t outside_gid,
                            uint32_t count, bool deny_setgroups) ATOLL_MUST_CHECK;
 
+/* In a child that does not exec: closes all it inherited but the standard streams and keep_fd, since a
+ * lock lives as long as its last descriptor, and lets it end with its parent. */
+void atoll_sys_leave_descriptors(int keep_fd);
+
 /* Makes a user namespace of `owner` that maps [inside, +count) to [outside, +count) of ours and
  * returns a descriptor of it. Needs CAP_SETUID and CAP_SETGID here, for an owner other than 0
  * CAP_SYS_PTRACE as well. */

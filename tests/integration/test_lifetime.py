@@ -1,7 +1,10 @@
 """What ends a sandbox besides its owner, what it may use in all, and what survives the daemon."""
 
+import concurrent.futures
 import json
+import os
 import re
+import signal
 import threading
 import time
 import uuid
@@ -204,6 +207,26 @@ def test_a_lease_needs_heartbeats(rest):
     assert state(rest, control) == "running"
     assert rest.post(f"/api/sandboxes/{control}/heartbeat").status == 409
     assert rest.post(beat).status == 404
+
+
+def test_a_heartbeat_in_time_counts_when_the_daemon_was_stopped(mortal, rest):
+    """It was sent before the lease ran out, and is read after; the deadline of the sandbox likewise."""
+    leased = create(rest, leaseSeconds=3)
+    bounded = create(rest, limits={"timeoutSeconds": 3})
+    asks = [lambda: rest.post(f"/api/sandboxes/{leased}/heartbeat"),
+            lambda: rest.post(f"/api/sandboxes/{bounded}/timeout", {"seconds": 60})]
+    os.kill(mortal.pid, signal.SIGSTOP)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            answers = [pool.submit(ask) for ask in asks]
+            time.sleep(5)
+            os.kill(mortal.pid, signal.SIGCONT)
+            assert [answer.result(30).status for answer in answers] == [204, 200]
+    finally:
+        os.kill(mortal.pid, signal.SIGCONT)
+    assert state(rest, leased) == state(rest, bounded) == "running"
+    wait_gone(rest, leased)
+    rest.delete(f"/api/sandboxes/{bounded}")
 
 
 def create_on(connection, path="/api/sandboxes", **body):
