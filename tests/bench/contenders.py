@@ -142,7 +142,7 @@ def round_robin(contenders: list, turns: int, stack, bench: Bench) -> None:
             c, helper = running[name]
             try:
                 c.samples += helper.rounds(c.batch)
-            except BenchError as e:
+            except (BenchError, OSError) as e:
                 del running[name]
                 bench.failed(name, e)
             time.sleep(c.settle_s)

@@ -2,7 +2,13 @@
 
 import json
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from types import SimpleNamespace
+
+from daemons import ROOT
 
 
 def test_figures(daemon, tmp_path):
@@ -46,3 +52,22 @@ def test_unknown_measure(daemon):
     done = daemon.atoll("bench", "--only", "speed")
     assert done.returncode == 2
     assert "nothing is called speed; there is start, exec, rate" in done.stderr
+
+
+def test_a_measurement_that_breaks_loses_no_other(monkeypatch):
+    """Of `make bench`."""
+    monkeypatch.setattr(sys, "path", [str(ROOT / "tests" / "bench"), *sys.path])
+    loader = SourceFileLoader("bench_run", str(ROOT / "tests" / "bench" / "run"))
+    run = module_from_spec(spec_from_loader(loader.name, loader))
+    loader.exec_module(run)
+    problems = {}
+    bench = SimpleNamespace(daemons=SimpleNamespace(stop_warm=lambda: None), notes=[],
+                            failed=problems.__setitem__)
+
+    def breaks(fleet):
+        raise FileNotFoundError("/bin/busybox")
+
+    monkeypatch.setattr(run.scale, "Fleet", lambda *_: None)
+    monkeypatch.setattr(run, "SCALE", {"broken": (breaks, (), ()), "works": (lambda _: 1, (), ())})
+    assert run.measure_scale(["broken", "works"], False, None, bench) == {"works": 1}
+    assert "busybox" in problems["broken"]
