@@ -13,7 +13,7 @@
  *                      above, which may change while they run, and a log of the points they pass, so
  *                      that a test can walk through all there are. See tests/faults.py.
  *   ATOLL_WEAKEN       LAYER[,LAYER...]: what a sandbox is made without, so that a test can see its
- *                      absence noticed.
+ *                      absence noticed. `own_filter` is the daemon's: valgrind refuses seccomp(2).
  *
  * A point is named folder.operation ("templates.save", "spawn.overlay"). Thread: any.
  */

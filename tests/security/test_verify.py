@@ -145,6 +145,18 @@ def test_nothing_looked_at_proves_nothing(daemon):
     assert done.returncode == IMPOSSIBLE and "nothing was looked at" in done.stdout
 
 
+@ordinary
+@pytest.mark.timeout(LONG + 10)
+def test_switches_are_not_obeyed():
+    """As WEAKENED below shows, the layers are missing where a build has the switches."""
+    done = run(BUILD, "--only", "seccomp.mode,api.privilege", ATOLL_WEAKEN="own_filter,seccomp")
+    report = json.loads(done.stdout)
+    assert done.returncode == 0 and not found(report), done.stdout
+    assert {"seccomp.mode", "api.privilege"} <= {check["id"] for tier in report["tiers"]
+                                                 for check in tier["checks"]
+                                                 if check["verdict"] == "holds"}
+
+
 # The layers left out, and checks each of which must see it.
 WEAKENED = [
     ("seccomp", "seccomp.mode sc.io_uring sock.netlink_nf userns.unshare seen.seccomp"),
