@@ -78,6 +78,9 @@ class Daemons:
     def cold(self) -> Daemon:
         return self.get("cold")
 
+    def many(self) -> Daemon:
+        return self.get("many", "--max-sandboxes", "16384")
+
     def warm(self) -> Daemon:
         known = "warm" in self.known
         daemon = self.get("warm", "--pool", str(POOL))

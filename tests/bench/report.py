@@ -177,6 +177,12 @@ def scale_lines(scale: dict) -> list:
                      f"{e['burst_atoll_p99_ms']:.1f} ms, canned {e['burst_canned_p99_ms']:.1f} ms, "
                      f"one alone {e['single_ms']:.2f} ms"
                      + (f"; first error: {e['error']}" if e["error"] else ""))
+    if "many" in scale:
+        m = scale["many"]
+        lines.append(f"many on one daemon          {m['alive']} of {m['sandboxes']}, creates "
+                     f"{m['creates_per_second_first']:.0f}/s at first, "
+                     f"{m['creates_per_second_last']:.0f}/s at last, "
+                     f"{list(m['bytes_each'].values())[-1] / 1e6:.2f} MB each")
     if "alive" in scale:
         a = scale["alive"]
         lines.append(f"alive at once               {a['alive']} of {a['asked']}"

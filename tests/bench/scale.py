@@ -13,9 +13,10 @@ ANSWER = re.compile(r"done (\d+) failed (\d+) seconds ([\d.]+)(?: first error: (
 class Fleet:
     """The fleet mode of the client, see client_fleet.c."""
 
-    def __init__(self, stack, bench):
+    def __init__(self, stack, bench, daemon="cold"):
         self.stack, self.tmp = stack, bench.tmp
-        self.helper = bench.client(bench.daemons.cold().socket, "fleet")
+        self.another = lambda: Fleet(stack, bench, daemon)
+        self.helper = bench.client(getattr(bench.daemons, daemon)().socket, "fleet")
         stack.callback(self.helper.close)
 
     def ask(self, command: str) -> dict:
@@ -84,3 +85,19 @@ def measure_alive(fleet: Fleet, count: int) -> dict:
     return {"asked": count, "created": created["done"], "alive": answered["done"],
             "create_seconds": created["seconds"],
             "first_error": created["error"] or answered["error"]}
+
+
+def measure_many(fleet: Fleet, count: int, step: int = 500) -> dict:
+    """`count` on one daemon: more than one block of id ranges, in steps, to see what the last cost."""
+    before, _ = settled_memory()
+    fleets, rates, each = [], [], {}
+    for alive in range(step, count + 1, step):
+        fleets.append(fleet.another())
+        rates.append(step / fleets[-1].all_of(f"create {step} 4")["seconds"])
+        each[alive] = (before - mem_available()) / alive
+    answered = [part.ask("exec 4") for part in fleets]
+    destroying = sum(part.all_of("destroy 4")["seconds"] for part in fleets)
+    return {"sandboxes": count, "alive": sum(one["done"] for one in answered),
+            "creates_per_second_first": rates[0], "creates_per_second_last": rates[-1],
+            "bytes_each": each, "destroys_per_second": count / destroying,
+            "first_error": next((one["error"] for one in answered if one["error"]), None)}

@@ -137,6 +137,7 @@ SERVICE = {
     "GET /metrics": Entry(Ask(200, check=text("atoll_sandboxes")), Ask(405, method="DELETE")),
     "GET /api/openapi.json": Entry(Ask(200, check=has("openapi")), Ask(405, method="PUT")),
     "GET /api/host": Entry(Ask(200, check=has("checks")), BAD_ALL),
+    "GET /api/quota": Entry(Ask(200, check=has("memoryMB", "used")), BAD_ALL),
     "GET /api/providers": Entry(Ask(200, check=has("providers", 0, "name", value="native")),
                                 BAD_ALL),
     "GET /api/stats": Entry(Ask(200, check=shows("id")), BAD_ALL, foreign=hides("id"),

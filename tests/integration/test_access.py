@@ -495,6 +495,11 @@ def test_what_is_promised_has_bounds(daemon, tmp_path):
         assert refused.status == 429 and "--tenant-cpus" in refused.json["error"]["message"]
         refused = create(other, diskMB=1000)
         assert refused.status == 429 and "--total-disk" in refused.json["error"]["message"]
+        share = acme.get("/api/quota").json
+        assert share["tenant"] == "acme" and share["memoryMB"] == {"used": 728, "most": 1000}
+        assert share["sandboxes"]["used"] == 3 and share["diskMB"]["used"] == 48
+        every = own.root.get("/api/quota", all="true").json
+        assert every["tenant"] is None and every["diskMB"] == {"used": 64, "most": 1024}
         assert acme.delete(f"/api/sandboxes/{first.json['id']}").status == 204
         assert create(acme, memoryMB=600).status == 201
 

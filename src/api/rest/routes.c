@@ -24,6 +24,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/api/health",          READ,  NONE,   atoll_rest_health_all, "all"},
     {ATOLL_GET,    "/api/events",          READ,  NONE,   atoll_rest_events, "after, sandbox, all"},
     {ATOLL_GET,    "/api/providers",       READ,  NONE,   atoll_rest_providers, "all"},
+    {ATOLL_GET,    "/api/quota",           READ,  NONE,   atoll_rest_quota, "all"},
     {ATOLL_GET,    "/api/openapi.json",    ATOLL_SCOPE_PUBLIC, NONE, atoll_rest_openapi, ""},
 
     {ATOLL_POST,   "/api/sandboxes",       WRITE, JSON,   atoll_rest_sandbox_create, ""},

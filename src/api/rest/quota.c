@@ -1,0 +1,46 @@
+/*
+ * GET /api/quota: what the caller's tenant has and may have, so that a client can see a bound before it
+ * meets it. With ?all=true the same for all tenants together.
+ */
+#include "api/rest/rest_internal.h"
+
+static void write_pair(struct atoll_json_out *out, const char *key, double used, double most)
+{
+    atoll_json_open(out, key, '{');
+    atoll_json_double(out, "used", used, 15);
+    if (most > 0)
+        atoll_json_double(out, "most", most, 15);
+    else
+        atoll_json_null(out, "most");
+    atoll_json_close(out, '}');
+}
+
+void atoll_rest_quota(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                      size_t n ATOLL_UNUSED)
+{
+    static const struct {
+        const char *field;
+        double unit;
+    } promises[] = {{"memoryMB", 1048576}, {"cpuCores", 1000}, {"diskMB", 1048576}};
+    const char *tenant = atoll_api_list_tenant(call);
+    struct atoll_usage u;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_engine_usage(call->engine, tenant, &u);
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    if (tenant)
+        atoll_json_text(&out, "tenant", tenant);
+    else
+        atoll_json_null(&out, "tenant");
+    write_pair(&out, "sandboxes", (double)u.sandboxes, (double)u.sandboxes_most);
+    write_pair(&out, "creates", u.creates, u.creates_most);
+    write_pair(&out, "execs", u.execs, u.execs_most);
+    atoll_json_u64(&out, "waiting", u.waiting);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(promises); i++)
+        write_pair(&out, promises[i].field, (double)u.promised[i] / promises[i].unit,
+                   (double)u.promised_most[i] / promises[i].unit);
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, 200, &out);
+}
