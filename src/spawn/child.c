@@ -35,12 +35,15 @@ static int by_value(const void *a, const void *b)
 /* Of all that spawn holds, only what this build needs stays open. */
 static int keep_own_fds(struct atoll_build *b)
 {
-    int keep[8 + ATOLL_CG_COUNT] = {b->listen_fd, b->userns_fd, b->layer_userns_fd, b->image_fd,
-                                    b->oom_fd,    b->peak_fd,   b->status_fd,       b->go_fd};
+    int keep[8 + ATOLL_CG_COUNT + ATOLL_CG_COMMON_COUNT] = {
+        b->listen_fd, b->userns_fd, b->layer_userns_fd, b->image_fd,
+        b->oom_fd,    b->peak_fd,   b->status_fd,       b->go_fd};
     size_t n = 8;
 
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         keep[n++] = b->host->cgroups.parent_fd[i];
+    for (size_t i = 0; i < ATOLL_CG_COMMON_COUNT; i++)
+        keep[n++] = b->host->cgroups.common_fd[i];
     qsort(keep, n, sizeof(keep[0]), by_value);
     return atoll_sys_close_except(3, keep, n);
 }
@@ -84,6 +87,10 @@ static int begin(struct atoll_build *b, struct atoll_error *err)
         return atoll_fail_errno(err, -r, "session keyring");
     if (b->has_cgroup && b->host->cgroups.version == 1)
         r = atoll_cgroup_enter_v1(&b->host->cgroups, b->id);
+    if (r == 0)
+        r = atoll_cgroup_enter_common(&b->host->cgroups, ATOLL_CG_CPUSET);
+    if (r == 0)
+        r = atoll_cgroup_enter_common(&b->host->cgroups, ATOLL_CG_BLKIO);
     return r < 0 ? atoll_fail_errno(err, -r, "enter cgroup") : 0;
 }
 

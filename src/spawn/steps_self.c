@@ -118,6 +118,10 @@ int atoll_step_identity(struct atoll_build *b, const void *step, struct atoll_er
     (void)step;
     if (atoll_weakened("propagation") && mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) < 0)
         return atoll_fail_errno(err, errno, "share mounts");
+    /* Not before: the steps up to here make device nodes and open a loop device. */
+    r = atoll_cgroup_enter_common(&b->host->cgroups, ATOLL_CG_DEVICES);
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "enter the group of devices");
     /* From here on this process works on nothing but itself. */
     r = owner ? atoll_sys_charge_to(owner) : 0;
     if (r < 0)

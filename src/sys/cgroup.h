@@ -27,11 +27,21 @@ enum atoll_cgroup_controller {
 #define ATOLL_CGROUP_SOCKETS_V1 "memory.kmem.tcp.limit_in_bytes"
 #define ATOLL_CGROUP_SOCKETS_SHARE 4
 
+/* v1: hierarchies with one group for all sandboxes of the instance, `atoll-<instance>` itself. What
+ * holds there is the same for each of them, so a sandbox costs one write. */
+enum atoll_cgroup_common {
+    ATOLL_CG_CPUSET,  /* CPUs and memory nodes; those of the parent, for the operator to change */
+    ATOLL_CG_BLKIO,   /* for the operator's weights and limits */
+    ATOLL_CG_DEVICES, /* all are refused but those in /dev of a sandbox */
+    ATOLL_CG_COMMON_COUNT,
+};
+
 struct atoll_cgroups {
-    int version;                   /* 0: none usable, 1, 2 */
-    int parent_fd[ATOLL_CG_COUNT]; /* owned; on v2 only [0] is used; ATOLL_NO_FD if absent */
-    bool has[ATOLL_CG_COUNT];      /* this controller can limit or measure here */
-    char path[512];                /* v2: the parent's directory */
+    int version;                          /* 0: none usable, 1, 2 */
+    int parent_fd[ATOLL_CG_COUNT];        /* owned; on v2 only [0] is used; ATOLL_NO_FD if absent */
+    bool has[ATOLL_CG_COUNT];             /* this controller can limit or measure here */
+    int common_fd[ATOLL_CG_COMMON_COUNT]; /* owned; v1 only; ATOLL_NO_FD if absent */
+    char path[512];                       /* v2: the parent's directory */
 };
 
 /* Makes the instance's parent groups, on v2 in the first place that gives any limit: the group we
@@ -72,6 +82,9 @@ int atoll_cgroup_set_limits(const struct atoll_cgroups *cg, const char *id,
 /* v1: moves the calling single-threaded process in. Writing "0" to `tasks` moves only ourselves, so
  * the kernel (5.15) skips the lock that costs an RCU grace period when a pid is written. */
 int atoll_cgroup_enter_v1(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+/* v1: the same for one of those that all sandboxes share; absent is success. */
+int atoll_cgroup_enter_common(const struct atoll_cgroups *cg,
+                              enum atoll_cgroup_common c) ATOLL_MUST_CHECK;
 /* v2: a descriptor for CLONE_INTO_CGROUP. */
 int atoll_cgroup_open_v2(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
 /* Read-only descriptors of the file with the "oom_kill N" line, and of the peak memory file. */

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/text.h"
-#include "sys/cgroup.h"
+#include "sys/cgroup_internal.h"
 
 #define PROC_FILE_MAX (256 * 1024)
 #define DIR_CAP 384 /* of a base; a parent's name fits behind it in atoll_cgroups.path */
@@ -39,6 +39,7 @@ static bool word_in(const char *list, const char *word)
 
 struct mount_points {
     char v1[ATOLL_CG_COUNT][DIR_CAP];
+    char common[ATOLL_CG_COMMON_COUNT][DIR_CAP];
     char v2[DIR_CAP];
     char v2_root[DIR_CAP]; /* which group v2 shows, as seen from our cgroup namespace */
 };
@@ -76,6 +77,9 @@ static void note_mount(struct mount_points *found, char *line)
     for (size_t i = 0; strcmp(type, "cgroup") == 0 && i < ATOLL_CG_COUNT; i++)
         if (word_in(options, controllers[i]) && !*found->v1[i])
             copy_or_clear(found->v1[i], fields[4]);
+    for (size_t i = 0; strcmp(type, "cgroup") == 0 && i < ATOLL_CG_COMMON_COUNT; i++)
+        if (word_in(options, atoll_cgroup_common_name(i)) && !*found->common[i])
+            copy_or_clear(found->common[i], fields[4]);
 }
 
 static int find_mounts(struct mount_points *found)
@@ -312,6 +316,9 @@ static int open_v1(struct atoll_cgroups *cg, const struct mount_points *found, c
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(limiting); i++)
         if (cg->has[limiting[i]])
             cg->version = 1;
+    for (size_t i = 0; create && cg->version == 1 && i < ATOLL_CG_COMMON_COUNT; i++)
+        if (*found->common[i])
+            cg->common_fd[i] = atoll_cgroup_open_common(found->common[i], instance, i);
     return cg->version ? 0 : -ENOENT;
 }
 
@@ -320,6 +327,8 @@ static void clear(struct atoll_cgroups *cg)
     *cg = (struct atoll_cgroups){0};
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         cg->parent_fd[i] = ATOLL_NO_FD;
+    for (size_t i = 0; i < ATOLL_CG_COMMON_COUNT; i++)
+        cg->common_fd[i] = ATOLL_NO_FD;
 }
 
 /* A host that gives us no cgroups is a fact to report, not an error here. */
@@ -361,6 +370,9 @@ void atoll_cgroups_close(struct atoll_cgroups *cg)
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         if (cg->parent_fd[i] >= 0)
             (void)close(ATOLL_TAKE_FD(cg->parent_fd[i]));
+    for (size_t i = 0; i < ATOLL_CG_COMMON_COUNT; i++)
+        if (cg->common_fd[i] >= 0)
+            (void)close(ATOLL_TAKE_FD(cg->common_fd[i]));
 }
 
 static bool may_write(const char *dir, const char *name, int how)

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -69,6 +70,45 @@ def test_user_has_no_capability(seen, field):
 @pytest.mark.parametrize("field", ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"])
 def test_root_has_few_capabilities(seen, field):
     assert int(processes.status(seen.root)[field][0], 16) & ~ROOT_CAPS == 0
+
+
+def v1_group(pid, controller):
+    """The directory of a process's group in a v1 hierarchy."""
+    mounted = f"/sys/fs/cgroup/{controller}"
+    if not os.path.exists(f"{mounted}/tasks"):
+        pytest.skip(f"no cgroup v1 with {controller} here")
+    with open(f"/proc/{pid}/cgroup") as f:
+        paths = {name: path for _, names, path in (line.strip().split(":", 2) for line in f)
+                 for name in names.split(",")}
+    return mounted + paths[controller]
+
+
+@EVERYBODY
+@pytest.mark.parametrize("controller", ["devices", "blkio", "cpuset"])
+def test_controllers_hold_it(seen, who, controller):
+    group = v1_group(getattr(seen, who), controller)
+    assert "/atoll-" in group
+
+
+@EVERYBODY
+def test_few_devices_are_allowed(seen, who):
+    with open(v1_group(getattr(seen, who), "devices") + "/devices.list") as f:
+        rules = {line.strip() for line in f}
+    assert rules == {"c 1:3 rw", "c 1:5 rw", "c 1:7 rw", "c 1:8 rw", "c 1:9 rw", "c 5:0 rw",
+                     "c 5:2 rw", "c 136:* rw"}
+
+
+def test_other_devices_do_not_open(seen):
+    """Even for root of the host in that group, which may open them outside of it."""
+    group = v1_group(seen.user, "devices")
+    script = "head -c0 /dev/null && head -c0 /dev/urandom && head -c0 /dev/loop-control"
+    outside = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    if outside.returncode != 0:
+        pytest.skip(f"no loop devices here: {outside.stderr}")
+    inside = subprocess.run(["sh", "-c", f"echo $$ > {group}/tasks && {script}"],
+                            capture_output=True, text=True)
+    assert inside.returncode != 0
+    assert "loop-control" in inside.stderr and "not permitted" in inside.stderr
 
 
 def test_user_process_has_only_stdio(seen):
