@@ -87,10 +87,6 @@ static int begin(struct atoll_build *b, struct atoll_error *err)
         return atoll_fail_errno(err, -r, "session keyring");
     if (b->has_cgroup && b->host->cgroups.version == 1)
         r = atoll_cgroup_enter_v1(&b->host->cgroups, b->id);
-    if (r == 0)
-        r = atoll_cgroup_enter_common(&b->host->cgroups, ATOLL_CG_CPUSET);
-    if (r == 0)
-        r = atoll_cgroup_enter_common(&b->host->cgroups, ATOLL_CG_BLKIO);
     return r < 0 ? atoll_fail_errno(err, -r, "enter cgroup") : 0;
 }
 

@@ -22,6 +22,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/switches.h"
+#include "spawn/confine.h"
 #include "spawn/id_block.h"
 #include "spawn/leftovers.h"
 #include "spawn/own_root.h"
@@ -102,6 +103,8 @@ static int first_life(const char *state, struct atoll_error *err)
         exe = fcntl(exe, F_DUPFD_CLOEXEC, STATE_FD + 2);
     if (exe < 0)
         return atoll_fail_errno(err, errno, "copy own executable");
+    if (atoll_confine(err) < 0)
+        return -EPERM;
     (void)setsid();
     (void)prctl(PR_SET_NAME, "atoll-keeper", 0, 0, 0);
     for (int quick = 0, killed = false; quick < QUICK_DEATHS_MAX;) {
@@ -191,6 +194,8 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
     if (r < 0)
         return r;
     r = atoll_cgroups_make(&host->cgroups, host->instance);
+    if (r == 0)
+        r = atoll_cgroups_join_common(&host->cgroups);
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");
     if (host->root) {

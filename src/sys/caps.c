@@ -56,3 +56,18 @@ int atoll_caps_bound(uint64_t keep)
     }
     return 0;
 }
+
+int atoll_caps_keep(uint64_t keep)
+{
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2] = {0};
+    uint64_t permitted;
+    int r = atoll_caps_bound(keep);
+
+    if (r < 0)
+        return r;
+    if (syscall(SYS_capget, &header, data) < 0)
+        return -errno;
+    permitted = (data[0].permitted | (uint64_t)data[1].permitted << 32) & keep;
+    return atoll_caps_set(permitted, permitted, 0);
+}

@@ -14,5 +14,7 @@ uint64_t atoll_caps_of_agent(void);
 int atoll_caps_set(uint64_t effective, uint64_t permitted, uint64_t inheritable) ATOLL_MUST_CHECK;
 /* Puts every permitted capability in force. */
 int atoll_caps_raise(void) ATOLL_MUST_CHECK;
+/* Drops everything outside `keep` from every set; the inheritable and ambient ones are cleared. */
+int atoll_caps_keep(uint64_t keep) ATOLL_MUST_CHECK;
 /* Drops everything outside `keep` from the bounding set and clears the ambient set. */
 int atoll_caps_bound(uint64_t keep) ATOLL_MUST_CHECK;

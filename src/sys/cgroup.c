@@ -34,8 +34,10 @@ int atoll_cgroups_remove_parents(const struct atoll_cgroups *cg, const char *ins
 
     (void)snprintf(name, sizeof(name), "../atoll-%s", instance);
     for (size_t i = 0; i < ATOLL_CG_COMMON_COUNT; i++)
-        if (cg->common_fd[i] >= 0)
+        if (cg->common_fd[i] >= 0) {
+            (void)!atoll_fd_write_file(cg->common_fd[i], "../tasks", "0");
             (void)unlinkat(cg->common_fd[i], name, AT_REMOVEDIR);
+        }
     for (size_t i = 0; i < hierarchies(cg); i++)
         if (cg->parent_fd[i] >= 0 && unlinkat(cg->parent_fd[i], name, AT_REMOVEDIR) < 0 &&
             errno != ENOENT)
@@ -182,6 +184,13 @@ int atoll_cgroup_enter_common(const struct atoll_cgroups *cg, enum atoll_cgroup_
     if (cg->version != 1 || cg->common_fd[c] < 0)
         return 0;
     return atoll_fd_write_file(cg->common_fd[c], "tasks", "0");
+}
+
+int atoll_cgroups_join_common(const struct atoll_cgroups *cg)
+{
+    int r = atoll_cgroup_enter_common(cg, ATOLL_CG_CPUSET);
+
+    return r < 0 ? r : atoll_cgroup_enter_common(cg, ATOLL_CG_BLKIO);
 }
 
 static int open_below(const struct atoll_cgroups *cg, enum atoll_cgroup_controller c,

@@ -27,8 +27,9 @@ enum atoll_cgroup_controller {
 #define ATOLL_CGROUP_SOCKETS_V1 "memory.kmem.tcp.limit_in_bytes"
 #define ATOLL_CGROUP_SOCKETS_SHARE 4
 
-/* v1: hierarchies with one group for all sandboxes of the instance, `atoll-<instance>` itself. What
- * holds there is the same for each of them, so a sandbox costs one write. */
+/* v1: hierarchies with one group for all sandboxes of the instance, `atoll-<instance>` itself, since
+ * what holds there is the same for each of them. Into the first two spawn goes itself, and its
+ * sandboxes are born there; the last takes one write for each. */
 enum atoll_cgroup_common {
     ATOLL_CG_CPUSET,  /* CPUs and memory nodes; those of the parent, for the operator to change */
     ATOLL_CG_BLKIO,   /* for the operator's weights and limits */
@@ -63,7 +64,9 @@ struct atoll_cgroups_facts {
 };
 int atoll_cgroups_look(struct atoll_cgroups_facts *ret) ATOLL_MUST_CHECK;
 
-/* Removes the instance's parent groups; -EBUSY while sandboxes live in them. */
+/* v1: moves the calling process to where its sandboxes inherit cpuset and blkio. */
+int atoll_cgroups_join_common(const struct atoll_cgroups *cg) ATOLL_MUST_CHECK;
+/* Removes the instance's parent groups, after leaving them; -EBUSY while sandboxes live in them. */
 int atoll_cgroups_remove_parents(const struct atoll_cgroups *cg,
                                  const char *instance) ATOLL_MUST_CHECK;
 

@@ -72,6 +72,25 @@ def test_root_has_few_capabilities(seen, field):
     assert int(processes.status(seen.root)[field][0], 16) & ~ROOT_CAPS == 0
 
 
+# What atoll-spawn may have beside the capabilities of root inside: SETPCAP, SYS_ADMIN, SYS_CHROOT,
+# SYS_PTRACE, SYS_RESOURCE, NET_ADMIN, MKNOD.
+SPAWN_CAPS = ROOT_CAPS | sum(1 << cap for cap in (8, 21, 18, 19, 24, 12, 27))
+
+
+def test_spawn_is_confined(seen):
+    spawn = processes.status(seen.init)["PPid"][0]
+    keeper = processes.status(spawn)["PPid"][0]
+    for pid in (spawn, keeper):
+        record = processes.status(pid)
+        assert "atoll" in record["Name"][0]
+        assert record["NoNewPrivs"] == ["1"]
+        assert record["Seccomp"] == ["2"]
+        for field in ("CapPrm", "CapEff", "CapBnd"):
+            assert int(record[field][0], 16) & ~SPAWN_CAPS == 0, field
+        for field in ("CapInh", "CapAmb"):
+            assert int(record[field][0], 16) == 0, field
+
+
 def v1_group(pid, controller):
     """The directory of a process's group in a v1 hierarchy."""
     mounted = f"/sys/fs/cgroup/{controller}"
