@@ -134,8 +134,13 @@ class Daemon:
             wait_until(lambda: not any(alive(*p) for p in family), 30, lambda: "")
         return self.leftovers(family)
 
+    def reports(self):
+        """Of sanitizers, on any daemon this log is of: a test may take its end for a refusal."""
+        return [f"report: {line}" for line in self.log.read_text(errors="replace").splitlines()
+                if "ERROR: " in line and "Sanitizer" in line or ": runtime error: " in line]
+
     def leftovers(self, family):
-        left = [f"process {pid}" for pid, born in family if alive(pid, born)]
+        left = [f"process {pid}" for pid, born in family if alive(pid, born)] + self.reports()
         left += [f"mount {line.split()[4]}"
                  for line in Path("/proc/self/mountinfo").read_text().splitlines()
                  if str(self.state) in line]

@@ -1,11 +1,12 @@
 """No memory for something whose size clients choose: they are told so, and everything else goes on."""
 
 import os
+import signal
 
 import pytest
 
 import faults
-from daemons import wait_until
+from daemons import BUILD, is_sanitized
 from errands import ERRANDS
 from test_every_point import FAILURES
 from walking import TOLD, Refused, walk
@@ -84,3 +85,14 @@ def test_nothing_leaks(walker):
     """Of which a sanitized build tells by its status."""
     walker.terminate()
     walker.start()
+
+
+def test_a_report_is_not_lost():
+    """A daemon that ended in the middle, and was followed by another, is told of at the end."""
+    if not is_sanitized(BUILD):
+        pytest.skip("only a sanitizer reports")
+    with pytest.raises(AssertionError, match="left behind.*report: .*AddressSanitizer: SEGV"):
+        with walk() as made:
+            made.daemon.process.send_signal(signal.SIGSEGV)
+            made.daemon.process.wait(30)
+            made.start()

@@ -163,7 +163,8 @@ class Walk:
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not any(alive(*p) for p in family), 10, lambda: "")
         left = [f"process {pid}" for pid, born in family if alive(pid, born)]
-        return left + self.mounts() + [f"cgroup {path}" for path in self.own_cgroups()]
+        left += self.mounts() + [f"cgroup {path}" for path in self.own_cgroups()]
+        return left + self.daemon.reports()
 
     # The world.
 
