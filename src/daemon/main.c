@@ -237,6 +237,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     }
     if (r == 0)
         r = atoll_engine_new(d->loop, &config, &d->engine, err);
+    if (r == 0)
+        atoll_engine_set_placement(d->engine, d->providers.placement);
     atoll_daemon_providers_taken(&d->providers);
     if (r == 0)
         r = atoll_access_new(config.store, &d->access, err);

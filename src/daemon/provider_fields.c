@@ -2,6 +2,7 @@
  * What providers.yaml may say: a table for each kind of provider.
  */
 #include "daemon/provider_kinds.h"
+#include "provider/sizes.h"
 
 #define ENTRIES_MAX 16
 #define LISTED_MAX 32 /* registries, mounts */
@@ -23,6 +24,7 @@ static const struct atoll_yaml_field kind_names[7];
         {"max_sandboxes", ATOLL_YAML_WHOLE, false, 0, 65536, NULL},   \
         {"kind", ATOLL_YAML_CHOICE, false, 0, 0, kind_names},         \
         {"named_only", ATOLL_YAML_BOOL, false, 0, 0, NULL},           \
+        {"weight", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},           \
         {"languages", ATOLL_YAML_STRINGS, false, 1, 32, NULL},        \
         {"most", ATOLL_YAML_OBJECT, false, 0, 0, defaults},           \
         {"check_seconds", ATOLL_YAML_NUMBER, false, 0.1, 3600, NULL}, \
@@ -85,8 +87,15 @@ static const struct atoll_yaml_field isolation_words[] = {{.name = "namespaces"}
                                                           {.name = "gvisor"},
                                                           {.name = "microvm"},
                                                           {0}};
+static const struct atoll_yaml_field size_fields[] = {
+    {"template", ATOLL_YAML_STRING, true, 1, 128, NULL},
+    {"memoryMB", ATOLL_YAML_NUMBER, true, 1, 1048576, NULL},
+    {"cpuCores", ATOLL_YAML_NUMBER, true, 0.01, 1024, NULL},
+    {0},
+};
 static const struct atoll_yaml_field e2b_fields[] = {
     COMMON,
+    {"sizes", ATOLL_YAML_OBJECTS, false, 0, ATOLL_SIZES_MAX, size_fields},
     TEXT("api_url"),
     TEXT("sandbox_url"),
     TEXT("domain"),
@@ -119,7 +128,13 @@ static const struct atoll_yaml_field kind_names[7] = {
     {"plugin", ATOLL_YAML_OBJECT, false, 0, 0, plugin_fields},
     {0},
 };
+/* In the order of enum atoll_placement. */
+static const struct atoll_yaml_field placements[] = {{.name = "order"},
+                                                     {.name = "spread"},
+                                                     {.name = "weight"},
+                                                     {0}};
 const struct atoll_yaml_field atoll_provider_file_fields[] = {
+    {"placement", ATOLL_YAML_CHOICE, false, 0, 0, placements},
     {"providers", ATOLL_YAML_KINDS, true, 0, ENTRIES_MAX, kind_names},
     {0},
 };

@@ -200,12 +200,29 @@ static int read_headers(json_t *o, struct atoll_e2b_header *out, size_t *ret_cou
     return 0;
 }
 
+static size_t read_sizes(const json_t *array, struct atoll_size out[ATOLL_SIZES_MAX])
+{
+    size_t count = ATOLL_MIN(json_array_size(array), (size_t)ATOLL_SIZES_MAX);
+
+    for (size_t i = 0; i < count; i++) {
+        const json_t *one = json_array_get(array, i);
+
+        out[i] = (struct atoll_size){
+            .memory_bytes = (uint64_t)(atoll_setting_number(one, "memoryMB") * 1048576),
+            .cpu_millis = (uint32_t)(atoll_setting_number(one, "cpuCores") * 1000)};
+        (void)snprintf(out[i].template_name, sizeof(out[i].template_name), "%s",
+                       atoll_setting_text(one, "template"));
+    }
+    return count;
+}
+
 static int open_e2b(const struct atoll_daemon_place *place,
                     const struct atoll_provider_entry *entry, struct atoll_provider **ret,
                     struct atoll_error *err)
 {
     const json_t *o = entry->settings;
     struct atoll_e2b_header headers[LISTED_MAX];
+    struct atoll_size sizes[ATOLL_SIZES_MAX];
     char id[ATOLL_UUID_LEN + 16], agent[ATOLL_CONFIG_PATH_MAX];
     struct atoll_e2b_provider_config config = {
         .api_url = atoll_setting_text(o, "api_url"),
@@ -219,6 +236,8 @@ static int open_e2b(const struct atoll_daemon_place *place,
         .timeout_s = (uint32_t)atoll_setting_number(o, "timeout"),
         .region = atoll_setting_text(o, "region"),
         .isolation = atoll_setting_text(o, "isolation"),
+        .sizes = sizes,
+        .size_count = read_sizes(json_object_get(o, "sizes"), sizes),
         .headers = headers,
         .daemon_id = id,
         .agent_path = agent,

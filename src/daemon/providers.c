@@ -116,7 +116,7 @@ static int digest(const json_t *settings, char out[65], struct atoll_error *err)
 {
     static const char *const of_engine[] = {
         "enabled",  "order", "named_only", "max_sandboxes", "languages", "check_seconds",
-        "defaults", "most",  "@line",      "@kind",         "kind"};
+        "defaults", "most",  "@line",      "@kind",         "kind",      "weight"};
     static const char *const files[] = {"api_key_file", "ca_file", "ca", "cert", "key"};
     json_t *own = settings ? json_copy((json_t *)(uintptr_t)settings) : json_object();
     ATOLL_AUTOFREE char *text = NULL;
@@ -254,6 +254,7 @@ static void describe(struct wanted *w, struct atoll_engine_provider *to)
         .place = w->place,
         .max_sandboxes = (uint32_t)atoll_setting_number(o, "max_sandboxes"),
         .named_only = atoll_setting_is_true(o, "named_only"),
+        .weight = (uint32_t)atoll_setting_number(o, "weight"),
         .check_ms = (uint32_t)(atoll_setting_number(o, "check_seconds") * 1000),
         .limits = limits_of(json_object_get(o, "defaults")),
         .most = limits_of(json_object_get(o, "most")),
@@ -312,11 +313,23 @@ static int open_set(struct atoll_daemon_providers *p, struct atoll_provider_set 
     return r;
 }
 
+static int placement_of(const json_t *file)
+{
+    static const char *const names[] = {"order", "spread", "weight"};
+    const char *name = atoll_setting_text(file, "placement");
+
+    for (size_t i = 0; name && i < ATOLL_ARRAY_LEN(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return (int)i;
+    return ATOLL_PLACE_ORDER;
+}
+
 static void remember(struct atoll_daemon_providers *p, const struct atoll_provider_set *set)
 {
     for (size_t i = 0; i < set->count; i++)
         p->opened[i] = set->list[i].to;
     p->opened_count = set->count;
+    p->placement = placement_of(set->file);
 }
 
 static struct atoll_provider_set *set_free(struct atoll_provider_set *set)
@@ -404,8 +417,10 @@ int atoll_daemon_providers_reload(struct atoll_daemon_providers *p, struct atoll
         r = open_set(p, set, list, err);
     if (r == 0)
         r = atoll_engine_set_providers(engine, list, set->count, err);
-    if (r == 0)
+    if (r == 0) {
         remember(p, set);
+        atoll_engine_set_placement(engine, p->placement);
+    }
     (void)set_free(set);
     return r;
 }

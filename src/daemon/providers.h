@@ -24,6 +24,7 @@ struct atoll_daemon_providers {
         char digest[65]; /* of its own settings: what it would have to be opened again for */
     } opened[ATOLL_DAEMON_PROVIDERS];
     size_t opened_count;            /* in use */
+    int placement;                  /* enum atoll_placement */
     struct atoll_provider_set *set; /* what the list given to the engine points into; owned */
 };
 

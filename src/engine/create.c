@@ -187,7 +187,10 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
             .reason = slot->reason,
             .retry_ms = atoll_slot_retry_ms(slot),
             .max_sandboxes = slot->config.max_sandboxes,
-            .sandboxes = slot->config.max_sandboxes ? atoll_slot_count_sandboxes(slot) : 0,
+            .sandboxes = slot->config.max_sandboxes || engine->placement != ATOLL_PLACE_ORDER
+                             ? atoll_slot_count_sandboxes(slot)
+                             : 0,
+            .weight = slot->config.weight,
             .missing = fit(slot, wish, &fitted),
         };
     }
@@ -196,6 +199,7 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
         atoll_route_advise(&route, offers, count, atoll_engine_kinds(engine), err);
         atoll_advise_reload(engine, err);
     }
+    atoll_route_place(engine->placement, offers, chosen, wish->route_count);
     wish->route_next = 1;
     for (int i = 0; i < wish->route_count; i++)
         wish->routes[i] = engine->slots[chosen[i]]->serial;

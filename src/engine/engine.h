@@ -52,6 +52,7 @@ struct atoll_engine_provider {
     struct atoll_limits limits;   /* what a request leaves 0; 0 fields: the engine's */
     const char *image;            /* runs where a request names nothing; NULL: none */
     bool named_only;              /* only for requests that name it */
+    uint32_t weight;              /* with ATOLL_PLACE_WEIGHT: its part of the sandboxes; 0: 1 */
     uint32_t check_ms;            /* how often its health is looked at; 0: 10 s, or 30 */
 };
 
@@ -94,6 +95,8 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
 int atoll_engine_set_providers(struct atoll_engine *engine,
                                const struct atoll_engine_provider *providers, size_t count,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
+/* How sandboxes are divided among providers that can make them: enum atoll_placement. */
+void atoll_engine_set_placement(struct atoll_engine *engine, int placement);
 /* The operator's file was read again; why it could not be used, NULL: it is. */
 void atoll_engine_note_providers(struct atoll_engine *engine, const char *error);
 

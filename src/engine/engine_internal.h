@@ -98,6 +98,7 @@ struct atoll_engine {
     struct atoll_timer slot_sweep;
     int64_t providers_unix_ms; /* when they were set again; 0: never */
     char providers_error[400];
+    int placement;                     /* enum atoll_placement */
     struct atoll_slot *home;           /* of those, who builds templates and fills the pool */
     struct atoll_timer pool_refill;    /* pool.c */
     bool pool_hurry;                   /* it is set for a pool that is low */

@@ -182,6 +182,11 @@ int atoll_engine_set_providers(struct atoll_engine *engine,
     return 0;
 }
 
+void atoll_engine_set_placement(struct atoll_engine *engine, int placement)
+{
+    engine->placement = placement;
+}
+
 void atoll_engine_note_providers(struct atoll_engine *engine, const char *error)
 {
     engine->providers_unix_ms = atoll_clock_unix_ms();

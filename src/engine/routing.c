@@ -219,3 +219,28 @@ int atoll_route(const struct atoll_route_wish *given, const struct atoll_route_o
         err->retry_ms = (int)soonest_ms;
     return r;
 }
+
+/* Whether offer a is to come before b: the next sandbox there would be the smaller part of its weight. */
+static bool goes_before(enum atoll_placement placement, const struct atoll_route_offer *a,
+                        const struct atoll_route_offer *b)
+{
+    uint64_t weight_a = placement == ATOLL_PLACE_WEIGHT && a->weight ? a->weight : 1;
+    uint64_t weight_b = placement == ATOLL_PLACE_WEIGHT && b->weight ? b->weight : 1;
+
+    return (a->sandboxes + 1) * weight_b < (b->sandboxes + 1) * weight_a;
+}
+
+void atoll_route_place(enum atoll_placement placement, const struct atoll_route_offer *offers,
+                       uint8_t *chosen, int count)
+{
+    if (placement == ATOLL_PLACE_ORDER)
+        return;
+    for (int i = 1; i < count; i++)
+        for (int k = i; k > 0 && goes_before(placement, &offers[chosen[k]], &offers[chosen[k - 1]]);
+             k--) {
+            uint8_t moved = chosen[k];
+
+            chosen[k] = chosen[k - 1];
+            chosen[k - 1] = moved;
+        }
+}

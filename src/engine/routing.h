@@ -33,6 +33,7 @@ struct atoll_route_offer {
     int64_t retry_ms;       /* DOWN: when it is tried again, from now; 0: that is under way */
     uint32_t max_sandboxes; /* 0: no limit */
     size_t sandboxes;
+    uint32_t weight;  /* 0: 1 */
     uint32_t missing; /* ATOLL_LIMIT_* that it cannot enforce and nobody waived */
 };
 
@@ -42,6 +43,15 @@ struct atoll_route_offer {
 int atoll_route(const struct atoll_route_wish *wish, const struct atoll_route_offer *offers,
                 size_t count, uint8_t ret[ATOLL_PROVIDERS_MAX],
                 struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* Sorts the result of atoll_route() by how sandboxes are to be divided among providers. */
+enum atoll_placement {
+    ATOLL_PLACE_ORDER,  /* the operator's order: the next one only when the first cannot */
+    ATOLL_PLACE_SPREAD, /* the one with the fewest sandboxes first */
+    ATOLL_PLACE_WEIGHT, /* the same, in proportion to their weights */
+};
+void atoll_route_place(enum atoll_placement placement, const struct atoll_route_offer *offers,
+                       uint8_t *chosen, int count);
 
 /* Whether it could ever make it, however it is now. */
 bool atoll_route_could(const struct atoll_route_wish *wish, const struct atoll_route_offer *offer);

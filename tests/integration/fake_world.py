@@ -23,12 +23,14 @@ class World:
         self.daemon.env |= {"ATOLL_LOG_LEVEL": "debug", "ATOLL_TEST_HURRY": "1"}
         self.daemon.state.mkdir(mode=0o700)
         fake = {"enabled": True, "order": 1, "check_seconds": 0.2, "control": str(self.control)}
+        self.placement = None
         self.settings = {"fake": fake | settings.pop("fake", {}), **settings}
         self.write()
 
     def write(self):
         file = self.daemon.state / "providers.yaml"
-        file.write_text(json.dumps({"providers": self.settings}))
+        placement = {"placement": self.placement} if self.placement else {}
+        file.write_text(json.dumps({"providers": self.settings} | placement))
 
     @property
     def rest(self):

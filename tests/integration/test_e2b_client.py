@@ -233,3 +233,13 @@ def test_what_is_sent(notes):
         world.rest.post("/api/sandboxes", {"provider": "e2b", "template": "theirs"})
         assert json.loads(notes.seen[-1][3])["templateID"] == "theirs" or any(
             b'"theirs"' in one[3] for one in notes.seen)
+
+
+def test_the_smallest_size_that_fits_is_asked_for():
+    sizes = [{"template": "base", "memoryMB": 2048, "cpuCores": 2}]
+    with places.world(["e2b"], e2b={"sizes": sizes}) as made:
+        place = made.places["e2b"]
+        with place.box(limits={"memoryMB": 1024, "cpuCores": 2}) as box:
+            assert box.view["waived"] == ["pids", "disk"], box.view
+        refused = made.rest.post("/api/sandboxes", {"limits": {"memoryMB": 4096}})
+        assert refused.status == 409 and "memory" in refused.error["message"], refused.body

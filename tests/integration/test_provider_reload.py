@@ -22,7 +22,7 @@ def world(shared):
     yield shared
     shared.fail()
     shared.rest.delete("/api/sandboxes")
-    shared.settings = before
+    shared.settings, shared.placement = before, None
     assert shared.reload()["in_force"] is True
     wait_until(lambda: names(shared) == ["fake", "native"], 30, lambda: f"left: {names(shared)}")
     shared.settle()
@@ -239,3 +239,23 @@ def test_going_elsewhere_says_so_too(world):
     assert [call["provider"] for call in calls] == ["fake"] * 4 + ["native"]
     assert {call["request_id"] for call in calls} == {"mine-3"}
     assert len({call["span_id"] for call in calls}) == 5
+
+
+@pytest.mark.parametrize("placement, expected", [
+    ("order", ["fake"] * 6),
+    ("spread", ["fake", "second"] * 3),
+    ("weight", ["second", "fake", "second"] * 2),
+])
+def test_sandboxes_are_divided_as_the_file_says(world, placement, expected):
+    world.settings["second"] = second(world, order=2, weight=2)
+    world.settings["native"] = {"named_only": True}
+    world.placement = placement
+    assert world.reload()["in_force"] is True
+    world.wait_state("up", "second")
+    assert [world.box().view["provider"] for _ in expected] == expected
+
+
+def test_a_placement_that_does_not_exist_is_refused(world):
+    world.placement = "best"
+    told = world.reload()
+    assert told["in_force"] is False and "placement" in told["error"], told

@@ -54,6 +54,38 @@ static const char *route(const struct atoll_route_wish *wish, const struct offer
     return n < 0 ? err->text : text;
 }
 
+/* "first,second": the order after atoll_route_place(). */
+static void placement_sorts(void **state)
+{
+    static const struct {
+        enum atoll_placement placement;
+        size_t sandboxes[3];
+        uint32_t weights[3];
+        uint8_t first[3];
+    } rows[] = {
+        {ATOLL_PLACE_ORDER, {9, 0, 1}, {0}, {0, 1, 2}},
+        {ATOLL_PLACE_SPREAD, {0, 0, 0}, {0}, {0, 1, 2}},
+        {ATOLL_PLACE_SPREAD, {2, 1, 0}, {0}, {2, 1, 0}},
+        {ATOLL_PLACE_SPREAD, {1, 1, 0}, {9, 1, 1}, {2, 0, 1}},
+        {ATOLL_PLACE_WEIGHT, {0, 0, 0}, {1, 3, 0}, {1, 0, 2}},
+        {ATOLL_PLACE_WEIGHT, {0, 3, 1}, {1, 3, 1}, {0, 1, 2}},
+        {ATOLL_PLACE_WEIGHT, {1, 2, 9}, {1, 3, 1}, {1, 0, 2}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
+        struct atoll_route_offer offers[3] = {0};
+        uint8_t chosen[] = {0, 1, 2};
+
+        for (size_t k = 0; k < 3; k++) {
+            offers[k].sandboxes = rows[i].sandboxes[k];
+            offers[k].weight = rows[i].weights[k];
+        }
+        atoll_route_place(rows[i].placement, offers, chosen, 3);
+        assert_memory_equal(chosen, rows[i].first, 3);
+    }
+}
+
 static void requirements_choose(void **state)
 {
     static const struct {
@@ -283,6 +315,7 @@ static void who_is_down_says_when_it_is_tried_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(placement_sorts),
         cmocka_unit_test(requirements_choose),
         cmocka_unit_test(who_is_down_full_or_short_is_passed_over),
         cmocka_unit_test(errors_say_why_of_each),

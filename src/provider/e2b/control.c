@@ -179,10 +179,20 @@ int atoll_e2b_op_destroy(struct atoll_sync_provider *base, const struct atoll_sy
 
 /* Making. */
 
+/* What the request names, or the size that fits, or the default. */
+static const char *choose_template(const struct atoll_e2b_provider *p,
+                                   const struct atoll_spec *spec)
+{
+    const struct atoll_size *size =
+        atoll_size_choose(p->sizes, p->size_count, &spec->limits, spec->waived);
+
+    return spec->image[0] ? spec->image : size ? size->template_name : p->template_id;
+}
+
 static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec *spec)
 {
     const struct atoll_e2b_wish wish = {
-        .template_id = spec->image[0] ? spec->image : p->template_id,
+        .template_id = choose_template(p, spec),
         .timeout_s = atoll_e2b_remotes_lease_s(p->remotes),
         .internet = spec->network == ATOLL_NETWORK_BRIDGE,
         .id = spec->id,

@@ -13,10 +13,16 @@
 #define HEADERS_MAX 32
 
 /* Memory, CPUs and disk are the template's, whatever is asked for; nobody there counts processes. */
-static uint32_t missing_limits(const struct atoll_sync_provider *p ATOLL_UNUSED,
-                               const struct atoll_spec *spec ATOLL_UNUSED)
+/* Memory and CPUs are those of the template: they hold where a size that is large enough is known. */
+static uint32_t missing_limits(const struct atoll_sync_provider *base,
+                               const struct atoll_spec *spec)
 {
-    return ATOLL_LIMIT_ALL;
+    const struct atoll_e2b_provider *p =
+        ATOLL_CONTAINER_OF(base, const struct atoll_e2b_provider, base);
+    bool fits = !spec->image[0] &&
+                atoll_size_choose(p->sizes, p->size_count, &spec->limits, spec->waived) != NULL;
+
+    return fits ? ATOLL_LIMIT_ALL & ~(ATOLL_LIMIT_MEMORY | ATOLL_LIMIT_CPU) : ATOLL_LIMIT_ALL;
 }
 
 /* The service is there, and the key is good. */
@@ -221,6 +227,9 @@ static int take_rest(struct atoll_e2b_provider *p, const struct atoll_e2b_provid
 {
     int r = take_text(c->template_id, "base", &p->template_id, err);
 
+    p->size_count = ATOLL_MIN(c->size_count, (size_t)ATOLL_SIZES_MAX);
+    if (p->size_count > 0)
+        memcpy(p->sizes, c->sizes, p->size_count * sizeof(p->sizes[0]));
     if (r == 0)
         r = take_text(c->daemon_id, "", &p->daemon_id, err);
     if (r == 0)

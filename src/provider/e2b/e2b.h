@@ -1,4 +1,5 @@
 #pragma once
+#include "provider/sizes.h"
 #include "provider/sync.h"
 
 /*
@@ -26,9 +27,11 @@ struct atoll_e2b_provider_config {
     const char *api_key_env;  /* the variable that has it: E2B_API_KEY */
     const char *ca_file;      /* PEM, of a service whose certificate the system does not know */
     const char *template_id;  /* base */
-    uint32_t timeout_s;       /* how long a sandbox outlives its daemon: 3600 */
-    const char *region;       /* sent to the API as X-Region; NULL: nothing is */
-    const char *isolation;    /* how the service isolates; microvm for the cloud, else unknown */
+    const struct atoll_size *sizes; /* templates that are chosen by what a request asks for */
+    size_t size_count;
+    uint32_t timeout_s;    /* how long a sandbox outlives its daemon: 3600 */
+    const char *region;    /* sent to the API as X-Region; NULL: nothing is */
+    const char *isolation; /* how the service isolates; microvm for the cloud, else unknown */
     const struct atoll_e2b_header *headers; /* of every request to the API */
     size_t header_count;
     const char *daemon_id;  /* marks this daemon's sandboxes: a-z, 0-9 and '-'; needed */

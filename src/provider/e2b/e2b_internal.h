@@ -20,6 +20,8 @@ struct atoll_e2b_provider {
     struct atoll_sync_ops ops; /* base.ops: with the isolation of this service */
     char *api_url, *sandbox_url, *domain, *key, *template_id, *daemon_id, *agent_path; /* owned */
     char *isolation;                                                                   /* owned */
+    struct atoll_size sizes[ATOLL_SIZES_MAX];
+    size_t size_count;
     bool domain_is_known;           /* by the config, or because the service is E2B's own */
     char *ca_file;                  /* owned; NULL: the system's certificates */
     struct curl_slist *api_headers; /* owned */
