@@ -148,8 +148,9 @@ const struct atoll_cli_verb atoll_cli_template_ls = {
     .name = "template ls",
     .args = "",
     .summary = "list what sandboxes can be made from",
-    .help = "`host` is always there: this machine's /usr, read-only, with a small /etc. Those of\n"
-            "kind image were built, or are snapshots, and are kept by a provider.\n",
+    .help =
+        "`host` is always there: this machine's /usr, less what is private, with a small /etc.\n"
+        "Those of kind image were built, or are snapshots, and are kept by a provider.\n",
     .collection = &templates,
     .run = atoll_cli_collection_ls,
 };

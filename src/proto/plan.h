@@ -41,6 +41,10 @@ enum atoll_plan_op {
  * one, native's or that of gVisor, which has its state directory below and shares them, has some. */
 #define ATOLL_TEMPLATE_OLD "template.old-"
 #define ATOLL_BELOW_GVISOR "gvisor"
+/* The layer that hides what of the host's /usr is not for all of its users: atoll-spawn makes it and
+ * keeps it in step. Those that sandboxes may still stand on have a number. */
+#define ATOLL_PLAN_HIDDEN "hidden/usr"
+#define ATOLL_HIDDEN_OLD "hidden.old-"
 /* The same of the programs in every root of gVisor, in its own state directory. */
 #define ATOLL_PROGRAMS_OLD "layer.old-"
 
@@ -93,7 +97,8 @@ struct atoll_po_layer {
 struct atoll_po_overlay {
     const char *target; /* "" is the root, else a directory in it */
     const char *lowers; /* slots, uppermost first, joined by ':' */
-    uint8_t writable;   /* writes go to the disk; else the stack is read-only */
+    uint8_t writable;   /* writes go to the disk, each stack's to a place of its own; else the stack
+                         * is read-only */
 };
 
 struct atoll_po_directory {

@@ -42,6 +42,7 @@ struct atoll_sm_hello {
     const char *cgroup_path;    /* v2: the directory they are in */
     uint32_t cgroup_lacks;      /* ATOLL_SPAWN_LACKS_*: limits that they cannot give */
     struct atoll_bytes id_more; /* uint32_t each: first ids of other blocks of id_slots ranges */
+    uint8_t hides;              /* it has the layer ATOLL_PLAN_HIDDEN, and /usr can be writable */
 };
 
 struct atoll_sm_ids {

@@ -93,6 +93,7 @@ static int on_hello(void *arg, struct atoll_frame *frame)
     h->info->cgroup_version = hello.cgroup_version;
     h->info->lacking = lacking_limits(&hello);
     note_ids(h->info, &hello);
+    h->info->hides = hello.hides;
     h->answered = true;
     r = atoll_text_copy(h->info->instance, sizeof(h->info->instance), hello.instance);
     if (r == 0)

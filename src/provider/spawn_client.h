@@ -13,6 +13,7 @@ struct atoll_spawn_info {
     uint32_t id_slots;                        /* ranges in each block; 0: without root */
     uint32_t id_bases[ATOLL_SLOT_BLOCKS_MAX]; /* first ids of the blocks it has */
     size_t id_blocks;
+    bool hides; /* see atoll_sm_hello */
     char instance[17];
     char cgroup_path[512]; /* for atoll_cgroups_open() */
 };

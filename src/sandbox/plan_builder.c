@@ -166,19 +166,38 @@ static int add_overlay(struct atoll_buf *plan, const char *target, const char *l
     return atoll_plan_add(plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &overlay);
 }
 
+/* The layers of the host's /usr. */
+static int add_usr_layers(const struct atoll_plan_host *host, const char *tools,
+                          struct atoll_buf *plan)
+{
+    int r = add_layer(plan, "usr", "/usr", 0);
+
+    if (r == 0 && host->hides)
+        r = add_layer(plan, "hidden", ATOLL_PLAN_HIDDEN, 0);
+    return r < 0 ? r : add_layer(plan, "tools", tools, 0);
+}
+
 /* The host's /usr is stacked and not bound: an overlay has inodes of its own, so that file locks
  * on a shared program are no channel between sandboxes. */
-static int add_host_root(struct atoll_buf *plan)
+static int add_usr(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                   struct atoll_buf *plan)
+{
+    if (!host->hides)
+        return add_overlay(plan, "usr", "tools:usr", false);
+    return add_overlay(plan, "usr", atoll_weakened("hidden") ? "tools:usr" : "tools:hidden:usr",
+                       !spec->builder);
+}
+
+static int add_host_root(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                         struct atoll_buf *plan)
 {
     int r = add_layer(plan, "base", "template/host", 0);
 
     if (r == 0)
-        r = add_layer(plan, "usr", "/usr", 0);
-    if (r == 0)
-        r = add_layer(plan, "tools", "template/tools/usr", 0);
+        r = add_usr_layers(host, "template/tools/usr", plan);
     if (r == 0)
         r = add_overlay(plan, "", "base", true);
-    return r < 0 ? r : add_overlay(plan, "usr", "tools:usr", false);
+    return r < 0 ? r : add_usr(host, spec, plan);
 }
 
 static int add_rootfs_root(const struct atoll_spec *spec, struct atoll_buf *plan)
@@ -289,7 +308,8 @@ static int add_runsc_start(const struct atoll_plan_host *host, const struct atol
 }
 
 /* Templates and layers are those of the instance above; the agent comes as one more layer. */
-static int add_runsc_root(const struct atoll_spec *spec, struct atoll_buf *plan)
+static int add_runsc_root(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                          struct atoll_buf *plan)
 {
     bool host_usr = spec->template_kind == ATOLL_TEMPLATE_HOST;
     char source[96] = "above/template/host";
@@ -299,14 +319,12 @@ static int add_runsc_root(const struct atoll_spec *spec, struct atoll_buf *plan)
         (void)snprintf(source, sizeof(source), "above/layers/%s", spec->layer);
     if (r == 0)
         r = add_layer(plan, "base", source, host_usr ? 0 : spec->layer_base);
-    if (r == 0 && host_usr)
-        r = add_layer(plan, "usr", "/usr", 0);
     if (r == 0)
-        r = add_layer(plan, "tools", host_usr ? "above/template/tools/usr" : "above/template/tools",
-                      0);
+        r = host_usr ? add_usr_layers(host, "above/template/tools/usr", plan)
+                     : add_layer(plan, "tools", "above/template/tools", 0);
     if (r == 0)
         r = add_overlay(plan, "", host_usr ? "agent:base" : "agent:tools:base", true);
-    return r < 0 || !host_usr ? r : add_overlay(plan, "usr", "tools:usr", false);
+    return r < 0 || !host_usr ? r : add_usr(host, spec, plan);
 }
 
 /* Names the limits in `set`, as --waive takes them. */
@@ -356,7 +374,7 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
     if (r == 0)
         r = add_names(spec, plan);
     if (r == 0)
-        r = spec->template_kind == ATOLL_TEMPLATE_HOST ? add_host_root(plan)
+        r = spec->template_kind == ATOLL_TEMPLATE_HOST ? add_host_root(host, spec, plan)
                                                        : add_rootfs_root(spec, plan);
     if (r == 0)
         r = add_kernel_views(plan);
@@ -391,7 +409,7 @@ int atoll_plan_build_runsc(const struct atoll_plan_host *host, const struct atol
     if (r == 0)
         r = add_file(plan, ATOLL_PLAN_FILE, "etc/ld.so.preload", "/.atoll/preload.so\n");
     if (r == 0)
-        r = add_runsc_root(spec, plan);
+        r = add_runsc_root(host, spec, plan);
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_RUNSC, &atoll_po_runsc_desc, runsc);
     return r < 0 ? atoll_fail_errno(err, -r, "build plan") : 0;

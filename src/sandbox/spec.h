@@ -85,4 +85,6 @@ struct atoll_plan_host {
     int cgroup_version;
     uint32_t lacking;                     /* ATOLL_LIMIT_* that no cgroup here can give */
     uint32_t subuid, subgid, subid_count; /* rootless; count 0: single id */
+    bool
+        hides; /* its atoll-spawn has the layer ATOLL_PLAN_HIDDEN; one of an earlier version has not */
 };

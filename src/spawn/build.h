@@ -19,6 +19,8 @@ struct atoll_spawn_host {
     int disks_fd;     /* state/disks: <id>.img of each sandbox whose disk can outlive it */
     char instance[17];
     struct atoll_id_blocks *ids; /* with root: id ranges no other instance on this host uses */
+    int shared_fd;               /* with root: /run/atoll of the host */
+    int packages_fd;             /* the host's database of packages, if it has one we know */
     struct atoll_spare *spare;   /* with root: the next user namespace, made ahead */
     struct atoll_cgroups cgroups;
 };

@@ -57,6 +57,7 @@ int atoll_leftovers_put_aside(const struct atoll_spawn_host *host, struct atoll_
 
     sweep_templates(host);
     sweep_old(host->state_fd, ATOLL_PROGRAMS_OLD);
+    sweep_old(host->state_fd, ATOLL_HIDDEN_OLD);
     if (atoll_paths_holds_entries(host->state_fd, "sandboxes"))
         r = atoll_layer_put_aside(host, host->state_fd, "sandboxes", name);
     return r < 0 ? atoll_fail_errno(err, -r, "put aside what an earlier run left") : 0;

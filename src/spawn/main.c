@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/switches.h"
 #include "spawn/confine.h"
+#include "spawn/hidden.h"
 #include "spawn/id_block.h"
 #include "spawn/leftovers.h"
 #include "spawn/own_root.h"
@@ -198,6 +199,7 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
         r = atoll_cgroups_join_common(&host->cgroups);
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");
+    atoll_hidden_prepare(host);
     if (host->root) {
         r = atoll_own_root(host, err);
         if (r < 0)
@@ -233,6 +235,7 @@ static int second_life(struct atoll_error *err)
 {
     static struct atoll_spawn_host host;
     struct atoll_signals signals;
+    struct atoll_hidden *hidden;
     struct atoll_server *server;
     struct atoll_loop *loop;
     sigset_t set;
@@ -248,6 +251,8 @@ static int second_life(struct atoll_error *err)
     r = atoll_loop_new(&loop, err);
     if (r == 0)
         r = atoll_signals_open(&signals, loop, &set, on_signal, loop, err);
+    if (r == 0)
+        r = atoll_hidden_start(loop, &host, &hidden, err);
     if (r < 0)
         return r;
     r = atoll_fault("spawn.listen");

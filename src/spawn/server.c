@@ -165,6 +165,7 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
         .instance = server->host->instance,
         .cgroup_path = server->host->cgroups.path,
         .cgroup_lacks = lacking_limits(&server->host->cgroups),
+        .hides = true,
     };
 
     if (blocks > 1)

@@ -7,6 +7,7 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "spawn/build.h"
+#include "spawn/hidden.h"
 #include "spawn/paths.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
@@ -22,7 +23,9 @@ static int clone_source(const struct atoll_build *b, const char *source)
     /* The only tree of the host a plan may show; everything else is below the state directory. */
     if (strcmp(source, "/usr") == 0)
         return atoll_mnt_clone(AT_FDCWD, "/usr", false);
-    dir = atoll_paths_open(b->state_fd, source, O_PATH | O_DIRECTORY);
+    dir = strcmp(source, ATOLL_PLAN_HIDDEN) == 0
+              ? atoll_hidden_open_layer(b->state_fd)
+              : atoll_paths_open(b->state_fd, source, O_PATH | O_DIRECTORY);
     return dir < 0 ? dir : atoll_mnt_clone(dir, "", false);
 }
 
@@ -38,6 +41,10 @@ int atoll_step_layer(struct atoll_build *b, const void *step, struct atoll_error
     if (mkdir(layer->slot, 0755) < 0 && !(errno == EEXIST && b->existing_disk))
         return atoll_fail_errno(err, errno, "make place for layer %s", layer->slot);
     tree = clone_source(b, layer->source);
+    if (tree == -ETIMEDOUT)
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
+                          "the host's /usr is still being looked through for private files; try "
+                          "again, and see the log if it stays so");
     if (tree < 0)
         return atoll_fail_errno(err, -tree, "open layer %s", layer->slot);
     if (b->ids.mode == ATOLL_IDS_RANGE) {
@@ -52,6 +59,28 @@ int atoll_step_layer(struct atoll_build *b, const void *step, struct atoll_error
     return r < 0 ? atoll_fail_errno(err, -r, "attach layer %s", layer->slot) : 0;
 }
 
+/* Where writes to the stack at `target` go: u and w for the root, u.usr and w.usr for usr. The upper
+ * layer's own attributes are what the target shows. */
+static int make_upper(struct atoll_build *b, const char *target, char *upper, char *work,
+                      size_t cap)
+{
+    uint32_t owner = b->ids.mode == ATOLL_IDS_RANGE ? b->ids.outside : (uint32_t)-1;
+    bool made;
+
+    (void)snprintf(upper, cap, "u%s%s", *target ? "." : "", target);
+    (void)snprintf(work, cap, "w%s%s", *target ? "." : "", target);
+    if (!*target) /* made with the disk */
+        return 0;
+    if (strchr(target, '/') || strlen(target) + 3 > cap)
+        return -EINVAL;
+    made = mkdir(upper, 0755) == 0;
+    if (!made && !(errno == EEXIST && b->existing_disk))
+        return -errno;
+    if (mkdir(work, 0700) < 0 && !(errno == EEXIST && b->existing_disk))
+        return -errno;
+    return made && chown(upper, owner, owner) < 0 ? -errno : 0;
+}
+
 int atoll_step_overlay(struct atoll_build *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_overlay *overlay = step;
@@ -60,6 +89,7 @@ int atoll_step_overlay(struct atoll_build *b, const void *step, struct atoll_err
     uint64_t attrs = atoll_weakened("mount_flags") ? 0 : ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV;
     bool is_root = !*overlay->target;
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    char upper[32], work[32];
     int r;
 
     if (!is_root && !atoll_paths_is_inside(overlay->target))
@@ -68,8 +98,11 @@ int atoll_step_overlay(struct atoll_build *b, const void *step, struct atoll_err
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "lower layers are named by slot");
     if (overlay->writable) {
-        options[n++] = (struct atoll_mnt_option){"upperdir", "u"};
-        options[n++] = (struct atoll_mnt_option){"workdir", "w"};
+        r = make_upper(b, overlay->target, upper, work, sizeof(upper));
+        if (r < 0)
+            return atoll_fail_errno(err, -r, "make writable layer");
+        options[n++] = (struct atoll_mnt_option){"upperdir", upper};
+        options[n++] = (struct atoll_mnt_option){"workdir", work};
     } else {
         attrs |= ATOLL_MNT_RDONLY;
     }

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #define READY_MS 10000
 #define LOCKED_FILE "/usr/bin/env" /* the same file in all that share the host's programs */
 #define ARGS_MAX 48
+#define DEPTH 32 /* directories open at a time */
 
 static char token_name[] = "ATOLL_LAUNCHER_TOKEN=a name that promises a secret";
 static char path_variable[] = "PATH=/usr/bin:/bin";
@@ -113,6 +115,34 @@ static int add_namespaces(json_t *facts)
     return r;
 }
 
+static struct {
+    char path[256];
+    struct timespec changed;
+} private_entry;
+
+static int note_private(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    mode_t needed = S_ISDIR(st->st_mode) ? S_IROTH | S_IXOTH : S_IROTH;
+
+    (void)at;
+    if (type == FTW_NS || S_ISLNK(st->st_mode) || (st->st_mode & needed) == needed ||
+        strlen(path) >= sizeof(private_entry.path) || strpbrk(path, "\n="))
+        return 0;
+    (void)snprintf(private_entry.path, sizeof(private_entry.path), "%s", path);
+    private_entry.changed = st->st_mtim;
+    return 1;
+}
+
+/* An entry of /usr that is not for all users of this host, if there is one: none is made. */
+static int add_private(json_t *facts)
+{
+    if (nftw("/usr", note_private, DEPTH, FTW_PHYS) != 1)
+        return 0;
+    return atoll_facts_set(facts, "private", "%s", private_entry.path) |
+           atoll_facts_set(facts, "private_time", "%lld.%09ld",
+                           (long long)private_entry.changed.tv_sec, private_entry.changed.tv_nsec);
+}
+
 static int make_files(struct atoll_canary *c, const struct atoll_verify *v, struct atoll_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -153,7 +183,7 @@ static int gather(struct atoll_canary *c, const struct atoll_verify *v)
     if (r == 0)
         r = atoll_facts_set(c->facts, "canary", "%s", c->file) |
             atoll_facts_set(c->facts, "env", "%.*s", (int)(equals - c->launcher), c->launcher) |
-            add_address(c->facts) | add_namespaces(c->facts);
+            add_address(c->facts) | add_namespaces(c->facts) | add_private(c->facts);
     if (r == 0 && v->launcher_key)
         r = atoll_facts_set(c->facts, "key", "%s", v->launcher_key);
     return r;

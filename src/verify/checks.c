@@ -35,6 +35,7 @@ const struct atoll_check atoll_probe_checks[] = {
     /* Files. */
     {"fs.host_canary", "1", "no file of the host is reached, by path or through /proc", FILES},
     {"fs.root_dotdot", "1", "climbing with .. ends at the sandbox's own root", REPORT},
+    {"fs.private_hidden", "1", "what of /usr is not for all users of the host is hidden", FILES},
     {"fs.cwd_reachable", "2", "the working directory lies inside the root", REPORT},
     {"fs.chroot_escape", "3", "chroot is refused, so nobody climbs out of one", FILTER},
     {"fs.open_by_handle", "4", "files cannot be opened by inode number", FILTER},

@@ -54,6 +54,19 @@ def canary_facts():
     }
 
 
+def private_entry():
+    """An entry of /usr that is not for all users of this host; {} where there is none."""
+    done = subprocess.run(["find", "/usr", "(", "-type", "f", "-not", "-perm", "-4", "-o", "-type",
+                           "d", "-not", "-perm", "-5", ")", "-print", "-quit"],
+                          capture_output=True, text=True)
+    if not done.stdout:
+        return {}
+    path = done.stdout.removesuffix("\n")
+    changed = os.lstat(path).st_mtime_ns
+    return {"private": path,
+            "private_time": f"{changed // 10 ** 9}.{changed % 10 ** 9:09}"}
+
+
 def join_keyring(description):
     """Puts this process, and so the daemon, into a new session keyring that holds one key."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -79,7 +92,7 @@ class Host:
         self.socket = directory / "canary.sock"
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(self.socket))
-        self.facts = canary_facts() | {
+        self.facts = canary_facts() | private_entry() | {
             "canary": self.file,
             "addr": host_address(),
             "env": next(iter(environment)),

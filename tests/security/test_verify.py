@@ -178,6 +178,7 @@ WEAKENED = [
     ("sealed_program", "seen.sealed"),
     ("dev", "dev.minimal"),
     ("host_files", "fs.host_canary fs.writes_inside"),
+    ("hidden", "fs.private_hidden"),
     ("mount_flags", "fs.mount_flags"),
     ("propagation", "fs.mount_propagation"),
     ("rlimits", "lim.core lim.nofile bomb.fds"),

@@ -125,7 +125,9 @@ static void test_walls(void **state)
     expect_as(&l.c, "root", "ls -A /.atoll/run", "");
     expect_as(&l.c, "root", "touch /.atoll/run/x 2>/dev/null || echo no", "no\n");
     expect_as(&l.c, "root", "mkdir /.atoll/run/x 2>/dev/null || echo no", "no\n");
-    expect_as(&l.c, "root", "touch /usr/x 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "", "touch /usr/x 2>/dev/null || echo no", "no\n");
+    expect_as(&l.c, "root", "touch /usr/atoll-live && ls /usr/atoll-live", "/usr/atoll-live\n");
+    assert_int_equal(access("/usr/atoll-live", F_OK), -1);
     expect_as(&l.c, "root", "mount -t tmpfs t /mnt 2>/dev/null || echo no", "no\n");
     expect_as(&l.c, "", "cat /etc/shadow 2>/dev/null || echo no", "no\n");
     expect_as(&l.c, "", "cat /proc/net/dev | grep -c eth", "0\n");

@@ -96,6 +96,49 @@ static void rights_are_dropped_in_order(void **state)
     atoll_buf_done(&plan);
 }
 
+/* The stack at /usr, and whether the plan has the layer of whiteouts. */
+static bool hides(const struct atoll_buf *plan, const char *lowers, bool writable)
+{
+    struct atoll_po_overlay overlay;
+    struct atoll_po_layer layer = {0};
+    bool found = false;
+
+    assert_true(find(plan, ATOLL_PLAN_OVERLAY, 1, &atoll_po_overlay_desc, &overlay, NULL));
+    assert_string_equal(overlay.target, "usr");
+    assert_string_equal(overlay.lowers, lowers);
+    assert_int_equal(overlay.writable, writable);
+    for (size_t i = 0; find(plan, ATOLL_PLAN_LAYER, i, &atoll_po_layer_desc, &layer, NULL); i++)
+        found |= strcmp(layer.source, ATOLL_PLAN_HIDDEN) == 0;
+    return found;
+}
+
+static void private_files_of_usr_are_hidden(void **state)
+{
+    struct atoll_plan_host host = root_host;
+    struct atoll_spec spec = default_spec();
+    const struct atoll_po_runsc runsc = {"/usr/bin/runsc", "ptrace", {0}};
+    struct atoll_error err;
+    struct atoll_buf plan;
+
+    (void)state;
+    host.hides = true;
+    plan = build(&host, &spec);
+    assert_true(hides(&plan, "tools:hidden:usr", true));
+    atoll_buf_clear(&plan);
+    assert_int_equal(atoll_plan_build_runsc(&host, &spec, &runsc, &plan, &err), 0);
+    assert_true(hides(&plan, "tools:hidden:usr", true));
+    atoll_buf_done(&plan);
+    spec.builder = true; /* what it keeps is elsewhere */
+    plan = build(&host, &spec);
+    assert_true(hides(&plan, "tools:hidden:usr", false));
+    atoll_buf_done(&plan);
+    /* An atoll-spawn of an earlier version knows neither. */
+    spec.builder = false;
+    plan = build(&root_host, &spec);
+    assert_false(hides(&plan, "tools:usr", false));
+    atoll_buf_done(&plan);
+}
+
 static void a_large_disk_is_an_image(void **state)
 {
     struct atoll_spec spec = default_spec();
@@ -263,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_reach_the_steps),
         cmocka_unit_test(rights_are_dropped_in_order),
+        cmocka_unit_test(private_files_of_usr_are_hidden),
         cmocka_unit_test(a_large_disk_is_an_image),
         cmocka_unit_test(a_limit_that_cannot_be_given_is_an_error_unless_waived),
         cmocka_unit_test(only_what_is_lacking_must_be_waived),

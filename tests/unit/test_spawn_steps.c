@@ -163,8 +163,8 @@ static void assert_nothing_left(struct fixture *f)
 
 static void build_plan(struct fixture *f, struct atoll_spec *spec, struct atoll_buf *plan)
 {
-    const struct atoll_plan_host host = {.root = true,
-                                         .cgroup_version = (int)f->info.cgroup_version};
+    const struct atoll_plan_host host = {
+        .root = true, .cgroup_version = (int)f->info.cgroup_version, .hides = f->info.hides};
     struct atoll_error err;
 
     *spec = (struct atoll_spec){.limits = {.memory_bytes = UINT64_C(64) << 20,

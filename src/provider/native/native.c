@@ -391,8 +391,14 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .lacking = n->spawn.lacking,
         .subuid = caps.subuid,
         .subgid = caps.subgid,
+        .hides = n->spawn.hides,
         .subid_count = caps.subids ? ATOLL_MIN(caps.subuids, caps.subgids) : 0,
     };
+    if (!n->spawn.hides)
+        atoll_log(ATOLL_LOG_WARN,
+                  "this atoll-spawn is of an earlier version, and does not hide private files of "
+                  "/usr; it ends with its last sandbox when atolld is stopped",
+                  NULL);
     r = atoll_cgroups_open(&n->cgroups, n->spawn.instance, n->spawn.cgroup_path);
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");

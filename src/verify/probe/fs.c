@@ -263,13 +263,37 @@ static void flock_channel(void)
     probe_pass("the lock held on %s outside is not visible", path);
 }
 
+/* An entry of the host's /usr that is not for all users there. One of an image may have the same
+ * name: its times tell. */
+static void private_hidden(void)
+{
+    const char *path = probe_need("private");
+    struct stat st;
+    char changed[64];
+
+    if (lstat(path, &st) != 0)
+        probe_pass("%s: %s", path, strerror(errno));
+    snprintf(changed, sizeof(changed), "%lld.%09ld", (long long)st.st_mtim.tv_sec,
+             st.st_mtim.tv_nsec);
+    if (strcmp(changed, probe_need("private_time")) == 0)
+        probe_fail("%s of the host is in sight", path);
+    probe_pass("%s is another one than the host's", path);
+}
+
 static const struct probe_check checks[] = {
-    {1, "fs.host_canary", host_canary},           {1, "fs.root_dotdot", root_dotdot},
-    {2, "fs.cwd_reachable", cwd_reachable},       {3, "fs.chroot_escape", chroot_escape},
-    {4, "fs.open_by_handle", open_by_handle},     {5, "fs.system_dirs_ro", system_dirs_ro},
-    {6, "fs.mknod_block", mknod_block},           {6, "fs.mknod_char", mknod_char},
-    {7, "fs.setuid_effective", setuid_effective}, {11, "fs.runtime_sockets", runtime_sockets},
-    {12, "fs.shm_private", shm_private},          {12, "ipc.sysv", sysv_private},
+    {1, "fs.host_canary", host_canary},
+    {1, "fs.root_dotdot", root_dotdot},
+    {1, "fs.private_hidden", private_hidden},
+    {2, "fs.cwd_reachable", cwd_reachable},
+    {3, "fs.chroot_escape", chroot_escape},
+    {4, "fs.open_by_handle", open_by_handle},
+    {5, "fs.system_dirs_ro", system_dirs_ro},
+    {6, "fs.mknod_block", mknod_block},
+    {6, "fs.mknod_char", mknod_char},
+    {7, "fs.setuid_effective", setuid_effective},
+    {11, "fs.runtime_sockets", runtime_sockets},
+    {12, "fs.shm_private", shm_private},
+    {12, "ipc.sysv", sysv_private},
     {13, "fs.flock_channel", flock_channel},
 };
 
