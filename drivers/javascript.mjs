@@ -27,6 +27,7 @@ const REQUESTS_FD = 3, LINES_FD = 4, OUTPUT_FDS = { stdout: 5, stderr: 6 };
 const PIECE = 16 * 1024; // characters: at most 64 KiB as bytes
 const LATE_MAX = 1024 * 1024; // kept of what is printed between two executions
 const TEXT_MAX = 1024 * 1024;
+const CUT = '…';
 const CELLS_KEPT = 1000; // whose places are known
 const LINE_MAX = 24 * 1024 * 1024; // the protocol allows 32 MiB
 const INTERRUPT = { name: 'KeyboardInterrupt', value: '', traceback: 'KeyboardInterrupt' };
@@ -598,7 +599,14 @@ const MIME_KEYS = { 'text/plain': 'text', 'text/html': 'html', 'text/markdown': 
 
 function textOf(value) {
     const text = typeof value === 'string' ? value : util.inspect(value, { depth: 4 });
-    return text.length > TEXT_MAX ? text.slice(0, TEXT_MAX) + '…' : text;
+    return text.length > TEXT_MAX ? text.slice(0, TEXT_MAX) + CUT : text;
+}
+
+/* A text that was cut says so: `extra` for programs, stderr for people. */
+function markCut(found) {
+    if (!found.text?.endsWith(CUT) || found.text.length <= TEXT_MAX) return;
+    found.extra = { ...found.extra, truncated: ['text'] };
+    process.stderr.write(`[the text of a result was cut to ${TEXT_MAX} characters]\n`);
 }
 
 function base64(data) {
@@ -624,6 +632,7 @@ function bundleOf(value) {
 }
 
 function sendResult(found, isMain) {
+    markCut(found);
     if (JSON.stringify(found).length > LINE_MAX) {
         process.stderr.write('[a result is too large and was left out]\n');
         return;

@@ -22,6 +22,7 @@ PIECE_MAX = 64 * 1024  # of one stdout or stderr line
 LINE_MAX = 24 * 1024 * 1024  # the protocol allows 32 MiB
 LATE_MAX = 1024 * 1024  # kept of what is printed between two executions
 REPR_MAX = 1024 * 1024
+CUT = "…"
 CELLS_MAX = 500000  # of a table that is sent as data too
 CELLS_KEPT = 500  # whose source tracebacks can still show
 DRIVER_FILE = __file__
@@ -387,7 +388,14 @@ def strip_quotes(text):
 
 def text_of(value):
     text = repr(value)
-    return text if len(text) <= REPR_MAX else text[:REPR_MAX] + "…"
+    return text if len(text) <= REPR_MAX else text[:REPR_MAX] + CUT
+
+
+def mark_cut(found):
+    """A text that was cut says so: "extra" for programs, stderr for people."""
+    if found.get("text", "").endswith(CUT) and len(found["text"]) >= REPR_MAX:
+        found["extra"].setdefault("truncated", []).append("text")
+        print("[the text of a result was cut to %d characters]" % REPR_MAX, file=sys.stderr)
 
 
 def encode(key, value):
@@ -486,6 +494,7 @@ def send_result(found, is_main):
             largest = max((k for k in found), key=lambda k: len(json.dumps(found[k])))
             found[largest] = {} if largest == "extra" else None
             found = {k: v for k, v in found.items() if v is not None}
+            found.setdefault("extra", {}).setdefault("truncated", []).append(largest)
             print("[the %s of a result is too large and was left out]" % largest, file=sys.stderr)
         if driver.is_child():
             os.write(1, (found.get("text", "") + "\n").encode("utf-8", "replace"))
@@ -500,7 +509,9 @@ def show_value(value, is_main):
         return
     if is_a(value, "matplotlib", "Figure"):
         driver.shown.append(value)
-    send_result(bundle_of(value), is_main)
+    found = bundle_of(value)
+    mark_cut(found)
+    send_result(found, is_main)
 
 
 def display(*values, raw=False, **_):

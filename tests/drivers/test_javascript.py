@@ -192,3 +192,11 @@ def test_interrupt_keeps_variables(driver, code):
 def test_interrupt_between_executions_is_ignored(driver):
     driver.process.send_signal(2)
     assert driver.value("1 + 1") == "2"
+
+
+def test_a_text_that_was_cut_says_so(driver):
+    done = driver.run("'x'.repeat(3000000)")
+    assert len(done.text) < 2_000_000 and done.text.endswith("…")
+    assert done.main["extra"]["truncated"] == ["text"]
+    assert "[the text of a result was cut to 1048576 characters]" in done.stderr
+    assert "truncated" not in driver.run("1 + 1").main["extra"]

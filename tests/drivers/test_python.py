@@ -355,3 +355,11 @@ def test_starts_with_nothing_heavy(fresh):
         "import json, sys; json.dumps([m for m in ('asyncio', 'subprocess', 'traceback', 'typing', "
         "'inspect', 'numpy', 'matplotlib') if m in sys.modules])"))
     assert loaded == []
+
+
+def test_a_text_that_was_cut_says_so(driver):
+    done = driver.run("'x' * 3_000_000")
+    assert len(done.text) < 2_000_000 and done.text.endswith("…")
+    assert done.main["extra"]["truncated"] == ["text"]
+    assert "[the text of a result was cut to 1048576 characters]" in done.stderr
+    assert "truncated" not in driver.run("1 + 1").main["extra"]
