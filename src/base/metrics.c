@@ -128,6 +128,11 @@ static const struct row {
                                       {"cause"},
                                       NULL,
                                       "Requests to agents that had no answer in time."},
+    [ATOLL_METRIC_REMOVALS_RETRIED] = {"atoll_removals_retried_total",
+                                       COUNTER,
+                                       {"provider"},
+                                       NULL,
+                                       "Removals of sandboxes that were tried again."},
     [ATOLL_METRIC_AGENTS_SILENT] =
         {"atoll_agents_silent", GAUGE, {NULL}, NULL, "Sandboxes whose agent does not answer."},
     [ATOLL_METRIC_ERRORS] =

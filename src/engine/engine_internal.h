@@ -188,11 +188,13 @@ struct atoll_sandbox {
     int64_t created_unix_ms, expires_unix_ms;
     int64_t created_ms;
     double boot_ms;
-    bool remains;  /* the provider has something of it */
-    bool removing; /* the provider is removing it */
-    bool doomed;   /* it is to be destroyed, whatever came of that so far */
-    bool hidden;   /* in the pool, or for the engine's own use */
-    bool unsaved;  /* the store has not taken its row yet */
+    bool remains;               /* the provider has something of it */
+    bool removing;              /* the provider is removing it */
+    struct atoll_timer removal; /* the next try, after one that failed */
+    unsigned removals;          /* that failed */
+    bool doomed;                /* it is to be destroyed, whatever came of that so far */
+    bool hidden;                /* in the pool, or for the engine's own use */
+    bool unsaved;               /* the store has not taken its row yet */
     bool pooled;
     struct atoll_list pool_node;
     struct atoll_shelf *shelf; /* that it is made for, or waits on; NULL: none */

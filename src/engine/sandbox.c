@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
@@ -12,6 +13,10 @@
  */
 
 #define BYTES_PER_INODE 8192
+
+#define REMOVE_AGAIN_MS INT64_C(1000)
+#define REMOVE_STUCK_MS INT64_C(30000)
+#define REMOVE_MAX_MS INT64_C(300000)
 
 const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
 {
@@ -67,6 +72,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
 
     atoll_pool_forget(s);
     atoll_timer_cancel(&s->deadline);
+    atoll_timer_cancel(&s->removal);
     atoll_sandbox_end_reattach(s);
     s->agent = atoll_rpc_close(s->agent);
     atoll_exec_drop_all(s);
@@ -244,6 +250,32 @@ static void depart(struct atoll_sandbox *s)
     atoll_pool_refill_soon(engine);
 }
 
+static void remove_again(void *arg)
+{
+    struct atoll_sandbox *s = arg;
+
+    if (s->state != ATOLL_SANDBOX_FAILED || s->removing || !s->remains || s->engine->ending ||
+        (s->lifetime.persistent && !s->doomed)) /* whose disk is to stay */
+        return;
+    atoll_metric_add(ATOLL_METRIC_REMOVALS_RETRIED, ATOLL_LABELS(s->provider->ops->name), 1);
+    if (s->doomed)
+        atoll_sandbox_destroy(s, "the destruction that had failed", NULL, NULL);
+    else
+        atoll_sandbox_remove_remains(s);
+}
+
+/* Until the provider has confirmed that nothing is left: an engine that was down comes back. What failed
+ * for another reason may need an operator first. */
+static void try_removal_later(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    bool down = error->kind == ATOLL_ERR_UNAVAILABLE || error->kind == ATOLL_ERR_DEADLINE_EXCEEDED;
+    int64_t after_ms = (down ? REMOVE_AGAIN_MS : REMOVE_STUCK_MS) << ATOLL_MIN(s->removals, 10u);
+
+    s->removals++;
+    atoll_timer_set(&s->removal, s->engine->loop, ATOLL_MIN(after_ms, REMOVE_MAX_MS), remove_again,
+                    s);
+}
+
 static void on_removed(void *arg, const struct atoll_error *error)
 {
     struct atoll_sandbox *s = arg;
@@ -251,6 +283,7 @@ static void on_removed(void *arg, const struct atoll_error *error)
     s->removing = false;
     s->remains = error != NULL;
     if (error) {
+        try_removal_later(s, error);
         atoll_log(ATOLL_LOG_ERROR, "sandbox cannot be removed", "sandbox", s->spec.id, "error",
                   error->text, NULL);
         s->state = ATOLL_SANDBOX_FAILED;
@@ -278,6 +311,7 @@ void atoll_sandbox_remove_remains(struct atoll_sandbox *s)
 {
     if (s->removing)
         return;
+    atoll_timer_cancel(&s->removal);
     s->removing = true; /* those told may destroy it, which leads here again */
     atoll_sandbox_drop_agent(s, "the sandbox is being destroyed");
     if (!s->remains) {

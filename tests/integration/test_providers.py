@@ -271,6 +271,29 @@ def test_a_daemon_ends_though_one_refuses(world):
     assert not (world.daemon.state / "fake" / box.id).exists()
 
 
+def test_a_destruction_is_tried_again_until_it_is_done(world):
+    """The client has asked once; the provider was out of reach then."""
+    box = world.box(provider="fake")
+    world.fail(f"destroy 0 unavailable {box.id}")
+    assert box.destroy() == 503
+    assert "could not be removed" in box.view["cause"]
+    world.fail()
+    wait_until(lambda: world.rest.get(box.path).status == 404, 60, lambda: f"it is {box.view}")
+    assert not (world.daemon.state / "fake" / box.id).exists()
+    assert 'atoll_removals_retried_total{provider="fake"}' in world.rest.get("/metrics").body.decode()
+
+
+def test_a_destruction_is_tried_again_by_the_next_daemon(world):
+    box = world.box(provider="fake")
+    world.fail(f"destroy 0 unavailable {box.id}")
+    assert box.destroy() == 503
+    world.restart()
+    wait_until(lambda: box.state == "failed", 60, lambda: f"it is {box.view}")
+    world.fail()
+    wait_until(lambda: world.rest.get(box.path).status == 404, 60, lambda: f"it is {box.view}")
+    assert not (world.daemon.state / "fake" / box.id).exists()
+
+
 def test_strays_are_removed(world):
     """Made by a daemon that died before it could write that down."""
     stray = world.daemon.state / "fake" / ("s" * 26)
