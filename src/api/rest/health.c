@@ -9,18 +9,20 @@
 #include "base/clock.h"
 
 #define PATIENCE_MS 2000
+#define ASKED_STEP 64
 
 struct checkup {
     struct atoll_api_call *call; /* NULL once it has been answered */
     struct atoll_buf buf;
     struct atoll_json_out out;
-    struct atoll_timer patience;
-    bool one; /* of one sandbox only */
+    struct atoll_timer patience, again;
+    size_t asked; /* so many of them so far */
+    bool one;     /* of one sandbox only */
     size_t waiting, count;
     size_t answers; /* of the engine that are still to come */
-    int64_t asked_ms;
     struct patient {
         struct checkup *checkup;
+        int64_t asked_ms;
         char id[ATOLL_ID_LEN + 1];
         bool told;
     } * patients; /* owned */
@@ -57,7 +59,7 @@ static void write_patient(struct checkup *c, struct patient *p, const char *caus
     if (cause)
         atoll_json_text(&c->out, "cause", sandbox && *view.cause ? view.cause : cause);
     else
-        atoll_json_i64(&c->out, "answered_ms", atoll_clock_ms() - c->asked_ms);
+        atoll_json_i64(&c->out, "answered_ms", atoll_clock_ms() - p->asked_ms);
     atoll_json_close(&c->out, '}');
 }
 
@@ -103,19 +105,32 @@ static void out_of_patience(void *arg)
     finish(c);
 }
 
+/* Some in each turn of the loop; the last has two seconds as well. */
+static void ask_some(void *arg)
+{
+    struct checkup *c = arg;
+    struct atoll_loop *loop = atoll_http_loop(c->call->req);
+    size_t until = ATOLL_MIN(c->count, c->asked + ASKED_STEP);
+
+    for (; c->asked < until; c->asked++) {
+        struct patient *p = &c->patients[c->asked];
+
+        p->asked_ms = atoll_clock_ms();
+        atoll_engine_ask_agent(c->call->engine, p->id, answered, p);
+    }
+    if (c->asked < c->count)
+        atoll_timer_set(&c->again, loop, 0, ask_some, c);
+    else if (--c->waiting == 0)
+        finish(c);
+    else
+        atoll_timer_set(&c->patience, loop, PATIENCE_MS, out_of_patience, c);
+}
+
 static void ask(struct checkup *c)
 {
-    struct atoll_engine *engine = c->call->engine;
-    size_t count = c->count;
-
-    c->asked_ms = atoll_clock_ms();
-    c->answers = count;
-    c->waiting = count + 1; /* one for this loop: answers may come at once */
-    atoll_timer_set(&c->patience, atoll_http_loop(c->call->req), PATIENCE_MS, out_of_patience, c);
-    for (size_t i = 0; i < count; i++)
-        atoll_engine_ask_agent(engine, c->patients[i].id, answered, &c->patients[i]);
-    if (--c->waiting == 0)
-        finish(c);
+    c->answers = c->count;
+    c->waiting = c->count + 1; /* one until all are asked: answers may come at once */
+    ask_some(c);
 }
 
 static struct checkup *checkup_new(struct atoll_api_call *call, size_t count)

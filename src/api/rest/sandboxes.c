@@ -147,20 +147,26 @@ void atoll_rest_sandbox_destroy(struct atoll_api_call *call, const uint8_t *body
         atoll_engine_destroy(call->engine, call->params.id, ATOLL_REST_WHO, atoll_rest_done, call);
 }
 
+/* So many at a time, and some in each turn of the loop: others create and destroy meanwhile. */
+#define DESTROYS_MAX 64
+#define DESTROYS_STEP 16
+
 struct destroy_all {
     struct atoll_api_call *call;
-    size_t waiting; /* destroys under way, and one for the loop that starts them */
+    char (*ids)[ATOLL_ID_LEN + 1]; /* owned: destroying changes what could be walked */
+    size_t count, next;
+    size_t waiting; /* destroys under way */
+    bool starting;
+    struct atoll_timer again;
     size_t destroyed;
     struct atoll_error error; /* the first that counts */
 };
 
-static void finish_all(struct destroy_all *all)
+static void reply_all(struct destroy_all *all)
 {
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (--all->waiting > 0)
-        return;
     if (all->error.kind != ATOLL_ERR_NONE) {
         atoll_api_fail(all->call, &all->error);
     } else {
@@ -170,7 +176,20 @@ static void finish_all(struct destroy_all *all)
         atoll_json_close(&out, '}');
         atoll_api_reply(all->call, 200, &out);
     }
+    free(all->ids);
     free(all);
+}
+
+static void start_some(void *arg);
+
+static void go_on(struct destroy_all *all)
+{
+    if (all->starting)
+        return;
+    if (all->next == all->count && all->waiting == 0)
+        reply_all(all);
+    else if (all->next < all->count && all->waiting < DESTROYS_MAX && !all->again.loop)
+        atoll_timer_set(&all->again, atoll_http_loop(all->call->req), 0, start_some, all);
 }
 
 static void destroyed_one(void *arg, const struct atoll_error *error)
@@ -181,21 +200,31 @@ static void destroyed_one(void *arg, const struct atoll_error *error)
         all->destroyed++;
     else if (error->kind != ATOLL_ERR_NOT_FOUND && all->error.kind == ATOLL_ERR_NONE)
         all->error = *error;
-    finish_all(all);
+    all->waiting--;
+    go_on(all);
+}
+
+static void start_some(void *arg)
+{
+    struct destroy_all *all = arg;
+
+    all->starting = true;
+    for (size_t i = 0; i < DESTROYS_STEP && all->next < all->count && all->waiting < DESTROYS_MAX;
+         i++) {
+        all->waiting++;
+        atoll_engine_destroy(all->call->engine, all->ids[all->next++], ATOLL_REST_WHO,
+                             destroyed_one, all);
+    }
+    all->starting = false;
+    go_on(all);
 }
 
 void atoll_rest_sandbox_destroy_all(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                     size_t n ATOLL_UNUSED)
 {
     struct destroy_all *all = atoll_api_alloc(sizeof(*all));
-    size_t count;
-    /* The ids first: destroying changes what is being walked. */
-    char(*ids)[ATOLL_ID_LEN + 1] = atoll_rest_sandbox_ids(call, &count);
 
     all->call = call;
-    all->waiting = count + 1;
-    for (size_t i = 0; i < count; i++)
-        atoll_engine_destroy(call->engine, ids[i], ATOLL_REST_WHO, destroyed_one, all);
-    free(ids);
-    finish_all(all);
+    all->ids = atoll_rest_sandbox_ids(call, &all->count);
+    start_some(all);
 }
