@@ -30,6 +30,7 @@ static const unsigned char needed[] = {
     CAP_SYS_RESOURCE, /* hard limits above its own, oom_score_adj */
     CAP_NET_ADMIN,    /* lo up */
     CAP_MKNOD,        /* the nodes of /dev */
+    CAP_SETFCAP,      /* overlay copies programs that have capabilities with what the mounter has */
 };
 
 static const unsigned short refused[] = {
@@ -80,8 +81,6 @@ static uint64_t capabilities(void)
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(needed); i++)
         keep |= ATOLL_CAP_BIT(needed[i]);
-    if (atoll_weakened("ids")) /* maps that begin with the host's root */
-        keep |= ATOLL_CAP_BIT(CAP_SETFCAP);
     return keep;
 }
 

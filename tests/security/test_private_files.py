@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from daemons import BUILD, ensure_rootless_user, need_build, running, wait_until
 from rest import Rest
 
 SECRET = "host-root-only-secret"
+NET_RAW = struct.pack("<5I", 0x02000000, 1 << 13, 0, 0, 0)  # a vfs_cap_data, see capability.h
 
 
 class Planted:
@@ -23,6 +25,8 @@ class Planted:
         self.top.chmod(0o755)
         self.put("public", 0o644, "for all\n")
         self.put("secret", 0o600)
+        self.put("capable", 0o755, "#!/bin/sh\n")
+        os.setxattr(self.top / "capable", "security.capability", NET_RAW)
         (self.top / "closed").mkdir()
         self.put("closed/inside", 0o644)
         (self.top / "closed").chmod(0o700)
@@ -64,7 +68,7 @@ def names(box, planted, user):
     return box.out(f"cd {planted.top} && find . | LC_ALL=C sort", user=user).split()
 
 
-VISIBLE = [".", "./deep", "./deep/er", "./public"]
+VISIBLE = [".", "./capable", "./deep", "./deep/er", "./public"]
 
 
 @pytest.mark.parametrize("user", ["root", "user"])
@@ -115,6 +119,14 @@ def test_root_inside_writes_to_usr(rest, box):
         assert neighbour.run("touch /usr/local/bin/other")["result"]["exit_code"] != 0
     finally:
         neighbour.destroy()
+
+
+def test_a_program_with_capabilities_can_be_replaced(box, planted):
+    """As by a package: a link to the old one, the new one in its place, the old one removed."""
+    name = f"{planted.top}/capable"
+    box.out(f"ln {name} {name}.old && echo 'echo new' >> {name} && mv {name} {name}.new && "
+            f"rm {name}.old && mv {name}.new {name}", user="root")
+    assert box.out(name) == "new"
 
 
 def test_writes_to_usr_are_bounded_by_the_disk(rest):

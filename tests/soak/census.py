@@ -17,7 +17,8 @@ EMPTY = ("sandboxes", "journal", "disks", "artifacts", "mnt")
 # What comes with time and stays: disks formatted once per size, the store, the log.
 KEPT = re.compile(r"images/ext4-[0-9-]+\.img|atoll\.db(-wal|-shm|-journal)?|audit\.log(\.\d+)?|"
                   r"[a-z./-]*spawn\.(sock|lock)|id-block|daemon-id|atolld\.lock|url-secret|api-key|"
-                  r"providers\.yaml|drivers/.*|(template|layers|templates|gvisor)(/.*)?|[a-z]+")
+                  r"providers\.yaml|drivers/.*|(template|layers|templates|gvisor|hidden)(/.*)?|"
+                  r"hidden\.(new|old-[0-9]+)(/.*)?|[a-z]+")
 ROWS = ("sandboxes", "execs", "sessions", "previews", "contexts", "artifact_wishes",
         "artifact_sets", "artifacts")
 ROWS_KEPT = {"events": 4096 + 256, "answers": 4096}
