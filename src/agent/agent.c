@@ -130,6 +130,8 @@ static int setup(struct atoll_agent *a, struct atoll_error *err)
     /* PID 1 inherits orphans anyway; elsewhere they are asked for, so that the rules are the same. */
     if (a->pid != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "become the reaper of orphans");
+    if (a->config.views)
+        atoll_agent_views_open(a, a->config.views);
     if (a->config.allow_sudo)
         atoll_agent_sudo_open(a);
     return setup_transport(a, err);
@@ -146,6 +148,7 @@ static void done(struct atoll_agent *a)
     atoll_agent_execs_drop(a);
     atoll_agent_drains_drop(a);
     atoll_agent_sudo_close(a);
+    atoll_agent_views_close(a);
     atoll_agent_users_done(a);
     atoll_buf_done(&a->note);
     atoll_timer_cancel(&a->accept_again);

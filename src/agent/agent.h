@@ -1,4 +1,5 @@
 #pragma once
+#include "agent/views.h"
 #include "base/error.h"
 
 /*
@@ -23,8 +24,9 @@ struct atoll_agent_config {
     uint64_t memory_limit_bytes;
     const char *memory_limit_file; /* has it instead, where somebody else may change it; or NULL */
     const char *const
-        *base_env;      /* of every command, under what requests add; NULL at the end, or NULL */
-    uint32_t max_execs; /* kept at the same time; 0: 256 */
+        *base_env; /* of every command, under what requests add; NULL at the end, or NULL */
+    const struct atoll_view_fds *views; /* taken over; NULL: /proc is left as it is */
+    uint32_t max_execs;                 /* kept at the same time; 0: 256 */
 };
 
 /*

@@ -1,4 +1,5 @@
 #pragma once
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -48,6 +49,7 @@ struct atoll_agent_dent {
 };
 
 struct atoll_agent;
+struct atoll_agent_views;
 struct atoll_agent_watches;
 struct atoll_agent_connects;
 struct atoll_agent_sudo;
@@ -468,6 +470,15 @@ void atoll_agent_sudo_close(struct atoll_agent *a);
 /* True when the pid was a command started by sudo. */
 bool atoll_agent_sudo_reaped(struct atoll_agent *a, pid_t pid, int status);
 
+/* --- what /proc shows of the sandbox's limits (views.c) --- */
+
+void atoll_agent_views_open(struct atoll_agent *a, const struct atoll_view_fds *fds);
+void atoll_agent_views_close(struct atoll_agent *a);
+/* Something is about to run, or to be looked at. */
+void atoll_agent_views_touch(struct atoll_agent *a);
+/* The CPUs for a new command, as many as its limit is worth; false where that is all of them. */
+bool atoll_agent_views_pick_cpus(struct atoll_agent *a, cpu_set_t *ret);
+
 /* --- the agent itself (agent.c) --- */
 
 struct atoll_agent {
@@ -507,6 +518,7 @@ struct atoll_agent {
     struct atoll_agent_handle handles[ATOLL_AGENT_HANDLES_MAX];
     uint32_t handle_serial;
 
+    struct atoll_agent_views *views;       /* owned; NULL where /proc is left as it is */
     struct atoll_agent_watches *watches;   /* owned */
     struct atoll_agent_connects *connects; /* owned */
     struct atoll_agent_sudo *sudo;         /* owned; NULL when sudo is off */

@@ -45,6 +45,7 @@ int atoll_agent_on_connect(struct atoll_agent *a, uint32_t request, const void *
     if (!a->conn.fds)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
                           "connections can not be handed out of this kind of sandbox");
+    atoll_agent_views_touch(a); /* a server that waited goes on */
     if (!a->connects)
         a->connects = calloc(1, sizeof(*a->connects));
     if (!a->connects)

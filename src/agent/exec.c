@@ -285,6 +285,8 @@ int atoll_agent_on_exec_start(struct atoll_agent *a, uint32_t request, const voi
     int r = check_start(a, msg, err);
 
     if (r == 0)
+        atoll_agent_views_touch(a);
+    if (r == 0)
         r = atoll_agent_user_find(a, msg->user, &user, err);
     if (r < 0)
         return r;

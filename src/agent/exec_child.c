@@ -39,6 +39,8 @@ enum step {
 struct child {
     const struct atoll_agent *agent;
     const struct atoll_agent_launch *launch;
+    bool has_cpus;
+    cpu_set_t cpus;
     const char *candidates; /* paths to try, each with its NUL; an empty one ends them */
     enum step failed;
     int errnum;
@@ -136,6 +138,8 @@ static int child_main(void *arg)
     c->failed = STEP_LIMITS;
     if (limits(c->agent) < 0)
         goto failed;
+    if (c->has_cpus) /* a CPU may have gone: then all of them are as good */
+        (void)sched_setaffinity(0, sizeof(c->cpus), &c->cpus);
     c->failed = STEP_IDENTITY;
     r = atoll_agent_child_identity(c->agent, l->user);
     if (r < 0) {
@@ -316,6 +320,7 @@ int atoll_agent_launch(struct atoll_agent *a, const struct atoll_agent_launch *l
     struct atoll_buf paths;
     int r;
 
+    c.has_cpus = atoll_agent_views_pick_cpus(a, &c.cpus);
     atoll_buf_init(&paths, 16 * ATOLL_AGENT_PATH_MAX);
     r = find_candidates(launch->path, command, &paths);
     if (r == -ENOMEM) {

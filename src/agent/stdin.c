@@ -149,6 +149,7 @@ int atoll_agent_on_exec_stdin(struct atoll_agent *a, uint32_t request, const voi
         return atoll_fail(err, ATOLL_ERR_OUT_OF_RANGE, ERANGE,
                           "input continues at byte %llu, not at %llu",
                           (unsigned long long)exec->in.taken, (unsigned long long)msg->offset);
+    atoll_agent_views_touch(a); /* an interpreter that waited goes on */
     return take(exec, msg, request, err);
 }
 

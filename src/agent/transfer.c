@@ -110,8 +110,11 @@ int atoll_agent_on_file_open(struct atoll_agent *a, uint32_t request, const void
     struct atoll_am_opened opened;
     struct stat st;
     int fd;
-    int r = atoll_agent_path_init(&p, a, msg->user, msg->path, err);
+    int r;
 
+    if (strncmp(msg->path, "/proc/", 6) == 0)
+        atoll_agent_views_touch(a);
+    r = atoll_agent_path_init(&p, a, msg->user, msg->path, err);
     if (r < 0)
         return r;
     fd = open_regular(p.text, &st, err);

@@ -21,7 +21,8 @@ ATOLL_MSG_DESC(atoll_po_image, ATOLL_MSG_FIELD(STR, atoll_po_image, source),
                ATOLL_MSG_FIELD(U8, atoll_po_image, keep),
                ATOLL_MSG_FIELD(U8, atoll_po_image, existing));
 
-ATOLL_MSG_DESC(atoll_po_start, ATOLL_MSG_FIELD(U8, atoll_po_start, new_network));
+ATOLL_MSG_DESC(atoll_po_start, ATOLL_MSG_FIELD(U8, atoll_po_start, new_network),
+               ATOLL_MSG_FIELD(U8, atoll_po_start, own_clock));
 
 ATOLL_MSG_DESC(atoll_po_disk, ATOLL_MSG_FIELD(U32, atoll_po_disk, kind),
                ATOLL_MSG_FIELD(U64, atoll_po_disk, size_bytes),
@@ -45,7 +46,9 @@ ATOLL_MSG_DESC(atoll_po_file, ATOLL_MSG_FIELD(STR, atoll_po_file, path),
                ATOLL_MSG_FIELD(BYTES, atoll_po_file, content));
 
 ATOLL_MSG_DESC(atoll_po_proc, ATOLL_MSG_FIELD(STRV, atoll_po_proc, masked),
-               ATOLL_MSG_FIELD(STRV, atoll_po_proc, read_only));
+               ATOLL_MSG_FIELD(STRV, atoll_po_proc, read_only),
+               ATOLL_MSG_FIELD(U8, atoll_po_proc, views),
+               ATOLL_MSG_FIELD(BYTES, atoll_po_proc, cpu));
 
 ATOLL_MSG_DESC(atoll_po_dev, ATOLL_MSG_FIELD(U64, atoll_po_dev, shm_bytes),
                ATOLL_MSG_FIELD(U64, atoll_po_dev, shm_inodes),

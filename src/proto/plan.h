@@ -75,6 +75,7 @@ struct atoll_po_image {
 
 struct atoll_po_start {
     uint8_t new_network; /* an own network namespace; nothing else is made yet */
+    uint8_t own_clock;   /* time since boot is time since the start */
 };
 
 enum atoll_plan_disk_kind {
@@ -115,6 +116,8 @@ struct atoll_po_file {
 struct atoll_po_proc {
     struct atoll_strv masked;    /* below /proc; one that does not exist is fine */
     struct atoll_strv read_only; /* likewise */
+    uint8_t views;               /* the agent writes the files of agent/views.h itself */
+    struct atoll_bytes cpu;      /* what /proc/cpuinfo says about one CPU, for these */
 };
 
 struct atoll_po_dev {

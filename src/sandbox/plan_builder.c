@@ -98,7 +98,8 @@ static int add_start(const struct atoll_plan_host *host, const struct atoll_spec
         .cpu_millis = spec->waived & ATOLL_LIMIT_CPU ? 0 : l->cpu_millis,
         .pids = spec->waived & ATOLL_LIMIT_PIDS ? 0 : l->pids,
     };
-    struct atoll_po_start start = {.new_network = !atoll_weakened("net_namespace")};
+    struct atoll_po_start start = {.new_network = !atoll_weakened("net_namespace"),
+                                   .own_clock = true};
     struct atoll_po_disk disk = {ATOLL_DISK_TMPFS, l->disk_bytes, l->inodes};
     char name[64];
     struct atoll_po_image image = {name, spec->persistent, spec->resume_disk};
@@ -212,11 +213,28 @@ static int add_rootfs_root(const struct atoll_spec *spec, struct atoll_buf *plan
     return r < 0 ? r : add_overlay(plan, "", "tools:base", true);
 }
 
-static int add_kernel_views(struct atoll_buf *plan)
+/* Everything that is hidden; lists in messages are arrays of their own. */
+static size_t list_masked(const char **out, size_t cap)
 {
+    size_t n = 0;
+
+    for (size_t i = 0; n < cap && i < atoll_proc_masked_count; i++)
+        out[n++] = atoll_proc_masked[i];
+    for (size_t i = 0; n < cap && i < atoll_proc_host_state_count; i++)
+        out[n++] = atoll_proc_host_state[i];
+    return n;
+}
+
+static int add_kernel_views(const struct atoll_plan_host *host, struct atoll_buf *plan)
+{
+    const char *masked[128], *settings[] = {"sys"}; /* other settings are masked */
     struct atoll_po_dev dev = {.shm_bytes = 64 * MIB, .shm_inodes = 4096, .max_ptys = 64};
-    struct atoll_po_proc proc = {{atoll_proc_masked, atoll_proc_masked_count},
-                                 {atoll_proc_read_only, atoll_proc_read_only_count}};
+    struct atoll_po_proc proc = {
+        .masked = {masked, list_masked(masked, ATOLL_ARRAY_LEN(masked))},
+        .read_only = {settings, ATOLL_ARRAY_LEN(settings)},
+        .views = true,
+        .cpu = {(const uint8_t *)host->cpu, strlen(host->cpu)},
+    };
     char boot_id[ATOLL_UUID_LEN + 2];
     int r;
 
@@ -377,7 +395,7 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
         r = spec->template_kind == ATOLL_TEMPLATE_HOST ? add_host_root(host, spec, plan)
                                                        : add_rootfs_root(spec, plan);
     if (r == 0)
-        r = add_kernel_views(plan);
+        r = add_kernel_views(host, plan);
     if (r == 0)
         r = add_end(host, spec, seccomp, plan);
     return r < 0 ? atoll_fail_errno(err, -r, "build plan") : 0;

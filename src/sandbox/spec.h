@@ -87,4 +87,5 @@ struct atoll_plan_host {
     uint32_t subuid, subgid, subid_count; /* rootless; count 0: single id */
     bool
         hides; /* its atoll-spawn has the layer ATOLL_PLAN_HIDDEN; one of an earlier version has not */
+    char cpu[4096]; /* what /proc/cpuinfo says about one CPU; "": unknown */
 };

@@ -53,6 +53,7 @@ void atoll_build_init(struct atoll_build *b, const struct atoll_spawn_host *host
         .layer_userns_fd = ATOLL_NO_FD,
         .image_fd = ATOLL_NO_FD,
         .boot_id_fd = ATOLL_NO_FD,
+        .views = ATOLL_VIEW_FDS_NONE,
         .oom_fd = ATOLL_NO_FD,
         .peak_fd = ATOLL_NO_FD,
         .status_fd = ATOLL_NO_FD,
@@ -74,6 +75,12 @@ void atoll_build_done(struct atoll_build *b)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(fds); i++)
         if (*fds[i] >= 0)
             (void)close(ATOLL_TAKE_FD(*fds[i]));
+    for (size_t i = 0; i < ATOLL_VIEW_COUNT; i++)
+        if (b->views.file[i] >= 0)
+            (void)close(ATOLL_TAKE_FD(b->views.file[i]));
+    for (size_t i = 0; i < ATOLL_CGF_COUNT; i++)
+        if (b->views.source[i] >= 0)
+            (void)close(ATOLL_TAKE_FD(b->views.source[i]));
 }
 
 uid_t atoll_build_owner(const struct atoll_build *b)

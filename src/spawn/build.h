@@ -1,4 +1,5 @@
 #pragma once
+#include "agent/views.h"
 #include "base/error.h"
 #include "proto/plan.h"
 #include "sys/cgroup.h"
@@ -29,12 +30,16 @@ struct atoll_spawn_host {
  * moves it to sandboxes/<id>.sock and removes the directory, so that nothing inside can fill it. */
 #define ATOLL_BUILD_SOCKET "agent"
 
+/* The directory at the top of the disk that is in memory whatever the disk is (steps_kernel.c). */
+#define ATOLL_BUILD_PARTS "d"
+
 struct atoll_build {
     const struct atoll_spawn_host *host;
     const char *id;
     struct atoll_po_ids ids;
     bool has_cgroup;
     bool new_network;
+    bool own_clock;
     bool kept_disk;      /* the image is one that can outlive the sandbox */
     bool existing_disk;  /* and has been the disk of this sandbox before */
     bool disk_in_memory; /* the disk is a tmpfs */
@@ -44,9 +49,11 @@ struct atoll_build {
     int layer_userns_fd; /* RANGE: shows built layers with the sandbox's ids */
     int image_fd;        /* the disk image */
     int boot_id_fd;      /* the file that covers the kernel's boot_id, for the agent to rewrite */
-    int oom_fd, peak_fd; /* evidence for the agent */
-    int status_fd;       /* write end; the new process reports through it */
-    int go_fd;           /* rootless: read end; a byte comes when the id maps are written */
+    bool has_views;
+    struct atoll_view_fds views; /* of /proc, for the agent to write */
+    int oom_fd, peak_fd;         /* evidence for the agent */
+    int status_fd;               /* write end; the new process reports through it */
+    int go_fd;                   /* rootless: read end; a byte comes when the id maps are written */
     /* in the new process */
     int state_fd; /* the state directory, in the new mount namespace */
     int mount_fd; /* state/mnt there: each sandbox hangs its disk on it, in its own namespace */
@@ -76,6 +83,11 @@ atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover;      /* steps_k
 atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll_step_identity,
     atoll_step_seccomp, atoll_step_agent, atoll_step_abort; /* steps_self.c */
 atoll_step_fn atoll_step_runsc;                             /* steps_runsc.c */
+
+/* steps_views.c: covers of /proc that the agent will write, and what it computes them from. cpu: about
+ * one CPU of the host. The current directory is the root of the sandbox. */
+int atoll_views_make(struct atoll_build *b, struct atoll_bytes cpu, int disk_fd,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Shared by both ways to end a plan (steps_self.c). */
 /* The sandbox ends with spawn, its parent: without it nobody would clean up behind it. */

@@ -24,9 +24,10 @@
 
 /* Beside those of the agent, which it hands on. */
 static const unsigned char needed[] = {
-    CAP_SYS_ADMIN,    /* mounts, namespaces, hostname */
-    CAP_SYS_CHROOT,   /* runsc */
-    CAP_SYS_PTRACE,   /* opening a user namespace that another uid owns; runsc's ptrace platform */
+    CAP_SYS_ADMIN,  /* mounts, namespaces, hostname */
+    CAP_SYS_CHROOT, /* runsc */
+    CAP_SYS_PTRACE, /* opening a user namespace that another uid owns; runsc's ptrace platform */
+    CAP_SYS_TIME, /* where the clocks of a time namespace begin; setting clocks is refused below */
     CAP_SYS_RESOURCE, /* hard limits above its own, oom_score_adj */
     CAP_NET_ADMIN,    /* lo up */
     CAP_MKNOD,        /* the nodes of /dev */

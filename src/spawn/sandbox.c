@@ -148,6 +148,7 @@ static int start_process(struct sandbox *s, struct atoll_build *b,
     if (r < 0)
         return r;
     b->new_network = start.new_network;
+    b->own_clock = start.own_clock;
     if (pipe2(status, O_CLOEXEC) < 0 || (!b->host->root && pipe2(go, O_CLOEXEC) < 0))
         return atoll_fail_errno(err, errno, "pipe");
     b->status_fd = status[1];

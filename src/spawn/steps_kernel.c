@@ -19,7 +19,7 @@
  * system: each one a sandbox makes costs every memory cgroup of the host (docs/adr/0020). Where the
  * disk is in memory they are directories of it, so that /dev/shm is bounded by the disk's limit.
  */
-#define PARTS "d"
+#define PARTS ATOLL_BUILD_PARTS
 #define PART_DEV PARTS "/dev"
 #define PART_SHM PARTS "/shm"
 #define PART_NONE PARTS "/none"
@@ -188,24 +188,48 @@ static int proc_path(const char *name, char *out, size_t cap, struct atoll_error
     return 0;
 }
 
+/* Those that are directories: to try a file first and be refused costs as much as ten masks. */
+static bool is_directory(const char *name)
+{
+    static const char *const names[] = {"acpi", "asound", "bus",      "fs",
+                                        "irq",  "scsi",   "pressure", "driver"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static int mask_directory(const char *path, int disk)
+{
+    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
+    int r;
+
+    if (access(path, F_OK) < 0)
+        return -errno;
+    tree = atoll_mnt_clone(disk, PART_NONE, false);
+    r = tree < 0 ? tree : atoll_mnt_set_attr(tree, ATOLL_MNT_RDONLY | ATOLL_MNT_NOEXEC, false);
+    return r < 0 ? r : atoll_mnt_attach(tree, AT_FDCWD, path);
+}
+
+static int mask_file(const char *path)
+{
+    return mount("dev/null", path, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
+}
+
 /* Covers one entry of /proc: a file with the sandbox's /dev/null, a directory with nothing. */
 static int mask(const char *name, int disk, struct atoll_error *err)
 {
-    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
+    bool directory = is_directory(name);
     char path[80];
     int r;
 
     if (proc_path(name, path, sizeof(path), err) < 0)
         return -EINVAL;
-    if (mount("dev/null", path, NULL, MS_BIND, NULL) == 0 || errno == ENOENT)
-        return 0;
-    if (errno != ENOTDIR)
-        return atoll_fail_errno(err, errno, "mask /proc/%s", name);
-    tree = atoll_mnt_clone(disk, PART_NONE, false);
-    r = tree < 0 ? tree : atoll_mnt_set_attr(tree, ATOLL_MNT_RDONLY | ATOLL_MNT_NOEXEC, false);
-    if (r == 0)
-        r = atoll_mnt_attach(tree, AT_FDCWD, path);
-    return r < 0 ? atoll_fail_errno(err, -r, "mask /proc/%s", name) : 0;
+    r = directory ? mask_directory(path, disk) : mask_file(path);
+    if (r == -ENOTDIR)
+        r = directory ? mask_file(path) : mask_directory(path, disk);
+    return r < 0 && r != -ENOENT ? atoll_fail_errno(err, -r, "mask /proc/%s", name) : 0;
 }
 
 static int make_read_only(struct atoll_build *b, const char *name, struct atoll_error *err)
@@ -237,10 +261,13 @@ int atoll_step_proc(struct atoll_build *b, const void *step, struct atoll_error 
         return r;
     if (disk < 0 || fchdir(b->root_fd) < 0)
         return atoll_fail_errno(err, errno, "enter the root");
-    for (size_t i = 0; r == 0 && i < want->masked.len; i++)
-        r = mask(want->masked.items[i], disk, err);
+    /* Masks may be in parts that are read-only. */
     for (size_t i = 0; r == 0 && i < want->read_only.len; i++)
         r = make_read_only(b, want->read_only.items[i], err);
+    for (size_t i = 0; r == 0 && i < want->masked.len; i++)
+        r = mask(want->masked.items[i], disk, err);
+    if (r == 0 && want->views)
+        r = atoll_views_make(b, want->cpu, disk, err);
     if (r == 0 && fchdir(disk) < 0)
         r = atoll_fail_errno(err, errno, "leave the root");
     return r;

@@ -128,6 +128,9 @@ int atoll_step_identity(struct atoll_build *b, const void *step, struct atoll_er
         return atoll_fail_errno(err, -r, "take on uid %u", owner);
     if (!atoll_weakened("cgroup_namespace") && unshare(CLONE_NEWCGROUP) < 0)
         return atoll_fail_errno(err, errno, "cgroup namespace");
+    r = b->own_clock ? atoll_sys_new_clock() : 0;
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "time namespace");
     if (b->userns_fd >= 0 && setns(b->userns_fd, CLONE_NEWUSER) < 0)
         return atoll_fail_errno(err, errno, "enter user namespace");
     r = drop_rights(b, err);
@@ -189,7 +192,8 @@ int atoll_step_agent(struct atoll_build *b, const void *step, struct atoll_error
 {
     const struct atoll_po_agent *want = step;
     const struct atoll_build_status ready = {.op = ATOLL_PLAN_AGENT};
-    int keep[] = {b->listen_fd, b->oom_fd, b->peak_fd, b->boot_id_fd};
+    int keep[4 + ATOLL_VIEW_COUNT + ATOLL_CGF_COUNT] = {b->listen_fd, b->oom_fd, b->peak_fd,
+                                                        b->boot_id_fd};
     struct atoll_agent_config config = {
         .listen_fd = b->listen_fd,
         .conn_fd = ATOLL_NO_FD,
@@ -204,6 +208,7 @@ int atoll_step_agent(struct atoll_build *b, const void *step, struct atoll_error
         .peak_fd = b->peak_fd,
         .boot_id_fd = b->boot_id_fd,
         .memory_limit_bytes = want->memory_limit_bytes,
+        .views = b->has_views ? &b->views : NULL,
         .max_execs = 256,
     };
     int r = atoll_self_silence_stdio();
@@ -214,6 +219,8 @@ int atoll_step_agent(struct atoll_build *b, const void *step, struct atoll_error
     r = atoll_fd_write_all(b->status_fd, &ready, sizeof(ready));
     if (r < 0)
         return atoll_fail_errno(err, -r, "report ready");
+    memcpy(keep + 4, b->views.file, sizeof(b->views.file));
+    memcpy(keep + 4 + ATOLL_VIEW_COUNT, b->views.source, sizeof(b->views.source));
     qsort(keep, ATOLL_ARRAY_LEN(keep), sizeof(keep[0]), by_value);
     r = atoll_sys_close_except(3, keep, ATOLL_ARRAY_LEN(keep));
     if (r < 0)

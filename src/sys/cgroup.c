@@ -221,6 +221,26 @@ int atoll_cgroup_open_peak(const struct atoll_cgroups *cg, const char *id)
                       cg->version == 2 ? "memory.peak" : "memory.max_usage_in_bytes", O_RDONLY);
 }
 
+int atoll_cgroup_open_file(const struct atoll_cgroups *cg, const char *id,
+                           enum atoll_cgroup_file file)
+{
+    static const struct {
+        enum atoll_cgroup_controller controller;
+        const char *v1, *v2;
+    } rows[] = {
+        [ATOLL_CGF_MEMORY_USED] = {ATOLL_CG_MEMORY, "memory.usage_in_bytes", "memory.current"},
+        [ATOLL_CGF_MEMORY_STAT] = {ATOLL_CG_MEMORY, "memory.stat", "memory.stat"},
+        [ATOLL_CGF_MEMORY_LIMIT] = {ATOLL_CG_MEMORY, "memory.limit_in_bytes", "memory.max"},
+        [ATOLL_CGF_CPU_USED] = {ATOLL_CG_CPUACCT, "cpuacct.stat", "cpu.stat"},
+        [ATOLL_CGF_CPU_LIMIT] = {ATOLL_CG_CPU, "cpu.cfs_quota_us", "cpu.max"},
+    };
+
+    if (parent_of(cg, rows[file].controller) < 0)
+        return -ENOENT;
+    return open_below(cg, rows[file].controller, id,
+                      cg->version == 2 ? rows[file].v2 : rows[file].v1, O_RDONLY);
+}
+
 bool atoll_cgroups_can_freeze(const struct atoll_cgroups *cg)
 {
     return cg->version > 0 && parent_of(cg, ATOLL_CG_FREEZER) >= 0;

@@ -93,6 +93,19 @@ int atoll_cgroup_open_v2(const struct atoll_cgroups *cg, const char *id) ATOLL_M
 /* Read-only descriptors of the file with the "oom_kill N" line, and of the peak memory file. */
 int atoll_cgroup_open_oom(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
 int atoll_cgroup_open_peak(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
+/* Files that tell what a group uses and may use; spelled differently by v1 and v2, where every reader
+ * has to know both. */
+enum atoll_cgroup_file {
+    ATOLL_CGF_MEMORY_USED,
+    ATOLL_CGF_MEMORY_STAT,
+    ATOLL_CGF_MEMORY_LIMIT,
+    ATOLL_CGF_CPU_USED,
+    ATOLL_CGF_CPU_LIMIT,
+    ATOLL_CGF_COUNT,
+};
+/* A read-only descriptor; -ENOENT where the controller is absent. */
+int atoll_cgroup_open_file(const struct atoll_cgroups *cg, const char *id,
+                           enum atoll_cgroup_file file) ATOLL_MUST_CHECK;
 /* Whether groups here can be made to stand still. */
 bool atoll_cgroups_can_freeze(const struct atoll_cgroups *cg);
 /* Asks for it, or for its end, which is there at once. -EOPNOTSUPP without a freezer. */

@@ -42,6 +42,10 @@ int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside,
 /* Makes `new_root` (the current directory may be inside it) the root; the old one is detached. */
 int atoll_sys_pivot_root(int new_root_fd) ATOLL_MUST_CHECK;
 
+/* Moves this single-threaded process to a time namespace whose clocks since boot start now. Needs
+ * /proc. Success where the kernel has no such namespaces. */
+int atoll_sys_new_clock(void) ATOLL_MUST_CHECK;
+
 /* A new session keyring, so that the launcher's is out of reach. */
 int atoll_sys_new_session_keyring(void) ATOLL_MUST_CHECK;
 

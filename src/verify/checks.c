@@ -69,6 +69,8 @@ const struct atoll_check atoll_probe_checks[] = {
     {"proc.kallsyms", "20", "the kernel's addresses are not told", KERNEL_FILES},
     {"proc.keys", "21", "the lists of keys are covered", KERNEL_FILES},
     {"proc.masked_info", "22", "files that serve as side channels are covered", KERNEL_FILES},
+    {"proc.host_state", "22", "load, devices and counts of the host are covered", KERNEL_FILES},
+    {"proc.load", "22", "the load is that of the sandbox", KERNEL_FILES},
     {"proc.cmdline", "23", "the host's kernel command line is covered", KERNEL_FILES},
     {"proc.self_exe", "24", "the program of the first process cannot be overwritten", REPORT},
     {"c.pid1_exe", "24", "it stays so when that process ends: sealed or read-only", REPORT},

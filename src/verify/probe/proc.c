@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -163,6 +164,26 @@ static void masked_info(void)
                   "/proc/config.gz", "/proc/scsi/scsi", "/proc/acpi/wakeup", "/proc/asound/cards");
 }
 
+static void host_state(void)
+{
+    NONE_READABLE("/proc/buddyinfo", "/proc/diskstats", "/proc/pressure/cpu", "/proc/pressure/io",
+                  "/proc/pressure/memory", "/proc/schedstat", "/proc/vmstat",
+                  "/proc/bus/pci/devices", "/proc/bus/input/devices", "/proc/mdstat",
+                  "/proc/partitions", "/proc/cgroups", "/proc/locks", "/proc/swaps",
+                  "/proc/sys/fs/dentry-state", "/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr",
+                  "/proc/sys/fs/inode-state", "/proc/sys/kernel/pty/nr");
+}
+
+/* A file that is not of the proc file system covers the kernel's. */
+static void load(void)
+{
+    struct statfs fs;
+
+    if (statfs("/proc/loadavg", &fs) != 0 || fs.f_type == 0x9fa0) /* PROC_SUPER_MAGIC */
+        probe_fail("/proc/loadavg is that of the host");
+    probe_pass("/proc/loadavg is the sandbox's own");
+}
+
 static void cmdline(void)
 {
     NONE_READABLE("/proc/cmdline");
@@ -275,6 +296,8 @@ static const struct probe_check checks[] = {
     {20, "proc.kallsyms", kallsyms},
     {21, "proc.keys", keys},
     {22, "proc.masked_info", masked_info},
+    {22, "proc.host_state", host_state},
+    {22, "proc.load", load},
     {23, "proc.cmdline", cmdline},
     {24, "proc.self_exe", self_exe},
     {24, "c.pid1_exe", pid1_exe},
