@@ -140,7 +140,8 @@ def scale_lines(scale: dict) -> list:
     if "memory" in scale:
         m = scale["memory"]
         lines.append(f"memory per idle sandbox     {m['bytes_each'] / 1e6:.3f} MB "
-                     f"(± {m['noise_bytes_each'] / 1e6:.3f}, over {m['sandboxes']})")
+                     f"(± {m['noise_bytes_each'] / 1e6:.3f}, over {m['sandboxes']}), "
+                     f"{m['kmalloc_1k_each']:.1f} of kmalloc-1k")
     if "throughput" in scale:
         t = scale["throughput"]
         for jobs in (1, 16):
