@@ -270,7 +270,7 @@ int atoll_rpc_open(struct atoll_loop *loop, int fd, const struct atoll_rpc_proto
     rpc->protocol = protocol;
     rpc->events = events;
     rpc->arg = arg;
-    atoll_pending_init(&rpc->pending, WAITING_MAX);
+    atoll_pending_init(&rpc->pending, protocol->waiting_max ? protocol->waiting_max : WAITING_MAX);
     r = atoll_channel_init(&rpc->channel, fd, OUT_MAX);
     if (r == 0)
         r = atoll_watch_open(&rpc->watch, loop, fd, EPOLLIN, ready, rpc);
@@ -325,7 +325,7 @@ static int ask(struct atoll_rpc *rpc, const struct atoll_pending_request *reques
     if (r == -ENOBUFS || r == -EMSGSIZE)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r,
                           r == -EMSGSIZE ? "the request is too large"
-                                         : "too many requests wait for this sandbox; try again");
+                                         : "too many requests wait for an answer; try again");
     return r < 0 ? atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -r, "the connection is closed") : 0;
 }
 

@@ -22,6 +22,7 @@ struct atoll_rpc_protocol {
     /* The error message of this protocol. INVALID_ARGUMENT is for a malformed one. */
     int (*decode_error)(const struct atoll_frame *frame, struct atoll_error *ret_error,
                         struct atoll_error *err);
+    uint32_t waiting_max;               /* requests without an answer at a time; 0: 4096 */
     int64_t silence_ms;                 /* 0: requests have no deadline, and the rest is not used */
     int64_t (*limit_ms)(uint16_t type); /* of a request; see ATOLL_LIMIT_* */
     uint16_t ping;                      /* a request that any peer answers, if only with an error */

@@ -16,6 +16,7 @@
 #include "sys/unix_socket.h"
 
 #define START_TIMEOUT_MS 5000
+#define WAITING_MAX 65536 /* a daemon that ends removes all its sandboxes at once */
 
 static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret_error,
                         struct atoll_error *err)
@@ -35,7 +36,8 @@ const struct atoll_rpc_protocol atoll_spawn_protocol = {.reply = ATOLL_SPAWN_REP
                                                         .part = ATOLL_SPAWN_PART,
                                                         .error = ATOLL_SPAWN_ERROR,
                                                         .lists = lists,
-                                                        .decode_error = decode_error};
+                                                        .decode_error = decode_error,
+                                                        .waiting_max = WAITING_MAX};
 
 struct handshake {
     struct atoll_spawn_info *info;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "proto/agent_proto.h"
 #include "provider/rpc.h"
+#include "provider/spawn_client.h"
 #include "test.h"
 
 struct fixture {
@@ -196,6 +197,27 @@ static void parts_are_for_lists_only(void **state)
     assert_int_equal(f->answers, 1);
     assert_int_equal(f->last.kind, ATOLL_ERR_UNAVAILABLE);
     assert_int_equal(f->losses, 1);
+}
+
+/* atoll-spawn is asked to remove as many sandboxes as a host can have, at once. */
+static void spawn_takes_a_removal_of_each_sandbox(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_sm_remove msg = {.id = "abcdefghijklmnopqrstuvwxyz"};
+    struct atoll_rpc *spawn;
+    struct atoll_error err;
+    int pair[2], answers = f->answers;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(
+        atoll_rpc_open(f->loop, pair[0], &atoll_spawn_protocol, &events, f, &spawn, &err), 0);
+    for (int i = 0; i < 57344; i++)
+        assert_int_equal(atoll_rpc_ask(spawn, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &msg,
+                                       on_answer, f, &err),
+                         0);
+    assert_int_equal(f->answers, answers);
+    (void)atoll_rpc_close(spawn);
+    (void)close(pair[1]);
 }
 
 static void errors_arrive_with_their_kind(void **state)
@@ -413,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(parts_then_one_reply, setup, teardown),
         cmocka_unit_test_setup_teardown(parts_are_for_lists_only, setup, teardown),
+        cmocka_unit_test_setup_teardown(spawn_takes_a_removal_of_each_sandbox, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_arrive_with_their_kind, setup, teardown),
         cmocka_unit_test_setup_teardown(everybody_is_told_when_the_peer_goes, setup, teardown),
         cmocka_unit_test_setup_teardown(closing_inside_a_callback_is_fine, setup, teardown),
