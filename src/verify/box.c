@@ -42,6 +42,33 @@ int atoll_box_create(struct atoll_box *box, struct atoll_client *client,
     return r;
 }
 
+/* Of sandboxes that had gone when they were needed: this program verifies one thing at a time. */
+static bool missed;
+
+/* One that failed by itself is not meant: that may be what was tried. */
+static void note_missing(const struct atoll_error *err)
+{
+    missed |= err->kind == ATOLL_ERR_NOT_FOUND || strstr(err->text, "is stopping") ||
+              strstr(err->text, "being destroyed");
+}
+
+bool atoll_box_was_removed(const struct atoll_box *box)
+{
+    ATOLL_AUTOJSON json_t *view = NULL;
+    struct atoll_link_target target;
+    struct atoll_error err;
+    bool was = missed;
+
+    missed = false;
+    if (was || !box || !*box->id)
+        return was;
+    if (atoll_link_target(&target, &err, "/api/sandboxes/%s", box->id) < 0)
+        return false;
+    if (atoll_link_call(box->client, "GET", target.text, NULL, &view, &err) < 0)
+        return err.kind == ATOLL_ERR_NOT_FOUND;
+    return strcmp(atoll_link_text(view, "state", ""), "stopping") == 0;
+}
+
 int atoll_box_destroy(struct atoll_box *box, struct atoll_error *err)
 {
     struct atoll_link_target target;
@@ -49,6 +76,8 @@ int atoll_box_destroy(struct atoll_box *box, struct atoll_error *err)
 
     if (r == 0)
         r = atoll_link_call(box->client, "DELETE", target.text, NULL, NULL, err);
+    if (r < 0)
+        note_missing(err);
     if (r == 0)
         box->id[0] = '\0';
     return r;
@@ -122,11 +151,15 @@ static int post(const struct atoll_box *box, const char *query, json_t *body, js
 {
     ATOLL_AUTOJSON json_t *owned = body;
     char target[128];
+    int r;
 
     if (!body)
         return atoll_fail_errno(err, ENOMEM, "request");
     (void)snprintf(target, sizeof(target), "/api/sandboxes/%s/execs%s", box->id, query);
-    return atoll_link_call(box->client, "POST", target, owned, ret, err);
+    r = atoll_link_call(box->client, "POST", target, owned, ret, err);
+    if (r < 0)
+        note_missing(err);
+    return r;
 }
 
 int atoll_box_exec(const struct atoll_box *box, const char *user, const char *const *argv,

@@ -24,6 +24,13 @@ int atoll_box_destroy(struct atoll_box *box, struct atoll_error *err) ATOLL_MUST
 /* The same, whatever comes of it; also releases the view. */
 void atoll_box_done(struct atoll_box *box);
 
+/* What a result comes to that was made while it was removed. */
+#define ATOLL_BOX_REMOVED \
+    "could not be verified: a sandbox of this verification was removed by somebody else"
+/* Whether it is gone, or going, though it was not destroyed here. Also once for each that was found to be
+ * gone since the last call, whichever it was; box may be NULL. */
+bool atoll_box_was_removed(const struct atoll_box *box);
+
 /* "memory", "cpu", "pids", "disk". */
 bool atoll_box_waives(const struct atoll_box *box, const char *limit);
 /* A limit as the daemon says it, in MiB where its name ends so: "memoryMB", "diskMB", "pids". */

@@ -25,6 +25,7 @@ static const char shared_checks[] = "fs.shm_private,ipc.sysv,fs.flock_channel,so
 struct pair {
     struct atoll_box first, second;
     json_t *facts; /* owned: of that canary */
+    bool removed;  /* one of them, or of those made later, by somebody else */
 };
 
 static void end_pair(struct pair *pair)
@@ -177,6 +178,20 @@ static int probe_inside(const struct atoll_verify *v, const struct atoll_tier *t
     return probe_neighbour(v, tier, pair, err);
 }
 
+/* What was seen of sandboxes that somebody removed meanwhile says nothing. Returns where the next part
+ * begins. */
+static size_t end_part(const struct atoll_verify *v, const struct atoll_tier *tier, size_t from,
+                       struct pair *pair)
+{
+    bool first = atoll_box_was_removed(&pair->first);
+    bool second = atoll_box_was_removed(&pair->second);
+
+    if (first || second)
+        atoll_report_doubt(v->report, tier->name, from, ATOLL_BOX_REMOVED);
+    pair->removed |= first || second;
+    return atoll_report_size(v->report);
+}
+
 int atoll_inside_run(const struct atoll_verify *v, const struct atoll_tier *tier,
                      struct atoll_canary *canary, struct atoll_error *err)
 {
@@ -184,20 +199,26 @@ int atoll_inside_run(const struct atoll_verify *v, const struct atoll_tier *tier
     bool pairs = atoll_tier_wants(v, atoll_probe_checks, atoll_probe_checks_count) ||
                  atoll_tier_wants(v, atoll_posture_checks, atoll_posture_checks_count) ||
                  atoll_tier_wants(v, atoll_residue_checks, atoll_residue_checks_count);
+    size_t from = atoll_report_size(v->report);
     int r = pairs ? make_pair(v, tier, &pair, err) : 0;
 
     if (r == 0 && pairs)
         r = probe_inside(v, tier, canary, &pair, err);
+    from = end_part(v, tier, from, &pair);
     if (r == 0 && pairs)
         r = atoll_posture_run(v, tier, &pair.first, &pair.second, err);
+    from = end_part(v, tier, from, &pair);
     if (r == 0)
         r = atoll_residue_run(v, tier, &pair.second, err);
+    from = end_part(v, tier, from, &pair);
     end_pair(&pair);
     if (r == 0)
         r = atoll_bombs_run(v, tier, err);
+    from = end_part(v, tier, from, &pair);
     if (r == 0)
         r = atoll_quotas_run(v, tier, err);
-    if (r < 0 && err->kind != ATOLL_ERR_UNAVAILABLE) {
+    (void)end_part(v, tier, from, &pair);
+    if (r < 0 && (err->kind != ATOLL_ERR_UNAVAILABLE || pair.removed)) {
         atoll_report_trouble(v->report, "%s: %s", tier->name, err->text);
         return 0;
     }

@@ -133,6 +133,21 @@ void atoll_report_add(struct atoll_report *report, const char *tier,
         (struct atoll_result){.tier = tier, .check = check, .verdict = verdict, .evidence = copy};
 }
 
+void atoll_report_doubt(struct atoll_report *report, const char *tier, size_t from, const char *why)
+{
+    for (size_t i = from; i < report->n; i++) {
+        struct atoll_result *result = &report->results[i];
+        char *copy = strcmp(result->tier, tier) == 0 ? strdup(why) : NULL;
+        if (!copy || result->verdict == ATOLL_VERDICT_NOT_OFFERED) {
+            free(copy);
+            continue;
+        }
+        free(result->evidence);
+        result->evidence = copy;
+        result->verdict = ATOLL_VERDICT_UNKNOWN;
+    }
+}
+
 bool atoll_verify_wants(const struct atoll_verify *v, const struct atoll_check *check)
 {
     for (const char *word = v->only; word && *word; word += word[strcspn(word, ",")] == ',') {

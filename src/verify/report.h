@@ -30,6 +30,10 @@ void atoll_report_trouble(struct atoll_report *report, const char *fmt, ...) ATO
 /* The i-th, or NULL. */
 const char *atoll_report_trouble_at(const struct atoll_report *report, size_t i);
 
+/* Results of a tier from index `from` on become UNKNOWN, because of why: neither a finding nor a proof. */
+void atoll_report_doubt(struct atoll_report *report, const char *tier, size_t from,
+                        const char *why);
+
 size_t atoll_report_size(const struct atoll_report *report);
 const struct atoll_result *atoll_report_at(const struct atoll_report *report, size_t i);
 /* NULL when there is none. */

@@ -9,10 +9,12 @@ import concurrent.futures
 import json
 import os
 import subprocess
+import threading
 
 import places
 import pytest
 from daemons import BUILD, ROOT, need_build, wait_for_room
+from rest import Rest
 from test_isolation import CANNOT_TELL
 
 SWITCH_BUILD = ROOT / os.environ.get("ATOLL_SWITCH_BUILD", BUILD)
@@ -240,3 +242,27 @@ def test_missing_layers_of_a_container_are_found():
                                   ",".join(expected), timeout=LONG)
     assert done.returncode == FOUND, done.stdout + done.stderr
     assert found(json.loads(done.stdout)) == expected
+
+
+def test_sandboxes_that_others_remove_are_no_findings(daemon):
+    """What was seen of a sandbox that is gone says nothing: could not be verified."""
+    rest, over = Rest(daemon.socket), threading.Event()
+
+    def remove_all():
+        while not over.wait(0.05):
+            rest.delete("/api/sandboxes")
+
+    remover = threading.Thread(target=remove_all)
+    remover.start()
+    try:
+        done = daemon.atoll("verify", "--json", "--only",
+                            "residue,api.path_traversal,api.residue,api.destroy,api.output_flood",
+                            timeout=80)
+    finally:
+        over.set()
+        remover.join()
+    report = json.loads(done.stdout)
+    assert report["counts"]["found"] == 0, report["findings"]
+    assert done.returncode == 2 and report["counts"]["unknown"] > 0
+    seen = [check["evidence"] for tier in report["tiers"] for check in tier["checks"]]
+    assert report["trouble"] or any("removed by somebody else" in text for text in seen)

@@ -107,14 +107,69 @@ int atoll_raid_ask(struct atoll_raid *raid, const struct atoll_ask *ask,
     return status;
 }
 
+#define SANDBOXES "/api/sandboxes/"
+
+static void forget(struct atoll_raid *raid, char *id)
+{
+    if (strcmp(raid->box, id) == 0) {
+        raid->box[0] = '\0';
+        raid->probe_there = false;
+    }
+    id[0] = '\0';
+}
+
+/* The end of a sandbox that was made here; one that had gone already was removed by somebody else. */
+static void note_end(struct atoll_raid *raid, const char *target, int status)
+{
+    const char *id = target + strlen(SANDBOXES);
+    size_t n;
+
+    if (strncmp(target, SANDBOXES, strlen(SANDBOXES)) != 0 || (status != 204 && status != 404))
+        return;
+    n = strcspn(id, "/?");
+    for (size_t i = 0; id[n] != '/' && i < ATOLL_RAID_BOXES_MAX; i++)
+        if (strlen(raid->boxes[i]) == n && n > 0 && strncmp(raid->boxes[i], id, n) == 0) {
+            raid->missed |= status == 404;
+            forget(raid, raid->boxes[i]);
+        }
+}
+
 int atoll_raid_call(struct atoll_raid *raid, const char *method, const char *target,
                     const char *body)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
     const struct atoll_ask ask = {
         .method = method, .target = target, .body = body, .size = body ? strlen(body) : 0};
+    int status = atoll_raid_ask(raid, &ask, &reply);
 
-    return atoll_raid_ask(raid, &ask, &reply);
+    if (strcmp(method, "DELETE") == 0)
+        note_end(raid, target, status);
+    return status;
+}
+
+static bool is_gone(struct atoll_raid *raid, const char *id)
+{
+    ATOLL_AUTOJSON json_t *view = NULL;
+    char target[ATOLL_RAID_ID_MAX + sizeof(SANDBOXES)];
+
+    (void)snprintf(target, sizeof(target), SANDBOXES "%s", id);
+    if (atoll_raid_call(raid, "GET", target, NULL) == 404)
+        return true;
+    view = atoll_raid_json(raid, "GET", target, NULL);
+    return strcmp(atoll_link_text(view, "state", ""), "stopping") == 0;
+}
+
+bool atoll_raid_was_disturbed(struct atoll_raid *raid)
+{
+    bool disturbed = raid->missed;
+
+    raid->missed = false;
+    for (size_t i = 0; i < ATOLL_RAID_BOXES_MAX; i++)
+        if (raid->boxes[i][0] && is_gone(raid, raid->boxes[i])) {
+            disturbed = true;
+            forget(raid, raid->boxes[i]);
+        }
+    return disturbed;
 }
 
 /* As atoll_link_target(), which cannot be given a va_list: four %s are more than enough here. */
@@ -211,12 +266,7 @@ const char *atoll_raid_box(struct atoll_raid *raid, struct atoll_outcome *o)
 
 int atoll_raid_drop(struct atoll_raid *raid, const char *id)
 {
-    int status = atoll_raid_callf(raid, "DELETE", "/api/sandboxes/%s", id);
-
-    for (size_t i = 0; i < ATOLL_RAID_BOXES_MAX; i++)
-        if ((status == 204 || status == 404) && strcmp(raid->boxes[i], id) == 0)
-            raid->boxes[i][0] = '\0';
-    return status;
+    return atoll_raid_callf(raid, "DELETE", SANDBOXES "%s", id);
 }
 
 int atoll_raid_sh(struct atoll_raid *raid, const char *id, const char *user, const char *script,

@@ -30,6 +30,7 @@ struct atoll_raid {
         char key[80];
         char name[64];
     } tenants[ATOLL_RAID_TENANTS];
+    bool missed; /* one of those was gone when it was to be destroyed */
     bool tenants_tried;
     bool probe_there; /* the probe is in `box` */
     pid_t daemon;     /* 0 when the kernel does not tell */
@@ -43,6 +44,9 @@ struct atoll_raid {
 int atoll_raid_init(struct atoll_raid *raid, const struct atoll_verify *v,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_raid_done(struct atoll_raid *raid);
+
+/* Whether somebody else removed one of its sandboxes since the last call. */
+bool atoll_raid_was_disturbed(struct atoll_raid *raid);
 
 /* What an attack comes to; HOLDS until somebody says otherwise. */
 struct atoll_outcome {
