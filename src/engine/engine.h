@@ -392,7 +392,8 @@ const char *atoll_end_kind_name(enum atoll_end_kind kind);
 
 struct atoll_exec_view {
     const char *id, *sandbox_id, *user, *cwd;
-    const char *const *argv; /* NULL-terminated */
+    const char *const *argv; /* NULL-terminated; the beginning of a long command line */
+    uint64_t argv_left_out;  /* bytes of it that are not kept */
     uint32_t pid;
     bool pty;
     bool held; /* one of our own: the interpreter of a context */

@@ -219,7 +219,8 @@ struct atoll_exec {
     char sandbox_id[ATOLL_ID_LEN + 1];
     uint64_t number;
     char id[17];
-    char **argv; /* owned */
+    char **argv;            /* owned; for those who look, its beginning alone */
+    uint64_t argv_left_out; /* bytes of it that are not there */
     char *user, *cwd;
     bool pty;
     uint32_t pid;
@@ -577,6 +578,10 @@ struct atoll_registry_login *atoll_login_free(struct atoll_registry_login *login
 
 /* strings.c */
 char **atoll_strings_dup(const char *const *strings);
+/* The first `count` and at most `bytes` of text; the last of them is cut where it does not fit, which
+ * "…" shows. *ret_left_out: bytes that are not in the copy, 0: it is whole. */
+char **atoll_strings_dup_some(const char *const *strings, size_t bytes, size_t count,
+                              uint64_t *ret_left_out);
 char **atoll_strings_free(char **strings);
 size_t atoll_strings_count(const char *const *strings);
 /* As one run of bytes, each string with its NUL; and back (NULL when that is not what it is). */

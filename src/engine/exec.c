@@ -14,6 +14,9 @@
  */
 
 #define ACK_EVERY_BYTES (64 * 1024)
+/* Of the command line of each; all of it goes to the agent. */
+#define ARGV_KEPT_BYTES 4096
+#define ARGV_KEPT_STRINGS 256
 #define EXECS_MAX 4096 /* remembered per sandbox, ended ones included; the oldest ended go first */
 
 const char *atoll_end_kind_name(enum atoll_end_kind kind)
@@ -42,7 +45,8 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     memcpy(x->sandbox_id, s->spec.id, sizeof(x->sandbox_id));
     atoll_rand_bytes(&x->number, sizeof(x->number));
     (void)snprintf(x->id, sizeof(x->id), "%016llx", (unsigned long long)x->number);
-    x->argv = atoll_strings_dup(start->argv);
+    x->argv =
+        atoll_strings_dup_some(start->argv, ARGV_KEPT_BYTES, ARGV_KEPT_STRINGS, &x->argv_left_out);
     x->user = strdup(start->user ? start->user : "");
     x->cwd = strdup(start->cwd ? start->cwd : "");
     x->pty = start->pty;
@@ -265,7 +269,7 @@ static int send_start(struct atoll_exec *x, const struct atoll_exec_start *start
         .flags = (start->pty ? ATOLL_EXEC_PTY : 0) | (start->stdin_open ? ATOLL_EXEC_STDIN : 0),
         .user = x->user,
         .cwd = x->cwd,
-        .argv = {(const char **)x->argv, atoll_strings_count(start->argv)},
+        .argv = {(const char **)(uintptr_t)start->argv, atoll_strings_count(start->argv)},
         .timeout_ms = start->timeout_ms,
         .cols = start->cols,
         .rows = start->rows,
@@ -473,6 +477,7 @@ int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *r
     }
     x->number = number;
     (void)snprintf(x->id, sizeof(x->id), "%016llx", number);
+    x->argv_left_out = ATOLL_MAX(x->argv_left_out, row->argv_left_out);
     x->pid = row->pid;
     x->started_unix_ms = row->started_unix_ms;
     x->started_ms = atoll_clock_ms() - (atoll_clock_unix_ms() - row->started_unix_ms);
@@ -522,6 +527,7 @@ void atoll_exec_get(const struct atoll_exec *x, struct atoll_exec_view *ret)
         .user = x->user,
         .cwd = x->cwd,
         .argv = (const char *const *)x->argv,
+        .argv_left_out = x->argv_left_out,
         .pid = x->pid,
         .pty = x->pty,
         .held = x->held,

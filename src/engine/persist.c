@@ -145,6 +145,7 @@ int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *x, struct
                                     : "the command line is too long");
     row.argv = atoll_buf_head(&argv);
     row.argv_len = atoll_buf_size(&argv);
+    row.argv_left_out = x->argv_left_out;
     if (r == 0)
         r = atoll_store_put_exec(engine->config.store, &row, err);
     if (r < 0)

@@ -13,6 +13,8 @@
 #include "engine/engine_internal.h"
 
 #define WAIT_MAX_MS 30000
+/* Arguments and variables of one tenant's requests that wait. */
+#define QUEUE_BYTES_MAX ((size_t)16 << 20)
 #define ADMITTED_MAX 64 /* in one turn of the loop */
 
 static const char *const turn_names[ATOLL_TURNS] = {"sandboxes being created",
@@ -30,6 +32,7 @@ struct request {
     struct atoll_origin origin;
     void *copies[10]; /* owned: texts */
     char **env, **argv, **artifacts;
+    size_t bytes; /* of these and of copies */
     struct atoll_mount *mounts;         /* owned */
     struct atoll_registry_login *login; /* owned */
     atoll_sandbox_fn *created;
@@ -152,6 +155,7 @@ static void unqueue(struct request *q)
     atoll_list_remove(&q->node);
     atoll_timer_cancel(&q->late);
     t->waiting[q->turn]--;
+    t->waiting_bytes -= q->bytes;
     for (size_t k = 0; k < ATOLL_TURNS; k++)
         left += t->waiting[k];
     if (left == 0)
@@ -250,8 +254,14 @@ static int enqueue(struct request *q, struct atoll_error *err)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                           "tenant %s has %u %s and %zu requests waiting, the most it may have",
                           t->name, t->busy[q->turn], turn_names[q->turn], t->waiting[q->turn]);
+    if (t->waiting_bytes + q->bytes > QUEUE_BYTES_MAX)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                          "tenant %s has %u %s, and %zu bytes of requests waiting, the most it may "
+                          "have",
+                          t->name, t->busy[q->turn], turn_names[q->turn], t->waiting_bytes);
     atoll_list_push_back(&t->queue[q->turn], &q->node);
     t->waiting[q->turn]++;
+    t->waiting_bytes += q->bytes;
     if (!t->turn.next)
         atoll_list_push_back(&t->engine->turns, &t->turn);
     atoll_timer_set(&q->late, t->engine->loop, WAIT_MAX_MS, too_late, q);
@@ -267,16 +277,20 @@ static const char *keep_text(struct request *q, size_t slot, const char *text)
     q->copies[slot] = strdup(text);
     if (!q->copies[slot])
         abort();
+    q->bytes += strlen(text) + 1;
     return q->copies[slot];
 }
 
-static const char *const *keep_strings(char ***slot, const char *const *strings)
+static const char *const *keep_strings(struct request *q, char ***slot,
+                                       const char *const *strings)
 {
     if (!strings)
         return NULL;
     *slot = atoll_strings_dup(strings);
     if (!*slot)
         abort();
+    for (size_t i = 0; strings[i]; i++)
+        q->bytes += strlen(strings[i]) + 1 + sizeof(*strings);
     return (const char *const *)*slot;
 }
 
@@ -329,8 +343,8 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
     q->create.isolation = keep_text(q, 7, create->isolation);
     q->create.language = keep_text(q, 8, create->language);
     q->create.interpreter = keep_text(q, 9, create->interpreter);
-    q->create.env = keep_strings(&q->env, create->env);
-    q->create.artifacts = keep_strings(&q->artifacts, create->artifacts);
+    q->create.env = keep_strings(q, &q->env, create->env);
+    q->create.artifacts = keep_strings(q, &q->artifacts, create->artifacts);
     q->create.mounts = q->mounts = atoll_mounts_dup(create->mounts, create->mount_count);
     q->create.login = q->login = atoll_login_dup(create->login);
     if (enqueue(q, &err) < 0)
@@ -355,8 +369,8 @@ void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
     q->start = *start;
     q->start.user = keep_text(q, 3, start->user);
     q->start.cwd = keep_text(q, 4, start->cwd);
-    q->start.env = keep_strings(&q->env, start->env);
-    q->start.argv = keep_strings(&q->argv, start->argv);
+    q->start.env = keep_strings(q, &q->env, start->env);
+    q->start.argv = keep_strings(q, &q->argv, start->argv);
     if (enqueue(q, &err) < 0)
         refuse(q, &err);
 }

@@ -23,6 +23,51 @@ char **atoll_strings_dup(const char *const *strings)
     return copy;
 }
 
+/* Where to cut so that no UTF-8 character is torn. */
+static size_t cut_at(const char *text, size_t n)
+{
+    while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80)
+        n--;
+    return n;
+}
+
+/* As much of the text as there is room for, and a mark that there was more. */
+static char *dup_beginning(const char *text, size_t room)
+{
+    static const char mark[] = "…";
+    size_t n = room >= sizeof(mark) ? cut_at(text, room - sizeof(mark)) : 0;
+    char *copy = malloc(n + sizeof(mark));
+
+    if (copy) {
+        memcpy(copy, text, n);
+        memcpy(copy + n, mark, sizeof(mark));
+    }
+    return copy;
+}
+
+char **atoll_strings_dup_some(const char *const *strings, size_t bytes, size_t count,
+                              uint64_t *ret_left_out)
+{
+    size_t n = ATOLL_MIN(atoll_strings_count(strings), count), used = 0, size = 0, i = 0;
+    char **copy = calloc(n + 1, sizeof(*copy));
+
+    *ret_left_out = 0;
+    for (bool cut = false; copy && strings && strings[i]; i++, used += size) {
+        size = strlen(strings[i]) + 1;
+        if (cut || i >= count) {
+            *ret_left_out += size;
+            continue;
+        }
+        cut = used + size > bytes;
+        copy[i] = cut ? dup_beginning(strings[i], bytes - used) : strdup(strings[i]);
+        if (!copy[i])
+            return atoll_strings_free(copy);
+        if (cut)
+            *ret_left_out += size - ATOLL_MIN(strlen(copy[i]), size - 1);
+    }
+    return copy;
+}
+
 char **atoll_strings_free(char **strings)
 {
     for (size_t i = 0; strings && strings[i]; i++)

@@ -37,6 +37,7 @@ struct atoll_tenant {
     /* quota.c */
     uint32_t busy[ATOLL_TURNS];
     size_t waiting[ATOLL_TURNS];
+    size_t waiting_bytes;                 /* of the texts of those */
     struct atoll_list queue[ATOLL_TURNS]; /* of struct request.node */
     struct atoll_list turn;               /* in engine->turns while anything waits */
     bool held;                            /* stays while its requests come and go */

@@ -40,6 +40,7 @@ struct atoll_store_exec {
     const char *sandbox_id, *id;
     const void *argv; /* NUL-terminated strings, one after the other */
     size_t argv_len;
+    uint64_t argv_left_out; /* bytes of the command line that are not in argv */
     const char *user, *cwd;
     bool pty, held;
     uint32_t pid;

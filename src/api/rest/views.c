@@ -303,6 +303,8 @@ void atoll_view_exec(struct atoll_json_out *out, const char *key, const struct a
     for (const char *const *arg = v.argv; arg && *arg; arg++)
         atoll_json_text(out, NULL, *arg);
     atoll_json_close(out, ']');
+    if (v.argv_left_out > 0)
+        atoll_json_u64(out, "cmd_bytes_left_out", v.argv_left_out);
     atoll_json_text(out, "user", v.user ? v.user : "");
     atoll_json_text(out, "cwd", v.cwd ? v.cwd : "");
     atoll_json_bool(out, "pty", v.pty);

@@ -153,5 +153,7 @@ const char *const atoll_db_migrations[] = {
      "ALTER TABLE sandboxes ADD COLUMN image TEXT NOT NULL DEFAULT '';"),
     /* what sandboxes have mounted beside their disks */
     "ALTER TABLE sandboxes ADD COLUMN mounts TEXT NOT NULL DEFAULT '';",
+    /* what is not kept of long command lines */
+    "ALTER TABLE execs ADD COLUMN argv_left_out INTEGER NOT NULL DEFAULT 0;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -36,7 +36,7 @@ struct atoll_store *atoll_store_close(struct atoll_store *store)
 #define EXEC_COLUMNS                                                                           \
     "sandbox_id, id, argv, user, cwd, pty, pid, started_unix_ms, kind, code, signal, reason, " \
     "oom_process, user_us, system_us, max_rss_bytes, oom_kills, oom_pid, oom_peak_bytes, "     \
-    "oom_limit_bytes, stdout_bytes, stderr_bytes, duration_ms, held"
+    "oom_limit_bytes, stdout_bytes, stderr_bytes, duration_ms, held, argv_left_out"
 
 int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
                             struct atoll_error *err)
@@ -136,7 +136,7 @@ int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exe
                          struct atoll_error *err)
 {
     static const char sql[] = "INSERT OR REPLACE INTO execs (" EXEC_COLUMNS
-                              ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+                              ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     const int64_t before[] = {row->pty,  row->pid,  row->started_unix_ms,
                               row->kind, row->code, row->signal};
     const int64_t after[] = {(int64_t)row->user_us,
@@ -149,7 +149,8 @@ int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exe
                              (int64_t)row->stdout_bytes,
                              (int64_t)row->stderr_bytes,
                              row->duration_ms,
-                             row->held};
+                             row->held,
+                             (int64_t)row->argv_left_out};
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
 
@@ -274,6 +275,7 @@ int atoll_store_each_exec(struct atoll_store *store,
             .stderr_bytes = (uint64_t)atoll_db_i64(stmt, 21),
             .duration_ms = atoll_db_i64(stmt, 22),
             .held = atoll_db_i64(stmt, 23) != 0,
+            .argv_left_out = (uint64_t)atoll_db_i64(stmt, 24),
         };
         r = fn(arg, &row, err);
         if (r < 0)
