@@ -195,6 +195,11 @@ struct atoll_sandbox {
     bool doomed;                /* it is to be destroyed, whatever came of that so far */
     bool hidden;                /* in the pool, or for the engine's own use */
     bool unsaved;               /* the store has not taken its row yet */
+    bool stored;                /* the store has a row of it */
+    bool undropped; /* nothing but that row is left of it, which could not be dropped */
+    bool departs;   /* the row is dropped; depart.c */
+    bool rows_left; /* DEPARTS: of its commands */
+    struct atoll_timer departure;
     bool pooled;
     struct atoll_list pool_node;
     struct atoll_shelf *shelf; /* that it is made for, or waits on; NULL: none */
@@ -345,6 +350,8 @@ void atoll_sandbox_fail(struct atoll_sandbox *sandbox, const char *why, bool rem
 
 /* The provider removes what it has of it, then it leaves the engine. */
 void atoll_sandbox_remove_remains(struct atoll_sandbox *sandbox);
+/* depart.c: nothing is left of it but its record. */
+void atoll_sandbox_depart(struct atoll_sandbox *sandbox);
 /* Whoever waits for an answer of the agent is told that none will come. */
 void atoll_sandbox_drop_agent(struct atoll_sandbox *sandbox, const char *why);
 
@@ -456,6 +463,7 @@ void atoll_exec_acknowledge(struct atoll_exec *exec, int stream, uint64_t offset
 void atoll_exec_end_all(struct atoll_sandbox *sandbox, enum atoll_end_kind kind,
                         const char *reason);
 void atoll_exec_drop_all(struct atoll_sandbox *sandbox);
+bool atoll_exec_drop_some(struct atoll_sandbox *sandbox, size_t most); /* whether there are more */
 /* Those of a sandbox that waited in the pool are its tenant's and the store's from now on. */
 int atoll_exec_enlist_all(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_exec_unref(struct atoll_exec *exec);
@@ -470,7 +478,10 @@ struct atoll_exec *atoll_exec_by_number(struct atoll_sandbox *sandbox, uint64_t 
 int atoll_persist_sandbox(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The same where nobody can be told: it is tried again until it is stored. */
 void atoll_persist_sandbox_later(struct atoll_sandbox *sandbox);
-void atoll_persist_drop(const struct atoll_sandbox *sandbox);
+/* *ret_more: rows of its commands are left. A failure is tried again: see atoll_sandbox.undropped. */
+int atoll_persist_drop(struct atoll_sandbox *sandbox, bool *ret_more,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+bool atoll_persist_drop_execs(struct atoll_sandbox *sandbox); /* some; whether there are more */
 int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *exec,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_persist_drop_exec(struct atoll_engine *engine, const struct atoll_exec *exec);

@@ -90,6 +90,13 @@ static void exec_drop(struct atoll_exec *x)
     atoll_exec_unref(x);
 }
 
+bool atoll_exec_drop_some(struct atoll_sandbox *s, size_t most)
+{
+    for (; most > 0 && !atoll_list_empty(&s->exec_list); most--)
+        exec_drop(ATOLL_CONTAINER_OF(s->exec_list.next, struct atoll_exec, node));
+    return !atoll_list_empty(&s->exec_list);
+}
+
 void atoll_exec_drop_all(struct atoll_sandbox *s)
 {
     ATOLL_LIST_FOREACH (&s->exec_list, node)

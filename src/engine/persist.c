@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <string.h>
 #include "base/log.h"
 #include "engine/engine_internal.h"
 
@@ -80,9 +81,11 @@ int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
         .recreate = s->wish.recreate,
         .mounts = mounts,
     };
-    int r = s->hidden ? 0 : atoll_store_put_sandbox(s->engine->config.store, &row, err);
+    bool skip = s->hidden || s->departs;
+    int r = skip ? 0 : atoll_store_put_sandbox(s->engine->config.store, &row, err);
 
     s->unsaved = r < 0;
+    s->stored = s->stored || (r == 0 && !skip);
     if (r < 0) {
         complain("sandbox", s->spec.id, err);
         remember(s->engine);
@@ -96,14 +99,27 @@ void atoll_persist_sandbox_later(struct atoll_sandbox *s)
     (void)!atoll_persist_sandbox(s, &err);
 }
 
-void atoll_persist_drop(const struct atoll_sandbox *s)
+int atoll_persist_drop(struct atoll_sandbox *s, bool *ret_more, struct atoll_error *err)
+{
+    int r = s->stored ? atoll_store_drop_sandbox(s->engine->config.store, s->spec.id, err) : 0;
+
+    *ret_more = r > 0;
+    s->stored = s->stored && r < 0;
+    if (r < 0) {
+        complain("end of sandbox", s->spec.id, err);
+        remember(s->engine);
+    }
+    return r < 0 ? r : 0;
+}
+
+bool atoll_persist_drop_execs(struct atoll_sandbox *s)
 {
     struct atoll_error err;
+    int r = atoll_store_drop_execs(s->engine->config.store, s->spec.id, &err);
 
-    if (s->hidden)
-        return;
-    if (atoll_store_drop_sandbox(s->engine->config.store, s->spec.id, &err) < 0)
-        complain("end of sandbox", s->spec.id, &err);
+    if (r < 0) /* the next daemon does it */
+        complain("end of commands", s->spec.id, &err);
+    return r > 0;
 }
 
 int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *x, struct atoll_error *err)
@@ -168,12 +184,31 @@ static void write_exec_again(struct atoll_exec *x)
                               &ref);
 }
 
+/* One that could not be dropped; with it the map may change. False: there is none, or it cannot be. */
+static bool drop_again(struct atoll_engine *engine)
+{
+    struct atoll_sandbox *s = NULL;
+    char id[ATOLL_ID_LEN + 1];
+    size_t pos = 0;
+
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL && !s->undropped)
+        ;
+    if (!s)
+        return false;
+    memcpy(id, s->spec.id, sizeof(id));
+    atoll_sandbox_depart(s);
+    s = atoll_map_get(&engine->sandboxes, id);
+    return !s || !s->undropped;
+}
+
 static void write_again(void *arg)
 {
     struct atoll_engine *engine = arg;
     struct atoll_sandbox *s;
     size_t pos = 0;
 
+    while (drop_again(engine))
+        ;
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL) {
         if (s->unsaved)
             atoll_persist_sandbox_later(s);

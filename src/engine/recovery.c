@@ -142,7 +142,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s->wish.may_waive = spec.waived;
     r->engine->public_count++;
     s->state = (enum atoll_sandbox_state)row->state;
-    s->was_loaded = true;
+    s->was_loaded = s->stored = true;
     s->pooled = row->pooled;
     s->boot_ms = (double)row->boot_us / 1000;
     s->created_unix_ms = row->created_unix_ms;
@@ -520,6 +520,9 @@ void atoll_engine_recover(struct atoll_engine *engine,
     engine->recovering = true;
     engine->recovery = r;
     result = atoll_store_each_sandbox(engine->config.store, load_sandbox, r, &err);
+    if (result == 0 && atoll_store_sweep_execs(engine->config.store, &err) < 0)
+        atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "end of commands", "error", err.text,
+                  NULL);
     if (result == 0)
         result = atoll_store_each_exec(engine->config.store, load_exec, r, &err);
     if (result == 0)

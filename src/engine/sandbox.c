@@ -73,6 +73,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     atoll_pool_forget(s);
     atoll_timer_cancel(&s->deadline);
     atoll_timer_cancel(&s->removal);
+    atoll_timer_cancel(&s->departure);
     atoll_sandbox_end_reattach(s);
     s->agent = atoll_rpc_close(s->agent);
     atoll_exec_drop_all(s);
@@ -226,30 +227,6 @@ int atoll_sandbox_open_agent(struct atoll_sandbox *s, int fd, struct atoll_error
 
 /* Ending. */
 
-/* Leaves the engine; those who waited for it are told when nothing is left, memory included. */
-static void depart(struct atoll_sandbox *s)
-{
-    struct atoll_engine *engine = s->engine;
-    struct atoll_list waiting;
-
-    atoll_persist_drop(s);
-    atoll_env_drop(s);
-    if (s->boot_ms > 0) { /* one that never was has no end either */
-        atoll_events_emit(engine, "sandbox.destroyed", s, "", "");
-        atoll_lifetime_ended(s, false);
-    }
-    atoll_list_init(&waiting);
-    ATOLL_LIST_FOREACH (&s->destroyers, node) {
-        atoll_list_remove(node);
-        atoll_list_push_back(&waiting, node);
-    }
-    if (!s->hidden)
-        engine->public_count--;
-    atoll_sandbox_discard(s);
-    atoll_waiters_tell(&waiting, NULL);
-    atoll_pool_refill_soon(engine);
-}
-
 static void remove_again(void *arg)
 {
     struct atoll_sandbox *s = arg;
@@ -293,7 +270,7 @@ static void on_removed(void *arg, const struct atoll_error *error)
     }
     /* One that failed by itself stays, as a record of why, until somebody destroys it. */
     if (s->state == ATOLL_SANDBOX_STOPPING || s->hidden)
-        depart(s);
+        atoll_sandbox_depart(s);
 }
 
 void atoll_sandbox_drop_agent(struct atoll_sandbox *s, const char *why)
@@ -471,7 +448,7 @@ static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
     s->remains = !error;
     if (error) {
         tell_created(s, error);
-        depart(s);
+        atoll_sandbox_depart(s);
         return;
     }
     s->boot_ms = (double)boot_us / 1000;

@@ -69,9 +69,15 @@ int atoll_store_check(struct atoll_store *store, struct atoll_error *err) ATOLL_
 /* Adds the row, or replaces the one of the same id. */
 int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Its commands, contexts and what was to be kept of it go with it. Absent is success. */
+/* Its contexts, what was to be kept of it and the first of its commands go with it. Absent is success.
+ * 1: commands of it are left, for atoll_store_drop_execs(); 0: none is. */
 int atoll_store_drop_sandbox(struct atoll_store *store, const char *id,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Some commands of a sandbox that was dropped, few enough for one turn of the loop; returns as above. */
+int atoll_store_drop_execs(struct atoll_store *store, const char *sandbox_id,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
+/* All commands of sandboxes that are not there: left by a daemon that died between the two. */
+int atoll_store_sweep_execs(struct atoll_store *store, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exec *row,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_store_drop_exec(struct atoll_store *store, const char *sandbox_id, const char *id,

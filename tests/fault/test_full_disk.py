@@ -1,12 +1,14 @@
 """The daemon's own disk is full: it says so, keeps answering, and goes on once there is room."""
 import http.client
 import os
+import signal
 import socket
 import subprocess
 
 import pytest
 
 import conftest
+from conftest import wait_until
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -70,3 +72,37 @@ def test_it_says_so_and_goes_on(cramped):
     assert cramped.atoll("exec", sandbox, "--", "echo", "after").stdout == "after\n"
     assert ask(cramped, "/readyz")[0] == 200
     cramped.atoll("rm", sandbox, check=True)
+
+
+def restart(daemon):
+    os.kill(daemon.pid, signal.SIGKILL)
+    daemon.process.wait()
+    daemon.start()
+
+
+def test_what_is_destroyed_stays_so(cramped):
+    """A destroy that was acknowledged while the disk was full is one for the next daemon too."""
+    names = [cramped.create() for _ in range(4)]
+    for name in names:
+        for number in range(8):
+            assert cramped.atoll("exec", name, "--", "echo", number).returncode == 0
+    fill(cramped.state / "ballast")
+    for name in names[:3]:
+        cramped.atoll("rm", name, check=True)  # the reserve is for this
+    restart(cramped)
+    listed = {box["id"]: box["state"] for box in cramped.json("ls")["sandboxes"]}
+    os.unlink(cramped.state / "ballast")
+    assert listed == {names[3]: "running"}
+    cramped.atoll("rm", names[3], check=True)
+    restart(cramped)
+    assert cramped.json("ls")["sandboxes"] == []
+
+
+def test_the_reserve_comes_back(cramped):
+    reserve = cramped.state / "reserve"
+    assert reserve.stat().st_blocks * 512 >= reserve.stat().st_size > 0
+    name = cramped.create()
+    fill(cramped.state / "ballast")
+    cramped.atoll("rm", name, check=True)
+    os.unlink(cramped.state / "ballast")
+    wait_until(reserve.exists, 30, lambda: "no reserve")

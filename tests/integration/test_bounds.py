@@ -1,7 +1,10 @@
 """What a tenant can make the daemon keep has an end: command lines, records of commands, their output."""
 
+import contextlib
 import os
 import signal
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import BUILD, need_build, running
@@ -65,3 +68,61 @@ def test_long_command_lines_do_not_stay_in_memory(rest, box):
     for _ in range(100):
         run(rest, box, "true", LONG, LONG)
     assert figure(rest, "process_heap_bytes") - before < 100 * 20_000
+
+
+def add_commands(daemon, name, count):
+    """As if it had run so many: the daemon is restarted with their rows and output."""
+    os.kill(daemon.pid, signal.SIGKILL)
+    daemon.process.wait()
+    with contextlib.closing(sqlite3.connect(daemon.state / "atoll.db")) as db, db:
+        cursor = db.execute("SELECT * FROM execs WHERE sandbox_id = ?", [name])
+        columns = [column[0] for column in cursor.description]
+        row = dict(zip(columns, cursor.fetchone()))
+        output = (daemon.state / "journal" / f"{name}-{row['id']}").read_bytes()
+        for number in range(count):
+            row["id"] = f"{number * 2654435761 % 2**64:016x}"
+            row["started_unix_ms"] += 1
+            db.execute(f"INSERT INTO execs ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})",
+                       list(row.values()))
+            (daemon.state / "journal" / f"{name}-{row['id']}").write_bytes(output)
+    daemon.start()
+
+
+def test_a_destroy_with_many_commands_lets_others_pass(bounded, rest):
+    """Others are answered while it is under way: between two looks that both find it half done."""
+    name = bounded.create()
+    run(rest, f"/api/sandboxes/{name}", "echo", "x")
+    add_commands(bounded, name, 4000)
+    journals = bounded.state / "journal"
+
+    def left():
+        return sum(1 for entry in os.scandir(journals) if entry.name.startswith(name))
+    assert left() == 4001
+    with ThreadPoolExecutor(1) as threads:
+        destroyed = threads.submit(rest.delete, f"/api/sandboxes/{name}")
+        halfway = 0
+        while not destroyed.done():
+            before = left()
+            assert rest.get("/healthz").status == 200
+            halfway += before < 4001 and left() > 0
+        assert destroyed.result().status == 204
+    assert halfway > 0
+    assert left() == 0
+    with contextlib.closing(sqlite3.connect(bounded.state / "atoll.db")) as db:
+        assert db.execute("SELECT count(*) FROM execs WHERE sandbox_id = ?", [name]).fetchone() == (0,)
+
+
+def test_commands_of_a_sandbox_half_destroyed_are_removed(bounded, rest):
+    """By the next daemon: the one that was at it died between two turns."""
+    name = bounded.create()
+    run(rest, f"/api/sandboxes/{name}", "echo", "x")
+    add_commands(bounded, name, 200)
+    os.kill(bounded.pid, signal.SIGKILL)
+    bounded.process.wait()
+    with contextlib.closing(sqlite3.connect(bounded.state / "atoll.db")) as db, db:
+        db.execute("DELETE FROM sandboxes WHERE id = ?", [name])
+    bounded.start()
+    assert rest.get(f"/api/sandboxes/{name}").status == 404
+    assert not [entry for entry in os.listdir(bounded.state / "journal") if entry.startswith(name)]
+    with contextlib.closing(sqlite3.connect(bounded.state / "atoll.db")) as db:
+        assert db.execute("SELECT count(*) FROM execs WHERE sandbox_id = ?", [name]).fetchone() == (0,)

@@ -57,6 +57,11 @@ static void on_deadline(void *arg)
     atoll_lifetime_over(arg, ATOLL_OVER_DEADLINE);
 }
 
+void atoll_sandbox_depart(struct atoll_sandbox *s)
+{
+    (void)s;
+}
+
 void atoll_sandbox_arm_deadline_in(struct atoll_sandbox *s, int64_t after_ms)
 {
     atoll_timer_set(&s->deadline, s->engine->loop, after_ms, on_deadline, s);

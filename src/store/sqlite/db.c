@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include "base/switches.h"
+#include "store/sqlite/reserve.h"
 #include "store/store.h"
 #include "sys/thread.h"
 
@@ -32,10 +33,12 @@ struct atoll_db {
     pthread_t checkpointer;
     bool checkpointing;
     const char *transaction; /* what it is about; lives for ever */
-    bool refused;            /* the last write failed */
-    int log_pages_max;       /* ATOLL_STORE_LOG_BYTES in pages */
-    atomic_int log_pages;    /* in the log after the last commit; written by the loop's thread */
-    pthread_mutex_t lock;    /* guards `ending` and `due` */
+    bool refused, full;      /* the last write failed; because the disk is full */
+    bool in_transaction;
+    struct atoll_reserve reserve;
+    int log_pages_max;    /* ATOLL_STORE_LOG_BYTES in pages */
+    atomic_int log_pages; /* in the log after the last commit; written by the loop's thread */
+    pthread_mutex_t lock; /* guards `ending` and `due` */
     pthread_cond_t wake;
     bool ending, due;
 };
@@ -171,6 +174,7 @@ static void *checkpoint(void *arg)
         wait_until_due(db);
         (void)pthread_mutex_unlock(&db->lock);
         checkpoint_once(db, own);
+        atoll_reserve_take(&db->reserve);
         (void)pthread_mutex_lock(&db->lock);
     }
     (void)pthread_mutex_unlock(&db->lock);
@@ -218,6 +222,8 @@ static int configure(struct atoll_db *db, struct atoll_error *err)
     if (r == 0)
         r = bound_log(db, err);
     if (r == 0)
+        atoll_reserve_take(&db->reserve);
+    if (r == 0)
         r = migrate(db, err);
     if (r == 0 && start_checkpointer(db) < 0)
         r = atoll_fail_errno(err, EAGAIN, "start the store's thread");
@@ -234,6 +240,7 @@ int atoll_db_open(int dir_fd, const char *name, struct atoll_db **ret, struct at
         return atoll_fail_errno(err, ENOMEM, "store");
     (void)pthread_mutex_init(&db->lock, NULL);
     (void)pthread_cond_init(&db->wake, NULL);
+    atoll_reserve_init(&db->reserve, dir_fd);
     (void)snprintf(db->path, sizeof(db->path), "/proc/self/fd/%d/%s", dir_fd, name);
     if (sqlite3_open_v2(db->path, &db->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
         SQLITE_OK)
@@ -305,12 +312,38 @@ void atoll_db_reset(sqlite3_stmt *stmt)
     (void)sqlite3_clear_bindings(stmt);
 }
 
+static int step(struct atoll_db *db, sqlite3_stmt *stmt)
+{
+    int code = sqlite3_step(stmt);
+
+    bool failed = code != SQLITE_DONE && code != SQLITE_ROW && code != SQLITE_CONSTRAINT;
+
+    /* Of reads, and in SQLite's eyes COMMIT is one, only failures say something. */
+    if (failed || !sqlite3_stmt_readonly(stmt)) {
+        db->refused = failed;
+        db->full = code == SQLITE_FULL;
+    }
+    return code;
+}
+
+bool atoll_db_use_reserve(struct atoll_db *db)
+{
+    return db->full && atoll_reserve_give(&db->reserve);
+}
+
+int atoll_db_changes(const struct atoll_db *db)
+{
+    return sqlite3_changes(db->sqlite);
+}
+
 int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *err)
 {
-    int code = sqlite3_step(stmt), r = 0;
+    int code = step(db, stmt), r = 0;
 
-    if (!sqlite3_stmt_readonly(stmt))
-        db->refused = code != SQLITE_DONE && code != SQLITE_ROW && code != SQLITE_CONSTRAINT;
+    if (code == SQLITE_FULL && !db->in_transaction && atoll_db_use_reserve(db)) {
+        (void)sqlite3_reset(stmt); /* its values stay bound */
+        code = step(db, stmt);
+    }
     if (code == SQLITE_ROW)
         return 1;
     if (code == SQLITE_CONSTRAINT)
@@ -413,7 +446,10 @@ int atoll_db_begin(struct atoll_db *db, const char *what, struct atoll_error *er
     if (r == 0)
         r = atoll_db_prepare(db, sql, &stmt, err);
     db->transaction = what;
-    return r < 0 ? r : atoll_db_step(db, stmt, err);
+    if (r == 0)
+        r = atoll_db_step(db, stmt, err);
+    db->in_transaction = r == 0;
+    return r;
 }
 
 int atoll_db_commit(struct atoll_db *db, struct atoll_error *err)
@@ -426,6 +462,7 @@ int atoll_db_commit(struct atoll_db *db, struct atoll_error *err)
         r = atoll_db_prepare(db, sql, &stmt, err);
     if (r == 0)
         r = atoll_db_step(db, stmt, err);
+    db->in_transaction = db->in_transaction && r < 0;
     if (r == 0)
         atoll_fault_die("store.commit.%s.after", db->transaction);
     return r;
@@ -434,4 +471,5 @@ int atoll_db_commit(struct atoll_db *db, struct atoll_error *err)
 void atoll_db_rollback(struct atoll_db *db)
 {
     (void)sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
+    db->in_transaction = false;
 }

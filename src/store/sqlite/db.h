@@ -35,6 +35,11 @@ void atoll_db_reset(sqlite3_stmt *stmt);
 const char *atoll_db_text(sqlite3_stmt *stmt, int column);
 int64_t atoll_db_i64(sqlite3_stmt *stmt, int column);
 
+/* Rows that the last statement changed. */
+int atoll_db_changes(const struct atoll_db *db);
+/* When the last write failed because the disk is full: gives up the room that is set aside for that, once.
+ * True: the write may be made again. Statements outside a transaction do so by themselves. */
+bool atoll_db_use_reserve(struct atoll_db *db);
 /* Whether the last write failed: it may be tried now. */
 bool atoll_db_is_refused(const struct atoll_db *db);
 /* Of the database's file and of its log. */

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include "store/sqlite/db.h"
 
+#define DROP_AT_ONCE 64 /* commands; a millisecond or so */
+
 /* A store is a database; the name keeps callers away from the rest of it. */
 static struct atoll_db *db_of(struct atoll_store *store)
 {
@@ -107,29 +109,66 @@ static int run_with_ids(struct atoll_db *db, const char *sql, const char *first,
     return atoll_db_run(db, stmt, err);
 }
 
-int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct atoll_error *err)
+/* 1: there may be more. */
+static int drop_some_execs(struct atoll_db *db, const char *id, struct atoll_error *err)
 {
-    static const char drop_execs[] = "DELETE FROM execs WHERE sandbox_id = ?";
-    static const char drop_contexts[] = "DELETE FROM contexts WHERE sandbox_id = ?";
-    static const char drop_wish[] = "DELETE FROM artifact_wishes WHERE sandbox_id = ?";
-    static const char drop_sandbox[] = "DELETE FROM sandboxes WHERE id = ?";
-    struct atoll_db *db = db_of(store);
-    int r = atoll_db_begin(db, "drop_sandbox", err);
+    static const char sql[] = "DELETE FROM execs WHERE sandbox_id = ?1 AND id IN"
+                              " (SELECT id FROM execs WHERE sandbox_id = ?1 LIMIT ?2)";
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db, sql, &stmt, err);
 
     if (r < 0)
         return r;
-    r = run_with_ids(db, drop_execs, id, NULL, err);
-    if (r == 0)
-        r = run_with_ids(db, drop_contexts, id, NULL, err);
+    atoll_db_bind_text(stmt, 1, id);
+    atoll_db_bind_i64(stmt, 2, DROP_AT_ONCE);
+    r = atoll_db_run(db, stmt, err);
+    return r < 0 ? r : atoll_db_changes(db) == DROP_AT_ONCE;
+}
+
+static int drop_sandbox(struct atoll_db *db, const char *id, struct atoll_error *err)
+{
+    static const char drop_contexts[] = "DELETE FROM contexts WHERE sandbox_id = ?";
+    static const char drop_wish[] = "DELETE FROM artifact_wishes WHERE sandbox_id = ?";
+    static const char drop_row[] = "DELETE FROM sandboxes WHERE id = ?";
+    int more = 0, r = atoll_db_begin(db, "drop_sandbox", err);
+
+    if (r < 0)
+        return r;
+    more = drop_some_execs(db, id, err);
+    r = more < 0 ? more : run_with_ids(db, drop_contexts, id, NULL, err);
     if (r == 0)
         r = run_with_ids(db, drop_wish, id, NULL, err);
     if (r == 0)
-        r = run_with_ids(db, drop_sandbox, id, NULL, err);
+        r = run_with_ids(db, drop_row, id, NULL, err);
     if (r == 0)
         r = atoll_db_commit(db, err);
     if (r < 0)
         atoll_db_rollback(db);
-    return r;
+    return r < 0 ? r : more;
+}
+
+int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct atoll_error *err)
+{
+    struct atoll_db *db = db_of(store);
+    int r = drop_sandbox(db, id, err);
+
+    return r < 0 && atoll_db_use_reserve(db) ? drop_sandbox(db, id, err) : r;
+}
+
+int atoll_store_drop_execs(struct atoll_store *store, const char *sandbox_id,
+                           struct atoll_error *err)
+{
+    return drop_some_execs(db_of(store), sandbox_id, err);
+}
+
+int atoll_store_sweep_execs(struct atoll_store *store, struct atoll_error *err)
+{
+    static const char sql[] =
+        "DELETE FROM execs WHERE sandbox_id NOT IN (SELECT id FROM sandboxes)";
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
+
+    return r < 0 ? r : atoll_db_run(db_of(store), stmt, err);
 }
 
 int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exec *row,

@@ -1,0 +1,73 @@
+#include <stdio.h>
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+/*
+ * The end of a sandbox's record, once its provider has nothing of it any more. It is destroyed when the
+ * store says so: a daemon that cannot write that down tells those who wait, and tries again.
+ *
+ * A sandbox may have thousands of commands, each with a row and a file: they go a few at a time, so
+ * that the loop serves others meanwhile. Rows that a daemon leaves when it dies in between belong to
+ * no sandbox, and the next one removes them.
+ */
+
+#define EXECS_PER_TURN 64
+
+/* Those who wait are told when nothing is left, memory included. */
+static void finish(struct atoll_sandbox *s)
+{
+    struct atoll_engine *engine = s->engine;
+    struct atoll_list waiting;
+
+    atoll_env_drop(s);
+    if (s->boot_ms > 0) { /* one that never was has no end either */
+        atoll_events_emit(engine, "sandbox.destroyed", s, "", "");
+        atoll_lifetime_ended(s, false);
+    }
+    atoll_list_init(&waiting);
+    ATOLL_LIST_FOREACH (&s->destroyers, node) {
+        atoll_list_remove(node);
+        atoll_list_push_back(&waiting, node);
+    }
+    if (!s->hidden)
+        engine->public_count--;
+    atoll_sandbox_discard(s);
+    atoll_waiters_tell(&waiting, NULL);
+    atoll_pool_refill_soon(engine);
+}
+
+static void drop_commands(void *arg)
+{
+    struct atoll_sandbox *s = arg;
+    bool more = atoll_exec_drop_some(s, EXECS_PER_TURN);
+
+    if (s->rows_left)
+        s->rows_left = atoll_persist_drop_execs(s);
+    if (more || s->rows_left)
+        atoll_timer_set(&s->departure, s->engine->loop, 0, drop_commands, s);
+    else
+        finish(s);
+}
+
+/* It stays as a record, and atoll_persist tries again. */
+static void linger(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    s->state = ATOLL_SANDBOX_FAILED;
+    s->undropped = true;
+    (void)snprintf(s->cause, sizeof(s->cause), "its end could not be stored: %.150s", error->text);
+    atoll_waiters_tell(&s->destroyers, error);
+}
+
+void atoll_sandbox_depart(struct atoll_sandbox *s)
+{
+    struct atoll_error err;
+
+    if (atoll_persist_drop(s, &s->rows_left, &err) < 0) {
+        linger(s, &err);
+        return;
+    }
+    s->state = ATOLL_SANDBOX_STOPPING;
+    s->undropped = s->unsaved = false;
+    s->departs = true;
+    drop_commands(s);
+}
