@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include "api/json_out.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -13,6 +14,7 @@
 #define FILE_NAME "audit.log"
 #define LINE_MAX_BYTES ((size_t)4096)
 #define COMPLAIN_EVERY_MS 60000
+#define DISK_PART 64 /* of the file system, where that is less */
 
 struct atoll_audit {
     int state_fd; /* borrowed */
@@ -38,6 +40,27 @@ static int open_file(struct atoll_audit *audit)
     return 0;
 }
 
+/* There are two files. */
+static uint64_t default_max(int state_fd)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(state_fd, &fs) < 0)
+        return ATOLL_AUDIT_MAX_BYTES;
+    return ATOLL_MIN(ATOLL_AUDIT_MAX_BYTES, (uint64_t)fs.f_blocks * fs.f_frsize / DISK_PART);
+}
+
+void atoll_audit_sizes(const struct atoll_audit *audit, uint64_t *ret_bytes,
+                       uint64_t *ret_max_bytes)
+{
+    struct stat st;
+
+    *ret_bytes = audit->size_bytes;
+    if (fstatat(audit->state_fd, FILE_NAME ".1", &st, AT_SYMLINK_NOFOLLOW) == 0)
+        *ret_bytes += (uint64_t)st.st_size;
+    *ret_max_bytes = 2 * audit->max_bytes;
+}
+
 int atoll_audit_open(int state_fd, uint64_t max_bytes, struct atoll_audit **ret,
                      struct atoll_error *err)
 {
@@ -47,7 +70,7 @@ int atoll_audit_open(int state_fd, uint64_t max_bytes, struct atoll_audit **ret,
     if (!audit)
         return atoll_fail_errno(err, ENOMEM, "audit log");
     audit->state_fd = state_fd;
-    audit->max_bytes = max_bytes ? max_bytes : ATOLL_AUDIT_MAX_BYTES;
+    audit->max_bytes = max_bytes ? max_bytes : default_max(state_fd);
     r = open_file(audit);
     if (r < 0) {
         (void)atoll_audit_close(audit);

@@ -20,8 +20,11 @@ struct atoll_audit_entry {
 
 #define ATOLL_AUDIT_MAX_BYTES ((uint64_t)64 * 1024 * 1024)
 
-/* state_fd is borrowed. max_bytes 0: ATOLL_AUDIT_MAX_BYTES. INTERNAL. */
+/* state_fd is borrowed. max_bytes 0: ATOLL_AUDIT_MAX_BYTES, or 1/64 of a smaller disk. INTERNAL. */
 int atoll_audit_open(int state_fd, uint64_t max_bytes, struct atoll_audit **ret,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_audit *atoll_audit_close(struct atoll_audit *audit);
+/* What both files have and may have. */
+void atoll_audit_sizes(const struct atoll_audit *audit, uint64_t *ret_bytes,
+                       uint64_t *ret_max_bytes);
 void atoll_audit_write(struct atoll_audit *audit, const struct atoll_audit_entry *entry);

@@ -96,6 +96,12 @@ static void gather_sandboxes(struct atoll_engine *engine)
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("exec"), (double)execs);
 }
 
+static void set_kept(const char *what, uint64_t bytes, uint64_t max_bytes)
+{
+    atoll_metric_set(ATOLL_METRIC_KEPT_BYTES, ATOLL_LABELS(what), (double)bytes);
+    atoll_metric_set(ATOLL_METRIC_KEPT_BYTES_MAX, ATOLL_LABELS(what), (double)max_bytes);
+}
+
 static void gather_disk(const struct atoll_engine *engine)
 {
     struct atoll_disk_view disk;
@@ -103,8 +109,21 @@ static void gather_disk(const struct atoll_engine *engine)
     atoll_engine_disk(engine, &disk);
     atoll_metric_set(ATOLL_METRIC_STORE_BYTES, ATOLL_LABELS("database"), (double)disk.store_bytes);
     atoll_metric_set(ATOLL_METRIC_STORE_BYTES, ATOLL_LABELS("log"), (double)disk.log_bytes);
+    set_kept("journals", disk.journal_bytes, disk.journal_max_bytes);
+    set_kept("held output", disk.held_bytes, disk.held_max_bytes);
+    set_kept("artifacts", disk.artifact_bytes, disk.artifact_max_bytes);
     if (disk.free_bytes != UINT64_MAX)
         atoll_metric_set(ATOLL_METRIC_DISK_FREE, ATOLL_NO_LABELS, (double)disk.free_bytes);
+}
+
+static void gather_audit(const struct atoll_audit *audit)
+{
+    uint64_t bytes, max_bytes;
+
+    if (!audit)
+        return;
+    atoll_audit_sizes(audit, &bytes, &max_bytes);
+    set_kept("audit", bytes, max_bytes);
 }
 
 static size_t count_files(void)
@@ -171,6 +190,7 @@ void atoll_rest_metrics(struct atoll_api_call *call, const uint8_t *body ATOLL_U
                      (double)atoll_preview_active(call->api->preview));
     gather_sandboxes(call->engine);
     gather_disk(call->engine);
+    gather_audit(call->api->config.audit);
     gather_process();
     atoll_buf_init(&text, TEXT_MAX);
     r = atoll_metrics_write(&text);

@@ -30,6 +30,8 @@ struct atoll_config {
     uint32_t key_rate, wrong_key_rate;   /* requests a second; 0: no limit */
     uint32_t e2b_max_hours;              /* 0: no limit */
     uint64_t journal_max_bytes;
+    uint64_t journal_sandbox_bytes, journal_tenant_bytes, journal_total_bytes; /* 0: by the disk */
+    uint32_t journal_days;
     uint64_t artifacts_max_bytes;
     uint32_t artifacts_days;
     uint32_t waived; /* ATOLL_LIMIT_* */

@@ -206,6 +206,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
                   .queue = d->config.tenant_queue,
                   .all_creates = d->config.creates},
         .journal_max_bytes = d->config.journal_max_bytes,
+        .output = {d->config.journal_sandbox_bytes, d->config.journal_tenant_bytes,
+                   d->config.journal_total_bytes, d->config.journal_days},
         .artifacts_max_bytes = d->config.artifacts_max_bytes,
         .artifacts_days = d->config.artifacts_days,
         .waived = d->config.waived,

@@ -20,6 +20,9 @@
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
 #define LOOK_MS (INT64_C(3600) * 1000) /* the clock may be set meanwhile */
 #define SWEEP_PER_TURN 64
+#define DISK_PART 4 /* of their file system, at most */
+#define FLOOR_MAX ((uint64_t)64 << 20)
+#define FLOOR_PART 32
 
 /* Removing. */
 
@@ -135,11 +138,27 @@ static bool give_way(struct atoll_artifacts *a, struct atoll_kept *kept)
     return false;
 }
 
+void atoll_artifacts_sizes(const struct atoll_artifacts *a, uint64_t *ret_bytes,
+                           uint64_t *ret_max_bytes)
+{
+    *ret_bytes = a->sizes.used + a->copying_bytes;
+    *ret_max_bytes = a->max_bytes;
+}
+
+/* Room for the daemon's own records is left in each case. */
+static bool disk_has(const struct atoll_artifacts *a, uint64_t bytes)
+{
+    const uint64_t free = atoll_room_free(a->dir_fd), size = atoll_room_size(a->dir_fd);
+    const uint64_t floor = ATOLL_MIN(FLOOR_MAX, size / FLOOR_PART);
+
+    return free >= floor && free - floor >= bytes;
+}
+
 bool atoll_artifacts_make_room(struct atoll_artifacts *a, uint64_t bytes)
 {
-    uint64_t most = a->engine->config.artifacts_max_bytes;
+    uint64_t most = a->max_bytes;
 
-    if (bytes > most || a->copying_bytes > most - bytes)
+    if (!disk_has(a, bytes) || bytes > most || a->copying_bytes > most - bytes)
         return false;
     while (a->sizes.used + a->copying_bytes + bytes > most)
         if (!give_way(a, oldest_of_large(a, &a->sizes)))
@@ -257,13 +276,15 @@ int atoll_artifacts_new(struct atoll_engine *engine, struct atoll_artifacts **re
         return atoll_fail_errno(err, ENOMEM, "artifacts");
     a->engine = engine;
     atoll_map_init(&a->by_id);
-    atoll_shares_init(&a->sizes, engine->config.artifacts_max_bytes);
     atoll_shares_init(&a->counts, SETS_MAX);
     atoll_list_init(&a->by_age);
     r = mkdirat(engine->state_fd, "artifacts", 0700) < 0 && errno != EEXIST ? -errno : 0;
+    atoll_shares_init(&a->sizes, engine->config.artifacts_max_bytes);
     a->dir_fd = r < 0 ? ATOLL_NO_FD
                       : openat(engine->state_fd, "artifacts",
                                O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    a->max_bytes = ATOLL_MIN(engine->config.artifacts_max_bytes,
+                             a->dir_fd < 0 ? 0 : atoll_room_size(a->dir_fd) / DISK_PART);
     r = a->dir_fd < 0 ? atoll_fail_errno(err, errno, "make the directory for artifacts")
                       : atoll_store_each_artifacts(engine->config.store, load_set, a, err);
     if (r < 0) {

@@ -23,6 +23,7 @@ struct atoll_artifacts {
     struct atoll_map by_id;            /* of struct atoll_kept, owned */
     struct atoll_list by_age;          /* the same, oldest first */
     struct atoll_shares sizes, counts; /* of all sets: bytes, and how many; by tenant */
+    uint64_t max_bytes;                /* what all of them may have */
     uint64_t copying_bytes;            /* of those being made */
     struct atoll_timer expiry, sweep;
 };

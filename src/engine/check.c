@@ -17,7 +17,9 @@ static void provider_answered(void *arg, const char *detail, const struct atoll_
 
 void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret)
 {
-    *ret = (struct atoll_disk_view){.free_bytes = atoll_room_free(engine)};
+    *ret = (struct atoll_disk_view){.free_bytes = atoll_room_free(engine->state_fd)};
+    atoll_journals_view(engine, ret);
+    atoll_artifacts_sizes(engine->artifacts, &ret->artifact_bytes, &ret->artifact_max_bytes);
     atoll_store_sizes(engine->config.store, &ret->store_bytes, &ret->log_bytes);
 }
 

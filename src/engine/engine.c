@@ -39,6 +39,8 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
         return atoll_fail_errno(err, errno, "open the state directory");
     r = open_journals(engine, err);
     if (r == 0)
+        atoll_journals_open(engine);
+    if (r == 0)
         r = atoll_events_new(engine->loop, engine->config.store, &engine->events, err);
     if (r == 0)
         r = atoll_artifacts_new(engine, &engine->artifacts, err);
@@ -113,6 +115,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_templates_done(engine);
     atoll_quota_done(engine);
     atoll_shares_done(&engine->transfers);
+    atoll_journals_done(engine);
     atoll_map_done(&engine->sandboxes);
     if (engine->journal_fd >= 0)
         (void)close(engine->journal_fd);

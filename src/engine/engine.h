@@ -39,6 +39,15 @@ struct atoll_quota {
 /* Whose the sandboxes of the unix socket are. */
 #define ATOLL_OPERATOR_TENANT "default"
 
+/* Output of commands that is kept on disk. Journals of commands that have ended give way, the oldest
+ * first; readers are told of the gap. */
+struct atoll_output_quota {
+    uint64_t sandbox_bytes; /* 0: an eighth of total_bytes */
+    uint64_t tenant_bytes;  /* 0: half of total_bytes */
+    uint64_t total_bytes;   /* 0: an eighth of the file system, 16 GiB at most */
+    uint32_t days;          /* 0: no end */
+};
+
 /* One of those who make sandboxes, and how the operator wants it used. Texts are copied. */
 struct atoll_engine_provider {
     struct atoll_provider *provider; /* taken over, also on failure; see provider/checked.h */
@@ -64,7 +73,8 @@ struct atoll_engine_config {
     uint32_t pool;             /* sandboxes kept ready, of each kind that is (pool.c) */
     uint32_t max_sandboxes;    /* 0: 4096 */
     struct atoll_quota quota;
-    uint64_t journal_max_bytes;   /* output kept per exec, see atoll_reader; 0: 64 MiB */
+    uint64_t journal_max_bytes; /* output kept per exec, see atoll_reader; 0: 64 MiB */
+    struct atoll_output_quota output;
     uint64_t artifacts_max_bytes; /* kept of sandboxes that are gone, in all; 0: nothing is */
     uint32_t artifacts_days;      /* how long; 0: no end */
     uint32_t waived;              /* limits the operator waives for every sandbox */
@@ -232,8 +242,11 @@ size_t atoll_engine_count(const struct atoll_engine *engine, const char *tenant,
                           size_t *ret_silent);
 /* What the daemon has on its own disk. */
 struct atoll_disk_view {
-    uint64_t store_bytes, log_bytes; /* the database, and its write-ahead log */
-    uint64_t free_bytes;             /* of the file system; UINT64_MAX: not known */
+    uint64_t store_bytes, log_bytes;             /* the database, and its write-ahead log */
+    uint64_t journal_bytes, journal_max_bytes;   /* output of commands, and what that may have */
+    uint64_t held_bytes, held_max_bytes;         /* the same in memory, for those who follow */
+    uint64_t artifact_bytes, artifact_max_bytes; /* files of sandboxes that are gone */
+    uint64_t free_bytes;                         /* of the file system; UINT64_MAX: not known */
 };
 void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret);
 /* Whether the daemon's disk has room for new work, and the store takes writes: it took the last one,
@@ -432,7 +445,8 @@ void atoll_exec_resize(struct atoll_exec *exec, uint32_t cols, uint32_t rows, at
  * - A daemon that dies has lost nothing that was not let go of. The next one holds the command for 15
  *   seconds, or two after the first reader that follows, in which they can come back and go on where
  *   they were.
- * - A disk that refuses makes a gap.
+ * - A disk that refuses makes a gap for those that do not follow. For those that do it is held in memory,
+ *   64 MiB for all commands together.
  */
 struct atoll_reader;
 struct atoll_reader_item {

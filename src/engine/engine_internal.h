@@ -82,6 +82,17 @@ struct atoll_shelf {
     uint32_t size, making, failures;
 };
 
+/* Journals of all commands; journals.c. */
+struct atoll_journals {
+    uint64_t bytes;        /* on disk */
+    size_t memory;         /* of tails that the disk did not take */
+    uint64_t floor_bytes;  /* with less than this the disk is low */
+    uint64_t unseen_bytes; /* since the disk was looked at */
+    bool low;
+    struct atoll_map owners; /* by tenant, of struct atoll_journal_owner, owned */
+    struct atoll_timer expiry;
+};
+
 struct atoll_engine {
     struct atoll_loop *loop;
     struct atoll_engine_config config;
@@ -112,6 +123,7 @@ struct atoll_engine {
     uint32_t creating;                 /* sandboxes, on this machine, of all tenants */
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_map templates;        /* by key, of struct atoll_template, owned */
+    struct atoll_journals journals;
     struct atoll_artifacts *artifacts; /* owned */
     struct atoll_events *events;       /* owned */
     struct atoll_timer reaper;         /* lifetime.c: the next time something may be over */
@@ -208,6 +220,7 @@ struct atoll_sandbox {
     uint32_t features; /* of the agent, ATOLL_AGENT_FEATURE_*; 0 until it has answered */
     bool greeted;      /* it has */
     struct atoll_reattach *reattach; /* the agent is out of reach; reattach.c. owned, or NULL */
+    uint64_t journal_bytes;          /* on disk, of its commands; journals.c */
     struct atoll_map execs;          /* by id, referenced */
     struct atoll_list exec_list;     /* in the order they started */
     struct atoll_list watches;       /* of struct atoll_file_watch */
@@ -220,6 +233,7 @@ struct atoll_sandbox {
 
 struct atoll_exec {
     unsigned refs;
+    struct atoll_engine *engine;
     struct atoll_sandbox *sandbox; /* NULL once it is gone */
     char sandbox_id[ATOLL_ID_LEN + 1];
     uint64_t number;
@@ -232,6 +246,13 @@ struct atoll_exec {
     int64_t started_unix_ms, started_ms;
     int64_t asked_us; /* when its start was asked for */
     struct atoll_journal journal;
+    struct {
+        struct atoll_journal_owner *owner; /* NULL: it has nothing on disk */
+        uint64_t bytes;                    /* on disk */
+        size_t memory;
+        bool listed;            /* among those of its owner that have ended */
+        struct atoll_list node; /* there */
+    } charge;                   /* journals.c */
     uint64_t acked[3];
     uint64_t stdin_offset;
     bool held;    /* as in atoll_exec_start */
@@ -486,8 +507,23 @@ int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *exec,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_persist_drop_exec(struct atoll_engine *engine, const struct atoll_exec *exec);
 
+/* journals.c: what the output of all commands may take on disk */
+void atoll_journals_open(struct atoll_engine *engine);
+void atoll_journals_done(struct atoll_engine *engine);
+void atoll_journals_view(const struct atoll_engine *engine, struct atoll_disk_view *ret);
+void atoll_journals_expire(struct atoll_engine *engine); /* now, and from now on */
+/* Before n bytes are added to its journal: others give way, or it is told to take no more. */
+void atoll_journals_make_room(struct atoll_exec *exec, size_t n);
+/* Its journal, or that it has ended, has changed. */
+void atoll_journals_charge(struct atoll_exec *exec);
+void atoll_journals_move(struct atoll_exec *exec);          /* its sandbox has another owner */
+void atoll_journals_leave_sandbox(struct atoll_exec *exec); /* readers may still hold it */
+void atoll_journals_release(struct atoll_exec *exec);
+
 /* room.c: room on the daemon's own disk */
-uint64_t atoll_room_free(const struct atoll_engine *engine); /* bytes; UINT64_MAX: not known */
+/* Bytes of the file system that fd is on; UINT64_MAX: not known. */
+uint64_t atoll_room_free(int fd);
+uint64_t atoll_room_size(int fd);
 /* UNAVAILABLE when so little is left that no new sandbox or command may be taken. */
 int atoll_room_admit(const struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
 
@@ -506,6 +542,8 @@ void atoll_events_emit(struct atoll_engine *engine, const char *kind,
 int atoll_artifacts_new(struct atoll_engine *engine, struct atoll_artifacts **ret,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_artifacts *atoll_artifacts_free(struct atoll_artifacts *artifacts);
+void atoll_artifacts_sizes(const struct atoll_artifacts *artifacts, uint64_t *ret_bytes,
+                           uint64_t *ret_max_bytes);
 /* artifacts_wish.c: whether it can be had; into the new sandbox; of those an earlier daemon
  * had */
 int atoll_artifacts_accept(const struct atoll_engine *engine, const char *const *patterns,

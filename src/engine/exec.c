@@ -41,6 +41,7 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     if (!x)
         return NULL;
     x->refs = 1;
+    x->engine = s->engine;
     x->sandbox = s;
     memcpy(x->sandbox_id, s->spec.id, sizeof(x->sandbox_id));
     atoll_rand_bytes(&x->number, sizeof(x->number));
@@ -70,6 +71,7 @@ void atoll_exec_unref(struct atoll_exec *x)
     if (--x->refs > 0)
         return;
     atoll_timer_cancel(&x->awaiting);
+    atoll_journals_release(x);
     if (x->kept)
         atoll_journal_rest(&x->journal);
     else
@@ -86,6 +88,7 @@ static void exec_drop(struct atoll_exec *x)
     atoll_quota_exec_leave(x);
     (void)atoll_map_remove(&x->sandbox->execs, x->id);
     atoll_list_remove(&x->node);
+    atoll_journals_leave_sandbox(x);
     x->sandbox = NULL;
     atoll_exec_unref(x);
 }
@@ -116,6 +119,7 @@ int atoll_exec_enlist_all(struct atoll_sandbox *s, struct atoll_error *err)
     ATOLL_LIST_FOREACH (&s->exec_list, node) {
         struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
         atoll_quota_exec_enter(x);
+        atoll_journals_move(x);
         if (r == 0)
             r = atoll_persist_exec(s->engine, x, err);
     }
@@ -184,6 +188,7 @@ void atoll_exec_finish(struct atoll_exec *x, const struct atoll_exec_result *res
     atoll_readers_notify(x);
     if (atoll_list_empty(&x->readers))
         atoll_journal_rest(&x->journal);
+    atoll_journals_charge(x);
     atoll_exec_unref(x);
 }
 
@@ -352,7 +357,7 @@ void atoll_exec_acknowledge(struct atoll_exec *x, int stream, uint64_t offset)
 static int on_output(struct atoll_sandbox *s, const struct atoll_am_output *out)
 {
     struct atoll_exec *x = atoll_exec_by_number(s, out->exec);
-    uint64_t before;
+    uint64_t before, size;
     int r;
 
     if (out->stream != ATOLL_STREAM_STDOUT && out->stream != ATOLL_STREAM_STDERR)
@@ -360,14 +365,20 @@ static int on_output(struct atoll_sandbox *s, const struct atoll_am_output *out)
     if (!x || x->ended)
         return 0;
     before = x->journal.seen[out->stream];
+    atoll_journals_make_room(x, out->data.len);
+    size = x->journal.size;
     r = atoll_journal_append(&x->journal, out->stream, out->offset, out->data.data, out->data.len,
                              atoll_readers_hold(x));
     if (r == -EBADMSG)
         return r;
-    if (r < 0) /* the daemon's own disk refuses: readers are told of the gap */
+    if (x->journal.size == size)
+        atoll_metric_add(ATOLL_METRIC_OUTPUT_DROPPED, ATOLL_NO_LABELS,
+                         (double)(x->journal.seen[out->stream] - before));
+    if (r < 0 && r != -EDQUOT) /* the daemon's own disk refuses: readers are told of the gap */
         atoll_log(ATOLL_LOG_ERROR, "output not kept", "sandbox", s->spec.id, "exec", x->id, "error",
                   strerror(-r), NULL);
     atoll_readers_settle(x);
+    atoll_journals_charge(x);
     atoll_lifetime_output(s, x->journal.seen[out->stream] - before);
     atoll_readers_notify(x);
     return 0;
@@ -501,6 +512,7 @@ int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *r
         atoll_exec_unref(x);
         return r;
     }
+    atoll_journals_charge(x);
     if (x->ended) { /* what the journal had no room for was counted */
         atoll_journal_rest(&x->journal);
         x->journal.seen[ATOLL_STREAM_STDOUT] = x->result.stdout_bytes;

@@ -32,7 +32,7 @@ struct request {
     struct atoll_origin origin;
     void *copies[10]; /* owned: texts */
     char **env, **argv, **artifacts;
-    size_t bytes; /* of these and of copies */
+    size_t bytes;                       /* of these and of copies */
     struct atoll_mount *mounts;         /* owned */
     struct atoll_registry_login *login; /* owned */
     atoll_sandbox_fn *created;
@@ -281,8 +281,7 @@ static const char *keep_text(struct request *q, size_t slot, const char *text)
     return q->copies[slot];
 }
 
-static const char *const *keep_strings(struct request *q, char ***slot,
-                                       const char *const *strings)
+static const char *const *keep_strings(struct request *q, char ***slot, const char *const *strings)
 {
     if (!strings)
         return NULL;

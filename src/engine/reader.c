@@ -120,6 +120,7 @@ void atoll_readers_settle(struct atoll_exec *exec)
     /* A file that cannot be emptied grows until it is full, and readers are told of the gap. */
     if (all && j->size - j->head >= FORGET_BYTES)
         (void)!atoll_journal_forget(j);
+    atoll_journals_charge(exec);
     for (int stream = ATOLL_STREAM_STDOUT; stream <= ATOLL_STREAM_STDERR; stream++)
         atoll_exec_acknowledge(exec, stream, used[stream]);
 }
@@ -161,6 +162,7 @@ struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
     }
     if (reader->exec->ended && atoll_list_empty(&reader->exec->readers))
         atoll_journal_rest(&reader->exec->journal);
+    atoll_journals_charge(reader->exec);
     atoll_exec_unref(reader->exec);
     free(reader->buf);
     free(reader);

@@ -532,6 +532,7 @@ void atoll_engine_recover(struct atoll_engine *engine,
         return;
     }
     sweep_journals(engine);
+    atoll_journals_expire(engine);
     atoll_env_sweep(engine);
     atoll_templates_sweep(engine);
     atoll_timer_set(&r->patience, engine->loop, PATIENCE_MS, out_of_patience, r);

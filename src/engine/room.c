@@ -10,29 +10,25 @@
 #define LEAST_BYTES ((uint64_t)2 << 20)
 #define LEAST_PART 64 /* of the file system, where that is less */
 
-static int look(const struct atoll_engine *engine, uint64_t *ret_size, uint64_t *ret_free)
+uint64_t atoll_room_size(int fd)
 {
     struct statvfs fs;
 
-    if (fstatvfs(engine->state_fd, &fs) < 0)
-        return -errno;
-    *ret_size = (uint64_t)fs.f_blocks * fs.f_frsize;
-    *ret_free = (uint64_t)fs.f_bavail * fs.f_frsize;
-    return 0;
+    return fstatvfs(fd, &fs) < 0 ? UINT64_MAX : (uint64_t)fs.f_blocks * fs.f_frsize;
 }
 
-uint64_t atoll_room_free(const struct atoll_engine *engine)
+uint64_t atoll_room_free(int fd)
 {
-    uint64_t size = 0, free = 0;
+    struct statvfs fs;
 
-    return look(engine, &size, &free) < 0 ? UINT64_MAX : free;
+    return fstatvfs(fd, &fs) < 0 ? UINT64_MAX : (uint64_t)fs.f_bavail * fs.f_frsize;
 }
 
 int atoll_room_admit(const struct atoll_engine *engine, struct atoll_error *err)
 {
-    uint64_t size = 0, free = 0;
+    const uint64_t least = ATOLL_MIN(LEAST_BYTES, atoll_room_size(engine->state_fd) / LEAST_PART);
 
-    if (look(engine, &size, &free) < 0 || free >= ATOLL_MIN(LEAST_BYTES, size / LEAST_PART))
+    if (atoll_room_free(engine->state_fd) >= least)
         return 0;
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ENOSPC,
                       "the daemon takes nothing new: its own disk is full; free some space there "

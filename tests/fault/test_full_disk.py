@@ -1,5 +1,7 @@
 """The daemon's own disk is full: it says so, keeps answering, and goes on once there is room."""
+import contextlib
 import http.client
+import json
 import os
 import signal
 import socket
@@ -9,6 +11,7 @@ import pytest
 
 import conftest
 from conftest import wait_until
+from rest import Rest
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -106,3 +109,42 @@ def test_the_reserve_comes_back(cramped):
     cramped.atoll("rm", name, check=True)
     os.unlink(cramped.state / "ballast")
     wait_until(reserve.exists, 30, lambda: "no reserve")
+
+
+def test_who_follows_gets_all_of_it(cramped):
+    """A command whose output is followed from its start; the disk is full before it writes any."""
+    rest, box = Rest(cramped.socket), f"/api/sandboxes/{cramped.create()}"
+    last = 3_000_000
+    script = f"until [ -e /tmp/go ]; do sleep 0.05; done; seq {last}"
+    connection = rest.connection()
+    connection.request("POST", f"{box}/execs?stream=true", json.dumps({"cmd": ["sh", "-c", script]}))
+    with contextlib.closing(connection), connection.getresponse() as lines:
+        one = f"{box}/execs/{json.loads(next(lines))['exec_id']}"
+        fill(cramped.state / "ballast")
+        assert rest.put(f"{box}/files", b"", path="/tmp/go").status in (200, 201, 204)
+        at, tail = 0, b""
+        for line in map(json.loads, lines):
+            assert "truncated" not in line, line
+            if line.get("stream") == "stdout":
+                assert line["offset"] == at
+                at += len(line["data"])
+                tail = (tail + line["data"].encode())[-16:]
+    assert line["result"]["exit_code"] == 0 and line["result"]["stdout_bytes"] == at > 20_000_000
+    assert tail.endswith(f"\n{last}\n".encode())
+    # The control: it was not kept, and another client is told.
+    assert any("truncated" in line for line in rest.get(f"{one}/output").lines)
+    figures = rest.get("/metrics").body.decode()
+    assert '\natoll_kept_bytes{what="held output"} 0\n' in figures
+    os.unlink(cramped.state / "ballast")
+
+
+def test_output_leaves_room_for_records(cramped):
+    """What commands write does not fill the disk, though one command alone may write more than it has."""
+    rest, box = Rest(cramped.socket), f"/api/sandboxes/{cramped.create()}"
+    for _ in range(8):
+        answer = rest.post(f"{box}/execs", {"cmd": ["sh", "-c", "head -c 8000000 /dev/zero"]},
+                           wait="true")
+        assert answer.status == 200 and answer.json["result"]["stdout_bytes"] == 8_000_000
+    room = os.statvfs(cramped.state)
+    assert room.f_bavail > room.f_blocks / 4
+    assert rest.get("/readyz").status == 200

@@ -126,3 +126,113 @@ def test_commands_of_a_sandbox_half_destroyed_are_removed(bounded, rest):
     assert not [entry for entry in os.listdir(bounded.state / "journal") if entry.startswith(name)]
     with contextlib.closing(sqlite3.connect(bounded.state / "atoll.db")) as db:
         assert db.execute("SELECT count(*) FROM execs WHERE sandbox_id = ?", [name]).fetchone() == (0,)
+
+
+# Output.
+
+SANDBOX, TENANT, TOTAL = 1 << 20, 2 << 20, 3 << 20
+
+
+@pytest.fixture(scope="module")
+def thrifty():
+    """A daemon that keeps little output: 1 MiB of a sandbox, 2 of a tenant, 3 in all."""
+    need_build()
+    with running(BUILD, ATOLL_JOURNAL_SANDBOX_MAX=str(SANDBOX), ATOLL_JOURNAL_TENANT_MAX=str(TENANT),
+                 ATOLL_JOURNAL_TOTAL_MAX=str(TOTAL)) as started:
+        yield started
+
+
+def write(rest, box, n):
+    """A command that writes so much, and the place of its output."""
+    answer = rest.post(f"{box}/execs", {"cmd": ["head", "-c", str(n), "/dev/zero"]}, wait="true")
+    assert answer.json["result"]["stdout_bytes"] == n
+    return f"{box}/execs/{answer.json['exec_id']}/output"
+
+
+def is_whole(rest, output, n):
+    """What a client that comes later gets adds up, gaps included."""
+    lines = [line for line in rest.get(output).lines if "result" not in line]
+    gaps = [line["truncated"] for line in lines if "truncated" in line]
+    got = sum(len(line["data"]) for line in lines if "data" in line)
+    assert got + sum(gap["to"] - gap["from"] for gap in gaps) == n
+    return not gaps
+
+
+def on_disk(daemon, name=""):
+    return sum(entry.stat().st_blocks * 512 for entry in os.scandir(daemon.state / "journal")
+               if entry.name.startswith(name))
+
+
+def removed(rest, limit):
+    figures = rest.get("/metrics").body.decode()
+    parts = figures.split(f'\natoll_journals_removed_total{{limit="{limit}"}} ')
+    return int(parts[1].split("\n")[0]) if len(parts) > 1 else 0
+
+
+def test_output_of_a_sandbox_has_an_end(thrifty):
+    rest, name = Rest(thrifty.socket), thrifty.create()
+    outputs = [write(rest, f"/api/sandboxes/{name}", 300_000) for _ in range(8)]
+    whole = [is_whole(rest, output, 300_000) for output in outputs]
+    assert whole == [False] * 5 + [True] * 3, "the oldest go first"
+    assert on_disk(thrifty, name) <= SANDBOX
+    assert removed(rest, "sandbox") == 5
+    os.kill(thrifty.pid, signal.SIGKILL)
+    thrifty.process.wait()
+    thrifty.start()
+    assert [is_whole(rest, output, 300_000) for output in outputs] == whole
+    thrifty.atoll("rm", name, check=True)
+    assert on_disk(thrifty, name) == 0
+
+
+def test_output_of_a_command_that_runs_ends_at_the_quota(thrifty):
+    rest, name = Rest(thrifty.socket), thrifty.create()
+    output = write(rest, f"/api/sandboxes/{name}", 3_000_000)
+    assert not is_whole(rest, output, 3_000_000)
+    assert SANDBOX * 3 / 4 < on_disk(thrifty, name) <= SANDBOX
+    thrifty.atoll("rm", name, check=True)
+
+
+def test_output_of_a_tenant_has_an_end(thrifty):
+    rest, names = Rest(thrifty.socket), [thrifty.create() for _ in range(4)]
+    outputs = [write(rest, f"/api/sandboxes/{name}", 900_000) for name in names]
+    whole = [is_whole(rest, output, 900_000) for output in outputs]
+    assert whole == [False, False, True, True]
+    assert on_disk(thrifty) <= TENANT
+    kept = figure(rest, 'atoll_kept_bytes{what="journals"}')
+    assert kept == on_disk(thrifty) <= figure(rest, 'atoll_kept_bytes_max{what="journals"}') == TOTAL
+    for name in names:
+        thrifty.atoll("rm", name, check=True)
+    assert figure(rest, 'atoll_kept_bytes{what="journals"}') == 0
+
+
+def test_a_tenant_that_writes_much_costs_others_nothing(thrifty):
+    rest = Rest(thrifty.socket)
+    keys = [rest.post("/api/keys", {"tenant": tenant, "scope": "write"}).json["key"]
+            for tenant in ("quiet", "loud", "louder")]
+    quiet, *loud = [Rest(thrifty.socket, {"Authorization": f"Bearer {key}"}) for key in keys]
+    boxes = {client: [f"/api/sandboxes/{client.post('/api/sandboxes', {}).json['id']}"
+                      for _ in range(2)] for client in (quiet, *loud)}
+    little = write(quiet, boxes[quiet][0], 200_000)
+    for _ in range(3):
+        for client in loud:
+            for box in boxes[client]:
+                write(client, box, 900_000)
+    assert is_whole(quiet, little, 200_000)
+    assert on_disk(thrifty) <= TOTAL and removed(rest, "total") > 0
+    for client, made in boxes.items():
+        for box in made:
+            assert client.delete(box).status == 204
+
+
+def test_old_output_goes(thrifty):
+    rest, name = Rest(thrifty.socket), thrifty.create()
+    old, new = [write(rest, f"/api/sandboxes/{name}", 1000) for _ in range(2)]
+    os.kill(thrifty.pid, signal.SIGKILL)
+    thrifty.process.wait()
+    with contextlib.closing(sqlite3.connect(thrifty.state / "atoll.db")) as db, db:
+        db.execute("UPDATE execs SET started_unix_ms = started_unix_ms - 8 * 86400000 WHERE id = ?",
+                   [old.split("/")[-2]])
+    thrifty.start()
+    assert [is_whole(rest, output, 1000) for output in (old, new)] == [False, True]
+    assert removed(rest, "age") == 1
+    thrifty.atoll("rm", name, check=True)

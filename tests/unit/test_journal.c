@@ -270,6 +270,62 @@ static void an_emptied_file_is_used_again(void **state)
     assert_int_equal(faccessat(f->dir_fd, "exec", F_OK, 0), -1);
 }
 
+/* A disk that takes nothing, and a follower. */
+static void what_the_disk_refuses_is_held_in_memory(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0}, late = {0};
+
+    assert_int_equal(append(f, 1, 0, "kept"), 0);
+    f->j.no_disk = f->held = true;
+    assert_int_equal(append(f, 1, 4, "lost"), -EDQUOT);
+    f->j.memory_max = 64;
+    assert_int_equal(append(f, 1, 8, "held"), 0);
+    f->j.no_disk = false;
+    assert_int_equal(append(f, 2, 0, "too"), 0); /* behind what is in memory */
+    assert_int_equal(f->j.kept[1], 4);
+    assert_int_equal(f->j.kept[2], 0);
+    assert_int_equal(atoll_journal_file_bytes(&f->j), f->j.head);
+    assert_string_equal(read_all(f, &c, 4096), "1:kept|1-4|1:held|2:too|");
+    assert_int_equal(append(f, 1, 12, "more than there is room for in memory"), -EDQUOT);
+    /* Used: the disk is tried again. */
+    assert_int_equal(atoll_journal_forget(&f->j), 0);
+    assert_int_equal(append(f, 1, 49, "again"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "1-37|1:again|");
+    assert_string_equal(read_all(f, &late, 4096), "1:kept|1-45|1:again|");
+}
+
+static void without_a_reader_memory_is_given_back(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0};
+
+    f->j.no_disk = f->held = true;
+    f->j.memory_max = 64;
+    assert_int_equal(append(f, 1, 0, "held"), 0);
+    atoll_journal_rest(&f->j);
+    assert_int_equal(f->j.size, 0);
+    assert_int_equal(f->j.seen[1], 4);
+    assert_null(f->j.memory.data);
+    assert_string_equal(read_all(f, &c, 4096), "");
+}
+
+static void what_is_discarded_is_a_gap(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_journal_cursor c = {0};
+
+    assert_int_equal(append(f, 1, 0, "abc"), 0);
+    assert_string_equal(read_all(f, &c, 2), "1:ab|1:c|");
+    atoll_journal_discard(&f->j);
+    assert_int_not_equal(faccessat(f->dir_fd, "exec", F_OK, 0), 0);
+    assert_int_equal(f->j.seen[1], 3);
+    assert_int_equal(f->j.kept[1], 0);
+    assert_string_equal(read_all(f, &c, 4096), "");
+    assert_int_equal(append(f, 1, 3, "after"), 0);
+    assert_string_equal(read_all(f, &c, 4096), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +342,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_tail_is_reopened_when_nothing_comes_after_it, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(an_emptied_file_is_used_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_the_disk_refuses_is_held_in_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_a_reader_memory_is_given_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_discarded_is_a_gap, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

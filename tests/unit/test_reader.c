@@ -28,7 +28,8 @@ static void ready(void *arg)
 /* Such as one that destroys the sandbox because it cannot read the output. */
 static void one_that_ends_the_command(void **state)
 {
-    struct atoll_exec exec = {.refs = 1, .journal = {.fd = ATOLL_NO_FD}};
+    struct atoll_engine engine = {0};
+    struct atoll_exec exec = {.refs = 1, .engine = &engine, .journal = {.fd = ATOLL_NO_FD}};
     struct reading readings[3] = {
         {.exec = &exec}, {.exec = &exec, .ends_it = true}, {.exec = &exec}};
     struct atoll_error err;
@@ -65,7 +66,10 @@ static int set_up(void **state)
     w->dir_fd = open(w->dir, O_RDONLY | O_DIRECTORY);
     assert_int_equal(atoll_loop_new(&w->engine.loop, NULL), 0);
     w->sandbox.engine = &w->engine;
-    w->exec = (struct atoll_exec){.refs = 1, .sandbox = &w->sandbox};
+    w->exec = (struct atoll_exec){.refs = 1, .engine = &w->engine, .sandbox = &w->sandbox};
+    (void)snprintf(w->sandbox.owner, sizeof(w->sandbox.owner), "tenant");
+    w->engine.journal_fd = w->dir_fd;
+    atoll_journals_open(&w->engine);
     atoll_list_init(&w->exec.readers);
     atoll_journal_init(&w->exec.journal, w->dir_fd, "exec", 64);
     *state = w;
@@ -80,6 +84,8 @@ static int tear_down(void **state)
         w->readers[i] = atoll_reader_close(w->readers[i]);
     assert_int_equal(w->exec.followers, 0);
     atoll_timer_cancel(&w->exec.awaiting);
+    atoll_journals_release(&w->exec);
+    atoll_journals_done(&w->engine);
     atoll_journal_rest(&w->exec.journal);
     w->engine.loop = atoll_loop_free(w->engine.loop);
     (void)close(w->dir_fd);
