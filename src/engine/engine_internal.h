@@ -208,9 +208,9 @@ struct atoll_sandbox {
     bool hidden;                /* in the pool, or for the engine's own use */
     bool unsaved;               /* the store has not taken its row yet */
     bool stored;                /* the store has a row of it */
-    bool undropped; /* nothing but that row is left of it, which could not be dropped */
-    bool departs;   /* the row is dropped; depart.c */
-    bool rows_left; /* DEPARTS: of its commands */
+    bool undropped;             /* nothing but that row is left of it, which could not be dropped */
+    bool departs;               /* the row is dropped; depart.c */
+    bool rows_left;             /* DEPARTS: of its commands */
     struct atoll_timer departure;
     bool pooled;
     struct atoll_list pool_node;

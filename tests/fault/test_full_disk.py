@@ -50,6 +50,10 @@ def cramped(tmp_path):
             subprocess.run(["umount", "-l", daemon.state], check=True)
 
 
+def create(daemon):
+    return daemon.create("--disk", "8M")  # no more than the machine has, which is that small one
+
+
 def fill(path):
     with open(path, "wb", buffering=0) as f:
         for size in (1 << 20, 4096):
@@ -61,7 +65,7 @@ def fill(path):
 
 
 def test_it_says_so_and_goes_on(cramped):
-    sandbox = cramped.create()
+    sandbox = create(cramped)
     assert cramped.atoll("exec", sandbox, "--", "echo", "before").stdout == "before\n"
     fill(cramped.state / "ballast")
     refused = cramped.atoll("exec", sandbox, "--", "echo", "full")
@@ -85,7 +89,7 @@ def restart(daemon):
 
 def test_what_is_destroyed_stays_so(cramped):
     """A destroy that was acknowledged while the disk was full is one for the next daemon too."""
-    names = [cramped.create() for _ in range(4)]
+    names = [create(cramped) for _ in range(4)]
     for name in names:
         for number in range(8):
             assert cramped.atoll("exec", name, "--", "echo", number).returncode == 0
@@ -104,7 +108,7 @@ def test_what_is_destroyed_stays_so(cramped):
 def test_the_reserve_comes_back(cramped):
     reserve = cramped.state / "reserve"
     assert reserve.stat().st_blocks * 512 >= reserve.stat().st_size > 0
-    name = cramped.create()
+    name = create(cramped)
     fill(cramped.state / "ballast")
     cramped.atoll("rm", name, check=True)
     os.unlink(cramped.state / "ballast")
@@ -113,7 +117,7 @@ def test_the_reserve_comes_back(cramped):
 
 def test_who_follows_gets_all_of_it(cramped):
     """A command whose output is followed from its start; the disk is full before it writes any."""
-    rest, box = Rest(cramped.socket), f"/api/sandboxes/{cramped.create()}"
+    rest, box = Rest(cramped.socket), f"/api/sandboxes/{create(cramped)}"
     last = 3_000_000
     script = f"until [ -e /tmp/go ]; do sleep 0.05; done; seq {last}"
     connection = rest.connection()
@@ -140,7 +144,7 @@ def test_who_follows_gets_all_of_it(cramped):
 
 def test_output_leaves_room_for_records(cramped):
     """What commands write does not fill the disk, though one command alone may write more than it has."""
-    rest, box = Rest(cramped.socket), f"/api/sandboxes/{cramped.create()}"
+    rest, box = Rest(cramped.socket), f"/api/sandboxes/{create(cramped)}"
     for _ in range(8):
         answer = rest.post(f"{box}/execs", {"cmd": ["sh", "-c", "head -c 8000000 /dev/zero"]},
                            wait="true")
