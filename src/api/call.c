@@ -232,6 +232,7 @@ static void handle(void *arg, struct atoll_http_request *req, const uint8_t *byt
         atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("api", "in"), (double)n);
     memcpy(origin.request_id, call->request_id, sizeof(origin.request_id));
     before = atoll_origin_enter(&origin);
+    atoll_loop_note(call->route->path);
     call->route->handler(call, bytes, n);
     (void)atoll_origin_enter(&before);
 }

@@ -4,9 +4,42 @@
 #include <string.h>
 #include "base/metrics.h"
 
-#define PIECE_BYTES ((size_t)256 * 1024)
 /* Bytes sent per turn before other connections get theirs. */
 #define TURN_MAX ((size_t)1024 * 1024)
+
+struct looking {
+    struct atoll_file_part part;
+    void (*done)(void *arg, const struct atoll_file_part *part);
+    void *arg;
+};
+
+static void look(void *arg)
+{
+    struct looking *l = arg;
+    ssize_t n = atoll_tenant_file_peek(l->part.file);
+
+    if (n == -EAGAIN)
+        return;              /* it is called again */
+    l->part.to_end = n != 0; /* an error comes again, when it is read */
+    l->done(l->arg, &l->part);
+    free(l);
+}
+
+void atoll_file_whole(struct atoll_tenant_file *file, uint64_t size_bytes,
+                      void (*done)(void *arg, const struct atoll_file_part *part), void *arg)
+{
+    const struct atoll_file_part part = {.file = file, .length = size_bytes};
+    struct looking *l;
+
+    if (size_bytes > 0) {
+        done(arg, &part);
+        return;
+    }
+    l = atoll_api_alloc(sizeof(*l));
+    *l = (struct looking){part, done, arg};
+    atoll_tenant_file_on_ready(file, look, l);
+    look(l);
+}
 
 struct sending {
     struct atoll_api_call *call;
@@ -14,17 +47,9 @@ struct sending {
     struct atoll_timer turn;
 };
 
-struct atoll_file_part atoll_file_whole(int fd, uint64_t size_bytes)
-{
-    char byte;
-    bool hidden = size_bytes == 0 && pread(fd, &byte, 1, 0) == 1;
-
-    return (struct atoll_file_part){fd, 0, size_bytes, hidden};
-}
-
 static void sending_free(struct sending *s)
 {
-    (void)close(s->part.fd);
+    (void)atoll_tenant_file_close(s->part.file);
     atoll_timer_cancel(&s->turn);
     free(s);
 }
@@ -44,28 +69,24 @@ static void cut(struct sending *s, const char *why)
     atoll_api_abort(call, why);
 }
 
-/* The next piece. 1: sent, 0: that was all, -EPIPE: on_gone follows, -errno: cut off. */
+/* The next piece. 1: sent, 0: that was all, -EPIPE: on_gone follows, -EAGAIN: on_ready does, -errno: cut
+ * off. */
 static int send_piece(struct sending *s, size_t *sent)
 {
-    static uint8_t piece[PIECE_BYTES]; /* loop thread only */
     struct atoll_file_part *part = &s->part;
-    size_t want =
-        part->to_end ? PIECE_BYTES : (size_t)ATOLL_MIN(part->length, (uint64_t)PIECE_BYTES);
-    ssize_t n;
+    bool wanted = part->to_end || part->length > 0;
+    const uint8_t *piece;
+    ssize_t n = wanted ? atoll_tenant_file_read(part->file, &piece) : 0;
     int r;
 
-    do
-        n = want > 0 ? pread(part->fd, piece, want, (off_t)part->offset) : 0;
-    while (n < 0 && errno == EINTR);
     if (n < 0)
-        return -errno;
+        return (int)n;
     if (n == 0)
-        return want > 0 && !part->to_end ? -ENODATA : 0;
+        return wanted && !part->to_end ? -ENODATA : 0;
     r = atoll_http_write(s->call->req, piece, (size_t)n);
     if (r < 0)
         return r;
     atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "out"), (double)n);
-    part->offset += (uint64_t)n;
     if (!part->to_end)
         part->length -= (uint64_t)n;
     *sent += (size_t)n;
@@ -90,7 +111,7 @@ static void pump(void *arg)
         }
         r = send_piece(s, &sent);
     }
-    if (r == -EPIPE)
+    if (r == -EPIPE || r == -EAGAIN)
         return;
     if (r < 0) {
         cut(s, r == -ENODATA ? "the file became shorter while it was read" : strerror(-r));
@@ -114,6 +135,9 @@ void atoll_file_send(struct atoll_api_call *call, int status, const char *conten
     s->part = *part;
     call->state = s;
     call->on_gone = client_gone;
+    if (!part->to_end)
+        atoll_tenant_file_cut(part->file, part->offset, part->length);
+    atoll_tenant_file_on_ready(part->file, pump, s);
     atoll_http_on_drain(call->req, drained, s);
     atoll_api_begin(call, status, content_type, part->to_end ? -1 : (int64_t)part->length);
     /* To HEAD the head is the whole answer. */

@@ -85,6 +85,7 @@ static void gather_promises(struct atoll_engine *engine)
 static void gather_sandboxes(struct atoll_engine *engine)
 {
     struct atoll_provider_view provider;
+    const struct atoll_offload_counts files = atoll_engine_offload(engine);
     size_t pos = 0, silent = 0, creates, execs;
 
     while (atoll_providers_next(engine, &pos, &provider))
@@ -94,6 +95,9 @@ static void gather_sandboxes(struct atoll_engine *engine)
     atoll_engine_queue(engine, &creates, &execs);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("create"), (double)creates);
     atoll_metric_set(ATOLL_METRIC_QUEUE, ATOLL_LABELS("exec"), (double)execs);
+    atoll_metric_set(ATOLL_METRIC_FILE_JOBS, ATOLL_LABELS("waiting"), (double)files.waiting);
+    atoll_metric_set(ATOLL_METRIC_FILE_JOBS, ATOLL_LABELS("running"), (double)files.running);
+    atoll_metric_set(ATOLL_METRIC_FILE_HELD, ATOLL_NO_LABELS, (double)files.held);
 }
 
 static void set_kept(const char *what, uint64_t bytes, uint64_t max_bytes)

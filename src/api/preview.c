@@ -198,6 +198,13 @@ static void dial(void *arg, const char *key, atoll_proxy_dialed_fn *dialed, void
     atoll_engine_connect(server->engine, dash + 1, (uint16_t)strtoul(key, NULL, 10), dialed, ctx);
 }
 
+static void discard(void *arg, const char *key, int fd)
+{
+    struct atoll_preview_server *server = arg;
+
+    atoll_engine_discard(server->engine, strchr(key, '-') + 1, fd);
+}
+
 static void forward(struct visit *v, struct atoll_http_request *req, const char *target)
 {
     const char *host = atoll_http_header(req, "host");
@@ -446,7 +453,8 @@ struct atoll_preview_server *atoll_preview_server_new(struct atoll_api *api,
                                                       const struct atoll_api_config *config)
 {
     struct atoll_preview_server *server = atoll_api_alloc(sizeof(*server));
-    const struct atoll_proxy_config proxy = {.loop = config->loop, .dial = dial, .arg = server};
+    const struct atoll_proxy_config proxy = {
+        .loop = config->loop, .dial = dial, .discard = discard, .arg = server};
 
     server->api = api;
     server->engine = config->engine;

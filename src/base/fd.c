@@ -93,7 +93,7 @@ int atoll_fd_set_nonblock(int fd, bool on)
 }
 
 union control {
-    char buf[CMSG_SPACE(ATOLL_FD_PASS_MAX * sizeof(int))];
+    char buf[CMSG_SPACE(ATOLL_FD_RECV_MAX * sizeof(int))];
     struct cmsghdr align;
 };
 
@@ -108,7 +108,7 @@ ssize_t atoll_fd_send(int sock, const void *bytes, size_t n, const int *fds, siz
         return -EINVAL;
     if (nfds > 0) {
         struct cmsghdr *c;
-        memset(&control, 0, sizeof(control));
+        memset(&control, 0, CMSG_SPACE(nfds * sizeof(int)));
         msg.msg_control = control.buf;
         msg.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
         c = CMSG_FIRSTHDR(&msg);

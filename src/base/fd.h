@@ -17,12 +17,14 @@ int atoll_fd_read_file(int dirfd, const char *path, char *buf, size_t cap) ATOLL
 int atoll_fd_write_file(int dirfd, const char *path, const char *text) ATOLL_MUST_CHECK;
 int atoll_fd_set_nonblock(int fd, bool on) ATOLL_MUST_CHECK;
 
-/* Most descriptors one message may carry here. */
+/* Most descriptors one message of ours carries, and most that any can (SCM_MAX_FD of the kernel). */
 #define ATOLL_FD_PASS_MAX 8
+#define ATOLL_FD_RECV_MAX 253
 
 /* sendmsg with descriptors (nfds may be 0), MSG_NOSIGNAL. Returns bytes sent or -errno. */
 ssize_t atoll_fd_send(int sock, const void *bytes, size_t n, const int *fds,
                       size_t nfds) ATOLL_MUST_CHECK;
-/* recvmsg: stores up to ATOLL_FD_PASS_MAX received descriptors (close-on-exec) in fds and their
- * number in *ret_nfds; the caller owns them. Returns bytes received, 0 at end, or -errno. */
+/* recvmsg: stores all received descriptors (close-on-exec), up to ATOLL_FD_RECV_MAX, in fds and their
+ * number in *ret_nfds; the caller owns them. None is left to the kernel, which would close it on this
+ * thread. Returns bytes received, 0 at end, or -errno. */
 ssize_t atoll_fd_recv(int sock, void *bytes, size_t n, int *fds, size_t *ret_nfds) ATOLL_MUST_CHECK;

@@ -16,6 +16,7 @@
 #include "daemon/process.h"
 #include "daemon/providers.h"
 #include "daemon/site.h"
+#include "daemon/watchdog.h"
 #include "engine/answers.h"
 #include "engine/contexts.h"
 #include "engine/json_memory.h"
@@ -211,6 +212,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .artifacts_max_bytes = d->config.artifacts_max_bytes,
         .artifacts_days = d->config.artifacts_days,
         .waived = d->config.waived,
+        .offload = true,
         .no_descriptors = getenv("ATOLL_TEST_NO_DESCRIPTORS") != NULL,
         .reattach_max_ms = getenv("ATOLL_TEST_HURRY") ? 200 : 0,
         .strays_ms = getenv("ATOLL_TEST_HURRY") ? 500 : 0,
@@ -418,8 +420,10 @@ static int start(struct daemon *d, struct atoll_error *err)
         r = atoll_fail_errno(err, -r, "Landlock");
     if (r == 0)
         r = atoll_loop_new(&d->loop, err);
-    if (r == 0)
+    if (r == 0) {
+        atoll_watchdog_start(d->loop);
         r = open_registry(d, err);
+    }
     if (r == 0)
         r = open_engine(d, err);
     /* Only now: the programs the providers started would inherit what is blocked and ignored. */

@@ -1,7 +1,7 @@
 /*
  * Collecting: before a sandbox is taken down its files are listed by the agent, those that match a
- * pattern are opened by it, and their bytes copied from the descriptors that come out. The daemon
- * never follows a name a tenant made. Everything goes on from a timer, a piece a turn, so that
+ * pattern are opened by it, and their bytes copied from the descriptors that come out: a worker reads, the
+ * loop writes to a file of ours. The daemon never follows a name a tenant made. Everything goes on from a timer, a piece a turn, so that
  * nobody else waits for it and no callback of the agent's connection ends that connection.
  *
  * The sandbox is "stopping" meanwhile and cannot go away: whoever destroys it waits for us. We wait
@@ -21,7 +21,6 @@
 #define DEPTH_MAX 64
 #define ENTRIES_MAX 20000
 #define PATHS_BYTES_MAX ((size_t)4 * 1024 * 1024)
-#define PIECE_BYTES ((size_t)256 * 1024)
 #define MATCH_STEPS ((size_t)4 * 1024 * 1024) /* of atoll_glob_match(), a turn */
 #define ALL_MS 60000
 #define ANSWER_MS 5000 /* between two frames of the agent */
@@ -47,7 +46,8 @@ struct collector {
 
     struct atoll_kept *kept;            /* owned until it is handed over */
     struct atoll_store_artifact *files; /* owned; their paths are in found */
-    int dir_fd, in_fd, out_fd;          /* owned */
+    struct atoll_tenant_file *in;       /* the file being copied; owned, or NULL */
+    int dir_fd, out_fd;                 /* owned */
     uint32_t handle;                    /* of the file being brought out */
     uint64_t offset, size_bytes;        /* of the file being copied */
 };
@@ -86,8 +86,7 @@ static void release(struct collector *c, uint64_t bytes)
 
 static void close_file(struct collector *c)
 {
-    if (c->in_fd >= 0)
-        (void)close(ATOLL_TAKE_FD(c->in_fd));
+    c->in = atoll_tenant_file_close(c->in);
     if (c->out_fd >= 0)
         (void)close(ATOLL_TAKE_FD(c->out_fd));
     c->offset = c->size_bytes = 0;
@@ -187,18 +186,25 @@ static void file_copied(struct collector *c)
     go_on(c);
 }
 
+/* go_on() when the worker has read a piece. */
+static void piece_ready(void *arg)
+{
+    go_on(arg);
+}
+
 static void copy_piece(struct collector *c)
 {
-    static uint8_t piece[PIECE_BYTES]; /* loop thread only */
-    size_t want = (size_t)ATOLL_MIN(c->size_bytes - c->offset, (uint64_t)PIECE_BYTES);
-    ssize_t n = want > 0 ? pread(c->in_fd, piece, want, (off_t)c->offset) : 0;
-    int r = n < 0 ? -errno : n > 0 ? atoll_fd_write_all(c->out_fd, piece, (size_t)n) : 0;
+    const uint8_t *piece;
+    ssize_t n = atoll_tenant_file_read(c->in, &piece);
+    int r = n > 0 ? atoll_fd_write_all(c->out_fd, piece, (size_t)n) : (int)n;
 
-    if (r < 0 && r != -EINTR) {
+    if (r == -EAGAIN)
+        return; /* what takes too long is ended by the timer */
+    if (r < 0) {
         file_failed(c, strerror(-r));
         return;
     }
-    c->offset += n > 0 ? (uint64_t)n : 0;
+    c->offset += (uint64_t)n;
     if (n == 0 || c->offset == c->size_bytes)
         file_copied(c);
     else
@@ -224,20 +230,24 @@ static int open_out(struct collector *c)
 static void begin_copy(struct collector *c, int fd)
 {
     uint64_t left = ATOLL_ARTIFACTS_BYTES_MAX - c->kept->size_bytes;
-    struct stat st;
-    int r;
+    const struct atoll_lane lane = atoll_sandbox_lane(c->sandbox);
+    uint64_t size = 0;
+    int r = atoll_tenant_file_open(c->artifacts->engine->offload, &lane, fd, &c->in);
 
-    c->in_fd = fd;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+    if (r == 0)
+        size = (uint64_t)atoll_tenant_file_stat(c->in)->st_size;
+    if (r < 0) {
         file_failed(c, "it is no regular file any more");
-    } else if ((uint64_t)st.st_size > left) {
+    } else if (size > left) {
         file_failed(c, "it does not fit in the 256 MiB for a sandbox");
-    } else if (!atoll_artifacts_make_room(c->artifacts, (uint64_t)st.st_size)) {
+    } else if (!atoll_artifacts_make_room(c->artifacts, size)) {
         file_failed(c, "it does not fit in what this daemon keeps in all");
     } else if ((r = open_out(c)) < 0) {
         file_failed(c, strerror(-r));
     } else {
-        reserve(c, (uint64_t)st.st_size);
+        reserve(c, size);
+        atoll_tenant_file_cut(c->in, 0, size);
+        atoll_tenant_file_on_ready(c->in, piece_ready, c);
         go_on(c);
     }
 }
@@ -262,7 +272,7 @@ static void on_fetched(void *arg, int fd, uint64_t size_bytes, const struct atol
     c->asked = false;
     if (c->over) {
         if (fd >= 0)
-            (void)close(fd);
+            (void)close(fd); /* one of ours */
         return;
     }
     close_handle(c, c->handle);
@@ -464,7 +474,7 @@ bool atoll_artifacts_collect(struct atoll_sandbox *s, enum atoll_sandbox_state w
     if (!c)
         abort(); /* a small fixed object: the daemon is crash-only */
     *c = (struct collector){.artifacts = a, .sandbox = s, .done = done};
-    c->dir_fd = c->in_fd = c->out_fd = ATOLL_NO_FD;
+    c->dir_fd = c->out_fd = ATOLL_NO_FD;
     c->kept = kept_new(s);
     c->files = calloc(ATOLL_ARTIFACTS_FILES_MAX, sizeof(*c->files));
     if (!c->files)

@@ -1,6 +1,9 @@
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
+#include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/tunnel.h"
 
@@ -24,18 +27,53 @@ static void end(struct dialing *d, int fd, const struct atoll_error *error)
     free(d);
 }
 
-/* The agent is not trusted: what it sends must be a stream socket. */
+struct atoll_lane atoll_sandbox_lane(const struct atoll_sandbox *s)
+{
+    struct atoll_lane lane = {0};
+
+    _Static_assert(sizeof(lane.sandbox) > ATOLL_ID_LEN, "an id fits");
+    (void)!atoll_text_copy(lane.tenant, sizeof(lane.tenant), s->owner);
+    (void)!atoll_text_copy(lane.sandbox, sizeof(lane.sandbox), s->spec.id);
+    return lane;
+}
+
+void atoll_engine_discard(struct atoll_engine *engine, const char *id, int fd)
+{
+    const struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, id);
+    struct atoll_lane lane = s ? atoll_sandbox_lane(s) : (struct atoll_lane){0};
+
+    (void)!atoll_text_copy(lane.sandbox, sizeof(lane.sandbox), id);
+    atoll_offload_close(engine->offload, &lane, fd);
+}
+
+struct atoll_offload_counts atoll_engine_offload(const struct atoll_engine *engine)
+{
+    return engine->offload ? atoll_offload_count(engine->offload)
+                           : (struct atoll_offload_counts){0};
+}
+
+static int option_of(int fd, int option)
+{
+    int value = 0;
+    socklen_t len = sizeof(value);
+
+    return getsockopt(fd, SOL_SOCKET, option, &value, &len) < 0 ? -1 : value;
+}
+
+/* The agent is not trusted: what it sends must be a TCP socket. A unix socket could carry descriptors,
+ * which the kernel closes on the thread that reads. */
 static int take_socket(const struct atoll_answer *answer, struct atoll_error *err)
 {
-    int type = 0;
-    socklen_t len = sizeof(type);
+    int fd, domain;
 
-    if (answer->frame->nfds < 1)
-        return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent no descriptor");
-    if (getsockopt(answer->frame->fds[0], SOL_SOCKET, SO_TYPE, &type, &len) < 0 ||
-        type != SOCK_STREAM)
+    if (answer->frame->nfds != 1)
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent no single descriptor");
+    fd = answer->frame->fds[0];
+    domain = option_of(fd, SO_DOMAIN);
+    if ((domain != AF_INET && domain != AF_INET6) || option_of(fd, SO_TYPE) != SOCK_STREAM ||
+        option_of(fd, SO_PROTOCOL) != IPPROTO_TCP)
         return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG,
-                          "the agent sent something else than a socket");
+                          "the agent sent something else than a TCP socket");
     return ATOLL_TAKE_FD(answer->frame->fds[0]);
 }
 
@@ -51,7 +89,7 @@ static void on_stream(void *arg, int fd, const struct atoll_error *error)
     if (error)
         end(d, ATOLL_NO_FD, error);
     else
-        atoll_tunnel_open(d->engine->loop, fd, d->port, on_tunnel, d);
+        atoll_tunnel_open(d->engine, d->id, fd, d->port, on_tunnel, d);
 }
 
 static void tunnel(struct dialing *d)
@@ -87,6 +125,7 @@ void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t 
     struct dialing *d = calloc(1, sizeof(*d));
     struct atoll_am_connect msg = {.port = port};
     struct atoll_sandbox *s;
+    struct atoll_lane lane;
     struct atoll_error err;
     int r;
 
@@ -95,6 +134,10 @@ void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t 
     *d = (struct dialing){.engine = engine, .port = port, .done = done, .arg = arg};
     (void)snprintf(d->id, sizeof(d->id), "%s", id);
     r = atoll_engine_running(engine, id, &s, &err);
+    if (r == 0) {
+        lane = atoll_sandbox_lane(s);
+        r = atoll_offload_check(engine->offload, &lane, &err);
+    }
     if (r == 0 && s->greeted && !(s->features & ATOLL_AGENT_FEATURE_FDS)) {
         tunnel(d);
         return;

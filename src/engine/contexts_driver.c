@@ -328,37 +328,16 @@ static void launch(struct atoll_driver *d)
 static void brought(void *arg, const struct atoll_am_entry *entry, const struct atoll_error *error)
 {
     struct atoll_driver *d = arg;
+    struct atoll_error failed;
 
     (void)entry;
-    if (error)
-        fail_start(d, error);
-    else if (d->context)
-        launch(d);
-    unref(d);
-}
-
-static void opened(void *arg, struct atoll_upload *upload, int fd, const struct atoll_error *error)
-{
-    struct atoll_driver *d = arg;
-    struct atoll_error failed;
-    int r;
-
     if (error) {
-        fail_start(d, error);
-        unref(d);
-        return;
+        failed = *error;
+        (void)atoll_wrap(&failed, "bringing the interpreter's driver");
+        fail_start(d, &failed);
+    } else if (d->context) {
+        launch(d);
     }
-    r = d->context ? atoll_fd_write_all(fd, d->language->driver, d->language->driver_len)
-                   : -ECANCELED;
-    if (r == 0) {
-        atoll_upload_finish(upload, brought, d);
-        return;
-    }
-    atoll_upload_drop(upload);
-    (void)atoll_fail(
-        &failed, atoll_error_kind_of_path_errno(-r), -r, "bringing the interpreter's driver: %s",
-        r == -ENOSPC || r == -EDQUOT ? "the disk of the sandbox is full" : strerror(-r));
-    fail_start(d, &failed);
     unref(d);
 }
 
@@ -367,30 +346,47 @@ static void bring(struct atoll_driver *d)
     char path[128];
 
     (void)snprintf(path, sizeof(path), DRIVERS_DIR "/%s", d->language->file);
-    atoll_files_create(d->contexts->config.engine, d->sandbox_id, "root", path, DRIVER_MODE, opened,
-                       ref(d));
+    atoll_files_put(d->contexts->config.engine, d->sandbox_id, "root", path, DRIVER_MODE,
+                    d->language->driver, d->language->driver_len, brought, ref(d));
 }
 
-static bool is_ours(const struct atoll_driver *d, int fd, uint64_t size)
+/* The file that is there may be of another daemon, or somebody's work. */
+static void compare_piece(void *arg)
 {
-    ATOLL_AUTOFREE uint8_t *bytes = NULL;
-
-    if (size != d->language->driver_len)
-        return false;
-    bytes = atoll_context_alloc(d->language->driver_len);
-    return atoll_fd_read_all(fd, bytes, d->language->driver_len) == 0 &&
-           memcmp(bytes, d->language->driver, d->language->driver_len) == 0;
-}
-
-/* The one that is there may be of another daemon, or somebody's work. */
-static void compared(void *arg, int fd, uint64_t size, const struct atoll_error *error)
-{
-    ATOLL_AUTOCLOSE int owned = fd;
     struct atoll_driver *d = arg;
+    const uint8_t *bytes;
+    ssize_t n = 0;
 
-    if (d->context && !error && is_ours(d, owned, size))
+    while (d->context && (n = atoll_tenant_file_read(d->there, &bytes)) > 0) {
+        if ((size_t)n > d->language->driver_len - d->compared ||
+            memcmp(bytes, d->language->driver + d->compared, (size_t)n) != 0)
+            break;
+        d->compared += (size_t)n;
+    }
+    if (n == -EAGAIN)
+        return; /* it is called again */
+    d->there = atoll_tenant_file_close(d->there);
+    if (d->context && n == 0 && d->compared == d->language->driver_len)
         launch(d);
     else if (d->context)
+        bring(d);
+    unref(d);
+}
+
+static void compared(void *arg, struct atoll_tenant_file *file, uint64_t size,
+                     const struct atoll_error *error)
+{
+    struct atoll_driver *d = arg;
+
+    if (!error && size == d->language->driver_len) {
+        d->there = file;
+        d->compared = 0;
+        atoll_tenant_file_on_ready(file, compare_piece, d);
+        compare_piece(d);
+        return;
+    }
+    (void)atoll_tenant_file_close(file);
+    if (d->context)
         bring(d);
     unref(d);
 }

@@ -117,9 +117,11 @@ struct atoll_driver {
     char sandbox_id[ATOLL_ID_LEN + 1], exec_id[33];
     size_t requirement, dir; /* being looked for */
     bool started, ready, pumping, given_up;
-    bool adopted;                /* of an earlier daemon, which has heard its beginning */
-    struct atoll_timer timer;    /* until it must be ready */
-    struct atoll_reader *reader; /* owned */
+    bool adopted;                    /* of an earlier daemon, which has heard its beginning */
+    struct atoll_timer timer;        /* until it must be ready */
+    struct atoll_tenant_file *there; /* owned: the driver that is there already, */
+    size_t compared;                 /* of which so many bytes are as they should be */
+    struct atoll_reader *reader;     /* owned */
     struct atoll_lines lines;
     char tail[512]; /* of its standard error: what it says when it dies */
     size_t tail_len;

@@ -75,6 +75,8 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_list_init(&engine->builds);
     r = atoll_slots_open(engine, config, err);
     engine->config.providers = NULL; /* the caller's */
+    if (r == 0 && config->offload)
+        r = atoll_offload_new(loop, &engine->offload, err);
     if (r == 0) {
         atoll_pool_init(engine);
         r = open_state(engine, err);
@@ -102,6 +104,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
 {
     if (!engine)
         return NULL;
+    atoll_offload_stop(engine->offload); /* its callbacks need the rest */
     forget_sandboxes(engine);
     atoll_slots_close(engine);
     atoll_builds_done(engine);
@@ -121,6 +124,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
         (void)close(engine->journal_fd);
     if (engine->state_fd >= 0)
         (void)close(engine->state_fd);
+    engine->offload = atoll_offload_free(engine->offload);
     free(engine->state_dir);
     free(engine->host_json);
     free(engine->providers_file);

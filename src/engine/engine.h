@@ -1,6 +1,7 @@
 #pragma once
 #include "base/error.h"
 #include "loop/loop.h"
+#include "loop/offload.h"
 #include "proto/agent_proto.h"
 #include "sandbox/spec.h"
 
@@ -78,6 +79,8 @@ struct atoll_engine_config {
     uint64_t artifacts_max_bytes; /* kept of sandboxes that are gone, in all; 0: nothing is */
     uint32_t artifacts_days;      /* how long; 0: no end */
     uint32_t waived;              /* limits the operator waives for every sandbox */
+    bool offload; /* worker threads read, write and close what comes out of sandboxes; false: the
+                     loop's thread, for tests */
     bool no_descriptors; /* pretend that none pass from agents: for tests of what is done then */
     uint32_t reattach_max_ms; /* the longest pause before an agent is dialed again; 0: 10 s */
     uint32_t strays_ms; /* how often providers are asked for sandboxes of nobody; 0: five minutes */
@@ -539,15 +542,15 @@ void atoll_files_watch(struct atoll_engine *e, const char *id, const char *user,
 /* No callback comes after this. Accepts NULL. */
 struct atoll_file_watch *atoll_files_unwatch(struct atoll_file_watch *watch);
 
-/* The opened regular file: a descriptor the callback owns (never blocks on read), and its size. */
-typedef void atoll_opened_fn(void *arg, int fd, uint64_t size_bytes,
+/* The opened regular file, which the callback owns, and its size. */
+typedef void atoll_opened_fn(void *arg, struct atoll_tenant_file *file, uint64_t size_bytes,
                              const struct atoll_error *error);
 void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       atoll_opened_fn *done, void *arg);
 
-/* An upload: write to `fd` (owned by the engine), then finish (atomic replace) or drop. */
+/* An upload: write to it, then finish (atomic replace) or drop. */
 struct atoll_upload;
-typedef void atoll_upload_fn(void *arg, struct atoll_upload *upload, int fd,
+typedef void atoll_upload_fn(void *arg, struct atoll_upload *upload,
                              const struct atoll_error *error);
 void atoll_files_create(struct atoll_engine *e, const char *id, const char *user, const char *path,
                         uint32_t mode, atoll_upload_fn *done, void *arg);
@@ -555,19 +558,32 @@ void atoll_files_create(struct atoll_engine *e, const char *id, const char *user
  * that watch it may expect. Of a dropped upload nothing stays, but an old file stays empty. */
 void atoll_files_rewrite(struct atoll_engine *e, const char *id, const char *user, const char *path,
                          uint32_t mode, atoll_upload_fn *done, void *arg);
-/* The same as a write to fd, and keeps to what may wait on our side to be sent: for contents that come
- * from outside. Blocking as files are. -ENOSPC and whatever the file says. */
+/* As atoll_files_create() with all of the contents, which are borrowed until its callback. */
+void atoll_files_put(struct atoll_engine *e, const char *id, const char *user, const char *path,
+                     uint32_t mode, const void *bytes, size_t n, atoll_entry_fn *done, void *arg);
+/* Called from the loop after a write that returned 1. */
+void atoll_upload_on_ready(struct atoll_upload *upload, void (*fn)(void *arg), void *arg);
+/* Takes the bytes; a worker writes them later. 1: on_ready follows, and nothing more should come before.
+ * -ENOSPC and what else the file says, also of what was taken before. */
 int atoll_upload_write(struct atoll_upload *upload, const uint8_t *bytes,
                        size_t n) ATOLL_MUST_CHECK;
+/* What a write returned, in words for the client. */
+int atoll_upload_fail(int r, struct atoll_error *err);
+/* Errors of writes are told here as well. */
 void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg);
 void atoll_upload_drop(struct atoll_upload *upload);
 
 /* --- ports: a connection to what listens inside, however the sandbox's network is --- */
 
-/* fd: a connected stream socket the callback owns. UNAVAILABLE when nothing listens there. */
+/* fd: a connected stream socket the callback owns; closed by atoll_engine_discard(). UNAVAILABLE when
+ * nothing listens there. */
 typedef void atoll_connected_fn(void *arg, int fd, const struct atoll_error *error);
 void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t port,
                           atoll_connected_fn *done, void *arg);
+/* Closes a descriptor that came out of that sandbox, which may be gone: never on the loop's thread. */
+void atoll_engine_discard(struct atoll_engine *engine, const char *id, int fd);
+/* Descriptors of sandboxes and the work on them; all 0 where the loop does it. */
+struct atoll_offload_counts atoll_engine_offload(const struct atoll_engine *engine);
 
 /* --- events: every change of state is one --- */
 

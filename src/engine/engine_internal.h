@@ -95,6 +95,7 @@ struct atoll_journals {
 
 struct atoll_engine {
     struct atoll_loop *loop;
+    struct atoll_offload *offload; /* owned; NULL: what is for workers is done at once */
     struct atoll_engine_config config;
     char *state_dir, *host_json, *providers_file; /* owned */
     int state_fd;
@@ -556,6 +557,14 @@ int atoll_artifacts_load_wishes(struct atoll_engine *engine,
  * from the loop. False when there is nothing to wait for. was: its state before. */
 bool atoll_artifacts_collect(struct atoll_sandbox *sandbox, enum atoll_sandbox_state was,
                              void (*done)(struct atoll_sandbox *sandbox));
+
+/* files.c: a request whose answer is an entry */
+void atoll_files_ask_entry(struct atoll_engine *e, const char *id, uint16_t type,
+                           const struct atoll_msg_desc *desc, const void *msg, atoll_entry_fn *done,
+                           void *arg);
+
+/* connect.c: which descriptors are this sandbox's */
+struct atoll_lane atoll_sandbox_lane(const struct atoll_sandbox *sandbox);
 
 /* watch.c */
 int atoll_file_watch_on_event(struct atoll_sandbox *sandbox, const struct atoll_frame *frame);

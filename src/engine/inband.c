@@ -34,7 +34,7 @@ struct transfer {
     size_t in_flight; /* of: */
     struct piece pieces[PIECES];
     struct atoll_error error; /* the first one; kind NONE: all is well */
-    atoll_opened_fn *fetched;
+    atoll_fetched_fn *fetched;
     atoll_done_fn *sent;
     void *arg;
 };
@@ -225,7 +225,7 @@ static struct transfer *transfer_new(struct atoll_engine *engine, const char *id
 }
 
 void atoll_inband_fetch(struct atoll_sandbox *s, uint32_t handle, uint64_t size_bytes,
-                        atoll_opened_fn *done, void *arg)
+                        atoll_fetched_fn *done, void *arg)
 {
     struct atoll_error err;
     int fd = atoll_inband_spool(s, size_bytes, &err);

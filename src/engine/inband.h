@@ -17,9 +17,11 @@ int atoll_inband_spool(const struct atoll_sandbox *sandbox, uint64_t size_bytes,
 /* Most bytes of one file. */
 uint64_t atoll_inband_max(const struct atoll_sandbox *sandbox);
 
-/* The contents of a handle that is open for reading, which stays open. done is called once. */
+/* The contents of a handle that is open for reading, which stays open. done is called once and owns fd. */
+typedef void atoll_fetched_fn(void *arg, int fd, uint64_t size_bytes,
+                              const struct atoll_error *error);
 void atoll_inband_fetch(struct atoll_sandbox *sandbox, uint32_t handle, uint64_t size_bytes,
-                        atoll_opened_fn *done, void *arg);
+                        atoll_fetched_fn *done, void *arg);
 /* The contents of fd (taken over) to a handle that is open for writing. done is called once. */
 void atoll_inband_send(struct atoll_engine *engine, const char *id, const char *owner,
                        uint32_t handle, int fd, atoll_done_fn *done, void *arg);

@@ -100,12 +100,16 @@ static void on_met(void *arg, const struct atoll_error *error)
 static void on_dialed(void *arg, int fd, const struct atoll_error *error)
 {
     struct atoll_reattach *r = arg;
-    struct atoll_sandbox *s = wanted(r);
+    struct atoll_engine *engine = r->engine;
+    char id[ATOLL_ID_LEN + 1];
+    struct atoll_sandbox *s;
     struct atoll_error err;
 
+    memcpy(id, r->id, sizeof(id));
+    s = wanted(r);
     if (!s) {
         if (fd >= 0)
-            (void)close(fd);
+            atoll_engine_discard(engine, id, fd);
         return;
     }
     if (error) {

@@ -281,7 +281,7 @@ static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct a
     (void)boot_us;
     if (!s) {
         if (agent_fd >= 0)
-            (void)close(agent_fd);
+            atoll_engine_discard(a->engine, a->id, agent_fd);
         end_adoption(a);
         return;
     }

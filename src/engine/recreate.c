@@ -47,7 +47,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
     atoll_slot_note_create(s->slot, error);
     if (s->state == ATOLL_SANDBOX_STOPPING) { /* destroyed meanwhile */
         if (agent_fd >= 0)
-            (void)close(agent_fd);
+            atoll_engine_discard(s->engine, s->spec.id, agent_fd);
         s->remains = !error;
         atoll_sandbox_remove_remains(s);
         return;

@@ -210,14 +210,19 @@ int atoll_sandbox_open_agent(struct atoll_sandbox *s, int fd, struct atoll_error
         s->provider->ops->caps(s->provider)->descriptors && !s->engine->config.no_descriptors;
     const struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
                                          .features = fds ? ATOLL_AGENT_FEATURE_FDS : 0};
+    struct atoll_lane lane;
     int r = atoll_fault("engine.open_agent");
 
     if (r != 0) {
-        (void)close(fd);
+        atoll_engine_discard(s->engine, s->spec.id, fd);
         return atoll_fail_errno(err, r, "fault");
     }
     r = atoll_rpc_open(s->engine->loop, fd, &atoll_agent_protocol, &agent_events, s, &s->agent,
                        err);
+    if (r == 0) {
+        lane = atoll_sandbox_lane(s);
+        atoll_rpc_guard(s->agent, s->engine->offload, &lane);
+    }
     /* Requests that follow queue up behind it: no need to wait for the answer. */
     if (r == 0)
         r = atoll_rpc_ask(s->agent, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, on_hello, s,

@@ -1,6 +1,3 @@
-#include <errno.h>
-#include <string.h>
-#include "base/fd.h"
 #include "base/text.h"
 #include "engine/sessions_internal.h"
 
@@ -27,28 +24,6 @@ static void finished(void *arg, const struct atoll_am_entry *entry, const struct
     next(w);
 }
 
-static void opened(void *arg, struct atoll_upload *upload, int fd, const struct atoll_error *error)
-{
-    struct atoll_session_writer *w = arg;
-    struct atoll_error failed;
-    int r;
-
-    if (error) {
-        fail(w, error);
-        return;
-    }
-    r = atoll_fd_write_all(fd, w->files[w->next].bytes, w->files[w->next].len);
-    if (r == 0) {
-        atoll_upload_finish(upload, finished, w);
-        return;
-    }
-    atoll_upload_drop(upload);
-    (void)atoll_fail(&failed, atoll_error_kind_of_path_errno(-r), -r, "%s",
-                     r == -ENOSPC || r == -EDQUOT ? "the disk of the sandbox is full"
-                                                  : strerror(-r));
-    fail(w, &failed);
-}
-
 static void next(struct atoll_session_writer *w)
 {
     const struct atoll_session_file *file;
@@ -58,7 +33,8 @@ static void next(struct atoll_session_writer *w)
         return;
     }
     file = &w->files[w->next];
-    atoll_files_create(w->engine, w->sandbox_id, NULL, file->path, file->mode, opened, w);
+    atoll_files_put(w->engine, w->sandbox_id, NULL, file->path, file->mode, file->bytes, file->len,
+                    finished, w);
 }
 
 void atoll_session_write(struct atoll_session_writer *w, struct atoll_engine *engine,

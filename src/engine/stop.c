@@ -118,7 +118,7 @@ static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct a
     s->spec.resume_disk = false;
     if (s->state == ATOLL_SANDBOX_STOPPING) { /* destroyed meanwhile */
         if (agent_fd >= 0)
-            (void)close(agent_fd);
+            atoll_engine_discard(s->engine, s->spec.id, agent_fd);
         atoll_sandbox_remove_remains(s);
         return;
     }

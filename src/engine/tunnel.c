@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include "base/text.h"
 #include "engine/engine_internal.h"
 
 /* The agent gives up after 5 seconds by itself. */
@@ -12,7 +13,15 @@
 #define ANSWER_MAX 4096
 #define REQUEST 1
 
+/* Since Linux 6.16: the peer cannot pass descriptors, which the kernel would close on the thread that
+ * reads. */
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
+#endif
+
 struct opening {
+    struct atoll_engine *engine;
+    char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_channel channel; /* for what we send; the answer is read by hand */
     struct atoll_watch watch;
     struct atoll_timer timer;
@@ -26,12 +35,12 @@ static void end(struct opening *o, const struct atoll_error *error)
 {
     atoll_connected_fn *done = o->done;
     void *arg = o->arg;
-    int fd = ATOLL_NO_FD;
+    int fd = ATOLL_TAKE_FD(o->channel.fd);
 
     atoll_timer_cancel(&o->timer);
     atoll_watch_close(&o->watch);
-    if (!error)
-        fd = ATOLL_TAKE_FD(o->channel.fd);
+    if (error)
+        atoll_engine_discard(o->engine, o->sandbox_id, ATOLL_TAKE_FD(fd));
     atoll_channel_done(&o->channel);
     free(o);
     done(arg, fd, error);
@@ -111,15 +120,19 @@ static void ready(void *arg, uint32_t events)
         answered(o);
 }
 
-void atoll_tunnel_open(struct atoll_loop *loop, int fd, uint16_t port, atoll_connected_fn *done,
-                       void *arg)
+void atoll_tunnel_open(struct atoll_engine *engine, const char *sandbox_id, int fd, uint16_t port,
+                       atoll_connected_fn *done, void *arg)
 {
     const struct atoll_am_connect msg = {.port = port};
+    const int off = 0;
     struct opening *o = calloc(1, sizeof(*o));
     int r;
 
     if (!o)
         abort(); /* a small fixed object: the daemon is crash-only */
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
+    o->engine = engine;
+    (void)!atoll_text_copy(o->sandbox_id, sizeof(o->sandbox_id), sandbox_id);
     o->done = done;
     o->arg = arg;
     r = atoll_channel_init(&o->channel, fd, ATOLL_FRAME_PAYLOAD_MAX);
@@ -127,10 +140,10 @@ void atoll_tunnel_open(struct atoll_loop *loop, int fd, uint16_t port, atoll_con
         r = atoll_channel_send(&o->channel, ATOLL_AGENT_TUNNEL, REQUEST, &atoll_am_connect_desc,
                                &msg, NULL, 0);
     if (r == 0)
-        r = atoll_watch_open(&o->watch, loop, fd, EPOLLIN | EPOLLOUT, ready, o);
+        r = atoll_watch_open(&o->watch, engine->loop, fd, EPOLLIN | EPOLLOUT, ready, o);
     if (r < 0) {
         end_errno(o, -r);
         return;
     }
-    atoll_timer_set(&o->timer, loop, TIME_LIMIT_MS, time_is_up, o);
+    atoll_timer_set(&o->timer, engine->loop, TIME_LIMIT_MS, time_is_up, o);
 }

@@ -17,7 +17,55 @@ struct atoll_loop {
     int batch_len;
     struct atoll_timer **heap; /* owned array of borrowed timers, earliest first */
     size_t heap_len, heap_cap;
+    void (*measured)(void *arg, const struct atoll_loop_turn *turn); /* NULL: nothing is measured */
+    void *measured_arg;
+    struct atoll_loop_turn turn; /* the one under way */
+    int64_t last_us;             /* when the last callback ended */
 };
+
+static _Thread_local const char *note = "";
+
+void atoll_loop_note(const char *what)
+{
+    note = what;
+}
+
+void atoll_loop_measure(struct atoll_loop *loop,
+                        void (*fn)(void *arg, const struct atoll_loop_turn *turn), void *arg)
+{
+    loop->measured = fn;
+    loop->measured_arg = arg;
+}
+
+static void begin_turn(struct atoll_loop *loop)
+{
+    if (!loop->measured)
+        return;
+    loop->turn = (struct atoll_loop_turn){.file = "", .fn = "", .note = ""};
+    loop->last_us = atoll_clock_us();
+    note = "";
+}
+
+/* A callback has ended. name: that it was registered with, which is good though the watch may be gone. */
+static void clock_callback(struct atoll_loop *loop, const char *name)
+{
+    struct atoll_loop_turn *turn = &loop->turn;
+    int64_t now, took;
+
+    if (!loop->measured)
+        return;
+    now = atoll_clock_us();
+    took = now - loop->last_us;
+    loop->last_us = now;
+    turn->us += took;
+    if (took > turn->worst_us) {
+        turn->worst_us = took;
+        turn->file = name;
+        turn->fn = name + strlen(name) + 1;
+        turn->note = note;
+    }
+    note = "";
+}
 
 int atoll_loop_new(struct atoll_loop **ret_loop, struct atoll_error *err)
 {
@@ -103,8 +151,8 @@ void atoll_timer_cancel(struct atoll_timer *t)
     }
 }
 
-void atoll_timer_set(struct atoll_timer *t, struct atoll_loop *loop, int64_t after_ms,
-                     void (*fn)(void *arg), void *arg)
+void atoll_timer_set_named(struct atoll_timer *t, struct atoll_loop *loop, int64_t after_ms,
+                           void (*fn)(void *arg), void *arg, const char *name)
 {
     atoll_timer_cancel(t);
     if (loop->heap_len == loop->heap_cap) {
@@ -120,6 +168,7 @@ void atoll_timer_set(struct atoll_timer *t, struct atoll_loop *loop, int64_t aft
     t->loop = loop;
     t->fn = fn;
     t->arg = arg;
+    t->name = name;
     heap_place(loop, loop->heap_len++, t);
     heap_up(loop, t->index);
 }
@@ -128,8 +177,10 @@ static void fire_timers(struct atoll_loop *loop)
 {
     while (loop->heap_len > 0 && loop->heap[0]->at_ms <= loop->now_ms) {
         struct atoll_timer *t = loop->heap[0];
+        const char *name = t->name;
         atoll_timer_cancel(t);
         t->fn(t->arg);
+        clock_callback(loop, name);
     }
 }
 
@@ -170,15 +221,21 @@ int atoll_loop_step(struct atoll_loop *loop, int timeout_ms, struct atoll_error 
     if (n < 0 && errno != EINTR)
         return atoll_fail_errno(err, errno, "epoll_wait");
     loop->now_ms = atoll_clock_ms();
+    begin_turn(loop);
     loop->batch_len = ATOLL_MAX(n, 0);
     for (int i = 0; i < loop->batch_len; i++) {
         struct atoll_watch *w = loop->batch[i].data.ptr;
-        if (w)
-            w->fn(w->arg, loop->batch[i].events);
+        const char *name = w ? w->name : NULL;
+        if (!w)
+            continue;
+        w->fn(w->arg, loop->batch[i].events);
+        clock_callback(loop, name);
     }
     loop->batch_len = 0;
     if (!serves_what_waited(loop, n))
         fire_timers(loop);
+    if (loop->measured)
+        loop->measured(loop->measured_arg, &loop->turn);
     return 0;
 }
 
@@ -193,14 +250,14 @@ int atoll_loop_run(struct atoll_loop *loop, struct atoll_error *err)
     return 0;
 }
 
-int atoll_watch_open(struct atoll_watch *w, struct atoll_loop *loop, int fd, uint32_t events,
-                     void (*fn)(void *arg, uint32_t events), void *arg)
+int atoll_watch_open_named(struct atoll_watch *w, struct atoll_loop *loop, int fd, uint32_t events,
+                           void (*fn)(void *arg, uint32_t events), void *arg, const char *name)
 {
     struct epoll_event ev = {.events = events, .data.ptr = w};
 
     if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0)
         return -errno;
-    *w = (struct atoll_watch){loop, fd, events, fn, arg};
+    *w = (struct atoll_watch){loop, fd, events, fn, arg, name};
     return 0;
 }
 

@@ -20,6 +20,22 @@ int atoll_loop_run(struct atoll_loop *loop, struct atoll_error *err) ATOLL_MUST_
 int atoll_loop_step(struct atoll_loop *loop, int timeout_ms,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_loop_stop(struct atoll_loop *loop);
+/* One round of callbacks that took longer than its share. */
+struct atoll_loop_turn {
+    int64_t us;       /* of the whole round */
+    int64_t worst_us; /* of the slowest callback in it */
+    const char *file; /* where that was registered, */
+    const char *fn;   /* its name, */
+    const char *note; /* and what it said it was doing; "" */
+};
+/* Measures every round from now on; fn is called after each, and its own time does not count. Costs two
+ * readings of the clock a round, and one for each callback. */
+void atoll_loop_measure(struct atoll_loop *loop,
+                        void (*fn)(void *arg, const struct atoll_loop_turn *turn), void *arg);
+/* What the running callback does, for whoever measures: a text that lives for ever. Thread: any; only the
+ * loop's matters. */
+void atoll_loop_note(const char *what);
+
 /* Milliseconds (CLOCK_MONOTONIC) as of the current round. */
 int64_t atoll_loop_now_ms(const struct atoll_loop *loop);
 
@@ -30,11 +46,18 @@ struct atoll_watch {
     uint32_t events;
     void (*fn)(void *arg, uint32_t events);
     void *arg;
+    const char *name; /* for the watchdog: "FILE\0FUNCTION" */
 };
 
+/* Where a callback is registered: the file and, behind its NUL, the name of the function. */
+#define ATOLL_LOOP_NAME(fn) (__FILE__ "\0" #fn)
+
 /* events: EPOLLIN, EPOLLOUT, …; level-triggered. 0 keeps it registered for errors and hang-up only. */
-int atoll_watch_open(struct atoll_watch *w, struct atoll_loop *loop, int fd, uint32_t events,
-                     void (*fn)(void *arg, uint32_t events), void *arg) ATOLL_MUST_CHECK;
+#define atoll_watch_open(w, loop, fd, events, fn, arg) \
+    atoll_watch_open_named(w, loop, fd, events, fn, arg, ATOLL_LOOP_NAME(fn))
+int atoll_watch_open_named(struct atoll_watch *w, struct atoll_loop *loop, int fd, uint32_t events,
+                           void (*fn)(void *arg, uint32_t events), void *arg,
+                           const char *name) ATOLL_MUST_CHECK;
 int atoll_watch_set(struct atoll_watch *w, uint32_t events) ATOLL_MUST_CHECK;
 /* No callback after this. Safe on a zeroed or closed watch. */
 void atoll_watch_close(struct atoll_watch *w);
@@ -46,11 +69,15 @@ struct atoll_timer {
     size_t index; /* place in the loop's heap */
     void (*fn)(void *arg);
     void *arg;
+    const char *name; /* as that of a watch */
 };
 
-/* Fires once, after_ms from now, and after what had arrived by then if this process was stopped meanwhile; re-arms a timer that is already armed. Aborts out of memory. */
-void atoll_timer_set(struct atoll_timer *t, struct atoll_loop *loop, int64_t after_ms,
-                     void (*fn)(void *arg), void *arg);
+/* Fires once, after_ms from now, and after what had arrived by then if this process was stopped
+ * meanwhile; re-arms a timer that is already armed. Aborts out of memory. */
+#define atoll_timer_set(t, loop, after_ms, fn, arg) \
+    atoll_timer_set_named(t, loop, after_ms, fn, arg, ATOLL_LOOP_NAME(fn))
+void atoll_timer_set_named(struct atoll_timer *t, struct atoll_loop *loop, int64_t after_ms,
+                           void (*fn)(void *arg), void *arg, const char *name);
 /* Safe on a zeroed, fired or cancelled timer. */
 void atoll_timer_cancel(struct atoll_timer *t);
 

@@ -57,12 +57,20 @@ static struct atoll_job *queue_pop(struct queue *q)
     return q->first ? queue_take(q, &q->first) : NULL;
 }
 
+static bool is_same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
 static bool may_run(const struct atoll_workers *w, const struct atoll_job *job)
 {
     unsigned own = 0;
 
-    for (const struct atoll_job *r = w->running.first; job->owner && r; r = r->next)
-        own += r->owner && strcmp(r->owner, job->owner) == 0;
+    for (const struct atoll_job *r = w->running.first; r; r = r->next) {
+        if (is_same(r->lane, job->lane))
+            return false;
+        own += is_same(r->owner, job->owner);
+    }
     return !job->owner || own < w->max - w->running.count || own == 0;
 }
 
@@ -213,6 +221,25 @@ static int start_thread(struct atoll_workers *w)
     if (r == 0)
         w->started++;
     return -r;
+}
+
+int atoll_workers_start(struct atoll_workers *w, struct atoll_error *err)
+{
+    int r = 0;
+
+    (void)pthread_mutex_lock(&w->lock);
+    if (w->started == 0)
+        r = start_thread(w);
+    (void)pthread_mutex_unlock(&w->lock);
+    return r < 0 ? atoll_fail_errno(err, -r, "start a worker thread") : 0;
+}
+
+void atoll_workers_count(struct atoll_workers *w, size_t *ret_waiting, size_t *ret_running)
+{
+    (void)pthread_mutex_lock(&w->lock);
+    *ret_waiting = w->waiting.count;
+    *ret_running = w->running.count;
+    (void)pthread_mutex_unlock(&w->lock);
 }
 
 int atoll_workers_submit(struct atoll_workers *w, struct atoll_job *job, struct atoll_error *err)

@@ -287,8 +287,8 @@ static void dialled(void *ctx, int fd, const struct atoll_error *error)
     struct dial *d = ctx;
     struct atoll_proxy_exchange *x = d->exchange;
     struct atoll_proxy_conn *conn = error      ? NULL
-                                    : d->proxy ? atoll_proxy_conn_new(d->proxy->config.loop, fd)
-                                               : (close(fd), NULL);
+                                    : d->proxy ? atoll_proxy_conn_new(&d->proxy->config, d->key, fd)
+                                               : (close(fd), NULL); /* the daemon ends */
     struct atoll_error own;
 
     if (!error && !conn) {

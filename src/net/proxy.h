@@ -23,6 +23,8 @@ struct atoll_proxy_config {
     struct atoll_loop *loop;
     /* Connects to the upstream `key` names; calls done once, maybe before it returns. */
     void (*dial)(void *arg, const char *key, atoll_proxy_dialed_fn *done, void *ctx);
+    /* Closes what dial gave; NULL: close(2). */
+    void (*discard)(void *arg, const char *key, int fd);
     void *arg;
     int64_t answer_ms; /* the longest wait for the head of an answer; 0: 120 s */
 };

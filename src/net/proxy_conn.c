@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include "net/proxy_internal.h"
@@ -14,6 +15,9 @@
 
 struct atoll_proxy_conn {
     struct atoll_loop *loop;
+    void (*discard)(void *arg, const char *key, int fd); /* as in the proxy's configuration */
+    void *discard_arg;
+    char key[ATOLL_PROXY_KEY_MAX];
     struct atoll_watch watch;
     int fd; /* owned */
     struct atoll_buf out;
@@ -122,19 +126,31 @@ static void ready(void *arg, uint32_t events)
     leave(c);
 }
 
-struct atoll_proxy_conn *atoll_proxy_conn_new(struct atoll_loop *loop, int fd)
+static void discard(struct atoll_proxy_conn *c)
+{
+    if (c->discard)
+        c->discard(c->discard_arg, c->key, ATOLL_TAKE_FD(c->fd));
+    else
+        (void)close(ATOLL_TAKE_FD(c->fd));
+}
+
+struct atoll_proxy_conn *atoll_proxy_conn_new(const struct atoll_proxy_config *config,
+                                              const char *key, int fd)
 {
     struct atoll_proxy_conn *c = calloc(1, sizeof(*c));
     const int on = 1;
 
-    if (c) {
-        c->loop = loop;
-        c->fd = fd;
-        atoll_buf_init(&c->out, SIZE_MAX / 2); /* whoever writes stops at the high-water mark */
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    }
-    if (!c || atoll_watch_open(&c->watch, loop, fd, EPOLLIN, ready, c) < 0) {
-        (void)close(fd);
+    if (!c)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    c->loop = config->loop;
+    c->discard = config->discard;
+    c->discard_arg = config->arg;
+    (void)snprintf(c->key, sizeof(c->key), "%s", key);
+    c->fd = fd;
+    atoll_buf_init(&c->out, SIZE_MAX / 2); /* whoever writes stops at the high-water mark */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (atoll_watch_open(&c->watch, c->loop, fd, EPOLLIN, ready, c) < 0) {
+        discard(c);
         free(c);
         return NULL;
     }
@@ -147,7 +163,8 @@ struct atoll_proxy_conn *atoll_proxy_conn_free(struct atoll_proxy_conn *c)
         return NULL;
     c->freed = true;
     atoll_watch_close(&c->watch);
-    (void)close(ATOLL_TAKE_FD(c->fd));
+    (void)shutdown(c->fd, SHUT_RDWR); /* the peer hears of it now, whenever it is closed */
+    discard(c);
     c->depth++;
     leave(c);
     return NULL;

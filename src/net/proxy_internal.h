@@ -70,7 +70,8 @@ struct atoll_proxy_conn_events {
 };
 
 /* Takes fd in every case; NULL out of memory or descriptors. */
-struct atoll_proxy_conn *atoll_proxy_conn_new(struct atoll_loop *loop, int fd);
+struct atoll_proxy_conn *atoll_proxy_conn_new(const struct atoll_proxy_config *config,
+                                              const char *key, int fd);
 /* May be called from its own callbacks. Accepts NULL; returns NULL. */
 struct atoll_proxy_conn *atoll_proxy_conn_free(struct atoll_proxy_conn *conn);
 void atoll_proxy_conn_own(struct atoll_proxy_conn *conn,

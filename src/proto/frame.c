@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define READ_CHUNK (64 * 1024)
 
@@ -23,17 +24,33 @@ int atoll_channel_init(struct atoll_channel *c, int fd, size_t out_max)
     return atoll_fd_set_nonblock(fd, true);
 }
 
+static void discard(struct atoll_channel *c, int fd)
+{
+    if (c->discard)
+        c->discard(c->discard_arg, fd);
+    else
+        (void)close(fd);
+}
+
+/* Descriptors that were not read yet are closed with the socket: so that is discarded, too. */
+static void close_socket(struct atoll_channel *c)
+{
+    if (c->discard)
+        (void)shutdown(c->fd, SHUT_RDWR); /* the peer hears of it now */
+    discard(c, ATOLL_TAKE_FD(c->fd));
+}
+
 void atoll_channel_done(struct atoll_channel *c)
 {
     for (size_t i = 0; i < c->in_nfds; i++)
-        (void)close(c->in_fds[i]);
+        discard(c, c->in_fds[i]);
     for (size_t i = 0; i < c->out_nfds; i++)
         (void)close(c->out_fds[i].fd);
     c->in_nfds = c->out_nfds = 0;
     atoll_buf_done(&c->in);
     atoll_buf_done(&c->out);
     if (c->fd >= 0)
-        (void)close(ATOLL_TAKE_FD(c->fd));
+        close_socket(c);
 }
 
 /* Remembers duplicates of fds as belonging to the frame that starts `at` bytes into the queue. */
@@ -150,8 +167,9 @@ static int next_frame(struct atoll_channel *c, struct atoll_frame *frame)
 
 static int read_some(struct atoll_channel *c)
 {
-    int fds[ATOLL_FD_PASS_MAX];
-    size_t nfds;
+    int fds[ATOLL_FD_RECV_MAX];
+    size_t nfds = 0;
+    bool fits;
     uint8_t *tail;
     ssize_t got;
     int r = atoll_buf_reserve(&c->in, READ_CHUNK, &tail);
@@ -163,12 +181,15 @@ static int read_some(struct atoll_channel *c)
         got = read(c->fd, tail, READ_CHUNK);
         got = got < 0 ? -errno : got;
     }
+    fits = nfds <= ATOLL_ARRAY_LEN(c->in_fds) - c->in_nfds;
     for (size_t i = 0; i < nfds; i++) {
-        if (c->in_nfds < ATOLL_ARRAY_LEN(c->in_fds))
+        if (fits)
             c->in_fds[c->in_nfds++] = fds[i];
         else
-            (void)close(fds[i]);
+            discard(c, fds[i]);
     }
+    if (!fits)
+        return -EBADMSG; /* more than any frame claims */
     if (got == -EAGAIN || got == -EINTR)
         return 0;
     if (got <= 0)

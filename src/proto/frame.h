@@ -36,6 +36,9 @@ struct atoll_channel {
         int fd;    /* owned */
     } out_fds[4 * ATOLL_FD_PASS_MAX];
     size_t out_nfds;
+    /* Closes what a peer that is not trusted passed, and the connection; NULL: close(2). */
+    void (*discard)(void *arg, int fd);
+    void *discard_arg;
 };
 
 /* Takes fd over (made non-blocking). out_max bounds what may wait to be sent. */

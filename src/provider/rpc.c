@@ -16,6 +16,8 @@ struct atoll_rpc {
     const struct atoll_rpc_protocol *protocol;
     const struct atoll_rpc_events *events;
     void *arg;
+    struct atoll_offload *offload; /* with lane: see atoll_rpc_guard() */
+    struct atoll_lane lane;
     bool over;   /* the connection has ended */
     bool busy;   /* inside receive or a tick: free later */
     bool closed; /* atoll_rpc_close() was called while busy */
@@ -76,12 +78,27 @@ static void end(struct atoll_rpc *rpc, const char *why)
         rpc->events->lost(rpc->arg, why);
 }
 
+static void discard(void *arg, int fd)
+{
+    struct atoll_rpc *rpc = arg;
+    atoll_offload_close(rpc->offload, &rpc->lane, fd);
+}
+
+void atoll_rpc_guard(struct atoll_rpc *rpc, struct atoll_offload *offload,
+                     const struct atoll_lane *lane)
+{
+    rpc->offload = offload;
+    rpc->lane = *lane;
+    rpc->channel.discard = discard;
+    rpc->channel.discard_arg = rpc;
+}
+
 /* But for those that were taken. */
-static void close_fds(struct atoll_frame *frame)
+static void close_fds(struct atoll_rpc *rpc, struct atoll_frame *frame)
 {
     for (size_t i = 0; i < frame->nfds; i++)
         if (frame->fds[i] >= 0)
-            (void)close(ATOLL_TAKE_FD(frame->fds[i]));
+            discard(rpc, ATOLL_TAKE_FD(frame->fds[i]));
 }
 
 static int answer_error(struct atoll_rpc *rpc, struct atoll_frame *frame)
@@ -114,7 +131,10 @@ static int on_frame(void *arg, struct atoll_frame *frame)
     struct atoll_answer answer = {.more = frame->type == rpc->protocol->part, .frame = frame};
     int r = 0;
 
-    if (frame->id == 0)
+    /* Only what was asked for brings descriptors: how many wait to be closed is up to us. */
+    if (frame->nfds > 0 && (frame->id == 0 || frame->type == rpc->protocol->error || answer.more))
+        r = -EBADMSG;
+    else if (frame->id == 0)
         r = rpc->events->event(rpc->arg, frame);
     else if (answer_late(rpc, frame))
         r = 0;
@@ -123,7 +143,7 @@ static int on_frame(void *arg, struct atoll_frame *frame)
     else if ((frame->type != rpc->protocol->reply && !answer.more) ||
              !atoll_pending_answer(&rpc->pending, frame->id, &answer))
         r = -EBADMSG;
-    close_fds(frame); /* a peer can send some with anything */
+    close_fds(rpc, frame);
     return rpc->closed ? -ECANCELED : r;
 }
 

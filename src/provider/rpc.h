@@ -1,5 +1,6 @@
 #pragma once
 #include "loop/loop.h"
+#include "loop/offload.h"
 #include "provider/pending.h"
 
 /*
@@ -29,8 +30,8 @@ struct atoll_rpc_protocol {
 };
 
 struct atoll_rpc_events {
-    /* A frame with id 0; descriptors in it are closed afterwards. < 0: the peer broke the rules, the
-     * connection ends. */
+    /* A frame with id 0. < 0: the peer broke the rules, the connection ends. Events and errors have no
+     * descriptors. */
     int (*event)(void *arg, struct atoll_frame *frame);
     /* The connection is over; waiting requests have been failed. Close (free) it here or later. */
     void (*lost)(void *arg, const char *why);
@@ -49,6 +50,10 @@ struct atoll_rpc_events {
 int atoll_rpc_open(struct atoll_loop *loop, int fd, const struct atoll_rpc_protocol *protocol,
                    const struct atoll_rpc_events *events, void *arg, struct atoll_rpc **ret,
                    struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The peer is a sandbox: descriptors it passed that were not taken, and the connection itself, are closed
+ * by a worker. offload is borrowed for as long as the connection lives. */
+void atoll_rpc_guard(struct atoll_rpc *rpc, struct atoll_offload *offload,
+                     const struct atoll_lane *lane);
 /* Ends it from our side: nothing more is sent, and every waiting request fails with UNAVAILABLE
  * before this returns. Close it afterwards. Accepts NULL. */
 void atoll_rpc_fail_all(struct atoll_rpc *rpc, const char *why);

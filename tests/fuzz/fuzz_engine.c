@@ -108,19 +108,25 @@ static void on_fd(void *arg, int fd, const struct atoll_error *error)
         (void)close(fd);
 }
 
-static void on_opened(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error)
+static void on_opened(void *arg, struct atoll_tenant_file *file, uint64_t size_bytes,
+                      const struct atoll_error *error)
 {
+    const uint8_t *bytes;
+
     (void)size_bytes;
-    on_fd(arg, fd, error);
+    done(arg, error);
+    FUZZ_CHECK((file == NULL) == (error != NULL));
+    if (file)
+        (void)!atoll_tenant_file_read(file, &bytes);
+    (void)atoll_tenant_file_close(file);
 }
 
-static void on_upload(void *arg, struct atoll_upload *upload, int fd,
-                      const struct atoll_error *error)
+static void on_upload(void *arg, struct atoll_upload *upload, const struct atoll_error *error)
 {
     static const uint8_t bytes[300];
 
     done(arg, error);
-    FUZZ_CHECK((fd < 0) == (error != NULL));
+    FUZZ_CHECK((upload == NULL) == (error != NULL));
     if (error)
         return;
     if (atoll_upload_write(upload, bytes, sizeof(bytes)) < 0) {

@@ -1,16 +1,14 @@
 /*
- * POST /files/compose: several files become one, and are no more themselves. Reading and writing are
- * done here, a piece at a time.
+ * POST /files/compose: several files become one, and are no more themselves. Workers read and write, a
+ * piece at a time.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/e2b/envd_files.h"
-#include "base/fd.h"
 
 #define SOURCES_MAX 1024
-#define PIECE_BYTES ((size_t)256 * 1024)
 
 struct compose {
     struct atoll_api_call *call;
@@ -18,11 +16,10 @@ struct compose {
     const json_t *sources; /* in message */
     const char *to;
     char user[ATOLL_ENVD_USER_MAX];
-    size_t next;               /* of sources */
-    struct atoll_upload *file; /* ours to finish or drop */
-    int out_fd;                /* the engine's */
-    int in_fd;                 /* owned */
-    struct atoll_timer turn;   /* the next piece, after others had their turn */
+    size_t next;                  /* of sources */
+    struct atoll_upload *file;    /* ours to finish or drop */
+    struct atoll_tenant_file *in; /* the source being read, owned, or NULL */
+    struct atoll_timer turn;      /* the next piece, after others had their turn */
 };
 
 static struct atoll_api_call *compose_end(struct compose *c)
@@ -31,8 +28,7 @@ static struct atoll_api_call *compose_end(struct compose *c)
 
     atoll_timer_cancel(&c->turn);
     atoll_upload_drop(c->file);
-    if (c->in_fd >= 0)
-        (void)close(c->in_fd);
+    (void)atoll_tenant_file_close(c->in);
     json_decref(c->message);
     free(c);
     return call;
@@ -100,26 +96,33 @@ static void on_finished(void *arg, const struct atoll_am_entry *entry ATOLL_UNUS
 
 static void open_next(struct compose *c);
 
+/* Called for each piece that is there, and when the destination has taken the last. */
 static void copy_piece(void *arg)
 {
-    static uint8_t piece[PIECE_BYTES]; /* loop thread only */
     struct compose *c = arg;
+    const uint8_t *piece;
     struct atoll_error error;
-    ssize_t n = read(c->in_fd, piece, sizeof(piece));
-    int r = n > 0 ? atoll_fd_write_all(c->out_fd, piece, (size_t)n) : n < 0 ? -errno : 0;
+    ssize_t n;
+    int r;
 
-    if (r < 0 && r != -EINTR) {
-        (void)atoll_fail(&error, atoll_error_kind_of_path_errno(-r), -r, "%s", strerror(-r));
+    if (c->turn.loop)
+        return;
+    n = atoll_tenant_file_read(c->in, &piece);
+    if (n == -EAGAIN)
+        return;
+    r = n > 0 ? atoll_upload_write(c->file, piece, (size_t)n) : (int)n;
+    if (r < 0) {
+        (void)atoll_upload_fail(r, &error);
         fail(c, &error);
-    } else if (n != 0) {
-        atoll_timer_set(&c->turn, c->call->api->config.loop, 0, copy_piece, c);
-    } else {
-        (void)close(ATOLL_TAKE_FD(c->in_fd));
+    } else if (n == 0) {
+        c->in = atoll_tenant_file_close(c->in);
         open_next(c);
+    } else if (r == 0) {
+        atoll_timer_set(&c->turn, c->call->api->config.loop, 0, copy_piece, c);
     }
 }
 
-static void on_source(void *arg, int fd, uint64_t size_bytes ATOLL_UNUSED,
+static void on_source(void *arg, struct atoll_tenant_file *file, uint64_t size_bytes ATOLL_UNUSED,
                       const struct atoll_error *error)
 {
     struct compose *c = arg;
@@ -128,7 +131,8 @@ static void on_source(void *arg, int fd, uint64_t size_bytes ATOLL_UNUSED,
         fail(c, error);
         return;
     }
-    c->in_fd = fd;
+    c->in = file;
+    atoll_tenant_file_on_ready(file, copy_piece, c);
     copy_piece(c);
 }
 
@@ -142,8 +146,7 @@ static void open_next(struct compose *c)
         atoll_upload_finish(ATOLL_TAKE_PTR(c->file), on_finished, c);
 }
 
-static void on_created(void *arg, struct atoll_upload *file, int fd,
-                       const struct atoll_error *error)
+static void on_created(void *arg, struct atoll_upload *file, const struct atoll_error *error)
 {
     struct compose *c = arg;
 
@@ -152,7 +155,7 @@ static void on_created(void *arg, struct atoll_upload *file, int fd,
         return;
     }
     c->file = file;
-    c->out_fd = fd;
+    atoll_upload_on_ready(file, copy_piece, c);
     open_next(c);
 }
 
@@ -186,7 +189,6 @@ void atoll_envd_compose(struct atoll_api_call *call, const uint8_t *body, size_t
     int r;
 
     c->call = call;
-    c->in_fd = ATOLL_NO_FD;
     r = atoll_connect_parse(body, n, &c->message, &error);
     if (r == 0)
         r = take(c, &error);

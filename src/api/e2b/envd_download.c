@@ -131,19 +131,18 @@ static bool is_unchanged(const struct atoll_api_call *call, const struct stat *s
     return since && strptime(since, DATE, &tm) && timegm(&tm) >= st->st_mtim.tv_sec;
 }
 
-static void send_file(struct download *d, int fd, uint64_t size_bytes)
+static void send_file(struct download *d, struct atoll_file_part part)
 {
     struct atoll_api_call *call = d->call;
     const char *range = atoll_http_header(call->req, "range");
-    struct atoll_file_part part = atoll_file_whole(fd, size_bytes);
-    struct stat st = {0};
+    const struct stat *st = atoll_tenant_file_stat(part.file);
+    uint64_t size_bytes = part.length;
     char text[80];
     int r = 0;
 
-    (void)!fstat(fd, &st);
-    set_headers(call, d->name, &st);
-    if (is_unchanged(call, &st)) {
-        (void)close(fd);
+    set_headers(call, d->name, st);
+    if (is_unchanged(call, st)) {
+        (void)atoll_tenant_file_close(part.file);
         atoll_api_reply_empty(call, 304);
         return;
     }
@@ -151,7 +150,7 @@ static void send_file(struct download *d, int fd, uint64_t size_bytes)
     if (range && !part.to_end && !atoll_http_header(call->req, "if-range"))
         r = cut_range(range, &part);
     if (r < 0) {
-        (void)close(fd);
+        (void)atoll_tenant_file_close(part.file);
         (void)snprintf(text, sizeof(text), "bytes */%llu", (unsigned long long)size_bytes);
         (void)atoll_http_set_header(call->req, "Content-Range", text);
         atoll_envd_fail(call, 416, "the range is not in the file");
@@ -168,18 +167,29 @@ static void send_file(struct download *d, int fd, uint64_t size_bytes)
     atoll_file_send(call, r > 0 ? 206 : 200, "application/octet-stream", &part);
 }
 
-static void opened(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error)
+static void send_part(void *arg, const struct atoll_file_part *part)
 {
     struct download *d = arg;
 
-    if (error) {
-        atoll_envd_path_fail(d->call, error, d->user);
-    } else if (!d->call->req) {
-        (void)close(fd);
+    if (!d->call->req) {
+        (void)atoll_tenant_file_close(part->file);
         atoll_api_drop(d->call);
     } else {
-        send_file(d, fd, size_bytes);
+        send_file(d, *part);
     }
+    free(d);
+}
+
+static void opened(void *arg, struct atoll_tenant_file *file, uint64_t size_bytes,
+                   const struct atoll_error *error)
+{
+    struct download *d = arg;
+
+    if (!error) {
+        atoll_file_whole(file, size_bytes, send_part, d);
+        return;
+    }
+    atoll_envd_path_fail(d->call, error, d->user);
     free(d);
 }
 

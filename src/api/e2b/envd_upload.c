@@ -1,9 +1,9 @@
 /*
  * POST /files: one file as it is, or several in a form. Nothing is held but a little: bytes go through
- * gzip and the form into the file, and while something is asked of the sandbox the client's socket is
- * not read.
+ * gzip and the form into the file, and while something is asked of the sandbox, or its disk is slow, the
+ * client's socket is not read.
  *
- * Files are written where they are and small ones in one piece: whoever watches the directory sees a
+ * Files are written where they are and small ones in one piece (the engine gathers them): whoever watches the directory sees a
  * creation, a change of the owner and one write, which clients count on.
  */
 #include <errno.h>
@@ -16,7 +16,6 @@
 #include "base/metrics.h"
 
 #define IN_MAX ((size_t)1024 * 1024) /* of the body that waits */
-#define WRITE_BYTES ((size_t)128 * 1024)
 #define FILES_MAX 4096
 #define PATH_MAX_BYTES 4095
 
@@ -35,7 +34,6 @@ struct upload {
     /* the file being written */
     struct atoll_upload *file; /* ours to finish or drop */
     uint64_t bytes;
-    struct atoll_buf out;
     /* what was written */
     struct atoll_buf paths; /* as they were asked for, each with its NUL */
     char *written;          /* owned: the last one, absolute */
@@ -49,7 +47,6 @@ static void upload_free(struct upload *u)
     atoll_upload_drop(u->file);
     atoll_envd_metadata_done(&u->metadata);
     atoll_unpack_done(&u->body);
-    atoll_buf_done(&u->out);
     atoll_buf_done(&u->paths);
     atoll_buf_done(&u->reply);
     free(u->path_copy);
@@ -193,13 +190,23 @@ static void on_finished(void *arg, const struct atoll_am_entry *entry,
                               on_metadata, u);
 }
 
-static void on_opened(void *arg, struct atoll_upload *file, int fd, const struct atoll_error *error)
+/* The file has taken what waited; how that went shows at the next write. */
+static void on_ready(void *arg)
 {
     struct upload *u = arg;
 
-    (void)fd;
-    if (!error)
+    if (wait_over(u))
+        go_on(u);
+}
+
+static void on_opened(void *arg, struct atoll_upload *file, const struct atoll_error *error)
+{
+    struct upload *u = arg;
+
+    if (!error) {
         u->file = file;
+        atoll_upload_on_ready(file, on_ready, u);
+    }
     if (!wait_over(u))
         return;
     if (error) {
@@ -245,38 +252,20 @@ static void begin_file(struct upload *u, const char *filename)
     }
 }
 
-static int flush(struct upload *u)
-{
-    size_t n = atoll_buf_size(&u->out);
-    int r = n > 0 ? atoll_upload_write(u->file, atoll_buf_head(&u->out), n) : 0;
-
-    atoll_buf_clear(&u->out);
-    return r;
-}
-
 static void add_bytes(struct upload *u, const uint8_t *bytes, size_t n)
 {
-    int r = 0;
+    int r = atoll_upload_write(u->file, bytes, n);
 
     atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "in"), (double)n);
     u->bytes += n;
-    if (atoll_buf_size(&u->out) + n > WRITE_BYTES)
-        r = flush(u);
-    if (r == 0)
-        r = n < WRITE_BYTES ? atoll_buf_append(&u->out, bytes, n)
-                            : atoll_upload_write(u->file, bytes, n);
     if (r < 0)
         fail_write(u, -r);
+    else if (r > 0)
+        wait_for(u);
 }
 
 static void end_file(struct upload *u)
 {
-    int r = flush(u);
-
-    if (r < 0) {
-        fail_write(u, -r);
-        return;
-    }
     wait_for(u);
     atoll_upload_finish(ATOLL_TAKE_PTR(u->file), on_finished, u);
 }
@@ -413,7 +402,6 @@ void atoll_envd_upload(struct atoll_api_call *call, const uint8_t *body ATOLL_UN
     u->call = call;
     u->path_copy = strdup(path ? path : "");
     u->path = u->path_copy;
-    atoll_buf_init(&u->out, WRITE_BYTES);
     atoll_buf_init(&u->paths, IN_MAX);
     atoll_api_reply_init(&u->reply, &u->json);
     atoll_json_open(&u->json, NULL, '[');

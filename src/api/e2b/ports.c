@@ -44,7 +44,7 @@ static void dialed(void *arg, int fd, const struct atoll_error *error)
     d->asking = false;
     if (!d->done) {
         if (!error)
-            (void)close(fd);
+            (void)close(fd); /* the daemon ends */
         free(d);
         return;
     }
@@ -79,10 +79,17 @@ static void dial(void *arg, const char *key, atoll_proxy_dialed_fn *done, void *
     dial_once(d);
 }
 
+static void discard(void *arg, const char *key, int fd)
+{
+    struct atoll_e2b_plane *plane = arg;
+
+    atoll_engine_discard(plane->api->config.engine, strchr(key, '-') + 1, fd);
+}
+
 void atoll_plane_ports_open(struct atoll_e2b_plane *plane)
 {
     const struct atoll_proxy_config config = {
-        .loop = plane->api->config.loop, .dial = dial, .arg = plane};
+        .loop = plane->api->config.loop, .dial = dial, .discard = discard, .arg = plane};
 
     atoll_list_init(&plane->dialings);
     plane->proxy = atoll_proxy_new(&config);

@@ -1,6 +1,6 @@
 /*
  * GET …/archive: a directory as a tar stream. The tree is listed first, then each file is opened
- * inside and sent through its descriptor, so the size of the archive has no limit and the sandbox
+ * inside and read by workers through its descriptor, so the size of the archive has no limit and the sandbox
  * needs no tar. A file that vanishes in between is left out; anything else that goes wrong cuts the
  * answer off, so that nobody takes half an archive for the whole.
  */
@@ -13,7 +13,6 @@
 
 #define NAMES_MAX ((size_t)64 * 1024 * 1024)
 #define DEPTH_MAX 1000
-#define PIECE_BYTES ((size_t)256 * 1024)
 /* Bytes sent per turn before other connections get theirs. */
 #define TURN_MAX ((size_t)1024 * 1024)
 
@@ -28,12 +27,12 @@ struct item {
 struct archive {
     struct atoll_api_call *call; /* its state is us */
     struct atoll_buf items, names, head;
-    size_t next;   /* the item to send next */
-    size_t strip;  /* length of the part of every path that is not in the archive */
-    char *user;    /* owned, or NULL */
-    char *root;    /* owned: the directory's absolute path */
-    int fd;        /* of the file being sent, owned */
-    uint64_t left; /* of it */
+    size_t next;  /* the item to send next */
+    size_t strip; /* length of the part of every path that is not in the archive */
+    char *user;   /* owned, or NULL */
+    char *root;   /* owned: the directory's absolute path */
+    struct atoll_tenant_file *file; /* the one being sent, owned, or NULL */
+    uint64_t left;                  /* of it */
     uint64_t size;
     bool busy; /* an answer of the engine is to come */
     bool gone; /* so is nobody who would take it */
@@ -43,8 +42,7 @@ struct archive {
 
 static void archive_free(struct archive *a)
 {
-    if (a->fd >= 0)
-        (void)close(a->fd);
+    (void)atoll_tenant_file_close(a->file);
     atoll_timer_cancel(&a->turn);
     atoll_buf_done(&a->items);
     atoll_buf_done(&a->names);
@@ -102,23 +100,25 @@ static void send_next(struct archive *a);
 
 static void pump(void *arg)
 {
-    static uint8_t piece[PIECE_BYTES]; /* loop thread only */
     struct archive *a = arg;
     struct atoll_error error;
+    const uint8_t *piece;
     size_t sent = 0;
     int r = 0;
 
+    if (a->turn.loop)
+        return;
+
     while (a->left > 0 && atoll_http_pending(a->call->req) <= ATOLL_HTTP_HIGH_WATER) {
-        size_t want = (size_t)ATOLL_MIN(a->left, (uint64_t)PIECE_BYTES);
         ssize_t n;
         if (sent >= TURN_MAX) {
             atoll_timer_set(&a->turn, atoll_http_loop(a->call->req), 0, pump, a);
             return;
         }
-        n = pread(a->fd, piece, want, (off_t)(a->size - a->left));
-        if (n < 0 && errno == EINTR)
-            continue;
-        r = n > 0 ? atoll_http_write(a->call->req, piece, (size_t)n) : n < 0 ? -errno : -ENODATA;
+        n = atoll_tenant_file_read(a->file, &piece);
+        if (n == -EAGAIN)
+            return; /* it is called again */
+        r = n > 0 ? atoll_http_write(a->call->req, piece, (size_t)n) : n < 0 ? (int)n : -ENODATA;
         if (r < 0)
             break;
         a->left -= (uint64_t)n;
@@ -136,7 +136,7 @@ static void pump(void *arg)
         fail(a, &error);
         return;
     }
-    (void)close(ATOLL_TAKE_FD(a->fd));
+    a->file = atoll_tenant_file_close(a->file);
     send_next(a);
 }
 
@@ -145,9 +145,9 @@ static void drained(void *arg, struct atoll_http_request *req)
     struct archive *a = arg;
 
     (void)req;
-    if (a->fd >= 0 && !a->turn.loop)
+    if (a->file)
         pump(a);
-    else if (!a->busy && !a->turn.loop)
+    else if (!a->busy)
         send_next(a);
 }
 
@@ -198,13 +198,14 @@ static void head_failed(struct archive *a, int r)
     fail(a, &error);
 }
 
-static void opened(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error)
+static void opened(void *arg, struct atoll_tenant_file *file, uint64_t size_bytes,
+                   const struct atoll_error *error)
 {
     struct archive *a = arg;
     const struct item *item = (const struct item *)atoll_buf_head(&a->items) + a->next - 1;
     int r;
 
-    a->fd = error ? ATOLL_NO_FD : fd;
+    a->file = file;
     if (!settle(a))
         return;
     if (error && is_left_out(a, error)) {
@@ -216,6 +217,8 @@ static void opened(void *arg, int fd, uint64_t size_bytes, const struct atoll_er
         return;
     }
     a->size = a->left = size_bytes;
+    atoll_tenant_file_cut(file, 0, size_bytes);
+    atoll_tenant_file_on_ready(file, pump, a);
     r = send_head(a, item, size_bytes);
     if (r < 0)
         head_failed(a, r);
@@ -369,7 +372,6 @@ void atoll_rest_archive_get(struct atoll_api_call *call, const uint8_t *body ATO
         return;
     a = atoll_api_alloc(sizeof(*a));
     a->call = call;
-    a->fd = ATOLL_NO_FD;
     a->user = t.user ? strdup(t.user) : NULL;
     atoll_buf_init(&a->items, NAMES_MAX);
     atoll_buf_init(&a->names, NAMES_MAX);

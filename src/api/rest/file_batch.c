@@ -117,27 +117,6 @@ static void file_there(void *arg, const struct atoll_am_entry *entry,
     write_next(b);
 }
 
-static void file_opened(void *arg, struct atoll_upload *upload, int fd,
-                        const struct atoll_error *error)
-{
-    struct atoll_file_batch *b = arg;
-    struct atoll_error failed;
-    int r;
-
-    if (error) {
-        finish_failed(b, error);
-        return;
-    }
-    r = atoll_fd_write_all(fd, atoll_buf_head(&b->data), atoll_buf_size(&b->data));
-    if (r == 0) {
-        atoll_upload_finish(upload, file_there, b);
-        return;
-    }
-    atoll_upload_drop(upload);
-    (void)atoll_fail(&failed, atoll_error_kind_of_path_errno(-r), -r, "%s", strerror(-r));
-    finish_failed(b, &failed);
-}
-
 static void write_next(struct atoll_file_batch *b)
 {
     struct file_fields file;
@@ -149,7 +128,8 @@ static void write_next(struct atoll_file_batch *b)
     else if (decode_file(b->body, b->files, b->next++, &b->data, &file, &mode, &error) < 0)
         finish(b, &error);
     else
-        atoll_files_create(b->engine, b->sandbox_id, b->user, file.path, mode, file_opened, b);
+        atoll_files_put(b->engine, b->sandbox_id, b->user, file.path, mode,
+                        atoll_buf_head(&b->data), atoll_buf_size(&b->data), file_there, b);
 }
 
 void atoll_file_batch_write(struct atoll_file_batch *b)

@@ -9,7 +9,6 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/session_files.h"
 #include "api/rest/sessions_view.h"
-#include "base/fd.h"
 #include "base/text.h"
 
 /* Listing. */
@@ -86,25 +85,9 @@ static struct atoll_api_call *writing_free(struct writing *w)
     return call;
 }
 
-static void opened(void *arg, struct atoll_upload *upload, int fd, const struct atoll_error *error)
+static void written(void *arg, const struct atoll_am_entry *entry, const struct atoll_error *error)
 {
-    struct writing *w = arg;
-    struct atoll_error failed;
-    int r;
-
-    if (error) {
-        atoll_api_fail(writing_free(w), error);
-        return;
-    }
-    r = atoll_fd_write_all(fd, w->file.bytes, w->file.len);
-    if (r == 0) {
-        atoll_upload_finish(upload, atoll_rest_file_entry, writing_free(w));
-        return;
-    }
-    atoll_upload_drop(upload);
-    (void)atoll_fail(&failed, atoll_error_kind_of_path_errno(-r), -r, "writing the file: %s",
-                     strerror(-r));
-    atoll_api_fail(writing_free(w), &failed);
+    atoll_rest_file_entry(writing_free(arg), entry, error);
 }
 
 static int parse_write(struct writing *w, const uint8_t *bytes, size_t n, struct atoll_error *err)
@@ -135,5 +118,6 @@ void atoll_rest_e2b_file_write(struct atoll_api_call *call, const uint8_t *bytes
         atoll_api_fail(writing_free(w), &error);
         return;
     }
-    atoll_files_create(call->engine, call->params.id, NULL, w->file.path, w->file.mode, opened, w);
+    atoll_files_put(call->engine, call->params.id, NULL, w->file.path, w->file.mode, w->file.bytes,
+                    w->file.len, written, w);
 }

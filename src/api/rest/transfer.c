@@ -1,6 +1,6 @@
 /*
- * Whole files in and out. The agent opens them inside; the bytes go through a descriptor it passed
- * out, so they are not copied through the agent's protocol.
+ * Whole files in and out. The agent opens them inside; workers of the daemon move the bytes through a
+ * descriptor it passed out, so they are not copied through the agent's protocol.
  */
 #include <errno.h>
 #include <string.h>
@@ -33,22 +33,31 @@ static void set_download_headers(struct atoll_api_call *call, const char *name)
     (void)atoll_http_set_header(call->req, "X-Content-Type-Options", "nosniff");
 }
 
-static void opened(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error)
+static void send_part(void *arg, const struct atoll_file_part *part)
 {
     struct download *d = arg;
     struct atoll_api_call *call = d->call;
-    struct atoll_file_part part;
 
-    if (error) {
-        atoll_api_fail(call, error);
-    } else if (!call->req) {
-        (void)close(fd);
+    if (!call->req) {
+        (void)atoll_tenant_file_close(part->file);
         atoll_api_drop(call);
     } else {
-        part = atoll_file_whole(fd, size_bytes);
         set_download_headers(call, d->name);
-        atoll_file_send(call, 200, "application/octet-stream", &part);
+        atoll_file_send(call, 200, "application/octet-stream", part);
     }
+    free(d);
+}
+
+static void opened(void *arg, struct atoll_tenant_file *file, uint64_t size_bytes,
+                   const struct atoll_error *error)
+{
+    struct download *d = arg;
+
+    if (!error) {
+        atoll_file_whole(file, size_bytes, send_part, d);
+        return;
+    }
+    atoll_api_fail(d->call, error);
     free(d);
 }
 
@@ -73,7 +82,12 @@ static struct download *download_new(struct atoll_api_call *call, const char *pa
 void atoll_rest_file_send_fd(struct atoll_api_call *call, int fd, uint64_t size_bytes,
                              const char *path)
 {
-    opened(download_new(call, path), fd, size_bytes, NULL);
+    struct atoll_tenant_file *file = NULL;
+    struct atoll_error error;
+
+    if (atoll_tenant_file_open(NULL, &(struct atoll_lane){0}, fd, &file) < 0)
+        (void)atoll_fail(&error, ATOLL_ERR_INTERNAL, EINVAL, "not a regular file");
+    opened(download_new(call, path), file, size_bytes, file ? NULL : &error);
 }
 
 void atoll_rest_file_send(struct atoll_api_call *call, const struct atoll_rest_file_target *t)
@@ -120,14 +134,21 @@ static void upload_data(void *arg, struct atoll_http_request *req, const uint8_t
     struct atoll_error error;
     int r = atoll_upload_write(u->upload, bytes, n);
 
-    (void)req;
     atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "in"), (double)n);
-    if (r == 0)
+    if (r > 0)
+        atoll_http_body_pause(req);
+    if (r >= 0)
         return;
-    (void)atoll_fail(&error, atoll_error_kind_of_path_errno(-r), -r, "writing the file: %s",
-                     r == -ENOSPC || r == -EDQUOT ? "the disk of the sandbox is full"
-                                                  : strerror(-r));
+    (void)atoll_upload_fail(r, &error);
+    (void)atoll_wrap(&error, "writing the file");
     atoll_api_fail(upload_drop(u), &error);
+}
+
+/* A failure shows at the next write. */
+static void upload_ready(void *arg)
+{
+    struct upload *u = arg;
+    atoll_http_body_resume(u->call->req);
 }
 
 static void upload_end(void *arg, struct atoll_http_request *req)
@@ -142,8 +163,7 @@ static void upload_end(void *arg, struct atoll_http_request *req)
     atoll_upload_finish(upload, atoll_rest_file_entry, call);
 }
 
-static void upload_opened(void *arg, struct atoll_upload *upload, int fd,
-                          const struct atoll_error *error)
+static void upload_opened(void *arg, struct atoll_upload *upload, const struct atoll_error *error)
 {
     struct upload *u = arg;
     struct atoll_api_call *call = u->call;
@@ -153,7 +173,6 @@ static void upload_opened(void *arg, struct atoll_upload *upload, int fd,
         atoll_api_fail(call, error);
         return;
     }
-    (void)fd;
     u->upload = upload;
     if (!call->req) {
         atoll_api_drop(upload_drop(u));
@@ -161,6 +180,7 @@ static void upload_opened(void *arg, struct atoll_upload *upload, int fd,
     }
     call->state = u;
     call->on_gone = upload_gone;
+    atoll_upload_on_ready(upload, upload_ready, u);
     atoll_http_body_stream(call->req, upload_data, upload_end, u);
 }
 
