@@ -1,4 +1,5 @@
 #include <string.h>
+#include "access/answers.h"
 #include "api/api_internal.h"
 #include "api/e2b/e2b.h"
 #include "api/lease.h"
@@ -6,7 +7,6 @@
 #include "api/rest/rest.h"
 #include "base/clock.h"
 #include "base/rand.h"
-#include "engine/answers.h"
 
 const struct atoll_routes *const atoll_api_routes[] = {
     &atoll_rest_routes,

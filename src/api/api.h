@@ -4,8 +4,8 @@
 #include "api/limits.h"
 #include "base/list.h"
 #include "engine/engine.h"
-#include "engine/sessions.h"
 #include "net/http_server.h"
+#include "session/sessions.h"
 
 /*
  * The HTTP API: one atoll_api serves the requests of an HTTP server with the engine.
@@ -16,9 +16,9 @@
 struct atoll_api;
 
 #define ATOLL_URL_SECRET_BYTES 32
-struct atoll_answers;      /* engine/answers.h */
-struct atoll_contexts;     /* engine/contexts.h */
-struct atoll_previews;     /* engine/previews.h */
+struct atoll_answers;      /* access/answers.h */
+struct atoll_contexts;     /* interpreter/contexts.h */
+struct atoll_previews;     /* access/previews.h */
 struct atoll_preview_site; /* api/preview.h */
 
 struct atoll_api_config {

@@ -1,6 +1,6 @@
 #pragma once
+#include "access/access.h"
 #include "base/error.h"
-#include "engine/access.h"
 #include "net/http_server.h"
 
 /*

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "engine/providers.h"
+#include "engine/provider/providers.h"
 
 void *atoll_api_alloc(size_t n)
 {

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "engine/providers.h"
+#include "engine/provider/providers.h"
 
 /* First match wins; errnum 0 stands for any. */
 static const struct {

@@ -4,8 +4,8 @@
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
+#include "access/answers.h"
 #include "api/api_internal.h"
-#include "engine/answers.h"
 
 #define KEY_MAX 255
 #define HASH_BYTES ATOLL_ANSWER_REQUEST_BYTES

@@ -3,7 +3,7 @@
 
 /*
  * Idempotency-Key: a request that is sent again, because nobody knows whether the first one got
- * through, gets the first one's answer and does nothing. engine/answers.h keeps the answers, after a
+ * through, gets the first one's answer and does nothing. access/answers.h keeps the answers, after a
  * restart too; only successes are: after a failure the same key tries again.
  * Keys of one tenant, method and route are apart from all others.
  */

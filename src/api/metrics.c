@@ -12,7 +12,7 @@
 #include "api/preview.h"
 #include "api/rest/rest_internal.h"
 #include "base/clock.h"
-#include "engine/providers.h"
+#include "engine/provider/providers.h"
 
 #define TEXT_MAX ((size_t)4 * 1024 * 1024)
 

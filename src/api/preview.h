@@ -1,6 +1,6 @@
 #pragma once
+#include "access/previews.h"
 #include "api/api.h"
-#include "engine/previews.h"
 
 /*
  * Previews: HTTP servers inside sandboxes, seen from outside at http://<port>-<id>.<domain>/ or,

@@ -1,7 +1,7 @@
 /*
  * The figures of docs/benchmarks.md, on this host.
  */
-#include "bench/bench.h"
+#include "tools/bench/bench.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

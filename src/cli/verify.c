@@ -11,7 +11,7 @@
 #include "cli/print.h"
 #include "cli/verify_place.h"
 #include "cli/verify_print.h"
-#include "verify/suite.h"
+#include "tools/verify/suite.h"
 
 /* Exit statuses beside 0. */
 #define FOUND 1

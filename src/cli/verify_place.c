@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/rand.h"
 #include "cli/launch.h"
-#include "verify/suite.h"
+#include "tools/verify/suite.h"
 
 #define CANARY_VARIABLE "ATOLL_LAUNCHER_CANARY"
 #define KEYCTL_JOIN_SESSION_KEYRING 1

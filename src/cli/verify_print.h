@@ -1,5 +1,5 @@
 #pragma once
-#include "verify/report.h"
+#include "tools/verify/report.h"
 
 /* The report for people: findings first, then what each tier gives and does not. */
 void atoll_cli_verify_print(const struct atoll_report *report);

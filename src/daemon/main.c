@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include "access/answers.h"
 #include "api/api.h"
 #include "api/signed_url.h"
 #include "base/buf.h"
@@ -17,9 +18,8 @@
 #include "daemon/providers.h"
 #include "daemon/site.h"
 #include "daemon/watchdog.h"
-#include "engine/answers.h"
-#include "engine/contexts.h"
 #include "engine/json_memory.h"
+#include "interpreter/contexts.h"
 #include "net/tls.h"
 #include "sandbox/host.h"
 #include "store/store.h"

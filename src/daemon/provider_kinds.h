@@ -1,10 +1,10 @@
 #pragma once
 #include <jansson.h>
 #include "daemon/config.h"
-#include "engine/registry_internal.h"
-#include "engine/routing.h"
+#include "engine/provider/routing.h"
 #include "loop/workers.h"
 #include "provider/provider.h"
+#include "registry/registry_internal.h"
 
 /*
  * The kinds of providers there are: what providers.yaml may say about each, and how it is opened.

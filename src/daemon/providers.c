@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include "base/buf.h"
 #include "base/text.h"
-#include "engine/providers.h"
+#include "engine/provider/providers.h"
 
 #define FILE_MAX_BYTES (256 * 1024)
 #define THREADS 16

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include "base/clock.h"
 #include "engine/engine_internal.h"
-#include "engine/inband.h"
+#include "engine/file/inband.h"
 
 #define PROGRESS_MS 1000 /* between two events of one create */
 

@@ -19,7 +19,7 @@ struct atoll_provider;
 struct atoll_store;
 struct atoll_sandbox;
 struct atoll_exec;
-struct atoll_route_kinds; /* engine/routing.h */
+struct atoll_route_kinds; /* engine/provider/routing.h */
 
 /* What one tenant may have at a time. What goes beyond creates and execs waits in a queue of the
  * tenant, each; what goes beyond that is RESOURCE_EXHAUSTED. */
@@ -186,13 +186,14 @@ struct atoll_create {
     /* What a facade wants to know about it later, after a restart too; shown to nobody, so the
      * facade's business alone; NULL: nothing. Not for secrets: it is on disk. */
     const char *facade_json;
-    const char *const *artifacts; /* patterns of files to keep (engine/artifacts.h), or NULL */
-    const char *session_id;       /* of the session it is made for, or NULL */
-    const char *provider;         /* by name; NULL or "auto": whoever can */
-    const char *image;            /* a container image instead of a template, or NULL */
-    const char *isolation;        /* "container", "gvisor", …; NULL: any */
-    const char *language;         /* that code in it will be in; NULL: nobody says */
-    const char *interpreter;      /* the language whose interpreter may wait in it; NULL: none */
+    const char *const
+        *artifacts;          /* patterns of files to keep (engine/artifact/artifacts.h), or NULL */
+    const char *session_id;  /* of the session it is made for, or NULL */
+    const char *provider;    /* by name; NULL or "auto": whoever can */
+    const char *image;       /* a container image instead of a template, or NULL */
+    const char *isolation;   /* "container", "gvisor", …; NULL: any */
+    const char *language;    /* that code in it will be in; NULL: nobody says */
+    const char *interpreter; /* the language whose interpreter may wait in it; NULL: none */
     enum atoll_network network;
     uint32_t gpus;
     bool
@@ -258,7 +259,7 @@ int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *er
 /* Whether there may be one more sandbox: RESOURCE_EXHAUSTED. */
 int atoll_engine_check_room(const struct atoll_engine *engine,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Whether the provider that builds templates answers now; of the others engine/providers.h tells how
+/* Whether the provider that builds templates answers now; of the others engine/provider/providers.h tells how
  * they were when they were looked at last. */
 void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg);
 /* Idempotent and complete: when done comes nothing of it is left. Running execs end as killed_by

@@ -3,10 +3,11 @@
 #include "base/map.h"
 #include "base/shares.h"
 #include "engine/engine.h"
-#include "engine/journal.h"
-#include "engine/providers.h"
-#include "engine/routing.h"
-#include "engine/tenants.h"
+#include "engine/exec/journal.h"
+#include "engine/provider/providers.h"
+#include "engine/provider/routing.h"
+#include "engine/sandbox/tenants.h"
+#include "engine/waiters.h"
 #include "provider/provider.h"
 #include "provider/rpc.h"
 #include "store/store.h"
@@ -384,11 +385,6 @@ bool atoll_sandbox_expects(const void *arg);
 bool atoll_sandbox_heartbeat(const void *arg);
 void atoll_sandbox_silence(void *arg, bool silent);
 void atoll_sandbox_late(void *arg, uint16_t type, const struct atoll_frame *frame);
-
-/* waiters.c */
-void atoll_waiters_add(struct atoll_list *list, atoll_done_fn *done, void *arg);
-/* Each once; they leave the list before the first of them is told. */
-void atoll_waiters_tell(struct atoll_list *list, const struct atoll_error *error);
 
 /* pause.c */
 /* What was under way is over, because of `why`. */

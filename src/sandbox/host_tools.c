@@ -11,7 +11,7 @@
 #include "sandbox/host_internal.h"
 
 #define DOCKER_WAIT_MS 500
-/* What makes a tier a provider; see engine/advice.c. */
+/* What makes a tier a provider; see engine/provider/advice.c. */
 #define LINE(settings) "\"" settings "\" under \"providers:\" in providers.yaml"
 #define DOCKER_LINE LINE("docker: {default_image: 'debian:12'}")
 

@@ -9,11 +9,11 @@
 #include "api/api.h"
 #include "api/preview.h"
 #include "base/log.h"
-#include "engine/contexts.h"
-#include "engine/registry.h"
-#include "engine/sessions.h"
 #include "fuzz.h"
+#include "interpreter/contexts.h"
 #include "loop/loop.h"
+#include "registry/registry.h"
+#include "session/sessions.h"
 
 static struct {
     struct atoll_loop *loop;

@@ -5,8 +5,8 @@
  */
 #include <errno.h>
 #include <string.h>
-#include "engine/contexts_line.h"
 #include "fuzz.h"
+#include "interpreter/contexts_line.h"
 
 #define REQUEST 7
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/fd.h"
-#include "engine/journal.h"
+#include "engine/exec/journal.h"
 #include "fuzz.h"
 #include "sys/tree.h"
 

@@ -4,8 +4,8 @@
  */
 #include <string.h>
 #include "api/rest/requests.h"
-#include "api/rest/session_files.h"
-#include "engine/artifacts.h"
+#include "api/rest/session/session_files.h"
+#include "engine/artifact/artifacts.h"
 #include "fuzz.h"
 
 /* Whatever is refused is refused in words, and as the client's mistake. */

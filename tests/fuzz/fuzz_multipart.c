@@ -4,7 +4,7 @@
  */
 #include <errno.h>
 #include <string.h>
-#include "api/e2b/multipart.h"
+#include "api/kit/multipart.h"
 #include "base/buf.h"
 #include "fuzz.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "api/rest/tar.h"
+#include "api/kit/tar.h"
 #include "fuzz.h"
 
 #define OCTAL_MAX UINT64_C(077777777777)

@@ -10,8 +10,8 @@
 #include "base/fd.h"
 #include "daemon/config.h"
 #include "daemon/provider_kinds.h"
-#include "engine/registry_internal.h"
 #include "fuzz.h"
+#include "registry/registry_internal.h"
 
 /* libfyaml forgets some memory of documents that it refuses. */
 const char *__lsan_default_suppressions(void);

@@ -1,5 +1,5 @@
 """Resource exhaustion (rows 79-88): each bomb meets a limit, is recorded truthfully, and nobody
-else notices. The bombs are bounded themselves, see src/verify/probe/bomb.c; a limit that holds
+else notices. The bombs are bounded themselves, see src/tools/verify/probe/bomb.c; a limit that holds
 stops them before, and test_bombs_outside.py shows that nothing else does.
 """
 

@@ -22,7 +22,7 @@ from canary import ROOT_CAPS, as_arguments, canary_facts
 from daemons import cgroups, wait_until
 from test_isolation import OPEN_FOR_ROOT
 
-# By provider: {check: (how it shows, why)}. `atoll verify` has the table, src/verify/tiers.c.
+# By provider: {check: (how it shows, why)}. `atoll verify` has the table, src/tools/verify/tiers.c.
 CHECKS = probing.known_checks()
 OPEN = {provider: {check: row for check, row in probing.not_offered(isolation, "user").items()
                    if check in CHECKS}

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include "base/fd.h"
 #include "engine/engine.h"
-#include "engine/providers.h"
+#include "engine/provider/providers.h"
 
 /*
  * An engine in memory for tests of the API. Answers come at once, or, while `hold` is set, when the

@@ -2,8 +2,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include "access/answers.h"
 #include "base/clock.h"
-#include "engine/answers.h"
 #include "store/answers.h"
 #include "store/store.h"
 #include "sys/tree.h"

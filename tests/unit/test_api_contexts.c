@@ -4,8 +4,8 @@
  */
 #include <sys/stat.h>
 #include "api/api_internal.h"
-#include "engine/contexts.h"
 #include "fake_engine.h"
+#include "interpreter/contexts.h"
 #include "sys/tree.h"
 #include "test_http_util.h"
 

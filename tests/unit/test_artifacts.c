@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/clock.h"
-#include "engine/artifacts_internal.h"
+#include "engine/artifact/artifacts_internal.h"
 #include "sys/tree.h"
 #include "test.h"
 

@@ -1,6 +1,6 @@
 /* Whose account unfinished lines of interpreters are on. */
 #include "base/shares.h"
-#include "engine/contexts_line.h"
+#include "interpreter/contexts_line.h"
 #include "test.h"
 
 #define MAX ((size_t)100)

@@ -3,8 +3,8 @@
  */
 #include <signal.h>
 #include <sys/stat.h>
-#include "engine/contexts_internal.h"
 #include "fake_engine.h"
+#include "interpreter/contexts_internal.h"
 #include "sys/tree.h"
 #include "test.h"
 

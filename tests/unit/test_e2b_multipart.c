@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "api/e2b/multipart.h"
+#include "api/kit/multipart.h"
 #include "base/buf.h"
 
 #define TYPE "multipart/form-data; boundary=XX"

@@ -1,6 +1,6 @@
 /* How many files are on their way, where descriptors do not pass. */
 #include <unistd.h>
-#include "engine/inband.h"
+#include "engine/file/inband.h"
 #include "test.h"
 
 static void a_neighbours_files(void **state)

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include "engine/journal.h"
+#include "engine/exec/journal.h"
 #include "sys/tree.h"
 #include "test.h"
 

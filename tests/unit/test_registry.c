@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/log.h"
-#include "engine/registry_internal.h"
+#include "registry/registry_internal.h"
 #include "sys/tree.h"
 #include "test.h"
 

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "engine/providers.h"
-#include "engine/routing.h"
+#include "engine/provider/providers.h"
+#include "engine/provider/routing.h"
 
 #define NET(mode) (1u << ATOLL_NETWORK_##mode)
 

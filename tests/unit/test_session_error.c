@@ -1,6 +1,6 @@
 /* Why code failed: from what interpreters write, where the record of the command agrees. */
 #include <string.h>
-#include "engine/sessions_internal.h"
+#include "interpreter/explain.h"
 #include "test.h"
 
 static struct atoll_session_error explain(const char *language, int code, const char *text)

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "api/rest/tar.h"
+#include "api/kit/tar.h"
 #include "test.h"
 
 static struct atoll_am_entry entry_of(uint8_t type)

@@ -2,9 +2,9 @@
 #include <regex.h>
 #include <string.h>
 #include "test.h"
-#include "verify/attacks.h"
-#include "verify/checks.h"
-#include "verify/report.h"
+#include "tools/verify/attacks.h"
+#include "tools/verify/checks.h"
+#include "tools/verify/report.h"
 
 static const struct atoll_check open_outside = {"a.open", "1", "one", "advice"};
 static const struct atoll_check closed_outside = {"a.closed", "2", "two", "advice"};

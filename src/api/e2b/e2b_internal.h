@@ -1,7 +1,7 @@
 #pragma once
 #include "api/e2b/e2b.h"
 #include "api/fields.h"
-#include "engine/registry.h"
+#include "registry/registry.h"
 
 /*
  * What the files of the control plane share. Field names, statuses and some texts are E2B's: its

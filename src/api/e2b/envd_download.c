@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include "api/e2b/envd_files.h"
-#include "api/file_send.h"
+#include "api/kit/file_send.h"
 #include "base/text.h"
 #include "net/url.h"
 

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <strings.h>
 #include "api/e2b/envd_files.h"
-#include "api/e2b/multipart.h"
-#include "api/e2b/unpack.h"
+#include "api/kit/multipart.h"
+#include "api/kit/unpack.h"
 #include "base/metrics.h"
 
 #define IN_MAX ((size_t)1024 * 1024) /* of the body that waits */

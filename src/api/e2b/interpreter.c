@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/api_internal.h"
-#include "api/context_stream.h"
 #include "api/e2b/e2b.h"
 #include "api/fields.h"
+#include "api/kit/context_stream.h"
 
 #define TRAFFIC_HEADER "e2b-traffic-access-token"
 #define USER "root"

@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include "api/context_stream.h"
 #include "api/e2b/e2b_internal.h"
+#include "api/kit/context_stream.h"
 #include "base/clock.h"
 #include "engine/json_memory.h"
 

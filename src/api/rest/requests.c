@@ -6,9 +6,9 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/text.h"
-#include "engine/artifacts.h"
+#include "engine/artifact/artifacts.h"
 #include "engine/json_memory.h"
-#include "engine/providers.h"
+#include "engine/provider/providers.h"
 
 #define MONTH_S (31.0 * 24 * 3600)
 

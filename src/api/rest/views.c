@@ -5,7 +5,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/text.h"
-#include "engine/providers.h"
+#include "engine/provider/providers.h"
 
 #define MIB 1048576.0
 

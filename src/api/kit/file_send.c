@@ -1,0 +1,149 @@
+#include "api/kit/file_send.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/metrics.h"
+
+/* Bytes sent per turn before other connections get theirs. */
+#define TURN_MAX ((size_t)1024 * 1024)
+
+struct looking {
+    struct atoll_file_part part;
+    void (*done)(void *arg, const struct atoll_file_part *part);
+    void *arg;
+};
+
+static void look(void *arg)
+{
+    struct looking *l = arg;
+    ssize_t n = atoll_tenant_file_peek(l->part.file);
+
+    if (n == -EAGAIN)
+        return;              /* it is called again */
+    l->part.to_end = n != 0; /* an error comes again, when it is read */
+    l->done(l->arg, &l->part);
+    free(l);
+}
+
+void atoll_file_whole(struct atoll_tenant_file *file, uint64_t size_bytes,
+                      void (*done)(void *arg, const struct atoll_file_part *part), void *arg)
+{
+    const struct atoll_file_part part = {.file = file, .length = size_bytes};
+    struct looking *l;
+
+    if (size_bytes > 0) {
+        done(arg, &part);
+        return;
+    }
+    l = atoll_api_alloc(sizeof(*l));
+    *l = (struct looking){part, done, arg};
+    atoll_tenant_file_on_ready(file, look, l);
+    look(l);
+}
+
+struct sending {
+    struct atoll_api_call *call;
+    struct atoll_file_part part;
+    struct atoll_timer turn;
+};
+
+static void sending_free(struct sending *s)
+{
+    (void)atoll_tenant_file_close(s->part.file);
+    atoll_timer_cancel(&s->turn);
+    free(s);
+}
+
+static void client_gone(struct atoll_api_call *call)
+{
+    sending_free(call->state);
+    atoll_api_drop(call);
+}
+
+/* The client was told a length; if the file has become shorter it must not take this for all. */
+static void cut(struct sending *s, const char *why)
+{
+    struct atoll_api_call *call = s->call;
+
+    sending_free(s);
+    atoll_api_abort(call, why);
+}
+
+/* The next piece. 1: sent, 0: that was all, -EPIPE: on_gone follows, -EAGAIN: on_ready does, -errno: cut
+ * off. */
+static int send_piece(struct sending *s, size_t *sent)
+{
+    struct atoll_file_part *part = &s->part;
+    bool wanted = part->to_end || part->length > 0;
+    const uint8_t *piece;
+    ssize_t n = wanted ? atoll_tenant_file_read(part->file, &piece) : 0;
+    int r;
+
+    if (n < 0)
+        return (int)n;
+    if (n == 0)
+        return wanted && !part->to_end ? -ENODATA : 0;
+    r = atoll_http_write(s->call->req, piece, (size_t)n);
+    if (r < 0)
+        return r;
+    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "out"), (double)n);
+    if (!part->to_end)
+        part->length -= (uint64_t)n;
+    *sent += (size_t)n;
+    return 1;
+}
+
+static void pump(void *arg)
+{
+    struct sending *s = arg;
+    struct atoll_api_call *call = s->call;
+    size_t sent = 0;
+    int r = 1;
+
+    if (s->turn.loop)
+        return;
+    while (r > 0) {
+        if (atoll_http_pending(call->req) > ATOLL_HTTP_HIGH_WATER)
+            return;
+        if (sent >= TURN_MAX) {
+            atoll_timer_set(&s->turn, atoll_http_loop(call->req), 0, pump, s);
+            return;
+        }
+        r = send_piece(s, &sent);
+    }
+    if (r == -EPIPE || r == -EAGAIN)
+        return;
+    if (r < 0) {
+        cut(s, r == -ENODATA ? "the file became shorter while it was read" : strerror(-r));
+        return;
+    }
+    sending_free(s);
+    atoll_api_end(call);
+}
+
+static void drained(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
+{
+    pump(arg);
+}
+
+void atoll_file_send(struct atoll_api_call *call, int status, const char *content_type,
+                     const struct atoll_file_part *part)
+{
+    struct sending *s = atoll_api_alloc(sizeof(*s));
+
+    s->call = call;
+    s->part = *part;
+    call->state = s;
+    call->on_gone = client_gone;
+    if (!part->to_end)
+        atoll_tenant_file_cut(part->file, part->offset, part->length);
+    atoll_tenant_file_on_ready(part->file, pump, s);
+    atoll_http_on_drain(call->req, drained, s);
+    atoll_api_begin(call, status, content_type, part->to_end ? -1 : (int64_t)part->length);
+    /* To HEAD the head is the whole answer. */
+    if (atoll_http_method(call->req) == ATOLL_HEAD) {
+        s->part.length = 0;
+        s->part.to_end = false;
+    }
+    pump(s);
+}

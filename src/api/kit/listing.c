@@ -1,0 +1,29 @@
+#include "api/kit/listing.h"
+
+struct atoll_rest_listing *atoll_rest_listing_new(struct atoll_api_call *call, const char *name,
+                                                  char closing)
+{
+    struct atoll_rest_listing *l = atoll_api_alloc(sizeof(*l));
+
+    l->call = call;
+    l->closing = closing;
+    atoll_api_reply_init(&l->buf, &l->out);
+    atoll_json_open(&l->out, NULL, '{');
+    atoll_json_open(&l->out, name, closing == ']' ? '[' : '{');
+    return l;
+}
+
+void atoll_rest_listing_done(void *arg, const struct atoll_error *error)
+{
+    struct atoll_rest_listing *l = arg;
+
+    if (error) {
+        atoll_api_fail(l->call, error);
+        atoll_buf_done(&l->buf);
+    } else {
+        atoll_json_close(&l->out, l->closing);
+        atoll_json_close(&l->out, '}');
+        atoll_api_reply(l->call, 200, &l->out);
+    }
+    free(l);
+}

@@ -1,0 +1,122 @@
+#include "api/kit/tar.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ustar, POSIX.1-2017 pax(1) "ustar Interchange Format". All fields are text. */
+struct head {
+    char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type;
+    char target[100], magic[6], version[2], owner[32], group[32], dev_major[8], dev_minor[8];
+    char prefix[155], unused[12];
+};
+_Static_assert(sizeof(struct head) == ATOLL_TAR_BLOCK, "a head is one block");
+
+/* The largest size and time that eleven octal digits can say. */
+#define SIZE_MAX_OCTAL UINT64_C(077777777777)
+#define ID_MAX_OCTAL 07777777u
+
+size_t atoll_tar_padding(uint64_t size)
+{
+    return (size_t)((ATOLL_TAR_BLOCK - size % ATOLL_TAR_BLOCK) % ATOLL_TAR_BLOCK);
+}
+
+/* Up to the width of the field; a text that fills it has no NUL. */
+static void put(char *field, size_t width, const char *text)
+{
+    memcpy(field, text, strnlen(text, width));
+}
+
+static void put_octal(char *field, size_t width, uint64_t value)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof(text), "%0*llo", (int)width - 1, (unsigned long long)value);
+    put(field, width, text);
+}
+
+static int append_head(struct atoll_buf *out, struct head *h)
+{
+    unsigned sum = 0;
+
+    put(h->magic, sizeof(h->magic), "ustar");
+    put(h->version, sizeof(h->version), "00");
+    memset(h->checksum, ' ', sizeof(h->checksum));
+    for (size_t i = 0; i < sizeof(*h); i++)
+        sum += ((const uint8_t *)h)[i];
+    put_octal(h->checksum, sizeof(h->checksum) - 1, sum);
+    return atoll_buf_append(out, h, sizeof(*h));
+}
+
+/* "LENGTH key=value\n", where LENGTH counts itself, too. */
+static int append_record(struct atoll_buf *out, const char *key, const char *value)
+{
+    size_t rest = strlen(key) + strlen(value) + 3, len = rest + 1;
+    char digits[24];
+
+    while (rest + (size_t)snprintf(digits, sizeof(digits), "%zu", len) != len)
+        len = rest + strlen(digits);
+    return atoll_buf_appendf(out, "%zu %s=%s\n", len, key, value);
+}
+
+static int pad(struct atoll_buf *out, uint64_t size)
+{
+    static const uint8_t zeros[ATOLL_TAR_BLOCK];
+    return atoll_buf_append(out, zeros, atoll_tar_padding(size));
+}
+
+/* What does not fit the fields of a head comes before it, as an entry of type x. */
+static int append_extended(struct atoll_buf *out, const char *name, const char *target,
+                           uint64_t size)
+{
+    struct head h = {.type = 'x'};
+    struct atoll_buf records;
+    char digits[24];
+    int r = 0;
+
+    atoll_buf_init(&records, (size_t)16 * 1024);
+    (void)snprintf(digits, sizeof(digits), "%llu", (unsigned long long)size);
+    if (strlen(name) > sizeof(h.name))
+        r = append_record(&records, "path", name);
+    if (r == 0 && strlen(target) > sizeof(h.target))
+        r = append_record(&records, "linkpath", target);
+    if (r == 0 && size > SIZE_MAX_OCTAL)
+        r = append_record(&records, "size", digits);
+    if (r == 0 && atoll_buf_size(&records) > 0) {
+        put(h.name, sizeof(h.name), "pax");
+        put_octal(h.mode, sizeof(h.mode), 0644);
+        put_octal(h.size, sizeof(h.size), atoll_buf_size(&records));
+        r = append_head(out, &h);
+        if (r == 0)
+            r = atoll_buf_append(out, atoll_buf_head(&records), atoll_buf_size(&records));
+        if (r == 0)
+            r = pad(out, atoll_buf_size(&records));
+    }
+    atoll_buf_done(&records);
+    return r;
+}
+
+static char type_of(uint8_t type)
+{
+    return type == ATOLL_ENTRY_DIRECTORY ? '5' : type == ATOLL_ENTRY_SYMLINK ? '2' : '0';
+}
+
+int atoll_tar_head(struct atoll_buf *out, const char *name, const struct atoll_am_entry *e,
+                   uint64_t size)
+{
+    const char *target = e->type == ATOLL_ENTRY_SYMLINK ? e->target : "";
+    uint64_t bytes = e->type == ATOLL_ENTRY_FILE ? size : 0;
+    struct head h = {.type = type_of(e->type)};
+    int r = append_extended(out, name, target, bytes);
+
+    put(h.name, sizeof(h.name), name);
+    put(h.target, sizeof(h.target), target);
+    put(h.owner, sizeof(h.owner) - 1, e->owner);
+    put(h.group, sizeof(h.group) - 1, e->group);
+    put_octal(h.mode, sizeof(h.mode), e->mode & 07777);
+    put_octal(h.uid, sizeof(h.uid), ATOLL_MIN(e->uid, ID_MAX_OCTAL));
+    put_octal(h.gid, sizeof(h.gid), ATOLL_MIN(e->gid, ID_MAX_OCTAL));
+    put_octal(h.size, sizeof(h.size), ATOLL_MIN(bytes, SIZE_MAX_OCTAL));
+    put_octal(h.mtime, sizeof(h.mtime),
+              e->mtime_ms > 0 ? ATOLL_MIN((uint64_t)e->mtime_ms / 1000, SIZE_MAX_OCTAL) : 0);
+    return r < 0 ? r : append_head(out, &h);
+}

@@ -1,7 +1,0 @@
-#pragma once
-#include "api/json_out.h"
-#include "engine/contexts.h"
-
-/* The results of an execution as an array, and whether some are missing. */
-void atoll_view_context_results(struct atoll_json_out *out, const char *key,
-                                const struct atoll_context_collect *collect);

@@ -1,0 +1,195 @@
+/*
+ * The small operations on files. Every path is looked up inside the sandbox, by its agent.
+ */
+#include "api/rest/file/files.h"
+#include <errno.h>
+#include <string.h>
+#include "api/kit/listing.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/views.h"
+
+#define DEPTH_MAX 64
+
+static int take_path(const struct atoll_api_call *call, const char *name, const char **ret,
+                     struct atoll_error *err)
+{
+    const char *path = atoll_http_query(call->req, name);
+
+    if (!path || !*path)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "?%s= is missing: a path, absolute or below the user's home", name);
+    if (strlen(path) > ATOLL_REST_PATH_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                          "?%s= is longer than %d bytes", name, ATOLL_REST_PATH_MAX);
+    *ret = path;
+    return 0;
+}
+
+bool atoll_rest_file_target(struct atoll_api_call *call, struct atoll_rest_file_target *ret)
+{
+    const char *user = atoll_http_query(call->req, "user");
+    struct atoll_error error;
+
+    if (take_path(call, "path", &ret->path, &error) < 0) {
+        atoll_api_fail(call, &error);
+        return false;
+    }
+    if (user && strlen(user) > 64) {
+        (void)atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "?user= is too long");
+        atoll_api_fail(call, &error);
+        return false;
+    }
+    ret->user = user && *user ? user : NULL;
+    return true;
+}
+
+void atoll_rest_file_entry(void *arg, const struct atoll_am_entry *entry,
+                           const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (error) {
+        atoll_api_fail(call, error);
+        return;
+    }
+    atoll_api_reply_init(&buf, &out);
+    atoll_view_entry(&out, NULL, entry);
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_rest_file_stat(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                          size_t n ATOLL_UNUSED)
+{
+    struct atoll_rest_file_target t;
+
+    if (atoll_rest_file_target(call, &t))
+        atoll_files_stat(call->engine, call->params.id, t.user, t.path, atoll_rest_file_entry,
+                         call);
+}
+
+void atoll_rest_file_mkdir(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                           size_t n ATOLL_UNUSED)
+{
+    struct atoll_rest_file_target t;
+
+    if (atoll_rest_file_target(call, &t))
+        atoll_files_mkdir(call->engine, call->params.id, t.user, t.path, atoll_rest_file_entry,
+                          call);
+}
+
+void atoll_rest_file_move(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                          size_t n ATOLL_UNUSED)
+{
+    struct atoll_rest_file_target t;
+    struct atoll_error error;
+    const char *to;
+
+    if (!atoll_rest_file_target(call, &t))
+        return;
+    if (take_path(call, "to", &to, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_files_move(call->engine, call->params.id, t.user, t.path, to, atoll_rest_file_entry,
+                         call);
+}
+
+void atoll_rest_file_chmod(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                           size_t n ATOLL_UNUSED)
+{
+    struct atoll_rest_file_target t;
+    struct atoll_error error;
+    uint32_t mode = UINT32_MAX;
+    int r;
+
+    if (!atoll_rest_file_target(call, &t))
+        return;
+    r = atoll_api_query_mode(call, "mode", &mode, &error);
+    if (r == 0 && mode == UINT32_MAX)
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "?mode= is missing: permission bits in octal, such as 0644");
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_files_chmod(call->engine, call->params.id, t.user, t.path, mode, atoll_rest_done,
+                          call);
+}
+
+void atoll_rest_file_chown(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                           size_t n ATOLL_UNUSED)
+{
+    const char *owner = atoll_http_query(call->req, "owner");
+    const char *group = atoll_http_query(call->req, "group");
+    struct atoll_rest_file_target t;
+    struct atoll_error error;
+
+    if (!atoll_rest_file_target(call, &t))
+        return;
+    owner = owner ? owner : "";
+    group = group ? group : "";
+    if ((!*owner && !*group) || strlen(owner) > 64 || strlen(group) > 64) {
+        (void)atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                         "?owner= or ?group= is needed: a name or a number");
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_files_chown(call->engine, call->params.id, t.user, t.path, owner, group, atoll_rest_done,
+                      call);
+}
+
+void atoll_rest_file_symlink(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                             size_t n ATOLL_UNUSED)
+{
+    struct atoll_rest_file_target t;
+    struct atoll_error error;
+    const char *target;
+
+    if (!atoll_rest_file_target(call, &t))
+        return;
+    if (take_path(call, "target", &target, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_files_symlink(call->engine, call->params.id, t.user, target, t.path, atoll_rest_done,
+                            call);
+}
+
+void atoll_rest_file_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                            size_t n ATOLL_UNUSED)
+{
+    struct atoll_rest_file_target t;
+    struct atoll_error error;
+    bool recursive;
+
+    if (!atoll_rest_file_target(call, &t))
+        return;
+    if (atoll_api_query_flag(call, "recursive", &recursive, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_files_remove(call->engine, call->params.id, t.user, t.path, recursive,
+                           atoll_rest_done, call);
+}
+
+static void list_entry(void *arg, const struct atoll_am_entry *entry)
+{
+    struct atoll_rest_listing *l = arg;
+
+    atoll_view_entry(&l->out, NULL, entry);
+}
+
+void atoll_rest_file_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                          size_t n ATOLL_UNUSED)
+{
+    struct atoll_rest_file_target t;
+    struct atoll_error error;
+    uint64_t depth = 1;
+
+    if (!atoll_rest_file_target(call, &t))
+        return;
+    if (atoll_api_query_u64(call, "depth", 1, DEPTH_MAX, &depth, &error) < 0) {
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_files_list(call->engine, call->params.id, t.user, t.path, (uint32_t)depth, list_entry,
+                     atoll_rest_listing_done, atoll_rest_listing_new(call, "entries", ']'));
+}

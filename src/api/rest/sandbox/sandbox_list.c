@@ -1,0 +1,161 @@
+/*
+ * GET /api/sandboxes: those the caller may see, oldest first, filtered and in pages.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include "api/kit/paging.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/views.h"
+#include "api/rest/walk.h"
+#include "base/text.h"
+#include "engine/json_memory.h"
+
+#define STEP 32 /* sandboxes looked at in one turn of the loop */
+#define PAIRS_MAX 16
+#define PAIR_BYTES_MAX 1024
+
+struct filter {
+    const char *state, *template_name; /* NULL: any */
+    struct {
+        const char *key, *value;
+    } pairs[PAIRS_MAX]; /* of the metadata; all must be there */
+    size_t pair_count;
+    char pair_text[PAIR_BYTES_MAX];
+    struct atoll_rest_page page;
+};
+
+static int take_state(struct filter *f, const char *state, struct atoll_error *err)
+{
+    if (!state)
+        return 0;
+    for (int i = ATOLL_SANDBOX_CREATING; i < ATOLL_SANDBOX_STATES; i++)
+        if (strcmp(state, atoll_sandbox_state_name((enum atoll_sandbox_state)i)) == 0)
+            f->state = state;
+    return f->state ? 0
+                    : atoll_fail(
+                          err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "?state= must be creating, running, stopping, failed, paused, stopped or "
+                          "unreachable (got \"%.48s\")",
+                          state);
+}
+
+/* key=value, and more of them after a '&' (which the client has encoded once more). */
+static int take_metadata(struct filter *f, const char *text, struct atoll_error *err)
+{
+    char *pair, *rest = f->pair_text;
+
+    if (!text)
+        return 0;
+    if (atoll_text_copy(f->pair_text, sizeof(f->pair_text), text) < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
+                          "?metadata= must be shorter than %d bytes", PAIR_BYTES_MAX);
+    while ((pair = strsep(&rest, "&"))) {
+        char *equals = strchr(pair, '=');
+        if (!equals || equals == pair || f->pair_count == PAIRS_MAX)
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "?metadata= must be KEY=VALUE, or up to %d of them joined by %%26",
+                              PAIRS_MAX);
+        *equals = '\0';
+        f->pairs[f->pair_count].key = pair;
+        f->pairs[f->pair_count++].value = equals + 1;
+    }
+    return 0;
+}
+
+static int take_filter(const struct atoll_api_call *call, struct filter *f, struct atoll_error *err)
+{
+    int r = take_state(f, atoll_http_query(call->req, "state"), err);
+
+    f->template_name = atoll_http_query(call->req, "template");
+    if (r == 0)
+        r = take_metadata(f, atoll_http_query(call->req, "metadata"), err);
+    return r < 0 ? r : atoll_rest_page_take(call, &f->page, err);
+}
+
+static bool has_pairs(const struct filter *f, const char *metadata_json)
+{
+    json_t *metadata;
+    bool all = true;
+
+    if (f->pair_count == 0)
+        return true;
+    metadata = atoll_json_load_own(metadata_json);
+    for (size_t i = 0; i < f->pair_count && all; i++) {
+        const char *value = json_string_value(json_object_get(metadata, f->pairs[i].key));
+        all = value && strcmp(value, f->pairs[i].value) == 0;
+    }
+    json_decref(metadata);
+    return all;
+}
+
+static bool passes(const struct filter *f, const struct atoll_sandbox_view *v)
+{
+    return (!f->state || strcmp(f->state, atoll_sandbox_state_name(v->state)) == 0) &&
+           (!f->template_name || strcmp(f->template_name, v->template_name) == 0) &&
+           has_pairs(f, v->metadata_json);
+}
+
+/* The answer, while it is written. */
+struct list {
+    struct atoll_api_call *call;
+    struct filter filter;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    uint64_t shown;
+    bool more; /* than fit on the page */
+    int64_t last_unix_ms;
+    char last_id[ATOLL_ID_LEN + 1];
+};
+
+static bool show(void *arg, struct atoll_sandbox *sandbox)
+{
+    struct list *l = arg;
+    struct atoll_sandbox_view view;
+
+    atoll_sandbox_get(sandbox, &view);
+    if (!passes(&l->filter, &view))
+        return true;
+    if (l->filter.page.limit && l->shown == l->filter.page.limit) {
+        l->more = true;
+        return false;
+    }
+    atoll_view_sandbox(&l->out, NULL, sandbox);
+    l->shown++;
+    l->last_unix_ms = view.created_unix_ms;
+    (void)snprintf(l->last_id, sizeof(l->last_id), "%s", view.id);
+    return true;
+}
+
+static void finish(void *arg)
+{
+    struct list *l = arg;
+
+    atoll_json_close(&l->out, ']');
+    if (l->more)
+        atoll_rest_page_write(&l->out, l->last_unix_ms, l->last_id);
+    atoll_json_close(&l->out, '}');
+    atoll_api_reply(l->call, 200, &l->out);
+    free(l);
+}
+
+void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                             size_t n ATOLL_UNUSED)
+{
+    struct list *l = atoll_api_alloc(sizeof(*l));
+    const struct atoll_rest_page *page = &l->filter.page;
+    struct atoll_error error;
+
+    l->call = call;
+    if (take_filter(call, &l->filter, &error) < 0) {
+        free(l);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_api_reply_init(&l->buf, &l->out);
+    atoll_json_open(&l->out, NULL, '{');
+    atoll_json_open(&l->out, "sandboxes", '[');
+    atoll_rest_walk(call, page->has_cursor ? page->after_ms : INT64_MIN, page->after_id, STEP, show,
+                    finish, l);
+}

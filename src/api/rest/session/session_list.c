@@ -1,0 +1,78 @@
+/* GET /api/sessions: those the caller may see, oldest first, in pages. */
+#include "api/api_internal.h"
+#include "api/kit/paging.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/session/sessions_view.h"
+
+static struct atoll_session *next_seen(struct atoll_api_call *call, size_t *pos,
+                                       struct atoll_session_view *ret)
+{
+    struct atoll_session *session;
+
+    while ((session = atoll_sessions_next(call->api->config.sessions, pos))) {
+        atoll_session_get(session, ret);
+        if (atoll_api_sees(call, ret->owner))
+            return session;
+    }
+    return NULL;
+}
+
+static int by_age(const void *left, const void *right)
+{
+    struct atoll_session_view a, b;
+
+    atoll_session_get(*(struct atoll_session *const *)left, &a);
+    atoll_session_get(*(struct atoll_session *const *)right, &b);
+    return atoll_rest_page_compare(a.created_unix_ms, a.id, b.created_unix_ms, b.id);
+}
+
+/* As many as there may be sandboxes. */
+static struct atoll_session **gather(struct atoll_api_call *call,
+                                     const struct atoll_rest_page *page, size_t *ret_count)
+{
+    struct atoll_session **found, *session;
+    struct atoll_session_view view;
+    size_t pos = 0, count = 0, kept = 0;
+
+    while (next_seen(call, &pos, &view))
+        count++;
+    found = atoll_api_alloc((count + 1) * sizeof(struct atoll_session *));
+    for (pos = 0; kept < count && (session = next_seen(call, &pos, &view));)
+        if (atoll_rest_page_has(page, view.created_unix_ms, view.id))
+            found[kept++] = session;
+    qsort(found, kept, sizeof(struct atoll_session *), by_age);
+    *ret_count = kept;
+    return found;
+}
+
+void atoll_rest_session_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                             size_t n ATOLL_UNUSED)
+{
+    struct atoll_rest_page page;
+    struct atoll_session **found;
+    struct atoll_session_view last;
+    struct atoll_error error;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    size_t count, shown;
+
+    if (atoll_rest_page_take(call, &page, &error) < 0) {
+        atoll_api_fail(call, &error);
+        return;
+    }
+    found = gather(call, &page, &count);
+    shown = atoll_rest_page_shown(&page, count);
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_open(&out, "sessions", '[');
+    for (size_t i = 0; i < shown; i++)
+        atoll_rest_session_view(&out, NULL, call, found[i]);
+    atoll_json_close(&out, ']');
+    if (shown < count) {
+        atoll_session_get(found[shown - 1], &last);
+        atoll_rest_page_write(&out, last.created_unix_ms, last.id);
+    }
+    atoll_json_close(&out, '}');
+    free(found);
+    atoll_api_reply(call, 200, &out);
+}

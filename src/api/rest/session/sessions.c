@@ -1,0 +1,227 @@
+/*
+ * Sessions: made, listed, ended. Routes with {session} in them are about the session's sandbox by
+ * the time a handler is called; see api/session_call.c.
+ */
+#include <errno.h>
+#include <string.h>
+#include "api/api_internal.h"
+#include "api/idempotency.h"
+#include "api/lease.h"
+#include "api/rest/requests.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/session/session_files.h"
+#include "api/rest/session/sessions_view.h"
+#include "api/rest/views.h"
+
+struct session_fields {
+    const char *environment;
+    const json_t *files;
+};
+
+#define AT(member) offsetof(struct session_fields, member)
+static const struct atoll_field session_fields[] = {
+    {"environment", ATOLL_FIELD_STRING, AT(environment), 1, 64, NULL, 0},
+    {"files", ATOLL_FIELD_JSON, AT(files), 0, 0, NULL, 0},
+    {0},
+};
+#undef AT
+
+void atoll_rest_session_view(struct atoll_json_out *out, const char *key,
+                             struct atoll_api_call *call, const struct atoll_session *session)
+{
+    struct atoll_session_view v;
+    struct atoll_sandbox *sandbox;
+    struct atoll_sandbox_view s;
+    char url[ATOLL_REST_SESSION_URL_MAX];
+
+    atoll_session_get(session, &v);
+    sandbox = atoll_engine_find(call->engine, v.sandbox_id);
+    if (!sandbox)
+        return; /* gone with this very session: whoever asked for it is told so */
+    atoll_sandbox_get(sandbox, &s);
+    atoll_rest_session_url(call, &v, url);
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "session_id", v.id);
+    atoll_json_text(out, "sandbox_id", v.sandbox_id);
+    atoll_json_text(out, "environment", v.environment);
+    atoll_json_text(out, "provider", s.provider);
+    atoll_json_text(out, "url", url);
+    atoll_json_text(out, "state", atoll_sandbox_state_name(s.state));
+    atoll_json_time(out, "created_at", v.created_unix_ms);
+    atoll_json_time(out, "expires_at", s.expires_unix_ms);
+    atoll_json_raw(out, "metadata", s.metadata_json && *s.metadata_json ? s.metadata_json : "{}");
+    atoll_json_bool(out, "persistent", s.lifetime.persistent);
+    if (*v.start_exec)
+        atoll_json_text(out, "start_execution_id", v.start_exec);
+    atoll_view_sandbox(out, "sandbox", sandbox);
+    atoll_json_close(out, '}');
+}
+
+/* Making one. */
+
+struct create {
+    struct atoll_api_call *call;
+    struct atoll_body body;
+    struct atoll_session_create request; /* borrowed from body */
+};
+
+static void create_free(struct create *c)
+{
+    atoll_body_done(&c->body);
+    free(c);
+}
+
+static void created(void *arg, struct atoll_session *session, const struct atoll_error *error)
+{
+    struct create *c = arg;
+    struct atoll_api_call *call = c->call;
+    struct atoll_session_view view;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    bool leased;
+
+    leased = c->request.lifetime.connection_lease;
+    create_free(c);
+    if (error) {
+        atoll_api_fail(call, error);
+        return;
+    }
+    atoll_session_get(session, &view);
+    if (atoll_api_is_unheard(call) && (!call->idempotency || leased)) {
+        /* Nobody was told its id, so nobody would ever delete it. */
+        atoll_sessions_destroy(call->api->config.sessions, view.id, ATOLL_REST_WHO_GONE,
+                               atoll_rest_ignore, NULL);
+        atoll_api_drop(call);
+    } else {
+        if (leased)
+            atoll_api_lease(call, view.sandbox_id);
+        atoll_rest_session_show_port(call, session);
+        atoll_api_reply_init(&buf, &out);
+        atoll_rest_session_view(&out, NULL, call, session);
+        atoll_api_reply(call, 201, &out);
+    }
+}
+
+/* What is no use now is refused by name, with what works instead. */
+static int check_offered(const struct session_fields *f, const char *template_name,
+                         struct atoll_error *err)
+{
+    if (template_name)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "a session has the template of its environment; give environment only");
+    if (!f->environment)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "environment is missing: a name out of GET /api/registry/environments");
+    return 0;
+}
+
+#define NETWORK_MBPS_MAX 1000000
+
+/* Nobody limits a network; without one every limit is kept. */
+static int take_network_limit(json_t *root, struct atoll_error *err)
+{
+    json_t *limits = json_object_get(root, "limits");
+    const json_t *limit = json_object_get(limits, "networkMbps");
+    const json_t *mode = json_object_get(root, "networkMode");
+
+    if (!limit || json_is_null(limit))
+        return 0;
+    if (!json_is_number(limit) || !(json_number_value(limit) >= 0) ||
+        json_number_value(limit) > NETWORK_MBPS_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "limits.networkMbps must be a number between 0 and %d", NETWORK_MBPS_MAX);
+    if (mode && !json_is_null(mode) && strcmp(json_string_value(mode) ?: "", "none") != 0)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "limits.networkMbps cannot be kept with a network: leave it out, or have "
+                          "networkMode \"none\"");
+    (void)json_object_del(limits, "networkMbps");
+    return 0;
+}
+
+static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct atoll_error *err)
+{
+    struct session_fields own = {0};
+    struct atoll_rest_sandbox sandbox = {0};
+    const struct atoll_field_set sets[] = {{session_fields, &own},
+                                           {atoll_rest_sandbox_fields, &sandbox}};
+    struct atoll_rest_session_files files = {0};
+    struct atoll_create checked = {0};
+    int r = atoll_body_parse(&c->body, bytes, n, err);
+
+    if (r == 0)
+        r = take_network_limit(c->body.root, err);
+    if (r == 0)
+        r = atoll_fields_decode(&c->body, c->body.root, "", sets, ATOLL_ARRAY_LEN(sets), err);
+    if (r == 0)
+        r = check_offered(&own, sandbox.template_name, err);
+    if (r == 0)
+        r = atoll_rest_sandbox_check(&sandbox, &c->body, &checked, err);
+    if (r == 0)
+        r = atoll_rest_session_files_decode(own.files, &c->body, &files, err);
+    c->request = (struct atoll_session_create){
+        .environment = own.environment,
+        .limits = checked.limits,
+        .waived = checked.waived,
+        .lifetime = checked.lifetime,
+        .env = checked.env,
+        .metadata_json = checked.metadata_json,
+        .artifacts = checked.artifacts,
+        .owner = c->call->caller.tenant,
+        .provider = checked.provider,
+        .image = checked.image,
+        .isolation = checked.isolation,
+        .language = checked.language,
+        .network = checked.network,
+        .gpus = checked.gpus,
+        .recreate = checked.recreate,
+        .mounts = checked.mounts,
+        .mount_count = checked.mount_count,
+        .login = checked.login,
+        .files = files.files,
+        .file_count = files.count,
+    };
+    return r;
+}
+
+void atoll_rest_session_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct create *c;
+    struct atoll_error error;
+
+    if (atoll_idempotency_check(call, bytes, n))
+        return;
+    c = atoll_api_alloc(sizeof(*c));
+    c->call = call;
+    if (parse_create(c, bytes, n, &error) == 0) {
+        atoll_sessions_create(call->api->config.sessions, &c->request, created, c);
+        return;
+    }
+    create_free(c);
+    atoll_api_fail(call, &error);
+}
+
+/* Looking. */
+
+void atoll_rest_session_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                            size_t n ATOLL_UNUSED)
+{
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    atoll_api_reply_init(&buf, &out);
+    atoll_rest_session_view(&out, NULL, call,
+                            atoll_sessions_find(call->api->config.sessions, call->params.session));
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_rest_session_destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                size_t n ATOLL_UNUSED)
+{
+    struct atoll_error error;
+
+    if (atoll_rest_artifacts_want(call, &error) < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_sessions_destroy(call->api->config.sessions, call->params.session, ATOLL_REST_WHO,
+                               atoll_rest_done, call);
+}

@@ -1,0 +1,124 @@
+#include <errno.h>
+#include <stdio.h>
+#include "api/kit/body_pump.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/views.h"
+
+static bool sees(const struct atoll_api_call *call, const struct atoll_template_view *view)
+{
+    return !view->owner || !*view->owner || atoll_api_sees(call, view->owner);
+}
+
+void atoll_rest_template_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                              size_t n ATOLL_UNUSED)
+{
+    struct atoll_template_view view;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+    size_t pos = 0;
+
+    atoll_api_reply_init(&buf, &out);
+    atoll_json_open(&out, NULL, '{');
+    atoll_json_open(&out, "templates", '[');
+    while (atoll_templates_next(call->engine, &pos, &view))
+        if (sees(call, &view))
+            atoll_view_template(&out, NULL, &view);
+    atoll_json_close(&out, ']');
+    atoll_json_close(&out, '}');
+    atoll_api_reply(call, 200, &out);
+}
+
+void atoll_rest_template_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                size_t n ATOLL_UNUSED)
+{
+    struct atoll_template_view view;
+    struct atoll_error error;
+    char owner[65] = "";
+    bool found = atoll_templates_find(call->engine, call->caller.tenant, call->params.name, &view);
+
+    if (found && view.owner)
+        (void)snprintf(owner, sizeof(owner), "%s", view.owner);
+    if (found && !*owner && call->caller.scope < ATOLL_SCOPE_ADMIN) {
+        (void)atoll_fail(&error, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                         "%s is none of your snapshots: templates of everybody need a key of scope "
+                         "admin",
+                         call->params.name);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_templates_remove(call->engine, owner, call->params.name, atoll_rest_done, call);
+}
+
+/* Importing: the archive goes through as fast as it can be unpacked. */
+
+struct import {
+    struct atoll_api_call *call;
+    struct atoll_import *import; /* ours to finish or drop */
+    struct atoll_body_pump pump;
+};
+
+static void import_made(void *arg, const struct atoll_template_view *view,
+                        const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (error) {
+        atoll_api_fail(call, error);
+        return;
+    }
+    atoll_api_reply_init(&buf, &out);
+    atoll_view_template(&out, NULL, view);
+    atoll_api_reply(call, 201, &out);
+}
+
+static void write_archive(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done,
+                          void *done_arg)
+{
+    struct import *i = arg;
+
+    atoll_import_write(i->import, bytes, n, done, done_arg);
+}
+
+static void archive_ended(void *arg, const struct atoll_error *error)
+{
+    struct import *i = arg;
+    struct atoll_api_call *call = i->call;
+    struct atoll_import *import = i->import;
+
+    free(i);
+    if (error) {
+        atoll_import_drop(import);
+        atoll_api_fail(call, error);
+    } else {
+        atoll_import_finish(import, import_made, call);
+    }
+}
+
+static void import_ready(void *arg, struct atoll_import *import, const struct atoll_error *error)
+{
+    struct import *i = arg;
+    struct atoll_api_call *call = i->call;
+
+    if (error) {
+        free(i);
+        atoll_api_fail(call, error);
+    } else if (!call->req) {
+        free(i);
+        atoll_import_drop(import);
+        atoll_api_drop(call);
+    } else {
+        i->import = import;
+        atoll_body_pump_start(&i->pump, call, write_archive, archive_ended, i);
+    }
+}
+
+void atoll_rest_template_import(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                                size_t n ATOLL_UNUSED)
+{
+    struct import *i = atoll_api_alloc(sizeof(*i));
+
+    i->call = call;
+    atoll_templates_import(call->engine, call->params.name, import_ready, i);
+}

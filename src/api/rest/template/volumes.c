@@ -1,0 +1,85 @@
+/*
+ * What outlives sandboxes at a provider: snapshots of their disks, which become templates, and volumes.
+ */
+#include <errno.h>
+#include "api/fields.h"
+#include "api/kit/listing.h"
+#include "api/rest/rest_internal.h"
+#include "api/rest/views.h"
+#include "base/text.h"
+
+/* Snapshots. */
+
+struct snapshot_request {
+    const char *name;
+};
+
+static const struct atoll_field snapshot_fields[] = {
+    {"name", ATOLL_FIELD_STRING, offsetof(struct snapshot_request, name), 1, 64, NULL, 0},
+    {0},
+};
+
+static void snapshot_made(void *arg, const struct atoll_template_view *view,
+                          const struct atoll_error *error)
+{
+    struct atoll_api_call *call = arg;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (error) {
+        atoll_api_fail(call, error);
+        return;
+    }
+    atoll_api_reply_init(&buf, &out);
+    atoll_view_template(&out, NULL, view);
+    atoll_api_reply(call, 201, &out);
+}
+
+void atoll_rest_sandbox_snapshot(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
+{
+    struct snapshot_request request = {0};
+    struct atoll_field_set set = {snapshot_fields, &request};
+    struct atoll_body body;
+    struct atoll_error error;
+    int r = atoll_body_parse(&body, bytes, n, &error);
+
+    if (r == 0)
+        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
+    if (r == 0 && (!request.name || !atoll_text_is_name(request.name)))
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "name must be the name of the template to be: a letter or digit, then "
+                       "letters, digits, dots, dashes or underscores");
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else
+        atoll_engine_snapshot(call->engine, call->params.id, request.name, snapshot_made, call);
+    atoll_body_done(&body);
+}
+
+/* Volumes. */
+
+static void list_one(void *arg, const struct atoll_volume_view *view)
+{
+    struct atoll_rest_listing *l = arg;
+
+    atoll_json_open(&l->out, NULL, '{');
+    atoll_json_text(&l->out, "name", view->name);
+    atoll_json_text(&l->out, "provider", view->provider);
+    atoll_json_time(&l->out, "created_at", view->created_unix_ms);
+    atoll_json_close(&l->out, '}');
+}
+
+void atoll_rest_volume_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                            size_t n ATOLL_UNUSED)
+{
+    atoll_volumes_list(call->engine, call->caller.tenant, atoll_http_query(call->req, "provider"),
+                       list_one, atoll_rest_listing_done,
+                       atoll_rest_listing_new(call, "volumes", ']'));
+}
+
+void atoll_rest_volume_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                              size_t n ATOLL_UNUSED)
+{
+    atoll_volumes_remove(call->engine, call->caller.tenant, atoll_http_query(call->req, "provider"),
+                         call->params.name, atoll_rest_done, call);
+}

@@ -1,0 +1,497 @@
+/*
+ * Collecting: before a sandbox is taken down its files are listed by the agent, those that match a
+ * pattern are opened by it, and their bytes copied from the descriptors that come out: a worker reads, the
+ * loop writes to a file of ours. The daemon never follows a name a tenant made. Everything goes on from a timer, a piece a turn, so that
+ * nobody else waits for it and no callback of the agent's connection ends that connection.
+ *
+ * The sandbox is "stopping" meanwhile and cannot go away: whoever destroys it waits for us. We wait
+ * for nobody for long.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/glob.h"
+#include "engine/artifact/artifacts_internal.h"
+#include "engine/file/inband.h"
+
+#define DEPTH_MAX 64
+#define ENTRIES_MAX 20000
+#define PATHS_BYTES_MAX ((size_t)4 * 1024 * 1024)
+#define MATCH_STEPS ((size_t)4 * 1024 * 1024) /* of atoll_glob_match(), a turn */
+#define ALL_MS 60000
+#define ANSWER_MS 5000 /* between two frames of the agent */
+
+/* A file that was listed. */
+struct candidate {
+    int64_t mtime_ms;
+    char path[]; /* absolute */
+};
+
+struct collector {
+    struct atoll_artifacts *artifacts;
+    struct atoll_sandbox *sandbox;
+    void (*done)(struct atoll_sandbox *sandbox);
+    struct atoll_timer turn, answer, all;
+    bool asked; /* the agent owes an answer */
+    bool over;  /* only the answer is waited for */
+
+    struct candidate **found; /* owned */
+    size_t found_count, found_cap, path_bytes, next;
+    size_t root_len;      /* of the paths' part that is the directory's, with its slash */
+    size_t pattern_bytes; /* of all patterns */
+
+    struct atoll_kept *kept;            /* owned until it is handed over */
+    struct atoll_store_artifact *files; /* owned; their paths are in found */
+    struct atoll_tenant_file *in;       /* the file being copied; owned, or NULL */
+    int dir_fd, out_fd;                 /* owned */
+    uint32_t handle;                    /* of the file being brought out */
+    uint64_t offset, size_bytes;        /* of the file being copied */
+};
+
+static void step(void *arg);
+
+static void go_on(struct collector *c)
+{
+    atoll_timer_cancel(&c->answer);
+    atoll_timer_set(&c->turn, c->artifacts->engine->loop, 0, step, c);
+}
+
+/* Something is left out. The first reason is told. */
+static void note(struct collector *c, const char *what, const char *why)
+{
+    if (c->kept->complete)
+        (void)snprintf(c->kept->reason, sizeof(c->kept->reason), "%.120s%s%.70s", what,
+                       *what ? ": " : "", why);
+    c->kept->complete = false;
+}
+
+/* Bytes for the file being copied. */
+static void reserve(struct collector *c, uint64_t bytes)
+{
+    c->size_bytes = bytes;
+    c->kept->size_bytes += bytes;
+    c->artifacts->copying_bytes += bytes;
+}
+
+static void release(struct collector *c, uint64_t bytes)
+{
+    c->size_bytes -= bytes;
+    c->kept->size_bytes -= bytes;
+    c->artifacts->copying_bytes -= bytes;
+}
+
+static void close_file(struct collector *c)
+{
+    c->in = atoll_tenant_file_close(c->in);
+    if (c->out_fd >= 0)
+        (void)close(ATOLL_TAKE_FD(c->out_fd));
+    c->offset = c->size_bytes = 0;
+}
+
+/* Leaves nothing of the file being copied, if there is one. */
+static void drop_file(struct collector *c)
+{
+    char number[16];
+
+    (void)snprintf(number, sizeof(number), "%u", (unsigned)c->kept->count);
+    if (c->out_fd >= 0)
+        (void)unlinkat(c->dir_fd, number, 0);
+    release(c, c->size_bytes);
+    close_file(c);
+}
+
+static void collector_free(struct collector *c)
+{
+    for (size_t i = 0; i < c->found_count; i++)
+        free(c->found[i]);
+    free(c->found);
+    free(c->files);
+    free(c);
+}
+
+/* Hands over what there is, and lets the sandbox go. */
+static void finish(struct collector *c)
+{
+    struct atoll_artifacts *a = c->artifacts;
+
+    drop_file(c);
+    if (c->dir_fd >= 0)
+        (void)close(ATOLL_TAKE_FD(c->dir_fd));
+    atoll_timer_cancel(&c->turn);
+    atoll_timer_cancel(&c->answer);
+    atoll_timer_cancel(&c->all);
+    /* The room was made when it was reserved. */
+    a->copying_bytes -= c->kept->size_bytes;
+    atoll_artifacts_add(a, ATOLL_TAKE_PTR(c->kept), c->files);
+    c->over = true;
+    c->done(c->sandbox); /* ends the agent's connection: an answer it owes comes now, as an error */
+    if (!c->asked)
+        collector_free(c);
+}
+
+static void on_closed(void *arg, const struct atoll_answer *answer)
+{
+    (void)arg;
+    (void)answer;
+}
+
+/* Every callback of the agent begins here. True when there is nobody left to care. */
+static bool is_late(struct collector *c, const struct atoll_answer *answer)
+{
+    c->asked = answer->more;
+    return c->over;
+}
+
+static void too_long(void *arg)
+{
+    struct collector *c = arg;
+
+    note(c, "", "the sandbox did not answer in time");
+    finish(c);
+}
+
+static void await(struct collector *c)
+{
+    c->asked = true;
+    atoll_timer_set(&c->answer, c->artifacts->engine->loop, ANSWER_MS, too_long, c);
+}
+
+/* Copying. */
+
+static void file_failed(struct collector *c, const char *why)
+{
+    note(c, c->found[c->next++]->path + c->root_len, why);
+    drop_file(c);
+    go_on(c);
+}
+
+/* One that has become shorter is what it is now. */
+static void file_copied(struct collector *c)
+{
+    const struct candidate *f = c->found[c->next++];
+
+    release(c, c->size_bytes - c->offset);
+    c->files[c->kept->count] = (struct atoll_store_artifact){
+        .path = f->path + c->root_len,
+        .number = c->kept->count,
+        .size_bytes = c->offset,
+        .mtime_ms = f->mtime_ms,
+    };
+    c->kept->count++;
+    close_file(c);
+    go_on(c);
+}
+
+/* go_on() when the worker has read a piece. */
+static void piece_ready(void *arg)
+{
+    go_on(arg);
+}
+
+static void copy_piece(struct collector *c)
+{
+    const uint8_t *piece;
+    ssize_t n = atoll_tenant_file_read(c->in, &piece);
+    int r = n > 0 ? atoll_fd_write_all(c->out_fd, piece, (size_t)n) : (int)n;
+
+    if (r == -EAGAIN)
+        return; /* what takes too long is ended by the timer */
+    if (r < 0) {
+        file_failed(c, strerror(-r));
+        return;
+    }
+    c->offset += (uint64_t)n;
+    if (n == 0 || c->offset == c->size_bytes)
+        file_copied(c);
+    else
+        go_on(c);
+}
+
+static int open_out(struct collector *c)
+{
+    const struct atoll_artifacts *a = c->artifacts;
+    char number[16];
+
+    if (c->dir_fd < 0 && mkdirat(a->dir_fd, c->kept->sandbox_id, 0700) == 0)
+        c->dir_fd =
+            openat(a->dir_fd, c->kept->sandbox_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (c->dir_fd < 0)
+        return -errno;
+    (void)snprintf(number, sizeof(number), "%u", (unsigned)c->kept->count);
+    c->out_fd = openat(c->dir_fd, number, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return c->out_fd < 0 ? -errno : 0;
+}
+
+/* The size is asked of the descriptor: what was listed may have changed. */
+static void begin_copy(struct collector *c, int fd)
+{
+    uint64_t left = ATOLL_ARTIFACTS_BYTES_MAX - c->kept->size_bytes;
+    const struct atoll_lane lane = atoll_sandbox_lane(c->sandbox);
+    uint64_t size = 0;
+    int r = atoll_tenant_file_open(c->artifacts->engine->offload, &lane, fd, &c->in);
+
+    if (r == 0)
+        size = (uint64_t)atoll_tenant_file_stat(c->in)->st_size;
+    if (r < 0) {
+        file_failed(c, "it is no regular file any more");
+    } else if (size > left) {
+        file_failed(c, "it does not fit in the 256 MiB for a sandbox");
+    } else if (!atoll_artifacts_make_room(c->artifacts, size)) {
+        file_failed(c, "it does not fit in what this daemon keeps in all");
+    } else if ((r = open_out(c)) < 0) {
+        file_failed(c, strerror(-r));
+    } else {
+        reserve(c, size);
+        atoll_tenant_file_cut(c->in, 0, size);
+        atoll_tenant_file_on_ready(c->in, piece_ready, c);
+        go_on(c);
+    }
+}
+
+/* Opening. */
+
+/* The handle inside is not needed once we have the descriptor. */
+static void close_handle(struct collector *c, uint32_t handle)
+{
+    struct atoll_am_handle msg = {handle};
+    struct atoll_error err;
+
+    (void)!atoll_sandbox_ask(c->sandbox, ATOLL_AGENT_FILE_CLOSE, &atoll_am_handle_desc, &msg,
+                             on_closed, NULL, &err);
+}
+
+static void on_fetched(void *arg, int fd, uint64_t size_bytes, const struct atoll_error *error)
+{
+    struct collector *c = arg;
+
+    (void)size_bytes;
+    c->asked = false;
+    if (c->over) {
+        if (fd >= 0)
+            (void)close(fd); /* one of ours */
+        return;
+    }
+    close_handle(c, c->handle);
+    if (error)
+        file_failed(c, error->text);
+    else
+        begin_copy(c, fd);
+}
+
+/* Descriptors do not pass: the contents are brought out first. */
+static void fetch(struct collector *c, const struct atoll_am_opened *opened)
+{
+    if (opened->size_bytes > ATOLL_ARTIFACTS_BYTES_MAX - c->kept->size_bytes) {
+        close_handle(c, opened->handle);
+        file_failed(c, "it does not fit in the 256 MiB for a sandbox");
+        return;
+    }
+    c->asked = true;
+    c->handle = opened->handle;
+    atoll_timer_cancel(&c->answer); /* it comes in many pieces: the whole has its time */
+    atoll_inband_fetch(c->sandbox, opened->handle, opened->size_bytes, on_fetched, c);
+}
+
+static void on_opened(void *arg, const struct atoll_answer *answer)
+{
+    struct collector *c = arg;
+    struct atoll_am_opened opened;
+    struct atoll_error err;
+
+    if (is_late(c, answer))
+        return;
+    if (answer->error) {
+        file_failed(c, answer->error->errnum ? strerror(answer->error->errnum)
+                                             : "it cannot be opened");
+        return;
+    }
+    if (atoll_msg_decode(&atoll_am_opened_desc, answer->frame->payload, answer->frame->len, &opened,
+                         &err) < 0 ||
+        answer->frame->nfds > 1) {
+        file_failed(c, "it cannot be opened");
+        return;
+    }
+    if (answer->frame->nfds == 0) {
+        fetch(c, &opened);
+        return;
+    }
+    close_handle(c, opened.handle);
+    begin_copy(c, ATOLL_TAKE_FD(answer->frame->fds[0]));
+}
+
+static void open_file(struct collector *c, const struct candidate *f)
+{
+    struct atoll_am_path msg = {.path = f->path};
+    struct atoll_error err;
+
+    if (c->kept->count == ATOLL_ARTIFACTS_FILES_MAX) {
+        note(c, "", "there are more than 1000 files that match");
+        c->next = c->found_count;
+        go_on(c);
+    } else if (atoll_sandbox_ask(c->sandbox, ATOLL_AGENT_FILE_OPEN, &atoll_am_path_desc, &msg,
+                                 on_opened, c, &err) < 0) {
+        file_failed(c, err.text);
+    } else {
+        await(c);
+    }
+}
+
+/* Choosing. */
+
+static bool is_wanted(const struct collector *c, const struct candidate *f)
+{
+    for (char **p = c->sandbox->artifacts; *p; p++)
+        if (atoll_glob_match(*p, f->path + c->root_len))
+            return true;
+    return false;
+}
+
+static void choose(struct collector *c)
+{
+    for (size_t steps = 0; c->next < c->found_count && steps < MATCH_STEPS; c->next++) {
+        const struct candidate *f = c->found[c->next];
+        if (is_wanted(c, f)) {
+            open_file(c, f);
+            return;
+        }
+        steps += c->pattern_bytes * strlen(f->path + c->root_len);
+    }
+    go_on(c);
+}
+
+static void step(void *arg)
+{
+    struct collector *c = arg;
+
+    if (c->out_fd >= 0)
+        copy_piece(c);
+    else if (c->next < c->found_count)
+        choose(c);
+    else
+        finish(c);
+}
+
+/* Listing. */
+
+static void take_entry(struct collector *c, const struct atoll_am_entry *entry)
+{
+    size_t n = strlen(entry->path) + 1;
+    struct candidate *f;
+
+    /* The first one is always in the directory itself. */
+    if (c->root_len == 0)
+        c->root_len = (size_t)(strrchr(entry->path, '/') - entry->path) + 1;
+    if (entry->type != ATOLL_ENTRY_FILE || n <= c->root_len + 1)
+        return;
+    if (c->found_count == ENTRIES_MAX || c->path_bytes + n > PATHS_BYTES_MAX) {
+        note(c, "", "there is too much to look at");
+        return;
+    }
+    if (c->found_count == c->found_cap) {
+        c->found_cap = ATOLL_MAX(c->found_cap * 2, (size_t)64);
+        c->found = realloc(c->found, c->found_cap * sizeof(*c->found));
+    }
+    f = malloc(sizeof(*f) + n);
+    if (!c->found || !f)
+        abort(); /* bounded: the daemon is crash-only */
+    f->mtime_ms = entry->mtime_ms;
+    memcpy(f->path, entry->path, n);
+    c->path_bytes += n;
+    c->found[c->found_count++] = f;
+}
+
+static void on_listed(void *arg, const struct atoll_answer *answer)
+{
+    struct collector *c = arg;
+    struct atoll_am_entry entry;
+    struct atoll_error err;
+
+    if (is_late(c, answer))
+        return;
+    if (answer->more) {
+        on_closed(NULL, answer);
+        await(c);
+        if (atoll_msg_decode(&atoll_am_entry_desc, answer->frame->payload, answer->frame->len,
+                             &entry, &err) == 0 &&
+            entry.path[0] == '/')
+            take_entry(c, &entry);
+        return;
+    }
+    on_closed(NULL, answer);
+    if (answer->error)
+        note(c, "",
+             answer->error->kind == ATOLL_ERR_RESOURCE_EXHAUSTED ? "there is too much to look at"
+                                                                 : answer->error->text);
+    go_on(c);
+}
+
+static struct atoll_kept *kept_new(const struct atoll_sandbox *s)
+{
+    struct atoll_kept *kept = calloc(1, sizeof(*kept));
+
+    if (!kept)
+        abort();
+    kept->complete = true;
+    kept->created_unix_ms = atoll_clock_unix_ms();
+    memcpy(kept->sandbox_id, s->spec.id, sizeof(kept->sandbox_id));
+    memcpy(kept->session_id, s->session_id, sizeof(kept->session_id));
+    memcpy(kept->owner, s->owner, sizeof(kept->owner));
+    return kept;
+}
+
+/* There is nobody inside to ask. Says so, unless an earlier daemon came further. */
+static void note_nobody(struct atoll_artifacts *a, const struct atoll_sandbox *s, const char *why)
+{
+    struct atoll_kept *kept;
+
+    if (atoll_map_get(&a->by_id, s->spec.id))
+        return;
+    kept = kept_new(s);
+    kept->complete = false;
+    (void)snprintf(kept->reason, sizeof(kept->reason), "%s", why);
+    atoll_artifacts_add(a, kept, NULL);
+}
+
+bool atoll_artifacts_collect(struct atoll_sandbox *s, enum atoll_sandbox_state was,
+                             void (*done)(struct atoll_sandbox *sandbox))
+{
+    struct atoll_artifacts *a = s->engine->artifacts;
+    const struct atoll_am_list msg = {.path = ".", .depth = DEPTH_MAX, .max_entries = ENTRIES_MAX};
+    struct atoll_error err;
+    struct collector *c;
+
+    if (!s->artifacts || was == ATOLL_SANDBOX_FAILED)
+        return false;
+    if (was != ATOLL_SANDBOX_RUNNING || !s->agent) {
+        note_nobody(a, s, "the sandbox was not running");
+        return false;
+    }
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *c = (struct collector){.artifacts = a, .sandbox = s, .done = done};
+    c->dir_fd = c->out_fd = ATOLL_NO_FD;
+    c->kept = kept_new(s);
+    c->files = calloc(ATOLL_ARTIFACTS_FILES_MAX, sizeof(*c->files));
+    if (!c->files)
+        abort();
+    for (char **p = s->artifacts; *p; p++)
+        c->pattern_bytes += strlen(*p);
+    /* Left by a destruction that could not be brought to its end. */
+    if (atoll_map_get(&a->by_id, s->spec.id))
+        (void)!atoll_artifacts_remove(s->engine, s->spec.id, &err);
+    atoll_artifacts_discard(a, s->spec.id);
+    atoll_timer_set(&c->all, s->engine->loop, ALL_MS, too_long, c);
+    if (atoll_sandbox_ask(s, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &msg, on_listed, c, &err) <
+        0) {
+        note(c, "", err.text);
+        go_on(c);
+    } else {
+        await(c);
+    }
+    return true;
+}

@@ -1,0 +1,38 @@
+#pragma once
+#include "engine/artifact/artifacts.h"
+#include "engine/engine_internal.h"
+#include "store/artifacts.h"
+
+/* What the files of artifacts share. */
+
+/* A set, as in atoll_artifacts_view. */
+struct atoll_kept {
+    struct atoll_list node; /* in atoll_artifacts.by_age */
+    char sandbox_id[ATOLL_ID_LEN + 1], session_id[ATOLL_ID_LEN + 1];
+    char owner[65];
+    char reason[200];
+    bool complete;
+    uint32_t count;
+    uint64_t size_bytes;
+    int64_t created_unix_ms;
+};
+
+struct atoll_artifacts {
+    struct atoll_engine *engine;       /* borrowed */
+    int dir_fd;                        /* owned: artifacts/ of the state directory */
+    struct atoll_map by_id;            /* of struct atoll_kept, owned */
+    struct atoll_list by_age;          /* the same, oldest first */
+    struct atoll_shares sizes, counts; /* of all sets: bytes, and how many; by tenant */
+    uint64_t max_bytes;                /* what all of them may have */
+    uint64_t copying_bytes;            /* of those being made */
+    struct atoll_timer expiry, sweep;
+};
+
+/* Removes old sets, of tenants that have the most, until there is room for so many bytes more; false
+ * when there cannot be. */
+bool atoll_artifacts_make_room(struct atoll_artifacts *a, uint64_t bytes);
+/* Takes a finished set over, with `count` rows of its files. */
+void atoll_artifacts_add(struct atoll_artifacts *a, struct atoll_kept *kept,
+                         const struct atoll_store_artifact *files);
+/* What is in artifacts/<id> goes away, some of it a turn. */
+void atoll_artifacts_discard(struct atoll_artifacts *a, const char *id);

@@ -1,0 +1,230 @@
+/*
+ * Why code failed. The record of the command is the truth; what the interpreter wrote about an
+ * exception is taken where the record agrees with it: both Python and Node exit with status 1 after
+ * an exception nobody caught. The traceback is then the end of the error output.
+ */
+#include "interpreter/explain.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define UNCAUGHT_STATUS 1
+
+/* A line of the output; `end` is behind its last character. */
+struct line {
+    const char *start, *end;
+};
+
+struct text {
+    const char *start, *end;
+};
+
+/* The line that begins at p; false at the end of the text. */
+static bool line_at(const struct text *t, const char *p, struct line *ret)
+{
+    const char *newline;
+
+    if (p >= t->end)
+        return false;
+    newline = memchr(p, '\n', (size_t)(t->end - p));
+    *ret = (struct line){p, newline ? newline : t->end};
+    return true;
+}
+
+static bool starts_with(const struct line *l, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return (size_t)(l->end - l->start) >= n && memcmp(l->start, prefix, n) == 0;
+}
+
+static bool is_name_char(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || c == '.' || c == '$' || (c & 0x80);
+}
+
+/* "Name: value" or "Name", the value up to `end`. False when there is no name. */
+static bool take_name(const struct line *l, const char *end, struct atoll_session_error *ret)
+{
+    const char *p = l->start, *value;
+    size_t n;
+
+    while (p < l->end && is_name_char(*p))
+        p++;
+    n = (size_t)(p - l->start);
+    if (n == 0 || n >= sizeof(ret->name) || isdigit((unsigned char)*l->start))
+        return false;
+    /* Node puts a code between: "TypeError [ERR_INVALID_ARG_TYPE]: …". */
+    if (p < l->end && *p == ' ' && p + 1 < l->end && p[1] == '[')
+        while (p < l->end && *p != ':')
+            p++;
+    if (p < l->end && *p != ':')
+        return false;
+    value = p < l->end ? p + 1 : p;
+    while (value < end && *value == ' ')
+        value++;
+    while (end > value && isspace((unsigned char)end[-1]))
+        end--;
+    memcpy(ret->name, l->start, n);
+    ret->name[n] = '\0';
+    (void)snprintf(ret->value, sizeof(ret->value), "%.*s",
+                   (int)ATOLL_MIN((size_t)(end - value), sizeof(ret->value) - 1), value);
+    return true;
+}
+
+static void take_traceback(const char *start, const char *end, struct atoll_session_error *ret)
+{
+    ret->traceback = start;
+    ret->traceback_len = (size_t)(end - start);
+}
+
+/* The last traceback, or the place of a syntax error: then comes, not indented, what was raised. */
+static bool explain_python(const struct text *t, struct atoll_session_error *ret)
+{
+    const char *begin = NULL;
+    bool inside = false;
+    struct line l, raised = {0};
+
+    for (const char *p = t->start; line_at(t, p, &l); p = l.end + 1) {
+        bool header = starts_with(&l, "Traceback (most recent call last):");
+        if (header || (!inside && starts_with(&l, "  File \""))) {
+            begin = l.start;
+            inside = true;
+            raised = (struct line){0};
+        } else if (inside && l.start < l.end && *l.start != ' ') {
+            raised = l;
+            inside = false;
+        }
+    }
+    if (!begin || !raised.start || !take_name(&raised, t->end, ret))
+        return false;
+    take_traceback(begin, t->end, ret);
+    return true;
+}
+
+static bool is_caret(const struct line *l)
+{
+    const char *p = l->start;
+
+    while (p < l->end && (*p == ' ' || *p == '\t'))
+        p++;
+    if (p == l->end)
+        return false;
+    while (p < l->end && *p == '^')
+        p++;
+    return p == l->end;
+}
+
+/* Node shows the place with a caret under it, then what was thrown and the stack, then its version. */
+static bool explain_node(const struct text *t, struct atoll_session_error *ret)
+{
+    const char *place = NULL, *before = t->start, *first = t->start, *end = NULL;
+    struct line l, thrown = {0};
+    bool seen = false;
+
+    for (const char *p = t->start; line_at(t, p, &l); p = l.end + 1) {
+        if (is_caret(&l)) {
+            seen = true;
+            place = first; /* "file:line", the line itself, the caret */
+            thrown = (struct line){0};
+            end = NULL;
+        } else if (seen && !thrown.start && l.start < l.end) {
+            thrown = l;
+        } else if (thrown.start && !end && (starts_with(&l, "    at ") || l.start == l.end)) {
+            end = l.start;
+        }
+        if (starts_with(&l, "Node.js v") && thrown.start) {
+            end = end ? end : l.start;
+            if (!take_name(&thrown, end, ret)) {
+                (void)snprintf(ret->name, sizeof(ret->name), "Uncaught");
+                (void)snprintf(
+                    ret->value, sizeof(ret->value), "%.*s",
+                    (int)ATOLL_MIN((size_t)(thrown.end - thrown.start), sizeof(ret->value) - 1),
+                    thrown.start);
+            }
+            take_traceback(place, t->end, ret);
+            return true;
+        }
+        first = before;
+        before = l.start;
+    }
+    return false;
+}
+
+static const struct {
+    const char *language;
+    bool (*explain)(const struct text *t, struct atoll_session_error *ret);
+} languages[] = {
+    {"python", explain_python},
+    {"javascript", explain_node},
+};
+
+static bool explain_uncaught(const char *language, const struct text *t,
+                             struct atoll_session_error *ret)
+{
+    for (size_t i = 0; language && i < ATOLL_ARRAY_LEN(languages); i++)
+        if (strcmp(languages[i].language, language) == 0)
+            return languages[i].explain(t, ret);
+    return false;
+}
+
+static void say(struct atoll_session_error *ret, const char *name, const char *fmt, ...)
+    ATOLL_PRINTF(3, 4);
+
+static void say(struct atoll_session_error *ret, const char *name, const char *fmt, ...)
+{
+    va_list args;
+
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", name);
+    va_start(args, fmt);
+    (void)vsnprintf(ret->value, sizeof(ret->value), fmt, args);
+    va_end(args);
+}
+
+static void explain_record(const struct atoll_exec_result *end, struct atoll_session_error *ret)
+{
+    const char *name = end->signal > 0 ? sigabbrev_np(end->signal) : NULL;
+
+    switch (end->kind) {
+    case ATOLL_END_EXITED:
+        say(ret, "ExitCode", "%d", end->code);
+        break;
+    case ATOLL_END_SIGNALED:
+        say(ret, "Signaled", "%s%s (%d)", name ? "SIG" : "", name ? name : "signal", end->signal);
+        break;
+    case ATOLL_END_TIMED_OUT:
+        say(ret, "TimedOut", "stopped after %.3f s, its time limit",
+            (double)end->duration_ms / 1000);
+        break;
+    case ATOLL_END_OOM_KILLED:
+        say(ret, "OutOfMemory", "%s was killed: the sandbox used up its %llu MiB of memory",
+            end->oom_process[0] ? end->oom_process : "a process",
+            (unsigned long long)(end->oom_limit_bytes >> 20));
+        break;
+    case ATOLL_END_KILLED_BY:
+        say(ret, "Killed", "by %s", end->reason);
+        break;
+    case ATOLL_END_LOST:
+        say(ret, "Lost", "%s", end->reason);
+        break;
+    }
+}
+
+void atoll_session_explain(const char *language, const struct atoll_exec_result *end,
+                           const uint8_t *err_output, size_t n, struct atoll_session_error *ret)
+{
+    const char *start = n > 0 ? (const char *)err_output : "";
+    const struct text text = {start, start + n};
+
+    *ret = (struct atoll_session_error){.traceback = ""};
+    if (end->kind == ATOLL_END_EXITED && end->code == 0)
+        return;
+    if (end->kind == ATOLL_END_EXITED && end->code == UNCAUGHT_STATUS &&
+        explain_uncaught(language, &text, ret))
+        return;
+    *ret = (struct atoll_session_error){.traceback = ""};
+    explain_record(end, ret);
+}

@@ -1,0 +1,18 @@
+#pragma once
+#include "engine/engine.h"
+
+/*
+ * Why code failed, told from the record of its command and from what its interpreter wrote. Pure.
+ */
+
+/* How it failed, where it did: parsed from what the interpreter wrote, or else from the record. */
+struct atoll_session_error {
+    char name[128]; /* "" when it did not fail */
+    char value[1024];
+    const char *traceback; /* borrowed from the output */
+    size_t traceback_len;
+};
+
+/* language NULL: tracebacks are not parsed. ret->traceback is borrowed from err_output. */
+void atoll_session_explain(const char *language, const struct atoll_exec_result *end,
+                           const uint8_t *err_output, size_t n, struct atoll_session_error *ret);

@@ -1,0 +1,160 @@
+/*
+ * What the files of each kind may say. A field is one row here and a paragraph in docs/registry.md.
+ */
+#include <errno.h>
+#include <string.h>
+#include "base/text.h"
+#include "registry/registry_internal.h"
+
+#define TEXT 1024
+#define LONG_TEXT 65536
+#define MONTH_S (31.0 * 24 * 3600)
+
+/* The same names and bounds as in a request for a sandbox. */
+static const struct atoll_yaml_field limits[] = {
+    {"memoryMB", ATOLL_YAML_NUMBER, false, 8, 1048576, NULL},
+    {"cpuCores", ATOLL_YAML_NUMBER, false, 0.01, 1024, NULL},
+    {"diskMB", ATOLL_YAML_NUMBER, false, 1, 16777216, NULL},
+    {"inodes", ATOLL_YAML_WHOLE, false, 100, 1e9, NULL},
+    {"pids", ATOLL_YAML_WHOLE, false, 4, 4194304, NULL},
+    {"openFiles", ATOLL_YAML_WHOLE, false, 16, 1048576, NULL},
+    {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, 12 * MONTH_S, NULL},
+    {0},
+};
+
+static const struct atoll_yaml_field interpreter[] = {
+    {"run", ATOLL_YAML_STRINGS, true, 1, 64, NULL},
+    {"extension", ATOLL_YAML_NAME, true, 0, 0, NULL},
+    {0},
+};
+
+static const struct atoll_yaml_field requirement[] = {
+    {"program", ATOLL_YAML_PROGRAM, true, 0, 0, NULL},
+    {"install", ATOLL_YAML_STRING, true, 1, 200, NULL},
+    {0},
+};
+
+static const struct atoll_yaml_field environment[] = {
+    {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
+    {"aliases", ATOLL_YAML_STRINGS, false, 0, 16, NULL},
+    {"template", ATOLL_YAML_NAME, false, 0, 0, NULL},
+    {"fallback", ATOLL_YAML_NAME, false, 0, 0, NULL},
+    {"image", ATOLL_YAML_STRING, false, 1, 255, NULL},
+    {"language", ATOLL_YAML_NAME, true, 0, 0, NULL},
+    {"interpreters", ATOLL_YAML_NAMED, true, 1, 16, interpreter},
+    {"limits", ATOLL_YAML_OBJECT, false, 0, 0, limits},
+    {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
+    {"start", ATOLL_YAML_STRINGS, false, 1, 64, NULL},
+    {"port", ATOLL_YAML_WHOLE, false, 1, 65535, NULL},
+    {"packages", ATOLL_YAML_LISTS, false, 0, 16, NULL},
+    {"requires", ATOLL_YAML_OBJECTS, false, 0, 16, requirement},
+    {"ignore", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
+    {"executeTimeoutSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
+    {0},
+};
+
+static const struct atoll_yaml_field agent[] = {
+    {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
+    {"environment", ATOLL_YAML_NAME, true, 0, 0, NULL},
+    {"model", ATOLL_YAML_STRING, false, 1, 200, NULL},
+    {"prompt", ATOLL_YAML_NAME, false, 0, 0, NULL},
+    {"instructions", ATOLL_YAML_STRING, false, 1, LONG_TEXT, NULL},
+    {"tools", ATOLL_YAML_STRINGS, false, 0, 64, NULL},
+    {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
+    {"maxSteps", ATOLL_YAML_WHOLE, false, 1, 100000, NULL},
+    {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
+    {0},
+};
+
+static const struct atoll_yaml_field tool[] = {
+    {"description", ATOLL_YAML_STRING, true, 1, 4096, NULL},
+    {"parameters", ATOLL_YAML_ANY, false, 0, 0, NULL}, /* a JSON Schema */
+    {"environment", ATOLL_YAML_NAME, false, 0, 0, NULL},
+    {"command", ATOLL_YAML_STRINGS, true, 1, 64, NULL},
+    {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
+    {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, MONTH_S, NULL},
+    {0},
+};
+
+static const struct atoll_yaml_field variable[] = {
+    {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
+    {"required", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    {"default", ATOLL_YAML_STRING, false, 0, LONG_TEXT, NULL},
+    {0},
+};
+
+static const struct atoll_yaml_field prompt[] = {
+    {"description", ATOLL_YAML_STRING, false, 0, TEXT, NULL},
+    {"text", ATOLL_YAML_STRING, true, 1, LONG_TEXT, NULL},
+    {"variables", ATOLL_YAML_NAMED, false, 0, 64, variable},
+    {0},
+};
+
+const struct atoll_yaml_field *const atoll_registry_tables[ATOLL_REGISTRY_KINDS] = {
+    [ATOLL_REGISTRY_ENVIRONMENT] = environment,
+    [ATOLL_REGISTRY_AGENT] = agent,
+    [ATOLL_REGISTRY_TOOL] = tool,
+    [ATOLL_REGISTRY_PROMPT] = prompt,
+};
+
+static int refuse(struct atoll_error *err, const char *text, const char *about)
+{
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s%.64s", text, about);
+}
+
+static bool names_file(const json_t *run)
+{
+    for (size_t i = 0; i < json_array_size(run); i++)
+        if (strcmp(json_string_value(json_array_get(run, i)), "{file}") == 0)
+            return true;
+    return false;
+}
+
+static int check_aliases(const json_t *aliases, struct atoll_error *err)
+{
+    for (size_t i = 0; i < json_array_size(aliases); i++) {
+        const char *alias = json_string_value(json_array_get(aliases, i));
+        if (!atoll_text_is_name(alias))
+            return refuse(err, "\"aliases\" must be names, which this is not: ", alias);
+    }
+    return 0;
+}
+
+static int check_environment(const json_t *object, struct atoll_error *err)
+{
+    json_t *interpreters = json_object_get(object, "interpreters"), *value;
+    const char *language = json_string_value(json_object_get(object, "language")), *name;
+
+    if (!json_object_get(object, "template") == !json_object_get(object, "image"))
+        return refuse(err, "give either \"template\" or \"image\"", "");
+    if (json_object_get(object, "fallback") && !json_object_get(object, "template"))
+        return refuse(err, "\"fallback\" is for a \"template\" that may not be there", "");
+    if (check_aliases(json_object_get(object, "aliases"), err) < 0)
+        return -EINVAL;
+    if (!json_object_get(interpreters, language))
+        return refuse(err, "\"interpreters\" has none for the language ", language);
+    json_object_foreach(interpreters, name, value)
+    {
+        if (!names_file(json_object_get(value, "run")))
+            return refuse(err, "\"run\" has no argument \"{file}\" in the interpreter ", name);
+    }
+    return 0;
+}
+
+static int check_agent(const json_t *object, struct atoll_error *err)
+{
+    if (json_object_get(object, "prompt") && json_object_get(object, "instructions"))
+        return refuse(err, "give either \"prompt\" or \"instructions\"", "");
+    return 0;
+}
+
+int atoll_registry_check(enum atoll_registry_kind kind, const json_t *object,
+                         struct atoll_error *err)
+{
+    static int (*const checks[ATOLL_REGISTRY_KINDS])(const json_t *, struct atoll_error *) = {
+        [ATOLL_REGISTRY_ENVIRONMENT] = check_environment,
+        [ATOLL_REGISTRY_AGENT] = check_agent,
+    };
+
+    return checks[kind] ? checks[kind](object, err) : 0;
+}
