@@ -18,8 +18,8 @@
 _Static_assert(ATOLL_ANSWER_REQUEST_BYTES == ATOLL_STORE_REQUEST_BYTES, "one and the same");
 
 struct entry {
-    struct atoll_answer answer; /* first; its text is owned */
-    struct atoll_list node;     /* in answers->by_age */
+    struct atoll_kept_answer answer; /* first; its text is owned */
+    struct atoll_list node;          /* in answers->by_age */
     char name[ATOLL_ANSWER_NAME_LEN + 1], owner[ATOLL_ANSWER_OWNER_LEN + 1];
     int64_t until_unix_ms;
     size_t len;  /* of the text */
@@ -169,7 +169,7 @@ struct atoll_answers *atoll_answers_free(struct atoll_answers *answers)
     return NULL;
 }
 
-const struct atoll_answer *atoll_answers_find(struct atoll_answers *answers, const char *name)
+const struct atoll_kept_answer *atoll_answers_find(struct atoll_answers *answers, const char *name)
 {
     const struct entry *e;
 
@@ -178,8 +178,8 @@ const struct atoll_answer *atoll_answers_find(struct atoll_answers *answers, con
     return e ? &e->answer : NULL;
 }
 
-struct atoll_answer *atoll_answers_begin(struct atoll_answers *answers, const char *name,
-                                         const uint8_t *request)
+struct atoll_kept_answer *atoll_answers_begin(struct atoll_answers *answers, const char *name,
+                                              const uint8_t *request)
 {
     char owner[ATOLL_ANSWER_OWNER_LEN + 1] = "";
     struct entry *e;
@@ -193,7 +193,7 @@ struct atoll_answer *atoll_answers_begin(struct atoll_answers *answers, const ch
     return &e->answer;
 }
 
-void atoll_answers_keep(struct atoll_answers *answers, struct atoll_answer *answer, int status,
+void atoll_answers_keep(struct atoll_answers *answers, struct atoll_kept_answer *answer, int status,
                         const char *text, size_t n)
 {
     struct entry *e = ATOLL_CONTAINER_OF(answer, struct entry, answer);
@@ -216,7 +216,7 @@ void atoll_answers_keep(struct atoll_answers *answers, struct atoll_answer *answ
         complain(&err);
 }
 
-void atoll_answers_forget(struct atoll_answers *answers, struct atoll_answer *answer)
+void atoll_answers_forget(struct atoll_answers *answers, struct atoll_kept_answer *answer)
 {
     entry_remove(answers, ATOLL_CONTAINER_OF(answer, struct entry, answer));
 }

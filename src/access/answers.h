@@ -18,7 +18,7 @@ struct atoll_store;
 #define ATOLL_ANSWER_OWNER_LEN 16 /* so much of a name says whose it is */
 #define ATOLL_ANSWER_REQUEST_BYTES 32
 
-struct atoll_answer {
+struct atoll_kept_answer {
     int status;                                  /* 0 while the first request is under way */
     const char *text;                            /* NULL: too large to keep */
     uint8_t request[ATOLL_ANSWER_REQUEST_BYTES]; /* what was asked, hashed */
@@ -30,11 +30,11 @@ int atoll_answers_new(struct atoll_store *store, struct atoll_answers **ret,
 struct atoll_answers *atoll_answers_free(struct atoll_answers *answers);
 
 /* NULL when there is none of that name. */
-const struct atoll_answer *atoll_answers_find(struct atoll_answers *answers, const char *name);
+const struct atoll_kept_answer *atoll_answers_find(struct atoll_answers *answers, const char *name);
 /* The first request of that name (ATOLL_ANSWER_NAME_LEN characters) is under way. NULL: too many
  * are. */
-struct atoll_answer *atoll_answers_begin(struct atoll_answers *answers, const char *name,
-                                         const uint8_t *request);
-void atoll_answers_keep(struct atoll_answers *answers, struct atoll_answer *answer, int status,
+struct atoll_kept_answer *atoll_answers_begin(struct atoll_answers *answers, const char *name,
+                                              const uint8_t *request);
+void atoll_answers_keep(struct atoll_answers *answers, struct atoll_kept_answer *answer, int status,
                         const char *text, size_t n);
-void atoll_answers_forget(struct atoll_answers *answers, struct atoll_answer *answer);
+void atoll_answers_forget(struct atoll_answers *answers, struct atoll_kept_answer *answer);

@@ -22,10 +22,10 @@ struct atoll_api_call {
     const struct atoll_route *route;
     const struct atoll_facade *facade; /* NULL: our own */
     struct atoll_route_params params;
-    struct atoll_caller caller;       /* zeroed on public routes */
-    bool all;                         /* ?all=true of an admin: lists show every tenant's */
-    unsigned retry_after_s;           /* of a 429; 0: a second */
-    struct atoll_answer *idempotency; /* the answer is to be remembered; or NULL */
+    struct atoll_caller caller;            /* zeroed on public routes */
+    bool all;                              /* ?all=true of an admin: lists show every tenant's */
+    unsigned retry_after_s;                /* of a 429; 0: a second */
+    struct atoll_kept_answer *idempotency; /* the answer is to be remembered; or NULL */
     void (*on_gone)(struct atoll_api_call *call); /* req is NULL already */
     void *state;                                  /* the handler's */
     bool handled;                                 /* the handler has it, not the router */

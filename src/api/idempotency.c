@@ -53,7 +53,7 @@ static void refuse(struct atoll_api_call *call, enum atoll_error_kind kind, int 
     atoll_api_fail(call, &error);
 }
 
-static void replay(struct atoll_api_call *call, const struct atoll_answer *e,
+static void replay(struct atoll_api_call *call, const struct atoll_kept_answer *e,
                    const uint8_t *request)
 {
     if (memcmp(e->request, request, HASH_BYTES) != 0) {
@@ -92,7 +92,7 @@ bool atoll_idempotency_check(struct atoll_api_call *call, const uint8_t *body, s
     const char *target = atoll_http_target(call->req);
     char name[ATOLL_ANSWER_NAME_LEN + 1];
     uint8_t request[HASH_BYTES];
-    const struct atoll_answer *e;
+    const struct atoll_kept_answer *e;
 
     if (!key)
         return false;
@@ -131,7 +131,7 @@ void atoll_idempotency_answered(struct atoll_api_call *call, int status, const v
 
 void atoll_idempotency_forget(struct atoll_api_call *call)
 {
-    struct atoll_answer *answer = ATOLL_TAKE_PTR(call->idempotency);
+    struct atoll_kept_answer *answer = ATOLL_TAKE_PTR(call->idempotency);
 
     if (answer)
         atoll_answers_forget(call->api->answers, answer);

@@ -436,7 +436,7 @@ static void on_event(void *arg, const struct atoll_event *event)
 }
 
 /* Sandboxes that went while no daemon was there took their previews with them. */
-static void forget_strays(struct atoll_preview_server *server)
+static void forget_orphans(struct atoll_preview_server *server)
 {
     struct atoll_preview_view view;
 
@@ -462,7 +462,7 @@ struct atoll_preview_server *atoll_preview_server_new(struct atoll_api *api,
     server->site = *config->site;
     server->access_log = config->access_log;
     server->proxy = atoll_proxy_new(&proxy);
-    forget_strays(server);
+    forget_orphans(server);
     server->events = atoll_events_subscribe(config->engine, UINT64_MAX, on_event, server);
     return server;
 }

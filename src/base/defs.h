@@ -34,7 +34,7 @@
 #define ATOLL_STRINGIFY_(x) #x
 #define ATOLL_STRINGIFY(x) ATOLL_STRINGIFY_(x)
 
-/* A descriptor we no longer own, or never had. Never -1, so that a stray close shows up. */
+/* A descriptor we no longer own, or never had. Never -1, so that a orphan close shows up. */
 #define ATOLL_NO_FD (-9) /* -EBADF */
 
 static inline void atoll_auto_free(void *ptr_to_ptr)

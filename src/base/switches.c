@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define POINT_MAX 96
-#define WISH_MAX 128
+#define REQUEST_MAX 128
 #define DIE (-1)
 
 static const struct {
@@ -28,7 +28,7 @@ static const struct {
 /* As tests/faults.py has it. Memory, because it has to be reached from where no file of the host is:
  * a process that has become a sandbox. */
 struct board {
-    char wish[WISH_MAX]; /* "" for none */
+    char wish[REQUEST_MAX]; /* "" for none */
     _Atomic uint32_t passed, struck;
     _Atomic uint32_t recording; /* whether points are logged */
     _Atomic uint32_t used;      /* bytes of the log; more than there is room for when it is full */

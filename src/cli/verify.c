@@ -112,15 +112,15 @@ static int verify(struct atoll_cli *cli, const struct options *o,
         .launcher_key = or_null(p->key),
         .rootless = is_rootless(client),
     };
-    const struct atoll_suite_wish wish = {
+    const struct atoll_suite_options request = {
         .providers = o->providers.items,
         .provider_count = o->providers.n,
         .tiers = o->tiers.items,
         .tier_count = o->tiers.n,
         .progress = isatty(STDERR_FILENO) ? progress : NULL,
     };
-    int r =
-        report ? atoll_suite_run(&suite, &v, &wish, err) : atoll_fail_errno(err, ENOMEM, "report");
+    int r = report ? atoll_suite_run(&suite, &v, &request, err)
+                   : atoll_fail_errno(err, ENOMEM, "report");
 
     if (r == 0)
         r = conclude(cli, p, report, err);

@@ -35,16 +35,16 @@ bool atoll_setting_is_true(const json_t *object, const char *name)
     return json_is_true(json_object_get(object, name));
 }
 
-static int sync_up(const struct atoll_daemon_place *place, const struct atoll_provider_entry *entry,
-                   struct atoll_sync_provider *sync, struct atoll_provider **ret,
-                   struct atoll_error *err)
+static int sync_up(const struct atoll_daemon_place *place,
+                   const struct atoll_provider_settings *entry, struct atoll_sync_provider *sync,
+                   struct atoll_provider **ret, struct atoll_error *err)
 {
     return atoll_sync_wrap(place->loop, entry->workers, sync, ret, err);
 }
 
 /* A directory of its own: STATE/KIND, or STATE/KIND-NAME where the name is another. */
 static void own_dir(const struct atoll_daemon_place *place, const char *kind,
-                    const struct atoll_provider_entry *entry, char out[ATOLL_CONFIG_PATH_MAX])
+                    const struct atoll_provider_settings *entry, char out[ATOLL_CONFIG_PATH_MAX])
 {
     bool plain = strcmp(entry->name, kind) == 0;
 
@@ -53,7 +53,7 @@ static void own_dir(const struct atoll_daemon_place *place, const char *kind,
 }
 
 static int open_native(const struct atoll_daemon_place *place,
-                       const struct atoll_provider_entry *entry ATOLL_UNUSED,
+                       const struct atoll_provider_settings *entry ATOLL_UNUSED,
                        struct atoll_provider **ret, struct atoll_error *err)
 {
     const struct atoll_native_config config = {.state_dir = place->state_dir,
@@ -73,7 +73,7 @@ static enum atoll_docker_disk read_disk(const char *word)
 }
 
 static int open_docker(const struct atoll_daemon_place *place,
-                       const struct atoll_provider_entry *entry, struct atoll_provider **ret,
+                       const struct atoll_provider_settings *entry, struct atoll_provider **ret,
                        struct atoll_error *err)
 {
     const json_t *o = entry->settings, *registries = json_object_get(o, "registries"),
@@ -134,7 +134,7 @@ static int open_docker(const struct atoll_daemon_place *place,
 }
 
 static int open_gvisor(const struct atoll_daemon_place *place,
-                       const struct atoll_provider_entry *entry, struct atoll_provider **ret,
+                       const struct atoll_provider_settings *entry, struct atoll_provider **ret,
                        struct atoll_error *err)
 {
     const json_t *o = entry->settings;
@@ -217,7 +217,7 @@ static size_t read_sizes(const json_t *array, struct atoll_size out[ATOLL_SIZES_
 }
 
 static int open_e2b(const struct atoll_daemon_place *place,
-                    const struct atoll_provider_entry *entry, struct atoll_provider **ret,
+                    const struct atoll_provider_settings *entry, struct atoll_provider **ret,
                     struct atoll_error *err)
 {
     const json_t *o = entry->settings;
@@ -256,7 +256,7 @@ static int open_e2b(const struct atoll_daemon_place *place,
 }
 
 static int open_fake(const struct atoll_daemon_place *place,
-                     const struct atoll_provider_entry *entry, struct atoll_provider **ret,
+                     const struct atoll_provider_settings *entry, struct atoll_provider **ret,
                      struct atoll_error *err)
 {
     char state[ATOLL_CONFIG_PATH_MAX], agent[ATOLL_CONFIG_PATH_MAX];
@@ -274,7 +274,7 @@ static int open_fake(const struct atoll_daemon_place *place,
 }
 
 static int open_plugin(const struct atoll_daemon_place *place,
-                       const struct atoll_provider_entry *entry, struct atoll_provider **ret,
+                       const struct atoll_provider_settings *entry, struct atoll_provider **ret,
                        struct atoll_error *err)
 {
     const json_t *settings = json_object_get(entry->settings, "settings");

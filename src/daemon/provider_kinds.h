@@ -16,7 +16,7 @@ struct atoll_daemon_place {
 };
 
 /* One provider of the file. */
-struct atoll_provider_entry {
+struct atoll_provider_settings {
     const char *name;
     const json_t *settings; /* NULL: none */
     struct atoll_workers *workers;
@@ -28,7 +28,7 @@ struct atoll_provider_kind {
     bool by_default; /* there without being named */
     bool by_word;    /* only with "enabled: true": it is for tests */
     bool at_start;   /* only while there are privileges, and one of its kind */
-    int (*open)(const struct atoll_daemon_place *place, const struct atoll_provider_entry *entry,
+    int (*open)(const struct atoll_daemon_place *place, const struct atoll_provider_settings *entry,
                 struct atoll_provider **ret, struct atoll_error *err);
     /* Where it makes sandboxes, as a setting or "". */
     const char *(*where)(const json_t *settings);

@@ -269,7 +269,7 @@ static void describe(struct wanted *w, struct atoll_engine_provider *to)
 static int open_one(struct atoll_daemon_providers *p, struct wanted *w,
                     struct atoll_engine_provider *to, struct atoll_error *err)
 {
-    struct atoll_provider_entry entry = {.name = w->to.name, .settings = w->settings};
+    struct atoll_provider_settings entry = {.name = w->to.name, .settings = w->settings};
     struct atoll_provider *made;
     int r = workers_of(p, w->to.name, &entry.workers, err);
 

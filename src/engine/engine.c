@@ -73,7 +73,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_map_init(&engine->sandboxes);
     atoll_map_init(&engine->templates);
     atoll_list_init(&engine->builds);
-    r = atoll_slots_open(engine, config, err);
+    r = atoll_provider_entries_open(engine, config, err);
     engine->config.providers = NULL; /* the caller's */
     if (r == 0 && config->offload)
         r = atoll_offload_new(loop, &engine->offload, err);
@@ -106,7 +106,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
         return NULL;
     atoll_offload_stop(engine->offload); /* its callbacks need the rest */
     forget_sandboxes(engine);
-    atoll_slots_close(engine);
+    atoll_provider_entries_close(engine);
     atoll_builds_done(engine);
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);
@@ -151,7 +151,7 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
             return;
     if (!engine->ended)
         return;
-    atoll_slots_shutdown(engine);
+    atoll_provider_entries_shutdown(engine);
     engine->ended(engine->ended_arg);
     engine->ended = NULL;
 }
@@ -159,7 +159,7 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
 /* A persistent one, unless it is to be destroyed, or made and nobody knows of it yet. */
 static bool is_to_be_kept(const struct atoll_sandbox *s)
 {
-    return s->lifetime.persistent && !s->doomed &&
+    return s->lifetime.persistent && !s->destroying &&
            (s->change != ATOLL_CHANGE_NONE ||
             (s->state != ATOLL_SANDBOX_CREATING && s->state != ATOLL_SANDBOX_STOPPING));
 }
@@ -197,11 +197,11 @@ static void describe_exit(const struct atoll_provider_exit *e, char *out, size_t
 
 static void on_exited(void *arg, const char *id, const struct atoll_provider_exit *exit)
 {
-    struct atoll_slot *slot = arg;
-    struct atoll_sandbox *sandbox = atoll_map_get(&slot->engine->sandboxes, id);
+    struct atoll_provider_entry *entry = arg;
+    struct atoll_sandbox *sandbox = atoll_map_get(&entry->engine->sandboxes, id);
     char why[200];
 
-    if (!sandbox || sandbox->slot != slot)
+    if (!sandbox || sandbox->entry != entry)
         return;
     describe_exit(exit, why, sizeof(why));
     atoll_sandbox_fail(sandbox, why, true);
@@ -209,23 +209,23 @@ static void on_exited(void *arg, const char *id, const struct atoll_provider_exi
 
 static void on_lost(void *arg, const char *why)
 {
-    struct atoll_slot *slot = arg;
+    struct atoll_provider_entry *entry = arg;
     size_t pos = 0;
     struct atoll_sandbox *sandbox;
 
-    while ((sandbox = atoll_map_next(&slot->engine->sandboxes, &pos)) != NULL)
-        if (sandbox->slot == slot)
+    while ((sandbox = atoll_map_next(&entry->engine->sandboxes, &pos)) != NULL)
+        if (sandbox->entry == entry)
             atoll_sandbox_fail(sandbox, why, false);
 }
 
 /* A pull of many minutes is some fifty events: the longer it takes, the more seldom. */
 static void on_progress(void *arg, const char *id, const char *text)
 {
-    struct atoll_slot *slot = arg;
-    struct atoll_sandbox *s = atoll_map_get(&slot->engine->sandboxes, id);
+    struct atoll_provider_entry *entry = arg;
+    struct atoll_sandbox *s = atoll_map_get(&entry->engine->sandboxes, id);
     int64_t now = atoll_clock_ms();
 
-    if (!s || s->slot != slot || s->state != ATOLL_SANDBOX_CREATING)
+    if (!s || s->entry != entry || s->state != ATOLL_SANDBOX_CREATING)
         return;
     if (s->progress)
         s->progress(s->progress_arg, text);
@@ -238,4 +238,4 @@ static void on_progress(void *arg, const char *id, const char *text)
     atoll_events_emit(s->engine, "provider.pull_progress", s, "", text);
 }
 
-const struct atoll_provider_events atoll_slot_events = {on_exited, on_lost, on_progress};
+const struct atoll_provider_events atoll_provider_entry_events = {on_exited, on_lost, on_progress};

@@ -83,7 +83,8 @@ struct atoll_engine_config {
                      loop's thread, for tests */
     bool no_descriptors; /* pretend that none pass from agents: for tests of what is done then */
     uint32_t reattach_max_ms; /* the longest pause before an agent is dialed again; 0: 10 s */
-    uint32_t strays_ms; /* how often providers are asked for sandboxes of nobody; 0: five minutes */
+    uint32_t
+        orphans_ms; /* how often providers are asked for sandboxes of nobody; 0: five minutes */
     const char *host_json; /* the doctor's report; copied */
     /* For what to say where nobody makes what is asked for: the kinds of providers there could be
      * (borrowed for good; NULL: nothing is said), and where the operator says so (copied). */
@@ -646,7 +647,7 @@ void atoll_templates_remove(struct atoll_engine *engine, const char *owner, cons
 
 /* A build: everybody's template from a Dockerfile and the files beside it, made and kept by a provider. */
 struct atoll_build;
-struct atoll_build_wish {
+struct atoll_build_request {
     const char *name;
     const char *provider;       /* NULL: the first that can */
     const char *dockerfile;     /* its path in the archive; NULL: Dockerfile */
@@ -654,7 +655,7 @@ struct atoll_build_wish {
     uint64_t memory_bytes;      /* for each of them; 0: 2 GiB */
 };
 /* UNIMPLEMENTED where nobody can, and as for imports. */
-int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_wish *wish,
+int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_request *request,
                       struct atoll_build **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The next bytes of the files as a tar archive; done when more can be taken, with what went wrong if the
  * build has failed already. */

@@ -29,23 +29,24 @@ struct atoll_template {
 };
 
 /* One provider; providers.c. Times are atoll_clock_ms(). */
-struct atoll_slot {
+struct atoll_provider_entry {
     struct atoll_engine *engine;
-    uint32_t serial;         /* no other ever has it */
-    bool retired;            /* gets nothing new; provider_set.c. One that rows name alone, too */
-    struct atoll_slot *heir; /* RETIRED: who takes its sandboxes over; NULL: it keeps them */
-    char kind[33], *place;   /* place: owned, or NULL */
-    char **languages;        /* owned, or NULL */
+    uint32_t serial; /* no other ever has it */
+    bool retired;    /* gets nothing new; provider_set.c. One that rows name alone, too */
+    struct atoll_provider_entry
+        *successor;        /* RETIRED: who takes its sandboxes over; NULL: it keeps them */
+    char kind[33], *place; /* place: owned, or NULL */
+    char **languages;      /* owned, or NULL */
     struct atoll_engine_provider config;
     struct atoll_provider *provider; /* owned */
     char image[256];
     bool listed;        /* it has said what there is of an earlier daemon; recovery.c */
     bool listing;       /* it is being asked that */
     int64_t list_at_ms; /* when it is asked again: a create given up may have been done later */
-    struct hearing *hearing; /* that; recovery.c */
-    bool checking;           /* a check is under way */
-    bool checked;            /* one has ended */
-    bool complained;         /* the log says that it is not well */
+    struct recovering *recovering; /* that; recovery.c */
+    bool checking;                 /* a check is under way */
+    bool checked;                  /* one has ended */
+    bool complained;               /* the log says that it is not well */
     enum atoll_health health;
     unsigned failures, create_failures; /* in a row */
     unsigned rests;                     /* since a create succeeded */
@@ -58,11 +59,11 @@ struct atoll_slot {
 };
 
 /* What its owner asked for, as far as another provider would need to know. */
-struct atoll_wish {
+struct atoll_create_request {
     struct atoll_limits limits;           /* 0 fields: default */
     uint32_t may_waive;                   /* ATOLL_LIMIT_* */
     bool named;                           /* a template or an image: no default stands in */
-    uint32_t routes[ATOLL_PROVIDERS_MAX]; /* serials of slots that can make it, best first */
+    uint32_t routes[ATOLL_PROVIDERS_MAX]; /* serials of entries that can make it, best first */
     int route_count, route_next;
     bool recreate;
     int recreated; /* how often since recreated_ms */
@@ -70,11 +71,11 @@ struct atoll_wish {
 };
 
 /* Sandboxes of one kind that are made ahead; pool.c. */
-#define ATOLL_SHELVES 4
-struct atoll_shelf {
+#define ATOLL_POOL_CLASSES 4
+struct atoll_pool_class {
     struct atoll_engine *engine;
     struct atoll_spec spec;  /* what they are made to */
-    char template_key[131];  /* "": the shelf is not in use */
+    char template_key[131];  /* "": the pool_class is not in use */
     char language[33];       /* whose interpreter waits in them; "": of none */
     char **env;              /* that they have; owned, or NULL */
     unsigned asked;          /* how often somebody could have used one */
@@ -103,28 +104,29 @@ struct atoll_engine {
     int journal_fd;             /* state/journal: a file <sandbox>-<exec> for each with output */
     struct atoll_map sandboxes; /* by id, owned, pooled ones included */
     size_t public_count;        /* of those, not waiting in the pool */
-    struct atoll_shelf shelves[ATOLL_SHELVES]; /* of the pool; pool.c */
+    struct atoll_pool_class pool_classes[ATOLL_POOL_CLASSES]; /* of the pool; pool.c */
     struct atoll_interpreters interpreters;
-    struct atoll_slot *slots[ATOLL_PROVIDERS_MAX]; /* owned, in the order they are asked */
-    size_t slot_count;
-    uint32_t slot_serial; /* of the last one */
-    struct atoll_timer slot_sweep;
+    struct atoll_provider_entry
+        *entries[ATOLL_PROVIDERS_MAX]; /* owned, in the order they are asked */
+    size_t entry_count;
+    uint32_t entry_serial; /* of the last one */
+    struct atoll_timer entry_sweep;
     int64_t providers_unix_ms; /* when they were set again; 0: never */
     char providers_error[400];
-    int placement;                     /* enum atoll_placement */
-    struct atoll_slot *home;           /* of those, who builds templates and fills the pool */
-    struct atoll_timer pool_refill;    /* pool.c */
-    bool pool_hurry;                   /* it is set for a pool that is low */
-    struct atoll_timer pool_tidy;      /* pool.c */
-    struct atoll_shares transfers;     /* of contents of files, by tenant; inband.c */
-    struct atoll_map tenants;          /* those that have something; tenants.c */
-    struct atoll_ordered ordered;      /* the sandboxes of all of them */
-    uint64_t promised[ATOLL_PROMISES]; /* to all of those */
-    struct atoll_list turns;           /* of tenants that wait; quota.c */
-    struct atoll_timer turning;        /* something has become free */
-    uint32_t creating;                 /* sandboxes, on this machine, of all tenants */
-    struct atoll_list builds;          /* of struct atoll_build; build.c */
-    struct atoll_map templates;        /* by key, of struct atoll_template, owned */
+    int placement;                        /* enum atoll_placement */
+    struct atoll_provider_entry *builder; /* of those, who builds templates and fills the pool */
+    struct atoll_timer pool_refill;       /* pool.c */
+    bool pool_hurry;                      /* it is set for a pool that is low */
+    struct atoll_timer pool_tidy;         /* pool.c */
+    struct atoll_shares transfers;        /* of contents of files, by tenant; inband.c */
+    struct atoll_map tenants;             /* those that have something; tenants.c */
+    struct atoll_ordered ordered;         /* the sandboxes of all of them */
+    uint64_t promised[ATOLL_PROMISES];    /* to all of those */
+    struct atoll_list turns;              /* of tenants that wait; quota.c */
+    struct atoll_timer turning;           /* something has become free */
+    uint32_t creating;                    /* sandboxes, on this machine, of all tenants */
+    struct atoll_list builds;             /* of struct atoll_build; build.c */
+    struct atoll_map templates;           /* by key, of struct atoll_template, owned */
     struct atoll_journals journals;
     struct atoll_artifacts *artifacts; /* owned */
     struct atoll_events *events;       /* owned */
@@ -165,9 +167,9 @@ enum atoll_change {
 struct atoll_sandbox {
     struct atoll_engine *engine;
     struct atoll_spec spec;
-    struct atoll_slot *slot;         /* borrowed: who makes it */
-    struct atoll_provider *provider; /* the same */
-    struct atoll_wish wish;
+    struct atoll_provider_entry *entry; /* borrowed: who makes it */
+    struct atoll_provider *provider;    /* the same */
+    struct atoll_create_request request;
     enum atoll_sandbox_state was; /* UNREACHABLE: what the row says */
     bool was_loaded;              /* from an earlier daemon, and nothing is decided about it yet */
     enum atoll_sandbox_state state;
@@ -206,7 +208,7 @@ struct atoll_sandbox {
     bool removing;              /* the provider is removing it */
     struct atoll_timer removal; /* the next try, after one that failed */
     unsigned removals;          /* that failed */
-    bool doomed;                /* it is to be destroyed, whatever came of that so far */
+    bool destroying;            /* it is to be destroyed, whatever came of that so far */
     bool hidden;                /* in the pool, or for the engine's own use */
     bool unsaved;               /* the store has not taken its row yet */
     bool stored;                /* the store has a row of it */
@@ -216,8 +218,8 @@ struct atoll_sandbox {
     struct atoll_timer departure;
     bool pooled;
     struct atoll_list pool_node;
-    struct atoll_shelf *shelf; /* that it is made for, or waits on; NULL: none */
-    struct atoll_rpc *agent;   /* owned; NULL while there is none */
+    struct atoll_pool_class *pool_class; /* that it is made for, or waits on; NULL: none */
+    struct atoll_rpc *agent;             /* owned; NULL while there is none */
     struct atoll_timer deadline;
     uint32_t features; /* of the agent, ATOLL_AGENT_FEATURE_*; 0 until it has answered */
     bool greeted;      /* it has */
@@ -257,12 +259,12 @@ struct atoll_exec {
     } charge;                   /* journals.c */
     uint64_t acked[3];
     uint64_t stdin_offset;
-    bool held;    /* as in atoll_exec_start */
-    bool awaited; /* taken up by a new daemon: its followers may come back */
-    bool counted; /* among those its tenant has running */
-    bool kept;    /* its output stays on disk when it leaves memory: the daemon ends */
-    bool resting; /* waits for input, and so does not count as running */
-    bool met;     /* the agent knows it too */
+    bool held;        /* as in atoll_exec_start */
+    bool awaited;     /* taken up by a new daemon: its followers may come back */
+    bool counted;     /* among those its tenant has running */
+    bool kept;        /* its output stays on disk when it leaves memory: the daemon ends */
+    bool resting;     /* waits for input, and so does not count as running */
+    bool agent_knows; /* the agent knows it too */
     bool ended;
     bool unsaved;                    /* the store has not taken its end yet */
     struct atoll_exec_result result; /* once ended */
@@ -276,46 +278,55 @@ struct atoll_exec {
 };
 
 /* providers.c */
-int atoll_slots_open(struct atoll_engine *engine, const struct atoll_engine_config *config,
-                     struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_provider_entries_open(struct atoll_engine *engine,
+                                const struct atoll_engine_config *config,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Who builds templates: the first that can, else the first. */
-void atoll_slots_choose_home(struct atoll_engine *engine);
+void atoll_provider_entries_choose_builder(struct atoll_engine *engine);
 /* Begins to look after their health. */
-void atoll_slots_start(struct atoll_engine *engine);
-void atoll_slots_shutdown(struct atoll_engine *engine);
-void atoll_slots_close(struct atoll_engine *engine);
-struct atoll_slot *atoll_slot_by_name(struct atoll_engine *engine, const char *name);
+void atoll_provider_entries_start(struct atoll_engine *engine);
+void atoll_provider_entries_shutdown(struct atoll_engine *engine);
+void atoll_provider_entries_close(struct atoll_engine *engine);
+struct atoll_provider_entry *atoll_provider_entry_by_name(struct atoll_engine *engine,
+                                                          const char *name);
 /* NULL when it is gone, or gets nothing new. */
-struct atoll_slot *atoll_slot_by_serial(struct atoll_engine *engine, uint32_t serial);
-int atoll_slot_add(struct atoll_engine *engine, const struct atoll_engine_provider *config,
-                   struct atoll_slot **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+struct atoll_provider_entry *atoll_provider_entry_by_serial(struct atoll_engine *engine,
+                                                            uint32_t serial);
+int atoll_provider_entry_add(struct atoll_engine *engine,
+                             const struct atoll_engine_provider *config,
+                             struct atoll_provider_entry **ret,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Its settings, and no other than that. */
-int atoll_slot_configure(struct atoll_slot *slot, const struct atoll_engine_provider *config,
-                         struct atoll_error *err) ATOLL_MUST_CHECK;
-struct atoll_slot *atoll_slot_free(struct atoll_slot *slot);
-void atoll_slot_check(struct atoll_slot *slot); /* its health, now */
-bool atoll_slot_runs(const struct atoll_slot *slot, const char *language);
+int atoll_provider_entry_configure(struct atoll_provider_entry *entry,
+                                   const struct atoll_engine_provider *config,
+                                   struct atoll_error *err) ATOLL_MUST_CHECK;
+struct atoll_provider_entry *atoll_provider_entry_free(struct atoll_provider_entry *entry);
+void atoll_provider_entry_check(struct atoll_provider_entry *entry); /* its health, now */
+bool atoll_provider_entry_runs(const struct atoll_provider_entry *entry, const char *language);
 /* provider_set.c: whether another of its name still has sandboxes that will be its own. */
-bool atoll_slot_awaits(const struct atoll_slot *slot);
+bool atoll_provider_entry_awaits(const struct atoll_provider_entry *entry);
 /* For one that rows name and nobody has configured; NULL on failure. */
-struct atoll_slot *atoll_slot_absent(struct atoll_engine *engine, const char *name,
-                                     struct atoll_error *err);
-bool atoll_slot_is_down(const struct atoll_slot *slot);
+struct atoll_provider_entry *atoll_provider_entry_absent(struct atoll_engine *engine,
+                                                         const char *name, struct atoll_error *err);
+bool atoll_provider_entry_is_down(const struct atoll_provider_entry *entry);
 /* One that is down: how long until it is tried again; 0: that is under way. */
-int64_t atoll_slot_retry_ms(const struct atoll_slot *slot);
+int64_t atoll_provider_entry_retry_ms(const struct atoll_provider_entry *entry);
 /* UNAVAILABLE, with what brings it back. */
-int atoll_slot_refuse_unreachable(const struct atoll_sandbox *s,
-                                  struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_provider_entry_refuse_unreachable(const struct atoll_sandbox *s,
+                                            struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Where the operator has tried already what the hint says. */
 void atoll_advise_reload(const struct atoll_engine *engine, struct atoll_error *err);
 /* What could be set up; never NULL. */
 const struct atoll_route_kinds *atoll_engine_kinds(const struct atoll_engine *engine);
 /* How a create ended there. */
-void atoll_slot_note_create(struct atoll_slot *slot, const struct atoll_error *error);
+void atoll_provider_entry_note_create(struct atoll_provider_entry *entry,
+                                      const struct atoll_error *error);
 /* UNIMPLEMENTED, with who can. */
-int atoll_slot_refuse_pause(const struct atoll_slot *slot, struct atoll_error *err);
-size_t atoll_slot_count_sandboxes(const struct atoll_slot *slot);
-extern const struct atoll_provider_events atoll_slot_events; /* engine.c; arg: the slot */
+int atoll_provider_entry_refuse_pause(const struct atoll_provider_entry *entry,
+                                      struct atoll_error *err);
+size_t atoll_provider_entry_count_sandboxes(const struct atoll_provider_entry *entry);
+extern const struct atoll_provider_events
+    atoll_provider_entry_events; /* engine.c; arg: the entry */
 /* create.c: after it could not be made where it was, the next provider of its routes is asked; false
  * when there is none, or that would not help. */
 bool atoll_create_elsewhere(struct atoll_sandbox *sandbox, const struct atoll_error *error,
@@ -324,7 +335,7 @@ bool atoll_create_elsewhere(struct atoll_sandbox *sandbox, const struct atoll_er
 bool atoll_sandbox_may_recreate(struct atoll_sandbox *sandbox);
 void atoll_sandbox_recreate(struct atoll_sandbox *sandbox, const char *why, bool remains);
 /* recovery.c: asks the provider what there is of an earlier daemon. */
-void atoll_recover_slot(struct atoll_slot *slot);
+void atoll_recover_provider_entry(struct atoll_provider_entry *entry);
 
 /* sandbox.c */
 extern const struct atoll_rpc_protocol atoll_agent_protocol;
@@ -541,14 +552,14 @@ int atoll_artifacts_new(struct atoll_engine *engine, struct atoll_artifacts **re
 struct atoll_artifacts *atoll_artifacts_free(struct atoll_artifacts *artifacts);
 void atoll_artifacts_sizes(const struct atoll_artifacts *artifacts, uint64_t *ret_bytes,
                            uint64_t *ret_max_bytes);
-/* artifacts_wish.c: whether it can be had; into the new sandbox; of those an earlier daemon
+/* artifacts_request.c: whether it can be had; into the new sandbox; of those an earlier daemon
  * had */
 int atoll_artifacts_accept(const struct atoll_engine *engine, const char *const *patterns,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
-int atoll_artifacts_dress(struct atoll_sandbox *sandbox, const struct atoll_create *create,
-                          struct atoll_error *err) ATOLL_MUST_CHECK;
-int atoll_artifacts_load_wishes(struct atoll_engine *engine,
-                                struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_artifacts_apply_request(struct atoll_sandbox *sandbox, const struct atoll_create *create,
+                                  struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_artifacts_load_requests(struct atoll_engine *engine,
+                                  struct atoll_error *err) ATOLL_MUST_CHECK;
 /* artifacts_collect.c: copies what is to be kept of one that is being destroyed and then calls done,
  * from the loop. False when there is nothing to wait for. was: its state before. */
 bool atoll_artifacts_collect(struct atoll_sandbox *sandbox, enum atoll_sandbox_state was,
@@ -591,7 +602,7 @@ struct atoll_template_view atoll_template_get(const struct atoll_template *t);
 /* One of an image that the provider keeps now; the one it had before is dropped there. When it cannot be
  * saved, everything is as before, and the new image is dropped. */
 int atoll_template_keep_image(struct atoll_engine *engine, const char *owner, const char *name,
-                              const struct atoll_slot *slot, const char *image,
+                              const struct atoll_provider_entry *entry, const char *image,
                               const struct atoll_provider_image *made, struct atoll_template **ret,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 size_t atoll_templates_count(struct atoll_engine *engine, const char *owner);
@@ -615,9 +626,9 @@ void atoll_image_name(char out[64]); /* a new one, that nobody can guess */
 /* Of those under way nobody will be told anything any more. */
 void atoll_builds_done(struct atoll_engine *engine);
 /* The one of that name, or the first that can; UNIMPLEMENTED: "cannot WHAT". INVALID_ARGUMENT. */
-struct atoll_slot *atoll_slot_for(struct atoll_engine *engine, const char *provider,
-                                  bool (*can)(const struct atoll_provider_caps *caps),
-                                  const char *what, struct atoll_error *err);
+struct atoll_provider_entry *atoll_provider_entry_for(
+    struct atoll_engine *engine, const char *provider,
+    bool (*can)(const struct atoll_provider_caps *caps), const char *what, struct atoll_error *err);
 /* snapshot.c */
 void atoll_done_ignore(void *arg, const struct atoll_error *error);
 

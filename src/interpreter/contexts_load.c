@@ -91,7 +91,7 @@ static void take_up(struct atoll_context *c, struct atoll_sandbox *sandbox)
 }
 
 /* Interpreters that were being started when a daemon died: nobody will ever talk to them. */
-static void kill_strays(struct atoll_contexts *contexts, struct atoll_sandbox *sandbox)
+static void kill_orphans(struct atoll_contexts *contexts, struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view box;
     struct atoll_context_box *known;
@@ -127,7 +127,7 @@ int atoll_contexts_load(struct atoll_contexts *contexts, struct atoll_error *err
     if (r < 0)
         return r;
     while ((sandbox = atoll_engine_next(engine, &pos)))
-        kill_strays(contexts, sandbox);
+        kill_orphans(contexts, sandbox);
     for (pos = 0; (box = atoll_map_next(&contexts->boxes, &pos));) {
         sandbox = atoll_engine_find(engine, box->sandbox_id);
         if (!sandbox) {

@@ -9,8 +9,8 @@
 struct looking {
     char id[ATOLL_ID_LEN + 1];
     bool met;
-    struct atoll_provider_look look;
-    atoll_provider_looked_fn *done;
+    struct atoll_provider_inspection look;
+    atoll_provider_inspected_fn *done;
     void *arg;
 };
 
@@ -22,29 +22,29 @@ static void look_at(void *arg, const char *id, const char *handle, bool alive)
     if (l->met || strcmp(id, l->id) != 0)
         return;
     l->met = true;
-    l->look.state = alive ? ATOLL_LOOK_ALIVE : ATOLL_LOOK_EXITED;
+    l->look.state = alive ? ATOLL_INSPECT_ALIVE : ATOLL_INSPECT_EXITED;
 }
 
 static void on_looked(void *arg, const struct atoll_error *error)
 {
     struct looking *l = arg;
 
-    if (l->look.state != ATOLL_LOOK_ALIVE)
+    if (l->look.state != ATOLL_INSPECT_ALIVE)
         (void)snprintf(l->look.cause, sizeof(l->look.cause), "%s",
                        l->met ? "its first process has ended" : "its provider has no such sandbox");
     l->done(l->arg, error ? NULL : &l->look, error);
     free(l);
 }
 
-void atoll_look_by_list(struct atoll_provider *p, const struct atoll_spec *spec,
-                        atoll_provider_looked_fn *done, void *arg)
+void atoll_inspect_by_list(struct atoll_provider *p, const struct atoll_spec *spec,
+                           atoll_provider_inspected_fn *done, void *arg)
 {
     struct looking *l = calloc(1, sizeof(*l));
 
     if (!l)
         abort(); /* a small fixed object: the daemon is crash-only */
     memcpy(l->id, spec->id, sizeof(l->id));
-    l->look.state = ATOLL_LOOK_GONE;
+    l->look.state = ATOLL_INSPECT_GONE;
     l->done = done;
     l->arg = arg;
     p->ops->list(p, look_at, on_looked, l);

@@ -8,7 +8,7 @@
 const struct atoll_op_facts atoll_op_facts[] = {
     [ATOLL_OP_CREATE] = {"create", "create sandboxes", 120000, 600000},
     [ATOLL_OP_DIAL] = {"dial", "be dialed", 10000, 20000},
-    [ATOLL_OP_LOOK] = {"look", "tell how a sandbox is", 10000, 10000},
+    [ATOLL_OP_INSPECT] = {"look", "tell how a sandbox is", 10000, 10000},
     [ATOLL_OP_LIST] = {"list", "list its sandboxes", 10000, 30000},
     [ATOLL_OP_ADOPT] = {"adopt", "take sandboxes over", 10000, 20000},
     [ATOLL_OP_DESTROY] = {"destroy", "destroy sandboxes", 60000, 60000},
@@ -92,9 +92,9 @@ static void dial(struct atoll_provider *p, const struct atoll_spec *spec,
 }
 
 static void look(struct atoll_provider *p, const struct atoll_spec *spec,
-                 atoll_provider_looked_fn *done, void *arg)
+                 atoll_provider_inspected_fn *done, void *arg)
 {
-    struct atoll_call *c = call_new(p, ATOLL_OP_LOOK, spec, arg);
+    struct atoll_call *c = call_new(p, ATOLL_OP_INSPECT, spec, arg);
 
     c->done.looked = done;
     begin(c);
@@ -257,7 +257,7 @@ static void health(struct atoll_provider *p, atoll_provider_health_fn *done, voi
 static const struct atoll_provider_ops call_ops = {
     .create = create,
     .dial = dial,
-    .look = look,
+    .inspect = look,
     .list = list,
     .adopt = adopt,
     .destroy = destroy,
@@ -287,10 +287,10 @@ void atoll_callee_init(struct atoll_callee *callee, const char *name, size_t cal
     atoll_list_init(&callee->calls);
 }
 
-void atoll_call_tell(const struct atoll_call *c, const struct atoll_outcome *o,
+void atoll_call_tell(const struct atoll_call *c, const struct atoll_call_outcome *o,
                      const struct atoll_error *error)
 {
-    static const struct atoll_outcome nothing = {.fd = ATOLL_NO_FD, .detail = ""};
+    static const struct atoll_call_outcome nothing = {.fd = ATOLL_NO_FD, .detail = ""};
 
     if (error)
         o = &nothing;
@@ -302,8 +302,8 @@ void atoll_call_tell(const struct atoll_call *c, const struct atoll_outcome *o,
     case ATOLL_OP_DIAL:
         c->done.dialed(c->arg, o->fd, error);
         break;
-    case ATOLL_OP_LOOK:
-        c->done.looked(c->arg, o->look, error);
+    case ATOLL_OP_INSPECT:
+        c->done.looked(c->arg, o->inspect, error);
         break;
     case ATOLL_OP_STATS:
         c->done.stats(c->arg, o->stats, error);

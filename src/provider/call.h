@@ -14,7 +14,7 @@
 enum atoll_op {
     ATOLL_OP_CREATE,
     ATOLL_OP_DIAL,
-    ATOLL_OP_LOOK,
+    ATOLL_OP_INSPECT,
     ATOLL_OP_LIST,
     ATOLL_OP_ADOPT,
     ATOLL_OP_DESTROY,
@@ -61,7 +61,7 @@ struct atoll_call {
     union {
         atoll_provider_created_fn *created;
         atoll_provider_dialed_fn *dialed;
-        atoll_provider_looked_fn *looked;
+        atoll_provider_inspected_fn *looked;
         atoll_provider_stats_fn *stats;
         atoll_provider_health_fn *health;
         atoll_provider_image_fn *image;
@@ -71,10 +71,10 @@ struct atoll_call {
 };
 
 /* What came of one that did not fail: the members its `done` takes. Borrowed, but for fd. */
-struct atoll_outcome {
+struct atoll_call_outcome {
     int fd;
     uint64_t boot_us;
-    const struct atoll_provider_look *look;
+    const struct atoll_provider_inspection *inspect;
     const struct atoll_provider_stats *stats;
     const char *detail;
     const struct atoll_provider_image *image;
@@ -97,6 +97,6 @@ static inline struct atoll_callee *atoll_callee_of(struct atoll_provider *p)
     return ATOLL_CONTAINER_OF(p, struct atoll_callee, base);
 }
 /* Calls its `done`. o: not looked at with an error. */
-void atoll_call_tell(const struct atoll_call *call, const struct atoll_outcome *o,
+void atoll_call_tell(const struct atoll_call *call, const struct atoll_call_outcome *o,
                      const struct atoll_error *error);
 void atoll_call_free(struct atoll_call *call);

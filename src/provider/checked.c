@@ -114,7 +114,7 @@ void atoll_checked_call_free(struct atoll_checked_call *c)
     atoll_call_free(&c->call);
 }
 
-static void finish(struct atoll_checked_call *c, const struct atoll_outcome *o,
+static void finish(struct atoll_checked_call *c, const struct atoll_call_outcome *o,
                    const struct atoll_error *error)
 {
     /* What the engine does next is still for the same request. */
@@ -169,7 +169,7 @@ static void try_again(void *arg)
 
 /* It was done, and nobody hears of it. A create is not told apart from one that failed, of which
  * nothing is left: there the daemon may only die. */
-static bool answer_lost(const struct atoll_checked_call *c, const struct atoll_outcome *o,
+static bool answer_lost(const struct atoll_checked_call *c, const struct atoll_call_outcome *o,
                         struct atoll_error *err)
 {
     int errnum;
@@ -187,7 +187,7 @@ static bool answer_lost(const struct atoll_checked_call *c, const struct atoll_o
     return true;
 }
 
-static void tried(struct atoll_call *call, const struct atoll_outcome *o,
+static void tried(struct atoll_call *call, const struct atoll_call_outcome *o,
                   const struct atoll_error *error)
 {
     struct atoll_checked_call *c = call_of(call);
@@ -219,34 +219,34 @@ static void tried(struct atoll_call *call, const struct atoll_outcome *o,
 
 static void on_created(void *arg, int fd, uint64_t boot_us, const struct atoll_error *error)
 {
-    tried(arg, &(struct atoll_outcome){.fd = fd, .boot_us = boot_us}, error);
+    tried(arg, &(struct atoll_call_outcome){.fd = fd, .boot_us = boot_us}, error);
 }
 
 static void on_dialed(void *arg, int fd, const struct atoll_error *error)
 {
-    tried(arg, &(struct atoll_outcome){.fd = fd}, error);
+    tried(arg, &(struct atoll_call_outcome){.fd = fd}, error);
 }
 
-static void on_looked(void *arg, const struct atoll_provider_look *look,
+static void on_looked(void *arg, const struct atoll_provider_inspection *look,
                       const struct atoll_error *error)
 {
-    tried(arg, &(struct atoll_outcome){.look = look}, error);
+    tried(arg, &(struct atoll_call_outcome){.inspect = look}, error);
 }
 
 static void on_stats(void *arg, const struct atoll_provider_stats *stats,
                      const struct atoll_error *error)
 {
-    tried(arg, &(struct atoll_outcome){.stats = stats}, error);
+    tried(arg, &(struct atoll_call_outcome){.stats = stats}, error);
 }
 
 static void on_health(void *arg, const char *detail, const struct atoll_error *error)
 {
-    tried(arg, &(struct atoll_outcome){.detail = detail}, error);
+    tried(arg, &(struct atoll_call_outcome){.detail = detail}, error);
 }
 
 static void on_plain(void *arg, const struct atoll_error *error)
 {
-    tried(arg, &(struct atoll_outcome){.fd = ATOLL_NO_FD}, error);
+    tried(arg, &(struct atoll_call_outcome){.fd = ATOLL_NO_FD}, error);
 }
 
 static void on_one(void *arg, const char *id, const char *handle, bool alive)
@@ -258,7 +258,7 @@ static void on_one(void *arg, const char *id, const char *handle, bool alive)
 static void on_image(void *arg, const struct atoll_provider_image *image,
                      const struct atoll_error *error)
 {
-    tried(arg, &(struct atoll_outcome){.fd = ATOLL_NO_FD, .image = image}, error);
+    tried(arg, &(struct atoll_call_outcome){.fd = ATOLL_NO_FD, .image = image}, error);
 }
 
 static void on_said(void *arg, const char *line)
@@ -295,8 +295,8 @@ static void ask(struct atoll_call *c, struct atoll_provider *p)
     case ATOLL_OP_DIAL:
         ops->dial(p, &c->spec, on_dialed, c);
         break;
-    case ATOLL_OP_LOOK:
-        ops->look(p, &c->spec, on_looked, c);
+    case ATOLL_OP_INSPECT:
+        ops->inspect(p, &c->spec, on_looked, c);
         break;
     case ATOLL_OP_LIST:
         ops->list(p, on_one, on_plain, c);

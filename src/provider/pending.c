@@ -100,7 +100,7 @@ void atoll_pending_forget(struct atoll_pending *p, uint32_t id)
         release(p, s);
 }
 
-bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct atoll_answer *answer)
+bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct atoll_reply *answer)
 {
     struct atoll_pending_slot *s = find(p, id);
     struct atoll_origin before;
@@ -123,7 +123,7 @@ bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct ato
 
 void atoll_pending_fail_all(struct atoll_pending *p, const struct atoll_error *error)
 {
-    struct atoll_answer answer = {.error = error};
+    struct atoll_reply answer = {.error = error};
 
     for (uint32_t i = 0; i < p->cap; i++) {
         struct atoll_pending_slot *s = &p->slots[i];
@@ -136,7 +136,7 @@ void atoll_pending_fail_all(struct atoll_pending *p, const struct atoll_error *e
 
 static void expire(struct atoll_pending_slot *s, const struct atoll_error *error)
 {
-    struct atoll_answer answer = {.error = error};
+    struct atoll_reply answer = {.error = error};
     struct atoll_pending_request request = s->request;
     struct atoll_origin before = atoll_origin_enter(&s->origin);
 

@@ -7,14 +7,14 @@
  * Requests that wait for their answer on a framed connection: a number for each, never used twice
  * in a row, and the callback it belongs to.
  */
-struct atoll_answer {
+struct atoll_reply {
     bool more;                       /* a PART; the answer itself is still to come */
     const struct atoll_error *error; /* NULL: fine */
     /* NULL with an error. Descriptors in it are closed after the call, but for those that it takes with
      * ATOLL_TAKE_FD. */
     struct atoll_frame *frame;
 };
-typedef void atoll_answer_fn(void *arg, const struct atoll_answer *answer);
+typedef void atoll_answer_fn(void *arg, const struct atoll_reply *answer);
 
 /* How long a request waits for its answer. */
 #define ATOLL_LIMIT_NEVER INT64_C(0)        /* until the connection ends */
@@ -43,7 +43,7 @@ int atoll_pending_add(struct atoll_pending *p, const struct atoll_pending_reques
 /* Drops one without calling it. */
 void atoll_pending_forget(struct atoll_pending *p, uint32_t id);
 /* Calls what waits for this id; `more` keeps it waiting. False when nobody does, or not for a part. */
-bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct atoll_answer *answer);
+bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct atoll_reply *answer);
 /* Requests beyond their limit get this error; all: every one that has a limit. Their numbers stay in use
  * until the late answer comes. Returns how many. */
 size_t atoll_pending_expire(struct atoll_pending *p, bool all, const struct atoll_error *error);

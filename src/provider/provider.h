@@ -49,8 +49,13 @@ struct atoll_provider_caps {
 };
 
 /* How a sandbox is, by the word of whoever runs it. */
-struct atoll_provider_look {
-    enum { ATOLL_LOOK_ALIVE, ATOLL_LOOK_PAUSED, ATOLL_LOOK_EXITED, ATOLL_LOOK_GONE } state;
+struct atoll_provider_inspection {
+    enum {
+        ATOLL_INSPECT_ALIVE,
+        ATOLL_INSPECT_PAUSED,
+        ATOLL_INSPECT_EXITED,
+        ATOLL_INSPECT_GONE
+    } state;
     struct atoll_provider_exit exit; /* EXITED */
     bool oom;                        /* EXITED: of its memory limit, with exit.oom_kills */
     char cause[200];                 /* EXITED, GONE: in words */
@@ -90,8 +95,8 @@ typedef void atoll_provider_created_fn(void *arg, int agent_fd, uint64_t boot_us
                                        const struct atoll_error *error);
 /* fd: a connected stream to the agent, owned by the callback. */
 typedef void atoll_provider_dialed_fn(void *arg, int fd, const struct atoll_error *error);
-typedef void atoll_provider_looked_fn(void *arg, const struct atoll_provider_look *look,
-                                      const struct atoll_error *error);
+typedef void atoll_provider_inspected_fn(void *arg, const struct atoll_provider_inspection *look,
+                                         const struct atoll_error *error);
 typedef void atoll_provider_stats_fn(void *arg, const struct atoll_provider_stats *stats,
                                      const struct atoll_error *error);
 /* detail: a few words such as its version; "" where there is nothing to say. */
@@ -125,8 +130,8 @@ struct atoll_provider_ops {
                  atoll_provider_dialed_fn *done, void *arg);
     /* How it is. Only an answer counts: whoever is silent is UNAVAILABLE, and its sandboxes are not
      * gone for that. */
-    void (*look)(struct atoll_provider *p, const struct atoll_spec *spec,
-                 atoll_provider_looked_fn *done, void *arg);
+    void (*inspect)(struct atoll_provider *p, const struct atoll_spec *spec,
+                    atoll_provider_inspected_fn *done, void *arg);
     /* What there is, also from before this daemon: `each` for every sandbox (not alive: its first process
      * is gone, the rest waits for destroy or stop; a stopped one is such a rest), then done. */
     void (*list)(struct atoll_provider *p, atoll_provider_each_fn *each,

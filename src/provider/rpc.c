@@ -104,7 +104,7 @@ static void close_fds(struct atoll_rpc *rpc, struct atoll_frame *frame)
 static int answer_error(struct atoll_rpc *rpc, struct atoll_frame *frame)
 {
     struct atoll_error error, bad;
-    struct atoll_answer answer = {.error = &error};
+    struct atoll_reply answer = {.error = &error};
     int r = rpc->protocol->decode_error(frame, &error, &bad);
 
     if (r < 0 || !atoll_pending_answer(&rpc->pending, frame->id, &answer))
@@ -128,7 +128,7 @@ static bool answer_late(struct atoll_rpc *rpc, const struct atoll_frame *frame)
 static int on_frame(void *arg, struct atoll_frame *frame)
 {
     struct atoll_rpc *rpc = arg;
-    struct atoll_answer answer = {.more = frame->type == rpc->protocol->part, .frame = frame};
+    struct atoll_reply answer = {.more = frame->type == rpc->protocol->part, .frame = frame};
     int r = 0;
 
     /* Only what was asked for brings descriptors: how many wait to be closed is up to us. */
@@ -190,7 +190,7 @@ static void set_tick(struct atoll_rpc *rpc, bool ticking)
     atoll_timer_set(&rpc->tick, rpc->loop, ticking ? TICK_MS : HEARTBEAT_MS, on_tick, rpc);
 }
 
-static void on_pong(void *arg, const struct atoll_answer *answer)
+static void on_pong(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_rpc *rpc = arg;
 

@@ -66,15 +66,15 @@ static void note_ids(struct atoll_spawn_info *info, const struct atoll_sm_hello 
     info->id_blocks = hello->id_slots > 0 ? 1 + more : 0;
 }
 
-int atoll_spawn_info_slots(const struct atoll_spawn_info *info, struct atoll_slots *ret)
+int atoll_spawn_info_slots(const struct atoll_spawn_info *info, struct atoll_id_pool *ret)
 {
     int r = 0;
 
-    atoll_slots_init(ret);
+    atoll_id_pool_init(ret);
     for (size_t i = 0; r == 0 && i < info->id_blocks; i++)
-        r = atoll_slots_add(ret, info->id_bases[i], info->id_slots);
+        r = atoll_provider_entries_add(ret, info->id_bases[i], info->id_slots);
     if (r < 0)
-        atoll_slots_done(ret);
+        atoll_id_pool_done(ret);
     return r;
 }
 

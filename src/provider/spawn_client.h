@@ -1,7 +1,7 @@
 #pragma once
 #include "proto/spawn_proto.h"
+#include "provider/id_pool.h"
 #include "provider/rpc.h"
-#include "provider/slots.h"
 
 /*
  * The daemon's end of atoll-spawn: finds the one that serves the state directory, or starts it.
@@ -28,6 +28,6 @@ int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
 
 /* The ranges of all blocks it has; none without root. -ENOMEM. */
 int atoll_spawn_info_slots(const struct atoll_spawn_info *info,
-                           struct atoll_slots *ret) ATOLL_MUST_CHECK;
+                           struct atoll_id_pool *ret) ATOLL_MUST_CHECK;
 
 extern const struct atoll_rpc_protocol atoll_spawn_protocol;

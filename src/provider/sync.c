@@ -130,8 +130,8 @@ static int run_op(struct atoll_sync_work *w)
     case ATOLL_OP_DIAL:
     case ATOLL_OP_ADOPT:
         return ops->dial(p, &w->how, &w->call.spec, &w->fd, &w->error);
-    case ATOLL_OP_LOOK:
-        return ops->look(p, &w->how, &w->call.spec, &w->look, &w->error);
+    case ATOLL_OP_INSPECT:
+        return ops->inspect(p, &w->how, &w->call.spec, &w->look, &w->error);
     case ATOLL_OP_LIST:
         return run_list(w);
     case ATOLL_OP_DESTROY:
@@ -248,12 +248,12 @@ static void tell(struct atoll_sync_work *w, const struct atoll_error *error)
     for (size_t i = 0; !error && i < w->volume_count; i++)
         c->each_volume(c->arg, &w->volumes[i]);
     atoll_call_tell(c,
-                    &(struct atoll_outcome){.fd = w->fd,
-                                            .boot_us = w->took_us,
-                                            .look = &w->look,
-                                            .stats = &w->stats,
-                                            .detail = w->detail,
-                                            .image = &w->made},
+                    &(struct atoll_call_outcome){.fd = w->fd,
+                                                 .boot_us = w->took_us,
+                                                 .inspect = &w->look,
+                                                 .stats = &w->stats,
+                                                 .detail = w->detail,
+                                                 .image = &w->made},
                     error);
 }
 

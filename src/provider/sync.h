@@ -44,9 +44,9 @@ struct atoll_sync_ops {
     int (*dial)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                 const struct atoll_spec *spec, int *ret_fd, struct atoll_error *err);
     /* How it is. Only an answer of the back end counts: silence is UNAVAILABLE. */
-    int (*look)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                const struct atoll_spec *spec, struct atoll_provider_look *ret,
-                struct atoll_error *err);
+    int (*inspect)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                   const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
+                   struct atoll_error *err);
     /* Every sandbox of this daemon that the back end has. */
     int (*list)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                 void (*each)(void *arg, const char *id, const char *handle, bool alive), void *arg,

@@ -15,10 +15,10 @@
 #include "sys/ns.h"
 #include "sys/tree.h"
 
-static void fail(struct atoll_build *b, uint32_t index, enum atoll_plan_op op,
+static void fail(struct atoll_plan_run *b, uint32_t index, enum atoll_plan_op op,
                  const struct atoll_error *error) __attribute__((noreturn));
 
-static void fail(struct atoll_build *b, uint32_t index, enum atoll_plan_op op,
+static void fail(struct atoll_plan_run *b, uint32_t index, enum atoll_plan_op op,
                  const struct atoll_error *error)
 {
     struct atoll_build_status status = {index, op, *error};
@@ -33,7 +33,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Of all that spawn holds, only what this build needs stays open. */
-static int keep_own_fds(struct atoll_build *b)
+static int keep_own_fds(struct atoll_plan_run *b)
 {
     int keep[8 + ATOLL_CG_COUNT + ATOLL_CG_COMMON_COUNT] = {
         b->listen_fd, b->userns_fd, b->layer_userns_fd, b->image_fd,
@@ -50,14 +50,14 @@ static int keep_own_fds(struct atoll_build *b)
 
 /* Descriptors from before still lead to spawn's mounts, where nothing can be attached for us; the
  * current directory is the one thing the kernel moved along into the new mount namespace. */
-static int reopen_directories(struct atoll_build *b)
+static int reopen_directories(struct atoll_plan_run *b)
 {
     b->state_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     b->mount_fd = open("mnt", O_PATH | O_DIRECTORY | O_CLOEXEC);
     return b->state_fd < 0 || b->mount_fd < 0 ? -errno : 0;
 }
 
-static int begin(struct atoll_build *b, struct atoll_error *err)
+static int begin(struct atoll_plan_run *b, struct atoll_error *err)
 {
     sigset_t none;
     int r = -atoll_fault("spawn.begin");
@@ -90,7 +90,7 @@ static int begin(struct atoll_build *b, struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "enter cgroup") : 0;
 }
 
-void atoll_child_run(struct atoll_build *b, const uint8_t *plan, size_t len, uint32_t index)
+void atoll_child_run(struct atoll_plan_run *b, const uint8_t *plan, size_t len, uint32_t index)
 {
     struct atoll_plan_step step = {.op = ATOLL_PLAN_START};
     struct atoll_error err;
@@ -132,7 +132,7 @@ static int run_mapper(const char *program, pid_t child, uint32_t own, uint32_t o
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 
-int atoll_child_map_ids(const struct atoll_build *b, pid_t child, int go_fd,
+int atoll_child_map_ids(const struct atoll_plan_run *b, pid_t child, int go_fd,
                         struct atoll_error *err)
 {
     const struct atoll_po_ids *ids = &b->ids;
@@ -173,7 +173,7 @@ static _Noreturn void sweep_tree(int dir, const char *name, pid_t spawn, int go_
 pid_t atoll_child_sweep(const struct atoll_spawn_host *host, const struct atoll_po_ids *ids,
                         int dir, const char *name)
 {
-    struct atoll_build b = {.host = host, .ids = *ids};
+    struct atoll_plan_run b = {.host = host, .ids = *ids};
     bool mapped = !host->root && ids->mode == ATOLL_IDS_SUBIDS;
     int go[2] = {ATOLL_NO_FD, ATOLL_NO_FD};
     pid_t spawn = getpid(), pid;

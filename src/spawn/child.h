@@ -1,14 +1,14 @@
 #pragma once
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 
 /* The new process of a plan, from START on; and the parent's part while it waits for its ids. */
 
 /* Runs the steps left and becomes the agent. `index` is the number of the first of them. */
-void atoll_child_run(struct atoll_build *b, const uint8_t *plan, size_t len, uint32_t index)
+void atoll_child_run(struct atoll_plan_run *b, const uint8_t *plan, size_t len, uint32_t index)
     __attribute__((noreturn));
 
 /* Rootless: writes the id maps of the child and lets it go on. */
-int atoll_child_map_ids(const struct atoll_build *b, pid_t child, int go_fd,
+int atoll_child_map_ids(const struct atoll_plan_run *b, pid_t child, int go_fd,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* A process that removes the tree `name` below dir, also what belongs to the sub-ids of a user; it

@@ -1,6 +1,6 @@
 #pragma once
 #include "loop/loop.h"
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 
 /*
  * Keeps the layer ATOLL_PLAN_HIDDEN of the state directory in step with the host's /usr: the whiteouts

@@ -1,5 +1,5 @@
 #pragma once
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 
 /*
  * Blocks of user ids, by instance. Ids are one space for the whole host, so instances agree on

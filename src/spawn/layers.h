@@ -1,7 +1,7 @@
 #pragma once
 #include "base/list.h"
 #include "loop/loop.h"
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 
 /*
  * Layers that nobody wants any more. Each is put aside in one step, so that its name is free and no layer

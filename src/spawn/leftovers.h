@@ -1,7 +1,7 @@
 #pragma once
 #include "base/list.h"
 #include "loop/loop.h"
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 
 /*
  * What an earlier life of this instance left behind. Its processes died with it, but that may take a

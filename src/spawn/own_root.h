@@ -1,5 +1,5 @@
 #pragma once
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 
 /* Where the state directory is in it. */
 #define ATOLL_OWN_STATE "/state"

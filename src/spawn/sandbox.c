@@ -79,7 +79,7 @@ void atoll_sandbox_free(struct sandbox *s)
 }
 
 /* The socket the daemon will find the agent behind: state/sandboxes/<id>.sock. */
-static int make_socket(struct atoll_build *b, struct atoll_error *err)
+static int make_socket(struct atoll_plan_run *b, struct atoll_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -99,8 +99,8 @@ static int make_socket(struct atoll_build *b, struct atoll_error *err)
 }
 
 /* Runs the steps before START here; *plan and *len are left behind it. */
-static int run_host_steps(struct atoll_build *b, const uint8_t **plan, size_t *len, uint32_t *index,
-                          struct atoll_plan_step *step, struct atoll_error *err)
+static int run_host_steps(struct atoll_plan_run *b, const uint8_t **plan, size_t *len,
+                          uint32_t *index, struct atoll_plan_step *step, struct atoll_error *err)
 {
     int r = make_socket(b, err);
 
@@ -117,7 +117,7 @@ static int run_host_steps(struct atoll_build *b, const uint8_t **plan, size_t *l
                          : r;
 }
 
-static uint64_t clone_flags(const struct atoll_build *b)
+static uint64_t clone_flags(const struct atoll_plan_run *b)
 {
     uint64_t flags = CLONE_NEWNS;
 
@@ -134,7 +134,7 @@ static uint64_t clone_flags(const struct atoll_build *b)
 }
 
 /* Makes the process of START. In the child this does not return. */
-static int start_process(struct sandbox *s, struct atoll_build *b,
+static int start_process(struct sandbox *s, struct atoll_plan_run *b,
                          const struct atoll_plan_step *step, const uint8_t *rest, size_t len,
                          uint32_t index, struct atoll_error *err)
 {
@@ -277,7 +277,7 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
                           const uint8_t *plan, size_t plan_len, struct atoll_error *err)
 {
     struct atoll_plan_step step = {0};
-    struct atoll_build build;
+    struct atoll_plan_run build;
     struct sandbox *s;
     uint32_t index = 0;
     int r;

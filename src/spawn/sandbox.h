@@ -1,6 +1,6 @@
 #pragma once
 #include "loop/loop.h"
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 
 /*
  * The sandboxes spawn has made: from a plan to a running agent, and back to nothing. Removing is

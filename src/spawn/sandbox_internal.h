@@ -29,7 +29,7 @@ struct sandbox {
     struct atoll_timer retry; /* of the undoing */
     unsigned tries;
     pid_t sweeper;           /* process that removes a large tree, or 0 */
-    struct atoll_po_ids ids; /* as in struct atoll_build, like those that follow */
+    struct atoll_po_ids ids; /* as in struct atoll_plan_run, like those that follow */
     bool kept_disk, existing_disk;
     bool keep_disk;          /* REMOVING: all but the disk goes */
     bool frozen;             /* or on its way to it */

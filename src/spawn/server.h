@@ -1,6 +1,6 @@
 #pragma once
 #include "loop/loop.h"
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 
 /*
  * Spawn's conversation with the daemon over state/spawn.sock: one daemon at a time; a new one

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/switches.h"
-#include "spawn/build.h"
 #include "spawn/paths.h"
+#include "spawn/plan_run.h"
 #include "sys/mnt.h"
 
 /*
@@ -80,7 +80,7 @@ static int lock_image(int fd, struct atoll_error *err)
     return 0;
 }
 
-static int mount_image(struct atoll_build *b, struct atoll_error *err)
+static int mount_image(struct atoll_plan_run *b, struct atoll_error *err)
 {
     char device[32];
     const struct atoll_mnt_option options[] = {{"source", device}, {"discard", NULL}, {0}};
@@ -103,7 +103,7 @@ static int mount_image(struct atoll_build *b, struct atoll_error *err)
 }
 
 /* No file system of its own: a directory on the state disk, for building layers. */
-static int enter_plain(struct atoll_build *b, struct atoll_error *err)
+static int enter_plain(struct atoll_plan_run *b, struct atoll_error *err)
 {
     char path[64];
 
@@ -113,7 +113,7 @@ static int enter_plain(struct atoll_build *b, struct atoll_error *err)
     return 0;
 }
 
-static int enter_mounted(struct atoll_build *b, const struct atoll_po_disk *disk,
+static int enter_mounted(struct atoll_plan_run *b, const struct atoll_po_disk *disk,
                          struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int mount_fd =
@@ -130,7 +130,7 @@ static int enter_mounted(struct atoll_build *b, const struct atoll_po_disk *disk
 
 /* The id of the host that stands for `inside` in this sandbox. In a user namespace of our own the
  * kernel translates. */
-static uint32_t outside_id(const struct atoll_build *b, uint32_t inside)
+static uint32_t outside_id(const struct atoll_plan_run *b, uint32_t inside)
 {
     if (b->ids.mode == ATOLL_IDS_RANGE)
         return b->ids.outside + inside;
@@ -138,12 +138,12 @@ static uint32_t outside_id(const struct atoll_build *b, uint32_t inside)
 }
 
 /* A directory at the top of the disk; one of an earlier run stays as it is. */
-static int make_top(struct atoll_build *b, const char *name, mode_t mode)
+static int make_top(struct atoll_plan_run *b, const char *name, mode_t mode)
 {
     return mkdir(name, mode) < 0 && !(errno == EEXIST && b->existing_disk) ? -errno : 0;
 }
 
-int atoll_step_disk(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_disk(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_disk *disk = step;
     int r;
@@ -170,7 +170,7 @@ int atoll_step_disk(struct atoll_build *b, const void *step, struct atoll_error 
 
 /* Directories are made in the writable layer before it is part of the root, where no image can
  * have planted a link. Opens the parent of `path` and points *ret_name at its last component. */
-static int open_parent(struct atoll_build *b, const char *path, const char **ret_name,
+static int open_parent(struct atoll_plan_run *b, const char *path, const char **ret_name,
                        struct atoll_error *err)
 {
     int dir;
@@ -202,7 +202,7 @@ static int open_parent(struct atoll_build *b, const char *path, const char **ret
     return dir;
 }
 
-int atoll_step_directory(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_directory(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_directory *want = step;
     const char *name;
@@ -224,7 +224,7 @@ int atoll_step_directory(struct atoll_build *b, const void *step, struct atoll_e
     return 0;
 }
 
-int atoll_step_file(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_file(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_file *want = step;
     const char *name;

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/switches.h"
-#include "spawn/build.h"
 #include "spawn/paths.h"
+#include "spawn/plan_run.h"
 #include "spawn/spare.h"
 #include "sys/ns.h"
 
@@ -17,7 +17,7 @@
 #define LOWEST_OUTSIDE_ID 100000u
 #define RANGE_SIZE 65536u
 
-static int make_range(struct atoll_build *b, struct atoll_error *err)
+static int make_range(struct atoll_plan_run *b, struct atoll_error *err)
 {
     const struct atoll_po_ids *ids = &b->ids;
 
@@ -39,7 +39,7 @@ static int make_range(struct atoll_build *b, struct atoll_error *err)
     return 0;
 }
 
-int atoll_step_ids(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_ids(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     b->ids = *(const struct atoll_po_ids *)step;
     switch (b->ids.mode) {
@@ -56,7 +56,7 @@ int atoll_step_ids(struct atoll_build *b, const void *step, struct atoll_error *
     }
 }
 
-int atoll_step_cgroup(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_cgroup(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_cgroup *want = step;
     const struct atoll_cgroups *cg = &b->host->cgroups;
@@ -101,7 +101,7 @@ static int copy_sparse(int from, int to)
     return errno == ENXIO ? 0 : -errno;
 }
 
-static int open_existing(struct atoll_build *b, const char *name, struct atoll_error *err)
+static int open_existing(struct atoll_plan_run *b, const char *name, struct atoll_error *err)
 {
     b->existing_disk = true;
     b->image_fd = openat(b->host->disks_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -110,7 +110,7 @@ static int open_existing(struct atoll_build *b, const char *name, struct atoll_e
     return 0;
 }
 
-int atoll_step_image(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_image(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_image *image = step;
     int dir = image->keep ? b->host->disks_fd : b->host->sandboxes_fd;

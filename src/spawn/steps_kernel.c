@@ -7,8 +7,8 @@
 #include <sys/sysmacros.h>
 #include "base/fd.h"
 #include "base/switches.h"
-#include "spawn/build.h"
 #include "spawn/paths.h"
+#include "spawn/plan_run.h"
 #include "sys/mnt.h"
 
 /*
@@ -41,13 +41,13 @@ static const struct {
              {"stdout", "/proc/self/fd/1"},
              {"stderr", "/proc/self/fd/2"}};
 
-static uint32_t root_outside(const struct atoll_build *b)
+static uint32_t root_outside(const struct atoll_plan_run *b)
 {
     return b->ids.mode == ATOLL_IDS_RANGE ? b->ids.outside : b->ids.agent_uid;
 }
 
 /* With real root a node of our own; otherwise the host's, bound. */
-static int make_node(struct atoll_build *b, int dev, size_t i)
+static int make_node(struct atoll_plan_run *b, int dev, size_t i)
 {
     char host_path[32];
     int fd, r;
@@ -82,7 +82,7 @@ static int attach_new(const char *fstype, const struct atoll_mnt_option *options
     return r < 0 ? atoll_fail_errno(err, -r, "mount %s", path) : 0;
 }
 
-static int fill_dev(struct atoll_build *b, int dev, struct atoll_error *err)
+static int fill_dev(struct atoll_plan_run *b, int dev, struct atoll_error *err)
 {
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(nodes); i++) {
         int r = make_node(b, dev, i);
@@ -131,7 +131,7 @@ static int mount_parts(const struct atoll_po_dev *want, struct atoll_error *err)
     return attach_new("tmpfs", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV, AT_FDCWD, PARTS, err);
 }
 
-static int make_parts(struct atoll_build *b, const struct atoll_po_dev *want,
+static int make_parts(struct atoll_plan_run *b, const struct atoll_po_dev *want,
                       struct atoll_error *err)
 {
     uint32_t root = root_outside(b);
@@ -147,7 +147,7 @@ static int make_parts(struct atoll_build *b, const struct atoll_po_dev *want,
 }
 
 /* The host's whole /dev, for a test that wants to see it noticed. */
-static int bind_dev(struct atoll_build *b, struct atoll_error *err)
+static int bind_dev(struct atoll_plan_run *b, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, "/dev", true);
     int r = tree < 0 ? tree : atoll_mnt_attach(tree, b->root_fd, "dev");
@@ -155,7 +155,7 @@ static int bind_dev(struct atoll_build *b, struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "bind /dev") : 0;
 }
 
-int atoll_step_dev(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_dev(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int dev = ATOLL_NO_FD;
     ATOLL_AUTOCLOSE int shm = ATOLL_NO_FD;
@@ -232,7 +232,7 @@ static int mask(const char *name, int disk, struct atoll_error *err)
     return r < 0 && r != -ENOENT ? atoll_fail_errno(err, -r, "mask /proc/%s", name) : 0;
 }
 
-static int make_read_only(struct atoll_build *b, const char *name, struct atoll_error *err)
+static int make_read_only(struct atoll_plan_run *b, const char *name, struct atoll_error *err)
 {
     char path[80];
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
@@ -249,7 +249,7 @@ static int make_read_only(struct atoll_build *b, const char *name, struct atoll_
     return r < 0 ? atoll_fail_errno(err, -r, "make /proc/%s read-only", name) : 0;
 }
 
-int atoll_step_proc(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_proc(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_proc *want = step;
     /* mount(2) with bare names is one call a mask where the descriptor way takes three. */
@@ -273,7 +273,7 @@ int atoll_step_proc(struct atoll_build *b, const void *step, struct atoll_error 
     return r;
 }
 
-int atoll_step_cover(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_cover(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_file *want = step;
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;

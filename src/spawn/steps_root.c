@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include "base/switches.h"
 #include "base/text.h"
-#include "spawn/build.h"
 #include "spawn/hidden.h"
 #include "spawn/paths.h"
+#include "spawn/plan_run.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
 
@@ -16,7 +16,7 @@
  * The root of a sandbox: read-only layers, shown with the sandbox's own ids, under a writable one.
  */
 
-static int clone_source(const struct atoll_build *b, const char *source)
+static int clone_source(const struct atoll_plan_run *b, const char *source)
 {
     ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
 
@@ -29,7 +29,7 @@ static int clone_source(const struct atoll_build *b, const char *source)
     return dir < 0 ? dir : atoll_mnt_clone(dir, "", false);
 }
 
-int atoll_step_layer(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_layer(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_layer *layer = step;
     ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
@@ -61,7 +61,7 @@ int atoll_step_layer(struct atoll_build *b, const void *step, struct atoll_error
 
 /* Where writes to the stack at `target` go: u and w for the root, u.usr and w.usr for usr. The upper
  * layer's own attributes are what the target shows. */
-static int make_upper(struct atoll_build *b, const char *target, char *upper, char *work,
+static int make_upper(struct atoll_plan_run *b, const char *target, char *upper, char *work,
                       size_t cap)
 {
     uint32_t owner = b->ids.mode == ATOLL_IDS_RANGE ? b->ids.outside : (uint32_t)-1;
@@ -81,7 +81,7 @@ static int make_upper(struct atoll_build *b, const char *target, char *upper, ch
     return made && chown(upper, owner, owner) < 0 ? -errno : 0;
 }
 
-int atoll_step_overlay(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_overlay(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_overlay *overlay = step;
     struct atoll_mnt_option options[6] = {{"lowerdir", overlay->lowers}};
@@ -122,7 +122,7 @@ int atoll_step_overlay(struct atoll_build *b, const void *step, struct atoll_err
 }
 
 /* The host's /tmp, for a test that wants to see it noticed. */
-static int show_host_files(struct atoll_build *b, struct atoll_error *err)
+static int show_host_files(struct atoll_plan_run *b, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, "/tmp", false);
     int r = tree < 0 ? tree : atoll_mnt_attach(tree, b->root_fd, "tmp");
@@ -130,7 +130,7 @@ static int show_host_files(struct atoll_build *b, struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "bind /tmp") : 0;
 }
 
-int atoll_step_pivot(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_pivot(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     char cwd[8];
     int r;

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/text.h"
-#include "spawn/build.h"
 #include "spawn/own_root.h"
+#include "spawn/plan_run.h"
 #include "sys/mnt.h"
 #include "sys/ns.h"
 
@@ -49,7 +49,7 @@ static int write_config(const struct atoll_bytes *config, struct atoll_error *er
 
 /* sandboxes/<id>.run, shown as `socket`. Writable for both the agent, whose ids are the sandbox's,
  * and the daemon, who has no power over foreign files. Nobody else gets as far as this. */
-static int show_socket_directory(struct atoll_build *b, struct atoll_error *err)
+static int show_socket_directory(struct atoll_plan_run *b, struct atoll_error *err)
 {
     uint32_t root = b->ids.mode == ATOLL_IDS_RANGE ? b->ids.outside : 0;
     ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
@@ -82,7 +82,7 @@ static int mount_proc(struct atoll_error *err)
 
 /* All writes go to the bounded disk, no cgroup but ours, no network but loopback, and of the host's
  * sockets only those the agent makes. */
-static void run(const struct atoll_build *b, const struct atoll_po_runsc *want)
+static void run(const struct atoll_plan_run *b, const struct atoll_po_runsc *want)
 {
     char platform[64], log[128];
     char *argv[] = {"runsc",
@@ -106,7 +106,7 @@ static void run(const struct atoll_build *b, const struct atoll_po_runsc *want)
     (void)execve(want->program, argv, envp);
 }
 
-int atoll_step_runsc(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_runsc(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_runsc *want = step;
     const struct atoll_build_status ready = {.op = ATOLL_PLAN_RUNSC};

@@ -15,7 +15,7 @@
 #include "agent/agent.h"
 #include "base/fd.h"
 #include "base/switches.h"
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 #include "sys/caps.h"
 #include "sys/ns.h"
 
@@ -23,7 +23,7 @@
  * What the new process does to itself, down to becoming the agent.
  */
 
-int atoll_step_hostname(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_hostname(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_text *name = step;
 
@@ -33,7 +33,7 @@ int atoll_step_hostname(struct atoll_build *b, const void *step, struct atoll_er
     return 0;
 }
 
-int atoll_step_loopback(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_loopback(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     int r = atoll_sys_loopback_up();
 
@@ -57,7 +57,7 @@ static int refuse_open_files(uint64_t wanted, struct atoll_error *err)
                       (unsigned long long)wanted, (unsigned long long)own.rlim_max);
 }
 
-int atoll_step_rlimit(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_rlimit(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_rlimit *want = step;
     struct rlimit limit = {want->soft, want->hard}, old;
@@ -75,7 +75,7 @@ int atoll_step_rlimit(struct atoll_build *b, const void *step, struct atoll_erro
 }
 
 /* From here on nothing in this process can gain a right it does not have. */
-static int drop_rights(struct atoll_build *b, struct atoll_error *err)
+static int drop_rights(struct atoll_plan_run *b, struct atoll_error *err)
 {
     uint64_t keep = atoll_caps_of_agent();
     int r = atoll_weakened("capabilities") ? 0 : atoll_caps_bound(keep);
@@ -98,7 +98,7 @@ static int drop_rights(struct atoll_build *b, struct atoll_error *err)
     return 0;
 }
 
-int atoll_self_die_with_spawn(struct atoll_build *b, struct atoll_error *err)
+int atoll_self_die_with_spawn(struct atoll_plan_run *b, struct atoll_error *err)
 {
     struct pollfd status = {.fd = b->status_fd};
 
@@ -110,7 +110,7 @@ int atoll_self_die_with_spawn(struct atoll_build *b, struct atoll_error *err)
     return 0;
 }
 
-int atoll_step_identity(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_identity(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     uid_t owner = atoll_build_owner(b);
     int r;
@@ -138,7 +138,7 @@ int atoll_step_identity(struct atoll_build *b, const void *step, struct atoll_er
     return r < 0 ? r : atoll_self_die_with_spawn(b, err);
 }
 
-int atoll_step_seccomp(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_seccomp(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_bytes *program = step;
     size_t count = program->bytes.len / sizeof(struct sock_filter);
@@ -162,7 +162,7 @@ int atoll_step_seccomp(struct atoll_build *b, const void *step, struct atoll_err
     return 0;
 }
 
-int atoll_step_abort(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_abort(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     (void)b;
     (void)step;
@@ -188,7 +188,7 @@ static int by_value(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-int atoll_step_agent(struct atoll_build *b, const void *step, struct atoll_error *err)
+int atoll_step_agent(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_agent *want = step;
     const struct atoll_build_status ready = {.op = ATOLL_PLAN_AGENT};

@@ -4,7 +4,7 @@
 #include <sys/mount.h>
 #include "base/fd.h"
 #include "base/switches.h"
-#include "spawn/build.h"
+#include "spawn/plan_run.h"
 
 /*
  * Covers of /proc that the agent keeps up to date (agent/views.h). Each is a file in memory without a
@@ -13,7 +13,7 @@
 #define NAME ATOLL_BUILD_PARTS "/dev/view"
 #define SHOWN "dev/view"
 
-static void open_sources(struct atoll_build *b)
+static void open_sources(struct atoll_plan_run *b)
 {
     for (int i = 0; b->has_cgroup && i < ATOLL_CGF_COUNT; i++) {
         int fd = atoll_cgroup_open_file(&b->host->cgroups, b->id, (enum atoll_cgroup_file)i);
@@ -23,7 +23,7 @@ static void open_sources(struct atoll_build *b)
 
 /* The file is in the directory of /dev for a moment, whose mount is read-only: so is one that is made
  * of it, by one call. A kernel without the file of /proc has nothing to cover. */
-static int make_view(struct atoll_build *b, enum atoll_view view, struct atoll_bytes text,
+static int make_view(struct atoll_plan_run *b, enum atoll_view view, struct atoll_bytes text,
                      int disk_fd)
 {
     ATOLL_AUTOCLOSE int fd =
@@ -43,7 +43,7 @@ static int make_view(struct atoll_build *b, enum atoll_view view, struct atoll_b
     return r;
 }
 
-int atoll_views_make(struct atoll_build *b, struct atoll_bytes cpu, int disk_fd,
+int atoll_views_make(struct atoll_plan_run *b, struct atoll_bytes cpu, int disk_fd,
                      struct atoll_error *err)
 {
     if (atoll_weakened("proc_views"))

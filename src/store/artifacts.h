@@ -26,21 +26,24 @@ struct atoll_store_artifact {
 };
 
 /* What is to be kept of a sandbox that lives. */
-struct atoll_store_wish {
+struct atoll_store_artifact_request {
     const char *sandbox_id, *session_id; /* session_id "": none */
     const char *patterns;                /* one a line; "": none yet */
 };
 
 /* Adds the row, or replaces the one of the same sandbox. */
-int atoll_store_put_wish(struct atoll_store *store, const struct atoll_store_wish *row,
-                         struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_store_put_artifact_request(struct atoll_store *store,
+                                     const struct atoll_store_artifact_request *row,
+                                     struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Drops those of sandboxes that have no row: they go with it, but are there before it. */
-int atoll_store_sweep_wishes(struct atoll_store *store, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_store_sweep_artifact_requestes(struct atoll_store *store,
+                                         struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Every row; fn returns < 0 to stop, which is returned. fn must not write. */
-int atoll_store_each_wish(struct atoll_store *store,
-                          int (*fn)(void *arg, const struct atoll_store_wish *row,
-                                    struct atoll_error *err),
-                          void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_store_each_artifact_request(struct atoll_store *store,
+                                      int (*fn)(void *arg,
+                                                const struct atoll_store_artifact_request *row,
+                                                struct atoll_error *err),
+                                      void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Adds the set with its `count` files, or replaces that of the same sandbox. */
 int atoll_store_put_artifacts(struct atoll_store *store, const struct atoll_store_artifacts *set,

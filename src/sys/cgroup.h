@@ -4,7 +4,7 @@
 
 /*
  * The cgroups of sandboxes, on v2 or on whatever v1 controllers the host mounts. All groups of one
- * Atoll instance live below one parent (`atoll-<instance>`), so that strays can be found.
+ * Atoll instance live below one parent (`atoll-<instance>`), so that orphans can be found.
  * cgroup_open.c finds the place for that, cgroup.c works below it.
  * Blocking: cgroupfs only. Every function returns -errno.
  */

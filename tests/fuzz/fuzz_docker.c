@@ -89,7 +89,7 @@ static void fuzz_answers(const uint8_t *data, size_t size, size_t piece)
     json_t *json = json_loadb((const char *)data, size, 0, NULL);
     struct atoll_docker_image image;
     struct atoll_docker_info info;
-    struct atoll_provider_look look;
+    struct atoll_provider_inspection look;
     struct atoll_provider_stats stats;
     struct atoll_error err = {0};
     char id[ATOLL_ID_LEN + 1];
@@ -105,7 +105,7 @@ static void fuzz_answers(const uint8_t *data, size_t size, size_t piece)
     atoll_docker_info_parse(json, &info);
     CHECK_ENDED(info.version);
     CHECK_ENDED(info.storage);
-    atoll_docker_look_parse(json, &look);
+    atoll_docker_inspect_parse(json, &look);
     CHECK_ENDED(look.cause);
     FUZZ_CHECK(look.exit.signal >= 0 && look.exit.signal <= 64);
     atoll_docker_stats_parse(json, &stats);

@@ -13,8 +13,8 @@
 #include <sys/stat.h>
 #include "fuzz.h"
 #include "proto/spawn_proto.h"
-#include "spawn/build.h"
 #include "spawn/paths.h"
+#include "spawn/plan_run.h"
 #include "sys/tree.h"
 
 #define NOBODY 65534
@@ -105,7 +105,7 @@ static void check_alone(void)
     (void)closedir(list);
 }
 
-static void carry_out(struct atoll_build *b, const struct atoll_plan_step *step)
+static void carry_out(struct atoll_plan_run *b, const struct atoll_plan_step *step)
 {
     struct atoll_error err = {0};
     int r = atoll_build_step(b, step, &err);
@@ -115,7 +115,7 @@ static void carry_out(struct atoll_build *b, const struct atoll_plan_step *step)
 }
 
 /* With the rights of nobody: should a path lead out after all, it leads to nothing. */
-static void open_layer(struct atoll_build *b)
+static void open_layer(struct atoll_plan_run *b)
 {
     static const struct atoll_spawn_host host;
     int top;
@@ -132,7 +132,7 @@ static void open_layer(struct atoll_build *b)
     (void)close(top);
 }
 
-static void close_layer(struct atoll_build *b)
+static void close_layer(struct atoll_plan_run *b)
 {
     atoll_build_done(b);
     if (getuid() == 0) /* a directory may have been made that its owner cannot enter */
@@ -145,7 +145,7 @@ static void fuzz_plan(const uint8_t *bytes, size_t n)
 {
     const uint8_t *end = bytes + n;
     struct atoll_plan_step step;
-    struct atoll_build b;
+    struct atoll_plan_run b;
     bool is_open = false;
     int r;
 

@@ -51,9 +51,9 @@ static void dial(struct atoll_provider *p, const struct atoll_spec *spec,
 }
 
 static void look(struct atoll_provider *p, const struct atoll_spec *spec,
-                 atoll_provider_looked_fn *done, void *arg)
+                 atoll_provider_inspected_fn *done, void *arg)
 {
-    static const struct atoll_provider_look alive = {.state = ATOLL_LOOK_ALIVE};
+    static const struct atoll_provider_inspection alive = {.state = ATOLL_INSPECT_ALIVE};
 
     (void)p;
     (void)spec;
@@ -111,7 +111,7 @@ static const struct atoll_provider_ops ops = {
     .missing_limits = missing_limits,
     .create = create,
     .dial = dial,
-    .look = look,
+    .inspect = look,
     .list = list,
     .reserve = reserve,
     .adopt = adopt,

@@ -1043,7 +1043,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
                                         .kind = "fake",
                                         .isolation = "none",
                                         .is_default = true,
-                                        .is_home = true,
+                                        .is_builder = true,
                                         .can_create = true,
                                         .reason = "",
                                         .detail = ""};
@@ -1155,7 +1155,7 @@ bool atoll_templates_find(struct atoll_engine *engine, const char *tenant, const
     return true;
 }
 
-int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_wish *wish,
+int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_request *wish,
                       struct atoll_build **ret, struct atoll_error *err)
 {
     (void)engine;

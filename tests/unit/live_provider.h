@@ -72,14 +72,14 @@ static inline void destroy(struct atoll_sync_provider *p, const struct atoll_spe
         fail_msg("destroy: %s", err.text);
 }
 
-static inline struct atoll_provider_look look(struct atoll_sync_provider *p,
-                                              const struct atoll_spec *spec)
+static inline struct atoll_provider_inspection look(struct atoll_sync_provider *p,
+                                                    const struct atoll_spec *spec)
 {
     struct atoll_sync_call call = call_for(10000);
-    struct atoll_provider_look ret;
+    struct atoll_provider_inspection ret;
     struct atoll_error err = {0};
 
-    if (p->ops->look(p, &call, spec, &ret, &err) < 0)
+    if (p->ops->inspect(p, &call, spec, &ret, &err) < 0)
         fail_msg("look: %s", err.text);
     return ret;
 }
@@ -149,7 +149,7 @@ static inline void expect_changes(struct atoll_sync_provider *p, const struct at
     struct atoll_error err = {0};
 
     assert_int_equal(count(p), 1);
-    assert_int_equal(look(p, spec).state, ATOLL_LOOK_ALIVE);
+    assert_int_equal(look(p, spec).state, ATOLL_INSPECT_ALIVE);
     assert_int_equal(p->ops->stats(p, &call, spec, &stats, &err), 0);
     assert_int_equal(stats.memory_limit_bytes, spec->limits.memory_bytes);
     assert_true(stats.memory_bytes > 0 && stats.processes >= 1);
@@ -159,10 +159,10 @@ static inline void expect_changes(struct atoll_sync_provider *p, const struct at
     assert_int_equal(stats.memory_limit_bytes, memory_bytes);
     for (int twice = 0; twice < 2; twice++)
         assert_int_equal(p->ops->pause(p, &call, spec, &err), 0);
-    assert_int_equal(look(p, spec).state, ATOLL_LOOK_PAUSED);
+    assert_int_equal(look(p, spec).state, ATOLL_INSPECT_PAUSED);
     for (int twice = 0; twice < 2; twice++)
         assert_int_equal(p->ops->resume(p, &call, spec, &err), 0);
-    assert_int_equal(look(p, spec).state, ATOLL_LOOK_ALIVE);
+    assert_int_equal(look(p, spec).state, ATOLL_INSPECT_ALIVE);
 }
 
 /* As another daemon on the same state would find it; fds: as in greet(). Then it is gone. */
@@ -182,5 +182,5 @@ static inline void expect_again(struct atoll_sync_provider *p, const struct atol
     for (int twice = 0; twice < 2; twice++)
         destroy(p, spec);
     assert_int_equal(count(p), 0);
-    assert_int_equal(look(p, spec).state, ATOLL_LOOK_GONE);
+    assert_int_equal(look(p, spec).state, ATOLL_INSPECT_GONE);
 }

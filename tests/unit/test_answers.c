@@ -58,7 +58,7 @@ static const char *name_of(unsigned n)
 
 static void keep(unsigned n, const char *text, size_t len)
 {
-    struct atoll_answer *a = atoll_answers_begin(answers, name_of(n), request);
+    struct atoll_kept_answer *a = atoll_answers_begin(answers, name_of(n), request);
 
     assert_non_null(a);
     assert_int_equal(a->status, 0);
@@ -67,7 +67,7 @@ static void keep(unsigned n, const char *text, size_t len)
 
 static void they_survive(void **state)
 {
-    const struct atoll_answer *a;
+    const struct atoll_kept_answer *a;
 
     (void)state;
     keep(1, "{\"id\":\"x\"}\n", 10);
@@ -84,7 +84,7 @@ static void they_survive(void **state)
 
 static void what_is_large_is_remembered_as_done(void **state)
 {
-    const struct atoll_answer *a;
+    const struct atoll_kept_answer *a;
     char *text = malloc(100000);
 
     (void)state;
@@ -157,7 +157,7 @@ static const char *hers(unsigned n)
 
 static void keep_hers(unsigned n, const char *text, size_t len)
 {
-    struct atoll_answer *a = atoll_answers_begin(answers, hers(n), request);
+    struct atoll_kept_answer *a = atoll_answers_begin(answers, hers(n), request);
 
     assert_non_null(a);
     atoll_answers_keep(answers, a, 201, text, len);

@@ -5,7 +5,7 @@
 #include "test.h"
 
 static struct atoll_engine engine;
-static struct atoll_slot slot;
+static struct atoll_provider_entry slot;
 static atoll_provider_image_fn *built;
 static void *built_arg;
 static unsigned cancelled, dropped;
@@ -59,9 +59,9 @@ static int set_up(void **state)
     atoll_map_init(&engine.templates);
     atoll_map_init(&engine.sandboxes);
     atoll_list_init(&engine.builds);
-    slot = (struct atoll_slot){.engine = &engine, .provider = &provider};
-    engine.slots[0] = &slot;
-    engine.slot_count = 1;
+    slot = (struct atoll_provider_entry){.engine = &engine, .provider = &provider};
+    engine.entries[0] = &slot;
+    engine.entry_count = 1;
     assert_int_equal(atoll_loop_new(&engine.loop, NULL), 0);
     return 0;
 }
@@ -76,7 +76,7 @@ static int tear_down(void **state)
 
 static struct atoll_build *start(void)
 {
-    const struct atoll_build_wish wish = {.name = "made"};
+    const struct atoll_build_request wish = {.name = "made"};
     struct atoll_error err;
     struct atoll_build *b = NULL;
 

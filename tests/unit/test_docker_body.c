@@ -143,27 +143,28 @@ static void test_quota_and_remote(void **state)
     json_decref(body);
 }
 
-static struct atoll_provider_look look_of(const char *text)
+static struct atoll_provider_inspection look_of(const char *text)
 {
     json_t *json = json_loads(text, 0, NULL);
-    struct atoll_provider_look look;
+    struct atoll_provider_inspection look;
 
     assert_non_null(json);
-    atoll_docker_look_parse(json, &look);
+    atoll_docker_inspect_parse(json, &look);
     json_decref(json);
     return look;
 }
 
 static void test_looks(void **state)
 {
-    struct atoll_provider_look look = look_of("{\"State\":{\"Running\":true,\"Paused\":false}}");
+    struct atoll_provider_inspection look =
+        look_of("{\"State\":{\"Running\":true,\"Paused\":false}}");
 
     (void)state;
-    assert_int_equal(look.state, ATOLL_LOOK_ALIVE);
+    assert_int_equal(look.state, ATOLL_INSPECT_ALIVE);
     look = look_of("{\"State\":{\"Running\":true,\"Paused\":true}}");
-    assert_int_equal(look.state, ATOLL_LOOK_PAUSED);
+    assert_int_equal(look.state, ATOLL_INSPECT_PAUSED);
     look = look_of("{\"State\":{\"Running\":false,\"OOMKilled\":true,\"ExitCode\":137}}");
-    assert_int_equal(look.state, ATOLL_LOOK_EXITED);
+    assert_int_equal(look.state, ATOLL_INSPECT_EXITED);
     assert_int_equal(look.exit.signal, 9);
     assert_int_equal(look.exit.code, -1);
     assert_int_equal(look.exit.oom_kills, 1);

@@ -111,7 +111,7 @@ static void test_out_of_memory(void **state)
     assert_int_equal(r.exit.oom_limit_bytes, 64 << 20);
     assert_true(r.exit.oom_peak_bytes > 32 << 20);
     run_result_done(&r);
-    assert_int_equal(look(l.p, &l.spec).state, ATOLL_LOOK_ALIVE);
+    assert_int_equal(look(l.p, &l.spec).state, ATOLL_INSPECT_ALIVE);
     live_close(&l);
 }
 
@@ -241,7 +241,7 @@ static void test_no_engine(void **state)
     struct atoll_sync_call call = call_for(5000);
     struct atoll_error err = {0};
     struct atoll_spec spec = spec_of();
-    struct atoll_provider_look ret;
+    struct atoll_provider_inspection ret;
     struct atoll_sync_provider *p;
     char detail[64];
 
@@ -250,7 +250,7 @@ static void test_no_engine(void **state)
     p = provider(&config);
     assert_true(p->ops->health(p, &call, detail, sizeof(detail), &err) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_UNAVAILABLE);
-    assert_true(p->ops->look(p, &call, &spec, &ret, &err) < 0);
+    assert_true(p->ops->inspect(p, &call, &spec, &ret, &err) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_UNAVAILABLE);
     p = p->ops->free(p);
 }
@@ -262,7 +262,7 @@ static void test_end(void **state)
     struct atoll_sync_provider *p = provider(&config);
     struct atoll_sync_call call = call_for(20000);
     struct atoll_error err = {0};
-    struct atoll_provider_look seen;
+    struct atoll_provider_inspection seen;
     struct atoll_spec spec = spec_of();
     struct agent_client c;
 
@@ -271,7 +271,7 @@ static void test_end(void **state)
     assert_true(atoll_docker_http_askf(atoll_docker_of(p)->http, &call, NULL, &err, "POST",
                                        "/containers/%s/kill", spec.handle) >= 0);
     seen = look(p, &spec);
-    assert_int_equal(seen.state, ATOLL_LOOK_EXITED);
+    assert_int_equal(seen.state, ATOLL_INSPECT_EXITED);
     assert_int_equal(seen.exit.signal, SIGKILL);
     assert_int_equal(count(p), 100);
     leave(&c);
@@ -422,7 +422,7 @@ static void test_pool(void **state)
 }
 
 /* What a killed daemon left that is no sandbox goes when the next one begins. */
-static void test_strays(void **state)
+static void test_orphans(void **state)
 {
     struct atoll_docker_config config = config_of();
     struct atoll_sync_provider *p = provider(&config);
@@ -723,7 +723,7 @@ int main(void)
         cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_disk_in_memory),
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_no_engine),
         cmocka_unit_test(test_end),           cmocka_unit_test(test_remote),
-        cmocka_unit_test(test_pool),          cmocka_unit_test(test_strays),
+        cmocka_unit_test(test_pool),          cmocka_unit_test(test_orphans),
         cmocka_unit_test(test_images),        cmocka_unit_test(test_isolated),
         cmocka_unit_test(test_layer),         cmocka_unit_test(test_with_quota),
         cmocka_unit_test(test_with_registry), cmocka_unit_test(test_with_bridge),

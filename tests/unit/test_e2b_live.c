@@ -64,7 +64,7 @@ static void test_life(void **state)
     expect_as(&c, "root", "id -u", "0\n");
     /* What is ours is ours alone. */
     expect_as(&c, "", "ls /run/atoll-agent 2>/dev/null || echo no", "no\n");
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_ALIVE);
+    assert_int_equal(look(p, &spec).state, ATOLL_INSPECT_ALIVE);
     assert_int_equal(count(p), 1);
     assert_int_equal(count(other), 0);
     assert_int_equal(p->ops->stats(p, &call, &spec, &stats, &err), 0);
@@ -75,7 +75,7 @@ static void test_life(void **state)
     /* The stream ends with it. */
     while (c.connected)
         assert_true(client_receive(&c, CLIENT_WAIT_MS));
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_GONE);
+    assert_int_equal(look(p, &spec).state, ATOLL_INSPECT_GONE);
     assert_int_equal(count(p), 0);
     leave(&c);
     p->ops->free(p);
@@ -190,7 +190,7 @@ static void test_pause(void **state)
     leave(&c);
     ask(p, p->ops->pause, &spec);
     ask(p, p->ops->pause, &spec);
-    assert_int_equal(look(p, &spec).state, ATOLL_LOOK_PAUSED);
+    assert_int_equal(look(p, &spec).state, ATOLL_INSPECT_PAUSED);
     assert_int_equal(count(p), 1);
     assert_true(p->ops->dial(p, &call, &spec, &fd, &err) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
@@ -208,7 +208,7 @@ static void test_agent_gone(void **state)
 {
     struct atoll_sync_provider *p = provider("gone");
     struct atoll_am_exec_start msg = client_command(3, CLIENT_SH("pkill -KILL -f agent.--listen"));
-    struct atoll_provider_look seen;
+    struct atoll_provider_inspection seen;
     struct atoll_spec spec;
     struct agent_client c;
     int fd = -1;
@@ -219,7 +219,7 @@ static void test_agent_gone(void **state)
     (void)client_send(&c, ATOLL_AGENT_EXEC_START, &atoll_am_exec_start_desc, &msg);
     while (c.connected)
         assert_true(client_receive(&c, CLIENT_WAIT_MS));
-    for (int i = 0; i < 100 && (seen = look(p, &spec)).state == ATOLL_LOOK_ALIVE; i++) {
+    for (int i = 0; i < 100 && (seen = look(p, &spec)).state == ATOLL_INSPECT_ALIVE; i++) {
         struct atoll_sync_call call = call_for(5000);
         struct atoll_error err;
         char byte;
@@ -229,7 +229,7 @@ static void test_agent_gone(void **state)
             (void)close(fd);
         }
     }
-    assert_int_equal(seen.state, ATOLL_LOOK_EXITED);
+    assert_int_equal(seen.state, ATOLL_INSPECT_EXITED);
     assert_non_null(strstr(seen.cause, "agent"));
     ask(p, p->ops->destroy, &spec);
     leave(&c);

@@ -346,23 +346,23 @@ static void leases(void **state)
     atoll_e2b_remotes_free(r);
 }
 
-static void doubts(void **state)
+static void unconfirmed(void **state)
 {
     struct atoll_e2b_remotes *r = atoll_e2b_remotes_new(0);
     char id[20];
 
     (void)state;
     assert_int_equal(atoll_e2b_remotes_lease_s(r), ATOLL_E2B_LEASE_S);
-    atoll_e2b_remotes_doubt(r, "x");
-    assert_true(atoll_e2b_remotes_is_doubted(r, "x"));
+    atoll_e2b_remotes_set_unconfirmed(r, "x");
+    assert_true(atoll_e2b_remotes_is_unconfirmed(r, "x"));
     atoll_e2b_remotes_trust(r, "x");
-    assert_false(atoll_e2b_remotes_is_doubted(r, "x"));
+    assert_false(atoll_e2b_remotes_is_unconfirmed(r, "x"));
     for (int i = 0; i < 10000; i++) {
         (void)snprintf(id, sizeof(id), "i%d", i);
-        atoll_e2b_remotes_doubt(r, id);
-        assert_true(atoll_e2b_remotes_is_doubted(r, id));
+        atoll_e2b_remotes_set_unconfirmed(r, id);
+        assert_true(atoll_e2b_remotes_is_unconfirmed(r, id));
     }
-    assert_false(atoll_e2b_remotes_is_doubted(r, "i0"));
+    assert_false(atoll_e2b_remotes_is_unconfirmed(r, "i0"));
     atoll_e2b_remotes_free(r);
 }
 
@@ -380,7 +380,7 @@ int main(void)
         cmocka_unit_test(events_in_pieces),
         cmocka_unit_test(bad_events),
         cmocka_unit_test(leases),
-        cmocka_unit_test(doubts),
+        cmocka_unit_test(unconfirmed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

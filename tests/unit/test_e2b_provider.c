@@ -87,7 +87,7 @@ static void refusals(void **state)
     struct fake_http *h = fake_http_new(serve_refusals);
     struct atoll_sync_provider *p = provider_at(h);
     struct atoll_sync_call call = within(5000);
-    struct atoll_provider_look look;
+    struct atoll_provider_inspection look;
     struct atoll_spec spec = {.id = "x"};
     struct atoll_error error;
 
@@ -95,10 +95,10 @@ static void refusals(void **state)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
         int r;
         (void)snprintf(spec.handle, sizeof(spec.handle), "%s", rows[i].handle);
-        r = p->ops->look(p, &call, &spec, &look, &error);
+        r = p->ops->inspect(p, &call, &spec, &look, &error);
         if (rows[i].kind == ATOLL_ERR_NOT_FOUND) {
             assert_int_equal(r, 0);
-            assert_int_equal(look.state, ATOLL_LOOK_GONE);
+            assert_int_equal(look.state, ATOLL_INSPECT_GONE);
             continue;
         }
         assert_true(r < 0);
@@ -109,12 +109,12 @@ static void refusals(void **state)
     assert_int_equal(fake_asked(h, "elsewhere"), 0);
     assert_int_equal(fake_asked(h, "keys"), 0);
     (void)snprintf(spec.handle, sizeof(spec.handle), "r404");
-    assert_int_equal(p->ops->look(p, &call, &spec, &look, &error), 0);
-    assert_int_equal(look.state, ATOLL_LOOK_GONE);
+    assert_int_equal(p->ops->inspect(p, &call, &spec, &look, &error), 0);
+    assert_int_equal(look.state, ATOLL_INSPECT_GONE);
     assert_true(look.cause[0]);
     (void)snprintf(spec.handle, sizeof(spec.handle), "paused");
-    assert_int_equal(p->ops->look(p, &call, &spec, &look, &error), 0);
-    assert_int_equal(look.state, ATOLL_LOOK_PAUSED);
+    assert_int_equal(p->ops->inspect(p, &call, &spec, &look, &error), 0);
+    assert_int_equal(look.state, ATOLL_INSPECT_PAUSED);
     p->ops->free(p);
     fake_http_free(h);
 }
@@ -134,13 +134,13 @@ static void silence(void **state)
     struct atoll_sync_provider *p = provider_at(h);
     struct atoll_sync_call call = within(200);
     struct atoll_spec spec = {.id = "x", .handle = "h"};
-    struct atoll_provider_look look;
+    struct atoll_provider_inspection look;
     struct atoll_error error;
     char detail[100];
     int fd = -1;
 
     (void)state;
-    assert_true(p->ops->look(p, &call, &spec, &look, &error) < 0);
+    assert_true(p->ops->inspect(p, &call, &spec, &look, &error) < 0);
     assert_int_equal(error.kind, ATOLL_ERR_DEADLINE_EXCEEDED);
     call = within(200);
     assert_true(p->ops->dial(p, &call, &spec, &fd, &error) < 0);
@@ -259,12 +259,12 @@ static void a_create_is_sent_once(void **state)
     struct atoll_sync_provider *p = provider_at(h);
     struct atoll_sync_call call = within(20000);
     struct atoll_spec spec = {.id = "x", .handle = "kept"};
-    struct atoll_provider_look look;
+    struct atoll_provider_inspection look;
     struct atoll_error error;
     int fd = -1;
 
     (void)state;
-    assert_int_equal(p->ops->look(p, &call, &spec, &look, &error), 0);
+    assert_int_equal(p->ops->inspect(p, &call, &spec, &look, &error), 0);
     spec.handle[0] = '\0';
     assert_true(p->ops->create(p, &call, &spec, &fd, &error) < 0);
     assert_int_equal(error.kind, ATOLL_ERR_UNAVAILABLE);

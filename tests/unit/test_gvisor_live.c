@@ -60,13 +60,13 @@ static unsigned ranges(struct atoll_sync_provider *p)
 }
 
 /* Waits until its end is known. */
-static struct atoll_provider_look await_end(struct atoll_sync_provider *p,
-                                            const struct atoll_spec *spec)
+static struct atoll_provider_inspection await_end(struct atoll_sync_provider *p,
+                                                  const struct atoll_spec *spec)
 {
     int64_t deadline = atoll_clock_ms() + 20000;
-    struct atoll_provider_look seen;
+    struct atoll_provider_inspection seen;
 
-    while ((seen = look(p, spec)).state != ATOLL_LOOK_EXITED) {
+    while ((seen = look(p, spec)).state != ATOLL_INSPECT_EXITED) {
         assert_true(atoll_clock_ms() < deadline);
         (void)usleep(10000);
     }
@@ -167,7 +167,7 @@ static void test_out_of_memory(void **state)
 {
     struct atoll_am_exec_start msg =
         client_command(5, CLIENT_SH("exec python3 -c 'b = bytearray(400 << 20)'"));
-    struct atoll_provider_look seen;
+    struct atoll_provider_inspection seen;
     struct live l;
 
     (void)state;

@@ -58,7 +58,8 @@ void atoll_lifetime_begin(struct atoll_sandbox *s)
     (void)s;
 }
 
-int atoll_slot_refuse_pause(const struct atoll_slot *slot, struct atoll_error *err)
+int atoll_provider_entry_refuse_pause(const struct atoll_provider_entry *slot,
+                                      struct atoll_error *err)
 {
     (void)slot;
     return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "not here");
@@ -129,7 +130,7 @@ static void refused(bool loses_agent)
     atoll_map_init(&engine.sandboxes);
     assert_int_equal(atoll_map_put(&engine.sandboxes, "abc", &sandbox), 0);
     atoll_engine_pause(&engine, "abc", true, "the test", on_done, NULL);
-    answered(answered_arg, &(struct atoll_answer){0});
+    answered(answered_arg, &(struct atoll_reply){0});
     assert_int_equal(sandbox.state, ATOLL_SANDBOX_PAUSED);
     if (loses_agent)
         sandbox.agent = NULL; /* nobody looks for that of a paused one */

@@ -39,7 +39,7 @@ static struct offers usual(void)
 }
 
 /* "native,docker" or the error's text. */
-static const char *route(const struct atoll_route_wish *wish, const struct offers *offers,
+static const char *route(const struct atoll_route_request *wish, const struct offers *offers,
                          struct atoll_error *err)
 {
     static char text[200];
@@ -89,7 +89,7 @@ static void placement_sorts(void **state)
 static void requirements_choose(void **state)
 {
     static const struct {
-        struct atoll_route_wish wish;
+        struct atoll_route_request wish;
         const char *chosen;
     } rows[] = {
         {{0}, "native,docker,e2b"},
@@ -117,7 +117,7 @@ static void requirements_choose(void **state)
 static void who_is_down_full_or_short_is_passed_over(void **state)
 {
     struct offers offers = usual();
-    struct atoll_route_wish any = {0};
+    struct atoll_route_request any = {0};
     struct atoll_error err;
 
     (void)state;
@@ -137,18 +137,18 @@ static void who_is_down_full_or_short_is_passed_over(void **state)
 static void errors_say_why_of_each(void **state)
 {
     struct offers offers = usual();
-    struct atoll_route_wish wish = {.gpus = 1};
+    struct atoll_route_request wish = {.gpus = 1};
     struct atoll_error err;
     const char *text = route(&wish, &offers, &err);
 
     (void)state;
     assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
     assert_non_null(strstr(text, "native has no GPUs; docker has no GPUs; e2b has no GPUs"));
-    wish = (struct atoll_route_wish){.provider = "e2b", .persistent = true};
+    wish = (struct atoll_route_request){.provider = "e2b", .persistent = true};
     text = route(&wish, &offers, &err);
     assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
     assert_non_null(strstr(text, "e2b cannot keep the disk of a sandbox (persistent); native can"));
-    wish = (struct atoll_route_wish){.provider = "moon"};
+    wish = (struct atoll_route_request){.provider = "moon"};
     text = route(&wish, &offers, &err);
     assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(text, "no provider moon; there are: native, docker, e2b, fake"));
@@ -156,7 +156,7 @@ static void errors_say_why_of_each(void **state)
         offers.list[i].down = true;
         offers.list[i].reason = "nobody answers";
     }
-    text = route(&(struct atoll_route_wish){.image = "x"}, &offers, &err);
+    text = route(&(struct atoll_route_request){.image = "x"}, &offers, &err);
     assert_int_equal(err.kind, ATOLL_ERR_UNAVAILABLE); /* trying later may help */
     assert_non_null(strstr(text, "docker is down: nobody answers"));
 }
@@ -178,7 +178,7 @@ static void sizes_and_languages_choose(void **state)
         {{.memory_bytes = UINT64_C(1) << 30, .timeout_s = 7200}, "docker"},
     };
     struct offers offers = usual();
-    struct atoll_route_wish wish = {0};
+    struct atoll_route_request wish = {0};
     struct atoll_error err;
     const char *text;
 
@@ -198,7 +198,7 @@ static void sizes_and_languages_choose(void **state)
                         "no provider can make it: native gives at most 512 MiB of memory; "
                         "docker gives at most 2 CPUs; e2b gives at most 3600 seconds of life");
     offers.list[1].mute = offers.list[2].mute = true;
-    wish = (struct atoll_route_wish){.language = "r"};
+    wish = (struct atoll_route_request){.language = "r"};
     assert_string_equal(route(&wish, &offers, &err), "native");
     wish.isolation = "microvm";
     text = route(&wish, &offers, &err);
@@ -210,7 +210,7 @@ static void sizes_and_languages_choose(void **state)
 static void own_templates_are_named(void **state)
 {
     struct offers offers = usual();
-    struct atoll_route_wish wish = {.template_name = "mine", .isolation = "microvm"};
+    struct atoll_route_request wish = {.template_name = "mine", .isolation = "microvm"};
     struct atoll_error err;
 
     (void)state;
@@ -223,7 +223,7 @@ static void own_templates_are_named(void **state)
 static void short_of_limits(void **state)
 {
     struct offers offers = usual();
-    struct atoll_route_wish wish = {.provider = "native"};
+    struct atoll_route_request wish = {.provider = "native"};
     struct atoll_error err;
 
     (void)state;
@@ -244,7 +244,7 @@ static void advice_names_what_would_do(void **state)
     };
     static const struct atoll_route_kinds kinds = {list, ATOLL_ARRAY_LEN(list)}, none = {NULL, 0};
     static const struct {
-        struct atoll_route_wish wish;
+        struct atoll_route_request wish;
         const char *hint; /* part of it; "": there is none */
     } rows[] = {
         {{.provider = "stone"}, "restarts atolld; then `atoll providers`"},
@@ -279,9 +279,9 @@ static void advice_names_what_would_do(void **state)
     }
     /* One that only has to be named comes before one that is not there. */
     offers.list[0] = offers.list[1];
-    assert_true(atoll_route(&(struct atoll_route_wish){.persistent = true}, offers.list, 4, chosen,
-                            &err) < 0);
-    atoll_route_advise(&(struct atoll_route_wish){.persistent = true}, offers.list, 4, &kinds,
+    assert_true(atoll_route(&(struct atoll_route_request){.persistent = true}, offers.list, 4,
+                            chosen, &err) < 0);
+    atoll_route_advise(&(struct atoll_route_request){.persistent = true}, offers.list, 4, &kinds,
                        &err);
     assert_string_equal(err.hint, "provider fake can, and is only for requests that name it");
 }
@@ -289,7 +289,7 @@ static void advice_names_what_would_do(void **state)
 static void who_is_down_says_when_it_is_tried_again(void **state)
 {
     struct offers offers = usual();
-    struct atoll_route_wish wish = {.provider = "docker"};
+    struct atoll_route_request wish = {.provider = "docker"};
     struct atoll_error err;
     char reason[200];
 

@@ -91,7 +91,7 @@ static void on_late(void *arg, uint16_t type, const struct atoll_frame *frame)
 static const struct atoll_rpc_events events = {on_event,  on_lost,    expects,
                                                heartbeat, on_silence, on_late};
 
-static void on_answer(void *arg, const struct atoll_answer *answer)
+static void on_answer(void *arg, const struct atoll_reply *answer)
 {
     struct fixture *f = arg;
 

@@ -26,7 +26,7 @@ int atoll_sandbox_ask(struct atoll_sandbox *s, uint16_t type, const struct atoll
     assert_int_equal(atoll_msg_encode(&atoll_am_usage_desc, &usage, &payload), 0);
     frame.payload = atoll_buf_head(&payload);
     frame.len = atoll_buf_size(&payload);
-    fn(arg, &(struct atoll_answer){.frame = &frame});
+    fn(arg, &(struct atoll_reply){.frame = &frame});
     atoll_buf_done(&payload);
     return 0;
 }

@@ -21,7 +21,7 @@ static const struct atoll_provider_caps *get_caps(struct atoll_provider *p)
 static const struct atoll_provider_ops ops = {.name = "native", .caps = get_caps};
 static struct atoll_provider provider = {.ops = &ops};
 static struct atoll_engine engine;
-static struct atoll_slot slot = {.engine = &engine, .provider = &provider};
+static struct atoll_provider_entry slot = {.engine = &engine, .provider = &provider};
 
 static int set_up(void **state)
 {
@@ -43,7 +43,7 @@ static int tear_down(void **state)
 static void make(struct atoll_sandbox *s, const char *owner, int64_t created, unsigned number)
 {
     *s = (struct atoll_sandbox){
-        .engine = &engine, .slot = &slot, .provider = &provider, .created_unix_ms = created};
+        .engine = &engine, .entry = &slot, .provider = &provider, .created_unix_ms = created};
     (void)snprintf(s->spec.id, sizeof(s->spec.id), "%026u", number);
     (void)snprintf(s->owner, sizeof(s->owner), "%s", owner);
     s->spec.limits.memory_bytes = 100 * MIB;

@@ -133,14 +133,14 @@ static void finish(struct collector *c)
         collector_free(c);
 }
 
-static void on_closed(void *arg, const struct atoll_answer *answer)
+static void on_closed(void *arg, const struct atoll_reply *answer)
 {
     (void)arg;
     (void)answer;
 }
 
 /* Every callback of the agent begins here. True when there is nobody left to care. */
-static bool is_late(struct collector *c, const struct atoll_answer *answer)
+static bool is_late(struct collector *c, const struct atoll_reply *answer)
 {
     c->asked = answer->more;
     return c->over;
@@ -296,7 +296,7 @@ static void fetch(struct collector *c, const struct atoll_am_opened *opened)
     atoll_inband_fetch(c->sandbox, opened->handle, opened->size_bytes, on_fetched, c);
 }
 
-static void on_opened(void *arg, const struct atoll_answer *answer)
+static void on_opened(void *arg, const struct atoll_reply *answer)
 {
     struct collector *c = arg;
     struct atoll_am_opened opened;
@@ -404,7 +404,7 @@ static void take_entry(struct collector *c, const struct atoll_am_entry *entry)
     c->found[c->found_count++] = f;
 }
 
-static void on_listed(void *arg, const struct atoll_answer *answer)
+static void on_listed(void *arg, const struct atoll_reply *answer)
 {
     struct collector *c = arg;
     struct atoll_am_entry entry;

@@ -52,7 +52,7 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     x->cwd = strdup(start->cwd ? start->cwd : "");
     x->pty = start->pty;
     x->held = start->held;
-    x->met = true; /* by the agent it is started with */
+    x->agent_knows = true; /* by the agent it is started with */
     x->started_unix_ms = atoll_clock_unix_ms();
     x->started_ms = atoll_clock_ms();
     x->asked_us = atoll_clock_us();
@@ -231,7 +231,7 @@ static void measure_start(const struct atoll_exec *x, const struct atoll_error *
                              (double)(atoll_clock_us() - x->asked_us) / 1e6);
 }
 
-static void on_started(void *arg, const struct atoll_answer *answer)
+static void on_started(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_exec *x = arg;
     atoll_exec_fn *fn = ATOLL_TAKE_PTR(x->started);

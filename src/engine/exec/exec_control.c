@@ -46,7 +46,7 @@ static struct telling *telling_new(struct atoll_exec *x, atoll_done_fn *done, vo
     return t;
 }
 
-static void on_told(void *arg, const struct atoll_answer *answer)
+static void on_told(void *arg, const struct atoll_reply *answer)
 {
     conclude(arg, answer->error);
 }
@@ -67,7 +67,7 @@ static void ask(struct telling *t, uint16_t type, const struct atoll_msg_desc *d
 
 static void write_more(struct telling *t);
 
-static void on_written(void *arg, const struct atoll_answer *answer)
+static void on_written(void *arg, const struct atoll_reply *answer)
 {
     struct telling *t = arg;
 

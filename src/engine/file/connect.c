@@ -62,7 +62,7 @@ static int option_of(int fd, int option)
 
 /* The agent is not trusted: what it sends must be a TCP socket. A unix socket could carry descriptors,
  * which the kernel closes on the thread that reads. */
-static int take_socket(const struct atoll_answer *answer, struct atoll_error *err)
+static int take_socket(const struct atoll_reply *answer, struct atoll_error *err)
 {
     int fd, domain;
 
@@ -103,7 +103,7 @@ static void tunnel(struct dialing *d)
         s->provider->ops->dial(s->provider, &s->spec, on_stream, d);
 }
 
-static void on_dialed(void *arg, const struct atoll_answer *answer)
+static void on_dialed(void *arg, const struct atoll_reply *answer)
 {
     struct dialing *d = arg;
     struct atoll_error err;

@@ -24,7 +24,7 @@ static void conclude(struct request *q, const struct atoll_am_entry *entry,
     free(q);
 }
 
-static void on_answer(void *arg, const struct atoll_answer *answer)
+static void on_answer(void *arg, const struct atoll_reply *answer)
 {
     struct request *q = arg;
     struct atoll_am_entry entry;

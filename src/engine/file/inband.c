@@ -138,7 +138,7 @@ static int store(struct transfer *t, const struct piece *p, const struct atoll_f
     return 0;
 }
 
-static void on_piece(void *arg, const struct atoll_answer *answer)
+static void on_piece(void *arg, const struct atoll_reply *answer)
 {
     struct piece *p = arg;
     struct transfer *t = ATOLL_TAKE_PTR(p->transfer);

@@ -36,7 +36,7 @@ static void upload_free(struct atoll_upload *u)
     free(u);
 }
 
-static void ignore(void *arg, const struct atoll_answer *answer)
+static void ignore(void *arg, const struct atoll_reply *answer)
 {
     (void)arg;
     (void)answer;
@@ -100,7 +100,7 @@ static int go_inband(struct atoll_upload *u, uint64_t size, struct atoll_error *
 }
 
 /* 1: not there yet. */
-static int take_file(struct atoll_upload *u, const struct atoll_answer *answer, uint64_t *ret_size,
+static int take_file(struct atoll_upload *u, const struct atoll_reply *answer, uint64_t *ret_size,
                      struct atoll_error *err)
 {
     struct atoll_am_opened opened;
@@ -135,7 +135,7 @@ static void tell_created(struct atoll_upload *u, const struct atoll_error *error
     }
 }
 
-static void on_file(void *arg, const struct atoll_answer *answer)
+static void on_file(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_upload *u = arg;
     const struct atoll_error *error = answer->error;
@@ -160,7 +160,7 @@ static void on_file(void *arg, const struct atoll_answer *answer)
 static void ask_file(struct atoll_upload *u, uint16_t type, const struct atoll_msg_desc *desc,
                      const void *msg)
 {
-    struct atoll_answer failed = {0};
+    struct atoll_reply failed = {0};
     struct atoll_sandbox *s;
     struct atoll_error err;
     int r = atoll_engine_running(u->engine, u->lane.sandbox, &s, &err);

@@ -24,7 +24,7 @@ static void leave(struct atoll_file_watch *w)
     w->sandbox = NULL;
 }
 
-static void ignore(void *arg, const struct atoll_answer *answer)
+static void ignore(void *arg, const struct atoll_reply *answer)
 {
     (void)arg;
     (void)answer;
@@ -40,7 +40,7 @@ static void stop(const struct atoll_file_watch *w)
                                  ignore, NULL, &err);
 }
 
-static void on_watching(void *arg, const struct atoll_answer *answer)
+static void on_watching(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_file_watch *w = arg;
     const struct atoll_error *error = answer->error;

@@ -11,7 +11,7 @@ struct request {
     void *arg;
 };
 
-static void on_answer(void *arg, const struct atoll_answer *answer)
+static void on_answer(void *arg, const struct atoll_reply *answer)
 {
     struct request *q = arg;
     struct atoll_am_xattr part;

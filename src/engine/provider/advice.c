@@ -68,13 +68,13 @@ static void advise_isolation(const struct atoll_route_kinds *kinds, const char *
 }
 
 /* One that waits to be named, or one that is not there. */
-static void advise_other(const struct atoll_route_wish *wish,
+static void advise_other(const struct atoll_route_request *request,
                          const struct atoll_route_offer *offers, size_t count,
                          const struct atoll_route_kinds *kinds, struct atoll_error *err)
 {
-    struct atoll_route_wish w = *wish;
+    struct atoll_route_request w = *request;
 
-    for (size_t i = 0; !wish->provider && i < count; i++) {
+    for (size_t i = 0; !request->provider && i < count; i++) {
         w.provider = offers[i].name;
         if (offers[i].named_only && atoll_route_could(&w, &offers[i])) {
             atoll_advise(err, "provider %s can, and is only for requests that name it", w.provider);
@@ -95,11 +95,11 @@ static void advise_other(const struct atoll_route_wish *wish,
         advise_isolation(kinds, w.isolation, err);
 }
 
-void atoll_route_advise(const struct atoll_route_wish *given,
+void atoll_route_advise(const struct atoll_route_request *given,
                         const struct atoll_route_offer *offers, size_t count,
                         const struct atoll_route_kinds *kinds, struct atoll_error *err)
 {
-    struct atoll_route_wish w = *given;
+    struct atoll_route_request w = *given;
     bool known = false;
 
     if (w.provider && strcmp(w.provider, "auto") == 0)

@@ -16,12 +16,12 @@
 #define SWEEP_MS 200
 #define SWEEP_SELDOM_MS 2000 /* while it only waits for owners to destroy what they have */
 
-bool atoll_slot_awaits(const struct atoll_slot *slot)
+bool atoll_provider_entry_awaits(const struct atoll_provider_entry *entry)
 {
-    const struct atoll_engine *engine = slot->engine;
+    const struct atoll_engine *engine = entry->engine;
 
-    for (size_t i = 0; i < engine->slot_count; i++)
-        if (engine->slots[i]->heir == slot)
+    for (size_t i = 0; i < engine->entry_count; i++)
+        if (engine->entries[i]->successor == entry)
             return true;
     return false;
 }
@@ -34,17 +34,17 @@ static bool can_move(const struct atoll_sandbox *s)
 }
 
 /* How many it has that cannot go. */
-static size_t move_sandboxes(struct atoll_slot *slot)
+static size_t move_sandboxes(struct atoll_provider_entry *entry)
 {
     struct atoll_sandbox *s;
     size_t pos = 0, left = 0;
 
-    while ((s = atoll_map_next(&slot->engine->sandboxes, &pos)) != NULL) {
-        if (s->slot != slot)
+    while ((s = atoll_map_next(&entry->engine->sandboxes, &pos)) != NULL) {
+        if (s->entry != entry)
             continue;
-        if (slot->heir && can_move(s)) {
-            s->slot = slot->heir;
-            s->provider = slot->heir->provider;
+        if (entry->successor && can_move(s)) {
+            s->entry = entry->successor;
+            s->provider = entry->successor->provider;
         } else {
             left++;
         }
@@ -52,26 +52,26 @@ static size_t move_sandboxes(struct atoll_slot *slot)
     return left;
 }
 
-static void close_slot(struct atoll_engine *engine, size_t at)
+static void close_entry(struct atoll_engine *engine, size_t at)
 {
-    struct atoll_slot *slot = engine->slots[at], *heir = slot->heir;
-    const char *name = slot->provider->ops->name;
+    struct atoll_provider_entry *entry = engine->entries[at], *successor = entry->successor;
+    const char *name = entry->provider->ops->name;
 
     atoll_log(ATOLL_LOG_INFO, "provider closed", "provider", name, NULL);
-    if (!heir)
+    if (!successor)
         atoll_metric_set(ATOLL_METRIC_PROVIDER_UP, ATOLL_LABELS(name), 0);
-    for (size_t i = at + 1; i < engine->slot_count; i++)
-        engine->slots[i - 1] = engine->slots[i];
-    engine->slot_count--;
-    (void)atoll_slot_free(slot);
-    if (heir && !heir->listed)
-        atoll_slot_check(heir);
+    for (size_t i = at + 1; i < engine->entry_count; i++)
+        engine->entries[i - 1] = engine->entries[i];
+    engine->entry_count--;
+    (void)atoll_provider_entry_free(entry);
+    if (successor && !successor->listed)
+        atoll_provider_entry_check(successor);
 }
 
-static bool is_in_use(const struct atoll_slot *slot)
+static bool is_in_use(const struct atoll_provider_entry *entry)
 {
-    return slot->checking || slot->listing ||
-           (slot->provider->ops->is_busy && slot->provider->ops->is_busy(slot->provider));
+    return entry->checking || entry->listing ||
+           (entry->provider->ops->is_busy && entry->provider->ops->is_busy(entry->provider));
 }
 
 static void sweep(void *arg)
@@ -79,32 +79,32 @@ static void sweep(void *arg)
     struct atoll_engine *engine = arg;
     int64_t again_ms = 0;
 
-    for (size_t i = engine->slot_count; i-- > 0 && !engine->ending;) {
-        struct atoll_slot *slot = engine->slots[i];
+    for (size_t i = engine->entry_count; i-- > 0 && !engine->ending;) {
+        struct atoll_provider_entry *entry = engine->entries[i];
 
-        if (!slot->retired || slot == engine->home)
+        if (!entry->retired || entry == engine->builder)
             continue;
-        if (move_sandboxes(slot) == 0 && !is_in_use(slot))
-            close_slot(engine, i);
+        if (move_sandboxes(entry) == 0 && !is_in_use(entry))
+            close_entry(engine, i);
         else if (again_ms != SWEEP_MS)
-            again_ms = slot->heir ? SWEEP_MS : SWEEP_SELDOM_MS;
+            again_ms = entry->successor ? SWEEP_MS : SWEEP_SELDOM_MS;
     }
     if (again_ms > 0 && !engine->ending)
-        atoll_timer_set(&engine->slot_sweep, engine->loop, again_ms, sweep, engine);
+        atoll_timer_set(&engine->entry_sweep, engine->loop, again_ms, sweep, engine);
 }
 
 /* Those that have waited for somebody like it. */
-static void inherit(struct atoll_engine *engine, struct atoll_slot *slot)
+static void inherit(struct atoll_engine *engine, struct atoll_provider_entry *entry)
 {
-    for (size_t i = 0; i < engine->slot_count; i++) {
-        struct atoll_slot *old = engine->slots[i];
+    for (size_t i = 0; i < engine->entry_count; i++) {
+        struct atoll_provider_entry *old = engine->entries[i];
         bool absent = !*old->kind;
 
-        if (old == slot || !old->retired ||
-            strcmp(old->provider->ops->name, slot->provider->ops->name) != 0)
+        if (old == entry || !old->retired ||
+            strcmp(old->provider->ops->name, entry->provider->ops->name) != 0)
             continue;
-        if (absent || (old->place && slot->place && strcmp(old->place, slot->place) == 0))
-            old->heir = slot;
+        if (absent || (old->place && entry->place && strcmp(old->place, entry->place) == 0))
+            old->successor = entry;
     }
 }
 
@@ -115,37 +115,38 @@ static int check_set(struct atoll_engine *engine, const struct atoll_engine_prov
 
     for (size_t i = 0; i < count; i++) {
         fresh += list[i].provider != NULL;
-        if (!list[i].provider && !atoll_slot_by_name(engine, list[i].name))
+        if (!list[i].provider && !atoll_provider_entry_by_name(engine, list[i].name))
             return atoll_fail(err, ATOLL_ERR_INTERNAL, ENOENT, "there is no provider %.64s",
                               list[i].name);
     }
-    if (engine->slot_count + fresh > ATOLL_PROVIDERS_MAX)
+    if (engine->entry_count + fresh > ATOLL_PROVIDERS_MAX)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS,
                           "%zu providers are there, some of them because they still have "
                           "sandboxes, and %d may be",
-                          engine->slot_count, ATOLL_PROVIDERS_MAX);
+                          engine->entry_count, ATOLL_PROVIDERS_MAX);
     return 0;
 }
 
 /* In the order of the list; those that are retired come last. */
-static void sort(struct atoll_engine *engine, struct atoll_slot *const *order, size_t count)
+static void sort(struct atoll_engine *engine, struct atoll_provider_entry *const *order,
+                 size_t count)
 {
-    struct atoll_slot *sorted[ATOLL_PROVIDERS_MAX];
+    struct atoll_provider_entry *sorted[ATOLL_PROVIDERS_MAX];
     size_t n = 0;
 
     for (; n < count; n++)
         sorted[n] = order[n];
-    for (size_t i = 0; i < engine->slot_count; i++)
-        if (engine->slots[i]->retired)
-            sorted[n++] = engine->slots[i];
-    memcpy(engine->slots, sorted, n * sizeof(*sorted));
+    for (size_t i = 0; i < engine->entry_count; i++)
+        if (engine->entries[i]->retired)
+            sorted[n++] = engine->entries[i];
+    memcpy(engine->entries, sorted, n * sizeof(*sorted));
 }
 
 int atoll_engine_set_providers(struct atoll_engine *engine,
                                const struct atoll_engine_provider *list, size_t count,
                                struct atoll_error *err)
 {
-    struct atoll_slot *order[ATOLL_PROVIDERS_MAX];
+    struct atoll_provider_entry *order[ATOLL_PROVIDERS_MAX];
     int r = check_set(engine, list, count, err);
 
     if (r < 0) {
@@ -155,30 +156,30 @@ int atoll_engine_set_providers(struct atoll_engine *engine,
         return r;
     }
     /* First those that go: of one that is replaced there are two, of the same name. */
-    for (size_t i = 0; i < engine->slot_count; i++) {
-        struct atoll_slot *slot = engine->slots[i];
-        const char *name = slot->provider->ops->name;
+    for (size_t i = 0; i < engine->entry_count; i++) {
+        struct atoll_provider_entry *entry = engine->entries[i];
+        const char *name = entry->provider->ops->name;
         bool stays = false;
 
         for (size_t k = 0; k < count; k++)
             stays |= !list[k].provider && strcmp(list[k].name, name) == 0;
-        slot->retired |= !stays;
+        entry->retired |= !stays;
     }
     for (size_t i = 0; i < count && r == 0; i++) {
         if (!list[i].provider) {
-            order[i] = atoll_slot_by_name(engine, list[i].name);
-            r = atoll_slot_configure(order[i], &list[i], err);
+            order[i] = atoll_provider_entry_by_name(engine, list[i].name);
+            r = atoll_provider_entry_configure(order[i], &list[i], err);
             continue;
         }
-        r = atoll_slot_add(engine, &list[i], &order[i], err);
+        r = atoll_provider_entry_add(engine, &list[i], &order[i], err);
         inherit(engine, order[i]);
-        atoll_slot_check(order[i]);
+        atoll_provider_entry_check(order[i]);
     }
     if (r < 0)
         abort(); /* small fixed objects; names were checked: the daemon is crash-only */
     sort(engine, order, count);
-    atoll_slots_choose_home(engine);
-    atoll_timer_set(&engine->slot_sweep, engine->loop, 0, sweep, engine);
+    atoll_provider_entries_choose_builder(engine);
+    atoll_timer_set(&engine->entry_sweep, engine->loop, 0, sweep, engine);
     return 0;
 }
 

@@ -17,7 +17,7 @@ struct atoll_provider_view {
     bool removed;     /* not configured any more: there because of the sandboxes it has */
     bool can_create;  /* it is not down and has fewer than max_sandboxes */
     const char *full; /* why it has no room, as of its last check; "": it has */
-    bool is_home;     /* it builds templates */
+    bool is_builder;  /* it builds templates */
     bool is_default;  /* the first that is asked */
     bool named_only;  /* only for requests that name it */
     bool remote, templates, images, pause, persistent, set_limits, stats;

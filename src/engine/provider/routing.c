@@ -61,7 +61,7 @@ static void judge_size(const struct atoll_limits *asked, const struct atoll_limi
 }
 
 /* What it can never do. */
-static void judge_abilities(const struct atoll_route_wish *w, const struct atoll_route_offer *p,
+static void judge_abilities(const struct atoll_route_request *w, const struct atoll_route_offer *p,
                             struct objection *o)
 {
     const struct atoll_provider_caps *caps = p->caps;
@@ -101,11 +101,12 @@ static void judge_abilities(const struct atoll_route_wish *w, const struct atoll
     }
 }
 
-bool atoll_route_could(const struct atoll_route_wish *wish, const struct atoll_route_offer *offer)
+bool atoll_route_could(const struct atoll_route_request *request,
+                       const struct atoll_route_offer *offer)
 {
     struct objection o = {.kind = ATOLL_ERR_NONE};
 
-    judge_abilities(wish, offer, &o);
+    judge_abilities(request, offer, &o);
     return o.kind == ATOLL_ERR_NONE;
 }
 
@@ -134,12 +135,12 @@ static void judge_state(const struct atoll_route_offer *p, struct objection *o)
 }
 
 /* The one named, or all that do not want to be named. */
-static bool is_meant(const struct atoll_route_wish *w, const struct atoll_route_offer *p)
+static bool is_meant(const struct atoll_route_request *w, const struct atoll_route_offer *p)
 {
     return w->provider ? strcmp(w->provider, p->name) == 0 : !p->named_only;
 }
 
-static int unknown_name(const struct atoll_route_wish *w, const struct atoll_route_offer *offers,
+static int unknown_name(const struct atoll_route_request *w, const struct atoll_route_offer *offers,
                         size_t count, struct atoll_error *err)
 {
     char names[200] = "";
@@ -159,7 +160,7 @@ static void add_reason(char *reasons, size_t cap, const char *name, const char *
 }
 
 /* Those who could do it, had somebody not been named. */
-static void add_able(const struct atoll_route_wish *w, const struct atoll_route_offer *offers,
+static void add_able(const struct atoll_route_request *w, const struct atoll_route_offer *offers,
                      size_t count, char *reasons, size_t cap)
 {
     for (size_t i = 0; w->provider && i < count; i++)
@@ -167,10 +168,10 @@ static void add_able(const struct atoll_route_wish *w, const struct atoll_route_
             add_reason(reasons, cap, offers[i].name, "can");
 }
 
-int atoll_route(const struct atoll_route_wish *given, const struct atoll_route_offer *offers,
+int atoll_route(const struct atoll_route_request *given, const struct atoll_route_offer *offers,
                 size_t count, uint8_t ret[ATOLL_PROVIDERS_MAX], struct atoll_error *err)
 {
-    struct atoll_route_wish w = *given;
+    struct atoll_route_request w = *given;
     enum atoll_error_kind kind = ATOLL_ERR_NONE;
     char reasons[ATOLL_ERROR_TEXT_MAX - 40] = "";
     int chosen = 0, short_of_limits = -1, r;

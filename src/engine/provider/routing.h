@@ -7,7 +7,7 @@
  */
 #define ATOLL_PROVIDERS_MAX 16
 
-struct atoll_route_wish {
+struct atoll_route_request {
     const char *provider;       /* NULL or "auto": anybody */
     const char *isolation;      /* NULL: any */
     const char *image;          /* NULL: none */
@@ -26,7 +26,7 @@ struct atoll_route_offer {
     const struct atoll_provider_caps *caps;
     bool named_only;
     bool has_image;           /* of its own, for requests that name nothing */
-    bool mute;                /* it does not run the language of the wish */
+    bool mute;                /* it does not run the language of the request */
     struct atoll_limits most; /* what a request may ask for; 0 fields: no bound */
     bool down;
     const char *reason;     /* DOWN: why */
@@ -40,7 +40,7 @@ struct atoll_route_offer {
 /* The indices of those that can, best first; how many (at least one), or an error that says of each
  * why not. One of this host that only lacks limits is chosen where nobody else is left: it refuses by
  * itself, with more to say about the host. */
-int atoll_route(const struct atoll_route_wish *wish, const struct atoll_route_offer *offers,
+int atoll_route(const struct atoll_route_request *request, const struct atoll_route_offer *offers,
                 size_t count, uint8_t ret[ATOLL_PROVIDERS_MAX],
                 struct atoll_error *err) ATOLL_MUST_CHECK;
 
@@ -54,7 +54,8 @@ void atoll_route_place(enum atoll_placement placement, const struct atoll_route_
                        uint8_t *chosen, int count);
 
 /* Whether it could ever make it, however it is now. */
-bool atoll_route_could(const struct atoll_route_wish *wish, const struct atoll_route_offer *offer);
+bool atoll_route_could(const struct atoll_route_request *request,
+                       const struct atoll_route_offer *offer);
 
 /* What to do about it (advice.c). */
 
@@ -71,9 +72,9 @@ struct atoll_route_kinds {
 };
 
 /* After atoll_route() has failed with *err: the hint. */
-void atoll_route_advise(const struct atoll_route_wish *wish, const struct atoll_route_offer *offers,
-                        size_t count, const struct atoll_route_kinds *kinds,
-                        struct atoll_error *err);
+void atoll_route_advise(const struct atoll_route_request *request,
+                        const struct atoll_route_offer *offers, size_t count,
+                        const struct atoll_route_kinds *kinds, struct atoll_error *err);
 /* The same where nobody of that name is there; and where this kind is what is missing. */
 void atoll_advise_name(const struct atoll_route_kinds *kinds, const char *name,
                        struct atoll_error *err);

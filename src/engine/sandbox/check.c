@@ -45,7 +45,7 @@ int atoll_engine_check_room(const struct atoll_engine *engine, struct atoll_erro
 
 void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg)
 {
-    struct atoll_provider *provider = engine->home->provider;
+    struct atoll_provider *provider = engine->builder->provider;
     struct check *check = malloc(sizeof(*check));
 
     if (!check)

@@ -18,8 +18,8 @@ struct creating {
     atoll_sandbox_fn *done;
     void *arg;
     int64_t asked_us;
-    struct atoll_slot *slot; /* that is asked first; may be gone later */
-    const char *asked;       /* its name, which stays */
+    struct atoll_provider_entry *entry; /* that is asked first; may be gone later */
+    const char *asked;                  /* its name, which stays */
 };
 
 /* Of every creation exactly once. */
@@ -36,11 +36,11 @@ static void measure(const char *provider, int64_t asked_us, const struct atoll_e
 /* A template that the provider has itself: only whoever names that one can mean it. */
 static bool is_theirs(struct atoll_engine *engine, const struct atoll_create *create)
 {
-    const struct atoll_slot *slot =
-        create->provider ? atoll_slot_by_name(engine, create->provider) : NULL;
+    const struct atoll_provider_entry *entry =
+        create->provider ? atoll_provider_entry_by_name(engine, create->provider) : NULL;
 
-    return slot && create->template_name && strcmp(create->template_name, "host") != 0 &&
-           slot->provider->ops->caps(slot->provider)->own_templates;
+    return entry && create->template_name && strcmp(create->template_name, "host") != 0 &&
+           entry->provider->ops->caps(entry->provider)->own_templates;
 }
 
 static int make_spec(struct atoll_engine *engine, const struct atoll_create *create,
@@ -118,10 +118,10 @@ static void keep_within(const struct atoll_limits *most, const struct atoll_limi
 }
 
 /* Limits and image as they would be there; which limits nobody waived are missing then. */
-static uint32_t fit(const struct atoll_slot *slot, const struct atoll_wish *wish,
-                    struct atoll_spec *spec)
+static uint32_t fit(const struct atoll_provider_entry *entry,
+                    const struct atoll_create_request *request, struct atoll_spec *spec)
 {
-    const struct atoll_limits *want = &wish->limits, *own = &slot->config.limits;
+    const struct atoll_limits *want = &request->limits, *own = &entry->config.limits;
     uint32_t missing, asked = ATOLL_LIMIT_ALL;
 
     spec->limits = (struct atoll_limits){
@@ -134,28 +134,29 @@ static uint32_t fit(const struct atoll_slot *slot, const struct atoll_wish *wish
         .timeout_s = want->timeout_s ? want->timeout_s : own->timeout_s,
     };
     atoll_limits_fill(&spec->limits);
-    keep_within(&slot->config.most, want, &spec->limits);
-    if (!wish->named)
-        memcpy(spec->image, slot->image, sizeof(spec->image));
+    keep_within(&entry->config.most, want, &spec->limits);
+    if (!request->named)
+        memcpy(spec->image, entry->image, sizeof(spec->image));
     /* Elsewhere somebody else has limits of his own: only what was asked for has to hold. */
-    if (slot->provider->ops->caps(slot->provider)->remote)
+    if (entry->provider->ops->caps(entry->provider)->remote)
         asked = (want->memory_bytes ? ATOLL_LIMIT_MEMORY : 0) |
                 (want->cpu_millis ? ATOLL_LIMIT_CPU : 0) | (want->pids ? ATOLL_LIMIT_PIDS : 0) |
                 (want->disk_bytes ? ATOLL_LIMIT_DISK : 0);
-    spec->waived = wish->may_waive; /* what it could do without */
-    missing = slot->provider->ops->missing_limits(slot->provider, spec);
+    spec->waived = request->may_waive; /* what it could do without */
+    missing = entry->provider->ops->missing_limits(entry->provider, spec);
     /* Only what is really missing counts as waived: a host that can enforce does. */
-    spec->waived = missing & (wish->may_waive | ~asked);
+    spec->waived = missing & (request->may_waive | ~asked);
     return missing & ~spec->waived;
 }
 
 static int choose(struct atoll_engine *engine, const struct atoll_create *create,
-                  const struct atoll_spec *spec, struct atoll_wish *wish, struct atoll_error *err)
+                  const struct atoll_spec *spec, struct atoll_create_request *request,
+                  struct atoll_error *err)
 {
     struct atoll_route_offer offers[ATOLL_PROVIDERS_MAX];
     /* "host" is what there is without a name: others have something in its place. */
     bool named = create->template_name && strcmp(create->template_name, "host") != 0;
-    const struct atoll_route_wish route = {
+    const struct atoll_route_request route = {
         .provider = create->provider,
         .isolation = create->isolation,
         .image = create->image,
@@ -171,39 +172,39 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
     uint8_t chosen[ATOLL_PROVIDERS_MAX];
     size_t count = 0; /* those that are retired come last */
 
-    for (; count < engine->slot_count && !engine->slots[count]->retired; count++) {
-        struct atoll_slot *slot = engine->slots[count];
+    for (; count < engine->entry_count && !engine->entries[count]->retired; count++) {
+        struct atoll_provider_entry *entry = engine->entries[count];
         struct atoll_spec fitted = *spec;
 
         offers[count] = (struct atoll_route_offer){
-            .name = slot->provider->ops->name,
-            .kind = slot->kind,
-            .caps = slot->provider->ops->caps(slot->provider),
-            .named_only = slot->config.named_only,
-            .has_image = *slot->image != '\0',
-            .mute = !atoll_slot_runs(slot, create->language),
-            .most = slot->config.most,
-            .down = atoll_slot_is_down(slot),
-            .reason = slot->reason,
-            .retry_ms = atoll_slot_retry_ms(slot),
-            .max_sandboxes = slot->config.max_sandboxes,
-            .sandboxes = slot->config.max_sandboxes || engine->placement != ATOLL_PLACE_ORDER
-                             ? atoll_slot_count_sandboxes(slot)
+            .name = entry->provider->ops->name,
+            .kind = entry->kind,
+            .caps = entry->provider->ops->caps(entry->provider),
+            .named_only = entry->config.named_only,
+            .has_image = *entry->image != '\0',
+            .mute = !atoll_provider_entry_runs(entry, create->language),
+            .most = entry->config.most,
+            .down = atoll_provider_entry_is_down(entry),
+            .reason = entry->reason,
+            .retry_ms = atoll_provider_entry_retry_ms(entry),
+            .max_sandboxes = entry->config.max_sandboxes,
+            .sandboxes = entry->config.max_sandboxes || engine->placement != ATOLL_PLACE_ORDER
+                             ? atoll_provider_entry_count_sandboxes(entry)
                              : 0,
-            .weight = slot->config.weight,
-            .missing = fit(slot, wish, &fitted),
+            .weight = entry->config.weight,
+            .missing = fit(entry, request, &fitted),
         };
     }
-    wish->route_count = atoll_route(&route, offers, count, chosen, err);
-    if (wish->route_count < 0) {
+    request->route_count = atoll_route(&route, offers, count, chosen, err);
+    if (request->route_count < 0) {
         atoll_route_advise(&route, offers, count, atoll_engine_kinds(engine), err);
         atoll_advise_reload(engine, err);
     }
-    atoll_route_place(engine->placement, offers, chosen, wish->route_count);
-    wish->route_next = 1;
-    for (int i = 0; i < wish->route_count; i++)
-        wish->routes[i] = engine->slots[chosen[i]]->serial;
-    return wish->route_count < 0 ? wish->route_count : 0;
+    atoll_route_place(engine->placement, offers, chosen, request->route_count);
+    request->route_next = 1;
+    for (int i = 0; i < request->route_count; i++)
+        request->routes[i] = engine->entries[chosen[i]]->serial;
+    return request->route_count < 0 ? request->route_count : 0;
 }
 
 static bool would_help_elsewhere(const struct atoll_error *error)
@@ -215,23 +216,24 @@ static bool would_help_elsewhere(const struct atoll_error *error)
 bool atoll_create_elsewhere(struct atoll_sandbox *s, const struct atoll_error *error,
                             atoll_provider_created_fn *done)
 {
-    struct atoll_wish *wish = &s->wish;
+    struct atoll_create_request *request = &s->request;
 
     if (!would_help_elsewhere(error))
         return false;
-    while (wish->route_next < wish->route_count) {
-        struct atoll_slot *next = atoll_slot_by_serial(s->engine, wish->routes[wish->route_next++]);
+    while (request->route_next < request->route_count) {
+        struct atoll_provider_entry *next =
+            atoll_provider_entry_by_serial(s->engine, request->routes[request->route_next++]);
 
-        if (!next || next == s->slot || atoll_slot_is_down(next))
+        if (!next || next == s->entry || atoll_provider_entry_is_down(next))
             continue;
         atoll_log(ATOLL_LOG_WARN, "sandbox goes elsewhere", "sandbox", s->spec.id, "from",
                   s->provider->ops->name, "to", next->provider->ops->name, "error", error->text,
                   "request_id", atoll_origin_get()->request_id, "trace_id",
                   atoll_origin_get()->trace.id, NULL);
-        s->slot = next;
+        s->entry = next;
         s->provider = next->provider;
         s->spec.handle[0] = '\0';
-        (void)fit(next, wish, &s->spec);
+        (void)fit(next, request, &s->spec);
         atoll_tenant_recount(s);
         atoll_sandbox_make(s, done);
         return true;
@@ -239,14 +241,14 @@ bool atoll_create_elsewhere(struct atoll_sandbox *s, const struct atoll_error *e
     return false;
 }
 
-static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
-                 struct atoll_error *err)
+static int apply_request(struct atoll_sandbox *s, const struct atoll_create *create,
+                         struct atoll_error *err)
 {
     if (atoll_text_copy(s->owner, sizeof(s->owner), create->owner ? create->owner : "default") < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                           "the tenant's name is too long");
     memcpy(s->spec.tenant, s->owner, sizeof(s->owner));
-    s->env = atoll_strings_free(s->env); /* one of the pool has that of its shelf */
+    s->env = atoll_strings_free(s->env); /* one of the pool has that of its pool_class */
     s->env_is_common = create->env_is_common || !create->env || !*create->env;
     if (create->interpreter)
         (void)!atoll_text_copy(s->interpreter, sizeof(s->interpreter), create->interpreter);
@@ -267,7 +269,7 @@ static int dress(struct atoll_sandbox *s, const struct atoll_create *create,
     s->lifetime = create->lifetime;
     if (atoll_env_save(s, err) < 0)
         return -EIO;
-    return atoll_artifacts_dress(s, create, err);
+    return atoll_artifacts_apply_request(s, create, err);
 }
 
 static void finish(struct creating *c, struct atoll_sandbox *s, const struct atoll_error *error)
@@ -336,18 +338,18 @@ static void adopt(struct atoll_sandbox *s, const struct atoll_spec *spec, struct
 /* A new one; takes c over. */
 static void make(struct creating *c, const struct atoll_create *create,
                  const struct atoll_spec *spec, struct atoll_template *t,
-                 const struct atoll_wish *wish)
+                 const struct atoll_create_request *request)
 {
     struct atoll_sandbox *s = atoll_sandbox_prepare(c->engine, spec, t);
     struct atoll_error err;
     int r;
 
     if (s) {
-        s->slot = c->slot;
-        s->provider = c->slot->provider;
-        s->wish = *wish;
+        s->entry = c->entry;
+        s->provider = c->entry->provider;
+        s->request = *request;
     }
-    r = s ? dress(s, create, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
+    r = s ? apply_request(s, create, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
     if (r < 0) {
         if (s) {
             atoll_env_drop(s);
@@ -366,14 +368,14 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
 {
     struct creating *c = calloc(1, sizeof(*c));
     struct atoll_template *t = NULL;
-    struct atoll_wish wish = {
+    struct atoll_create_request request = {
         .limits = create->limits,
         .may_waive = create->waived | engine->config.waived,
         .named =
             create->image || (create->template_name && strcmp(create->template_name, "host") != 0),
         .recreate = create->recreate};
     struct atoll_create routed = *create;
-    struct atoll_slot *slot = NULL;
+    struct atoll_provider_entry *entry = NULL;
     struct atoll_sandbox *s;
     struct atoll_spec spec;
     struct atoll_error err;
@@ -387,11 +389,11 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
     if (r == 0)
         r = follow_image(t, &routed, &err);
     if (r == 0)
-        r = choose(engine, &routed, &spec, &wish, &err);
+        r = choose(engine, &routed, &spec, &request, &err);
     if (r == 0) {
-        slot = atoll_slot_by_serial(engine, wish.routes[0]);
-        (void)fit(slot, &wish, &spec);
-        r = atoll_tenant_admit(engine, owner, slot, &spec, &err);
+        entry = atoll_provider_entry_by_serial(engine, request.routes[0]);
+        (void)fit(entry, &request, &spec);
+        r = atoll_tenant_admit(engine, owner, entry, &spec, &err);
     }
     if (r < 0) {
         measure("", asked_us, &err);
@@ -400,17 +402,17 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
         return;
     }
     *c = (struct creating){
-        .engine = engine, .done = done, .arg = arg, .asked_us = asked_us, .slot = slot};
-    c->asked = c->slot->provider->ops->name;
-    s = c->slot == engine->home && create->mount_count == 0 && !create->login
+        .engine = engine, .done = done, .arg = arg, .asked_us = asked_us, .entry = entry};
+    c->asked = c->entry->provider->ops->name;
+    s = c->entry == engine->builder && create->mount_count == 0 && !create->login
             ? atoll_pool_take(engine, &spec, create)
             : NULL;
     if (!s) {
-        make(c, create, &spec, t, &wish);
+        make(c, create, &spec, t, &request);
         return;
     }
-    s->wish = wish;
-    r = dress(s, create, &err);
+    s->request = request;
+    r = apply_request(s, create, &err);
     if (r < 0) {
         atoll_sandbox_destroy(s, "a create that failed", NULL, NULL);
         finish(c, NULL, &err);
@@ -450,7 +452,7 @@ int atoll_engine_look(struct atoll_engine *engine, const char *id, struct atoll_
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s has failed: %s",
                           id, s->cause);
     if (s->state == ATOLL_SANDBOX_UNREACHABLE)
-        return atoll_slot_refuse_unreachable(s, err);
+        return atoll_provider_entry_refuse_unreachable(s, err);
     if (s->state == ATOLL_SANDBOX_PAUSED || s->state == ATOLL_SANDBOX_STOPPED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
                           "sandbox %s is %s; resume it first", id,
@@ -500,7 +502,7 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .isolation = caps->isolation,
         .image = theirs ? "" : s->spec.image,
         .network = s->spec.network,
-        .recreate = s->wish.recreate,
+        .recreate = s->request.recreate,
         .mounts = s->mounts,
         .mount_count = s->mount_count,
         .own_image = s->template_ref->kind == ATOLL_TEMPLATE_IMAGE,

@@ -18,7 +18,7 @@
 /* One that is made again needs it as well as one that is started again. */
 static bool is_kept(const struct atoll_sandbox *s)
 {
-    return s->lifetime.persistent || s->wish.recreate;
+    return s->lifetime.persistent || s->request.recreate;
 }
 
 static void name_of(const char *id, char out[64])

@@ -163,7 +163,7 @@ static void describe_budget(const struct atoll_sandbox *s, char *out, size_t cap
                        (unsigned long long)s->lifetime.output_budget_bytes);
 }
 
-static void ignore(void *arg, const struct atoll_answer *answer)
+static void ignore(void *arg, const struct atoll_reply *answer)
 {
     (void)arg;
     (void)answer;

@@ -56,7 +56,7 @@ static struct atoll_sandbox *still(const struct changing *c, enum atoll_change c
     return s && s->change == change ? s : NULL;
 }
 
-static void ignore_answer(void *arg, const struct atoll_answer *answer)
+static void ignore_answer(void *arg, const struct atoll_reply *answer)
 {
     (void)arg;
     (void)answer;
@@ -141,7 +141,7 @@ static void on_frozen(void *arg, const struct atoll_error *error)
     end_pause(c, NULL);
 }
 
-static void on_agent_paused(void *arg, const struct atoll_answer *answer)
+static void on_agent_paused(void *arg, const struct atoll_reply *answer)
 {
     struct changing *c = arg;
     struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
@@ -176,7 +176,7 @@ static int check_pause(struct atoll_engine *engine, const char *id, struct atoll
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EALREADY,
                           "sandbox %s is paused already", id);
     if (s && !s->provider->ops->caps(s->provider)->pause)
-        return atoll_slot_refuse_pause(s->slot, err);
+        return atoll_provider_entry_refuse_pause(s->entry, err);
     return atoll_engine_look(engine, id, ret, err);
 }
 
@@ -252,7 +252,7 @@ static void freeze_again(struct atoll_sandbox *s, struct changing *c,
     s->provider->ops->pause(s->provider, &s->spec, on_not_thawed, c);
 }
 
-static void on_agent_resumed(void *arg, const struct atoll_answer *answer)
+static void on_agent_resumed(void *arg, const struct atoll_reply *answer)
 {
     struct changing *c = arg;
     struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);

@@ -22,7 +22,7 @@ static enum atoll_sandbox_state stored_state(const struct atoll_sandbox *s)
         return s->was;
     if (s->change == ATOLL_CHANGE_RECREATING)
         return ATOLL_SANDBOX_RUNNING;
-    if (s->doomed)
+    if (s->destroying)
         return ATOLL_SANDBOX_STOPPING; /* the next daemon goes on with that */
     return s->change == ATOLL_CHANGE_STOPPING || s->change == ATOLL_CHANGE_STARTING
                ? ATOLL_SANDBOX_STOPPED
@@ -78,7 +78,7 @@ int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
         .handle = s->spec.handle,
         .image = s->spec.image,
         .network = (int)s->spec.network,
-        .recreate = s->wish.recreate,
+        .recreate = s->request.recreate,
         .mounts = mounts,
     };
     bool skip = s->hidden || s->departs;

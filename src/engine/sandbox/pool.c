@@ -9,7 +9,7 @@
  * Sandboxes made ahead, so that a create is only a hand-over. Refilled in the background, few at a
  * time, so that real creates come first.
  *
- * They wait on shelves. On the first one are those of the host template with default limits, which can
+ * They wait on pool_classes. On the first one are those of the host template with default limits, which can
  * become anything that differs in what can still be changed. The others hold what code is run in again
  * and again, with the interpreter waiting. That has its environment already, so those who bring
  * variables of their own get none of these, and neither do those who have not said that they will run
@@ -22,11 +22,11 @@
 #define QUIET_MS 250
 #define REFILL_MS 100
 #define WARMING_MS 5000
-#define FAILURES_MAX 3 /* in a row: then the shelf rests until the next create */
+#define FAILURES_MAX 3 /* in a row: then the pool_class rests until the next create */
 #define ASKED_MIN 2    /* once is no habit */
 #define FORGET_MS (10 * 60 * 1000)
 
-/* Which shelf. */
+/* Which pool_class. */
 
 static bool same_env(char *const *a, char *const *b)
 {
@@ -56,40 +56,41 @@ static bool can_become(const struct atoll_spec *made, const struct atoll_spec *w
            is_disk_in_memory(&wanted->limits) == is_disk_in_memory(&made->limits);
 }
 
-static struct atoll_shelf *first_shelf(struct atoll_engine *engine)
+static struct atoll_pool_class *first_class(struct atoll_engine *engine)
 {
-    return &engine->shelves[0];
+    return &engine->pool_classes[0];
 }
 
-static bool is_used(const struct atoll_shelf *shelf)
+static bool is_used(const struct atoll_pool_class *pool_class)
 {
-    return *shelf->template_key != '\0';
+    return *pool_class->template_key != '\0';
 }
 
 /* The one with interpreters for this, or NULL. */
-static struct atoll_shelf *find_shelf(struct atoll_engine *engine, const struct atoll_spec *spec,
-                                      const char *language, char *const *env)
+static struct atoll_pool_class *find_class(struct atoll_engine *engine,
+                                           const struct atoll_spec *spec, const char *language,
+                                           char *const *env)
 {
-    for (size_t i = 1; i < ATOLL_SHELVES; i++) {
-        struct atoll_shelf *shelf = &engine->shelves[i];
-        if (is_used(shelf) && can_become(&shelf->spec, spec) &&
-            strcmp(shelf->language, language) == 0 && same_env(shelf->env, env))
-            return shelf;
+    for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++) {
+        struct atoll_pool_class *pool_class = &engine->pool_classes[i];
+        if (is_used(pool_class) && can_become(&pool_class->spec, spec) &&
+            strcmp(pool_class->language, language) == 0 && same_env(pool_class->env, env))
+            return pool_class;
     }
     return NULL;
 }
 
-static void clear(struct atoll_shelf *shelf)
+static void clear(struct atoll_pool_class *pool_class)
 {
     struct atoll_sandbox *s;
     size_t pos = 0;
 
-    *shelf->template_key = *shelf->language = '\0';
-    shelf->env = atoll_strings_free(shelf->env);
-    shelf->asked = shelf->failures = 0;
-    while ((s = atoll_map_next(&shelf->engine->sandboxes, &pos)) != NULL)
-        if (s->shelf == shelf && s->state != ATOLL_SANDBOX_STOPPING) {
-            s->template_ref = atoll_map_get(&shelf->engine->templates, "host");
+    *pool_class->template_key = *pool_class->language = '\0';
+    pool_class->env = atoll_strings_free(pool_class->env);
+    pool_class->asked = pool_class->failures = 0;
+    while ((s = atoll_map_next(&pool_class->engine->sandboxes, &pos)) != NULL)
+        if (s->pool_class == pool_class && s->state != ATOLL_SANDBOX_STOPPING) {
+            s->template_ref = atoll_map_get(&pool_class->engine->templates, "host");
             atoll_sandbox_destroy(s, "nobody, who wanted it", NULL, NULL);
         }
 }
@@ -100,69 +101,70 @@ static void tidy(void *arg)
     int64_t now = atoll_clock_ms();
     bool more = false;
 
-    for (size_t i = 1; i < ATOLL_SHELVES; i++) {
-        struct atoll_shelf *shelf = &engine->shelves[i];
-        if (is_used(shelf) && now - shelf->asked_ms >= FORGET_MS)
-            clear(shelf);
-        more |= is_used(shelf);
+    for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++) {
+        struct atoll_pool_class *pool_class = &engine->pool_classes[i];
+        if (is_used(pool_class) && now - pool_class->asked_ms >= FORGET_MS)
+            clear(pool_class);
+        more |= is_used(pool_class);
     }
     if (more && !engine->ending)
         atoll_timer_set(&engine->pool_tidy, engine->loop, FORGET_MS / 2, tidy, engine);
 }
 
-static struct atoll_shelf *longest_unasked(struct atoll_engine *engine)
+static struct atoll_pool_class *longest_unasked(struct atoll_engine *engine)
 {
-    struct atoll_shelf *found = &engine->shelves[1];
+    struct atoll_pool_class *found = &engine->pool_classes[1];
 
-    for (size_t i = 1; i < ATOLL_SHELVES; i++) {
-        struct atoll_shelf *shelf = &engine->shelves[i];
-        if (!is_used(shelf))
-            return shelf;
-        if (shelf->asked_ms < found->asked_ms)
-            found = shelf;
+    for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++) {
+        struct atoll_pool_class *pool_class = &engine->pool_classes[i];
+        if (!is_used(pool_class))
+            return pool_class;
+        if (pool_class->asked_ms < found->asked_ms)
+            found = pool_class;
     }
     return found;
 }
 
-static struct atoll_shelf *set_up(struct atoll_engine *engine, const struct atoll_sandbox *s)
+static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct atoll_sandbox *s)
 {
-    struct atoll_shelf *shelf = longest_unasked(engine);
+    struct atoll_pool_class *pool_class = longest_unasked(engine);
     char **env = s->env ? atoll_strings_dup((const char *const *)s->env) : NULL;
 
     if (s->env && !env)
         return NULL;
-    clear(shelf);
-    (void)!atoll_text_copy(shelf->template_key, sizeof(shelf->template_key), s->template_ref->key);
-    (void)!atoll_text_copy(shelf->language, sizeof(shelf->language), s->interpreter);
-    shelf->env = env;
-    shelf->spec = (struct atoll_spec){.limits = s->spec.limits,
-                                      .waived = s->spec.waived,
-                                      .template_kind = s->spec.template_kind,
-                                      .layer_base = s->spec.layer_base,
-                                      .allow_sudo = s->spec.allow_sudo};
-    memcpy(shelf->spec.layer, s->spec.layer, sizeof(shelf->spec.layer));
+    clear(pool_class);
+    (void)!atoll_text_copy(pool_class->template_key, sizeof(pool_class->template_key),
+                           s->template_ref->key);
+    (void)!atoll_text_copy(pool_class->language, sizeof(pool_class->language), s->interpreter);
+    pool_class->env = env;
+    pool_class->spec = (struct atoll_spec){.limits = s->spec.limits,
+                                           .waived = s->spec.waived,
+                                           .template_kind = s->spec.template_kind,
+                                           .layer_base = s->spec.layer_base,
+                                           .allow_sudo = s->spec.allow_sudo};
+    memcpy(pool_class->spec.layer, s->spec.layer, sizeof(pool_class->spec.layer));
     atoll_timer_set(&engine->pool_tidy, engine->loop, FORGET_MS / 2, tidy, engine);
-    return shelf;
+    return pool_class;
 }
 
 void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,
                                    const char *language)
 {
     const struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
-    struct atoll_shelf *shelf;
+    struct atoll_pool_class *pool_class;
 
-    if (!s || engine->config.pool == 0 || s->slot != engine->home || !s->env_is_common ||
+    if (!s || engine->config.pool == 0 || s->entry != engine->builder || !s->env_is_common ||
         strcmp(s->interpreter, language) != 0 || s->spec.persistent || *s->spec.image ||
         s->mount_count > 0 || s->spec.network != ATOLL_NETWORK_NONE)
         return;
-    shelf = find_shelf(engine, &s->spec, language, s->env);
-    if (!shelf)
-        shelf = set_up(engine, s);
-    if (!shelf)
+    pool_class = find_class(engine, &s->spec, language, s->env);
+    if (!pool_class)
+        pool_class = set_up(engine, s);
+    if (!pool_class)
         return;
-    shelf->asked++;
-    shelf->asked_ms = atoll_clock_ms();
-    shelf->failures = 0;
+    pool_class->asked++;
+    pool_class->asked_ms = atoll_clock_ms();
+    pool_class->failures = 0;
     atoll_pool_refill_soon(engine);
 }
 
@@ -176,11 +178,11 @@ void atoll_engine_set_interpreters(struct atoll_engine *engine,
 
 static void enter(struct atoll_sandbox *s)
 {
-    struct atoll_shelf *shelf = s->shelf;
+    struct atoll_pool_class *pool_class = s->pool_class;
 
-    shelf->making--;
-    atoll_list_push_back(&shelf->ready, &s->pool_node);
-    shelf->size++;
+    pool_class->making--;
+    atoll_list_push_back(&pool_class->ready, &s->pool_node);
+    pool_class->size++;
     atoll_pool_refill(s->engine);
 }
 
@@ -190,7 +192,7 @@ static void enter(struct atoll_sandbox *s)
  */
 struct warming {
     struct atoll_engine *engine;
-    struct atoll_shelf *shelf;
+    struct atoll_pool_class *pool_class;
     char id[ATOLL_ID_LEN + 1];
     struct atoll_reader *reader;
 };
@@ -202,7 +204,7 @@ static struct atoll_sandbox *still_wanted(struct warming *w)
 
     if (s && s->state == ATOLL_SANDBOX_RUNNING)
         return s;
-    w->shelf->making--;
+    w->pool_class->making--;
     free(w);
     return NULL;
 }
@@ -231,8 +233,8 @@ static void warmed(struct warming *w)
     w->reader = atoll_reader_close(w->reader);
     atoll_exec_drop_all(s); /* nobody asked for it */
     atoll_map_init(&s->execs);
-    if (*w->shelf->language && interpreters->prepare) {
-        interpreters->prepare(interpreters->arg, w->id, w->shelf->language, prepared, w);
+    if (*w->pool_class->language && interpreters->prepare) {
+        interpreters->prepare(interpreters->arg, w->id, w->pool_class->language, prepared, w);
         return;
     }
     free(w);
@@ -271,22 +273,22 @@ static void warm(struct atoll_sandbox *s)
     if (!w)
         abort();
     w->engine = s->engine;
-    w->shelf = s->shelf;
+    w->pool_class = s->pool_class;
     memcpy(w->id, s->spec.id, sizeof(w->id));
     atoll_engine_exec_now(s->engine, w->id, &start, on_warm_started, w);
 }
 
 static void on_made(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
 {
-    struct atoll_shelf *shelf = arg;
+    struct atoll_pool_class *pool_class = arg;
 
     if (error) {
-        shelf->making--;
-        shelf->failures++;
+        pool_class->making--;
+        pool_class->failures++;
         atoll_log(ATOLL_LOG_WARN, "pool", "error", error->text, NULL);
         return;
     }
-    shelf->failures = 0;
+    pool_class->failures = 0;
     warm(s);
 }
 
@@ -294,46 +296,50 @@ static uint32_t making(const struct atoll_engine *engine)
 {
     uint32_t n = 0;
 
-    for (size_t i = 0; i < ATOLL_SHELVES; i++)
-        n += engine->shelves[i].making;
+    for (size_t i = 0; i < ATOLL_POOL_CLASSES; i++)
+        n += engine->pool_classes[i].making;
     return n;
 }
 
-static bool has_room(const struct atoll_shelf *shelf)
+static bool has_room(const struct atoll_pool_class *pool_class)
 {
-    return is_used(shelf) && (shelf == first_shelf(shelf->engine) || shelf->asked >= ASKED_MIN) &&
-           shelf->failures < FAILURES_MAX &&
-           shelf->size + shelf->making < shelf->engine->config.pool;
+    return is_used(pool_class) &&
+           (pool_class == first_class(pool_class->engine) || pool_class->asked >= ASKED_MIN) &&
+           pool_class->failures < FAILURES_MAX &&
+           pool_class->size + pool_class->making < pool_class->engine->config.pool;
 }
 
-static bool is_low(const struct atoll_shelf *shelf)
+static bool is_low(const struct atoll_pool_class *pool_class)
 {
-    return has_room(shelf) && (shelf->size + shelf->making) * 2 < shelf->engine->config.pool;
+    return has_room(pool_class) &&
+           (pool_class->size + pool_class->making) * 2 < pool_class->engine->config.pool;
 }
 
 /* Whether one more is being made. */
-static bool make_one(struct atoll_shelf *shelf)
+static bool make_one(struct atoll_pool_class *pool_class)
 {
-    struct atoll_template *t = atoll_map_get(&shelf->engine->templates, shelf->template_key);
-    struct atoll_sandbox *s = t ? atoll_sandbox_prepare(shelf->engine, &shelf->spec, t) : NULL;
+    struct atoll_template *t =
+        atoll_map_get(&pool_class->engine->templates, pool_class->template_key);
+    struct atoll_sandbox *s =
+        t ? atoll_sandbox_prepare(pool_class->engine, &pool_class->spec, t) : NULL;
 
     if (!s)
         return false;
     s->hidden = true;
-    s->shelf = shelf;
+    s->pool_class = pool_class;
     /* Where there is no memory for it, its interpreter goes without. */
-    s->env = shelf->env ? atoll_strings_dup((const char *const *)shelf->env) : NULL;
-    shelf->making++;
-    atoll_sandbox_launch(s, on_made, shelf);
+    s->env = pool_class->env ? atoll_strings_dup((const char *const *)pool_class->env) : NULL;
+    pool_class->making++;
+    atoll_sandbox_launch(s, on_made, pool_class);
     return true;
 }
 
 void atoll_pool_refill(struct atoll_engine *engine)
 {
-    for (size_t i = 0; i < ATOLL_SHELVES; i++)
+    for (size_t i = 0; i < ATOLL_POOL_CLASSES; i++)
         while (!engine->ending && !engine->recovering && making(engine) < MAKING_MAX &&
-               has_room(&engine->shelves[i]))
-            if (!make_one(&engine->shelves[i]))
+               has_room(&engine->pool_classes[i]))
+            if (!make_one(&engine->pool_classes[i]))
                 return;
 }
 
@@ -346,8 +352,8 @@ void atoll_pool_refill_soon(struct atoll_engine *engine)
 {
     bool low = false;
 
-    for (size_t i = 0; i < ATOLL_SHELVES; i++)
-        low |= is_low(&engine->shelves[i]);
+    for (size_t i = 0; i < ATOLL_POOL_CLASSES; i++)
+        low |= is_low(&engine->pool_classes[i]);
     if (engine->ending || (low && engine->pool_hurry && engine->pool_refill.loop))
         return;
     engine->pool_hurry = low;
@@ -358,9 +364,9 @@ void atoll_pool_refill_soon(struct atoll_engine *engine)
 /* Taking. */
 
 /* One that has died is there until nothing is left of it, and has lost its agent. */
-static struct atoll_sandbox *first_alive(const struct atoll_shelf *shelf)
+static struct atoll_sandbox *first_alive(const struct atoll_pool_class *pool_class)
 {
-    ATOLL_LIST_FOREACH (&shelf->ready, node) {
+    ATOLL_LIST_FOREACH (&pool_class->ready, node) {
         struct atoll_sandbox *s = ATOLL_CONTAINER_OF(node, struct atoll_sandbox, pool_node);
         if (s->agent && s->state == ATOLL_SANDBOX_RUNNING)
             return s;
@@ -372,19 +378,19 @@ struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct 
                                       const struct atoll_create *create)
 {
     bool common = create->env_is_common || !create->env || !*create->env;
-    struct atoll_shelf *shelf =
+    struct atoll_pool_class *pool_class =
         common && create->interpreter
-            ? find_shelf(engine, spec, create->interpreter, (char *const *)(uintptr_t)create->env)
+            ? find_class(engine, spec, create->interpreter, (char *const *)(uintptr_t)create->env)
             : NULL;
-    struct atoll_sandbox *s = shelf ? first_alive(shelf) : NULL;
+    struct atoll_sandbox *s = pool_class ? first_alive(pool_class) : NULL;
 
-    first_shelf(engine)->failures = 0;
-    if (!s && can_become(&first_shelf(engine)->spec, spec))
-        s = first_alive(first_shelf(engine));
+    first_class(engine)->failures = 0;
+    if (!s && can_become(&first_class(engine)->spec, spec))
+        s = first_alive(first_class(engine));
     if (!s)
         return NULL;
     atoll_pool_forget(s);
-    s->shelf = NULL;
+    s->pool_class = NULL;
     s->hidden = false;
     engine->public_count++;
     atoll_pool_refill_soon(engine);
@@ -396,26 +402,26 @@ void atoll_pool_forget(struct atoll_sandbox *s)
     if (!s->pool_node.next)
         return;
     atoll_list_remove(&s->pool_node);
-    s->shelf->size--;
+    s->pool_class->size--;
 }
 
 void atoll_pool_leave_template(struct atoll_engine *engine, const struct atoll_template *t)
 {
-    for (size_t i = 1; i < ATOLL_SHELVES; i++)
-        if (strcmp(engine->shelves[i].template_key, t->key) == 0)
-            clear(&engine->shelves[i]);
+    for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++)
+        if (strcmp(engine->pool_classes[i].template_key, t->key) == 0)
+            clear(&engine->pool_classes[i]);
 }
 
 /* The whole. */
 
 void atoll_pool_init(struct atoll_engine *engine)
 {
-    struct atoll_shelf *first = first_shelf(engine);
-    struct atoll_provider *provider = engine->home->provider;
+    struct atoll_pool_class *first = first_class(engine);
+    struct atoll_provider *provider = engine->builder->provider;
 
-    for (size_t i = 0; i < ATOLL_SHELVES; i++) {
-        engine->shelves[i].engine = engine;
-        atoll_list_init(&engine->shelves[i].ready);
+    for (size_t i = 0; i < ATOLL_POOL_CLASSES; i++) {
+        engine->pool_classes[i].engine = engine;
+        atoll_list_init(&engine->pool_classes[i].ready);
     }
     (void)!atoll_text_copy(first->template_key, sizeof(first->template_key), "host");
     first->spec = (struct atoll_spec){
@@ -428,6 +434,6 @@ void atoll_pool_done(struct atoll_engine *engine)
 {
     atoll_timer_cancel(&engine->pool_refill);
     atoll_timer_cancel(&engine->pool_tidy);
-    for (size_t i = 0; i < ATOLL_SHELVES; i++)
-        engine->shelves[i].env = atoll_strings_free(engine->shelves[i].env);
+    for (size_t i = 0; i < ATOLL_POOL_CLASSES; i++)
+        engine->pool_classes[i].env = atoll_strings_free(engine->pool_classes[i].env);
 }

@@ -313,7 +313,7 @@ static enum atoll_turn turn_of(struct atoll_engine *engine, const struct atoll_c
     const char *name = create->provider;
     bool named = name && *name && strcmp(name, "auto") != 0;
 
-    return create->image || (named && strcmp(name, engine->home->provider->ops->name) != 0)
+    return create->image || (named && strcmp(name, engine->builder->provider->ops->name) != 0)
                ? ATOLL_TURN_ELSEWHERE
                : ATOLL_TURN_CREATE;
 }

@@ -126,7 +126,7 @@ static void on_dialed(void *arg, int fd, const struct atoll_error *error)
                              r);
 }
 
-static void on_looked(void *arg, const struct atoll_provider_look *look,
+static void on_looked(void *arg, const struct atoll_provider_inspection *look,
                       const struct atoll_error *error)
 {
     struct atoll_reattach *r = arg;
@@ -134,11 +134,11 @@ static void on_looked(void *arg, const struct atoll_provider_look *look,
 
     if (!s)
         return;
-    if (error || look->state == ATOLL_LOOK_PAUSED) {
+    if (error || look->state == ATOLL_INSPECT_PAUSED) {
         again(r);
         return;
     }
-    if (look->state != ATOLL_LOOK_ALIVE) {
+    if (look->state != ATOLL_INSPECT_ALIVE) {
         if (look->oom)
             s->oom = look->exit;
         atoll_sandbox_fail(
@@ -157,7 +157,7 @@ static void step(void *arg)
     if (!s)
         return;
     r->busy = true;
-    s->provider->ops->look(s->provider, &s->spec, on_looked, r);
+    s->provider->ops->inspect(s->provider, &s->spec, on_looked, r);
 }
 
 void atoll_sandbox_reattach(struct atoll_sandbox *s)
@@ -185,7 +185,7 @@ struct meeting {
     void *arg;
 };
 
-static void on_plain(void *arg, const struct atoll_answer *answer)
+static void on_plain(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_sandbox *s = arg;
 
@@ -219,7 +219,7 @@ static void meet_exec(struct atoll_sandbox *s, const struct atoll_am_exec_info *
         (void)!atoll_rpc_tell(s->agent, ATOLL_AGENT_EXEC_FORGET, &atoll_am_exec_ref_desc, &ref);
         return;
     }
-    x->met = true;
+    x->agent_knows = true;
     x->pid = info->pid;
     x->stdin_offset = info->stdin_bytes;
     /* Acknowledged but not in the journal: it was full by then. What follows the agent still has. */
@@ -243,12 +243,12 @@ static void end_unmet(struct atoll_sandbox *s, const char *why)
         struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
         lost.stdout_bytes = x->journal.seen[ATOLL_STREAM_STDOUT];
         lost.stderr_bytes = x->journal.seen[ATOLL_STREAM_STDERR];
-        if (!x->ended && !x->met)
+        if (!x->ended && !x->agent_knows)
             atoll_exec_finish(x, &lost);
     }
 }
 
-static void on_execs(void *arg, const struct atoll_answer *answer)
+static void on_execs(void *arg, const struct atoll_reply *answer)
 {
     struct meeting *m = arg;
     struct atoll_am_exec_info info;
@@ -277,7 +277,7 @@ void atoll_sandbox_meet_execs(struct atoll_sandbox *s, const char *unknown, atol
     *m = (struct meeting){s, unknown, done, arg};
     /* What is started from now on, over this connection, is known to the agent. */
     ATOLL_LIST_FOREACH (&s->exec_list, node)
-        ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->met = false;
+        ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->agent_knows = false;
     if (atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_LIST, NULL, NULL, on_execs, m, &err) < 0) {
         free(m);
         done(arg, &err);

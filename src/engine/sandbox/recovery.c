@@ -31,7 +31,7 @@
 /* How long the others wait for an agent that does not answer. */
 #define AGENT_MS 3000
 
-#define STRAYS_MS 300000
+#define ORPHANS_MS 300000
 
 /* The daemon's start. */
 struct recovery {
@@ -43,8 +43,8 @@ struct recovery {
 };
 
 /* What one provider is asked. */
-struct hearing {
-    struct atoll_slot *slot;
+struct recovering {
+    struct atoll_provider_entry *entry;
     struct atoll_map found; /* by id, of struct found, owned: what it has */
     unsigned waiting;       /* adoptions under way, and one for ourselves */
     struct recovery *start; /* that waits for it, or NULL */
@@ -77,7 +77,7 @@ static void release(struct recovery *r, const struct atoll_error *error)
     free(r);
 }
 
-static void end_hearing(struct hearing *h)
+static void end_recovering(struct recovering *h)
 {
     struct recovery *start = h->start;
     size_t pos = 0;
@@ -85,11 +85,11 @@ static void end_hearing(struct hearing *h)
 
     if (--h->waiting > 0)
         return;
-    h->slot->listing = false;
+    h->entry->listing = false;
     while ((f = atoll_map_next(&h->found, &pos)) != NULL)
         free(f);
     atoll_map_done(&h->found);
-    h->slot->hearing = NULL;
+    h->entry->recovering = NULL;
     free(h);
     if (start)
         release(start, NULL);
@@ -108,7 +108,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
         .outside_id = row->outside_id,
         .allow_sudo = true,
     };
-    struct atoll_slot *slot;
+    struct atoll_provider_entry *provider_entry;
     struct atoll_sandbox *s;
 
     if (!atoll_text_is_id(row->id) || strlen(row->id) != ATOLL_ID_LEN)
@@ -129,17 +129,18 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     if (atoll_text_copy(spec.handle, sizeof(spec.handle), row->handle) < 0 ||
         atoll_text_copy(spec.image, sizeof(spec.image), row->image) < 0)
         return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has a bad handle");
-    slot = atoll_slot_by_name(r->engine, row->provider);
-    if (!slot && !(slot = atoll_slot_absent(r->engine, row->provider, err)))
+    provider_entry = atoll_provider_entry_by_name(r->engine, row->provider);
+    if (!provider_entry &&
+        !(provider_entry = atoll_provider_entry_absent(r->engine, row->provider, err)))
         return -ENOMEM;
     s = atoll_sandbox_prepare_as(r->engine, &spec, t, row->id);
     if (!s)
         return atoll_fail_errno(err, ENOMEM, "sandbox");
-    s->slot = slot;
-    s->provider = slot->provider;
-    s->wish.recreate = row->recreate;
-    s->wish.limits = spec.limits;
-    s->wish.may_waive = spec.waived;
+    s->entry = provider_entry;
+    s->provider = provider_entry->provider;
+    s->request.recreate = row->recreate;
+    s->request.limits = spec.limits;
+    s->request.may_waive = spec.waived;
     r->engine->public_count++;
     s->state = (enum atoll_sandbox_state)row->state;
     s->was_loaded = s->stored = true;
@@ -228,7 +229,7 @@ static void on_agent_silent(void *arg)
     tell_adopted(arg);
 }
 
-static void on_plain(void *arg, const struct atoll_answer *answer)
+static void on_plain(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_sandbox *s = arg;
 
@@ -250,7 +251,7 @@ static void on_met(void *arg, const struct atoll_error *error)
     end_adoption(a);
 }
 
-static void on_note(void *arg, const struct atoll_answer *answer)
+static void on_note(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_sandbox *s = arg;
     struct atoll_am_data note;
@@ -322,7 +323,7 @@ void atoll_sandbox_adopt(struct atoll_sandbox *s, void (*done)(void *arg), void 
 
 static void adopted(void *arg)
 {
-    end_hearing(arg);
+    end_recovering(arg);
 }
 
 /* Deciding. */
@@ -351,7 +352,7 @@ static void decide_resting(struct atoll_sandbox *s, const struct found *f)
         s->provider->ops->stop(s->provider, &s->spec, ignore, NULL);
 }
 
-static void decide(struct hearing *h, struct atoll_sandbox *s)
+static void decide(struct recovering *h, struct atoll_sandbox *s)
 {
     const struct found *f = atoll_map_get(&h->found, s->spec.id);
     bool lives = f && f->alive;
@@ -383,7 +384,7 @@ static void decide(struct hearing *h, struct atoll_sandbox *s)
 
 static void on_found(void *arg, const char *id, const char *handle, bool alive)
 {
-    struct hearing *h = arg;
+    struct recovering *h = arg;
     struct found *f;
 
     if (atoll_map_get(&h->found, id))
@@ -396,7 +397,7 @@ static void on_found(void *arg, const char *id, const char *handle, bool alive)
     f->alive = alive;
 }
 
-static void remove_stray(struct atoll_provider *provider, const struct found *f)
+static void remove_orphan(struct atoll_provider *provider, const struct found *f)
 {
     struct atoll_spec spec = {0};
 
@@ -408,13 +409,13 @@ static void remove_stray(struct atoll_provider *provider, const struct found *f)
 }
 
 /* Nobody knows how they are. */
-static void lose_sight(struct atoll_slot *slot, const char *why)
+static void lose_sight(struct atoll_provider_entry *provider_entry, const char *why)
 {
     struct atoll_sandbox *s;
     size_t pos = 0;
 
-    while ((s = atoll_map_next(&slot->engine->sandboxes, &pos)) != NULL) {
-        if (s->slot != slot || !s->was_loaded || s->state == ATOLL_SANDBOX_STOPPING ||
+    while ((s = atoll_map_next(&provider_entry->engine->sandboxes, &pos)) != NULL) {
+        if (s->entry != provider_entry || !s->was_loaded || s->state == ATOLL_SANDBOX_STOPPING ||
             s->state == ATOLL_SANDBOX_FAILED)
             continue;
         if (s->state != ATOLL_SANDBOX_UNREACHABLE)
@@ -422,19 +423,19 @@ static void lose_sight(struct atoll_slot *slot, const char *why)
         s->state = ATOLL_SANDBOX_UNREACHABLE;
         s->remains = true;
         (void)snprintf(s->cause, sizeof(s->cause), "provider %s does not answer: %.140s",
-                       slot->provider->ops->name, why);
+                       provider_entry->provider->ops->name, why);
     }
 }
 
 /* Those that an earlier daemon had and nothing was decided about yet. */
-static void decide_all(struct hearing *h)
+static void decide_all(struct recovering *h)
 {
-    struct atoll_engine *engine = h->slot->engine;
+    struct atoll_engine *engine = h->entry->engine;
     struct atoll_sandbox *s;
     size_t pos = 0;
 
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL) {
-        if (s->slot != h->slot || !s->was_loaded)
+        if (s->entry != h->entry || !s->was_loaded)
             continue;
         s->was_loaded = false;
         if (s->state == ATOLL_SANDBOX_UNREACHABLE) {
@@ -448,45 +449,45 @@ static void decide_all(struct hearing *h)
 
 static void on_listed(void *arg, const struct atoll_error *error)
 {
-    struct hearing *h = arg;
-    struct atoll_slot *slot = h->slot;
+    struct recovering *h = arg;
+    struct atoll_provider_entry *provider_entry = h->entry;
     struct found *f;
     size_t pos = 0;
 
     if (error) {
         atoll_log(ATOLL_LOG_WARN, "provider does not tell its sandboxes", "provider",
-                  slot->provider->ops->name, "error", error->text, NULL);
-        lose_sight(slot, error->text);
-        end_hearing(h);
+                  provider_entry->provider->ops->name, "error", error->text, NULL);
+        lose_sight(provider_entry, error->text);
+        end_recovering(h);
         return;
     }
-    slot->listed = true;
+    provider_entry->listed = true;
     decide_all(h);
     for (; (f = atoll_map_next(&h->found, &pos)) != NULL;)
-        if (!atoll_map_get(&slot->engine->sandboxes, f->id))
-            remove_stray(slot->provider, f);
-    end_hearing(h);
+        if (!atoll_map_get(&provider_entry->engine->sandboxes, f->id))
+            remove_orphan(provider_entry->provider, f);
+    end_recovering(h);
 }
 
-static void hear(struct atoll_slot *slot, struct recovery *start)
+static void hear(struct atoll_provider_entry *provider_entry, struct recovery *start)
 {
-    struct hearing *h = calloc(1, sizeof(*h));
-    uint32_t strays_ms = slot->engine->config.strays_ms;
+    struct recovering *h = calloc(1, sizeof(*h));
+    uint32_t orphans_ms = provider_entry->engine->config.orphans_ms;
 
     if (!h)
         abort(); /* a small fixed object: the daemon is crash-only */
-    slot->list_at_ms = atoll_clock_ms() + (strays_ms ? strays_ms : STRAYS_MS);
-    *h = (struct hearing){.slot = slot, .waiting = 1, .start = start};
+    provider_entry->list_at_ms = atoll_clock_ms() + (orphans_ms ? orphans_ms : ORPHANS_MS);
+    *h = (struct recovering){.entry = provider_entry, .waiting = 1, .start = start};
     atoll_map_init(&h->found);
-    slot->listing = true;
-    slot->hearing = h;
-    slot->provider->ops->list(slot->provider, on_found, on_listed, h);
+    provider_entry->listing = true;
+    provider_entry->recovering = h;
+    provider_entry->provider->ops->list(provider_entry->provider, on_found, on_listed, h);
 }
 
-void atoll_recover_slot(struct atoll_slot *slot)
+void atoll_recover_provider_entry(struct atoll_provider_entry *provider_entry)
 {
-    if (!slot->listing)
-        hear(slot, NULL);
+    if (!provider_entry->listing)
+        hear(provider_entry, NULL);
 }
 
 /* Those that have not answered by now are heard later. */
@@ -495,14 +496,14 @@ static void out_of_patience(void *arg)
     struct recovery *r = arg;
     struct atoll_engine *engine = r->engine;
 
-    for (size_t i = 0; i < engine->slot_count && engine->recovery; i++) {
-        struct hearing *h = engine->slots[i]->hearing;
+    for (size_t i = 0; i < engine->entry_count && engine->recovery; i++) {
+        struct recovering *h = engine->entries[i]->recovering;
 
         if (!h || !h->start)
             continue;
         h->start = NULL;
-        if (!engine->slots[i]->listed)
-            lose_sight(engine->slots[i], "it has not told its sandboxes yet");
+        if (!engine->entries[i]->listed)
+            lose_sight(engine->entries[i], "it has not told its sandboxes yet");
         release(r, NULL); /* the last of them ends it */
     }
 }
@@ -526,7 +527,7 @@ void atoll_engine_recover(struct atoll_engine *engine,
     if (result == 0)
         result = atoll_store_each_exec(engine->config.store, load_exec, r, &err);
     if (result == 0)
-        result = atoll_artifacts_load_wishes(engine, &err);
+        result = atoll_artifacts_load_requests(engine, &err);
     if (result < 0) {
         release(r, &err);
         return;
@@ -536,10 +537,10 @@ void atoll_engine_recover(struct atoll_engine *engine,
     atoll_env_sweep(engine);
     atoll_templates_sweep(engine);
     atoll_timer_set(&r->patience, engine->loop, PATIENCE_MS, out_of_patience, r);
-    for (size_t i = 0; i < engine->slot_count; i++) {
+    for (size_t i = 0; i < engine->entry_count; i++) {
         r->waiting++;
-        hear(engine->slots[i], r);
+        hear(engine->entries[i], r);
     }
-    atoll_slots_start(engine);
+    atoll_provider_entries_start(engine);
     release(r, NULL);
 }

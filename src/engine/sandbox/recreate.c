@@ -18,13 +18,13 @@ bool atoll_sandbox_may_recreate(struct atoll_sandbox *s)
 {
     int64_t now = atoll_clock_ms();
 
-    if (!s->wish.recreate || s->engine->ending || s->state != ATOLL_SANDBOX_RUNNING)
+    if (!s->request.recreate || s->engine->ending || s->state != ATOLL_SANDBOX_RUNNING)
         return false;
-    if (now - s->wish.recreated_ms > WITHIN_MS) {
-        s->wish.recreated_ms = now;
-        s->wish.recreated = 0;
+    if (now - s->request.recreated_ms > WITHIN_MS) {
+        s->request.recreated_ms = now;
+        s->request.recreated = 0;
     }
-    return s->wish.recreated++ < MOST;
+    return s->request.recreated++ < MOST;
 }
 
 static void give_up(struct atoll_sandbox *s, const char *why)
@@ -32,8 +32,8 @@ static void give_up(struct atoll_sandbox *s, const char *why)
     char cause[200];
 
     (void)snprintf(cause, sizeof(cause), "%.80s; it could not be made again: %.80s", s->cause, why);
-    s->wish.recreated = MOST; /* not at once again */
-    s->wish.recreated_ms = atoll_clock_ms();
+    s->request.recreated = MOST; /* not at once again */
+    s->request.recreated_ms = atoll_clock_ms();
     s->change = ATOLL_CHANGE_NONE;
     s->state = ATOLL_SANDBOX_RUNNING; /* as the row says: it fails from there */
     atoll_sandbox_fail(s, cause, s->remains);
@@ -44,7 +44,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
     struct atoll_sandbox *s = arg; /* stays until we are called, as while it was created */
     struct atoll_error err;
 
-    atoll_slot_note_create(s->slot, error);
+    atoll_provider_entry_note_create(s->entry, error);
     if (s->state == ATOLL_SANDBOX_STOPPING) { /* destroyed meanwhile */
         if (agent_fd >= 0)
             atoll_engine_discard(s->engine, s->spec.id, agent_fd);
@@ -91,7 +91,7 @@ static void on_cleared(void *arg, const struct atoll_error *error)
         return;
     }
     s->spec.handle[0] = '\0';
-    s->wish.route_next = 0;
+    s->request.route_next = 0;
     atoll_sandbox_make(s, on_made);
 }
 

@@ -45,8 +45,8 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
         return NULL;
     s->engine = engine;
     s->spec = *spec;
-    s->slot = engine->home;
-    s->provider = s->slot->provider;
+    s->entry = engine->builder;
+    s->provider = s->entry->provider;
     memcpy(s->spec.id, id, sizeof(s->spec.id));
     s->template_ref = tmpl;
     s->state = ATOLL_SANDBOX_CREATING;
@@ -180,7 +180,7 @@ int atoll_sandbox_ask_patiently(struct atoll_sandbox *s, uint16_t type,
     return r < 0 ? r : atoll_rpc_ask_patiently(s->agent, type, desc, msg, fn, arg, err);
 }
 
-static void on_hello(void *arg, const struct atoll_answer *answer)
+static void on_hello(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_sandbox *s = arg;
     struct atoll_am_hello hello;
@@ -237,10 +237,10 @@ static void remove_again(void *arg)
     struct atoll_sandbox *s = arg;
 
     if (s->state != ATOLL_SANDBOX_FAILED || s->removing || !s->remains || s->engine->ending ||
-        (s->lifetime.persistent && !s->doomed)) /* whose disk is to stay */
+        (s->lifetime.persistent && !s->destroying)) /* whose disk is to stay */
         return;
     atoll_metric_add(ATOLL_METRIC_REMOVALS_RETRIED, ATOLL_LABELS(s->provider->ops->name), 1);
-    if (s->doomed)
+    if (s->destroying)
         atoll_sandbox_destroy(s, "the destruction that had failed", NULL, NULL);
     else
         atoll_sandbox_remove_remains(s);
@@ -326,7 +326,7 @@ void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_
     creating |= s->change == ATOLL_CHANGE_STOPPING; /* goes on from there, too: see stop.c */
     first = creating && s->change == ATOLL_CHANGE_NONE;
     s->state = ATOLL_SANDBOX_STOPPING;
-    s->doomed = true;
+    s->destroying = true;
     forsake_change(s);
     if (!first)
         atoll_persist_sandbox_later(s);
@@ -347,7 +347,7 @@ static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remai
         atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
         s->remains = remains;
         atoll_sandbox_halt(s, ATOLL_END_LOST, why, why);
-    } else if (s->state == ATOLL_SANDBOX_FAILED && s->doomed) {
+    } else if (s->state == ATOLL_SANDBOX_FAILED && s->destroying) {
         atoll_sandbox_destroy(s, why, NULL, NULL); /* again: its disk is still there */
     } else if (s->state == ATOLL_SANDBOX_FAILED && !remains) {
         s->state = ATOLL_SANDBOX_STOPPED; /* what could not be ended is gone after all */
@@ -416,7 +416,7 @@ static void tell_created(struct atoll_sandbox *s, const struct atoll_error *erro
         fn(s->created_arg, error ? NULL : s, error);
 }
 
-static void ignore(void *arg, const struct atoll_answer *answer)
+static void ignore(void *arg, const struct atoll_reply *answer)
 {
     (void)arg;
     (void)answer;
@@ -446,7 +446,7 @@ static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
     struct atoll_sandbox *s = arg;
     struct atoll_error err;
 
-    atoll_slot_note_create(s->slot, error);
+    atoll_provider_entry_note_create(s->entry, error);
     if (error && s->state == ATOLL_SANDBOX_CREATING &&
         atoll_create_elsewhere(s, error, on_provider_created))
         return;

@@ -69,7 +69,7 @@ void atoll_sandbox_silence(void *arg, bool silent)
                       silent ? "its agent does not answer" : "");
 }
 
-static void ignore(void *arg, const struct atoll_answer *answer)
+static void ignore(void *arg, const struct atoll_reply *answer)
 {
     (void)arg;
     (void)answer;
@@ -84,7 +84,7 @@ static void close_handle(struct atoll_sandbox *s, uint16_t request, uint32_t han
 }
 
 /* Ends a command whose start had failed. */
-static void on_exec(void *arg, const struct atoll_answer *answer)
+static void on_exec(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_sandbox *s = arg;
     struct atoll_am_exec_info info;

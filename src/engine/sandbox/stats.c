@@ -107,7 +107,7 @@ static bool is_silence(const struct atoll_error *error)
     return error->kind == ATOLL_ERR_DEADLINE_EXCEEDED || error->kind == ATOLL_ERR_UNAVAILABLE;
 }
 
-static void on_usage(void *arg, const struct atoll_answer *answer)
+static void on_usage(void *arg, const struct atoll_reply *answer)
 {
     struct asking *a = arg;
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
@@ -136,7 +136,7 @@ static void on_usage(void *arg, const struct atoll_answer *answer)
 static void ask(struct atoll_engine *engine, const char *id, const struct asking *how)
 {
     struct asking *a = calloc(1, sizeof(*a));
-    struct atoll_answer refused = {0};
+    struct atoll_reply refused = {0};
     struct atoll_sandbox *s;
     struct atoll_error err;
     int r;

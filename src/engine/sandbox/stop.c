@@ -89,7 +89,7 @@ void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *
                        "sandbox %s is not persistent: nothing of it could be kept; destroy it, or "
                        "create one with \"persistent\": true",
                        id);
-    else if (!s || s->doomed ||
+    else if (!s || s->destroying ||
              (s->change == ATOLL_CHANGE_NONE && s->state != ATOLL_SANDBOX_PAUSED &&
               s->state != ATOLL_SANDBOX_STOPPED && s->state != ATOLL_SANDBOX_FAILED))
         r = atoll_engine_look(engine, id, &running, &err);

@@ -75,11 +75,11 @@ void atoll_tenants_done(struct atoll_engine *engine)
 /* What those limits promise of this machine: not those that are waived, nor those of a service
  * elsewhere. A ceiling of more CPUs than there are promises all of them and takes nothing from others,
  * so it is no mistake: an environment may ask for two on a machine that has one. */
-static void promised_by(const struct atoll_slot *slot, const struct atoll_spec *spec,
+static void promised_by(const struct atoll_provider_entry *entry, const struct atoll_spec *spec,
                         uint64_t ret[static ATOLL_PROMISES])
 {
-    bool here = !slot->provider->ops->caps(slot->provider)->remote;
-    uint64_t cpus = slot->engine->config.quota.machine[ATOLL_PROMISE_CPU];
+    bool here = !entry->provider->ops->caps(entry->provider)->remote;
+    uint64_t cpus = entry->engine->config.quota.machine[ATOLL_PROMISE_CPU];
 
     ret[ATOLL_PROMISE_MEMORY] =
         here && !(spec->waived & ATOLL_LIMIT_MEMORY) ? spec->limits.memory_bytes : 0;
@@ -120,14 +120,14 @@ static bool exceeds(uint64_t most, uint64_t have, uint64_t more)
 }
 
 int atoll_tenant_admit(struct atoll_engine *engine, const char *owner,
-                       const struct atoll_slot *slot, const struct atoll_spec *spec,
+                       const struct atoll_provider_entry *entry, const struct atoll_spec *spec,
                        struct atoll_error *err)
 {
     const struct atoll_quota *q = &engine->config.quota;
     const struct atoll_tenant *t = atoll_tenant_find(engine, owner);
     uint64_t more[ATOLL_PROMISES];
 
-    promised_by(slot, spec, more);
+    promised_by(entry, spec, more);
     for (size_t i = 0; i < ATOLL_PROMISES; i++) {
         uint64_t have = t ? t->promised[i] : 0;
         uint64_t most = most_of(q, owner, i);
@@ -168,7 +168,7 @@ void atoll_tenant_enter(struct atoll_sandbox *s)
     s->tenant = atoll_tenant_get(s->engine, s->owner);
     atoll_ordered_add(&s->engine->ordered, s);
     atoll_ordered_add(&s->tenant->sandboxes, s);
-    promised_by(s->slot, &s->spec, s->promised);
+    promised_by(s->entry, &s->spec, s->promised);
     count(s, true);
 }
 
@@ -190,7 +190,7 @@ void atoll_tenant_recount(struct atoll_sandbox *s)
     if (!s->tenant)
         return;
     count(s, false);
-    promised_by(s->slot, &s->spec, s->promised);
+    promised_by(s->entry, &s->spec, s->promised);
     count(s, true);
 }
 

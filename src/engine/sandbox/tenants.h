@@ -9,7 +9,7 @@
  * machine, and what it does and waits for (quota.c). All of it belongs to the loop's thread.
  */
 struct atoll_engine;
-struct atoll_slot;
+struct atoll_provider_entry;
 struct atoll_spec;
 
 /* What a tenant takes turns for; quota.c. */
@@ -61,5 +61,5 @@ void atoll_tenant_recount(struct atoll_sandbox *sandbox);
 /* Whether a sandbox with these limits may be made there. INVALID_ARGUMENT: the machine could never
  * give it; RESOURCE_EXHAUSTED: with what was promised to others it is too much. */
 int atoll_tenant_admit(struct atoll_engine *engine, const char *owner,
-                       const struct atoll_slot *slot, const struct atoll_spec *spec,
+                       const struct atoll_provider_entry *entry, const struct atoll_spec *spec,
                        struct atoll_error *err) ATOLL_MUST_CHECK;

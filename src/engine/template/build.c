@@ -49,13 +49,13 @@ void atoll_image_name(char out[64])
     atoll_rand_id(out + strlen(out), ATOLL_ID_LEN);
 }
 
-static struct atoll_slot *first_that(const struct atoll_engine *engine,
-                                     bool (*can)(const struct atoll_provider_caps *caps))
+static struct atoll_provider_entry *first_that(const struct atoll_engine *engine,
+                                               bool (*can)(const struct atoll_provider_caps *caps))
 {
-    for (size_t i = 0; i < engine->slot_count; i++)
-        if (!engine->slots[i]->retired &&
-            can(engine->slots[i]->provider->ops->caps(engine->slots[i]->provider)))
-            return engine->slots[i];
+    for (size_t i = 0; i < engine->entry_count; i++)
+        if (!engine->entries[i]->retired &&
+            can(engine->entries[i]->provider->ops->caps(engine->entries[i]->provider)))
+            return engine->entries[i];
     return NULL;
 }
 
@@ -64,7 +64,7 @@ static void advise(const struct atoll_engine *engine,
                    bool (*can)(const struct atoll_provider_caps *caps), struct atoll_error *err)
 {
     const struct atoll_route_kinds *kinds = atoll_engine_kinds(engine);
-    const struct atoll_slot *other = first_that(engine, can);
+    const struct atoll_provider_entry *other = first_that(engine, can);
 
     for (size_t i = 0; !other && i < kinds->count; i++)
         if (can(&kinds->list[i].caps))
@@ -73,21 +73,22 @@ static void advise(const struct atoll_engine *engine,
         atoll_advise(err, "provider %s can", other->provider->ops->name);
 }
 
-struct atoll_slot *atoll_slot_for(struct atoll_engine *engine, const char *provider,
-                                  bool (*can)(const struct atoll_provider_caps *caps),
-                                  const char *what, struct atoll_error *err)
+struct atoll_provider_entry *atoll_provider_entry_for(
+    struct atoll_engine *engine, const char *provider,
+    bool (*can)(const struct atoll_provider_caps *caps), const char *what, struct atoll_error *err)
 {
-    struct atoll_slot *slot = provider ? atoll_slot_by_name(engine, provider) : NULL;
+    struct atoll_provider_entry *entry =
+        provider ? atoll_provider_entry_by_name(engine, provider) : NULL;
 
     if (provider && strcmp(provider, "auto") == 0)
         provider = NULL;
     if (!provider)
-        slot = first_that(engine, can);
-    if (slot && slot->retired)
-        slot = NULL;
-    if (slot && can(slot->provider->ops->caps(slot->provider)))
-        return slot;
-    if (provider && !slot) {
+        entry = first_that(engine, can);
+    if (entry && entry->retired)
+        entry = NULL;
+    if (entry && can(entry->provider->ops->caps(entry->provider)))
+        return entry;
+    if (provider && !entry) {
         (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no provider %.64s",
                          provider);
         atoll_advise_name(atoll_engine_kinds(engine), provider, err);
@@ -189,29 +190,29 @@ void atoll_build_write(struct atoll_build *b, const uint8_t *bytes, size_t n, at
 
 /* The end. */
 
-static void drop_image(const struct atoll_build *b, struct atoll_slot *slot)
+static void drop_image(const struct atoll_build *b, struct atoll_provider_entry *entry)
 {
-    slot->provider->ops->drop_image(slot->provider, b->image, atoll_done_ignore, NULL);
+    entry->provider->ops->drop_image(entry->provider, b->image, atoll_done_ignore, NULL);
 }
 
 static void conclude(void *arg)
 {
     struct atoll_build *b = arg;
-    struct atoll_slot *slot = atoll_slot_by_name(b->engine, b->provider);
+    struct atoll_provider_entry *entry = atoll_provider_entry_by_name(b->engine, b->provider);
     struct atoll_template *t = NULL;
     struct atoll_template_view view;
     struct atoll_error err = b->error;
     atoll_template_fn *done = b->done;
     void *done_arg = b->arg;
 
-    if (!b->failed && !slot)
+    if (!b->failed && !entry)
         (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was taken away meanwhile",
                          b->provider);
-    if (!b->failed && slot &&
+    if (!b->failed && entry &&
         atoll_template_check(b->engine, "", b->name, ATOLL_TEMPLATE_IMAGE, &err) < 0) {
-        drop_image(b, slot); /* somebody has begun to use the old one meanwhile */
-    } else if (!b->failed && slot) {
-        (void)!atoll_template_keep_image(b->engine, "", b->name, slot, b->image, &b->made, &t,
+        drop_image(b, entry); /* somebody has begun to use the old one meanwhile */
+    } else if (!b->failed && entry) {
+        (void)!atoll_template_keep_image(b->engine, "", b->name, entry, b->image, &b->made, &t,
                                          &err);
     }
     if (t)
@@ -242,9 +243,9 @@ static void on_built(void *arg, const struct atoll_provider_image *made,
     else
         b->made = *made;
     if (b->dropped) {
-        struct atoll_slot *slot = atoll_slot_by_name(b->engine, b->provider);
-        if (!error && slot)
-            drop_image(b, slot);
+        struct atoll_provider_entry *entry = atoll_provider_entry_by_name(b->engine, b->provider);
+        if (!error && entry)
+            drop_image(b, entry);
         build_free(b);
     } else if (b->done) {
         conclude(b);
@@ -279,23 +280,23 @@ void atoll_build_finish(struct atoll_build *b, void (*said)(void *arg, const cha
 
 void atoll_build_drop(struct atoll_build *b)
 {
-    struct atoll_slot *slot;
+    struct atoll_provider_entry *entry;
 
     if (!b)
         return;
     close_input(b);
     atoll_timer_cancel(&b->later);
     b->taken = NULL;
-    slot = atoll_slot_by_name(b->engine, b->provider);
+    entry = atoll_provider_entry_by_name(b->engine, b->provider);
     if (b->ended) {
-        if (!b->failed && slot)
-            drop_image(b, slot);
+        if (!b->failed && entry)
+            drop_image(b, entry);
         build_free(b);
         return;
     }
     b->dropped = true;
-    if (slot)
-        slot->provider->ops->cancel_build(slot->provider, b->image);
+    if (entry)
+        entry->provider->ops->cancel_build(entry->provider, b->image);
 }
 
 void atoll_builds_done(struct atoll_engine *engine)
@@ -311,10 +312,10 @@ static bool can_build(const struct atoll_provider_caps *caps)
     return caps->builds;
 }
 
-static int check_wish(struct atoll_engine *engine, const struct atoll_build_wish *wish,
-                      struct atoll_error *err)
+static int check_request(struct atoll_engine *engine, const struct atoll_build_request *request,
+                         struct atoll_error *err)
 {
-    const char *file = wish->dockerfile ? wish->dockerfile : "Dockerfile";
+    const char *file = request->dockerfile ? request->dockerfile : "Dockerfile";
 
     if (engine->ending)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
@@ -323,29 +324,30 @@ static int check_wish(struct atoll_engine *engine, const struct atoll_build_wish
                           "the Dockerfile must be a path among the files, such as "
                           "docker/Dockerfile (got \"%.100s\")",
                           file);
-    if (wish->network == ATOLL_NETWORK_ISOLATED)
+    if (request->network == ATOLL_NETWORK_ISOLATED)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "the network of a build is none or bridge");
-    return atoll_template_check(engine, "", wish->name, ATOLL_TEMPLATE_IMAGE, err);
+    return atoll_template_check(engine, "", request->name, ATOLL_TEMPLATE_IMAGE, err);
 }
 
-int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_wish *wish,
+int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_request *request,
                       struct atoll_build **ret, struct atoll_error *err)
 {
-    int r = check_wish(engine, wish, err);
+    int r = check_request(engine, request, err);
     struct atoll_provider_build build = {
-        .dockerfile = wish->dockerfile ? wish->dockerfile : "Dockerfile",
-        .network = wish->network,
-        .memory_bytes = wish->memory_bytes ? wish->memory_bytes : MEMORY_DEFAULT,
+        .dockerfile = request->dockerfile ? request->dockerfile : "Dockerfile",
+        .network = request->network,
+        .memory_bytes = request->memory_bytes ? request->memory_bytes : MEMORY_DEFAULT,
     };
-    struct atoll_slot *slot;
+    struct atoll_provider_entry *entry;
     struct atoll_build *b;
     int fds[2];
 
     if (r < 0)
         return r;
-    slot = atoll_slot_for(engine, wish->provider, can_build, "build images from a Dockerfile", err);
-    if (!slot)
+    entry = atoll_provider_entry_for(engine, request->provider, can_build,
+                                     "build images from a Dockerfile", err);
+    if (!entry)
         return -EOPNOTSUPP;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
         return atoll_fail_errno(err, errno, "build");
@@ -356,12 +358,12 @@ int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_wish
     atoll_list_push_back(&engine->builds, &b->node);
     b->fd = fds[0];
     atoll_buf_init(&b->early, EARLY_MAX);
-    (void)snprintf(b->name, sizeof(b->name), "%s", wish->name);
-    (void)snprintf(b->provider, sizeof(b->provider), "%s", slot->provider->ops->name);
+    (void)snprintf(b->name, sizeof(b->name), "%s", request->name);
+    (void)snprintf(b->provider, sizeof(b->provider), "%s", entry->provider->ops->name);
     atoll_image_name(b->image);
     build.image = b->image;
     build.context_fd = fds[1];
-    slot->provider->ops->build(slot->provider, &build, on_said, on_built, b);
+    entry->provider->ops->build(entry->provider, &build, on_said, on_built, b);
     *ret = b;
     return 0;
 }

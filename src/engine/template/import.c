@@ -123,7 +123,7 @@ static void on_kept(void *arg, const struct atoll_error *error)
 
 static void keep(struct atoll_import *i)
 {
-    struct atoll_provider *provider = i->engine->home->provider;
+    struct atoll_provider *provider = i->engine->builder->provider;
     struct atoll_spec spec = {0};
     uint8_t bytes[EVP_MAX_MD_SIZE];
     unsigned len;

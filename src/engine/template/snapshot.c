@@ -27,16 +27,16 @@ void atoll_done_ignore(void *arg, const struct atoll_error *error)
 static int keep(struct snapshot *p, const struct atoll_provider_image *made,
                 struct atoll_template **ret, struct atoll_error *err)
 {
-    struct atoll_slot *slot = atoll_slot_by_name(p->engine, p->provider);
+    struct atoll_provider_entry *entry = atoll_provider_entry_by_name(p->engine, p->provider);
 
-    if (!slot)
+    if (!entry)
         return atoll_fail(err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was taken away meanwhile",
                           p->provider);
     if (atoll_template_check(p->engine, p->owner, p->name, ATOLL_TEMPLATE_IMAGE, err) < 0) {
-        slot->provider->ops->drop_image(slot->provider, p->image, atoll_done_ignore, NULL);
+        entry->provider->ops->drop_image(entry->provider, p->image, atoll_done_ignore, NULL);
         return -EEXIST;
     }
-    return atoll_template_keep_image(p->engine, p->owner, p->name, slot, p->image, made, ret, err);
+    return atoll_template_keep_image(p->engine, p->owner, p->name, entry, p->image, made, ret, err);
 }
 
 static void on_made(void *arg, const struct atoll_provider_image *made,
@@ -140,10 +140,11 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
                         atoll_done_fn *done, void *arg)
 {
     struct atoll_error err;
-    struct atoll_slot *slot = atoll_slot_for(engine, provider, has_volumes, "keep volumes", &err);
+    struct atoll_provider_entry *entry =
+        atoll_provider_entry_for(engine, provider, has_volumes, "keep volumes", &err);
     struct listing *l;
 
-    if (!slot) {
+    if (!entry) {
         done(arg, &err);
         return;
     }
@@ -151,18 +152,19 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
     if (!l)
         abort();
     /* Lives as long as somebody waits for it. */
-    *l = (struct listing){slot->provider->ops->name, each, done, arg};
-    slot->provider->ops->list_volumes(slot->provider, tenant, on_volume, on_listed, l);
+    *l = (struct listing){entry->provider->ops->name, each, done, arg};
+    entry->provider->ops->list_volumes(entry->provider, tenant, on_volume, on_listed, l);
 }
 
 void atoll_volumes_remove(struct atoll_engine *engine, const char *tenant, const char *provider,
                           const char *name, atoll_done_fn *done, void *arg)
 {
     struct atoll_error err;
-    struct atoll_slot *slot = atoll_slot_for(engine, provider, has_volumes, "keep volumes", &err);
+    struct atoll_provider_entry *entry =
+        atoll_provider_entry_for(engine, provider, has_volumes, "keep volumes", &err);
 
-    if (slot)
-        slot->provider->ops->drop_volume(slot->provider, tenant, name, done, arg);
+    if (entry)
+        entry->provider->ops->drop_volume(entry->provider, tenant, name, done, arg);
     else
         done(arg, &err);
 }

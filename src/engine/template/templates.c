@@ -239,7 +239,7 @@ bool atoll_template_in_use(struct atoll_engine *engine, const struct atoll_templ
     struct atoll_sandbox *s;
 
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        if (s->template_ref == t && !s->shelf)
+        if (s->template_ref == t && !s->pool_class)
             return true;
     return false;
 }
@@ -262,7 +262,7 @@ static bool layer_used(struct atoll_engine *engine, const char *digest)
     size_t pos = 0;
 
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        if (strcmp(s->spec.layer, digest) == 0 && !s->shelf)
+        if (strcmp(s->spec.layer, digest) == 0 && !s->pool_class)
             return true;
     return layer_shared(engine, digest);
 }
@@ -270,8 +270,8 @@ static bool layer_used(struct atoll_engine *engine, const char *digest)
 void atoll_layer_release(struct atoll_engine *engine, const char *digest)
 {
     if (!layer_used(engine, digest))
-        engine->home->provider->ops->drop_layer(engine->home->provider, digest, atoll_done_ignore,
-                                                NULL);
+        engine->builder->provider->ops->drop_layer(engine->builder->provider, digest,
+                                                   atoll_done_ignore, NULL);
 }
 
 void atoll_template_undo(struct atoll_engine *engine, struct atoll_template *t,
@@ -299,8 +299,8 @@ void atoll_templates_sweep(struct atoll_engine *engine)
         (void)close(fd);
     while (dir && (entry = readdir(dir)) != NULL)
         if (entry->d_name[0] != '.' && !layer_used(engine, entry->d_name))
-            engine->home->provider->ops->drop_layer(engine->home->provider, entry->d_name,
-                                                    atoll_done_ignore, NULL);
+            engine->builder->provider->ops->drop_layer(engine->builder->provider, entry->d_name,
+                                                       atoll_done_ignore, NULL);
     if (dir)
         (void)closedir(dir);
 }
@@ -309,22 +309,22 @@ void atoll_templates_sweep(struct atoll_engine *engine)
 static void drop_image(struct atoll_engine *engine, const char *provider, const char *image,
                        atoll_done_fn *done, void *arg)
 {
-    struct atoll_slot *slot = atoll_slot_by_name(engine, provider);
+    struct atoll_provider_entry *provider_entry = atoll_provider_entry_by_name(engine, provider);
 
-    if (slot && slot->provider->ops->drop_image)
-        slot->provider->ops->drop_image(slot->provider, image, done, arg);
+    if (provider_entry && provider_entry->provider->ops->drop_image)
+        provider_entry->provider->ops->drop_image(provider_entry->provider, image, done, arg);
     else
         done(arg, NULL);
 }
 
 int atoll_template_keep_image(struct atoll_engine *engine, const char *owner, const char *name,
-                              const struct atoll_slot *slot, const char *image,
+                              const struct atoll_provider_entry *provider_entry, const char *image,
                               const struct atoll_provider_image *made, struct atoll_template **ret,
                               struct atoll_error *err)
 {
     const struct atoll_template *old = get(engine, owner, name);
     struct atoll_template was = old ? *old : (struct atoll_template){0};
-    const char *provider = slot->provider->ops->name;
+    const char *provider = provider_entry->provider->ops->name;
     struct atoll_template *t = add(engine, owner, name);
     int r;
 
@@ -428,5 +428,5 @@ void atoll_templates_remove(struct atoll_engine *engine, const char *owner, cons
     else if (layer_shared(engine, digest))
         done(arg, NULL);
     else
-        engine->home->provider->ops->drop_layer(engine->home->provider, digest, done, arg);
+        engine->builder->provider->ops->drop_layer(engine->builder->provider, digest, done, arg);
 }

@@ -84,7 +84,7 @@ void atoll_docker_info_parse(const json_t *info, struct atoll_docker_info *ret)
                  (strcmp(storage, "overlay2") == 0 && strcmp(backing, "xfs") == 0);
 }
 
-static void parse_exit(const json_t *state, struct atoll_provider_look *ret)
+static void parse_exit(const json_t *state, struct atoll_provider_inspection *ret)
 {
     int code = (int)ATOLL_MIN(number_at(state, "ExitCode"), UINT64_C(255)); /* no status is more */
     bool oom = json_is_true(json_object_get(state, "OOMKilled"));
@@ -105,15 +105,15 @@ static void parse_exit(const json_t *state, struct atoll_provider_look *ret)
                        "the container's first process exited with %d", code);
 }
 
-void atoll_docker_look_parse(const json_t *inspect, struct atoll_provider_look *ret)
+void atoll_docker_inspect_parse(const json_t *inspect, struct atoll_provider_inspection *ret)
 {
     const json_t *state = json_object_get(inspect, "State");
 
-    *ret = (struct atoll_provider_look){.state = ATOLL_LOOK_ALIVE};
+    *ret = (struct atoll_provider_inspection){.state = ATOLL_INSPECT_ALIVE};
     if (json_is_true(json_object_get(state, "Paused"))) {
-        ret->state = ATOLL_LOOK_PAUSED;
+        ret->state = ATOLL_INSPECT_PAUSED;
     } else if (!json_is_true(json_object_get(state, "Running"))) {
-        ret->state = ATOLL_LOOK_EXITED;
+        ret->state = ATOLL_INSPECT_EXITED;
         parse_exit(state, ret);
     }
 }

@@ -60,7 +60,7 @@ json_t *atoll_docker_body_create(const struct atoll_docker_place *place);
 /* The body of POST /containers/ID/update; cpus as above. */
 json_t *atoll_docker_body_update(const struct atoll_limits *limits, uint32_t waived, unsigned cpus);
 
-void atoll_docker_look_parse(const json_t *inspect, struct atoll_provider_look *ret);
+void atoll_docker_inspect_parse(const json_t *inspect, struct atoll_provider_inspection *ret);
 void atoll_docker_stats_parse(const json_t *stats, struct atoll_provider_stats *ret);
 /* The sandbox's id of an entry of GET /containers/json: out holds ATOLL_ID_LEN + 1. False: it is
  * none. */

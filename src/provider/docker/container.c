@@ -102,7 +102,7 @@ static int still_runs(struct atoll_docker *d, const struct atoll_sync_call *call
     ATOLL_DOCKER_AUTOJSON json_t *inspect = NULL;
     ATOLL_AUTOFREE char *path = NULL;
     struct atoll_docker_ask ask = {.method = "GET", .sink = keep_words};
-    struct atoll_provider_look look;
+    struct atoll_provider_inspection look;
     struct words words = {0};
     struct atoll_error unused;
     int r =
@@ -110,8 +110,8 @@ static int still_runs(struct atoll_docker *d, const struct atoll_sync_call *call
 
     if (r < 0)
         return r;
-    atoll_docker_look_parse(inspect, &look);
-    if (look.state != ATOLL_LOOK_EXITED)
+    atoll_docker_inspect_parse(inspect, &look);
+    if (look.state != ATOLL_INSPECT_EXITED)
         return 0;
     ask.sink_arg = &words;
     if (asprintf(&path, "/containers/%s/logs?stdout=1&stderr=1&tail=3", handle) < 0)

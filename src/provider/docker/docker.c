@@ -154,9 +154,9 @@ static int docker_dial(struct atoll_sync_provider *p, const struct atoll_sync_ca
                                        name_of(spec, name), ret_fd, err);
 }
 
-static int docker_look(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                       const struct atoll_spec *spec, struct atoll_provider_look *ret,
-                       struct atoll_error *err)
+static int docker_inspect(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                          const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
+                          struct atoll_error *err)
 {
     ATOLL_DOCKER_AUTOJSON json_t *answer = NULL;
     char which[65];
@@ -164,7 +164,7 @@ static int docker_look(struct atoll_sync_provider *p, const struct atoll_sync_ca
                                    "/containers/%s/json", which_of(spec, which));
 
     if (r == -ENOENT) {
-        *ret = (struct atoll_provider_look){.state = ATOLL_LOOK_GONE};
+        *ret = (struct atoll_provider_inspection){.state = ATOLL_INSPECT_GONE};
         (void)snprintf(ret->cause, sizeof(ret->cause), "the container was removed");
         return 0;
     }
@@ -172,7 +172,7 @@ static int docker_look(struct atoll_sync_provider *p, const struct atoll_sync_ca
         return r;
     if (!json_is_object(json_object_get(answer, "State")))
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "Docker's answer says nothing");
-    atoll_docker_look_parse(answer, ret);
+    atoll_docker_inspect_parse(answer, ret);
     return 0;
 }
 
@@ -193,7 +193,7 @@ static int freeze(struct atoll_sync_provider *p, const struct atoll_sync_call *c
                   const struct atoll_spec *spec, const char *verb, bool paused,
                   struct atoll_error *err)
 {
-    struct atoll_provider_look look;
+    struct atoll_provider_inspection look;
     struct atoll_error unused;
     char which[65];
     int r = atoll_docker_http_askf(atoll_docker_of(p)->http, call, NULL, err, "POST",
@@ -201,8 +201,8 @@ static int freeze(struct atoll_sync_provider *p, const struct atoll_sync_call *c
 
     if (r >= 0)
         return 0;
-    if (r != -ENOENT && docker_look(p, call, spec, &look, &unused) == 0 &&
-        look.state == (paused ? ATOLL_LOOK_PAUSED : ATOLL_LOOK_ALIVE))
+    if (r != -ENOENT && docker_inspect(p, call, spec, &look, &unused) == 0 &&
+        look.state == (paused ? ATOLL_INSPECT_PAUSED : ATOLL_INSPECT_ALIVE))
         return 0;
     return r;
 }
@@ -293,7 +293,7 @@ static const struct atoll_sync_ops ops = {
     .missing_limits = docker_missing_limits,
     .create = docker_create,
     .dial = docker_dial,
-    .look = docker_look,
+    .inspect = docker_inspect,
     .list = atoll_docker_list,
     .destroy = docker_destroy,
     .pause = docker_pause,

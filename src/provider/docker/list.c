@@ -57,8 +57,8 @@ static void remove_files(struct atoll_docker *d, const struct atoll_sync_call *c
         (void)closedir(dir);
 }
 
-static int remove_strays(struct atoll_docker *d, const struct atoll_sync_call *call,
-                         struct atoll_error *err)
+static int remove_orphans(struct atoll_docker *d, const struct atoll_sync_call *call,
+                          struct atoll_error *err)
 {
     ATOLL_DOCKER_AUTOJSON json_t *list = NULL;
     struct atoll_error unused;
@@ -89,7 +89,7 @@ int atoll_docker_clean(struct atoll_docker *d, const struct atoll_sync_call *cal
         return r;
     bounded.deadline_ms = ATOLL_MIN(call->deadline_ms, atoll_clock_ms() + ATOLL_DOCKER_CLEAN_UP_MS);
     if (!d->cleaned)
-        r = remove_strays(d, &bounded, err);
+        r = remove_orphans(d, &bounded, err);
     d->cleaned = d->cleaned || r == 0;
     (void)pthread_mutex_unlock(&d->cleaning);
     return r;

@@ -172,7 +172,7 @@ int atoll_e2b_op_destroy(struct atoll_sync_provider *base, const struct atoll_sy
         if (r == 0)
             r = kill_one(p, call, spec->handle, err);
     }
-    if (r == 0 && (!spec->handle[0] || atoll_e2b_remotes_is_doubted(p->remotes, spec->id)))
+    if (r == 0 && (!spec->handle[0] || atoll_e2b_remotes_is_unconfirmed(p->remotes, spec->id)))
         r = kill_by_id(p, call, "destroy", spec->id, err);
     return r;
 }
@@ -191,7 +191,7 @@ static const char *choose_template(const struct atoll_e2b_provider *p,
 
 static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec *spec)
 {
-    const struct atoll_e2b_wish wish = {
+    const struct atoll_e2b_wish request = {
         .template_id = choose_template(p, spec),
         .timeout_s = atoll_e2b_remotes_lease_s(p->remotes),
         .internet = spec->network == ATOLL_NETWORK_BRIDGE,
@@ -201,7 +201,7 @@ static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec
         .env = spec->env,
     };
 
-    return atoll_e2b_create_message(&wish);
+    return atoll_e2b_create_message(&request);
 }
 
 /* A service that allows less time than we ask for says how much; then it is that much from now on. */
@@ -219,7 +219,7 @@ static bool lower_lease(struct atoll_e2b_provider *p, struct atoll_e2b_answer *a
 }
 
 /* Whether a request that came to no good answer may have made one all the same. */
-static bool is_doubtful(long status)
+static bool is_unconfirmed(long status)
 {
     return status == 0 || status >= 500 || (status >= 200 && status < 300);
 }
@@ -245,8 +245,8 @@ static int ask_for_one(struct atoll_e2b_provider *p, const struct atoll_sync_cal
                           0, NULL);
         r = atoll_e2b_read_remote(json, ret, err);
     }
-    if (r < 0 && is_doubtful(answer.status))
-        atoll_e2b_remotes_doubt(p->remotes, spec->id);
+    if (r < 0 && is_unconfirmed(answer.status))
+        atoll_e2b_remotes_set_unconfirmed(p->remotes, spec->id);
     return r;
 }
 
@@ -258,8 +258,8 @@ static void clean_up(struct atoll_e2b_provider *p, const struct atoll_spec *spec
 
     if (handle[0] && kill_one(p, &call, handle, &ignored) < 0) {
         atoll_e2b_remotes_forget(p->remotes, handle);
-        atoll_e2b_remotes_doubt(p->remotes, spec->id);
-    } else if (!handle[0] && atoll_e2b_remotes_is_doubted(p->remotes, spec->id) &&
+        atoll_e2b_remotes_set_unconfirmed(p->remotes, spec->id);
+    } else if (!handle[0] && atoll_e2b_remotes_is_unconfirmed(p->remotes, spec->id) &&
                kill_by_id(p, &call, "create", spec->id, &ignored) < 0) {
         return; /* it stays in doubt: the next create or destroy of it begins there */
     }
@@ -272,7 +272,7 @@ int atoll_e2b_op_create(struct atoll_sync_provider *base, const struct atoll_syn
     struct atoll_e2b_remote remote = {0};
     int r = 0;
 
-    if (atoll_e2b_remotes_is_doubted(p->remotes, spec->id))
+    if (atoll_e2b_remotes_is_unconfirmed(p->remotes, spec->id))
         r = kill_by_id(p, call, "create", spec->id, err);
     if (r < 0)
         return r;
@@ -311,25 +311,25 @@ static int ask_about(struct atoll_e2b_provider *p, const struct atoll_sync_call 
 }
 
 int atoll_e2b_op_look(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
-                      const struct atoll_spec *spec, struct atoll_provider_look *ret,
+                      const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
                       struct atoll_error *err)
 {
     struct atoll_e2b_provider *p = own(base);
     struct atoll_e2b_remote remote;
     int r = ask_about(p, call, spec, "look", &remote, err);
 
-    *ret = (struct atoll_provider_look){.state = ATOLL_LOOK_ALIVE};
+    *ret = (struct atoll_provider_inspection){.state = ATOLL_INSPECT_ALIVE};
     if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND) {
         atoll_e2b_remotes_forget(p->remotes, spec->handle);
-        ret->state = ATOLL_LOOK_GONE;
+        ret->state = ATOLL_INSPECT_GONE;
         (void)snprintf(ret->cause, sizeof(ret->cause),
                        "the E2B service no longer has it: it was killed there, or its time was up");
         return 0;
     }
     if (r == 0 && remote.paused) {
-        ret->state = ATOLL_LOOK_PAUSED;
+        ret->state = ATOLL_INSPECT_PAUSED;
     } else if (r == 0 && atoll_e2b_remotes_is_silent(p->remotes, spec->handle)) {
-        ret->state = ATOLL_LOOK_EXITED;
+        ret->state = ATOLL_INSPECT_EXITED;
         ret->exit.code = -1;
         (void)snprintf(ret->cause, sizeof(ret->cause),
                        "the E2B service still runs it, but the agent in it is gone");

@@ -172,9 +172,9 @@ uint32_t atoll_e2b_most_hours(const char *body, size_t n)
 /* Requests. */
 
 /* The caller's, as far as they are texts. */
-static json_t *metadata_of(const struct atoll_e2b_wish *wish)
+static json_t *metadata_of(const struct atoll_e2b_wish *request)
 {
-    json_t *all = wish->metadata_json ? json_loads(wish->metadata_json, 0, NULL) : NULL;
+    json_t *all = request->metadata_json ? json_loads(request->metadata_json, 0, NULL) : NULL;
     json_t *value;
     const char *name;
     void *next;
@@ -188,8 +188,8 @@ static json_t *metadata_of(const struct atoll_e2b_wish *wish)
         if (!json_is_string(value))
             (void)json_object_del(all, name);
     }
-    if (json_object_set_new(all, "atoll_id", json_string(wish->id)) < 0 ||
-        json_object_set_new(all, "atoll_daemon", json_string(wish->daemon_id)) < 0) {
+    if (json_object_set_new(all, "atoll_id", json_string(request->id)) < 0 ||
+        json_object_set_new(all, "atoll_daemon", json_string(request->daemon_id)) < 0) {
         json_decref(all);
         return NULL;
     }
@@ -211,13 +211,13 @@ static json_t *env_of(const char *const *env)
     return all;
 }
 
-json_t *atoll_e2b_create_message(const struct atoll_e2b_wish *wish)
+json_t *atoll_e2b_create_message(const struct atoll_e2b_wish *request)
 {
-    json_t *metadata = metadata_of(wish), *env = env_of(wish->env);
+    json_t *metadata = metadata_of(request), *env = env_of(request->env);
 
-    return json_pack("{s:s,s:I,s:b,s:b,s:o,s:o}", "templateID", wish->template_id, "timeout",
-                     (json_int_t)wish->timeout_s, "secure", 1, "allow_internet_access",
-                     wish->internet, "metadata", metadata, "envVars", env);
+    return json_pack("{s:s,s:I,s:b,s:b,s:o,s:o}", "templateID", request->template_id, "timeout",
+                     (json_int_t)request->timeout_s, "secure", 1, "allow_internet_access",
+                     request->internet, "metadata", metadata, "envVars", env);
 }
 
 char *atoll_e2b_dump(json_t *message)

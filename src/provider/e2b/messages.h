@@ -52,7 +52,7 @@ struct atoll_e2b_wish {
     const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */
 };
 /* The body of a create; NULL when out of memory. */
-json_t *atoll_e2b_create_message(const struct atoll_e2b_wish *wish);
+json_t *atoll_e2b_create_message(const struct atoll_e2b_wish *request);
 
 /* A body, compact; NULL when out of memory. Takes over the message. */
 char *atoll_e2b_dump(json_t *message);

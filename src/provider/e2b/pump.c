@@ -46,7 +46,7 @@ int atoll_e2b_pump_new(const struct atoll_e2b_pump_config *config, struct atoll_
     (void)pthread_mutex_init(&p->lock, NULL);
     atoll_list_init(&p->fresh);
     atoll_list_init(&p->streams);
-    atoll_list_init(&p->errands);
+    atoll_list_init(&p->tasks);
     p->multi = curl_multi_init();
     p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (!p->multi || p->epoll_fd < 0) {

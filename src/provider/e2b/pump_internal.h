@@ -4,7 +4,7 @@
 #include "provider/e2b/http.h"
 #include "provider/e2b/pump.h"
 
-/* What pump.c (the thread), stream.c (one stream) and errand.c share. */
+/* What pump.c (the thread), stream.c (one stream) and task.c share. */
 
 /* A transfer of the thread's. */
 struct atoll_e2b_transfer {
@@ -62,8 +62,8 @@ struct atoll_e2b_pump {
     struct atoll_list fresh; /* streams the thread does not know yet; locked */
     size_t count;            /* of all streams; locked */
     /* The thread's own. */
-    struct atoll_list streams, errands;
-    size_t errand_count;
+    struct atoll_list streams, tasks;
+    size_t task_count;
 };
 
 /* On the opener's thread: everything that can be prepared. Frees what it made when it fails; the fd is

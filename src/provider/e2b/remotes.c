@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/map.h"
 
-#define DOUBTS_MAX 256
+#define UNCONFIRMED_MAX 256
 #define AGAIN_MS 10000
 #define NEVER_MS INT64_C(3600000)
 
@@ -22,8 +22,8 @@ struct atoll_e2b_remotes {
     pthread_mutex_t lock;
     struct atoll_map map; /* struct entry by handle; owned */
     uint32_t lease_s;
-    char doubts[DOUBTS_MAX][33];
-    size_t next_doubt;
+    char unconfirmed[UNCONFIRMED_MAX][33];
+    size_t next_unconfirmed;
 };
 
 struct atoll_e2b_remotes *atoll_e2b_remotes_new(uint32_t lease_s)
@@ -213,32 +213,32 @@ void atoll_e2b_remotes_told(struct atoll_e2b_remotes *r, const char *handle, boo
 
 /* Doubts: few, and rarely any. */
 
-static char *find_doubt(struct atoll_e2b_remotes *r, const char *id)
+static char *find_unconfirmed(struct atoll_e2b_remotes *r, const char *id)
 {
-    for (size_t i = 0; i < DOUBTS_MAX; i++)
-        if (r->doubts[i][0] && strcmp(r->doubts[i], id) == 0)
-            return r->doubts[i];
+    for (size_t i = 0; i < UNCONFIRMED_MAX; i++)
+        if (r->unconfirmed[i][0] && strcmp(r->unconfirmed[i], id) == 0)
+            return r->unconfirmed[i];
     return NULL;
 }
 
-void atoll_e2b_remotes_doubt(struct atoll_e2b_remotes *r, const char *id)
+void atoll_e2b_remotes_set_unconfirmed(struct atoll_e2b_remotes *r, const char *id)
 {
     (void)pthread_mutex_lock(&r->lock);
-    if (!find_doubt(r, id)) {
-        (void)snprintf(r->doubts[r->next_doubt], sizeof(r->doubts[0]), "%s", id);
-        r->next_doubt = (r->next_doubt + 1) % DOUBTS_MAX;
+    if (!find_unconfirmed(r, id)) {
+        (void)snprintf(r->unconfirmed[r->next_unconfirmed], sizeof(r->unconfirmed[0]), "%s", id);
+        r->next_unconfirmed = (r->next_unconfirmed + 1) % UNCONFIRMED_MAX;
     }
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-bool atoll_e2b_remotes_is_doubted(struct atoll_e2b_remotes *r, const char *id)
+bool atoll_e2b_remotes_is_unconfirmed(struct atoll_e2b_remotes *r, const char *id)
 {
-    bool doubted;
+    bool unconfirmed;
 
     (void)pthread_mutex_lock(&r->lock);
-    doubted = find_doubt(r, id) != NULL;
+    unconfirmed = find_unconfirmed(r, id) != NULL;
     (void)pthread_mutex_unlock(&r->lock);
-    return doubted;
+    return unconfirmed;
 }
 
 void atoll_e2b_remotes_trust(struct atoll_e2b_remotes *r, const char *id)
@@ -246,7 +246,7 @@ void atoll_e2b_remotes_trust(struct atoll_e2b_remotes *r, const char *id)
     char *doubt;
 
     (void)pthread_mutex_lock(&r->lock);
-    doubt = find_doubt(r, id);
+    doubt = find_unconfirmed(r, id);
     if (doubt)
         doubt[0] = '\0';
     (void)pthread_mutex_unlock(&r->lock);

@@ -40,6 +40,6 @@ bool atoll_e2b_remotes_due(struct atoll_e2b_remotes *r, int64_t now_ms, char *re
 void atoll_e2b_remotes_told(struct atoll_e2b_remotes *r, const char *handle, bool moved);
 
 /* Ids of ours. doubt() forgets the oldest when there are too many: the service ends those too. */
-void atoll_e2b_remotes_doubt(struct atoll_e2b_remotes *r, const char *id);
-bool atoll_e2b_remotes_is_doubted(struct atoll_e2b_remotes *r, const char *id);
+void atoll_e2b_remotes_set_unconfirmed(struct atoll_e2b_remotes *r, const char *id);
+bool atoll_e2b_remotes_is_unconfirmed(struct atoll_e2b_remotes *r, const char *id);
 void atoll_e2b_remotes_trust(struct atoll_e2b_remotes *r, const char *id);

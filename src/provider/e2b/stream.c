@@ -299,7 +299,7 @@ static char *join(const char *url, const char *method)
 }
 
 /* Headers of a unary call, and of a stream. */
-static bool dress(struct atoll_e2b_stream *s, const struct curl_slist *headers)
+static bool apply_request(struct atoll_e2b_stream *s, const struct curl_slist *headers)
 {
     static const char *const of_stream[] = {"Content-Type: application/connect+json",
                                             "Connect-Protocol-Version: 1", KEEPALIVE_HEADER};
@@ -331,8 +331,8 @@ static bool prepare(struct atoll_e2b_stream *s, const struct atoll_e2b_open *ope
     s->kill_url = join(open->url, "SendSignal");
     s->start = (struct atoll_e2b_transfer){.easy = curl_easy_init(), .done = on_start_done};
     s->input = (struct atoll_e2b_transfer){.easy = curl_easy_init(), .done = on_input_done};
-    return good && dress(s, open->headers) && s->start_url && s->input_url && s->close_url &&
-           s->kill_url && s->start.easy && s->input.easy;
+    return good && apply_request(s, open->headers) && s->start_url && s->input_url &&
+           s->close_url && s->kill_url && s->start.easy && s->input.easy;
 }
 
 int atoll_e2b_stream_new(struct atoll_e2b_pump *p, const struct atoll_e2b_open *open, int fd,

@@ -263,14 +263,15 @@ static int dial(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
 }
 
 static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                const struct atoll_spec *spec, struct atoll_provider_look *ret,
+                const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
                 struct atoll_error *err)
 {
     static const struct {
         const char *word;
         int state;
-    } told[] = {
-        {"exited", ATOLL_LOOK_EXITED}, {"gone", ATOLL_LOOK_GONE}, {"paused", ATOLL_LOOK_PAUSED}};
+    } told[] = {{"exited", ATOLL_INSPECT_EXITED},
+                {"gone", ATOLL_INSPECT_GONE},
+                {"paused", ATOLL_INSPECT_PAUSED}};
     struct order order;
     int r = obey(fake_of(p), call, "look", spec->id, &order, err);
 
@@ -278,14 +279,14 @@ static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
         return r;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(told); i++)
         if (strcmp(order.end, told[i].word) == 0) {
-            *ret = (struct atoll_provider_look){.exit = {.code = 3}};
+            *ret = (struct atoll_provider_inspection){.exit = {.code = 3}};
             ret->state = told[i].state;
             (void)snprintf(ret->cause, sizeof(ret->cause), "fake: it is said to be %s",
                            told[i].word);
             return 0;
         }
-    ret->state = agent_of(fake_of(p), spec->id) ? ATOLL_LOOK_ALIVE : ATOLL_LOOK_GONE;
-    if (ret->state == ATOLL_LOOK_GONE)
+    ret->state = agent_of(fake_of(p), spec->id) ? ATOLL_INSPECT_ALIVE : ATOLL_INSPECT_GONE;
+    if (ret->state == ATOLL_INSPECT_GONE)
         (void)snprintf(ret->cause, sizeof(ret->cause), "its agent is not running any more");
     return 0;
 }
@@ -348,7 +349,7 @@ static const struct atoll_sync_ops ops = {
     .missing_limits = missing_limits,
     .create = create,
     .dial = dial,
-    .look = look,
+    .inspect = look,
     .list = list,
     .destroy = destroy,
     .health = health,

@@ -82,7 +82,7 @@ static void explain(const struct atoll_provider_exit *exit, const struct atoll_s
 }
 
 static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                const struct atoll_spec *spec, struct atoll_provider_look *ret,
+                const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
                 struct atoll_error *err)
 {
     struct atoll_gvisor *g = gvisor_of(p);
@@ -90,12 +90,12 @@ static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
 
     if (r < 0 && err->kind != ATOLL_ERR_NOT_FOUND)
         return r;
-    *ret = (struct atoll_provider_look){.state = ATOLL_LOOK_GONE};
+    *ret = (struct atoll_provider_inspection){.state = ATOLL_INSPECT_GONE};
     if (r > 0) {
-        ret->state = atoll_cgroup_is_frozen(&g->cgroups, spec->id) == 1 ? ATOLL_LOOK_PAUSED
-                                                                        : ATOLL_LOOK_ALIVE;
+        ret->state = atoll_cgroup_is_frozen(&g->cgroups, spec->id) == 1 ? ATOLL_INSPECT_PAUSED
+                                                                        : ATOLL_INSPECT_ALIVE;
     } else if (r == 0) {
-        ret->state = ATOLL_LOOK_EXITED;
+        ret->state = ATOLL_INSPECT_EXITED;
         if (atoll_gvisor_exit_of(&g->link, spec->id, &ret->exit)) {
             /* Whatever the kernel finds to kill there is gVisor's own. */
             ret->oom = ret->exit.oom_kills > 0;
@@ -279,7 +279,7 @@ static struct atoll_sync_provider *gvisor_free(struct atoll_sync_provider *p)
         return NULL;
     atoll_gvisor_link_close(&g->link);
     atoll_cgroups_close(&g->cgroups);
-    atoll_slots_done(&g->slots);
+    atoll_id_pool_done(&g->slots);
     (void)pthread_mutex_destroy(&g->lock);
     (void)pthread_mutex_destroy(&g->link.lock);
     free(g->state_dir);
@@ -301,7 +301,7 @@ static const struct atoll_sync_ops gvisor_ops = {
     .missing_limits = missing_limits,
     .create = atoll_gvisor_create,
     .dial = dial,
-    .look = look,
+    .inspect = look,
     .list = list,
     .destroy = destroy,
     .pause = pause_sandbox,

@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include "proto/spawn_proto.h"
 #include "provider/gvisor/gvisor.h"
-#include "provider/slots.h"
+#include "provider/id_pool.h"
 #include "provider/spawn_client.h"
 #include "sys/cgroup.h"
 
@@ -46,10 +46,10 @@ struct atoll_gvisor {
     struct atoll_plan_host plan_host;
     struct atoll_cgroups cgroups; /* for reading */
     struct atoll_gvisor_link link;
-    pthread_mutex_t lock;     /* of what follows */
-    struct atoll_slots slots; /* id ranges of the atoll-spawn there is */
-    unsigned slots_life;      /* which one that is */
-    bool tried;               /* a sandbox has come up */
+    pthread_mutex_t lock;       /* of what follows */
+    struct atoll_id_pool slots; /* id ranges of the atoll-spawn there is */
+    unsigned slots_life;        /* which one that is */
+    bool tried;                 /* a sandbox has come up */
     char trial[ATOLL_ID_LEN + 1];
 };
 

@@ -16,7 +16,7 @@ static int mark_living(struct atoll_gvisor *g)
         return -errno;
     while ((entry = readdir(dir)) != NULL)
         if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-            (void)atoll_slots_mark(&g->slots, st.st_uid);
+            (void)atoll_id_pool_mark(&g->slots, st.st_uid);
     (void)closedir(dir);
     return 0;
 }
@@ -30,7 +30,7 @@ static int refresh(struct atoll_gvisor *g, struct atoll_error *err)
 
     if (life == g->slots_life)
         return 0;
-    atoll_slots_done(&g->slots);
+    atoll_id_pool_done(&g->slots);
     r = atoll_spawn_info_slots(&info, &g->slots);
     if (r == 0)
         r = mark_living(g);
@@ -49,7 +49,7 @@ int atoll_gvisor_range_take(struct atoll_gvisor *g, struct atoll_spec *spec,
     (void)pthread_mutex_lock(&g->lock);
     r = refresh(g, err);
     count = g->slots.count;
-    spec->outside_id = r == 0 ? atoll_slots_take(&g->slots) : 0;
+    spec->outside_id = r == 0 ? atoll_id_pool_take(&g->slots) : 0;
     *ret = (struct atoll_gvisor_range){spec->outside_id, g->slots_life};
     (void)pthread_mutex_unlock(&g->lock);
     if (r == 0 && spec->outside_id == 0)
@@ -81,6 +81,6 @@ void atoll_gvisor_range_give(struct atoll_gvisor *g, const struct atoll_gvisor_r
 {
     (void)pthread_mutex_lock(&g->lock);
     if (range->life == g->slots_life)
-        atoll_slots_give(&g->slots, range->first_id);
+        atoll_id_pool_give(&g->slots, range->first_id);
     (void)pthread_mutex_unlock(&g->lock);
 }

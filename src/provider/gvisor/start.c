@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "provider/disk_image.h"
 #include "provider/gvisor/gvisor_internal.h"
-#include "provider/image.h"
 #include "sandbox/plan_builder.h"
 #include "sys/unix_socket.h"
 
@@ -113,8 +113,8 @@ static int start(struct atoll_gvisor *g, const struct atoll_sync_call *call,
     int r = 0;
 
     if (atoll_plan_needs_image(&g->plan_host, spec, image, sizeof(image)))
-        r = atoll_image_make_now(g->state_dir, image, spec->limits.disk_bytes, spec->limits.inodes,
-                                 false, err);
+        r = atoll_disk_image_make_now(g->state_dir, image, spec->limits.disk_bytes,
+                                      spec->limits.inodes, false, err);
     if (r == 0)
         r = send_plan(g, call, spec, life, err);
     if (r == 0)

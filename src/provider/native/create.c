@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/text.h"
-#include "provider/image.h"
+#include "provider/disk_image.h"
 #include "provider/native/native_internal.h"
 #include "sandbox/seccomp.h"
 #include "sys/unix_socket.h"
@@ -28,7 +28,7 @@ static void fail_creation(struct creation *c, const struct atoll_error *error)
     if (!c->spec.resume_disk) {
         atoll_native_forget(c->n, c->spec.id);
         if (c->spec.persistent) /* where atoll-spawn died before it could */
-            atoll_image_drop_kept(c->n->state_dir, c->spec.id);
+            atoll_disk_image_drop_kept(c->n->state_dir, c->spec.id);
     }
     atoll_timer_cancel(&c->silence);
     if (c->done)
@@ -60,7 +60,7 @@ int atoll_native_connect(struct atoll_native *n, const char *id, struct atoll_er
     return fd < 0 ? atoll_fail_errno(err, -fd, "connect to the agent") : fd;
 }
 
-static void on_taken_down(void *arg, const struct atoll_answer *answer)
+static void on_taken_down(void *arg, const struct atoll_reply *answer)
 {
     struct creation *c = arg;
 
@@ -82,7 +82,7 @@ static void take_down(struct creation *c, const struct atoll_error *error)
 
 static int send_plan(struct creation *c, struct atoll_error *err);
 
-static void on_cleared(void *arg, const struct atoll_answer *answer)
+static void on_cleared(void *arg, const struct atoll_reply *answer)
 {
     struct creation *c = arg;
     struct atoll_error err;
@@ -107,7 +107,7 @@ static bool clear_way(struct creation *c, const struct atoll_error *error)
                          &err) == 0;
 }
 
-static void on_created(void *arg, const struct atoll_answer *answer)
+static void on_created(void *arg, const struct atoll_reply *answer)
 {
     struct creation *c = arg;
     struct atoll_sm_created created;
@@ -181,8 +181,8 @@ static void have_ids(struct creation *c)
     atoll_native_note_ids(n);
     if (!c->spec.resume_disk &&
         atoll_plan_needs_image(&n->plan_host, &c->spec, image, sizeof(image))) {
-        atoll_image_make(n->loop, n->state_dir, image, c->spec.limits.disk_bytes,
-                         c->spec.limits.inodes, c->spec.persistent, image_ready, c);
+        atoll_disk_image_make(n->loop, n->state_dir, image, c->spec.limits.disk_bytes,
+                              c->spec.limits.inodes, c->spec.persistent, image_ready, c);
         return;
     }
     image_ready(c, NULL);
@@ -214,7 +214,7 @@ static void on_more_ids(struct atoll_native_id_waiter *waiter, const struct atol
 static void take_ids(struct creation *c)
 {
     struct atoll_error err;
-    int r = atoll_homes_take(&c->n->homes, &c->spec, &err);
+    int r = atoll_id_ranges_take(&c->n->homes, &c->spec, &err);
 
     if (r == 0) {
         have_ids(c);

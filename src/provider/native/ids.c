@@ -49,7 +49,7 @@ static void describe_old_spawn(const struct atoll_native *n, struct atoll_error 
                      n->homes.slots.count);
 }
 
-static void on_ids(void *arg, const struct atoll_answer *answer)
+static void on_ids(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_native *n = arg;
     struct atoll_error err = {0};
@@ -63,7 +63,7 @@ static void on_ids(void *arg, const struct atoll_answer *answer)
         err = *answer->error;
     else if (atoll_msg_decode(&atoll_sm_ids_desc, answer->frame->payload, answer->frame->len, &ids,
                               &err) == 0)
-        r = atoll_slots_add(&n->homes.slots, ids.base, ids.slots);
+        r = atoll_provider_entries_add(&n->homes.slots, ids.base, ids.slots);
     if (r < 0)
         (void)atoll_fail_errno(&err, -r, "id ranges");
     tell_waiters(n, err.kind != ATOLL_ERR_NONE ? &err : NULL);
@@ -91,7 +91,7 @@ int atoll_native_more_ids(struct atoll_native *n, struct atoll_native_id_waiter 
     return r;
 }
 
-static void on_given(void *arg, const struct atoll_answer *answer)
+static void on_given(void *arg, const struct atoll_reply *answer)
 {
     (void)arg;
     if (answer->error)
@@ -103,9 +103,9 @@ void atoll_native_forget(struct atoll_native *n, const char *id)
     struct atoll_sm_ids ids = {0};
     struct atoll_error err;
 
-    atoll_homes_forget(&n->homes, id);
-    while (n->rpc &&
-           (ids.base = atoll_slots_drop(&n->homes.slots, n->spawn.id_slots / SPARE_PART)) != 0)
+    atoll_id_ranges_forget(&n->homes, id);
+    while (n->rpc && (ids.base = atoll_provider_entries_drop(&n->homes.slots,
+                                                             n->spawn.id_slots / SPARE_PART)) != 0)
         (void)!atoll_rpc_ask(n->rpc, ATOLL_SPAWN_GIVE_IDS, &atoll_sm_ids_desc, &ids, on_given, NULL,
                              &err);
     atoll_native_note_ids(n);
@@ -134,7 +134,7 @@ static void on_more(struct atoll_native_id_waiter *waiter, const struct atoll_er
     finish(ATOLL_CONTAINER_OF(waiter, struct checkup, waiter), error);
 }
 
-static void on_pong(void *arg, const struct atoll_answer *answer)
+static void on_pong(void *arg, const struct atoll_reply *answer)
 {
     struct checkup *c = arg;
     const struct atoll_error *error = answer->error;

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "provider/by_list.h"
-#include "provider/image.h"
+#include "provider/disk_image.h"
 #include "sandbox/host.h"
 #include "sandbox/host_template.h"
 #include "sandbox/seccomp.h"
@@ -42,7 +42,7 @@ static void on_disk(void *arg, const char *id)
     l->each(l->arg, id, "", false);
 }
 
-static void on_listed(void *arg, const struct atoll_answer *answer)
+static void on_listed(void *arg, const struct atoll_reply *answer)
 {
     struct listing *l = arg;
     struct atoll_sm_created msg;
@@ -55,7 +55,7 @@ static void on_listed(void *arg, const struct atoll_answer *answer)
         return;
     }
     if (l->done && !answer->error)
-        atoll_image_each_kept(l->n->state_dir, on_disk, l);
+        atoll_disk_image_each_kept(l->n->state_dir, on_disk, l);
     atoll_timer_cancel(&l->silence);
     if (l->done)
         l->done(l->arg, answer->error);
@@ -86,7 +86,7 @@ static void list(struct atoll_provider *p, atoll_provider_each_fn *each,
 
 static void reserve(struct atoll_provider *p, const struct atoll_spec *spec)
 {
-    atoll_homes_reserve(&atoll_native_of(p)->homes, spec);
+    atoll_id_ranges_reserve(&atoll_native_of(p)->homes, spec);
 }
 
 static void adopt(struct atoll_provider *p, const struct atoll_spec *spec,
@@ -135,7 +135,7 @@ static void plain_too_late(void *arg)
     ATOLL_TAKE_PTR(p->done)(p->arg, &err);
 }
 
-static void on_plain(void *arg, const struct atoll_answer *answer)
+static void on_plain(void *arg, const struct atoll_reply *answer)
 {
     struct plain *p = arg;
 
@@ -292,7 +292,7 @@ static const struct atoll_rpc_events rpc_events = {.event = on_event, .lost = on
 
 static int connect_spawn(struct atoll_native *n, const char *program, struct atoll_error *err)
 {
-    struct atoll_slots slots;
+    struct atoll_id_pool slots;
     int fd;
     int r = atoll_spawn_connect(n->state_dir, program, &fd, &n->spawn, err);
 
@@ -303,7 +303,7 @@ static int connect_spawn(struct atoll_native *n, const char *program, struct ato
         (void)close(fd);
         return atoll_fail_errno(err, -r, "id ranges");
     }
-    atoll_homes_open(&n->homes, &slots);
+    atoll_id_ranges_open(&n->homes, &slots);
     return atoll_rpc_open(n->loop, fd, &atoll_spawn_protocol, &rpc_events, n, &n->rpc, err);
 }
 
@@ -341,7 +341,7 @@ static struct atoll_provider *native_free(struct atoll_provider *p)
     /* Those who wait for an answer have things to release. */
     atoll_rpc_fail_all(n->rpc, "the daemon is ending");
     n->rpc = atoll_rpc_close(n->rpc);
-    atoll_homes_done(&n->homes);
+    atoll_id_ranges_done(&n->homes);
     atoll_cgroups_close(&n->cgroups);
     atoll_buf_done(&n->seccomp);
     free(n->state_dir);
@@ -356,7 +356,7 @@ static const struct atoll_provider_ops ops = {
     .missing_limits = missing_limits,
     .create = atoll_native_create,
     .dial = dial,
-    .look = atoll_look_by_list,
+    .inspect = atoll_inspect_by_list,
     .list = list,
     .reserve = reserve,
     .adopt = adopt,
@@ -445,7 +445,7 @@ int atoll_native_open(struct atoll_loop *loop, const struct atoll_native_config 
     n->answer_ms = ATOLL_NATIVE_ANSWER_MS;
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         n->cgroups.parent_fd[i] = ATOLL_NO_FD;
-    atoll_homes_init(&n->homes);
+    atoll_id_ranges_init(&n->homes);
     atoll_list_init(&n->id_waiters);
     atoll_buf_init(&n->seccomp, SECCOMP_MAX_BYTES);
     n->state_dir = strdup(config->state_dir);

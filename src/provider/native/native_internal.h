@@ -1,7 +1,7 @@
 #pragma once
 #include "base/buf.h"
 #include "base/list.h"
-#include "provider/native/homes.h"
+#include "provider/native/id_ranges.h"
 #include "provider/native/native.h"
 #include "provider/spawn_client.h"
 #include "sandbox/plan_builder.h"
@@ -34,7 +34,7 @@ struct atoll_native {
     struct atoll_plan_host plan_host;
     struct atoll_cgroups cgroups; /* for reading */
     struct atoll_buf seccomp;
-    struct atoll_homes homes;
+    struct atoll_id_ranges homes;
     struct atoll_list id_waiters; /* of creations without a range; ids.c */
     bool asking_ids;              /* atoll-spawn is being asked for a block of ranges */
     struct atoll_provider_caps caps;

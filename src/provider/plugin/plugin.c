@@ -217,14 +217,14 @@ static int dial(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
 }
 
 static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                const struct atoll_spec *spec, struct atoll_provider_look *ret,
+                const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
                 struct atoll_error *err)
 {
     static const char *const states[] = {
-        [ATOLL_LOOK_ALIVE] = "alive",
-        [ATOLL_LOOK_PAUSED] = "paused",
-        [ATOLL_LOOK_EXITED] = "exited",
-        [ATOLL_LOOK_GONE] = "gone",
+        [ATOLL_INSPECT_ALIVE] = "alive",
+        [ATOLL_INSPECT_PAUSED] = "paused",
+        [ATOLL_INSPECT_EXITED] = "exited",
+        [ATOLL_INSPECT_GONE] = "gone",
     };
     json_t *answer = NULL;
     const char *state, *cause;
@@ -241,7 +241,7 @@ static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
     if (!state || i == ATOLL_ARRAY_LEN(states)) {
         r = bad_answer(err, "\"state\": it must be alive, paused, exited or gone");
     } else {
-        *ret = (struct atoll_provider_look){0};
+        *ret = (struct atoll_provider_inspection){0};
         ret->state = i;
         ret->exit.code = (int)json_integer_value(json_object_get(answer, "exit_code"));
         ret->oom = json_is_true(json_object_get(answer, "oom"));
@@ -363,7 +363,7 @@ static const struct atoll_sync_ops all_ops = {
     .missing_limits = missing_limits,
     .create = create,
     .dial = dial,
-    .look = look,
+    .inspect = look,
     .list = list,
     .destroy = destroy,
     .pause = pause_it,

@@ -22,8 +22,9 @@ static int run_with_id(struct atoll_db *db, const char *sql, const char *id,
 
 /* Wishes. */
 
-int atoll_store_put_wish(struct atoll_store *store, const struct atoll_store_wish *row,
-                         struct atoll_error *err)
+int atoll_store_put_artifact_request(struct atoll_store *store,
+                                     const struct atoll_store_artifact_request *row,
+                                     struct atoll_error *err)
 {
     static const char sql[] =
         "INSERT OR REPLACE INTO artifact_wishes (sandbox_id, session_id, patterns) VALUES (?,?,?)";
@@ -38,7 +39,7 @@ int atoll_store_put_wish(struct atoll_store *store, const struct atoll_store_wis
     return atoll_db_run(db_of(store), stmt, err);
 }
 
-int atoll_store_sweep_wishes(struct atoll_store *store, struct atoll_error *err)
+int atoll_store_sweep_artifact_requestes(struct atoll_store *store, struct atoll_error *err)
 {
     static const char sql[] =
         "DELETE FROM artifact_wishes WHERE sandbox_id NOT IN (SELECT id FROM sandboxes)";
@@ -48,18 +49,19 @@ int atoll_store_sweep_wishes(struct atoll_store *store, struct atoll_error *err)
     return r < 0 ? r : atoll_db_run(db_of(store), stmt, err);
 }
 
-int atoll_store_each_wish(struct atoll_store *store,
-                          int (*fn)(void *arg, const struct atoll_store_wish *row,
-                                    struct atoll_error *err),
-                          void *arg, struct atoll_error *err)
+int atoll_store_each_artifact_request(struct atoll_store *store,
+                                      int (*fn)(void *arg,
+                                                const struct atoll_store_artifact_request *row,
+                                                struct atoll_error *err),
+                                      void *arg, struct atoll_error *err)
 {
     static const char sql[] = "SELECT sandbox_id, session_id, patterns FROM artifact_wishes";
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
 
     while (r >= 0 && (r = atoll_db_step(db_of(store), stmt, err)) > 0) {
-        const struct atoll_store_wish row = {atoll_db_text(stmt, 0), atoll_db_text(stmt, 1),
-                                             atoll_db_text(stmt, 2)};
+        const struct atoll_store_artifact_request row = {
+            atoll_db_text(stmt, 0), atoll_db_text(stmt, 1), atoll_db_text(stmt, 2)};
         r = fn(arg, &row, err);
         if (r < 0)
             atoll_db_reset(stmt);

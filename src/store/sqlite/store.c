@@ -128,7 +128,7 @@ static int drop_some_execs(struct atoll_db *db, const char *id, struct atoll_err
 static int drop_sandbox(struct atoll_db *db, const char *id, struct atoll_error *err)
 {
     static const char drop_contexts[] = "DELETE FROM contexts WHERE sandbox_id = ?";
-    static const char drop_wish[] = "DELETE FROM artifact_wishes WHERE sandbox_id = ?";
+    static const char drop_request[] = "DELETE FROM artifact_wishes WHERE sandbox_id = ?";
     static const char drop_row[] = "DELETE FROM sandboxes WHERE id = ?";
     int more = 0, r = atoll_db_begin(db, "drop_sandbox", err);
 
@@ -137,7 +137,7 @@ static int drop_sandbox(struct atoll_db *db, const char *id, struct atoll_error 
     more = drop_some_execs(db, id, err);
     r = more < 0 ? more : run_with_ids(db, drop_contexts, id, NULL, err);
     if (r == 0)
-        r = run_with_ids(db, drop_wish, id, NULL, err);
+        r = run_with_ids(db, drop_request, id, NULL, err);
     if (r == 0)
         r = run_with_ids(db, drop_row, id, NULL, err);
     if (r == 0)

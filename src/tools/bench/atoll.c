@@ -25,7 +25,7 @@
 #define POOL_TRIES 20
 #define POOL_WAIT_US 50000
 
-static json_t *wish(const struct atoll_bench_subject *s)
+static json_t *options(const struct atoll_bench_subject *s)
 {
     json_t *request = json_object();
 
@@ -47,7 +47,7 @@ static int destroy(struct atoll_client *client, const char *id, struct atoll_err
 static int create(struct atoll_client *client, const struct atoll_bench_subject *s, char *id,
                   size_t size, struct atoll_error *err)
 {
-    ATOLL_AUTOJSON json_t *request = wish(s);
+    ATOLL_AUTOJSON json_t *request = options(s);
     ATOLL_AUTOJSON json_t *reply = NULL;
     int r = atoll_link_call(client, "POST", "/api/sandboxes", request, &reply, err);
 

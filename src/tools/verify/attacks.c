@@ -103,11 +103,11 @@ _Static_assert(ATOLL_ARRAY_LEN(runs) == ATOLL_ARRAY_LEN(atoll_attack_checks),
 
 static void run(struct atoll_raid *raid, size_t i, bool control)
 {
-    struct atoll_outcome outcome = {.verdict = ATOLL_VERDICT_HOLDS};
+    struct atoll_raid_outcome outcome = {.verdict = ATOLL_VERDICT_HOLDS};
 
     (control ? runs[i].control : runs[i].attack)(raid, &outcome);
     if (!control && atoll_raid_was_disturbed(raid))
-        outcome = (struct atoll_outcome){ATOLL_VERDICT_UNKNOWN, ATOLL_BOX_REMOVED};
+        outcome = (struct atoll_raid_outcome){ATOLL_VERDICT_UNKNOWN, ATOLL_BOX_REMOVED};
     if (control && outcome.verdict == ATOLL_VERDICT_HOLDS)
         atoll_outcome_note(&outcome, "the careless stand-in did not fall for it");
     atoll_report_add(raid->v->report, control ? CONTROL : TIER, &atoll_attack_checks[i],

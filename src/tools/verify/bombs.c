@@ -169,13 +169,13 @@ static int need_box(const struct atoll_verify *v, const struct atoll_tier *tier,
                     struct atoll_box *box, double cpus, struct atoll_error *err)
 {
     bool gvisor = strcmp(tier->isolation, "gvisor") == 0;
-    const struct atoll_box_wish wish = {.provider = tier->provider,
-                                        .memory_mib = gvisor ? GVISOR_MEMORY_MIB : MEMORY_MIB,
-                                        .disk_mib = DISK_MIB,
-                                        .inodes = INODES,
-                                        .pids = PIDS,
-                                        .cpus = cpus};
-    int r = *box->id ? 0 : atoll_box_create(box, v->client, &wish, err);
+    const struct atoll_box_options options = {.provider = tier->provider,
+                                              .memory_mib = gvisor ? GVISOR_MEMORY_MIB : MEMORY_MIB,
+                                              .disk_mib = DISK_MIB,
+                                              .inodes = INODES,
+                                              .pids = PIDS,
+                                              .cpus = cpus};
+    int r = *box->id ? 0 : atoll_box_create(box, v->client, &options, err);
 
     if (r == 0 && !json_object_get(box->view, "holds_probe")) {
         r = atoll_box_put(box, v->probe, ATOLL_PROBE_INSIDE, err);
@@ -318,15 +318,15 @@ static int run_outside(const struct atoll_verify *v, const struct bomb *bomb, co
     static char role[] = "--bomb";
     char bound[24];
     char *argv[] = {(char *)v->probe, role, (char *)bomb->name, bound, NULL};
-    const struct atoll_child_wish wish = {.argv = argv,
-                                          .cwd = directory,
-                                          .prepare = bomb->judgement == REAPED ? adopt_orphans
-                                                                               : lead_session};
+    const struct atoll_child_options options = {
+        .argv = argv,
+        .cwd = directory,
+        .prepare = bomb->judgement == REAPED ? adopt_orphans : lead_session};
     struct atoll_child child;
     int r;
 
     (void)snprintf(bound, sizeof(bound), "%ld", bomb->outside);
-    r = atoll_child_start(&child, &wish, err);
+    r = atoll_child_start(&child, &options, err);
     return r < 0 ? r : atoll_child_collect(&child, 65536, CONTROL_MS, ret_output, err);
 }
 

@@ -19,19 +19,19 @@ static int set_count(json_t *object, const char *key, unsigned value)
 }
 
 int atoll_box_create(struct atoll_box *box, struct atoll_client *client,
-                     const struct atoll_box_wish *wish, struct atoll_error *err)
+                     const struct atoll_box_options *options, struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *limits = json_pack("{s:i}", "timeoutSeconds", LIFE_S);
     ATOLL_AUTOJSON json_t *body =
         json_pack("{s:O, s:[s], s:{s:s}, s:s}", "limits", limits, "waive", "all", "metadata",
                   "purpose", "atoll verify", "networkMode", "none");
-    int r =
-        !body || set_number(limits, "memoryMB", wish->memory_mib) < 0 ||
-        set_number(limits, "diskMB", wish->disk_mib) < 0 ||
-        set_number(limits, "cpuCores", wish->cpus) < 0 ||
-        set_count(limits, "pids", wish->pids) < 0 ||
-        set_count(limits, "inodes", wish->inodes) < 0 ||
-        (wish->provider && json_object_set_new(body, "provider", json_string(wish->provider)) < 0);
+    int r = !body || set_number(limits, "memoryMB", options->memory_mib) < 0 ||
+            set_number(limits, "diskMB", options->disk_mib) < 0 ||
+            set_number(limits, "cpuCores", options->cpus) < 0 ||
+            set_count(limits, "pids", options->pids) < 0 ||
+            set_count(limits, "inodes", options->inodes) < 0 ||
+            (options->provider &&
+             json_object_set_new(body, "provider", json_string(options->provider)) < 0);
 
     *box = (struct atoll_box){.client = client};
     if (r)

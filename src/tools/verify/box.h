@@ -11,14 +11,15 @@ struct atoll_box {
 };
 
 /* Zero: the provider's default. What this host cannot enforce is waived; atoll_box_waives() tells. */
-struct atoll_box_wish {
+struct atoll_box_options {
     const char *provider;
     unsigned memory_mib, disk_mib, inodes, pids;
     double cpus;
 };
 
 int atoll_box_create(struct atoll_box *box, struct atoll_client *client,
-                     const struct atoll_box_wish *wish, struct atoll_error *err) ATOLL_MUST_CHECK;
+                     const struct atoll_box_options *options,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Done when nothing of it is left. */
 int atoll_box_destroy(struct atoll_box *box, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The same, whatever comes of it; also releases the view. */

@@ -195,13 +195,13 @@ static int start_process(struct atoll_canary *c, const struct atoll_verify *v,
     ATOLL_AUTOJSON json_t *args = atoll_facts_arguments(c->facts);
     static char role[] = "--canary";
     char *argv[ARGS_MAX] = {(char *)v->probe, role};
-    const struct atoll_child_wish wish = {.argv = argv, .envp = c->envp, .cwd = c->directory};
+    const struct atoll_child_options options = {.argv = argv, .envp = c->envp, .cwd = c->directory};
     size_t n = 2;
     int r;
 
     for (size_t i = 0; i < json_array_size(args) && n + 1 < ARGS_MAX; i++)
         argv[n++] = (char *)json_string_value(json_array_get(args, i));
-    r = args ? atoll_child_start(&c->process, &wish, err)
+    r = args ? atoll_child_start(&c->process, &options, err)
              : atoll_fail_errno(err, ENOMEM, "arguments");
     if (r == 0)
         r = atoll_child_expect(&c->process, "ready\n", READY_MS, err);

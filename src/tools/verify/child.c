@@ -15,21 +15,22 @@
 
 extern char **environ;
 
-static void become(const struct atoll_child_wish *wish, int out) __attribute__((noreturn));
+static void become(const struct atoll_child_options *options, int out) __attribute__((noreturn));
 
-static void become(const struct atoll_child_wish *wish, int out)
+static void become(const struct atoll_child_options *options, int out)
 {
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
-        (wish->cwd && chdir(wish->cwd) < 0) || (wish->prepare && wish->prepare(wish->arg) != 0))
+        (options->cwd && chdir(options->cwd) < 0) ||
+        (options->prepare && options->prepare(options->arg) != 0))
         _exit(126);
-    (void)execve(wish->argv[0], wish->argv, wish->envp ? wish->envp : environ);
+    (void)execve(options->argv[0], options->argv, options->envp ? options->envp : environ);
     _exit(127);
 }
 
-int atoll_child_start(struct atoll_child *ret, const struct atoll_child_wish *wish,
+int atoll_child_start(struct atoll_child *ret, const struct atoll_child_options *options,
                       struct atoll_error *err)
 {
     int out[2];
@@ -39,7 +40,7 @@ int atoll_child_start(struct atoll_child *ret, const struct atoll_child_wish *wi
     (void)fflush(NULL); /* or it would be written twice, should prepare() print */
     ret->pid = fork();
     if (ret->pid == 0)
-        become(wish, out[1]);
+        become(options, out[1]);
     (void)close(out[1]);
     ret->out_fd = out[0];
     if (ret->pid < 0) {

@@ -11,7 +11,7 @@ struct atoll_child {
     int out_fd;
 };
 
-struct atoll_child_wish {
+struct atoll_child_options {
     char *const *argv; /* argv[0] is the path of the program */
     char *const *envp; /* NULL: ours */
     const char *cwd;   /* NULL: ours */
@@ -22,7 +22,7 @@ struct atoll_child_wish {
 };
 
 /* It is killed when we end. INTERNAL. */
-int atoll_child_start(struct atoll_child *ret, const struct atoll_child_wish *wish,
+int atoll_child_start(struct atoll_child *ret, const struct atoll_child_options *options,
                       struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Reads until the text is in the output, and keeps the output going. DEADLINE_EXCEEDED, INTERNAL. */
 int atoll_child_expect(struct atoll_child *child, const char *text, int timeout_ms,

@@ -38,8 +38,8 @@ static void end_pair(struct pair *pair)
 static int make_box(const struct atoll_verify *v, const struct atoll_tier *tier,
                     struct atoll_box *box, struct atoll_error *err)
 {
-    const struct atoll_box_wish wish = {.provider = tier->provider};
-    int r = atoll_box_create(box, v->client, &wish, err);
+    const struct atoll_box_options options = {.provider = tier->provider};
+    int r = atoll_box_create(box, v->client, &options, err);
 
     return r < 0 ? r : atoll_box_put(box, v->probe, ATOLL_PROBE_INSIDE, err);
 }

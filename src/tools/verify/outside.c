@@ -31,9 +31,9 @@ static const char *const fail_everywhere[] = {
     "env.canary",     "fd.inherited",      "ns.pid",        "ns.mnt"};
 
 struct careless {
-    const char *doomed; /* directory to be in when it is removed */
-    const char *spare;  /* file to keep open */
-    int terminal;       /* slave end of a terminal */
+    const char *destroying; /* directory to be in when it is removed */
+    const char *spare;      /* file to keep open */
+    int terminal;           /* slave end of a terminal */
 };
 
 /* Ambient, so that it survives exec; only root has one to give. */
@@ -58,7 +58,7 @@ static int become_careless(void *arg)
         return -1;
     if (open(c->spare, O_RDONLY) < 0) /* not closed on exec: that is the point */
         return -1;
-    if (chdir(c->doomed) < 0 || rmdir(c->doomed) < 0)
+    if (chdir(c->destroying) < 0 || rmdir(c->destroying) < 0)
         return -1;
     keep_capability();
     if (geteuid() == 0)
@@ -118,7 +118,7 @@ static int run_probe(const struct atoll_verify *v, const struct atoll_canary *ca
     ATOLL_AUTOJSON json_t *facts = facts_of(canary, only);
     ATOLL_AUTOJSON json_t *args = facts ? atoll_facts_arguments(facts) : NULL;
     char *argv[ARGS_MAX] = {(char *)v->probe};
-    const struct atoll_child_wish wish = {
+    const struct atoll_child_options options = {
         .argv = argv, .envp = (char *const *)canary->envp, .prepare = prepare, .arg = arg};
     struct atoll_child child;
     size_t n = 1;
@@ -126,7 +126,8 @@ static int run_probe(const struct atoll_verify *v, const struct atoll_canary *ca
 
     for (size_t i = 0; i < json_array_size(args) && n + 1 < ARGS_MAX; i++)
         argv[n++] = (char *)json_string_value(json_array_get(args, i));
-    r = args ? atoll_child_start(&child, &wish, err) : atoll_fail_errno(err, ENOMEM, "arguments");
+    r = args ? atoll_child_start(&child, &options, err)
+             : atoll_fail_errno(err, ENOMEM, "arguments");
     return r < 0 ? r : atoll_child_collect(&child, ATOLL_PROBE_OUTPUT_MAX, RUN_MS, ret_output, err);
 }
 
@@ -134,12 +135,12 @@ static int run_careless(const struct atoll_verify *v, const struct atoll_canary 
                         const char *only, struct atoll_error *err)
 {
     ATOLL_AUTOFREE char *output = NULL;
-    char doomed[300];
-    struct careless careless = {.doomed = doomed, .spare = canary->file};
+    char destroying[300];
+    struct careless careless = {.destroying = destroying, .spare = canary->file};
     int master, r;
 
-    (void)snprintf(doomed, sizeof(doomed), "%s/doomed", canary->directory);
-    if (mkdir(doomed, 0755) < 0 || openpty(&master, &careless.terminal, NULL, NULL, NULL) < 0)
+    (void)snprintf(destroying, sizeof(destroying), "%s/doomed", canary->directory);
+    if (mkdir(destroying, 0755) < 0 || openpty(&master, &careless.terminal, NULL, NULL, NULL) < 0)
         return atoll_fail_errno(err, errno, "a terminal for the control");
     (void)fcntl(master, F_SETFD, FD_CLOEXEC);
     (void)fcntl(careless.terminal, F_SETFD, FD_CLOEXEC);

@@ -56,14 +56,14 @@ static int count_here(const struct atoll_verify *v, const struct quota *quota, l
     static char role[] = "--bomb";
     char bound[24];
     char *argv[] = {(char *)v->probe, role, (char *)quota->bomb, bound, NULL};
-    const struct atoll_child_wish wish = {
+    const struct atoll_child_options options = {
         .argv = argv, .cwd = v->scratch, .prepare = drop_capabilities};
     ATOLL_AUTOFREE char *output = NULL;
     struct atoll_child child;
     int r;
 
     (void)snprintf(bound, sizeof(bound), "%ld", quota->bound);
-    r = atoll_child_start(&child, &wish, err);
+    r = atoll_child_start(&child, &options, err);
     if (r == 0)
         r = atoll_child_collect(&child, OUTPUT_MAX, RUN_MS, &output, err);
     if (r < 0)
@@ -116,8 +116,8 @@ static int count_inside(const struct atoll_box *box, const char *user, const str
 static int make_box(const struct atoll_verify *v, const struct atoll_tier *tier,
                     struct atoll_box *box, struct atoll_error *err)
 {
-    const struct atoll_box_wish wish = {.provider = tier->provider};
-    int r = atoll_box_create(box, v->client, &wish, err);
+    const struct atoll_box_options options = {.provider = tier->provider};
+    int r = atoll_box_create(box, v->client, &options, err);
 
     return r < 0 ? r : atoll_box_put(box, v->probe, ATOLL_PROBE_INSIDE, err);
 }
@@ -175,7 +175,7 @@ static int control_one(const struct atoll_verify *v, size_t i, struct atoll_erro
     static char role[] = "--hold";
     char bound[24];
     char *argv[] = {(char *)v->probe, role, (char *)quotas[i].bomb, bound, NULL};
-    const struct atoll_child_wish wish = {
+    const struct atoll_child_options options = {
         .argv = argv, .cwd = v->scratch, .prepare = enter_user_namespace};
     struct atoll_child holder;
     long before, after;
@@ -183,7 +183,7 @@ static int control_one(const struct atoll_verify *v, size_t i, struct atoll_erro
 
     (void)snprintf(bound, sizeof(bound), "%ld", quotas[i].bound);
     if (r == 0)
-        r = atoll_child_start(&holder, &wish, err);
+        r = atoll_child_start(&holder, &options, err);
     if (r < 0)
         return r;
     r = atoll_child_expect(&holder, "\n", RUN_MS, err);

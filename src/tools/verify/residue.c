@@ -220,7 +220,7 @@ static void judge_destroyed(const struct atoll_verify *v, const struct atoll_tie
 int atoll_residue_run(const struct atoll_verify *v, const struct atoll_tier *tier,
                       const struct atoll_box *neighbour, struct atoll_error *err)
 {
-    const struct atoll_box_wish wish = {.provider = tier->provider};
+    const struct atoll_box_options options = {.provider = tier->provider};
     char marker[ATOLL_SEEN_MARK_MAX], id[64], text[300];
     struct atoll_box box = {0};
     bool had_traces = false, had_processes = false;
@@ -229,7 +229,7 @@ int atoll_residue_run(const struct atoll_verify *v, const struct atoll_tier *tie
     if (!atoll_tier_wants(v, atoll_residue_checks, atoll_residue_checks_count))
         return 0;
     atoll_seen_mark(marker);
-    r = atoll_box_create(&box, v->client, &wish, err);
+    r = atoll_box_create(&box, v->client, &options, err);
     if (r == 0)
         r = atoll_box_put(&box, v->probe, ATOLL_PROBE_INSIDE, err);
     if (r == 0)
@@ -250,7 +250,7 @@ int atoll_residue_run(const struct atoll_verify *v, const struct atoll_tier *tie
         judge_destroyed(v, tier, id, marker, had_traces, had_processes);
     atoll_box_done(&box);
     if (r == 0)
-        r = atoll_box_create(&box, v->client, &wish, err);
+        r = atoll_box_create(&box, v->client, &options, err);
     if (r == 0) {
         find_marks(&box, marker, text, sizeof(text));
         add(v, tier, FILES, text, "no mark of the last one");

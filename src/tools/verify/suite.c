@@ -59,18 +59,19 @@ static bool listed(const char *name, const char *const *list, size_t n)
 #define ROOT_TIER ", root inside"
 
 /* "native" stands for all its tiers. */
-static bool wants_tier(const struct atoll_suite_wish *wish, const char *name)
+static bool wants_tier(const struct atoll_suite_options *options, const char *name)
 {
-    for (size_t i = 0; i < wish->tier_count; i++) {
-        size_t n = strlen(wish->tiers[i]);
-        if (strncmp(name, wish->tiers[i], n) == 0 && (name[n] == '\0' || name[n] == ','))
+    for (size_t i = 0; i < options->tier_count; i++) {
+        size_t n = strlen(options->tiers[i]);
+        if (strncmp(name, options->tiers[i], n) == 0 && (name[n] == '\0' || name[n] == ','))
             return true;
     }
-    return wish->tier_count == 0;
+    return options->tier_count == 0;
 }
 
 static void add_tier(struct atoll_suite *suite, const struct atoll_verify *v,
-                     const struct atoll_suite_wish *wish, const json_t *provider, const char *user)
+                     const struct atoll_suite_options *options, const json_t *provider,
+                     const char *user)
 {
     struct atoll_tier *tier = &suite->tiers[suite->tier_count];
 
@@ -84,7 +85,7 @@ static void add_tier(struct atoll_suite *suite, const struct atoll_verify *v,
                    atoll_link_text(provider, "name", "?"),
                    strcmp(user, "root") == 0 ? ROOT_TIER : "");
     tier->kind = (struct atoll_tier_kind){tier->isolation, user, v->rootless};
-    if (wants_tier(wish, tier->name))
+    if (wants_tier(options, tier->name))
         suite->tier_count++;
 }
 
@@ -103,17 +104,17 @@ static bool is_name(const json_t *providers, const char *name, bool tiers)
     return tiers && strcmp(name, ATOLL_TIER_DAEMON) == 0;
 }
 
-static int know_names(const json_t *providers, const struct atoll_suite_wish *wish,
+static int know_names(const json_t *providers, const struct atoll_suite_options *options,
                       struct atoll_error *err)
 {
     const char *unknown = NULL;
 
-    for (size_t i = 0; i < wish->provider_count; i++)
-        if (!is_name(providers, wish->providers[i], false))
-            unknown = wish->providers[i];
-    for (size_t i = 0; i < wish->tier_count; i++)
-        if (!is_name(providers, wish->tiers[i], true))
-            unknown = wish->tiers[i];
+    for (size_t i = 0; i < options->provider_count; i++)
+        if (!is_name(providers, options->providers[i], false))
+            unknown = options->providers[i];
+    for (size_t i = 0; i < options->tier_count; i++)
+        if (!is_name(providers, options->tiers[i], true))
+            unknown = options->tiers[i];
     return unknown
                ? atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
                             "there is no provider or tier \"%.64s\" here; see `atoll providers`",
@@ -122,7 +123,7 @@ static int know_names(const json_t *providers, const struct atoll_suite_wish *wi
 }
 
 static int find_tiers(struct atoll_suite *suite, const struct atoll_verify *v,
-                      const struct atoll_suite_wish *wish, struct atoll_error *err)
+                      const struct atoll_suite_options *options, struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *reply = NULL;
     const json_t *list;
@@ -131,17 +132,17 @@ static int find_tiers(struct atoll_suite *suite, const struct atoll_verify *v,
     if (r < 0)
         return r;
     list = json_object_get(reply, "providers");
-    r = know_names(list, wish, err);
+    r = know_names(list, options, err);
     for (size_t i = 0; r == 0 && i < json_array_size(list); i++) {
         const json_t *provider = json_array_get(list, i);
         const char *name = atoll_link_text(provider, "name", "?");
         char of_root[96];
         (void)snprintf(of_root, sizeof(of_root), "%.60s%s", name, ROOT_TIER);
-        if (!listed(name, wish->providers, wish->provider_count) ||
-            (!wants_tier(wish, name) && !wants_tier(wish, of_root)))
+        if (!listed(name, options->providers, options->provider_count) ||
+            (!wants_tier(options, name) && !wants_tier(options, of_root)))
             continue;
         if (json_is_true(json_object_get(provider, "remote"))) {
-            if (wish->provider_count > 0)
+            if (options->provider_count > 0)
                 atoll_report_trouble(
                     v->report, "%s makes its sandboxes on another host: verify them there", name);
             continue;
@@ -151,27 +152,27 @@ static int find_tiers(struct atoll_suite *suite, const struct atoll_verify *v,
                                  atoll_link_text(provider, "reason", "?"));
             continue;
         }
-        add_tier(suite, v, wish, provider, "user");
-        add_tier(suite, v, wish, provider, "root");
+        add_tier(suite, v, options, provider, "user");
+        add_tier(suite, v, options, provider, "root");
     }
     return r;
 }
 
-static void say(const struct atoll_suite_wish *wish, const char *what)
+static void say(const struct atoll_suite_options *options, const char *what)
 {
-    if (wish->progress)
-        wish->progress(wish->arg, what);
+    if (options->progress)
+        options->progress(options->arg, what);
 }
 
 static int run_tiers(struct atoll_suite *suite, const struct atoll_verify *v,
-                     const struct atoll_suite_wish *wish, struct atoll_error *err)
+                     const struct atoll_suite_options *options, struct atoll_error *err)
 {
     struct atoll_canary canary;
     int r = atoll_canary_start(&canary, v, err);
 
     if (r < 0)
         return r;
-    say(wish, "the control, outside");
+    say(options, "the control, outside");
     r = atoll_outside_run(v, &canary, err);
     if (r == 0) {
         atoll_posture_control(v, &canary);
@@ -179,7 +180,7 @@ static int run_tiers(struct atoll_suite *suite, const struct atoll_verify *v,
         atoll_quotas_control(v);
     }
     for (size_t i = 0; r == 0 && i < suite->tier_count; i++) {
-        say(wish, suite->tiers[i].name);
+        say(options, suite->tiers[i].name);
         r = atoll_inside_run(v, &suite->tiers[i], &canary, err);
     }
     atoll_canary_end(&canary);
@@ -194,17 +195,17 @@ static bool is_empty(const struct atoll_report *report)
 }
 
 int atoll_suite_run(struct atoll_suite *suite, const struct atoll_verify *v,
-                    const struct atoll_suite_wish *wish, struct atoll_error *err)
+                    const struct atoll_suite_options *options, struct atoll_error *err)
 {
-    bool daemon = wish->provider_count == 0 && wants_tier(wish, ATOLL_TIER_DAEMON);
+    bool daemon = options->provider_count == 0 && wants_tier(options, ATOLL_TIER_DAEMON);
     int r = know_checks(v->only, err);
 
     if (r == 0)
-        r = find_tiers(suite, v, wish, err);
+        r = find_tiers(suite, v, options, err);
     if (r == 0 && suite->tier_count > 0)
-        r = run_tiers(suite, v, wish, err);
+        r = run_tiers(suite, v, options, err);
     if (r == 0 && daemon) {
-        say(wish, ATOLL_TIER_DAEMON);
+        say(options, ATOLL_TIER_DAEMON);
         r = atoll_attacks_run(v, err);
     }
     if (r == 0 && is_empty(v->report) && !atoll_report_trouble_at(v->report, 0))

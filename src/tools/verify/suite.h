@@ -8,7 +8,7 @@
 #define ATOLL_TIER_DAEMON "daemon"
 
 /* Lists may be NULL: all. */
-struct atoll_suite_wish {
+struct atoll_suite_options {
     const char *const *providers;
     size_t provider_count;
     const char *const *tiers; /* "native" is also "native, root inside"; "daemon" */
@@ -26,7 +26,8 @@ struct atoll_suite {
 /* UNAVAILABLE when there is no daemon (any more), NOT_FOUND for a provider, tier or check that is not
  * there; what else could not be done is trouble of the report. */
 int atoll_suite_run(struct atoll_suite *suite, const struct atoll_verify *v,
-                    const struct atoll_suite_wish *wish, struct atoll_error *err) ATOLL_MUST_CHECK;
+                    const struct atoll_suite_options *options,
+                    struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Every check there is, and what tiers do not offer: {"checks": [{…, "by": "probe"}], "not_offered": […]}.
  * "by" is also "host", "residue", "bomb", "quota" and "attack". The caller's; NULL when out of memory. */

@@ -55,10 +55,10 @@ struct check {
 /* Why it cannot make a sandbox now; NULL when it can. home_error: of the one that was just asked. */
 static const char *why_not(const struct atoll_provider_view *v, const char *home_error)
 {
-    if (v->is_home && home_error)
+    if (v->is_builder && home_error)
         return home_error;
     if (v->can_create)
-        return !v->is_home && *v->full ? v->full : NULL;
+        return !v->is_builder && *v->full ? v->full : NULL;
     return v->health == ATOLL_HEALTH_DOWN ? v->reason : "it has as many sandboxes as it may have";
 }
 

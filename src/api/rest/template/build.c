@@ -132,14 +132,14 @@ static void files_ended(void *arg, const struct atoll_error *error)
     atoll_build_finish(b->build, said, built, b);
 }
 
-static int read_wish(const struct atoll_api_call *call, struct atoll_build_wish *ret,
-                     struct atoll_error *err)
+static int read_request(const struct atoll_api_call *call, struct atoll_build_request *ret,
+                        struct atoll_error *err)
 {
     const char *network = atoll_http_query(call->req, "network");
     uint64_t memory_mb = 0;
     int r;
 
-    *ret = (struct atoll_build_wish){
+    *ret = (struct atoll_build_request){
         .name = call->params.name,
         .provider = atoll_http_query(call->req, "provider"),
         .dockerfile = atoll_http_query(call->req, "file"),
@@ -157,14 +157,14 @@ void atoll_rest_template_build(struct atoll_api_call *call, const uint8_t *body 
                                size_t n ATOLL_UNUSED)
 {
     struct build *b = atoll_api_alloc(sizeof(*b));
-    struct atoll_build_wish wish;
+    struct atoll_build_request request;
     struct atoll_error error;
-    int r = read_wish(call, &wish, &error);
+    int r = read_request(call, &request, &error);
 
     b->call = call;
     atoll_buf_init(&b->line, LINE_MAX);
     if (r == 0)
-        r = atoll_build_start(call->engine, &wish, &b->build, &error);
+        r = atoll_build_start(call->engine, &request, &b->build, &error);
     if (r < 0) {
         build_done(b);
         atoll_api_fail(call, &error);

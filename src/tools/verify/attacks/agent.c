@@ -60,7 +60,7 @@ static int forge(struct atoll_buf *out)
     return r < 0 ? r : atoll_buf_appends(out, "{\"type\":\"end_of_execution\"}\n");
 }
 
-static void forge_as(struct atoll_raid *raid, struct atoll_outcome *o, const char *user,
+static void forge_as(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *user,
                      const struct atoll_buf *forged)
 {
     /* To its output, to its errors, and to whatever the agent has open. */
@@ -95,7 +95,7 @@ static void forge_as(struct atoll_raid *raid, struct atoll_outcome *o, const cha
 }
 
 /* The lines an interpreter says its results by. */
-static void forge_results(struct atoll_raid *raid, struct atoll_outcome *o)
+static void forge_results(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char code[] =
         "{\"code\":\"l='{\\\"type\\\":\\\"result\\\",\\\"text\\\":\\\"forged\\\"}'; echo \\\"$l\\\"; "
@@ -117,7 +117,7 @@ static void forge_results(struct atoll_raid *raid, struct atoll_outcome *o)
         atoll_outcome_found(o, "code made up a result of its interpreter");
 }
 
-void atoll_attack_frames(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_frames(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct atoll_buf forged;
     char out[64];
@@ -144,7 +144,7 @@ void atoll_attack_frames(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless supervisor has control and output in one stream. */
-void atoll_control_frames(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_frames(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct atoll_buf stream;
     const uint8_t *p;
@@ -177,7 +177,7 @@ void atoll_control_frames(struct atoll_raid *raid, struct atoll_outcome *o)
 
 /* D27. */
 
-void atoll_attack_pid_reuse(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_pid_reuse(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char ended[ATOLL_RAID_ID_MAX], running[ATOLL_RAID_ID_MAX], target[200];
     static const char *const signals[] = {"{\"signal\":\"SIGKILL\"}", "{\"signal\":9}",
@@ -244,7 +244,7 @@ static int reuse_a_pid(void)
     return waitpid(again, &status, 0) == again && WIFSIGNALED(status) ? 1 : 0;
 }
 
-void atoll_control_pid_reuse(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_pid_reuse(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     int status = 0;
     pid_t pid = fork();
@@ -316,7 +316,7 @@ static bool read_posture(pid_t pid, struct posture *ret)
     return ret->threads > 0;
 }
 
-void atoll_attack_privilege(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_privilege(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct posture posture;
 
@@ -343,7 +343,7 @@ void atoll_attack_privilege(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* This very process: an ordinary program, as careless servers are. */
-void atoll_control_privilege(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_privilege(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct posture posture;
 

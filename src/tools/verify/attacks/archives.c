@@ -132,7 +132,7 @@ static int put_archive(struct atoll_raid *raid, const char *id, const char *quer
 }
 
 /* A template is unpacked too, by an admin; it is made of all of them and taken away again. */
-static void import(struct atoll_raid *raid, struct atoll_outcome *o)
+static void import(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
     struct atoll_buf archive;
@@ -155,7 +155,7 @@ static void import(struct atoll_raid *raid, struct atoll_outcome *o)
     (void)atoll_raid_canaries_sing(raid, o, "a template");
 }
 
-void atoll_attack_tar_slip(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_tar_slip(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char *const queries[] = {"path=slip", "path=slip&user=root"};
 
@@ -189,14 +189,14 @@ static const char *fresh_dir(const struct atoll_raid *raid, const char *name, ch
     return out;
 }
 
-void atoll_control_tar_slip(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_tar_slip(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct atoll_hostile_tar_carelessness careless;
     size_t escaped = 0;
     char dir[600];
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(slips); i++) {
-        struct atoll_outcome seen = {0};
+        struct atoll_raid_outcome seen = {0};
         struct atoll_buf archive;
         atoll_buf_init(&archive, ARCHIVE_MAX);
         (void)fresh_dir(raid, "unpacked", dir, sizeof(dir));
@@ -281,7 +281,7 @@ static bool has_disk_limit(struct atoll_raid *raid, const char *id)
     return true;
 }
 
-void atoll_attack_tar_bombs(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_tar_bombs(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     int64_t before = atoll_raid_daemon_memory(raid), after;
     char id[ATOLL_RAID_ID_MAX], out[300];
@@ -322,7 +322,7 @@ void atoll_attack_tar_bombs(struct atoll_raid *raid, struct atoll_outcome *o)
                        ATOLL_ARRAY_LEN(bombs));
 }
 
-void atoll_control_tar_bombs(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_tar_bombs(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct atoll_hostile_tar_carelessness careless, sum = {0};
     char dir[600];

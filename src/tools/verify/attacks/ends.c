@@ -59,7 +59,7 @@ static bool names_id(const char *dir_name, const char *id, int depth)
     return found;
 }
 
-static void judge_end(struct atoll_raid *raid, struct atoll_outcome *o, const char *id,
+static void judge_end(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *id,
                       const char *marker)
 {
     char state[512];
@@ -73,7 +73,7 @@ static void judge_end(struct atoll_raid *raid, struct atoll_outcome *o, const ch
         atoll_outcome_found(o, "a directory of a destroyed sandbox is left");
 }
 
-void atoll_attack_destroy(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_destroy(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char id[ATOLL_RAID_ID_MAX], marker[ATOLL_RAID_ID_MAX];
     size_t seen = 0;
@@ -111,7 +111,7 @@ void atoll_attack_destroy(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless supervisor sends a signal to the process it has started. */
-void atoll_control_destroy(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_destroy(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     int fds[2];
     pid_t pid, survivor = 0;
@@ -178,7 +178,7 @@ static size_t abandoned_left(struct atoll_raid *raid, const char *marker)
     return list ? json_array_size(json_object_get(list, "sandboxes")) : 1;
 }
 
-void atoll_attack_abandoned(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_abandoned(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const int delays_ms[] = {0, 2, 5, 10, 20, 50, 100, 200};
     int64_t end = atoll_clock_ms() + END_MS;
@@ -210,7 +210,7 @@ void atoll_attack_abandoned(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless server starts a program and forgets it with the connection. */
-void atoll_control_abandoned(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_abandoned(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     int pair[2];
     pid_t pid;
@@ -245,7 +245,7 @@ static const char find_marks[] =
     "grep -q '^sh -c sleep 1000; : %s' && n=$((n+1)); done; echo $n; "
     "head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n'";
 
-void atoll_attack_residue(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_residue(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char id[ATOLL_RAID_ID_MAX], mark[ATOLL_RAID_ID_MAX], script[1500], out[200], random[64] = "";
     char previous[64] = "";
@@ -282,7 +282,7 @@ void atoll_attack_residue(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless provider uses the directory again. */
-void atoll_control_residue(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_residue(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char dir[600], file[700], text[64];
 

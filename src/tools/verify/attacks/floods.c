@@ -55,7 +55,7 @@ static void close_many(const int *fds, size_t n)
 }
 
 /* A newcomer gets its answer. */
-static void newcomer(struct atoll_raid *raid, struct atoll_outcome *o, const char *beside)
+static void newcomer(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *beside)
 {
     static const char request[] =
         "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -75,7 +75,7 @@ static void newcomer(struct atoll_raid *raid, struct atoll_outcome *o, const cha
 /* D12. */
 
 /* The one that was opened first: its time is over. */
-static void judge_slow_head(struct atoll_raid *raid, struct atoll_outcome *o)
+static void judge_slow_head(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct pollfd poll_fd = {.fd = raid->slow_fd, .events = POLLIN};
     int64_t left = raid->slow_since_ms + SLOW_LIMIT_MS - atoll_clock_ms();
@@ -87,7 +87,7 @@ static void judge_slow_head(struct atoll_raid *raid, struct atoll_outcome *o)
                             SLOW_LIMIT_MS / 1000);
 }
 
-void atoll_attack_slow_clients(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_slow_clients(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char head[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ";
     char body[1000], credentials[600];
@@ -149,7 +149,7 @@ static int asks(uint16_t port, const char *text)
     return fd >= 0 && send(fd, text, strlen(text), MSG_NOSIGNAL) > 0 && recv(fd, &byte, 1, 0) == 1;
 }
 
-void atoll_control_slow_clients(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_slow_clients(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char whole[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     uint16_t port = 0;
@@ -206,7 +206,7 @@ static ssize_t settle(const struct atoll_raid *raid, ssize_t wanted)
     return n;
 }
 
-void atoll_attack_descriptors(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_descriptors(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static int fds[MANY_CLIENTS]; /* one thread */
     ssize_t before = daemon_descriptors(raid), after;
@@ -242,7 +242,7 @@ static _Noreturn void accept_until_error(int listener)
     _exit(0);
 }
 
-void atoll_control_descriptors(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_descriptors(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     uint16_t port = 0;
     int listener = atoll_raid_listen(&port), fds[48], status = 0;
@@ -294,7 +294,7 @@ static int stall(struct atoll_raid *raid, const char *exec_id)
     return fd;
 }
 
-static void judge_gathered(struct atoll_raid *raid, struct atoll_outcome *o)
+static void judge_gathered(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
     ATOLL_AUTOJSON json_t *ended = NULL;
@@ -317,7 +317,7 @@ static void judge_gathered(struct atoll_raid *raid, struct atoll_outcome *o)
         atoll_outcome_found(o, "an answer of %zu bytes", atoll_buf_size(&reply.body));
 }
 
-void atoll_attack_output(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_output(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     int64_t before = atoll_raid_daemon_memory(raid), after;
     char script[200], exec_id[ATOLL_RAID_ID_MAX];
@@ -342,7 +342,7 @@ void atoll_attack_output(struct atoll_raid *raid, struct atoll_outcome *o)
                        "it: bounded, and said to be cut");
 }
 
-void atoll_control_output(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_output(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     ATOLL_AUTOFREE char *gathered = NULL;
     size_t used = 0;

@@ -129,7 +129,7 @@ static bool is_late(const struct smuggle *s)
 }
 
 /* One case; the answer has to be one refusal and the end of the connection. */
-static void smuggle(struct atoll_raid *raid, struct atoll_outcome *o, const struct smuggle *s,
+static void smuggle(struct atoll_raid *raid, struct atoll_raid_outcome *o, const struct smuggle *s,
                     const char *target, const char *second)
 {
     char request[REQUEST_MAX];
@@ -176,7 +176,7 @@ static bool second_works(struct atoll_raid *raid, const char *second)
 }
 
 /* The same to a server inside: what it wrote down has no second request in it. */
-static void smuggle_inside(struct atoll_raid *raid, struct atoll_outcome *o)
+static void smuggle_inside(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char target[100], path[100], second[1200], out[REQUEST_MAX], exec_id[ATOLL_RAID_ID_MAX];
 
@@ -206,7 +206,7 @@ static void smuggle_inside(struct atoll_raid *raid, struct atoll_outcome *o)
     (void)atoll_raid_callf(raid, "DELETE", "/api/sandboxes/%s/previews/" PORT_INSIDE, raid->box);
 }
 
-void atoll_attack_smuggling(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_smuggling(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char target[100], path[100], second[1200];
 
@@ -295,7 +295,7 @@ static bool serves_second(const struct lenient *reader, const char *bytes, size_
     return false;
 }
 
-void atoll_control_smuggling(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_smuggling(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const struct lenient readers[] = {
         {"chunks count", true, false},
@@ -338,7 +338,7 @@ static const struct {
     {"a list", "[]"},
 };
 
-static void send_body(struct atoll_raid *raid, struct atoll_outcome *o, const char *name,
+static void send_body(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *name,
                       const void *bytes, size_t n)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
@@ -355,7 +355,7 @@ static void send_body(struct atoll_raid *raid, struct atoll_outcome *o, const ch
         (void)atoll_raid_drop(raid, atoll_link_text(made, "id", ""));
 }
 
-static void send_repeated(struct atoll_raid *raid, struct atoll_outcome *o, const char *name,
+static void send_repeated(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *name,
                           const char *begin, const char *piece, size_t times)
 {
     struct atoll_buf body;
@@ -370,7 +370,7 @@ static void send_repeated(struct atoll_raid *raid, struct atoll_outcome *o, cons
     atoll_buf_done(&body);
 }
 
-static void send_keys(struct atoll_raid *raid, struct atoll_outcome *o)
+static void send_keys(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct atoll_buf body;
     int r;
@@ -386,7 +386,7 @@ static void send_keys(struct atoll_raid *raid, struct atoll_outcome *o)
     atoll_buf_done(&body);
 }
 
-void atoll_attack_json(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_json(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     int64_t before = atoll_raid_daemon_memory(raid), after;
 
@@ -414,7 +414,7 @@ static int read_recursively(const char *p, int depth)
     return deepest;
 }
 
-void atoll_control_json(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_json(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     ATOLL_AUTOFREE char *body = malloc(DEEP + 1);
     int depth;

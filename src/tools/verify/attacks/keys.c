@@ -41,7 +41,7 @@ static void ask_with(struct atoll_raid *raid, const char *key, char *out, size_t
 }
 
 /* Wrong keys that share more and more with a right one. */
-static void compare_refusals(struct atoll_raid *raid, struct atoll_outcome *o, const char *key)
+static void compare_refusals(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *key)
 {
     static const char *const plain[] = {"x", "atl_", "null", "' or 1=1 --"};
     char first[300] = "", said[300], wrong[80];
@@ -64,7 +64,7 @@ static void compare_refusals(struct atoll_raid *raid, struct atoll_outcome *o, c
     }
 }
 
-void atoll_attack_guessing(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_guessing(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     const char *key = atoll_raid_key(raid, o, 0);
     char said[300], wrong[ATOLL_ID_LEN * 2];
@@ -105,7 +105,7 @@ static size_t compare_carelessly(const char *right, const char *guess)
     return looked;
 }
 
-void atoll_control_guessing(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_guessing(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char right[41] = "", guess[41] = "";
     size_t known = 0, tries = 0;
@@ -172,7 +172,8 @@ static void search_dir(int parent, const char *name, int depth, struct search *s
 }
 
 /* In what the kernel shows of the daemon's process. */
-static void search_process(struct atoll_raid *raid, struct atoll_outcome *o, const char *needle)
+static void search_process(struct atoll_raid *raid, struct atoll_raid_outcome *o,
+                           const char *needle)
 {
     static const char *const files[] = {"cmdline", "environ"};
     char path[64];
@@ -186,7 +187,7 @@ static void search_process(struct atoll_raid *raid, struct atoll_outcome *o, con
         atoll_outcome_found(o, "a secret is in the arguments of a process");
 }
 
-static void search_api(struct atoll_raid *raid, struct atoll_outcome *o, const char *id,
+static void search_api(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *id,
                        const char *needle)
 {
     static const char *const targets[] = {"/api/sandboxes/%s",   "/api/sandboxes/%s/execs",
@@ -210,7 +211,8 @@ static void search_api(struct atoll_raid *raid, struct atoll_outcome *o, const c
 }
 
 /* A sandbox and commands that know the secret by their environment. */
-static bool spread(struct atoll_raid *raid, struct atoll_outcome *o, const char *secret, char *id)
+static bool spread(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *secret,
+                   char *id)
 {
     char body[300], target[100];
 
@@ -230,11 +232,11 @@ static bool spread(struct atoll_raid *raid, struct atoll_outcome *o, const char 
     return true;
 }
 
-void atoll_attack_secrets(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_secrets(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char secret[ATOLL_RAID_ID_MAX], id[ATOLL_RAID_ID_MAX], state[512], log[512], out[100];
     const char *needles[] = {secret, NULL};
-    struct atoll_outcome ignored = {0};
+    struct atoll_raid_outcome ignored = {0};
     bool seen;
 
     atoll_rand_id(secret, 30);
@@ -267,7 +269,7 @@ void atoll_attack_secrets(struct atoll_raid *raid, struct atoll_outcome *o)
                        "the daemon");
 }
 
-void atoll_control_secrets(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_secrets(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char secret[ATOLL_RAID_ID_MAX], path[600], line[200];
 
@@ -287,7 +289,8 @@ static const char *const empty_keys[] = {
     "Authorization: Basic Og==\r\n", "X-API-Key: \r\n",           "X-API-Key:\r\n",
 };
 
-static void try_key(struct atoll_raid *raid, struct atoll_outcome *o, bool tcp, const char *header)
+static void try_key(struct atoll_raid *raid, struct atoll_raid_outcome *o, bool tcp,
+                    const char *header)
 {
     static const char *const targets[] = {"GET /api/sandboxes", "POST /api/sandboxes",
                                           "GET /api/keys", "GET /api/no-such-thing"};
@@ -336,7 +339,7 @@ static int ask_as_nobody(const struct atoll_raid *raid)
     return WEXITSTATUS(status);
 }
 
-void atoll_attack_missing_key(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_missing_key(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     bool remote = strncmp(atoll_client_address(raid->v->client), "http", 4) == 0;
     const char *with_nobody = "";
@@ -362,7 +365,7 @@ void atoll_attack_missing_key(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless server was started without a key, and compares with it. */
-void atoll_control_missing_key(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_missing_key(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     const char *configured = "";
     size_t let_in = 0;

@@ -42,7 +42,7 @@ static int run_outside(const struct atoll_raid *raid, char *const *argv)
 /* Whether something was dropped, which is put right again. */
 static bool was_dropped(struct atoll_raid *raid)
 {
-    struct atoll_outcome seen = {0};
+    struct atoll_raid_outcome seen = {0};
     bool dropped = !atoll_raid_canaries_sing(raid, &seen, "");
 
     atoll_raid_reset_canaries(raid);
@@ -90,7 +90,7 @@ static bool put_repository(struct atoll_raid *raid, const char *id)
                                    strlen(config), NULL) >= 0;
 }
 
-void atoll_attack_git(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_git(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char id[ATOLL_RAID_ID_MAX];
 
@@ -111,7 +111,7 @@ void atoll_attack_git(struct atoll_raid *raid, struct atoll_outcome *o)
                           "kept as artifacts");
 }
 
-void atoll_control_git(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_git(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char *const dirs[] = {"repo", "repo/.git", "repo/.git/refs",
                                        "repo/.git/refs/heads", "repo/.git/objects"};
@@ -148,7 +148,7 @@ static const char *const hostile_names[] = {
     "a\xe2\x80\xa8X-Injected: yes", "a\";x-injected=yes;\"", "<script>\x1b[2J%0d%0aX-Injected: yes",
 };
 
-static void judge_header(struct atoll_outcome *o, const struct atoll_http_reply *reply)
+static void judge_header(struct atoll_raid_outcome *o, const struct atoll_http_reply *reply)
 {
     const char *disposition = atoll_http_reply_header(reply, "content-disposition");
     const char *sniff = atoll_http_reply_header(reply, "x-content-type-options");
@@ -163,8 +163,8 @@ static void judge_header(struct atoll_outcome *o, const struct atoll_http_reply 
         atoll_outcome_found(o, "a download may be sniffed");
 }
 
-static void download_by_name(struct atoll_raid *raid, struct atoll_outcome *o, const char *name,
-                             size_t *tried)
+static void download_by_name(struct atoll_raid *raid, struct atoll_raid_outcome *o,
+                             const char *name, size_t *tried)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply put = {0}, get = {0};
     struct atoll_link_target target;
@@ -185,7 +185,7 @@ static void download_by_name(struct atoll_raid *raid, struct atoll_outcome *o, c
     }
 }
 
-static void inject_by_target(struct atoll_raid *raid, struct atoll_outcome *o)
+static void inject_by_target(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char *const targets[] = {"/preview/%s/80%%0d%%0aX-Injected:%%20yes/",
                                           "/preview/%s/80?a=%%0d%%0aX-Injected:%%20yes",
@@ -211,7 +211,7 @@ static void inject_by_target(struct atoll_raid *raid, struct atoll_outcome *o)
     }
 }
 
-void atoll_attack_header_injection(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_header_injection(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     size_t tried = 0;
 
@@ -228,7 +228,7 @@ void atoll_attack_header_injection(struct atoll_raid *raid, struct atoll_outcome
                        tried);
 }
 
-void atoll_control_header_injection(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_header_injection(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char head[400];
     size_t fell = 0;
@@ -315,7 +315,7 @@ static void say_everywhere(struct atoll_raid *raid, const char *word)
     say_in_body(raid, "/api/keys", json_pack("{s:s, s:s}", "tenant", word, "scope", "read"));
 }
 
-void atoll_attack_shell(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_shell(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char word[800], script[1200];
 
@@ -339,7 +339,7 @@ void atoll_attack_shell(struct atoll_raid *raid, struct atoll_outcome *o)
                        ATOLL_ARRAY_LEN(shell_words));
 }
 
-void atoll_control_shell(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_shell(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char word[800], line[1000];
     char *const argv[] = {"sh", "-c", line, NULL};
@@ -361,7 +361,7 @@ void atoll_control_shell(struct atoll_raid *raid, struct atoll_outcome *o)
 #define ESCAPE "\x1b[2J%.26s"
 
 /* Every line of the last part of a log is one JSON object. */
-static void judge_lines(struct atoll_outcome *o, const char *dir, const char *name)
+static void judge_lines(struct atoll_raid_outcome *o, const char *dir, const char *name)
 {
     static char text[64 * 1024];
     char path[700];
@@ -387,7 +387,8 @@ static void judge_lines(struct atoll_outcome *o, const char *dir, const char *na
     }
 }
 
-static void judge_log(struct atoll_raid *raid, struct atoll_outcome *o, int dirfd, const char *path)
+static void judge_log(struct atoll_raid *raid, struct atoll_raid_outcome *o, int dirfd,
+                      const char *path)
 {
     char needle[100];
 
@@ -422,7 +423,7 @@ static void send_log_texts(struct atoll_raid *raid)
     }
 }
 
-void atoll_attack_log_injection(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_log_injection(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char state[512], log[512];
     bool has_state, has_log;
@@ -447,10 +448,10 @@ void atoll_attack_log_injection(struct atoll_raid *raid, struct atoll_outcome *o
                        has_state && has_log ? ", not in the log" : "");
 }
 
-void atoll_control_log_injection(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_log_injection(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char path[600], forged[100], line[300];
-    struct atoll_outcome seen = {0};
+    struct atoll_raid_outcome seen = {0};
 
     (void)snprintf(forged, sizeof(forged), FORGED, raid->mark);
     (void)snprintf(line, sizeof(line), "{\"msg\":\"no template\",\"name\":\"%s\"}\n", forged);

@@ -63,7 +63,7 @@ static void spell_raw(const struct atoll_raid *raid, size_t i, char *out, size_t
 
 /* D1. */
 
-static void judge(struct atoll_raid *raid, struct atoll_outcome *o, int status,
+static void judge(struct atoll_raid *raid, struct atoll_raid_outcome *o, int status,
                   const struct atoll_http_reply *reply, const char *what, const char *path)
 {
     if (atoll_raid_reply_leaks(raid, reply))
@@ -72,7 +72,7 @@ static void judge(struct atoll_raid *raid, struct atoll_outcome *o, int status,
         atoll_outcome_found(o, "%s %.80s was answered %d", what, path, status);
 }
 
-static void read_path(struct atoll_raid *raid, struct atoll_outcome *o, const char *path,
+static void read_path(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *path,
                       const char *user)
 {
     static const char *const ways[] = {"files", "files/stat", "files/list", "archive",
@@ -93,7 +93,7 @@ static void read_path(struct atoll_raid *raid, struct atoll_outcome *o, const ch
     }
 }
 
-static void write_path(struct atoll_raid *raid, struct atoll_outcome *o, const char *path,
+static void write_path(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *path,
                        const char *user)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
@@ -132,7 +132,7 @@ static void make_things(struct atoll_raid *raid)
     }
 }
 
-static void try_raw_targets(struct atoll_raid *raid, struct atoll_outcome *o)
+static void try_raw_targets(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char target[1600], request[2600], credentials[600];
 
@@ -155,7 +155,7 @@ static void try_raw_targets(struct atoll_raid *raid, struct atoll_outcome *o)
     }
 }
 
-static void try_long_path(struct atoll_raid *raid, struct atoll_outcome *o)
+static void try_long_path(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     size_t cap = (size_t)LONG_CLIMB * 3 + sizeof(raid->canary);
     ATOLL_AUTOFREE char *path = malloc(cap);
@@ -169,7 +169,7 @@ static void try_long_path(struct atoll_raid *raid, struct atoll_outcome *o)
     read_path(raid, o, path, "root");
 }
 
-void atoll_attack_traversal(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_traversal(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char path[1100];
 
@@ -207,7 +207,7 @@ static void make_naive_root(const struct atoll_raid *raid)
     (void)mkdir(atoll_raid_path(raid, "naive", path, sizeof(path)), 0700);
 }
 
-void atoll_control_traversal(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_traversal(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char path[1100];
     size_t fell = 0;
@@ -224,13 +224,13 @@ void atoll_control_traversal(struct atoll_raid *raid, struct atoll_outcome *o)
 
 /* D3. */
 
-static void try_magic(struct atoll_raid *raid, struct atoll_outcome *o, const char *path)
+static void try_magic(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *path)
 {
     read_path(raid, o, path, "root");
     write_path(raid, o, path, "root");
 }
 
-static void try_descriptors(struct atoll_raid *raid, struct atoll_outcome *o)
+static void try_descriptors(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char *const dirs[] = {"/proc/self/fd", "/dev/fd", "/proc/1/fd"};
     char path[64];
@@ -245,7 +245,7 @@ static void try_descriptors(struct atoll_raid *raid, struct atoll_outcome *o)
         }
 }
 
-void atoll_attack_magic_links(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_magic_links(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char *const roots[] = {"self/root", "self/cwd/../../../../..", "1/root",
                                         "thread-self/root", "self/task/1/root"};
@@ -272,7 +272,7 @@ void atoll_attack_magic_links(struct atoll_raid *raid, struct atoll_outcome *o)
                        "roots, working directories and descriptors of procfs, also behind links");
 }
 
-void atoll_control_magic_links(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_magic_links(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char link[600], target[600];
 
@@ -288,7 +288,7 @@ void atoll_control_magic_links(struct atoll_raid *raid, struct atoll_outcome *o)
 
 /* D4. */
 
-void atoll_attack_hard_links(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_hard_links(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char out[200];
     int status;
@@ -320,7 +320,7 @@ void atoll_attack_hard_links(struct atoll_raid *raid, struct atoll_outcome *o)
     atoll_outcome_note(o, "files with two names were written and given away by one of them");
 }
 
-void atoll_control_hard_links(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_hard_links(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char first[600], second[600], text[16];
 

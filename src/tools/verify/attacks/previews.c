@@ -13,7 +13,7 @@
 #define LOG "preview.log"
 
 /* A server inside and its preview; its token, or false. */
-static bool open_preview(struct atoll_raid *raid, struct atoll_outcome *o, bool is_public,
+static bool open_preview(struct atoll_raid *raid, struct atoll_raid_outcome *o, bool is_public,
                          char *token, size_t cap)
 {
     ATOLL_AUTOJSON json_t *preview = NULL;
@@ -116,7 +116,7 @@ static void replace_host(const char *text, const char *host, char *out, size_t c
     out[used] = '\0';
 }
 
-static size_t try_hosts(struct atoll_raid *raid, struct atoll_outcome *o, bool tcp)
+static size_t try_hosts(struct atoll_raid *raid, struct atoll_raid_outcome *o, bool tcp)
 {
     char host[400], head[1000], capitals[400];
     size_t tried = 0;
@@ -145,9 +145,9 @@ static size_t try_hosts(struct atoll_raid *raid, struct atoll_outcome *o, bool t
 }
 
 /* A page whose name an attacker let point here must not speak to the API. */
-static void try_rebinding(struct atoll_raid *raid, struct atoll_outcome *o)
+static void try_rebinding(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
-    struct atoll_outcome ignored = {0};
+    struct atoll_raid_outcome ignored = {0};
     const char *key = atoll_raid_key(raid, &ignored, 0);
     char head[400];
     int status;
@@ -162,7 +162,7 @@ static void try_rebinding(struct atoll_raid *raid, struct atoll_outcome *o)
         atoll_outcome_found(o, "the API answers to any host name");
 }
 
-void atoll_attack_hosts(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_hosts(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char token[100], host[400], head[1000];
     size_t tried;
@@ -197,7 +197,7 @@ static bool route_carelessly(const struct atoll_raid *raid, const char *head)
            strncmp(id, raid->box, strlen(raid->box)) == 0;
 }
 
-void atoll_control_hosts(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_hosts(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char host[400], head[1000];
     size_t fell = 0;
@@ -219,7 +219,7 @@ void atoll_control_hosts(struct atoll_raid *raid, struct atoll_outcome *o)
 /* D19. */
 
 /* A page of another site, in a browser that has the cookie. */
-static void try_origins(struct atoll_raid *raid, struct atoll_outcome *o, const char *token)
+static void try_origins(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *token)
 {
     static const char *const ways[] = {
         ("GET / HTTP/1.1\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
@@ -248,9 +248,10 @@ static void try_origins(struct atoll_raid *raid, struct atoll_outcome *o, const 
 }
 
 /* What the server inside gets to see of the visitor. */
-static void try_credentials(struct atoll_raid *raid, struct atoll_outcome *o, const char *token)
+static void try_credentials(struct atoll_raid *raid, struct atoll_raid_outcome *o,
+                            const char *token)
 {
-    struct atoll_outcome ignored = {0};
+    struct atoll_raid_outcome ignored = {0};
     const char *made = atoll_raid_key(raid, &ignored, 0);
     const char *key = made ? made : "atl_abcdefghijklmnopqrstuvwxyz0123456789abcd";
     char host[400], head[2000], seen[16384];
@@ -279,7 +280,7 @@ static void try_credentials(struct atoll_raid *raid, struct atoll_outcome *o, co
 }
 
 /* What the server inside can do to the visitor's browser. */
-static void try_cookies(struct atoll_raid *raid, struct atoll_outcome *o, const char *token)
+static void try_cookies(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *token)
 {
     char host[400], request[1200];
     struct atoll_buf answer;
@@ -305,7 +306,7 @@ static void try_cookies(struct atoll_raid *raid, struct atoll_outcome *o, const 
     }
 }
 
-void atoll_attack_origins(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_origins(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char token[100];
 
@@ -321,7 +322,7 @@ void atoll_attack_origins(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless proxy passes everything on to whoever has the cookie. */
-void atoll_control_origins(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_origins(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char request[] = "GET / HTTP/1.1\r\nUpgrade: websocket\r\nOrigin: "
                                   "http://evil.example\r\nCookie: atoll_preview=TOKEN\r\n"

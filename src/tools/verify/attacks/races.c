@@ -26,7 +26,7 @@ struct race {
     unsigned tries, ok, refused;
 };
 
-static void race_once(struct atoll_raid *raid, struct atoll_outcome *o, const char *user,
+static void race_once(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *user,
                       struct race *race)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
@@ -54,7 +54,7 @@ static void race_once(struct atoll_raid *raid, struct atoll_outcome *o, const ch
         atoll_outcome_found(o, "try %u was answered %d", race->tries, status);
 }
 
-void atoll_attack_race(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_race(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     int64_t end = atoll_clock_ms() + RACE_MS;
     char script[1200], exec_id[ATOLL_RAID_ID_MAX];
@@ -112,7 +112,7 @@ static bool look_then_read(const struct atoll_raid *raid, const char *dir)
     return n > 0 && atoll_raid_leaks(raid, text, (size_t)n);
 }
 
-void atoll_control_race(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_race(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char here[600], there[600], file[700];
     int64_t end;
@@ -156,7 +156,7 @@ static int take_some(void *arg, const void *bytes, size_t n)
 }
 
 /* A file of many terabytes, of which we want the beginning. */
-static void try_sparse(struct atoll_raid *raid, struct atoll_outcome *o)
+static void try_sparse(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct download download = {0};
     const struct atoll_http_transfer transfer = {.write = take_some, .arg = &download};
@@ -185,7 +185,7 @@ static void try_sparse(struct atoll_raid *raid, struct atoll_outcome *o)
                             (long long)(after - before));
 }
 
-void atoll_attack_special_files(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_special_files(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char *const paths[] = {"special/fifo", "special/link", "special",
                                         "/dev/zero",    "/dev/full",    "/dev/tty",
@@ -222,7 +222,7 @@ static void ignore_alarm(int signo)
 }
 
 /* The careless server opens what it is told, and waits for a writer that never comes. */
-void atoll_control_special_files(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_special_files(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct sigaction action = {.sa_handler = ignore_alarm}, old;
     char path[600];

@@ -21,10 +21,10 @@
 
 /* Outcomes. */
 
-static void say(struct atoll_outcome *o, bool append, const char *fmt, va_list ap)
+static void say(struct atoll_raid_outcome *o, bool append, const char *fmt, va_list ap)
     __attribute__((format(printf, 3, 0)));
 
-static void say(struct atoll_outcome *o, bool append, const char *fmt, va_list ap)
+static void say(struct atoll_raid_outcome *o, bool append, const char *fmt, va_list ap)
 {
     size_t used = append ? strlen(o->text) : 0;
 
@@ -33,7 +33,7 @@ static void say(struct atoll_outcome *o, bool append, const char *fmt, va_list a
     (void)vsnprintf(o->text + used, sizeof(o->text) - used, fmt, ap);
 }
 
-void atoll_outcome_found(struct atoll_outcome *o, const char *fmt, ...)
+void atoll_outcome_found(struct atoll_raid_outcome *o, const char *fmt, ...)
 {
     va_list ap;
 
@@ -43,7 +43,7 @@ void atoll_outcome_found(struct atoll_outcome *o, const char *fmt, ...)
     o->verdict = ATOLL_VERDICT_FOUND;
 }
 
-void atoll_outcome_unknown(struct atoll_outcome *o, const char *fmt, ...)
+void atoll_outcome_unknown(struct atoll_raid_outcome *o, const char *fmt, ...)
 {
     va_list ap;
 
@@ -55,7 +55,7 @@ void atoll_outcome_unknown(struct atoll_outcome *o, const char *fmt, ...)
     o->verdict = ATOLL_VERDICT_UNKNOWN;
 }
 
-void atoll_outcome_note(struct atoll_outcome *o, const char *fmt, ...)
+void atoll_outcome_note(struct atoll_raid_outcome *o, const char *fmt, ...)
 {
     va_list ap;
 
@@ -206,7 +206,7 @@ json_t *atoll_raid_json(struct atoll_raid *raid, const char *method, const char 
     return atoll_link_parse_json(atoll_buf_head(&reply.body), atoll_buf_size(&reply.body));
 }
 
-bool atoll_raid_alive(struct atoll_raid *raid, struct atoll_outcome *o, const char *after)
+bool atoll_raid_alive(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *after)
 {
     int status = atoll_raid_call(raid, "GET", "/healthz", NULL);
 
@@ -227,7 +227,7 @@ static void remember(struct atoll_raid *raid, const char *id)
         }
 }
 
-bool atoll_raid_make(struct atoll_raid *raid, struct atoll_outcome *o, const char *key,
+bool atoll_raid_make(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *key,
                      const char *body, char *ret_id)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
@@ -257,7 +257,7 @@ bool atoll_raid_make(struct atoll_raid *raid, struct atoll_outcome *o, const cha
     return true;
 }
 
-const char *atoll_raid_box(struct atoll_raid *raid, struct atoll_outcome *o)
+const char *atoll_raid_box(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     if (!raid->box[0] && !atoll_raid_make(raid, o, NULL, NULL, raid->box))
         raid->box[0] = '\0';
@@ -310,7 +310,7 @@ bool atoll_raid_start(struct atoll_raid *raid, const char *id, const char *scrip
            *ret_exec_id;
 }
 
-bool atoll_raid_put_probe(struct atoll_raid *raid, struct atoll_outcome *o, const char *id)
+bool atoll_raid_put_probe(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *id)
 {
     ATOLL_AUTOCLOSE int fd = open(raid->v->probe ? raid->v->probe : "", O_RDONLY | O_CLOEXEC);
     struct atoll_client_error error;
@@ -323,7 +323,7 @@ bool atoll_raid_put_probe(struct atoll_raid *raid, struct atoll_outcome *o, cons
     return false;
 }
 
-bool atoll_raid_arm(struct atoll_raid *raid, struct atoll_outcome *o)
+bool atoll_raid_arm(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     const char *id = atoll_raid_box(raid, o);
 
@@ -349,7 +349,7 @@ static bool make_key(struct atoll_raid *raid, struct atoll_raid_tenant *tenant)
            tenant->key[0];
 }
 
-const char *atoll_raid_key(struct atoll_raid *raid, struct atoll_outcome *o, int which)
+const char *atoll_raid_key(struct atoll_raid *raid, struct atoll_raid_outcome *o, int which)
 {
     if (!raid->tenants_tried) {
         raid->tenants_tried = true;
@@ -399,7 +399,7 @@ static pid_t peer_of(const struct atoll_raid *raid)
 /* A preview says where browsers find it: the daemon's own word on its TCP port and domain. */
 static void find_tcp(struct atoll_raid *raid)
 {
-    struct atoll_outcome ignored = {0};
+    struct atoll_raid_outcome ignored = {0};
     const char *id = atoll_raid_box(raid, &ignored), *url, *host;
     ATOLL_AUTOJSON json_t *preview = NULL;
     struct atoll_link_target target;

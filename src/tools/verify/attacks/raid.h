@@ -49,20 +49,20 @@ void atoll_raid_done(struct atoll_raid *raid);
 bool atoll_raid_was_disturbed(struct atoll_raid *raid);
 
 /* What an attack comes to; HOLDS until somebody says otherwise. */
-struct atoll_outcome {
+struct atoll_raid_outcome {
     enum atoll_verdict verdict;
     char text[900];
 };
 
 /* A finding; several are listed. */
-void atoll_outcome_found(struct atoll_outcome *o, const char *fmt, ...) ATOLL_PRINTF(2, 3);
+void atoll_outcome_found(struct atoll_raid_outcome *o, const char *fmt, ...) ATOLL_PRINTF(2, 3);
 /* It could not be tried. A finding counts for more. */
-void atoll_outcome_unknown(struct atoll_outcome *o, const char *fmt, ...) ATOLL_PRINTF(2, 3);
+void atoll_outcome_unknown(struct atoll_raid_outcome *o, const char *fmt, ...) ATOLL_PRINTF(2, 3);
 /* What was tried, in case that it holds. */
-void atoll_outcome_note(struct atoll_outcome *o, const char *fmt, ...) ATOLL_PRINTF(2, 3);
+void atoll_outcome_note(struct atoll_raid_outcome *o, const char *fmt, ...) ATOLL_PRINTF(2, 3);
 
 /* One attack, or its control: there "found" means that the careless stand-in fell for it. */
-typedef void atoll_attack_fn(struct atoll_raid *raid, struct atoll_outcome *o);
+typedef void atoll_attack_fn(struct atoll_raid *raid, struct atoll_raid_outcome *o);
 
 /* Requests. */
 
@@ -89,7 +89,7 @@ int atoll_raid_callf(struct atoll_raid *raid, const char *method, const char *fm
 json_t *atoll_raid_json(struct atoll_raid *raid, const char *method, const char *target,
                         const char *body);
 /* Whether the daemon still answers; says so in the outcome if not. */
-bool atoll_raid_alive(struct atoll_raid *raid, struct atoll_outcome *o, const char *after);
+bool atoll_raid_alive(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *after);
 
 #define ATOLL_AUTOREPLY ATOLL_CLEANUP(atoll_http_reply_done)
 
@@ -115,9 +115,9 @@ int atoll_raid_dial(uint16_t port, int read_ms) ATOLL_MUST_CHECK;
 /* Sandboxes. */
 
 /* The id of the shared one, or NULL with the outcome UNKNOWN. */
-const char *atoll_raid_box(struct atoll_raid *raid, struct atoll_outcome *o);
+const char *atoll_raid_box(struct atoll_raid *raid, struct atoll_raid_outcome *o);
 /* A new one; `body` is JSON, NULL for an ordinary one, `key` as in an ask. False likewise. */
-bool atoll_raid_make(struct atoll_raid *raid, struct atoll_outcome *o, const char *key,
+bool atoll_raid_make(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *key,
                      const char *body, char *ret_id);
 int atoll_raid_drop(struct atoll_raid *raid, const char *id);
 /* Runs a shell command inside, or `argv` when it is given; *out gets its standard output, up to `cap`
@@ -126,20 +126,21 @@ int atoll_raid_sh(struct atoll_raid *raid, const char *id, const char *user, con
                   char *out, size_t cap);
 /* Puts the probe into a sandbox as /home/user/.probe. */
 #define ATOLL_RAID_PROBE "/home/user/.probe"
-bool atoll_raid_put_probe(struct atoll_raid *raid, struct atoll_outcome *o, const char *id);
+bool atoll_raid_put_probe(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *id);
 /* Into the shared one, once. */
-bool atoll_raid_arm(struct atoll_raid *raid, struct atoll_outcome *o);
+bool atoll_raid_arm(struct atoll_raid *raid, struct atoll_raid_outcome *o);
 /* The end of a command that was started without waiting for it; false when it cannot start. */
 bool atoll_raid_start(struct atoll_raid *raid, const char *id, const char *script,
                       char *ret_exec_id);
 
 /* Keys of two tenants, made at first use: key 0 or 1, or NULL with the outcome UNKNOWN. */
-const char *atoll_raid_key(struct atoll_raid *raid, struct atoll_outcome *o, int which);
+const char *atoll_raid_key(struct atoll_raid *raid, struct atoll_raid_outcome *o, int which);
 
 /* The host (raid_host.c). */
 
 /* Whether the canary is as it was and nothing was dropped; says so if not. */
-bool atoll_raid_canaries_sing(struct atoll_raid *raid, struct atoll_outcome *o, const char *after);
+bool atoll_raid_canaries_sing(struct atoll_raid *raid, struct atoll_raid_outcome *o,
+                              const char *after);
 /* As they were at first, after a control has spoilt them. */
 void atoll_raid_reset_canaries(struct atoll_raid *raid);
 /* Whether `n` bytes hold the canary's text. */

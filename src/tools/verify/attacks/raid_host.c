@@ -61,7 +61,8 @@ static bool is_empty(const char *path)
     return empty;
 }
 
-bool atoll_raid_canaries_sing(struct atoll_raid *raid, struct atoll_outcome *o, const char *after)
+bool atoll_raid_canaries_sing(struct atoll_raid *raid, struct atoll_raid_outcome *o,
+                              const char *after)
 {
     char text[ATOLL_RAID_ID_MAX * 2];
     bool sing = true;

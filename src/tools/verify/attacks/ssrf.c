@@ -25,7 +25,7 @@ static void send_line(struct atoll_raid *raid, const char *line)
 
 /* D18. */
 
-static void preview_of(struct atoll_raid *raid, struct atoll_outcome *o, unsigned port,
+static void preview_of(struct atoll_raid *raid, struct atoll_raid_outcome *o, unsigned port,
                        const char *whose)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
@@ -42,7 +42,7 @@ static void preview_of(struct atoll_raid *raid, struct atoll_outcome *o, unsigne
     (void)atoll_raid_call(raid, "DELETE", target, NULL);
 }
 
-static void bad_ports(struct atoll_raid *raid, struct atoll_outcome *o)
+static void bad_ports(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char *const bodies[] = {"{\"port\":0}", "{\"port\":-1}", "{\"port\":65536}",
                                          "{\"port\":\"80@127.0.0.1\"}",
@@ -55,7 +55,7 @@ static void bad_ports(struct atoll_raid *raid, struct atoll_outcome *o)
             atoll_outcome_found(o, "a preview of %s was made", bodies[i]);
 }
 
-void atoll_attack_preview_ssrf(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_preview_ssrf(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char *const lines[] = {
         "CONNECT 127.0.0.1:%u HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n",
@@ -95,7 +95,7 @@ void atoll_attack_preview_ssrf(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless proxy dials the port where it stands itself. */
-void atoll_control_preview_ssrf(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_preview_ssrf(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     uint16_t port = 0;
     ATOLL_AUTOCLOSE int listener = atoll_raid_listen(&port);
@@ -121,7 +121,7 @@ static void write_image(size_t i, unsigned port, char *out, size_t cap)
 }
 #pragma GCC diagnostic pop
 
-void atoll_attack_feature_ssrf(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_feature_ssrf(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     uint16_t port = 0;
     ATOLL_AUTOCLOSE int listener = atoll_raid_listen(&port);
@@ -152,7 +152,7 @@ void atoll_attack_feature_ssrf(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless client goes to whatever host is in front of the first slash. */
-void atoll_control_feature_ssrf(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_feature_ssrf(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     uint16_t port = 0;
     ATOLL_AUTOCLOSE int listener = atoll_raid_listen(&port);

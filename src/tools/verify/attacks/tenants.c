@@ -76,7 +76,7 @@ static void ask_as_other(struct atoll_raid *raid, const char *method, const char
     essence(&reply, id, out, cap);
 }
 
-static void try_route(struct atoll_raid *raid, struct atoll_outcome *o, const char *method,
+static void try_route(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *method,
                       const char *path, const struct theirs *theirs)
 {
     char foreign[1000], unknown[1000], nobody[ATOLL_ID_LEN + 1], exec[ATOLL_RAID_ID_MAX];
@@ -93,7 +93,7 @@ static void try_route(struct atoll_raid *raid, struct atoll_outcome *o, const ch
 }
 
 /* Every route that has an id in it, by the daemon's own description. */
-static size_t try_routes(struct atoll_raid *raid, struct atoll_outcome *o,
+static size_t try_routes(struct atoll_raid *raid, struct atoll_raid_outcome *o,
                          const struct theirs *theirs)
 {
     static const char *const methods[] = {"get", "post", "put", "patch", "delete"};
@@ -117,7 +117,7 @@ static size_t try_routes(struct atoll_raid *raid, struct atoll_outcome *o,
 }
 
 /* The routes of E2B's API, which has a description of its own. */
-static size_t try_e2b_routes(struct atoll_raid *raid, struct atoll_outcome *o,
+static size_t try_e2b_routes(struct atoll_raid *raid, struct atoll_raid_outcome *o,
                              const struct theirs *theirs)
 {
     static const struct {
@@ -133,7 +133,7 @@ static size_t try_e2b_routes(struct atoll_raid *raid, struct atoll_outcome *o,
     return ATOLL_ARRAY_LEN(routes);
 }
 
-static void try_lists(struct atoll_raid *raid, struct atoll_outcome *o, const char *id)
+static void try_lists(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *id)
 {
     static const char *const lists[] = {
         "/api/sandboxes", "/api/sandboxes?all=true", "/api/stats", "/api/health",
@@ -151,7 +151,7 @@ static void try_lists(struct atoll_raid *raid, struct atoll_outcome *o, const ch
 }
 
 /* As the other tenant, but saying that it is the first. */
-static void try_acting(struct atoll_raid *raid, struct atoll_outcome *o, const char *id)
+static void try_acting(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *id)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
     char target[100];
@@ -165,7 +165,7 @@ static void try_acting(struct atoll_raid *raid, struct atoll_outcome *o, const c
         atoll_outcome_found(o, "a key acted for another tenant");
 }
 
-void atoll_attack_foreign_ids(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_foreign_ids(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct theirs theirs;
     char out[64];
@@ -189,7 +189,7 @@ void atoll_attack_foreign_ids(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless server looks ids up and does not ask whose they are. */
-void atoll_control_foreign_ids(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_foreign_ids(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const struct {
         const char *id, *owner;
@@ -248,7 +248,7 @@ static bool write_id(const struct atoll_raid *raid, const char *id, struct atoll
     return r == 0;
 }
 
-static void try_id(struct atoll_raid *raid, struct atoll_outcome *o, const char *place,
+static void try_id(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *place,
                    const char *id)
 {
     char credentials[600];
@@ -275,7 +275,7 @@ static void try_id(struct atoll_raid *raid, struct atoll_outcome *o, const char 
     atoll_buf_done(&answer);
 }
 
-void atoll_attack_ids_as_paths(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_ids_as_paths(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char *const tenants[] = {"../../x", "a/b", "-x", ".", "a b"};
     int probe = atoll_raid_connect(raid, false);
@@ -303,7 +303,7 @@ void atoll_attack_ids_as_paths(struct atoll_raid *raid, struct atoll_outcome *o)
 }
 
 /* The careless server keeps each thing in a directory named after its id. */
-void atoll_control_ids_as_paths(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_ids_as_paths(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char path[1200], text[100];
     ssize_t n;
@@ -325,7 +325,7 @@ static size_t count(const char *text, const char *word)
     return n;
 }
 
-void atoll_attack_noisy_tenant(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_attack_noisy_tenant(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
     struct atoll_ask ask = {.method = "GET", .target = "/api/sandboxes", .once = true};
@@ -364,7 +364,7 @@ void atoll_attack_noisy_tenant(struct atoll_raid *raid, struct atoll_outcome *o)
         FLOOD, served, slowed);
 }
 
-void atoll_control_noisy_tenant(struct atoll_raid *raid, struct atoll_outcome *o)
+void atoll_control_noisy_tenant(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     size_t served = 0;
 

@@ -81,15 +81,16 @@ static int persist(const struct atoll_sandbox *s, struct atoll_error *err)
     if (r < 0)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -r, "no memory for the patterns; try again");
     else
-        r = atoll_store_put_wish(
-            s->engine->config.store,
-            &(struct atoll_store_wish){s->spec.id, s->session_id, atoll_buf_str(&joined)}, err);
+        r = atoll_store_put_artifact_request(s->engine->config.store,
+                                             &(struct atoll_store_artifact_request){
+                                                 s->spec.id, s->session_id, atoll_buf_str(&joined)},
+                                             err);
     atoll_buf_done(&joined);
     return r;
 }
 
-int atoll_artifacts_dress(struct atoll_sandbox *s, const struct atoll_create *create,
-                          struct atoll_error *err)
+int atoll_artifacts_apply_request(struct atoll_sandbox *s, const struct atoll_create *create,
+                                  struct atoll_error *err)
 {
     bool keeps = atoll_strings_count(create->artifacts) > 0;
 
@@ -171,7 +172,8 @@ static char **split(const char *joined)
     return *patterns ? patterns : atoll_strings_free(patterns);
 }
 
-static int load_row(void *arg, const struct atoll_store_wish *row, struct atoll_error *err)
+static int load_row(void *arg, const struct atoll_store_artifact_request *row,
+                    struct atoll_error *err)
 {
     struct atoll_engine *engine = arg;
     struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, row->sandbox_id);
@@ -184,9 +186,10 @@ static int load_row(void *arg, const struct atoll_store_wish *row, struct atoll_
     return 0;
 }
 
-int atoll_artifacts_load_wishes(struct atoll_engine *engine, struct atoll_error *err)
+int atoll_artifacts_load_requests(struct atoll_engine *engine, struct atoll_error *err)
 {
-    int r = atoll_store_sweep_wishes(engine->config.store, err);
+    int r = atoll_store_sweep_artifact_requestes(engine->config.store, err);
 
-    return r < 0 ? r : atoll_store_each_wish(engine->config.store, load_row, engine, err);
+    return r < 0 ? r
+                 : atoll_store_each_artifact_request(engine->config.store, load_row, engine, err);
 }

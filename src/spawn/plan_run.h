@@ -33,7 +33,7 @@ struct atoll_spawn_host {
 /* The directory at the top of the disk that is in memory whatever the disk is (steps_kernel.c). */
 #define ATOLL_BUILD_PARTS "d"
 
-struct atoll_build {
+struct atoll_plan_run {
     const struct atoll_spawn_host *host;
     const char *id;
     struct atoll_po_ids ids;
@@ -61,21 +61,22 @@ struct atoll_build {
     int root_fd;  /* the new root */
 };
 
-void atoll_build_init(struct atoll_build *b, const struct atoll_spawn_host *host, const char *id);
+void atoll_build_init(struct atoll_plan_run *b, const struct atoll_spawn_host *host,
+                      const char *id);
 /* Closes the descriptors. What was made in the world is removed by sandbox.c. */
-void atoll_build_done(struct atoll_build *b);
+void atoll_build_done(struct atoll_plan_run *b);
 
 /* The uid that the namespaces of this sandbox are charged to; 0: whoever we are. */
-uid_t atoll_build_owner(const struct atoll_build *b);
+uid_t atoll_build_owner(const struct atoll_plan_run *b);
 
 /* Runs one step. The error's text names no step: the caller knows it. */
-int atoll_build_step(struct atoll_build *b, const struct atoll_plan_step *step,
+int atoll_build_step(struct atoll_plan_run *b, const struct atoll_plan_step *step,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 /* "overlay", or "unknown". */
 const char *atoll_build_step_name(enum atoll_plan_op op);
 
 /* The steps, by where they are implemented. Each gets its decoded message. */
-typedef int atoll_step_fn(struct atoll_build *b, const void *step, struct atoll_error *err);
+typedef int atoll_step_fn(struct atoll_plan_run *b, const void *step, struct atoll_error *err);
 atoll_step_fn atoll_step_ids, atoll_step_cgroup, atoll_step_image;    /* steps_host.c */
 atoll_step_fn atoll_step_disk, atoll_step_directory, atoll_step_file; /* steps_disk.c */
 atoll_step_fn atoll_step_layer, atoll_step_overlay, atoll_step_pivot; /* steps_root.c */
@@ -86,12 +87,12 @@ atoll_step_fn atoll_step_runsc;                             /* steps_runsc.c */
 
 /* steps_views.c: covers of /proc that the agent will write, and what it computes them from. cpu: about
  * one CPU of the host. The current directory is the root of the sandbox. */
-int atoll_views_make(struct atoll_build *b, struct atoll_bytes cpu, int disk_fd,
+int atoll_views_make(struct atoll_plan_run *b, struct atoll_bytes cpu, int disk_fd,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Shared by both ways to end a plan (steps_self.c). */
 /* The sandbox ends with spawn, its parent: without it nobody would clean up behind it. */
-int atoll_self_die_with_spawn(struct atoll_build *b, struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_self_die_with_spawn(struct atoll_plan_run *b, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Standard input, output and error lead nowhere. */
 int atoll_self_silence_stdio(void) ATOLL_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-#include "provider/native/homes.h"
+#include "provider/native/id_ranges.h"
 
 #include <errno.h>
 #include <string.h>
@@ -9,13 +9,13 @@ struct home {
     bool persistent;
 };
 
-void atoll_homes_init(struct atoll_homes *h)
+void atoll_id_ranges_init(struct atoll_id_ranges *h)
 {
-    *h = (struct atoll_homes){0};
+    *h = (struct atoll_id_ranges){0};
     atoll_map_init(&h->by_id);
 }
 
-void atoll_homes_done(struct atoll_homes *h)
+void atoll_id_ranges_done(struct atoll_id_ranges *h)
 {
     size_t pos = 0;
     struct home *home;
@@ -23,7 +23,7 @@ void atoll_homes_done(struct atoll_homes *h)
     while ((home = atoll_map_next(&h->by_id, &pos)) != NULL)
         free(home);
     atoll_map_done(&h->by_id);
-    atoll_slots_done(&h->slots);
+    atoll_id_pool_done(&h->slots);
 }
 
 static struct home *home_new(const struct atoll_spec *spec)
@@ -37,28 +37,28 @@ static struct home *home_new(const struct atoll_spec *spec)
     return home;
 }
 
-void atoll_homes_open(struct atoll_homes *h, struct atoll_slots *slots)
+void atoll_id_ranges_open(struct atoll_id_ranges *h, struct atoll_id_pool *slots)
 {
     struct atoll_map old = h->by_id;
     struct home *home;
     size_t pos = 0;
 
-    atoll_slots_done(&h->slots);
+    atoll_id_pool_done(&h->slots);
     h->slots = *slots;
-    atoll_slots_init(slots);
+    atoll_id_pool_init(slots);
     atoll_map_init(&h->by_id);
     while ((home = atoll_map_next(&old, &pos)) != NULL) {
         if (!home->persistent || atoll_map_put(&h->by_id, home->id, home) < 0) {
             free(home);
             continue;
         }
-        if (home->outside_id && !atoll_slots_mark(&h->slots, home->outside_id))
+        if (home->outside_id && !atoll_id_pool_mark(&h->slots, home->outside_id))
             home->outside_id = 0; /* another block of ids now; see find_home() */
     }
     atoll_map_done(&old);
 }
 
-static int find_home(const struct atoll_homes *h, const struct atoll_spec *spec,
+static int find_home(const struct atoll_id_ranges *h, const struct atoll_spec *spec,
                      struct atoll_error *err)
 {
     const struct home *home = atoll_map_get(&h->by_id, spec->id);
@@ -72,7 +72,8 @@ static int find_home(const struct atoll_homes *h, const struct atoll_spec *spec,
         spec->id);
 }
 
-int atoll_homes_take(struct atoll_homes *h, struct atoll_spec *spec, struct atoll_error *err)
+int atoll_id_ranges_take(struct atoll_id_ranges *h, struct atoll_spec *spec,
+                         struct atoll_error *err)
 {
     struct home *home;
 
@@ -82,7 +83,7 @@ int atoll_homes_take(struct atoll_homes *h, struct atoll_spec *spec, struct atol
     if (h->slots.count > 0 && spec->builder) {
         spec->outside_id = ATOLL_LAYER_BASE;
     } else if (h->slots.count > 0) {
-        home->outside_id = spec->outside_id = atoll_slots_take(&h->slots);
+        home->outside_id = spec->outside_id = atoll_id_pool_take(&h->slots);
         if (!spec->outside_id) {
             free(home);
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
@@ -92,33 +93,33 @@ int atoll_homes_take(struct atoll_homes *h, struct atoll_spec *spec, struct atol
     }
     if (atoll_map_put(&h->by_id, home->id, home) < 0) {
         if (home->outside_id)
-            atoll_slots_give(&h->slots, home->outside_id);
+            atoll_id_pool_give(&h->slots, home->outside_id);
         free(home);
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "sandbox %s exists", spec->id);
     }
     return 0;
 }
 
-void atoll_homes_reserve(struct atoll_homes *h, const struct atoll_spec *spec)
+void atoll_id_ranges_reserve(struct atoll_id_ranges *h, const struct atoll_spec *spec)
 {
     struct home *home;
 
     if (atoll_map_get(&h->by_id, spec->id))
         return;
     home = home_new(spec);
-    if (spec->outside_id && !spec->builder && atoll_slots_mark(&h->slots, spec->outside_id))
+    if (spec->outside_id && !spec->builder && atoll_id_pool_mark(&h->slots, spec->outside_id))
         home->outside_id = spec->outside_id;
     if (atoll_map_put(&h->by_id, home->id, home) < 0)
         abort();
 }
 
-void atoll_homes_forget(struct atoll_homes *h, const char *id)
+void atoll_id_ranges_forget(struct atoll_id_ranges *h, const char *id)
 {
     struct home *home = atoll_map_remove(&h->by_id, id);
 
     if (!home)
         return;
     if (home->outside_id)
-        atoll_slots_give(&h->slots, home->outside_id);
+        atoll_id_pool_give(&h->slots, home->outside_id);
     free(home);
 }

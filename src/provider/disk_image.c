@@ -1,4 +1,4 @@
-#include "provider/image.h"
+#include "provider/disk_image.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -142,9 +142,9 @@ static int begin(struct making *m, uint64_t size_bytes, bool journal, struct ato
     return make_file(m, size_bytes + (journal ? JOURNAL_BYTES : 0), err);
 }
 
-void atoll_image_make(struct atoll_loop *loop, const char *state_dir, const char *name,
-                      uint64_t size_bytes, uint64_t inodes, bool journal,
-                      void (*done)(void *arg, const struct atoll_error *error), void *arg)
+void atoll_disk_image_make(struct atoll_loop *loop, const char *state_dir, const char *name,
+                           uint64_t size_bytes, uint64_t inodes, bool journal,
+                           void (*done)(void *arg, const struct atoll_error *error), void *arg)
 {
     struct making *m = calloc(1, sizeof(*m));
     struct atoll_error err;
@@ -170,8 +170,8 @@ void atoll_image_make(struct atoll_loop *loop, const char *state_dir, const char
         finish(m, &err);
 }
 
-int atoll_image_make_now(const char *state_dir, const char *name, uint64_t size_bytes,
-                         uint64_t inodes, bool journal, struct atoll_error *err)
+int atoll_disk_image_make_now(const char *state_dir, const char *name, uint64_t size_bytes,
+                              uint64_t inodes, bool journal, struct atoll_error *err)
 {
     struct making m = {.pidfd = ATOLL_NO_FD};
     int r = 0;
@@ -192,8 +192,8 @@ int atoll_image_make_now(const char *state_dir, const char *name, uint64_t size_
     return r;
 }
 
-void atoll_image_each_kept(const char *state_dir, void (*each)(void *arg, const char *id),
-                           void *arg)
+void atoll_disk_image_each_kept(const char *state_dir, void (*each)(void *arg, const char *id),
+                                void *arg)
 {
     char path[4096];
     struct dirent *entry;
@@ -213,7 +213,7 @@ void atoll_image_each_kept(const char *state_dir, void (*each)(void *arg, const 
         (void)closedir(dir);
 }
 
-void atoll_image_drop_kept(const char *state_dir, const char *id)
+void atoll_disk_image_drop_kept(const char *state_dir, const char *id)
 {
     char path[4096];
 

@@ -6,11 +6,11 @@
 #include <string.h>
 #include "provider/e2b/pump_internal.h"
 
-#define ERRANDS_MAX 64
+#define TASKS_MAX 64
 #define LEASES_AT_ONCE 8
 #define TIMEOUT_MS 15000L
 
-struct errand {
+struct task {
     struct atoll_list node;
     struct atoll_e2b_pump *pump;
     struct atoll_e2b_transfer transfer;
@@ -20,14 +20,14 @@ struct errand {
     char handle[ATOLL_E2B_HANDLE_MAX + 1]; /* of a lease; "" otherwise */
 };
 
-static void errand_free(struct errand *e)
+static void task_free(struct task *e)
 {
     atoll_e2b_transfer_end(e->pump, &e->transfer);
     curl_easy_cleanup(e->transfer.easy);
     curl_slist_free_all(e->headers);
     atoll_e2b_answer_done(&e->answer);
     atoll_list_remove(&e->node);
-    e->pump->errand_count--;
+    e->pump->task_count--;
     free(e->url);
     free(e->body);
     free(e);
@@ -35,32 +35,32 @@ static void errand_free(struct errand *e)
 
 static void on_done(struct atoll_e2b_transfer *t, CURLcode code, long status)
 {
-    struct errand *e = ATOLL_CONTAINER_OF(t, struct errand, transfer);
+    struct task *e = ATOLL_CONTAINER_OF(t, struct task, transfer);
 
     if (e->handle[0]) {
         /* One that is gone needs no time; that it is gone shows when somebody looks. */
         bool moved = code == CURLE_OK && ((status >= 200 && status < 300) || status == 404);
         atoll_e2b_remotes_told(e->pump->config.remotes, e->handle, moved);
     }
-    errand_free(e);
+    task_free(e);
 }
 
-static struct errand *errand_new(struct atoll_e2b_pump *p)
+static struct task *task_new(struct atoll_e2b_pump *p)
 {
-    struct errand *e = p->errand_count < ERRANDS_MAX ? calloc(1, sizeof(*e)) : NULL;
+    struct task *e = p->task_count < TASKS_MAX ? calloc(1, sizeof(*e)) : NULL;
 
     if (!e)
         return NULL;
     e->pump = p;
     e->transfer.done = on_done;
     e->transfer.easy = curl_easy_init();
-    atoll_list_push_back(&p->errands, &e->node);
-    p->errand_count++;
+    atoll_list_push_back(&p->tasks, &e->node);
+    p->task_count++;
     return e;
 }
 
 /* Nothing is lost when it fails: it is a kindness, or tried again. */
-static bool errand_begin(struct errand *e)
+static bool task_begin(struct task *e)
 {
     if (!e->transfer.easy || !e->url || !e->body)
         return false;
@@ -79,7 +79,7 @@ static bool errand_begin(struct errand *e)
 
 void atoll_e2b_errand_kill(struct atoll_e2b_pump *p, const struct atoll_e2b_stream *s)
 {
-    struct errand *e = errand_new(p);
+    struct task *e = task_new(p);
 
     if (!e)
         return;
@@ -90,13 +90,13 @@ void atoll_e2b_errand_kill(struct atoll_e2b_pump *p, const struct atoll_e2b_stre
         e->headers = more ? more : e->headers;
     }
     /* Without headers of its own it would go out with those of the API, and the key. */
-    if (!e->headers || !errand_begin(e))
-        errand_free(e);
+    if (!e->headers || !task_begin(e))
+        task_free(e);
 }
 
 static void move_lease(struct atoll_e2b_pump *p, const char *handle)
 {
-    struct errand *e = errand_new(p);
+    struct task *e = task_new(p);
     char body[48];
     int n = 0;
 
@@ -107,9 +107,9 @@ static void move_lease(struct atoll_e2b_pump *p, const char *handle)
                        atoll_e2b_remotes_lease_s(p->config.remotes));
         e->url = n < 0 ? NULL : e->url;
         e->body = strdup(body);
-        if (errand_begin(e))
+        if (task_begin(e))
             return;
-        errand_free(e);
+        task_free(e);
     }
     atoll_e2b_remotes_told(p->config.remotes, handle, false);
 }
@@ -129,7 +129,7 @@ int64_t atoll_e2b_errand_leases(struct atoll_e2b_pump *p, int64_t now_ms)
 
 void atoll_e2b_errands_drop(struct atoll_e2b_pump *p)
 {
-    ATOLL_LIST_FOREACH (&p->errands, node) {
-        errand_free(ATOLL_CONTAINER_OF(node, struct errand, node));
+    ATOLL_LIST_FOREACH (&p->tasks, node) {
+        task_free(ATOLL_CONTAINER_OF(node, struct task, node));
     }
 }

@@ -1,29 +1,29 @@
-#include "provider/slots.h"
+#include "provider/id_pool.h"
 
 #include <errno.h>
 #include "sandbox/spec.h"
 
-void atoll_slots_init(struct atoll_slots *s)
+void atoll_id_pool_init(struct atoll_id_pool *s)
 {
-    *s = (struct atoll_slots){0};
+    *s = (struct atoll_id_pool){0};
 }
 
-void atoll_slots_done(struct atoll_slots *s)
+void atoll_id_pool_done(struct atoll_id_pool *s)
 {
     for (size_t i = 0; i < s->block_count; i++)
         free(s->blocks[i].taken);
-    atoll_slots_init(s);
+    atoll_id_pool_init(s);
 }
 
-int atoll_slots_add(struct atoll_slots *s, uint32_t base, uint32_t count)
+int atoll_provider_entries_add(struct atoll_id_pool *s, uint32_t base, uint32_t count)
 {
-    struct atoll_slot_block *b = &s->blocks[s->block_count];
+    struct atoll_id_pool_block *b = &s->blocks[s->block_count];
 
     if (count == 0)
         return 0;
     if (s->block_count == ATOLL_SLOT_BLOCKS_MAX)
         return -ENOBUFS;
-    *b = (struct atoll_slot_block){.base = base, .count = count, .taken = calloc(count, 1)};
+    *b = (struct atoll_id_pool_block){.base = base, .count = count, .taken = calloc(count, 1)};
     if (!b->taken)
         return -ENOMEM;
     s->block_count++;
@@ -31,10 +31,10 @@ int atoll_slots_add(struct atoll_slots *s, uint32_t base, uint32_t count)
     return 0;
 }
 
-uint32_t atoll_slots_drop(struct atoll_slots *s, uint32_t spare)
+uint32_t atoll_provider_entries_drop(struct atoll_id_pool *s, uint32_t spare)
 {
     for (size_t i = s->block_count; i-- > 1;) {
-        struct atoll_slot_block b = s->blocks[i];
+        struct atoll_id_pool_block b = s->blocks[i];
 
         if (b.used > 0 || s->count - s->used < b.count + spare)
             continue;
@@ -49,7 +49,7 @@ uint32_t atoll_slots_drop(struct atoll_slots *s, uint32_t spare)
 }
 
 /* Of one that has a free range. */
-static uint32_t take_from(struct atoll_slot_block *b)
+static uint32_t take_from(struct atoll_id_pool_block *b)
 {
     uint32_t slot = b->next;
 
@@ -61,10 +61,10 @@ static uint32_t take_from(struct atoll_slot_block *b)
     return b->base + slot * ATOLL_ID_RANGE;
 }
 
-uint32_t atoll_slots_take(struct atoll_slots *s)
+uint32_t atoll_id_pool_take(struct atoll_id_pool *s)
 {
     for (size_t i = 0; i < s->block_count; i++) {
-        struct atoll_slot_block *b = &s->blocks[i];
+        struct atoll_id_pool_block *b = &s->blocks[i];
 
         if (b->used == b->count)
             continue;
@@ -75,10 +75,11 @@ uint32_t atoll_slots_take(struct atoll_slots *s)
 }
 
 /* NULL when none of ours has it. */
-static struct atoll_slot_block *block_of(struct atoll_slots *s, uint32_t first_id, uint32_t *ret)
+static struct atoll_id_pool_block *block_of(struct atoll_id_pool *s, uint32_t first_id,
+                                            uint32_t *ret)
 {
     for (size_t i = 0; i < s->block_count; i++) {
-        struct atoll_slot_block *b = &s->blocks[i];
+        struct atoll_id_pool_block *b = &s->blocks[i];
 
         *ret = (first_id - b->base) / ATOLL_ID_RANGE;
         if (first_id >= b->base && *ret < b->count)
@@ -87,10 +88,10 @@ static struct atoll_slot_block *block_of(struct atoll_slots *s, uint32_t first_i
     return NULL;
 }
 
-bool atoll_slots_mark(struct atoll_slots *s, uint32_t first_id)
+bool atoll_id_pool_mark(struct atoll_id_pool *s, uint32_t first_id)
 {
     uint32_t slot;
-    struct atoll_slot_block *b = block_of(s, first_id, &slot);
+    struct atoll_id_pool_block *b = block_of(s, first_id, &slot);
 
     if (!b)
         return false;
@@ -103,10 +104,10 @@ bool atoll_slots_mark(struct atoll_slots *s, uint32_t first_id)
     return true;
 }
 
-void atoll_slots_give(struct atoll_slots *s, uint32_t first_id)
+void atoll_id_pool_give(struct atoll_id_pool *s, uint32_t first_id)
 {
     uint32_t slot;
-    struct atoll_slot_block *b = block_of(s, first_id, &slot);
+    struct atoll_id_pool_block *b = block_of(s, first_id, &slot);
 
     if (!b || !b->taken[slot])
         return;
