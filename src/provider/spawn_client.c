@@ -39,6 +39,8 @@ const struct atoll_rpc_protocol atoll_spawn_protocol = {.reply = ATOLL_SPAWN_REP
                                                         .decode_error = decode_error,
                                                         .waiting_max = WAITING_MAX};
 
+const struct atoll_sm_hello atoll_spawn_hello = {.version = ATOLL_SPAWN_VERSION};
+
 struct handshake {
     struct atoll_spawn_info *info;
     bool answered;
@@ -78,44 +80,50 @@ int atoll_spawn_info_slots(const struct atoll_spawn_info *info, struct atoll_id_
     return r;
 }
 
+int atoll_spawn_read_hello(const struct atoll_frame *frame, struct atoll_spawn_info *info,
+                           struct atoll_error *err)
+{
+    struct atoll_sm_hello hello;
+    int r = atoll_msg_decode(&atoll_sm_hello_desc, frame->payload, frame->len, &hello, err);
+
+    if (r < 0)
+        return r;
+    info->root = hello.root;
+    info->cgroup_version = hello.cgroup_version;
+    info->lacking = lacking_limits(&hello);
+    note_ids(info, &hello);
+    info->hides = hello.hides;
+    r = atoll_text_copy(info->instance, sizeof(info->instance), hello.instance);
+    if (r == 0)
+        r = atoll_text_copy(info->cgroup_path, sizeof(info->cgroup_path),
+                            hello.cgroup_path ? hello.cgroup_path : "");
+    return r;
+}
+
 static int on_hello(void *arg, struct atoll_frame *frame)
 {
     struct handshake *h = arg;
-    struct atoll_sm_hello hello;
     int r;
 
     if (frame->type != ATOLL_SPAWN_REPLY) {
         r = decode_error(frame, h->err, h->err);
         return r < 0 ? r : -EPROTO;
     }
-    r = atoll_msg_decode(&atoll_sm_hello_desc, frame->payload, frame->len, &hello, h->err);
-    if (r < 0)
-        return r;
-    h->info->root = hello.root;
-    h->info->cgroup_version = hello.cgroup_version;
-    h->info->lacking = lacking_limits(&hello);
-    note_ids(h->info, &hello);
-    h->info->hides = hello.hides;
     h->answered = true;
-    r = atoll_text_copy(h->info->instance, sizeof(h->info->instance), hello.instance);
-    if (r == 0)
-        r = atoll_text_copy(h->info->cgroup_path, sizeof(h->info->cgroup_path),
-                            hello.cgroup_path ? hello.cgroup_path : "");
-    return r;
+    return atoll_spawn_read_hello(frame, h->info, h->err);
 }
 
 /* The first exchange, before the connection is on the loop. */
 static int shake_hands(int fd, struct atoll_spawn_info *info, struct atoll_error *err)
 {
-    const struct atoll_sm_hello hello = {.version = ATOLL_SPAWN_VERSION};
     struct handshake h = {info, false, err};
     struct atoll_channel channel;
     int r = atoll_channel_init(&channel, fd, 4096);
 
     (void)atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "atoll-spawn does not answer");
     if (r == 0)
-        r = atoll_channel_send(&channel, ATOLL_SPAWN_HELLO, 1, &atoll_sm_hello_desc, &hello, NULL,
-                               0);
+        r = atoll_channel_send(&channel, ATOLL_SPAWN_HELLO, 1, &atoll_sm_hello_desc,
+                               &atoll_spawn_hello, NULL, 0);
     if (r == 0)
         r = atoll_channel_flush(&channel);
     while (r >= 0 && !h.answered) {
@@ -139,12 +147,17 @@ static int start_program(const char *program, const char *state_dir, pid_t *ret_
     return r ? atoll_fail_errno(err, r, "start %s", program) : 0;
 }
 
+int atoll_spawn_try(const char *state_dir)
+{
+    return atoll_unix_connect(state_dir, "spawn.sock");
+}
+
 /* A connection that has been greeted. -EAGAIN when nobody answers there (yet): no socket, or that of
  * one that is just dying. */
 static int try_connect(const char *state_dir, int *ret_fd, struct atoll_spawn_info *info,
                        struct atoll_error *err)
 {
-    int fd = atoll_unix_connect(state_dir, "spawn.sock");
+    int fd = atoll_spawn_try(state_dir);
     int r;
 
     if (fd == -ENOENT || fd == -ECONNREFUSED)

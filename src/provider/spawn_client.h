@@ -18,13 +18,20 @@ struct atoll_spawn_info {
     char cgroup_path[512]; /* for atoll_cgroups_open() */
 };
 
-/* Connects to state/spawn.sock, starting `program` first when nobody answers there; with program
- * NULL somebody else (its keeper) is starting it and we only wait.
+/* Connects to state/spawn.sock, starting `program` first when nothing answers there; with program
+ * NULL its keeper is starting it and the caller only waits.
  * Blocking: some milliseconds while a new one comes up, at most five seconds.
  * On success *ret_fd is the connection after the handshake and belongs to the caller. */
 int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
                         struct atoll_spawn_info *ret_info,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* The same in steps, for a caller that must not block: a connection without a handshake, or -errno;
+ * then ATOLL_SPAWN_HELLO with this message is the first request, and its answer is read here. */
+int atoll_spawn_try(const char *state_dir) ATOLL_MUST_CHECK;
+extern const struct atoll_sm_hello atoll_spawn_hello;
+int atoll_spawn_read_hello(const struct atoll_frame *frame, struct atoll_spawn_info *ret,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* The ranges of all blocks it has; none without root. -ENOMEM. */
 int atoll_spawn_info_slots(const struct atoll_spawn_info *info,

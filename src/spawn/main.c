@@ -2,8 +2,8 @@
  * atoll-spawn: the only code with privilege. Started by the daemon as `atoll-spawn STATE_DIR`, it
  * runs itself once more from a sealed memory file with no arguments and no environment, so that
  * every sandbox forked off it shows nothing of the host in /proc/1/{exe,cmdline,environ}. That
- * second one serves plans until it is told to end; its sandboxes end with it. The first stays only
- * to start it again should it be killed.
+ * second one serves plans until it is told to end; its sandboxes end with it. The first stays as its
+ * keeper (keeper.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,32 +11,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/switches.h"
-#include "spawn/confine.h"
 #include "spawn/hidden.h"
 #include "spawn/id_block.h"
+#include "spawn/keeper.h"
 #include "spawn/leftovers.h"
 #include "spawn/own_root.h"
 #include "spawn/server.h"
 #include "spawn/spare.h"
-#include "sys/ns.h"
-
-#define STATE_FD 3 /* where the second life finds the state directory */
-
-/* Deaths this soon after a start, this many in a row, are not worth another try. */
-#define QUICK_MS 1000
-#define QUICK_DEATHS_MAX 20
-#define RETRY_US 100000
 
 static void die(const struct atoll_error *err) __attribute__((noreturn));
 
@@ -44,87 +31,6 @@ static void die(const struct atoll_error *err)
 {
     atoll_log(ATOLL_LOG_ERROR, "atoll-spawn cannot start", "error", err->text, NULL);
     _exit(1);
-}
-
-/* A copy of our own executable that nobody can change or find by name. */
-static int sealed_self(struct atoll_error *err)
-{
-    ATOLL_AUTOCLOSE int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    ATOLL_AUTOCLOSE int copy = memfd_create("atoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    struct stat st;
-    off_t at = 0;
-
-    if (self < 0 || copy < 0 || fstat(self, &st) < 0)
-        return atoll_fail_errno(err, errno, "open own executable");
-    while (at < st.st_size) {
-        char chunk[65536];
-        ssize_t n = pread(self, chunk, sizeof(chunk), at);
-        if (n <= 0 || atoll_fd_write_all(copy, chunk, (size_t)n) < 0)
-            return atoll_fail_errno(err, n < 0 ? errno : EIO, "copy own executable");
-        at += n;
-    }
-    if (!atoll_weakened("sealed_program") &&
-        fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
-        return atoll_fail_errno(err, errno, "seal own executable");
-    return ATOLL_TAKE_FD(copy);
-}
-
-/* One run of the real spawn. Returns how it ended, as waitpid() tells. */
-static int run_once(int exe, int state_fd, int *ret_status, struct atoll_error *err)
-{
-    char *argv[] = {"atoll", NULL};
-    pid_t pid = atoll_sys_clone(0, -1, NULL);
-
-    if (pid == 0) {
-        /* state_fd goes to STATE_FD without close-on-exec; exe is out of its way already. */
-        if (dup2(state_fd, STATE_FD) == STATE_FD && fcntl(STATE_FD, F_SETFD, 0) == 0)
-            (void)syscall(SYS_execveat, exe, "", argv,
-                          atoll_weakened("environment") ? environ : atoll_switches_env(),
-                          AT_EMPTY_PATH);
-        _exit(127);
-    }
-    if (pid < 0)
-        return atoll_fail_errno(err, -pid, "fork");
-    while (waitpid(pid, ret_status, 0) < 0)
-        if (errno != EINTR)
-            return atoll_fail_errno(err, errno, "wait");
-    return 0;
-}
-
-/* The keeper: starts spawn, and starts it again when it was killed. The daemon cannot do that: it
- * has given its privileges away by then. */
-static int first_life(const char *state, struct atoll_error *err)
-{
-    int state_fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int exe = state_fd < 0 ? -1 : sealed_self(err);
-
-    if (state_fd < 0)
-        return atoll_fail_errno(err, errno, "open the state directory");
-    if (exe >= 0)
-        exe = fcntl(exe, F_DUPFD_CLOEXEC, STATE_FD + 2);
-    if (exe < 0)
-        return atoll_fail_errno(err, errno, "copy own executable");
-    if (atoll_confine(err) < 0)
-        return -EPERM;
-    (void)setsid();
-    (void)prctl(PR_SET_NAME, "atoll-keeper", 0, 0, 0);
-    for (int quick = 0, killed = false; quick < QUICK_DEATHS_MAX;) {
-        int64_t begun = atoll_clock_ms();
-        int status, r = run_once(exe, state_fd, &status, err);
-
-        if (r < 0)
-            return r;
-        /* It ended by itself and has said why. Once it has been killed, only success is an end: what
-         * the dead one left may be in the way of the next for a moment. */
-        if (WIFEXITED(status) && (!killed || WEXITSTATUS(status) == 0))
-            _exit(WEXITSTATUS(status));
-        killed = true;
-        quick = atoll_clock_ms() - begun < QUICK_MS ? quick + 1 : 0;
-        if (quick > 1)
-            (void)usleep(RETRY_US);
-        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn died; starting it again", NULL);
-    }
-    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD, "atoll-spawn dies as soon as it starts");
 }
 
 static int open_below(int dirfd, const char *name, struct atoll_error *err)
@@ -180,9 +86,12 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
 {
     int r;
 
-    *host = (struct atoll_spawn_host){
-        .root = geteuid() == 0, .uid = geteuid(), .gid = getegid(), .state_fd = STATE_FD};
-    if (fcntl(STATE_FD, F_SETFD, FD_CLOEXEC) < 0 || fchdir(STATE_FD) < 0)
+    *host = (struct atoll_spawn_host){.root = geteuid() == 0,
+                                      .uid = geteuid(),
+                                      .gid = getegid(),
+                                      .state_fd = ATOLL_KEEPER_STATE_FD};
+    if (fcntl(ATOLL_KEEPER_STATE_FD, F_SETFD, FD_CLOEXEC) < 0 ||
+        fcntl(ATOLL_KEEPER_OVER_FD, F_SETFD, FD_CLOEXEC) < 0 || fchdir(ATOLL_KEEPER_STATE_FD) < 0)
         return atoll_fail_errno(err, errno, "no state directory was passed on");
     r = atoll_fault("spawn.boot");
     if (r != 0)
@@ -266,6 +175,8 @@ static int second_life(struct atoll_error *err)
     /* Our children die with us; the daemon has removed what it knew, this is for the rest. */
     (void)unlinkat(host.state_fd, "spawn.sock", 0);
     (void)!atoll_cgroups_remove_parents(&host.cgroups, host.instance);
+    if (r == 0)
+        atoll_keeper_release();
     return r;
 }
 
@@ -277,7 +188,7 @@ int main(int argc, char **argv)
     if (argc == 1 && strcmp(argv[0], "atoll") == 0) {
         r = second_life(&err);
     } else if (argc == 2) {
-        r = first_life(argv[1], &err);
+        r = atoll_keeper_run(argv[1], &err);
     } else {
         r = atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "usage: atoll-spawn STATE_DIR");
     }

@@ -143,7 +143,7 @@ static int send_plan(struct creation *c, struct atoll_error *err)
     int r;
 
     if (!n->rpc)
-        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
+        return atoll_native_absent(n, err);
     atoll_buf_init(&plan, ATOLL_PLAN_MAX);
     r = atoll_plan_build(&n->plan_host, &c->spec, &n->seccomp, &plan, err);
     if (r == 0) {
@@ -247,5 +247,11 @@ void atoll_native_create(struct atoll_provider *p, struct atoll_spec *spec,
                            .done = done,
                            .arg = arg,
                            .lost = n->lost};
+    /* The ranges of the one that died are not those of the next. */
+    if (!n->rpc) {
+        (void)atoll_native_absent(n, &err);
+        drop_creation(c, &err);
+        return;
+    }
     take_ids(c);
 }

@@ -76,7 +76,7 @@ static int ask_ids(struct atoll_native *n, struct atoll_error *err)
     if (n->asking_ids)
         return 0;
     r = n->rpc ? atoll_rpc_ask(n->rpc, ATOLL_SPAWN_TAKE_IDS, NULL, NULL, on_ids, n, err)
-               : atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
+               : atoll_native_absent(n, err);
     n->asking_ids = r == 0;
     return r;
 }
@@ -167,7 +167,7 @@ void atoll_native_health(struct atoll_provider *p, atoll_provider_health_fn *don
     else if (n->rpc)
         r = atoll_rpc_ask(n->rpc, ATOLL_SPAWN_PING, NULL, NULL, on_pong, c, &err);
     else
-        r = atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
+        r = atoll_native_absent(n, &err);
     if (r < 0) {
         finish(c, &err);
         return;

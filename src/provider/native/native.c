@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/fd.h"
@@ -74,7 +73,7 @@ static void list(struct atoll_provider *p, atoll_provider_each_fn *each,
         abort(); /* a small fixed object: the daemon is crash-only */
     *l = (struct listing){.n = n, .each = each, .done = done, .arg = arg};
     r = n->rpc ? atoll_rpc_ask(n->rpc, ATOLL_SPAWN_LIST, NULL, NULL, on_listed, l, &err)
-               : atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
+               : atoll_native_absent(n, &err);
     if (r < 0) {
         free(l);
         done(arg, &err);
@@ -165,7 +164,7 @@ static void ask_plain(struct atoll_native *n, uint16_t type, const struct atoll_
     p->arg = arg;
     p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER ? ATOLL_NATIVE_LAYER_MS : n->answer_ms;
     r = n->rpc ? atoll_rpc_ask(n->rpc, type, desc, msg, on_plain, p, &err)
-               : atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn is not running");
+               : atoll_native_absent(n, &err);
     if (r < 0) {
         free(p);
         done(arg, &err);
@@ -270,59 +269,6 @@ static void stats(struct atoll_provider *p, const struct atoll_spec *spec,
          NULL);
 }
 
-/* Connection to spawn, and what happens when it breaks. */
-
-static int on_event(void *arg, struct atoll_frame *frame)
-{
-    struct atoll_native *n = arg;
-    struct atoll_sm_exited msg;
-    struct atoll_error err;
-
-    if (frame->type != ATOLL_SPAWN_EXITED ||
-        atoll_msg_decode(&atoll_sm_exited_desc, frame->payload, frame->len, &msg, &err) < 0)
-        return -EBADMSG;
-    n->base.events->exited(n->base.events_arg, msg.id,
-                           &(struct atoll_provider_exit){msg.code, msg.signal, msg.oom_kills,
-                                                         msg.memory_peak_bytes, msg.cpu_us});
-    return 0;
-}
-
-static void on_lost(void *arg, const char *why);
-static const struct atoll_rpc_events rpc_events = {.event = on_event, .lost = on_lost};
-
-static int connect_spawn(struct atoll_native *n, const char *program, struct atoll_error *err)
-{
-    struct atoll_id_pool slots;
-    int fd;
-    int r = atoll_spawn_connect(n->state_dir, program, &fd, &n->spawn, err);
-
-    if (r < 0)
-        return r;
-    r = atoll_spawn_info_slots(&n->spawn, &slots);
-    if (r < 0) {
-        (void)close(fd);
-        return atoll_fail_errno(err, -r, "id ranges");
-    }
-    atoll_id_ranges_open(&n->homes, &slots);
-    return atoll_rpc_open(n->loop, fd, &atoll_spawn_protocol, &rpc_events, n, &n->rpc, err);
-}
-
-/* Its sandboxes died with it. Its keeper starts another, which clears away what they left. */
-static void on_lost(void *arg, const char *why)
-{
-    struct atoll_native *n = arg;
-    struct atoll_error err;
-
-    n->rpc = atoll_rpc_close(n->rpc);
-    n->lost++;
-    if (n->ending)
-        return;
-    atoll_log(ATOLL_LOG_ERROR, "atoll-spawn is gone", "why", why, NULL);
-    if (connect_spawn(n, NULL, &err) < 0)
-        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn does not come back", "error", err.text, NULL);
-    n->base.events->lost(n->base.events_arg, "atoll-spawn died, and its sandboxes with it");
-}
-
 static void shutdown_spawn(struct atoll_provider *p)
 {
     struct atoll_native *n = atoll_native_of(p);
@@ -341,6 +287,7 @@ static struct atoll_provider *native_free(struct atoll_provider *p)
     /* Those who wait for an answer have things to release. */
     atoll_rpc_fail_all(n->rpc, "the daemon is ending");
     n->rpc = atoll_rpc_close(n->rpc);
+    atoll_native_end_return(n);
     atoll_id_ranges_done(&n->homes);
     atoll_cgroups_close(&n->cgroups);
     atoll_buf_done(&n->seccomp);
@@ -397,7 +344,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
     if (r == 0)
         r = atoll_seccomp_build(&n->seccomp, err);
     if (r == 0)
-        r = connect_spawn(n, n->spawn_program, err);
+        r = atoll_native_connect_spawn(n, err);
     if (r < 0)
         return r;
     n->plan_host = (struct atoll_plan_host){

@@ -5,7 +5,7 @@
 /*
  * The native provider: namespaces, cgroups and overlays of this host, made by atoll-spawn.
  * Blocking: opening takes some milliseconds (it starts atoll-spawn and lays out the templates);
- * afterwards nothing does, except a restart of atoll-spawn after it died.
+ * afterwards nothing does.
  */
 struct atoll_native_config {
     const char *state_dir;

@@ -8,7 +8,8 @@
 #include "sys/cgroup.h"
 
 /*
- * What the files of the native provider share: create.c makes sandboxes, native.c does the rest.
+ * What the files of the native provider share: create.c makes sandboxes, spawn_link.c keeps the
+ * connection to atoll-spawn, native.c does the rest.
  *
  * Whoever waits for atoll-spawn is told DEADLINE_EXCEEDED when it does not answer for long. What it was
  * asked for is still done when it goes on, in the order in which it was asked: so a request that takes
@@ -28,7 +29,14 @@ struct atoll_native {
     struct atoll_loop *loop;
     char *state_dir, *spawn_program;
     struct atoll_spawn_info spawn;
-    struct atoll_rpc *rpc;
+    struct atoll_rpc *rpc; /* NULL: atoll-spawn is not there; see absence */
+    struct {
+        struct atoll_rpc *rpc;       /* to the next one, before its answer to the first request */
+        struct atoll_timer again;    /* the next try, or the end of waiting for that answer */
+        struct atoll_timer patience; /* until the sandboxes are called lost in any case */
+        int64_t delay_ms;            /* before the next try */
+        bool told;                   /* they are */
+    } absence;
     int64_t answer_ms; /* how long that may take */
     unsigned lost;     /* how often atoll-spawn died: ids handed out before are others' by now */
     struct atoll_plan_host plan_host;
@@ -48,6 +56,12 @@ static inline struct atoll_native *atoll_native_of(struct atoll_provider *p)
 
 /* native.c: what they are told who have waited that long. */
 int atoll_native_silent(struct atoll_error *err, int64_t waited_ms);
+/* spawn_link.c: finds atoll-spawn or starts it. Blocking; for the start of the daemon. */
+int atoll_native_connect_spawn(struct atoll_native *native,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* UNAVAILABLE, with what the operator can do; while rpc is NULL. */
+int atoll_native_absent(const struct atoll_native *native, struct atoll_error *err);
+void atoll_native_end_return(struct atoll_native *native);
 /* create.c: a stream to the agent, or -errno. */
 int atoll_native_connect(struct atoll_native *native, const char *id,
                          struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,0 +1,270 @@
+#include "spawn/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/switches.h"
+#include "spawn/confine.h"
+#include "sys/ns.h"
+
+/* Deaths this soon after a start, this many in a row, are not worth another try. */
+#define QUICK_MS 1000
+#define QUICK_DEATHS_MAX 20
+#define RETRY_MS 100
+
+/* In memory that all keepers have in common. */
+struct shared {
+    pid_t spawn, watcher; /* as of the last start */
+};
+
+struct keeper {
+    struct shared *shared;
+    int exe, state_fd;
+    int over_fd; /* eventfd, never read: written once the end is on purpose */
+    int spawn;   /* pidfd; ATOLL_NO_FD: to be started */
+    pid_t child; /* the same as our child, or 0: another keeper started it */
+    int other;   /* pidfd of the other keeper; ATOLL_NO_FD: to be started */
+    bool killed; /* an atoll-spawn was */
+    int quick;   /* deaths in a row */
+    int64_t begun_ms;
+};
+
+/* A copy of our own executable that cannot be changed or found by name. */
+static int sealed_self(struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    ATOLL_AUTOCLOSE int copy = memfd_create("atoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct stat st;
+    off_t at = 0;
+
+    if (self < 0 || copy < 0 || fstat(self, &st) < 0)
+        return atoll_fail_errno(err, errno, "open own executable");
+    while (at < st.st_size) {
+        char chunk[65536];
+        ssize_t n = pread(self, chunk, sizeof(chunk), at);
+        if (n <= 0 || atoll_fd_write_all(copy, chunk, (size_t)n) < 0)
+            return atoll_fail_errno(err, n < 0 ? errno : EIO, "copy own executable");
+        at += n;
+    }
+    if (!atoll_weakened("sealed_program") &&
+        fcntl(copy, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        return atoll_fail_errno(err, errno, "seal own executable");
+    return ATOLL_TAKE_FD(copy);
+}
+
+static void set_over(int fd)
+{
+    const uint64_t one = 1;
+    (void)!write(fd, &one, sizeof(one));
+}
+
+void atoll_keeper_release(void)
+{
+    set_over(ATOLL_KEEPER_OVER_FD);
+}
+
+static void end(const struct keeper *k, int status) __attribute__((noreturn));
+
+static void end(const struct keeper *k, int status)
+{
+    set_over(k->over_fd);
+    _exit(status);
+}
+
+static bool is_ready(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) > 0;
+}
+
+static void become_spawn(const struct keeper *k) __attribute__((noreturn));
+
+static void become_spawn(const struct keeper *k)
+{
+    char *argv[] = {"atoll", NULL};
+
+    k->shared->spawn = getpid(); /* our keeper may be dead before it can note it */
+    if (dup2(k->state_fd, ATOLL_KEEPER_STATE_FD) >= 0 &&
+        dup2(k->over_fd, ATOLL_KEEPER_OVER_FD) >= 0)
+        (void)syscall(SYS_execveat, k->exe, "", argv,
+                      atoll_weakened("environment") ? environ : atoll_switches_env(),
+                      AT_EMPTY_PATH);
+    _exit(127);
+}
+
+static int start_spawn(struct keeper *k, struct atoll_error *err)
+{
+    pid_t pid = atoll_sys_clone(0, -1, &k->spawn);
+
+    if (pid == 0)
+        become_spawn(k);
+    if (pid < 0)
+        return atoll_fail_errno(err, -pid, "fork");
+    k->shared->spawn = k->child = pid;
+    k->begun_ms = atoll_clock_ms();
+    return 0;
+}
+
+/* Takes the place of the keeper that was watched. */
+static void take_over(struct keeper *k)
+{
+    (void)close(ATOLL_TAKE_FD(k->other));
+    /* The number can only be another's when all numbers were used since that keeper died. */
+    k->spawn = atoll_sys_pidfd_open(k->shared->spawn);
+    if (k->spawn < 0)
+        k->spawn = ATOLL_NO_FD;
+    k->child = 0;
+    k->killed = true;
+    k->begun_ms = atoll_clock_ms();
+    atoll_log(ATOLL_LOG_WARN, "the keeper of atoll-spawn was killed; another took its place", NULL);
+}
+
+/* Returns when the acting keeper was killed. */
+static void watch(struct keeper *k)
+{
+    struct pollfd fds[] = {{.fd = k->other, .events = POLLIN},
+                           {.fd = k->over_fd, .events = POLLIN}};
+
+    do {
+        (void)poll(fds, ATOLL_ARRAY_LEN(fds), -1);
+        if (is_ready(k->over_fd))
+            _exit(0);
+    } while (!is_ready(k->other));
+    take_over(k);
+}
+
+/* The watcher is not our child: atoll-spawn stays the only one. Returns in the acting
+ * keeper, with k->other as it was when that fails, and much later in the watcher. */
+static void start_watcher(struct keeper *k)
+{
+    ATOLL_AUTOCLOSE int self = atoll_sys_pidfd_open(getpid());
+    pid_t between;
+
+    k->shared->watcher = 0;
+    between = self < 0 ? self : atoll_sys_clone(0, -1, NULL);
+    if (between == 0) {
+        pid_t pid = atoll_sys_clone(0, -1, NULL);
+
+        if (pid != 0) {
+            k->shared->watcher = pid;
+            _exit(0);
+        }
+        if (k->spawn >= 0)
+            (void)close(ATOLL_TAKE_FD(k->spawn));
+        k->other = ATOLL_TAKE_FD(self);
+        watch(k);
+        return;
+    }
+    while (between > 0 && waitpid(between, NULL, 0) < 0 && errno == EINTR)
+        ;
+    if (between > 0 && k->shared->watcher > 0)
+        k->other = atoll_sys_pidfd_open(k->shared->watcher);
+    if (k->other < 0)
+        k->other = ATOLL_NO_FD;
+}
+
+/* How atoll-spawn ended, as waitpid() tells; of another keeper's child only whether that was on purpose. */
+static int status_of_dead(struct keeper *k)
+{
+    int status = 0;
+
+    (void)close(ATOLL_TAKE_FD(k->spawn));
+    if (k->child == 0)
+        return is_ready(k->over_fd) ? 0 : SIGKILL;
+    while (waitpid(k->child, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status;
+}
+
+static void on_spawn_ended(struct keeper *k)
+{
+    int status = status_of_dead(k);
+
+    /* It ended by itself and has said why. Once it has been killed, only success is an end: what the
+     * dead one left may be in the way of the next for a moment. */
+    if (WIFEXITED(status) && (!k->killed || WEXITSTATUS(status) == 0))
+        end(k, WEXITSTATUS(status));
+    k->killed = true;
+    k->quick = atoll_clock_ms() - k->begun_ms < QUICK_MS ? k->quick + 1 : 0;
+    if (k->quick > 1)
+        (void)poll(NULL, 0, RETRY_MS);
+    atoll_log(ATOLL_LOG_ERROR, "atoll-spawn died; starting it again", NULL);
+}
+
+static int keep(struct keeper *k, struct atoll_error *err)
+{
+    while (k->quick < QUICK_DEATHS_MAX) {
+        struct pollfd fds[2];
+
+        if (k->spawn < 0 && start_spawn(k, err) < 0)
+            return -EAGAIN;
+        if (k->other < 0 && !is_ready(k->over_fd))
+            start_watcher(k);
+        if (k->spawn < 0)
+            continue;
+        fds[0] = (struct pollfd){.fd = k->spawn, .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = k->other, .events = POLLIN};
+        (void)poll(fds, ATOLL_ARRAY_LEN(fds),
+                   k->other < 0 && !is_ready(k->over_fd) ? RETRY_MS : -1);
+        if (k->other >= 0 && is_ready(k->other))
+            (void)close(ATOLL_TAKE_FD(k->other));
+        if (is_ready(k->spawn))
+            on_spawn_ended(k);
+    }
+    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD, "atoll-spawn dies as soon as it starts");
+}
+
+/* To where dup2() in become_spawn() does not reach. */
+static int move_up(int fd)
+{
+    int r = fcntl(fd, F_DUPFD_CLOEXEC, ATOLL_KEEPER_OVER_FD + 1);
+
+    (void)close(fd);
+    return r;
+}
+
+static int prepare(struct keeper *k, const char *state, struct atoll_error *err)
+{
+    int fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return atoll_fail_errno(err, errno, "open the state directory");
+    k->state_fd = move_up(fd);
+    fd = sealed_self(err);
+    if (fd < 0)
+        return fd;
+    k->exe = move_up(fd);
+    k->over_fd = move_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    k->shared =
+        mmap(NULL, sizeof(*k->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (k->state_fd < 0 || k->exe < 0 || k->over_fd < 0 || k->shared == MAP_FAILED)
+        return atoll_fail_errno(err, errno, "prepare the keeper");
+    return 0;
+}
+
+int atoll_keeper_run(const char *state, struct atoll_error *err)
+{
+    struct keeper k = {.spawn = ATOLL_NO_FD, .other = ATOLL_NO_FD};
+    int r = prepare(&k, state, err);
+
+    if (r < 0)
+        return r;
+    if (atoll_confine(err) < 0)
+        return -EPERM;
+    (void)setsid();
+    (void)prctl(PR_SET_NAME, "atoll-keeper", 0, 0, 0);
+    r = keep(&k, err);
+    set_over(k.over_fd);
+    return r;
+}

@@ -1,0 +1,178 @@
+"""kill -9 of atoll-spawn together with what starts it again: the daemon answers all the time."""
+import contextlib
+import os
+import pathlib
+import signal
+import threading
+import time
+
+import pytest
+
+from daemons import BUILD, SLACK, alive, cgroups, process_files, start_time, wait_until
+from daemons import running as running_daemon
+from rest import Rest
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only atolld started as root cannot "
+                                "start atoll-spawn itself")
+
+ANSWERS_WITHIN = 3  # seconds; far more than any answer takes, less than a wait for atoll-spawn
+
+
+class Family:
+    """The processes that serve the daemon's state directory."""
+
+    def __init__(self, daemon):
+        self.state = daemon.state
+
+    def keepers(self):
+        found = []
+        for entry in process_files("cmdline"):
+            with contextlib.suppress(OSError):
+                name = (entry.parent / "comm").read_text().strip()
+                if name == "atoll-keeper" and str(self.state).encode() in entry.read_bytes():
+                    found.append(int(entry.parent.name))
+        return found
+
+    def spawn(self):
+        """The process that holds the lock, or None."""
+        inode = f":{(self.state / 'spawn.lock').stat().st_ino} "
+        for line in pathlib.Path("/proc/locks").read_text().splitlines():
+            if inode in line and "FLOCK" in line and "->" not in line:
+                return int(line.split()[4])
+        return None
+
+    def acting(self):
+        """The keeper that atoll-spawn is a child of."""
+        (found,) = [pid for pid in self.keepers() if pathlib.Path(
+            f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return found
+
+    def complete(self):
+        return len(self.keepers()) == 2 and self.spawn() is not None
+
+
+class Pulse:
+    """Asks /healthz all the time; the longest answer, in seconds."""
+
+    def __init__(self, daemon):
+        self.rest, self.longest, self.over = Rest(daemon.socket), 0, False
+        self.thread = threading.Thread(target=self.beat)
+
+    def beat(self):
+        while not self.over:
+            begun = time.monotonic()
+            assert self.rest.get("/healthz").status == 200
+            self.longest = max(self.longest, time.monotonic() - begun)
+            time.sleep(0.02)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over = True
+        self.thread.join()
+
+
+@pytest.fixture(name="daemon")
+def daemon_of_its_own():
+    with running_daemon(BUILD) as daemon:
+        yield daemon
+
+
+@pytest.fixture(name="family")
+def family_of_daemon(daemon):
+    family = Family(daemon)
+    wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
+    return family
+
+
+def kill(*pids):
+    """All at once: none of them runs in between."""
+    born = [(pid, start_time(pid)) for pid in pids]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(alive(*p) for p in born), 10, lambda: f"{born} live")
+
+
+def recovers(daemon, family):
+    wait_until(lambda: daemon.atoll("run", "--", "echo", "again").stdout == "again\n", 30,
+               lambda: f"no create succeeds:\n{daemon.log_tail()}")
+    wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
+
+
+def nothing_is_left(daemon, box):
+    daemon.atoll("rm", box, check=True)
+    wait_until(lambda: not [path for path in cgroups() if box in path.name], 30,
+               lambda: "its cgroup is left")
+    assert not list((daemon.state / "sandboxes").glob(f"{box}*"))
+
+
+def refusal(rest):
+    return rest.post("/api/sandboxes", {}).body.decode()
+
+
+def test_a_keeper_that_was_killed_is_replaced(daemon, family):
+    """And its atoll-spawn goes on, with its sandboxes."""
+    box, spawn = daemon.create(), family.spawn()
+    for _ in range(3):
+        kill(family.keepers()[0])
+        wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
+        assert daemon.atoll("exec", box, "--", "echo", "here").stdout == "here\n"
+    assert family.spawn() == spawn
+    nothing_is_left(daemon, box)
+
+
+def test_kill_of_the_keeper_and_then_of_spawn(daemon, family):
+    box = daemon.create()
+    with Pulse(daemon) as pulse:
+        kill(family.acting())
+        wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
+        kill(family.spawn())
+        recovers(daemon, family)
+        kill(family.spawn())
+        recovers(daemon, family)
+    assert pulse.longest < ANSWERS_WITHIN * SLACK
+    nothing_is_left(daemon, box)
+
+
+def test_kill_of_the_keeper_and_spawn_at_once(daemon, family):
+    box = daemon.create()
+    with Pulse(daemon) as pulse:
+        kill(family.acting(), family.spawn())
+        recovers(daemon, family)
+    assert pulse.longest < ANSWERS_WITHIN * SLACK
+    nothing_is_left(daemon, box)
+
+
+def test_kill_of_all_at_once(daemon, family):
+    """The daemon says what it lacks and goes on answering; the next one has all again."""
+    rest, box = Rest(daemon.socket), daemon.create()
+    with Pulse(daemon) as pulse:
+        kill(*family.keepers(), family.spawn())
+        assert family.keepers() == []
+        wait_until(lambda: "restart atolld" in refusal(rest), 30,
+                   lambda: refusal(rest))
+        refused = rest.post("/api/sandboxes", {})
+        assert refused.status == 503
+        ready = rest.get("/readyz")
+        assert ready.status == 503 and b"restart atolld" in ready.body
+        assert rest.get(f"/api/sandboxes/{box}").json["state"] == "failed"
+    assert pulse.longest < ANSWERS_WITHIN * SLACK
+    daemon.process.kill()
+    daemon.process.wait()
+    daemon.start()
+    recovers(daemon, family)
+    nothing_is_left(daemon, box)
+
+
+def test_the_end_of_the_daemon_ends_the_keepers():
+    with running_daemon(BUILD) as daemon:
+        family = Family(daemon)
+        wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
+        kill(family.acting())  # so that atoll-spawn is not the child of its keeper
+        wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
+        pids = [(pid, start_time(pid)) for pid in (*family.keepers(), family.spawn())]
+    wait_until(lambda: not any(alive(*p) for p in pids), 20, lambda: f"{pids} live")
