@@ -2,11 +2,12 @@
 #include "proto/frame.h"
 
 /*
- * The agent protocol: what the daemon and the agent (PID 1 of a sandbox) say to each other.
- * docs/agent-protocol.md is the prose; this file is the truth about types and fields.
+ * The agent protocol: messages between the daemon and the agent (PID 1 of a sandbox).
+ * docs/agent-protocol.md describes it; this file is authoritative for types and fields.
  *
- * The daemon asks (frame id = a request number it chose, never 0); the agent answers each request
- * with exactly one REPLY or ERROR of that id, after any number of PARTs where a request says so.
+ * The daemon sends requests (frame id: a request number of its choice, never 0). The agent answers
+ * each request with exactly one REPLY or ERROR of that id, after any number of PARTs where the
+ * request is documented to have them.
  * Frames from the agent with id 0 are events. Both sides treat the other's bytes as hostile.
  */
 #define ATOLL_AGENT_VERSION 1
@@ -22,7 +23,8 @@ enum atoll_agent_type {
 
     /* requests, daemon → agent */
     ATOLL_AGENT_HELLO = 32, /* atoll_am_hello → atoll_am_hello; first frame of a connection */
-    /* Instead of HELLO: atoll_am_connect → empty, and then the connection is a pipe to that port */
+    /* Instead of HELLO: atoll_am_connect → empty; from then on the connection is a byte stream to
+     * that port. */
     ATOLL_AGENT_TUNNEL = 33,
 
     ATOLL_AGENT_EXEC_START = 40,       /* atoll_am_exec_start → atoll_am_exec_started */
@@ -33,8 +35,9 @@ enum atoll_agent_type {
     ATOLL_AGENT_EXEC_RESUME = 45,      /* atoll_am_resume → empty; re-sends from the offsets */
     ATOLL_AGENT_EXEC_LIST = 46,        /* empty → PART atoll_am_exec_info …, REPLY empty */
     ATOLL_AGENT_EXEC_ACK = 47,         /* atoll_am_ack; no answer */
-    ATOLL_AGENT_EXEC_FORGET = 48,      /* atoll_am_exec_ref; no answer: the record is stored */
-    ATOLL_AGENT_PROCESS_LIST = 49,     /* empty → PART atoll_am_process …, REPLY empty */
+    ATOLL_AGENT_EXEC_FORGET =
+        48, /* atoll_am_exec_ref; no answer; the daemon has stored the record */
+    ATOLL_AGENT_PROCESS_LIST = 49, /* empty → PART atoll_am_process …, REPLY empty */
 
     ATOLL_AGENT_FILE_STAT = 60,   /* atoll_am_path → atoll_am_entry */
     ATOLL_AGENT_FILE_LIST = 61,   /* atoll_am_list → PART atoll_am_entry …, REPLY empty */
@@ -58,17 +61,18 @@ enum atoll_agent_type {
     ATOLL_AGENT_WATCH_START = 80, /* atoll_am_watch → atoll_am_handle */
     ATOLL_AGENT_WATCH_STOP = 81,  /* atoll_am_handle → empty */
 
-    ATOLL_AGENT_CONNECT = 90,  /* atoll_am_connect → empty + descriptor of the connected socket */
-    ATOLL_AGENT_USAGE = 91,    /* empty → atoll_am_usage */
-    ATOLL_AGENT_NOTE_PUT = 92, /* atoll_am_data → empty: bytes kept for the next daemon */
-    ATOLL_AGENT_NOTE_GET = 93, /* empty → atoll_am_data: as they were put, or none */
-    ATOLL_AGENT_PAUSE = 94,    /* atoll_am_pause → empty: time limits stand still until RESUME */
-    ATOLL_AGENT_RESUME = 95,   /* empty → empty: they go on, if they stood still */
-    ATOLL_AGENT_PING = 96,     /* empty → empty; an agent without it answers UNIMPLEMENTED */
+    ATOLL_AGENT_CONNECT = 90, /* atoll_am_connect → empty + descriptor of the connected socket */
+    ATOLL_AGENT_USAGE = 91,   /* empty → atoll_am_usage */
+    ATOLL_AGENT_NOTE_PUT =
+        92, /* atoll_am_data → empty: bytes the agent keeps for the next daemon */
+    ATOLL_AGENT_NOTE_GET = 93, /* empty → atoll_am_data: the bytes of the last NOTE_PUT, or empty */
+    ATOLL_AGENT_PAUSE = 94,  /* atoll_am_pause → empty: time limits are suspended until RESUME */
+    ATOLL_AGENT_RESUME = 95, /* empty → empty: time limits continue if they were suspended */
+    ATOLL_AGENT_PING = 96,   /* empty → empty; an agent without it answers UNIMPLEMENTED */
 };
 
 /* atoll_am_hello.features */
-#define ATOLL_AGENT_FEATURE_FDS 1u /* the transport carries descriptors: they pass if both say so */
+#define ATOLL_AGENT_FEATURE_FDS 1u /* the transport passes descriptors; used if both sides set it */
 #define ATOLL_AGENT_FEATURE_SUDO 2u /* sudo works inside */
 
 struct atoll_am_hello {
@@ -91,17 +95,17 @@ struct atoll_am_error {
 struct atoll_am_exec_start {
     uint64_t exec; /* chosen by the daemon, unique in this sandbox */
     uint32_t flags;
-    const char *user;       /* name or number; "" is the template's default user */
-    const char *cwd;        /* "" is the user's home */
-    struct atoll_strv argv; /* argv[0] is looked up in PATH of env, or of the default */
-    struct atoll_strv env;  /* NAME=VALUE, over the agent's small default environment */
-    uint32_t timeout_ms;    /* 0: none. Past it the whole tree is killed: TIMED_OUT */
+    const char *user;       /* name or number; "": the template's default user */
+    const char *cwd;        /* "": the user's home */
+    struct atoll_strv argv; /* argv[0] is looked up in PATH of env, or in the default PATH */
+    struct atoll_strv env;  /* NAME=VALUE, added to the agent's small default environment */
+    uint32_t timeout_ms;    /* 0: none. On expiry the whole tree is killed: TIMED_OUT */
     uint32_t cols, rows;    /* of the terminal */
     uint32_t window; /* unacknowledged output kept before back-pressure; 0: default 256 KiB */
 };
 
 struct atoll_am_exec_started {
-    uint32_t pid; /* inside */
+    uint32_t pid; /* in the sandbox's pid namespace */
 };
 
 struct atoll_am_exec_ref {
@@ -110,15 +114,15 @@ struct atoll_am_exec_ref {
 
 struct atoll_am_stdin {
     uint64_t exec;
-    uint64_t offset; /* of the first byte; bytes already taken are skipped, a gap is refused */
+    uint64_t offset; /* of the first byte; bytes already received are skipped, a gap is an error */
     struct atoll_bytes data;
 };
 
-#define ATOLL_EXEC_EVERY 0 /* with tree: every process but the agent */
+#define ATOLL_EXEC_EVERY 0 /* with tree: every process except the agent */
 struct atoll_am_signal {
     uint64_t exec;
     int32_t signal;
-    uint8_t tree;    /* 0: the process, 1: all it started as well */
+    uint8_t tree;    /* 0: the process only, 1: its descendants too */
     const char *who; /* kept for the KILLED_BY record */
 };
 
@@ -138,7 +142,7 @@ struct atoll_am_resume {
 struct atoll_am_ack {
     uint64_t exec;
     uint8_t stream;
-    uint64_t offset; /* everything before it is safe with the daemon */
+    uint64_t offset; /* the daemon has stored everything before it */
 };
 
 struct atoll_am_output {
@@ -155,7 +159,7 @@ enum atoll_end_kind {
     ATOLL_END_TIMED_OUT = 3,
     ATOLL_END_OOM_KILLED = 4,
     ATOLL_END_KILLED_BY = 5,
-    ATOLL_END_LOST = 6, /* never said by an agent */
+    ATOLL_END_LOST = 6, /* set by the daemon, never sent by an agent */
 };
 
 struct atoll_am_exit {
@@ -166,10 +170,10 @@ struct atoll_am_exit {
     const char *who;
     uint64_t stdout_bytes, stderr_bytes; /* the whole output */
     uint64_t user_us, system_us, max_rss_bytes;
-    /* Evidence of out-of-memory kills while it ran; oom_kills 0: none. */
+    /* Out-of-memory kills that happened while the command ran; oom_kills 0: there were none. */
     uint32_t oom_kills;
-    uint32_t oom_pid;        /* 0 when the victim was not this process */
-    const char *oom_process; /* its name */
+    uint32_t oom_pid;        /* 0 if the victim was not this process */
+    const char *oom_process; /* the victim's name */
     uint64_t oom_peak_bytes, oom_limit_bytes;
     int64_t ended_unix_ms;
 };
@@ -179,9 +183,9 @@ struct atoll_am_exec_info {
     uint32_t pid;
     uint8_t ended;
     uint64_t stdout_bytes, stderr_bytes; /* produced so far */
-    uint64_t stdin_bytes;                /* taken so far */
+    uint64_t stdin_bytes;                /* received so far */
     int64_t started_unix_ms;
-    uint64_t stdout_acked, stderr_acked; /* acknowledged: bytes before are not kept any more */
+    uint64_t stdout_acked, stderr_acked; /* acknowledged: earlier bytes were discarded */
 };
 
 struct atoll_am_process {
@@ -196,7 +200,8 @@ struct atoll_am_path {
     const char *path;
     uint8_t follow;    /* FILE_STAT: follow a final symbolic link */
     uint8_t recursive; /* FILE_REMOVE */
-    /* FILE_STAT: attributes whose names begin like this, and where links lead; "": neither */
+    /* FILE_STAT: return extended attributes with this name prefix, and the targets of links; "":
+     * neither. */
     const char *attributes;
 };
 
@@ -221,14 +226,14 @@ struct atoll_am_entry {
     uint8_t type;
     uint32_t mode; /* permission bits */
     uint32_t uid, gid;
-    const char *owner, *group; /* names, or numbers where there is no name */
+    const char *owner, *group; /* names, or numbers if the id has no name */
     uint64_t size_bytes;
     int64_t mtime_ms;
     const char *target; /* of a symbolic link */
-    /* Only where attributes were asked for: */
-    struct atoll_bytes attributes; /* name NUL value NUL …; those whose values are text */
-    const char *resolved;          /* of a link that leads somewhere: the real path of that, */
-    uint8_t resolved_type;         /* and what it is */
+    /* Only if the request asked for attributes: */
+    struct atoll_bytes attributes; /* name NUL value NUL …; only attributes whose value is text */
+    const char *resolved;          /* symbolic link whose target exists: the target's real path, */
+    uint8_t resolved_type;         /* its type */
     uint32_t resolved_mode;
 };
 
@@ -256,10 +261,10 @@ struct atoll_am_data {
 struct atoll_am_create {
     const char *user;
     const char *path;
-    uint32_t mode;     /* 0: that of the file being replaced, else 0644 */
-    uint8_t parents;   /* make missing directories */
-    uint8_t exclusive; /* ALREADY_EXISTS instead of replacing */
-    uint8_t in_place;  /* truncated and written where it is; CLOSE undoes that, COMMIT keeps it */
+    uint32_t mode;     /* 0: the mode of the file being replaced, else 0644 */
+    uint8_t parents;   /* create missing directories */
+    uint8_t exclusive; /* fail with ALREADY_EXISTS instead of replacing */
+    uint8_t in_place; /* truncate and write the existing file; CLOSE undoes that, COMMIT keeps it */
 };
 
 struct atoll_am_write {
@@ -272,7 +277,7 @@ struct atoll_am_mkdir {
     const char *user;
     const char *path;
     uint32_t mode;   /* 0: 0755 */
-    uint8_t parents; /* like mkdir -p: existing directories are fine */
+    uint8_t parents; /* like mkdir -p: an existing directory is not an error */
 };
 
 struct atoll_am_two_paths {
@@ -288,15 +293,15 @@ struct atoll_am_chmod {
 };
 
 struct atoll_am_chown {
-    const char *user; /* who asks */
+    const char *user; /* the user to act as */
     const char *path;
-    const char *owner, *group; /* name or number; "" leaves it */
+    const char *owner, *group; /* name or number; "": unchanged */
 };
 
 struct atoll_am_xattr {
     const char *user;
     const char *path;
-    const char *name; /* with its "user." prefix; nothing else is allowed */
+    const char *name; /* with its "user." prefix; other namespaces are refused */
     struct atoll_bytes value;
 };
 
@@ -312,7 +317,7 @@ enum atoll_watch_kind {
     ATOLL_WATCH_REMOVE = 3,
     ATOLL_WATCH_RENAME = 4,
     ATOLL_WATCH_CHMOD = 5,
-    ATOLL_WATCH_OVERFLOW = 6, /* events were lost: look again */
+    ATOLL_WATCH_OVERFLOW = 6, /* events were lost: the client must list again */
 };
 
 struct atoll_am_watch_event {
@@ -329,9 +334,9 @@ struct atoll_am_connect {
 
 struct atoll_am_pause {
     uint8_t
-        end_processes; /* all but the agent: answered when they are gone, their ends are told and
-                              what is started next finds a new boot_id */
-    const char *who;   /* for their KILLED_BY records */
+        end_processes; /* kill all processes except the agent; answered once they are gone, their
+                              exit events are sent and boot_id has a new value */
+    const char *who;   /* stored in their KILLED_BY records */
 };
 
 struct atoll_am_usage {
@@ -339,7 +344,7 @@ struct atoll_am_usage {
     uint64_t disk_used_bytes, disk_total_bytes;
     uint64_t inodes_used, inodes_total;
     uint64_t net_rx_bytes, net_tx_bytes;
-    uint64_t rss_bytes; /* sum over processes: for hosts without a memory cgroup */
+    uint64_t rss_bytes; /* sum over all processes; for hosts without a memory cgroup */
     uint64_t cpu_us;    /* likewise */
 };
 

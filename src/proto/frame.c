@@ -32,11 +32,11 @@ static void discard(struct atoll_channel *c, int fd)
         (void)close(fd);
 }
 
-/* Descriptors that were not read yet are closed with the socket: so that is discarded, too. */
+/* Closing the socket also closes descriptors still queued in it, so it goes through discard(), too. */
 static void close_socket(struct atoll_channel *c)
 {
     if (c->discard)
-        (void)shutdown(c->fd, SHUT_RDWR); /* the peer hears of it now */
+        (void)shutdown(c->fd, SHUT_RDWR); /* the peer sees the end at once */
     discard(c, ATOLL_TAKE_FD(c->fd));
 }
 
@@ -53,7 +53,7 @@ void atoll_channel_done(struct atoll_channel *c)
         close_socket(c);
 }
 
-/* Remembers duplicates of fds as belonging to the frame that starts `at` bytes into the queue. */
+/* Queues duplicates of fds for the frame that starts `at` bytes into the output queue. */
 static int queue_fds(struct atoll_channel *c, size_t at, const int *fds, size_t nfds)
 {
     if (nfds > ATOLL_FD_PASS_MAX || c->out_nfds + nfds > ATOLL_ARRAY_LEN(c->out_fds))
@@ -141,7 +141,7 @@ int atoll_channel_flush(struct atoll_channel *c)
     return 1;
 }
 
-/* Cuts one whole frame off the input. 1: *frame is it, 0: not all there yet, -EBADMSG. */
+/* Takes one complete frame from the input. 1: *frame is set, 0: incomplete, -EBADMSG. */
 static int next_frame(struct atoll_channel *c, struct atoll_frame *frame)
 {
     struct header h;
@@ -177,7 +177,7 @@ static int read_some(struct atoll_channel *c)
     if (r < 0)
         return r;
     got = atoll_fd_recv(c->fd, tail, READ_CHUNK, fds, &nfds);
-    if (got == -ENOTSOCK) { /* a pipe or a serial line: no descriptors there */
+    if (got == -ENOTSOCK) { /* a pipe or a serial line: cannot pass descriptors */
         got = read(c->fd, tail, READ_CHUNK);
         got = got < 0 ? -errno : got;
     }
@@ -189,7 +189,7 @@ static int read_some(struct atoll_channel *c)
             discard(c, fds[i]);
     }
     if (!fits)
-        return -EBADMSG; /* more than any frame claims */
+        return -EBADMSG; /* more descriptors than frames claimed */
     if (got == -EAGAIN || got == -EINTR)
         return 0;
     if (got <= 0)
@@ -198,7 +198,7 @@ static int read_some(struct atoll_channel *c)
     return 0;
 }
 
-/* True when the next frame is all there, or its header alone says that it is garbage. */
+/* True if the next frame is complete, or if its header is already invalid. */
 static bool frame_waiting(const struct atoll_channel *c)
 {
     struct header h;
@@ -214,7 +214,7 @@ int atoll_channel_receive(struct atoll_channel *c, int (*fn)(void *arg, struct a
                           void *arg)
 {
     struct atoll_frame frame;
-    /* A receiver that stopped in between comes back for what is here before it takes more in. */
+    /* A handler that stopped early gets the buffered frames before more input is read. */
     int r = frame_waiting(c) ? 0 : read_some(c);
 
     if (r < 0)

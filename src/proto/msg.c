@@ -116,7 +116,7 @@ static int take_run(struct reader *in, struct atoll_bytes *run)
     return 0;
 }
 
-/* A string may not hold a NUL: it would mean one thing to us and another to whoever sent it. */
+/* A string may not contain a NUL: the sender and the receiver would disagree about its end. */
 static int take_str(struct reader *in, const char **text)
 {
     struct atoll_bytes run;
@@ -139,7 +139,7 @@ static int take_strv(struct reader *in, struct atoll_strv *v)
         return r;
     if (n > ATOLL_STRV_MAX)
         return -EBADMSG;
-    /* One more than needed: a NULL at the end makes it an argv. */
+    /* One extra item: the NULL at the end makes it usable as argv. */
     v->items = calloc((size_t)n + 1, sizeof(*v->items));
     if (!v->items)
         return -ENOMEM;
@@ -183,7 +183,7 @@ int atoll_msg_decode(const struct atoll_msg_desc *desc, const uint8_t *bytes, si
                               desc->name, i);
         }
     }
-    /* A field that never came is empty, not NULL: callers need no second check. */
+    /* A missing string field becomes "", so that callers need not check for NULL. */
     for (size_t i = 0; i < desc->field_count; i++) {
         const char **text = (const char **)(void *)((char *)ret_msg + desc->fields[i].offset);
         if (desc->fields[i].type == ATOLL_MSG_STR && !*text)

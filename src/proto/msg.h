@@ -3,13 +3,13 @@
 #include "base/error.h"
 
 /*
- * How a message struct becomes bytes: a table row per field, in the order they travel. Both sides
- * share the struct and the table, so there is one description of each message.
+ * Message encoding, driven by a table with one row per struct field, in wire order. Both sides share
+ * the struct and the table, so each message is described once.
  *
- * On the wire: integers little-endian; a string or byte run is a u32 length, the bytes and a NUL
+ * On the wire: integers are little-endian; a string or byte run is a u32 length, the bytes and a NUL
  * (so that a decoded string can be used in place); a vector is a u32 count and that many strings.
- * Versions: fields are only ever appended. A decoder that finds the payload at its end leaves the
- * remaining fields zero; bytes behind the last field it knows are ignored.
+ * Versions: fields are only appended. If the payload ends early, the decoder leaves the remaining
+ * fields zero; it ignores bytes after the last field it knows.
  * Ownership: decoded strings and byte runs point into the payload. Only vectors allocate;
  * atoll_msg_done() frees them.
  */
@@ -34,7 +34,7 @@ struct atoll_strv {
     size_t len;
 };
 
-/* Most strings one vector may hold. */
+/* Maximum number of strings in one vector. */
 #define ATOLL_STRV_MAX 4096
 
 struct atoll_msg_field {
@@ -59,12 +59,12 @@ struct atoll_msg_desc {
     const struct atoll_msg_desc struct_##_desc = {                          \
         #struct_, sizeof(struct struct_), struct_##_fields, ATOLL_ARRAY_LEN(struct_##_fields)}
 
-/* Appends the struct to out. -ENOBUFS past out's maximum, -ENOMEM. */
+/* Appends the encoded struct to out. -ENOBUFS if it would exceed out's maximum, -ENOMEM. */
 int atoll_msg_encode(const struct atoll_msg_desc *desc, const void *msg,
                      struct atoll_buf *out) ATOLL_MUST_CHECK;
 
-/* Fills *ret_msg (zeroed first). INVALID_ARGUMENT for bytes that are no such message; then there is
- * nothing to free. */
+/* Fills *ret_msg (zeroed first). INVALID_ARGUMENT if the bytes are malformed; then there is nothing
+ * to free. */
 int atoll_msg_decode(const struct atoll_msg_desc *desc, const uint8_t *bytes, size_t n,
                      void *ret_msg, struct atoll_error *err) ATOLL_MUST_CHECK;
 

@@ -2,64 +2,66 @@
 #include "proto/msg.h"
 
 /*
- * A plan: how to make one sandbox, as data. The daemon writes it (sandbox/plan_builder.h, a pure
- * function), atoll-spawn carries it out step by step and knows no other way to make anything.
+ * A plan: the steps that create one sandbox, as data. The daemon builds it (sandbox/plan_builder.h, a
+ * pure function); atoll-spawn executes it step by step and has no other way to create anything.
  *
- * A plan is a run of steps: u16 operation, u16 zero, u32 payload length, payload (a message of the
- * operation). Steps before START run in spawn itself, steps after it in the new process, which
- * becomes the agent at the last step. Sources on the host are names below the state directory, or
- * the one host tree a template may show: /usr.
+ * A plan is a sequence of steps: u16 operation, u16 zero, u32 payload length, payload (a message of
+ * the operation). Steps before START run in spawn itself, steps after it in the new process, which
+ * becomes the agent in the last step. Sources on the host are names below the state directory, or
+ * /usr, the only host tree that a template may expose.
  */
 enum atoll_plan_op {
     ATOLL_PLAN_IDS = 1,       /* atoll_po_ids: the id range of the sandbox */
-    ATOLL_PLAN_CGROUP = 2,    /* atoll_po_cgroup: make its cgroup with these limits */
-    ATOLL_PLAN_IMAGE = 3,     /* atoll_po_image: a formatted image to be its disk */
+    ATOLL_PLAN_CGROUP = 2,    /* atoll_po_cgroup: create its cgroup with these limits */
+    ATOLL_PLAN_IMAGE = 3,     /* atoll_po_image: the formatted image that is its disk */
     ATOLL_PLAN_START = 4,     /* atoll_po_start: the new process, in new namespaces */
-    ATOLL_PLAN_DISK = 5,      /* atoll_po_disk: the bounded file system all writes go to */
+    ATOLL_PLAN_DISK = 5,      /* atoll_po_disk: the bounded file system that takes all writes */
     ATOLL_PLAN_DIRECTORY = 6, /* atoll_po_directory: a directory in the writable layer */
     ATOLL_PLAN_FILE = 7,      /* atoll_po_file: a small file in the writable layer */
-    ATOLL_PLAN_LAYER = 8,     /* atoll_po_layer: bring a read-only tree into reach */
-    ATOLL_PLAN_OVERLAY = 9,   /* atoll_po_overlay: stack layers at a place of the root */
+    ATOLL_PLAN_LAYER = 8,     /* atoll_po_layer: open a read-only tree under a name */
+    ATOLL_PLAN_OVERLAY = 9,   /* atoll_po_overlay: mount stacked layers in the root */
     ATOLL_PLAN_DEV = 10,      /* atoll_po_dev: a fresh /dev */
-    ATOLL_PLAN_PROC = 11,     /* atoll_po_proc: /proc, with what is masked and what is read-only */
+    ATOLL_PLAN_PROC = 11,     /* atoll_po_proc: /proc, with masked and read-only paths */
     ATOLL_PLAN_COVER = 12,    /* atoll_po_file: a private file mounted over an existing one */
     ATOLL_PLAN_HOSTNAME = 13, /* atoll_po_text */
-    ATOLL_PLAN_LOOPBACK = 14, /* empty: lo up */
-    ATOLL_PLAN_PIVOT = 15,    /* empty: the root becomes / and nothing else is left */
+    ATOLL_PLAN_LOOPBACK = 14, /* empty: bring lo up */
+    ATOLL_PLAN_PIVOT = 15,    /* empty: the root becomes /; the old root is detached */
     ATOLL_PLAN_RLIMIT = 16,   /* atoll_po_rlimit */
     ATOLL_PLAN_IDENTITY = 17, /* empty: user namespace, ids, capabilities, no new privileges */
     ATOLL_PLAN_SECCOMP = 18,  /* atoll_po_bytes: a BPF program */
     ATOLL_PLAN_AGENT = 19,    /* atoll_po_agent: become the agent; always last */
-    ATOLL_PLAN_ABORT = 20,    /* empty: fail here, on purpose; lets tests stop at every step */
+    ATOLL_PLAN_ABORT = 20,    /* empty: fail deliberately, so that tests can stop at any step */
     ATOLL_PLAN_RUNSC = 21,    /* atoll_po_runsc: become gVisor's runsc instead of the agent; last */
 };
 
 #define ATOLL_PLAN_MAX (128 * 1024)
 
-/* Names of templates in the state directory that sandboxes may still stand on, but no plan names any
- * more: a number follows. An atoll-spawn that starts has no sandboxes and removes them, unless the other
- * one, native's or that of gVisor, which has its state directory below and shares them, has some. */
+/* Prefix (a number follows) of replaced templates in the state directory: running sandboxes may still
+ * use them, new plans do not. atoll-spawn removes them at start, when it has no sandboxes. The native
+ * and the gVisor atoll-spawn share them (gVisor's state directory is inside native's), so neither
+ * removes them while the other has sandboxes. */
 #define ATOLL_TEMPLATE_OLD "template.old-"
 #define ATOLL_BELOW_GVISOR "gvisor"
-/* The layer that hides what of the host's /usr is not for all of its users: atoll-spawn makes it and
- * keeps it in step. Those that sandboxes may still stand on have a number. */
+/* The layer that hides files of the host's /usr that are not readable by all of the host's users.
+ * atoll-spawn creates it and keeps it up to date. Replaced versions that running sandboxes may still
+ * use have a number appended. */
 #define ATOLL_PLAN_HIDDEN "hidden/usr"
 #define ATOLL_HIDDEN_OLD "hidden.old-"
-/* The same of the programs in every root of gVisor, in its own state directory. */
+/* The same prefix for the layer with the programs of every gVisor root, in gVisor's state directory. */
 #define ATOLL_PROGRAMS_OLD "layer.old-"
 
 enum atoll_plan_id_mode {
-    ATOLL_IDS_RANGE = 1,  /* as root: 0..count to outside.. */
+    ATOLL_IDS_RANGE = 1,  /* as root: maps 0..count to outside.. */
     ATOLL_IDS_SUBIDS = 2, /* as a user: through newuidmap and the user's sub-ids */
-    ATOLL_IDS_SINGLE = 3, /* as a user: one id, `inside` to ourselves */
+    ATOLL_IDS_SINGLE = 3, /* as a user: maps the one id `inside` to our own id */
 };
 
 struct atoll_po_ids {
     uint32_t mode;
     uint32_t inside, outside, count; /* RANGE and SUBIDS: the uid extent; SINGLE: inside only */
-    uint32_t outside_gid;            /* SUBIDS: where the group ids start */
-    uint32_t agent_uid, agent_gid;   /* who the agent is, inside */
-    uint32_t layer_base;             /* RANGE: where built layers keep their ids on disk, or 0 */
+    uint32_t outside_gid;            /* SUBIDS: first group id */
+    uint32_t agent_uid, agent_gid;   /* ids of the agent inside the sandbox */
+    uint32_t layer_base;             /* RANGE: first id that built layers have on disk, or 0 */
 };
 
 struct atoll_po_cgroup {
@@ -68,20 +70,21 @@ struct atoll_po_cgroup {
 };
 
 struct atoll_po_image {
-    const char *source; /* below the state directory: is copied */
+    const char *source; /* below the state directory; copied */
     uint8_t keep;       /* the disk can outlive the sandbox: disks/<id>.img */
-    uint8_t existing; /* it is there already, with all that was written to it: nothing is copied */
+    uint8_t existing;   /* use the existing disks/<id>.img with its contents; copy nothing */
 };
 
 struct atoll_po_start {
-    uint8_t new_network; /* an own network namespace; nothing else is made yet */
-    uint8_t own_clock;   /* time since boot is time since the start */
+    uint8_t new_network; /* a new network namespace */
+    uint8_t own_clock;   /* clocks since boot start at zero with the sandbox */
 };
 
 enum atoll_plan_disk_kind {
-    ATOLL_DISK_TMPFS = 1, /* in memory, counted with the sandbox's memory */
+    ATOLL_DISK_TMPFS = 1, /* in memory, charged to the sandbox's memory */
     ATOLL_DISK_IMAGE = 2, /* the image of ATOLL_PLAN_IMAGE, through a loop device */
-    ATOLL_DISK_PLAIN = 3, /* a directory below the sandbox's own: no limit, for building layers */
+    ATOLL_DISK_PLAIN =
+        3, /* a directory in the sandbox's directory: no limit, for building layers */
 };
 
 struct atoll_po_disk {
@@ -90,20 +93,20 @@ struct atoll_po_disk {
 };
 
 struct atoll_po_layer {
-    const char *slot;   /* name to refer to it by: letters and digits */
+    const char *slot;   /* name that overlay steps refer to: letters and digits */
     const char *source; /* "/usr", or a path below the state directory */
-    uint32_t disk_base; /* ids on disk start here: 0, or layer_base of the ids */
+    uint32_t disk_base; /* first id on disk: 0, or layer_base of the ids */
 };
 
 struct atoll_po_overlay {
-    const char *target; /* "" is the root, else a directory in it */
+    const char *target; /* "": the root, else a directory in it */
     const char *lowers; /* slots, uppermost first, joined by ':' */
-    uint8_t writable;   /* writes go to the disk, each stack's to a place of its own; else the stack
-                         * is read-only */
+    uint8_t writable;   /* writes go to the disk, to a separate directory for each overlay; else the
+                         * overlay is read-only */
 };
 
 struct atoll_po_directory {
-    const char *path;        /* missing parents are made, 0755 and root's */
+    const char *path;        /* missing parents are created, 0755 and owned by root */
     uint32_t mode, uid, gid; /* inside */
 };
 
@@ -114,14 +117,15 @@ struct atoll_po_file {
 };
 
 struct atoll_po_proc {
-    struct atoll_strv masked;    /* below /proc; one that does not exist is fine */
+    struct atoll_strv masked;    /* below /proc; a missing path is not an error */
     struct atoll_strv read_only; /* likewise */
-    uint8_t views;               /* the agent writes the files of agent/views.h itself */
-    struct atoll_bytes cpu;      /* what /proc/cpuinfo says about one CPU, for these */
+    uint8_t views;               /* the agent serves the files of agent/views.h */
+    struct atoll_bytes cpu;      /* with views: the /proc/cpuinfo text of one CPU */
 };
 
 struct atoll_po_dev {
-    uint64_t shm_bytes, shm_inodes; /* of /dev/shm; a disk in memory bounds it itself */
+    uint64_t shm_bytes,
+        shm_inodes; /* of /dev/shm; unused if the disk is in memory, which bounds it */
     uint32_t max_ptys;
 };
 
@@ -146,8 +150,8 @@ struct atoll_po_agent {
     uint64_t memory_limit_bytes;
 };
 
-/* The root is what the plan has put together, the socket of the agent inside goes to the directory
- * "socket" of the bundle, which is the sandbox's own on the host. */
+/* runsc uses the root that the previous steps built. The agent's socket is in the directory "socket"
+ * of the bundle, which is the sandbox's directory on the host. */
 struct atoll_po_runsc {
     const char *program;       /* below /usr */
     const char *platform;      /* of gVisor: "systrap", "ptrace", "kvm" */
@@ -170,6 +174,6 @@ struct atoll_plan_step {
     size_t len;
 };
 
-/* Cuts the next step off [*bytes, *bytes + *n). 1: got one, 0: end, -EBADMSG. */
+/* Removes the next step from the front of [*bytes, *bytes + *n). 1: got one, 0: end, -EBADMSG. */
 int atoll_plan_next(const uint8_t **bytes, size_t *n,
                     struct atoll_plan_step *ret_step) ATOLL_MUST_CHECK;

@@ -3,8 +3,8 @@
 #include "proto/plan.h"
 
 /*
- * What the daemon and atoll-spawn say to each other, in the frames of proto/frame.h. The daemon
- * asks (id != 0), spawn answers with REPLY or ERROR of that id; EXITED is an event (id 0).
+ * Messages between the daemon and atoll-spawn, in the frames of proto/frame.h. The daemon sends
+ * requests (id != 0), spawn answers with REPLY or ERROR of that id; EXITED is an event (id 0).
  */
 #define ATOLL_SPAWN_VERSION 1
 
@@ -12,20 +12,20 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_REPLY = 1,  /* payload by the request */
     ATOLL_SPAWN_ERROR = 2,  /* atoll_sm_error */
     ATOLL_SPAWN_PART = 3,   /* more follow */
-    ATOLL_SPAWN_EXITED = 4, /* event, atoll_sm_exited: the sandbox's first process is gone */
+    ATOLL_SPAWN_EXITED = 4, /* event, atoll_sm_exited: the sandbox's first process exited */
 
-    ATOLL_SPAWN_HELLO = 32,      /* atoll_sm_hello → atoll_sm_hello */
-    ATOLL_SPAWN_CREATE = 33,     /* atoll_sm_create → atoll_sm_created */
-    ATOLL_SPAWN_REMOVE = 34,     /* atoll_sm_remove → atoll_sm_exited: nothing of it is left */
-    ATOLL_SPAWN_LIMIT = 35,      /* atoll_sm_limit → empty */
-    ATOLL_SPAWN_LIST = 36,       /* empty → PART atoll_sm_created …, REPLY empty */
-    ATOLL_SPAWN_COMMIT = 37,     /* atoll_sm_commit → empty: a directory of it becomes a layer */
-    ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty: nothing of it is left */
-    ATOLL_SPAWN_END = 39,        /* empty; no answer: end, the last sandbox is gone */
-    ATOLL_SPAWN_FREEZE = 40,     /* atoll_sm_freeze → empty, once all its processes stand still */
+    ATOLL_SPAWN_HELLO = 32,  /* atoll_sm_hello → atoll_sm_hello */
+    ATOLL_SPAWN_CREATE = 33, /* atoll_sm_create → atoll_sm_created */
+    ATOLL_SPAWN_REMOVE = 34, /* atoll_sm_remove → atoll_sm_exited, once all of it is removed */
+    ATOLL_SPAWN_LIMIT = 35,  /* atoll_sm_limit → empty */
+    ATOLL_SPAWN_LIST = 36,   /* empty → PART atoll_sm_created …, REPLY empty */
+    ATOLL_SPAWN_COMMIT = 37, /* atoll_sm_commit → empty: makes a directory of it a layer */
+    ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty, once the layer is removed */
+    ATOLL_SPAWN_END = 39,        /* empty; no answer: exit, the last sandbox is gone */
+    ATOLL_SPAWN_FREEZE = 40,     /* atoll_sm_freeze → empty, once all its processes are frozen */
     ATOLL_SPAWN_TAKE_IDS = 41,   /* empty → atoll_sm_ids: one more block of id ranges */
-    ATOLL_SPAWN_GIVE_IDS = 42,   /* atoll_sm_ids → empty: a block in which no sandbox is */
-    ATOLL_SPAWN_PING = 43,       /* empty → empty, once it can make sandboxes */
+    ATOLL_SPAWN_GIVE_IDS = 42,   /* atoll_sm_ids → empty: returns a block without sandboxes */
+    ATOLL_SPAWN_PING = 43,       /* empty → empty, once spawn can create sandboxes */
 };
 
 #define ATOLL_SPAWN_LACKS_MEMORY 1u
@@ -37,12 +37,12 @@ struct atoll_sm_hello {
     uint32_t pid;
     uint8_t root;               /* spawn runs as root */
     uint32_t cgroup_version;    /* 0: none */
-    uint32_t id_base, id_slots; /* with root: this instance's ranges of ATOLL_ID_RANGE ids each */
-    const char *instance;       /* names its cgroups */
-    const char *cgroup_path;    /* v2: the directory they are in */
-    uint32_t cgroup_lacks;      /* ATOLL_SPAWN_LACKS_*: limits that they cannot give */
+    uint32_t id_base, id_slots; /* with root: first block of ranges (ATOLL_ID_RANGE ids each) */
+    const char *instance;       /* part of the names of its cgroups */
+    const char *cgroup_path;    /* v2: the directory of its cgroups */
+    uint32_t cgroup_lacks;      /* ATOLL_SPAWN_LACKS_*: limits that its cgroups cannot enforce */
     struct atoll_bytes id_more; /* uint32_t each: first ids of other blocks of id_slots ranges */
-    uint8_t hides;              /* it has the layer ATOLL_PLAN_HIDDEN, and /usr can be writable */
+    uint8_t hides;              /* the layer ATOLL_PLAN_HIDDEN exists, so /usr can be writable */
 };
 
 struct atoll_sm_ids {
@@ -56,7 +56,7 @@ struct atoll_sm_create {
 
 struct atoll_sm_created {
     const char *id;
-    uint32_t pid;     /* of the agent, outside */
+    uint32_t pid;     /* of the agent, in spawn's pid namespace */
     uint64_t boot_us; /* from the request to the agent being ready */
 };
 
@@ -69,24 +69,24 @@ struct atoll_sm_error {
 
 struct atoll_sm_ref {
     const char *id;
-    /* Where a user's sub-ids start, and how many there are: files of the layer may be theirs. 0: none */
+    /* The user's sub-ids (first uid, first gid, count), which may own files of the layer. 0: none */
     uint32_t outside, outside_gid, count;
 };
 
 struct atoll_sm_remove {
     const char *id;
-    uint8_t keep_disk; /* but for a disk that can outlive it */
+    uint8_t keep_disk; /* keep the disk if it can outlive the sandbox */
 };
 
 struct atoll_sm_freeze {
     const char *id;
-    uint8_t frozen; /* 0: they go on */
+    uint8_t frozen; /* 0: thaw */
 };
 
 struct atoll_sm_exited {
     const char *id;
     int32_t code;   /* exit code of the first process, or -1 */
-    int32_t signal; /* that killed it, or 0 */
+    int32_t signal; /* the signal that killed it, or 0 */
     uint64_t oom_kills, memory_peak_bytes, cpu_us;
 };
 
@@ -98,7 +98,7 @@ struct atoll_sm_limit {
 
 struct atoll_sm_commit {
     const char *id;    /* a sandbox whose disk is PLAIN */
-    const char *path;  /* directory in it, relative to its writable layer */
+    const char *path;  /* of the directory, relative to the sandbox's writable layer */
     const char *layer; /* becomes layers/<layer> */
 };
 

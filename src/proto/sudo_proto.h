@@ -2,11 +2,11 @@
 #include "proto/frame.h"
 
 /*
- * What the `sudo` program inside a sandbox and the agent say to each other, over a unix socket and
- * in the frames of proto/frame.h. The client is a tenant: everything it sends is hostile.
+ * Messages between the `sudo` program inside a sandbox (the client) and the agent, over a unix
+ * socket in the frames of proto/frame.h. The client belongs to a tenant: its input is hostile.
  *
- * One command per connection: RUN, then STARTED or ERROR, signals meanwhile, EXIT at the end. When
- * the client closes first, the command is hung up on.
+ * One command per connection: RUN, then STARTED or ERROR, any number of SIGNALs, EXIT at the end. If
+ * the client closes first, the command gets SIGHUP.
  */
 #define ATOLL_SUDO_DIR "/run/atoll"
 #define ATOLL_SUDO_SOCKET ATOLL_SUDO_DIR "/sudo.sock"
@@ -27,16 +27,16 @@ enum atoll_sudo_type {
 #define ATOLL_SUDO_KEEP_ENV 1u /* -E */
 #define ATOLL_SUDO_LOGIN 2u    /* -i: the target's login shell, in its home */
 #define ATOLL_SUDO_SHELL 4u    /* -s: a shell */
-#define ATOLL_SUDO_HOME 8u     /* -H: HOME of the target even with -E */
+#define ATOLL_SUDO_HOME 8u     /* -H: the target's HOME even with -E */
 
 struct atoll_sudo_run {
     uint32_t flags;
-    const char *user;       /* "" is root, or the caller when a group is given */
-    const char *group;      /* "" is the user's */
+    const char *user;       /* "": root, or the caller if a group is given */
+    const char *group;      /* "": the user's primary group */
     struct atoll_strv argv; /* may be empty for a shell */
-    struct atoll_strv env;  /* the client's */
+    struct atoll_strv env;  /* the client's environment */
     struct atoll_strv vars; /* NAME=VALUE given on the command line */
-    uint32_t terminal;      /* 1 + which of stdin, stdout, stderr is a new terminal; 0: none */
+    uint32_t terminal; /* 1 + index of the standard stream that is a new terminal; 0: no terminal */
 };
 
 struct atoll_sudo_signal {
