@@ -41,7 +41,7 @@ int atoll_caps_raise(void)
 
 int atoll_caps_bound(uint64_t keep)
 {
-    /* EINVAL: a kernel that has no such set, as gVisor's. */
+    /* EINVAL: the kernel has no ambient set (gVisor). */
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
         return -errno;
     for (unsigned cap = 0; cap < 64; cap++) {
@@ -50,7 +50,7 @@ int atoll_caps_bound(uint64_t keep)
             continue;
         set = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
         if (set < 0)
-            break; /* past the last capability this kernel knows */
+            break; /* past the kernel's last capability */
         if (set > 0 && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
             return -errno;
     }

@@ -5,16 +5,16 @@
 
 #define ATOLL_CAP_BIT(cap) (UINT64_C(1) << (cap))
 
-/* What root inside a sandbox may do: enough for package managers, nothing that reaches outside. */
+/* Capabilities of root inside a sandbox: enough for package managers, none that affects the host. */
 uint64_t atoll_caps_of_sandbox_root(void);
-/* That, and what the agent needs to start processes as other users. */
+/* The same plus the capabilities that the agent needs to start processes as other users. */
 uint64_t atoll_caps_of_agent(void);
 
-/* Effective, permitted and inheritable sets of this process. */
+/* Sets the effective, permitted and inheritable sets of the calling thread. */
 int atoll_caps_set(uint64_t effective, uint64_t permitted, uint64_t inheritable) ATOLL_MUST_CHECK;
-/* Puts every permitted capability in force. */
+/* Makes every permitted capability effective. */
 int atoll_caps_raise(void) ATOLL_MUST_CHECK;
-/* Drops everything outside `keep` from every set; the inheritable and ambient ones are cleared. */
+/* Drops everything outside `keep` from every set and clears the inheritable and ambient sets. */
 int atoll_caps_keep(uint64_t keep) ATOLL_MUST_CHECK;
 /* Drops everything outside `keep` from the bounding set and clears the ambient set. */
 int atoll_caps_bound(uint64_t keep) ATOLL_MUST_CHECK;

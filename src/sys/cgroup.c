@@ -12,13 +12,13 @@
 
 #define CPU_PERIOD_US 100000
 
-/* How many parents there are to walk: one on v2. */
+/* Number of entries of parent_fd in use: one on v2. */
 static size_t hierarchies(const struct atoll_cgroups *cg)
 {
     return cg->version == 2 ? 1 : cg->version == 1 ? ATOLL_CG_COUNT : 0;
 }
 
-/* A hierarchy that is there, for what every one of them can tell. */
+/* Any hierarchy that exists, for information that every hierarchy has. */
 static int any_parent(const struct atoll_cgroups *cg)
 {
     for (size_t i = 0; i < hierarchies(cg); i++)
@@ -64,7 +64,8 @@ static int set_memory_v1(const struct atoll_cgroups *cg, const char *id, const c
     static const char *const knobs[] = {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"};
     int r = 0;
 
-    /* memory <= memory+swap must hold at every moment: the order depends on the direction. */
+    /* The kernel requires memory <= memory+swap after each write: raising and lowering need different
+     * orders. */
     for (size_t i = 0; r == 0 && i < 2; i++) {
         const char *knob = knobs[raise ? 1 - i : i];
         r = write_knob(cg, ATOLL_CG_MEMORY, id, knob, bytes);
@@ -74,8 +75,9 @@ static int set_memory_v1(const struct atoll_cgroups *cg, const char *id, const c
     return r;
 }
 
-/* v1 counts what waits in TCP and UDP sockets apart from memory, and without a limit not at all. A
- * socket that may have no more waits or drops, which ends no process: a share is enough. */
+/* v1 charges TCP and UDP socket buffers separately from memory, and only if a limit is set. A socket
+ * at the limit waits or drops packets and kills no process, so a share of the memory limit is
+ * enough. */
 static int set_sockets_v1(const struct atoll_cgroups *cg, const char *id, uint64_t memory_bytes)
 {
     char text[32];
@@ -128,7 +130,7 @@ static int set_pids(const struct atoll_cgroups *cg, const char *id, uint32_t pid
     return write_knob(cg, ATOLL_CG_PIDS, id, "pids.max", pids ? text : "max");
 }
 
-/* A fresh group has no limits, so only those that are wanted are written. */
+/* A new group has no limits, so only non-zero limits are written. */
 static int set_limits(const struct atoll_cgroups *cg, const char *id,
                       const struct atoll_cgroup_limits *l, bool fresh)
 {
@@ -255,7 +257,7 @@ int atoll_cgroup_freeze(const struct atoll_cgroups *cg, const char *id, bool fro
     if (cg->version == 1)
         return write_knob(cg, ATOLL_CG_FREEZER, id, "freezer.state", frozen ? "FROZEN" : "THAWED");
     r = write_knob(cg, ATOLL_CG_FREEZER, id, "cgroup.freeze", frozen ? "1" : "0");
-    /* The group is there but the knob is not: a kernel before 5.2. */
+    /* The group exists without the knob: a kernel before 5.2. */
     return r == -ENOENT && faccessat(parent_of(cg, ATOLL_CG_FREEZER), id, F_OK, 0) == 0
                ? -EOPNOTSUPP
                : r;
@@ -285,15 +287,15 @@ int atoll_cgroup_kill(const struct atoll_cgroups *cg, const char *id)
         return 0;
     if (cg->version == 2 && write_knob(cg, ATOLL_CG_MEMORY, id, "cgroup.kill", "1") == 0)
         return 0;
-    /* On v1 a frozen process dies when it is thawed, and not before. */
+    /* On v1 a frozen process handles SIGKILL only after it is thawed. */
     (void)!atoll_cgroup_freeze(cg, id, false);
-    /* One page of pids a call; the caller repeats until the group is empty. */
+    /* One buffer of pids per call; the caller repeats until the group is empty. */
     (void)snprintf(path, sizeof(path), "%s/cgroup.procs", id);
     r = atoll_fd_read_file(any_parent(cg), path, list, sizeof(list));
     if (r < 0 && r != -EFBIG)
         return r == -ENOENT ? 0 : r;
     list[sizeof(list) - 1] = '\0';
-    /* Behind the last end of a line is a pid that was cut: it is somebody else's. */
+    /* Text after the last newline is a truncated pid, which would name another process. */
     last = strrchr(list, '\n');
     if (!last)
         return 0;

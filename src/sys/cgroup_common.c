@@ -1,5 +1,5 @@
 /*
- * v1 hierarchies with one group for all sandboxes of an instance: see enum atoll_cgroup_common.
+ * v1 hierarchies in which all sandboxes of an instance share one group: enum atoll_cgroup_common.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 static const char *const names[ATOLL_CG_COMMON_COUNT] =
     {[ATOLL_CG_CPUSET] = "cpuset", [ATOLL_CG_BLKIO] = "blkio", [ATOLL_CG_DEVICES] = "devices"};
 
-/* A sandbox has null, zero, full, random, urandom and tty, and a devpts of its own. */
+/* The devices of a sandbox: null, zero, full, random, urandom, tty, and its own devpts. */
 static const char *const allowed[] = {"c 1:3 rw", "c 1:5 rw", "c 1:7 rw", "c 1:8 rw",
                                       "c 1:9 rw", "c 5:0 rw", "c 5:2 rw", "c 136:* rw"};
 
@@ -30,7 +30,8 @@ static int set_devices(int dir)
     return r;
 }
 
-/* A new cpuset is empty and takes nobody. One that has CPUs keeps them: the operator chose. */
+/* A process cannot join a cpuset without CPUs and nodes, and a new one has neither: copies the
+ * parent's. A set that is not empty is the operator's choice and stays. */
 static int set_cpuset(int dir)
 {
     static const char *const knobs[][2] = {{"cpuset.cpus", "../cpuset.cpus"},

@@ -1,5 +1,6 @@
 /*
- * Where the groups of an instance go: which hierarchies are mounted, and on v2 below which group.
+ * Finds where the groups of an instance go: which hierarchies are mounted, and on v2 below which
+ * group.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,11 +13,12 @@
 #include "sys/cgroup_internal.h"
 
 #define PROC_FILE_MAX (256 * 1024)
-#define DIR_CAP 384 /* of a base; a parent's name fits behind it in atoll_cgroups.path */
+#define DIR_CAP 384 /* of a base; atoll_cgroups.path has room for a base and the parent's name */
 #define BASES_MAX 3
 #define MOVE_ROUNDS 50
 
-/* As both versions call them. Only the first three are limits, and on v2 the others need none. */
+/* Controller names, the same in v1 and v2. Only the first three limit; v2 has the functions of the
+ * other two without a controller. */
 static const char *const controllers[ATOLL_CG_COUNT] = {
     [ATOLL_CG_MEMORY] = "memory",   [ATOLL_CG_CPU] = "cpu",         [ATOLL_CG_PIDS] = "pids",
     [ATOLL_CG_CPUACCT] = "cpuacct", [ATOLL_CG_FREEZER] = "freezer",
@@ -41,7 +43,7 @@ struct mount_points {
     char v1[ATOLL_CG_COUNT][DIR_CAP];
     char common[ATOLL_CG_COMMON_COUNT][DIR_CAP];
     char v2[DIR_CAP];
-    char v2_root[DIR_CAP]; /* which group v2 shows, as seen from our cgroup namespace */
+    char v2_root[DIR_CAP]; /* the group at v2's mount point, as seen from our cgroup namespace */
 };
 
 static void copy_or_clear(char *out, const char *text)
@@ -99,13 +101,13 @@ static int find_mounts(struct mount_points *found)
     return 0;
 }
 
-/* A controller is in one version at a time. */
+/* The kernel attaches each controller to v1 or v2, not to both. */
 static bool prefers_v1(const struct mount_points *found)
 {
     return !*found->v2 || *found->v1[ATOLL_CG_MEMORY];
 }
 
-/* The directory of the group we are in; "" when it is not below what is mounted. */
+/* The directory of the group we are in; "" if it is not below the mount point. */
 static void own_group(const struct mount_points *found, char out[static DIR_CAP])
 {
     char text[2048], *own;
@@ -140,7 +142,7 @@ struct bases {
     size_t count;
 };
 
-/* The groups a v2 parent can go below, the best first: see atoll_cgroups_make(). */
+/* The groups that can contain the v2 parent, in the order of atoll_cgroups_make(). */
 static void find_bases(const struct mount_points *found, struct bases *ret)
 {
     char own[DIR_CAP], *last;
@@ -153,14 +155,14 @@ static void find_bases(const struct mount_points *found, struct bases *ret)
         (void)memcpy(ret->dir[ret->count++], own, DIR_CAP);
         *own = '\0';
     }
-    /* Every group but the very first has a type. */
+    /* Every group except the root has a cgroup.type. */
     if (!exists(found->v2, "cgroup.type"))
         (void)memcpy(ret->dir[ret->count++], found->v2, DIR_CAP);
     if (*own && (ret->count == 0 || strcmp(own, found->v2) != 0))
         (void)memcpy(ret->dir[ret->count++], own, DIR_CAP);
 }
 
-/* Which limits a base has to give. */
+/* Reads which limiting controllers a base offers. False if it offers none. */
 static bool read_controllers(const char *base, bool has[static ATOLL_CG_COUNT])
 {
     char path[PATH_MAX], list[256];
@@ -175,7 +177,8 @@ static bool read_controllers(const char *base, bool has[static ATOLL_CG_COUNT])
     return any;
 }
 
-/* Moves everybody in the group `base` into its leaf. They may fork meanwhile: the caller repeats. */
+/* Moves the processes of the group `base` into its leaf. They may fork meanwhile, so the caller
+ * repeats the call. */
 static int empty_base(int base)
 {
     char list[16 * 1024], *save = NULL, *last;
@@ -187,7 +190,7 @@ static int empty_base(int base)
     if (r < 0 && r != -EFBIG)
         return r;
     list[sizeof(list) - 1] = '\0';
-    /* Behind the last end of a line is a pid that was cut: it is somebody else's. */
+    /* Text after the last newline is a truncated pid, which would name another process. */
     last = strrchr(list, '\n');
     if (!last)
         return 0;
@@ -220,7 +223,7 @@ static int enable_in_base(int base, enum atoll_cgroup_controller c)
     return r;
 }
 
-/* The parent below one base. On failure nothing of it remains. */
+/* Creates the parent below one base. On failure nothing of it remains. */
 static int make_below(struct atoll_cgroups *cg, const char *base_dir, const char *instance)
 {
     ATOLL_AUTOCLOSE int base = open(base_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -255,7 +258,7 @@ static int make_below(struct atoll_cgroups *cg, const char *base_dir, const char
     return 0;
 }
 
-/* These come with every v2 group. */
+/* Every v2 group has these. */
 static void note_v2(int *version, bool has[static ATOLL_CG_COUNT])
 {
     *version = 2;
@@ -309,8 +312,9 @@ static int open_v1(struct atoll_cgroups *cg, const struct mount_points *found, c
         cg->parent_fd[i] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         cg->has[i] = cg->parent_fd[i] >= 0;
     }
-    /* No limit, but the kernel starts to count: it patches itself for the first group that has one
-     * and again when the last is gone, which no single sandbox should pay for. */
+    /* No real limit, but it switches the kernel's socket accounting on once. Otherwise the kernel patches its
+     * code (static keys) when the first sandbox sets a limit and again when the last one is gone, and
+     * that cost would fall on a sandbox. */
     if (create && cg->has[ATOLL_CG_MEMORY])
         (void)!atoll_fd_write_file(cg->parent_fd[ATOLL_CG_MEMORY], ATOLL_CGROUP_SOCKETS_V1, "-1");
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(limiting); i++)
@@ -331,7 +335,7 @@ static void clear(struct atoll_cgroups *cg)
         cg->common_fd[i] = ATOLL_NO_FD;
 }
 
-/* A host that gives us no cgroups is a fact to report, not an error here. */
+/* A host without cgroups for us is reported as version 0; it is not an error here. */
 static int none_is_fine(struct atoll_cgroups *cg, int r)
 {
     if (r < 0) {

@@ -6,13 +6,13 @@
 #include "sys/cgroup.h"
 
 /*
- * What a group has used. A file holds either one number or lines of "key value"; the table says
- * where each figure is on v1 and on v2.
+ * Usage of a group. A file holds either one number or lines of "key value"; the table says where each
+ * figure is on v1 and on v2.
  */
 struct source {
     size_t offset; /* into struct atoll_cgroup_stats */
     enum atoll_cgroup_controller controller;
-    const char *v1_file, *v1_key; /* key NULL: the file is the number */
+    const char *v1_file, *v1_key; /* key NULL: the file holds one number */
     const char *v2_file, *v2_key;
     unsigned v1_divide;
 };
@@ -81,7 +81,7 @@ int atoll_cgroup_read_stats(const struct atoll_cgroups *cg, const char *id,
     }
     if (found == 0)
         return -ENOENT;
-    /* v1 spells "no limit" as a number near the top of the range. */
+    /* v1 shows "no limit" as a number near the maximum. */
     if (stats.memory_limit_bytes > UINT64_C(1) << 60)
         stats.memory_limit_bytes = 0;
     *ret = stats;

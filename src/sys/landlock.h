@@ -2,14 +2,16 @@
 #include "base/defs.h"
 
 /*
- * Where this process may still change files, by Landlock. Capabilities do not decide that: what
- * belongs to root is open to a process with root's id and no capability at all, down to the kernel's
- * own settings. Reading is not touched, nor is what is open already.
+ * Restricts by Landlock where this process may change files. Dropping capabilities is not enough: a
+ * process with uid 0 and no capability can still write every file that root owns, including kernel
+ * settings in /proc/sys. Reading is not restricted, nor are descriptors that are already open.
  */
 
-/* Below this directory and nowhere else (but /dev/null), for the threads that enter. Before the first of them is
- * started. 0 also where the kernel has no Landlock that knows of renaming (before Linux 5.19). */
+/* Prepares the rule: threads that call atoll_landlock_enter() may change files only below `directory`
+ * (and write /dev/null). Call it before the first such thread is started. 0 also if the kernel's
+ * Landlock is absent or cannot allow renames between directories (before Linux 5.19); then nothing is
+ * restricted. */
 int atoll_landlock_prepare(const char *directory) ATOLL_MUST_CHECK;
-/* For good, for this thread and all it starts. It needs no_new_privs. Nothing where nothing was
- * prepared. */
+/* Restricts the calling thread and the threads it starts, permanently. Needs no_new_privs. Does
+ * nothing if nothing was prepared. */
 int atoll_landlock_enter(void) ATOLL_MUST_CHECK;

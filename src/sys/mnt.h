@@ -2,15 +2,15 @@
 #include "base/defs.h"
 
 /*
- * The mount system calls, descriptor first. All return -errno; returned descriptors are the
- * caller's. Paths are looked up below dirfd without crossing out of it.
+ * The mount system calls, based on descriptors. All return -errno; the caller owns returned
+ * descriptors. Path lookup below dirfd cannot leave it.
  */
 
-/* A detached copy of the mount at dirfd/path. */
+/* Returns a detached copy of the mount at dirfd/path. */
 int atoll_mnt_clone(int dirfd, const char *path, bool recursive) ATOLL_MUST_CHECK;
-/* Shows files of the detached mount through the id map of userns_fd. */
+/* Makes the detached mount show file owners through the id map of userns_fd. */
 int atoll_mnt_idmap(int mount_fd, int userns_fd) ATOLL_MUST_CHECK;
-/* Sets MOUNT_ATTR_* bits on a mount (recursively where asked). */
+/* Sets MOUNT_ATTR_* bits on a mount. */
 int atoll_mnt_set_attr(int mount_fd, uint64_t attr_set, bool recursive) ATOLL_MUST_CHECK;
 /* Sets some MOUNT_ATTR_* bits of a mount and clears others. */
 int atoll_mnt_change_attr(int mount_fd, uint64_t attr_set, uint64_t attr_clear) ATOLL_MUST_CHECK;

@@ -52,8 +52,8 @@ pid_t atoll_sys_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd)
 
 int atoll_sys_charge_to(uid_t uid)
 {
-    /* The kernel takes the effective capabilities away with uid 0, and the permitted ones stay: the
-     * real uid is still 0. */
+    /* When the effective uid leaves 0, the kernel clears the effective capabilities. The permitted
+     * ones stay because the real uid is still 0. */
     if (syscall(SYS_setresuid, -1, uid, -1) < 0)
         return -errno;
     return atoll_caps_raise();
@@ -68,10 +68,11 @@ pid_t atoll_sys_clone_for(uid_t owner, uint64_t flags, int cgroup_fd, int *ret_p
         return atoll_sys_clone(flags, cgroup_fd, ret_pidfd);
     r = atoll_sys_charge_to(owner);
     pid = r < 0 ? r : atoll_sys_clone(flags, cgroup_fd, ret_pidfd);
-    /* In a user namespace of its own the child has no uid yet, and needs none. */
+    /* In a new user namespace the child has no mapped uid yet and cannot change it. */
     if (pid == 0 && flags & CLONE_NEWUSER)
         return 0;
-    /* The real uid is 0, so this cannot fail; going on as another uid would be worse than an end. */
+    /* Cannot fail because the real uid is 0; continuing with the wrong uid would be worse than an
+     * abort. */
     if (atoll_sys_charge_to(0) < 0)
         abort();
     return pid;
@@ -128,7 +129,7 @@ int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32
         return -errno;
     pid = atoll_sys_clone_for(owner, CLONE_NEWUSER, -1, NULL);
     if (pid == 0) {
-        /* Lives only until the parent has opened the namespace and closes the pipe. */
+        /* The child waits until the parent has opened the namespace and closes the pipe. */
         char byte;
         atoll_sys_leave_descriptors(hold[0]);
         (void)!read(hold[0], &byte, 1);
@@ -169,13 +170,13 @@ int atoll_sys_new_clock(void)
         return errno == EINVAL ? 0 : -errno;
     if (clock_gettime(CLOCK_MONOTONIC, &monotonic) < 0 || clock_gettime(CLOCK_BOOTTIME, &boot) < 0)
         return -errno;
-    /* At least a second stays: the kernel refuses a clock before its beginning. */
+    /* Leaves one second: the kernel refuses offsets that make a clock negative. */
     (void)snprintf(offsets, sizeof(offsets), "monotonic %lld 0\nboottime %lld 0\n",
                    1 - (long long)monotonic.tv_sec, 1 - (long long)boot.tv_sec);
     r = atoll_fd_write_file(AT_FDCWD, "/proc/self/timens_offsets", offsets);
     if (r < 0)
         return r;
-    /* The new namespace is that of children; this process enters it like any other. */
+    /* unshare() sets the namespace of future children only; this process must enter it with setns(). */
     ns = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
     return ns < 0 || setns(ns, CLONE_NEWTIME) < 0 ? -errno : 0;
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 
-/* gVisor's kernel does not know the other way. */
+/* Fallback for gVisor, which has no TIOCGPTPEER. */
 static int open_by_number(int master)
 {
     char path[32];

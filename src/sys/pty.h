@@ -5,5 +5,6 @@
  * Terminals. Blocking: no.
  */
 
-/* The other side of an unlocked /dev/ptmx, or -errno. Close-on-exec, not the controlling terminal. */
+/* Opens the slave of an unlocked pty master. Returns the descriptor or -errno. Close-on-exec; does
+ * not become the controlling terminal. */
 int atoll_pty_peer(int master) ATOLL_MUST_CHECK;

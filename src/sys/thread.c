@@ -7,7 +7,7 @@
 
 void atoll_thread_enter(void)
 {
-    /* Needs a capability that an ordinary user's thread does not have, nor what it is for. */
+    /* Fails for an ordinary user, who lacks CAP_SETPCAP and has no capabilities to bound. */
     (void)!atoll_caps_bound(0);
     if (atoll_caps_set(0, 0, 0) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
         atoll_landlock_enter() < 0)

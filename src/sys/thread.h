@@ -1,9 +1,9 @@
 #pragma once
 
 /*
- * Comes first in every thread beside the one that runs the loop. Capabilities, no_new_privs and
- * Landlock belong to threads, not to processes: a thread that was started before the daemon gave them up would keep
- * them, and whoever takes the process over has all of its threads.
- * Aborts where that fails, which the kernel has no reason for.
+ * Every thread except the loop's calls this first: drops all capabilities, sets no_new_privs and
+ * enters Landlock. These are attributes of threads, not of processes: a thread that was started before
+ * the daemon dropped its privileges would keep them, and an attacker who controls the process controls
+ * all of its threads. Aborts on failure, which is not expected.
  */
 void atoll_thread_enter(void);

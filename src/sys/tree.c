@@ -12,8 +12,8 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* A name that is taken is one of a removal that was ended in the middle, or whoever made the tree has
- * chosen it: the next one will do. */
+/* Renames dir/from to a free name in `top`. A name may exist already, from an interrupted removal or
+ * created by the tenant: then the next one is tried. */
 static int move_up(int dir, const char *from, int top, uint64_t *counter)
 {
     for (;;) {
@@ -27,8 +27,8 @@ static int move_up(int dir, const char *from, int top, uint64_t *counter)
     }
 }
 
-/* Unlinks what is no directory; moves each directory it meets up into `top` under a fresh name, so
- * that the tree becomes flat instead of deep. 1: something was moved, 0: dir is empty now. */
+/* Unlinks all entries that are not directories and moves each directory into `top` under a new name,
+ * so that the tree becomes flat. 1: a directory was moved, 0: dir is empty. */
 static int flatten(int top, int dir_fd, dev_t device, uint64_t *counter)
 {
     struct dirent *entry;
@@ -69,7 +69,7 @@ static int open_dir(int dirfd, const char *name)
     return fd < 0 ? -errno : fd;
 }
 
-/* One pass over the top directory: everything in it is emptied into it and removed. */
+/* One pass over `top`: flattens each directory in it and removes the directory. */
 static int drain_top(int top, dev_t device, uint64_t *counter)
 {
     int dir_fd = open_dir(top, ".");

@@ -16,7 +16,7 @@ int atoll_unix_connect(const char *dir, const char *name)
 
     if (dir_fd < 0)
         return -errno;
-    /* sun_path holds 107 bytes: name the directory by its descriptor. */
+    /* sun_path holds 107 bytes: refer to the directory by its descriptor. */
     n = snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", dir_fd, name);
     if (n < 0 || (size_t)n >= sizeof(address.sun_path))
         return -ENAMETOOLONG;

@@ -1,7 +1,6 @@
 #pragma once
 #include "base/defs.h"
 
-/* Connects to the unix stream socket dir/name, however long the path of dir is. Returns the
- * (close-on-exec) descriptor or -errno; -EAGAIN when whoever listens there has not accepted those
- * before for long: that is not waited for. */
+/* Connects to the unix stream socket dir/name; dir may be longer than sun_path. Returns the
+ * (close-on-exec) descriptor or -errno. Does not wait: -EAGAIN if the listener's backlog is full. */
 int atoll_unix_connect(const char *dir, const char *name) ATOLL_MUST_CHECK;
