@@ -32,7 +32,8 @@ static void discard(struct atoll_channel *c, int fd)
         (void)close(fd);
 }
 
-/* Closing the socket also closes descriptors still queued in it, so it goes through discard(), too. */
+/* Closing the socket also closes descriptors still queued in it, so it goes through discard(),
+ * too. */
 static void close_socket(struct atoll_channel *c)
 {
     if (c->discard)
@@ -98,7 +99,8 @@ int atoll_channel_send(struct atoll_channel *c, uint16_t type, uint32_t id,
     return 0;
 }
 
-/* Descriptors travel with the first byte of their frame: send up to the next frame that has some. */
+/* Descriptors travel with the first byte of their frame: send up to the next frame that has
+ * some. */
 static size_t next_run(const struct atoll_channel *c, int *fds, size_t *nfds)
 {
     size_t i = 0;

@@ -47,7 +47,8 @@ int atoll_channel_init(struct atoll_channel *c, int fd, size_t out_max) ATOLL_MU
 void atoll_channel_done(struct atoll_channel *c);
 
 /* Queues a frame whose payload is `msg` encoded by `desc` (desc NULL: empty payload). Descriptors
- * are duplicated; the caller keeps its own. -ENOBUFS if the queue is full; then nothing is queued. */
+ * are duplicated; the caller keeps its own. -ENOBUFS if the queue is full; then nothing is
+ * queued. */
 int atoll_channel_send(struct atoll_channel *c, uint16_t type, uint32_t id,
                        const struct atoll_msg_desc *desc, const void *msg, const int *fds,
                        size_t nfds) ATOLL_MUST_CHECK;

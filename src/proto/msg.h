@@ -3,11 +3,12 @@
 #include "base/error.h"
 
 /*
- * Message encoding, driven by a table with one row per struct field, in wire order. Both sides share
- * the struct and the table, so each message is described once.
+ * Message encoding, driven by a table with one row per struct field, in wire order. Both sides
+ * share the struct and the table, so each message is described once.
  *
- * On the wire: integers are little-endian; a string or byte run is a u32 length, the bytes and a NUL
- * (so that a decoded string can be used in place); a vector is a u32 count and that many strings.
+ * On the wire: integers are little-endian; a string or byte run is a u32 length, the bytes and a
+ * NUL (so that a decoded string can be used in place); a vector is a u32 count and that many
+ * strings.
  * Versions: fields are only appended. If the payload ends early, the decoder leaves the remaining
  * fields zero; it ignores bytes after the last field it knows.
  * Ownership: decoded strings and byte runs point into the payload. Only vectors allocate;

@@ -2,8 +2,8 @@
 #include "proto/msg.h"
 
 /*
- * A plan: the steps that create one sandbox, as data. The daemon builds it (sandbox/plan_builder.h, a
- * pure function); atoll-spawn executes it step by step and has no other way to create anything.
+ * A plan: the steps that create one sandbox, as data. The daemon builds it (sandbox/plan_builder.h,
+ * a pure function); atoll-spawn executes it step by step and has no other way to create anything.
  *
  * A plan is a sequence of steps: u16 operation, u16 zero, u32 payload length, payload (a message of
  * the operation). Steps before START run in spawn itself, steps after it in the new process, which
@@ -36,18 +36,19 @@ enum atoll_plan_op {
 
 #define ATOLL_PLAN_MAX (128 * 1024)
 
-/* Prefix (a number follows) of replaced templates in the state directory: running sandboxes may still
- * use them, new plans do not. atoll-spawn removes them at start, when it has no sandboxes. The native
- * and the gVisor atoll-spawn share them (gVisor's state directory is inside native's), so neither
- * removes them while the other has sandboxes. */
+/* Prefix (a number follows) of replaced templates in the state directory: running sandboxes may
+ * still use them, new plans do not. atoll-spawn removes them at start, when it has no sandboxes.
+ * The native and the gVisor atoll-spawn share them (gVisor's state directory is inside native's),
+ * so neither removes them while the other has sandboxes. */
 #define ATOLL_TEMPLATE_OLD "template.old-"
 #define ATOLL_BELOW_GVISOR "gvisor"
 /* The layer that hides files of the host's /usr that are not readable by all of the host's users.
- * atoll-spawn creates it and keeps it up to date. Replaced versions that running sandboxes may still
- * use have a number appended. */
+ * atoll-spawn creates it and keeps it up to date. Replaced versions that running sandboxes may
+ * still use have a number appended. */
 #define ATOLL_PLAN_HIDDEN "hidden/usr"
 #define ATOLL_HIDDEN_OLD "hidden.old-"
-/* The same prefix for the layer with the programs of every gVisor root, in gVisor's state directory. */
+/* The same prefix for the layer with the programs of every gVisor root, in gVisor's state
+ * directory. */
 #define ATOLL_PROGRAMS_OLD "layer.old-"
 
 enum atoll_plan_id_mode {
@@ -150,8 +151,8 @@ struct atoll_po_agent {
     uint64_t memory_limit_bytes;
 };
 
-/* runsc uses the root that the previous steps built. The agent's socket is in the directory "socket"
- * of the bundle, which is the sandbox's directory on the host. */
+/* runsc uses the root that the previous steps built. The agent's socket is in the directory
+ * "socket" of the bundle, which is the sandbox's directory on the host. */
 struct atoll_po_runsc {
     const char *program;       /* below /usr */
     const char *platform;      /* of gVisor: "systrap", "ptrace", "kvm" */

@@ -69,7 +69,8 @@ struct atoll_sm_error {
 
 struct atoll_sm_ref {
     const char *id;
-    /* The user's sub-ids (first uid, first gid, count), which may own files of the layer. 0: none */
+    /* The user's sub-ids (first uid, first gid, count), which may own files of the layer. 0:
+     * none */
     uint32_t outside, outside_gid, count;
 };
 

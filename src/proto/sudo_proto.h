@@ -5,8 +5,8 @@
  * Messages between the `sudo` program inside a sandbox (the client) and the agent, over a unix
  * socket in the frames of proto/frame.h. The client belongs to a tenant: its input is hostile.
  *
- * One command per connection: RUN, then STARTED or ERROR, any number of SIGNALs, EXIT at the end. If
- * the client closes first, the command gets SIGHUP.
+ * One command per connection: RUN, then STARTED or ERROR, any number of SIGNALs, EXIT at the end.
+ * If the client closes first, the command gets SIGHUP.
  */
 #define ATOLL_SUDO_DIR "/run/atoll"
 #define ATOLL_SUDO_SOCKET ATOLL_SUDO_DIR "/sudo.sock"

@@ -5,7 +5,8 @@
 
 #define ATOLL_CAP_BIT(cap) (UINT64_C(1) << (cap))
 
-/* Capabilities of root inside a sandbox: enough for package managers, none that affects the host. */
+/* Capabilities of root inside a sandbox: enough for package managers, none that affects the
+ * host. */
 uint64_t atoll_caps_of_sandbox_root(void);
 /* The same plus the capabilities that the agent needs to start processes as other users. */
 uint64_t atoll_caps_of_agent(void);

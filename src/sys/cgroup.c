@@ -64,8 +64,8 @@ static int set_memory_v1(const struct atoll_cgroups *cg, const char *id, const c
     static const char *const knobs[] = {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"};
     int r = 0;
 
-    /* The kernel requires memory <= memory+swap after each write: raising and lowering need different
-     * orders. */
+    /* The kernel requires memory <= memory+swap after each write: raising and lowering need
+     * different orders. */
     for (size_t i = 0; r == 0 && i < 2; i++) {
         const char *knob = knobs[raise ? 1 - i : i];
         r = write_knob(cg, ATOLL_CG_MEMORY, id, knob, bytes);
@@ -75,9 +75,9 @@ static int set_memory_v1(const struct atoll_cgroups *cg, const char *id, const c
     return r;
 }
 
-/* v1 charges TCP and UDP socket buffers separately from memory, and only if a limit is set. A socket
- * at the limit waits or drops packets and kills no process, so a share of the memory limit is
- * enough. */
+/* v1 charges TCP and UDP socket buffers separately from memory, and only if a limit is set. A
+ * socket at the limit waits or drops packets and kills no process, so a share of the memory limit
+ * is enough. */
 static int set_sockets_v1(const struct atoll_cgroups *cg, const char *id, uint64_t memory_bytes)
 {
     char text[32];

@@ -23,14 +23,14 @@ enum atoll_cgroup_controller {
  * that group is used. */
 #define ATOLL_CGROUP_LEAF "atoll-daemon"
 
-/* v1: limit for socket buffers, memory limit / ATOLL_CGROUP_SOCKETS_SHARE. v2 charges socket buffers
- * as memory. */
+/* v1: limit for socket buffers, memory limit / ATOLL_CGROUP_SOCKETS_SHARE. v2 charges socket
+ * buffers as memory. */
 #define ATOLL_CGROUP_SOCKETS_V1 "memory.kmem.tcp.limit_in_bytes"
 #define ATOLL_CGROUP_SOCKETS_SHARE 4
 
-/* v1: hierarchies in which all sandboxes of the instance share the group `atoll-<instance>`, because
- * the settings are the same for all of them. spawn joins the first two itself and sandboxes inherit
- * them; each sandbox joins the last one with one write. */
+/* v1: hierarchies in which all sandboxes of the instance share the group `atoll-<instance>`,
+ * because the settings are the same for all of them. spawn joins the first two itself and sandboxes
+ * inherit them; each sandbox joins the last one with one write. */
 enum atoll_cgroup_common {
     ATOLL_CG_CPUSET,  /* CPUs and memory nodes: the parent's, unless the operator changes them */
     ATOLL_CG_BLKIO,   /* for the operator's weights and limits */
@@ -66,7 +66,8 @@ struct atoll_cgroups_facts {
 };
 int atoll_cgroups_look(struct atoll_cgroups_facts *ret) ATOLL_MUST_CHECK;
 
-/* v1: moves the calling process into the shared cpuset and blkio groups, for sandboxes to inherit. */
+/* v1: moves the calling process into the shared cpuset and blkio groups, for sandboxes to
+ * inherit. */
 int atoll_cgroups_join_common(const struct atoll_cgroups *cg) ATOLL_MUST_CHECK;
 /* Leaves the instance's parent groups and removes them; -EBUSY while sandboxes are in them. */
 int atoll_cgroups_remove_parents(const struct atoll_cgroups *cg,
@@ -95,8 +96,8 @@ int atoll_cgroup_open_v2(const struct atoll_cgroups *cg, const char *id) ATOLL_M
 /* Read-only descriptors of the file with the "oom_kill N" line, and of the peak memory file. */
 int atoll_cgroup_open_oom(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
 int atoll_cgroup_open_peak(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;
-/* Files with a group's usage and limits. v1 and v2 use different formats; the reader of the file must
- * know both. */
+/* Files with a group's usage and limits. v1 and v2 use different formats; the reader of the file
+ * must know both. */
 enum atoll_cgroup_file {
     ATOLL_CGF_MEMORY_USED,
     ATOLL_CGF_MEMORY_STAT,

@@ -312,9 +312,9 @@ static int open_v1(struct atoll_cgroups *cg, const struct mount_points *found, c
         cg->parent_fd[i] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         cg->has[i] = cg->parent_fd[i] >= 0;
     }
-    /* No real limit, but it switches the kernel's socket accounting on once. Otherwise the kernel patches its
-     * code (static keys) when the first sandbox sets a limit and again when the last one is gone, and
-     * that cost would fall on a sandbox. */
+    /* No real limit, but it switches the kernel's socket accounting on once. Otherwise the kernel
+     * patches its code (static keys) when the first sandbox sets a limit and again when the last
+     * one is gone, and that cost would fall on a sandbox. */
     if (create && cg->has[ATOLL_CG_MEMORY])
         (void)!atoll_fd_write_file(cg->parent_fd[ATOLL_CG_MEMORY], ATOLL_CGROUP_SOCKETS_V1, "-1");
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(limiting); i++)

@@ -6,8 +6,8 @@
 #include "sys/cgroup.h"
 
 /*
- * Usage of a group. A file holds either one number or lines of "key value"; the table says where each
- * figure is on v1 and on v2.
+ * Usage of a group. A file holds either one number or lines of "key value"; the table says where
+ * each figure is on v1 and on v2.
  */
 struct source {
     size_t offset; /* into struct atoll_cgroup_stats */

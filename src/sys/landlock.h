@@ -7,10 +7,10 @@
  * settings in /proc/sys. Reading is not restricted, nor are descriptors that are already open.
  */
 
-/* Prepares the rule: threads that call atoll_landlock_enter() may change files only below `directory`
- * (and write /dev/null). Call it before the first such thread is started. 0 also if the kernel's
- * Landlock is absent or cannot allow renames between directories (before Linux 5.19); then nothing is
- * restricted. */
+/* Prepares the rule: threads that call atoll_landlock_enter() may change files only below
+ * `directory` (and write /dev/null). Call it before the first such thread is started. 0 also if the
+ * kernel's Landlock is absent or cannot allow renames between directories (before Linux 5.19); then
+ * nothing is restricted. */
 int atoll_landlock_prepare(const char *directory) ATOLL_MUST_CHECK;
 /* Restricts the calling thread and the threads it starts, permanently. Needs no_new_privs. Does
  * nothing if nothing was prepared. */

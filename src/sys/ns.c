@@ -176,7 +176,8 @@ int atoll_sys_new_clock(void)
     r = atoll_fd_write_file(AT_FDCWD, "/proc/self/timens_offsets", offsets);
     if (r < 0)
         return r;
-    /* unshare() sets the namespace of future children only; this process must enter it with setns(). */
+    /* unshare() sets the namespace of future children only; this process must enter it with
+     * setns(). */
     ns = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
     return ns < 0 || setns(ns, CLONE_NEWTIME) < 0 ? -errno : 0;
 }

@@ -11,9 +11,9 @@
  * parent; the caller owns it. */
 pid_t atoll_sys_clone(uint64_t flags, int cgroup_fd, int *ret_pidfd) ATOLL_MUST_CHECK;
 
-/* Sets the effective uid and makes every permitted capability effective. The kernel then charges new
- * namespaces, and resources used below a new user namespace, to that uid. The caller's real uid must
- * be 0. Clears the parent-death signal. */
+/* Sets the effective uid and makes every permitted capability effective. The kernel then charges
+ * new namespaces, and resources used below a new user namespace, to that uid. The caller's real uid
+ * must be 0. Clears the parent-death signal. */
 int atoll_sys_charge_to(uid_t uid) ATOLL_MUST_CHECK;
 
 /* atoll_sys_clone() whose new namespaces are charged to `owner`; afterwards both processes have
@@ -47,7 +47,8 @@ int atoll_sys_pivot_root(int new_root_fd) ATOLL_MUST_CHECK;
  * Needs /proc. Success if the kernel has no time namespaces. */
 int atoll_sys_new_clock(void) ATOLL_MUST_CHECK;
 
-/* Joins a new session keyring, so that the keys of the process that started us are not reachable. */
+/* Joins a new session keyring, so that the keys of the process that started us are not
+ * reachable. */
 int atoll_sys_new_session_keyring(void) ATOLL_MUST_CHECK;
 
 /* Brings the loopback interface of the current network namespace up. */

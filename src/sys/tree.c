@@ -12,8 +12,8 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* Renames dir/from to a free name in `top`. A name may exist already, from an interrupted removal or
- * created by the tenant: then the next one is tried. */
+/* Renames dir/from to a free name in `top`. A name may exist already, from an interrupted removal
+ * or created by the tenant: then the next one is tried. */
 static int move_up(int dir, const char *from, int top, uint64_t *counter)
 {
     for (;;) {
@@ -27,8 +27,8 @@ static int move_up(int dir, const char *from, int top, uint64_t *counter)
     }
 }
 
-/* Unlinks all entries that are not directories and moves each directory into `top` under a new name,
- * so that the tree becomes flat. 1: a directory was moved, 0: dir is empty. */
+/* Unlinks all entries that are not directories and moves each directory into `top` under a new
+ * name, so that the tree becomes flat. 1: a directory was moved, 0: dir is empty. */
 static int flatten(int top, int dir_fd, dev_t device, uint64_t *counter)
 {
     struct dirent *entry;

@@ -2,5 +2,6 @@
 #include "base/defs.h"
 
 /* Connects to the unix stream socket dir/name; dir may be longer than sun_path. Returns the
- * (close-on-exec) descriptor or -errno. Does not wait: -EAGAIN if the listener's backlog is full. */
+ * (close-on-exec) descriptor or -errno. Does not wait: -EAGAIN if the listener's backlog is
+ * full. */
 int atoll_unix_connect(const char *dir, const char *name) ATOLL_MUST_CHECK;
