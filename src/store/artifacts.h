@@ -2,63 +2,68 @@
 #include "base/error.h"
 
 /*
- * What is kept of sandboxes that are gone: a set for each, and a row for each of its files; and
- * what is to be kept of those that live. Rows borrow their strings for the call.
- * Blocking: tens of microseconds; to put or to walk a set takes some for each of its files. Thread:
- * the loop's.
+ * Artifacts: files copied from a sandbox before it is destroyed. A destroyed sandbox has one set,
+ * with a row for each file. A live sandbox has a request: the patterns of the files to copy. Rows
+ * borrow their strings for the call.
+ * Blocking: tens of microseconds; to put or to walk a set takes that much for each of its files.
+ * Thread: the loop's.
  */
 struct atoll_store;
 
 struct atoll_store_artifacts {
-    const char *sandbox_id, *session_id, *owner; /* session_id "": none */
-    const char *reason;                          /* why it is not complete, or "" */
+    const char *sandbox_id, *session_id, *owner; /* session_id "": no session */
+    const char *reason;                          /* why the set is not complete, or "" */
     bool complete;
     uint32_t count;
-    uint64_t size_bytes; /* of all its files */
+    uint64_t size_bytes; /* sum over all files of the set */
     int64_t created_unix_ms;
 };
 
 struct atoll_store_artifact {
-    const char *path; /* below the working directory */
-    uint32_t number;  /* the name of the copy */
+    const char *path; /* relative to the working directory */
+    uint32_t number;  /* name of the copy on disk */
     uint64_t size_bytes;
     int64_t mtime_ms;
 };
 
-/* What is to be kept of a sandbox that lives. */
+/* The files to copy when this sandbox is destroyed. */
 struct atoll_store_artifact_request {
-    const char *sandbox_id, *session_id; /* session_id "": none */
-    const char *patterns;                /* one a line; "": none yet */
+    const char *sandbox_id, *session_id; /* session_id "": no session */
+    const char *patterns;                /* one per line; "": no patterns yet */
 };
 
 /* Adds the row, or replaces the one of the same sandbox. */
 int atoll_store_put_artifact_request(struct atoll_store *store,
                                      const struct atoll_store_artifact_request *row,
                                      struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Drops those of sandboxes that have no row: they go with it, but are there before it. */
-int atoll_store_sweep_artifact_requestes(struct atoll_store *store,
-                                         struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Every row; fn returns < 0 to stop, which is returned. fn must not write. */
+/* Drops the requests of sandboxes that have no row. A request is stored before its sandbox, so
+ * that a crash in between leaves it behind. */
+int atoll_store_sweep_artifact_requests(struct atoll_store *store,
+                                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Calls fn for every row. A negative result of fn stops the walk and is returned. fn must not
+ * write to the store. */
 int atoll_store_each_artifact_request(struct atoll_store *store,
                                       int (*fn)(void *arg,
                                                 const struct atoll_store_artifact_request *row,
                                                 struct atoll_error *err),
                                       void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Adds the set with its `count` files, or replaces that of the same sandbox. */
+/* Adds the set with its `count` files, or replaces the set of the same sandbox. */
 int atoll_store_put_artifacts(struct atoll_store *store, const struct atoll_store_artifacts *set,
                               const struct atoll_store_artifact *files,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Its files go with it. Absent is success. */
+/* Drops the set and the rows of its files. Success also if there is no such set. */
 int atoll_store_drop_artifacts(struct atoll_store *store, const char *sandbox_id,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Every set, oldest first; fn returns < 0 to stop, which is returned. fn must not write. */
+/* Calls fn for every set, oldest first. A negative result of fn stops the walk and is returned.
+ * fn must not write to the store. */
 int atoll_store_each_artifacts(struct atoll_store *store,
                                int (*fn)(void *arg, const struct atoll_store_artifacts *set,
                                          struct atoll_error *err),
                                void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The files of a set by path, or only the one of that path (NULL: all); likewise. */
+/* The same for the files of one set in the order of their paths; path NULL: all files, else only
+ * that one. */
 int atoll_store_each_artifact(struct atoll_store *store, const char *sandbox_id, const char *path,
                               int (*fn)(void *arg, const struct atoll_store_artifact *file,
                                         struct atoll_error *err),

@@ -2,7 +2,8 @@
 #include "base/error.h"
 
 /*
- * Events as they are kept, so that whoever listens can go on where it was after a restart.
+ * Stored events: a client that follows the events can continue where it stopped after the daemon
+ * restarts.
  *
  * Blocking: some tens of microseconds a call. Thread: the loop's.
  */
@@ -14,11 +15,12 @@ struct atoll_store_event {
     const char *kind, *sandbox_id, *owner, *exec_id, *detail;
 };
 
-/* Adds all of them and drops those up to drop_through, in one transaction. */
+/* Adds all rows and drops those with an id up to drop_through, in one transaction. */
 int atoll_store_put_events(struct atoll_store *store, const struct atoll_store_event *rows,
                            size_t count, uint64_t drop_through,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Every row, by id; fn returns < 0 to stop, which is returned. fn must not write. */
+/* Calls fn for every row in the order of ids. A negative result of fn stops the walk and is
+ * returned. fn must not write to the store. */
 int atoll_store_each_event(struct atoll_store *store,
                            int (*fn)(void *arg, const struct atoll_store_event *row,
                                      struct atoll_error *err),

@@ -2,8 +2,8 @@
 #include "base/error.h"
 
 /*
- * API keys as they are kept: never the key itself, only its SHA-256. A key has more than 200 random
- * bits, so that a plain hash of it tells nothing; there is no password here to be slowed down for.
+ * API keys. Only the SHA-256 of a key is stored. A key has more than 200 random bits, so a plain
+ * hash is enough: a slow password hash would add nothing.
  *
  * Blocking: some tens of microseconds a call. Thread: the loop's.
  */
@@ -12,19 +12,20 @@ struct atoll_store;
 #define ATOLL_KEY_ID_LEN 12
 
 struct atoll_key_row {
-    char id[ATOLL_KEY_ID_LEN + 1]; /* says nothing about the key */
+    char id[ATOLL_KEY_ID_LEN + 1]; /* random, not derived from the key */
     char tenant[65];
     uint8_t scope; /* enum atoll_scope */
     uint8_t sha256[32];
     int64_t created_unix_ms;
 };
 
-/* Calls each() for all of them, the oldest first; what it returns below 0 ends the walk. INTERNAL. */
+/* Calls each() for all keys, oldest first; a negative result stops the walk and is returned.
+ * INTERNAL: the database cannot be read or a row is malformed. */
 int atoll_keys_load(struct atoll_store *store,
                     int (*each)(void *arg, const struct atoll_key_row *row), void *arg,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_keys_add(struct atoll_store *store, const struct atoll_key_row *row,
                    struct atoll_error *err) ATOLL_MUST_CHECK;
-/* It is gone when this returns 0, also when it was never there. */
+/* Success also if there is no such key. */
 int atoll_keys_remove(struct atoll_store *store, const char *id,
                       struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -2,8 +2,8 @@
 #include "base/error.h"
 
 /*
- * Which ports of which sandboxes are shown to the outside, as they are kept. The token is kept as
- * it is: whoever may list previews is given their addresses again, tokens included.
+ * Previews: which ports of which sandboxes clients outside can reach. The token is stored in the
+ * clear: a client that may list previews gets their addresses, which include the tokens.
  *
  * Blocking: some tens of microseconds a call. Thread: the loop's.
  */
@@ -19,10 +19,11 @@ struct atoll_store_preview {
 /* Adds the row, or replaces the one of the same sandbox and port. */
 int atoll_store_put_preview(struct atoll_store *store, const struct atoll_store_preview *row,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Absent is success. */
+/* Success also if there is no such row. */
 int atoll_store_drop_preview(struct atoll_store *store, const char *sandbox_id, uint16_t port,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Every row; fn returns < 0 to stop, which is returned. fn must not write. */
+/* Calls fn for every row. A negative result of fn stops the walk and is returned. fn must not
+ * write to the store. */
 int atoll_store_each_preview(struct atoll_store *store,
                              int (*fn)(void *arg, const struct atoll_store_preview *row,
                                        struct atoll_error *err),

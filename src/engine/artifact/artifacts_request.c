@@ -188,7 +188,7 @@ static int load_row(void *arg, const struct atoll_store_artifact_request *row,
 
 int atoll_artifacts_load_requests(struct atoll_engine *engine, struct atoll_error *err)
 {
-    int r = atoll_store_sweep_artifact_requestes(engine->config.store, err);
+    int r = atoll_store_sweep_artifact_requests(engine->config.store, err);
 
     return r < 0 ? r
                  : atoll_store_each_artifact_request(engine->config.store, load_row, engine, err);

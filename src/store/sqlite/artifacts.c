@@ -2,7 +2,6 @@
 
 #include "store/sqlite/db.h"
 
-/* As in store.c: a store is a database. */
 static struct atoll_db *db_of(struct atoll_store *store)
 {
     return (struct atoll_db *)store;
@@ -20,7 +19,7 @@ static int run_with_id(struct atoll_db *db, const char *sql, const char *id,
     return atoll_db_run(db, stmt, err);
 }
 
-/* Wishes. */
+/* Requests. */
 
 int atoll_store_put_artifact_request(struct atoll_store *store,
                                      const struct atoll_store_artifact_request *row,
@@ -39,7 +38,7 @@ int atoll_store_put_artifact_request(struct atoll_store *store,
     return atoll_db_run(db_of(store), stmt, err);
 }
 
-int atoll_store_sweep_artifact_requestes(struct atoll_store *store, struct atoll_error *err)
+int atoll_store_sweep_artifact_requests(struct atoll_store *store, struct atoll_error *err)
 {
     static const char sql[] =
         "DELETE FROM artifact_wishes WHERE sandbox_id NOT IN (SELECT id FROM sandboxes)";

@@ -7,10 +7,11 @@ void atoll_store_sizes(struct atoll_store *store, uint64_t *ret_bytes, uint64_t 
     atoll_db_sizes((struct atoll_db *)store, ret_bytes, ret_log_bytes);
 }
 
-/* The probe says once more which schema it has: a real write of one page that changes nothing. */
+/* The probe writes the schema version that is already there: a real write of one page that
+ * changes nothing. */
 int atoll_store_check(struct atoll_store *store, struct atoll_error *err)
 {
-    static char sql[64]; /* its address is the key of the statement */
+    static char sql[64]; /* static: its address is the key of the prepared statement */
     struct atoll_db *db = (struct atoll_db *)store;
     sqlite3_stmt *stmt;
     int r;

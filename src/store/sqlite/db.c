@@ -18,12 +18,13 @@
 #define CHECKPOINT_BUSY_MS 1000
 #define PASSES_MAX 4
 #define LEFT_PAGES_MAX 256
-/* Of a new database: a commit writes whole pages to the log, and rows are a few hundred bytes. */
+/* Page size of a new database. A commit writes whole pages to the log, and a row has a few
+ * hundred bytes. */
 #define PAGE_BYTES "1024"
 
 struct atoll_db {
     sqlite3 *sqlite;
-    char path[32]; /* through the directory's descriptor */
+    char path[32]; /* below /proc/self/fd */
     int dir_fd;    /* borrowed */
     struct {
         const char *sql;
@@ -32,8 +33,8 @@ struct atoll_db {
     size_t cached;
     pthread_t checkpointer;
     bool checkpointing;
-    const char *transaction; /* what it is about; lives for ever */
-    bool refused, full;      /* the last write failed; because the disk is full */
+    const char *transaction; /* name of the transaction in test switches; static */
+    bool refused, full;      /* the last write failed; it failed because the disk is full */
     bool in_transaction;
     struct atoll_reserve reserve;
     int log_pages_max;    /* ATOLL_STORE_LOG_BYTES in pages */
@@ -98,7 +99,8 @@ static int migrate(struct atoll_db *db, struct atoll_error *err)
     return r;
 }
 
-/* After each commit, on the loop's thread: a log that grows quickly is not left for seconds. */
+/* SQLite calls this after each commit, on the loop's thread. It wakes the checkpoint thread
+ * early when the log grows quickly. */
 static int on_commit(void *arg, sqlite3 *sqlite ATOLL_UNUSED, const char *name ATOLL_UNUSED,
                      int pages)
 {
@@ -119,8 +121,8 @@ static int log_pages(struct atoll_db *db)
     return atomic_load_explicit(&db->log_pages, memory_order_relaxed);
 }
 
-/* Passes that lock no writer out do the work. The log begins anew only if no commit came meanwhile:
- * under load that takes a last pass that holds writers, once there is little left to do. */
+/* Passive checkpoints, which do not block writers, do most of the work. The log restarts only if
+ * no commit came meanwhile, so under load a last, short pass blocks writers. */
 static void checkpoint_once(struct atoll_db *db, sqlite3 *own)
 {
     int before, passes = 0;
@@ -158,7 +160,8 @@ static int open_checkpointer(const struct atoll_db *db, sqlite3 **ret)
     return code;
 }
 
-/* Moves what the log holds into the database, and lets the disk catch up, away from the loop. */
+/* The checkpoint thread: moves the log into the database and flushes the disk, off the loop's
+ * thread. */
 static void *checkpoint(void *arg)
 {
     struct atoll_db *db = arg;
@@ -182,7 +185,8 @@ static void *checkpoint(void *arg)
     return NULL;
 }
 
-/* Signals are for the thread that runs the loop: here they would end the process instead. */
+/* Blocks all signals in the thread: only the loop's thread handles them, and here they would end
+ * the process. */
 static int start_checkpointer(struct atoll_db *db)
 {
     sigset_t all, before;
@@ -195,7 +199,7 @@ static int start_checkpointer(struct atoll_db *db)
     return -r;
 }
 
-/* The file is cut to that size when the log begins anew. */
+/* SQLite truncates the log file to that size when the log restarts. */
 static int bound_log(struct atoll_db *db, struct atoll_error *err)
 {
     int page_bytes = 0, r = read_number(db, "PRAGMA page_size", &page_bytes, err);
@@ -216,7 +220,7 @@ static int configure(struct atoll_db *db, struct atoll_error *err)
         "PRAGMA page_size = " PAGE_BYTES ";"
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
         "PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 2000;"
-        "PRAGMA temp_store = MEMORY", /* files would go to where we may not write */
+        "PRAGMA temp_store = MEMORY", /* temporary files would need a directory that the daemon may not write */
         err);
 
     if (r == 0)
@@ -318,7 +322,7 @@ static int step(struct atoll_db *db, sqlite3_stmt *stmt)
 
     bool failed = code != SQLITE_DONE && code != SQLITE_ROW && code != SQLITE_CONSTRAINT;
 
-    /* Of reads, and in SQLite's eyes COMMIT is one, only failures say something. */
+    /* A read that succeeds says nothing about writes; SQLite reports COMMIT as a read. */
     if (failed || !sqlite3_stmt_readonly(stmt)) {
         db->refused = failed;
         db->full = code == SQLITE_FULL;
@@ -341,7 +345,7 @@ int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *e
     int code = step(db, stmt), r = 0;
 
     if (code == SQLITE_FULL && !db->in_transaction && atoll_db_use_reserve(db)) {
-        (void)sqlite3_reset(stmt); /* its values stay bound */
+        (void)sqlite3_reset(stmt); /* values stay bound */
         code = step(db, stmt);
     }
     if (code == SQLITE_ROW)
@@ -355,7 +359,8 @@ int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *e
     return r;
 }
 
-/* A write that fails or is the last thing this process does: store.insert.sandboxes. */
+/* Test switch "store.VERB.TABLE", for example store.insert.sandboxes: the write fails, or the
+ * process dies there. */
 static int injected(const char *operation ATOLL_UNUSED, const char *table ATOLL_UNUSED,
                     struct atoll_error *err)
 {
@@ -363,7 +368,8 @@ static int injected(const char *operation ATOLL_UNUSED, const char *table ATOLL_
 
     if (errnum == ENOSPC)
         return fail_full(err);
-    return errnum ? atoll_fail(err, ATOLL_ERR_INTERNAL, errnum, "store: a fault of the test") : 0;
+    return errnum ? atoll_fail(err, ATOLL_ERR_INTERNAL, errnum, "store: a fault injected by a test")
+                  : 0;
 }
 
 #ifdef ATOLL_TEST_SWITCHES

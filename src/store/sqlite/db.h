@@ -3,22 +3,22 @@
 #include "base/error.h"
 
 /*
- * SQLite with our manners: prepared statements from a table, bound and read by type, errors as
- * struct atoll_error. One connection in WAL mode, synchronous=NORMAL: a commit is a write to the page
- * cache, safe against the death of this process at any instant; the disk is flushed by checkpoints.
+ * A thin layer over SQLite: prepared statements in a table, binding and reading by type, errors as
+ * struct atoll_error. One connection in WAL mode, synchronous=NORMAL: a commit is a write to the
+ * page cache, which survives the death of this process at any instant; checkpoints flush the disk.
  *
- * Blocking: some tens of microseconds a call, so it is used on the loop's thread; checkpoints, which
- * do wait for the disk, run on a thread of their own.
+ * Blocking: some tens of microseconds a call, so it is used on the loop's thread. Checkpoints wait
+ * for the disk and run on a thread of their own.
  */
 struct atoll_db;
 
-/* Opens (or makes) dir/name and brings its schema up to date. */
+/* Opens or creates dir/name and migrates its schema. */
 int atoll_db_open(int dir_fd, const char *name, struct atoll_db **ret,
                   struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_db *atoll_db_close(struct atoll_db *db);
 
-/* A statement: prepared at its first use and kept. `sql` must be a string that lives for ever, its
- * address is the key. The caller binds, runs, and calls atoll_db_reset(). */
+/* Returns a statement, prepared at its first use and cached. `sql` must be static: its address
+ * is the key. The caller binds, runs, and calls atoll_db_reset(). */
 int atoll_db_prepare(struct atoll_db *db, const char *sql, sqlite3_stmt **ret,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_db_bind_text(sqlite3_stmt *stmt, int at,
@@ -27,25 +27,26 @@ void atoll_db_bind_i64(sqlite3_stmt *stmt, int at, int64_t value);
 void atoll_db_bind_bytes(sqlite3_stmt *stmt, int at, const void *bytes, size_t n); /* borrowed */
 /* Runs a statement that returns no rows and resets it. */
 int atoll_db_run(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* 1: a row is there, 0: no more (and reset), -errno. */
+/* 1: there is a row; 0: no more rows, the statement is reset; -errno. */
 int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt,
                   struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_db_reset(sqlite3_stmt *stmt);
-/* "" for NULL. Good until the next step. */
+/* "" for NULL. Valid until the next step. */
 const char *atoll_db_text(sqlite3_stmt *stmt, int column);
 int64_t atoll_db_i64(sqlite3_stmt *stmt, int column);
 
 /* Rows that the last statement changed. */
 int atoll_db_changes(const struct atoll_db *db);
-/* When the last write failed because the disk is full: gives up the room that is set aside for that, once.
- * True: the write may be made again. Statements outside a transaction do so by themselves. */
+/* If the last write failed because the disk is full: deletes the reserve file, once. True: retry
+ * the write. Statements outside a transaction do this by themselves. */
 bool atoll_db_use_reserve(struct atoll_db *db);
-/* Whether the last write failed: it may be tried now. */
+/* Whether the last write failed. */
 bool atoll_db_is_refused(const struct atoll_db *db);
-/* Of the database's file and of its log. */
+/* Sizes of the database file and of its log. */
 void atoll_db_sizes(const struct atoll_db *db, uint64_t *ret_bytes, uint64_t *ret_log_bytes);
 
-/* All statements until commit are one transaction. what: a word that lives for ever. */
+/* All statements until commit are one transaction. `what` is its name in test switches, a static
+ * string. */
 int atoll_db_begin(struct atoll_db *db, const char *what, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_db_commit(struct atoll_db *db, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_db_rollback(struct atoll_db *db);

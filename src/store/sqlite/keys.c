@@ -5,13 +5,12 @@
 #include "base/text.h"
 #include "store/sqlite/db.h"
 
-/* As in store.c: a store is a database. */
 static struct atoll_db *db_of(struct atoll_store *store)
 {
     return (struct atoll_db *)store;
 }
 
-/* A row that cannot be one of ours means that somebody else wrote to the database. */
+/* A malformed row means that another program wrote to the database. */
 static int read_row(sqlite3_stmt *stmt, struct atoll_key_row *row, struct atoll_error *err)
 {
     int n = sqlite3_column_bytes(stmt, 3);

@@ -7,19 +7,19 @@
 
 #define NAME "reserve"
 #define BYTES_MAX ((uint64_t)8 << 20)
-#define PART 64 /* of the file system, where that is less */
+#define PART 64 /* at most 1/PART of the file system */
 
 void atoll_reserve_init(struct atoll_reserve *reserve, int dir_fd)
 {
     struct stat st;
 
     reserve->dir_fd = dir_fd;
-    /* An earlier daemon's is as good, and on a full disk there is no room for another. */
+    /* A file left by an earlier daemon is kept: on a full disk there is no room for a new one. */
     atomic_init(&reserve->held, fstatat(dir_fd, NAME, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
                                     S_ISREG(st.st_mode) && st.st_size > 0);
 }
 
-/* 0: there is no room for it. */
+/* Returns 0 if the disk has too little free space. */
 static uint64_t size_to_take(int dir_fd)
 {
     struct statvfs fs;

@@ -3,10 +3,11 @@
 #include "base/defs.h"
 
 /*
- * A file that takes room on the disk of the database, to be given up when that is full: so the end of
- * what there is can still be written down. A disk that cannot set room aside has none.
+ * A file that reserves space on the database's disk. It is deleted when the disk is full, so that
+ * the daemon can still record how sandboxes and commands end. Without fallocate() support there is
+ * no reserve.
  *
- * Thread: atoll_reserve_take() on one, atoll_reserve_give() on another.
+ * Thread: atoll_reserve_take() and atoll_reserve_give() may run on different threads.
  */
 struct atoll_reserve {
     int dir_fd; /* borrowed */
@@ -14,7 +15,8 @@ struct atoll_reserve {
 };
 
 void atoll_reserve_init(struct atoll_reserve *reserve, int dir_fd);
-/* Makes the file, unless it is there or the disk has little room. Blocking: as files are. */
+/* Creates the file, unless it exists or the disk has little free space. Blocking: a few file
+ * operations. */
 void atoll_reserve_take(struct atoll_reserve *reserve);
-/* Removes it. False: there was none. */
+/* Removes the file. False if there was none. */
 bool atoll_reserve_give(struct atoll_reserve *reserve);

@@ -10,7 +10,7 @@ const char *const atoll_db_migrations[] = {
     "  template TEXT NOT NULL,"
     "  hidden INTEGER NOT NULL,"
     "  pooled INTEGER NOT NULL,"
-    "  outside_id INTEGER NOT NULL," /* its id range, with root */
+    "  outside_id INTEGER NOT NULL," /* its id range; used as root only */
     "  waived INTEGER NOT NULL,"
     "  memory_bytes INTEGER NOT NULL,"
     "  cpu_millis INTEGER NOT NULL,"
@@ -68,7 +68,7 @@ const char *const atoll_db_migrations[] = {
     "  start_exec TEXT NOT NULL,"
     "  created_unix_ms INTEGER NOT NULL"
     ") WITHOUT ROWID;",
-    /* ports shown to the outside */
+    /* previews */
     "CREATE TABLE previews ("
     "  sandbox_id TEXT NOT NULL,"
     "  port INTEGER NOT NULL,"
@@ -77,7 +77,7 @@ const char *const atoll_db_migrations[] = {
     "  created_unix_ms INTEGER NOT NULL,"
     "  PRIMARY KEY (sandbox_id, port)"
     ") WITHOUT ROWID;",
-    /* what ends a sandbox, what it may use in all, and what its facade keeps */
+    /* deadlines, budgets, and data of the facade */
     "ALTER TABLE sandboxes ADD COLUMN facade TEXT;"
     "ALTER TABLE sandboxes ADD COLUMN persistent INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN idle_s INTEGER NOT NULL DEFAULT 0;"
@@ -87,7 +87,7 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN output_budget_bytes INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN cpu_spent_us INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE sandboxes ADD COLUMN output_spent_bytes INTEGER NOT NULL DEFAULT 0;",
-    /* leases bound to a connection; events and remembered answers */
+    /* leases bound to a connection; events and answers of idempotent requests */
     "ALTER TABLE sandboxes ADD COLUMN connection_lease INTEGER NOT NULL DEFAULT 0;"
     "CREATE TABLE events ("
     "  id INTEGER PRIMARY KEY,"
@@ -99,13 +99,13 @@ const char *const atoll_db_migrations[] = {
     "  detail TEXT NOT NULL"
     ");"
     "CREATE TABLE answers ("
-    "  name TEXT PRIMARY KEY," /* who, what and the key, hashed */
+    "  name TEXT PRIMARY KEY," /* hashes: the tenant, then its request key */
     "  request BLOB NOT NULL,"
     "  status INTEGER NOT NULL,"
-    "  answer TEXT," /* NULL: too large to keep */
+    "  answer TEXT," /* NULL: too large to store */
     "  until_unix_ms INTEGER NOT NULL"
     ") WITHOUT ROWID;",
-    /* files kept of sandboxes that are gone, and what is to be kept of those that live */
+    /* artifacts of destroyed sandboxes, and artifact requests of live ones */
     "CREATE TABLE artifact_wishes ("
     "  sandbox_id TEXT PRIMARY KEY,"
     "  session_id TEXT NOT NULL,"
@@ -124,12 +124,12 @@ const char *const atoll_db_migrations[] = {
     "CREATE TABLE artifacts ("
     "  sandbox_id TEXT NOT NULL,"
     "  path TEXT NOT NULL,"
-    "  number INTEGER NOT NULL," /* the name of the copy */
+    "  number INTEGER NOT NULL," /* name of the copy on disk */
     "  size_bytes INTEGER NOT NULL,"
     "  mtime_ms INTEGER NOT NULL,"
     "  PRIMARY KEY (sandbox_id, path)"
     ") WITHOUT ROWID;",
-    /* interpreters that stay, and output that is kept for one reader only */
+    /* interpreter contexts, and commands whose output is held for one reader */
     "ALTER TABLE execs ADD COLUMN held INTEGER NOT NULL DEFAULT 0;"
     "CREATE TABLE contexts ("
     "  id TEXT PRIMARY KEY,"
@@ -142,7 +142,7 @@ const char *const atoll_db_migrations[] = {
     "  is_busy INTEGER NOT NULL,"
     "  number INTEGER NOT NULL" /* in the order they were made */
     ") WITHOUT ROWID;",
-    /* sandboxes that rest */
+    /* paused sandboxes */
     ("ALTER TABLE sandboxes ADD COLUMN paused_unix_ms INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE sandboxes ADD COLUMN layer TEXT NOT NULL DEFAULT '';"),
     /* sandboxes of several providers */
@@ -151,9 +151,9 @@ const char *const atoll_db_migrations[] = {
      "ALTER TABLE sandboxes ADD COLUMN provider TEXT NOT NULL DEFAULT 'native';"
      "ALTER TABLE sandboxes ADD COLUMN handle TEXT NOT NULL DEFAULT '';"
      "ALTER TABLE sandboxes ADD COLUMN image TEXT NOT NULL DEFAULT '';"),
-    /* what sandboxes have mounted beside their disks */
+    /* mounts */
     "ALTER TABLE sandboxes ADD COLUMN mounts TEXT NOT NULL DEFAULT '';",
-    /* what is not kept of long command lines */
+    /* bytes of long command lines that are not stored */
     "ALTER TABLE execs ADD COLUMN argv_left_out INTEGER NOT NULL DEFAULT 0;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

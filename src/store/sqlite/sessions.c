@@ -2,7 +2,6 @@
 
 #include "store/sqlite/db.h"
 
-/* As in store.c: a store is a database. */
 static struct atoll_db *db_of(struct atoll_store *store)
 {
     return (struct atoll_db *)store;

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include "store/sqlite/db.h"
 
-#define DROP_AT_ONCE 64 /* commands; a millisecond or so */
+#define DROP_AT_ONCE 64 /* commands in one transaction, about a millisecond */
 
-/* A store is a database; the name keeps callers away from the rest of it. */
+/* A store is an atoll_db. The opaque type keeps callers away from the functions of db.h. */
 static struct atoll_db *db_of(struct atoll_store *store)
 {
     return (struct atoll_db *)store;
@@ -27,8 +27,7 @@ struct atoll_store *atoll_store_close(struct atoll_store *store)
     return NULL;
 }
 
-/* Columns stand in the order of the parameters, in the statement that writes a row and in the one
- * that reads it. */
+/* The columns are in the order of the parameters: one list for writing and for reading. */
 #define SANDBOX_COLUMNS                                                                         \
     "id, owner, template, metadata, facade, cause, state, hidden, pooled, outside_id, waived, " \
     "memory_bytes, disk_bytes, inodes, cpu_millis, pids, open_files, timeout_s, boot_us, "      \
@@ -109,7 +108,7 @@ static int run_with_ids(struct atoll_db *db, const char *sql, const char *first,
     return atoll_db_run(db, stmt, err);
 }
 
-/* 1: there may be more. */
+/* Returns 1 if there may be more. */
 static int drop_some_execs(struct atoll_db *db, const char *id, struct atoll_error *err)
 {
     static const char sql[] = "DELETE FROM execs WHERE sandbox_id = ?1 AND id IN"
