@@ -16,7 +16,7 @@ const struct atoll_routes *const atoll_api_routes[] = {
 const size_t atoll_api_routes_count = ATOLL_ARRAY_LEN(atoll_api_routes);
 
 #define BUCKETS_MAX 4096
-/* Lines of executions that wait for slow clients, of all tenants. */
+/* Total bytes of execution output buffered for slow clients, all tenants together. */
 #define WAITING_MAX ((size_t)512 * 1024 * 1024)
 
 bool atoll_api_next_route(size_t *pos, struct atoll_api_route *ret)
@@ -44,7 +44,7 @@ struct atoll_api *atoll_api_new(const struct atoll_api_config *config)
     api->wrong_keys = atoll_buckets_new(config->wrong_key_rate, BUCKETS_MAX);
     api->wrong_signatures = atoll_buckets_new(config->wrong_key_rate, BUCKETS_MAX);
     if (!config->answers && atoll_answers_new(NULL, &api->own_answers, NULL) < 0)
-        abort(); /* without a store there is nothing that could fail but memory */
+        abort(); /* without a store, only a failed allocation could make this fail */
     api->answers = config->answers ? config->answers : api->own_answers;
     atoll_list_init(&api->leases);
     atoll_shares_init(&api->waiting, WAITING_MAX);

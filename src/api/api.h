@@ -10,8 +10,8 @@
 /*
  * The HTTP API: one atoll_api serves the requests of an HTTP server with the engine.
  *
- * Thread: the loop's. Nothing here blocks but writes to files of sandboxes, which are in memory or
- * on a local disk.
+ * Thread: the loop's. Nothing here blocks except writes to files of sandboxes, which are in memory
+ * or on a local disk.
  */
 struct atoll_api;
 
@@ -24,40 +24,41 @@ struct atoll_preview_site; /* api/preview.h */
 struct atoll_api_config {
     struct atoll_loop *loop;
     struct atoll_engine *engine;
-    struct atoll_sessions *sessions; /* borrowed; NULL: there are none */
+    struct atoll_sessions *sessions; /* borrowed; NULL: disabled */
     struct atoll_contexts *contexts; /* likewise */
     struct atoll_auth auth;
-    struct atoll_audit *audit;                  /* borrowed; NULL: none is kept */
-    struct atoll_rate key_rate;                 /* requests of one key */
-    struct atoll_rate wrong_key_rate;           /* without a valid key, from one address */
-    struct atoll_answers *answers;              /* borrowed; NULL: of this process only */
-    struct atoll_previews *previews;            /* borrowed; NULL: there are none */
-    const struct atoll_preview_site *site;      /* borrowed; with previews */
-    uint32_t e2b_max_hours;                     /* a sandbox may live in E2B's API; 0: any */
-    bool access_log;                            /* a debug line per request */
-    uint8_t url_secret[ATOLL_URL_SECRET_BYTES]; /* for signed URLs; all 0: one for this process */
+    struct atoll_audit *audit;                  /* borrowed; NULL: no audit log */
+    struct atoll_rate key_rate;                 /* requests with one valid key */
+    struct atoll_rate wrong_key_rate;           /* requests without a valid key, per address */
+    struct atoll_answers *answers;              /* borrowed; NULL: kept in this process only */
+    struct atoll_previews *previews;            /* borrowed; NULL: previews are disabled */
+    const struct atoll_preview_site *site;      /* borrowed; required with previews */
+    uint32_t e2b_max_hours;                     /* lifetime limit for E2B sandboxes; 0: none */
+    bool access_log;                            /* logs each request at level debug */
+    uint8_t url_secret[ATOLL_URL_SECRET_BYTES]; /* signs URLs; all 0: random per process */
 };
 
 struct atoll_api *atoll_api_new(const struct atoll_api_config *config);
-/* After the HTTP server is freed and before the engine is: closes what WebSockets are left. */
+/* Call after the HTTP server is freed and before the engine is freed. Closes the WebSockets that
+ * are still open. */
 struct atoll_api *atoll_api_free(struct atoll_api *api);
 
 /* on_request of the HTTP server; arg is the api. */
 void atoll_api_serve(void *arg, struct atoll_http_request *req);
 
-/* From now on every request is answered 503; those under way are not touched. */
+/* From now on every new request gets 503. Requests in progress continue. */
 void atoll_api_drain(struct atoll_api *api);
 
 /* Walks all routes: start with *pos = 0; false at the end. */
 struct atoll_api_route {
     const char *method, *path;
     enum atoll_scope scope;
-    bool is_own;       /* of our own API, not of another protocol */
+    bool is_own;       /* part of Atoll's own API, not of another facade */
     const char *query; /* as in api/router.h */
 };
 bool atoll_api_next_route(size_t *pos, struct atoll_api_route *ret);
 
-/* A WebSocket and what it is bound to, known to the api so that it can be closed at the end. */
+/* An open WebSocket. The api keeps a list of them and closes them in atoll_api_free(). */
 struct atoll_api_session {
     struct atoll_list node;
     void (*drop)(struct atoll_api_session *session);

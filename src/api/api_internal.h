@@ -7,13 +7,13 @@
 struct atoll_api {
     struct atoll_api_config config;
     struct atoll_list sessions;
-    struct atoll_preview_server *preview; /* owned; NULL: there are none */
-    struct atoll_e2b_plane *e2b;          /* owned; made when it is first asked for */
+    struct atoll_preview_server *preview; /* owned; NULL: previews are disabled */
+    struct atoll_e2b_plane *e2b;          /* owned; created at first use */
     struct atoll_buckets *key_rates, *wrong_keys, *wrong_signatures; /* owned */
     struct atoll_answers *answers;                                   /* borrowed, or own_answers */
     struct atoll_answers *own_answers;                               /* owned, or NULL */
     struct atoll_list leases;                                        /* of struct lease; lease.c */
-    struct atoll_shares waiting; /* bytes for slow clients, by tenant; context_stream.c */
+    struct atoll_shares waiting; /* bytes buffered for slow clients, by tenant; context_stream.c */
     bool draining;
     int64_t started_unix_ms;
     char id_prefix[9]; /* random per process, so that request ids of two runs differ */
@@ -24,9 +24,10 @@ struct atoll_api {
 /* Fills call->caller. UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED. */
 int atoll_api_authorize(struct atoll_api_call *call, enum atoll_scope needed,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Of the sandbox the route names. NOT_FOUND for one of another tenant, too. */
+/* Checks that the caller may use the sandbox in the route. NOT_FOUND for a sandbox of another
+ * tenant, as if it did not exist. */
 int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Notes a call that is over, if it was one that changes something. */
+/* Writes an audit log entry for a finished call, if its route changes state. */
 void atoll_api_audit(const struct atoll_api_call *call, int status);
 
 /* The routes of all facades. */

@@ -14,7 +14,7 @@
 #define FILE_NAME "audit.log"
 #define LINE_MAX_BYTES ((size_t)4096)
 #define COMPLAIN_EVERY_MS 60000
-#define DISK_PART 64 /* of the file system, where that is less */
+#define DISK_PART 64 /* 1/64 of the file system, where that is less */
 
 struct atoll_audit {
     int state_fd; /* borrowed */
@@ -33,14 +33,14 @@ static int open_file(struct atoll_audit *audit)
         return -errno;
     if (!S_ISREG(st.st_mode))
         return -EINVAL;
-    /* An older one, or a careless umask. */
+    /* An older daemon or a permissive umask left other permissions. */
     if ((st.st_mode & 07777) != 0600 && fchmod(audit->fd, 0600) < 0)
         return -errno;
     audit->size_bytes = (uint64_t)st.st_size;
     return 0;
 }
 
-/* There are two files. */
+/* The maximum of one file; audit.log and audit.log.1 can both reach it. */
 static uint64_t default_max(int state_fd)
 {
     struct statvfs fs;
@@ -101,14 +101,14 @@ static int rotate(struct atoll_audit *audit)
     if (r < 0) {
         if (audit->fd >= 0)
             (void)close(audit->fd);
-        audit->fd = old; /* better a file with a wrong name than a gap */
+        audit->fd = old; /* keep writing to the old file rather than lose entries */
         return r;
     }
     (void)close(old);
     return 0;
 }
 
-/* Leaves out what is not there. */
+/* Omits the member when the text is empty. */
 static void add_text(struct atoll_json_out *out, const char *key, const char *text)
 {
     if (*text)

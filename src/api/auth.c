@@ -12,9 +12,9 @@
 
 #define KEY_FILE "api-key"
 
-/* The file with the first key. */
+/* The api-key file, which holds the first key. */
 
-/* Complete under another name first: a crash in between must not leave half a key. */
+/* Writes a temporary file and renames it, so that a crash cannot leave a partial key. */
 static int write_key(int state_fd, const char *key)
 {
     static const char temp[] = KEY_FILE ".new";
@@ -59,7 +59,7 @@ static int parse_key_file(int fd, char *key, struct atoll_error *err)
                             "to get a new one");
 }
 
-/* 1: here it is, 0: there is no file. */
+/* 1: key is filled in, 0: the file does not exist. */
 static int read_key(int state_fd, char *key, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int fd =
@@ -80,7 +80,8 @@ int atoll_auth_open(const struct atoll_auth *auth, char *new_key, struct atoll_e
 
     new_key[0] = '\0';
     if (r == 0 && !atoll_access_has_admin(auth->access)) {
-        /* The file before the store: dying in between leaves a key that the next start takes. */
+        /* The file is written before the store: after a crash in between, the next start reads
+         * the key from the file and stores it. */
         if (!found) {
             atoll_key_generate(key);
             r = write_key(auth->state_fd, key);
@@ -111,7 +112,7 @@ int atoll_auth_remove_key(const struct atoll_auth *auth, const char *id, struct 
     return atoll_access_remove(auth->access, id, err);
 }
 
-/* A caller. */
+/* Identifying the caller. */
 
 static const char *shown_key(const struct atoll_http_request *req)
 {
@@ -120,7 +121,7 @@ static const char *shown_key(const struct atoll_http_request *req)
     if (authorization && strncasecmp(authorization, "bearer ", 7) == 0)
         return authorization + 7 + strspn(authorization + 7, " ");
     if (authorization)
-        return ""; /* a kind we do not know is a wrong key, not none */
+        return ""; /* an unknown scheme counts as a wrong key, not as a missing one */
     return atoll_http_header(req, "x-api-key");
 }
 

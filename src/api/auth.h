@@ -4,35 +4,37 @@
 #include "net/http_server.h"
 
 /*
- * Who calls. A key comes as "Authorization: Bearer KEY" or "X-API-Key: KEY" and speaks for its
- * tenant. On a unix socket the kernel says who the peer is: without a key, root and the daemon's own
- * user are admins of the default tenant. An admin may act for another tenant with the header
- * X-Atoll-Tenant. Whatever is wrong with a key, the answer is the same.
+ * Authentication. A client sends a key as "Authorization: Bearer KEY" or "X-API-Key: KEY"; the key
+ * identifies its tenant. On a unix socket the kernel reports the peer's uid: without a key, root
+ * and the daemon's own user are admins of the default tenant. An admin may act for another tenant
+ * with the header X-Atoll-Tenant. Every authentication failure gets the same answer, whatever is
+ * wrong with the key.
  */
 struct atoll_auth {
-    struct atoll_access *access; /* borrowed; NULL: there are no keys */
-    int state_fd;                /* borrowed; where the file api-key is */
+    struct atoll_access *access; /* borrowed; NULL: keys are not supported */
+    int state_fd;                /* borrowed; the directory of the file api-key */
 };
 
 struct atoll_caller {
-    char tenant[65]; /* "" until it is known */
-    char key_id[33]; /* "" where the socket told who it is */
-    uid_t uid;       /* then */
+    char tenant[65]; /* "" while unknown */
+    char key_id[33]; /* "" for a caller identified by the socket */
+    uid_t uid;       /* set when key_id is "" */
     enum atoll_scope scope;
-    bool every_tenant; /* an admin who acts for nobody in particular: finds every id */
+    bool every_tenant; /* an admin without X-Atoll-Tenant: finds every id */
 };
 
-/* Sees to it that there is a key for TCP: where no admin has one, that in the file api-key of the
- * state directory, which is made with a new one if it is not there. new_key holds
- * ATOLL_KEY_LEN + 1 bytes and is "" when no key was made.
- * FAILED_PRECONDITION when the file is malformed or open to others. Blocking: one small file. */
+/* Ensures that at least one admin key exists, for clients over TCP. If no admin key is stored,
+ * takes the key in the file api-key of the state directory; if the file does not exist, generates a
+ * key and creates the file. new_key holds ATOLL_KEY_LEN + 1 bytes and is "" when no key was
+ * generated. FAILED_PRECONDITION when the file is malformed or readable by others. Blocking: one
+ * small file. */
 int atoll_auth_open(const struct atoll_auth *auth, char *new_key,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Takes a key away; if it is the one in the file api-key, the file goes first, or the next start
- * would bring it back. NOT_FOUND. */
+/* Removes a key. If the key is in the file api-key, removes the file first; otherwise the next
+ * start would add the key again. NOT_FOUND. */
 int atoll_auth_remove_key(const struct atoll_auth *auth, const char *id,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Who sent the request. UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT. */
+/* Identifies the sender of the request. UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT. */
 int atoll_auth_check(const struct atoll_auth *auth, const struct atoll_http_request *req,
                      struct atoll_caller *ret, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,8 +1,8 @@
 /*
- * What a caller may do, in one place for every route of every facade: the scope its key needs, how
- * often it may ask, and which ids it finds. A sandbox of somebody else is answered exactly like one
- * that never existed. Handlers check nothing of this again; those that list, or take an id from a
- * body, ask atoll_api_sees().
+ * Authorization, in one place for every route of every facade: the scope that a key needs, the
+ * request rate of a key, and the ids that a caller may find. A sandbox of another tenant is
+ * answered exactly like one that never existed. Handlers do not repeat these checks; handlers that
+ * list, or that take an id from a body, call atoll_api_sees().
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@ static int slow_down(struct atoll_api_call *call, int64_t wait_ms, const char *w
                       call->retry_after_s);
 }
 
-/* Right keys still work from an address that sends wrong ones: it may be shared by many, and 206
- * random bits are not guessed at any rate. What the limit saves is work. */
+/* A valid key still works from an address that sends wrong keys: many clients may share the
+ * address, and a key of 206 random bits cannot be guessed at any rate. The limit saves work. */
 static int refuse_stranger(struct atoll_api_call *call, struct atoll_error *err)
 {
     int64_t wait_ms = atoll_buckets_take(call->api->wrong_keys, atoll_http_peer(call->req)->source,
@@ -32,7 +32,7 @@ static int check_rate(struct atoll_api_call *call, struct atoll_error *err)
 {
     int64_t wait_ms;
 
-    /* Admins are whom the limits protect. */
+    /* The limits protect the host from tenants; admins are exempt. */
     if (!call->caller.key_id[0] || call->caller.scope == ATOLL_SCOPE_ADMIN)
         return 0;
     wait_ms = atoll_buckets_take(call->api->key_rates, call->caller.key_id,
@@ -64,7 +64,7 @@ int atoll_api_authorize(struct atoll_api_call *call, enum atoll_scope needed,
     return r < 0 ? r : check_scope(call, needed, err);
 }
 
-/* Which ids it finds. */
+/* Visibility of ids. */
 
 bool atoll_api_sees(const struct atoll_api_call *call, const char *owner)
 {
@@ -101,7 +101,7 @@ static int check_all(struct atoll_api_call *call, struct atoll_error *err)
 
     if (r == 0 && all && !call->caller.every_tenant)
         r = atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
-                       "?all=true is for keys of scope admin that act for no tenant");
+                       "?all=true needs a key of scope admin, without X-Atoll-Tenant");
     call->all = r == 0 && all;
     return r;
 }
@@ -123,7 +123,7 @@ int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err)
                       call->params.id);
 }
 
-/* What is written down about it. */
+/* The audit log. */
 
 void atoll_api_audit(const struct atoll_api_call *call, int status)
 {
@@ -144,7 +144,7 @@ void atoll_api_audit(const struct atoll_api_call *call, int status)
         return;
     if (call->route->scope == ATOLL_SCOPE_ADMIN && call->route->method == ATOLL_GET)
         return;
-    /* Strangers who are told to slow down must not fill the disk either. */
+    /* Requests without a valid key that are rate-limited must not fill the disk. */
     if (!who->tenant[0] && status == 429)
         return;
     entry.method = atoll_http_method_name(call->route->method);

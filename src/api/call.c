@@ -22,7 +22,7 @@ void *atoll_api_alloc(size_t n)
     return p;
 }
 
-/* The client's own request id goes through to log and answer when it is harmless. */
+/* Adopts the client's own request id, for log and response, if it is safe to print. */
 static void choose_request_id(struct atoll_api_call *call)
 {
     const char *given = atoll_http_header(call->req, "x-request-id");
@@ -202,12 +202,12 @@ void atoll_api_drop(struct atoll_api_call *call)
     free(call);
 }
 
-bool atoll_api_is_unheard(const struct atoll_api_call *call)
+bool atoll_api_client_is_gone(const struct atoll_api_call *call)
 {
     return !call->req || atoll_http_is_hung_up(call->req);
 }
 
-/* Beginning one. */
+/* Starting a call. */
 
 static void gone(void *arg, struct atoll_http_request *req)
 {
@@ -248,7 +248,7 @@ static void refuse_size(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
     atoll_api_fail(call, &error);
 }
 
-/* Keys, scopes and owners. */
+/* Checks the signature of the URL, or the key and its scope. */
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
     int r = atoll_signed_url_check(call, err);
@@ -267,8 +267,8 @@ static const struct atoll_facade *facade_of(const struct atoll_routes *const *ta
     return NULL;
 }
 
-/* Of whom a path is that is no route: of those who have others that begin like it. Clients read an
- * error only as their own service writes it. */
+/* Chooses the facade that formats the error for an unknown path: the one with a route that has
+ * the same first segment. Clients parse errors only in the format of their own service. */
 static const struct atoll_facade *facade_near(const struct atoll_routes *const *tables,
                                               size_t count, const char *path)
 {
@@ -296,7 +296,8 @@ static bool has_name(const char *names, const char *name)
     return false;
 }
 
-/* A misspelt parameter must not be ignored silently: it may be the one that bounds a list. */
+/* An unknown parameter is an error: ignoring a misspelt "limit", for example, would return an
+ * unbounded list. */
 static int check_query(const struct atoll_api_call *call, struct atoll_error *err)
 {
     const char *known = call->route->query, *name;
@@ -309,7 +310,7 @@ static int check_query(const struct atoll_api_call *call, struct atoll_error *er
     return 0;
 }
 
-/* Strangers do not even learn which routes there are. */
+/* A client without a valid key does not learn which routes exist. */
 static int find_route(struct atoll_api_call *call, const struct atoll_routes *const *tables,
                       size_t count, const char *sandbox_id, char *allow, struct atoll_error *err)
 {
@@ -352,8 +353,9 @@ static void start(struct atoll_api *api, struct atoll_http_request *req,
 
     *call = (struct atoll_api_call){.api = api, .engine = api->config.engine, .req = req};
     call->started_us = atoll_clock_us();
+    /* Set before the route is found, so that errors about unknown paths have its format. */
     if (count == 1)
-        call->facade = tables[0]->facade; /* also for what it does not know */
+        call->facade = tables[0]->facade;
     choose_request_id(call);
     join_trace(call);
     if (find_route(call, tables, count, sandbox_id, allow, &error) < 0) {
@@ -381,7 +383,7 @@ void atoll_api_call_start_in(struct atoll_api *api, struct atoll_http_request *r
     start(api, req, &table, 1, sandbox_id);
 }
 
-/* Parameters of the query. */
+/* Query parameters. */
 
 int atoll_api_query_flag(const struct atoll_api_call *call, const char *name, bool *ret_value,
                          struct atoll_error *err)

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "engine/provider/providers.h"
 
-/* First match wins; errnum 0 stands for any. */
+/* First match wins; errnum 0 matches any. */
 static const struct {
     enum atoll_error_kind kind;
     int errnum;
@@ -41,7 +41,7 @@ static size_t find_row(const struct atoll_error *error)
 {
     size_t i = 0;
 
-    /* The last row also stands for every kind that has none, which no client should see. */
+    /* The last row also covers kinds without a row of their own, which clients should never see. */
     while (
         i + 1 < ATOLL_ARRAY_LEN(rows) &&
         (rows[i].kind != error->kind || (rows[i].errnum != 0 && rows[i].errnum != error->errnum)))
@@ -58,17 +58,17 @@ const char *atoll_api_hint_of(const struct atoll_error *error)
 {
     size_t row = find_row(error);
 
-    /* What is for the log alone has hints for nobody else either. */
+    /* An internal error is only in the log; its own hint is hidden as well. */
     if (rows[row].status == 500)
         return rows[row].hint;
     if (*error->hint)
         return error->hint;
-    /* It is said once. */
+    /* Omit the hint if the text already says it. */
     return strstr(error->text, "try again") ? NULL : rows[row].hint;
 }
 
-/* What the kernel said, for programs to which the code is too coarse. What is wrong with a request is
- * in its text; why one is not let in is nobody's business. */
+/* The errno, for programs that need more detail than the code. Omitted for invalid arguments,
+ * where the text is exact, and for authentication failures, which reveal no reason. */
 static void write_evidence(struct atoll_json_out *out, const struct atoll_error *error)
 {
     const char *name = error->errnum > 0 ? strerrorname_np(error->errnum) : NULL;
@@ -101,8 +101,7 @@ void atoll_api_error_write(struct atoll_json_out *out, const struct atoll_error 
     atoll_json_open(out, "error", '{');
     atoll_json_text(out, "code",
                     atoll_error_kind_name(is_internal ? ATOLL_ERR_INTERNAL : error->kind));
-    atoll_json_text(out, "message",
-                    is_internal ? "the daemon failed at this request" : error->text);
+    atoll_json_text(out, "message", is_internal ? "internal error of the daemon" : error->text);
     if (hint)
         write_hint(out, hint, file);
     atoll_json_text(out, "request_id", request_id);

@@ -17,7 +17,8 @@ struct decoder {
     struct atoll_error *err;
 };
 
-/* Brackets outside of strings: cheaper than to build a tree only to refuse it. */
+/* Counts brackets outside of strings, which is cheaper than parsing a document only to refuse
+ * it. */
 static bool is_too_deep(const char *bytes, size_t n)
 {
     bool in_string = false;
@@ -62,7 +63,7 @@ int atoll_body_parse(struct atoll_body *body, const void *bytes, size_t n, struc
         return atoll_fields_no_memory(err);
     if (!body->root)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "the body is no valid JSON: %.120s (line %d, column %d)", error.text,
+                          "the body is not valid JSON: %.120s (line %d, column %d)", error.text,
                           error.line, error.column);
     if (!json_is_object(body->root)) {
         atoll_body_done(body);
@@ -86,7 +87,7 @@ void atoll_body_take(struct atoll_body *body, void *p)
     body->parts[body->part_count++] = p;
 }
 
-/* NULL without memory: its size is the client's choice. */
+/* NULL when out of memory, since the client chooses the size. */
 static void *new_part(struct atoll_body *body, size_t n)
 {
     void *part = atoll_fault("base.input") ? NULL : malloc(n);
@@ -187,7 +188,7 @@ static int decode_strings(const struct decoder *d, const struct atoll_field *f, 
     return 0;
 }
 
-/* Variables hold keys and passwords: their values are not repeated. */
+/* Environment variables may hold keys and passwords: errors do not repeat their values. */
 static int refuse_secret(const struct decoder *d, const struct atoll_field *f, const char *variable,
                          const char *what)
 {
@@ -201,7 +202,7 @@ static bool is_env_name(const char *name)
     return *name && !strchr(name, '=');
 }
 
-/* Pointers first, then the texts they point to, in one block. */
+/* One block: the pointers, then the strings they point to. */
 static int decode_env(const struct decoder *d, const struct atoll_field *f, const json_t *value,
                       void *into)
 {
@@ -294,7 +295,7 @@ static int refuse_unknown(const struct decoder *d, const char *name,
                       *d->where ? "." : "", GOT_MAX, name, known);
 }
 
-/* The row of that name and the struct it belongs to; else the row for all others, if any. */
+/* The row with that name and the struct it fills; else the row for all other fields, if any. */
 static const struct atoll_field *find_field(const struct atoll_field_set *sets, size_t count,
                                             const char *name, uint8_t **ret_base)
 {
@@ -327,7 +328,7 @@ int atoll_fields_decode(struct atoll_body *body, const json_t *object, const cha
         if (!f)
             return refuse_unknown(&d, name, sets, count);
         if (json_is_null(value) || f->type == ATOLL_FIELD_OTHERS)
-            continue; /* null is how many clients spell "not given" */
+            continue; /* many clients send null for "not given" */
         r = decode_one(&d, f, value, base);
         if (r < 0)
             return r;

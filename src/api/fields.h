@@ -3,12 +3,13 @@
 #include "base/error.h"
 
 /*
- * JSON objects from clients, decoded by tables: a row names a field, its type, its bounds and where
- * in a struct it goes. A field that no row knows is an error, because a misspelt limit must not be
- * ignored silently; but in protocols that grow on the other side a table may have a row
- * ATOLL_FIELDS_TOLERANT. Errors are also duplicate keys and more than ATOLL_FIELDS_DEPTH levels.
+ * Decodes JSON objects from clients by tables: a row gives the name of a field, its type, its
+ * bounds and its offset in a struct. An unknown field is an error, because a misspelt limit must
+ * not be ignored silently. Tables for protocols that others extend may have a row
+ * ATOLL_FIELDS_TOLERANT instead. Duplicate keys and more than ATOLL_FIELDS_DEPTH levels are errors,
+ * too.
  *
- * Ownership: decoded strings and arrays live in the body and go with atoll_body_done().
+ * Ownership: decoded strings and arrays belong to the body and are freed by atoll_body_done().
  */
 #define ATOLL_FIELDS_DEPTH 64
 #define ATOLL_FIELDS_ENV 1024
@@ -24,8 +25,8 @@ enum atoll_field_type {
     ATOLL_FIELD_STRINGS, /* const char *const *, NULL-terminated; min and max of their count */
     ATOLL_FIELD_ENV, /* const char *const *, NAME=VALUE, from an object of at most ATOLL_FIELDS_ENV */
     ATOLL_FIELD_OBJECT, /* a struct inside the struct, with a table of its own */
-    ATOLL_FIELD_JSON,   /* const json_t *: the handler looks at it */
-    ATOLL_FIELD_OTHERS, /* all that no row knows: left out */
+    ATOLL_FIELD_JSON,   /* const json_t *: the handler decodes it */
+    ATOLL_FIELD_OTHERS, /* all fields without a row: ignored */
 };
 
 struct atoll_field {
@@ -34,7 +35,7 @@ struct atoll_field {
     size_t offset;
     double min, max;
     const struct atoll_field *table; /* OBJECT; ends with a row without a name */
-    size_t seen;                     /* OBJECT: offset of a bool set when it is there, or 0 */
+    size_t seen;                     /* OBJECT: offset of a bool set when present, or 0 */
 };
 
 #define ATOLL_FIELDS_TOLERANT                     \
@@ -56,23 +57,24 @@ struct atoll_body {
     size_t part_count;
 };
 
-/* Parses one object; no bytes at all are an empty one. INVALID_ARGUMENT. */
+/* Parses one object; an empty body counts as an empty object. INVALID_ARGUMENT. */
 int atoll_body_parse(struct atoll_body *body, const void *bytes, size_t n,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_body_done(struct atoll_body *body);
-/* Gives p (from malloc) to the body. */
+/* Transfers ownership of p (from malloc) to the body. */
 void atoll_body_take(struct atoll_body *body, void *p);
-/* NULL: *why says what is wrong, unless there was no memory. Nothing at all is an empty object. */
+/* Returns NULL on failure: *why describes the error, unless *ret_no_memory is set. Zero bytes
+ * count as an empty object. */
 json_t *atoll_fields_load(const void *bytes, size_t n, json_error_t *why, bool *ret_no_memory);
-/* UNAVAILABLE, for what a client's own size has made too large for the moment. */
+/* UNAVAILABLE: the daemon lacks the memory for a request of this size. */
 int atoll_fields_no_memory(struct atoll_error *err);
 
-/* Decodes `object` (of the body) into the sets; where two know a field, the first gets it. `where`
- * names the object in messages, "" for the outermost. INVALID_ARGUMENT. */
+/* Decodes `object` (of the body) into the sets; if two sets have a field of the same name, the
+ * first gets it. `where` names the object in messages, "" for the outermost. INVALID_ARGUMENT. */
 int atoll_fields_decode(struct atoll_body *body, const json_t *object, const char *where,
                         const struct atoll_field_set *sets, size_t count,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* "FIELD must be WHAT (got VALUE)", for what handlers check themselves. */
+/* Fails with "FIELD must be WHAT (got VALUE)", for checks that handlers make themselves. */
 int atoll_fields_refuse(struct atoll_error *err, const char *where, const char *name,
                         const json_t *value, const char *what);

@@ -12,7 +12,7 @@
 
 _Static_assert(ATOLL_ANSWER_NAME_LEN == 2 * HASH_BYTES, "a name is a hash in hex");
 
-/* Each text with its length before it, so that no two lists of texts look alike. */
+/* Each text is preceded by its length, so that different lists give different input. */
 static void hash(uint8_t *out, const char *const *texts, size_t count, const uint8_t *body,
                  size_t n)
 {
@@ -26,7 +26,7 @@ static void hash(uint8_t *out, const char *const *texts, size_t count, const uin
     }
     if (!ok || (n > 0 && EVP_DigestUpdate(ctx, body, n) != 1) ||
         EVP_DigestFinal_ex(ctx, out, NULL) != 1)
-        abort(); /* SHA-256 does not fail but for lack of memory */
+        abort(); /* SHA-256 fails only when out of memory */
     EVP_MD_CTX_free(ctx);
 }
 
@@ -64,7 +64,7 @@ static void replay(struct atoll_api_call *call, const struct atoll_kept_answer *
                "the first request with this Idempotency-Key is still under way");
     } else if (!e->text) {
         refuse(call, ATOLL_ERR_FAILED_PRECONDITION, E2BIG,
-               "this was done before, but its answer was too large to keep");
+               "the first request succeeded, but its response was too large to store");
     } else {
         struct atoll_buf buf;
         struct atoll_json_out out;
@@ -124,7 +124,7 @@ void atoll_idempotency_answered(struct atoll_api_call *call, int status, const v
         atoll_idempotency_forget(call);
         return;
     }
-    /* Without the line break at the end: the next answer gets its own. */
+    /* Without the final line break: the replay adds its own. */
     atoll_answers_keep(call->api->answers, ATOLL_TAKE_PTR(call->idempotency), status, bytes,
                        n > 0 ? n - 1 : 0);
 }

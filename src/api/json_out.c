@@ -25,7 +25,7 @@ static void puts_text(struct atoll_json_out *out, const char *text)
 
 static bool quote(struct atoll_json_out *out, const uint8_t *p, size_t n);
 
-/* What goes before a value: comma and key. Some keys are names that a tenant chose. */
+/* Writes comma and key. Some keys are names that a tenant chose, and need quoting. */
 static void begin(struct atoll_json_out *out, const char *key)
 {
     if (out->comma)
@@ -69,7 +69,7 @@ static void put_escaped(struct atoll_json_out *out, uint8_t c)
     puts_text(out, text);
 }
 
-/* Copies runs, since output is mostly plain and can be a megabyte. True when it was all UTF-8. */
+/* Copies runs of plain characters, since output can be a megabyte. True if all of it was UTF-8. */
 static bool quote(struct atoll_json_out *out, const uint8_t *p, size_t n)
 {
     size_t start = 0, i = 0;
@@ -192,8 +192,8 @@ size_t atoll_json_utf8_prefix(const uint8_t *bytes, size_t n)
     return i;
 }
 
-/* The ranges of the second byte are checked as well (RFC 3629 section 4): 0xe0 0x80 can never
- * become a character, and would only be held back in vain. */
+/* The second byte is checked as well (RFC 3629 section 4): 0xe0 0x80, for example, can never
+ * become a character, so waiting for more bytes would be useless. */
 static bool can_follow(uint8_t lead, uint8_t second)
 {
     if ((second & 0xc0) != 0x80)

@@ -25,7 +25,8 @@ static void closed(void *arg)
     drop(lease);
 }
 
-/* Nobody says when a sandbox is gone: this keeps the number of leases below that of sandboxes. */
+/* Drops the leases of destroyed sandboxes, about which leases get no event. This keeps the
+ * number of leases at or below the number of sandboxes. */
 static void sweep(struct atoll_api *api)
 {
     ATOLL_LIST_FOREACH (&api->leases, node) {

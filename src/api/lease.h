@@ -2,11 +2,12 @@
 #include "api/call.h"
 
 /*
- * Leases bound to a connection: a sandbox that lives no longer than the connection it was asked for
- * on.
+ * Leases bound to a connection: the sandbox is destroyed when the connection that created it
+ * closes.
  */
 
-/* Of a sandbox made with connection_lease, before the call is answered; call->req is there. */
+/* Call for a sandbox created with connection_lease, before the call is answered, while call->req
+ * is valid. */
 void atoll_api_lease(struct atoll_api_call *call, const char *sandbox_id);
-/* Forgets them; sandboxes live on. */
+/* Drops all leases; their sandboxes continue to run. */
 void atoll_api_drop_leases(struct atoll_api *api);

@@ -6,17 +6,17 @@
 #include "base/map.h"
 
 struct bucket {
-    struct atoll_list node; /* by the time of its last use, the longest ago first */
+    struct atoll_list node; /* sorted by last use, oldest first */
     char name[ATOLL_BUCKET_NAME_MAX];
     int64_t millitokens;
-    int64_t at_ms; /* when it held that many */
+    int64_t at_ms; /* time at which the count was valid */
 };
 
 struct atoll_buckets {
     struct atoll_rate rate;
     size_t max;
     struct atoll_map by_name; /* of struct bucket, owned */
-    struct atoll_list by_use; /* the same ones */
+    struct atoll_list by_use; /* the same buckets */
 };
 
 struct atoll_buckets *atoll_buckets_new(struct atoll_rate rate, size_t max)
@@ -76,7 +76,8 @@ int64_t atoll_buckets_take(struct atoll_buckets *buckets, const char *name, int6
     else
         bucket = add(buckets, name, now_ms);
     atoll_list_push_back(&buckets->by_use, &bucket->node);
-    /* A token a second is a millitoken a millisecond. Long silences must not overflow. */
+    /* One token per second is one millitoken per millisecond. A long idle time must not
+     * overflow. */
     gained = ATOLL_MIN(now_ms - bucket->at_ms, full / rate + 1) * rate;
     bucket->millitokens = ATOLL_MIN(bucket->millitokens + gained, full);
     bucket->at_ms = now_ms;

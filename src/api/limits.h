@@ -2,9 +2,9 @@
 #include "base/defs.h"
 
 /*
- * How often somebody may ask: a token bucket per name. A bucket holds up to `burst` tokens, gains
- * `per_second`, and every request takes one. The table is bounded; the name that was not seen for the
- * longest time makes room, and starts with a full bucket should it come back.
+ * Rate limits: one token bucket per name. A bucket holds up to `burst` tokens, gains `per_second`,
+ * and every request takes one. The table is bounded: the name unused for the longest time is
+ * evicted, and starts with a full bucket when it comes back.
  */
 struct atoll_rate {
     uint32_t per_second; /* 0: no limit */
@@ -15,11 +15,12 @@ struct atoll_buckets;
 
 #define ATOLL_BUCKET_NAME_MAX 64
 
-/* Aborts out of memory. */
+/* Aborts when out of memory. */
 struct atoll_buckets *atoll_buckets_new(struct atoll_rate rate, size_t max);
 struct atoll_buckets *atoll_buckets_free(struct atoll_buckets *buckets);
 
-/* Takes a token of that name's bucket. 0, or in how many milliseconds there will be one. */
+/* Takes a token from the bucket of that name. Returns 0, or the milliseconds until a token is
+ * available. */
 int64_t atoll_buckets_take(struct atoll_buckets *buckets, const char *name, int64_t now_ms);
-/* Puts back one that was taken. */
+/* Returns a token that was taken. */
 void atoll_buckets_return(struct atoll_buckets *buckets, const char *name);

@@ -1,5 +1,5 @@
 /*
- * /metrics: what was counted, and what can be asked for only when somebody wants to know.
+ * /metrics: the counters, and gauges that are computed for each scrape.
  */
 #include "api/metrics.h"
 
@@ -37,9 +37,9 @@ void atoll_api_measure(const struct atoll_api_call *call, int status)
                          (double)(atoll_clock_us() - call->started_us) / 1e6);
 }
 
-/* What is so now. */
+/* Gauges computed at scrape time. */
 
-/* Returns how many have an agent that does not answer. */
+/* Sets the gauges of one provider. Returns the number of its sandboxes with a silent agent. */
 static size_t gather_provider(struct atoll_engine *engine, const char *provider)
 {
     size_t counts[ATOLL_SANDBOX_STATES], silent;
@@ -139,7 +139,7 @@ static size_t count_files(void)
         n++;
     if (dir)
         (void)closedir(dir);
-    return n > 3 ? n - 3 : 0; /* ".", ".." and the directory itself */
+    return n > 3 ? n - 3 : 0; /* exclude ".", ".." and the directory itself */
 }
 
 static double resident_bytes(void)
@@ -154,7 +154,7 @@ static double resident_bytes(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Without what is free inside the allocator: this is what a leak shows in. */
+/* Memory in use, without free blocks inside the allocator: this is where a leak shows. */
 static double heap_bytes(void)
 {
     struct mallinfo2 info = mallinfo2();

@@ -1,7 +1,8 @@
 /*
- * How a request finds its way: by its Host it is for a preview, for us, or for nobody; then it must
- * show that it may see the preview; then it is passed on without what is none of the sandbox's
- * business, and the answer comes back without what would reach beyond its own host.
+ * Requests to previews. The Host header decides whether a request is for a preview or for the API,
+ * or is refused. A visitor must prove access to the preview. Headers that the sandbox must not see
+ * are removed from the request; headers that would affect other hosts are removed from the
+ * response.
  */
 #include "api/preview.h"
 
@@ -21,7 +22,8 @@
 #include "net/proxy.h"
 
 #define TOKEN_HEADER "x-atoll-preview-token"
-/* Pages below /preview/ have the origin of the API; this takes it away from them. */
+/* Pages below /preview/ share the origin of the API; this policy puts them into an opaque
+ * origin. */
 #define PATH_POLICY "sandbox allow-downloads allow-forms allow-modals allow-popups allow-scripts"
 
 struct atoll_preview_server {
@@ -34,16 +36,16 @@ struct atoll_preview_server {
     bool access_log;
 };
 
-/* How a visitor showed that it may come in. */
+/* How a visitor proved its access. */
 enum proof { PROOF_NONE, PROOF_PUBLIC, PROOF_HEADER, PROOF_QUERY, PROOF_COOKIE };
 
-/* One request on its way. */
+/* One request in progress. */
 struct visit {
     struct atoll_preview_server *server;
     struct atoll_preview_name name;
     bool by_path;
     char token[ATOLL_PREVIEW_TOKEN_LEN + 1];
-    char *scratch; /* owned: a header that was changed */
+    char *scratch; /* owned: a rewritten header */
     struct atoll_trace trace;
     int64_t started_ms;
     char method[8];
@@ -59,7 +61,7 @@ static char *scratch(struct visit *v, size_t n)
     return v->scratch = p;
 }
 
-/* What goes in. */
+/* Request headers. */
 
 static bool is_credential(const char *name)
 {
@@ -100,14 +102,14 @@ static bool request_header(void *arg, const char *name, const char **value)
     }
 }
 
-/* What comes out. */
+/* Response headers. */
 
 static bool response_location(struct visit *v, const char **value)
 {
     size_t cap = strlen(*value) + sizeof(v->name.sandbox_id) + 32;
     char *out;
 
-    /* A path of the sandbox's own server lies below ours. */
+    /* An absolute path of the sandbox's server is below our prefix. */
     if (!v->by_path || **value != '/' || (*value)[1] == '/')
         return true;
     out = scratch(v, cap);
@@ -135,7 +137,7 @@ static bool response_header(void *arg, const char *name, const char **value)
     return true;
 }
 
-/* How it ends. */
+/* End of a request. */
 
 static int failed(void *arg, struct atoll_http_request *req, const struct atoll_error *error)
 {
@@ -230,11 +232,12 @@ static void forward(struct visit *v, struct atoll_http_request *req, const char 
         (void)atoll_http_set_header(req, "Content-Security-Policy", PATH_POLICY);
     if (v->trace.id[0])
         (void)atoll_http_set_header(req, "traceresponse", trace);
-    atoll_engine_touch(v->server->engine, v->name.sandbox_id); /* no new connection is needed */
+    atoll_engine_touch(v->server->engine,
+                       v->name.sandbox_id); /* a reused connection is activity, too */
     atoll_proxy_forward(v->server->proxy, req, &request);
 }
 
-/* Who may come in. */
+/* Access checks. */
 
 static bool is_token(const char *shown, size_t n, const char *token)
 {
@@ -262,8 +265,8 @@ static enum proof find_proof(const struct atoll_http_request *req,
     return PROOF_NONE;
 }
 
-/* A browser sends the cookie also for pages of other sites; those must not act with it. Ports of
- * one sandbox belong together. */
+/* A browser sends the cookie also with requests from pages of other sites, which must not use it
+ * to act. Previews of other ports of the same sandbox may. */
 static bool is_foreign(const struct visit *v, const struct atoll_http_request *req)
 {
     enum atoll_http_method method = atoll_http_method(req);
@@ -283,7 +286,8 @@ static bool is_foreign(const struct visit *v, const struct atoll_http_request *r
            strcmp(name.sandbox_id, v->name.sandbox_id) != 0;
 }
 
-/* The token leaves the address bar, and with it histories and Referer headers. */
+/* Stores the token in a cookie and redirects, so that the token disappears from the address bar,
+ * the history and Referer headers. */
 static void welcome(struct visit *v, struct atoll_http_request *req, const char *target)
 {
     bool is_tls = atoll_http_peer(req)->is_tls;
@@ -324,7 +328,8 @@ static void refuse(struct visit *v, struct atoll_http_request *req, enum atoll_p
     done(v, &outcome);
 }
 
-/* Relative links of the page would lead beside it otherwise. */
+/* Redirects to the path with a slash: without it, relative links of the page would resolve
+ * outside of the preview. */
 static void add_slash(struct visit *v, struct atoll_http_request *req, const char *rest)
 {
     size_t cap = strlen(rest) + 80;
@@ -337,7 +342,7 @@ static void add_slash(struct visit *v, struct atoll_http_request *req, const cha
     done(v, &outcome);
 }
 
-/* rest: the target as the server inside is to see it, but for our token. */
+/* rest: the target for the server in the sandbox; our token is still in it. */
 static void admit(struct visit *v, struct atoll_http_request *req, const char *rest)
 {
     enum atoll_http_method method = atoll_http_method(req);
@@ -391,7 +396,7 @@ static void visit(struct atoll_preview_server *server, struct atoll_http_request
         admit(v, req, rest);
 }
 
-/* Whose the request is. */
+/* Dispatch by Host header and path. */
 
 bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_request *req)
 {
@@ -412,7 +417,7 @@ bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_
     }
     if (*host && !atoll_host_is_own(host, server->site.names)) {
         bool lost = atoll_preview_in_domain(host, domain);
-        /* On the unix socket any name will do: no browser gets there. */
+        /* On the unix socket any other name is accepted: browsers cannot connect to it. */
         if (lost || !atoll_http_peer(req)->is_unix) {
             (void)atoll_preview_page(req, lost ? ATOLL_PREVIEW_UNKNOWN : ATOLL_PREVIEW_MISDIRECTED,
                                      0);
@@ -425,7 +430,7 @@ bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_
     return true;
 }
 
-/* The server. */
+/* Setup. */
 
 static void on_event(void *arg, const struct atoll_event *event)
 {
@@ -435,7 +440,7 @@ static void on_event(void *arg, const struct atoll_event *event)
         atoll_previews_forget(server->previews, event->sandbox_id);
 }
 
-/* Sandboxes that went while no daemon was there took their previews with them. */
+/* Forgets the previews of sandboxes that were destroyed while the daemon was not running. */
 static void forget_orphans(struct atoll_preview_server *server)
 {
     struct atoll_preview_view view;

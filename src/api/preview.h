@@ -3,40 +3,41 @@
 #include "api/api.h"
 
 /*
- * Previews: HTTP servers inside sandboxes, seen from outside at http://<port>-<id>.<domain>/ or,
- * for programs, below /preview/<id>/<port>/. Requests go to a connection made inside the sandbox
- * and to nothing else: there is no way from here to the daemon, to the agent or to the network.
+ * Previews: HTTP servers inside sandboxes, reachable from outside at http://<port>-<id>.<domain>/
+ * or, for programs, below /preview/<id>/<port>/. A request goes only to a connection that is made
+ * inside the sandbox; a preview gives no access to the daemon, to the agent or to the host's
+ * network.
  *
- * A preview is private unless it was made public: the first visit shows the token, later ones the
- * cookie it left. What is not there and what one may not see look the same.
+ * A preview is private unless it was made public: the first visit presents the token, later ones
+ * the cookie that it set. A missing preview and one without access get the same response.
  */
 struct atoll_preview_server;
 
-/* How the daemon is reached from outside. The texts are borrowed. */
+/* The addresses of the daemon as seen from outside. The strings are borrowed. */
 struct atoll_preview_site {
     const char *domain;       /* "localhost" */
-    uint16_t port, tls_port;  /* 0: none */
-    const char *const *names; /* that the daemon answers to over TCP; NULL-terminated, or NULL */
+    uint16_t port, tls_port;  /* 0: not served */
+    const char *const *names; /* host names accepted over TCP; NULL-terminated, or NULL */
 };
 
 struct atoll_preview_server *atoll_preview_server_new(struct atoll_api *api,
                                                       const struct atoll_api_config *config);
-/* After the HTTP server is freed. */
+/* Call after the HTTP server is freed. */
 struct atoll_preview_server *atoll_preview_server_free(struct atoll_preview_server *server);
 
-/* Serves the request if it is for a preview, or for a host that is not us; false leaves it to the
- * API. */
+/* Serves the request if it is for a preview, or refuses it if its host is not ours. Returns
+ * false if the request is for the API. */
 bool atoll_preview_serve(struct atoll_preview_server *server, struct atoll_http_request *req);
-/* Requests and tunnels under way. */
+/* Number of requests and tunnels in progress. */
 size_t atoll_preview_active(const struct atoll_preview_server *server);
 
-/* What the API was made with; NULL where it has no previews. */
+/* The previews of the API's configuration; NULL if previews are disabled. */
 struct atoll_previews *atoll_api_previews(const struct atoll_api *api);
 const struct atoll_preview_site *atoll_api_site(const struct atoll_api *api);
 
 #define ATOLL_PREVIEW_URL_MAX 512
-/* Where a browser finds it; "" when the daemon serves no TCP address. */
+/* The URL for browsers; "" when the daemon serves no TCP address. */
 void atoll_preview_url(const struct atoll_preview_site *site, const struct atoll_preview_view *view,
                        char *out);
-/* Below the address of the API. */
+/* The path below the address of the API. */
 void atoll_preview_path_url(const struct atoll_preview_view *view, char *out);

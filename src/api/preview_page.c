@@ -3,19 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* message has one %u, for the port, or none. */
+/* message contains at most one %u, for the port. */
 static const struct page {
     int status;
-    bool refresh; /* it may be better in a moment: the page tries again by itself */
+    bool refresh; /* the condition may be temporary: the page reloads itself */
     const char *code, *message, *hint;
 } pages[] = {
     [ATOLL_PREVIEW_UNKNOWN] =
         {404, false, "not_found", "there is no such preview",
          "check the address; a private preview needs its token, as ?token= or "
          "in the header X-Atoll-Preview-Token"},
-    [ATOLL_PREVIEW_MISDIRECTED] = {421, false, "invalid_argument",
-                                   "this daemon does not go by that host name",
-                                   "name it with atolld --host-names, or use an address it has"},
+    [ATOLL_PREVIEW_MISDIRECTED] =
+        {421, false, "invalid_argument", "this daemon does not serve that host name",
+         "add it with atolld --host-names, or use an address of this host"},
     [ATOLL_PREVIEW_TWO_HOSTS] = {400, false, "invalid_argument",
                                  "the request names two different hosts", NULL},
     [ATOLL_PREVIEW_FOREIGN] = {403, false, "permission_denied",
@@ -23,13 +23,13 @@ static const struct page {
                                "make it public, or send its token in X-Atoll-Preview-Token"},
     [ATOLL_PREVIEW_SILENT] = {502, true, "unavailable",
                               "nothing listens on port %u of this sandbox",
-                              "start a server there; this page tries again every two seconds"},
+                              "start a server there; this page reloads every two seconds"},
     [ATOLL_PREVIEW_BROKEN] = {502, false, "unavailable",
                               "the server on port %u of this sandbox gave no valid HTTP answer",
-                              "look at its output"},
+                              "read its output"},
     [ATOLL_PREVIEW_SLOW] = {504, false, "deadline_exceeded",
                             "the server on port %u of this sandbox did not answer in time", NULL},
-    [ATOLL_PREVIEW_BUSY] = {503, true, "unavailable", "too many requests are under way",
+    [ATOLL_PREVIEW_BUSY] = {503, true, "unavailable", "too many requests are in progress",
                             "try again in a moment"},
     [ATOLL_PREVIEW_ENDING] = {503, false, "unavailable", "the daemon is shutting down", NULL},
     [ATOLL_PREVIEW_TOO_LARGE] = {431, false, "resource_exhausted",
@@ -42,7 +42,7 @@ static bool wants_html(const struct atoll_http_request *req)
     return accept && strstr(accept, "text/html");
 }
 
-/* Nothing in it comes from a client: there is nothing to quote. */
+/* The page contains no client data, so nothing needs to be escaped. */
 static int make_html(char *out, size_t cap, const struct page *page, const char *message)
 {
     return snprintf(out, cap,

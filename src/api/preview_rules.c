@@ -6,9 +6,9 @@
 #define DIGITS "0123456789"
 #define ID_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
 #define COOKIE_PREFIX "atoll_"
-#define KEY_SUSPECT 16 /* characters after the prefix that make it suspicious */
+#define KEY_SUSPECT 16 /* characters after the prefix that make a text suspicious */
 
-/* 0 for what is no port: "0", "080", "65536". */
+/* 0 if the text is not a port: "0", "080", "65536". */
 static uint16_t parse_port(const char *text, size_t n)
 {
     uint32_t port = 0;
@@ -32,7 +32,7 @@ static bool take_id(const char *text, size_t n, struct atoll_preview_name *ret)
     return strspn(ret->sandbox_id, ID_CHARS) == n;
 }
 
-/* Nothing, or ":" and one to five digits. */
+/* Empty, or ":" and one to five digits. */
 static bool is_port_suffix(const char *text)
 {
     size_t n;
@@ -171,7 +171,7 @@ bool atoll_preview_strip_token(const char *target, const char *token, char *out)
     return found;
 }
 
-/* The next "name=value" of a Cookie header, blanks cut off; NULL at the end. */
+/* The next "name=value" of a Cookie header, without surrounding blanks; NULL at the end. */
 static const char *next_cookie(const char **at, size_t *ret_len)
 {
     const char *p = *at + strspn(*at, "; \t");
@@ -211,7 +211,7 @@ void atoll_preview_strip_cookies(const char *cookies, char *out)
             continue;
         if (!first)
             *out++ = ';';
-        /* The blank is only written where there was room for one: "a;b" stays as short. */
+        /* Write a blank only where the input had one: "a;b" must not grow. */
         if (!first && p > cookies && (p[-1] == ' ' || p[-1] == '\t'))
             *out++ = ' ';
         memmove(out, p, n);
@@ -249,14 +249,16 @@ bool atoll_preview_clean_set_cookie(const char *value, char *out)
     return true;
 }
 
-/* Orders to a reverse proxy in front of the daemon to send a file or address of its own instead, our
- * own names, and what reaches the whole registered domain: "cookies" of Clear-Site-Data does. */
+/* Headers that make a reverse proxy in front of the daemon send a file or address of its own,
+ * the daemon's own header names, and headers that affect the whole registered domain, as "cookies"
+ * in Clear-Site-Data does. */
 static const char *const answers_refused[] = {
     "clear-site-data", "x-accel-*", "x-atoll-*", "x-lighttpd-*", "x-reproxy-*", "x-sendfile*",
 };
 
-/* Headers about the one answer they come with. Whatever browsers remember about an origin is not
- * among them, known today or not. Browsers remember nothing by a name in X-. */
+/* Headers that describe only the response they come with. A header that a browser remembers for
+ * an origin is not in the list, even one defined in the future. Browsers remember nothing from X-
+ * headers. */
 static const char *const answers_plain[] = {
     "accept-ranges",
     "access-control-allow-credentials",
@@ -274,7 +276,7 @@ static const char *const answers_plain[] = {
     "content-language",
     "content-length",
     "content-range",
-    "content-security-policy", /* one more policy takes away, and never gives */
+    "content-security-policy", /* an additional policy can only restrict */
     "content-type",
     "cross-origin-resource-policy",
     "date",

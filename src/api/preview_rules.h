@@ -2,33 +2,36 @@
 #include "base/defs.h"
 
 /*
- * The rules of previews that need nothing but text: which host names and paths name one, and what
- * of a client's headers its server may see. Pure.
+ * The rules of previews that need only text: which host names and paths identify a preview, and
+ * which headers may pass between a client and its server. Pure functions.
  */
 struct atoll_preview_name {
     uint16_t port;
     char sandbox_id[41];
 };
 
-/* ^([0-9]{1,5})-([a-z0-9]{20,40})\.<domain>(:[0-9]{1,5})?$, and the port one that exists. Nothing
- * else, not even in capitals: what two parties could read differently is no preview. */
+/* Accepts ^([0-9]{1,5})-([a-z0-9]{20,40})\.<domain>(:[0-9]{1,5})?$ with a valid port, and
+ * nothing else, not even capitals: a name that two programs could parse differently is not a
+ * preview. */
 bool atoll_preview_parse_host(const char *host, const char *domain, struct atoll_preview_name *ret);
-/* Whether it is below the domain at all: then it is a preview or nothing. */
+/* Whether the host is below the domain: then it is a preview or unknown, never the API. */
 bool atoll_preview_in_domain(const char *host, const char *domain);
-/* "/preview/<id>/<port>" and then '/', '?' or the end; *ret_rest is what follows, as it was sent. */
+/* Accepts "/preview/<id>/<port>" followed by '/', '?' or the end; *ret_rest is the remainder,
+ * unchanged. */
 bool atoll_preview_parse_path(const char *target, struct atoll_preview_name *ret,
                               const char **ret_rest);
 
-/* Whether a Host header can be ours: "localhost", an address, or one of `names` (NULL-terminated,
- * without ports). A browser led astray by DNS shows the name it was led by. */
+/* Whether a Host header can be ours: "localhost", an address, or one of `names`
+ * (NULL-terminated, without ports). In a DNS rebinding attack the browser sends the attacker's
+ * name. */
 bool atoll_host_is_own(const char *host, const char *const *names);
 
-/* The path and query of a target that may be in absolute form; *ret_authority (of *ret_len bytes)
- * is what that names, NULL in origin form. */
+/* Returns the path and query of a target that may be in absolute form; *ret_authority (of
+ * *ret_len bytes) is the authority in it, NULL in origin form. */
 const char *atoll_target_path(const char *target, const char **ret_authority, size_t *ret_len);
 
-/* Takes "token=<token>" out of the query; out holds strlen(target) + 1 bytes. False when it is not
- * in there. */
+/* Removes "token=<token>" from the query; out holds strlen(target) + 1 bytes. False if the query
+ * does not contain it. */
 bool atoll_preview_strip_token(const char *target, const char *token, char *out);
 
 #define ATOLL_PREVIEW_COOKIE "atoll_preview"
@@ -36,19 +39,19 @@ bool atoll_preview_strip_token(const char *target, const char *token, char *out)
 const char *atoll_preview_find_cookie(const char *cookies, size_t *ret_len);
 /* A Cookie header without our cookies; out holds strlen(cookies) + 1 bytes. */
 void atoll_preview_strip_cookies(const char *cookies, char *out);
-/* A Set-Cookie header that stays with the host that sets it: without Domain. False for one that
- * would replace ours; out holds strlen(value) + 1 bytes. */
+/* Removes Domain from a Set-Cookie header, so that the cookie stays with the host that sets it.
+ * False for a cookie that would replace ours; out holds strlen(value) + 1 bytes. */
 bool atoll_preview_clean_set_cookie(const char *value, char *out);
 
-/* How far an answer of the sandbox's server reaches. */
+/* The origin that a response of the sandbox's server belongs to. */
 enum atoll_preview_reach {
-    ATOLL_PREVIEW_OWN_HOST,  /* the host name is the preview's alone */
-    ATOLL_PREVIEW_API_ORIGIN /* the API and all other previews are of the same origin */
+    ATOLL_PREVIEW_OWN_HOST,  /* the host name belongs to this preview alone */
+    ATOLL_PREVIEW_API_ORIGIN /* shared with the API and all other previews */
 };
-/* Whether an answer may have a header of this name. On the API's origin that goes by a list of what
- * describes the one answer; on a host of its own all passes that stays there. Set-Cookie needs
- * atoll_preview_clean_set_cookie() besides. */
+/* Whether a response may contain a header of this name. On the API's origin, only listed headers
+ * pass, which describe the response itself. On a preview's own host, every header passes that
+ * affects only that host. Set-Cookie must also pass atoll_preview_clean_set_cookie(). */
 bool atoll_preview_may_answer(const char *name, enum atoll_preview_reach reach);
 
-/* Whether the text holds what could be an API key of ours. */
+/* Whether the text contains something that may be an API key of this daemon. */
 bool atoll_preview_holds_key(const char *text);

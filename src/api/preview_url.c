@@ -13,7 +13,8 @@ static void add_token(const struct atoll_preview_view *view, char *out)
 void atoll_preview_url(const struct atoll_preview_site *site, const struct atoll_preview_view *view,
                        char *out)
 {
-    /* On this host nobody listens in, and the certificate would be one no browser knows. */
+    /* Loopback traffic cannot be intercepted, and browsers would reject the self-signed
+     * certificate. */
     bool tls = site->tls_port && (!site->port || strcmp(site->domain, "localhost") != 0);
     uint16_t usual = tls ? 443 : 80, port = tls ? site->tls_port : site->port;
     char suffix[8] = "";

@@ -24,8 +24,8 @@ static const struct {
     size_t offset, cap;
     bool (*is_valid)(const char *text);
     const char *what;
-    char end;            /* what follows this character is not looked at */
-    const char *refusal; /* the whole text, where clients know one */
+    char end;            /* characters after this one are not checked */
+    const char *refusal; /* full error text, where clients expect a certain one */
 } param_kinds[] = {
     {"{id}", offsetof(struct atoll_route_params, id), 33, atoll_text_is_id,
      "a sandbox id (up to 32 of a-z and 0-9)", '\0', NULL},
@@ -49,7 +49,7 @@ static size_t segment_len(const char *p)
     return strcspn(p, "/");
 }
 
-/* Compares segment by segment; a parameter stands for any that is not empty. */
+/* Compares segment by segment; a parameter matches any segment that is not empty. */
 static bool path_matches(const char *pattern, const char *path)
 {
     for (;;) {

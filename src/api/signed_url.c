@@ -21,7 +21,7 @@ static int make_secret(uint8_t *secret, int state_fd)
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     int r;
 
-    /* Complete under another name first: a crash in between must not leave half a secret. */
+    /* Writes a temporary file and renames it, so that a crash cannot leave a partial secret. */
     (void)unlinkat(state_fd, temp, 0);
     fd = openat(state_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -56,11 +56,11 @@ int atoll_signed_url_load(uint8_t *secret, int state_fd, struct atoll_error *err
     return 0;
 }
 
-/* Each part with its length: no two different URLs give the same text. */
+/* Each part is preceded by its length, so that different URLs give different text. */
 static void add(struct atoll_buf *text, const char *part)
 {
     if (atoll_buf_appendf(text, "%zu:%s\n", strlen(part), part) < 0)
-        abort(); /* all parts are bounded by the size of a request's head */
+        abort(); /* all parts are bounded by the maximum size of a request's head */
 }
 
 void atoll_signed_url_sign(const struct atoll_api *api, const struct atoll_signed_url *url,
@@ -93,7 +93,7 @@ static const char *query_or_empty(const struct atoll_api_call *call, const char 
     return value ? value : "";
 }
 
-/* Whoever made the URL acted for the sandbox's owner. */
+/* The request acts for the owner of the sandbox, as the creator of the URL did. */
 static void set_caller(struct atoll_api_call *call)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);

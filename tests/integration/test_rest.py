@@ -99,9 +99,9 @@ def test_what_is_not_there(rest, method, path, status, code):
 
 
 @pytest.mark.parametrize("body, said", [
-    (b"{", "no valid JSON"),
+    (b"{", "not valid JSON"),
     (b"[]", "must be a JSON object"),
-    (b'{"limits":{"pids":8,"pids":9}}', "no valid JSON"),
+    (b'{"limits":{"pids":8,"pids":9}}', "not valid JSON"),
     (b'{"metadata":' + b'{"a":' * 70 + b'1' + b'}' * 70 + b'}', "64 levels"),
     ({"limit": {}}, 'no field "limit"'),
     ({"limits": {"memoryMb": 64}}, 'no field "limits.memoryMb"'),

@@ -215,7 +215,7 @@ static void mistakes_end_the_conversation(void **state)
         const char *answer;
     } cases[] = {
         {1, "{\"cmds\":[]}", 11, "there is no field \\\"cmds\\\""},
-        {1, "nonsense", 8, "no valid JSON"},
+        {1, "nonsense", 8, "not valid JSON"},
         {2, "\0abc", 4, "the first message must be a text"},
     };
 

@@ -237,7 +237,7 @@ static void finish(struct making *m)
     if (!sandbox) {
         (void)atoll_fail(&error, ATOLL_ERR_ABORTED, ECANCELED, "the sandbox ended as it began");
         atoll_api_fail(call, &error);
-    } else if (atoll_api_is_unheard(call) && !call->idempotency) {
+    } else if (atoll_api_client_is_gone(call) && !call->idempotency) {
         /* Nobody was told its id, so nobody would ever destroy it. */
         atoll_engine_destroy(call->engine, m->id, ATOLL_E2B_WHO_GONE, forgotten, NULL);
         atoll_api_drop(call);

@@ -8,7 +8,7 @@ static void take(struct atoll_collect *c, const struct atoll_reader_item *item)
     struct atoll_buf *buf = &c->streams[item->stream];
     size_t room = ATOLL_COLLECT_MAX - atoll_buf_size(buf);
 
-    /* After a gap there would be no telling what is missing where. */
+    /* Output after a gap is dropped: the result could not show where bytes are missing. */
     if (item->kind == ATOLL_READ_GAP)
         c->truncated[item->stream] = true;
     if (c->truncated[item->stream])
@@ -17,7 +17,7 @@ static void take(struct atoll_collect *c, const struct atoll_reader_item *item)
         c->truncated[item->stream] = true;
     if (atoll_buf_append(buf, item->data, (size_t)ATOLL_MIN(item->length, (uint64_t)room)) < 0)
         c->truncated[item->stream] = true;
-    /* Not in the middle of a character. */
+    /* Do not cut in the middle of a character. */
     if (c->truncated[item->stream])
         buf->len -= atoll_json_utf8_open_tail(atoll_buf_head(buf), atoll_buf_size(buf));
 }

@@ -6,7 +6,7 @@
 #include "api/api_internal.h"
 
 #define BEAT_MS 5000
-#define FIRST_BEAT_MS 15000 /* until then an error may still come as a status */
+#define FIRST_BEAT_MS 15000 /* an early error can still be sent as a status */
 #define PIECE_MAX ((size_t)1024 * 1024)
 #define LINE_MAX_BYTES ((size_t)256 * 1024 * 1024)
 
@@ -16,12 +16,12 @@
 struct stream {
     struct atoll_api_call *call;
     struct atoll_loop *loop;
-    struct atoll_execution *execution; /* NULL: it has ended */
-    struct atoll_buf out;              /* what the client has not taken; counted for: */
+    struct atoll_execution *execution; /* NULL: the execution has ended */
+    struct atoll_buf out;              /* bytes not sent yet; counted as a share of: */
     char owner[ATOLL_SHARE_NAME_MAX];
     struct atoll_timer beat;
     char content_type[64];
-    bool over; /* nothing more comes */
+    bool over; /* the end line has been queued */
 };
 
 static void stream_free(struct stream *s)
@@ -51,7 +51,7 @@ static void gone(struct atoll_api_call *call)
     atoll_api_drop(call);
 }
 
-/* Writes what the client takes; true when all of it is on its way. */
+/* Writes as much as the client accepts; true when nothing is waiting. */
 static bool flush(struct stream *s)
 {
     struct atoll_http_request *req = s->call->req;
@@ -61,7 +61,7 @@ static bool flush(struct stream *s)
         int r = atoll_http_write(req, atoll_buf_head(&s->out), n);
         if (r == -ENOBUFS)
             break;
-        atoll_buf_consume(&s->out, n); /* -EPIPE: nobody will miss it, and gone() follows */
+        atoll_buf_consume(&s->out, n); /* -EPIPE: the client disconnected; gone() follows */
         atoll_shares_drop(&s->call->api->waiting, s->owner, n);
     }
     if (atoll_buf_size(&s->out) == 0 && s->out.cap > PIECE_MAX)
@@ -86,12 +86,12 @@ static void drained(void *arg, struct atoll_http_request *req)
     if (s->over && atoll_buf_size(&s->out) == 0)
         finish(s);
     else if (all && s->execution)
-        atoll_execution_resume(s->execution); /* may end and free it */
+        atoll_execution_resume(s->execution); /* may end and free s */
 }
 
 static void beat(void *arg);
 
-/* Puts a line out; it may wait. False when there is no room even for that. */
+/* Queues a line. False when the buffer or the tenant's share is full. */
 static bool put(struct stream *s, const char *line, size_t n, bool newline)
 {
     uint8_t *tail;
@@ -116,11 +116,11 @@ static void beat(void *arg)
 {
     struct stream *s = arg;
 
-    /* One that does not even take what is there is alive as far as TCP can tell. */
+    /* A client with unread output needs no keep-alive: TCP detects a dead peer. */
     if (atoll_buf_size(&s->out) > 0)
         atoll_timer_set(&s->beat, s->loop, BEAT_MS, beat, s);
     else if (!put(s, BEAT_LINE, sizeof(BEAT_LINE) - 1, false))
-        cut(s, "too many lines wait for slow clients");
+        cut(s, "too much output waits for slow clients");
     else
         (void)flush(s);
 }
@@ -131,7 +131,7 @@ static void on_line(void *arg, enum atoll_context_line_kind kind, const char *js
 
     (void)kind;
     if (!put(s, json, n, true)) {
-        cut(s, "too many lines wait for slow clients");
+        cut(s, "too much output waits for slow clients");
         return;
     }
     if (!flush(s) && s->execution)
@@ -152,7 +152,7 @@ static void on_ended(void *arg, const struct atoll_error *error)
     } else {
         s->over = true;
         if (!put(s, END_LINE, sizeof(END_LINE) - 1, false))
-            cut(s, "too many lines wait for slow clients");
+            cut(s, "too much output waits for slow clients");
         else if (flush(s) || atoll_buf_size(&s->out) == 0)
             finish(s);
     }
@@ -175,7 +175,7 @@ void atoll_context_stream(struct atoll_api_call *call, const char *sandbox_id,
     call->on_gone = gone;
     atoll_timer_set(&s->beat, s->loop, FIRST_BEAT_MS, beat, s);
     e = atoll_contexts_execute(call->api->config.contexts, sandbox_id, context_id, run, &events, s);
-    if (e) /* else it has ended, and this is gone */
+    if (e) /* NULL: it has ended, and s is freed */
         s->execution = e;
 }
 

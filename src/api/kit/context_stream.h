@@ -3,18 +3,19 @@
 #include "interpreter/contexts.h"
 
 /*
- * The lines of an execution as the answer to a call, each as soon as it is there, with a sign of life
- * ({"type":"keepalive"}) after five seconds of silence and {"type":"end_of_execution"} at the end.
- * What goes wrong before the first line is an ordinary error. A client that goes away interrupts the
- * code; one that is slow holds it back. When the sandbox ends the connection is cut, so that nobody
- * takes what there is for the whole.
+ * Streams the lines of an execution as the response to a call, each as soon as it is produced.
+ * After five seconds of silence it sends {"type":"keepalive"}, and at the end
+ * {"type":"end_of_execution"}. A failure before the first line is an ordinary error response. If
+ * the client disconnects, the code is interrupted; if the client is slow, the code is held back. If
+ * the sandbox ends, the connection is cut, so that the client does not take a partial stream for a
+ * complete one.
  */
 
-/* Takes the call over. */
+/* Takes ownership of the call. */
 void atoll_context_stream(struct atoll_api_call *call, const char *sandbox_id,
                           const char *context_id, const struct atoll_context_run *run,
                           const char *content_type);
 
-/* The contexts of the daemon. UNIMPLEMENTED when it has none. */
+/* The daemon's contexts. UNIMPLEMENTED if interpreters are disabled. */
 int atoll_api_contexts(const struct atoll_api_call *call, struct atoll_contexts **ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;

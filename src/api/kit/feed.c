@@ -5,7 +5,7 @@
 #include "api/kit/sse.h"
 
 #define MESSAGE_MAX ((size_t)64 * 1024)
-/* Proxies cut connections on which nothing moves for a minute. */
+/* Proxies close connections that are idle for a minute. */
 #define BEAT_MS 15000
 
 static void over(struct atoll_feed *f)
@@ -48,7 +48,7 @@ static void on_close(void *arg, struct atoll_ws *ws, uint16_t code)
 
 static const struct atoll_ws_callbacks callbacks = {.on_message = on_message, .on_close = on_close};
 
-/* The daemon ends. */
+/* The daemon is shutting down. */
 static void drop(struct atoll_api_session *session)
 {
     ws_over(ATOLL_CONTAINER_OF(session, struct atoll_feed, session));
@@ -59,7 +59,7 @@ static void beat(void *arg)
     struct atoll_feed *f = arg;
 
     if (f->broken && f->call) {
-        atoll_api_abort(ATOLL_TAKE_PTR(f->call), "the client does not take its events");
+        atoll_api_abort(ATOLL_TAKE_PTR(f->call), "the client reads its events too slowly");
         over(f);
     } else if (f->broken) {
         ws_over(f);
@@ -141,7 +141,7 @@ void atoll_feed_send(struct atoll_feed *f, struct atoll_json_out *out, const cha
     r = out->error;
     if (r == 0)
         r = f->ws ? send_ws(f) : send_sse(f, event, id);
-    /* -EPIPE: the connection has ended, and its callback follows. */
+    /* -EPIPE: the connection has closed, and its callback follows. */
     if (r == 0 || r == -EPIPE)
         return;
     f->broken = true;
@@ -151,7 +151,7 @@ void atoll_feed_send(struct atoll_feed *f, struct atoll_json_out *out, const cha
 void atoll_feed_end(struct atoll_feed *f)
 {
     if (f->broken)
-        return; /* the timer ends it */
+        return; /* the timer then closes it */
     if (f->ws) {
         atoll_ws_close(f->ws, ATOLL_WS_NORMAL, NULL);
         return;

@@ -8,13 +8,14 @@
 struct atoll_file_part {
     struct atoll_tenant_file *file; /* taken */
     uint64_t offset, length;
-    bool to_end; /* its length is not known before: until there is no more */
+    bool to_end; /* the length is not known: read until end of file */
 };
 
-/* The whole file, once it is known whether one of no size has contents all the same: those of procfs do.
- * Calls done once, maybe before it returns; what part names is then the callback's. */
+/* Determines the part that is the whole file. A file of size 0 may still have contents, as files
+ * of procfs do, so it is probed. Calls done once, possibly before it returns; done then owns the
+ * file in the part. */
 void atoll_file_whole(struct atoll_tenant_file *file, uint64_t size_bytes,
                       void (*done)(void *arg, const struct atoll_file_part *part), void *arg);
-/* Headers but the content type are set before. Ends the call. */
+/* All headers except the content type must be set before. Ends the call. */
 void atoll_file_send(struct atoll_api_call *call, int status, const char *content_type,
                      const struct atoll_file_part *part);

@@ -7,9 +7,9 @@
 
 #define BLANKS " \t"
 
-/* Parameters as in "; name=value; name=\"va\\\"lue\"", taken apart in place. */
+/* Parameters as in "; name=value; name=\"va\\\"lue\"", parsed in place. */
 
-/* The value of a parameter, which ends at *end; NULL when it is malformed. */
+/* Returns the value of a parameter, which ends at *end; NULL if it is malformed. */
 static char *take_value(char *p, char **end)
 {
     char *value = p, *out = p;
@@ -20,7 +20,7 @@ static char *take_value(char *p, char **end)
         return value;
     }
     for (p++; *p && *p != '"'; p++) {
-        /* Backslashes of Windows paths are none of ours. */
+        /* Other backslashes are literal: browsers send Windows paths unescaped. */
         if (*p == '\\' && (p[1] == '"' || p[1] == '\\'))
             p++;
         *out++ = *p;
@@ -32,7 +32,8 @@ static char *take_value(char *p, char **end)
     return value;
 }
 
-/* Ends each value with a NUL; the first of a name counts. NULL when it is not there. */
+/* Terminates the value with a NUL; the first parameter of that name counts. NULL if there is
+ * none. */
 static char *find_parameter(char *text, const char *name)
 {
     size_t n = strlen(name);
@@ -77,11 +78,11 @@ int atoll_multipart_init(struct atoll_multipart *m, const char *content_type)
     if (n == 0 || n > ATOLL_MULTIPART_BOUNDARY_MAX || strpbrk(boundary, "\r\n"))
         return -EINVAL;
     m->delimiter_len = (size_t)snprintf(m->delimiter, sizeof(m->delimiter), "\r\n--%s", boundary);
-    m->matched = 2; /* the first one has no line before it */
+    m->matched = 2; /* the first delimiter may start the body, without CR LF */
     return 0;
 }
 
-/* Data up to the next delimiter; before the first one nobody wants it. */
+/* Reads data up to the next delimiter; data before the first delimiter is discarded. */
 static int scan(struct atoll_multipart *m, const uint8_t **p, size_t *n,
                 struct atoll_multipart_event *ret)
 {
@@ -100,8 +101,8 @@ static int scan(struct atoll_multipart *m, const uint8_t **p, size_t *n,
             *ret = (struct atoll_multipart_event){.kind = ATOLL_PART_END};
             return wanted;
         }
-        if (m->matched >
-            0) { /* it was none: only its first byte is a CR, so no other began in it */
+        /* Not a delimiter. Only its first byte is a CR, so no other delimiter began in it. */
+        if (m->matched > 0) {
             len = m->matched;
             m->matched = 0;
             *ret = (struct atoll_multipart_event){
@@ -124,7 +125,7 @@ static int scan(struct atoll_multipart *m, const uint8_t **p, size_t *n,
     return 0;
 }
 
-/* Behind a delimiter: "--" is the end, a new line the head of the next part. */
+/* After a delimiter: "--" ends the body, CR LF begins the head of the next part. */
 static int after_delimiter(struct atoll_multipart *m, uint8_t c, struct atoll_multipart_event *ret)
 {
     if (c == '-' && m->after == '-') {
@@ -162,8 +163,8 @@ static void parse_head(struct atoll_multipart *m)
     if (!*line)
         return;
     line[strcspn(line, "\r\n")] = '\0';
-    /* Looking a parameter up changes the text: the second one is looked up in a copy of it, for which
-     * there is room behind the line, or in front of it. */
+    /* find_parameter() modifies the text: the second lookup uses a copy, which is placed behind
+     * the line if there is room. */
     n = strlen(line) + 1;
     copy = line + n + n <= m->head + sizeof(m->head) ? line + n : NULL;
     if (copy)
@@ -178,7 +179,8 @@ static int take_head(struct atoll_multipart *m, uint8_t c)
 
     if (c == '\0')
         return -EBADMSG;
-    if (m->head_len >= ATOLL_MULTIPART_HEAD_MAX / 2) /* the other half is for parsing */
+    /* The other half is for the copy in parse_head(). */
+    if (m->head_len >= ATOLL_MULTIPART_HEAD_MAX / 2)
         return -E2BIG;
     m->head[m->head_len++] = (char)c;
     m->head[m->head_len] = '\0';

@@ -11,7 +11,7 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == ATOLL_TAR_BLOCK, "a head is one block");
 
-/* The largest size and time that eleven octal digits can say. */
+/* The largest size and time that eleven octal digits can express. */
 #define SIZE_MAX_OCTAL UINT64_C(077777777777)
 #define ID_MAX_OCTAL 07777777u
 
@@ -20,7 +20,7 @@ size_t atoll_tar_padding(uint64_t size)
     return (size_t)((ATOLL_TAR_BLOCK - size % ATOLL_TAR_BLOCK) % ATOLL_TAR_BLOCK);
 }
 
-/* Up to the width of the field; a text that fills it has no NUL. */
+/* Copies up to the width of the field; a text that fills it has no NUL. */
 static void put(char *field, size_t width, const char *text)
 {
     memcpy(field, text, strnlen(text, width));
@@ -47,7 +47,7 @@ static int append_head(struct atoll_buf *out, struct head *h)
     return atoll_buf_append(out, h, sizeof(*h));
 }
 
-/* "LENGTH key=value\n", where LENGTH counts itself, too. */
+/* Appends "LENGTH key=value\n", where LENGTH includes its own digits. */
 static int append_record(struct atoll_buf *out, const char *key, const char *value)
 {
     size_t rest = strlen(key) + strlen(value) + 3, len = rest + 1;
@@ -64,7 +64,8 @@ static int pad(struct atoll_buf *out, uint64_t size)
     return atoll_buf_append(out, zeros, atoll_tar_padding(size));
 }
 
-/* What does not fit the fields of a head comes before it, as an entry of type x. */
+/* Values that do not fit into the fields of the head are written before it, in an entry of type
+ * x. */
 static int append_extended(struct atoll_buf *out, const char *name, const char *target,
                            uint64_t size)
 {

@@ -3,8 +3,8 @@
 #include "engine/engine.h"
 
 /*
- * Tar archives (POSIX pax format) as a stream: the head of each entry; the caller writes the bytes
- * of a file and its padding. Pure.
+ * Tar archives (POSIX pax format) as a stream: this writes the head of each entry; the caller
+ * writes the bytes of a file and its padding. Pure.
  */
 #define ATOLL_TAR_BLOCK 512
 
@@ -12,5 +12,5 @@
  * -ENOBUFS, -ENOMEM. */
 int atoll_tar_head(struct atoll_buf *out, const char *name, const struct atoll_am_entry *entry,
                    uint64_t size) ATOLL_MUST_CHECK;
-/* How many zero bytes follow a file of that size. */
+/* The number of zero bytes that follow a file of that size. */
 size_t atoll_tar_padding(uint64_t size);

@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #define PLAIN_BYTES ((size_t)64 * 1024)
-#define GZIP_ONLY 16 /* as zlib adds it to the size of the window */
+#define GZIP_ONLY 16 /* zlib adds this to the window size to select gzip */
 
 int atoll_unpack_init(struct atoll_unpack *u, const char *coding, size_t max)
 {
@@ -34,13 +34,13 @@ int atoll_unpack_add(struct atoll_unpack *u, const void *bytes, size_t n)
     return atoll_buf_append(&u->in, bytes, n);
 }
 
-/* One call of zlib, which makes progress or wants more input. */
+/* One call of zlib, which makes progress or needs more input. */
 static int inflate_some(struct atoll_unpack *u)
 {
     size_t given = ATOLL_MIN(atoll_buf_size(&u->in), (size_t)1 << 20);
     int r;
 
-    if (u->at_edge && inflateReset(&u->z) != Z_OK) /* several members are one body */
+    if (u->at_edge && inflateReset(&u->z) != Z_OK) /* a body may have several members */
         return -EBADMSG;
     u->at_edge = false;
     u->z.next_in = (Bytef *)atoll_buf_head(&u->in);

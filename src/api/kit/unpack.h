@@ -3,8 +3,8 @@
 #include "base/buf.h"
 
 /*
- * The bytes of a body as they were before it was packed. What was put in waits here until it is used;
- * of what comes out there is never more than a little, however well it was packed.
+ * Decompresses a request body. Input is buffered until it is consumed; output is bounded, whatever
+ * the compression ratio.
  */
 struct atoll_unpack {
     struct atoll_buf in;
@@ -14,14 +14,16 @@ struct atoll_unpack {
     size_t plain_at, plain_len;
 };
 
-/* coding: of the body, or NULL. max: of what may wait. -EINVAL for one that is not known, -ENOMEM. */
+/* coding: the Content-Encoding, or NULL. max: of the buffered input. -EINVAL for an unknown
+ * coding, -ENOMEM. */
 int atoll_unpack_init(struct atoll_unpack *u, const char *coding, size_t max) ATOLL_MUST_CHECK;
 void atoll_unpack_done(struct atoll_unpack *u);
 /* -ENOBUFS, -ENOMEM. */
 int atoll_unpack_add(struct atoll_unpack *u, const void *bytes, size_t n) ATOLL_MUST_CHECK;
-/* What comes next: *n is 0 when more must be put in. -EBADMSG when it is not what it says. */
+/* The next decompressed bytes: *n is 0 when more input is needed. -EBADMSG when the input is
+ * corrupt. */
 int atoll_unpack_view(struct atoll_unpack *u, const uint8_t **p, size_t *n) ATOLL_MUST_CHECK;
-/* So many bytes of it were used. */
+/* Marks n of these bytes as used. */
 void atoll_unpack_consume(struct atoll_unpack *u, size_t n);
-/* Nothing more comes: whether that was all. */
+/* Call at the end of input: whether the data is complete. */
 bool atoll_unpack_is_whole(const struct atoll_unpack *u);

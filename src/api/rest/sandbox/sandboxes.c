@@ -66,7 +66,7 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
         return;
     }
     atoll_sandbox_get(sandbox, &view);
-    if (atoll_api_is_unheard(call) && (!call->idempotency || view.lifetime.connection_lease)) {
+    if (atoll_api_client_is_gone(call) && (!call->idempotency || view.lifetime.connection_lease)) {
         /* Nobody was told its id, so nobody would ever destroy it. */
         atoll_engine_destroy(call->engine, view.id, ATOLL_REST_WHO_GONE, atoll_rest_ignore, NULL);
         atoll_api_drop(call);

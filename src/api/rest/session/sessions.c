@@ -87,7 +87,7 @@ static void created(void *arg, struct atoll_session *session, const struct atoll
         return;
     }
     atoll_session_get(session, &view);
-    if (atoll_api_is_unheard(call) && (!call->idempotency || leased)) {
+    if (atoll_api_client_is_gone(call) && (!call->idempotency || leased)) {
         /* Nobody was told its id, so nobody would ever delete it. */
         atoll_sessions_destroy(call->api->config.sessions, view.id, ATOLL_REST_WHO_GONE,
                                atoll_rest_ignore, NULL);
