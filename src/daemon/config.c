@@ -1,7 +1,8 @@
 /*
- * How it works. Each source fills a slot per option with the text it has and where that text comes
- * from; a later source never replaces an earlier one, so they are asked in the order of their rank.
- * Then every slot that was filled, or has a default, is checked and stored by the kind of its row.
+ * How it works. Each source (flags, environment, file) fills one entry per option with the text and
+ * its origin. The sources are read in the order of precedence, and a later one never replaces an
+ * entry. Then every entry that was filled, or has a default, is checked and stored according to the
+ * kind of its option.
  */
 #include "daemon/config.h"
 
@@ -23,107 +24,108 @@ static const struct option {
     const char *env;  /* NULL: none */
     enum kind kind;
     size_t offset;
-    uint64_t max;         /* COUNT; size of the array for PATH and TEXT */
-    const char *fallback; /* NULL: leave it */
+    uint64_t max;         /* largest COUNT; size of the array for PATH and TEXT */
+    const char *fallback; /* default; NULL: the field stays as it is */
     const char *value, *help;
 } options[] = {
     {"state", "ATOLL_STATE", KIND_PATH, AT(state), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
-     "where everything is kept\n(root: /var/lib/atoll, else ~/.local/state/atoll)"},
+     "state directory\n(root: /var/lib/atoll, else ~/.local/state/atoll)"},
     {"socket", "ATOLL_SOCKET", KIND_PATH, AT(socket), ATOLL_CONFIG_PATH_MAX, NULL, "PATH",
-     "unix socket to serve\n(root: /run/atoll/atoll.sock, else $XDG_RUNTIME_DIR/atoll/atoll.sock)"},
+     "unix socket to listen on\n(root: /run/atoll/atoll.sock, else $XDG_RUNTIME_DIR/atoll/atoll.sock)"},
     {"listen", "ATOLL_LISTEN", KIND_TEXT, AT(listen), 256, NULL, "HOST:PORT",
-     "TCP address to serve as well; needs the key in DIR/api-key (none)"},
+     "TCP address to listen on; clients need an API key (DIR/api-key) (none)"},
     {"tls-listen", "ATOLL_TLS_LISTEN", KIND_TEXT, AT(tls_listen), 256, NULL, "HOST:PORT",
-     "TCP address to serve with TLS, HTTP/1.1 and HTTP/2; needs a key too (none)"},
+     "TCP address to listen on with TLS; clients need an API key (none)"},
     {"tls-cert", "ATOLL_TLS_CERT", KIND_PATH, AT(tls_cert), ATOLL_CONFIG_PATH_MAX, NULL, "FILE",
-     "its certificate and chain, PEM (one of our own in DIR/tls)"},
+     "certificate and chain for --tls-listen, PEM (self-signed, in DIR/tls)"},
     {"tls-key", "ATOLL_TLS_KEY", KIND_PATH, AT(tls_key), ATOLL_CONFIG_PATH_MAX, NULL, "FILE",
-     "the key of that certificate, PEM"},
+     "private key of that certificate, PEM"},
     {"registry", "ATOLL_REGISTRY", KIND_PATH, AT(registry), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
-     "YAML files of environments, agents, tools and prompts\n(registry beside atolld, else the "
+     "directory of environments, agents, tools and prompts, YAML\n(registry beside atolld, else the "
      "installed one)"},
     {"drivers", "ATOLL_DRIVERS", KIND_PATH, AT(drivers), ATOLL_CONFIG_PATH_MAX, NULL, "DIR",
-     "drivers of interpreters and their manifest.json\n(drivers beside atolld, else the installed "
+     "directory of interpreter drivers and their manifest.json\n(drivers beside atolld, else the installed "
      "ones)"},
     {"providers", "ATOLL_PROVIDERS", KIND_PATH, AT(providers), ATOLL_CONFIG_PATH_MAX, NULL, "FILE",
-     "who makes sandboxes, YAML (DIR/providers.yaml; without one: native)"},
+     "providers of sandboxes, YAML (DIR/providers.yaml; without it: native)"},
     {"preview-domain", "ATOLL_PREVIEW_DOMAIN", KIND_TEXT, AT(preview_domain), 200, "localhost",
      "NAME", "previews are at http://PORT-SANDBOX.NAME (localhost)"},
     {"host-names", "ATOLL_HOST_NAMES", KIND_TEXT, AT(host_names), 1024, NULL, "LIST",
-     "names clients call this daemon by over TCP, beside localhost, addresses\nand the name of "
+     "host names of this daemon that clients use over TCP, in addition to\nlocalhost, IP addresses and the name of "
      "this host (none)"},
     {"pool", "ATOLL_POOL", KIND_COUNT, AT(pool), 1024, "0", "N",
-     "sandboxes kept ready for the next create (0), and as many with an\ninterpreter for each "
-     "environment that code is run in again and again"},
+     "sandboxes kept ready in the pool, and as many with an interpreter for\neach "
+     "environment in which code runs repeatedly (0)"},
     {"max-sandboxes", "ATOLL_MAX_SANDBOXES", KIND_COUNT, AT(max_sandboxes), 65536, "4096", "N",
-     "most sandboxes at once (4096)"},
+     "maximum number of sandboxes (4096)"},
     {"tenant-sandboxes", "ATOLL_TENANT_SANDBOXES", KIND_COUNT, AT(tenant_sandboxes), 65536, "0",
-     "N", "most sandboxes of one tenant; 0: as many as there may be (0)"},
+     "N", "maximum number of sandboxes of one tenant; 0: --max-sandboxes (0)"},
     {"tenant-creates", "ATOLL_TENANT_CREATES", KIND_COUNT, AT(tenant_creates), 65536, "0", "N",
-     "most sandboxes being created at once for one tenant; 0: two for each\nCPU, at least 4, and 64 "
-     "elsewhere (0)"},
+     "maximum creates in progress for one tenant; 0: two per CPU, at least 4,\non this host, and 64 "
+     "on remote providers (0)"},
     {"creates", "ATOLL_CREATES", KIND_COUNT, AT(creates), 65536, "0", "N",
-     "most sandboxes being created at once for all tenants, which take turns;\n0: four for each CPU, "
+     "maximum creates in progress for all tenants, which take turns;\n0: four per CPU, "
      "at least 8 (0)"},
     {"tenant-memory", "ATOLL_TENANT_MEMORY", KIND_SIZE, AT(tenant_memory), 0, NULL, "SIZE",
-     "most memory that the sandboxes of one tenant may have as limits\n(64 times the machine's; no "
-     "bound for the tenant default)"},
+     "maximum sum of the memory limits of one tenant's sandboxes\n(64 times the host's memory; unlimited "
+     "for the tenant default)"},
     {"tenant-cpus", "ATOLL_TENANT_CPUS", KIND_COUNT, AT(tenant_cpus), 1000000000, "0", "N",
-     "the same for CPUs (512 times the machine's)"},
+     "the same for CPUs (512 times the host's CPUs)"},
     {"tenant-disk", "ATOLL_TENANT_DISK", KIND_SIZE, AT(tenant_disk), 0, NULL, "SIZE",
-     "the same for disks (64 times that of the state directory)"},
+     "the same for disks (64 times the disk of the state directory)"},
     {"total-memory", "ATOLL_TOTAL_MEMORY", KIND_SIZE, AT(total_memory), 0, NULL, "SIZE",
-     "most memory that all sandboxes may have as limits (no bound)"},
+     "maximum sum of the memory limits of all sandboxes (unlimited)"},
     {"total-cpus", "ATOLL_TOTAL_CPUS", KIND_COUNT, AT(total_cpus), 1000000000, "0", "N",
-     "the same for CPUs (no bound)"},
+     "the same for CPUs (unlimited)"},
     {"total-disk", "ATOLL_TOTAL_DISK", KIND_SIZE, AT(total_disk), 0, NULL, "SIZE",
-     "the same for disks (no bound)"},
+     "the same for disks (unlimited)"},
     {"tenant-execs", "ATOLL_TENANT_EXECS", KIND_COUNT, AT(tenant_execs), 1000000, "1024", "N",
-     "most commands running at once for one tenant (1024)"},
+     "maximum running commands of one tenant (1024)"},
     {"tenant-queue", "ATOLL_TENANT_QUEUE", KIND_COUNT, AT(tenant_queue), 1000000, "1024", "N",
-     "requests of one tenant that may wait for their turn (1024)"},
+     "maximum queued requests of one tenant (1024)"},
     {"key-rate", "ATOLL_KEY_RATE", KIND_COUNT, AT(key_rate), 1000000, "50", "N",
-     "requests a second for a key that is not an admin's, four times as many\nat once; 0: any "
-     "number (50)"},
+     "requests per second for a key that is not an admin's; bursts of four\ntimes as many; 0: unlimited "
+     "(50)"},
     {"wrong-key-rate", "ATOLL_WRONG_KEY_RATE", KIND_COUNT, AT(wrong_key_rate), 1000000, "10", "N",
-     "requests a second without a valid key that get a look, per address (10)"},
+     "requests per second without a valid key from one address; further ones\n"
+     "are answered 429 (10)"},
     {"e2b-max-hours", "ATOLL_E2B_MAX_HOURS", KIND_COUNT, AT(e2b_max_hours), 8784, "24", "N",
-     "longest time to live that clients of E2B may ask for; 0: any (24)"},
+     "longest timeout that E2B clients may request; 0: unlimited (24)"},
     {"journal-max", "ATOLL_JOURNAL_MAX", KIND_SIZE, AT(journal_max_bytes), 0, "64M", "SIZE",
-     "output of a command kept for those who do not follow it (64M)"},
+     "output kept per command for clients that read it later (64M)"},
     {"journal-sandbox-max", "ATOLL_JOURNAL_SANDBOX_MAX", KIND_SIZE, AT(journal_sandbox_bytes), 0,
      "0", "SIZE",
-     "output kept of all commands of a sandbox; of ended ones the oldest gives\nway; 0: an eighth "
+     "output kept per sandbox; output of the oldest ended commands is\ndropped first; 0: an eighth "
      "of journal-total-max (0)"},
     {"journal-tenant-max", "ATOLL_JOURNAL_TENANT_MAX", KIND_SIZE, AT(journal_tenant_bytes), 0, "0",
-     "SIZE", "the same of all sandboxes of a tenant; 0: half of journal-total-max (0)"},
+     "SIZE", "the same per tenant; 0: half of journal-total-max (0)"},
     {"journal-total-max", "ATOLL_JOURNAL_TOTAL_MAX", KIND_SIZE, AT(journal_total_bytes), 0, "0",
-     "SIZE", "the same in all; 0: an eighth of the disk, 16G at most (0)"},
+     "SIZE", "the same in total; 0: an eighth of the disk, 16G at most (0)"},
     {"journal-days", "ATOLL_JOURNAL_DAYS", KIND_COUNT, AT(journal_days), 36500, "7", "N",
-     "how long output of ended commands is kept; 0: no end (7)"},
+     "days that output of ended commands is kept; 0: unlimited (7)"},
     {"artifacts-max", "ATOLL_ARTIFACTS_MAX", KIND_SIZE, AT(artifacts_max_bytes), 0, "4G", "SIZE",
-     "files kept of sandboxes that are gone, in all; the oldest give way. A\nquarter of the disk at "
+     "total size of artifacts of destroyed sandboxes; the oldest are dropped\nfirst; a quarter of the disk at "
      "most (4G)"},
     {"artifacts-days", "ATOLL_ARTIFACTS_DAYS", KIND_COUNT, AT(artifacts_days), 36500, "7", "N",
-     "how long they are kept; 0: no end (7)"},
+     "days that artifacts are kept; 0: unlimited (7)"},
     {"waive", "ATOLL_WAIVE", KIND_WAIVE, AT(waived), 0, NULL, "LIST",
-     "limits this host cannot give and every sandbox may do without:\nmemory,cpu,pids,disk or all "
+     "limits that every sandbox may lack if this host cannot enforce them:\nmemory,cpu,pids,disk or all "
      "(none)"},
     {"log-level", "ATOLL_LOG_LEVEL", KIND_LEVEL, AT(log_level), 0, "info", "LEVEL",
      "error, warn, info or debug (info)"},
     {"config", "ATOLL_CONFIG", KIND_PATH, AT(file), ATOLL_CONFIG_PATH_MAX, NULL, "FILE",
-     "lines of \"option = value\", options as above without the dashes (none)"},
+     "configuration file: lines of \"option = value\", options as above\nwithout the dashes (none)"},
     {"list-routes", NULL, KIND_FLAG, AT(list_routes), 0, NULL, NULL,
-     "show every route of the API with the scope a key needs for it"},
+     "print every route of the API with the scope it needs, and exit"},
     {"help", NULL, KIND_FLAG, AT(help), 0, NULL, NULL, "show this"},
-    {"version", NULL, KIND_FLAG, AT(version), 0, NULL, NULL, "show the version"},
+    {"version", NULL, KIND_FLAG, AT(version), 0, NULL, NULL, "print the version and exit"},
 };
 #undef AT
 
 #define OPTIONS ATOLL_ARRAY_LEN(options)
 
-/* What was said about each option, and where. */
-struct said {
+/* The text given for each option, and where it was given. */
+struct given {
     const char *text[OPTIONS];
     char where[OPTIONS][160];
 };
@@ -142,9 +144,9 @@ static bool is_in_file(const struct option *o)
     return o->kind != KIND_FLAG && strcmp(o->name, "config") != 0;
 }
 
-/* Sources, the most important first. */
+/* Sources, highest precedence first. */
 
-static int read_flags(struct said *said, int argc, char *const *argv, struct atoll_error *err)
+static int read_flags(struct given *given, int argc, char *const *argv, struct atoll_error *err)
 {
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i] + 2, *equals = strchr(argv[i], '=');
@@ -159,20 +161,20 @@ static int read_flags(struct said *said, int argc, char *const *argv, struct ato
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                               "--%s needs a value: --%s %s", options[k].name, options[k].name,
                               options[k].value);
-        said->text[k] = options[k].kind == KIND_FLAG ? "" : equals ? equals + 1 : argv[i];
-        (void)snprintf(said->where[k], sizeof(said->where[k]), "--%s", options[k].name);
+        given->text[k] = options[k].kind == KIND_FLAG ? "" : equals ? equals + 1 : argv[i];
+        (void)snprintf(given->where[k], sizeof(given->where[k]), "--%s", options[k].name);
     }
     return 0;
 }
 
-static void read_environment(struct said *said)
+static void read_environment(struct given *given)
 {
     for (size_t k = 0; k < OPTIONS; k++) {
         const char *text = options[k].env ? getenv(options[k].env) : NULL;
-        if (said->text[k] || !text || !*text)
+        if (given->text[k] || !text || !*text)
             continue;
-        said->text[k] = text;
-        (void)snprintf(said->where[k], sizeof(said->where[k]), "%s", options[k].env);
+        given->text[k] = text;
+        (void)snprintf(given->where[k], sizeof(given->where[k]), "%s", options[k].env);
     }
 }
 
@@ -188,7 +190,7 @@ static char *trim(char *text)
     return text;
 }
 
-static int read_line(struct said *said, bool *seen, char *line, const char *where,
+static int read_line(struct given *given, bool *seen, char *line, const char *where,
                      struct atoll_error *err)
 {
     char *equals, *key;
@@ -211,15 +213,15 @@ static int read_line(struct said *said, bool *seen, char *line, const char *wher
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s: \"%s\" is here twice",
                           where, key);
     seen[k] = true;
-    if (said->text[k])
+    if (given->text[k])
         return 0;
-    said->text[k] = trim(equals + 1);
-    (void)snprintf(said->where[k], sizeof(said->where[k]), "%s: %s", where, key);
+    given->text[k] = trim(equals + 1);
+    (void)snprintf(given->where[k], sizeof(given->where[k]), "%s: %s", where, key);
     return 0;
 }
 
-/* `text` must live as long as what was said. */
-static int read_lines(struct said *said, const char *path, char *text, struct atoll_error *err)
+/* Values point into `text`, which must outlive `given`. */
+static int read_lines(struct given *given, const char *path, char *text, struct atoll_error *err)
 {
     const char *slash = strrchr(path, '/');
     bool seen[OPTIONS] = {false};
@@ -229,23 +231,23 @@ static int read_lines(struct said *said, const char *path, char *text, struct at
     for (char *line; r == 0 && (line = strsep(&text, "\n"));) {
         char where[128];
         (void)snprintf(where, sizeof(where), "%.100s:%u", slash ? slash + 1 : path, ++number);
-        r = read_line(said, seen, line, where, err);
+        r = read_line(given, seen, line, where, err);
     }
     return r;
 }
 
-static int read_config_file(struct said *said, char *buf, struct atoll_error *err)
+static int read_config_file(struct given *given, char *buf, struct atoll_error *err)
 {
     size_t k = find_option("config", 6);
     int r;
 
-    if (!said->text[k])
+    if (!given->text[k])
         return 0;
-    r = atoll_fd_read_file(AT_FDCWD, said->text[k], buf, FILE_MAX_BYTES);
+    r = atoll_fd_read_file(AT_FDCWD, given->text[k], buf, FILE_MAX_BYTES);
     if (r < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, -r, "%s: cannot read %.200s: %s",
-                          said->where[k], said->text[k], strerror(-r));
-    return read_lines(said, said->text[k], buf, err);
+                          given->where[k], given->text[k], strerror(-r));
+    return read_lines(given, given->text[k], buf, err);
 }
 
 /* Storing. */
@@ -256,7 +258,7 @@ static int refuse(struct atoll_error *err, const char *where, const char *text, 
                       where, what, text);
 }
 
-/* Relative to where we were started; the programs we start are elsewhere. */
+/* Makes a path absolute: the programs the daemon starts have another working directory. */
 static int store_path(char *out, size_t cap, const char *text, const char *where,
                       struct atoll_error *err)
 {
@@ -319,7 +321,7 @@ static int store(struct atoll_config *config, const struct option *o, const char
     return -EINVAL;
 }
 
-/* The two whose defaults depend on who runs it. */
+/* Defaults that depend on the user who runs the daemon. */
 static int default_paths(struct atoll_config *config, struct atoll_error *err)
 {
     const char *home = getenv("HOME"), *runtime = getenv("XDG_RUNTIME_DIR");
@@ -333,7 +335,7 @@ static int default_paths(struct atoll_config *config, struct atoll_error *err)
         n = snprintf(config->state, cap, "%s/.local/state/atoll", home);
     if (!*config->state)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "HOME is not set; say with --state DIR where to keep everything");
+                          "HOME is not set; set the state directory with --state DIR");
     if ((size_t)n < cap && !*config->socket) {
         if (root)
             n = snprintf(config->socket, cap, "/run/atoll/atoll.sock");
@@ -351,27 +353,26 @@ int atoll_config_load(struct atoll_config *config, int argc, char *const *argv,
                       struct atoll_error *err)
 {
     static char file[FILE_MAX_BYTES]; /* values point into it until they are stored */
-    struct said said = {0};
-    int r = read_flags(&said, argc, argv, err);
+    struct given given = {0};
+    int r = read_flags(&given, argc, argv, err);
 
     *config = (struct atoll_config){0};
     if (r < 0)
         return r;
-    read_environment(&said);
-    r = read_config_file(&said, file, err);
+    read_environment(&given);
+    r = read_config_file(&given, file, err);
     for (size_t k = 0; r == 0 && k < OPTIONS; k++) {
-        const char *text = said.text[k] ? said.text[k] : options[k].fallback;
+        const char *text = given.text[k] ? given.text[k] : options[k].fallback;
         if (text)
-            r = store(config, &options[k], text, said.where[k], err);
+            r = store(config, &options[k], text, given.where[k], err);
     }
     return r < 0 ? r : default_paths(config, err);
 }
 
 void atoll_config_print_help(void)
 {
-    printf(
-        "Usage: atolld [OPTION]...\n"
-        "The Atoll daemon: hands out sandboxes, runs commands in them, serves the HTTP API.\n\n");
+    printf("Usage: atolld [OPTION]...\n"
+           "The Atoll daemon: makes sandboxes, runs commands in them, serves the HTTP API.\n\n");
     for (size_t k = 0; k < OPTIONS; k++) {
         const struct option *o = &options[k];
         const char *line = o->help;
@@ -387,5 +388,5 @@ void atoll_config_print_help(void)
     }
     printf(
         "\nEvery option can also be set in the environment (ATOLL_STATE for --state, and so on)\n"
-        "or in the configuration file. Flags come first, then the environment, then the file.\n");
+        "or in the configuration file. Flags override the environment, which overrides the file.\n");
 }

@@ -1,8 +1,9 @@
 /*
- * atolld. Order matters here: the lock before anything in the state directory is touched; what the
- * operator can get wrong before the provider, which starts programs; the provider before privileges
- * are dropped, since atoll-spawn needs them; and privileges dropped before the first byte of a
- * client is read.
+ * atolld. The order of the start matters:
+ * - take the lock before touching anything in the state directory;
+ * - check what the operator configured before opening providers, which start programs;
+ * - open providers before dropping privileges, which atoll-spawn needs;
+ * - drop privileges before reading the first byte of a client.
  */
 #include <errno.h>
 #include <signal.h>
@@ -36,9 +37,9 @@ struct daemon {
     struct atoll_registry *registry;
     struct atoll_daemon_providers providers;
     char programs[ATOLL_CONFIG_PATH_MAX];
-    bool on_terminal; /* it was started from one */
+    bool on_terminal; /* started from a terminal */
     struct atoll_engine *engine;
-    struct atoll_store *store; /* the engine's */
+    struct atoll_store *store; /* borrowed from the engine */
     struct atoll_sessions *sessions;
     struct atoll_contexts *contexts;
     struct atoll_access *access;
@@ -48,12 +49,12 @@ struct daemon {
     struct atoll_site site;
     struct atoll_api *api;
     struct atoll_http_server *server;
-    char listen[300]; /* what TCP address we really serve, "" for none */
+    char listen[300]; /* the TCP address in use; "": none */
     char tls_listen[300];
     bool stopping;
 };
 
-/* Ending. */
+/* Stop. */
 
 static void all_gone(void *arg)
 {
@@ -61,7 +62,7 @@ static void all_gone(void *arg)
     atoll_loop_stop(d->loop);
 }
 
-/* The providers as the file has them now; a file that is wrong changes nothing. */
+/* Reads providers.yaml again. If the file is invalid, the providers stay as they are. */
 static void reload(struct daemon *d)
 {
     struct atoll_error error;
@@ -74,25 +75,26 @@ static void reload(struct daemon *d)
         return;
     }
     atoll_log(ATOLL_LOG_ERROR, "providers not reloaded", "error", error.text, NULL);
-    /* Clients need not know where the file is. */
+    /* Clients do not need the path of the file. */
     text = strstr(error.text, "/providers.yaml");
     if (!text && *d->config.providers)
         text = strrchr(error.text, '/');
     atoll_engine_note_providers(d->engine, text ? text + 1 : error.text);
 }
 
-/* Clients that wait for a command get to see how it ended; new requests are refused. */
+/* SIGTERM: refuses new requests; clients that wait for a command still get its end. */
 static void on_signal(void *arg, int signo)
 {
     struct daemon *d = arg;
 
-    /* A terminal that is gone takes its daemon along; else somebody wants us to look again. */
+    /* SIGHUP after the terminal was closed stops a daemon that was started from it; any other
+     * reloads providers.yaml. */
     if (signo == SIGHUP && !d->stopping && !(d->on_terminal && !isatty(STDERR_FILENO))) {
         reload(d);
         return;
     }
     if (d->stopping) {
-        atoll_log(ATOLL_LOG_WARN, "stopped at once", "signal", sigabbrev_np(signo), NULL);
+        atoll_log(ATOLL_LOG_WARN, "stopped without waiting", "signal", sigabbrev_np(signo), NULL);
         _exit(1);
     }
     d->stopping = true;
@@ -123,9 +125,9 @@ static void daemon_done(struct daemon *d)
         (void)close(d->state_fd);
 }
 
-/* Beginning. */
+/* Start. */
 
-/* Before the first peer that may go away, which is an agent of an earlier daemon's. */
+/* Called before the first write to a peer that may have closed: the agent of an adopted sandbox. */
 static void ignore_pipes(void)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
@@ -141,7 +143,7 @@ static int open_signals(struct daemon *d, struct atoll_error *err)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
-    /* nohup means it: a signal that is ignored would still reach a signalfd. */
+    /* Under nohup SIGHUP is ignored and must stay so: a signalfd would receive it all the same. */
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         (void)sigaddset(&set, SIGHUP);
     return atoll_signals_open(&d->signals, d->loop, &set, on_signal, d, err);
@@ -150,7 +152,7 @@ static int open_signals(struct daemon *d, struct atoll_error *err)
 static int probe_host(struct atoll_buf *json, struct atoll_host_caps *ret_caps,
                       struct atoll_error *err)
 {
-    static struct atoll_host_report report; /* too big for the stack */
+    static struct atoll_host_report report; /* too large for the stack */
     int r = atoll_host_probe(&report, err);
 
     *ret_caps = report.caps;
@@ -159,8 +161,8 @@ static int probe_host(struct atoll_buf *json, struct atoll_host_caps *ret_caps,
     return r;
 }
 
-/* What the machine has, and what may be promised of it: limits are ceilings that few sandboxes reach
- * at a time, so the defaults promise it many times over. */
+/* Sets what the machine has and how much of it sandboxes may have as limits. Few sandboxes reach
+ * their limits at the same time, so the defaults overcommit many times. */
 static void set_promises(const struct daemon *d, const struct atoll_host_caps *caps,
                          struct atoll_quota *q)
 {
@@ -182,7 +184,7 @@ static void set_promises(const struct daemon *d, const struct atoll_host_caps *c
     }
 }
 
-/* One that the operator names has to be there. */
+/* A registry named by the operator must exist. */
 static int open_registry(struct daemon *d, struct atoll_error *err)
 {
     if (!*d->config.registry)
@@ -267,7 +269,7 @@ static void on_recovered(void *arg, const struct atoll_error *error)
     atoll_loop_stop(r->loop);
 }
 
-/* Takes over what an earlier daemon left, before the first request is read. */
+/* Adopts the sandboxes of an earlier daemon before the first request is read. */
 static int recover(struct daemon *d, struct atoll_error *err)
 {
     struct recovered recovered = {d->loop, 1, err};
@@ -299,7 +301,7 @@ static int open_sessions(struct daemon *d, struct atoll_error *err)
     return r;
 }
 
-/* With port 0 the kernel has chosen. */
+/* With port 0 in `wanted`, `port` is the one the kernel chose. */
 static void note_address(char *out, size_t cap, const char *wanted, uint16_t port)
 {
     const char *colon = strrchr(wanted, ':');
@@ -341,7 +343,7 @@ static void serve(void *arg, struct atoll_http_request *req)
     atoll_api_serve(d->api, req);
 }
 
-/* Clients queue up from here on; they are served once the loop runs. */
+/* From here on connections wait in the backlog until the loop runs. */
 static int open_server(struct daemon *d, struct atoll_error *err)
 {
     const struct atoll_http_limits limits = {.connections = CONNECTIONS_MAX};
@@ -358,7 +360,7 @@ static int open_server(struct daemon *d, struct atoll_error *err)
     return r;
 }
 
-/* The first key is shown once, to a person: a log is no place for it. */
+/* The first API key is printed only to a terminal, never to a log. */
 static int open_keys(const struct atoll_auth *auth, struct atoll_error *err)
 {
     char key[ATOLL_KEY_LEN + 1];
@@ -426,7 +428,8 @@ static int start(struct daemon *d, struct atoll_error *err)
     }
     if (r == 0)
         r = open_engine(d, err);
-    /* Only now: the programs the providers started would inherit what is blocked and ignored. */
+    /* After the providers have started their programs, which would inherit blocked and ignored
+     * signals. */
     ignore_pipes();
     if (r == 0)
         r = recover(d, err);
@@ -454,7 +457,7 @@ static void say_ready(const struct daemon *d)
                 *d->tls_listen ? " and https://" : "", d->tls_listen);
 }
 
-/* Failures at start are for whoever started us: plain words, not a log line. */
+/* Errors at start are plain text on standard error, not log lines. */
 static int complain(const struct atoll_error *error)
 {
     fprintf(stderr, "atolld: %s\n", error->text);

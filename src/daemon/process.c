@@ -18,12 +18,13 @@
 #include "sys/caps.h"
 #include "sys/landlock.h"
 
-#define FILES_WANTED 262144 /* below fs.nr_open of every kernel: one for each sandbox and more */
+#define FILES_WANTED \
+    262144 /* below the default fs.nr_open; about one per sandbox, command and connection */
 #define LOCK_FILE "atolld.lock"
 #define OOM_SCORE_ADJ "-500"
 #define FILTER_MAX (BPF_MAXINSNS * sizeof(struct sock_filter))
 
-/* mkdir -p: parents as usual, the last one private. */
+/* mkdir -p: parents with mode 0755, the last one with mode `last`. */
 static int make_dirs(const char *path, mode_t last)
 {
     ATOLL_AUTOFREE char *copy = strdup(path);
@@ -53,9 +54,10 @@ int atoll_process_open_state(const char *path, int *ret_fd, struct atoll_error *
         return atoll_fail(err, atoll_error_kind_of_path_errno(-r), -r,
                           "cannot open the state directory %.200s: %s", path, strerror(-r));
     if (st.st_uid != geteuid())
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
-                          "the state directory %.200s belongs to uid %u, not to us", path,
-                          (unsigned)st.st_uid);
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
+            "the state directory %.200s belongs to uid %u, not to the user that runs atolld", path,
+            (unsigned)st.st_uid);
     if ((st.st_mode & 07777) != 0700 && fchmod(fd, 0700) < 0)
         return atoll_fail_errno(err, errno, "chmod of the state directory");
     *ret_fd = ATOLL_TAKE_FD(fd);
@@ -113,7 +115,7 @@ static bool has_spawn(const char *dir)
     return access(path, X_OK) == 0;
 }
 
-/* Of our own executable, links followed. */
+/* The directory of our own executable, links resolved. */
 static int own_directory(char *out, size_t cap)
 {
     ssize_t n = readlink("/proc/self/exe", out, cap - 1);
@@ -165,7 +167,7 @@ void atoll_process_raise_files(void)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
-    /* Root may have more than it was started with, and so may what it starts. */
+    /* Root can raise the hard limit; the programs it starts inherit that. */
     if (limit.rlim_max < FILES_WANTED) {
         struct rlimit more = {FILES_WANTED, FILES_WANTED};
 
@@ -178,18 +180,19 @@ void atoll_process_raise_files(void)
 
 void atoll_process_spare(void)
 {
-    /* Not permitted to ordinary users, who are no worse off for it. */
+    /* Ordinary users may not lower it; the daemon then keeps the default. */
     (void)!atoll_fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_ADJ);
 }
 
-/* LeakSanitizer uses ptrace, and valgrind does not know seccomp(2): tests leave it out there. */
+/* LeakSanitizer uses ptrace, and valgrind does not know seccomp(2): such builds run without the
+ * filter. */
 static bool is_filtered(void)
 {
     return !ATOLL_IS_SANITIZED && !atoll_weakened("own_filter");
 }
 
-/* We are an ordinary program, and what no ordinary program needs is no more for us than for what
- * runs in a sandbox. All threads at once; threads and programs to come inherit it. */
+/* The daemon needs no system call beyond those that sandboxes have, so it gets the same filter.
+ * TSYNC applies it to all threads; new threads and programs inherit it. */
 static int filter_calls(struct atoll_error *err)
 {
     struct atoll_buf program;
@@ -202,7 +205,7 @@ static int filter_calls(struct atoll_error *err)
                                 .filter = (struct sock_filter *)(void *)program.data};
     if (r == 0 && is_filtered() &&
         syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &fprog) != 0)
-        r = atoll_fail_errno(err, errno, "filtering our system calls");
+        r = atoll_fail_errno(err, errno, "installing the seccomp filter");
     atoll_buf_done(&program);
     return r;
 }
@@ -219,5 +222,5 @@ int atoll_process_drop_privileges(struct atoll_error *err)
         r = -errno;
     if (r == 0)
         r = atoll_landlock_enter();
-    return r < 0 ? atoll_fail_errno(err, -r, "giving up privileges") : filter_calls(err);
+    return r < 0 ? atoll_fail_errno(err, -r, "dropping privileges") : filter_calls(err);
 }

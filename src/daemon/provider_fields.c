@@ -1,14 +1,14 @@
 /*
- * What providers.yaml may say: a table for each kind of provider.
+ * The fields that providers.yaml may have: a table for each kind of provider.
  */
 #include "daemon/provider_kinds.h"
 #include "provider/sizes.h"
 
 #define ENTRIES_MAX 16
-#define LISTED_MAX 32 /* registries, mounts */
+#define LISTED_MAX 32 /* entries in registries, mounts */
 #define MONTH_S (31.0 * 24 * 3600)
 
-/* What every provider may say. */
+/* Fields of every provider. */
 static const struct atoll_yaml_field defaults[] = {
     {"memoryMB", ATOLL_YAML_NUMBER, false, 8, 1048576, NULL},
     {"cpuCores", ATOLL_YAML_NUMBER, false, 0.01, 1024, NULL},

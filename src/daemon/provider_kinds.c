@@ -1,6 +1,6 @@
 /*
- * How it works: each kind has a function that fills the provider's own config from its object and
- * opens it. What the objects may say is in provider_fields.c.
+ * How it works: each kind has a function that fills the provider's own config from its JSON object
+ * and opens the provider. provider_fields.c has the fields of these objects.
  */
 #include "daemon/provider_kinds.h"
 
@@ -42,7 +42,7 @@ static int sync_up(const struct atoll_daemon_place *place,
     return atoll_sync_wrap(place->loop, entry->workers, sync, ret, err);
 }
 
-/* A directory of its own: STATE/KIND, or STATE/KIND-NAME where the name is another. */
+/* The provider's directory: STATE/KIND, or STATE/KIND-NAME if the name differs from the kind. */
 static void own_dir(const struct atoll_daemon_place *place, const char *kind,
                     const struct atoll_provider_settings *entry, char out[ATOLL_CONFIG_PATH_MAX])
 {
@@ -61,7 +61,7 @@ static int open_native(const struct atoll_daemon_place *place,
     return atoll_native_open(place->loop, &config, ret, err);
 }
 
-/* The words of the file, in the order of the enum. */
+/* The values of the setting, in the order of the enum. */
 static enum atoll_docker_disk read_disk(const char *word)
 {
     static const char *const words[] = {"auto", "quota", "tmpfs", "refuse"};
@@ -148,8 +148,8 @@ static int open_gvisor(const struct atoll_daemon_place *place,
     return r < 0 ? r : sync_up(place, entry, sync, ret, err);
 }
 
-/* What this daemon's sandboxes elsewhere are marked with: the same as long as the state directory
- * lives. */
+/* The id that marks this daemon's sandboxes at remote services. It is kept in the state
+ * directory. */
 static int load_daemon_id(const char *state_dir, char id[ATOLL_UUID_LEN + 1],
                           struct atoll_error *err)
 {
@@ -172,7 +172,8 @@ static int load_daemon_id(const char *state_dir, char id[ATOLL_UUID_LEN + 1],
     return r < 0 ? atoll_fail_errno(err, -r, "keep the daemon's id") : 0;
 }
 
-/* Two providers at one service have each their own. Names have letters that marks may not. */
+/* Adds the provider to the mark, so that two providers at one service do not share sandboxes.
+ * The name is hashed: it may have characters that marks may not. */
 static void mark_name(char id[ATOLL_UUID_LEN + 16], const char *name)
 {
     uint32_t hash = 2166136261u; /* FNV-1a */
@@ -296,7 +297,7 @@ static int open_plugin(const struct atoll_daemon_place *place,
     return r < 0 ? r : sync_up(place, entry, sync, ret, err);
 }
 
-/* Where they make sandboxes. */
+/* Where each kind makes sandboxes. */
 
 static const char *of_docker(const json_t *o)
 {
@@ -325,7 +326,7 @@ const struct atoll_provider_kind atoll_provider_kinds[] = {
 };
 const size_t atoll_provider_kind_count = ATOLL_ARRAY_LEN(atoll_provider_kinds);
 
-/* What they can where nothing on the host is in the way. */
+/* What each kind supports on a host without restrictions. */
 #define NETWORK(mode) (1u << ATOLL_NETWORK_##mode)
 static const struct atoll_route_kind choices[] = {
     {"native",

@@ -1,6 +1,7 @@
 /*
- * How it works. The file is read and checked by tables (provider_fields.c); what is wanted of it is put in
- * order, and each that is not open already, with just these settings, is opened (provider_kinds.c).
+ * How it works. providers.yaml is read and checked by tables (provider_fields.c). Its enabled
+ * providers are sorted by order. Each that is not open yet, or whose settings changed, is opened
+ * (provider_kinds.c).
  */
 #include "daemon/providers.h"
 
@@ -21,13 +22,13 @@
 #define LANGUAGES_MAX 32
 #define DIGESTED_MAX ((size_t)1024 * 1024)
 
-/* One of the new set. */
+/* One enabled provider of the new set. */
 struct wanted {
     struct atoll_opened to;
-    const json_t *settings; /* NULL: none */
-    int line;               /* 0: it is not in the file */
+    const json_t *settings; /* NULL: all defaults */
+    int line;               /* 0: not in the file */
     double rank;
-    bool kept; /* open already */
+    bool kept; /* open already, with the same settings */
     char place[1200];
     const char *languages[LANGUAGES_MAX + 1];
 };
@@ -50,7 +51,7 @@ void atoll_daemon_providers_file(const struct atoll_daemon_place *place,
         (void)snprintf(out, ATOLL_CONFIG_PATH_MAX, "%s/" ATOLL_PROVIDERS_FILE, place->state_dir);
 }
 
-/* 0 and set->file NULL: there is none. */
+/* Returns 0 with set->file NULL if there is no file. */
 static int load_file(const struct atoll_daemon_place *place, struct atoll_provider_set *set,
                      struct atoll_error *err)
 {
@@ -102,16 +103,17 @@ static int check_name(const struct atoll_provider_set *set, const struct wanted 
     const struct atoll_provider_kind *other = kind_by_name(w->to.name);
 
     if (strcmp(w->to.name, "auto") == 0)
-        return refuse(set, w, "cannot have that name: it means whoever can", err);
+        return refuse(set, w, "cannot be called auto: that name means any provider", err);
     if (other && other != w->to.kind)
-        return refuse(set, w, "has the name of another kind", err);
+        return refuse(set, w, "has the name of another kind of provider", err);
     if (w->to.kind->at_start && strcmp(w->to.name, w->to.kind->name) != 0)
-        return refuse(set, w, "is of a kind of which there is one, under the name of its kind",
+        return refuse(set, w, "must have the name of its kind, of which there can be only one",
                       err);
     return 0;
 }
 
-/* What it would have to be opened again for: all but what the engine is told, and the files it names. */
+/* Digest of the settings whose change requires opening the provider again: all except those the
+ * engine applies itself, plus size and time of the files they name. */
 static int digest(const json_t *settings, char out[65], struct atoll_error *err)
 {
     static const char *const of_engine[] = {
@@ -165,12 +167,12 @@ static int want(struct atoll_provider_set *set, const char *name,
     if (!is_wanted(kind, settings))
         return check_name(set, w, err);
     if (set->count == ATOLL_DAEMON_PROVIDERS - 1)
-        return refuse(set, w, "is one too many", err);
+        return refuse(set, w, "exceeds the maximum number of providers", err);
     set->count++;
     return check_name(set, w, err) < 0 ? -EINVAL : digest(settings, w->to.digest, err);
 }
 
-/* In the order the operator wants, else in that of the kinds; then in that of the file. */
+/* Sorts by the operator's order, then by kind, then by the place in the file. */
 static void sort(struct atoll_provider_set *set)
 {
     for (size_t i = 1; i < set->count; i++)
@@ -205,9 +207,9 @@ static int read_set(const struct atoll_daemon_place *place, struct atoll_provide
     return r;
 }
 
-/* Opening. */
+/* Open. */
 
-/* 1: they have worked for another of that name before; 0. */
+/* Returns 1 if the threads served an earlier provider of that name, else 0. */
 static int workers_of(struct atoll_daemon_providers *p, const char *name,
                       struct atoll_workers **ret, struct atoll_error *err)
 {
@@ -218,7 +220,7 @@ static int workers_of(struct atoll_daemon_providers *p, const char *name,
         i++;
     if (i == ATOLL_DAEMON_WORKERS)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS,
-                          "there have been %d names already: restart the daemon",
+                          "%d provider names were used since the start: restart the daemon",
                           ATOLL_DAEMON_WORKERS);
     if (i < p->worker_count) {
         *ret = p->workers[i].workers;
@@ -243,7 +245,7 @@ static struct atoll_limits limits_of(const json_t *o)
         .timeout_s = (uint32_t)atoll_setting_number(o, "timeoutSeconds")};
 }
 
-/* What the engine is told of it. */
+/* Fills what the engine needs to know about the provider. */
 static void describe(struct wanted *w, struct atoll_engine_provider *to)
 {
     const json_t *o = w->settings, *languages = json_object_get(o, "languages");
@@ -288,7 +290,8 @@ void atoll_daemon_providers_drop(struct atoll_engine_provider *list, size_t coun
             list[i].provider = list[i].provider->ops->free(list[i].provider);
 }
 
-/* Those that start programs last: these would stay if another one's settings were refused after it. */
+/* Opens the kinds that start programs last: if another provider's settings are refused, no
+ * program has to be stopped. */
 static int open_set(struct atoll_daemon_providers *p, struct atoll_provider_set *set,
                     struct atoll_engine_provider *list, struct atoll_error *err)
 {
@@ -364,7 +367,7 @@ void atoll_daemon_providers_taken(struct atoll_daemon_providers *p)
     p->set = set_free(p->set);
 }
 
-/* Again. */
+/* Reload. */
 
 static const struct atoll_opened *find_opened(const struct atoll_daemon_providers *p,
                                               const char *name)
@@ -375,7 +378,7 @@ static const struct atoll_opened *find_opened(const struct atoll_daemon_provider
     return NULL;
 }
 
-/* Which are open already; and what only a start can do is not wanted. */
+/* Finds which providers are open already. Refuses changes that need a restart. */
 static int compare(const struct atoll_daemon_providers *p, struct atoll_provider_set *set,
                    struct atoll_error *err)
 {

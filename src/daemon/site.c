@@ -27,7 +27,7 @@ static int add_name(struct atoll_site *site, const char *name, struct atoll_erro
     return 0;
 }
 
-/* Where E2B's clients look for the two planes when they are told nothing but a domain. */
+/* E2B's clients derive these two host names from a domain. */
 static int add_below(struct atoll_site *site, const char *domain, struct atoll_error *err)
 {
     static const char *const labels[] = {"api", "sandbox"};
@@ -40,7 +40,7 @@ static int add_below(struct atoll_site *site, const char *domain, struct atoll_e
     return r;
 }
 
-/* HOST of HOST:PORT; out has room for it. */
+/* Adds HOST of HOST:PORT; `out` keeps the text. */
 static int add_address(struct atoll_site *site, char *out, const char *address,
                        struct atoll_error *err)
 {
@@ -53,7 +53,7 @@ static int add_address(struct atoll_site *site, char *out, const char *address,
     return *out ? add_name(site, out, err) : 0;
 }
 
-/* The list is cut into its names, in place. */
+/* Splits the list in place. */
 static int add_list(struct atoll_site *site, char *list, struct atoll_error *err)
 {
     char *name;
@@ -64,7 +64,7 @@ static int add_list(struct atoll_site *site, char *list, struct atoll_error *err
             continue;
         if (!is_domain(name))
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                              "--host-names must be host names in small letters (got \"%.80s\")",
+                              "--host-names must be host names in lower case (got \"%.80s\")",
                               name);
         r = add_name(site, name, err);
     }
@@ -80,7 +80,7 @@ int atoll_site_init(struct atoll_site *site, const struct atoll_config *config,
     site->site.names = site->names;
     if (!is_domain(config->preview_domain))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "--preview-domain must be a domain in small letters (got \"%.80s\")",
+                          "--preview-domain must be a domain in lower case (got \"%.80s\")",
                           config->preview_domain);
     (void)snprintf(site->list, sizeof(site->list), "%s", config->host_names);
     r = add_name(site, config->preview_domain, err);

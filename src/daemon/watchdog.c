@@ -7,7 +7,7 @@
 
 static int64_t longest_us; /* since the start */
 
-/* Compilers see files by a path from the build directory. */
+/* Compilers name files by their path from the build directory. */
 static const char *in_tree(const char *file)
 {
     const char *found = strstr(file, "src/");

@@ -2,8 +2,8 @@
 #include "loop/loop.h"
 
 /*
- * Watches the loop's thread, which serves every tenant: how long each round of callbacks took goes into
- * the metrics, and a round that kept all others waiting is logged with what it was doing.
+ * Measures the loop's thread, which serves every tenant. The duration of each turn goes into the
+ * metrics; a turn of ATOLL_STALL_US or more is logged with the callback that took longest.
  */
 #define ATOLL_STALL_US (100 * 1000)
 

@@ -220,7 +220,7 @@ static int configure(struct atoll_db *db, struct atoll_error *err)
         "PRAGMA page_size = " PAGE_BYTES ";"
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
         "PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 0; PRAGMA busy_timeout = 2000;"
-        "PRAGMA temp_store = MEMORY", /* temporary files would need a directory that the daemon may not write */
+        "PRAGMA temp_store = MEMORY", /* the daemon may not write to /tmp */
         err);
 
     if (r == 0)
