@@ -213,6 +213,16 @@ def descendants(pid):
     return found
 
 
+def spawn_of(state):
+    """The process id of the atoll-spawn that serves a state directory; None while there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        lock = f":{(state / 'spawn.lock').stat().st_ino} "
+        for line in Path("/proc/locks").read_text().splitlines():
+            if lock in line and "FLOCK" in line and "->" not in line:
+                return int(line.split()[4])
+    return None
+
+
 @contextlib.contextmanager
 def running(build, user=None, **environment):
     """environment: more for the daemon, as in ATOLL_LISTEN="127.0.0.1:0"."""

@@ -191,7 +191,7 @@ int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
                               "atoll-spawn ended while starting; its reason is in the log");
         if (atoll_clock_ms() > deadline)
             return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
-                              "atoll-spawn does not come up");
+                              program ? "atoll-spawn does not come up" : ATOLL_SPAWN_GONE);
         (void)usleep(500);
     }
     return r;

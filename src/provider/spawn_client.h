@@ -18,6 +18,11 @@ struct atoll_spawn_info {
     char cgroup_path[512]; /* for atoll_cgroups_open() */
 };
 
+/* What the operator is told when that does not happen; only a start of the daemon has the privileges. */
+#define ATOLL_SPAWN_GONE                                                                        \
+    "atoll-spawn died and its keepers do not start it again, so that the provider cannot make " \
+    "sandboxes; restart atolld, which starts it"
+
 /* Connects to state/spawn.sock, starting `program` first when nothing answers there; with program
  * NULL its keeper is starting it and the caller only waits.
  * Blocking: some milliseconds while a new one comes up, at most five seconds.

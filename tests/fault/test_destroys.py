@@ -2,12 +2,11 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 from boxes import Box
-from daemons import wait_until
+from daemons import spawn_of, wait_until
 from walking import native_walker  # noqa: F401: the fixture "walker"
 
 
@@ -57,7 +56,5 @@ def test_at_the_end_of_a_daemon(walker, box):
 
 
 def test_at_the_end_of_atoll_spawn(walker, box):
-    keeper = next(pid for pid, _ in walker.family()
-                  if Path(f"/proc/{pid}/comm").read_text() == "atoll-keeper\n")
-    os.kill(int(Path(f"/proc/{keeper}/task/{keeper}/children").read_text()), signal.SIGKILL)
+    os.kill(spawn_of(walker.state), signal.SIGKILL)
     is_gone(walker, box)

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from daemons import BUILD, SLACK, alive, cgroups, process_files, start_time, wait_until
+from daemons import (BUILD, SLACK, alive, cgroups, process_files, spawn_of, start_time,
+                     wait_until)
 from daemons import running as running_daemon
 from rest import Rest
 
@@ -34,12 +35,7 @@ class Family:
         return found
 
     def spawn(self):
-        """The process that holds the lock, or None."""
-        inode = f":{(self.state / 'spawn.lock').stat().st_ino} "
-        for line in pathlib.Path("/proc/locks").read_text().splitlines():
-            if inode in line and "FLOCK" in line and "->" not in line:
-                return int(line.split()[4])
-        return None
+        return spawn_of(self.state)
 
     def acting(self):
         """The keeper that atoll-spawn is a child of."""
@@ -104,10 +100,18 @@ def recovers(daemon, family):
 
 
 def nothing_is_left(daemon, box):
-    daemon.atoll("rm", box, check=True)
+    daemon.atoll("rm", box)  # a daemon that ended has removed it
     wait_until(lambda: not [path for path in cgroups() if box in path.name], 30,
                lambda: "its cgroup is left")
-    assert not list((daemon.state / "sandboxes").glob(f"{box}*"))
+    wait_until(lambda: not list((daemon.state / "sandboxes").glob(f"{box}*")), 30,
+               lambda: "its files are left")
+    assert box not in daemon.atoll("ls").stdout
+
+
+def is_confined(pid):
+    """As the first keeper; tests/security looks at that more closely."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return "NoNewPrivs:\t1\n" in status and "Seccomp:\t2\n" in status
 
 
 def refusal(rest):
@@ -121,6 +125,7 @@ def test_a_keeper_that_was_killed_is_replaced(daemon, family):
         kill(family.keepers()[0])
         wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
         assert daemon.atoll("exec", box, "--", "echo", "here").stdout == "here\n"
+        assert all(map(is_confined, family.keepers()))
     assert family.spawn() == spawn
     nothing_is_left(daemon, box)
 
@@ -161,8 +166,8 @@ def test_kill_of_all_at_once(daemon, family):
         assert ready.status == 503 and b"restart atolld" in ready.body
         assert rest.get(f"/api/sandboxes/{box}").json["state"] == "failed"
     assert pulse.longest < ANSWERS_WITHIN * SLACK
-    daemon.process.kill()
-    daemon.process.wait()
+    daemon.process.terminate()
+    assert daemon.process.wait(30 * SLACK) == 0
     daemon.start()
     recovers(daemon, family)
     nothing_is_left(daemon, box)

@@ -61,15 +61,10 @@ def terminate_daemon(daemon):
 
 
 def spawn_pid(daemon):
-    """The atoll-spawn that serves the daemon's state directory: the child of its keeper."""
-    for entry in daemons.process_files("cmdline"):
-        with contextlib.suppress(OSError):
-            if entry.read_bytes().split(b"\0")[1:2] != [str(daemon.state).encode()]:
-                continue
-            children = Path(entry.parent, "task", entry.parent.name, "children").read_text()
-            if b"atoll-spawn" in entry.read_bytes() and children.split():
-                return int(children.split()[0])
-    raise AssertionError("no atoll-spawn found")
+    """The atoll-spawn that serves the daemon's state directory."""
+    found = daemons.spawn_of(daemon.state)
+    assert found, "no atoll-spawn found"
+    return found
 
 
 def loop_devices(name):

@@ -13,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from daemons import process_files, start_time, wait_until
+from daemons import spawn_of, start_time, wait_until
 from rest import Rest
 
 START_SECONDS = 60
@@ -159,12 +159,7 @@ class Ground:
 
     def spawn(self):
         """The process id of atoll-spawn, None while there is none."""
-        for entry in process_files("cmdline"):
-            with contextlib.suppress(OSError):
-                words = entry.read_bytes().split(b"\0")
-                if words[1:2] == [str(self.daemon.state).encode()] and b"spawn" in words[0]:
-                    return next(iter(children(entry.parent.name)), None)
-        return None
+        return spawn_of(self.daemon.state)
 
     def agent(self, box_id):
         """The first process of a sandbox of the native provider."""

@@ -62,9 +62,7 @@ int atoll_native_absent(const struct atoll_native *n, struct atoll_error *err)
     if (!n->absence.told)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE,
                           "atoll-spawn died and is being started again; try again");
-    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE,
-                      "atoll-spawn died and its keepers do not start it again, so that the native "
-                      "provider cannot make sandboxes; restart atolld, which starts it");
+    return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, ATOLL_SPAWN_GONE);
 }
 
 static void tell_lost(void *arg)
