@@ -1,7 +1,7 @@
 /*
- * How it works. A reload builds the new set of objects beside the old one, file by file, and then
- * takes its place: an object whose file is gone is gone, and one whose file does not pass is carried
- * over from the old set.
+ * Implementation. A reload builds a new set of objects file by file and then replaces the old set.
+ * An object without a file is dropped; an object whose file fails the check is copied from the old
+ * set.
  */
 #include "registry/registry.h"
 
@@ -27,7 +27,7 @@ struct problem {
     bool kept;
 };
 
-/* All there is at one time. */
+/* The content of the registry after one reload. */
 struct set {
     struct item *items[ATOLL_REGISTRY_KINDS]; /* owned, sorted by name */
     size_t counts[ATOLL_REGISTRY_KINDS];
@@ -37,7 +37,7 @@ struct set {
 
 struct atoll_registry {
     struct atoll_loop *loop;
-    char *dir; /* owned; NULL: there is none */
+    char *dir; /* owned; NULL: no directory */
     uint64_t generation;
     struct set set;
     struct atoll_registry_watch watch;
@@ -106,7 +106,7 @@ static void add_item(struct set *set, enum atoll_registry_kind kind, const char 
     item->object = object;
 }
 
-/* Reading. */
+/* Reading the files. */
 
 static int read_text(int dir_fd, const char *name, const char *shown, char *buf, size_t *ret_len,
                      struct atoll_error *err)
@@ -120,7 +120,7 @@ static int read_text(int dir_fd, const char *name, const char *shown, char *buf,
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errno, "%s: cannot be read: %s", shown,
                           strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s: is no regular file", shown);
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s: not a regular file", shown);
     while (len <= ATOLL_REGISTRY_FILE_MAX &&
            (n = read(fd, buf + len, ATOLL_REGISTRY_FILE_MAX + 1 - len)) > 0)
         len += (size_t)n;
@@ -134,7 +134,7 @@ static int read_text(int dir_fd, const char *name, const char *shown, char *buf,
     return 0;
 }
 
-/* The name of the object in a file of that name; false when the file is none of ours. */
+/* Gets the object's name from its file's name; false when the file is not a registry file. */
 static bool name_of_file(const char *file, char *out, size_t cap)
 {
     size_t n = strlen(file), suffix = strlen(SUFFIX);
@@ -164,7 +164,7 @@ static int load_file(int dir_fd, enum atoll_registry_kind kind, const char *file
         r = atoll_yaml_load(shown, buf, n, atoll_registry_tables[kind], ret, err);
     if (r == 0 && (r = atoll_registry_check(kind, *ret, err)) < 0) {
         json_decref(*ret);
-        /* About the file as a whole, so it points to where it begins. */
+        /* The error concerns the whole file: show its first position. */
         (void)atoll_wrap(err, "%s:1:1", shown);
     }
     return r;
@@ -230,7 +230,7 @@ static int load_kind(const char *dir, const struct set *old, struct set *set,
     return 0;
 }
 
-/* Only what is new is worth a line in the log. */
+/* Logs the problems that the previous set did not have. */
 static void log_problems(const struct set *old, const struct set *set)
 {
     for (size_t i = 0; i < set->problem_count; i++) {
@@ -285,7 +285,8 @@ void atoll_registry_reload(struct atoll_registry *registry)
     set_done(&old);
 }
 
-/* Folders may be new, or be others than before under the same name. */
+/* Opens the watch again because a folder may be new, or have been replaced by another of the same
+ * name. */
 static void on_change(void *arg)
 {
     struct atoll_registry *registry = arg;
@@ -310,7 +311,7 @@ int atoll_registry_open(struct atoll_loop *loop, const char *dir, struct atoll_r
         if (stat(dir, &st) < 0 || !S_ISDIR(st.st_mode)) {
             (void)atoll_registry_close(registry);
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENOTDIR,
-                              "the registry %.300s is no directory", dir);
+                              "the registry %.300s is not a directory", dir);
         }
         registry->dir = strdup(dir);
         if (!registry->dir)
@@ -337,7 +338,7 @@ struct atoll_registry *atoll_registry_close(struct atoll_registry *registry)
     return NULL;
 }
 
-/* Looking. */
+/* Lookup. */
 
 uint64_t atoll_registry_generation(const struct atoll_registry *registry)
 {

@@ -5,14 +5,14 @@
 #include "sandbox/spec.h"
 
 /*
- * The registry: what an operator declares in YAML files, one object a file, in the folders
- * environments, agents, tools and prompts of one directory. A file's name without ".yaml" is the
- * object's name. Files are checked when they are loaded, by field tables (registry_fields.c), and
- * again whenever one changes; a file that does not pass is a problem, and what it said before stays
- * in force.
+ * The registry: objects that an operator declares in YAML files, one object per file, in the
+ * folders environments, agents, tools and prompts of one directory. A file's name without ".yaml"
+ * is the object's name. Files are checked by field tables (registry_fields.c) when they are loaded,
+ * and again whenever one changes. A file that fails the check is reported as a problem, and its
+ * last valid version stays in force.
  *
- * Blocking: small local files, read on the loop's thread. Thread: the loop's.
- * Ownership: objects are the registry's and good until control goes back to the loop.
+ * Blocking: small local files, read on the loop's thread. Thread: the loop's. Ownership: the
+ * registry owns the objects; they are valid until control returns to the loop.
  */
 struct atoll_registry;
 
@@ -26,29 +26,29 @@ enum atoll_registry_kind {
 /* "environments", …: also the name of the folder. */
 const char *atoll_registry_kind_name(enum atoll_registry_kind kind);
 
-/* Bounds; what is beyond them is a problem of the file concerned. */
+/* Limits; a file beyond one of them is reported as a problem. */
 #define ATOLL_REGISTRY_FILE_MAX ((size_t)64 * 1024)
-#define ATOLL_REGISTRY_ITEMS_MAX 256 /* of a kind */
+#define ATOLL_REGISTRY_ITEMS_MAX 256 /* per kind */
 #define ATOLL_REGISTRY_PROBLEMS_MAX 64
 
-/* dir "" or NULL: an empty registry. INVALID_ARGUMENT when it cannot be read; a file with a mistake
- * in it is no failure. */
+/* dir "" or NULL: an empty registry. INVALID_ARGUMENT when the directory cannot be read; an invalid
+ * file is a problem (see below), not an error. */
 int atoll_registry_open(struct atoll_loop *loop, const char *dir, struct atoll_registry **ret,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_registry *atoll_registry_close(struct atoll_registry *registry);
-/* Looks at every file again. Called by itself soon after one changed. */
+/* Reads every file again. Also runs by itself shortly after a file changed. */
 void atoll_registry_reload(struct atoll_registry *registry);
-/* Grows with every reload that changed something. */
+/* Increases with every reload that changed something. */
 uint64_t atoll_registry_generation(const struct atoll_registry *registry);
 
 struct atoll_registry_item {
     const char *name;
-    const json_t *object; /* what the file says, checked */
+    const json_t *object; /* the content of the file, checked */
 };
-/* False when there is none of that name. */
+/* False when no object has that name. */
 bool atoll_registry_find(const struct atoll_registry *registry, enum atoll_registry_kind kind,
                          const char *name, struct atoll_registry_item *ret);
-/* By name in order: start with *pos = 0; false at the end. */
+/* Iterates in the order of names: start with *pos = 0; false at the end. */
 bool atoll_registry_next(const struct atoll_registry *registry, enum atoll_registry_kind kind,
                          size_t *pos, struct atoll_registry_item *ret);
 size_t atoll_registry_count(const struct atoll_registry *registry, enum atoll_registry_kind kind);
@@ -64,33 +64,33 @@ bool atoll_registry_next_problem(const struct atoll_registry *registry, size_t *
 
 struct atoll_environment {
     const char *name;
-    const char *template_name, *image;          /* one of them, the other NULL */
-    const char *fallback;                       /* template where that is not there; or NULL */
-    const json_t *aliases;                      /* of strings; NULL: none */
-    const char *language;                       /* of code that says none */
-    struct atoll_limits limits;                 /* 0: default */
-    const json_t *env;                          /* of strings; NULL: none */
-    const json_t *start;                        /* command to run at the beginning; NULL: none */
+    const char *template_name, *image; /* exactly one is set, the other is NULL */
+    const char *fallback;       /* template to use when template_name does not exist; or NULL */
+    const json_t *aliases;      /* array of strings; NULL: none */
+    const char *language;       /* default language of code */
+    struct atoll_limits limits; /* 0: default */
+    const json_t *env;          /* object of strings; NULL: none */
+    const json_t *start;        /* command to run when a session is created; NULL: none */
     const json_t *packages, *requires, *ignore; /* NULL: none */
     double execute_timeout_s;
-    uint16_t port; /* where its server listens; 0: it has none */
+    uint16_t port; /* on which its server listens; 0: it has no server */
 };
-/* By its name, else by an alias, which may be in any case; of two that have the alias the first by
- * name. NOT_FOUND names those that exist. */
+/* Finds an environment by its name, or else by an alias, ignoring case. When several have the
+ * alias, the first by name is used. NOT_FOUND lists the environments that exist. */
 int atoll_environment_find(const struct atoll_registry *registry, const char *name,
                            struct atoll_environment *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 struct atoll_engine;
-/* Its template if that is there, else its fallback if it has one. */
+/* Returns the environment's template if it exists, or else its fallback if there is one. */
 const char *atoll_environment_template(const struct atoll_environment *environment,
                                        struct atoll_engine *engine);
 
 struct atoll_interpreter {
     const char *language;
-    const char *extension; /* of the file with the code, without the dot */
-    const json_t *run;     /* command, with "{file}" for the file with the code */
+    const char *extension; /* of the file with the code, without a dot */
+    const json_t *run;     /* command; "{file}" is replaced by the path of the file with the code */
 };
-/* language NULL: the environment's own. INVALID_ARGUMENT names those it has. */
+/* language NULL: the environment's default. INVALID_ARGUMENT lists the languages it has. */
 int atoll_environment_interpreter(const struct atoll_registry *registry,
                                   const struct atoll_environment *environment, const char *language,
                                   struct atoll_interpreter *ret,

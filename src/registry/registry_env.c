@@ -1,4 +1,4 @@
-/* Environments of the registry, as the engine uses them. */
+/* Environments: from checked JSON to struct atoll_environment. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,12 +8,12 @@
 #include "registry/registry.h"
 
 #define MIB 1048576.0
-/* Long enough for work, short enough that a forgotten loop ends. */
+/* Default time limit for code: long enough for work, short enough to end an infinite loop. */
 #define EXECUTE_TIMEOUT_S 300
 
 static double number_of(const json_t *object, const char *name)
 {
-    return json_number_value(json_object_get(object, name)); /* 0 where there is none */
+    return json_number_value(json_object_get(object, name)); /* 0 when the field is absent */
 }
 
 static struct atoll_limits limits_of(const json_t *object)

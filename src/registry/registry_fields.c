@@ -1,5 +1,6 @@
 /*
- * What the files of each kind may say. A field is one row here and a paragraph in docs/registry.md.
+ * The fields that files of each kind may have. A field is one row here and a paragraph in
+ * docs/registry.md.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #define LONG_TEXT 65536
 #define MONTH_S (31.0 * 24 * 3600)
 
-/* The same names and bounds as in a request for a sandbox. */
+/* The same names and bounds as in a request to create a sandbox. */
 static const struct atoll_yaml_field limits[] = {
     {"memoryMB", ATOLL_YAML_NUMBER, false, 8, 1048576, NULL},
     {"cpuCores", ATOLL_YAML_NUMBER, false, 0.01, 1024, NULL},
@@ -115,7 +116,7 @@ static int check_aliases(const json_t *aliases, struct atoll_error *err)
     for (size_t i = 0; i < json_array_size(aliases); i++) {
         const char *alias = json_string_value(json_array_get(aliases, i));
         if (!atoll_text_is_name(alias))
-            return refuse(err, "\"aliases\" must be names, which this is not: ", alias);
+            return refuse(err, "\"aliases\" must be names; this is not a name: ", alias);
     }
     return 0;
 }
@@ -128,11 +129,11 @@ static int check_environment(const json_t *object, struct atoll_error *err)
     if (!json_object_get(object, "template") == !json_object_get(object, "image"))
         return refuse(err, "give either \"template\" or \"image\"", "");
     if (json_object_get(object, "fallback") && !json_object_get(object, "template"))
-        return refuse(err, "\"fallback\" is for a \"template\" that may not be there", "");
+        return refuse(err, "\"fallback\" can only be given with \"template\"", "");
     if (check_aliases(json_object_get(object, "aliases"), err) < 0)
         return -EINVAL;
     if (!json_object_get(interpreters, language))
-        return refuse(err, "\"interpreters\" has none for the language ", language);
+        return refuse(err, "\"interpreters\" has no entry for the language ", language);
     json_object_foreach(interpreters, name, value)
     {
         if (!names_file(json_object_get(value, "run")))

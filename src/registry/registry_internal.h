@@ -2,26 +2,28 @@
 #include "registry/registry.h"
 
 /*
- * What the files of the registry share: field tables, and from YAML text to a checked object.
+ * Internal to the registry: field tables, and loading YAML text into a checked object.
  */
 
 enum atoll_yaml_type {
-    ATOLL_YAML_STRING,  /* min and max of its length in bytes */
-    ATOLL_YAML_NAME,    /* as atoll_text_is_name() has it */
+    ATOLL_YAML_STRING,  /* min and max: length in bytes */
+    ATOLL_YAML_NAME,    /* checked by atoll_text_is_name() */
     ATOLL_YAML_PROGRAM, /* a file name without a slash */
-    ATOLL_YAML_NUMBER,  /* min and max of its value, as below */
+    ATOLL_YAML_NUMBER,  /* min and max: value; also of WHOLE */
     ATOLL_YAML_WHOLE,
     ATOLL_YAML_BOOL,
-    ATOLL_YAML_STRINGS, /* a sequence; min and max of their count */
-    ATOLL_YAML_ENV,     /* a mapping from variables to strings */
+    ATOLL_YAML_STRINGS, /* a sequence of strings; min and max: count */
+    ATOLL_YAML_ENV,     /* a mapping from names of variables to strings */
     ATOLL_YAML_OBJECT,  /* a mapping with a table of its own */
-    ATOLL_YAML_OBJECTS, /* a sequence of such; min and max of their count */
-    ATOLL_YAML_NAMED,   /* a mapping from names to such; likewise */
-    ATOLL_YAML_LISTS,   /* a mapping from names to sequences of strings; likewise */
-    ATOLL_YAML_ANY,     /* a mapping of anything, by the rules of YAML's core schema */
-    ATOLL_YAML_CHOICE,  /* one of the names of the rows of its table */
-    /* A mapping from names to objects, each of the row of the table that its field "kind" names, or its
-     * own name; min and max of their count. In each, "@kind" is that and "@line" where it begins. */
+    ATOLL_YAML_OBJECTS, /* a sequence of objects; min and max: count */
+    ATOLL_YAML_NAMED,   /* a mapping from names to objects; min and max: count */
+    ATOLL_YAML_LISTS,   /* a mapping from names to sequences of strings; min and max: count */
+    ATOLL_YAML_ANY,     /* a mapping with any content, typed by YAML's core schema */
+    ATOLL_YAML_CHOICE,  /* the name of a row of its table */
+    /* A mapping from names to objects; min and max: count. The row of the table whose name is the
+     * object's field "kind" (or, without that field, the object's name) has the table to check it
+     * by. Each loaded object gets "@kind", the name of that row, and "@line", the line where it
+     * begins. */
     ATOLL_YAML_KINDS,
 };
 
@@ -33,24 +35,25 @@ struct atoll_yaml_field {
     const struct atoll_yaml_field *table; /* ends with a row without a name */
 };
 
-/* Where in the file something is, from 1; 0: unknown. */
+/* A position in the file, counted from 1; 0: unknown. */
 struct atoll_yaml_place {
     int line, column;
 };
 
-/* One document that is a mapping, checked by the table. INVALID_ARGUMENT with "file:line:column: "
- * in front; `file` is as it should be shown. */
+/* Loads one document, which must be a mapping, and checks it by the table. The text of
+ * INVALID_ARGUMENT begins with "file:line:column: "; `file` is the name to show. */
 int atoll_yaml_load(const char *file, const char *text, size_t n,
                     const struct atoll_yaml_field *table, json_t **ret,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* registry_fields.c */
 extern const struct atoll_yaml_field *const atoll_registry_tables[ATOLL_REGISTRY_KINDS];
-/* What no table can check. The message is without the file's name. INVALID_ARGUMENT. */
+/* Checks what a field table cannot express. The error text does not contain the file's name.
+ * INVALID_ARGUMENT. */
 int atoll_registry_check(enum atoll_registry_kind kind, const json_t *object,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* registry_watch.c: calls fn some time after anything below dir changed. */
+/* registry_watch.c: calls fn shortly after anything below dir changed. */
 struct atoll_registry_watch {
     struct atoll_watch watch;
     struct atoll_timer settle;
@@ -58,7 +61,7 @@ struct atoll_registry_watch {
     void (*fn)(void *arg);
     void *arg;
 };
-/* Also once more, to take in folders that are new. -errno. */
+/* May be called again for an open watch, to include new folders. -errno. */
 int atoll_registry_watch_open(struct atoll_registry_watch *w, struct atoll_loop *loop,
                               const char *dir, void (*fn)(void *arg), void *arg) ATOLL_MUST_CHECK;
 void atoll_registry_watch_close(struct atoll_registry_watch *w);

@@ -1,5 +1,5 @@
 /*
- * Scalars of YAML, each as the type its field has, and how a refusal is put into words.
+ * YAML scalars, converted to the type of their field, and the texts of refusals.
  */
 #include <errno.h>
 #include <math.h>
@@ -15,11 +15,10 @@ struct atoll_yaml_place atoll_yaml_place_of(struct fy_node *node, struct atoll_y
     struct fy_token *token = node ? fy_node_get_scalar_token(node) : NULL;
     const struct fy_mark *mark = token ? fy_token_start_mark(token) : NULL;
 
-    /* A node that is not there, or a collection, has no token we may look at. */
+    /* A missing node and a collection have no token. */
     return mark ? (struct atoll_yaml_place){mark->line + 1, mark->column + 1} : otherwise;
 }
 
-/* "limits.memoryMB", "requires[0].program". */
 size_t atoll_yaml_write_path(const struct atoll_yaml_spot *spot, char *out, size_t cap)
 {
     size_t len = spot->outer ? atoll_yaml_write_path(spot->outer, out, cap) : 0;
@@ -75,7 +74,6 @@ int atoll_yaml_check_plain(const struct atoll_yaml_loader *l, const struct atoll
     return 0;
 }
 
-/* The text of a scalar; NULL for what is none, or is empty as in "key:". */
 const char *atoll_yaml_scalar(struct fy_node *node, size_t *ret_len)
 {
     if (!node || !fy_node_is_scalar(node) || !fy_node_get_scalar_token(node))
@@ -190,7 +188,8 @@ int atoll_yaml_load_scalar(const struct atoll_yaml_loader *l, const struct atoll
     }
 }
 
-/* A plain scalar by the core schema (YAML 1.2.2 section 10.3.2), as far as JSON has it. */
+/* Converts a plain scalar by the core schema (YAML 1.2.2 section 10.3.2), as far as JSON can
+ * represent it. */
 json_t *atoll_yaml_guess(struct fy_node *node)
 {
     static const char *const nulls[] = {"null", "Null", "NULL", "~"};

@@ -3,7 +3,7 @@
 #include <sys/inotify.h>
 #include "registry/registry_internal.h"
 
-/* Editors write, rename and remove in one go: look when it has become quiet. */
+/* Editors write, rename and remove in one sequence: reload when no event came for this long. */
 #define SETTLE_MS 100
 
 #define CHANGES                                                                         \
@@ -22,14 +22,14 @@ static void changed(void *arg, uint32_t events)
     char buf[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
 
     (void)events;
-    /* What changed does not matter, nor does an overflow: everything is looked at again. */
+    /* The content of the events does not matter, nor does an overflow: a reload reads all files. */
     while (read(w->fd, buf, sizeof(buf)) > 0)
         ;
     if (!w->settle.loop)
         atoll_timer_set(&w->settle, w->watch.loop, SETTLE_MS, settled, w);
 }
 
-/* A folder that is not there will announce itself in the directory above. */
+/* A folder that does not exist yet is reported by the watch of its parent when it is created. */
 static void add(const struct atoll_registry_watch *w, const char *dir, const char *folder)
 {
     char path[4200];

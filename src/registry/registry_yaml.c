@@ -1,8 +1,8 @@
 /*
- * From YAML text to a JSON object, led by a field table: the table says what type a scalar has to
- * be, so nothing depends on how YAML would guess it ("no" stays a string where a string belongs).
- * Aliases and tags are refused: nobody needs them here, and an alias is how a small file becomes a
- * large one. Scalars are in registry_scalar.c.
+ * Loads YAML text into a JSON object, directed by a field table. The table gives the type of each
+ * scalar, so that the loader does not depend on YAML's implicit typing ("no" stays a string in a
+ * string field). Aliases and tags are refused: registry files do not need them, and aliases let a
+ * small file expand to a large one. Scalars are in registry_scalar.c.
  */
 #include "registry/registry_yaml.h"
 #include <errno.h>
@@ -22,7 +22,7 @@ static int load_object(const struct atoll_yaml_loader *l, const struct atoll_yam
 static int load_any(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *spot,
                     struct fy_node *node, unsigned depth, json_t **ret);
 
-/* What the members of a collection are. */
+/* The type of the members of a collection. */
 struct member {
     const struct atoll_yaml_field *field; /* NULL: anything */
     unsigned depth;
@@ -156,7 +156,7 @@ static int load_choice(const struct atoll_yaml_loader *l, const struct atoll_yam
     return atoll_yaml_refuse(l, spot, node, what);
 }
 
-/* By which table one is read. */
+/* Finds the table to check the object by. */
 static int find_kind(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *spot,
                      struct fy_node *node, const struct atoll_yaml_field *table,
                      const struct atoll_yaml_field **ret)
@@ -286,7 +286,7 @@ static int load_any(const struct atoll_yaml_loader *l, const struct atoll_yaml_s
     if (node && fy_node_is_sequence(node))
         return load_sequence(l, spot, node, 0, KEYS_MAX, &m, "values", ret);
     *ret = atoll_yaml_guess(node);
-    return *ret ? 0 : atoll_yaml_refuse(l, spot, node, "a text without bytes that are no UTF-8");
+    return *ret ? 0 : atoll_yaml_refuse(l, spot, node, "valid UTF-8 text");
 }
 
 static int refuse_unknown(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *spot,
@@ -353,9 +353,9 @@ static int load_object(const struct atoll_yaml_loader *l, const struct atoll_yam
     return r;
 }
 
-/* The document. */
+/* The whole document. */
 
-/* libfyaml takes bytes that are no UTF-8 for the end of a value. */
+/* libfyaml ends a value at bytes that are not UTF-8, so refuse them first. */
 static int check_text(const struct atoll_yaml_loader *l, const char *text, size_t n)
 {
     struct atoll_yaml_place place = {1, 1};
@@ -364,7 +364,7 @@ static int check_text(const struct atoll_yaml_loader *l, const char *text, size_
         uint8_t c = (uint8_t)text[i];
         size_t len = c < 0x80 ? 1 : atoll_text_utf8_len((const uint8_t *)text + i, n - i);
         if (len == 0 || (c < 0x20 && !strchr("\t\n\r", c)) || c == 0 || c == 0x7f)
-            return atoll_yaml_refuse_at(l, place, "this is no text in UTF-8");
+            return atoll_yaml_refuse_at(l, place, "the text is not valid UTF-8");
         place.line += c == '\n';
         place.column = c == '\n' ? 1 : place.column + 1;
         i += len;
@@ -378,7 +378,7 @@ static int refuse_syntax(const struct atoll_yaml_loader *l, struct fy_diag *diag
     const struct fy_diag_error *e = fy_diag_errors_iterate(diag, &pos);
 
     if (!e)
-        return atoll_yaml_refuse_at(l, (struct atoll_yaml_place){1, 1}, "this is no valid YAML");
+        return atoll_yaml_refuse_at(l, (struct atoll_yaml_place){1, 1}, "this is not valid YAML");
     return atoll_yaml_refuse_at(l, (struct atoll_yaml_place){e->line, e->column}, e->msg);
 }
 

@@ -64,8 +64,9 @@ static void test_environment_refusals(void **state)
         {"template: !!str host\n" REST, "template must be without a tag"},
         {"template: host\n" REST "---\na: b\n", "one document only"},
         {"template: host\n" REST "description: \"a\xff\"\n",
-         "f.yaml:4:16: this is no text in UTF-8"},
-        {"template: host\n" REST "description: a\x01\n", "f.yaml:4:15: this is no text in UTF-8"},
+         "f.yaml:4:16: the text is not valid UTF-8"},
+        {"template: host\n" REST "description: a\x01\n",
+         "f.yaml:4:15: the text is not valid UTF-8"},
         {"template: host\n" REST "description: \"a\\0\"\n",
          "f.yaml:4:15: description must be a text"},
         {REST, "either \"template\" or \"image\""},
@@ -259,8 +260,8 @@ static void test_bad_files(void **state)
         assert_false(problem.kept);
         found += strstr(problem.text, "large.yaml: is larger than 64 KiB") != NULL;
         found += strstr(problem.text, "a b.yaml: a file's name must be") != NULL;
-        found += strstr(problem.text, "fifo.yaml: is no regular file") != NULL;
-        found += strstr(problem.text, "dir.yaml: is no regular file") != NULL;
+        found += strstr(problem.text, "fifo.yaml: not a regular file") != NULL;
+        found += strstr(problem.text, "dir.yaml: not a regular file") != NULL;
     }
     assert_int_equal(pos, 4);
     assert_int_equal(found, 4);
