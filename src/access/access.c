@@ -23,7 +23,7 @@ struct key {
 struct atoll_access {
     struct atoll_store *store; /* borrowed, or NULL */
     struct atoll_map by_id;    /* of struct key, owned */
-    struct atoll_map by_hash;  /* the same ones */
+    struct atoll_map by_hash;  /* of the same struct key, borrowed */
 };
 
 static const char *const scope_names[] = {
@@ -48,7 +48,7 @@ int atoll_scope_by_name(const char *name, enum atoll_scope *ret_scope)
     return -EINVAL;
 }
 
-/* Holding them. */
+/* Keys in memory. */
 
 static void view_of(const struct key *key, struct atoll_key_view *ret)
 {
@@ -132,7 +132,7 @@ struct atoll_access *atoll_access_free(struct atoll_access *access)
     return NULL;
 }
 
-/* Finding one. */
+/* Lookup. */
 
 bool atoll_key_is_valid(const char *key)
 {
@@ -161,7 +161,8 @@ void atoll_key_to_e2b(const char *key, char *out)
     *out = '\0';
 }
 
-/* 0..15, or -1; computed: the digits are secret, and a table would be read where they point. */
+/* 0..15, or -1. Computed, not looked up in a table: the digits are secret, and the address of a
+ * table access leaks them through the cache. */
 static int hex_value(uint8_t c)
 {
     int digit = c - '0', letter = c - 'a' + 10;
@@ -170,7 +171,7 @@ static int hex_value(uint8_t c)
     return (digit & -is_digit) | (letter & -is_letter) | -!(is_digit | is_letter);
 }
 
-/* Into our own spelling; false for what is not in the other one. */
+/* Converts the E2B spelling to our own; false when `shown` is not in the E2B spelling. */
 static bool key_from_e2b(const char *shown, char *out)
 {
     const char *hex = shown + sizeof(E2B_PREFIX) - 1;
@@ -192,7 +193,7 @@ static bool key_from_e2b(const char *shown, char *out)
 bool atoll_access_find(const struct atoll_access *access, const char *shown,
                        struct atoll_key_view *ret)
 {
-    static const uint8_t nobody[SHA256_DIGEST_LENGTH];
+    static const uint8_t unknown[SHA256_DIGEST_LENGTH];
     uint8_t sha256[SHA256_DIGEST_LENGTH];
     char hash[2 * SHA256_DIGEST_LENGTH + 1], own[ATOLL_KEY_LEN + 1];
     const char *key = key_from_e2b(shown, own) ? own : shown;
@@ -202,9 +203,9 @@ bool atoll_access_find(const struct atoll_access *access, const char *shown,
     OPENSSL_cleanse(own, sizeof(own));
     hash_text(sha256, hash);
     found = atoll_map_get(&access->by_hash, hash);
-    /* What the look-up tells by its timing is about the hash, which nobody can choose; the last
-     * word is a comparison in constant time, made for unknown keys as well. */
-    if (CRYPTO_memcmp(sha256, found ? found->row.sha256 : nobody, sizeof(sha256)) != 0 || !found)
+    /* The timing of the map lookup depends only on the hash, which a client cannot choose. The
+     * comparison that decides takes constant time and is made for unknown keys too. */
+    if (CRYPTO_memcmp(sha256, found ? found->row.sha256 : unknown, sizeof(sha256)) != 0 || !found)
         return false;
     view_of(found, ret);
     return true;
@@ -230,14 +231,14 @@ bool atoll_access_has_admin(const struct atoll_access *access)
     return false;
 }
 
-/* Changing them: what the store did not take does not count. */
+/* Changes: stored first, then applied in memory. */
 
 static int check_new(const struct atoll_access *access, const char *tenant, enum atoll_scope scope,
                      struct atoll_error *err)
 {
     if (!atoll_text_is_name(tenant))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "\"%.64s\" is no name for a tenant: a letter or digit, then up to 63 of "
+                          "\"%.64s\" is not a tenant name: a letter or digit, then up to 63 of "
                           "letters, digits, \".\", \"_\" and \"-\"",
                           tenant);
     if (scope < ATOLL_SCOPE_READ || scope > ATOLL_SCOPE_ADMIN)
@@ -245,7 +246,7 @@ static int check_new(const struct atoll_access *access, const char *tenant, enum
                           "the scope of a key is read, write or admin");
     if (access->by_id.used >= ATOLL_KEYS_MAX)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                          "there are %d API keys, the most there can be; remove some",
+                          "there are %d API keys already, the maximum; remove some first",
                           ATOLL_KEYS_MAX);
     return 0;
 }
@@ -264,8 +265,9 @@ int atoll_access_add(struct atoll_access *access, const char *key, const char *t
     (void)snprintf(row.tenant, sizeof(row.tenant), "%s", tenant);
     r = hold(access, &row, &held);
     if (r < 0)
-        return r == -EEXIST ? atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "this key exists")
-                            : atoll_fail_errno(err, -r, "API key");
+        return r == -EEXIST
+                   ? atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "this key exists already")
+                   : atoll_fail_errno(err, -r, "API key");
     if (access->store && (r = atoll_keys_add(access->store, &row, err)) < 0) {
         (void)atoll_map_remove(&access->by_hash, held->hash);
         (void)atoll_map_remove(&access->by_id, held->row.id);

@@ -23,14 +23,14 @@ struct entry {
     char name[ATOLL_ANSWER_NAME_LEN + 1], owner[ATOLL_ANSWER_OWNER_LEN + 1];
     int64_t until_unix_ms;
     size_t len;  /* of the text */
-    bool stored; /* has a row */
+    bool stored; /* has a row in the store */
 };
 
 struct atoll_answers {
     struct atoll_store *store;         /* borrowed, or NULL */
     struct atoll_map entries;          /* by name, owned */
     struct atoll_list by_age;          /* oldest first */
-    struct atoll_shares counts, sizes; /* of entries, of texts; by owner */
+    struct atoll_shares counts, sizes; /* number of entries and bytes of texts, by owner */
 };
 
 static void complain(const struct atoll_error *error)
@@ -57,8 +57,9 @@ static void entry_remove(struct atoll_answers *answers, struct entry *e)
     entry_free(answers, e);
 }
 
-/* How many went of what has expired, and beyond the limits of what is answered: the oldest of those
- * who have the most. */
+/* Removes expired entries. While `count` more entries or `bytes` more bytes do not fit, also
+ * removes answered entries, oldest first, of the owners that hold the most. Returns how many were
+ * removed. */
 static size_t remove_some(struct atoll_answers *answers, size_t count, size_t bytes)
 {
     int64_t now = atoll_clock_unix_ms();
@@ -84,7 +85,7 @@ static size_t remove_some(struct atoll_answers *answers, size_t count, size_t by
 static void make_room(struct atoll_answers *answers, size_t count, size_t bytes)
 {
     while (remove_some(answers, count, bytes) > 0)
-        ; /* others may have the most now */
+        ; /* another owner may have the most now */
 }
 
 static struct entry *entry_new(struct atoll_answers *answers, const char *name,

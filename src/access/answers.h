@@ -2,37 +2,38 @@
 #include "base/error.h"
 
 /*
- * Answers to requests that may be sent again, by a name that the facade makes of who asked for what
- * with which key. They are kept for a day, up to a number and a size, beyond which the oldest of those
- * give way who have the most; and in the store, so that they survive the daemon: an answer is stored
- * when atoll_answers_keep() returns, and sent after that.
- * One that is too large for the store is kept in memory; that there was one is stored all the same.
+ * Stored answers of idempotent requests. The facade makes the name of an answer from the tenant,
+ * the request and its idempotency key. An answer is kept for one day, up to a total number and
+ * size; beyond those, the oldest answers of the owners that hold the most are dropped first.
+ * Answers survive a restart of the daemon: atoll_answers_keep() stores the answer before it is sent
+ * to the client. An answer too large for the store is kept in memory only; the store then records
+ * that the request was answered.
  *
- * Thread: the loop's. Ownership: answers are ours, good until control goes back to the loop; one that
- * was begun, until it is kept or forgotten.
+ * Thread: the loop's. Ownership: returned answers belong to this module and are valid until control
+ * returns to the loop; an answer from atoll_answers_begin() until it is kept or forgotten.
  */
 struct atoll_answers;
 struct atoll_store;
 
 #define ATOLL_ANSWER_NAME_LEN 64
-#define ATOLL_ANSWER_OWNER_LEN 16 /* so much of a name says whose it is */
+#define ATOLL_ANSWER_OWNER_LEN 16 /* length of the prefix of a name that identifies the owner */
 #define ATOLL_ANSWER_REQUEST_BYTES 32
 
 struct atoll_kept_answer {
-    int status;                                  /* 0 while the first request is under way */
+    int status;                                  /* 0 while the first request is in progress */
     const char *text;                            /* NULL: too large to keep */
-    uint8_t request[ATOLL_ANSWER_REQUEST_BYTES]; /* what was asked, hashed */
+    uint8_t request[ATOLL_ANSWER_REQUEST_BYTES]; /* hash of the request */
 };
 
-/* store: borrowed; NULL: nothing survives. */
+/* store is borrowed; NULL: answers are lost on restart. */
 int atoll_answers_new(struct atoll_store *store, struct atoll_answers **ret,
                       struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_answers *atoll_answers_free(struct atoll_answers *answers);
 
-/* NULL when there is none of that name. */
+/* NULL when no answer has that name. */
 const struct atoll_kept_answer *atoll_answers_find(struct atoll_answers *answers, const char *name);
-/* The first request of that name (ATOLL_ANSWER_NAME_LEN characters) is under way. NULL: too many
- * are. */
+/* Records that the first request of that name (ATOLL_ANSWER_NAME_LEN characters) is in progress.
+ * NULL when too many of this owner are in progress. */
 struct atoll_kept_answer *atoll_answers_begin(struct atoll_answers *answers, const char *name,
                                               const uint8_t *request);
 void atoll_answers_keep(struct atoll_answers *answers, struct atoll_kept_answer *answer, int status,

@@ -10,7 +10,7 @@
 #include "store/previews.h"
 
 struct preview {
-    char key[48]; /* "8080-<sandbox>", as in its host name */
+    char key[48]; /* "8080-<sandbox>", as in the preview's host name */
     char sandbox_id[33];
     char token[ATOLL_PREVIEW_TOKEN_LEN + 1];
     uint16_t port;
@@ -34,7 +34,7 @@ static void view_of(const struct preview *p, struct atoll_preview_view *ret)
     };
 }
 
-/* A name that fits nowhere has no preview: the key is then empty, and nothing has that. */
+/* A sandbox id that is too long gives an empty key, which no preview has. */
 static void make_key(char *out, size_t cap, const char *sandbox_id, uint16_t port)
 {
     if ((size_t)snprintf(out, cap, "%u-%s", (unsigned)port, sandbox_id) >= cap)
@@ -157,7 +157,7 @@ int atoll_previews_add(struct atoll_previews *previews, const char *sandbox_id, 
         p = *old;
     } else {
         if (atoll_text_copy(p.sandbox_id, sizeof(p.sandbox_id), sandbox_id) < 0)
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "this is no sandbox id");
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not a sandbox id");
         make_key(p.key, sizeof(p.key), sandbox_id, port);
         atoll_rand_id(p.token, ATOLL_PREVIEW_TOKEN_LEN);
         p.created_unix_ms = atoll_clock_unix_ms();
@@ -200,7 +200,7 @@ void atoll_previews_forget(struct atoll_previews *previews, const char *sandbox_
     for (size_t pos = 0; (p = atoll_map_next(&previews->all, &pos));) {
         if (strcmp(p->sandbox_id, sandbox_id) != 0)
             continue;
-        /* A row that stays behind leads nowhere: ids are never used again. */
+        /* If the row cannot be dropped it is harmless: sandbox ids are never reused. */
         if (previews->store)
             (void)!atoll_store_drop_preview(previews->store, p->sandbox_id, p->port, NULL);
         (void)atoll_map_remove(&previews->all, p->key);

@@ -2,15 +2,16 @@
 #include "base/error.h"
 
 /*
- * Which ports of sandboxes can be reached from outside, and by whom. Each is in the store before it
- * counts. Records of a sandbox go with it: atoll_previews_forget().
+ * Previews: ports of sandboxes that can be reached from outside, and their access tokens. A change
+ * takes effect after the store has it. The owner of a sandbox calls atoll_previews_forget() when
+ * the sandbox is gone.
  *
  * Blocking: as store/previews.h, for changes only. Thread: the loop's.
  */
 struct atoll_previews;
 struct atoll_store;
 
-#define ATOLL_PREVIEW_TOKEN_LEN 32 /* of a-z0-9, which are 165 random bits */
+#define ATOLL_PREVIEW_TOKEN_LEN 32 /* characters of a-z0-9: 165 random bits */
 #define ATOLL_PREVIEWS_PER_SANDBOX 64
 
 struct atoll_preview_view {
@@ -20,12 +21,12 @@ struct atoll_preview_view {
     int64_t created_unix_ms;
 };
 
-/* store is borrowed; NULL keeps nothing, for tests. */
+/* store is borrowed; NULL: previews are not stored, for tests. */
 int atoll_previews_new(struct atoll_store *store, struct atoll_previews **ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_previews *atoll_previews_free(struct atoll_previews *previews);
 
-/* Shows the port. One that is shown already keeps its token; `is_public` is as said last.
+/* Adds a preview of the port. If there is one already, keeps its token and sets is_public.
  * INVALID_ARGUMENT, RESOURCE_EXHAUSTED. */
 int atoll_previews_add(struct atoll_previews *previews, const char *sandbox_id, uint16_t port,
                        bool is_public, struct atoll_preview_view *ret,
@@ -33,11 +34,12 @@ int atoll_previews_add(struct atoll_previews *previews, const char *sandbox_id, 
 /* NOT_FOUND. */
 int atoll_previews_remove(struct atoll_previews *previews, const char *sandbox_id, uint16_t port,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The sandbox is gone. */
+/* Removes all previews of a sandbox that is gone. */
 void atoll_previews_forget(struct atoll_previews *previews, const char *sandbox_id);
 
 bool atoll_previews_find(const struct atoll_previews *previews, const char *sandbox_id,
                          uint16_t port, struct atoll_preview_view *ret);
-/* Walks those of one sandbox, or of all (NULL): start with *pos = 0; false at the end. */
+/* Iterates over the previews of one sandbox, or of all sandboxes (NULL): start with *pos = 0; false
+ * at the end. */
 bool atoll_previews_next(const struct atoll_previews *previews, const char *sandbox_id, size_t *pos,
                          struct atoll_preview_view *ret);
