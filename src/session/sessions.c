@@ -16,14 +16,14 @@ void *atoll_session_alloc(size_t n)
     return p;
 }
 
-/* Keeping. */
+/* The store and the list of sessions. */
 
 static bool is_alive(const struct atoll_sessions *sessions, const struct atoll_session *session)
 {
     return atoll_engine_find(sessions->engine, session->sandbox_id) != NULL;
 }
 
-/* A row that stays is no harm: it is dropped at the next start. */
+/* If the row cannot be dropped, the next start of the daemon drops it. */
 static void forget(struct atoll_sessions *sessions, struct atoll_session *session)
 {
     struct atoll_error error;
@@ -35,7 +35,7 @@ static void forget(struct atoll_sessions *sessions, struct atoll_session *sessio
     free(session);
 }
 
-/* Sessions end with their sandboxes, and nobody says so: it is seen here. */
+/* Removes sessions whose sandbox is gone. Sandboxes do not report their end to this module. */
 static void sweep(struct atoll_sessions *sessions)
 {
     struct atoll_session *session;
@@ -66,7 +66,7 @@ int atoll_sessions_add(struct atoll_sessions *sessions, struct atoll_session *se
 {
     int r;
 
-    /* The number of those that live is bounded by that of the sandboxes. */
+    /* After this, the number of sessions is bounded by the number of sandboxes. */
     sweep(sessions);
     r = atoll_map_put(&sessions->by_id, session->id, session);
     if (r < 0) {
@@ -145,7 +145,7 @@ struct atoll_registry *atoll_sessions_registry(struct atoll_sessions *sessions)
     return sessions->registry;
 }
 
-/* Looking. */
+/* Lookup. */
 
 struct atoll_session *atoll_sessions_find(struct atoll_sessions *sessions, const char *id)
 {
@@ -187,7 +187,7 @@ void atoll_session_get(const struct atoll_session *session, struct atoll_session
     };
 }
 
-/* Ending. */
+/* Destroy. */
 
 struct ending {
     struct atoll_sessions *sessions;
@@ -200,7 +200,8 @@ static void destroyed(void *arg, const struct atoll_error *error)
 {
     struct ending *e = arg;
 
-    /* Sees that the sandbox is gone. One that could not be removed keeps its session. */
+    /* Removes the session if its sandbox is gone; if the sandbox could not be destroyed, the
+     * session stays. */
     (void)atoll_sessions_find(e->sessions, e->id);
     e->done(e->arg, error);
     free(e);

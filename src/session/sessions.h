@@ -4,34 +4,36 @@
 #include "registry/registry.h"
 
 /*
- * Sessions: a sandbox of a registered environment, and code run in it. A session ends with its
- * sandbox, whoever ends that; it survives the daemon like its sandbox does.
+ * Sessions: a sandbox made from a registered environment, and code that runs in it. A session ends
+ * with its sandbox, however the sandbox ends. Like its sandbox it survives a restart of the daemon.
  *
- * Code runs in the default context of its language (interpreter/contexts.h): files and variables stay from
- * one call to the next. Where there is no driver for the language, or the environment runs it by
- * another program than the driver, code is a file of its own in the user's home directory, run there
- * by the environment's interpreter and removed afterwards: then only files stay.
+ * Code runs in the default context of its language (interpreter/contexts.h): files and variables
+ * are kept from one call to the next. If there is no driver for the language, or the environment
+ * runs the language with another program than the driver uses, the code is written to a file in the
+ * user's home directory, run there by the environment's interpreter, and the file is removed: then
+ * only files are kept.
  *
  * Thread: the loop's. `done` callbacks are called exactly once, possibly before the call returns;
- * what a request points to is borrowed until then.
- * Ownership: a pointer to a session is good until control goes back to the loop.
+ * the memory that a request points to is borrowed until then. Ownership: a pointer to a session is
+ * valid until control returns to the loop.
  */
 struct atoll_sessions;
 struct atoll_session;
 
-/* All borrowed; store may be NULL, then nothing survives. After atoll_engine_recover(). */
+/* All arguments are borrowed. store NULL: sessions are lost on restart. Call after
+ * atoll_engine_recover(). */
 int atoll_sessions_new(struct atoll_engine *engine, struct atoll_registry *registry,
                        struct atoll_store *store, struct atoll_sessions **ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Borrowed. Without it every run is a file of its own. */
+/* Borrowed. Without contexts, all code runs as files. */
 struct atoll_contexts;
 void atoll_sessions_use_contexts(struct atoll_sessions *sessions, struct atoll_contexts *contexts);
-/* Drops memory; sandboxes live on. */
+/* Frees memory; the sandboxes keep running. */
 struct atoll_sessions *atoll_sessions_free(struct atoll_sessions *sessions);
 struct atoll_registry *atoll_sessions_registry(struct atoll_sessions *sessions);
 
 struct atoll_session_file {
-    const char *path; /* absolute, or below the user's home */
+    const char *path; /* absolute, or relative to the user's home */
     const uint8_t *bytes;
     size_t len;
     uint32_t mode; /* 0: default */
@@ -39,14 +41,14 @@ struct atoll_session_file {
 
 struct atoll_session_create {
     const char *environment;
-    struct atoll_limits limits; /* 0 fields: the environment's */
+    struct atoll_limits limits; /* fields that are 0: the environment's */
     uint32_t waived;
     struct atoll_lifetime lifetime;
-    const char *const *env;       /* over the environment's; NAME=VALUE, NULL-terminated, or NULL */
+    const char *const *env; /* overrides the environment's; NAME=VALUE, NULL-terminated, or NULL */
     const char *metadata_json;    /* or NULL */
     const char *const *artifacts; /* patterns of files to keep, or NULL */
     const char *owner;            /* NULL: "default" */
-    /* As in atoll_create; an image instead of the environment's template or image. */
+    /* As in atoll_create; image replaces the environment's template or image. */
     const char *provider, *image, *isolation, *language;
     enum atoll_network network;
     uint32_t gpus;
@@ -60,49 +62,50 @@ struct atoll_session_create {
 
 typedef void atoll_session_fn(void *arg, struct atoll_session *session,
                               const struct atoll_error *error);
-/* When it fails nothing is left of it. FAILED_PRECONDITION says what the environment lacks. */
+/* On failure the sandbox is destroyed. FAILED_PRECONDITION says what the environment lacks. */
 void atoll_sessions_create(struct atoll_sessions *sessions,
                            const struct atoll_session_create *create, atoll_session_fn *done,
                            void *arg);
-/* NULL when there is none, or its sandbox is gone. */
+/* NULL when the session does not exist or its sandbox is gone. */
 struct atoll_session *atoll_sessions_find(struct atoll_sessions *sessions, const char *id);
 struct atoll_session *atoll_sessions_next(struct atoll_sessions *sessions, size_t *pos);
-/* Done when nothing of its sandbox is left. NOT_FOUND. */
+/* done is called after the sandbox is destroyed. NOT_FOUND. */
 void atoll_sessions_destroy(struct atoll_sessions *sessions, const char *id, const char *who,
                             atoll_done_fn *done, void *arg);
 
 struct atoll_session_view {
     const char *id, *sandbox_id, *environment, *owner;
-    const char *start_exec; /* the environment's start command, "" where it has none */
+    const char *start_exec; /* exec id of the environment's start command, "" if it has none */
     int64_t created_unix_ms;
 };
 void atoll_session_get(const struct atoll_session *session, struct atoll_session_view *ret);
 
 /* --- running code --- */
 
-#define ATOLL_SESSION_OUTPUT_MAX ((size_t)1024 * 1024) /* of a stream, in the result */
+#define ATOLL_SESSION_OUTPUT_MAX ((size_t)1024 * 1024) /* per stream, in the result */
 #define ATOLL_SESSION_ARTIFACTS_MAX 1000
 
 struct atoll_session_execute {
     const char *code;
     size_t code_len;
-    const char *language;                   /* NULL: the environment's */
-    const struct atoll_session_file *files; /* written before */
+    const char *language;                   /* NULL: the environment's default */
+    const struct atoll_session_file *files; /* written before the code runs */
     size_t file_count;
-    bool has_timeout;    /* else the environment's */
-    uint32_t timeout_ms; /* 0: none */
+    bool has_timeout;    /* false: the environment's */
+    uint32_t timeout_ms; /* 0: no limit */
 };
 
 struct atoll_session_artifact {
-    const char *path; /* below the working directory */
+    const char *path; /* relative to the working directory */
     uint64_t size_bytes;
-    bool is_new; /* else changed */
+    bool is_new; /* false: changed */
 };
 
 struct atoll_session_result {
     const char *exec_id; /* of the command, or of the interpreter the code ran in */
     const struct atoll_exec_result *end;
-    const struct atoll_context_collect *context; /* where it ran in one: results and count */
+    const struct atoll_context_collect
+        *context; /* results and count; NULL when the code ran as a file */
     struct {
         const uint8_t *bytes;
         size_t len;
@@ -111,7 +114,7 @@ struct atoll_session_result {
     struct atoll_session_error error;
     const struct atoll_session_artifact *artifacts;
     size_t artifact_count;
-    bool artifacts_complete; /* false: there was too much to look at */
+    bool artifacts_complete; /* false: too many files to compare all */
 };
 
 typedef void atoll_session_result_fn(void *arg, const struct atoll_session_result *result,
@@ -121,7 +124,7 @@ void atoll_sessions_execute(struct atoll_sessions *sessions, const char *id,
                             const struct atoll_session_execute *execute,
                             atoll_session_result_fn *done, void *arg);
 
-/* What files the working directory holds, by path; as `artifacts` above. */
+/* Lists the files of the working directory by path; `complete` is as artifacts_complete. */
 typedef void atoll_session_list_fn(void *arg, const struct atoll_session_artifact *files,
                                    size_t count, bool complete, const struct atoll_error *error);
 void atoll_sessions_list_files(struct atoll_sessions *sessions, const char *id,

@@ -1,4 +1,5 @@
-/* Sessions and contexts: which code runs in one, and what its end means as the end of a command. */
+/* Sessions and contexts: which code runs in a context, and how the end of an execution maps to the
+ * end of a command. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,9 +38,9 @@ static const char *text_of(const struct atoll_context_collect *k, const char *ke
     return text ? text : "";
 }
 
-/* The errors of drivers that say with what status the code, or its last command, ended. */
+/* Errors of drivers that contain the exit status of the code or of its last command. */
 static const struct {
-    const char *name, *before; /* the number */
+    const char *name, *before; /* text in front of the number */
 } statuses[] = {
     {"SystemExit", ""},
     {"ExitStatus", ""},
@@ -71,14 +72,14 @@ void atoll_session_judge(const struct atoll_context_collect *k, int64_t duration
     if (k->timed_out)
         end->kind = ATOLL_END_TIMED_OUT;
     else if (!k->has_end)
-        end->code = status < 0 ? 1 : status; /* as interpreters do after an error */
+        end->code = status < 0 ? 1 : status; /* interpreters exit with 1 after an error */
     atoll_session_explain(NULL, end, NULL, 0, error);
     if (!k->error || (status >= 0 && !k->has_end && !k->timed_out))
         return;
     error->traceback = text_of(k, "traceback");
     error->traceback_len = strlen(error->traceback);
     if (k->has_end || k->timed_out)
-        return; /* the record says it best */
+        return; /* the record of the interpreter has the exact cause */
     (void)snprintf(error->name, sizeof(error->name), "%.127s", text_of(k, "name"));
     (void)snprintf(error->value, sizeof(error->value), "%.1023s", text_of(k, "value"));
 }

@@ -1,7 +1,7 @@
 /*
- * Making a session: a sandbox, then a look whether it has what the environment requires, the files,
- * the start command; only then does the session exist. What goes wrong in between takes the sandbox
- * with it.
+ * Creates a session in steps: create the sandbox, check that it has the programs the environment
+ * requires, write the files, run the start command, add the session. If a step fails, the sandbox
+ * is destroyed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define WHO "the daemon, because its session could not be made"
 
-/* Where programs are looked for, as the agent's default PATH has it. */
+/* Where to search for programs; the same as the agent's default PATH. */
 static const char *const program_dirs[] = {"/usr/local/bin",  "/usr/bin",  "/bin",
                                            "/usr/local/sbin", "/usr/sbin", "/sbin"};
 
@@ -23,10 +23,10 @@ struct creating {
     const struct atoll_session_create *create; /* borrowed */
     struct atoll_session *session;             /* owned until it is added */
     json_t *requires, *start;                  /* referenced */
-    size_t requirement, dir;                   /* being looked for */
+    size_t requirement, dir;                   /* being searched for */
     char **env;                                /* owned */
     struct atoll_session_writer writer;
-    struct atoll_error error; /* why it is being taken down again */
+    struct atoll_error error; /* why the sandbox is being destroyed */
     atoll_session_fn *done;
     void *arg;
 };
@@ -53,7 +53,7 @@ static void taken_down(void *arg, const struct atoll_error *error)
 {
     struct creating *c = arg;
 
-    (void)error; /* the engine has logged what it could not remove */
+    (void)error; /* the engine logs a failed destroy */
     finish(c, NULL, &c->error);
 }
 
@@ -64,7 +64,7 @@ static void give_up(struct creating *c, const struct atoll_error *error)
     atoll_engine_destroy(c->sessions->engine, c->session->sandbox_id, WHO, taken_down, c);
 }
 
-/* The last step. */
+/* The last step: adds the session. */
 static void keep(struct creating *c)
 {
     struct atoll_session *session = ATOLL_TAKE_PTR(c->session);
@@ -125,7 +125,7 @@ static void written(void *arg, const struct atoll_error *error)
         run_start(c);
 }
 
-/* What the environment requires. */
+/* Required programs. */
 
 static void look(struct creating *c);
 
@@ -195,7 +195,7 @@ static void look(struct creating *c)
     atoll_files_stat(c->sessions->engine, c->session->sandbox_id, NULL, path, looked, c);
 }
 
-/* The sandbox. */
+/* Creating the sandbox. */
 
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
@@ -222,7 +222,7 @@ static bool is_given(const char *const *env, const char *name)
     return false;
 }
 
-/* The request's variables, and those of the environment it does not set. */
+/* The request's variables, then those of the environment that the request does not set. */
 static char **merge_env(const json_t *base, const char *const *given)
 {
     size_t count = json_object_size(base), i = 0;
@@ -259,7 +259,7 @@ static struct atoll_limits merge_limits(const struct atoll_limits *base,
     };
 }
 
-/* What an environment may say and nobody does: said, rather than left out. */
+/* Refuses what an environment may declare but no provider supports, instead of ignoring it. */
 static int check_usable(const struct atoll_environment *e, struct atoll_error *err)
 {
     if (json_object_size(e->packages) > 0)

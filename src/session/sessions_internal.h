@@ -7,7 +7,7 @@
 #include "session/sessions.h"
 
 /*
- * What the files of sessions share.
+ * Internal to sessions.
  */
 
 struct atoll_session {
@@ -17,33 +17,34 @@ struct atoll_session {
     char owner[65];
     char start_exec[33];
     int64_t created_unix_ms;
-    struct waking *waking; /* its sandbox is being started again; sessions_wake.c */
+    struct waking *waking; /* set while its sandbox is being started again; sessions_wake.c */
 };
 
 struct atoll_sessions {
     struct atoll_engine *engine;     /* borrowed */
     struct atoll_registry *registry; /* borrowed */
     struct atoll_store *store;       /* borrowed, or NULL */
-    struct atoll_contexts *contexts; /* likewise */
+    struct atoll_contexts *contexts; /* borrowed, or NULL */
     struct atoll_map by_id;          /* of struct atoll_session, owned */
-    struct atoll_list runs;          /* of code that runs; sessions_run.c */
+    struct atoll_list runs;          /* code that is running; sessions_run.c */
 };
 
-/* Zeroed; aborts where there is no memory. */
+/* Zeroed memory; aborts when there is none. */
 void *atoll_session_alloc(size_t n);
-/* Keeps it from now on; takes it over, also on failure. */
+/* Stores and adds a session. Takes ownership of it, also on failure. */
 int atoll_sessions_add(struct atoll_sessions *sessions, struct atoll_session *session,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
-/* As it is now. */
+/* Writes the current state of the session to the store. */
 int atoll_sessions_store(struct atoll_sessions *sessions, const struct atoll_session *session,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
-/* sessions_wake.c: done when its sandbox runs, as far as it was only stopped. */
+/* sessions_wake.c: starts the session's sandbox if it is stopped, then calls done. */
 void atoll_session_wake(struct atoll_sessions *sessions, struct atoll_session *session,
                         atoll_done_fn *done, void *arg);
 int atoll_sessions_need(struct atoll_sessions *sessions, const char *id, struct atoll_session **ret,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* sessions_write.c: files into a sandbox, one after the other. The caller's storage, until done. */
+/* sessions_write.c: writes files into a sandbox one by one. The caller owns the struct, until
+ * done. */
 struct atoll_session_writer {
     struct atoll_engine *engine;
     char sandbox_id[ATOLL_ID_LEN + 1];
@@ -56,32 +57,32 @@ void atoll_session_write(struct atoll_session_writer *w, struct atoll_engine *en
                          const char *sandbox_id, const struct atoll_session_file *files,
                          size_t count, atoll_done_fn *done, void *arg);
 
-/* sessions_listing.c: the regular files of the working directory at one moment. */
+/* sessions_listing.c: a snapshot of the regular files in the working directory. */
 #define ATOLL_SESSION_CODE_PREFIX ".atoll-code-"
-#define ATOLL_SESSION_CODE_MAX 100 /* bytes of such a name */
+#define ATOLL_SESSION_CODE_MAX 100 /* longest name of a file with code, in bytes */
 #define ATOLL_LISTING_CODES 8
 
 struct atoll_listing {
     struct atoll_map files; /* by path, owned */
-    size_t root_len;        /* of the paths' part that is the directory's */
-    bool incomplete;        /* there was too much, or it could not be read */
-    json_t *ignore;         /* referenced: names of directories, or NULL */
+    size_t root_len;        /* length of the directory's part of the paths */
+    bool incomplete;        /* too many files, or a directory could not be read */
+    json_t *ignore;         /* referenced: names of directories to skip, or NULL */
     char codes[ATOLL_LISTING_CODES]
-              [ATOLL_SESSION_CODE_MAX]; /* code seen there; no more than that */
+              [ATOLL_SESSION_CODE_MAX]; /* names of the first files with code that were seen */
     size_t code_count;
     atoll_done_fn *done;
     void *arg;
 };
 void atoll_listing_init(struct atoll_listing *l);
 void atoll_listing_done(struct atoll_listing *l);
-/* Fills it, with nothing left of an earlier listing; done gets an error only when the directory
- * cannot be looked at at all. */
+/* Replaces the content with a new listing. done gets an error only when the working directory
+ * itself cannot be read. */
 void atoll_listing_take(struct atoll_listing *l, struct atoll_engine *engine,
                         const char *sandbox_id, const json_t *ignore, atoll_done_fn *done,
                         void *arg);
-/* What `after` has that `before` (NULL: nothing) has not, or not like that, by path; malloced, with
- * paths borrowed from `after`. At most ATOLL_SESSION_ARTIFACTS_MAX; *ret_all tells whether that is
- * all of it. */
+/* The files of `after` that are new or changed since `before` (NULL: all are new), by path. The
+ * array is malloced; its paths are borrowed from `after`. At most ATOLL_SESSION_ARTIFACTS_MAX;
+ * *ret_all tells whether that is all of them. */
 struct atoll_session_artifact *atoll_listing_changes(const struct atoll_listing *before,
                                                      const struct atoll_listing *after,
                                                      size_t *ret_count, bool *ret_all);
@@ -90,12 +91,14 @@ struct atoll_session_artifact *atoll_listing_changes(const struct atoll_listing 
 /* Whether code of that interpreter can run in a context. */
 bool atoll_session_has_context(const struct atoll_sessions *sessions,
                                const struct atoll_interpreter *interpreter);
-/* Runs it in the default context of the language; collect as atoll_context_collect_start() has it. */
+/* Runs code in the default context of the language; `collect` is for
+ * atoll_context_collect_start(). */
 void atoll_session_run_in_context(const struct atoll_sessions *sessions, const char *sandbox_id,
                                   const char *language, const struct atoll_context_run *run,
                                   struct atoll_context_collect *collect,
                                   void (*ended)(void *arg, const struct atoll_error *error),
                                   void *arg);
-/* How it ended, as if it had been a command of its own; error->traceback is borrowed from collect. */
+/* Converts the end of an execution in a context to the result of a command. error->traceback is
+ * borrowed from collect. */
 void atoll_session_judge(const struct atoll_context_collect *collect, int64_t duration_ms,
                          struct atoll_exec_result *ret_end, struct atoll_session_error *ret_error);

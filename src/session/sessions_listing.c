@@ -9,7 +9,7 @@
 struct listed {
     uint64_t size_bytes;
     int64_t mtime_ms;
-    char path[]; /* below the directory */
+    char path[]; /* relative to the directory */
 };
 
 void atoll_listing_init(struct atoll_listing *l)
@@ -59,7 +59,7 @@ static void take(void *arg, const struct atoll_am_entry *entry)
     struct listed *file;
     size_t n;
 
-    /* The first one is always in the directory itself. */
+    /* The first entry is always in the directory itself. */
     if (l->root_len == 0)
         l->root_len = (size_t)(slash - entry->path) + 1;
     if (entry->type != ATOLL_ENTRY_FILE || strlen(entry->path) <= l->root_len ||
@@ -75,7 +75,7 @@ static void take(void *arg, const struct atoll_am_entry *entry)
     file->mtime_ms = entry->mtime_ms;
     memcpy(file->path, entry->path + l->root_len, n);
     if (atoll_map_put(&l->files, file->path, file) < 0)
-        free(file); /* seen twice: it was renamed while we looked */
+        free(file); /* listed twice: renamed during the listing */
 }
 
 static void ended(void *arg, const struct atoll_error *error)
@@ -84,7 +84,7 @@ static void ended(void *arg, const struct atoll_error *error)
 
     if (error)
         l->incomplete = true;
-    /* Too many entries: what there is of them is still an answer. */
+    /* Too many entries: deliver those there are. */
     l->done(l->arg, error && error->kind == ATOLL_ERR_RESOURCE_EXHAUSTED ? NULL : error);
 }
 
@@ -122,7 +122,7 @@ struct atoll_session_artifact *atoll_listing_changes(const struct atoll_listing 
     *ret_count = 0;
     *ret_all = !after->incomplete && (!before || !before->incomplete);
     changes = atoll_session_alloc((after->files.used + 1) * sizeof(*changes));
-    /* Against half a list everything else would look new. */
+    /* Without a complete list from before, old files would be reported as new. */
     while ((!before || !before->incomplete) && (file = atoll_map_next(&after->files, &pos))) {
         const struct listed *was = before ? atoll_map_get(&before->files, file->path) : NULL;
         if (!was || !is_same(was, file))

@@ -1,7 +1,8 @@
 /*
- * Running code: write the files, look what files there are, run, look again. It runs in a context, or
- * as a file, which is written before and removed at the end. Each step goes on from the callback of the one before; whether anybody still waits for the
- * result makes no difference.
+ * Runs code in steps: write the files, list the working directory, run the code, list again. The
+ * code runs in a context, or as a file that is written first and removed at the end. Each step
+ * continues from the callback of the previous one. The steps run to the end even if the client has
+ * disconnected.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ struct run {
     char exec_id[33];
     struct atoll_exec_result end;
     bool in_context;
-    struct atoll_context_collect collect; /* then */
+    struct atoll_context_collect collect; /* when it runs in a context */
     int64_t started_ms;
     struct atoll_error error; /* why it was not run */
     atoll_session_result_fn *done;
@@ -52,7 +53,7 @@ static void run_free(struct run *run)
     free(run);
 }
 
-/* Telling. */
+/* Delivering the result. */
 
 static void tell(struct run *run)
 {
@@ -80,7 +81,7 @@ static void tell(struct run *run)
     free(artifacts);
 }
 
-/* Whether the code could be removed changes nothing about how it ran. */
+/* A failure to remove the file does not change the result. */
 static void code_removed(void *arg, const struct atoll_error *error)
 {
     struct run *run = arg;
@@ -111,18 +112,18 @@ static void listed_after(void *arg, const struct atoll_error *error)
 {
     struct run *run = arg;
 
-    (void)error; /* says itself that it is incomplete */
+    (void)error; /* the listing is then marked incomplete */
     remove_code(run);
 }
 
-/* Running. */
+/* Running a command. */
 
 static void take(struct run *run, const struct atoll_reader_item *item)
 {
     struct atoll_buf *buf = &run->streams[item->stream];
     size_t room = ATOLL_SESSION_OUTPUT_MAX - atoll_buf_size(buf);
 
-    /* After a gap there would be no telling what is missing where. */
+    /* Output after a gap is dropped: its position could not be shown. */
     if (item->kind == ATOLL_READ_GAP)
         run->truncated[item->stream] = true;
     if (run->truncated[item->stream])
@@ -183,7 +184,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     }
 }
 
-/* "{file}" stands for the code's file. */
+/* Replaces "{file}" in the command by the path of the code. */
 static void start(struct run *run)
 {
     size_t n = json_array_size(run->command);
@@ -211,7 +212,8 @@ static void ran(void *arg, const struct atoll_error *error)
     run->end.duration_ms = atoll_clock_ms() - run->started_ms;
     memcpy(run->exec_id, run->collect.exec_id, sizeof(run->exec_id));
     if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION && !run->collect.has_end) {
-        /* The driver needs something that is not there; the interpreter may not. */
+        /* The driver may need a program that is missing; the environment's interpreter may not need
+         * it. */
         atoll_context_collect_done(&run->collect);
         run->in_context = false;
         write_code(run);
@@ -234,7 +236,7 @@ static void start_in_context(struct run *run)
                                  &run->collect, ran, run);
 }
 
-/* Preparing. */
+/* Preparation. */
 
 static bool is_running(const struct run *run, const char *path)
 {
@@ -252,7 +254,8 @@ static void ignore(void *arg, const struct atoll_error *error)
     (void)error;
 }
 
-/* Code of a daemon that was killed: an interpreter that still runs it has it open. */
+/* Removes files with code that a killed daemon left behind. An interpreter that still runs one has
+ * it open already. */
 static void remove_stale(const struct run *run)
 {
     for (size_t i = 0; i < run->before.code_count; i++)
@@ -345,7 +348,8 @@ static struct run *run_new(const struct atoll_session *session,
     return run;
 }
 
-/* The environment of a session may have left the registry. */
+/* NOT_FOUND; FAILED_PRECONDITION when the environment has left the registry since the session was
+ * created. */
 static int find_environment(struct atoll_sessions *sessions, const char *id,
                             struct atoll_session **ret_session, struct atoll_environment *ret,
                             struct atoll_error *err)
@@ -388,7 +392,7 @@ void atoll_sessions_execute(struct atoll_sessions *sessions, const char *id,
     atoll_session_wake(sessions, session, awake, run);
 }
 
-/* Only looking. */
+/* Listing only. */
 
 struct looking {
     struct atoll_listing listing;

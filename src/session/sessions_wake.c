@@ -1,6 +1,6 @@
 /*
- * Code for a session whose sandbox is stopped: it is started again first, and the environment's start
- * command with it. Whoever comes meanwhile waits for the same.
+ * Starts a session's stopped sandbox before code runs in it, then the environment's start command.
+ * Requests that come meanwhile wait for the same start.
  */
 #include <string.h>
 #include "base/log.h"
@@ -8,7 +8,7 @@
 #include "engine/waiters.h"
 #include "session/sessions_internal.h"
 
-/* By id: the session may end meanwhile. */
+/* Holds the session's id instead of a pointer: the session may end meanwhile. */
 struct waking {
     struct atoll_sessions *sessions;
     char id[ATOLL_ID_LEN + 1];
