@@ -1,6 +1,6 @@
 /*
- * Which contexts there are. A context goes with its sandbox; that one is
- * gone is seen by the engine's events, and again whenever somebody asks.
+ * The list of contexts. A context ends with its sandbox. This module learns of that from the
+ * engine's events, and checks again at every lookup.
  */
 #include "interpreter/contexts.h"
 
@@ -41,7 +41,7 @@ void atoll_context_view(const struct atoll_context *c, struct atoll_context_view
     };
 }
 
-/* Keeping. */
+/* Adding and removing. */
 
 void atoll_context_unref(struct atoll_context *c)
 {
@@ -49,7 +49,7 @@ void atoll_context_unref(struct atoll_context *c)
         free(c);
 }
 
-/* NULL: no memory. */
+/* Finds or makes the entry of a sandbox; NULL: no memory. */
 static struct atoll_context_box *need_box(struct atoll_contexts *contexts, const char *sandbox_id)
 {
     struct atoll_context_box *box = atoll_map_get(&contexts->boxes, sandbox_id);
@@ -107,10 +107,9 @@ void atoll_context_take_out(struct atoll_context *c)
     }
 }
 
-/* The sandbox is gone, and the interpreters with it. */
 void atoll_contexts_drop_box(struct atoll_contexts *contexts, const char *sandbox_id)
 {
-    char id[ATOLL_ID_LEN + 1]; /* theirs may go with the box */
+    char id[ATOLL_ID_LEN + 1]; /* a copy: the caller's string may be freed with the box */
     struct atoll_context_box *box;
     struct atoll_error error;
 
@@ -142,7 +141,7 @@ int atoll_contexts_new(const struct atoll_contexts_config *config, struct atoll_
     atoll_map_init(&contexts->boxes);
     atoll_shares_init(&contexts->lines, ATOLL_LINES_SHARED_MAX);
     atoll_shares_init(&contexts->pending, ATOLL_CONTEXTS_PENDING_MAX);
-    /* Unlike those of any daemon before, and small enough for a double. */
+    /* Greater than the ids of all earlier daemons, and small enough for a double. */
     contexts->last_request = (uint64_t)atoll_clock_unix_ms() * 1000;
     r = atoll_languages_load(contexts, config->drivers_dir, err);
     if (r == 0)
@@ -160,7 +159,7 @@ int atoll_contexts_new(const struct atoll_contexts_config *config, struct atoll_
 static void context_free(struct atoll_context *c)
 {
     atoll_timer_cancel(&c->limit);
-    atoll_timer_cancel(&c->patience);
+    atoll_timer_cancel(&c->interrupt_grace);
     atoll_driver_detach(c);
     if (c->current)
         atoll_execution_free(c->current);
@@ -193,9 +192,9 @@ struct atoll_contexts *atoll_contexts_free(struct atoll_contexts *contexts)
     return NULL;
 }
 
-/* Looking. */
+/* Lookup. */
 
-/* NULL where its sandbox is gone, too. */
+/* NULL also when the sandbox is gone. */
 static struct atoll_context_box *find_box(struct atoll_contexts *contexts, const char *sandbox_id)
 {
     struct atoll_context_box *box = atoll_map_get(&contexts->boxes, sandbox_id);
@@ -215,7 +214,7 @@ static struct atoll_context *find(struct atoll_contexts *contexts, const char *s
         return NULL;
     ATOLL_LIST_FOREACH (&box->contexts, node) {
         struct atoll_context *c = ATOLL_CONTAINER_OF(node, struct atoll_context, node);
-        if (!c->is_making && strcmp(c->id, id) == 0)
+        if (!c->is_starting && strcmp(c->id, id) == 0)
             return c;
     }
     return NULL;
@@ -252,7 +251,7 @@ bool atoll_contexts_next(struct atoll_contexts *contexts, const char *sandbox_id
         if (at++ < *pos)
             continue;
         ++*pos;
-        if (c->is_making)
+        if (c->is_starting)
             continue;
         atoll_context_view(c, ret);
         return true;
@@ -274,7 +273,7 @@ bool atoll_contexts_speaks(const struct atoll_contexts *contexts, const char *la
     return false;
 }
 
-/* Making and ending. */
+/* Create, restart, remove. */
 
 static int make(struct atoll_contexts *contexts, const struct atoll_context_create *create,
                 const struct atoll_language *language, struct atoll_context **ret,
@@ -313,7 +312,8 @@ static void wait_for(struct atoll_context *c, atoll_context_fn *made, atoll_done
     atoll_list_push_back(&c->waiters, &w->node);
 }
 
-/* Between whoever creates one and its start: one that could not be started never was. */
+/* A create request that waits for the driver. If the driver cannot be started, the context is
+ * removed. */
 struct creating {
     struct atoll_context *context; /* referenced */
     atoll_context_fn *done;
@@ -331,7 +331,7 @@ static void created(void *arg, const struct atoll_context_view *view,
         atoll_context_take_out(c);
     k->done(k->arg, view, error);
     if (error && known)
-        c->refs--; /* the books' */
+        c->refs--; /* the reference of the list of contexts */
     atoll_context_unref(c);
     free(k);
 }
@@ -342,7 +342,7 @@ static void start(struct atoll_context *c, atoll_context_fn *done, void *arg)
 
     *k = (struct creating){c, done, arg};
     c->refs++;
-    c->is_making = true;
+    c->is_starting = true;
     wait_for(c, created, NULL, k);
     atoll_driver_start(c);
 }
@@ -374,7 +374,7 @@ void atoll_context_prepare(struct atoll_contexts *contexts, const char *sandbox_
         done(arg, NULL, &error);
         return;
     }
-    c->is_default = c->is_waiting = true;
+    c->is_default = c->is_pooled = true;
     start(c, done, arg);
 }
 
@@ -423,7 +423,7 @@ void atoll_contexts_restart(struct atoll_contexts *contexts, const char *sandbox
     atoll_context_abort(c, "ContextRestarting",
                         "the context was restarted, its variables are gone");
     wait_for(c, NULL, done, arg);
-    if (!c->driver) /* else somebody who was told has asked for the next execution already */
+    if (!c->driver) /* a callback may have requested an execution, which starts a driver */
         atoll_driver_start(c);
     atoll_context_unref(c);
 }

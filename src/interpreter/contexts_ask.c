@@ -1,4 +1,4 @@
-/* Asking for executions, and no longer wanting them. contexts_run.c has what becomes of them. */
+/* Requesting and abandoning executions. contexts_run.c runs them. */
 #include <errno.h>
 #include <string.h>
 #include "engine/json_memory.h"
@@ -11,7 +11,7 @@ void atoll_execution_free(struct atoll_execution *e)
     free(e);
 }
 
-/* NULL for what is no NAME=VALUE in UTF-8. */
+/* NULL when an entry is not NAME=VALUE in UTF-8. */
 static json_t *env_object(const char *const *env)
 {
     json_t *object = json_object();
@@ -32,7 +32,7 @@ static int no_memory(struct atoll_error *err)
     return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "out of memory for code");
 }
 
-/* One line, with its newline. */
+/* Encodes the request as one line with its newline. */
 static int make_request(struct atoll_execution *e, const struct atoll_context_run *run,
                         struct atoll_error *err)
 {
@@ -56,7 +56,7 @@ static int make_request(struct atoll_execution *e, const struct atoll_context_ru
     if (!e->request)
         return no_memory(err);
     e->request_len = strlen(e->request);
-    e->request[e->request_len++] = '\n'; /* in place of the NUL: its length is known */
+    e->request[e->request_len++] = '\n'; /* replaces the NUL: the length is stored */
     atoll_shares_add(&e->context->contexts->pending, e->context->owner, e->request_len);
     return 0;
 }
@@ -87,7 +87,7 @@ struct atoll_execution *atoll_execution_new(struct atoll_context *c)
     return e;
 }
 
-/* NULL: it has ended. */
+/* NULL when it has ended. */
 static struct atoll_execution *find_execution(struct atoll_context *c, uint64_t id)
 {
     if (c->current && c->current->id == id)
@@ -134,7 +134,7 @@ struct atoll_execution *atoll_execution_abandon(struct atoll_execution *e)
         return NULL;
     c = e->context;
     e->events = (struct atoll_context_events){0};
-    if (e->ending) /* it is being told right now, and goes after that */
+    if (e->ending) /* its last callback is running; it is freed after that */
         return NULL;
     if (e != c->current) {
         atoll_list_remove(&e->node);

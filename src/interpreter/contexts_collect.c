@@ -16,7 +16,7 @@ static void take_text(struct atoll_context_collect *k, int stream, const json_t 
     if (n > room) {
         k->truncated[stream] = true;
         n = room;
-        while (n > 0 && ((uint8_t)bytes[n] & 0xc0) == 0x80) /* not in the middle of a character */
+        while (n > 0 && ((uint8_t)bytes[n] & 0xc0) == 0x80) /* do not split a UTF-8 character */
             n--;
     }
     k->no_memory |= atoll_buf_append(buf, bytes, n) < 0;
@@ -26,7 +26,7 @@ static void take_result(struct atoll_context_collect *k, const char *json, size_
 {
     size_t before = atoll_buf_size(&k->results);
 
-    /* Those that are left out are the last ones. */
+    /* Beyond the limit, later results are left out. */
     if (k->results_truncated || before + n + 1 > ATOLL_COLLECT_RESULTS_MAX) {
         k->results_truncated = true;
         return;
@@ -66,7 +66,7 @@ static void on_ended(void *arg, const struct atoll_error *error)
 
     if (!error && k->no_memory) {
         (void)atoll_fail(&own, ATOLL_ERR_UNAVAILABLE, ENOMEM,
-                         "the code ran, and the daemon has no memory for what came of it");
+                         "the code ran, but the daemon had no memory for its result");
         error = &own;
     }
     if (e && atoll_execution_end(e)) {
@@ -93,7 +93,7 @@ void atoll_context_collect_start(struct atoll_context_collect *k, struct atoll_c
         atoll_buf_init(&k->text[i], ATOLL_COLLECT_TEXT_MAX);
     atoll_buf_init(&k->results, ATOLL_COLLECT_RESULTS_MAX);
     e = atoll_contexts_execute(contexts, sandbox_id, context_id, run, &events, k);
-    if (e) /* else it has ended, and this may be gone */
+    if (e) /* else it has ended, and `k` may be freed */
         k->execution = e;
 }
 

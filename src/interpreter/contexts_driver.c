@@ -1,8 +1,9 @@
 /*
- * The interpreter of a context: look whether the sandbox has the language, bring the driver's file,
- * start it, wait until it says that it is ready; then its output, line by line, until it ends. Each
- * step goes on from the callback of the one before, with a reference held meanwhile; a context that
- * lost interest has cleared driver->context, and what was started then is killed.
+ * The interpreter process of a context. Steps: find the programs of the language in the sandbox,
+ * write the driver's file, start it, wait for its ready line; then read its output line by line
+ * until it ends. Each step continues from the callback of the previous one, which holds a
+ * reference. A context that no longer needs the driver has cleared driver->context; a process that
+ * was started then is killed.
  */
 #include <errno.h>
 #include <signal.h>
@@ -18,7 +19,7 @@
 #define READY_MS 30000
 #define WHO_UNWANTED "the daemon, because its context is gone"
 
-/* Where programs are looked for, as the agent's default PATH has it. */
+/* Where to search for programs; the same as the agent's default PATH. */
 static const char *const program_dirs[] = {"/usr/local/bin",  "/usr/bin",  "/bin",
                                            "/usr/local/sbin", "/usr/sbin", "/sbin"};
 
@@ -75,7 +76,7 @@ void atoll_driver_signal(struct atoll_driver *d, int signo, bool tree, const cha
 {
     struct atoll_exec *exec = find_exec(d);
 
-    /* Where there is none any more its end has been told, or is about to be. */
+    /* Without an exec, its end has been reported or is about to be. */
     if (exec)
         atoll_exec_signal(exec, signo, tree, who, atoll_context_ignore, NULL);
 }
@@ -87,7 +88,7 @@ void atoll_driver_give_up(struct atoll_driver *d, const char *who)
     d->given_up = true;
 }
 
-void atoll_driver_rest(struct atoll_driver *d, bool resting)
+void atoll_driver_set_resting(struct atoll_driver *d, bool resting)
 {
     struct atoll_exec *exec = find_exec(d);
 
@@ -109,18 +110,18 @@ void atoll_driver_discard(struct atoll_context *c, const char *who, atoll_done_f
         done(arg, NULL);
 }
 
-/* Nobody hears from it any more. */
+/* Reports that the driver could not be started, and detaches it from its context. */
 static void fail_start(struct atoll_driver *d, const struct atoll_error *error)
 {
     struct atoll_context *c = d->context;
 
     if (!c)
         return;
-    atoll_driver_discard(c, "the daemon, because it did not get ready", NULL, NULL);
+    atoll_driver_discard(c, "the daemon, because it was not ready in time", NULL, NULL);
     atoll_context_start_failed(c, error);
 }
 
-/* Its output. */
+/* Output. */
 
 static void keep_tail(struct atoll_driver *d, const uint8_t *bytes, size_t n)
 {
@@ -153,7 +154,8 @@ static void fail_early(struct atoll_driver *d, const struct atoll_exec_result *e
 static void on_end(struct atoll_driver *d, const struct atoll_exec_result *end)
 {
     struct atoll_context *c = d->context;
-    const struct atoll_exec_result kept = *end; /* the command may go with its last reader */
+    const struct atoll_exec_result kept =
+        *end; /* a copy: the exec may be freed with its last reader */
 
     if (!d->ready) {
         fail_early(d, end);
@@ -173,24 +175,24 @@ static void become_ready(struct atoll_driver *d)
     atoll_context_ready(c);
 }
 
-static void hear(struct atoll_driver *d, const char *line, size_t n)
+static void handle_line(struct atoll_driver *d, const char *line, size_t n)
 {
-    enum atoll_driver_word word;
+    enum atoll_line_type type;
     struct atoll_line parsed;
 
     if (d->ready) {
-        atoll_context_heard(d->context, line, n);
+        atoll_context_on_line(d->context, line, n);
         return;
     }
-    word = atoll_line_parse(line, n, 0, &parsed);
+    type = atoll_line_parse(line, n, 0, &parsed);
     atoll_line_done(&parsed);
-    if (word == ATOLL_DRIVER_READY)
+    if (type == ATOLL_DRIVER_READY)
         become_ready(d);
-    else if (word == ATOLL_DRIVER_NO_MEMORY)
+    else if (type == ATOLL_DRIVER_NO_MEMORY)
         atoll_driver_give_up(d, ATOLL_WHO_NO_MEMORY);
 }
 
-/* False when there is nothing more to do now. */
+/* Handles one line or one item of output; false when there is none left. */
 static bool step(struct atoll_driver *d)
 {
     struct atoll_reader_item item;
@@ -199,15 +201,15 @@ static bool step(struct atoll_driver *d)
     int r = atoll_lines_next(&d->lines, &line, &n);
 
     if (r > 0) {
-        if (!d->given_up) /* the end of an execution of which something is missing is none */
-            hear(d, line, n);
+        if (!d->given_up) /* output is missing: an end line must not be taken as success */
+            handle_line(d, line, n);
         return true;
     }
     if (r < 0) {
-        atoll_context_heard_too_much(d->context);
+        atoll_context_on_long_line(d->context);
         return true;
     }
-    /* What the lines said has been stored where it must be: the agent may forget them. */
+    /* All complete lines have been processed: the agent may drop them. */
     atoll_reader_forget(d->reader, 0, 0);
     r = atoll_reader_next(d->reader, &item);
     if (r > 0 && item.kind == ATOLL_READ_DATA && item.stream == ATOLL_STREAM_STDOUT) {
@@ -220,7 +222,8 @@ static bool step(struct atoll_driver *d)
     else if (r < 0)
         atoll_driver_give_up(d, "the daemon, because its output cannot be read");
     else if (r > 0 && item.stream == ATOLL_STREAM_STDOUT && !(d->adopted && item.offset == 0))
-        atoll_driver_give_up(d, "the daemon, because its output found no room on the disk");
+        atoll_driver_give_up(d,
+                             "the daemon, because part of its output is missing: the disk is full");
     return r > 0;
 }
 
@@ -247,7 +250,7 @@ static void on_output(void *arg)
     atoll_driver_pump(arg);
 }
 
-static void not_ready(void *arg)
+static void start_timed_out(void *arg)
 {
     struct atoll_driver *d = arg;
     struct atoll_error error;
@@ -259,15 +262,15 @@ static void not_ready(void *arg)
     fail_start(d, &error);
 }
 
-/* Its input. */
+/* Input. */
 
 static void written(void *arg, const struct atoll_error *error)
 {
     struct atoll_driver *d = arg;
 
-    /* One that does not read can answer nothing. */
+    /* A driver that cannot be written to cannot answer. */
     if (error && d->context)
-        atoll_driver_signal(d, SIGKILL, true, "the daemon, because it reads no requests");
+        atoll_driver_signal(d, SIGKILL, true, "the daemon, because it does not read its requests");
     unref(d);
 }
 
@@ -279,7 +282,7 @@ void atoll_driver_write(struct atoll_driver *d, const char *bytes, size_t n)
         atoll_exec_write(exec, (const uint8_t *)bytes, n, false, written, ref(d));
 }
 
-/* Starting. */
+/* Starting the process. */
 
 static void started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
 {
@@ -295,7 +298,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
         atoll_exec_get(exec, &view);
         (void)!atoll_text_copy(d->exec_id, sizeof(d->exec_id), view.id);
         d->started = true;
-        atoll_timer_set(&d->timer, d->contexts->config.loop, READY_MS, not_ready, d);
+        atoll_timer_set(&d->timer, d->contexts->config.loop, READY_MS, start_timed_out, d);
         if (atoll_reader_open(exec, 0, 0, on_output, d, &d->reader, &failed) < 0) {
             fail_start(d, &failed);
         } else {
@@ -323,9 +326,10 @@ static void launch(struct atoll_driver *d)
     atoll_engine_exec(d->contexts->config.engine, d->sandbox_id, &start, started, ref(d));
 }
 
-/* Bringing the file. */
+/* Installing the file. */
 
-static void brought(void *arg, const struct atoll_am_entry *entry, const struct atoll_error *error)
+static void installed(void *arg, const struct atoll_am_entry *entry,
+                      const struct atoll_error *error)
 {
     struct atoll_driver *d = arg;
     struct atoll_error failed;
@@ -333,7 +337,7 @@ static void brought(void *arg, const struct atoll_am_entry *entry, const struct 
     (void)entry;
     if (error) {
         failed = *error;
-        (void)atoll_wrap(&failed, "bringing the interpreter's driver");
+        (void)atoll_wrap(&failed, "installing the interpreter's driver");
         fail_start(d, &failed);
     } else if (d->context) {
         launch(d);
@@ -341,35 +345,36 @@ static void brought(void *arg, const struct atoll_am_entry *entry, const struct 
     unref(d);
 }
 
-static void bring(struct atoll_driver *d)
+static void install(struct atoll_driver *d)
 {
     char path[128];
 
     (void)snprintf(path, sizeof(path), DRIVERS_DIR "/%s", d->language->file);
     atoll_files_put(d->contexts->config.engine, d->sandbox_id, "root", path, DRIVER_MODE,
-                    d->language->driver, d->language->driver_len, brought, ref(d));
+                    d->language->driver, d->language->driver_len, installed, ref(d));
 }
 
-/* The file that is there may be of another daemon, or somebody's work. */
+/* Compares the file in the sandbox with ours. It may come from another version of the daemon, or
+ * the tenant may have changed it. */
 static void compare_piece(void *arg)
 {
     struct atoll_driver *d = arg;
     const uint8_t *bytes;
     ssize_t n = 0;
 
-    while (d->context && (n = atoll_tenant_file_read(d->there, &bytes)) > 0) {
+    while (d->context && (n = atoll_tenant_file_read(d->found, &bytes)) > 0) {
         if ((size_t)n > d->language->driver_len - d->compared ||
             memcmp(bytes, d->language->driver + d->compared, (size_t)n) != 0)
             break;
         d->compared += (size_t)n;
     }
     if (n == -EAGAIN)
-        return; /* it is called again */
-    d->there = atoll_tenant_file_close(d->there);
+        return; /* called again when data is available */
+    d->found = atoll_tenant_file_close(d->found);
     if (d->context && n == 0 && d->compared == d->language->driver_len)
         launch(d);
     else if (d->context)
-        bring(d);
+        install(d);
     unref(d);
 }
 
@@ -379,7 +384,7 @@ static void compared(void *arg, struct atoll_tenant_file *file, uint64_t size,
     struct atoll_driver *d = arg;
 
     if (!error && size == d->language->driver_len) {
-        d->there = file;
+        d->found = file;
         d->compared = 0;
         atoll_tenant_file_on_ready(file, compare_piece, d);
         compare_piece(d);
@@ -387,7 +392,7 @@ static void compared(void *arg, struct atoll_tenant_file *file, uint64_t size,
     }
     (void)atoll_tenant_file_close(file);
     if (d->context)
-        bring(d);
+        install(d);
     unref(d);
 }
 
@@ -399,11 +404,11 @@ static void compare(struct atoll_driver *d)
     atoll_files_open(d->contexts->config.engine, d->sandbox_id, "root", path, compared, ref(d));
 }
 
-/* What the language needs. */
+/* Required programs. */
 
-static void look(struct atoll_driver *d);
+static void find_program(struct atoll_driver *d);
 
-static void lacks(struct atoll_driver *d)
+static void fail_missing_program(struct atoll_driver *d)
 {
     const struct atoll_sandbox *sandbox =
         atoll_engine_find(d->contexts->config.engine, d->sandbox_id);
@@ -432,11 +437,11 @@ static void looked(void *arg, const struct atoll_am_entry *entry, const struct a
     if (error && error->kind != ATOLL_ERR_NOT_FOUND)
         fail_start(d, error);
     else if (d->context)
-        look(d);
+        find_program(d);
     unref(d);
 }
 
-static void look(struct atoll_driver *d)
+static void find_program(struct atoll_driver *d)
 {
     const char *program = d->language->requires[d->requirement];
     char path[300];
@@ -444,7 +449,7 @@ static void look(struct atoll_driver *d)
     if (!program) {
         compare(d);
     } else if (d->dir == ATOLL_ARRAY_LEN(program_dirs)) {
-        lacks(d);
+        fail_missing_program(d);
     } else {
         (void)snprintf(path, sizeof(path), "%s/%.200s", program_dirs[d->dir], program);
         atoll_files_stat(d->contexts->config.engine, d->sandbox_id, "root", path, looked, ref(d));
@@ -455,7 +460,7 @@ void atoll_driver_start(struct atoll_context *c)
 {
     struct atoll_driver *d = ref(driver_new(c));
 
-    look(d);
+    find_program(d);
     unref(d);
 }
 

@@ -8,19 +8,19 @@
 #include "base/text.h"
 #include "engine/json_memory.h"
 
-#define KEEP_BYTES ATOLL_LINE_SHORT_MAX /* an empty buffer larger than this is given back */
+#define KEEP_BYTES ATOLL_LINE_SHORT_MAX /* an empty buffer larger than this is freed */
 
-/* Cutting. */
+/* Splitting the stream into lines. */
 
 void atoll_lines_init(struct atoll_lines *l, struct atoll_shares *shares, const char *owner)
 {
     *l = (struct atoll_lines){.shares = shares};
     (void)!atoll_text_copy(l->owner, sizeof(l->owner), owner);
-    /* A piece that completes a line of full length may bring more. */
+    /* The piece of input that completes a line of maximal length may contain more. */
     atoll_buf_init(&l->buf, 2 * ATOLL_LINE_MAX);
 }
 
-void atoll_lines_give(struct atoll_lines *l, const char *owner)
+void atoll_lines_set_owner(struct atoll_lines *l, const char *owner)
 {
     size_t n = atoll_buf_size(&l->buf);
 
@@ -107,7 +107,7 @@ int atoll_lines_next(struct atoll_lines *l, const char **ret_line, size_t *ret_l
     return 1;
 }
 
-/* Checking: what is taken over is named here, everything else is left behind. */
+/* Checking: only the fields listed here are copied. */
 
 enum shape {
     SHAPE_TEXT,
@@ -150,7 +150,7 @@ static const struct field result_fields[] = {{"text", SHAPE_TEXT},
 
 static const struct {
     const char *name;
-    enum atoll_driver_word word;
+    enum atoll_line_type word;
     enum atoll_context_line_kind kind;
     const struct field *fields;
 } types[] = {
@@ -163,7 +163,7 @@ static const struct {
     {"ready", ATOLL_DRIVER_READY, 0, NULL},
 };
 
-/* The value to write for a field, a new reference; NULL: none. */
+/* The value to write for a field, a new reference; NULL: leave the field out. */
 static json_t *shaped(json_t *value, enum shape shape)
 {
     char now[ATOLL_CLOCK_TEXT_MAX];
@@ -190,7 +190,7 @@ static json_t *shaped(json_t *value, enum shape shape)
     return NULL;
 }
 
-/* Takes the object. NULL: out of memory. */
+/* Takes ownership of the object. NULL: out of memory. */
 static char *dump(json_t *object, size_t *ret_len)
 {
     char *text = object ? atoll_json_dump(object, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
@@ -223,9 +223,9 @@ static bool is_surrogate(const char *p, const char *end, char kind_low, char kin
            kind >= kind_low && kind <= kind_high;
 }
 
-/* Halves of characters, which some languages have in their strings and JSON does not allow, become
+/* Replaces escapes of lone surrogates, which strings of some languages contain and JSON forbids, by
  * U+FFFD. False when there was none. */
-static bool mend_halves(char *bytes, size_t n)
+static bool replace_lone_surrogates(char *bytes, size_t n)
 {
     const char *end = bytes + n;
     bool mended = false;
@@ -239,7 +239,7 @@ static bool mend_halves(char *bytes, size_t n)
             memcpy(p + 2, "fffd", 4);
             mended = true;
         } else {
-            p++; /* also past a second backslash */
+            p++; /* also skips an escaped backslash */
         }
     }
     return mended;
@@ -252,12 +252,12 @@ static int load_mended(const char *bytes, size_t n, json_t **ret)
     if (!copy)
         return -ENOMEM;
     memcpy(copy, bytes, n);
-    *ret = mend_halves(copy, n) ? atoll_json_load(copy, n, JSON_ALLOW_NUL, NULL) : NULL;
+    *ret = replace_lone_surrogates(copy, n) ? atoll_json_load(copy, n, JSON_ALLOW_NUL, NULL) : NULL;
     return 0;
 }
 
-/* *ret: NULL for what is no object. Whole numbers beyond 64 bits are no mistake in a result: they are
- * taken as what JavaScript would make of them. -ENOMEM. */
+/* *ret is NULL when the line is not an object. Integers beyond 64 bits are read as doubles, as
+ * JavaScript does. -ENOMEM. */
 static int load(const char *bytes, size_t n, json_t **ret)
 {
     json_error_t why;
@@ -276,7 +276,7 @@ static int load(const char *bytes, size_t n, json_t **ret)
     return r;
 }
 
-static enum atoll_driver_word understand(const json_t *root, uint64_t id, struct atoll_line *ret)
+static enum atoll_line_type understand(const json_t *root, uint64_t id, struct atoll_line *ret)
 {
     const char *type = json_string_value(json_object_get(root, "type"));
     const json_t *number = json_object_get(root, "id");
@@ -300,10 +300,10 @@ static enum atoll_driver_word understand(const json_t *root, uint64_t id, struct
     return ATOLL_DRIVER_NOISE;
 }
 
-enum atoll_driver_word atoll_line_parse(const char *bytes, size_t n, uint64_t id,
-                                        struct atoll_line *ret)
+enum atoll_line_type atoll_line_parse(const char *bytes, size_t n, uint64_t id,
+                                      struct atoll_line *ret)
 {
-    enum atoll_driver_word word = ATOLL_DRIVER_NO_MEMORY;
+    enum atoll_line_type word = ATOLL_DRIVER_NO_MEMORY;
     json_t *root = NULL;
     int r;
 
@@ -325,9 +325,9 @@ void atoll_line_done(struct atoll_line *line)
     line->json = NULL;
 }
 
-/* Making. */
+/* Making lines. */
 
-/* Jansson takes nothing but UTF-8. */
+/* Replaces what is not UTF-8: Jansson refuses it. */
 static json_t *text_of(const char *text)
 {
     json_t *value = json_string(text);

@@ -1,6 +1,6 @@
 /*
- * What is kept of contexts, and how the next daemon goes on with them: an interpreter that still runs is
- * taken up with its variables, one that was being started is killed.
+ * Contexts in the store, and their recovery after a restart: an interpreter that still runs is
+ * adopted with its variables; one that was being started is killed.
  */
 #include <errno.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ void atoll_context_save(const struct atoll_context *c, bool is_busy)
     };
     struct atoll_error error;
 
-    if (store && !c->is_gone && !c->is_making && !c->is_waiting &&
+    if (store && !c->is_gone && !c->is_starting && !c->is_pooled &&
         atoll_store_put_context(store, &row, &error) < 0)
         atoll_log(ATOLL_LOG_ERROR, "context not stored", "context", c->id, "error", error.text,
                   NULL);
@@ -48,7 +48,7 @@ static int load_row(void *arg, const struct atoll_store_context *row, struct ato
     struct atoll_error ignored;
     struct atoll_context *c;
 
-    /* A daemon without that driver has no use for it. The row goes with its sandbox. */
+    /* Skips contexts of languages without a driver. Their rows are dropped with the sandbox. */
     if (!atoll_text_is_id(row->sandbox_id) || strlen(row->sandbox_id) > ATOLL_ID_LEN ||
         atoll_language_find(contexts, row->language, &language, &ignored) < 0)
         return 0;
@@ -67,8 +67,8 @@ static int load_row(void *arg, const struct atoll_store_context *row, struct ato
     return 0;
 }
 
-/* Its interpreter, if that still runs. */
-static void take_up(struct atoll_context *c, struct atoll_sandbox *sandbox)
+/* Adopts its interpreter, if that still runs. */
+static void adopt_interpreter(struct atoll_context *c, struct atoll_sandbox *sandbox)
 {
     struct atoll_exec *exec = atoll_sandbox_find_exec(sandbox, c->exec_id);
     struct atoll_exec_view view = {0};
@@ -85,12 +85,12 @@ static void take_up(struct atoll_context *c, struct atoll_sandbox *sandbox)
         atoll_context_save(c, false);
         return;
     }
-    atoll_driver_rest(c->driver, true);
+    atoll_driver_set_resting(c->driver, true);
     if (c->was_busy)
         atoll_context_settle(c);
 }
 
-/* Interpreters that were being started when a daemon died: nobody will ever talk to them. */
+/* Kills interpreters that were being started when a daemon died: they belong to no context. */
 static void kill_orphans(struct atoll_contexts *contexts, struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view box;
@@ -109,7 +109,7 @@ static void kill_orphans(struct atoll_contexts *contexts, struct atoll_sandbox *
                 wanted |= strcmp(ATOLL_CONTAINER_OF(node, struct atoll_context, node)->exec_id,
                                  view.id) == 0;
         if (view.held && !view.result && !wanted)
-            atoll_exec_signal(exec, SIGKILL, true, "the daemon, because nobody knows of it",
+            atoll_exec_signal(exec, SIGKILL, true, "the daemon, because it belongs to no context",
                               atoll_context_ignore, NULL);
     }
 }
@@ -135,7 +135,7 @@ int atoll_contexts_load(struct atoll_contexts *contexts, struct atoll_error *err
             continue;
         }
         ATOLL_LIST_FOREACH (&box->contexts, node)
-            take_up(ATOLL_CONTAINER_OF(node, struct atoll_context, node), sandbox);
+            adopt_interpreter(ATOLL_CONTAINER_OF(node, struct atoll_context, node), sandbox);
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * The languages there are drivers for. drivers/manifest.json and the files it names are read once, at
- * the start: what a sandbox gets is what this daemon came with.
+ * The languages that have drivers. drivers/manifest.json and the files it names are read once, at
+ * start, so that a sandbox gets the drivers that belong to this daemon.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static char **free_strings(char **strings)
     return NULL;
 }
 
-/* An array of at least `min` strings that are not empty; absent is an empty one. */
+/* Reads an array of at least `min` non-empty strings; an absent field is an empty array. */
 static int take_strings(const json_t *object, const char *key, size_t min, char ***ret)
 {
     const json_t *array = json_object_get(object, key);
@@ -50,7 +50,7 @@ static int take_strings(const json_t *object, const char *key, size_t min, char 
         }
         strings[i] = strdup(text);
         if (!strings[i])
-            abort(); /* at the start: nothing is lost yet */
+            abort(); /* at start: there is no state to lose */
     }
     *ret = strings;
     return 0;
@@ -117,7 +117,7 @@ static int take_language(struct atoll_language *l, const char *name, json_t *obj
     const char *install = json_string_value(json_object_get(object, "install"));
 
     if (!is_language(name) || !json_is_object(object))
-        return refuse(err, name, "a language is an object under a short name in small letters");
+        return refuse(err, name, "a language must be an object under a short lower-case name");
     if (check_keys(name, object, err) < 0)
         return -EINVAL;
     if (!file || !atoll_text_is_name(file) || !install || strlen(install) > 200)
@@ -129,7 +129,7 @@ static int take_language(struct atoll_language *l, const char *name, json_t *obj
         return refuse(err, name, "\"requires\" and \"aliases\" must be arrays of strings");
     l->install = strdup(install);
     if (!l->install)
-        abort(); /* at the start: nothing is lost yet */
+        abort(); /* at start: there is no state to lose */
     (void)snprintf(l->name, sizeof(l->name), "%s", name);
     (void)snprintf(l->file, sizeof(l->file), "%s", file);
     return read_driver(dir_fd, l, err);
@@ -218,5 +218,5 @@ int atoll_language_find(const struct atoll_contexts *contexts, const char *name,
     }
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                       "there is no interpreter for the language \"%.32s\"; there are: %s", name,
-                      *known ? known : "none, the daemon came without drivers");
+                      *known ? known : "none, the daemon has no drivers");
 }

@@ -1,6 +1,6 @@
 /*
- * Interpreters that wait in sandboxes of the pool. Such a context is complete but for its row, and is
- * like any other from when its sandbox is somebody's.
+ * Interpreters that are started in pooled sandboxes. Such a context is complete except for its row
+ * in the store, which is written when the sandbox is handed to a tenant.
  */
 #include "base/text.h"
 #include "interpreter/contexts_internal.h"
@@ -50,8 +50,8 @@ static void handed_over(void *arg, const char *sandbox_id)
         struct atoll_context *c = ATOLL_CONTAINER_OF(node, struct atoll_context, node);
         (void)!atoll_text_copy(c->owner, sizeof(c->owner), view.owner);
         if (c->driver)
-            atoll_lines_give(&c->driver->lines, c->owner);
-        c->is_waiting = false;
+            atoll_lines_set_owner(&c->driver->lines, c->owner);
+        c->is_pooled = false;
         atoll_context_save(c, false);
     }
 }

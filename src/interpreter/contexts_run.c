@@ -1,7 +1,7 @@
 /*
- * Executions: each is one request to the interpreter and the lines that answer it. Callbacks may do
- * anything, abandoning the execution and removing the context included: nothing of either is touched
- * after one without looking again, and a context is held while it is worked on.
+ * Executions: each is one request to the interpreter and the lines that answer it. Callbacks may
+ * call any function, including those that abandon the execution or remove the context. After a
+ * callback both are looked up again before use, and functions hold a reference to the context.
  */
 #include <errno.h>
 #include <signal.h>
@@ -12,14 +12,14 @@
 #include "interpreter/explain.h"
 
 /* How long an interrupt may take before the interpreter is killed. */
-#define PATIENCE_MS 5000
-#define LOOK_AGAIN_MS 1000
+#define INTERRUPT_GRACE_MS 5000
+#define PAUSED_RETRY_MS 1000
 #define WHO_INTERRUPTS "the daemon, to interrupt the code"
 #define WHO_KILLS "the daemon, because the code could not be interrupted"
 
-/* Telling. */
+/* Calling the caller's callbacks. */
 
-/* json is taken. */
+/* Takes ownership of json. */
 static void emit(struct atoll_context *c, enum atoll_context_line_kind kind, char *json)
 {
     ATOLL_AUTOFREE char *line = json;
@@ -33,8 +33,8 @@ static void emit(struct atoll_context *c, enum atoll_context_line_kind kind, cha
         e->events.line(e->arg, kind, line, strlen(line));
 }
 
-/* The last word about an execution that is in nobody's hands any more. */
-static void tell_end(struct atoll_execution *e, const struct atoll_error *error)
+/* Makes the last callback of an execution that is detached from its context, and frees it. */
+static void report_end(struct atoll_execution *e, const struct atoll_error *error)
 {
     if (e->events.ended)
         e->events.ended(e->arg, error);
@@ -44,7 +44,7 @@ static void tell_end(struct atoll_execution *e, const struct atoll_error *error)
 static struct atoll_execution *take_current(struct atoll_context *c)
 {
     atoll_timer_cancel(&c->limit);
-    atoll_timer_cancel(&c->patience);
+    atoll_timer_cancel(&c->interrupt_grace);
     c->interrupted = false;
     if (c->current)
         c->current->ending = true;
@@ -70,7 +70,7 @@ static void describe_timeout(const struct atoll_context *c, char *out, size_t ca
                    (double)(atoll_clock_ms() - c->current->started_ms) / 1000, more);
 }
 
-/* Interrupting. */
+/* Interrupts and time limits. */
 
 static bool is_paused(const struct atoll_context *c)
 {
@@ -82,13 +82,15 @@ static bool is_paused(const struct atoll_context *c)
     return s && view.state == ATOLL_SANDBOX_PAUSED;
 }
 
-static void out_of_patience(void *arg)
+static void interrupt_expired(void *arg)
 {
     struct atoll_context *c = arg;
 
-    /* Its end may be among the lines that wait for the caller. */
+    /* The end line may be among the lines that were not delivered yet; a paused sandbox cannot
+     * react. */
     if (c->current->paused || is_paused(c))
-        atoll_timer_set(&c->patience, c->contexts->config.loop, PATIENCE_MS, out_of_patience, c);
+        atoll_timer_set(&c->interrupt_grace, c->contexts->config.loop, INTERRUPT_GRACE_MS,
+                        interrupt_expired, c);
     else if (c->driver)
         atoll_driver_signal(c->driver, SIGKILL, true, WHO_KILLS);
 }
@@ -99,22 +101,23 @@ void atoll_context_interrupt(struct atoll_context *c)
         return;
     c->interrupted = true;
     atoll_driver_signal(c->driver, SIGINT, false, WHO_INTERRUPTS);
-    atoll_timer_set(&c->patience, c->contexts->config.loop, PATIENCE_MS, out_of_patience, c);
+    atoll_timer_set(&c->interrupt_grace, c->contexts->config.loop, INTERRUPT_GRACE_MS,
+                    interrupt_expired, c);
 }
 
-static void out_of_time(void *arg)
+static void limit_expired(void *arg)
 {
     struct atoll_context *c = arg;
 
-    if (is_paused(c)) { /* time stands still in there */
-        atoll_timer_set(&c->limit, c->contexts->config.loop, LOOK_AGAIN_MS, out_of_time, c);
+    if (is_paused(c)) { /* the time limit does not run while paused */
+        atoll_timer_set(&c->limit, c->contexts->config.loop, PAUSED_RETRY_MS, limit_expired, c);
         return;
     }
     c->current->timed_out = true;
     atoll_context_interrupt(c);
 }
 
-/* Running. */
+/* Running the queue. */
 
 static void begin(struct atoll_context *c, struct atoll_execution *e)
 {
@@ -125,10 +128,11 @@ static void begin(struct atoll_context *c, struct atoll_execution *e)
     e->ending = false;
     e->started_ms = atoll_clock_ms();
     memcpy(e->exec_id, c->exec_id, sizeof(e->exec_id));
-    atoll_context_save(c, true); /* before it can run: a daemon that dies in between finds it */
+    atoll_context_save(
+        c, true); /* before the request is sent: the next daemon must know that code may run */
     if (e->timeout_ms > 0)
-        atoll_timer_set(&c->limit, c->contexts->config.loop, e->timeout_ms, out_of_time, c);
-    atoll_driver_rest(c->driver, false);
+        atoll_timer_set(&c->limit, c->contexts->config.loop, e->timeout_ms, limit_expired, c);
+    atoll_driver_set_resting(c->driver, false);
     atoll_driver_write(c->driver, e->request, e->request_len);
     atoll_shares_drop(&c->contexts->pending, c->owner, e->request_len);
     free(ATOLL_TAKE_PTR(e->request));
@@ -151,19 +155,19 @@ static void finish(struct atoll_context *c)
     char why[120];
 
     atoll_context_save(c, false);
-    atoll_driver_rest(c->driver, true);
+    atoll_driver_set_resting(c->driver, true);
     if (c->current->timed_out && !c->current->failed) {
         describe_timeout(c, why, sizeof(why), "");
         emit(c, ATOLL_LINE_ERROR, atoll_line_make_error("TimedOut", why, ""));
     }
     e = take_current(c);
     if (e)
-        tell_end(e, NULL);
+        report_end(e, NULL);
     atoll_context_next(c);
 }
 
-/* Why variables are gone that the caller may count on. */
-static void tell_lost(struct atoll_context *c)
+/* Reports once why the variables of earlier executions are lost. */
+static void report_lost(struct atoll_context *c)
 {
     char text[ATOLL_ARRAY_LEN(c->lost) + 100];
 
@@ -194,10 +198,10 @@ static void take_line(struct atoll_context *c, struct atoll_line *line)
     }
     emit(c, line->kind, json);
     if (line->kind == ATOLL_LINE_COUNT)
-        tell_lost(c);
+        report_lost(c);
 }
 
-/* Once per execution: whoever writes such lines can write many. */
+/* Once per execution: untrusted code could cause any number of warnings. */
 static void warn(struct atoll_context *c, const char *text)
 {
     if (!c->current || c->current->warned)
@@ -206,7 +210,7 @@ static void warn(struct atoll_context *c, const char *text)
     emit(c, ATOLL_LINE_STDERR, atoll_line_make_stderr(text));
 }
 
-void atoll_context_heard(struct atoll_context *c, const char *bytes, size_t n)
+void atoll_context_on_line(struct atoll_context *c, const char *bytes, size_t n)
 {
     struct atoll_line line;
 
@@ -221,7 +225,7 @@ void atoll_context_heard(struct atoll_context *c, const char *bytes, size_t n)
         finish(c);
         break;
     case ATOLL_DRIVER_NOISE:
-        warn(c, "the interpreter sent a line that is no answer; it was left out\n");
+        warn(c, "the interpreter sent an invalid line, which was dropped\n");
         break;
     case ATOLL_DRIVER_NO_MEMORY:
         atoll_driver_give_up(c->driver, ATOLL_WHO_NO_MEMORY);
@@ -234,7 +238,7 @@ void atoll_context_heard(struct atoll_context *c, const char *bytes, size_t n)
     atoll_context_unref(c);
 }
 
-void atoll_context_heard_too_much(struct atoll_context *c)
+void atoll_context_on_long_line(struct atoll_context *c)
 {
     if (c->current)
         emit(c, ATOLL_LINE_ERROR,
@@ -244,9 +248,9 @@ void atoll_context_heard_too_much(struct atoll_context *c)
                                    ""));
 }
 
-/* Beginnings and ends of the interpreter. */
+/* Start and end of the interpreter. */
 
-static void tell_waiters(struct atoll_context *c, const struct atoll_error *error)
+static void call_waiters(struct atoll_context *c, const struct atoll_error *error)
 {
     struct atoll_context_view view;
 
@@ -266,30 +270,30 @@ static void tell_waiters(struct atoll_context *c, const struct atoll_error *erro
 void atoll_context_ready(struct atoll_context *c)
 {
     c->refs++;
-    c->is_making = false;
+    c->is_starting = false;
     atoll_context_save(c, false);
-    atoll_driver_rest(c->driver, true);
-    tell_waiters(c, NULL);
+    atoll_driver_set_resting(c->driver, true);
+    call_waiters(c, NULL);
     atoll_context_next(c);
     atoll_context_unref(c);
 }
 
-/* All executions end with this error. */
+/* Ends all executions with this error. */
 static void fail_all(struct atoll_context *c, const struct atoll_error *error)
 {
     struct atoll_execution *e = take_current(c);
     struct atoll_list waiting;
 
-    /* One that is asked for meanwhile is another matter. */
+    /* Executions that callbacks request meanwhile are not failed. */
     atoll_list_init(&waiting);
     for (struct atoll_execution *q; (q = take_queued(c));)
         atoll_list_push_back(&waiting, &q->node);
     if (e)
-        tell_end(e, error);
+        report_end(e, error);
     while (!atoll_list_empty(&waiting)) {
         e = ATOLL_CONTAINER_OF(waiting.next, struct atoll_execution, node);
         atoll_list_remove(&e->node);
-        tell_end(e, error);
+        report_end(e, error);
     }
 }
 
@@ -297,11 +301,11 @@ void atoll_context_start_failed(struct atoll_context *c, const struct atoll_erro
 {
     c->refs++;
     fail_all(c, error);
-    tell_waiters(c, error);
+    call_waiters(c, error);
     atoll_context_unref(c);
 }
 
-/* A sandbox that has ended, or is ending. */
+/* Whether the sandbox has ended or is ending. */
 static bool is_over(const struct atoll_context *c)
 {
     struct atoll_sandbox *s = atoll_engine_peek(c->contexts->config.engine, c->sandbox_id);
@@ -338,7 +342,7 @@ void atoll_context_died(struct atoll_context *c, const struct atoll_exec_result 
     struct atoll_execution *e;
     struct atoll_error error;
 
-    if (c->is_waiting) { /* nobody will ask for it */
+    if (c->is_pooled) { /* in a pooled sandbox: no client uses it */
         atoll_context_take_out(c);
         atoll_context_unref(c);
         return;
@@ -347,8 +351,8 @@ void atoll_context_died(struct atoll_context *c, const struct atoll_exec_result 
     c->exec_id[0] = '\0';
     if (c->current)
         c->current->end = end;
-    /* Whoever has gone is told nothing. A sandbox that is over may be one that is stopped, and goes on
-     * later. */
+    /* Remember the loss if no caller is told of it now. Also if the sandbox ends: it may be a stop,
+     * after which the context is used again. */
     if (!c->current || !c->current->events.line)
         (void)snprintf(c->lost, sizeof(c->lost), "%s%s%.150s", atoll_end_kind_name(end->kind),
                        end->reason[0] ? ", by " : "", end->reason);
@@ -362,7 +366,7 @@ void atoll_context_died(struct atoll_context *c, const struct atoll_exec_result 
             explain_death(c, end, tail);
         e = take_current(c);
         if (e)
-            tell_end(e, NULL);
+            report_end(e, NULL);
         atoll_context_next(c);
     }
     atoll_context_unref(c);
@@ -374,7 +378,7 @@ static void abort_one(struct atoll_execution *e, const char *name, const char *w
 
     if (e->events.line && !e->failed)
         e->events.line(e->arg, ATOLL_LINE_ERROR, line, strlen(line));
-    tell_end(e, NULL);
+    report_end(e, NULL);
 }
 
 void atoll_context_abort(struct atoll_context *c, const char *name, const char *why)
@@ -388,13 +392,14 @@ void atoll_context_abort(struct atoll_context *c, const char *name, const char *
         if (e)
             abort_one(e, name, why);
     } while ((e = take_queued(c)));
-    tell_waiters(c, &error);
+    call_waiters(c, &error);
     atoll_context_unref(c);
 }
 
-/* The interpreter may run code of a caller that is gone, or may never have got it. The interrupt ends
- * what runs, and the answer to a request of our own says that it is through with that. One that has
- * half of a request cannot make sense of ours: it ends, or is killed when our patience does. */
+/* After a restart the interpreter may run code whose caller is gone, or may not have received it.
+ * SIGINT ends what runs; the answer to an empty request of our own shows that the interpreter is
+ * idle again. An interpreter that got only a part of the old request cannot parse ours: it ends, or
+ * is killed when the time to react is over. */
 void atoll_context_settle(struct atoll_context *c)
 {
     struct atoll_execution *e = atoll_execution_new(c);

@@ -1,7 +1,7 @@
 /*
- * Why code failed. The record of the command is the truth; what the interpreter wrote about an
- * exception is taken where the record agrees with it: both Python and Node exit with status 1 after
- * an exception nobody caught. The traceback is then the end of the error output.
+ * Why code failed. The record of the command is authoritative; the exception that the interpreter
+ * wrote is used if the record agrees with it: Python and Node exit with status 1 after an uncaught
+ * exception. The traceback is then the end of the error output.
  */
 #include "interpreter/explain.h"
 
@@ -14,7 +14,7 @@
 
 #define UNCAUGHT_STATUS 1
 
-/* A line of the output; `end` is behind its last character. */
+/* A line of the output; `end` points behind its last character. */
 struct line {
     const char *start, *end;
 };
@@ -81,7 +81,8 @@ static void take_traceback(const char *start, const char *end, struct atoll_sess
     ret->traceback_len = (size_t)(end - start);
 }
 
-/* The last traceback, or the place of a syntax error: then comes, not indented, what was raised. */
+/* Finds the last traceback, or the position of a syntax error; the exception follows on the first
+ * line that is not indented. */
 static bool explain_python(const struct text *t, struct atoll_session_error *ret)
 {
     const char *begin = NULL;
@@ -118,7 +119,8 @@ static bool is_caret(const struct line *l)
     return p == l->end;
 }
 
-/* Node shows the place with a caret under it, then what was thrown and the stack, then its version. */
+/* Node prints the position with a caret under it, then the exception and the stack, then its
+ * version. */
 static bool explain_node(const struct text *t, struct atoll_session_error *ret)
 {
     const char *place = NULL, *before = t->start, *first = t->start, *end = NULL;

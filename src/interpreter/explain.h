@@ -2,10 +2,10 @@
 #include "engine/engine.h"
 
 /*
- * Why code failed, told from the record of its command and from what its interpreter wrote. Pure.
+ * Why code failed, derived from the record of its command and the output of its interpreter. Pure.
  */
 
-/* How it failed, where it did: parsed from what the interpreter wrote, or else from the record. */
+/* The exception that the interpreter printed, or else the end of the command in the same form. */
 struct atoll_session_error {
     char name[128]; /* "" when it did not fail */
     char value[1024];

@@ -15,7 +15,7 @@ static void lines_that_are_given_away_count_for_the_new_owner(void **state)
     atoll_shares_init(&shares, MAX);
     atoll_lines_init(&lines, &shares, "");
     assert_int_equal(atoll_lines_add(&lines, (const uint8_t *)"begun", 5), 0);
-    atoll_lines_give(&lines, "busy");
+    atoll_lines_set_owner(&lines, "busy");
     assert_int_equal(shares.used, 5);
     assert_false(atoll_shares_is_large(&shares, ""));
     assert_true(atoll_shares_is_large(&shares, "busy"));
