@@ -117,7 +117,7 @@ static int take_language(struct atoll_language *l, const char *name, json_t *obj
     const char *install = json_string_value(json_object_get(object, "install"));
 
     if (!is_language(name) || !json_is_object(object))
-        return refuse(err, name, "a language must be an object under a short lower-case name");
+        return refuse(err, name, "a language must be an object under a short name in lower case");
     if (check_keys(name, object, err) < 0)
         return -EINVAL;
     if (!file || !atoll_text_is_name(file) || !install || strlen(install) > 200)

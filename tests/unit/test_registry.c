@@ -72,7 +72,7 @@ static void test_environment_refusals(void **state)
         {REST, "either \"template\" or \"image\""},
         {"template: host\nimage: x\n" REST, "either \"template\" or \"image\""},
         {"template: host\nlanguage: y\ninterpreters: {x: {run: [\"{file}\"], extension: e}}\n",
-         "none for the language y"},
+         "no entry for the language y"},
         {"template: host\nlanguage: x\ninterpreters: {x: {run: [a], extension: e}}\n",
          "no argument \"{file}\""},
     };
