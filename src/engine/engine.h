@@ -9,10 +9,10 @@
  * The engine: sandboxes, the commands in them and their files. Facades (api/) see this header and
  * nothing below it.
  *
- * Thread: everything on the loop's. Nothing blocks; what takes time has a `done` callback that is
- * called exactly once, possibly before the call returns. Errors in callbacks are borrowed.
- * Ownership: objects are the engine's. A pointer to a sandbox or exec is good until control goes
- * back to the loop; keep the id across callbacks and look it up again.
+ * Thread: the loop's. Nothing blocks; a function that takes time has a `done` callback, which is
+ * called exactly once, possibly before the function returns. Errors in callbacks are borrowed.
+ * Ownership: the engine owns all objects. A pointer to a sandbox or exec is valid until control
+ * returns to the loop; keep the id across callbacks and look it up again.
  */
 struct atoll_engine;
 struct atoll_provider;
@@ -21,104 +21,112 @@ struct atoll_sandbox;
 struct atoll_exec;
 struct atoll_route_kinds; /* engine/provider/routing.h */
 
-/* What one tenant may have at a time. What goes beyond creates and execs waits in a queue of the
- * tenant, each; what goes beyond that is RESOURCE_EXHAUSTED. */
+/* What one tenant may have at a time. Creates and execs beyond their quota wait in the tenant's
+ * queue for each; requests beyond the length of that queue fail with RESOURCE_EXHAUSTED. */
 struct atoll_quota {
-    uint32_t sandboxes;   /* 0: no limit of its own */
-    uint32_t creates;     /* under way; 0: two for each CPU, at least 4 */
-    uint32_t execs;       /* running; 0: 1024 */
-    uint32_t queue;       /* 0: 1024 */
-    uint32_t all_creates; /* of all tenants on this machine; 0: four for each CPU, at least 8 */
-    uint32_t elsewhere;   /* creates of images and at other providers; set from the others */
-    uint32_t cpus;        /* of the machine; 0: not known */
-    /* Sums of limits, by enum atoll_promise; 0: no bound. */
-    uint64_t machine[3];     /* what there is: no sandbox gets more */
-    uint64_t tenant_most[3]; /* to the sandboxes of one tenant */
-    uint64_t total_most[3];  /* to all */
-    bool tenant_derived[3]; /* no operator has set it: it does not bind the operator's own tenant */
+    uint32_t sandboxes; /* 0: no quota */
+    uint32_t creates;   /* in progress; 0: two per CPU, at least 4 */
+    uint32_t execs;     /* running; 0: 1024 */
+    uint32_t queue;     /* 0: 1024 */
+    uint32_t
+        all_creates; /* in progress on this machine for all tenants; 0: four per CPU, at least 8 */
+    uint32_t elsewhere; /* creates from images and at remote providers; computed from the others */
+    uint32_t cpus;      /* of the machine; 0: unknown */
+    /* Sums of limits, by enum atoll_promise; 0: unlimited. */
+    uint64_t machine[3];     /* what the machine has: no sandbox may have a higher limit */
+    uint64_t tenant_most[3]; /* for the sandboxes of one tenant */
+    uint64_t total_most[3];  /* for all sandboxes */
+    bool tenant_derived
+        [3]; /* tenant_most is a default, not set by the operator: it does not apply to the operator's own tenant */
 };
-/* Whose the sandboxes of the unix socket are. */
+/* The tenant of sandboxes that are created through the unix socket. */
 #define ATOLL_OPERATOR_TENANT "default"
 
-/* Output of commands that is kept on disk. Journals of commands that have ended give way, the oldest
- * first; readers are told of the gap. */
+/* Output of commands that is kept on disk. Beyond a quota the journals of ended commands are
+ * dropped, oldest first; readers see a gap. */
 struct atoll_output_quota {
     uint64_t sandbox_bytes; /* 0: an eighth of total_bytes */
     uint64_t tenant_bytes;  /* 0: half of total_bytes */
     uint64_t total_bytes;   /* 0: an eighth of the file system, 16 GiB at most */
-    uint32_t days;          /* 0: no end */
+    uint32_t days;          /* 0: no expiry */
 };
 
-/* One of those who make sandboxes, and how the operator wants it used. Texts are copied. */
+/* A provider and its settings. Strings are copied. */
 struct atoll_engine_provider {
-    struct atoll_provider *provider; /* taken over, also on failure; see provider/checked.h */
-    const char *name;                /* PROVIDER NULL (atoll_engine_set_providers): which one */
-    const char *kind;                /* what it is, where its name does not say; NULL: its name */
-    const char *place; /* where it makes them: another of that name with the same place has the same
-                          sandboxes. NULL: like no other */
-    const char *const *languages; /* NULL-terminated: what runs there; NULL: no word about it */
-    struct atoll_limits most;     /* what a request may ask for; 0 fields: no bound */
-    uint32_t max_sandboxes;       /* 0: no limit of its own */
-    struct atoll_limits limits;   /* what a request leaves 0; 0 fields: the engine's */
-    const char *image;            /* runs where a request names nothing; NULL: none */
-    bool named_only;              /* only for requests that name it */
-    uint32_t weight;              /* with ATOLL_PLACE_WEIGHT: its part of the sandboxes; 0: 1 */
-    uint32_t check_ms;            /* how often its health is looked at; 0: 10 s, or 30 */
+    struct atoll_provider
+        *provider; /* ownership is taken, also on failure; see provider/checked.h */
+    const char *
+        name; /* of the existing provider to keep, when provider is NULL (atoll_engine_set_providers) */
+    const char *kind; /* kind of provider; NULL: the same as its name */
+    const char *
+        place; /* where its sandboxes live: a provider with the same name and place has the same sandboxes. NULL: differs from every other */
+    const char *const *languages; /* NULL-terminated: languages it runs; NULL: not declared */
+    struct atoll_limits most; /* upper bounds of what a request may ask for; 0 fields: unbounded */
+    uint32_t max_sandboxes;   /* 0: no limit */
+    struct atoll_limits
+        limits;        /* defaults for fields that a request leaves 0; 0 fields: the engine's */
+    const char *image; /* default image; NULL: none */
+    bool named_only;   /* used only for requests that name it */
+    uint32_t weight;   /* with ATOLL_PLACE_WEIGHT: its share of the sandboxes; 0: 1 */
+    uint32_t check_ms; /* interval of health checks; 0: 10 s, or 30 */
 };
 
 struct atoll_engine_config {
-    const char *state_dir;                         /* exists, ours */
-    const struct atoll_engine_provider *providers; /* in the order they are asked; at most 16 */
+    const char *state_dir;                         /* must exist, and is used by this engine only */
+    const struct atoll_engine_provider *providers; /* in order of preference; at most 16 */
     size_t provider_count;
-    struct atoll_store *store; /* taken over, also on failure */
-    uint32_t pool;             /* sandboxes kept ready, of each kind that is (pool.c) */
+    struct atoll_store *store; /* ownership is taken, also on failure */
+    uint32_t pool;             /* number of sandboxes kept ready per pool class (pool.c) */
     uint32_t max_sandboxes;    /* 0: 4096 */
     struct atoll_quota quota;
     uint64_t journal_max_bytes; /* output kept per exec, see atoll_reader; 0: 64 MiB */
     struct atoll_output_quota output;
-    uint64_t artifacts_max_bytes; /* kept of sandboxes that are gone, in all; 0: nothing is */
-    uint32_t artifacts_days;      /* how long; 0: no end */
+    uint64_t artifacts_max_bytes; /* for artifacts of all destroyed sandboxes; 0: none are kept */
+    uint32_t artifacts_days;      /* how long artifacts are kept; 0: no expiry */
     uint32_t waived;              /* limits the operator waives for every sandbox */
-    bool offload; /* worker threads read, write and close what comes out of sandboxes; false: the
-                     loop's thread, for tests */
-    bool no_descriptors; /* pretend that none pass from agents: for tests of what is done then */
-    uint32_t reattach_max_ms; /* the longest pause before an agent is dialed again; 0: 10 s */
+    bool
+        offload; /* worker threads read, write and close descriptors from sandboxes; false: the loop's thread does, for tests */
+    bool no_descriptors;      /* for tests: behave as if agents cannot pass descriptors */
+    uint32_t reattach_max_ms; /* maximum backoff before an agent is dialed again; 0: 10 s */
     uint32_t
-        orphans_ms; /* how often providers are asked for sandboxes of nobody; 0: five minutes */
+        orphans_ms; /* interval at which providers are asked for orphaned sandboxes; 0: five minutes */
     const char *host_json; /* the doctor's report; copied */
-    /* For what to say where nobody makes what is asked for: the kinds of providers there could be
-     * (borrowed for good; NULL: nothing is said), and where the operator says so (copied). */
+    /* For the error text when no provider can make what a request asks for: the kinds of providers
+     * that could be configured (borrowed, must outlive the engine; NULL: no hint) and the name of
+     * the operator's file (copied). */
     const struct atoll_route_kinds *kinds;
     const char *providers_file;
 };
 
 int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *config,
                      struct atoll_engine **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Takes over what an earlier daemon left: living sandboxes are adopted with their commands, the rest
- * is brought to a true end. Once, before anything else is asked of the engine. */
+/* Takes over the state of an earlier daemon: living sandboxes are adopted with their commands; for
+ * the others, the recorded end is completed. Call once, before any other request to the engine. */
 void atoll_engine_recover(struct atoll_engine *engine,
                           void (*done)(void *arg, const struct atoll_error *error), void *arg);
-/* Drops memory and handles; sandboxes live on. */
+/* Frees memory and handles; sandboxes keep running. */
 struct atoll_engine *atoll_engine_free(struct atoll_engine *engine);
 /* Destroys every sandbox and ends atoll-spawn, then calls done. */
 void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg), void *arg);
 
-/* Those who make sandboxes from now on, all of them, in the order they are asked; a row without a
- * provider keeps the one of its name, with other settings. One that is not there any more gets no new
- * sandboxes and goes when it has none left. Not for the one that builds templates. */
+/* Replaces the list of providers, in order of preference. A row without a provider keeps the
+ * provider of its name, with new settings. A provider that is missing in the new list gets no new
+ * sandboxes and is freed when it has none left. The provider that builds templates cannot be
+ * replaced. */
 int atoll_engine_set_providers(struct atoll_engine *engine,
                                const struct atoll_engine_provider *providers, size_t count,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
-/* How sandboxes are divided among providers that can make them: enum atoll_placement. */
+/* How sandboxes are distributed over the providers that can make them: enum atoll_placement. */
 void atoll_engine_set_placement(struct atoll_engine *engine, int placement);
-/* The operator's file was read again; why it could not be used, NULL: it is. */
+/* Records that the operator's file was read again. error: why it could not be used; NULL: it is in
+ * use. */
 void atoll_engine_note_providers(struct atoll_engine *engine, const char *error);
 
 /* The doctor's report as JSON, as of the daemon's start. */
 const char *atoll_engine_host_json(const struct atoll_engine *engine);
 
-/* What a tenant, or all together, have and may have. Promises by enum atoll_promise; a most of 0: no
- * bound. */
+/* Usage and quotas of one tenant or of all. Promises are indexed by enum atoll_promise; a quota
+ * (_most) of 0: unlimited. */
 struct atoll_usage {
     size_t sandboxes, sandboxes_most;
     uint32_t creates, creates_most; /* on this machine */
@@ -126,12 +134,12 @@ struct atoll_usage {
     size_t waiting;
     uint64_t promised[3], promised_most[3];
 };
-/* tenant NULL: all together, of which no number of execs is a bound. */
+/* tenant NULL: all tenants together, for which execs have no quota. */
 void atoll_engine_usage(const struct atoll_engine *engine, const char *tenant,
                         struct atoll_usage *ret);
-/* Of each promise what the tenant with the most of it has. */
+/* For each promise, the largest sum that a tenant has. */
 void atoll_engine_largest(const struct atoll_engine *engine, uint64_t ret_promised[static 3]);
-/* How many requests of all tenants wait for their turn right now. */
+/* The number of queued requests of all tenants. */
 void atoll_engine_queue(const struct atoll_engine *engine, size_t *ret_creates, size_t *ret_execs);
 
 /* --- sandboxes --- */
@@ -140,69 +148,70 @@ enum atoll_sandbox_state {
     ATOLL_SANDBOX_CREATING,
     ATOLL_SANDBOX_RUNNING,
     ATOLL_SANDBOX_STOPPING,
-    ATOLL_SANDBOX_FAILED,  /* its first process died; cause says why */
-    ATOLL_SANDBOX_PAUSED,  /* its processes stand still, or were ended to be started anew */
-    ATOLL_SANDBOX_STOPPED, /* a persistent one of which only the disk is there */
-    /* Its provider has not answered since the daemon started; cause says why. Nobody knows better. */
+    ATOLL_SANDBOX_FAILED, /* its first process died; cause says why */
+    ATOLL_SANDBOX_PAUSED, /* its processes are frozen, or were ended and are started anew on resume */
+    ATOLL_SANDBOX_STOPPED, /* persistent, and only its disk exists */
+    /* Its provider has not answered since the daemon started, so that its real state is unknown;
+     * cause says why. */
     ATOLL_SANDBOX_UNREACHABLE,
 };
 #define ATOLL_SANDBOX_STATES (ATOLL_SANDBOX_UNREACHABLE + 1)
 const char *atoll_sandbox_state_name(enum atoll_sandbox_state state);
 
-/* Defaults for what a request leaves 0. */
+/* Defaults for fields that a request leaves 0. */
 struct atoll_limits atoll_limits_default(void);
-/* "memory" → ATOLL_LIMIT_MEMORY, "all" → all; 0 for a word that is none. */
+/* "memory" → ATOLL_LIMIT_MEMORY, "all" → all of them; 0 when it is not a known limit name. */
 uint32_t atoll_limit_by_name(const char *name);
-const char *atoll_limit_name(uint32_t limit); /* of one bit */
+const char *atoll_limit_name(uint32_t limit); /* name of one bit */
 
 enum atoll_at_deadline {
-    ATOLL_DEADLINE_DESTROY, /* a persistent one is stopped */
+    ATOLL_DEADLINE_DESTROY, /* a persistent sandbox is stopped instead */
     ATOLL_DEADLINE_PAUSE,
-    ATOLL_DEADLINE_PAUSE_DISK, /* without keeping its processes */
+    ATOLL_DEADLINE_PAUSE_DISK, /* its processes are ended */
 };
 
-/* What ends a sandbox besides its owner, or bounds what it may use in all; 0 fields: no bound.
- * limits.timeout_s is the deadline. */
+/* What ends a sandbox besides its owner, and its budgets; 0 fields: unlimited. The deadline is
+ * limits.timeout_s. */
 struct atoll_lifetime {
-    uint32_t idle_s;              /* without a running command or a request to it */
-    uint32_t lease_s;             /* without atoll_engine_heartbeat() */
-    bool connection_lease;        /* until atoll_engine_connection_closed(), or the daemon dies */
-    uint32_t cpu_budget_s;        /* CPU time of all its processes; then its commands are ended */
-    uint64_t output_budget_bytes; /* stdout and stderr of all its commands; likewise */
-    enum atoll_at_deadline at_deadline; /* also when idle */
-    bool persistent; /* its disk outlives its processes, the daemon and the host */
+    uint32_t idle_s;       /* time without a running command or a request */
+    uint32_t lease_s;      /* time without atoll_engine_heartbeat() */
+    bool connection_lease; /* ends with atoll_engine_connection_closed(), or when the daemon dies */
+    uint32_t cpu_budget_s; /* CPU time of all its processes; beyond it, its commands are killed */
+    uint64_t output_budget_bytes;       /* stdout and stderr of all its commands; likewise */
+    enum atoll_at_deadline at_deadline; /* what to do at the deadline or when idle */
+    bool persistent; /* its disk survives its processes, the daemon and the host */
 };
 
-/* Borrowed for the call; quota.c copies every pointer of this and of atoll_exec_start if it must
- * wait. */
+/* Borrowed for the call; quota.c copies all that this and atoll_exec_start point to if the request
+ * is queued. */
 struct atoll_create {
     const char *template_name;  /* NULL: host */
-    struct atoll_limits limits; /* 0 fields: default */
+    struct atoll_limits limits; /* 0 fields: defaults */
     uint32_t waived;
-    const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL; for every exec */
-    bool env_is_common;        /* it is all the registry's: nobody's secret */
-    const char *metadata_json; /* an object, or NULL; kept and given back */
-    const char *owner;         /* tenant it belongs to; NULL: "default" */
+    const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL; for all execs */
+    bool env_is_common;        /* env comes from the registry only and contains no secret */
+    const char *metadata_json; /* an object, or NULL; stored and returned */
+    const char *owner;         /* tenant; NULL: "default" */
     struct atoll_lifetime lifetime;
-    /* What a facade wants to know about it later, after a restart too; shown to nobody, so the
-     * facade's business alone; NULL: nothing. Not for secrets: it is on disk. */
+    /* Private data of the facade, which survives a restart and is not shown to clients; NULL: none.
+     * Not for secrets: it is stored on disk. */
     const char *facade_json;
     const char *const
         *artifacts;          /* patterns of files to keep (engine/artifact/artifacts.h), or NULL */
-    const char *session_id;  /* of the session it is made for, or NULL */
-    const char *provider;    /* by name; NULL or "auto": whoever can */
+    const char *session_id;  /* of the session it belongs to, or NULL */
+    const char *provider;    /* name; NULL or "auto": any that can */
     const char *image;       /* a container image instead of a template, or NULL */
     const char *isolation;   /* "container", "gvisor", …; NULL: any */
-    const char *language;    /* that code in it will be in; NULL: nobody says */
-    const char *interpreter; /* the language whose interpreter may wait in it; NULL: none */
+    const char *language;    /* language of the code that will run; NULL: unknown */
+    const char *interpreter; /* language whose interpreter may be started already; NULL: none */
     enum atoll_network network;
     uint32_t gpus;
     bool
-        recreate; /* when its provider loses it, it is made again with the same id, without its files */
+        recreate; /* when its provider loses it, make it again with the same id, without its files */
     const struct atoll_mount *mounts; /* at most ATOLL_MOUNTS_MAX */
     size_t mount_count;
-    const struct atoll_registry_login *login; /* for the image's registry, or NULL; never kept */
-    /* Until done: what making it is busy with, in words; or NULL. */
+    const struct atoll_registry_login *login; /* for the image's registry, or NULL; never stored */
+    /* Called until done with a description of the current step; or NULL. */
     void (*progress)(void *arg, const char *text);
     void *progress_arg;
 };
@@ -212,79 +221,82 @@ typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox,
 
 void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
                          atoll_sandbox_fn *done, void *arg);
-/* Who starts interpreters (contexts.h): in sandboxes that wait in the pool, too. */
+/* The module that starts interpreters (contexts.h), also in pooled sandboxes. */
 typedef void atoll_done_fn(void *arg, const struct atoll_error *error);
 struct atoll_interpreters {
-    /* Starts the default one of a language; done when it waits, or cannot. */
+    /* Starts the default interpreter of a language. done is called when it is ready or has
+     * failed. */
     void (*prepare)(void *arg, const char *sandbox_id, const char *language, atoll_done_fn *done,
                     void *done_arg);
-    /* The sandbox is somebody's now, and the store knows of it. */
+    /* A pooled sandbox was given to a tenant, and is stored. */
     void (*handed_over)(void *arg, const char *sandbox_id);
     void *arg;
 };
 void atoll_engine_set_interpreters(struct atoll_engine *engine,
                                    const struct atoll_interpreters *interpreters);
-/* Somebody ran code in the default interpreter of this sandbox, for the first time: when that happens
- * again and again, the next ones like it are made ahead, with such an interpreter waiting. */
+/* Records that code ran in the default interpreter of this sandbox for the first time. If that
+ * happens repeatedly, the pool keeps sandboxes of the same kind with a started interpreter. */
 void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,
                                    const char *language);
 
-/* NULL when there is none by that id (pooled ones are not there yet). */
+/* NULL when no sandbox has that id. Does not find pooled sandboxes. */
 struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char *id);
-/* Also one that waits in the pool. */
+/* Finds pooled sandboxes too. */
 struct atoll_sandbox *atoll_engine_peek(struct atoll_engine *engine, const char *id);
 struct atoll_sandbox *atoll_engine_next(struct atoll_engine *engine, size_t *pos);
-/* In the order of lists, by time of creation and then by id: the first after that place, the last before
- * it; NULL when there is none. tenant: whose; NULL: of all. */
+/* Paging through sandboxes in order of creation time, then id: the first after that position, the
+ * last before it; NULL at the end. tenant NULL: of all tenants. */
 struct atoll_sandbox *atoll_engine_after(struct atoll_engine *engine, const char *tenant,
                                          int64_t created_unix_ms, const char *id);
 struct atoll_sandbox *atoll_engine_before(struct atoll_engine *engine, const char *tenant,
                                           int64_t created_unix_ms, const char *id);
-/* How many there are in each state, and in all. tenant, provider: NULL for any. ret_silent: of those
- * that are counted as unreachable, how many run and have an agent that does not answer; may be NULL. */
+/* Counts sandboxes by state; returns the total. tenant, provider: NULL for any. ret_silent (may be
+ * NULL): of those counted as unreachable, the running ones whose agent does not answer. */
 size_t atoll_engine_count(const struct atoll_engine *engine, const char *tenant,
                           const char *provider, size_t ret[static ATOLL_SANDBOX_STATES],
                           size_t *ret_silent);
-/* What the daemon has on its own disk. */
+/* Use of the daemon's own disk. */
 struct atoll_disk_view {
-    uint64_t store_bytes, log_bytes;             /* the database, and its write-ahead log */
-    uint64_t journal_bytes, journal_max_bytes;   /* output of commands, and what that may have */
-    uint64_t held_bytes, held_max_bytes;         /* the same in memory, for those who follow */
-    uint64_t artifact_bytes, artifact_max_bytes; /* files of sandboxes that are gone */
-    uint64_t free_bytes;                         /* of the file system; UINT64_MAX: not known */
+    uint64_t store_bytes, log_bytes;           /* the database, and its write-ahead log */
+    uint64_t journal_bytes, journal_max_bytes; /* output of commands, and its quota */
+    uint64_t held_bytes,
+        held_max_bytes; /* output held in memory for following readers, and its limit */
+    uint64_t artifact_bytes,
+        artifact_max_bytes; /* artifacts of destroyed sandboxes, and their quota */
+    uint64_t free_bytes;    /* of the file system; UINT64_MAX: unknown */
 };
 void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret);
-/* Whether the daemon's disk has room for new work, and the store takes writes: it took the last one,
- * else one is tried. */
+/* Whether the daemon's disk has room for new work and the store accepts writes: the last write
+ * succeeded, or else a test write does. */
 int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Whether there may be one more sandbox: RESOURCE_EXHAUSTED. */
+/* Whether one more sandbox may be created: RESOURCE_EXHAUSTED. */
 int atoll_engine_check_room(const struct atoll_engine *engine,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Whether the provider that builds templates answers now; of the others engine/provider/providers.h tells how
- * they were when they were looked at last. */
+/* Whether the provider that builds templates answers now. For the others,
+ * engine/provider/providers.h has the result of the last health check. */
 void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *arg);
-/* Idempotent and complete: when done comes nothing of it is left. Running execs end as killed_by
- * `who`. Unknown id: NOT_FOUND. */
+/* Idempotent. done is called when nothing of the sandbox is left. Running execs end as killed_by
+ * `who`. NOT_FOUND: unknown id. */
 void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const char *who,
                           atoll_done_fn *done, void *arg);
 
 struct atoll_sandbox_view {
     const char *id, *template_name, *metadata_json, *owner;
-    const char *provider, *isolation, *image; /* image "": it runs a template */
-    const char *handle; /* what its provider calls it; "" where that is its id */
+    const char *provider, *isolation, *image; /* image "": made from a template */
+    const char *handle;                       /* the provider's name for it; "" if that is its id */
     enum atoll_network network;
     bool recreate;
     const struct atoll_mount *mounts;
     size_t mount_count;
-    bool own_image;               /* what it runs is an image that the template stands for */
+    bool own_image;               /* its template is an image kept by the provider */
     const char *const *artifacts; /* patterns of files to keep, or NULL */
     const char *facade_json;      /* or NULL */
     const char *const *env;       /* NULL-terminated, or NULL */
     struct atoll_lifetime lifetime;
-    uint64_t cpu_spent_s, output_spent_bytes; /* of the budgets */
+    uint64_t cpu_spent_s, output_spent_bytes; /* used part of the budgets */
     enum atoll_sandbox_state state;
-    const char *cause; /* FAILED; else "" */
-    int64_t silent_ms; /* RUNNING: its agent has not answered for so long; 0: it does */
+    const char *cause; /* why it failed or is unreachable; else "" */
+    int64_t silent_ms; /* RUNNING: how long its agent has not answered; 0: it answers */
     int64_t created_unix_ms, expires_unix_ms; /* 0: never */
     int64_t paused_unix_ms;                   /* PAUSED, STOPPED: since when */
     struct atoll_limits limits;
@@ -294,8 +306,8 @@ struct atoll_sandbox_view {
 };
 void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox_view *ret);
 
-/* What may change while it lives. NOT_FOUND, FAILED_PRECONDITION when it is ending. */
-/* The sandbox is destroyed `seconds` from now; 0: never. */
+/* Changes to a living sandbox. NOT_FOUND; FAILED_PRECONDITION when it is being destroyed. */
+/* Sets the deadline to `seconds` from now; 0: none. */
 int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32_t seconds,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 /* json: an object, copied. */
@@ -304,42 +316,43 @@ int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const
 
 int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const char *json,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The lease runs anew from now. FAILED_PRECONDITION for a sandbox without one. */
+/* Renews the lease. FAILED_PRECONDITION for a sandbox without a lease. */
 int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The connection that its lease is bound to is gone: so is the sandbox. Nothing for others. */
+/* Destroys the sandbox if its lease is bound to the connection; else does nothing. */
 void atoll_engine_connection_closed(struct atoll_engine *engine, const char *id);
-/* Somebody uses it, in a way that the engine does not see. */
+/* Records a use of the sandbox that the engine does not see itself, such as a preview. */
 void atoll_engine_touch(struct atoll_engine *engine, const char *id);
 
 /*
- * A paused sandbox uses no CPU and has no deadline, no lease and no idle time; everything but
- * resume, destroy and what only reads its record is FAILED_PRECONDITION.
- * keep_processes: they stand still and go on where they were; else they are ended (killed_by `who`)
- * and what is started after the resume finds a fresh boot: new boot_id, empty /tmp left as it is,
- * the disk as it was. FAILED_PRECONDITION when it is paused already.
+ * A paused sandbox uses no CPU; its deadline, lease and idle time do not run. Every request except
+ * resume, destroy and reading its record fails with FAILED_PRECONDITION. keep_processes: the
+ * processes are frozen and continue after the resume. Otherwise they are ended (killed_by `who`),
+ * and commands after the resume see a fresh boot (new boot_id) on the unchanged disk, /tmp
+ * included. FAILED_PRECONDITION when it is paused already.
  */
 void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
                         const char *who, atoll_done_fn *done, void *arg);
-/* Of a paused or stopped one: it is running when done comes, with the timeout it was made with
- * running anew. Success for one that runs. */
+/* Resumes a paused sandbox or starts a stopped one. It is running when done is called, and its
+ * original timeout starts again. Succeeds for a running sandbox. */
 void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done_fn *done,
                          void *arg);
-/* Of a persistent one: ends all its processes and keeps its disk. FAILED_PRECONDITION otherwise. */
+/* Ends all processes of a persistent sandbox and keeps its disk. FAILED_PRECONDITION if it is not
+ * persistent. */
 void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *who,
                        atoll_done_fn *done, void *arg);
 
 struct atoll_sandbox_stats {
     uint64_t memory_limit_bytes;
-    uint64_t memory_bytes, memory_peak_bytes; /* 0: nobody measures it */
-    double cpu_percent;                       /* since the last reading, 100 is one CPU */
+    uint64_t memory_bytes, memory_peak_bytes; /* 0: not measured */
+    double cpu_percent;                       /* since the last reading; 100 is one CPU */
     double cpu_seconds;
-    uint32_t cpu_limit_millis; /* where whoever measures says so; 0: the sandbox's own */
+    uint32_t cpu_limit_millis; /* if the provider reports it; 0: as in the sandbox's limits */
     uint64_t processes, processes_peak;
     uint64_t disk_bytes, disk_limit_bytes, inodes, inodes_limit;
     uint64_t net_rx_bytes, net_tx_bytes;
     double uptime_s;
-    bool cpu_unknown; /* whoever measures it does not answer */
+    bool cpu_unknown; /* the provider did not answer */
     /* The agent did not answer: disk (unless the provider measures it), inodes and network are 0. */
     bool inside_unknown;
 };
@@ -347,24 +360,26 @@ typedef void atoll_stats_fn(void *arg, const struct atoll_sandbox_stats *stats,
                             const struct atoll_error *error);
 void atoll_engine_stats(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                         void *arg);
-/* The same; where its agent does not answer, what its provider measures, with inside_unknown. */
+/* The same; if the agent does not answer, only what the provider measures, with inside_unknown. */
 void atoll_engine_figures(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                           void *arg);
-/* Whether its agent answers, whatever its provider does meanwhile; stats are NULL. */
+/* Asks the agent whether it answers, independent of the provider; stats are NULL. */
 void atoll_engine_ask_agent(struct atoll_engine *engine, const char *id, atoll_stats_fn *done,
                             void *arg);
 
-/* Figures of the last hour, one sample every five seconds while the sandbox runs. Kept from the first
- * call of atoll_engine_keep_history() on, which takes a sample at once; in memory only, so a facade
- * asks again after a restart. Neither counts as a use of the sandbox. */
+/* Statistics of the last hour, one sample every five seconds while the sandbox runs. They are kept
+ * from the first call of atoll_engine_keep_history(), which takes a sample at once. They are in
+ * memory only: a facade calls it again after a restart. Neither function counts as a use of the
+ * sandbox. */
 #define ATOLL_HISTORY_SAMPLES 720
 #define ATOLL_HISTORY_EVERY_MS 5000
 struct atoll_history_sample {
-    int64_t unix_ms;                  /* on the grid of five seconds, but for the first */
-    struct atoll_sandbox_stats stats; /* cpu_percent: since the sample before */
+    int64_t unix_ms;                  /* multiple of five seconds, except for the first sample */
+    struct atoll_sandbox_stats stats; /* cpu_percent: since the previous sample */
 };
 void atoll_engine_keep_history(struct atoll_engine *engine, const char *id);
-/* Those of from..to (both included; 0 for to: until now), oldest first, at most max; how many. */
+/* Copies at most max samples of from..to (inclusive; to = 0: until now), oldest first; returns how
+ * many. */
 size_t atoll_engine_history(struct atoll_engine *engine, const char *id, int64_t from_unix_ms,
                             int64_t to_unix_ms, struct atoll_history_sample *out, size_t max);
 
@@ -372,31 +387,31 @@ size_t atoll_engine_history(struct atoll_engine *engine, const char *id, int64_t
 
 struct atoll_exec_start {
     const char *const *argv; /* NULL-terminated, at least one */
-    const char *const *env;  /* over the sandbox's, or NULL */
+    const char *const *env;  /* overrides the sandbox's; or NULL */
     const char *user, *cwd;  /* NULL: default */
-    uint32_t timeout_ms;     /* 0: none */
-    bool stdin_open;         /* keep stdin for atoll_exec_write() */
-    /* Output is for one reader that follows, and for nobody later; while there is none, the command
-     * waits. */
+    uint32_t timeout_ms;     /* 0: no limit */
+    bool stdin_open;         /* keep stdin open for atoll_exec_write() */
+    /* Output is for one following reader and is not kept for later ones; without a reader the
+     * command blocks when its output is full. */
     bool held;
     bool pty;
     uint32_t cols, rows;
 };
 
 typedef void atoll_exec_fn(void *arg, struct atoll_exec *exec, const struct atoll_error *error);
-/* A command that cannot start is an error and leaves no exec. */
+/* If the command cannot be started, done gets an error and no exec exists. */
 void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
                        const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg);
 /* exec_id: 16 hex digits. */
 struct atoll_exec *atoll_sandbox_find_exec(struct atoll_sandbox *sandbox, const char *exec_id);
 struct atoll_exec *atoll_sandbox_next_exec(struct atoll_sandbox *sandbox, size_t *pos);
 
-/* How a command ended: exactly one of these exists per exec, once it has ended. */
+/* How a command ended; set exactly once per exec. */
 struct atoll_exec_result {
     enum atoll_end_kind kind;
     int code;   /* EXITED */
-    int signal; /* where one was involved */
-    /* KILLED_BY: who; LOST: why; OOM_KILLED with its whole sandbox: how; else "" */
+    int signal; /* if a signal was involved */
+    /* KILLED_BY: who; LOST: why; OOM_KILLED together with its sandbox: how; else "" */
     char reason[200];
     uint64_t user_us, system_us, max_rss_bytes;
     uint32_t oom_kills, oom_pid;
@@ -410,24 +425,26 @@ const char *atoll_end_kind_name(enum atoll_end_kind kind);
 
 struct atoll_exec_view {
     const char *id, *sandbox_id, *user, *cwd;
-    const char *const *argv; /* NULL-terminated; the beginning of a long command line */
-    uint64_t argv_left_out;  /* bytes of it that are not kept */
+    const char *const *argv; /* NULL-terminated; a long command line is cut */
+    uint64_t argv_left_out;  /* bytes that were cut */
     uint32_t pid;
     bool pty;
-    bool held; /* one of our own: the interpreter of a context */
+    bool held; /* started by the daemon: the interpreter of a context */
     int64_t started_unix_ms;
     const struct atoll_exec_result *result; /* NULL while it runs */
 };
 void atoll_exec_get(const struct atoll_exec *exec, struct atoll_exec_view *ret);
 
-/* Whether it only waits for its next input. A command that rests does not keep its sandbox from
- * being idle; they do not rest until somebody says so. */
+/* Marks a command that only waits for its next input. A resting command does not keep its sandbox
+ * from being idle. The default is false. */
 void atoll_exec_set_resting(struct atoll_exec *exec, bool resting);
 
-/* Sends to stdin; done when the sandbox has taken it. close: end of input after these bytes. */
+/* Writes to stdin; done is called when the sandbox has taken the bytes. close: end of input after
+ * them. */
 void atoll_exec_write(struct atoll_exec *exec, const uint8_t *bytes, size_t n, bool close,
                       atoll_done_fn *done, void *arg);
-/* All of its input, for which nobody waits: a command that cannot be given it is killed. */
+/* Writes all of its input and closes it, without a callback. If that fails, the command is
+ * killed. */
 void atoll_exec_feed(struct atoll_exec *exec, const uint8_t *bytes, size_t n);
 void atoll_exec_signal(struct atoll_exec *exec, int signo, bool tree, const char *who,
                        atoll_done_fn *done, void *arg);
@@ -435,23 +452,28 @@ void atoll_exec_resize(struct atoll_exec *exec, uint32_t cols, uint32_t rows, at
                        void *arg);
 
 /*
- * Output, from any offset, as often as wanted, during and after the run. A reader pulls: `ready` is
- * called when there is something new to pull (or the end), and atoll_reader_next() gives it piece
- * by piece.
+ * Output, from any offset, any number of times, during and after the run. A reader pulls: `ready`
+ * is called when there is new output (or the end), and atoll_reader_next() returns it piece by
+ * piece.
  *
- * The first journal_max_bytes of an exec's output are kept, for whoever comes later; a reader that is
- * slow there costs nothing but its own place. What comes after that is for readers that follow:
+ * The first journal_max_bytes of an exec's output are kept for later readers; a slow reader of
+ * these does not affect others. Output beyond that is for readers that follow:
  *
- * - While any of them is open nothing is lost that it has not let go of (atoll_reader_forget()): the
- *   command waits for the slowest. Nobody but its owner says how long: it closes the reader of a
- *   client that is gone or does not take anything, and the command goes on at once.
- * - With none of them it is counted and dropped.
- * - A reader that cannot have some of it is told so where it is: GAP comes before what is behind.
- * - A daemon that dies has lost nothing that was not let go of. The next one holds the command for 15
- *   seconds, or two after the first reader that follows, in which they can come back and go on where
- *   they were.
- * - A disk that refuses makes a gap for those that do not follow. For those that do it is held in memory,
- *   64 MiB for all commands together.
+ * - While a following reader is open, nothing is lost that it has not released
+ * (atoll_reader_forget()): the command blocks until the slowest reader has released it. There is no
+ * timeout: the owner closes the reader of a client that is gone or stalls, and the command
+ * continues at once.
+ *
+ * - Without following readers, the output is counted and dropped.
+ *
+ * - A reader that cannot get some bytes gets a GAP item in their place.
+ *
+ * - If the daemon dies, no unreleased output is lost. The next daemon blocks the command for 15
+ * seconds, or for two seconds after the first following reader, so that readers can come back and
+ * continue.
+ *
+ * - If the disk refuses writes, readers that do not follow get a gap. For those that follow, the
+ * output is held in memory, 64 MiB for all commands together.
  */
 struct atoll_reader;
 struct atoll_reader_item {
@@ -459,39 +481,39 @@ struct atoll_reader_item {
     int stream;      /* DATA, GAP */
     uint64_t offset; /* DATA, GAP: of its first byte in the stream */
     uint64_t length;
-    const uint8_t *data;                    /* DATA: good until the next call */
+    const uint8_t *data;                    /* DATA: valid until the next call */
     const struct atoll_exec_result *result; /* END */
 };
-/* As an offset: what comes from now on. */
+/* Offset: only output from now on. */
 #define ATOLL_READ_FROM_END UINT64_MAX
 /* `ready` is never called from within atoll_reader_open. */
 int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t stderr_offset,
                       void (*ready)(void *arg), void *arg, struct atoll_reader **ret,
                       struct atoll_error *err) ATOLL_MUST_CHECK;
-/* 1: *ret is the next piece; 0: nothing more right now, `ready` will be called; -errno. After END
- * there is nothing more. */
+/* 1: *ret is the next item; 0: nothing more now, `ready` will be called; -errno. END is the last
+ * item. */
 int atoll_reader_next(struct atoll_reader *reader, struct atoll_reader_item *ret) ATOLL_MUST_CHECK;
 struct atoll_reader *atoll_reader_close(struct atoll_reader *reader);
-/* This reader follows, from where it is now on. */
+/* Makes this a following reader, from its current position. */
 void atoll_reader_follow(struct atoll_reader *reader);
-/* Of one that follows: what it was given so far is not needed any more, but for the last bytes of each
- * stream, at most ATOLL_READER_LESS_MAX. Not before they are where a daemon that dies cannot lose
- * them. */
+/* For a following reader: releases all output it was given, except for the last bytes of each
+ * stream, at most ATOLL_READER_LESS_MAX. Call it only when the output is where a crash of the
+ * daemon cannot lose it. */
 #define ATOLL_READER_LESS_MAX 3
 void atoll_reader_forget(struct atoll_reader *reader, size_t stdout_less, size_t stderr_less);
 
-/* --- files: paths are looked up inside the sandbox, as the user (NULL: the default one). "+NAME"
- * means that relative paths and new files are NAME's, but access is root's --- */
+/* --- files: paths are resolved inside the sandbox, as the user (NULL: the default user). With
+ * "+NAME", relative paths and new files are NAME's, but access is checked as root --- */
 
 typedef void atoll_entry_fn(void *arg, const struct atoll_am_entry *entry,
                             const struct atoll_error *error);
 void atoll_files_stat(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       atoll_entry_fn *done, void *arg);
-/* The same with what links lead to and with attributes whose names begin with `attributes`
- * ("user.…"), as atoll_am_entry has them. */
+/* The same, with the targets of links and the attributes whose names begin with `attributes`
+ * ("user.…"), see atoll_am_entry. */
 void atoll_files_look(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       const char *attributes, atoll_entry_fn *done, void *arg);
-/* Walks an entry's attributes: start with *pos = 0; false at the end. */
+/* Iterates over an entry's attributes: start with *pos = 0; false at the end. */
 bool atoll_entry_attribute(const struct atoll_am_entry *entry, size_t *pos, const char **ret_name,
                            const char **ret_value);
 void atoll_files_mkdir(struct atoll_engine *e, const char *id, const char *user, const char *path,
@@ -502,11 +524,11 @@ void atoll_files_remove(struct atoll_engine *e, const char *id, const char *user
                         bool recursive, atoll_done_fn *done, void *arg);
 void atoll_files_chmod(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        uint32_t mode, atoll_done_fn *done, void *arg);
-/* `each` is called per entry, then done once. */
+/* Calls `each` per entry, then done once. */
 void atoll_files_list(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       uint32_t depth, void (*each)(void *arg, const struct atoll_am_entry *entry),
                       atoll_done_fn *done, void *arg);
-/* The same with what atoll_files_look() tells. */
+/* The same, with the fields that atoll_files_look() adds. */
 void atoll_files_list_look(struct atoll_engine *e, const char *id, const char *user,
                            const char *path, uint32_t depth, const char *attributes,
                            void (*each)(void *arg, const struct atoll_am_entry *entry),
@@ -514,34 +536,34 @@ void atoll_files_list_look(struct atoll_engine *e, const char *id, const char *u
 
 void atoll_files_chown(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        const char *owner, const char *group, atoll_done_fn *done, void *arg);
-/* Makes the symbolic link `path`; its target is any text. */
+/* Makes the symbolic link `path`; the target may be any text. */
 void atoll_files_symlink(struct atoll_engine *e, const char *id, const char *user,
                          const char *target, const char *path, atoll_done_fn *done, void *arg);
 
-/* Extended attributes; names with their "user." prefix, nothing else is allowed. */
+/* Extended attributes. Names include the prefix "user."; others are refused. */
 void atoll_files_xattrs(struct atoll_engine *e, const char *id, const char *user, const char *path,
                         void (*each)(void *arg, const char *name, const uint8_t *value, size_t n),
                         atoll_done_fn *done, void *arg);
 void atoll_files_set_xattr(struct atoll_engine *e, const char *id, const char *user,
                            const char *path, const char *name, const uint8_t *value, size_t n,
                            atoll_done_fn *done, void *arg);
-/* NOT_FOUND when there is none of that name. */
+/* NOT_FOUND when the file has no attribute of that name. */
 void atoll_files_remove_xattr(struct atoll_engine *e, const char *id, const char *user,
                               const char *path, const char *name, atoll_done_fn *done, void *arg);
 
-/* Changes in a directory, as they happen, for as long as somebody wants to know. */
+/* Reports changes in a directory until it is unwatched. */
 struct atoll_file_watch;
 struct atoll_file_watch_events {
-    /* Called once, possibly before atoll_files_watch() returns; on an error there is no watch. */
+    /* Called once, possibly before atoll_files_watch() returns; with an error there is no watch. */
     void (*started)(void *arg, struct atoll_file_watch *watch, const struct atoll_error *error);
-    /* name: relative to the directory, "" for itself. */
+    /* name: relative to the directory, "" for the directory itself. */
     void (*changed)(void *arg, enum atoll_watch_kind kind, const char *name);
-    /* The sandbox is gone: nothing more comes. Still to be unwatched. */
+    /* The sandbox is gone; this is the last callback. The caller still has to unwatch. */
     void (*ended)(void *arg);
 };
 void atoll_files_watch(struct atoll_engine *e, const char *id, const char *user, const char *path,
                        bool recursive, const struct atoll_file_watch_events *events, void *arg);
-/* No callback comes after this. Accepts NULL. */
+/* No callback is called after this. Accepts NULL. */
 struct atoll_file_watch *atoll_files_unwatch(struct atoll_file_watch *watch);
 
 /* The opened regular file, which the callback owns, and its size. */
@@ -550,59 +572,62 @@ typedef void atoll_opened_fn(void *arg, struct atoll_tenant_file *file, uint64_t
 void atoll_files_open(struct atoll_engine *e, const char *id, const char *user, const char *path,
                       atoll_opened_fn *done, void *arg);
 
-/* An upload: write to it, then finish (atomic replace) or drop. */
+/* An upload: write to it, then finish it (atomic replace) or drop it. */
 struct atoll_upload;
 typedef void atoll_upload_fn(void *arg, struct atoll_upload *upload,
                              const struct atoll_error *error);
 void atoll_files_create(struct atoll_engine *e, const char *id, const char *user, const char *path,
                         uint32_t mode, atoll_upload_fn *done, void *arg);
-/* The same without the atomic replace: the file is truncated and written where it is, as programs
- * that watch it may expect. Of a dropped upload nothing stays, but an old file stays empty. */
+/* The same without the atomic replace: the existing file is truncated and written in place, for
+ * programs that watch it. If the upload is dropped, a new file is removed and an existing one stays
+ * empty. */
 void atoll_files_rewrite(struct atoll_engine *e, const char *id, const char *user, const char *path,
                          uint32_t mode, atoll_upload_fn *done, void *arg);
-/* As atoll_files_create() with all of the contents, which are borrowed until its callback. */
+/* As atoll_files_create() with the whole content, which is borrowed until done. */
 void atoll_files_put(struct atoll_engine *e, const char *id, const char *user, const char *path,
                      uint32_t mode, const void *bytes, size_t n, atoll_entry_fn *done, void *arg);
 /* Called from the loop after a write that returned 1. */
 void atoll_upload_on_ready(struct atoll_upload *upload, void (*fn)(void *arg), void *arg);
-/* Takes the bytes; a worker writes them later. 1: on_ready follows, and nothing more should come before.
- * -ENOSPC and what else the file says, also of what was taken before. */
+/* Takes the bytes; a worker writes them later. 1: do not write more until on_ready is called.
+ * -ENOSPC or another error of the file, also for bytes of earlier calls. */
 int atoll_upload_write(struct atoll_upload *upload, const uint8_t *bytes,
                        size_t n) ATOLL_MUST_CHECK;
-/* What a write returned, in words for the client. */
+/* Makes the client's error from the result of a write. */
 int atoll_upload_fail(int r, struct atoll_error *err);
-/* Errors of writes are told here as well. */
+/* Also reports errors of earlier writes. */
 void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg);
 void atoll_upload_drop(struct atoll_upload *upload);
 
-/* --- ports: a connection to what listens inside, however the sandbox's network is --- */
+/* --- ports: connections to servers inside, independent of the sandbox's network --- */
 
-/* fd: a connected stream socket the callback owns; closed by atoll_engine_discard(). UNAVAILABLE when
- * nothing listens there. */
+/* fd: a connected stream socket, owned by the callback; close it with atoll_engine_discard().
+ * UNAVAILABLE when no server listens. */
 typedef void atoll_connected_fn(void *arg, int fd, const struct atoll_error *error);
 void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t port,
                           atoll_connected_fn *done, void *arg);
-/* Closes a descriptor that came out of that sandbox, which may be gone: never on the loop's thread. */
+/* Closes a descriptor that came from that sandbox, which may be gone. A worker thread closes it,
+ * since close may block. */
 void atoll_engine_discard(struct atoll_engine *engine, const char *id, int fd);
-/* Descriptors of sandboxes and the work on them; all 0 where the loop does it. */
+/* Counters of descriptors from sandboxes and of the workers' tasks; all 0 without workers. */
 struct atoll_offload_counts atoll_engine_offload(const struct atoll_engine *engine);
 
-/* --- events: every change of state is one --- */
+/* --- events: one for every change of state --- */
 
 struct atoll_event {
-    uint64_t id; /* grows by one with each */
+    uint64_t id; /* increases by one with each event */
     int64_t unix_ms;
     const char
         *kind; /* "sandbox.created", "sandbox.failed", "sandbox.recreated", "sandbox.destroyed",
                          "sandbox.expired", "sandbox.budget_spent", "sandbox.snapshot",
                          "provider.pull_progress", "exec.started", "exec.ended" */
     const char *sandbox_id, *owner;
-    const char *exec_id; /* "" where there is none */
-    const char *detail;  /* a few words: the cause, how it ended; "" */
+    const char *exec_id; /* "" if it concerns no exec */
+    const char *detail;  /* short text such as the cause; or "" */
 };
 struct atoll_subscription;
-/* Calls fn for every event after the id `after` (UINT64_MAX: only new ones), first those that are
- * kept (the last 4096, those of earlier daemons included), from the loop and never from inside this call. */
+/* Calls fn for every event after the id `after` (UINT64_MAX: only new ones), beginning with stored
+ * ones (the last 4096, also from earlier daemons). fn is called from the loop, never from inside
+ * this function. */
 struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, uint64_t after,
                                                   void (*fn)(void *arg,
                                                              const struct atoll_event *event),
@@ -617,13 +642,13 @@ struct atoll_template_view {
     const char *digest; /* "" for host */
     uint64_t size_bytes;
     int64_t created_unix_ms;
-    const char *owner;    /* the only tenant that has it; NULL or "": it is everybody's */
-    const char *provider; /* IMAGE: who keeps it; else NULL or "" */
+    const char *owner;    /* the only tenant that can use it; NULL or "": all tenants can */
+    const char *provider; /* IMAGE: the provider that keeps it; else NULL or "" */
 };
-/* Walks them, every tenant's: start with *pos = 0; false at the end. */
+/* Iterates over the templates of all tenants: start with *pos = 0; false at the end. */
 bool atoll_templates_next(struct atoll_engine *engine, size_t *pos,
                           struct atoll_template_view *ret);
-/* What the name means to that tenant: one of its own, else everybody's. False: nothing. */
+/* Resolves a name for a tenant: its own template, or else a shared one. False: not found. */
 bool atoll_templates_find(struct atoll_engine *engine, const char *tenant, const char *name,
                           struct atoll_template_view *ret);
 
@@ -633,52 +658,54 @@ typedef void atoll_import_fn(void *arg, struct atoll_import *import,
                              const struct atoll_error *error);
 void atoll_templates_import(struct atoll_engine *engine, const char *name, atoll_import_fn *ready,
                             void *arg);
-/* The next bytes of the archive; done when more can be taken. */
+/* The next bytes of the archive; done is called when more can be written. */
 void atoll_import_write(struct atoll_import *import, const uint8_t *bytes, size_t n,
                         atoll_done_fn *done, void *arg);
 typedef void atoll_template_fn(void *arg, const struct atoll_template_view *view,
                                const struct atoll_error *error);
-/* End of the archive; the template exists when done comes without an error. Frees the import. */
+/* End of the archive. When done is called without an error, the template exists. Frees the
+ * import. */
 void atoll_import_finish(struct atoll_import *import, atoll_template_fn *done, void *arg);
 void atoll_import_drop(struct atoll_import *import);
-/* owner: as in the view. FAILED_PRECONDITION while sandboxes of it live. */
+/* owner: as in the view. FAILED_PRECONDITION while sandboxes use it. */
 void atoll_templates_remove(struct atoll_engine *engine, const char *owner, const char *name,
                             atoll_done_fn *done, void *arg);
 
-/* A build: everybody's template from a Dockerfile and the files beside it, made and kept by a provider. */
+/* A build: makes a shared template from a Dockerfile and its context; a provider builds and keeps
+ * it. */
 struct atoll_build;
 struct atoll_build_request {
     const char *name;
-    const char *provider;       /* NULL: the first that can */
+    const char *provider;       /* NULL: the first that can build */
     const char *dockerfile;     /* its path in the archive; NULL: Dockerfile */
-    enum atoll_network network; /* of its steps: NONE or BRIDGE */
-    uint64_t memory_bytes;      /* for each of them; 0: 2 GiB */
+    enum atoll_network network; /* of the build steps: NONE or BRIDGE */
+    uint64_t memory_bytes;      /* per build step; 0: 2 GiB */
 };
-/* UNIMPLEMENTED where nobody can, and as for imports. */
+/* UNIMPLEMENTED when no provider can build; other errors as for imports. */
 int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_request *request,
                       struct atoll_build **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The next bytes of the files as a tar archive; done when more can be taken, with what went wrong if the
- * build has failed already. */
+/* The next bytes of the context as a tar archive; done is called when more can be written, with the
+ * error if the build has failed already. */
 void atoll_build_write(struct atoll_build *build, const uint8_t *bytes, size_t n,
                        atoll_done_fn *done, void *arg);
-/* End of the archive. `said` for every line of the build's output, from the loop; then done, once, and
- * the build is gone. */
+/* End of the archive. `said` is called for each line of the build's output, from the loop; then
+ * done once. Frees the build. */
 void atoll_build_finish(struct atoll_build *build, void (*said)(void *arg, const char *line),
                         atoll_template_fn *done, void *arg);
-/* Gives it up, before or after atoll_build_finish(); nothing is called any more. */
+/* Cancels the build, before or after atoll_build_finish(); no callback is called any more. */
 void atoll_build_drop(struct atoll_build *build);
 
-/* What is on the disk of a running sandbox becomes a template that its owner alone has. */
+/* Makes a template from the disk of a running sandbox; only the sandbox's tenant can use it. */
 void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, const char *name,
                            atoll_template_fn *done, void *arg);
 
-/* --- volumes: made by the sandbox that first mounts them, and there until they are removed --- */
+/* --- volumes: created when a sandbox first mounts them, and kept until they are removed --- */
 
 struct atoll_volume_view {
     const char *name, *provider;
-    int64_t created_unix_ms; /* 0: not known */
+    int64_t created_unix_ms; /* 0: unknown */
 };
-/* provider NULL: the first that has such a thing. UNIMPLEMENTED. */
+/* provider NULL: the first that has volumes. UNIMPLEMENTED. */
 void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const char *provider,
                         void (*each)(void *arg, const struct atoll_volume_view *view),
                         atoll_done_fn *done, void *arg);
