@@ -1,6 +1,6 @@
 /*
- * Files that were kept of sandboxes that are gone. Their names were chosen by code nobody trusts, so
- * a name only ever says what to fetch; where it is written is for the user to say.
+ * Artifacts: files that the daemon kept when a sandbox ended. Untrusted code chose their names, so a
+ * name only selects what to fetch; the local path to write is the user's choice.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static int list(struct atoll_cli *cli, const void *options, int argc, char **arg
     return r < 0 ? r : atoll_cli_list(cli, target.text, "files", file_columns, err);
 }
 
-/* The path keeps its slashes: the route is one of several segments. */
+/* Percent-encodes each segment of the path but not the slashes: the route takes several segments. */
 static int file_target(const char *id, const char *path, struct atoll_link_target *ret,
                        struct atoll_error *err)
 {
@@ -97,7 +97,7 @@ static int fetch(struct atoll_cli *cli, const char *target, struct sink *sink,
     return r;
 }
 
-/* A new file: what is there already is not touched, and no link is followed. */
+/* Creates a new file; fails if the name exists, and follows no link. */
 static int fetch_into(struct atoll_cli *cli, const char *target, const char *local,
                       struct sink *sink, struct atoll_error *err)
 {
@@ -127,7 +127,7 @@ static int get(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
     if (r < 0)
         return r;
     if (!local)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "say which file to write");
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "name the local file to write");
     if (cli->json && strcmp(local, "-") == 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--json and the file cannot both go to standard output");
@@ -142,13 +142,14 @@ static int get(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
 const struct atoll_cli_verb atoll_cli_artifacts_ls = {
     .name = "artifacts ls",
     .args = "[SANDBOX]",
-    .summary = "list files that were kept of sandboxes that are gone",
-    .help = "Sandboxes made with --artifact leave the files that match when they end.\n"
+    .summary = "list the files kept from sandboxes that have ended",
+    .help = "When a sandbox created with --artifact ends, the daemon keeps the files that\n"
+            "match the pattern.\n"
             "\n"
             "Examples:\n"
             "  id=$(atoll create --artifact 'out/*.png')\n"
-            "  atoll artifacts ls          what was kept of which\n"
-            "  atoll artifacts ls $id      the files of one\n",
+            "  atoll artifacts ls          sandboxes that have kept files\n"
+            "  atoll artifacts ls $id      kept files of one sandbox\n",
     .max_args = 1,
     .collection = &sets,
     .run = list,
@@ -157,8 +158,8 @@ const struct atoll_cli_verb atoll_cli_artifacts_ls = {
 const struct atoll_cli_verb atoll_cli_artifacts_get = {
     .name = "artifacts get",
     .args = "SANDBOX PATH [FILE]",
-    .summary = "fetch a file that was kept",
-    .help = "Into FILE, which must not be there yet, by default of the same name in the current\n"
+    .summary = "download a kept file",
+    .help = "Writes to FILE, which must not exist yet. Default: the same name in the current\n"
             "directory; - is standard output.\n",
     .min_args = 2,
     .max_args = 3,
@@ -168,7 +169,7 @@ const struct atoll_cli_verb atoll_cli_artifacts_get = {
 const struct atoll_cli_verb atoll_cli_artifacts_rm = {
     .name = "artifacts rm",
     .args = "SANDBOX...",
-    .summary = "remove files that were kept of sandboxes",
+    .summary = "remove the kept files of sandboxes",
     .help = "",
     .min_args = 1,
     .max_args = -1,

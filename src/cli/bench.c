@@ -1,5 +1,5 @@
 /*
- * The figures of docs/benchmarks.md, on this host.
+ * `atoll bench`: measures on this host what docs/benchmarks.md reports.
  */
 #include "tools/bench/bench.h"
 #include <errno.h>
@@ -21,13 +21,13 @@ struct options {
 
 static const struct atoll_cli_option options_table[] = {
     {"quick", 'q', ATOLL_CLI_FLAG, offsetof(struct options, quick), NULL,
-     "few rounds: seconds instead of minutes, and rough figures", NULL},
+     "fewer rounds: takes seconds instead of minutes, less precise", NULL},
     {"only", 0, ATOLL_CLI_TEXT, offsetof(struct options, only), "MEASURE",
      "one of start, exec, rate, memory, upload, download, preview, code", NULL},
-    {"svg", 0, ATOLL_CLI_TEXT, offsetof(struct options, svg), "FILE",
-     "also draw a picture into FILE", NULL},
+    {"svg", 0, ATOLL_CLI_TEXT, offsetof(struct options, svg), "FILE", "also write a chart to FILE",
+     NULL},
     {"markdown", 0, ATOLL_CLI_FLAG, offsetof(struct options, markdown), NULL,
-     "print tables for a document instead", NULL},
+     "print Markdown tables", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -103,12 +103,12 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_bench = {
     .name = "bench",
     .args = "[--quick] [--only MEASURE] [--svg FILE] [--markdown]",
-    .summary = "measure this host's sandboxes beside what else it has",
-    .help = "Sandboxes that come and go, commands in one that stays, files, previews and code, of\n"
-            "Atoll and of bwrap, runc, runsc and docker where they are installed. All take turns,\n"
-            "so compare the figures of one run with each other, not with another run's. A pooled\n"
-            "start wants a daemon that was started with --pool 8. Leaves nothing behind but the\n"
-            "docker image atoll-bench:1.\n",
+    .summary = "measure sandboxes on this host and compare with other runtimes",
+    .help = "Measures creation and removal of sandboxes, commands in a running sandbox, file\n"
+            "transfer, previews and code execution. Measures bwrap, runc, runsc and docker as\n"
+            "well, if they are installed. The programs take turns, so compare figures within\n"
+            "one run, not between runs. For a pooled start, run the daemon with --pool 8.\n"
+            "Removes everything it made except the docker image atoll-bench:1.\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .run = run,

@@ -11,15 +11,15 @@
 
 extern char **environ;
 
-/* The child's group of processes, which is not ours: mmdebstrap hangs up on all of its group when its
- * output cannot be written, and that must not reach us and the script that called us. */
+/* Process group of the child. It is not ours: when mmdebstrap cannot write its output it sends SIGHUP to
+ * its whole group, which must not include us and the script that called us. */
 static volatile sig_atomic_t group;
 
 static void pass_on(int signo)
 {
     if (group > 0)
         (void)kill((pid_t)-group, signo);
-    (void)raise(signo); /* which does what it would have done, once this returns */
+    (void)raise(signo); /* the default action happens when this handler returns */
 }
 
 static void pass_signals_on(pid_t pid)
@@ -99,7 +99,7 @@ static void wait_for(struct atoll_cli_child *child)
 {
     while (child->pid > 0 && waitpid(child->pid, &child->status, 0) < 0)
         if (errno != EINTR) {
-            child->status = 1 << 8; /* not known, so not success */
+            child->status = 1 << 8; /* unknown, so count it as failure: exit status 1 */
             break;
         }
     child->pid = 0;
@@ -126,7 +126,7 @@ int atoll_cli_child_finish(struct atoll_cli_child *child, struct atoll_error *er
     (void)close(child->out_fd);
     child->out_fd = ATOLL_NO_FD;
     if (was_running) {
-        /* Whoever read its output has given up and says why. */
+        /* The caller stopped reading the output and reports the reason itself. */
         (void)kill(-child->pid, SIGTERM);
         wait_for(child);
         return 0;

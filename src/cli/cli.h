@@ -3,7 +3,7 @@
 #include "cli/options.h"
 
 /*
- * The frame of the `atoll` program: verbs are rows of a table in main.c, one file each.
+ * The frame of the `atoll` program. Verbs are rows of a table in verbs.c; each has its own file.
  *
  * main() finds the verb, fills its options struct from its table, and calls run(). A verb returns
  * the exit status of the program, or a negative errno with *err filled, which main() prints.
@@ -26,18 +26,18 @@ struct atoll_cli_verb {
     const char *name; /* "run"; "template ls" for a verb of a group */
     const char *args; /* what follows the name, for the usage line */
     const char *summary;
-    const char *help;                       /* what summary and options leave open, then examples */
-    const struct atoll_cli_option *options; /* NULL: none but the common ones */
+    const char *help;                       /* what summary and options do not say, then examples */
+    const struct atoll_cli_option *options; /* NULL: only the common ones */
     size_t options_size;    /* of the struct, which starts with a struct atoll_cli_common */
     int min_args, max_args; /* max -1: any number */
-    int command_arg; /* 1: the first starts a command with options of its own; 0: none does */
+    int command_arg; /* N: argument N (from 1) begins a command whose options are not ours; 0: none */
     int failure;     /* exit status when run() fails; 0 means ATOLL_CLI_FAILED */
     const struct atoll_cli_collection *collection; /* for the verbs of cli/collection.h */
     int (*run)(struct atoll_cli *cli, const void *options, int argc, char **argv,
                struct atoll_error *err);
 };
 
-/* First member of every options struct, and its rows. */
+/* Must be the first member of every options struct; ATOLL_CLI_COMMON() has its table rows. */
 struct atoll_cli_common {
     bool json;
     bool help;
@@ -51,7 +51,7 @@ extern const struct atoll_cli_option atoll_cli_common_options[];
         .table = atoll_cli_common_options                          \
     }
 
-/* Those of a verb, with the common ones. */
+/* The options of a verb, including the common ones. */
 const struct atoll_cli_option *atoll_cli_options_of(const struct atoll_cli_verb *verb);
 
 extern const struct atoll_cli_verb atoll_cli_run;
@@ -91,17 +91,17 @@ extern const struct atoll_cli_verb atoll_cli_verify;
 extern const struct atoll_cli_verb atoll_cli_version;
 extern const struct atoll_cli_verb atoll_cli_help;
 
-/* All of them in the order of the help text, ending with NULL. */
+/* All verbs in the order of the help text, ending with NULL. */
 extern const struct atoll_cli_verb *const atoll_cli_verbs[];
 
-/* The verb that argv names, by one word or two; *ret_words says how many. NULL when there is none:
- * then *err says so, with the nearest name. */
+/* Finds the verb that the first one or two words of argv name; *ret_words is how many. Returns NULL if
+ * there is no such verb; *err then suggests the nearest name. */
 const struct atoll_cli_verb *atoll_cli_find_verb(char *const *argv, int *ret_words,
                                                  struct atoll_error *err);
 
-/* Whether it is the first of two words ("template"). */
+/* Whether the word is the first of a two-word verb ("template"). */
 bool atoll_cli_is_group(const char *word);
 
-/* The help of one verb, or of all when verb is NULL, on standard output; and of those of a group. */
+/* Print to standard output: the help of one verb (NULL: the overview of all), and the verbs of a group. */
 void atoll_cli_print_help(const struct atoll_cli_verb *verb);
 void atoll_cli_print_group(const char *group);

@@ -6,9 +6,9 @@
 #include "base/text.h"
 
 #define CELL_MAX 96
-#define BYTES_MAX 9e18 /* that fit an integer */
+#define BYTES_MAX 9e18 /* larger values do not fit an integer */
 
-/* The member of the object it is in, which may have a name before a dot. */
+/* `member` is "MEMBER", or "OBJECT.MEMBER" for a member of a nested object. */
 static const json_t *find(const json_t *item, const char *member)
 {
     const char *dot = strchr(member, '.');
@@ -141,7 +141,7 @@ int atoll_cli_collection_target(const struct atoll_cli_collection *c, const char
         r = atoll_link_check_id(c->what, name, err);
     else if (!atoll_text_is_name(name))
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "\"%.100s\" is no name for a %s: letters, digits, . _ - only", name,
+                       "\"%.100s\" is not a valid %s name: use letters, digits, . _ - only", name,
                        c->what);
     (void)snprintf(ret->text, sizeof(ret->text), "%s/%s", c->path, name); /* both are short */
     return r;

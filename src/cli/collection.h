@@ -3,26 +3,27 @@
 #include "cli/print.h"
 
 /*
- * Lists as data: what the columns of a table show of each item of an answer; and what `ls` and `rm` of
- * keys, templates and the like have in common.
+ * Lists as data: each column names the member of a JSON item that it shows. Also the common `ls` and `rm`
+ * verbs for keys, templates, volumes and artifacts.
  */
 enum atoll_cli_form {
     ATOLL_CLI_FORM_TEXT,
     ATOLL_CLI_FORM_NUMBER,
     ATOLL_CLI_FORM_BYTES,
     ATOLL_CLI_FORM_MEGABYTES,
-    ATOLL_CLI_FORM_AGE,   /* since a time */
-    ATOLL_CLI_FORM_WORDS, /* an array of texts, with commas between */
+    ATOLL_CLI_FORM_AGE,   /* time since an RFC 3339 timestamp */
+    ATOLL_CLI_FORM_WORDS, /* an array of strings, joined with commas */
 };
 
 struct atoll_cli_column {
     const char *title;
     const char *member; /* of the item, or "OBJECT.MEMBER" */
     enum atoll_cli_form form;
-    const char *missing; /* no text, no word, or a number that is 0; NULL: "?", or the 0 */
+    const char
+        *missing; /* shown for an absent text, an empty array or the number 0; NULL: "?" or "0" */
     enum atoll_cli_colour colour;
-    int width; /* of a text, at the most; 0: all of it */
-    /* Adds the cell itself, instead of all that but the title. */
+    int width; /* longer texts are cut; 0: not cut */
+    /* If not NULL, formats the cell; then only `title` of the other members is used. */
     void (*add)(struct atoll_cli_table *table, const json_t *item);
 };
 
@@ -33,27 +34,26 @@ int atoll_cli_list(struct atoll_cli *cli, const char *path, const char *member,
                    const struct atoll_cli_column *columns,
                    struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Does one thing to each of the names (up to a NULL) and prints those it was done to; with --json as
- * {"DONE":[…]}. Stops at the first failure, unless it is to go on: then what fails is told, and the
- * status 1. */
+/* Calls act() for each name (up to a NULL) and prints the names for which it succeeded; with --json as
+ * {"DONE":[…]}. Stops at the first failure. With go_on it prints the error, continues, and returns 1. */
 int atoll_cli_each(struct atoll_cli *cli, char **names, const char *done, bool go_on,
                    int (*act)(struct atoll_cli *cli, const char *name, const void *arg,
                               struct atoll_error *err),
                    const void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* What is listed at one path, and removed by name below it. */
+/* A resource that is listed with GET `path` and removed with DELETE `path`/NAME. */
 struct atoll_cli_collection {
     const char *path, *member;
-    const char *what; /* one of them is called in messages */
-    bool by_name;     /* they have names, not ids */
+    const char *what; /* singular, for messages */
+    bool by_name;     /* items have names; else ids */
     const struct atoll_cli_column *columns;
 };
 
-/* Checks a name and says where it is. INVALID_ARGUMENT. */
+/* Checks a name or id and returns the request target of that item. INVALID_ARGUMENT. */
 int atoll_cli_collection_target(const struct atoll_cli_collection *collection, const char *name,
                                 struct atoll_link_target *ret,
                                 struct atoll_error *err) ATOLL_MUST_CHECK;
-/* run() of verbs that have a collection. */
+/* run() functions for verbs that set `collection`. */
 int atoll_cli_collection_ls(struct atoll_cli *cli, const void *options, int argc, char **argv,
                             struct atoll_error *err);
 int atoll_cli_collection_rm(struct atoll_cli *cli, const void *options, int argc, char **argv,

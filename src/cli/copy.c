@@ -106,7 +106,7 @@ bool atoll_cli_copy_is_inner_link(const char *target, size_t depth)
     while (*target) {
         size_t n = strcspn(target, "/");
         if (n == 2 && target[0] == '.' && target[1] == '.') {
-            /* After a descent, which may be through another link, ".." can be anywhere. */
+            /* ".." after a name: the name may itself be a link, so the result is unknown. */
             if (descended || depth-- == 0)
                 return false;
         } else if (n > 0 && !(n == 1 && target[0] == '.')) {

@@ -5,14 +5,13 @@
  * Copies of files and directories between this machine and a sandbox.
  *
  * Everything that comes out of a sandbox is hostile: names, types, links. A download therefore
- * works with descriptors only, never follows a link, writes new files under names of its own and
- * renames them, and leaves out whatever could lead outside the destination. What is left out is
- * said and counted.
+ * works with descriptors only, never follows a link, writes to temporary names and renames them, and
+ * skips entries that could lead outside the destination. Skipped entries are reported and counted.
  */
 struct atoll_cli_copy {
     struct atoll_cli *cli;
     const char *sandbox; /* id */
-    const char *user;    /* whose rights count inside; NULL: the default user */
+    const char *user; /* user inside the sandbox whose permissions apply; NULL: the default user */
     uint64_t files, directories, bytes;
     json_t *skipped; /* owned: [{"path","reason"}] */
 };
@@ -43,13 +42,13 @@ int atoll_cli_copy_target(const struct atoll_cli_copy *copy, const char *what, c
 
 void atoll_cli_copy_skip(struct atoll_cli_copy *copy, const char *path, const char *fmt, ...)
     ATOLL_PRINTF(3, 4);
-/* Whether the rest of a directory is worth trying after this error. */
+/* Whether the error concerns one entry only, so that the copy continues with the next one. */
 bool atoll_cli_copy_goes_on(const struct atoll_error *err);
 
 /* The last component of a path, or NULL when that is "", "." or "..". Borrowed. */
 const char *atoll_cli_copy_basename(const char *path, char *out, size_t cap);
-/* A name that can only mean an entry of the directory it was found in. */
+/* Whether the name is a single path component, not "." or "..". */
 bool atoll_cli_copy_is_name(const char *name);
-/* A link that cannot lead out of the tree: a relative target whose ".." all come first and are no
- * more than `depth`, the number of real directories above the link within the tree. */
+/* Whether a link cannot lead out of the tree: its target is relative, all ".." come first, and there
+ * are at most `depth` of them (the number of real directories above the link within the tree). */
 bool atoll_cli_copy_is_inner_link(const char *target, size_t depth);

@@ -12,7 +12,7 @@ struct options {
 
 static const struct atoll_cli_option options_table[] = {
     {"user", 'u', ATOLL_CLI_TEXT, offsetof(struct options, user), "NAME",
-     "whose rights count in the sandbox (default: user)", NULL},
+     "user in the sandbox whose permissions apply (default: user)", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -67,7 +67,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 
     if (from.remote == to.remote)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          from.remote ? "one side must be local: copy by way of this machine"
+                          from.remote ? "one side must be local; copy to this machine first"
                                       : "one side must be SANDBOX:PATH");
     if (to.remote && strcmp(to.path, "-") == 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "name a path in the sandbox");
@@ -91,14 +91,14 @@ const struct atoll_cli_verb atoll_cli_cp = {
             "Copies whole directories, keeps modes, and takes - as standard input or\n"
             "output. A local name with a colon is written ./like:this.\n"
             "\n"
-            "Files in a sandbox are made by code nobody trusts. Coming out, nothing is\n"
-            "written outside of DST: names and links that lead elsewhere are skipped, said,\n"
-            "and make the status 1.\n"
+            "Files in a sandbox are untrusted. A copy out of a sandbox writes nothing outside\n"
+            "DST: names and links that lead elsewhere are skipped and reported, and the exit\n"
+            "status is then 1.\n"
             "\n"
             "Examples:\n"
             "  atoll cp data.csv $id:               into the home directory\n"
             "  atoll cp src $id:/data/              a directory, as /data/src\n"
-            "  atoll cp $id:/data/out .             and back\n"
+            "  atoll cp $id:/data/out .             out of the sandbox\n"
             "  tar c src | atoll cp - $id:src.tar   from standard input\n",
     .options = options_table,
     .options_size = sizeof(struct options),

@@ -14,9 +14,9 @@ static const struct atoll_cli_option options_table[] = {
      .offset = offsetof(struct options, sandbox),
      .table = atoll_cli_sandbox_options},
     {"env", 'e', ATOLL_CLI_LIST, offsetof(struct options, env), "K=V",
-     "set a variable for all its commands; K alone passes yours on", NULL},
+     "set an environment variable; K alone copies it from your environment", NULL},
     {"timeout", 0, ATOLL_CLI_DECIMAL, offsetof(struct options, timeout_seconds), "SECONDS",
-     "destroy it after this time", NULL},
+     "destroy the sandbox after this time", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -46,7 +46,8 @@ const struct atoll_cli_verb atoll_cli_create = {
     .name = "create",
     .args = "[OPTION]...",
     .summary = "create a sandbox and print its id",
-    .help = "The sandbox stays until `atoll rm`, or for as long as --timeout says.\n"
+    .help = "The sandbox runs until `atoll rm`, or until one of --timeout, --idle and --lease\n"
+            "expires. --env sets variables for all commands in it.\n"
             "\n"
             "Examples:\n"
             "  id=$(atoll create --memory 1G --cpus 2)\n"

@@ -8,7 +8,7 @@
 
 #define FILE_MAX ((size_t)256 * 1024)
 
-/* One name against one segment of a pattern. */
+/* Matches one path component against one component of a pattern. */
 static bool match_name(const char *pattern, size_t pattern_len, const char *name, size_t name_len)
 {
     char p[256], n[256];
@@ -27,11 +27,12 @@ static const char *behind(const char *text, size_t n)
     return text + n + (text[n] == '/');
 }
 
-/* Whether the pattern names the path or a directory that it is in. Where it fails, the last "**" takes
- * one name more and the rest is tried again; what those before it took never has to change. */
+/* Whether the pattern matches the path or one of its parent directories. On a mismatch it backtracks to
+ * the last "**", which then consumes one more component; an earlier "**" never has to be revisited. */
 static bool names(const char *pattern, const char *path)
 {
-    const char *rest = NULL, *taken = NULL; /* behind the last "**", and what it has taken */
+    const char *rest = NULL;  /* pattern after the last "**" */
+    const char *taken = NULL; /* path after what that "**" has consumed */
 
     while (*pattern) {
         size_t p = strcspn(pattern, "/"), n = strcspn(path, "/");

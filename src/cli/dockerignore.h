@@ -2,10 +2,10 @@
 #include "base/error.h"
 
 /*
- * Which files of a directory are not for a build: the patterns of its .dockerignore. A line is a path from
- * the top with "*", "?" and "[...]" within a name and "**" for any number of directories; it also
- * means all below what it names. "!" before it takes an exception back, "#" begins a comment, and the last
- * line that matches decides. Pure, but for atoll_dockerignore_load().
+ * The patterns of a .dockerignore file: which files of a directory are not sent to a build. A line is a
+ * path relative to the directory, with "*", "?" and "[...]" within a name and "**" for any number of
+ * directories; it also matches everything below. A line with "!" includes files again, "#" begins a
+ * comment, and the last line that matches decides. Pure, except atoll_dockerignore_load().
  */
 #define ATOLL_DOCKERIGNORE_MAX 1024 /* lines */
 
@@ -15,15 +15,15 @@ struct atoll_dockerignore {
         bool except;
     } lines[ATOLL_DOCKERIGNORE_MAX];
     size_t count;
-    bool excepts; /* some line does */
+    bool excepts; /* at least one line has "!" */
 };
 
 /* INVALID_ARGUMENT for too many lines. */
 int atoll_dockerignore_parse(struct atoll_dockerignore *ret, const char *text,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
-/* From the file of that name in a directory; none is an empty one. */
+/* Reads .dockerignore in a directory; a missing file has no patterns. */
 int atoll_dockerignore_load(struct atoll_dockerignore *ret, int dir_fd,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_dockerignore_done(struct atoll_dockerignore *d);
-/* path: from the top, without "./". */
+/* Whether the path is ignored. `path` is relative to the directory, without "./". */
 bool atoll_dockerignore_match(const struct atoll_dockerignore *d, const char *path);

@@ -1,6 +1,6 @@
 /*
- * What this host can give. A daemon that answers tells about itself, since it is the one that makes
- * sandboxes; without one this program looks around with its own rights.
+ * Reports what this host supports. If a daemon answers, it reports, because it makes the sandboxes;
+ * otherwise this program probes the host with its own privileges.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct options {
 static const struct atoll_cli_option options_table[] = {
     ATOLL_CLI_COMMON(struct options),
     {"sysctl", 0, ATOLL_CLI_FLAG, offsetof(struct options, sysctl), NULL,
-     "print only the sysctls to change, as a file of /etc/sysctl.d", NULL},
+     "print only the sysctls to change, in the format of /etc/sysctl.d", NULL},
     {0},
 };
 
@@ -34,7 +34,7 @@ static const struct {
     {"info", "·", ATOLL_CLI_DIM},
 };
 
-/* Commands, perhaps several with "; " between them, as whoever reads this can run them. */
+/* Prints the commands of a fix, separated by "; " in `fix`, with sudo where an ordinary user needs it. */
 static void print_fix(const char *fix)
 {
     static const char *const for_root[] = {"sysctl ", "modprobe ", "apt ", "systemctl "};
@@ -100,7 +100,7 @@ static int probe_here(json_t **ret_report, struct atoll_error *err)
     return *ret_report ? 0 : atoll_fail_errno(err, ENOMEM, "report");
 }
 
-/* The first of the list with these members, or NULL. */
+/* The first item with these members (name, value, …, NULL), or NULL. Borrowed. */
 static json_t *find_with(const json_t *list, const char *const *members)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -114,7 +114,8 @@ static json_t *find_with(const json_t *list, const char *const *members)
     return NULL;
 }
 
-/* The host was asked about the usual socket; the engine that makes sandboxes may be at another one. */
+/* The host report checked Docker's default socket. If a docker provider is up, which may use another
+ * socket, reports that instead. */
 static int amend_docker(struct atoll_cli *cli, const json_t *report)
 {
     static const char *const named[] = {"name", "Docker", NULL};
@@ -147,7 +148,7 @@ static int find_report(struct atoll_cli *cli, bool *ret_daemon, json_t **ret_rep
     if (r == 0 && amend_docker(cli, *ret_report) < 0)
         r = atoll_fail_errno(err, ENOMEM, "report");
     if (r == 0 || err->kind != ATOLL_ERR_UNAVAILABLE)
-        return r; /* one that refuses to answer may be on another host */
+        return r; /* the daemon refused; it may be on another host, so a local probe says nothing */
     *atoll_link_hint(cli->client) = '\0';
     return probe_here(ret_report, err);
 }
@@ -158,20 +159,20 @@ static void print_report(const struct atoll_cli *cli, const json_t *report, bool
     int width = name_width(checks);
 
     if (daemon)
-        (void)printf("As the daemon at %s sees it (%s, version %s):\n\n",
+        (void)printf("Report of the daemon at %s (%s, version %s):\n\n",
                      atoll_client_address(cli->client), atoll_link_text(report, "mode", "?"),
                      atoll_link_text(report, "version", "?"));
     else
-        (void)printf("No daemon answers at %s. As this user sees it (%s):\n\n",
+        (void)printf("No daemon answers at %s. Report for this user (%s):\n\n",
                      atoll_client_address(cli->client), atoll_link_text(report, "mode", "?"));
     for (size_t i = 0; i < json_array_size(checks); i++)
         print_check(json_array_get(checks, i), width);
-    (void)fputs("\nThis host can give: ", stdout);
+    (void)fputs("\nThis host supports: ", stdout);
     atoll_cli_put_colour(stdout, ATOLL_CLI_BOLD, atoll_link_text(report, "summary", "?"));
     (void)fputs(".\n", stdout);
 }
 
-/* The fixes that are one setting of the kernel, in the form that survives a reboot. */
+/* Prints the fixes that are sysctl settings as lines of a sysctl.d file, which survives a reboot. */
 static void print_sysctls(const json_t *report)
 {
     const json_t *checks = json_object_get(report, "checks");
@@ -211,9 +212,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_doctor = {
     .name = "doctor",
     .args = "[--sysctl]",
-    .summary = "say what this host can give, what it lacks, and what to do",
-    .help = "✓ is there, ✗ is missing, ! works but is weaker than it should be, · is worth\n"
-            "knowing. The status is 0 when native sandboxes can run here.\n"
+    .summary = "show what this host supports, what is missing, and how to fix it",
+    .help = "✓ available, ✗ missing, ! works but weaker than it should be, · information.\n"
+            "The exit status is 0 if native sandboxes can run here.\n"
             "\n"
             "  atoll doctor --sysctl > /etc/sysctl.d/60-atoll.conf && sysctl --system\n",
     .options = options_table,

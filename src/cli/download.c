@@ -1,7 +1,7 @@
 /*
- * Out of a sandbox. Each directory is listed by itself, and only the names in that list are used,
- * joined to paths of our own making: a lie in the list can name a file to fetch, not a place to
- * write. See copy.h for the rules.
+ * Copies out of a sandbox. Each directory is listed separately, and only the names of that list are used,
+ * below directories that we opened: a forged list can name a file to fetch, but not a path to write.
+ * copy.h has the rules.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,12 +15,12 @@
 #include "cli/print.h"
 
 #define TEMP_NAME_LEN 16
-/* Entries of all directories together: a sandbox can make up as many as it likes. */
+/* Most entries of all directories together: a sandbox can forge any number of them. */
 #define ENTRIES_MAX 2000000
 
 struct tree {
     struct atoll_cli_copy *copy;
-    struct atoll_buf path; /* in the sandbox, of what is being copied */
+    struct atoll_buf path; /* in the sandbox, of the entry being copied */
     uint64_t entries;
 };
 
@@ -72,7 +72,7 @@ static mode_t mode_of(const json_t *entry, mode_t otherwise)
         return otherwise;
     for (; *text >= '0' && *text <= '7'; text++)
         mode = (mode << 3 | (mode_t)(*text - '0')) & 07777;
-    return mode & 0777; /* no setuid, setgid or sticky bits from there */
+    return mode & 0777; /* drop setuid, setgid and sticky bits */
 }
 
 static uint64_t size_of(const json_t *entry)
@@ -81,8 +81,8 @@ static uint64_t size_of(const json_t *entry)
     return size > 0 && size < 9e15 ? (uint64_t)size : 0;
 }
 
-/* Written under a name nobody can foresee and renamed when whole; the rename replaces a link that
- * may be there rather than following it. */
+/* Writes to a random name and renames the complete file. If `name` is a link, the rename replaces the
+ * link instead of following it. */
 static int save_file(struct tree *tree, const json_t *entry, int dir_fd, const char *name,
                      struct atoll_error *err)
 {
@@ -120,7 +120,7 @@ static void save_link(struct tree *tree, const json_t *entry, int dir_fd, const 
         tree->copy->files++;
 }
 
-/* Opens dir_fd/name, making it where absent; never through a link. */
+/* Opens the directory dir_fd/name, and makes it if it does not exist. Does not follow links. */
 static int open_directory(int dir_fd, const char *name, bool *ret_made, struct atoll_error *err)
 {
     int fd;
@@ -132,7 +132,7 @@ static int open_directory(int dir_fd, const char *name, bool *ret_made, struct a
     fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, errno,
-                          "%.200s is in the way: it is no directory", name);
+                          "%.200s exists and is not a directory", name);
     return fd;
 }
 
@@ -155,7 +155,7 @@ static int save_entries(struct tree *tree, int dir_fd, unsigned depth, struct at
         const char *name = atoll_link_text(entry, "name", "");
         if (++tree->entries > ENTRIES_MAX)
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
-                              "the sandbox lists more than %d files", ENTRIES_MAX);
+                              "the sandbox lists more than %d entries", ENTRIES_MAX);
         if (!atoll_cli_copy_is_name(name) || atoll_buf_appendf(&tree->path, "/%s", name) < 0) {
             atoll_cli_copy_skip(tree->copy, *name ? name : "(no name)", "not a possible file name");
             continue;
@@ -180,7 +180,7 @@ static int save_directory(struct tree *tree, const json_t *entry, int dir_fd, co
     if (fd < 0)
         return fd;
     r = save_entries(tree, fd, depth, err);
-    /* Last, because it may be a directory without write permission. */
+    /* After the entries: the mode may forbid writing to the directory. */
     if (made && fchmod(fd, mode_of(entry, 0755)) < 0 && r == 0)
         r = atoll_fail_errno(err, errno, "%.200s", name);
     tree->copy->directories += made;
@@ -201,13 +201,13 @@ static int save_entry(struct tree *tree, const json_t *entry, int dir_fd, unsign
         save_link(tree, entry, dir_fd, name, depth);
     else
         atoll_cli_copy_skip(tree->copy, atoll_buf_str(&tree->path),
-                            depth < ATOLL_CLI_COPY_DEPTH_MAX ? "no ordinary file"
-                                                             : "too many directories deep");
+                            depth < ATOLL_CLI_COPY_DEPTH_MAX ? "not a regular file"
+                                                             : "nested too deeply");
     return 0;
 }
 
-/* Splits where the user wants it into an open directory and a name in it. "." as the name means
- * the directory itself. */
+/* Splits the local destination into an open directory (returned, owned by the caller) and a name in it.
+ * The name "." means the directory itself. */
 static int choose_place(const char *remote, const char *local, char *name, size_t cap,
                         struct atoll_error *err)
 {

@@ -15,7 +15,7 @@ static const struct atoll_cli_option options_table[] = {
      .offset = offsetof(struct options, command),
      .table = atoll_cli_command_options},
     {"detach", 'd', ATOLL_CLI_FLAG, offsetof(struct options, detach), NULL,
-     "only start it, and print its exec id", NULL},
+     "start the command, print its exec id and return", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -54,7 +54,8 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
         return r;
     if (o->detach && (o->command.tty || o->command.interactive))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "--detach leaves nobody to type: it goes with neither --tty nor --stdin");
+                          "--detach cannot be combined with --tty or --stdin: a detached command "
+                          "has no input");
     if (o->detach)
         return start(cli, argv[0], request, err);
     return atoll_cli_session_attach(cli, argv[0], request, o->command.interactive, o->command.tty,
@@ -64,10 +65,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_exec = {
     .name = "exec",
     .args = "[OPTION]... SANDBOX [--] COMMAND [ARG]...",
-    .summary = "run a command in a sandbox that exists",
-    .help = "Connected and with the exit status like `atoll run`. With --detach the command\n"
-            "goes on by itself; `atoll logs` shows its output and how it ended, now or\n"
-            "later.\n"
+    .summary = "run a command in an existing sandbox",
+    .help = "Input, output and exit status are those of the command, as for `atoll run`. With\n"
+            "--detach the command runs in the background; `atoll logs` shows its output and\n"
+            "how it ended, at any time.\n"
             "\n"
             "Examples:\n"
             "  atoll exec $id -- sh -c 'ls -l > listing'\n"

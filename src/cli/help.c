@@ -8,10 +8,11 @@
 
 const struct atoll_cli_option atoll_cli_common_options[] = {
     {"json", 0, ATOLL_CLI_FLAG, offsetof(struct atoll_cli_common, json), NULL,
-     "print JSON for programs to read", NULL},
+     "print machine-readable JSON", NULL},
     {"ca", 0, ATOLL_CLI_TEXT, offsetof(struct atoll_cli_common, ca_file), "FILE",
      "certificate to trust with https://", NULL},
-    {"help", 'h', ATOLL_CLI_FLAG, offsetof(struct atoll_cli_common, help), NULL, "show this", NULL},
+    {"help", 'h', ATOLL_CLI_FLAG, offsetof(struct atoll_cli_common, help), NULL, "show this help",
+     NULL},
     {0},
 };
 
@@ -47,7 +48,7 @@ static void print_verb(const struct atoll_cli_verb *verb)
         (void)printf("\n%s", verb->help);
 }
 
-/* NULL: all are. */
+/* A NULL group contains every verb. */
 static bool is_in_group(const struct atoll_cli_verb *verb, const char *group)
 {
     size_t n = group ? strlen(group) : 0;
@@ -65,12 +66,12 @@ void atoll_cli_print_group(const char *group)
 {
     (void)printf("Usage: atoll %s VERB [OPTION]... [ARG]...\n\nVerbs:\n", group);
     print_names(group);
-    (void)printf("\n`atoll help %s VERB` says more about each.\n", group);
+    (void)printf("\n`atoll help %s VERB` describes a verb and its options.\n", group);
 }
 
 static void print_overview(void)
 {
-    (void)fputs("atoll: sandboxes for code nobody has to trust\n"
+    (void)fputs("atoll: sandboxes for untrusted code\n"
                 "\n"
                 "Usage: atoll VERB [OPTION]... [ARG]...\n"
                 "\n"
@@ -79,15 +80,16 @@ static void print_overview(void)
     print_names(NULL);
     (void)fputs("\n"
                 "Environment:\n"
-                "  ATOLL_SOCKET      socket of the daemon\n"
-                "  ATOLL_URL         its address instead, such as http://127.0.0.1:7070\n"
-                "  ATOLL_API_KEY     key for that address\n"
+                "  ATOLL_SOCKET      unix socket of the daemon\n"
+                "  ATOLL_URL         URL of the daemon (instead of the socket), such as\n"
+                "                    http://127.0.0.1:7070\n"
+                "  ATOLL_API_KEY     API key to send to ATOLL_URL\n"
                 "  ATOLL_CA_FILE     certificate to trust with https://\n"
-                "  ATOLL_INSECURE    1: trust any\n"
-                "  NO_COLOR          no colours, even on a terminal\n"
+                "  ATOLL_INSECURE    1: accept any certificate\n"
+                "  NO_COLOR          if set: no colours, even on a terminal\n"
                 "\n"
                 "Try: atoll run -- python3 -c 'print(6*7)'\n"
-                "`atoll help VERB` says more about each.\n",
+                "`atoll help VERB` describes a verb and its options.\n",
                 stdout);
 }
 
@@ -99,7 +101,7 @@ void atoll_cli_print_help(const struct atoll_cli_verb *verb)
         print_overview();
 }
 
-/* One, or those of a group, or all. */
+/* Prints one verb, the verbs of a group, or (both NULL) all verbs. */
 static int print_json(const struct atoll_cli_verb *only, const char *group, struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *list = json_array();
@@ -128,7 +130,7 @@ static int run_help(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int
             return -err->errnum;
         if (argc > words)
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                              "\"%.60s\" is one argument too many", argv[words]);
+                              "unexpected argument \"%.60s\"", argv[words]);
     }
     if (cli->json)
         return print_json(verb, group, err);
@@ -156,7 +158,7 @@ const struct atoll_cli_verb atoll_cli_help = {
     .summary = "explain a verb",
     .help = "Examples:\n"
             "  atoll help run\n"
-            "  atoll help template          all about templates\n"
+            "  atoll help template          lists the verbs for templates\n"
             "  atoll help template build\n",
     .max_args = 2,
     .failure = ATOLL_CLI_USAGE,

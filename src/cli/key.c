@@ -14,16 +14,17 @@ struct create_options {
 
 static const struct atoll_cli_option create_options[] = {
     {"tenant", 't', ATOLL_CLI_TEXT, offsetof(struct create_options, tenant), "NAME",
-     "whom the key speaks for; made by its first use (default: default)", NULL},
+     "tenant of the key; created on first use (default: default)", NULL},
     {"scope", 's', ATOLL_CLI_TEXT, offsetof(struct create_options, scope), "SCOPE",
      "read, write or admin (default: write)", NULL},
     {"e2b", 0, ATOLL_CLI_FLAG, offsetof(struct create_options, e2b), NULL,
-     "print it as E2B's SDKs want keys to look", NULL},
+     "print the key in the format that E2B's SDKs accept", NULL},
     ATOLL_CLI_COMMON(struct create_options),
     {0},
 };
 
-/* SDKs of E2B check that a key is "e2b_" and hex digits: ours, spelled so, is the same key. */
+/* E2B's SDKs accept only keys of "e2b_" and hex digits. The daemon accepts its own key in this form:
+ * the bytes after "atl_" in hex. */
 static int spell_for_e2b(json_t *reply, struct atoll_error *err)
 {
     static const char prefix[] = "atl_";
@@ -32,7 +33,8 @@ static int spell_for_e2b(json_t *reply, struct atoll_error *err)
     size_t n = sizeof(prefix) - 1;
 
     if (strncmp(key, prefix, n) != 0 || strlen(key) > 100)
-        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO, "the daemon's answer is no key");
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO,
+                          "the daemon did not return a valid key");
     for (const char *p = key + n; *p; p++)
         (void)snprintf(text + 4 + 2 * (p - key - (ptrdiff_t)n), 3, "%02x", (unsigned char)*p);
     if (json_object_set_new(reply, "key", json_string(text)) < 0)
@@ -40,7 +42,7 @@ static int spell_for_e2b(json_t *reply, struct atoll_error *err)
     return 0;
 }
 
-/* The key alone on standard output, so that a script can take it as it is. */
+/* Prints only the key on standard output, for use in scripts. */
 static int create(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
                   char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
@@ -53,7 +55,7 @@ static int create(struct atoll_cli *cli, const void *options, int argc ATOLL_UNU
 
     if (!request)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "the name of the tenant is no UTF-8 text");
+                          "the name of the tenant is not valid UTF-8");
     r = atoll_cli_call(cli, "POST", "/api/keys", request, &reply, err);
     if (r == 0 && o->e2b)
         r = spell_for_e2b(reply, err);
@@ -78,10 +80,10 @@ static const struct atoll_cli_collection keys = {"/api/keys", "keys", "key", fal
 const struct atoll_cli_verb atoll_cli_key_create = {
     .name = "key create",
     .args = "[--tenant NAME] [--scope SCOPE] [--e2b]",
-    .summary = "make an API key and print it, once",
-    .help = "Only a hash of the key is kept: what is printed here cannot be shown again.\n"
-            "A key of scope read may look, one of scope write may also create, run and\n"
-            "destroy what is its tenant's; admin is for keys, templates and all tenants.\n"
+    .summary = "create an API key and print it once",
+    .help = "The daemon stores only a hash of the key, so it cannot be shown again.\n"
+            "Scopes: read may list and inspect; write may also create, run and destroy, within\n"
+            "its tenant; admin may manage keys, templates and all tenants.\n"
             "\n"
             "Examples:\n"
             "  atoll key create --tenant acme --scope write\n"
@@ -95,7 +97,7 @@ const struct atoll_cli_verb atoll_cli_key_create = {
 const struct atoll_cli_verb atoll_cli_key_ls = {
     .name = "key ls",
     .args = "",
-    .summary = "list the API keys, without the keys themselves",
+    .summary = "list API keys (ids, not the secrets)",
     .help = "",
     .collection = &keys,
     .run = atoll_cli_collection_ls,
@@ -104,8 +106,8 @@ const struct atoll_cli_verb atoll_cli_key_ls = {
 const struct atoll_cli_verb atoll_cli_key_rm = {
     .name = "key rm",
     .args = "ID...",
-    .summary = "take API keys away",
-    .help = "Requests that are under way go on; the next one is refused.\n",
+    .summary = "revoke API keys",
+    .help = "Requests in progress continue; new requests with the key are refused.\n",
     .min_args = 1,
     .max_args = -1,
     .collection = &keys,

@@ -36,7 +36,7 @@ unsigned atoll_cli_free_port(unsigned port)
     return ntohs(address.sin_port);
 }
 
-/* mkdir -p, the last one private. */
+/* Like mkdir -p; the last directory gets mode 0700. */
 static int make_directory(const char *path, struct atoll_error *err)
 {
     char part[ATOLL_CLI_PATH_MAX];
@@ -53,7 +53,7 @@ static int make_directory(const char *path, struct atoll_error *err)
     return 0;
 }
 
-/* The one beside us, else the one in PATH. */
+/* atolld in the directory of this program, else in PATH. */
 static void find_program(char *out, size_t cap)
 {
     ssize_t n = readlink("/proc/self/exe", out, cap - 8);
@@ -98,11 +98,11 @@ int atoll_cli_launch(const struct atoll_cli_place *place, const char *listen_at,
     r = atoll_cli_spawn(argv, log_fd, true, ret_pid);
     if (r == -ENOENT)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
-                          "atolld is neither beside atoll nor in PATH");
+                          "atolld was found neither in the directory of atoll nor in PATH");
     return r < 0 ? atoll_fail_errno(err, -r, "starting atolld") : 0;
 }
 
-/* The last lines of the log, for whoever has to find out why. */
+/* Prints the last lines of the daemon's log to standard error. */
 static void print_log_tail(const char *path)
 {
     ATOLL_AUTOCLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -136,11 +136,11 @@ int atoll_cli_launch_wait(struct atoll_client *client, const struct atoll_cli_pl
         if (waitpid(pid, &status, WNOHANG) == pid) {
             print_log_tail(place->log);
             return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD,
-                              "atolld ended at once; its log is %.256s", place->log);
+                              "atolld exited during startup; its log is %.256s", place->log);
         }
         if (atoll_clock_ms() > until)
             return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                              "atolld (pid %d) does not get ready; its log is %.256s", (int)pid,
+                              "atolld (pid %d) is not ready yet; its log is %.256s", (int)pid,
                               place->log);
         (void)poll(NULL, 0, LOOK_MS);
     }

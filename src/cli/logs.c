@@ -13,12 +13,12 @@ struct options {
 
 static const struct atoll_cli_option options_table[] = {
     {"follow", 'f', ATOLL_CLI_FLAG, offsetof(struct options, follow), NULL,
-     "stay until the command has ended", NULL},
+     "wait for more output until the command ends", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
 
-/* "sh -c …" in one cell. */
+/* Joins the arguments of the command with spaces. */
 static void join_command(const json_t *exec, char *out, size_t cap)
 {
     const json_t *cmd = json_object_get(exec, "cmd");
@@ -70,7 +70,8 @@ static int list_execs(struct atoll_cli *cli, const char *sandbox, struct atoll_e
     return r < 0 ? r : atoll_cli_list(cli, target.text, "execs", columns, err);
 }
 
-/* Asked before the output, so that a wrong id or a missing daemon is told at once. */
+/* Called before the output is read, so that a wrong id or a missing daemon is an immediate error
+ * (reading the output retries). */
 static int check_exec(struct atoll_cli *cli, const char *sandbox, const char *exec,
                       struct atoll_error *err)
 {
@@ -111,7 +112,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
         r = atoll_link_check_id("exec", argv[1], err);
     else if (r == 0 && o->follow)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "--follow needs an EXEC; without --follow they are listed");
+                       "--follow needs an EXEC; omit --follow to list the commands");
     if (r < 0)
         return r;
     return argc > 1 ? show(cli, argv[0], argv[1], o->follow, err) : list_execs(cli, argv[0], err);
@@ -121,14 +122,14 @@ const struct atoll_cli_verb atoll_cli_logs = {
     .name = "logs",
     .args = "[OPTION]... SANDBOX [EXEC]",
     .summary = "show the output of a command, and how it ended",
-    .help = "Shows everything EXEC has written, as often as you like, during and after its\n"
-            "run. When it has ended the exit status is that of the command, as with `atoll\n"
-            "run`. Without EXEC the commands of the sandbox are listed. With --json: one\n"
-            "JSON object a line, as the daemon keeps them.\n"
+    .help = "Shows all output of EXEC, while it runs and after it has ended. If it has ended,\n"
+            "the exit status is that of the command, as for `atoll run`. Without EXEC, lists\n"
+            "the commands of the sandbox. With --json: one JSON object per line, as the daemon\n"
+            "stores them.\n"
             "\n"
             "Examples:\n"
             "  atoll logs $id                     the commands\n"
-            "  atoll logs --follow $id $exec      output of one, until it ends\n",
+            "  atoll logs --follow $id $exec      output of one command, until it ends\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 1,

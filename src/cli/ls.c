@@ -8,9 +8,8 @@ struct options {
 
 static const struct atoll_cli_option options_table[] = {
     {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct options, all), NULL,
-     "those of every tenant; for admins", NULL},
-    {"all-tenants", 0, ATOLL_CLI_FLAG, offsetof(struct options, all), NULL,
-     "the same, as `atoll rm` calls it", NULL},
+     "list the sandboxes of every tenant (needs an admin key)", NULL},
+    {"all-tenants", 0, ATOLL_CLI_FLAG, offsetof(struct options, all), NULL, "same as --all", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -69,8 +68,8 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_ls = {
     .name = "ls",
     .args = "[--all | --all-tenants]",
-    .summary = "list the sandboxes",
-    .help = "WAIVED names limits that the host could not give and the creator did without.\n",
+    .summary = "list sandboxes",
+    .help = "WAIVED lists limits that the host cannot enforce and that --waive gave up.\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .run = run,

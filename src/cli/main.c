@@ -9,7 +9,8 @@
 #include "cli/print.h"
 #include "cli/request.h"
 
-/* Its first line says what to do; what follows is to be copied as it is. */
+/* The first line is prose. The lines after it are commands to copy: they are printed without the
+ * "atoll: " prefix. */
 static void print_hint(const char *hint)
 {
     size_t n = strcspn(hint, "\n");
@@ -39,7 +40,7 @@ static void print_error(const struct atoll_cli *cli, const struct atoll_error *e
     object = json_pack("{s:{s:s, s:s, s:s*}}", "error", "code", atoll_error_kind_name(err->kind),
                        "message", err->text, "hint", *hint ? hint : NULL);
     if (object && atoll_cli_print_json(object, &ignored) < 0)
-        return; /* standard output is gone; standard error has it all */
+        return; /* standard output is closed; the error is already on standard error */
 }
 
 static int usage_error(const struct atoll_cli_verb *verb, const char *text)
@@ -52,7 +53,7 @@ static int usage_error(const struct atoll_cli_verb *verb, const char *text)
     return ATOLL_CLI_USAGE;
 }
 
-/* What we refused ourselves without asking the daemon was typed wrong. */
+/* INVALID_ARGUMENT that did not come from the daemon is a mistake on the command line. */
 static bool is_usage(const struct atoll_error *err)
 {
     return err->kind == ATOLL_ERR_INVALID_ARGUMENT && err->errnum != EREMOTEIO;
@@ -63,11 +64,9 @@ static int check_count(const struct atoll_cli_verb *verb, int argc, char **argv)
     char text[200];
 
     if (argc < verb->min_args)
-        (void)snprintf(text, sizeof(text), "something is missing: atoll %s %s", verb->name,
-                       verb->args);
+        (void)snprintf(text, sizeof(text), "missing argument: atoll %s %s", verb->name, verb->args);
     else if (verb->max_args >= 0 && argc > verb->max_args)
-        (void)snprintf(text, sizeof(text), "\"%.60s\" is one argument too many",
-                       argv[verb->max_args]);
+        (void)snprintf(text, sizeof(text), "unexpected argument \"%.60s\"", argv[verb->max_args]);
     else
         return ATOLL_CLI_OK;
     return usage_error(verb, text);
@@ -108,7 +107,8 @@ static int run_verb(const struct atoll_cli_verb *verb, char **argv)
     return r;
 }
 
-/* A descriptor we open must never become number 0, 1 or 2 because the caller closed those. */
+/* If the caller closed a standard descriptor, opens /dev/null there: a file we open later must not
+ * become standard input, output or error. */
 static void fill_standard_fds(void)
 {
     int fd;
@@ -132,7 +132,7 @@ int main(int argc, char **argv)
     int words, r;
 
     fill_standard_fds();
-    /* Whole lines, so that they do not mix with those of others. */
+    /* Line-buffered, so that our lines do not mix with output of other processes. */
     (void)setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
     if (argc < 2) {
         atoll_cli_print_help(NULL);

@@ -5,12 +5,12 @@
 #include <string.h>
 #include "base/text.h"
 
-/* Longer words are not compared; no option or verb comes near. */
+/* Longer words are not compared: all names of options and verbs are much shorter. */
 #define WORD_MAX 40
 
 struct found {
     const struct atoll_cli_option *option;
-    void *place; /* of its value */
+    void *place; /* where its value is stored */
 };
 
 static bool is_end(const struct atoll_cli_option *row)
@@ -18,7 +18,7 @@ static bool is_end(const struct atoll_cli_option *row)
     return !row->name && !row->table;
 }
 
-/* Finds by name (n bytes) or, when name is NULL, by letter. */
+/* Finds an option by name (n bytes) or, if name is NULL, by letter. */
 static bool find(const struct atoll_cli_option *table, char *base, const char *name, size_t n,
                  char letter, struct found *ret)
 {
@@ -56,7 +56,7 @@ const struct atoll_cli_option *atoll_cli_option_next(const struct atoll_cli_opti
     return NULL;
 }
 
-/* How many letters must be changed, added, dropped or swapped with their neighbour. */
+/* Edit distance: how many letters must be changed, added, dropped or swapped with their neighbour. */
 static size_t distance(const char *a, const char *b)
 {
     size_t rows[3][WORD_MAX + 1];
@@ -84,7 +84,7 @@ static size_t distance(const char *a, const char *b)
 
 const char *atoll_cli_nearest(const char *word, const char *(*next)(void *arg), void *arg)
 {
-    size_t n = strlen(word), best = n <= 3 ? 2 : n / 3 + 2; /* must be below this */
+    size_t n = strlen(word), best = n <= 3 ? 2 : n / 3 + 2; /* exclusive limit of the distance */
     const char *name, *nearest = NULL;
 
     if (n == 0 || n > WORD_MAX)
@@ -92,7 +92,7 @@ const char *atoll_cli_nearest(const char *word, const char *(*next)(void *arg), 
     while ((name = next(arg)) != NULL) {
         size_t len = strlen(name);
         size_t d = len > WORD_MAX ? best : distance(word, name);
-        /* Someone who stopped in the middle of a word meant that word. */
+        /* A prefix of a name is close to that name. */
         if (len > n && n >= 3 && memcmp(word, name, n) == 0)
             d = 1;
         if (d < best && d < len) {

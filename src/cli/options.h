@@ -21,9 +21,9 @@ enum atoll_cli_option_kind {
     ATOLL_CLI_FLAG,    /* bool */
     ATOLL_CLI_TEXT,    /* const char *, borrowed from argv; NULL when not given */
     ATOLL_CLI_LIST,    /* struct atoll_cli_list, one item for each use */
-    ATOLL_CLI_SIZE,    /* uint64_t, bytes; 0 when not given, and not accepted */
-    ATOLL_CLI_COUNT,   /* uint64_t; likewise */
-    ATOLL_CLI_DECIMAL, /* double; likewise */
+    ATOLL_CLI_SIZE,    /* uint64_t, bytes; must be above 0; 0 when not given */
+    ATOLL_CLI_COUNT,   /* uint64_t; must be above 0; 0 when not given */
+    ATOLL_CLI_DECIMAL, /* double; must be above 0; 0 when not given */
     ATOLL_CLI_TABLE,   /* the rows of `table`, whose struct is found at this offset */
 };
 
@@ -38,22 +38,22 @@ struct atoll_cli_option {
     const struct atoll_cli_option *table;
 };
 
-/* Every argument may be an option; otherwise see command_at of the parser. */
+/* For command_at of atoll_cli_parse(): options may come anywhere. */
 #define ATOLL_CLI_NO_COMMAND (-1)
 
 /*
- * Parses argv, which ends with NULL, into *options (zeroed by the caller) and moves what is left to
- * the front of argv; *ret_argc says how many that are. When command_at is not negative, the first
- * argument after that many others starts a command whose own options are not ours.
- * INVALID_ARGUMENT with a text that names the nearest option there is.
+ * Parses argv, which ends with NULL, into *options (zeroed by the caller). Moves the remaining
+ * arguments to the front of argv; *ret_argc is their number. If command_at is not negative, parsing
+ * stops at the argument after that many others: it begins a command with options of its own.
+ * INVALID_ARGUMENT; for an unknown option the text names the nearest one.
  */
 int atoll_cli_parse(const struct atoll_cli_option *table, int command_at, char **argv,
                     void *options, int *ret_argc, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* The name most like `word` among those that next() yields until NULL, or NULL when none is near
- * enough to be a slip of the finger. */
+/* Returns the name closest to `word` among those that next() yields until NULL, or NULL if none is
+ * close enough to be a typing error. */
 const char *atoll_cli_nearest(const char *word, const char *(*next)(void *arg), void *arg);
 
-/* Walks a table and the tables it holds, for help: start with *pos = 0, ends with NULL. */
+/* Iterates over a table and its nested tables: start with *pos = 0; returns NULL at the end. */
 const struct atoll_cli_option *atoll_cli_option_next(const struct atoll_cli_option *table,
                                                      size_t *pos);

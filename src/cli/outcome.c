@@ -68,7 +68,7 @@ void atoll_cli_outcome_gap(struct atoll_cli_outcome *outcome, int stream, uint64
                       stream == ATOLL_CLIENT_STDOUT ? "stdout" : "stderr");
 }
 
-/* " python3 (pid 7) at 512M of 512M": what the kernel's log says about an out-of-memory kill. */
+/* "python3 (pid 7) at 512M of 512M", from the daemon's record of an out-of-memory kill. */
 static void describe_oom(const json_t *oom, char *out, size_t cap)
 {
     const char *name = atoll_link_text(oom, "process", "");
@@ -76,7 +76,7 @@ static void describe_oom(const json_t *oom, char *out, size_t cap)
     double pid = atoll_link_number(oom, "pid", 0);
     size_t len;
 
-    /* Only of the command itself is the name known, not of what it started. */
+    /* The name is known for the command itself, not for processes it started. */
     (void)snprintf(out, cap, "%.40s", *name ? name : "a process");
     len = strlen(out);
     if (pid > 0)
@@ -105,10 +105,10 @@ static void explain_signal(const json_t *result, const struct atoll_cli_outcome 
     const char *reason = atoll_link_text(result, "reason", NULL);
     char name[ATOLL_LINK_SIGNAL_MAX];
 
-    /* Whoever pressed Ctrl-C knows. */
+    /* The user sent this signal (Ctrl-C): no message needed. */
     if (signo > 0 && signo == outcome->signal_sent)
         return;
-    /* Who it was may be somebody, or a sentence about a budget. */
+    /* "who" names the killer, or is a sentence about an exceeded budget. */
     atoll_cli_say("the command was killed by %s%s%s%s%s%s",
                   signo > 0 ? atoll_link_signal_name(signo, name) : "a signal", who ? " (" : "",
                   who ? who : "", who ? ")" : "", reason ? ": " : "", reason ? reason : "");
@@ -137,7 +137,7 @@ static void explain_oom(const json_t *result, const struct atoll_cli_outcome *ou
 
 static void explain_lost(const json_t *result, const struct atoll_cli_outcome *outcome ATOLL_UNUSED)
 {
-    atoll_cli_say("the command was lost, its end is not known: %s",
+    atoll_cli_say("the command was lost and its exit status is unknown: %s",
                   atoll_link_text(result, "reason", "the daemon gives no reason"));
 }
 
@@ -150,7 +150,7 @@ static const struct {
     {"killed_by", explain_signal},
     {"timed_out", explain_timeout},
     {"oom_killed", explain_oom},
-    /* Also what a record of a kind unknown to us is taken for. */
+    /* Last: used for unknown kinds, too. */
     {"lost", explain_lost},
 };
 
@@ -179,7 +179,7 @@ static bool is_utf8(const struct atoll_buf *buf)
     return true;
 }
 
-/* Text as far as it is text; all bytes beside it in base64 when it is not. */
+/* Adds `key` as text. If the bytes are not UTF-8, the text has replacements and KEY_base64 has all bytes. */
 static int add_stream(json_t *object, const char *key, const struct atoll_buf *buf, bool truncated)
 {
     const char *bytes = (const char *)atoll_buf_head(buf);
@@ -210,7 +210,8 @@ static int add_stream(json_t *object, const char *key, const struct atoll_buf *b
     return r;
 }
 
-/* The daemon names signals; scripts want the number as well. */
+/* The daemon sends the name of a signal; the output has the number in "signal", the name in
+ * "signal_name". */
 static int add_result(json_t *object, json_t *result)
 {
     int signo = atoll_link_signal_number(json_object_get(result, "signal"));
@@ -251,7 +252,7 @@ int atoll_cli_outcome_report(const struct atoll_cli_outcome *outcome, struct ato
         return r;
     explain(outcome);
     r = atoll_result_status(outcome->result);
-    /* Half of an output is no success; in JSON it says itself that it is. */
+    /* Incomplete output is not success. In JSON, *_truncated reports it instead. */
     if (r == 0 && !outcome->capture &&
         (outcome->truncated[ATOLL_CLIENT_STDOUT] || outcome->truncated[ATOLL_CLIENT_STDERR]))
         return ATOLL_CLI_BROKEN;

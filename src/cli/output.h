@@ -2,15 +2,16 @@
 #include "cli/outcome.h"
 
 /*
- * The journal of a command: what it has written so far and, if it has ended, how.
+ * Reads the journal of a command: its output so far and, if it has ended, its terminal record.
  *
- * Reads outcome->exec_id of outcome->sandbox_id from the offsets in outcome->seen on. With `follow`
- * it stays until the command has ended, and survives restarts of the daemon. outcome->result is set
- * when the command has ended. NOT_FOUND, UNAVAILABLE, DATA_LOSS, INTERNAL.
+ * Reads outcome->exec_id of outcome->sandbox_id, starting at the offsets in outcome->seen. With `follow`
+ * it waits until the command has ended, and reconnects if the daemon restarts. Sets outcome->result if
+ * the command has ended. NOT_FOUND, UNAVAILABLE, DATA_LOSS, INTERNAL.
  */
 int atoll_cli_output_read(struct atoll_cli *cli, struct atoll_cli_outcome *outcome, bool follow,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* The same lines as the daemon sends them: one JSON object each. outcome->result is set as well. */
+/* Copies the journal to standard output as the daemon sends it, one JSON object per line. Also sets
+ * outcome->result. */
 int atoll_cli_output_copy(struct atoll_cli *cli, struct atoll_cli_outcome *outcome, bool follow,
                           struct atoll_error *err) ATOLL_MUST_CHECK;

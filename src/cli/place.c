@@ -18,7 +18,7 @@
 #define STOP_MS (30 * 1000)
 #define NOTE_MAX 4096
 
-/* Where. */
+/* Paths. */
 
 static int absolute(char *out, const char *path, struct atoll_error *err)
 {
@@ -54,7 +54,7 @@ static int find_state(char *out, const char *option, struct atoll_error *err)
         return join(out, "/var/lib/atoll", "", err);
     if (!home || *home != '/')
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "HOME is not set; say with --state DIR where to keep everything");
+                          "HOME is not set; use --state DIR to name the state directory");
     return join(out, home, "/.local/state/atoll", err);
 }
 
@@ -83,9 +83,9 @@ int atoll_cli_place_find(struct atoll_cli_place *place, const char *state, const
     return r < 0 ? r : join(place->note, place->state, "/up.json", err);
 }
 
-/* Which process. */
+/* The daemon's process. */
 
-/* Field 22 of /proc/PID/stat; 0 when there is no such process, or only its remains. */
+/* Start time: field 22 of /proc/PID/stat. 0 if there is no such process or it is a zombie. */
 static uint64_t start_ticks(pid_t pid)
 {
     char path[40], text[1024], *at, state;
@@ -94,7 +94,7 @@ static uint64_t start_ticks(pid_t pid)
     (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     if (pid <= 0 || atoll_fd_read_file(AT_FDCWD, path, text, sizeof(text)) < 0)
         return 0;
-    /* The name, in parentheses, may hold anything. */
+    /* The process name is in parentheses and may contain ")" itself. */
     at = strrchr(text, ')');
     if (!at ||
         sscanf(at,
@@ -147,7 +147,7 @@ struct atoll_cli_daemon atoll_cli_daemon_at(const char *socket_path)
 
     if (fd < 0 || atoll_address_unix_open(&address, socket_path) < 0)
         return daemon;
-    /* The peer of a client is whoever called listen(2). */
+    /* For a connected client SO_PEERCRED is the process that called listen(2). */
     if (connect(fd, (const struct sockaddr *)&address.addr, address.len) == 0 &&
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.pid > 0) {
         daemon.pid = peer.pid;
@@ -198,7 +198,7 @@ int atoll_cli_daemon_stop(const struct atoll_cli_daemon *daemon, struct atoll_er
     struct pollfd ended = {.fd = fd, .events = POLLIN};
     int r;
 
-    /* The descriptor first, the look second: from here on the pid cannot be anybody else's. */
+    /* First open the pidfd, then compare the start time: now the pidfd cannot be another process. */
     if (fd < 0 || start_ticks(daemon->pid) != daemon->start_ticks)
         return 0;
     if (pidfd_send_signal(fd, SIGTERM, NULL, 0) < 0)
@@ -211,6 +211,6 @@ int atoll_cli_daemon_stop(const struct atoll_cli_daemon *daemon, struct atoll_er
     while (r < 0 && errno == EINTR);
     if (r == 0)
         return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                          "atolld (pid %d) does not stop; see its log", (int)daemon->pid);
+                          "atolld (pid %d) did not stop in time; see its log", (int)daemon->pid);
     return 0;
 }

@@ -11,9 +11,9 @@ struct options {
 
 static const struct atoll_cli_option options_table[] = {
     {"public", 'p', ATOLL_CLI_FLAG, offsetof(struct options, is_public), NULL,
-     "let everybody see it, without a token", NULL},
-    {"rm", 0, ATOLL_CLI_FLAG, offsetof(struct options, remove), NULL, "stop showing the port",
-     NULL},
+     "allow access without a token", NULL},
+    {"rm", 0, ATOLL_CLI_FLAG, offsetof(struct options, remove), NULL,
+     "remove the preview of the port", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -68,8 +68,8 @@ static int show(struct atoll_cli *cli, const char *id, uint64_t port, bool is_pu
         return atoll_cli_print_json(reply, err);
     url = atoll_link_text(reply, "url", NULL);
     if (!url)
-        atoll_cli_say("the daemon serves no TCP address, so that no browser gets there; start it "
-                      "with --listen 127.0.0.1:7070. Below the API's own address it is at");
+        atoll_cli_say("the daemon serves no TCP address, so a browser cannot reach the preview; "
+                      "start it with --listen 127.0.0.1:7070. Its path below the API's address is");
     (void)printf("%s\n", url ? url : atoll_link_text(reply, "path_url", ""));
     return ATOLL_CLI_OK;
 }
@@ -87,12 +87,12 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--public and --rm exclude each other");
     if (argc == 1 && (o->is_public || o->remove))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "which port?");
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "--public and --rm need a PORT");
     if (argc == 1)
         return list(cli, argv[0], err);
     if (atoll_text_u64(argv[1], 1, 65535, &port) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "a port is a number of 1 to 65535 (got \"%.40s\")", argv[1]);
+                          "a port is a number from 1 to 65535 (got \"%.40s\")", argv[1]);
     if (o->remove)
         return stop_showing(cli, argv[0], argv[1], err);
     return show(cli, argv[0], port, o->is_public, err);
@@ -101,10 +101,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 const struct atoll_cli_verb atoll_cli_preview = {
     .name = "preview",
     .args = "[--public | --rm] SANDBOX [PORT]",
-    .summary = "show what listens on a port of a sandbox in a browser",
-    .help = "Prints the address. It works whatever the network of the sandbox is. Unless it is\n"
-            "public, the address holds a token, and whoever has it gets in. Without a port it\n"
-            "lists what is shown already.\n"
+    .summary = "open a port of a sandbox to a browser and print its URL",
+    .help = "Works with every network mode of the sandbox. Unless the preview is public, the\n"
+            "URL contains a token that grants access: keep it secret. Without PORT, lists the\n"
+            "previews of the sandbox.\n"
             "\n"
             "Examples:\n"
             "  atoll exec --detach $id -- python3 -m http.server 8000\n"

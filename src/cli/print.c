@@ -13,7 +13,7 @@
 #define ROWS_MAX 10000
 #define PROGRESS_EVERY_MS 100
 
-/* Control characters beyond ASCII, and those that reorder a line to look like another. */
+/* Control characters beyond ASCII, and bidirectional marks, which can make a line look like another. */
 static bool is_deceptive(const uint8_t *p, size_t len)
 {
     if (len == 2)
@@ -25,7 +25,7 @@ static bool is_deceptive(const uint8_t *p, size_t len)
     return p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9; /* U+2066..U+2069 */
 }
 
-/* Bytes of the next character when it may be shown as it is, else 0. */
+/* Length of the next character if it can be printed unchanged, else 0. */
 static size_t plain_len(const uint8_t *p, size_t n)
 {
     size_t len = atoll_text_utf8_len(p, n);
@@ -213,7 +213,7 @@ static void draw(struct atoll_cli_progress *p)
 void atoll_cli_progress_start(struct atoll_cli_progress *p, const char *name, uint64_t total)
 {
     *p = (struct atoll_cli_progress){.shown = isatty(STDERR_FILENO), .name = name, .total = total};
-    /* What is over at once is not worth drawing. */
+    /* A transfer that ends before the first interval draws nothing. */
     p->drawn_ms = atoll_clock_ms() + PROGRESS_EVERY_MS;
 }
 

@@ -3,17 +3,17 @@
 #include "base/defs.h"
 
 /*
- * What people read. Names, messages and the like may come from code in a sandbox, so they are
- * written with control characters escaped; only the output of a command goes out as it is.
+ * Output for people. Names and messages may come from code in a sandbox, so control characters in them
+ * are escaped; only the output of a command is written unchanged.
  */
 
-/* Escapes control bytes, bytes that are no UTF-8, and the marks that turn text around. */
+/* Writes the text; escapes control bytes, invalid UTF-8 and bidirectional marks. */
 void atoll_cli_put(FILE *stream, const char *text);
 
-/* "atoll: " and the message on standard error, in one line, escaped. */
+/* Writes "atoll: " and the message to standard error, as one line, escaped. */
 void atoll_cli_say(const char *fmt, ...) ATOLL_PRINTF(1, 2);
 
-/* Colours, if the stream is a terminal that wants them (NO_COLOR is not set). */
+/* Colours are used if the stream is a terminal and NO_COLOR is not set. */
 enum atoll_cli_colour {
     ATOLL_CLI_PLAIN,
     ATOLL_CLI_BOLD,
@@ -27,7 +27,7 @@ bool atoll_cli_has_colour(FILE *stream);
 
 /*
  * A table with aligned columns. Cells are added from left to right; the row ends with the last
- * column. Past the maximum of rows further ones are counted but not shown.
+ * column. Rows beyond a maximum are counted but not shown.
  */
 #define ATOLL_CLI_COLUMNS_MAX 12
 
@@ -42,16 +42,16 @@ struct atoll_cli_table {
 void atoll_cli_table_init(struct atoll_cli_table *table, const char *const *names);
 void atoll_cli_table_add(struct atoll_cli_table *table, enum atoll_cli_colour colour,
                          const char *fmt, ...) ATOLL_PRINTF(3, 4);
-/* Prints and releases it. */
+/* Prints the table and frees its cells. */
 void atoll_cli_table_finish(struct atoll_cli_table *table, FILE *stream);
 
 /* "3 s", "5 min", "2 h", "4 d"; out holds 16 bytes. */
 const char *atoll_cli_format_age(double seconds, char *out);
-/* Seconds since an RFC 3339 time in UTC, or a negative number when it is none. */
+/* Seconds since an RFC 3339 time in UTC; negative if it cannot be parsed. */
 double atoll_cli_age_of(const char *timestamp);
 
 /*
- * Progress of a transfer, drawn over itself on standard error while that is a terminal.
+ * Progress line of a transfer, redrawn in place on standard error if that is a terminal.
  */
 struct atoll_cli_progress {
     bool shown;

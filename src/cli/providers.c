@@ -9,7 +9,7 @@ static enum atoll_cli_colour colour_of(const char *state)
     return strcmp(state, "down") == 0 ? ATOLL_CLI_RED : ATOLL_CLI_YELLOW;
 }
 
-/* What not everybody can. */
+/* Capabilities that only some providers have; the others are not worth a column. */
 static bool is_special(const char *word)
 {
     static const char *const special[] = {"templates", "images",    "pause",  "persistent",
@@ -26,7 +26,7 @@ static bool is_any(const char *word ATOLL_UNUSED)
     return true;
 }
 
-/* Those of the words in a list that are wanted. */
+/* Joins the words of a list for which wanted() is true. */
 static void add_list(struct atoll_cli_table *table, const json_t *list,
                      bool (*wanted)(const char *))
 {
@@ -107,17 +107,19 @@ static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
     atoll_cli_list_print(json_object_get(reply, "providers"), columns);
     error = atoll_link_text(json_object_get(reply, "reload"), "error", NULL);
     if (error)
-        atoll_cli_say("the providers are as before, for the file was not taken: %s", error);
+        atoll_cli_say("the providers file was rejected; the previous providers stay in use: %s",
+                      error);
     return ATOLL_CLI_OK;
 }
 
 const struct atoll_cli_verb atoll_cli_providers = {
     .name = "providers",
     .args = "",
-    .summary = "show who makes sandboxes here, and how they are",
+    .summary = "list providers and their state",
     .help =
-        "In the order they are asked. One that is down gets no new sandboxes until it answers\n"
-        "again. A removed one is there because of the sandboxes it has. Others are set up in\n"
-        "providers.yaml, in the daemon's state directory or where --providers of atolld says.\n",
+        "Providers make sandboxes; they are listed in the order the daemon tries them. A\n"
+        "provider that is down gets no new sandboxes until it answers again. A removed\n"
+        "provider is listed while it still has sandboxes. Providers are configured in\n"
+        "providers.yaml in the daemon's state directory, or in the file of atolld --providers.\n",
     .run = run,
 };

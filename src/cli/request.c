@@ -7,60 +7,65 @@
 
 #define AT(field) offsetof(struct atoll_cli_sandbox_options, field)
 const struct atoll_cli_option atoll_cli_sandbox_options[] = {
-    {"template", 0, ATOLL_CLI_TEXT, AT(template), "NAME", "what it is made from (default: host)",
+    {"template", 0, ATOLL_CLI_TEXT, AT(template), "NAME",
+     "template to create it from (default: host)", NULL},
+    {"memory", 'm', ATOLL_CLI_SIZE, AT(memory_bytes), "SIZE", "memory limit (default: 512M)", NULL},
+    {"cpus", 0, ATOLL_CLI_DECIMAL, AT(cpus), "N", "CPU limit, such as 0.5 (default: all CPUs)",
      NULL},
-    {"memory", 'm', ATOLL_CLI_SIZE, AT(memory_bytes), "SIZE", "most memory (default: 512M)", NULL},
-    {"cpus", 0, ATOLL_CLI_DECIMAL, AT(cpus), "N", "most CPUs, such as 0.5 (default: all)", NULL},
-    {"disk", 0, ATOLL_CLI_SIZE, AT(disk_bytes), "SIZE", "most disk space (default: 256M)", NULL},
-    {"pids", 0, ATOLL_CLI_COUNT, AT(pids), "N", "most processes (default: 256)", NULL},
+    {"disk", 0, ATOLL_CLI_SIZE, AT(disk_bytes), "SIZE", "disk space limit (default: 256M)", NULL},
+    {"pids", 0, ATOLL_CLI_COUNT, AT(pids), "N", "process limit (default: 256)", NULL},
     {"waive", 0, ATOLL_CLI_LIST, AT(waive), "WHAT",
-     "do without a limit this host cannot give: memory, cpu, pids, disk, all", NULL},
+     "accept that this host cannot enforce a limit: memory, cpu, pids, disk, all", NULL},
     {"idle", 0, ATOLL_CLI_DECIMAL, AT(idle_seconds), "SECONDS",
-     "end it after this time without a command or request", NULL},
+     "end the sandbox after this time without a command or request", NULL},
     {"lease", 0, ATOLL_CLI_DECIMAL, AT(lease_seconds), "SECONDS",
-     "end it after this time without a heartbeat", NULL},
+     "end the sandbox after this time without a heartbeat", NULL},
     {"cpu-budget", 0, ATOLL_CLI_DECIMAL, AT(cpu_budget_seconds), "SECONDS",
-     "CPU time for all its commands together", NULL},
+     "limit on the total CPU time of its commands", NULL},
     {"output-budget", 0, ATOLL_CLI_SIZE, AT(output_budget_bytes), "SIZE",
-     "output of all its commands together", NULL},
+     "limit on the total output of its commands", NULL},
     {"on-deadline", 0, ATOLL_CLI_TEXT, AT(on_deadline), "WHAT",
-     "destroy (default) or pause it when its time is over", NULL},
+     "when its time is over: destroy (default) or pause", NULL},
     {"persistent", 0, ATOLL_CLI_FLAG, AT(persistent), NULL,
-     "its disk survives `atoll stop` and the daemon", NULL},
+     "keep its disk after `atoll stop` and daemon restarts", NULL},
     {"provider", 0, ATOLL_CLI_TEXT, AT(provider), "NAME",
-     "who makes it (default: auto; see `atoll providers`)", NULL},
-    {"image", 0, ATOLL_CLI_TEXT, AT(image), "IMAGE", "a container image instead of a template",
-     NULL},
+     "provider that makes it (default: auto; see `atoll providers`)", NULL},
+    {"image", 0, ATOLL_CLI_TEXT, AT(image), "IMAGE",
+     "create it from a container image instead of a template", NULL},
     {"isolation", 0, ATOLL_CLI_TEXT, AT(isolation), "KIND",
-     "only from who isolates so: namespaces, container, gvisor, microvm", NULL},
-    {"network", 0, ATOLL_CLI_TEXT, AT(network), "MODE", "none (default), isolated or bridge", NULL},
+     "required isolation: namespaces, container, gvisor, microvm", NULL},
+    {"network", 0, ATOLL_CLI_TEXT, AT(network), "MODE",
+     "network: none (default), isolated or bridge", NULL},
     {"volume", 0, ATOLL_CLI_LIST, AT(volumes), "NAME:PATH[:ro]",
-     "mount a volume of yours, or a directory of the host (/DIR:PATH)", NULL},
+     "mount a volume, or a directory of the host (/DIR:PATH)", NULL},
     {"registry-user", 0, ATOLL_CLI_TEXT, AT(registry_user), "NAME",
-     "who pulls the image; the password is in ATOLL_REGISTRY_PASSWORD", NULL},
+     "user for the image registry; set ATOLL_REGISTRY_PASSWORD, too", NULL},
     {"recreate", 0, ATOLL_CLI_FLAG, AT(recreate), NULL,
-     "make it again, without its files, when its provider loses it", NULL},
+     "if the provider loses it, create it again (its files are lost)", NULL},
     {"artifact", 0, ATOLL_CLI_LIST, AT(artifacts), "PATTERN",
-     "keep files that match when it ends, such as 'out/*.png'", NULL},
+     "files to keep when it ends, such as 'out/*.png'", NULL},
     {0},
 };
 #undef AT
 
 #define AT(field) offsetof(struct atoll_cli_command_options, field)
 const struct atoll_cli_option atoll_cli_command_options[] = {
-    {"user", 'u', ATOLL_CLI_TEXT, AT(user), "NAME", "who runs it (default: user, uid 1000)", NULL},
-    {"cwd", 'w', ATOLL_CLI_TEXT, AT(cwd), "DIR", "where it starts (default: the home)", NULL},
-    {"env", 'e', ATOLL_CLI_LIST, AT(env), "K=V", "set a variable; K alone passes yours on", NULL},
+    {"user", 'u', ATOLL_CLI_TEXT, AT(user), "NAME", "user to run it as (default: user, uid 1000)",
+     NULL},
+    {"cwd", 'w', ATOLL_CLI_TEXT, AT(cwd), "DIR", "working directory (default: the user's home)",
+     NULL},
+    {"env", 'e', ATOLL_CLI_LIST, AT(env), "K=V",
+     "set an environment variable; K alone copies it from your environment", NULL},
     {"timeout", 0, ATOLL_CLI_DECIMAL, AT(timeout_seconds), "SECONDS",
-     "kill it, and all it started, after this time", NULL},
+     "kill the command and its children after this time", NULL},
     {"stdin", 'i', ATOLL_CLI_FLAG, AT(interactive), NULL,
-     "pass standard input on even if it is a terminal", NULL},
-    {"tty", 't', ATOLL_CLI_FLAG, AT(tty), NULL, "give it a terminal of its own", NULL},
+     "forward standard input even if it is a terminal", NULL},
+    {"tty", 't', ATOLL_CLI_FLAG, AT(tty), NULL, "run the command on a pseudo-terminal", NULL},
     {0},
 };
 #undef AT
 
-/* "memory,cpu" means the same as two options. Ends with NULL. */
+/* Names of all --waive options; one option may list several ("memory,cpu"). Ends with NULL. */
 struct waived {
     const char *names[64];
     size_t n;
@@ -78,7 +83,7 @@ static int add_waived(struct waived *waived, const char *text, struct atoll_erro
         if (i == ATOLL_ARRAY_LEN(known))
             return atoll_fail(
                 err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                "--waive: \"%.*s\" is no limit; there are memory, cpu, pids, disk, all", (int)n,
+                "--waive: \"%.*s\" is not a limit; known are memory, cpu, pids, disk, all", (int)n,
                 text);
         if (waived->n + 1 < ATOLL_ARRAY_LEN(waived->names))
             waived->names[waived->n++] = known[i];
@@ -103,10 +108,10 @@ static int parse_deadline(const char *text, enum atoll_client_at_deadline *ret,
             return 0;
         }
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "--on-deadline: \"%.40s\" is neither destroy nor pause", text);
+                      "--on-deadline: \"%.40s\" must be destroy or pause", text);
 }
 
-/* A command line is for everybody to see; the environment is not. */
+/* The password comes from the environment: other users of the host can read a command line. */
 static int add_registry(json_t *request, const char *user, struct atoll_error *err)
 {
     const char *password = getenv("ATOLL_REGISTRY_PASSWORD");
@@ -123,7 +128,7 @@ static int add_registry(json_t *request, const char *user, struct atoll_error *e
     return 0;
 }
 
-/* "NAME:PATH", "/DIR:PATH", and ":ro" behind either. */
+/* `item` is "NAME:PATH" or "/DIR:PATH", either with an optional ":ro". */
 static int add_volume(json_t *request, const char *item, struct atoll_error *err)
 {
     const char *colon = strchr(item, ':'), *end = colon ? strchr(colon + 1, ':') : NULL;
@@ -247,9 +252,9 @@ static int add_variable(json_t *request, const char *item, struct atoll_error *e
 
     if (n == 0 || n >= 256)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "--env: \"%.80s\" has no name; write K=V", item);
+                          "--env: \"%.80s\" must be K=V or K", item);
     if (!value)
-        return 0; /* as with `env`: what is not set here is not set there */
+        return 0; /* K alone and not set here: leave it unset in the sandbox */
     if (asprintf(&pair, "%.*s=%s", (int)n, item, value) < 0)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "no memory for the request");
     return atoll_compose_pairs(request, "env", (const char *const[]){pair, NULL}, err);

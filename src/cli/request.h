@@ -2,8 +2,8 @@
 #include "cli/client.h"
 
 /*
- * The options that describe a sandbox or a command, which several verbs share, and the JSON the
- * daemon wants for them (by client/compose.h).
+ * Options that describe a sandbox or a command, shared by several verbs, and their translation to the
+ * daemon's JSON (with client/compose.h).
  */
 struct atoll_cli_sandbox_options {
     const char *template;
@@ -32,8 +32,8 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
                           double lifetime_seconds, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_cli_add_command(json_t *request, const struct atoll_cli_command_options *options,
                           char *const *argv, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* An error of the daemon that names a field of a request names the option of these instead. */
+/* If the daemon's error text begins with a JSON field, replaces that by the option of `options`. */
 void atoll_cli_name_option(const struct atoll_cli_option *options, struct atoll_error *err);
-/* "env" from K=V items; a K without "=" is taken from our own environment. */
+/* Adds "env" from K=V items; a K without "=" is copied from our own environment. */
 int atoll_cli_add_env(json_t *request, const struct atoll_cli_list *env,
                       struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -8,10 +8,10 @@ struct options {
 };
 
 static const struct atoll_cli_option options_table[] = {
-    {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct options, all), NULL, "every sandbox of yours",
-     NULL},
+    {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct options, all), NULL,
+     "destroy all sandboxes of your tenant", NULL},
     {"all-tenants", 0, ATOLL_CLI_FLAG, offsetof(struct options, all_tenants), NULL,
-     "every sandbox of everybody; for admins", NULL},
+     "destroy all sandboxes of all tenants (needs an admin key)", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -52,10 +52,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     if (all != (argc == 0))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           all ? "--all and ids exclude each other"
-                              : "which sandbox? Name some, or give --all");
+                              : "name the sandboxes to destroy, or use --all");
     if (all)
         return remove_all(cli, o->all_tenants, err);
-    /* After a failure, too: the others should still be gone. */
+    /* Continues after a failure, so that the other sandboxes are destroyed. */
     return atoll_cli_each(cli, argv, "destroyed", true, remove_one, NULL, err);
 }
 
@@ -63,8 +63,8 @@ const struct atoll_cli_verb atoll_cli_rm = {
     .name = "rm",
     .args = "SANDBOX... | --all | --all-tenants",
     .summary = "destroy sandboxes with everything in them",
-    .help = "Prints the ids of those destroyed. Processes, files and limits are gone when\n"
-            "it returns.\n"
+    .help = "Prints the ids of the destroyed sandboxes. When it returns, their processes and\n"
+            "files are gone.\n"
             "\n"
             "Examples:\n"
             "  atoll rm $id\n"

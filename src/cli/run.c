@@ -1,6 +1,6 @@
 /*
- * One WebSocket creates the sandbox, runs the command and destroys the sandbox again. Only when the
- * files to bring are too big for one message are these separate requests.
+ * One WebSocket request creates the sandbox, runs the command and destroys the sandbox. If the --file
+ * uploads are too large for one message, these are separate requests.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,14 +32,14 @@ static const struct atoll_cli_option options_table[] = {
      .offset = offsetof(struct options, command),
      .table = atoll_cli_command_options},
     {"file", 'f', ATOLL_CLI_LIST, offsetof(struct options, files), "HOST:SANDBOX",
-     "bring a file or directory along", NULL},
+     "upload a file or directory before the command starts", NULL},
     {"keep", 'k', ATOLL_CLI_FLAG, offsetof(struct options, keep), NULL,
-     "leave the sandbox when the command has ended", NULL},
+     "do not destroy the sandbox when the command has ended", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
 
-/* HOST:SANDBOX at the last colon; without one the file keeps its name. */
+/* Split of HOST:SANDBOX at the last colon; without a colon the file keeps its name. */
 struct file {
     char local[4096];
     const char *remote;
@@ -59,7 +59,7 @@ static int split_file(const char *item, struct file *ret, struct atoll_error *er
     return 0;
 }
 
-/* Whether all files fit into the first message; directories never do. */
+/* Whether all files are regular and fit into the first message. */
 static int fits_inline(const struct atoll_cli_list *files, bool *ret_fits, struct atoll_error *err)
 {
     uint64_t total = 0;
@@ -109,7 +109,7 @@ static int read_file(const char *path, struct atoll_buf *bytes, mode_t *ret_mode
     return 0;
 }
 
-/* The path inside, with the name of the file where only a directory was given. */
+/* The path in the sandbox; appends the file name if `remote` is empty or ends with "/". */
 static int choose_remote(const struct file *file, char *path, size_t cap, struct atoll_error *err)
 {
     size_t n = strlen(file->remote);
@@ -233,7 +233,7 @@ static int bring_files(struct atoll_cli *cli, const struct options *o, const cha
     }
     if (r == 0 && json_array_size(copy.skipped) > 0)
         r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
-                       "not all files could be brought along; nothing was run");
+                       "not all files could be uploaded; the command was not started");
     atoll_cli_copy_done(&copy);
     return r;
 }
@@ -304,15 +304,15 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_run = {
     .name = "run",
     .args = "[OPTION]... [--] COMMAND [ARG]...",
-    .summary = "run one command in a sandbox of its own",
+    .summary = "run one command in a new sandbox",
     .help = "Creates a sandbox, runs COMMAND in it, and destroys it. Standard input (unless\n"
-            "it is a terminal), output and error are connected. The first Ctrl-C is passed\n"
-            "on to the command, the second one gives up and destroys the sandbox.\n"
+            "it is a terminal), output and error are connected. The first Ctrl-C is forwarded\n"
+            "to the command; the second one destroys the sandbox.\n"
             "\n"
-            "Exit status: that of COMMAND; 128+N when signal N killed it; 124 when it timed\n"
-            "out; 137 when it ran out of memory; 125 when Atoll could not run it, or some of\n"
-            "its output is missing. The reason is on standard error. With --json the output\n"
-            "and the whole record are one JSON object on standard output.\n"
+            "Exit status: that of COMMAND; 128+N if signal N killed it; 124 if it timed out;\n"
+            "137 if it ran out of memory; 125 if Atoll could not run it or some of its output\n"
+            "is missing. The reason is on standard error. With --json the output and the\n"
+            "result are one JSON object on standard output.\n"
             "\n"
             "Examples:\n"
             "  atoll run -- python3 -c 'print(6*7)'\n"

@@ -1,7 +1,7 @@
 /*
- * How it works. The loop first takes events of the command until one of them is output that has to
- * be written; then it polls four descriptors: the command's, a signalfd, standard input while the
- * daemon has room for more, and the descriptor with output waiting.
+ * The loop first handles events of the command until one of them is output that has to be written. Then
+ * it polls four descriptors: the command's connection, a signalfd, standard input (while the daemon
+ * accepts more), and the output descriptor (while output is waiting).
  */
 #include "cli/session.h"
 
@@ -20,10 +20,10 @@
 #include "client/attach.h"
 
 #define INPUT_CHUNK (64u * 1024)
-/* What a pipe that polls as writable takes without blocking. */
+/* A pipe that polls as writable accepts this many bytes without blocking (PIPE_BUF). */
 #define OUTPUT_CHUNK 4096u
 #define SIGNAL_TIMEOUT_MS 5000
-/* For a command whose output nobody reads any more to end by itself. */
+/* How long a command may run on after SIGPIPE, when our output pipe has no reader any more. */
 #define PIPE_GRACE_MS 2000
 #define KEEP_ALIVE_MS 25000 /* while output cannot be written: see client/attach.h */
 
@@ -36,10 +36,10 @@ struct session {
     sigset_t old_mask;
     bool reads_stdin;
     bool started, ended;
-    bool shows_progress; /* there is something on the terminal's last line */
+    bool shows_progress; /* a progress line is on the terminal */
     int interrupts;
-    int gave_up;                       /* the signal it was for, 0 while we have not */
-    int64_t give_up_ms, keep_alive_ms; /* on the clock, 0: not set */
+    int gave_up;                       /* signal that made us give up; 0: we did not */
+    int64_t give_up_ms, keep_alive_ms; /* deadlines on atoll_clock_ms(); 0: not set */
 
     /* Output not yet written; borrowed from the process until its next event. */
     const uint8_t *out;
@@ -56,7 +56,7 @@ static int wait_signals(struct session *s, struct atoll_error *err)
     (void)sigemptyset(&mask);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(signals); i++)
         (void)sigaddset(&mask, signals[i]);
-    /* In raw mode only `kill` sends it, and the terminal must not be left raw. */
+    /* In raw mode only `kill` sends SIGTSTP. Handle it, to leave raw mode before stopping. */
     if (s->plan->pty)
         (void)sigaddset(&mask, SIGTSTP);
     (void)sigaction(SIGPIPE, &ignore, NULL);
@@ -65,7 +65,7 @@ static int wait_signals(struct session *s, struct atoll_error *err)
     return s->signal_fd < 0 ? atoll_fail_errno(err, errno, "signalfd") : 0;
 }
 
-/* Nothing will ever come from /dev/null, so the command can do without a pipe. */
+/* With standard input from /dev/null (or closed) the command needs no input pipe. */
 static bool stdin_is_null(void)
 {
     struct stat st;
@@ -83,8 +83,9 @@ static json_t *window_size(void)
     return json_pack("{s:i, s:i}", "cols", (int)cols, "rows", (int)rows);
 }
 
-/* A daemon that no longer listens has already said why: receiving will tell. */
-static int forgive(struct session *s, int r, const struct atoll_error *err)
+/* Hides the UNAVAILABLE error of a send: the daemon has closed the connection, and the reason is in
+ * what it sent before, which the next receive returns. */
+static int ignore_closed(struct session *s, int r, const struct atoll_error *err)
 {
     if (r >= 0 || err->kind != ATOLL_ERR_UNAVAILABLE)
         return r;
@@ -97,10 +98,10 @@ static int send_resize(struct session *s, struct atoll_error *err)
     unsigned cols, rows;
 
     atoll_cli_terminal_size(&cols, &rows);
-    return forgive(s, atoll_attach_resize(s->process, cols, rows, err), err);
+    return ignore_closed(s, atoll_attach_resize(s->process, cols, rows, err), err);
 }
 
-/* Drawn over itself: it is of interest while one waits. */
+/* Progress before the command starts (an image is pulled), redrawn on one line of the terminal. */
 static void show_progress(void *arg, const char *text)
 {
     struct session *s = arg;
@@ -150,7 +151,7 @@ static void close_session(struct session *s)
     s->process = NULL;
 }
 
-/* A command that is gone by now needs none, so failure is not reported. */
+/* Failure is not reported: the command may just have ended. */
 static void signal_command(struct session *s, int signo, bool tree)
 {
     struct atoll_error ignored;
@@ -165,7 +166,7 @@ static void destroy_sandbox(struct session *s)
     struct atoll_client_error error;
 
     atoll_cli_set_timeout(s->cli, SIGNAL_TIMEOUT_MS);
-    /* The daemon may be faster: it destroys what its client has left. */
+    /* NOT_FOUND is success: the daemon destroys the sandbox too when its client disconnects. */
     if (atoll_client_sandbox_destroy(s->cli->client, s->outcome->sandbox_id, &error) < 0 &&
         error.code != ATOLL_CLIENT_NOT_FOUND)
         atoll_cli_say("sandbox %s could not be destroyed: %s", s->outcome->sandbox_id,
@@ -185,7 +186,7 @@ static void give_up(struct session *s, int signo)
         signal_command(s, SIGKILL, true);
 }
 
-/* Stops like any program would, but with the terminal in order. */
+/* SIGTSTP: restores the terminal, stops this process, and returns to raw mode on SIGCONT. */
 static int suspend(struct session *s, struct atoll_error *err)
 {
     int r;
@@ -211,7 +212,7 @@ static int on_signal(struct session *s, struct atoll_error *err)
     if (!s->started || s->interrupts++ > 0)
         give_up(s, signo);
     else
-        /* A terminal would signal the whole job; only `kill` aims at one process. */
+        /* The signals of a terminal are for all processes of the command; SIGTERM is for one. */
         signal_command(s, signo, signo != SIGTERM);
     return 0;
 }
@@ -252,7 +253,7 @@ static int on_event(struct session *s, const struct atoll_client_event *e, struc
     return 0;
 }
 
-/* Takes what has arrived, up to output that must be written first. */
+/* Handles the events that have arrived, up to output that must be written first. */
 static int receive(struct session *s, struct atoll_error *err)
 {
     while (!s->ended && s->out_n == 0) {
@@ -268,7 +269,7 @@ static int receive(struct session *s, struct atoll_error *err)
     return 0;
 }
 
-/* Our reader has gone: the command should learn that as it would without us between. */
+/* The reader of our output is gone. Sends SIGPIPE to the command, as if it had written to the pipe. */
 static void on_broken_pipe(struct session *s)
 {
     s->outcome->closed[s->out_fd] = true;
@@ -299,8 +300,8 @@ static int write_output(struct session *s, struct atoll_error *err)
     return 0;
 }
 
-/* Events may wait inside the process object, where poll() does not see them: takes all, until there
- * is none or output cannot be written. */
+/* The process object may hold buffered events, which poll() does not see: handles all of them, until
+ * output cannot be written. */
 static int drain(struct session *s, struct atoll_error *err)
 {
     int r = receive(s, err);
@@ -322,12 +323,12 @@ static int read_input(struct session *s, struct atoll_error *err)
 
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
-    /* An error (the terminal is gone) ends the input like its end does. */
+    /* A read error (the terminal is gone) counts as end of file. */
     if (n <= 0)
         s->reads_stdin = false;
     r = n > 0 ? (int)atoll_attach_write(s->process, chunk, (size_t)n, err)
               : atoll_attach_close_input(s->process, err);
-    return forgive(s, ATOLL_MIN(r, 0), err);
+    return ignore_closed(s, ATOLL_MIN(r, 0), err);
 }
 
 static int poll_timeout(const struct session *s)
@@ -355,7 +356,7 @@ static int check_timers(struct session *s, struct atoll_error *err)
         s->keep_alive_ms = now + KEEP_ALIVE_MS;
     } else if (now >= s->keep_alive_ms) {
         s->keep_alive_ms = now + KEEP_ALIVE_MS;
-        return forgive(s, atoll_attach_keep_alive(s->process, err), err);
+        return ignore_closed(s, atoll_attach_keep_alive(s->process, err), err);
     }
     return 0;
 }
@@ -363,8 +364,7 @@ static int check_timers(struct session *s, struct atoll_error *err)
 static int step(struct session *s, struct atoll_error *err)
 {
     bool takes_input = s->started && s->reads_stdin && atoll_attach_takes_input(s->process);
-    /* With output waiting there is nothing to receive for, only to send; and a connection that has
-     * ended would wake us for ever. */
+    /* While output waits, do not receive: POLLIN of a closed connection would make poll() spin. */
     short events = (short)(atoll_client_process_events(s->process) & (s->out_n > 0 ? ~POLLIN : ~0));
     struct pollfd fds[] = {
         {.fd = s->signal_fd, .events = POLLIN},
@@ -383,7 +383,7 @@ static int step(struct session *s, struct atoll_error *err)
     if (r == 0 && !s->ended && fds[1].revents)
         r = read_input(s, err);
     if (r == 0 && !s->ended && s->out_n > 0 && fds[3].revents) {
-        r = forgive(s, atoll_attach_flush(s->process, err), err);
+        r = ignore_closed(s, atoll_attach_flush(s->process, err), err);
         if (r < 0 && err->kind == ATOLL_ERR_DEADLINE_EXCEEDED)
             r = 0;
     }
@@ -392,17 +392,17 @@ static int step(struct session *s, struct atoll_error *err)
     return r;
 }
 
-/* The daemon keeps the output, so a command without a terminal can be taken up again after the
- * daemon was restarted. What was typed meanwhile is lost, which is why a PTY is not. */
-static int take_up_again(struct session *s, struct atoll_error *err)
+/* Follows the command's journal after the connection was lost, for example because the daemon was
+ * restarted. Input is not resumed, so this is not done for a PTY. */
+static int resume_output(struct session *s, struct atoll_error *err)
 {
     int r;
 
     if (s->out_n > 0)
         s->outcome->seen[s->out_fd] -= s->out_n;
-    atoll_cli_say("connection to the daemon lost; taking the output up again");
+    atoll_cli_say("connection to the daemon lost; resuming the output");
     r = atoll_cli_output_read(s->cli, s->outcome, true, err);
-    /* The one who would have done that has forgotten us. */
+    /* The connection that would have destroyed the sandbox at its end is gone. */
     if (s->plan->owns_sandbox)
         destroy_sandbox(s);
     return r;
@@ -423,7 +423,7 @@ int atoll_cli_session_run(struct atoll_cli *cli, const struct atoll_cli_session_
     }
     close_session(&s);
     if (r < 0 && s.started && !plan->pty && err->kind == ATOLL_ERR_UNAVAILABLE)
-        r = take_up_again(&s, err);
+        r = resume_output(&s, err);
     if (r < 0)
         return r;
     return s.gave_up ? 128 + s.gave_up : 0;

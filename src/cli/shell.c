@@ -9,7 +9,7 @@ struct options {
 
 static const struct atoll_cli_option options_table[] = {
     {"user", 'u', ATOLL_CLI_TEXT, offsetof(struct options, user), "NAME",
-     "whose shell (default: user, uid 1000)", NULL},
+     "user to run the shell as (default: user, uid 1000)", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -37,9 +37,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_shell = {
     .name = "shell",
     .args = "[OPTION]... SANDBOX",
-    .summary = "look around in a sandbox with an interactive shell",
-    .help = "A login shell on a terminal of its own: $SHELL, bash or sh, whichever is\n"
-            "there. Without a terminal it reads commands from standard input.\n"
+    .summary = "start an interactive shell in a sandbox",
+    .help = "A login shell on a pseudo-terminal: the first of $SHELL, bash and sh that exists.\n"
+            "If standard input is not a terminal, the shell reads commands from it.\n"
             "\n"
             "Examples:\n"
             "  atoll shell $id\n"

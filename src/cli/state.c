@@ -1,4 +1,4 @@
-/* Sandboxes that rest: pause, resume, stop. */
+/* The verbs pause, resume and stop. */
 #include "cli/collection.h"
 
 struct pause_options {
@@ -8,12 +8,12 @@ struct pause_options {
 
 static const struct atoll_cli_option pause_table[] = {
     {"discard-processes", 0, ATOLL_CLI_FLAG, offsetof(struct pause_options, discard_processes),
-     NULL, "end its commands first; only files stay", NULL},
+     NULL, "end its commands first; only files are kept", NULL},
     ATOLL_CLI_COMMON(struct pause_options),
     {0},
 };
 
-/* What libatoll has for it. */
+/* The libatoll function to call for each sandbox. */
 struct change {
     int (*act)(struct atoll_client *client, const char *id, struct atoll_client_error *error);
 };
@@ -63,10 +63,9 @@ static int run_stop(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int
 const struct atoll_cli_verb atoll_cli_pause = {
     .name = "pause",
     .args = "[--discard-processes] SANDBOX...",
-    .summary = "let everything in a sandbox stand still",
-    .help = "Its processes are frozen where they are and use no CPU; its memory stays in use.\n"
-            "Nothing can be done with it until `atoll resume`, but `atoll logs` and\n"
-            "`atoll rm` work.\n"
+    .summary = "freeze all processes of a sandbox",
+    .help = "Frozen processes use no CPU, but their memory stays in use. Until `atoll resume`,\n"
+            "only `atoll logs` and `atoll rm` work on the sandbox.\n"
             "\n"
             "Example:\n"
             "  atoll pause $id && atoll resume $id\n",
@@ -80,8 +79,8 @@ const struct atoll_cli_verb atoll_cli_pause = {
 const struct atoll_cli_verb atoll_cli_resume = {
     .name = "resume",
     .args = "SANDBOX...",
-    .summary = "let a paused sandbox go on, or start a stopped one",
-    .help = "A stopped one starts on the disk it had, with the same id and settings.\n",
+    .summary = "continue a paused sandbox, or start a stopped one",
+    .help = "A stopped sandbox starts with its disk, its id and its settings.\n",
     .min_args = 1,
     .max_args = -1,
     .run = run_resume,
@@ -90,9 +89,9 @@ const struct atoll_cli_verb atoll_cli_resume = {
 const struct atoll_cli_verb atoll_cli_stop = {
     .name = "stop",
     .args = "SANDBOX...",
-    .summary = "end a persistent sandbox, and keep its disk",
-    .help = "For sandboxes made with --persistent. All processes end; files stay, also when\n"
-            "the daemon or the machine is restarted.\n"
+    .summary = "stop a persistent sandbox and keep its disk",
+    .help = "For sandboxes created with --persistent. All processes end; files are kept, even\n"
+            "when the daemon or the machine restarts.\n"
             "\n"
             "Examples:\n"
             "  id=$(atoll create --persistent)\n"

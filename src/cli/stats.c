@@ -12,7 +12,7 @@ struct options {
 
 static const struct atoll_cli_option options_table[] = {
     {"watch", 'w', ATOLL_CLI_FLAG, offsetof(struct options, watch), NULL,
-     "again every second, until Ctrl-C", NULL},
+     "repeat every second, until Ctrl-C", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -36,7 +36,7 @@ static void add_peak(struct atoll_cli_table *table, const json_t *memory)
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", peak > 0 ? format_bytes(peak, text) : "-");
 }
 
-/* "used / limit", or just "used" without one; "-" for what nobody measures. */
+/* "used / limit", or "used" if there is no limit; "-" if the usage is not measured. */
 static void add_bytes(struct atoll_cli_table *table, const json_t *usage)
 {
     double used = atoll_link_number(usage, "used_bytes", -1);
@@ -149,10 +149,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 const struct atoll_cli_verb atoll_cli_stats = {
     .name = "stats",
     .args = "[OPTION]... [SANDBOX]",
-    .summary = "show what sandboxes use of their limits",
+    .summary = "show the resource usage and limits of sandboxes",
     .help =
-        "CPU is that since the last reading; 100% is one CPU. What nobody measures is -: PEAK without\n"
-        "a memory cgroup, and more where a provider does not answer.\n"
+        "CPU is the usage since the last reading; 100% is one CPU. \"-\" means not measured: PEAK\n"
+        "needs a memory cgroup, and a provider may not report everything.\n"
         "\n"
         "Examples:\n"
         "  atoll stats\n"

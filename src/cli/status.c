@@ -5,19 +5,19 @@
 #include "cli/place.h"
 #include "cli/print.h"
 
-/* What is known of the daemon; the process only when it is on this machine. */
+/* What is known about the daemon. The process is known only if it is on this machine. */
 struct status {
     const char *address;
     json_t *health;    /* owned */
-    json_t *sandboxes; /* owned; NULL: not told */
-    json_t *providers; /* likewise */
+    json_t *sandboxes; /* owned; NULL: the daemon refused the list */
+    json_t *providers; /* owned; NULL: the daemon refused the list */
     struct atoll_cli_daemon daemon;
     struct atoll_cli_place place;
-    bool is_ours;    /* place is its state directory */
-    bool started_by; /* `atoll up` */
+    bool is_ours;       /* place.state is the daemon's state directory */
+    bool started_by_up; /* `atoll up` started the daemon */
 };
 
-static void look_at_process(struct status *s)
+static void find_process(struct status *s)
 {
     struct atoll_cli_daemon noted;
     struct atoll_error ignored;
@@ -28,8 +28,8 @@ static void look_at_process(struct status *s)
     s->daemon = atoll_cli_daemon_at(s->place.socket);
     s->is_ours = atoll_cli_daemon_owns(&s->daemon, &s->place);
     noted = atoll_cli_place_noted(&s->place);
-    s->started_by = s->daemon.pid > 0 && noted.pid == s->daemon.pid;
-    if (s->started_by)
+    s->started_by_up = s->daemon.pid > 0 && noted.pid == s->daemon.pid;
+    if (s->started_by_up)
         s->daemon = noted;
 }
 
@@ -40,13 +40,13 @@ static int ask(struct atoll_cli *cli, struct status *s, struct atoll_error *err)
 
     if (r < 0)
         return r;
-    /* Whoever may not see those of all sees their own, or none at all. */
+    /* The sandboxes of all tenants, or of our own if the key may not list all. */
     if (atoll_cli_call(cli, "GET", "/api/sandboxes?all=true", NULL, &s->sandboxes, &ignored) < 0 &&
         atoll_cli_call(cli, "GET", "/api/sandboxes", NULL, &s->sandboxes, &ignored) < 0)
         s->sandboxes = NULL;
     if (atoll_cli_call(cli, "GET", "/api/providers", NULL, &s->providers, &ignored) < 0)
         s->providers = NULL;
-    look_at_process(s);
+    find_process(s);
     return 0;
 }
 
@@ -68,16 +68,16 @@ static int print_json(const struct status *s, struct atoll_error *err)
     ATOLL_AUTOJSON json_t *object = NULL;
 
     (void)snprintf(key_file, sizeof(key_file), "%s/api-key", s->place.state);
-    object =
-        json_pack("{s:b, s:s, s:s?, s:o*, s:o*, s:o*, s:b, s:s*, s:s*, s:s*, s:s*}", "running", 1,
-                  "address", s->address, "version", atoll_link_text(s->health, "version", NULL),
-                  "pid", s->daemon.pid > 0 ? json_integer(s->daemon.pid) : NULL, "uptime_seconds",
-                  uptime >= 0 ? json_real(uptime) : NULL, "sandboxes",
-                  s->sandboxes ? json_integer((json_int_t)count_sandboxes(s, NULL)) : NULL,
-                  "started_by_up", (int)s->started_by, "state", s->is_ours ? s->place.state : NULL,
-                  "key_file", s->is_ours && access(key_file, F_OK) == 0 ? key_file : NULL, "listen",
-                  *s->daemon.listen ? s->daemon.listen : NULL, "providers_file",
-                  atoll_link_text(s->providers, "file", NULL));
+    object = json_pack(
+        "{s:b, s:s, s:s?, s:o*, s:o*, s:o*, s:b, s:s*, s:s*, s:s*, s:s*}", "running", 1, "address",
+        s->address, "version", atoll_link_text(s->health, "version", NULL), "pid",
+        s->daemon.pid > 0 ? json_integer(s->daemon.pid) : NULL, "uptime_seconds",
+        uptime >= 0 ? json_real(uptime) : NULL, "sandboxes",
+        s->sandboxes ? json_integer((json_int_t)count_sandboxes(s, NULL)) : NULL, "started_by_up",
+        (int)s->started_by_up, "state", s->is_ours ? s->place.state : NULL, "key_file",
+        s->is_ours && access(key_file, F_OK) == 0 ? key_file : NULL, "listen",
+        *s->daemon.listen ? s->daemon.listen : NULL, "providers_file",
+        atoll_link_text(s->providers, "file", NULL));
     if (!object)
         return atoll_fail_errno(err, ENOMEM, "answer");
     return atoll_cli_print_json(object, err);
@@ -107,7 +107,7 @@ static void print_words(const struct status *s)
     if (s->daemon.pid > 0)
         (void)printf("  process    %d, up %s%s\n", (int)s->daemon.pid,
                      atoll_cli_format_age(atoll_cli_daemon_uptime(&s->daemon), age),
-                     s->started_by ? ", started by `atoll up`" : "");
+                     s->started_by_up ? ", started by `atoll up`" : "");
     print_sandboxes(s);
     if (*s->daemon.listen)
         (void)printf("  HTTP       http://%s\n", s->daemon.listen);
@@ -161,7 +161,7 @@ static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
 const struct atoll_cli_verb atoll_cli_status = {
     .name = "status",
     .args = "",
-    .summary = "say whether a daemon answers, and what it is doing",
-    .help = "The status is 0 when one answers, 3 when none does.\n",
+    .summary = "show whether a daemon answers, and its state",
+    .help = "The exit status is 0 if a daemon answers, 3 if none does.\n",
     .run = run,
 };

@@ -82,7 +82,7 @@ int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char
     r = atoll_cli_template_send(cli, name, read_child, &child, err);
     ended = atoll_cli_child_finish(&child, &failure);
     if (ended < 0 && r < 0)
-        *err = failure; /* the cause, where the other is only its effect */
+        *err = failure; /* the program's failure caused the failed request */
     return r;
 }
 
@@ -147,10 +147,10 @@ static int import(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int a
 const struct atoll_cli_verb atoll_cli_template_ls = {
     .name = "template ls",
     .args = "",
-    .summary = "list what sandboxes can be made from",
+    .summary = "list templates: file systems to create sandboxes from",
     .help =
-        "`host` is always there: this machine's /usr, less what is private, with a small /etc.\n"
-        "Those of kind image were built, or are snapshots, and are kept by a provider.\n",
+        "The template `host` always exists: this machine's /usr without private files, and a\n"
+        "minimal /etc. Templates of kind image are builds or snapshots; a provider stores them.\n",
     .collection = &templates,
     .run = atoll_cli_collection_ls,
 };
@@ -158,8 +158,8 @@ const struct atoll_cli_verb atoll_cli_template_ls = {
 const struct atoll_cli_verb atoll_cli_template_import = {
     .name = "template import",
     .args = "NAME DIRECTORY|TARBALL|-",
-    .summary = "make a template from a root file system",
-    .help = "A directory is packed with tar; run as root to keep its owners. A tarball may\n"
+    .summary = "create a template from a root file system",
+    .help = "A directory is packed with tar; run as root to keep file owners. A tarball may\n"
             "be plain or compressed (gzip, xz, zstd); - reads one from standard input.\n"
             "\n"
             "Examples:\n"
@@ -175,7 +175,7 @@ const struct atoll_cli_verb atoll_cli_template_rm = {
     .name = "template rm",
     .args = "NAME...",
     .summary = "remove templates",
-    .help = "One that sandboxes are made of is not removed: destroy those first.\n",
+    .help = "A template that sandboxes use is not removed: destroy those sandboxes first.\n",
     .min_args = 1,
     .max_args = -1,
     .collection = &templates,

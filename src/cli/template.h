@@ -2,19 +2,19 @@
 #include "cli/client.h"
 
 /*
- * Templates are made by sending the daemon a tar, plain or compressed, in pieces as it comes.
+ * Creates templates: streams a tar, plain or compressed, to the daemon.
  */
 
-/* INVALID_ARGUMENT for what is no name. */
+/* INVALID_ARGUMENT if the name is not valid for a template. */
 int atoll_cli_template_check_name(const char *name, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* "template NAME is ready, SIZE". */
+/* Prints "template NAME is ready, SIZE". */
 void atoll_cli_template_print(const json_t *template);
-/* Sends what `read` yields (0 at the end, -errno to give up) as template `name` and reports the
- * result. ALREADY_EXISTS, INVALID_ARGUMENT and so on. */
+/* Sends the bytes that read() returns (0: end, -errno: abort) as template `name` and prints the
+ * result. ALREADY_EXISTS, INVALID_ARGUMENT and other errors of the daemon. */
 int atoll_cli_template_send(struct atoll_cli *cli, const char *name,
                             ssize_t (*read)(void *arg, void *buf, size_t n), void *arg,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* The same with the output of a program; it is an error when that program fails. */
+/* Sends the output of a program. Fails if the program fails. */
 int atoll_cli_template_send_output(struct atoll_cli *cli, const char *name, char *const *argv,
                                    struct atoll_error *err) ATOLL_MUST_CHECK;

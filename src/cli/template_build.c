@@ -1,6 +1,6 @@
 /*
- * How it works. The files of DIR that .dockerignore leaves are listed into a file in memory, tar packs those,
- * and its output is sent as it comes. Then the daemon answers line by line.
+ * Writes the paths of all files in DIR that .dockerignore does not exclude to a memfd; tar packs those,
+ * and its output is streamed to the daemon. The daemon answers with lines of JSON.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,26 +28,28 @@ struct options {
 
 #define AT(member) offsetof(struct options, member)
 static const struct atoll_cli_option options_table[] = {
-    {"provider", 0, ATOLL_CLI_TEXT, AT(provider), "NAME", "who builds it (default: who can)", NULL},
-    {"file", 'f', ATOLL_CLI_TEXT, AT(file), "PATH", "the Dockerfile, as seen from DIR", NULL},
-    {"network", 0, ATOLL_CLI_TEXT, AT(network), "MODE", "of its steps: none (default) or bridge",
-     NULL},
-    {"memory", 'm', ATOLL_CLI_SIZE, AT(memory_bytes), "SIZE", "for each step (default: 2G)", NULL},
+    {"provider", 0, ATOLL_CLI_TEXT, AT(provider), "NAME",
+     "provider that builds it (default: any that can)", NULL},
+    {"file", 'f', ATOLL_CLI_TEXT, AT(file), "PATH", "path of the Dockerfile in DIR", NULL},
+    {"network", 0, ATOLL_CLI_TEXT, AT(network), "MODE",
+     "network of the steps: none (default) or bridge", NULL},
+    {"memory", 'm', ATOLL_CLI_SIZE, AT(memory_bytes), "SIZE",
+     "memory limit of each step (default: 2G)", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
 #undef AT
 
-/* What is sent. */
+/* The files to send. */
 
 struct listing {
     struct atoll_dockerignore ignored;
     const char *dockerfile;
-    struct atoll_buf list; /* paths, each with its NUL */
+    struct atoll_buf list; /* paths, each terminated by NUL (tar --null) */
     struct atoll_buf path;
 };
 
-/* The builder needs these two whatever the patterns say. */
+/* The builder needs the Dockerfile and .dockerignore, even if a pattern excludes them. */
 static bool is_wanted(const struct listing *l, const char *path)
 {
     return strcmp(path, l->dockerfile) == 0 || strcmp(path, ".dockerignore") == 0 ||
@@ -68,12 +70,12 @@ static int list_entry(struct listing *l, int dir_fd, const char *name, unsigned 
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return atoll_fail_errno(err, errno, "%.200s", path);
     if (S_ISSOCK(st.st_mode))
-        return 0; /* tar would complain */
+        return 0; /* tar would fail */
     if (wanted)
         r = atoll_buf_append(&l->list, path, strlen(path) + 1);
     if (r < 0)
-        return atoll_fail_errno(err, -r, "there are too many files");
-    /* Below what is left out there may be an exception, or the Dockerfile. */
+        return atoll_fail_errno(err, -r, "too many files");
+    /* Enter an excluded directory too if a "!" pattern or the Dockerfile may be below it. */
     if (S_ISDIR(st.st_mode) &&
         (wanted || l->ignored.excepts || strncmp(l->dockerfile, path, strlen(path)) == 0))
         r = list_dir(l, dir_fd, name, depth + 1, err);
@@ -90,7 +92,7 @@ static int list_dir(struct listing *l, int dir_fd, const char *name, unsigned de
 
     if (!dir || depth > DEPTH_MAX) {
         r = atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", name,
-                       depth > DEPTH_MAX ? "too many directories deep" : strerror(errno));
+                       depth > DEPTH_MAX ? "nested too deeply" : strerror(errno));
         if (dir)
             (void)closedir(dir);
         return r;
@@ -109,7 +111,7 @@ static int list_dir(struct listing *l, int dir_fd, const char *name, unsigned de
     return r;
 }
 
-/* A descriptor that a child inherits, with the list in it. */
+/* Returns the list in a memfd that child processes inherit; owned by the caller. */
 static int list_files(const char *dir, const char *dockerfile, int *ret_fd, struct atoll_error *err)
 {
     ATOLL_AUTOFREE struct listing *l = calloc(1, sizeof(*l));
@@ -144,15 +146,15 @@ static int list_files(const char *dir, const char *dockerfile, int *ret_fd, stru
     return r;
 }
 
-/* What comes back. */
+/* The daemon's answer. */
 
 struct build {
     struct atoll_cli_child child; /* tar */
     struct atoll_cli_progress progress;
     bool sending;
     struct atoll_buf line;
-    json_t *template; /* owned: the end, when it is good */
-    json_t *error;    /* owned: the line that says so, when it is not */
+    json_t *template; /* owned; set by the last line of a successful build */
+    json_t *error;    /* owned; set by the last line of a failed build */
 };
 
 static ssize_t read_files(void *arg, void *buf, size_t n)
@@ -175,7 +177,7 @@ static void take_line(struct build *b, const char *text, size_t n)
         (void)fputc('\n', stderr);
     }
     if (json_object_get(o, "truncated"))
-        atoll_cli_say("some lines of the build's output are left out");
+        atoll_cli_say("some lines of the build's output were dropped");
     if (json_object_get(o, "template") && !b->template)
         b->template = json_incref(json_object_get(o, "template"));
     if (json_object_get(o, "error") && !b->error)
@@ -209,7 +211,7 @@ static int conclude(struct atoll_cli *cli, struct build *b, struct atoll_error *
         return atoll_link_daemon_error(cli->client, b->error, 0, err);
     if (!b->template)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE,
-                          "the daemon's answer broke off: nobody knows what came of the build");
+                          "the daemon's answer ended early: the result of the build is unknown");
     if (cli->json)
         return atoll_cli_print_json(b->template, err);
     atoll_cli_template_print(b->template);
@@ -224,14 +226,14 @@ static int send_files(struct atoll_cli *cli, struct build *b, const char *target
     struct atoll_error failure;
     int r;
 
-    atoll_cli_set_timeout(cli, -1); /* a step may be silent for long; the daemon ends what hangs */
+    atoll_cli_set_timeout(cli, -1); /* a step may be silent for long; the daemon has the timeout */
     atoll_cli_progress_start(&b->progress, "files", 0);
     b->sending = true;
     r = atoll_cli_stream(cli, "POST", target, &transfer, NULL, err);
     if (b->sending)
         atoll_cli_progress_end(&b->progress);
     if (atoll_cli_child_finish(&b->child, &failure) < 0 && r < 0)
-        *err = failure; /* the cause, where the other is only its effect */
+        *err = failure; /* the failure of tar caused the failed request */
     return r;
 }
 
@@ -282,9 +284,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_template_build = {
     .name = "template build",
     .args = "[OPTION]... NAME DIR",
-    .summary = "make a template from a Dockerfile",
-    .help = "Sends the files of DIR, but for those that its .dockerignore names, to a provider\n"
-            "that builds images (docker). What the build says goes to standard error.\n"
+    .summary = "build a template from a Dockerfile",
+    .help = "Sends the files of DIR, except those in its .dockerignore, to a provider that\n"
+            "builds images (docker). The output of the build goes to standard error.\n"
             "\n"
             "Examples:\n"
             "  atoll template build app .\n"

@@ -1,6 +1,6 @@
 /*
- * A Debian template: mmdebstrap resolves, unpacks and configures the packages, and writes a tar
- * that goes straight to the daemon. Nothing is kept on this side.
+ * A Debian template: mmdebstrap resolves, unpacks and configures the packages, and writes a tar that is
+ * streamed to the daemon. Nothing is stored locally.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "cli/print.h"
 #include "cli/template.h"
 
-/* What a minimal Debian lacks to be of use to whoever runs code in it. */
+/* Packages that a minimal Debian lacks and that code in a sandbox usually needs. */
 #define USEFUL_PACKAGES "ca-certificates,curl,git,less,procps,python3,unzip,xz-utils"
 
-/* The user that commands run as; templates bring their own /etc/passwd. */
+/* Adds the user that commands run as: a template has its own /etc/passwd. */
 #define ADD_USER                                                \
     "--customize-hook=if [ -x \"$1/usr/sbin/useradd\" ]; then " \
     "chroot \"$1\" useradd --create-home --uid 1000 --shell /bin/bash user; fi"
@@ -30,15 +30,15 @@ static const struct atoll_cli_option options_table[] = {
     {"packages", 'p', ATOLL_CLI_TEXT, AT(packages), "A,B,C",
      "packages to add (default: " USEFUL_PACKAGES ")", NULL},
     {"variant", 0, ATOLL_CLI_TEXT, AT(variant), "NAME",
-     "how much to start with: minbase (default), apt, buildd, standard …", NULL},
+     "base set of packages: minbase (default), apt, buildd, standard …", NULL},
     {"mirror", 0, ATOLL_CLI_TEXT, AT(mirror), "URL",
-     "where packages come from; also a sources.list file", NULL},
+     "mirror to download packages from, or a sources.list file", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
 #undef AT
 
-/* They become arguments of mmdebstrap, where a leading dash would be an option. */
+/* The value becomes an argument of mmdebstrap, which would take a leading dash for an option. */
 static int check_word(const char *option, const char *word, struct atoll_error *err)
 {
     if (!word || (*word && *word != '-'))
@@ -87,10 +87,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_template_debian = {
     .name = "template debian",
     .args = "[OPTION]... NAME",
-    .summary = "make a template with a fresh Debian",
-    .help = "Runs mmdebstrap and hands its result to the daemon. As root this needs nothing\n"
-            "else; as another user it needs user namespaces and sub-ids (see `atoll\n"
-            "doctor`).\n"
+    .summary = "create a template with a new Debian system",
+    .help = "Runs mmdebstrap and sends its output to the daemon. A user other than root needs\n"
+            "user namespaces and sub-ids for this (see `atoll doctor`).\n"
             "\n"
             "Examples:\n"
             "  atoll template debian debian\n"

@@ -36,7 +36,7 @@ void atoll_cli_terminal_restore(void)
     (void)tcsetattr(STDIN_FILENO, TCSANOW, &saved);
 }
 
-/* The handler resets itself, so that the signal raised again ends the program as it would have. */
+/* SA_RESETHAND has restored the default action, so raising the signal again ends the program. */
 static void restore_and_die(int signo)
 {
     atoll_cli_terminal_restore();

@@ -1,6 +1,6 @@
 /*
- * A daemon in the background, for whoever does not want to think about one. What was started is noted
- * in its state directory.
+ * `atoll up`: starts a daemon in the background. A note in its state directory (place.h) records what was
+ * started, for `atoll down` and `atoll status`.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,19 +19,17 @@ struct options {
 };
 
 static const struct atoll_cli_option options_table[] = {
-    {"state", 0, ATOLL_CLI_TEXT, offsetof(struct options, state), "DIR", "where everything is kept",
-     NULL},
+    {"state", 0, ATOLL_CLI_TEXT, offsetof(struct options, state), "DIR",
+     "state directory of the daemon", NULL},
     {"socket", 0, ATOLL_CLI_TEXT, offsetof(struct options, socket_path), "PATH",
      "unix socket to serve", NULL},
     {"listen", 0, ATOLL_CLI_TEXT, offsetof(struct options, listen), "HOST:PORT",
-     "TCP address to serve (127.0.0.1:7070, or another port when that is taken)", NULL},
+     "TCP address to serve (default: 127.0.0.1:7070, or another port if taken)", NULL},
     {"no-listen", 0, ATOLL_CLI_FLAG, offsetof(struct options, no_listen), NULL,
-     "serve the socket only", NULL},
+     "serve only the unix socket", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
-
-/* Which port. */
 
 static int choose_listen(const struct options *o, char *out, size_t cap, struct atoll_error *err)
 {
@@ -55,12 +53,10 @@ static int choose_listen(const struct options *o, char *out, size_t cap, struct 
         port = atoll_cli_free_port(0);
     if (port == 0)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EADDRINUSE,
-                          "no TCP port can be had; use --no-listen");
+                          "no TCP port is available; use --no-listen");
     (void)snprintf(out, cap, "127.0.0.1:%u", port);
     return 0;
 }
-
-/* Telling. */
 
 static int print_json(const struct atoll_cli_place *place, const struct atoll_cli_daemon *daemon,
                       bool started, struct atoll_error *err)
@@ -121,7 +117,7 @@ static int start_and_tell(struct atoll_cli *cli, const struct options *o,
     return r < 0 ? r : tell(cli, place, &daemon, true, err);
 }
 
-/* A daemon that an earlier build left would not know what this one asks of it. */
+/* Stops a daemon of an earlier build: it may not understand requests of this program. */
 static int replace_outdated(const struct atoll_cli_place *place, struct atoll_error *err)
 {
     struct atoll_cli_daemon noted = atoll_cli_place_noted(place);
@@ -157,7 +153,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
         found = atoll_cli_daemon_at(place.socket);
         noted = atoll_cli_place_noted(&place);
         if (argc > 0 || (o->listen && strcmp(o->listen, noted.listen) != 0))
-            atoll_cli_say("it runs already, with the options it was started with; `atoll down` "
+            atoll_cli_say("the daemon already runs, with its earlier options; run `atoll down` "
                           "first to change them");
         r = tell(cli, &place, noted.pid == found.pid ? &noted : &found, false, err);
     } else {
@@ -171,8 +167,8 @@ const struct atoll_cli_verb atoll_cli_up = {
     .name = "up",
     .args = "[OPTION]... [-- ATOLLD OPTION...]",
     .summary = "start a daemon in the background, unless one answers",
-    .help = "Waits until it is ready and says where it is and how to use it. As root it is\n"
-            "the system's, else this user's own. What follows -- is given to atolld.\n"
+    .help = "Waits until the daemon is ready and prints its addresses. Root starts the system's\n"
+            "daemon, another user a daemon of their own. Options after -- are passed to atolld.\n"
             "\n"
             "Examples:\n"
             "  atoll up\n"

@@ -1,6 +1,6 @@
 /*
- * Into a sandbox. Directories are made with their mode, files are sent one by one with theirs.
- * The daemon's API makes no links, so links and special files are left out.
+ * Copies into a sandbox. Directories and files are sent one by one, with their modes. The daemon's API
+ * cannot create links, so links and special files are skipped.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -32,7 +32,7 @@ static ssize_t read_source(void *arg, void *buf, size_t n)
         return -errno;
     if (source->left != UINT64_MAX) {
         if (r == 0)
-            return -ENODATA; /* it was cut while we read it: what we announced will not come */
+            return -ENODATA; /* the file was truncated: the announced length cannot be sent */
         source->left -= (uint64_t)r;
     }
     atoll_cli_progress_add(&source->progress, (uint64_t)r);
@@ -62,7 +62,7 @@ static int send_file(struct atoll_cli_copy *copy, int fd, const struct stat *st,
     if (r < 0)
         return err->kind == ATOLL_ERR_CANCELED
                    ? atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, -r, "reading %.200s: %s", name,
-                                r == -ENODATA ? "it became shorter meanwhile" : strerror(-r))
+                                r == -ENODATA ? "it was truncated during the copy" : strerror(-r))
                    : r;
     copy->files++;
     copy->bytes += source.progress.done;
@@ -76,7 +76,7 @@ static int make_directory(struct atoll_cli_copy *copy, const char *path, mode_t 
     int r = atoll_cli_copy_call(copy, "POST", "/mkdir", path, "", NULL, err);
 
     if (r < 0 && err->kind == ATOLL_ERR_ALREADY_EXISTS)
-        return 0; /* then its mode is not ours to change */
+        return 0; /* keep the mode of an existing directory */
     if (r < 0)
         return r;
     copy->directories++;
@@ -141,7 +141,7 @@ static int send_entry(struct atoll_cli_copy *copy, int dir_fd, const char *name,
     if (S_ISDIR(st.st_mode) && depth < ATOLL_CLI_COPY_DEPTH_MAX)
         return send_directory(copy, ATOLL_TAKE_FD(fd), &st, path, depth + 1, err);
     atoll_cli_copy_skip(copy, atoll_buf_str(path),
-                        S_ISDIR(st.st_mode) ? "too many directories deep" : "no ordinary file");
+                        S_ISDIR(st.st_mode) ? "nested too deeply" : "not a regular file");
     return 0;
 }
 
@@ -154,7 +154,7 @@ static bool is_remote_directory(struct atoll_cli_copy *copy, const char *path)
            strcmp(atoll_link_text(entry, "type", ""), "directory") == 0;
 }
 
-/* Where it goes: `remote` itself, or a name in it. */
+/* The destination: `remote` itself, or the name of `local` in it if `remote` is a directory. */
 static int choose_path(struct atoll_cli_copy *copy, const char *local, const char *remote,
                        struct atoll_buf *path, struct atoll_error *err)
 {
@@ -169,7 +169,7 @@ static int choose_path(struct atoll_cli_copy *copy, const char *local, const cha
     r = atoll_buf_append(path, base, n);
     if (r == 0 && into && strcmp(local, "-") == 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EISDIR,
-                          "%.200s is a directory: name the file that standard input goes to", base);
+                          "%.200s is a directory: name the file to write standard input to", base);
     if (r == 0 && into && atoll_cli_copy_basename(local, name, sizeof(name)))
         r = atoll_buf_appendf(path, "%s%s", n == 1 && *base == '/' ? "" : "/", name);
     if (r < 0)
@@ -187,7 +187,7 @@ static int send_top(struct atoll_cli_copy *copy, const char *local, struct atoll
         st = (struct stat){.st_mode = S_IFIFO};
         return send_file(copy, STDIN_FILENO, &st, "standard input", atoll_buf_str(path), err);
     }
-    /* What the user names may be a link; what is found below it may not. */
+    /* Follows a link that the user named; links below it are skipped. */
     fd = open(local, O_RDONLY | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", local,

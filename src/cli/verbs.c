@@ -1,5 +1,5 @@
 /*
- * The table of verbs, and how they are found. Some have two words ("template ls").
+ * The table of verbs, and the lookup by name. Some names have two words ("template ls").
  */
 #include <errno.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     NULL,
 };
 
-/* Walks the first words, or the second words of one group. */
+/* Iterates over the first words of all verbs, or over the second words of one group. */
 struct walk {
     const struct atoll_cli_verb *const *at;
     const char *group; /* NULL: first words */
@@ -116,7 +116,7 @@ static void fail_incomplete(const char *group, struct atoll_error *err)
         size_t len = strlen(list);
         (void)snprintf(list + len, sizeof(list) - len, "%s%s", len ? ", " : "", word);
     }
-    (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s what? There are %s", group, list);
+    (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s needs a verb: %s", group, list);
 }
 
 const struct atoll_cli_verb *atoll_cli_find_verb(char *const *argv, int *ret_words,
@@ -134,7 +134,7 @@ const struct atoll_cli_verb *atoll_cli_find_verb(char *const *argv, int *ret_wor
         }
     if (argv[0][0] == '-')
         (void)atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                         "\"%.60s\": a verb comes first, and options after it", argv[0]);
+                         "\"%.60s\": options must follow the verb", argv[0]);
     else if (group && (!second || second[0] == '-'))
         fail_incomplete(argv[0], err);
     else

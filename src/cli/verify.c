@@ -1,6 +1,6 @@
 /*
- * Verifies sandboxes by attacking them (verify/). The work is done in a process of its own, and this
- * one cleans up after it, however it ends: scratch files, and the daemon if it was started for this.
+ * `atoll verify`: attacks sandboxes (tools/verify/). A child process does the work. This process cleans
+ * up however the child ends: it removes scratch files and stops a daemon that it started.
  */
 #include <errno.h>
 #include <signal.h>
@@ -26,15 +26,15 @@ struct options {
 
 static const struct atoll_cli_option options_table[] = {
     {"provider", 0, ATOLL_CLI_LIST, offsetof(struct options, providers), "NAME",
-     "only its sandboxes; may be repeated", NULL},
+     "verify only sandboxes of this provider; may be repeated", NULL},
     {"tier", 0, ATOLL_CLI_LIST, offsetof(struct options, tiers), "NAME",
-     "only this part of the report (native, \"native, root inside\", docker, daemon …)", NULL},
+     "verify only this tier (native, \"native, root inside\", docker, daemon …)", NULL},
     {"only", 0, ATOLL_CLI_TEXT, offsetof(struct options, only), "ID[,ID]",
-     "only these checks, or those whose names start so (seccomp.mode,bomb.)", NULL},
+     "run only these checks; a prefix selects several (seccomp.mode,bomb.)", NULL},
     {"start", 0, ATOLL_CLI_FLAG, offsetof(struct options, start), NULL,
-     "start a daemon for this, even if one answers", NULL},
-    {"list", 0, ATOLL_CLI_FLAG, offsetof(struct options, list), NULL,
-     "show the checks there are and make none", NULL},
+     "start a temporary daemon, even if one answers", NULL},
+    {"list", 0, ATOLL_CLI_FLAG, offsetof(struct options, list), NULL, "list all checks and exit",
+     NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -59,7 +59,7 @@ static int print_list(struct atoll_cli *cli, struct atoll_error *err)
 static void progress(void *arg, const char *what)
 {
     (void)arg;
-    atoll_cli_say("looking at %s", what);
+    atoll_cli_say("verifying %s", what);
 }
 
 static int conclude(struct atoll_cli *cli, const struct atoll_cli_verify_place *p,
@@ -128,7 +128,7 @@ static int verify(struct atoll_cli *cli, const struct options *o,
     return r;
 }
 
-/* In the process that does the work. */
+/* Runs in the child process. Returns its exit status. */
 static int work(struct atoll_cli *cli, const struct options *o,
                 const struct atoll_cli_verify_place *p, struct atoll_error *err)
 {
@@ -146,7 +146,8 @@ static int work(struct atoll_cli *cli, const struct options *o,
     return fflush(stdout) == 0 ? r : IMPOSSIBLE;
 }
 
-/* Whoever interrupts this reaches the worker too; what it leaves is ours to remove. */
+/* Forks the child and waits for it. The signals of an interrupt (Ctrl-C) reach the child too and end it;
+ * this process ignores them, so that it can clean up. */
 static int run_worker(struct atoll_cli *cli, const struct options *o,
                       const struct atoll_cli_verify_place *p, struct atoll_error *err)
 {
@@ -192,20 +193,20 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 const struct atoll_cli_verb atoll_cli_verify = {
     .name = "verify",
     .args = "[OPTION]...",
-    .summary = "attack sandboxes on this host, and say whether they hold",
+    .summary = "attack sandboxes on this host and report what fails",
     .help =
-        "In fresh sandboxes of every provider, as user and as root inside, everything that is\n"
-        "promised is tried: files, processes, devices, system calls, networks and secrets of the\n"
-        "host, and bombs against each limit. Then the daemon is attacked through its own\n"
-        "interfaces. The same is tried outside as a control: a promise counts as kept only if\n"
-        "the same attempt succeeds there. Nothing is harmed where one does.\n"
+        "Creates sandboxes of every provider and attacks the host from inside, as an ordinary\n"
+        "user and as root: its files, processes, devices, system calls, networks and secrets,\n"
+        "and every limit. Then attacks the daemon through its own interfaces. Each attack also\n"
+        "runs outside a sandbox as a control: a promise counts as kept only if the control\n"
+        "succeeds. The attacks are harmless where they succeed.\n"
         "\n"
-        "If no daemon answers, one is started for this, and ended. Started by root it looks at\n"
-        "more than started by an ordinary user.\n"
+        "If no daemon answers, starts one and stops it at the end. Root can check more than an\n"
+        "ordinary user.\n"
         "\n"
-        "The status is 0 without findings, 1 with findings, 2 when something that was asked for\n"
-        "could not be looked at. What cannot be told on this host, because the attempt fails\n"
-        "outside too, is listed and does not count.\n"
+        "The exit status is 0 without findings, 1 with findings, 2 if something requested could\n"
+        "not be verified. Checks whose control fails too cannot be decided on this host; they\n"
+        "are listed and do not affect the status.\n"
         "\n"
         "Examples:\n"
         "  atoll verify\n"

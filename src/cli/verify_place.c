@@ -22,7 +22,7 @@
 #define STOP_MS 20000
 #define LOOK_MS 10
 
-/* The one beside us, else the installed one. */
+/* The probe in the directory of this program, else the installed one. */
 static int find_probe(char *out, size_t cap, struct atoll_error *err)
 {
     static const char name[] = "atoll-probe";
@@ -38,15 +38,16 @@ static int find_probe(char *out, size_t cap, struct atoll_error *err)
     (void)snprintf(out, cap, "%s/%s", ATOLL_LIBEXEC_DIR, name);
     if (access(out, X_OK) == 0)
         return 0;
-    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "%s is neither beside atoll nor in %s",
-                      name, ATOLL_LIBEXEC_DIR);
+    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                      "%s was found neither in the directory of atoll nor in %s", name,
+                      ATOLL_LIBEXEC_DIR);
 }
 
 static int make_directories(struct atoll_cli_verify_place *p, struct atoll_error *err)
 {
     const char *parent = getenv("TMPDIR");
 
-    /* Short, because the path of a unix socket is. */
+    /* Short: the path of a unix socket has at most 107 bytes. */
     (void)snprintf(p->base, sizeof(p->base), "%s/atoll-verify-XXXXXX",
                    parent && *parent == '/' && strlen(parent) < 40 ? parent : "/tmp");
     if (!mkdtemp(p->base)) {
@@ -59,7 +60,8 @@ static int make_directories(struct atoll_cli_verify_place *p, struct atoll_error
     return 0;
 }
 
-/* A daemon of our own has secrets for sandboxes to look for: a variable and a key. */
+/* Gives the daemon that we start two secrets for sandboxes to look for: an environment variable and a
+ * key in its session keyring. */
 static void put_canaries(struct atoll_cli_verify_place *p)
 {
     char name[13];
@@ -97,7 +99,7 @@ static int start_daemon(struct atoll_cli_verify_place *p, struct atoll_error *er
     return r;
 }
 
-/* The name of a variable that somebody put into the daemon's environment on purpose. */
+/* Finds an unusual variable in the daemon's environment, for sandboxes to look for. */
 static void find_variable(struct atoll_cli_verify_place *p)
 {
     static const char *const usual[] = {"PATH",   "HOME", "LANG",  "USER",  "LOGNAME",
@@ -121,8 +123,8 @@ static void find_variable(struct atoll_cli_verify_place *p)
     }
 }
 
-/* One that answers: which process it is, and where it keeps things, if that can be known. */
-static void look_at_daemon(struct atoll_cli_verify_place *p, const char *address)
+/* For a daemon that answers: finds its process and its state directory, if possible. */
+static void inspect_daemon(struct atoll_cli_verify_place *p, const char *address)
 {
     struct atoll_cli_daemon noted;
     struct atoll_error ignored;
@@ -140,7 +142,7 @@ static void look_at_daemon(struct atoll_cli_verify_place *p, const char *address
     find_variable(p);
 }
 
-static bool was_told_where(void)
+static bool address_is_configured(void)
 {
     const char *socket_path = getenv("ATOLL_SOCKET"), *url = getenv("ATOLL_URL");
     return (socket_path && *socket_path) || (url && *url);
@@ -158,13 +160,13 @@ int atoll_cli_verify_open(struct atoll_cli_verify_place *p, struct atoll_client 
     if (r < 0)
         return r;
     if (!start && atoll_cli_answers(client, "/healthz"))
-        look_at_daemon(p, atoll_client_address(client));
-    else if (start || !was_told_where())
+        inspect_daemon(p, atoll_client_address(client));
+    else if (start || !address_is_configured())
         r = start_daemon(p, err);
     else
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECONNREFUSED,
-                       "no daemon answers at %.200s; start it (`atoll up`), or use --start to have "
-                       "one for this",
+                       "no daemon answers at %.200s; start it (`atoll up`), or use --start for a "
+                       "temporary one",
                        atoll_client_address(client));
     return r;
 }
@@ -180,7 +182,7 @@ static void stop_daemon(struct atoll_cli_verify_place *p)
         (void)!atoll_link_call(client, "DELETE", "/api/sandboxes", NULL, NULL, &ignored);
     atoll_client_close(client);
     until = atoll_clock_ms() + STOP_MS;
-    (void)kill(p->daemon.pid, SIGTERM); /* our child: the pid is its own until we have waited */
+    (void)kill(p->daemon.pid, SIGTERM); /* our child: the pid is not reused before waitpid() */
     while (waitpid(p->daemon.pid, NULL, WNOHANG) == 0) {
         if (atoll_clock_ms() > until)
             (void)kill(p->daemon.pid, SIGKILL);

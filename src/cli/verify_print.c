@@ -13,7 +13,7 @@ static void print_heading(const char *text)
     (void)fputc('\n', stdout);
 }
 
-/* Findings, with what was seen and what to do. */
+/* Findings, with evidence and advice. */
 static void print_findings(const struct atoll_report *report)
 {
     bool any = false;
@@ -59,7 +59,7 @@ static void print_tiers(const struct atoll_report *report)
     atoll_cli_table_finish(&table, stdout);
 }
 
-/* Reasons come before a parenthesis with what was seen. */
+/* Evidence is "REASON (DETAILS)": the length of the reason. */
 static size_t reason_len(const char *evidence)
 {
     const char *end = strstr(evidence, " (");
@@ -74,7 +74,7 @@ static bool same_reason(const struct atoll_result *a, const struct atoll_result 
            memcmp(a->evidence, b->evidence, n) == 0;
 }
 
-/* Ids of the results from the i-th on that share its reason, in lines. */
+/* Prints the ids of the results from `first` on that have the same reason, wrapped to WIDTH. */
 static void print_ids(const struct atoll_report *report, size_t first)
 {
     const struct atoll_result *like = atoll_report_at(report, first);
@@ -124,7 +124,7 @@ static bool cannot_be_told(const struct atoll_report *report, const struct atoll
            atoll_report_conclude(report, result) == ATOLL_VERDICT_UNKNOWN;
 }
 
-/* Once for each check, with what the control met. */
+/* Prints each check once, with the evidence of its control. */
 static void print_unknown(const struct atoll_report *report)
 {
     bool any = false;
@@ -192,7 +192,7 @@ void atoll_cli_verify_print(const struct atoll_report *report)
                  counts.found, counts.found == 1 ? "does not" : "do not");
 }
 
-/* The tiers that do not give it. */
+/* Names the tiers that do not offer the promise of check `id`. */
 static void name_exceptions(const json_t *list, const char *id, char *out, size_t cap)
 {
     const json_t *rows = json_object_get(list, "not_offered");

@@ -1,7 +1,7 @@
 #pragma once
 #include "tools/verify/report.h"
 
-/* The report for people: findings first, then what each tier gives and does not. */
+/* Prints the report as text: findings first, then the results of each tier. */
 void atoll_cli_verify_print(const struct atoll_report *report);
-/* Every check with its row and promise. */
+/* Prints every check with its row in docs/security.md and its promise. */
 void atoll_cli_verify_print_list(const json_t *list);

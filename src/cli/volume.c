@@ -1,4 +1,4 @@
-/* What outlives sandboxes at a provider: snapshots and volumes. */
+/* Snapshots and volumes: data at a provider that outlives a sandbox. */
 #include <errno.h>
 #include <stdio.h>
 #include "base/text.h"
@@ -45,10 +45,10 @@ static const struct atoll_cli_collection volumes = {"/api/volumes", "volumes", "
 const struct atoll_cli_verb atoll_cli_snapshot = {
     .name = "snapshot",
     .args = "SANDBOX NAME",
-    .summary = "make a template of what is on a sandbox's disk",
-    .help = "Only where the provider can (docker), and only of disks that are not in memory:\n"
-            "create the sandbox with --waive disk. Its processes stand still meanwhile.\n"
-            "The template is yours alone; `atoll template rm` removes it.\n"
+    .summary = "create a template from the disk of a sandbox",
+    .help = "Needs a provider with snapshots (docker) and a disk that is not in memory: create\n"
+            "the sandbox with --waive disk. Its processes are frozen during the snapshot.\n"
+            "Only your tenant can use the template; `atoll template rm` removes it.\n"
             "\n"
             "Examples:\n"
             "  box=$(atoll create --provider docker --image debian:12 --waive disk)\n"
@@ -64,8 +64,8 @@ const struct atoll_cli_verb atoll_cli_volume_ls = {
     .name = "volume ls",
     .args = "",
     .summary = "list volumes",
-    .help = "A volume is made by the first sandbox that mounts it (--volume) and stays until it\n"
-            "is removed.\n",
+    .help = "The first sandbox that mounts a volume (--volume) creates it. It exists until it is\n"
+            "removed.\n",
     .collection = &volumes,
     .run = atoll_cli_collection_ls,
 };
@@ -73,8 +73,8 @@ const struct atoll_cli_verb atoll_cli_volume_ls = {
 const struct atoll_cli_verb atoll_cli_volume_rm = {
     .name = "volume rm",
     .args = "NAME...",
-    .summary = "remove volumes, with all that is in them",
-    .help = "One that a sandbox has mounted is not removed: destroy that first.\n",
+    .summary = "remove volumes and their contents",
+    .help = "A volume that a sandbox has mounted is not removed: destroy that sandbox first.\n",
     .min_args = 1,
     .max_args = -1,
     .collection = &volumes,

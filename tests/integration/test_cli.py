@@ -94,36 +94,36 @@ def test_every_verb_explains_itself(daemon, verb):
     (["template", "lst"], "did you mean template ls?"),
     (["template"], "ls, import, debian, build, rm"),
     (["run", "--memroy", "1G", "--", "true"], "did you mean --memory?"),
-    (["run"], "something is missing"),
-    (["exec", "abc"], "something is missing"),
-    (["ls", "extra"], "too many"),
+    (["run"], "missing argument"),
+    (["exec", "abc"], "missing argument"),
+    (["ls", "extra"], "unexpected argument"),
     (["create", "--memory", "much"], "--memory"),
     (["create", "--cpus", "0"], "--cpus"),
     (["create", "--waive", "gravity"], "gravity"),
-    (["create", "--on-deadline", "explode"], "neither destroy nor pause"),
-    (["pause"], "something is missing"),
+    (["create", "--on-deadline", "explode"], "must be destroy or pause"),
+    (["pause"], "missing argument"),
     (["pause", "../x"], "no sandbox id"),
-    (["artifacts", "get", "abc"], "something is missing"),
+    (["artifacts", "get", "abc"], "missing argument"),
     (["run", "--env", "=x", "--", "true"], "K=V"),
     (["rm"], "--all"),
     (["rm", "--all", "abc"], "exclude"),
     (["cp", "a", "b"], "SANDBOX:PATH"),
     (["exec", "../x", "--", "true"], "no sandbox id"),
-    (["template", "import", "a/b", "."], "no name for a template"),
-    (["template", "debian", "a/b"], "no name for a template"),
-    (["template", "rm", "a/b"], "no name for a template"),
-    (["volume", "rm", "a/b"], "no name for a volume"),
-    (["snapshot", "abc", "a/b"], "no name for a template"),
+    (["template", "import", "a/b", "."], "not a valid template name"),
+    (["template", "debian", "a/b"], "not a valid template name"),
+    (["template", "rm", "a/b"], "not a valid template name"),
+    (["volume", "rm", "a/b"], "not a valid volume name"),
+    (["snapshot", "abc", "a/b"], "not a valid template name"),
     (["key", "rm", "../x"], "no key id"),
     (["artifacts", "rm", "../x"], "no sandbox id"),
     (["logs", "--follow", "abc"], "--follow needs an EXEC"),
     (["exec", "-dt", "abc", "--", "sh"], "--detach"),
     (["preview", "--public", "--rm", "abc", "80"], "exclude"),
     (["up", "--listen", "127.0.0.1:1", "--no-listen"], "exclude"),
-    (["help", "run", "ls"], "too many"),
-    (["help", "template", "ls", "x"], "too many"),
+    (["help", "run", "ls"], "unexpected argument"),
+    (["help", "template", "ls", "x"], "unexpected argument"),
     (["help", "rnu"], "did you mean run?"),
-    (["--json", "ls"], "a verb comes first"),
+    (["--json", "ls"], "options must follow the verb"),
 ])
 def test_bad_usage_is_status_2_and_says_what_is_wrong(daemon, args, said):
     done = daemon.atoll(*args)
@@ -684,7 +684,7 @@ def test_template_debian_takes_its_time(daemon, tmp_path):
 def test_doctor(daemon, tmp_path):
     done = daemon.atoll("doctor")
     assert done.returncode == 0
-    assert "✓ user namespaces" in done.stdout and "This host can give: " in done.stdout
+    assert "✓ user namespaces" in done.stdout and "This host supports: " in done.stdout
     report = daemon.json("doctor")
     assert {"name", "state", "detail"} <= set(report["checks"][0])
     assert {check["state"] for check in report["checks"]} <= {"ok", "missing", "warn", "info"}

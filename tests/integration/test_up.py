@@ -72,7 +72,7 @@ def test_up_status_down(place):
     assert (again["started"], again["pid"], again["listen"]) == (False, pid, listen)
     assert place.atoll("up", "--listen", listen).stderr == ""
     for options in (["--listen", "127.0.0.1:1"], ["--", "--pool", "4"]):
-        assert "runs already" in place.atoll("up", *options).stderr
+        assert "already runs" in place.atoll("up", *options).stderr
     assert place.atoll("run", "--", "echo", "hi").stdout == "hi\n"
     # Over TCP it is somebody else's business which process that is.
     key = Path(status["key_file"]).read_text().strip()

@@ -233,8 +233,8 @@ static void unknown_verbs_get_the_nearest(void **state)
         {"xyzzy", NULL, "unknown verb \"xyzzy\""},
         {"", NULL, "unknown verb \"\""},
         {"template", "imprt", "unknown verb \"template imprt\"; did you mean template import?"},
-        {"--json", "ls", "\"--json\": a verb comes first, and options after it"},
-        {"template", NULL, "template what? There are ls, import, debian, build, rm"},
+        {"--json", "ls", "\"--json\": options must follow the verb"},
+        {"template", NULL, "template needs a verb: ls, import, debian, build, rm"},
     };
     (void)state;
 
