@@ -268,7 +268,7 @@ static void run_that_fails_leaves_nothing(void **state)
     assert_has(ask("POST", "/api/run",
                    "{\"cmd\":[\"x\"],\"files\":[{\"path\":\"f\","
                    "\"data_base64\":\"a\"}]}"),
-               "files[0].data_base64 is no valid base64");
+               "files[0].data_base64 is not valid base64");
     assert_int_equal(fake.made, 1);
 }
 

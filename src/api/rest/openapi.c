@@ -1,6 +1,6 @@
 /*
- * GET /api/openapi.json: the description of this API for programs. It is docs/openapi.json; a unit
- * test holds it against the tables of routes.
+ * GET /api/openapi.json: the OpenAPI description of this API. It is docs/openapi.json; a unit test
+ * compares it with the route tables.
  */
 #include "api/rest/openapi.h"
 #include "api/rest/rest_internal.h"

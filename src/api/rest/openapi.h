@@ -1,5 +1,5 @@
 #pragma once
 
-/* docs/openapi.json, put into the program by scripts/embed. */
+/* docs/openapi.json, embedded by scripts/embed. */
 extern const char atoll_openapi_json[];
 extern const unsigned long atoll_openapi_json_len;

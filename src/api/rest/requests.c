@@ -110,7 +110,7 @@ static int check_network(const char *mode, enum atoll_network *ret, struct atoll
                       mode);
 }
 
-/* What a registry could be asked for; whether it has it shows later. */
+/* Checks the syntax of an image name; whether the image exists is known only after the pull. */
 static int check_image(const struct atoll_rest_sandbox *s, struct atoll_error *err)
 {
     static const char allowed[] =
@@ -136,7 +136,7 @@ static int check_waive(const char *const *names, uint32_t *ret_waived, struct at
         uint32_t limit = atoll_limit_by_name(*names);
         if (limit == 0)
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                              "waive may hold memory, cpu, pids, disk and all (got \"%.48s\")",
+                              "waive may contain memory, cpu, pids, disk and all (got \"%.48s\")",
                               *names);
         *ret_waived |= limit;
     }

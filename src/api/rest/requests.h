@@ -3,8 +3,8 @@
 #include "engine/engine.h"
 
 /*
- * The objects clients send to ask for sandboxes and commands: field tables and the checks that no
- * table can do. Everything decoded is borrowed from the body.
+ * The JSON objects with which clients request sandboxes and commands: field tables, and the checks
+ * that a table cannot express. All decoded values are borrowed from the body.
  */
 
 #define ATOLL_REST_METADATA_MAX ((size_t)64 * 1024)
@@ -53,14 +53,15 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *sandbox, struct at
                              struct atoll_create *ret_create,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* mounts.c: what the request wants mounted, and who asks the registry; borrowed from the body. */
+/* mounts.c: the requested mounts, and the credentials for the image registry; borrowed from the
+ * body. */
 int atoll_rest_mounts_check(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
                             struct atoll_create *create, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* What the request says about standard input. */
+/* Standard input, as given in the request. */
 struct atoll_rest_input {
-    bool open;        /* keep it open for what comes later */
-    const char *text; /* or all of it; NULL for none */
+    bool open;        /* keep stdin open for later input */
+    const char *text; /* or the whole input; NULL: none */
     size_t len;
 };
 
@@ -85,9 +86,9 @@ extern const struct atoll_field atoll_rest_signal_fields[];
 int atoll_rest_signal_check(const struct atoll_rest_signal *request, int *ret_signo,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Starts to send the whole input of a command; nobody waits for it, and a command that does not
- * want it is no error. */
+/* Starts sending the whole input to a command, and reports no result. A command that does not
+ * read its input is not an error. */
 void atoll_rest_input_send(struct atoll_exec *exec, const struct atoll_rest_input *input);
-/* Whether a command took no input because it has ended or does not read; otherwise it was to have it,
- * and must not take what came before, or comes later, for all of it. */
+/* Whether a write failed only because the command has ended or closed its stdin. After any other
+ * failure the command has lost input, and must not mistake the rest for all of it. */
 bool atoll_rest_input_unwanted(const struct atoll_error *error);

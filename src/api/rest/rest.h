@@ -1,7 +1,7 @@
 #pragma once
 #include "api/router.h"
 
-/* Our own REST API, /api/…; docs/api.md describes it. */
+/* Atoll's own REST API, /api/…; docs/api.md describes it. */
 extern const struct atoll_routes atoll_rest_routes;
-/* Those about what is kept of sandboxes that are gone. */
+/* Routes for artifacts of destroyed sandboxes. */
 extern const struct atoll_routes atoll_rest_artifact_routes;

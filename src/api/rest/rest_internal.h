@@ -1,10 +1,10 @@
 #pragma once
 #include "api/call.h"
 
-/* The handlers of the REST API, by file; routes.c says what they serve. */
+/* The handlers of the REST API, by file; routes.c maps routes to them. */
 typedef void atoll_rest_handler(struct atoll_api_call *call, const uint8_t *body, size_t n);
 
-/* Who the records of killed commands name. */
+/* The "who" in records of killed commands. */
 #define ATOLL_REST_WHO "an API client"
 #define ATOLL_REST_WHO_GONE "the daemon, because the client went away"
 #define ATOLL_REST_WHO_INPUT "the daemon, because its input could not be delivered"
@@ -71,18 +71,18 @@ atoll_rest_handler atoll_rest_context_create, atoll_rest_context_list, atoll_res
 /* registry.c */
 atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest_registry_item;
 
-/* The sandbox the route names; NULL fills *err. Good until control goes back to the loop. */
+/* The sandbox in the route; NULL: *err is set. Valid until control returns to the loop. */
 struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
                                               struct atoll_error *err);
-/* Ids of the sandboxes in the caller's lists, in their order; malloc'd. See walk.h for what costs more
- * than an id. */
+/* Ids of the sandboxes in the caller's lists, in list order; malloc'd. For work that costs more
+ * than copying an id, see walk.h. */
 char (*atoll_rest_sandbox_ids(struct atoll_api_call *call, size_t *ret_count))[ATOLL_ID_LEN + 1];
 struct atoll_exec *atoll_rest_find_exec(struct atoll_engine *engine, const char *sandbox_id,
                                         const char *exec_id, struct atoll_error *err);
-/* ?artifacts= of a request that destroys a sandbox (artifacts.c): what is to be kept of it. */
+/* ?artifacts= of a request that destroys a sandbox (artifacts.c): the files to keep from it. */
 int atoll_rest_artifacts_want(struct atoll_api_call *call,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
-/* For an atoll_done_fn that only has to answer the call in arg. */
+/* An atoll_done_fn that answers the call in arg. */
 void atoll_rest_done(void *arg, const struct atoll_error *error);
-/* For one that nobody waits for. */
+/* An atoll_done_fn that ignores the result. */
 void atoll_rest_ignore(void *arg, const struct atoll_error *error);

@@ -9,7 +9,7 @@
 
 #define MIB 1048576.0
 
-/* JSON has one kind of number; 15 digits say any count of bytes in MiB exactly. */
+/* JSON has one kind of number; 15 digits express any byte count in MiB exactly. */
 static void view_limits(struct atoll_json_out *out, const struct atoll_limits *limits)
 {
     atoll_json_open(out, "limits", '{');
@@ -47,7 +47,7 @@ static void view_lifetime(struct atoll_json_out *out, const struct atoll_sandbox
                     l->at_deadline == ATOLL_DEADLINE_DESTROY ? "destroy" : "pause");
     atoll_json_close(out, '}');
     atoll_json_open(out, "spent", '{');
-    if (l->cpu_budget_s > 0) /* else nobody counts */
+    if (l->cpu_budget_s > 0) /* counted only with a budget */
         atoll_json_u64(out, "cpuSeconds", v->cpu_spent_s);
     atoll_json_u64(out, "outputBytes", v->output_spent_bytes);
     atoll_json_close(out, '}');
@@ -135,8 +135,7 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_close(out, '}');
 }
 
-/* null says that there is no limit. */
-/* A limit that there is, or a figure that somebody measures. */
+/* null for "no limit" and for a value that is not measured. */
 static void view_or_null(struct atoll_json_out *out, const char *key, uint64_t value)
 {
     if (value == 0 || value == UINT64_MAX)
@@ -145,7 +144,7 @@ static void view_or_null(struct atoll_json_out *out, const char *key, uint64_t v
         atoll_json_u64(out, key, value);
 }
 
-/* A figure that only the agent has. */
+/* A value that only the agent can measure; null if it is unknown. */
 static void view_inside(struct atoll_json_out *out, const char *key,
                         const struct atoll_sandbox_stats *s, uint64_t value)
 {
@@ -215,7 +214,7 @@ const char *atoll_view_signal_name(int signo, char *out)
 {
     const char *name = sigabbrev_np(signo);
 
-    /* 34 is the first real-time signal programs get to use; glibc keeps 32 and 33. */
+    /* 34 is the first real-time signal available to programs; glibc reserves 32 and 33. */
     if (name)
         (void)snprintf(out, 16, "SIG%s", name);
     else if (signo >= 34 && signo <= 64)
@@ -256,7 +255,7 @@ static void view_oom(struct atoll_json_out *out, const struct atoll_exec_result 
     atoll_json_close(out, '}');
 }
 
-/* All of it 0 is what nobody measured: code in an interpreter, a command that was lost. */
+/* All zero means not measured: code in an interpreter, or a command that was lost. */
 static void view_usage(struct atoll_json_out *out, const struct atoll_exec_result *r)
 {
     if (r->user_us == 0 && r->system_us == 0 && r->max_rss_bytes == 0) {
@@ -327,7 +326,7 @@ static const char *entry_type_name(uint8_t type)
     return type < ATOLL_ARRAY_LEN(names) && names[type] ? names[type] : "other";
 }
 
-/* Files may claim to be of any time; what has no year of four digits is shown as the nearest. */
+/* mtime can be any value; one without a four-digit year is clamped to the nearest that has one. */
 void atoll_view_mtime(struct atoll_json_out *out, int64_t unix_ms)
 {
     int64_t shown = ATOLL_MIN(ATOLL_MAX(unix_ms, INT64_C(0)), INT64_C(253402300799999));
@@ -336,7 +335,7 @@ void atoll_view_mtime(struct atoll_json_out *out, int64_t unix_ms)
     atoll_json_text(out, "mtime", atoll_clock_format(shown, text));
 }
 
-/* Names come from inside and need not be UTF-8. */
+/* Names come from inside the sandbox and may not be UTF-8. */
 void atoll_view_entry(struct atoll_json_out *out, const char *key, const struct atoll_am_entry *e)
 {
     const char *slash = strrchr(e->path, '/');

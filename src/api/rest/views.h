@@ -2,13 +2,13 @@
 #include "api/json_out.h"
 #include "engine/engine.h"
 
-/* What the engine knows, as JSON. `key` as in api/json_out.h. */
+/* Objects of the engine as JSON. `key` as in api/json_out.h. */
 
 void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
                         const struct atoll_sandbox *sandbox);
-/* state, and cause where there is one; call it inside an open object. */
+/* Writes state, and cause if there is one; call it inside an open object. */
 void atoll_view_state(struct atoll_json_out *out, const struct atoll_sandbox_view *sandbox);
-/* How long its agent has not answered, in words. */
+/* A text that says how long the agent has not answered. */
 const char *atoll_view_silence(const struct atoll_sandbox_view *sandbox, char *out, size_t cap);
 /* The members of the stats; call it inside an open object. */
 void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_stats *stats,
@@ -23,11 +23,11 @@ void atoll_view_template(struct atoll_json_out *out, const char *key,
 /* "truncated":{…}: bytes of an output that the journal no longer has. */
 void atoll_view_gap(struct atoll_json_out *out, const struct atoll_reader_item *gap);
 
-/* "mtime" of a file, which may claim to be of any time. */
+/* "mtime" of a file, which can be any value. */
 void atoll_view_mtime(struct atoll_json_out *out, int64_t unix_ms);
 /* "stdout" or "stderr". */
 const char *atoll_view_stream_name(int stream);
 /* "SIGTERM"; out holds 16 bytes. */
 const char *atoll_view_signal_name(int signo, char *out);
-/* Its number, also for "TERM" and "15"; 0 for what is none. */
+/* The signal number of a name, also of "TERM" and "15"; 0 if there is no such signal. */
 int atoll_view_signal_number(const char *name);

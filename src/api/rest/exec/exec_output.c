@@ -1,10 +1,10 @@
 /*
- * GET …/execs/{exec}/output, and the answer to POST …/execs?stream=true: the journal as lines of
- * JSON or as Server-Sent Events. The client sets the pace: nothing is pulled from the reader while
- * more than ATOLL_HTTP_HIGH_WATER bytes wait for it.
+ * GET …/execs/{exec}/output, and the response to POST …/execs?stream=true: the journal as lines of
+ * JSON or as Server-Sent Events. The client sets the pace: nothing is read from the journal while
+ * more than ATOLL_HTTP_HIGH_WATER bytes are waiting to be sent.
  *
- * A character that is cut at the end of a piece is held back (at most 3 bytes per stream) and sent
- * in front of the next one, so that text stays text; what really is no UTF-8 goes out in base64.
+ * An incomplete character at the end of a piece is held back (at most 3 bytes per stream) and sent
+ * with the next piece, so that text stays valid; bytes that are not UTF-8 are sent in base64.
  */
 #include "api/rest/exec/exec_output.h"
 #include <errno.h>
@@ -17,21 +17,21 @@
 
 #define BEAT_MS 15000
 #define SLICE_MAX ((size_t)64 * 1024)
-/* Bytes sent per turn before other connections get theirs. */
+/* Bytes sent per turn of the loop before other connections are served. */
 #define TURN_MAX ((size_t)1024 * 1024)
 
 struct carry {
     uint8_t bytes[3];
     size_t len;
-    uint64_t offset; /* of the first */
+    uint64_t offset; /* offset of the first held byte */
 };
 
 struct output {
     struct atoll_api_call *call;
     struct atoll_reader *reader;            /* owned */
-    struct atoll_timer turn;                /* goes on after others had their turn */
-    struct atoll_timer beat;                /* SSE: a sign of life while the command is silent */
-    uint64_t sent[ATOLL_STREAM_STDERR + 1]; /* offset behind the last byte the client was sent */
+    struct atoll_timer turn;                /* continues after other connections were served */
+    struct atoll_timer beat;                /* SSE: keep-alive while the command is silent */
+    uint64_t sent[ATOLL_STREAM_STDERR + 1]; /* offset after the last byte sent */
     struct carry carries[ATOLL_STREAM_STDERR + 1];
     struct atoll_buf line;
     bool follow, sse;
@@ -62,7 +62,7 @@ static struct atoll_json_out line_begin(struct output *o)
     return out;
 }
 
-/* What an EventSource gives back as Last-Event-ID when it connects again: both places. */
+/* The id holds both offsets. An EventSource sends it back as Last-Event-ID when it reconnects. */
 static int event_send(struct output *o, const char *event)
 {
     char id[48];
@@ -98,7 +98,7 @@ static int send_bytes(struct output *o, int stream, uint64_t offset, const uint8
     return line_send(o, &out, atoll_view_stream_name(stream));
 }
 
-/* What was held back will not be completed. */
+/* Sends held bytes that will not be completed. */
 static int flush_carry(struct output *o, int stream)
 {
     struct carry *carry = &o->carries[stream];
@@ -168,8 +168,8 @@ static int send_result(struct output *o, const struct atoll_reader_item *item)
     return line_send(o, &out, "result");
 }
 
-/* What has left us the daemon need not hold any more. */
-static void let_go(struct output *o)
+/* The daemon need not keep output that the client's socket has taken. */
+static void release_output(struct output *o)
 {
     if (atoll_http_pending(o->call->req) > 0)
         atoll_http_await_empty(o->call->req);
@@ -178,7 +178,7 @@ static void let_go(struct output *o)
                             o->carries[ATOLL_STREAM_STDERR].len);
 }
 
-/* r: 0 for the end of the answer, or why it cannot go on. */
+/* r: 0 for the end of the response, or the error that ends it early. */
 static void finish(struct output *o, int r)
 {
     struct atoll_api_call *call = o->call;
@@ -220,7 +220,7 @@ static void pump(void *arg)
         }
         r = atoll_reader_next(o->reader, &item);
         if (r == 0 && o->follow) {
-            let_go(o);
+            release_output(o);
             return;
         }
         if (r == 0)
@@ -297,7 +297,7 @@ void atoll_exec_output_send(struct atoll_api_call *call, struct atoll_exec *exec
         pump(o);
 }
 
-/* "STDOUT-STDERR", as in the ids of our own events. */
+/* "STDOUT-STDERR", as in the ids of the events sent by event_send(). */
 static int take_last_event(const struct atoll_api_call *call, uint64_t *from,
                            struct atoll_error *err)
 {

@@ -1,6 +1,6 @@
 /*
- * POST …/execs: starts a command. With ?wait=true the answer is its result, with ?stream=true its
- * output as it comes, else its id at once.
+ * POST …/execs: starts a command. With ?wait=true the response is its result, with ?stream=true its
+ * output as it is produced; otherwise its id, immediately.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ static void ended(void *arg, const struct atoll_exec_result *result,
     start_free(s);
 }
 
-/* Nobody waits for the end any more; the command goes on. */
+/* The client disconnected while waiting; the command continues. */
 static void stop_waiting(struct atoll_api_call *call)
 {
     start_free(call->state);
@@ -93,7 +93,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
         return;
     }
     s->call->state = s;
-    /* With a key the answer is for whoever comes back with it, so somebody does wait. */
+    /* With an Idempotency-Key the result is kept for a retry, even if this client disconnects. */
     if (!s->call->idempotency)
         s->call->on_gone = stop_waiting;
     atoll_collect_start(&s->collect, exec, ended, s);
@@ -115,15 +115,13 @@ static int parse_start(struct start *s, const uint8_t *bytes, size_t n,
     if (r == 0)
         r = atoll_rest_exec_check(&request, ret_start, &s->input, err);
     if (r == 0 && s->wait && s->input.open)
-        r = atoll_fail(
-            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-            "\"stdin\":true and ?wait=true exclude each other: whoever waits cannot send "
-            "input; give it as a string, or use the WebSocket …/execs/stream");
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "\"stdin\":true and ?wait=true exclude each other: give the input as a "
+                       "string, or use the WebSocket …/execs/stream");
     if (r == 0 && s->stream && (s->wait || s->call->idempotency))
-        r = atoll_fail(
-            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-            "?stream=true goes neither with ?wait=true nor with an Idempotency-Key; start "
-            "the command with the key, and read …/execs/EXEC/output");
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "?stream=true excludes ?wait=true and an Idempotency-Key; start "
+                       "the command with the key, and read …/execs/EXEC/output");
     return r;
 }
 

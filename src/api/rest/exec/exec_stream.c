@@ -1,6 +1,6 @@
 /*
- * WebSocket …/execs/stream: starts a command in a sandbox and stays with it. A client that goes
- * away leaves the command running; …/output gives the rest.
+ * WebSocket …/execs/stream: starts a command in a sandbox and carries its input and output. If the
+ * client disconnects, the command continues; …/output returns the rest of its output.
  */
 #include "api/rest/exec/ws_exec.h"
 #include "api/rest/requests.h"

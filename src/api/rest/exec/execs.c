@@ -20,7 +20,7 @@ struct atoll_exec *atoll_rest_find_exec(struct atoll_engine *engine, const char 
     return exec;
 }
 
-/* The exec the route names, or NULL and the call has been answered. */
+/* Finds the exec in the route. NULL: the call has been answered. */
 static struct atoll_exec *find_or_fail(struct atoll_api_call *call)
 {
     struct atoll_error error;
@@ -32,7 +32,7 @@ static struct atoll_exec *find_or_fail(struct atoll_api_call *call)
     return exec;
 }
 
-/* Looking. */
+/* Reading records. */
 
 static int by_age(const void *left, const void *right)
 {
@@ -43,7 +43,7 @@ static int by_age(const void *left, const void *right)
     return atoll_rest_page_compare(a.started_unix_ms, a.id, b.started_unix_ms, b.id);
 }
 
-/* As many as the engine remembers of one sandbox. */
+/* Bounded by the number of records that the engine keeps per sandbox. */
 static struct atoll_exec **gather(struct atoll_sandbox *sandbox, const struct atoll_rest_page *page,
                                   size_t *ret_count)
 {
@@ -111,7 +111,7 @@ void atoll_rest_exec_get(struct atoll_api_call *call, const uint8_t *body ATOLL_
     atoll_api_reply(call, 200, &out);
 }
 
-/* Acting on one that runs. */
+/* Operations on a running command. */
 
 void atoll_rest_exec_signal(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
@@ -154,7 +154,7 @@ void atoll_rest_exec_resize(struct atoll_api_call *call, const uint8_t *bytes, s
     atoll_body_done(&body);
 }
 
-/* Input, of any length. */
+/* Standard input of any length. */
 
 struct input {
     struct atoll_api_call *call;
@@ -177,7 +177,7 @@ static void write_input(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn
         done(done_arg, &error);
 }
 
-/* A command that ended after all of it was taken has missed nothing. */
+/* A command that ended after it had taken all input is not an error. */
 static void input_closed(void *arg, const struct atoll_error *error)
 {
     struct input *in = arg;

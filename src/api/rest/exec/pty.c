@@ -1,7 +1,7 @@
 /*
- * WebSocket …/pty: a terminal in a sandbox. Binary messages are what is typed and what is shown, as
- * they are; texts carry {"resize":…} and {"signal":…}. ?exec= comes back to one that runs: what was
- * shown meanwhile is in the journal, so nothing is lost while nobody looks.
+ * WebSocket …/pty: a terminal in a sandbox. Binary messages are raw terminal input and output;
+ * texts carry {"resize":…} and {"signal":…}. ?exec= reconnects to a running terminal: output
+ * produced while no client is connected is kept in the journal.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define COMMAND_MAX 4096
 #define MESSAGE_MAX ((size_t)1024 * 1024)
 
-/* Whatever shell there is. */
+/* Runs the first shell that exists. */
 static const char find_shell[] = "for s in \"$SHELL\" bash sh; do"
                                  " command -v \"$s\" >/dev/null 2>&1 && exec \"$s\" -l; done";
 
@@ -22,7 +22,7 @@ struct pty {
     struct atoll_ws_exec x; /* first */
     uint64_t cols, rows;
     char user[65], cwd[COMMAND_MAX], command[COMMAND_MAX];
-    char exec_id[33]; /* to come back to; "" for a new one */
+    char exec_id[33]; /* the terminal to reconnect to; "" for a new one */
 };
 
 static void started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)

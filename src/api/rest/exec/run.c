@@ -17,7 +17,7 @@ static const struct atoll_field run_fields[] = {
     {0},
 };
 
-/* Over. */
+/* End of a run. */
 
 static void finish(struct atoll_run *run)
 {
@@ -28,7 +28,7 @@ static void destroyed(void *arg, const struct atoll_error *error)
 {
     struct atoll_run *run = arg;
 
-    /* How the command ended is true all the same; that the sandbox did not is for the operator. */
+    /* The result of the command stays valid; a failed destroy is reported to the operator. */
     if (error && error->kind != ATOLL_ERR_NOT_FOUND)
         atoll_log(ATOLL_LOG_ERROR, "sandbox of a run not destroyed", "sandbox", run->sandbox_id,
                   "error", error->text, NULL);
@@ -41,14 +41,15 @@ static void destroy(struct atoll_run *run, const char *who)
     atoll_engine_destroy(run->engine, run->sandbox_id, who, destroyed, run);
 }
 
-/* Before the id was told: not even "keep" keeps what nobody knows of. */
+/* Ends a run before the client got the sandbox's id. The sandbox is destroyed even with "keep",
+ * since no client could find it. */
 static void give_up(struct atoll_run *run, const struct atoll_error *error)
 {
     run->error = *error;
     destroy(run, ATOLL_REST_WHO);
 }
 
-/* True when the client went away meanwhile; the run ends then. */
+/* True if the client has disconnected meanwhile; the run then ends. */
 static bool is_abandoned(struct atoll_run *run)
 {
     struct atoll_error error;
@@ -76,7 +77,7 @@ void atoll_run_abandon(struct atoll_run *run)
 {
     run->abandoned = true;
     if (run->phase != ATOLL_RUN_RUNNING)
-        return; /* what is under way sees it when it comes back */
+        return; /* the pending callback checks `abandoned` */
     if (!run->keep) {
         destroy(run, ATOLL_REST_WHO_GONE);
         return;
@@ -90,7 +91,7 @@ void atoll_run_done(struct atoll_run *run)
     atoll_body_done(&run->body);
 }
 
-/* The command. */
+/* Starting the command. */
 
 static void exec_started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
 {
@@ -161,7 +162,7 @@ static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
     struct atoll_rest_sandbox sandbox = {0};
     struct atoll_rest_exec exec = {0};
     struct run_fields own = {0};
-    /* "env" is in both: it becomes the sandbox's, and so that of the command. */
+    /* "env" is in both tables: it goes to the sandbox, whose commands inherit it. */
     const struct atoll_field_set sets[] = {
         {atoll_rest_sandbox_fields, &sandbox}, {atoll_rest_exec_fields, &exec}, {run_fields, &own}};
     int r = atoll_body_parse(&run->body, bytes, n, err);
@@ -177,16 +178,16 @@ static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
                        "\"stdin\":true needs the WebSocket /api/run; give the input as a string");
     if (r == 0 && sandbox.lifetime.lease_connection && own.keep && run->ops->takes_input)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "with lifetime.leaseConnection the sandbox ends with this WebSocket, so "
-                       "\"keep\" cannot be");
-    /* Nobody else knows of it: it should not outlive a daemon that dies. A WebSocket's client was
-     * told its id and may come back. */
+                       "lifetime.leaseConnection and \"keep\" exclude each other: the sandbox ends "
+                       "with this WebSocket");
+    /* Only this request knows the sandbox, so it should not outlive a daemon that dies. The
+     * client of a WebSocket has received the id and may reconnect. */
     if (r == 0 && !own.keep && !run->ops->takes_input)
         ret_create->lifetime.connection_lease = true;
     run->keep = own.keep;
     run->leased = sandbox.lifetime.lease_connection;
     run->files.files = own.files;
-    /* Before anything is created: a typo should cost nothing. */
+    /* Checked before anything is created, so that a bad request costs nothing. */
     return r < 0 ? r : atoll_file_batch_check(&run->body, own.files, err);
 }
 

@@ -3,19 +3,20 @@
 #include "api/rest/requests.h"
 
 /*
- * A command in a sandbox of its own: create, bring files, start; at the end destroy. How output
- * gets to the client is its owner's business (run.c: gathered, run_stream.c: by WebSocket).
- * The sandbox lives no longer than the run unless "keep" was asked for and its id has been told.
+ * A command in a new sandbox: create the sandbox, write files, start the command; at the end
+ * destroy the sandbox. The owner delivers the output to the client (run_post.c: collected,
+ * run_stream.c: by WebSocket). The sandbox is destroyed with the run unless the client asked for
+ * "keep" and has received the sandbox's id.
  */
 struct atoll_run;
 
 struct atoll_run_ops {
-    bool takes_input; /* "stdin":true makes sense */
-    /* The command runs. Leads to atoll_run_end() or atoll_run_abandon(). */
+    bool takes_input; /* "stdin":true is allowed */
+    /* The command is running. The owner later calls atoll_run_end() or atoll_run_abandon(). */
     void (*started)(struct atoll_run *run, struct atoll_exec *exec);
-    /* What making the sandbox is busy with. May be NULL. */
+    /* Reports the current step of sandbox creation. May be NULL. */
     void (*progress)(struct atoll_run *run, const char *text);
-    /* It is over, once, and nothing is under way: with what went wrong, or NULL. */
+    /* Called once, when nothing is in progress any more. error: why the run failed, or NULL. */
     void (*finished)(struct atoll_run *run, const struct atoll_error *error);
 };
 
@@ -23,25 +24,25 @@ struct atoll_run {
     const struct atoll_run_ops *ops;
     struct atoll_engine *engine;
     struct atoll_body body;
-    struct atoll_exec_start start; /* borrowed from body, like all that is not an array here */
+    struct atoll_exec_start start; /* borrowed from body, as are the other pointers */
     struct atoll_rest_input input;
     struct atoll_file_batch files;
     bool keep;
-    bool leased; /* to the connection */
+    bool leased; /* bound to the connection */
     enum { ATOLL_RUN_PREPARING, ATOLL_RUN_RUNNING, ATOLL_RUN_ENDING } phase;
     bool abandoned;
-    struct atoll_error error; /* for finished(), once the sandbox is gone */
+    struct atoll_error error; /* passed to finished() after the sandbox is destroyed */
     char owner[65];           /* tenant */
     char sandbox_id[33], exec_id[33];
 };
 
-/* bytes: sandbox fields, exec fields, "keep" and "files". Calls ops, possibly before it returns. */
+/* bytes: sandbox fields, exec fields, "keep" and "files". May call ops before it returns. */
 void atoll_run_begin(struct atoll_run *run, const struct atoll_run_ops *ops,
                      struct atoll_engine *engine, const char *owner, const uint8_t *bytes,
                      size_t n);
-/* The command has ended. */
+/* Call when the command has ended. */
 void atoll_run_end(struct atoll_run *run);
-/* Nobody waits any more. finished() comes all the same. */
+/* Call when the client has disconnected. finished() is still called. */
 void atoll_run_abandon(struct atoll_run *run);
-/* After finished(). */
+/* Frees the run's data; call after finished(). */
 void atoll_run_done(struct atoll_run *run);

@@ -1,6 +1,6 @@
 /*
- * POST /api/run: one request from nothing to the result. The sandbox is destroyed before the answer
- * goes out, and also when the client goes away before.
+ * POST /api/run: creates a sandbox, runs a command and returns the result, in one request. The
+ * sandbox is destroyed before the response is sent, and also when the client disconnects earlier.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void client_gone(struct atoll_api_call *call)
     struct run_post *p = call->state;
 
     atoll_collect_done(&p->collect);
-    p->run.keep = false; /* its id was to come with the answer */
+    p->run.keep = false; /* the response was to carry the sandbox's id */
     atoll_run_abandon(&p->run);
 }
 

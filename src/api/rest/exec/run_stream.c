@@ -1,6 +1,6 @@
 /*
- * WebSocket /api/run: a command in a sandbox of its own, with input and output as they come. The
- * sandbox lives as long as the connection, unless "keep" was asked for.
+ * WebSocket /api/run: runs a command in a new sandbox, with streamed input and output. The sandbox
+ * is destroyed when the connection closes, unless the client asked for "keep".
  */
 #include <string.h>
 #include "api/rest/exec/run.h"
@@ -11,7 +11,7 @@
 struct run_stream {
     struct atoll_ws_exec x; /* first */
     struct atoll_run run;
-    bool running; /* finished() is still to come */
+    bool running; /* finished() has not been called yet */
     struct atoll_buf result;
 };
 

@@ -30,7 +30,7 @@ void atoll_ws_exec_release(struct atoll_ws_exec *x)
     x->ops->free(x);
 }
 
-/* A text that cannot be sent has no reader any more; on_close tells. */
+/* A failed send means that the client has disconnected; on_close follows. */
 static void send_text(struct atoll_ws_exec *x, const struct atoll_buf *text)
 {
     if (x->ws)
@@ -75,7 +75,7 @@ void atoll_ws_exec_progress(struct atoll_ws_exec *x, const char *text)
     atoll_json_open(&out, NULL, '{');
     atoll_json_bytes(&out, "progress", (const uint8_t *)text, strlen(text));
     atoll_json_close(&out, '}');
-    /* A client that does not listen misses some of it. */
+    /* Progress is dropped for a client that does not read. */
     if (x->ws && out.error == 0 && atoll_ws_pending(x->ws) < TEXT_MAX)
         send_text(x, &x->out);
 }
@@ -138,8 +138,8 @@ static void pump_failed(struct atoll_ws_exec *x, int r)
     atoll_ws_exec_fail(x, &error);
 }
 
-/* What has left us the daemon need not hold any more. */
-static void let_go(struct atoll_ws_exec *x)
+/* The daemon need not keep output that the client's socket has taken. */
+static void release_output(struct atoll_ws_exec *x)
 {
     if (atoll_ws_pending(x->ws) > 0)
         atoll_ws_await_empty(x->ws);
@@ -163,7 +163,7 @@ static void pump(void *arg)
         }
         r = atoll_reader_next(x->reader, &item);
         if (r == 0) {
-            let_go(x);
+            release_output(x);
             return;
         }
         if (r > 0 && item.kind == ATOLL_READ_END) {
@@ -191,26 +191,26 @@ static struct atoll_exec *running_exec(const struct atoll_ws_exec *x)
     return view.result ? NULL : exec;
 }
 
-static void end_command(void *arg);
+static void kill_command(void *arg);
 
-static void on_end_tried(void *arg, const struct atoll_error *error)
+static void on_kill_tried(void *arg, const struct atoll_error *error)
 {
     struct atoll_ws_exec *x = arg;
 
     if (error && !atoll_rest_input_unwanted(error))
-        atoll_timer_set(&x->deaf, x->loop, AGAIN_MS, end_command, x);
+        atoll_timer_set(&x->kill_retry, x->loop, AGAIN_MS, kill_command, x);
     else
         atoll_ws_exec_release(x);
 }
 
-/* As long as it runs, or is out of reach: its result tells. */
-static void end_command(void *arg)
+/* Kills the command, unless it has ended. The result of the command shows the reason. */
+static void kill_command(void *arg)
 {
     struct atoll_ws_exec *x = arg;
     struct atoll_exec *exec = running_exec(x);
 
     if (exec)
-        atoll_exec_signal(exec, 9, true, ATOLL_REST_WHO_INPUT, on_end_tried, x);
+        atoll_exec_signal(exec, 9, true, ATOLL_REST_WHO_INPUT, on_kill_tried, x);
     else
         atoll_ws_exec_release(x);
 }
@@ -221,11 +221,11 @@ static void input_taken(void *arg, const struct atoll_error *error)
 
     if (x->ws)
         atoll_ws_resume(x->ws);
-    /* A command that does not want its input, or has ended, is no failure. One that was to have it
-     * must not take what comes later for all of it. */
+    /* It is not a failure if the command has ended or closed its stdin. After any other failure
+     * the command has lost input and is killed: it must not mistake later input for all of it. */
     if (error && !atoll_rest_input_unwanted(error) && running_exec(x)) {
         x->input_closed = true;
-        end_command(x);
+        kill_command(x);
         return;
     }
     atoll_ws_exec_release(x);
@@ -241,7 +241,7 @@ static void refuse(struct atoll_ws_exec *x, const char *text)
 
 static void on_input(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
 {
-    size_t skip = x->ops->raw ? 0 : 1; /* the channel */
+    size_t skip = x->ops->raw ? 0 : 1; /* the channel byte */
     struct atoll_exec *exec;
 
     if (!x->ops->raw && (n == 0 || bytes[0] != CHANNEL_STDIN)) {
@@ -351,7 +351,7 @@ static const struct atoll_ws_callbacks callbacks = {
     .on_close = on_close,
 };
 
-/* The daemon ends. What the engine still holds on to is left to it. */
+/* The daemon is shutting down. Pending callbacks of the engine keep x until they have run. */
 static void drop(struct atoll_api_session *session)
 {
     struct atoll_ws_exec *x = ATOLL_CONTAINER_OF(session, struct atoll_ws_exec, session);
@@ -367,7 +367,7 @@ static void first_message_late(void *arg)
     struct atoll_error error;
 
     (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                     "the first message did not come within %d s", FIRST_MESSAGE_MS / 1000);
+                     "the first message did not arrive within %d s", FIRST_MESSAGE_MS / 1000);
     atoll_ws_exec_fail(arg, &error);
 }
 

@@ -1,7 +1,7 @@
 /*
- * PUT …/archive: the body, a tar archive, is unpacked by tar inside the sandbox, as the user asked
- * for: a hostile archive can do no more than any program there. What tar says when it fails is what
- * the client gets to read.
+ * PUT …/archive: tar unpacks the body, a tar archive, inside the sandbox, as the requested user. A
+ * hostile archive can do no more than any other program there. If tar fails, the client gets its
+ * error output.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define SAID_MAX 250
 
-/* $1: where to, $2: tar's option for the compression. */
+/* $1: target directory, $2: tar's option for the compression. */
 static const char unpack[] = "mkdir -p -- \"$1\" && exec tar -x $2 -f - -C \"$1\"";
 
 static const struct {
@@ -30,9 +30,9 @@ struct unpacking {
     struct atoll_body_pump pump;
     struct atoll_collect collect;
     char exec_id[33];
-    bool body_done;           /* the pump has ended */
-    bool ended;               /* so has tar */
-    struct atoll_error error; /* what to answer; kind NONE: success */
+    bool body_done;           /* the whole body was written */
+    bool ended;               /* tar has ended */
+    struct atoll_error error; /* the response; kind NONE: success */
 };
 
 static void conclude(struct unpacking *u)
@@ -55,7 +55,7 @@ static struct atoll_exec *find_tar(const struct unpacking *u)
     return atoll_rest_find_exec(u->call->engine, u->call->params.id, u->exec_id, NULL);
 }
 
-/* The last words of tar, on one line. */
+/* Makes an error from tar's error output, on one line. */
 static void describe(struct unpacking *u, const struct atoll_exec_result *result)
 {
     const struct atoll_buf *said = &u->collect.streams[ATOLL_STREAM_STDERR];
@@ -68,7 +68,7 @@ static void describe(struct unpacking *u, const struct atoll_exec_result *result
     for (size_t i = 0; i < n; i++)
         if ((uint8_t)words[i] < 0x20)
             words[i] = ' ';
-    /* A write that is cut short is how GNU tar meets the end of a disk. */
+    /* GNU tar may report a full disk as a short write. */
     full = strstr(words, strerror(ENOSPC)) || strstr(words, "Wrote only");
     if (result->kind == ATOLL_END_EXITED)
         (void)atoll_fail(
@@ -103,7 +103,7 @@ static void write_tar(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *
         atoll_exec_write(exec, bytes, n, false, done, done_arg);
         return;
     }
-    (void)atoll_fail(&error, ATOLL_ERR_ABORTED, ECANCELED, "the sandbox is gone");
+    (void)atoll_fail(&error, ATOLL_ERR_ABORTED, ECANCELED, "the sandbox no longer exists");
     done(done_arg, &error);
 }
 
@@ -113,8 +113,8 @@ static void body_ended(void *arg, const struct atoll_error *error)
     struct atoll_exec *exec = find_tar(u);
 
     u->body_done = true;
-    /* A tar that takes no more has failed: its own words, which follow, say why. One that did not get
-     * all of it may still be content with what it got, and is not asked. */
+    /* If tar reads no more, it has failed, and its error output explains why. If input was lost,
+     * tar might still exit with success, so it is killed and the error is reported here. */
     if (error && !u->ended && !atoll_rest_input_unwanted(error)) {
         u->error = *error;
         u->ended = true;

@@ -1,8 +1,9 @@
 /*
- * GET …/archive: a directory as a tar stream. The tree is listed first, then each file is opened
- * inside and read by workers through its descriptor, so the size of the archive has no limit and the sandbox
- * needs no tar. A file that vanishes in between is left out; anything else that goes wrong cuts the
- * answer off, so that nobody takes half an archive for the whole.
+ * GET …/archive: a directory as a tar stream. The tree is listed first; then each file is opened
+ * inside the sandbox, and workers read it through its descriptor. The size of the archive is not
+ * limited, and the sandbox needs no tar. A file that vanishes in between is omitted. Any other
+ * failure cuts the connection, so that the client does not take a partial archive for a complete
+ * one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,10 +14,10 @@
 
 #define NAMES_MAX ((size_t)64 * 1024 * 1024)
 #define DEPTH_MAX 1000
-/* Bytes sent per turn before other connections get theirs. */
+/* Bytes sent per turn of the loop before other connections are served. */
 #define TURN_MAX ((size_t)1024 * 1024)
 
-/* One of the tree, as it was listed; texts follow it in `names`. */
+/* One entry of the tree, as it was listed; its strings are in `names`. */
 struct item {
     uint8_t type;
     uint32_t mode, uid, gid;
@@ -25,17 +26,17 @@ struct item {
 };
 
 struct archive {
-    struct atoll_api_call *call; /* its state is us */
+    struct atoll_api_call *call; /* its state points to this struct */
     struct atoll_buf items, names, head;
-    size_t next;  /* the item to send next */
-    size_t strip; /* length of the part of every path that is not in the archive */
-    char *user;   /* owned, or NULL */
-    char *root;   /* owned: the directory's absolute path */
-    struct atoll_tenant_file *file; /* the one being sent, owned, or NULL */
-    uint64_t left;                  /* of it */
+    size_t next;                    /* index of the next item to send */
+    size_t strip;                   /* length of the path prefix that is not in the archive */
+    char *user;                     /* owned, or NULL */
+    char *root;                     /* owned: absolute path of the directory */
+    struct atoll_tenant_file *file; /* the file being sent, owned, or NULL */
+    uint64_t left;                  /* bytes of it not sent yet */
     uint64_t size;
-    bool busy; /* an answer of the engine is to come */
-    bool gone; /* so is nobody who would take it */
+    bool busy; /* a callback of the engine is pending */
+    bool gone; /* the client has disconnected */
     bool begun;
     struct atoll_timer turn;
 };
@@ -76,14 +77,14 @@ static void fail(struct archive *a, const struct atoll_error *error)
         atoll_api_fail(call, error);
 }
 
-/* A file that vanished, rather than the sandbox with all of them. */
+/* Whether only this file vanished, not the whole sandbox. */
 static bool is_left_out(struct archive *a, const struct atoll_error *error)
 {
     return error->kind == ATOLL_ERR_NOT_FOUND && a->begun &&
            atoll_engine_find(a->call->engine, a->call->params.id);
 }
 
-/* An answer of the engine is here; false when nobody wants it any more. */
+/* Call first in a callback of the engine; false when the client has disconnected meanwhile. */
 static bool settle(struct archive *a)
 {
     bool wanted = !a->gone;
@@ -117,7 +118,7 @@ static void pump(void *arg)
         }
         n = atoll_tenant_file_read(a->file, &piece);
         if (n == -EAGAIN)
-            return; /* it is called again */
+            return; /* pump() is called again */
         r = n > 0 ? atoll_http_write(a->call->req, piece, (size_t)n) : n < 0 ? (int)n : -ENODATA;
         if (r < 0)
             break;
@@ -125,7 +126,7 @@ static void pump(void *arg)
         sent += (size_t)n;
     }
     if (r == -EPIPE || (r == 0 && a->left > 0))
-        return; /* on_gone follows, or on_drain */
+        return; /* on_gone or on_drain follows */
     if (r == 0)
         r = atoll_http_write(a->call->req, (uint8_t[ATOLL_TAR_BLOCK]){0},
                              atoll_tar_padding(a->size));
@@ -232,7 +233,7 @@ static void finish(struct archive *a)
     struct atoll_api_call *call = a->call;
     int r;
 
-    begin(a); /* nothing may have been worth a head */
+    begin(a); /* in case no entry was sent */
     r = atoll_http_write(call->req, end, sizeof(end));
     if (r < 0) {
         head_failed(a, r);
@@ -256,7 +257,7 @@ static void send_next(struct archive *a)
             return;
         }
         if (item->type == ATOLL_ENTRY_OTHER)
-            continue; /* sockets and pipes have no bytes to keep */
+            continue; /* sockets and pipes have no contents */
         r = send_head(a, item, 0);
         if (r < 0) {
             head_failed(a, r);
@@ -290,13 +291,14 @@ static void keep(void *arg, const struct atoll_am_entry *e)
     item.owner = keep_text(a, e->owner, &error);
     item.group = keep_text(a, e->group, &error);
     item.target = keep_text(a, e->target ? e->target : "", &error);
-    /* Nothing outside of the directory that was asked for gets in under a wrong name. */
+    /* Omit entries outside of the requested directory: their names in the archive would be
+     * wrong. */
     if (strncmp(e->path, a->root, a->strip) != 0)
         return;
     if (error == 0)
         error = atoll_buf_append(&a->items, &item, sizeof(item));
     if (error < 0)
-        a->next = SIZE_MAX; /* too large: listed() says so */
+        a->next = SIZE_MAX; /* too large: listed() reports it */
 }
 
 static void listed(void *arg, const struct atoll_error *error)
@@ -308,7 +310,7 @@ static void listed(void *arg, const struct atoll_error *error)
         return;
     if (!error && a->next == SIZE_MAX) {
         (void)atoll_fail(&failed, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
-                         "the directory has too many files; ask for its parts");
+                         "the directory has too many files; download its subdirectories");
         error = &failed;
     }
     if (error) {
@@ -333,7 +335,7 @@ static void begin_with(struct archive *a, const struct atoll_am_entry *e)
         listed(a, NULL);
         return;
     }
-    a->strip = n > 1 ? n + 1 : 1; /* the slash as well */
+    a->strip = n > 1 ? n + 1 : 1; /* including the slash */
     a->root = realloc(a->root, n + 2);
     if (!a->root)
         abort();

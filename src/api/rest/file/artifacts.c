@@ -1,6 +1,7 @@
 /*
- * What is kept of sandboxes that are gone. These routes have a table of their own, because what
- * they name need not exist any more: who may see it is found out here, by the tenant it was kept for.
+ * Artifacts: files kept from destroyed sandboxes. These routes have a table of their own, because
+ * the sandbox or session in the path may no longer exist: access is checked here, by the tenant
+ * that owns the artifacts.
  */
 #include "engine/artifact/artifacts.h"
 #include <errno.h>
@@ -27,10 +28,10 @@ static int find(struct atoll_api_call *call, struct atoll_artifacts_view *ret,
     if (atoll_artifacts_find(call->engine, call->params.id, ret) && may_see(call, ret))
         return 0;
     return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
-                      "sandbox %s: nothing of it is kept, or it does not exist", call->params.id);
+                      "sandbox %s does not exist, or no artifacts of it are kept", call->params.id);
 }
 
-/* The members of a set; inside an open object. */
+/* Writes the members of an artifact set; call it inside an open object. */
 static void view_set(struct atoll_json_out *out, const struct atoll_artifacts_view *view)
 {
     atoll_json_text(out, "sandbox_id", view->sandbox_id);
@@ -100,8 +101,8 @@ static int take_id(const struct atoll_api_call *call, const char *name, const ch
     *ret = atoll_http_query(call->req, name);
     if (!*ret || atoll_text_is_id(*ret))
         return 0;
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "?%s= must be the id of one (got \"%.48s\")", name, *ret);
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "?%s= must be an id (got \"%.48s\")",
+                      name, *ret);
 }
 
 struct filter {
@@ -206,7 +207,8 @@ static void remove_set(struct atoll_api_call *call, const uint8_t *body ATOLL_UN
         atoll_api_reply_empty(call, 204);
 }
 
-/* Of a session: while it lives what is in its working directory, and then what is kept of that. */
+/* Artifacts of a session: while it exists, the files in its working directory; afterwards the
+ * files kept from it. */
 
 static bool find_session(struct atoll_api_call *call, struct atoll_artifacts_view *ret)
 {
@@ -242,10 +244,11 @@ static void send_of_session(struct atoll_api_call *call, const uint8_t *body ATO
         atoll_api_fail(call, &error);
 }
 
-/* ?artifacts=PATTERN, several times or several of them with commas between. */
+/* ?artifacts=PATTERN, repeated or as a list with commas. */
 int atoll_rest_artifacts_want(struct atoll_api_call *call, struct atoll_error *err)
 {
-    const char *patterns[ATOLL_ARTIFACTS_PATTERNS_MAX + 2] = {NULL}; /* one too many is refused */
+    /* One more than allowed: the engine refuses the excess. */
+    const char *patterns[ATOLL_ARTIFACTS_PATTERNS_MAX + 2] = {NULL};
     char texts[8192];
     size_t used = 0, count = 0;
 

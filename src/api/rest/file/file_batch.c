@@ -37,7 +37,7 @@ static int take_data(const struct file_fields *f, const char *where, struct atol
                 : atoll_base64_decode(out, f->data_base64, strlen(f->data_base64));
     if (r == -EINVAL)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "%s.data_base64 is no valid base64", where);
+                          "%s.data_base64 is not valid base64", where);
     return r < 0 ? atoll_fail_errno(err, -r, "%s", where) : 0;
 }
 
@@ -85,7 +85,7 @@ int atoll_file_batch_check(struct atoll_body *body, const json_t *files, struct 
     return r;
 }
 
-/* Writing. */
+/* Writing the files. */
 
 static void finish(struct atoll_file_batch *b, const struct atoll_error *error)
 {

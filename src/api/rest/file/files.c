@@ -1,5 +1,5 @@
 /*
- * The small operations on files. Every path is looked up inside the sandbox, by its agent.
+ * The small operations on files. The agent resolves every path inside the sandbox.
  */
 #include "api/rest/file/files.h"
 #include <errno.h>

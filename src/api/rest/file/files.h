@@ -1,7 +1,7 @@
 #pragma once
 #include "api/call.h"
 
-/* What the routes below …/files share. */
+/* Shared by the routes below …/files. */
 
 #define ATOLL_REST_PATH_MAX 4095
 
@@ -10,7 +10,7 @@ struct atoll_rest_file_target {
     const char *path, *user;
 };
 
-/* False when they are not right; the call has been answered then. */
+/* False when a parameter is invalid; the call has been answered then. */
 bool atoll_rest_file_target(struct atoll_api_call *call, struct atoll_rest_file_target *ret);
 
 /* Answers the call in arg with the entry. */
@@ -19,6 +19,6 @@ void atoll_rest_file_entry(void *arg, const struct atoll_am_entry *entry,
 
 /* Answers the call with the file's bytes (transfer.c). */
 void atoll_rest_file_send(struct atoll_api_call *call, const struct atoll_rest_file_target *target);
-/* The same for one that is open; takes fd over. The last segment of path is its name. */
+/* The same for an open file; takes ownership of fd. The last segment of path is its name. */
 void atoll_rest_file_send_fd(struct atoll_api_call *call, int fd, uint64_t size_bytes,
                              const char *path);

@@ -1,4 +1,4 @@
-/* POST …/files/sign: a URL for one file that works without a key. */
+/* POST …/files/sign: returns a signed URL, which gives access to one file without a key. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static int check(const struct atoll_api_call *call, const struct sign_request *r
                           "mode must be permission bits in octal, such as \"0644\"");
     if (*r->mode && *r->method == 'G')
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "mode is what a PUT gives a file; leave it out for GET");
+                          "mode applies to PUT only; omit it for GET");
     *ret = (struct atoll_signed_url){
         .method = *r->method == 'G' ? ATOLL_GET : ATOLL_PUT,
         .sandbox_id = call->params.id,

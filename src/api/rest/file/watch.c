@@ -1,6 +1,6 @@
 /*
- * GET …/files/watch: what changes in a directory. The answer begins when the watch is in place, so
- * nothing that the client does afterwards is missed.
+ * GET …/files/watch: changes in a directory. The response begins when the watch is active, so that
+ * no later change is missed.
  */
 #include <string.h>
 #include "api/kit/feed.h"
@@ -9,7 +9,7 @@
 
 struct watcher {
     struct atoll_feed feed;
-    struct atoll_api_call *call;    /* until the feed has it */
+    struct atoll_api_call *call;    /* NULL after the feed took it */
     struct atoll_file_watch *watch; /* owned */
 };
 

@@ -1,6 +1,6 @@
 /*
- * Extended attributes of files. Values are bytes: what is no UTF-8 comes, and may be sent, in
- * base64.
+ * Extended attributes of files. Values are bytes; values that are not UTF-8 are returned, and can
+ * be sent, in base64.
  */
 #include <errno.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static const struct atoll_field set_fields[] = {
 };
 #undef AT
 
-/* Decodes in place: the text is the body's, and nobody looks at it again. */
+/* Decodes in place: the text belongs to the body and is not used again. */
 static int take_value(const struct set_fields *f, const uint8_t **ret, size_t *ret_len,
                       struct atoll_error *err)
 {
@@ -66,7 +66,7 @@ static int take_value(const struct set_fields *f, const uint8_t **ret, size_t *r
 
     if (!f->value == !f->base64)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "either value or base64 is needed: what the attribute is to be");
+                          "either value or base64 is needed: the value of the attribute");
     if (f->value && !json_is_string(f->value))
         return atoll_fields_refuse(err, "", "value", f->value, "a string");
     if (f->value) {
@@ -75,7 +75,8 @@ static int take_value(const struct set_fields *f, const uint8_t **ret, size_t *r
     } else {
         n = atoll_base64_bytes(text, strlen(text), text, strlen(text));
         if (n < 0)
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "base64 is no valid base64");
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "base64 is not valid base64");
         *ret = (const uint8_t *)text;
         *ret_len = (size_t)n;
     }
@@ -99,7 +100,7 @@ void atoll_rest_xattr_set(struct atoll_api_call *call, const uint8_t *bytes, siz
         r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0 && (!f.path || !f.name))
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "path and name are both needed: of which file, and which attribute");
+                       "path and name are both needed: the file and the attribute");
     if (r == 0)
         r = take_value(&f, &value, &len, &error);
     if (r < 0)

@@ -1,6 +1,6 @@
 /*
- * GET /api/events: what happens to sandboxes and commands, from now on or again from an id. An id
- * that is too old to replay from is answered with a "truncated" event, not with silence.
+ * GET /api/events: events of sandboxes and commands, from now on or replayed from an id. If the id
+ * is too old to replay from, the stream begins with a "truncated" event.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 struct listener {
     struct atoll_feed feed;
     struct atoll_subscription *subscription; /* owned */
-    uint64_t last;                           /* id of the last event seen; UINT64_MAX: none yet */
+    uint64_t last;                           /* id of the last event sent; UINT64_MAX: none yet */
     char sandbox_id[33];                     /* "" for all */
-    char tenant[65];                         /* whose events */
-    bool all;                                /* every tenant's */
+    char tenant[65];                         /* whose events are sent */
+    bool all;                                /* events of every tenant */
 };
 
 static void gone(void *arg)
@@ -66,7 +66,7 @@ static void happened(void *arg, const struct atoll_event *event)
         tell(l, event);
 }
 
-/* ?after=, or where the browser was when its connection broke. */
+/* The start position: ?after=, or Last-Event-ID after a browser reconnects. */
 static int take_place(const struct atoll_api_call *call, uint64_t *ret_after,
                       struct atoll_error *err)
 {
@@ -111,7 +111,7 @@ void atoll_rest_events(struct atoll_api_call *call, const uint8_t *body ATOLL_UN
     l->last = after;
     l->all = call->all;
     (void)snprintf(l->tenant, sizeof(l->tenant), "%s", call->caller.tenant);
-    /* First: opening the feed may end it at once. No event comes from inside this call. */
+    /* Subscribe first: opening the feed may end it. No event is delivered inside this call. */
     l->subscription = atoll_events_subscribe(engine, after, happened, l);
     atoll_feed_open(&l->feed, call, gone, l);
 }

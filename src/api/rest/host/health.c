@@ -1,6 +1,6 @@
 /*
- * Is a sandbox well: its agent has to answer within two seconds. One that does not is reported as
- * failed with the cause; the question itself succeeds.
+ * Health of sandboxes: the agent must answer within two seconds. A sandbox whose agent does not
+ * answer is reported as failed, with the cause; the request itself succeeds.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,29 +8,29 @@
 #include "api/rest/views.h"
 #include "base/clock.h"
 
-#define PATIENCE_MS 2000
+#define TIMEOUT_MS 2000
 #define ASKED_STEP 64
 
-struct checkup {
-    struct atoll_api_call *call; /* NULL once it has been answered */
+struct health_check {
+    struct atoll_api_call *call; /* NULL after the call was answered */
     struct atoll_buf buf;
     struct atoll_json_out out;
-    struct atoll_timer patience, again;
-    size_t asked; /* so many of them so far */
-    bool one;     /* of one sandbox only */
+    struct atoll_timer timeout, again;
+    size_t asked; /* sandboxes queried so far */
+    bool one;     /* the request names one sandbox */
     size_t waiting, count;
-    size_t answers; /* of the engine that are still to come */
-    struct patient {
-        struct checkup *checkup;
+    size_t answers; /* pending callbacks of the engine */
+    struct probe {
+        struct health_check *health_check;
         int64_t asked_ms;
         char id[ATOLL_ID_LEN + 1];
-        bool told;
-    } * patients; /* owned */
+        bool reported;
+    } * probes; /* owned */
 };
 
-static void checkup_free(struct checkup *c)
+static void health_check_free(struct health_check *c)
 {
-    free(c->patients);
+    free(c->probes);
     free(c);
 }
 
@@ -39,13 +39,13 @@ static enum atoll_sandbox_state state_of(const struct atoll_sandbox_view *view)
     return view->silent_ms > 0 ? ATOLL_SANDBOX_UNREACHABLE : view->state;
 }
 
-static void write_patient(struct checkup *c, struct patient *p, const char *cause)
+static void write_probe(struct health_check *c, struct probe *p, const char *cause)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(c->call->engine, p->id);
     struct atoll_sandbox_view view = {0};
     char silence[80];
 
-    p->told = true;
+    p->reported = true;
     c->waiting--;
     if (sandbox)
         atoll_sandbox_get(sandbox, &view);
@@ -63,57 +63,58 @@ static void write_patient(struct checkup *c, struct patient *p, const char *caus
     atoll_json_close(&c->out, '}');
 }
 
-static void finish(struct checkup *c)
+static void finish(struct health_check *c)
 {
     struct atoll_api_call *call = ATOLL_TAKE_PTR(c->call);
 
-    atoll_timer_cancel(&c->patience);
+    atoll_timer_cancel(&c->timeout);
     if (!c->one) {
         atoll_json_close(&c->out, ']');
         atoll_json_close(&c->out, '}');
     }
     atoll_api_reply(call, 200, &c->out);
     if (c->answers == 0)
-        checkup_free(c);
+        health_check_free(c);
 }
 
 static void answered(void *arg, const struct atoll_sandbox_stats *stats,
                      const struct atoll_error *error)
 {
-    struct patient *p = arg;
-    struct checkup *c = p->checkup;
+    struct probe *p = arg;
+    struct health_check *c = p->health_check;
 
     (void)stats;
     c->answers--;
     if (!c->call) {
         if (c->answers == 0)
-            checkup_free(c);
+            health_check_free(c);
         return;
     }
-    write_patient(c, p, error ? error->text : NULL);
+    write_probe(c, p, error ? error->text : NULL);
     if (c->waiting == 0)
         finish(c);
 }
 
-static void out_of_patience(void *arg)
+static void timed_out(void *arg)
 {
-    struct checkup *c = arg;
+    struct health_check *c = arg;
 
     for (size_t i = 0; i < c->count; i++)
-        if (!c->patients[i].told)
-            write_patient(c, &c->patients[i], "its agent did not answer within 2 s");
+        if (!c->probes[i].reported)
+            write_probe(c, &c->probes[i], "its agent did not answer within 2 s");
     finish(c);
 }
 
-/* Some in each turn of the loop; the last has two seconds as well. */
+/* Queries some sandboxes per turn of the loop. The timeout starts after the last query, so that
+ * every agent has two seconds. */
 static void ask_some(void *arg)
 {
-    struct checkup *c = arg;
+    struct health_check *c = arg;
     struct atoll_loop *loop = atoll_http_loop(c->call->req);
     size_t until = ATOLL_MIN(c->count, c->asked + ASKED_STEP);
 
     for (; c->asked < until; c->asked++) {
-        struct patient *p = &c->patients[c->asked];
+        struct probe *p = &c->probes[c->asked];
 
         p->asked_ms = atoll_clock_ms();
         atoll_engine_ask_agent(c->call->engine, p->id, answered, p);
@@ -123,31 +124,31 @@ static void ask_some(void *arg)
     else if (--c->waiting == 0)
         finish(c);
     else
-        atoll_timer_set(&c->patience, loop, PATIENCE_MS, out_of_patience, c);
+        atoll_timer_set(&c->timeout, loop, TIMEOUT_MS, timed_out, c);
 }
 
-static void ask(struct checkup *c)
+static void ask(struct health_check *c)
 {
     c->answers = c->count;
-    c->waiting = c->count + 1; /* one until all are asked: answers may come at once */
+    c->waiting = c->count + 1; /* one more until all are queried: callbacks may run at once */
     ask_some(c);
 }
 
-static struct checkup *checkup_new(struct atoll_api_call *call, size_t count)
+static struct health_check *health_check_new(struct atoll_api_call *call, size_t count)
 {
-    struct checkup *c = atoll_api_alloc(sizeof(*c));
+    struct health_check *c = atoll_api_alloc(sizeof(*c));
 
     c->call = call;
-    c->patients = atoll_api_alloc((count + 1) * sizeof(*c->patients));
+    c->probes = atoll_api_alloc((count + 1) * sizeof(*c->probes));
     atoll_api_reply_init(&c->buf, &c->out);
     return c;
 }
 
-static void add_patient(struct checkup *c, const char *id)
+static void add_probe(struct health_check *c, const char *id)
 {
-    struct patient *p = &c->patients[c->count++];
+    struct probe *p = &c->probes[c->count++];
 
-    p->checkup = c;
+    p->health_check = c;
     (void)snprintf(p->id, sizeof(p->id), "%s", id);
 }
 
@@ -156,15 +157,15 @@ void atoll_rest_health_one(struct atoll_api_call *call, const uint8_t *body ATOL
 {
     struct atoll_error error;
     const struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, &error);
-    struct checkup *c;
+    struct health_check *c;
 
     if (!sandbox) {
         atoll_api_fail(call, &error);
         return;
     }
-    c = checkup_new(call, 1);
+    c = health_check_new(call, 1);
     c->one = true;
-    add_patient(c, call->params.id);
+    add_probe(c, call->params.id);
     ask(c);
 }
 
@@ -173,10 +174,10 @@ void atoll_rest_health_all(struct atoll_api_call *call, const uint8_t *body ATOL
 {
     size_t count;
     char(*ids)[ATOLL_ID_LEN + 1] = atoll_rest_sandbox_ids(call, &count);
-    struct checkup *c = checkup_new(call, count);
+    struct health_check *c = health_check_new(call, count);
 
     for (size_t i = 0; i < count; i++)
-        add_patient(c, ids[i]);
+        add_probe(c, ids[i]);
     free(ids);
     atoll_json_open(&c->out, NULL, '{');
     atoll_json_open(&c->out, "sandboxes", '[');

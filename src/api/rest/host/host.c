@@ -2,7 +2,7 @@
 #include <jansson.h>
 #include "api/rest/rest_internal.h"
 
-/* Where hostile code would find the host weak is told to administrators alone: tenants run code. */
+/* Weak points of the host are shown to admins only, since tenants run untrusted code. */
 static char *without_hardening(const char *text)
 {
     json_t *host = json_loads(text, 0, NULL), *checks = json_object_get(host, "checks");

@@ -1,5 +1,5 @@
 /*
- * API keys, for admins. A key is in the answer that makes it and nowhere else.
+ * API keys, for admins. Only the response that creates a key contains it.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -22,7 +22,8 @@ static struct atoll_access *access_of(struct atoll_api_call *call, struct atoll_
     struct atoll_access *access = call->api->config.auth.access;
 
     if (!access)
-        (void)atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP, "this daemon has no keys");
+        (void)atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                         "API keys are disabled in this daemon");
     return access;
 }
 

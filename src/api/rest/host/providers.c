@@ -1,11 +1,11 @@
 /*
- * GET /api/providers: who makes sandboxes here, what those can do, and how they are.
+ * GET /api/providers: the providers, their capabilities and their health.
  */
 #include "engine/provider/providers.h"
 #include <string.h>
 #include "api/rest/rest_internal.h"
 
-/* Commands and files go through our agent, the same for every provider that runs it. */
+/* Commands and files use Atoll's agent, which is the same for every provider that runs it. */
 static const char *const everywhere[] = {"exec",  "pty",   "files",  "archive",
                                          "watch", "ports", "timeout"};
 
@@ -32,7 +32,7 @@ static void write_capabilities(struct atoll_json_out *out, const struct atoll_pr
     atoll_json_close(out, ']');
 }
 
-/* What routing goes by beside capabilities. */
+/* Values that routing uses besides capabilities. */
 static void write_bounds(struct atoll_json_out *out, const struct atoll_provider_view *v)
 {
     const struct atoll_limits *m = &v->most;
@@ -59,7 +59,7 @@ static void write_bounds(struct atoll_json_out *out, const struct atoll_provider
     atoll_json_close(out, '}');
 }
 
-/* Those that the caller may see. */
+/* Counts the sandboxes that the caller may see. */
 static size_t count_sandboxes(const struct atoll_api_call *call, const char *provider)
 {
     size_t states[ATOLL_SANDBOX_STATES];
@@ -95,7 +95,7 @@ static void write_provider(struct atoll_json_out *out, struct atoll_api_call *ca
     atoll_json_close(out, '}');
 }
 
-/* Whether the operator's file, read again, is in force. */
+/* Whether the providers file is loaded, and the error of its last reload. */
 static void write_loaded(struct atoll_json_out *out, const struct atoll_engine *engine)
 {
     const char *error;

@@ -1,6 +1,5 @@
 /*
- * GET /api/quota: what the caller's tenant has and may have, so that a client can see a bound before it
- * meets it. With ?all=true the same for all tenants together.
+ * GET /api/quota: usage and limits of the caller's tenant. With ?all=true, of all tenants together.
  */
 #include "api/rest/rest_internal.h"
 

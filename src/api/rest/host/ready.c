@@ -1,7 +1,7 @@
 /*
- * /healthz says that the daemon answers, /readyz that it can do its work: the store takes writes,
- * there is room for another sandbox and at least one provider can make it. Both are for monitors,
- * which on this host need no key.
+ * /healthz: the daemon answers. /readyz: it can create sandboxes: the store accepts writes, there
+ * is room for another sandbox, and at least one provider can create it. Both are for monitors,
+ * which need no key on this host.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 
 #define ANSWER_MS 2000
 
-/* Behind a proxy on this host everybody would seem to be here: whoever passes a request on says so. */
+/* Behind a reverse proxy on this host every client has a local address; a proxy adds these
+ * headers. */
 static bool is_near(const struct atoll_http_request *req)
 {
     const struct atoll_http_peer *peer = atoll_http_peer(req);
@@ -46,40 +47,42 @@ void atoll_rest_health(struct atoll_api_call *call, const uint8_t *body ATOLL_UN
     atoll_api_reply(call, 200, &out);
 }
 
-/* The check may take longer than we wait, and then ends alone. */
+/* A check that exceeds the timeout is answered first, and freed when it ends. */
 struct check {
-    struct atoll_api_call *call; /* NULL once it is answered */
+    struct atoll_api_call *call; /* NULL after the call was answered */
     struct atoll_timer timer;
 };
 
-/* Why it cannot make a sandbox now; NULL when it can. home_error: of the one that was just asked. */
-static const char *why_not(const struct atoll_provider_view *v, const char *home_error)
+/* Why the provider cannot create a sandbox now; NULL if it can. builder_error: the error of the
+ * check of the builder, or NULL. */
+static const char *why_not(const struct atoll_provider_view *v, const char *builder_error)
 {
-    if (v->is_builder && home_error)
-        return home_error;
+    if (v->is_builder && builder_error)
+        return builder_error;
     if (v->can_create)
         return !v->is_builder && *v->full ? v->full : NULL;
-    return v->health == ATOLL_HEALTH_DOWN ? v->reason : "it has as many sandboxes as it may have";
+    return v->health == ATOLL_HEALTH_DOWN ? v->reason
+                                          : "its maximum number of sandboxes is reached";
 }
 
-static bool can_any(struct atoll_engine *engine, const char *home_error)
+static bool can_any(struct atoll_engine *engine, const char *builder_error)
 {
     struct atoll_provider_view view;
 
     for (size_t pos = 0; atoll_providers_next(engine, &pos, &view);)
-        if (!view.removed && !why_not(&view, home_error))
+        if (!view.removed && !why_not(&view, builder_error))
             return true;
     return false;
 }
 
 static void write_providers(struct atoll_json_out *out, struct atoll_engine *engine,
-                            const char *home_error)
+                            const char *builder_error)
 {
     struct atoll_provider_view view;
 
     atoll_json_open(out, "providers", '[');
     for (size_t pos = 0; atoll_providers_next(engine, &pos, &view);) {
-        const char *reason = why_not(&view, home_error);
+        const char *reason = why_not(&view, builder_error);
 
         if (view.removed)
             continue;
@@ -106,14 +109,14 @@ static void write_store(struct atoll_json_out *out, const struct atoll_engine *e
     atoll_json_close(out, '}');
 }
 
-/* reason: what is wrong with the daemon itself, or NULL. */
-static void answer(struct check *check, const char *reason, const char *home_error)
+/* reason: a failure of the daemon itself, or NULL. */
+static void answer(struct check *check, const char *reason, const char *builder_error)
 {
     struct atoll_api_call *call = ATOLL_TAKE_PTR(check->call);
     struct atoll_provider_view view;
     struct atoll_buf buf;
     struct atoll_json_out out;
-    bool any = can_any(call->engine, home_error), ready = any && !reason;
+    bool any = can_any(call->engine, builder_error), ready = any && !reason;
 
     atoll_timer_cancel(&check->timer);
     atoll_api_reply_init(&buf, &out);
@@ -124,9 +127,9 @@ static void answer(struct check *check, const char *reason, const char *home_err
         atoll_json_text(&out, NULL, reason);
     for (size_t pos = 0; !any && atoll_providers_next(call->engine, &pos, &view);)
         if (!view.removed)
-            atoll_json_text(&out, NULL, why_not(&view, home_error));
+            atoll_json_text(&out, NULL, why_not(&view, builder_error));
     atoll_json_close(&out, ']');
-    write_providers(&out, call->engine, home_error);
+    write_providers(&out, call->engine, builder_error);
     write_store(&out, call->engine);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, ready ? 200 : 503, &out);
@@ -143,7 +146,7 @@ static void checked(void *arg, const struct atoll_error *error)
 
 static void too_late(void *arg)
 {
-    answer(arg, NULL, "what makes sandboxes does not answer");
+    answer(arg, NULL, "the builder of sandboxes does not answer");
 }
 
 void atoll_rest_ready(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

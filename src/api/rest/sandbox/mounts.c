@@ -1,5 +1,5 @@
 /*
- * "volumes" and "registry" of a request for a sandbox.
+ * "volumes" and "registry" in a request for a sandbox.
  */
 #include <errno.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const struct atoll_field volume_fields[] = {
 };
 #undef AT
 
-/* Absolute, and nothing in it that means another path. */
+/* An absolute path without empty, "." or ".." segments. */
 static bool is_plain_path(const char *path)
 {
     if (path[0] != '/' || !path[1])
@@ -41,7 +41,7 @@ static bool is_or_below(const char *path, const char *top)
     return strncmp(path, top, n) == 0 && (path[n] == '/' || !path[n]);
 }
 
-/* What we and the kernel have there. */
+/* Paths used by the kernel's file systems and by Atoll. */
 static bool is_taken(const char *path)
 {
     static const char *const tops[] = {"/proc", "/sys", "/dev", "/.atoll"};
@@ -60,7 +60,7 @@ static int check_one(const struct volume *v, const struct atoll_mount *before, s
                           "volumes: each needs a name or a hostPath, and not both");
     if (v->name && !atoll_text_is_name(v->name))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "volumes: \"%.64s\" is no name for a volume: letters, digits, . _ - only",
+                          "volumes: \"%.64s\" is not a volume name: letters, digits, . _ - only",
                           v->name);
     if (v->host_path && !is_plain_path(v->host_path))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
@@ -75,8 +75,7 @@ static int check_one(const struct volume *v, const struct atoll_mount *before, s
     for (size_t i = 0; i < count; i++)
         if (is_or_below(v->path, before[i].path) || is_or_below(before[i].path, v->path))
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                              "volumes: %.100s and %.100s are in each other's way", before[i].path,
-                              v->path);
+                              "volumes: %.100s and %.100s overlap", before[i].path, v->path);
     return 0;
 }
 
@@ -122,7 +121,7 @@ static int take_login(const struct atoll_rest_sandbox *s, struct atoll_body *bod
 
     if (!s->image)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "registry says who pulls the image: name an image, too");
+                          "registry is for pulling an image: give image, too");
     if (!s->registry.username || !s->registry.password)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "registry needs a username and a password");

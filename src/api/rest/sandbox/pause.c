@@ -1,6 +1,6 @@
 /*
- * Sandboxes that rest: paused ones, whose processes stand still, and stopped ones, of which only the
- * disk is there. Each call answers with the sandbox as it is then.
+ * Pause, resume and stop. A paused sandbox keeps its processes, frozen; a stopped one keeps only
+ * its disk. Each call returns the sandbox in its new state.
  */
 #include "api/fields.h"
 #include "api/rest/rest_internal.h"

@@ -21,7 +21,7 @@ static const struct atoll_field fields[] = {
     {0},
 };
 
-/* Where the service that runs it shows the port, past us. */
+/* Writes the URL at which the provider's service serves the port directly, without this daemon. */
 static void view_public_url(struct atoll_json_out *out, const struct atoll_api_call *call,
                             const struct atoll_preview_view *view)
 {
@@ -63,7 +63,8 @@ static struct atoll_previews *records(const struct atoll_api_call *call, struct 
     struct atoll_previews *previews = atoll_api_previews(call->api);
 
     if (!previews)
-        (void)atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOSYS, "this daemon has no previews");
+        (void)atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOSYS,
+                         "previews are disabled in this daemon");
     return previews;
 }
 
@@ -85,7 +86,7 @@ void atoll_rest_preview_create(struct atoll_api_call *call, const uint8_t *bytes
         r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0 && request.port == 0)
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "port is missing: which port of the sandbox is to be shown?");
+                       "port is missing: the port of a server in the sandbox");
     if (r == 0)
         r = atoll_previews_add(previews, call->params.id, (uint16_t)request.port, request.is_public,
                                &view, &error);

@@ -1,5 +1,5 @@
 /*
- * What a client may change about a sandbox that lives: how long it may go on, and its labels.
+ * Changes to an existing sandbox: its remaining lifetime and its metadata.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static const struct atoll_field timeout_table[] = {
     {0},
 };
 
-/* The sandbox as it is now. */
+/* Answers with the current state of the sandbox. */
 static void reply_sandbox(struct atoll_api_call *call)
 {
     struct atoll_error error;
@@ -48,7 +48,7 @@ void atoll_rest_sandbox_timeout(struct atoll_api_call *call, const uint8_t *byte
         r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0 && request.seconds == UINT32_MAX)
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "seconds is missing: how long the sandbox may live from now, 0 for ever");
+                       "seconds is missing: the lifetime from now, 0 for unlimited");
     if (r == 0)
         r = atoll_engine_set_timeout(call->engine, call->params.id, request.seconds, &error);
     atoll_body_done(&body);
@@ -58,7 +58,7 @@ void atoll_rest_sandbox_timeout(struct atoll_api_call *call, const uint8_t *byte
         reply_sandbox(call);
 }
 
-/* As in RFC 7396: null removes a key, a string sets it, what is not named stays. */
+/* As in RFC 7396: null removes a key, a string sets it, other keys are unchanged. */
 static int merge(json_t *metadata, const json_t *patch, struct atoll_error *err)
 {
     json_t *value, *iterated = (json_t *)patch; /* jansson's iterators are not const */

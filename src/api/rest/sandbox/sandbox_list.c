@@ -1,5 +1,5 @@
 /*
- * GET /api/sandboxes: those the caller may see, oldest first, filtered and in pages.
+ * GET /api/sandboxes: the sandboxes that the caller may see, oldest first, with filters and paging.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "engine/json_memory.h"
 
-#define STEP 32 /* sandboxes looked at in one turn of the loop */
+#define STEP 32 /* sandboxes examined per turn of the loop */
 #define PAIRS_MAX 16
 #define PAIR_BYTES_MAX 1024
 
@@ -20,7 +20,7 @@ struct filter {
     const char *state, *template_name; /* NULL: any */
     struct {
         const char *key, *value;
-    } pairs[PAIRS_MAX]; /* of the metadata; all must be there */
+    } pairs[PAIRS_MAX]; /* of the metadata; all must match */
     size_t pair_count;
     char pair_text[PAIR_BYTES_MAX];
     struct atoll_rest_page page;
@@ -41,7 +41,7 @@ static int take_state(struct filter *f, const char *state, struct atoll_error *e
                           state);
 }
 
-/* key=value, and more of them after a '&' (which the client has encoded once more). */
+/* key=value pairs joined by '&' (which the client has percent-encoded). */
 static int take_metadata(struct filter *f, const char *text, struct atoll_error *err)
 {
     char *pair, *rest = f->pair_text;
@@ -97,14 +97,14 @@ static bool passes(const struct filter *f, const struct atoll_sandbox_view *v)
            has_pairs(f, v->metadata_json);
 }
 
-/* The answer, while it is written. */
+/* State while the response is written. */
 struct list {
     struct atoll_api_call *call;
     struct filter filter;
     struct atoll_buf buf;
     struct atoll_json_out out;
     uint64_t shown;
-    bool more; /* than fit on the page */
+    bool more; /* more than fit on the page */
     int64_t last_unix_ms;
     char last_id[ATOLL_ID_LEN + 1];
 };

@@ -52,7 +52,7 @@ void atoll_rest_ignore(void *arg, const struct atoll_error *error)
     (void)error;
 }
 
-/* Creating. */
+/* Create. */
 
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
@@ -67,13 +67,14 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
     }
     atoll_sandbox_get(sandbox, &view);
     if (atoll_api_client_is_gone(call) && (!call->idempotency || view.lifetime.connection_lease)) {
-        /* Nobody was told its id, so nobody would ever destroy it. */
+        /* The client did not receive the id, so no client could destroy the sandbox. */
         atoll_engine_destroy(call->engine, view.id, ATOLL_REST_WHO_GONE, atoll_rest_ignore, NULL);
         atoll_api_drop(call);
     } else {
         if (view.lifetime.connection_lease)
             atoll_api_lease(call, view.id);
-        (void)snprintf(call->params.id, sizeof(call->params.id), "%s", view.id); /* for the audit */
+        (void)snprintf(call->params.id, sizeof(call->params.id), "%s",
+                       view.id); /* for the audit log */
         atoll_api_reply_init(&buf, &out);
         atoll_view_sandbox(&out, NULL, sandbox);
         atoll_api_reply(call, 201, &out);
@@ -104,7 +105,7 @@ void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes
     atoll_body_done(&body);
 }
 
-/* Looking. */
+/* Get. */
 
 void atoll_rest_sandbox_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                             size_t n ATOLL_UNUSED)
@@ -134,7 +135,7 @@ void atoll_rest_sandbox_heartbeat(struct atoll_api_call *call, const uint8_t *bo
         atoll_api_reply_empty(call, 204);
 }
 
-/* Destroying. */
+/* Destroy. */
 
 void atoll_rest_sandbox_destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                 size_t n ATOLL_UNUSED)
@@ -147,19 +148,20 @@ void atoll_rest_sandbox_destroy(struct atoll_api_call *call, const uint8_t *body
         atoll_engine_destroy(call->engine, call->params.id, ATOLL_REST_WHO, atoll_rest_done, call);
 }
 
-/* So many at a time, and some in each turn of the loop: others create and destroy meanwhile. */
+/* Limits of destroy-all: this many at a time, and some per turn of the loop, so that other
+ * clients are served meanwhile. */
 #define DESTROYS_MAX 64
 #define DESTROYS_STEP 16
 
 struct destroy_all {
     struct atoll_api_call *call;
-    char (*ids)[ATOLL_ID_LEN + 1]; /* owned: destroying changes what could be walked */
+    char (*ids)[ATOLL_ID_LEN + 1]; /* owned copy: destroying changes the engine's list */
     size_t count, next;
-    size_t waiting; /* destroys under way */
+    size_t waiting; /* destroys in progress */
     bool starting;
     struct atoll_timer again;
     size_t destroyed;
-    struct atoll_error error; /* the first that counts */
+    struct atoll_error error; /* the first error other than NOT_FOUND */
 };
 
 static void reply_all(struct destroy_all *all)

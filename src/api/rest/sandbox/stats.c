@@ -3,7 +3,7 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 
-/* Writes the stats of a sandbox that may be gone by now; false then. */
+/* Writes the stats of a sandbox. False if the sandbox no longer exists. */
 static bool write_stats(struct atoll_json_out *out, struct atoll_engine *engine, const char *id,
                         const struct atoll_sandbox_stats *stats, bool with_id)
 {
@@ -49,23 +49,23 @@ void atoll_rest_stats_one(struct atoll_api_call *call, const uint8_t *body ATOLL
     atoll_engine_figures(call->engine, call->params.id, got_one, call);
 }
 
-/* Of all of them: one question per sandbox, so many at a time, answered in any order. */
+/* Stats of all sandboxes: one query per sandbox, a bounded number at a time, in any order. */
 
 #define ASKED_MAX 64
-#define ASKED_STEP 16 /* in one turn of the loop */
+#define ASKED_STEP 16 /* per turn of the loop */
 
 struct all_stats {
     struct atoll_api_call *call;
     struct atoll_buf buf;
     struct atoll_json_out out;
-    size_t waiting;   /* questions under way */
-    int64_t asked_ms; /* the place in the order of the last that was asked */
+    size_t waiting;   /* queries in progress */
+    int64_t asked_ms; /* sort position of the last sandbox queried */
     char asked_id[ATOLL_ID_LEN + 1];
     struct one_of_all {
-        struct all_stats *all; /* NULL: free */
+        struct all_stats *all; /* NULL: unused */
         char id[ATOLL_ID_LEN + 1];
     } each[ASKED_MAX];
-    bool asking, ended; /* within ask_more(); there are no more */
+    bool asking, ended; /* inside ask_more(); no more sandboxes */
     struct atoll_timer again;
 };
 
@@ -86,7 +86,7 @@ static void settle_all(struct all_stats *all)
     free(all);
 }
 
-/* One that cannot answer, because it is being destroyed, is left out. */
+/* A sandbox that fails to answer, because it is being destroyed, is omitted. */
 static void got_one_of_all(void *arg, const struct atoll_sandbox_stats *stats,
                            const struct atoll_error *error)
 {

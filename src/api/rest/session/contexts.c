@@ -1,7 +1,7 @@
 /*
- * Interpreters that stay: contexts of a sandbox, and code run in them. With "Accept:
- * application/x-ndjson" the lines of an execution come as they are made, else gathered at its end. A
- * client that goes away interrupts its code.
+ * Persistent interpreters: contexts of a sandbox, and code run in them. With "Accept:
+ * application/x-ndjson" the lines of an execution are streamed, otherwise collected until its end.
+ * If the client disconnects, the code is interrupted.
  */
 #include <errno.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void view_context(struct atoll_json_out *out, const struct atoll_context_
     atoll_json_close(out, '}');
 }
 
-/* Making, listing, ending. */
+/* Create, list, remove. */
 
 static void created(void *arg, const struct atoll_context_view *view,
                     const struct atoll_error *error)
@@ -137,7 +137,7 @@ void atoll_rest_context_restart(struct atoll_api_call *call, const uint8_t *byte
         atoll_contexts_restart(contexts, call->params.id, call->params.name, atoll_rest_done, call);
 }
 
-/* Running code. */
+/* Executing code. */
 
 struct execute {
     struct atoll_api_call *call;

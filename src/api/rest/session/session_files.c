@@ -30,8 +30,8 @@ static int refuse(struct atoll_error *err, const char *where, const char *what)
                       what);
 }
 
-/* Decodes in place: the text is the body's, three bytes are shorter than four characters, and nobody
- * looks at the text again. */
+/* Decodes in place: the text belongs to the body and is not used again, and three bytes are
+ * shorter than four characters. */
 static int decode_base64(const json_t *value, const char *where, struct atoll_session_file *ret,
                          struct atoll_error *err)
 {

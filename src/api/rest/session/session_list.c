@@ -1,4 +1,4 @@
-/* GET /api/sessions: those the caller may see, oldest first, in pages. */
+/* GET /api/sessions: the sessions that the caller may see, oldest first, with paging. */
 #include "api/api_internal.h"
 #include "api/kit/paging.h"
 #include "api/rest/rest_internal.h"
@@ -26,7 +26,7 @@ static int by_age(const void *left, const void *right)
     return atoll_rest_page_compare(a.created_unix_ms, a.id, b.created_unix_ms, b.id);
 }
 
-/* As many as there may be sandboxes. */
+/* Bounded by the maximum number of sandboxes. */
 static struct atoll_session **gather(struct atoll_api_call *call,
                                      const struct atoll_rest_page *page, size_t *ret_count)
 {

@@ -1,13 +1,13 @@
-/* Where a session is seen: the server of its environment, if that names a port, or the session. */
+/* The URL of a session: the preview of its environment's port, if it has one, or its API path. */
 #include <stdio.h>
 #include "api/api_internal.h"
 #include "api/preview.h"
 #include "api/rest/session/sessions_view.h"
 #include "base/log.h"
 
-_Static_assert(ATOLL_REST_SESSION_URL_MAX >= ATOLL_PREVIEW_URL_MAX, "it may be a preview's");
+_Static_assert(ATOLL_REST_SESSION_URL_MAX >= ATOLL_PREVIEW_URL_MAX, "a preview URL must fit");
 
-/* 0 when its environment has none, or there is no such environment any more. */
+/* 0 if the environment has no port, or no longer exists. */
 static uint16_t port_of(const struct atoll_api_call *call, const struct atoll_session_view *v)
 {
     struct atoll_environment e;
@@ -31,7 +31,7 @@ void atoll_rest_session_show_port(struct atoll_api_call *call, const struct atol
     port = port_of(call, &v);
     if (port && atoll_previews_add(atoll_api_previews(call->api), v.sandbox_id, port, false,
                                    &preview, &error) < 0)
-        atoll_log(ATOLL_LOG_WARN, "port of a session not shown", "session", v.id, "error",
+        atoll_log(ATOLL_LOG_WARN, "preview of a session not created", "session", v.id, "error",
                   error.text, NULL);
 }
 
@@ -44,7 +44,7 @@ void atoll_rest_session_url(struct atoll_api_call *call, const struct atoll_sess
     (void)snprintf(out, ATOLL_REST_SESSION_URL_MAX, "/api/sessions/%s", v->id);
     if (!port || !atoll_previews_find(atoll_api_previews(call->api), v->sandbox_id, port, &preview))
         return;
-    /* The token is for those who could ask for it. */
+    /* Only a caller that could create the preview gets its token. */
     preview.is_public = preview.is_public || call->caller.scope < ATOLL_SCOPE_WRITE;
     atoll_preview_url(atoll_api_site(call->api), &preview, out);
     if (!*out)

@@ -1,6 +1,6 @@
 /*
- * Sessions: made, listed, ended. Routes with {session} in them are about the session's sandbox by
- * the time a handler is called; see api/session_call.c.
+ * Sessions: create, list, delete. For routes with {session}, the session's sandbox is in the call
+ * before a handler is called; see api/session_call.c.
  */
 #include <errno.h>
 #include <string.h>
@@ -37,7 +37,7 @@ void atoll_rest_session_view(struct atoll_json_out *out, const char *key,
     atoll_session_get(session, &v);
     sandbox = atoll_engine_find(call->engine, v.sandbox_id);
     if (!sandbox)
-        return; /* gone with this very session: whoever asked for it is told so */
+        return; /* the session is being removed; the caller gets NOT_FOUND */
     atoll_sandbox_get(sandbox, &s);
     atoll_rest_session_url(call, &v, url);
     atoll_json_open(out, key, '{');
@@ -57,7 +57,7 @@ void atoll_rest_session_view(struct atoll_json_out *out, const char *key,
     atoll_json_close(out, '}');
 }
 
-/* Making one. */
+/* Create. */
 
 struct create {
     struct atoll_api_call *call;
@@ -88,7 +88,7 @@ static void created(void *arg, struct atoll_session *session, const struct atoll
     }
     atoll_session_get(session, &view);
     if (atoll_api_client_is_gone(call) && (!call->idempotency || leased)) {
-        /* Nobody was told its id, so nobody would ever delete it. */
+        /* The client did not receive the id, so no client could delete the session. */
         atoll_sessions_destroy(call->api->config.sessions, view.id, ATOLL_REST_WHO_GONE,
                                atoll_rest_ignore, NULL);
         atoll_api_drop(call);
@@ -102,22 +102,22 @@ static void created(void *arg, struct atoll_session *session, const struct atoll
     }
 }
 
-/* What is no use now is refused by name, with what works instead. */
+/* Refuses unsupported fields with a message that names the alternative. */
 static int check_offered(const struct session_fields *f, const char *template_name,
                          struct atoll_error *err)
 {
     if (template_name)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "a session has the template of its environment; give environment only");
+                          "a session uses the template of its environment; omit template");
     if (!f->environment)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "environment is missing: a name out of GET /api/registry/environments");
+                          "environment is missing: a name from GET /api/registry/environments");
     return 0;
 }
 
 #define NETWORK_MBPS_MAX 1000000
 
-/* Nobody limits a network; without one every limit is kept. */
+/* Bandwidth is not limited. Without a network any limit is satisfied, so it is accepted. */
 static int take_network_limit(json_t *root, struct atoll_error *err)
 {
     json_t *limits = json_object_get(root, "limits");
@@ -132,7 +132,7 @@ static int take_network_limit(json_t *root, struct atoll_error *err)
                           "limits.networkMbps must be a number between 0 and %d", NETWORK_MBPS_MAX);
     if (mode && !json_is_null(mode) && strcmp(json_string_value(mode) ?: "", "none") != 0)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "limits.networkMbps cannot be kept with a network: leave it out, or have "
+                          "limits.networkMbps is not supported with a network: omit it, or use "
                           "networkMode \"none\"");
     (void)json_object_del(limits, "networkMbps");
     return 0;
@@ -200,7 +200,7 @@ void atoll_rest_session_create(struct atoll_api_call *call, const uint8_t *bytes
     atoll_api_fail(call, &error);
 }
 
-/* Looking. */
+/* Get. */
 
 void atoll_rest_session_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                             size_t n ATOLL_UNUSED)

@@ -1,6 +1,6 @@
 /*
- * Code in a session. The call waits for the end; when the client goes away meanwhile the code runs
- * on, and its record and output stay with the sandbox's commands.
+ * Runs code in a session. The call waits for the end. If the client disconnects meanwhile, the code
+ * continues; its record and output are kept with the sandbox's commands.
  */
 #include <errno.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static const struct atoll_field execute_fields[] = {
     {"timeout", ATOLL_FIELD_JSON, AT(timeout), 0, 0, NULL, 0},
     {0},
 };
-/* The older spelling has the id in the body. */
+/* The deprecated route takes the id in the body. */
 static const struct atoll_field session_field[] = {
     {"session_id", ATOLL_FIELD_STRING, AT(session), 1, 32, NULL, 0},
     {0},
@@ -48,7 +48,7 @@ static void execute_free(struct execute *x)
     free(x);
 }
 
-/* The reply. */
+/* Response. */
 
 static void view_stream(struct atoll_json_out *out, const struct atoll_session_result *result,
                         int stream, const char *key, const char *truncated)
@@ -56,7 +56,7 @@ static void view_stream(struct atoll_json_out *out, const struct atoll_session_r
     const uint8_t *bytes = result->streams[stream].bytes;
     size_t n = result->streams[stream].len;
 
-    /* Not in the middle of a character. */
+    /* Do not cut in the middle of a character. */
     if (result->streams[stream].truncated)
         n -= atoll_json_utf8_open_tail(bytes, n);
     atoll_json_bytes(out, key, bytes, n);
@@ -121,7 +121,7 @@ static void executed(void *arg, const struct atoll_session_result *result,
     execute_free(x);
 }
 
-/* The request. */
+/* Request. */
 
 static int take_timeout(const json_t *value, struct atoll_session_execute *ret,
                         struct atoll_error *err)

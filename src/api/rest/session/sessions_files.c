@@ -1,6 +1,6 @@
 /*
- * The files of a session's working directory: listed, one of them downloaded, one of them written.
- * Everything else about files is served by the handlers of sandboxes.
+ * The files in a session's working directory: list, download, write. All other file operations use
+ * the handlers of sandboxes.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "api/rest/session/sessions_view.h"
 #include "base/text.h"
 
-/* Listing. */
+/* List. */
 
 struct listing {
     struct atoll_api_call *call;
@@ -52,7 +52,7 @@ void atoll_rest_e2b_file_list(struct atoll_api_call *call, const uint8_t *body A
     atoll_rest_session_files_list(call, "files");
 }
 
-/* One of them. */
+/* Download. */
 
 void atoll_rest_session_files_send(struct atoll_api_call *call)
 {
@@ -68,7 +68,7 @@ void atoll_rest_session_files_send(struct atoll_api_call *call)
     atoll_rest_file_send(call, &target);
 }
 
-/* The older spelling: {"session_id","path","content"}. */
+/* The deprecated route: {"session_id","path","content"}. */
 
 struct writing {
     struct atoll_api_call *call;
@@ -102,7 +102,7 @@ static int parse_write(struct writing *w, const uint8_t *bytes, size_t n, struct
     if (!session || atoll_text_copy(id, sizeof(id), session) < 0 || !atoll_text_is_id(id))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "session_id is missing, or not the id of a session");
-    /* The rest are the fields of a file. */
+    /* The other fields describe a file. */
     (void)json_object_del(w->body.root, "session_id");
     r = atoll_rest_session_file_decode(w->body.root, "", &w->body, &w->file, err);
     return r < 0 ? r : atoll_api_enter_session(w->call, id, err);

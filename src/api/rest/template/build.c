@@ -1,7 +1,7 @@
 /*
- * POST /api/templates/{name}/build: a template from a Dockerfile. The body is a tar archive of the files,
- * passed on as it comes; the answer begins when it has ended and tells what the build says, a line of
- * JSON for each line of it, until the last one says what came of it.
+ * POST /api/templates/{name}/build: builds a template from a Dockerfile. The body is a tar archive
+ * of the build context, passed on as it arrives. The response starts after the body has ended: one
+ * line of JSON per line of build output, and a last line with the result.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,10 +16,10 @@
 
 struct build {
     struct atoll_api_call *call;
-    struct atoll_build *build; /* ours to finish or drop */
+    struct atoll_build *build; /* owned; to be finished or dropped */
     struct atoll_body_pump pump;
     struct atoll_buf line;
-    uint64_t left_out; /* lines that a slow client did not get */
+    uint64_t left_out; /* lines dropped because the client was slow */
 };
 
 static void build_done(struct build *b)
@@ -28,7 +28,7 @@ static void build_done(struct build *b)
     free(b);
 }
 
-/* The answer. */
+/* Response. */
 
 static struct atoll_json_out line_begin(struct build *b)
 {
@@ -40,7 +40,7 @@ static struct atoll_json_out line_begin(struct build *b)
     return out;
 }
 
-/* A client that is gone is told of by on_gone. */
+/* Ignores a failed write: on_gone reports the disconnect. */
 static void line_send(struct build *b, struct atoll_json_out *out)
 {
     atoll_json_close(out, '}');
@@ -105,7 +105,7 @@ static void client_gone(struct atoll_api_call *call)
     atoll_api_drop(call);
 }
 
-/* The files. */
+/* Build context. */
 
 static void write_files(void *arg, const uint8_t *bytes, size_t n, atoll_done_fn *done,
                         void *done_arg)

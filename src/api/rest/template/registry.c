@@ -1,5 +1,5 @@
 /*
- * The registry as clients see it: what there is, and which files were refused and why.
+ * The registry for clients: its objects, and the files that were refused, with the reason.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const struct atoll_registry *registry_of(const struct atoll_api_call *cal
     return atoll_sessions_registry(call->api->config.sessions);
 }
 
-/* Each kind has routes of its own; the literal after the base says which. */
+/* Each kind has its own routes; the path segment after the base names the kind. */
 static enum atoll_registry_kind kind_of(const struct atoll_api_call *call)
 {
     const char *folder = call->route->path + strlen(BASE);
@@ -27,7 +27,7 @@ static enum atoll_registry_kind kind_of(const struct atoll_api_call *call)
     return (enum atoll_registry_kind)kind;
 }
 
-/* The object as its file has it, and its name. */
+/* The object as in its file, plus its name. */
 static void view_item(struct atoll_json_out *out, const char *key,
                       const struct atoll_registry_item *item)
 {

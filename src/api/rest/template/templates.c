@@ -49,11 +49,11 @@ void atoll_rest_template_remove(struct atoll_api_call *call, const uint8_t *body
     atoll_templates_remove(call->engine, owner, call->params.name, atoll_rest_done, call);
 }
 
-/* Importing: the archive goes through as fast as it can be unpacked. */
+/* Import: the archive is passed on at the speed at which it is unpacked. */
 
 struct import {
     struct atoll_api_call *call;
-    struct atoll_import *import; /* ours to finish or drop */
+    struct atoll_import *import; /* owned; to be finished or dropped */
     struct atoll_body_pump pump;
 };
 

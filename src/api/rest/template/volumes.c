@@ -1,5 +1,6 @@
 /*
- * What outlives sandboxes at a provider: snapshots of their disks, which become templates, and volumes.
+ * Objects at a provider that outlive sandboxes: snapshots of disks, which become templates, and
+ * volumes.
  */
 #include <errno.h>
 #include "api/fields.h"
@@ -47,7 +48,7 @@ void atoll_rest_sandbox_snapshot(struct atoll_api_call *call, const uint8_t *byt
         r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0 && (!request.name || !atoll_text_is_name(request.name)))
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "name must be the name of the template to be: a letter or digit, then "
+                       "name must be a name for the new template: a letter or digit, then "
                        "letters, digits, dots, dashes or underscores");
     if (r < 0)
         atoll_api_fail(call, &error);
