@@ -182,7 +182,7 @@ static void an_end_that_nobody_saw_is_no_signal(void **state)
     fake_end(&fake.execs[0], ATOLL_END_LOST, 0);
     rig_turn(&rig);
     assert_got("{\"error\":{\"code\":\"data_loss\",\"message\":"
-               "\"how the process ended is not known: a crash\"}}");
+               "\"the result of the process is unknown: a crash\"}}");
 }
 
 static void a_terminal_has_a_size_that_fits(void **state)

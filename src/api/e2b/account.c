@@ -1,5 +1,5 @@
 /*
- * The small rest: is the service there, whose key is it, and what is not offered.
+ * Small routes: health, the teams of a key, and features that are not offered.
  */
 #include <errno.h>
 #include "api/e2b/e2b_internal.h"
@@ -12,7 +12,7 @@ void atoll_e2b_health(struct atoll_api_call *call, const uint8_t *body ATOLL_UNU
     atoll_api_reply_text(call, 200, "text/plain", text, sizeof(text) - 1);
 }
 
-/* A tenant is a team of its own. Its keys are known to whoever has them, and to nobody else. */
+/* Each tenant is one team. The API key is never returned: only its owner has it. */
 void atoll_e2b_teams(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                      size_t n ATOLL_UNUSED)
 {
@@ -31,7 +31,7 @@ void atoll_e2b_teams(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUS
     atoll_api_reply(call, 200, &out);
 }
 
-/* There is no way to make one, so there are none. */
+/* Snapshots cannot be created here, so the list is always empty. */
 void atoll_e2b_snapshots(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                          size_t n ATOLL_UNUSED)
 {

@@ -22,7 +22,7 @@ ssize_t atoll_connect_take(const uint8_t *bytes, size_t n, size_t max,
 
     if (n < 1)
         return 0;
-    /* Bit 0 is compression, which was not agreed on. */
+    /* Bit 0 means compression, which was not negotiated. */
     if (bytes[0] & ~ATOLL_CONNECT_END)
         return -EBADMSG;
     if (n < ATOLL_CONNECT_HEAD)
@@ -49,8 +49,9 @@ int atoll_connect_parse(const uint8_t *bytes, size_t n, json_t **ret, struct ato
     if (no_memory)
         return atoll_fields_no_memory(err);
     json_decref(message);
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the message is no JSON object%s%s",
-                      message ? "" : ": ", message ? "" : at.text);
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "the message is not a JSON object%s%s", message ? "" : ": ",
+                      message ? "" : at.text);
 }
 
 static bool has_type(const struct atoll_api_call *call, const char *type)
@@ -66,7 +67,7 @@ bool atoll_connect_is_stream(const struct atoll_api_call *call)
     return has_type(call, STREAM_TYPE);
 }
 
-/* As the protocol says: the status, what would do, and no body. */
+/* The protocol requires this status, the accepted type in a header, and no body. */
 static void refuse_type(struct atoll_api_call *call, const char *accepted)
 {
     (void)atoll_http_set_header(call->req, "Accept-Post", accepted);
@@ -181,7 +182,7 @@ int atoll_connect_u32(const json_t *message, const char *name, uint32_t *ret,
     return 0;
 }
 
-/* Times. */
+/* Timeouts. */
 
 int atoll_connect_timeout(const struct atoll_api_call *call, uint32_t *ret_ms,
                           struct atoll_error *err)
@@ -206,14 +207,14 @@ int64_t atoll_connect_keepalive_ms(const struct atoll_api_call *call)
     return (int64_t)seconds * 1000;
 }
 
-/* Answers. */
+/* Responses. */
 
 void atoll_connect_reply_empty(struct atoll_api_call *call)
 {
     atoll_api_reply_text(call, 200, UNARY_TYPE, "{}", 2);
 }
 
-/* HTTP statuses of unary errors, as the protocol has them. */
+/* HTTP statuses of unary errors, as the protocol defines them. */
 static int status_of(enum atoll_error_kind kind)
 {
     static const int statuses[] = {

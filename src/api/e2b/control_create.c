@@ -1,6 +1,6 @@
 /*
- * POST /sandboxes and /v2/sandboxes: from what a client of E2B asks for to a sandbox, with the
- * limits and variables of the environment its template stands for and that one's start command.
+ * POST /sandboxes and /v2/sandboxes: creates a sandbox for an E2B client, with the limits,
+ * variables and start command of the environment that the template names.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static const struct atoll_field fields[] = {
 };
 #undef AT
 
-/* What a table cannot check. */
+/* Checks that a table cannot express. */
 
 static int refuse(struct atoll_error *err, const char *text)
 {
@@ -89,7 +89,7 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
     return strlen(text) <= METADATA_MAX ? 0 : refuse(err, "metadata must be at most 64 KiB");
 }
 
-/* Said rather than left out. */
+/* Unsupported fields are refused, not ignored. */
 static int check_offered(const struct request *q, struct atoll_error *err)
 {
     if (json_array_size(q->volume_mounts) > 0)
@@ -133,7 +133,7 @@ static json_t *team_headers(const struct atoll_api_call *call)
         if (!value || strlen(value) > 256)
             continue;
         kept = kept ? kept : json_object();
-        (void)json_object_set_new(kept, names[i], json_string(value)); /* not if it is no UTF-8 */
+        (void)json_object_set_new(kept, names[i], json_string(value)); /* ignored if not UTF-8 */
     }
     return kept;
 }
@@ -179,7 +179,8 @@ static bool is_given(const char *const *env, const char *name)
     return false;
 }
 
-/* The request's, and those of the environment that it does not set. One block, pointers first. */
+/* The variables of the request, and those of the environment that it does not set. One block,
+ * pointers first. */
 static const char *const *merge_env(struct atoll_body *body, const json_t *base,
                                     const char *const *given)
 {
@@ -209,13 +210,13 @@ static const char *const *merge_env(struct atoll_body *body, const json_t *base,
     return env;
 }
 
-/* Making it. */
+/* Creating the sandbox. */
 
 struct making {
     struct atoll_api_call *call;
-    json_t *start; /* referenced; NULL: there is no start command */
+    json_t *start; /* a reference; NULL: no start command */
     char id[33];
-    struct atoll_error error; /* why it is taken down again */
+    struct atoll_error error; /* why the sandbox is destroyed again */
 };
 
 static void making_free(struct making *m)
@@ -235,14 +236,16 @@ static void finish(struct making *m)
     struct atoll_error error;
 
     if (!sandbox) {
-        (void)atoll_fail(&error, ATOLL_ERR_ABORTED, ECANCELED, "the sandbox ended as it began");
+        (void)atoll_fail(&error, ATOLL_ERR_ABORTED, ECANCELED,
+                         "the sandbox was destroyed while it was created");
         atoll_api_fail(call, &error);
     } else if (atoll_api_client_is_gone(call) && !call->idempotency) {
-        /* Nobody was told its id, so nobody would ever destroy it. */
+        /* The client did not receive the id, so no client could destroy the sandbox. */
         atoll_engine_destroy(call->engine, m->id, ATOLL_E2B_WHO_GONE, forgotten, NULL);
         atoll_api_drop(call);
     } else {
-        (void)snprintf(call->params.id, sizeof(call->params.id), "%s", m->id); /* for the audit */
+        /* For the audit log. */
+        (void)snprintf(call->params.id, sizeof(call->params.id), "%s", m->id);
         atoll_e2b_reply_made(call, 201, sandbox);
     }
     making_free(m);
@@ -325,7 +328,7 @@ static int prepare(const struct atoll_api_call *call, const struct request *q,
         .lifetime.at_deadline = at_deadline_of(q),
     };
     *ret_start = t.environment.start;
-    /* To the engine 0 is no end; to these clients it is one at once. */
+    /* Timeout 0 means "unlimited" to the engine, but "immediately" to these clients. */
     create->limits.timeout_s =
         (uint32_t)ATOLL_MIN(ATOLL_MAX(q->timeout_s, UINT64_C(1)), (uint64_t)UINT32_MAX);
     r = check_metadata(q->metadata, body, &create->metadata_json, err);

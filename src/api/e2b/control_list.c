@@ -1,7 +1,7 @@
 /*
- * GET /v2/sandboxes: the tenant's sandboxes, newest first unless asked otherwise, filtered and in
- * pages. The next page begins behind the last sandbox of this one, so that those that come or go
- * meanwhile shift nothing.
+ * GET /v2/sandboxes: the tenant's sandboxes, newest first by default, with filters and paging. The
+ * next page starts after the last sandbox of this one, so that sandboxes created or destroyed
+ * meanwhile do not shift the pages.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -93,7 +93,7 @@ static int take_query(const struct atoll_api_call *call, struct query *q, struct
     return r;
 }
 
-/* What passes. */
+/* Filters. */
 
 static bool has_metadata(const struct query *q, const char *metadata_json)
 {
@@ -154,9 +154,9 @@ static bool is_behind_cursor(const struct query *q, const struct atoll_sandbox_v
 }
 
 struct found {
-    struct atoll_sandbox **sandboxes; /* owned, oldest first */
+    struct atoll_sandbox **sandboxes; /* owned, sorted oldest first */
     size_t count;
-    size_t running; /* on all pages */
+    size_t running; /* on all pages together */
 };
 
 static void gather(const struct atoll_api_call *call, const struct query *q, struct found *ret)
@@ -179,7 +179,7 @@ static void gather(const struct atoll_api_call *call, const struct query *q, str
     }
 }
 
-/* The answer. */
+/* Response. */
 
 static struct atoll_sandbox *at(const struct query *q, const struct found *found, size_t i)
 {
@@ -239,7 +239,7 @@ void atoll_e2b_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSE
     atoll_buf_done(&q.metadata);
 }
 
-/* The first generation: those that run, all of them. */
+/* API version 1: all running sandboxes, without paging. */
 void atoll_e2b_list_running(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                             size_t n ATOLL_UNUSED)
 {

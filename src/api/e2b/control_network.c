@@ -1,7 +1,7 @@
 /*
- * What a client says about the network of a sandbox. Sandboxes have none, so whatever is to be
- * denied is denied; the rest is checked and kept, so that it can be shown and will hold once there
- * is something to allow.
+ * Network settings of a sandbox. Sandboxes of this facade have no network, so denied traffic is
+ * always denied. Other settings are validated and stored, so that they can be shown, and applied
+ * once a network is available.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ static int refuse(struct atoll_error *err, const char *text)
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s", text);
 }
 
-/* An address, or one with the length of its prefix. */
+/* An address, optionally with a prefix length. */
 static bool is_cidr(const char *text)
 {
     uint8_t address[16];
@@ -162,7 +162,7 @@ static int check_ports(const json_t *ports, struct atoll_error *err)
     return 0;
 }
 
-/* Where requests go, not what is in them: it becomes a header. */
+/* Printable, without blanks: the value becomes a Host header. */
 static int check_mask(const json_t *mask, struct atoll_error *err)
 {
     const char *text = json_string_value(mask);
@@ -198,9 +198,9 @@ int atoll_e2b_network_check(const json_t *network, bool denied, struct atoll_err
     return r < 0 ? r : check_mask(json_object_get(network, "maskRequestHost"), err);
 }
 
-/* Keeping it. */
+/* Storing the settings. */
 
-/* Values may be secrets, and this is on disk: only placeholders are kept. */
+/* Header values may be secrets, and the result is stored on disk: only placeholders are kept. */
 static void hide_values(json_t *rules)
 {
     const char *domain, *name;
@@ -219,7 +219,8 @@ static void hide_values(json_t *rules)
     }
 }
 
-/* Neither the password nor what else may let one through it. */
+/* Keeps address and user name; drops the password and every other field, which may be a
+ * credential. */
 static json_t *keep_proxy(const json_t *proxy)
 {
     static const char *const fields[] = {"address", "username"};

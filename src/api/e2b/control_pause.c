@@ -1,5 +1,5 @@
 /*
- * Pausing a sandbox, and waking it by connecting to it.
+ * Pausing a sandbox, and resuming it by connecting to it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static const struct atoll_field pause_fields[] = {
 
 struct wake_request {
     uint64_t timeout_s;
-    bool memory; /* false: from its disk alone */
+    bool memory; /* false: keep only its disk */
 };
 
 #define AT(member) offsetof(struct wake_request, member)
@@ -54,12 +54,12 @@ void atoll_e2b_pause(struct atoll_api_call *call, const uint8_t *bytes, size_t n
     atoll_engine_pause(call->engine, call->params.id, memory, ATOLL_E2B_WHO, atoll_e2b_done, call);
 }
 
-/* Waking one. */
+/* Resuming. */
 
 struct waking {
     struct atoll_api_call *call;
     uint32_t timeout_s;
-    bool cold; /* its processes are still to be ended */
+    bool cold; /* its processes must be ended first */
 };
 
 static void awake(void *arg, const struct atoll_error *error);
@@ -159,7 +159,7 @@ void atoll_e2b_connect(struct atoll_api_call *call, const uint8_t *bytes, size_t
         atoll_e2b_reply_made(call, 200, sandbox);
 }
 
-/* What connect was before: of a paused one only. */
+/* The predecessor of connect: accepts only a paused sandbox. */
 void atoll_e2b_resume(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct wake_request q = {.timeout_s = ATOLL_E2B_TIMEOUT_V1_S, .memory = true};

@@ -1,5 +1,5 @@
 /*
- * One sandbox: looking at it, its end, and what may change until then.
+ * Operations on one sandbox: get, kill, timeouts, network settings.
  */
 #include <errno.h>
 #include <string.h>
@@ -30,9 +30,9 @@ static void removed(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOL
 {
 }
 
-/* The answer does not wait until nothing is left, as ours does: the sandbox is in no list any more, its
- * commands have ended, and its end is stored, so that a crash cannot bring it back. One that has failed
- * is no sandbox to these clients, but there must be a way to clear it away. */
+/* Unlike Atoll's own API, this answers before cleanup has finished. At that point the sandbox is
+ * in no list, its commands have ended, and its end is stored, so that a crash cannot bring it back.
+ * A failed sandbox is invisible to these clients otherwise, but they can still kill it. */
 void atoll_e2b_kill(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                     size_t n ATOLL_UNUSED)
 {
@@ -52,7 +52,7 @@ void atoll_e2b_kill(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSE
     atoll_api_reply_empty(call, 204);
 }
 
-/* The end. */
+/* Timeouts. */
 
 static const struct atoll_field timeout_fields[] = {
     {"timeout", ATOLL_FIELD_JSON, 0, 0, 0, NULL, 0},
@@ -66,7 +66,7 @@ static const struct atoll_field refresh_fields[] = {
     {0},
 };
 
-/* A running sandbox and what is known about it; a paused one has no end to be moved. */
+/* Finds a running sandbox and its view; a paused sandbox has no deadline that could be moved. */
 static int find_running(const struct atoll_api_call *call, struct atoll_sandbox_view *ret,
                         struct atoll_error *err)
 {
@@ -80,7 +80,7 @@ static int find_running(const struct atoll_api_call *call, struct atoll_sandbox_
     return 0;
 }
 
-/* What its deadline would do, now. */
+/* Performs the action of the deadline now. */
 static void expire(struct atoll_api_call *call, const struct atoll_sandbox_view *v)
 {
     static const char who[] = "its deadline";
@@ -159,7 +159,7 @@ void atoll_e2b_refresh(struct atoll_api_call *call, const uint8_t *bytes, size_t
     atoll_e2b_done(call, r < 0 ? &error : NULL);
 }
 
-/* The network. */
+/* Network settings. */
 
 static int keep_network(struct atoll_api_call *call, const struct atoll_sandbox *sandbox,
                         const json_t *network, struct atoll_error *err)
@@ -170,7 +170,7 @@ static int keep_network(struct atoll_api_call *call, const struct atoll_sandbox 
     json_t *old;
 
     atoll_e2b_facts_get(sandbox, &facts);
-    /* Of the old one the rules for traffic from outside stay, which an update cannot name. */
+    /* The rules for inbound traffic stay: an update cannot contain them. */
     old = facts.network ? facts.network : json_object();
     facts.network = atoll_e2b_network_keep(network, old);
     json_decref(old);

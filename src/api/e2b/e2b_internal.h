@@ -4,20 +4,20 @@
 #include "registry/registry.h"
 
 /*
- * What the files of the control plane share. Field names, statuses and some texts are E2B's: its
- * clients look at them.
+ * Shared by the files of the control plane. Field names, statuses and some texts are E2B's, since
+ * its clients depend on them.
  */
 #define ATOLL_E2B_WHO "a client of the E2B API"
 #define ATOLL_E2B_WHO_GONE "the daemon, because its creator went away"
 #define ATOLL_E2B_CLIENT_ID "atoll"
-/* Of the interface, not of a program: clients choose features by it. */
+/* Version of the interface, not of a program: clients choose features by it. */
 #define ATOLL_E2B_ENVD_VERSION "0.6.13"
 
-/* Where nobody says how long: the first generation of the API, and the second. */
+/* Default timeouts: version 1 of the API, and version 2. */
 #define ATOLL_E2B_TIMEOUT_V1_S 15
 #define ATOLL_E2B_TIMEOUT_S 300
 
-/* Of what is kept about a sandbox. */
+/* Maximum size of the stored facts of a sandbox. */
 #define ATOLL_E2B_FACTS_MAX ((size_t)64 * 1024)
 
 #define ATOLL_E2B_HANDLER(name) \
@@ -58,52 +58,54 @@ ATOLL_E2B_HANDLER(unsupported);
 
 /* --- answers (views.c) --- */
 
-/* The sandbox of the call if a client of this API may know of it: running or paused. NOT_FOUND. */
+/* The sandbox of the call if these clients may see it: running or paused. NOT_FOUND. */
 struct atoll_sandbox *atoll_e2b_find(const struct atoll_api_call *call, struct atoll_error *err);
 bool atoll_e2b_is_paused(const struct atoll_sandbox_view *view);
-/* Running or paused; others do not exist for these clients. */
+/* Running or paused; other sandboxes are invisible to these clients. */
 bool atoll_e2b_is_known(const struct atoll_sandbox_view *view);
-/* "Sandbox", the answer to create and connect. */
+/* "Sandbox", the response to create and connect. */
 void atoll_e2b_view_made(struct atoll_json_out *out, const struct atoll_api *api,
                          const struct atoll_sandbox *sandbox);
-/* "ListedSandbox"; in full "SandboxDetail". */
+/* "ListedSandbox"; with `full`, "SandboxDetail". */
 void atoll_e2b_view_sandbox(struct atoll_json_out *out, const struct atoll_api *api,
                             const struct atoll_sandbox *sandbox, bool full);
 /* Answers with "Sandbox". */
 void atoll_e2b_reply_made(struct atoll_api_call *call, int status,
                           const struct atoll_sandbox *sandbox);
-/* An atoll_done_fn whose arg is the call: 204. */
+/* An atoll_done_fn whose arg is the call: answers 204. */
 void atoll_e2b_done(void *arg, const struct atoll_error *error);
 
 /* --- requests --- */
 
-/* Parses and decodes a body of one table, which may be absent. On an error it is done with. */
+/* Parses and decodes a body with one table; the body may be empty. On an error the body is
+ * freed. */
 int atoll_e2b_decode(struct atoll_body *body, const uint8_t *bytes, size_t n,
                      const struct atoll_field *table, void *into,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
-/* A time to live in whole seconds, at most what the daemon allows. INVALID_ARGUMENT. */
+/* Checks a timeout in whole seconds against the daemon's maximum. INVALID_ARGUMENT. */
 int atoll_e2b_check_timeout(const struct atoll_api_call *call, uint64_t seconds,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* control_state.c: it ends that much later than now, unless it does so already or never does. */
+/* control_state.c: moves the deadline to that many seconds from now, unless it is later already
+ * or there is none. */
 int atoll_e2b_extend(struct atoll_engine *engine, const struct atoll_sandbox_view *view,
                      uint32_t seconds, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* control_network.c: what a client says about the network. INVALID_ARGUMENT. denied: everything is
- * denied by another field. */
+/* control_network.c: validates network settings. INVALID_ARGUMENT. denied: another field denies
+ * all traffic. */
 int atoll_e2b_network_check(const json_t *network, bool denied,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* What is kept of it: no passwords. `old`: its fields for traffic from outside stay; or NULL. */
+/* The settings to store, without passwords. `old`: its fields for inbound traffic stay; or NULL. */
 json_t *atoll_e2b_network_keep(const json_t *network, const json_t *old);
 
-/* template_name.c: what a client calls a template. */
+/* template_name.c: a template as clients name it. */
 struct atoll_e2b_template {
     char alias[129]; /* without team and tag */
     bool is_environment;
     struct atoll_environment environment;
     const char *name; /* of the engine's template */
 };
-/* NOT_FOUND with the text clients know. */
+/* NOT_FOUND with the text that clients expect. */
 int atoll_e2b_template_find(const struct atoll_api_call *call, const char *asked,
                             struct atoll_e2b_template *ret,
                             struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -9,7 +9,7 @@ const char *atoll_entry_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* A link is what it leads to; one that leads nowhere is nothing known. */
+/* A symbolic link has the type of its target; a dangling one has no type. */
 static const char *type_name(const struct atoll_am_entry *e)
 {
     uint8_t type = e->type == ATOLL_ENTRY_SYMLINK ? e->resolved_type : e->type;
@@ -24,7 +24,7 @@ static const char *type_name(const struct atoll_am_entry *e)
     }
 }
 
-/* In the letters of Go: "drwxr-xr-x", "Lrwxrwxrwx", "dtrwxrwxrwx". out holds 16 bytes. */
+/* Permissions as Go prints them: "drwxr-xr-x", "Lrwxrwxrwx", "dtrwxrwxrwx". out holds 16 bytes. */
 static void format_permissions(const struct atoll_am_entry *e, char *out)
 {
     static const char bits[] = "rwxrwxrwx";
@@ -62,7 +62,7 @@ void atoll_entry_write_metadata(struct atoll_json_out *out, const struct atoll_a
     bool open = false;
 
     for (size_t pos = 0; atoll_entry_attribute(e, &pos, &name, &value);) {
-        /* Names are the tenant's, and keys are written as they are. */
+        /* Names come from the tenant, and keys are written unescaped, so they are checked. */
         if (strncmp(name, ATOLL_ENVD_ATTRIBUTES, prefix) != 0 || !is_key(name + prefix))
             continue;
         if (!open)

@@ -48,7 +48,7 @@ static const struct atoll_route rows[] = {
 };
 /* clang-format on */
 
-/* Failures. */
+/* Errors. */
 
 static void write_failure(struct atoll_json_out *out, int status, const char *text)
 {
@@ -80,7 +80,7 @@ void atoll_envd_fail(struct atoll_api_call *call, int status, const char *text)
     atoll_api_reply(call, status, &out);
 }
 
-/* What our own failures are about stays in the log. */
+/* The text of an internal error is only in the log. */
 static void fail(struct atoll_api_call *call, int status, const struct atoll_error *error)
 {
     struct atoll_error shown = *error;
@@ -89,7 +89,7 @@ static void fail(struct atoll_api_call *call, int status, const struct atoll_err
     if (status == 500) {
         shown.kind = ATOLL_ERR_INTERNAL;
         (void)snprintf(shown.text, sizeof(shown.text),
-                       "the daemon failed at this request; its log has it by the id %s",
+                       "internal error of the daemon; see its log for request id %s",
                        call->request_id);
     }
     if (is_rpc && call->handled)
@@ -98,14 +98,14 @@ static void fail(struct atoll_api_call *call, int status, const struct atoll_err
         atoll_envd_fail(call, status, shown.text);
 }
 
-/* Who may. */
+/* Access checks. */
 
 static int refuse(struct atoll_error *err, const char *text)
 {
     return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES, "%s", text);
 }
 
-/* Files are let out and in by a signed URL as well. The signature is checked before its date. */
+/* Files can also be accessed with a signed URL. The signature is checked before its expiration. */
 static int check_files(const struct atoll_api_call *call, const char *token,
                        struct atoll_error *err)
 {
@@ -124,7 +124,7 @@ static int check_files(const struct atoll_api_call *call, const char *token,
                : refuse(err, "signature is already expired");
 }
 
-/* Whoever has the token acts for the sandbox's owner. */
+/* The holder of the token acts for the sandbox's owner. */
 static void set_caller(struct atoll_api_call *call, const struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view view;
@@ -144,7 +144,7 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
     char token[ATOLL_E2B_TOKEN_LEN + 1];
     bool secure;
 
-    /* There is nothing behind these that a stranger could not know. */
+    /* These requests reveal nothing secret, and need no token. */
     if (!sandbox || !call->route || strcmp(path, "/health") == 0)
         return 0;
     atoll_e2b_facts_get(sandbox, &facts);
@@ -173,7 +173,7 @@ bool atoll_envd_is_running(const struct atoll_api_call *call)
     return sandbox && view.state == ATOLL_SANDBOX_RUNNING;
 }
 
-/* As whom. */
+/* Users. */
 
 int atoll_envd_user(const struct atoll_api_call *call, char *out, struct atoll_error *err)
 {

@@ -3,9 +3,9 @@
 #include "api/e2b/e2b.h"
 
 /*
- * envd: what the E2B SDKs do in a sandbox, on port 49983. Processes and files by Connect calls, whole
- * files and a little else by plain HTTP. File operations have root's access; the user decides where
- * relative paths start and whose new files are.
+ * envd: what the E2B SDKs use inside a sandbox, on port 49983. Processes and file operations are
+ * Connect calls; file contents and a few other requests are plain HTTP. File operations have root's
+ * access; the user determines where relative paths start and who owns new files.
  */
 extern const struct atoll_routes atoll_e2b_envd_routes;
 extern const struct atoll_routes atoll_e2b_interpreter_routes; /* interpreter.c */
@@ -44,13 +44,14 @@ ATOLL_ENVD_HANDLER(download);
 ATOLL_ENVD_HANDLER(upload);
 ATOLL_ENVD_HANDLER(compose);
 
-/* {"code":status,"message":text}: how envd's plain HTTP fails. Ends the request. */
+/* Answers {"code":status,"message":text}, the error format of envd's plain HTTP. Ends the
+ * request. */
 void atoll_envd_refuse(struct atoll_http_request *req, int status, const char *text);
 /* The same for a call. */
 void atoll_envd_fail(struct atoll_api_call *call, int status, const char *text);
 
 #define ATOLL_ENVD_USER_MAX 66
-/* Who a Connect call acts as, by its Authorization header: a name, "" for the default user.
+/* The user of a Connect call, from its Authorization header: a name, "" for the default user.
  * UNAUTHENTICATED. */
 int atoll_envd_user(const struct atoll_api_call *call, char *out,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -58,7 +59,7 @@ int atoll_envd_user(const struct atoll_api_call *call, char *out,
 int atoll_envd_file_user(const struct atoll_api_call *call, char *out,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Attributes of files that are their metadata. */
+/* Prefix of the extended attributes that hold file metadata. */
 #define ATOLL_ENVD_ATTRIBUTES "user.e2b."
-/* Whether the sandbox of the call is there and runs. */
+/* Whether the sandbox of the call exists and is running. */
 bool atoll_envd_is_running(const struct atoll_api_call *call);

@@ -1,6 +1,6 @@
 /*
- * POST /files/compose: several files become one, and are no more themselves. Workers read and write, a
- * piece at a time.
+ * POST /files/compose: concatenates several files into one, and removes the sources. Workers read
+ * and write, one piece at a time.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,13 +13,13 @@
 struct compose {
     struct atoll_api_call *call;
     json_t *message;       /* owned */
-    const json_t *sources; /* in message */
+    const json_t *sources; /* points into message */
     const char *to;
     char user[ATOLL_ENVD_USER_MAX];
-    size_t next;                  /* of sources */
-    struct atoll_upload *file;    /* ours to finish or drop */
+    size_t next;                  /* index into sources */
+    struct atoll_upload *file;    /* owned; to be finished or dropped */
     struct atoll_tenant_file *in; /* the source being read, owned, or NULL */
-    struct atoll_timer turn;      /* the next piece, after others had their turn */
+    struct atoll_timer turn;      /* the next piece, after other connections were served */
 };
 
 static struct atoll_api_call *compose_end(struct compose *c)
@@ -63,7 +63,7 @@ static void on_looked(void *arg, const struct atoll_am_entry *entry,
     atoll_api_reply(compose_end(c), 200, &out);
 }
 
-/* All is in place: now the sources go, one by one. */
+/* The destination is complete: removes the sources, one by one. */
 static void remove_next(void *arg, const struct atoll_error *error)
 {
     struct compose *c = arg;
@@ -96,7 +96,7 @@ static void on_finished(void *arg, const struct atoll_am_entry *entry ATOLL_UNUS
 
 static void open_next(struct compose *c);
 
-/* Called for each piece that is there, and when the destination has taken the last. */
+/* Called for each piece that was read, and when the destination has accepted the last one. */
 static void copy_piece(void *arg)
 {
     struct compose *c = arg;
@@ -181,7 +181,7 @@ static int take(struct compose *c, struct atoll_error *err)
     return 0;
 }
 
-/* Through a temporary file: a source may be what the destination is another name for. */
+/* Writes a temporary file first: the destination may be another name for a source. */
 void atoll_envd_compose(struct atoll_api_call *call, const uint8_t *body, size_t n)
 {
     struct compose *c = atoll_api_alloc(sizeof(*c));

@@ -1,5 +1,5 @@
 /*
- * What envd tells about the sandbox by plain HTTP: that it is there, what it uses, its environment.
+ * Information about the sandbox over plain HTTP: health, resource usage, environment.
  */
 #include <string.h>
 #include "api/e2b/envd.h"
@@ -54,10 +54,10 @@ void atoll_envd_metrics(struct atoll_api_call *call, const uint8_t *body ATOLL_U
 static void put(json_t *object, const char *name, json_t *value)
 {
     if (!value || json_object_set_new(object, name, value) < 0)
-        json_decref(value); /* no UTF-8: JSON cannot say it */
+        json_decref(value); /* not UTF-8: cannot be sent in JSON */
 }
 
-/* Later ones win, as they do for a command. */
+/* Later entries win, as they do for a command. */
 static void put_env(json_t *object, const char *const *env)
 {
     for (size_t i = 0; env && env[i]; i++) {

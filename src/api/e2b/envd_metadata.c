@@ -1,6 +1,6 @@
 /*
- * Metadata of files: headers of an upload, kept as extended attributes, where commands inside see and
- * change them too.
+ * File metadata: headers of an upload, stored as extended attributes. Commands inside the sandbox
+ * can read and change them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/rand.h"
 
 #define HEADER "x-metadata-"
-#define KEY_MAX 246 /* with the prefix the kernel's 255 */
+#define KEY_MAX 246 /* with the prefix, the kernel's limit of 255 */
 #define TOTAL_MAX ((size_t)4096)
 #define NAMES_MAX ((size_t)64 * 1024)
 
@@ -61,7 +61,7 @@ void atoll_envd_metadata_done(struct atoll_envd_metadata *m)
     atoll_buf_done(&m->pairs);
 }
 
-/* Applying it: what is there and not wanted is removed, then the rest is set, one after the other. */
+/* Applying metadata: removes unwanted attributes, then sets the others, one after the other. */
 
 struct applying {
     const struct atoll_envd_metadata *wanted;
@@ -120,9 +120,9 @@ static void go_on(void *arg, const struct atoll_error *error)
     struct applying *a = arg;
     const char *name, *value;
 
-    /* One that was removed by somebody else is removed. */
+    /* It is not an error if another process removed the attribute first. */
     if (error && !(error->kind == ATOLL_ERR_NOT_FOUND && error->errnum == ENODATA)) {
-        /* A file system without attributes has none to be cleared. */
+        /* A file system without attributes has nothing to remove. */
         bool fine = error->errnum == EOPNOTSUPP && atoll_buf_size(&a->wanted->pairs) == 0;
         conclude(a, fine ? NULL : error);
         return;

@@ -1,11 +1,11 @@
 /*
- * Errors as these clients read them: some look at the code in the body and not at the status.
+ * Errors in the format of E2B. Some clients read the code in the body, not the status.
  */
 #include <stdio.h>
 #include <string.h>
 #include "api/e2b/e2b_internal.h"
 
-/* One text for what is gone, what never was and what is somebody else's. */
+/* One text for a sandbox that is destroyed, never existed, or belongs to another tenant. */
 static bool is_about_sandbox(const struct atoll_api_call *call, int status)
 {
     return status == 404 && call->params.id[0] && call->route &&
@@ -25,7 +25,7 @@ void atoll_e2b_fail(struct atoll_api_call *call, int status, const struct atoll_
                        call->params.id);
         text = missing;
     } else if (status == 500) {
-        text = "the daemon failed at this request";
+        text = "internal error of the daemon";
     }
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');

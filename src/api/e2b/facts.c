@@ -1,5 +1,6 @@
 /*
- * What this facade knows about a sandbox beyond the engine's own record, as facade_json.
+ * Facts: what this facade stores about a sandbox in addition to the engine's record, as
+ * facade_json.
  */
 #include <openssl/crypto.h>
 #include <openssl/hmac.h>
@@ -10,7 +11,7 @@
 #include "base/text.h"
 #include "engine/json_memory.h"
 
-#define MARK "e2b" /* "facade" of facts that are ours */
+#define MARK "e2b" /* value of "facade" in our own facts */
 
 static void take_text(const json_t *object, const char *name, char *out, size_t cap)
 {
@@ -50,7 +51,7 @@ void atoll_e2b_facts_get(const struct atoll_sandbox *sandbox, struct atoll_e2b_f
     json_t *root;
 
     atoll_sandbox_get(sandbox, &view);
-    /* A sandbox of another facade is as closed here as it is there. */
+    /* A sandbox of another facade is protected here as it is there. */
     *ret = (struct atoll_e2b_facts){.secure = true, .allow_internet = -1};
     root = atoll_json_load_own(view.facade_json);
     facade = json_string_value(json_object_get(root, "facade"));
@@ -69,7 +70,7 @@ void atoll_e2b_facts_done(struct atoll_e2b_facts *facts)
     *facts = (struct atoll_e2b_facts){0};
 }
 
-/* Takes the value over; the texts were checked to be UTF-8 by the parser they come from. */
+/* Takes ownership of the value. The texts are UTF-8: the parser has checked them. */
 static void put(json_t *root, const char *name, json_t *value)
 {
     if (value && json_object_set_new(root, name, value) < 0)
@@ -103,7 +104,7 @@ char *atoll_e2b_facts_json(const struct atoll_e2b_facts *facts)
 
 /* Tokens. */
 
-/* 32 bytes of a MAC in the alphabet of URLs, without padding. */
+/* 32 bytes of a MAC in the URL-safe base64 alphabet, without padding. */
 static void make_token(const struct atoll_api *api, const char *purpose, const char *sandbox_id,
                        char *out)
 {

@@ -1,5 +1,5 @@
 /*
- * The small operations on files, by Connect calls.
+ * File operations, as Connect calls.
  */
 #include "api/e2b/filesystem.h"
 
@@ -20,13 +20,13 @@ void atoll_fs_explain(const struct atoll_error *error, const char *user, struct 
         ret->kind = ATOLL_ERR_INVALID_ARGUMENT;
 }
 
-/* One call on its way. */
+/* One call in progress. */
 struct op {
     struct atoll_api_call *call;
     json_t *message; /* owned */
     const char *path, *to;
     char user[ATOLL_ENVD_USER_MAX];
-    struct atoll_buf buf; /* the answer */
+    struct atoll_buf buf; /* the response */
     struct atoll_json_out out;
 };
 
@@ -46,7 +46,7 @@ static void op_fail(struct op *op, const struct atoll_error *error)
     op_free(op);
 }
 
-/* The same with other words in front. */
+/* Fails with another prefix for one errno. */
 static void op_fail_as(struct op *op, const struct atoll_error *error, int errnum,
                        const char *before)
 {
@@ -74,7 +74,7 @@ static int take_path(const json_t *message, const char *name, const char **ret,
     return 0;
 }
 
-/* NULL: answered. */
+/* NULL: the call has been answered. */
 static struct op *op_new(struct atoll_api_call *call, const uint8_t *body, size_t n,
                          const char *path, const char *to)
 {
@@ -124,7 +124,7 @@ static void on_looked(void *arg, const struct atoll_am_entry *entry,
     struct atoll_error missing;
 
     if (error && error->errnum == ENOTDIR) {
-        /* Below a file there is nothing: clients ask here whether a path exists. */
+        /* A path below a file does not exist: clients use Stat to test for existence. */
         (void)atoll_fail(&missing, ATOLL_ERR_NOT_FOUND, ENOENT, "%s", error->text);
         error = &missing;
     }
@@ -180,7 +180,7 @@ void atoll_envd_fs_make_dir(struct atoll_api_call *call, const uint8_t *body, si
         look(op, op->path, on_looked_before);
 }
 
-/* Move: the way to the destination is made. */
+/* Move: creates the parent directories of the destination. */
 
 static void on_moved(void *arg, const struct atoll_am_entry *entry, const struct atoll_error *error)
 {
@@ -269,7 +269,7 @@ void atoll_envd_fs_list_dir(struct atoll_api_call *call, const uint8_t *body, si
                           ATOLL_ENVD_ATTRIBUTES, on_entry, on_listed, op);
 }
 
-/* Remove: what is not there is removed. */
+/* Remove: a path that does not exist is a success. */
 
 static void on_removed(void *arg, const struct atoll_error *error)
 {

@@ -1,7 +1,7 @@
 /*
- * The code interpreter of a sandbox, port 49999. Contexts here run as root in /home/user, as these
- * clients expect it; there is always one for Python and one for JavaScript, which start when they are
- * first used. Errors are plain text, and in the status line too: that is what clients show of them.
+ * The code interpreter of a sandbox, port 49999. Contexts run as root in /home/user, as these
+ * clients expect. There is always one context for Python and one for JavaScript, started at first
+ * use. Errors are plain text, repeated in the status line, which is what clients show.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 static void execute(struct atoll_api_call *call, const uint8_t *bytes, size_t n);
 
-/* Answers. */
+/* Responses. */
 
 static void reply_text(struct atoll_api_call *call, int status, const char *text)
 {
@@ -28,7 +28,7 @@ static void reply_text(struct atoll_api_call *call, int status, const char *text
     atoll_api_reply_text(call, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 
-/* A language that is not installed is a failure of the server to these clients. */
+/* These clients expect status 500 for a language that is not installed. */
 static void fail(struct atoll_api_call *call, int status, const struct atoll_error *error)
 {
     char text[120];
@@ -40,15 +40,14 @@ static void fail(struct atoll_api_call *call, int status, const struct atoll_err
         (void)snprintf(text, sizeof(text), "Context %s not found", call->params.name);
         reply_text(call, 404, text);
     } else if (status == 500) {
-        (void)snprintf(text, sizeof(text), "the daemon failed at this request (%s)",
-                       call->request_id);
+        (void)snprintf(text, sizeof(text), "internal error of the daemon (%s)", call->request_id);
         reply_text(call, 500, text);
     } else {
         reply_text(call, status, error->text);
     }
 }
 
-/* And so is one that there is not. */
+/* They expect status 500 for an unknown language, too. */
 static void fail_start(struct atoll_api_call *call, const struct atoll_error *error)
 {
     if (error->kind == ATOLL_ERR_INVALID_ARGUMENT)
@@ -67,7 +66,7 @@ static void reply_null(void *arg, const struct atoll_error *error)
         atoll_api_reply_text(call, 200, "application/json", "null", 4);
 }
 
-/* Who may. */
+/* Access checks. */
 
 static int check_traffic(const struct atoll_api_call *call, struct atoll_error *err)
 {
@@ -84,8 +83,9 @@ static int check_traffic(const struct atoll_api_call *call, struct atoll_error *
                               "'" TRAFFIC_HEADER "' is missing");
 }
 
-/* Code wants the token of envd, which runs commands. The SDKs send it with /execute and with no
- * request about contexts (JavaScript 2.8, Python 2.11): those want none, but a wrong one is refused. */
+/* Running code requires the envd token, as running commands does. The SDKs send it with
+ * /execute, but not with requests about contexts (JavaScript 2.8, Python 2.11): those need no
+ * token, but a wrong one is refused. */
 static int check_access(const struct atoll_api_call *call, struct atoll_error *err)
 {
     const char *shown = atoll_http_header(call->req, ATOLL_E2B_TOKEN_HEADER);
@@ -165,7 +165,7 @@ static void created(void *arg, const struct atoll_context_view *view,
     atoll_api_reply(call, 200, &out);
 }
 
-/* A string, absent or null: *ret stays as it is. */
+/* Reads a string; if it is absent or null, *ret is unchanged. */
 static int take_text(const json_t *root, const char *name, const char **ret,
                      struct atoll_error *err)
 {
@@ -218,7 +218,7 @@ static void list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
         (void)!find_default(call, contexts, always[i], &view, &error);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '[');
-    /* Clients take the last one for the newest that was asked for: the defaults come first. */
+    /* Clients expect the context created last at the end, so the defaults come first. */
     for (int defaults = 1; defaults >= 0; defaults--)
         for (size_t pos = 0; atoll_contexts_next(contexts, call->params.id, &pos, &view);)
             if (view.is_default == (defaults == 1))
@@ -251,7 +251,7 @@ static void destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSE
         atoll_contexts_destroy(contexts, call->params.id, call->params.name, reply_null, call);
 }
 
-/* Running code. */
+/* Executing code. */
 
 struct request {
     const char *code, *context, *language;

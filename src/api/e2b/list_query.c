@@ -52,7 +52,7 @@ int atoll_e2b_metadata_decode(struct atoll_buf *out, const char *text)
 
 /* Times. */
 
-/* Digits of a fraction as microseconds; *text is behind them afterwards. */
+/* The digits of a fraction as microseconds; advances *text behind them. */
 static int64_t take_fraction(const char **text)
 {
     int64_t us = 0, weight = 100000;
@@ -62,7 +62,7 @@ static int64_t take_fraction(const char **text)
     return us;
 }
 
-/* Whether text begins with this; 'd' is any digit, and 'T' may be small or a blank. */
+/* Whether text starts with this form; 'd' matches any digit, 'T' also "t" and a blank. */
 static bool has_form(const char *text, const char *form)
 {
     for (; *form; form++, text++) {
@@ -80,7 +80,7 @@ static int two_digits(const char *text)
     return (text[0] - '0') * 10 + text[1] - '0';
 }
 
-/* "Z" or "+hh:mm" as seconds to be subtracted. */
+/* "Z" or "+hh:mm", as seconds to subtract. */
 static int take_offset(const char *text, int *ret_seconds)
 {
     int seconds;

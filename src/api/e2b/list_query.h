@@ -3,19 +3,19 @@
 #include "base/error.h"
 
 /*
- * What GET /v2/sandboxes is asked for, as far as it is only text. Pure.
+ * Parsing of the query of GET /v2/sandboxes. Pure.
  */
 
-/* Metadata: "k=v&k=v", of which the whole was percent-encoded once more, and each key and value
- * once before that. `text` is what the query's own decoding leaves. Appends "key\0value\0" for each
- * pair. -EINVAL, -ENOBUFS, -ENOMEM. */
+/* Metadata "k=v&k=v": each key and value is percent-encoded, and then the whole text once more.
+ * `text` is the result of the query's own decoding. Appends "key\0value\0" for each pair. -EINVAL,
+ * -ENOBUFS, -ENOMEM. */
 int atoll_e2b_metadata_decode(struct atoll_buf *out, const char *text) ATOLL_MUST_CHECK;
 
 /* RFC 3339: "2026-01-31T12:00:00.123456Z" or with an offset. -EINVAL. */
 int atoll_e2b_time_parse(const char *text, int64_t *ret_unix_us) ATOLL_MUST_CHECK;
 
-/* The last sandbox of a page, as a word for the next request: base64url of "TIME__ID" or
- * "TIME__ID__asc". */
+/* The last sandbox of a page, as an opaque token for the next request: base64url of "TIME__ID"
+ * or "TIME__ID__asc". */
 struct atoll_e2b_cursor {
     int64_t unix_ms;
     char id[33];
@@ -23,5 +23,5 @@ struct atoll_e2b_cursor {
 };
 #define ATOLL_E2B_CURSOR_MAX 128
 void atoll_e2b_cursor_format(const struct atoll_e2b_cursor *cursor, char *out);
-/* -EINVAL for what is none. */
+/* -EINVAL if the text is not a cursor. */
 int atoll_e2b_cursor_parse(const char *text, struct atoll_e2b_cursor *ret) ATOLL_MUST_CHECK;

@@ -1,6 +1,6 @@
 /*
- * The log of a sandbox: when its commands began and how they ended. What they print is theirs, and
- * read where they were started.
+ * The log of a sandbox: when its commands started, and how they ended. It does not contain their
+ * output, which goes to the client that started them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
 struct entry {
     int64_t unix_ms;
-    size_t number; /* order of what happened at the same time */
+    size_t number; /* order of entries with the same time */
     const struct atoll_exec *exec;
     bool is_end;
 };
@@ -24,7 +24,7 @@ struct filter {
     int64_t from_ms, to_ms;
     uint64_t limit;
     bool backward;
-    enum level level;   /* at least */
+    enum level level;   /* the minimum level */
     const char *search; /* NULL: any */
 };
 
@@ -37,7 +37,7 @@ static void write_command(const struct atoll_exec_view *v, char *out, size_t cap
         len += (size_t)snprintf(out + len, cap - len, "%s%s", len ? " " : "", *arg);
 }
 
-/* What happened, and how bad it is. */
+/* Writes the message of an entry; returns its level. */
 static enum level describe(const struct entry *e, char *out, size_t cap)
 {
     char command[MESSAGE_MAX - 100];
@@ -69,7 +69,7 @@ static int by_time(const void *left, const void *right)
     return a->number < b->number ? -1 : a->number > b->number;
 }
 
-/* All of them, oldest first. */
+/* All entries, oldest first. */
 static struct entry *gather(struct atoll_sandbox *sandbox, size_t *ret_count)
 {
     const struct atoll_exec *exec;

@@ -1,6 +1,6 @@
 /*
- * What sandboxes used, from the engine's history: it is kept from a sandbox's creation on, or,
- * after a restart of the daemon, from the first question.
+ * Resource usage of sandboxes, from the engine's history. It starts at the creation of a sandbox
+ * or, after a restart of the daemon, at the first request.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define IDS_MAX 100
 
-/* Of what it may use: 100 is all of its CPUs. */
+/* In percent of the limit: 100 is all of its CPUs. */
 static double cpu_share(const struct atoll_sandbox_stats *stats, const struct atoll_limits *limits)
 {
     return limits->cpu_millis ? stats->cpu_percent * 1000 / limits->cpu_millis : stats->cpu_percent;
@@ -28,7 +28,7 @@ static void view_sample(struct atoll_json_out *out, const char *key,
     atoll_json_double(out, "cpuUsedPct", cpu_share(s, &v->limits), 6);
     atoll_json_u64(out, "memUsed", s->memory_bytes);
     atoll_json_u64(out, "memTotal", v->limits.memory_bytes);
-    /* Counted as used where the kernel counts it to the sandbox; not told apart. */
+    /* The kernel counts cache as used memory of the sandbox; it is not shown separately. */
     atoll_json_u64(out, "memCache", 0);
     atoll_json_u64(out, "diskUsed", s->disk_bytes);
     atoll_json_u64(out, "diskTotal", v->limits.disk_bytes);
@@ -68,7 +68,8 @@ void atoll_e2b_metrics(struct atoll_api_call *call, const uint8_t *body ATOLL_UN
     atoll_api_reply(call, 200, &out);
 }
 
-/* The latest of each; those that are not there, or not the caller's, are left out. */
+/* The latest sample of one sandbox. Sandboxes that do not exist, or belong to another tenant,
+ * are omitted. */
 static void view_latest(struct atoll_json_out *out, struct atoll_api_call *call, const char *id,
                         struct atoll_history_sample *samples)
 {

@@ -1,9 +1,10 @@
 /*
- * Requests to one sandbox: which sandbox and port they are for, whether it is there, and who serves
- * them. A request is addressed by two headers, by its host, or, a signed file URL, by its signature.
+ * Requests to one sandbox: finds the sandbox and the port, and passes the request to the code that
+ * serves them. A request is addressed by two headers, by its host or, for a signed file URL, by its
+ * signature.
  *
- * Headers count only where the Host is ours: a page that a browser was led to by somebody's DNS can
- * set headers too, and must not reach through them.
+ * The headers count only if the Host is ours. A page loaded through DNS rebinding can set headers,
+ * too, and must not reach a sandbox with them.
  */
 #include "api/e2b/plane.h"
 
@@ -24,7 +25,7 @@ struct address {
     bool by_header;
 };
 
-/* What the plane keeps. */
+/* State of the plane. */
 
 static bool was_made(const struct atoll_e2b_plane *plane, const char *id)
 {
@@ -97,19 +98,19 @@ struct atoll_e2b_plane *atoll_e2b_plane_free(struct atoll_e2b_plane *plane)
     return NULL;
 }
 
-/* Whom a request is for. */
+/* Addressing. */
 
 static bool is_own_host(const struct atoll_api *api, const struct atoll_http_request *req)
 {
     const char *host = atoll_http_header(req, "host");
     const struct atoll_preview_site *site = api->config.site;
 
-    /* No browser gets to the unix socket. */
+    /* Browsers cannot connect to the unix socket. */
     return !host || !*host || atoll_http_peer(req)->is_unix ||
            atoll_host_is_own(host, site ? site->names : NULL);
 }
 
-/* An id, perhaps with "-" and something that older clients add. */
+/* An id, optionally with "-" and a suffix that older clients append. */
 static bool take_id(const char *text, size_t n, char *out)
 {
     size_t len = strspn(text, ID_CHARS);
@@ -122,7 +123,7 @@ static bool take_id(const char *text, size_t n, char *out)
     return true;
 }
 
-/* 1: *ret is set, 0: not addressed so, -EINVAL: answered. */
+/* 1: *ret is set, 0: the request has no such headers, -EINVAL: the request has been answered. */
 static int by_header(const struct atoll_api *api, struct atoll_http_request *req,
                      struct address *ret)
 {
@@ -134,7 +135,7 @@ static int by_header(const struct atoll_api *api, struct atoll_http_request *req
         return 0;
     if (!id || !port) {
         atoll_plane_refuse(req, 400,
-                           "missing header: E2b-Sandbox-Id and E2b-Sandbox-Port go "
+                           "missing header: E2b-Sandbox-Id and E2b-Sandbox-Port belong "
                            "together\n");
         return -EINVAL;
     }
@@ -151,7 +152,7 @@ static int by_header(const struct atoll_api *api, struct atoll_http_request *req
     return 1;
 }
 
-/* <port>-<id>[-x].<domain>[:port] of a sandbox this facade made. */
+/* <port>-<id>[-x].<domain>[:port] of a sandbox created by this facade. */
 static bool by_host(struct atoll_e2b_plane *plane, const struct atoll_http_request *req,
                     struct address *ret)
 {
@@ -166,7 +167,7 @@ static bool by_host(struct atoll_e2b_plane *plane, const struct atoll_http_reque
 
     if (!host || !site || !(dot = strchr(host, '.')) || !(dash = strchr(host, '-')) || dash > dot)
         return false;
-    /* What older clients add goes; then it must be the host of a preview, to the letter. */
+    /* Without the suffix of older clients, the host must match the syntax of previews exactly. */
     dash = memchr(dash + 1, '-', (size_t)(dot - dash - 1));
     (void)snprintf(plain, sizeof(plain), "%.*s%s", (int)((dash ? dash : dot) - host), host, dot);
     if (!atoll_preview_parse_host(plain, site->domain, &name) || strlen(name.sandbox_id) > 32)
@@ -186,7 +187,7 @@ static bool by_host(struct atoll_e2b_plane *plane, const struct atoll_http_reque
     return true;
 }
 
-/* A URL of /files that names no sandbox. 1, 0 and -EINVAL as above. */
+/* A URL of /files that names no sandbox. Returns 1, 0 and -EINVAL as above. */
 static int by_signature(struct atoll_e2b_plane *plane, struct atoll_http_request *req,
                         struct address *ret)
 {
@@ -203,7 +204,7 @@ static int by_signature(struct atoll_e2b_plane *plane, struct atoll_http_request
         atoll_plane_preflight(req);
         return -EINVAL;
     }
-    /* Looking through all of them is work that strangers do not get for nothing. */
+    /* The search tries the token of every sandbox, so failed requests are rate-limited. */
     if (atoll_buckets_take(api->wrong_signatures, source, atoll_loop_now_ms(api->config.loop)) >
         0) {
         atoll_envd_refuse(req, 429, "too many requests with invalid signatures");
@@ -223,7 +224,7 @@ static int by_signature(struct atoll_e2b_plane *plane, struct atoll_http_request
     return -EINVAL;
 }
 
-/* Serving it. */
+/* Serving. */
 
 static bool may_pass(struct atoll_e2b_plane *plane, struct atoll_http_request *req, const char *id,
                      const struct atoll_e2b_facts *facts)
@@ -269,22 +270,22 @@ static void dispatch(struct atoll_e2b_plane *plane, struct atoll_http_request *r
 static void serve_at(struct atoll_e2b_plane *plane, struct atoll_http_request *req,
                      const struct address *to, bool may_wake);
 
-/* A request that waits for its sandbox to wake up. */
-struct sleeper {
+/* A request that waits until its sandbox is resumed. */
+struct waiting_request {
     struct atoll_e2b_plane *plane;
-    struct atoll_http_request *req; /* NULL once the client is gone */
+    struct atoll_http_request *req; /* NULL after the client disconnected */
     struct address to;
 };
 
-static void sleeper_gone(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
+static void waiting_gone(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
 {
-    struct sleeper *s = arg;
+    struct waiting_request *s = arg;
     s->req = NULL;
 }
 
 static void awake(void *arg, const struct atoll_error *error)
 {
-    struct sleeper *s = arg;
+    struct waiting_request *s = arg;
 
     if (s->req) {
         atoll_http_on_close(s->req, NULL, NULL);
@@ -299,10 +300,10 @@ static void awake(void *arg, const struct atoll_error *error)
 static void wake(struct atoll_e2b_plane *plane, struct atoll_http_request *req,
                  const struct address *to)
 {
-    struct sleeper *s = atoll_api_alloc(sizeof(*s));
+    struct waiting_request *s = atoll_api_alloc(sizeof(*s));
 
-    *s = (struct sleeper){plane, req, *to};
-    atoll_http_on_close(req, sleeper_gone, s);
+    *s = (struct waiting_request){plane, req, *to};
+    atoll_http_on_close(req, waiting_gone, s);
     atoll_engine_resume(plane->api->config.engine, to->id, awake, s);
 }
 
@@ -336,7 +337,8 @@ bool atoll_e2b_serve(struct atoll_api *api, struct atoll_http_request *req)
     size_t n;
     int r;
 
-    /* Two different hosts in one request are for previews to refuse. */
+    /* A target in absolute form may name a second host; the preview code checks and refuses
+     * that. */
     (void)atoll_target_path(atoll_http_target(req), &authority, &n);
     if (authority)
         return false;

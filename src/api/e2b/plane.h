@@ -5,33 +5,34 @@
 #include "net/proxy.h"
 
 /*
- * What the sandbox plane of the E2B facade keeps in memory, one per API. All of it can be lost: tags of
- * processes, watchers that are polled, and which ids were made by this facade lately.
+ * The in-memory state of the sandbox plane, one per API. All of it may be lost at a restart: tags
+ * of processes, polled watchers, and the ids recently created by this facade.
  */
 #define ATOLL_PLANE_MADE_MAX 4096
 
 struct atoll_e2b_plane {
     struct atoll_api *api;
     struct atoll_subscription *events;                /* owned */
-    struct atoll_proxy *proxy;                        /* owned: to ports inside */
+    struct atoll_proxy *proxy;                        /* owned: to ports inside sandboxes */
     struct atoll_list dialings;                       /* ports.c */
     struct atoll_map notes_by_sandbox, notes_by_exec; /* process_notes.c */
     struct atoll_list watchers;                       /* watchers.c */
-    /* Ids of sandboxes made by this facade, gone ones too: their hosts are answered here. */
-    char (*made)[ATOLL_ID_LEN + 1]; /* owned, a ring */
+    /* Ids of sandboxes created by this facade, including destroyed ones: their hosts are served
+     * here. */
+    char (*made)[ATOLL_ID_LEN + 1]; /* owned, a ring buffer */
     size_t made_count;
 };
 
-/* The API's; made when it is first asked for. */
+/* The plane of the API; created at first use. */
 struct atoll_e2b_plane *atoll_e2b_plane_of(struct atoll_api *api);
 
 /* --- answers that are not the sandbox's own (plane_answers.c); they end the request --- */
 
 void atoll_plane_no_sandbox(struct atoll_http_request *req, const char *id);
 void atoll_plane_no_port(struct atoll_http_request *req, const char *id, uint16_t port);
-/* 400, 403 …: plain text, as the proxy of the original has it. */
+/* 400, 403 …: plain text, as E2B's proxy sends it. */
 void atoll_plane_refuse(struct atoll_http_request *req, int status, const char *text);
-/* Sets the headers that let pages of any origin read the answer. */
+/* Sets the CORS headers that let pages of any origin read the response. */
 void atoll_plane_allow_origins(struct atoll_http_request *req);
 /* Answers OPTIONS. */
 void atoll_plane_preflight(struct atoll_http_request *req);
@@ -40,7 +41,8 @@ void atoll_plane_preflight(struct atoll_http_request *req);
 
 void atoll_plane_ports_open(struct atoll_e2b_plane *plane);
 void atoll_plane_ports_close(struct atoll_e2b_plane *plane);
-/* Passes the request on; mask_host "" leaves Host as it is, by_header: it was not addressed by host. */
+/* Forwards the request. mask_host "": Host is unchanged; by_header: the request was not
+ * addressed by host. */
 void atoll_plane_forward(struct atoll_e2b_plane *plane, struct atoll_http_request *req,
                          const char *id, uint16_t port, const char *mask_host, bool by_header);
 
@@ -48,13 +50,13 @@ void atoll_plane_forward(struct atoll_e2b_plane *plane, struct atoll_http_reques
 
 #define ATOLL_E2B_SIGNATURE_MAX 64
 struct atoll_e2b_signed {
-    const char *path, *operation, *user, *expiration; /* "": none */
+    const char *path, *operation, *user, *expiration; /* "": not set */
 };
 /* "v1_" and the hash; out holds ATOLL_E2B_SIGNATURE_MAX bytes. */
 void atoll_e2b_sign(const struct atoll_e2b_signed *what, const char *token, char *out);
 /* Whether the request's signature was made with the token. In constant time. */
 bool atoll_e2b_signature_fits(const struct atoll_http_request *req, const char *token);
-/* What the request says about its own expiration: 1 it is over, 0 it is not, -EINVAL. */
+/* Checks the expiration in the request: 1 expired, 0 valid, -EINVAL malformed. */
 int atoll_e2b_signature_expired(const struct atoll_http_request *req) ATOLL_MUST_CHECK;
 
 /* --- what goes with a sandbox --- */

@@ -1,6 +1,6 @@
 /*
- * Answers of the way to a sandbox, where it could not be reached or may not be. Programs look at the
- * status and the JSON; a browser that navigates gets a page.
+ * Responses for a sandbox or port that cannot be reached or may not be accessed. Programs read the
+ * status and the JSON; a browser that navigates gets an HTML page.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static bool is_navigation(const struct atoll_http_request *req)
     return accept && strstr(accept, "text/html");
 }
 
-/* id: only letters and digits, or "": nothing to quote. */
+/* id: only letters and digits, or "", so nothing needs to be escaped. */
 static void answer(struct atoll_http_request *req, const char *id, const char *message,
                    uint16_t port)
 {

@@ -1,6 +1,6 @@
 /*
- * Requests to programs that listen inside a sandbox. Like previews, without their tokens: who may come
- * was decided before.
+ * Requests to servers inside a sandbox. They are forwarded like previews, but without preview
+ * tokens: access was checked before.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,16 +15,16 @@
 #define TRIES 5
 #define RETRY_MS 60
 
-/* One attempt after the other to reach a port. */
+/* A connection attempt with retries. */
 struct dialing {
     struct atoll_list node; /* in plane->dialings */
     struct atoll_e2b_plane *plane;
     struct atoll_timer again;
-    bool asking; /* the engine has not answered yet */
+    bool asking; /* a callback of the engine is pending */
     int tries;
     char id[ATOLL_ID_LEN + 1];
     uint16_t port;
-    atoll_proxy_dialed_fn *done; /* NULL: nobody waits any more */
+    atoll_proxy_dialed_fn *done; /* NULL: canceled */
     void *ctx;
 };
 
@@ -44,7 +44,7 @@ static void dialed(void *arg, int fd, const struct atoll_error *error)
     d->asking = false;
     if (!d->done) {
         if (!error)
-            (void)close(fd); /* the daemon ends */
+            (void)close(fd); /* the daemon is shutting down */
         free(d);
         return;
     }
@@ -112,11 +112,11 @@ void atoll_plane_ports_close(struct atoll_e2b_plane *plane)
     plane->proxy = atoll_proxy_free(plane->proxy);
 }
 
-/* One request on its way. */
+/* One request in progress. */
 struct passage {
     char id[ATOLL_ID_LEN + 1];
     uint16_t port;
-    bool by_header; /* the host is the daemon's own */
+    bool by_header; /* Host is that of the daemon */
 };
 
 static bool request_header(void *arg, const char *name, const char **value)
@@ -157,7 +157,7 @@ static int failed(void *arg, struct atoll_http_request *req, const struct atoll_
         atoll_plane_refuse(req, 504, "The server in the sandbox did not answer in time\n");
         return 504;
     case ATOLL_ERR_RESOURCE_EXHAUSTED:
-        atoll_plane_refuse(req, 429, "Too many requests to this sandbox are under way\n");
+        atoll_plane_refuse(req, 429, "Too many requests to this sandbox are in progress\n");
         return 429;
     case ATOLL_ERR_INVALID_ARGUMENT:
         atoll_plane_refuse(req, 431, "The headers of the request are too large\n");
@@ -190,7 +190,7 @@ static const struct atoll_proxy_hooks hooks = {
     .done = done,
 };
 
-/* The mask with the port where it says ${PORT}. */
+/* Replaces ${PORT} in the mask by the port. */
 static void mask(char *out, size_t cap, const char *text, uint16_t port)
 {
     const char *at = strstr(text, "${PORT}");
@@ -229,6 +229,6 @@ void atoll_plane_forward(struct atoll_e2b_plane *plane, struct atoll_http_reques
         (void)snprintf(host, sizeof(host), "localhost:%u", port);
     else
         (void)snprintf(host, sizeof(host), "%s", given);
-    atoll_engine_touch(plane->api->config.engine, id); /* no new connection is needed */
+    atoll_engine_touch(plane->api->config.engine, id); /* a reused connection is activity, too */
     atoll_proxy_forward(plane->proxy, req, &request);
 }

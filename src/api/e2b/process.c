@@ -1,5 +1,5 @@
 /*
- * Processes: finding, listing, signals and the size of their terminals.
+ * Processes: lookup, list, signals and terminal sizes.
  */
 #include "api/e2b/process.h"
 
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "engine/json_memory.h"
 
-/* How long the end of a process can still be asked for. */
+/* How long a process that has ended can still be selected. */
 #define ENDED_MS 30000
 
 struct selector {
@@ -68,7 +68,7 @@ struct atoll_exec *atoll_process_find(struct atoll_api_call *call, const json_t 
             continue;
         if (!view.result)
             return exec;
-        /* Pids are used again: the latest is meant. */
+        /* The kernel reuses pids: the latest process with the pid is meant. */
         if (also_ended && !atoll_process_is_over(&view) && view.started_unix_ms > best_started) {
             best = exec;
             best_started = view.started_unix_ms;
@@ -114,7 +114,8 @@ static void write_process(struct atoll_json_out *out, const struct atoll_exec_vi
     atoll_json_close(out, '}');
 }
 
-/* Whoever ends all that is listed means what was started, and not what keeps the variables of code. */
+/* Interpreters are not listed: a client that kills every listed process must not lose the state
+ * of its contexts. */
 static bool is_interpreter(const struct atoll_api_call *call, const char *exec_id)
 {
     struct atoll_contexts *contexts;
@@ -168,7 +169,7 @@ static void on_signaled(void *arg, const struct atoll_error *error)
         return;
     }
     gone = *error;
-    if (error->kind == ATOLL_ERR_FAILED_PRECONDITION) /* it ended just now */
+    if (error->kind == ATOLL_ERR_FAILED_PRECONDITION) /* it has just ended */
         gone.kind = ATOLL_ERR_NOT_FOUND;
     atoll_api_fail(call, &gone);
 }

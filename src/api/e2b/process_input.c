@@ -1,5 +1,5 @@
 /*
- * Input of processes: in one message, as a stream of them, and its end.
+ * Input of processes: a single message, a stream of messages, and closing stdin.
  */
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define STREAM_MESSAGE_MAX ((size_t)4 * 1024 * 1024)
 
-/* The bytes of {"input":{"stdin" or "pty": base64}}. */
+/* Decodes {"input":{"stdin" or "pty": base64}}. */
 static int take_input(const json_t *message, struct atoll_buf *ret, struct atoll_error *err)
 {
     const json_t *input = atoll_connect_get(message, "input");
@@ -20,7 +20,8 @@ static int take_input(const json_t *message, struct atoll_buf *ret, struct atoll
     if (r < 0)
         return r;
     r = atoll_base64_decode(ret, text, strlen(text));
-    return r < 0 ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, -r, "the input is no base64") : 0;
+    return r < 0 ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, -r, "the input is not valid base64")
+                 : 0;
 }
 
 static void fail_write(struct atoll_api_call *call, const struct atoll_error *error)
@@ -64,7 +65,7 @@ void atoll_envd_process_send_input(struct atoll_api_call *call, const uint8_t *b
     json_decref(message);
 }
 
-/* The end of it: twice is once. */
+/* CloseStdin. Closing it twice is not an error. */
 
 static void on_closed(void *arg, const struct atoll_error *error)
 {
@@ -98,13 +99,13 @@ void atoll_envd_process_close_stdin(struct atoll_api_call *call, const uint8_t *
         atoll_api_fail(call, &error);
 }
 
-/* A stream of it: {"start":{"process"}}, then {"data":{"input"}}. One write is under way at a time, and
- * meanwhile the client's socket is not read. */
+/* StreamInput: {"start":{"process"}}, then {"data":{"input"}}. One write is in progress at a
+ * time, and the client's socket is not read meanwhile. */
 
 struct feed {
     struct atoll_api_call *call;
-    struct atoll_buf in; /* envelopes that are not whole, or wait */
-    char exec_id[17];    /* "" until the start */
+    struct atoll_buf in; /* envelopes that are incomplete or not processed yet */
+    char exec_id[17];    /* "" before the start message */
     bool writing, ended;
 };
 
@@ -128,7 +129,7 @@ static void feed_gone(struct atoll_api_call *call)
     struct feed *f = call->state;
 
     if (f->writing)
-        return; /* fed() ends it */
+        return; /* fed() frees it */
     feed_free(f);
     atoll_api_drop(call);
 }
@@ -173,7 +174,7 @@ static int feed_data(struct feed *f, const json_t *data, struct atoll_error *err
     int r;
 
     if (!exec)
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ESRCH, "the process is gone");
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ESRCH, "the process has ended");
     atoll_buf_init(&input, STREAM_MESSAGE_MAX);
     r = take_input(data, &input, err);
     if (r == 0 && atoll_buf_size(&input) > 0) {
@@ -186,7 +187,8 @@ static int feed_data(struct feed *f, const json_t *data, struct atoll_error *err
     return r;
 }
 
-/* One message. 1: something is under way that goes on by itself, and f may be gone. */
+/* Handles one message. Returns 1 if a write was started; its callback continues, and f may be
+ * freed. */
 static int feed_message(struct feed *f, const struct atoll_connect_frame *frame,
                         struct atoll_error *err)
 {
@@ -239,7 +241,8 @@ static void feed_run(struct feed *f)
         uint8_t *copy = malloc(frame.len + 1);
         if (!copy)
             abort();
-        memcpy(copy, frame.message, frame.len); /* the buffer moves on before the message is done */
+        /* A copy, since the buffer is consumed before the message is handled. */
+        memcpy(copy, frame.message, frame.len);
         frame.message = copy;
         atoll_buf_consume(&f->in, (size_t)used);
         r = feed_message(f, &frame, &error);

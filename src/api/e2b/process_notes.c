@@ -2,7 +2,7 @@
 #include <string.h>
 #include "api/e2b/process.h"
 
-/* Of one sandbox. Beyond it the oldest go: their processes lose their tags and nothing else. */
+/* Per sandbox. Beyond it the oldest notes are dropped: their processes lose only their tags. */
 #define NOTES_MAX 1024
 
 struct sandbox_notes {
@@ -22,7 +22,8 @@ static void note_free(struct atoll_e2b_plane *plane, struct sandbox_notes *of,
     free(note);
 }
 
-/* Frees the oldest while more than that are there, and those of processes nobody can ask for. */
+/* Frees the oldest notes while there are more than `most`, and the notes of processes that can
+ * no longer be selected. */
 static void clear_away(struct atoll_e2b_plane *plane, struct sandbox_notes *of, size_t most)
 {
     struct atoll_sandbox *sandbox = atoll_engine_find(plane->api->config.engine, of->sandbox_id);

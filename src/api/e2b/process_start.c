@@ -1,22 +1,22 @@
 /*
- * Start: a message becomes a command of the engine; then its output streams. Connect: the same for one
- * that runs already.
+ * Start: starts a command of the engine from a message, then streams its output. Connect: streams
+ * the output of a running process.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "api/e2b/process.h"
 
-#define ARGS_MAX 4000 /* the agent takes vectors of 4096 */
-/* What is kept beside a process; larger envs are given to it and not shown in List. */
+#define ARGS_MAX 4000 /* the agent accepts vectors of 4096 */
+/* Limits of what is kept about a process; larger envs are passed to it but not shown in List. */
 #define TAG_MAX 256
 #define KEPT_ENVS_MAX ((size_t)16 * 1024)
 
 struct start {
     struct atoll_api_call *call;
-    json_t *message; /* owned; what the strings below point into */
+    json_t *message; /* owned; the strings below point into it */
     const char **argv, **env;
-    char *texts; /* owned: the variables that are not the client's own words */
+    char *texts; /* owned: strings of variables, NAME=VALUE */
     char user[ATOLL_ENVD_USER_MAX];
     const char *tag;
     const json_t *envs;
@@ -31,7 +31,7 @@ static void start_free(struct start *s)
     free(s);
 }
 
-/* What the agent says in its own words, in those clients look for. */
+/* Translates errors of the agent into the texts that clients expect. */
 static void explain(const struct start *s, const struct atoll_error *error, struct atoll_error *ret)
 {
     static const char cwd[] = "cwd ", missing[] = " does not exist";
@@ -106,8 +106,8 @@ static void add_text(char **at, const char **slot, const char *name, const char 
     *at += n + m + 2;
 }
 
-/* E2B gives commands no locale, and a shell that need not load one starts a third of a millisecond
- * earlier. One that was given to the sandbox stays. */
+/* E2B gives commands no locale, and a shell that loads none starts a third of a millisecond
+ * earlier. A locale that was given to the sandbox stays. */
 static bool has_locale(const struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view view;
@@ -119,7 +119,7 @@ static bool has_locale(const struct atoll_sandbox *sandbox)
     return false;
 }
 
-/* Ours first: what the client says comes later and wins. */
+/* Our variables come first, so that those of the client override them. */
 static int take_env(struct start *s, const json_t *process, struct atoll_error *err)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(s->call->engine, s->call->params.id);
@@ -195,7 +195,7 @@ static int take_start(struct start *s, struct atoll_exec_start *ret, struct atol
         r = atoll_connect_text(process, "cwd", &ret->cwd, err);
     if (r == 0)
         r = take_tag(s, err);
-    ret->stdin_open = true; /* older clients do not say it and mean it */
+    ret->stdin_open = true; /* the default: older clients do not send the field */
     if (r == 0)
         r = atoll_connect_flag(s->message, "stdin", &ret->stdin_open, err);
     if (r == 0)

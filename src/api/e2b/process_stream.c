@@ -1,9 +1,10 @@
 /*
- * Start and Connect: the events of a process as they come. The client sets the pace: nothing is pulled
- * from the journal while more than ATOLL_HTTP_HIGH_WATER bytes wait for it. A client that goes away
- * leaves the process alone.
+ * Start and Connect: streams the events of a process. The client sets the pace: nothing is read
+ * from the journal while more than ATOLL_HTTP_HIGH_WATER bytes are waiting to be sent. If the
+ * client disconnects, the process continues.
  *
- * When the sandbox goes, the connection is cut: clients tell that from an end of the process.
+ * If the sandbox is destroyed, the connection is cut: clients distinguish that from an end of the
+ * process.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -12,9 +13,9 @@
 #include "api/e2b/process.h"
 
 #define SLICE_MAX ((size_t)32 * 1024)
-/* A slice in base64, and what is around it. */
+/* A slice in base64, and the JSON around it. */
 #define FRAME_MAX (SLICE_MAX * 4 / 3 + 1024)
-/* Bytes sent per turn before other connections get theirs. */
+/* Bytes sent per turn of the loop before other connections are served. */
 #define TURN_MAX ((size_t)1024 * 1024)
 
 struct stream {
@@ -42,7 +43,7 @@ static void client_gone(struct atoll_api_call *call)
     atoll_api_drop(call);
 }
 
-/* {"event":{… — whoever writes it closes nothing. */
+/* Opens {"event":{NAME:{; event_send() closes all three. */
 static struct atoll_json_out event_begin(struct stream *s, const char *name)
 {
     struct atoll_json_out out = atoll_connect_frame_begin(&s->frame);
@@ -143,8 +144,8 @@ static void process_ended(struct stream *s, const struct atoll_exec_result *resu
         return;
     }
     if (result->kind == ATOLL_END_LOST) {
-        (void)atoll_fail(&error, ATOLL_ERR_DATA_LOSS, EIO, "how the process ended is not known: %s",
-                         result->reason);
+        (void)atoll_fail(&error, ATOLL_ERR_DATA_LOSS, EIO,
+                         "the result of the process is unknown: %s", result->reason);
         conclude(s, &error);
         return;
     }
@@ -159,7 +160,7 @@ static void process_ended(struct stream *s, const struct atoll_exec_result *resu
         conclude(s, NULL);
 }
 
-/* The protocol has no word for it, and an end of the process would say that this was all. */
+/* The protocol has no event for a gap, and an end event would claim that the output is complete. */
 static void output_missing(struct stream *s, const struct atoll_reader_item *gap)
 {
     struct atoll_error error;
@@ -171,8 +172,8 @@ static void output_missing(struct stream *s, const struct atoll_reader_item *gap
     conclude(s, &error);
 }
 
-/* What has left us the daemon need not hold any more. */
-static void let_go(struct stream *s)
+/* The daemon need not keep output that the client's socket has taken. */
+static void release_output(struct stream *s)
 {
     if (atoll_http_pending(s->call->req) > 0)
         atoll_http_await_empty(s->call->req);
@@ -196,7 +197,7 @@ static void pump(void *arg)
         }
         r = atoll_reader_next(s->reader, &item);
         if (r == 0) {
-            let_go(s);
+            release_output(s);
             return;
         }
         if (r > 0 && item.kind == ATOLL_READ_END) {
@@ -265,7 +266,7 @@ void atoll_process_stream(struct atoll_api_call *call, struct atoll_exec *exec, 
     atoll_http_on_drain(call->req, drained, s);
     atoll_connect_begin(call);
     atoll_timer_set(&s->beat, loop, s->beat_ms, beat, s);
-    if (timeout_ms > 0 && !is_start) /* the agent sees to that of a process */
+    if (timeout_ms > 0 && !is_start) /* the agent enforces the timeout of a started process */
         atoll_timer_set(&s->deadline, loop, timeout_ms, time_is_up, s);
     if (send_start(s, view.pid) == 0)
         pump(s);

@@ -1,5 +1,5 @@
 /*
- * The control plane of E2B, both generations of it. docs/e2b.md has the same table.
+ * The control plane of E2B, both versions of its API. docs/e2b.md has the same table.
  */
 #include "api/e2b/e2b_internal.h"
 

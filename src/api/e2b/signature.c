@@ -1,6 +1,6 @@
 /*
- * Signed file URLs: a hash over what the URL asks for and the sandbox's token. The URL names no
- * sandbox where all of them share one address, so the token that fits says which one it is.
+ * Signed file URLs: a hash over the request and the sandbox's token. If all sandboxes share one
+ * address, the URL names no sandbox; the token that matches the signature identifies it.
  */
 #include <errno.h>
 #include <openssl/crypto.h>

@@ -1,6 +1,6 @@
 /*
- * "base", "team/base" and "base:default" are one template: an environment of the registry by its
- * name or alias, else a template of the engine. There is one team and one tag.
+ * "base", "team/base" and "base:default" name the same template: an environment of the registry by
+ * its name or alias, otherwise a template of the engine. There is one team and one tag.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static int missing(struct atoll_error *err, const char *asked)
     return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "template '%.128s' not found", asked);
 }
 
-/* The name alone; false for a tag that nothing has. */
+/* Extracts the name; false if the tag is unknown. */
 static bool strip(const char *asked, char *out, size_t cap)
 {
     const char *slash = strrchr(asked, '/');
@@ -29,7 +29,7 @@ static bool strip(const char *asked, char *out, size_t cap)
     return *out && (!tag || strcmp(tag, "default") == 0);
 }
 
-/* As the engine spells it, or NULL. */
+/* The engine's spelling of the name, or NULL. */
 static const char *find_template(const struct atoll_api_call *call, const char *name)
 {
     struct atoll_template_view view;
@@ -42,7 +42,7 @@ static const char *find_template(const struct atoll_api_call *call, const char *
     return NULL;
 }
 
-/* By name or alias; these clients' service knows names in lower case only. */
+/* By name or alias. Names are compared in lower case, as in E2B's service. */
 static bool find_environment(const struct atoll_registry *registry, const char *name,
                              struct atoll_environment *ret)
 {

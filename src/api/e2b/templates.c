@@ -1,7 +1,7 @@
 /*
- * Templates as E2B's clients see them: the registry's environments under their names and aliases,
- * and the engine's own templates that no environment hides. They are made elsewhere (atoll template
- * import, the registry), belong to nobody and have one build and one tag.
+ * Templates for E2B's clients: the environments of the registry with their names and aliases, and
+ * the engine's templates that no environment shadows. They are created elsewhere (atoll template
+ * import, the registry), are shown without an owner, and have one build and one tag.
  */
 #include <errno.h>
 #include <openssl/sha.h>
@@ -15,13 +15,13 @@
 
 struct shown {
     const char *id;
-    const json_t *aliases; /* NULL: none */
+    const json_t *aliases; /* NULL: no aliases */
     struct atoll_limits limits;
     const char *digest;
     int64_t created_unix_ms;
 };
 
-/* The same for as long as the template is: in the form of a UUID, which is what clients expect. */
+/* Stable as long as the template exists; a UUID, since clients expect one. */
 static void build_id(const struct shown *t, char *out)
 {
     uint8_t sha[SHA256_DIGEST_LENGTH];
@@ -35,7 +35,7 @@ static void build_id(const struct shown *t, char *out)
                    sha[10], sha[11], sha[12], sha[13], sha[14], sha[15]);
 }
 
-/* Whether the caller has one of that name. */
+/* Whether a template of that name is visible to the caller. */
 static bool find_view(const struct atoll_api_call *call, const char *name,
                       struct atoll_template_view *ret)
 {
@@ -85,7 +85,7 @@ static void view_size(struct atoll_json_out *out, const struct shown *t)
     atoll_json_text(out, "envdVersion", ATOLL_E2B_ENVD_VERSION);
 }
 
-/* Nobody counts what was made of it. */
+/* Uses of a template are not counted. */
 static void view_common(struct atoll_json_out *out, const struct shown *t)
 {
     atoll_json_text(out, "templateID", t->id);
@@ -161,7 +161,7 @@ static void view_build(struct atoll_json_out *out, const struct shown *t)
     atoll_json_close(out, '}');
 }
 
-/* The template the path names, shown; false when the call has been answered. */
+/* Finds the template named in the path; false: the call has been answered. */
 static bool find_shown(struct atoll_api_call *call, const char *asked, struct shown *ret)
 {
     struct atoll_e2b_template t;

@@ -1,5 +1,5 @@
 /*
- * Sandboxes as E2B's clients see them, and the little that all requests share.
+ * Sandboxes in the format of E2B, and helpers shared by all requests.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "engine/json_memory.h"
 
 #define MIB UINT64_C(1048576)
-/* The end of what has none: these clients want a date. 2999-12-31T23:59:59Z. */
+/* Clients require an end date: 2999-12-31T23:59:59Z stands for "no deadline". */
 #define FAR_UNIX_MS INT64_C(32503679999000)
 #define HOUR_S 3600u
 
@@ -38,9 +38,9 @@ struct atoll_sandbox *atoll_e2b_find(const struct atoll_api_call *call, struct a
     return NULL;
 }
 
-/* Where clients find <port>-<id>.<domain>. They expect TLS there; without a listener for that they are
- * told of the plain one all the same, because they take null for E2B's own domain, and would show
- * their users names of somebody else's and send him what is ours. */
+/* The domain of <port>-<id>.<domain>. Clients expect TLS there; without a TLS listener this is
+ * the plain one. It is null only without any listener: for null, clients use E2B's own domain, show
+ * URLs of E2B to their users and send our tokens there. */
 static void view_domain(struct atoll_json_out *out, const struct atoll_api *api)
 {
     const struct atoll_preview_site *site = atoll_api_site(api);
@@ -132,7 +132,7 @@ static void view_lifecycle(struct atoll_json_out *out, const struct atoll_sandbo
     atoll_json_close(out, '}');
 }
 
-/* What only a look at one sandbox tells. */
+/* Fields that only a request for one sandbox returns. */
 static void view_detail(struct atoll_json_out *out, const struct atoll_api *api,
                         const struct atoll_sandbox_view *v, const struct atoll_e2b_facts *facts)
 {

@@ -23,9 +23,9 @@ struct atoll_watch_source {
     struct atoll_file_watch *watch; /* owned */
     const struct atoll_watch_source_events *events;
     void *arg;
-    struct atoll_list pending; /* the first is being looked up */
+    struct atoll_list pending; /* the entry of the first one is being read */
     size_t pending_count;
-    bool looking, advancing, telling, closed;
+    bool looking, advancing, delivering, closed;
 };
 
 static void pending_pop(struct atoll_watch_source *s)
@@ -49,13 +49,13 @@ static bool has_entry(enum atoll_watch_kind kind)
     return kind == ATOLL_WATCH_CREATE || kind == ATOLL_WATCH_WRITE || kind == ATOLL_WATCH_CHMOD;
 }
 
-static void tell(struct atoll_watch_source *s, const struct atoll_am_entry *entry)
+static void deliver(struct atoll_watch_source *s, const struct atoll_am_entry *entry)
 {
     struct pending *p = ATOLL_CONTAINER_OF(s->pending.next, struct pending, node);
 
-    s->telling = true;
+    s->delivering = true;
     s->events->changed(s->arg, p->kind, p->name, entry);
-    s->telling = false;
+    s->delivering = false;
     if (!s->closed)
         pending_pop(s);
 }
@@ -68,13 +68,13 @@ static void on_looked(void *arg, const struct atoll_am_entry *entry,
     struct atoll_watch_source *s = arg;
 
     s->looking = false;
-    if (!s->closed) /* gone again by now: the event is true all the same */
-        tell(s, error ? NULL : entry);
+    if (!s->closed) /* an error means that the file vanished; the event is still valid */
+        deliver(s, error ? NULL : entry);
     if (!s->advancing)
         advance(s);
 }
 
-/* Frees what was closed meanwhile. */
+/* Delivers pending events in order. Frees the source if it was closed meanwhile. */
 static void advance(struct atoll_watch_source *s)
 {
     char path[2 * PATH_CAP];
@@ -84,7 +84,7 @@ static void advance(struct atoll_watch_source *s)
     while (!s->looking && !s->closed && !atoll_list_empty(&s->pending)) {
         p = ATOLL_CONTAINER_OF(s->pending.next, struct pending, node);
         if (!has_entry(p->kind)) {
-            tell(s, NULL);
+            deliver(s, NULL);
             continue;
         }
         (void)snprintf(path, sizeof(path), "%s/%s", s->path, p->name);
@@ -118,7 +118,7 @@ static void on_changed(void *arg, enum atoll_watch_kind kind, const char *name)
     size_t n = strlen(name) + 1;
     struct pending *p;
 
-    /* Of the directory itself, and that something was missed, these clients are not told. */
+    /* These clients get no events about the directory itself, nor about lost events. */
     if (kind == ATOLL_WATCH_OVERFLOW || n == 1 || s->pending_count >= EVENTS_MAX)
         return;
     if (!s->include_entry) {
@@ -130,7 +130,7 @@ static void on_changed(void *arg, enum atoll_watch_kind kind, const char *name)
     memcpy(p->name, name, n);
     atoll_list_push_back(&s->pending, &p->node);
     s->pending_count++;
-    if (!s->looking && !s->advancing && !s->telling)
+    if (!s->looking && !s->advancing && !s->delivering)
         advance(s);
 }
 
@@ -165,7 +165,7 @@ struct atoll_watch_source *atoll_watch_source_close(struct atoll_watch_source *s
         return NULL;
     s->watch = atoll_files_unwatch(s->watch);
     s->closed = true;
-    if (!s->looking && !s->advancing && !s->telling)
+    if (!s->looking && !s->advancing && !s->delivering)
         source_free(s);
     return NULL;
 }

@@ -9,7 +9,7 @@
 
 struct stream {
     struct atoll_api_call *call;
-    json_t *message;                   /* owned until it has started */
+    json_t *message;                   /* owned; NULL after the watch has started */
     struct atoll_watch_source *source; /* owned */
     struct atoll_timer beat, deadline;
     struct atoll_buf frame;
@@ -46,7 +46,7 @@ static void frame_send(struct stream *s, struct atoll_json_out *out)
     r = atoll_connect_frame_send(call, out);
     if (r == 0 || r == -EPIPE)
         return; /* on_gone follows */
-    /* A client that does not read loses its stream, rather than events it would not miss. */
+    /* Cut the stream of a client that does not read, rather than drop events silently. */
     stream_free(s);
     atoll_api_abort(call, strerror(-r));
 }

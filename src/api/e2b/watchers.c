@@ -1,5 +1,5 @@
 /*
- * Watchers that are asked instead of telling: their events wait in memory until they are fetched.
+ * Polled watchers: events are buffered in memory until the client fetches them.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -8,19 +8,19 @@
 #include "api/e2b/plane.h"
 #include "base/rand.h"
 
-/* Of one sandbox: as many as an honest agent allows. */
+/* Per sandbox: the maximum of the agent. */
 #define WATCHERS_MAX 32
-/* Events of one watcher, as JSON; what comes when it is full is lost. */
+/* Bytes of buffered events of one watcher, as JSON; further events are lost. */
 #define QUEUE_MAX ((size_t)1024 * 1024)
 
 struct watcher {
     struct atoll_list node; /* in plane->watchers */
     struct atoll_e2b_plane *plane;
-    struct atoll_api_call *call;       /* until it has started */
+    struct atoll_api_call *call;       /* NULL after the watch has started */
     struct atoll_watch_source *source; /* owned */
     char id[18], sandbox_id[ATOLL_ID_LEN + 1];
     char user[ATOLL_ENVD_USER_MAX];
-    struct atoll_buf events; /* objects with commas between them */
+    struct atoll_buf events; /* objects separated by commas */
 };
 
 static void watcher_free(struct watcher *w)
@@ -35,7 +35,7 @@ void atoll_watchers_drop(struct atoll_e2b_plane *plane, const char *sandbox_id)
 {
     ATOLL_LIST_FOREACH (&plane->watchers, node) {
         struct watcher *w = ATOLL_CONTAINER_OF(node, struct watcher, node);
-        /* One that is about to start is told how that ends. */
+        /* A watcher that is still starting is freed by started(). */
         if (!w->call && (!sandbox_id || strcmp(w->sandbox_id, sandbox_id) == 0))
             watcher_free(w);
     }
@@ -82,7 +82,7 @@ static void changed(void *arg, enum atoll_watch_kind kind, const char *name,
     atoll_watch_event_write(&out, kind, name, entry);
     atoll_json_close(&out, '}');
     if (out.error < 0)
-        w->events.len = before; /* never half an event */
+        w->events.len = before; /* drop an incomplete event */
 }
 
 static void ended(void *arg)
@@ -137,7 +137,7 @@ void atoll_envd_watcher_create(struct atoll_api_call *call, const uint8_t *body,
     json_decref(message);
 }
 
-/* NULL: answered. */
+/* NULL: the call has been answered. */
 static struct watcher *find(struct atoll_api_call *call, const uint8_t *body, size_t n)
 {
     struct atoll_e2b_plane *plane = atoll_e2b_plane_of(call->api);
