@@ -20,7 +20,7 @@ static uint32_t missing_limits(struct atoll_provider *p, const struct atoll_spec
     return ATOLL_LIMIT_ALL;
 }
 
-/* Whatever it is. */
+/* The answer to every operation. */
 static void say(struct atoll_call *call)
 {
     struct atoll_error err;
@@ -47,7 +47,8 @@ int atoll_absent_new(const char *name, struct atoll_provider **ret, struct atoll
     atoll_callee_init(a, atoll_metric_keep(name), sizeof(struct atoll_call), say);
     a->ops.caps = caps;
     a->ops.missing_limits = missing_limits;
-    /* Nobody has made these with it, so it is not that it does not answer: it has none. */
+    /* These stay NULL: no sandbox made by it needs them, so they are unimplemented rather than
+     * unavailable. */
     a->ops.keep_layer = NULL;
     a->ops.drop_layer = NULL;
     a->ops.drop_image = NULL;

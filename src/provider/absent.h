@@ -2,8 +2,8 @@
 #include "provider/provider.h"
 
 /*
- * A provider that sandboxes were made by and that is not configured any more: it answers nothing, so
- * that its sandboxes are out of reach and not gone.
+ * A provider that is not configured any more but still has sandboxes in the store. Every operation
+ * fails with UNAVAILABLE, so that these sandboxes are unreachable, not lost.
  */
 /* name: copied. INTERNAL. */
 int atoll_absent_new(const char *name, struct atoll_provider **ret,

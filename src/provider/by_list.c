@@ -4,53 +4,54 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How one of them is: what the list says about it. */
+/* State of one sandbox, from the list. */
 
-struct looking {
+struct inspecting {
     char id[ATOLL_ID_LEN + 1];
-    bool met;
-    struct atoll_provider_inspection look;
+    bool found;
+    struct atoll_provider_inspection inspection;
     atoll_provider_inspected_fn *done;
     void *arg;
 };
 
-static void look_at(void *arg, const char *id, const char *handle, bool alive)
+static void match(void *arg, const char *id, const char *handle, bool alive)
 {
-    struct looking *l = arg;
+    struct inspecting *l = arg;
 
     (void)handle;
-    if (l->met || strcmp(id, l->id) != 0)
+    if (l->found || strcmp(id, l->id) != 0)
         return;
-    l->met = true;
-    l->look.state = alive ? ATOLL_INSPECT_ALIVE : ATOLL_INSPECT_EXITED;
+    l->found = true;
+    l->inspection.state = alive ? ATOLL_INSPECT_ALIVE : ATOLL_INSPECT_EXITED;
 }
 
-static void on_looked(void *arg, const struct atoll_error *error)
+static void on_inspected(void *arg, const struct atoll_error *error)
 {
-    struct looking *l = arg;
+    struct inspecting *l = arg;
 
-    if (l->look.state != ATOLL_INSPECT_ALIVE)
-        (void)snprintf(l->look.cause, sizeof(l->look.cause), "%s",
-                       l->met ? "its first process has ended" : "its provider has no such sandbox");
-    l->done(l->arg, error ? NULL : &l->look, error);
+    if (l->inspection.state != ATOLL_INSPECT_ALIVE)
+        (void)snprintf(l->inspection.cause, sizeof(l->inspection.cause), "%s",
+                       l->found ? "its first process has ended"
+                                : "its provider has no such sandbox");
+    l->done(l->arg, error ? NULL : &l->inspection, error);
     free(l);
 }
 
 void atoll_inspect_by_list(struct atoll_provider *p, const struct atoll_spec *spec,
                            atoll_provider_inspected_fn *done, void *arg)
 {
-    struct looking *l = calloc(1, sizeof(*l));
+    struct inspecting *l = calloc(1, sizeof(*l));
 
     if (!l)
         abort(); /* a small fixed object: the daemon is crash-only */
     memcpy(l->id, spec->id, sizeof(l->id));
-    l->look.state = ATOLL_INSPECT_GONE;
+    l->inspection.state = ATOLL_INSPECT_GONE;
     l->done = done;
     l->arg = arg;
-    p->ops->list(p, look_at, on_looked, l);
+    p->ops->list(p, match, on_inspected, l);
 }
 
-/* Its health: it answers. */
+/* Health: the provider answers. */
 
 struct asking {
     atoll_provider_health_fn *done;

@@ -2,7 +2,7 @@
 #include "provider/provider.h"
 
 /*
- * look() and health() for a provider whose list() is cheap and tells all there is to know.
+ * inspect() and health() for a provider whose list() is cheap and complete.
  */
 void atoll_inspect_by_list(struct atoll_provider *p, const struct atoll_spec *spec,
                            atoll_provider_inspected_fn *done, void *arg);

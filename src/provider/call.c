@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Making one may mean fetching an image. */
+/* The long deadline of create includes pulling an image. */
 const struct atoll_op_facts atoll_op_facts[] = {
     [ATOLL_OP_CREATE] = {"create", "create sandboxes", 120000, 600000},
     [ATOLL_OP_DIAL] = {"dial", "be dialed", 10000, 20000},
-    [ATOLL_OP_INSPECT] = {"look", "tell how a sandbox is", 10000, 10000},
+    [ATOLL_OP_INSPECT] = {"look", "inspect sandboxes", 10000, 10000},
     [ATOLL_OP_LIST] = {"list", "list its sandboxes", 10000, 30000},
-    [ATOLL_OP_ADOPT] = {"adopt", "take sandboxes over", 10000, 20000},
+    [ATOLL_OP_ADOPT] = {"adopt", "adopt sandboxes", 10000, 20000},
     [ATOLL_OP_DESTROY] = {"destroy", "destroy sandboxes", 60000, 60000},
     [ATOLL_OP_STOP] = {"stop", "keep the disk of a sandbox", 30000, 0},
     [ATOLL_OP_PAUSE] = {"pause", "pause sandboxes", 30000, 60000},

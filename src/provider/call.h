@@ -3,11 +3,11 @@
 #include "provider/provider.h"
 
 /*
- * The operations of a provider as data. Who stands before another provider (checked.h, sync.h), or
- * answers all of them alike (absent.h), is given each as one struct that keeps what was lent, and
- * says through it what came of it. A new operation is a member of struct atoll_provider_ops and
- * then: a row of the table and a function in call.c, a line where checked.c asks and, for providers
- * of straight-line code, where sync.c runs.
+ * The operations of a provider as data. A provider that wraps another one (checked.h, sync.h) or
+ * that gives every operation the same answer (absent.h) receives each operation as one struct,
+ * which keeps copies of the borrowed arguments and through which the result is delivered. To add an
+ * operation: a member of struct atoll_provider_ops, a row of the table and a function in call.c, a
+ * line in checked.c and, for blocking providers, one in sync.c.
  *
  * Thread: the loop's.
  */
@@ -36,25 +36,25 @@ enum atoll_op {
 struct atoll_op_facts {
     const char *name;
     const char *verb;    /* "provider x cannot …" */
-    int64_t budget_ms;   /* checked.c: no try begins later than this; 0: there is one try only */
-    int64_t deadline_ms; /* sync.c: how long a try may take, waiting for a worker included */
+    int64_t budget_ms;   /* checked.c: no retry starts later than this; 0: never retried */
+    int64_t deadline_ms; /* sync.c: deadline of one try, including the wait for a worker */
 };
 /* By enum atoll_op. */
 extern const struct atoll_op_facts atoll_op_facts[];
 
-/* One operation, from when it is asked for until its `done` was called. */
+/* One operation, from the call until its `done` was called. */
 struct atoll_call {
     struct atoll_list node;
     struct atoll_callee *callee;
     enum atoll_op op;
-    struct atoll_spec spec;            /* a copy, without what is lent for create() alone */
-    struct atoll_spec *ret_spec;       /* CREATE: the engine's */
+    struct atoll_spec spec;            /* a copy, without the pointers that only create() borrows */
+    struct atoll_spec *ret_spec;       /* CREATE: the caller's spec */
     struct atoll_limits limits;        /* SET_LIMITS */
     char path[64], layer[80];          /* KEEP_LAYER, DROP_LAYER */
-    struct atoll_provider_build build; /* BUILD; its descriptor is ours while it is >= 0 */
+    struct atoll_provider_build build; /* BUILD; context_fd is owned while it is >= 0 */
     char dockerfile[256];              /* BUILD */
-    char image[128];             /* BUILD, SNAPSHOT, DROP_IMAGE: the engine's names are short */
-    char tenant[65], volume[65]; /* LIST_VOLUMES, DROP_VOLUME */
+    char image[128];                   /* BUILD, SNAPSHOT, DROP_IMAGE */
+    char tenant[65], volume[65];       /* LIST_VOLUMES, DROP_VOLUME */
     atoll_provider_each_fn *each;
     atoll_provider_said_fn *said;
     atoll_provider_volume_fn *each_volume;
@@ -70,7 +70,7 @@ struct atoll_call {
     void *arg;
 };
 
-/* What came of one that did not fail: the members its `done` takes. Borrowed, but for fd. */
+/* The result of an operation that succeeded: the arguments of its `done`. Borrowed, except fd. */
 struct atoll_call_outcome {
     int fd;
     uint64_t boot_us;
@@ -80,23 +80,25 @@ struct atoll_call_outcome {
     const struct atoll_provider_image *image;
 };
 
-/* A provider that is given calls: first member of its own struct. */
+/* A provider that receives its operations as calls. First member of its own struct. */
 struct atoll_callee {
     struct atoll_provider base;
-    struct atoll_provider_ops ops;          /* those that make calls, and what is none */
-    size_t call_size;                       /* of its struct that begins with a struct atoll_call */
-    void (*begin)(struct atoll_call *call); /* tells and frees it, now or later */
-    struct atoll_list calls;                /* under way */
+    struct atoll_provider_ops ops; /* the operations that make calls, and the others */
+    size_t call_size; /* size of its own struct, which begins with a struct atoll_call */
+    /* Carries the call out, delivers its result and frees it, now or later. */
+    void (*begin)(struct atoll_call *call);
+    struct atoll_list calls; /* in progress */
 };
 
-/* ops: every operation that has a `done` makes a call and begins it; the caller adds and takes away. */
+/* Sets ops: every operation with a `done` makes a call and begins it. The caller may add or
+ * remove operations. */
 void atoll_callee_init(struct atoll_callee *callee, const char *name, size_t call_size,
                        void (*begin)(struct atoll_call *call));
 static inline struct atoll_callee *atoll_callee_of(struct atoll_provider *p)
 {
     return ATOLL_CONTAINER_OF(p, struct atoll_callee, base);
 }
-/* Calls its `done`. o: not looked at with an error. */
+/* Calls the `done` of the call. o is ignored if there is an error. */
 void atoll_call_tell(const struct atoll_call *call, const struct atoll_call_outcome *o,
                      const struct atoll_error *error);
 void atoll_call_free(struct atoll_call *call);

@@ -26,8 +26,8 @@ int64_t atoll_checked_delay_ms(unsigned tries, const struct atoll_error *error, 
 
     if (!atoll_error_is_transient(error) || tries >= ATOLL_CHECKED_TRIES || budget_ms == 0)
         return -1;
-    /* Between a half and one and a half of it, so that those who failed together do not come back
-     * together. */
+    /* A random delay between half and one and a half of it, so that calls that failed together
+     * are not retried together. */
     delay = ATOLL_MIN(delay, (int64_t)DELAY_MAX_MS);
     delay = delay / 2 + (int64_t)(random % (uint32_t)(delay + 1));
     delay = ATOLL_MAX(delay, (int64_t)error->retry_ms);
@@ -90,7 +90,7 @@ static bool can(struct atoll_provider *p, enum atoll_op op)
     }
 }
 
-/* "provider docker cannot pause sandboxes; native can" */
+/* Writes, for example, "provider docker cannot pause sandboxes; native can". */
 static void refuse(const struct atoll_checked_call *c, struct atoll_error *err)
 {
     const struct atoll_checked *k = checked_of(c);
@@ -117,7 +117,7 @@ void atoll_checked_call_free(struct atoll_checked_call *c)
 static void finish(struct atoll_checked_call *c, const struct atoll_call_outcome *o,
                    const struct atoll_error *error)
 {
-    /* What the engine does next is still for the same request. */
+    /* What the engine does in the callback belongs to the same request. */
     struct atoll_origin before = atoll_origin_enter(&c->origin);
 
     atoll_call_tell(&c->call, o, error);
@@ -130,7 +130,7 @@ void atoll_checked_give_up(struct atoll_checked_call *c, const struct atoll_erro
     finish(c, NULL, error);
 }
 
-/* The span of one try: which sandbox, whom, what, how long, how it ended. */
+/* Records the span of one try: sandbox, provider, operation, duration, result. */
 static void record(const struct atoll_checked_call *c, const struct atoll_error *error)
 {
     const char *result = error ? atoll_error_kind_name(error->kind) : "ok";
@@ -148,13 +148,13 @@ static void record(const struct atoll_checked_call *c, const struct atoll_error 
               c->origin.trace.id, "span_id", c->origin.trace.span, NULL);
 }
 
-/* Those that a moment's wait mends are transient, as they would be. */
+/* The error of an injected fault. Errors that are transient in operation are transient here. */
 static int fault_error(struct atoll_error *err, int errnum)
 {
     return atoll_fail(err,
                       errnum == ETIMEDOUT || errnum == ECONNRESET ? ATOLL_ERR_UNAVAILABLE
                                                                   : ATOLL_ERR_INTERNAL,
-                      errnum, "a fault of the test");
+                      errnum, "a fault injected by a test");
 }
 
 static void try(struct atoll_checked_call *c);
@@ -167,8 +167,8 @@ static void try_again(void *arg)
     try(c);
 }
 
-/* It was done, and nobody hears of it. A create is not told apart from one that failed, of which
- * nothing is left: there the daemon may only die. */
+/* Test switch: the operation was done, but its answer is lost. For create this would look like a
+ * failed create, after which nothing may be left; so there the switch can only kill the daemon. */
 static bool answer_lost(const struct atoll_checked_call *c, const struct atoll_call_outcome *o,
                         struct atoll_error *err)
 {

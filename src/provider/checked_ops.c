@@ -5,7 +5,7 @@
 #include "provider/checked_internal.h"
 
 /*
- * What the engine sees of a provider, but for the calls, which checked.c carries out.
+ * The operations that are not calls; checked.c carries out the calls.
  */
 
 static const struct atoll_provider_caps *caps(struct atoll_provider *p)
@@ -26,8 +26,8 @@ static void end_waiting(void *arg)
     atoll_checked_give_up(c, &c->last);
 }
 
-/* One that waits for its next try ends, but not in here: whoever cancels may be in the middle of
- * something. */
+/* Ends a call that waits for its next try. It ends on the next turn of the loop, because the
+ * caller of cancel() may not expect a callback. */
 static void cancel(struct atoll_provider *p, const struct atoll_spec *spec)
 {
     struct atoll_checked *k = atoll_checked_of(p);
@@ -82,7 +82,8 @@ static void shutdown_inner(struct atoll_provider *p)
         k->inner->ops->shutdown(k->inner);
 }
 
-/* Nobody is told how those under way end: the inner one tells nobody either once it is freed. */
+/* Frees without calling `done` of calls in progress: the inner provider calls nothing after its
+ * free() either. */
 static struct atoll_provider *checked_free(struct atoll_provider *p)
 {
     struct atoll_checked *k = p ? atoll_checked_of(p) : NULL;

@@ -13,7 +13,7 @@
 #include "sys/ns.h"
 
 #define EXT4_MIN_BYTES (UINT64_C(2) * 1024 * 1024)
-#define JOURNAL_MIB "4" /* the least mkfs.ext4 makes with blocks of 4 KiB */
+#define JOURNAL_MIB "4" /* smallest journal that mkfs.ext4 makes with blocks of 4 KiB */
 #define JOURNAL_BYTES (UINT64_C(4) * 1024 * 1024)
 
 struct making {
@@ -85,7 +85,7 @@ static int make_file(struct making *m, uint64_t size_bytes, struct atoll_error *
     return atoll_fail_errno(err, errno, "make disk image");
 }
 
-/* A journal only for a disk that can outlive its host's crash. Nothing reserved for root. */
+/* A journal only for a disk that must survive a crash of the host. No blocks reserved for root. */
 static int spawn_mkfs(struct making *m, uint64_t inodes, bool journal, struct atoll_error *err)
 {
     char count[24];
@@ -103,7 +103,7 @@ static int spawn_mkfs(struct making *m, uint64_t inodes, bool journal, struct at
                     "-O",
                     journal ? "has_journal,^resize_inode" : "^has_journal,^resize_inode",
                     m->temporary,
-                    journal ? "-J" : NULL, /* without one the list ends here */
+                    journal ? "-J" : NULL, /* NULL ends the list here */
                     "size=" JOURNAL_MIB,
                     NULL};
     char *envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL};
@@ -130,7 +130,8 @@ static int start_mkfs(struct making *m, struct atoll_loop *loop, uint64_t inodes
     return r < 0 ? atoll_fail_errno(err, -r, "watch mkfs.ext4") : 0;
 }
 
-/* Two creates may want the same new size at once: each formats its own, the last rename wins. */
+/* Two creates may need the same new size at the same time: each formats its own file, and the
+ * last rename wins. */
 static int begin(struct making *m, uint64_t size_bytes, bool journal, struct atoll_error *err)
 {
     static _Atomic unsigned counter;

@@ -48,7 +48,7 @@ uint32_t atoll_provider_entries_drop(struct atoll_id_pool *s, uint32_t spare)
     return 0;
 }
 
-/* Of one that has a free range. */
+/* The block has a free range. */
 static uint32_t take_from(struct atoll_id_pool_block *b)
 {
     uint32_t slot = b->next;
@@ -74,7 +74,7 @@ uint32_t atoll_id_pool_take(struct atoll_id_pool *s)
     return 0;
 }
 
-/* NULL when none of ours has it. */
+/* Returns NULL if no block has this range. */
 static struct atoll_id_pool_block *block_of(struct atoll_id_pool *s, uint32_t first_id,
                                             uint32_t *ret)
 {

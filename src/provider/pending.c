@@ -6,11 +6,11 @@
 #define INDEX_BITS 16
 
 struct atoll_pending_slot {
-    struct atoll_pending_request request; /* fn NULL: free */
+    struct atoll_pending_request request; /* fn NULL: the slot is free */
     uint32_t id;                          /* generation << INDEX_BITS | index, while in use */
     uint32_t generation;
     uint32_t next_free; /* index + 1 */
-    bool expired;       /* its callback was called; the answer may still come */
+    bool expired;       /* its callback was called; a late answer may still come */
     int64_t due_ms;
     struct atoll_origin origin;
 };
@@ -114,7 +114,7 @@ bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct ato
     before = atoll_origin_enter(&s->origin);
     if (answer->more)
         renew(p, s);
-    else /* before the call: it may add requests, or end the connection */
+    else /* before the callback, which may add requests or end the connection */
         release(p, s);
     fn(arg, answer);
     (void)atoll_origin_enter(&before);
@@ -141,7 +141,7 @@ static void expire(struct atoll_pending_slot *s, const struct atoll_error *error
     struct atoll_origin before = atoll_origin_enter(&s->origin);
 
     s->expired = true;
-    request.fn(request.arg, &answer); /* may move the slots */
+    request.fn(request.arg, &answer); /* the callback may move the slots */
     (void)atoll_origin_enter(&before);
 }
 

@@ -4,50 +4,52 @@
 #include "proto/frame.h"
 
 /*
- * Requests that wait for their answer on a framed connection: a number for each, never used twice
- * in a row, and the callback it belongs to.
+ * Requests that wait for their answer on a framed connection: an id for each, not reused at once,
+ * and its callback.
  */
 struct atoll_reply {
-    bool more;                       /* a PART; the answer itself is still to come */
-    const struct atoll_error *error; /* NULL: fine */
-    /* NULL with an error. Descriptors in it are closed after the call, but for those that it takes with
-     * ATOLL_TAKE_FD. */
+    bool more;                       /* a PART; more parts and the answer follow */
+    const struct atoll_error *error; /* NULL: success */
+    /* NULL with an error. After the call its descriptors are closed, except those that the
+     * callback took with ATOLL_TAKE_FD. */
     struct atoll_frame *frame;
 };
 typedef void atoll_answer_fn(void *arg, const struct atoll_reply *answer);
 
 /* How long a request waits for its answer. */
-#define ATOLL_LIMIT_NEVER INT64_C(0)        /* until the connection ends */
-#define ATOLL_LIMIT_SILENCE (INT64_MAX / 2) /* while the peer is heard */
+#define ATOLL_LIMIT_NEVER INT64_C(0)        /* no limit, until the connection ends */
+#define ATOLL_LIMIT_SILENCE (INT64_MAX / 2) /* no limit while the peer answers pings */
 
 struct atoll_pending_request {
     atoll_answer_fn *fn;
     void *arg;
     uint16_t type;
-    bool takes_parts; /* else an answer in parts is refused */
-    int64_t limit_ms; /* since it was asked or its last part came; or ATOLL_LIMIT_* */
+    bool takes_parts; /* false: an answer in parts breaks the protocol */
+    int64_t limit_ms; /* since it was sent or its last part came; or ATOLL_LIMIT_* */
 };
 
 struct atoll_pending {
     struct atoll_pending_slot *slots; /* owned */
     uint32_t count, cap, max;
-    uint32_t free_head; /* index + 1 of the first free slot, 0: none */
-    int64_t now_ms;     /* of the owner's clock, by which requests expire */
+    uint32_t free_head; /* index + 1 of the first free slot; 0: no free slot */
+    int64_t now_ms;     /* clock of the owner, by which requests expire */
 };
 
 void atoll_pending_init(struct atoll_pending *p, uint32_t max);
 void atoll_pending_done(struct atoll_pending *p);
-/* *ret_id is never 0. -ENOBUFS when `max` wait already. */
+/* *ret_id is never 0. -ENOBUFS if `max` requests wait already. */
 int atoll_pending_add(struct atoll_pending *p, const struct atoll_pending_request *request,
                       uint32_t *ret_id) ATOLL_MUST_CHECK;
-/* Drops one without calling it. */
+/* Drops a request without calling its callback. */
 void atoll_pending_forget(struct atoll_pending *p, uint32_t id);
-/* Calls what waits for this id; `more` keeps it waiting. False when nobody does, or not for a part. */
+/* Calls the callback of this id; with `more` the request stays. False if no request has this id,
+ * or if it does not take parts. */
 bool atoll_pending_answer(struct atoll_pending *p, uint32_t id, const struct atoll_reply *answer);
-/* Requests beyond their limit get this error; all: every one that has a limit. Their numbers stay in use
- * until the late answer comes. Returns how many. */
+/* Fails requests that are past their limit with this error; all: every request that has a limit.
+ * Their ids stay in use until the late answer comes. Returns how many were failed. */
 size_t atoll_pending_expire(struct atoll_pending *p, bool all, const struct atoll_error *error);
-/* The type of an expired request, whose answer is late; 0: not one. `last` ends it. */
+/* The type of the expired request that this late answer belongs to; 0: no such request. `last`
+ * frees its id. */
 uint16_t atoll_pending_late(struct atoll_pending *p, uint32_t id, bool last);
-/* Everybody gets this error. */
+/* Fails every request with this error. */
 void atoll_pending_fail_all(struct atoll_pending *p, const struct atoll_error *error);

@@ -19,20 +19,20 @@ struct atoll_rpc {
     struct atoll_offload *offload; /* with lane: see atoll_rpc_guard() */
     struct atoll_lane lane;
     bool over;   /* the connection has ended */
-    bool busy;   /* inside receive or a tick: free later */
+    bool busy;   /* inside receive or a tick: close later */
     bool closed; /* atoll_rpc_close() was called while busy */
 
     struct atoll_loop *loop;
     struct atoll_timer tick;
     int64_t ticked_ms; /* atoll_clock_ms() of the last tick */
-    bool ticking;      /* once a second, because a request waits; else it is the heartbeat */
-    bool pinged;       /* a ping waits for its answer */
+    bool ticking;      /* ticks once a second because a request waits; false: heartbeat interval */
+    bool pinged;       /* a ping is not answered yet */
     bool silent;
     int64_t unheard_ms, silent_since_ms;
 };
 
-/* A daemon that was stopped for a minute has read nothing for a minute: a tick counts as little more
- * than its period. */
+/* A daemon that was stopped for a minute has read nothing for a minute, so a tick never counts
+ * as much more than its period. */
 #define TICK_MS 1000
 #define TICK_MAX_MS 1500
 #define HEARTBEAT_MS 30000
@@ -52,7 +52,7 @@ struct atoll_rpc *atoll_rpc_close(struct atoll_rpc *rpc)
         return NULL;
     rpc->closed = rpc->over = true;
     atoll_timer_cancel(&rpc->tick);
-    atoll_pending_done(&rpc->pending); /* ends a walk over the requests, too */
+    atoll_pending_done(&rpc->pending); /* also ends a walk over the requests */
     if (!rpc->busy)
         release(rpc);
     return NULL;
@@ -93,7 +93,7 @@ void atoll_rpc_guard(struct atoll_rpc *rpc, struct atoll_offload *offload,
     rpc->channel.discard_arg = rpc;
 }
 
-/* But for those that were taken. */
+/* Closes the descriptors that no callback took. */
 static void close_fds(struct atoll_rpc *rpc, struct atoll_frame *frame)
 {
     for (size_t i = 0; i < frame->nfds; i++)
@@ -112,7 +112,7 @@ static int answer_error(struct atoll_rpc *rpc, struct atoll_frame *frame)
     return 0;
 }
 
-/* Whether the frame answers a request that has failed meanwhile. */
+/* Whether the frame answers a request that has expired. */
 static bool answer_late(struct atoll_rpc *rpc, const struct atoll_frame *frame)
 {
     uint16_t type =
@@ -123,15 +123,16 @@ static bool answer_late(struct atoll_rpc *rpc, const struct atoll_frame *frame)
     return type != 0;
 }
 
-/* The peer is not trusted: an answer nobody asked for ends the connection, and so does a part of one
- * that has none, which its callback would take for the whole. */
+/* The peer is not trusted. An answer without a request ends the connection. So does a part of an
+ * answer that should have none: the callback would take it for the whole answer. */
 static int on_frame(void *arg, struct atoll_frame *frame)
 {
     struct atoll_rpc *rpc = arg;
     struct atoll_reply answer = {.more = frame->type == rpc->protocol->part, .frame = frame};
     int r = 0;
 
-    /* Only what was asked for brings descriptors: how many wait to be closed is up to us. */
+    /* Only answers may carry descriptors, so the number of those waiting to be closed is bounded
+     * by our requests. */
     if (frame->nfds > 0 && (frame->id == 0 || frame->type == rpc->protocol->error || answer.more))
         r = -EBADMSG;
     else if (frame->id == 0)
@@ -166,7 +167,7 @@ static void ready(void *arg, uint32_t events)
         heard(rpc);
     if (events & EPOLLOUT)
         r = atoll_channel_flush(&rpc->channel);
-    if (r > 0) /* only then: more than answers may be under way */
+    if (r > 0) /* only after the answers: other frames may be in the buffer */
         r = atoll_watch_set(&rpc->watch, EPOLLIN);
     if (r >= 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         r = atoll_channel_receive(&rpc->channel, on_frame, rpc);
@@ -221,8 +222,8 @@ static void become_silent(struct atoll_rpc *rpc)
     rpc->silent_since_ms = atoll_clock_ms() - rpc->unheard_ms;
     rpc->events->silence(rpc->arg, true);
     (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                     "the agent has not answered for %lld s; what was asked may still be done "
-                     "when it goes on",
+                     "the agent has not answered for %lld s; the request may still be carried out "
+                     "when it continues",
                      (long long)rpc->unheard_ms / 1000);
     count_deadlines(atoll_pending_expire(&rpc->pending, true, &error), "silence");
 }
@@ -232,14 +233,14 @@ static void expire_overdue(struct atoll_rpc *rpc)
     struct atoll_error error;
 
     (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                     "the agent did not answer this request in time; what was asked may still be "
+                     "the agent did not answer this request in time; the request may still be "
                      "done");
     count_deadlines(atoll_pending_expire(&rpc->pending, false, &error), "limit");
 }
 
-/* A peer that is heard may leave a request without an answer for long, for a command that does not read
- * its input. So it is asked something else before it counts as silent. */
-static void look_at_silence(struct atoll_rpc *rpc, int64_t passed_ms)
+/* A live peer may leave a request unanswered for long, for example while a command does not read
+ * its input. So a ping is sent before the peer counts as silent. */
+static void check_silence(struct atoll_rpc *rpc, int64_t passed_ms)
 {
     int64_t silence_ms = rpc->protocol->silence_ms;
 
@@ -260,7 +261,7 @@ static void on_tick(void *arg)
 
     rpc->busy = true;
     if (rpc->ticking && rpc->pending.count > 0 && rpc->events->expects(rpc->arg))
-        look_at_silence(rpc, passed_ms);
+        check_silence(rpc, passed_ms);
     else if (!rpc->ticking && rpc->events->heartbeat(rpc->arg))
         ping(rpc);
     if (!rpc->closed)
@@ -312,7 +313,7 @@ static int send_frame(struct atoll_rpc *rpc, uint16_t type, uint32_t id,
     if (r < 0)
         return r;
     r = atoll_channel_flush(&rpc->channel);
-    /* A broken connection shows at the next round of the loop, not here in the caller's back. */
+    /* A broken connection is reported on the next turn of the loop, not from inside this call. */
     if (r <= 0)
         r = atoll_watch_set(&rpc->watch, EPOLLIN | EPOLLOUT);
     return r < 0 ? r : 0;

@@ -4,67 +4,68 @@
 #include "provider/pending.h"
 
 /*
- * The asking side of a framed connection on the loop: requests with their answers, and events.
- * Used for atoll-spawn and for every agent.
+ * The client side of a framed connection on the loop: requests with their answers, and events. Used
+ * for atoll-spawn and for every agent.
  *
- * A protocol with silence_ms has a deadline for every request. The peer is silent when a request waits
- * and nothing at all was heard for that long, a ping included; then requests that wait fail with
- * DEADLINE_EXCEEDED, and new ones with UNAVAILABLE until something is heard. A peer that speaks, but
- * leaves one request without an answer, fails that one at the limit of its type. The connection stays:
- * a peer that goes on finds everything where it was, and late answers are told apart. Time in which this
- * process itself did not run does not count.
+ * A protocol with silence_ms has a deadline for every request. The peer is silent when a request
+ * waits and no frame came for that long, not even the answer to a ping. Then waiting requests fail
+ * with DEADLINE_EXCEEDED, and new ones with UNAVAILABLE until a frame comes. If the peer answers
+ * others, a request without an answer fails at the limit of its type. The connection stays open:
+ * the peer can continue, and late answers are recognized. Time in which this process itself did not
+ * run does not count.
  * Thread: the loop's. No callback is made from inside atoll_rpc_ask() or atoll_rpc_tell().
  */
 struct atoll_rpc;
 
 struct atoll_rpc_protocol {
     uint16_t reply, part, error; /* frame types of answers */
-    const uint16_t *lists;       /* requests whose answers have parts, 0 at the end */
-    /* The error message of this protocol. INVALID_ARGUMENT is for a malformed one. */
+    const uint16_t *lists;       /* requests that are answered in parts; ends with 0 */
+    /* Decodes the error message of this protocol. INVALID_ARGUMENT: it is malformed. */
     int (*decode_error)(const struct atoll_frame *frame, struct atoll_error *ret_error,
                         struct atoll_error *err);
-    uint32_t waiting_max;               /* requests without an answer at a time; 0: 4096 */
-    int64_t silence_ms;                 /* 0: requests have no deadline, and the rest is not used */
-    int64_t (*limit_ms)(uint16_t type); /* of a request; see ATOLL_LIMIT_* */
-    uint16_t ping;                      /* a request that any peer answers, if only with an error */
+    uint32_t waiting_max; /* requests waiting at the same time; 0: 4096 */
+    int64_t silence_ms;   /* 0: requests have no deadline, and the members below are not used */
+    int64_t (*limit_ms)(uint16_t type); /* limit of a request of that type; see ATOLL_LIMIT_* */
+    uint16_t ping; /* a request that every peer answers, if only with an error */
 };
 
 struct atoll_rpc_events {
-    /* A frame with id 0. < 0: the peer broke the rules, the connection ends. Events and errors have no
-     * descriptors. */
+    /* A frame with id 0. < 0: the peer broke the protocol, and the connection ends. Events and
+     * errors carry no descriptors. */
     int (*event)(void *arg, struct atoll_frame *frame);
-    /* The connection is over; waiting requests have been failed. Close (free) it here or later. */
+    /* The connection has ended; waiting requests have failed. Close it here or later. */
     void (*lost)(void *arg, const char *why);
-    /* These belong to protocols with silence_ms. */
-    /* Whether it should answer now: false while it is paused on purpose. */
+    /* For protocols with silence_ms: */
+    /* Whether the peer should answer now: false while it is paused. */
     bool (*expects)(const void *arg);
-    /* Whether it is to be pinged now and then while no request waits. */
+    /* Whether to ping the peer from time to time while no request waits. */
     bool (*heartbeat)(const void *arg);
-    /* It has become silent, or was heard again. */
+    /* The peer became silent, or answered again. */
     void (*silence)(void *arg, bool silent);
-    /* The answer to a request of that type that had failed with DEADLINE_EXCEEDED; not an error. */
+    /* A late answer to a request of that type that failed with DEADLINE_EXCEEDED. Not called for
+     * late errors. */
     void (*late)(void *arg, uint16_t type, const struct atoll_frame *frame);
 };
 
-/* Takes fd over in every case. */
+/* Takes ownership of fd, also on failure. */
 int atoll_rpc_open(struct atoll_loop *loop, int fd, const struct atoll_rpc_protocol *protocol,
                    const struct atoll_rpc_events *events, void *arg, struct atoll_rpc **ret,
                    struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The peer is a sandbox: descriptors it passed that were not taken, and the connection itself, are closed
- * by a worker. offload is borrowed for as long as the connection lives. */
+/* For a peer inside a sandbox: a worker closes the connection and the descriptors that it passed
+ * and no callback took. offload is borrowed for the life of the connection. */
 void atoll_rpc_guard(struct atoll_rpc *rpc, struct atoll_offload *offload,
                      const struct atoll_lane *lane);
-/* Ends it from our side: nothing more is sent, and every waiting request fails with UNAVAILABLE
- * before this returns. Close it afterwards. Accepts NULL. */
+/* Ends the connection from our side: nothing more is sent, and every waiting request fails with
+ * UNAVAILABLE before this returns. Close it afterwards. Accepts NULL. */
 void atoll_rpc_fail_all(struct atoll_rpc *rpc, const char *why);
-/* No callback comes after this; waiting requests are dropped without one. Accepts NULL. */
+/* No callback is made after this; waiting requests are dropped without one. Accepts NULL. */
 struct atoll_rpc *atoll_rpc_close(struct atoll_rpc *rpc);
 
-/* How long a silent peer has not been heard; 0: it is not silent. Accepts NULL. */
+/* How long the peer has been silent; 0: it is not silent. Accepts NULL. */
 int64_t atoll_rpc_silent_ms(const struct atoll_rpc *rpc);
 
-/* UNAVAILABLE when the connection is over or the peer is silent, RESOURCE_EXHAUSTED when too much waits
- * to be sent. */
+/* UNAVAILABLE if the connection has ended or the peer is silent; RESOURCE_EXHAUSTED if too much
+ * waits to be sent. */
 int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
                   const void *msg, atoll_answer_fn *fn, void *arg,
                   struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -72,6 +73,6 @@ int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_d
 int atoll_rpc_ask_patiently(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
                             const void *msg, atoll_answer_fn *fn, void *arg,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* A message that has no answer. */
+/* Sends a message that has no answer. */
 int atoll_rpc_tell(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
                    const void *msg) ATOLL_MUST_CHECK;

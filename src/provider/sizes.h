@@ -2,7 +2,7 @@
 #include "sandbox/spec.h"
 
 /*
- * Fixed sizes of a service: its templates with the memory and CPUs they have there. Pure.
+ * Fixed sizes of a service: its templates with their memory and CPUs. Pure.
  */
 #define ATOLL_SIZES_MAX 16
 
@@ -12,7 +12,7 @@ struct atoll_size {
     uint32_t cpu_millis;
 };
 
-/* The smallest size (by memory, then by CPUs) with at least the memory and CPUs of the limits; NULL when
- * there is none. Limits that are waived are not compared. */
+/* The smallest size (by memory, then by CPUs) with at least the memory and CPUs of the limits;
+ * NULL if no size is large enough. Waived limits are not compared. */
 const struct atoll_size *atoll_size_choose(const struct atoll_size *sizes, size_t count,
                                            const struct atoll_limits *limits, uint32_t waived);

@@ -16,7 +16,7 @@
 #include "sys/unix_socket.h"
 
 #define START_TIMEOUT_MS 5000
-#define WAITING_MAX 65536 /* a daemon that ends removes all its sandboxes at once */
+#define WAITING_MAX 65536 /* a daemon that stops destroys all its sandboxes at once */
 
 static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret_error,
                         struct atoll_error *err)
@@ -113,8 +113,8 @@ static int on_hello(void *arg, struct atoll_frame *frame)
     return atoll_spawn_read_hello(frame, h->info, h->err);
 }
 
-/* The first exchange, before the connection is on the loop. */
-static int shake_hands(int fd, struct atoll_spawn_info *info, struct atoll_error *err)
+/* The handshake, before the connection is on the loop. */
+static int handshake(int fd, struct atoll_spawn_info *info, struct atoll_error *err)
 {
     struct handshake h = {info, false, err};
     struct atoll_channel channel;
@@ -136,7 +136,8 @@ static int shake_hands(int fd, struct atoll_spawn_info *info, struct atoll_error
     return r < 0 ? r : 0;
 }
 
-/* The program leaves our session by itself and outlives us; its log goes where ours goes. */
+/* The program leaves our session by itself and outlives the daemon; it inherits our standard
+ * error for its log. */
 static int start_program(const char *program, const char *state_dir, pid_t *ret_pid,
                          struct atoll_error *err)
 {
@@ -152,8 +153,8 @@ int atoll_spawn_try(const char *state_dir)
     return atoll_unix_connect(state_dir, "spawn.sock");
 }
 
-/* A connection that has been greeted. -EAGAIN when nobody answers there (yet): no socket, or that of
- * one that is just dying. */
+/* Connects and does the handshake. -EAGAIN if no atoll-spawn answers yet: there is no socket, or
+ * its owner is just ending. */
 static int try_connect(const char *state_dir, int *ret_fd, struct atoll_spawn_info *info,
                        struct atoll_error *err)
 {
@@ -164,7 +165,7 @@ static int try_connect(const char *state_dir, int *ret_fd, struct atoll_spawn_in
         return -EAGAIN;
     if (fd < 0)
         return atoll_fail_errno(err, -fd, "connect to atoll-spawn");
-    r = shake_hands(fd, info, err);
+    r = handshake(fd, info, err);
     if (r == 0) {
         *ret_fd = fd;
         return 0;
@@ -191,7 +192,7 @@ int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
                               "atoll-spawn ended while starting; its reason is in the log");
         if (atoll_clock_ms() > deadline)
             return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
-                              program ? "atoll-spawn does not come up" : ATOLL_SPAWN_GONE);
+                              program ? "atoll-spawn does not start" : ATOLL_SPAWN_GONE);
         (void)usleep(500);
     }
     return r;

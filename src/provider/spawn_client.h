@@ -4,41 +4,44 @@
 #include "provider/rpc.h"
 
 /*
- * The daemon's end of atoll-spawn: finds the one that serves the state directory, or starts it.
+ * The daemon's end of atoll-spawn: connects to the one that serves the state directory, or starts
+ * it.
  */
 struct atoll_spawn_info {
     bool root;
     uint32_t cgroup_version;
     uint32_t lacking;                         /* ATOLL_LIMIT_* that it cannot enforce */
     uint32_t id_slots;                        /* ranges in each block; 0: without root */
-    uint32_t id_bases[ATOLL_SLOT_BLOCKS_MAX]; /* first ids of the blocks it has */
+    uint32_t id_bases[ATOLL_SLOT_BLOCKS_MAX]; /* first ids of its blocks */
     size_t id_blocks;
     bool hides; /* see atoll_sm_hello */
     char instance[17];
     char cgroup_path[512]; /* for atoll_cgroups_open() */
 };
 
-/* What the operator is told when that does not happen; only a start of the daemon has the privileges. */
+/* The error for the operator if the keeper does not start it again: only a new daemon has the
+ * privileges to do so. */
 #define ATOLL_SPAWN_GONE                                                                        \
     "atoll-spawn died and its keepers do not start it again, so that the provider cannot make " \
     "sandboxes; restart atolld, which starts it"
 
-/* Connects to state/spawn.sock, starting `program` first when nothing answers there; with program
- * NULL its keeper is starting it and the caller only waits.
- * Blocking: some milliseconds while a new one comes up, at most five seconds.
+/* Connects to state/spawn.sock, and starts `program` first if nothing answers there. program
+ * NULL: its keeper starts it, and the caller only waits.
+ * Blocking: some milliseconds while a new one starts, at most five seconds.
  * On success *ret_fd is the connection after the handshake and belongs to the caller. */
 int atoll_spawn_connect(const char *state_dir, const char *program, int *ret_fd,
                         struct atoll_spawn_info *ret_info,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* The same in steps, for a caller that must not block: a connection without a handshake, or -errno;
- * then ATOLL_SPAWN_HELLO with this message is the first request, and its answer is read here. */
+/* The same in steps, for a caller that must not block. atoll_spawn_try() returns a connection
+ * without a handshake, or -errno; then ATOLL_SPAWN_HELLO with this message is the first request,
+ * and its answer is read here. */
 int atoll_spawn_try(const char *state_dir) ATOLL_MUST_CHECK;
 extern const struct atoll_sm_hello atoll_spawn_hello;
 int atoll_spawn_read_hello(const struct atoll_frame *frame, struct atoll_spawn_info *ret,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* The ranges of all blocks it has; none without root. -ENOMEM. */
+/* Fills the pool with the ranges of all its blocks; without root it stays empty. -ENOMEM. */
 int atoll_spawn_info_slots(const struct atoll_spawn_info *info,
                            struct atoll_id_pool *ret) ATOLL_MUST_CHECK;
 

@@ -8,7 +8,7 @@
 #include "provider/sync_internal.h"
 
 #define LIST_MAX 65536        /* sandboxes of one provider, volumes of one tenant */
-#define SAID_MAX (256 * 1024) /* of one operation, not told yet */
+#define SAID_MAX (256 * 1024) /* bytes of undelivered text of one operation */
 
 int atoll_sync_left_ms(const struct atoll_sync_call *call)
 {
@@ -34,7 +34,7 @@ static struct atoll_sync *sync_of(const struct atoll_sync_work *w)
     return ATOLL_CONTAINER_OF(w->call.callee, struct atoll_sync, callee);
 }
 
-/* On the worker. */
+/* On the worker: */
 
 void atoll_sync_say(const struct atoll_sync_call *call, const char *text)
 {
@@ -80,7 +80,7 @@ static void keep_row(void *arg, const char *id, const char *handle, bool alive)
     size_t cap = w->row_cap;
 
     if (w->result < 0 || strlen(id) != ATOLL_ID_LEN || strlen(handle) >= sizeof(rows->handle))
-        return; /* none of ours can look like that */
+        return; /* not the id of one of our sandboxes */
     if (w->row_count == cap) {
         cap = cap ? 2 * cap : 64;
         rows = cap > LIST_MAX ? NULL : realloc(w->rows, cap * sizeof(*rows));
@@ -159,13 +159,13 @@ static int run_op(struct atoll_sync_work *w)
     case ATOLL_OP_STOP:
     case ATOLL_OP_KEEP_LAYER:
     case ATOLL_OP_DROP_LAYER:
-        break; /* nobody here has them */
+        break; /* no blocking provider has these */
     }
     return atoll_fail(&w->error, ATOLL_ERR_INTERNAL, EINVAL, "operation %d", (int)w->call.op);
 }
 
-/* Says nothing about the provider, which was not asked: whoever has it pull slow images could take it
- * away from everybody. */
+/* The error does not count against the provider, which was not asked: else a tenant that pulls
+ * slow images could make it unavailable for all tenants. */
 static int fail_in_queue(struct atoll_sync_work *w)
 {
     int r = atoll_fail(&w->error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
@@ -183,7 +183,7 @@ static void run(struct atoll_job *job)
     w->ran = true;
     if (atoll_sync_cancelled(&w->how))
         w->result =
-            atoll_fail(&w->error, ATOLL_ERR_ABORTED, ECANCELED, "nobody wants the result any more");
+            atoll_fail(&w->error, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
     else if (atoll_sync_left_ms(&w->how) == 0)
         w->result = fail_in_queue(w);
     else
@@ -191,9 +191,9 @@ static void run(struct atoll_job *job)
     w->took_us = (uint64_t)(atoll_clock_us() - began_us);
 }
 
-/* On the loop. */
+/* On the loop's thread: */
 
-static void hear_one(struct atoll_sync_work *w, const char *text)
+static void deliver_text(struct atoll_sync_work *w, const char *text)
 {
     const struct atoll_provider *p = &w->call.callee->base;
 
@@ -203,8 +203,8 @@ static void hear_one(struct atoll_sync_work *w, const char *text)
         p->events->progress(p->events_arg, w->call.spec.id, text);
 }
 
-/* Whoever hears it may end anything but this operation. */
-static void hear(struct atoll_sync_work *w)
+/* The callback may end anything except this operation. */
+static void deliver(struct atoll_sync_work *w)
 {
     struct atoll_buf said;
     size_t unsaid;
@@ -217,11 +217,11 @@ static void hear(struct atoll_sync_work *w)
     (void)pthread_mutex_unlock(&sync_of(w)->lock);
     while (atoll_buf_size(&said) > 0) {
         const char *text = (const char *)atoll_buf_head(&said);
-        hear_one(w, text);
+        deliver_text(w, text);
         atoll_buf_consume(&said, strlen(text) + 1);
     }
     if (unsaid > 0)
-        hear_one(w, "[some lines are left out: they came too fast]");
+        deliver_text(w, "[some lines are missing: they came too fast]");
     atoll_buf_done(&said);
 }
 
@@ -234,7 +234,7 @@ void atoll_sync_hear(void *arg, uint32_t events)
     (void)!read(s->said_fd, &count, sizeof(count));
     for (struct atoll_list *node = s->callee.calls.next; node != &s->callee.calls;
          node = node->next)
-        hear(atoll_sync_work_of(node));
+        deliver(atoll_sync_work_of(node));
 }
 
 static void tell(struct atoll_sync_work *w, const struct atoll_error *error)
@@ -293,48 +293,48 @@ static void ended(struct atoll_job *job)
     struct atoll_sync_work *w = work_of(job);
 
     if (!w->ran)
-        w->result = atoll_fail(&w->error, ATOLL_ERR_ABORTED, ESHUTDOWN, "the daemon is ending");
+        w->result = atoll_fail(&w->error, ATOLL_ERR_ABORTED, ESHUTDOWN, "the daemon is stopping");
     if (w->result < 0)
         w->fd = ATOLL_NO_FD;
     if (sync_of(w)->orphaned) {
         if (w->fd >= 0)
             (void)close(w->fd);
     } else {
-        hear(w);
+        deliver(w);
         tell(w, w->result < 0 ? &w->error : NULL);
     }
     work_free(w);
 }
 
-/* What is only lent may change while the worker runs. */
-static void keep_lent(struct atoll_sync_work *w, const struct atoll_spec *lent)
+/* Copies what the spec borrows: it may change while the worker runs. */
+static void copy_borrowed(struct atoll_sync_work *w, const struct atoll_spec *borrowed)
 {
     size_t n = 0;
 
-    while (lent->env && lent->env[n])
+    while (borrowed->env && borrowed->env[n])
         n++;
     w->env = calloc(n + 1, sizeof(*w->env));
     for (size_t i = 0; w->env && i < n; i++)
-        if (!(w->env[i] = strdup(lent->env[i])))
+        if (!(w->env[i] = strdup(borrowed->env[i])))
             abort();
-    if (lent->metadata_json)
-        w->metadata_json = strdup(lent->metadata_json);
-    if (!w->env || (lent->metadata_json && !w->metadata_json))
+    if (borrowed->metadata_json)
+        w->metadata_json = strdup(borrowed->metadata_json);
+    if (!w->env || (borrowed->metadata_json && !w->metadata_json))
         abort(); /* small objects: the daemon is crash-only */
-    if (lent->mount_count > 0) {
-        w->mounts = calloc(lent->mount_count, sizeof(*w->mounts));
+    if (borrowed->mount_count > 0) {
+        w->mounts = calloc(borrowed->mount_count, sizeof(*w->mounts));
         if (!w->mounts)
             abort();
-        memcpy(w->mounts, lent->mounts, lent->mount_count * sizeof(*w->mounts));
+        memcpy(w->mounts, borrowed->mounts, borrowed->mount_count * sizeof(*w->mounts));
     }
-    if (lent->login) {
+    if (borrowed->login) {
         w->login = malloc(sizeof(*w->login));
         if (!w->login)
             abort();
-        *w->login = *lent->login;
+        *w->login = *borrowed->login;
     }
     w->call.spec.mounts = w->mounts;
-    w->call.spec.mount_count = lent->mount_count;
+    w->call.spec.mount_count = borrowed->mount_count;
     w->call.spec.login = w->login;
     w->call.spec.env = (const char *const *)w->env;
     w->call.spec.metadata_json = w->metadata_json;
@@ -347,16 +347,17 @@ void atoll_sync_begin(struct atoll_call *call)
 
     w->job = (struct atoll_job){.run = run, .done = ended};
     if (call->op == ATOLL_OP_CREATE || call->op == ATOLL_OP_SNAPSHOT)
-        w->job.owner = call->spec.tenant; /* they may take minutes */
+        /* A fair share for each tenant: creates may take minutes. */
+        w->job.owner = call->spec.tenant;
     atoll_buf_init(&w->said, SAID_MAX);
     w->how.say = keep_said;
     w->how.say_arg = w;
     w->how.deadline_ms = atoll_clock_ms() + atoll_op_facts[call->op].deadline_ms;
     w->how.origin = *atoll_origin_get();
-    w->how.cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* without one: no cancelling */
+    w->how.cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* -1: it cannot be cancelled */
     w->fd = ATOLL_NO_FD;
     if (call->op == ATOLL_OP_CREATE)
-        keep_lent(w, call->ret_spec);
+        copy_borrowed(w, call->ret_spec);
     if (atoll_workers_submit(sync_of(w)->workers, &w->job, &err) == 0)
         return;
     tell(w, &err);

@@ -5,18 +5,18 @@
 #include "provider/sync.h"
 
 /*
- * What the files of sync.h share: sync.c runs calls on workers and tells how they ended, sync_ops.c is
- * the rest of the provider that others see.
+ * Shared by the files of sync.h: sync.c runs calls on workers and delivers their results,
+ * sync_ops.c has the other operations.
  */
 
 /* The provider the engine sees. */
 struct atoll_sync {
-    struct atoll_callee callee; /* of struct atoll_sync_work; ops: those the inner one can serve */
+    struct atoll_callee callee;    /* ops has those that the inner provider has */
     struct atoll_workers *workers; /* borrowed */
     struct atoll_sync_provider *inner;
-    bool orphaned;        /* freed by its owner; goes with the last call */
-    pthread_mutex_t lock; /* for what workers say */
-    int said_fd;          /* readable when one did; owned */
+    bool orphaned;        /* freed by its owner; the memory is released with the last call */
+    pthread_mutex_t lock; /* guards `said` of all calls */
+    int said_fd;          /* eventfd: a worker added text to `said`; owned */
     struct atoll_watch said;
 };
 
@@ -26,17 +26,17 @@ struct atoll_sync_row {
     bool alive;
 };
 
-/* One operation. Its call is the worker's while it runs. */
+/* One operation. The worker owns its call while it runs. */
 struct atoll_sync_work {
     struct atoll_call call;
     struct atoll_job job;
     struct atoll_sync_call how;
-    char *metadata_json, **env;         /* CREATE: what the spec points to; owned */
-    struct atoll_mount *mounts;         /* the same */
-    struct atoll_registry_login *login; /* the same, and secret */
-    struct atoll_buf said; /* texts with their NUL, not told yet; guarded by sync->lock */
-    size_t unsaid;         /* texts that found no room */
-    /* what run() leaves */
+    char *metadata_json, **env;         /* CREATE: copies of what the spec points to; owned */
+    struct atoll_mount *mounts;         /* likewise */
+    struct atoll_registry_login *login; /* likewise, secret */
+    struct atoll_buf said; /* NUL-terminated texts, not delivered yet; guarded by sync->lock */
+    size_t unsaid;         /* texts dropped because `said` was full */
+    /* results of run() */
     bool ran;
     int fd;
     uint64_t took_us;
@@ -62,11 +62,11 @@ static inline struct atoll_sync_work *atoll_sync_work_of(struct atoll_list *node
     return ATOLL_CONTAINER_OF(node, struct atoll_sync_work, call.node);
 }
 
-/* Gives it to a worker. */
+/* Queues the call for a worker. */
 void atoll_sync_begin(struct atoll_call *call);
-/* Nobody wants its result any more. */
+/* The result is not needed any more; signals cancel_fd. */
 void atoll_sync_cancel(const struct atoll_sync_work *work);
-/* From now on nobody is told anything; all goes when the last operation has ended. */
+/* After this no callback is made; everything is freed when the last operation has ended. */
 void atoll_sync_orphan(struct atoll_sync *sync);
-/* For the watch of said_fd: tells what workers have said. */
+/* Watch callback of said_fd: delivers what workers reported. */
 void atoll_sync_hear(void *sync, uint32_t events);

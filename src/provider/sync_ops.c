@@ -7,7 +7,7 @@
 #include "provider/sync_internal.h"
 
 /*
- * What others see of a provider of straight-line code, but for the calls, which sync.c has run.
+ * The operations that are not calls; sync.c runs the calls.
  */
 
 static const struct atoll_provider_caps *caps(struct atoll_provider *p)
@@ -46,7 +46,7 @@ static bool public_host(struct atoll_provider *p, const struct atoll_spec *spec,
     return s->inner->ops->public_host(s->inner, spec, out, cap);
 }
 
-/* Those under way are told to give up, and nobody is told how they ended. */
+/* Cancels the operations in progress; their `done` is not called. */
 static struct atoll_provider *sync_free(struct atoll_provider *p)
 {
     struct atoll_sync *s = p ? atoll_sync_of(p) : NULL;
@@ -57,7 +57,7 @@ static struct atoll_provider *sync_free(struct atoll_provider *p)
     return NULL;
 }
 
-/* What the inner one cannot do has no operation, so that it is refused. */
+/* Operations that the inner provider lacks are NULL, so that checked.h refuses them. */
 static void choose_ops(struct atoll_provider_ops *ops, const struct atoll_sync_ops *inner)
 {
     ops->caps = caps;

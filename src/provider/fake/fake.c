@@ -20,7 +20,7 @@
 
 #define REMOVE_TRIES 50
 #define PATH_CAP 4096
-#define DEPTH_MAX 16 /* of processes */
+#define DEPTH_MAX 16 /* of the process tree */
 
 struct fake {
     struct atoll_sync_provider base;
@@ -34,7 +34,7 @@ static struct fake *fake_of(struct atoll_sync_provider *p)
 
 /* Injected delay and failure. */
 
-/* What the control file says about an operation: the last line that is meant. */
+/* The last line of the control file that applies to an operation. */
 struct order {
     int delay_ms;
     char end[32];
@@ -65,9 +65,9 @@ static int obey(const struct fake *f, const struct atoll_sync_call *call, const 
     if (order.delay_ms > 0) {
         struct pollfd pfd = {.fd = call->cancel_fd, .events = POLLIN};
         if (poll(&pfd, 1, ATOLL_MIN(order.delay_ms, atoll_sync_left_ms(call))) > 0)
-            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "nobody wants it any more");
+            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
         if (atoll_sync_left_ms(call) == 0)
-            return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT, "it takes too long");
+            return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT, "the deadline is over");
     }
     if (ret_order)
         *ret_order = order;
@@ -90,7 +90,8 @@ static ssize_t read_file(const char *path, char *out, size_t cap)
     return n;
 }
 
-/* Its agent; 0 when that is not running, or the number is somebody else's by now. */
+/* Returns the pid of the sandbox's agent; 0 if it does not run, or if the pid was reused by
+ * another process. */
 static pid_t agent_of(const struct fake *f, const char *id)
 {
     char path[PATH_CAP], text[PATH_CAP];
@@ -108,7 +109,7 @@ static pid_t agent_of(const struct fake *f, const char *id)
     return n > 0 && memmem(text, (size_t)n, id, strlen(id)) ? (pid_t)pid : 0;
 }
 
-/* Whoever it started first: nobody is left to start more. */
+/* Kills the children first; a stopped parent cannot start more. */
 static void kill_tree(pid_t pid, int depth)
 {
     char path[64], text[PATH_CAP];
@@ -122,7 +123,7 @@ static void kill_tree(pid_t pid, int depth)
     (void)kill(pid, SIGKILL);
 }
 
-/* One that only waits to be reaped, by whoever that is, is gone. */
+/* Waits until the process is gone; a zombie counts as gone. */
 static void wait_gone(const struct fake *f, const char *id, const struct atoll_sync_call *call)
 {
     while (agent_of(f, id) && atoll_sync_left_ms(call) > 0)
@@ -141,14 +142,14 @@ static int remove_all(struct fake *f, const struct atoll_sync_call *call, const 
         wait_gone(f, id, call);
     }
     path_of(f, id, "", path);
-    /* What an ending agent still makes or removes there must not stop us half-way. */
+    /* Retries: an agent that is ending may still create or remove files there. */
     for (int tries = 0; (r = atoll_tree_remove(AT_FDCWD, path)) < 0 && tries < REMOVE_TRIES;
          tries++)
         (void)usleep(10000);
     return r < 0 ? atoll_fail_errno(err, -r, "fake: remove the sandbox") : 0;
 }
 
-/* The agent goes to the background by itself once it listens. */
+/* The agent daemonizes by itself once it listens. */
 static int start_agent(const struct fake *f, const char *id, struct atoll_error *err)
 {
     char socket[PATH_CAP], pid_file[PATH_CAP], home[PATH_CAP], uid[16], gid[16];
@@ -219,7 +220,7 @@ static int create(struct atoll_sync_provider *p, const struct atoll_sync_call *c
     struct atoll_error ignored;
     int r = obey(f, call, "create", spec->id, NULL, err);
 
-    if (r == 0) /* what an earlier try may have left */
+    if (r == 0) /* remnants of an earlier try */
         r = remove_all(f, call, spec->id, err);
     if (r < 0)
         return r;
@@ -239,8 +240,8 @@ static int create(struct atoll_sync_provider *p, const struct atoll_sync_call *c
     return r;
 }
 
-/* As from an agent that ends while it is greeted. */
-static int dial_nobody(int *ret_fd, struct atoll_error *err)
+/* A stream that ends at once, like that of an agent that ends during the handshake. */
+static int dial_closed(int *ret_fd, struct atoll_error *err)
 {
     int pair[2];
 
@@ -258,7 +259,7 @@ static int dial(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
     int r = obey(fake_of(p), call, "dial", spec->id, &order, err);
 
     if (r == 0 && strcmp(order.end, "dialed") == 0)
-        return dial_nobody(ret_fd, err);
+        return dial_closed(ret_fd, err);
     return r < 0 ? r : connect_agent(fake_of(p), spec->id, ret_fd, err);
 }
 
@@ -339,7 +340,7 @@ static struct atoll_sync_provider *fake_free(struct atoll_sync_provider *p)
     return NULL;
 }
 
-/* What it cannot do is simply not there: the engine refuses it in words. */
+/* Operations that are missing here are refused by provider/checked.h. */
 static const struct atoll_sync_ops ops = {
     .name = "fake",
     .caps = {.isolation = "none",
