@@ -1,6 +1,6 @@
 /*
- * What the engine's answers mean. Nothing in them is taken for granted: a missing field is as if it
- * said nothing.
+ * Parses the engine's answers. They are not trusted: a missing or malformed field counts as not
+ * set.
  */
 #include <errno.h>
 #include <signal.h>
@@ -86,7 +86,8 @@ void atoll_docker_info_parse(const json_t *info, struct atoll_docker_info *ret)
 
 static void parse_exit(const json_t *state, struct atoll_provider_inspection *ret)
 {
-    int code = (int)ATOLL_MIN(number_at(state, "ExitCode"), UINT64_C(255)); /* no status is more */
+    /* An exit status is at most 255. */
+    int code = (int)ATOLL_MIN(number_at(state, "ExitCode"), UINT64_C(255));
     bool oom = json_is_true(json_object_get(state, "OOMKilled"));
     const char *error = text_at(state, "Error");
 
@@ -132,7 +133,7 @@ void atoll_docker_stats_parse(const json_t *stats, struct atoll_provider_stats *
     *ret = (struct atoll_provider_stats){
         .memory_bytes = usage - ATOLL_MIN(cache, usage),
         .memory_peak_bytes = number_at(memory, "max_usage"),
-        /* "None" is written as nearly all that a counter can hold. */
+        /* A missing limit is reported as a number near the counter's maximum. */
         .memory_limit_bytes = limit < UINT64_C(1) << 60 ? limit : 0,
         .cpu_us = number_at(cpu, "total_usage") / 1000,
         .processes = number_at(json_object_get(stats, "pids_stats"), "current"),
@@ -181,7 +182,7 @@ const char *atoll_docker_registry_of(const char *image, char *out)
     const char *slash = strchr(image, '/');
     size_t len = slash ? (size_t)(slash - image) : 0;
 
-    /* As docker: what is before the first slash is a host if it looks like one. */
+    /* As in docker: the part before the first slash is a host if it looks like one. */
     if (len == 0 || len > 255 ||
         (!memchr(image, '.', len) && !memchr(image, ':', len) &&
          !(len == 9 && memcmp(image, "localhost", 9) == 0)))
@@ -206,10 +207,11 @@ static const struct {
     {"timeout", ATOLL_ERR_UNAVAILABLE, EAGAIN},
     {"Timeout", ATOLL_ERR_UNAVAILABLE, EAGAIN},
     {"EOF", ATOLL_ERR_UNAVAILABLE, EAGAIN},
-    {"connection re", ATOLL_ERR_UNAVAILABLE, EAGAIN}, /* refused, reset */
+    {"connection re", ATOLL_ERR_UNAVAILABLE, EAGAIN}, /* "connection refused", "connection reset" */
 };
 
-/* "lookup NAME on 10.0.0.2:53: no such host": whom the engine asks is its own affair. */
+/* "lookup NAME on 10.0.0.2:53: no such host": removes the resolver's address, which clients need
+ * not know. */
 static void hide_resolver(char *text)
 {
     char *at = strstr(text, "lookup "), *end;
@@ -228,7 +230,8 @@ static void hide_resolver(char *text)
 void atoll_docker_judge_pull(struct atoll_error *err)
 {
     hide_resolver(err->text);
-    /* Any answer tells of the registry, and an engine that gives none in time waits for it. */
+    /* The failure counts as the registry's, not the engine's: an answer is about the registry,
+     * and an engine that times out waits for it. */
     err->another = err->kind != ATOLL_ERR_UNAVAILABLE || err->errnum == EAGAIN;
     if (err->kind != ATOLL_ERR_INTERNAL && err->kind != ATOLL_ERR_FAILED_PRECONDITION)
         return;

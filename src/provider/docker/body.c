@@ -1,5 +1,5 @@
 /*
- * The container as we ask for it: as little as the agent needs, limits first.
+ * The body that creates a container: only what the agent needs, with all limits.
  */
 #include "provider/docker/body.h"
 
@@ -10,10 +10,10 @@
 #include "sandbox/proc_parts.h"
 #include "sys/caps.h"
 
-/* The smallest memory that engines accept. */
+/* The smallest memory limit that engines accept. */
 #define MEMORY_MIN (6 * 1024 * 1024)
 #define RUN_BYTES (1024 * 1024)
-#define AGENT_PIDS 2 /* the agent, and a relay */
+#define AGENT_PIDS 2 /* the agent and one relay */
 
 static const struct {
     const char *name;
@@ -99,8 +99,8 @@ static void add_tmpfs(json_t *object, const char *path, uint64_t bytes, uint64_t
     (void)json_object_set_new(object, path, json_string(options));
 }
 
-/* Three quarters of the disk are homes, the rest is shared by the other places that programs
- * expect to write to. Whose home it is the agent finds out where the image does not say. */
+/* Three quarters of the disk are for home directories; other writable directories share the
+ * rest. If the image names no user, the agent finds the home directory. */
 static void add_disk(json_t *tmpfs, const struct atoll_docker_place *p)
 {
     const struct atoll_limits *l = &p->spec->limits;
@@ -116,14 +116,14 @@ static void add_disk(json_t *tmpfs, const struct atoll_docker_place *p)
     add_tmpfs(tmpfs, "/home", (6 - of_root) * eighth, (6 - of_root) * inodes, 0755);
     add_tmpfs(tmpfs, "/tmp", 2 * eighth / others, 2 * inodes / others, 01777);
     add_tmpfs(tmpfs, "/var/tmp", 2 * eighth / others, 2 * inodes / others, 01777);
-    /* Volumes that the image declares would be outside of the limit. */
+    /* Volumes declared by the image would not count against the limit; a tmpfs covers each. */
     for (size_t i = 0; i < p->image->volume_count; i++)
         add_tmpfs(tmpfs, p->image->volumes[i], 2 * eighth / others, 2 * inodes / others, 0755);
 }
 
 static void add_limits(json_t *o, const struct atoll_limits *l, uint32_t waived, unsigned cpus)
 {
-    /* Engines refuse more CPUs than there are; that many is no limit anyway. */
+    /* Engines refuse more CPUs than they have; that many is no limit in any case. */
     uint64_t millis = cpus ? ATOLL_MIN(l->cpu_millis, cpus * 1000u) : l->cpu_millis;
     uint64_t memory = ATOLL_MAX(l->memory_bytes, (uint64_t)MEMORY_MIN);
 
@@ -165,7 +165,7 @@ static void add_disk_limit(json_t *host, const struct atoll_docker_place *p)
     (void)json_object_set_new(host, "Tmpfs", tmpfs);
 }
 
-/* What engines hide by themselves is less. Those of /sys tell what hardware this is. */
+/* More than engines mask by default: the paths in /sys describe the hardware. */
 static json_t *hidden_paths(void)
 {
     json_t *paths = json_pack("[s, s, s, s]", "/sys/firmware", "/sys/kernel/notes",
@@ -215,7 +215,7 @@ static json_t *host_config(const struct atoll_docker_place *p)
 
 json_t *atoll_docker_body_create(const struct atoll_docker_place *p)
 {
-    /* One that waits in the pool has no owner, and labels cannot be changed. */
+    /* A container in the pool has no owner yet, and labels cannot be changed later. */
     const char *owner = p->spec->tenant;
 
     return json_pack("{s:s, s:s, s:s, s:s, s:[s], s:o, s:{s:s, s:s, s:s*}, s:s, s:{s:[s]}, s:o}",

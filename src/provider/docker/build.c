@@ -1,5 +1,5 @@
 /*
- * Images that are made: imported from a root file system, built from a Dockerfile, committed from a
+ * Making images: imported from a root file system, built from a Dockerfile, committed from a
  * container.
  */
 #include <errno.h>
@@ -51,7 +51,7 @@ struct context {
     int fd;
 };
 
-/* Until there is something, nobody wants it any more, or it takes too long. */
+/* Waits until there is data, the call is cancelled or its deadline is over. */
 static ssize_t read_context(void *arg, void *out, size_t cap)
 {
     const struct context *c = arg;
@@ -63,14 +63,14 @@ static ssize_t read_context(void *arg, void *out, size_t cap)
         if (atoll_sync_cancelled(c->call) || atoll_sync_left_ms(c->call) == 0)
             return -ECANCELED;
         if (poll(fds, 2, atoll_sync_left_ms(c->call)) <= 0 || !fds[0].revents)
-            continue; /* a read might wait */
+            continue; /* a read could block */
         n = read(c->fd, out, cap);
         if (n >= 0 || (errno != EINTR && errno != EAGAIN))
             return n < 0 ? -errno : n;
     }
 }
 
-/* Base images may be in registries that we know. */
+/* Credentials for base images in registries that the operator configured. */
 static char *registries_header(const struct atoll_docker *d)
 {
     ATOLL_DOCKER_AUTOJSON json_t *all = json_object();
@@ -104,7 +104,7 @@ static char *build_path(const struct atoll_docker *d, const struct atoll_provide
     return path;
 }
 
-/* What we have made, in the engine's words. */
+/* Asks the engine for digest and size of the new image. */
 static int describe(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,
                     struct atoll_provider_image *ret, struct atoll_error *err)
 {
@@ -142,16 +142,15 @@ int atoll_docker_build(struct atoll_sync_provider *p, const struct atoll_sync_ca
     if (header)
         explicit_bzero(header, strlen(header));
     if (r < 0 && atoll_sync_cancelled(call))
-        return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the build was given up");
+        return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the build was cancelled");
     return r < 0 ? atoll_wrap(err, "the image was not built")
                  : describe(d, call, build->image, ret, err);
 }
 
 /* --- snapshots --- */
 
-/* The agent was this container's program, and our labels say whose container it was: an image has
- * neither. That nobody is said to be its user cannot be told by leaving it out: engines take the
- * container's then. */
+/* Removes the agent as the program, and our labels, from the image's configuration. An empty
+ * user has to be stored in a label: if the field is missing, engines copy the container's user. */
 static json_t *committed(const json_t *inside)
 {
     const json_t *config = json_object_get(inside, "Config");
@@ -180,10 +179,11 @@ int atoll_docker_snapshot(struct atoll_sync_provider *p, const struct atoll_sync
     if (r < 0)
         return r;
     if (json_is_true(json_object_get(json_object_get(inside, "HostConfig"), "ReadonlyRootfs")))
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-                          "what this sandbox has written is in memory, and no part of its image: "
-                          "create it with \"waive\": [\"disk\"], or with an engine whose storage "
-                          "keeps quotas (disk: quota)");
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+            "the files this sandbox has written are in memory and cannot become an image: "
+            "create it with \"waive\": [\"disk\"], or with an engine whose storage "
+            "supports quotas (disk: quota)");
     query = repo_query(image);
     if (!query || asprintf(&path, "/commit?container=%s&%s&pause=1", spec->handle, query) < 0) {
         path = NULL;

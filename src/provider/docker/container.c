@@ -1,10 +1,9 @@
 /*
- * One container: made, started, reached, removed.
+ * One container: create, start, dial, remove.
  *
  * The agent binds its socket in a directory that the container shares with us. As soon as it
- * answers we move the socket out of there and remove the directory: the bound one inside is dead
- * then, so root inside can neither put a socket of its own in the agent's place nor write to our
- * disk.
+ * answers, the socket is moved elsewhere and the directory is removed: the mount inside then shows
+ * a deleted directory. So root inside can neither replace the agent's socket nor write to our disk.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +26,7 @@
     "the agent did not start in time; an engine that does not see this host's files needs " \
     "`remote: true`"
 
-/* --- its directory --- */
+/* --- directory --- */
 
 static int dir_remove(const struct atoll_docker *d, const char *name, struct atoll_error *err)
 {
@@ -95,7 +94,7 @@ static int keep_words(void *arg, const void *bytes, size_t n)
     return 0;
 }
 
-/* Fails when the container has ended, with what it said last. */
+/* Fails if the container has ended, with its last output. */
 static int still_runs(struct atoll_docker *d, const struct atoll_sync_call *call,
                       const char *handle, struct atoll_error *err)
 {
@@ -124,8 +123,8 @@ static int still_runs(struct atoll_docker *d, const struct atoll_sync_call *call
                       words.len ? ": " : "", words.text);
 }
 
-/* Until there is something new in the directory, or it is time to look for the container. late: what
- * to say when there is no more time. */
+/* Waits until a file appears in the directory or ms have passed. late: the error text at the
+ * deadline. */
 static int wait_a_little(const struct atoll_sync_call *call, int notify_fd, int ms,
                          const char *late, struct atoll_error *err)
 {
@@ -137,13 +136,13 @@ static int wait_a_little(const struct atoll_sync_call *call, int notify_fd, int 
     if (fds[0].revents)
         (void)!read(notify_fd, events, sizeof(events));
     if (atoll_sync_cancelled(call))
-        return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "no longer wanted");
+        return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
     if (atoll_sync_left_ms(call) == 0)
         return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT, "%s", late);
     return 0;
 }
 
-/* notify_fd watches run since before the container started. */
+/* notify_fd has watched `run` since before the container was started. */
 static int wait_for_agent(struct atoll_docker *d, const struct atoll_sync_call *call,
                           const char *handle, const char *run, int notify_fd,
                           struct atoll_error *err)
@@ -163,7 +162,7 @@ static int wait_for_agent(struct atoll_docker *d, const struct atoll_sync_call *
             look_ms = atoll_clock_ms() + LOOK_EVERY_MS;
             r = still_runs(d, &bounded, handle, err);
         }
-        if (r == 0) /* bound, and about to listen: that is not told */
+        if (r == 0) /* bound but not listening yet, which inotify does not report */
             r = wait_a_little(&bounded, notify_fd, fd == -ENOENT ? LOOK_EVERY_MS : 1, AGENT_LATE,
                               err);
         if (r < 0)
@@ -171,7 +170,7 @@ static int wait_for_agent(struct atoll_docker *d, const struct atoll_sync_call *
     }
 }
 
-/* The same through a relay. */
+/* The same for a remote engine, through a relay. */
 static int wait_for_remote(struct atoll_docker *d, const struct atoll_sync_call *call,
                            const char *handle, struct atoll_error *err)
 {
@@ -191,7 +190,7 @@ static int wait_for_remote(struct atoll_docker *d, const struct atoll_sync_call 
     }
 }
 
-/* --- making one --- */
+/* --- create --- */
 
 static int check_limits(const struct atoll_docker_info *info, const struct atoll_spec *spec,
                         struct atoll_error *err)
@@ -227,12 +226,12 @@ static int post_create(struct atoll_docker *d, const struct atoll_sync_call *cal
         return r;
     id = json_string_value(json_object_get(answer, "Id"));
     if (!id || atoll_text_copy(ret_handle, cap, id) < 0)
-        return atoll_fail(err, ATOLL_ERR_INTERNAL, EPROTO, "Docker named no container");
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EPROTO, "Docker's answer has no container id");
     return 0;
 }
 
-/* Once more where the first try cannot be meant: what a crash left has the name, or the storage
- * turns out to keep no quota. */
+/* Retries once if a container left by a crash has the name, or if the storage driver does not
+ * support quotas after all. */
 static int create_container(struct atoll_docker *d, const struct atoll_sync_call *call,
                             const char *name, struct atoll_docker_place *place, char *ret_handle,
                             size_t cap, struct atoll_error *err)
@@ -253,7 +252,7 @@ static int create_container(struct atoll_docker *d, const struct atoll_sync_call
         place->disk = ATOLL_DOCKER_DISK_TMPFS;
         r = post_create(d, call, name, place, ret_handle, cap, err);
     }
-    /* The request is innocent of what providers.yaml says. */
+    /* The fault is in providers.yaml, not in the request. */
     if (r < 0 && place->runtime && strstr(err->text, "untime specified"))
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ENOENT,
                        "the Docker engine has no runtime called %.64s", place->runtime);
@@ -268,7 +267,7 @@ static int start_local(struct atoll_docker *d, const struct atoll_sync_call *cal
     ATOLL_AUTOFREE char *run = dir_path(d, name, true);
     int r;
 
-    /* Without a watch we look now and then instead. */
+    /* Without inotify the directory is polled. */
     if (notify_fd >= 0 && run)
         (void)inotify_add_watch(notify_fd, run, IN_CREATE);
     if (!dir || !run)
@@ -367,7 +366,7 @@ int atoll_docker_container_remove(struct atoll_docker *d, const struct atoll_syn
                                    which);
         if (r != -EEXIST)
             break;
-        /* Somebody else removes it already: wait for that. */
+        /* Another request is removing it: wait for that. */
         r = wait_a_little(call, ATOLL_NO_FD, 50, "the Docker engine did not remove it in time",
                           err);
         if (r < 0)
@@ -387,7 +386,8 @@ int atoll_docker_container_dial(struct atoll_docker *d, const struct atoll_sync_
 
     if (!dir)
         return atoll_fail_errno(err, ENOMEM, "container");
-    /* The directory says how the container was made: the engine may be configured anew since. */
+    /* The directory tells how the container was created: the engine's settings may have changed
+     * since. */
     if (access(dir, F_OK) < 0 && errno == ENOENT)
         return atoll_docker_remote_dial(d, call, which, ret_fd, err);
     fd = atoll_unix_connect(dir, ATOLL_DOCKER_SOCKET);

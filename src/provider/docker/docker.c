@@ -1,5 +1,5 @@
 /*
- * The provider: configuration, what the engine can do, and the operations that are one request.
+ * The provider: configuration, capabilities of the engine, and the operations that are one request.
  */
 #include "provider/docker/docker.h"
 
@@ -18,14 +18,15 @@
 #define HOST_DEFAULT "unix:///var/run/docker.sock"
 #define LOCK_WAIT_MS 20
 
-/* "atoll-ID": the name of a sandbox's container, and of its directory. */
+/* "atoll-ID": the name of a sandbox's container and of its directory. */
 static const char *name_of(const struct atoll_spec *spec, char out[64])
 {
     (void)snprintf(out, 64, ATOLL_DOCKER_NAME "%s", spec->id);
     return out;
 }
 
-/* What Docker calls it. A handle comes from our records, but goes into a path. */
+/* The container's Docker id or name. The handle comes from our store, but is checked because it
+ * becomes part of a URL path. */
 static const char *which_of(const struct atoll_spec *spec, char out[64 + 1])
 {
     if (atoll_text_is_name(spec->handle) && strlen(spec->handle) <= 64)
@@ -42,7 +43,7 @@ int atoll_docker_lock(pthread_mutex_t *lock, const struct atoll_sync_call *call,
 
     while (pthread_mutex_trylock(lock) != 0) {
         if (poll(&cancelled, 1, ATOLL_MIN(LOCK_WAIT_MS, atoll_sync_left_ms(call))) > 0)
-            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "no longer wanted");
+            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
         if (atoll_sync_left_ms(call) == 0)
             return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
                               "the Docker engine is busy with another request of this kind");
@@ -50,7 +51,7 @@ int atoll_docker_lock(pthread_mutex_t *lock, const struct atoll_sync_call *call,
     return 0;
 }
 
-/* --- what the engine can do --- */
+/* --- capabilities of the engine --- */
 
 static int info_ask(struct atoll_docker *d, const struct atoll_sync_call *call,
                     struct atoll_docker_info *ret, struct atoll_error *err)
@@ -62,7 +63,7 @@ static int info_ask(struct atoll_docker *d, const struct atoll_sync_call *call,
         return r;
     atoll_docker_info_parse(answer, ret);
     (void)pthread_mutex_lock(&d->lock);
-    /* What a try has shown counts for more than what it looks like. */
+    /* The result of a real try overrides what the storage driver suggests. */
     if (d->info.known && !d->info.quota)
         ret->quota = false;
     d->info = *ret;
@@ -109,7 +110,8 @@ static uint32_t docker_missing_limits(const struct atoll_sync_provider *p,
 {
     const struct atoll_docker *d = atoll_docker_of((struct atoll_sync_provider *)(uintptr_t)p);
     struct atoll_docker_info info = info_known(d);
-    /* A disk in memory keeps its limit, but nothing else of the image can be written to then. */
+    /* With the disk in memory the rest of the image is read-only; so if the request waives the
+     * limit, the disk is not limited. */
     bool poor =
         d->config.disk == ATOLL_DOCKER_DISK_AUTO && !info.quota && spec->waived & ATOLL_LIMIT_DISK;
     bool disk = spec->limits.disk_bytes && (d->config.disk == ATOLL_DOCKER_DISK_REFUSE || poor);
@@ -171,7 +173,7 @@ static int docker_inspect(struct atoll_sync_provider *p, const struct atoll_sync
     if (r < 0)
         return r;
     if (!json_is_object(json_object_get(answer, "State")))
-        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "Docker's answer says nothing");
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "Docker's answer has no state");
     atoll_docker_inspect_parse(answer, ret);
     return 0;
 }
@@ -188,7 +190,7 @@ static int docker_destroy(struct atoll_sync_provider *p, const struct atoll_sync
     return r;
 }
 
-/* A refusal is none when it is already as it should be. */
+/* An engine's refusal is success if the container is already in the wanted state. */
 static int freeze(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                   const struct atoll_spec *spec, const char *verb, bool paused,
                   struct atoll_error *err)
@@ -253,7 +255,7 @@ static int docker_stats(struct atoll_sync_provider *p, const struct atoll_sync_c
     return r < 0 ? r : 0;
 }
 
-/* A handle comes from our records, but goes into a path. */
+/* The handle comes from our store, but is checked because it becomes part of a URL path. */
 static int docker_snapshot(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                            const struct atoll_spec *spec, const char *image,
                            struct atoll_provider_image *ret, struct atoll_error *err)
@@ -309,9 +311,9 @@ static const struct atoll_sync_ops ops = {
     .free = docker_free,
 };
 
-/* --- its life --- */
+/* --- open and free --- */
 
-/* Every pointer of the copy is ours afterwards, also when this fails halfway. */
+/* Copies every pointer; the copy owns them, also if this fails halfway. */
 static bool config_dup(struct atoll_docker_config *to, const struct atoll_docker_config *from)
 {
     struct atoll_docker_registry *registries =
@@ -396,8 +398,7 @@ static struct atoll_sync_provider *docker_free(struct atoll_sync_provider *p)
     return NULL;
 }
 
-/* Which containers are ours: those with the id that our state directory has had since it was made.
- * */
+/* The id that labels our containers; created with the state directory. */
 static int load_id(struct atoll_docker *d, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
@@ -440,7 +441,7 @@ static bool has_runtime(const struct atoll_docker_config *config)
     return config->runtime && *config->runtime;
 }
 
-/* By how the well-known ones are called everywhere. */
+/* Derived from the names of well-known runtimes. */
 static const char *isolation_of(const struct atoll_docker_config *config)
 {
     static const struct {

@@ -2,13 +2,13 @@
 #include "provider/sync.h"
 
 /*
- * Sandboxes that are containers of a Docker engine: our agent is their first process, on any image.
+ * Sandboxes as containers of a Docker engine. Our agent is the first process; any image works.
  *
- * On an engine of this host the agent's socket is in a directory both sides see, and descriptors
- * pass through it. An engine elsewhere gets the agent as a volume, and streams run through a relay
- * that is executed in the container.
+ * With an engine on this host the agent's socket is in a shared directory and passes descriptors. A
+ * remote engine gets the agent as a volume, and streams go through a relay that is executed in the
+ * container.
  *
- * Blocking: everything but missing_limits. Thread: any worker, several at a time.
+ * Blocking: everything except missing_limits. Thread: any worker, several at a time.
  */
 struct atoll_docker_registry {
     const char *host, *username, *password;
@@ -19,58 +19,60 @@ struct atoll_docker_bind {
     bool writable;
 };
 
-/* How the limit of the disk is kept. */
+/* How the size of the disk is limited. */
 enum atoll_docker_disk {
-    ATOLL_DOCKER_DISK_AUTO,  /* QUOTA where the engine's storage looks as if it could, else TMPFS */
-    ATOLL_DOCKER_DISK_QUOTA, /* by the engine's storage driver */
-    ATOLL_DOCKER_DISK_TMPFS, /* the image is read-only; /home, /tmp and the like are in memory */
-    ATOLL_DOCKER_DISK_REFUSE, /* not at all: requests have to waive it */
+    /* QUOTA if the engine's storage driver seems to support it, else TMPFS. */
+    ATOLL_DOCKER_DISK_AUTO,
+    ATOLL_DOCKER_DISK_QUOTA,  /* by the engine's storage driver */
+    ATOLL_DOCKER_DISK_TMPFS,  /* the image is read-only; /home, /tmp and similar are tmpfs */
+    ATOLL_DOCKER_DISK_REFUSE, /* not limited: requests must waive the limit */
 };
 
 struct atoll_docker_config {
     const char *host; /* unix://PATH or tcp://HOST:PORT; NULL: unix:///var/run/docker.sock */
-    const char *ca, *cert, *key; /* PEM files; any of them makes TCP into TLS */
-    bool remote;                 /* a unix socket whose engine does not see this host's files */
-    const char *runtime;         /* of its containers, by the engine's name for it; NULL: its own.
-                                  * With one that has a kernel of its own nothing can be shared by
-                                  * descriptor, so its engine counts as remote */
-    const char *state_dir;       /* its own, below an existing directory; made when missing */
-    bool succeeds;               /* another of this process that may still be at work there */
-    const char *libexec_dir;     /* has atoll-agent and atoll-sudo */
-    const char *layers_dir;      /* layers of rootfs templates; NULL: these are refused */
-    const char *default_image;   /* stands for the host template; NULL: that is refused */
-    const char *bridge;          /* network of ATOLL_NETWORK_BRIDGE; NULL: "bridge" */
+    const char *ca, *cert, *key; /* PEM files; if one is set, TCP uses TLS */
+    bool remote;                 /* unix socket of an engine that does not see this host's files */
+    /* Container runtime by the engine's name for it; NULL: the engine's default. A runtime with
+     * a kernel of its own cannot pass descriptors, so its engine counts as remote. */
+    const char *runtime;
+    const char *state_dir; /* its own directory; created if missing, in an existing parent */
+    bool succeeds; /* replaces a provider of this process that may still use that directory */
+    const char *libexec_dir;   /* has atoll-agent and atoll-sudo */
+    const char *layers_dir;    /* layers of rootfs templates; NULL: such templates are refused */
+    const char *default_image; /* used for the host template; NULL: that template is refused */
+    const char *bridge;        /* network of ATOLL_NETWORK_BRIDGE; NULL: "bridge" */
     enum atoll_docker_disk disk;
     const struct atoll_docker_registry *registries;
     size_t registry_count;
-    bool private_registries; /* images may come from private networks, too, not only `registries` */
-    const struct atoll_docker_bind *binds; /* in every sandbox */
+    bool private_registries; /* allows images from private networks, not only from `registries` */
+    const struct atoll_docker_bind *binds; /* mounted in every sandbox */
     size_t bind_count;
-    unsigned pool;        /* containers of default_image that wait, started; 0: none */
-    unsigned connections; /* kept to the engine at most; 0: 8 */
-    unsigned volumes;     /* most a tenant may have; 0: none, for nobody limits their size */
+    unsigned pool;        /* started containers of default_image kept ready; 0: no pool */
+    unsigned connections; /* maximum of idle connections to the engine; 0: 8 */
+    /* Maximum of volumes per tenant; 0: volumes are refused, since their size is not limited. */
+    unsigned volumes;
     const struct atoll_docker_bind *host_paths; /* what requests may mount; target is not used */
     size_t host_path_count;
 };
 
-/* Copies what it needs of the config. Asks the engine nothing: it may come up later. */
+/* Copies the config. Does not contact the engine, which may start later. */
 int atoll_docker_provider_new(const struct atoll_docker_config *config,
                               struct atoll_sync_provider **ret,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Bytes of a tar archive, 0 at its end, < 0 on failure. */
+/* Reads bytes of a tar archive: 0 at its end, < 0 on failure. */
 typedef ssize_t atoll_docker_read_fn(void *arg, void *out, size_t cap);
 
-/* The image `name` from the tar archive of a root file system. */
+/* Makes the image `name` from the tar archive of a root file system. */
 int atoll_docker_import(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                         const char *name, atoll_docker_read_fn *read, void *arg,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
-/* As in provider/sync.h. By the engine's own builder: its steps are no sandboxes of ours. */
+/* As in provider/sync.h. The engine's own builder runs the steps, not a sandbox. */
 int atoll_docker_build(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                        const struct atoll_provider_build *build, struct atoll_provider_image *ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The same; processes stand still meanwhile. FAILED_PRECONDITION for one whose disk is in memory
- * (ATOLL_DOCKER_DISK_TMPFS). */
+/* As in provider/sync.h; the processes are paused meanwhile. FAILED_PRECONDITION if the disk is
+ * in memory (ATOLL_DOCKER_DISK_TMPFS). */
 int atoll_docker_snapshot(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                           const struct atoll_spec *spec, const char *image,
                           struct atoll_provider_image *ret,

@@ -4,36 +4,36 @@
 #include "provider/docker/body.h"
 #include "provider/docker/http.h"
 
-/* What the files of this provider share. */
+/* Shared by the files of this provider. */
 
 #define ATOLL_DOCKER_POOL_MAX 32
-#define ATOLL_DOCKER_PULLS 16 /* at once, with somebody's own credentials */
+#define ATOLL_DOCKER_PULLS 16 /* pulls with a tenant's own credentials at the same time */
 #define ATOLL_DOCKER_CLEAN_UP_MS 30000
 
 struct atoll_docker_pool; /* pool.c */
 
 struct atoll_docker {
     struct atoll_sync_provider sync;   /* first */
-    struct atoll_docker_config config; /* strings owned, see docker.c */
+    struct atoll_docker_config config; /* strings are owned, see docker.c */
     struct atoll_docker_http *http;
-    char *state_dir;  /* owned; one directory per container below */
+    char *state_dir;  /* owned; has one directory per container */
     char *agent_path; /* owned */
     char *sudo_path;  /* owned */
-    char *profile;    /* owned: seccomp, as JSON */
+    char *profile;    /* owned: seccomp profile as JSON */
     char daemon_id[40];
-    bool local; /* a unix socket of an engine that sees our files */
+    bool local; /* unix socket of an engine that sees our files */
 
-    pthread_mutex_t lock; /* for what follows */
+    pthread_mutex_t lock; /* guards the members below */
     struct atoll_docker_info info;
-    char pulling[ATOLL_DOCKER_PULLS][264]; /* images on their way for one tenant alone; "" */
-    unsigned pulls;                        /* how many such have begun */
-    bool agent_sent;                       /* remote: the volume with our agent is complete */
-    pthread_mutex_t sending; /* one worker at a time makes that volume, or an image of a layer */
+    char pulling[ATOLL_DOCKER_PULLS][264]; /* images being pulled for one tenant; "": free */
+    unsigned pulls;                        /* number of such pulls started so far */
+    bool agent_sent;         /* remote engine: the volume with our agent is complete */
+    pthread_mutex_t sending; /* held by the worker that makes that volume or imports a layer */
 
     pthread_mutex_t cleaning;
-    bool cleaned; /* what a daemon before us left is gone, or was for another to remove */
+    bool cleaned; /* remnants of an earlier daemon were removed, or another provider did it */
 
-    struct atoll_docker_pool *pool; /* NULL: none */
+    struct atoll_docker_pool *pool; /* NULL: no pool */
 };
 
 static inline struct atoll_docker *atoll_docker_of(struct atoll_sync_provider *p)
@@ -41,36 +41,36 @@ static inline struct atoll_docker *atoll_docker_of(struct atoll_sync_provider *p
     return ATOLL_CONTAINER_OF(p, struct atoll_docker, sync);
 }
 
-/* For what cleans up: it has its own time, whatever became of the caller's. */
+/* A call for cleaning up, with a deadline of its own, independent of the caller's. */
 static inline struct atoll_sync_call atoll_docker_after(void)
 {
     return (struct atoll_sync_call){.deadline_ms = atoll_clock_ms() + ATOLL_DOCKER_CLEAN_UP_MS,
                                     .cancel_fd = ATOLL_NO_FD};
 }
 
-/* For what is held while the engine is asked: whoever waits for it can still be cancelled.
+/* Takes a lock that is held during requests to the engine; the wait can be cancelled.
  * DEADLINE_EXCEEDED, ABORTED. */
 int atoll_docker_lock(pthread_mutex_t *lock, const struct atoll_sync_call *call,
                       struct atoll_error *err) ATOLL_MUST_CHECK;
-/* What the engine can do; asked once. */
+/* The engine's capabilities; asked once and cached. */
 int atoll_docker_info_get(struct atoll_docker *d, const struct atoll_sync_call *call,
                           struct atoll_docker_info *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Whether streams carry descriptors. */
+/* Whether streams to the agent carry descriptors. */
 bool atoll_docker_shares_files(const struct atoll_docker *d, const struct atoll_docker_info *info);
-/* How the disk of this spec is limited; REFUSE: not at all. */
+/* How the disk of this spec is limited; REFUSE: not limited. */
 enum atoll_docker_disk atoll_docker_disk_of(const struct atoll_docker *d,
                                             const struct atoll_docker_info *info,
                                             const struct atoll_spec *spec);
 
 /* --- images (image.c) --- */
 
-/* Files of state_dir, with a number: an image that is being pulled for one tenant alone. */
+/* Name prefix of files in state_dir: each names an image that is being pulled for one tenant. */
 #define ATOLL_DOCKER_PULL_NOTE "pull-"
-/* Of a daemon that died meanwhile: the image loses the name that everybody knows. */
+/* For an image whose pull a killed daemon left behind: removes its public name. */
 void atoll_docker_forget_pull(struct atoll_docker *d, const struct atoll_sync_call *call,
                               const char *name);
 
-/* The image of this spec, pulled or imported where it is missing. */
+/* The image of this spec, pulled or imported if it is missing. */
 int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call *call,
                            const struct atoll_spec *spec, struct atoll_docker_image *ret,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -79,17 +79,18 @@ int atoll_docker_image_inspect(struct atoll_docker *d, const struct atoll_sync_c
                                const char *image, struct atoll_docker_image *ret,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_docker_check_image_name(const char *name, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* A request whose answer is a stream of progress, which is said; pulled: the image it is about, NULL
- * for a build, whose lines are said as they are. */
+/* A request whose answer is a stream of progress messages, which are reported. pulled: the
+ * image; NULL for a build, whose lines are reported unchanged. */
 int atoll_docker_ask_progress(struct atoll_docker *d, const struct atoll_sync_call *call,
                               struct atoll_docker_ask *ask, const char *pulled,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
-/* "NAME: " and the value in base64, as engines take credentials; malloc'd, NULL without memory. */
+/* "NAME: " and the value in base64, the engine's format of credentials; malloc'd, NULL if out of
+ * memory. */
 char *atoll_docker_header_of(const char *name, const json_t *value);
 
 /* --- volumes and directories of the host (volume.c) --- */
 
-/* What the spec wants mounted, as the engine wants to hear it, volumes made where they are missing.
+/* The mounts of the spec as a JSON array for the engine; missing volumes are created.
  * PERMISSION_DENIED, RESOURCE_EXHAUSTED. */
 int atoll_docker_mounts_get(struct atoll_docker *d, const struct atoll_sync_call *call,
                             const struct atoll_spec *spec, json_t **ret,
@@ -103,27 +104,27 @@ int atoll_docker_drop_volume(struct atoll_sync_provider *p, const struct atoll_s
 
 /* --- containers (container.c) --- */
 
-/* Makes and starts a container named `name` and waits for its agent. With a shared file system its
- * directory is then state_dir/name, with the agent's socket. On an error nothing is left. */
+/* Creates and starts a container and waits for its agent. With a shared file system its
+ * directory is state_dir/name, with the agent's socket. On an error nothing is left. */
 int atoll_docker_container_start(struct atoll_docker *d, const struct atoll_sync_call *call,
                                  const char *name, const struct atoll_spec *spec, char *ret_handle,
                                  size_t cap, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Container and directory; `which` is a name or an id of Docker. Idempotent. */
+/* Removes container and directory; `which` is the container's name or its Docker id. Idempotent. */
 int atoll_docker_container_remove(struct atoll_docker *d, const struct atoll_sync_call *call,
                                   const char *which, const char *name,
                                   struct atoll_error *err) ATOLL_MUST_CHECK;
-/* A stream to the agent of the container `which`, whose directory is `name`. */
+/* Opens a stream to the agent of the container `which`, whose directory is `name`. */
 int atoll_docker_container_dial(struct atoll_docker *d, const struct atoll_sync_call *call,
                                 const char *which, const char *name, int *ret_fd,
                                 struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* --- an engine elsewhere (remote.c) --- */
+/* --- remote engines (remote.c) --- */
 
-/* The volume with our agent, filled when that has not been done; out holds 64. */
+/* The name of the volume with our agent, which is filled if it is not yet; out holds 64. */
 int atoll_docker_remote_agent(struct atoll_docker *d, const struct atoll_sync_call *call,
                               const char *image_id, char *out,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
-/* One try to have an answer of the agent. UNAVAILABLE: it does not listen yet. */
+/* Tries once to get an answer of the agent. UNAVAILABLE: it does not listen yet. */
 int atoll_docker_remote_greet(struct atoll_docker *d, const struct atoll_sync_call *call,
                               const char *which, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_docker_remote_dial(struct atoll_docker *d, const struct atoll_sync_call *call,
@@ -132,47 +133,49 @@ int atoll_docker_remote_dial(struct atoll_docker *d, const struct atoll_sync_cal
 
 /* --- networks (network.c) --- */
 
-/* The name of Docker's network for this spec, made where it is missing; out holds 80. */
+/* The name of the Docker network for this spec, created if missing; out holds 80. */
 int atoll_docker_network_get(struct atoll_docker *d, const struct atoll_sync_call *call,
                              const struct atoll_spec *spec, char *out,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
-/* An isolated network that nobody uses any more goes. */
+/* Removes the isolated network of the spec if no container uses it. */
 void atoll_docker_network_put(struct atoll_docker *d, const struct atoll_sync_call *call,
                               const struct atoll_spec *spec);
 
-/* --- which are ours (list.c) --- */
+/* --- ownership (list.c) --- */
 
 /* As in provider/sync.h. */
 int atoll_docker_list(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                       void (*each)(void *arg, const char *id, const char *handle, bool alive),
                       void *arg, struct atoll_error *err);
-/* Before anything is made: containers and directories of a daemon before this one that are no
- * sandboxes go. Done once, as soon as the engine answers. */
+/* Removes containers and directories of an earlier daemon that are not sandboxes. Done once, as
+ * soon as the engine answers and before anything is created. */
 int atoll_docker_clean(struct atoll_docker *d, const struct atoll_sync_call *call,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* --- containers that wait (pool.c) --- */
+/* --- pool (pool.c) --- */
 
 int atoll_docker_pool_new(struct atoll_docker *d, unsigned size, struct atoll_docker_pool **ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Ends its thread, and removes its containers where that takes no time to speak of; the next daemon
+/* Ends the pool's thread and removes its containers within a few seconds; the next daemon
  * removes the rest. */
 struct atoll_docker_pool *atoll_docker_pool_free(struct atoll_docker_pool *pool);
-/* A started container becomes that of the spec. False: there is none for it. */
+/* Turns a started container of the pool into that of the spec. False: no container of the pool
+ * fits. */
 bool atoll_docker_pool_take(struct atoll_docker_pool *pool, const struct atoll_sync_call *call,
                             struct atoll_spec *spec, int *ret_fd);
-/* Whether a container of that name waits in it, or is about to, or has just been taken out. */
+/* Whether a container of that name is in the pool, is being made for it, or was just taken from
+ * it. */
 bool atoll_docker_pool_may_have(struct atoll_docker_pool *pool, const char *name);
 
 /* --- tar (tar.c) --- */
 
-/* A tar archive of one file, or of a tree, read piece by piece. */
+/* A tar archive of one file or of a tree, generated while it is read. */
 struct atoll_docker_tar;
 int atoll_docker_tar_file(const char *path, const char *name, struct atoll_docker_tar **ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Ids on disk are shifted down by id_base; what is below it or beyond its range becomes 0. Devices
- * and sockets are left out. */
+/* id_base is subtracted from the ids on disk; ids outside the range become 0. Devices and
+ * sockets are skipped. */
 int atoll_docker_tar_tree(const char *dir, uint32_t id_base, struct atoll_docker_tar **ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_docker_tar *atoll_docker_tar_free(struct atoll_docker_tar *tar);
-atoll_docker_read_fn atoll_docker_tar_read; /* arg is the archive */
+atoll_docker_read_fn atoll_docker_tar_read; /* arg is a struct atoll_docker_tar */

@@ -1,8 +1,8 @@
 /*
- * A request whose connection becomes a stream of bytes. libcurl makes the connection (unix, TCP or
- * TLS) and stays its reader and writer; what we speak over it is a head by hand, then the engine's
- * pieces. A thread per stream stands between that and the socket our caller gets: it ends when
- * either side does.
+ * A request whose connection becomes a byte stream. libcurl makes the connection (unix, TCP or TLS)
+ * and reads and writes it; we send the request's header ourselves and parse the engine's chunks. A
+ * thread per stream copies between the connection and the caller's socket, and ends when either
+ * side does.
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,11 +26,11 @@ static atomic_uint streams;
 struct pipe {
     CURL *easy; /* owned */
     curl_socket_t sock;
-    int fd; /* owned: our end of the pair */
+    int fd; /* owned: our end of the socket pair */
     struct atoll_docker_demux demux;
-    size_t early; /* bytes of the stream that came with the head */
+    size_t early; /* bytes of the stream that came with the header */
     uint8_t in[PIECE], out[PIECE];
-    size_t out_len, out_off; /* from fd, on their way to the engine */
+    size_t out_len, out_off; /* bytes from fd that are not sent to the engine yet */
 };
 
 static void pipe_free(struct pipe *p)
@@ -42,8 +42,8 @@ static void pipe_free(struct pipe *p)
     (void)atomic_fetch_sub(&streams, 1);
 }
 
-/* Gives what the engine sent to our side; stderr of the relay is nobody's. Blocks while that side
- * is slow: the engine then waits too. */
+/* Writes the relay's output to the caller's socket; its stderr is discarded. Blocks while the
+ * caller is slow: the engine then waits too. */
 static int deliver(struct pipe *p, const uint8_t *bytes, size_t n)
 {
     while (n > 0) {
@@ -62,7 +62,7 @@ static int deliver(struct pipe *p, const uint8_t *bytes, size_t n)
     return 0;
 }
 
-/* Everything libcurl has; < 0 at the end. */
+/* Reads everything libcurl has; < 0 at the end. */
 static int pump_in(struct pipe *p)
 {
     for (;;) {
@@ -152,7 +152,8 @@ static int send_head(struct pipe *p, const struct atoll_sync_call *call, const c
     return r;
 }
 
-/* Reads until the head is complete: its status; what follows it moves to the front of p->in. */
+/* Reads until the header is complete and returns its status; the bytes after it move to the
+ * front of p->in. */
 static int read_head(struct pipe *p, const struct atoll_sync_call *call, struct atoll_error *err)
 {
     size_t len = 0, n;
@@ -185,7 +186,7 @@ static int read_head(struct pipe *p, const struct atoll_sync_call *call, struct 
     return 0;
 }
 
-/* libcurl connects by itself here, so the deadline is an option. */
+/* libcurl connects synchronously here, so the deadline is passed as an option. */
 static int connect_engine(const struct atoll_docker_http *h, struct pipe *p,
                           const struct atoll_sync_call *call, struct atoll_error *err)
 {
@@ -197,8 +198,9 @@ static int connect_engine(const struct atoll_docker_http *h, struct pipe *p,
     atoll_docker_http_aim(h, p->easy);
     (void)curl_easy_setopt(p->easy, CURLOPT_URL, h->base);
     (void)curl_easy_setopt(p->easy, CURLOPT_CONNECT_ONLY, 1L);
+    /* 0 would mean no timeout. */
     (void)curl_easy_setopt(p->easy, CURLOPT_TIMEOUT_MS,
-                           (long)ATOLL_MAX(atoll_sync_left_ms(call), 1)); /* 0: for ever */
+                           (long)ATOLL_MAX(atoll_sync_left_ms(call), 1));
     code = curl_easy_perform(p->easy);
     if (code == CURLE_OK)
         code = curl_easy_getinfo(p->easy, CURLINFO_ACTIVESOCKET, &p->sock);

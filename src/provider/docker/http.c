@@ -9,14 +9,14 @@
 #include "base/text.h"
 
 /*
- * libcurl, one handle per connection: each has a multi handle of its own, because only that can
- * wait for the end of a transfer and for the caller's change of mind at the same time.
+ * libcurl with one easy handle per connection. Each has a multi handle of its own, which can wait
+ * for the transfer and for a cancellation at the same time.
  */
 
 #define ANSWER_MAX (8 * 1024 * 1024)
 #define PATH_MAX_BYTES 4096
 #define CONNECT_MS 10000
-#define LOOK_MS 10000 /* a question; what makes something has as long as its operation */
+#define LOOK_MS 10000 /* deadline of a GET; other requests have that of their operation */
 #define KEEPALIVE_S 30L
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -44,7 +44,7 @@ static int set_address(struct atoll_docker_http *h, const struct atoll_docker_ht
     }
     if (strncmp(c->host, "tcp://", 6) != 0 || strpbrk(c->host + 6, "/?#@ "))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "the Docker host is written unix:///PATH or tcp://HOST:PORT");
+                          "the Docker host must be unix:///PATH or tcp://HOST:PORT");
     n = asprintf(&h->base, "%s://%s", tls ? "https" : "http", c->host + 6);
     if (n < 0)
         h->base = NULL;
@@ -114,7 +114,7 @@ void atoll_docker_http_aim(const struct atoll_docker_http *h, CURL *easy)
 {
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-    /* A stream to an engine whose host is gone would be silent for ever. */
+    /* Without keepalives a stream to an engine whose host is gone would hang for ever. */
     (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
     (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_S / 3);
@@ -130,9 +130,9 @@ void atoll_docker_http_aim(const struct atoll_docker_http *h, CURL *easy)
         (void)curl_easy_setopt(easy, CURLOPT_SSLKEY, h->key);
 }
 
-/* --- lines --- */
+/* --- connections --- */
 
-/* Waits for a free one in short turns, so that a cancelled call does not wait on. */
+/* Waits for a free connection in short intervals, so that a cancelled call does not wait on. */
 static int line_take(struct atoll_docker_http *h, const struct atoll_sync_call *call,
                      struct atoll_docker_line **ret, struct atoll_error *err)
 {
@@ -178,7 +178,7 @@ static void line_give(struct atoll_docker_http *h, struct atoll_docker_line *lin
 struct transfer {
     const struct atoll_docker_ask *ask;
     CURL *easy;
-    const char *text; /* what is sent, where that is no stream */
+    const char *text; /* the body, if it is not a stream */
     size_t sent;
     struct atoll_buf body;
     char api_version[16];
@@ -256,7 +256,7 @@ static CURLcode run(struct atoll_docker_line *line, const struct atoll_sync_call
     return code;
 }
 
-/* `Expect:` is cleared: the engine takes bodies at once. */
+/* Clears `Expect:`: the engine accepts bodies without it. */
 static struct curl_slist *headers_of(const struct atoll_docker_ask *ask)
 {
     struct curl_slist *list = curl_slist_append(NULL, "Expect:");
@@ -272,8 +272,8 @@ static struct curl_slist *headers_of(const struct atoll_docker_ask *ask)
     return list;
 }
 
-/* A text is read by a function that cannot go back: libcurl would by itself send it once more when a kept
- * connection breaks before an answer, and there would be two of what it makes. */
+/* The body is given by a read function that cannot rewind. Otherwise libcurl would resend the
+ * request when a kept connection breaks before the answer, and could create an object twice. */
 static void set_body(struct transfer *t, const char *text)
 {
     t->text = text;
@@ -291,7 +291,7 @@ static void set_body(struct transfer *t, const char *text)
     (void)curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, t->ask->method);
 }
 
-/* One request as it is; any status is a success. */
+/* Sends one request; any HTTP status is a success. */
 static int transfer(struct atoll_docker_http *h, const struct atoll_sync_call *call,
                     const char *version, const char *body, struct transfer *t, long *ret_status,
                     struct atoll_error *err)
@@ -306,7 +306,8 @@ static int transfer(struct atoll_docker_http *h, const struct atoll_sync_call *c
     if (r < 0)
         return r;
     line_open(line);
-    /* A create begins with questions, and may take long: an engine that is silent is found out here. */
+    /* Operations start with GET requests: their short deadline detects an engine that does not
+     * answer. */
     if (strcmp(t->ask->method, "GET") == 0)
         bounded.deadline_ms = ATOLL_MIN(call->deadline_ms, atoll_clock_ms() + LOOK_MS);
     t->easy = line->easy;
@@ -339,7 +340,7 @@ int atoll_docker_http_broken(CURLcode code, const struct atoll_sync_call *call,
                              struct atoll_error *err)
 {
     if (atoll_sync_cancelled(call))
-        return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "no longer wanted");
+        return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
     if (atoll_sync_left_ms(call) == 0)
         return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
                           "the Docker engine did not answer in time");
@@ -381,7 +382,7 @@ int atoll_docker_http_refused(long status, const char *body, size_t n, struct at
 
 /* --- versions --- */
 
-/* "1.41" as 1041; 0 when it is none. */
+/* "1.41" as 1041; 0 if malformed. */
 static unsigned version_number(const char *text)
 {
     unsigned major, minor;
@@ -412,7 +413,7 @@ int atoll_docker_http_version(struct atoll_docker_http *h, const struct atoll_sy
         r = atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EPROTO,
                        "this Docker engine is too old: it speaks API %s, " ATOLL_DOCKER_API
                        " (Engine 20.10) is needed",
-                       *t.api_version ? t.api_version : "of no version");
+                       *t.api_version ? t.api_version : "of unknown version");
     atoll_buf_done(&t.body);
     if (r < 0)
         return r;
@@ -422,7 +423,7 @@ int atoll_docker_http_version(struct atoll_docker_http *h, const struct atoll_sy
     return 0;
 }
 
-/* Newer engines have dropped old versions and name the oldest they still speak. */
+/* Newer engines have dropped old API versions, and name the oldest they accept. */
 static bool take_newer(struct atoll_docker_http *h, struct atoll_buf *body, char version[16])
 {
     static const char words[] = "Minimum supported API version is ";

@@ -1,5 +1,5 @@
 /*
- * Images: found, or pulled. build.c makes them.
+ * Finding and pulling images. build.c makes them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +14,11 @@
 #include "provider/docker/stream.h"
 
 #define WAIT_US 20000
-#define LAYER_IMAGE "atoll-layer:" /* and the layer's name */
+#define LAYER_IMAGE "atoll-layer:" /* + name of the layer */
 
 struct saying {
     const struct atoll_sync_call *call;
-    const char *image; /* that is pulled; NULL: a build, whose lines go as they are */
+    const char *image; /* image being pulled; NULL: a build, whose lines are passed on unchanged */
 };
 
 static void say(void *arg, const char *text)
@@ -69,7 +69,7 @@ char *atoll_docker_header_of(const char *name, const json_t *value)
     if (!encoded)
         return NULL;
     atoll_base64_text(encoded, text, strlen(text));
-    for (char *c = encoded; *c; c++) /* the URL's alphabet */
+    for (char *c = encoded; *c; c++) /* URL-safe alphabet */
         *c = (char)(*c == '+' ? '-' : *c == '/' ? '_' : *c);
     if (asprintf(&header, "%s: %s", name, encoded) < 0)
         header = NULL;
@@ -78,7 +78,7 @@ char *atoll_docker_header_of(const char *name, const json_t *value)
     return header;
 }
 
-/* "X-Registry-Auth: ..." for the registry of the image; NULL when we have no credentials for it. */
+/* "X-Registry-Auth: ..." for the registry of the image; NULL if there are no credentials for it. */
 static char *auth_header(const struct atoll_docker *d, const struct atoll_spec *spec,
                          const char *image)
 {
@@ -127,7 +127,7 @@ static int pull_allowed(struct atoll_docker *d, const struct atoll_sync_call *ca
     struct atoll_docker_ask ask = {.method = "POST", .header = header};
     int r;
 
-    /* Without a tag the engine would pull all there are. */
+    /* Without a tag the engine would pull all tags. */
     if (!name ||
         asprintf(&path, "/images/create?fromImage=%s%s", name, tagged ? "" : "&tag=latest") < 0) {
         path = NULL;
@@ -141,7 +141,8 @@ static int pull_allowed(struct atoll_docker *d, const struct atoll_sync_call *ca
     if (r == 0)
         return 0;
     atoll_docker_judge_pull(err);
-    err->another &= *spec->image != '\0'; /* the default image is the provider's own affair */
+    /* A failing default image is the provider's fault, not the request's. */
+    err->another &= *spec->image != '\0';
     return atoll_wrap(err, "pull image %.120s", image);
 }
 
@@ -163,11 +164,11 @@ int atoll_docker_image_inspect(struct atoll_docker *d, const struct atoll_sync_c
     return r < 0 ? r : atoll_docker_image_parse(answer, ret, err);
 }
 
-/* --- images that were pulled for one tenant alone ---
+/* --- private images ---
  *
- * With somebody's own credentials comes what others may not have. Such an image loses its name as soon as
- * it is here and is found by one that is made of tenant and name; until then nobody else looks for it.
- */
+ * An image pulled with a tenant's own credentials must not become available to other tenants. As
+ * soon as it is here, it is renamed to a name derived from tenant and image. Until then requests
+ * of other tenants for that image wait. */
 
 static void private_name(const struct atoll_spec *spec, const char *image, char *out)
 {
@@ -182,7 +183,7 @@ static void private_name(const struct atoll_spec *spec, const char *image, char 
         (void)snprintf(out + at, 3, "%02x", digest[i]);
 }
 
-/* Its place among those that are being pulled; -1 when it is not. Locked. */
+/* Index of the image among the private pulls in progress; -1 if it is not there. Locked. */
 static int find_pull(const struct atoll_docker *d, const char *image)
 {
     for (int i = 0; i < ATOLL_DOCKER_PULLS; i++)
@@ -191,8 +192,8 @@ static int find_pull(const struct atoll_docker *d, const char *image)
     return -1;
 }
 
-/* Waits until nobody pulls that image in such a way; then we do, if we want to. Few do at once.
- * *ret_pulls (may be NULL): for none_since(). */
+/* Waits until no private pull of that image is in progress; if `pulls`, registers ours. Their
+ * number is limited. *ret_pulls (may be NULL): for none_since(). */
 static int enter(struct atoll_docker *d, const struct atoll_sync_call *call, const char *image,
                  bool pulls, unsigned *ret_pulls, struct atoll_error *err)
 {
@@ -211,16 +212,16 @@ static int enter(struct atoll_docker *d, const struct atoll_sync_call *call, con
         if (clear)
             return 0;
         if (atoll_sync_cancelled(call))
-            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "no longer wanted");
+            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
         if (atoll_sync_left_ms(call) == 0)
             return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                              "another pull did not end in time");
+                              "another pull of this image did not end in time");
         (void)usleep(WAIT_US);
     }
 }
 
-/* Kept while the image may be here under the name that everybody knows: a daemon that dies meanwhile
- * leaves it to the next one to take that away. */
+/* A file that exists while a private image may have its public name. If the daemon dies
+ * meanwhile, the next one removes that name. */
 static void note_path(struct atoll_docker *d, const char *image, char *out, size_t cap)
 {
     (void)pthread_mutex_lock(&d->lock);
@@ -259,7 +260,7 @@ static void leave(struct atoll_docker *d, const char *image)
     (void)pthread_mutex_unlock(&d->lock);
 }
 
-/* Whether nobody has begun to pull in such a way since: what was found is for everybody then. */
+/* Whether no private pull has started since: then an image that was found is public. */
 static bool none_since(struct atoll_docker *d, unsigned pulls)
 {
     bool none;
@@ -294,16 +295,16 @@ static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *ca
     if (r < 0)
         return r;
     note_path(d, image, path, sizeof(path));
-    r = atoll_docker_image_inspect(d, call, image, ret,
-                                   err); /* whoever came first may have got it for everybody */
+    /* An earlier waiting request may have pulled it publicly. */
+    r = atoll_docker_image_inspect(d, call, image, ret, err);
     if (r == -ENOENT) {
         r = note(path, image, err);
         if (r == 0)
             r = pull(d, call, spec, image, err);
         if (r == 0)
             r = take_name(d, call, image, own, err);
-        /* However it failed, and also when nobody wants it any more: it may be here under the name that
-         * everybody knows. */
+        /* On any failure, and on cancellation, the image may already be here under its public
+         * name: remove that. */
         after = atoll_docker_after();
         if (r < 0)
             (void)!atoll_docker_http_askf(d->http, &after, NULL, &unused, "DELETE",
@@ -318,7 +319,7 @@ static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *ca
 
 /* --- templates --- */
 
-/* A layer of ours becomes an image once. */
+/* Imports a layer as an image, once. */
 static int import_layer(struct atoll_docker *d, const struct atoll_sync_call *call,
                         const struct atoll_spec *spec, const char *image, struct atoll_error *err)
 {
@@ -369,7 +370,7 @@ static int name_of_request(const char *named, char image[264], struct atoll_erro
 
     if (r == -EPERM)
         return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
-                          "%.100s is not for everybody: name the template instead", named);
+                          "%.100s is a reserved image name: name the template instead", named);
     if (r < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "%.100s is not the name of an image", named);
@@ -389,10 +390,11 @@ int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call 
     if (!*spec->image && spec->template_kind == ATOLL_TEMPLATE_ROOTFS)
         return get_layer(d, call, spec, ret, err);
     if (!named)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-                          "containers cannot use the host's own files: name an image, or a "
-                          "default_image for the provider");
-    /* What the engine has chosen is not looked for in a registry. */
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+            "containers cannot use the host template: name an image in the request, or set "
+            "default_image of the provider");
+    /* Images of the engine's templates are never pulled from a registry. */
     if (spec->template_kind == ATOLL_TEMPLATE_IMAGE)
         return atoll_docker_image_inspect(d, call, named, ret, err);
     r = name_of_request(named, image, err);

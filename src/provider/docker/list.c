@@ -1,6 +1,6 @@
 /*
- * Which containers are ours: those with our label. Sandboxes are told by their names; whatever
- * else a daemon before us left behind when it was killed is removed on the first look.
+ * Finds our containers by their label. Sandboxes are recognized by their names; other containers
+ * that a killed daemon left are removed on the first call.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,11 +19,11 @@ static int list_ours(struct atoll_docker *d, const struct atoll_sync_call *call,
     if (r < 0)
         return r;
     if (!json_is_array(*ret))
-        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "Docker's answer is no list");
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO, "Docker's answer is not a list");
     return 0;
 }
 
-/* Whether `name` is that of a sandbox's container in the list. */
+/* Whether the list has the container `name` of a sandbox. */
 static bool is_sandbox(const json_t *list, const char *name)
 {
     const json_t *entry;
@@ -39,7 +39,7 @@ static bool is_sandbox(const json_t *list, const char *name)
     return false;
 }
 
-/* Directories whose container is gone, or never came to be, and pulls that nobody has ended. */
+/* Removes directories without a container, and notes of private pulls that did not end. */
 static void remove_files(struct atoll_docker *d, const struct atoll_sync_call *call,
                          const json_t *list)
 {
@@ -95,8 +95,8 @@ int atoll_docker_clean(struct atoll_docker *d, const struct atoll_sync_call *cal
     return r;
 }
 
-/* One that waits in no pool: a create that was given up, and that the engine did all the same. It goes by
- * its name: one that was taken meanwhile has another. */
+/* Removes a pool container that is in no pool: the engine completed a create that the pool had
+ * given up. It is removed by name, since a container taken meanwhile has another. */
 static void remove_late(struct atoll_docker *d, const struct atoll_sync_call *call,
                         const json_t *entry)
 {

@@ -1,6 +1,7 @@
 /*
- * Networks of the engine. An isolated one belongs to a tenant, has no way out and no address of the
- * host on it; it is made when it is first needed and goes with its last sandbox.
+ * Networks of the engine. An isolated network belongs to a tenant and has neither a route out nor
+ * an address of the host. It is created for the tenant's first sandbox and removed with the last
+ * one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "base/sha1.h"
 #include "provider/docker/docker_internal.h"
 
-/* Names of tenants may hold anything, and are nobody's business at the engine. */
+/* The name is a hash: tenants' names may have any characters, and the engine does not need them. */
 static void isolated_name(const struct atoll_docker *d, const struct atoll_spec *spec, char *out)
 {
     uint8_t digest[ATOLL_SHA1_BYTES];
@@ -30,7 +31,7 @@ static int make_isolated(struct atoll_docker *d, const struct atoll_sync_call *c
                          "Internal", 1, "CheckDuplicate", 1, "Labels", ATOLL_DOCKER_LABEL,
                          d->daemon_id, "Options", "com.docker.network.bridge.inhibit_ipv4", "true");
     r = atoll_docker_http_ask(d->http, call, &ask, NULL, err);
-    return r == -EEXIST ? 0 : r; /* somebody else was faster */
+    return r == -EEXIST ? 0 : r; /* another worker created it first */
 }
 
 int atoll_docker_network_get(struct atoll_docker *d, const struct atoll_sync_call *call,
@@ -59,6 +60,6 @@ void atoll_docker_network_put(struct atoll_docker *d, const struct atoll_sync_ca
     if (spec->network != ATOLL_NETWORK_ISOLATED)
         return;
     isolated_name(d, spec, name);
-    /* Refused while a container is in it, and that is right. */
+    /* The engine refuses while a container is connected, which is intended. */
     (void)!atoll_docker_http_askf(d->http, call, NULL, &unused, "DELETE", "/networks/%s", name);
 }

@@ -1,9 +1,9 @@
 /*
- * Containers of the default image that run already and wait: taking one is a new name, new limits
- * and a connection, a small part of what starting one takes.
+ * A pool of started containers of the default image. Taking one is a rename, new limits and a
+ * connection, much cheaper than a start.
  *
- * What cannot be changed later (disk, open files, sudo) is the pool's shape: that of the sandboxes
- * people ask for, learned from the last two that it had nothing for.
+ * What cannot be changed later (disk, open files, sudo) is the shape of the pool. The pool learns
+ * it from requests: the shape changes after two requests in a row that it could not serve.
  */
 #include <errno.h>
 #include <signal.h>
@@ -18,7 +18,8 @@
 #define START_MS 120000
 #define REMOVE_MS 20000
 #define AGAIN_MS 5000
-#define END_MS 5000 /* for all that still wait then; the next daemon removes the rest */
+/* To remove all remaining containers at the end; the next daemon removes the rest. */
+#define END_MS 5000
 
 struct waiting {
     char name[64];
@@ -28,19 +29,19 @@ struct waiting {
 struct atoll_docker_pool {
     struct atoll_docker *docker; /* borrowed */
     unsigned size;
-    int ending_fd; /* readable once it is ending; owned */
+    int ending_fd; /* readable when the pool is being freed; owned */
     pthread_t thread;
-    pthread_mutex_t lock; /* for what follows */
+    pthread_mutex_t lock; /* guards the members below */
     pthread_cond_t changed;
     bool ending;
     struct atoll_spec shape, missed;
-    unsigned epoch; /* of the shape */
+    unsigned epoch; /* incremented when the shape changes */
     struct waiting waiting[ATOLL_DOCKER_POOL_MAX];
     unsigned count;
-    struct waiting stale[ATOLL_DOCKER_POOL_MAX]; /* of the shape before: to be removed */
+    struct waiting stale[ATOLL_DOCKER_POOL_MAX]; /* containers of an earlier shape, to be removed */
     unsigned stale_count;
-    char making[64]; /* the name of the one that is being made, or "" */
-    unsigned taking; /* that wait no longer, and may still have their names */
+    char making[64]; /* name of the container being made, or "" */
+    unsigned taking; /* containers taken but perhaps not renamed yet */
 };
 
 static bool same_shape(const struct atoll_spec *a, const struct atoll_spec *b)
@@ -56,7 +57,7 @@ static bool same_limits(const struct atoll_limits *a, const struct atoll_limits 
            a->pids == b->pids;
 }
 
-/* Whether a container of the default image, without a network, is what it asks for. */
+/* Whether a container of the default image without a network fits the request. */
 static bool eligible(const struct atoll_docker_pool *pool, const struct atoll_spec *spec)
 {
     if (spec->network != ATOLL_NETWORK_NONE || spec->builder || spec->persistent ||
@@ -66,7 +67,7 @@ static bool eligible(const struct atoll_docker_pool *pool, const struct atoll_sp
                         : spec->template_kind == ATOLL_TEMPLATE_HOST;
 }
 
-/* --- filling it --- */
+/* --- filling --- */
 
 static struct atoll_sync_call call_for(int ms)
 {
@@ -81,7 +82,7 @@ static void remove_waiting(struct atoll_docker *d, const struct atoll_sync_call 
     (void)!atoll_docker_container_remove(d, call, w->handle, w->name, &unused);
 }
 
-/* One more container; false when that did not work. Locked, but not meanwhile. */
+/* Adds one container; false on failure. Called locked; unlocks while it works. */
 static bool add_one(struct atoll_docker_pool *pool)
 {
     struct atoll_spec spec = pool->shape;
@@ -109,7 +110,7 @@ static bool add_one(struct atoll_docker_pool *pool)
     return true;
 }
 
-/* ms: for each, in which the end of the pool interrupts; 0: END_MS for all of them. */
+/* ms: deadline for each removal, which ending the pool interrupts; 0: END_MS for all of them. */
 static void remove_stale(struct atoll_docker_pool *pool, int ms)
 {
     struct atoll_sync_call call = call_for(END_MS);
@@ -174,7 +175,7 @@ int atoll_docker_pool_new(struct atoll_docker *d, unsigned size, struct atoll_do
         return atoll_fail_errno(err, r, "pool");
     }
     pool->docker = d;
-    /* Room for those that a change of shape makes stale while one is being made. */
+    /* Leaves room for containers that a change of the shape makes stale while one is being made. */
     pool->size = ATOLL_MIN(size, ATOLL_DOCKER_POOL_MAX / 2 - 1);
     pool->shape.limits = (struct atoll_limits){.memory_bytes = 512 << 20,
                                                .cpu_millis = 1000,
@@ -217,9 +218,9 @@ struct atoll_docker_pool *atoll_docker_pool_free(struct atoll_docker_pool *pool)
     return NULL;
 }
 
-/* --- taking one --- */
+/* --- taking --- */
 
-/* The second time somebody wants another shape it becomes the pool's. Locked. */
+/* The second request in a row for another shape changes that of the pool. Locked. */
 static void learn(struct atoll_docker_pool *pool, const struct atoll_spec *spec)
 {
     bool again = same_shape(&pool->missed, spec);
@@ -297,8 +298,8 @@ bool atoll_docker_pool_take(struct atoll_docker_pool *pool, const struct atoll_s
     char name[64];
 
     (void)snprintf(name, sizeof(name), ATOLL_DOCKER_NAME "%s", spec->id);
-    /* One that died while it waited is thrown away and the next one tried; for whoever cannot have any
-     * none is. */
+    /* A container that died in the pool is dropped and the next one tried. No container is taken
+     * for a request that is not eligible. */
     while (!atoll_sync_cancelled(call) && atoll_sync_left_ms(call) > 0 && eligible(pool, spec) &&
            pop(pool, spec, &w, &had)) {
         if (become(d, call, &w, &had, spec, &err) >= 0 &&

@@ -16,7 +16,7 @@
 #error "the profile is not written for this architecture"
 #endif
 
-/* The bits of the arguments that are settled so far. */
+/* The argument bits that are fixed so far. */
 struct cell {
     uint32_t known[ARGS], value[ARGS];
 };
@@ -45,7 +45,7 @@ static int add_cell(json_t *rules, const char *name, int errnum, const struct ce
     return r | json_array_append_new(rules, one);
 }
 
-/* What a row's comparison says about the cell: 0 it does not match, 1 it does, -1: not settled. */
+/* The result of a row's comparison for the cell: 0 no match, 1 match, -1 undecided. */
 static int compare(const struct atoll_seccomp_row *row, size_t i, const struct cell *cell)
 {
     unsigned arg = row->when[i].arg;
@@ -56,7 +56,8 @@ static int compare(const struct atoll_seccomp_row *row, size_t i, const struct c
     return seen == row->when[i].mask ? 1 : -1;
 }
 
-/* Splits the cell until one row decides each piece: at most as deep as arguments have bits. */
+/* Splits the cell until one row decides each part; the depth is at most the number of argument
+ * bits. */
 static int add_rows(json_t *rules, const struct atoll_seccomp_row *row, struct cell cell)
 {
     const char *name = row->name;
@@ -77,7 +78,7 @@ static int add_rows(json_t *rules, const struct atoll_seccomp_row *row, struct c
         cell.value[arg] |= bit;
         return r | add_rows(rules, row, cell);
     }
-    /* The last row of every call matches always. */
+    /* Not reached: the last row of every call matches always. */
     return add_cell(rules, name, ENOSYS, &cell);
 }
 
@@ -95,8 +96,7 @@ static int add_names(json_t *rules, const char *const *names, int errnum, bool *
     return r | json_array_append_new(rules, rule(array, errnum));
 }
 
-/* Known calls that are in no table, by name: engines before 23.0 know no errno but EPERM for what
- * no rule mentions. */
+/* Adds all other known calls by name: engines before 23.0 return EPERM for calls without a rule. */
 static int add_rest(json_t *rules, const bool *listed)
 {
     json_t *array = json_array();

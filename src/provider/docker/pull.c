@@ -9,7 +9,7 @@ static bool is_layer(const char *id)
     return strlen(id) == 12 && id[strspn(id, "0123456789abcdef")] == '\0';
 }
 
-/* The place of that layer; -1 when there are too many. */
+/* Index of that layer; -1 if there are too many. */
 static ssize_t find(struct atoll_docker_pull *pull, const char *id)
 {
     for (size_t i = 0; i < pull->count; i++)

@@ -1,10 +1,10 @@
 /*
- * Which registries a client may send the engine to. The engine stands where the client does not: on
- * this host and in its network. So an image may come from names of the public net only, unless the
- * operator has said otherwise (`registries`, `private_registries`).
+ * Which registries a client may make the engine contact. The engine is on this host and in its
+ * network, where the client is not. So images may come from public host names only, unless the
+ * operator allows more (`registries`, `private_registries`).
  *
- * The engine asks for the name's address once more; a name server that tells it something else then
- * is not stopped by this.
+ * The engine resolves the name once more; this does not stop a name server that gives it another
+ * address then.
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -13,7 +13,7 @@
 #include <strings.h>
 #include "provider/docker/body.h"
 
-/* Not of the public net: RFC 6890 and its kin. */
+/* Not public: RFC 6890 and similar ranges. */
 static const struct {
     const char *address;
     unsigned bits;
@@ -57,10 +57,10 @@ bool atoll_docker_registry_is_inner(const char *registry)
     char host[256];
 
     (void)snprintf(host, sizeof(host), "%.*s", (int)strcspn(registry, ":"), registry);
-    /* Addresses in every spelling (127.1, 0x7f000001), and names that only mean something here. */
+    /* IP addresses in every spelling (127.1, 0x7f000001), and names without a dot. */
     if (*registry == '[' || inet_aton(host, &any) || !strchr(host, '.'))
         return true;
-    /* A name that this host does not know may be known to the engine, or to its proxy. */
+    /* A name that this host cannot resolve may be known to the engine or to its proxy. */
     if (getaddrinfo(host, NULL, &hints, &list) != 0)
         return false;
     for (const struct addrinfo *a = list; a && !inner; a = a->ai_next)

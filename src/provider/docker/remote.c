@@ -1,6 +1,6 @@
 /*
- * An engine that does not see our files: our agent reaches it as a volume that sandboxes mount
- * read-only, and a stream is a relay executed in the container.
+ * Engines that do not see our files: they get our agent as a volume that sandboxes mount read-only,
+ * and a stream is a relay executed in the container.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #define AGENT_MAX (64 * 1024 * 1024)
 #define AGENT_BIN ATOLL_DOCKER_INSIDE "/bin"
 
-/* The volume's name changes with what is in it: another version of us has another. */
+/* The name includes a hash of the contents: another version of the agent has another volume. */
 static int volume_name(const struct atoll_docker *d, char *out, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int fd = open(d->agent_path, O_RDONLY | O_CLOEXEC);
@@ -46,7 +46,7 @@ static int volume_name(const struct atoll_docker *d, char *out, struct atoll_err
     return 0;
 }
 
-/* Files get into a volume through a container that never runs; any image does for it. */
+/* Files are copied into a volume through a container that never runs; any image will do. */
 static int fill_volume(struct atoll_docker *d, const struct atoll_sync_call *call,
                        const char *container, struct atoll_error *err)
 {
@@ -84,7 +84,7 @@ static int send_agent(struct atoll_docker *d, const struct atoll_sync_call *call
         return r;
     container = json_string_value(json_object_get(answer, "Id"));
     if (!container)
-        return atoll_fail(err, ATOLL_ERR_INTERNAL, EPROTO, "Docker named no container");
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EPROTO, "Docker's answer has no container id");
     r = fill_volume(d, call, container, err);
     after = atoll_docker_after();
     (void)!atoll_docker_http_askf(d->http, &after, NULL, &unused, "DELETE",
@@ -101,8 +101,8 @@ int atoll_docker_remote_agent(struct atoll_docker *d, const struct atoll_sync_ca
         r = atoll_docker_lock(&d->sending, call, err);
     if (r < 0)
         return r;
-    /* Once per daemon even where the volume exists: somebody may have been stopped while filling
-     * it. */
+    /* Once per daemon even if the volume exists: an earlier daemon may have been stopped while
+     * filling it. */
     if (!d->agent_sent)
         r = send_agent(d, call, image_id, out, err);
     d->agent_sent = d->agent_sent || r == 0;
@@ -125,14 +125,14 @@ int atoll_docker_remote_dial(struct atoll_docker *d, const struct atoll_sync_cal
                          "--relay", ATOLL_DOCKER_INSIDE "/run/" ATOLL_DOCKER_SOCKET, "User", "0:0",
                          "AttachStdin", 1, "AttachStdout", 1, "AttachStderr", 1, "Tty", 0);
     r = atoll_docker_http_ask(d->http, call, &ask, &answer, err);
-    if (r == -EEXIST) /* it does not run: the engine knows more, a look tells */
+    if (r == -EEXIST) /* the container does not run; inspect() reports why */
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECONNREFUSED,
                           "the sandbox's agent does not answer");
     if (r < 0)
         return r;
     exec = json_string_value(json_object_get(answer, "Id"));
     if (!exec || strlen(exec) > 128)
-        return atoll_fail(err, ATOLL_ERR_INTERNAL, EPROTO, "Docker named no exec");
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EPROTO, "Docker's answer has no exec id");
     (void)snprintf(path, sizeof(path), "/exec/%s/start", exec);
     return atoll_docker_http_hijack(d->http, call, path, "{\"Detach\":false,\"Tty\":false}", ret_fd,
                                     err);
@@ -146,7 +146,7 @@ static int heard(void *arg, struct atoll_frame *frame)
     return 0;
 }
 
-/* A relay that found nobody ends; one that did carries the greeting back. */
+/* A relay ends if the agent does not listen; else it carries the agent's greeting back. */
 int atoll_docker_remote_greet(struct atoll_docker *d, const struct atoll_sync_call *call,
                               const char *which, struct atoll_error *err)
 {

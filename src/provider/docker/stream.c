@@ -16,7 +16,7 @@ void atoll_docker_progress_init(struct atoll_docker_progress *p,
 {
     *p = (struct atoll_docker_progress){.say = say, .arg = arg};
     atoll_buf_init(&p->line, LINE_MAX_BYTES);
-    atoll_buf_init(&p->output, 2 * LINE_MAX_SAID); /* and its NUL */
+    atoll_buf_init(&p->output, 2 * LINE_MAX_SAID); /* with its NUL */
 }
 
 void atoll_docker_progress_done(struct atoll_docker_progress *p)
@@ -25,7 +25,7 @@ void atoll_docker_progress_done(struct atoll_docker_progress *p)
     atoll_buf_done(&p->output);
 }
 
-/* A line of a build. */
+/* Reports a line of a build. */
 static void say_line(struct atoll_docker_progress *p, const char *line)
 {
     if (strncmp(line, "Step ", 5) == 0)
@@ -41,7 +41,7 @@ static void say_output(struct atoll_docker_progress *p)
     atoll_buf_clear(&p->output);
 }
 
-/* Output comes in pieces of any length; lines that are too long are cut in two. */
+/* Output comes in pieces of any length; lines that are too long are split. */
 static void take_output(struct atoll_docker_progress *p, const char *text)
 {
     while (*text) {
@@ -54,7 +54,7 @@ static void take_output(struct atoll_docker_progress *p, const char *text)
         if (*text == '\r' || *text == '\n')
             text++;
         else if (!*text && atoll_buf_size(&p->output) < LINE_MAX_SAID)
-            return; /* the rest comes */
+            return; /* wait for the rest of the line */
         say_output(p);
     }
 }
@@ -72,7 +72,7 @@ static void say_pull(struct atoll_docker_progress *p, const json_t *o)
     p->say(p->arg, atoll_docker_pull_text(&p->pull, text));
 }
 
-/* As much of it as is one line. */
+/* Reports the first line only. */
 static void say_status(const struct atoll_docker_progress *p, const char *status)
 {
     char line[256];

@@ -1,6 +1,6 @@
 /*
- * Tar archives (POSIX.1-2001 ustar, with a pax record where a name or a size does not fit) written
- * while they are read, so that a tree of any size takes the memory of one file's piece.
+ * Tar archives (POSIX.1-2001 ustar, with a pax record if a name or a size does not fit), generated
+ * while they are read: memory does not depend on the size of the tree.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,16 +15,16 @@
 #define OUT_MAX (64 * 1024)
 
 struct atoll_docker_tar {
-    char *path; /* owned: what is walked */
-    char *name; /* owned: of a single file; NULL: a tree */
+    char *path; /* owned: the root of the walk */
+    char *name; /* owned: name of a single file; NULL: a tree */
     uint32_t id_base;
-    FTS *walk;            /* owned; NULL once at its end */
-    struct atoll_buf out; /* heads that wait to be read */
-    int fd;               /* owned: the present file */
-    uint64_t left;        /* of its contents */
-    size_t padding;       /* behind them */
+    FTS *walk;            /* owned; NULL at the end */
+    struct atoll_buf out; /* headers to be read next */
+    int fd;               /* owned: the current file */
+    uint64_t left;        /* bytes left of its contents */
+    size_t padding;       /* zero bytes after them */
     bool ended;
-    int failed; /* -errno */
+    int failed; /* -errno of the first failure */
 };
 
 static int fail_new(struct atoll_docker_tar *tar, struct atoll_error *err, int errnum)
@@ -83,7 +83,7 @@ struct atoll_docker_tar *atoll_docker_tar_free(struct atoll_docker_tar *t)
     return NULL;
 }
 
-/* --- heads --- */
+/* --- headers --- */
 
 struct head {
     char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, link[100];
@@ -228,7 +228,7 @@ static int put_next(struct atoll_docker_tar *t)
     }
 }
 
-/* Contents of the present file. One that shrinks meanwhile breaks the archive off. */
+/* Reads contents of the current file. If the file shrinks meanwhile, the archive fails. */
 static ssize_t read_contents(struct atoll_docker_tar *t, void *out, size_t cap)
 {
     size_t n = (size_t)ATOLL_MIN((uint64_t)cap, t->left);

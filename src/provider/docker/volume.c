@@ -1,6 +1,6 @@
 /*
- * What is mounted beside the disk: volumes, which belong to a tenant and outlive its sandboxes, and
- * directories of the host that the operator lets requests have.
+ * Mounts: volumes, which belong to a tenant and outlive its sandboxes, and directories of the host
+ * that the operator allows.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "provider/docker/docker_internal.h"
 
-/* Names of tenants and volumes may look alike when they are joined; at the engine they are a hash, and
- * labels say what they are. */
+/* The volume's name at the engine is a hash: tenant and name joined as text could be ambiguous.
+ * Labels have both in the clear. */
 static void name_at_engine(const struct atoll_docker *d, const char *tenant, const char *name,
                            char out[64])
 {
@@ -39,7 +39,7 @@ static bool is_of(const struct atoll_docker *d, const json_t *volume, const char
     return daemon && owner && strcmp(daemon, d->daemon_id) == 0 && strcmp(owner, tenant) == 0;
 }
 
-/* "2026-01-31T12:00:00Z" and the like, as far as seconds. */
+/* Parses "2026-01-31T12:00:00Z" and similar, to seconds. */
 static int64_t time_of(const char *text)
 {
     struct tm tm = {0};
@@ -85,7 +85,7 @@ int atoll_docker_drop_volume(struct atoll_sync_provider *p, const struct atoll_s
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no volume %s", name);
     if (r == -EEXIST)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                          "volume %s is in use: destroy the sandboxes that have it first", name);
+                          "volume %s is in use: destroy the sandboxes that mount it first", name);
     return r < 0 ? r : 0;
 }
 
@@ -95,7 +95,7 @@ static void count(void *arg, const struct atoll_provider_volume *volume)
     ++*(unsigned *)arg;
 }
 
-/* Makes it where there is none. */
+/* Creates the volume if it does not exist. */
 static int need_volume(struct atoll_docker *d, const struct atoll_sync_call *call,
                        const struct atoll_spec *spec, const char *name, char which[64],
                        struct atoll_error *err)
@@ -114,11 +114,11 @@ static int need_volume(struct atoll_docker *d, const struct atoll_sync_call *cal
     if (d->config.volumes == 0)
         return atoll_fail(
             err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
-            "this provider keeps no volumes: nothing limits their size, so its operator "
-            "has to allow them (volumes: N in providers.yaml)");
+            "this provider has no volumes: their size is not limited, so the operator "
+            "must allow them (volumes: N in providers.yaml)");
     if (have >= d->config.volumes)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                          "there are %u volumes, the most a tenant may have; remove some", have);
+                          "the tenant has %u volumes, which is the maximum; remove some", have);
     ask.json = json_pack("{s:s, s:s, s:{s:s, s:s, s:s}}", "Name", which, "Driver", "local",
                          "Labels", ATOLL_DOCKER_LABEL, d->daemon_id, ATOLL_DOCKER_OWNER,
                          spec->tenant, ATOLL_DOCKER_VOLUME, name);
@@ -126,7 +126,7 @@ static int need_volume(struct atoll_docker *d, const struct atoll_sync_call *cal
     return r < 0 ? r : 0;
 }
 
-/* Only what is listed, letter by letter: below a directory that somebody can write to a link may lead
+/* Only listed paths, compared exactly: below a directory that others can write, a link may lead
  * anywhere. */
 static int check_host_path(const struct atoll_docker *d, const struct atoll_mount *m,
                            struct atoll_error *err)
