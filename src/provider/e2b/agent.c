@@ -1,6 +1,6 @@
 /*
- * Our agent in somebody else's sandbox: it is put there when it is not yet, told apart by its hash, and
- * started by a small script as root.
+ * Installs our agent in a sandbox of the service. An agent with the right hash is reused, else it
+ * is uploaded; a small script starts it as root.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #define WHAT "start the agent"
 #define EXIT_MISSING 3
 
-/* $1: the hash. Looks where we put it, and where an installed Atoll has it. */
+/* $1: the hash. Looks where we upload it, and where an installed Atoll has it. */
 static const char script[] =
     "for f in " PLACE " /usr/local/libexec/atoll/atoll-agent /usr/libexec/atoll/atoll-agent; do\n"
     "  if [ -f \"$f\" ]; then\n"
@@ -38,7 +38,7 @@ static int pack(const void *bytes, size_t n, void **ret, size_t *ret_len)
     size_t cap;
     uint8_t *out;
 
-    /* 16: with the head of gzip. */
+    /* 16: with a gzip header. */
     if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
         return -ENOMEM;
     cap = deflateBound(&z, (uLong)n);
@@ -88,7 +88,7 @@ static int load(struct atoll_e2b_provider *p, struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "%s", p->agent_path) : 0;
 }
 
-/* Read once: an agent that is replaced while the daemon runs is the next daemon's. */
+/* Read once: a new agent file is used by the next daemon only. */
 static int have_agent(struct atoll_e2b_provider *p, struct atoll_error *err)
 {
     int r;
@@ -135,7 +135,7 @@ static int upload(struct atoll_e2b_provider *p, const struct atoll_sync_call *ca
     return r;
 }
 
-/* What the script came to. */
+/* Result of the script. */
 struct outcome {
     bool exited;
     int code;
@@ -181,7 +181,7 @@ static int read_outcome(struct atoll_e2b_answer *answer, struct outcome *ret,
         r = atoll_fail(err, ret->kind, EREMOTEIO, WHAT ": %s", ret->text);
     else if (r < 0 || !ret->exited)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPROTO,
-                       WHAT ": the E2B service's answer is no stream of a process");
+                       WHAT ": the E2B service's answer is not the stream of a process");
     atoll_e2b_events_done(&events);
     return r;
 }

@@ -1,5 +1,5 @@
 /*
- * Requests to the service's API, and the addresses of its sandboxes.
+ * Requests to the service's API, and the URLs of its sandboxes.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@ int atoll_e2b_api(struct atoll_e2b_provider *p, const struct atoll_sync_call *ca
 {
     ATOLL_AUTOFREE char *text = body ? atoll_e2b_dump(body) : NULL, *url = NULL;
     char id[96], trace[ATOLL_TRACE_TEXT_MAX], parent[96];
-    /* For this request alone, before those of all; the list does not own them. */
+    /* Headers of this request, before those of all requests; the list does not own them. */
     struct curl_slist first = {.data = id, .next = p->api_headers}, second = {.data = parent};
     struct atoll_e2b_ask ask = {
         .method = method, .ca = p->ca_file, .headers = p->api_headers, .body = text};
@@ -65,7 +65,7 @@ int atoll_e2b_api_json(struct atoll_e2b_provider *p, const struct atoll_sync_cal
                            0, NULL);
     if (!*ret_json)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
-                          "%s: the E2B service's answer is no JSON", what);
+                          "%s: the E2B service's answer is not JSON", what);
     return 0;
 }
 
@@ -92,7 +92,7 @@ int atoll_e2b_header(struct curl_slist **list, struct atoll_error *err, const ch
     return 0;
 }
 
-/* Domains of the service that have one host for all sandboxes. */
+/* Domains of the service that use one host for all sandboxes. */
 static bool has_shared_host(const char *domain)
 {
     static const char *const shared[] = {"e2b.app", "e2b.dev", "e2b.pro", "e2b-staging.dev"};

@@ -1,6 +1,6 @@
 /*
- * Requests of the pump that nobody waits for: a process that nobody listens to any more is killed, and
- * sandboxes get more time to live.
+ * Requests of the pump that no caller waits for: they kill processes whose stream was closed, and
+ * extend the time to live of sandboxes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +15,9 @@ struct task {
     struct atoll_e2b_pump *pump;
     struct atoll_e2b_transfer transfer;
     char *url, *body;           /* owned */
-    struct curl_slist *headers; /* owned; NULL: those of the API */
+    struct curl_slist *headers; /* owned; NULL: the headers of the API */
     struct atoll_e2b_answer answer;
-    char handle[ATOLL_E2B_HANDLE_MAX + 1]; /* of a lease; "" otherwise */
+    char handle[ATOLL_E2B_HANDLE_MAX + 1]; /* lease: the sandbox; else "" */
 };
 
 static void task_free(struct task *e)
@@ -38,7 +38,7 @@ static void on_done(struct atoll_e2b_transfer *t, CURLcode code, long status)
     struct task *e = ATOLL_CONTAINER_OF(t, struct task, transfer);
 
     if (e->handle[0]) {
-        /* One that is gone needs no time; that it is gone shows when somebody looks. */
+        /* 404: the sandbox is gone and needs no more time; inspect() will report it. */
         bool moved = code == CURLE_OK && ((status >= 200 && status < 300) || status == 404);
         atoll_e2b_remotes_told(e->pump->config.remotes, e->handle, moved);
     }
@@ -59,7 +59,7 @@ static struct task *task_new(struct atoll_e2b_pump *p)
     return e;
 }
 
-/* Nothing is lost when it fails: it is a kindness, or tried again. */
+/* A failure is harmless: killing is best effort, and a lease is retried. */
 static bool task_begin(struct task *e)
 {
     if (!e->transfer.easy || !e->url || !e->body)
@@ -77,7 +77,7 @@ static bool task_begin(struct task *e)
     return atoll_e2b_transfer_begin(e->pump, &e->transfer) == 0;
 }
 
-void atoll_e2b_errand_kill(struct atoll_e2b_pump *p, const struct atoll_e2b_stream *s)
+void atoll_e2b_background_kill(struct atoll_e2b_pump *p, const struct atoll_e2b_stream *s)
 {
     struct task *e = task_new(p);
 
@@ -89,7 +89,7 @@ void atoll_e2b_errand_kill(struct atoll_e2b_pump *p, const struct atoll_e2b_stre
         struct curl_slist *more = curl_slist_append(e->headers, h->data);
         e->headers = more ? more : e->headers;
     }
-    /* Without headers of its own it would go out with those of the API, and the key. */
+    /* Without own headers the request would be sent with those of the API, including the key. */
     if (!e->headers || !task_begin(e))
         task_free(e);
 }
@@ -114,7 +114,7 @@ static void move_lease(struct atoll_e2b_pump *p, const char *handle)
     atoll_e2b_remotes_told(p->config.remotes, handle, false);
 }
 
-int64_t atoll_e2b_errand_leases(struct atoll_e2b_pump *p, int64_t now_ms)
+int64_t atoll_e2b_background_leases(struct atoll_e2b_pump *p, int64_t now_ms)
 {
     char handle[ATOLL_E2B_HANDLE_MAX + 1];
     int64_t wait_ms = 0;
@@ -127,7 +127,7 @@ int64_t atoll_e2b_errand_leases(struct atoll_e2b_pump *p, int64_t now_ms)
     return 1000;
 }
 
-void atoll_e2b_errands_drop(struct atoll_e2b_pump *p)
+void atoll_e2b_background_drop(struct atoll_e2b_pump *p)
 {
     ATOLL_LIST_FOREACH (&p->tasks, node) {
         task_free(ATOLL_CONTAINER_OF(node, struct task, node));

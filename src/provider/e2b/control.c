@@ -1,6 +1,6 @@
 /*
- * The life of sandboxes at the service. Theirs carry our id and that of this daemon in their metadata:
- * that is how they are found again when nothing else is known of them.
+ * The life of sandboxes at the service. Their metadata has our id and that of this daemon, by which
+ * they are found again if nothing else is known.
  */
 #include "provider/e2b/control.h"
 
@@ -12,16 +12,15 @@
 #include "net/url.h"
 
 #define LIST_PAGE 100
-#define LIST_MAX 16384 /* sandboxes; a service that has more of ours repeats itself */
-#define CLEAN_MS \
-    15000 /* for taking down what a failed create has left, whatever its own deadline */
+#define LIST_MAX 16384 /* sandboxes; a list with more of ours is not trusted to end */
+#define CLEAN_MS 15000 /* deadline to remove what a failed create left, independent of its own */
 
 static struct atoll_e2b_provider *own(struct atoll_sync_provider *p)
 {
     return ATOLL_CONTAINER_OF(p, struct atoll_e2b_provider, base);
 }
 
-/* A path below /sandboxes/HANDLE. The handle is checked where it comes from a stored spec. */
+/* Makes a path below /sandboxes/HANDLE. The handle comes from a stored spec and is checked. */
 static int make_path(const struct atoll_spec *spec, const char *what, const char *rest, char *out,
                      size_t cap, struct atoll_error *err)
 {
@@ -37,8 +36,8 @@ static int make_path(const struct atoll_spec *spec, const char *what, const char
 /* Finding. */
 
 struct finding {
-    const char *what; /* it is for */
-    const char *id;   /* ours; NULL: all of this daemon */
+    const char *what; /* operation, for error texts */
+    const char *id;   /* our id; NULL: all sandboxes of this daemon */
     size_t count;
     int (*found)(struct finding *f, const struct atoll_e2b_remote *remote, struct atoll_error *err);
     struct atoll_e2b_provider *p;
@@ -47,7 +46,8 @@ struct finding {
     void *arg;
 };
 
-/* Our keys and values need no encoding, which the filter wants twice. */
+/* Our keys and values have no characters that need encoding; others would have to be encoded
+ * twice. */
 static int list_path(const struct finding *f, const char *token, char **ret)
 {
     struct atoll_buf encoded;
@@ -72,11 +72,11 @@ static int take_page(struct finding *f, struct atoll_e2b_answer *answer, struct 
 
     if (!json_is_array(page))
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
-                          "%s: the E2B service's answer is no list", f->what);
+                          "%s: the E2B service's answer is not a list", f->what);
     for (size_t i = 0; r == 0 && i < json_array_size(page); i++) {
         struct atoll_e2b_remote remote;
         r = atoll_e2b_read_remote(json_array_get(page, i), &remote, err);
-        /* The filter is the service's word: what is not ours is not touched. */
+        /* The service's filter is not trusted: sandboxes that are not ours are skipped. */
         if (r < 0 || !remote.id[0] || (f->id && strcmp(f->id, remote.id) != 0))
             continue;
         if (++f->count > LIST_MAX)
@@ -103,7 +103,7 @@ static int find(struct finding *f, struct atoll_error *err)
             r = atoll_e2b_api_refused(f->p, f->what, &answer, err);
         if (r == 0)
             r = take_page(f, &answer, err);
-        f->count++; /* pages without anything of ours come to an end as well */
+        f->count++; /* also counts pages without a sandbox of ours, so that the loop ends */
         (void)snprintf(token, sizeof(token), "%s", answer.next_token);
     } while (r == 0 && token[0] && f->count <= LIST_MAX);
     return r;
@@ -148,7 +148,7 @@ static int kill_found(struct finding *f, const struct atoll_e2b_remote *remote,
     return kill_one(f->p, f->call, remote->handle, err);
 }
 
-/* Everything that has our id, known or not. */
+/* Kills every sandbox with our id, known or not. */
 static int kill_by_id(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
                       const char *what, const char *id, struct atoll_error *err)
 {
@@ -179,7 +179,7 @@ int atoll_e2b_op_destroy(struct atoll_sync_provider *base, const struct atoll_sy
 
 /* Making. */
 
-/* What the request names, or the size that fits, or the default. */
+/* The template that the request names, else the smallest size that fits, else the default. */
 static const char *choose_template(const struct atoll_e2b_provider *p,
                                    const struct atoll_spec *spec)
 {
@@ -204,7 +204,7 @@ static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec
     return atoll_e2b_create_message(&request);
 }
 
-/* A service that allows less time than we ask for says how much; then it is that much from now on. */
+/* A service that allows less time than requested names its maximum, which is used from then on. */
 static bool lower_lease(struct atoll_e2b_provider *p, struct atoll_e2b_answer *answer)
 {
     uint32_t hours = answer->status == 400
@@ -218,7 +218,7 @@ static bool lower_lease(struct atoll_e2b_provider *p, struct atoll_e2b_answer *a
     return true;
 }
 
-/* Whether a request that came to no good answer may have made one all the same. */
+/* Whether a failed request may have created a sandbox all the same. */
 static bool is_unconfirmed(long status)
 {
     return status == 0 || status >= 500 || (status >= 200 && status < 300);
@@ -261,7 +261,7 @@ static void clean_up(struct atoll_e2b_provider *p, const struct atoll_spec *spec
         atoll_e2b_remotes_set_unconfirmed(p->remotes, spec->id);
     } else if (!handle[0] && atoll_e2b_remotes_is_unconfirmed(p->remotes, spec->id) &&
                kill_by_id(p, &call, "create", spec->id, &ignored) < 0) {
-        return; /* it stays in doubt: the next create or destroy of it begins there */
+        return; /* it stays unconfirmed: the next create or destroy of this id checks again */
     }
 }
 
@@ -290,7 +290,7 @@ int atoll_e2b_op_create(struct atoll_sync_provider *base, const struct atoll_syn
     return r;
 }
 
-/* Looking. */
+/* Inspecting. */
 
 static int ask_about(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
                      const struct atoll_spec *spec, const char *what, struct atoll_e2b_remote *ret,
@@ -322,8 +322,9 @@ int atoll_e2b_op_look(struct atoll_sync_provider *base, const struct atoll_sync_
     if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND) {
         atoll_e2b_remotes_forget(p->remotes, spec->handle);
         ret->state = ATOLL_INSPECT_GONE;
-        (void)snprintf(ret->cause, sizeof(ret->cause),
-                       "the E2B service no longer has it: it was killed there, or its time was up");
+        (void)snprintf(
+            ret->cause, sizeof(ret->cause),
+            "the E2B service no longer has it: it was killed there, or its time to live is over");
         return 0;
     }
     if (r == 0 && remote.paused) {
@@ -337,7 +338,7 @@ int atoll_e2b_op_look(struct atoll_sync_provider *base, const struct atoll_sync_
     return r;
 }
 
-/* Of one whose stream cannot be had: why, if the service knows it. */
+/* Finds out why a stream cannot be opened, if the service knows. */
 static int explain(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
                    const struct atoll_spec *spec, struct atoll_error *err)
 {
@@ -362,7 +363,7 @@ int atoll_e2b_op_dial(struct atoll_sync_provider *base, const struct atoll_sync_
     struct atoll_e2b_remote remote;
     int r = 0;
 
-    /* One from before this daemon: its token is the service's to tell. */
+    /* Made by an earlier daemon: the service has its token. */
     if (!atoll_e2b_remotes_get(p->remotes, spec->handle, &remote)) {
         r = ask_about(p, call, spec, "dial the agent", &remote, err);
         if (r == 0)
@@ -374,7 +375,7 @@ int atoll_e2b_op_dial(struct atoll_sync_provider *base, const struct atoll_sync_
     return r < 0 && err->kind != ATOLL_ERR_ABORTED ? explain(p, call, spec, err) : r;
 }
 
-/* Standing still. */
+/* Pausing. */
 
 int atoll_e2b_op_pause(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
                        const struct atoll_spec *spec, struct atoll_error *err)
@@ -385,7 +386,7 @@ int atoll_e2b_op_pause(struct atoll_sync_provider *base, const struct atoll_sync
 
     if (r == 0)
         r = atoll_e2b_api_json(p, call, "pause", "POST", path, json_object(), NULL, err);
-    /* 409: it stands still already. */
+    /* 409: it is paused already. */
     if (r < 0 && err->kind == ATOLL_ERR_FAILED_PRECONDITION && err->errnum == EEXIST)
         r = 0;
     if (r == 0)
@@ -449,7 +450,7 @@ bool atoll_e2b_op_public_host(struct atoll_sync_provider *base, const struct ato
     bool tls = strncmp(p->api_url, "https:", 6) == 0;
     int n;
 
-    /* What a service without TLS names has none either. */
+    /* The domain that a service without TLS reports has no TLS either; it is not used. */
     if (atoll_e2b_remotes_get(p->remotes, spec->handle, &remote) && remote.domain[0] && tls)
         domain = remote.domain;
     if (!*domain || !spec->handle[0])

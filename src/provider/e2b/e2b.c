@@ -12,8 +12,8 @@
 #define KEY_MAX 512
 #define HEADERS_MAX 32
 
-/* Memory, CPUs and disk are the template's, whatever is asked for; nobody there counts processes. */
-/* Memory and CPUs are those of the template: they hold where a size that is large enough is known. */
+/* The service sets memory, CPUs and disk by template and does not limit processes. So only the
+ * limits of memory and CPUs can hold, and only if a configured size is large enough. */
 static uint32_t missing_limits(const struct atoll_sync_provider *base,
                                const struct atoll_spec *spec)
 {
@@ -25,7 +25,7 @@ static uint32_t missing_limits(const struct atoll_sync_provider *base,
     return fits ? ATOLL_LIMIT_ALL & ~(ATOLL_LIMIT_MEMORY | ATOLL_LIMIT_CPU) : ATOLL_LIMIT_ALL;
 }
 
-/* The service is there, and the key is good. */
+/* The service answers and accepts the key. */
 static int health(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
                   char *detail, size_t cap, struct atoll_error *err)
 {
@@ -108,7 +108,7 @@ static bool is_header_text(const char *text)
     return true;
 }
 
-/* Without a slash at the end, and nothing in it that could be taken for somebody's password. */
+/* No trailing slash, and no user or password in it. */
 static int take_url(const char *given, const char *name, char **ret, struct atoll_error *err)
 {
     size_t n = strlen(given);
@@ -178,7 +178,7 @@ static int take_key(struct atoll_e2b_provider *p, const struct atoll_e2b_provide
                        "e2b: there is no API key: set the variable %.64s, or api_key_file",
                        variable);
     else if (r == 0 && (strlen(given) >= KEY_MAX || !is_header_text(given)))
-        r = refuse(err, "the API key is none");
+        r = refuse(err, "the API key is not valid");
     if (r == 0)
         r = take_text(given, "", &p->key, err);
     explicit_bzero(text, sizeof(text));
@@ -209,7 +209,7 @@ static int take_headers(struct atoll_e2b_provider *p, const struct atoll_e2b_pro
     return r;
 }
 
-/* Nobody asks a service how it isolates, and one of another address may do it in any way. */
+/* A service does not report its isolation; only that of E2B's cloud is known. */
 static int take_isolation(struct atoll_e2b_provider *p, const struct atoll_e2b_provider_config *c,
                           struct atoll_error *err)
 {

@@ -7,58 +7,58 @@
 #include "provider/e2b/pump.h"
 #include "provider/e2b/remotes.h"
 
-/* What the files of this provider share. */
+/* Shared by the files of this provider. */
 
 #define ATOLL_E2B_ENVD_PORT 49983
-/* Where the agent is, once it runs: a directory of root's own. */
+/* The directory of the running agent; only root may access it. */
 #define ATOLL_E2B_RUN_DIR "/run/atoll-agent"
 #define ATOLL_E2B_AGENT ATOLL_E2B_RUN_DIR "/agent"
 #define ATOLL_E2B_SOCKET ATOLL_E2B_RUN_DIR "/agent.sock"
 
 struct atoll_e2b_provider {
     struct atoll_sync_provider base;
-    struct atoll_sync_ops ops; /* base.ops: with the isolation of this service */
+    struct atoll_sync_ops ops; /* base.ops, with the isolation of this service */
     char *api_url, *sandbox_url, *domain, *key, *template_id, *daemon_id, *agent_path; /* owned */
     char *isolation;                                                                   /* owned */
     struct atoll_size sizes[ATOLL_SIZES_MAX];
     size_t size_count;
-    bool domain_is_known;           /* by the config, or because the service is E2B's own */
+    bool domain_is_known;           /* configured, or the service is E2B's own */
     char *ca_file;                  /* owned; NULL: the system's certificates */
     struct curl_slist *api_headers; /* owned */
     struct atoll_e2b_http *http;
     struct atoll_e2b_remotes *remotes;
     struct atoll_e2b_pump *pump;
-    pthread_mutex_t agent_lock; /* of the three below, which are set once */
-    void *agent_packed;         /* the agent with gzip; owned */
+    pthread_mutex_t agent_lock; /* guards the three members below, which are set once */
+    void *agent_packed;         /* the agent, compressed with gzip; owned */
     size_t agent_packed_len;
     char agent_sha256[65];
 };
 
-/* A request to the API: path with its query; body (may be NULL) is taken over. */
+/* Sends a request to the API. path includes the query; ownership of body (may be NULL) passes. */
 int atoll_e2b_api(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
                   const char *what, const char *method, const char *path, json_t *body,
                   struct atoll_e2b_answer *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The same; every status but 2xx is an error, and *ret_json (may be NULL) is the answer. */
+/* The same; every status except 2xx is an error, and *ret_json (may be NULL) is the answer. */
 int atoll_e2b_api_json(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
                        const char *what, const char *method, const char *path, json_t *body,
                        json_t **ret_json, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The error of an answer that is none of the good ones. */
+/* The error of an answer whose status is not 2xx. */
 int atoll_e2b_api_refused(const struct atoll_e2b_provider *p, const char *what,
                           struct atoll_e2b_answer *answer, struct atoll_error *err);
 
-/* Where requests to a sandbox's envd go, and their headers, of root; both are the caller's to free. */
+/* URL and headers of requests to a sandbox's envd as root; the caller frees both. */
 int atoll_e2b_envd(const struct atoll_e2b_provider *p, const struct atoll_e2b_remote *remote,
                    char **ret_url, struct curl_slist **ret_headers,
                    struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Adds to a list that is freed when that fails. */
+/* Appends to the list; on failure the list is freed. */
 int atoll_e2b_header(struct curl_slist **list, struct atoll_error *err, const char *fmt, ...)
     ATOLL_PRINTF(3, 4) ATOLL_MUST_CHECK;
 
-/* Puts the agent into a fresh sandbox, if it is not there, and starts it. */
+/* Uploads the agent to a new sandbox, if it is not there, and starts it. */
 int atoll_e2b_agent_start(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
                           const struct atoll_e2b_remote *remote,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* A stream to it. */
+/* Opens a stream to the agent. */
 int atoll_e2b_agent_dial(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
                          const struct atoll_e2b_remote *remote, int *ret_fd,
                          struct atoll_error *err) ATOLL_MUST_CHECK;

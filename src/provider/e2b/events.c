@@ -1,5 +1,5 @@
 /*
- * The stream of a process: envelopes of JSON become events.
+ * The stream of a process: decodes envelopes of JSON into events.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,7 +23,7 @@ void atoll_e2b_events_done(struct atoll_e2b_events *e)
     atoll_buf_done(&e->decoded);
 }
 
-/* Connect's names of codes are those of our kinds. */
+/* Connect's error codes have the names of our kinds. */
 static enum atoll_error_kind kind_of(const char *code)
 {
     enum atoll_error_kind kind = code ? atoll_error_kind_by_name(code) : ATOLL_ERR_NONE;
@@ -59,7 +59,7 @@ static int tell_start(const json_t *start, atoll_e2b_event_fn *fn, void *arg)
     return fn(arg, &(struct atoll_e2b_event){.type = ATOLL_E2B_EVENT_START, .pid = (uint32_t)pid});
 }
 
-/* What is 0 may be left out. */
+/* Fields with value 0 may be missing. */
 static int tell_exit(const json_t *end, atoll_e2b_event_fn *fn, void *arg)
 {
     const char *text = json_string_value(json_object_get(end, "status"));
@@ -82,7 +82,7 @@ static int tell_message(struct atoll_e2b_events *e, const json_t *message, atoll
         return tell_start(part, fn, arg);
     if ((part = json_object_get(event, "end")))
         return tell_exit(part, fn, arg);
-    /* Signs of life, and what later versions may add. */
+    /* Keepalives, and events that later versions may add. */
     return fn(arg, &(struct atoll_e2b_event){.type = ATOLL_E2B_EVENT_ALIVE});
 }
 
@@ -114,7 +114,7 @@ static int tell(struct atoll_e2b_events *e, unsigned flags, const uint8_t *text,
     return r;
 }
 
-/* The first envelope of what is pending: 0 when it is not whole yet. */
+/* Takes the first envelope of what is pending; 0 if it is not complete. */
 static int take(struct atoll_e2b_events *e, atoll_e2b_event_fn *fn, void *arg)
 {
     const uint8_t *p = atoll_buf_head(&e->pending);
@@ -122,7 +122,7 @@ static int take(struct atoll_e2b_events *e, atoll_e2b_event_fn *fn, void *arg)
     int r;
 
     if (have > 0 && (p[0] & ~FLAG_END))
-        return -EBADMSG; /* compressed, which we never offer, or no envelope at all */
+        return -EBADMSG; /* compressed, although we never offer that, or not an envelope */
     if (have < HEAD)
         return 0;
     len = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
@@ -141,7 +141,7 @@ int atoll_e2b_events_feed(struct atoll_e2b_events *e, const void *bytes, size_t 
     const uint8_t *p = bytes;
     int r = 1;
 
-    /* In slices, because an envelope may end anywhere in a piece that is larger than the room left. */
+    /* In slices: an envelope may end anywhere in a piece that is larger than the free space. */
     while (n > 0 || r > 0) {
         size_t slice = ATOLL_MIN(n, e->pending.max - atoll_buf_size(&e->pending));
         if (e->ended)

@@ -10,13 +10,13 @@
 #include "base/text.h"
 
 /*
- * libcurl. Each handle has a multi handle of its own, because only that can wait for the end of a
- * transfer and for the caller's change of mind at the same time; the connection is kept with it.
+ * libcurl. Each easy handle has a multi handle of its own, which can wait for the transfer and for
+ * a cancellation at the same time; the connection is kept with it.
  */
-#define KEPT_MAX 16 /* idle ones; how many are in use is up to the workers */
+#define KEPT_MAX 16 /* idle connections; the number in use is that of the workers */
 #define CONNECT_MS 10000L
 #define WAIT_MS 1000
-#define REQUEST_MS 60000 /* one request of an operation that may take longer */
+#define REQUEST_MS 60000 /* timeout of one request of a longer operation */
 
 struct line {
     CURL *easy;
@@ -121,8 +121,9 @@ void atoll_e2b_http_prepare(CURL *easy, struct atoll_e2b_ask *ask)
     if (ask->ca)
         (void)curl_easy_setopt(easy, CURLOPT_CAINFO, ask->ca);
     (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, ask->headers);
-    /* Read by a function that cannot go back: libcurl would by itself send what it has in memory once more
-     * when a kept connection breaks before an answer, and there would be two of what it makes. */
+    /* The body is given by a read function that cannot rewind. Otherwise libcurl would resend
+     * the request when a kept connection breaks before the answer, and could create an object
+     * twice. */
     ask->sent = 0;
     if (ask->body) {
         (void)curl_easy_setopt(easy, CURLOPT_POST, 1L);
@@ -140,7 +141,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
     return atoll_buf_append(&answer->body, bytes, size * n) < 0 ? 0 : size * n;
 }
 
-/* The value of `line` when it is the header `name`, without what is around it; false for another. */
+/* The trimmed value of `line` if it is the header `name`, else false. */
 static bool take_header(const char *line, size_t n, const char *name, char *out, size_t cap)
 {
     size_t len = strlen(name);
@@ -195,13 +196,13 @@ int atoll_e2b_http_broken(CURLcode code, const char *what, struct atoll_error *e
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPROTO,
-                          "%s: the certificate of the E2B service is not to be trusted", what);
+                          "%s: the certificate of the E2B service is not trusted", what);
     case CURLE_URL_MALFORMAT:
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
-                          "%s: the address of the E2B service is no URL", what);
+                          "%s: the address of the E2B service is not a URL", what);
     case CURLE_WRITE_ERROR:
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EMSGSIZE,
-                          "%s: the E2B service's answer is longer than any should be", what);
+                          "%s: the E2B service's answer is too long", what);
     case CURLE_SEND_FAIL_REWIND:
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECONNRESET,
                           "%s: the connection to the E2B service broke", what);
@@ -212,7 +213,7 @@ int atoll_e2b_http_broken(CURLcode code, const char *what, struct atoll_error *e
     }
 }
 
-/* Drives one transfer to its end. */
+/* Runs one transfer to its end. */
 static int drive(struct line *line, const struct atoll_sync_call *call, const char *what,
                  struct atoll_error *err)
 {
@@ -227,7 +228,8 @@ static int drive(struct line *line, const struct atoll_sync_call *call, const ch
         if (!running)
             break;
         if (atoll_sync_cancelled(call))
-            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "%s: nobody waits for it", what);
+            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "%s: the request was cancelled",
+                              what);
         if (atoll_sync_left_ms(call) == 0)
             return atoll_e2b_http_broken(CURLE_OPERATION_TIMEDOUT, what, err);
         (void)curl_multi_poll(line->multi, extra ? &cancel : NULL, extra,

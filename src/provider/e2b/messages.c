@@ -9,7 +9,7 @@
 
 /* Answers. */
 
-/* Handles and domains become part of URLs, tokens of headers. */
+/* Handles and domains become part of URLs, tokens become part of headers. */
 static bool is_made_of(const char *text, const char *more)
 {
     for (; *text; text++)
@@ -26,7 +26,7 @@ static bool is_token(const char *text)
     return true;
 }
 
-/* What is absent or null is "". */
+/* Absent or null: "". */
 static bool take_text(const json_t *object, const char *name, char *out, size_t cap)
 {
     const json_t *value = json_object_get(object, name);
@@ -103,11 +103,11 @@ static struct refusal refusal_of(long status)
             return refusals[i];
     if (status >= 500)
         return (struct refusal){status, ATOLL_ERR_UNAVAILABLE, EAGAIN};
-    /* Redirections are not followed: the key would go along. */
+    /* Redirects are not followed: the key would be sent along. */
     return (struct refusal){status, ATOLL_ERR_FAILED_PRECONDITION, EPROTO};
 }
 
-/* Printable ASCII only, and the secret nowhere. */
+/* Keeps printable ASCII only, and removes the secret. */
 static void clean(char *text, const char *secret)
 {
     size_t n = secret ? strlen(secret) : 0;
@@ -122,8 +122,8 @@ static void clean(char *text, const char *secret)
     }
 }
 
-/* The service's own words out of {"message"}, "" when there are none. Whole, so that a secret is found
- * before anything is cut. */
+/* The service's own text in {"message"}, or "". Not truncated, so that a secret is found before
+ * the text is cut. */
 static char *words_of(const char *body, size_t n, const char *secret)
 {
     json_t *json = json_loadb(body ? body : "", n, 0, NULL);
@@ -171,7 +171,7 @@ uint32_t atoll_e2b_most_hours(const char *body, size_t n)
 
 /* Requests. */
 
-/* The caller's, as far as they are texts. */
+/* The caller's metadata, as far as the values are strings. */
 static json_t *metadata_of(const struct atoll_e2b_wish *request)
 {
     json_t *all = request->metadata_json ? json_loads(request->metadata_json, 0, NULL) : NULL;
@@ -204,7 +204,8 @@ static json_t *env_of(const char *const *env)
         const char *equals = strchr(*env, '=');
         ATOLL_AUTOFREE char *name = equals ? strndup(*env, (size_t)(equals - *env)) : NULL;
 
-        /* What is no UTF-8 cannot be said there; commands of ours get it all the same. */
+        /* Values that are not UTF-8 cannot be sent; the agent gives them to commands all the
+         * same. */
         if (name && *name)
             (void)json_object_set_new(all, name, json_string(equals + 1));
     }

@@ -4,57 +4,56 @@
 #include "base/error.h"
 
 /*
- * What is said to an E2B service and what it answers, without the saying: texts, JSON and the envelopes
- * of streams (a byte of flags, a big-endian length, JSON). Answers are hostile until they are read.
- * Pure.
+ * Messages to and from an E2B service: texts, JSON and the envelopes of streams (a byte of flags, a
+ * big-endian length, JSON). Answers are hostile until they are checked. Pure.
  */
 #define ATOLL_E2B_HANDLE_MAX 128
 #define ATOLL_E2B_TOKEN_MAX 512
 #define ATOLL_E2B_DOMAIN_MAX 253
 #define ATOLL_E2B_MESSAGE_MAX ((size_t)1024 * 1024) /* one envelope */
 
-/* A sandbox as the service knows it. */
+/* A sandbox as the service describes it. */
 struct atoll_e2b_remote {
     char handle[ATOLL_E2B_HANDLE_MAX + 1];
-    char token[ATOLL_E2B_TOKEN_MAX + 1];   /* of its envd; "" for none */
-    char domain[ATOLL_E2B_DOMAIN_MAX + 1]; /* "": that of the config */
-    char id[33];                           /* what we call it, from its metadata; "" for none */
+    char token[ATOLL_E2B_TOKEN_MAX + 1];   /* of its envd; "": no token */
+    char domain[ATOLL_E2B_DOMAIN_MAX + 1]; /* "": the configured domain */
+    char id[33];                           /* our id, from its metadata; "": not set */
     bool paused;
 };
 
-/* Of the answers to create, connect and look, or of one element of a list. UNAVAILABLE for what is no
- * such answer. */
+/* Reads the answer to create, connect or inspect, or one element of a list. UNAVAILABLE: not
+ * such an answer. */
 int atoll_e2b_read_remote(const json_t *answer, struct atoll_e2b_remote *ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* The last sample of an answer to /metrics. -ENODATA while there is none. */
+/* The last sample in an answer to /metrics. -ENODATA if there is none yet. */
 struct atoll_e2b_sample {
     uint64_t memory_bytes, memory_total_bytes;
     uint64_t disk_bytes, disk_total_bytes;
-    double cpus, cpu_percent; /* of all of them together: at most 100 */
+    double cpus, cpu_percent; /* percentage of all CPUs together: at most 100 */
 };
 int atoll_e2b_read_sample(const json_t *answer, struct atoll_e2b_sample *ret) ATOLL_MUST_CHECK;
 
-/* The error an answer with this status means. `what` says what was tried; secret (may be NULL) is
- * left out should the service repeat it. retry_after_s: 0 when it does not say. */
+/* The error that an answer with this status means. `what` names the operation; secret (may be
+ * NULL) is removed if the service repeats it. retry_after_s: 0 if not given. */
 int atoll_e2b_refusal(struct atoll_error *err, const char *what, long status, const char *body,
                       size_t n, uint32_t retry_after_s, const char *secret);
 /* Hours in "Timeout cannot be greater than N hours", 0 for any other text. */
 uint32_t atoll_e2b_most_hours(const char *body, size_t n);
 
-/* What a new sandbox is to be. */
+/* Parameters of a new sandbox. */
 struct atoll_e2b_wish {
     const char *template_id;
     uint32_t timeout_s;
     bool internet;
     const char *id, *daemon_id;
-    const char *metadata_json; /* an object of texts, or NULL: ours have the last word in it */
+    const char *metadata_json; /* an object of strings, or NULL; our own entries override it */
     const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */
 };
 /* The body of a create; NULL when out of memory. */
 json_t *atoll_e2b_create_message(const struct atoll_e2b_wish *request);
 
-/* A body, compact; NULL when out of memory. Takes over the message. */
+/* Serializes a body; NULL if out of memory. The message is freed. */
 char *atoll_e2b_dump(json_t *message);
 /* Appends the envelope of a message. */
 int atoll_e2b_envelope(struct atoll_buf *out, const char *message) ATOLL_MUST_CHECK;
@@ -67,7 +66,7 @@ int atoll_e2b_input_message(struct atoll_buf *out, uint32_t pid, const void *byt
 json_t *atoll_e2b_close_message(uint32_t pid);
 json_t *atoll_e2b_kill_message(uint32_t pid);
 
-/* What a stream of a process says. */
+/* An event in the stream of a process. */
 struct atoll_e2b_event {
     enum {
         ATOLL_E2B_EVENT_START, /* pid */
@@ -75,7 +74,7 @@ struct atoll_e2b_event {
         ATOLL_E2B_EVENT_STDERR,
         ATOLL_E2B_EVENT_EXIT, /* code, text */
         ATOLL_E2B_EVENT_ALIVE,
-        ATOLL_E2B_EVENT_END, /* nothing comes after it; kind NONE: it went well, else text */
+        ATOLL_E2B_EVENT_END, /* the last event; kind NONE: success, else text */
     } type;
     uint32_t pid;
     const uint8_t *bytes;
@@ -92,7 +91,7 @@ struct atoll_e2b_events {
 };
 void atoll_e2b_events_init(struct atoll_e2b_events *e);
 void atoll_e2b_events_done(struct atoll_e2b_events *e);
-/* Calls fn for every event that is whole now. What fn returns below 0 ends it and is returned;
- * -EBADMSG, -EMSGSIZE, -ENOMEM for a stream that is none. */
+/* Calls fn for every complete event. A negative result of fn stops and is returned. -EBADMSG,
+ * -EMSGSIZE, -ENOMEM: not a valid stream. */
 int atoll_e2b_events_feed(struct atoll_e2b_events *e, const void *bytes, size_t n,
                           atoll_e2b_event_fn *fn, void *arg) ATOLL_MUST_CHECK;

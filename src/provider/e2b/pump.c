@@ -13,8 +13,8 @@
 #include "sys/thread.h"
 
 /*
- * The thread: libcurl drives all transfers, and one epoll descriptor stands for the socket pairs in its
- * poll.
+ * The pump's thread: libcurl drives all transfers, and one epoll descriptor in its poll set stands
+ * for all socket pairs.
  */
 #define EVENTS_PER_TURN 32
 #define WAIT_MAX_MS 60000
@@ -79,7 +79,7 @@ struct atoll_e2b_pump *atoll_e2b_pump_free(struct atoll_e2b_pump *p)
     }
     drop_streams(p, &p->fresh);
     drop_streams(p, &p->streams);
-    atoll_e2b_errands_drop(p);
+    atoll_e2b_background_drop(p);
     (void)curl_multi_cleanup(p->multi);
     if (p->epoll_fd >= 0)
         (void)close(p->epoll_fd);
@@ -100,7 +100,7 @@ static bool take_fresh(struct atoll_e2b_pump *p)
         struct atoll_list *node = p->fresh.next;
         atoll_list_remove(node);
         atoll_list_push_back(&p->streams, node);
-        /* It may settle its opener, for which it needs the lock. */
+        /* It may complete the dialing, for which it needs the lock. */
         (void)pthread_mutex_unlock(&p->lock);
         atoll_e2b_stream_begin(ATOLL_CONTAINER_OF(node, struct atoll_e2b_stream, node));
         (void)pthread_mutex_lock(&p->lock);
@@ -137,10 +137,11 @@ static void finish_transfers(struct atoll_e2b_pump *p)
     }
 }
 
-/* A turn for everybody; frees the dead. Milliseconds until somebody wants the next one. */
+/* Gives every stream a turn and frees those that ended. Returns the milliseconds until the next
+ * turn is due. */
 static int64_t serve_streams(struct atoll_e2b_pump *p, int64_t now_ms)
 {
-    int64_t wait_ms = atoll_e2b_errand_leases(p, now_ms);
+    int64_t wait_ms = atoll_e2b_background_leases(p, now_ms);
 
     ATOLL_LIST_FOREACH (&p->streams, node) {
         struct atoll_e2b_stream *s = ATOLL_CONTAINER_OF(node, struct atoll_e2b_stream, node);
@@ -174,7 +175,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* With the lock. Only now, when the process is as it will be: its user, its limits, its signals. */
+/* Locked. Started late, so that the thread has the final user, limits and signal mask of the
+ * process. */
 static int start_thread(struct atoll_e2b_pump *p)
 {
     sigset_t all, before;
@@ -200,7 +202,7 @@ static int hand_over(struct atoll_e2b_pump *p, struct atoll_e2b_stream *s,
     (void)pthread_mutex_lock(&p->lock);
     if (p->count >= ATOLL_E2B_STREAMS_MAX)
         r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                       "%d streams to E2B sandboxes are open, the most of one daemon",
+                       "%d streams to E2B sandboxes are open, which is the maximum",
                        ATOLL_E2B_STREAMS_MAX);
     else if ((r = start_thread(p)) < 0)
         r = atoll_fail_errno(err, -r, "E2B streams");
@@ -217,7 +219,7 @@ static int hand_over(struct atoll_e2b_pump *p, struct atoll_e2b_stream *s,
     return r;
 }
 
-/* Whoever is first, the thread with its answer or the caller who gives up, takes `dialing` away. */
+/* The thread with its answer, or the caller that stops waiting: the first one clears `dialing`. */
 static int await(struct atoll_e2b_pump *p, struct atoll_e2b_stream *s,
                  struct atoll_e2b_dialing *dialing, const struct atoll_sync_call *call,
                  struct atoll_error *err)
@@ -236,7 +238,7 @@ static int await(struct atoll_e2b_pump *p, struct atoll_e2b_stream *s,
     if (!settled)
         return atoll_sync_cancelled(call)
                    ? atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED,
-                                "dial the agent: nobody waits for it")
+                                "dial the agent: the request was cancelled")
                    : atoll_e2b_http_broken(CURLE_OPERATION_TIMEDOUT, "dial the agent", err);
     if (dialing->error.kind == ATOLL_ERR_NONE)
         return 0;

@@ -14,7 +14,7 @@
 struct entry {
     struct atoll_e2b_remote remote;
     int64_t due_ms;
-    bool asking; /* somebody moves its time on right now */
+    bool asking; /* a request to extend its time is in progress */
     bool silent;
 };
 
@@ -70,7 +70,7 @@ void atoll_e2b_remotes_set_lease_s(struct atoll_e2b_remotes *r, uint32_t lease_s
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-/* A third, so that two tries may fail. With the lock. */
+/* A third of the lease, so that two tries may fail. Locked. */
 static int64_t next_due_ms(const struct atoll_e2b_remotes *r)
 {
     return atoll_clock_ms() + (int64_t)r->lease_s * 1000 / 3;
@@ -83,12 +83,12 @@ static int put(struct atoll_e2b_remotes *r, const struct atoll_e2b_remote *remot
     int ret;
 
     if (e) {
-        /* The key of the map is in it, and stays what it is. */
+        /* The key of the map is part of it, and does not change. */
         e->remote = *remote;
     } else {
         if (r->map.used >= ATOLL_E2B_REMOTES_MAX)
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                              "%d sandboxes exist at the E2B service, the most of one daemon",
+                              "%d sandboxes exist at the E2B service, which is the maximum",
                               ATOLL_E2B_REMOTES_MAX);
         e = calloc(1, sizeof(*e));
         if (!e)
@@ -146,7 +146,7 @@ void atoll_e2b_remotes_set_paused(struct atoll_e2b_remotes *r, const char *handl
     e = atoll_map_get(&r->map, handle);
     if (e) {
         e->remote.paused = paused;
-        e->due_ms = next_due_ms(r); /* both begin its time anew, or stop it */
+        e->due_ms = next_due_ms(r); /* both restart or stop its time to live */
     }
     (void)pthread_mutex_unlock(&r->lock);
 }
@@ -211,7 +211,7 @@ void atoll_e2b_remotes_told(struct atoll_e2b_remotes *r, const char *handle, boo
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-/* Doubts: few, and rarely any. */
+/* Unconfirmed ids: few, and rarely any. */
 
 static char *find_unconfirmed(struct atoll_e2b_remotes *r, const char *id)
 {

@@ -2,8 +2,9 @@
 #include "provider/e2b/messages.h"
 
 /*
- * The sandboxes this daemon has at the service: where they are, and when their time to live has to be
- * moved on. And the ids of those that may be there although nobody knows, because no answer came.
+ * The sandboxes of this daemon at the service: their addresses, and when their time to live must be
+ * extended. Also the ids of unconfirmed sandboxes: those that may exist because a create got no
+ * answer.
  * Thread: any.
  */
 struct atoll_e2b_remotes;
@@ -15,11 +16,11 @@ struct atoll_e2b_remotes;
 struct atoll_e2b_remotes *atoll_e2b_remotes_new(uint32_t lease_s); /* NULL: out of memory */
 struct atoll_e2b_remotes *atoll_e2b_remotes_free(struct atoll_e2b_remotes *r);
 
-/* The time to live that is asked for; the service may allow less. */
+/* The requested time to live; the service may allow less. */
 uint32_t atoll_e2b_remotes_lease_s(struct atoll_e2b_remotes *r);
 void atoll_e2b_remotes_set_lease_s(struct atoll_e2b_remotes *r, uint32_t lease_s);
 
-/* Known from now on, in place of what was known of it. fresh: its time to live has just begun.
+/* Adds the sandbox, or replaces what was known of it. fresh: its time to live starts now.
  * RESOURCE_EXHAUSTED. */
 int atoll_e2b_remotes_put(struct atoll_e2b_remotes *r, const struct atoll_e2b_remote *remote,
                           bool fresh, struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -28,18 +29,20 @@ bool atoll_e2b_remotes_get(struct atoll_e2b_remotes *r, const char *handle,
 void atoll_e2b_remotes_forget(struct atoll_e2b_remotes *r, const char *handle);
 void atoll_e2b_remotes_set_paused(struct atoll_e2b_remotes *r, const char *handle, bool paused);
 
-/* Its agent refused a stream, or took one. */
+/* Records that its agent refused a stream, or accepted one. */
 void atoll_e2b_remotes_set_silent(struct atoll_e2b_remotes *r, const char *handle, bool silent);
 bool atoll_e2b_remotes_is_silent(struct atoll_e2b_remotes *r, const char *handle);
 
-/* One whose time has to be moved on now, which is then not due again until told(); false when there is
- * none, and *ret_wait_ms says for how long not. */
+/* Returns a sandbox whose time to live must be extended now; it is not due again before
+ * atoll_e2b_remotes_told(). False: none is due, and *ret_wait_ms is the time until one is. */
 bool atoll_e2b_remotes_due(struct atoll_e2b_remotes *r, int64_t now_ms, char *ret_handle,
                            int64_t *ret_wait_ms);
-/* How that went: it is due again after a third of the time to live, or soon. */
+/* The result of that request: the sandbox is due again after a third of its time to live, or
+ * soon after a failure. */
 void atoll_e2b_remotes_told(struct atoll_e2b_remotes *r, const char *handle, bool moved);
 
-/* Ids of ours. doubt() forgets the oldest when there are too many: the service ends those too. */
+/* Unconfirmed ids. If there are too many, set_unconfirmed() drops the oldest: its sandbox ends
+ * at the service by itself. */
 void atoll_e2b_remotes_set_unconfirmed(struct atoll_e2b_remotes *r, const char *id);
 bool atoll_e2b_remotes_is_unconfirmed(struct atoll_e2b_remotes *r, const char *id);
 void atoll_e2b_remotes_trust(struct atoll_e2b_remotes *r, const char *id);

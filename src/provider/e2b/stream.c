@@ -1,11 +1,12 @@
 /*
- * One stream of the pump: the process at the service on one side, our end of a socket pair on the other.
+ * One stream of the pump: the process at the service on one side, our end of a socket pair on the
+ * other.
  *
  *   engine → socket → SendInput, one after the other, then CloseStdin → the process
  *   the process → the answer to Start → `out` → socket → engine
  *
- * When the engine has closed its end, what it wrote before is still sent; then the process is killed,
- * since these services leave one running when its stream is closed.
+ * When the engine has closed its end, what it wrote before is still sent. Then the process is
+ * killed: the service would leave it running after its stream is closed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ static void settle(struct atoll_e2b_stream *s, const struct atoll_error *error)
     (void)pthread_mutex_unlock(&s->pump->lock);
 }
 
-/* What the service sends. */
+/* From the service. */
 
 static int on_event(void *arg, const struct atoll_e2b_event *event)
 {
@@ -91,7 +92,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *arg)
     return atoll_e2b_events_feed(&s->events, bytes, size * n, on_event, s) < 0 ? 0 : size * n;
 }
 
-/* The answer to Start is over: so is the stream, when what came is with the engine. */
+/* The answer to Start has ended: the stream ends when the engine has read all output. */
 static void on_start_done(struct atoll_e2b_transfer *t, CURLcode code, long status)
 {
     struct atoll_e2b_stream *s = ATOLL_CONTAINER_OF(t, struct atoll_e2b_stream, start);
@@ -105,14 +106,14 @@ static void on_start_done(struct atoll_e2b_transfer *t, CURLcode code, long stat
         (void)atoll_e2b_http_broken(code, WHAT, &error);
     else
         (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, EPROTO,
-                         WHAT ": the E2B service's answer is no stream of a process");
+                         WHAT ": the E2B service's answer is not the stream of a process");
     settle(s, &error);
-    /* A relay that ends like that has found nobody who listens. */
+    /* A relay that ends so could not connect: the agent does not listen. */
     if (s->exited && s->exit_code != 0 && !s->spoke)
         atoll_e2b_remotes_set_silent(s->pump->config.remotes, s->handle, true);
 }
 
-/* What the engine sends. */
+/* From the engine. */
 
 static void send_body(struct atoll_e2b_stream *s, const char *url)
 {
@@ -167,8 +168,8 @@ static void send_input(struct atoll_e2b_stream *s)
         send_body(s, s->input_url);
 }
 
-/* Whether bytes arrived is known only from an answer. Those that say "later" are asked again; with
- * any other the stream is broken, and the engine makes another. */
+/* Only an answer confirms that the bytes arrived. Answers that mean "later" are retried; after
+ * any other the stream is broken, and the engine opens another. */
 static void on_input_done(struct atoll_e2b_transfer *t, CURLcode code, long status)
 {
     struct atoll_e2b_stream *s = ATOLL_CONTAINER_OF(t, struct atoll_e2b_stream, input);
@@ -181,7 +182,8 @@ static void on_input_done(struct atoll_e2b_transfer *t, CURLcode code, long stat
         after_ms = ATOLL_MAX(after_ms, (int64_t)INPUT_DELAY_MS << s->input_tries++);
         s->input_at_ms = atoll_clock_ms() + after_ms;
     } else if (code == CURLE_OK && status == 404) {
-        s->eof = s->told_eof = true; /* the process is gone; the rest of its output comes */
+        /* The process has ended; the rest of its output is still to come. */
+        s->eof = s->told_eof = true;
     } else {
         s->dead = true;
     }
@@ -233,7 +235,8 @@ static void watch(struct atoll_e2b_stream *s)
     uint32_t wanted = (can_take ? EPOLLIN : 0u) | (atoll_buf_size(&s->out) > 0 ? EPOLLOUT : 0u);
     struct epoll_event event = {.events = wanted, .data.ptr = s};
 
-    /* One that hung up says so without end: it needs no watching, transfers drive the rest. */
+    /* A hung-up descriptor would be reported for ever, so it is not watched; transfers drive the
+     * rest. */
     if (s->hung_up) {
         if (s->watched != UINT32_MAX)
             (void)epoll_ctl(s->pump->epoll_fd, EPOLL_CTL_DEL, s->fd, NULL);
@@ -268,13 +271,13 @@ int64_t atoll_e2b_stream_wait_ms(const struct atoll_e2b_stream *s, int64_t now_m
 
     if (s->input_at_ms > 0)
         at_ms = ATOLL_MIN(at_ms, s->input_at_ms);
-    /* What is read without being watched: see watch(). */
+    /* A hung-up descriptor is read without being watched: see watch(). */
     if (s->hung_up && !s->input.busy && s->input_at_ms == 0)
         return 0;
     return s->over || s->stalled ? SILENCE_MS : ATOLL_MAX(at_ms - now_ms, INT64_C(0));
 }
 
-/* Beginning and end. */
+/* Open and free. */
 
 static struct curl_slist *copy_headers(const struct curl_slist *from)
 {
@@ -298,8 +301,8 @@ static char *join(const char *url, const char *method)
     return asprintf(&whole, "%s/process.Process/%s", url, method) < 0 ? NULL : whole;
 }
 
-/* Headers of a unary call, and of a stream. */
-static bool apply_request(struct atoll_e2b_stream *s, const struct curl_slist *headers)
+/* Sets the headers of unary calls and of streams. */
+static bool set_headers(struct atoll_e2b_stream *s, const struct curl_slist *headers)
 {
     static const char *const of_stream[] = {"Content-Type: application/connect+json",
                                             "Connect-Protocol-Version: 1", KEEPALIVE_HEADER};
@@ -331,8 +334,8 @@ static bool prepare(struct atoll_e2b_stream *s, const struct atoll_e2b_open *ope
     s->kill_url = join(open->url, "SendSignal");
     s->start = (struct atoll_e2b_transfer){.easy = curl_easy_init(), .done = on_start_done};
     s->input = (struct atoll_e2b_transfer){.easy = curl_easy_init(), .done = on_input_done};
-    return good && apply_request(s, open->headers) && s->start_url && s->input_url &&
-           s->close_url && s->kill_url && s->start.easy && s->input.easy;
+    return good && set_headers(s, open->headers) && s->start_url && s->input_url && s->close_url &&
+           s->kill_url && s->start.easy && s->input.easy;
 }
 
 int atoll_e2b_stream_new(struct atoll_e2b_pump *p, const struct atoll_e2b_open *open, int fd,
@@ -381,10 +384,10 @@ struct atoll_e2b_stream *atoll_e2b_stream_free(struct atoll_e2b_stream *s)
 {
     struct atoll_error error;
 
-    (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, EPIPE, WHAT ": the stream was given up");
+    (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, EPIPE, WHAT ": the stream was closed");
     settle(s, &error);
     if (s->pid > 0 && !s->exited)
-        atoll_e2b_errand_kill(s->pump, s);
+        atoll_e2b_background_kill(s->pump, s);
     atoll_list_remove(&s->node);
     atoll_e2b_transfer_end(s->pump, &s->start);
     atoll_e2b_transfer_end(s->pump, &s->input);

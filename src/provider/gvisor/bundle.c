@@ -3,14 +3,14 @@
 #include "provider/gvisor/gvisor_internal.h"
 
 /*
- * The OCI configuration of a sandbox: what gVisor's kernel is to show and enforce inside. Nothing in
- * it comes from a request but numbers and ids we made ourselves, and no path leads outside the bundle.
+ * The OCI configuration of a sandbox: what gVisor's kernel shows and enforces inside. From a
+ * request it has only numbers and ids that we made ourselves; no path leads outside the bundle.
  */
 
 #define USER_ID "1000"
 #define SHM_SIZE "size=64m"
 
-/* As those of the native agent (sys/caps.h), here for gVisor's kernel. */
+/* The same as those of the native agent (sys/caps.h); here gVisor's kernel enforces them. */
 static const char *const capabilities[] = {"CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",
                                            "CAP_FSETID", "CAP_SETUID",       "CAP_SETGID",
                                            "CAP_KILL",   "CAP_SETPCAP"};

@@ -18,11 +18,11 @@ static struct atoll_gvisor *gvisor_of(const struct atoll_sync_provider *p)
     return ATOLL_CONTAINER_OF((uintptr_t)p, struct atoll_gvisor, base);
 }
 
-/* Who is there. */
+/* Listing. */
 
 struct listing {
-    const char *wanted; /* NULL: all of them */
-    int alive;          /* of the wanted one; -1: not there */
+    const char *wanted; /* NULL: all sandboxes */
+    int alive;          /* of the wanted sandbox; -1: not found */
     const char *hidden;
     void (*each)(void *arg, const char *id, const char *handle, bool alive);
     void *arg;
@@ -97,14 +97,15 @@ static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
     } else if (r == 0) {
         ret->state = ATOLL_INSPECT_EXITED;
         if (atoll_gvisor_exit_of(&g->link, spec->id, &ret->exit)) {
-            /* Whatever the kernel finds to kill there is gVisor's own. */
+            /* OOM kills in this cgroup can only be of gVisor's own processes. */
             ret->oom = ret->exit.oom_kills > 0;
             explain(&ret->exit, spec, ret->cause, sizeof(ret->cause));
         } else {
-            (void)snprintf(ret->cause, sizeof(ret->cause), "gVisor ended while nobody was there");
+            (void)snprintf(ret->cause, sizeof(ret->cause),
+                           "gVisor ended while no daemon was running");
         }
     } else {
-        (void)snprintf(ret->cause, sizeof(ret->cause), "atoll-spawn of gVisor does not have it");
+        (void)snprintf(ret->cause, sizeof(ret->cause), "atoll-spawn of gVisor has no such sandbox");
     }
     return 0;
 }
@@ -127,7 +128,7 @@ static int dial(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
     return 0;
 }
 
-/* Getting rid of them. */
+/* Removing. */
 
 int atoll_gvisor_remove(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
                         struct atoll_error *err)
@@ -155,7 +156,7 @@ static int destroy(struct atoll_sync_provider *p, const struct atoll_sync_call *
     return atoll_gvisor_clear(gvisor_of(p), call, spec->id, err);
 }
 
-/* Changing and measuring them. */
+/* Pausing and measuring. */
 
 static int freeze(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                   const struct atoll_spec *spec, bool frozen, struct atoll_error *err)
@@ -204,7 +205,7 @@ static int stats(struct atoll_sync_provider *p, const struct atoll_sync_call *ca
     (void)call;
     if (r < 0)
         return atoll_fail(err, r == -ENOENT ? ATOLL_ERR_NOT_FOUND : ATOLL_ERR_UNIMPLEMENTED, -r,
-                          "the host has no figures about sandbox %s", spec->id);
+                          "the host has no statistics of sandbox %s", spec->id);
     *ret = (struct atoll_provider_stats){.memory_bytes = s.memory_bytes,
                                          .memory_peak_bytes = s.memory_peak_bytes,
                                          .memory_limit_bytes = s.memory_limit_bytes,
@@ -219,9 +220,10 @@ static uint32_t missing_limits(const struct atoll_sync_provider *p, const struct
     return atoll_plan_missing_limits(&gvisor_of(p)->plan_host, spec);
 }
 
-/* Whether it works. */
+/* Health. */
 
-/* A sandbox of its own, once: that the program is there says little about the platform. */
+/* Starts a sandbox of its own, once: an installed program does not prove that the platform
+ * works. */
 static int try_out(struct atoll_gvisor *g, const struct atoll_sync_call *call,
                    struct atoll_error *err)
 {
@@ -248,7 +250,7 @@ static int try_out(struct atoll_gvisor *g, const struct atoll_sync_call *call,
     g->tried = g->tried || r == 0;
     g->trial[0] = '\0';
     (void)pthread_mutex_unlock(&g->lock);
-    return r < 0 ? atoll_wrap(err, "trying gVisor out") : 0;
+    return r < 0 ? atoll_wrap(err, "starting a test sandbox of gVisor") : 0;
 }
 
 static int health(struct atoll_sync_provider *p, const struct atoll_sync_call *call, char *detail,
@@ -263,7 +265,7 @@ static int health(struct atoll_sync_provider *p, const struct atoll_sync_call *c
     tried = g->tried;
     (void)pthread_mutex_unlock(&g->lock);
     if (access(g->runsc, X_OK) < 0)
-        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errno, "runsc is not there any more");
+        return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errno, "runsc was removed");
     r = tried ? atoll_gvisor_ask(&g->link, call, ATOLL_SPAWN_LIST, NULL, NULL, on_listed, &l, err)
               : try_out(g, call, err);
     if (r == 0)
@@ -312,9 +314,9 @@ static const struct atoll_sync_ops gvisor_ops = {
     .free = gvisor_free,
 };
 
-/* Beginning. */
+/* Opening. */
 
-/* What goes into every root, and where: layer/.atoll. */
+/* The programs in every root, and their paths below layer/.atoll. */
 static const struct {
     const char *program, *path;
 } laid_out[] = {{"atoll-agent", "layer/.atoll/agent"},
@@ -332,7 +334,7 @@ static bool is_current(int programs, int state_fd)
     return true;
 }
 
-/* Sandboxes that live stand on it. */
+/* Renames the old layer: running sandboxes still use it. */
 static int put_aside(int state_fd)
 {
     for (unsigned number = 0;; number++) {
@@ -346,7 +348,7 @@ static int put_aside(int state_fd)
     }
 }
 
-/* Made anew only when ours are others. */
+/* Replaces the layer only if our programs have changed. */
 static int lay_out_programs(int state_fd, const char *program_dir, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int programs = open(program_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -368,7 +370,7 @@ static int lay_out_programs(int state_fd, const char *program_dir, struct atoll_
                               "%s is not beside atoll-spawn; install it there",
                               laid_out[i].program);
     }
-    return r < 0 ? atoll_fail_errno(err, -r, "lay out the agent") : 0;
+    return r < 0 ? atoll_fail_errno(err, -r, "copy the agent") : 0;
 }
 
 static int lay_out(struct atoll_gvisor *g, const struct atoll_gvisor_config *config,
@@ -431,7 +433,8 @@ int atoll_gvisor_provider_new(const struct atoll_gvisor_config *config,
     (void)pthread_mutex_init(&g->lock, NULL);
     (void)pthread_mutex_init(&g->link.lock, NULL);
     if (geteuid() != 0)
-        r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM, "gVisor needs atolld as root");
+        r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
+                       "provider gvisor needs atolld to run as root");
     else if (asprintf(&g->state_dir, "%s/" ATOLL_BELOW_GVISOR, config->state_dir) < 0 ||
              asprintf(&g->sandboxes, "%s/sandboxes", g->state_dir) < 0)
         r = atoll_fail_errno(err, ENOMEM, "gvisor provider");

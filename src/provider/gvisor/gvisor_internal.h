@@ -10,29 +10,30 @@
 
 #define ATOLL_GVISOR_EXITS_MAX 256
 
-/* How a sandbox ended, kept until it is destroyed or too many came after it. */
+/* How a sandbox ended. Kept until the sandbox is destroyed or newer entries replace it. */
 struct atoll_gvisor_exit {
     char id[ATOLL_ID_LEN + 1];
     struct atoll_provider_exit exit;
 };
 
-/* The connection to atoll-spawn: one request at a time, whoever asks holds the lock meanwhile. */
+/* The connection to atoll-spawn. One request at a time: the caller holds the lock meanwhile. */
 struct atoll_gvisor_link {
     pthread_mutex_t lock;
-    const char *state_dir; /* the provider's */
+    const char *state_dir; /* the provider's directory */
     struct atoll_spawn_info info;
-    unsigned lives; /* how many of atoll-spawn we have seen; its sandboxes end with each */
+    /* Number of atoll-spawn processes seen so far; each one's sandboxes end with it. */
+    unsigned lives;
     bool open;
     struct atoll_channel channel;
     uint32_t last_id;
-    struct atoll_gvisor_exit exits[ATOLL_GVISOR_EXITS_MAX]; /* a ring */
+    struct atoll_gvisor_exit exits[ATOLL_GVISOR_EXITS_MAX]; /* ring buffer */
     size_t exit_next;
 };
 
-/* A range of ids. Another life of atoll-spawn gives the same ones to others. */
+/* A range of ids. A new atoll-spawn assigns the same ranges to other sandboxes. */
 struct atoll_gvisor_range {
-    uint32_t first_id; /* 0: none */
-    unsigned life;     /* of the link, when it was taken or seen */
+    uint32_t first_id; /* 0: no range */
+    unsigned life;     /* link.lives when it was taken or seen */
 };
 
 struct atoll_gvisor {
@@ -46,29 +47,30 @@ struct atoll_gvisor {
     struct atoll_plan_host plan_host;
     struct atoll_cgroups cgroups; /* for reading */
     struct atoll_gvisor_link link;
-    pthread_mutex_t lock;       /* of what follows */
-    struct atoll_id_pool slots; /* id ranges of the atoll-spawn there is */
-    unsigned slots_life;        /* which one that is */
-    bool tried;                 /* a sandbox has come up */
+    pthread_mutex_t lock;       /* guards the members below */
+    struct atoll_id_pool slots; /* id ranges of the current atoll-spawn */
+    unsigned slots_life;        /* link.lives of that one */
+    bool tried;                 /* a sandbox has started successfully */
     char trial[ATOLL_ID_LEN + 1];
 };
 
-/* link.c. program NULL: somebody else starts it. */
+/* link.c. program NULL: its keeper starts it. */
 int atoll_gvisor_link_open(struct atoll_gvisor_link *link, const char *state_dir,
                            const char *program, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_gvisor_link_close(struct atoll_gvisor_link *link);
-/* One request and its answer. part: for each PART, and for the REPLY; may be NULL. */
+/* Sends one request and waits for its answer. part: called for each PART and for the REPLY; may
+ * be NULL. */
 int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
                      uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
                      void (*part)(void *arg, const struct atoll_frame *frame), void *arg,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
-/* CREATE, of no other life of atoll-spawn than this one: UNAVAILABLE. */
+/* CREATE, only by the atoll-spawn of that life; UNAVAILABLE if another one runs. */
 int atoll_gvisor_ask_create(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
                             unsigned life, const struct atoll_sm_create *msg,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* What atoll-spawn has said about itself; which life that was. */
+/* What atoll-spawn reported about itself; returns its life. */
 unsigned atoll_gvisor_link_info(struct atoll_gvisor_link *link, struct atoll_spawn_info *ret);
-/* How this one ended, if it was told. */
+/* How the sandbox ended, if atoll-spawn reported it. */
 bool atoll_gvisor_exit_of(struct atoll_gvisor_link *link, const char *id,
                           struct atoll_provider_exit *ret);
 
@@ -76,30 +78,30 @@ bool atoll_gvisor_exit_of(struct atoll_gvisor_link *link, const char *id,
 int atoll_gvisor_bundle(const struct atoll_spec *spec, struct atoll_buf *out,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* runsc.c: finds the program and what it can do; fills runsc, platform and version. */
+/* runsc.c: finds the program and its capabilities; fills runsc, platform and version. */
 int atoll_gvisor_find_runsc(struct atoll_gvisor *g, const struct atoll_gvisor_config *config,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* ranges.c: a range of ids for each that lives. Those of before the daemon are found by the owner of
- * their socket, so that nothing has to be remembered. */
+/* ranges.c: an id range for each live sandbox. Ranges of sandboxes made by an earlier daemon are
+ * found by the owner of their socket, so nothing is stored. */
 /* Sets spec->outside_id. RESOURCE_EXHAUSTED. */
 int atoll_gvisor_range_take(struct atoll_gvisor *g, struct atoll_spec *spec,
                             struct atoll_gvisor_range *ret,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* What the sandbox `id` has. */
+/* The range of sandbox `id`. */
 struct atoll_gvisor_range atoll_gvisor_range_of(struct atoll_gvisor *g, const char *id);
-/* One that is none of ours, or of an atoll-spawn that is gone, is fine. */
+/* Gives a range back. Ignores one that is not ours, or that of an atoll-spawn that has ended. */
 void atoll_gvisor_range_give(struct atoll_gvisor *g, const struct atoll_gvisor_range *range);
 
 /* start.c */
 int atoll_gvisor_create(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                         struct atoll_spec *spec, int *ret_fd,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
-/* gvisor.c: 1 alive, 0 its first process is gone, NOT_FOUND. */
+/* gvisor.c: 1 alive, 0 its first process has ended, NOT_FOUND. */
 int atoll_gvisor_alive(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_gvisor_remove(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The same, and its range is free: of one that has come so far as to have a socket. */
+/* The same, and frees its id range; for a sandbox that got as far as having a socket. */
 int atoll_gvisor_clear(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
                        struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -6,8 +6,8 @@
 #include "provider/gvisor/gvisor_internal.h"
 
 /*
- * Asking atoll-spawn, as straight-line code. Its events come in between: that a sandbox ended is kept
- * for whoever asks about it later.
+ * Blocking requests to atoll-spawn. Its events come in between: the end of a sandbox is kept for a
+ * later inspect().
  */
 
 #define OUT_MAX (512 * 1024)
@@ -41,7 +41,7 @@ void atoll_gvisor_link_close(struct atoll_gvisor_link *link)
 struct asking {
     struct atoll_gvisor_link *link;
     uint32_t id;
-    unsigned life; /* that it is for; 0: any */
+    unsigned life; /* life it is for; 0: any */
     void (*part)(void *arg, const struct atoll_frame *frame);
     void *arg;
     bool answered;
@@ -64,7 +64,7 @@ static int note_exit(struct atoll_gvisor_link *link, const struct atoll_frame *f
     return 0;
 }
 
-/* Answers to requests that gave up waiting are nobody's any more. */
+/* Ignores answers to requests that timed out. */
 static int on_frame(void *arg, struct atoll_frame *frame)
 {
     struct asking *a = arg;
@@ -116,12 +116,12 @@ static int ask_locked(struct asking *a, const struct atoll_sync_call *call, uint
     struct atoll_gvisor_link *link = a->link;
     int r;
 
-    /* Its keeper starts it again; our own privileges are gone. */
+    /* Its keeper starts it again; this process has no privileges any more. */
     if (!link->open && atoll_gvisor_link_open(link, link->state_dir, NULL, a->err) < 0)
         return -ENOTCONN;
     if (a->life && a->life != link->lives)
         return atoll_fail(a->err, ATOLL_ERR_UNAVAILABLE, EPIPE,
-                          "atoll-spawn of gVisor died meanwhile");
+                          "atoll-spawn of gVisor died during the request");
     a->id = ++link->last_id ? link->last_id : ++link->last_id;
     r = atoll_channel_send(&link->channel, type, a->id, desc, msg, NULL, 0);
     if (r == 0)

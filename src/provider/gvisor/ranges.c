@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include "provider/gvisor/gvisor_internal.h"
 
-/* Those that live hold their ranges. */
+/* Marks the ranges of live sandboxes as taken. */
 static int mark_living(struct atoll_gvisor *g)
 {
     DIR *dir = opendir(g->sandboxes);
@@ -21,7 +21,7 @@ static int mark_living(struct atoll_gvisor *g)
     return 0;
 }
 
-/* Another atoll-spawn may have other ranges, and has none of the sandboxes of the one before. */
+/* A new atoll-spawn may have other ranges, and has none of the earlier sandboxes. */
 static int refresh(struct atoll_gvisor *g, struct atoll_error *err)
 {
     struct atoll_spawn_info info;

@@ -11,8 +11,8 @@
 #include "provider/gvisor/gvisor_internal.h"
 
 /*
- * The program itself: where it is, which version it has and which platforms it knows. It is asked
- * with fixed words only, and without privilege this would do as well.
+ * The runsc program: path, version and platforms. It is run with fixed arguments only and needs no
+ * privileges for that.
  */
 
 #define ANSWER_MAX (64 * 1024)
@@ -38,7 +38,7 @@ static int start(const char *program, const char *word, int out, pid_t *ret_pid)
     return -r;
 }
 
-/* Reads to the end, or until it takes too long. */
+/* Reads to the end or until the timeout. */
 static int collect(int fd, struct atoll_buf *answer)
 {
     int64_t deadline = atoll_clock_ms() + ANSWER_MS;
@@ -93,7 +93,7 @@ static const char *find(const struct atoll_gvisor_config *config)
     return NULL;
 }
 
-/* "runsc version X": the word behind the second blank of the first line. */
+/* "runsc version X": the word after the second blank of the first line. */
 static void take_version(struct atoll_gvisor *g, const char *answer)
 {
     static const char prefix[] = "runsc version ";
@@ -103,7 +103,7 @@ static void take_version(struct atoll_gvisor *g, const char *answer)
     (void)snprintf(g->version, sizeof(g->version), "%.*s", (int)strcspn(at, " \r\n"), at);
 }
 
-/* systrap is newer and faster; what it replaced is in every release. */
+/* systrap is newer and faster; ptrace is in every release. */
 static int choose_platform(struct atoll_gvisor *g, const char *wanted, struct atoll_error *err)
 {
     struct atoll_buf answer;
@@ -113,7 +113,7 @@ static int choose_platform(struct atoll_gvisor *g, const char *wanted, struct at
         if (!atoll_text_is_id(wanted) ||
             atoll_text_copy(g->platform, sizeof(g->platform), wanted) < 0)
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                              "the platform of gVisor is a word such as systrap or ptrace");
+                              "the platform of gVisor must be a name such as systrap or ptrace");
         return 0;
     }
     atoll_buf_init(&answer, ANSWER_MAX);
@@ -123,7 +123,7 @@ static int choose_platform(struct atoll_gvisor *g, const char *wanted, struct at
                        strstr(atoll_buf_str(&answer), "systrap") ? "systrap" : "ptrace");
     atoll_buf_done(&answer);
     return r < 0 ? atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, -r,
-                              "runsc does not tell its platforms")
+                              "runsc does not list its platforms")
                  : 0;
 }
 
@@ -136,7 +136,7 @@ int atoll_gvisor_find_runsc(struct atoll_gvisor *g, const struct atoll_gvisor_co
 
     if (!program || access(program, X_OK) < 0)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOENT,
-                          "there is no runsc here; install gVisor (Debian: apt install runsc)");
+                          "runsc is not installed; install gVisor (Debian: apt install runsc)");
     if (strncmp(program, "/usr/", 5) != 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "runsc has to be installed below /usr, such as in /usr/local/bin");

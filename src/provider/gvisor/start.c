@@ -11,17 +11,18 @@
 #include "sys/unix_socket.h"
 
 /*
- * Making a sandbox: a plan for atoll-spawn, which becomes runsc, which starts the agent, which makes
- * its socket in a directory of the host. As soon as it is there it is moved away and the directory
- * removed: a removed directory takes no new files, so that no tenant, root inside or not, can fill
- * the host's disk through it. No tenant's code runs before the first stream is handed out.
+ * Makes a sandbox: atoll-spawn carries out a plan and becomes runsc, runsc starts the agent, and
+ * the agent makes its socket in a directory of the host. Then the socket is moved elsewhere and the
+ * directory is removed: a removed directory accepts no new files, so that a tenant, even as root
+ * inside, cannot fill the host's disk through it. No code of the tenant runs before the first
+ * stream is handed out.
  */
 
 #define SOCKET_NAME "agent" /* ATOLL_BUILD_SOCKET of atoll-spawn */
 #define BUNDLE_MAX (32 * 1024)
 #define WAIT_US 2000
 #define PATH_SIZE 4200
-#define LOOK_EVERY 25 /* waits between two looks whether it still lives */
+#define LOOK_EVERY 25 /* polls between two checks that it still lives */
 
 static int send_plan(struct atoll_gvisor *g, const struct atoll_sync_call *call,
                      const struct atoll_spec *spec, unsigned life, struct atoll_error *err)
@@ -45,7 +46,7 @@ static int send_plan(struct atoll_gvisor *g, const struct atoll_sync_call *call,
     return r;
 }
 
-/* What runsc has written about its end. For the log: it may name paths of the host. */
+/* Adds what runsc wrote about its end. For the log: it may name paths of the host. */
 static int tell_why(struct atoll_gvisor *g, const char *id, struct atoll_error *err)
 {
     struct atoll_provider_exit exit = {.code = -1};
@@ -57,13 +58,13 @@ static int tell_why(struct atoll_gvisor *g, const char *id, struct atoll_error *
     (void)atoll_gvisor_exit_of(&g->link, id, &exit);
     while (n > 0 && text[n - 1] == '\n')
         text[--n] = '\0';
-    /* One that says nothing did not find anything wrong with what it was given. */
+    /* No message from runsc means that its configuration was valid, so a retry may help. */
     return atoll_fail(err, n > 0 ? ATOLL_ERR_INTERNAL : ATOLL_ERR_UNAVAILABLE, EIO,
-                      "runsc gave up (status %d, signal %d)%s%.300s", exit.code, exit.signal,
+                      "runsc failed (status %d, signal %d)%s%.300s", exit.code, exit.signal,
                       n > 0 ? ": " : "", n > 0 ? text : "");
 }
 
-/* Waits until the agent listens; a connection to it. */
+/* Waits until the agent listens and returns a connection to it. */
 static int await_agent(struct atoll_gvisor *g, const struct atoll_sync_call *call, const char *id,
                        struct atoll_error *err)
 {
@@ -75,11 +76,11 @@ static int await_agent(struct atoll_gvisor *g, const struct atoll_sync_call *cal
         int fd = atoll_unix_connect(dir, SOCKET_NAME);
         int alive;
 
-        /* EACCES: it is made, but its mode is not set yet. */
+        /* EACCES: the socket exists, but its mode is not set yet. */
         if (fd >= 0 || (fd != -ENOENT && fd != -ECONNREFUSED && fd != -EACCES))
             return fd < 0 ? atoll_fail_errno(err, -fd, "connect to the agent") : fd;
         if (atoll_sync_cancelled(call))
-            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "nobody wants it any more");
+            return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
         if (atoll_sync_left_ms(call) == 0)
             return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
                               "gVisor did not start the agent in time");
@@ -133,10 +134,10 @@ static int refuse(const struct atoll_spec *spec, struct atoll_error *err)
                           "provider gvisor runs templates, not container images");
     if (spec->builder || spec->persistent || spec->resume_disk)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "provider gvisor has no disks that outlive their sandbox");
+                          "provider gvisor has no persistent disks");
     if (spec->network != ATOLL_NETWORK_NONE)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "provider gvisor has no network but none");
+                          "provider gvisor supports only network \"none\"");
     return 0;
 }
 
@@ -144,7 +145,7 @@ int atoll_gvisor_create(struct atoll_sync_provider *p, const struct atoll_sync_c
                         struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
 {
     struct atoll_gvisor *g = ATOLL_CONTAINER_OF(p, struct atoll_gvisor, base);
-    /* Taking down takes its own time, whatever was left of the caller's. */
+    /* Undoing has a deadline of its own, independent of the caller's. */
     struct atoll_sync_call undo = {.cancel_fd = ATOLL_NO_FD};
     struct atoll_gvisor_range range;
     struct atoll_error ignored;

@@ -1,5 +1,5 @@
 /*
- * Making a native sandbox: plan → spawn → connect to the agent.
+ * Makes a native sandbox: plan → spawn → connect to the agent.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,13 +13,13 @@
 struct creation {
     struct atoll_native *n;
     struct atoll_spec spec;
-    struct atoll_spec *ret_spec; /* the caller's, as long as `done` is there */
+    struct atoll_spec *ret_spec; /* borrowed from the caller while `done` is set */
     struct atoll_native_id_waiter waiter;
-    atoll_provider_created_fn *done; /* NULL: told that it takes too long */
+    atoll_provider_created_fn *done; /* NULL: was called with DEADLINE_EXCEEDED */
     void *arg;
     struct atoll_timer silence;
-    struct atoll_error error; /* why it is being taken down again */
-    bool cleared;             /* what stood in its way */
+    struct atoll_error error; /* why the sandbox is being removed again */
+    bool cleared;             /* a leftover with the same id was removed */
     unsigned lost;            /* n->lost when it took its ids */
 };
 
@@ -27,7 +27,7 @@ static void fail_creation(struct creation *c, const struct atoll_error *error)
 {
     if (!c->spec.resume_disk) {
         atoll_native_forget(c->n, c->spec.id);
-        if (c->spec.persistent) /* where atoll-spawn died before it could */
+        if (c->spec.persistent) /* for the case that atoll-spawn died before it could */
             atoll_disk_image_drop_kept(c->n->state_dir, c->spec.id);
     }
     atoll_timer_cancel(&c->silence);
@@ -36,7 +36,7 @@ static void fail_creation(struct creation *c, const struct atoll_error *error)
     free(c);
 }
 
-/* It keeps its ids until there is an answer, and is taken down then. */
+/* The deadline is over. The create keeps its ids until atoll-spawn answers, and is removed then. */
 static void too_late(void *arg)
 {
     struct creation *c = arg;
@@ -54,7 +54,7 @@ int atoll_native_connect(struct atoll_native *n, const char *id, struct atoll_er
     (void)snprintf(dir, sizeof(dir), "%s/sandboxes", n->state_dir);
     (void)snprintf(name, sizeof(name), "%s.sock", id);
     fd = atoll_unix_connect(dir, name);
-    if (fd == -EAGAIN) /* it is stuck, which says nothing about what becomes of it */
+    if (fd == -EAGAIN) /* the agent does not accept; its state is unknown */
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EAGAIN,
                           "the sandbox's agent does not answer");
     return fd < 0 ? atoll_fail_errno(err, -fd, "connect to the agent") : fd;
@@ -64,11 +64,11 @@ static void on_taken_down(void *arg, const struct atoll_reply *answer)
 {
     struct creation *c = arg;
 
-    (void)answer; /* what could not be removed atoll-spawn has logged */
+    (void)answer; /* atoll-spawn has logged what could not be removed */
     fail_creation(c, &c->error);
 }
 
-/* It runs, but nobody would ever reach it. */
+/* The sandbox runs but cannot be reached: removes it. */
 static void take_down(struct creation *c, const struct atoll_error *error)
 {
     struct atoll_sm_remove msg = {.id = c->spec.id, .keep_disk = c->spec.resume_disk};
@@ -93,8 +93,8 @@ static void on_cleared(void *arg, const struct atoll_reply *answer)
         fail_creation(c, &err);
 }
 
-/* An earlier daemon died after it had asked for this start and before it could note that it was made:
- * nobody has had the result, and its disk is what counts. */
+/* An earlier daemon died after it requested this start and before it stored the result. No
+ * client has the result, and only the disk matters: remove the processes and start again. */
 static bool clear_way(struct creation *c, const struct atoll_error *error)
 {
     struct atoll_sm_remove msg = {.id = c->spec.id, .keep_disk = true};
@@ -125,7 +125,7 @@ static void on_created(void *arg, const struct atoll_reply *answer)
         return;
     }
     fd = c->done ? atoll_native_connect(c->n, c->spec.id, &err)
-                 : atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "nobody waits for it");
+                 : atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
     if (fd < 0) {
         take_down(c, &err);
         return;
@@ -163,7 +163,7 @@ static void image_ready(void *arg, const struct atoll_error *error)
     struct atoll_error err;
 
     if (!error && c->lost != c->n->lost) {
-        (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn died meanwhile");
+        (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EPIPE, "atoll-spawn died during the request");
         error = &err;
     }
     if (error)
@@ -210,7 +210,7 @@ static void on_more_ids(struct atoll_native_id_waiter *waiter, const struct atol
         take_ids(c);
 }
 
-/* A range of ids, of a further block where those there are have none left. */
+/* Takes an id range; requests another block if all ranges are taken. */
 static void take_ids(struct creation *c)
 {
     struct atoll_error err;
@@ -247,7 +247,7 @@ void atoll_native_create(struct atoll_provider *p, struct atoll_spec *spec,
                            .done = done,
                            .arg = arg,
                            .lost = n->lost};
-    /* The ranges of the one that died are not those of the next. */
+    /* The ranges of an atoll-spawn that died are invalid for its successor. */
     if (!n->rpc) {
         (void)atoll_native_absent(n, &err);
         drop_creation(c, &err);

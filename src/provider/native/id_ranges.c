@@ -5,7 +5,7 @@
 
 struct home {
     char id[ATOLL_ID_LEN + 1];
-    uint32_t outside_id; /* 0: none taken */
+    uint32_t outside_id; /* 0: no range */
     bool persistent;
 };
 

@@ -5,26 +5,27 @@
 #include "sandbox/spec.h"
 
 /*
- * What each sandbox holds on this host: its range of ids. A persistent one holds on to it while it is
- * stopped, and through the death of atoll-spawn, because its files belong to those ids.
+ * The id range that each sandbox holds on this host. A persistent sandbox keeps its range while it
+ * is stopped, and when atoll-spawn dies, because its files belong to those ids.
  */
 struct atoll_id_ranges {
     struct atoll_id_pool slots;
-    struct atoll_map by_id; /* of struct home, owned */
+    struct atoll_map by_id; /* struct home by sandbox id; owned */
 };
 
 void atoll_id_ranges_init(struct atoll_id_ranges *homes);
 void atoll_id_ranges_done(struct atoll_id_ranges *homes);
 
-/* The ranges there are, of a new atoll-spawn: those of sandboxes it does not have are free again.
- * Takes the slots over; empty: without root there are none. */
+/* Installs the ranges of a new atoll-spawn; ranges of sandboxes that it does not have become
+ * free. Takes ownership of slots; without root they are empty. */
 void atoll_id_ranges_open(struct atoll_id_ranges *homes, struct atoll_id_pool *slots);
 
-/* Finds a range for the spec (spec->outside_id), or for one that has a disk the range it had.
- * RESOURCE_EXHAUSTED, ALREADY_EXISTS; FAILED_PRECONDITION when that is another instance's now. */
+/* Sets spec->outside_id to a free range, or to its former range if the sandbox has a disk.
+ * RESOURCE_EXHAUSTED, ALREADY_EXISTS; FAILED_PRECONDITION if another instance of Atoll has that
+ * range now. */
 int atoll_id_ranges_take(struct atoll_id_ranges *homes, struct atoll_spec *spec,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The spec has had its range before this daemon was there. Again is fine. */
+/* Marks the range of a sandbox that an earlier daemon made. Idempotent. */
 void atoll_id_ranges_reserve(struct atoll_id_ranges *homes, const struct atoll_spec *spec);
-/* Absent is fine. */
+/* Frees the sandbox's range. Ignores an unknown id. */
 void atoll_id_ranges_forget(struct atoll_id_ranges *homes, const char *id);

@@ -1,7 +1,7 @@
 /*
- * Id ranges of native sandboxes. atoll-spawn holds blocks of them, which all instances of a host
- * share. The daemon asks for another when a creation finds no range, and gives back one that has
- * become empty while the others have ranges to spare.
+ * Id ranges of native sandboxes. atoll-spawn holds blocks of them, which all instances of Atoll on
+ * a host share. The daemon requests another block when a create finds no free range, and gives back
+ * a block that has become empty while the others have enough free ranges.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/metrics.h"
 #include "provider/native/native_internal.h"
 
-/* How much of a block stays free when another one is given back. */
+/* Part of a block that must be free elsewhere before another block is given back. */
 #define SPARE_PART 4
 
 void atoll_native_note_ids(const struct atoll_native *n)
@@ -22,7 +22,7 @@ static void tell_waiters(struct atoll_native *n, const struct atoll_error *error
 {
     struct atoll_list waiters;
 
-    /* Those that are told may wait again. */
+    /* A waiter may wait again from inside its callback. */
     atoll_list_init(&waiters);
     while (!atoll_list_empty(&n->id_waiters)) {
         struct atoll_list *node = n->id_waiters.next;
@@ -39,7 +39,7 @@ static void tell_waiters(struct atoll_native *n, const struct atoll_error *error
     }
 }
 
-/* An atoll-spawn of before it knew this: it goes on until the daemon is restarted as a whole. */
+/* An older atoll-spawn that cannot take more blocks: it runs until the operator restarts it. */
 static void describe_old_spawn(const struct atoll_native *n, struct atoll_error *err)
 {
     (void)atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
@@ -111,12 +111,12 @@ void atoll_native_forget(struct atoll_native *n, const char *id)
     atoll_native_note_ids(n);
 }
 
-/* Health: it answers, and has a range for one more. */
+/* Health: atoll-spawn answers, and there is a range for one more sandbox. */
 
 struct checkup {
     struct atoll_native_id_waiter waiter;
     struct atoll_native *n;
-    atoll_provider_health_fn *done; /* NULL: told */
+    atoll_provider_health_fn *done; /* NULL: already called */
     void *arg;
     struct atoll_timer silence;
 };
@@ -139,7 +139,7 @@ static void on_pong(void *arg, const struct atoll_reply *answer)
     struct checkup *c = arg;
     const struct atoll_error *error = answer->error;
 
-    /* An older one does not know the question, which is an answer. */
+    /* An older atoll-spawn answers UNIMPLEMENTED, which shows that it works. */
     finish(c, error && error->kind != ATOLL_ERR_UNIMPLEMENTED ? error : NULL);
 }
 

@@ -1,6 +1,6 @@
 /*
- * The connection to atoll-spawn, and what happens when it breaks: the sandboxes died with it, its
- * keeper starts another, and the provider tries to reach that one again and again without blocking.
+ * The connection to atoll-spawn. If it breaks, the sandboxes have died with atoll-spawn. Its keeper
+ * starts another one, and the provider reconnects without blocking.
  */
 #include <errno.h>
 #include "base/log.h"
@@ -8,8 +8,8 @@
 
 #define FIRST_DELAY_MS 2
 #define DELAY_MAX_MS 1000
-/* A new atoll-spawn is there after some milliseconds; one that a keeper cannot start for this long may
- * never come. */
+/* A new atoll-spawn is usually ready after some milliseconds. If the keeper has not started one
+ * after this time, it may never come. */
 #define PATIENCE_MS 5000
 #define HELLO_MS 5000
 
@@ -75,7 +75,7 @@ static void tell_lost(void *arg)
     n->absence.told = true;
     if (!n->rpc) {
         (void)atoll_native_absent(n, &err);
-        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn does not come back", "error", err.text, NULL);
+        atoll_log(ATOLL_LOG_ERROR, "atoll-spawn was not started again", "error", err.text, NULL);
     }
     n->base.events->lost(n->base.events_arg, "atoll-spawn died, and its sandboxes with it");
 }
@@ -100,8 +100,8 @@ static void on_hello(void *arg, const struct atoll_reply *answer)
     struct atoll_error err;
 
     if (answer->error) {
-        /* The connection ended, which on_lost() sees to, or it speaks another version: the next try is
-         * as good as any. */
+        /* The connection ended, which on_lost() handles, or it speaks another version: try again
+         * later. */
         atoll_timer_set(&n->absence.again, n->loop, DELAY_MAX_MS, on_no_answer, n);
         return;
     }
@@ -134,7 +134,7 @@ static void try_again(void *arg)
         try_later(n);
 }
 
-/* Of the connection in use, or of the one that is being made. */
+/* For the connection in use and for the one in its handshake. */
 static void on_lost(void *arg, const char *why)
 {
     struct atoll_native *n = arg;

@@ -1,6 +1,7 @@
 /*
- * How it works: every operation becomes a request with the sandbox as JSON, and its answer becomes what
- * sync.h wants. What the program can do is asked once, when the provider is opened.
+ * How it works: every operation becomes a request with the sandbox as JSON, and its answer becomes
+ * the result that sync.h defines. The program is asked for its capabilities once, when the provider
+ * is opened.
  */
 #include "provider/plugin/plugin.h"
 
@@ -22,7 +23,7 @@
 
 struct plugin {
     struct atoll_sync_provider base;
-    struct atoll_sync_ops ops; /* what the program can do */
+    struct atoll_sync_ops ops; /* the operations that the program supports */
     char name[65], isolation[33];
     uint32_t enforced; /* ATOLL_LIMIT_* */
     struct atoll_plugin_process *process;
@@ -33,7 +34,7 @@ static struct plugin *plugin_of(struct atoll_sync_provider *p)
     return ATOLL_CONTAINER_OF(p, struct plugin, base);
 }
 
-/* What a sandbox is, as JSON. */
+/* A sandbox as JSON. */
 
 static const char *const networks[] = {
     [ATOLL_NETWORK_NONE] = "none",
@@ -51,7 +52,7 @@ static const struct {
     {"disk", ATOLL_LIMIT_DISK},
 };
 
-/* Waived limits are 0: not to be enforced. */
+/* Waived limits are sent as 0: not enforced. */
 static json_t *limits_json(const struct atoll_limits *l, uint32_t waived)
 {
     return json_pack("{sI,si,si,sI,sI}", "memory_bytes",
@@ -76,7 +77,7 @@ static json_t *request(const char *op, const struct atoll_sync_call *call)
     return json_pack("{ss,si}", "op", op, "timeout_ms", atoll_sync_left_ms(call));
 }
 
-/* The part of the sandbox that every operation needs to find it. */
+/* The fields by which the program finds a sandbox, needed by every operation. */
 static json_t *request_about(const char *op, const struct atoll_sync_call *call,
                              const struct atoll_spec *spec)
 {
@@ -128,7 +129,7 @@ static int connect_path(const char *path, int *ret_fd, struct atoll_error *err)
     return 0;
 }
 
-/* A closed socket must not hold up the thread that closes it. */
+/* SO_LINGER off: a closed socket must not block the thread that closes it. */
 static int accept_socket(int fd, int *ret_fd, struct atoll_error *err)
 {
     const struct linger off = {0};
@@ -145,7 +146,8 @@ static int accept_socket(int fd, int *ret_fd, struct atoll_error *err)
     return 0;
 }
 
-/* "connect": "unix:/path", or a descriptor with the answer. fd: taken over. */
+/* Takes the stream from "connect": "unix:/path" or from the descriptor that came with the
+ * answer. fd: ownership passes. */
 static int take_stream(const json_t *answer, int fd, int *ret_fd, struct atoll_error *err)
 {
     const char *where = json_string_value(json_object_get(answer, "connect"));
@@ -167,7 +169,7 @@ static uint32_t missing_limits(const struct atoll_sync_provider *p, const struct
     return ATOLL_LIMIT_ALL & ~plugin->enforced;
 }
 
-/* Asks, and drops the answer. */
+/* Sends a request and drops the answer. */
 static int tell(struct atoll_sync_provider *p, const struct atoll_sync_call *call, json_t *message,
                 struct atoll_error *err)
 {
@@ -374,7 +376,7 @@ static const struct atoll_sync_ops all_ops = {
     .free = plugin_free,
 };
 
-/* What it says it can do. */
+/* Capabilities. */
 
 static bool holds(const json_t *array, const char *text)
 {
@@ -399,7 +401,7 @@ static int take_description(struct plugin *plugin, const json_t *answer, struct 
                           "the plugin does not speak version %d of the protocol", PROTOCOL_VERSION);
     if (!isolation || atoll_text_copy(plugin->isolation, sizeof(plugin->isolation), isolation) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EPROTO,
-                          "the plugin must say its \"isolation\" in at most 32 characters");
+                          "the plugin must give its \"isolation\" in at most 32 characters");
     *caps = (struct atoll_provider_caps){
         .isolation = plugin->isolation,
         .remote = holds(can, "remote"),
@@ -418,7 +420,7 @@ static int take_description(struct plugin *plugin, const json_t *answer, struct 
     return 0;
 }
 
-/* An operation that the program does not promise is left out: the engine refuses it in words. */
+/* Removes the operations that the program does not support: checked.h refuses them. */
 static void leave_out(struct atoll_sync_ops *ops)
 {
     if (!ops->caps.pause)

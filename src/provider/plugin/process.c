@@ -1,8 +1,8 @@
 /*
- * How it works: a thread reads what the program says and gives each answer to the call with its number.
- * A call writes its line, then waits for its answer, its deadline or its cancellation. The end of the
- * program's output ends all calls that wait; the next call starts the program again, at most once in
- * RESTART_MS.
+ * How it works: a thread reads the program's output and delivers each answer to the call with its
+ * number. A call writes its line, then waits for its answer, its deadline or its cancellation. The
+ * end of the program's output fails all waiting calls; the next call starts the program again, at
+ * most once in RESTART_MS.
  */
 #include "provider/plugin/process.h"
 
@@ -28,8 +28,8 @@
 #include "sys/thread.h"
 
 #define LINE_MAX_BYTES ((size_t)1024 * 1024)
-#define FDS_MAX 16      /* received and not yet claimed by an answer */
-#define SEND_SECONDS 10 /* a program that reads nothing for so long is ended */
+#define FDS_MAX 16      /* received, but not yet claimed by an answer */
+#define SEND_SECONDS 10 /* a program that reads nothing for this long is ended */
 #define RESTART_MS 1000
 #define GRACE_MS 2000
 
@@ -37,9 +37,9 @@
 struct pending {
     struct atoll_list node;
     uint64_t number;
-    unsigned start; /* of the program; 0: it had ended */
+    unsigned start; /* number of the program's start; 0: it has ended */
     int wake_fd;    /* an eventfd */
-    json_t *answer; /* the whole line, owned; NULL: none came */
+    json_t *answer; /* the whole line, owned; NULL: no answer */
     int fd;         /* owned */
     const struct atoll_sync_call *call;
 };
@@ -48,19 +48,19 @@ struct atoll_plugin_process {
     char *program;            /* owned */
     json_t *hello;            /* owned */
     pthread_mutex_t starting; /* held while the program is started or ended */
-    pthread_mutex_t sending;  /* lines are whole */
-    pthread_mutex_t lock;     /* the rest */
+    pthread_mutex_t sending;  /* held while a line is written */
+    pthread_mutex_t lock;     /* guards the other members */
     struct atoll_list waiting;
     uint64_t next_number;
     bool up; /* the program's output has not ended */
-    /* Of the one that was started last; changed with `starting` held. */
+    /* Of the last started program; changed with `starting` held. */
     bool has_reader;
     pthread_t reader;
     pid_t pid;
     int64_t started_ms;
-    /* The same, changed with `sending` held, too. */
+    /* The same, changed with `sending` held too. */
     int fd;
-    unsigned start; /* counts the starts */
+    unsigned start; /* number of starts so far */
 };
 
 /* The program. */
@@ -94,7 +94,7 @@ static int spawn_program(struct atoll_plugin_process *p, int *ret_fd, pid_t *ret
                       strerror(r));
 }
 
-/* Its input has ended: it has a moment to end by itself. */
+/* After its input was closed the program has a moment to end by itself. */
 static void reap(pid_t pid)
 {
     int64_t until = atoll_clock_ms() + GRACE_MS;
@@ -106,7 +106,7 @@ static void reap(pid_t pid)
     }
 }
 
-/* Sends one line. False when the program does not take it. */
+/* Sends one line. False if the program does not read it. */
 static bool send_line(int fd, const json_t *message)
 {
     char *line = json_dumps(message, JSON_COMPACT);
@@ -114,7 +114,7 @@ static bool send_line(int fd, const json_t *message)
     ssize_t n = 1;
 
     if (line)
-        line[len++] = '\n'; /* in place of its NUL */
+        line[len++] = '\n'; /* replaces the NUL */
     while (sent < len && n > 0) {
         do
             n = send(fd, line + sent, len - sent, MSG_NOSIGNAL);
@@ -130,7 +130,7 @@ static bool send_line(int fd, const json_t *message)
 struct reading {
     int fd; /* borrowed */
     struct atoll_buf bytes;
-    size_t searched; /* of bytes: no newline there */
+    size_t searched; /* bytes already searched for a newline */
     int fds[FDS_MAX];
     size_t fd_count;
 };
@@ -158,7 +158,7 @@ static void keep_fd(struct reading *r, int fd)
         (void)close(fd);
 }
 
-/* The descriptor that came first. */
+/* The descriptor received first. */
 static int claim_fd(struct reading *r)
 {
     int fd = r->fd_count > 0 ? r->fds[0] : ATOLL_NO_FD;
@@ -168,7 +168,7 @@ static int claim_fd(struct reading *r)
     return fd;
 }
 
-/* Waits for more bytes. False at the end, and when a line is too long. */
+/* Waits for more bytes. False at the end of the stream, or if a line is too long. */
 static bool read_more(struct reading *r)
 {
     int fds[ATOLL_FD_PASS_MAX];
@@ -182,7 +182,8 @@ static bool read_more(struct reading *r)
            atoll_buf_append(&r->bytes, bytes, (size_t)n) == 0;
 }
 
-/* The next whole line as an object, or NULL where there is none yet. What is not an object is dropped. */
+/* The next complete line as an object, or NULL if there is none yet. Lines that are not objects
+ * are dropped. */
 static json_t *next_line(struct reading *r)
 {
     const char *head;
@@ -205,7 +206,7 @@ static json_t *next_line(struct reading *r)
     return line;
 }
 
-/* Reader thread. line: taken over. */
+/* On the reader thread. line: ownership passes. */
 static void give_answer(struct atoll_plugin_process *p, struct reading *r, json_t *line)
 {
     uint64_t number = (uint64_t)json_integer_value(json_object_get(line, "id"));
@@ -229,7 +230,7 @@ static void give_answer(struct atoll_plugin_process *p, struct reading *r, json_
         break;
     }
     (void)pthread_mutex_unlock(&p->lock);
-    if (fd >= 0) /* the call gave up */
+    if (fd >= 0) /* the call has ended without it */
         (void)close(fd);
     json_decref(line);
 }
@@ -273,7 +274,7 @@ static void set_up(struct atoll_plugin_process *p, bool up)
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-/* With `starting` held: what is left of a program whose output has ended, or is to end. */
+/* With `starting` held: cleans up after a program whose output has ended, or ends it. */
 static void end_program(struct atoll_plugin_process *p)
 {
     if (!p->has_reader)
@@ -330,20 +331,20 @@ static void number_line(struct atoll_plugin_process *p, struct pending *w, json_
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-/* Only to the start of the program that the request is for. */
+/* Sends only to the start of the program that the request is for. */
 static bool transmit(struct atoll_plugin_process *p, unsigned start, const json_t *message)
 {
     bool sent;
 
     (void)pthread_mutex_lock(&p->sending);
     sent = p->fd >= 0 && p->start == start && send_line(p->fd, message);
-    if (!sent && p->fd >= 0 && p->start == start) /* half a line may be out */
+    if (!sent && p->fd >= 0 && p->start == start) /* half a line may have been sent */
         (void)shutdown(p->fd, SHUT_RDWR);
     (void)pthread_mutex_unlock(&p->sending);
     return sent;
 }
 
-/* The answer is no longer wanted; the program may give up. */
+/* The result is not needed any more; the program may abort the operation. */
 static void withdraw(struct atoll_plugin_process *p, struct pending *w)
 {
     json_t *message = json_pack("{sI}", "cancel", (json_int_t)w->number);
@@ -369,7 +370,7 @@ static int await(struct atoll_plugin_process *p, struct pending *w,
     if (fds[0].revents)
         return 0;
     withdraw(p, w);
-    if (w->answer) /* it came in between */
+    if (w->answer) /* the answer came meanwhile */
         return 0;
     if (n == 0)
         return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
@@ -377,7 +378,7 @@ static int await(struct atoll_plugin_process *p, struct pending *w,
     return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the request was canceled");
 }
 
-/* What the program says went wrong. */
+/* The error that the program reports. */
 static int refuse(const json_t *error, struct atoll_error *err)
 {
     const char *name = json_string_value(json_object_get(error, "kind"));
@@ -407,7 +408,7 @@ static int take_result(json_t *line, json_t **ret_answer, struct atoll_error *er
     return 0;
 }
 
-/* request: borrowed. */
+/* request is borrowed. */
 static int exchange(struct atoll_plugin_process *p, const struct atoll_sync_call *call,
                     json_t *request, json_t **ret_answer, int *ret_fd, struct atoll_error *err)
 {
@@ -421,7 +422,7 @@ static int exchange(struct atoll_plugin_process *p, const struct atoll_sync_call
         r = await(p, &w, call, err);
     } else {
         withdraw(p, &w);
-        r = 0; /* without an answer */
+        r = 0; /* notification without an answer */
     }
     if (r == 0)
         r = take_result(w.answer, ret_answer, err);
@@ -434,7 +435,7 @@ static int exchange(struct atoll_plugin_process *p, const struct atoll_sync_call
     return r;
 }
 
-/* Starts the program if it does not run. */
+/* Starts the program if it is not running. */
 static int need_program(struct atoll_plugin_process *p, const struct atoll_sync_call *call,
                         struct atoll_error *err)
 {
@@ -467,7 +468,8 @@ int atoll_plugin_ask(struct atoll_plugin_process *p, const struct atoll_sync_cal
     return r;
 }
 
-/* Without a thread: it is called before the daemon gives up its privileges, which threads would keep. */
+/* Without a thread: this runs before the daemon drops its privileges, and an existing thread
+ * would keep them. */
 int atoll_plugin_describe(struct atoll_plugin_process *p, int timeout_ms, json_t **ret_answer,
                           struct atoll_error *err)
 {
