@@ -15,13 +15,13 @@ void atoll_id_pool_done(struct atoll_id_pool *s)
     atoll_id_pool_init(s);
 }
 
-int atoll_provider_entries_add(struct atoll_id_pool *s, uint32_t base, uint32_t count)
+int atoll_id_pool_add(struct atoll_id_pool *s, uint32_t base, uint32_t count)
 {
     struct atoll_id_pool_block *b = &s->blocks[s->block_count];
 
     if (count == 0)
         return 0;
-    if (s->block_count == ATOLL_SLOT_BLOCKS_MAX)
+    if (s->block_count == ATOLL_ID_BLOCKS_MAX)
         return -ENOBUFS;
     *b = (struct atoll_id_pool_block){.base = base, .count = count, .taken = calloc(count, 1)};
     if (!b->taken)
@@ -31,7 +31,7 @@ int atoll_provider_entries_add(struct atoll_id_pool *s, uint32_t base, uint32_t 
     return 0;
 }
 
-uint32_t atoll_provider_entries_drop(struct atoll_id_pool *s, uint32_t spare)
+uint32_t atoll_id_pool_drop(struct atoll_id_pool *s, uint32_t spare)
 {
     for (size_t i = s->block_count; i-- > 1;) {
         struct atoll_id_pool_block b = s->blocks[i];

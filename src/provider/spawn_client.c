@@ -58,8 +58,7 @@ static uint32_t lacking_limits(const struct atoll_sm_hello *hello)
 
 static void note_ids(struct atoll_spawn_info *info, const struct atoll_sm_hello *hello)
 {
-    size_t more =
-        ATOLL_MIN(hello->id_more.len / sizeof(uint32_t), (size_t)ATOLL_SLOT_BLOCKS_MAX - 1);
+    size_t more = ATOLL_MIN(hello->id_more.len / sizeof(uint32_t), (size_t)ATOLL_ID_BLOCKS_MAX - 1);
 
     info->id_slots = hello->id_slots;
     info->id_bases[0] = hello->id_base;
@@ -68,13 +67,13 @@ static void note_ids(struct atoll_spawn_info *info, const struct atoll_sm_hello 
     info->id_blocks = hello->id_slots > 0 ? 1 + more : 0;
 }
 
-int atoll_spawn_info_slots(const struct atoll_spawn_info *info, struct atoll_id_pool *ret)
+int atoll_spawn_info_ids(const struct atoll_spawn_info *info, struct atoll_id_pool *ret)
 {
     int r = 0;
 
     atoll_id_pool_init(ret);
     for (size_t i = 0; r == 0 && i < info->id_blocks; i++)
-        r = atoll_provider_entries_add(ret, info->id_bases[i], info->id_slots);
+        r = atoll_id_pool_add(ret, info->id_bases[i], info->id_slots);
     if (r < 0)
         atoll_id_pool_done(ret);
     return r;

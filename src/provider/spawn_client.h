@@ -10,9 +10,9 @@
 struct atoll_spawn_info {
     bool root;
     uint32_t cgroup_version;
-    uint32_t lacking;                         /* ATOLL_LIMIT_* that it cannot enforce */
-    uint32_t id_slots;                        /* ranges in each block; 0: without root */
-    uint32_t id_bases[ATOLL_SLOT_BLOCKS_MAX]; /* first ids of its blocks */
+    uint32_t lacking;                       /* ATOLL_LIMIT_* that it cannot enforce */
+    uint32_t id_slots;                      /* ranges in each block; 0: without root */
+    uint32_t id_bases[ATOLL_ID_BLOCKS_MAX]; /* first ids of its blocks */
     size_t id_blocks;
     bool hides; /* see atoll_sm_hello */
     char instance[17];
@@ -42,7 +42,7 @@ int atoll_spawn_read_hello(const struct atoll_frame *frame, struct atoll_spawn_i
                            struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Fills the pool with the ranges of all its blocks; without root it stays empty. -ENOMEM. */
-int atoll_spawn_info_slots(const struct atoll_spawn_info *info,
-                           struct atoll_id_pool *ret) ATOLL_MUST_CHECK;
+int atoll_spawn_info_ids(const struct atoll_spawn_info *info,
+                         struct atoll_id_pool *ret) ATOLL_MUST_CHECK;
 
 extern const struct atoll_rpc_protocol atoll_spawn_protocol;

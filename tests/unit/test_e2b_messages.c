@@ -95,14 +95,15 @@ static void samples(void **state)
 static void creations(void **state)
 {
     static const char *const env[] = {"A=b=c", "EMPTY=", "BROKEN", "=x", "BYTES=\xff", NULL};
-    struct atoll_e2b_wish wish = {.template_id = "base",
-                                  .timeout_s = 60,
-                                  .internet = true,
-                                  .id = "ours",
-                                  .daemon_id = "d",
-                                  .metadata_json = "{\"k\":\"v\",\"n\":1,\"atoll_id\":\"x\"}",
-                                  .env = env};
-    ATOLL_AUTOFREE char *text = atoll_e2b_dump(atoll_e2b_create_message(&wish));
+    struct atoll_e2b_create_params params = {.template_id = "base",
+                                             .timeout_s = 60,
+                                             .internet = true,
+                                             .id = "ours",
+                                             .daemon_id = "d",
+                                             .metadata_json =
+                                                 "{\"k\":\"v\",\"n\":1,\"atoll_id\":\"x\"}",
+                                             .env = env};
+    ATOLL_AUTOFREE char *text = atoll_e2b_dump(atoll_e2b_create_message(&params));
     ATOLL_AUTOFREE char *plain = NULL;
 
     (void)state;
@@ -110,9 +111,9 @@ static void creations(void **state)
                               "\"allow_internet_access\":true,\"metadata\":{\"k\":\"v\","
                               "\"atoll_id\":\"ours\",\"atoll_daemon\":\"d\"},\"envVars\":{"
                               "\"A\":\"b=c\",\"EMPTY\":\"\"}}");
-    wish.metadata_json = "[]";
-    wish.env = NULL;
-    plain = atoll_e2b_dump(atoll_e2b_create_message(&wish));
+    params.metadata_json = "[]";
+    params.env = NULL;
+    plain = atoll_e2b_dump(atoll_e2b_create_message(&params));
     assert_non_null(strstr(plain, "\"envVars\":{}"));
     assert_non_null(strstr(plain, "\"metadata\":{\"atoll_id\":\"ours\",\"atoll_daemon\":\"d\"}"));
 }
@@ -331,11 +332,11 @@ static void leases(void **state)
     assert_true(atoll_e2b_remotes_due(r, now, handle, &wait_ms));
     assert_string_equal(handle, "two");
     assert_false(atoll_e2b_remotes_due(r, now, handle, &wait_ms));
-    atoll_e2b_remotes_told(r, "two", false);
+    atoll_e2b_remotes_extended(r, "two", false);
     assert_false(atoll_e2b_remotes_due(r, now, handle, &wait_ms));
     assert_in_range(wait_ms, 1, 11000);
     assert_true(atoll_e2b_remotes_due(r, now + 12000, handle, &wait_ms));
-    atoll_e2b_remotes_told(r, "two", true);
+    atoll_e2b_remotes_extended(r, "two", true);
     /* What stands still has no end. */
     atoll_e2b_remotes_set_paused(r, "one", true);
     atoll_e2b_remotes_set_paused(r, "two", true);
@@ -355,7 +356,7 @@ static void unconfirmed(void **state)
     assert_int_equal(atoll_e2b_remotes_lease_s(r), ATOLL_E2B_LEASE_S);
     atoll_e2b_remotes_set_unconfirmed(r, "x");
     assert_true(atoll_e2b_remotes_is_unconfirmed(r, "x"));
-    atoll_e2b_remotes_trust(r, "x");
+    atoll_e2b_remotes_set_confirmed(r, "x");
     assert_false(atoll_e2b_remotes_is_unconfirmed(r, "x"));
     for (int i = 0; i < 10000; i++) {
         (void)snprintf(id, sizeof(id), "i%d", i);

@@ -21,7 +21,7 @@ static void open_homes(struct atoll_id_ranges *h, uint32_t base, uint32_t count)
     struct atoll_id_pool slots;
 
     atoll_id_pool_init(&slots);
-    assert_int_equal(atoll_provider_entries_add(&slots, base, count), 0);
+    assert_int_equal(atoll_id_pool_add(&slots, base, count), 0);
     atoll_id_ranges_open(h, &slots);
 }
 
@@ -142,22 +142,22 @@ static void more_blocks_come_and_go(void **state)
     assert_int_equal(atoll_id_ranges_take(&h, &specs[0], &err), 0);
     assert_int_equal(atoll_id_ranges_take(&h, &specs[1], &err), 0);
     assert_true(atoll_id_ranges_take(&h, &specs[2], &err) < 0);
-    assert_int_equal(atoll_provider_entries_add(&h.slots, OTHER, 2), 0);
+    assert_int_equal(atoll_id_pool_add(&h.slots, OTHER, 2), 0);
     assert_int_equal(atoll_id_ranges_take(&h, &specs[2], &err), 0);
     assert_int_equal(specs[2].outside_id, OTHER);
     /* In use, and then not to spare. */
-    assert_int_equal(atoll_provider_entries_drop(&h.slots, 0), 0);
+    assert_int_equal(atoll_id_pool_drop(&h.slots, 0), 0);
     atoll_id_ranges_forget(&h, specs[2].id);
-    assert_int_equal(atoll_provider_entries_drop(&h.slots, 1), 0);
+    assert_int_equal(atoll_id_pool_drop(&h.slots, 1), 0);
     atoll_id_ranges_forget(&h, specs[0].id);
     assert_int_equal(atoll_id_ranges_take(&h, &specs[3], &err), 0);
     assert_int_equal(specs[3].outside_id, specs[0].outside_id);
     atoll_id_ranges_forget(&h, specs[1].id);
-    assert_int_equal(atoll_provider_entries_drop(&h.slots, 1), OTHER);
+    assert_int_equal(atoll_id_pool_drop(&h.slots, 1), OTHER);
     assert_int_equal(h.slots.count, 2);
     /* The first one stays, empty or not. */
     atoll_id_ranges_forget(&h, specs[3].id);
-    assert_int_equal(atoll_provider_entries_drop(&h.slots, 0), 0);
+    assert_int_equal(atoll_id_pool_drop(&h.slots, 0), 0);
     assert_int_equal(h.slots.used, 0);
     atoll_id_ranges_done(&h);
 }
@@ -173,17 +173,17 @@ static void persistent_ones_hold_their_block(void **state)
     kept.outside_id = OTHER + ATOLL_ID_RANGE;
     atoll_id_ranges_init(&h);
     atoll_id_pool_init(&slots);
-    assert_int_equal(atoll_provider_entries_add(&slots, BASE, 2), 0);
-    assert_int_equal(atoll_provider_entries_add(&slots, OTHER, 2), 0);
+    assert_int_equal(atoll_id_pool_add(&slots, BASE, 2), 0);
+    assert_int_equal(atoll_id_pool_add(&slots, OTHER, 2), 0);
     atoll_id_ranges_open(&h, &slots);
     atoll_id_ranges_reserve(&h, &kept);
-    assert_int_equal(atoll_provider_entries_drop(&h.slots, 0), 0);
+    assert_int_equal(atoll_id_pool_drop(&h.slots, 0), 0);
     kept.resume_disk = true;
     assert_int_equal(atoll_id_ranges_take(&h, &kept, &err), 0);
     assert_int_equal(atoll_id_ranges_take(&h, &other, &err), 0);
     assert_int_equal(other.outside_id, BASE);
     atoll_id_ranges_forget(&h, kept.id);
-    assert_int_equal(atoll_provider_entries_drop(&h.slots, 0), OTHER);
+    assert_int_equal(atoll_id_pool_drop(&h.slots, 0), OTHER);
     atoll_id_ranges_done(&h);
 }
 

@@ -40,7 +40,7 @@ static void on_done(struct atoll_e2b_transfer *t, CURLcode code, long status)
     if (e->handle[0]) {
         /* 404: the sandbox is gone and needs no more time; inspect() will report it. */
         bool moved = code == CURLE_OK && ((status >= 200 && status < 300) || status == 404);
-        atoll_e2b_remotes_told(e->pump->config.remotes, e->handle, moved);
+        atoll_e2b_remotes_extended(e->pump->config.remotes, e->handle, moved);
     }
     task_free(e);
 }
@@ -111,7 +111,7 @@ static void move_lease(struct atoll_e2b_pump *p, const char *handle)
             return;
         task_free(e);
     }
-    atoll_e2b_remotes_told(p->config.remotes, handle, false);
+    atoll_e2b_remotes_extended(p->config.remotes, handle, false);
 }
 
 int64_t atoll_e2b_background_leases(struct atoll_e2b_pump *p, int64_t now_ms)

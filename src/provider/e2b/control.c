@@ -156,7 +156,7 @@ static int kill_by_id(struct atoll_e2b_provider *p, const struct atoll_sync_call
     int r = find(&f, err);
 
     if (r == 0)
-        atoll_e2b_remotes_trust(p->remotes, id);
+        atoll_e2b_remotes_set_confirmed(p->remotes, id);
     return r;
 }
 
@@ -191,7 +191,7 @@ static const char *choose_template(const struct atoll_e2b_provider *p,
 
 static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec *spec)
 {
-    const struct atoll_e2b_wish request = {
+    const struct atoll_e2b_create_params request = {
         .template_id = choose_template(p, spec),
         .timeout_s = atoll_e2b_remotes_lease_s(p->remotes),
         .internet = spec->network == ATOLL_NETWORK_BRIDGE,

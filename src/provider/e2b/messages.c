@@ -172,7 +172,7 @@ uint32_t atoll_e2b_most_hours(const char *body, size_t n)
 /* Requests. */
 
 /* The caller's metadata, as far as the values are strings. */
-static json_t *metadata_of(const struct atoll_e2b_wish *request)
+static json_t *metadata_of(const struct atoll_e2b_create_params *request)
 {
     json_t *all = request->metadata_json ? json_loads(request->metadata_json, 0, NULL) : NULL;
     json_t *value;
@@ -212,7 +212,7 @@ static json_t *env_of(const char *const *env)
     return all;
 }
 
-json_t *atoll_e2b_create_message(const struct atoll_e2b_wish *request)
+json_t *atoll_e2b_create_message(const struct atoll_e2b_create_params *request)
 {
     json_t *metadata = metadata_of(request), *env = env_of(request->env);
 

@@ -42,7 +42,7 @@ int atoll_e2b_refusal(struct atoll_error *err, const char *what, long status, co
 uint32_t atoll_e2b_most_hours(const char *body, size_t n);
 
 /* Parameters of a new sandbox. */
-struct atoll_e2b_wish {
+struct atoll_e2b_create_params {
     const char *template_id;
     uint32_t timeout_s;
     bool internet;
@@ -51,7 +51,7 @@ struct atoll_e2b_wish {
     const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */
 };
 /* The body of a create; NULL when out of memory. */
-json_t *atoll_e2b_create_message(const struct atoll_e2b_wish *request);
+json_t *atoll_e2b_create_message(const struct atoll_e2b_create_params *request);
 
 /* Serializes a body; NULL if out of memory. The message is freed. */
 char *atoll_e2b_dump(json_t *message);

@@ -198,7 +198,7 @@ bool atoll_e2b_remotes_due(struct atoll_e2b_remotes *r, int64_t now_ms, char *re
     return found != NULL;
 }
 
-void atoll_e2b_remotes_told(struct atoll_e2b_remotes *r, const char *handle, bool moved)
+void atoll_e2b_remotes_extended(struct atoll_e2b_remotes *r, const char *handle, bool moved)
 {
     struct entry *e;
 
@@ -241,13 +241,13 @@ bool atoll_e2b_remotes_is_unconfirmed(struct atoll_e2b_remotes *r, const char *i
     return unconfirmed;
 }
 
-void atoll_e2b_remotes_trust(struct atoll_e2b_remotes *r, const char *id)
+void atoll_e2b_remotes_set_confirmed(struct atoll_e2b_remotes *r, const char *id)
 {
-    char *doubt;
+    char *entry;
 
     (void)pthread_mutex_lock(&r->lock);
-    doubt = find_unconfirmed(r, id);
-    if (doubt)
-        doubt[0] = '\0';
+    entry = find_unconfirmed(r, id);
+    if (entry)
+        entry[0] = '\0';
     (void)pthread_mutex_unlock(&r->lock);
 }

@@ -34,15 +34,15 @@ void atoll_e2b_remotes_set_silent(struct atoll_e2b_remotes *r, const char *handl
 bool atoll_e2b_remotes_is_silent(struct atoll_e2b_remotes *r, const char *handle);
 
 /* Returns a sandbox whose time to live must be extended now; it is not due again before
- * atoll_e2b_remotes_told(). False: none is due, and *ret_wait_ms is the time until one is. */
+ * atoll_e2b_remotes_extended(). False: none is due, and *ret_wait_ms is the time until one is. */
 bool atoll_e2b_remotes_due(struct atoll_e2b_remotes *r, int64_t now_ms, char *ret_handle,
                            int64_t *ret_wait_ms);
 /* The result of that request: the sandbox is due again after a third of its time to live, or
  * soon after a failure. */
-void atoll_e2b_remotes_told(struct atoll_e2b_remotes *r, const char *handle, bool moved);
+void atoll_e2b_remotes_extended(struct atoll_e2b_remotes *r, const char *handle, bool moved);
 
 /* Unconfirmed ids. If there are too many, set_unconfirmed() drops the oldest: its sandbox ends
  * at the service by itself. */
 void atoll_e2b_remotes_set_unconfirmed(struct atoll_e2b_remotes *r, const char *id);
 bool atoll_e2b_remotes_is_unconfirmed(struct atoll_e2b_remotes *r, const char *id);
-void atoll_e2b_remotes_trust(struct atoll_e2b_remotes *r, const char *id);
+void atoll_e2b_remotes_set_confirmed(struct atoll_e2b_remotes *r, const char *id);

@@ -31,7 +31,7 @@ static int refresh(struct atoll_gvisor *g, struct atoll_error *err)
     if (life == g->slots_life)
         return 0;
     atoll_id_pool_done(&g->slots);
-    r = atoll_spawn_info_slots(&info, &g->slots);
+    r = atoll_spawn_info_ids(&info, &g->slots);
     if (r == 0)
         r = mark_living(g);
     if (r < 0)

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-struct home {
+struct holder {
     char id[ATOLL_ID_LEN + 1];
     uint32_t outside_id; /* 0: no range */
     bool persistent;
@@ -18,52 +18,52 @@ void atoll_id_ranges_init(struct atoll_id_ranges *h)
 void atoll_id_ranges_done(struct atoll_id_ranges *h)
 {
     size_t pos = 0;
-    struct home *home;
+    struct holder *holder;
 
-    while ((home = atoll_map_next(&h->by_id, &pos)) != NULL)
-        free(home);
+    while ((holder = atoll_map_next(&h->by_id, &pos)) != NULL)
+        free(holder);
     atoll_map_done(&h->by_id);
     atoll_id_pool_done(&h->slots);
 }
 
-static struct home *home_new(const struct atoll_spec *spec)
+static struct holder *holder_new(const struct atoll_spec *spec)
 {
-    struct home *home = calloc(1, sizeof(*home));
+    struct holder *holder = calloc(1, sizeof(*holder));
 
-    if (!home)
+    if (!holder)
         abort(); /* a small fixed object: the daemon is crash-only */
-    memcpy(home->id, spec->id, sizeof(home->id));
-    home->persistent = spec->persistent;
-    return home;
+    memcpy(holder->id, spec->id, sizeof(holder->id));
+    holder->persistent = spec->persistent;
+    return holder;
 }
 
 void atoll_id_ranges_open(struct atoll_id_ranges *h, struct atoll_id_pool *slots)
 {
     struct atoll_map old = h->by_id;
-    struct home *home;
+    struct holder *holder;
     size_t pos = 0;
 
     atoll_id_pool_done(&h->slots);
     h->slots = *slots;
     atoll_id_pool_init(slots);
     atoll_map_init(&h->by_id);
-    while ((home = atoll_map_next(&old, &pos)) != NULL) {
-        if (!home->persistent || atoll_map_put(&h->by_id, home->id, home) < 0) {
-            free(home);
+    while ((holder = atoll_map_next(&old, &pos)) != NULL) {
+        if (!holder->persistent || atoll_map_put(&h->by_id, holder->id, holder) < 0) {
+            free(holder);
             continue;
         }
-        if (home->outside_id && !atoll_id_pool_mark(&h->slots, home->outside_id))
-            home->outside_id = 0; /* another block of ids now; see find_home() */
+        if (holder->outside_id && !atoll_id_pool_mark(&h->slots, holder->outside_id))
+            holder->outside_id = 0; /* another block of ids now; see find_holder() */
     }
     atoll_map_done(&old);
 }
 
-static int find_home(const struct atoll_id_ranges *h, const struct atoll_spec *spec,
-                     struct atoll_error *err)
+static int find_holder(const struct atoll_id_ranges *h, const struct atoll_spec *spec,
+                       struct atoll_error *err)
 {
-    const struct home *home = atoll_map_get(&h->by_id, spec->id);
+    const struct holder *holder = atoll_map_get(&h->by_id, spec->id);
 
-    if (home && home->outside_id == spec->outside_id)
+    if (holder && holder->outside_id == spec->outside_id)
         return 0;
     return atoll_fail(
         err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
@@ -75,26 +75,26 @@ static int find_home(const struct atoll_id_ranges *h, const struct atoll_spec *s
 int atoll_id_ranges_take(struct atoll_id_ranges *h, struct atoll_spec *spec,
                          struct atoll_error *err)
 {
-    struct home *home;
+    struct holder *holder;
 
     if (spec->resume_disk)
-        return find_home(h, spec, err);
-    home = home_new(spec);
+        return find_holder(h, spec, err);
+    holder = holder_new(spec);
     if (h->slots.count > 0 && spec->builder) {
         spec->outside_id = ATOLL_LAYER_BASE;
     } else if (h->slots.count > 0) {
-        home->outside_id = spec->outside_id = atoll_id_pool_take(&h->slots);
+        holder->outside_id = spec->outside_id = atoll_id_pool_take(&h->slots);
         if (!spec->outside_id) {
-            free(home);
+            free(holder);
             return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                               "all %u id ranges are in use, one for each sandbox; destroy some",
                               h->slots.count);
         }
     }
-    if (atoll_map_put(&h->by_id, home->id, home) < 0) {
-        if (home->outside_id)
-            atoll_id_pool_give(&h->slots, home->outside_id);
-        free(home);
+    if (atoll_map_put(&h->by_id, holder->id, holder) < 0) {
+        if (holder->outside_id)
+            atoll_id_pool_give(&h->slots, holder->outside_id);
+        free(holder);
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "sandbox %s exists", spec->id);
     }
     return 0;
@@ -102,24 +102,24 @@ int atoll_id_ranges_take(struct atoll_id_ranges *h, struct atoll_spec *spec,
 
 void atoll_id_ranges_reserve(struct atoll_id_ranges *h, const struct atoll_spec *spec)
 {
-    struct home *home;
+    struct holder *holder;
 
     if (atoll_map_get(&h->by_id, spec->id))
         return;
-    home = home_new(spec);
+    holder = holder_new(spec);
     if (spec->outside_id && !spec->builder && atoll_id_pool_mark(&h->slots, spec->outside_id))
-        home->outside_id = spec->outside_id;
-    if (atoll_map_put(&h->by_id, home->id, home) < 0)
+        holder->outside_id = spec->outside_id;
+    if (atoll_map_put(&h->by_id, holder->id, holder) < 0)
         abort();
 }
 
 void atoll_id_ranges_forget(struct atoll_id_ranges *h, const char *id)
 {
-    struct home *home = atoll_map_remove(&h->by_id, id);
+    struct holder *holder = atoll_map_remove(&h->by_id, id);
 
-    if (!home)
+    if (!holder)
         return;
-    if (home->outside_id)
-        atoll_id_pool_give(&h->slots, home->outside_id);
-    free(home);
+    if (holder->outside_id)
+        atoll_id_pool_give(&h->slots, holder->outside_id);
+    free(holder);
 }

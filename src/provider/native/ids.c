@@ -63,7 +63,7 @@ static void on_ids(void *arg, const struct atoll_reply *answer)
         err = *answer->error;
     else if (atoll_msg_decode(&atoll_sm_ids_desc, answer->frame->payload, answer->frame->len, &ids,
                               &err) == 0)
-        r = atoll_provider_entries_add(&n->homes.slots, ids.base, ids.slots);
+        r = atoll_id_pool_add(&n->homes.slots, ids.base, ids.slots);
     if (r < 0)
         (void)atoll_fail_errno(&err, -r, "id ranges");
     tell_waiters(n, err.kind != ATOLL_ERR_NONE ? &err : NULL);
@@ -104,8 +104,8 @@ void atoll_native_forget(struct atoll_native *n, const char *id)
     struct atoll_error err;
 
     atoll_id_ranges_forget(&n->homes, id);
-    while (n->rpc && (ids.base = atoll_provider_entries_drop(&n->homes.slots,
-                                                             n->spawn.id_slots / SPARE_PART)) != 0)
+    while (n->rpc &&
+           (ids.base = atoll_id_pool_drop(&n->homes.slots, n->spawn.id_slots / SPARE_PART)) != 0)
         (void)!atoll_rpc_ask(n->rpc, ATOLL_SPAWN_GIVE_IDS, &atoll_sm_ids_desc, &ids, on_given, NULL,
                              &err);
     atoll_native_note_ids(n);

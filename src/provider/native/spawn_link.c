@@ -34,7 +34,7 @@ static const struct atoll_rpc_events rpc_events = {.event = on_event, .lost = on
 static int use_ranges(struct atoll_native *n, struct atoll_error *err)
 {
     struct atoll_id_pool slots;
-    int r = atoll_spawn_info_slots(&n->spawn, &slots);
+    int r = atoll_spawn_info_ids(&n->spawn, &slots);
 
     if (r < 0)
         return atoll_fail_errno(err, -r, "id ranges");
