@@ -18,7 +18,7 @@ static const struct atoll_yaml_field limits[] = {
     {"diskMB", ATOLL_YAML_NUMBER, false, 1, 16777216, NULL},
     {"inodes", ATOLL_YAML_WHOLE, false, 100, 1e9, NULL},
     {"pids", ATOLL_YAML_WHOLE, false, 4, 4194304, NULL},
-    {"openFiles", ATOLL_YAML_WHOLE, false, 16, 1048576, NULL},
+    {"openFiles", ATOLL_YAML_WHOLE, false, ATOLL_OPEN_FILES_MIN, 1048576, NULL},
     {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, 12 * MONTH_S, NULL},
     {0},
 };

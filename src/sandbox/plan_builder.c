@@ -267,7 +267,9 @@ static int add_rlimits(const struct atoll_spec *spec, struct atoll_buf *plan)
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(rlimits); i++)
         r = add_rlimit(plan, rlimits[i].resource, rlimits[i].value);
     if (r == 0)
-        r = add_rlimit(plan, RLIMIT_NOFILE, spec->limits.open_files);
+        /* A stored spec of an earlier version may have less. */
+        r = add_rlimit(plan, RLIMIT_NOFILE,
+                       ATOLL_MAX(spec->limits.open_files, (uint32_t)ATOLL_OPEN_FILES_MIN));
     /* A sparse file larger than any disk here is refused, not just unfillable. */
     return r < 0 ? r
                  : add_rlimit(plan, RLIMIT_FSIZE, ATOLL_MAX(spec->limits.disk_bytes, 1024 * MIB));

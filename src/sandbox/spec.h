@@ -5,6 +5,9 @@
 /*
  * What a sandbox is to be, before anybody thinks about how: the input of the plan builder.
  */
+/* The agent itself has about 30 descriptors open. */
+#define ATOLL_OPEN_FILES_MIN 64
+
 struct atoll_limits {
     uint64_t memory_bytes;
     uint32_t cpu_millis; /* 1500: one and a half CPUs */

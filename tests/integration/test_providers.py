@@ -294,7 +294,7 @@ def test_a_destruction_is_tried_again_by_the_next_daemon(world):
     assert not (world.daemon.state / "fake" / box.id).exists()
 
 
-def test_strays_are_removed(world):
+def test_orphans_are_removed(world):
     """Made by a daemon that died before it could write that down."""
     stray = world.daemon.state / "fake" / ("s" * 26)
     stray.mkdir()

@@ -19,7 +19,7 @@ static const struct atoll_field limit_fields[] = {
     {"diskMB", ATOLL_FIELD_MIB, AT(disk_bytes), 1, 16777216, NULL, 0},
     {"inodes", ATOLL_FIELD_U64, AT(inodes), 100, 1e9, NULL, 0},
     {"pids", ATOLL_FIELD_U32, AT(pids), 4, 4194304, NULL, 0},
-    {"openFiles", ATOLL_FIELD_U32, AT(open_files), 16, 1048576, NULL, 0},
+    {"openFiles", ATOLL_FIELD_U32, AT(open_files), ATOLL_OPEN_FILES_MIN, 1048576, NULL, 0},
     {"timeoutSeconds", ATOLL_FIELD_CEIL, AT(timeout_s), 0, 12 * MONTH_S, NULL, 0},
     {0},
 };
