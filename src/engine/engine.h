@@ -28,16 +28,17 @@ struct atoll_quota {
     uint32_t creates;   /* in progress; 0: two per CPU, at least 4 */
     uint32_t execs;     /* running; 0: 1024 */
     uint32_t queue;     /* 0: 1024 */
-    uint32_t
-        all_creates; /* in progress on this machine for all tenants; 0: four per CPU, at least 8 */
+    /* In progress on this machine for all tenants; 0: four per CPU, at least 8. */
+    uint32_t all_creates;
     uint32_t elsewhere; /* creates from images and at remote providers; computed from the others */
     uint32_t cpus;      /* of the machine; 0: unknown */
     /* Sums of limits, by enum atoll_promise; 0: unlimited. */
     uint64_t machine[3];     /* what the machine has: no sandbox may have a higher limit */
     uint64_t tenant_most[3]; /* for the sandboxes of one tenant */
     uint64_t total_most[3];  /* for all sandboxes */
-    bool tenant_derived
-        [3]; /* tenant_most is a default, not set by the operator: it does not apply to the operator's own tenant */
+    /* tenant_most is a default, not set by the operator: it does not apply to the operator's own
+     * tenant. */
+    bool tenant_derived[3];
 };
 /* The tenant of sandboxes that are created through the unix socket. */
 #define ATOLL_OPERATOR_TENANT "default"
@@ -53,13 +54,14 @@ struct atoll_output_quota {
 
 /* A provider and its settings. Strings are copied. */
 struct atoll_engine_provider {
-    struct atoll_provider
-        *provider; /* ownership is taken, also on failure; see provider/checked.h */
-    const char *
-        name; /* of the existing provider to keep, when provider is NULL (atoll_engine_set_providers) */
+    /* Ownership is taken, also on failure; see provider/checked.h. */
+    struct atoll_provider *provider;
+    /* The existing provider to keep, when provider is NULL (atoll_engine_set_providers). */
+    const char *name;
     const char *kind; /* kind of provider; NULL: the same as its name */
-    const char *
-        place; /* where its sandboxes live: a provider with the same name and place has the same sandboxes. NULL: differs from every other */
+    /* Where its sandboxes live: a provider with the same name and place has the same sandboxes.
+     * NULL: differs from every other. */
+    const char *place;
     const char *const *languages; /* NULL-terminated: languages it runs; NULL: not declared */
     struct atoll_limits most; /* upper bounds of what a request may ask for; 0 fields: unbounded */
     uint32_t max_sandboxes;   /* 0: no limit */
@@ -84,12 +86,13 @@ struct atoll_engine_config {
     uint64_t artifacts_max_bytes; /* for artifacts of all destroyed sandboxes; 0: none are kept */
     uint32_t artifacts_days;      /* how long artifacts are kept; 0: no expiry */
     uint32_t waived;              /* limits the operator waives for every sandbox */
-    bool
-        offload; /* worker threads read, write and close descriptors from sandboxes; false: the loop's thread does, for tests */
+    /* Worker threads read, write and close descriptors from sandboxes; false: the loop's thread
+     * does, for tests. */
+    bool offload;
     bool no_descriptors;      /* for tests: behave as if agents cannot pass descriptors */
     uint32_t reattach_max_ms; /* maximum backoff before an agent is dialed again; 0: 10 s */
-    uint32_t
-        orphans_ms; /* interval at which providers are asked for orphaned sandboxes; 0: five minutes */
+    /* Interval at which providers are asked for orphaned sandboxes; 0: five minutes. */
+    uint32_t orphans_ms;
     const char *host_json; /* the doctor's report; copied */
     /* For the error text when no provider can make what a request asks for: the kinds of providers
      * that could be configured (borrowed, must outlive the engine; NULL: no hint) and the name of
@@ -149,7 +152,8 @@ enum atoll_sandbox_state {
     ATOLL_SANDBOX_RUNNING,
     ATOLL_SANDBOX_STOPPING,
     ATOLL_SANDBOX_FAILED, /* its first process died; cause says why */
-    ATOLL_SANDBOX_PAUSED, /* its processes are frozen, or were ended and are started anew on resume */
+    /* Its processes are frozen, or were ended and are started anew on resume. */
+    ATOLL_SANDBOX_PAUSED,
     ATOLL_SANDBOX_STOPPED, /* persistent, and only its disk exists */
     /* Its provider has not answered since the daemon started, so that its real state is unknown;
      * cause says why. */
@@ -206,8 +210,8 @@ struct atoll_create {
     const char *interpreter; /* language whose interpreter may be started already; NULL: none */
     enum atoll_network network;
     uint32_t gpus;
-    bool
-        recreate; /* when its provider loses it, make it again with the same id, without its files */
+    /* When its provider loses it, make it again with the same id, without its files. */
+    bool recreate;
     const struct atoll_mount *mounts; /* at most ATOLL_MOUNTS_MAX */
     size_t mount_count;
     const struct atoll_registry_login *login; /* for the image's registry, or NULL; never stored */
@@ -259,11 +263,11 @@ size_t atoll_engine_count(const struct atoll_engine *engine, const char *tenant,
 struct atoll_disk_view {
     uint64_t store_bytes, log_bytes;           /* the database, and its write-ahead log */
     uint64_t journal_bytes, journal_max_bytes; /* output of commands, and its quota */
-    uint64_t held_bytes,
-        held_max_bytes; /* output held in memory for following readers, and its limit */
-    uint64_t artifact_bytes,
-        artifact_max_bytes; /* artifacts of destroyed sandboxes, and their quota */
-    uint64_t free_bytes;    /* of the file system; UINT64_MAX: unknown */
+    /* Output held in memory for following readers, and its limit. */
+    uint64_t held_bytes, held_max_bytes;
+    /* Artifacts of destroyed sandboxes, and their quota. */
+    uint64_t artifact_bytes, artifact_max_bytes;
+    uint64_t free_bytes; /* of the file system; UINT64_MAX: unknown */
 };
 void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret);
 /* Whether the daemon's disk has room for new work and the store accepts writes: the last write

@@ -33,10 +33,10 @@ struct atoll_template {
 struct atoll_provider_entry {
     struct atoll_engine *engine;
     uint32_t serial; /* unique, never reused */
-    bool
-        retired; /* gets no new sandboxes; also set for providers that only stored rows name; provider_set.c */
-    struct atoll_provider_entry
-        *successor; /* RETIRED: the entry that takes over its sandboxes; NULL: it keeps them */
+    /* Gets no new sandboxes; also set for providers that only stored rows name; provider_set.c. */
+    bool retired;
+    /* RETIRED: the entry that takes over its sandboxes; NULL: it keeps them. */
+    struct atoll_provider_entry *successor;
     char kind[33], *place; /* place: owned, or NULL */
     char **languages;      /* owned, or NULL */
     struct atoll_engine_provider config;
@@ -44,8 +44,8 @@ struct atoll_provider_entry {
     char image[256];
     bool listed;  /* has reported the sandboxes of an earlier daemon; recovery.c */
     bool listing; /* that request is in progress */
-    int64_t
-        list_at_ms; /* when to ask again for orphans: an abandoned create may have succeeded later */
+    /* When to ask again for orphans: an abandoned create may have succeeded later. */
+    int64_t list_at_ms;
     struct recovering *recovering; /* state of the listing; recovery.c */
     bool checking;                 /* a health check is in progress */
     bool checked;                  /* at least one has finished */
@@ -57,8 +57,8 @@ struct atoll_provider_entry {
     int64_t asked_us, since_unix_ms;
     double latency_ms;
     char reason[200], detail[200];
-    char full
-        [400]; /* why it has no room for another sandbox, from the last check; "": it has room */
+    /* Why it has no room for another sandbox, from the last check; "": it has room. */
+    char full[400];
     struct atoll_timer check;
 };
 
@@ -149,8 +149,8 @@ struct atoll_life {
     int64_t heartbeat_ms; /* time of the last heartbeat, or when the lease began */
     int64_t looked_ms;    /* when its CPU time was last read */
     uint64_t cpu_us;      /* CPU time since its last start, as of looked_ms */
-    uint64_t
-        killed_us; /* value of cpu_us when its processes were killed for exceeding the budget */
+    /* Value of cpu_us when its processes were killed for exceeding the budget. */
+    uint64_t killed_us;
     uint64_t output_bytes; /* of all its commands */
     bool spent;            /* a budget is used up: its commands were killed */
     bool looking;          /* a request for its CPU time is in progress */
@@ -225,8 +225,8 @@ struct atoll_sandbox {
     struct atoll_pool_class *pool_class; /* that it was made for; NULL: none */
     struct atoll_rpc *agent;             /* owned; NULL while not connected */
     struct atoll_timer deadline;
-    uint32_t
-        features; /* of the agent, ATOLL_AGENT_FEATURE_*; 0 until it has answered the greeting */
+    /* The agent's ATOLL_AGENT_FEATURE_*; 0 until it has answered the greeting. */
+    uint32_t features;
     bool greeted; /* the agent has answered the greeting */
     struct atoll_reattach
         *reattach;          /* set while the agent is being redialed; reattach.c. Owned, or NULL */

@@ -43,8 +43,8 @@ struct atoll_context_view {
 
 struct atoll_context_create {
     const char *sandbox_id;
-    const char
-        *language; /* python, javascript, typescript, bash, r, java; or an alias such as js or ts */
+    /* "python", "javascript", "typescript", "bash", "r", "java", or an alias such as "js". */
+    const char *language;
     const char *cwd;  /* NULL: the user's home */
     const char *user; /* NULL: the default user */
 };
@@ -89,8 +89,8 @@ struct atoll_context_run {
     const char *code;
     size_t code_len;
     const char *const *env; /* for this execution only; NAME=VALUE, NULL-terminated, or NULL */
-    uint32_t
-        timeout_ms; /* 0: no limit; then the code is interrupted, and killed if it does not stop */
+    /* 0: no limit; then the code is interrupted, and killed if it does not stop. */
+    uint32_t timeout_ms;
 };
 
 struct atoll_context_events {

@@ -81,8 +81,8 @@ struct atoll_context {
     struct atoll_execution *current; /* owned */
     struct atoll_list queue;         /* of struct atoll_execution, owned */
     size_t queued;
-    struct atoll_timer limit,
-        interrupt_grace; /* time limit of the current execution; time to react to an interrupt */
+    /* Time limit of the current execution; time to react to an interrupt. */
+    struct atoll_timer limit, interrupt_grace;
     bool interrupted;
     char lost[300]; /* how an interpreter ended between executions, or "" */
     struct atoll_list waiters;

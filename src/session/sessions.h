@@ -104,8 +104,8 @@ struct atoll_session_artifact {
 struct atoll_session_result {
     const char *exec_id; /* of the command, or of the interpreter the code ran in */
     const struct atoll_exec_result *end;
-    const struct atoll_context_collect
-        *context; /* results and count; NULL when the code ran as a file */
+    /* Results and count; NULL when the code ran as a file. */
+    const struct atoll_context_collect *context;
     struct {
         const uint8_t *bytes;
         size_t len;

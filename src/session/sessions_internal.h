@@ -67,8 +67,8 @@ struct atoll_listing {
     size_t root_len;        /* length of the directory's part of the paths */
     bool incomplete;        /* too many files, or a directory could not be read */
     json_t *ignore;         /* referenced: names of directories to skip, or NULL */
-    char codes[ATOLL_LISTING_CODES]
-              [ATOLL_SESSION_CODE_MAX]; /* names of the first files with code that were seen */
+    /* Names of the first files with code that were seen. */
+    char codes[ATOLL_LISTING_CODES][ATOLL_SESSION_CODE_MAX];
     size_t code_count;
     atoll_done_fn *done;
     void *arg;
