@@ -439,8 +439,8 @@ void atoll_sandbox_end_reattach(struct atoll_sandbox *sandbox);
 /* After a new connection: continues each command at its offset, ends commands that the agent does
  * not know as LOST with the reason `unknown`, and kills commands that the engine does not know.
  * done gets the error of the agent's answer. */
-void atoll_sandbox_meet_execs(struct atoll_sandbox *sandbox, const char *unknown,
-                              atoll_done_fn *done, void *arg);
+void atoll_sandbox_continue_execs(struct atoll_sandbox *sandbox, const char *unknown,
+                                  atoll_done_fn *done, void *arg);
 
 /* recovery.c: connects to a living sandbox and continues its commands; done is called on success
  * and on failure. */

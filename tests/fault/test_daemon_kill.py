@@ -185,7 +185,7 @@ def test_a_sandbox_that_died_meanwhile(mortal):
     mortal.start()
     result = json.loads(mortal.atoll("logs", "--json", sandbox, exec_id).stdout)["result"]
     assert result["kind"] == "lost"
-    assert "while no daemon was there" in result["reason"]
+    assert "while no daemon was running" in result["reason"]
     mortal.atoll("rm", sandbox, check=True)
     assert not list((mortal.state / "sandboxes").glob(f"{sandbox}*"))
 

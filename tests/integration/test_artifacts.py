@@ -370,7 +370,7 @@ def test_the_oldest_give_way():
         assert rest.delete(f"/api/sandboxes/{big}").status == 204
         listing = kept(rest, big)
         assert paths(listing) == ["b"] and not listing["complete"]
-        assert "in all" in listing["reason"]
+        assert "quota" in listing["reason"]
 
 
 def test_a_daemon_that_keeps_nothing():

@@ -92,7 +92,7 @@ def test_what_nobody_has_gets_no_advice(world):
     _, error = refused(world.rest, gpus=1)
     assert "hint" not in error, error
     _, error = refused(world.rest, isolation="magic")
-    assert error["hint"] == ("there are these ways to isolate: namespaces, gvisor, container, "
+    assert error["hint"] == ("isolation can be one of these: namespaces, gvisor, container, "
                              "microvm"), error
     _, error = refused(world.rest, provider="no: such\nname")
     assert "hint" not in error, error
@@ -104,7 +104,7 @@ def test_one_that_waits_to_be_named(world):
     assert world.reload()["in_force"] is True
     try:
         _, error = refused(world.rest, isolation="none")
-        assert error["hint"] == "provider fake can, and is only for requests that name it", error
+        assert error["hint"] == "provider fake can, but is used only for requests that name it", error
     finally:
         world.settings["fake"] = before
         assert world.reload()["in_force"] is True
@@ -115,7 +115,7 @@ def test_a_file_that_was_not_taken_is_the_reason(world):
     try:
         assert world.reload()["in_force"] is False
         _, error = refused(world.rest, provider="docker")
-        assert "was read again and not taken" in error["hint"] and "pol" in error["hint"], error
+        assert "was read again and is not in use" in error["hint"] and "pol" in error["hint"], error
         done = world.daemon.atoll("create", "--provider", "docker")
         assert f"atoll: {error['hint']}" in done.stderr.splitlines()
     finally:
@@ -136,7 +136,7 @@ def test_one_that_is_down_says_why_and_when_it_is_tried_again(world):
             assert int(answer.headers["Retry-After"]) >= 1
         done = world.daemon.atoll("run", "--provider", "fake", "--waive", "all", "--", "true")
         assert done.returncode == 125 and re.search(said, done.stderr), done.stderr
-        assert "atoll: `atoll providers` shows how each is" in done.stderr
+        assert "atoll: `atoll providers` shows the state of each" in done.stderr
     finally:
         world.fail()
         world.settle()

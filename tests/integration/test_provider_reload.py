@@ -232,7 +232,7 @@ def test_going_elsewhere_says_so_too(world):
     made = world.rest.call("POST", "/api/sandboxes", {"waive": ["all"]},
                            {"traceparent": TRACE, "X-Request-Id": "mine-3"})
     assert made.json["provider"] == "native", made.body
-    line = log_lines(world, "sandbox goes elsewhere")[-1]
+    line = log_lines(world, "create moves to another provider")[-1]
     assert (line["request_id"], line["trace_id"]) == ("mine-3", TRACE.split("-")[1])
     calls = [line for line in log_lines(world, "provider call")
              if line["sandbox"] == made.json["id"] and line["op"] == "create"]

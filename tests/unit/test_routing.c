@@ -257,7 +257,7 @@ static void advice_names_what_would_do(void **state)
         {{.isolation = "walls", .provider = "native"}, "\n  stone: {}"},
         {{.isolation = "sea", .network = ATOLL_NETWORK_ISOLATED}, "\n  ship: {}"},
         {{.isolation = "sea"}, ""}, /* not with that network */
-        {{.isolation = "air"}, "there are these ways to isolate: walls, container, sea"},
+        {{.isolation = "air"}, "isolation can be one of these: walls, container, sea"},
         {{.gpus = 1}, ""},
         {{.persistent = true, .image = "x"}, ""}, /* no kind has both */
         {{.limits = {.memory_bytes = UINT64_C(1) << 40}}, ""},
@@ -283,7 +283,7 @@ static void advice_names_what_would_do(void **state)
                             chosen, &err) < 0);
     atoll_route_advise(&(struct atoll_route_request){.persistent = true}, offers.list, 4, &kinds,
                        &err);
-    assert_string_equal(err.hint, "provider fake can, and is only for requests that name it");
+    assert_string_equal(err.hint, "provider fake can, but is used only for requests that name it");
 }
 
 static void who_is_down_says_when_it_is_tried_again(void **state)

@@ -425,7 +425,7 @@ int atoll_artifacts_remove(struct atoll_engine *engine, const char *sandbox_id,
     struct atoll_kept *kept = atoll_map_get(&engine->artifacts->by_id, sandbox_id);
 
     if (!kept)
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "nothing is kept of sandbox %.32s",
-                          sandbox_id);
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                          "there are no artifacts of sandbox %.32s", sandbox_id);
     return kept_remove(engine->artifacts, kept, err);
 }

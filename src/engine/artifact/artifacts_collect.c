@@ -237,11 +237,11 @@ static void begin_copy(struct collector *c, int fd)
     if (r == 0)
         size = (uint64_t)atoll_tenant_file_stat(c->in)->st_size;
     if (r < 0) {
-        file_failed(c, "it is no regular file any more");
+        file_failed(c, "it is not a regular file any more");
     } else if (size > left) {
         file_failed(c, "it does not fit in the 256 MiB for a sandbox");
     } else if (!atoll_artifacts_make_room(c->artifacts, size)) {
-        file_failed(c, "it does not fit in what this daemon keeps in all");
+        file_failed(c, "it does not fit in the daemon's quota for artifacts");
     } else if ((r = open_out(c)) < 0) {
         file_failed(c, strerror(-r));
     } else {
@@ -388,7 +388,7 @@ static void take_entry(struct collector *c, const struct atoll_am_entry *entry)
     if (entry->type != ATOLL_ENTRY_FILE || n <= c->root_len + 1)
         return;
     if (c->found_count == ENTRIES_MAX || c->path_bytes + n > PATHS_BYTES_MAX) {
-        note(c, "", "there is too much to look at");
+        note(c, "", "there are too many files");
         return;
     }
     if (c->found_count == c->found_cap) {
@@ -424,7 +424,7 @@ static void on_listed(void *arg, const struct atoll_reply *answer)
     on_closed(NULL, answer);
     if (answer->error)
         note(c, "",
-             answer->error->kind == ATOLL_ERR_RESOURCE_EXHAUSTED ? "there is too much to look at"
+             answer->error->kind == ATOLL_ERR_RESOURCE_EXHAUSTED ? "there are too many files"
                                                                  : answer->error->text);
     go_on(c);
 }

@@ -131,7 +131,7 @@ int atoll_artifacts_want(struct atoll_engine *engine, const char *sandbox_id,
                           sandbox_id);
     if (s->state == ATOLL_SANDBOX_STOPPING)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
-                          "sandbox %s is being destroyed: it is too late to keep more of it",
+                          "sandbox %s is being destroyed: no more artifacts can be requested",
                           sandbox_id);
     if (atoll_strings_count((const char *const *)s->artifacts) + atoll_strings_count(patterns) >
         ATOLL_ARTIFACTS_PATTERNS_MAX)

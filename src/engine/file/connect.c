@@ -67,13 +67,14 @@ static int take_socket(const struct atoll_reply *answer, struct atoll_error *err
     int fd, domain;
 
     if (answer->frame->nfds != 1)
-        return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the agent sent no single descriptor");
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG,
+                          "the agent did not send exactly one descriptor");
     fd = answer->frame->fds[0];
     domain = option_of(fd, SO_DOMAIN);
     if ((domain != AF_INET && domain != AF_INET6) || option_of(fd, SO_TYPE) != SOCK_STREAM ||
         option_of(fd, SO_PROTOCOL) != IPPROTO_TCP)
         return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG,
-                          "the agent sent something else than a TCP socket");
+                          "the agent sent a descriptor that is not a TCP socket");
     return ATOLL_TAKE_FD(answer->frame->fds[0]);
 }
 

@@ -21,9 +21,9 @@ void atoll_advise_kind(const struct atoll_route_kind *kind, struct atoll_error *
 {
     atoll_advise(
         err,
-        "%s is not set up. Whoever runs the daemon adds these lines to " ATOLL_PROVIDERS_FILE
-        " (only the second where there are providers already) and %s; then `atoll "
-        "providers` shows its state\nproviders:\n  %s: %s",
+        "%s is not set up. The operator of the daemon adds these lines to " ATOLL_PROVIDERS_FILE
+        " (only the second if the file has `providers:` already) and %s; then `atoll providers` "
+        "shows its state\nproviders:\n  %s: %s",
         kind->name, kind->at_start ? "restarts atolld" : "sends atolld a SIGHUP, or restarts it",
         kind->name, kind->settings);
 }
@@ -44,9 +44,9 @@ void atoll_advise_name(const struct atoll_route_kinds *kinds, const char *name,
     if (!any || !atoll_text_is_name(name))
         return;
     atoll_advise(err,
-                 "`atoll providers` shows who is there. Whoever runs the daemon can have more of a "
-                 "kind under other names, with lines like these in " ATOLL_PROVIDERS_FILE
-                 " and a SIGHUP for atolld\nproviders:\n  %.64s: {kind: %s}",
+                 "`atoll providers` lists the providers. The operator of the daemon can add more "
+                 "of a kind under other names, with lines like these in " ATOLL_PROVIDERS_FILE " "
+                 "and a SIGHUP for atolld\nproviders:\n  %.64s: {kind: %s}",
                  name, any);
 }
 
@@ -64,7 +64,7 @@ static void advise_isolation(const struct atoll_route_kinds *kinds, const char *
                                kinds->list[i].caps.isolation);
     }
     if (*words)
-        atoll_advise(err, "there are these ways to isolate: %s", words);
+        atoll_advise(err, "isolation can be one of these: %s", words);
 }
 
 /* One that waits to be named, or one that is not there. */
@@ -77,7 +77,8 @@ static void advise_other(const struct atoll_route_request *request,
     for (size_t i = 0; !request->provider && i < count; i++) {
         w.provider = offers[i].name;
         if (offers[i].named_only && atoll_route_could(&w, &offers[i])) {
-            atoll_advise(err, "provider %s can, and is only for requests that name it", w.provider);
+            atoll_advise(err, "provider %s can, but is used only for requests that name it",
+                         w.provider);
             return;
         }
     }
@@ -111,6 +112,6 @@ void atoll_route_advise(const struct atoll_route_request *given,
     else if (err->kind == ATOLL_ERR_UNIMPLEMENTED)
         advise_other(&w, offers, count, kinds, err);
     else if (err->kind == ATOLL_ERR_UNAVAILABLE)
-        atoll_advise(err, "`atoll providers` shows how each is; one that is down gets sandboxes "
-                          "again as soon as it answers");
+        atoll_advise(err, "`atoll providers` shows the state of each; one that is down gets "
+                          "sandboxes again as soon as it answers");
 }

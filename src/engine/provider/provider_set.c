@@ -121,8 +121,8 @@ static int check_set(struct atoll_engine *engine, const struct atoll_engine_prov
     }
     if (engine->entry_count + fresh > ATOLL_PROVIDERS_MAX)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS,
-                          "%zu providers are there, some of them because they still have "
-                          "sandboxes, and %d may be",
+                          "there are %zu providers, some of them only because they still have "
+                          "sandboxes, and at most %d are possible",
                           engine->entry_count, ATOLL_PROVIDERS_MAX);
     return 0;
 }

@@ -209,18 +209,19 @@ void atoll_advise_language(const struct atoll_sandbox *s, const char *language,
     if (entry->languages)
         atoll_advise(err,
                      ATOLL_PROVIDERS_FILE
-                     " says that %s runs %.32s (languages), and its default_image "
-                     "does not: whoever runs the daemon changes one of the two there, or name an "
-                     "image that has it",
+                     " says that %s runs %.32s (languages), but its default_image does not: the "
+                     "operator of the daemon changes one of the two there, or name an image that "
+                     "has it",
                      name, language);
     else
-        atoll_advise(err,
-                     "nobody says what the default_image of %s runs. Whoever runs the daemon names "
-                     "one there that runs %.32s in " ATOLL_PROVIDERS_FILE
-                     ", or lists what this one "
-                     "runs, as in `languages: [bash]`, and sends atolld a SIGHUP: other languages "
-                     "then go to other providers",
-                     name, language);
+        atoll_advise(
+            err,
+            "it is not declared which languages the default_image of %s runs. The "
+            "operator of the daemon names an image that runs %.32s in " ATOLL_PROVIDERS_FILE
+            ", or lists the languages of this one, as in "
+            "`languages: [bash]`, and sends atolld a SIGHUP: other "
+            "languages then go to other providers",
+            name, language);
 }
 
 int atoll_provider_entry_refuse_unreachable(const struct atoll_sandbox *s, struct atoll_error *err)
@@ -232,13 +233,13 @@ int atoll_provider_entry_refuse_unreachable(const struct atoll_sandbox *s, struc
     if (s->entry->retired)
         atoll_advise(
             err,
-            "it is in reach again when whoever runs the daemon has put %s back into " ATOLL_PROVIDERS_FILE
-            " and sent atolld a SIGHUP, or restarted it",
+            "it is reachable again after the operator has put %s back into " ATOLL_PROVIDERS_FILE
+            " and has sent atolld a SIGHUP, or restarted it",
             name);
     else
         atoll_advise(err,
-                     "it is in reach again as soon as %s answers; `atoll providers` shows how "
-                     "that is",
+                     "it is reachable again as soon as %s answers; `atoll providers` shows the "
+                     "state of that",
                      name);
     return r;
 }
@@ -411,8 +412,7 @@ void atoll_advise_reload(const struct atoll_engine *engine, struct atoll_error *
     if (*engine->providers_error && strstr(err->hint, ATOLL_PROVIDERS_FILE))
         atoll_advise(err,
                      ATOLL_PROVIDERS_FILE
-                     " was read again and not taken, so that the providers are "
-                     "as before: %s",
+                     " was read again and is not in use, so that the providers are as before: %s",
                      engine->providers_error);
 }
 

@@ -3,7 +3,7 @@
 #include "engine/engine_internal.h"
 
 /*
- * What may change about a sandbox while it lives: its deadline and its labels.
+ * Changes to a living sandbox: its deadline and its metadata.
  */
 
 static int find_changeable(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
@@ -30,7 +30,7 @@ int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32
     atoll_timer_cancel(&s->deadline);
     s->spec.limits.timeout_s = seconds;
     s->expires_unix_ms = 0;
-    if (s->state == ATOLL_SANDBOX_RUNNING) /* else it is armed when it runs again */
+    if (s->state == ATOLL_SANDBOX_RUNNING) /* else it is armed when the sandbox runs again */
         atoll_sandbox_arm_deadline(s);
     atoll_persist_sandbox_later(s);
     return 0;
@@ -58,7 +58,7 @@ int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const
     if (r == 0)
         r = set_text(s, &s->metadata_json, json, err);
     if (r == 0)
-        s->spec.metadata_json = s->metadata_json; /* it may be being made */
+        s->spec.metadata_json = s->metadata_json; /* a create in progress may use it */
     return r;
 }
 

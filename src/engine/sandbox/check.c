@@ -30,7 +30,7 @@ int atoll_engine_check_store(struct atoll_engine *engine, struct atoll_error *er
     if (r < 0)
         return r;
     r = atoll_store_check(engine->config.store, err);
-    return r < 0 ? atoll_wrap(err, "the store takes no writes") : 0;
+    return r < 0 ? atoll_wrap(err, "the store does not accept writes") : 0;
 }
 
 int atoll_engine_check_room(const struct atoll_engine *engine, struct atoll_error *err)

@@ -9,7 +9,8 @@
 #include "engine/engine_internal.h"
 
 /*
- * What a client asks for when it wants a sandbox, and finding what it has.
+ * Create: checks the request, resolves its template, chooses the provider, and takes a pooled
+ * sandbox or makes a new one. Also lookup.
  */
 
 struct creating {
@@ -18,11 +19,11 @@ struct creating {
     atoll_sandbox_fn *done;
     void *arg;
     int64_t asked_us;
-    struct atoll_provider_entry *entry; /* that is asked first; may be gone later */
-    const char *asked;                  /* its name, which stays */
+    struct atoll_provider_entry *entry; /* tried first; may be freed later */
+    const char *asked;                  /* its name, a static string */
 };
 
-/* Of every creation exactly once. */
+/* Counts the result of a create; called exactly once for each. */
 static void measure(const char *provider, int64_t asked_us, const struct atoll_error *error)
 {
     if (error)
@@ -33,8 +34,9 @@ static void measure(const char *provider, int64_t asked_us, const struct atoll_e
                              (double)(atoll_clock_us() - asked_us) / 1e6);
 }
 
-/* A template that the provider has itself: only whoever names that one can mean it. */
-static bool is_theirs(struct atoll_engine *engine, const struct atoll_create *create)
+/* Whether the request names a provider that has templates of its own, so that the template's name
+ * is meant for it. */
+static bool names_provider_template(struct atoll_engine *engine, const struct atoll_create *create)
 {
     const struct atoll_provider_entry *entry =
         create->provider ? atoll_provider_entry_by_name(engine, create->provider) : NULL;
@@ -49,10 +51,10 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
 {
     const char *name =
         create->template_name && *create->template_name ? create->template_name : "host";
-    bool theirs = is_theirs(engine, create);
-    const char *image = theirs ? name : create->image ? create->image : "";
+    bool own_template = names_provider_template(engine, create);
+    const char *image = own_template ? name : create->image ? create->image : "";
     struct atoll_template *t = atoll_template_find(
-        engine, create->owner ? create->owner : "default", theirs ? "host" : name);
+        engine, create->owner ? create->owner : "default", own_template ? "host" : name);
 
     if (atoll_artifacts_accept(engine, create->artifacts, err) < 0)
         return -EINVAL;
@@ -80,9 +82,9 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
     return 0;
 }
 
-/* Choosing who makes it. */
+/* Placement. */
 
-/* An image of a provider's own is to be had there and nowhere else. */
+/* A template that is an image can be used only by the provider that keeps it. */
 static int follow_image(const struct atoll_template *t, struct atoll_create *create,
                         struct atoll_error *err)
 {
@@ -106,7 +108,7 @@ static uint64_t within(uint64_t most, uint64_t asked, uint64_t value)
     return most > 0 && asked == 0 && (value > most || value == 0) ? most : value;
 }
 
-/* A default is not more than anybody could have asked for. */
+/* Lowers defaults to what a request could ask for. */
 static void keep_within(const struct atoll_limits *most, const struct atoll_limits *asked,
                         struct atoll_limits *l)
 {
@@ -117,7 +119,8 @@ static void keep_within(const struct atoll_limits *most, const struct atoll_limi
     l->timeout_s = (uint32_t)within(most->timeout_s, asked->timeout_s, l->timeout_s);
 }
 
-/* Limits and image as they would be there; which limits nobody waived are missing then. */
+/* Sets the limits and the image that the sandbox would have at this provider. Returns the limits
+ * that it cannot enforce and that are not waived. */
 static uint32_t fit(const struct atoll_provider_entry *entry,
                     const struct atoll_create_request *request, struct atoll_spec *spec)
 {
@@ -137,14 +140,15 @@ static uint32_t fit(const struct atoll_provider_entry *entry,
     keep_within(&entry->config.most, want, &spec->limits);
     if (!request->named)
         memcpy(spec->image, entry->image, sizeof(spec->image));
-    /* Elsewhere somebody else has limits of his own: only what was asked for has to hold. */
+    /* A remote service has limits of its own: only those that the request gives must be
+     * enforced. */
     if (entry->provider->ops->caps(entry->provider)->remote)
         asked = (want->memory_bytes ? ATOLL_LIMIT_MEMORY : 0) |
                 (want->cpu_millis ? ATOLL_LIMIT_CPU : 0) | (want->pids ? ATOLL_LIMIT_PIDS : 0) |
                 (want->disk_bytes ? ATOLL_LIMIT_DISK : 0);
-    spec->waived = request->may_waive; /* what it could do without */
+    spec->waived = request->may_waive; /* so that missing_limits() knows what it may leave out */
     missing = entry->provider->ops->missing_limits(entry->provider, spec);
-    /* Only what is really missing counts as waived: a host that can enforce does. */
+    /* A limit that can be enforced is enforced, even if it was waived. */
     spec->waived = missing & (request->may_waive | ~asked);
     return missing & ~spec->waived;
 }
@@ -154,7 +158,7 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
                   struct atoll_error *err)
 {
     struct atoll_route_offer offers[ATOLL_PROVIDERS_MAX];
-    /* "host" is what there is without a name: others have something in its place. */
+    /* "host" is the default template: other providers use their default instead. */
     bool named = create->template_name && strcmp(create->template_name, "host") != 0;
     const struct atoll_route_request route = {
         .provider = create->provider,
@@ -170,7 +174,7 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
         .mounts = create->mount_count > 0,
     };
     uint8_t chosen[ATOLL_PROVIDERS_MAX];
-    size_t count = 0; /* those that are retired come last */
+    size_t count = 0; /* retired entries come last */
 
     for (; count < engine->entry_count && !engine->entries[count]->retired; count++) {
         struct atoll_provider_entry *entry = engine->entries[count];
@@ -226,7 +230,7 @@ bool atoll_create_elsewhere(struct atoll_sandbox *s, const struct atoll_error *e
 
         if (!next || next == s->entry || atoll_provider_entry_is_down(next))
             continue;
-        atoll_log(ATOLL_LOG_WARN, "sandbox goes elsewhere", "sandbox", s->spec.id, "from",
+        atoll_log(ATOLL_LOG_WARN, "create moves to another provider", "sandbox", s->spec.id, "from",
                   s->provider->ops->name, "to", next->provider->ops->name, "error", error->text,
                   "request_id", atoll_origin_get()->request_id, "trace_id",
                   atoll_origin_get()->trace.id, NULL);
@@ -248,7 +252,8 @@ static int apply_request(struct atoll_sandbox *s, const struct atoll_create *cre
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                           "the tenant's name is too long");
     memcpy(s->spec.tenant, s->owner, sizeof(s->owner));
-    s->env = atoll_strings_free(s->env); /* one of the pool has that of its pool_class */
+    /* A pooled sandbox has the environment of its pool class. */
+    s->env = atoll_strings_free(s->env);
     s->env_is_common = create->env_is_common || !create->env || !*create->env;
     if (create->interpreter)
         (void)!atoll_text_copy(s->interpreter, sizeof(s->interpreter), create->interpreter);
@@ -280,7 +285,7 @@ static void finish(struct creating *c, struct atoll_sandbox *s, const struct ato
         atoll_sandbox_arm_deadline(s);
     if (s && (s->pooled || s->expires_unix_ms) &&
         (atoll_persist_sandbox(s, &err) < 0 || atoll_exec_enlist_all(s, &err) < 0)) {
-        atoll_sandbox_destroy(s, "the store, which did not take it", NULL, NULL);
+        atoll_sandbox_destroy(s, "the daemon, because the store did not accept it", NULL, NULL);
         s = NULL;
         error = &err;
     }
@@ -311,11 +316,11 @@ static void on_limits_set(void *arg, const struct atoll_error *error)
         error = &gone;
     }
     if (error && s)
-        atoll_sandbox_destroy(s, "its limits could not be set", NULL, NULL);
+        atoll_sandbox_destroy(s, "the daemon, because its limits could not be set", NULL, NULL);
     finish(c, error ? NULL : s, error);
 }
 
-/* A sandbox of the pool becomes this one: only what can still change may differ. */
+/* Hands over a pooled sandbox: changes the limits and applies the request. */
 static void adopt(struct atoll_sandbox *s, const struct atoll_spec *spec, struct creating *c)
 {
     struct atoll_limits was = s->spec.limits;
@@ -335,7 +340,7 @@ static void adopt(struct atoll_sandbox *s, const struct atoll_spec *spec, struct
     s->provider->ops->set_limits(s->provider, &s->spec, &s->spec.limits, on_limits_set, c);
 }
 
-/* A new one; takes c over. */
+/* Makes a new sandbox; takes ownership of c. */
 static void make(struct creating *c, const struct atoll_create *create,
                  const struct atoll_spec *spec, struct atoll_template *t,
                  const struct atoll_create_request *request)
@@ -414,7 +419,7 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
     s->request = request;
     r = apply_request(s, create, &err);
     if (r < 0) {
-        atoll_sandbox_destroy(s, "a create that failed", NULL, NULL);
+        atoll_sandbox_destroy(s, "the daemon, because the create failed", NULL, NULL);
         finish(c, NULL, &err);
         return;
     }
@@ -492,15 +497,15 @@ void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const cha
 void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view *ret)
 {
     const struct atoll_provider_caps *caps = s->provider->ops->caps(s->provider);
-    bool theirs = caps->own_templates && *s->spec.image;
+    bool own_template = caps->own_templates && *s->spec.image;
 
     *ret = (struct atoll_sandbox_view){
         .id = s->spec.id,
-        .template_name = theirs ? s->spec.image : s->template_ref->name,
+        .template_name = own_template ? s->spec.image : s->template_ref->name,
         .handle = s->spec.handle,
         .provider = s->provider->ops->name,
         .isolation = caps->isolation,
-        .image = theirs ? "" : s->spec.image,
+        .image = own_template ? "" : s->spec.image,
         .network = s->spec.network,
         .recreate = s->request.recreate,
         .mounts = s->mounts,

@@ -3,24 +3,25 @@
 #include "engine/engine_internal.h"
 
 /*
- * The end of a sandbox's record, once its provider has nothing of it any more. It is destroyed when the
- * store says so: a daemon that cannot write that down tells those who wait, and tries again.
+ * The removal of a sandbox's record, after its provider has confirmed that its resources are gone.
+ * The sandbox counts as destroyed when the store has dropped its row. If the store cannot, the
+ * waiting callers get the error, and it is retried.
  *
- * A sandbox may have thousands of commands, each with a row and a file: they go a few at a time, so
- * that the loop serves others meanwhile. Rows that a daemon leaves when it dies in between belong to
- * no sandbox, and the next one removes them.
+ * A sandbox may have thousands of commands, each with a row and a file. They are removed a few at a
+ * time, so that the loop serves other requests meanwhile. Rows that a daemon leaves when it dies in
+ * between belong to no sandbox; the next daemon removes them.
  */
 
 #define EXECS_PER_TURN 64
 
-/* Those who wait are told when nothing is left, memory included. */
+/* The waiting callers are called when nothing is left, also in memory. */
 static void finish(struct atoll_sandbox *s)
 {
     struct atoll_engine *engine = s->engine;
     struct atoll_list waiting;
 
     atoll_env_drop(s);
-    if (s->boot_ms > 0) { /* one that never was has no end either */
+    if (s->boot_ms > 0) { /* a sandbox that was never created has no end event */
         atoll_events_emit(engine, "sandbox.destroyed", s, "", "");
         atoll_lifetime_ended(s, false);
     }
@@ -49,8 +50,8 @@ static void drop_commands(void *arg)
         finish(s);
 }
 
-/* It stays as a record, and atoll_persist tries again. */
-static void linger(struct atoll_sandbox *s, const struct atoll_error *error)
+/* Keeps the record; persist.c retries the drop. */
+static void keep_record(struct atoll_sandbox *s, const struct atoll_error *error)
 {
     s->state = ATOLL_SANDBOX_FAILED;
     s->undropped = true;
@@ -63,7 +64,7 @@ void atoll_sandbox_depart(struct atoll_sandbox *s)
     struct atoll_error err;
 
     if (atoll_persist_drop(s, &s->rows_left, &err) < 0) {
-        linger(s, &err);
+        keep_record(s, &err);
         return;
     }
     s->state = ATOLL_SANDBOX_STOPPING;

@@ -10,12 +10,13 @@
 #include "engine/engine_internal.h"
 
 /*
- * The environment of a persistent sandbox. Elsewhere it is kept in the sandbox's own memory (see
- * atoll_sandbox_leave_note()), which a stop ends; so it is in a file beside the disk, disks/<id>.env,
- * that only the daemon's user can read. It holds secrets in clear text, and goes with the sandbox.
+ * The environment of a persistent sandbox. Other sandboxes keep it in their agent's memory (see
+ * atoll_sandbox_leave_note()), which a stop ends. So it is stored in a file beside the disk,
+ * disks/<id>.env, that only the daemon's user can read. The file contains secrets in clear text and
+ * is removed with the sandbox.
  */
 
-/* One that is made again needs it as well as one that is started again. */
+/* A sandbox that is recreated needs it as well as one that is started again. */
 static bool is_kept(const struct atoll_sandbox *s)
 {
     return s->lifetime.persistent || s->request.recreate;
@@ -83,7 +84,7 @@ int atoll_env_load(struct atoll_sandbox *s, struct atoll_error *err)
     name_of(s->spec.id, name);
     fd = openat(s->engine->state_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
-        return 0; /* it has none */
+        return 0; /* no environment */
     if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > ATOLL_AGENT_DATA_MAX)
         return atoll_fail_errno(err, fd < 0 ? errno : EFBIG, "open the kept environment");
     bytes = malloc((size_t)st.st_size + 1);

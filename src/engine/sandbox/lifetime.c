@@ -8,24 +8,24 @@
 #include "engine/engine_internal.h"
 
 /*
- * What ends a sandbox besides its owner, and what it may use in all.
+ * Deadlines, leases, idle time and budgets of sandboxes.
  *
- * One timer for all sandboxes goes off when the first of them may be over. Being used only moves
- * that moment away, so it costs no timer: the timer finds out when it gets there. A sandbox with a
- * CPU budget is looked at once a second.
+ * One timer for all sandboxes fires when the first of them may have expired. A use only moves that
+ * moment to later and does not change the timer: the timer checks when it fires. The CPU time of a
+ * sandbox with a CPU budget is read once a second.
  *
- * A budget ends commands, not the sandbox: what they wrote can still be read.
+ * A spent budget ends the commands, not the sandbox: their output can still be read.
  */
 
 #define CPU_EVERY_MS 1000
 #define SOONEST_MS 20
-#define CHANGE_MS 500  /* while somebody else pauses or stops it */
-#define AGAIN_MS 10000 /* what could not be stopped is tried once more after that */
-/* CPU time that processes use after they were killed, and that means that some still live. */
+#define CHANGE_MS 500  /* retry while a pause or a stop is in progress */
+#define AGAIN_MS 10000 /* retry of a failed stop */
+/* If killed processes used this much CPU time since, some still run. */
 #define STILL_BURNING_US 200000
 
 static const struct {
-    const char *cause; /* for the figures */
+    const char *cause; /* label of the metric */
     const char *who;   /* in the results of its commands */
     bool always_destroys;
 } overs[] = {
@@ -37,10 +37,10 @@ static const struct {
 
 static void schedule(struct atoll_engine *engine, int64_t at_ms);
 
-/* Ending. */
+/* Expiry. */
 
-/* A pause or a stop under way. */
-struct setting_aside {
+/* A pause or a stop in progress. */
+struct suspending {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
     enum atoll_over why;
@@ -53,41 +53,41 @@ static void destroy(struct atoll_sandbox *s, enum atoll_over why)
     atoll_sandbox_destroy(s, overs[why].who, NULL, NULL);
 }
 
-static void on_set_aside(void *arg, const struct atoll_error *error)
+static void on_suspended(void *arg, const struct atoll_error *error)
 {
-    struct setting_aside *a = arg;
+    struct suspending *a = arg;
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
 
     if (!error)
         atoll_metric_add(ATOLL_METRIC_SANDBOXES_ENDED,
                          ATOLL_LABELS(overs[a->why].cause, a->pause ? "paused" : "stopped"), 1);
     if (error && s && s->state == ATOLL_SANDBOX_RUNNING) {
-        atoll_log(ATOLL_LOG_ERROR, "sandbox not set aside", "sandbox", a->id, "why",
+        atoll_log(ATOLL_LOG_ERROR, "sandbox not paused or stopped", "sandbox", a->id, "why",
                   overs[a->why].cause, "error", error->text, NULL);
         s->life.used_ms = atoll_clock_ms();
         if (!s->lifetime.persistent)
             destroy(s, a->why);
-        else if (a->why == ATOLL_OVER_DEADLINE) /* somebody's data: tried again, not destroyed */
+        else if (a->why == ATOLL_OVER_DEADLINE) /* retry instead of destroying a persistent disk */
             atoll_sandbox_arm_deadline_in(s, AGAIN_MS);
     }
     free(a);
 }
 
-static void set_aside(struct atoll_sandbox *s, enum atoll_over why)
+static void suspend(struct atoll_sandbox *s, enum atoll_over why)
 {
-    struct setting_aside *a = calloc(1, sizeof(*a));
+    struct suspending *a = calloc(1, sizeof(*a));
 
     if (!a)
         abort(); /* a small fixed object: the daemon is crash-only */
-    *a = (struct setting_aside){.engine = s->engine,
-                                .why = why,
-                                .pause = s->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY};
+    *a = (struct suspending){.engine = s->engine,
+                             .why = why,
+                             .pause = s->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY};
     memcpy(a->id, s->spec.id, sizeof(a->id));
     if (a->pause)
         atoll_engine_pause(s->engine, a->id, s->lifetime.at_deadline == ATOLL_DEADLINE_PAUSE,
-                           overs[why].who, on_set_aside, a);
+                           overs[why].who, on_suspended, a);
     else
-        atoll_engine_stop(s->engine, a->id, overs[why].who, on_set_aside, a);
+        atoll_engine_stop(s->engine, a->id, overs[why].who, on_suspended, a);
 }
 
 static bool is_kept(const struct atoll_sandbox *s, enum atoll_over why)
@@ -103,10 +103,11 @@ void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
     bool changes = runs ? s->change != ATOLL_CHANGE_NONE : s->change == ATOLL_CHANGE_RECREATING;
 
     if (changes && !overs[why].always_destroys) {
-        atoll_sandbox_arm_deadline_in(s, CHANGE_MS); /* as if that came first */
+        atoll_sandbox_arm_deadline_in(s, CHANGE_MS); /* retry after the change */
         return;
     }
-    /* One that failed is only a record, unless its disk is to be kept. */
+    /* A failed sandbox is only a record to be destroyed, unless it is persistent and its disk must
+     * be kept. */
     if ((s->state == ATOLL_SANDBOX_STOPPING && s->change == ATOLL_CHANGE_NONE) ||
         (!runs && !overs[why].always_destroys &&
          (s->state != ATOLL_SANDBOX_FAILED || s->lifetime.persistent)))
@@ -114,7 +115,7 @@ void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
     if (runs || overs[why].always_destroys)
         atoll_events_emit(s->engine, "sandbox.expired", s, "", overs[why].who);
     if (kept && runs)
-        set_aside(s, why);
+        suspend(s, why);
     else
         destroy(s, why);
 }
@@ -169,7 +170,7 @@ static void ignore(void *arg, const struct atoll_reply *answer)
     (void)answer;
 }
 
-/* Not only the commands: what they left behind would go on. */
+/* Kills all processes: background processes that the commands left would continue to use CPU. */
 static void kill_processes(struct atoll_sandbox *s)
 {
     char who[100];
@@ -195,7 +196,7 @@ static void check_cpu(struct atoll_sandbox *s)
 struct looking {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
-    bool enforce; /* the budget */
+    bool enforce; /* check the budget */
 };
 
 static void on_stats(void *arg, const struct atoll_sandbox_stats *stats,
@@ -225,12 +226,12 @@ static void on_measured(void *arg, const struct atoll_provider_stats *stats,
     if (s && is_known && l->enforce)
         check_cpu(s);
     if (s && !is_known && l->enforce)
-        atoll_engine_stats(l->engine, l->id, on_stats, l); /* the agent adds it up */
+        atoll_engine_stats(l->engine, l->id, on_stats, l); /* the agent sums over the processes */
     else
         free(l);
 }
 
-/* What whoever runs it has measured; at once where that is this host. */
+/* Asks the provider for the CPU time; a provider on this host answers before this returns. */
 static void measure(const struct atoll_sandbox *s, bool enforce)
 {
     struct atoll_sandbox *mine = atoll_map_get(&s->engine->sandboxes, s->spec.id);
@@ -286,7 +287,7 @@ void atoll_lifetime_output(struct atoll_sandbox *s, uint64_t bytes)
     uint64_t most = s->lifetime.output_budget_bytes;
 
     s->life.output_bytes += bytes;
-    /* A command that has used it up to the last byte may end in peace. */
+    /* A command that has used exactly its budget is not killed. */
     if (most > 0 && s->life.output_bytes > most && !s->life.spent)
         kill_processes(s);
 }
@@ -310,11 +311,11 @@ void atoll_lifetime_recount(struct atoll_sandbox *s)
         s->life.output_bytes += output_of(ATOLL_CONTAINER_OF(node, struct atoll_exec, node));
 }
 
-/* Time. */
+/* Idle time and leases. */
 
 static bool has_running_exec(const struct atoll_sandbox *s)
 {
-    /* The newest first: it is the most likely to run. */
+    /* The newest exec first: it is the most likely to run. */
     for (const struct atoll_list *node = s->exec_list.prev; node != &s->exec_list;
          node = node->prev) {
         const struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
@@ -347,7 +348,7 @@ static int64_t look_at(const struct atoll_sandbox *s)
     return s->lifetime.cpu_budget_s > 0 ? s->life.looked_ms + CPU_EVERY_MS : INT64_MAX;
 }
 
-/* The next one that is over at this moment, and why; NULL when there is none. */
+/* Finds a sandbox that has expired, and why; NULL when there is none. */
 static struct atoll_sandbox *find_over(struct atoll_engine *engine, int64_t now,
                                        enum atoll_over *ret_why)
 {
@@ -377,7 +378,7 @@ static void reap(void *arg)
     enum atoll_over why;
     size_t pos = 0;
 
-    /* From the start again each time: an end may take other sandboxes along, or bring new ones. */
+    /* Searches from the start each time: destroying a sandbox may add or remove others. */
     while ((s = find_over(engine, now, &why)) != NULL)
         atoll_lifetime_over(s, why);
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL) {
@@ -437,7 +438,8 @@ int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id, struct a
         return r;
     if (s->lifetime.lease_s == 0)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
-                          "sandbox %s has no lease to prolong; it is given when it is created", id);
+                          "sandbox %s has no lease; a lease is set when the sandbox is created",
+                          id);
     s->life.heartbeat_ms = atoll_clock_ms();
     return 0;
 }

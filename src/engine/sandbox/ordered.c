@@ -11,7 +11,7 @@ static int compare(const struct atoll_sandbox *s, int64_t created_unix_ms, const
     return strcmp(s->spec.id, id);
 }
 
-/* The first that compares greater than `than`. */
+/* The index of the first item that compares greater than `than`. */
 static size_t search(const struct atoll_ordered *o, int64_t created_unix_ms, const char *id,
                      int than)
 {

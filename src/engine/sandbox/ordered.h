@@ -2,10 +2,10 @@
 #include "base/defs.h"
 
 /*
- * Sandboxes in the order of lists: by time of creation, then by id. A sorted array: nearly all come
- * at its end, and one is found by its place in the order, so that a page of a list costs as much as
- * the page and not as much as the list.
- * Ownership: none of what is in it. A sandbox must not change its time of creation while it is in.
+ * Sandboxes sorted by creation time, then by id. A sorted array: nearly all are added at the end.
+ * Lookup is by binary search, so that the cost of a page of a list does not depend on the length of
+ * the list. Ownership: the sandboxes are borrowed. A sandbox must not change its creation time
+ * while it is in.
  */
 struct atoll_sandbox;
 
@@ -15,11 +15,11 @@ struct atoll_ordered {
 };
 
 void atoll_ordered_done(struct atoll_ordered *o);
-/* Aborts where there is no memory. */
+/* Aborts when there is no memory. */
 void atoll_ordered_add(struct atoll_ordered *o, struct atoll_sandbox *sandbox);
-/* Absent is fine. */
+/* Does nothing if it is not in. */
 void atoll_ordered_remove(struct atoll_ordered *o, const struct atoll_sandbox *sandbox);
-/* The index of the first that comes after this place in the order; count when there is none. */
+/* The index of the first sandbox after this position; count when there is none. */
 size_t atoll_ordered_after(const struct atoll_ordered *o, int64_t created_unix_ms, const char *id);
-/* The same for the first that does not come before it. */
+/* The same for the first sandbox at or after this position. */
 size_t atoll_ordered_from(const struct atoll_ordered *o, int64_t created_unix_ms, const char *id);

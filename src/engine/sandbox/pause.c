@@ -6,17 +6,17 @@
 #include "engine/engine_internal.h"
 
 /*
- * Standing still, and going on: running ⇄ paused. (Stopped ones, of which only the disk is there, are
- * in stop.c.)
+ * Pause and resume: running ⇄ paused. (Stopped sandboxes, of which only the disk exists, are in
+ * stop.c.)
  *
- * Pausing: the agent takes the time limits of commands out (and ends them all, where that was asked
- * for), the row says paused, then everything is frozen from outside, agent included. Resuming is the
- * same backwards. The row is written before the freeze and after the thaw, so that one that says
- * paused is frozen once more by the next daemon, whatever was or was not done by then, and one that
- * says running answers.
+ * Pause: the agent suspends the time limits of commands (and ends all commands, if requested), the
+ * row is set to paused, then the provider freezes everything, the agent included. Resume does the
+ * same in reverse order. The row is written before the freeze and after the thaw. So the next
+ * daemon freezes a sandbox whose row says paused again, in whatever state it is, and a sandbox
+ * whose row says running answers.
  */
 
-/* A change under way, by id: the sandbox may be destroyed meanwhile. */
+/* An operation in progress. Holds the id: the sandbox may be destroyed meanwhile. */
 struct changing {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
@@ -48,7 +48,7 @@ static struct changing *changing_new(struct atoll_sandbox *s)
     return c;
 }
 
-/* NULL when something else has come over it: destroyed, died, stopped. */
+/* NULL when the operation was superseded: the sandbox was destroyed, died or was stopped. */
 static struct atoll_sandbox *still(const struct changing *c, enum atoll_change change)
 {
     struct atoll_sandbox *s = atoll_map_get(&c->engine->sandboxes, c->id);
@@ -84,7 +84,7 @@ static void ignore_adopted(void *arg)
     (void)arg;
 }
 
-/* It runs on as if nothing had been. */
+/* Undoes the pause: the sandbox continues to run. */
 static void pause_failed(struct atoll_sandbox *s, struct changing *c,
                          const struct atoll_error *error)
 {
@@ -100,7 +100,7 @@ static void pause_failed(struct atoll_sandbox *s, struct changing *c,
         atoll_persist_sandbox_later(s);
     }
     atoll_lifetime_begin(s);
-    if (!s->agent) /* lost while it was paused, when nobody looks for it */
+    if (!s->agent) /* lost while PAUSED, when no reattach is started */
         atoll_sandbox_adopt(s, ignore_adopted, NULL);
     atoll_waiters_tell(&s->resumers, NULL);
     end_pause(c, error);
@@ -111,7 +111,7 @@ static void on_not_frozen(void *arg, const struct atoll_error *error)
     struct changing *c = arg;
     struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
 
-    (void)error; /* it was as good as never frozen, or is beyond help */
+    (void)error; /* it was not frozen, or cannot be thawed */
     if (s)
         pause_failed(s, c, &c->error);
     else
@@ -128,7 +128,7 @@ static void on_frozen(void *arg, const struct atoll_error *error)
         return;
     }
     if (error) {
-        /* It may stand still all the same, where only the answer was lost. */
+        /* It may be frozen although the answer was lost: thaw it. */
         c->error = *error;
         s->provider->ops->resume(s->provider, &s->spec, on_not_frozen, c);
         return;
@@ -159,7 +159,7 @@ static void on_agent_paused(void *arg, const struct atoll_reply *answer)
     s->expires_unix_ms = 0;
     s->state = ATOLL_SANDBOX_PAUSED;
     s->paused_unix_ms = atoll_clock_unix_ms();
-    /* One that is frozen with a row that says running would never answer the next daemon. */
+    /* Do not freeze it if the row still says running: it would never answer the next daemon. */
     if (atoll_persist_sandbox(s, &err) < 0) {
         pause_failed(s, c, &err);
         return;
@@ -220,7 +220,7 @@ void atoll_sandbox_runs_again(struct atoll_sandbox *s, const char *event)
     atoll_waiters_tell(&s->resumers, NULL);
 }
 
-/* Stays what it was. */
+/* The sandbox stays paused or stopped. */
 static void resume_failed(struct atoll_sandbox *s, const struct atoll_error *error)
 {
     s->change = ATOLL_CHANGE_NONE;
@@ -232,14 +232,15 @@ static void on_not_thawed(void *arg, const struct atoll_error *error)
     struct changing *c = arg;
     struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
 
-    (void)error; /* it was as good as never thawed, or is beyond help */
+    (void)error; /* it was not thawed, or cannot be frozen */
     if (s)
         resume_failed(s, &c->error);
     free(c);
 }
 
-/* It may run all the same, where only the answer was lost. An agent whose connection broke may be
- * dying, and must not be kept from it: whoever sees that goes on from there. */
+/* It may run although the answer was lost: freeze it. But if the agent's connection broke, the
+ * agent may be dying; a freeze would prevent that. The handler of the sandbox's death continues
+ * then. */
 static void freeze_again(struct atoll_sandbox *s, struct changing *c,
                          const struct atoll_error *error)
 {
@@ -282,7 +283,7 @@ static void on_adopted(void *arg)
     if (s)
         ask_agent(s, c);
     else
-        free(c); /* it was beyond reach, and has failed */
+        free(c); /* the agent could not be reached, and the sandbox has failed */
 }
 
 static void on_thawed(void *arg, const struct atoll_error *error)
@@ -298,7 +299,7 @@ static void on_thawed(void *arg, const struct atoll_error *error)
         freeze_again(s, c, error);
         return;
     }
-    /* One that was paused under an earlier daemon has not been met yet. */
+    /* The agent of a sandbox that was paused by an earlier daemon is not connected yet. */
     if (s->agent)
         ask_agent(s, c);
     else
@@ -315,7 +316,7 @@ void atoll_sandbox_begin_resume(struct atoll_sandbox *s)
     s->provider->ops->resume(s->provider, &s->spec, on_thawed, changing_new(s));
 }
 
-/* Whether there is something to wait for. */
+/* Whether the sandbox can be resumed. */
 static int check_resume(struct atoll_engine *engine, const struct atoll_sandbox *s, const char *id,
                         struct atoll_error *err)
 {
@@ -341,7 +342,7 @@ void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done
         return;
     }
     atoll_waiters_add(&s->resumers, done, arg);
-    /* Else it begins when what is under way is over. */
+    /* Else it begins when the operation in progress ends. */
     if (s->change == ATOLL_CHANGE_NONE)
         atoll_sandbox_begin_resume(s);
 }

@@ -4,8 +4,9 @@
 #include "engine/engine_internal.h"
 
 /*
- * Engine objects as rows of the store. A row that cannot be written is logged and the engine goes on,
- * unless somebody can still be told; it is written again and again until the store has it.
+ * Engine objects as rows of the store. If a row cannot be written, the caller gets the error if it
+ * can still fail the request; otherwise the error is logged and the write is retried until it
+ * succeeds.
  */
 #define AGAIN_MS 1000
 
@@ -15,7 +16,7 @@ static void complain(const char *what, const char *id, const struct atoll_error 
               NULL);
 }
 
-/* Whatever is under way, a daemon that finds it has to do with a disk. */
+/* The state to store during an operation: the one from which the next daemon continues. */
 static enum atoll_sandbox_state stored_state(const struct atoll_sandbox *s)
 {
     if (s->state == ATOLL_SANDBOX_UNREACHABLE)
@@ -23,7 +24,7 @@ static enum atoll_sandbox_state stored_state(const struct atoll_sandbox *s)
     if (s->change == ATOLL_CHANGE_RECREATING)
         return ATOLL_SANDBOX_RUNNING;
     if (s->destroying)
-        return ATOLL_SANDBOX_STOPPING; /* the next daemon goes on with that */
+        return ATOLL_SANDBOX_STOPPING; /* the next daemon continues the destroy */
     return s->change == ATOLL_CHANGE_STOPPING || s->change == ATOLL_CHANGE_STARTING
                ? ATOLL_SANDBOX_STOPPED
                : s->state;
@@ -117,7 +118,7 @@ bool atoll_persist_drop_execs(struct atoll_sandbox *s)
     struct atoll_error err;
     int r = atoll_store_drop_execs(s->engine->config.store, s->spec.id, &err);
 
-    if (r < 0) /* the next daemon does it */
+    if (r < 0) /* the next daemon drops it */
         complain("end of commands", s->spec.id, &err);
     return r > 0;
 }
@@ -167,13 +168,13 @@ int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *x, struct
     if (r < 0)
         complain("command", x->id, err);
     atoll_buf_done(&argv);
-    x->unsaved = r < 0 && x->ended; /* a start is refused instead */
+    x->unsaved = r < 0 && x->ended; /* a start that cannot be stored fails instead */
     if (x->unsaved)
         remember(engine);
     return r;
 }
 
-/* What the agent kept for us until the record was safe. */
+/* Writes the record again; on success the agent may drop its own. */
 static void write_exec_again(struct atoll_exec *x)
 {
     struct atoll_am_exec_ref ref = {x->number};
@@ -184,7 +185,8 @@ static void write_exec_again(struct atoll_exec *x)
                               &ref);
 }
 
-/* One that could not be dropped; with it the map may change. False: there is none, or it cannot be. */
+/* Retries the drop of one row, which may change the map. False: there is none, or the drop failed
+ * again. */
 static bool drop_again(struct atoll_engine *engine)
 {
     struct atoll_sandbox *s = NULL;

@@ -6,27 +6,28 @@
 #include "engine/engine_internal.h"
 
 /*
- * Sandboxes made ahead, so that a create is only a hand-over. Refilled in the background, few at a
- * time, so that real creates come first.
+ * Sandboxes that are made ahead of requests, so that a create only hands one over. They are
+ * refilled in the background, few at a time, so that real creates come first.
  *
- * They wait on pool_classes. On the first one are those of the host template with default limits, which can
- * become anything that differs in what can still be changed. The others hold what code is run in again
- * and again, with the interpreter waiting. That has its environment already, so those who bring
- * variables of their own get none of these, and neither do those who have not said that they will run
- * code: nobody finds a process that is not their own doing.
+ * They are grouped in pool classes. The first class has sandboxes of the host template with default
+ * limits, which fit every request that differs only in what can still be changed. The other classes
+ * have sandboxes with a started interpreter, for kinds of sandboxes in which code ran repeatedly.
+ * The interpreter has its environment already: requests with variables of their own do not get such
+ * a sandbox. Neither do requests that do not announce code, so that a tenant never finds a process
+ * that it did not ask for.
  */
 
 #define MAKING_MAX 2
-/* Making one competes for the processors with what those do who just took some. So the pool waits for
- * a pause, unless half of it is gone. */
+/* Making a sandbox competes for the CPUs with the clients that just took some. So the refill waits
+ * until there was no create for a while, unless the pool is half empty. */
 #define QUIET_MS 250
 #define REFILL_MS 100
 #define WARMING_MS 5000
-#define FAILURES_MAX 3 /* in a row: then the pool_class rests until the next create */
-#define ASKED_MIN 2    /* once is no habit */
+#define FAILURES_MAX 3 /* consecutive: then the pool class is not refilled until the next create */
+#define ASKED_MIN 2    /* requests before a class is made for their kind */
 #define FORGET_MS (10 * 60 * 1000)
 
-/* Which pool_class. */
+/* Choosing the pool class. */
 
 static bool same_env(char *const *a, char *const *b)
 {
@@ -43,7 +44,7 @@ static bool is_disk_in_memory(const struct atoll_limits *limits)
     return limits->memory_bytes / 2 >= limits->disk_bytes;
 }
 
-/* Whether what was made to one can become the other. */
+/* Whether a sandbox made from one spec can be changed to the other. */
 static bool can_become(const struct atoll_spec *made, const struct atoll_spec *wanted)
 {
     return !wanted->persistent && !*wanted->image && wanted->network == made->network &&
@@ -66,7 +67,7 @@ static bool is_used(const struct atoll_pool_class *pool_class)
     return *pool_class->template_key != '\0';
 }
 
-/* The one with interpreters for this, or NULL. */
+/* The class with started interpreters for this kind, or NULL. */
 static struct atoll_pool_class *find_class(struct atoll_engine *engine,
                                            const struct atoll_spec *spec, const char *language,
                                            char *const *env)
@@ -91,7 +92,7 @@ static void clear(struct atoll_pool_class *pool_class)
     while ((s = atoll_map_next(&pool_class->engine->sandboxes, &pos)) != NULL)
         if (s->pool_class == pool_class && s->state != ATOLL_SANDBOX_STOPPING) {
             s->template_ref = atoll_map_get(&pool_class->engine->templates, "host");
-            atoll_sandbox_destroy(s, "nobody, who wanted it", NULL, NULL);
+            atoll_sandbox_destroy(s, "the pool, which does not need it", NULL, NULL);
         }
 }
 
@@ -174,7 +175,7 @@ void atoll_engine_set_interpreters(struct atoll_engine *engine,
     engine->interpreters = *interpreters;
 }
 
-/* Filling. */
+/* Refill. */
 
 static void enter(struct atoll_sandbox *s)
 {
@@ -187,8 +188,8 @@ static void enter(struct atoll_sandbox *s)
 }
 
 /*
- * A shell that has run once leaves what the next one needs: names looked up in the new root, pages of
- * it and of its libraries. Without it the first command of a client would pay for that.
+ * Warming: runs a shell once, which fills the caches of the new root (names, pages of the shell and
+ * its libraries). Otherwise the first command of a client would pay for that.
  */
 struct warming {
     struct atoll_engine *engine;
@@ -197,7 +198,7 @@ struct warming {
     struct atoll_reader *reader;
 };
 
-/* The sandbox, if it can still be of use; else it is not counted any more. */
+/* The sandbox, if it can still be used; otherwise it is no longer counted as being made. */
 static struct atoll_sandbox *still_wanted(struct warming *w)
 {
     struct atoll_sandbox *s = atoll_map_get(&w->engine->sandboxes, w->id);
@@ -214,7 +215,7 @@ static void prepared(void *arg, const struct atoll_error *error)
     struct warming *w = arg;
     struct atoll_sandbox *s = still_wanted(w);
 
-    /* Without its interpreter it is like any other. */
+    /* Without its interpreter it is still usable. */
     if (error)
         atoll_log(ATOLL_LOG_WARN, "pool", "error", error->text, NULL);
     if (!s)
@@ -231,7 +232,7 @@ static void warmed(struct warming *w)
     if (!s)
         return;
     w->reader = atoll_reader_close(w->reader);
-    atoll_exec_drop_all(s); /* nobody asked for it */
+    atoll_exec_drop_all(s); /* the tenant must not see the daemon's exec */
     atoll_map_init(&s->execs);
     if (*w->pool_class->language && interpreters->prepare) {
         interpreters->prepare(interpreters->arg, w->id, w->pool_class->language, prepared, w);
@@ -259,7 +260,7 @@ static void on_warm_started(void *arg, struct atoll_exec *exec, const struct ato
     struct warming *w = arg;
     struct atoll_error err;
 
-    /* A root without that shell is no worse for it. */
+    /* A root without that shell is used without warming. */
     if (error || atoll_reader_open(exec, 0, 0, on_warm_output, w, &w->reader, &err) < 0)
         warmed(w);
 }
@@ -315,7 +316,7 @@ static bool is_low(const struct atoll_pool_class *pool_class)
            (pool_class->size + pool_class->making) * 2 < pool_class->engine->config.pool;
 }
 
-/* Whether one more is being made. */
+/* True when the creation of one more was started. */
 static bool make_one(struct atoll_pool_class *pool_class)
 {
     struct atoll_template *t =
@@ -327,7 +328,7 @@ static bool make_one(struct atoll_pool_class *pool_class)
         return false;
     s->hidden = true;
     s->pool_class = pool_class;
-    /* Where there is no memory for it, its interpreter goes without. */
+    /* Without memory for the environment, the interpreter is started without it. */
     s->env = pool_class->env ? atoll_strings_dup((const char *const *)pool_class->env) : NULL;
     pool_class->making++;
     atoll_sandbox_launch(s, on_made, pool_class);
@@ -361,9 +362,9 @@ void atoll_pool_refill_soon(struct atoll_engine *engine)
                     engine);
 }
 
-/* Taking. */
+/* Taking a sandbox. */
 
-/* One that has died is there until nothing is left of it, and has lost its agent. */
+/* Skips sandboxes that have died, which have no agent and stay until they are removed. */
 static struct atoll_sandbox *first_alive(const struct atoll_pool_class *pool_class)
 {
     ATOLL_LIST_FOREACH (&pool_class->ready, node) {
@@ -412,7 +413,7 @@ void atoll_pool_leave_template(struct atoll_engine *engine, const struct atoll_t
             clear(&engine->pool_classes[i]);
 }
 
-/* The whole. */
+/* Start and end of the pool. */
 
 void atoll_pool_init(struct atoll_engine *engine)
 {

@@ -1,9 +1,9 @@
 /*
- * What one tenant may do at a time: sandboxes, creations under way, commands that run. A creation
- * or command beyond that waits in the tenant's queue, first come first served; a queue has an end,
- * and a request waits in it for 30 s at most. Creations on this machine also have a limit for all
- * tenants together, and tenants take turns at what is free. All facades pass here, since this is where
- * atoll_engine_create() and atoll_engine_exec() are.
+ * Admission: what one tenant may do at a time (sandboxes, creates in progress, running commands). A
+ * create or exec beyond the quota waits in the tenant's queue, first come first served; a queue has
+ * a maximal length, and a request waits in it for at most 30 s. Creates on this machine also have a
+ * limit for all tenants together, and tenants take turns (round robin). All facades pass through
+ * here, since atoll_engine_create() and atoll_engine_exec() are defined here.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,26 +13,26 @@
 #include "engine/engine_internal.h"
 
 #define WAIT_MAX_MS 30000
-/* Arguments and variables of one tenant's requests that wait. */
+/* Size of the arguments and variables of one tenant's queued requests. */
 #define QUEUE_BYTES_MAX ((size_t)16 << 20)
-#define ADMITTED_MAX 64 /* in one turn of the loop */
+#define ADMITTED_MAX 64 /* per iteration of the loop */
 
 static const char *const turn_names[ATOLL_TURNS] = {"sandboxes being created",
                                                     "sandboxes being created", "commands running"};
 
-/* A request that waits, with its own copy of everything, or a creation under way. */
+/* A queued request, with its own copy of everything, or a create in progress. */
 struct request {
     struct atoll_list node;
-    struct atoll_tenant *tenant; /* lives on, because of us */
+    struct atoll_tenant *tenant; /* kept alive by this request */
     enum atoll_turn turn;
     struct atoll_timer late;
     struct atoll_create create;
     char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_exec_start start;
     struct atoll_origin origin;
-    void *copies[10]; /* owned: texts */
+    void *copies[10]; /* owned strings */
     char **env, **argv, **artifacts;
-    size_t bytes;                       /* of these and of copies */
+    size_t bytes;                       /* size of all copies */
     struct atoll_mount *mounts;         /* owned */
     struct atoll_registry_login *login; /* owned */
     atoll_sandbox_fn *created;
@@ -44,7 +44,8 @@ void atoll_quota_fill(struct atoll_quota *quota)
 {
     uint32_t cpus = quota->cpus ? quota->cpus : 2;
 
-    /* More at once make none of them faster: they share the CPUs. Elsewhere it is not ours. */
+    /* More creates at once are not faster, since they share the CPUs. Remote ones do not use our
+     * CPUs. */
     quota->elsewhere = quota->creates ? quota->creates : 64;
     quota->creates = quota->creates ? quota->creates : ATOLL_MAX(2 * cpus, 4u);
     quota->all_creates = quota->all_creates ? quota->all_creates : ATOLL_MAX(4 * cpus, 8u);
@@ -61,7 +62,7 @@ static uint32_t limit_of(const struct atoll_engine *engine, enum atoll_turn turn
                                           : q->execs;
 }
 
-/* Whether one more of the tenant could go on, were it the first of its queue. */
+/* Whether the quota admits one more request of the tenant. */
 static bool is_free(const struct atoll_tenant *t, enum atoll_turn turn)
 {
     const struct atoll_engine *engine = t->engine;
@@ -72,7 +73,7 @@ static bool is_free(const struct atoll_tenant *t, enum atoll_turn turn)
 
 static void run_turns(void *arg);
 
-/* From the loop: what has just ended may be in the middle of something. */
+/* Deferred to the loop: the caller may be in the middle of ending something. */
 static void run_turns_soon(struct atoll_engine *engine)
 {
     if (!atoll_list_empty(&engine->turns))
@@ -126,7 +127,7 @@ static void created(void *arg, struct atoll_sandbox *s, const struct atoll_error
     (void)request_free(q);
 }
 
-/* Starts what it is about; `create` and `start` may be the caller's own. */
+/* Starts the request; `create` and `start` may be the caller's own. */
 static void admit_create(struct request *q, const struct atoll_create *create)
 {
     struct atoll_engine *engine = q->tenant->engine;
@@ -162,7 +163,7 @@ static void unqueue(struct request *q)
         atoll_list_remove(&t->turn);
 }
 
-/* One that waited. */
+/* Starts a queued request. */
 static void admit(struct request *q)
 {
     struct atoll_tenant *t = q->tenant;
@@ -178,7 +179,7 @@ static void admit(struct request *q)
     (void)atoll_origin_enter(&before);
 }
 
-/* The next request of that tenant for each thing it waits for; how many went on. */
+/* Admits the next request of each queue of the tenant; returns how many were admitted. */
 static unsigned give_turn(struct atoll_tenant *t)
 {
     unsigned admitted = 0;
@@ -195,7 +196,7 @@ static unsigned give_turn(struct atoll_tenant *t)
     return admitted;
 }
 
-/* Each tenant that waits in turn, until nothing more can go on. */
+/* Lets tenants take turns until no more requests can be admitted. */
 static void run_turns(void *arg)
 {
     struct atoll_engine *engine = arg;
@@ -268,7 +269,7 @@ static int enqueue(struct request *q, struct atoll_error *err)
     return 0;
 }
 
-/* Copies what the caller only lent. */
+/* Copies of borrowed arguments. */
 
 static const char *keep_text(struct request *q, size_t slot, const char *text)
 {
@@ -306,8 +307,8 @@ static struct request *request_new(struct atoll_tenant *t, enum atoll_turn turn,
     return q;
 }
 
-/* An image, or a provider by name that is not the one that builds templates: what is slow there is
- * not this machine. */
+/* ELSEWHERE for an image, or for a named provider other than the one that builds templates: such
+ * creates are not bound by this machine. */
 static enum atoll_turn turn_of(struct atoll_engine *engine, const struct atoll_create *create)
 {
     const char *name = create->provider;
@@ -374,7 +375,7 @@ void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
         refuse(q, &err);
 }
 
-/* Commands, from the moment they are known until they have ended. */
+/* Running commands, counted from their start to their end. */
 
 void atoll_quota_exec_enter(struct atoll_exec *x)
 {

@@ -6,15 +6,16 @@
 #include "engine/engine_internal.h"
 
 /*
- * The connection to an agent broke, and its sandbox may be as well as ever: whoever runs it is asked
- * (only its answer counts, silence never ends a sandbox), the agent is dialed again, and each command
- * goes on where its output is known. Meanwhile requests are UNAVAILABLE.
+ * The connection to an agent broke, but the sandbox may be unharmed. The provider is asked whether
+ * it lives (only its answer counts; silence never ends a sandbox), the agent is dialed again, and
+ * each command continues at its known offset. Meanwhile requests fail with UNAVAILABLE.
  */
 
-/* A death is told by the provider itself, if it can, and with more to say: it comes first. */
+/* Delay before the first attempt: if the sandbox died, the provider's report comes first and has
+ * the cause. */
 #define FIRST_MS 100
 #define PAUSE_MAX_MS 10000
-/* In a row, of one that is said to live: then its agent does not. */
+/* Consecutive failures for a living sandbox, after which its agent counts as dead. */
 #define TRIES_MAX 8
 
 struct atoll_reattach {
@@ -23,11 +24,12 @@ struct atoll_reattach {
     struct atoll_timer timer;
     int64_t pause_ms;
     unsigned tries;
-    bool busy; /* the provider will call back: freed there once nobody wants it */
+    /* A callback of the provider is pending: it frees this if it is not needed any more. */
+    bool busy;
 };
 
-/* The sandbox that still wants it, or NULL, and then it is gone. */
-static struct atoll_sandbox *wanted(struct atoll_reattach *r)
+/* The sandbox that this belongs to; NULL when it does not need it any more, then this is freed. */
+static struct atoll_sandbox *still_needed(struct atoll_reattach *r)
 {
     struct atoll_sandbox *s = atoll_map_get(&r->engine->sandboxes, r->id);
 
@@ -66,8 +68,9 @@ static void again(struct atoll_reattach *r)
     atoll_timer_set(&r->timer, r->engine->loop, r->pause_ms, step, r);
 }
 
-/* It lives, and its agent does not answer. */
-static void in_vain(struct atoll_sandbox *s, const char *why)
+/* Retries, or fails the sandbox after too many attempts: it lives, but its agent does not
+ * answer. */
+static void retry_or_fail(struct atoll_sandbox *s, const char *why)
 {
     struct atoll_reattach *r = s->reattach;
     char cause[200];
@@ -80,17 +83,17 @@ static void in_vain(struct atoll_sandbox *s, const char *why)
     atoll_sandbox_fail(s, cause, true);
 }
 
-static void on_met(void *arg, const struct atoll_error *error)
+static void on_execs_continued(void *arg, const struct atoll_error *error)
 {
     struct atoll_reattach *r = arg;
-    struct atoll_sandbox *s = wanted(r);
+    struct atoll_sandbox *s = still_needed(r);
 
     if (!s)
         return;
     if (error) {
-        /* Nobody takes its commands up: not over this connection. */
+        /* Its commands cannot be continued over this connection. */
         atoll_sandbox_drop_agent(s, error->text);
-        in_vain(s, error->text);
+        retry_or_fail(s, error->text);
         return;
     }
     atoll_log(ATOLL_LOG_INFO, "agent reached again", "sandbox", s->spec.id, NULL);
@@ -106,31 +109,31 @@ static void on_dialed(void *arg, int fd, const struct atoll_error *error)
     struct atoll_error err;
 
     memcpy(id, r->id, sizeof(id));
-    s = wanted(r);
+    s = still_needed(r);
     if (!s) {
         if (fd >= 0)
             atoll_engine_discard(engine, id, fd);
         return;
     }
     if (error) {
-        in_vain(s, error->text);
+        retry_or_fail(s, error->text);
         return;
     }
     if (atoll_sandbox_open_agent(s, fd, &err) < 0) {
         atoll_sandbox_drop_agent(s, err.text);
-        in_vain(s, err.text);
+        retry_or_fail(s, err.text);
         return;
     }
     r->busy = true;
-    atoll_sandbox_meet_execs(s, "the agent was started anew and does not know the command", on_met,
-                             r);
+    atoll_sandbox_continue_execs(s, "the agent was started anew and does not know the command",
+                                 on_execs_continued, r);
 }
 
 static void on_looked(void *arg, const struct atoll_provider_inspection *look,
                       const struct atoll_error *error)
 {
     struct atoll_reattach *r = arg;
-    struct atoll_sandbox *s = wanted(r);
+    struct atoll_sandbox *s = still_needed(r);
 
     if (!s)
         return;
@@ -152,7 +155,7 @@ static void on_looked(void *arg, const struct atoll_provider_inspection *look,
 static void step(void *arg)
 {
     struct atoll_reattach *r = arg;
-    struct atoll_sandbox *s = wanted(r);
+    struct atoll_sandbox *s = still_needed(r);
 
     if (!s)
         return;
@@ -176,7 +179,7 @@ void atoll_sandbox_reattach(struct atoll_sandbox *s)
     atoll_timer_set(&r->timer, s->engine->loop, FIRST_MS, step, r);
 }
 
-/* Taking up commands over a new connection. */
+/* Continuing commands over a new connection. */
 
 struct meeting {
     struct atoll_sandbox *sandbox;
@@ -194,7 +197,8 @@ static void on_plain(void *arg, const struct atoll_reply *answer)
                   NULL);
 }
 
-/* What was acknowledged may never have arrived: a command that waits for it would wait for ever. */
+/* Sends acknowledgements again: if the last ones were lost, a command that blocks on them would
+ * block forever. */
 static void acknowledge_again(struct atoll_sandbox *s, const struct atoll_exec *x)
 {
     for (uint8_t stream = ATOLL_STREAM_STDOUT; stream <= ATOLL_STREAM_STDERR; stream++) {
@@ -203,8 +207,9 @@ static void acknowledge_again(struct atoll_sandbox *s, const struct atoll_exec *
     }
 }
 
-/* A command the agent knows: take up its output where ours ends, or let it be forgotten. */
-static void meet_exec(struct atoll_sandbox *s, const struct atoll_am_exec_info *info)
+/* A command that the agent knows: continue reading at the end of our journal, or let the agent drop
+ * it. */
+static void continue_exec(struct atoll_sandbox *s, const struct atoll_am_exec_info *info)
 {
     struct atoll_exec *x = atoll_exec_by_number(s, info->exec);
     struct atoll_am_exec_ref ref = {info->exec};
@@ -222,7 +227,8 @@ static void meet_exec(struct atoll_sandbox *s, const struct atoll_am_exec_info *
     x->agent_knows = true;
     x->pid = info->pid;
     x->stdin_offset = info->stdin_bytes;
-    /* Acknowledged but not in the journal: it was full by then. What follows the agent still has. */
+    /* Output that was acknowledged without being in the journal, which was full then. The agent
+     * still has all that follows. */
     x->journal.seen[1] = ATOLL_MAX(x->journal.seen[1], info->stdout_acked);
     x->journal.seen[2] = ATOLL_MAX(x->journal.seen[2], info->stderr_acked);
     x->acked[1] = ATOLL_MAX(atoll_readers_used(x, 1), info->stdout_acked);
@@ -257,7 +263,7 @@ static void on_execs(void *arg, const struct atoll_reply *answer)
     if (answer->more) {
         if (atoll_msg_decode(&atoll_am_exec_info_desc, answer->frame->payload, answer->frame->len,
                              &info, &err) == 0)
-            meet_exec(m->sandbox, &info);
+            continue_exec(m->sandbox, &info);
         return;
     }
     if (!answer->error)
@@ -266,8 +272,8 @@ static void on_execs(void *arg, const struct atoll_reply *answer)
     free(m);
 }
 
-void atoll_sandbox_meet_execs(struct atoll_sandbox *s, const char *unknown, atoll_done_fn *done,
-                              void *arg)
+void atoll_sandbox_continue_execs(struct atoll_sandbox *s, const char *unknown, atoll_done_fn *done,
+                                  void *arg)
 {
     struct meeting *m = calloc(1, sizeof(*m));
     struct atoll_error err;
@@ -275,7 +281,7 @@ void atoll_sandbox_meet_execs(struct atoll_sandbox *s, const char *unknown, atol
     if (!m)
         abort(); /* a small fixed object: the daemon is crash-only */
     *m = (struct meeting){s, unknown, done, arg};
-    /* What is started from now on, over this connection, is known to the agent. */
+    /* Execs that are started from now on over this connection are known to the agent. */
     ATOLL_LIST_FOREACH (&s->exec_list, node)
         ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->agent_knows = false;
     if (atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_LIST, NULL, NULL, on_execs, m, &err) < 0) {

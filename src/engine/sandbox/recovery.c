@@ -10,44 +10,46 @@
 #include "engine/engine_internal.h"
 
 /*
- * After the death of a daemon: the store says what there was, the providers say what lives, the
- * agents say which commands run. Living sandboxes are adopted and their readers can go on where they
- * were; what has no row is removed; what has a row and does not live any more ends truthfully.
+ * Recovery after the death of a daemon. The store has the records, the providers list the living
+ * sandboxes, the agents list the running commands. Living sandboxes are adopted, and their readers
+ * can continue at their offsets; a sandbox without a row is removed; a sandbox with a row that does
+ * not live any more is failed with its cause.
  *
- * A provider that does not answer leaves its sandboxes unreachable, which says nothing about them; it
- * is asked again once it is healthy. The start waits for those that are slow, but not for long.
+ * If a provider does not answer, its sandboxes become UNREACHABLE, which says nothing about their
+ * real state; the provider is asked again when it is healthy. The start waits for slow providers
+ * only for a short time.
  *
- * Later it is asked now and then what it has: a create whose answer did not come in time may still have
- * been done.
+ * Later, providers are asked periodically for orphans: a create whose answer did not come in time
+ * may still have succeeded.
  */
 
-/* One whose time was over while no daemon was there is taken over before it is ended: it may be one
- * that is not to be destroyed. */
+/* A sandbox that expired while no daemon ran is adopted before it is ended, since it may have to be
+ * paused or stopped instead of destroyed. */
 #define ADOPTION_MS 500
 
 /* How long the daemon's start waits for a provider. */
-#define PATIENCE_MS 5000
+#define START_WAIT_MS 5000
 
-/* How long the others wait for an agent that does not answer. */
+/* How long recovery waits for an agent that does not answer. */
 #define AGENT_MS 3000
 
 #define ORPHANS_MS 300000
 
-/* The daemon's start. */
+/* The recovery at the daemon's start. */
 struct recovery {
     struct atoll_engine *engine;
-    unsigned waiting; /* providers to be heard, and one for ourselves */
-    struct atoll_timer patience;
+    unsigned waiting; /* providers that have not answered, plus one for the start itself */
+    struct atoll_timer timeout;
     void (*done)(void *arg, const struct atoll_error *error);
     void *arg;
 };
 
-/* What one provider is asked. */
+/* The recovery of one provider's sandboxes. */
 struct recovering {
     struct atoll_provider_entry *entry;
-    struct atoll_map found; /* by id, of struct found, owned: what it has */
-    unsigned waiting;       /* adoptions under way, and one for ourselves */
-    struct recovery *start; /* that waits for it, or NULL */
+    struct atoll_map found; /* by id, of struct found, owned: what the provider has */
+    unsigned waiting;       /* adoptions in progress, plus one for the listing itself */
+    struct recovery *start; /* the start that waits for this, or NULL */
 };
 
 struct found {
@@ -56,12 +58,12 @@ struct found {
     bool alive;
 };
 
-/* An adoption under way, by id: the sandbox may be destroyed meanwhile. */
+/* An adoption in progress. Holds the id: the sandbox may be destroyed meanwhile. */
 struct adoption {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
-    struct atoll_timer patience; /* its agent has not said yet which commands run */
-    void (*done)(void *arg);     /* NULL once it was told */
+    struct atoll_timer timeout; /* for the agent's list of commands */
+    void (*done)(void *arg);    /* NULL once it was called */
     void *arg;
 };
 
@@ -69,7 +71,7 @@ static void release(struct recovery *r, const struct atoll_error *error)
 {
     if (error == NULL && --r->waiting > 0)
         return;
-    atoll_timer_cancel(&r->patience);
+    atoll_timer_cancel(&r->timeout);
     r->engine->recovering = false;
     r->engine->recovery = NULL;
     atoll_pool_refill(r->engine);
@@ -119,7 +121,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     spec.template_kind = t->kind;
     spec.layer_base = t->layer_base;
     spec.persistent = row->persistent;
-    if (*row->layer) { /* as it was then: a stopped one starts on the same */
+    if (*row->layer) { /* the layer at that time: a stopped sandbox starts on the same one */
         spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
         spec.layer_base = ATOLL_LAYER_BASE;
     }
@@ -179,7 +181,7 @@ static int load_exec(void *arg, const struct atoll_store_exec *row, struct atoll
     return s ? atoll_exec_restore(s, row, err) : 0;
 }
 
-/* Output of commands nobody can ask for any more. */
+/* Removes journals of execs that have no record. */
 static void sweep_journals(struct atoll_engine *engine)
 {
     int fd = openat(engine->journal_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -202,10 +204,10 @@ static void sweep_journals(struct atoll_engine *engine)
         (void)closedir(dir);
 }
 
-/* Adopting. */
+/* Adoption. */
 
-/* What bounds its life begins now, also that of one whose agent is yet to be found. */
-static void tell_adopted(struct adoption *a)
+/* Idle time and lease start now, also if the agent was not reached yet. */
+static void report_adopted(struct adoption *a)
 {
     void (*done)(void *arg) = ATOLL_TAKE_PTR(a->done);
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
@@ -217,16 +219,16 @@ static void tell_adopted(struct adoption *a)
 
 static void end_adoption(struct adoption *a)
 {
-    atoll_timer_cancel(&a->patience);
+    atoll_timer_cancel(&a->timeout);
     if (a->done)
-        tell_adopted(a);
+        report_adopted(a);
     free(a);
 }
 
-/* A silent agent holds up its own sandbox alone; its commands are taken up when it answers. */
+/* A silent agent delays only its own sandbox; its commands are continued when it answers. */
 static void on_agent_silent(void *arg)
 {
-    tell_adopted(arg);
+    report_adopted(arg);
 }
 
 static void on_plain(void *arg, const struct atoll_reply *answer)
@@ -238,13 +240,13 @@ static void on_plain(void *arg, const struct atoll_reply *answer)
                   NULL);
 }
 
-static void on_met(void *arg, const struct atoll_error *error)
+static void on_execs_continued(void *arg, const struct atoll_error *error)
 {
     struct adoption *a = arg;
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
 
     if (error && s && s->state == ATOLL_SANDBOX_RUNNING) {
-        /* Nobody takes its commands up: not over this connection. */
+        /* Its commands cannot be continued over this connection. */
         atoll_sandbox_drop_agent(s, error->text);
         atoll_sandbox_reattach(s);
     }
@@ -264,7 +266,7 @@ static void on_note(void *arg, const struct atoll_reply *answer)
         s->env = atoll_strings_split(note.data.data, note.data.len);
 }
 
-/* NULL when something else has come over it: destroyed, stopped, or even started again. */
+/* NULL when the adoption was superseded: the sandbox was destroyed, stopped or started again. */
 static struct atoll_sandbox *still(const struct adoption *a)
 {
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
@@ -288,7 +290,7 @@ static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct a
     }
     if (error &&
         (error->kind == ATOLL_ERR_UNAVAILABLE || error->kind == ATOLL_ERR_DEADLINE_EXCEEDED)) {
-        atoll_sandbox_reattach(s); /* no answer yet: that says nothing about it */
+        atoll_sandbox_reattach(s); /* no answer yet, which says nothing about the sandbox */
         end_adoption(a);
         return;
     }
@@ -296,12 +298,13 @@ static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct a
         r = atoll_sandbox_open_agent(s, agent_fd, &err);
     if (r == 0)
         r = atoll_sandbox_ask(s, ATOLL_AGENT_NOTE_GET, NULL, NULL, on_note, s, &err);
-    /* A daemon may have died on the way to a pause that never was. */
+    /* A daemon may have died between the agent's pause and the freeze: undo it. */
     if (r == 0)
         r = atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, on_plain, s, &err);
     if (r == 0) {
-        atoll_timer_set(&a->patience, a->engine->loop, AGENT_MS, on_agent_silent, a);
-        atoll_sandbox_meet_execs(s, "the daemon died before the command was started", on_met, a);
+        atoll_timer_set(&a->timeout, a->engine->loop, AGENT_MS, on_agent_silent, a);
+        atoll_sandbox_continue_execs(s, "the daemon died before the command was started",
+                                     on_execs_continued, a);
         return;
     }
     atoll_sandbox_fail(s, "its agent could not be reached again", true);
@@ -316,7 +319,7 @@ void atoll_sandbox_adopt(struct atoll_sandbox *s, void (*done)(void *arg), void 
         abort(); /* a small fixed object: the daemon is crash-only */
     *a = (struct adoption){.engine = s->engine, .done = done, .arg = arg};
     memcpy(a->id, s->spec.id, sizeof(a->id));
-    atoll_sandbox_end_reattach(s); /* or there would be two connections */
+    atoll_sandbox_end_reattach(s); /* otherwise there would be two connections */
     s->remains = true;
     s->provider->ops->adopt(s->provider, &s->spec, on_adopted, a);
 }
@@ -326,7 +329,7 @@ static void adopted(void *arg)
     end_recovering(arg);
 }
 
-/* Deciding. */
+/* Deciding about each sandbox. */
 
 static void ignore(void *arg, const struct atoll_error *error)
 {
@@ -334,7 +337,7 @@ static void ignore(void *arg, const struct atoll_error *error)
     (void)error;
 }
 
-/* Whether it was frozen already or not: the row says that it is to be. */
+/* The row says paused; the sandbox may or may not have been frozen already. */
 static void on_frozen(void *arg, const struct atoll_error *error)
 {
     (void)arg;
@@ -342,13 +345,13 @@ static void on_frozen(void *arg, const struct atoll_error *error)
         atoll_log(ATOLL_LOG_ERROR, "paused sandbox not frozen", "error", error->text, NULL);
 }
 
-/* Those that do not run: nobody is asked inside. */
+/* Paused and stopped sandboxes: their agents are not connected. */
 static void decide_resting(struct atoll_sandbox *s, const struct found *f)
 {
     s->remains = true;
     if (s->state == ATOLL_SANDBOX_PAUSED)
         s->provider->ops->pause(s->provider, &s->spec, on_frozen, NULL);
-    else if (f) /* a dead daemon may have begun to stop it, or to start it */
+    else if (f) /* a dead daemon may have begun to stop or start it */
         s->provider->ops->stop(s->provider, &s->spec, ignore, NULL);
 }
 
@@ -363,17 +366,19 @@ static void decide(struct recovering *h, struct atoll_sandbox *s)
     s->remains = f != NULL;
     atoll_lifetime_recount(s);
     if (s->state == ATOLL_SANDBOX_STOPPING) {
-        s->state = ATOLL_SANDBOX_RUNNING; /* so that destroying begins anew */
-        atoll_sandbox_destroy(s, "the destruction a dead daemon had begun", NULL, NULL);
+        s->state = ATOLL_SANDBOX_RUNNING; /* so that destroy starts from the beginning */
+        atoll_sandbox_destroy(s, "the daemon, which continues a destroy", NULL, NULL);
     } else if (s->lifetime.connection_lease) {
-        atoll_lifetime_over(s, ATOLL_OVER_CONNECTION); /* it was open to a daemon that is dead */
+        /* The connection ended with the dead daemon. */
+        atoll_lifetime_over(s, ATOLL_OVER_CONNECTION);
     } else if (s->state == ATOLL_SANDBOX_STOPPED || (s->state == ATOLL_SANDBOX_PAUSED && lives)) {
         decide_resting(s, f);
     } else if (s->state == ATOLL_SANDBOX_FAILED && s->lifetime.persistent) {
-        /* It could not be stopped, and has its disk: one that is to be destroyed is STOPPING. */
+        /* It could not be stopped, and its disk must be kept: the row of a sandbox to be destroyed
+         * says STOPPING. */
         atoll_sandbox_halt(s, ATOLL_END_LOST, "a dead daemon could not stop its sandbox", "");
     } else if ((s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED) && !lives) {
-        atoll_sandbox_fail(s, "it ended while no daemon was there", true);
+        atoll_sandbox_fail(s, "it ended while no daemon was running", true);
     } else if (s->state == ATOLL_SANDBOX_RUNNING) {
         if (s->expires_unix_ms)
             atoll_sandbox_arm_deadline_in(s, ATOLL_MAX(left_ms, (int64_t)ADOPTION_MS));
@@ -388,11 +393,11 @@ static void on_found(void *arg, const char *id, const char *handle, bool alive)
     struct found *f;
 
     if (atoll_map_get(&h->found, id))
-        return; /* the disk of one that was named already */
+        return; /* the disk of a sandbox that was listed already */
     f = calloc(1, sizeof(*f));
     if (!f || atoll_text_copy(f->id, sizeof(f->id), id) < 0 ||
         atoll_map_put(&h->found, f->id, f) < 0)
-        abort(); /* out of memory at the start: nothing is lost yet */
+        abort(); /* out of memory: the daemon is crash-only */
     (void)snprintf(f->handle, sizeof(f->handle), "%s", handle);
     f->alive = alive;
 }
@@ -403,13 +408,13 @@ static void remove_orphan(struct atoll_provider *provider, const struct found *f
 
     memcpy(spec.id, f->id, sizeof(spec.id));
     memcpy(spec.handle, f->handle, sizeof(spec.handle));
-    atoll_log(ATOLL_LOG_INFO, "removing a sandbox of nobody", "provider", provider->ops->name,
+    atoll_log(ATOLL_LOG_INFO, "removing an orphaned sandbox", "provider", provider->ops->name,
               "sandbox", f->id, NULL);
     provider->ops->destroy(provider, &spec, ignore, NULL);
 }
 
-/* Nobody knows how they are. */
-static void lose_sight(struct atoll_provider_entry *provider_entry, const char *why)
+/* Marks the provider's sandboxes as unreachable. */
+static void mark_unreachable(struct atoll_provider_entry *provider_entry, const char *why)
 {
     struct atoll_sandbox *s;
     size_t pos = 0;
@@ -427,7 +432,7 @@ static void lose_sight(struct atoll_provider_entry *provider_entry, const char *
     }
 }
 
-/* Those that an earlier daemon had and nothing was decided about yet. */
+/* Decides about the sandboxes of an earlier daemon that were not decided yet. */
 static void decide_all(struct recovering *h)
 {
     struct atoll_engine *engine = h->entry->engine;
@@ -455,9 +460,9 @@ static void on_listed(void *arg, const struct atoll_error *error)
     size_t pos = 0;
 
     if (error) {
-        atoll_log(ATOLL_LOG_WARN, "provider does not tell its sandboxes", "provider",
+        atoll_log(ATOLL_LOG_WARN, "provider does not list its sandboxes", "provider",
                   provider_entry->provider->ops->name, "error", error->text, NULL);
-        lose_sight(provider_entry, error->text);
+        mark_unreachable(provider_entry, error->text);
         end_recovering(h);
         return;
     }
@@ -469,7 +474,7 @@ static void on_listed(void *arg, const struct atoll_error *error)
     end_recovering(h);
 }
 
-static void hear(struct atoll_provider_entry *provider_entry, struct recovery *start)
+static void list_sandboxes(struct atoll_provider_entry *provider_entry, struct recovery *start)
 {
     struct recovering *h = calloc(1, sizeof(*h));
     uint32_t orphans_ms = provider_entry->engine->config.orphans_ms;
@@ -487,11 +492,11 @@ static void hear(struct atoll_provider_entry *provider_entry, struct recovery *s
 void atoll_recover_provider_entry(struct atoll_provider_entry *provider_entry)
 {
     if (!provider_entry->listing)
-        hear(provider_entry, NULL);
+        list_sandboxes(provider_entry, NULL);
 }
 
-/* Those that have not answered by now are heard later. */
-static void out_of_patience(void *arg)
+/* Ends the start; providers that have not answered yet are handled when they do. */
+static void start_timed_out(void *arg)
 {
     struct recovery *r = arg;
     struct atoll_engine *engine = r->engine;
@@ -503,8 +508,8 @@ static void out_of_patience(void *arg)
             continue;
         h->start = NULL;
         if (!engine->entries[i]->listed)
-            lose_sight(engine->entries[i], "it has not told its sandboxes yet");
-        release(r, NULL); /* the last of them ends it */
+            mark_unreachable(engine->entries[i], "it has not listed its sandboxes yet");
+        release(r, NULL); /* the last reference ends the recovery */
     }
 }
 
@@ -536,10 +541,10 @@ void atoll_engine_recover(struct atoll_engine *engine,
     atoll_journals_expire(engine);
     atoll_env_sweep(engine);
     atoll_templates_sweep(engine);
-    atoll_timer_set(&r->patience, engine->loop, PATIENCE_MS, out_of_patience, r);
+    atoll_timer_set(&r->timeout, engine->loop, START_WAIT_MS, start_timed_out, r);
     for (size_t i = 0; i < engine->entry_count; i++) {
         r->waiting++;
-        hear(engine->entries[i], r);
+        list_sandboxes(engine->entries[i], r);
     }
     atoll_provider_entries_start(engine);
     release(r, NULL);

@@ -6,12 +6,12 @@
 #include "engine/engine_internal.h"
 
 /*
- * A sandbox that its provider lost, and whose owner said "recreate" when it was made: what is left of it
- * is removed and it is made once more, with the same id and nothing of its files. Its commands are
- * lost, and say so. The row goes on saying that it runs, so that a daemon that dies in between finds
- * it missing and does the same.
+ * A sandbox that its provider lost, and that was created with "recreate": its remains are removed
+ * and it is made again, with the same id and without its files. Its commands end as lost. The row
+ * keeps saying that it runs, so that if the daemon dies in between, the next one finds it missing
+ * and does the same.
  */
-#define MOST 5 /* within WITHIN_MS: then something is wrong with it */
+#define MOST 5 /* attempts within WITHIN_MS; then it fails */
 #define WITHIN_MS (10 * 60 * 1000)
 
 bool atoll_sandbox_may_recreate(struct atoll_sandbox *s)
@@ -32,16 +32,16 @@ static void give_up(struct atoll_sandbox *s, const char *why)
     char cause[200];
 
     (void)snprintf(cause, sizeof(cause), "%.80s; it could not be made again: %.80s", s->cause, why);
-    s->request.recreated = MOST; /* not at once again */
+    s->request.recreated = MOST; /* do not try again for WITHIN_MS */
     s->request.recreated_ms = atoll_clock_ms();
     s->change = ATOLL_CHANGE_NONE;
-    s->state = ATOLL_SANDBOX_RUNNING; /* as the row says: it fails from there */
+    s->state = ATOLL_SANDBOX_RUNNING; /* as the row says: atoll_sandbox_fail() expects it */
     atoll_sandbox_fail(s, cause, s->remains);
 }
 
 static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
 {
-    struct atoll_sandbox *s = arg; /* stays until we are called, as while it was created */
+    struct atoll_sandbox *s = arg; /* not freed before this callback, as during a create */
     struct atoll_error err;
 
     atoll_provider_entry_note_create(s->entry, error);

@@ -3,12 +3,12 @@
 #include "engine/engine_internal.h"
 
 /*
- * Room on the daemon's own disk. New work is refused while there is still room to record the end of
- * the work there is.
+ * Free space on the daemon's own disk. New work is refused while there is still room to record the
+ * end of the existing work.
  */
 
 #define LEAST_BYTES ((uint64_t)2 << 20)
-#define LEAST_PART 64 /* of the file system, where that is less */
+#define LEAST_PART 64 /* 1/64 of the file system, if that is less */
 
 uint64_t atoll_room_size(int fd)
 {
@@ -31,6 +31,6 @@ int atoll_room_admit(const struct atoll_engine *engine, struct atoll_error *err)
     if (atoll_room_free(engine->state_fd) >= least)
         return 0;
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ENOSPC,
-                      "the daemon takes nothing new: its own disk is full; free some space there "
-                      "and try again");
+                      "the daemon accepts no new work: its own disk is full; free some space "
+                      "there and try again");
 }

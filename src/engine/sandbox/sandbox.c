@@ -9,7 +9,7 @@
 #include "engine/engine_internal.h"
 
 /*
- * The life of a sandbox: creating → running → stopping → gone, or failed when it dies by itself.
+ * The life of a sandbox: creating → running → stopping → gone, or failed when it dies.
  */
 
 #define BYTES_PER_INODE 8192
@@ -65,7 +65,7 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
     return s;
 }
 
-/* Also the end of one that lived: the provider has nothing of it any more. */
+/* Also used for a sandbox whose resources at the provider are gone. */
 void atoll_sandbox_discard(struct atoll_sandbox *s)
 {
     struct atoll_engine *engine = s->engine;
@@ -139,7 +139,7 @@ static void on_agent_lost(void *arg, const char *why)
     atoll_file_watch_end_all(s);
     s->greeted = false;
     s->features = 0;
-    /* One that is paused is met again when it is resumed. */
+    /* The agent of a paused sandbox is connected again by the resume. */
     if (s->state == ATOLL_SANDBOX_RUNNING)
         atoll_sandbox_reattach(s);
 }
@@ -188,7 +188,7 @@ static void on_hello(void *arg, const struct atoll_reply *answer)
 
     if (answer->error &&
         (s->state != ATOLL_SANDBOX_RUNNING || answer->error->kind == ATOLL_ERR_UNAVAILABLE))
-        return; /* it is ending already, or it has died and is looked for */
+        return; /* it is ending already, or the lost connection is being handled */
     if (answer->error) {
         atoll_log(ATOLL_LOG_ERROR, "agent refused", "sandbox", s->spec.id, "error",
                   answer->error->text, NULL);
@@ -197,7 +197,8 @@ static void on_hello(void *arg, const struct atoll_reply *answer)
     if (atoll_msg_decode(&atoll_am_hello_desc, answer->frame->payload, answer->frame->len, &hello,
                          &err) < 0 ||
         hello.version != ATOLL_AGENT_VERSION) {
-        atoll_log(ATOLL_LOG_ERROR, "agent speaks another version", "sandbox", s->spec.id, NULL);
+        atoll_log(ATOLL_LOG_ERROR, "agent speaks another protocol version", "sandbox", s->spec.id,
+                  NULL);
         return;
     }
     s->greeted = true;
@@ -223,31 +224,31 @@ int atoll_sandbox_open_agent(struct atoll_sandbox *s, int fd, struct atoll_error
         lane = atoll_sandbox_lane(s);
         atoll_rpc_guard(s->agent, s->engine->offload, &lane);
     }
-    /* Requests that follow queue up behind it: no need to wait for the answer. */
+    /* Later requests are queued behind the greeting: no need to wait for its answer. */
     if (r == 0)
         r = atoll_rpc_ask(s->agent, ATOLL_AGENT_HELLO, &atoll_am_hello_desc, &hello, on_hello, s,
                           err);
     return r;
 }
 
-/* Ending. */
+/* Destroy and failure. */
 
 static void remove_again(void *arg)
 {
     struct atoll_sandbox *s = arg;
 
     if (s->state != ATOLL_SANDBOX_FAILED || s->removing || !s->remains || s->engine->ending ||
-        (s->lifetime.persistent && !s->destroying)) /* whose disk is to stay */
+        (s->lifetime.persistent && !s->destroying)) /* its disk must be kept */
         return;
     atoll_metric_add(ATOLL_METRIC_REMOVALS_RETRIED, ATOLL_LABELS(s->provider->ops->name), 1);
     if (s->destroying)
-        atoll_sandbox_destroy(s, "the destruction that had failed", NULL, NULL);
+        atoll_sandbox_destroy(s, "the daemon, which retries a destroy", NULL, NULL);
     else
         atoll_sandbox_remove_remains(s);
 }
 
-/* Until the provider has confirmed that nothing is left: an engine that was down comes back. What failed
- * for another reason may need an operator first. */
+/* Retries until the provider confirms the removal, with backoff. A provider that is down is tried
+ * sooner; other errors may need the operator. */
 static void try_removal_later(struct atoll_sandbox *s, const struct atoll_error *error)
 {
     bool down = error->kind == ATOLL_ERR_UNAVAILABLE || error->kind == ATOLL_ERR_DEADLINE_EXCEEDED;
@@ -273,7 +274,7 @@ static void on_removed(void *arg, const struct atoll_error *error)
         atoll_waiters_tell(&s->destroyers, error);
         return;
     }
-    /* One that failed by itself stays, as a record of why, until somebody destroys it. */
+    /* A sandbox that failed stays, as a record of the cause, until a client destroys it. */
     if (s->state == ATOLL_SANDBOX_STOPPING || s->hidden)
         atoll_sandbox_depart(s);
 }
@@ -294,7 +295,7 @@ void atoll_sandbox_remove_remains(struct atoll_sandbox *s)
     if (s->removing)
         return;
     atoll_timer_cancel(&s->removal);
-    s->removing = true; /* those told may destroy it, which leads here again */
+    s->removing = true; /* callbacks below may destroy it, which calls this function again */
     atoll_sandbox_drop_agent(s, "the sandbox is being destroyed");
     if (!s->remains) {
         on_removed(s, NULL);
@@ -303,8 +304,8 @@ void atoll_sandbox_remove_remains(struct atoll_sandbox *s)
     s->provider->ops->destroy(s->provider, &s->spec, on_removed, s);
 }
 
-/* Whoever wanted it to go on, or to be kept, waits in vain. */
-static void forsake_change(struct atoll_sandbox *s)
+/* Fails pending resume and stop requests: the sandbox is being destroyed. */
+static void fail_pending_changes(struct atoll_sandbox *s)
 {
     struct atoll_error err;
 
@@ -323,22 +324,23 @@ void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_
         atoll_waiters_add(&s->destroyers, done, arg);
     if (s->state == ATOLL_SANDBOX_STOPPING && s->change == ATOLL_CHANGE_NONE)
         return;
-    creating |= s->change == ATOLL_CHANGE_STOPPING; /* goes on from there, too: see stop.c */
+    /* The callback of the stop continues the destroy: see stop.c. */
+    creating |= s->change == ATOLL_CHANGE_STOPPING;
     first = creating && s->change == ATOLL_CHANGE_NONE;
     s->state = ATOLL_SANDBOX_STOPPING;
     s->destroying = true;
-    forsake_change(s);
+    fail_pending_changes(s);
     if (!first)
         atoll_persist_sandbox_later(s);
     atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
     if (creating && s->provider->ops->cancel)
         s->provider->ops->cancel(s->provider, &s->spec);
-    /* One being created goes on from on_provider_created(). */
+    /* For a sandbox that is being created, on_provider_created() continues the destroy. */
     if (!creating && !atoll_artifacts_collect(s, was, atoll_sandbox_remove_remains))
         atoll_sandbox_remove_remains(s);
 }
 
-/* What died of a persistent one is its processes: it is stopped now, for another reason. */
+/* The processes of a persistent sandbox died: it becomes stopped, with that cause. */
 static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remains)
 {
     bool lived = s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED;
@@ -348,9 +350,9 @@ static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remai
         s->remains = remains;
         atoll_sandbox_halt(s, ATOLL_END_LOST, why, why);
     } else if (s->state == ATOLL_SANDBOX_FAILED && s->destroying) {
-        atoll_sandbox_destroy(s, why, NULL, NULL); /* again: its disk is still there */
+        atoll_sandbox_destroy(s, why, NULL, NULL); /* retry: its disk still exists */
     } else if (s->state == ATOLL_SANDBOX_FAILED && !remains) {
-        s->state = ATOLL_SANDBOX_STOPPED; /* what could not be ended is gone after all */
+        s->state = ATOLL_SANDBOX_STOPPED; /* the processes that could not be stopped are gone now */
         atoll_persist_sandbox_later(s);
     }
 }
@@ -371,7 +373,8 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
     if (s->state != ATOLL_SANDBOX_RUNNING && s->state != ATOLL_SANDBOX_PAUSED)
         return;
     s->state = ATOLL_SANDBOX_FAILED;
-    s->removing = true; /* those told may destroy it, and it must not go before we are through */
+    /* Callbacks below may destroy it: keep the record until the end of this function. */
+    s->removing = true;
     atoll_sandbox_drop_change(s, why);
     (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
     atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
@@ -383,7 +386,7 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
     atoll_sandbox_remove_remains(s);
 }
 
-/* Creating. */
+/* Create. */
 
 static void on_deadline(void *arg)
 {
@@ -422,7 +425,8 @@ static void ignore(void *arg, const struct atoll_reply *answer)
     (void)answer;
 }
 
-/* The environment may hold secrets: it is kept inside, with the agent, and not on our disk. */
+/* The environment may contain secrets: the agent keeps it in memory, and the daemon does not store
+ * it. */
 void atoll_sandbox_leave_note(struct atoll_sandbox *s)
 {
     struct atoll_am_data note;
@@ -467,7 +471,7 @@ static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
         return;
     }
     s->state = ATOLL_SANDBOX_RUNNING;
-    /* Nobody is told of a sandbox that would not be there after a crash. */
+    /* A sandbox is announced only after it is stored: it must survive a crash. */
     if (atoll_persist_sandbox(s, &err) < 0) {
         tell_created(s, &err);
         s->state = ATOLL_SANDBOX_STOPPING;
@@ -515,8 +519,8 @@ void atoll_limits_fill(struct atoll_limits *l)
     l->cpu_millis = l->cpu_millis ? l->cpu_millis : d.cpu_millis;
     l->pids = l->pids ? l->pids : d.pids;
     l->disk_bytes = l->disk_bytes ? l->disk_bytes : d.disk_bytes;
-    /* A file without a byte in it still takes kernel memory of the sandbox: few files for little
-     * memory, so that too many of them are ENOSPC and not an out-of-memory kill. */
+    /* Even an empty file uses kernel memory of the sandbox. Limit the number of files by the memory
+     * limit, so that too many files give ENOSPC and not an out-of-memory kill. */
     l->inodes = l->inodes ? l->inodes : ATOLL_MIN(d.inodes, l->memory_bytes / BYTES_PER_INODE);
     l->open_files = l->open_files ? l->open_files : d.open_files;
 }

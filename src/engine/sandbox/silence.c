@@ -1,17 +1,17 @@
 /*
- * Agents that do not answer: stopped from outside, frozen behind our back, or stuck in the kernel. Their
- * sandbox is shown as unreachable, with how long nothing was heard. Nothing is ended because of it:
- * commands go on, and so does the connection once the agent does. Requests that had failed by then may
- * have been carried out late; what they left inside is cleared away here.
+ * Agents that do not answer: stopped or frozen from outside, or stuck in the kernel. Their sandbox
+ * is shown as unreachable, with the time since the last answer. Nothing is ended because of
+ * silence: commands continue, and so does the connection once the agent answers. Requests that
+ * timed out meanwhile may have been carried out late; their effects inside are undone here.
  */
 #include <signal.h>
 #include "base/log.h"
 #include "engine/engine_internal.h"
 
 #define REQUEST_MS 60000
-/* For what grows with a tree of files. */
+/* For requests whose time grows with a tree of files. */
 #define LONG_MS 600000
-/* Answers about all sandboxes wait for the slowest. */
+/* Short: an overview of all sandboxes waits for the slowest answer. */
 #define USAGE_MS 4000
 
 static const struct {
@@ -22,8 +22,9 @@ static const struct {
     {ATOLL_AGENT_FILE_LIST, LONG_MS},
     {ATOLL_AGENT_FILE_REMOVE, LONG_MS},
     {ATOLL_AGENT_FILE_COMMIT, LONG_MS},
-    {ATOLL_AGENT_EXEC_STDIN, ATOLL_LIMIT_SILENCE}, /* answered when the command reads */
-    /* Taking up a connection: the commands and the environment are still inside. */
+    {ATOLL_AGENT_EXEC_STDIN, ATOLL_LIMIT_SILENCE}, /* answered when the command reads its input */
+    /* Requests after a reconnect: the commands and the environment are still inside, so wait for
+     * them. */
     {ATOLL_AGENT_HELLO, ATOLL_LIMIT_NEVER},
     {ATOLL_AGENT_EXEC_LIST, ATOLL_LIMIT_NEVER},
     {ATOLL_AGENT_NOTE_GET, ATOLL_LIMIT_NEVER},
@@ -37,7 +38,7 @@ int64_t atoll_agent_limit_ms(uint16_t type)
     return REQUEST_MS;
 }
 
-/* One that is paused is frozen with its agent. */
+/* The agent of a paused sandbox is frozen and not expected to answer. */
 bool atoll_sandbox_expects(const void *arg)
 {
     const struct atoll_sandbox *s = arg;
@@ -45,7 +46,7 @@ bool atoll_sandbox_expects(const void *arg)
     return s->state != ATOLL_SANDBOX_PAUSED || s->change == ATOLL_CHANGE_RESUMING;
 }
 
-/* Output of a command may be what the next frame brings, or never come. */
+/* Running commands may produce output at any time or never, so check that the agent is alive. */
 bool atoll_sandbox_heartbeat(const void *arg)
 {
     const struct atoll_sandbox *s = arg;
@@ -83,7 +84,7 @@ static void close_handle(struct atoll_sandbox *s, uint16_t request, uint32_t han
     (void)!atoll_sandbox_ask(s, request, &atoll_am_handle_desc, &msg, ignore, NULL, &err);
 }
 
-/* Ends a command whose start had failed. */
+/* Kills a command whose start timed out but succeeded later. */
 static void on_exec(void *arg, const struct atoll_reply *answer)
 {
     struct atoll_sandbox *s = arg;

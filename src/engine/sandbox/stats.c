@@ -4,8 +4,8 @@
 #include "engine/engine_internal.h"
 
 /*
- * Live figures: what the host measures about a sandbox (cgroup), and what only shows inside (disk,
- * network). Without a cgroup the sums over its processes stand in.
+ * Live statistics: what the host measures about a sandbox (cgroup), and what can only be measured
+ * inside (disk, network). Without a cgroup, sums over the processes inside are used.
  */
 
 struct asking {
@@ -13,8 +13,8 @@ struct asking {
     char id[ATOLL_ID_LEN + 1];
     struct atoll_am_usage inside;
     bool inside_only;
-    bool outside_too;    /* figures of the provider do, where the agent gives none */
-    bool inside_unknown; /* and it gave none */
+    bool outside_too;    /* if the agent does not answer, deliver the provider's part only */
+    bool inside_unknown; /* the agent did not answer */
     atoll_stats_fn *done;
     void *arg;
 };
@@ -32,8 +32,9 @@ static double cpu_percent(struct atoll_sandbox *s, uint64_t cpu_us)
     return percent;
 }
 
-/* measured: NULL where nobody measures. silent: whoever does gave no answer, and the time on CPUs of
- * processes that are there now says nothing about that of all there were. */
+/* measured: NULL when the provider does not measure. silent: the provider did not answer; then CPU
+ * time is unknown, since the sum over the present processes does not include those that have
+ * ended. */
 static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside,
                     const struct atoll_provider_stats *measured, bool silent,
                     struct atoll_sandbox_stats *out)
@@ -48,7 +49,7 @@ static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside
         outside = *measured;
     if (outside.memory_bytes == 0)
         outside.memory_bytes = inside->rss_bytes;
-    /* Without a limit what shows inside is the size of the host's own disk. */
+    /* Without a disk limit, the size seen inside is that of the host's disk. */
     disk_limit = outside.disk_limit_bytes            ? outside.disk_limit_bytes
                  : s->spec.waived & ATOLL_LIMIT_DISK ? 0
                                                      : inside->disk_total_bytes;

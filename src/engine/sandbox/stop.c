@@ -6,14 +6,14 @@
 #include "engine/engine_internal.h"
 
 /*
- * Persistent sandboxes: running → stopped, of which only the disk is there, → running on that disk.
- * The row says stopped before anything is ended and until it runs again, so that a daemon that dies
- * in between leaves something the next one can only stop or start.
+ * Persistent sandboxes: running → stopped (only the disk exists) → running on that disk. The row
+ * says stopped before any process is ended and until the sandbox runs again, so that if the daemon
+ * dies in between, the next one can only stop or start it.
  */
 
 static void on_halted(void *arg, const struct atoll_error *error)
 {
-    struct atoll_sandbox *s = arg; /* stays until we are called: nothing removes it before */
+    struct atoll_sandbox *s = arg; /* not freed before this callback */
 
     s->removing = false;
     if (s->change != ATOLL_CHANGE_STOPPING) {
@@ -71,7 +71,7 @@ void atoll_sandbox_stop(struct atoll_sandbox *s, const char *who, atoll_done_fn 
         return;
     }
     atoll_waiters_add(&s->stoppers, done, arg);
-    /* One that is being started is stopped as soon as it runs. */
+    /* A sandbox that is being started is stopped as soon as it runs. */
     if (s->change != ATOLL_CHANGE_STOPPING && s->change != ATOLL_CHANGE_STARTING)
         atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, who, "");
 }
@@ -112,7 +112,7 @@ static void stays_stopped(struct atoll_sandbox *s, const struct atoll_error *err
 
 static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
 {
-    struct atoll_sandbox *s = arg; /* stays until we are called, as while it was created */
+    struct atoll_sandbox *s = arg; /* not freed before this callback, as during a create */
     struct atoll_error err;
 
     s->spec.resume_disk = false;
@@ -137,7 +137,8 @@ static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct a
     atoll_sandbox_leave_note(s);
     atoll_sandbox_runs_again(s, "sandbox.started");
     if (s->state == ATOLL_SANDBOX_RUNNING && !atoll_list_empty(&s->stoppers))
-        atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop asked for while it was started", "");
+        atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop requested while it was being started",
+                           "");
 }
 
 void atoll_sandbox_start_again(struct atoll_sandbox *s)

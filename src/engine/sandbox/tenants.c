@@ -8,8 +8,8 @@
 #include "engine/engine_internal.h"
 
 static const struct {
-    const char *what, *field, *option; /* in errors; in requests; of the daemon */
-    double unit;                       /* how many of ours are one of the field's */
+    const char *what, *field, *option; /* in error texts; in requests; option of the daemon */
+    double unit;                       /* factor from the field's unit to ours */
 } promises[ATOLL_PROMISES] = {
     [ATOLL_PROMISE_MEMORY] = {"MiB of memory", "memoryMB", "memory", 1048576},
     [ATOLL_PROMISE_CPU] = {"CPUs", "cpuCores", "cpus", 1000},
@@ -72,9 +72,9 @@ void atoll_tenants_done(struct atoll_engine *engine)
 
 /* Promises. */
 
-/* What those limits promise of this machine: not those that are waived, nor those of a service
- * elsewhere. A ceiling of more CPUs than there are promises all of them and takes nothing from others,
- * so it is no mistake: an environment may ask for two on a machine that has one. */
+/* What these limits promise of this machine: without waived limits and without sandboxes of remote
+ * services. A CPU limit above the number of CPUs counts as all of them and is not an error: an
+ * environment may ask for two CPUs on a machine that has one. */
 static void promised_by(const struct atoll_provider_entry *entry, const struct atoll_spec *spec,
                         uint64_t ret[static ATOLL_PROMISES])
 {
@@ -106,7 +106,7 @@ static void refuse_count(const char *what)
     atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS(what), 1);
 }
 
-/* How much of that the tenant may have. */
+/* The tenant's quota of a promise. */
 static uint64_t most_of(const struct atoll_quota *q, const char *tenant, size_t promise)
 {
     bool exempt = strcmp(tenant, ATOLL_OPERATOR_TENANT) == 0 && q->tenant_derived[promise];
@@ -194,7 +194,7 @@ void atoll_tenant_recount(struct atoll_sandbox *s)
     count(s, true);
 }
 
-/* Lists. */
+/* Paging. */
 
 static const struct atoll_ordered *list_of(const struct atoll_engine *engine, const char *tenant)
 {
@@ -248,7 +248,7 @@ size_t atoll_engine_count(const struct atoll_engine *engine, const char *tenant,
     return n;
 }
 
-/* What they have. */
+/* Usage. */
 
 static void usage_of(const struct atoll_tenant *t, struct atoll_usage *ret)
 {

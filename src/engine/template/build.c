@@ -206,7 +206,7 @@ static void conclude(void *arg)
     void *done_arg = b->arg;
 
     if (!b->failed && !entry)
-        (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was taken away meanwhile",
+        (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was removed meanwhile",
                          b->provider);
     if (!b->failed && entry &&
         atoll_template_check(b->engine, "", b->name, ATOLL_TEMPLATE_IMAGE, &err) < 0) {

@@ -30,7 +30,7 @@ static int keep(struct snapshot *p, const struct atoll_provider_image *made,
     struct atoll_provider_entry *entry = atoll_provider_entry_by_name(p->engine, p->provider);
 
     if (!entry)
-        return atoll_fail(err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was taken away meanwhile",
+        return atoll_fail(err, ATOLL_ERR_ABORTED, ENODEV, "provider %s was removed meanwhile",
                           p->provider);
     if (atoll_template_check(p->engine, p->owner, p->name, ATOLL_TEMPLATE_IMAGE, err) < 0) {
         entry->provider->ops->drop_image(entry->provider, p->image, atoll_done_ignore, NULL);

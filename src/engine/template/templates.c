@@ -109,7 +109,7 @@ static void load_one(struct atoll_engine *engine, int dir, const char *file)
         return;
     root = atoll_json_load_own(text);
     if (!read_record(root, &read) || (t = add(engine, owner, name)) == NULL) {
-        atoll_log(ATOLL_LOG_WARN, "template record is not understood", "file", file, NULL);
+        atoll_log(ATOLL_LOG_WARN, "template record is malformed", "file", file, NULL);
     } else {
         memcpy(read.name, t->name, sizeof(read.name));
         memcpy(read.owner, t->owner, sizeof(read.owner));
@@ -378,7 +378,7 @@ int atoll_template_check(struct atoll_engine *engine, const char *owner, const c
                           name);
     if (!old && everybodys)
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST,
-                          "%s is the name of everybody's template: choose another", name);
+                          "%s is the name of a shared template: choose another", name);
     if (old && old->kind != kind)
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST,
                           "template %s exists and is of another kind: remove it first", name);
