@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
@@ -208,6 +209,134 @@ static void a_private_image_is_nobody_elses_while_it_has_its_name(void **state)
     fake_http_free(h);
 }
 
+/* Names made by an earlier version, which hashed with SHA-1. */
+
+static char existing[128], answer[512]; /* the object that the engine has */
+
+static void serve_one_object(struct fake_request *q)
+{
+    if (serve_basics(q))
+        return;
+    if (*existing && is(q, "GET", existing))
+        fake_reply(q, 200, "", answer);
+    else if (is(q, "GET", "/volumes?"))
+        fake_reply(q, 200, "", "{\"Volumes\":[]}");
+    else if (is(q, "GET", ""))
+        fake_reply(q, 404, "", "{}");
+    else
+        fake_reply(q, 200, "", "{}");
+}
+
+static void hash(const EVP_MD *algorithm, const char *prefix, const char *text, char out[128])
+{
+    uint8_t digest[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    int at = snprintf(out, 128, "%s", prefix);
+
+    assert_int_equal(EVP_Digest(text, strlen(text), digest, &n, algorithm, NULL), 1);
+    for (unsigned i = 0; i < n; i++)
+        at += snprintf(out + at, 128 - (size_t)at, "%02x", digest[i]);
+}
+
+static void has_volume(const struct atoll_docker *d, const char *owner)
+{
+    char text[256];
+
+    (void)snprintf(text, sizeof(text), "%s/alpha/data", d->daemon_id);
+    hash(EVP_sha1(), "atoll-volume-", text, existing);
+    (void)snprintf(answer, sizeof(answer),
+                   "{\"Name\":\"%s\",\"Labels\":{\"" ATOLL_DOCKER_LABEL
+                   "\":\"%s\",\"" ATOLL_DOCKER_OWNER "\":\"%s\",\"" ATOLL_DOCKER_VOLUME
+                   "\":\"data\"}}",
+                   existing, d->daemon_id, owner);
+}
+
+static void mount_data(struct atoll_docker *d, char source[128])
+{
+    static const struct atoll_mount mount = {.volume = "data", .path = "/data"};
+    struct atoll_spec spec = spec_of("alpha", NULL);
+    struct atoll_sync_call call = within(60000);
+    struct atoll_error err = {0};
+    json_t *mounts = NULL;
+
+    spec.mounts = &mount;
+    spec.mount_count = 1;
+    if (atoll_docker_mounts_get(d, &call, &spec, &mounts, &err) != 0)
+        fail_msg("%s", err.text);
+    (void)snprintf(source, 128, "%s",
+                   json_string_value(json_object_get(json_array_get(mounts, 0), "Source")));
+    json_decref(mounts);
+}
+
+static void volumes_keep_their_former_names(void **state)
+{
+    struct fake_http *h = fake_http_new(serve_one_object);
+    struct atoll_sync_provider *p = provider_at(h, 0);
+    struct atoll_docker *d = atoll_docker_of(p);
+    struct atoll_sync_call call = within(60000);
+    struct atoll_error err = {0};
+    char source[128], deletion[160];
+
+    (void)state;
+    d->config.volumes = 2;
+    has_volume(d, "alpha");
+    mount_data(d, source);
+    assert_string_equal(source, existing);
+    assert_int_equal(fake_asked(h, "/volumes/create"), 0);
+    assert_int_equal(p->ops->drop_volume(p, &call, "alpha", "data", &err), 0);
+    (void)snprintf(deletion, sizeof(deletion), "DELETE /v1.41/volumes/%s", existing);
+    assert_int_equal(fake_asked(h, deletion), 1);
+    p = p->ops->free(p);
+    fake_http_free(h);
+}
+
+static void new_volumes_are_named_by_sha256(void **state)
+{
+    struct fake_http *h = fake_http_new(serve_one_object);
+    struct atoll_sync_provider *p = provider_at(h, 0);
+    struct atoll_docker *d = atoll_docker_of(p);
+    char text[256], expected[128], source[128];
+
+    (void)state;
+    d->config.volumes = 2;
+    (void)snprintf(text, sizeof(text), "%s/alpha/data", d->daemon_id);
+    hash(EVP_sha256(), "atoll-volume-", text, expected);
+    existing[0] = '\0';
+    mount_data(d, source);
+    assert_string_equal(source, expected);
+    assert_int_equal(fake_asked(h, "/volumes/create"), 1);
+    has_volume(d, "beta"); /* the former name, with another tenant's label */
+    mount_data(d, source);
+    assert_string_equal(source, expected);
+    p = p->ops->free(p);
+    fake_http_free(h);
+}
+
+static void private_images_keep_their_former_names(void **state)
+{
+    static const struct atoll_registry_login login = {"me", "secret"};
+    struct fake_http *h = fake_http_new(serve_one_object);
+    struct atoll_sync_provider *p = provider_at(h, 0);
+    struct atoll_sync_call call = within(60000);
+    struct atoll_spec spec = spec_of("alpha", &login);
+    struct atoll_docker_image image = {0};
+    struct atoll_error err = {0};
+    char tag[128];
+
+    (void)state;
+    hash(EVP_sha1(), "atoll-private:", "alpha/" IMAGE, existing);
+    (void)snprintf(answer, sizeof(answer), "{\"Id\":\"sha256:1\",\"Config\":{}}");
+    assert_int_equal(atoll_docker_image_get(atoll_docker_of(p), &call, &spec, &image, &err), 0);
+    assert_string_equal(image.id, "sha256:1");
+    assert_int_equal(fake_asked(h, "/images/create"), 0);
+    existing[0] = '\0';
+    assert_true(atoll_docker_image_get(atoll_docker_of(p), &call, &spec, &image, &err) < 0);
+    hash(EVP_sha256(), "/tag?repo=atoll-private&tag=", "alpha/" IMAGE, tag);
+    assert_int_equal(fake_asked(h, tag), 1);
+    p = p->ops->free(p);
+    fake_http_free(h);
+}
+
 /* Giving up. */
 
 static void serve_build(struct fake_request *q)
@@ -367,6 +496,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_private_pull_that_is_given_up_leaves_nothing),
         TEST(a_private_image_is_nobody_elses_while_it_has_its_name),
+        TEST(volumes_keep_their_former_names),
+        TEST(new_volumes_are_named_by_sha256),
+        TEST(private_images_keep_their_former_names),
         TEST(a_build_can_be_given_up),
         TEST(who_waits_for_another_can_be_cancelled),
         TEST(no_helper_is_left),

@@ -131,6 +131,16 @@ int atoll_docker_remote_dial(struct atoll_docker *d, const struct atoll_sync_cal
                              const char *which, int *ret_fd,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* --- names at the engine (name.c) --- */
+
+#define ATOLL_DOCKER_HASHED_MAX 96
+/* PREFIX and the SHA-256 of the text in hexadecimal. */
+void atoll_docker_hashed_name(const char *prefix, const char *text,
+                              char out[ATOLL_DOCKER_HASHED_MAX]);
+/* The same with SHA-1: the names that earlier versions gave. Objects that have one keep it. */
+void atoll_docker_former_name(const char *prefix, const char *text,
+                              char out[ATOLL_DOCKER_HASHED_MAX]);
+
 /* --- networks (network.c) --- */
 
 /* The name of the Docker network for this spec, created if missing; out holds 80. */

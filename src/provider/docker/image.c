@@ -8,7 +8,6 @@
 #include <string.h>
 #include "base/base64.h"
 #include "base/fd.h"
-#include "base/sha1.h"
 #include "base/text.h"
 #include "provider/docker/docker_internal.h"
 #include "provider/docker/stream.h"
@@ -170,17 +169,23 @@ int atoll_docker_image_inspect(struct atoll_docker *d, const struct atoll_sync_c
  * soon as it is here, it is renamed to a name derived from tenant and image. Until then requests
  * of other tenants for that image wait. */
 
-static void private_name(const struct atoll_spec *spec, const char *image, char *out)
+/* Finds the tenant's private image, also one that an earlier version named. -ENOENT: `own` is the
+ * name for a new one. */
+static int find_private(struct atoll_docker *d, const struct atoll_sync_call *call,
+                        const struct atoll_spec *spec, const char *image,
+                        char own[ATOLL_DOCKER_HASHED_MAX], struct atoll_docker_image *ret,
+                        struct atoll_error *err)
 {
-    char text[sizeof(spec->tenant) + 264 + 2];
-    uint8_t digest[ATOLL_SHA1_BYTES];
-    size_t at = sizeof(ATOLL_DOCKER_PRIVATE) - 1;
+    char text[sizeof(spec->tenant) + 264 + 2], former[ATOLL_DOCKER_HASHED_MAX];
+    int r;
 
     (void)snprintf(text, sizeof(text), "%s/%s", spec->tenant, image);
-    atoll_sha1(text, strlen(text), digest);
-    memcpy(out, ATOLL_DOCKER_PRIVATE, sizeof(ATOLL_DOCKER_PRIVATE));
-    for (size_t i = 0; i < sizeof(digest); i++, at += 2)
-        (void)snprintf(out + at, 3, "%02x", digest[i]);
+    atoll_docker_hashed_name(ATOLL_DOCKER_PRIVATE, text, own);
+    r = atoll_docker_image_inspect(d, call, own, ret, err);
+    if (r != -ENOENT)
+        return r;
+    atoll_docker_former_name(ATOLL_DOCKER_PRIVATE, text, former);
+    return atoll_docker_image_inspect(d, call, former, ret, err);
 }
 
 /* Index of the image among the private pulls in progress; -1 if it is not there. Locked. */
@@ -382,8 +387,7 @@ int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call 
                            struct atoll_error *err)
 {
     const char *named = *spec->image ? spec->image : d->config.default_image;
-    char image[264];
-    char own[sizeof(ATOLL_DOCKER_PRIVATE) + (size_t)2 * ATOLL_SHA1_BYTES];
+    char image[264], own[ATOLL_DOCKER_HASHED_MAX];
     unsigned pulls;
     int r;
 
@@ -407,8 +411,7 @@ int atoll_docker_image_get(struct atoll_docker *d, const struct atoll_sync_call 
     } while (r == 0 && !none_since(d, pulls));
     if (r != -ENOENT)
         return r;
-    private_name(spec, image, own);
-    r = atoll_docker_image_inspect(d, call, own, ret, err);
+    r = find_private(d, call, spec, image, own, ret, err);
     if (r != -ENOENT)
         return r;
     if (spec->login)

@@ -6,25 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include "base/sha1.h"
 #include "base/text.h"
 #include "provider/docker/docker_internal.h"
 
-/* The volume's name at the engine is a hash: tenant and name joined as text could be ambiguous.
- * Labels have both in the clear. */
-static void name_at_engine(const struct atoll_docker *d, const char *tenant, const char *name,
-                           char out[64])
-{
-    char text[sizeof(d->daemon_id) + 65 + 65 + 3];
-    uint8_t digest[ATOLL_SHA1_BYTES];
-    size_t at = 0;
-
-    (void)snprintf(text, sizeof(text), "%s/%s/%s", d->daemon_id, tenant, name);
-    atoll_sha1(text, strlen(text), digest);
-    at = (size_t)snprintf(out, 64, "atoll-volume-");
-    for (size_t i = 0; i < sizeof(digest); i++, at += 2)
-        (void)snprintf(out + at, 3, "%02x", digest[i]);
-}
+#define PREFIX "atoll-volume-"
 
 static const char *label_of(const json_t *volume, const char *name)
 {
@@ -37,6 +22,34 @@ static bool is_of(const struct atoll_docker *d, const json_t *volume, const char
     const char *owner = label_of(volume, ATOLL_DOCKER_OWNER);
 
     return daemon && owner && strcmp(daemon, d->daemon_id) == 0 && strcmp(owner, tenant) == 0;
+}
+
+/* Finds a volume by its name at the engine, which is a hash: tenant and name joined as text could be
+ * ambiguous. One made by an earlier version keeps its former name, since Docker cannot rename
+ * volumes; its labels must agree. -ENOENT: `which` is the name for a new volume. */
+static int find_volume(struct atoll_docker *d, const struct atoll_sync_call *call,
+                       const char *tenant, const char *name, char which[ATOLL_DOCKER_HASHED_MAX],
+                       struct atoll_error *err)
+{
+    ATOLL_DOCKER_AUTOJSON json_t *volume = NULL;
+    char text[sizeof(d->daemon_id) + 65 + 65 + 3], former[ATOLL_DOCKER_HASHED_MAX];
+    const char *label;
+    int r;
+
+    (void)snprintf(text, sizeof(text), "%s/%s/%s", d->daemon_id, tenant, name);
+    atoll_docker_hashed_name(PREFIX, text, which);
+    r = atoll_docker_http_askf(d->http, call, NULL, err, "GET", "/volumes/%s", which);
+    if (r != -ENOENT)
+        return r < 0 ? r : 0;
+    atoll_docker_former_name(PREFIX, text, former);
+    r = atoll_docker_http_askf(d->http, call, &volume, err, "GET", "/volumes/%s", former);
+    if (r < 0)
+        return r;
+    label = label_of(volume, ATOLL_DOCKER_VOLUME);
+    if (!is_of(d, volume, tenant) || !label || strcmp(label, name) != 0)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no volume %s", name);
+    memcpy(which, former, sizeof(former));
+    return 0;
 }
 
 /* Parses "2026-01-31T12:00:00Z" and similar, to seconds. */
@@ -76,11 +89,11 @@ int atoll_docker_drop_volume(struct atoll_sync_provider *p, const struct atoll_s
                              const char *tenant, const char *name, struct atoll_error *err)
 {
     struct atoll_docker *d = atoll_docker_of(p);
-    char which[64];
-    int r;
+    char which[ATOLL_DOCKER_HASHED_MAX];
+    int r = find_volume(d, call, tenant, name, which, err);
 
-    name_at_engine(d, tenant, name, which);
-    r = atoll_docker_http_askf(d->http, call, NULL, err, "DELETE", "/volumes/%s", which);
+    if (r == 0)
+        r = atoll_docker_http_askf(d->http, call, NULL, err, "DELETE", "/volumes/%s", which);
     if (r == -ENOENT)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no volume %s", name);
     if (r == -EEXIST)
@@ -97,17 +110,15 @@ static void count(void *arg, const struct atoll_provider_volume *volume)
 
 /* Creates the volume if it does not exist. */
 static int need_volume(struct atoll_docker *d, const struct atoll_sync_call *call,
-                       const struct atoll_spec *spec, const char *name, char which[64],
-                       struct atoll_error *err)
+                       const struct atoll_spec *spec, const char *name,
+                       char which[ATOLL_DOCKER_HASHED_MAX], struct atoll_error *err)
 {
     struct atoll_docker_ask ask = {.method = "POST", .path = "/volumes/create"};
     unsigned have = 0;
-    int r;
+    int r = find_volume(d, call, spec->tenant, name, which, err);
 
-    name_at_engine(d, spec->tenant, name, which);
-    r = atoll_docker_http_askf(d->http, call, NULL, err, "GET", "/volumes/%s", which);
     if (r != -ENOENT)
-        return r < 0 ? r : 0;
+        return r;
     r = atoll_docker_list_volumes(&d->sync, call, spec->tenant, count, &have, err);
     if (r < 0)
         return r;
@@ -150,7 +161,7 @@ int atoll_docker_mounts_get(struct atoll_docker *d, const struct atoll_sync_call
                             const struct atoll_spec *spec, json_t **ret, struct atoll_error *err)
 {
     ATOLL_DOCKER_AUTOJSON json_t *mounts = json_array();
-    char which[64];
+    char which[ATOLL_DOCKER_HASHED_MAX];
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < spec->mount_count; i++) {
