@@ -18,10 +18,12 @@
 #include "spawn/confine.h"
 #include "sys/ns.h"
 
-/* Deaths this soon after a start, this many in a row, are not worth another try. */
+/* Deaths this soon after a start, this many in a row, are not worth another try when none has ever
+ * come as far as to listen. Else there is always another try, but more and more seldom. */
 #define QUICK_MS 1000
 #define QUICK_DEATHS_MAX 20
 #define RETRY_MS 100
+#define SLOWDOWN_MAX 20
 
 /* In memory that all keepers have in common. */
 struct shared {
@@ -31,12 +33,13 @@ struct shared {
 struct keeper {
     struct shared *shared;
     int exe, state_fd;
-    int over_fd; /* eventfd, never read: written once the end is on purpose */
-    int spawn;   /* pidfd; ATOLL_NO_FD: to be started */
-    pid_t child; /* the same as our child, or 0: another keeper started it */
-    int other;   /* pidfd of the other keeper; ATOLL_NO_FD: to be started */
-    bool killed; /* an atoll-spawn was */
-    int quick;   /* deaths in a row */
+    int over_fd;                   /* eventfd, never read: written once the end is on purpose */
+    int spawn;                     /* pidfd; ATOLL_NO_FD: to be started */
+    pid_t child;                   /* the same as our child, or 0: another keeper started it */
+    int other;                     /* pidfd of the other keeper; ATOLL_NO_FD: to be started */
+    bool killed;                   /* an atoll-spawn was */
+    int quick;                     /* deaths in a row */
+    struct timespec socket_before; /* see has_listened() */
     int64_t begun_ms;
 };
 
@@ -116,9 +119,16 @@ static int start_spawn(struct keeper *k, struct atoll_error *err)
     return 0;
 }
 
+/* Names differ, so that a kill by name leaves one of them. */
+static void set_name(const char *name)
+{
+    (void)prctl(PR_SET_NAME, name, 0, 0, 0);
+}
+
 /* Takes the place of the keeper that was watched. */
 static void take_over(struct keeper *k)
 {
+    set_name("atoll-keeper");
     (void)close(ATOLL_TAKE_FD(k->other));
     /* The number can only be another's when all numbers were used since that keeper died. */
     k->spawn = atoll_sys_pidfd_open(k->shared->spawn);
@@ -136,6 +146,7 @@ static void watch(struct keeper *k)
     struct pollfd fds[] = {{.fd = k->other, .events = POLLIN},
                            {.fd = k->over_fd, .events = POLLIN}};
 
+    set_name("atoll-watcher");
     do {
         (void)poll(fds, ATOLL_ARRAY_LEN(fds), -1);
         if (is_ready(k->over_fd))
@@ -187,6 +198,24 @@ static int status_of_dead(struct keeper *k)
     return status;
 }
 
+/* When the socket was made; 0: there is none. */
+static struct timespec socket_time(const struct keeper *k)
+{
+    struct stat st;
+
+    return fstatat(k->state_fd, "spawn.sock", &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_ctim
+                                                                             : (struct timespec){0};
+}
+
+/* Whether an atoll-spawn of this family has: a killed one leaves its socket. */
+static bool has_listened(const struct keeper *k)
+{
+    struct timespec now = socket_time(k);
+
+    return now.tv_sec != 0 &&
+           (now.tv_sec != k->socket_before.tv_sec || now.tv_nsec != k->socket_before.tv_nsec);
+}
+
 static void on_spawn_ended(struct keeper *k)
 {
     int status = status_of_dead(k);
@@ -198,13 +227,14 @@ static void on_spawn_ended(struct keeper *k)
     k->killed = true;
     k->quick = atoll_clock_ms() - k->begun_ms < QUICK_MS ? k->quick + 1 : 0;
     if (k->quick > 1)
-        (void)poll(NULL, 0, RETRY_MS);
+        (void)poll(NULL, 0,
+                   RETRY_MS * (has_listened(k) ? ATOLL_MIN(k->quick - 1, SLOWDOWN_MAX) : 1));
     atoll_log(ATOLL_LOG_ERROR, "atoll-spawn died; starting it again", NULL);
 }
 
 static int keep(struct keeper *k, struct atoll_error *err)
 {
-    while (k->quick < QUICK_DEATHS_MAX) {
+    while (k->quick < QUICK_DEATHS_MAX || has_listened(k)) {
         struct pollfd fds[2];
 
         if (k->spawn < 0 && start_spawn(k, err) < 0)
@@ -245,6 +275,7 @@ static int prepare(struct keeper *k, const char *state, struct atoll_error *err)
     if (fd < 0)
         return fd;
     k->exe = move_up(fd);
+    k->socket_before = socket_time(k);
     k->over_fd = move_up(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     k->shared =
         mmap(NULL, sizeof(*k->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -263,7 +294,7 @@ int atoll_keeper_run(const char *state, struct atoll_error *err)
     if (atoll_confine(err) < 0)
         return -EPERM;
     (void)setsid();
-    (void)prctl(PR_SET_NAME, "atoll-keeper", 0, 0, 0);
+    set_name("atoll-keeper");
     r = keep(&k, err);
     set_over(k.over_fd);
     return r;

@@ -19,6 +19,9 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only atolld started a
 ANSWERS_WITHIN = 3  # seconds; far more than any answer takes, less than a wait for atoll-spawn
 
 
+NAMES = ("atoll-keeper", "atoll-watcher")
+
+
 class Family:
     """The processes that serve the daemon's state directory."""
 
@@ -26,25 +29,24 @@ class Family:
         self.state = daemon.state
 
     def keepers(self):
-        found = []
+        """The process ids of both, and their names."""
+        found = {}
         for entry in process_files("cmdline"):
             with contextlib.suppress(OSError):
                 name = (entry.parent / "comm").read_text().strip()
-                if name == "atoll-keeper" and str(self.state).encode() in entry.read_bytes():
-                    found.append(int(entry.parent.name))
+                if name in NAMES and str(self.state).encode() in entry.read_bytes():
+                    found[int(entry.parent.name)] = name
         return found
 
     def spawn(self):
         return spawn_of(self.state)
 
-    def acting(self):
-        """The keeper that atoll-spawn is a child of."""
-        (found,) = [pid for pid in self.keepers() if pathlib.Path(
-            f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    def one(self, name):
+        (found,) = [pid for pid, its in self.keepers().items() if its == name]
         return found
 
     def complete(self):
-        return len(self.keepers()) == 2 and self.spawn() is not None
+        return sorted(self.keepers().values()) == sorted(NAMES) and self.spawn() is not None
 
 
 class Pulse:
@@ -121,8 +123,8 @@ def refusal(rest):
 def test_a_keeper_that_was_killed_is_replaced(daemon, family):
     """And its atoll-spawn goes on, with its sandboxes."""
     box, spawn = daemon.create(), family.spawn()
-    for _ in range(3):
-        kill(family.keepers()[0])
+    for name in (*NAMES, *NAMES):
+        kill(family.one(name))
         wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
         assert daemon.atoll("exec", box, "--", "echo", "here").stdout == "here\n"
         assert all(map(is_confined, family.keepers()))
@@ -133,7 +135,7 @@ def test_a_keeper_that_was_killed_is_replaced(daemon, family):
 def test_kill_of_the_keeper_and_then_of_spawn(daemon, family):
     box = daemon.create()
     with Pulse(daemon) as pulse:
-        kill(family.acting())
+        kill(family.one("atoll-keeper"))
         wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
         kill(family.spawn())
         recovers(daemon, family)
@@ -146,7 +148,7 @@ def test_kill_of_the_keeper_and_then_of_spawn(daemon, family):
 def test_kill_of_the_keeper_and_spawn_at_once(daemon, family):
     box = daemon.create()
     with Pulse(daemon) as pulse:
-        kill(family.acting(), family.spawn())
+        kill(family.one("atoll-keeper"), family.spawn())
         recovers(daemon, family)
     assert pulse.longest < ANSWERS_WITHIN * SLACK
     nothing_is_left(daemon, box)
@@ -157,7 +159,7 @@ def test_kill_of_all_at_once(daemon, family):
     rest, box = Rest(daemon.socket), daemon.create()
     with Pulse(daemon) as pulse:
         kill(*family.keepers(), family.spawn())
-        assert family.keepers() == []
+        assert not family.keepers()
         wait_until(lambda: "restart atolld" in refusal(rest), 30,
                    lambda: refusal(rest))
         refused = rest.post("/api/sandboxes", {})
@@ -177,7 +179,7 @@ def test_the_end_of_the_daemon_ends_the_keepers():
     with running_daemon(BUILD) as daemon:
         family = Family(daemon)
         wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
-        kill(family.acting())  # so that atoll-spawn is not the child of its keeper
+        kill(family.one("atoll-keeper"))  # so that atoll-spawn is not the child of its keeper
         wait_until(family.complete, 10, lambda: f"keepers {family.keepers()}")
         pids = [(pid, start_time(pid)) for pid in (*family.keepers(), family.spawn())]
     wait_until(lambda: not any(alive(*p) for p in pids), 20, lambda: f"{pids} live")
