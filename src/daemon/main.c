@@ -163,8 +163,8 @@ static int probe_host(struct atoll_buf *json, struct atoll_host_caps *ret_caps,
 
 /* Sets what the machine has and how much of it sandboxes may have as limits. Few sandboxes reach
  * their limits at the same time, so the defaults overcommit many times. */
-static void set_promises(const struct daemon *d, const struct atoll_host_caps *caps,
-                         struct atoll_quota *q)
+static void set_quota(const struct daemon *d, const struct atoll_host_caps *caps,
+                      struct atoll_quota *q)
 {
     const struct atoll_config *c = &d->config;
     const uint64_t given[] = {c->tenant_memory, UINT64_C(1000) * c->tenant_cpus, c->tenant_disk};
@@ -229,7 +229,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     if (r == 0)
         r = probe_host(&json, &caps, err);
     if (r == 0)
-        set_promises(d, &caps, &config.quota);
+        set_quota(d, &caps, &config.quota);
     config.host_json = atoll_buf_str(&json);
     atoll_daemon_providers_file(&place, file);
     config.providers_file = file;
@@ -447,7 +447,7 @@ static int start(struct daemon *d, struct atoll_error *err)
     return atoll_process_drop_privileges(err);
 }
 
-static void say_ready(const struct daemon *d)
+static void report_ready(const struct daemon *d)
 {
     atoll_log(ATOLL_LOG_INFO, "ready", "version", ATOLL_VERSION, "socket", d->config.socket,
               "listen", d->listen, "tls_listen", d->tls_listen, "state", d->config.state, NULL);
@@ -458,7 +458,7 @@ static void say_ready(const struct daemon *d)
 }
 
 /* Errors at start are plain text on standard error, not log lines. */
-static int complain(const struct atoll_error *error)
+static int print_error(const struct atoll_error *error)
 {
     fprintf(stderr, "atolld: %s\n", error->text);
     return error->kind == ATOLL_ERR_INVALID_ARGUMENT ? 2 : 1;
@@ -480,7 +480,7 @@ int main(int argc, char **argv)
     int r = atoll_config_load(&d.config, argc, argv, &error);
 
     if (r < 0)
-        return complain(&error);
+        return print_error(&error);
     if (d.config.help) {
         atoll_config_print_help();
         return 0;
@@ -498,9 +498,9 @@ int main(int argc, char **argv)
     d.on_terminal = isatty(STDERR_FILENO);
     r = start(&d, &error);
     if (r == 0) {
-        say_ready(&d);
+        report_ready(&d);
         r = atoll_loop_run(d.loop, &error);
     }
     daemon_done(&d);
-    return r < 0 ? complain(&error) : 0;
+    return r < 0 ? print_error(&error) : 0;
 }

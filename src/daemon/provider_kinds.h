@@ -26,9 +26,9 @@ struct atoll_provider_settings {
 
 struct atoll_provider_kind {
     const char *name;
-    bool by_default; /* enabled even if the file does not name it */
-    bool by_word;    /* only with "enabled: true": for tests */
-    bool at_start;   /* opened only at start, while there are privileges; at most one of its kind */
+    bool by_default;    /* enabled even if the file does not name it */
+    bool only_explicit; /* only with "enabled: true": for tests */
+    bool at_start; /* opened only at start, while there are privileges; at most one of its kind */
     int (*open)(const struct atoll_daemon_place *place, const struct atoll_provider_settings *entry,
                 struct atoll_provider **ret, struct atoll_error *err);
     /* Returns the setting that says where it makes sandboxes (a host, a URL), or "". */

@@ -84,7 +84,7 @@ static bool is_wanted(const struct atoll_provider_kind *kind, const json_t *o)
 {
     const json_t *enabled = json_object_get(o, "enabled");
 
-    if (kind->by_word)
+    if (kind->only_explicit)
         return json_is_true(enabled);
     return o ? !json_is_false(enabled) : kind->by_default;
 }

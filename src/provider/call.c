@@ -91,12 +91,12 @@ static void dial(struct atoll_provider *p, const struct atoll_spec *spec,
     begin(c);
 }
 
-static void look(struct atoll_provider *p, const struct atoll_spec *spec,
-                 atoll_provider_inspected_fn *done, void *arg)
+static void inspect(struct atoll_provider *p, const struct atoll_spec *spec,
+                    atoll_provider_inspected_fn *done, void *arg)
 {
     struct atoll_call *c = call_new(p, ATOLL_OP_INSPECT, spec, arg);
 
-    c->done.looked = done;
+    c->done.inspected = done;
     begin(c);
 }
 
@@ -257,7 +257,7 @@ static void health(struct atoll_provider *p, atoll_provider_health_fn *done, voi
 static const struct atoll_provider_ops call_ops = {
     .create = create,
     .dial = dial,
-    .inspect = look,
+    .inspect = inspect,
     .list = list,
     .adopt = adopt,
     .destroy = destroy,
@@ -303,7 +303,7 @@ void atoll_call_tell(const struct atoll_call *c, const struct atoll_call_outcome
         c->done.dialed(c->arg, o->fd, error);
         break;
     case ATOLL_OP_INSPECT:
-        c->done.looked(c->arg, o->inspect, error);
+        c->done.inspected(c->arg, o->inspect, error);
         break;
     case ATOLL_OP_STATS:
         c->done.stats(c->arg, o->stats, error);

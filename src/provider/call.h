@@ -61,7 +61,7 @@ struct atoll_call {
     union {
         atoll_provider_created_fn *created;
         atoll_provider_dialed_fn *dialed;
-        atoll_provider_inspected_fn *looked;
+        atoll_provider_inspected_fn *inspected;
         atoll_provider_stats_fn *stats;
         atoll_provider_health_fn *health;
         atoll_provider_image_fn *image;

@@ -227,10 +227,10 @@ static void on_dialed(void *arg, int fd, const struct atoll_error *error)
     tried(arg, &(struct atoll_call_outcome){.fd = fd}, error);
 }
 
-static void on_looked(void *arg, const struct atoll_provider_inspection *look,
-                      const struct atoll_error *error)
+static void on_inspected(void *arg, const struct atoll_provider_inspection *inspection,
+                         const struct atoll_error *error)
 {
-    tried(arg, &(struct atoll_call_outcome){.inspect = look}, error);
+    tried(arg, &(struct atoll_call_outcome){.inspect = inspection}, error);
 }
 
 static void on_stats(void *arg, const struct atoll_provider_stats *stats,
@@ -296,7 +296,7 @@ static void ask(struct atoll_call *c, struct atoll_provider *p)
         ops->dial(p, &c->spec, on_dialed, c);
         break;
     case ATOLL_OP_INSPECT:
-        ops->inspect(p, &c->spec, on_looked, c);
+        ops->inspect(p, &c->spec, on_inspected, c);
         break;
     case ATOLL_OP_LIST:
         ops->list(p, on_one, on_plain, c);

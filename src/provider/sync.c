@@ -131,7 +131,7 @@ static int run_op(struct atoll_sync_work *w)
     case ATOLL_OP_ADOPT:
         return ops->dial(p, &w->how, &w->call.spec, &w->fd, &w->error);
     case ATOLL_OP_INSPECT:
-        return ops->inspect(p, &w->how, &w->call.spec, &w->look, &w->error);
+        return ops->inspect(p, &w->how, &w->call.spec, &w->inspection, &w->error);
     case ATOLL_OP_LIST:
         return run_list(w);
     case ATOLL_OP_DESTROY:
@@ -250,7 +250,7 @@ static void tell(struct atoll_sync_work *w, const struct atoll_error *error)
     atoll_call_tell(c,
                     &(struct atoll_call_outcome){.fd = w->fd,
                                                  .boot_us = w->took_us,
-                                                 .inspect = &w->look,
+                                                 .inspect = &w->inspection,
                                                  .stats = &w->stats,
                                                  .detail = w->detail,
                                                  .image = &w->made},

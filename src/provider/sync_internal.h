@@ -44,7 +44,7 @@ struct atoll_sync_work {
     size_t row_count, row_cap;
     struct atoll_provider_volume *volumes; /* owned */
     size_t volume_count, volume_cap;
-    struct atoll_provider_inspection look;
+    struct atoll_provider_inspection inspection;
     struct atoll_provider_stats stats;
     struct atoll_provider_image made;
     char detail[200];

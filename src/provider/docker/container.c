@@ -101,7 +101,7 @@ static int still_runs(struct atoll_docker *d, const struct atoll_sync_call *call
     ATOLL_DOCKER_AUTOJSON json_t *inspect = NULL;
     ATOLL_AUTOFREE char *path = NULL;
     struct atoll_docker_ask ask = {.method = "GET", .sink = keep_words};
-    struct atoll_provider_inspection look;
+    struct atoll_provider_inspection inspection;
     struct words words = {0};
     struct atoll_error unused;
     int r =
@@ -109,8 +109,8 @@ static int still_runs(struct atoll_docker *d, const struct atoll_sync_call *call
 
     if (r < 0)
         return r;
-    atoll_docker_inspect_parse(inspect, &look);
-    if (look.state != ATOLL_INSPECT_EXITED)
+    atoll_docker_inspect_parse(inspect, &inspection);
+    if (inspection.state != ATOLL_INSPECT_EXITED)
         return 0;
     ask.sink_arg = &words;
     if (asprintf(&path, "/containers/%s/logs?stdout=1&stderr=1&tail=3", handle) < 0)
@@ -119,8 +119,8 @@ static int still_runs(struct atoll_docker *d, const struct atoll_sync_call *call
     if (path)
         (void)!atoll_docker_http_ask(d->http, call, &ask, NULL, &unused);
     return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ECHILD,
-                      "the image cannot be used: the agent did not start in it: %s%s%s", look.cause,
-                      words.len ? ": " : "", words.text);
+                      "the image cannot be used: the agent did not start in it: %s%s%s",
+                      inspection.cause, words.len ? ": " : "", words.text);
 }
 
 /* Waits until a file appears in the directory or ms have passed. late: the error text at the

@@ -195,7 +195,7 @@ static int freeze(struct atoll_sync_provider *p, const struct atoll_sync_call *c
                   const struct atoll_spec *spec, const char *verb, bool paused,
                   struct atoll_error *err)
 {
-    struct atoll_provider_inspection look;
+    struct atoll_provider_inspection inspection;
     struct atoll_error unused;
     char which[65];
     int r = atoll_docker_http_askf(atoll_docker_of(p)->http, call, NULL, err, "POST",
@@ -203,8 +203,8 @@ static int freeze(struct atoll_sync_provider *p, const struct atoll_sync_call *c
 
     if (r >= 0)
         return 0;
-    if (r != -ENOENT && docker_inspect(p, call, spec, &look, &unused) == 0 &&
-        look.state == (paused ? ATOLL_INSPECT_PAUSED : ATOLL_INSPECT_ALIVE))
+    if (r != -ENOENT && docker_inspect(p, call, spec, &inspection, &unused) == 0 &&
+        inspection.state == (paused ? ATOLL_INSPECT_PAUSED : ATOLL_INSPECT_ALIVE))
         return 0;
     return r;
 }

@@ -343,11 +343,11 @@ static int explain(struct atoll_e2b_provider *p, const struct atoll_sync_call *c
                    const struct atoll_spec *spec, struct atoll_error *err)
 {
     struct atoll_e2b_remote remote;
-    struct atoll_error look;
-    int r = ask_about(p, call, spec, "dial the agent", &remote, &look);
+    struct atoll_error failure;
+    int r = ask_about(p, call, spec, "dial the agent", &remote, &failure);
 
-    if (r < 0 && look.kind == ATOLL_ERR_NOT_FOUND) {
-        *err = look;
+    if (r < 0 && failure.kind == ATOLL_ERR_NOT_FOUND) {
+        *err = failure;
         return r;
     }
     if (r == 0 && remote.paused)

@@ -35,42 +35,42 @@ static struct fake *fake_of(struct atoll_sync_provider *p)
 /* Injected delay and failure. */
 
 /* The last line of the control file that applies to an operation. */
-struct order {
+struct fault {
     int delay_ms;
     char end[32];
 };
 
-static struct order read_order(const struct fake *f, const char *op, const char *id)
+static struct fault read_fault(const struct fake *f, const char *op, const char *id)
 {
     FILE *file = f->control ? fopen(f->control, "re") : NULL;
-    struct order order = {0}, one;
+    struct fault fault = {0}, one;
     char line[160], name[32], whose[40];
 
     while (file && fgets(line, sizeof(line), file)) {
         int n = sscanf(line, "%31s %d %31s %39s", name, &one.delay_ms, one.end, whose);
         if (n >= 3 && strcmp(name, op) == 0 && (n == 3 || strcmp(whose, id) == 0))
-            order = one;
+            fault = one;
     }
     if (file)
         (void)fclose(file);
-    return order;
+    return fault;
 }
 
-static int obey(const struct fake *f, const struct atoll_sync_call *call, const char *op,
-                const char *id, struct order *ret_order, struct atoll_error *err)
+static int inject_fault(const struct fake *f, const struct atoll_sync_call *call, const char *op,
+                        const char *id, struct fault *ret_fault, struct atoll_error *err)
 {
-    struct order order = read_order(f, op, id);
-    enum atoll_error_kind kind = atoll_error_kind_by_name(order.end);
+    struct fault fault = read_fault(f, op, id);
+    enum atoll_error_kind kind = atoll_error_kind_by_name(fault.end);
 
-    if (order.delay_ms > 0) {
+    if (fault.delay_ms > 0) {
         struct pollfd pfd = {.fd = call->cancel_fd, .events = POLLIN};
-        if (poll(&pfd, 1, ATOLL_MIN(order.delay_ms, atoll_sync_left_ms(call))) > 0)
+        if (poll(&pfd, 1, ATOLL_MIN(fault.delay_ms, atoll_sync_left_ms(call))) > 0)
             return atoll_fail(err, ATOLL_ERR_ABORTED, ECANCELED, "the request was cancelled");
         if (atoll_sync_left_ms(call) == 0)
             return atoll_fail(err, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT, "the deadline is over");
     }
-    if (ret_order)
-        *ret_order = order;
+    if (ret_fault)
+        *ret_fault = fault;
     return kind == ATOLL_ERR_NONE ? 0 : atoll_fail(err, kind, EIO, "fake: %s is to fail", op);
 }
 
@@ -218,7 +218,7 @@ static int create(struct atoll_sync_provider *p, const struct atoll_sync_call *c
     struct fake *f = fake_of(p);
     char path[PATH_CAP];
     struct atoll_error ignored;
-    int r = obey(f, call, "create", spec->id, NULL, err);
+    int r = inject_fault(f, call, "create", spec->id, NULL, err);
 
     if (r == 0) /* remnants of an earlier try */
         r = remove_all(f, call, spec->id, err);
@@ -255,17 +255,17 @@ static int dial_closed(int *ret_fd, struct atoll_error *err)
 static int dial(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                 const struct atoll_spec *spec, int *ret_fd, struct atoll_error *err)
 {
-    struct order order;
-    int r = obey(fake_of(p), call, "dial", spec->id, &order, err);
+    struct fault fault;
+    int r = inject_fault(fake_of(p), call, "dial", spec->id, &fault, err);
 
-    if (r == 0 && strcmp(order.end, "dialed") == 0)
+    if (r == 0 && strcmp(fault.end, "dialed") == 0)
         return dial_closed(ret_fd, err);
     return r < 0 ? r : connect_agent(fake_of(p), spec->id, ret_fd, err);
 }
 
-static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
-                struct atoll_error *err)
+static int inspect(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                   const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
+                   struct atoll_error *err)
 {
     static const struct {
         const char *word;
@@ -273,13 +273,13 @@ static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
     } told[] = {{"exited", ATOLL_INSPECT_EXITED},
                 {"gone", ATOLL_INSPECT_GONE},
                 {"paused", ATOLL_INSPECT_PAUSED}};
-    struct order order;
-    int r = obey(fake_of(p), call, "look", spec->id, &order, err);
+    struct fault fault;
+    int r = inject_fault(fake_of(p), call, "look", spec->id, &fault, err);
 
     if (r < 0)
         return r;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(told); i++)
-        if (strcmp(order.end, told[i].word) == 0) {
+        if (strcmp(fault.end, told[i].word) == 0) {
             *ret = (struct atoll_provider_inspection){.exit = {.code = 3}};
             ret->state = told[i].state;
             (void)snprintf(ret->cause, sizeof(ret->cause), "fake: it is said to be %s",
@@ -297,7 +297,7 @@ static int list(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
                 struct atoll_error *err)
 {
     struct fake *f = fake_of(p);
-    int r = obey(f, call, "list", "", NULL, err);
+    int r = inject_fault(f, call, "list", "", NULL, err);
     DIR *dir = r == 0 ? opendir(f->dir) : NULL;
     struct dirent *entry;
     char handle[16];
@@ -316,7 +316,7 @@ static int list(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
 static int destroy(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                    const struct atoll_spec *spec, struct atoll_error *err)
 {
-    int r = obey(fake_of(p), call, "destroy", spec->id, NULL, err);
+    int r = inject_fault(fake_of(p), call, "destroy", spec->id, NULL, err);
     return r < 0 ? r : remove_all(fake_of(p), call, spec->id, err);
 }
 
@@ -324,7 +324,7 @@ static int health(struct atoll_sync_provider *p, const struct atoll_sync_call *c
                   size_t cap, struct atoll_error *err)
 {
     (void)snprintf(detail, cap, "for tests; isolates nothing");
-    return obey(fake_of(p), call, "health", "", NULL, err);
+    return inject_fault(fake_of(p), call, "health", "", NULL, err);
 }
 
 static struct atoll_sync_provider *fake_free(struct atoll_sync_provider *p)
@@ -350,7 +350,7 @@ static const struct atoll_sync_ops ops = {
     .missing_limits = missing_limits,
     .create = create,
     .dial = dial,
-    .inspect = look,
+    .inspect = inspect,
     .list = list,
     .destroy = destroy,
     .health = health,

@@ -81,9 +81,9 @@ static void explain(const struct atoll_provider_exit *exit, const struct atoll_s
         (void)snprintf(out, cap, "gVisor ended with status %d", exit->code);
 }
 
-static int look(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
-                struct atoll_error *err)
+static int inspect(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                   const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
+                   struct atoll_error *err)
 {
     struct atoll_gvisor *g = gvisor_of(p);
     int r = atoll_gvisor_alive(g, call, spec->id, err);
@@ -224,8 +224,8 @@ static uint32_t missing_limits(const struct atoll_sync_provider *p, const struct
 
 /* Starts a sandbox of its own, once: an installed program does not prove that the platform
  * works. */
-static int try_out(struct atoll_gvisor *g, const struct atoll_sync_call *call,
-                   struct atoll_error *err)
+static int run_test_sandbox(struct atoll_gvisor *g, const struct atoll_sync_call *call,
+                            struct atoll_error *err)
 {
     struct atoll_spec spec = {.limits = {.memory_bytes = UINT64_C(256) << 20,
                                          .cpu_millis = 1000,
@@ -267,7 +267,7 @@ static int health(struct atoll_sync_provider *p, const struct atoll_sync_call *c
     if (access(g->runsc, X_OK) < 0)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errno, "runsc was removed");
     r = tried ? atoll_gvisor_ask(&g->link, call, ATOLL_SPAWN_LIST, NULL, NULL, on_listed, &l, err)
-              : try_out(g, call, err);
+              : run_test_sandbox(g, call, err);
     if (r == 0)
         (void)snprintf(detail, cap, "runsc %s, %s", g->version, g->platform);
     return r;
@@ -303,7 +303,7 @@ static const struct atoll_sync_ops gvisor_ops = {
     .missing_limits = missing_limits,
     .create = atoll_gvisor_create,
     .dial = dial,
-    .inspect = look,
+    .inspect = inspect,
     .list = list,
     .destroy = destroy,
     .pause = pause_sandbox,
@@ -335,7 +335,7 @@ static bool is_current(int programs, int state_fd)
 }
 
 /* Renames the old layer: running sandboxes still use it. */
-static int put_aside(int state_fd)
+static int retire_layer(int state_fd)
 {
     for (unsigned number = 0;; number++) {
         char name[32];
@@ -349,7 +349,7 @@ static int put_aside(int state_fd)
 }
 
 /* Replaces the layer only if our programs have changed. */
-static int lay_out_programs(int state_fd, const char *program_dir, struct atoll_error *err)
+static int install_programs(int state_fd, const char *program_dir, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int programs = open(program_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int r = programs < 0 ? -errno : 0;
@@ -357,7 +357,7 @@ static int lay_out_programs(int state_fd, const char *program_dir, struct atoll_
     if (r == 0 && is_current(programs, state_fd))
         return 0;
     if (r == 0)
-        r = put_aside(state_fd);
+        r = retire_layer(state_fd);
     if (r == 0 &&
         (mkdirat(state_fd, "layer", 0755) < 0 || mkdirat(state_fd, "layer/.atoll", 0755) < 0 ||
          mkdirat(state_fd, "layer/.atoll/run", 0755) < 0))
@@ -373,8 +373,8 @@ static int lay_out_programs(int state_fd, const char *program_dir, struct atoll_
     return r < 0 ? atoll_fail_errno(err, -r, "copy the agent") : 0;
 }
 
-static int lay_out(struct atoll_gvisor *g, const struct atoll_gvisor_config *config,
-                   struct atoll_error *err)
+static int prepare_state(struct atoll_gvisor *g, const struct atoll_gvisor_config *config,
+                         struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int state_fd = ATOLL_NO_FD;
     mode_t mask;
@@ -389,7 +389,7 @@ static int lay_out(struct atoll_gvisor *g, const struct atoll_gvisor_config *con
     r = atoll_host_template_make(config->state_dir, config->program_dir, err);
     mask = umask(0);
     if (r == 0)
-        r = lay_out_programs(state_fd, config->program_dir, err);
+        r = install_programs(state_fd, config->program_dir, err);
     (void)umask(mask);
     return r;
 }
@@ -442,7 +442,7 @@ int atoll_gvisor_provider_new(const struct atoll_gvisor_config *config,
     if (r == 0)
         r = atoll_gvisor_find_runsc(g, config, err);
     if (r == 0)
-        r = lay_out(g, config, err);
+        r = prepare_state(g, config, err);
     if (r == 0)
         r = connect_spawn(g, config->program_dir, err);
     if (r < 0) {

@@ -95,7 +95,7 @@ static void on_cleared(void *arg, const struct atoll_reply *answer)
 
 /* An earlier daemon died after it requested this start and before it stored the result. No
  * client has the result, and only the disk matters: remove the processes and start again. */
-static bool clear_way(struct creation *c, const struct atoll_error *error)
+static bool remove_leftover(struct creation *c, const struct atoll_error *error)
 {
     struct atoll_sm_remove msg = {.id = c->spec.id, .keep_disk = true};
     struct atoll_error err;
@@ -115,7 +115,7 @@ static void on_created(void *arg, const struct atoll_reply *answer)
     int fd;
 
     if (answer->error) {
-        if (!clear_way(c, answer->error))
+        if (!remove_leftover(c, answer->error))
             fail_creation(c, answer->error);
         return;
     }
