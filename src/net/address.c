@@ -64,7 +64,7 @@ int atoll_address_resolve(const char *host_port, bool passive, struct addrinfo *
 
     if (atoll_url_split_host(host_port, host, sizeof(host), &port) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "\"%.100s\" is no HOST:PORT; write for example 127.0.0.1:8000 or "
+                          "\"%.100s\" is not HOST:PORT; write for example 127.0.0.1:8000 or "
                           "[::1]:8000",
                           host_port);
     (void)snprintf(service, sizeof(service), "%u", (unsigned)port);

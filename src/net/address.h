@@ -5,13 +5,13 @@
 #include "base/error.h"
 
 /*
- * Socket addresses for whoever listens and whoever connects.
+ * Socket addresses, for listening and for connecting.
  */
 
 struct atoll_address_unix {
     struct sockaddr_un addr;
     socklen_t len;
-    int dir_fd; /* owned; behind addr when the path is too long for it, else ATOLL_NO_FD */
+    int dir_fd; /* owned; the directory that addr refers to if the path is too long, else ATOLL_NO_FD */
 };
 
 /* A path longer than sun_path is reached as /proc/self/fd/N/name through its open directory.
@@ -28,6 +28,6 @@ int atoll_address_resolve(const char *host_port, bool passive, struct addrinfo *
 void atoll_address_format(const struct sockaddr *addr, socklen_t len, char *out, size_t cap);
 
 #define ATOLL_ADDRESS_SOURCE_MAX 64
-/* Who that is, for whoever counts: an IPv4 address, or the /64 of an IPv6 one, since that much is what
- * one customer gets; without the port. `out` holds ATOLL_ADDRESS_SOURCE_MAX bytes. */
+/* The key for per-client limits: the IPv4 address, or the /64 of an IPv6 address (a customer usually
+ * gets a /64), without the port. `out` holds ATOLL_ADDRESS_SOURCE_MAX bytes. */
 void atoll_address_source(const char *address, char *out);

@@ -34,20 +34,21 @@ int atoll_http_client_lost(const struct atoll_http_client *client, int errnum,
 {
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errnum,
                       "lost the connection to atolld at %.200s: %s; its log says why",
-                      client->where, errnum == EPIPE ? "it hung up" : strerror(errnum));
+                      client->where,
+                      errnum == EPIPE ? "it closed the connection" : strerror(errnum));
 }
 
 static int unreachable(const struct atoll_http_client *client, int errnum, struct atoll_error *err)
 {
     const char *advice = errnum == EACCES || errnum == EPERM
-                             ? "you may not use that socket; ask as the user who started atolld, "
+                             ? "no permission for that socket; run as the user who started atolld, "
                                "or set ATOLL_URL and ATOLL_API_KEY"
                              : "is it running? start it with `atolld`";
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errnum, "cannot reach atolld at %.200s (%s): %s",
                       client->where, strerror(errnum), advice);
 }
 
-/* Connects a fresh non-blocking socket; returns it or -errno. */
+/* Connects a new non-blocking socket; returns it or -errno. */
 static int open_socket(int family, const struct sockaddr *addr, socklen_t len)
 {
     ATOLL_AUTOCLOSE int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -71,7 +72,7 @@ static int open_socket(int family, const struct sockaddr *addr, socklen_t len)
     return ATOLL_TAKE_FD(fd);
 }
 
-/* A full backlog refuses with EAGAIN instead of waiting: wait here, a little. */
+/* connect() fails with EAGAIN if the server's backlog is full: retries for a short time. */
 static int connect_unix(const char *path)
 {
     struct atoll_address_unix a;
@@ -101,14 +102,14 @@ static int connect_tcp(const char *host_port, struct atoll_error *err)
     return r;
 }
 
-/* Whether the server has closed a kept connection, or said something nobody asked for. */
+/* Whether a kept connection is unusable: the server has closed it, or sent bytes without a request. */
 static bool is_stale(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     return poll(&p, 1, 0) != 0;
 }
 
-/* Lines. */
+/* Connections. */
 
 ssize_t atoll_http_line_recv(struct atoll_http_line *line, void *buf, size_t n)
 {
@@ -162,11 +163,11 @@ static int no_handshake(const struct atoll_http_client *client, int r, struct at
 
     if (distrust)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EKEYREJECTED,
-                          "the certificate of %.200s is not trusted (%s): name the one to trust "
-                          "with ATOLL_CA_FILE",
+                          "the certificate of %.200s is not trusted (%s): set ATOLL_CA_FILE to the "
+                          "certificate to trust",
                           client->where, distrust);
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -r,
-                      "what answers at %.200s does not speak TLS, or refuses ours: try http://",
+                      "the server at %.200s does not speak TLS, or refuses ours: try http://",
                       client->where);
 }
 

@@ -1,6 +1,6 @@
 /*
- * The head of an HTTP/1 request. llhttp finds the pieces. What it tolerates, in its strict mode or
- * not, and we do not (bare LF, folded lines, HTTP/0.9, doubled spaces, RTSP) is caught here.
+ * The head of an HTTP/1 request. llhttp parses it. This file rejects what llhttp accepts even in strict
+ * mode and we do not: bare LF, folded lines, HTTP/0.9, doubled spaces, RTSP.
  */
 #include "net/http_internal.h"
 
@@ -11,7 +11,7 @@ static bool request_line_byte(struct atoll_http_lines *l, uint8_t c)
     if (c == ' ')
         return l->last != ' ' && ++l->spaces <= 2;
     if (l->spaces == 2 && l->last == ' ')
-        return c == 'H'; /* llhttp speaks RTSP too */
+        return c == 'H'; /* llhttp also accepts RTSP */
     if (c == '\n' && l->spaces > 0) {
         l->past_request_line = true;
         return l->spaces == 2; /* one: HTTP/0.9 */
@@ -77,8 +77,8 @@ static int on_field(llhttp_t *parser, const char *at, size_t n)
     struct atoll_http_conn *c = parser->data;
 
     if (in_trailer(c))
-        return 0; /* trailers are allowed, bounded as framing, and ignored */
-    /* A name may come in pieces: the entry counts once its value is complete. */
+        return 0; /* trailers are ignored; their size counts as framing (check_framing()) */
+    /* A name may arrive in pieces: field_count is incremented when the value is complete. */
     if (!atoll_http_head_room(c))
         return HPE_USER;
     if (c->fields[c->field_count].name == 0)
@@ -133,7 +133,7 @@ static int on_headers_complete(llhttp_t *parser)
     struct atoll_http_conn *c = parser->data;
 
     c->head_done = true;
-    parser->upgrade = 0; /* an upgrade nobody accepts is an ordinary request */
+    parser->upgrade = 0; /* treat it as an ordinary request; a handler may accept the upgrade */
     return HPE_PAUSED;
 }
 
@@ -143,7 +143,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t n)
 
     c->span = (const uint8_t *)at;
     c->span_len = n;
-    return HPE_PAUSED; /* handed out from outside the parser, where it may end the connection */
+    return HPE_PAUSED; /* delivered outside the parser: the handler may end the connection */
 }
 
 static int on_message_complete(llhttp_t *parser)
@@ -195,7 +195,7 @@ bool atoll_http1_head_finish(struct atoll_http_conn *c)
 
     *req = (struct atoll_http_request){.conn = c, .left = -1};
     if (p->http_major != 1 || p->http_minor > 1)
-        return atoll_http_reject_with(c, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+        return atoll_http_reject_with(c, 505, "only HTTP/1.0 and HTTP/1.1 are supported here");
     req->http10 = p->http_minor == 0;
     if (!take_method(c) || !atoll_http_head_check(c, 0))
         return false;

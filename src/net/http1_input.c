@@ -1,11 +1,11 @@
 /*
- * HTTP/1, from bytes to requests. The parser runs in steps that end at each thing of interest (a
- * complete head, a piece of body, the end of a message), so that handlers are only ever called from
- * outside of it and may do what they like: answer, pause, abort, upgrade.
+ * HTTP/1, from bytes to requests. The parser stops after each complete head, piece of a body and end of
+ * a message. Handlers are called only between these steps, never from a parser callback, so that they
+ * may answer, pause, abort or upgrade.
  */
 #include "net/http_internal.h"
 
-#define KEEP_BYTES (64 * 1024) /* buffers larger than this are given back after the request */
+#define KEEP_BYTES (64 * 1024) /* buffers larger than this are freed after the request */
 
 static void reset_buf(struct atoll_buf *b)
 {
@@ -95,7 +95,7 @@ static bool check_framing(struct atoll_http_conn *c, const uint8_t *bytes, size_
     return true;
 }
 
-/* One step of the parser: returns the bytes used. */
+/* One step of the parser: returns the number of bytes it consumed. */
 static size_t step(struct atoll_http_conn *c, const uint8_t *bytes, size_t n)
 {
     llhttp_errno_t e;
@@ -128,14 +128,14 @@ static size_t step(struct atoll_http_conn *c, const uint8_t *bytes, size_t n)
     return used;
 }
 
-/* Whether the connection can make use of input now. */
+/* Whether the connection can process input now. */
 static bool wants_input(const struct atoll_http_conn *c)
 {
     const struct atoll_http_request *req = &c->req;
 
     switch (c->phase) {
     case PHASE_IDLE:
-        /* A client that pipelines requests but reads no answers has to wait. */
+        /* Back-pressure for a client that pipelines requests but does not read the answers. */
         return atoll_stream_pending(c->stream) <= ATOLL_HTTP_HIGH_WATER;
     case PHASE_HEAD:
     case PHASE_DRAIN:

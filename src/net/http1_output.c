@@ -1,7 +1,7 @@
 /*
- * HTTP/1, from answers to bytes. A whole response leaves in one sendmsg of head and body, without a
- * copy of the body when the socket takes it. The head of a response in pieces is held back (corked)
- * until the end of the loop's round, so that it shares a send with the first pieces.
+ * HTTP/1, from answers to bytes. A whole response is sent with one sendmsg of head and body; the body is
+ * copied only if the socket does not take all of it. The head of a response in pieces is held back
+ * (corked) until the end of the loop iteration, so that one send carries it and the first pieces.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include "net/http_internal.h"
 
-#define HELD_MAX (16 * 1024) /* held back at most this much */
-#define SMALL_PIECE 4096     /* such pieces wait for the others of the loop's round */
+#define HELD_MAX (16 * 1024) /* most bytes that are held back */
+#define SMALL_PIECE 4096     /* smaller pieces are held back until the end of the loop iteration */
 
 #define BUSY_BODY                                                                \
     "{\"error\":{\"code\":\"unavailable\",\"message\":\"too many connections\"," \
@@ -25,8 +25,8 @@ const char atoll_http1_busy_answer[] = "HTTP/1.1 503 Service Unavailable\r\n"
                                        "Connection: close\r\n"
                                        "\r\n" BUSY_BODY;
 
-/* A head under construction. It cannot overflow: all that goes in is short, but for content types,
- * and an overlong one is left out. */
+/* A head under construction. It cannot overflow: all parts are short, except a content type, and one
+ * that is too long is omitted. */
 struct head {
     char text[640];
     size_t len;
@@ -59,7 +59,8 @@ static void decide_keep_alive(struct atoll_http_request *req)
 {
     if (req->body_done)
         return;
-    /* Without its 100 the client may or may not send the body: what follows is anyone's guess. */
+    /* We sent no 100 Continue, so the client may or may not send the body: the next bytes are
+     * ambiguous. */
     if (req->expect_continue)
         req->keep_alive = false;
     if (req->content_length > 0 &&
@@ -75,7 +76,7 @@ static void make_head(struct atoll_http_request *req, struct head *h, int status
     decide_keep_alive(req);
     req->chunked = length < 0 && !req->http10;
     if (length < 0 && req->http10)
-        req->keep_alive = false; /* the end of the connection is the end of the body */
+        req->keep_alive = false; /* closing the connection marks the end of the body */
     put(h, "HTTP/1.1 ");
     put_number(h, (uint64_t)status);
     put(h, " ");
@@ -109,7 +110,7 @@ static void release(struct atoll_http_conn *c)
     }
 }
 
-/* The handler is through with the request; the connection goes on to what comes next. */
+/* The handler has ended the request: the connection drains its body or serves the next one. */
 static void finish(struct atoll_http_request *req)
 {
     struct atoll_http_conn *c = req->conn;
@@ -137,7 +138,7 @@ static void respond(struct atoll_http_request *req, int status, const char *cont
     iov[1] = (struct iovec){(void *)atoll_buf_head(&c->extra), atoll_buf_size(&c->extra)};
     iov[2] = (struct iovec){(void *)"\r\n", 2};
     iov[3] = (struct iovec){(void *)bytes, n};
-    /* A failure reaches the connection through on_close of the stream. */
+    /* A failure is reported by on_close of the stream. */
     (void)!atoll_stream_writev_whole(c->stream, iov, req->no_body || n == 0 ? 3 : 4);
     finish(req);
 }
@@ -188,7 +189,7 @@ static void end(struct atoll_http_request *req)
     finish(req);
 }
 
-/* A reset instead of an orderly end: in HTTP/1.0 the end would look like success. */
+/* Resets the connection: in HTTP/1.0 an orderly end would look like a complete body. */
 static void cut(struct atoll_http_conn *c)
 {
     struct linger reset = {.l_onoff = 1, .l_linger = 0};
@@ -211,7 +212,7 @@ static void go_on(struct atoll_http_conn *c)
 {
     static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
-    /* A failure shows up as on_close. */
+    /* A failure is reported by on_close of the stream. */
     (void)!atoll_stream_write(c->stream, line, sizeof(line) - 1);
 }
 

@@ -1,13 +1,13 @@
 /*
- * The wire of HTTP/2: what a handler does with its request, as frames. The answer waits in a buffer
- * until the client's window has room for it; the handler sees that as pending.
+ * struct atoll_http_wire for HTTP/2: turns answers of handlers into frames. The answer waits in a buffer
+ * until the client's window has room; atoll_http_pending() counts it.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "net/http2_internal.h"
 
-#define KEEP_BYTES ((size_t)64 * 1024) /* an emptied buffer larger than this is given back */
+#define KEEP_BYTES ((size_t)64 * 1024) /* an empty buffer larger than this is freed */
 
 static struct atoll_http2_stream *stream_of(const struct atoll_http_conn *c)
 {
@@ -28,7 +28,7 @@ static void go_on(struct atoll_http_conn *c)
 
 static void pause_body(struct atoll_http_conn *c)
 {
-    (void)c; /* what arrives is kept, and the window closes by itself */
+    (void)c; /* arriving bytes are buffered; the client stops when the window is full */
 }
 
 static void resume_body(struct atoll_http_conn *c)
@@ -36,7 +36,7 @@ static void resume_body(struct atoll_http_conn *c)
     struct atoll_http2_stream *st = stream_of(c);
 
     atoll_http2_stream_touch(st);
-    /* Someone reads now: a larger window, for clients that are far away. */
+    /* The handler reads the body: enlarge the window, for throughput over long distances. */
     if (!st->remote_ended)
         (void)!nghttp2_session_set_local_window_size(st->session->lib, NGHTTP2_FLAG_NONE, st->id,
                                                      HTTP2_WINDOW_READING);
@@ -110,14 +110,14 @@ static void add(struct fields *f, const char *name, size_t name_len, const char 
         (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, name_len, value_len, NGHTTP2_NV_FLAG_NONE};
 }
 
-/* What belongs to a connection of HTTP/1 is an error here (RFC 9113 section 8.2.2). */
+/* Connection-specific headers of HTTP/1 are an error in HTTP/2 (RFC 9113 section 8.2.2). */
 static bool is_of_connection(const char *name, size_t n)
 {
     return atoll_http2_is(name, n, "keep-alive") || atoll_http2_is(name, n, "proxy-connection") ||
            atoll_http2_is(name, n, "upgrade");
 }
 
-/* "Name: value\r\n" lines as atoll_http_set_header() keeps them; names are made lower case. */
+/* Adds "Name: value\r\n" lines, as atoll_http_set_header() stores them; lower-cases the names. */
 static void add_lines(struct fields *f, char *text, size_t size)
 {
     for (char *end = text + size, *line = text, *next; line < end; line = next) {
@@ -179,7 +179,7 @@ static void begin(struct atoll_http_request *req, int status, const char *conten
 {
     struct atoll_http2_stream *st = stream_of(req->conn);
 
-    /* Also where no body may come: the end is told when the handler is through. */
+    /* Without END_STREAM, even if the answer has no body: end() sends that. */
     if (submit(st, status, content_type, length, true) < 0)
         cut(req->conn);
 }

@@ -3,19 +3,18 @@
 #include "net/http_internal.h"
 
 /*
- * What the files of HTTP/2 share. nghttp2 knows frames, HPACK, windows and the state of each
- * stream; we give it bytes and take bytes from it. It calls back from inside both, and from there
- * everything may be submitted but nothing sent: so sending is always left to the end of the input
- * or to a timer of the session (atoll_http2_wake()), and no handler ever sees a request of another
- * stream end inside a call it makes.
+ * What the files of HTTP/2 share. nghttp2 handles frames, HPACK, windows and the state of each stream;
+ * we pass received bytes to it and send the bytes it produces. Both call back into our code. A callback
+ * may submit frames but must not send: sending happens after the input was processed, or in a timer of
+ * the session (atoll_http2_wake()). So no call of a handler ends the request of another stream.
  */
 
 #define HTTP2_STREAMS_MAX 128
-/* A body nobody asked for yet may fill this much of our memory; one that is read, this much. */
+/* Receive window of a stream before the handler asks for the body, and while it reads the body. */
 #define HTTP2_WINDOW_START (64 * 1024)
 #define HTTP2_WINDOW_READING (1024 * 1024)
 #define HTTP2_WINDOW_CONN (1024 * 1024)
-/* Bodies held for paused handlers of one connection: past that it is given no further credit. */
+/* Most body bytes buffered for the handlers of one connection; above it the client gets no credit. */
 #define HTTP2_HELD_MAX ((size_t)4 * 1024 * 1024)
 
 /* A connection. */
@@ -27,16 +26,16 @@ struct atoll_http2 {
     struct atoll_http_peer peer;
     struct atoll_list streams;   /* of struct atoll_http_conn.node */
     struct atoll_list farewells; /* of struct atoll_http_farewell.node */
-    struct atoll_timer kick;     /* sends from the loop */
-    unsigned depth;              /* callbacks running; memory stays until they return */
+    struct atoll_timer kick;     /* sends, from the loop */
+    unsigned depth;              /* callbacks running; the memory is freed after they return */
     bool dead;
-    bool busy;     /* input is being read: sending follows anyway */
-    bool closing;  /* the last bytes are on their way; there are no streams any more */
-    bool too_much; /* the client has used up one of its budgets */
+    bool busy;     /* input is being processed; frames are sent after it */
+    bool closing;  /* the last bytes are being sent; there are no streams any more */
+    bool too_much; /* the client has exceeded one of its budgets */
 
     size_t held;           /* bytes in the `in` of all streams */
     size_t since_frame;    /* input since a frame other than CONTINUATION */
-    int64_t head_since_ms; /* a header block is incomplete since then; 0: none is */
+    int64_t head_since_ms; /* when an incomplete header block began; 0: there is none */
     int64_t refilled_ms;   /* see atoll_http2_charge() */
     int resets, noise;     /* budgets */
 };
@@ -46,20 +45,20 @@ struct atoll_http2_stream {
     struct atoll_http_conn conn; /* first: both are freed as one */
     struct atoll_http2 *session;
     int32_t id;
-    int method; /* -1: none we know */
+    int method; /* -1: unknown */
     uint32_t path, authority;
     bool has_path, has_authority, bad_scheme;
-    struct atoll_buf cookie; /* RFC 9113 section 8.2.3: may come in pieces */
+    struct atoll_buf cookie; /* may be split into several fields (RFC 9113 section 8.2.3) */
 
     struct atoll_buf in;  /* body the handler has not taken yet */
-    size_t owed;          /* of it: not yet given back to the window of the connection */
+    size_t owed;          /* of these, bytes not yet returned to the window of the connection */
     struct atoll_buf out; /* of the answer, not yet in frames */
-    int64_t active_ms;    /* when bytes last moved, or waiting for them began */
-    bool remote_ended;    /* the client's last byte is here */
+    int64_t active_ms;    /* when bytes were last sent or received, or we began to wait for them */
+    bool remote_ended;    /* the client has sent END_STREAM */
     bool ended;           /* the answer is complete in `out` */
     bool deferred;        /* nghttp2 waits for more of it */
     bool above;           /* `out` has exceeded the high-water mark */
-    bool awaited;         /* somebody waits until it is empty */
+    bool awaited;         /* call on_drain when `out` is empty (atoll_http_await_empty()) */
 };
 
 enum atoll_http2_cost { HTTP2_COST_RESET, HTTP2_COST_NOISE };
@@ -67,13 +66,13 @@ enum atoll_http2_cost { HTTP2_COST_RESET, HTTP2_COST_NOISE };
 /* http2_session.c */
 /* Sends soon what has been submitted. */
 void atoll_http2_wake(struct atoll_http2 *h);
-/* Takes one from a budget; a client that overdraws it is disconnected. */
+/* Charges a budget; a client that exceeds it is disconnected. */
 void atoll_http2_charge(struct atoll_http2 *h, enum atoll_http2_cost cost);
 
 /* http2_stream.c */
 struct atoll_http2_stream *atoll_http2_stream_new(struct atoll_http2 *h, int32_t id);
-/* Tells the handler, if it still has the request, and frees. The library knows the stream no more,
- * or is about to be freed itself. */
+/* Calls the handler's on_close, if it still has the request, and frees the stream. nghttp2 has already
+ * closed the stream, or its session is about to be freed. */
 void atoll_http2_stream_lost(struct atoll_http2_stream *st);
 void atoll_http2_stream_field(struct atoll_http2_stream *st, const char *name, size_t name_len,
                               const char *value, size_t value_len);
@@ -81,12 +80,12 @@ void atoll_http2_stream_field(struct atoll_http2_stream *st, const char *name, s
 void atoll_http2_stream_head(struct atoll_http2_stream *st, bool ended);
 void atoll_http2_stream_data(struct atoll_http2_stream *st, const uint8_t *bytes, size_t n);
 void atoll_http2_stream_end(struct atoll_http2_stream *st);
-/* Hands out what is kept of the body, as far as the handler wants it, and the end behind it. */
+/* Delivers buffered body bytes, unless the handler has paused, and then the end of the body. */
 void atoll_http2_stream_pump(struct atoll_http2_stream *st);
 void atoll_http2_stream_reset(struct atoll_http2_stream *st, uint32_t code);
-/* The answer is out, but the client still sends its body. */
+/* For an answer that is sent while the client still sends its body. */
 void atoll_http2_stream_linger(struct atoll_http2_stream *st);
-/* Waiting begins anew. */
+/* Restarts the idle timeout of the stream. */
 static inline void atoll_http2_stream_touch(struct atoll_http2_stream *st)
 {
     st->active_ms = atoll_loop_now_ms(st->conn.server->loop);

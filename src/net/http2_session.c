@@ -1,11 +1,11 @@
 /*
- * One HTTP/2 connection. What a client can make us do without a request of its own is bounded:
+ * One HTTP/2 connection. Work that a client can cause without complete requests is bounded:
  *   - header blocks by limits.header_bytes (431), by time, and, whatever they are made of, by the
  *     input since the last frame that is no CONTINUATION;
- *   - requests that are reset before their answer (CVE-2023-44487) and streams the client tricks
- *     us into resetting, by a budget that refills with time;
- *   - PING, SETTINGS, PRIORITY and empty DATA by another;
- *   - answers the client does not read, by reading no more from it.
+ *   - requests that the client resets before their answer (CVE-2023-44487), and streams that it makes
+ *     us reset, by a budget that refills with time;
+ *   - PING, SETTINGS, PRIORITY and empty DATA by a second budget;
+ *   - answers that the client does not read: we stop reading from it.
  */
 #include <errno.h>
 #include <string.h>
@@ -70,12 +70,13 @@ static int on_header(nghttp2_session *lib, const nghttp2_frame *frame, const uin
 
     (void)flags;
     (void)arg;
-    if (st && !st->conn.head_done) /* else trailers, which are ignored */
+    if (st && !st->conn.head_done) /* after the head these are trailers, which are ignored */
         atoll_http2_stream_field(st, (const char *)name, name_len, (const char *)value, value_len);
     return 0;
 }
 
-/* The library would leave such a header out; then we and whoever is behind us might disagree. */
+/* By default nghttp2 drops an invalid header. Reject the request instead: an upstream might interpret it
+ * differently. */
 static int on_invalid_header(nghttp2_session *lib, const nghttp2_frame *frame, const uint8_t *name,
                              size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
                              void *arg)
@@ -147,7 +148,7 @@ static int on_stream_close(nghttp2_session *lib, int32_t id, uint32_t code, void
     if (st->conn.phase != PHASE_CLOSING)
         atoll_http2_charge(h, HTTP2_COST_RESET);
     if (st->conn.phase == PHASE_HEAD)
-        h->head_since_ms = 0; /* refused: nobody will say that it is complete */
+        h->head_since_ms = 0; /* refused: on_frame_recv will not be called for it */
     atoll_http2_stream_lost(st);
     return 0;
 }
@@ -183,7 +184,7 @@ static nghttp2_session *make_session(struct atoll_http2 *h)
         nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
         nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
         nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_sent);
-        /* Credit is given when a handler has taken the bytes, not when they arrive. */
+        /* The window grows when a handler has consumed the bytes, not when they arrive. */
         nghttp2_option_set_no_auto_window_update(option, 1);
         nghttp2_option_set_no_closed_streams(option, 1);
         if (nghttp2_session_server_new2(&lib, cb, h, option) != 0)
@@ -221,7 +222,7 @@ static void lose_streams(struct atoll_http2 *h)
             ATOLL_CONTAINER_OF(h->streams.next, struct atoll_http2_stream, conn.node));
 }
 
-/* The end, at once. */
+/* Closes and frees the connection immediately. */
 static void drop(struct atoll_http2 *h)
 {
     if (h->dead)
@@ -239,7 +240,7 @@ static void drop(struct atoll_http2 *h)
     leave(h);
 }
 
-/* The end, after what is queued in the stream. */
+/* Closes the connection after sending what is queued in the stream. */
 static void close_soon(struct atoll_http2 *h)
 {
     if (h->closing)
@@ -263,7 +264,7 @@ static void send_frames(struct atoll_http2 *h)
         if (n <= 0)
             break;
         iov = (struct iovec){(void *)bytes, (size_t)n};
-        /* A failure shows up as on_close of the stream. */
+        /* A failure is reported by on_close of the stream. */
         (void)!atoll_stream_writev_whole(h->stream, &iov, 1);
     }
     atoll_stream_uncork(h->stream);
@@ -271,7 +272,8 @@ static void send_frames(struct atoll_http2 *h)
         drop(h);
 }
 
-/* Sends what there is and draws the conclusions. */
+/* Sends pending frames; then closes the connection if it is over, or stops reading if the client does not
+ * take our output. */
 static void flush(struct atoll_http2 *h)
 {
     if (h->dead || h->closing)
@@ -353,7 +355,7 @@ static const struct atoll_stream_callbacks stream_callbacks = {
     .on_close = stream_closed,
 };
 
-/* Takes the stream out of the connection that was made before the version was known. */
+/* Takes the byte stream from the connection object that was made before the version was known. */
 static struct atoll_stream *take_stream(struct atoll_http_conn *c)
 {
     struct atoll_stream *stream = ATOLL_TAKE_PTR(c->stream);
@@ -426,7 +428,8 @@ static bool expire_streams(struct atoll_http2 *h, int64_t now)
     return false;
 }
 
-/* True when something was ended: whoever was told may have changed anything. */
+/* Ends one expired session or stream. True if one was ended: its callbacks may have changed the lists, so
+ * the caller starts again. */
 static bool expire_one(struct atoll_http_server *s)
 {
     int64_t now = atoll_loop_now_ms(s->loop);

@@ -1,8 +1,7 @@
 /*
- * One request of HTTP/2, made into what the rest of the server knows: the pseudo headers become
- * method, target and Host (RFC 9113 section 8.3.1), and everything is checked by the same rules as
- * in HTTP/1. The body waits in a buffer that the window of the stream bounds: while the handler has
- * paused it, the client is given no further credit.
+ * One request of HTTP/2, translated to the server's common form: the pseudo headers become method,
+ * target and Host (RFC 9113 section 8.3.1), and the same rules as in HTTP/1 apply. The body waits in a
+ * buffer, bounded by the window of the stream: the client gets no credit while the handler pauses.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "net/http2_internal.h"
 
 #define PIECE_BYTES ((size_t)64 * 1024)
-#define KEEP_BYTES ((size_t)64 * 1024) /* an emptied buffer larger than this is given back */
+#define KEEP_BYTES ((size_t)64 * 1024) /* an empty buffer larger than this is freed */
 #define LINGER_MS 1000
 #define FIELD_COST 32 /* what RFC 9113 section 6.5.2 adds for each field */
 
@@ -39,13 +38,13 @@ struct atoll_http2_stream *atoll_http2_stream_new(struct atoll_http2 *h, int32_t
     atoll_buf_init(&st->conn.extra, l->header_bytes);
     atoll_buf_init(&st->cookie, l->header_bytes);
     atoll_buf_init(&st->in, (size_t)HTTP2_WINDOW_READING + HTTP2_WINDOW_START);
-    atoll_buf_init(&st->out, SIZE_MAX / 2); /* the limit is checked before it grows */
+    atoll_buf_init(&st->out, SIZE_MAX / 2); /* writers check limits.pending_bytes first */
     atoll_http2_stream_touch(st);
     atoll_list_push_back(&h->streams, &st->conn.node);
     return st;
 }
 
-/* Everything but the memory of the stream itself. */
+/* Frees everything except the memory of the stream itself. */
 static void release(struct atoll_http2_stream *st)
 {
     struct atoll_http_conn *c = &st->conn;
@@ -65,7 +64,7 @@ static void release(struct atoll_http2_stream *st)
     free(c->fields);
 }
 
-/* The handler, if it still has the request, learns that it is over. */
+/* Calls on_close, if the handler still has the request. */
 static void tell_close(struct atoll_http_conn *c)
 {
     bool serving = c->phase == PHASE_SERVING;
@@ -96,8 +95,9 @@ static void linger_over(void *arg)
     atoll_http2_stream_reset(arg, NGHTTP2_NO_ERROR);
 }
 
-/* It need not go on, and is told so (RFC 9113 section 8.1), but not at once: there are clients that
- * drop an answer they have not looked at yet when the stream is reset. Meanwhile it gets no credit. */
+/* The rest of the body is not needed; a reset tells the client so (RFC 9113 section 8.1). But not
+ * immediately: some clients drop an unread answer when the stream is reset. Until then the client gets
+ * no credit. */
 void atoll_http2_stream_linger(struct atoll_http2_stream *st)
 {
     atoll_timer_set(&st->conn.kick, st->conn.server->loop, LINGER_MS, linger_over, st);
@@ -111,7 +111,7 @@ static bool waits_for_body(const struct atoll_http2_stream *st)
            !req->body_paused && atoll_buf_size(&st->in) == 0;
 }
 
-/* Only if it is the client we wait for, not the handler. */
+/* A stream expires only while we wait for the client, not for the handler. */
 bool atoll_http2_stream_is_expired(const struct atoll_http2_stream *st, int64_t now_ms)
 {
     if (now_ms - st->active_ms < st->conn.server->limits.idle_ms)
@@ -121,7 +121,7 @@ bool atoll_http2_stream_is_expired(const struct atoll_http2_stream *st, int64_t 
 
 void atoll_http2_stream_expire(struct atoll_http2_stream *st)
 {
-    atoll_http2_stream_touch(st); /* not again, whatever becomes of it */
+    atoll_http2_stream_touch(st); /* so that it does not expire again immediately */
     if (atoll_buf_size(&st->out) == 0) {
         atoll_http_conn_reject(&st->conn, 408, "the request took too long to arrive");
         return;
@@ -163,7 +163,7 @@ static void take_method(struct atoll_http2_stream *st, const char *value, size_t
             st->method = m;
 }
 
-/* The library has seen to it that each comes at most once, before all others. */
+/* nghttp2 ensures that each pseudo header comes at most once, and before all other headers. */
 static void pseudo_field(struct atoll_http2_stream *st, const char *name, size_t name_len,
                          const char *value, size_t n)
 {
@@ -212,7 +212,7 @@ void atoll_http2_stream_field(struct atoll_http2_stream *st, const char *name, s
         add_field(c, name, name_len, value, value_len);
 }
 
-/* :authority is what Host is in HTTP/1; a client that sends both has to mean the same. */
+/* :authority is the Host of HTTP/2; if a client sends both, they must be equal. */
 static bool merge_authority(struct atoll_http2_stream *st)
 {
     struct atoll_http_conn *c = &st->conn;
@@ -221,7 +221,7 @@ static bool merge_authority(struct atoll_http2_stream *st)
 
     if (!st->has_authority)
         return true;
-    /* A copy: adding the field may move the buffer it is in. */
+    /* A copy: adding a field may move the buffer that contains it. */
     authority = strdup((const char *)c->head.data + st->authority);
     if (!authority)
         return atoll_http_reject_with(c, 500, "out of memory");
@@ -232,7 +232,7 @@ static bool merge_authority(struct atoll_http2_stream *st)
     return c->reject_status == 0;
 }
 
-/* HTTP/1 has no way to write other characters there, and a proxy would pass them on. */
+/* Whether the path has only characters that HTTP/1 allows: the proxy forwards it to HTTP/1 servers. */
 static bool path_is_plain(const struct atoll_http2_stream *st)
 {
     const unsigned char *p = st->conn.head.data + st->path;
@@ -295,7 +295,7 @@ void atoll_http2_stream_head(struct atoll_http2_stream *st, bool ended)
 
 /* The body. */
 
-/* Bytes that are out of our memory again open the windows. */
+/* Returns consumed bytes to the windows of the stream and the connection. */
 static void give_back(struct atoll_http2_stream *st, size_t n)
 {
     nghttp2_session *lib = st->session->lib;
@@ -332,7 +332,7 @@ static void keep(struct atoll_http2_stream *st, const uint8_t *bytes, size_t n)
 {
     struct atoll_http2 *h = st->session;
 
-    /* The windows bound it, so only memory can be missing. */
+    /* The windows bound the size, so this fails only without memory. */
     if (atoll_buf_append(&st->in, bytes, n) < 0) {
         (void)!nghttp2_session_consume_connection(h->lib, n);
         atoll_http2_stream_reset(st, NGHTTP2_INTERNAL_ERROR);
@@ -352,7 +352,7 @@ void atoll_http2_stream_data(struct atoll_http2_stream *st, const uint8_t *bytes
     atoll_http2_stream_touch(st);
     c->depth++;
     if (c->phase != PHASE_SERVING) {
-        /* Answered already: dropped, and no credit for more of it. */
+        /* Already answered: drop the bytes, and give the stream no credit for more. */
         (void)!nghttp2_session_consume_connection(st->session->lib, n);
     } else if (waits_for_body(st)) {
         (void)!nghttp2_session_consume(st->session->lib, st->id, n);

@@ -1,7 +1,6 @@
 /*
- * One request at a time: send head and body while watching for an early answer, then read the
- * reply. The socket is non-blocking and every wait goes through atoll_http_client_wait(), which is where
- * the timeout lives.
+ * One request at a time: sends head and body while watching for an early reply, then reads the reply.
+ * The socket is non-blocking; every wait is atoll_http_client_wait(), which applies the timeout.
  */
 #include "net/http_client.h"
 
@@ -27,9 +26,9 @@ struct exchange {
     bool done;
     bool keep_alive;
     bool body_sent;
-    int failure; /* -errno set together with *err by a parser callback */
+    int failure; /* -errno that a parser callback set, together with *err */
     struct atoll_error *err;
-    size_t rest_at, rest; /* bytes in client->in behind the reply */
+    size_t rest_at, rest; /* bytes in client->in after the reply */
 };
 
 /* Parser callbacks. */
@@ -115,7 +114,7 @@ static const llhttp_settings_t settings = {
 static int not_http(struct exchange *x)
 {
     return atoll_fail(x->err, ATOLL_ERR_DATA_LOSS, EBADMSG,
-                      "what answers at %.200s does not speak HTTP (%s)", x->client->where,
+                      "the server at %.200s does not speak HTTP (%s)", x->client->where,
                       llhttp_get_error_reason(&x->parser));
 }
 
@@ -134,7 +133,7 @@ static int parse(struct exchange *x, size_t n)
     return e == HPE_OK ? 0 : not_http(x);
 }
 
-/* One recv, if there is something. Returns 1 when there may be more. */
+/* One recv without waiting. Returns 1 if there may be more. */
 static int receive_some(struct exchange *x)
 {
     ssize_t n = atoll_http_line_recv(&x->client->line, x->client->in, CLIENT_READ_BYTES);
@@ -145,7 +144,7 @@ static int receive_some(struct exchange *x)
     if (n < 0)
         return atoll_http_client_lost(x->client, (int)-n, x->err);
     if (n == 0) {
-        /* An HTTP/1.0 server may end a body with the connection; nothing else may end so. */
+        /* Only the body of an HTTP/1.0 reply may end with the connection. */
         if (x->head_done && llhttp_finish(&x->parser) == HPE_OK && x->done)
             return 0;
         return x->failure < 0 ? x->failure : atoll_http_client_lost(x->client, EPIPE, x->err);
@@ -154,7 +153,7 @@ static int receive_some(struct exchange *x)
     return r < 0 ? r : 1;
 }
 
-/* Receives before it waits: what TLS holds already, poll() does not see. */
+/* Receives before it waits: poll() does not see bytes that TLS has already buffered. */
 static int receive_reply(struct exchange *x)
 {
     const struct atoll_http_client *client = x->client;
@@ -185,7 +184,7 @@ static void advance(struct iovec **iov, int *count, size_t n)
     }
 }
 
-/* The socket is full, or the server has stopped listening: either way, hear what it says. */
+/* The socket buffer is full, or (broken) sending has failed: reads the server's reply meanwhile. */
 static int wait_to_send(struct exchange *x, bool broken)
 {
     short events = (short)(broken ? POLLIN : POLLIN | POLLOUT);
@@ -196,7 +195,7 @@ static int wait_to_send(struct exchange *x, bool broken)
     return ATOLL_MIN(r, 0);
 }
 
-/* Sends all of it, or returns early (with success) when the final reply has begun. */
+/* Sends all bytes, or returns 0 early if the final reply has begun. */
 static int send_all(struct exchange *x, struct iovec *iov, int count)
 {
     bool broken = false;
@@ -209,7 +208,7 @@ static int send_all(struct exchange *x, struct iovec *iov, int count)
             advance(&iov, &count, (size_t)n);
             continue;
         }
-        broken = broken || n != -EAGAIN; /* it may have answered before it hung up */
+        broken = broken || n != -EAGAIN; /* the server may have replied before it closed */
         r = wait_to_send(x, broken);
         if (r < 0)
             return r;
@@ -218,8 +217,8 @@ static int send_all(struct exchange *x, struct iovec *iov, int count)
     return 0;
 }
 
-/* An answer before the body is through. Looked for before each piece, since a server that hangs up
- * after it makes sending fail, and after that TLS lets nothing more be received. */
+/* Reads a reply that comes before the body is sent. Called before each piece: if the server replies and
+ * closes, sending fails, and after a failed send TLS receives nothing more. */
 static int hear_early(struct exchange *x)
 {
     struct pollfd p = {.fd = x->client->line.fd, .events = POLLIN};
@@ -227,7 +226,7 @@ static int hear_early(struct exchange *x)
     return ATOLL_MIN(r, 0);
 }
 
-/* The request body from its reader, chunked or of known length. */
+/* Sends the request body from transfer->read, chunked or with known length. */
 static int send_transfer(struct exchange *x)
 {
     const struct atoll_http_transfer *t = x->transfer;
@@ -244,7 +243,7 @@ static int send_transfer(struct exchange *x)
         int r;
         if (n < 0 || (n == 0 && !chunked))
             return atoll_fail(x->err, ATOLL_ERR_CANCELED, n < 0 ? (int)-n : EPIPE,
-                              "cannot read what is to be sent: %s",
+                              "cannot read the request body: %s",
                               n < 0 ? strerror((int)-n) : "it ended too early");
         if (chunked)
             iov[0].iov_len = (size_t)snprintf(size, sizeof(size), "%zx\r\n", (size_t)n);
@@ -352,7 +351,7 @@ static int exchange(struct atoll_http_client *client, const char *method, const 
     return r;
 }
 
-/* Keeps the connection only when both messages are over and nothing is left on the line. */
+/* Keeps the connection only if request and reply are complete and no further bytes arrived. */
 static int conclude(struct exchange *x, int r, struct atoll_http_reply *reply)
 {
     if (r < 0 || !x->keep_alive || !x->body_sent || x->rest > 0)
@@ -465,7 +464,7 @@ static int set_address(struct atoll_http_client *c, const char *where, struct at
         }
     }
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "\"%.200s\" is no address of atolld; give the path of its socket, "
+                      "\"%.200s\" is not an address of atolld; use the path of its socket, "
                       "http://HOST:PORT or https://HOST:PORT",
                       where);
 }

@@ -10,7 +10,7 @@
 
 #define CLIENT_READ_BYTES (64 * 1024)
 
-/* A connection, plain or with TLS inside. */
+/* A connection, plain or with TLS. */
 struct atoll_http_line {
     int fd;                     /* owned; ATOLL_NO_FD when not connected */
     struct atoll_tls_conn *tls; /* owned; NULL: plain */
@@ -31,17 +31,17 @@ struct atoll_http_client {
 };
 
 /* client_socket.c */
-/* Connects, or makes sure that the connection kept from the last request still stands. */
+/* Connects, unless the connection kept from the last request is still usable. */
 int atoll_http_client_connect(struct atoll_http_client *client,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_http_client_disconnect(struct atoll_http_client *client);
-/* Waits for any of `events`: those that are ready, or DEADLINE_EXCEEDED. */
+/* Waits for any of `events`. Returns those that are ready, or DEADLINE_EXCEEDED. */
 int atoll_http_client_wait(int fd, short events, int timeout_ms,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_http_client_lost(const struct atoll_http_client *client, int errnum,
                            struct atoll_error *err);
 
-/* Bytes moved, 0 at the end, or -errno; -EAGAIN when none move now. */
+/* Return the number of bytes, 0 at the end of the connection, or -errno; -EAGAIN instead of waiting. */
 ssize_t atoll_http_line_recv(struct atoll_http_line *line, void *buf, size_t n);
 ssize_t atoll_http_line_sendv(struct atoll_http_line *line, const struct iovec *iov, int count);
 /* What to poll for before receiving again. */
@@ -49,8 +49,8 @@ short atoll_http_line_events(const struct atoll_http_line *line);
 void atoll_http_line_close(struct atoll_http_line *line);
 
 /* http_client.c */
-/* Sends a request that asks for an upgrade and reads the reply's head. When that is a 101, what
- * came behind it is *ret_rest bytes at client->in + *ret_at, and the line is still the client's. */
+/* Sends an upgrade request and reads the head of the reply. After a 101, the bytes received behind the
+ * head are *ret_rest bytes at client->in + *ret_at; the client still owns the connection. */
 int atoll_http_client_upgrade(struct atoll_http_client *client, const char *target,
                               const struct atoll_http_field *headers,
                               const struct atoll_http_field *own, struct atoll_http_reply *reply,

@@ -1,6 +1,6 @@
 /*
- * Who is told when a connection is closed. Always from the loop: a connection may be closed inside a
- * call that a handler makes, and nobody should have to fear what else happens there.
+ * Callbacks for the end of a connection ("farewells"). They are called from the loop, because a
+ * connection may be closed inside a call that a handler makes.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -8,12 +8,12 @@
 #include <sys/socket.h>
 #include "net/http2_internal.h"
 
-/* A peer that does not answer is gone after a minute. The listener has switched keepalive on. */
+/* A TCP peer that does not answer counts as gone after a minute. The listener enables keepalive. */
 #define KEEPALIVE_IDLE_S 30
 #define KEEPALIVE_EVERY_S 10
 #define KEEPALIVE_TRIES 3
 
-/* Of a unix socket nothing of this is needed, or possible. */
+/* Fails on a unix socket, which does not need it. */
 static void watch_peer(int fd)
 {
     const int idle = KEEPALIVE_IDLE_S, every = KEEPALIVE_EVERY_S, tries = KEEPALIVE_TRIES;

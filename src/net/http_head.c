@@ -1,6 +1,6 @@
 /*
- * The rules for a request head that need the whole of it and hold in every version: the shape of
- * the target, Host, Transfer-Encoding, Expect.
+ * Rules for a complete request head, in every HTTP version: syntax of the target, Host,
+ * Transfer-Encoding, Expect.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -71,7 +71,7 @@ static const char *text_at(const struct atoll_http_conn *c, uint32_t offset)
     return (const char *)c->head.data + offset;
 }
 
-/* Where the path of a target begins: an absolute-form names scheme and host before it. */
+/* Where the path of a target begins: an absolute-form has scheme and host before it. */
 static const char *path_of_target(const char *target)
 {
     const char *p;
@@ -97,7 +97,7 @@ static bool take_target(struct atoll_http_conn *c, uint32_t target)
         return atoll_http_reject_with(c, 400, "the request target is not a path");
     c->req.target = target;
     c->req.path = (uint32_t)c->head.len;
-    /* Reserved first: the text copied lives in the same buffer and must not move meanwhile. */
+    /* Reserve first: the text to copy is in the same buffer, which must not move during the copy. */
     r = atoll_buf_reserve(&c->head, path_len + 3 * query_len + 8, &tail);
     if (r < 0)
         return atoll_http_head_refuse(c, r);
@@ -125,7 +125,7 @@ static bool host_is_valid(const char *host)
     return true;
 }
 
-/* Headers that decide where the message ends or who it is for: each at most once. */
+/* Headers that define the end or the destination of the message may occur at most once. */
 static bool check_fields(struct atoll_http_conn *c)
 {
     struct atoll_http_request *req = &c->req;
@@ -136,7 +136,7 @@ static bool check_fields(struct atoll_http_conn *c)
         const char *value = text_at(c, c->fields[i].value);
         if (strcasecmp(name, "host") == 0) {
             if (++hosts > 1 || !host_is_valid(value))
-                return atoll_http_reject_with(c, 400, "the Host header is doubled or malformed");
+                return atoll_http_reject_with(c, 400, "the Host header is duplicated or malformed");
         } else if (strcasecmp(name, "transfer-encoding") == 0) {
             if (++encodings > 1 || strcasecmp(value, "chunked") != 0 || req->http10)
                 return atoll_http_reject_with(c, 400,

@@ -10,26 +10,26 @@
 /*
  * What the files of the HTTP server share.
  *   http_server.c     server, connections, timeouts
- *   http_head.c       what a request must look like in any version
+ *   http_head.c       rules for a request head in every version
  *   http_request.c    the request as handlers see it; its body
- *   http_response.c   answers, whatever the version
- *   http_farewell.c   who is told when a connection is closed
- *   http1_head.c      HTTP/1: what llhttp tolerates and we do not
+ *   http_response.c   answers, in every version
+ *   http_farewell.c   callbacks for the end of a connection
+ *   http1_head.c      HTTP/1: rejects what llhttp accepts and we do not
  *   http1_input.c     HTTP/1: from bytes to requests
  *   http1_output.c    HTTP/1: from answers to bytes
  *   http2_session.c   HTTP/2: one connection, its frames and its limits
  *   http2_stream.c    HTTP/2: one request and its body
  *   http2_answer.c    HTTP/2: from answers to frames
- * A connection embeds the one request it can have at a time: a request costs no allocation once the
- * connection's buffers have grown to the usual size. In HTTP/2 each stream is such a connection; it
- * has no parser and no byte stream of its own. What differs is behind struct atoll_http_wire.
+ * A connection embeds the one request it can have at a time: a request needs no allocation once the
+ * connection's buffers are large enough. In HTTP/2 each stream is such a connection, without a parser
+ * and a byte stream of its own. struct atoll_http_wire hides the differences.
  */
 
 struct atoll_http_conn;
 
-/* What HTTP/1 and HTTP/2 do differently. */
+/* The operations that differ between HTTP/1 and HTTP/2. */
 struct atoll_http_wire {
-    /* length is what Content-Length promises, -1 for unknown. */
+    /* length: the Content-Length, -1 if unknown. */
     void (*begin)(struct atoll_http_request *req, int status, const char *content_type,
                   int64_t length);
     int (*write)(struct atoll_http_request *req, const void *bytes, size_t n);
@@ -38,15 +38,15 @@ struct atoll_http_wire {
     /* begin, all bytes and end in one. */
     void (*respond)(struct atoll_http_request *req, int status, const char *content_type,
                     const void *bytes, size_t n);
-    /* Breaks off, so that the client cannot take what it got for the whole. */
+    /* Aborts, so that the client cannot take a partial answer for a complete one. */
     void (*cut)(struct atoll_http_conn *c);
     size_t (*pending)(const struct atoll_http_conn *c);
     void (*await_empty)(struct atoll_http_conn *c);
-    /* Says 100 Continue. */
+    /* Sends 100 Continue. */
     void (*go_on)(struct atoll_http_conn *c);
     void (*pause)(struct atoll_http_conn *c);
     void (*resume)(struct atoll_http_conn *c);
-    /* From the loop, after atoll_http_conn_kick(). */
+    /* Called from the loop after atoll_http_conn_kick(). */
     void (*kicked)(struct atoll_http_conn *c);
 };
 
@@ -54,13 +54,13 @@ enum atoll_http_phase {
     PHASE_HANDSHAKE, /* TLS: the version is not known yet */
     PHASE_IDLE,      /* between requests, no byte of the next one seen */
     PHASE_HEAD,      /* reading a head */
-    PHASE_SERVING,   /* the handler has the request; its body may still be coming */
+    PHASE_SERVING,   /* the handler has the request; its body may still be arriving */
     PHASE_DRAIN,     /* answered; dropping the rest of its body */
     PHASE_CLOSING,   /* sending the last bytes */
 };
 
 enum atoll_http_body_mode {
-    BODY_UNREAD, /* nobody asked for it yet */
+    BODY_UNREAD, /* the handler has not asked for it yet */
     BODY_COLLECT,
     BODY_STREAM,
 };
@@ -70,7 +70,7 @@ struct atoll_http_header_field {
     uint32_t name, value;
 };
 
-/* State of the check that llhttp leaves to us: line ends and the shape of the request line. */
+/* State of the checks that llhttp does not make: line ends and the syntax of the request line. */
 struct atoll_http_lines {
     uint8_t last;   /* previous byte */
     uint8_t spaces; /* seen in the request line */
@@ -89,7 +89,7 @@ struct atoll_http_request {
 
     enum atoll_http_body_mode body_mode;
     bool body_done;    /* its last byte has been parsed */
-    bool body_told;    /* done or on_end has been called */
+    bool body_told;    /* `done` or on_end has been called */
     bool body_paused;  /* by the handler */
     size_t body_max;   /* COLLECT */
     uint64_t body_got; /* bytes parsed so far */
@@ -98,9 +98,9 @@ struct atoll_http_request {
     void (*on_too_large)(void *arg, struct atoll_http_request *req); /* COLLECT; or NULL */
     void *body_arg;
 
-    char reason[ATOLL_HTTP_REASON_MAX + 1]; /* of the status line; "": the usual one */
+    char reason[ATOLL_HTTP_REASON_MAX + 1]; /* of the status line; "": the default */
     bool begun, chunked, no_body;           /* no_body: HEAD, 204, 304 */
-    int64_t left; /* of a promised Content-Length, -1 when there is none */
+    int64_t left; /* bytes left of the Content-Length, -1 if there is none */
     void (*on_drain)(void *arg, struct atoll_http_request *req);
     void *drain_arg;
     void (*on_close)(void *arg, struct atoll_http_request *req);
@@ -115,7 +115,7 @@ struct atoll_http_conn {
     struct atoll_tls_conn *tls;  /* the stream's; NULL without TLS */
     struct atoll_http_peer peer;
     enum atoll_http_phase phase;
-    unsigned depth; /* callbacks running; memory stays until they return */
+    unsigned depth; /* callbacks running; the memory is freed after they return */
     bool dead;
 
     llhttp_t parser;
@@ -128,18 +128,18 @@ struct atoll_http_conn {
     int reject_status; /* set by a parser callback together with reject_text */
     const char *reject_text;
     bool head_done, message_done;
-    bool dispatching;    /* on_request is running: deliver() follows anyway */
+    bool dispatching;    /* on_request is running; the body is delivered after it */
     const uint8_t *span; /* body bytes found by the last parser step */
     size_t span_len;
 
     struct atoll_http_request req;
-    struct atoll_buf body;       /* COLLECT, when it does not come in one piece */
+    struct atoll_buf body;       /* COLLECT, if it arrives in several pieces */
     struct atoll_buf extra;      /* response headers set by the handler */
     struct atoll_list farewells; /* of struct atoll_http_farewell.node; HTTP/1 only */
     size_t drained;              /* bytes of an unwanted body dropped so far */
-    bool corked;                 /* more requests follow in this input: answer them in one send */
-    bool held;                   /* a head or small pieces wait for more */
-    struct atoll_timer kick;     /* deliver(), or release what is held, from the loop */
+    bool corked;                 /* more pipelined requests follow: send their answers together */
+    bool held;                   /* a head or small pieces are held back to be sent together */
+    struct atoll_timer kick;     /* delivers the body, or sends what is held, from the loop */
 };
 
 #define HTTP_MAX_LISTENERS 8
@@ -159,71 +159,71 @@ struct atoll_http_server {
     struct atoll_list conns;
     struct atoll_list upgraded;      /* of http_upgrade.node */
     struct atoll_list sessions;      /* of HTTP/2 */
-    struct atoll_shares connections; /* all of them, by peer.source */
+    struct atoll_shares connections; /* all connections, counted by peer.source */
     struct atoll_http_port ports[HTTP_MAX_LISTENERS];
     size_t port_count;
-    struct atoll_timer sweep;    /* looks for timeouts while there are connections */
-    struct atoll_list farewells; /* of connections that are closed, to be called */
-    struct atoll_timer parting;  /* calls them */
-    int64_t date_s;              /* second that `date` shows */
+    struct atoll_timer sweep;    /* checks timeouts while there are connections */
+    struct atoll_list farewells; /* of closed connections; to be called */
+    struct atoll_timer parting;  /* calls `farewells` */
+    int64_t date_s;              /* the second of `date` */
     char date[32];
 };
 
-/* A connection that became something else still counts against the server's maximum. */
+/* A connection that was upgraded (WebSocket, tunnel) still counts against the server's maximum. */
 struct atoll_http_upgrade {
     struct atoll_list node;
     struct atoll_list farewells;      /* of the connection */
-    struct atoll_http_server *server; /* NULL when gone before us */
+    struct atoll_http_server *server; /* NULL once the server is freed */
     char source[64];
 };
 
 /* http_server.c */
 void atoll_http_conn_close(struct atoll_http_conn *c);
-/* Ends an unanswered request of a connection that is to be closed. */
+/* Calls on_close of the unanswered request of a connection that is about to be closed. */
 void atoll_http_conn_lost(struct atoll_http_conn *c);
-/* Takes the stream out of a connection whose request ends with that. */
+/* Takes the byte stream out of a connection, which ends the request. */
 struct atoll_stream *atoll_http_conn_upgrade(struct atoll_http_conn *c,
                                              struct atoll_http_upgrade *upgrade);
 void atoll_http_upgrade_done(struct atoll_http_upgrade *upgrade);
 
 /* http_farewell.c */
-/* All of `from` go to `to`, which is empty. */
+/* Initialises `to` and moves all of `from` to it. */
 void atoll_http_farewells_move(struct atoll_list *from, struct atoll_list *to);
-/* Their connection is closed: they are called soon. */
+/* The connection is closed: schedules its farewells. */
 void atoll_http_farewells_release(struct atoll_http_server *s, struct atoll_list *from);
-/* Calls those that wait, at once. */
+/* Calls the scheduled farewells immediately. */
 void atoll_http_farewells_say(struct atoll_http_server *s);
 
 /* http_request.c */
 /* Calls the handler with a request whose head is complete. */
 void atoll_http_request_serve(struct atoll_http_conn *c);
-/* Hands a piece of the body to whoever asked for it. */
+/* Passes a piece of the body to the handler, or stores it (COLLECT). */
 void atoll_http_request_piece(struct atoll_http_conn *c, const uint8_t *bytes, size_t n);
-/* Tells the handler what it may be told by now about the body. */
+/* Delivers buffered body bytes and the end of the body, unless the handler has paused. */
 void atoll_http_request_deliver(struct atoll_http_conn *c);
 void atoll_http_conn_kick(struct atoll_http_conn *c);
 
 /* http_head.c */
-/* Whether it can be the name of a header (RFC 9110 section 5.6.2). */
+/* Whether the text is a token, such as a header name (RFC 9110 section 5.6.2). */
 bool atoll_http_is_token(const char *text, size_t n);
-/* Makes sure that fields[field_count] exists; false sets c->reject_*. */
+/* Ensures that fields[field_count] exists; if not, sets c->reject_* and returns false. */
 bool atoll_http_head_room(struct atoll_http_conn *c);
 bool atoll_http_head_append(struct atoll_http_conn *c, const void *bytes, size_t n);
-/* Its head found no room, because of r; false. */
+/* Sets c->reject_* for a head that could not be stored (r: -ENOBUFS, -ENOMEM); returns false. */
 bool atoll_http_head_refuse(struct atoll_http_conn *c, int r);
-/* Fills in req.path and req.query from the target at that offset of c->head, and checks the fields
- * that matter for where the request goes and ends. req.method and req.http* are set before. False
- * sets c->reject_*. */
+/* Sets req.path and req.query from the target at that offset of c->head, and checks the headers that
+ * define destination and framing. The caller has set req.method and req.http*. On failure sets
+ * c->reject_* and returns false. */
 bool atoll_http_head_check(struct atoll_http_conn *c, uint32_t target);
 bool atoll_http_reject_with(struct atoll_http_conn *c, int status, const char *text);
 
 /* http_response.c */
-/* Answers a request that is not (or no longer) the handler's, and closes. */
+/* Answers a request that the handler does not have (any more), and closes the connection. */
 void atoll_http_conn_reject(struct atoll_http_conn *c, int status, const char *text);
 /* "OK", "Not Found" …; never NULL. */
 const char *atoll_http_reason(int status);
 bool atoll_http_is_field_value(const char *text);
-/* Now, as the Date header wants it. */
+/* The current time in the format of the Date header. Borrowed. */
 const char *atoll_http_date(struct atoll_http_server *s);
 
 /* http1_input.c */
@@ -232,23 +232,23 @@ size_t atoll_http1_input(struct atoll_http_conn *c, const uint8_t *bytes, size_t
 
 /* http1_output.c */
 extern const struct atoll_http_wire atoll_http1_wire;
-/* The one answer that needs no connection object. */
+/* The complete answer for a client beyond limits.connections; needs no connection object. */
 extern const char atoll_http1_busy_answer[];
 int atoll_http_respond_upgrade(struct atoll_http_request *req, const char *fields);
 
 /* http1_head.c */
-/* Checks framing bytes; false when another parser could read them differently. */
+/* Checks framing bytes; false if another parser could interpret them differently. */
 bool atoll_http1_lines_check(struct atoll_http_lines *lines, const uint8_t *bytes, size_t n);
-/* Fills c->req from a complete head; false sets c->reject_*. */
+/* Fills c->req from a complete head. On failure sets c->reject_* and returns false. */
 bool atoll_http1_head_finish(struct atoll_http_conn *c);
 
 /* http2_session.c */
 struct atoll_http2;
-/* Goes on with the stream of c, of which nothing has been read, as HTTP/2; c is gone after that.
- * NULL when there is no memory: then everything is closed. */
+/* Makes an HTTP/2 session of the byte stream of c, from which nothing has been read, and frees c.
+ * NULL without memory; the connection is then closed. */
 struct atoll_http2 *atoll_http2_take_over(struct atoll_http_conn *c);
 size_t atoll_http2_input(struct atoll_http2 *h, const uint8_t *bytes, size_t n);
-/* Ends what is overdue in any of the server's sessions. */
+/* Ends expired sessions and streams. */
 void atoll_http2_sweep(struct atoll_http_server *s);
-/* Closes all of them, calling on_close of open requests. */
+/* Closes all sessions; calls on_close of open requests. */
 void atoll_http2_close_all(struct atoll_http_server *s);

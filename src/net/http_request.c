@@ -1,7 +1,6 @@
 /*
- * The request as handlers see it, whatever the version: what its head says, and its body. Body
- * bytes are handed out where they were received; only a collected body that does not come in one
- * piece is copied.
+ * The request as handlers see it, in every HTTP version: its head and its body. Body bytes are passed on
+ * without a copy; only a collected body that arrives in several pieces is copied.
  */
 #include <errno.h>
 #include <string.h>
@@ -43,7 +42,7 @@ void atoll_http_request_deliver(struct atoll_http_conn *c)
     }
 }
 
-/* A piece of a body that is gathered. The whole of it in one piece needs no copy. */
+/* A piece of a collected body. A body that arrives in one piece is not copied. */
 static void collect_piece(struct atoll_http_conn *c, const uint8_t *bytes, size_t n)
 {
     struct atoll_http_request *req = &c->req;

@@ -1,6 +1,6 @@
 /*
- * Answers, whatever the version: what is promised to handlers is checked here, and the rest is left
- * to the wire of the connection.
+ * Answers, in every HTTP version: checks the contracts of http_server.h and calls the connection's
+ * struct atoll_http_wire.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ const char *atoll_http_reason(int status)
     return s ? s->reason : "Status";
 }
 
-/* "Sat, 31 Jan 2026 12:00:00 GMT", made once a second. */
+/* "Sat, 31 Jan 2026 12:00:00 GMT"; formatted at most once a second. */
 const char *atoll_http_date(struct atoll_http_server *s)
 {
     static const char days[][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
@@ -127,14 +127,14 @@ void atoll_http_set_reason(struct atoll_http_request *req, const char *text)
             *p = *p < 0x80 ? ' ' : '?';
 }
 
-/* What both kinds of answers begin with. */
+/* Common to atoll_http_respond() and atoll_http_begin(). */
 static void note_status(struct atoll_http_request *req, int status, int64_t length)
 {
     req->no_body = req->method == ATOLL_HEAD || status == 204 || status == 304;
     req->left = length;
 }
 
-/* The request is over for its handler, though not yet for the wire. */
+/* The request has ended for its handler: no callback is made any more. Its bytes may still be queued. */
 static void forget_handler(struct atoll_http_request *req)
 {
     req->on_close = NULL;
@@ -180,7 +180,7 @@ void atoll_http_respond_error(struct atoll_http_request *req, int status, const 
     if (r == 0)
         r = atoll_buf_appends(&body, "}}\n");
     if (r < 0)
-        atoll_buf_clear(&body); /* too long or no memory: the status has to do */
+        atoll_buf_clear(&body); /* too long or no memory: send only the status */
     atoll_http_respond(req, status, "application/json", atoll_buf_head(&body),
                        atoll_buf_size(&body));
     atoll_buf_done(&body);
@@ -196,15 +196,15 @@ void atoll_http_conn_reject(struct atoll_http_conn *c, int status, const char *t
     if (c->phase == PHASE_SERVING && req->on_close)
         req->on_close(req->close_arg, req);
     if (begun) {
-        /* Too late for another status. */
+        /* The head of an answer is sent: too late for another status. */
         c->phase = PHASE_CLOSING;
         c->wire->cut(c);
     } else if (c->phase == PHASE_DRAIN) {
-        /* The answer is out already. */
+        /* The answer is complete already. */
         c->phase = PHASE_CLOSING;
         atoll_stream_close_after_flush(c->stream);
     } else {
-        if (c->phase == PHASE_HEAD && !req->http2) /* else nothing is left of an earlier request */
+        if (c->phase == PHASE_HEAD && !req->http2) /* req may hold values of the previous request */
             *req = (struct atoll_http_request){.conn = c, .left = -1};
         req->keep_alive = false;
         atoll_buf_clear(&c->extra);

@@ -1,6 +1,6 @@
 /*
- * Server and connections. Timeouts are not timers per connection but one sweep over all of them
- * while there are any: a request then costs no timer work, and an idle server never wakes up.
+ * Server and connections. There is no timer per connection: while there are connections, one timer
+ * sweeps over all of them. So a request costs no timer work, and an idle server never wakes up.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "net/http_internal.h"
 #include "net/tls.h"
 
-/* As many connections as limits.connections says, times this, whatever the parts are. */
+/* Most TCP connections in total: limits.connections times this, whatever the shares of the sources are. */
 #define MOST_TIMES 4
 
 static void sweep(void *arg);
@@ -23,7 +23,7 @@ static void arm_sweep(struct atoll_http_server *s)
         atoll_timer_set(&s->sweep, s->loop, period, sweep, s);
 }
 
-/* Releases everything but the memory of a connection that is being called back. */
+/* Releases everything except the memory of the connection, which a running callback may still use. */
 static void conn_drop(struct atoll_http_conn *c)
 {
     c->dead = true;
@@ -89,8 +89,8 @@ static void stream_drain(void *arg)
     }
 }
 
-/* A client that shuts down its sending side while it waits for an answer looks the same as one that
- * is gone, and is treated so. */
+/* A client that shuts down its sending side while it waits for an answer cannot be told from a client
+ * that is gone, and is treated like one. */
 static void stream_eof(void *arg)
 {
     struct atoll_http_conn *c = arg;
@@ -138,7 +138,7 @@ static void fill_peer(struct atoll_http_peer *peer, int fd, bool is_unix)
     peer->pid = cred.pid;
 }
 
-/* Takes fd in every case. tls may be NULL. */
+/* Takes ownership of fd, even on failure. tls may be NULL. */
 static int conn_new(struct atoll_http_server *s, int fd, const struct atoll_http_peer *peer,
                     struct atoll_tls *tls, struct atoll_http_conn **ret_conn,
                     struct atoll_error *err)
@@ -177,8 +177,8 @@ static int conn_new(struct atoll_http_server *s, int fd, const struct atoll_http
     return 0;
 }
 
-/* Strangers have any number of addresses, so there is an end to all of them together. Not for the
- * unix socket: whoever may use it is there to help. */
+/* Remote clients can use any number of addresses, so their total is limited too. The unix socket is
+ * exempt: its users are local operators, who must get in to help. */
 static bool has_room(const struct atoll_http_server *s, const struct atoll_http_peer *peer)
 {
     return atoll_shares_fits(&s->connections, peer->source, 1) &&
@@ -194,14 +194,15 @@ static void accepted(void *arg, int fd, bool is_unix)
 
     fill_peer(&peer, fd, is_unix);
     if (!has_room(s, &peer)) {
-        /* It fits into an empty socket buffer; a client that does not get it sees an end. */
+        /* The answer fits into an empty socket buffer. A client that misses it sees a closed
+         * connection. */
         if (!port->tls)
             (void)!send(fd, atoll_http1_busy_answer, strlen(atoll_http1_busy_answer),
                         MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)close(fd);
         return;
     }
-    /* Out of memory drops the client, who sees an end; nobody else is to be told. */
+    /* Without memory the connection is closed; there is no caller to report it to. */
     (void)!conn_new(s, fd, &peer, port->tls, &c, NULL);
 }
 
@@ -221,7 +222,7 @@ static bool is_expired(const struct atoll_http_conn *c, int64_t now)
     case PHASE_HEAD:
         return now - c->head_since_ms >= l->header_ms;
     case PHASE_SERVING:
-        /* Only if it is the client we wait for, not the handler. */
+        /* Expires only while we wait for the client, not for the handler. */
         if (atoll_stream_pending(c->stream) > 0)
             return idle;
         return idle && req->body_mode != BODY_UNREAD && !req->body_done && !req->body_paused;
@@ -255,7 +256,7 @@ static void sweep(void *arg)
     struct atoll_http_server *s = arg;
     struct atoll_http_conn *c;
 
-    /* From the start again each time: an on_close may close other connections. */
+    /* Starts again after each one: an on_close may close other connections. */
     while ((c = find_expired(s)))
         expire(c);
     atoll_http2_sweep(s);
@@ -349,7 +350,7 @@ struct atoll_http_server *atoll_http_server_free(struct atoll_http_server *s)
     return NULL;
 }
 
-/* The next free place, or NULL; it counts once it listens. */
+/* The next free entry of the port table, or NULL. The caller increments the count once it listens. */
 static struct atoll_http_port *next_port(struct atoll_http_server *s, struct atoll_error *err)
 {
     struct atoll_http_port *port = &s->ports[s->port_count];

@@ -1,6 +1,6 @@
 /*
- * Opening: the socket is made complete (mode, listen) before it can be found, as far as the kernel
- * allows. Accepting: a bounded burst per readiness, so that other work of the loop gets its turn.
+ * Opening: mode and options are set before clients can find the socket, as far as the kernel allows.
+ * Accepting: a bounded number of connections per event, so that other work of the loop is not delayed.
  */
 #include "net/listener.h"
 
@@ -13,16 +13,16 @@
 
 #define BACKLOG 512
 #define ACCEPT_BURST 64
-#define REST_MS 100 /* out of descriptors: how long accepting rests */
+#define REST_MS 100 /* pause of accepting when descriptors run out */
 
 struct atoll_listener {
     struct atoll_loop *loop;
     struct atoll_watch watch;
     struct atoll_timer rest;
     int fd;
-    int reserve_fd; /* spent to accept and drop when no other descriptor is left */
+    int reserve_fd; /* closed to accept and drop one client when no descriptor is left */
     bool is_unix;
-    bool in_burst, closed; /* closed by its own callback: freed when the burst ends */
+    bool in_burst, closed; /* closed by its own callback: freed after the burst */
     atoll_listener_accept_fn *on_accept;
     void *arg;
 };
@@ -43,7 +43,7 @@ static void rest_over(void *arg)
         atoll_timer_set(&l->rest, l->loop, REST_MS, rest_over, l);
 }
 
-/* Drops one caller instead of letting all of them hang, then rests. */
+/* Accepts and drops one client, so that it does not hang, then pauses accepting. */
 static void out_of_descriptors(struct atoll_listener *l)
 {
     if (l->reserve_fd >= 0) {
@@ -83,7 +83,7 @@ static void ready(void *arg, uint32_t events)
             continue;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
             out_of_descriptors(l);
-        /* What is left is EAGAIN, or concerns one caller who has gone again (accept(2)). */
+        /* EAGAIN, or an error of one client that has already disconnected (accept(2)). */
         break;
     }
     l->in_burst = false;
@@ -103,7 +103,7 @@ struct atoll_listener *atoll_listener_close(struct atoll_listener *l)
     return NULL;
 }
 
-/* Takes fd in every case. */
+/* Takes ownership of fd, even on failure. */
 static int listener_new(struct atoll_loop *loop, int fd, bool is_unix,
                         atoll_listener_accept_fn *on_accept, void *arg,
                         struct atoll_listener **ret_listener, struct atoll_error *err)
@@ -134,7 +134,7 @@ static int listener_new(struct atoll_loop *loop, int fd, bool is_unix,
     return 0;
 }
 
-/* Removes a socket file nobody answers on. */
+/* Removes a socket file on which no process listens. */
 static int clear_stale(const struct atoll_address_unix *a, const char *path,
                        struct atoll_error *err)
 {
@@ -145,11 +145,11 @@ static int clear_stale(const struct atoll_address_unix *a, const char *path,
         return errno == ENOENT ? 0 : atoll_fail_errno(err, errno, "stat %s", path);
     if (!S_ISSOCK(st.st_mode))
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOTSOCK,
-                          "%s exists and is no socket; move it away or choose another path", path);
+                          "%s exists and is not a socket; remove it or choose another path", path);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return atoll_fail_errno(err, errno, "socket");
-    /* EAGAIN: someone listens, but its backlog is full. */
+    /* EAGAIN: a process listens, but its backlog is full. */
     if (connect(fd, (const struct sockaddr *)&a->addr, a->len) == 0 || errno == EAGAIN)
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EADDRINUSE,
                           "another process already listens on %s; stop it or choose another path",
@@ -168,8 +168,8 @@ static int bind_unix(const struct atoll_address_unix *a, const char *path, mode_
 
     if (fd < 0)
         return atoll_fail_errno(err, errno, "socket");
-    /* The mode given before bind is the most the file will ever have; the chmod after it only
-     * undoes what the umask took away. So there is no moment with too many rights. */
+    /* bind() creates the file with this mode minus the umask; the chmod after it adds the masked bits.
+     * So the file never has more permissions than `mode`. */
     if (fchmod(fd, mode) < 0)
         return atoll_fail_errno(err, errno, "fchmod socket");
     if (bind(fd, (const struct sockaddr *)&a->addr, a->len) < 0)
@@ -203,7 +203,7 @@ int atoll_listener_open_unix(struct atoll_loop *loop, const char *path, mode_t m
     return listener_new(loop, r, true, on_accept, arg, ret_listener, err);
 }
 
-/* Accepted sockets inherit these on Linux, which saves the calls for each of them. */
+/* On Linux accepted sockets inherit these options, so they need no calls of their own. */
 static int set_tcp_options(int fd)
 {
     static const struct {
@@ -236,8 +236,8 @@ static int bind_tcp(const struct addrinfo *ai)
     return ATOLL_TAKE_FD(fd);
 }
 
-/* Whether this host does not have that address, so that another one may be tried. A port in use is
- * not of that kind: moving to the other family would hide it. */
+/* Whether this host lacks the address, so that the next one is tried. Not for a port in use: using
+ * the other address family would hide that. */
 static bool is_absent(int fd)
 {
     return fd == -EADDRNOTAVAIL || fd == -EAFNOSUPPORT;
@@ -275,8 +275,8 @@ int atoll_listener_open_tcp(struct atoll_loop *loop, const char *host_port,
 
     if (r < 0)
         return r;
-    /* A name may stand for both families. IPv4 first: who asks for localhost tries both, who asks
-     * for 127.0.0.1 does not. */
+    /* A name may resolve to both families. IPv4 first: clients of localhost try both families, but
+     * clients of 127.0.0.1 do not. */
     for (int pass = 0; pass < 2; pass++)
         for (const struct addrinfo *ai = list; ai && is_absent(fd); ai = ai->ai_next)
             if ((ai->ai_family == AF_INET) == (pass == 0))
@@ -285,7 +285,7 @@ int atoll_listener_open_tcp(struct atoll_loop *loop, const char *host_port,
     if (fd < 0)
         return fail_bind(err, host_port, -fd);
     port = bound_port(fd);
-    /* Two sockets can be bound where only one can listen: EADDRINUSE may come this late. */
+    /* Two sockets can be bound to an address though only one can listen: EADDRINUSE may come here. */
     r = listener_new(loop, fd, false, on_accept, arg, ret_listener, err);
     if (r == -EADDRINUSE)
         return fail_bind(err, host_port, EADDRINUSE);

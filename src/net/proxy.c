@@ -1,12 +1,11 @@
 /*
- * One exchange: a request of a client, a connection to the upstream, an answer. The client's side
- * is the HTTP server's own interface, so that this works for whatever it speaks; the upstream's
- * answer goes through a strict parser and is framed anew.
+ * One exchange: a request of a client, a connection to the upstream, an answer. The client's side uses
+ * the interface of our HTTP server, so it works with every HTTP version; the upstream's answer is parsed
+ * strictly and framed anew.
  *
- * An exchange ends in one place, finish(), whoever ends it: the answer was complete, the client
- * went away, the upstream failed. A connection that was kept may have been closed by the upstream
- * at the moment we used it; what can safely be asked twice (RFC 9110 section 9.2.2) is then asked
- * again on a new one.
+ * An exchange always ends in finish(): the answer was complete, the client disconnected, or the upstream
+ * failed. The upstream may close a kept connection just when we use it; an idempotent request (RFC 9110
+ * section 9.2.2) is then sent again on a new connection.
  */
 #include "net/proxy.h"
 
@@ -17,15 +16,15 @@
 #include "net/proxy_internal.h"
 
 #define EXCHANGES_MAX 4096
-#define DIALS_PER_KEY 4              /* the far end makes only so many connections at a time */
+#define DIALS_PER_KEY 4              /* concurrent connection attempts to one upstream */
 #define HEAD_MAX ((size_t)64 * 1024) /* of a request for the upstream */
 #define ANSWER_MS (120 * 1000)
 
-/* A connection being made. It outlives the exchange it is for, and even the proxy. */
+/* A connection attempt. It may outlive its exchange and the proxy. */
 struct dial {
     struct atoll_list node;
-    struct atoll_proxy *proxy;             /* NULL once that is gone */
-    struct atoll_proxy_exchange *exchange; /* NULL once that is gone */
+    struct atoll_proxy *proxy;             /* NULL once freed */
+    struct atoll_proxy_exchange *exchange; /* NULL once it has ended */
     char key[ATOLL_PROXY_KEY_MAX];
 };
 
@@ -161,11 +160,11 @@ static void upstream_closed(void *arg, int error)
         return;
     }
     if (error == 0 && x->begun)
-        (void)llhttp_finish(&x->parser); /* an answer without a length ends here */
+        (void)llhttp_finish(&x->parser); /* ends an answer without a length */
     if (x->complete)
         complete(x);
     else
-        fail_answer(x, "the server inside closed the connection without a whole answer");
+        fail_answer(x, "the server inside closed the connection before its answer was complete");
 }
 
 static void upstream_drained(void *arg)
@@ -219,7 +218,7 @@ static void client_drained(void *arg, struct atoll_http_request *req)
         atoll_proxy_conn_resume(x->conn);
 }
 
-/* Takes the connection and asks. */
+/* Takes ownership of the connection and sends the request. */
 static void ask(struct atoll_proxy_exchange *x, struct atoll_proxy_conn *conn, bool reused)
 {
     struct iovec iov = {(void *)atoll_buf_head(&x->head), atoll_buf_size(&x->head)};
@@ -228,7 +227,7 @@ static void ask(struct atoll_proxy_exchange *x, struct atoll_proxy_conn *conn, b
     x->reused = reused;
     x->since_ms = atoll_loop_now_ms(x->proxy->config.loop);
     atoll_proxy_conn_own(conn, &upstream_events, x);
-    atoll_proxy_conn_resume(conn); /* it may have been held back for the client before */
+    atoll_proxy_conn_resume(conn); /* the previous exchange may have paused it */
     atoll_proxy_answer_start(x);
     atoll_proxy_conn_write(conn, &iov, 1);
     if (atoll_http_content_length(x->req) == 0)
@@ -242,7 +241,7 @@ static struct atoll_proxy_exchange *of_wait(struct atoll_list *node)
     return ATOLL_CONTAINER_OF(node, struct atoll_proxy_exchange, wait);
 }
 
-/* A connection nobody uses any more: for whoever waits for one like it, or for later. */
+/* Passes a connection that is free again to an exchange that waits for one, or to the pool. */
 static void give_back(struct atoll_proxy *proxy, const char *key, struct atoll_proxy_conn *conn)
 {
     ATOLL_LIST_FOREACH (&proxy->waiting, node)
@@ -288,7 +287,7 @@ static void dialled(void *ctx, int fd, const struct atoll_error *error)
     struct atoll_proxy_exchange *x = d->exchange;
     struct atoll_proxy_conn *conn = error      ? NULL
                                     : d->proxy ? atoll_proxy_conn_new(&d->proxy->config, d->key, fd)
-                                               : (close(fd), NULL); /* the daemon ends */
+                                               : (close(fd), NULL); /* the proxy was freed */
     struct atoll_error own;
 
     if (!error && !conn) {
@@ -324,7 +323,7 @@ static void dial(struct atoll_proxy_exchange *x)
     memcpy(d->key, x->key, sizeof(d->key));
     x->dial = d;
     atoll_list_push_back(&proxy->dials, &d->node);
-    /* The exchange may be over when this returns. */
+    /* The exchange may have ended when this returns. */
     proxy->config.dial(proxy->config.arg, d->key, dialled, d);
 }
 
@@ -362,7 +361,7 @@ void atoll_proxy_forward(struct atoll_proxy *proxy, struct atoll_http_request *r
 
     if (!fits) {
         (void)atoll_fail(&error, ATOLL_ERR_RESOURCE_EXHAUSTED, EBUSY,
-                         "too many requests are being passed on");
+                         "too many requests are being forwarded");
         fail(x, &error);
         return;
     }

@@ -2,13 +2,12 @@
 #include "net/http_server.h"
 
 /*
- * Passes requests of our HTTP server on to HTTP/1.1 servers elsewhere, with streaming and
- * back-pressure both ways. Messages are taken apart and written anew: what the client sent never
- * reaches the upstream as it was framed, and the other way round, so neither can smuggle anything
- * past the other. An upgrade that the upstream accepts becomes a tunnel of bytes.
+ * Reverse proxy: forwards requests of our HTTP server to HTTP/1.1 upstream servers, with streaming and
+ * back-pressure both ways. Messages are parsed and written anew, in both directions; neither side sees
+ * the framing of the other, which prevents request smuggling. An upgrade that the upstream accepts
+ * becomes a tunnel of bytes.
  *
- * Upstreams have a key, within which connections are kept and used again. How to connect is the
- * owner's business.
+ * A key names an upstream; idle connections are kept and reused per key. The owner's dial() connects.
  *
  * Blocking: nothing here blocks. Thread: the loop's.
  */
@@ -16,32 +15,32 @@ struct atoll_proxy;
 
 #define ATOLL_PROXY_KEY_MAX 64
 
-/* fd: connected, taken; ignored where there is an error. */
+/* fd: connected; the proxy takes ownership. Ignored if error is not NULL. */
 typedef void atoll_proxy_dialed_fn(void *ctx, int fd, const struct atoll_error *error);
 
 struct atoll_proxy_config {
     struct atoll_loop *loop;
-    /* Connects to the upstream `key` names; calls done once, maybe before it returns. */
+    /* Connects to the upstream that `key` names; calls done once, possibly before it returns. */
     void (*dial)(void *arg, const char *key, atoll_proxy_dialed_fn *done, void *ctx);
-    /* Closes what dial gave; NULL: close(2). */
+    /* Closes a descriptor of dial; NULL: close(2). */
     void (*discard)(void *arg, const char *key, int fd);
     void *arg;
-    int64_t answer_ms; /* the longest wait for the head of an answer; 0: 120 s */
+    int64_t answer_ms; /* timeout for the head of an answer; 0: 120 s */
 };
 
 /* How one request ended. */
 struct atoll_proxy_outcome {
-    int status; /* as the client saw it; 101 for a tunnel, 499 when it went away */
+    int status; /* as the client saw it; 101 for a tunnel, 499 if the client disconnected */
     uint64_t in_bytes, out_bytes; /* of bodies and tunnels: from the client, to the client */
 };
 
 struct atoll_proxy_hooks {
-    /* A header on its way; false drops it. *value may be replaced by a text that lives until the
+    /* Called for each header; false drops it. May replace *value by a text that stays valid until the
      * next call of the hook. May be NULL. */
     bool (*request_header)(void *arg, const char *name, const char **value);
     bool (*response_header)(void *arg, const char *name, const char **value);
-    /* Nothing of an answer is out yet: answers the request, and returns the status it gave.
-     * UNAVAILABLE: no connection; DEADLINE_EXCEEDED; DATA_LOSS: the answer makes no sense. */
+    /* Forwarding failed before any of the answer was sent: answers the request and returns the status.
+     * UNAVAILABLE: no connection; DEADLINE_EXCEEDED; DATA_LOSS: malformed answer. */
     int (*failed)(void *arg, struct atoll_http_request *req, const struct atoll_error *error);
     /* The last call. */
     void (*done)(void *arg, const struct atoll_proxy_outcome *outcome);
@@ -49,24 +48,24 @@ struct atoll_proxy_hooks {
 
 struct atoll_proxy_request {
     const char *key;
-    const char *owner;  /* whose part of what all share it takes; see base/shares.h */
+    const char *owner;  /* whose share of the limit this request counts to; see base/shares.h */
     const char *target; /* origin-form: "/path?query" */
     const char *host;   /* Host for the upstream */
     const char *scheme; /* for X-Forwarded-Proto */
     const char *extra;  /* whole header lines to add, or "" */
-    const struct atoll_proxy_hooks *hooks; /* lives for ever */
+    const struct atoll_proxy_hooks *hooks; /* static storage */
     void *arg;
 };
 
 struct atoll_proxy *atoll_proxy_new(const struct atoll_proxy_config *config);
-/* After the HTTP server is freed. Closes tunnels and kept connections. */
+/* Closes tunnels and kept connections. Free the HTTP server first. */
 struct atoll_proxy *atoll_proxy_free(struct atoll_proxy *proxy);
 
-/* Takes the request over, with its on_close, on_drain and body; the strings are borrowed for the
- * call. Everything it says comes through the hooks. */
+/* Takes over the request, with its on_close, on_drain and body. The strings are borrowed for the call.
+ * Results are reported through the hooks. */
 void atoll_proxy_forward(struct atoll_proxy *proxy, struct atoll_http_request *req,
                          const struct atoll_proxy_request *request);
 
-/* Requests and tunnels under way, and connections kept for later. */
+/* Number of active requests and tunnels, and of idle connections. */
 size_t atoll_proxy_active(const struct atoll_proxy *proxy);
 size_t atoll_proxy_kept(const struct atoll_proxy *proxy);

@@ -1,5 +1,5 @@
 /*
- * The answer of an upstream, taken apart by a strict parser and written to the client as it comes.
+ * The answer of an upstream: parsed strictly and written to the client as it arrives.
  */
 #include <errno.h>
 #include <string.h>
@@ -59,7 +59,7 @@ bool atoll_proxy_answer_copy(struct atoll_proxy_exchange *x)
 {
     const char *name, *value;
 
-    /* A NUL in a value would make pairs of the wrong pieces; the parser lets none through. */
+    /* Values contain no NUL (the parser rejects it), which separates the pairs. */
     for (size_t at = 0; next_field(x, &at, &name, &value);) {
         if (is_for_us(x, name) ||
             (x->hooks->response_header && !x->hooks->response_header(x->arg, name, &value)))
@@ -106,7 +106,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t n)
     struct atoll_proxy_exchange *x = parser->data;
 
     x->outcome.out_bytes += n;
-    /* A client that is gone is reported by on_close. */
+    /* If the client has disconnected, on_close reports it. */
     if (atoll_http_write(x->req, at, n) == -ENOBUFS)
         return HPE_USER;
     if (atoll_http_pending(x->req) > ATOLL_HTTP_HIGH_WATER)
@@ -125,7 +125,7 @@ static int on_message_complete(llhttp_t *parser)
         return 0;
     }
     x->complete = true;
-    /* Some servers send a body after the answer to a HEAD all the same: that connection is spoilt. */
+    /* Some servers send a body after the answer to a HEAD, so that connection cannot be reused. */
     x->keep = llhttp_should_keep_alive(parser) && atoll_http_method(x->req) != ATOLL_HEAD;
     return HPE_PAUSED;
 }

@@ -1,6 +1,6 @@
 /*
- * A connection to an upstream: bytes in by callback, bytes out through a queue. Its peer may be
- * hostile, and so may the descriptor: whatever is no connected socket just fails.
+ * A connection to an upstream: input by callback, output through a queue. The peer may be hostile, and
+ * so may the descriptor: one that is not a connected socket fails as a closed connection.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,7 +11,7 @@
 #include "net/proxy_internal.h"
 
 #define READ_BYTES (64 * 1024)
-#define KEEP_BYTES (64 * 1024) /* an emptied queue larger than this gives its memory back */
+#define KEEP_BYTES (64 * 1024) /* an empty queue larger than this is freed */
 
 struct atoll_proxy_conn {
     struct atoll_loop *loop;
@@ -23,12 +23,12 @@ struct atoll_proxy_conn {
     struct atoll_buf out;
     const struct atoll_proxy_conn_events *events;
     void *arg;
-    unsigned depth; /* callbacks running; memory stays until they return */
+    unsigned depth; /* callbacks running; the memory is freed after they return */
     bool paused;
     bool above;  /* the queue has exceeded the high-water mark */
-    bool broken; /* it takes no more bytes */
+    bool broken; /* sending has failed */
     bool shut_wanted;
-    bool closed; /* the owner has been told */
+    bool closed; /* the owner's closed() has been called */
     bool freed;
 };
 
@@ -53,7 +53,7 @@ static void update(struct atoll_proxy_conn *c)
 {
     if (c->freed || c->closed)
         return;
-    /* A watch that was closed on a hang-up opens again once somebody wants to read. */
+    /* A watch that was closed on a hang-up while paused is opened again. */
     if (!c->watch.loop && !c->paused)
         (void)!atoll_watch_open(&c->watch, c->loop, c->fd, wanted(c), ready, c);
     else if (c->watch.loop && c->watch.events != wanted(c))
@@ -119,7 +119,7 @@ static void ready(void *arg, uint32_t events)
     }
     if (!c->freed && !c->closed && events & ~EPOLLOUT) {
         if (c->paused)
-            atoll_watch_close(&c->watch); /* a hang-up is reported for ever; it can wait */
+            atoll_watch_close(&c->watch); /* epoll would report the hang-up again and again */
         else
             read_input(c);
     }
@@ -147,7 +147,7 @@ struct atoll_proxy_conn *atoll_proxy_conn_new(const struct atoll_proxy_config *c
     c->discard_arg = config->arg;
     (void)snprintf(c->key, sizeof(c->key), "%s", key);
     c->fd = fd;
-    atoll_buf_init(&c->out, SIZE_MAX / 2); /* whoever writes stops at the high-water mark */
+    atoll_buf_init(&c->out, SIZE_MAX / 2); /* writers stop at the high-water mark */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (atoll_watch_open(&c->watch, c->loop, fd, EPOLLIN, ready, c) < 0) {
         discard(c);
@@ -163,7 +163,7 @@ struct atoll_proxy_conn *atoll_proxy_conn_free(struct atoll_proxy_conn *c)
         return NULL;
     c->freed = true;
     atoll_watch_close(&c->watch);
-    (void)shutdown(c->fd, SHUT_RDWR); /* the peer hears of it now, whenever it is closed */
+    (void)shutdown(c->fd, SHUT_RDWR); /* ends the connection now; the close may be deferred */
     discard(c);
     c->depth++;
     leave(c);
@@ -177,7 +177,7 @@ void atoll_proxy_conn_own(struct atoll_proxy_conn *c, const struct atoll_proxy_c
     c->arg = arg;
 }
 
-/* Queues what is behind the first `skip` bytes. */
+/* Queues the bytes after the first `skip`. */
 static void enqueue(struct atoll_proxy_conn *c, const struct iovec *iov, int count, size_t skip)
 {
     for (int i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /*
- * The head of a request for an upstream. What describes the hop from the client to us ends here,
- * and what says who asked is written by us alone: a client cannot pretend.
+ * The head of a request for an upstream. Hop-by-hop headers are removed, and the headers that identify
+ * the client (X-Forwarded-* and the like) are written only by us: a client cannot forge them.
  */
 #include <errno.h>
 #include <string.h>
@@ -49,7 +49,7 @@ bool atoll_proxy_list_has(const char *list, const char *token)
     return false;
 }
 
-/* A name that any of the Connection headers lists is for this hop only. */
+/* Whether a Connection header lists the name, which makes it hop-by-hop. */
 static bool is_listed(const struct atoll_http_request *req, const char *token)
 {
     const char *name, *value;
@@ -60,8 +60,8 @@ static bool is_listed(const struct atoll_http_request *req, const char *token)
     return false;
 }
 
-/* The protocol the client wants to change to, or NULL. Not to HTTP/2: requests in there would not
- * pass through here any more. */
+/* The protocol that the client asks to upgrade to, or NULL. HTTP/2 is refused: its requests would
+ * bypass the proxy. */
 static const char *wanted_upgrade(const struct atoll_http_request *req)
 {
     const char *protocol = atoll_http_header(req, "upgrade");

@@ -1,6 +1,6 @@
 /*
- * Connections kept for the next request to the same upstream. One list for all keys, the last used
- * first: it is short, and what is used a lot is at its front.
+ * Idle connections, kept for the next request to the same upstream. One list for all keys, most recently
+ * used first: it is short, and busy upstreams are at its front.
  */
 #include <string.h>
 #include "base/text.h"
@@ -33,7 +33,7 @@ static struct atoll_proxy_conn *take(struct kept *k)
     return conn;
 }
 
-/* Nobody asked it anything: whatever it says, it is of no use any more. */
+/* Bytes without a request: the connection cannot be used any more. */
 static void idle_input(void *arg, const uint8_t *bytes, size_t n)
 {
     (void)bytes;
@@ -89,7 +89,7 @@ void atoll_proxy_pool_put(struct atoll_proxy *proxy, const char *key, struct ato
     k->proxy = proxy;
     k->conn = conn;
     k->since_ms = atoll_loop_now_ms(proxy->config.loop);
-    /* At the front: `next` of the head is where the list begins. */
+    /* push_back on the first node inserts before it, at the front of the list. */
     atoll_list_push_back(proxy->idle.next, &k->node);
     proxy->idle_count++;
     atoll_proxy_conn_own(conn, &idle_events, k);

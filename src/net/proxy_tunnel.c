@@ -1,7 +1,7 @@
 /*
- * What an upgrade becomes: bytes both ways, each side read only as fast as the other one takes it.
- * The upstream's end is the end of the tunnel, once the client has what was sent before. The
- * client's end is passed on, and the upstream may still finish what it has to say, for a while.
+ * The tunnel after an upgrade: relays bytes both ways and reads each side only as fast as the other one
+ * takes them. When the upstream ends, the tunnel ends once the client has received everything. When the
+ * client ends, that is forwarded as a half-close, and the upstream may send for a limited time.
  */
 #include <stdio.h>
 #include "net/http_internal.h"
@@ -19,7 +19,7 @@ struct tunnel {
     const struct atoll_proxy_hooks *hooks;
     void *arg;
     struct atoll_proxy_outcome outcome;
-    int64_t half_open_ms; /* since when the client has ended; 0: it has not */
+    int64_t half_open_ms; /* when the client ended; 0: it has not */
 };
 
 static void tunnel_free(struct tunnel *t)
@@ -87,7 +87,7 @@ static void upstream_input(void *arg, const uint8_t *bytes, size_t n)
     struct tunnel *t = arg;
 
     t->outcome.out_bytes += n;
-    /* A client that is gone is reported by on_close. */
+    /* If the client has disconnected, on_close reports it. */
     (void)!atoll_stream_write(t->client, bytes, n);
     if (atoll_stream_pending(t->client) > ATOLL_HTTP_HIGH_WATER)
         atoll_proxy_conn_pause(t->conn);
@@ -131,7 +131,7 @@ void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *re
     t->arg = arg;
     t->outcome.status = 101;
     (void)snprintf(fields, sizeof(fields), "Upgrade: %.100s\r\n", upgrade);
-    /* A client gone already shows up as on_close. */
+    /* If the client has disconnected, on_close reports it. */
     (void)!atoll_http_respond_upgrade(req, fields);
     t->client = atoll_http_conn_upgrade(req->conn, &t->upgrade);
     atoll_stream_set_owner(t->client, &client_callbacks, t);

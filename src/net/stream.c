@@ -1,8 +1,8 @@
 /*
- * Level-triggered: one recv and one send per readiness, so that no connection starves the others.
- * Interest in input is dropped lazily, only when the kernel reports input while paused: a request
- * that is answered before the next one arrives costs no epoll_ctl at all.
- * Whatever has to be told to the owner from inside one of its own calls waits for `kick`.
+ * Level-triggered: one recv and one send per event, so that no connection starves the others.
+ * EPOLLIN is dropped lazily, only when the kernel reports input while paused: a request that is answered
+ * before the next one arrives costs no epoll_ctl.
+ * A callback that is due inside one of the owner's own calls is deferred to the `kick` timer.
  */
 #include "net/stream.h"
 
@@ -13,42 +13,42 @@
 #define READ_BYTES (64 * 1024)
 #define LINGER_MS 1000
 #define LINGER_BYTES ((size_t)1024 * 1024)
-#define KEEP_BYTES (64 * 1024) /* an emptied queue larger than this gives its memory back */
+#define KEEP_BYTES (64 * 1024) /* an empty queue larger than this is freed */
 
 struct atoll_stream {
     struct atoll_loop *loop;
     struct atoll_watch watch;
-    struct atoll_timer kick;   /* something is to be done from the loop */
-    struct atoll_timer linger; /* bounds the wait for the peer's end */
+    struct atoll_timer kick;   /* runs deferred callbacks from the loop */
+    struct atoll_timer linger; /* limits the wait for the peer's end */
     int fd;                    /* owned */
     const struct atoll_stream_ops *ops;
     void *transport; /* owned */
     struct atoll_stream_limits limits;
     struct atoll_stream_callbacks cb;
     void *arg;
-    struct atoll_buf in; /* received but not taken by the owner */
+    struct atoll_buf in; /* received but not consumed by the owner */
     struct atoll_buf out;
     int64_t active_ms;
     size_t lingered; /* input dropped while lingering */
-    unsigned depth;  /* callbacks running; memory stays until they return */
+    unsigned depth;  /* callbacks running; the memory is freed after they return */
     unsigned corks;
     int error; /* -errno that broke it */
     bool paused;
     bool more;    /* the transport may hold input that the kernel does not report */
     bool above;   /* the queue has exceeded the high-water mark */
-    bool awaited; /* somebody waits until it is empty */
-    bool hung_up; /* ends_in_order: so did the peer, while paused; not watched until resumed */
-    bool eof;     /* the peer has ended; the owner has been told */
+    bool awaited; /* call on_drain when the queue is empty */
+    bool hung_up; /* ends_in_order: the peer ended while paused; not watched until resumed */
+    bool eof;     /* the peer has ended; on_eof has been called */
     bool shut_wanted, shut;
     bool closing; /* close_after_flush */
     bool close_told;
     bool freed;
 };
 
-/* One for all streams of the thread: input is taken or copied before the next recv. */
+/* Shared by all streams of the thread: input is consumed or copied before the next recv. */
 static _Thread_local uint8_t scratch[READ_BYTES];
 
-/* Interrupted is as good as not ready: the loop comes back. */
+/* EINTR counts as EAGAIN: epoll reports the descriptor again. */
 static ssize_t result(ssize_t r)
 {
     return r >= 0 ? r : errno == EINTR ? -EAGAIN : -errno;
@@ -102,7 +102,7 @@ static bool wants_out(const struct atoll_stream *s)
     return !s->paused && s->ops->wants_out && s->ops->wants_out(s->transport);
 }
 
-/* A hang-up is reported for ever, so it was not watched while nobody wanted to read. */
+/* epoll would report a hang-up again and again, so the descriptor was not watched while paused. */
 static void watch_again(struct atoll_stream *s)
 {
     int r = atoll_watch_open(&s->watch, s->loop, s->fd, EPOLLIN | EPOLLRDHUP, ready, s);
@@ -121,7 +121,7 @@ static void update_interest(struct atoll_stream *s)
         watch_again(s);
     if (!s->watch.loop)
         return;
-    /* What is not wanted while paused: it was reported once, and would be again. */
+    /* Events to ignore while paused; level-triggered epoll would report them again and again. */
     held = s->cb.ends_in_order ? EPOLLIN | EPOLLRDHUP : EPOLLIN;
     if (!s->eof)
         events |= (EPOLLIN | EPOLLRDHUP) & ~(s->paused ? held & ~s->watch.events : 0);
@@ -156,7 +156,7 @@ static void tell_eof(struct atoll_stream *s)
         tell_close(s, 0);
 }
 
-/* Memory goes last: the owner may be reading kept input while it frees the stream. */
+/* Frees the memory last: the owner may read buffered input while it frees the stream. */
 static void release(struct atoll_stream *s)
 {
     atoll_buf_done(&s->in);
@@ -179,7 +179,7 @@ static void linger_over(void *arg)
     leave(s);
 }
 
-/* The queue is empty: does what was waiting for that. */
+/* The queue is empty: calls on_drain, or half-closes, if one of them waited for that. */
 static void emptied(struct atoll_stream *s)
 {
     if (s->out.cap > KEEP_BYTES)
@@ -195,7 +195,7 @@ static void emptied(struct atoll_stream *s)
         atoll_timer_set(&s->linger, s->loop, LINGER_MS, linger_over, s);
 }
 
-/* One send of what is queued. Calls nobody back. */
+/* One send of queued bytes. Makes no callback. */
 static void flush(struct atoll_stream *s)
 {
     struct iovec iov = {(void *)atoll_buf_head(&s->out), atoll_buf_size(&s->out)};
@@ -231,7 +231,7 @@ static void tell_drain(struct atoll_stream *s)
         s->cb.on_drain(s->arg);
 }
 
-/* Offers input to the owner and keeps what it leaves. bytes are in scratch or in s->in. */
+/* Offers input to the owner and buffers what it does not consume. bytes are in scratch or in s->in. */
 static void offer(struct atoll_stream *s, const uint8_t *bytes, size_t n)
 {
     bool kept = bytes != scratch;
@@ -274,13 +274,13 @@ static void drop_input(struct atoll_stream *s)
     if (r == -EAGAIN || (r > 0 && s->lingered < LINGER_BYTES))
         return;
     if (r > 0) {
-        /* A client that only sends: closing now would take the answer from it. Its window closes, so
-         * that it gets to reading, and the timer ends this. */
+        /* The peer only sends; closing now could destroy the answer in flight. Stop reading, so that its
+         * window fills and it reads; the linger timer ends the wait. */
         s->paused = true;
         return;
     }
     if (r == 0 && !s->shut)
-        tell_eof(s); /* the queue is still to be sent */
+        tell_eof(s); /* queued bytes are still sent */
     else
         tell_close(s, 0);
 }
@@ -301,7 +301,7 @@ static void read_input(struct atoll_stream *s)
     }
 }
 
-/* The end stays in the socket, behind the input that is there. */
+/* ends_in_order: leaves the end of the peer in the socket, behind the unread input. */
 static void end_later(struct atoll_stream *s, uint32_t events)
 {
     uint32_t rest = s->watch.events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP);
@@ -314,7 +314,7 @@ static void end_later(struct atoll_stream *s, uint32_t events)
     }
 }
 
-/* Input is not wanted now; an end of the peer is noticed all the same. */
+/* An event while paused: leaves the input in the socket, but reports the end of the peer. */
 static void paused_input(struct atoll_stream *s, uint32_t events)
 {
     if (s->cb.ends_in_order && !(events & EPOLLERR))
@@ -327,7 +327,7 @@ static void paused_input(struct atoll_stream *s, uint32_t events)
         tell_close(s, -EIO);
 }
 
-/* Enough was dropped: what else comes stays where it is until the timer ends the wait. */
+/* Enough input was dropped while lingering: further input stays in the socket until the timer fires. */
 static void lingering_input(struct atoll_stream *s, uint32_t events)
 {
     uint32_t rest = s->watch.events & ~(uint32_t)(EPOLLIN | EPOLLRDHUP);
@@ -343,7 +343,7 @@ static void ready(void *arg, uint32_t events)
     s->depth++;
     if (events & EPOLLOUT) {
         if (wants_out(s))
-            events |= EPOLLIN; /* recv is what sends */
+            events |= EPOLLIN; /* the transport sends from its recv (wants_out) */
         flush(s);
         tell_drain(s);
     }
@@ -356,7 +356,7 @@ static void ready(void *arg, uint32_t events)
             tell_close(s, 0); /* only a full hang-up is still reported */
         else if (s->paused)
             paused_input(s, events);
-        else if (atoll_buf_size(&s->in) == 0) /* else what is kept comes first, by kick */
+        else if (atoll_buf_size(&s->in) == 0) /* else `kick` delivers the buffered input first */
             read_input(s);
     }
     leave(s);
@@ -403,7 +403,7 @@ int atoll_stream_new(struct atoll_loop *loop, int fd, const struct atoll_stream_
             .active_ms = atoll_loop_now_ms(loop),
         };
         atoll_buf_init(&s->in, READ_BYTES);
-        atoll_buf_init(&s->out, SIZE_MAX / 2); /* the limits are checked before it grows */
+        atoll_buf_init(&s->out, SIZE_MAX / 2); /* queue_bytes is checked before it grows */
         r = atoll_watch_open(&s->watch, loop, fd, EPOLLIN | EPOLLRDHUP, ready, s);
     }
     if (r < 0) {
@@ -447,7 +447,7 @@ static size_t iov_total(const struct iovec *iov, int count)
     return total;
 }
 
-/* Queues what is behind the first `skip` bytes. */
+/* Queues the bytes after the first `skip`. */
 static int enqueue(struct atoll_stream *s, const struct iovec *iov, int count, size_t skip)
 {
     if (atoll_buf_size(&s->out) == 0)
@@ -484,7 +484,7 @@ int atoll_stream_writev_whole(struct atoll_stream *s, const struct iovec *iov, i
     if ((size_t)sent == total)
         return 0;
     if (enqueue(s, iov, count, (size_t)sent) < 0) {
-        /* A part is out already: the stream cannot be used any more. */
+        /* A part is already sent: the stream cannot be used any more. */
         break_off(s, -ENOMEM);
         return -EPIPE;
     }

@@ -1,12 +1,12 @@
-/* The server's side: its certificate, and the protocols it agrees to. */
+/* The server's side: its certificate, and the protocols it offers. */
 #include "net/tls.h"
 
 #include <errno.h>
 #include "net/tls_cert.h"
 #include "net/tls_internal.h"
 
-/* Ours in our order. A client that names only other protocols is refused, as RFC 7301 asks: what it
- * would send next is not HTTP. */
+/* Selects a protocol by the server's preference. A client that offers only other protocols is refused,
+ * as RFC 7301 requires: it would not speak HTTP. */
 static int select_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                            const unsigned char *in, unsigned in_len, void *arg)
 {
@@ -41,7 +41,7 @@ int atoll_tls_new(const struct atoll_tls_config *config, struct atoll_tls **ret_
 
     if (!config->cert_file != !config->key_file)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "a TLS certificate and its key go together; give both or neither");
+                          "a TLS certificate needs its key: give both or neither");
     tls = calloc(1, sizeof(*tls));
     if (!tls)
         return atoll_fail_errno(err, ENOMEM, "TLS");

@@ -1,6 +1,6 @@
 /*
- * A file is written under another name and renamed, the key first: whoever finds a certificate
- * finds its key, or a pair that does not fit and is made again.
+ * Files are written to a temporary name and renamed, the key first. After a crash between the two, key
+ * and certificate do not match, and both are generated again.
  */
 #include "net/tls_cert.h"
 
@@ -28,7 +28,7 @@ static int fail_openssl(struct atoll_error *err, const char *what)
     return r;
 }
 
-/* A key that is encrypted would make OpenSSL ask the terminal. */
+/* Refuses encrypted keys: by default OpenSSL would ask for the password on the terminal. */
 static int no_password(char *buf, int size, int for_writing, void *arg)
 {
     (void)buf;
@@ -47,7 +47,7 @@ static int refuse_file(struct atoll_error *err, const char *what, const char *fi
                                                 : ERR_reason_error_string(code);
     int r =
         atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the TLS %s %.200s cannot be used: %s",
-                   what, file, reason ? reason : "it is no PEM file");
+                   what, file, reason ? reason : "it is not a PEM file");
     ERR_clear_error();
     return r;
 }
@@ -74,7 +74,7 @@ static void list_names(char *out, size_t cap)
     bool usable;
 
     (void)gethostname(host, sizeof(host) - 1);
-    /* Only what a host name may hold: a comma would be the beginning of another name. */
+    /* Only characters of host names: a comma would begin another name in the list. */
     usable = *host && strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                    "0123456789-.") == strlen(host);
     (void)snprintf(out, cap, "DNS:localhost,DNS:*.localhost,IP:127.0.0.1,IP:::1%s%s",
@@ -113,7 +113,7 @@ static int set_serial(X509 *cert)
 
     if (RAND_bytes(raw, sizeof(raw)) != 1)
         return -EIO;
-    raw[0] = (raw[0] & 0x3f) | 0x40; /* positive, and of one length */
+    raw[0] = (raw[0] & 0x3f) | 0x40; /* positive, and no leading zero byte */
     number = BN_bin2bn(raw, sizeof(raw), NULL);
     set = number && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(cert));
     BN_free(number);
@@ -125,7 +125,7 @@ static X509 *make_cert(EVP_PKEY *key)
     X509 *cert = X509_new();
     X509_NAME *name = cert ? X509_get_subject_name(cert) : NULL;
 
-    /* An hour back, for clocks that differ a little. */
+    /* Valid since one hour ago, for clients whose clock is slow. */
     if (name && X509_set_version(cert, X509_VERSION_3) && set_serial(cert) == 0 &&
         X509_gmtime_adj(X509_getm_notBefore(cert), -3600) &&
         X509_gmtime_adj(X509_getm_notAfter(cert), YEARS_10) &&
@@ -194,7 +194,7 @@ static BIO *open_pem(int dir_fd, const char *name)
     return pem;
 }
 
-/* Loads both; false when there is nothing that still serves. */
+/* Loads key and certificate; false if they are missing, expired or do not match. */
 static bool load(SSL_CTX *ctx, int dir_fd)
 {
     BIO *key_pem = open_pem(dir_fd, "key.pem"), *cert_pem = open_pem(dir_fd, "cert.pem");
@@ -237,6 +237,6 @@ int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, struct atoll_error *err)
         return 0;
     r = make(dir_fd, err);
     if (r == 0 && !load(ctx, dir_fd))
-        r = atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "the TLS certificate just made is not usable");
+        r = atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "the new TLS certificate is not usable");
     return r;
 }

@@ -1,4 +1,4 @@
-/* The client's side: whom it trusts. */
+/* The client's side: trust and server names. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/err.h>
@@ -15,14 +15,14 @@ static int load_trusted(SSL_CTX *ctx, const struct atoll_tls_trust *trust, struc
         return 0;
     }
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-    /* A certificate that is trusted by name needs no other above it. */
+    /* A certificate in ca_file is trusted even if it is not a root. */
     (void)X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(ctx), X509_V_FLAG_PARTIAL_CHAIN);
     ok = given ? SSL_CTX_load_verify_locations(ctx, trust->ca_file, NULL)
                : SSL_CTX_set_default_verify_paths(ctx);
     ERR_clear_error();
     if (ok != 1)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "%.200s holds no certificate to trust",
+                          "%.200s contains no certificate to trust",
                           given ? trust->ca_file : "OpenSSL");
     return 0;
 }
@@ -37,7 +37,7 @@ int atoll_tls_client_new(const struct atoll_tls_trust *trust, struct atoll_tls *
     if (!tls)
         return atoll_fail_errno(err, ENOMEM, "TLS");
     tls->ctx = SSL_CTX_new(TLS_client_method());
-    /* This one returns 0 for success. */
+    /* SSL_CTX_set_alpn_protos() returns 0 for success. */
     if (!tls->ctx || atoll_tls_configure(tls->ctx) < 0 ||
         SSL_CTX_set_alpn_protos(tls->ctx, protocols, sizeof(protocols) - 1) != 0)
         r = atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "OpenSSL cannot be set up for TLS");
@@ -64,7 +64,7 @@ int atoll_tls_connect(struct atoll_tls *tls, int fd, const char *host,
 
     if (r < 0)
         return r;
-    /* Names of servers in the handshake are names, never addresses (RFC 6066 section 3). */
+    /* SNI carries host names, not addresses (RFC 6066 section 3). */
     if (is_address(host))
         ok = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(c->ssl), host);
     else

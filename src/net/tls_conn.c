@@ -1,8 +1,8 @@
 /*
- * OpenSSL sits between the stream and the socket through a BIO of our own: its socket BIO uses
- * write(2), which raises SIGPIPE, and blocks on a blocking socket.
- * Reading ahead is on: one recv fetches several records. What OpenSSL then holds is handed out
- * until it is empty or the caller's buffer is full; the latter is what ops.buffers is about.
+ * OpenSSL reads and writes the socket through our own BIO: its socket BIO uses write(2), which raises
+ * SIGPIPE, and blocks on a blocking socket.
+ * Read-ahead is enabled: one recv gets several records. Reading continues until OpenSSL has no more data
+ * or the caller's buffer is full; in the second case data stays in OpenSSL (see ops.buffers).
  */
 #include "net/tls.h"
 
@@ -15,7 +15,7 @@
 
 #define RECORD_BYTES (16 * 1024)
 #define READ_AHEAD_BYTES (32 * 1024)
-#define SEND_BYTES ((size_t)256 * 1024) /* encrypted per call: others get their turn */
+#define SEND_BYTES ((size_t)256 * 1024) /* most bytes encrypted per call, for fairness */
 
 /* The BIO. */
 
@@ -55,8 +55,8 @@ static long bio_ctrl(BIO *bio, int command, long number, void *pointer)
     return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
-/* Made once and kept: connections outlive their context, and a BIO refers to it to the last. Clients
- * live on any thread, so the first one that is done with it wins. */
+/* Created once and never freed: connections outlive their context, and a BIO refers to its method until
+ * the end. Several threads may create it at the same time; the first one that stores it wins. */
 static const BIO_METHOD *bio_method(void)
 {
     static BIO_METHOD *_Atomic method;
@@ -72,19 +72,19 @@ static const BIO_METHOD *bio_method(void)
     return none;
 }
 
-/* Contexts: what both sides agree on. */
+/* Contexts: settings of both sides. */
 
 int atoll_tls_configure(SSL_CTX *ctx)
 {
-    /* With 1.2, only what RFC 9113 appendix A leaves over. */
+    /* For TLS 1.2 only ciphers that RFC 9113 appendix A does not prohibit. */
     if (!SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) ||
         !SSL_CTX_set_cipher_list(ctx, "ECDHE+AESGCM:ECDHE+CHACHA20"))
         return -EIO;
     (void)SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-    /* A write that has to wait is repeated from the sender's queue, with more behind it. */
+    /* A write that returned -EAGAIN is repeated from the queue, which may have moved and grown. */
     (void)SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
                                     SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-    /* Sessions are resumed by tickets, which cost us no memory. */
+    /* Sessions are resumed with tickets, which need no memory on the server. */
     (void)SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_read_ahead(ctx, 1);
     SSL_CTX_set_default_read_buffer_len(ctx, READ_AHEAD_BYTES);
@@ -131,7 +131,7 @@ int atoll_tls_conn_new(struct atoll_tls *tls, int fd, struct atoll_tls_conn **re
     return 0;
 }
 
-/* Someone speaks plain HTTP to us: the one answer it understands. */
+/* Answers a client that sent plain HTTP to the TLS port, in plain HTTP. */
 static void answer_plain_http(const struct atoll_tls_conn *c)
 {
     static const char answer[] =
@@ -142,7 +142,7 @@ static void answer_plain_http(const struct atoll_tls_conn *c)
     (void)!send(c->fd, answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* What a failed call means: -EAGAIN, 0 for an orderly end, or -errno. */
+/* Translates a failed OpenSSL call: -EAGAIN, 0 for an orderly end, or -errno. */
 static ssize_t explain(struct atoll_tls_conn *c, int r)
 {
     switch (SSL_get_error(c->ssl, r)) {
@@ -190,7 +190,7 @@ static ssize_t tls_recv(void *transport, int fd, void *buf, size_t n)
         int r;
         ERR_clear_error();
         r = SSL_read_ex(c->ssl, (uint8_t *)buf + got, n - got, &part);
-        /* After something was read, the end or the error comes up again in the next call. */
+        /* Return the bytes first; the next call reports the end or the error again. */
         if (r <= 0 && got > 0)
             break;
         if (r <= 0) {
@@ -205,7 +205,7 @@ static ssize_t tls_recv(void *transport, int fd, void *buf, size_t n)
     return (ssize_t)got;
 }
 
-/* Small pieces share a record. */
+/* Copies small pieces into one record. */
 static size_t gather(const struct iovec *iov, int count, size_t skip, uint8_t *record)
 {
     size_t n = 0;
@@ -246,7 +246,7 @@ static ssize_t tls_sendv(void *transport, int fd, const struct iovec *iov, int c
         r = SSL_write_ex(c->ssl, bytes, n, &part);
         if (r <= 0 && sent == 0) {
             ssize_t e = explain(c, r);
-            c->wants_out = false; /* the stream waits for room by itself */
+            c->wants_out = false; /* the stream itself waits until the socket is writable */
             return e == 0 ? -EPIPE : e;
         }
         if (r <= 0)
@@ -260,7 +260,7 @@ static int tls_shutdown(void *transport, int fd)
 {
     struct atoll_tls_conn *c = transport;
 
-    /* Best effort: when the farewell does not fit, the end of the connection has to do. */
+    /* Best effort: without room for close_notify the connection just ends. */
     if (!c->broken && SSL_is_init_finished(c->ssl)) {
         ERR_clear_error();
         (void)SSL_shutdown(c->ssl);

@@ -13,12 +13,12 @@ struct atoll_tls_conn {
     SSL *ssl; /* owned */
     int fd;   /* borrowed */
     bool wants_out;
-    bool broken; /* nothing may be sent any more, not even a farewell */
-    bool deaf;   /* nothing may be received; a peer that hung up may have answered before */
+    bool broken; /* nothing may be sent any more, not even close_notify */
+    bool deaf;   /* nothing may be received any more */
 };
 
-/* What holds for both sides. -EIO. */
+/* Applies the settings of both sides. -EIO. */
 int atoll_tls_configure(SSL_CTX *ctx) ATOLL_MUST_CHECK;
-/* A connection that is not yet told which side it is. -ENOMEM. */
+/* Makes a connection; the caller sets its side (SSL_set_accept_state() or …connect_state()). -ENOMEM. */
 int atoll_tls_conn_new(struct atoll_tls *tls, int fd,
                        struct atoll_tls_conn **ret_conn) ATOLL_MUST_CHECK;

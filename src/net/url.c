@@ -15,7 +15,7 @@ static int hex_value(char c)
     return -1;
 }
 
-/* The byte an escape at p ("%41") stands for, or -EINVAL. */
+/* Decodes the escape at p ("%41"); returns the byte or -EINVAL. */
 static int escaped_byte(const char *p, const char *end)
 {
     int high, low;
@@ -36,7 +36,7 @@ static bool is_dots(const char *start, const char *end)
 int atoll_url_decode_path(char *path)
 {
     const char *end = path + strlen(path);
-    char *out = path, *segment = path; /* what a slash of either spelling has ended is behind it */
+    char *out = path, *segment = path; /* segment: start of the current one, after '/' or "%2F" */
     int slashes = 0;
 
     for (const char *p = path; p < end; p++) {
@@ -58,7 +58,7 @@ int atoll_url_decode_path(char *path)
     return is_dots(segment, out) ? -EINVAL : slashes;
 }
 
-/* Decodes [p, end) to the tail of out and terminates it. */
+/* Appends the decoded [p, end) and a NUL to out. */
 static int append_decoded(struct atoll_buf *out, const char *p, const char *end)
 {
     uint8_t *tail;
@@ -154,7 +154,7 @@ int atoll_url_split_host(const char *host_port, char *host, size_t cap, uint16_t
         start++;
         len -= 2;
     } else if (len == 0 || memchr(start, ':', len)) {
-        /* An IPv6 address without brackets could swallow the port. */
+        /* In an IPv6 address without brackets the port would be ambiguous. */
         return -EINVAL;
     }
     if (len >= cap)

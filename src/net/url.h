@@ -5,9 +5,9 @@
  * Targets of HTTP requests: percent-encoding (RFC 3986), paths, queries, and "HOST:PORT".
  */
 
-/* Decodes a path in place, all but encoded slashes: those become ATOLL_URL_SLASH and stay in their
- * segment; 1 where there are any, else 0. -EINVAL for a bad escape, a control byte, or a "." or ".."
- * between slashes of either kind, however it is spelled: no later layer has to think of any of them. */
+/* Decodes a path in place, except encoded slashes, which become ATOLL_URL_SLASH. Returns 1 if there are
+ * any, else 0. -EINVAL for a bad escape, a control byte, or a segment "." or ".." (encoded or not,
+ * between plain or encoded slashes): later layers need not check for these. */
 #define ATOLL_URL_SLASH "%2F"
 int atoll_url_decode_path(char *path) ATOLL_MUST_CHECK;
 
@@ -18,10 +18,10 @@ int atoll_url_decode_query(struct atoll_buf *out, const char *query, size_t n) A
 /* Value of the first pair of that name among the n bytes of "name\0value\0" pairs, or NULL. */
 const char *atoll_url_pair(const char *pairs, size_t n, const char *name);
 
-/* Appends text with everything escaped but unreserved characters, and '/' when keep_slash is set.
+/* Appends text; escapes everything but unreserved characters, and '/' if keep_slash is set.
  * -ENOBUFS, -ENOMEM. */
 int atoll_url_encode(struct atoll_buf *out, const char *text, bool keep_slash) ATOLL_MUST_CHECK;
 
-/* Takes "host:port" or "[v6]:port" apart. -EINVAL, -ENAMETOOLONG. */
+/* Splits "host:port" or "[v6]:port". -EINVAL, -ENAMETOOLONG. */
 int atoll_url_split_host(const char *host_port, char *host, size_t cap,
                          uint16_t *ret_port) ATOLL_MUST_CHECK;

@@ -1,6 +1,6 @@
 /*
- * States: open, closing (our close frame is out), over (on_close made or due). Everything that
- * would call the owner back from inside its own call waits for the `kick` timer.
+ * States: open, closing (our close frame is sent), over (on_close was called or is due). A callback that
+ * is due inside one of the owner's own calls is deferred to the `kick` timer.
  */
 #include "net/websocket.h"
 
@@ -22,13 +22,13 @@ struct atoll_ws {
     struct atoll_ws_codec *codec; /* owned */
     struct atoll_ws_callbacks cb;
     void *arg;
-    struct atoll_timer timer; /* next ping, or the end of waiting for the peer's close */
+    struct atoll_timer timer; /* next ping, or the timeout for the peer's close frame */
     struct atoll_timer kick;
     int64_t heard_ms; /* when the peer last sent anything */
-    unsigned depth;   /* callbacks running; memory stays until they return */
+    unsigned depth;   /* callbacks running; the memory is freed after they return */
     uint16_t code;    /* for on_close */
     bool paused;
-    bool closing; /* our close frame is out: nothing more is sent or delivered */
+    bool closing; /* our close frame is sent: nothing more is sent or delivered */
     bool over;    /* on_close has been called */
     bool freed;
 };
@@ -57,7 +57,7 @@ static void send_control(struct atoll_ws *ws, enum atoll_ws_opcode opcode, const
     struct iovec iov[2] = {{header, atoll_ws_codec_header(ws->codec, opcode, n, header)},
                            {(void *)bytes, n}};
 
-    /* A failure shows up as on_close of the stream. */
+    /* A failure is reported by on_close of the stream. */
     (void)!atoll_stream_writev(ws->stream, iov, 2);
 }
 
@@ -70,7 +70,8 @@ static void close_timeout(void *arg)
     release(ws);
 }
 
-/* Our close frame is behind all that was said before: who reads that slowly cannot answer it yet. */
+/* Timeout for the peer's close frame. While earlier bytes are still queued, the peer cannot have seen our
+ * close frame: waits again. */
 static void answer_due(void *arg)
 {
     struct atoll_ws *ws = arg;
@@ -81,7 +82,7 @@ static void answer_due(void *arg)
     atoll_timer_set(&ws->timer, loop, CLOSE_MS, waits ? answer_due : close_timeout, ws);
 }
 
-/* Sends our close frame, once. code is what on_close will report unless the peer says otherwise. */
+/* Sends our close frame, once. on_close reports `code`, unless the peer sends a code of its own. */
 static void start_closing(struct atoll_ws *ws, uint16_t frame_code, const char *reason,
                           uint16_t code)
 {
@@ -96,7 +97,7 @@ static void start_closing(struct atoll_ws *ws, uint16_t frame_code, const char *
                     atoll_stream_pending(ws->stream) > 0 ? answer_due : close_timeout, ws);
 }
 
-/* Both close frames are through, or the peer broke the protocol: what is queued still goes out. */
+/* Both close frames were exchanged, or the peer violated the protocol: queued bytes are still sent. */
 static void finish(struct atoll_ws *ws, uint16_t code)
 {
     ws->code = code;
@@ -125,7 +126,7 @@ static void handle_event(struct atoll_ws *ws, const struct atoll_ws_event *ev)
     }
 }
 
-/* A peer that makes us answer (pings) without reading the answers has to wait. */
+/* Back-pressure for a peer that sends pings but does not read the answers. */
 static bool is_congested(const struct atoll_ws *ws)
 {
     return atoll_stream_pending(ws->stream) > 4 * ATOLL_HTTP_HIGH_WATER;
@@ -167,7 +168,7 @@ static size_t stream_input(void *arg, const uint8_t *bytes, size_t n)
     return n - left;
 }
 
-/* Messages may be waiting in the decoder though the stream has no input to offer. */
+/* The decoder may hold complete messages even if the stream has no input. */
 static void kicked(void *arg)
 {
     struct atoll_ws *ws = arg;
@@ -223,7 +224,7 @@ static void ping_due(void *arg)
     struct atoll_loop *loop = atoll_stream_loop(ws->stream);
 
     ws->depth++;
-    /* While paused we do not listen, so silence proves nothing. */
+    /* While paused we do not read, so silence does not mean that the peer is dead. */
     if (!ws->paused && atoll_loop_now_ms(loop) - ws->heard_ms >= DEAD_MS) {
         tell_close(ws, ATOLL_WS_LOST);
     } else {
@@ -235,7 +236,7 @@ static void ping_due(void *arg)
 
 /* The handshake (RFC 6455 section 4.2). */
 
-/* Whether a comma-separated header value holds the token, in any case. */
+/* Whether a comma-separated header value contains the token (case-insensitive). */
 static bool has_token(const char *value, const char *token)
 {
     size_t len = strlen(token);
@@ -281,8 +282,8 @@ static int check_upgrade(struct atoll_http_request *req, struct atoll_error *err
     if (!problem)
         return 0;
     (void)atoll_http_set_header(req, "Sec-WebSocket-Version", "13");
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "this is no WebSocket upgrade: %s",
-                      problem);
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "this is not a valid WebSocket upgrade: %s", problem);
 }
 
 static int answer(struct atoll_http_request *req, struct atoll_error *err)
@@ -294,7 +295,7 @@ static int answer(struct atoll_http_request *req, struct atoll_error *err)
         return atoll_fail_errno(err, -r, "SHA-1 for a WebSocket");
     (void)snprintf(fields, sizeof(fields), "Upgrade: websocket\r\nSec-WebSocket-Accept: %s\r\n",
                    accept);
-    /* A client gone already shows up as on_close. */
+    /* If the client has disconnected, on_close reports it. */
     (void)!atoll_http_respond_upgrade(req, fields);
     return 0;
 }
@@ -395,6 +396,6 @@ void atoll_ws_close(struct atoll_ws *ws, uint16_t code, const char *reason)
     if (ws->over)
         return;
     start_closing(ws, code, reason, ATOLL_WS_LOST);
-    /* The peer's close frame has to be seen, whatever the owner paused. */
+    /* Resume even if the owner paused: we must read the peer's close frame. */
     atoll_ws_resume(ws);
 }

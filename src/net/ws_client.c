@@ -17,12 +17,12 @@ struct atoll_wsc {
     size_t in_at, in_len;
     struct atoll_buf out;
     bool close_sent; /* our close frame is queued: no messages after it */
-    bool broken;     /* sending has failed; what was received before may still be read */
+    bool broken;     /* sending has failed; received bytes may still be read */
     bool over;       /* nothing can be received any more */
     uint16_t code;
 };
 
-/* A random key and the two headers that carry it. */
+/* A random Sec-WebSocket-Key. */
 static void make_key(char key[25])
 {
     uint8_t raw[16];
@@ -46,7 +46,7 @@ static int check_reply(const struct atoll_http_reply *reply, const char *key,
     return 0;
 }
 
-/* Takes the client's line on success. */
+/* Takes ownership of the client's connection on success. */
 static int wsc_new(struct atoll_http_client *client, size_t max_message, size_t at, size_t rest,
                    struct atoll_wsc **ret_ws, struct atoll_error *err)
 {
@@ -165,7 +165,7 @@ static int queue_frame(struct atoll_wsc *ws, enum atoll_ws_opcode opcode, const 
         return closed(ws, err);
     if (atoll_ws_codec_mask(ws->codec, opcode, bytes, n, &ws->out) < 0)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS,
-                          "atolld does not read what it is sent");
+                          "atolld does not read our messages");
     ws->close_sent = opcode == ATOLL_WS_CLOSE;
     flush(ws);
     return ws->broken ? closed(ws, err) : 0;
@@ -194,7 +194,7 @@ static int is_over(struct atoll_wsc *ws, uint16_t code, struct atoll_error *err)
     return closed(ws, err);
 }
 
-/* The next message out of what has been received: 1, 0 for none, -EPIPE. */
+/* Decodes the next message from received bytes: 1, 0 for none, -EPIPE. */
 static int decode(struct atoll_wsc *ws, struct atoll_ws_event *ev, struct atoll_error *err)
 {
     const uint8_t *at = ws->in + ws->in_at;

@@ -19,18 +19,18 @@
 struct atoll_ws_codec {
     wslay_frame_context_ptr frames; /* owned */
     bool is_server;
-    const uint8_t *in; /* what decode() was given and has not used */
+    const uint8_t *in; /* bytes passed to decode() and not consumed yet */
     size_t in_len;
     size_t max_message;
     struct atoll_buf message; /* fragments so far */
-    bool in_message;          /* a data frame without FIN came; its continuation is due */
+    bool in_message;          /* a data frame without FIN arrived; a continuation must follow */
     uint8_t message_opcode;
     uint8_t control[CONTROL_MAX];
     size_t control_len;
     bool in_frame;         /* header seen, payload incomplete */
-    bool clear_message;    /* the message handed out last can go */
-    uint64_t frame_left;   /* payload bytes to come */
-    struct atoll_buf *out; /* mask(): where the frame goes; NULL: header() wants it */
+    bool clear_message;    /* the last delivered message can be cleared */
+    uint64_t frame_left;   /* payload bytes still to arrive */
+    struct atoll_buf *out; /* mask(): destination of the frame; NULL: header() */
     uint8_t *header;
     size_t header_len;
 };
@@ -49,7 +49,7 @@ static ssize_t give_input(uint8_t *buf, size_t len, int flags, void *arg)
     return (ssize_t)n;
 }
 
-/* Bytes of a frame being made. header() wants the first piece and lets the payload pass. */
+/* Receives the bytes of a frame that wslay makes. For header() only the first piece is stored. */
 static ssize_t take_output(const uint8_t *data, size_t len, int flags, void *arg)
 {
     struct atoll_ws_codec *c = arg;
@@ -120,7 +120,7 @@ static bool is_close_code(uint16_t code)
            (code >= 3000 && code <= 4999);
 }
 
-/* The first bytes of a frame: may it come here and now? Returns the code to fail with, or 0. */
+/* Checks whether this frame is allowed now. Returns the close code to fail with, or 0. */
 static uint16_t begin_frame(struct atoll_ws_codec *c, const struct wslay_frame_iocb *f)
 {
     if (f->rsv != 0 || (f->mask != 0) != c->is_server)
@@ -165,7 +165,7 @@ static uint16_t finish_close(struct atoll_ws_codec *c, struct atoll_ws_event *ev
     return atoll_ws_is_utf8(ev->bytes, ev->n) ? 0 : CODE_NOT_UTF8;
 }
 
-/* A frame is complete. Returns 1 when that makes an event, 0 when not, -EPROTO. */
+/* A frame is complete. Returns 1 if that completes an event, 0 if not, -EPROTO. */
 static int finish_frame(struct atoll_ws_codec *c, const struct wslay_frame_iocb *f, bool direct,
                         struct atoll_ws_event *ev, uint16_t *code)
 {
@@ -194,11 +194,11 @@ static int finish_frame(struct atoll_ws_codec *c, const struct wslay_frame_iocb 
     return 1;
 }
 
-/* Takes a piece of payload. Returns as finish_frame(). */
+/* Stores a piece of payload. Returns the same as finish_frame(). */
 static int take_piece(struct atoll_ws_codec *c, const struct wslay_frame_iocb *f,
                       struct atoll_ws_event *ev, uint16_t *code)
 {
-    /* A small message that came whole is handed out where wslay holds it. */
+    /* A small message that arrived whole is delivered from wslay's buffer, without a copy. */
     bool direct = f->fin && f->data_length == f->payload_length && atoll_buf_size(&c->message) == 0;
 
     c->frame_left -= f->data_length;
@@ -241,7 +241,7 @@ int atoll_ws_codec_decode(struct atoll_ws_codec *c, const uint8_t **bytes, size_
         if (got == WSLAY_ERR_WANT_READ) {
             if (c->in_len == 0)
                 break;
-            continue; /* a header was cut by the end of wslay's buffer */
+            continue; /* the header was split at the end of wslay's buffer */
         }
         *ret_code = got < 0 ? CODE_PROTOCOL : c->in_frame ? 0 : begin_frame(c, &f);
         r = *ret_code ? -EPROTO : take_piece(c, &f, ret_event, ret_code);
@@ -259,7 +259,7 @@ size_t atoll_ws_codec_header(struct atoll_ws_codec *c, enum atoll_ws_opcode opco
     c->out = NULL;
     c->header = header;
     c->header_len = 0;
-    /* The payload is only counted, so that wslay is ready for the next frame. */
+    /* Pass the payload length, so that wslay is ready for the next frame; the bytes are not used. */
     f.data = header;
     f.data_length = n;
     (void)!wslay_frame_send(c->frames, &f);

@@ -2,10 +2,10 @@
 #include "base/buf.h"
 
 /*
- * WebSocket framing (RFC 6455 section 5) for both ends, on wslay's frame layer: bytes in, whole
- * messages and control frames out, one at a time. Messages are put together here rather than by
- * wslay's event layer, which allocates for every fragment: a message sent in one-byte fragments
- * would cost a hundred times its size.
+ * WebSocket framing (RFC 6455 section 5) for both ends, on wslay's frame layer: decodes bytes to whole
+ * messages and control frames, one at a time. Messages are assembled here, not by wslay's event layer,
+ * which allocates memory for every fragment: a message in one-byte fragments would need a hundred times
+ * its size.
  *
  * Blocking: does no I/O. Thread: any one at a time.
  */
@@ -33,9 +33,9 @@ int atoll_ws_codec_new(bool is_server, size_t max_message,
                        struct atoll_ws_codec **ret_codec) ATOLL_MUST_CHECK;
 struct atoll_ws_codec *atoll_ws_codec_free(struct atoll_ws_codec *c);
 
-/* Decodes from *bytes, moving *bytes and *n past what it used. 1: *ret_event holds an event; call
- * again, even with n = 0, since more may be inside. 0: needs more bytes. -EPROTO: the connection is
- * to be failed with *ret_code (1002, 1007, 1009, 1011), and the codec is not to be used again. */
+/* Decodes from *bytes, and advances *bytes and *n past the consumed bytes. 1: *ret_event is an event;
+ * call again, even with n = 0, because more may be buffered. 0: needs more bytes. -EPROTO: fail the
+ * connection with *ret_code (1002, 1007, 1009, 1011), and do not use the codec again. */
 int atoll_ws_codec_decode(struct atoll_ws_codec *c, const uint8_t **bytes, size_t *n,
                           struct atoll_ws_event *ret_event, uint16_t *ret_code) ATOLL_MUST_CHECK;
 
@@ -46,8 +46,8 @@ size_t atoll_ws_codec_header(struct atoll_ws_codec *c, enum atoll_ws_opcode opco
 int atoll_ws_codec_mask(struct atoll_ws_codec *c, enum atoll_ws_opcode opcode, const void *bytes,
                         size_t n, struct atoll_buf *out) ATOLL_MUST_CHECK;
 
-/* Payload of a close frame: code (none when 1005) and reason, cut at a character; returns its
- * length, at most 125. */
+/* Makes the payload of a close frame: code (none if 1005) and reason, cut at a character boundary.
+ * Returns its length, at most 125. */
 size_t atoll_ws_close_payload(uint16_t code, const char *reason, uint8_t payload[125]);
 bool atoll_ws_is_utf8(const uint8_t *bytes, size_t n);
 /* Sec-WebSocket-Accept for a Sec-WebSocket-Key; out holds 29 bytes. */

@@ -474,7 +474,7 @@ static void requests_are_checked_before_the_engine_sees_them(void **state)
          "stdin must be a string, true or false"},
         {"POST", "/api/run", "{\"cmd\":[\"x\"],\"files\":[{\"path\":\"a\"}]}",
          "files[0] needs path"},
-        {"GET", "/api/run", "", "this is no WebSocket upgrade"},
+        {"GET", "/api/run", "", "this is not a valid WebSocket upgrade"},
         {"GET", "/api/sandboxes/box0/execs/stream", "", "HTTP/1.1 404 "},
     };
 
