@@ -39,7 +39,7 @@ void atoll_base64_text(char *out, const void *bytes, size_t n)
     out[(n + 2) / 3 * 4] = '\0';
 }
 
-/* The values of all bytes, -1 for those that are no digit. */
+/* Fills the table of digit values, -1 for bytes that are not base64 digits. */
 static void fill_values(int8_t *values)
 {
     memset(values, -1, 256);
@@ -75,7 +75,7 @@ ssize_t atoll_base64_bytes(void *out, size_t cap, const char *text, size_t n)
             *to++ = (uint8_t)v;
         }
     }
-    /* The digits before the padding hold 2 or 4 bits too many, which must be 0. */
+    /* The last digit before the padding has 2 or 4 unused bits, which must be 0. */
     if ((pad == 1 && v & 3) || (pad == 2 && v & 15))
         return -EINVAL;
     if (pad == 1) {

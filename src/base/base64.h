@@ -2,7 +2,7 @@
 #include <sys/types.h>
 #include "base/buf.h"
 
-/* Base64 with padding (RFC 4648 section 4), for bytes that have to travel in JSON. */
+/* Base64 with padding (RFC 4648 section 4), for bytes in JSON. */
 
 /* Appends the encoded form. -ENOBUFS, -ENOMEM. */
 int atoll_base64_encode(struct atoll_buf *out, const void *bytes, size_t n) ATOLL_MUST_CHECK;
@@ -11,5 +11,5 @@ int atoll_base64_decode(struct atoll_buf *out, const char *text, size_t n) ATOLL
 
 /* The same without a buffer: out holds (n + 2) / 3 * 4 + 1 characters. */
 void atoll_base64_text(char *out, const void *bytes, size_t n);
-/* How many bytes were decoded into out. -EINVAL, -ENOBUFS when they are more than cap. */
+/* Decodes into out; returns the number of bytes. -EINVAL, -ENOBUFS if there are more than cap. */
 ssize_t atoll_base64_bytes(void *out, size_t cap, const char *text, size_t n) ATOLL_MUST_CHECK;

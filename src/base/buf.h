@@ -2,9 +2,9 @@
 #include "base/defs.h"
 
 /*
- * A growable byte buffer that cannot be made without its maximum. Bytes are appended at the end
- * and consumed at the front; `data + off .. data + len` is what it holds. It is also the string
- * builder: atoll_buf_str() keeps a terminating NUL behind the last byte.
+ * A growable byte buffer with a mandatory maximum. Bytes are appended at the end and consumed at the
+ * front; its content is `data + off .. data + len`. It is also the string builder: atoll_buf_str()
+ * returns the content with a terminating NUL.
  */
 struct atoll_buf {
     uint8_t *data; /* owned */
@@ -27,12 +27,12 @@ static inline const uint8_t *atoll_buf_head(const struct atoll_buf *b)
     return b->data ? b->data + b->off : NULL;
 }
 
-/* Room for n more bytes behind the last one: writes go to *ret_tail, then atoll_buf_commit().
- * -ENOBUFS past the maximum, -ENOMEM. */
+/* Makes room for n more bytes at the end: write them to *ret_tail, then call atoll_buf_commit().
+ * -ENOBUFS beyond the maximum, -ENOMEM. */
 int atoll_buf_reserve(struct atoll_buf *b, size_t n, uint8_t **ret_tail) ATOLL_MUST_CHECK;
 void atoll_buf_commit(struct atoll_buf *b, size_t n);
 
-/* All or nothing. -ENOBUFS past the maximum, -ENOMEM. */
+/* Appends all bytes or none. -ENOBUFS beyond the maximum, -ENOMEM. */
 int atoll_buf_append(struct atoll_buf *b, const void *bytes, size_t n) ATOLL_MUST_CHECK;
 int atoll_buf_appends(struct atoll_buf *b, const char *text) ATOLL_MUST_CHECK;
 int atoll_buf_appendf(struct atoll_buf *b, const char *fmt, ...)
@@ -42,5 +42,5 @@ int atoll_buf_appendf(struct atoll_buf *b, const char *fmt, ...)
 void atoll_buf_consume(struct atoll_buf *b, size_t n);
 void atoll_buf_clear(struct atoll_buf *b);
 
-/* The bytes held as a C string, borrowed until the next change; "" when out of memory. */
+/* The content as a C string, borrowed until the next change; "" without memory. */
 const char *atoll_buf_str(struct atoll_buf *b);

@@ -5,7 +5,7 @@
 int64_t atoll_clock_ms(void);
 /* The same in microseconds: for measuring. */
 int64_t atoll_clock_us(void);
-/* Milliseconds since 1970 (CLOCK_REALTIME): for records people read. */
+/* Milliseconds since 1970 (CLOCK_REALTIME): for timestamps. */
 int64_t atoll_clock_unix_ms(void);
 /* "2026-01-31T12:00:00.123Z"; out holds ATOLL_CLOCK_TEXT_MAX bytes. */
 #define ATOLL_CLOCK_TEXT_MAX 32

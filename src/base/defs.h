@@ -16,7 +16,7 @@
 #define ATOLL_CLEANUP(fn) __attribute__((cleanup(fn)))
 #define ATOLL_UNUSED __attribute__((unused))
 
-/* Whether AddressSanitizer is in here, which looks for leaks with ptrace. */
+/* Whether this is an AddressSanitizer build, whose leak checker uses ptrace. */
 #ifdef ATOLL_SANITIZED
 #define ATOLL_IS_SANITIZED true
 #else
@@ -34,7 +34,7 @@
 #define ATOLL_STRINGIFY_(x) #x
 #define ATOLL_STRINGIFY(x) ATOLL_STRINGIFY_(x)
 
-/* A descriptor we no longer own, or never had. Never -1, so that a orphan close shows up. */
+/* Marks a descriptor variable that owns nothing. Not -1, so that a close() of it stands out in traces. */
 #define ATOLL_NO_FD (-9) /* -EBADF */
 
 static inline void atoll_auto_free(void *ptr_to_ptr)
@@ -44,7 +44,7 @@ static inline void atoll_auto_free(void *ptr_to_ptr)
 
 static inline void atoll_auto_close(const int *fd)
 {
-    /* EINTR is not retried: on Linux the descriptor is gone either way. */
+    /* EINTR is not retried: on Linux the descriptor is closed even then. */
     if (*fd >= 0)
         (void)close(*fd);
 }

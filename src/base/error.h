@@ -2,10 +2,10 @@
 #include "base/defs.h"
 
 /*
- * The one way failures travel above sys/: a value on the caller's stack that needs no allocation
- * and can cross fork and sockets. The kind is chosen by meaning, never derived from errno; each
- * facade maps kinds to its own statuses. Texts of every kind but INTERNAL are written for the
- * client: they say what to do and hold no host path.
+ * The error type of all code above sys/: a value on the caller's stack that needs no allocation and can
+ * be passed through fork and sockets. The kind is chosen by meaning, not derived from errno; each facade
+ * maps kinds to its own statuses. Texts of all kinds except INTERNAL are written for the client: they
+ * say what to do and contain no path of the host.
  */
 
 /* The Connect/gRPC codes, by meaning and number. */
@@ -36,28 +36,28 @@ struct atoll_error {
     enum atoll_error_kind kind;
     int errnum; /* the errno behind it, 0 if none */
     char text[ATOLL_ERROR_TEXT_MAX];
-    int retry_ms; /* when to try again, by the word of whoever refused; 0: it said nothing */
-    char hint[ATOLL_ERROR_HINT_MAX]; /* what to do about it; "": what its kind says */
-    bool another; /* somebody else failed, such as whom the request named, not the provider */
+    int retry_ms;                    /* Retry-After of the party that refused; 0: it gave none */
+    char hint[ATOLL_ERROR_HINT_MAX]; /* remedy; "": the default hint of the kind */
+    bool another; /* not the provider's failure (but a registry's, say): its health is unaffected */
 };
 
 /* Fills *err (which may be NULL) and returns -errnum, or -EIO when errnum is 0. */
 int atoll_fail(struct atoll_error *err, enum atoll_error_kind kind, int errnum, const char *fmt,
                ...) ATOLL_PRINTF(4, 5);
 
-/* INTERNAL with ": strerror(errnum)" appended; for failed system calls nobody could foresee. */
+/* INTERNAL, with ": strerror(errnum)" appended; for unexpected failures of system calls. */
 int atoll_fail_errno(struct atoll_error *err, int errnum, const char *fmt, ...) ATOLL_PRINTF(3, 4);
 
 /* Puts "context: " before the text and returns the same negative errno. */
 int atoll_wrap(struct atoll_error *err, const char *fmt, ...) ATOLL_PRINTF(2, 3);
 
-/* What to do about a failure that *err (which may be NULL) holds already. May have several lines. */
+/* Sets the hint of *err (which may be NULL), which is already filled. May have several lines. */
 void atoll_advise(struct atoll_error *err, const char *fmt, ...) ATOLL_PRINTF(2, 3);
 
-/* "not_found" and the like; "unknown" for a number that is no kind. */
+/* "not_found" and the like; "unknown" for an invalid number. */
 const char *atoll_error_kind_name(enum atoll_error_kind kind);
 /* The kind of that name; ATOLL_ERR_NONE for any other text. */
 enum atoll_error_kind atoll_error_kind_by_name(const char *name);
 
-/* The kind a filesystem errno means to whoever named the path (ENOENT is NOT_FOUND, and so on). */
+/* The kind of a file system errno, for errors about a path that the client named (ENOENT is NOT_FOUND). */
 enum atoll_error_kind atoll_error_kind_of_path_errno(int errnum);

@@ -3,9 +3,9 @@
 #include <string.h>
 #include "base/text.h"
 
-/* What stands between two slashes. */
+/* A path or pattern component: the text between two slashes. */
 struct segment {
-    const char *at, *end; /* at NULL: there is none */
+    const char *at, *end; /* at NULL: past the last one */
 };
 
 static struct segment segment_at(const char *at)
@@ -24,8 +24,8 @@ static size_t char_len(const char *s, const char *end)
     return n > 0 ? n : 1;
 }
 
-/* Where the set that begins at p ends, NULL when it does not; a "]" right at its beginning is one
- * of its members. */
+/* The "]" that ends the set "[…]" at p, or NULL. A "]" directly after "[" or "[!" is a member of the
+ * set. */
 static const char *set_end(const char *p, const char *end)
 {
     p += p + 1 < end && p[1] == '!' ? 2 : 1;
@@ -50,7 +50,7 @@ static bool set_has(const char *p, const char *end, const char *s, size_t len)
     return found != negated;
 }
 
-/* Matches one element of the pattern with what s begins with, and steps over both. */
+/* Matches one element of the pattern with the next character of s; advances both on success. */
 static bool take_one(const char **p, const char *p_end, const char **s, const char *s_end)
 {
     const char *at = *p, *end = at < p_end && *at == '[' ? set_end(at, p_end) : NULL;
@@ -82,7 +82,8 @@ static bool shows_dot(struct segment pattern)
     return p < pattern.end && (*p == '.' || (*p == '\\' && p + 1 < pattern.end && p[1] == '.'));
 }
 
-/* Only the last star ever has to take more: what is before it has matched as early as possible. */
+/* On a mismatch only the last "*" takes one more character: everything before it has already matched at
+ * the earliest possible position. */
 static bool segment_matches(struct segment pattern, struct segment path)
 {
     const char *p = pattern.at, *s = path.at, *star = NULL, *retry = NULL;
@@ -105,13 +106,13 @@ static bool segment_matches(struct segment pattern, struct segment path)
     return p == pattern.end;
 }
 
-/* "**", or nothing after the last slash. */
+/* "**", or the empty component after a final slash. */
 static bool is_any(struct segment s)
 {
     return s.at && (s.end == s.at || (s.end - s.at == 2 && memcmp(s.at, "**", 2) == 0));
 }
 
-/* The same once more with segments for characters. */
+/* The algorithm of segment_matches(), with components instead of characters. */
 bool atoll_glob_match(const char *pattern, const char *path)
 {
     struct segment p = segment_at(pattern), s = segment_at(path), star = {0}, retry = {0};

@@ -2,11 +2,11 @@
 #include <stdbool.h>
 
 /*
- * Patterns of relative paths, segment by segment: "?" stands for a character, "*" for any number of
- * them, "[a-z]" and "[!a-z]" for one of a set, and the segment "**" for any number of segments. A
- * pattern that ends with "/" means everything below. None of these matches a dot at the beginning
- * of a segment; one that is meant is written. "\" takes the meaning from what follows.
+ * Patterns for relative paths, matched by components: "?" matches one character, "*" any number of
+ * characters, "[a-z]" and "[!a-z]" one character of a set, and the component "**" any number of
+ * components. A pattern that ends with "/" matches everything below. None of these matches a dot at the
+ * beginning of a component; such a dot must be written. "\" quotes the next character.
  *
- * Pure; takes at most as many steps as both have bytes, multiplied.
+ * Pure. Worst case: length of the pattern times length of the path.
  */
 bool atoll_glob_match(const char *pattern, const char *path);

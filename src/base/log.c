@@ -30,7 +30,7 @@ int atoll_log_parse_level(const char *name, enum atoll_log_level *ret_level)
     return -EINVAL;
 }
 
-/* A field that does not fit is left out; the line stays valid JSON. */
+/* A field that does not fit is omitted, so that the line stays valid JSON. */
 static void add_field(struct atoll_buf *line, const char *key, const char *value)
 {
     size_t before = line->len;

@@ -5,14 +5,14 @@
 #include "base/switches.h"
 
 struct atoll_map_slot {
-    const char *key; /* NULL: never used, or a tombstone when value is the marker */
+    const char *key; /* NULL: never used, or a tombstone if value is the marker */
     void *value;
 };
 
 static char tombstone_marker;
 #define TOMBSTONE ((void *)&tombstone_marker)
 
-/* FNV-1a: keys are our own random ids or short names, not chosen to collide. */
+/* FNV-1a: keys are random ids of ours or short names, so an attacker cannot choose collisions. */
 static size_t hash(const char *key)
 {
     uint64_t h = 14695981039346656037u;
@@ -82,7 +82,7 @@ int atoll_map_put(struct atoll_map *m, const char *key, void *value)
 {
     if (find(m, key))
         return -EEXIST;
-    /* At most half full, so that a probe always meets a free slot soon. */
+    /* At most half full, so that a probe soon finds a free slot. */
     if ((m->filled + 1) * 2 > m->cap) {
         int r = grow(m);
         if (r < 0)

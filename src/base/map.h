@@ -15,12 +15,12 @@ struct atoll_map {
 void atoll_map_init(struct atoll_map *m);
 void atoll_map_done(struct atoll_map *m);
 
-/* -EEXIST when the key is there already, -ENOMEM. */
+/* -EEXIST if the map already has the key, -ENOMEM. */
 int atoll_map_put(struct atoll_map *m, const char *key, void *value) ATOLL_MUST_CHECK;
 void *atoll_map_get(const struct atoll_map *m, const char *key);
-/* Returns what was there, or NULL. */
+/* Returns the removed value, or NULL. */
 void *atoll_map_remove(struct atoll_map *m, const char *key);
 
-/* Walks all entries: start with *pos = 0, ends with NULL. The map may not grow meanwhile; removing
- * the entry just returned is fine. */
+/* Iterates over all entries: start with *pos = 0; returns NULL at the end. The map must not grow during
+ * the iteration; the entry just returned may be removed. */
 void *atoll_map_next(const struct atoll_map *m, size_t *pos);

@@ -25,27 +25,27 @@ static const struct row {
 } rows[ATOLL_METRICS] = {
     [ATOLL_METRIC_BUILD] = {"atoll_build_info", GAUGE, {"version"}, NULL, "Always 1."},
     [ATOLL_METRIC_SANDBOXES] =
-        {"atoll_sandboxes", GAUGE, {"provider", "state"}, NULL, "Sandboxes there are now."},
+        {"atoll_sandboxes", GAUGE, {"provider", "state"}, NULL, "Sandboxes that exist now."},
     [ATOLL_METRIC_CREATE_SECONDS] = {"atoll_sandbox_create_seconds",
                                      HISTOGRAM,
                                      {"provider"},
                                      quick,
-                                     "From the request for a sandbox to its being ready."},
+                                     "Time from the request until the sandbox is ready."},
     [ATOLL_METRIC_CREATE_ERRORS] = {"atoll_sandbox_create_errors_total",
                                     COUNTER,
                                     {"provider", "kind"},
                                     NULL,
-                                    "Sandboxes that were not made."},
+                                    "Sandboxes that could not be created."},
     [ATOLL_METRIC_SANDBOXES_ENDED] = {"atoll_sandboxes_ended_total",
                                       COUNTER,
                                       {"cause", "how"},
                                       NULL,
-                                      "Sandboxes that ended or were set aside, by cause."},
+                                      "Sandboxes that ended or were paused, by cause."},
     [ATOLL_METRIC_EXEC_START_SECONDS] = {"atoll_exec_start_seconds",
                                          HISTOGRAM,
                                          {"provider"},
                                          quick,
-                                         "From the request for a command to its running."},
+                                         "Time from the request until the command runs."},
     [ATOLL_METRIC_EXEC_START_ERRORS] = {"atoll_exec_start_errors_total",
                                         COUNTER,
                                         {"provider", "kind"},
@@ -61,12 +61,12 @@ static const struct row {
                              NULL,
                              "Changes of state of sandboxes and commands."},
     [ATOLL_METRIC_QUEUE] =
-        {"atoll_queue_length", GAUGE, {"kind"}, NULL, "Requests that wait for their turn."},
+        {"atoll_queue_length", GAUGE, {"kind"}, NULL, "Requests that wait in a queue."},
     [ATOLL_METRIC_QUOTA_REFUSED] = {"atoll_quota_refused_total",
                                     COUNTER,
                                     {"what"},
                                     NULL,
-                                    "Requests beyond what a tenant or all may have."},
+                                    "Requests refused because of a quota."},
     [ATOLL_METRIC_PROMISED] = {"atoll_promised",
                                GAUGE,
                                {"what", "scope"},
@@ -76,7 +76,7 @@ static const struct row {
                                     GAUGE,
                                     {"what", "scope"},
                                     NULL,
-                                    "The most that may be promised; 0: no bound."},
+                                    "Maximum of these sums; 0: no limit."},
     [ATOLL_METRIC_CREATING] =
         {"atoll_creates_running", GAUGE, {NULL}, NULL, "Sandboxes being created on this machine."},
     [ATOLL_METRIC_SANDBOXES_MOST] =
@@ -95,29 +95,29 @@ static const struct row {
                                    HISTOGRAM,
                                    {"method", "route"},
                                    request,
-                                   "From the head of a request to the end of its answer."},
+                                   "Time from the head of a request to the end of its answer."},
     [ATOLL_METRIC_PREVIEW_REQUESTS] =
         {"atoll_preview_requests_total", COUNTER, {"status"}, NULL, "Requests to previews."},
     [ATOLL_METRIC_PREVIEWS_ACTIVE] = {"atoll_previews_active",
                                       GAUGE,
                                       {NULL},
                                       NULL,
-                                      "Requests to and tunnels into sandboxes under way."},
+                                      "Active requests to and tunnels into sandboxes."},
     [ATOLL_METRIC_PROVIDER_CALLS] = {"atoll_provider_calls_total",
                                      COUNTER,
                                      {"provider", "op", "result"},
                                      NULL,
-                                     "What providers were asked, and how it ended."},
+                                     "Calls to providers, by operation and result."},
     [ATOLL_METRIC_PROVIDER_SECONDS] = {"atoll_provider_call_seconds",
                                        HISTOGRAM,
                                        {"provider", "op"},
                                        request,
-                                       "From asking a provider to its answer, each try."},
+                                       "Duration of calls to providers, each attempt."},
     [ATOLL_METRIC_PROVIDER_RETRIES] = {"atoll_provider_retries_total",
                                        COUNTER,
                                        {"provider", "op"},
                                        NULL,
-                                       "Calls that were made once more."},
+                                       "Calls to providers that were retried."},
     [ATOLL_METRIC_PROVIDER_UP] = {"atoll_provider_up",
                                   GAUGE,
                                   {"provider"},
@@ -127,12 +127,12 @@ static const struct row {
                                       COUNTER,
                                       {"cause"},
                                       NULL,
-                                      "Requests to agents that had no answer in time."},
+                                      "Requests to agents that timed out."},
     [ATOLL_METRIC_REMOVALS_RETRIED] = {"atoll_removals_retried_total",
                                        COUNTER,
                                        {"provider"},
                                        NULL,
-                                       "Removals of sandboxes that were tried again."},
+                                       "Removals of sandboxes that were retried."},
     [ATOLL_METRIC_AGENTS_SILENT] =
         {"atoll_agents_silent", GAUGE, {NULL}, NULL, "Sandboxes whose agent does not answer."},
     [ATOLL_METRIC_ERRORS] =
@@ -151,38 +151,37 @@ static const struct row {
                                 GAUGE,
                                 {NULL},
                                 NULL,
-                                "Room on the file system of the state directory."},
+                                "Free space on the file system of the state directory."},
     [ATOLL_METRIC_KEPT_BYTES] = {"atoll_kept_bytes",
                                  GAUGE,
                                  {"what"},
                                  NULL,
-                                 "What the daemon keeps, of what has a limit in bytes."},
-    [ATOLL_METRIC_KEPT_BYTES_MAX] = {"atoll_kept_bytes_max", GAUGE, {"what"}, NULL, "That limit."},
+                                 "Stored data that has a limit in bytes, by kind."},
+    [ATOLL_METRIC_KEPT_BYTES_MAX] =
+        {"atoll_kept_bytes_max", GAUGE, {"what"}, NULL, "Limit of atoll_kept_bytes."},
     [ATOLL_METRIC_JOURNALS_REMOVED] = {"atoll_journals_removed_total",
                                        COUNTER,
                                        {"limit"},
                                        NULL,
-                                       "Output of ended commands that gave way, by the limit."},
-    [ATOLL_METRIC_OUTPUT_DROPPED] = {"atoll_output_dropped_bytes_total",
-                                     COUNTER,
-                                     {NULL},
-                                     NULL,
-                                     "Output of commands that nobody followed and had no room."},
-    [ATOLL_METRIC_LOOP_SECONDS] = {"atoll_loop_turn_seconds",
-                                   HISTOGRAM,
-                                   {NULL},
-                                   request,
-                                   "How long a round of the loop kept all others waiting."},
+                                       "Output of ended commands that was removed, by limit."},
+    [ATOLL_METRIC_OUTPUT_DROPPED] =
+        {"atoll_output_dropped_bytes_total",
+         COUNTER,
+         {NULL},
+         NULL,
+         "Output without a follower that was dropped for lack of space."},
+    [ATOLL_METRIC_LOOP_SECONDS] =
+        {"atoll_loop_turn_seconds", HISTOGRAM, {NULL}, request, "Duration of loop iterations."},
     [ATOLL_METRIC_LOOP_LONGEST] = {"atoll_loop_turn_longest_seconds",
                                    GAUGE,
                                    {NULL},
                                    NULL,
-                                   "The longest round of the loop since the daemon started."},
+                                   "Longest loop iteration since the daemon started."},
     [ATOLL_METRIC_LOOP_STALLS] = {"atoll_loop_stalls_total",
                                   COUNTER,
                                   {NULL},
                                   NULL,
-                                  "Rounds of the loop that took more than 100 ms."},
+                                  "Loop iterations that took more than 100 ms."},
     [ATOLL_METRIC_FILE_JOBS] = {"atoll_file_jobs",
                                 GAUGE,
                                 {"state"},
@@ -197,7 +196,7 @@ static const struct row {
                               COUNTER,
                               {NULL},
                               NULL,
-                              "Values not counted, because there were too many series."},
+                              "Values dropped because there are too many series."},
     [ATOLL_METRIC_CPU_SECONDS] =
         {"process_cpu_seconds_total", COUNTER, {NULL}, NULL, "CPU time of the daemon."},
     [ATOLL_METRIC_MEMORY] =
@@ -206,12 +205,12 @@ static const struct row {
         {"process_heap_bytes", GAUGE, {NULL}, NULL, "Memory of the daemon that is in use."},
     [ATOLL_METRIC_FILES] = {"process_open_fds", GAUGE, {NULL}, NULL, "Descriptors of the daemon."},
     [ATOLL_METRIC_FILES_MAX] =
-        {"process_max_fds", GAUGE, {NULL}, NULL, "Most descriptors it may have."},
+        {"process_max_fds", GAUGE, {NULL}, NULL, "Limit of process_open_fds."},
     [ATOLL_METRIC_START_TIME] = {"process_start_time_seconds",
                                  GAUGE,
                                  {NULL},
                                  NULL,
-                                 "When the daemon started, in seconds since 1970."},
+                                 "Start time of the daemon, in seconds since 1970."},
 };
 
 struct series {
@@ -256,7 +255,7 @@ static bool matches(const struct series *s, enum atoll_metric metric,
     return true;
 }
 
-/* Not given back: series point to them. */
+/* The copies are never freed: series point to them. */
 const char *atoll_metric_keep(const char *text)
 {
     static char *kept[KEPT_MAX];
@@ -296,7 +295,7 @@ static struct series *find(enum atoll_metric metric, const struct atoll_labels *
         if (matches(&pool[slots[slot] - 1], metric, labels))
             return &pool[slots[slot] - 1];
     s = add_series(metric, labels, slot);
-    /* The one for those that found no place is made before all others, by reset or first use. */
+    /* The series of DROPPED itself always has room: it is created before all others. */
     if (!s && metric != ATOLL_METRIC_DROPPED)
         atoll_metric_add(ATOLL_METRIC_DROPPED, ATOLL_NO_LABELS, 1);
     return s;
@@ -365,7 +364,7 @@ static int put_quoted(struct atoll_buf *out, const char *text)
     return r;
 }
 
-/* {a="b",le="0.5"}; nothing where there is nothing to say. */
+/* Writes {a="b",le="0.5"}, or nothing if there are no labels. */
 static int put_labels(struct atoll_buf *out, const struct series *s, const char *le)
 {
     const struct row *row = &rows[s->metric];

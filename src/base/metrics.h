@@ -2,13 +2,13 @@
 #include "base/buf.h"
 
 /*
- * Figures about this process for Prometheus (text format 0.0.4). Every metric is a row of a table in
- * metrics.c; a series is a metric with values for its labels, and comes to be when it is first used.
- * There is room for ATOLL_METRICS_SERIES of them, in one block: counting allocates nothing, and
- * labels that grow without end are counted as dropped instead.
+ * Metrics of this process for Prometheus (text format 0.0.4). Every metric is a row of a table in
+ * metrics.c; a series is a metric with values for its labels, created when it is first used. There are
+ * at most ATOLL_METRICS_SERIES series, in one static block: counting allocates nothing. Values of
+ * further series are only counted as dropped.
  *
- * Thread: one, the loop's. Ownership: label values are borrowed for good, so they are literals or
- * rows of tables.
+ * Thread: the loop's. Ownership: label values are borrowed for ever, so use literals, rows of static
+ * tables, or atoll_metric_keep().
  */
 enum atoll_metric {
     ATOLL_METRIC_BUILD,
@@ -65,26 +65,26 @@ enum atoll_metric {
 #define ATOLL_METRICS_SERIES 1024
 #define ATOLL_METRIC_LABELS 3
 
-/* The values of its labels, in the order of the table; NULL for those it has not. */
+/* Label values, in the order of the table; NULL for unused ones. */
 struct atoll_labels {
     const char *values[ATOLL_METRIC_LABELS];
 };
 #define ATOLL_LABELS(...) (&(const struct atoll_labels){{__VA_ARGS__}})
 #define ATOLL_NO_LABELS (&(const struct atoll_labels){{NULL}})
 
-/* A counter goes up by n. */
+/* Adds n to a counter. */
 void atoll_metric_add(enum atoll_metric metric, const struct atoll_labels *labels, double n);
-/* A gauge (or a counter that is kept elsewhere) has this value now. */
+/* Sets a gauge, or a counter that is counted elsewhere. */
 void atoll_metric_set(enum atoll_metric metric, const struct atoll_labels *labels, double value);
-/* A histogram gets one more value. */
+/* Adds a value to a histogram. */
 void atoll_metric_observe(enum atoll_metric metric, const struct atoll_labels *labels,
                           double value);
 
-/* The same text, good for ever: for labels that an operator chose, of which there are few (64; then it is
- * "other"). */
+/* Returns a permanent copy of the text, for label values that an operator chose, such as names of
+ * providers. At most 64 different texts; "other" beyond that. */
 const char *atoll_metric_keep(const char *text);
 
-/* What /metrics shows. -ENOBUFS, -ENOMEM. */
+/* Appends the content of /metrics. -ENOBUFS, -ENOMEM. */
 int atoll_metrics_write(struct atoll_buf *out) ATOLL_MUST_CHECK;
-/* Forgets all series. For tests. */
+/* Removes all series. For tests. */
 void atoll_metrics_reset(void);

@@ -1,7 +1,7 @@
 #pragma once
 #include "base/defs.h"
 
-/* Fills buf from the kernel's generator; aborts if there is none, since nothing is safe then. */
+/* Fills buf with getrandom(2); aborts if that fails. */
 void atoll_rand_bytes(void *buf, size_t n);
 
 /* A random id of n characters out of a-z0-9 (5.17 bits each) and a NUL: buf holds n + 1 bytes.

@@ -47,7 +47,7 @@ void atoll_sha1(const void *bytes, size_t n, uint8_t digest[ATOLL_SHA1_BYTES])
 
     for (size_t i = 0; i < n / BLOCK; i++)
         mix(h, p + i * BLOCK);
-    /* What is left, a one bit, zeroes, and the length in bits at the end of the last block. */
+    /* The final block or two: the remaining bytes, a one bit, zeroes, and the length in bits. */
     if (left > 0)
         memcpy(tail, p + n - left, left);
     tail[left] = 0x80;

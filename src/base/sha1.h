@@ -2,9 +2,8 @@
 #include "base/defs.h"
 
 /*
- * SHA-1 (FIPS 180-4) for the WebSocket handshake, where it proves nothing but that the peer speaks
- * the protocol. Not for anything that has to be secure. Here and not from a library, so that the
- * command line starts without loading one.
+ * SHA-1 (FIPS 180-4) for the WebSocket handshake, where it only shows that the peer speaks the protocol.
+ * Not for security. Implemented here so that the command line does not have to load a crypto library.
  */
 #define ATOLL_SHA1_BYTES 20
 void atoll_sha1(const void *bytes, size_t n, uint8_t digest[ATOLL_SHA1_BYTES]);

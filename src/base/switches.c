@@ -25,14 +25,14 @@ static const struct {
     {"EAGAIN", EAGAIN}, {"ETIMEDOUT", ETIMEDOUT}, {"ECONNRESET", ECONNRESET}, {"die", DIE},
 };
 
-/* As tests/faults.py has it. Memory, because it has to be reached from where no file of the host is:
- * a process that has become a sandbox. */
+/* Layout shared with tests/faults.py. Shared memory, because a process inside a sandbox cannot open files
+ * of the host. */
 struct board {
-    char wish[REQUEST_MAX]; /* "" for none */
+    char request[REQUEST_MAX]; /* POINT[@N]=ACTION, or "" */
     _Atomic uint32_t passed, struck;
     _Atomic uint32_t recording; /* whether points are logged */
-    _Atomic uint32_t used;      /* bytes of the log; more than there is room for when it is full */
-    char log[]; /* a line for each point passed; " die" behind those that only die */
+    _Atomic uint32_t used;      /* bytes written to the log; above its size if it is full */
+    char log[]; /* one line per point passed; " die" follows points of atoll_fault_die() */
 };
 
 static struct board *_Atomic shared;
@@ -49,13 +49,13 @@ static struct board *map_board(void)
         return board;
     fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
-        abort(); /* a test that looks at nothing must not pass */
+        abort(); /* without the board the test would check nothing, and must not pass */
     shared_size = (uint32_t)st.st_size;
     board = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (board == MAP_FAILED)
         abort();
-    shared = board; /* two threads may both have come here: one map more does no harm */
+    shared = board; /* if two threads race here, the second mapping is harmless */
     return board;
 }
 
@@ -72,15 +72,15 @@ static void note(struct board *board, const char *point, bool only_die)
         memcpy(board->log + at, line, len);
 }
 
-/* The action that a wish names, or 0 when it is about another point or another time. */
-static int due(const char *wish, const char *point, _Atomic uint32_t *passed)
+/* The action of the request, or 0 if it is for another point or another count. */
+static int due(const char *request, const char *point, _Atomic uint32_t *passed)
 {
     size_t len = strlen(point);
-    const char *rest = wish + len;
+    const char *rest = request + len;
     char *end;
     unsigned long turn = 1;
 
-    if (strncmp(wish, point, len) != 0)
+    if (strncmp(request, point, len) != 0)
         return 0;
     if (*rest == '@') {
         turn = strtoul(rest + 1, &end, 10);
@@ -91,7 +91,7 @@ static int due(const char *wish, const char *point, _Atomic uint32_t *passed)
     for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
         if (strcmp(rest + 1, actions[i].name) == 0)
             return actions[i].errnum;
-    abort(); /* a test that asks for what there is not must not pass */
+    abort(); /* unknown action: the test must not pass */
 }
 
 static int pass(const char *point, bool only_die)
@@ -104,14 +104,14 @@ static int pass(const char *point, bool only_die)
     if (board) {
         note(board, point, only_die);
         if (!action) {
-            action = due(board->wish, point, &board->passed);
+            action = due(board->request, point, &board->passed);
             if (action)
                 atomic_fetch_add(&board->struck, 1);
         }
     }
     if (action == DIE) {
         (void)kill(getpid(), SIGKILL);
-        _exit(128 + SIGKILL); /* the first process of a namespace does not die of that */
+        _exit(128 + SIGKILL); /* PID 1 of a namespace ignores its own SIGKILL */
     }
     return only_die ? 0 : action;
 }

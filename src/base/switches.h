@@ -2,32 +2,33 @@
 #include "base/defs.h"
 
 /*
- * Switches that only tests throw. A build made with -Dtest_switches=true obeys these variables of
- * its environment; in any other build the functions are constants and leave nothing behind, so that
- * no program a user runs can be told to fail or to leave a layer out.
+ * Switches for tests. A build with -Dtest_switches=true reads these environment variables. In every
+ * other build the functions are constants and compile to nothing, so that a user's program cannot be
+ * made to fail or to omit a layer of isolation.
  *
- *   ATOLL_FAULT        POINT[@N]=ACTION: what happens the Nth time (1 when not given) this process
- *                      passes the point. ACTION is an errno by name (see switches.c), which the
- *                      point fails with, or `die`: SIGKILL.
- *   ATOLL_FAULT_BOARD  a file that the daemon, atoll-spawn and its agents share as memory: a wish as
- *                      above, which may change while they run, and a log of the points they pass, so
- *                      that a test can walk through all there are. See tests/faults.py.
- *   ATOLL_WEAKEN       LAYER[,LAYER...]: what a sandbox is made without, so that a test can see its
- *                      absence noticed. `own_filter` is the daemon's: valgrind refuses seccomp(2).
+ *   ATOLL_FAULT        POINT[@N]=ACTION: what happens the Nth time (default: first) that this process
+ *                      passes the point. ACTION is the name of an errno (see switches.c), with which
+ *                      the point fails, or `die`: SIGKILL.
+ *   ATOLL_FAULT_BOARD  a file that the daemon, atoll-spawn and its agents map as shared memory. It has
+ *                      a request as above, which may change while they run, and a log of the points
+ *                      they pass, so that a test can try every point. See tests/faults.py.
+ *   ATOLL_WEAKEN       LAYER[,LAYER...]: layers of isolation to omit, so that a test can check that
+ *                      their absence is detected. `own_filter` is the daemon's own seccomp filter
+ *                      (valgrind does not support seccomp(2)).
  *
  * A point is named folder.operation ("templates.save", "spawn.overlay"). Thread: any.
  */
 
 #ifdef ATOLL_TEST_SWITCHES
-/* 0, or the errno to fail with as if the operation that follows had; may not return. */
+/* 0, or the errno with which the operation that follows must fail. May end the process. */
 int atoll_fault(const char *point) ATOLL_MUST_CHECK;
-/* The same for a name that is put together. */
+/* The same with a formatted name. */
 int atoll_faultf(const char *point, ...) ATOLL_PRINTF(1, 2) ATOLL_MUST_CHECK;
-/* A point behind something that is done: nothing can fail there but the process. */
+/* A point after a completed operation: the only possible fault is the end of the process. */
 void atoll_fault_die(const char *point, ...) ATOLL_PRINTF(1, 2);
-/* Whether the sandbox is to be made without this layer. */
+/* Whether to omit this layer of isolation. */
 bool atoll_weakened(const char *layer) ATOLL_MUST_CHECK;
-/* Of our environment, what a program of ours is to be started with. */
+/* The variables above that are set, as the environment for programs that we start. */
 char *const *atoll_switches_env(void);
 #else
 static inline int atoll_fault(const char *point)

@@ -16,7 +16,7 @@ static bool is_zero(const char *text, size_t n)
     return strspn(text, "0") >= n;
 }
 
-/* version "-" trace "-" parent "-" flags; a later version may go on after another "-". */
+/* version "-" trace "-" parent "-" flags; later versions may append "-" and more. */
 static bool is_valid(const char *text)
 {
     if (strnlen(text, 55) < 55 || !is_hex(text, 2) || strncmp(text, "ff", 2) == 0 ||
@@ -28,7 +28,7 @@ static bool is_valid(const char *text)
     return text[55] == '\0' || (text[55] == '-' && strncmp(text, "00", 2) != 0);
 }
 
-/* splitmix64 from a random start: no system call per request, and no secret either. */
+/* splitmix64 from a random start: no system call per request. Span ids need not be secret. */
 static uint64_t next_span(void)
 {
     static uint64_t state;
