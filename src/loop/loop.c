@@ -11,15 +11,15 @@
 struct atoll_loop {
     int epoll_fd;
     bool stopping;
-    int late_rounds; /* in which timers have waited for descriptors */
+    int late_rounds; /* iterations in which late timers were deferred for descriptors */
     int64_t now_ms;
-    struct epoll_event batch[BATCH]; /* events of the current round, for atoll_watch_close() */
+    struct epoll_event batch[BATCH]; /* events of the current iteration, for atoll_watch_close() */
     int batch_len;
     struct atoll_timer **heap; /* owned array of borrowed timers, earliest first */
     size_t heap_len, heap_cap;
-    void (*measured)(void *arg, const struct atoll_loop_turn *turn); /* NULL: nothing is measured */
+    void (*measured)(void *arg, const struct atoll_loop_turn *turn); /* NULL: do not measure */
     void *measured_arg;
-    struct atoll_loop_turn turn; /* the one under way */
+    struct atoll_loop_turn turn; /* the current iteration */
     int64_t last_us;             /* when the last callback ended */
 };
 
@@ -46,7 +46,7 @@ static void begin_turn(struct atoll_loop *loop)
     note = "";
 }
 
-/* A callback has ended. name: that it was registered with, which is good though the watch may be gone. */
+/* Records the time of a callback. name: a literal, valid even if the callback freed its watch. */
 static void clock_callback(struct atoll_loop *loop, const char *name)
 {
     struct atoll_loop_turn *turn = &loop->turn;
@@ -104,7 +104,7 @@ void atoll_loop_stop(struct atoll_loop *loop)
     loop->stopping = true;
 }
 
-/* Timers: a binary heap by time. Each timer knows its place, so that cancel is O(log n). */
+/* Timers: a binary heap by time. Each timer stores its index, so that cancel is O(log n). */
 
 static void heap_place(struct atoll_loop *loop, size_t i, struct atoll_timer *t)
 {
@@ -163,7 +163,7 @@ void atoll_timer_set_named(struct atoll_timer *t, struct atoll_loop *loop, int64
         loop->heap = grown;
         loop->heap_cap = cap;
     }
-    /* Measured from now, not from the start of the round, which may be long ago. */
+    /* Relative to now, not to the start of the iteration, which may be long ago. */
     t->at_ms = atoll_clock_ms() + after_ms;
     t->loop = loop;
     t->fn = fn;
@@ -195,14 +195,15 @@ static int wait_ms(const struct atoll_loop *loop, int timeout_ms)
     return timeout_ms < 0 ? (int)until : ATOLL_MIN((int)until, timeout_ms);
 }
 
-/* Timers that are this late were held up by this process itself, which was stopped, or blocked. What
- * arrived meanwhile may be what they wait for, and is served first, in so many rounds: one accepts a
- * connection, the next reads what was sent. */
+/* If a timer is this late, the process itself was stopped or blocked. The event that a timeout waits for
+ * may have arrived in that time, so descriptors are served first, for at most this many iterations: one
+ * accepts a connection, the next reads what was sent. */
 #define LATE_MS 1000
 #define LATE_ROUNDS 32
 
-/* n: events of this round; < 0: a signal came first, such as the one that ended the stop. */
-static bool serves_what_waited(struct atoll_loop *loop, int n)
+/* Whether to defer late timers in this iteration. n: number of events; < 0: interrupted by a signal, such
+ * as SIGCONT. */
+static bool defers_late_timers(struct atoll_loop *loop, int n)
 {
     bool late = loop->heap_len > 0 && loop->heap[0]->at_ms + LATE_MS <= loop->now_ms;
 
@@ -232,7 +233,7 @@ int atoll_loop_step(struct atoll_loop *loop, int timeout_ms, struct atoll_error 
         clock_callback(loop, name);
     }
     loop->batch_len = 0;
-    if (!serves_what_waited(loop, n))
+    if (!defers_late_timers(loop, n))
         fire_timers(loop);
     if (loop->measured)
         loop->measured(loop->measured_arg, &loop->turn);
@@ -281,7 +282,7 @@ void atoll_watch_close(struct atoll_watch *w)
     if (!loop)
         return;
     (void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
-    /* An event of this round may still name it. */
+    /* Events of this iteration that are not dispatched yet may refer to it. */
     for (int i = 0; i < loop->batch_len; i++)
         if (loop->batch[i].data.ptr == w)
             loop->batch[i].data.ptr = NULL;
