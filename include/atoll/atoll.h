@@ -1,5 +1,5 @@
 /*
- * libatoll: sandboxes for code nobody has to trust, from C.
+ * libatoll: the C client for Atoll, sandboxes for untrusted code.
  *
  *     struct atoll_client *client;
  *     struct atoll_client_error error;
@@ -12,19 +12,19 @@
  *         errx(1, "%s", error.message);
  *     fwrite(result->output[ATOLL_CLIENT_STDOUT].bytes, 1, …);
  *
- * A client of the daemon's HTTP API; docs/api.md says what the daemon does with each call.
+ * A client of the daemon's HTTP API; docs/api.md describes each request.
  *
- * Results      0 or more is success; a failure is a negative errno, with *error (which may be NULL)
- *              filled. error->code is the reason to act on, never the errno.
+ * Results      0 or more is success; a failure is a negative errno, and *error (error may be NULL)
+ *              is filled. Decide by error->code, not by the errno.
  * Blocking     every call, up to the timeout of the client, unless it says otherwise.
- * Threads      a client, and what was started with it, belongs to one thread at a time. Different
- *              clients are independent.
- * Ownership    strings that are passed in are borrowed for the call. What comes out as `**ret` is the
- *              caller's, to be released with the function named after its type; everything such
- *              an object points to lives as long as it does. Release functions accept NULL.
- * Growing      structs that the caller fills begin with `size`, their sizeof. Structs that the library
- *              fills are made by the library. Both grow only at their end, so a program goes on
- *              working with every later libatoll.so.0. Zero means "the daemon's default" everywhere.
+ * Threads      a client, and the processes started with it, may be used by one thread at a time.
+ *              Different clients are independent.
+ * Ownership    strings that are passed in are borrowed for the call. The caller owns what is returned
+ *              in `**ret` and frees it with the function named after its type; everything that such an
+ *              object points to stays valid until then. Free functions accept NULL.
+ * ABI          structs that the caller fills begin with `size`, their sizeof. Structs that the library
+ *              returns are allocated by the library. Both grow only at their end, so a program works
+ *              with every later libatoll.so.0. Zero means "the daemon's default" everywhere.
  */
 #ifndef ATOLL_ATOLL_H
 #define ATOLL_ATOLL_H
@@ -45,10 +45,10 @@ ATOLL_CLIENT_API const char *atoll_client_version(void);
 
 /* Errors. */
 
-/* What went wrong, by meaning: the codes of gRPC. */
+/* Error codes: those of gRPC. */
 enum atoll_client_code {
     ATOLL_CLIENT_OK = 0,
-    ATOLL_CLIENT_CANCELED = 1, /* a callback of the caller gave up */
+    ATOLL_CLIENT_CANCELED = 1, /* a callback of the caller returned an error */
     ATOLL_CLIENT_UNKNOWN = 2,
     ATOLL_CLIENT_INVALID_ARGUMENT = 3,
     ATOLL_CLIENT_DEADLINE_EXCEEDED = 4,
@@ -61,17 +61,17 @@ enum atoll_client_code {
     ATOLL_CLIENT_OUT_OF_RANGE = 11,
     ATOLL_CLIENT_UNIMPLEMENTED = 12,
     ATOLL_CLIENT_INTERNAL = 13,
-    ATOLL_CLIENT_UNAVAILABLE = 14, /* no daemon answers there, or it hung up */
+    ATOLL_CLIENT_UNAVAILABLE = 14, /* no daemon answers, or it closed the connection */
     ATOLL_CLIENT_DATA_LOSS = 15,
     ATOLL_CLIENT_UNAUTHENTICATED = 16,
 };
 
 struct atoll_client_error {
     enum atoll_client_code code;
-    int errnum;          /* the errno behind it; EREMOTEIO when the daemon refused */
+    int errnum;          /* the underlying errno; EREMOTEIO if the daemon refused */
     char message[512];   /* for people; never "" after a failure */
-    char hint[512];      /* what to do about it, in a line or more, or "" */
-    char request_id[64]; /* finds it in the daemon's log, or "" */
+    char hint[512];      /* what to do about it, one or more lines, or "" */
+    char request_id[64]; /* id of the request in the daemon's log, or "" */
     char reserved[128];
 };
 
@@ -85,32 +85,32 @@ struct atoll_client;
 struct atoll_client_options {
     size_t size;
     /* The path of the daemon's socket (with a '/' in it), "http://HOST:PORT" or "https://HOST:PORT".
-     * NULL: ATOLL_SOCKET, else ATOLL_URL, else the usual socket of root or of this user. */
+     * NULL: ATOLL_SOCKET, else ATOLL_URL, else the default socket of root or of this user. */
     const char *address;
     const char *api_key; /* for TCP. NULL: ATOLL_API_KEY */
-    const char *ca_file; /* PEM, whom to trust with https. NULL: ATOLL_CA_FILE, else the system's */
-    bool insecure;       /* trust anybody; so does ATOLL_INSECURE=1 */
-    int timeout_ms;      /* longest silence of the daemon; 0: 60 s, -1: for ever */
+    const char *ca_file; /* PEM, certificates to trust. NULL: ATOLL_CA_FILE, else the system's */
+    bool insecure;       /* accept any certificate; same as ATOLL_INSECURE=1 */
+    int timeout_ms;      /* how long to wait for data from the daemon; 0: 60 s, -1: for ever */
 };
 
-/* Connects with the first request, not here. options NULL: all by the environment.
+/* Does not connect yet: the first request does. options NULL: use the environment variables.
  * INVALID_ARGUMENT. */
 ATOLL_CLIENT_API int atoll_client_open(const struct atoll_client_options *options,
                                        struct atoll_client **ret_client,
                                        struct atoll_client_error *error);
-/* Processes started with it are released first. */
+/* Free processes that were started with the client first. */
 ATOLL_CLIENT_API void atoll_client_close(struct atoll_client *client);
-/* Where it looks for the daemon. */
+/* The address of the daemon: a socket path or URL. */
 ATOLL_CLIENT_API const char *atoll_client_address(const struct atoll_client *client);
 ATOLL_CLIENT_API void atoll_client_set_timeout(struct atoll_client *client, int timeout_ms);
 
-/* Any other request of the API. `json` is the body, or NULL. *ret_json (which may be NULL) is the
- * text of the answer, "" when it has none; release it with atoll_client_release(). Answers other than
- * 2xx are errors. */
+/* Any other request of the API. `json` is the body, or NULL. *ret_json (ret_json may be NULL) is the
+ * text of the answer, "" if it is empty; free it with atoll_client_release(). Answers other than 2xx are
+ * errors. */
 ATOLL_CLIENT_API int atoll_client_request(struct atoll_client *client, const char *method,
                                           const char *target, const char *json, char **ret_json,
                                           struct atoll_client_error *error);
-/* Releases memory that came out of this library as plain bytes. */
+/* Frees plain bytes that this library returned. */
 ATOLL_CLIENT_API void atoll_client_release(void *memory);
 
 /* Sandboxes. */
@@ -128,36 +128,36 @@ struct atoll_client_sandbox_options {
     uint64_t memory_bytes, disk_bytes; /* rounded up to whole MiB */
     uint64_t pids;
     double cpus;
-    double timeout_seconds;      /* the sandbox is destroyed, or paused, then */
+    double timeout_seconds;      /* lifetime; then the sandbox is destroyed or paused */
     const char *const *env;      /* "NAME=VALUE", for every command */
     const char *const *metadata; /* "NAME=VALUE" */
-    const char *const *waive;    /* limits to do without: "memory", "cpu", "pids", "disk", "all" */
-    double idle_seconds;         /* without a command or request before it ends */
-    double lease_seconds;        /* without a heartbeat before it ends */
-    double cpu_budget_seconds;   /* CPU time of all commands together */
+    const char *const *waive;  /* limits that need not be enforced: "memory", "cpu", "pids", … */
+    double idle_seconds;       /* ends after this time without a command or request */
+    double lease_seconds;      /* ends after this time without a heartbeat */
+    double cpu_budget_seconds; /* limit on the total CPU time of all commands */
     uint64_t output_budget_bytes;
     enum atoll_client_at_deadline at_deadline;
-    bool persistent;              /* its disk survives atoll_client_sandbox_stop() and the daemon */
+    bool persistent;              /* its disk survives atoll_client_sandbox_stop() and restarts */
     const char *const *artifacts; /* patterns of files to keep when it ends, such as "*.png" */
-    /* Made up by the caller: the same request with the same key is done once. */
+    /* Chosen by the caller: a repeated request with the same key creates one sandbox only. */
     const char *idempotency_key;
-    const char *provider;     /* who makes it; NULL: whoever can */
+    const char *provider;     /* name of a provider; NULL: any that can */
     const char *image;        /* a container image instead of a template */
     const char *isolation;    /* "namespaces", "container", "gvisor", "microvm"; NULL: any */
     const char *network_mode; /* "none", "isolated", "bridge" */
-    bool recreate;            /* made again, without its files, when its provider loses it */
+    bool recreate;            /* create it again, without its files, if its provider loses it */
 };
 
-/* A sandbox as it was when asked. Times are RFC 3339 in UTC. */
+/* The state of a sandbox at the time of the request. Times are RFC 3339 in UTC. */
 struct atoll_client_sandbox {
     const char *id;
     const char *state; /* "running", "paused", "stopped", "failed", … */
     const char *cause; /* why it failed or stopped, or "" */
     const char *template_name;
-    const char *created_at, *expires_at; /* "" when it lives for ever */
+    const char *created_at, *expires_at; /* expires_at is "" without a deadline */
     uint64_t memory_bytes, disk_bytes, pids;
     double cpus;
-    const char *json; /* all the daemon says */
+    const char *json; /* the daemon's complete answer */
 };
 
 ATOLL_CLIENT_API int atoll_client_sandbox_create(struct atoll_client *client,
@@ -168,26 +168,26 @@ ATOLL_CLIENT_API int atoll_client_sandbox_create(struct atoll_client *client,
 ATOLL_CLIENT_API int atoll_client_sandbox_get(struct atoll_client *client, const char *id,
                                               struct atoll_client_sandbox **ret_sandbox,
                                               struct atoll_client_error *error);
-/* All of the caller's tenant, oldest first; of all tenants for an admin who says so. The array ends
- * with NULL. Returns how many. */
+/* Lists the sandboxes of the caller's tenant, oldest first; with all_tenants (needs an admin key) those
+ * of all tenants. The array ends with NULL. Returns their number. */
 ATOLL_CLIENT_API int atoll_client_sandbox_list(struct atoll_client *client, bool all_tenants,
                                                struct atoll_client_sandbox ***ret_sandboxes,
                                                struct atoll_client_error *error);
-/* Done when nothing of it is left. NOT_FOUND. */
+/* Returns when the sandbox is completely removed. NOT_FOUND. */
 ATOLL_CLIENT_API int atoll_client_sandbox_destroy(struct atoll_client *client, const char *id,
                                                   struct atoll_client_error *error);
-/* Freezes it. Without keep_processes its commands are ended first. FAILED_PRECONDITION,
- * UNIMPLEMENTED where the host cannot. */
+/* Freezes the sandbox. Without keep_processes its commands are ended first. FAILED_PRECONDITION,
+ * UNIMPLEMENTED if the host cannot. */
 ATOLL_CLIENT_API int atoll_client_sandbox_pause(struct atoll_client *client, const char *id,
                                                 bool keep_processes,
                                                 struct atoll_client_error *error);
-/* Goes on after a pause, or starts a stopped one on the disk it had. */
+/* Continues a paused sandbox, or starts a stopped one with its disk. */
 ATOLL_CLIENT_API int atoll_client_sandbox_resume(struct atoll_client *client, const char *id,
                                                  struct atoll_client_error *error);
 /* Ends every process of a persistent sandbox and keeps its disk. */
 ATOLL_CLIENT_API int atoll_client_sandbox_stop(struct atoll_client *client, const char *id,
                                                struct atoll_client_error *error);
-/* How long it may live from now on; 0: for ever. */
+/* Sets the remaining lifetime, from now on; 0: for ever. */
 ATOLL_CLIENT_API int atoll_client_sandbox_set_timeout(struct atoll_client *client, const char *id,
                                                       double seconds,
                                                       struct atoll_client_error *error);
@@ -198,67 +198,67 @@ ATOLL_CLIENT_API void atoll_client_sandbox_list_free(struct atoll_client_sandbox
 
 struct atoll_client_command {
     size_t size;
-    const char *const *argv; /* the program, looked for in PATH, and its arguments */
+    const char *const *argv; /* the program, searched in PATH, and its arguments; ends with NULL */
     const char *user, *cwd;  /* default: "user", the user's home */
-    const char *const *env;  /* "NAME=VALUE", over the sandbox's */
-    double timeout_seconds;  /* then it is killed, with all it started */
+    const char *const *env;  /* "NAME=VALUE"; overrides the sandbox's */
+    double timeout_seconds;  /* then the command and all processes it started are killed */
     const void *input;       /* for run and exec: all of its standard input */
     size_t input_size;
-    uint64_t output_max_bytes; /* for run and exec: most that is kept of each stream; 0: 64 MiB */
-    bool open_input;           /* for start: the caller will write input; else there is none */
-    bool pty;                  /* give it a terminal; all output is then standard output */
+    uint64_t output_max_bytes; /* for run and exec: most bytes kept of each stream; 0: 64 MiB */
+    bool open_input;           /* for start: the caller will write input; else input is empty */
+    bool pty;                  /* run on a pseudo-terminal; all output is then standard output */
     unsigned cols, rows;
 };
 
 /* Streams by the numbers of their descriptors. */
 enum { ATOLL_CLIENT_STDOUT = 1, ATOLL_CLIENT_STDERR = 2, ATOLL_CLIENT_STREAMS = 3 };
 
-/* How a command ended. Exactly one of these is true, and none is ever inferred. */
+/* How a command ended. Exactly one applies; the daemon reports it, it is never guessed. */
 enum atoll_client_end {
     ATOLL_CLIENT_EXITED = 1,     /* by itself: exit_code */
     ATOLL_CLIENT_SIGNALED = 2,   /* by a signal from inside */
     ATOLL_CLIENT_TIMED_OUT = 3,  /* by its timeout */
     ATOLL_CLIENT_OOM_KILLED = 4, /* by the kernel: memory ran out */
     ATOLL_CLIENT_KILLED_BY = 5,  /* by a request, or with its sandbox: who */
-    ATOLL_CLIENT_LOST = 6,       /* nobody knows: reason */
+    ATOLL_CLIENT_LOST = 6,       /* unknown: see reason */
 };
 
 struct atoll_client_output {
     const char *bytes; /* a NUL follows the last one */
     size_t size;
-    bool truncated; /* there was more than was kept */
+    bool truncated; /* there was more output than was kept */
 };
 
 struct atoll_client_result {
     enum atoll_client_end end;
     int exit_code; /* -1 unless EXITED */
-    int signal;    /* 0 when there was none */
+    int signal;    /* 0 if none */
     const char *who, *reason;
-    /* What a shell would say: exit_code, 128 + signal, 124 timed out, 137 out of memory, 125 lost. */
+    /* Shell exit status: exit_code, 128 + signal, 124 timed out, 137 out of memory, 125 lost. */
     int status;
     const char *sandbox_id, *exec_id;
     struct atoll_client_output
         output[ATOLL_CLIENT_STREAMS]; /* run and exec only; [0] is not used */
     double duration_seconds, user_seconds, system_seconds;
     uint64_t max_rss_bytes;
-    /* What the kernel killed for memory; also there when the command itself went on. */
+    /* The process that the out-of-memory killer ended; set even if the command itself continued. */
     struct {
-        const char *process; /* "" when nothing was killed */
+        const char *process; /* "" if none was killed */
         int pid;
         uint64_t peak_bytes, limit_bytes;
     } oom;
-    const char *json; /* the record as the daemon has it */
+    const char *json; /* the daemon's record */
 };
 
-/* Runs a command in a sandbox of its own, which is gone when this returns. sandbox may be NULL. That
- * the command failed is no failure of this call: see the result. */
+/* Runs a command in a new sandbox, which is destroyed before this returns. sandbox may be NULL. A command
+ * that fails is not a failure of this call: see the result. */
 ATOLL_CLIENT_API int atoll_client_run(struct atoll_client *client,
                                       const struct atoll_client_sandbox_options *sandbox,
                                       const struct atoll_client_command *command,
                                       struct atoll_client_result **ret_result,
                                       struct atoll_client_error *error);
-/* Runs a command in a sandbox to its end. A daemon that restarts meanwhile does not matter.
- * NOT_FOUND and so on when it cannot start; then nothing has run. */
+/* Runs a command in an existing sandbox until it ends. Survives a restart of the daemon. If the command
+ * cannot start, fails with NOT_FOUND or another code; then nothing has run. */
 ATOLL_CLIENT_API int atoll_client_exec(struct atoll_client *client, const char *sandbox_id,
                                        const struct atoll_client_command *command,
                                        struct atoll_client_result **ret_result,
@@ -266,17 +266,18 @@ ATOLL_CLIENT_API int atoll_client_exec(struct atoll_client *client, const char *
 ATOLL_CLIENT_API void atoll_client_result_free(struct atoll_client_result *result);
 
 /*
- * A command that runs: its output as it comes. Made for plain loops (wait, next) and for poll loops:
- * before each poll call next with a timeout of 0 until it returns 0, since events may be waiting
- * inside; then poll the descriptor for the events told. Whoever stops asking for events stops the
- * command as soon as the pipes are full: that is the back-pressure.
+ * A running command, with its output as it arrives. For plain loops (wait, next) and for poll loops:
+ * before each poll(), call next with a timeout of 0 until it returns 0, because events may be buffered;
+ * then poll atoll_client_process_fd() for atoll_client_process_events().
+ * Back-pressure: if the caller stops taking events, the command blocks once the pipes are full.
  */
 struct atoll_client_process;
 
 enum atoll_client_event_kind {
-    ATOLL_CLIENT_EVENT_STARTED = 1, /* not seen after atoll_client_start(), which waits for it */
+    ATOLL_CLIENT_EVENT_STARTED =
+        1, /* not returned after atoll_client_start(), which waits for it */
     ATOLL_CLIENT_EVENT_OUTPUT = 2,
-    ATOLL_CLIENT_EVENT_DROPPED = 3, /* the daemon did not keep so many bytes of a stream */
+    ATOLL_CLIENT_EVENT_DROPPED = 3, /* the daemon dropped bytes of a stream: see from, to */
     ATOLL_CLIENT_EVENT_END = 4,     /* see atoll_client_process_result() */
 };
 
@@ -292,45 +293,47 @@ ATOLL_CLIENT_API int atoll_client_start(struct atoll_client *client, const char 
                                         const struct atoll_client_command *command,
                                         struct atoll_client_process **ret_process,
                                         struct atoll_client_error *error);
-/* Leaves the command running if it has not ended; its output is kept. */
+/* Frees the object. A command that has not ended keeps running, and the daemon keeps its output. */
 ATOLL_CLIENT_API void atoll_client_process_free(struct atoll_client_process *process);
 ATOLL_CLIENT_API const char *atoll_client_process_exec_id(const struct atoll_client_process *p);
 
 /* 1: an event, borrowed until the next call. 0: none within timeout_ms (0: do not wait, -1: for
- * ever). UNAVAILABLE when the connection is lost: the command goes on, and atoll_client_process_wait()
- * takes its output up where it was. */
+ * ever). UNAVAILABLE if the connection is lost: the command continues, and atoll_client_process_wait()
+ * resumes its output. */
 ATOLL_CLIENT_API int atoll_client_process_next(struct atoll_client_process *process, int timeout_ms,
                                                const struct atoll_client_event **ret_event,
                                                struct atoll_client_error *error);
-/* Calls output(arg, stream, bytes, size) until the command has ended; output may be NULL, and gives up
- * with a negative errno (CANCELED). Survives a restart of the daemon, but with a terminal. */
+/* Calls output(arg, stream, bytes, size) until the command has ended. output may be NULL; if it returns
+ * a negative errno, the call fails with CANCELED. Survives a restart of the daemon, except with a
+ * pseudo-terminal. */
 ATOLL_CLIENT_API int atoll_client_process_wait(struct atoll_client_process *process,
                                                int (*output)(void *arg, int stream,
                                                              const void *bytes, size_t size),
                                                void *arg, struct atoll_client_error *error);
-/* How it ended; NULL while it has not. Lives as long as the process object. */
+/* How the command ended; NULL if it has not. Valid as long as the process object. */
 ATOLL_CLIENT_API const struct atoll_client_result *atoll_client_process_result(
     const struct atoll_client_process *process);
 
-/* Does not block: returns how many bytes were taken, fewer than `size` (even 0) while the command
- * does not read. Then take events, and write the rest later. */
+/* Does not block: returns the number of bytes accepted, which is less than `size` (even 0) while the
+ * command does not read. Then take events, and write the rest later. */
 ATOLL_CLIENT_API ssize_t atoll_client_process_write(struct atoll_client_process *process,
                                                     const void *bytes, size_t size,
                                                     struct atoll_client_error *error);
 ATOLL_CLIENT_API int atoll_client_process_close_input(struct atoll_client_process *process,
                                                       struct atoll_client_error *error);
-/* tree: also to everything it started. FAILED_PRECONDITION when it has ended. */
+/* tree: also signal all processes that it started. FAILED_PRECONDITION if the command has ended. */
 ATOLL_CLIENT_API int atoll_client_process_signal(struct atoll_client_process *process, int signo,
                                                  bool tree, struct atoll_client_error *error);
 ATOLL_CLIENT_API int atoll_client_process_resize(struct atoll_client_process *process,
                                                  unsigned cols, unsigned rows,
                                                  struct atoll_client_error *error);
 ATOLL_CLIENT_API int atoll_client_process_fd(const struct atoll_client_process *process);
-/* POLLIN, and POLLOUT while bytes are waiting to go out. */
+/* POLLIN, and POLLOUT while bytes are queued for the daemon. */
 ATOLL_CLIENT_API short atoll_client_process_events(const struct atoll_client_process *process);
 
-/* The output of any command of a sandbox from any offset on, during and after its run. With `follow`
- * it stays until the command has ended. *ret_result (may be NULL) is NULL while it has not. */
+/* Reads the output of any command of a sandbox from the given offsets, while it runs or after its end.
+ * With `follow` waits until the command has ended. *ret_result (ret_result may be NULL) is NULL if it has
+ * not ended. */
 ATOLL_CLIENT_API int atoll_client_output_read(
     struct atoll_client *client, const char *sandbox_id, const char *exec_id, uint64_t stdout_from,
     uint64_t stderr_from, bool follow,
@@ -349,23 +352,24 @@ struct atoll_client_file {
     uint64_t size;
 };
 
-/* Most bytes atoll_client_file_read() takes into memory. */
+/* Largest file for atoll_client_file_read(). */
 #define ATOLL_CLIENT_FILE_READ_MAX ((size_t)256 * 1024 * 1024)
 
-/* The whole file and a NUL behind it; release with atoll_client_release(). */
+/* Returns the whole file, followed by a NUL; free it with atoll_client_release(). */
 ATOLL_CLIENT_API int atoll_client_file_read(struct atoll_client *client, const char *sandbox_id,
                                             const char *user, const char *path, void **ret_bytes,
                                             size_t *ret_size, struct atoll_client_error *error);
-/* Any size, written to a descriptor. After a failure what was written so far is there. */
+/* Writes a file of any size to a descriptor. After a failure part of it may have been written. */
 ATOLL_CLIENT_API int atoll_client_file_read_fd(struct atoll_client *client, const char *sandbox_id,
                                                const char *user, const char *path, int fd,
                                                struct atoll_client_error *error);
-/* The file is there whole or as it was before; missing directories are made. mode 0: 0644. */
+/* Writes a file atomically: on failure the old file is unchanged. Creates missing directories. mode 0:
+ * 0644. */
 ATOLL_CLIENT_API int atoll_client_file_write(struct atoll_client *client, const char *sandbox_id,
                                              const char *user, const char *path, unsigned mode,
                                              const void *bytes, size_t size,
                                              struct atoll_client_error *error);
-/* From a descriptor to its end. */
+/* The same with the content of a descriptor, up to end of file. */
 ATOLL_CLIENT_API int atoll_client_file_write_fd(struct atoll_client *client, const char *sandbox_id,
                                                 const char *user, const char *path, unsigned mode,
                                                 int fd, struct atoll_client_error *error);
@@ -373,7 +377,7 @@ ATOLL_CLIENT_API int atoll_client_file_stat(struct atoll_client *client, const c
                                             const char *user, const char *path,
                                             struct atoll_client_file **ret_file,
                                             struct atoll_client_error *error);
-/* `depth` levels of a directory, 0 for one. The array ends with NULL. Returns how many. */
+/* Lists `depth` levels of a directory, 0 for one. The array ends with NULL. Returns their number. */
 ATOLL_CLIENT_API int atoll_client_file_list(struct atoll_client *client, const char *sandbox_id,
                                             const char *user, const char *path, unsigned depth,
                                             struct atoll_client_file ***ret_files,
@@ -381,7 +385,7 @@ ATOLL_CLIENT_API int atoll_client_file_list(struct atoll_client *client, const c
 ATOLL_CLIENT_API int atoll_client_file_remove(struct atoll_client *client, const char *sandbox_id,
                                               const char *user, const char *path, bool recursive,
                                               struct atoll_client_error *error);
-/* With the directories above it. ALREADY_EXISTS. */
+/* Also creates missing parent directories. ALREADY_EXISTS. */
 ATOLL_CLIENT_API int atoll_client_file_mkdir(struct atoll_client *client, const char *sandbox_id,
                                              const char *user, const char *path,
                                              struct atoll_client_error *error);
@@ -391,7 +395,7 @@ ATOLL_CLIENT_API int atoll_client_file_move(struct atoll_client *client, const c
 ATOLL_CLIENT_API void atoll_client_file_free(struct atoll_client_file *file);
 ATOLL_CLIENT_API void atoll_client_file_list_free(struct atoll_client_file **files);
 
-/* Previews: a port of a sandbox for browsers. */
+/* Previews: access to a port of a sandbox from a browser. */
 
 struct atoll_client_preview {
     unsigned port;
@@ -409,7 +413,7 @@ ATOLL_CLIENT_API int atoll_client_preview_close(struct atoll_client *client, con
                                                 unsigned port, struct atoll_client_error *error);
 ATOLL_CLIENT_API void atoll_client_preview_free(struct atoll_client_preview *preview);
 
-/* Sessions: a sandbox of an environment out of the registry, and code run in it. */
+/* Sessions: a sandbox made from an environment of the registry, and code that runs in it. */
 
 struct atoll_client_session {
     const char *id, *sandbox_id;
@@ -426,14 +430,14 @@ struct atoll_client_code_options {
 struct atoll_client_execution {
     const char *id;
     struct atoll_client_output output[ATOLL_CLIENT_STREAMS]; /* [0] is not used */
-    int exit_code;                                           /* -1 when it did not exit */
-    /* "" when the code ended well; else the exception, or "TimedOut", "OutOfMemory", … */
+    int exit_code;                                           /* -1 if it did not exit */
+    /* "" if the code succeeded; else the exception, or "TimedOut", "OutOfMemory", … */
     const char *error_name, *error_value, *error_traceback;
     double duration_seconds;
-    const char *json; /* results and artifacts as well */
+    const char *json; /* the complete answer, with results and artifacts */
 };
 
-/* `sandbox` may be NULL: the environment's limits. Its template does not count. */
+/* `sandbox` may be NULL: the environment's limits apply. Its template_name is ignored. */
 ATOLL_CLIENT_API int atoll_client_session_create(struct atoll_client *client,
                                                  const char *environment,
                                                  const struct atoll_client_sandbox_options *sandbox,
@@ -442,14 +446,14 @@ ATOLL_CLIENT_API int atoll_client_session_create(struct atoll_client *client,
 ATOLL_CLIENT_API int atoll_client_session_get(struct atoll_client *client, const char *id,
                                               struct atoll_client_session **ret_session,
                                               struct atoll_client_error *error);
-/* Answers when the code has ended. options may be NULL. That the code failed is no failure of this
- * call: see error_name. */
+/* Returns when the code has ended. options may be NULL. Code that fails is not a failure of this call:
+ * see error_name. */
 ATOLL_CLIENT_API int atoll_client_session_execute(struct atoll_client *client, const char *id,
                                                   const char *code,
                                                   const struct atoll_client_code_options *options,
                                                   struct atoll_client_execution **ret_execution,
                                                   struct atoll_client_error *error);
-/* With its sandbox. */
+/* Destroys the session and its sandbox. */
 ATOLL_CLIENT_API int atoll_client_session_destroy(struct atoll_client *client, const char *id,
                                                   struct atoll_client_error *error);
 ATOLL_CLIENT_API void atoll_client_session_free(struct atoll_client_session *session);

@@ -17,10 +17,11 @@ struct atoll_client_process {
     struct atoll_wsc *ws;        /* owned; NULL once hung up */
     char sandbox_id[40], exec_id[40];
     bool pty, started;
-    uint64_t seen[ATOLL_CLIENT_STREAMS]; /* where to go on after a lost connection */
-    json_t *record;                      /* owned; NULL until it has ended */
-    struct atoll_client_result *result;  /* owned; made of the record */
-    struct atoll_client_event event;     /* the last one given out */
+    uint64_t
+        seen[ATOLL_CLIENT_STREAMS]; /* bytes received: where to resume after a lost connection */
+    json_t *record;                 /* owned; NULL until the command has ended */
+    struct atoll_client_result *result; /* owned; made from the record */
+    struct atoll_client_event event;    /* the last one returned */
     void (*progress)(void *arg, const char *text);
     void *progress_arg;
     uint8_t chunk[1 + INPUT_CHUNK]; /* first byte: channel 0, standard input */
@@ -119,7 +120,7 @@ static int set_record(struct atoll_client_process *p, json_t *record, struct ato
     return atoll_result_new(record, p->sandbox_id, p->exec_id, NULL, NULL, &p->result, err);
 }
 
-/* 1: an event for the caller, 0: nothing of interest. */
+/* 1: p->event is an event for the caller, 0: there is none. */
 static int on_text(struct atoll_client_process *p, const uint8_t *bytes, size_t n,
                    struct atoll_error *err)
 {
@@ -260,9 +261,9 @@ json_t *atoll_attach_record(const struct atoll_client_process *p)
     return p->record;
 }
 
-/* To the end. */
+/* Waiting for the end. */
 
-/* Whoever wants the output. */
+/* The caller's callback for output. */
 struct taker {
     int (*output)(void *arg, int stream, const void *bytes, size_t n);
     void *arg;
@@ -275,7 +276,7 @@ static int give(void *arg, int stream, const void *bytes, size_t n, struct atoll
     struct taker *taker = arg;
     int r = taker->output ? taker->output(taker->arg, stream, bytes, n) : 0;
 
-    return r < 0 ? atoll_fail(err, ATOLL_ERR_CANCELED, -r, "the caller gave up") : 0;
+    return r < 0 ? atoll_fail(err, ATOLL_ERR_CANCELED, -r, "the callback canceled the call") : 0;
 }
 
 static void note_gap(void *arg, int stream, uint64_t from ATOLL_UNUSED, uint64_t to ATOLL_UNUSED)
@@ -293,8 +294,8 @@ static int take_event(struct taker *taker, const struct atoll_client_event *e,
                                                 : 0;
 }
 
-/* The daemon keeps the output, so a command without a terminal can be taken up again. */
-static int take_up_again(struct atoll_client_process *p, struct taker *taker,
+/* Follows the command's journal after the connection was lost. Not for a PTY. */
+static int resume_output(struct atoll_client_process *p, struct taker *taker,
                          struct atoll_error *err)
 {
     struct atoll_follow journal = {
@@ -318,11 +319,12 @@ static int take_up_again(struct atoll_client_process *p, struct taker *taker,
 }
 
 struct feed {
-    const uint8_t *bytes; /* NULL: no input, or no more */
+    const uint8_t *bytes; /* NULL: no more input */
     size_t n;
 };
 
-/* A command that does not read its input any more has ended, or soon will: receiving will tell. */
+/* Sends some input. Errors are ignored: the command has closed its input or ended, and the next event
+ * reports that. */
 static void feed_some(struct atoll_client_process *p, struct feed *feed)
 {
     struct atoll_error ignored;
@@ -366,7 +368,7 @@ static int wait_to_end(struct atoll_client_process *p, struct taker *taker, stru
             r = take_event(taker, event, err);
     }
     if (r < 0 && err->kind == ATOLL_ERR_UNAVAILABLE && p->started && !p->pty)
-        r = take_up_again(p, taker, err);
+        r = resume_output(p, taker, err);
     return ATOLL_MIN(r, 0);
 }
 

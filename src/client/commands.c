@@ -1,4 +1,4 @@
-/* Commands to their end, and started for the caller to follow. */
+/* Commands: run until they end, or started for the caller to follow. */
 #include <errno.h>
 #include <stdio.h>
 #include "client/attach.h"
@@ -14,7 +14,7 @@ static int no_memory(struct atoll_error *err)
     return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "no memory for the request");
 }
 
-/* The body of a command; has_input: the client will send some. */
+/* Adds the members of a command; has_input: the client will send standard input. */
 static int add_command(json_t *request, const struct atoll_client_command *c, bool has_input,
                        struct atoll_error *err)
 {
@@ -82,7 +82,8 @@ int atoll_client_exec(struct atoll_client *client, const char *sandbox_id,
     return atoll_link_conclude(client, r, &err, error);
 }
 
-/* The sandbox goes when the daemon sees us go; after a restart of the daemon nobody would. */
+/* Destroys the sandbox of a run after its connection was lost. The daemon does that itself when a client
+ * disconnects, but not after a restart. */
 static void destroy_after_loss(struct atoll_client *client, const char *sandbox_id)
 {
     if (*sandbox_id)
@@ -101,7 +102,7 @@ static int run(struct atoll_client *client, const struct atoll_client_sandbox_op
     int r = atoll_link_import(&c, sizeof(c), command, err);
 
     c.size = sizeof(c);
-    /* `env` of a run is the sandbox's; the command's says the same, and comes last. */
+    /* A run has one `env`: the command's variables are added last and override the sandbox's. */
     if (r == 0 && sandbox)
         r = atoll_compose_sandbox(request, sandbox, err);
     if (r == 0)
@@ -147,7 +148,8 @@ static int start(struct atoll_client *client, const char *sandbox_id,
         return r;
     r = atoll_attach_next(process, -1, &event, err);
     if (r >= 0 && !atoll_attach_has_started(process))
-        r = atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO, "the daemon does not say what it started");
+        r = atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO,
+                       "the daemon did not return the id of the command");
     if (r < 0)
         atoll_client_process_free(process);
     else
@@ -175,7 +177,7 @@ static int give(void *arg, int stream, const void *bytes, size_t n, struct atoll
 {
     const struct reading *reading = arg;
     int r = reading->output ? reading->output(reading->arg, stream, bytes, n) : 0;
-    return r < 0 ? atoll_fail(err, ATOLL_ERR_CANCELED, -r, "the caller gave up") : 0;
+    return r < 0 ? atoll_fail(err, ATOLL_ERR_CANCELED, -r, "the callback canceled the call") : 0;
 }
 
 static int read_output(struct atoll_client *client, struct atoll_follow *journal,

@@ -22,7 +22,7 @@ int atoll_compose_number(json_t *request, const char *key, double value)
                                whole ? json_integer((json_int_t)value) : json_real(value));
 }
 
-/* jansson takes valid UTF-8 only, and says NULL to everything else. */
+/* json_string() returns NULL for text that is not valid UTF-8. */
 int atoll_compose_text(json_t *request, const char *key, const char *text, struct atoll_error *err)
 {
     if (text && json_object_set_new(request, key, json_string(text)) < 0)
@@ -108,7 +108,7 @@ static int add_lifetime(json_t *request, const struct atoll_client_sandbox_optio
 
     if (at >= ATOLL_ARRAY_LEN(names))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "at_deadline is none of the values there are");
+                          "at_deadline is not a valid value");
     if (atoll_compose_number(lifetime, "idleSeconds", o->idle_seconds) < 0 ||
         atoll_compose_number(lifetime, "leaseSeconds", o->lease_seconds) < 0 ||
         atoll_compose_number(lifetime, "cpuSeconds", o->cpu_budget_seconds) < 0 ||

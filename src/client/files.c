@@ -1,4 +1,4 @@
-/* Files of a sandbox. Contents come and go in pieces, so size matters only where memory is filled. */
+/* Files of a sandbox. Contents are streamed; only atoll_client_file_read() limits the size. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +59,7 @@ void atoll_client_file_list_free(struct atoll_client_file **files)
     free(files);
 }
 
-/* Where a file is: /api/sandboxes/ID/files<what>?path=PATH&user=USER<&query>. */
+/* A file, for requests to /api/sandboxes/ID/files<what>?path=PATH&user=USER<&query>. */
 struct place {
     const char *sandbox_id, *user, *path;
 };
@@ -97,7 +97,7 @@ static int call(struct atoll_client *client, const char *method, const struct pl
 /* Reading. */
 
 struct sink {
-    int fd;                /* or -1: into memory */
+    int fd;                /* or -1: store in buf */
     struct atoll_buf *buf; /* borrowed */
     int error;             /* of the last write, negative errno */
 };
@@ -125,7 +125,7 @@ static int read_into(struct atoll_client *client, const struct place *place, str
                           "the file is larger than %zu bytes: read it into a descriptor",
                           ATOLL_CLIENT_FILE_READ_MAX);
     if (r < 0 && sink->error < 0)
-        return atoll_fail_errno(err, -sink->error, "writing what was read");
+        return atoll_fail_errno(err, -sink->error, "writing the file's content");
     return r;
 }
 
@@ -145,7 +145,8 @@ int atoll_client_file_read(struct atoll_client *client, const char *sandbox_id, 
         r = atoll_fail_errno(&err, ENOMEM, "file");
     if (r == 0) {
         *ret_size = atoll_buf_size(&buf) - 1;
-        *ret_bytes = ATOLL_TAKE_PTR(buf.data); /* nothing was consumed: it begins there */
+        *ret_bytes =
+            ATOLL_TAKE_PTR(buf.data); /* nothing was consumed: the content begins at data */
     }
     atoll_buf_done(&buf);
     return atoll_link_conclude(client, r, &err, error);
@@ -164,7 +165,7 @@ int atoll_client_file_read_fd(struct atoll_client *client, const char *sandbox_i
 /* Writing. */
 
 struct source {
-    int fd; /* or -1: from memory */
+    int fd; /* or -1: send from memory */
     const uint8_t *bytes;
     size_t left;
 };
@@ -225,12 +226,12 @@ int atoll_client_file_write_fd(struct atoll_client *client, const char *sandbox_
     const struct place place = {sandbox_id, user, path};
     struct source source = {.fd = fd};
     struct atoll_error err;
-    int r = fd < 0 ? atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EBADF, "that is no descriptor")
+    int r = fd < 0 ? atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EBADF, "invalid file descriptor")
                    : write_from(client, &place, mode, &source, &err);
     return atoll_link_conclude(client, r, &err, error);
 }
 
-/* Everything else. */
+/* Other operations. */
 
 int atoll_client_file_stat(struct atoll_client *client, const char *sandbox_id, const char *user,
                            const char *path, struct atoll_client_file **ret_file,

@@ -7,9 +7,9 @@
 #include "base/base64.h"
 #include "client/result.h"
 
-/* Longest line the daemon sends: a piece of output in JSON. */
+/* Longest line that the daemon sends: a piece of output in JSON. */
 #define LINE_MAX_BYTES (16u * 1024 * 1024)
-/* A daemon that restarts is back within this time. */
+/* Retries after a lost connection: a restarting daemon is back within this time. */
 #define RETRIES 60
 #define RETRY_MS 250
 
@@ -17,7 +17,7 @@ struct reader {
     struct atoll_follow *journal;
     struct atoll_buf line;
     struct atoll_buf decoded;
-    struct atoll_error error; /* of a callback, which can only return an errno */
+    struct atoll_error error; /* of a callback, which itself returns only an errno */
 };
 
 bool atoll_follow_gap(const json_t *gap, int *ret_stream, uint64_t *ret_from, uint64_t *ret_to)
@@ -28,7 +28,7 @@ bool atoll_follow_gap(const json_t *gap, int *ret_stream, uint64_t *ret_from, ui
     return *ret_stream != 0 && *ret_to > *ret_from;
 }
 
-/* The bytes of a line, borrowed until the next one; *ret_n is 0 when it holds none. */
+/* The output bytes of a line, borrowed until the next line; *ret_n is 0 if it has none. */
 static int find_data(struct reader *reader, const json_t *object, const char **ret_bytes,
                      size_t *ret_n, struct atoll_error *err)
 {
@@ -86,7 +86,7 @@ static int take_line(struct reader *reader, const char *line, size_t n, struct a
     object = atoll_link_parse_json(line, n);
     if (!object)
         return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO,
-                          "the daemon sent a line that is no JSON");
+                          "the daemon sent a line that is not JSON");
     result = json_object_get(object, "result");
     if (json_is_object(result)) {
         json_decref(j->result);
@@ -157,7 +157,7 @@ int atoll_follow_read(struct atoll_client *client, struct atoll_follow *j, struc
     struct reader reader = {.journal = j};
     int r, failures = 0, timeout_ms = atoll_link_timeout(client);
 
-    atoll_client_set_timeout(client, -1); /* it may be silent for as long as it likes */
+    atoll_client_set_timeout(client, -1); /* a command may be silent for any time */
     atoll_buf_init(&reader.line, LINE_MAX_BYTES);
     atoll_buf_init(&reader.decoded, LINE_MAX_BYTES);
     for (;;) {
@@ -170,7 +170,7 @@ int atoll_follow_read(struct atoll_client *client, struct atoll_follow *j, struc
         if (++failures > RETRIES) {
             if (r == 0)
                 r = atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO,
-                               "the daemon does not tell how the command ended");
+                               "the daemon did not report how the command ended");
             break;
         }
         wait_a_little();

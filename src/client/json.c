@@ -1,4 +1,4 @@
-/* Small things: members of JSON objects, names of signals, structs that begin with their size. */
+/* Helpers: members of JSON objects, names of signals, structs that begin with their size. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -6,12 +6,12 @@
 #include "base/text.h"
 #include "client/link.h"
 
-/* The first real-time signal programs get to use; glibc keeps 32 and 33 to itself. */
+/* The first real-time signal for programs; glibc reserves 32 and 33. */
 #define FIRST_RT_SIGNAL 34
 
 json_t *atoll_link_parse_json(const void *bytes, size_t n)
 {
-    /* Output of commands may hold NUL bytes. */
+    /* Output of commands may contain NUL bytes. */
     return json_loadb(bytes, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
 }
 
@@ -93,9 +93,10 @@ int atoll_link_import(void *to, size_t to_size, const void *from, struct atoll_e
                           "the size of a struct is not set: {.size = sizeof(…)}");
     for (size_t i = to_size; i < size; i++)
         if (bytes[i] != 0)
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
-                              "this libatoll (" ATOLL_VERSION
-                              ") is too old for what is asked of it");
+            return atoll_fail(
+                err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
+                "this libatoll (" ATOLL_VERSION
+                ") is too old for this program: it does not know an option that is set");
     memcpy(to, from, ATOLL_MIN(size, to_size));
     return 0;
 }

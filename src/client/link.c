@@ -1,5 +1,5 @@
 /*
- * Which daemon, and how to speak with it. See link.h.
+ * Finding the daemon, and requests to it. See link.h.
  */
 #include "client/link.h"
 
@@ -14,14 +14,14 @@
 #define SYSTEM_SOCKET "/run/atoll/atoll.sock"
 #define TIMEOUT_MS (60 * 1000)
 #define HINT_START \
-    "start one with `atoll up` (or atolld by hand), or say where it is with ATOLL_SOCKET or ATOLL_URL"
+    "start one with `atoll up` (or run atolld), or set ATOLL_SOCKET or ATOLL_URL to its address"
 
 struct atoll_client {
     char where[512];
     struct atoll_http_client *http; /* owned */
     int timeout_ms;
     char authorization[512]; /* "Bearer KEY", or "" */
-    char hint[512];          /* what to do about the last error, or "" */
+    char hint[512];          /* remedy for the last error, or "" */
     char request_id[64];     /* of the last error, or "" */
 };
 
@@ -33,8 +33,8 @@ static bool exists(const char *path)
     return stat(path, &st) == 0;
 }
 
-/* The socket of this user's own daemon: the first of its two usual places where there is one, or
- * else the one where it would be. */
+/* The socket of this user's own daemon: the first of the two default paths that exists, else the path
+ * that a daemon would use. */
 static int find_user_socket(char *out, size_t cap)
 {
     const struct {
@@ -72,7 +72,7 @@ static int find_daemon(struct atoll_client *client, const char *address, struct 
         found = url;
     else if (geteuid() != 0 && find_user_socket(own, sizeof(own)) == 0)
         found = own;
-    /* A bare name is a socket in the current directory; net/http_client.h wants to see a slash. */
+    /* A name without a slash is a socket in the current directory; net/http_client.h needs a slash. */
     if ((size_t)snprintf(client->where, sizeof(client->where), "%s%s",
                          strchr(found, '/') ? "" : "./", found) >= sizeof(client->where))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
@@ -169,7 +169,7 @@ char *atoll_link_hint(struct atoll_client *client)
 
 /* Errors. */
 
-/* A request that got no answer: says where we looked and what to do. */
+/* Improves the error of a request that got no answer: adds the address and a hint. */
 static int explain(struct atoll_client *client, struct atoll_error *err)
 {
     int errnum = err->errnum;
@@ -177,7 +177,7 @@ static int explain(struct atoll_client *client, struct atoll_error *err)
     if (err->kind != ATOLL_ERR_UNAVAILABLE)
         return atoll_wrap(err, "daemon at %s", client->where);
     if (strncmp(err->text, "cannot reach", 12) != 0)
-        return -(errnum > 0 ? errnum : EIO); /* it was lost later, or has no address: as told */
+        return -(errnum > 0 ? errnum : EIO); /* the text already explains it */
     if (errnum == EACCES || errnum == EPERM)
         (void)snprintf(
             client->hint, sizeof(client->hint),
@@ -185,7 +185,7 @@ static int explain(struct atoll_client *client, struct atoll_error *err)
             "ATOLL_API_KEY");
     else if (geteuid() != 0 && exists(SYSTEM_SOCKET))
         (void)snprintf(client->hint, sizeof(client->hint),
-                       HINT_START "; one of root's is at " SYSTEM_SOCKET " (sudo atoll …)");
+                       HINT_START "; root's daemon is at " SYSTEM_SOCKET " (sudo atoll …)");
     else
         (void)snprintf(client->hint, sizeof(client->hint), HINT_START);
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errnum, "cannot reach the daemon at %.256s%s%s",
@@ -270,7 +270,7 @@ int atoll_link_target(struct atoll_link_target *ret, struct atoll_error *err, co
     return 0;
 }
 
-/* Turns a reply into JSON or an error, and releases it. */
+/* Converts a reply to JSON or an error, and frees it. */
 static int finish(struct atoll_client *client, struct atoll_http_reply *reply, json_t **ret_reply,
                   struct atoll_error *err)
 {
@@ -287,7 +287,7 @@ static int finish(struct atoll_client *client, struct atoll_http_reply *reply, j
     if (!ret_reply)
         return 0;
     if (n > 0 && !value)
-        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO, "the daemon's answer is no JSON");
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO, "the daemon's answer is not JSON");
     *ret_reply = value ? ATOLL_TAKE_PTR(value) : json_null();
     return 0;
 }
@@ -302,7 +302,8 @@ int atoll_link_call_once(struct atoll_client *client, const char *method, const 
     int r;
 
     if (body && !text)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the request is no valid UTF-8");
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "the request is not valid UTF-8");
     r = atoll_http_client_request(client->http, method, target, headers.fields, text,
                                   text ? strlen(text) : 0, ATOLL_LINK_REPLY_MAX, &reply, err);
     return r < 0 ? explain(client, err) : finish(client, &reply, ret_reply, err);

@@ -40,7 +40,8 @@ static int check_port(unsigned port, struct atoll_error *err)
 {
     if (port >= 1 && port <= UINT16_MAX)
         return 0;
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a port is a number of 1 to 65535");
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "a port is a number from 1 to 65535");
 }
 
 static int open_preview(struct atoll_client *client, const char *sandbox_id, unsigned port,

@@ -26,7 +26,7 @@ static const struct {
     {"timed_out", ATOLL_CLIENT_TIMED_OUT},
     {"oom_killed", ATOLL_CLIENT_OOM_KILLED},
     {"killed_by", ATOLL_CLIENT_KILLED_BY},
-    /* Also what a record of a kind unknown to us is taken for. */
+    /* Last: used for unknown kinds, too. */
     {"lost", ATOLL_CLIENT_LOST},
 };
 
@@ -82,7 +82,7 @@ static void fill(struct result *result)
 
     p->end = end_of(record);
     p->exit_code = p->end == ATOLL_CLIENT_EXITED ? exit_code_of(record) : -1;
-    /* Exited, but nobody says how: then we do not know. */
+    /* A record "exited" without an exit code: the outcome is unknown. */
     if (p->end == ATOLL_CLIENT_EXITED && p->exit_code < 0)
         p->end = ATOLL_CLIENT_LOST;
     p->signal = atoll_link_signal_number(json_object_get(record, "signal"));
@@ -102,7 +102,7 @@ static void fill(struct result *result)
     p->json = result->json;
 }
 
-/* Moves what was captured; a stream nobody kept is "". */
+/* Moves captured output into the result; "" for a stream that was not captured. */
 static void fill_output(struct result *result, struct atoll_buf *captured, const bool *truncated)
 {
     for (int i = 0; i < ATOLL_CLIENT_STREAMS; i++) {

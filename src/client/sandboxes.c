@@ -46,7 +46,7 @@ static int sandbox_new(json_t *view, struct atoll_client_sandbox **ret_sandbox,
     }
     if (!s || !s->json) {
         atoll_client_sandbox_free(s ? &s->public : NULL);
-        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO, "the daemon's answer is no sandbox");
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO, "the daemon's answer is not a sandbox");
     }
     fill(s);
     *ret_sandbox = &s->public;

@@ -5,7 +5,7 @@
 #include "base/base64.h"
 #include "client/compose.h"
 
-/* Silence while code runs is not the daemon's: it answers when the code has ended. */
+/* No timeout while code runs: the daemon answers when the code has ended. */
 #define NO_TIMEOUT (-1)
 
 struct session {
@@ -23,8 +23,7 @@ struct execution {
 
 static int no_answer(struct atoll_error *err)
 {
-    return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO,
-                      "the daemon's answer is not what was asked");
+    return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EPROTO, "the daemon's answer is malformed");
 }
 
 static char *dump(const json_t *view)
@@ -78,7 +77,7 @@ static int create(struct atoll_client *client, const char *environment,
 
     if (r == 0 && sandbox)
         r = atoll_compose_sandbox(request, sandbox, err);
-    (void)json_object_del(request, "template"); /* that is the environment's */
+    (void)json_object_del(request, "template"); /* the environment has its own */
     if (r == 0)
         r = atoll_link_call(client, "POST", "/api/sessions", request, &reply, err);
     return r < 0 ? r : session_new(reply, ret_session, err);
@@ -132,7 +131,7 @@ int atoll_client_session_destroy(struct atoll_client *client, const char *id,
 
 /* Code. */
 
-/* "stdout", or "stdout_base64" where that was no text. */
+/* Reads "stdout", or "stdout_base64" if the output was not text. */
 static int fill_output(struct execution *x, int stream, const char *name)
 {
     struct atoll_client_output *out = &x->public.output[stream];
