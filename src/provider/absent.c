@@ -47,8 +47,7 @@ int atoll_absent_new(const char *name, struct atoll_provider **ret, struct atoll
     atoll_callee_init(a, atoll_metric_keep(name), sizeof(struct atoll_call), say);
     a->ops.caps = caps;
     a->ops.missing_limits = missing_limits;
-    /* These stay NULL: no sandbox made by it needs them, so they are unimplemented rather than
-     * unavailable. */
+    /* It has neither layers nor images: these do not exist, instead of being unavailable. */
     a->ops.keep_layer = NULL;
     a->ops.drop_layer = NULL;
     a->ops.drop_image = NULL;

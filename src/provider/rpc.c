@@ -167,7 +167,7 @@ static void ready(void *arg, uint32_t events)
         heard(rpc);
     if (events & EPOLLOUT)
         r = atoll_channel_flush(&rpc->channel);
-    if (r > 0) /* only after the answers: other frames may be in the buffer */
+    if (r > 0) /* everything is sent */
         r = atoll_watch_set(&rpc->watch, EPOLLIN);
     if (r >= 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         r = atoll_channel_receive(&rpc->channel, on_frame, rpc);

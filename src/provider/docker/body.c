@@ -99,8 +99,8 @@ static void add_tmpfs(json_t *object, const char *path, uint64_t bytes, uint64_t
     (void)json_object_set_new(object, path, json_string(options));
 }
 
-/* Three quarters of the disk are for home directories; other writable directories share the
- * rest. If the image names no user, the agent finds the home directory. */
+/* Three quarters of the disk are for /root and /home, most of it for that of the image's user; if
+ * the image names none, both get the same. Other writable directories share the rest. */
 static void add_disk(json_t *tmpfs, const struct atoll_docker_place *p)
 {
     const struct atoll_limits *l = &p->spec->limits;

@@ -110,8 +110,8 @@ static uint32_t docker_missing_limits(const struct atoll_sync_provider *p,
 {
     const struct atoll_docker *d = atoll_docker_of((struct atoll_sync_provider *)(uintptr_t)p);
     struct atoll_docker_info info = info_known(d);
-    /* With the disk in memory the rest of the image is read-only; so if the request waives the
-     * limit, the disk is not limited. */
+    /* AUTO without quotas would put the disk in memory and make the rest of the image read-only. A
+     * request that waives the limit gets a writable disk without a limit instead. */
     bool poor =
         d->config.disk == ATOLL_DOCKER_DISK_AUTO && !info.quota && spec->waived & ATOLL_LIMIT_DISK;
     bool disk = spec->limits.disk_bytes && (d->config.disk == ATOLL_DOCKER_DISK_REFUSE || poor);

@@ -31,7 +31,7 @@ struct atoll_docker {
     pthread_mutex_t sending; /* held by the worker that makes that volume or imports a layer */
 
     pthread_mutex_t cleaning;
-    bool cleaned; /* remnants of an earlier daemon were removed, or another provider did it */
+    bool cleaned; /* remnants of an earlier daemon were removed; not needed if config.succeeds */
 
     struct atoll_docker_pool *pool; /* NULL: no pool */
 };

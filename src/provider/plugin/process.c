@@ -422,7 +422,7 @@ static int exchange(struct atoll_plugin_process *p, const struct atoll_sync_call
         r = await(p, &w, call, err);
     } else {
         withdraw(p, &w);
-        r = 0; /* notification without an answer */
+        r = 0; /* take_result() reports that there is no answer */
     }
     if (r == 0)
         r = take_result(w.answer, ret_answer, err);
