@@ -56,7 +56,7 @@ ATOLL_E2B_HANDLER(teams);
 ATOLL_E2B_HANDLER(snapshots);
 ATOLL_E2B_HANDLER(unsupported);
 
-/* --- answers (views.c) --- */
+/* views.c: responses. */
 
 /* The sandbox of the call if these clients may see it: running or paused. NOT_FOUND. */
 struct atoll_sandbox *atoll_e2b_find(const struct atoll_api_call *call, struct atoll_error *err);
@@ -75,7 +75,7 @@ void atoll_e2b_reply_made(struct atoll_api_call *call, int status,
 /* An atoll_done_fn whose arg is the call: answers 204. */
 void atoll_e2b_done(void *arg, const struct atoll_error *error);
 
-/* --- requests --- */
+/* views.c: requests. */
 
 /* Parses and decodes a body with one table; the body may be empty. On an error the body is
  * freed. */

@@ -26,7 +26,7 @@ struct atoll_e2b_plane {
 /* The plane of the API; created at first use. */
 struct atoll_e2b_plane *atoll_e2b_plane_of(struct atoll_api *api);
 
-/* --- answers that are not the sandbox's own (plane_answers.c); they end the request --- */
+/* plane_answers.c: responses of the daemon instead of the sandbox; each ends the request. */
 
 void atoll_plane_no_sandbox(struct atoll_http_request *req, const char *id);
 void atoll_plane_no_port(struct atoll_http_request *req, const char *id, uint16_t port);
@@ -37,7 +37,7 @@ void atoll_plane_allow_origins(struct atoll_http_request *req);
 /* Answers OPTIONS. */
 void atoll_plane_preflight(struct atoll_http_request *req);
 
-/* --- ports of programs inside (ports.c) --- */
+/* ports.c: servers inside sandboxes. */
 
 void atoll_plane_ports_open(struct atoll_e2b_plane *plane);
 void atoll_plane_ports_close(struct atoll_e2b_plane *plane);
@@ -46,7 +46,7 @@ void atoll_plane_ports_close(struct atoll_e2b_plane *plane);
 void atoll_plane_forward(struct atoll_e2b_plane *plane, struct atoll_http_request *req,
                          const char *id, uint16_t port, const char *mask_host, bool by_header);
 
-/* --- signed file URLs (signature.c) --- */
+/* signature.c: signed file URLs. */
 
 #define ATOLL_E2B_SIGNATURE_MAX 64
 struct atoll_e2b_signed {
@@ -59,7 +59,7 @@ bool atoll_e2b_signature_fits(const struct atoll_http_request *req, const char *
 /* Checks the expiration in the request: 1 expired, 0 valid, -EINVAL malformed. */
 int atoll_e2b_signature_expired(const struct atoll_http_request *req) ATOLL_MUST_CHECK;
 
-/* --- what goes with a sandbox --- */
+/* State that is freed with a sandbox. */
 
 void atoll_notes_drop(struct atoll_e2b_plane *plane, const char *sandbox_id);
 void atoll_notes_drop_all(struct atoll_e2b_plane *plane);
