@@ -468,7 +468,7 @@ def test_run_can_keep_its_sandbox(rest):
     ({"cmd": ["true"], "file": []}, 400, 'no field "file"'),
     ({"cmd": ["true"], "files": {}}, 400, "files must be an array"),
     ({"cmd": ["true"], "files": [{"path": "x"}]}, 400, "files[0] needs"),
-    ({"cmd": ["true"], "files": [{"path": "x", "data_base64": "?"}]}, 400, "no valid base64"),
+    ({"cmd": ["true"], "files": [{"path": "x", "data_base64": "?"}]}, 400, "not valid base64"),
     ({"cmd": ["true"], "files": [{"path": "x", "mode": "rw", "data_base64": ""}]}, 400, "files[0].mode"),
     ({"cmd": ["true"], "files": [{"path": "/proc/x", "data_base64": ""}]}, None, ""),
 ])

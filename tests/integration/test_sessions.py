@@ -125,7 +125,7 @@ def test_a_network_limit_where_there_is_no_network(rest):
     ({"environment": "Python3", "limits": {"networkMbps": -5}}, 400, "networkMbps"),
     ({"environment": "Python3", "limits": {"memoryMB": "much"}}, 400, "limits.memoryMB"),
     ({"environment": "Python3", "limits": {"memory": 5}}, 400, "memoryMB"),
-    ({"environment": "Python3", "template": "host"}, 400, "environment only"),
+    ({"environment": "Python3", "template": "host"}, 400, "omit template"),
     ({"environment": "Python3", "nonsense": 1}, 400, "nonsense"),
     ({"environment": 5}, 400, "environment must be"),
     ({"environment": "Python3", "files": 5}, 400, "files must be"),

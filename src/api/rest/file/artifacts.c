@@ -28,7 +28,7 @@ static int find(struct atoll_api_call *call, struct atoll_artifacts_view *ret,
     if (atoll_artifacts_find(call->engine, call->params.id, ret) && may_see(call, ret))
         return 0;
     return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
-                      "sandbox %s does not exist, or no artifacts of it are kept", call->params.id);
+                      "no artifacts of sandbox %s are kept, or it does not exist", call->params.id);
 }
 
 /* Writes the members of an artifact set; call it inside an open object. */
