@@ -28,7 +28,7 @@ def test_figures(daemon, tmp_path):
     assert all(("p50" in row) != ("problem" in row) for row in figures["results"])
     assert all(row["walls"] for row in figures["results"])
     words = "".join(ElementTree.parse(picture).getroot().itertext())
-    assert "`true` in a sandbox that runs" in words and "own uids" in words
+    assert "`true` in a running sandbox" in words and "own uids" in words
     assert daemon.json("ls")["sandboxes"] == []
     assert list(scratch.iterdir()) == []
 

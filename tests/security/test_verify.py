@@ -265,4 +265,4 @@ def test_sandboxes_that_others_remove_are_no_findings(daemon):
     assert report["counts"]["found"] == 0, report["findings"]
     assert done.returncode == 2 and report["counts"]["unknown"] > 0
     seen = [check["evidence"] for tier in report["tiers"] for check in tier["checks"]]
-    assert report["trouble"] or any("removed by somebody else" in text for text in seen)
+    assert report["trouble"] or any("removed by another client" in text for text in seen)

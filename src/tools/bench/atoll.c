@@ -1,6 +1,6 @@
 /*
- * Atoll itself, by its API over one connection: sandboxes that come and go, commands in one that
- * stays, many at once, and what idle ones take.
+ * Measures Atoll through its API over one connection: creating and destroying sandboxes, commands in a
+ * running sandbox, many sandboxes at once, and the memory of idle ones.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -11,17 +11,17 @@
 #include "tools/bench/bench.h"
 
 #define AT_A_TIME 8
-#define RATE_EACH 25 /* lives of each of those */
+#define RATE_EACH 25 /* sandboxes that each of those creates and destroys */
 #define RATE_EACH_QUICK 5
-#define IDLE 200 /* sandboxes whose memory is looked at */
+#define IDLE 200 /* sandboxes whose memory is measured */
 #define IDLE_QUICK 60
-#define SETTLE_LOOKS 10 /* seconds, at most */
+#define SETTLE_LOOKS 10 /* readings, one per second, at most */
 #define SETTLED_KB 1024
 
-/* A disk of another size than the pooled ones have: such a sandbox is made from nothing. */
+/* Not the disk size of pooled sandboxes, so such a sandbox never comes from the pool. */
 #define COLD_DISK_MB 255
 
-/* Tries to get a pooled one, and how long to wait before each: the pool fills in the background. */
+/* Attempts to get a pooled sandbox, and the wait before each: the pool is filled in the background. */
 #define POOL_TRIES 20
 #define POOL_WAIT_US 50000
 
@@ -97,7 +97,7 @@ static int live(struct atoll_client *client, struct atoll_bench_subject *s, stru
     return r < 0 ? r : destroy(client, id, err);
 }
 
-/* Waits until the pool has one. */
+/* Waits until the pool has a sandbox. */
 static int pool_open(struct atoll_bench *b, struct atoll_bench_subject *s, struct atoll_error *err)
 {
     int r = -EAGAIN;
@@ -119,7 +119,7 @@ static int start_round(struct atoll_bench *b, struct atoll_bench_subject *s, dou
     return r;
 }
 
-/* One that runs, for whoever works in it. */
+/* A running sandbox for commands, files and previews. */
 
 int atoll_bench_stay_open(struct atoll_bench *b, struct atoll_bench_subject *s,
                           struct atoll_error *err)
@@ -145,7 +145,7 @@ static int exec_round(struct atoll_bench *b, struct atoll_bench_subject *s, doub
     return r;
 }
 
-/* Many at once. */
+/* Many sandboxes at once. */
 
 struct worker {
     pthread_t thread;
@@ -198,7 +198,7 @@ int atoll_bench_rate_round(struct atoll_bench *b, struct atoll_bench_subject *s,
     return r;
 }
 
-/* Idle ones. */
+/* Idle sandboxes. */
 
 static long available_kb(void)
 {
@@ -214,7 +214,7 @@ static long available_kb(void)
     return kb;
 }
 
-/* Once it has stopped moving: the kernel folds its counters about once a second. */
+/* Waits until MemAvailable is stable: the kernel updates its counters about once a second. */
 long atoll_bench_settled_kb(void)
 {
     long last = available_kb();
@@ -248,7 +248,7 @@ static int memory_round(struct atoll_bench *b, struct atoll_bench_subject *s, do
     long before, after;
     int r;
 
-    /* Slabs and page cache that any first sandbox brings along. */
+    /* Warms up slabs and page cache, which the first sandbox fills. */
     r = live(b->client, s, err);
     if (r < 0)
         return r;
@@ -261,12 +261,12 @@ static int memory_round(struct atoll_bench *b, struct atoll_bench_subject *s, do
         return r;
     if (before <= after)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, 0,
-                          "the memory of this machine moves too much by itself");
+                          "the free memory of this machine changes too much by itself");
     *ret_sample = (double)(before - after) * 1024 / 1e6 / count;
     return 0;
 }
 
-/* Who takes part. */
+/* The subjects. */
 
 static void enter_provider(struct atoll_bench *b, const char *provider, const char *tier)
 {

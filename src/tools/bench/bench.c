@@ -9,17 +9,16 @@
 #include <unistd.h>
 #include "base/clock.h"
 
-/* Lets the kernel finish taking down before the next one's turn. */
+/* Pause between samples, so that the kernel finishes the cleanup of the last one. */
 #define SETTLE_US 20000
 
 const struct atoll_bench_measure atoll_bench_measures[ATOLL_BENCH_MEASURES] = {
-    [ATOLL_BENCH_START] = {"start", "a new sandbox runs `true` and is gone", "ms", false, 40, 8},
-    [ATOLL_BENCH_EXEC] = {"exec", "`true` in a sandbox that runs", "ms", false, 60, 10},
-    [ATOLL_BENCH_RATE] = {"rate", "sandboxes that came, ran `true` and went, 8 at a time", "/s",
-                          true, 3, 1},
+    [ATOLL_BENCH_START] = {"start", "create a sandbox, run `true`, destroy it", "ms", false, 40, 8},
+    [ATOLL_BENCH_EXEC] = {"exec", "`true` in a running sandbox", "ms", false, 60, 10},
+    [ATOLL_BENCH_RATE] = {"rate", "create, run `true`, destroy: 8 at a time", "/s", true, 3, 1},
     [ATOLL_BENCH_MEMORY] = {"memory", "memory of an idle sandbox", "MB", false, 1, 1},
     [ATOLL_BENCH_UPLOAD] = {"upload", "a file of 64 MiB into a sandbox", "MB/s", true, 8, 2},
-    [ATOLL_BENCH_DOWNLOAD] = {"download", "the same out of it", "MB/s", true, 8, 2},
+    [ATOLL_BENCH_DOWNLOAD] = {"download", "a file of 64 MiB out of a sandbox", "MB/s", true, 8, 2},
     [ATOLL_BENCH_PREVIEW] = {"preview", "a request to a server inside", "ms", false, 200, 40},
     [ATOLL_BENCH_CODE] = {"code", "1+1 in Python", "ms", false, 60, 10},
 };
@@ -89,7 +88,7 @@ static void shuffle(struct atoll_bench_subject **list, size_t n, unsigned *seed)
     }
 }
 
-/* All subjects of one measure, taking turns. */
+/* Measures all subjects of one measure in turns. */
 static void take_turns(struct atoll_bench *b, const struct atoll_bench_measure *m)
 {
     struct atoll_bench_subject *running[ATOLL_BENCH_SUBJECTS_MAX];
@@ -104,7 +103,7 @@ static void take_turns(struct atoll_bench *b, const struct atoll_bench_measure *
             continue;
         if (b->progress)
             b->progress(s->name);
-        /* The first round warms up: caches, lazy set-up. Measures of few rounds bring their own. */
+        /* A first round to warm up caches and lazy setup. Measures with few rounds do that themselves. */
         if ((s->open && s->open(b, s, &err) < 0) ||
             (rounds > 3 && s->round(b, s, &sample, &err) < 0))
             take_out(s, &err);
@@ -145,8 +144,8 @@ static int check_only(const struct atoll_bench *b, struct atoll_error *err)
         (void)snprintf(names + len, sizeof(names) - len, "%s%s", len ? ", " : "",
                        atoll_bench_measures[i].id);
     }
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "nothing is called %s; there is %s",
-                      b->only, names);
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "there is no measure \"%s\"; known are %s", b->only, names);
 }
 
 int atoll_bench_run(struct atoll_bench *b, struct atoll_error *err)

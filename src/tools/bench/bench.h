@@ -4,18 +4,18 @@
 #include "client/link.h"
 
 /*
- * Figures that anyone can take again: Atoll beside what else this host has (bwrap, runc, docker,
- * runsc, a plain process), each with how strong its isolation is. Those that are compared take
- * turns, in an order shuffled anew each time, so that noise of the machine hits all alike: what
- * counts is the ratio, not the milliseconds.
- * Blocking; one thread, and the threads of the throughput measure while that lasts.
+ * Reproducible benchmarks: compares Atoll with other runtimes of this host (bwrap, runc, docker, runsc, a
+ * plain process) and shows the strength of isolation of each. The subjects take turns, in a new random
+ * order each round, so that noise of the machine affects all of them equally: compare ratios, not
+ * milliseconds.
+ * Blocking. One thread, plus the threads of the throughput measure.
  */
 
 #define ATOLL_BENCH_SAMPLES_MAX 400
-/* Of the file that goes up and down. */
+/* Size of the file for upload and download. */
 #define ATOLL_BENCH_FILE_BYTES (64u << 20)
 
-/* What is measured. */
+/* A measure. */
 struct atoll_bench_measure {
     const char *id;
     const char *title; /* for people */
@@ -26,23 +26,23 @@ struct atoll_bench_measure {
 
 struct atoll_bench;
 
-/* One of those that are measured. Tables of these are constant but for what `run` fills in. */
+/* A subject of a measure: one way to run a sandbox or command. */
 struct atoll_bench_subject {
     const struct atoll_bench_measure *measure;
     char name[48];
-    const char *tier; /* how strong its walls are */
-    /* Gets ready; a failure takes the subject out, with its text as the reason. May be NULL. */
+    const char *tier; /* strength of isolation: ATOLL_TIER_* */
+    /* Prepares; on failure the subject is not measured and the text is its `problem`. May be NULL. */
     int (*open)(struct atoll_bench *b, struct atoll_bench_subject *s, struct atoll_error *err);
     /* Takes one sample, in the unit of the measure. */
     int (*round)(struct atoll_bench *b, struct atoll_bench_subject *s, double *ret_sample,
                  struct atoll_error *err);
     void (*close)(struct atoll_bench *b, struct atoll_bench_subject *s); /* may be NULL */
 
-    const char *provider; /* of Atoll's: who makes the sandbox */
-    bool cold, pooled;    /* of Atoll's: not from the warm pool, or from it alone */
-    char *argv[24];       /* of a command's */
-    char id[64];          /* the sandbox or container it works with */
-    char token[96];       /* of its preview, or its session */
+    const char *provider; /* Atoll: provider of the sandbox */
+    bool cold, pooled;    /* Atoll: never from the pool, or only from the pool */
+    char *argv[24];       /* others: the command to run */
+    char id[64];          /* sandbox or container in use */
+    char token[96];       /* of its preview, or the id of its session */
     int pid;              /* of its server on the host */
 
     size_t count;
@@ -55,8 +55,8 @@ struct atoll_bench_subject {
 struct atoll_bench {
     const struct atoll_client_options *options; /* how to reach the daemon; borrowed */
     struct atoll_client *client;                /* borrowed */
-    const char *program;                        /* the CLI itself, to be run as a process */
-    const char *scratch;                        /* a directory of our own */
+    const char *program;                        /* path of the CLI, to run it as a process */
+    const char *scratch;                        /* temporary directory */
     const char *only;                           /* id of a measure, or NULL */
     bool quick;
     void (*progress)(const char *what); /* may be NULL */
@@ -79,12 +79,12 @@ enum {
 };
 extern const struct atoll_bench_measure atoll_bench_measures[ATOLL_BENCH_MEASURES];
 
-/* Everything: enters the subjects, measures, sorts. Fails when the daemon cannot be talked to or
- * `only` is no measure; a subject that cannot be measured is no failure. */
+/* Enters the subjects, measures, sorts. Fails if the daemon cannot be reached or `only` is not a measure.
+ * A subject that cannot be measured is not a failure. */
 int atoll_bench_run(struct atoll_bench *b, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_bench_done(struct atoll_bench *b);
 
-/* Nearest rank, of the sorted samples: always one that was really taken. */
+/* Nearest-rank percentile of the sorted samples: always one of the samples. */
 double atoll_bench_percentile(const struct atoll_bench_subject *s, unsigned percent);
 
 /* Reports (report.c, picture.c). */
@@ -97,36 +97,36 @@ const char *atoll_bench_host(char *out);
 
 /* For the files of subjects. */
 
-/* A new subject, or NULL when there are too many or its measure is not wanted. */
+/* Adds a subject; NULL if there are too many or its measure is not selected. */
 struct atoll_bench_subject *atoll_bench_enter(struct atoll_bench *b, int measure, const char *tier,
                                               const char *name);
-/* Enter theirs: atoll.c and traffic.c, others.c and docker.c. */
+/* Add the subjects of atoll.c and traffic.c, others.c and docker.c. */
 void atoll_bench_enter_atoll(struct atoll_bench *b);
 void atoll_bench_enter_traffic(struct atoll_bench *b);
 void atoll_bench_enter_others(struct atoll_bench *b);
 void atoll_bench_enter_docker(struct atoll_bench *b);
 
-/* A root of the host's /usr and nothing else, below scratch: what the others show their sandboxes.
- * Made when first asked for; NULL with err. */
+/* A root directory below scratch that has only the host's /usr, for the other runtimes. Made on the first
+ * call; NULL with *err. */
 const char *atoll_bench_root(struct atoll_bench *b, struct atoll_error *err);
-/* Runs a program to its end, silent; fails unless it exits with 0. Blocking. */
+/* Runs a program until it ends, without output; fails unless it exits with 0. Blocking. */
 int atoll_bench_command(char *const *argv, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The same as the round of a subject: milliseconds of its argv. */
+/* round() of a subject: runs its argv; the sample is the time in milliseconds. */
 int atoll_bench_timed_command(struct atoll_bench *b, struct atoll_bench_subject *s,
                               double *ret_sample, struct atoll_error *err);
 
-/* Lives a second, of Atoll's sandboxes or of its argv, as the round of a subject. */
+/* round() of a subject: sandboxes of Atoll, or runs of its argv, per second. */
 int atoll_bench_rate_round(struct atoll_bench *b, struct atoll_bench_subject *s, double *ret_sample,
                            struct atoll_error *err);
-/* The commands around one sandbox of Atoll's that stays (open, close of a subject). */
+/* open() and close() of a subject with one running sandbox of Atoll. */
 int atoll_bench_stay_open(struct atoll_bench *b, struct atoll_bench_subject *s,
                           struct atoll_error *err);
 void atoll_bench_stay_close(struct atoll_bench *b, struct atoll_bench_subject *s);
 
-/* Memory the host has left, once that has stopped moving. Blocking: seconds. */
+/* Available memory of the host, once the value is stable. Blocks for seconds. */
 long atoll_bench_settled_kb(void);
 
-/* The strength of walls, in words that all subjects share. */
+/* Strength of isolation, in common terms. */
 #define ATOLL_TIER_NONE "none"
 #define ATOLL_TIER_NAMESPACES "namespaces"
 #define ATOLL_TIER_CONTAINER "namespaces, cgroups, uid 0 outside"

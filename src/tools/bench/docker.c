@@ -1,6 +1,6 @@
 /*
- * Docker, by its command line and whatever engine that finds, with an image that holds nothing: the
- * host's /usr is mounted, as for the others. The best case for it, since no layers are unpacked.
+ * Measures Docker through its command line, with an empty image: the host's /usr is mounted, as for the
+ * other subjects. This is the best case for Docker, because no layers are unpacked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "tools/bench/bench.h"
 
 #define IMAGE "atoll-bench:1"
-#define IDLE 10 /* containers whose memory is looked at */
+#define IDLE 10 /* containers whose memory is measured */
 
 static int make_image(struct atoll_bench *b, struct atoll_error *err)
 {
@@ -37,7 +37,7 @@ static int make_image(struct atoll_bench *b, struct atoll_error *err)
 static const char *const run_words[] = {"docker", "run",      "--network",
                                         "none",   "--volume", "/usr:/usr:ro"};
 
-/* `docker run` and these words after its own. */
+/* Makes the command line of `docker run` with our options, then `words`. */
 static void compose(char **argv, const char *const *words)
 {
     size_t n = 0;
@@ -136,7 +136,7 @@ static int copy_open(struct atoll_bench *b, struct atoll_bench_subject *s, struc
     return r < 0 ? r : atoll_bench_command(argv, err);
 }
 
-/* Idle ones. */
+/* Idle containers. */
 
 static int memory_round(struct atoll_bench *b ATOLL_UNUSED, struct atoll_bench_subject *s,
                         double *ret_sample, struct atoll_error *err)
@@ -157,7 +157,7 @@ static int memory_round(struct atoll_bench *b ATOLL_UNUSED, struct atoll_bench_s
     *ret_sample = (double)(before - after) * 1024 / 1e6 / IDLE;
     if (r == 0 && before <= after)
         r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, 0,
-                       "the memory of this machine moves too much by itself");
+                       "the free memory of this machine changes too much by itself");
     return r;
 }
 

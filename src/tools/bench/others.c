@@ -1,5 +1,5 @@
 /*
- * What else isolates a command on this host, each started as its documentation says and with the
+ * Other ways to run a command on this host, each started as its documentation recommends, with the
  * host's /usr as its root: a plain process, bwrap, and runc and runsc from one OCI bundle.
  */
 #include <errno.h>
@@ -39,7 +39,7 @@ failed:
     return NULL;
 }
 
-/* bwrap, and nothing at all. */
+/* bwrap, and a plain process. */
 
 static void enter_command(struct atoll_bench *b, int measure, const char *tier, const char *name,
                           char *const *argv)
@@ -97,7 +97,7 @@ static json_t *bundle_config(const char *root, bool stays)
         "pids", "limit", 256);
 }
 
-/* b->scratch/<runtime>-<true|stay>, with its config. */
+/* Makes the bundle b->scratch/<runtime>-<true|stay> with its config. */
 static int make_bundle(struct atoll_bench *b, const char *runtime, bool stays, char *path,
                        size_t size, struct atoll_error *err)
 {
@@ -116,7 +116,7 @@ static int make_bundle(struct atoll_bench *b, const char *runtime, bool stays, c
     return 0;
 }
 
-/* The words before the verb. */
+/* Appends the program and its global options to argv; returns their number. */
 static size_t runtime_words(struct atoll_bench *b, const char *runtime, char **argv)
 {
     static char state[700];

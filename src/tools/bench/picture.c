@@ -1,6 +1,6 @@
 /*
- * The figures as a picture for web pages: a row of bars for each measure, logarithmic where times
- * lie far apart, so that a millisecond and a second can stand beside each other.
+ * The figures as an SVG chart: a group of bars for each measure, on a logarithmic scale if the values
+ * differ by more than a factor of twenty.
  */
 #include <math.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define WIDTH 860
 #define LEFT 210    /* where bars begin */
-#define LONGEST 330 /* of a bar */
+#define LONGEST 330 /* longest bar */
 #define ROW 20
 #define GAP 34 /* between measures */
 
@@ -50,7 +50,7 @@ static size_t rows_of(const struct atoll_bench *b, const struct atoll_bench_meas
     return rows;
 }
 
-/* Logarithmic when more than twenty times lie between the smallest and the largest. */
+/* Length of a bar; logarithmic if the largest value is more than twenty times the smallest. */
 static double length_of(double value, double least, double most)
 {
     if (most <= 0 || value <= 0)

@@ -6,8 +6,8 @@
 #include "tools/bench/bench.h"
 
 /*
- * What people read: a table for each measure, with a bar as long as the figure is large beside the
- * largest of its measure, on a scale that shows a thousandth.
+ * The report as text: a table for each measure, with a bar relative to the largest value of the measure,
+ * on a logarithmic scale over three decades.
  */
 
 #define BAR 24
@@ -38,7 +38,7 @@ static double median(const struct atoll_bench_subject *s)
     return atoll_bench_percentile(s, 50);
 }
 
-/* The first of ours in a measure is what the others are compared with. */
+/* The first subject of Atoll in a measure; the others are compared with it. */
 static const struct atoll_bench_subject *reference(const struct atoll_bench *b,
                                                    const struct atoll_bench_measure *m)
 {
@@ -58,7 +58,7 @@ static double largest(const struct atoll_bench *b, const struct atoll_bench_meas
     return most;
 }
 
-/* How many times worse than ours; "" for ours itself. */
+/* How many times worse than `ours`; "" for `ours` itself. */
 static const char *compared(const struct atoll_bench_subject *s,
                             const struct atoll_bench_subject *ours, char *out, size_t size)
 {

@@ -1,6 +1,6 @@
 /*
- * Bytes through the daemon: files in and out, requests to a server inside, code for an interpreter
- * that waits.
+ * Measures bytes through the daemon: files in and out, requests to a server inside, and code for a
+ * running interpreter.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define SERVER_WAIT_MS 5000
 #define SERVER_LOOK_US 20000
 
-/* As small a server as there is, so that what is around it shows. */
+/* A minimal HTTP server, so that the measured time is that of the daemon. */
 static const char server[] =
     "import socket, sys, threading\n"
     "def serve(c):\n"
@@ -139,7 +139,7 @@ static int preview_open(struct atoll_bench *b, struct atoll_bench_subject *s,
     return r < 0 ? r : wait_for_server(b, s, err);
 }
 
-/* The same server on the host, with nothing around it. */
+/* The same server on the host, without sandbox and proxy. */
 
 static int free_port(void)
 {

@@ -1,6 +1,5 @@
 /*
- * The list of attacks, and the order they are made in. See attacks.h; the attacks themselves are in
- * attacks/.
+ * The table of attacks, and their order. See attacks.h; the attacks themselves are in attacks/.
  */
 #include "tools/verify/attacks.h"
 
@@ -24,16 +23,16 @@ const struct atoll_check atoll_attack_checks[] = {
     {"api.tar_bombs", "D7", "archives meet the limits of their sandbox", UPDATE},
     {"api.hostile_git", "D8", "nothing of the host runs what a repository says", UPDATE},
     {"api.header_injection", "D9", "names of files become no headers", UPDATE},
-    {"api.smuggling", "D10", "a request is one request to everybody",
+    {"api.smuggling", "D10", "every parser sees the same single request",
      UPDATE "; do not put a proxy in front that passes on what it does not understand"},
     {"api.hostile_json", "D11", "JSON costs no more than its size", UPDATE},
-    {"api.slow_clients", "D12", "slow clients hold up nobody", UPDATE},
-    {"api.descriptors", "D13", "many connections hold up nobody and leave nothing",
+    {"api.slow_clients", "D12", "slow clients do not delay others", UPDATE},
+    {"api.descriptors", "D13", "many connections do not delay others and leave nothing",
      "raise the daemon's limit of open files (LimitNOFILE= in its unit), or update it"},
     {"api.key_guessing", "D14", "keys cannot be guessed", "set --wrong-key-rate to 10 or so"},
     {"api.secrets", "D15", "keys and variables are written down nowhere",
      "change the secret, remove it from where it was found, and update the daemon"},
-    {"api.missing_key", "D16", "without a key nobody is served",
+    {"api.missing_key", "D16", "requests without a key are refused",
      "do not make the daemon's port or socket reachable; update it"},
     {"api.host_tricks", "D17", "only the exact host of a preview leads into it", UPDATE},
     {"api.preview_ssrf", "D18", "previews lead into their sandbox and nowhere else", UPDATE},
@@ -43,11 +42,11 @@ const struct atoll_check atoll_attack_checks[] = {
     {"api.ids_as_paths", "D21", "ids are checked before they name anything", UPDATE},
     {"api.shell_names", "D22", "names are never run", UPDATE},
     {"api.log_injection", "D23", "clients write no lines of their own into logs", UPDATE},
-    {"api.output_flood", "D24", "output is bounded, whoever reads it", UPDATE},
+    {"api.output_flood", "D24", "output is bounded, however it is read", UPDATE},
     {"api.forged_frames", "D25", "code inside cannot make up how a command ended", UPDATE},
     {"api.destroy", "D26", "a sandbox that resists is destroyed all the same",
      "look for processes of the sandbox with ps, and for its cgroup; update the daemon"},
-    {"api.pid_reuse", "D27", "a signal reaches its command or nobody", UPDATE},
+    {"api.pid_reuse", "D27", "a signal reaches its command or no process", UPDATE},
     {"api.abandoned", "D28", "a start that is given up leaves nothing",
      "atoll ls --all shows what is left; update the daemon"},
     {"api.residue", "D29", "a new sandbox holds nothing of an old one", UPDATE},
@@ -114,7 +113,7 @@ static void run(struct atoll_raid *raid, size_t i, bool control)
                      outcome.verdict, "%s", outcome.text);
 }
 
-/* The slow clients come last: one of them has been waiting since the beginning. */
+/* The attack of slow clients is judged last: one of them has been connected since the beginning. */
 int atoll_attacks_run(const struct atoll_verify *v, struct atoll_error *err)
 {
     struct atoll_raid raid;
@@ -128,7 +127,7 @@ int atoll_attacks_run(const struct atoll_verify *v, struct atoll_error *err)
             run(&raid, i, false);
             run(&raid, i, true);
         }
-    /* The client's connection is as good as new for whoever comes next. */
+    /* Check that the daemon still answers on the client's connection. */
     if (r == 0 && atoll_raid_call(&raid, "GET", "/healthz", NULL) != 200)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EPIPE, "the daemon no longer answers");
     atoll_raid_done(&raid);

@@ -18,7 +18,7 @@
 #define PIDS 32
 #define MIB (1L << 20)
 #define MEMORY_MIB 64
-#define GVISOR_MEMORY_MIB 160 /* its kernel lives in there too */
+#define GVISOR_MEMORY_MIB 160 /* includes the memory of gVisor's kernel */
 #define DISK_MIB 32
 #define INODES 2000
 #define RUN_SECONDS 60
@@ -31,24 +31,24 @@
     "look at the limits of the request and of the provider; `atoll doctor` says which of them " \
     "this host can enforce"
 
-/* What has to be seen. */
+/* The expected result of a bomb. */
 enum judgement {
-    STOPPED,  /* an error said stop before the bound */
+    STOPPED,  /* an error stops it before its bound */
     HELD,     /* an error or the bound, with no more memory in sockets than the sandbox may have */
-    CHARGED,  /* an error, or the kernel for memory */
-    SURVIVES, /* children die of memory, the parent goes on to its bound */
+    CHARGED,  /* an error, or the out-of-memory killer */
+    SURVIVES, /* children are killed for memory, the parent continues to its bound */
     REAPED,   /* the bound is reached, and no zombie is left */
     THROTTLED,
 };
 
 static const struct bomb {
     const char *name;
-    const char *limit; /* that it needs, as waivers call it; "" when none is */
+    const char *limit; /* the limit that must stop it, by the name of --waive; "" for none */
     enum judgement judgement;
     long bound, outside; /* of the bomb itself: inside, and for the control */
-    long most;           /* it may reach inside; 0: no matter */
-    bool spoils;         /* the sandbox is of no use afterwards */
-    bool by_root;        /* also worth trying by root inside */
+    long most;           /* highest count allowed inside; 0: any */
+    bool spoils;         /* the sandbox is unusable afterwards */
+    bool by_root;        /* also run as root inside */
 } bombs[] = {
     {"fork", "pids", STOPPED, 600, 64, PIDS, false, true},
     {"threads", "pids", STOPPED, 600, 64, PIDS, false, false},
@@ -96,7 +96,7 @@ const struct atoll_check atoll_bomb_checks[] = {
 const size_t atoll_bomb_checks_count = ATOLL_ARRAY_LEN(atoll_bomb_checks);
 _Static_assert(ATOLL_ARRAY_LEN(atoll_bomb_checks) == ATOLL_ARRAY_LEN(bombs), "a check for each");
 
-/* What a bomb had to say, if it came to that. */
+/* The report of a bomb, if it printed one. */
 struct story {
     bool told;
     long reached, zombies, bytes;
@@ -116,7 +116,7 @@ static struct story read_story(const char *output)
     return story;
 }
 
-/* Whether the limit was missed. */
+/* Whether the bomb was not stopped as expected. */
 static bool got_through(const struct bomb *bomb, const struct story *story)
 {
     bool capped = strcmp(story->stopped_by, "cap") == 0;
@@ -164,7 +164,7 @@ static void judge(const struct atoll_verify *v, const struct atoll_tier *tier,
                        atoll_link_text(result, "reason", ""));
 }
 
-/* The sandbox of bombs, made again after one that spoilt it. */
+/* Makes the sandbox for bombs, unless there is one that is still usable. */
 static int need_box(const struct atoll_verify *v, const struct atoll_tier *tier,
                     struct atoll_box *box, double cpus, struct atoll_error *err)
 {
@@ -199,11 +199,11 @@ static int explode(const struct atoll_verify *v, const struct atoll_tier *tier,
         return r;
     judge(v, tier, bomb, reply);
     if (strcmp(atoll_link_text(json_object_get(reply, "result"), "kind", "?"), "exited") != 0)
-        atoll_box_done(box); /* it may have died with it */
+        atoll_box_done(box); /* the bomb may have ended the sandbox */
     return 0;
 }
 
-/* CPU time the sandbox has used, by its cgroup. */
+/* CPU time of the sandbox, from its cgroup. */
 static int cpu_seconds(const struct atoll_box *box, double *ret, struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *reply = NULL;
@@ -289,7 +289,7 @@ int atoll_bombs_run(const struct atoll_verify *v, const struct atoll_tier *tier,
 
 /* Outside. */
 
-/* Orphans of the bomb come to us, and we are nobody who would reap them. */
+/* Makes this process a subreaper that does not reap: orphans of the bomb stay zombies. */
 static int adopt_orphans(void *arg)
 {
     pid_t bomb;
@@ -351,7 +351,7 @@ static void control_one(const struct atoll_verify *v, const struct bomb *bomb,
                      "outside it came to %ld, stopped by %s", story.reached, story.stopped_by);
 }
 
-/* Two busy processes of ours for a moment. */
+/* Runs two busy processes outside a sandbox for a short time. */
 static void control_cpu(const struct atoll_verify *v, const struct atoll_check *check)
 {
     pid_t pids[2];

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Should we die, they go by themselves. */
+/* Lifetime of our sandboxes: the daemon removes them if this program dies. */
 #define LIFE_S 900
 
 static int set_number(json_t *object, const char *key, double value)
@@ -42,10 +42,10 @@ int atoll_box_create(struct atoll_box *box, struct atoll_client *client,
     return r;
 }
 
-/* Of sandboxes that had gone when they were needed: this program verifies one thing at a time. */
+/* A sandbox of ours was found to be missing. One flag is enough: only one check runs at a time. */
 static bool missed;
 
-/* One that failed by itself is not meant: that may be what was tried. */
+/* Notes a sandbox that another client removed. Not one that failed: an attack may have caused that. */
 static void note_missing(const struct atoll_error *err)
 {
     missed |= err->kind == ATOLL_ERR_NOT_FOUND || strstr(err->text, "is stopping") ||
@@ -88,7 +88,7 @@ void atoll_box_done(struct atoll_box *box)
     struct atoll_error ignored;
 
     if (*box->id && atoll_box_destroy(box, &ignored) < 0)
-        box->id[0] = '\0'; /* its time limit remains */
+        box->id[0] = '\0'; /* the daemon removes it after LIFE_S */
     json_decref(box->view);
     box->view = NULL;
 }

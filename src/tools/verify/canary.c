@@ -14,7 +14,7 @@
 #include "base/rand.h"
 
 #define READY_MS 10000
-#define LOCKED_FILE "/usr/bin/env" /* the same file in all that share the host's programs */
+#define LOCKED_FILE "/usr/bin/env" /* the same inode in sandboxes that share the host's /usr */
 #define ARGS_MAX 48
 #define DEPTH 32 /* directories open at a time */
 
@@ -48,7 +48,7 @@ json_t *atoll_facts_arguments(const json_t *facts)
     return NULL;
 }
 
-/* A port of the loopback that is free now. */
+/* A port that is currently free on the loopback. */
 static unsigned free_port(int type)
 {
     ATOLL_AUTOCLOSE int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
@@ -82,7 +82,7 @@ json_t *atoll_canary_names(void)
     return NULL;
 }
 
-/* The address this host would send from, if it has one. Connecting UDP sends nothing. */
+/* Adds the address from which this host would send, if it has one. Connecting UDP sends nothing. */
 static int add_address(json_t *facts)
 {
     ATOLL_AUTOCLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -133,7 +133,7 @@ static int note_private(const char *path, const struct stat *st, int type, struc
     return 1;
 }
 
-/* An entry of /usr that is not for all users of this host, if there is one: none is made. */
+/* Adds an entry of /usr that not all users of this host may read, if one exists; makes none. */
 static int add_private(json_t *facts)
 {
     if (nftw("/usr", note_private, DEPTH, FTW_PHYS) != 1)
@@ -154,7 +154,7 @@ static int make_files(struct atoll_canary *c, const struct atoll_verify *v, stru
     (void)snprintf(c->directory, sizeof(c->directory), "%.200s/../canary-%s", v->scratch, name);
     if (mkdir(c->directory, 0755) < 0 || chmod(c->directory, 0755) < 0)
         return atoll_fail_errno(err, errno, "directory of the canaries");
-    real = realpath(c->directory, NULL); /* as everybody would name it */
+    real = realpath(c->directory, NULL); /* the path without links */
     if (!real || strlen(real) > 80)
         return atoll_fail_errno(err, real ? ENAMETOOLONG : errno, "directory of the canaries");
     (void)snprintf(c->directory, sizeof(c->directory), "%s", real);

@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-/* What to do about a finding. Most are walls that must stand wherever Atoll runs, so the advice is
- * where to look first. */
+/* Advice for findings. Most promises hold on every host, so the advice says where to look first. */
 #define REPORT \
     "a wall is missing: give this host no code you do not trust, and report it as SECURITY.md says"
 #define FILES                                                                                    \
@@ -37,12 +36,12 @@ const struct atoll_check atoll_probe_checks[] = {
     {"fs.root_dotdot", "1", "climbing with .. ends at the sandbox's own root", REPORT},
     {"fs.private_hidden", "1", "what of /usr is not for all users of the host is hidden", FILES},
     {"fs.cwd_reachable", "2", "the working directory lies inside the root", REPORT},
-    {"fs.chroot_escape", "3", "chroot is refused, so nobody climbs out of one", FILTER},
+    {"fs.chroot_escape", "3", "chroot is refused, so it is no way out", FILTER},
     {"fs.open_by_handle", "4", "files cannot be opened by inode number", FILTER},
     {"fs.system_dirs_ro", "5", "system directories are read-only or a private layer", FILES},
     {"fs.mknod_block", "6", "no block device can be made", IDENTITY},
     {"fs.mknod_char", "6", "no character device can be made", IDENTITY},
-    {"fs.setuid_effective", "7", "set-uid files give nobody other rights", IDENTITY},
+    {"fs.setuid_effective", "7", "set-uid files do not change privileges", IDENTITY},
     {"fs.mount_flags", "8", "mounts are nosuid, nodev and, the kernel's, noexec", FILES},
     {"fs.mount_propagation", "9", "mounts neither come from the host nor go there", FILES},
     {"fs.mountinfo_paths", "10", "the list of mounts names no path of the host", FILES},
@@ -83,7 +82,7 @@ const struct atoll_check atoll_probe_checks[] = {
     {"dev.minimal", "28", "/dev holds the usual harmless nodes and nothing else", DEVICES},
     {"dev.open", "29", "no node of memory, kvm, fuse, tun or a disk opens", DEVICES},
     {"tty.session", "30", "the session is its own, without a terminal of others", REPORT},
-    {"tty.tiocsti", "31", "nobody types into a terminal by ioctl", FILTER},
+    {"tty.tiocsti", "31", "no ioctl injects input into a terminal", FILTER},
     {"c.tiocsti_hi32", "31", "nor with numbers whose high bits are dirty", FILTER},
 
     /* Identity and filter. */
@@ -140,10 +139,10 @@ const struct atoll_check atoll_probe_checks[] = {
     {"sc.sethostname", "57", "the host name cannot be set", FILTER},
     {"sc.ioports", "58", "no I/O port opens", FILTER},
     {"sc.personality", "58", "memory protection cannot be turned off", FILTER},
-    {"sc.legacy", "58", "calls nobody needs are refused", FILTER},
+    {"sc.legacy", "58", "obsolete system calls are refused", FILTER},
     {"sc.syslog", "59", "the kernel's log is refused", FILTER},
-    {"sc.sched_rt", "60", "nobody gets before others by priority", FILTER},
-    {"sc.oom_adj", "61", "nobody is spared when memory runs out", IDENTITY},
+    {"sc.sched_rt", "60", "scheduling priority cannot be raised", FILTER},
+    {"sc.oom_adj", "61", "no process escapes the out-of-memory killer", IDENTITY},
     {"sc.rlimit_raise", "61", "hard limits cannot be raised", IDENTITY},
 
     /* Sockets and network. */
@@ -155,7 +154,7 @@ const struct atoll_check atoll_probe_checks[] = {
     {"sock.netlink_xfrm", "65", "no netlink socket of IPsec", FILTER},
     {"sock.netlink_nf", "65", "no netlink socket of netfilter", FILTER},
     {"sock.netlink_misc", "66", "no other netlink but that of routes", FILTER},
-    {"sock.exotic", "67", "no family that nobody uses", FILTER},
+    {"sock.exotic", "67", "no rarely used socket family", FILTER},
     {"sock.inet_protos", "68", "only TCP and UDP", FILTER},
     {"sock.abstract", "69", "abstract sockets of the host are out of reach", NETWORK},
     {"net.ifaces", "70", "there is no interface but lo", NETWORK},
@@ -165,7 +164,7 @@ const struct atoll_check atoll_probe_checks[] = {
     {"net.host_service", "72", "services of the host are out of reach", NETWORK},
     {"net.dns", "73", "the host's resolver is out of reach", NETWORK},
     {"net.peer_sandbox", "74", "services of other sandboxes are out of reach", NETWORK},
-    {"net.foreign_listeners", "75", "nobody else's sockets are listed", NETWORK},
+    {"net.foreign_listeners", "75", "sockets of others are not listed", NETWORK},
     {"net.so_mark", "75", "packets cannot be marked for the host's rules", IDENTITY},
 
     /* Descriptors, secrets, limits a process is born with. */

@@ -2,20 +2,20 @@
 #include "tools/verify/verify.h"
 
 /*
- * What is promised of every sandbox, as tables: the checks of the probe (checks.c) and which of all
- * checks a tier does not offer, and why (tiers.c). Other files have the tables of what they look at
- * themselves: posture.c, residue.c, bombs.c, quotas.c, attacks.c.
+ * Tables of promises: the checks that the probe makes (checks.c), and the checks that a tier does not
+ * offer, with reasons (tiers.c). posture.c, residue.c, bombs.c, quotas.c and attacks.c have the tables of
+ * their own checks.
  */
 
-/* How a check is found in a table by its id; NULL when it is not there. */
+/* Finds a check by its id; NULL if the table has no such id. */
 const struct atoll_check *atoll_check_find(const struct atoll_check *checks, size_t count,
                                            const char *id);
 
-/* What the probe tries from inside; ids are those of src/verify/probe/. */
+/* Checks of the probe, which runs inside; the ids are those of probe/. */
 extern const struct atoll_check atoll_probe_checks[];
 extern const size_t atoll_probe_checks_count;
 
-/* Seen from the host: posture.h. Left behind: residue.h. Exhausted: bombs.h. Shared: quotas.h. */
+/* Checks of posture.h (seen from the host), residue.h, bombs.h and quotas.h. */
 extern const struct atoll_check atoll_posture_checks[];
 extern const size_t atoll_posture_checks_count;
 extern const struct atoll_check atoll_residue_checks[];
@@ -25,24 +25,24 @@ extern const size_t atoll_bomb_checks_count;
 extern const struct atoll_check atoll_quota_checks[];
 extern const size_t atoll_quota_checks_count;
 
-/* What a tier does not give, by its nature. */
+/* A promise that a kind of sandbox cannot give by design. */
 struct atoll_not_offered {
     const char *isolation; /* "container", "gvisor"; "" for every tier */
-    const char *user;      /* "root": only there; "" for every user */
-    bool rootless;         /* only where the daemon is an ordinary user's */
+    const char *user;      /* "root": only for root inside; "" for every user */
+    bool rootless;         /* only if the daemon runs as an ordinary user */
     const char *id;
-    const char *how; /* its evidence then: a regular expression (POSIX extended) for all of it */
+    const char *how; /* the expected evidence: a POSIX extended regular expression for all of it */
     const char *reason;
 };
 extern const struct atoll_not_offered atoll_not_offered[];
 extern const size_t atoll_not_offered_count;
 
-/* Where a sandbox comes from, as far as promises depend on it. */
+/* The properties of a sandbox on which promises depend. */
 struct atoll_tier_kind {
     const char *isolation;
     const char *user; /* "user" or "root" */
     bool rootless;
 };
-/* Why it is no finding there that a check does not hold in this way; NULL when it is one. */
+/* Why a failed check with this evidence is not a finding for this kind; NULL if it is one. */
 const char *atoll_not_offered_reason(const struct atoll_tier_kind *kind, const char *id,
                                      const char *evidence);

@@ -37,7 +37,7 @@ int atoll_child_start(struct atoll_child *ret, const struct atoll_child_options 
 
     if (pipe2(out, O_CLOEXEC) < 0)
         return atoll_fail_errno(err, errno, "pipe");
-    (void)fflush(NULL); /* or it would be written twice, should prepare() print */
+    (void)fflush(NULL); /* else buffered output would be written twice if prepare() prints */
     ret->pid = fork();
     if (ret->pid == 0)
         become(options, out[1]);
@@ -50,7 +50,7 @@ int atoll_child_start(struct atoll_child *ret, const struct atoll_child_options 
     return 0;
 }
 
-/* Appends what there is: 1, or 0 at the end of the output. -ETIMEDOUT, -errno. */
+/* Reads available output: 1, or 0 at its end. -ETIMEDOUT, -errno. */
 static int take(int fd, struct atoll_buf *buf, int64_t until_ms)
 {
     int64_t left = until_ms - atoll_clock_ms();
@@ -115,7 +115,7 @@ int atoll_child_collect(struct atoll_child *child, size_t max, int timeout_ms, c
     *ret_output = strdup(atoll_buf_str(&buf));
     atoll_buf_done(&buf);
     if (r == -ETIMEDOUT)
-        r = 0; /* the status tells */
+        r = 0; /* the exit status reports the failure */
     if (r == 0 && !*ret_output)
         r = -ENOMEM;
     return r < 0 ? atoll_fail_errno(err, -r, "output of a program of ours") : status;

@@ -17,15 +17,15 @@
 #define READY_MS 5000
 #define LOOK_MS 50
 
-/* What a canary process in one sandbox offers, and a probe in the other must not find. */
+/* Checks for the canary process in one sandbox, which the probe in the other must not find. */
 static const char shared_checks[] = "fs.shm_private,ipc.sysv,fs.flock_channel,sock.abstract,"
                                     "net.peer_sandbox,net.host_service,net.dns";
 
-/* Two sandboxes that hold the probe. A canary process runs in `second`. */
+/* Two sandboxes with the probe. A canary process runs in `second`. */
 struct pair {
     struct atoll_box first, second;
     json_t *facts; /* owned: of that canary */
-    bool removed;  /* one of them, or of those made later, by somebody else */
+    bool removed;  /* another client removed one of them, or a sandbox made later */
 };
 
 static void end_pair(struct pair *pair)
@@ -83,7 +83,7 @@ static json_t *facts_for(const struct atoll_verify *v, const struct atoll_tier *
                             (unsigned long long)(root ? atoll_caps_of_sandbox_root() : 0));
     if (r == 0 && v->state_dir)
         r = atoll_facts_set(facts, "state", "%s", v->state_dir);
-    if (r == 0 && !v->launcher_env) /* a clean daemon has nothing that could leak */
+    if (r == 0 && !v->launcher_env) /* the daemon's environment has no secret that could leak */
         r = json_object_del(facts, "env");
     if (r == 0)
         return facts;
@@ -91,7 +91,7 @@ static json_t *facts_for(const struct atoll_verify *v, const struct atoll_tier *
     return NULL;
 }
 
-/* The canary of the neighbour is seen from beside it: it works, and so does the look for it. */
+/* The control: a probe in the canary's own sandbox must find the canary. */
 static int wait_for_canary(const struct atoll_verify *v, const struct pair *pair,
                            struct atoll_error *err)
 {
@@ -111,7 +111,7 @@ static int wait_for_canary(const struct atoll_verify *v, const struct pair *pair
     }
 }
 
-/* The shared checks that are wanted. */
+/* Those of the checks for the other sandbox's canary that are selected. */
 static char *wanted_shared(const struct atoll_verify *v)
 {
     char *list = calloc(1, sizeof(shared_checks)), *copy = strdup(shared_checks), *rest = copy;
@@ -178,8 +178,8 @@ static int probe_inside(const struct atoll_verify *v, const struct atoll_tier *t
     return probe_neighbour(v, tier, pair, err);
 }
 
-/* What was seen of sandboxes that somebody removed meanwhile says nothing. Returns where the next part
- * begins. */
+/* Ends a part of the checks: if another client removed a sandbox, its results become UNKNOWN. Returns the
+ * index at which the next part begins. */
 static size_t end_part(const struct atoll_verify *v, const struct atoll_tier *tier, size_t from,
                        struct pair *pair)
 {

@@ -4,8 +4,8 @@
 #include "tools/verify/verify.h"
 
 /*
- * Attacks from inside: fresh sandboxes of one tier, the probe in them, and what of them is seen from
- * the host. The control is the same probe without a sandbox.
+ * Attacks from inside: makes sandboxes of one tier, runs the probe in them, and inspects them from the
+ * host. The control is the same probe without a sandbox.
  */
 
 struct atoll_tier {
@@ -15,11 +15,11 @@ struct atoll_tier {
     struct atoll_tier_kind kind;
 };
 
-/* Adds the results of all checks of one tier that are wanted. What could not be done is told by
- * atoll_report_trouble(), so that this fails only when the daemon is gone. */
+/* Adds the results of all selected checks of one tier. Checks that cannot be made are reported with
+ * atoll_report_trouble(); this fails only if the daemon is gone. */
 int atoll_inside_run(const struct atoll_verify *v, const struct atoll_tier *tier,
                      struct atoll_canary *canary, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* The control: the probe on the host, started as carelessly as it can be. */
+/* The control: runs the probe on the host, without any isolation. */
 int atoll_outside_run(const struct atoll_verify *v, struct atoll_canary *canary,
                       struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,7 +1,7 @@
 /*
- * The control: the same probe on the bare host. It gets everything a careless launcher would leave a
- * program: a controlling terminal, a spare descriptor, groups, an ambient capability, its environment
- * and a working directory that is gone, so that the checks for those have something to find.
+ * The control: the same probe on the bare host. It inherits everything that a careless launcher leaves
+ * open: a controlling terminal, a descriptor, groups, an ambient capability, the environment and a
+ * deleted working directory, so that the checks for those have something to find.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +24,8 @@
 #define ARGS_MAX 64
 #define MIB (1024.0 * 1024.0)
 
-/* Checks that depend on nothing but our own canaries: where these do not fail, the control is broken
- * and nothing else it says counts. */
+/* Checks that depend only on our own canaries. If one of them does not find its canary, the control is
+ * broken and its other results are not used. */
 static const char *const fail_everywhere[] = {
     "fs.host_canary", "proc.host_process", "sock.abstract", "net.host_service",
     "env.canary",     "fd.inherited",      "ns.pid",        "ns.mnt"};
@@ -36,7 +36,7 @@ struct careless {
     int terminal;           /* slave end of a terminal */
 };
 
-/* Ambient, so that it survives exec; only root has one to give. */
+/* An ambient capability survives exec; only root can give one. */
 static void keep_capability(void)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -56,7 +56,7 @@ static int become_careless(void *arg)
 
     if (setsid() < 0 || ioctl(c->terminal, TIOCSCTTY, 0) < 0 || dup2(c->terminal, STDIN_FILENO) < 0)
         return -1;
-    if (open(c->spare, O_RDONLY) < 0) /* not closed on exec: that is the point */
+    if (open(c->spare, O_RDONLY) < 0) /* without O_CLOEXEC, so that the probe inherits it */
         return -1;
     if (chdir(c->destroying) < 0 || rmdir(c->destroying) < 0)
         return -1;
@@ -66,8 +66,8 @@ static int become_careless(void *arg)
     return 0;
 }
 
-/* A mount namespace that shares its mounts, which not every host does; for an ordinary user also
- * one in which he is root, since much is open only to that. */
+/* Enters a mount namespace with shared propagation, which not every host has. For an ordinary user also a
+ * user namespace in which the user is root, because many attacks need root to succeed. */
 static int become_shared(void *arg)
 {
     uid_t uid = geteuid();
@@ -153,7 +153,7 @@ static int run_careless(const struct atoll_verify *v, const struct atoll_canary 
                  : r;
 }
 
-/* A host that does not allow it leaves some checks without a control; they say so. */
+/* If the host does not allow it, some checks have no control; their results are UNKNOWN. */
 static void run_shared(const struct atoll_verify *v, const struct atoll_canary *canary,
                        const char *only)
 {

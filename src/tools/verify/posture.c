@@ -40,10 +40,10 @@ const struct atoll_check atoll_posture_checks[] = {
 };
 const size_t atoll_posture_checks_count = ATOLL_ARRAY_LEN(atoll_posture_checks);
 
-/* One process to be judged, with its first process and one of another sandbox. */
+/* A process to inspect, PID 1 of its sandbox, and a process of another sandbox. */
 struct subject {
     pid_t pid, init, other;
-    uint64_t caps; /* it may have */
+    uint64_t caps; /* allowed capabilities */
     const char *state_dir;
     const struct atoll_box *box; /* its sandbox, or NULL */
 };
@@ -76,7 +76,7 @@ static void cannot_look(struct finding *f, const char *what, int r)
     (void)snprintf(f->text, sizeof(f->text), "%s: %s", what, strerror(-r));
 }
 
-/* A field of both the process and its first process must be `want`. */
+/* Checks that a status field of the process and of PID 1 of its sandbox is `want`. */
 static void field_is(const struct subject *s, const char *field, const char *want,
                      struct finding *f)
 {
@@ -102,7 +102,7 @@ static void judge_seccomp(const struct subject *s, struct finding *f)
     field_is(s, "Seccomp", "2", f);
 }
 
-/* Whether a blank-separated list of numbers holds 0. */
+/* Whether a blank-separated list of numbers contains 0. */
 static bool holds_zero(const char *list)
 {
     for (char *end; *list; list = end) {
@@ -254,7 +254,7 @@ static void judge_sealed(const struct subject *s, struct finding *f)
         found(f, "neither");
 }
 
-/* Of the cgroup that has this controller: the contents of the first file of that name there is. */
+/* Reads a limit of the process's cgroup: the file `v1` or `v2` of the first cgroup that has one. */
 static int cgroup_value(pid_t pid, const char *controller, const char *v1, const char *v2,
                         char *out, size_t cap)
 {
@@ -297,7 +297,7 @@ static void judge_limits(const struct subject *s, struct finding *f)
             continue;
         r = cgroup_value(s->pid, files[i].controller, files[i].v1, files[i].v2, value,
                          sizeof(value));
-        if (r == -ENOENT) /* not even a cgroup of its own */
+        if (r == -ENOENT) /* no cgroup of its own */
             found(f, "no %s", files[i].v1);
         else if (r < 0)
             cannot_look(f, files[i].limit, r);

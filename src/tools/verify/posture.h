@@ -3,11 +3,11 @@
 #include "tools/verify/inside.h"
 
 /*
- * What the host's kernel has on record about the processes of a sandbox, whatever those would say
- * about themselves. The control is the canary, an ordinary process of the host.
+ * Inspects the processes of a sandbox from the host, in /proc and the cgroups. The control is the canary,
+ * an ordinary process of the host.
  */
 
-/* Starts a process of the tier's user in each of two sandboxes that hold the probe, and looks. */
+/* Starts a process of the tier's user in each of two sandboxes (which have the probe) and inspects it. */
 int atoll_posture_run(const struct atoll_verify *v, const struct atoll_tier *tier,
                       const struct atoll_box *first, const struct atoll_box *second,
                       struct atoll_error *err) ATOLL_MUST_CHECK;

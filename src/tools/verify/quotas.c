@@ -42,14 +42,14 @@ static long reached(const char *report)
     return line ? (long)atoll_link_number(line, "reached", -1) : -1;
 }
 
-/* Capabilities lift some of the quotas. */
+/* Some capabilities exempt a process from quotas. */
 static int drop_capabilities(void *arg)
 {
     (void)arg;
     return atoll_caps_bound(0) < 0 && errno != EPERM ? -1 : 0;
 }
 
-/* How many this user has left. */
+/* How many of the resource this user can still get. */
 static int count_here(const struct atoll_verify *v, const struct quota *quota, long *ret,
                       struct atoll_error *err)
 {
@@ -72,7 +72,7 @@ static int count_here(const struct atoll_verify *v, const struct quota *quota, l
     return *ret < 0 ? atoll_fail(err, ATOLL_ERR_INTERNAL, EPROTO, "the probe said nothing") : 0;
 }
 
-/* Starts the holder in a sandbox, and waits until it has what it can get. */
+/* Starts a process in a sandbox that takes all it can get, and waits until it has. */
 static int hold(const struct atoll_box *box, const char *user, const struct quota *quota, long *ret,
                 struct atoll_error *err)
 {
@@ -122,7 +122,7 @@ static int make_box(const struct atoll_verify *v, const struct atoll_tier *tier,
     return r < 0 ? r : atoll_box_put(box, v->probe, ATOLL_PROBE_INSIDE, err);
 }
 
-/* The holder ends with its sandbox. */
+/* Destroying the sandbox ends the process that holds the resource. */
 static int run_one(const struct atoll_verify *v, const struct atoll_tier *tier, size_t i,
                    const struct atoll_box *neighbour, struct atoll_error *err)
 {

@@ -89,7 +89,7 @@ static int badness(enum atoll_verdict verdict)
     return 3;
 }
 
-/* An empty slot at the end, or NULL. */
+/* Appends an empty result; NULL without memory. */
 static struct atoll_result *append(struct atoll_report *report)
 {
     if (report->n == report->cap) {
@@ -252,7 +252,7 @@ static json_t *counts_json(const struct atoll_report *report, const char *tier)
                      (json_int_t)counts.not_offered);
 }
 
-/* Evidence may hold bytes that are no UTF-8, which JSON cannot: they become '?'. */
+/* Bytes of the evidence that are not UTF-8 become '?'. */
 static json_t *text_json(const char *text)
 {
     json_t *value = json_string(text);

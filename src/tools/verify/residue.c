@@ -41,7 +41,7 @@ static bool has_file(const struct atoll_box *box, const char *path)
     return there;
 }
 
-/* Writes the marker wherever root inside may; says where, separated by blanks. */
+/* Writes the marker to all directories where root inside may; `out` lists them, separated by blanks. */
 static void leave_marks(const struct atoll_box *box, const char *marker, char *out, size_t cap)
 {
     char path[128];
@@ -56,7 +56,7 @@ static void leave_marks(const struct atoll_box *box, const char *marker, char *o
     }
 }
 
-/* Directories, separated by blanks, in which the marker is found: in a sandbox, or on the host when box
+/* Lists the directories that contain the marker, separated by blanks: in a sandbox, or on the host if box
  * is NULL. */
 static void find_marks(const struct atoll_box *box, const char *marker, char *out, size_t cap)
 {
@@ -82,7 +82,7 @@ static void add(const struct atoll_verify *v, const struct atoll_tier *tier, siz
                    *found ? found : otherwise);
 }
 
-/* The look that found it where it had to be is a look that can find. */
+/* The control: the same search must find the mark where it was made. */
 static void add_control(const struct atoll_verify *v, size_t i, bool seen, const char *evidence)
 {
     if (atoll_verify_wants(v, &atoll_residue_checks[i]))
@@ -196,7 +196,7 @@ static int start_stubborn(const struct atoll_box *box, const char *user, const c
     return atoll_box_detach(box, user, argv, NULL, err);
 }
 
-/* What was not seen while it lived cannot be missed. */
+/* Traces that were not visible while the sandbox ran prove nothing when they are absent. */
 static void judge_destroyed(const struct atoll_verify *v, const struct atoll_tier *tier,
                             const char *id, const char *marker, bool had_traces, bool had_processes)
 {
@@ -216,7 +216,7 @@ static void judge_destroyed(const struct atoll_verify *v, const struct atoll_tie
         add(v, tier, PROCESSES, n ? left : "", "all are gone when destroy answers");
 }
 
-/* A first sandbox is marked and destroyed, a second one comes after it. */
+/* Marks a first sandbox and destroys it, then creates a second one. */
 int atoll_residue_run(const struct atoll_verify *v, const struct atoll_tier *tier,
                       const struct atoll_box *neighbour, struct atoll_error *err)
 {

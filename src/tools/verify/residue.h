@@ -3,10 +3,10 @@
 #include "tools/verify/inside.h"
 
 /*
- * What a sandbox leaves: on the host, in its neighbour while both live, and for the next one when it
- * is gone. The control of each look is that it finds the thing where it is.
+ * Residue of a sandbox: on the host, in another sandbox while both run, and in the next sandbox. The
+ * control of each check is that it finds the mark in the sandbox that made it.
  */
 
-/* `neighbour` lives on. */
+/* `neighbour` is another running sandbox; it is not destroyed. */
 int atoll_residue_run(const struct atoll_verify *v, const struct atoll_tier *tier,
                       const struct atoll_box *neighbour, struct atoll_error *err) ATOLL_MUST_CHECK;

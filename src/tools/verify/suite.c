@@ -11,7 +11,7 @@
 #include "tools/verify/quotas.h"
 #include "tools/verify/report.h"
 
-/* by: who makes the checks. */
+/* by: the part of the suite that makes the checks. */
 static const struct {
     const char *by;
     const struct atoll_check *checks;
@@ -34,7 +34,7 @@ static bool begins_a_check(const char *word, size_t n)
     return false;
 }
 
-/* A misspelt name must not look like a promise that holds. */
+/* Rejects unknown names in `only`: without checks there would be no findings. */
 static int know_checks(const char *only, struct atoll_error *err)
 {
     for (const char *word = only; word;) {
@@ -58,7 +58,7 @@ static bool listed(const char *name, const char *const *list, size_t n)
 
 #define ROOT_TIER ", root inside"
 
-/* "native" stands for all its tiers. */
+/* "native" selects all tiers of that provider. */
 static bool wants_tier(const struct atoll_suite_options *options, const char *name)
 {
     for (size_t i = 0; i < options->tier_count; i++) {
@@ -89,7 +89,7 @@ static void add_tier(struct atoll_suite *suite, const struct atoll_verify *v,
         suite->tier_count++;
 }
 
-/* Whether a provider has this name, or, with `tiers`, a tier of that name. */
+/* Whether there is a provider with this name or, with `tiers`, a tier. */
 static bool is_name(const json_t *providers, const char *name, bool tiers)
 {
     size_t n = strlen(name), root = strlen(ROOT_TIER);

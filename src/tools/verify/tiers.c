@@ -1,7 +1,7 @@
 /*
- * What a tier does not give by its nature, and how that shows, to the letter: a door that opens in
- * another way is a finding there too. Everything else must hold, so this table is the whole of what
- * docs/security.md and the tests may leave out.
+ * Promises that a tier cannot give by design, with the exact evidence that is expected: any other evidence
+ * is a finding there, too. All other promises must hold, so this table lists all exceptions that
+ * docs/security.md and the tests may make.
  */
 #include <regex.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * What code inside could make the daemon believe: that a command has ended, that a number is still
- * the process it was. And what the daemon's process itself may do, should it be taken over.
+ * Lies of code inside to the daemon: that a command has ended, or that a reused pid is still the same
+ * process. Also the privileges that an attacker would have who takes over the daemon's process.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ static int add_frame(struct atoll_buf *out, uint32_t claims, uint16_t type, uint
     return r < 0 ? r : atoll_buf_append(out, payload, n);
 }
 
-/* Ends of commands, with every number from 0 to 31 for the command; output; nonsense. */
+/* Frames that report the end of a command (for command numbers 0 to 31), output, and garbage. */
 static int forge(struct atoll_buf *out)
 {
     uint8_t payload[64] = {0};
@@ -63,7 +63,7 @@ static int forge(struct atoll_buf *out)
 static void forge_as(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *user,
                      const struct atoll_buf *forged)
 {
-    /* To its output, to its errors, and to whatever the agent has open. */
+    /* Write the frames to standard output and error, and to all descriptors of the agent. */
     static const char script[] =
         "cat forged; cat forged >&2; for f in /proc/1/fd/* /proc/self/fd/*; "
         "do timeout 1 sh -c 'cat forged >\"$1\"' sh $f; done "
@@ -86,7 +86,7 @@ static void forge_as(struct atoll_raid *raid, struct atoll_raid_outcome *o, cons
     if (result->end != ATOLL_CLIENT_EXITED || result->exit_code != TRUE_STATUS)
         atoll_outcome_found(o, "a command that exited with %d is said to have ended with %d",
                             TRUE_STATUS, result->status);
-    /* Where a pipe can be opened once more, the same comes again. */
+    /* The output may contain the frames more than once: /proc can reopen a pipe. */
     if (said->size < atoll_buf_size(forged) ||
         memcmp(said->bytes, atoll_buf_head(forged), atoll_buf_size(forged)) != 0)
         atoll_outcome_found(o, "of %zu forged bytes %zu came as output", atoll_buf_size(forged),
@@ -94,7 +94,7 @@ static void forge_as(struct atoll_raid *raid, struct atoll_raid_outcome *o, cons
     atoll_client_result_free(result);
 }
 
-/* The lines an interpreter says its results by. */
+/* Forges the lines with which an interpreter reports results. */
 static void forge_results(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char code[] =
@@ -108,7 +108,7 @@ static void forge_results(struct atoll_raid *raid, struct atoll_raid_outcome *o)
     (void)snprintf(target, sizeof(target), "/api/sandboxes/%s/contexts", raid->box);
     context = atoll_raid_json(raid, "POST", target, "{\"language\":\"bash\"}");
     if (!context)
-        return; /* there is no interpreter in this sandbox */
+        return; /* this sandbox has no interpreter */
     (void)snprintf(target, sizeof(target), "/api/sandboxes/%s/contexts/%s/execute", raid->box,
                    atoll_link_text(context, "context_id", "x"));
     answer = atoll_raid_json(raid, "POST", target, code);
@@ -143,7 +143,7 @@ void atoll_attack_frames(struct atoll_raid *raid, struct atoll_raid_outcome *o)
                           "tests/fuzz/fuzz_agent.c)");
 }
 
-/* The careless supervisor has control and output in one stream. */
+/* The careless supervisor reads control messages and output from one stream. */
 void atoll_control_frames(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct atoll_buf stream;
@@ -194,7 +194,7 @@ void atoll_attack_pid_reuse(struct atoll_raid *raid, struct atoll_raid_outcome *
     (void)snprintf(target, sizeof(target), "/api/sandboxes/%s/execs/%s/output?follow=true",
                    raid->box, ended);
     (void)atoll_raid_call(raid, "GET", target, NULL);
-    /* Numbers are given out again and again. */
+    /* Make the kernel reuse pids. */
     (void)atoll_raid_sh(raid, raid->box, NULL,
                         "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done", NULL, 0);
     (void)snprintf(target, sizeof(target), "/api/sandboxes/%s/execs/%s/signal", raid->box, ended);
@@ -214,7 +214,7 @@ void atoll_attack_pid_reuse(struct atoll_raid *raid, struct atoll_raid_outcome *
                        "now (a number that does come again: tests/unit/test_agent_kill.c)");
 }
 
-/* A child with the number of one that has ended; ENOSYS and EPERM where we may not choose. */
+/* Makes a child with the pid of one that has ended; ENOSYS and EPERM if we may not choose pids. */
 static pid_t clone_with_pid(pid_t pid)
 {
     struct clone_args args = {
@@ -227,7 +227,7 @@ static pid_t clone_with_pid(pid_t pid)
     return (pid_t)r;
 }
 
-/* The careless supervisor remembers a number, and sends a signal to it much later. */
+/* The careless supervisor remembers a pid and sends a signal to it much later. */
 static int reuse_a_pid(void)
 {
     int status = 0;
@@ -255,7 +255,7 @@ void atoll_control_pid_reuse(struct atoll_raid *raid, struct atoll_raid_outcome 
         pid_t inner;
         if (r != 2)
             _exit(r);
-        /* An ordinary user may choose numbers in a pid namespace of its own. */
+        /* An ordinary user may choose pids in its own pid namespace. */
         if (unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0 || (inner = fork()) < 0)
             _exit(2);
         if (inner == 0)
@@ -295,7 +295,7 @@ static void add_thread(const char *path, struct posture *posture)
     posture->threads++;
 }
 
-/* Of all threads together: each has its own, and the memory of all. */
+/* The union over all threads: each has its own credentials, but all share the memory. */
 static bool read_posture(pid_t pid, struct posture *ret)
 {
     char path[300];
@@ -342,7 +342,7 @@ void atoll_attack_privilege(struct atoll_raid *raid, struct atoll_raid_outcome *
                        posture.root ? ", though it reads what root can read" : "");
 }
 
-/* This very process: an ordinary program, as careless servers are. */
+/* The control is this process: an ordinary program without confinement. */
 void atoll_control_privilege(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct posture posture;

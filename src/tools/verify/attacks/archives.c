@@ -1,6 +1,6 @@
 /*
- * Archives that reach for the host, and archives that would fill it. The daemon lets the sandbox's
- * own tar unpack them, so the worst they can do is to hurt the sandbox.
+ * Archives that try to write outside the sandbox, and archives that would fill the disk. The daemon lets
+ * a tar inside the sandbox unpack them, so they can harm only that sandbox.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -131,7 +131,7 @@ static int put_archive(struct atoll_raid *raid, const char *id, const char *quer
     return atoll_raid_ask(raid, &ask, &reply);
 }
 
-/* A template is unpacked too, by an admin; it is made of all of them and taken away again. */
+/* Templates are unpacked too, for an admin: imports one that contains all of them, and removes it. */
 static void import(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
@@ -265,7 +265,7 @@ static const struct {
     {"128 MiB out of one", "path=bomb&compression=gzip", gzip_bomb, false},
 };
 
-/* Where the host gives none, that was said and waived. */
+/* False if this host cannot enforce a disk limit, which the sandbox then waives. */
 static bool has_disk_limit(struct atoll_raid *raid, const char *id)
 {
     char target[100];

@@ -1,7 +1,7 @@
 #pragma once
 #include "tools/verify/attacks/raid.h"
 
-/* The attacks and their controls, by theme; attacks.c has the table that says what each one is for. */
+/* The attacks and their controls, by file; the table in attacks.c assigns them to checks. */
 
 /* paths.c */
 atoll_attack_fn atoll_attack_traversal, atoll_control_traversal;

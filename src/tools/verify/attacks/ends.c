@@ -1,5 +1,5 @@
 /*
- * What is left: of sandboxes that resist their end, of requests whose client went away, and of one
+ * Residue: of sandboxes that resist destruction, of requests whose client disconnected, and of one
  * sandbox in the next.
  */
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include "base/rand.h"
 #include "tools/verify/attacks/attacks_internal.h"
 
-#define END_MS 30000 /* a loaded machine takes its time; what matters is that it comes */
+#define END_MS 30000 /* generous, for a loaded machine */
 #define GONE_MS 10000
 #define ROUNDS 3
 #define CHILD_SECONDS 20
@@ -110,7 +110,7 @@ void atoll_attack_destroy(struct atoll_raid *raid, struct atoll_raid_outcome *o)
                        seen, (long long)took);
 }
 
-/* The careless supervisor sends a signal to the process it has started. */
+/* The careless supervisor sends a signal only to the process that it started. */
 void atoll_control_destroy(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     int fds[2];
@@ -209,7 +209,7 @@ void atoll_attack_abandoned(struct atoll_raid *raid, struct atoll_raid_outcome *
                        ATOLL_ARRAY_LEN(delays_ms));
 }
 
-/* The careless server starts a program and forgets it with the connection. */
+/* The careless server starts a program and leaves it running when the connection ends. */
 void atoll_control_abandoned(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     int pair[2];
@@ -225,8 +225,8 @@ void atoll_control_abandoned(struct atoll_raid *raid, struct atoll_raid_outcome 
         for (;;)
             (void)pause();
     }
-    (void)close(pair[0]); /* the client goes */
-    (void)close(pair[1]); /* and the server forgets */
+    (void)close(pair[0]); /* the client disconnects */
+    (void)close(pair[1]); /* the server closes its end and does not stop the program */
     if (waitpid(pid, NULL, WNOHANG) == 0)
         atoll_outcome_found(o, "a program outlived the client it was started for");
     (void)kill(pid, SIGKILL);
@@ -281,7 +281,7 @@ void atoll_attack_residue(struct atoll_raid *raid, struct atoll_raid_outcome *o)
         ROUNDS);
 }
 
-/* The careless provider uses the directory again. */
+/* The careless provider reuses a directory. */
 void atoll_control_residue(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char dir[600], file[700], text[64];

@@ -1,5 +1,5 @@
 /*
- * Clients that never finish, too many of them, and commands that never stop talking.
+ * Clients that never finish their request, too many connections, and commands with endless output.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "tools/verify/attacks/attacks_internal.h"
 
 #define SLOW_CLIENTS 200
-#define SLOW_LIMIT_MS 30000 /* far beyond the ten seconds a head may take */
+#define SLOW_LIMIT_MS 30000 /* far beyond the ten seconds that the daemon allows for a head */
 #define MANY_CLIENTS 1000
 #define SPARE_FDS 64
 #define ANSWER_MS 10000
@@ -23,7 +23,7 @@
 #define MEMORY_KIB (64 * 1024)
 #define CHILD_SECONDS 20
 
-/* More descriptors for ourselves, while a check needs them. */
+/* Raises our own descriptor limit for a check. */
 static size_t raise_own_limit(struct rlimit *old)
 {
     struct rlimit limit;
@@ -54,7 +54,7 @@ static void close_many(const int *fds, size_t n)
         (void)close(fds[i]);
 }
 
-/* A newcomer gets its answer. */
+/* Checks that a new client gets an answer. */
 static void newcomer(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *beside)
 {
     static const char request[] =
@@ -74,7 +74,7 @@ static void newcomer(struct atoll_raid *raid, struct atoll_raid_outcome *o, cons
 
 /* D12. */
 
-/* The one that was opened first: its time is over. */
+/* Checks that the daemon has ended the slow request that was opened first. */
 static void judge_slow_head(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct pollfd poll_fd = {.fd = raid->slow_fd, .events = POLLIN};
@@ -117,7 +117,7 @@ void atoll_attack_slow_clients(struct atoll_raid *raid, struct atoll_raid_outcom
                        n);
 }
 
-/* The careless server serves one after the other. */
+/* The careless server serves one connection after the other. */
 static _Noreturn void serve_in_turn(int listener)
 {
     char request[4096];
@@ -140,7 +140,7 @@ static _Noreturn void serve_in_turn(int listener)
     _exit(0);
 }
 
-/* 1: it answers, 0: it does not in time. */
+/* 1: the server answers, 0: timeout. */
 static int asks(uint16_t port, const char *text)
 {
     ATOLL_AUTOCLOSE int fd = atoll_raid_dial(port, CONTROL_MS);
@@ -195,7 +195,7 @@ static ssize_t daemon_descriptors(const struct atoll_raid *raid)
     return n;
 }
 
-/* They are closed when the daemon notices. */
+/* Waits until the daemon has closed the connections. */
 static ssize_t settle(const struct atoll_raid *raid, ssize_t wanted)
 {
     int64_t end = atoll_clock_ms() + ANSWER_MS;
@@ -208,7 +208,7 @@ static ssize_t settle(const struct atoll_raid *raid, ssize_t wanted)
 
 void atoll_attack_descriptors(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
-    static int fds[MANY_CLIENTS]; /* one thread */
+    static int fds[MANY_CLIENTS]; /* static is safe: there is one thread */
     ssize_t before = daemon_descriptors(raid), after;
     struct rlimit old;
     size_t own = raise_own_limit(&old), n;
@@ -220,7 +220,7 @@ void atoll_attack_descriptors(struct atoll_raid *raid, struct atoll_raid_outcome
     if (n < 100)
         atoll_outcome_unknown(o, "only %zu connections could be made", n);
     (void)atoll_raid_alive(raid, o, "so many connections");
-    /* A few may be busy with something else. */
+    /* Allow a few descriptors for other work of the daemon. */
     after = before < 0 ? -1 : settle(raid, before + 16);
     if (before >= 0 && after > before + 16)
         atoll_outcome_found(o, "%zd descriptors of the daemon became %zd", before, after);
@@ -230,7 +230,7 @@ void atoll_attack_descriptors(struct atoll_raid *raid, struct atoll_raid_outcome
                        n);
 }
 
-/* The careless server gives up when there are no descriptors left. */
+/* The careless server exits when descriptors run out. */
 static _Noreturn void accept_until_error(int listener)
 {
     const struct rlimit few = {24, 24};
@@ -276,7 +276,7 @@ void atoll_control_descriptors(struct atoll_raid *raid, struct atoll_raid_outcom
 
 /* D24. */
 
-/* One endless line that is asked for and never read. */
+/* Requests the endless output of a command and never reads it. */
 static int stall(struct atoll_raid *raid, const char *exec_id)
 {
     char request[1000], credentials[600];

@@ -17,7 +17,7 @@ struct header {
 
 _Static_assert(sizeof(struct header) == BLOCK, "a header is one block");
 
-/* A size beyond eight gigabytes is in base 256, as GNU writes it. */
+/* Sizes of 8 GiB and more are written in base 256 (GNU format). */
 static void put_size(char *field, uint64_t size)
 {
     char text[24];
@@ -73,7 +73,7 @@ static void fill(struct header *h, const struct atoll_hostile_tar_entry *entry, 
     (void)snprintf(h->sum, sizeof(h->sum), "%06o", sum);
 }
 
-/* A name that does not fit has one of GNU's own entries before it. */
+/* A name that does not fit is written in a GNU long-name entry before the entry. */
 static int add_long(struct atoll_buf *out, char type, const char *text)
 {
     const struct atoll_hostile_tar_entry entry = {
@@ -125,7 +125,7 @@ int atoll_hostile_tar_end(struct atoll_buf *out)
     return atoll_buf_append(out, zeros, sizeof(zeros));
 }
 
-/* Deflate (RFC 1951): bits go in from the lowest, codes of Huffman from their highest. */
+/* Deflate (RFC 1951): bits are packed from the lowest, Huffman codes from their highest bit. */
 struct bits {
     struct atoll_buf *out;
     unsigned held, count;
@@ -171,7 +171,7 @@ int atoll_hostile_tar_gzip_bomb(struct atoll_buf *out, uint64_t size)
     put_bit(&b, 0);
     put_code(&b, 0x30, 8); /* a zero byte */
     for (uint64_t done = 1; done < size && b.result == 0; done += 258) {
-        put_code(&b, 0xc5, 8); /* 258 bytes as the one before */
+        put_code(&b, 0xc5, 8); /* repeat the last byte 258 times */
         put_code(&b, 0, 5);
     }
     put_code(&b, 0, 7);
@@ -223,7 +223,7 @@ static void make(const char *path, const char *dir, const struct header *h, cons
         (void)fchmod(fd, 0600);
 }
 
-/* What a header before the entry says about its name. */
+/* Stores the name from a long-name entry or pax header for the next entry. */
 static void note_name(char type, const char *data, size_t n, char *name, char *link, size_t cap)
 {
     const char *path = memmem(data, n, "path=", 5);

@@ -2,8 +2,8 @@
 #include "base/buf.h"
 
 /*
- * Tar archives that no honest program writes, and an extractor that believes all of it. Pure but for
- * the extractor, which works below a directory it is given (and, being careless, elsewhere).
+ * Writer for malicious tar archives, and a careless extractor without any checks. Pure, except the
+ * extractor, which writes below a given directory (and, being careless, elsewhere).
  */
 struct atoll_hostile_tar_entry {
     const char *name;
@@ -11,7 +11,7 @@ struct atoll_hostile_tar_entry {
     const char *link;
     unsigned mode;
     const char *data;
-    uint64_t claims; /* a size that is not true; 0: that of data */
+    uint64_t claims; /* forged size for the header; 0: the real size */
 };
 
 /* -ENOBUFS, -ENOMEM. */
@@ -26,10 +26,10 @@ int atoll_hostile_tar_gzip_bomb(struct atoll_buf *out, uint64_t size) ATOLL_MUST
 
 struct atoll_hostile_tar_carelessness {
     size_t entries;
-    uint64_t reserved; /* the largest file it made room for */
+    uint64_t reserved; /* size of the largest file that it allocated */
     bool kept_setuid;
 };
 
-/* Unpacks below `dir` without a second thought. */
+/* Unpacks below `dir` without any checks. */
 void atoll_hostile_tar_unpack_carelessly(const char *dir, const void *bytes, size_t n,
                                          struct atoll_hostile_tar_carelessness *ret);

@@ -1,6 +1,6 @@
 /*
- * Bytes that two readers could take for different things: requests inside of requests, and JSON that
- * eats stack or memory.
+ * Input that parsers may interpret differently: request smuggling, and JSON that exhausts stack or
+ * memory.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -18,8 +18,9 @@
 #define KEYS 200000
 
 /*
- * D10. A request that is followed by, or holds, a second one. In the texts "@S" is the second one (at
- * the end when it is not said), "@N" how many bytes follow the head, "@X" the second one's length in hex.
+ * D10. A request that is followed by, or contains, a second one. In the texts "@S" is the second request
+ * (appended if there is no "@S"), "@N" the number of bytes after the head, "@X" the length of the second
+ * request in hex.
  */
 #define CASE(name, text)             \
     {                                \
@@ -77,7 +78,7 @@ static size_t put(char *out, size_t used, const void *bytes, size_t n)
     return used + n;
 }
 
-/* Writes the case into `out`; the number for "@N" is what the body would have. */
+/* Writes the case to `out`; `follows` is the number for "@N". */
 static size_t expand(const struct smuggle *s, const char *second, size_t follows, char *out,
                      size_t used)
 {
@@ -121,14 +122,14 @@ static size_t compose(const struct atoll_raid *raid, const struct smuggle *s, co
     return expand(s, second, follows, out, used);
 }
 
-/* Whether what is wrong comes behind the head, which may be answered before that is read. */
+/* Whether the error is after the head: the daemon may answer before it reads that part. */
 static bool is_late(const struct smuggle *s)
 {
     static const char head[] = "Transfer-Encoding: chunked\r\n\r\n";
     return s->n > sizeof(head) - 1 && memcmp(s->text, head, sizeof(head) - 1) == 0;
 }
 
-/* One case; the answer has to be one refusal and the end of the connection. */
+/* Tries one case: the daemon must refuse once and close the connection. */
 static void smuggle(struct atoll_raid *raid, struct atoll_raid_outcome *o, const struct smuggle *s,
                     const char *target, const char *second)
 {
@@ -160,7 +161,7 @@ static bool second_was_served(struct atoll_raid *raid)
            200;
 }
 
-/* The second request works when it is sent by itself: else nothing is proven. */
+/* Checks that the second request works if it is sent alone; otherwise the attack proves nothing. */
 static bool second_works(struct atoll_raid *raid, const char *second)
 {
     struct atoll_buf answer;
@@ -175,7 +176,7 @@ static bool second_works(struct atoll_raid *raid, const char *second)
     return works;
 }
 
-/* The same to a server inside: what it wrote down has no second request in it. */
+/* The same for a server inside: its log must not contain the second request. */
 static void smuggle_inside(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char target[100], path[100], second[1200], out[REQUEST_MAX], exec_id[ATOLL_RAID_ID_MAX];
@@ -235,12 +236,12 @@ void atoll_attack_smuggling(struct atoll_raid *raid, struct atoll_raid_outcome *
                        ATOLL_ARRAY_LEN(smuggles));
 }
 
-/* A reader of HTTP that wants to please. */
+/* The careless, lenient HTTP parser. */
 
 struct lenient {
     const char *name;
-    bool chunked_first; /* Transfer-Encoding counts, whatever else is there */
-    bool last_length;   /* of several, the last one */
+    bool chunked_first; /* Transfer-Encoding has precedence over Content-Length */
+    bool last_length;   /* of several Content-Length headers the last one counts */
 };
 
 static const char *line_end(const char *p, const char *end)
@@ -250,7 +251,7 @@ static const char *line_end(const char *p, const char *end)
     return lf ? lf + 1 : end;
 }
 
-/* Past the body of a request whose head begins at p. */
+/* Returns the end of the body of the request whose head begins at p. */
 static const char *skip_lenient(const struct lenient *reader, const char *p, const char *end)
 {
     long length = -1;
@@ -404,7 +405,7 @@ void atoll_attack_json(struct atoll_raid *raid, struct atoll_raid_outcome *o)
                        ATOLL_ARRAY_LEN(bodies) + 4);
 }
 
-/* A reader that calls itself for every bracket; stopped before the stack is. */
+/* The careless JSON parser recurses for every bracket; it stops before the stack overflows. */
 static int read_recursively(const char *p, int depth)
 {
     int deepest = depth;

@@ -1,5 +1,5 @@
 /*
- * Keys: guessed, missing, and left lying about.
+ * Keys: guessed, missing, and leaked to files and logs.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 /* D14. */
 
-/* What an answer says, without what is different in each. */
+/* The text of an answer without the parts that differ in every answer (request id, date). */
 static void essence(const struct atoll_http_reply *reply, char *out, size_t cap)
 {
     ATOLL_AUTOJSON json_t *body =
@@ -40,7 +40,7 @@ static void ask_with(struct atoll_raid *raid, const char *key, char *out, size_t
     essence(&reply, out, cap);
 }
 
-/* Wrong keys that share more and more with a right one. */
+/* Tries wrong keys with longer and longer common prefixes with a valid key. */
 static void compare_refusals(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *key)
 {
     static const char *const plain[] = {"x", "atl_", "null", "' or 1=1 --"};
@@ -95,7 +95,7 @@ void atoll_attack_guessing(struct atoll_raid *raid, struct atoll_raid_outcome *o
         guesses);
 }
 
-/* The careless server compares byte by byte and counts nothing. */
+/* The careless server compares byte by byte and does not limit attempts. */
 static size_t compare_carelessly(const char *right, const char *guess)
 {
     size_t looked = 0;
@@ -112,7 +112,7 @@ void atoll_control_guessing(struct atoll_raid *raid, struct atoll_raid_outcome *
 
     (void)raid;
     atoll_rand_id(right, 40);
-    /* As long as a comparison takes tells how much of a guess is right. */
+    /* The duration of the comparison reveals how much of a guess is right. */
     while (known < 40 && tries < 40 * 36) {
         for (const char *c = "abcdefghijklmnopqrstuvwxyz0123456789"; *c; c++, tries++) {
             guess[known] = *c;
@@ -133,7 +133,7 @@ struct search {
     char where[300];
 };
 
-/* What tenants put on disks is theirs. */
+/* Files of tenants may contain anything: they are not searched. */
 static bool is_tenants(const char *name)
 {
     static const char *const dirs[] = {"disks", "images", "templates", "layers", "artifacts"};
@@ -171,7 +171,7 @@ static void search_dir(int parent, const char *name, int depth, struct search *s
         (void)closedir(dir);
 }
 
-/* In what the kernel shows of the daemon's process. */
+/* Searches what the kernel shows of the daemon's process. */
 static void search_process(struct atoll_raid *raid, struct atoll_raid_outcome *o,
                            const char *needle)
 {
@@ -210,7 +210,7 @@ static void search_api(struct atoll_raid *raid, struct atoll_raid_outcome *o, co
     }
 }
 
-/* A sandbox and commands that know the secret by their environment. */
+/* Makes a sandbox and commands that have the secret in their environment. */
 static bool spread(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *secret,
                    char *id)
 {
@@ -243,7 +243,7 @@ void atoll_attack_secrets(struct atoll_raid *raid, struct atoll_raid_outcome *o)
     needles[1] = atoll_raid_key(raid, &ignored, 0);
     if (!spread(raid, o, secret, id))
         return;
-    /* Not the secret itself: what commands say is kept. */
+    /* Do not print the secret itself: the daemon stores the output of commands. */
     if (atoll_raid_sh(raid, id, NULL, "echo ${#VERIFY_SECRET}", out, sizeof(out)) != 0 ||
         strcmp(out, "30\n") != 0)
         atoll_outcome_unknown(o, "the sandbox does not know the secret either");
@@ -314,7 +314,8 @@ static void try_key(struct atoll_raid *raid, struct atoll_raid_outcome *o, bool 
     }
 }
 
-/* As a user that is neither root nor the daemon's: the status, 0 when it cannot connect. */
+/* Sends a request as a user that is neither root nor the daemon's; returns the status, 0 if it cannot
+ * connect. */
 static int ask_as_nobody(const struct atoll_raid *raid)
 {
     static const char request[] =
@@ -364,7 +365,7 @@ void atoll_attack_missing_key(struct atoll_raid *raid, struct atoll_raid_outcome
                        raid->tcp_port || remote ? ", none over TCP" : "", with_nobody);
 }
 
-/* The careless server was started without a key, and compares with it. */
+/* The careless server was started without a key, so the missing key of a client is equal to its own. */
 void atoll_control_missing_key(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     const char *configured = "";

@@ -1,5 +1,5 @@
 /*
- * Texts that mean something to whoever handles them next: a shell, git, a header of HTTP, a log.
+ * Names and texts that are dangerous where they are used later: in a shell, git, HTTP headers, a log.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #define CHILD_SECONDS 10
 #define INJECTED "x-injected"
 
-/* Runs a program of the host for a control, without its output; its exit status, or -1. */
+/* Runs a program on the host for a control, without output; returns its exit status, or -1. */
 static int run_outside(const struct atoll_raid *raid, char *const *argv)
 {
     int status = -1;
@@ -39,7 +39,7 @@ static int run_outside(const struct atoll_raid *raid, char *const *argv)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* Whether something was dropped, which is put right again. */
+/* Whether a file was written to `drop`; restores the canaries. */
 static bool was_dropped(struct atoll_raid *raid)
 {
     struct atoll_raid_outcome seen = {0};
@@ -98,7 +98,7 @@ void atoll_attack_git(struct atoll_raid *raid, struct atoll_raid_outcome *o)
         return;
     if (!put_repository(raid, id))
         atoll_outcome_unknown(o, "the repository could not be put into a sandbox");
-    /* Everything in the daemon that walks through a tenant's tree. */
+    /* All requests for which the daemon walks through a tenant's directory tree. */
     (void)atoll_raid_callf(raid, "GET", "/api/sandboxes/%s/files/list?path=repo&depth=8", id);
     (void)atoll_raid_callf(raid, "GET", "/api/sandboxes/%s/archive?path=repo", id);
     (void)atoll_raid_callf(raid, "GET", "/api/sandboxes/%s/files/stat?path=repo/.git", id);
@@ -246,7 +246,7 @@ void atoll_control_header_injection(struct atoll_raid *raid, struct atoll_raid_o
                             ATOLL_ARRAY_LEN(hostile_names));
 }
 
-/* D22. %s is a file that must not come into being. */
+/* D22. %s is a file that must not be created. */
 
 static const char *const shell_words[] = {
     "$(touch %s/ran)",
@@ -279,7 +279,7 @@ static void say_in_body(struct atoll_raid *raid, const char *target, json_t *bod
     json_decref(body);
 }
 
-/* Wherever a client may name something. */
+/* Uses the text everywhere a client may choose a name. */
 static void say_everywhere(struct atoll_raid *raid, const char *word)
 {
     static const char *const paths[] = {"GET /api/sandboxes/%s/archive?path=%s",
@@ -378,7 +378,7 @@ static void judge_lines(struct atoll_raid_outcome *o, const char *dir, const cha
     for (char *line = strchr(text, '\n'), *next; line; line = next) {
         next = strchr(++line, '\n');
         if (!next)
-            break; /* it is being written */
+            break; /* incomplete: still being written */
         ATOLL_AUTOJSON json_t *value = atoll_link_parse_json(line, (size_t)(next - line));
         if (!json_is_object(value)) {
             atoll_outcome_found(o, "%s has a line that is no JSON", name);

@@ -1,7 +1,7 @@
 /*
- * Paths that lead out: written with dots, encoded twice, through the links of procfs, over a second
- * name of the same file. The daemon looks paths up inside the sandbox, so none of them may reach
- * the canary; a server that joins them to a directory of the host reaches it with the first.
+ * Paths that try to leave the sandbox: with dots, encoded twice, through links of procfs, through hard
+ * links. The daemon resolves paths inside the sandbox, so none of them may reach the canary; the careless
+ * server, which appends them to a directory of the host, reaches it with the first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include "tools/verify/attacks/attacks_internal.h"
 
-#define LONG_CLIMB 1500 /* times "../" */
+#define LONG_CLIMB 1500 /* repetitions of "../" */
 #define FDS_TRIED 24
 
-/* Ways to write a path of the host, which stands for the %s. */
+/* Ways to write a path of the host (%s). */
 static const char *const spellings[] = {
     "%s",
     "/../../../../../..%s",
@@ -107,7 +107,7 @@ static void write_path(struct atoll_raid *raid, struct atoll_raid_outcome *o, co
     judge(raid, o, atoll_raid_ask(raid, &ask, &reply), &reply, "writing", path);
 }
 
-/* Into the empty directory, by every route that makes something. */
+/* Tries to create something in the `drop` directory with every route that creates files. */
 static void make_things(struct atoll_raid *raid)
 {
     static const char *const users[] = {"user", "root"};
@@ -189,7 +189,7 @@ void atoll_attack_traversal(struct atoll_raid *raid, struct atoll_raid_outcome *
                        ATOLL_ARRAY_LEN(spellings) + 1, ATOLL_ARRAY_LEN(raw_targets));
 }
 
-/* The careless server: a directory, a slash, and what the client said. */
+/* The careless server opens DIRECTORY/PATH with the path that the client sent. */
 static bool join_and_read(const struct atoll_raid *raid, const char *path)
 {
     char joined[2048], text[256];
@@ -213,7 +213,7 @@ void atoll_control_traversal(struct atoll_raid *raid, struct atoll_raid_outcome 
     size_t fell = 0;
 
     make_naive_root(raid);
-    /* As deep as the scratch directory may lie. */
+    /* Enough levels for the depth of the scratch directory. */
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(spellings); i++)
         fell += join_and_read(raid, spell(raid, i, path, sizeof(path)));
     (void)snprintf(path, sizeof(path), "../canary");
@@ -256,7 +256,7 @@ void atoll_attack_magic_links(struct atoll_raid *raid, struct atoll_raid_outcome
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(roots); i++) {
         (void)snprintf(path, sizeof(path), "/proc/%s%s", roots[i], raid->canary);
         try_magic(raid, o, path);
-        /* And the same behind a link that the tenant made. */
+        /* The same through a link that the tenant made. */
         (void)atoll_raid_callf(raid, "DELETE", "/api/sandboxes/%s/files?path=magic", raid->box);
         (void)atoll_raid_callf(raid, "POST", "/api/sandboxes/%s/files/symlink?path=magic&target=%s",
                                raid->box, path);
@@ -306,7 +306,7 @@ void atoll_attack_hard_links(struct atoll_raid *raid, struct atoll_raid_outcome 
     status = atoll_raid_callf(raid, "PUT", "/api/sandboxes/%s/files?path=second", raid->box);
     if (status != 200)
         atoll_outcome_unknown(o, "the file could not be written (%d)", status);
-    /* Written by its second name, and given to somebody by it. */
+    /* Write to the file and change its owner through its second name. */
     (void)atoll_raid_callf(raid, "PUT", "/api/sandboxes/%s/files?path=theirs", raid->box);
     (void)atoll_raid_callf(raid, "POST", "/api/sandboxes/%s/files/chown?path=theirs&owner=user",
                            raid->box);

@@ -1,5 +1,5 @@
 /*
- * Previews: hosts that look like one, and browsers that are led astray.
+ * Previews: forged Host headers, and cross-site attacks on browsers.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #define INSIDE "verify-inside"
 #define LOG "preview.log"
 
-/* A server inside and its preview; its token, or false. */
+/* Starts a server inside and opens a preview for it; returns its token, or false. */
 static bool open_preview(struct atoll_raid *raid, struct atoll_raid_outcome *o, bool is_public,
                          char *token, size_t cap)
 {
@@ -34,7 +34,7 @@ static bool open_preview(struct atoll_raid *raid, struct atoll_raid_outcome *o, 
     }
     if (!raid->domain[0] && sscanf(url, "http%*[^.].%255[^:/]", raid->domain) != 1)
         (void)snprintf(raid->domain, sizeof(raid->domain), "localhost");
-    /* A second one finds the port taken and ends at once. */
+    /* If the server already runs, the second one finds the port in use and exits. */
     (void)atoll_raid_start(raid, raid->box,
                            "exec " ATOLL_RAID_PROBE " --serve " PORT_TEXT " " LOG " " INSIDE,
                            exec_id);
@@ -77,7 +77,7 @@ static const char *const requests[] = {
     "GET / HTTP/1.1\r\nX-A: @H\r\n",
 };
 
-/* Sends head and the end of it; whether the server inside answered. */
+/* Sends the head of a request; whether the server inside answered. */
 static bool reaches(struct atoll_raid *raid, bool tcp, const char *head, int *ret_status)
 {
     char request[2000];
@@ -144,7 +144,7 @@ static size_t try_hosts(struct atoll_raid *raid, struct atoll_raid_outcome *o, b
     return tried;
 }
 
-/* A page whose name an attacker let point here must not speak to the API. */
+/* DNS rebinding: a page of a host name that an attacker points to us must not reach the API. */
 static void try_rebinding(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct atoll_raid_outcome ignored = {0};
@@ -183,7 +183,7 @@ void atoll_attack_hosts(struct atoll_raid *raid, struct atoll_raid_outcome *o)
                        tried, raid->tcp_port ? "at the socket and over TCP" : "at the socket");
 }
 
-/* The careless router takes what looks like a port and an id, from wherever it is said. */
+/* The careless router accepts anything that looks like a port and an id, anywhere in the head. */
 static bool route_carelessly(const struct atoll_raid *raid, const char *head)
 {
     const char *host = strcasestr(head, "X-Forwarded-Host: ");
@@ -218,7 +218,7 @@ void atoll_control_hosts(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 
 /* D19. */
 
-/* A page of another site, in a browser that has the cookie. */
+/* Requests of a page of another site, in a browser that has the preview's cookie. */
 static void try_origins(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *token)
 {
     static const char *const ways[] = {
@@ -247,7 +247,7 @@ static void try_origins(struct atoll_raid *raid, struct atoll_raid_outcome *o, c
         atoll_outcome_unknown(o, "the cookie does not work for its own page either (%d)", status);
 }
 
-/* What the server inside gets to see of the visitor. */
+/* Which credentials of the visitor reach the server inside. */
 static void try_credentials(struct atoll_raid *raid, struct atoll_raid_outcome *o,
                             const char *token)
 {
@@ -279,7 +279,7 @@ static void try_credentials(struct atoll_raid *raid, struct atoll_raid_outcome *
         atoll_outcome_found(o, "the server inside got to see the token of its preview");
 }
 
-/* What the server inside can do to the visitor's browser. */
+/* Which cookies the server inside can set in the visitor's browser. */
 static void try_cookies(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *token)
 {
     char host[400], request[1200];
@@ -321,7 +321,7 @@ void atoll_attack_origins(struct atoll_raid *raid, struct atoll_raid_outcome *o)
                        "pass in neither direction");
 }
 
-/* The careless proxy passes everything on to whoever has the cookie. */
+/* The careless proxy forwards every request that has the cookie. */
 void atoll_control_origins(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const char request[] = "GET / HTTP/1.1\r\nUpgrade: websocket\r\nOrigin: "

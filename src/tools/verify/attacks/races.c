@@ -1,6 +1,6 @@
 /*
- * Things that change, or never come, while the daemon looks: directories that turn into links
- * between two system calls, and files that are none.
+ * Races and special files: directories that turn into links between two system calls of the daemon, and
+ * files that are not regular.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "tools/verify/attacks/attacks_internal.h"
 
 #define RACE_MS 6000   /* at most */
-#define RACE_TRIES 400 /* at least, of each kind of answer a tenth */
+#define RACE_TRIES 400 /* at least; each kind of answer must be at least a tenth of them */
 #define CONTROL_MS 5000
 #define SOME_BYTES ((size_t)64 * 1024)
 #define MEMORY_KIB (64 * 1024)
@@ -98,7 +98,7 @@ static pid_t start_swapping(const char *a, const char *b)
     _exit(0);
 }
 
-/* The careless server looks whether it is a directory, and then opens what is there. */
+/* The careless server checks that the path is a directory, and then opens it by name again. */
 static bool look_then_read(const struct atoll_raid *raid, const char *dir)
 {
     char path[700], text[100];
@@ -155,7 +155,7 @@ static int take_some(void *arg, const void *bytes, size_t n)
     return d->got > SOME_BYTES ? -ECANCELED : 0;
 }
 
-/* A file of many terabytes, of which we want the beginning. */
+/* Reads the beginning of a sparse file of many terabytes. */
 static void try_sparse(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct download download = {0};
@@ -174,7 +174,7 @@ static void try_sparse(struct atoll_raid *raid, struct atoll_raid_outcome *o)
             0)
         return;
     r = atoll_link_stream(raid->v->client, "GET", target.text, &transfer, NULL, &err);
-    /* That it is too large is an answer, too. */
+    /* An error "too large" is a valid answer, too. */
     if (r >= 0 || err.kind == ATOLL_ERR_UNAVAILABLE || err.kind == ATOLL_ERR_INTERNAL ||
         err.kind == ATOLL_ERR_DEADLINE_EXCEEDED)
         atoll_outcome_found(o, "a download of %.20s sparse bytes did not begin: %.100s", size,
@@ -221,7 +221,7 @@ static void ignore_alarm(int signo)
     (void)signo;
 }
 
-/* The careless server opens what it is told, and waits for a writer that never comes. */
+/* The careless server opens a pipe and blocks, because it has no writer. */
 void atoll_control_special_files(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     struct sigaction action = {.sa_handler = ignore_alarm}, old;

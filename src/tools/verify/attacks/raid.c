@@ -118,7 +118,7 @@ static void forget(struct atoll_raid *raid, char *id)
     id[0] = '\0';
 }
 
-/* The end of a sandbox that was made here; one that had gone already was removed by somebody else. */
+/* Notes the end of a sandbox of ours; if it was already gone, another client has removed it. */
 static void note_end(struct atoll_raid *raid, const char *target, int status)
 {
     const char *id = target + strlen(SANDBOXES);
@@ -172,7 +172,7 @@ bool atoll_raid_was_disturbed(struct atoll_raid *raid)
     return disturbed;
 }
 
-/* As atoll_link_target(), which cannot be given a va_list: four %s are more than enough here. */
+/* Like atoll_link_target(), which does not take a va_list: supports up to four %s. */
 int atoll_raid_callf(struct atoll_raid *raid, const char *method, const char *fmt, ...)
 {
     struct atoll_link_target target;
@@ -379,7 +379,7 @@ static int make_canaries(struct atoll_raid *raid, struct atoll_error *err)
         r = -errno;
     if (r < 0)
         return atoll_fail_errno(err, -r, "canaries in %s", raid->v->scratch);
-    /* Open to all, so that nothing but the daemon's own care protects them. */
+    /* Writable for all users, so that only the daemon's checks protect it. */
     (void)chmod(raid->drop, 0777);
     (void)chmod(raid->canary, 0666);
     return 0;
@@ -396,7 +396,7 @@ static pid_t peer_of(const struct atoll_raid *raid)
     return peer.pid;
 }
 
-/* A preview says where browsers find it: the daemon's own word on its TCP port and domain. */
+/* Finds the daemon's TCP port and preview domain in the URL of a preview. */
 static void find_tcp(struct atoll_raid *raid)
 {
     struct atoll_raid_outcome ignored = {0};
@@ -414,7 +414,7 @@ static void find_tcp(struct atoll_raid *raid)
     if (strncmp(url, "http://", 7) == 0 && host &&
         sscanf(host + 1, "%255[^:/]:%u", raid->domain, &port) == 2 && port <= UINT16_MAX) {
         raid->tcp_port = (uint16_t)port;
-        /* It may listen on another address only. */
+        /* The daemon may not listen on the loopback. */
         int fd = atoll_raid_connect(raid, true);
         if (fd < 0)
             raid->tcp_port = 0;
@@ -441,7 +441,7 @@ int atoll_raid_init(struct atoll_raid *raid, const struct atoll_verify *v, struc
         atoll_http_client_set_timeout(raid->http, ATOLL_RAID_WAIT_MS);
         r = make_canaries(raid, err);
     }
-    /* By the client, whose errors say what to do. */
+    /* Use the client for the first request: its errors have hints. */
     if (r == 0)
         r = atoll_link_call(v->client, "GET", "/healthz", NULL, NULL, err);
     if (r == 0) {

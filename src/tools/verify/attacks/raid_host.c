@@ -1,5 +1,5 @@
 /*
- * What attacks see of the host: their canaries, processes, and the daemon's own process and files.
+ * The host side of attacks: canaries, processes, and the daemon's own process and files.
  */
 #include <dirent.h>
 #include <errno.h>

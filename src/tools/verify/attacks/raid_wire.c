@@ -97,7 +97,7 @@ int atoll_raid_raw(const struct atoll_raid *raid, bool tcp, const void *bytes, s
     *ret_closed = false;
     if (fd < 0)
         return fd;
-    /* A server that has heard enough hangs up; then what it said counts. */
+    /* The server may answer and close before it has read everything: then read its answer. */
     while (sent < n) {
         ssize_t k = send(fd, (const char *)bytes + sent, n - sent, MSG_NOSIGNAL);
         if (k <= 0)

@@ -1,6 +1,6 @@
 /*
- * The daemon as somebody else's client: whether it can be made to connect to the host it runs on.
- * The canary is a listener of our own on the loopback.
+ * Server-side request forgery: whether the daemon can be made to connect to its own host. The canary is a
+ * listener of ours on the loopback.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ void atoll_attack_preview_ssrf(struct atoll_raid *raid, struct atoll_raid_outcom
            "host was dialled");
 }
 
-/* The careless proxy dials the port where it stands itself. */
+/* The careless proxy connects to the port on the host instead of in the sandbox. */
 void atoll_control_preview_ssrf(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     uint16_t port = 0;
@@ -141,17 +141,17 @@ void atoll_attack_feature_ssrf(struct atoll_raid *raid, struct atoll_raid_outcom
             (void)atoll_raid_drop(raid, atoll_link_text(made, "id", ""));
         }
         if (atoll_raid_was_called(listener, 50))
-            atoll_outcome_found(o, "the image %s made somebody connect to the host's loopback",
+            atoll_outcome_found(o, "the image %s caused a connection to the host's loopback",
                                 image);
     }
     if (atoll_raid_was_called(listener, CALL_MS))
-        atoll_outcome_found(o, "an image made somebody connect to the host's loopback");
+        atoll_outcome_found(o, "an image caused a connection to the host's loopback");
     (void)atoll_raid_alive(raid, o, "images of other places");
-    atoll_outcome_note(o, "%zu images that name a listener of this host: nobody connected",
+    atoll_outcome_note(o, "%zu images that name a listener of this host: no connection was made",
                        ATOLL_ARRAY_LEN(images));
 }
 
-/* The careless client goes to whatever host is in front of the first slash. */
+/* The careless client connects to whatever host comes before the first slash. */
 void atoll_control_feature_ssrf(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     uint16_t port = 0;

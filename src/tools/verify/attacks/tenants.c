@@ -1,6 +1,6 @@
 /*
- * Two tenants of one daemon: ids of the other one, ids that are no ids, and one that asks for more
- * than its share.
+ * Two tenants of one daemon: ids of the other tenant, malformed ids, and a tenant that sends too many
+ * requests.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct theirs {
     char id[ATOLL_RAID_ID_MAX], exec[ATOLL_RAID_ID_MAX];
 };
 
-/* Puts what belongs to somebody into the path of a route. */
+/* Fills the parameters of a route's path with ids of the other tenant. */
 static void fill_route(const char *path, const char *id, const char *exec, char *out, size_t cap)
 {
     const struct {
@@ -42,7 +42,7 @@ static void fill_route(const char *path, const char *id, const char *exec, char 
     (void)snprintf(out + used, cap - used, "?path=x&to=y&target=z&mode=600&owner=user");
 }
 
-/* What an answer says, with the id taken out and the request's own id gone. */
+/* The text of an answer without the sandbox id and the request id. */
 static void essence(const struct atoll_http_reply *reply, const char *id, char *out, size_t cap)
 {
     ATOLL_AUTOJSON json_t *body =
@@ -92,7 +92,7 @@ static void try_route(struct atoll_raid *raid, struct atoll_raid_outcome *o, con
         atoll_outcome_found(o, "%s %s with a foreign id was answered %.80s", method, path, foreign);
 }
 
-/* Every route that has an id in it, by the daemon's own description. */
+/* Tries every route with an id in the daemon's OpenAPI description. */
 static size_t try_routes(struct atoll_raid *raid, struct atoll_raid_outcome *o,
                          const struct theirs *theirs)
 {
@@ -116,7 +116,7 @@ static size_t try_routes(struct atoll_raid *raid, struct atoll_raid_outcome *o,
     return tried;
 }
 
-/* The routes of E2B's API, which has a description of its own. */
+/* The same for the routes of E2B's API, which has its own description. */
 static size_t try_e2b_routes(struct atoll_raid *raid, struct atoll_raid_outcome *o,
                              const struct theirs *theirs)
 {
@@ -150,7 +150,7 @@ static void try_lists(struct atoll_raid *raid, struct atoll_raid_outcome *o, con
     }
 }
 
-/* As the other tenant, but saying that it is the first. */
+/* Requests of the other tenant that claim to be from the first one. */
 static void try_acting(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *id)
 {
     ATOLL_AUTOREPLY struct atoll_http_reply reply = {0};
@@ -188,7 +188,7 @@ void atoll_attack_foreign_ids(struct atoll_raid *raid, struct atoll_raid_outcome
                        tried);
 }
 
-/* The careless server looks ids up and does not ask whose they are. */
+/* The careless server looks up ids without checking their owner. */
 void atoll_control_foreign_ids(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     static const struct {
@@ -302,7 +302,7 @@ void atoll_attack_ids_as_paths(struct atoll_raid *raid, struct atoll_raid_outcom
                        ATOLL_ARRAY_LEN(ids), ATOLL_ARRAY_LEN(places));
 }
 
-/* The careless server keeps each thing in a directory named after its id. */
+/* The careless server stores objects in directories named after their ids. */
 void atoll_control_ids_as_paths(struct atoll_raid *raid, struct atoll_raid_outcome *o)
 {
     char path[1200], text[100];
@@ -369,7 +369,7 @@ void atoll_control_noisy_tenant(struct atoll_raid *raid, struct atoll_raid_outco
     size_t served = 0;
 
     (void)raid;
-    /* The careless server asks nobody how often it was asked. */
+    /* The careless server has no rate limit. */
     for (int i = 0; i < FLOOD; i++)
         served++;
     if (served == FLOOD)

@@ -1,6 +1,6 @@
 /*
- * Rows 41-42: other ways into the kernel than the one the filter was written for. x86-64 only;
- * other machines have one system-call ABI as far as these tricks are concerned.
+ * Rows 41-42: system-call entries other than the one that the filter is written for. x86-64 only; other
+ * architectures have no such second ABI.
  */
 #include <errno.h>
 #include <sched.h>
@@ -74,7 +74,7 @@ static int getpid_x32(void *arg)
     return outcome(raw_syscall(X32_BIT | SYS_getpid, 0));
 }
 
-/* Being killed counts as closed: no such entry (SIGSEGV), or a filter that ends us (SIGSYS). */
+/* Being killed counts as refused: there is no such entry (SIGSEGV), or the filter kills us (SIGSYS). */
 static void judge_abi(int (*attempt)(void *))
 {
     int err = probe_in_child(attempt, NULL);

@@ -1,5 +1,5 @@
 /*
- * Parts that attacks on the daemon need inside a sandbox:
+ * Helpers inside a sandbox for attacks on the daemon:
  *
  *     atoll-probe --swap A B SECONDS      exchanges two names as fast as it can
  *     atoll-probe --serve PORT LOG TEXT   an HTTP server that writes down what it is sent
@@ -30,7 +30,7 @@ static int swap(const char *a, const char *b, long seconds)
     return 0;
 }
 
-/* One request, its head only; the answer tries to reach further than its own host. */
+/* Answers one request, of which only the head is read; the answer tries to set cookies for other hosts. */
 static void answer(int fd, const char *log, const char *text)
 {
     static char request[REQUEST_MAX];

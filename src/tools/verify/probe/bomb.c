@@ -1,12 +1,12 @@
 /*
- * "atoll-probe --bomb NAME CAP" eats one resource until somebody says stop, then prints what did:
+ * "atoll-probe --bomb NAME CAP" allocates one resource until it is stopped, then prints by what:
  *
  *     {"bomb":"fork","reached":31,"stopped_by":"EAGAIN"}
  *
- * CAP bounds the bomb itself, so that it is harmless where no limit holds; having reached it is
- * reported as "cap". NAME "spin", "flood" and "stubborn" run until they are killed.
- * "--hold" instead of "--bomb" keeps what was taken until the process is killed; FILE is made when
- * that is told, and has the report instead of standard output.
+ * CAP bounds the bomb itself, so that it is harmless where no limit holds; reaching it is reported as
+ * "cap". The bombs "spin", "flood" and "stubborn" run until they are killed.
+ * "--hold" instead of "--bomb" keeps the resource until the process is killed; the report is then written
+ * to FILE instead of standard output.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -57,7 +57,7 @@ static int step_fork(long n)
     (void)n;
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        while (getppid() == parent) /* or it died before we asked to be told */
+        while (getppid() == parent) /* false if the parent died before prctl() */
             pause();
         _exit(0);
     }
@@ -92,7 +92,7 @@ static int step_memory(long n)
     return 0;
 }
 
-/* A child that dies of memory while its parent lives on: the step fails if the parent saw none. */
+/* A child is killed for lack of memory while the parent continues; the step fails if it was not killed. */
 static int step_oom_child(long n)
 {
     int status;
@@ -140,7 +140,7 @@ static int step_shm(long n)
     snprintf(path, sizeof(path), "/dev/shm/bomb-%ld", (long)getpid());
     err = write_mib(path, n);
     if (n == 0)
-        unlink(path); /* what is written stays as long as we do */
+        unlink(path); /* the data stays allocated while the file is open */
     return err;
 }
 
@@ -157,7 +157,7 @@ static int step_sysvshm(long n)
     if (id < 0)
         return errno;
     p = shmat(id, NULL, 0);
-    shmctl(id, IPC_RMID, NULL); /* goes when the last process detaches */
+    shmctl(id, IPC_RMID, NULL); /* removed when the last process detaches */
     if (p == (char *)-1)
         return errno;
     memset(p, (int)(n | 1), MIB);
@@ -242,7 +242,7 @@ static int step_key(long n)
     return syscall(SYS_add_key, "user", name, "x", 1, -2) < 0 ? errno : 0;
 }
 
-/* An orphan that ends: somebody has to reap it or the process table fills up. */
+/* An orphan that ends: PID 1 must reap it, or the process table fills up. */
 static int step_orphan(long n)
 {
     pid_t pid = fork();
@@ -261,7 +261,7 @@ static int step_orphan(long n)
     return 0;
 }
 
-/* Deeper than any path name can say: only a walk by descriptors gets to the end of it. */
+/* A tree deeper than PATH_MAX: it can only be removed with descriptors. */
 static int step_deepdir(long n)
 {
     (void)n;
@@ -270,7 +270,7 @@ static int step_deepdir(long n)
     return chdir("bomb.deep") == 0 ? 0 : errno;
 }
 
-/* Every byte a name may hold, among them newlines, escapes and broken UTF-8. */
+/* Names with every byte that a name may contain, such as newlines, escapes and invalid UTF-8. */
 static int step_name(long n)
 {
     char name[] = {'-', (char)(n + 1), (char)(n + 1), '\0'};
@@ -285,7 +285,7 @@ static int step_name(long n)
     return 0;
 }
 
-/* Names that do not exist are remembered by the kernel, in memory that must be charged to us. */
+/* The kernel caches names that do not exist (negative dentries); that memory must be charged to us. */
 static int step_dentry(long n)
 {
     char name[256];
@@ -356,7 +356,7 @@ static void flood(void)
         continue;
 }
 
-/* A process, its child, and a daemon in a session of its own, all deaf to polite signals. */
+/* A process, its child, and a daemon in its own session; all ignore catchable signals. */
 static void stubborn(void)
 {
     for (int sig = 1; sig < 32; sig++)
@@ -374,7 +374,7 @@ static void stubborn(void)
         pause();
 }
 
-/* A file that is there has the whole report. */
+/* The report is renamed to FILE when it is complete. */
 static FILE *open_report(const char *file, char *temporary, size_t size)
 {
     snprintf(temporary, size, "%s.new", file != NULL ? file : "");

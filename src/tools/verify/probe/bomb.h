@@ -1,8 +1,8 @@
 #pragma once
 
 /*
- * Steps of bombs (bomb.c) by what they eat. A step takes one more of a resource and keeps it: 0, or
- * the errno that stopped it. `n` counts from 0.
+ * Steps of bombs (bomb.c), by resource. A step allocates one more unit and keeps it: returns 0, or the
+ * errno that stopped it. `n` counts from 0.
  */
 typedef int probe_step_fn(long n);
 
@@ -16,9 +16,9 @@ struct probe_bomb_table {
     unsigned long count;
 };
 
-/* Quotas that the kernel keeps for each user (bomb_quota.c). */
+/* Per-user quotas of the kernel (bomb_quota.c). */
 extern const struct probe_bomb_table probe_bombs_quota;
-/* Memory that the kernel keeps for a program, without a page of its own (bomb_kernel.c). */
+/* Kernel memory that a program causes without pages of its own (bomb_kernel.c). */
 extern const struct probe_bomb_table probe_bombs_kernel;
 
 /* Memory that sockets of the bomb were seen to hold, for the report. */

@@ -1,7 +1,7 @@
 /*
- * Memory that the kernel keeps for a program without a page of the program's own: what waits in
- * sockets and queues, and objects behind descriptors. Each has to be charged to the sandbox, or end at
- * a limit. Pipes, unix streams, System V memory and names of files are in bomb.c.
+ * Kernel memory that a program causes without pages of its own: data in sockets and queues, and objects
+ * behind descriptors. Each must be charged to the sandbox, or hit a limit. Pipes, unix streams, System V
+ * memory and names of files are in bomb.c.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -35,7 +35,7 @@
 #include "tools/verify/probe/bomb.h"
 #include "tools/verify/probe/probe.h"
 
-#define BUFFER_BYTES (8 << 20) /* asked for; the kernel gives what it has as a maximum */
+#define BUFFER_BYTES (8 << 20) /* requested; the kernel reduces it to its maximum */
 #define DATAGRAM_BYTES 8192
 
 static void ask_for_room(int fd)
@@ -100,7 +100,7 @@ static int step_tcp(long n)
     return err;
 }
 
-/* A socket that is sent datagrams until it drops them. */
+/* A socket that receives datagrams until it drops them. */
 static int step_udp(long n)
 {
     static char datagram[DATAGRAM_BYTES];
@@ -132,7 +132,7 @@ static int step_unix_datagrams(long n)
     return probe_fill(fds[0]);
 }
 
-/* Descriptors that wait in a socket, where no limit of the process counts them. */
+/* Descriptors in flight in a socket, where RLIMIT_NOFILE does not count them. */
 static int step_passed(long n)
 {
     static int fds[2];
@@ -260,7 +260,7 @@ static int step_terminal(long n)
     return 0;
 }
 
-/* One page in every 2 MiB: page tables without much in them. */
+/* One page in every 2 MiB: many page tables for little memory. */
 static int step_page_table(long n)
 {
     static char *reserve;
@@ -306,7 +306,7 @@ static int step_directory(long n)
     return mkdir(name, 0700) < 0 ? errno : 0;
 }
 
-/* The kernel walks the list of a file's locks, so a file has not too many. */
+/* The kernel searches the locks of a file linearly, so each file gets only some. */
 static int step_lock(long n)
 {
     static int fd = -1;

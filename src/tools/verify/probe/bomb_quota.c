@@ -1,7 +1,7 @@
 /*
- * Quotas that the kernel keeps for each user: inotify instances and watches, queued signals, bytes of
- * message queues, locked memory, pages of pipes. Keys and namespaces have a quota too, but the
- * filter refuses their calls (bomb "keys", rows 43 and 44).
+ * Per-user quotas of the kernel: inotify instances and watches, queued signals, bytes of message queues,
+ * locked memory, pages of pipes. Keys and namespaces have quotas too, but the filter refuses their calls
+ * (bomb "keys", rows 43 and 44).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 #define WATCHED_FILES 2000
 #define LOCKED_BYTES 65536L
-#define PIPE_BYTES 65536 /* what a pipe has for a user within the quota */
+#define PIPE_BYTES 65536 /* size of a pipe for a user within the quota */
 
 static int step_inotify(long n)
 {
@@ -81,11 +81,11 @@ static int step_memlock(long n)
         return errno;
     if (shmat(id, NULL, 0) == (void *)-1 || shmctl(id, SHM_LOCK, NULL) < 0)
         err = errno;
-    shmctl(id, IPC_RMID, NULL); /* goes when the last process detaches */
+    shmctl(id, IPC_RMID, NULL); /* removed when the last process detaches */
     return err;
 }
 
-/* Past the quota a pipe is made all the same, with less room. */
+/* Beyond the quota a pipe can still be made, but it is smaller. */
 static int step_pipe_pages(long n)
 {
     int fds[2];

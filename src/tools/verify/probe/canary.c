@@ -1,7 +1,7 @@
 /*
- * "atoll-probe --canary key=value...": plays whoever must not be reached, be it the host or a second
- * sandbox. It listens, locks and leaves things lying about under the names the checks are told,
- * says "ready", and cleans up when it is terminated or after ten minutes.
+ * "atoll-probe --canary key=value...": plays a target that must not be reachable: the host or a second
+ * sandbox. It makes sockets, locks and shared memory with the given names, prints "ready", and cleans up
+ * when it is terminated or after ten minutes.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,7 +38,7 @@ static _Noreturn void give_up(const char *what)
     exit(1);
 }
 
-/* Connections complete in the backlog; nobody needs to accept them. */
+/* Connections complete in the backlog; accept() is not needed. */
 static void listen_tcp(const char *address, const char *port)
 {
     struct sockaddr_in sa = {.sin_family = AF_INET,
@@ -78,7 +78,7 @@ static int open_resolver(const char *port)
     return fd;
 }
 
-/* An image may have no such file, and on the host somebody else may hold the lock: fine as well. */
+/* Failure is ignored: an image may not have the file, and another process may hold the lock. */
 static void lock_file(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -106,7 +106,7 @@ static int leave_segment(const char *key)
     return id;
 }
 
-/* Echoes queries, which is answer enough for a check that asks whether anybody is there. */
+/* Echoes queries; for the check any answer proves that the service is reachable. */
 static void serve(int resolver)
 {
     struct pollfd p = {.fd = resolver, .events = POLLIN};

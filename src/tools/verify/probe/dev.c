@@ -59,7 +59,7 @@ static void dev_open(void)
     probe_conclude("none opens");
 }
 
-/* A session whose leader lives outside our pid namespace has the id 0. */
+/* The session id is 0 if the leader is outside our pid namespace. */
 static void tty_session(void)
 {
     int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -104,7 +104,7 @@ static void tty_tiocsti(void)
     probe_conclude("refused");
 }
 
-/* The kernel looks at 32 bits of the request, so a filter must not look at 64. */
+/* The kernel uses the low 32 bits of the request, so a filter must not compare 64. */
 static void tty_tiocsti_hi32(void)
 {
     int fd = own_terminal();

@@ -82,14 +82,14 @@ static void cwd_reachable(void)
     probe_pass("%s", path);
 }
 
-/* Whoever may chroot can climb out of one (keep a descriptor, chroot deeper, fchdir, ..). */
+/* A process that may chroot can leave a chroot (keep a descriptor, chroot deeper, fchdir, ..). */
 static void chroot_escape(void)
 {
     static const struct probe_call calls[] = {{"chroot", SYS_chroot, {"/"}}};
     probe_all_refused(calls, PROBE_COUNT(calls));
 }
 
-/* Inode 2 is the root directory of ext4, whatever of that file system is mounted where. */
+/* Inode 2 is the root directory of ext4, even if only a part of that file system is mounted here. */
 static void open_by_handle(void)
 {
     static const struct {
@@ -113,7 +113,7 @@ static void open_by_handle(void)
     probe_conclude("refused on every mount");
 }
 
-/* Root inside may write to system directories only when they are a layer of its own. */
+/* Root inside may write to system directories only if they are a private layer. */
 static void system_dirs_ro(void)
 {
     static const char *const dirs[] = {"/usr", "/usr/bin", "/usr/lib", "/bin", "/sbin",
@@ -173,7 +173,7 @@ static int exec_copy(void *arg)
     return 126;
 }
 
-/* Root can make a set-uid copy of this program for somebody else and see whether it works. */
+/* Root makes a set-uid copy of this program for another user and checks whether it takes effect. */
 static void try_setuid_copy(void)
 {
     char path[512];
@@ -183,7 +183,7 @@ static void try_setuid_copy(void)
     copy_self(path);
     if (chown(path, NOBODY, (gid_t)-1) != 0 || chmod(path, 04755) != 0) {
         unlink(path);
-        return; /* not allowed to make one: nothing to run */
+        return; /* refused: there is nothing to run */
     }
     rc = probe_in_child(exec_copy, path);
     unlink(path);
@@ -250,7 +250,7 @@ static void sysv_private(void)
     probe_pass("shmget: %s", strerror(errno));
 }
 
-/* The host holds an exclusive lock on this file; seeing it means a channel between tenants. */
+/* The host holds an exclusive lock on this file; if it is visible, tenants have a covert channel. */
 static void flock_channel(void)
 {
     const char *path = probe_need("flock");
@@ -263,8 +263,8 @@ static void flock_channel(void)
     probe_pass("the lock held on %s outside is not visible", path);
 }
 
-/* An entry of the host's /usr that is not for all users there. One of an image may have the same
- * name: its times tell. */
+/* An entry of the host's /usr that not all users may read must be hidden. An image may have an entry of
+ * the same name: the timestamps tell them apart. */
 static void private_hidden(void)
 {
     const char *path = probe_need("private");

@@ -1,4 +1,4 @@
-/* Rows 32-40: who we are, and what the kernel lets that identity do. */
+/* Rows 32-40: our identity, and what the kernel allows it. */
 #include <errno.h>
 #include <grp.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static unsigned long long status_field(const char *name, int base)
     return strtoull(line + strlen(name), NULL, base);
 }
 
-/* Root inside may be given a few capabilities over its own namespace; the harness says which. */
+/* Root inside may have a few capabilities over its own namespace; the harness passes which. */
 static void within_allowed(unsigned long long have)
 {
     const char *caps = probe_arg("caps");

@@ -1,4 +1,4 @@
-/* Rows 76-78 and 89: descriptors, environment and limits this process was born with. */
+/* Rows 76-78 and 89: inherited descriptors, environment and limits of this process. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -74,7 +74,7 @@ static void env_canary(void)
     probe_pass("%s is not inherited", name);
 }
 
-/* Names only: a value must not travel into a report. */
+/* Names only: a value must not appear in a report. */
 static void env_secret_names(void)
 {
     static const char *const parts[] = {"TOKEN",   "SECRET",     "PASSWORD",
@@ -126,7 +126,7 @@ static void limit_at_most(const char *name, int resource, unsigned long max)
         probe_found("%s is %lu", name, (unsigned long)limit.rlim_max);
 }
 
-/* 1 stands for 0 where core_pattern is a pipe, which a limit of 0 does not stop (core(5)). */
+/* A limit of 1 is accepted too: it also disables dumps to a pipe, which a limit of 0 does not (core(5)). */
 static void lim_core(void)
 {
     limit_at_most("core", RLIMIT_CORE, 1);

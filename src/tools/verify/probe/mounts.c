@@ -1,4 +1,4 @@
-/* Rows 8-10 and 46-50: the mounts we live on, attempts to change them, and the cgroup tree. */
+/* Rows 8-10 and 46-50: the mounts of this namespace, attempts to change them, and the cgroup tree. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static void judge_flags(const struct mount_line *m)
     static const char *const kernel[] = {"proc", "sysfs", "cgroup", "cgroup2", "mqueue", "devpts"};
     struct stat st;
 
-    /* One device node, or a mask made of /dev/null or of an empty directory, holds no program. */
+    /* A single device node, or a mask (/dev/null or an empty directory), contains no program. */
     if (stat(m->point, &st) == 0 && S_ISCHR(st.st_mode))
         return;
     if (strcmp(m->type, "tmpfs") == 0 && has_option(m->options, "ro"))
@@ -180,7 +180,7 @@ static void try_pivot_root(void)
     probe_all_refused(calls, PROBE_COUNT(calls));
 }
 
-/* open_tree(OPEN_TREE_CLONE) makes a detached copy that goes with its descriptor. */
+/* open_tree(OPEN_TREE_CLONE) makes a detached copy that is removed when its descriptor is closed. */
 static void try_new_api(void)
 {
     static const unsigned long long no_change[4]; /* struct mount_attr */

@@ -1,6 +1,6 @@
 /*
- * Rows 62-75: socket families, and what a socket can reach. Where only a route is in question the
- * check connects a UDP socket, which looks the route up and sends no packet.
+ * Rows 62-75: socket families, and what a socket can reach. To check for a route, a UDP socket is
+ * connected: that looks up the route and sends no packet.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -240,7 +240,7 @@ static void net_host_service(void)
     probe_conclude("no service of the host answers");
 }
 
-/* The harness answers on this port of the host's loopback as a resolver would. */
+/* The harness answers queries on this port of the host's loopback, like a resolver. */
 static void net_dns(void)
 {
     static const unsigned char query[] = {0x12, 0x34, 1,   0,   0,   1,   0, 0, 0, 0, 0, 0,

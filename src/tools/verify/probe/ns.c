@@ -1,4 +1,4 @@
-/* Rows 12, 14, 37 and 43-45: our namespaces are our own, and no others can be made or entered. */
+/* Rows 12, 14, 37 and 43-45: our namespaces are private, and others can be neither made nor entered. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -72,7 +72,7 @@ static void userns_unshare(void)
     probe_all_refused(calls, PROBE_COUNT(calls));
 }
 
-/* In the new process the call returns 0 as well, so the child of the check simply ends. */
+/* If the call succeeds it returns 0 in the new process, too, which then just exits. */
 static void userns_clone(void)
 {
     static const struct probe_call calls[] = {

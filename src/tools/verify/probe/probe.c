@@ -5,7 +5,7 @@
  *     atoll-probe [only=id,id] key=value...
  *     atoll-probe --canary key=value...
  *     atoll-probe --bomb|--hold NAME CAP [FILE]
- *     atoll-probe --idle MARKER      does nothing, for whoever looks at it from outside
+ *     atoll-probe --idle MARKER      does nothing; inspected from outside
  */
 #include <dirent.h>
 #include <errno.h>
@@ -308,7 +308,7 @@ int main(int argc, char **argv)
 {
     arg_count = argc;
     arg_values = argv;
-    if (argc == 2 && strcmp(argv[1], "--euid") == 0) /* fs.setuid_effective runs us so */
+    if (argc == 2 && strcmp(argv[1], "--euid") == 0) /* started by fs.setuid_effective */
         return geteuid() == getuid() ? 0 : 1;
     if (argc > 1 && strcmp(argv[1], "--canary") == 0)
         return probe_canary();

@@ -3,9 +3,8 @@
 #include <stddef.h>
 
 /*
- * The probe tries, from wherever it runs, everything a sandbox promises to refuse, and prints one
- * JSON line per check. PASS means the property holds (the door is closed), FAIL that it does not,
- * SKIP that this run could not tell.
+ * The probe tries everything that a sandbox promises to refuse, and prints one JSON line per check. PASS:
+ * the attempt was refused. FAIL: it was not. SKIP: this run could not decide.
  *
  * It is run on the bare host as root too, as a control, so every attempt must be harmless where it
  * succeeds: files are opened for writing but never written, system calls get arguments that fail
@@ -18,9 +17,9 @@
 #define PROBE_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 struct probe_check {
-    int row; /* of the table of promises */
+    int row; /* in the table of promises */
     const char *id;
-    void (*run)(void); /* ends with a verdict; returning is a bug of the check */
+    void (*run)(void); /* must end with a verdict, not return */
 };
 
 struct probe_table {
@@ -36,16 +35,16 @@ _Noreturn void probe_pass(const char *fmt, ...) __attribute__((format(printf, 1,
 _Noreturn void probe_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void probe_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* What the harness told us. _need() skips the check when the key was not given. */
+/* The value of a key=value argument. _need() skips the check if the key was not given. */
 const char *probe_arg(const char *key);
 const char *probe_need(const char *key);
 long probe_need_long(const char *key);
 
-/* Findings: things that are open. _conclude() fails with the list, or passes when it is empty. */
+/* Collects findings. _conclude() fails with the list, or passes if it is empty. */
 void probe_found(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void probe_conclude(const char *if_none);
 
-/* True when errnum means that somebody said no, rather than that the arguments were bad. */
+/* Whether errnum means that the call was refused, not that its arguments were invalid. */
 bool probe_refused(int errnum);
 
 /*
@@ -65,9 +64,9 @@ _Noreturn void probe_all_refused(const struct probe_call *calls, size_t count);
 /* Runs fn in a child and returns what it returned (0 or an errno), or -signal. */
 int probe_in_child(int (*fn)(void *), void *arg);
 
-/* True when fd is /dev/null, which is what files are masked with. */
+/* Whether fd is /dev/null, which masks files. */
 bool probe_is_null(int fd);
-/* True when the file can be read and says something: not absent, denied, empty or /dev/null. */
+/* Whether the file can be read and has content: not absent, denied, empty or /dev/null. */
 bool probe_readable(const char *path);
 /* Opens for writing without writing; true when that works on something other than /dev/null. */
 bool probe_writable(const char *path);
@@ -75,8 +74,8 @@ bool probe_writable(const char *path);
 long probe_read(const char *path, char *buf, size_t size);
 
 /*
- * Calls fn for each process the harness lets us look at: every one we see inside a sandbox, on the
- * host only the harness's own canary process, because the others are nobody's test material.
+ * Calls fn for each process to inspect: inside a sandbox every visible process, on the host only the
+ * harness's own canary process, to leave other processes alone.
  */
 void probe_each_process(void (*fn)(long pid));
 
@@ -86,5 +85,5 @@ void probe_note_descriptors(void);
 /* The other roles of the program (canary.c, bomb.c); they return its exit status. */
 int probe_canary(void);
 int probe_bomb(const char *name, long cap, bool hold, const char *file);
-/* For attacks that are made from outside (aide.c). */
+/* Helpers for attacks from outside (aide.c). */
 int probe_aide(int argc, char **argv);

@@ -1,4 +1,4 @@
-/* Rows 14-27: what /proc and /sys tell, and what can be changed through them. */
+/* Rows 14-27: what /proc and /sys reveal, and what can be changed through them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ static void host_process(void)
         probe_found("kill");
     if (syscall(SYS_pidfd_open, pid, 0) >= 0)
         probe_found("pidfd_open");
-    /* Address 0 is not mapped: EFAULT says that the process was found and we were let in. */
+    /* Address 0 is not mapped: EFAULT means that access to the process was allowed. */
     if (syscall(SYS_process_vm_readv, pid, &local, 1, &remote, 1, 0) >= 0 || errno == EFAULT)
         probe_found("process_vm_readv");
     snprintf(path, sizeof(path), "/proc/%ld/mem", pid);
@@ -115,7 +115,7 @@ static void sysctl_userns_w(void)
     NONE_WRITABLE("/proc/sys/user/max_user_namespaces", "/proc/sys/user/max_mnt_namespaces");
 }
 
-/* The second line behind the permissions of each file. */
+/* A second line of defence after the permissions of each file. */
 static void sys_read_only(void)
 {
     static const char *const parts[] = {"/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"};
@@ -174,7 +174,7 @@ static void host_state(void)
                   "/proc/sys/fs/inode-state", "/proc/sys/kernel/pty/nr");
 }
 
-/* A file that is not of the proc file system covers the kernel's. */
+/* If /proc/loadavg is not on procfs, another file covers the kernel's. */
 static void load(void)
 {
     struct statfs fs;
@@ -200,7 +200,7 @@ static void self_exe(void)
     probe_pass("%s: %s", path, strerror(errno));
 }
 
-/* It does not open for writing while it runs; it must stay so afterwards: sealed or read-only. */
+/* A running program cannot be opened for writing (ETXTBSY). After its end it must be sealed or read-only. */
 static void pid1_exe(void)
 {
     struct statvfs fs;

@@ -1,6 +1,6 @@
 /*
- * Rows 51-61: kernel surface that no program in a sandbox needs. The arguments are such that the
- * call does nothing where it is allowed; the comment says what stops it.
+ * Rows 51-61: system calls that no program in a sandbox needs. The arguments make the call fail after the
+ * permission check, so that it is harmless where it is allowed; comments say how.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -157,7 +157,7 @@ static void sc_legacy(void)
         {"move_pages", SYS_move_pages, {PROBE_INT(0), PROBE_INT(0), NULL, NULL, NULL}});
 }
 
-/* 10 asks for the size of the log and reads nothing of it. */
+/* Action 10 (SYSLOG_ACTION_SIZE_BUFFER) returns the size of the log and reads nothing. */
 static void sc_syslog(void)
 {
     ALL_REFUSED({"syslog", SYS_syslog, {PROBE_INT(10), NULL, PROBE_INT(0)}});
