@@ -51,7 +51,7 @@ def test_pooled_starts_are_not_made_up(daemon):
 def test_unknown_measure(daemon):
     done = daemon.atoll("bench", "--only", "speed")
     assert done.returncode == 2
-    assert "nothing is called speed; there is start, exec, rate" in done.stderr
+    assert 'there is no measure "speed"; known are start, exec, rate' in done.stderr
 
 
 def test_a_measurement_that_breaks_loses_no_other(monkeypatch):
