@@ -194,7 +194,7 @@ def test_ready_while_one_can(world):
     box = world.box(provider="native")
     status, one, whole = ready(world)
     assert status == 503 and whole["status"] == "unavailable", whole
-    assert "as many sandboxes" in one["native"]["reason"] and len(whole["reasons"]) == 2, whole
+    assert "maximum number of sandboxes" in one["native"]["reason"] and len(whole["reasons"]) == 2, whole
     assert box.destroy() == 204
     assert ready(world)[0] == 200
 

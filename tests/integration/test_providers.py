@@ -330,7 +330,7 @@ def test_the_most_a_provider_may_have():
     ("providers:\n  mine: {kind: docker, pol: 3}\n", "providers.yaml:2:"),
     ("providers:\n  docker: {kind: e2b}\n", "providers.yaml:2: provider docker has the name"),
     ("providers:\n  auto: {kind: docker}\n", "providers.yaml:2: provider auto cannot"),
-    ("providers:\n  other: {kind: native}\n", "providers.yaml:2: provider other is of a kind"),
+    ("providers:\n  other: {kind: native}\n", "providers.yaml:2: provider other must have the name of its kind"),
     ("providers:\n\n  e2b: {api_key: x, api_url: ftp://x}\n",
      "providers.yaml:3: provider e2b: e2b: api_url must be"),
     ("providers:\n  e2b:\n    api_key: x\n    headers: {a: [1]}\n", "providers.yaml:4:"),
