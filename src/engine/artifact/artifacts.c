@@ -1,7 +1,7 @@
 /*
- * What is kept, in memory and in the store. A set counts once it is in the store; a directory
- * without a set is what a dead daemon or a removal left, and is swept. Directories that go are
- * first given a name that begins with a dot, and then emptied a few files at a time.
+ * Sets of artifacts, in memory and in the store. A set exists once it is stored; a directory
+ * without a set was left by a dead daemon or a removal and is removed. Directories to be removed
+ * are first renamed to a name that begins with a dot, then emptied a few files at a time.
  */
 #include "engine/artifact/artifacts.h"
 
@@ -18,9 +18,9 @@
 
 #define SETS_MAX 10000
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
-#define LOOK_MS (INT64_C(3600) * 1000) /* the clock may be set meanwhile */
+#define LOOK_MS (INT64_C(3600) * 1000) /* checked at least so often: the clock may be set */
 #define SWEEP_PER_TURN 64
-#define DISK_PART 4 /* of their file system, at most */
+#define DISK_PART 4 /* a quarter of the file system at most */
 #define FLOOR_MAX ((uint64_t)64 << 20)
 #define FLOOR_PART 32
 
@@ -49,7 +49,7 @@ static bool is_dots(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* How much of it went: 0 when nothing more does. */
+/* Removes some files of a directory; returns how many, 0 when nothing more can be removed. */
 static int empty_some(struct atoll_artifacts *a, const char *name)
 {
     DIR *dir = open_dir(a->dir_fd, name);
@@ -112,7 +112,7 @@ static struct atoll_kept *oldest(const struct atoll_artifacts *a)
                : ATOLL_CONTAINER_OF(a->by_age.next, struct atoll_kept, node);
 }
 
-/* The oldest of those tenants that have the most. */
+/* The oldest set of the tenants that hold the most. */
 static struct atoll_kept *oldest_of_large(const struct atoll_artifacts *a,
                                           const struct atoll_shares *shares)
 {
@@ -124,8 +124,8 @@ static struct atoll_kept *oldest_of_large(const struct atoll_artifacts *a,
     return NULL;
 }
 
-/* False when there is none, or it cannot be removed. */
-static bool give_way(struct atoll_artifacts *a, struct atoll_kept *kept)
+/* Removes a set to free room; false when there is none, or it cannot be removed. */
+static bool remove_one(struct atoll_artifacts *a, struct atoll_kept *kept)
 {
     struct atoll_error err;
 
@@ -145,7 +145,7 @@ void atoll_artifacts_sizes(const struct atoll_artifacts *a, uint64_t *ret_bytes,
     *ret_max_bytes = a->max_bytes;
 }
 
-/* Room for the daemon's own records is left in each case. */
+/* Always leaves room for the daemon's own records. */
 static bool disk_has(const struct atoll_artifacts *a, uint64_t bytes)
 {
     const uint64_t free = atoll_room_free(a->dir_fd), size = atoll_room_size(a->dir_fd);
@@ -161,7 +161,7 @@ bool atoll_artifacts_make_room(struct atoll_artifacts *a, uint64_t bytes)
     if (!disk_has(a, bytes) || bytes > most || a->copying_bytes > most - bytes)
         return false;
     while (a->sizes.used + a->copying_bytes + bytes > most)
-        if (!give_way(a, oldest_of_large(a, &a->sizes)))
+        if (!remove_one(a, oldest_of_large(a, &a->sizes)))
             return false;
     return true;
 }
@@ -179,7 +179,7 @@ static void expire(void *arg)
     struct atoll_kept *kept;
 
     while ((kept = oldest(a)) && expires(a, kept) <= now)
-        if (!give_way(a, kept))
+        if (!remove_one(a, kept))
             break;
     kept = oldest(a);
     if (kept)
@@ -188,7 +188,7 @@ static void expire(void *arg)
                         expire, a);
 }
 
-/* Keeping. */
+/* Adding. */
 
 static void kept_insert(struct atoll_artifacts *a, struct atoll_kept *kept)
 {
@@ -214,7 +214,7 @@ void atoll_artifacts_add(struct atoll_artifacts *a, struct atoll_kept *kept,
     };
     struct atoll_error err;
 
-    while (a->by_id.used >= SETS_MAX && give_way(a, oldest_of_large(a, &a->counts)))
+    while (a->by_id.used >= SETS_MAX && remove_one(a, oldest_of_large(a, &a->counts)))
         ;
     if (a->by_id.used < SETS_MAX &&
         atoll_store_put_artifacts(a->engine->config.store, &row, files, &err) == 0) {
@@ -228,7 +228,7 @@ void atoll_artifacts_add(struct atoll_artifacts *a, struct atoll_kept *kept,
     free(kept);
 }
 
-/* Beginning and end. */
+/* Open and close. */
 
 static int load_set(void *arg, const struct atoll_store_artifacts *row, struct atoll_error *err)
 {
@@ -252,8 +252,8 @@ static int load_set(void *arg, const struct atoll_store_artifacts *row, struct a
     return 0;
 }
 
-/* Directories that belong to no set. */
-static void disown(struct atoll_artifacts *a)
+/* Removes directories that belong to no set. */
+static void remove_orphans(struct atoll_artifacts *a)
 {
     DIR *dir = open_dir(a->dir_fd, ".");
     struct dirent *entry;
@@ -291,7 +291,7 @@ int atoll_artifacts_new(struct atoll_engine *engine, struct atoll_artifacts **re
         (void)atoll_artifacts_free(a);
         return r;
     }
-    disown(a);
+    remove_orphans(a);
     expire(a);
     *ret = a;
     return 0;
@@ -317,7 +317,7 @@ struct atoll_artifacts *atoll_artifacts_free(struct atoll_artifacts *a)
     return NULL;
 }
 
-/* Looking. */
+/* Lookup. */
 
 static bool view(const struct atoll_artifacts *a, const struct atoll_kept *kept,
                  struct atoll_artifacts_view *ret)
@@ -394,7 +394,7 @@ static int take_row(void *arg, const struct atoll_store_artifact *row, struct at
 
     (void)err;
     *ret = *row;
-    ret->path = ""; /* any but NULL: found */
+    ret->path = ""; /* not NULL: found */
     return 0;
 }
 

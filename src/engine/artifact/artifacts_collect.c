@@ -1,11 +1,12 @@
 /*
- * Collecting: before a sandbox is taken down its files are listed by the agent, those that match a
- * pattern are opened by it, and their bytes copied from the descriptors that come out: a worker reads, the
- * loop writes to a file of ours. The daemon never follows a name a tenant made. Everything goes on from a timer, a piece a turn, so that
- * nobody else waits for it and no callback of the agent's connection ends that connection.
+ * Collecting the artifacts of a sandbox before it is destroyed. The agent lists the files and opens
+ * those that match a pattern; their bytes are copied from the descriptors it passes: a worker
+ * reads, the loop writes to a file of the daemon. The daemon never opens a path of a tenant itself.
+ * Every step runs from a timer, one piece per iteration of the loop, so that other requests are not
+ * delayed and no callback of the agent's connection closes that connection.
  *
- * The sandbox is "stopping" meanwhile and cannot go away: whoever destroys it waits for us. We wait
- * for nobody for long.
+ * Meanwhile the sandbox is in state "stopping" and is not freed: the destroy waits for the
+ * collector. Every wait of the collector has a time limit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #define DEPTH_MAX 64
 #define ENTRIES_MAX 20000
 #define PATHS_BYTES_MAX ((size_t)4 * 1024 * 1024)
-#define MATCH_STEPS ((size_t)4 * 1024 * 1024) /* of atoll_glob_match(), a turn */
+#define MATCH_STEPS ((size_t)4 * 1024 * 1024) /* steps of atoll_glob_match() per iteration */
 #define ALL_MS 60000
 #define ANSWER_MS 5000 /* between two frames of the agent */
 
@@ -36,19 +37,19 @@ struct collector {
     struct atoll_sandbox *sandbox;
     void (*done)(struct atoll_sandbox *sandbox);
     struct atoll_timer turn, answer, all;
-    bool asked; /* the agent owes an answer */
-    bool over;  /* only the answer is waited for */
+    bool asked; /* an answer of the agent is pending */
+    bool over;  /* finished, except for a pending answer */
 
     struct candidate **found; /* owned */
     size_t found_count, found_cap, path_bytes, next;
-    size_t root_len;      /* of the paths' part that is the directory's, with its slash */
-    size_t pattern_bytes; /* of all patterns */
+    size_t root_len;      /* length of the directory's part of the paths, with its slash */
+    size_t pattern_bytes; /* size of all patterns */
 
-    struct atoll_kept *kept;            /* owned until it is handed over */
+    struct atoll_kept *kept;            /* owned until it is added */
     struct atoll_store_artifact *files; /* owned; their paths are in found */
     struct atoll_tenant_file *in;       /* the file being copied; owned, or NULL */
     int dir_fd, out_fd;                 /* owned */
-    uint32_t handle;                    /* of the file being brought out */
+    uint32_t handle;                    /* the agent's handle of the file being fetched */
     uint64_t offset, size_bytes;        /* of the file being copied */
 };
 
@@ -60,7 +61,7 @@ static void go_on(struct collector *c)
     atoll_timer_set(&c->turn, c->artifacts->engine->loop, 0, step, c);
 }
 
-/* Something is left out. The first reason is told. */
+/* Marks the set as incomplete; the first reason is kept. */
 static void note(struct collector *c, const char *what, const char *why)
 {
     if (c->kept->complete)
@@ -69,7 +70,7 @@ static void note(struct collector *c, const char *what, const char *why)
     c->kept->complete = false;
 }
 
-/* Bytes for the file being copied. */
+/* Counts bytes of the file being copied. */
 static void reserve(struct collector *c, uint64_t bytes)
 {
     c->size_bytes = bytes;
@@ -92,7 +93,7 @@ static void close_file(struct collector *c)
     c->offset = c->size_bytes = 0;
 }
 
-/* Leaves nothing of the file being copied, if there is one. */
+/* Removes the file being copied, if there is one. */
 static void drop_file(struct collector *c)
 {
     char number[16];
@@ -113,7 +114,7 @@ static void collector_free(struct collector *c)
     free(c);
 }
 
-/* Hands over what there is, and lets the sandbox go. */
+/* Adds the set, and continues the destroy. */
 static void finish(struct collector *c)
 {
     struct atoll_artifacts *a = c->artifacts;
@@ -124,11 +125,12 @@ static void finish(struct collector *c)
     atoll_timer_cancel(&c->turn);
     atoll_timer_cancel(&c->answer);
     atoll_timer_cancel(&c->all);
-    /* The room was made when it was reserved. */
+    /* The reservation becomes the size of the set. */
     a->copying_bytes -= c->kept->size_bytes;
     atoll_artifacts_add(a, ATOLL_TAKE_PTR(c->kept), c->files);
     c->over = true;
-    c->done(c->sandbox); /* ends the agent's connection: an answer it owes comes now, as an error */
+    /* Closes the agent's connection, which answers a pending request with an error. */
+    c->done(c->sandbox);
     if (!c->asked)
         collector_free(c);
 }
@@ -139,8 +141,8 @@ static void on_closed(void *arg, const struct atoll_reply *answer)
     (void)answer;
 }
 
-/* Every callback of the agent begins here. True when there is nobody left to care. */
-static bool is_late(struct collector *c, const struct atoll_reply *answer)
+/* Every callback of the agent calls this first. True when the collector has finished already. */
+static bool has_finished(struct collector *c, const struct atoll_reply *answer)
 {
     c->asked = answer->more;
     return c->over;
@@ -169,7 +171,7 @@ static void file_failed(struct collector *c, const char *why)
     go_on(c);
 }
 
-/* One that has become shorter is what it is now. */
+/* A file that has become shorter is kept with its new size. */
 static void file_copied(struct collector *c)
 {
     const struct candidate *f = c->found[c->next++];
@@ -186,7 +188,7 @@ static void file_copied(struct collector *c)
     go_on(c);
 }
 
-/* go_on() when the worker has read a piece. */
+/* Calls go_on() when the worker has read a piece. */
 static void piece_ready(void *arg)
 {
     go_on(arg);
@@ -199,7 +201,7 @@ static void copy_piece(struct collector *c)
     int r = n > 0 ? atoll_fd_write_all(c->out_fd, piece, (size_t)n) : (int)n;
 
     if (r == -EAGAIN)
-        return; /* what takes too long is ended by the timer */
+        return; /* the timer limits the wait */
     if (r < 0) {
         file_failed(c, strerror(-r));
         return;
@@ -226,7 +228,7 @@ static int open_out(struct collector *c)
     return c->out_fd < 0 ? -errno : 0;
 }
 
-/* The size is asked of the descriptor: what was listed may have changed. */
+/* Gets the size from the descriptor: the file may have changed since it was listed. */
 static void begin_copy(struct collector *c, int fd)
 {
     uint64_t left = ATOLL_ARTIFACTS_BYTES_MAX - c->kept->size_bytes;
@@ -254,7 +256,7 @@ static void begin_copy(struct collector *c, int fd)
 
 /* Opening. */
 
-/* The handle inside is not needed once we have the descriptor. */
+/* The agent's handle is not needed once the descriptor is here. */
 static void close_handle(struct collector *c, uint32_t handle)
 {
     struct atoll_am_handle msg = {handle};
@@ -272,7 +274,7 @@ static void on_fetched(void *arg, int fd, uint64_t size_bytes, const struct atol
     c->asked = false;
     if (c->over) {
         if (fd >= 0)
-            (void)close(fd); /* one of ours */
+            (void)close(fd); /* a file of the daemon: may be closed on the loop's thread */
         return;
     }
     close_handle(c, c->handle);
@@ -282,7 +284,7 @@ static void on_fetched(void *arg, int fd, uint64_t size_bytes, const struct atol
         begin_copy(c, fd);
 }
 
-/* Descriptors do not pass: the contents are brought out first. */
+/* Without descriptor passing, fetches the content through the connection first. */
 static void fetch(struct collector *c, const struct atoll_am_opened *opened)
 {
     if (opened->size_bytes > ATOLL_ARTIFACTS_BYTES_MAX - c->kept->size_bytes) {
@@ -292,7 +294,7 @@ static void fetch(struct collector *c, const struct atoll_am_opened *opened)
     }
     c->asked = true;
     c->handle = opened->handle;
-    atoll_timer_cancel(&c->answer); /* it comes in many pieces: the whole has its time */
+    atoll_timer_cancel(&c->answer); /* many answers follow; the total time limit applies */
     atoll_inband_fetch(c->sandbox, opened->handle, opened->size_bytes, on_fetched, c);
 }
 
@@ -302,7 +304,7 @@ static void on_opened(void *arg, const struct atoll_reply *answer)
     struct atoll_am_opened opened;
     struct atoll_error err;
 
-    if (is_late(c, answer))
+    if (has_finished(c, answer))
         return;
     if (answer->error) {
         file_failed(c, answer->error->errnum ? strerror(answer->error->errnum)
@@ -340,7 +342,7 @@ static void open_file(struct collector *c, const struct candidate *f)
     }
 }
 
-/* Choosing. */
+/* Matching. */
 
 static bool is_wanted(const struct collector *c, const struct candidate *f)
 {
@@ -382,7 +384,7 @@ static void take_entry(struct collector *c, const struct atoll_am_entry *entry)
     size_t n = strlen(entry->path) + 1;
     struct candidate *f;
 
-    /* The first one is always in the directory itself. */
+    /* The first entry is always in the directory itself. */
     if (c->root_len == 0)
         c->root_len = (size_t)(strrchr(entry->path, '/') - entry->path) + 1;
     if (entry->type != ATOLL_ENTRY_FILE || n <= c->root_len + 1)
@@ -410,7 +412,7 @@ static void on_listed(void *arg, const struct atoll_reply *answer)
     struct atoll_am_entry entry;
     struct atoll_error err;
 
-    if (is_late(c, answer))
+    if (has_finished(c, answer))
         return;
     if (answer->more) {
         on_closed(NULL, answer);
@@ -443,8 +445,9 @@ static struct atoll_kept *kept_new(const struct atoll_sandbox *s)
     return kept;
 }
 
-/* There is nobody inside to ask. Says so, unless an earlier daemon came further. */
-static void note_nobody(struct atoll_artifacts *a, const struct atoll_sandbox *s, const char *why)
+/* Without an agent to ask, adds an empty, incomplete set with the reason, unless an earlier daemon
+ * has made one. */
+static void add_empty(struct atoll_artifacts *a, const struct atoll_sandbox *s, const char *why)
 {
     struct atoll_kept *kept;
 
@@ -467,7 +470,7 @@ bool atoll_artifacts_collect(struct atoll_sandbox *s, enum atoll_sandbox_state w
     if (!s->artifacts || was == ATOLL_SANDBOX_FAILED)
         return false;
     if (was != ATOLL_SANDBOX_RUNNING || !s->agent) {
-        note_nobody(a, s, "the sandbox was not running");
+        add_empty(a, s, "the sandbox was not running");
         return false;
     }
     c = calloc(1, sizeof(*c));
@@ -481,7 +484,7 @@ bool atoll_artifacts_collect(struct atoll_sandbox *s, enum atoll_sandbox_state w
         abort();
     for (char **p = s->artifacts; *p; p++)
         c->pattern_bytes += strlen(*p);
-    /* Left by a destruction that could not be brought to its end. */
+    /* A set from an earlier destroy that failed. */
     if (atoll_map_get(&a->by_id, s->spec.id))
         (void)!atoll_artifacts_remove(s->engine, s->spec.id, &err);
     atoll_artifacts_discard(a, s->spec.id);

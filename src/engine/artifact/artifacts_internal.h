@@ -3,7 +3,7 @@
 #include "engine/engine_internal.h"
 #include "store/artifacts.h"
 
-/* What the files of artifacts share. */
+/* Internal to artifacts. */
 
 /* A set, as in atoll_artifacts_view. */
 struct atoll_kept {
@@ -22,17 +22,17 @@ struct atoll_artifacts {
     int dir_fd;                        /* owned: artifacts/ of the state directory */
     struct atoll_map by_id;            /* of struct atoll_kept, owned */
     struct atoll_list by_age;          /* the same, oldest first */
-    struct atoll_shares sizes, counts; /* of all sets: bytes, and how many; by tenant */
-    uint64_t max_bytes;                /* what all of them may have */
-    uint64_t copying_bytes;            /* of those being made */
+    struct atoll_shares sizes, counts; /* bytes and number of sets, by tenant */
+    uint64_t max_bytes;                /* quota of all sets */
+    uint64_t copying_bytes;            /* reserved by sets being collected */
     struct atoll_timer expiry, sweep;
 };
 
-/* Removes old sets, of tenants that have the most, until there is room for so many bytes more; false
- * when there cannot be. */
+/* Removes old sets of the tenants that hold the most until `bytes` more fit; false when they
+ * cannot. */
 bool atoll_artifacts_make_room(struct atoll_artifacts *a, uint64_t bytes);
-/* Takes a finished set over, with `count` rows of its files. */
+/* Adds a finished set with `count` rows of its files; takes ownership of it. */
 void atoll_artifacts_add(struct atoll_artifacts *a, struct atoll_kept *kept,
                          const struct atoll_store_artifact *files);
-/* What is in artifacts/<id> goes away, some of it a turn. */
+/* Removes artifacts/<id>, some files per iteration of the loop. */
 void atoll_artifacts_discard(struct atoll_artifacts *a, const char *id);

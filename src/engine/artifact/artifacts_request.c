@@ -1,6 +1,5 @@
 /*
- * What is to be kept of a sandbox: its patterns, and the session it belongs to. Both survive the
- * daemon with it.
+ * The patterns of a sandbox and the session it belongs to. Both are stored with the sandbox.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -155,7 +154,7 @@ void atoll_artifacts_unwant(struct atoll_engine *engine, const char *sandbox_id)
                   s->spec.id, "error", err.text, NULL);
 }
 
-/* One line a pattern; NULL for none. */
+/* One pattern per line; NULL when there are none. */
 static char **split(const char *joined)
 {
     char **patterns = calloc(ATOLL_ARTIFACTS_PATTERNS_MAX + 1, sizeof(*patterns));

@@ -9,15 +9,16 @@
 #include "engine/engine_internal.h"
 
 /*
- * Commands: started through the agent, their output journalled as it comes, ended by exactly one
- * result. Output is acknowledged to the agent only once it is in the journal.
+ * Commands: started through the agent, their output is written to a journal as it comes, and they
+ * end with exactly one result. Output is acknowledged to the agent only after it is in the journal.
  */
 
 #define ACK_EVERY_BYTES (64 * 1024)
-/* Of the command line of each; all of it goes to the agent. */
+/* The part of a command line that is kept; the agent gets all of it. */
 #define ARGV_KEPT_BYTES 4096
 #define ARGV_KEPT_STRINGS 256
-#define EXECS_MAX 4096 /* remembered per sandbox, ended ones included; the oldest ended go first */
+#define EXECS_MAX \
+    4096 /* kept per sandbox, including ended ones; the oldest ended are dropped first */
 
 const char *atoll_end_kind_name(enum atoll_end_kind kind)
 {
@@ -52,7 +53,7 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     x->cwd = strdup(start->cwd ? start->cwd : "");
     x->pty = start->pty;
     x->held = start->held;
-    x->agent_knows = true; /* by the agent it is started with */
+    x->agent_knows = true; /* the agent that starts it does */
     x->started_unix_ms = atoll_clock_unix_ms();
     x->started_ms = atoll_clock_ms();
     x->asked_us = atoll_clock_us();
@@ -75,14 +76,14 @@ void atoll_exec_unref(struct atoll_exec *x)
     if (x->kept)
         atoll_journal_rest(&x->journal);
     else
-        atoll_journal_remove(&x->journal); /* nobody can ask for it any more */
+        atoll_journal_remove(&x->journal); /* no client can read it any more */
     atoll_strings_free(x->argv);
     free(x->user);
     free(x->cwd);
     free(x);
 }
 
-/* Takes it out of its sandbox. Readers may still hold it. */
+/* Removes it from its sandbox. Readers may still hold it. */
 static void exec_drop(struct atoll_exec *x)
 {
     atoll_quota_exec_leave(x);
@@ -126,7 +127,8 @@ int atoll_exec_enlist_all(struct atoll_sandbox *s, struct atoll_error *err)
     return r;
 }
 
-/* Servers that run for ever come first, and must not keep the rest. NULL when all of them run. */
+/* Skips running ones: a server that was started first must not keep the others from being dropped.
+ * NULL when all run. */
 static struct atoll_exec *oldest_ended(struct atoll_sandbox *s)
 {
     ATOLL_LIST_FOREACH (&s->exec_list, node) {
@@ -174,7 +176,7 @@ void atoll_exec_finish(struct atoll_exec *x, const struct atoll_exec_result *res
     x->ended = true;
     atoll_quota_exec_leave(x);
     x->result = *result;
-    if (x->result.duration_ms == 0) /* nobody else knows */
+    if (x->result.duration_ms == 0) /* the agent did not report it */
         x->result.duration_ms = atoll_clock_ms() - x->started_ms;
     measure_end(&x->result);
     if (is_stored(x))
@@ -184,7 +186,7 @@ void atoll_exec_finish(struct atoll_exec *x, const struct atoll_exec_result *res
         atoll_events_emit(x->sandbox->engine, "exec.ended", x->sandbox, x->id,
                           atoll_end_kind_name(result->kind));
     }
-    x->refs++; /* a reader that sees the end may destroy the sandbox, and with it this */
+    x->refs++; /* a reader that gets the end may destroy the sandbox, and so free this */
     atoll_readers_notify(x);
     if (atoll_list_empty(&x->readers))
         atoll_journal_rest(&x->journal);
@@ -198,7 +200,7 @@ void atoll_exec_end_all(struct atoll_sandbox *s, enum atoll_end_kind kind, const
     struct atoll_exec_result result = {.kind = kind};
 
     (void)snprintf(result.reason, sizeof(result.reason), "%s", reason);
-    s->oom = (struct atoll_provider_exit){0}; /* it may be made or started again */
+    s->oom = (struct atoll_provider_exit){0}; /* the sandbox may be recreated or started again */
     if (kind == ATOLL_END_LOST && oom.oom_kills > 0) {
         result.kind = ATOLL_END_OOM_KILLED;
         result.oom_kills = (uint32_t)ATOLL_MIN(oom.oom_kills, (uint64_t)UINT32_MAX);
@@ -211,13 +213,14 @@ void atoll_exec_end_all(struct atoll_sandbox *s, enum atoll_end_kind kind, const
         struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
         result.stdout_bytes = x->journal.seen[ATOLL_STREAM_STDOUT];
         result.stderr_bytes = x->journal.seen[ATOLL_STREAM_STDERR];
-        /* One whose start is still under way is told by the answer, which fails too. */
+        /* An exec whose start is in progress ends with the answer to the start, which fails as
+         * well. */
         if (!x->started)
             atoll_exec_finish(x, &result);
     }
 }
 
-/* Starting. */
+/* Start. */
 
 static void measure_start(const struct atoll_exec *x, const struct atoll_error *error)
 {
@@ -258,7 +261,7 @@ static void on_started(void *arg, const struct atoll_reply *answer)
     atoll_exec_unref(x);
 }
 
-/* The sandbox's own environment under the command's. */
+/* The command's variables override the sandbox's. */
 static const char **join_env(const struct atoll_sandbox *s, const char *const *env, size_t *ret_len)
 {
     size_t base = atoll_strings_count((const char *const *)s->env), own = atoll_strings_count(env);
@@ -319,8 +322,8 @@ void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
     }
     x->started = done;
     x->started_arg = arg;
-    x->refs++; /* the answer's */
-    /* Known here before it can run there: a daemon that dies in between finds the row. */
+    x->refs++; /* of the pending answer */
+    /* Stored before it can run: if the daemon dies in between, the next one finds the row. */
     r = is_stored(x) ? atoll_persist_exec(engine, x, &err) : 0;
     if (r == 0)
         r = send_start(x, start, &err);
@@ -334,7 +337,7 @@ void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
     }
 }
 
-/* Events of the agent. It is not trusted: what makes no sense ends the connection. */
+/* Events of the agent. It is untrusted: a malformed event ends the connection. */
 
 struct atoll_exec *atoll_exec_by_number(struct atoll_sandbox *s, uint64_t number)
 {
@@ -374,7 +377,7 @@ static int on_output(struct atoll_sandbox *s, const struct atoll_am_output *out)
     if (x->journal.size == size)
         atoll_metric_add(ATOLL_METRIC_OUTPUT_DROPPED, ATOLL_NO_LABELS,
                          (double)(x->journal.seen[out->stream] - before));
-    if (r < 0 && r != -EDQUOT) /* the daemon's own disk refuses: readers are told of the gap */
+    if (r < 0 && r != -EDQUOT) /* the daemon's disk failed: readers get a gap */
         atoll_log(ATOLL_LOG_ERROR, "output not kept", "sandbox", s->spec.id, "exec", x->id, "error",
                   strerror(-r), NULL);
     atoll_readers_settle(x);
@@ -413,7 +416,7 @@ static int on_ended(struct atoll_sandbox *s, const struct atoll_am_exit *e)
     if (x && (x->journal.seen[ATOLL_STREAM_STDOUT] != e->stdout_bytes ||
               x->journal.seen[ATOLL_STREAM_STDERR] != e->stderr_bytes))
         return -EBADMSG;
-    /* Stored first, forgotten by the agent after that. */
+    /* The end is stored before the agent may drop its record. */
     if (x) {
         x->refs++; /* it may be dropped meanwhile */
         atoll_exec_finish(x, &result);
@@ -441,11 +444,11 @@ int atoll_exec_on_event(struct atoll_sandbox *s, struct atoll_frame *frame)
             return -EBADMSG;
         return on_ended(s, &e);
     default:
-        return 0; /* an event of a newer agent */
+        return 0; /* an event that only newer agents send */
     }
 }
 
-/* Restoring. */
+/* Recovery. */
 
 static void restore_result(struct atoll_exec *x, const struct atoll_store_exec *row)
 {
@@ -513,7 +516,7 @@ int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *r
         return r;
     }
     atoll_journals_charge(x);
-    if (x->ended) { /* what the journal had no room for was counted */
+    if (x->ended) { /* the result counts output that the journal does not have */
         atoll_journal_rest(&x->journal);
         x->journal.seen[ATOLL_STREAM_STDOUT] = x->result.stdout_bytes;
         x->journal.seen[ATOLL_STREAM_STDERR] = x->result.stderr_bytes;
@@ -521,7 +524,7 @@ int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *r
     return 0;
 }
 
-/* Looking. */
+/* Lookup. */
 
 struct atoll_exec *atoll_sandbox_find_exec(struct atoll_sandbox *s, const char *exec_id)
 {

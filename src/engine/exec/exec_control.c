@@ -5,10 +5,10 @@
 #include "engine/engine_internal.h"
 
 /*
- * What can be done to a running command: input, signals, the size of its terminal.
+ * Control of a running command: input, signals, terminal size.
  */
 
-/* Stdin travels in pieces that fit a frame; the next one leaves when the last was taken. */
+/* Stdin is sent in pieces that fit in a frame; the next piece is sent when the last was taken. */
 #define PIECE_MAX (64 * 1024)
 
 struct telling {
@@ -121,8 +121,9 @@ void atoll_exec_write(struct atoll_exec *x, const uint8_t *bytes, size_t n, bool
     write_input(t, bytes, n);
 }
 
-/* One that does not want it has ended, or does not read; one that cannot get it would wait forever. */
-static void on_fed(void *arg, const struct atoll_error *error)
+/* A command that has ended or closed its stdin (NOT_FOUND, FAILED_PRECONDITION) does not need its
+ * input. After another error it would wait for it forever, so it is killed. */
+static void on_input_written(void *arg, const struct atoll_error *error)
 {
     struct atoll_exec *x = arg;
 
@@ -133,7 +134,7 @@ static void on_fed(void *arg, const struct atoll_error *error)
 
 void atoll_exec_feed(struct atoll_exec *x, const uint8_t *bytes, size_t n)
 {
-    struct telling *t = telling_new(x, on_fed, x);
+    struct telling *t = telling_new(x, on_input_written, x);
 
     t->close = t->patient = true;
     write_input(t, bytes, n);

@@ -4,20 +4,20 @@
 #include "engine/engine_internal.h"
 
 /*
- * Figures of the last hour for sandboxes of which somebody wants to know. One timer asks for all of
- * them every five seconds, on the clock's own grid, so that samples of several sandboxes can be laid
- * side by side.
+ * Statistics of the last hour, for sandboxes whose history was requested. One timer samples all of
+ * them every five seconds, at multiples of five seconds, so that samples of several sandboxes can
+ * be compared.
  */
 
 struct atoll_history {
     struct atoll_history_sample *ring; /* owned; grows up to ATOLL_HISTORY_SAMPLES */
     size_t cap, count;
-    size_t first; /* place of the oldest; 0 until the ring is full */
+    size_t first; /* index of the oldest; 0 until the ring is full */
     double cpu_seconds;
     int64_t sampled_ms; /* atoll_clock_ms(); 0: never */
 };
 
-/* A sample that is asked for. */
+/* A pending request for a sample. */
 struct sampling {
     struct atoll_engine *engine;
     char id[ATOLL_ID_LEN + 1];
@@ -52,7 +52,7 @@ static struct atoll_history_sample *next_place(struct atoll_history *h)
     return &h->ring[h->count++];
 }
 
-/* Somebody else may have looked in between: what counts is the time since our own last look. */
+/* Computed from our own last sample: other callers may have read the statistics in between. */
 static double percent_since(struct atoll_history *h, const struct atoll_sandbox_stats *stats)
 {
     int64_t now = atoll_clock_ms();

@@ -7,10 +7,10 @@
 #include "base/switches.h"
 #include "base/text.h"
 
-/* More than an agent sends before it is told to go on. */
+/* More than an agent sends before it waits for an acknowledgement. */
 #define TAIL_MAX ((uint64_t)16 << 20)
 
-/* In the file, before the bytes of each piece. */
+/* The header of each piece in the file. */
 struct piece {
     uint32_t len;
     uint32_t stream;
@@ -22,7 +22,7 @@ void atoll_journal_init(struct atoll_journal *j, int dir_fd, const char *name, u
     *j = (struct atoll_journal){.dir_fd = dir_fd, .fd = ATOLL_NO_FD, .max = max};
     atoll_buf_init(&j->memory, TAIL_MAX);
     if (atoll_text_copy(j->name, sizeof(j->name), name) < 0)
-        abort(); /* names are ours */
+        abort(); /* the names are made by the daemon */
 }
 
 uint64_t atoll_journal_file_bytes(const struct atoll_journal *j)
@@ -30,8 +30,8 @@ uint64_t atoll_journal_file_bytes(const struct atoll_journal *j)
     return j->size - atoll_buf_size(&j->memory);
 }
 
-/* After the tail was cut off: places in it are looked up again from there. The head may grow again, where
- * it was the disk that refused. */
+/* Call after the tail was cut off: cursors in it start again at the end of the head. The head may
+ * grow again if it was ended by a full disk. */
 static void note_emptied(struct atoll_journal *j)
 {
     j->emptied_at = j->emptied == 0 ? j->head : ATOLL_MIN(j->emptied_at, j->head);
@@ -80,7 +80,7 @@ static int open_file(struct atoll_journal *j)
     fault = atoll_fault("journal.open");
     if (fault != 0)
         return -fault;
-    /* One that was emptied is there already. */
+    /* A file that was emptied exists already. */
     j->fd =
         openat(j->dir_fd, j->name, O_RDWR | O_CREAT | (j->emptied ? 0 : O_EXCL) | O_CLOEXEC, 0600);
     return j->fd < 0 ? -errno : 0;
@@ -125,7 +125,7 @@ int atoll_journal_reopen(struct atoll_journal *j, bool more_comes)
         j->size = j->head;
         memcpy(j->seen, j->kept, sizeof(j->seen));
     }
-    j->emptied = j->size == 0; /* the file is there */
+    j->emptied = j->size == 0; /* the file exists */
     return ftruncate(j->fd, (off_t)j->size) < 0 ? -errno : 0;
 }
 
@@ -141,18 +141,19 @@ static int write_piece(struct atoll_journal *j, const struct piece *piece, const
         return -fault;
     n = pwritev(j->fd, iov, 2, (off_t)j->size);
     atoll_fault_die("journal.write.after");
-    if (n != whole) /* the size was not advanced: the next piece goes over the torn one */
+    if (n != whole) /* the size was not advanced: the next piece overwrites the incomplete one */
         return n < 0 ? -errno : -ENOSPC;
     j->size += (uint64_t)whole;
     return 0;
 }
 
-/* Whether a piece of n bytes goes anywhere. */
+/* Whether a piece of n bytes can be stored. */
 static bool find_room(struct atoll_journal *j, size_t n, bool held)
 {
     const uint64_t whole = sizeof(struct piece) + n;
 
-    /* What is kept for later is one run: a short piece that would still fit is not added. */
+    /* The head is contiguous: after the first piece that does not fit, shorter ones are not added
+     * either. */
     j->full = j->full || j->size + whole > j->max;
     return !j->full || (held && j->size - j->head + whole <= TAIL_MAX);
 }
@@ -174,7 +175,7 @@ static int write_memory(struct atoll_journal *j, const struct piece *piece, cons
     return r;
 }
 
-/* To the head or to the file's tail. 1: there is no room for it, as it should be. */
+/* Writes to the head or to the file's tail. 1: no room, which is not an error. */
 static int write_file(struct atoll_journal *j, const struct piece *piece, const uint8_t *bytes,
                       bool held)
 {
@@ -209,7 +210,7 @@ int atoll_journal_append(struct atoll_journal *j, int stream, uint64_t offset, c
     n -= known;
     piece = (struct piece){(uint32_t)n, (uint32_t)stream, *seen};
     *seen += n;
-    /* What comes after bytes in memory goes there too: the order stays. */
+    /* To keep the order, bytes after those in memory go to memory too. */
     r = j->no_disk || atoll_buf_size(&j->memory) > 0 ? -EDQUOT : write_file(j, &piece, bytes, held);
     if (r < 0 && held && write_memory(j, &piece, bytes) == 0)
         return 0;
@@ -235,7 +236,7 @@ int atoll_journal_forget(struct atoll_journal *j)
     return 0;
 }
 
-/* Bytes at a place of file and memory, which one after the other are the journal. */
+/* Reads at a position of the journal, which is the file followed by the memory. */
 static int fetch(struct atoll_journal *j, void *out, size_t n, uint64_t at)
 {
     const uint64_t file = atoll_journal_file_bytes(j);

@@ -5,21 +5,21 @@
 #include "engine/engine_internal.h"
 
 /*
- * What the output of all commands may take on the daemon's disk: of one sandbox, of one tenant, in all,
- * and for how long. Where there is no room, journals of commands that have ended give way, oldest
- * first; a journal that finds no room all the same ends there, as at its own maximum. Those who
- * follow get everything in each case, and other readers are told of the gap.
+ * Quotas of the output of all commands on the daemon's disk: per sandbox, per tenant and in total,
+ * and how long it is kept. Beyond a quota, journals of ended commands are dropped, oldest first. If
+ * that is not enough, the journal of the running command ends there, as at its own maximum.
+ * Following readers get everything in any case; other readers get a gap.
  *
- * A disk that has little room takes no output at all: what is left is for the daemon's own records.
- * Those who follow are served from memory then.
+ * When the disk is almost full, no output is written: the rest is for the daemon's own records.
+ * Following readers are then served from memory.
  */
 
-#define BLOCK_BYTES 4096 /* what a byte on disk takes */
+#define BLOCK_BYTES 4096 /* allocation unit: the least that a file uses */
 #define TOTAL_MAX ((uint64_t)16 << 30)
-#define TOTAL_PART 8 /* of the file system, where that is less */
+#define TOTAL_PART 8 /* 1/8 of the file system, if that is less */
 #define FLOOR_MAX ((uint64_t)64 << 20)
 #define FLOOR_PART 32
-#define LOOK_BYTES ((uint64_t)1 << 20) /* of output, between looks at the disk */
+#define LOOK_BYTES ((uint64_t)1 << 20) /* output between two checks of free space */
 #define MEMORY_MAX ((size_t)64 << 20)
 #define EXPIRE_EVERY_MS (INT64_C(3600) * 1000)
 #define DAY_MS (INT64_C(24) * 3600 * 1000)
@@ -27,7 +27,8 @@
 struct atoll_journal_owner {
     char name[65];
     uint64_t bytes;
-    struct atoll_list ended; /* of struct atoll_exec.charge.node, oldest first: those with bytes */
+    /* Of struct atoll_exec.charge.node, oldest first: ended execs with bytes on disk. */
+    struct atoll_list ended;
 };
 
 /* Limits. */
@@ -153,7 +154,7 @@ void atoll_journals_release(struct atoll_exec *x)
     leave_owner(x);
 }
 
-/* Giving way. */
+/* Dropping journals. */
 
 static void give_way(struct atoll_exec *x, const char *why)
 {
@@ -162,8 +163,8 @@ static void give_way(struct atoll_exec *x, const char *why)
     atoll_journals_charge(x);
 }
 
-/* One that is followed to its end is still wanted. */
-static bool may_go(const struct atoll_exec *x)
+/* A journal with a following reader is still needed. */
+static bool is_droppable(const struct atoll_exec *x)
 {
     return x->ended && x->charge.bytes > 0 && x->followers == 0;
 }
@@ -172,7 +173,7 @@ static bool sandbox_gives_way(struct atoll_sandbox *s)
 {
     ATOLL_LIST_FOREACH (&s->exec_list, node) {
         struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, node);
-        if (may_go(x)) {
+        if (is_droppable(x)) {
             give_way(x, "sandbox");
             return true;
         }
@@ -184,7 +185,7 @@ static struct atoll_exec *oldest(const struct atoll_journal_owner *owner)
 {
     ATOLL_LIST_FOREACH (&owner->ended, node) {
         struct atoll_exec *x = ATOLL_CONTAINER_OF(node, struct atoll_exec, charge.node);
-        if (may_go(x))
+        if (is_droppable(x))
             return x;
     }
     return NULL;
@@ -199,8 +200,9 @@ static bool tenant_gives_way(const struct atoll_journal_owner *owner)
     return x != NULL;
 }
 
-/* Of the tenant that has the most, so that nobody loses output because of what another keeps. */
-static bool all_give_way(struct atoll_journals *all)
+/* Drops a journal of the tenant that has the most, so that a tenant does not lose output to a
+ * larger one. */
+static bool drop_of_largest(struct atoll_journals *all)
 {
     struct atoll_journal_owner *owner, *most = NULL;
     struct atoll_exec *x = NULL;
@@ -234,7 +236,7 @@ static bool fits(struct atoll_exec *x, uint64_t n)
     while (room && tenant_bytes(x) + n > q->tenant_bytes)
         room = tenant_gives_way(atoll_map_get(&all->owners, x->sandbox->owner));
     while (room && all->bytes + n > q->total_bytes)
-        room = all_give_way(all);
+        room = drop_of_largest(all);
     return room;
 }
 
@@ -256,14 +258,15 @@ void atoll_journals_make_room(struct atoll_exec *x, size_t n)
     struct atoll_journal *j = &x->journal;
     size_t others = all->memory - x->charge.memory;
 
-    /* The tail is there for the moment only, and followers hold the command: it has its own bound. */
+    /* Only the head counts: the tail is temporary, has its own limit, and its followers block the
+     * command. */
     if (!j->full && !fits(x, n + BLOCK_BYTES))
         j->full = true;
     j->no_disk = disk_is_low(x->engine, n);
     j->memory_max = others < MEMORY_MAX ? MEMORY_MAX - others : 0;
 }
 
-/* Age. */
+/* Expiry. */
 
 static void expire(void *arg)
 {

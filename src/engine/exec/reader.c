@@ -3,19 +3,20 @@
 #include "engine/engine_internal.h"
 
 /*
- * Readers of an exec's output: each has its own place in the journal and is woken when there is
- * more, or when the command has ended.
+ * Readers of an exec's output. Each has its own position in the journal and is woken when there is
+ * more output, or when the command has ended.
  *
- * What those that follow have not used is not acknowledged to the agent, unless the journal keeps it:
- * so the command waits in the sandbox, and a daemon that dies has lost nothing.
+ * Output that following readers have not released is not acknowledged to the agent, unless the
+ * journal keeps it. So the command blocks in the sandbox, and nothing is lost if the daemon dies.
  */
 
 #define PIECE_MAX (64 * 1024)
-#define FORGET_BYTES (64 * 1024) /* emptying the journal's tail is not worth it before */
-/* With a tail of so many bytes the command waits until all of it was used: it can be emptied then. */
+#define FORGET_BYTES (64 * 1024) /* do not empty the journal's tail before it has this size */
+/* At this size of the tail the command blocks until all of it is released, so that the tail can be
+ * emptied. */
 #define TAIL_BYTES ((uint64_t)1 << 20)
-/* How long after a daemon took up a command its followers have time to come back: as long as libatoll
- * tries to. When one of them did, the others will soon. */
+/* How long after recovery the followers of a command can come back: as long as libatoll retries.
+ * After the first came back, the others have OTHERS_MS. */
 #define AWAITED_MS 15000
 #define OTHERS_MS 2000
 
@@ -23,14 +24,14 @@ struct atoll_reader {
     struct atoll_list node;  /* in exec->readers */
     struct atoll_exec *exec; /* referenced */
     struct atoll_journal_cursor cursor;
-    uint64_t used[3];         /* of those that follow: what is before is not needed any more */
+    uint64_t used[3];         /* following: offset up to which it has released each stream */
     struct atoll_timer first; /* wakes it once after opening */
     void (*ready)(void *arg);
     void *arg;
-    unsigned round; /* of waking, when it was woken last */
+    unsigned round; /* exec->round when it was woken last */
     bool follows;
     bool finished; /* END was given */
-    uint8_t *buf;  /* owned, from the first piece on */
+    uint8_t *buf;  /* owned; allocated with the first piece */
 };
 
 static void wake(void *arg)
@@ -64,7 +65,7 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
     reader->round = exec->round;
     exec->refs++;
     atoll_list_push_back(&exec->readers, &reader->node);
-    /* What is there already would wake nobody. */
+    /* Output that exists already does not cause a wake-up by itself. */
     if (exec->ended || exec->journal.size > 0)
         atoll_timer_set(&reader->first, exec->sandbox->engine->loop, 0, wake, reader);
     *ret = reader;
@@ -90,8 +91,8 @@ bool atoll_readers_hold(const struct atoll_exec *exec)
     return exec->held || exec->awaited || exec->followers > 0;
 }
 
-/* Whether those that follow need nothing of the tail any more. The beginning of a character that one
- * of them keeps back is with it, and with the agent. */
+/* Whether the followers have released the tail. A reader may keep back the first bytes of a
+ * character; these it has itself, and the agent still has them. */
 static bool is_used_up(const struct atoll_exec *exec, int stream, uint64_t used)
 {
     const uint64_t seen = exec->journal.seen[stream];
@@ -112,12 +113,12 @@ void atoll_readers_settle(struct atoll_exec *exec)
     bool all = is_used_up(exec, ATOLL_STREAM_STDOUT, used[ATOLL_STREAM_STDOUT]) &&
                is_used_up(exec, ATOLL_STREAM_STDERR, used[ATOLL_STREAM_STDERR]);
 
-    /* What is there at the end stays: the agent has forgotten it. */
+    /* After the end the tail is kept: the agent has dropped its copy. */
     if (exec->ended || !exec->sandbox || exec->sandbox->engine->ending)
         return;
     if (!all && j->size - j->head >= TAIL_BYTES)
         return;
-    /* A file that cannot be emptied grows until it is full, and readers are told of the gap. */
+    /* If emptying fails, the file grows until it is full, and then readers get a gap. */
     if (all && j->size - j->head >= FORGET_BYTES)
         (void)!atoll_journal_forget(j);
     atoll_journals_charge(exec);
@@ -169,7 +170,8 @@ struct atoll_reader *atoll_reader_close(struct atoll_reader *reader)
     return NULL;
 }
 
-/* What was not kept, and is followed by nothing that was: told once the rest was read. */
+/* A gap at the end of a stream, with no kept output after it, is reported once all else was
+ * read. */
 static bool next_gap(struct atoll_reader *reader, struct atoll_reader_item *ret)
 {
     const struct atoll_journal *j = &reader->exec->journal;
@@ -235,9 +237,10 @@ void atoll_reader_forget(struct atoll_reader *reader, size_t stdout_less, size_t
 
 void atoll_readers_notify(struct atoll_exec *exec)
 {
-    /* A reader may close itself or its neighbours, open others or end the command, which wakes all of
-     * them in a round of its own; and with the last one the exec may go: hold it, and look at the
-     * list anew each time. Whoever was woken goes to its end. */
+    /* A reader may close itself or other readers, open new ones or end the command, which wakes all
+     * of them in a nested round; and closing the last one may free the exec. So hold a reference,
+     * and search the list from the start after each callback. A reader that was woken moves to the
+     * end of the list. */
     const unsigned round = ++exec->round;
 
     exec->refs++;
