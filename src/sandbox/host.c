@@ -1,5 +1,5 @@
 /*
- * The report: runs the checks of each theme in order, then says in words what the host can give.
+ * The report: runs the checks of each topic in order, then summarizes what the host supports.
  */
 #include "sandbox/host.h"
 
@@ -79,7 +79,7 @@ static void summarise(struct atoll_host_report *report)
 
     report->summary[0] = '\0';
     if (!report->native)
-        say(report, "no native sandboxes before that is mended");
+        say(report, "no native sandboxes until the missing features are fixed");
     else if (caps->root)
         say(report, "native sandboxes, each with its own 65536 ids");
     else

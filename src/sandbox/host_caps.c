@@ -1,6 +1,6 @@
 /*
- * The facts. Whatever needs privilege is tried in a child that is cloned straight into the
- * namespaces in question, does the thing, and reports an errno by its exit status. Such a child
+ * Tests the features of the host. Each one that needs privilege is tested in a child that is cloned
+ * into new namespaces, tries the operation, and reports an errno as its exit status. Such a child
  * only makes system calls.
  */
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "sys/mnt.h"
 #include "sys/ns.h"
 
-/* The ids every sandbox of a privileged daemon gets, somewhere above the ordinary users. */
+/* First id of the range mapped in the test, above the ids of ordinary users. */
 #define ID_RANGE_BASE 100000
 #define ID_RANGE_LEN 65536
 
@@ -32,7 +32,7 @@ struct identity {
     gid_t gid;
 };
 
-/* Runs fn in a child with these namespaces: 0, or the -errno that it returned. */
+/* Runs fn in a child with these new namespaces. Returns what fn returned: 0 or -errno. */
 static int try_in_child(uint64_t flags, int (*fn)(const struct identity *outside))
 {
     const struct identity outside = {geteuid(), getegid()};
@@ -42,7 +42,7 @@ static int try_in_child(uint64_t flags, int (*fn)(const struct identity *outside
     if (pid < 0)
         return (int)pid;
     if (pid == 0) {
-        /* The lock of the state directory among them: it is the daemon's alone. */
+        /* Among them is the lock of the state directory, which only the daemon may hold. */
         atoll_sys_leave_descriptors(ATOLL_NO_FD);
         r = fn(&outside);
         _exit(r < 0 && r > -256 ? -r : 0);
@@ -75,7 +75,8 @@ static int idmap_usr(const struct identity *outside ATOLL_UNUSED)
     return mount_fd < 0 ? mount_fd : atoll_mnt_idmap(mount_fd, userns_fd);
 }
 
-/* A scratch tmpfs over a directory every system has; only this mount namespace sees it. */
+/* Mounts a scratch tmpfs over a directory that every system has, visible in this mount namespace
+ * only. */
 static int enter_scratch(void)
 {
     static const char *const places[] = {"/tmp", "/run", "/mnt", "/var"};
@@ -98,7 +99,8 @@ static int mount_overlay(const char *options)
             r = -errno;
     if (r == 0 && mount("overlay", "merged", "overlay", 0, options) < 0)
         r = -errno;
-    /* The kernel mounts an overlay it cannot write to read-only and only logs that. */
+    /* If the upper layer is not writable, the kernel mounts the overlay read-only without an
+     * error. */
     if (r == 0 && mkdir("merged/made", 0755) < 0)
         r = -errno;
     return r;
@@ -169,7 +171,7 @@ int atoll_host_caps_probe(struct atoll_host_caps *ret, struct atoll_error *err)
         return atoll_fail_errno(err, errno, "/proc is not mounted");
     find_kernel(&caps);
     find_size(&caps);
-    /* uid 0 of a container may hold neither the powers nor the ids: only the deed counts. */
+    /* uid 0 in a container may lack the capabilities or the ids, so the operation is tried. */
     caps.root = geteuid() == 0 && try_in_child(CLONE_NEWNS, map_range) == 0;
     caps.userns = try_in_child(ALL_NAMESPACES, do_nothing) == 0;
     caps.overlay = try_in_child(CLONE_NEWNS, overlay_here) == 0;

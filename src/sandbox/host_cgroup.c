@@ -1,5 +1,5 @@
 /*
- * cgroups: what sys/cgroup_open.c would find for the daemon, if it were started as we were.
+ * cgroups: what sys/cgroup_open.c would find for a daemon started in our place.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 static const struct {
     size_t offset;
     enum atoll_cgroup_controller controller;
-    const char *limits; /* what cannot be limited without it */
+    const char *limits; /* the resource that cannot be limited without it */
 } flags[] = {
     {offsetof(struct atoll_host_caps, cgroup_memory), ATOLL_CG_MEMORY, "memory"},
     {offsetof(struct atoll_host_caps, cgroup_cpu), ATOLL_CG_CPU, "CPU"},
@@ -78,6 +78,6 @@ void atoll_host_check_cgroups(struct atoll_host_report *report)
 {
     struct atoll_cgroups_facts facts;
 
-    (void)!atoll_cgroups_look(&facts); /* no /proc: then there are none */
+    (void)!atoll_cgroups_look(&facts); /* fails without /proc: facts stay empty */
     check_limits(report, &facts);
 }

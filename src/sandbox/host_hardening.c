@@ -1,6 +1,6 @@
 /*
- * Settings of the host that widen what hostile code can reach or learn. Atoll runs without them,
- * so each is a warning with the command that mends it.
+ * Host settings that give hostile code more access or information. Atoll works with any value, so
+ * each is a warning with the command that fixes it.
  */
 #include <dirent.h>
 #include <limits.h>
@@ -9,27 +9,28 @@
 #include "sandbox/host_internal.h"
 
 static const struct {
-    const char *name; /* as sysctl spells it */
-    long min, max;    /* what is good enough */
+    const char *name; /* as in sysctl(8) */
+    long min, max;    /* acceptable values */
     long wanted;
     const char *why;
 } sysctls[] = {
-    {"kernel.io_uring_disabled", 2, 2, 2, "io_uring goes around system call filters"},
-    {"kernel.unprivileged_bpf_disabled", 1, 2, 2, "anyone may load BPF programs"},
+    {"kernel.io_uring_disabled", 2, 2, 2, "io_uring bypasses system call filters"},
+    {"kernel.unprivileged_bpf_disabled", 1, 2, 2, "any user may load BPF programs"},
     {"kernel.kptr_restrict", 2, 2, 2, "kernel addresses can be read"},
-    {"kernel.dmesg_restrict", 1, 1, 1, "anyone may read the kernel log"},
-    {"kernel.perf_event_paranoid", 2, 4, 2, "anyone may use perf events"},
+    {"kernel.dmesg_restrict", 1, 1, 1, "any user may read the kernel log"},
+    {"kernel.perf_event_paranoid", 2, 4, 2, "any user may use perf events"},
     {"vm.unprivileged_userfaultfd", 0, 0, 0, "userfaultfd makes kernel races easy to win"},
-    {"dev.tty.legacy_tiocsti", 0, 0, 0, "TIOCSTI can type into a terminal"},
-    {"fs.protected_symlinks", 1, 1, 1, "links in /tmp are followed for others"},
-    {"fs.protected_hardlinks", 1, 1, 1, "files of others can be hard-linked"},
-    {"fs.protected_fifos", 2, 2, 2, "FIFOs of others in /tmp are opened"},
-    {"fs.protected_regular", 2, 2, 2, "files of others in /tmp are opened"},
+    {"dev.tty.legacy_tiocsti", 0, 0, 0, "TIOCSTI can inject input into a terminal"},
+    {"fs.protected_symlinks", 1, 1, 1, "symbolic links of other users in /tmp are followed"},
+    {"fs.protected_hardlinks", 1, 1, 1, "files of other users can be hard-linked"},
+    {"fs.protected_fifos", 2, 2, 2, "FIFOs of other users in /tmp can be opened"},
+    {"fs.protected_regular", 2, 2, 2, "files of other users in /tmp can be opened"},
     {"fs.suid_dumpable", 0, 0, 0, "setuid programs leave core dumps"},
-    {"net.core.bpf_jit_harden", 2, 2, 2, "BPF code is not blinded"},
+    {"net.core.bpf_jit_harden", 2, 2, 2, "constants in JIT-compiled BPF code are not blinded"},
     {"kernel.randomize_va_space", 2, 2, 2, "addresses can be guessed"},
-    {"vm.mmap_min_addr", 4096, LONG_MAX, 65536, "a null pointer of the kernel can be mapped"},
-    {"kernel.yama.ptrace_scope", 1, 3, 1, "a process may look into any other of its user"},
+    {"vm.mmap_min_addr", 4096, LONG_MAX, 65536,
+     "page 0 can be mapped: kernel null-pointer bugs are exploitable"},
+    {"kernel.yama.ptrace_scope", 1, 3, 1, "a process may trace any other process of its user"},
 };
 
 static void check_sysctls(struct atoll_host_report *report)
@@ -39,7 +40,7 @@ static void check_sysctls(struct atoll_host_report *report)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(sysctls); i++) {
         char fix[96];
         long value;
-        /* One that the kernel does not have, or hides from us, is nothing to mend. */
+        /* A sysctl that does not exist or is not readable is skipped: there is nothing to fix. */
         if (atoll_host_read_sysctl(sysctls[i].name, &value) < 0)
             continue;
         if (value >= sysctls[i].min && value <= sysctls[i].max) {
@@ -53,7 +54,7 @@ static void check_sysctls(struct atoll_host_report *report)
     }
     if (wrong == 0)
         atoll_host_add(report, "hardening", ATOLL_HOST_OK, false, "",
-                       "%zu sysctls are as they should be", good);
+                       "%zu sysctls have secure values", good);
 }
 
 static void check_swap(struct atoll_host_report *report)
@@ -65,7 +66,7 @@ static void check_swap(struct atoll_host_report *report)
     /* The first line is the heading. */
     if (strchr(text, '\n'))
         atoll_host_add(report, "swap", ATOLL_HOST_WARN, false, "swapoff -a",
-                       "is on: secrets may reach the disk, and pressure shows as slowness");
+                       "is on: secrets may be written to disk, and low memory makes the host slow");
     else
         atoll_host_add(report, "swap", ATOLL_HOST_OK, false, "", "off");
 }
@@ -78,7 +79,7 @@ static void check_ksm(struct atoll_host_report *report)
         atoll_host_add(report, "KSM", ATOLL_HOST_OK, false, "", "off");
     else
         atoll_host_add(report, "KSM", ATOLL_HOST_WARN, false, "echo 2 > /sys/kernel/mm/ksm/run",
-                       "is on: timing of merged pages tells tenants about each other");
+                       "is on: the timing of merged pages leaks data between tenants");
 }
 
 static void check_core_pattern(struct atoll_host_report *report)
@@ -95,7 +96,7 @@ static void check_core_pattern(struct atoll_host_report *report)
         atoll_host_add(report, "core_pattern", ATOLL_HOST_OK, false, "", "a plain file name");
 }
 
-/* What the processor gives away in spite of everything above. */
+/* Hardware vulnerabilities that the kernel does not mitigate. */
 static void check_processor(struct atoll_host_report *report)
 {
     static const char where[] = "/sys/devices/system/cpu/vulnerabilities";
@@ -108,7 +109,7 @@ static void check_processor(struct atoll_host_report *report)
         char path[320], text[64];
         size_t len = strlen(open);
         (void)snprintf(path, sizeof(path), "%s/%s", where, entry->d_name);
-        /* "Vulnerable: ..." ends with what does help; plain "Vulnerable" with nothing. */
+        /* "Vulnerable" may be followed by ": " and a partial mitigation. */
         if (atoll_host_read(path, text, sizeof(text)) < 0 || strncmp(text, "Vulnerable", 10) != 0)
             continue;
         count++;
@@ -118,11 +119,12 @@ static void check_processor(struct atoll_host_report *report)
         return;
     (void)closedir(dir);
     if (count == 0)
-        atoll_host_add(report, "processor", ATOLL_HOST_OK, false, "", "known leaks are mitigated");
+        atoll_host_add(report, "processor", ATOLL_HOST_OK, false, "",
+                       "known vulnerabilities are mitigated");
     else
         atoll_host_add(report, "processor", ATOLL_HOST_WARN, false,
                        "boot without mitigations=off, with new microcode",
-                       "leaks between tenants: %s", open);
+                       "can leak data between tenants: %s", open);
 }
 
 static void check_smt(struct atoll_host_report *report)

@@ -1,6 +1,6 @@
 /*
- * Programs in PATH, small files, and the ids an ordinary user may map: /etc/subuid and /etc/subgid
- * hold "name-or-uid:first:count" lines, newuidmap and newgidmap apply them.
+ * Programs in PATH, small files, and the ids that an ordinary user may map: /etc/subuid and
+ * /etc/subgid hold "name-or-uid:first:count" lines, newuidmap and newgidmap apply them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static bool is_program(const char *dir, size_t n, const char *name)
 
 bool atoll_host_has_program(const char *name)
 {
-    /* Ordinary users seldom have sbin in PATH, yet what is there can be run. */
+    /* Ordinary users seldom have sbin in PATH, but can run its programs. */
     const char *lists[] = {getenv("PATH"), "/usr/local/sbin:/usr/sbin:/sbin"};
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(lists); i++) {
@@ -65,7 +65,7 @@ bool atoll_host_has_program(const char *name)
     return false;
 }
 
-/* Takes "name:first:count" apart and keeps it when it is the longest range of this user. */
+/* Parses "name:first:count" and keeps it if it is this user's longest range so far. */
 static void note_range(char *line, const char *name, const char *uid, uint32_t *first,
                        uint32_t *count)
 {
@@ -98,7 +98,7 @@ static void find_ranges(const char *path, const char *name, const char *uid, uin
         note_range(line, name, uid, first, count);
 }
 
-/* The name of our uid in /etc/passwd. getpwuid would load whatever nsswitch.conf names. */
+/* The name of our uid in /etc/passwd. getpwuid() would load the modules named in nsswitch.conf. */
 static void find_user_name(char *out, size_t cap, const char *uid)
 {
     ATOLL_AUTOFREE char *text = malloc(SUBID_FILE_MAX);

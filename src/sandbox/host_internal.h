@@ -2,14 +2,15 @@
 #include "sandbox/host.h"
 
 /*
- * Shared by the files of the host probe. Each host_*.c adds the checks of one theme to the report.
+ * Shared by the files of the host probe. Each host_*.c adds the checks of one topic to the report.
  */
 
-/* Adds a check; one past the maximum is dropped, which the tables keep from happening. */
+/* Adds a check. A check beyond the report's maximum is dropped; the tables are smaller than
+ * that. */
 void atoll_host_add(struct atoll_host_report *report, const char *name, enum atoll_host_state state,
                     bool essential, const char *fix, const char *detail, ...) ATOLL_PRINTF(6, 7);
 
-/* The caps: host_caps.c calls the two others. */
+/* Parts of the caps; host_caps.c calls them. */
 void atoll_host_find_cgroups(struct atoll_host_caps *caps);
 void atoll_host_find_subids(struct atoll_host_caps *caps);
 
@@ -21,9 +22,9 @@ void atoll_host_check_tools(struct atoll_host_report *report);
 void atoll_host_check_limits(struct atoll_host_report *report);
 void atoll_host_check_hardening(struct atoll_host_report *report);
 
-/* Whether an executable of this name is in PATH or the usual sbin directories. */
+/* True if an executable of this name is in PATH or in the usual sbin directories. */
 bool atoll_host_has_program(const char *name);
-/* A small file as a string without its last newline; -errno. */
+/* Reads a small file as a string without its last newline; -errno. */
 int atoll_host_read(const char *path, char *buf, size_t cap) ATOLL_MUST_CHECK;
-/* The number in a file of /proc/sys, named as sysctl spells it; -errno. */
+/* Reads a number from /proc/sys; `name` is as in sysctl(8). -errno. */
 int atoll_host_read_sysctl(const char *name, long *ret_value) ATOLL_MUST_CHECK;

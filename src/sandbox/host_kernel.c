@@ -1,15 +1,15 @@
 /*
- * What the kernel gives: namespaces, filters, and the file systems a sandbox's root is made of.
+ * Features of the kernel: namespaces, filters, and the file systems of a sandbox's root.
  */
 #include <stdio.h>
 #include <string.h>
 #include "sandbox/host_internal.h"
 
-/* mount_setattr with id maps; everything else we use is older. */
+/* The first version with id-mapped mounts (mount_setattr), the newest feature that is required. */
 #define KERNEL_MAJOR 5
 #define KERNEL_MINOR 12
 
-/* Settings that forbid user namespaces to ordinary users, and what lifts each of them. */
+/* Settings that forbid user namespaces to ordinary users, and the command that allows them. */
 static const struct {
     const char *path, *forbids, *fix;
 } userns_locks[] = {
@@ -49,8 +49,8 @@ static void check_userns(struct atoll_host_report *report)
             strcmp(value, userns_locks[i].forbids) == 0)
             fix = userns_locks[i].fix;
     add_flag(report, "user namespaces", report->caps.userns, true,
-             "user, mount, pid, net, ipc and uts namespaces can be made",
-             "namespaces cannot be made", fix);
+             "user, mount, pid, net, ipc and uts namespaces can be created",
+             "namespaces cannot be created", fix);
 }
 
 static void check_subids(struct atoll_host_report *report)
@@ -79,20 +79,20 @@ static void check_filters(struct atoll_host_report *report)
     add_flag(report, "seccomp", caps->seccomp, true, "system call filters",
              "no system call filters", "enable CONFIG_SECCOMP_FILTER");
     add_flag(report, "seccomp notify", caps->seccomp_notify, false,
-             "single system calls can be put to a supervisor",
-             "system calls cannot be put to a supervisor", "boot Linux 5.0 or newer");
+             "single system calls can be forwarded to a supervisor",
+             "system calls cannot be forwarded to a supervisor", "boot Linux 5.0 or newer");
     if (caps->landlock_abi > 1)
         atoll_host_add(report, "Landlock", ATOLL_HOST_OK, false, "",
-                       "ABI %d: the daemon changes files in its state directory alone",
+                       "ABI %d: the daemon can change files only in its state directory",
                        caps->landlock_abi);
     else
         atoll_host_add(
             report, "Landlock", ATOLL_HOST_INFO, false,
             "boot Linux 5.19 or newer with lsm=landlock,…",
-            "not there, or older than Linux 5.19: whoever takes the daemon over can write "
-            "what its user can");
-    add_flag(report, "pidfd", caps->pidfd, true, "processes are held by descriptor",
-             "processes cannot be held by descriptor", "boot Linux 5.3 or newer");
+            "absent, or older than Linux 5.19: an attacker who controls the daemon can write "
+            "every file that its user can write");
+    add_flag(report, "pidfd", caps->pidfd, true, "processes are referenced by descriptor",
+             "processes cannot be referenced by descriptor", "boot Linux 5.3 or newer");
 }
 
 void atoll_host_check_kernel(struct atoll_host_report *report)
@@ -113,7 +113,7 @@ void atoll_host_check_files(struct atoll_host_report *report)
     const struct atoll_host_caps *caps = &report->caps;
 
     if (caps->root)
-        add_flag(report, "overlayfs", caps->overlay, true, "writable layers over read-only ones",
+        add_flag(report, "overlayfs", caps->overlay, true, "writable layers over read-only layers",
                  "overlayfs cannot be mounted", "modprobe overlay");
     add_flag(report, "overlayfs in userns", caps->overlay_userns, !caps->root,
              "rootless sandboxes can layer files", "rootless sandboxes cannot layer files",
@@ -122,10 +122,10 @@ void atoll_host_check_files(struct atoll_host_report *report)
         return;
     add_flag(report, "id-mapped mounts", caps->idmap, false,
              "one copy of /usr serves every id range",
-             "/usr cannot be id-mapped: its files belong to nobody inside",
+             "/usr cannot be id-mapped: inside, its files belong to the overflow uid",
              "put /usr on ext4, xfs, btrfs or another file system with FS_ALLOW_IDMAP");
     add_flag(report, "loop devices", caps->loop, false,
-             "disk images of a fixed size can be made (mkfs.ext4)",
+             "disk images of a fixed size can be created (mkfs.ext4)",
              "no loop devices or no mkfs.ext4: disks are limited by tmpfs only",
              "modprobe loop; apt install e2fsprogs");
 }

@@ -1,6 +1,6 @@
 /*
- * Limits of the host that many sandboxes run into before memory does. Nothing here keeps the first
- * sandbox from starting, so each is a warning that says at how many sandboxes it will hurt.
+ * Host limits that many sandboxes reach before they run out of memory. None of them stops the first
+ * sandbox, so each is a warning with the number of sandboxes at which it is reached.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,21 +8,22 @@
 #include <sys/resource.h>
 #include "sandbox/host_internal.h"
 
-/* What a host is measured by; and what by where the kernel's default is lower than that. */
+/* The number of sandboxes that a limit should allow, and the number for namespaces, whose default
+ * limit depends on the host's memory and is often below it. */
 #define SANDBOXES 1000
 #define MANY_SANDBOXES 10000
 #define FILES_WANTED 65536 /* of the daemon: a few for each sandbox and each client */
 
 static const struct {
-    const char *name; /* as sysctl spells it */
-    bool rootless;    /* counted for each user, so it matters where all sandboxes are one user's */
-    long each;        /* what one busy sandbox takes of it */
-    long sandboxes;   /* for how many it should be enough */
+    const char *name; /* as in sysctl(8) */
+    bool rootless;    /* counted per user: matters only if all sandboxes run as one user */
+    long each;        /* consumption of one busy sandbox */
+    long sandboxes;   /* number of sandboxes it should allow */
     long wanted;
     const char *of_what;
 } sysctls[] = {
     {"kernel.pid_max", false, 32, MANY_SANDBOXES, 4194304,
-     "process ids, of which an idle one has one"},
+     "process ids (an idle sandbox uses one)"},
     {"kernel.threads-max", false, 32, SANDBOXES, 200000, "threads"},
     {"fs.file-max", false, 256, SANDBOXES, 1000000, "open files"},
     {"fs.nr_open", false, 16, SANDBOXES, 1048576, "open files of one process"},
@@ -37,7 +38,7 @@ static const struct {
     {"user.max_cgroup_namespaces", true, 1, MANY_SANDBOXES, 15000, "cgroup namespaces"},
     {"fs.inotify.max_user_instances", true, 1, SANDBOXES, 8192, "watchers"},
     {"fs.inotify.max_user_watches", true, 60, SANDBOXES, 1048576, "watched directories"},
-    {"net.core.somaxconn", false, 1, SANDBOXES, 4096, "clients that connect at once"},
+    {"net.core.somaxconn", false, 1, SANDBOXES, 4096, "simultaneous connection attempts"},
 };
 
 static void check_sysctls(struct atoll_host_report *report)
@@ -69,7 +70,7 @@ static void check_files(struct atoll_host_report *report)
 {
     struct rlimit limit;
 
-    /* The daemon raises its soft limit by itself. */
+    /* The daemon raises its soft limit to the hard limit. */
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     if (limit.rlim_max >= FILES_WANTED)
@@ -78,7 +79,7 @@ static void check_files(struct atoll_host_report *report)
     else
         atoll_host_add(report, "open files", ATOLL_HOST_WARN, false,
                        "LimitNOFILE=1048576 in the unit, or `ulimit -Hn 1048576` before starting",
-                       "up to %llu: sandboxes and clients share them",
+                       "up to %llu, shared by sandboxes and clients",
                        (unsigned long long)limit.rlim_max);
 }
 
@@ -86,14 +87,15 @@ static void check_processes(struct atoll_host_report *report)
 {
     struct rlimit limit;
 
-    /* It does not bind root, and rootless it counts whatever this user's sandboxes run. */
+    /* The limit does not apply to root. Rootless, it counts the processes of all the user's
+     * sandboxes. */
     if (report->caps.root || getrlimit(RLIMIT_NPROC, &limit) < 0)
         return;
     if (limit.rlim_max >= 32 * SANDBOXES)
         return;
     atoll_host_add(report, "processes", ATOLL_HOST_WARN, false,
                    "LimitNPROC=infinity in the unit, or a line in /etc/security/limits.conf",
-                   "this user may have %llu, in all sandboxes together",
+                   "this user may have %llu in all sandboxes together",
                    (unsigned long long)limit.rlim_max);
 }
 
@@ -105,12 +107,12 @@ static void check_loops(struct atoll_host_report *report)
     if (!report->caps.loop ||
         atoll_host_read("/sys/module/loop/parameters/max_loop", text, sizeof(text)) < 0)
         return;
-    /* Where it is not 0, it is how many are made at boot, and on old kernels the most there are. */
+    /* If not 0, it is the number of devices created at boot, and on old kernels the maximum. */
     most = strtol(text, NULL, 10);
     if (most > 0 && report->caps.kernel_major < 6)
         atoll_host_add(report, "loop limit", ATOLL_HOST_WARN, false,
-                       "boot with loop.max_loop=0, or load the module so",
-                       "%ld loop devices: so many sandboxes can have a disk image", most);
+                       "boot with loop.max_loop=0, or load the module with max_loop=0",
+                       "%ld loop devices: at most that many sandboxes can have a disk image", most);
 }
 
 void atoll_host_check_limits(struct atoll_host_report *report)

@@ -23,7 +23,7 @@ static const struct {
     {"var/cache", 0755}, {"var/spool", 0755}, {"etc/profile.d", 0755},
 };
 
-/* A merged /usr, as every current distribution has it. */
+/* Links of a merged /usr, which every current distribution has. */
 static const char *const usr_links[] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
 
 static const struct {
@@ -48,7 +48,7 @@ static const struct {
     {"etc/bash.bashrc", "[ -z \"$PS1\" ] && return\nPS1='\\u@sandbox:\\w\\$ '\n"},
 };
 
-/* Below the host's /etc: what programs of /usr need to run. Absent ones are skipped. */
+/* Paths below the host's /etc that programs in /usr need. Missing ones are skipped. */
 static const char *const copied[] = {
     "ld.so.cache",
     "ld.so.conf",
@@ -95,7 +95,7 @@ static int make_directories(int root, struct atoll_error *err)
     return 0;
 }
 
-/* Only links the host has too: a dangling /lib32 would confuse more than a missing one. */
+/* Makes only links that the host has: a dangling /lib32 is more confusing than a missing one. */
 static int make_links(int root, struct atoll_error *err)
 {
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(usr_links); i++) {
@@ -166,7 +166,7 @@ static int make_tools(int root, const char *program_dir, struct atoll_error *err
     return r < 0 ? atoll_fail_errno(err, -r, "copy atoll-sudo") : 0;
 }
 
-/* What the layout was made from; when any of it changes it is made anew. */
+/* Identifies the inputs of the layout; if it changes, the layout is built again. */
 static void fingerprint(const char *program_dir, char *out, size_t cap)
 {
     char sudo[4096];
@@ -182,7 +182,7 @@ static void fingerprint(const char *program_dir, char *out, size_t cap)
     }
 }
 
-/* Sandboxes that run stand on the one there is: ATOLL_TEMPLATE_OLD says until when. */
+/* Running sandboxes still use the current template, so it is renamed; see ATOLL_TEMPLATE_OLD. */
 static int put_aside(int state)
 {
     for (unsigned number = 0;; number++) {
@@ -196,7 +196,7 @@ static int put_aside(int state)
     }
 }
 
-/* Builds both trees under template.new and puts them in place in one rename. */
+/* Builds both trees in template.new and installs them with one rename. */
 static int make_all(int state, const char *program_dir, const char *mark, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int fresh = ATOLL_NO_FD;
@@ -224,7 +224,7 @@ static int make_all(int state, const char *program_dir, const char *mark, struct
     r = put_aside(state);
     if (r == 0 && renameat(state, "template.new", state, "template") < 0)
         r = -errno;
-    return r < 0 ? atoll_fail_errno(err, -r, "put template in place") : 0;
+    return r < 0 ? atoll_fail_errno(err, -r, "install template") : 0;
 }
 
 int atoll_host_template_make(const char *state_dir, const char *program_dir,

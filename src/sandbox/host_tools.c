@@ -1,5 +1,5 @@
 /*
- * Programs and services around the engine: other tiers of isolation, and what makes templates.
+ * Optional programs and services: other isolation tiers, and programs that build templates.
  */
 #include <errno.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include "sandbox/host_internal.h"
 
 #define DOCKER_WAIT_MS 500
-/* What makes a tier a provider; see engine/provider/advice.c. */
+/* The configuration that makes a tier a provider; see engine/provider/advice.c. */
 #define LINE(settings) "\"" settings "\" under \"providers:\" in providers.yaml"
 #define DOCKER_LINE LINE("docker: {default_image: 'debian:12'}")
 
@@ -37,7 +37,7 @@ static int connect_unix(const char *path)
     return ATOLL_TAKE_FD(fd);
 }
 
-/* The status line of an HTTP answer to GET /_ping; 0 when it is a 200. */
+/* Sends GET /_ping to the Docker socket. 0 if the status is 200. */
 static int ping_docker(void)
 {
     static const char request[] = "GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n";
@@ -79,7 +79,7 @@ static void check_docker(struct atoll_host_report *report)
                        "no socket at %s", docker_socket());
     else if (r == -EACCES)
         atoll_host_add(report, "Docker", ATOLL_HOST_INFO, false, "sudo usermod -aG docker $USER",
-                       "%s is not open to this user", docker_socket());
+                       "%s cannot be opened by this user", docker_socket());
     else
         atoll_host_add(report, "Docker", ATOLL_HOST_WARN, false, "systemctl restart docker",
                        "%s does not answer: %s", docker_socket(), strerror(-r));

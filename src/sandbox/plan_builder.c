@@ -11,7 +11,8 @@
 #define USER_ID 1000
 #define MIB UINT64_C(1048576)
 
-/* Directories every root needs, made in the writable layer where an image may lack them. */
+/* Directories that every root needs; created in the writable layer because an image may lack
+ * them. */
 static const struct atoll_po_directory directories[] = {
     {"proc", 0555, 0, 0}, {"dev", 0755, 0, 0}, {"sys", 0555, 0, 0},
     {"tmp", 01777, 0, 0}, {"run", 0755, 0, 0}, {"home", 0755, 0, 0},
@@ -39,8 +40,8 @@ uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host,
 bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                             char *ret_name, size_t cap)
 {
-    /* A disk in memory counts against the memory limit: at most half of it, so that a full disk is
-     * ENOSPC and never an out-of-memory kill of a program that uses the other half. */
+    /* A disk in memory is charged to the memory limit. It gets at most half of it, so that a full
+     * disk causes ENOSPC and not an out-of-memory kill of a program that uses the other half. */
     if (spec->builder || !host->root ||
         (!spec->persistent && (spec->limits.memory_bytes == 0 ||
                                spec->limits.disk_bytes <= spec->limits.memory_bytes / 2)))
@@ -59,7 +60,7 @@ static int add_ids(const struct atoll_plan_host *host, const struct atoll_spec *
     if (host->root) {
         ids.outside = atoll_weakened("ids") ? 0 : spec->outside_id;
         ids.count = ATOLL_ID_RANGE;
-        /* A layer whose ids are not the host's own needs a map of its own. */
+        /* A layer that is stored with shifted ids needs its own id map. */
         ids.layer_base = spec->template_kind == ATOLL_TEMPLATE_ROOTFS ? spec->layer_base : 0;
     } else if (host->subid_count > 0) {
         ids.mode = ATOLL_IDS_SUBIDS;
@@ -74,7 +75,7 @@ static int add_ids(const struct atoll_plan_host *host, const struct atoll_spec *
     return atoll_plan_add(plan, ATOLL_PLAN_IDS, &atoll_po_ids_desc, &ids);
 }
 
-/* Leaves out what a test wants to see missed. */
+/* Removes the limits that a test switch disables, so that tests can show that they matter. */
 static void weaken_limits(struct atoll_po_cgroup *cgroup, struct atoll_po_disk *disk)
 {
     if (atoll_weakened("memory_limit"))
@@ -129,7 +130,7 @@ static int add_file(struct atoll_buf *plan, enum atoll_plan_op op, const char *p
 static int add_directories(const struct atoll_spec *spec, struct atoll_buf *plan)
 {
     const struct atoll_po_directory home = {"home/user", 0755, USER_ID, USER_ID};
-    /* The host template's own layer has the rest. */
+    /* The layer of the host template already has the other directories. */
     bool bare = spec->template_kind == ATOLL_TEMPLATE_ROOTFS;
     int r = 0;
 
@@ -149,7 +150,8 @@ static int add_names(const struct atoll_spec *spec, struct atoll_buf *plan)
     r = add_file(plan, ATOLL_PLAN_FILE, "etc/hostname", name);
     if (r == 0)
         r = add_file(plan, ATOLL_PLAN_FILE, "etc/hosts", hosts);
-    /* Nothing to ask in network mode none: lookups fail at once instead of timing out. */
+    /* There is no network, so no name server is listed: lookups fail at once instead of timing
+     * out. */
     return r < 0 ? r : add_file(plan, ATOLL_PLAN_FILE, "etc/resolv.conf", "# no network\n");
 }
 
@@ -178,8 +180,8 @@ static int add_usr_layers(const struct atoll_plan_host *host, const char *tools,
     return r < 0 ? r : add_layer(plan, "tools", tools, 0);
 }
 
-/* The host's /usr is stacked and not bound: an overlay has inodes of its own, so that file locks
- * on a shared program are no channel between sandboxes. */
+/* The host's /usr is mounted through an overlay, not a bind mount: an overlay has its own inodes,
+ * so file locks on a shared program are not a channel between sandboxes. */
 static int add_usr(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                    struct atoll_buf *plan)
 {
@@ -213,7 +215,7 @@ static int add_rootfs_root(const struct atoll_spec *spec, struct atoll_buf *plan
     return r < 0 ? r : add_overlay(plan, "", "tools:base", true);
 }
 
-/* Everything that is hidden; lists in messages are arrays of their own. */
+/* Joins the lists of masked paths: a message needs them in one array. */
 static size_t list_masked(const char **out, size_t cap)
 {
     size_t n = 0;
@@ -227,7 +229,7 @@ static size_t list_masked(const char **out, size_t cap)
 
 static int add_kernel_views(const struct atoll_plan_host *host, struct atoll_buf *plan)
 {
-    const char *masked[128], *settings[] = {"sys"}; /* other settings are masked */
+    const char *masked[128], *settings[] = {"sys"}; /* other kernel settings are masked */
     struct atoll_po_dev dev = {.shm_bytes = 64 * MIB, .shm_inodes = 4096, .max_ptys = 64};
     struct atoll_po_proc proc = {
         .masked = {masked, list_masked(masked, ATOLL_ARRAY_LEN(masked))},
@@ -270,7 +272,7 @@ static int add_rlimits(const struct atoll_spec *spec, struct atoll_buf *plan)
         /* A stored spec of an earlier version may have less. */
         r = add_rlimit(plan, RLIMIT_NOFILE,
                        ATOLL_MAX(spec->limits.open_files, (uint32_t)ATOLL_OPEN_FILES_MIN));
-    /* A sparse file larger than any disk here is refused, not just unfillable. */
+    /* Refuses sparse files that are larger than any disk. */
     return r < 0 ? r
                  : add_rlimit(plan, RLIMIT_FSIZE, ATOLL_MAX(spec->limits.disk_bytes, 1024 * MIB));
 }
@@ -291,7 +293,7 @@ static int add_end(const struct atoll_plan_host *host, const struct atoll_spec *
     };
     int r = 0;
 
-    if (!atoll_weakened("uts_namespace")) /* or it would be the host's */
+    if (!atoll_weakened("uts_namespace")) /* without it the host's name would change */
         r = atoll_plan_add(plan, ATOLL_PLAN_HOSTNAME, &atoll_po_text_desc, &hostname);
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_LOOPBACK, NULL, NULL);
@@ -306,8 +308,8 @@ static int add_end(const struct atoll_plan_host *host, const struct atoll_spec *
     return r < 0 ? r : atoll_plan_add(plan, ATOLL_PLAN_AGENT, &atoll_po_agent_desc, &agent);
 }
 
-/* Under gVisor: what the sandbox's processes and gVisor itself take on the host. Measured with the
- * ptrace platform, a process inside takes five to six threads outside. */
+/* gVisor: host threads per process of the sandbox, including gVisor's own. Measured with the ptrace
+ * platform: five to six host threads per process inside. */
 #define RUNSC_TASKS_PER_PID 8
 #define RUNSC_TASKS_OWN 128
 
@@ -327,7 +329,8 @@ static int add_runsc_start(const struct atoll_plan_host *host, const struct atol
     return add_start(host, &outside, plan);
 }
 
-/* Templates and layers are those of the instance above; the agent comes as one more layer. */
+/* Uses the templates and layers of the native instance, in the directory "above"; the agent is one
+ * more layer. */
 static int add_runsc_root(const struct atoll_plan_host *host, const struct atoll_spec *spec,
                           struct atoll_buf *plan)
 {
@@ -347,7 +350,7 @@ static int add_runsc_root(const struct atoll_plan_host *host, const struct atoll
     return r < 0 || !host_usr ? r : add_usr(host, spec, plan);
 }
 
-/* Names the limits in `set`, as --waive takes them. */
+/* Writes the limits in `set` in the format of --waive. */
 static void limit_names(uint32_t set, char *out, size_t cap)
 {
     (void)snprintf(out, cap, "%s%s%s%s", set & ATOLL_LIMIT_MEMORY ? "memory," : "",
@@ -367,8 +370,8 @@ static int check_limits(const struct atoll_plan_host *host, const struct atoll_s
     if (missing)
         return atoll_fail(
             err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-            "this host cannot enforce these limits: %s (no cgroup that the daemon may use has "
-            "them; `atoll doctor` says what to do). Or do without them: --waive %s, or "
+            "this host cannot enforce these limits: %s (the daemon has no cgroup that supports "
+            "them; `atoll doctor` says how to fix that). To run without them, use --waive %s or "
             "\"waive\" in the request",
             names, names);
     return 0;
@@ -384,8 +387,8 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
         return r;
     if (spec->persistent && !host->root)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EPERM,
-                          "a persistent sandbox needs a disk of its own on this host, which only "
-                          "root can make; run atolld as root, or do without \"persistent\"");
+                          "a persistent sandbox needs a disk image on this host, which only root "
+                          "can create; run atolld as root, or omit \"persistent\"");
     r = add_ids(host, spec, plan);
     if (r == 0)
         r = add_start(host, spec, plan);
@@ -407,7 +410,7 @@ int atoll_plan_build_runsc(const struct atoll_plan_host *host, const struct atol
                            const struct atoll_po_runsc *runsc, struct atoll_buf *plan,
                            struct atoll_error *err)
 {
-    /* gVisor puts a file system in memory over a /tmp that is empty; this one belongs on the disk. */
+    /* gVisor mounts a tmpfs over an empty /tmp. A directory in it keeps /tmp on the disk. */
     const struct atoll_po_directory not_empty = {"tmp/.X11-unix", 01777, 0, 0};
     const struct atoll_po_directory tmp = {"tmp", 01777, 0, 0};
     int r = check_limits(host, spec, err);

@@ -11,7 +11,8 @@ const char *atoll_proc_masked[] = {
 };
 const size_t atoll_proc_masked_count = ATOLL_ARRAY_LEN(atoll_proc_masked);
 
-/* Each costs a create ten microseconds: what tells nothing but the kernel's make is not here. */
+/* Each entry adds ten microseconds to a create, so files that only describe the kernel's build are
+ * not listed. */
 const char *atoll_proc_host_state[] = {
     "buddyinfo",
     "diskstats",
@@ -26,7 +27,7 @@ const char *atoll_proc_host_state[] = {
     "partitions", /* devices */
     "cgroups",
     "locks",
-    "sys/fs/aio-nr", /* what others have */
+    "sys/fs/aio-nr", /* usage by other sandboxes */
     "sys/fs/dentry-state",
     "sys/fs/file-nr",
     "sys/fs/inode-nr",

@@ -2,16 +2,16 @@
 #include <stddef.h>
 
 /*
- * Parts of /proc that no sandbox needs. Names below /proc. Nobody changes them; they are not const
- * because lists in messages are not.
+ * Paths below /proc that no sandbox needs. Read-only tables; not const because vectors in messages
+ * are not.
  */
 
-/* They tell about the host, or act on it: hidden. */
+/* Files that reveal or change the state of the host: masked. */
 extern const char *atoll_proc_masked[];
 extern const size_t atoll_proc_masked_count;
-/* What else tells about the load, the devices and the other sandboxes of the host. */
+/* More files to mask: they show the load, the devices and the other sandboxes of the host. */
 extern const char *atoll_proc_host_state[];
 extern const size_t atoll_proc_host_state_count;
-/* Settings of the kernel: to be read only. */
+/* Kernel settings: mounted read-only. */
 extern const char *atoll_proc_read_only[];
 extern const size_t atoll_proc_read_only_count;

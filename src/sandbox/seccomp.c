@@ -9,22 +9,22 @@
 #include "sandbox/seccomp_policy.h"
 
 /*
- * Numbers come from libseccomp, the program is our own: a binary search over ranges of call numbers
- * with the same fate, then the rows of the call. It is a quarter of the size of what libseccomp
- * writes for this policy, and loading it is a quarter of the time (docs/adr/0006).
+ * libseccomp resolves call numbers; the BPF program is generated here: a binary search over ranges
+ * of call numbers with the same action, then the rows of the call. It has a quarter of the size of
+ * libseccomp's program for this policy and loads in a quarter of the time (docs/adr/0006).
  */
 
-#define CALLS_MAX 1024 /* call numbers below this are looked at, the rest is unknown */
+#define CALLS_MAX 1024 /* call numbers from here on are unknown calls */
 
-/* What becomes of a call: a constant answer, or the rows that begin at `row`. */
-struct fate {
+/* What the filter does with a call: a constant answer, or the rows that begin at `row`. */
+struct action {
     uint32_t answer; /* SECCOMP_RET_* */
     const struct atoll_seccomp_row *row;
 };
 
 struct range {
-    uint32_t first; /* up to the next range's */
-    struct fate fate;
+    uint32_t first; /* call number; the range ends where the next one begins */
+    struct action action;
 };
 
 #if defined(__x86_64__)
@@ -66,7 +66,7 @@ static size_t row_size(const struct atoll_seccomp_row *row)
     return compare_size(row, 0) + compare_size(row, 1) + 1;
 }
 
-/* One comparison; past `skip` instructions when it does not hold. Little-endian: the low half of an
+/* One comparison; if it is false, jumps over `skip` instructions. Little-endian: the low half of an
  * argument comes first. */
 static int emit_compare(struct atoll_buf *out, const struct atoll_seccomp_row *row, size_t i,
                         size_t skip)
@@ -96,24 +96,24 @@ static bool same_call(const struct atoll_seccomp_row *a, const struct atoll_secc
     return a->name && b->name && strcmp(a->name, b->name) == 0;
 }
 
-static size_t fate_size(const struct fate *fate)
+static size_t action_size(const struct action *action)
 {
     size_t n = 0;
 
-    if (!fate->row)
+    if (!action->row)
         return 1;
-    for (const struct atoll_seccomp_row *row = fate->row; same_call(row, fate->row); row++)
+    for (const struct atoll_seccomp_row *row = action->row; same_call(row, action->row); row++)
         n += row_size(row);
     return n;
 }
 
-static int emit_fate(struct atoll_buf *out, const struct fate *fate)
+static int emit_action(struct atoll_buf *out, const struct action *action)
 {
     int r = 0;
 
-    if (!fate->row)
-        return emit(out, BPF_RET | BPF_K, fate->answer, 0, 0);
-    for (const struct atoll_seccomp_row *row = fate->row; r == 0 && same_call(row, fate->row);
+    if (!action->row)
+        return emit(out, BPF_RET | BPF_K, action->answer, 0, 0);
+    for (const struct atoll_seccomp_row *row = action->row; r == 0 && same_call(row, action->row);
          row++)
         r = emit_row(out, row);
     return r;
@@ -124,68 +124,69 @@ static size_t tree_size(const struct range *ranges, size_t n)
     size_t size = n - 1;
 
     for (size_t i = 0; i < n; i++)
-        size += fate_size(&ranges[i].fate);
+        size += action_size(&ranges[i].action);
     return size;
 }
 
-/* The accumulator holds the call number. */
+/* The binary search. The accumulator holds the call number. */
 static int emit_tree(struct atoll_buf *out, const struct range *ranges, size_t n)
 {
     size_t left = n / 2;
     int r;
 
     if (n == 1)
-        return emit_fate(out, &ranges[0].fate);
+        return emit_action(out, &ranges[0].action);
     r = emit(out, BPF_JMP | BPF_JGE | BPF_K, ranges[left].first, tree_size(ranges, left), 0);
     if (r == 0)
         r = emit_tree(out, ranges, left);
     return r < 0 ? r : emit_tree(out, ranges + left, n - left);
 }
 
-static void mark(struct fate *fates, const char *name, struct fate fate)
+static void mark(struct action *actions, const char *name, struct action action)
 {
     int call = seccomp_syscall_resolve_name(name);
 
-    if (call >= 0 && call < CALLS_MAX) /* else: not on this architecture, or not known yet */
-        fates[call] = fate;
+    if (call >= 0 && call < CALLS_MAX) /* else: not on this architecture or unknown */
+        actions[call] = action;
 }
 
-static void decide(struct fate *fates)
+static void decide(struct action *actions)
 {
     const struct atoll_seccomp_row *last = NULL;
 
     for (size_t i = 0; i < CALLS_MAX; i++)
-        fates[i] = (struct fate){.answer = answer_of(ENOSYS)};
+        actions[i] = (struct action){.answer = answer_of(ENOSYS)};
     for (const char *const *name = atoll_seccomp_allowed; *name; name++)
-        mark(fates, *name, (struct fate){.answer = SECCOMP_RET_ALLOW});
+        mark(actions, *name, (struct action){.answer = SECCOMP_RET_ALLOW});
     for (const char *const *name = atoll_seccomp_refused; *name; name++)
-        mark(fates, *name, (struct fate){.answer = answer_of(EPERM)});
+        mark(actions, *name, (struct action){.answer = answer_of(EPERM)});
     for (const struct atoll_seccomp_row *row = atoll_seccomp_rows; row->name; last = row++)
         if (!last || !same_call(last, row))
-            mark(fates, row->name, (struct fate){.row = row});
+            mark(actions, row->name, (struct action){.row = row});
 }
 
-static size_t gather(const struct fate *fates, struct range *ranges)
+static size_t gather(const struct action *actions, struct range *ranges)
 {
     size_t n = 0;
 
     for (uint32_t call = 0; call < CALLS_MAX; call++)
-        if (n == 0 || fates[call].answer != ranges[n - 1].fate.answer ||
-            fates[call].row != ranges[n - 1].fate.row)
-            ranges[n++] = (struct range){call, fates[call]};
+        if (n == 0 || actions[call].answer != ranges[n - 1].action.answer ||
+            actions[call].row != ranges[n - 1].action.row)
+            ranges[n++] = (struct range){call, actions[call]};
     return n;
 }
 
 int atoll_seccomp_build(struct atoll_buf *out, struct atoll_error *err)
 {
-    ATOLL_AUTOFREE struct fate *fates = calloc(CALLS_MAX, sizeof(*fates));
+    ATOLL_AUTOFREE struct action *actions = calloc(CALLS_MAX, sizeof(*actions));
     ATOLL_AUTOFREE struct range *ranges = calloc(CALLS_MAX, sizeof(*ranges));
     int r;
 
-    if (!fates || !ranges)
+    if (!actions || !ranges)
         return atoll_fail_errno(err, ENOMEM, "filter");
-    decide(fates);
-    /* One ABI: int 0x80 and x32 (numbers from 0x40000000 on, beyond the last range) are ENOSYS. */
+    decide(actions);
+    /* Only the native ABI: int 0x80 and x32 (numbers from 0x40000000, beyond the last range) get
+     * ENOSYS. */
     r = emit_load(out, offsetof(struct seccomp_data, arch));
     if (r == 0)
         r = emit(out, BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0);
@@ -194,6 +195,6 @@ int atoll_seccomp_build(struct atoll_buf *out, struct atoll_error *err)
     if (r == 0)
         r = emit_load(out, offsetof(struct seccomp_data, nr));
     if (r == 0)
-        r = emit_tree(out, ranges, gather(fates, ranges));
+        r = emit_tree(out, ranges, gather(actions, ranges));
     return r < 0 ? atoll_fail_errno(err, -r, "write filter") : 0;
 }

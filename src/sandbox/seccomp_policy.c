@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-/* Allowed whatever the arguments. A name that libseccomp cannot resolve is left out: ENOSYS. */
+/* Allowed with any arguments. A name that libseccomp cannot resolve is skipped: ENOSYS. */
 const char *const atoll_seccomp_allowed[] = {
     "accept",
     "accept4",
@@ -301,7 +301,7 @@ const char *const atoll_seccomp_allowed[] = {
     NULL,
 };
 
-/* Known, and refused with EPERM as a kernel without the right would. */
+/* Known calls, refused with EPERM, as the kernel does for a caller without privilege. */
 const char *const atoll_seccomp_refused[] = {
     /* mounts and namespaces */
     "mount",
@@ -323,7 +323,7 @@ const char *const atoll_seccomp_refused[] = {
     "open_by_handle_at",
     "statmount",
     "listmount",
-    /* kernel machinery that has been a way out before */
+    /* kernel features with a history of sandbox escapes */
     "bpf",
     "perf_event_open",
     "userfaultfd",
@@ -391,13 +391,14 @@ const char *const atoll_seccomp_refused[] = {
 
 #define ALL 0xffffffffu
 
-/* Rows of one call stand together, the first that matches decides. clone3 is in no list and thus
- * ENOSYS: its flags are behind a pointer, and libc falls back to clone. */
+/* Rows of one call are adjacent; the first that matches decides. clone3 is in no list and so fails
+ * with ENOSYS: a filter cannot read its flags, which are behind a pointer, and libc falls back to
+ * clone. */
 const struct atoll_seccomp_row atoll_seccomp_rows[] = {
     {"clone", 0, {{0, NEW_NAMESPACES, 0}}},
     {"clone", EPERM, {{0}}},
     {"sync", ATOLL_SECCOMP_PRETEND, {{0}}}, /* would flush every disk of the host */
-    /* Pushing input into a terminal, and the console. */
+    /* Injecting input into a terminal, and control of the console. */
     {"ioctl", EPERM, {{1, ALL, TIOCSTI}}},
     {"ioctl", EPERM, {{1, ALL, TIOCLINUX}}},
     {"ioctl", EPERM, {{1, ALL, TIOCCONS}}},
@@ -408,7 +409,7 @@ const struct atoll_seccomp_row atoll_seccomp_rows[] = {
     {"mknodat", EPERM, {{2, S_IFMT, S_IFCHR}}},
     {"mknodat", EPERM, {{2, S_IFMT, S_IFBLK}}},
     {"mknodat", 0, {{0}}},
-    /* Local sockets, TCP, UDP and asking for routes; refusals look like a kernel without the rest. */
+    /* Local sockets, TCP, UDP and route queries; others fail as in a kernel without that family. */
     {"socket", 0, {{0, ALL, AF_UNIX}}},
     {"socket", 0, {{0, ALL, AF_INET}, {2, ALL, IPPROTO_IP}}},
     {"socket", 0, {{0, ALL, AF_INET}, {2, ALL, IPPROTO_TCP}}},

@@ -2,17 +2,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The policy as tables; seccomp.c turns them into a program. A call that is in none of them, or of
- * another ABI, is ENOSYS. */
+/* The policy as tables; seccomp.c compiles them to a program. A call in none of the tables, or of
+ * another ABI, fails with ENOSYS. */
 
 extern const char *const atoll_seccomp_allowed[]; /* NULL at the end */
 extern const char *const atoll_seccomp_refused[]; /* EPERM; NULL at the end */
 
-#define ATOLL_SECCOMP_PRETEND (-1) /* answer 0 without doing it */
+#define ATOLL_SECCOMP_PRETEND (-1) /* return 0 without executing the call */
 
-/* When (argument & mask) == value for each comparison with a mask: allow (errnum 0) or fail. A row
- * without comparisons always matches. Arguments are compared on their low 32 bits: every argument
- * named here is an int (or its upper half means nothing), and that is what the kernel looks at. */
+/* Matches if (argument & mask) == value for each comparison with a mask; a row without comparisons
+ * always matches. Then the call is allowed (errnum 0) or fails with errnum. Only the low 32 bits of
+ * arguments are compared: every argument used here is an int or has a meaningless upper half, which
+ * the kernel ignores, too. */
 struct atoll_seccomp_row {
     const char *name; /* NULL at the end */
     int errnum;
