@@ -32,7 +32,7 @@ static int by_value(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Of all that spawn holds, only what this build needs stays open. */
+/* Closes all of spawn's descriptors except those that this run of the plan needs. */
 static int keep_own_fds(struct atoll_plan_run *b)
 {
     int keep[8 + ATOLL_CG_COUNT + ATOLL_CG_COMMON_COUNT] = {
@@ -48,8 +48,9 @@ static int keep_own_fds(struct atoll_plan_run *b)
     return atoll_sys_close_except(3, keep, n);
 }
 
-/* Descriptors from before still lead to spawn's mounts, where nothing can be attached for us; the
- * current directory is the one thing the kernel moved along into the new mount namespace. */
+/* Descriptors opened before the clone refer to spawn's mount namespace, where this process cannot
+ * attach mounts. Only the current directory was moved to the new namespace by the kernel, so the
+ * directories are opened again from there. */
 static int reopen_directories(struct atoll_plan_run *b)
 {
     b->state_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -73,7 +74,7 @@ static int begin(struct atoll_plan_run *b, struct atoll_error *err)
         r = atoll_fd_read_all(b->go_fd, &byte, 1);
         if (r < 0)
             return atoll_fail_errno(err, -r, "wait for id maps");
-        /* Spawn's own mounts are private already; those a user's namespace copied are not. */
+        /* As root, spawn's mounts are private already. Rootless, they are copies of the host's. */
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
             return atoll_fail_errno(err, errno, "make mounts private");
     }
@@ -108,12 +109,12 @@ void atoll_child_run(struct atoll_plan_run *b, const uint8_t *plan, size_t len, 
     fail(b, index, step.op, &err);
 }
 
-/* newuidmap and newgidmap are the host's own set-uid tools for handing out sub-ids. */
+/* newuidmap and newgidmap are the host's set-uid programs that map sub-ids. */
 static int run_mapper(const char *program, pid_t child, uint32_t own, uint32_t outside,
                       uint32_t count)
 {
     char pid[16], self[16], start[16], size[16];
-    /* Root inside is the user outside, whose files the layers are; the rest are sub-ids. */
+    /* Root inside is the user outside, who owns the layers' files; other ids map to sub-ids. */
     char *argv[] = {(char *)(uintptr_t)program, pid, "0", self, "1", "1", start, size, NULL};
     char *envp[] = {NULL};
     pid_t mapper;
@@ -155,8 +156,8 @@ int atoll_child_map_ids(const struct atoll_plan_run *b, pid_t child, int go_fd,
     return r < 0 ? atoll_fail_errno(err, -r, "release the new process") : 0;
 }
 
-/* It ends with spawn, whose next life removes all that is left, and holds nothing of it open: not the
- * lock on the state directory, nor the daemon's connection. */
+/* Dies with spawn (the next spawn removes the rest) and keeps none of its descriptors open, such as
+ * the lock on the state directory and the daemon's connection. */
 static _Noreturn void sweep_tree(int dir, const char *name, pid_t spawn, int go_fd)
 {
     int keep[] = {dir, go_fd};
@@ -184,7 +185,7 @@ pid_t atoll_child_sweep(const struct atoll_spawn_host *host, const struct atoll_
     pid = atoll_sys_clone(mapped ? CLONE_NEWUSER : 0, -1, NULL);
     if (pid == 0)
         sweep_tree(dir, name, spawn, go[0]);
-    /* Without the ids it ends at once, and has removed nothing. */
+    /* Without id maps the child exits at once and removes nothing. */
     if (pid > 0 && mapped)
         (void)!atoll_child_map_ids(&b, pid, go[1], &err);
     for (int i = 0; i < 2; i++)

@@ -20,22 +20,22 @@
 #error "the filter is not written for this architecture"
 #endif
 
-#define LAST_CALL 469 /* file_setattr: what came later was not looked at */
+#define LAST_CALL 469 /* file_setattr: newer calls have not been reviewed */
 
-/* Beside those of the agent, which it hands on. */
+/* In addition to the agent's capabilities, which the agent inherits from spawn. */
 static const unsigned char needed[] = {
-    CAP_SYS_ADMIN,  /* mounts, namespaces, hostname */
-    CAP_SYS_CHROOT, /* runsc */
-    CAP_SYS_PTRACE, /* opening a user namespace that another uid owns; runsc's ptrace platform */
-    CAP_SYS_TIME, /* where the clocks of a time namespace begin; setting clocks is refused below */
-    CAP_SYS_RESOURCE, /* hard limits above its own, oom_score_adj */
-    CAP_NET_ADMIN,    /* lo up */
+    CAP_SYS_ADMIN,    /* mounts, namespaces, hostname */
+    CAP_SYS_CHROOT,   /* runsc */
+    CAP_SYS_PTRACE,   /* opening a user namespace that another uid owns; runsc's ptrace platform */
+    CAP_SYS_TIME,     /* offsets of a time namespace; the filter below refuses setting clocks */
+    CAP_SYS_RESOURCE, /* raising hard limits, oom_score_adj */
+    CAP_NET_ADMIN,    /* bringing lo up */
     CAP_MKNOD,        /* the nodes of /dev */
-    CAP_SETFCAP,      /* overlay copies programs that have capabilities with what the mounter has */
+    CAP_SETFCAP,      /* overlay copies up files with capabilities with the mounter's credentials */
 };
 
 static const unsigned short refused[] = {
-    /* kernel machinery */
+    /* kernel features with a large attack surface */
     SYS_bpf,
     SYS_perf_event_open,
     SYS_userfaultfd,
@@ -85,8 +85,9 @@ static uint64_t capabilities(void)
     return keep;
 }
 
-/* Another ABI and what is newer than this list are ENOSYS, what is refused is EPERM. Whatever is
- * allowed is so for any argument, which lets the kernel answer from a table without running this. */
+/* Calls of another ABI and calls newer than LAST_CALL fail with ENOSYS, refused calls with EPERM.
+ * No rule depends on arguments, so the kernel answers allowed calls from a bitmap without running
+ * the filter (Linux 5.11). */
 static int filter_calls(void)
 {
     enum { HEAD = 5, TAIL = 3, ROWS = ATOLL_ARRAY_LEN(refused), SIZE = HEAD + ROWS + TAIL };

@@ -3,15 +3,15 @@
 #include "spawn/sandbox_internal.h"
 
 /*
- * Standing still and going on again. The kernel is asked once and takes its time: a process that
- * is in the middle of something uninterruptible stops when that is over. Looked at again and again
- * until all of them stand, without ever blocking the loop.
+ * Freezing and thawing sandboxes. The kernel freezes asynchronously: a process in an
+ * uninterruptible wait stops only when that is over. A timer polls until all processes are frozen,
+ * so the loop never blocks.
  */
 
-#define LOOK_MS 2
-#define LOOKS_MAX 5000 /* ten seconds */
+#define CHECK_MS 2
+#define CHECKS_MAX 5000 /* ten seconds */
 
-static void tell(struct sandbox *s, const struct atoll_error *error)
+static void report(struct sandbox *s, const struct atoll_error *error)
 {
     uint32_t request = s->freeze_request;
 
@@ -29,30 +29,30 @@ void atoll_sandbox_thaw(struct sandbox *s)
         return;
     s->frozen = false;
     (void)!atoll_cgroup_freeze(&s->all->host->cgroups, s->id, false);
-    (void)atoll_fail(&over, ATOLL_ERR_ABORTED, ECANCELED,
-                     "sandbox %s does not stand still any more", s->id);
-    tell(s, &over);
+    (void)atoll_fail(&over, ATOLL_ERR_ABORTED, ECANCELED, "the pause of sandbox %s was cancelled",
+                     s->id);
+    report(s, &over);
 }
 
-static void look(void *arg)
+static void check_frozen(void *arg)
 {
     struct sandbox *s = arg;
     struct atoll_error err;
     int r = atoll_cgroup_is_frozen(&s->all->host->cgroups, s->id);
 
     if (r > 0) {
-        tell(s, NULL);
+        report(s, NULL);
         return;
     }
-    if (r == 0 && s->freeze_tries++ < LOOKS_MAX) {
-        atoll_timer_set(&s->freezing, s->all->loop, LOOK_MS, look, s);
+    if (r == 0 && s->freeze_tries++ < CHECKS_MAX) {
+        atoll_timer_set(&s->freezing, s->all->loop, CHECK_MS, check_frozen, s);
         return;
     }
     (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, r < 0 ? -r : ETIMEDOUT,
-                     "some processes of sandbox %s do not stand still; try again", s->id);
+                     "some processes of sandbox %s cannot be frozen; try again", s->id);
     s->frozen = false;
     (void)!atoll_cgroup_freeze(&s->all->host->cgroups, s->id, false);
-    tell(s, &err);
+    report(s, &err);
 }
 
 static int begin(struct sandbox *s, bool frozen, struct atoll_error *err)
@@ -86,7 +86,7 @@ void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_
         all->events->frozen(all->arg, request, NULL);
         return;
     }
-    s->freeze_request = request; /* one from before was a daemon's that is gone */
+    s->freeze_request = request; /* an earlier one came from a previous daemon */
     s->freeze_tries = 0;
-    look(s);
+    check_frozen(s);
 }

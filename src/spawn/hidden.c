@@ -20,11 +20,11 @@
 #include "sys/ns.h"
 #include "sys/tree.h"
 
-#define SIGNS_MS (5 * 1000)      /* how often the signs are looked at */
-#define GAP_MS (10 * 1000)       /* from the start of one look at /usr to the next, at least */
-#define FULL_MS (10 * 60 * 1000) /* and at most */
-#define LIST_AGE_S (5 * 60)      /* of a list that is taken as it is */
-#define SIGNS_MAX 1024
+#define STAMPS_MS (5 * 1000)     /* interval of checking the stamps */
+#define GAP_MS (10 * 1000)       /* minimum time between the starts of two scans of /usr */
+#define FULL_MS (10 * 60 * 1000) /* maximum time between them */
+#define LIST_AGE_S (5 * 60)      /* a list up to this age is used without a scan */
+#define STAMPS_MAX 1024
 #define WAIT_US 5000
 #define WAIT_TRIES 6000 /* half a minute */
 
@@ -34,15 +34,15 @@ struct atoll_hidden {
     struct atoll_loop *loop;
     const struct atoll_spawn_host *host;
     struct atoll_timer timer;
-    char signs[SIGNS_MAX]; /* as they were before the last look that succeeded */
-    char begun[SIGNS_MAX]; /* as they were before the one under way */
-    int64_t looked_ms;     /* when the last one began; 0: never */
-    pid_t pid;             /* of the process that looks, or 0 */
+    char stamps[STAMPS_MAX]; /* before the last scan that succeeded */
+    char begun[STAMPS_MAX];  /* before the scan under way */
+    int64_t scanned_ms;      /* when the last scan began; 0: never */
+    pid_t pid;               /* of the scanning process, or 0 */
     int pidfd;
     struct atoll_watch watch;
 };
 
-/* Directories below /usr whose times show that something was installed. */
+/* Directories below /usr whose change times move when packages are installed. */
 static const char *const places[] = {
     ".",
     "bin",
@@ -70,7 +70,7 @@ static const char *const places[] = {
     "lib/aarch64-linux-gnu",
 };
 
-/* Databases of packages, with the first that is there. */
+/* Package databases; the first that exists is used. */
 static const char *const databases[] = {"/var/lib/dpkg", "/var/lib/rpm", "/var/lib/pacman/local",
                                         "/lib/apk/db"};
 
@@ -83,7 +83,7 @@ void atoll_hidden_prepare(struct atoll_spawn_host *host)
         host->shared_fd = open("/run/atoll", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-static void add_sign(int dir, const char *path, char *out, size_t cap)
+static void add_stamp(int dir, const char *path, char *out, size_t cap)
 {
     size_t len = strlen(out);
     struct stat st = {0};
@@ -94,27 +94,26 @@ static void add_sign(int dir, const char *path, char *out, size_t cap)
                    (unsigned long)st.st_ctim.tv_nsec);
 }
 
-static void read_signs(const struct atoll_hidden *h, char out[static SIGNS_MAX])
+static void read_stamps(const struct atoll_hidden *h, char out[static STAMPS_MAX])
 {
     ATOLL_AUTOCLOSE int usr = open("/usr", O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct stat st = {0};
 
     if (usr >= 0)
         (void)fstat(usr, &st);
-    (void)snprintf(out, SIGNS_MAX, "1 %llx.%llx", (unsigned long long)st.st_dev,
+    (void)snprintf(out, STAMPS_MAX, "1 %llx.%llx", (unsigned long long)st.st_dev,
                    (unsigned long long)st.st_ino);
-    add_sign(h->host->packages_fd, "", out, SIGNS_MAX);
+    add_stamp(h->host->packages_fd, "", out, STAMPS_MAX);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(places); i++)
-        add_sign(usr, places[i], out, SIGNS_MAX);
+        add_stamp(usr, places[i], out, STAMPS_MAX);
 }
 
-/* Lists: a line with the signs, then the paths. */
-
-/* Reads a list that has these signs and is young enough. 1, or 0 where there is none. */
-static int read_list(int dir, const char *path, const char *signs, struct atoll_buf *ret)
+/* A list is a line with the stamps, followed by the paths. Reads it if it has these stamps and is
+ * recent enough. 1: read, 0: no usable list. */
+static int read_list(int dir, const char *path, const char *stamps, struct atoll_buf *ret)
 {
     ATOLL_AUTOCLOSE int fd = dir < 0 ? ATOLL_NO_FD : openat(dir, path, O_RDONLY | O_CLOEXEC);
-    size_t len = strlen(signs);
+    size_t len = strlen(stamps);
     struct stat st;
     int64_t age;
     uint8_t *tail;
@@ -124,7 +123,7 @@ static int read_list(int dir, const char *path, const char *signs, struct atoll_
     age = (int64_t)time(NULL) - st.st_mtim.tv_sec;
     if (age < 0 || age > LIST_AGE_S || (size_t)st.st_size <= len ||
         atoll_buf_reserve(ret, (size_t)st.st_size, &tail) < 0 ||
-        atoll_fd_read_all(fd, tail, (size_t)st.st_size) < 0 || memcmp(tail, signs, len) != 0 ||
+        atoll_fd_read_all(fd, tail, (size_t)st.st_size) < 0 || memcmp(tail, stamps, len) != 0 ||
         tail[len] != '\n')
         return 0;
     atoll_buf_commit(ret, (size_t)st.st_size);
@@ -165,8 +164,7 @@ static unsigned count(const char *paths, size_t len)
     return n;
 }
 
-/* The process that looks. */
-
+/* In the scanning process. */
 static int make_list(const struct atoll_hidden *h, int usr, struct atoll_buf *list)
 {
     int r;
@@ -178,11 +176,11 @@ static int make_list(const struct atoll_hidden *h, int usr, struct atoll_buf *li
     if (r == 0)
         r = atoll_hidden_find(usr, list);
     if (r == 0 && h->host->shared_fd >= 0)
-        (void)!write_list(h->host->shared_fd, "hidden", list); /* for others; we have it */
+        (void)!write_list(h->host->shared_fd, "hidden", list); /* for other instances */
     return r;
 }
 
-/* Whether the layer in place hides just these. */
+/* True if the current layer hides exactly these paths. */
 static bool is_in_place(int state, struct atoll_buf *list)
 {
     ATOLL_AUTOCLOSE int fd = openat(state, "hidden/list", O_RDONLY | O_CLOEXEC);
@@ -202,7 +200,7 @@ static bool is_in_place(int state, struct atoll_buf *list)
            memcmp(line + 1, paths, len) == 0;
 }
 
-/* In one step: there is a layer at every moment. */
+/* Exchanges the layers atomically, so that a layer exists at every moment. */
 static int put_in_place(int state)
 {
     char old[32];
@@ -241,7 +239,7 @@ static int replace_layer(int state, int usr, struct atoll_buf *list)
     return r < 0 ? r : put_in_place(state);
 }
 
-static int look(const struct atoll_hidden *h)
+static int scan(const struct atoll_hidden *h)
 {
     ATOLL_AUTOCLOSE int usr = open("/usr", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int64_t begun = atoll_clock_ms();
@@ -263,7 +261,7 @@ static int look(const struct atoll_hidden *h)
     paths = paths_of(&list, &len);
     (void)snprintf(found, sizeof(found), "%u", count(paths, len));
     (void)snprintf(took, sizeof(took), "%lld", (long long)(atoll_clock_ms() - begun));
-    atoll_log(ATOLL_LOG_INFO, "private entries of /usr are hidden from sandboxes", "entries", found,
+    atoll_log(ATOLL_LOG_INFO, "private files of /usr are hidden from sandboxes", "entries", found,
               "ms", took, NULL);
     return 0;
 }
@@ -273,7 +271,7 @@ static int by_value(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-static _Noreturn void run_look(const struct atoll_hidden *h, pid_t spawn)
+static _Noreturn void run_scan(const struct atoll_hidden *h, pid_t spawn)
 {
     int keep[] = {h->host->state_fd, h->host->shared_fd};
     char error[16];
@@ -284,18 +282,16 @@ static _Noreturn void run_look(const struct atoll_hidden *h, pid_t spawn)
         atoll_sys_close_except(3, keep, ATOLL_ARRAY_LEN(keep)) < 0)
         _exit(1);
     (void)umask(0);
-    /* Where a sandbox waits for it, it is in no hurry to be polite. */
+    /* Lowers the priority only if a layer exists; otherwise sandboxes are waiting for this scan. */
     if (faccessat(h->host->state_fd, "hidden", F_OK, 0) == 0)
         (void)setpriority(PRIO_PROCESS, 0, 19);
-    r = look(h);
+    r = scan(h);
     (void)snprintf(error, sizeof(error), "%d", -r);
     if (r < 0)
-        atoll_log(ATOLL_LOG_ERROR, "looking for private entries of /usr failed", "errno", error,
+        atoll_log(ATOLL_LOG_ERROR, "the scan of /usr for private files failed", "errno", error,
                   NULL);
     _exit(r < 0);
 }
-
-/* The loop's side. */
 
 static void look_ended(void *arg, uint32_t events)
 {
@@ -309,23 +305,23 @@ static void look_ended(void *arg, uint32_t events)
         ;
     h->pid = 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        memcpy(h->signs, h->begun, sizeof(h->signs));
+        memcpy(h->stamps, h->begun, sizeof(h->stamps));
 }
 
-static void begin_look(struct atoll_hidden *h)
+static void begin_scan(struct atoll_hidden *h)
 {
     pid_t spawn = getpid();
     int r;
 
-    h->looked_ms = atoll_clock_ms();
+    h->scanned_ms = atoll_clock_ms();
     h->pid = atoll_sys_clone(0, -1, &h->pidfd);
     if (h->pid == 0)
-        run_look(h, spawn);
+        run_scan(h, spawn);
     r = h->pid < 0 ? h->pid
                    : atoll_watch_open(&h->watch, h->loop, h->pidfd, EPOLLIN, look_ended, h);
     if (r >= 0)
         return;
-    atoll_log(ATOLL_LOG_ERROR, "looking for private entries of /usr failed", NULL);
+    atoll_log(ATOLL_LOG_ERROR, "the scan of /usr for private files failed", NULL);
     if (h->pid > 0) {
         (void)kill(h->pid, SIGKILL);
         look_ended(h, 0);
@@ -336,14 +332,14 @@ static void begin_look(struct atoll_hidden *h)
 static void tick(void *arg)
 {
     struct atoll_hidden *h = arg;
-    int64_t since = atoll_clock_ms() - h->looked_ms;
+    int64_t since = atoll_clock_ms() - h->scanned_ms;
 
-    atoll_timer_set(&h->timer, h->loop, SIGNS_MS, tick, h);
+    atoll_timer_set(&h->timer, h->loop, STAMPS_MS, tick, h);
     if (h->pid > 0 || since < GAP_MS)
         return;
-    read_signs(h, h->begun);
-    if (since >= FULL_MS || strcmp(h->begun, h->signs) != 0)
-        begin_look(h);
+    read_stamps(h, h->begun);
+    if (since >= FULL_MS || strcmp(h->begun, h->stamps) != 0)
+        begin_scan(h);
 }
 
 int atoll_hidden_start(struct atoll_loop *loop, const struct atoll_spawn_host *host,
@@ -356,22 +352,22 @@ int atoll_hidden_start(struct atoll_loop *loop, const struct atoll_spawn_host *h
     if (!h)
         return atoll_fail_errno(err, ENOMEM, "hidden entries");
     *h = (struct atoll_hidden){.loop = loop, .host = host, .pidfd = ATOLL_NO_FD};
-    read_signs(h, h->begun);
+    read_stamps(h, h->begun);
     atoll_buf_init(&list, ATOLL_HIDDEN_LIST_MAX);
     if (read_list(host->state_fd, "hidden/list", h->begun, &list) > 0) {
-        memcpy(h->signs, h->begun, sizeof(h->signs));
-        h->looked_ms = atoll_clock_ms();
+        memcpy(h->stamps, h->begun, sizeof(h->stamps));
+        h->scanned_ms = atoll_clock_ms();
     } else {
         r = atoll_tree_remove(host->state_fd, "hidden");
     }
     atoll_buf_done(&list);
     if (r < 0) {
         free(h);
-        return atoll_fail_errno(err, -r, "remove what was hidden by an earlier run");
+        return atoll_fail_errno(err, -r, "remove the hidden layers of an earlier run");
     }
-    if (!*h->signs)
-        begin_look(h);
-    atoll_timer_set(&h->timer, loop, SIGNS_MS, tick, h);
+    if (!*h->stamps)
+        begin_scan(h);
+    atoll_timer_set(&h->timer, loop, STAMPS_MS, tick, h);
     *ret = h;
     return 0;
 }

@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "spawn/paths.h"
 
-/* A directory deeper than this is not looked into, and so is hidden. */
+/* A directory deeper than this is not scanned and therefore hidden. */
 #define DEPTH_MAX 100
 
 #define OPEN_DIR (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -19,7 +19,7 @@
 struct walk {
     struct atoll_buf *paths;
     char path[PATH_MAX];
-    size_t len; /* of path: the directory that is being read, "" or with a slash behind it */
+    size_t len; /* of path: the directory being read, "" or ending with a slash */
     unsigned depth;
 };
 
@@ -39,7 +39,7 @@ static int note(struct walk *w, const char *name)
 
 static int walk_directory(struct walk *w, int fd);
 
-/* Goes on below the directory `name`. Positive: it cannot be looked into. */
+/* Scans the directory `name`. Positive: it cannot be opened. */
 static int enter(struct walk *w, int parent, const char *name)
 {
     size_t len = strlen(name), before = w->len;
@@ -60,7 +60,7 @@ static int enter(struct walk *w, int parent, const char *name)
     return r;
 }
 
-static int look_at(struct walk *w, int parent, const struct dirent *entry)
+static int examine(struct walk *w, int parent, const struct dirent *entry)
 {
     struct stat st;
     bool found;
@@ -80,7 +80,7 @@ static int look_at(struct walk *w, int parent, const struct dirent *entry)
     return r > 0 ? note(w, entry->d_name) : r;
 }
 
-/* Takes the descriptor. */
+/* Takes ownership of fd. */
 static int walk_directory(struct walk *w, int fd)
 {
     DIR *dir = fdopendir(fd);
@@ -93,7 +93,7 @@ static int walk_directory(struct walk *w, int fd)
         return r;
     }
     while (r == 0 && (errno = 0, entry = readdir(dir)) != NULL)
-        r = look_at(w, fd, entry);
+        r = examine(w, fd, entry);
     if (r == 0 && errno != 0)
         r = -errno;
     (void)closedir(dir);
@@ -116,7 +116,8 @@ int atoll_hidden_find(int root_fd, struct atoll_buf *paths)
     return r;
 }
 
-/* Opens the directory that `path` is an entry of, made where it is missing; *ret_name is the entry. */
+/* Opens the parent directory of `path` and creates missing ones; *ret_name is the last
+ * component. */
 static int make_parents(int to_fd, const char *path, const char **ret_name)
 {
     int dir = fcntl(to_fd, F_DUPFD_CLOEXEC, 0);
@@ -150,14 +151,13 @@ static int hide(int to_fd, const char *path)
 
     if (dir < 0)
         return dir;
-    /* Overlay's mark for "nothing below shows here". Making this one device takes no capability
-     * (Linux 5.8). */
+    /* An overlay whiteout: device 0/0. Creating it needs no capability (Linux 5.8). */
     if (mknodat(dir, name, S_IFCHR, makedev(0, 0)) < 0 && errno != EEXIST)
         return -errno;
     return 0;
 }
 
-/* A user cannot give files away: for a user they are the sandbox's root's anyway. */
+/* Rootless, the owner cannot be changed and need not be: inside, the files belong to root. */
 static int copy_attributes(int from, int to)
 {
     struct stat st;
@@ -188,8 +188,8 @@ static int finish_below(int from, int parent, const struct dirent *entry)
     made = openat(parent, entry ? entry->d_name : ".", OPEN_DIR);
     copy = made < 0 ? ATOLL_NO_FD : fcntl(made, F_DUPFD_CLOEXEC, 0);
     if (made < 0 || copy < 0)
-        return errno == ENOTDIR ? 0 : -errno; /* a file system that tells no types */
-    if (source < 0) {                         /* gone meanwhile: it stays as it was made, closed */
+        return errno == ENOTDIR ? 0 : -errno; /* a file system without d_type */
+    if (source < 0) {                         /* removed meanwhile: copy stays private */
         (void)close(copy);
         return errno == ENOENT ? 0 : -errno;
     }

@@ -13,22 +13,22 @@
 #include "base/text.h"
 #include "spawn/paths.h"
 
-/* Blocks 1 to 28 are all of 2^27 up to 29 * 2^27: below are ids that hosts use, above those that
- * stand for no user. */
+/* Blocks 1 to 28 cover the ids from 2^27 to 29 * 2^27: hosts use lower ids themselves, and ids near
+ * 2^32 are special. */
 #define RANGE_BITS 16
-#define FIRST_FILE "id-block" /* in the state directory: the block of the start */
-#define MORE_FILE "id-blocks" /* the others, each with a space behind it */
+#define FIRST_FILE "id-block" /* in the state directory: the block taken at start */
+#define MORE_FILE "id-blocks" /* the other blocks, each followed by a space */
 
 struct block {
     uint32_t number;
-    struct timespec taken; /* last; zero when never */
+    struct timespec taken; /* last time; zero: never */
 };
 
 struct atoll_id_blocks {
     const struct atoll_spawn_host *host; /* borrowed */
-    /* Of the host's mount namespace, where the lock files and other state directories are. */
+    /* In the host's mount namespace, which has the lock files and other state directories. */
     int run_fd, root_fd;
-    char state[PATH_MAX]; /* as the lock files name it */
+    char state[PATH_MAX]; /* path of the state directory, as in the lock files */
     struct {
         uint32_t number;
         int fd; /* holds the lock */
@@ -37,8 +37,8 @@ struct atoll_id_blocks {
     uint32_t lost; /* bit n: block n was ours, and another instance has it now */
 };
 
-/* A test of several blocks does not want to make thousands of sandboxes, nor to take the blocks of
- * every other instance. */
+/* Tests can lower the maximum, so that they need neither thousands of sandboxes nor the blocks of
+ * other instances. */
 static size_t most_blocks(void)
 {
     return atoll_weakened("id_ranges") ? 2 : ATOLL_ID_BLOCKS;
@@ -72,10 +72,10 @@ static bool is_reserved(const struct atoll_id_blocks *blocks, int fd)
 static void reserve(int fd, const char *state)
 {
     if (ftruncate(fd, 0) == 0 && pwrite(fd, state, strlen(state), 0) < 0)
-        (void)!ftruncate(fd, 0); /* then any instance may have it later */
+        (void)!ftruncate(fd, 0); /* without an owner any instance may take it */
 }
 
-/* 1: it is ours now; 0: another instance has it, or, unless `any`, may want it again. */
+/* 1: taken. 0: another instance holds it or, unless `any`, has disks in it. */
 static int try_block(struct atoll_id_blocks *blocks, uint32_t block, bool any,
                      struct atoll_error *err)
 {
@@ -95,8 +95,6 @@ static int try_block(struct atoll_id_blocks *blocks, uint32_t block, bool any,
     blocks->held[blocks->count++].fd = fd;
     return 1;
 }
-
-/* What this instance had. */
 
 static uint32_t remembered_first(const struct atoll_id_blocks *blocks)
 {
@@ -139,8 +137,8 @@ static int remember_more(const struct atoll_id_blocks *blocks, struct atoll_erro
     return r < 0 ? atoll_fail_errno(err, -r, "write " MORE_FILE) : 0;
 }
 
-/* Also those without disks, for the daemon to give back: what an earlier life of ours left may run
- * with their ids for a moment yet. */
+/* Takes the blocks of the previous run, also those without disks: leftover processes of that run
+ * may still use their ids. The daemon gives back the ones it does not need. */
 static int take_remembered(struct atoll_id_blocks *blocks, struct atoll_error *err)
 {
     char text[ATOLL_ID_BLOCKS * 4 + 1], *rest = text, *word;
@@ -161,8 +159,6 @@ static int take_remembered(struct atoll_id_blocks *blocks, struct atoll_error *e
     }
     return r < 0 ? r : remember_more(blocks, err);
 }
-
-/* Choosing. */
 
 static int by_age(const void *a, const void *b)
 {
@@ -188,7 +184,7 @@ static void list_by_age(const struct atoll_id_blocks *blocks,
     qsort(list, ATOLL_ID_BLOCKS, sizeof(*list), by_age);
 }
 
-/* 1 when it took one. `any`: in need also one that is reserved. */
+/* 1 if it took a block. `any`: a block reserved for another instance's disks is acceptable, too. */
 static int take_oldest(struct atoll_id_blocks *blocks, bool any, struct atoll_error *err)
 {
     struct block list[ATOLL_ID_BLOCKS];
@@ -238,7 +234,7 @@ int atoll_id_blocks_open(const struct atoll_spawn_host *host, struct atoll_id_bl
     if (r == 0)
         r = take_remembered(blocks, err);
     if (r < 0) {
-        free(blocks); /* the process ends: descriptors and locks go with it */
+        free(blocks); /* the process exits, which releases descriptors and locks */
         return r;
     }
     *ret = blocks;
@@ -256,11 +252,12 @@ int atoll_id_blocks_take(struct atoll_id_blocks *blocks, uint32_t *ret_base,
         return atoll_fail(
             err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
             "this daemon has %zu of the host's %d blocks of %u id ranges and all are in use; other "
-            "instances of Atoll on this host have the rest: destroy sandboxes, or stop one of them",
+            "instances of Atoll on this host have the rest: destroy sandboxes, or stop another "
+            "instance",
             blocks->count, ATOLL_ID_BLOCKS, atoll_id_block_ranges());
     r = remember_more(blocks, err);
     *ret_base = blocks->held[blocks->count - 1].number << ATOLL_ID_BLOCK_BITS;
-    if (r < 0) { /* a disk made in it would be without its ids after a restart */
+    if (r < 0) { /* after a restart its disks would have no ids */
         struct atoll_error ignored;
         (void)!atoll_id_blocks_give(blocks, *ret_base, &ignored);
     }
@@ -275,13 +272,14 @@ int atoll_id_blocks_give(struct atoll_id_blocks *blocks, uint32_t base, struct a
         if (blocks->held[i].number << ATOLL_ID_BLOCK_BITS != base)
             continue;
         (void)!ftruncate(fd, 0);
-        /* A process that is just being started may have the descriptor, too. */
+        /* Explicit, because a process being started may hold a copy of the descriptor. */
         (void)flock(fd, LOCK_UN);
         (void)close(fd);
         blocks->held[i] = blocks->held[--blocks->count];
         return remember_more(blocks, err);
     }
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "no block that can be given back");
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "not an id block that can be returned");
 }
 
 size_t atoll_id_blocks_list(const struct atoll_id_blocks *blocks,

@@ -19,10 +19,10 @@
 struct dropping {
     struct atoll_list node;
     struct atoll_layers *all;
-    uint32_t request;                /* 0: nobody waits */
-    char name[ATOLL_LAYER_NAME_CAP]; /* that it has now */
+    uint32_t request;                /* 0: no request waits */
+    char name[ATOLL_LAYER_NAME_CAP]; /* its current name */
     struct atoll_po_ids ids;
-    pid_t pid; /* of who removes it */
+    pid_t pid; /* of the process that removes it */
     int pidfd;
     struct atoll_watch watch;
 };
@@ -41,8 +41,8 @@ static void finish(struct dropping *d, const struct atoll_error *error)
     uint32_t request = d->request;
 
     if (error && !request)
-        atoll_log(ATOLL_LOG_ERROR, "what nobody wants any more cannot be removed", "layer", d->name,
-                  "error", error->text, NULL);
+        atoll_log(ATOLL_LOG_ERROR, "a dropped layer cannot be removed", "layer", d->name, "error",
+                  error->text, NULL);
     atoll_watch_close(&d->watch);
     if (d->pidfd >= 0)
         (void)close(d->pidfd);
@@ -85,7 +85,7 @@ static int begin(struct dropping *d, struct atoll_error *err)
     (void)kill(d->pid, SIGKILL);
     while (waitpid(d->pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    return atoll_fail_errno(err, -r, "watch who removes the layer");
+    return atoll_fail_errno(err, -r, "watch the process that removes the layer");
 }
 
 static void go_on(struct atoll_layers *all)

@@ -4,17 +4,16 @@
 #include "spawn/plan_run.h"
 
 /*
- * Layers that nobody wants any more. Each is put aside in one step, so that its name is free and no layer
- * is ever half there, and then removed by a process of its own, one after the other: a large tree
- * takes the time it takes, and others are served meanwhile.
- * One that was put aside and not removed is a layer of that name, which is nobody's: to be dropped again.
- * Other trees that nobody wants can become such a layer, too.
+ * Removes dropped layers. Each is first renamed, so that its name is free at once and no layer is
+ * ever partly removed under its own name; then a separate process removes it, one layer at a time,
+ * while spawn serves other requests. A layer that was renamed but not removed stays under the new
+ * name and can be dropped again. Other trees of the state directory can be removed the same way.
  * Thread: the loop's.
  */
 struct atoll_layers {
     struct atoll_loop *loop;
     const struct atoll_spawn_host *host;
-    /* Nothing of it is left, or error says why. */
+    /* The layer is removed, or error says why not. */
     void (*dropped)(void *arg, uint32_t request, const struct atoll_error *error);
     void *arg;
     struct atoll_list queue; /* the first is being removed */
@@ -23,19 +22,20 @@ struct atoll_layers {
 
 #define ATOLL_LAYER_NAME_CAP 72
 
-/* Moves a tree of the state directory to where nobody looks for it; ret has the layer it is now. */
+/* Moves a tree of the state directory to a new layer name that no plan uses; ret receives that
+ * name. */
 int atoll_layer_put_aside(const struct atoll_spawn_host *host, int dir, const char *name,
                           char ret[static ATOLL_LAYER_NAME_CAP]) ATOLL_MUST_CHECK;
 
 void atoll_layers_init(
     struct atoll_layers *layers, struct atoll_loop *loop, const struct atoll_spawn_host *host,
     void (*dropped)(void *arg, uint32_t request, const struct atoll_error *error), void *arg);
-/* ids: whose its files may be, as for atoll_child_sweep(). `dropped` comes at once or later. Absent is
- * success. */
+/* Drops a layer. ids: possible owners of its files, as for atoll_child_sweep(). `dropped` is called
+ * now or later; a missing layer is success. */
 int atoll_layers_drop(struct atoll_layers *layers, const char *name, const struct atoll_po_ids *ids,
                       uint32_t request, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Goes on with what an earlier life had put aside. What has owners that only the daemon knows stays until
- * it drops it. */
+/* Continues removals of an earlier run. Layers whose owners only the daemon knows stay until the
+ * daemon drops them. */
 void atoll_layers_sweep(struct atoll_layers *layers);
-/* Whoever asked is gone. What they asked for is done all the same. */
+/* The daemon disconnected: removals continue, but `dropped` is not called for its requests. */
 void atoll_layers_forget_requests(struct atoll_layers *layers);

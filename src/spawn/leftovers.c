@@ -18,9 +18,7 @@ struct group {
     char id[33];
 };
 
-/* Files. */
-
-/* What cannot be removed is in nobody's way. */
+/* Best effort: entries that cannot be removed do no harm. */
 static void sweep_old(int parent, const char *prefix)
 {
     int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -36,8 +34,8 @@ static void sweep_old(int parent, const char *prefix)
         (void)close(fd);
 }
 
-/* The atoll-spawn of gVisor has the directory above in sight, see own_root.h. Sandboxes of the other one
- * may stand on them. */
+/* Removes replaced templates, unless the other atoll-spawn has sandboxes that may use them:
+ * gVisor's sees the native state directory as "above" (own_root.h). */
 static void sweep_templates(const struct atoll_spawn_host *host)
 {
     bool below = access("above", F_OK) == 0;
@@ -60,10 +58,8 @@ int atoll_leftovers_put_aside(const struct atoll_spawn_host *host, struct atoll_
     sweep_old(host->state_fd, ATOLL_HIDDEN_OLD);
     if (atoll_paths_holds_entries(host->state_fd, "sandboxes"))
         r = atoll_layer_put_aside(host, host->state_fd, "sandboxes", name);
-    return r < 0 ? atoll_fail_errno(err, -r, "put aside what an earlier run left") : 0;
+    return r < 0 ? atoll_fail_errno(err, -r, "move away the sandboxes of an earlier run") : 0;
 }
-
-/* Processes. */
 
 static void note_group(void *arg, const char *id)
 {
@@ -71,12 +67,12 @@ static void note_group(void *arg, const char *id)
     struct group *g = calloc(1, sizeof(*g));
 
     if (!g)
-        abort(); /* a small fixed object, at the start */
+        abort(); /* a small fixed object, at start */
     (void)snprintf(g->id, sizeof(g->id), "%s", id);
     atoll_list_push_back(&l->groups, &g->node);
 }
 
-/* Whether any of them went. */
+/* True if a group was removed. */
 static bool end_groups(struct atoll_leftovers *l)
 {
     bool went = false;
@@ -95,7 +91,7 @@ static bool end_groups(struct atoll_leftovers *l)
     return went;
 }
 
-/* Left to the next start. */
+/* The next start tries again. */
 static void give_up(struct atoll_leftovers *l)
 {
     ATOLL_LIST_FOREACH (&l->groups, node) {
@@ -132,7 +128,7 @@ int atoll_leftovers_end(struct atoll_leftovers *l, struct atoll_loop *loop,
     atoll_list_init(&l->groups);
     r = atoll_cgroups_each(&host->cgroups, note_group, l);
     if (r < 0)
-        return atoll_fail_errno(err, -r, "find what an earlier run left");
+        return atoll_fail_errno(err, -r, "find processes of an earlier run");
     go_on(l);
     return 0;
 }

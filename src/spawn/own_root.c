@@ -14,13 +14,13 @@ static const struct {
     const char *host_path, *name;
 } shown[] = {{"/usr", "usr"}, {"/proc", "proc"}, {"/dev", "dev"}, {".", "state"}, {"/tmp", "tmp"}};
 
-/* The last is for who is told to leave the host's files in sight. */
+/* The last directory is shown only with the test switch that exposes the host's files. */
 static size_t shown_count(void)
 {
     return ATOLL_ARRAY_LEN(shown) - (atoll_weakened("host_files") ? 0 : 1);
 }
 
-/* The current directory is the state directory; its mount is the one the kernel moved along. */
+/* The current directory is the state directory; unshare() moved it to the new mount namespace. */
 static int fill(int root, struct atoll_error *err)
 {
     for (size_t i = 0; i < shown_count(); i++) {
@@ -35,7 +35,7 @@ static int fill(int root, struct atoll_error *err)
             return atoll_fail_errno(err, -r, "show %s", shown[i].name);
     }
     if (mkdirat(root, &ATOLL_OWN_BUNDLE[1], 0755) < 0)
-        return atoll_fail_errno(err, errno, "make place for bundles");
+        return atoll_fail_errno(err, errno, "create the directory for bundles");
     return 0;
 }
 
@@ -57,11 +57,11 @@ int atoll_own_root(struct atoll_spawn_host *host, struct atoll_error *err)
     ATOLL_AUTOCLOSE int root = ATOLL_NO_FD;
     int r;
 
-    /* Private first: nothing that is mounted here may show on the host. */
+    /* Private first, so that no mount made here propagates to the host. */
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return atoll_fail_errno(err, errno, "own mount namespace");
     root = atoll_mnt_new("tmpfs", options, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV);
-    /* A directory to hang it on that is there for sure (the id locks are in it) and not shown. */
+    /* A mount point that always exists (it has the id locks) and is not part of the new root. */
     r = root < 0 ? root : atoll_mnt_attach(root, AT_FDCWD, "/run/atoll");
     if (r < 0)
         return atoll_fail_errno(err, -r, "own root");

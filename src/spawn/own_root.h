@@ -1,17 +1,17 @@
 #pragma once
 #include "spawn/plan_run.h"
 
-/* Where the state directory is in it. */
+/* Path of the state directory in spawn's own root. */
 #define ATOLL_OWN_STATE "/state"
-/* An empty directory to everybody, over which a sandbox of gVisor hangs its bundle. */
+/* An empty directory; a gVisor sandbox mounts its bundle on it, in its own mount namespace. */
 #define ATOLL_OWN_BUNDLE "/bundle"
 
 /*
- * Spawn's own small root: a mount namespace with nothing in it but the host's /usr, /proc, /dev and
- * the state directory. Every sandbox starts from a copy of it, so it is small for speed, and so that
- * a mistake in a plan finds nothing of the host to show.
- * A state directory that lies in another instance's says so by a directory `above` in it: there its
- * parent is shown, so that both instances share templates and layers.
- * Re-opens host->state_fd inside and makes it the current directory. Needs root.
+ * Spawn's own small root: a mount namespace that contains only the host's /usr, /proc, /dev and the
+ * state directory. Every sandbox starts from a copy of it: a small one is fast to copy, and a
+ * mistake in a plan cannot expose other files of the host. A state directory inside that of another
+ * instance contains a directory `above`: the parent state directory is mounted there, so that both
+ * instances share templates and layers. Re-opens host->state_fd inside and makes it the current
+ * directory. Needs root.
  */
 int atoll_own_root(struct atoll_spawn_host *host, struct atoll_error *err) ATOLL_MUST_CHECK;

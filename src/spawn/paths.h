@@ -2,14 +2,14 @@
 #include "base/defs.h"
 
 /*
- * Places on the host that a plan may name: a path below the state directory. Opened without
- * leaving it: a link or ".." that points outside is refused.
+ * Opens a host path that a plan may name: a path below the state directory. A link or ".." that
+ * leads outside is refused.
  */
 int atoll_paths_open(int state_fd, const char *path, int flags) ATOLL_MUST_CHECK;
 
-/* Whether it is a place below the root that a plan puts together: relative, and without empty, "." or
- * ".." parts. */
+/* True if the path is relative and has no empty, "." or ".." components: it stays below the root
+ * that a plan builds. */
 bool atoll_paths_is_inside(const char *path);
 
-/* Whether there is anything in that directory, named from dirfd. */
+/* True if the directory dirfd/path exists and is not empty. */
 bool atoll_paths_holds_entries(int dirfd, const char *path);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "base/switches.h"
 
-/* The closed set of operations. START is not here: sandbox.c makes the process itself. */
+/* The closed set of operations. START is not here: sandbox.c creates the process. */
 static const struct {
     const char *name;
     const struct atoll_msg_desc *desc;
@@ -101,7 +101,7 @@ int atoll_build_step(struct atoll_plan_run *b, const struct atoll_plan_step *ste
     int r;
 
     if ((size_t)step->op >= ATOLL_ARRAY_LEN(steps) || !steps[step->op].fn)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "operation %d is not known",
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "unknown operation %d",
                           (int)step->op);
     r = atoll_faultf("spawn.%s", steps[step->op].name);
     if (r != 0)

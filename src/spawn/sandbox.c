@@ -78,7 +78,7 @@ void atoll_sandbox_free(struct sandbox *s)
     free(s);
 }
 
-/* The socket the daemon will find the agent behind: state/sandboxes/<id>.sock. */
+/* Creates the agent's listening socket, state/sandboxes/<id>.sock. */
 static int make_socket(struct atoll_plan_run *b, struct atoll_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -90,7 +90,7 @@ static int make_socket(struct atoll_plan_run *b, struct atoll_error *err)
     b->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (b->listen_fd < 0)
         return atoll_fail_errno(err, errno, "socket");
-    /* Relative to the current directory, the state directory: its own path may be long. */
+    /* Relative to the current directory (the state directory), whose path may exceed sun_path. */
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "sandboxes/%s.sock", b->id);
     if (bind(b->listen_fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         listen(b->listen_fd, 8) < 0)
@@ -98,7 +98,7 @@ static int make_socket(struct atoll_plan_run *b, struct atoll_error *err)
     return 0;
 }
 
-/* Runs the steps before START here; *plan and *len are left behind it. */
+/* Runs the steps before START; *plan and *len then start after START. */
 static int run_host_steps(struct atoll_plan_run *b, const uint8_t **plan, size_t *len,
                           uint32_t *index, struct atoll_plan_step *step, struct atoll_error *err)
 {
@@ -112,7 +112,7 @@ static int run_host_steps(struct atoll_plan_run *b, const uint8_t **plan, size_t
         ++*index;
     }
     if (r == 0)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the plan starts nothing");
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the plan has no start step");
     return r == -EBADMSG ? atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EBADMSG, "malformed plan")
                          : r;
 }
@@ -124,8 +124,8 @@ static uint64_t clone_flags(const struct atoll_plan_run *b)
     flags |= atoll_weakened("pid_namespace") ? 0 : CLONE_NEWPID;
     flags |= atoll_weakened("ipc_namespace") ? 0 : CLONE_NEWIPC;
     flags |= atoll_weakened("uts_namespace") ? 0 : CLONE_NEWUTS;
-    /* With root the user namespace comes last (IDENTITY), so that every other namespace belongs to
-     * the host and the sandbox has no power over any. */
+    /* With root the user namespace is entered last (IDENTITY), so that the other namespaces belong
+     * to the host's user namespace and the sandbox has no capabilities over them. */
     if (b->ids.mode != ATOLL_IDS_RANGE)
         flags |= CLONE_NEWUSER;
     if (b->new_network)
@@ -133,7 +133,7 @@ static uint64_t clone_flags(const struct atoll_plan_run *b)
     return flags;
 }
 
-/* Makes the process of START. In the child this does not return. */
+/* Creates the process of START. Does not return in the child. */
 static int start_process(struct sandbox *s, struct atoll_plan_run *b,
                          const struct atoll_plan_step *step, const uint8_t *rest, size_t len,
                          uint32_t index, struct atoll_error *err)
@@ -156,7 +156,7 @@ static int start_process(struct sandbox *s, struct atoll_plan_run *b,
     s->status_fd = status[0];
     if (b->has_cgroup && b->host->cgroups.version == 2)
         r = cgroup_fd = atoll_cgroup_open_v2(&b->host->cgroups, b->id);
-    /* Never outside its group: that would be without limits. */
+    /* The process starts inside its cgroup, so it never runs without limits. */
     s->pid =
         r < 0 ? r : atoll_sys_clone_for(atoll_build_owner(b), clone_flags(b), cgroup_fd, &s->pidfd);
     r = 0;
@@ -179,19 +179,19 @@ static void report_start(struct sandbox *s, const struct atoll_error *error, con
                             step);
 }
 
-/* A start that failed: keep the story until the remains are gone, then tell. */
+/* A start failed: stores the error, undoes the start, then reports. */
 static void fail_start(struct sandbox *s, uint32_t index, enum atoll_plan_op op,
                        const struct atoll_error *error)
 {
     s->state = SANDBOX_FAILED;
     s->error = *error;
     (void)snprintf(s->step, sizeof(s->step), "%s", atoll_build_step_name(op));
-    if (error->kind != ATOLL_ERR_OUT_OF_RANGE) /* which is for the client */
+    if (error->kind != ATOLL_ERR_OUT_OF_RANGE) /* that text is for the client */
         (void)atoll_wrap(&s->error, "step %u (%s)", index, s->step);
     atoll_sandbox_undo(s);
 }
 
-/* A moment of rest after a start: get ready for the next one. */
+/* Runs shortly after a start: prepares the user namespace of the next one. */
 static void make_spare(void *arg)
 {
     struct atoll_sandboxes *all = arg;
@@ -213,7 +213,8 @@ static void status_ready(void *arg, uint32_t events)
         return;
     if (n == (ssize_t)sizeof(status) && status.error.kind == ATOLL_ERR_NONE && s->request == 0) {
         struct atoll_error unwanted;
-        (void)atoll_fail(&unwanted, ATOLL_ERR_ABORTED, ECANCELED, "nobody waits for it");
+        (void)atoll_fail(&unwanted, ATOLL_ERR_ABORTED, ECANCELED,
+                         "the daemon that requested it disconnected");
         fail_start(s, 0, ATOLL_PLAN_START, &unwanted);
         return;
     }
@@ -227,7 +228,8 @@ static void status_ready(void *arg, uint32_t events)
     }
     if (n != (ssize_t)sizeof(status)) {
         struct atoll_error gone;
-        (void)atoll_fail(&gone, ATOLL_ERR_INTERNAL, ECHILD, "the new process died without a word");
+        (void)atoll_fail(&gone, ATOLL_ERR_INTERNAL, ECHILD,
+                         "the new process died without an error report");
         fail_start(s, 0, ATOLL_PLAN_START, &gone);
         return;
     }
@@ -255,12 +257,12 @@ static void process_gone(void *arg, uint32_t events)
     note_exit(s);
     switch (s->state) {
     case SANDBOX_STARTING:
-        /* What it wrote before it died, if anything, is in the pipe. */
+        /* The pipe still holds the status that the process wrote before it died, if any. */
         status_ready(s, 0);
         break;
     case SANDBOX_RUNNING:
         s->state = SANDBOX_EXITED;
-        /* Nobody asked it to end: what it had used may tell why it did. */
+        /* An unrequested exit: the resource usage may explain it. */
         (void)!atoll_cgroup_read_stats(&s->all->host->cgroups, s->id, &s->exit.stats);
         s->all->events->exited(s->all->arg, s->id, &s->exit);
         break;
@@ -311,7 +313,7 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
     return 0;
 }
 
-/* Answered when the removal under way is complete. Who wants the disk gone wins. */
+/* Adds a request to the removal under way. The disk is kept only if every request keeps it. */
 static void join_removal(struct sandbox *s, uint32_t request, bool keep_disk)
 {
     if (s->joined_count == SANDBOX_JOINED_MAX) {
@@ -335,7 +337,7 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
 
     if (!s) {
         if (!keep_disk && atoll_text_is_id(id))
-            atoll_sandbox_drop_disk(all->host, id); /* of one that was stopped */
+            atoll_sandbox_drop_disk(all->host, id); /* the disk of a stopped sandbox */
         all->events->removed(all->arg, id, request, &nothing, NULL);
         return;
     }
@@ -343,9 +345,9 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
         join_removal(s, request, keep_disk);
         return;
     }
-    if (s->state == SANDBOX_STARTING) { /* two wait for an answer then */
+    if (s->state == SANDBOX_STARTING) { /* the start request is answered, too */
         struct atoll_error unwanted;
-        (void)atoll_fail(&unwanted, ATOLL_ERR_ABORTED, ECANCELED, "it is being removed");
+        (void)atoll_fail(&unwanted, ATOLL_ERR_ABORTED, ECANCELED, "the sandbox is being removed");
         join_removal(s, request, keep_disk);
         fail_start(s, 0, ATOLL_PLAN_START, &unwanted);
         return;

@@ -3,26 +3,26 @@
 #include "spawn/plan_run.h"
 
 /*
- * The sandboxes spawn has made: from a plan to a running agent, and back to nothing. Removing is
- * the one way to undo, whether a start failed half-way, the agent died or the daemon asks; it is
- * complete (process, cgroup, directory) before it is reported.
- * Thread: the loop's. Nothing here waits: a start and a removal go on while others are served.
+ * The sandboxes of this spawn: executes a plan until the agent runs, and removes sandboxes. Removal
+ * is the same code for a failed start, a dead agent and a request of the daemon; it is reported
+ * when it is complete (process, cgroup, directory).
+ * Thread: the loop's. Never blocks: starts and removals run while other requests are served.
  */
 struct atoll_sandboxes;
 
 struct atoll_sandbox_exit {
-    int code;   /* -1 when a signal ended it */
-    int signal; /* 0 when it exited */
+    int code;   /* -1 if a signal killed it */
+    int signal; /* 0 if it exited */
     struct atoll_cgroup_stats stats;
 };
 
 struct atoll_sandboxes_events {
-    /* A start ended: ret_pid > 0, or error (nothing of it is left then). */
+    /* A start ended: pid > 0, or error (then everything was removed). */
     void (*started)(void *arg, const char *id, uint32_t request, pid_t pid, uint64_t boot_us,
                     const struct atoll_error *error, const char *step);
-    /* The first process of a started sandbox is gone; what remains waits for a removal. */
+    /* The first process of a started sandbox exited; its resources remain until it is removed. */
     void (*exited)(void *arg, const char *id, const struct atoll_sandbox_exit *exit);
-    /* Nothing of it is left, or error says what is. */
+    /* The sandbox is removed, or error says why not. */
     void (*removed)(void *arg, const char *id, uint32_t request,
                     const struct atoll_sandbox_exit *exit, const struct atoll_error *error);
     /* A freeze or thaw ended. */
@@ -33,24 +33,25 @@ int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *
                         const struct atoll_sandboxes_events *events, void *arg,
                         struct atoll_sandboxes **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Starts one; `started` comes later. Fails at once for a bad or used id. */
+/* Starts a sandbox; `started` is called later. Fails at once if the id is invalid or in use. */
 int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t request,
                           const uint8_t *plan, size_t plan_len,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Removes one; `removed` comes later, also for one that does not exist. A disk that can outlive its
- * sandbox goes too, unless it is to be kept: then it is not mounted any more. */
+/* Removes a sandbox; `removed` is called later, also if it does not exist. Deletes a disk that can
+ * outlive its sandbox, unless keep_disk is set; a kept disk is unmounted when `removed` is
+ * called. */
 void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_t request,
                             bool keep_disk);
-/* Makes its processes stand still, or go on; `frozen` comes later. */
+/* Freezes or thaws its processes; `frozen` is called later. */
 void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_t request,
                             bool frozen);
-/* How many there are, in whatever state. */
-/* Whoever asked is gone: their requests are not answered, so that no other daemon takes an answer
- * for its own, and a sandbox that is being started for them is undone. */
+/* The daemon disconnected: its requests are not answered, so that the next daemon cannot mistake an
+ * answer for its own, and sandboxes being started for it are removed. */
 void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all);
 
+/* Number of sandboxes in any state. */
 size_t atoll_sandboxes_count(const struct atoll_sandboxes *all);
-/* Whether any of them, in whatever state, has ids among these. */
+/* True if a sandbox in any state has ids in [first, first + count). */
 bool atoll_sandboxes_use_ids(const struct atoll_sandboxes *all, uint32_t first, uint32_t count);
-/* Walks the started ones: start with *pos = 0; NULL at the end. */
+/* Iterates over started sandboxes: begin with *pos = 0; NULL at the end. */
 const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos, pid_t *ret_pid);

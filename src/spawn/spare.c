@@ -7,7 +7,7 @@
 #define RANGE_SIZE 65536u
 
 struct atoll_spare {
-    uint32_t last;    /* range that was taken last, 0: none yet */
+    uint32_t last;    /* range that was taken last; 0: none yet */
     uint32_t outside; /* range of fd */
     int fd;           /* ATOLL_NO_FD: none ready */
 };
@@ -21,8 +21,8 @@ int atoll_spare_new(struct atoll_spare **ret, struct atoll_error *err)
     return 0;
 }
 
-/* Owned by its own first id: what a sandbox uses up of a user's quotas is charged to that, and not
- * to root. See docs/adr/0017-quotas-are-charged-to-the-sandbox.md. */
+/* The namespace is owned by its own first id, so that per-user kernel quotas are charged to the
+ * sandbox and not to root. See docs/adr/0017-quotas-are-charged-to-the-sandbox.md. */
 static int make(uint32_t outside)
 {
     return atoll_sys_make_userns(atoll_weakened("quota_owner") ? 0 : outside, 0, outside,

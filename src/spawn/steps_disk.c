@@ -14,10 +14,10 @@
 
 /*
  * The disk of a sandbox: one bounded file system, mounted on state/mnt in the sandbox's own mount
- * namespace, where nobody else sees it. At its top: `u` (the writable layer), `w` (overlay's work directory), `r`
- * (where the root comes together) and a directory per read-only layer. The current directory is
- * its top from here to the pivot, so that overlay can be given bare names and the mount table
- * inside shows no path of the host.
+ * namespace, invisible elsewhere. At its top: `u` (the writable layer), `w` (overlay's work
+ * directory), `r` (the root under construction) and a directory per read-only layer. Its top is the
+ * current directory until the pivot, so that overlay gets relative names and the mount table inside
+ * shows no path of the host.
  */
 
 #define LOCK_RETRY_US 5000
@@ -36,7 +36,7 @@ static int mount_tmpfs(const struct atoll_po_disk *disk, struct atoll_error *err
     return fd < 0 ? atoll_fail_errno(err, -fd, "mount tmpfs") : fd;
 }
 
-/* Attaches the image to a free loop device that goes away with its last user. */
+/* Attaches the image to a free loop device, which is detached when its last user closes it. */
 static int attach_loop(int image_fd, char *ret_path, size_t cap, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
@@ -66,9 +66,9 @@ static int attach_loop(int image_fd, char *ret_path, size_t cap, struct atoll_er
     return atoll_fail_errno(err, errno, "configure loop device");
 }
 
-/* The loop device uses this very open file, so the lock lasts exactly as long as it is attached: an
- * image can never be mounted twice, and whoever gets the lock knows that it is not mounted at all.
- * The device of a spawn that was killed may take a moment to let go. */
+/* The loop device shares this open file description, so the lock lasts exactly as long as the image
+ * is attached: an image cannot be mounted twice, and a process that gets the lock knows that it is
+ * not mounted. After a spawn was killed, its loop device may need a moment to detach. */
 static int lock_image(int fd, struct atoll_error *err)
 {
     for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; tries++) {
@@ -91,7 +91,7 @@ static int mount_image(struct atoll_plan_run *b, struct atoll_error *err)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the plan made no image");
     if (b->kept_disk && lock_image(b->image_fd, err) < 0)
         return -EBUSY;
-    /* What is written to it later is only as safe as the empty file system below. */
+    /* A new image must be on stable storage before a tenant relies on data written to it. */
     if (b->kept_disk && !b->existing_disk && fsync(b->image_fd) < 0)
         return atoll_fail_errno(err, errno, "write disk image");
     loop_fd = attach_loop(b->image_fd, device, sizeof(device), err);
@@ -102,7 +102,7 @@ static int mount_image(struct atoll_plan_run *b, struct atoll_error *err)
     return fd < 0 ? atoll_fail_errno(err, -fd, "mount ext4 image") : fd;
 }
 
-/* No file system of its own: a directory on the state disk, for building layers. */
+/* A directory of the state directory instead of a file system, for building layers. */
 static int enter_plain(struct atoll_plan_run *b, struct atoll_error *err)
 {
     char path[64];
@@ -128,7 +128,7 @@ static int enter_mounted(struct atoll_plan_run *b, const struct atoll_po_disk *d
     return fchdir(mount_fd) < 0 ? atoll_fail_errno(err, errno, "enter disk") : 0;
 }
 
-/* The id of the host that stands for `inside` in this sandbox. In a user namespace of our own the
+/* The host id of the id `inside`. Rootless, this process is in the sandbox's user namespace and the
  * kernel translates. */
 static uint32_t outside_id(const struct atoll_plan_run *b, uint32_t inside)
 {
@@ -137,7 +137,7 @@ static uint32_t outside_id(const struct atoll_plan_run *b, uint32_t inside)
     return b->ids.mode == ATOLL_IDS_SINGLE ? b->ids.inside : inside;
 }
 
-/* A directory at the top of the disk; one of an earlier run stays as it is. */
+/* Creates a directory at the top of the disk; keeps an existing one. */
 static int make_top(struct atoll_plan_run *b, const char *name, mode_t mode)
 {
     return mkdir(name, mode) < 0 && !(errno == EEXIST && b->existing_disk) ? -errno : 0;
@@ -168,8 +168,9 @@ int atoll_step_disk(struct atoll_plan_run *b, const void *step, struct atoll_err
     return b->upper_fd < 0 ? atoll_fail_errno(err, errno, "open writable layer") : 0;
 }
 
-/* Directories are made in the writable layer before it is part of the root, where no image can
- * have planted a link. Opens the parent of `path` and points *ret_name at its last component. */
+/* Opens the parent of `path` in the writable layer, creates missing directories and points
+ * *ret_name at the last component. The layer is not part of the root yet, so an image's links are
+ * not followed. */
 static int open_parent(struct atoll_plan_run *b, const char *path, const char **ret_name,
                        struct atoll_error *err)
 {
@@ -208,7 +209,7 @@ int atoll_step_directory(struct atoll_plan_run *b, const void *step, struct atol
     const char *name;
     ATOLL_AUTOCLOSE int parent = ATOLL_NO_FD;
 
-    if (b->laid_out) /* what became of it since is the tenant's business */
+    if (b->laid_out) /* the tenant may have changed it since */
         return 0;
     if (b->ids.mode == ATOLL_IDS_RANGE && (want->uid >= b->ids.count || want->gid >= b->ids.count))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "an owner without an id");

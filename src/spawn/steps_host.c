@@ -13,7 +13,7 @@
  * Steps that run in spawn before the new process exists.
  */
 
-/* Ranges below this belong to real users of the host, however the daemon came to ask for one. */
+/* Lower ids belong to users of the host; a request for them is refused. */
 #define LOWEST_OUTSIDE_ID 100000u
 #define RANGE_SIZE 65536u
 
@@ -50,7 +50,7 @@ int atoll_step_ids(struct atoll_plan_run *b, const void *step, struct atoll_erro
         if (b->host->root)
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                               "root needs an own id range");
-        return 0; /* the namespace is made with the process */
+        return 0; /* the namespace is created with the process */
     default:
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "id mode %u", b->ids.mode);
     }
@@ -65,23 +65,23 @@ int atoll_step_cgroup(struct atoll_plan_run *b, const void *step, struct atoll_e
 
     if (cg->version == 0)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-                          "this host gives no cgroups to limit memory, CPU and processes with");
+                          "this host has no usable cgroups to limit memory, CPU and processes");
     r = atoll_cgroup_create(cg, b->id, &limits);
     if (r < 0)
         return atoll_fail_errno(err, -r, "make cgroup");
     b->has_cgroup = true;
     if (!cg->has[ATOLL_CG_MEMORY])
-        return 0; /* nobody runs out of it here, or the request would have been refused */
+        return 0; /* no memory controller: the request waived the limit */
     b->oom_fd = atoll_cgroup_open_oom(cg, b->id);
     b->peak_fd = atoll_cgroup_open_peak(cg, b->id);
     if (b->peak_fd == -ENOENT)
-        b->peak_fd = ATOLL_NO_FD; /* v2 before 5.19: evidence only */
+        b->peak_fd = ATOLL_NO_FD; /* v2 before 5.19 lacks it; optional */
     if (b->oom_fd < 0)
         return atoll_fail_errno(err, -b->oom_fd, "open memory events");
     return 0;
 }
 
-/* Copies only what is data: a fresh file system is nearly all holes. */
+/* Copies data extents only: a new file system is nearly all holes. */
 static int copy_sparse(int from, int to)
 {
     struct stat st;
@@ -106,7 +106,7 @@ static int open_existing(struct atoll_plan_run *b, const char *name, struct atol
     b->existing_disk = true;
     b->image_fd = openat(b->host->disks_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (b->image_fd < 0)
-        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, errno, "its disk is gone");
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, errno, "the disk of the sandbox is missing");
     return 0;
 }
 

@@ -12,18 +12,18 @@
 #include "sys/mnt.h"
 
 /*
- * What the kernel shows inside: a /dev with a handful of nodes, and a /proc of which the parts that
- * tell or change something about the host are covered.
+ * /dev with a few nodes, and /proc with files masked that reveal or change the state of the host.
  *
- * /dev, /dev/shm and the empty directory that covers directories of /proc are parts of one file
- * system: each one a sandbox makes costs every memory cgroup of the host (docs/adr/0020). Where the
- * disk is in memory they are directories of it, so that /dev/shm is bounded by the disk's limit.
+ * /dev, /dev/shm and the empty directory that masks directories of /proc are directories ("parts")
+ * of one file system, because each file system adds a cost to every memory cgroup of the host
+ * (docs/adr/0020). If the disk is in memory, the parts are on it, so that the disk's limit bounds
+ * /dev/shm.
  */
 #define PARTS ATOLL_BUILD_PARTS
 #define PART_DEV PARTS "/dev"
 #define PART_SHM PARTS "/shm"
 #define PART_NONE PARTS "/none"
-/* What the parts need beside the content of /dev/shm. */
+/* Size of the parts without the content of /dev/shm. */
 #define PARTS_BYTES 65536u
 #define PARTS_INODES 64u
 
@@ -46,7 +46,7 @@ static uint32_t root_outside(const struct atoll_plan_run *b)
     return b->ids.mode == ATOLL_IDS_RANGE ? b->ids.outside : b->ids.agent_uid;
 }
 
-/* With real root a node of our own; otherwise the host's, bound. */
+/* As root creates the node; rootless bind-mounts the host's. */
 static int make_node(struct atoll_plan_run *b, int dev, size_t i)
 {
     char host_path[32];
@@ -107,7 +107,7 @@ static int mount_pts(const struct atoll_po_dev *want, int dev, struct atoll_erro
     return attach_new("devpts", pts, ATOLL_MNT_NOSUID | ATOLL_MNT_NOEXEC, dev, "pts", err);
 }
 
-/* Shows the directory `name` of the disk at dirfd/path, with these flags instead of the disk's. */
+/* Mounts the directory `name` of the disk at dirfd/path with changed mount flags. */
 static int show_part(const char *name, uint64_t set, uint64_t clear, int dirfd, const char *path)
 {
     ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, name, false);
@@ -118,7 +118,7 @@ static int show_part(const char *name, uint64_t set, uint64_t clear, int dirfd, 
     return r < 0 ? r : ATOLL_TAKE_FD(tree);
 }
 
-/* A file system in memory for the parts, where the disk is not in memory itself. */
+/* A tmpfs for the parts, if the disk is not in memory. */
 static int mount_parts(const struct atoll_po_dev *want, struct atoll_error *err)
 {
     char size[24], inodes[24];
@@ -137,7 +137,7 @@ static int make_parts(struct atoll_plan_run *b, const struct atoll_po_dev *want,
     uint32_t root = root_outside(b);
 
     if (mkdir(PARTS, 0711) < 0 && !(errno == EEXIST && b->existing_disk))
-        return atoll_fail_errno(err, errno, "make place for /dev");
+        return atoll_fail_errno(err, errno, "create the directory of /dev");
     if (!b->disk_in_memory && mount_parts(want, err) < 0)
         return -EIO;
     if (mkdir(PART_DEV, 0755) < 0 || chown(PART_DEV, root, root) < 0 || mkdir(PART_SHM, 0) < 0 ||
@@ -146,7 +146,7 @@ static int make_parts(struct atoll_plan_run *b, const struct atoll_po_dev *want,
     return 0;
 }
 
-/* The host's whole /dev, for a test that wants to see it noticed. */
+/* Test switch: exposes the host's /dev, which a security test must detect. */
 static int bind_dev(struct atoll_plan_run *b, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, "/dev", true);
@@ -180,15 +180,16 @@ int atoll_step_dev(struct atoll_plan_run *b, const void *step, struct atoll_erro
     return r < 0 ? atoll_fail_errno(err, -r, "make /dev read-only") : 0;
 }
 
-/* "proc/" and the name, which must be one of a place below it. */
+/* Writes "proc/" and the name; refuses a name that leads outside. */
 static int proc_path(const char *name, char *out, size_t cap, struct atoll_error *err)
 {
     if (!atoll_paths_is_inside(name) || (size_t)snprintf(out, cap, "proc/%s", name) >= cap)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "no part of /proc: %.64s", name);
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not a path below /proc: %.64s",
+                          name);
     return 0;
 }
 
-/* Those that are directories: to try a file first and be refused costs as much as ten masks. */
+/* Known directories of /proc. Trying to mask one as a file first costs as much as ten masks. */
 static bool is_directory(const char *name)
 {
     static const char *const names[] = {"acpi", "asound", "bus",      "fs",
@@ -217,7 +218,7 @@ static int mask_file(const char *path)
     return mount("dev/null", path, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
 }
 
-/* Covers one entry of /proc: a file with the sandbox's /dev/null, a directory with nothing. */
+/* Masks one entry of /proc: a file with the sandbox's /dev/null, a directory with an empty one. */
 static int mask(const char *name, int disk, struct atoll_error *err)
 {
     bool directory = is_directory(name);
@@ -252,7 +253,8 @@ static int make_read_only(struct atoll_plan_run *b, const char *name, struct ato
 int atoll_step_proc(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_proc *want = step;
-    /* mount(2) with bare names is one call a mask where the descriptor way takes three. */
+    /* mount(2) with relative names takes one call per mask; the descriptor interface takes
+     * three. */
     ATOLL_AUTOCLOSE int disk = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int r = attach_new("proc", NULL, ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV | ATOLL_MNT_NOEXEC,
                        b->root_fd, "proc", err);
@@ -261,7 +263,7 @@ int atoll_step_proc(struct atoll_plan_run *b, const void *step, struct atoll_err
         return r;
     if (disk < 0 || fchdir(b->root_fd) < 0)
         return atoll_fail_errno(err, errno, "enter the root");
-    /* Masks may be in parts that are read-only. */
+    /* First, because masks may be below read-only paths. */
     for (size_t i = 0; r == 0 && i < want->read_only.len; i++)
         r = make_read_only(b, want->read_only.items[i], err);
     for (size_t i = 0; r == 0 && i < want->masked.len; i++)
@@ -282,7 +284,7 @@ int atoll_step_cover(struct atoll_plan_run *b, const void *step, struct atoll_er
 
     if (!atoll_paths_is_inside(want->path))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "path is not relative");
-    if (b->existing_disk) /* of a start that did not get further than this */
+    if (b->existing_disk) /* left by a start that failed here */
         (void)unlink("c");
     fd = open("c", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -296,10 +298,10 @@ int atoll_step_cover(struct atoll_plan_run *b, const void *step, struct atoll_er
     }
     if (r == 0)
         r = atoll_mnt_attach(tree, b->root_fd, want->path);
-    /* The mount keeps the file alive; its name is free for the next cover. */
+    /* The mount keeps the file; the name is reused by the next cover step. */
     if (r == 0 && unlink("c") < 0)
         r = -errno;
-    /* The mount is read-only; this descriptor, from before it, is not. */
+    /* The mount is read-only, but this descriptor was opened before it and can write. */
     if (r == 0 && strcmp(want->path, "proc/sys/kernel/random/boot_id") == 0 && b->boot_id_fd < 0)
         b->boot_id_fd = ATOLL_TAKE_FD(fd);
     return r < 0 ? atoll_fail_errno(err, -r, "cover %s", want->path) : 0;

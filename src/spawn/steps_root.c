@@ -13,14 +13,14 @@
 #include "sys/ns.h"
 
 /*
- * The root of a sandbox: read-only layers, shown with the sandbox's own ids, under a writable one.
+ * The root of a sandbox: read-only layers, id-mapped to the sandbox's ids, below a writable layer.
  */
 
 static int clone_source(const struct atoll_plan_run *b, const char *source)
 {
     ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
 
-    /* The only tree of the host a plan may show; everything else is below the state directory. */
+    /* The only host tree that a plan may mount; all other sources are below the state directory. */
     if (strcmp(source, "/usr") == 0)
         return atoll_mnt_clone(AT_FDCWD, "/usr", false);
     dir = strcmp(source, ATOLL_PLAN_HIDDEN) == 0
@@ -39,12 +39,12 @@ int atoll_step_layer(struct atoll_plan_run *b, const void *step, struct atoll_er
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "layer slot is not a plain name");
     if (mkdir(layer->slot, 0755) < 0 && !(errno == EEXIST && b->existing_disk))
-        return atoll_fail_errno(err, errno, "make place for layer %s", layer->slot);
+        return atoll_fail_errno(err, errno, "create the directory of layer %s", layer->slot);
     tree = clone_source(b, layer->source);
     if (tree == -ETIMEDOUT)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
-                          "the host's /usr is still being looked through for private files; try "
-                          "again, and see the log if it stays so");
+                          "the host's /usr is still being scanned for private files; try again, "
+                          "and see the log if this persists");
     if (tree < 0)
         return atoll_fail_errno(err, -tree, "open layer %s", layer->slot);
     if (b->ids.mode == ATOLL_IDS_RANGE) {
@@ -59,8 +59,8 @@ int atoll_step_layer(struct atoll_plan_run *b, const void *step, struct atoll_er
     return r < 0 ? atoll_fail_errno(err, -r, "attach layer %s", layer->slot) : 0;
 }
 
-/* Where writes to the stack at `target` go: u and w for the root, u.usr and w.usr for usr. The upper
- * layer's own attributes are what the target shows. */
+/* Creates the upper and work directories of the overlay at `target`: u and w for the root, u.usr
+ * and w.usr for usr. The target shows the attributes of the upper directory. */
 static int make_upper(struct atoll_plan_run *b, const char *target, char *upper, char *work,
                       size_t cap)
 {
@@ -69,7 +69,7 @@ static int make_upper(struct atoll_plan_run *b, const char *target, char *upper,
 
     (void)snprintf(upper, cap, "u%s%s", *target ? "." : "", target);
     (void)snprintf(work, cap, "w%s%s", *target ? "." : "", target);
-    if (!*target) /* made with the disk */
+    if (!*target) /* created with the disk */
         return 0;
     if (strchr(target, '/') || strlen(target) + 3 > cap)
         return -EINVAL;
@@ -106,7 +106,7 @@ int atoll_step_overlay(struct atoll_plan_run *b, const void *step, struct atoll_
     } else {
         attrs |= ATOLL_MNT_RDONLY;
     }
-    if (b->ids.mode != ATOLL_IDS_RANGE) /* trusted.* attributes need real root */
+    if (b->ids.mode != ATOLL_IDS_RANGE) /* trusted.* attributes need host privileges */
         options[n++] = (struct atoll_mnt_option){"userxattr", NULL};
     fd = atoll_mnt_new("overlay", options, attrs);
     if (fd < 0)
@@ -121,7 +121,7 @@ int atoll_step_overlay(struct atoll_plan_run *b, const void *step, struct atoll_
     return 0;
 }
 
-/* The host's /tmp, for a test that wants to see it noticed. */
+/* Test switch: exposes the host's /tmp, which a security test must detect. */
 static int show_host_files(struct atoll_plan_run *b, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(AT_FDCWD, "/tmp", false);

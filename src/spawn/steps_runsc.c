@@ -11,14 +11,15 @@
 #include "sys/ns.h"
 
 /*
- * The other way for a plan to end: the new process becomes runsc, which runs the root on gVisor's
- * own kernel with our agent as its first process. Everything runsc starts stays in this process's
- * cgroup and pid namespace, so that limits, freezing and removal are the same code as without it.
- * The top of the disk is the bundle; the tenant's root is only `r` of it. It is shown a second time
- * where the ids of the sandbox can get at it: the way through the state directory is barred to them.
+ * The alternative last step: the new process becomes runsc, which runs the root on gVisor's own
+ * kernel with our agent as its first process. All processes of runsc stay in this process's cgroup
+ * and pid namespace, so that limits, freezing and removal are the same code as for native
+ * sandboxes. The top of the disk is the bundle; the tenant's root is only its directory `r`. The
+ * bundle is also mounted at ATOLL_OWN_BUNDLE, because the ids of the sandbox cannot traverse the
+ * state directory.
  */
 
-/* Our small root has no other program of the host. */
+/* Spawn's root contains no programs outside /usr. */
 static int check_program(const struct atoll_po_runsc *want, struct atoll_error *err)
 {
     if (strncmp(want->program, "/usr/", 5) != 0 || strstr(want->program, "..") ||
@@ -47,8 +48,9 @@ static int write_config(const struct atoll_bytes *config, struct atoll_error *er
     return r < 0 ? atoll_fail_errno(err, -r, "write config.json") : 0;
 }
 
-/* sandboxes/<id>.run, shown as `socket`. Writable for both the agent, whose ids are the sandbox's,
- * and the daemon, who has no power over foreign files. Nobody else gets as far as this. */
+/* Mounts sandboxes/<id>.run as `socket`. Both the agent (with the sandbox's ids) and the daemon
+ * (which has no capabilities) must be able to write to it. Other users cannot reach it, because the
+ * state directory is private. */
 static int show_socket_directory(struct atoll_plan_run *b, struct atoll_error *err)
 {
     uint32_t root = b->ids.mode == ATOLL_IDS_RANGE ? b->ids.outside : 0;
@@ -69,7 +71,8 @@ static int show_socket_directory(struct atoll_plan_run *b, struct atoll_error *e
     return r < 0 ? atoll_fail_errno(err, -r, "show socket directory") : 0;
 }
 
-/* The one we have counts the processes of spawn's namespace: runsc would mistake others for its own. */
+/* The inherited /proc shows spawn's pid namespace: runsc would mistake other processes for its
+ * own. */
 static int mount_proc(struct atoll_error *err)
 {
     const struct atoll_mnt_option none[] = {{0}};
@@ -80,8 +83,8 @@ static int mount_proc(struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "mount proc") : 0;
 }
 
-/* All writes go to the bounded disk, no cgroup but ours, no network but loopback, and of the host's
- * sockets only those the agent makes. */
+/* runsc writes only to the bounded disk, leaves cgroups to us, has no network but loopback, and may
+ * create host sockets only for the agent. */
 static void run(const struct atoll_plan_run *b, const struct atoll_po_runsc *want)
 {
     char platform[64], log[128];
@@ -134,7 +137,7 @@ int atoll_step_runsc(struct atoll_plan_run *b, const void *step, struct atoll_er
     if (r == 0)
         r = atoll_sys_close_except(3, NULL, 0);
     if (r < 0)
-        return atoll_fail_errno(err, -r, "let go of spawn");
+        return atoll_fail_errno(err, -r, "close spawn's descriptors");
     run(b, want);
     _exit(127);
 }

@@ -20,7 +20,7 @@
 #include "sys/ns.h"
 
 /*
- * What the new process does to itself, down to becoming the agent.
+ * Steps that the new process applies to itself, until it becomes the agent.
  */
 
 int atoll_step_hostname(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
@@ -42,7 +42,7 @@ int atoll_step_loopback(struct atoll_plan_run *b, const void *step, struct atoll
     return r < 0 ? atoll_fail_errno(err, -r, "bring lo up") : 0;
 }
 
-/* Beyond our own hard limit where CAP_SYS_RESOURCE is missing, or beyond fs.nr_open. */
+/* The limit exceeds fs.nr_open, or our hard limit without CAP_SYS_RESOURCE. */
 static int refuse_open_files(uint64_t wanted, struct atoll_error *err)
 {
     struct rlimit own = {0};
@@ -62,7 +62,7 @@ int atoll_step_rlimit(struct atoll_plan_run *b, const void *step, struct atoll_e
     const struct atoll_po_rlimit *want = step;
     struct rlimit limit = {want->soft, want->hard}, old;
 
-    /* An ordinary user cannot raise a hard limit: the host's lower one is as good. */
+    /* An ordinary user cannot raise a hard limit; a lower one stays. */
     if (!b->host->root && getrlimit((int)want->resource, &old) == 0) {
         limit.rlim_max = ATOLL_MIN(limit.rlim_max, old.rlim_max);
         limit.rlim_cur = ATOLL_MIN(limit.rlim_cur, limit.rlim_max);
@@ -74,7 +74,7 @@ int atoll_step_rlimit(struct atoll_plan_run *b, const void *step, struct atoll_e
     return atoll_fail_errno(err, errno, "setrlimit %u", want->resource);
 }
 
-/* From here on nothing in this process can gain a right it does not have. */
+/* After this the process cannot gain privileges. */
 static int drop_rights(struct atoll_plan_run *b, struct atoll_error *err)
 {
     uint64_t keep = atoll_caps_of_agent();
@@ -82,7 +82,7 @@ static int drop_rights(struct atoll_plan_run *b, struct atoll_error *err)
 
     if (r < 0)
         return atoll_fail_errno(err, -r, "bounding set");
-    /* With one id there is nobody to drop groups to; setgroups is denied there. */
+    /* With a single id setgroups() is denied. */
     if (b->ids.mode != ATOLL_IDS_SINGLE && setgroups(0, NULL) < 0)
         return atoll_fail_errno(err, errno, "setgroups");
     if (syscall(SYS_setresgid, b->ids.agent_gid, b->ids.agent_gid, b->ids.agent_gid) < 0 ||
@@ -104,7 +104,7 @@ int atoll_self_die_with_spawn(struct atoll_plan_run *b, struct atoll_error *err)
 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "PR_SET_PDEATHSIG");
-    /* Spawn may have died before the line above: then nobody reads the status pipe. */
+    /* Spawn may have died before the prctl() above: then the status pipe has no reader. */
     if (poll(&status, 1, 0) < 0 || status.revents & POLLERR)
         return atoll_fail(err, ATOLL_ERR_ABORTED, EPIPE, "spawn is gone");
     return 0;
@@ -118,11 +118,11 @@ int atoll_step_identity(struct atoll_plan_run *b, const void *step, struct atoll
     (void)step;
     if (atoll_weakened("propagation") && mount(NULL, "/", NULL, MS_REC | MS_SHARED, NULL) < 0)
         return atoll_fail_errno(err, errno, "share mounts");
-    /* Not before: the steps up to here make device nodes and open a loop device. */
+    /* As late as this, because earlier steps create device nodes and open a loop device. */
     r = atoll_cgroup_enter_common(&b->host->cgroups, ATOLL_CG_DEVICES);
     if (r < 0)
-        return atoll_fail_errno(err, -r, "enter the group of devices");
-    /* From here on this process works on nothing but itself. */
+        return atoll_fail_errno(err, -r, "enter the devices cgroup");
+    /* The remaining steps change only this process. */
     r = owner ? atoll_sys_charge_to(owner) : 0;
     if (r < 0)
         return atoll_fail_errno(err, -r, "take on uid %u", owner);

@@ -7,8 +7,9 @@
 #include "spawn/plan_run.h"
 
 /*
- * Covers of /proc that the agent keeps up to date (agent/views.h). Each is a file in memory without a
- * name: the sandbox has a read-only mount of it, the agent a descriptor from before.
+ * Files mounted over /proc that the agent keeps up to date (agent/views.h). Each is an unlinked
+ * file in memory: the sandbox has a read-only mount of it, the agent a writable descriptor that was
+ * opened before the mount.
  */
 #define NAME ATOLL_BUILD_PARTS "/dev/view"
 #define SHOWN "dev/view"
@@ -21,8 +22,8 @@ static void open_sources(struct atoll_plan_run *b)
     }
 }
 
-/* The file is in the directory of /dev for a moment, whose mount is read-only: so is one that is made
- * of it, by one call. A kernel without the file of /proc has nothing to cover. */
+/* The file is temporarily in the directory of /dev, whose mount is read-only: a bind mount of it is
+ * read-only, too, with one call. Skipped if the kernel lacks the /proc file. */
 static int make_view(struct atoll_plan_run *b, enum atoll_view view, struct atoll_bytes text,
                      int disk_fd)
 {

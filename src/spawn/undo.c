@@ -11,14 +11,14 @@
 #include "sys/ns.h"
 
 /*
- * Removing a sandbox: first its processes (killing the first kills all), then its cgroup, then its
- * files. Each step is repeated until it holds, without ever blocking the loop.
+ * Removes a sandbox: first its processes (killing the first kills all), then its cgroup, then its
+ * files. Each step is retried by a timer until it succeeds, so the loop never blocks.
  */
 
 #define RETRY_MS 2
-#define TRIES_MAX 2500 /* five seconds: then something is wrong that waiting will not mend */
+#define TRIES_MAX 2500 /* five seconds, then the removal fails */
 
-/* The usual sandbox has a socket here and perhaps an image; one under gVisor may have a log. */
+/* Most sandboxes have a socket and maybe an image; under gVisor there may be a log. */
 static void remove_plain_files(const struct sandbox *s)
 {
     static const char *const suffixes[] = {"sock", "img", "log", ("run/" ATOLL_BUILD_SOCKET)};
@@ -32,8 +32,8 @@ static void remove_plain_files(const struct sandbox *s)
     (void)unlinkat(s->all->host->sandboxes_fd, name, AT_REMOVEDIR);
 }
 
-/* A tree (a layer under construction) can be large: that one is removed by a process of its own.
- * -EINPROGRESS while that runs. */
+/* A tree (a layer under construction) can be large, so a separate process removes it. -EINPROGRESS
+ * while that runs. */
 static int remove_files(struct sandbox *s)
 {
     int dir = s->all->host->sandboxes_fd;
@@ -61,8 +61,8 @@ void atoll_sandbox_drop_disk(const struct atoll_spawn_host *host, const char *id
     (void)unlinkat(host->disks_fd, name, 0);
 }
 
-/* A disk that can outlive the sandbox. One that was there before a start that failed stays, too.
- * -EAGAIN while a loop device still has it: nothing may be mounted when we say that it is stopped. */
+/* Keeps or deletes a disk that can outlive the sandbox. If the start failed, an existing disk is
+ * kept. -EAGAIN while a loop device uses it: a stopped sandbox's disk must not be mounted. */
 static int leave_disk(struct sandbox *s)
 {
     bool keep = s->state == SANDBOX_FAILED ? s->existing_disk : s->keep_disk;
@@ -109,7 +109,7 @@ void atoll_sandbox_undo(struct sandbox *s)
     int r;
 
     if (s->pid > 0) {
-        /* process_gone() calls again once it is reaped, and with it every other process inside. */
+        /* process_gone() calls this again when the first process, and so all others, are reaped. */
         (void)!atoll_sys_pidfd_kill(s->pidfd, SIGKILL);
         if (s->pid_watch.loop)
             return;
@@ -130,7 +130,7 @@ void atoll_sandbox_undo(struct sandbox *s)
         r = -atoll_fault("spawn.undo_disk");
     if (r == 0)
         r = leave_disk(s);
-    /* A large tree takes the time it takes. */
+    /* Removing a large tree has no time limit. */
     if (r == -EINPROGRESS || (r < 0 && s->tries++ < TRIES_MAX)) {
         atoll_timer_set(&s->retry, s->all->loop, RETRY_MS, retry, s);
         return;

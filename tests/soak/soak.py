@@ -40,7 +40,7 @@ THREAD_DESCRIPTORS = 3
 
 # Lines of the log at level error that a kill of atoll-spawn, or of an agent that starts, explains.
 EXPECTED_LOG = ("atoll-spawn died; starting it again", "atoll-spawn cannot start",
-                "atoll-spawn is gone", "the new process died without a word")
+                "atoll-spawn is gone", "the new process died without an error report")
 WRONG = ('"level":"error"', "Sanitizer", "runtime error:")
 
 
