@@ -168,6 +168,150 @@ static void a_failed_write_stays_failed(void **state)
     rig_close(&r);
 }
 
+static void wait_ready(struct rig *r)
+{
+    for (int before = r->ready; r->ready == before;)
+        turn(r);
+}
+
+static void socket_pair(int *ends)
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+}
+
+static void a_turn_takes_from_the_socket_what_is_there(void **state)
+{
+    struct atoll_tenant_file *f;
+    struct rig r;
+    int ends[2], fd = memory_file(0), copy = dup(fd);
+    char text[16] = "";
+
+    (void)state;
+    rig_open(&r);
+    socket_pair(ends);
+    assert_int_equal(atoll_tenant_file_open(r.offload, &lane, fd, &f), 0);
+    atoll_tenant_file_on_ready(f, on_ready, &r);
+    assert_int_equal(atoll_tenant_file_write(f, "one ", 4), 0);
+    assert_int_equal(send(ends[0], "two three", 9, 0), 9);
+    assert_true(atoll_tenant_file_receive(f, ends[1], 4));
+    assert_false(atoll_tenant_file_receive(f, ends[1], 4)); /* one at a time */
+    (void)close(ends[1]);                                   /* it has its own */
+    wait_ready(&r);
+    assert_int_equal(atoll_tenant_file_moved(f), 4); /* and no more than was said */
+    assert_int_equal(atoll_tenant_file_moved(f), 0);
+    assert_true(atoll_tenant_file_receive(f, -1, 100));
+    wait_ready(&r); /* though the client sends nothing more */
+    assert_int_equal(atoll_tenant_file_moved(f), 5);
+    (void)shutdown(ends[0], SHUT_WR);
+    assert_true(atoll_tenant_file_receive(f, -1, 100));
+    wait_ready(&r);
+    assert_int_equal(atoll_tenant_file_moved(f), 0); /* the loop finds the end */
+    assert_int_equal(atoll_tenant_file_flush(f), 0);
+    assert_int_equal(pread(copy, text, sizeof(text), 0), 13);
+    assert_string_equal(text, "one two three");
+    assert_null(atoll_tenant_file_close(f));
+    assert_int_equal(recv(ends[0], text, 1, 0), 0); /* nothing holds the connection any more */
+    (void)close(ends[0]);
+    (void)close(copy);
+    rig_close(&r);
+}
+
+static void a_turn_tells_that_the_file_is_full(void **state)
+{
+    struct atoll_tenant_file *f;
+    struct rig r;
+    int ends[2], fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    (void)state;
+    rig_open(&r);
+    socket_pair(ends);
+    assert_int_equal(ftruncate(fd, 4), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW), 0);
+    assert_int_equal(atoll_tenant_file_open(r.offload, &lane, fd, &f), 0);
+    atoll_tenant_file_on_ready(f, on_ready, &r);
+    assert_int_equal(send(ends[0], "eight...", 8, 0), 8);
+    assert_true(atoll_tenant_file_receive(f, ends[1], 100));
+    wait_ready(&r);
+    assert_int_equal(atoll_tenant_file_moved(f), 8); /* the connection has to know */
+    assert_int_equal(atoll_tenant_file_write(f, "x", 1), -EPERM);
+    assert_false(atoll_tenant_file_receive(f, ends[1], 100));
+    assert_null(atoll_tenant_file_close(f));
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    rig_close(&r);
+}
+
+/* Takes what was sent and compares it. */
+static size_t take_all(int fd, size_t from)
+{
+    static uint8_t bytes[64 * 1024];
+    size_t got = 0;
+    ssize_t n;
+
+    while ((n = recv(fd, bytes, sizeof(bytes), 0)) > 0) {
+        for (ssize_t i = 0; i < n; i++)
+            assert_int_equal(bytes[i], (uint8_t)((from + got + (size_t)i) / 4096));
+        got += (size_t)n;
+    }
+    return got;
+}
+
+static void a_turn_sends_what_the_socket_takes(void **state)
+{
+    const size_t size = 3 * 1024 * 1024 + 17, from = 5000;
+    struct atoll_tenant_file *f;
+    const uint8_t *bytes;
+    struct rig r;
+    int ends[2], turns = 0;
+    size_t got = 0;
+
+    (void)state;
+    rig_open(&r);
+    socket_pair(ends);
+    assert_int_equal(atoll_tenant_file_open(r.offload, &lane, memory_file(size), &f), 0);
+    atoll_tenant_file_on_ready(f, on_ready, &r);
+    atoll_tenant_file_cut(f, from, size - from - 100);
+    while (atoll_tenant_file_send(f, ends[1])) {
+        uint64_t n;
+        wait_ready(&r); /* though the client takes nothing meanwhile */
+        n = atoll_tenant_file_moved(f);
+        assert_in_range(n, 1, size);
+        assert_int_equal(take_all(ends[0], from + got), n);
+        got += n;
+        turns++;
+    }
+    assert_int_equal(got, size - from - 100); /* the part, and not what is behind it */
+    assert_in_range(turns, 2, 1000);
+    assert_int_equal(atoll_tenant_file_read(f, &bytes), 0);
+    assert_null(atoll_tenant_file_close(f));
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    rig_close(&r);
+}
+
+static void a_file_can_be_closed_during_a_turn(void **state)
+{
+    struct atoll_tenant_file *f;
+    struct rig r;
+    int ends[2];
+    char byte;
+
+    (void)state;
+    rig_open(&r);
+    socket_pair(ends);
+    assert_int_equal(atoll_tenant_file_open(r.offload, &lane, memory_file(1024 * 1024), &f), 0);
+    atoll_tenant_file_on_ready(f, on_ready, &r);
+    assert_true(atoll_tenant_file_send(f, ends[1]));
+    assert_null(atoll_tenant_file_close(f));
+    (void)close(ends[1]);
+    rig_close(&r);
+    assert_int_equal(r.ready, 0);
+    while (recv(ends[0], &byte, 1, 0) > 0)
+        ;
+    assert_int_equal(recv(ends[0], &byte, 1, 0), 0); /* closed */
+    (void)close(ends[0]);
+}
+
 static void only_regular_files_are_taken(void **state)
 {
     struct atoll_tenant_file *f;
@@ -405,6 +549,10 @@ int main(void)
         cmocka_unit_test(files_are_read_by_workers),
         cmocka_unit_test(writes_come_in_order_and_stop_the_writer),
         cmocka_unit_test(a_failed_write_stays_failed),
+        cmocka_unit_test(a_turn_takes_from_the_socket_what_is_there),
+        cmocka_unit_test(a_turn_tells_that_the_file_is_full),
+        cmocka_unit_test(a_turn_sends_what_the_socket_takes),
+        cmocka_unit_test(a_file_can_be_closed_during_a_turn),
         cmocka_unit_test(only_regular_files_are_taken),
         cmocka_unit_test(a_tenant_has_its_share),
         cmocka_unit_test(a_socket_that_lingers_does_not),
