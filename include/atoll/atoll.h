@@ -146,6 +146,7 @@ struct atoll_client_sandbox_options {
     const char *isolation;    /* "namespaces", "container", "gvisor", "microvm"; NULL: any */
     const char *network_mode; /* "none", "isolated", "bridge" */
     bool recreate;            /* create it again, without its files, if its provider loses it */
+    double io_mbps;           /* disk bandwidth limit in MiB per second, each way; 0: the default */
 };
 
 /* The state of a sandbox at the time of the request. Times are RFC 3339 in UTC. */

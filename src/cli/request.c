@@ -14,8 +14,10 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      NULL},
     {"disk", 0, ATOLL_CLI_SIZE, AT(disk_bytes), "SIZE", "disk space limit (default: 256M)", NULL},
     {"pids", 0, ATOLL_CLI_COUNT, AT(pids), "N", "process limit (default: 256)", NULL},
+    {"io-mbps", 0, ATOLL_CLI_DECIMAL, AT(io_mbps), "N",
+     "disk bandwidth limit, MiB a second each way (default: none)", NULL},
     {"waive", 0, ATOLL_CLI_LIST, AT(waive), "WHAT",
-     "accept that this host cannot enforce a limit: memory, cpu, pids, disk, all", NULL},
+     "accept that this host cannot enforce a limit: memory, cpu, pids, disk, io, all", NULL},
     {"idle", 0, ATOLL_CLI_DECIMAL, AT(idle_seconds), "SECONDS",
      "end the sandbox after this time without a command or request", NULL},
     {"lease", 0, ATOLL_CLI_DECIMAL, AT(lease_seconds), "SECONDS",
@@ -73,7 +75,7 @@ struct waived {
 
 static int add_waived(struct waived *waived, const char *text, struct atoll_error *err)
 {
-    static const char *const known[] = {"memory", "cpu", "pids", "disk", "all"};
+    static const char *const known[] = {"memory", "cpu", "pids", "disk", "io", "all"};
 
     while (*text) {
         size_t n = strcspn(text, ","), i = 0;
@@ -83,8 +85,8 @@ static int add_waived(struct waived *waived, const char *text, struct atoll_erro
         if (i == ATOLL_ARRAY_LEN(known))
             return atoll_fail(
                 err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                "--waive: \"%.*s\" is not a limit; known are memory, cpu, pids, disk, all", (int)n,
-                text);
+                "--waive: \"%.*s\" is not a limit; known are memory, cpu, pids, disk, io, all",
+                (int)n, text);
         if (waived->n + 1 < ATOLL_ARRAY_LEN(waived->names))
             waived->names[waived->n++] = known[i];
         text += n + (text[n] == ',');
@@ -165,6 +167,7 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
         .disk_bytes = options->disk_bytes,
         .pids = options->pids,
         .cpus = options->cpus,
+        .io_mbps = options->io_mbps,
         .timeout_seconds = lifetime_seconds,
         .waive = waived.names,
         .idle_seconds = options->idle_seconds,
@@ -200,6 +203,7 @@ static const struct {
     {"limits.diskMB", "disk", " (in MiB)"},
     {"limits.cpuCores", "cpus", ""},
     {"limits.pids", "pids", ""},
+    {"limits.ioMbps", "io-mbps", ""},
     {"limits.timeoutSeconds", "timeout", ""},
     {"lifetime.idleSeconds", "idle", ""},
     {"lifetime.leaseSeconds", "lease", ""},

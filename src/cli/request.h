@@ -8,7 +8,7 @@
 struct atoll_cli_sandbox_options {
     const char *template;
     uint64_t memory_bytes, disk_bytes, pids;
-    double cpus;
+    double cpus, io_mbps;
     struct atoll_cli_list waive, artifacts, volumes;
     const char *registry_user;
     double idle_seconds, lease_seconds, cpu_budget_seconds;

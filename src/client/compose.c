@@ -90,6 +90,7 @@ static int add_limits(json_t *request, const struct atoll_client_sandbox_options
         atoll_compose_number(limits, "diskMB", ceil((double)o->disk_bytes / MIB)) < 0 ||
         atoll_compose_number(limits, "pids", (double)o->pids) < 0 ||
         atoll_compose_number(limits, "cpuCores", o->cpus) < 0 ||
+        atoll_compose_number(limits, "ioMbps", o->io_mbps) < 0 ||
         atoll_compose_number(limits, "timeoutSeconds", o->timeout_seconds) < 0 ||
         (json_object_size(limits) > 0 && json_object_set(request, "limits", limits) < 0))
         return no_memory(err);

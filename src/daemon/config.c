@@ -108,8 +108,11 @@ static const struct option {
      "most (4G)"},
     {"artifacts-days", "ATOLL_ARTIFACTS_DAYS", KIND_COUNT, AT(artifacts_days), 36500, "7", "N",
      "days that artifacts are kept; 0: unlimited (7)"},
+    {"io-mbps", "ATOLL_IO_MBPS", KIND_COUNT, AT(io_mbps), 1048576, "0", "N",
+     "default limit on the disk bandwidth of a sandbox, in MiB a second for reads\nand as many for "
+     "writes; 0: unlimited (0)"},
     {"waive", "ATOLL_WAIVE", KIND_WAIVE, AT(waived), 0, NULL, "LIST",
-     "limits that every sandbox may lack if this host cannot enforce them:\nmemory,cpu,pids,disk or all "
+     "limits that every sandbox may lack if this host cannot enforce them:\nmemory,cpu,pids,disk,io or all "
      "(none)"},
     {"log-level", "ATOLL_LOG_LEVEL", KIND_LEVEL, AT(log_level), 0, "info", "LEVEL",
      "error, warn, info or debug (info)"},

@@ -35,7 +35,8 @@ struct atoll_config {
     uint32_t journal_days;
     uint64_t artifacts_max_bytes;
     uint32_t artifacts_days;
-    uint32_t waived; /* ATOLL_LIMIT_* */
+    uint32_t waived;  /* ATOLL_LIMIT_* */
+    uint32_t io_mbps; /* MiB a second; 0: no limit */
     enum atoll_log_level log_level;
     bool help, version, list_routes;
 };

@@ -215,6 +215,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .artifacts_days = d->config.artifacts_days,
         .waived = d->config.waived,
         .offload = true,
+        .io_bytes = (uint64_t)d->config.io_mbps << 20,
         .no_descriptors = getenv("ATOLL_TEST_NO_DESCRIPTORS") != NULL,
         .reattach_max_ms = getenv("ATOLL_TEST_HURRY") ? 200 : 0,
         .orphans_ms = getenv("ATOLL_TEST_HURRY") ? 500 : 0,

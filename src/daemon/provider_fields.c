@@ -15,6 +15,7 @@ static const struct atoll_yaml_field defaults[] = {
     {"diskMB", ATOLL_YAML_NUMBER, false, 1, 16777216, NULL},
     {"pids", ATOLL_YAML_WHOLE, false, 4, 4194304, NULL},
     {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, 12 * MONTH_S, NULL},
+    {"ioMbps", ATOLL_YAML_NUMBER, false, 1, 1048576, NULL},
     {0},
 };
 static const struct atoll_yaml_field kind_names[7];

@@ -242,7 +242,8 @@ static struct atoll_limits limits_of(const json_t *o)
         .cpu_millis = (uint32_t)(atoll_setting_number(o, "cpuCores") * 1000),
         .disk_bytes = (uint64_t)(atoll_setting_number(o, "diskMB") * 1048576),
         .pids = (uint32_t)atoll_setting_number(o, "pids"),
-        .timeout_s = (uint32_t)atoll_setting_number(o, "timeoutSeconds")};
+        .timeout_s = (uint32_t)atoll_setting_number(o, "timeoutSeconds"),
+        .io_bytes = (uint64_t)(atoll_setting_number(o, "ioMbps") * 1048576)};
 }
 
 /* Fills what the engine needs to know about the provider. */

@@ -86,6 +86,7 @@ struct atoll_engine_config {
     uint64_t artifacts_max_bytes; /* for artifacts of all destroyed sandboxes; 0: none are kept */
     uint32_t artifacts_days;      /* how long artifacts are kept; 0: no expiry */
     uint32_t waived;              /* limits the operator waives for every sandbox */
+    uint64_t io_bytes;            /* default of limits.io_bytes; 0: no limit */
     /* Worker threads read, write and close descriptors from sandboxes; false: the loop's thread
      * does, for tests. */
     bool offload;

@@ -335,6 +335,9 @@ int atoll_provider_entry_refuse_pause(const struct atoll_provider_entry *entry,
 size_t atoll_provider_entry_count_sandboxes(const struct atoll_provider_entry *entry);
 extern const struct atoll_provider_events
     atoll_provider_entry_events; /* engine.c; arg: the entry */
+/* create.c: limits of the spec (ATOLL_LIMIT_*) that the provider cannot enforce. */
+uint32_t atoll_create_missing_limits(struct atoll_provider *provider,
+                                     const struct atoll_spec *spec) ATOLL_MUST_CHECK;
 /* create.c: after a failed create, tries the next provider of its routes; false when there is none
  * or another provider would fail as well. */
 bool atoll_create_elsewhere(struct atoll_sandbox *sandbox, const struct atoll_error *error,

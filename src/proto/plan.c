@@ -26,7 +26,8 @@ ATOLL_MSG_DESC(atoll_po_start, ATOLL_MSG_FIELD(U8, atoll_po_start, new_network),
 
 ATOLL_MSG_DESC(atoll_po_disk, ATOLL_MSG_FIELD(U32, atoll_po_disk, kind),
                ATOLL_MSG_FIELD(U64, atoll_po_disk, size_bytes),
-               ATOLL_MSG_FIELD(U64, atoll_po_disk, inodes));
+               ATOLL_MSG_FIELD(U64, atoll_po_disk, inodes),
+               ATOLL_MSG_FIELD(U64, atoll_po_disk, io_bytes));
 
 ATOLL_MSG_DESC(atoll_po_layer, ATOLL_MSG_FIELD(STR, atoll_po_layer, slot),
                ATOLL_MSG_FIELD(STR, atoll_po_layer, source),

@@ -91,6 +91,7 @@ enum atoll_plan_disk_kind {
 struct atoll_po_disk {
     uint32_t kind;
     uint64_t size_bytes, inodes;
+    uint64_t io_bytes; /* IMAGE: a second, read and as many written; 0: no limit */
 };
 
 struct atoll_po_layer {

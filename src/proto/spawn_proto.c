@@ -9,7 +9,8 @@ ATOLL_MSG_DESC(atoll_sm_hello, ATOLL_MSG_FIELD(U32, atoll_sm_hello, version),
                ATOLL_MSG_FIELD(STR, atoll_sm_hello, cgroup_path),
                ATOLL_MSG_FIELD(U32, atoll_sm_hello, cgroup_lacks),
                ATOLL_MSG_FIELD(BYTES, atoll_sm_hello, id_more),
-               ATOLL_MSG_FIELD(U8, atoll_sm_hello, hides));
+               ATOLL_MSG_FIELD(U8, atoll_sm_hello, hides),
+               ATOLL_MSG_FIELD(U32, atoll_sm_hello, gives));
 
 ATOLL_MSG_DESC(atoll_sm_ids, ATOLL_MSG_FIELD(U32, atoll_sm_ids, base),
                ATOLL_MSG_FIELD(U32, atoll_sm_ids, slots));

@@ -31,6 +31,7 @@ enum atoll_spawn_type {
 #define ATOLL_SPAWN_LACKS_MEMORY 1u
 #define ATOLL_SPAWN_LACKS_CPU 2u
 #define ATOLL_SPAWN_LACKS_PIDS 4u
+#define ATOLL_SPAWN_GIVES_IO 1u
 
 struct atoll_sm_hello {
     uint32_t version;
@@ -43,6 +44,7 @@ struct atoll_sm_hello {
     uint32_t cgroup_lacks;      /* ATOLL_SPAWN_LACKS_*: limits that its cgroups cannot enforce */
     struct atoll_bytes id_more; /* uint32_t each: first ids of other blocks of id_slots ranges */
     uint8_t hides;              /* the layer ATOLL_PLAN_HIDDEN exists, so /usr can be writable */
+    uint32_t gives;             /* ATOLL_SPAWN_GIVES_*: limits that earlier versions did not know */
 };
 
 struct atoll_sm_ids {

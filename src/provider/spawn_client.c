@@ -50,10 +50,11 @@ struct handshake {
 static uint32_t lacking_limits(const struct atoll_sm_hello *hello)
 {
     if (hello->cgroup_version == 0)
-        return ATOLL_LIMIT_MEMORY | ATOLL_LIMIT_CPU | ATOLL_LIMIT_PIDS;
+        return ATOLL_LIMIT_MEMORY | ATOLL_LIMIT_CPU | ATOLL_LIMIT_PIDS | ATOLL_LIMIT_IO;
     return (hello->cgroup_lacks & ATOLL_SPAWN_LACKS_MEMORY ? ATOLL_LIMIT_MEMORY : 0) |
            (hello->cgroup_lacks & ATOLL_SPAWN_LACKS_CPU ? ATOLL_LIMIT_CPU : 0) |
-           (hello->cgroup_lacks & ATOLL_SPAWN_LACKS_PIDS ? ATOLL_LIMIT_PIDS : 0);
+           (hello->cgroup_lacks & ATOLL_SPAWN_LACKS_PIDS ? ATOLL_LIMIT_PIDS : 0) |
+           (hello->gives & ATOLL_SPAWN_GIVES_IO ? 0 : ATOLL_LIMIT_IO);
 }
 
 static void note_ids(struct atoll_spawn_info *info, const struct atoll_sm_hello *hello)

@@ -26,6 +26,7 @@ static struct atoll_limits limits_of(const json_t *object)
         .inodes = (uint64_t)number_of(object, "inodes"),
         .open_files = (uint32_t)number_of(object, "openFiles"),
         .timeout_s = (uint32_t)ceil(number_of(object, "timeoutSeconds")),
+        .io_bytes = (uint64_t)(number_of(object, "ioMbps") * MIB),
     };
 }
 

@@ -20,6 +20,7 @@ static const struct atoll_yaml_field limits[] = {
     {"pids", ATOLL_YAML_WHOLE, false, 4, 4194304, NULL},
     {"openFiles", ATOLL_YAML_WHOLE, false, ATOLL_OPEN_FILES_MIN, 1048576, NULL},
     {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, 12 * MONTH_S, NULL},
+    {"ioMbps", ATOLL_YAML_NUMBER, false, 1, 1048576, NULL},
     {0},
 };
 

@@ -69,8 +69,9 @@ static void check_limits(struct atoll_host_report *report, const struct atoll_cg
                        lack);
     else
         atoll_host_add(report, "cgroups", ATOLL_HOST_OK, false, "",
-                       "%s, writable%s%s; limits on %s%s", layout_of(facts),
+                       "%s, writable%s%s; limits on %s%s%s", layout_of(facts),
                        *facts->below ? " below " : "", facts->below, have,
+                       root && facts->has[ATOLL_CG_IO] ? ", disk bandwidth" : "",
                        facts->has[ATOLL_CG_FREEZER] ? ", freezing" : "");
 }
 

@@ -34,7 +34,16 @@ uint32_t atoll_plan_missing_limits(const struct atoll_plan_host *host,
     wanted |= spec->limits.memory_bytes ? ATOLL_LIMIT_MEMORY : 0;
     wanted |= spec->limits.cpu_millis ? ATOLL_LIMIT_CPU : 0;
     wanted |= spec->limits.pids ? ATOLL_LIMIT_PIDS : 0;
+    wanted |= spec->limits.io_bytes ? ATOLL_LIMIT_IO : 0;
+    /* Only a disk that is a device of its own has a bandwidth, and that takes root. */
+    if (!host->root)
+        return host->cgroup_version == 0 ? wanted : wanted & (host->lacking | ATOLL_LIMIT_IO);
     return host->cgroup_version == 0 ? wanted : wanted & host->lacking;
+}
+
+static uint64_t io_bytes_of(const struct atoll_spec *spec)
+{
+    return spec->waived & ATOLL_LIMIT_IO ? 0 : spec->limits.io_bytes;
 }
 
 bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct atoll_spec *spec,
@@ -43,8 +52,9 @@ bool atoll_plan_needs_image(const struct atoll_plan_host *host, const struct ato
     /* A disk in memory is charged to the memory limit. It gets at most half of it, so that a full
      * disk causes ENOSPC and not an out-of-memory kill of a program that uses the other half. */
     if (spec->builder || !host->root ||
-        (!spec->persistent && (spec->limits.memory_bytes == 0 ||
-                               spec->limits.disk_bytes <= spec->limits.memory_bytes / 2)))
+        (!spec->persistent && io_bytes_of(spec) == 0 &&
+         (spec->limits.memory_bytes == 0 ||
+          spec->limits.disk_bytes <= spec->limits.memory_bytes / 2)))
         return false;
     (void)snprintf(ret_name, cap, "images/ext4%s-%llu-%llu.img", spec->persistent ? "j" : "",
                    (unsigned long long)((spec->limits.disk_bytes + MIB - 1) / MIB),
@@ -88,6 +98,8 @@ static void weaken_limits(struct atoll_po_cgroup *cgroup, struct atoll_po_disk *
         disk->size_bytes *= 64;
     if (atoll_weakened("inode_limit"))
         disk->inodes = 0;
+    if (atoll_weakened("io_limit"))
+        disk->io_bytes = 0;
 }
 
 static int add_start(const struct atoll_plan_host *host, const struct atoll_spec *spec,
@@ -101,7 +113,7 @@ static int add_start(const struct atoll_plan_host *host, const struct atoll_spec
     };
     struct atoll_po_start start = {.new_network = !atoll_weakened("net_namespace"),
                                    .own_clock = true};
-    struct atoll_po_disk disk = {ATOLL_DISK_TMPFS, l->disk_bytes, l->inodes};
+    struct atoll_po_disk disk = {ATOLL_DISK_TMPFS, l->disk_bytes, l->inodes, io_bytes_of(spec)};
     char name[64];
     struct atoll_po_image image = {name, spec->persistent, spec->resume_disk};
     int r = 0;
@@ -353,9 +365,9 @@ static int add_runsc_root(const struct atoll_plan_host *host, const struct atoll
 /* Writes the limits in `set` in the format of --waive. */
 static void limit_names(uint32_t set, char *out, size_t cap)
 {
-    (void)snprintf(out, cap, "%s%s%s%s", set & ATOLL_LIMIT_MEMORY ? "memory," : "",
+    (void)snprintf(out, cap, "%s%s%s%s%s", set & ATOLL_LIMIT_MEMORY ? "memory," : "",
                    set & ATOLL_LIMIT_CPU ? "cpu," : "", set & ATOLL_LIMIT_PIDS ? "pids," : "",
-                   set & ATOLL_LIMIT_DISK ? "disk," : "");
+                   set & ATOLL_LIMIT_DISK ? "disk," : "", set & ATOLL_LIMIT_IO ? "io," : "");
     if (*out)
         out[strlen(out) - 1] = '\0';
 }

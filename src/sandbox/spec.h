@@ -16,6 +16,7 @@ struct atoll_limits {
     uint64_t inodes;
     uint32_t open_files;
     uint32_t timeout_s; /* wall clock; 0: none */
+    uint64_t io_bytes;  /* a second, read from its disk and as many written; 0: no limit */
 };
 
 /* Limits that a host may be unable to enforce; a request can waive them by name. */
@@ -23,7 +24,8 @@ struct atoll_limits {
 #define ATOLL_LIMIT_CPU 2u
 #define ATOLL_LIMIT_PIDS 4u
 #define ATOLL_LIMIT_DISK 8u
-#define ATOLL_LIMIT_ALL 15u
+#define ATOLL_LIMIT_IO 16u
+#define ATOLL_LIMIT_ALL 31u
 
 /* Network access of a sandbox. Requests through the agent (previews, files) work in every mode. */
 enum atoll_network {

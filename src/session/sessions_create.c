@@ -256,6 +256,7 @@ static struct atoll_limits merge_limits(const struct atoll_limits *base,
         .inodes = given->inodes ? given->inodes : base->inodes,
         .open_files = given->open_files ? given->open_files : base->open_files,
         .timeout_s = given->timeout_s ? given->timeout_s : base->timeout_s,
+        .io_bytes = given->io_bytes ? given->io_bytes : base->io_bytes,
     };
 }
 

@@ -35,10 +35,10 @@ static int by_value(const void *a, const void *b)
 /* Closes all of spawn's descriptors except those that this run of the plan needs. */
 static int keep_own_fds(struct atoll_plan_run *b)
 {
-    int keep[8 + ATOLL_CG_COUNT + ATOLL_CG_COMMON_COUNT] = {
-        b->listen_fd, b->userns_fd, b->layer_userns_fd, b->image_fd,
-        b->oom_fd,    b->peak_fd,   b->status_fd,       b->go_fd};
-    size_t n = 8;
+    int keep[9 + ATOLL_CG_COUNT + ATOLL_CG_COMMON_COUNT] = {
+        b->listen_fd, b->userns_fd, b->layer_userns_fd, b->image_fd,       b->oom_fd,
+        b->peak_fd,   b->status_fd, b->go_fd,           b->host->shared_fd};
+    size_t n = 9;
 
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         keep[n++] = b->host->cgroups.parent_fd[i];

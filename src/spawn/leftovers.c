@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/log.h"
+#include "spawn/bandwidth.h"
 #include "spawn/layers.h"
 #include "spawn/paths.h"
 #include "sys/tree.h"
@@ -53,6 +54,7 @@ int atoll_leftovers_put_aside(const struct atoll_spawn_host *host, struct atoll_
     char name[ATOLL_LAYER_NAME_CAP];
     int r = 0;
 
+    atoll_bandwidth_undo_all(host);
     sweep_templates(host);
     sweep_old(host->state_fd, ATOLL_PROGRAMS_OLD);
     sweep_old(host->state_fd, ATOLL_HIDDEN_OLD);

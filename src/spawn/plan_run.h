@@ -15,7 +15,7 @@ struct atoll_spawn_host {
     uid_t uid;
     gid_t gid;
     int state_fd;     /* the state directory, which is also the current directory */
-    int sandboxes_fd; /* state/sandboxes: <id>.sock, .img and .disk of each living sandbox */
+    int sandboxes_fd; /* state/sandboxes: <id>.sock, .img, .io and .disk of each living sandbox */
     int layers_fd;    /* state/layers */
     int disks_fd;     /* state/disks: <id>.img of each sandbox whose disk can outlive it */
     char instance[17];

@@ -166,6 +166,7 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
         .cgroup_path = server->host->cgroups.path,
         .cgroup_lacks = lacking_limits(&server->host->cgroups),
         .hides = true,
+        .gives = server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0,
     };
 
     if (blocks > 1)

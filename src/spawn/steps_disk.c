@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include "base/fd.h"
 #include "base/switches.h"
+#include "spawn/bandwidth.h"
 #include "spawn/paths.h"
 #include "spawn/plan_run.h"
 #include "sys/mnt.h"
@@ -37,12 +38,15 @@ static int mount_tmpfs(const struct atoll_po_disk *disk, struct atoll_error *err
 }
 
 /* Attaches the image to a free loop device, which is detached when its last user closes it. */
-static int attach_loop(int image_fd, char *ret_path, size_t cap, struct atoll_error *err)
+static int attach_loop(const struct atoll_plan_run *b, char *ret_path, size_t cap,
+                       struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
-    struct loop_config config = {.fd = (uint32_t)image_fd, .block_size = 4096};
+    struct loop_config config = {.fd = (uint32_t)b->image_fd, .block_size = 4096};
 
     config.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO;
+    (void)snprintf((char *)config.info.lo_file_name, sizeof(config.info.lo_file_name),
+                   ATOLL_BANDWIDTH_NAME "%s", b->id);
     if (control < 0)
         return atoll_fail_errno(err, errno, "open loop-control");
     /* Another process may take the free device between the two calls: try again. */
@@ -80,7 +84,29 @@ static int lock_image(int fd, struct atoll_error *err)
     return 0;
 }
 
-static int mount_image(struct atoll_plan_run *b, struct atoll_error *err)
+/* Attaches the image and sets or removes the limit on the bandwidth of the device. */
+static int attach_limited(struct atoll_plan_run *b, uint64_t io_bytes, char *ret_path, size_t cap,
+                          struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int lock = ATOLL_NO_FD;
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+
+    if (io_bytes == 0) {
+        fd = attach_loop(b, ret_path, cap, err);
+        if (fd >= 0)
+            atoll_bandwidth_unlimit(b, fd);
+        return ATOLL_TAKE_FD(fd);
+    }
+    lock = atoll_bandwidth_lock(b->host, err);
+    if (lock < 0)
+        return lock;
+    fd = attach_loop(b, ret_path, cap, err);
+    if (fd >= 0 && atoll_bandwidth_limit(b, fd, io_bytes, err) < 0)
+        return -EIO;
+    return ATOLL_TAKE_FD(fd);
+}
+
+static int mount_image(struct atoll_plan_run *b, uint64_t io_bytes, struct atoll_error *err)
 {
     char device[32];
     const struct atoll_mnt_option options[] = {{"source", device}, {"discard", NULL}, {0}};
@@ -94,7 +120,7 @@ static int mount_image(struct atoll_plan_run *b, struct atoll_error *err)
     /* A new image must be on stable storage before a tenant relies on data written to it. */
     if (b->kept_disk && !b->existing_disk && fsync(b->image_fd) < 0)
         return atoll_fail_errno(err, errno, "write disk image");
-    loop_fd = attach_loop(b->image_fd, device, sizeof(device), err);
+    loop_fd = attach_limited(b, io_bytes, device, sizeof(device), err);
     if (loop_fd < 0)
         return loop_fd;
     /* Replays the journal of a disk that was not unmounted. */
@@ -116,8 +142,9 @@ static int enter_plain(struct atoll_plan_run *b, struct atoll_error *err)
 static int enter_mounted(struct atoll_plan_run *b, const struct atoll_po_disk *disk,
                          struct atoll_error *err)
 {
-    ATOLL_AUTOCLOSE int mount_fd =
-        disk->kind == ATOLL_DISK_TMPFS ? mount_tmpfs(disk, err) : mount_image(b, err);
+    ATOLL_AUTOCLOSE int mount_fd = disk->kind == ATOLL_DISK_TMPFS
+                                       ? mount_tmpfs(disk, err)
+                                       : mount_image(b, disk->io_bytes, err);
     int r;
 
     if (mount_fd < 0)

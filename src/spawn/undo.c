@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 #include "base/switches.h"
+#include "spawn/bandwidth.h"
 #include "spawn/child.h"
 #include "spawn/sandbox_internal.h"
 #include "sys/ns.h"
@@ -122,6 +123,8 @@ void atoll_sandbox_undo(struct sandbox *s)
         r = atoll_cgroup_remove(cgroups, s->id);
     if (r == -EBUSY)
         (void)!atoll_cgroup_kill(cgroups, s->id);
+    if (r == 0)
+        r = atoll_bandwidth_undo(s->all->host, s->all->host->sandboxes_fd, s->id);
     if (r == 0)
         r = -atoll_fault("spawn.undo_files");
     if (r == 0)

@@ -19,6 +19,7 @@ struct atoll_store_sandbox {
     uint32_t outside_id, waived;
     uint64_t memory_bytes, disk_bytes, inodes;
     uint32_t cpu_millis, pids, open_files, timeout_s;
+    uint64_t io_bytes;
     uint64_t boot_us;
     int64_t created_unix_ms, expires_unix_ms;
     uint32_t idle_s, lease_s, cpu_budget_s;

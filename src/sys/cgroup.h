@@ -14,6 +14,7 @@ enum atoll_cgroup_controller {
     ATOLL_CG_CPUACCT,
     ATOLL_CG_PIDS,
     ATOLL_CG_FREEZER,
+    ATOLL_CG_IO, /* v2; on v1 has[] says whether blkio can limit devices, see cgroup_io.c */
     ATOLL_CG_COUNT,
 };
 
@@ -85,6 +86,13 @@ int atoll_cgroup_create(const struct atoll_cgroups *cg, const char *id,
                         const struct atoll_cgroup_limits *limits) ATOLL_MUST_CHECK;
 int atoll_cgroup_set_limits(const struct atoll_cgroups *cg, const char *id,
                             const struct atoll_cgroup_limits *limits) ATOLL_MUST_CHECK;
+/* Limits reads of the group `id` from a block device, and its writes, to so many bytes a second each. v1
+ * does not attribute buffered writes to a group: there the limit is that of the device, for all its users,
+ * until it is removed. -EOPNOTSUPP unless has[ATOLL_CG_IO]. */
+int atoll_cgroup_limit_device(const struct atoll_cgroups *cg, const char *id, dev_t device,
+                              uint64_t bytes) ATOLL_MUST_CHECK;
+/* v1: removes the limits on the device. v2: nothing to do, they are removed with the group. */
+int atoll_cgroup_unlimit_device(const struct atoll_cgroups *cg, dev_t device) ATOLL_MUST_CHECK;
 /* v1: moves the calling single-threaded process in. Writing "0" to `tasks` moves only ourselves, so
  * the kernel (5.15) skips the lock that costs an RCU grace period when a pid is written. */
 int atoll_cgroup_enter_v1(const struct atoll_cgroups *cg, const char *id) ATOLL_MUST_CHECK;

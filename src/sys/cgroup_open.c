@@ -17,11 +17,12 @@
 #define BASES_MAX 3
 #define MOVE_ROUNDS 50
 
-/* Controller names, the same in v1 and v2. Only the first three limit; v2 has the functions of the
- * other two without a controller. */
+/* Controller names, the same in v1 and v2 except for the last, which is of v2. The first three and the
+ * last limit; v2 has the functions of the other two without a controller. A base without the last is as
+ * good as one with it. */
 static const char *const controllers[ATOLL_CG_COUNT] = {
     [ATOLL_CG_MEMORY] = "memory",   [ATOLL_CG_CPU] = "cpu",         [ATOLL_CG_PIDS] = "pids",
-    [ATOLL_CG_CPUACCT] = "cpuacct", [ATOLL_CG_FREEZER] = "freezer",
+    [ATOLL_CG_CPUACCT] = "cpuacct", [ATOLL_CG_FREEZER] = "freezer", [ATOLL_CG_IO] = "io",
 };
 static const enum atoll_cgroup_controller limiting[] = {ATOLL_CG_MEMORY, ATOLL_CG_CPU,
                                                         ATOLL_CG_PIDS};
@@ -174,6 +175,7 @@ static bool read_controllers(const char *base, bool has[static ATOLL_CG_COUNT])
         return false;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(limiting); i++)
         any |= has[limiting[i]] = word_in(list, controllers[limiting[i]]);
+    has[ATOLL_CG_IO] = word_in(list, controllers[ATOLL_CG_IO]);
     return any;
 }
 
@@ -241,6 +243,8 @@ static int make_below(struct atoll_cgroups *cg, const char *base_dir, const char
     }
     if (!any)
         return r;
+    if (cg->has[ATOLL_CG_IO])
+        cg->has[ATOLL_CG_IO] = enable_in_base(base, ATOLL_CG_IO) == 0;
     (void)snprintf(name, sizeof(name), "atoll-%s", instance);
     if (mkdirat(base, name, 0755) < 0 && errno != EEXIST)
         return -errno;
@@ -249,6 +253,8 @@ static int make_below(struct atoll_cgroups *cg, const char *base_dir, const char
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(limiting); i++)
         if (cg->has[limiting[i]])
             r = enable(parent, limiting[i]);
+    if (r == 0 && cg->has[ATOLL_CG_IO])
+        cg->has[ATOLL_CG_IO] = enable(parent, ATOLL_CG_IO) == 0;
     if (r < 0) {
         (void)unlinkat(base, name, AT_REMOVEDIR);
         return r;
@@ -323,6 +329,8 @@ static int open_v1(struct atoll_cgroups *cg, const struct mount_points *found, c
     for (size_t i = 0; create && cg->version == 1 && i < ATOLL_CG_COMMON_COUNT; i++)
         if (*found->common[i])
             cg->common_fd[i] = atoll_cgroup_open_common(found->common[i], instance, i);
+    cg->has[ATOLL_CG_IO] = cg->common_fd[ATOLL_CG_BLKIO] >= 0 &&
+                           atoll_cgroup_io_is_usable(found->common[ATOLL_CG_BLKIO]);
     return cg->version ? 0 : -ENOENT;
 }
 
@@ -422,6 +430,8 @@ int atoll_cgroups_look(struct atoll_cgroups_facts *ret)
     }
     for (size_t i = 0; i < ATOLL_CG_COUNT; i++)
         ret->has[i] = *found.v1[i] && may_write(found.v1[i], ".", W_OK | X_OK);
+    ret->has[ATOLL_CG_IO] =
+        *found.common[ATOLL_CG_BLKIO] && atoll_cgroup_io_is_usable(found.common[ATOLL_CG_BLKIO]);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(limiting); i++)
         if (ret->has[limiting[i]])
             ret->version = 1;

@@ -157,6 +157,39 @@ static void a_large_disk_is_an_image(void **state)
     atoll_buf_done(&plan);
 }
 
+static void a_disk_with_a_bandwidth_is_an_image(void **state)
+{
+    const struct atoll_plan_host delegated = {.cgroup_version = 2}, older = {
+                                                                        .root = true,
+                                                                        .cgroup_version = 1,
+                                                                        .lacking = ATOLL_LIMIT_IO,
+                                                                    };
+    struct atoll_spec spec = default_spec();
+    struct atoll_po_disk disk;
+    struct atoll_buf plan;
+    char name[64];
+
+    (void)state;
+    assert_false(atoll_plan_needs_image(&root_host, &spec, name, sizeof(name)));
+    spec.limits.io_bytes = UINT64_C(8) << 20;
+    assert_true(atoll_plan_needs_image(&root_host, &spec, name, sizeof(name)));
+    assert_int_equal(atoll_plan_missing_limits(&root_host, &spec), 0);
+    plan = build(&root_host, &spec);
+    assert_true(find(&plan, ATOLL_PLAN_DISK, 0, &atoll_po_disk_desc, &disk, NULL));
+    assert_int_equal(disk.kind, ATOLL_DISK_IMAGE);
+    assert_int_equal(disk.io_bytes, UINT64_C(8) << 20);
+    atoll_buf_done(&plan);
+    /* Without root there is no device, and an atoll-spawn of an earlier version bounds none. */
+    assert_int_equal(atoll_plan_missing_limits(&delegated, &spec), ATOLL_LIMIT_IO);
+    assert_int_equal(atoll_plan_missing_limits(&older, &spec), ATOLL_LIMIT_IO);
+    spec.waived = ATOLL_LIMIT_IO;
+    assert_false(atoll_plan_needs_image(&older, &spec, name, sizeof(name)));
+    plan = build(&older, &spec);
+    assert_true(find(&plan, ATOLL_PLAN_DISK, 0, &atoll_po_disk_desc, &disk, NULL));
+    assert_int_equal(disk.io_bytes, 0);
+    atoll_buf_done(&plan);
+}
+
 static void a_limit_that_cannot_be_given_is_an_error_unless_waived(void **state)
 {
     const struct atoll_plan_host rootless = {.root = false};
@@ -308,6 +341,7 @@ int main(void)
         cmocka_unit_test(rights_are_dropped_in_order),
         cmocka_unit_test(private_files_of_usr_are_hidden),
         cmocka_unit_test(a_large_disk_is_an_image),
+        cmocka_unit_test(a_disk_with_a_bandwidth_is_an_image),
         cmocka_unit_test(a_limit_that_cannot_be_given_is_an_error_unless_waived),
         cmocka_unit_test(only_what_is_lacking_must_be_waived),
         cmocka_unit_test(a_persistent_disk_is_an_image_that_is_kept),

@@ -54,6 +54,7 @@ static const struct atoll_store_sandbox a_sandbox = {
     .inodes = 9,
     .open_files = 10,
     .timeout_s = 11,
+    .io_bytes = UINT64_C(1) << 41,
     .boot_us = 12,
     .created_unix_ms = 13,
     .expires_unix_ms = 14,
@@ -85,6 +86,7 @@ static int check_sandbox(void *arg, const struct atoll_store_sandbox *row, struc
     assert_int_equal(row->cpu_millis, 1500);
     assert_int_equal(row->open_files, 10);
     assert_int_equal(row->boot_us, 12);
+    assert_int_equal(row->io_bytes, UINT64_C(1) << 41);
     assert_int_equal(row->expires_unix_ms, 14);
     return 0;
 }

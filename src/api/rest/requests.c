@@ -21,6 +21,7 @@ static const struct atoll_field limit_fields[] = {
     {"pids", ATOLL_FIELD_U32, AT(pids), 4, 4194304, NULL, 0},
     {"openFiles", ATOLL_FIELD_U32, AT(open_files), ATOLL_OPEN_FILES_MIN, 1048576, NULL, 0},
     {"timeoutSeconds", ATOLL_FIELD_CEIL, AT(timeout_s), 0, 12 * MONTH_S, NULL, 0},
+    {"ioMbps", ATOLL_FIELD_MIB, AT(io_bytes), 1, 1048576, NULL, 0},
     {0},
 };
 #undef AT

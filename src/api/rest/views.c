@@ -20,6 +20,8 @@ static void view_limits(struct atoll_json_out *out, const struct atoll_limits *l
     atoll_json_u64(out, "pids", limits->pids);
     atoll_json_u64(out, "openFiles", limits->open_files);
     atoll_json_u64(out, "timeoutSeconds", limits->timeout_s);
+    if (limits->io_bytes)
+        atoll_json_double(out, "ioMbps", (double)limits->io_bytes / MIB, 15);
     atoll_json_close(out, '}');
 }
 

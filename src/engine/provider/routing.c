@@ -48,6 +48,7 @@ static void judge_size(const struct atoll_limits *asked, const struct atoll_limi
         {asked->disk_bytes, most->disk_bytes, 1 << 20, "MiB of disk"},
         {asked->pids, most->pids, 1, "processes"},
         {asked->timeout_s, most->timeout_s, 1, "seconds of life"},
+        {asked->io_bytes, most->io_bytes, 1 << 20, "MiB a second to and from its disk"},
     };
     char text[WHY_MAX];
 

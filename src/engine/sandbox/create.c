@@ -117,6 +117,14 @@ static void keep_within(const struct atoll_limits *most, const struct atoll_limi
     l->disk_bytes = within(most->disk_bytes, asked->disk_bytes, l->disk_bytes);
     l->pids = (uint32_t)within(most->pids, asked->pids, l->pids);
     l->timeout_s = (uint32_t)within(most->timeout_s, asked->timeout_s, l->timeout_s);
+    l->io_bytes = within(most->io_bytes, asked->io_bytes, l->io_bytes);
+}
+
+uint32_t atoll_create_missing_limits(struct atoll_provider *provider, const struct atoll_spec *spec)
+{
+    uint32_t missing = provider->ops->missing_limits(provider, spec);
+
+    return spec->limits.io_bytes ? missing : missing & ~ATOLL_LIMIT_IO;
 }
 
 /* Sets the limits and the image that the sandbox would have at this provider. Returns the limits
@@ -135,7 +143,10 @@ static uint32_t fit(const struct atoll_provider_entry *entry,
         .inodes = want->inodes ? want->inodes : own->inodes,
         .open_files = want->open_files ? want->open_files : own->open_files,
         .timeout_s = want->timeout_s ? want->timeout_s : own->timeout_s,
+        .io_bytes = want->io_bytes ? want->io_bytes : own->io_bytes,
     };
+    if (spec->limits.io_bytes == 0)
+        spec->limits.io_bytes = entry->engine->config.io_bytes;
     atoll_limits_fill(&spec->limits);
     keep_within(&entry->config.most, want, &spec->limits);
     if (!request->named)
@@ -145,9 +156,9 @@ static uint32_t fit(const struct atoll_provider_entry *entry,
     if (entry->provider->ops->caps(entry->provider)->remote)
         asked = (want->memory_bytes ? ATOLL_LIMIT_MEMORY : 0) |
                 (want->cpu_millis ? ATOLL_LIMIT_CPU : 0) | (want->pids ? ATOLL_LIMIT_PIDS : 0) |
-                (want->disk_bytes ? ATOLL_LIMIT_DISK : 0);
+                (want->disk_bytes ? ATOLL_LIMIT_DISK : 0) | (want->io_bytes ? ATOLL_LIMIT_IO : 0);
     spec->waived = request->may_waive; /* so that missing_limits() knows what it may leave out */
-    missing = entry->provider->ops->missing_limits(entry->provider, spec);
+    missing = atoll_create_missing_limits(entry->provider, spec);
     /* A limit that can be enforced is enforced, even if it was waived. */
     spec->waived = missing & (request->may_waive | ~asked);
     return missing & ~spec->waived;

@@ -61,6 +61,7 @@ int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
         .pids = l->pids,
         .open_files = l->open_files,
         .timeout_s = l->timeout_s,
+        .io_bytes = l->io_bytes,
         .boot_us = (uint64_t)(s->boot_ms * 1000),
         .created_unix_ms = s->created_unix_ms,
         .expires_unix_ms = s->expires_unix_ms,

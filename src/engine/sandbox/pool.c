@@ -54,6 +54,7 @@ static bool can_become(const struct atoll_spec *made, const struct atoll_spec *w
            wanted->limits.disk_bytes == made->limits.disk_bytes &&
            wanted->limits.inodes == made->limits.inodes &&
            wanted->limits.open_files == made->limits.open_files &&
+           wanted->limits.io_bytes == made->limits.io_bytes &&
            is_disk_in_memory(&wanted->limits) == is_disk_in_memory(&made->limits);
 }
 
@@ -427,8 +428,9 @@ void atoll_pool_init(struct atoll_engine *engine)
     (void)!atoll_text_copy(first->template_key, sizeof(first->template_key), "host");
     first->spec = (struct atoll_spec){
         .limits = atoll_limits_default(), .template_kind = ATOLL_TEMPLATE_HOST, .allow_sudo = true};
+    first->spec.limits.io_bytes = engine->config.io_bytes;
     first->spec.waived =
-        provider->ops->missing_limits(provider, &first->spec) & engine->config.waived;
+        atoll_create_missing_limits(provider, &first->spec) & engine->config.waived;
 }
 
 void atoll_pool_done(struct atoll_engine *engine)

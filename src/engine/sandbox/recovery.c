@@ -105,7 +105,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     struct atoll_template *t = atoll_template_find(r->engine, row->owner, row->template_name);
     struct atoll_spec spec = {
         .limits = {row->memory_bytes, row->cpu_millis, row->pids, row->disk_bytes, row->inodes,
-                   row->open_files, row->timeout_s},
+                   row->open_files, row->timeout_s, row->io_bytes},
         .waived = row->waived,
         .outside_id = row->outside_id,
         .allow_sudo = true,

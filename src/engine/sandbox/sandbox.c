@@ -528,11 +528,9 @@ void atoll_limits_fill(struct atoll_limits *l)
 static const struct {
     const char *name;
     uint32_t bit;
-} limit_names[] = {{"memory", ATOLL_LIMIT_MEMORY},
-                   {"cpu", ATOLL_LIMIT_CPU},
-                   {"pids", ATOLL_LIMIT_PIDS},
-                   {"disk", ATOLL_LIMIT_DISK},
-                   {"all", ATOLL_LIMIT_ALL}};
+} limit_names[] = {{"memory", ATOLL_LIMIT_MEMORY}, {"cpu", ATOLL_LIMIT_CPU},
+                   {"pids", ATOLL_LIMIT_PIDS},     {"disk", ATOLL_LIMIT_DISK},
+                   {"io", ATOLL_LIMIT_IO},         {"all", ATOLL_LIMIT_ALL}};
 
 uint32_t atoll_limit_by_name(const char *name)
 {

@@ -116,7 +116,9 @@ static uint32_t docker_missing_limits(const struct atoll_sync_provider *p,
         d->config.disk == ATOLL_DOCKER_DISK_AUTO && !info.quota && spec->waived & ATOLL_LIMIT_DISK;
     bool disk = spec->limits.disk_bytes && (d->config.disk == ATOLL_DOCKER_DISK_REFUSE || poor);
 
-    return info.missing | (disk ? ATOLL_LIMIT_DISK : 0);
+    /* The engine bounds devices of the host, which images of several sandboxes share. */
+    return info.missing | (disk ? ATOLL_LIMIT_DISK : 0) |
+           (spec->limits.io_bytes ? ATOLL_LIMIT_IO : 0);
 }
 
 /* --- operations --- */

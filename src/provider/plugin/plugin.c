@@ -46,20 +46,19 @@ static const struct {
     const char *name;
     uint32_t bit;
 } limit_names[] = {
-    {"memory", ATOLL_LIMIT_MEMORY},
-    {"cpu", ATOLL_LIMIT_CPU},
-    {"pids", ATOLL_LIMIT_PIDS},
-    {"disk", ATOLL_LIMIT_DISK},
+    {"memory", ATOLL_LIMIT_MEMORY}, {"cpu", ATOLL_LIMIT_CPU}, {"pids", ATOLL_LIMIT_PIDS},
+    {"disk", ATOLL_LIMIT_DISK},     {"io", ATOLL_LIMIT_IO},
 };
 
 /* Waived limits are sent as 0: not enforced. */
 static json_t *limits_json(const struct atoll_limits *l, uint32_t waived)
 {
-    return json_pack("{sI,si,si,sI,sI}", "memory_bytes",
+    return json_pack("{sI,si,si,sI,sI,sI}", "memory_bytes",
                      (json_int_t)(waived & ATOLL_LIMIT_MEMORY ? 0 : l->memory_bytes), "cpu_millis",
                      waived & ATOLL_LIMIT_CPU ? 0 : (int)l->cpu_millis, "pids",
                      waived & ATOLL_LIMIT_PIDS ? 0 : (int)l->pids, "disk_bytes",
-                     (json_int_t)(waived & ATOLL_LIMIT_DISK ? 0 : l->disk_bytes), "timeout_s",
+                     (json_int_t)(waived & ATOLL_LIMIT_DISK ? 0 : l->disk_bytes), "io_bytes",
+                     (json_int_t)(waived & ATOLL_LIMIT_IO ? 0 : l->io_bytes), "timeout_s",
                      (json_int_t)l->timeout_s);
 }
 

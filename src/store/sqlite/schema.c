@@ -155,5 +155,7 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN mounts TEXT NOT NULL DEFAULT '';",
     /* bytes of long command lines that are not stored */
     "ALTER TABLE execs ADD COLUMN argv_left_out INTEGER NOT NULL DEFAULT 0;",
+    /* the bandwidth of their disks */
+    "ALTER TABLE sandboxes ADD COLUMN io_bytes INTEGER NOT NULL DEFAULT 0;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -33,7 +33,7 @@ struct atoll_store *atoll_store_close(struct atoll_store *store)
     "memory_bytes, disk_bytes, inodes, cpu_millis, pids, open_files, timeout_s, boot_us, "      \
     "created_unix_ms, expires_unix_ms, persistent, idle_s, lease_s, cpu_budget_s, "             \
     "at_deadline, output_budget_bytes, cpu_spent_us, output_spent_bytes, connection_lease, "    \
-    "paused_unix_ms, network, recreate, layer, provider, handle, image, mounts"
+    "paused_unix_ms, network, recreate, io_bytes, layer, provider, handle, image, mounts"
 #define EXEC_COLUMNS                                                                           \
     "sandbox_id, id, argv, user, cwd, pty, pid, started_unix_ms, kind, code, signal, reason, " \
     "oom_process, user_us, system_us, max_rss_bytes, oom_kills, oom_pid, oom_peak_bytes, "     \
@@ -44,7 +44,7 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
 {
     static const char sql[] =
         "INSERT OR REPLACE INTO sandboxes (" SANDBOX_COLUMNS
-        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
+        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
     const int64_t numbers[] = {row->state,
                                row->hidden,
                                row->pooled,
@@ -71,7 +71,8 @@ int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_
                                row->connection_lease,
                                row->paused_unix_ms,
                                row->network,
-                               row->recreate};
+                               row->recreate,
+                               (int64_t)row->io_bytes};
     const char *const texts[] = {row->layer ? row->layer : "",
                                  row->provider ? row->provider : "native",
                                  row->handle ? row->handle : "", row->image ? row->image : "",
@@ -264,11 +265,12 @@ int atoll_store_each_sandbox(struct atoll_store *store,
             .paused_unix_ms = atoll_db_i64(stmt, 30),
             .network = (int)atoll_db_i64(stmt, 31),
             .recreate = atoll_db_i64(stmt, 32) != 0,
-            .layer = atoll_db_text(stmt, 33),
-            .provider = atoll_db_text(stmt, 34),
-            .handle = atoll_db_text(stmt, 35),
-            .image = atoll_db_text(stmt, 36),
-            .mounts = atoll_db_text(stmt, 37),
+            .io_bytes = (uint64_t)atoll_db_i64(stmt, 33),
+            .layer = atoll_db_text(stmt, 34),
+            .provider = atoll_db_text(stmt, 35),
+            .handle = atoll_db_text(stmt, 36),
+            .image = atoll_db_text(stmt, 37),
+            .mounts = atoll_db_text(stmt, 38),
         };
         r = fn(arg, &row, err);
         if (r < 0)

@@ -43,7 +43,8 @@ static void write_bounds(struct atoll_json_out *out, const struct atoll_provider
             atoll_json_text(out, NULL, *p);
         atoll_json_close(out, ']');
     }
-    if (!m->memory_bytes && !m->cpu_millis && !m->disk_bytes && !m->pids && !m->timeout_s)
+    if (!m->memory_bytes && !m->cpu_millis && !m->disk_bytes && !m->pids && !m->timeout_s &&
+        !m->io_bytes)
         return;
     atoll_json_open(out, "most", '{');
     if (m->memory_bytes)
@@ -56,6 +57,8 @@ static void write_bounds(struct atoll_json_out *out, const struct atoll_provider
         atoll_json_u64(out, "pids", m->pids);
     if (m->timeout_s)
         atoll_json_u64(out, "timeoutSeconds", m->timeout_s);
+    if (m->io_bytes)
+        atoll_json_double(out, "ioMbps", (double)m->io_bytes / 1048576.0, 15);
     atoll_json_close(out, '}');
 }
 
