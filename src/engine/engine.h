@@ -597,12 +597,6 @@ void atoll_upload_on_ready(struct atoll_upload *upload, void (*fn)(void *arg), v
  * -ENOSPC or another error of the file, also for bytes of earlier calls. */
 int atoll_upload_write(struct atoll_upload *upload, const uint8_t *bytes,
                        size_t n) ATOLL_MUST_CHECK;
-/* Starts a turn: a worker receives up to `most` bytes from the client's socket into the file, and
- * on_ready follows. Then atoll_upload_received() returns how many bytes it received. False: not now.
- * See atoll_tenant_file_receive(). */
-bool atoll_upload_receive(struct atoll_upload *upload, int socket_fd,
-                          uint64_t most) ATOLL_MUST_CHECK;
-uint64_t atoll_upload_received(struct atoll_upload *upload);
 /* Makes the client's error from the result of a write. */
 int atoll_upload_fail(int r, struct atoll_error *err);
 /* Also reports errors of earlier writes. */

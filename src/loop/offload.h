@@ -83,20 +83,3 @@ int atoll_tenant_file_write(struct atoll_tenant_file *f, const void *bytes,
                             size_t n) ATOLL_MUST_CHECK;
 /* 0: all is written, 1: on_ready follows, -errno. */
 int atoll_tenant_file_flush(struct atoll_tenant_file *f) ATOLL_MUST_CHECK;
-
-/*
- * Turns: a worker moves bytes between the socket of a client and the file, so that they pass neither the
- * loop's thread nor a buffer between two threads. A turn is short, and ends when the client is slow: then
- * the owner goes on with read or write, by which it also finds out what is wrong with the file or the
- * client, and may start another turn. Nothing else may use that direction of the socket meanwhile.
- * The socket is duplicated; all turns of a file are with the same one.
- */
-#define ATOLL_TURN_BYTES ((uint64_t)16 * 1024 * 1024) /* at most */
-/* True: on_ready follows. False: not now. What was written before comes first in the file. */
-bool atoll_tenant_file_receive(struct atoll_tenant_file *f, int socket_fd,
-                               uint64_t most) ATOLL_MUST_CHECK;
-/* The same for the rest of the part that is read; false also while a piece is there to be read. From the
- * first call on nothing is read ahead. */
-bool atoll_tenant_file_send(struct atoll_tenant_file *f, int socket_fd) ATOLL_MUST_CHECK;
-/* Bytes of the socket that the last turn moved; told once. */
-uint64_t atoll_tenant_file_moved(struct atoll_tenant_file *f);

@@ -2,7 +2,6 @@
  * The request as handlers see it, in every HTTP version: its head and its body. Body bytes are passed on
  * without a copy; only a collected body that arrives in several pieces is copied.
  */
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
@@ -149,27 +148,6 @@ void atoll_http_body_resume(struct atoll_http_request *req)
     if (!req->conn->dispatching)
         atoll_http_conn_kick(req->conn);
     req->conn->wire->resume(req->conn);
-}
-
-int atoll_http_body_socket(const struct atoll_http_request *req, uint64_t *ret_most)
-{
-    const struct atoll_http_conn *c = req->conn;
-
-    /* One byte is left for the parser, which finds the end of the message with it. */
-    if (!c->stream || c->tls || req->content_length < 0 || req->body_mode != BODY_STREAM ||
-        req->body_got + 1 >= (uint64_t)req->content_length)
-        return -EOPNOTSUPP;
-    *ret_most = (uint64_t)req->content_length - req->body_got - 1;
-    return atoll_stream_fd(c->stream);
-}
-
-void atoll_http_body_received(struct atoll_http_request *req, uint64_t n)
-{
-    llhttp_t *parser = &req->conn->parser;
-
-    assert(n < parser->content_length);
-    parser->content_length -= n; /* what it still expects of the body */
-    req->body_got += n;
 }
 
 /* What the head says, for handlers. */

@@ -2,7 +2,6 @@
  * Answers, in every HTTP version: checks the contracts of http_server.h and calls the connection's
  * struct atoll_http_wire.
  */
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -242,21 +241,6 @@ int atoll_http_write(struct atoll_http_request *req, const void *bytes, size_t n
 size_t atoll_http_pending(const struct atoll_http_request *req)
 {
     return req->conn->wire->pending(req->conn);
-}
-
-int atoll_http_socket(const struct atoll_http_request *req)
-{
-    const struct atoll_http_conn *c = req->conn;
-
-    if (!c->stream || c->tls || !req->begun || req->no_body || req->left < 0)
-        return -EOPNOTSUPP;
-    return atoll_stream_fd(c->stream);
-}
-
-void atoll_http_sent(struct atoll_http_request *req, uint64_t n)
-{
-    assert(n <= (uint64_t)req->left);
-    req->left -= (int64_t)n;
 }
 
 void atoll_http_end(struct atoll_http_request *req)

@@ -138,12 +138,6 @@ void atoll_http_body_stream(struct atoll_http_request *req,
 /* Stops reading the socket: no on_data and no on_end until resumed. */
 void atoll_http_body_pause(struct atoll_http_request *req);
 void atoll_http_body_resume(struct atoll_http_request *req);
-/* From inside on_data of a body of known length on a plain HTTP/1 connection: the socket, from which
- * another thread may receive ret_most bytes while the body is paused; the last byte comes by on_data.
- * -EOPNOTSUPP: the body comes by on_data only. */
-int atoll_http_body_socket(const struct atoll_http_request *req, uint64_t *ret_most);
-/* n bytes were received so; before the body is resumed. */
-void atoll_http_body_received(struct atoll_http_request *req, uint64_t n);
 
 /* The response. */
 
@@ -171,11 +165,6 @@ void atoll_http_begin(struct atoll_http_request *req, int status, const char *co
 int atoll_http_write(struct atoll_http_request *req, const void *bytes, size_t n) ATOLL_MUST_CHECK;
 /* Bytes that are queued for the client on this connection. */
 size_t atoll_http_pending(const struct atoll_http_request *req);
-/* The socket, to which another thread may send bytes of a response of known length on a plain HTTP/1
- * connection once nothing is pending. -EOPNOTSUPP: only atoll_http_write() can. */
-int atoll_http_socket(const struct atoll_http_request *req);
-/* n bytes were sent so. */
-void atoll_http_sent(struct atoll_http_request *req, uint64_t n);
 /* Called when pending falls below ATOLL_HTTP_HIGH_WATER after having exceeded it. */
 void atoll_http_on_drain(struct atoll_http_request *req,
                          void (*fn)(void *arg, struct atoll_http_request *req), void *arg);

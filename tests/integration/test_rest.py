@@ -569,40 +569,6 @@ def test_chunked_upload(rest, box):
     assert rest.get(f"{box}/files", path="c").body == b"".join(pieces)
 
 
-def send_in_bursts(sock, data, pause):
-    """Pauses are longer than a worker waits for the client, so that the loop has to go on."""
-    for at in range(0, len(data), 3_000_001):
-        sock.sendall(data[at:at + 3_000_001])
-        time.sleep(pause)
-
-
-def read_in_bursts(response, size, pause):
-    got = b""
-    while len(got) < size and (piece := response.read(3_000_001)):
-        got += piece
-        time.sleep(pause)
-    return got
-
-
-@pytest.mark.parametrize("pause", [0, 0.03])
-def test_large_files_at_the_pace_of_the_client(rest, box, pause):
-    """Twice over one connection: each body ends where it should."""
-    data = os.urandom(1_000_003) * 35
-    connection = rest.connection()
-    for turn in range(2):
-        connection.putrequest("PUT", f"{box}/files?path=large{turn}")
-        connection.putheader("Content-Length", str(len(data)))
-        connection.endheaders()
-        send_in_bursts(connection.sock, data, pause)
-        answer = connection.getresponse()
-        assert (answer.status, json.loads(answer.read())["size"]) == (200, len(data))
-        connection.request("GET", f"{box}/files?path=large{turn}")
-        answer = connection.getresponse()
-        assert int(answer.headers["Content-Length"]) == len(data)
-        assert read_in_bursts(answer, len(data), pause) == data
-    connection.close()
-
-
 def test_uploads_are_whole_or_nothing(rest, box):
     rest.put(f"{box}/files", b"old", path="f")
     sock = rest.socket()

@@ -730,20 +730,6 @@ int atoll_upload_write(struct atoll_upload *upload, const uint8_t *bytes, size_t
     return atoll_fd_write_all(upload->fd, bytes, n);
 }
 
-bool atoll_upload_receive(struct atoll_upload *upload, int socket_fd, uint64_t most)
-{
-    (void)upload;
-    (void)socket_fd;
-    (void)most;
-    return false;
-}
-
-uint64_t atoll_upload_received(struct atoll_upload *upload)
-{
-    (void)upload;
-    return 0;
-}
-
 void atoll_upload_finish(struct atoll_upload *upload, atoll_entry_fn *done, void *arg)
 {
     uint8_t piece[65536];

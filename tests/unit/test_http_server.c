@@ -395,44 +395,6 @@ static void test_upload_back_pressure(void **state)
     rig_close(&r);
 }
 
-/* Another reader takes bytes of the body from the socket; what comes after them is parsed as before. */
-static void test_body_from_the_socket(void **state)
-{
-    struct seen s;
-    struct rig r;
-    char bytes[8];
-    uint64_t most;
-    int fd;
-
-    (void)state;
-    seen_init(&s);
-    rig_open(&r, NULL, upload, &s);
-    rig_ask(&r, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
-    fd = atoll_http_body_socket(s.req, &most); /* paused by on_data */
-    assert_true(fd >= 0);
-    assert_int_equal(most, 6); /* all but the last */
-    rig_send(&r, "defghijPUT", 10);
-    rig_turn(&r);
-    assert_int_equal(recv(fd, bytes, most, MSG_DONTWAIT), 6);
-    assert_memory_equal(bytes, "defghi", 6);
-    atoll_http_body_received(s.req, 6);
-    assert_true(atoll_http_body_socket(s.req, &most) < 0);
-    atoll_http_body_resume(s.req);
-    rig_turn(&r);
-    assert_int_equal(s.ends, 0); /* paused again */
-    assert_string_equal(atoll_buf_str(&s.body), "abcj");
-    atoll_http_body_resume(s.req);
-    rig_turn(&r);
-    assert_int_equal(s.ends, 1);
-    assert_contains(rig_text(&r), "done");
-    /* The next request begins where the body ended. */
-    rig_ask(&r, " / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc");
-    assert_int_equal(atoll_buf_size(&s.body), 7);
-    assert_true(atoll_http_body_socket(s.req, &most) < 0); /* its length is not known */
-    atoll_buf_done(&s.body);
-    rig_close(&r);
-}
-
 static void test_cut_upload(void **state)
 {
     struct seen s;
@@ -627,7 +589,6 @@ int main(void)
         cmocka_unit_test(test_continue),
         cmocka_unit_test(test_unwanted_bodies),
         cmocka_unit_test(test_upload_back_pressure),
-        cmocka_unit_test(test_body_from_the_socket),
         cmocka_unit_test(test_cut_upload),
         cmocka_unit_test(test_pipelining_back_pressure),
         cmocka_unit_test(test_method_and_version_rules),

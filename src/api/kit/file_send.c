@@ -6,8 +6,6 @@
 
 /* Bytes sent per turn before other connections get theirs. */
 #define TURN_MAX ((size_t)1024 * 1024)
-/* A smaller part is not worth a turn of a worker. */
-#define DIRECT_MIN ((uint64_t)512 * 1024)
 
 struct looking {
     struct atoll_file_part part;
@@ -47,10 +45,6 @@ struct sending {
     struct atoll_api_call *call;
     struct atoll_file_part part;
     struct atoll_timer turn;
-    bool direct;    /* workers send what they can, in turns */
-    bool under_way; /* a turn */
-    bool
-        piece_next; /* comes before a turn: with the head, or because the last turn could not go on */
 };
 
 static void sending_free(struct sending *s)
@@ -99,31 +93,6 @@ static int send_piece(struct sending *s, size_t *sent)
     return 1;
 }
 
-/* Accounts for what a worker has sent. If it could have sent more, a piece shows why it did not. */
-static void end_turn(struct sending *s)
-{
-    uint64_t n = atoll_tenant_file_moved(s->part.file);
-
-    s->under_way = false;
-    s->piece_next = n < ATOLL_TURN_BYTES;
-    s->part.length -= n;
-    atoll_http_sent(s->call->req, n);
-    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "out"), (double)n);
-}
-
-/* Lets a worker send, once the client has taken what is queued. 1: a piece is to be sent, 0: wait. */
-static int start_turn(struct sending *s)
-{
-    struct atoll_http_request *req = s->call->req;
-
-    if (atoll_http_pending(req) > 0) {
-        atoll_http_await_empty(req);
-        return 0;
-    }
-    s->under_way = atoll_tenant_file_send(s->part.file, atoll_http_socket(req));
-    return s->under_way ? 0 : 1;
-}
-
 static void pump(void *arg)
 {
     struct sending *s = arg;
@@ -140,10 +109,7 @@ static void pump(void *arg)
             atoll_timer_set(&s->turn, atoll_http_loop(call->req), 0, pump, s);
             return;
         }
-        if (s->direct && !s->piece_next && s->part.length > 0 && start_turn(s) == 0)
-            return;
         r = send_piece(s, &sent);
-        s->piece_next = s->piece_next && r < 0;
     }
     if (r == -EPIPE || r == -EAGAIN)
         return;
@@ -157,19 +123,7 @@ static void pump(void *arg)
 
 static void drained(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
 {
-    const struct sending *s = arg;
-
-    if (!s->under_way)
-        pump(arg);
-}
-
-static void file_ready(void *arg)
-{
-    struct sending *s = arg;
-
-    if (s->under_way)
-        end_turn(s);
-    pump(s);
+    pump(arg);
 }
 
 void atoll_file_send(struct atoll_api_call *call, int status, const char *content_type,
@@ -183,7 +137,7 @@ void atoll_file_send(struct atoll_api_call *call, int status, const char *conten
     call->on_gone = client_gone;
     if (!part->to_end)
         atoll_tenant_file_cut(part->file, part->offset, part->length);
-    atoll_tenant_file_on_ready(part->file, file_ready, s);
+    atoll_tenant_file_on_ready(part->file, pump, s);
     atoll_http_on_drain(call->req, drained, s);
     atoll_api_begin(call, status, content_type, part->to_end ? -1 : (int64_t)part->length);
     /* To HEAD the head is the whole answer. */
@@ -191,7 +145,5 @@ void atoll_file_send(struct atoll_api_call *call, int status, const char *conten
         s->part.length = 0;
         s->part.to_end = false;
     }
-    s->direct = s->part.length >= DIRECT_MIN && atoll_http_socket(call->req) >= 0;
-    s->piece_next = true;
     pump(s);
 }

@@ -259,16 +259,6 @@ int atoll_upload_write(struct atoll_upload *u, const uint8_t *bytes, size_t n)
     return atoll_tenant_file_write(u->file, bytes, n);
 }
 
-bool atoll_upload_receive(struct atoll_upload *u, int socket_fd, uint64_t most)
-{
-    return !u->inband && atoll_tenant_file_receive(u->file, socket_fd, most);
-}
-
-uint64_t atoll_upload_received(struct atoll_upload *u)
-{
-    return atoll_tenant_file_moved(u->file);
-}
-
 int atoll_upload_fail(int r, struct atoll_error *err)
 {
     return atoll_fail(err, atoll_error_kind_of_path_errno(-r), -r, "%s",

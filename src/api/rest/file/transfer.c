@@ -12,8 +12,6 @@
 #include "net/url.h"
 
 #define NAME_MAX_BYTES 255
-/* A body with less left than this is not worth a turn of a worker. */
-#define DIRECT_MIN ((uint64_t)256 * 1024)
 
 /* Out. */
 
@@ -130,15 +128,6 @@ static void upload_gone(struct atoll_api_call *call)
     atoll_api_drop(upload_drop(call->state));
 }
 
-/* Lets a worker take the next bytes from the client, where that is possible. */
-static bool receive(struct upload *u, const struct atoll_http_request *req)
-{
-    uint64_t most = 0;
-    int fd = atoll_http_body_socket(req, &most);
-
-    return fd >= 0 && most >= DIRECT_MIN && atoll_upload_receive(u->upload, fd, most);
-}
-
 static void upload_data(void *arg, struct atoll_http_request *req, const uint8_t *bytes, size_t n)
 {
     struct upload *u = arg;
@@ -146,7 +135,7 @@ static void upload_data(void *arg, struct atoll_http_request *req, const uint8_t
     int r = atoll_upload_write(u->upload, bytes, n);
 
     atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "in"), (double)n);
-    if (r > 0 || (r == 0 && receive(u, req)))
+    if (r > 0)
         atoll_http_body_pause(req);
     if (r >= 0)
         return;
@@ -159,10 +148,6 @@ static void upload_data(void *arg, struct atoll_http_request *req, const uint8_t
 static void upload_ready(void *arg)
 {
     struct upload *u = arg;
-    uint64_t n = atoll_upload_received(u->upload);
-
-    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("files", "in"), (double)n);
-    atoll_http_body_received(u->call->req, n);
     atoll_http_body_resume(u->call->req);
 }
 
