@@ -97,11 +97,11 @@ def test_the_death_of_the_daemon_loses_nothing(world):
 @pytest.mark.parametrize("order, status, words", [
     ({"error": {"kind": "resource_exhausted", "message": "no more of these"}}, 429, "no more of"),
     ({"error": {"kind": "invalid_argument", "message": "not like that"}}, 400, "not like that"),
-    ({"error": {"message": "secret trouble"}}, 500, "failed"),
-    ({"result": {"connect": "tcp:127.0.0.1:1"}}, 500, "failed"),
-    ({"result": {"connect": "unix:relative"}}, 500, "failed"),
-    ({"result": {"fd": True}}, 500, "failed"),
-    ({"nothing": 1}, 500, "failed"),
+    ({"error": {"message": "secret trouble"}}, 500, "internal error"),
+    ({"result": {"connect": "tcp:127.0.0.1:1"}}, 500, "internal error"),
+    ({"result": {"connect": "unix:relative"}}, 500, "internal error"),
+    ({"result": {"fd": True}}, 500, "internal error"),
+    ({"nothing": 1}, 500, "internal error"),
 ])
 def test_what_it_answers_is_checked(world, order, status, words):
     world.order(f"create {json.dumps(order)}")
