@@ -249,15 +249,18 @@ def test_sandboxes_that_others_remove_are_no_findings(daemon):
     rest, over = Rest(daemon.socket), threading.Event()
 
     def remove_all():
-        while not over.wait(0.05):
+        while not over.wait(0.02):
             rest.delete("/api/sandboxes")
 
     remover = threading.Thread(target=remove_all)
     remover.start()
     try:
-        done = daemon.atoll("verify", "--json", "--only",
-                            "residue,api.path_traversal,api.residue,api.destroy,api.output_flood",
-                            timeout=80)
+        for _ in range(5):  # on a quick machine a whole run may slip between two removals
+            done = daemon.atoll("verify", "--json", "--only",
+                                "residue,api.path_traversal,api.residue,api.destroy,"
+                                "api.output_flood", timeout=80)
+            if json.loads(done.stdout)["counts"]["unknown"] > 0:
+                break
     finally:
         over.set()
         remover.join()

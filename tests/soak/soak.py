@@ -124,7 +124,7 @@ class Soak:
                    "spawn descriptors": DESCRIPTORS_MAX}
         for what, most in (("heap", HEAP_MAX), ("memory", MEMORY_MAX),
                            ("spawn memory", SPAWN_MEMORY_MAX),
-                           ("threads", THREADS_MAX - before["threads"] if remote else 0),
+                           ("threads", THREADS_MAX - before["threads"]),  # workers are started as needed
                            ("spawn mounts", 0), ("namespaces", 0), ("spawn namespaces", 0)):
             grown = after[what] - before[what]
             rows.append((what, f"{before[what]:.0f}", f"{after[what]:.0f}", f"at most +{most}"))
