@@ -110,7 +110,7 @@ static void look_at_load(struct atoll_agent_views *v, int64_t now_ms)
         active += ps.items[i].state == 'R' || ps.items[i].state == 'D';
         v->last_pid = ATOLL_MAX(v->last_pid, (uint32_t)ps.items[i].pid);
     }
-    /* Whoever reads it runs. */
+    /* The process that reads the file counts as running. */
     v->processes = ATOLL_MAX((uint32_t)ps.len + 1, 2u);
     v->running = ATOLL_MAX(active, 1u);
     atoll_agent_processes_done(&ps);

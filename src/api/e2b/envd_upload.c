@@ -1,10 +1,10 @@
 /*
- * POST /files: one file as it is, or several in a form. Nothing is held but a little: bytes go through
- * gzip and the form into the file, and while something is asked of the sandbox, or its disk is slow, the
- * client's socket is not read.
+ * POST /files: one file as the body, or several in a form. Little is buffered: bytes go through gzip
+ * and the form parser into the file. The client's socket is not read while a request to the sandbox is
+ * pending or its disk is slow.
  *
- * Files are written where they are and small ones in one piece (the engine gathers them): whoever watches the directory sees a
- * creation, a change of the owner and one write, which clients count on.
+ * Files are written in place, and small ones in one write (the engine gathers the bytes): a watch of the
+ * directory reports a creation, a change of the owner and one write, which clients rely on.
  */
 #include <errno.h>
 #include <stdio.h>
