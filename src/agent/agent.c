@@ -1,8 +1,8 @@
 /*
- * The agent's life: set-up, the loop, and the socket the daemon connects to.
+ * The agent's main part: set-up, the loop, and the socket to which the daemon connects.
  *
- * Each round of the loop dispatches what is ready, gives every job a step, and then sends: output
- * and answers of one round leave in one write.
+ * Each round of the loop handles ready descriptors, runs one step of every job, and then sends:
+ * output and answers of one round are sent with one write.
  */
 #include "agent/agent.h"
 
@@ -39,7 +39,8 @@ static void accept_ready(void *arg, uint32_t events)
     }
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
         return;
-    /* Out of descriptors or memory: the connection stays in the backlog, so do not spin on it. */
+    /* Out of descriptors or memory: the connection stays in the backlog. Stops watching, or the
+     * loop would spin. */
     (void)!atoll_watch_set(&a->listen_watch, 0);
     atoll_timer_set(&a->accept_again, a->loop, ACCEPT_AGAIN_MS, accept_again, a);
 }
@@ -50,13 +51,13 @@ static void child_ended(void *arg, int signo)
     atoll_agent_reap(arg);
 }
 
-/* Children get default dispositions by inheriting them, which saves resetting in each child. */
+/* Sets default dispositions once; children inherit them and need not reset them. */
 static int setup_signals(struct atoll_agent *a, struct atoll_error *err)
 {
-    const unsigned long dfl[4] = {0}; /* the kernel's own struct: handler, flags, restorer, mask */
+    const unsigned long dfl[4] = {0}; /* the kernel's struct: handler, flags, restorer, mask */
     sigset_t set;
 
-    /* The raw call: libc keeps its hands on 32 and 33, which we may have inherited ignored. */
+    /* The raw call, because libc refuses signals 32 and 33, which may be inherited as ignored. */
     for (int signo = 1; signo <= 64; signo++)
         (void)syscall(SYS_rt_sigaction, signo, dfl, NULL, 8);
     /* Blocked, not ignored: an ignored signal would stay ignored in the children. */
@@ -69,7 +70,8 @@ static int setup_signals(struct atoll_agent *a, struct atoll_error *err)
     return atoll_signals_open(&a->signals, a->loop, &set, child_ended, a, err);
 }
 
-/* Descriptors 0..2 must be taken, or a pipe could land there and be overwritten in a child. */
+/* Descriptors 0..2 must be in use, or a new pipe could get such a number and be overwritten in a
+ * child. */
 static int setup_fds(struct atoll_agent *a, struct atoll_error *err)
 {
     struct rlimit raised;
@@ -127,7 +129,7 @@ static int setup(struct atoll_agent *a, struct atoll_error *err)
         r = atoll_agent_identity_init(a, err);
     if (r < 0)
         return r;
-    /* PID 1 inherits orphans anyway; elsewhere they are asked for, so that the rules are the same. */
+    /* PID 1 inherits orphans anyway; with another pid the agent becomes a subreaper. */
     if (a->pid != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "become the reaper of orphans");
     if (a->config.views)

@@ -9,16 +9,16 @@
 #include "proto/agent_proto.h"
 
 /*
- * What the files of the agent share. The order below is the order a request takes: connection,
- * dispatch, users, commands, files, the rest.
+ * Declarations shared by the files of the agent, in the order in which a request passes them:
+ * connection, dispatch, users, commands, files, the rest.
  *
- * Whatever waits for the daemon (jobs, file handles, watches, connects) belongs to the connection
- * that asked for it and is dropped with it; commands and their output outlive connections.
+ * Jobs, file handles, watches and connects belong to the connection that requested them and are
+ * dropped with it; commands and their output outlive connections.
  */
 
-/* Requests and output wait while more than this is queued for the daemon. */
+/* While more bytes than this are queued for the daemon, requests and output wait. */
 #define ATOLL_AGENT_QUEUE_SOFT (1024 * 1024)
-/* The queue itself: one request may add a few answers on top of the soft limit. */
+/* Size of the queue: one request may add a few answers above the soft limit. */
 #define ATOLL_AGENT_QUEUE_MAX (4 * 1024 * 1024)
 
 #define ATOLL_AGENT_WINDOW_DEFAULT (256 * 1024)
@@ -35,11 +35,11 @@
 #define ATOLL_AGENT_GROUPS_MAX 64
 #define ATOLL_AGENT_COMM_MAX 64
 
-/* One large buffer for whatever a single call needs at once; its contents do not outlive the call. */
+/* One large scratch buffer; its contents are valid only within one call. */
 #define ATOLL_AGENT_SCRATCH (128 * 1024)
 extern uint8_t atoll_agent_scratch[ATOLL_AGENT_SCRATCH];
 
-/* What getdents64(2) fills in; readdir(3) would allocate and hide positions. */
+/* A record of getdents64(2); readdir(3) would allocate memory and hide positions. */
 struct atoll_agent_dent {
     uint64_t ino;
     int64_t off;
@@ -58,26 +58,26 @@ struct atoll_agent_sudo;
 
 struct atoll_agent_conn {
     bool open, greeted;
-    bool fds;     /* descriptors pass: both ends said so */
-    bool broken;  /* to be closed at the end of the round */
-    bool stalled; /* frames wait in the channel until the queue is shorter */
+    bool fds;     /* descriptors can be passed: both ends agreed */
+    bool broken;  /* closed at the end of the round */
+    bool stalled; /* frames wait in the channel until the output queue is shorter */
     struct atoll_channel channel;
     struct atoll_watch watch;
 };
 
-/* Takes fd over; closes the connection there was. */
+/* Takes ownership of fd; closes the previous connection. */
 void atoll_agent_conn_open(struct atoll_agent *a, int fd);
-/* The same with what has come over it already. */
+/* The same with a channel that may hold received bytes. */
 void atoll_agent_conn_take(struct atoll_agent *a, struct atoll_channel *channel);
-/* Drops the connection and all that was asked for on it. */
+/* Closes the connection and drops everything that was requested on it. */
 void atoll_agent_conn_close(struct atoll_agent *a);
-/* Sends what can be sent; called once per round of the loop. */
+/* Sends as much as the socket accepts; called once per round of the loop. */
 void atoll_agent_conn_flush(struct atoll_agent *a);
-/* True while there is room in the queue for more than small answers. */
+/* True while the queue has room for more than small answers. */
 bool atoll_agent_conn_has_room(const struct atoll_agent *a);
 
-/* Queue one frame. A queue that cannot take it means the connection is dropped: the daemon comes
- * back and resumes, nothing is lost. */
+/* Queue one frame. If the queue is full, the connection is dropped; the daemon reconnects and
+ * resumes, so nothing is lost. */
 void atoll_agent_reply(struct atoll_agent *a, uint32_t request, const struct atoll_msg_desc *desc,
                        const void *msg);
 void atoll_agent_reply_fd(struct atoll_agent *a, uint32_t request,
@@ -88,40 +88,41 @@ void atoll_agent_error(struct atoll_agent *a, uint32_t request, const struct ato
 void atoll_agent_event(struct atoll_agent *a, uint16_t type, const struct atoll_msg_desc *desc,
                        const void *msg);
 
-/* --- those who just came (guest.c): the first frame says what a connection is --- */
+/* --- new connections (guest.c): the first frame says what a connection is --- */
 
-/* Takes fd over. */
+/* Takes ownership of fd. */
 void atoll_agent_guest_open(struct atoll_agent *a, int fd);
 void atoll_agent_guests_drop(struct atoll_agent *a);
 
 /* --- dispatch (dispatch.c) --- */
 
-/* Handles one frame; < 0 when it is malformed and the connection must go. */
+/* Handles one frame; < 0 if it is malformed and the connection must be closed. */
 int atoll_agent_dispatch(struct atoll_agent *a, struct atoll_frame *frame) ATOLL_MUST_CHECK;
 
-/* What a handler returns when it sent its answer itself, or will later. 0: an empty REPLY is due. */
+/* Returned by a handler that has sent its answer or will send it later. 0: dispatch sends an empty
+ * REPLY. */
 #define ATOLL_AGENT_ANSWERED 1
 
-/* A handler of one request type; msg is decoded by the type's description. < 0: ERROR is due. */
+/* A handler of one request type; msg is the decoded message. < 0: dispatch sends ERROR. */
 typedef int atoll_agent_handler(struct atoll_agent *a, uint32_t request, const void *msg,
                                 struct atoll_error *err);
 
-/* --- jobs (jobs.c): requests whose work is cut into small steps --- */
+/* --- jobs (jobs.c): requests whose work is done in small steps --- */
 
 struct atoll_agent_job {
     struct atoll_list node;
     uint32_t request;
-    /* A little work. 1: call again, 0: done (an empty REPLY is due), < 0: failed. */
+    /* Does a little work. 1: call again, 0: done (an empty REPLY is sent), < 0: failed. */
     int (*step)(struct atoll_agent *a, struct atoll_agent_job *job, struct atoll_error *err);
     void (*free)(struct atoll_agent_job *job);
 };
 
-/* Takes the job over on success. RESOURCE_EXHAUSTED. */
+/* Takes ownership of the job on success. RESOURCE_EXHAUSTED. */
 int atoll_agent_job_add(struct atoll_agent *a, struct atoll_agent_job *job,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
-/* One step of each job, if the queue to the daemon has room. */
+/* Runs one step of each job, if the queue to the daemon has room. */
 void atoll_agent_jobs_run(struct atoll_agent *a);
-/* True when a job could go on at once. */
+/* True if a job can run now. */
 bool atoll_agent_jobs_waiting(const struct atoll_agent *a);
 void atoll_agent_jobs_drop(struct atoll_agent *a);
 
@@ -134,22 +135,22 @@ struct atoll_agent_user {
     char shell[256];
     uint32_t groups[ATOLL_AGENT_GROUPS_MAX]; /* supplementary, the primary one first */
     size_t group_count;
-    bool as_root; /* "+NAME": paths and new files are the user's, access is root's */
+    bool as_root; /* "+NAME": paths and new files are the user's, the rights are root's */
 };
 
-/* A small text file of the sandbox, read again when it changed. */
+/* A small text file of the sandbox, read again after it changed. */
 struct atoll_agent_textfile {
-    char *text; /* owned, NUL-terminated; NULL when there is none */
-    bool fresh; /* text belongs to `seen` */
+    char *text; /* owned, NUL-terminated; NULL: no usable file */
+    bool fresh; /* text is the content of the file described by `seen` */
     struct stat seen;
 };
 
-/* name: a user's name or number, "" for the default user. INVALID_ARGUMENT (ESRCH where there is no
- * such user), FAILED_PRECONDITION. */
+/* name: a user's name or number, "" for the default user. INVALID_ARGUMENT (ESRCH if the user does
+ * not exist), FAILED_PRECONDITION. */
 int atoll_agent_user_find(struct atoll_agent *a, const char *name,
                           struct atoll_agent_user *ret_user,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Numbers for chown; "" gives UINT32_MAX, which leaves it as it is. INVALID_ARGUMENT. */
+/* Ids for chown; "" gives UINT32_MAX, which means unchanged. INVALID_ARGUMENT. */
 int atoll_agent_owner_find(struct atoll_agent *a, const char *owner, const char *group,
                            uint32_t *ret_uid, uint32_t *ret_gid,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -160,15 +161,16 @@ const char *atoll_agent_user_name(struct atoll_agent *a, uint32_t uid, char *out
 const char *atoll_agent_group_name(struct atoll_agent *a, uint32_t gid, char *out);
 void atoll_agent_users_done(struct atoll_agent *a);
 
-/* Gives up what the agent does not need, once, at its start. */
+/* Drops the capabilities and groups that the agent does not need. Called once at start. */
 int atoll_agent_identity_init(struct atoll_agent *a, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* File system operations act as this user until atoll_agent_unbecome(). */
+/* Switches file system operations to this user until atoll_agent_unbecome(). */
 int atoll_agent_become(struct atoll_agent *a, const struct atoll_agent_user *user,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The same by bare numbers, without supplementary groups; -errno. */
+/* The same by ids, without supplementary groups; -errno. */
 int atoll_agent_become_ids(struct atoll_agent *a, uint32_t uid, uint32_t gid) ATOLL_MUST_CHECK;
 void atoll_agent_unbecome(struct atoll_agent *a);
-/* Effective ids too, for calls where the peer sees them (connect to a unix socket). */
+/* Switches the effective ids, too, for calls where the peer sees them (connect to a unix
+ * socket). */
 int atoll_agent_become_effective(struct atoll_agent *a, const struct atoll_agent_user *user,
                                  struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_agent_unbecome_effective(struct atoll_agent *a);
@@ -181,7 +183,8 @@ static inline void atoll_agent_auto_unbecome(struct atoll_agent **a)
 /* Marks a `struct atoll_agent *` whose identity switch ends with the scope. */
 #define ATOLL_AGENT_AUTO_UNBECOME ATOLL_CLEANUP(atoll_agent_auto_unbecome)
 
-/* In a child: ids, groups and capability sets of the user, for good. Only system calls. -errno. */
+/* In a child: sets ids, groups and capabilities of the user permanently. Only system calls.
+ * -errno. */
 int atoll_agent_child_identity(const struct atoll_agent *a,
                                const struct atoll_agent_user *user) ATOLL_MUST_CHECK;
 
@@ -189,21 +192,21 @@ int atoll_agent_child_identity(const struct atoll_agent *a,
 
 struct atoll_agent_launch {
     const struct atoll_agent_user *user;
-    const char **argv; /* argv[-1] is writable: a script without #! is given to /bin/sh */
+    const char **argv; /* argv[-1] is writable: /bin/sh runs a script without #! */
     char *const *envp;
     const char *path;  /* value of PATH for the look-up */
     const char *cwd;   /* or NULL: cwd_fd */
-    bool cwd_optional; /* the root directory will do as well */
+    bool cwd_optional; /* falls back to the root directory */
     int cwd_fd;
     int stdio[3]; /* borrowed, all above 2 */
-    int terminal; /* which of them becomes the controlling terminal; -1: none */
+    int terminal; /* index of the one that becomes the controlling terminal; -1: none */
 };
 
-/* Starts it and returns its pid once the program runs; on failure nothing is left. */
+/* Starts a program and returns its pid once it runs; on failure no process is left. */
 int atoll_agent_launch(struct atoll_agent *a, const struct atoll_agent_launch *launch,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Commands whose oom_score_adj is still to be raised. */
+/* Commands whose oom_score_adj must still be raised (oom_score.c). */
 struct atoll_agent_unscored {
     pid_t pid;
     int tries;
@@ -215,7 +218,7 @@ void atoll_agent_oom_scores_write(struct atoll_agent *a);
 #define ATOLL_AGENT_MARK "ATOLL_EXEC="
 #define ATOLL_AGENT_PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* The environment of a command: the defaults, then `extra` over them. */
+/* The environment of a command: the defaults, overridden by `extra`. */
 struct atoll_agent_env {
     char **vars; /* owned array, NULL at the end; strings borrowed or in `text` */
     size_t len;
@@ -229,10 +232,10 @@ struct atoll_agent_env_spec {
     size_t extra_len;
     const char *const *base; /* NULL at the end, or NULL; replaces defaults too */
 };
-/* INVALID_ARGUMENT for an entry that is no NAME=VALUE. */
+/* INVALID_ARGUMENT for an entry that is not of the form NAME=VALUE. */
 int atoll_agent_env_init(struct atoll_agent_env *env, const struct atoll_agent_env_spec *spec,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
-/* "" when it is not there. */
+/* "" if the variable is not set. */
 const char *atoll_agent_env_get(const struct atoll_agent_env *env, const char *name);
 void atoll_agent_env_done(struct atoll_agent_env *env);
 
@@ -244,30 +247,31 @@ struct atoll_agent_stream {
     uint8_t number; /* ATOLL_STREAM_* */
     int fd;         /* owned; ATOLL_NO_FD at its end */
     struct atoll_watch watch;
-    struct atoll_timer again; /* the kernel had no room for the watch */
+    struct atoll_timer again; /* retries the watch after the kernel refused it */
     uint8_t *ring;            /* in exec->rings, exec->window bytes */
-    uint64_t acked;           /* everything before is with the daemon */
-    uint64_t sent;            /* next to send on this connection */
+    uint64_t acked;           /* the daemon has stored everything before it */
+    uint64_t sent;            /* next byte to send on this connection */
     uint64_t produced;
-    size_t owed; /* at most so many bytes are left of what there was when the command ended */
+    size_t owed; /* upper bound of the bytes in the pipe when the command ended, not read yet */
 };
 
-/* Takes fd over. */
+/* Takes ownership of fd. */
 int atoll_agent_stream_open(struct atoll_agent_stream *s, struct atoll_agent_exec *exec,
                             uint8_t number, int fd) ATOLL_MUST_CHECK;
 void atoll_agent_stream_done(struct atoll_agent_stream *s);
-/* Reads all there is now, as far as the window allows. */
+/* Reads all available bytes, up to the window. */
 void atoll_agent_stream_drain(struct atoll_agent_stream *s);
-/* -EINVAL for bytes that never were. */
+/* -EINVAL for an offset beyond the produced bytes. */
 int atoll_agent_stream_ack(struct atoll_agent_stream *s, uint64_t offset) ATOLL_MUST_CHECK;
 /* OUT_OF_RANGE */
 int atoll_agent_stream_resume(struct atoll_agent_stream *s, uint64_t offset,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
-/* From now on what comes is thrown away, so that whoever still writes neither blocks nor dies. */
+/* Discards further output, so that a background process that still writes neither blocks nor gets
+ * SIGPIPE. */
 void atoll_agent_stream_abandon(struct atoll_agent_stream *s);
-/* Queues output and ends of all commands that have some, fairly, while the queue has room. */
+/* Queues pending output and exit events of all commands, in turn, while the queue has room. */
 void atoll_agent_output_pump(struct atoll_agent *a);
-/* Puts the command among those the pump looks at, if it has something to say. */
+/* Adds the command to the pump's list if it has output or an exit event to send. */
 void atoll_agent_output_ready(struct atoll_agent_exec *exec);
 void atoll_agent_drains_drop(struct atoll_agent *a);
 
@@ -280,7 +284,7 @@ struct atoll_agent_stdin {
     uint64_t taken;   /* bytes accepted so far */
     bool closing;     /* close when buf is empty */
     bool line_open;   /* the last byte was not a newline: a terminal needs two ^D */
-    uint32_t request; /* waits for room; 0: none */
+    uint32_t request; /* the request that waits for room in buf; 0: none */
 };
 
 struct atoll_agent_exec {
@@ -293,44 +297,45 @@ struct atoll_agent_exec {
     uint32_t window;
     int64_t started_unix_ms;
     bool pty;
-    bool attached; /* output flows on the present connection */
-    bool reaped;   /* the main process is gone; its result is in `exit` */
-    bool ended;    /* the output is complete: EXIT may go out */
+    bool attached; /* output is sent on the current connection */
+    bool reaped;   /* the main process was reaped; its result is in `exit` */
+    bool ended;    /* the output is complete: EXIT may be sent */
     bool exit_sent;
-    uint8_t *rings;                       /* owned; pages cost memory when they are used */
+    uint8_t *rings;                       /* owned; untouched pages use no memory */
     struct atoll_agent_stream streams[2]; /* stdout, stderr */
     struct atoll_agent_stdin in;
     struct atoll_timer timeout, settle;
-    int64_t held_ms; /* what is left of the timeout while that stands still; 0: it does not */
+    int64_t held_ms; /* remaining timeout while it is suspended; 0: not suspended */
     int64_t reaped_ms, last_output_ms;
     bool timed_out;        /* our timer sent the SIGKILL */
-    uint64_t signals_sent; /* bit per signal that EXEC_SIGNAL sent */
-    char who[128];         /* who sent the last of them */
+    uint64_t signals_sent; /* one bit per signal that EXEC_SIGNAL sent */
+    char who[128];         /* sender of the last signal */
     uint64_t oom_base;     /* oom_kill counter at the start */
     char oom_process[ATOLL_AGENT_COMM_MAX];
     struct atoll_am_exit exit;
 };
 
 struct atoll_agent_exec *atoll_agent_exec_get(struct atoll_agent *a, uint64_t id);
-/* NULL when no command's main process has this pid. */
+/* NULL if no command's main process has this pid. */
 struct atoll_agent_exec *atoll_agent_exec_by_pid(struct atoll_agent *a, pid_t pid);
 struct atoll_agent_exec *atoll_agent_exec_free(struct atoll_agent_exec *exec);
-/* The connection is gone: nothing flows until EXEC_RESUME. */
+/* The connection was closed: no output is sent until EXEC_RESUME. */
 void atoll_agent_execs_detach(struct atoll_agent *a);
 void atoll_agent_execs_drop(struct atoll_agent *a);
-/* Timeouts stand still, and go on. */
+/* Suspends and continues timeouts. */
 void atoll_agent_execs_hold(struct atoll_agent *a);
 void atoll_agent_execs_release(struct atoll_agent *a);
 
-/* Takes fd over. */
+/* Takes ownership of fd. */
 int atoll_agent_stdin_open(struct atoll_agent_exec *exec, int fd) ATOLL_MUST_CHECK;
 void atoll_agent_stdin_done(struct atoll_agent_exec *exec);
 
-/* Reaps every child that ended; called on SIGCHLD. */
+/* Reaps children that exited; called on SIGCHLD. */
 void atoll_agent_reap(struct atoll_agent *a);
-/* Output came in, or a pipe ended, after the main process did: perhaps that was all. */
+/* After the main process exited: checks whether its output is complete. Called when output arrives
+ * or a pipe ends. */
 void atoll_agent_exec_settle(struct atoll_agent_exec *exec);
-/* The cgroup's count of out-of-memory kills; 0 when it cannot be known. */
+/* The cgroup's count of out-of-memory kills; 0 if it is not available. */
 uint64_t atoll_agent_oom_kills(const struct atoll_agent *a);
 
 /* --- processes (process.c, tree.c) --- */
@@ -338,8 +343,8 @@ uint64_t atoll_agent_oom_kills(const struct atoll_agent *a);
 struct atoll_agent_process {
     pid_t pid, parent, session;
     char state;
-    uint64_t start;  /* clock ticks since boot: tells two users of one pid apart */
-    uint64_t cpu_us; /* with what its reaped children used */
+    uint64_t start;  /* clock ticks since boot: detects that a pid was reused */
+    uint64_t cpu_us; /* including its reaped children */
     uint64_t own_cpu_us;
     uint64_t rss_bytes;
 };
@@ -349,27 +354,29 @@ struct atoll_agent_processes {
     size_t len, cap;
 };
 
-/* All processes but the agent itself. -errno. */
+/* All processes except the agent. -errno. */
 int atoll_agent_processes_read(struct atoll_agent *a,
                                struct atoll_agent_processes *ret_processes) ATOLL_MUST_CHECK;
 void atoll_agent_processes_done(struct atoll_agent_processes *processes);
-/* -ESRCH when it is gone. */
+/* -ESRCH if it does not exist. */
 int atoll_agent_process_read(struct atoll_agent *a, pid_t pid,
                              struct atoll_agent_process *ret_process) ATOLL_MUST_CHECK;
 
-/* Signals everything the command started that can be found. For SIGKILL it stops and looks again
- * until nothing new appears; other signals are one pass. Returns how many were signalled. */
+/* Signals all processes that are known to descend from the command (tree.c). For SIGKILL it stops
+ * processes and scans again until no new ones appear; other signals take one pass. Returns the
+ * number of processes signalled. */
 int atoll_agent_tree_kill(struct atoll_agent *a, const struct atoll_agent_exec *exec, int signal);
 
 /* --- files (path.c, files.c, xattr.c, file_tree.c, transfer.c) --- */
 
-/* A path as the request's user means it, with that user's identity taken on. */
+/* A path of a request, resolved for the request's user. The agent acts as that user while it
+ * exists. */
 struct atoll_agent_path {
-    struct atoll_agent *agent; /* set while the identity is taken */
+    struct atoll_agent *agent; /* set while the agent acts as the user */
     struct atoll_agent_user user;
     char text[ATOLL_AGENT_PATH_MAX]; /* absolute */
 };
-/* INVALID_ARGUMENT, FAILED_PRECONDITION. On success end with atoll_agent_path_done(). */
+/* INVALID_ARGUMENT, FAILED_PRECONDITION. After success call atoll_agent_path_done(). */
 int atoll_agent_path_init(struct atoll_agent_path *p, struct atoll_agent *a, const char *user,
                           const char *path, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_agent_path_done(struct atoll_agent_path *p);
@@ -380,29 +387,30 @@ int atoll_agent_path_absolute(const struct atoll_agent_user *user, const char *p
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Opens without ever following a magic link of /proc. Returns a descriptor or -errno. */
 int atoll_agent_path_open(int dir_fd, const char *path, int flags) ATOLL_MUST_CHECK;
-/* The same, and neither through a symbolic link nor out of dir_fd; "" is dir_fd itself. */
+/* The same, also without following symbolic links or leaving dir_fd; "" is dir_fd itself. */
 int atoll_agent_path_open_below(int dir_fd, const char *path, int flags) ATOLL_MUST_CHECK;
-/* Opens the directory `path` is in; *ret_name points at its last component. */
+/* Opens the parent directory of `path`; *ret_name points at its last component. */
 int atoll_agent_path_open_parent(const char *path, const char **ret_name,
                                  struct atoll_error *err) ATOLL_MUST_CHECK;
-/* A path error in words: "/x/y does not exist". Returns -errnum. */
+/* Sets an error such as "/x/y does not exist". Returns -errnum. */
 int atoll_agent_path_fail(struct atoll_error *err, int errnum, const char *path);
-/* "/proc/self/fd/N", for calls that take no descriptor of an O_PATH file; out holds 32 bytes. */
+/* "/proc/self/fd/N", for calls that do not accept O_PATH descriptors; out holds 32 bytes. */
 const char *atoll_agent_path_of_fd(int fd, char *out);
-/* Makes the missing directories of `path`, itself included, as the present identity; they are the
- * user's. */
+/* Creates the missing directories of `path`, including the last, with the current identity; the
+ * user owns them. */
 int atoll_agent_path_make_dirs(const struct atoll_agent_user *user, const char *path,
                                uint32_t last_mode, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* What was just made with root's access becomes the user's. -errno. */
+/* Gives a file that was just created with root's rights to the user. -errno. */
 int atoll_agent_path_give(const struct atoll_agent_user *user, int fd) ATOLL_MUST_CHECK;
 
-/* An entry as it travels, with the storage its strings need. */
+/* An entry message with the storage of its strings. */
 struct atoll_agent_entry {
     struct atoll_am_entry msg;
     char owner[ATOLL_AGENT_NAME_MAX], group[ATOLL_AGENT_NAME_MAX];
     char target[ATOLL_AGENT_PATH_MAX];
 };
-/* Adds what `attributes` (a prefix of names) asks for; it is in atoll_agent_scratch. */
+/* Adds the extended attributes with the name prefix `attributes` and the target of a link; they are
+ * stored in atoll_agent_scratch. */
 void atoll_agent_entry_add_details(struct atoll_agent_entry *entry, int dir_fd, const char *name,
                                    const char *attributes);
 /* atoll_entry_type of a file mode. */
@@ -415,9 +423,9 @@ int atoll_agent_entry_read(struct atoll_agent *a, int dir_fd, const char *name, 
 struct atoll_agent_handle {
     uint32_t id; /* 0: free */
     int fd;      /* owned */
-    /* Of a file being written: where it will be. */
+    /* For a file being written: its destination. */
     bool writing, exclusive, in_place;
-    bool is_new; /* of one in place: it was made for this */
+    bool is_new; /* in_place: the file did not exist before */
     int dir_fd;  /* owned */
     uint32_t mode;
     struct atoll_agent_user *user; /* owned */
@@ -425,13 +433,13 @@ struct atoll_agent_handle {
 };
 void atoll_agent_handles_drop(struct atoll_agent *a);
 
-/* --- connections to what listens inside (dial.c, connect.c, tunnel.c) --- */
+/* --- connections to servers inside the sandbox (dial.c, connect.c, tunnel.c) --- */
 
-/* fd: connected and non-blocking, the callback's. */
+/* fd: connected and non-blocking; the callback owns it. */
 typedef void atoll_agent_dialed_fn(void *arg, int fd, const struct atoll_error *error);
 
 struct atoll_agent_dial {
-    struct atoll_agent *agent; /* NULL: nothing is under way */
+    struct atoll_agent *agent; /* NULL: no attempt is under way */
     uint32_t port;
     size_t family; /* index of the one being tried */
     int fd;        /* owned */
@@ -445,12 +453,12 @@ struct atoll_agent_dial {
 void atoll_agent_dial_start(struct atoll_agent_dial *d, struct atoll_agent *a,
                             const struct atoll_am_connect *msg, atoll_agent_dialed_fn *done,
                             void *arg);
-/* done will not be called. Safe on a zeroed or ended one. */
+/* done will not be called. Safe on a zeroed or finished dial. */
 void atoll_agent_dial_cancel(struct atoll_agent_dial *d);
 
 void atoll_agent_connects_drop(struct atoll_agent *a);
 
-/* Takes over a channel whose first frame, with so many bytes of payload, is a TUNNEL. */
+/* Takes ownership of a channel whose first frame is a TUNNEL with a payload of the given length. */
 void atoll_agent_tunnel_take(struct atoll_agent *a, struct atoll_channel *channel, uint32_t request,
                              size_t request_len);
 void atoll_agent_tunnels_drop(struct atoll_agent *a);
@@ -458,25 +466,26 @@ void atoll_agent_tunnels_drop(struct atoll_agent *a);
 /* --- the rest: watch.c, pause.c, sudo.c --- */
 
 void atoll_agent_watches_drop(struct atoll_agent *a);
-/* The queue has room again: events that waited may come. */
+/* The queue has room again: delayed events can be sent. */
 void atoll_agent_watches_resume(struct atoll_agent *a);
 void atoll_agent_pause_drop(struct atoll_agent *a); /* pause.c */
 
-/* Listens for sudo clients; without a place for the socket sudo is off. */
+/* Listens for sudo clients. If the socket cannot be created, sudo is off. */
 void atoll_agent_sudo_open(struct atoll_agent *a);
-/* True when sudo commands can run. */
+/* True if sudo commands can run. */
 bool atoll_agent_sudo_works(const struct atoll_agent *a);
 void atoll_agent_sudo_close(struct atoll_agent *a);
-/* True when the pid was a command started by sudo. */
+/* True if the pid was a command started by sudo. */
 bool atoll_agent_sudo_reaped(struct atoll_agent *a, pid_t pid, int status);
 
-/* --- what /proc shows of the sandbox's limits (views.c) --- */
+/* --- views of /proc with the sandbox's limits (views.c) --- */
 
 void atoll_agent_views_open(struct atoll_agent *a, const struct atoll_view_fds *fds);
 void atoll_agent_views_close(struct atoll_agent *a);
-/* Something is about to run, or to be looked at. */
+/* A process is about to run or to read /proc: updates views that are too old. */
 void atoll_agent_views_touch(struct atoll_agent *a);
-/* The CPUs for a new command, as many as its limit is worth; false where that is all of them. */
+/* Chooses the CPUs for a new command, as many as the CPU limit allows; false if that is all
+ * CPUs. */
 bool atoll_agent_views_pick_cpus(struct atoll_agent *a, cpu_set_t *ret);
 
 /* --- the agent itself (agent.c) --- */
@@ -487,7 +496,7 @@ struct atoll_agent {
     pid_t pid;
     int64_t started_unix_ms;
     int null_fd, proc_fd;
-    struct rlimit files; /* RLIMIT_NOFILE as it was, for the children */
+    struct rlimit files; /* the original RLIMIT_NOFILE, for the children */
     struct atoll_signals signals;
 
     struct atoll_watch listen_watch;
@@ -499,16 +508,16 @@ struct atoll_agent {
     size_t job_count;
 
     struct atoll_agent_textfile passwd, group;
-    bool acting; /* as a user of the sandbox: see identity.c */
-    /* The kernel is gVisor's: it has no ids for files alone (setfsuid), so that the effective ones
-     * have to do, and does not tell by CLONE_CHILD_CLEARTID that a child runs its program. */
+    bool acting; /* file operations are switched to a user: see identity.c */
+    /* The kernel is gVisor's. It has no setfsuid(), so the effective ids are switched instead, and
+     * CLONE_CHILD_CLEARTID does not signal that a child has executed its program. */
     bool in_gvisor;
     int parent_death_signal;
 
-    bool zombies_left; /* more than one round reaps */
+    bool zombies_left; /* more zombies than one round reaps */
     struct atoll_list execs, ready;
     size_t exec_count;
-    uint64_t oom_attributed; /* kills that are some command's OOM_KILLED already */
+    uint64_t oom_attributed; /* kills already reported as a command's OOM_KILLED */
     struct atoll_agent_unscored unscored[64];
     size_t unscored_count;
     struct atoll_timer unscored_timer;
@@ -518,15 +527,15 @@ struct atoll_agent {
     struct atoll_agent_handle handles[ATOLL_AGENT_HANDLES_MAX];
     uint32_t handle_serial;
 
-    struct atoll_agent_views *views;       /* owned; NULL where /proc is left as it is */
+    struct atoll_agent_views *views;       /* owned; NULL: no views of /proc */
     struct atoll_agent_watches *watches;   /* owned */
     struct atoll_agent_connects *connects; /* owned */
-    struct atoll_agent_sudo *sudo;         /* owned; NULL when sudo is off */
+    struct atoll_agent_sudo *sudo;         /* owned; NULL if sudo is off */
     struct atoll_buf note;                 /* see note.c */
 
-    uint32_t ending_request; /* waits for all processes to be gone; 0: none does */
+    uint32_t ending_request; /* the request that waits for all processes to exit; 0: none */
     struct atoll_timer ending;
-    unsigned ending_looks;
+    unsigned ending_checks;
 };
 
 /* Handlers, by the file that holds them; dispatch.c has the table. */

@@ -1,17 +1,17 @@
 /*
- * The connection to the daemon: one at a time, replaced by the next that says HELLO, because the
- * daemon that held the old one may be long dead. Its queue is bounded in two
- * steps: above the soft limit nothing that can wait is added (output, listings, new requests), so
- * that the hard limit is never reached by a daemon that reads slowly.
+ * The connection to the daemon: one at a time, replaced by the next one that sends HELLO, because
+ * the daemon of the old one may be dead. Its queue has two limits: above the soft limit output,
+ * listings and new requests wait, so that a daemon that reads slowly never reaches the hard limit.
  */
 #include <errno.h>
 #include "agent/agent_internal.h"
 
-/* Times one round pumps and writes before other descriptors get their turn. */
+/* Maximum number of fill-and-write passes per round, so that other descriptors get their turn. */
 #define FLUSH_TURNS 8
 /* An empty queue keeps at most this much memory. */
 #define QUEUE_KEEP (64 * 1024)
-/* Descriptors that may wait in the queue; the rest is for connects that finish meanwhile. */
+/* Descriptors queued before requests wait; the rest is reserved for connects that finish
+ * meanwhile. */
 #define QUEUE_FDS_SOFT \
     (ATOLL_ARRAY_LEN(((struct atoll_channel *)NULL)->out_fds) - ATOLL_AGENT_CONNECTS_MAX)
 
@@ -40,11 +40,11 @@ static void conn_ready(void *arg, uint32_t events)
 {
     struct atoll_agent *a = arg;
 
-    /* EPOLLOUT needs nothing here: each round ends with a flush. */
+    /* EPOLLOUT needs no handling: each round ends with a flush. */
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
     if (a->conn.stalled && (events & (EPOLLHUP | EPOLLERR)))
-        a->conn.broken = true; /* not waited for: it would be reported again at once */
+        a->conn.broken = true; /* not polled again: it would be reported at once */
     else if (!a->conn.stalled)
         receive(a);
 }
@@ -57,7 +57,7 @@ void atoll_agent_conn_take(struct atoll_agent *a, struct atoll_channel *channel)
     c->channel = *channel;
     c->channel.out.max = ATOLL_AGENT_QUEUE_MAX;
     if (atoll_watch_open(&c->watch, a->loop, c->channel.fd, EPOLLIN, conn_ready, a) < 0) {
-        atoll_channel_done(&c->channel); /* the daemon sees it close and tries again */
+        atoll_channel_done(&c->channel); /* the daemon sees the close and reconnects */
         return;
     }
     c->open = true;
@@ -100,7 +100,7 @@ bool atoll_agent_conn_has_room(const struct atoll_agent *a)
            ch->out_nfds < QUEUE_FDS_SOFT;
 }
 
-/* Writes until the socket is full or there is nothing left. 1: all is gone, 0: wait, < 0: broken. */
+/* Writes until the socket is full or the queue is empty. 1: empty, 0: wait, < 0: broken. */
 static int write_out(struct atoll_agent *a)
 {
     struct atoll_channel *ch = &a->conn.channel;
@@ -120,7 +120,7 @@ static int write_out(struct atoll_agent *a)
             receive(a);
     }
     if (atoll_channel_pending(ch) > 0 || (a->conn.greeted && !atoll_list_empty(&a->ready)))
-        return 0; /* the socket takes more: EPOLLOUT comes at once */
+        return 0; /* the socket is writable: EPOLLOUT comes at once */
     if (ch->out.cap > QUEUE_KEEP)
         atoll_buf_done(&ch->out);
     return 1;

@@ -1,7 +1,7 @@
 /*
- * CONNECT: a socket connected to a port or unix socket inside the sandbox, handed out as a
- * descriptor. That is how previews work without any network between host and sandbox. Where
- * descriptors do not pass, a tunnel does the same (tunnel.c).
+ * CONNECT: connects to a port or unix socket inside the sandbox and passes the connected socket to
+ * the daemon. Previews work this way without a network between host and sandbox. If the transport
+ * cannot pass descriptors, a tunnel is used (tunnel.c).
  */
 #include <errno.h>
 #include "agent/agent_internal.h"
@@ -44,8 +44,8 @@ int atoll_agent_on_connect(struct atoll_agent *a, uint32_t request, const void *
 {
     if (!a->conn.fds)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
-                          "connections can not be handed out of this kind of sandbox");
-    atoll_agent_views_touch(a); /* a server that waited goes on */
+                          "this kind of sandbox cannot pass connections to the daemon");
+    atoll_agent_views_touch(a); /* an idle server is about to run */
     if (!a->connects)
         a->connects = calloc(1, sizeof(*a->connects));
     if (!a->connects)
@@ -60,5 +60,5 @@ int atoll_agent_on_connect(struct atoll_agent *a, uint32_t request, const void *
         return ATOLL_AGENT_ANSWERED;
     }
     return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EBUSY,
-                      "%d connections are being made already", ATOLL_AGENT_CONNECTS_MAX);
+                      "%d connection attempts are already in progress", ATOLL_AGENT_CONNECTS_MAX);
 }

@@ -14,7 +14,7 @@ extern char **environ;
 
 static struct atoll_agent_user found; /* strings of the config point here */
 
-/* A home is part of what a user is; an image may not have it, or hide it under an empty mount. */
+/* Creates the user's home: an image may lack it, or an empty mount may hide it. */
 static void make_home(const struct atoll_agent_user *user)
 {
     char path[sizeof(user->home)];
@@ -75,7 +75,7 @@ void atoll_agent_container_own(const struct atoll_agent_config *config, const ch
 
     while (dir && empty && (entry = readdir(dir)) != NULL)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    /* What cannot be given away shows when it is written to. */
+    /* A failure is ignored here: writing to the directory reports it. */
     if (dir && empty && fstat(dirfd(dir), &st) == 0 && st.st_uid == 0)
         (void)!fchown(dirfd(dir), config->default_uid, config->default_gid);
     if (dir)

@@ -2,22 +2,23 @@
 #include "agent/agent.h"
 
 /*
- * What the agent finds out by itself in a container that a container engine started: the default
- * user, the environment of the image, and the counters of its cgroup. Before any tenant's code
- * runs, so that a tenant cannot move any of it.
+ * Facts that the agent determines in a container started by a container engine: the default user,
+ * the environment of the image, and the counters of its cgroup. Called before any code of the
+ * tenant runs, so that a tenant cannot change them.
  */
 
-/* who: what the image says, NAME or NUMBER, with :GROUP or without; "": `user` where there is one,
- * else root. The user's home is made where it is missing. Strings live as long as the process. */
+/* who: the image's user, NAME or NUMBER with optional :GROUP; "": `user` if that exists, else root.
+ * Creates the user's home if it is missing. Strings live as long as the process. */
 int atoll_agent_container_user(struct atoll_agent_config *config, const char *who,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The default user is the one the agent runs as. */
 int atoll_agent_own_user(struct atoll_agent_config *config,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
-/* A new volume is root's and empty: it becomes the default user's. After the user is known. */
+/* Gives a new volume (empty and owned by root) to the default user. Call after the user is
+ * known. */
 void atoll_agent_container_own(const struct atoll_agent_config *config, const char *dir);
-/* The agent's own environment becomes that of commands, but for what says who it is. */
+/* Uses the agent's environment for commands, without variables about the agent's own user. */
 int atoll_agent_container_env(struct atoll_agent_config *config,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Where the engine shows the cgroup; nothing is lost where it does not. */
+/* Opens the cgroup's counters if the engine exposes them; optional. */
 void atoll_agent_container_cgroup(struct atoll_agent_config *config);

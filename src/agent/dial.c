@@ -1,6 +1,6 @@
 /*
- * Connecting to a port of the sandbox's loopback or to a unix socket inside, for CONNECT and for
- * tunnels. Nothing here waits: what takes time goes on from the loop.
+ * Connects to a port of the sandbox's loopback or to a unix socket inside, for CONNECT and for
+ * tunnels. Never blocks: the loop continues an attempt that takes time.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -67,7 +67,7 @@ static socklen_t loopback(int family, uint32_t port, struct sockaddr_storage *ou
 
 static void socket_ready(void *arg, uint32_t events);
 
-/* Starts with the family at d->family or one behind it. The attempt ends if none can be started. */
+/* Tries the families from d->family on. Ends the attempt if none of them can be started. */
 static void try_next(struct atoll_agent_dial *d, int errnum)
 {
     for (; d->family < ATOLL_ARRAY_LEN(families); d->family++) {
@@ -85,7 +85,7 @@ static void try_next(struct atoll_agent_dial *d, int errnum)
         if (d->fd >= 0 && errno == EINPROGRESS &&
             atoll_watch_open(&d->watch, d->agent->loop, d->fd, EPOLLOUT, socket_ready, d) == 0)
             return;
-        /* What the first address said counts: the second may just not exist here. */
+        /* Reports the error of the first address: the second family may not exist here. */
         if (errnum == 0)
             errnum = errno;
     }
@@ -121,12 +121,12 @@ static int explain_unix(struct atoll_error *err, int errnum, const char *path)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, errnum,
                           "nothing accepts connections at %.300s", path);
     if (errnum == EPROTOTYPE || errnum == ENOTSOCK)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errnum, "%.300s is no stream socket",
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errnum, "%.300s is not a stream socket",
                           path);
     return atoll_agent_path_fail(err, errnum, path);
 }
 
-/* The user connects, not the agent: a server that looks at its peer's ids must see that user. */
+/* Connects as the user: a server that checks its peer's credentials must see that user. */
 static int connect_unix(struct atoll_agent *a, const struct atoll_am_connect *msg,
                         struct atoll_error *err)
 {
@@ -174,7 +174,7 @@ void atoll_agent_dial_start(struct atoll_agent_dial *d, struct atoll_agent *a,
     }
     if (msg->port < 1 || msg->port > 65535) {
         (void)atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                         "a port is a number of 1 to 65535");
+                         "a port is a number from 1 to 65535");
         end(d, ATOLL_NO_FD, &err);
         return;
     }

@@ -1,13 +1,13 @@
 /*
- * From a frame to its handler and from the handler's result to an answer: a table row per request
- * type. Handlers see decoded messages only.
+ * Maps a frame to its handler, and the handler's result to an answer: one table row per request
+ * type. Handlers get decoded messages only.
  */
 #include <errno.h>
 #include <string.h>
 #include "agent/agent_internal.h"
 #include "base/switches.h"
 
-/* Big enough for every request message; the table is checked against it. */
+/* Large enough for every request message; the table is checked against it. */
 union any_message {
     struct atoll_am_hello hello;
     struct atoll_am_exec_start exec_start;
@@ -143,7 +143,7 @@ int atoll_agent_dispatch(struct atoll_agent *a, struct atoll_frame *frame)
     union any_message msg = {0};
     int r;
 
-    /* No request carries descriptors: they are not kept, whatever sent them. */
+    /* No request carries descriptors: received ones are closed. */
     for (size_t i = 0; i < frame->nfds; i++)
         (void)close(frame->fds[i]);
     if (!a->conn.greeted && frame->type != ATOLL_AGENT_HELLO)

@@ -1,6 +1,6 @@
 /*
- * What a listing can tell beyond stat: the attributes of an entry, and where a link leads in the end.
- * All of it is best effort: an entry without them is an entry still.
+ * Details of an entry beyond stat: its extended attributes, and the final target of a link. Best
+ * effort: an entry is listed without them if they cannot be read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,23 +11,23 @@
 
 #define PREFIX "user."
 #define NAMES_MAX ((size_t)64 * 1024)
-/* Names and values of one entry together; a frame has room for it and for two paths. */
+/* Names and values of one entry together; a frame has room for them and for two paths. */
 #define ATTRIBUTES_MAX ((size_t)16 * 1024)
 _Static_assert(NAMES_MAX + ATTRIBUTES_MAX + ATOLL_AGENT_PATH_MAX <= ATOLL_AGENT_SCRATCH,
                "names, attributes and a path fit");
 
-/* The scratch in three parts. */
+/* The scratch buffer in three parts. */
 static char *const names = (char *)atoll_agent_scratch;
 static char *const pairs = (char *)atoll_agent_scratch + NAMES_MAX;
 static char *const resolved = (char *)atoll_agent_scratch + NAMES_MAX + ATTRIBUTES_MAX;
 
-/* Adds "name NUL value NUL" behind the first `len` bytes; returns how many there are now. */
+/* Adds "name NUL value NUL" after the first `len` bytes; returns the new length. */
 static size_t add_pair(const char *link, const char *name, size_t len)
 {
     size_t n = strlen(name) + 1;
     ssize_t size;
 
-    if (len + n + 1 >= ATTRIBUTES_MAX) /* with no room getxattr only tells the size */
+    if (len + n + 1 >= ATTRIBUTES_MAX) /* without room getxattr only returns the size */
         return len;
     memcpy(pairs + len, name, n);
     size = getxattr(link, name, pairs + len + n, ATTRIBUTES_MAX - len - n - 1);
@@ -66,7 +66,7 @@ void atoll_agent_entry_add_details(struct atoll_agent_entry *e, int dir_fd, cons
                                    const char *attributes)
 {
     bool is_link = e->msg.type == ATOLL_ENTRY_SYMLINK;
-    /* A link is followed, and one that was opened itself by its path; the rest is what it is. */
+    /* A link is opened again to follow it, by its path if dir_fd is the link itself. */
     const char *path = is_link && !*name ? e->msg.path : name;
     ATOLL_AUTOCLOSE int opened =
         *path ? atoll_agent_path_open(dir_fd, path, O_PATH | (is_link ? 0 : O_NOFOLLOW))

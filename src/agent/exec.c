@@ -1,6 +1,6 @@
 /*
- * Commands: start, signal, resize, resume, list, forget. A command is kept, with the output the
- * daemon has not acknowledged and its one terminal record, until the daemon says FORGET.
+ * Commands: start, signal, resize, resume, list, forget. A command is kept, with its unacknowledged
+ * output and its exit record, until the daemon sends FORGET.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,9 +76,9 @@ void atoll_agent_execs_drop(struct atoll_agent *a)
         (void)atoll_agent_exec_free(ATOLL_CONTAINER_OF(node, struct atoll_agent_exec, node));
 }
 
-/* The descriptors of a new command: `child` becomes its stdio, the others are the agent's. */
+/* The descriptors of a new command: `child` becomes its stdio, the others are the agent's ends. */
 struct stdio {
-    int child[3];     /* owned, but for the shared /dev/null */
+    int child[3];     /* owned, except the shared /dev/null */
     int in, out, err; /* owned */
 };
 
@@ -91,7 +91,7 @@ static void stdio_done(struct stdio *io)
             (void)close(fds[i]);
 }
 
-/* A pipe whose agent's end, ends[ours], does not block. */
+/* Creates a pipe; the agent's end, ends[ours], is non-blocking. */
 static int make_pipe(int ends[2], int ours)
 {
     if (pipe2(ends, O_CLOEXEC) < 0)
@@ -113,7 +113,7 @@ static int open_pipes(struct stdio *io, bool with_stdin)
     return r;
 }
 
-/* The terminal belongs to the user: it is made with the user's identity. */
+/* Creates the terminal with the user's identity, so that the user owns it. */
 static int open_terminal(struct stdio *io, const struct atoll_am_exec_start *msg)
 {
     struct winsize size = {.ws_col = (unsigned short)(msg->cols ? msg->cols : COLS_DEFAULT),
@@ -129,7 +129,7 @@ static int open_terminal(struct stdio *io, const struct atoll_am_exec_start *msg
         return io->child[0];
     io->child[1] = fcntl(io->child[0], F_DUPFD_CLOEXEC, 3);
     io->child[2] = fcntl(io->child[0], F_DUPFD_CLOEXEC, 3);
-    /* A second descriptor for writing, because each one can be watched once. */
+    /* A second descriptor for writing, because epoll watches a descriptor only once. */
     io->in = fcntl(io->out, F_DUPFD_CLOEXEC, 3);
     return io->child[1] < 0 || io->child[2] < 0 || io->in < 0 ? -errno : 0;
 }
@@ -155,7 +155,7 @@ static int open_stdio(struct atoll_agent *a, const struct atoll_agent_exec *exec
     return r < 0 ? atoll_fail_errno(err, -r, "open %s", exec->pty ? "a terminal" : "pipes") : 0;
 }
 
-/* Hands the agent's ends to the exec. */
+/* Moves the agent's ends to the exec. */
 static int take_stdio(struct atoll_agent_exec *exec, struct stdio *io)
 {
     int r = atoll_agent_stream_open(&exec->streams[0], exec, ATOLL_STREAM_STDOUT,
@@ -201,7 +201,7 @@ static int launch(struct atoll_agent *a, struct atoll_agent_exec *exec,
 {
     struct atoll_agent_env_spec spec = {user,           exec->mark,   exec->pty,
                                         msg->env.items, msg->env.len, a->config.base_env};
-    /* One slot before argv[0], one NULL behind. */
+    /* One slot before argv[0] and one for the NULL at the end. */
     ATOLL_AUTOFREE const char **argv = calloc(msg->argv.len + 2, sizeof(*argv));
     char cwd[ATOLL_AGENT_PATH_MAX];
     struct atoll_agent_env env;
@@ -265,11 +265,11 @@ static int check_start(struct atoll_agent *a, const struct atoll_am_exec_start *
     if (msg->cols > UINT16_MAX || msg->rows > UINT16_MAX)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the terminal is too large");
     if (atoll_agent_exec_get(a, msg->exec))
-        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "there is a command %llu already",
+        return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "command %llu already exists",
                           (unsigned long long)msg->exec);
     if (a->exec_count >= a->config.max_execs)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EBUSY,
-                          "the sandbox holds %zu commands already", a->exec_count);
+                          "the sandbox has %zu commands already", a->exec_count);
     return 0;
 }
 
@@ -334,7 +334,8 @@ static void note_signal(struct atoll_agent_exec *exec, const struct atoll_am_sig
     (void)snprintf(exec->who, sizeof(exec->who), "%s", msg->who);
 }
 
-/* The first process of a namespace reaches all others with one call that no fork escapes. */
+/* As PID 1 of the namespace, kill(-1) signals all other processes atomically, so no fork
+ * escapes. */
 static int signal_every(struct atoll_agent *a, const struct atoll_am_signal *msg)
 {
     bool first = getpid() == 1;
@@ -347,7 +348,7 @@ static int signal_every(struct atoll_agent *a, const struct atoll_am_signal *msg
             (void)atoll_agent_tree_kill(a, exec, msg->signal);
     }
     if (first)
-        (void)kill(-1, msg->signal); /* ESRCH: there is nobody */
+        (void)kill(-1, msg->signal); /* ESRCH: no other process exists */
     return 0;
 }
 
@@ -363,7 +364,7 @@ int atoll_agent_on_exec_signal(struct atoll_agent *a, uint32_t request, const vo
     if (r < 0)
         return r;
     if (msg->signal < 1 || msg->signal > 64)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no signal %d",
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%d is not a signal number",
                           msg->signal);
     if (every)
         return signal_every(a, msg);

@@ -1,11 +1,11 @@
 /*
- * From the agent to a running program. The child is cloned with the agent's memory shared, as
- * vfork does, so that starting costs the same however large the agent is; it only makes system
- * calls and writes what went wrong into the shared `struct child`.
+ * Starts a program. The child shares the agent's memory, as with vfork, so that the cost does not
+ * depend on the agent's size; it only makes system calls and stores errors in the shared `struct
+ * child`.
  *
- * Unlike vfork the agent is not suspended by the kernel: once the child has the tenant's user id a
- * process of that user may stop it, and a suspended agent would hang. Instead the agent waits on the
- * word the kernel clears when the child executes or exits, and wakes up now and then to look.
+ * Unlike vfork, the kernel does not suspend the agent: once the child has the tenant's user id, a
+ * process of that user may stop it, and a suspended agent would hang. Instead the agent waits, with
+ * a timeout, on the word that the kernel clears when the child executes or exits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 #define STACK_BYTES (64 * 1024)
 #define LOOK_AGAIN_NS (10 * 1000 * 1000)
-/* Times a child that somebody keeps stopping is continued before it is given up. */
+/* A child that the tenant keeps stopping is continued this many times, then killed. */
 #define STOPS_MAX 50
 
 enum step {
@@ -41,10 +41,10 @@ struct child {
     const struct atoll_agent_launch *launch;
     bool has_cpus;
     cpu_set_t cpus;
-    const char *candidates; /* paths to try, each with its NUL; an empty one ends them */
+    const char *candidates; /* paths to try, NUL-terminated; an empty one ends the list */
     enum step failed;
     int errnum;
-    bool no_interpreter; /* the file is there, what should run it is not */
+    bool no_interpreter; /* the file exists, but its interpreter does not */
     uint32_t alive;      /* cleared by the kernel */
 };
 
@@ -60,7 +60,7 @@ static int stdio(const struct atoll_agent_launch *l)
         return -1;
     if (!l->cwd && fchdir(l->cwd_fd) < 0)
         return -1;
-    /* All others are close-on-exec already; kernels before 5.9 know no close_range. */
+    /* An extra safety: all others are close-on-exec. Kernels before 5.9 have no close_range. */
     (void)syscall(SYS_close_range, 3, ~0u, 0);
     if (atoll_weakened("descriptors"))
         (void)open("/", O_RDONLY | O_DIRECTORY);
@@ -85,7 +85,7 @@ static int enter_cwd(const struct atoll_agent_launch *l)
     return l->cwd_optional ? chdir("/") : -1;
 }
 
-/* Tries one path; returns the errno that speaks against it. */
+/* Tries to execute one path; returns the errno. */
 static int try_program(struct child *c, const char *path)
 {
     const struct atoll_agent_launch *l = c->launch;
@@ -104,8 +104,7 @@ static int try_program(struct child *c, const char *path)
     return errno;
 }
 
-/* The rules of execvp: a directory without the program, or one that may not be looked into, is no
- * reason to stop. */
+/* Follows execvp(3): continues after a directory that lacks the program or is not accessible. */
 static int run_program(struct child *c)
 {
     int errnum = ENOENT;
@@ -126,7 +125,8 @@ static int child_main(void *arg)
     const struct atoll_agent_launch *l = c->launch;
     int r;
 
-    /* What CLONE_CHILD_CLEARTID does, which the clone() of newer C libraries (musl 1.2.5) refuses. */
+    /* The effect of CLONE_CHILD_CLEARTID, which clone() of newer C libraries (musl 1.2.5)
+     * refuses. */
     if (!c->agent->in_gvisor)
         (void)syscall(SYS_set_tid_address, &c->alive);
     c->failed = STEP_SESSION;
@@ -138,7 +138,7 @@ static int child_main(void *arg)
     c->failed = STEP_LIMITS;
     if (limits(c->agent) < 0)
         goto failed;
-    if (c->has_cpus) /* a CPU may have gone: then all of them are as good */
+    if (c->has_cpus) /* may fail if a CPU went offline: then all are allowed */
         (void)sched_setaffinity(0, sizeof(c->cpus), &c->cpus);
     c->failed = STEP_IDENTITY;
     r = atoll_agent_child_identity(c->agent, l->user);
@@ -157,9 +157,9 @@ failed:
     return 127;
 }
 
-/* A child that was stopped before its program ran is continued, and after many times given up. One
- * that was killed before it told the kernel what to clear has only us to clear it. */
-static void look_after(struct atoll_agent *a, struct child *c, pid_t pid, int *stops)
+/* Continues a child that was stopped before its program ran; kills it after STOPS_MAX times. Clears
+ * `alive` for a child that was killed before it registered the word with the kernel. */
+static void continue_stopped(struct atoll_agent *a, struct child *c, pid_t pid, int *stops)
 {
     struct atoll_agent_process p;
 
@@ -171,8 +171,8 @@ static void look_after(struct atoll_agent *a, struct child *c, pid_t pid, int *s
         (void)kill(pid, ++*stops < STOPS_MAX ? SIGCONT : SIGKILL);
 }
 
-/* -errno. The child shares our memory, errno included, and reads there why a call of its own has
- * failed: a wait that ends with a timeout must not write to it, as syscall() does. */
+/* Returns -errno. Does not use syscall(), which would write errno on a timeout: the child shares
+ * our memory, including errno, and may be reading its own error there. */
 static long wait_on(const uint32_t *word, const struct timespec *timeout)
 {
 #if defined(__x86_64__)
@@ -193,7 +193,7 @@ static long wait_on(const uint32_t *word, const struct timespec *timeout)
     __asm__ volatile("svc 0" : "+r"(r) : "r"(op), "r"(value), "r"(fourth), "r"(number) : "memory");
     return r;
 #else
-#error "how are system calls made here?"
+#error "no system call sequence for this architecture"
 #endif
 }
 
@@ -204,11 +204,11 @@ static void wait_for_exec(struct atoll_agent *a, struct child *c, pid_t pid)
     while (__atomic_load_n(&c->alive, __ATOMIC_ACQUIRE) != 0) {
         struct timespec wait = {.tv_nsec = LOOK_AGAIN_NS};
         if (wait_on(&c->alive, &wait) == -ETIMEDOUT)
-            look_after(a, c, pid, &stops);
+            continue_stopped(a, c, pid, &stops);
     }
 }
 
-/* Each directory of PATH with the name behind it; a name with a slash stands for itself. */
+/* Lists each directory of PATH joined with the name; a name with a slash is used as it is. */
 static int find_candidates(const char *path, const char *name, struct atoll_buf *out)
 {
     int r = 0;
@@ -292,7 +292,8 @@ static int explain(struct atoll_error *err, const struct child *c, const char *c
 static int start(struct atoll_agent *a, struct child *c, const char *command,
                  struct atoll_error *err)
 {
-    /* CLONE_VFORK is for where nothing else works: while it waits, whoever stops the child stops us. */
+    /* CLONE_VFORK only in gVisor, where the word is not cleared: a tenant who stops the child also
+     * stops the agent. */
     int flags = CLONE_VM | SIGCHLD | (a->in_gvisor ? CLONE_VFORK : 0);
     pid_t pid = clone(child_main, child_stack + sizeof(child_stack), flags, c);
 
@@ -315,7 +316,7 @@ int atoll_agent_launch(struct atoll_agent *a, const struct atoll_agent_launch *l
                        struct atoll_error *err)
 {
     struct child c = {.agent = a, .launch = launch, .alive = 1};
-    /* The child changes argv when it hands a script to the shell. */
+    /* The child changes argv if the shell has to run a script. */
     const char *command = launch->argv[0];
     struct atoll_buf paths;
     int r;

@@ -1,6 +1,6 @@
 /*
- * The environment a command starts with: a few defaults of its user, then what the request asks
- * for. ATOLL_EXEC marks every process of a command that keeps its environment; tree.c looks for it.
+ * The environment of a command: a few defaults of its user, then the request's variables.
+ * ATOLL_EXEC marks every process of a command that keeps its environment; tree.c searches for it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #define DEFAULTS_MAX 9
 
-/* The length of NAME in NAME=VALUE; 0 when there is none. */
+/* The length of NAME in NAME=VALUE; 0 if malformed. */
 static size_t name_len(const char *var)
 {
     const char *eq = strchr(var, '=');
@@ -23,7 +23,7 @@ static bool same_name(const char *a, const char *b)
     return n == name_len(b) && strncmp(a, b, n) == 0;
 }
 
-/* Writes the defaults into env->text one behind the other. */
+/* Writes the defaults into env->text, one after the other. */
 static int add_defaults(struct atoll_agent_env *env, const struct atoll_agent_env_spec *spec)
 {
     const struct atoll_agent_user *u = spec->user;

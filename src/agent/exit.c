@@ -1,7 +1,7 @@
 /*
- * The end of commands, and the truth about it. The kernel says how a process died; who sent the
- * signal is known only for signals the agent sent itself, and the out-of-memory killer is known by
- * its counter in the cgroup. Nothing is inferred beyond that.
+ * The end of commands and its cause. The kernel reports how a process died; the sender of a signal
+ * is known only for signals that the agent sent, and an out-of-memory kill by the counter in the
+ * cgroup. Nothing else is inferred.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,15 +14,16 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-/* Zombies reaped per round, so that a flood of them does not keep the loop. */
+/* Zombies reaped per round, so that many of them do not block the loop. */
 #define REAP_MAX 256
-/* A background child may hold the pipes: silence this long, or this long at all, is the end. */
+/* A background process may keep the pipes open: the output counts as complete after QUIET_MS
+ * without output, or SETTLE_MAX_MS after the exit. */
 #define QUIET_MS 100
 #define SETTLE_MAX_MS 1000
-/* More than a terminal can hold; how much is in it, it does not tell. */
+/* More than a terminal can buffer; the amount cannot be queried. */
 #define TERMINAL_MAX ((size_t)256 * 1024)
 
-/* The number behind `key` in a small cgroup file ("" for a file that is one number). */
+/* The number after `key` in a small cgroup file ("" for a file with a single number). */
 static uint64_t read_counter(int fd, const char *key)
 {
     char text[512];
@@ -64,7 +65,8 @@ static void read_comm(struct atoll_agent *a, pid_t pid, char *out, size_t cap)
     out[n > 0 ? n - 1 : 0] = '\0'; /* without its newline */
 }
 
-/* True when a kill that nobody has been charged with happened while the command ran. */
+/* True if an out-of-memory kill happened while the command ran that is not attributed to another
+ * command. */
 static bool claim_oom_kill(struct atoll_agent_exec *exec, uint64_t kills)
 {
     uint64_t known = ATOLL_MAX(exec->oom_base, exec->agent->oom_attributed);
@@ -120,7 +122,7 @@ static void judge(struct atoll_agent_exec *exec, int status, const struct rusage
     }
 }
 
-/* The output is complete: EXIT may follow the last of it. */
+/* The output is complete: EXIT may be sent after it. */
 static void finish(struct atoll_agent_exec *exec)
 {
     exec->ended = true;
@@ -147,7 +149,7 @@ void atoll_agent_exec_settle(struct atoll_agent_exec *exec)
         return;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(exec->streams); i++) {
         if (exec->streams[i].owed > 0)
-            return; /* the command's own bytes: waited for as long as the daemon needs */
+            return; /* bytes of the command itself: no time limit */
         open |= exec->streams[i].fd >= 0;
     }
     if (!open || quiet >= QUIET_MS || now - exec->reaped_ms >= SETTLE_MAX_MS)
@@ -184,7 +186,7 @@ static void reap_one(struct atoll_agent *a, const siginfo_t *info)
     struct rusage ru;
     int status;
 
-    /* The name is there as long as the zombie is. */
+    /* The name can be read until the zombie is reaped. */
     if (exec && info->si_code == CLD_KILLED && info->si_status == SIGKILL)
         read_comm(a, pid, exec->oom_process, sizeof(exec->oom_process));
     if (wait4(pid, &status, WNOHANG, &ru) != pid)

@@ -1,8 +1,8 @@
 /*
  * FILE_LIST: depth-first, each directory sorted by name. A job reads a directory in pieces and then
- * sends its entries a few at a time, so neither a huge directory nor a slow daemon holds up the
- * agent. Only the directory in work is open: parents are opened again by path when their turn comes,
- * never through a symbolic link.
+ * sends its entries a few at a time, so neither a huge directory nor a slow daemon blocks the
+ * agent. Only the current directory is open: parents are opened again by path when the listing
+ * returns to them, never through a symbolic link.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #define SEND_PER_STEP 64
 #define DENTS_BYTES (16 * 1024)
 
-/* A directory on the way down. */
+/* A directory between the root and the current one. */
 struct level {
     struct level *up; /* owned */
     size_t path_len;  /* of its path in list.path */
@@ -30,7 +30,7 @@ struct level {
 struct list {
     struct atoll_agent_job job;
     struct atoll_agent_user user;
-    int root_fd;         /* owned: where the listing starts */
+    int root_fd;         /* owned: the root of the listing */
     int dir_fd;          /* owned: the directory of the innermost level, or ATOLL_NO_FD */
     struct level *level; /* owned, innermost first */
     uint32_t depth, depth_max;
@@ -38,7 +38,7 @@ struct list {
     size_t names_bytes;
     size_t root_len;
     char path[ATOLL_AGENT_PATH_MAX];
-    char attributes[ATOLL_AGENT_NAME_MAX]; /* "": none are wanted */
+    char attributes[ATOLL_AGENT_NAME_MAX]; /* "": not requested */
 };
 
 static struct level *level_free(struct list *l, struct level *level)
@@ -96,7 +96,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Opens the directory that list.path names, below the root and through no link. */
+/* Opens the directory list.path below the root, without following links. */
 static int open_dir(const struct list *l)
 {
     const char *below = l->path + l->root_len;
@@ -118,7 +118,7 @@ static int push_level(struct list *l)
     return 0;
 }
 
-/* The innermost directory is done: back to the one above. */
+/* The innermost directory is done: returns to its parent. */
 static void pop_level(struct list *l)
 {
     l->level = level_free(l, l->level);
@@ -129,7 +129,7 @@ static void pop_level(struct list *l)
         l->path[l->level->path_len] = '\0';
 }
 
-/* Reads some names. 1: more may follow, 0: all are there and sorted. */
+/* Reads some names. 1: more may follow, 0: all are read and sorted. */
 static int read_names(struct list *l, struct level *level)
 {
     char *dents = (char *)atoll_agent_scratch;
@@ -152,7 +152,7 @@ static int read_names(struct list *l, struct level *level)
     return 0;
 }
 
-/* Sends one entry and, if it is a directory to look into, enters it. */
+/* Sends one entry and enters it if it is a directory to be listed. */
 static int send_entry(struct atoll_agent *a, struct list *l, struct level *level)
 {
     const char *name = level->names[level->next++];
@@ -180,7 +180,7 @@ back:
     return 0;
 }
 
-/* Some progress in the innermost directory. 1: go on, 0: the whole list is sent. */
+/* Works on the innermost directory. 1: call again, 0: the whole list is sent. */
 static int advance(struct atoll_agent *a, struct list *l)
 {
     struct level *level = l->level;
@@ -195,7 +195,7 @@ static int advance(struct atoll_agent *a, struct list *l)
     if (l->dir_fd < 0) {
         l->dir_fd = open_dir(l);
         if (l->dir_fd < 0) {
-            /* Gone, or not readable for this user: its own entry was sent. */
+            /* Removed, or not readable for this user: only its own entry is listed. */
             pop_level(l);
             return 1;
         }
@@ -221,7 +221,7 @@ static int list_step(struct atoll_agent *a, struct atoll_agent_job *job, struct 
     atoll_agent_unbecome(a);
     if (r == -E2BIG)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
-                          "there are more than %llu entries: list less at once",
+                          "there are more than %llu entries: list a smaller directory or depth",
                           (unsigned long long)l->entries_max);
     return r < 0 ? atoll_agent_path_fail(err, -r, l->path) : r;
 }

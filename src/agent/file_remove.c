@@ -1,7 +1,7 @@
 /*
- * FILE_REMOVE of a whole tree, however deep: one open directory at a time, the way back up is "..",
- * and device and inode of each parent are compared with what was left, so that a tenant who moves
- * directories about meanwhile can not lead the removal elsewhere. Links are removed, not followed.
+ * FILE_REMOVE of a tree of any depth. One directory is open at a time; the parent is opened through
+ * "..", and its device and inode must be those seen on the way down, so that a tenant who moves
+ * directories meanwhile cannot redirect the removal. Links are removed, not followed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -11,17 +11,17 @@
 #include "agent/agent_internal.h"
 
 #define LEVELS_MAX (256 * 1024)
-/* Work of one step: reads of a directory, each with what it shows. */
+/* Work of one step: reads of a directory; the entries of each read are removed. */
 #define READS_PER_STEP 4
 #define DENTS_BYTES (4 * 1024)
-/* Times somebody may add to the tree meanwhile before that is given up. */
+/* Gives up after processes have added entries to the tree this many times. */
 #define REFILLS_MAX 4096
 
-/* A directory above the one in work. */
+/* A directory above the current one. */
 struct level {
     dev_t dev;
     ino_t ino;
-    off_t pos; /* where reading goes on: before the entry that was entered */
+    off_t pos; /* where reading continues: before the entry that was entered */
 };
 
 struct removal {
@@ -30,11 +30,11 @@ struct removal {
     int parent_fd; /* owned: of the topmost directory */
     char *name;    /* owned: of the topmost directory there */
     char *path;    /* owned, for messages */
-    int dir_fd;    /* owned: the directory in work */
+    int dir_fd;    /* owned: the current directory */
     off_t pos;
     struct level *levels; /* owned */
     size_t depth, cap;
-    bool looked_again; /* the present read is the second look at an empty directory */
+    bool second_pass; /* this is the second pass over the directory */
     int refills;
 };
 
@@ -52,7 +52,7 @@ static void removal_free(struct atoll_agent_job *job)
     free(m);
 }
 
-/* Goes into `name`; reading of the present directory will go on at `pos`. */
+/* Enters `name`; reading of the current directory will continue at `pos`. */
 static int enter(struct removal *m, const char *name, off_t pos)
 {
     int fd = openat(m->dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -81,7 +81,7 @@ static int enter(struct removal *m, const char *name, off_t pos)
     return 0;
 }
 
-/* Goes back up; the directory left behind is met again as an entry and is empty then. */
+/* Returns to the parent; the directory just emptied is read there again as an entry and removed. */
 static int leave(struct removal *m)
 {
     const struct level *up = &m->levels[m->depth - 1];
@@ -99,7 +99,7 @@ static int leave(struct removal *m)
     return 0;
 }
 
-/* Removes one entry. 1: it is a directory with something in it. */
+/* Removes one entry. 1: it is a directory that is not empty. */
 static int remove_entry(struct removal *m, const struct atoll_agent_dent *d)
 {
     bool dir = d->type == DT_DIR;
@@ -115,7 +115,7 @@ static int remove_entry(struct removal *m, const struct atoll_agent_dent *d)
     return errno == ENOTEMPTY || errno == EEXIST ? 1 : -errno;
 }
 
-/* Handles one entry; true in *ret_entered when it was entered. */
+/* Handles one entry; *ret_entered is true if it was entered. */
 static int handle_entry(struct removal *m, const struct atoll_agent_dent *d, off_t before,
                         bool *ret_entered)
 {
@@ -123,9 +123,9 @@ static int handle_entry(struct removal *m, const struct atoll_agent_dent *d, off
 
     if (strcmp(d->name, ".") == 0 || strcmp(d->name, "..") == 0)
         return 0;
-    if (m->looked_again && ++m->refills > REFILLS_MAX)
+    if (m->second_pass && ++m->refills > REFILLS_MAX)
         return -EBUSY;
-    m->looked_again = false;
+    m->second_pass = false;
     r = remove_entry(m, d);
     if (r > 0) {
         r = enter(m, d->name, before);
@@ -134,16 +134,17 @@ static int handle_entry(struct removal *m, const struct atoll_agent_dent *d, off
     return r;
 }
 
-/* The directory in work was read to its end. Some file systems skip entries while others are being
- * removed, so it counts as empty when a second look finds nothing. 1: go on, 0: all is gone. */
+/* The current directory was read to its end. Some file systems skip entries while others are
+ * removed, so it counts as empty only after a second pass found nothing. 1: call again, 0: the tree
+ * is removed. */
 static int finish_directory(struct removal *m)
 {
     m->pos = 0;
-    if (!m->looked_again) {
-        m->looked_again = true;
+    if (!m->second_pass) {
+        m->second_pass = true;
         return 1;
     }
-    m->looked_again = false;
+    m->second_pass = false;
     if (m->depth > 0) {
         int r = leave(m);
         return r < 0 ? r : 1;
@@ -155,7 +156,7 @@ static int finish_directory(struct removal *m)
     return 1;
 }
 
-/* Removes what one read of the directory shows. 1: go on, 0: all is gone. */
+/* Reads the directory once and removes these entries. 1: call again, 0: the tree is removed. */
 static int advance(struct removal *m)
 {
     char *dents = (char *)atoll_agent_scratch;
@@ -198,7 +199,7 @@ static int removal_step(struct atoll_agent *a, struct atoll_agent_job *job, stru
     return r < 0 ? atoll_agent_path_fail(err, -r, m->path) : r;
 }
 
-/* Takes parent_fd over, also on failure. */
+/* Takes ownership of parent_fd, also on failure. */
 static int removal_new(const struct atoll_agent_path *p, int parent_fd, const char *name,
                        uint32_t request, struct removal **ret_removal)
 {
@@ -245,7 +246,7 @@ int atoll_agent_on_file_remove(struct atoll_agent *a, uint32_t request, const vo
         return dir_fd;
     if (unlinkat(dir_fd, name, 0) == 0)
         return 0;
-    /* A directory says EISDIR; only then is it tried as one. */
+    /* EISDIR: try it as an empty directory. */
     if (errno == EISDIR && unlinkat(dir_fd, name, AT_REMOVEDIR) == 0)
         return 0;
     if (!msg->recursive || (errno != ENOTEMPTY && errno != EEXIST))

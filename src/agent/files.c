@@ -49,7 +49,7 @@ int atoll_agent_entry_read(struct atoll_agent *a, int dir_fd, const char *name, 
     return 0;
 }
 
-/* Replies with the entry at `path`, opened as said by flags (O_NOFOLLOW or 0). */
+/* Replies with the entry at `path`, opened with flags (O_NOFOLLOW or 0). */
 static int reply_entry(struct atoll_agent *a, uint32_t request, const char *path, int flags,
                        const char *attributes, struct atoll_error *err)
 {
@@ -77,7 +77,7 @@ int atoll_agent_on_file_stat(struct atoll_agent *a, uint32_t request, const void
                                err);
 }
 
-/* What was just made under this name becomes the user's. */
+/* Gives the entry that was just created under this name to the user. */
 static int give_name(const struct atoll_agent_user *user, int dir_fd, const char *name,
                      const char *path, struct atoll_error *err)
 {
@@ -155,7 +155,7 @@ int atoll_agent_on_file_chmod(struct atoll_agent *a, uint32_t request, const voi
     fd = atoll_agent_path_open(AT_FDCWD, p.text, O_PATH);
     if (fd < 0)
         return atoll_agent_path_fail(err, -fd, p.text);
-    /* fchmod wants a readable file and fchmodat2 Linux 6.6; through /proc it works everywhere. */
+    /* fchmod needs a readable file and fchmodat2 Linux 6.6; a path below /proc works everywhere. */
     if (chmod(atoll_agent_path_of_fd(fd, link), msg->mode & MODE_BITS) < 0)
         return atoll_agent_path_fail(err, errno, p.text);
     return 0;

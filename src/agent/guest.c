@@ -1,7 +1,7 @@
 /*
- * Connections that have not said yet what they are. The first frame decides: HELLO makes one the
- * daemon's connection and ends the one there was, TUNNEL makes it a pipe to a port. Whoever says
- * something else, or nothing for too long, is closed.
+ * New connections whose purpose is not known yet ("guests"). The first frame decides: HELLO makes
+ * it the daemon's connection, which replaces the previous one; TUNNEL makes it a byte stream to a
+ * port. After any other frame, or a timeout, it is closed.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define PATIENCE_MS 10000
 #define GUESTS_MAX 32
-/* Of what is sent to a guest: errors only. */
+/* Output queue of a guest, which is sent errors only. */
 #define QUEUE_MAX (64 * 1024)
 
 struct guest {
@@ -19,12 +19,12 @@ struct guest {
     struct atoll_watch watch;
     struct atoll_timer patience;
     /* Its first frame, which stays in the channel: */
-    uint16_t type; /* 0: not there yet */
+    uint16_t type; /* 0: not received yet */
     uint32_t id;
     size_t len;
 };
 
-/* The channel is the caller's from now on. */
+/* Removes the guest; the caller owns the channel from now on. */
 static void guest_leave(struct guest *g)
 {
     atoll_list_remove(&g->node);
@@ -51,7 +51,7 @@ static void out_of_patience(void *arg)
     guest_free(arg);
 }
 
-/* Looks and leaves it where it is: whoever takes the channel finds it there. */
+/* Examines the first frame and leaves it in the channel for its next owner. */
 static int first_frame(void *arg, struct atoll_frame *frame)
 {
     struct guest *g = arg;
@@ -109,7 +109,7 @@ void atoll_agent_guest_open(struct atoll_agent *a, int fd)
     atoll_list_push_back(&a->guests, &g->node);
     if (atoll_channel_init(&g->channel, fd, QUEUE_MAX) < 0 ||
         atoll_watch_open(&g->watch, a->loop, fd, EPOLLIN, guest_ready, g) < 0) {
-        guest_free(g); /* the daemon sees it close and tries again */
+        guest_free(g); /* the daemon sees the close and reconnects */
         return;
     }
     atoll_timer_set(&g->patience, a->loop, PATIENCE_MS, out_of_patience, g);

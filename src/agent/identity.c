@@ -1,10 +1,10 @@
 /*
- * Who the agent is, and whom it acts as. It runs as root of its user namespace with a handful of
+ * The agent's identity and switching it. The agent runs as root of its user namespace with a few
  * capabilities; file operations switch the file system ids to the tenant's user, and children take
- * the user's identity for good. System calls are made directly: the C library's wrappers would act
- * on all threads, allocate, or touch memory a child shares with the agent.
+ * the user's identity permanently. System calls are made directly: the C library's wrappers would
+ * act on all threads, allocate, or write to memory that a child shares with the agent.
  *
- * In a sandbox where one id is mapped nothing can be switched, and nothing needs to be.
+ * In a sandbox with only one mapped id nothing is switched.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -16,8 +16,8 @@
 #include "base/switches.h"
 #include "sys/caps.h"
 
-/* Cuts the agent's own sets to what it uses of what it holds. A child of uid 0 gains its bounding
- * set at exec, so that set becomes what root may have inside. */
+/* Reduces the agent's capability sets to those it uses. A child with uid 0 gains the bounding set
+ * at exec, so the bounding set becomes the capabilities of root inside. */
 static int cut_capabilities(bool root_inside)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -56,8 +56,8 @@ int atoll_agent_identity_init(struct atoll_agent *a, struct atoll_error *err)
     return 0;
 }
 
-/* Any change of ids makes the kernel forget the parent-death signal, and sets the dumpable flag to
- * fs.suid_dumpable, which some hosts have at 1. */
+/* A change of ids clears the parent-death signal and sets the dumpable flag to fs.suid_dumpable,
+ * which is 1 on some hosts. */
 static void restore_guards(const struct atoll_agent *a)
 {
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -65,7 +65,7 @@ static void restore_guards(const struct atoll_agent *a)
         (void)prctl(PR_SET_PDEATHSIG, a->parent_death_signal, 0, 0, 0);
 }
 
-/* setfsuid and setfsgid never report failure; asking for an impossible id tells the present one. */
+/* setfsuid and setfsgid never report failure; a call with an invalid id returns the current one. */
 static uint32_t present_fsuid(void)
 {
     return (uint32_t)syscall(SYS_setfsuid, -1);
@@ -131,8 +131,8 @@ void atoll_agent_unbecome(struct atoll_agent *a)
     if (!a->acting)
         return;
     a->acting = false;
-    /* The user first: with it come the rights to change the rest. Going on as somebody else would be
-     * worse than ending. */
+    /* The uid first: it restores the capabilities to change the rest. Continuing with a wrong
+     * identity would be worse than an abort. */
     if (a->in_gvisor
             ? syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0
             : syscall(SYS_setfsuid, 0) < 0 || set_file_ids(a, 0, 0) < 0)
@@ -170,9 +170,9 @@ void atoll_agent_unbecome_effective(struct atoll_agent *a)
 int atoll_agent_child_identity(const struct atoll_agent *a, const struct atoll_agent_user *user)
 {
     if (!a->config.many_ids)
-        return 0; /* the agent's bounding set is empty already: exec drops the rest */
-    /* All but these left the bounding set when the agent started. EPERM: an agent in a sandbox of
-     * somebody else's, without CAP_SETPCAP; no_new_privs then keeps the set from being gained. */
+        return 0; /* the agent's bounding set is empty: exec drops all capabilities */
+    /* Only these are left in the bounding set since the agent started. EPERM: the agent runs in a
+     * container of another engine without CAP_SETPCAP; there no_new_privs prevents gaining them. */
     for (uint64_t left = user->uid == 0 ? 0 : atoll_caps_of_sandbox_root(); left; left &= left - 1)
         if (prctl(PR_CAPBSET_DROP, __builtin_ctzll(left), 0, 0, 0) < 0 && errno != EPERM)
             return -errno;
@@ -183,9 +183,10 @@ int atoll_agent_child_identity(const struct atoll_agent *a, const struct atoll_a
         return -errno;
     if (syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0)
         return -errno;
-    /* Without a pid namespace, what would end with its first process has to be told. */
+    /* Test switch without a pid namespace: processes do not die with the agent unless asked to. */
     if (atoll_weakened("pid_namespace") && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return -errno;
-    /* The child still shares the agent's memory, and fs.suid_dumpable=1 would open it here. */
+    /* The child still shares the agent's memory, which fs.suid_dumpable=1 would expose to the
+     * user. */
     return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
 }

@@ -1,6 +1,6 @@
 /*
- * Long requests in small steps: a listing of a large tree or its removal must not keep commands
- * from being reaped or timed out. Jobs wait while the queue to the daemon is full.
+ * Long requests in small steps: listing or removing a large tree must not delay reaping and
+ * timeouts of commands. Jobs wait while the queue to the daemon is full.
  */
 #include <errno.h>
 #include "agent/agent_internal.h"

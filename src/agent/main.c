@@ -1,6 +1,7 @@
 /*
- * The stand-alone agent, for sandboxes that somebody else starts: a container, gVisor, a virtual
- * machine. In a native sandbox the agent is a forked child of the launcher instead.
+ * The stand-alone agent, for sandboxes that atoll-spawn does not start directly: a container,
+ * gVisor, a virtual machine. In a native sandbox the agent is a forked child of atoll-spawn
+ * instead.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -14,22 +15,23 @@
 
 static const char usage[] =
     "usage: atoll-agent TRANSPORT [OPTION...]\n"
-    "  --listen PATH       wait for daemons on a unix socket, one after the other\n"
-    "    --socket-mode MODE   who may connect (0600)\n"
-    "    --detach             go to the background when it listens\n"
-    "    --pid-file PATH      of the process in the background\n"
+    "  --listen PATH       accept the daemon on a unix socket; the newest connection wins\n"
+    "    --socket-mode MODE   permissions of the socket (default 0600)\n"
+    "    --detach             run in the background once the socket is ready\n"
+    "    --pid-file PATH      write the pid of the background process to PATH\n"
     "  --connect PATH      connect to the daemon's unix socket\n"
     "  --serial DEVICE     speak over a serial line or virtio port\n"
     "  --stdio             speak over standard input and output\n"
-    "  --relay PATH        no agent: join standard input and output with that unix socket\n"
-    "  --no-fds            descriptors do not pass, whatever the transport looks like\n"
-    "  --user NAME --uid N --gid N --home DIR   the default user (root)\n"
-    "  --in-container USER  user (\"\": the image's), environment and cgroup as found\n"
-    "    --own DIR            an empty directory of root's becomes that user's\n"
-    "  --sudo              let that user use sudo\n"
-    "  --one-id            only one user id exists here\n"
-    "  --memory-limit N    bytes, for reports of out-of-memory kills\n"
-    "  --version           print the version, and that of the protocol\n";
+    "  --relay PATH        no agent: copy standard input and output to and from a unix socket\n"
+    "  --no-fds            do not pass descriptors, even if the transport could\n"
+    "  --user NAME --uid N --gid N --home DIR   the default user (default: root)\n"
+    "  --in-container USER  use this user (\"\": the image's) and the container's environment and "
+    "cgroup\n"
+    "    --own DIR            give an empty directory owned by root to that user\n"
+    "  --sudo              allow that user to use sudo\n"
+    "  --one-id            only one user id is mapped\n"
+    "  --memory-limit N    memory limit in bytes, for reports of out-of-memory kills\n"
+    "  --version           print the versions of the program and of the protocol\n";
 
 enum {
     OPT_LISTEN = 256,
@@ -76,13 +78,13 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* What the command line says, before anything is done about it. */
-struct wishes {
+/* The parsed command line. */
+struct options {
     struct atoll_agent_config config;
     const char *listen, *connect, *serial, *relay, *pid_file;
     uint32_t socket_mode;
     bool stdio, detach, no_fds, version;
-    bool user; /* somebody said who the default user is */
+    bool user; /* the default user was given */
 };
 
 static int set_number(const char *text, uint64_t max, uint64_t *value, struct atoll_error *err)
@@ -98,13 +100,13 @@ static int set_mode(const char *text, uint32_t *mode, struct atoll_error *err)
     char rest;
 
     if (sscanf(text, "%o%c", &value, &rest) != 1 || value > 0777)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s is no mode such as 0600",
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s is not a mode such as 0600",
                           text);
     *mode = value;
     return 0;
 }
 
-static int apply_transport(struct wishes *w, int option, const char *arg, struct atoll_error *err)
+static int apply_transport(struct options *w, int option, const char *arg, struct atoll_error *err)
 {
     switch (option) {
     case OPT_LISTEN:
@@ -142,7 +144,7 @@ static int apply_transport(struct wishes *w, int option, const char *arg, struct
     return 0;
 }
 
-static int apply(struct wishes *w, int option, const char *arg, struct atoll_error *err)
+static int apply(struct options *w, int option, const char *arg, struct atoll_error *err)
 {
     struct atoll_agent_config *c = &w->config;
     uint64_t number = 0;
@@ -189,7 +191,7 @@ static int apply(struct wishes *w, int option, const char *arg, struct atoll_err
     return r;
 }
 
-static int open_transport(struct wishes *w, struct atoll_error *err)
+static int open_transport(struct options *w, struct atoll_error *err)
 {
     struct atoll_agent_config *c = &w->config;
 
@@ -203,7 +205,7 @@ static int open_transport(struct wishes *w, struct atoll_error *err)
     return c->conn_fd = atoll_agent_transport_stdio(err);
 }
 
-static int run(struct wishes *w, struct atoll_error *err)
+static int run(struct options *w, struct atoll_error *err)
 {
     int r;
 
@@ -213,7 +215,7 @@ static int run(struct wishes *w, struct atoll_error *err)
             atoll_agent_relay(r);
         return r;
     }
-    if (geteuid() != 0) { /* nobody else can be acted as */
+    if (geteuid() != 0) { /* only root can act as other users */
         w->config.many_ids = false;
         if (!w->user) {
             r = atoll_agent_own_user(&w->config, err);
@@ -227,8 +229,8 @@ static int run(struct wishes *w, struct atoll_error *err)
     return r < 0 ? r : atoll_agent_run(&w->config, err);
 }
 
-/* Exactly one way in, and nothing that does not go with it. */
-static bool makes_sense(const struct wishes *w)
+/* Exactly one transport, and only options that apply to it. */
+static bool is_valid(const struct options *w)
 {
     int ways = (w->listen != NULL) + (w->connect != NULL) + (w->serial != NULL) +
                (w->relay != NULL) + w->stdio;
@@ -238,7 +240,7 @@ static bool makes_sense(const struct wishes *w)
 
 int main(int argc, char **argv)
 {
-    struct wishes wishes = {
+    struct options parsed = {
         .config = {.listen_fd = ATOLL_NO_FD,
                    .conn_fd = ATOLL_NO_FD,
                    .oom_fd = ATOLL_NO_FD,
@@ -253,13 +255,13 @@ int main(int argc, char **argv)
     int option, r = 0;
 
     while (r >= 0 && (option = getopt_long(argc, argv, "", options, NULL)) >= 0)
-        r = apply(&wishes, option, optarg, &err);
-    if (r >= 0 && (optind < argc || !makes_sense(&wishes)))
+        r = apply(&parsed, option, optarg, &err);
+    if (r >= 0 && (optind < argc || !is_valid(&parsed)))
         r = atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s", usage);
-    if (r >= 0 && wishes.version)
+    if (r >= 0 && parsed.version)
         return printf("atoll-agent %s protocol %d\n", ATOLL_VERSION, ATOLL_AGENT_VERSION) < 0;
     if (r >= 0)
-        r = run(&wishes, &err);
+        r = run(&parsed, &err);
     (void)fprintf(stderr, "atoll-agent: %s\n", err.text);
     return r < 0 ? 1 : 0;
 }

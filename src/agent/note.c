@@ -1,7 +1,7 @@
 /*
- * A note the daemon leaves with the agent for the daemon that comes after it: what belongs to the
- * sandbox and must not be written to the host's disk, such as the secrets in its environment. The
- * agent does not look at it.
+ * A note that the daemon stores in the agent for its successor: data of the sandbox that must not
+ * be written to the host's disk, such as secrets in its environment. The agent does not interpret
+ * it.
  */
 #include <errno.h>
 #include "agent/agent_internal.h"

@@ -1,12 +1,12 @@
 /*
- * The tenant's processes go before the agent when memory runs out: each command has a higher
- * oom_score_adj, which its children inherit.
+ * When memory runs out, the kernel should kill the tenant's processes before the agent: each
+ * command gets a higher oom_score_adj, which its children inherit.
  *
- * It is raised when the command runs, not before: the agent is undumpable, so is a process until its
- * exec is complete, and the kernel gives the files in /proc of such a one to the host's root. (To
- * raise the agent around the clone would do, but makes the kernel walk all processes of the host.)
- * So it is done at the end of the round, when the start has been reported, and if that was too early
- * a millisecond later. A child that the command forks within that time keeps the agent's score.
+ * It is written after the command runs: the agent is not dumpable, nor is a child until its exec is
+ * complete, and /proc files of such processes belong to the host's root. (Raising the agent's own
+ * score around the clone would work, but makes the kernel walk all processes of the host.) So it is
+ * written at the end of the round, after the start was reported, and retried a millisecond later if
+ * that was too early. A child that the command forks before keeps the agent's score.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,12 +24,12 @@ void atoll_agent_oom_score_later(struct atoll_agent *a, pid_t pid)
     struct atoll_agent_unscored *u = &a->unscored[a->unscored_count];
 
     if (a->unscored_count == ATOLL_ARRAY_LEN(a->unscored) || atoll_weakened("oom_score"))
-        return; /* more starts in one millisecond than there are processes allowed */
+        return; /* more starts in one millisecond than the process limit allows */
     *u = (struct atoll_agent_unscored){.pid = pid};
     a->unscored_count++;
 }
 
-/* Writes it. False when it is too early. */
+/* Writes the score. False if it is too early. */
 static bool write_score(const struct atoll_agent *a, pid_t pid)
 {
     char path[32];
@@ -46,7 +46,7 @@ static bool write_score(const struct atoll_agent *a, pid_t pid)
 
 static void try_again(void *arg)
 {
-    (void)arg; /* the round that the timer ends does it */
+    (void)arg; /* the timer only wakes the loop; the end of the round writes */
 }
 
 void atoll_agent_oom_scores_write(struct atoll_agent *a)

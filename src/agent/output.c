@@ -1,12 +1,14 @@
 /*
- * Output of commands: a ring per stream that holds what the daemon has not acknowledged. When it is
- * full the pipe is left alone and the command blocks in write(2): back-pressure, never loss.
+ * Output of commands: one ring per stream holds the bytes that the daemon has not acknowledged.
+ * When it is full, the pipe is not read and the command blocks in write(2): back-pressure, never
+ * loss.
  *
  *   0 ........ acked ........ sent ........ produced
  *              |<----- in the ring, at most the window ----->|
  *
- * A new connection starts again at the offsets EXEC_RESUME names; bytes are forgotten only by an
- * acknowledgement. The pump sends one piece per command in turn, so a loud one starves nobody.
+ * A new connection continues at the offsets of EXEC_RESUME; only an acknowledgement discards bytes.
+ * The pump sends one piece per command in turn, so a command with much output does not delay
+ * others.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,7 +18,7 @@
 #define READ_MAX (64 * 1024)
 #define SEND_MAX (64 * 1024)
 #define WATCH_AGAIN_MS 100
-/* Reads of a drain per wake-up. */
+/* Reads of an abandoned pipe per wake-up. */
 #define DISCARD_TURNS 4
 
 static void stream_ready(void *arg, uint32_t events);
@@ -28,7 +30,8 @@ static size_t room(const struct atoll_agent_stream *s)
 
 static void watch_again(void *arg);
 
-/* Watches the pipe exactly while there is room: a closed pipe would be reported again and again. */
+/* Watches the pipe only while there is room: otherwise a closed pipe would be reported
+ * repeatedly. */
 static void update_watch(struct atoll_agent_stream *s)
 {
     struct atoll_loop *loop = s->exec->agent->loop;
@@ -37,7 +40,7 @@ static void update_watch(struct atoll_agent_stream *s)
         atoll_watch_close(&s->watch);
     else if (!s->watch.loop &&
              atoll_watch_open(&s->watch, loop, s->fd, EPOLLIN, stream_ready, s) < 0)
-        /* The tenant can use up what the kernel grants a user for watches, but not for ever. */
+        /* The tenant may have used up the user's limit of epoll watches: try again later. */
         atoll_timer_set(&s->again, loop, WATCH_AGAIN_MS, watch_again, s);
 }
 
@@ -73,7 +76,7 @@ static void at_end(struct atoll_agent_stream *s)
     s->owed = 0;
 }
 
-/* The free part of the ring as up to two pieces, at most `most` bytes. */
+/* The free part of the ring in up to two pieces, at most `most` bytes. */
 static int free_pieces(const struct atoll_agent_stream *s, size_t most, struct iovec iov[2])
 {
     size_t window = s->exec->window;
@@ -86,7 +89,7 @@ static int free_pieces(const struct atoll_agent_stream *s, size_t most, struct i
     return n > first ? 2 : 1;
 }
 
-/* Reads once. Bytes read, 0: nothing now (no room, nothing there, or the end). */
+/* Reads once. Returns the bytes read; 0: no room, no data now, or the end. */
 static size_t read_once(struct atoll_agent_stream *s)
 {
     struct iovec iov[2];
@@ -98,10 +101,10 @@ static size_t read_once(struct atoll_agent_stream *s)
         got = readv(s->fd, iov, free_pieces(s, READ_MAX, iov));
     while (got < 0 && errno == EINTR);
     if (got < 0 && errno == EAGAIN) {
-        s->owed = 0; /* of a terminal that was a guess */
+        s->owed = 0; /* a terminal's value was an upper bound */
         return 0;
     }
-    if (got <= 0) { /* a terminal whose other side is closed says EIO */
+    if (got <= 0) { /* EIO: the slave of a terminal is closed */
         at_end(s);
         return 0;
     }
@@ -142,7 +145,7 @@ int atoll_agent_stream_ack(struct atoll_agent_stream *s, uint64_t offset)
         return 0;
     s->acked = offset;
     s->sent = ATOLL_MAX(s->sent, offset);
-    /* The end of a stream that was full is only seen now; nothing announces that it is empty. */
+    /* Reads the rest of a stream that was full: the end of an empty pipe causes no event. */
     if (s->owed > 0)
         stream_ready(s, 0);
     else
@@ -155,14 +158,14 @@ int atoll_agent_stream_resume(struct atoll_agent_stream *s, uint64_t offset,
 {
     if (offset < s->acked || offset > s->produced)
         return atoll_fail(err, ATOLL_ERR_OUT_OF_RANGE, ERANGE,
-                          "output is kept from byte %llu to %llu, %llu is outside",
+                          "output is available from byte %llu to %llu, not from %llu",
                           (unsigned long long)s->acked, (unsigned long long)s->produced,
                           (unsigned long long)offset);
     s->sent = offset;
     return 0;
 }
 
-/* Sends the next piece of a stream; false when it has none. */
+/* Sends the next piece of a stream; false if there is none. */
 static bool send_piece(struct atoll_agent_stream *s)
 {
     struct atoll_agent_exec *exec = s->exec;
@@ -218,7 +221,7 @@ void atoll_agent_output_pump(struct atoll_agent *a)
     }
 }
 
-/* A pipe that outlived its command. */
+/* A pipe that is still open after its command ended; its data is discarded. */
 struct drain {
     struct atoll_list node;
     struct atoll_agent *agent;

@@ -1,7 +1,7 @@
 /*
- * Paths of the tenant. The agent is inside the sandbox, so any path is safe to name; what has to be
- * kept out are the magic links of /proc, which would lead into the agent's own descriptors, and the
- * agent's own /proc directory, which the kernel never refuses to its owner.
+ * Paths of the tenant. The agent runs inside the sandbox, so any path may be named, with two
+ * exceptions: the magic links of /proc, which would lead to the agent's descriptors, and the
+ * agent's own /proc directory, to which the kernel always gives the agent itself access.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 
 #define DIR_MODE 0755
 
-/* Appends the components of `from`, without empty ones and dots. ".." stays: behind a symbolic
- * link only the kernel knows where it leads. */
+/* Appends the components of `from`, without empty ones and ".". ".." stays: after a symbolic link
+ * only the kernel can resolve it. */
 static int append_parts(char *out, size_t *len, const char *from)
 {
     while (*from) {
@@ -89,7 +89,7 @@ const char *atoll_agent_path_of_fd(int fd, char *out)
     return out;
 }
 
-/* True for what lies in the agent's own directory of /proc: its memory, among other things. */
+/* True if fd is in the agent's own directory of /proc, which contains its memory. */
 static bool is_own_proc(int fd)
 {
     char link[32], own[32], target[64];
@@ -114,9 +114,9 @@ static int open_with(int dir_fd, const char *path, int flags, uint64_t resolve)
     int fd;
 
     if (flags & O_PATH)
-        how.flags &= ~(uint64_t)O_NOCTTY; /* openat2 refuses what has no meaning */
+        how.flags &= ~(uint64_t)O_NOCTTY; /* openat2 refuses flags without effect */
     fd = (int)syscall(SYS_openat2, dir_fd, path, &how, sizeof(how));
-    /* gVisor has no openat2; what its agent's descriptors lead to is inside as well. */
+    /* gVisor has no openat2. There the agent's descriptors refer to files of the sandbox only. */
     if (fd < 0 && errno == ENOSYS)
         fd = openat(dir_fd, path, (int)how.flags);
     if (fd < 0)
@@ -193,7 +193,7 @@ int atoll_agent_path_make_dirs(const struct atoll_agent_user *user, const char *
     if (fd == -ENOENT)
         fd = atoll_agent_path_open(AT_FDCWD, "/", O_PATH | O_DIRECTORY);
     else
-        at = ""; /* it is there, or hopeless */
+        at = ""; /* it exists, or cannot be created */
     while (fd >= 0 && *at) {
         char name[256];
         size_t n;
@@ -224,7 +224,7 @@ int atoll_agent_path_fail(struct atoll_error *err, int errnum, const char *path)
 {
     static const struct {
         int errnum;
-        enum atoll_error_kind kind; /* NONE: as for any path */
+        enum atoll_error_kind kind; /* NONE: derived from the errno */
         const char *text;
     } texts[] = {
         {ENOENT, ATOLL_ERR_NONE, " does not exist"},
@@ -232,7 +232,7 @@ int atoll_agent_path_fail(struct atoll_error *err, int errnum, const char *path)
         {EACCES, ATOLL_ERR_NONE, ": permission denied"},
         {EPERM, ATOLL_ERR_NONE, ": operation not permitted"},
         {EROFS, ATOLL_ERR_NONE, " is on a read-only file system"},
-        {ENOTDIR, ATOLL_ERR_NONE, " is not a directory, or a part of the path is none"},
+        {ENOTDIR, ATOLL_ERR_NONE, " is not a directory, or a part of the path is not one"},
         {EISDIR, ATOLL_ERR_NONE, " is a directory"},
         {ELOOP, ATOLL_ERR_NONE, " has too many symbolic links, or one that may not be followed"},
         {ENAMETOOLONG, ATOLL_ERR_NONE, " is too long"},

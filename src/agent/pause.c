@@ -1,8 +1,8 @@
 /*
- * What the agent does around a pause. The daemon makes the processes stand still from outside, the
- * agent with them; but clocks go on, so time limits of commands are taken out before and put back
- * after. Where the processes are to be ended instead, that happens here, and whatever is started
- * afterwards finds what it would find after a boot: nobody else, and another boot_id.
+ * The agent's part of a pause. The daemon freezes all processes from outside, including the agent,
+ * but clocks continue: time limits of commands are suspended before and continued after. A request
+ * can also kill all processes; processes started afterwards see the state of a new boot: no other
+ * processes and a new boot_id.
  */
 #include <errno.h>
 #include <signal.h>
@@ -10,10 +10,10 @@
 #include "agent/agent_internal.h"
 #include "base/rand.h"
 
-#define LOOK_MS 2
-#define LOOKS_MAX 5000 /* ten seconds */
+#define CHECK_MS 2
+#define CHECKS_MAX 5000 /* ten seconds */
 
-/* True when nobody is left and the daemon has been sent every end. */
+/* True if no process is left and all exit events were sent to the daemon. */
 static bool all_gone(struct atoll_agent *a)
 {
     struct atoll_agent_processes ps = {0};
@@ -25,7 +25,7 @@ static bool all_gone(struct atoll_agent *a)
         if (!exec->ended || (exec->attached && !exec->exit_sent))
             return false;
     }
-    if (a->pid != 1) /* processes of others are none of our business there */
+    if (a->pid != 1) /* other processes are not the sandbox's */
         return true;
     if (atoll_agent_processes_read(a, &ps) < 0)
         return false;
@@ -34,27 +34,27 @@ static bool all_gone(struct atoll_agent *a)
     return left == 0;
 }
 
-static void look(void *arg)
+static void check_gone(void *arg)
 {
     struct atoll_agent *a = arg;
     uint32_t request = a->ending_request;
     struct atoll_error err;
 
-    if (!all_gone(a) && a->ending_looks++ < LOOKS_MAX) {
-        atoll_timer_set(&a->ending, a->loop, LOOK_MS, look, a);
+    if (!all_gone(a) && a->ending_checks++ < CHECKS_MAX) {
+        atoll_timer_set(&a->ending, a->loop, CHECK_MS, check_gone, a);
         return;
     }
     a->ending_request = 0;
-    if (a->ending_looks <= LOOKS_MAX) {
+    if (a->ending_checks <= CHECKS_MAX) {
         atoll_agent_reply(a, request, NULL, NULL);
         return;
     }
     (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EBUSY,
-                     "some processes do not end, even when they are killed; try again");
+                     "some processes do not exit after SIGKILL; try again");
     atoll_agent_error(a, request, &err);
 }
 
-/* The mount shows the same file. */
+/* Rewrites the file, which is mounted over the kernel's boot_id. */
 static void renew_boot_id(struct atoll_agent *a)
 {
     char text[ATOLL_UUID_LEN + 2];
@@ -74,7 +74,7 @@ int atoll_agent_on_pause(struct atoll_agent *a, uint32_t request, const void *me
     int r;
 
     if (a->ending_request)
-        return atoll_fail(err, ATOLL_ERR_ABORTED, EBUSY, "the processes are being ended already");
+        return atoll_fail(err, ATOLL_ERR_ABORTED, EBUSY, "the processes are already being killed");
     atoll_agent_execs_hold(a);
     if (!msg->end_processes)
         return 0;
@@ -83,8 +83,8 @@ int atoll_agent_on_pause(struct atoll_agent *a, uint32_t request, const void *me
         return r;
     renew_boot_id(a);
     a->ending_request = request;
-    a->ending_looks = 0;
-    atoll_timer_set(&a->ending, a->loop, LOOK_MS, look, a);
+    a->ending_checks = 0;
+    atoll_timer_set(&a->ending, a->loop, CHECK_MS, check_gone, a);
     return ATOLL_AGENT_ANSWERED;
 }
 

@@ -1,6 +1,6 @@
 /*
- * What runs in the sandbox, as /proc tells it. Every file there is about processes of the tenant
- * and may be gone, or be about another process, at the next look.
+ * The processes of the sandbox, from /proc. A process may exit at any time, and its pid may then
+ * belong to another process.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -12,12 +12,12 @@
 #include "base/fd.h"
 #include "base/text.h"
 
-/* More than any pids limit we set; beyond it the rest is not seen. */
+/* More than any pids limit; processes beyond it are not listed. */
 #define PROCESSES_MAX 65536
 #define DENTS_BYTES (32 * 1024)
 #define COMMAND_MAX 512
 
-/* Field numbers of /proc/PID/stat, counted from the state, which is 0. */
+/* Field numbers of /proc/PID/stat; the state is 0. */
 enum {
     STAT_PARENT = 1,
     STAT_SESSION = 3,
@@ -35,7 +35,8 @@ static uint64_t ticks_to_us(uint64_t ticks)
     return ticks * 1000000 / (uint64_t)sysconf(_SC_CLK_TCK);
 }
 
-/* The name in the second field may hold anything, so the numbers start behind the last ')'. */
+/* The name in the second field may contain any character, so the numbers start after the last
+ * ')'. */
 static int parse_stat(const char *text, struct atoll_agent_process *p)
 {
     const char *at = strrchr(text, ')');
@@ -109,7 +110,7 @@ static int add_named(struct atoll_agent *a, const char *name, struct atoll_agent
 
 int atoll_agent_processes_read(struct atoll_agent *a, struct atoll_agent_processes *ret_processes)
 {
-    /* /proc lists pids in rising order by itself. */
+    /* /proc lists pids in ascending order. */
     char *dents = (char *)atoll_agent_scratch;
     struct atoll_agent_processes ps = {0};
     long n;
@@ -137,7 +138,7 @@ void atoll_agent_processes_done(struct atoll_agent_processes *processes)
     *processes = (struct atoll_agent_processes){0};
 }
 
-/* The arguments with spaces between them, or the name of a process that has none. */
+/* The arguments separated by spaces, or the process name if there are none. */
 static void read_command(struct atoll_agent *a, pid_t pid, char *out, size_t cap)
 {
     ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;

@@ -1,6 +1,6 @@
 /*
- * Two processes, one for each direction: a direction that has to wait holds nobody up, and nothing
- * has to be made non-blocking that others share with us.
+ * Copies between standard streams and a socket, with one process per direction: neither direction
+ * delays the other, and descriptors shared with other processes need not be made non-blocking.
  */
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 
 static uint8_t piece[64 * 1024];
 
-/* One piece. < 0: one of the two has ended, 0 of *ret_got tells which. */
+/* Copies one piece. < 0: one side ended; *ret_got is 0 if that was the input. */
 static int copy_piece(int from, int to, ssize_t *ret_got)
 {
     do {
@@ -30,12 +30,12 @@ static _Noreturn void carry_in(int fd)
     (void)close(1);
     while (copy_piece(0, fd, &got) == 0)
         ;
-    /* The end of the input is the end of that half; of a socket that takes no more, of both. */
+    /* End of input closes the writing half; a failed write closes both. */
     (void)shutdown(fd, got > 0 ? SHUT_RDWR : SHUT_WR);
     _exit(0);
 }
 
-/* The socket to standard output, until nothing comes any more (0) or somebody is gone (< 0). */
+/* Copies the socket to standard output until the end of input (0) or an error (< 0). */
 static int carry_out(int fd)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = 1}};
@@ -65,7 +65,7 @@ void atoll_agent_relay(int fd)
         carry_in(fd);
     (void)close(0);
     if (carry_out(fd) == 0) {
-        /* Half of it is over. The other goes on until both are: that hangs up the socket. */
+        /* This direction is done. Waits until the other one is, too: then the socket hangs up. */
         (void)close(1);
         while (!(other.revents & (POLLHUP | POLLERR)) &&
                (poll(&other, 1, -1) >= 0 || errno == EINTR))

@@ -1,13 +1,13 @@
 /*
  * Input of commands. Bytes are numbered, so that a daemon that lost its connection can send them
- * again and they arrive once. EXEC_STDIN is answered when its bytes fit into the buffer: until
- * then the daemon waits, which is how a command that does not read slows its writer down.
+ * again without duplicates. EXEC_STDIN is answered once its bytes fit into the buffer; until then
+ * the daemon waits, which is the back-pressure of a command that does not read.
  */
 #include <errno.h>
 #include <string.h>
 #include "agent/agent_internal.h"
 
-/* One message may be taken while the buffer is within its limit. */
+/* One more message is accepted while the buffer is within its limit. */
 #define BUFFER_MAX (ATOLL_AGENT_STDIN_MAX + ATOLL_FRAME_PAYLOAD_MAX)
 #define CTRL_D "\004"
 
@@ -39,16 +39,16 @@ void atoll_agent_stdin_done(struct atoll_agent_exec *exec)
     close_input(exec);
 }
 
-/* A terminal has no end of input, only the character that means it. */
+/* A terminal has no end of input; the EOF character (^D) stands for it. */
 static void end_terminal_input(struct atoll_agent_stdin *in)
 {
-    /* Behind an unfinished line the first ^D only hands the line over. */
+    /* After an unfinished line the first ^D only submits the line. */
     if (in->line_open)
         (void)!atoll_buf_append(&in->buf, CTRL_D, 1);
     (void)!atoll_buf_append(&in->buf, CTRL_D, 1);
 }
 
-/* Writes what the pipe takes and does what waited for that. */
+/* Writes as much as the pipe accepts; then answers a waiting request or closes the input. */
 static void feed(struct atoll_agent_exec *exec)
 {
     struct atoll_agent_stdin *in = &exec->in;
@@ -83,7 +83,7 @@ static void input_ready(void *arg, uint32_t events)
 {
     struct atoll_agent_exec *exec = arg;
 
-    /* EPOLLERR: the last reader closed its end. A terminal says so with EPOLLHUP. */
+    /* The last reader closed its end: EPOLLERR for a pipe, EPOLLHUP for a terminal. */
     if (events & (EPOLLERR | EPOLLHUP))
         close_input(exec);
     else
@@ -108,7 +108,7 @@ static int take(struct atoll_agent_exec *exec, const struct atoll_am_stdin *msg,
     int r;
 
     if (known >= msg->data.len)
-        return 0; /* taken before, the answer was lost */
+        return 0; /* received before; the answer was lost */
     n = msg->data.len - (size_t)known;
     if (in->fd < 0 || in->closing)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPIPE,
@@ -149,7 +149,7 @@ int atoll_agent_on_exec_stdin(struct atoll_agent *a, uint32_t request, const voi
         return atoll_fail(err, ATOLL_ERR_OUT_OF_RANGE, ERANGE,
                           "input continues at byte %llu, not at %llu",
                           (unsigned long long)exec->in.taken, (unsigned long long)msg->offset);
-    atoll_agent_views_touch(a); /* an interpreter that waited goes on */
+    atoll_agent_views_touch(a); /* an idle interpreter is about to run */
     return take(exec, msg, request, err);
 }
 

@@ -1,10 +1,10 @@
 /*
- * sudo for a sandbox where nothing can be setuid: the agent, which is root inside, runs the command
- * for the client in a session of its own, on the client's descriptors. Who asks is what the kernel
- * says about the peer of the socket.
+ * sudo for a sandbox without set-uid programs: the agent, which is root inside, runs the command
+ * for the client in a new session, on the client's descriptors. The caller's ids are the socket's
+ * peer credentials.
  *
- * A client that goes away before its command has ended is a closed terminal: the command is hung up
- * on, and killed if that does not end it.
+ * If the client exits before its command, the command gets SIGHUP, as after a closed terminal, and
+ * SIGKILL if it does not exit.
  */
 #include <errno.h>
 #include <signal.h>
@@ -17,13 +17,13 @@
 
 #define CLIENTS_MAX 16
 #define QUEUE_MAX (16 * 1024)
-/* A client says what it wants at once. */
+/* Time limit for the client's request. */
 #define ASK_MS 5000
 #define HANGUP_MS 1000
 
 struct client {
     struct atoll_agent_sudo *sudo;
-    bool open; /* the client is there */
+    bool open; /* the client is connected */
     pid_t pid; /* of the command; 0: none */
     struct atoll_agent_sudo_caller caller;
     struct atoll_channel channel;
@@ -61,7 +61,7 @@ static void close_client(struct client *c)
     if (c->pid == 0)
         return;
     (void)kill(-c->pid, SIGHUP);
-    (void)kill(-c->pid, SIGCONT); /* one that is stopped would not notice */
+    (void)kill(-c->pid, SIGCONT); /* a stopped process would not handle SIGHUP */
     atoll_timer_set(&c->timer, c->sudo->agent->loop, HANGUP_MS, kill_group, c);
 }
 
@@ -70,13 +70,13 @@ static void ask_timeout(void *arg)
     close_client(arg);
 }
 
-/* Answers are small: a client that does not take one is not waiting for it. */
+/* Answers are small: if the client's socket does not accept one, the client is closed. */
 static void answer(struct client *c, uint16_t type, const struct atoll_msg_desc *desc,
                    const void *msg)
 {
     if (atoll_channel_send(&c->channel, type, 0, desc, msg, NULL, 0) < 0 ||
         atoll_channel_flush(&c->channel) < 0)
-        (void)shutdown(c->channel.fd, SHUT_RDWR); /* seen as the client's end */
+        (void)shutdown(c->channel.fd, SHUT_RDWR); /* handled like the client's exit */
 }
 
 static int exit_code_of(const struct atoll_error *err)
@@ -173,7 +173,8 @@ static void client_came(void *arg, uint32_t events)
 
     (void)events;
     if (fd < 0) {
-        /* A connection that cannot be taken would be reported for ever: sudo ends here. */
+        /* A connection that cannot be accepted would be reported in a loop: sudo is switched
+         * off. */
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
             atoll_watch_close(&s->watch);
         return;
@@ -213,7 +214,7 @@ bool atoll_agent_sudo_works(const struct atoll_agent *a)
     return a->sudo && a->config.many_ids;
 }
 
-/* Anybody inside may connect; who may run something is decided later. */
+/* Every user inside may connect; sudo_command.c decides who may run a command. */
 static int listen_at(const char *path)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};

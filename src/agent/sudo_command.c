@@ -1,6 +1,6 @@
 /*
- * What sudo runs: the target user, the command or shell, and an environment reset the way sudo
- * resets it. The caller's ATOLL_EXEC mark is kept, so that killing a command's tree finds what it
+ * What sudo runs: the target user, the command or shell, and an environment that is reset as sudo
+ * does. The caller's ATOLL_EXEC mark is kept, so that killing a command's tree includes processes
  * started with sudo.
  */
 #include <ctype.h>
@@ -23,7 +23,7 @@ static bool is_kept(const char *var)
     return false;
 }
 
-/* The caller's mark, if it looks like one. */
+/* The caller's ATOLL_EXEC mark, if it is well formed. */
 static bool find_mark(const struct atoll_strv *env, char mark[MARK_DIGITS + 1])
 {
     size_t prefix = strlen(ATOLL_AGENT_MARK);
@@ -40,16 +40,16 @@ static bool find_mark(const struct atoll_strv *env, char mark[MARK_DIGITS + 1])
 }
 
 /* The SUDO_ variables. */
-struct told {
+struct sudo_vars {
     char user[ATOLL_AGENT_NAME_MAX + 16];
     char uid[32], gid[32];
     char command[COMMAND_TEXT_MAX];
     char home[ATOLL_AGENT_PATH_MAX / 4 + 8];
 };
 
-static void tell(struct atoll_agent *a, const struct atoll_agent_sudo_caller *caller,
-                 const struct atoll_sudo_run *run, const struct atoll_agent_user *target,
-                 struct told *t)
+static void fill_sudo_vars(struct atoll_agent *a, const struct atoll_agent_sudo_caller *caller,
+                           const struct atoll_sudo_run *run, const struct atoll_agent_user *target,
+                           struct sudo_vars *t)
 {
     char name[ATOLL_AGENT_NAME_MAX];
     size_t len;
@@ -66,8 +66,8 @@ static void tell(struct atoll_agent *a, const struct atoll_agent_sudo_caller *ca
                                 run->argv.items[i]);
 }
 
-/* The variables that go over the defaults: kept ones, SUDO_*, then those of the command line. */
-static size_t collect(const struct atoll_sudo_run *run, const struct told *t, const char **out)
+/* The variables that override the defaults: kept ones, SUDO_*, then those of the command line. */
+static size_t collect(const struct atoll_sudo_run *run, const struct sudo_vars *t, const char **out)
 {
     size_t n = 0;
 
@@ -87,7 +87,7 @@ static size_t collect(const struct atoll_sudo_run *run, const struct told *t, co
 }
 #define COLLECTED_MORE 5
 
-/* The arguments as one line for a shell, with a backslash before all that could mean something. */
+/* The arguments as one line for a shell, with special characters escaped by backslashes. */
 static int quote_line(const struct atoll_strv *argv, struct atoll_buf *out)
 {
     int r = 0;
@@ -104,7 +104,8 @@ static int quote_line(const struct atoll_strv *argv, struct atoll_buf *out)
     return r < 0 ? r : atoll_buf_append(out, "", 1);
 }
 
-/* What is run: the command itself, or a shell with it. `argv` has room for all and a slot before. */
+/* Builds argv: the command itself, or a shell that runs it. `argv` has room for all, and one slot
+ * before argv[0]. */
 static int build_argv(const struct atoll_sudo_run *run, const struct atoll_agent_user *target,
                       struct atoll_buf *line, const char **argv, struct atoll_error *err)
 {
@@ -141,7 +142,7 @@ static int find_target(struct atoll_agent *a, const struct atoll_agent_sudo_call
         (void)snprintf(number, sizeof(number), "%u", caller->uid);
         name = number;
     }
-    /* sudo's own spelling of a numeric id */
+    /* "#N" is sudo's syntax for a numeric id. */
     r = atoll_agent_user_find(a, name[0] == '#' ? name + 1 : name, user, err);
     if (r == 0 && *run->group) {
         r = atoll_agent_group_find(a, run->group[0] == '#' ? run->group + 1 : run->group,
@@ -166,9 +167,9 @@ static int check_caller(struct atoll_agent *a, const struct atoll_agent_sudo_cal
     return 0;
 }
 
-/* Everything sudo_start allocates. */
+/* Everything that atoll_agent_sudo_start() allocates. */
 struct plan {
-    struct told told;
+    struct sudo_vars sudo;
     struct atoll_agent_user user;
     struct atoll_agent_env env;
     struct atoll_buf line;
@@ -201,9 +202,9 @@ static int plan_command(struct plan *p, struct atoll_agent *a,
     r = build_argv(run, &p->user, &p->line, p->argv + 1, err);
     if (r < 0)
         return r;
-    tell(a, caller, run, &p->user, &p->told);
+    fill_sudo_vars(a, caller, run, &p->user, &p->sudo);
     spec.extra = p->vars;
-    spec.extra_len = collect(run, &p->told, p->vars);
+    spec.extra_len = collect(run, &p->sudo, p->vars);
     spec.mark = find_mark(&run->env, p->mark) ? p->mark : NULL;
     return atoll_agent_env_init(&p->env, &spec, err);
 }

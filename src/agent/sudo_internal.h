@@ -2,7 +2,7 @@
 #include "agent/agent_internal.h"
 #include "proto/sudo_proto.h"
 
-/* Who asks, as the kernel says. */
+/* The caller's credentials, from the kernel. */
 struct atoll_agent_sudo_caller {
     uint32_t uid, gid;
 };

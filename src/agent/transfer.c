@@ -1,8 +1,8 @@
 /*
  * Contents of files: open and read, create and write. A file is written under a temporary name in
- * its directory and renamed into place by COMMIT, so that a reader sees the old file or the new one;
- * or in place, where whoever watches it is to see just that.
- * Handles belong to the connection; what was not committed disappears with it.
+ * its directory and renamed by COMMIT, so that a reader sees either the old or the new file; or in
+ * place, for requests whose watchers must see writes to the file itself. Handles belong to the
+ * connection; uncommitted files are removed with it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,8 @@ static struct atoll_agent_handle *handle_get(struct atoll_agent *a, uint32_t id)
     return id != 0 && h->id == id ? h : NULL;
 }
 
-/* A free slot with its new id; ids are not used twice for long, so a stale one is noticed. */
+/* Allocates a handle with a new id. An id is not reused for a long time, so a stale one is
+ * detected. */
 static int handle_new(struct atoll_agent *a, struct atoll_agent_handle **ret_handle,
                       struct atoll_error *err)
 {
@@ -44,7 +45,7 @@ static int handle_new(struct atoll_agent *a, struct atoll_agent_handle **ret_han
                       "%d files are open already, close one first", ATOLL_AGENT_HANDLES_MAX);
 }
 
-/* Frees the slot; the temporary file of one that was not committed goes too. */
+/* Frees the handle and removes the temporary file of an uncommitted one. */
 static void handle_drop(struct atoll_agent *a, struct atoll_agent_handle *h)
 {
     if (h->temp_name && atoll_agent_become(a, h->user, NULL) == 0) {
@@ -80,7 +81,8 @@ static int refuse_kind(struct atoll_error *err, mode_t mode, const char *path)
                                        : "device");
 }
 
-/* Looks before it opens: opening a FIFO would wake up whoever waits at its other end. */
+/* Checks the type before opening: opening a FIFO would wake a process that waits at its other
+ * end. */
 static int open_regular(const char *path, struct stat *st, struct atoll_error *err)
 {
     int fd = atoll_agent_path_open(AT_FDCWD, path, O_PATH);
@@ -175,13 +177,13 @@ int atoll_agent_on_file_read(struct atoll_agent *a, uint32_t request, const void
     return ATOLL_AGENT_ANSWERED;
 }
 
-/* Where a file will be: its directory, its name there, and what is there now. */
+/* The destination of a file: its directory, its name, and the entry that exists there now. */
 struct place {
     int dir_fd; /* owned */
     char path[ATOLL_AGENT_PATH_MAX];
     const char *name; /* in path */
     bool exists;
-    struct stat st; /* of what is there, links not followed */
+    struct stat st; /* of the existing entry, links not followed */
 };
 
 static void place_done(struct place *at)
@@ -190,7 +192,7 @@ static void place_done(struct place *at)
         (void)close(ATOLL_TAKE_FD(at->dir_fd));
 }
 
-/* Replaces place->path by what the link at it points to. */
+/* Replaces place->path by the target of the link there. */
 static int follow(struct place *at, const struct atoll_agent_user *user, struct atoll_error *err)
 {
     char target[ATOLL_AGENT_PATH_MAX], joined[2 * ATOLL_AGENT_PATH_MAX];
@@ -207,7 +209,7 @@ static int follow(struct place *at, const struct atoll_agent_user *user, struct 
     return atoll_agent_path_absolute(user, joined, at->path, err);
 }
 
-/* Follows links at the end of the path as an editor would, so that they stay links. */
+/* Follows links at the end of the path, as an editor does, so that the link itself is kept. */
 static int find_place(struct place *at, const struct atoll_agent_path *p, bool parents,
                       bool exclusive, struct atoll_error *err)
 {
@@ -240,7 +242,7 @@ static int find_place(struct place *at, const struct atoll_agent_path *p, bool p
     return atoll_agent_path_fail(err, ELOOP, p->text);
 }
 
-/* Makes the temporary file beside the place. */
+/* Creates the temporary file in the destination's directory. */
 static int open_temp(struct atoll_agent_handle *h)
 {
     uint64_t random;
@@ -259,8 +261,8 @@ static int open_temp(struct atoll_agent_handle *h)
     return atoll_agent_path_give(h->user, h->fd);
 }
 
-/* Kernel interfaces look like files, but what is written there acts at once and on behalf of whoever
- * writes: nobody outside does that for a tenant. */
+/* Writing to a kernel interface (such as /proc) acts at once with the writer's credentials; the
+ * agent does not do that for a tenant. */
 static bool is_kernel_fs(int fd)
 {
     static const long magics[] = {PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC,
@@ -275,8 +277,8 @@ static bool is_kernel_fs(int fd)
     return false;
 }
 
-/* Opens the file itself, new or truncated. Only what is new, or somebody else's, is given away: each
- * change shows to those who watch. */
+/* Opens the file itself, new or truncated. The owner is set only if it differs, because watchers
+ * see each change. */
 static int open_in_place(struct atoll_agent_handle *h, const struct place *at)
 {
     int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
@@ -310,7 +312,7 @@ static int fill_handle(struct atoll_agent_handle *h, struct place *at,
               : at->exists ? at->st.st_mode & MODE_BITS
                            : FILE_MODE;
     h->dir_fd = ATOLL_TAKE_FD(at->dir_fd);
-    h->path = strdup(h->in_place ? p->text : at->path); /* as it was asked for */
+    h->path = strdup(h->in_place ? p->text : at->path); /* in place: as in the request */
     h->name = strdup(at->name);
     h->user = malloc(sizeof(*h->user));
     if (!h->path || !h->name || !h->user)
@@ -343,7 +345,7 @@ int atoll_agent_on_file_create(struct atoll_agent *a, uint32_t request, const vo
         return r;
     r = fill_handle(h, &at, &p, msg);
     if (r < 0) {
-        atoll_agent_path_done(&p); /* the drop takes an identity of its own */
+        atoll_agent_path_done(&p); /* handle_drop() switches the identity itself */
         handle_drop(a, h);
         return atoll_agent_path_fail(err, -r, at.path);
     }
@@ -389,7 +391,7 @@ static int put_in_place(const struct atoll_agent_handle *h)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return -errno;
-    /* A file system without that flag: a link fails just as well where something is. */
+    /* A file system without RENAME_NOREPLACE: linkat() also fails if the name exists. */
     if (linkat(h->dir_fd, h->temp_name, h->dir_fd, h->name, 0) < 0)
         return -errno;
     (void)unlinkat(h->dir_fd, h->temp_name, 0);
@@ -422,7 +424,8 @@ int atoll_agent_on_file_commit(struct atoll_agent *a, uint32_t request, const vo
     return r < 0 ? r : ATOLL_AGENT_ANSWERED;
 }
 
-/* Half a file would fill the disk, and pass for a whole one. What somebody put there meanwhile stays. */
+/* Truncates an incomplete file and removes it if it is new: it would use disk space and look
+ * complete. A file that another process put there meanwhile is kept. */
 static void undo_in_place(struct atoll_agent *a, const struct atoll_agent_handle *h)
 {
     struct stat ours, there;

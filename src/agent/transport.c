@@ -38,7 +38,7 @@ int atoll_agent_transport_connect(const char *path, struct atoll_error *err)
     return fd;
 }
 
-/* Only the last one: whoever wants more has an idea of what it should be like. */
+/* Creates only the last directory of the path; its parents must exist. */
 static void make_directory_of(const char *path)
 {
     char dir[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
@@ -50,17 +50,17 @@ static void make_directory_of(const char *path)
     (void)mkdir(dir, 0755);
 }
 
-/* A socket that somebody left may go; one that somebody listens at must stay: nobody would reach the
- * commands behind it any more. */
+/* Removes a stale socket. Refuses one with a listener: the commands of that agent would become
+ * unreachable. */
 static int clear_the_way(const char *path, struct atoll_error *err)
 {
-    struct atoll_error nobody;
-    int fd = atoll_agent_transport_connect(path, &nobody);
+    struct atoll_error ignored;
+    int fd = atoll_agent_transport_connect(path, &ignored);
 
     if (fd >= 0) {
         (void)close(fd);
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EADDRINUSE,
-                          "something listens at %s already", path);
+                          "another process already listens at %s", path);
     }
     (void)unlink(path);
     return 0;
@@ -79,7 +79,7 @@ int atoll_agent_transport_listen(const char *path, uint32_t mode, struct atoll_e
     fd = unix_socket(path, &at, err);
     if (fd < 0)
         return fd;
-    before = umask(~mode & 0777); /* there is no moment in which it is open for others */
+    before = umask(~mode & 0777); /* the socket is created with its final permissions */
     r = bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(fd, BACKLOG) < 0 ? -errno : 0;
     (void)umask(before);
     if (r < 0) {
@@ -89,7 +89,7 @@ int atoll_agent_transport_listen(const char *path, uint32_t mode, struct atoll_e
     return fd;
 }
 
-/* A serial line must not touch the bytes. */
+/* Opens a serial line in raw mode. */
 int atoll_agent_transport_serial(const char *path, struct atoll_error *err)
 {
     int fd = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -118,7 +118,7 @@ static int leave_stdio(int last, struct atoll_error *err)
     return 0;
 }
 
-/* The agent wants one descriptor for both directions, so a child stands between. */
+/* The agent needs one descriptor for both directions, so a child process relays. */
 int atoll_agent_transport_stdio(struct atoll_error *err)
 {
     int pair[2], r;
@@ -130,7 +130,7 @@ int atoll_agent_transport_stdio(struct atoll_error *err)
     if (pid < 0)
         return atoll_fail_errno(err, errno, "fork");
     if (pid == 0) {
-        /* The tenant's processes must not reach into the stream. */
+        /* The tenant's processes must not trace the relay and access the stream. */
         (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
         (void)close(pair[0]);
         atoll_agent_relay(pair[1]);

@@ -1,11 +1,11 @@
 /*
- * Everything a command started. There is no single mark a process can not shed, so three are used
- * together: its descendants by parent pid, the processes of its session, and those whose
- * environment carries its ATOLL_EXEC. A daemon that forked twice has another parent, one that called
- * setsid another session, and most keep their environment.
+ * All processes that a command started. A process can shed any single mark, so three are combined:
+ * descendants by parent pid, processes of its session, and processes whose environment contains its
+ * ATOLL_EXEC. A process that forked twice has another parent, one that called setsid() another
+ * session, but most keep their environment.
  *
- * Killing stops first and kills when nothing new is found, or a process that forks quickly would
- * always be one step ahead.
+ * To kill, processes are first stopped and then killed when a scan finds no new ones; otherwise a
+ * process that forks quickly could escape.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "agent/agent_internal.h"
 
 #define ROUNDS_MAX 32
-/* Environments are searched this far. */
+/* Maximum length of an environment that is searched. */
 #define ENVIRON_MAX ATOLL_AGENT_SCRATCH
 
 struct tree {
@@ -40,7 +40,7 @@ static struct atoll_agent_process *lookup(const struct atoll_agent_processes *ps
     return ps->len == 0 ? NULL : bsearch(&key, ps->items, ps->len, sizeof(key), by_pid);
 }
 
-/* True when the block of NUL-separated variables holds the mark of this command. */
+/* True if the block of NUL-separated variables contains the mark of this command. */
 static bool has_mark(const char *text, size_t n, const char *mark)
 {
     char want[sizeof(ATOLL_AGENT_MARK) + 32];
@@ -57,7 +57,7 @@ static bool has_mark(const char *text, size_t n, const char *mark)
     return false;
 }
 
-/* Only the owner may read an environment, so the agent asks as the owner. */
+/* Only the owner may read an environment, so the agent reads it as the owner. */
 static bool is_marked(struct tree *t, pid_t pid)
 {
     char *text = (char *)atoll_agent_scratch;
@@ -81,7 +81,7 @@ static bool is_marked(struct tree *t, pid_t pid)
     return has_mark(text, n, t->exec->mark);
 }
 
-/* The pid of a command that was reaped may belong to somebody else by now. */
+/* The pid of a reaped command may belong to another process by now. */
 static bool is_root(const struct tree *t, const struct atoll_agent_process *p)
 {
     return !t->exec->reaped && (p->pid == t->exec->pid || p->session == t->exec->pid);
@@ -93,8 +93,8 @@ static bool in_tree(const struct tree *t, pid_t pid)
     return p && t->member[p - t->now.items];
 }
 
-/* Marks members of `now`: roots first, then whatever has a member for a parent, until that adds
- * nothing. A parent usually has the lower pid, so two passes are the rule. */
+/* Marks members of `now`: roots first, then processes whose parent is a member, until a pass adds
+ * nothing. A parent usually has the lower pid, so two passes are usual. */
 static void find_members(struct tree *t)
 {
     bool grew = true;
@@ -112,7 +112,7 @@ static void find_members(struct tree *t)
     }
 }
 
-/* Signals exactly the process that was looked at: its pid could be another's by now. */
+/* Signals exactly the process that was scanned: its pid may belong to another one by now. */
 static void signal_process(struct tree *t, const struct atoll_agent_process *p, int signal)
 {
     ATOLL_AUTOCLOSE int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
@@ -129,7 +129,7 @@ static void signal_process(struct tree *t, const struct atoll_agent_process *p, 
         (void)kill(p->pid, signal);
 }
 
-/* One look at all processes. Returns how many members were new, or -errno. */
+/* One scan of all processes. Returns the number of new members, or -errno. */
 static int round_of(struct tree *t, int signal)
 {
     int fresh = 0;
@@ -152,7 +152,7 @@ static int round_of(struct tree *t, int signal)
         signal_process(t, p, signal);
         fresh++;
     }
-    /* What is a member now is what was hit: the dead need no remembering. */
+    /* `hit` becomes the current members: dead processes need not be remembered. */
     for (size_t i = 0; i < t->now.len; i++)
         if (t->member[i])
             t->now.items[kept++] = t->now.items[i];
@@ -188,7 +188,7 @@ int atoll_agent_tree_kill(struct atoll_agent *a, const struct atoll_agent_exec *
             if (fresh == 0)
                 break;
         }
-        /* Without memory for a scan the command itself still goes. */
+        /* Without memory for a scan, at least the command itself is signalled. */
         if (fresh < 0 && !exec->reaped)
             (void)kill(exec->pid, SIGKILL);
     }

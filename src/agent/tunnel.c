@@ -1,7 +1,7 @@
 /*
- * Tunnels: a connection of its own that becomes a pipe to a port or unix socket inside, byte for
- * byte, for streams that carry no descriptors. Either side may end its half and go on listening to
- * the other. What one side does not take is not read from the other, so a tunnel holds little.
+ * Tunnels: a separate connection that becomes a byte stream to a port or unix socket inside, for
+ * transports that cannot pass descriptors. Either side may close its half and continue to read. A
+ * side is not read while the other does not accept data, so a tunnel buffers little.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,23 +9,24 @@
 #include "agent/agent_internal.h"
 
 #define PIECE (64 * 1024)
-/* What may wait for one side: a piece, or what came behind the request and its answer. */
+/* Maximum data buffered for one side: a piece, or bytes received after the request plus its
+ * answer. */
 #define HELD_MAX (2 * PIECE + 4096)
 #define ANSWER_MAX 4096
 #define REQUEST_MAX (ATOLL_AGENT_PATH_MAX + 512)
-/* Pieces one side gives before other descriptors get their turn. */
+/* Pieces read from one side before other descriptors get their turn. */
 #define TURNS 4
-/* One side is gone: how long the other may take for what it still has to get. */
+/* Time limit for delivering the remaining data after one side closed. */
 #define LINGER_MS 30000
 
 struct side {
     struct tunnel *tunnel;
     int fd; /* owned; ATOLL_NO_FD: not connected yet */
     struct atoll_watch watch;
-    struct atoll_buf held; /* came from it, and waits for the other to take it */
-    bool ended;            /* nothing more comes from it */
-    bool closed;           /* nothing more goes to it */
-    bool gone;             /* hung up: not watched any more, that would be reported for ever */
+    struct atoll_buf held; /* received from it, not yet accepted by the other side */
+    bool ended;            /* no more data comes from it */
+    bool closed;           /* no more data is sent to it */
+    bool gone;             /* hung up: no longer watched, because the event would repeat */
 };
 
 struct tunnel {
@@ -67,7 +68,7 @@ static void lingered(void *arg)
     tunnel_free(arg);
 }
 
-/* Sends what it takes of n bytes. < 0: it takes nothing any more. */
+/* Sends up to n bytes. < 0: the side accepts no more data. */
 static ssize_t put(const struct side *to, const uint8_t *bytes, size_t n)
 {
     size_t sent = 0;
@@ -85,7 +86,7 @@ static ssize_t put(const struct side *to, const uint8_t *bytes, size_t n)
     return (ssize_t)sent;
 }
 
-/* Nobody will take what `from` sends; what the other still has to say is another matter. */
+/* Data from `from` cannot be delivered any more: discards it. The other direction continues. */
 static void give_up(struct side *from, struct side *to)
 {
     atoll_buf_done(&from->held);
@@ -93,7 +94,7 @@ static void give_up(struct side *from, struct side *to)
     from->ended = to->closed = true;
 }
 
-/* One piece. False: there is nothing to do now. */
+/* Moves one piece. False: nothing can be moved now. */
 static bool move_piece(struct side *from, struct side *to)
 {
     uint8_t *piece = atoll_agent_scratch;
@@ -131,8 +132,8 @@ static void move(struct side *from, struct side *to)
     _Static_assert(PIECE <= ATOLL_AGENT_SCRATCH, "a piece fits");
     if (to->closed)
         return;
-    /* Nothing tells us later about one that is gone: all it left is taken now, or when the other has
-     * room. That is no more than a socket's buffer. */
+    /* A side that hung up causes no more events: all of its remaining data, at most a socket
+     * buffer, is read now or when the other side has room. */
     for (int turn = 0; turn < TURNS || from->gone; turn++)
         if (!move_piece(from, to))
             break;
@@ -179,14 +180,14 @@ static void side_ready(void *arg, uint32_t events)
         atoll_watch_close(&s->watch);
         atoll_timer_set(&t->linger, t->agent->loop, LINGER_MS, lingered, t);
     }
-    if (t->dial.agent) { /* not connected yet, and nobody waits for it any more */
+    if (t->dial.agent) { /* the client left before the connection was made */
         tunnel_free(t);
         return;
     }
     pump(t);
 }
 
-/* The answer goes first through the pipe that it opens. */
+/* Queues the answer as the first data of the stream. */
 static int queue_answer(struct tunnel *t, const struct atoll_error *error)
 {
     struct atoll_am_error msg = {0};
@@ -224,7 +225,7 @@ static void dialed(void *arg, int fd, const struct atoll_error *error)
         pump(t);
 }
 
-/* Takes the stream over with what came behind the request. */
+/* Takes ownership of the stream and of the bytes received after the request. */
 static int start(struct tunnel *t, struct atoll_channel *channel, size_t request_len)
 {
     int r;
@@ -259,11 +260,11 @@ static struct tunnel *tunnel_new(struct atoll_agent *a, uint32_t request)
 static void refuse(struct atoll_channel *channel, uint32_t request)
 {
     struct atoll_am_error msg = {ATOLL_ERR_RESOURCE_EXHAUSTED, EMFILE,
-                                 "too many tunnels into this sandbox are open already"};
+                                 "too many tunnels into this sandbox are open"};
 
     if (atoll_channel_send(channel, ATOLL_AGENT_ERROR, request, &atoll_am_error_desc, &msg, NULL,
                            0) == 0)
-        (void)!atoll_channel_flush(channel); /* a new stream has room for it */
+        (void)!atoll_channel_flush(channel); /* a new stream has room for the answer */
 }
 
 void atoll_agent_tunnel_take(struct atoll_agent *a, struct atoll_channel *channel, uint32_t request,

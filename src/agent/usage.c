@@ -1,5 +1,5 @@
 /*
- * What the sandbox uses, as far as it can be seen from inside.
+ * Resource usage of the sandbox, as far as it is visible from inside.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "agent/agent_internal.h"
 #include "base/fd.h"
 
-/* Columns of /proc/net/dev behind the name: received bytes first, sent bytes ninth. */
+/* Columns of /proc/net/dev after the name: received bytes are the first, sent bytes the ninth. */
 #define RX_COLUMN 0
 #define TX_COLUMN 8
 #define COLUMNS 9
@@ -29,7 +29,7 @@ static void add_interface(const char *numbers, struct atoll_am_usage *usage)
     usage->net_tx_bytes += value[TX_COLUMN];
 }
 
-/* All interfaces but the loopback. */
+/* All interfaces except the loopback. */
 static void read_network(struct atoll_agent *a, struct atoll_am_usage *usage)
 {
     char *line = (char *)atoll_agent_scratch;
@@ -57,8 +57,8 @@ static void add_disk(const struct statfs *fs, struct atoll_am_usage *usage)
     usage->inodes_used += (uint64_t)(fs->f_files - fs->f_ffree);
 }
 
-/* Whether a line of /proc/mounts is a file system in memory that is part of the disk; cuts the line
- * behind its place. */
+/* True if a line of /proc/mounts is a tmpfs that is part of the disk; terminates the line after its
+ * mount point. */
 static bool is_disk(const char *line, char **ret_place)
 {
     static const char *const not_disk[] = {"/dev", "/proc", "/sys", "/.atoll"};
@@ -76,8 +76,8 @@ static bool is_disk(const char *line, char **ret_place)
     return true;
 }
 
-/* A container whose root is read-only writes to memory, in several places that are its disk together:
- * the root's own file system is the host's and says nothing. */
+/* A container with a read-only root writes to several tmpfs mounts, which together are its disk;
+ * the root file system belongs to the host and its usage is not the sandbox's. */
 static void read_disk(struct atoll_agent *a, struct atoll_am_usage *usage)
 {
     char *line = (char *)atoll_agent_scratch;
@@ -117,7 +117,7 @@ int atoll_agent_on_usage(struct atoll_agent *a, uint32_t request, const void *me
         usage.cpu_us += ps.items[i].cpu_us;
     }
     atoll_agent_processes_done(&ps);
-    /* What ended was reaped by the agent, so it carries their time. */
+    /* The agent reaped the processes that ended, so its children's time includes theirs. */
     if (atoll_agent_process_read(a, a->pid, &self) == 0)
         usage.cpu_us += self.cpu_us;
     read_disk(a, &usage);

@@ -1,7 +1,7 @@
 /*
- * Users and groups of the sandbox, from its own /etc/passwd and /etc/group. The tenant may write
- * those files, so they are parsed here, with bounds: the C library's look-ups would also talk to
- * name service sockets a tenant could plant, and would block on a FIFO.
+ * Users and groups of the sandbox, from its /etc/passwd and /etc/group. The tenant may write these
+ * files, so they are parsed here, with bounds: the C library would also connect to name service
+ * sockets that a tenant could create, and would block on a FIFO.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #define GROUP "/etc/group"
 #define SHELL_DEFAULT "/bin/sh"
 #define FILE_MAX_BYTES (1024 * 1024)
-/* File times tick coarsely: a file this young may change again without showing it. */
+/* File times are coarse: a file modified this recently may change again with the same time. */
 #define YOUNG_MS 1000
 
 static bool same_file(const struct stat *a, const struct stat *b)
@@ -48,7 +48,7 @@ static char *read_text(const char *path, struct stat *st)
     return text;
 }
 
-/* The file's text, "" when there is no usable file. Borrowed until the next call. */
+/* The file's text, "" if there is no usable file. Borrowed until the next call. */
 static const char *load(struct atoll_agent_textfile *file, const char *path)
 {
     struct stat st;
@@ -80,8 +80,8 @@ struct field {
 #define PASSWD_FIELDS 7
 #define GROUP_FIELDS 4
 
-/* Cuts the line at *text into `count` fields and moves on. False at the end of the text; a line
- * with too few fields gives empty ones. */
+/* Splits the line at *text into `count` fields and advances *text. False at the end of the text;
+ * missing fields are empty. */
 static bool next_line(const char **text, struct field *fields, size_t count)
 {
     const char *p = *text;
@@ -115,7 +115,7 @@ static bool field_copy(const struct field *f, char *out, size_t cap)
     return true;
 }
 
-/* An id, never UINT32_MAX: that means "leave it" to the kernel. */
+/* Parses an id; never UINT32_MAX, which means "unchanged" to chown(2). */
 static bool text_id(const char *text, uint32_t *ret_id)
 {
     uint64_t value;
@@ -173,7 +173,7 @@ static bool is_member(const struct field *members, const char *name)
     return false;
 }
 
-/* As initgroups(3): the primary group and those that name the user. */
+/* Like initgroups(3): the primary group and the groups that list the user. */
 static void find_groups(struct atoll_agent *a, struct atoll_agent_user *user)
 {
     const char *text = load(&a->group, GROUP);
@@ -199,7 +199,7 @@ static int set_user(struct atoll_agent_user *user, const char *name, uint32_t ui
     return 0;
 }
 
-/* Numbers and home of the default user come from the config: the tenant can not move them. */
+/* Ids and home of the default user come from the config, so that the tenant cannot change them. */
 static int default_user(struct atoll_agent *a, struct atoll_agent_user *user,
                         struct atoll_error *err)
 {

@@ -1,10 +1,10 @@
 /*
- * When views are written: before a command starts, and while processes run. Every second as long as
- * they use their CPUs, and more and more rarely while they only wait, so that a sandbox whose programs
- * sleep does not wake up for nothing. Without processes, not at all.
+ * Writes the views: before a command starts, and while processes run. The interval is one second
+ * while they use CPU time and grows while they only wait, so that an idle sandbox rarely wakes up.
+ * Without processes views are not written.
  *
- * A process inside can read the files and do nothing else to them: the mounts are read-only, and
- * they have no names on the file system below. So nothing there can make the agent wait.
+ * A process inside can only read the files: the mounts are read-only, and the files are unlinked in
+ * the underlying file system. So a tenant cannot make the agent wait.
  */
 #include <errno.h>
 #include <sched.h>
@@ -16,12 +16,12 @@
 #include "agent/agent_internal.h"
 #include "base/clock.h"
 
-#define FRESH_MS 200    /* a view of this age will do for the next command */
-#define BUSY_MS 1000    /* between looks while processes compute */
-#define RESTING_MS 8000 /* at most, while they wait */
+#define FRESH_MS 200    /* views up to this age are not written again for a new command */
+#define BUSY_MS 1000    /* interval while processes use CPU time */
+#define RESTING_MS 8000 /* maximum interval while they wait */
 #define BUSY_PERCENT 1
 #define LOAD_MS 5000
-#define LOADS_MAX 720 /* looks at nothing: after an hour every average is 0 */
+#define LOADS_MAX 720 /* missed samples that are counted: after an hour every average is 0 */
 #define TEXT_MAX (64 * 1024)
 
 struct atoll_agent_views {
@@ -31,19 +31,17 @@ struct atoll_agent_views {
     int64_t interval_ms;
     int64_t written_ms;                      /* 0: not yet */
     uint64_t cpu_user, cpu_system, cpu_used; /* as of then */
-    uint64_t uptime;                         /* as it was written */
+    uint64_t uptime;                         /* last value written */
     uint64_t load[3];
-    int64_t loaded_ms; /* when load was looked at */
+    int64_t loaded_ms; /* time of the last load sample */
     uint32_t running, processes, last_pid;
     unsigned cpus_shown; /* in cpuinfo */
     size_t sizes[ATOLL_VIEW_COUNT];
-    cpu_set_t allowed; /* to the agent */
+    cpu_set_t allowed; /* CPUs the agent may use */
     unsigned allowed_count;
-    char cpu[4096]; /* of cpuinfo, about one CPU */
+    char cpu[4096]; /* the cpuinfo text of one CPU */
     struct atoll_buf text;
 };
-
-/* Facts. */
 
 static const char *read_source(struct atoll_agent_views *v, enum atoll_cgroup_file file)
 {
@@ -76,8 +74,8 @@ static void read_memory(struct atoll_agent_views *v, struct atoll_view_facts *f)
     atoll_view_parse_memory(read_source(v, ATOLL_CGF_MEMORY_STAT), f);
 }
 
-/* The time since boot is written as of the next look: ps takes the difference to when a process began,
- * which must not be negative. It never goes back. */
+/* The uptime is written as of the next update: ps subtracts a process's start time from it, and the
+ * result must not be negative. It never decreases. */
 static void read_clocks(struct atoll_agent_views *v, struct atoll_view_facts *f)
 {
     struct timespec boot = {0}, now = {0};
@@ -89,8 +87,9 @@ static void read_clocks(struct atoll_agent_views *v, struct atoll_view_facts *f)
     f->boot_unix_s = (int64_t)now.tv_sec - (int64_t)boot.tv_sec;
 }
 
-/* The kernel looks every five seconds; those that were slept through had nothing to see. */
-static void look_at_load(struct atoll_agent_views *v, int64_t now_ms)
+/* Updates the load averages like the kernel, which samples every five seconds. Samples that were
+ * missed while the agent slept count as 0. */
+static void sample_load(struct atoll_agent_views *v, int64_t now_ms)
 {
     int64_t missed = (now_ms - v->loaded_ms) / LOAD_MS - 1;
     struct atoll_agent_processes ps;
@@ -120,8 +119,6 @@ static void look_at_load(struct atoll_agent_views *v, int64_t now_ms)
     v->loaded_ms = now_ms;
 }
 
-/* Files. */
-
 static void write_view(struct atoll_agent_views *v, enum atoll_view view,
                        const struct atoll_view_facts *f)
 {
@@ -132,7 +129,7 @@ static void write_view(struct atoll_agent_views *v, enum atoll_view view,
     if (fd < 0 || atoll_view_print(view, f, v->cpu, &v->text) < 0)
         return;
     n = atoll_buf_size(&v->text);
-    /* Without room on the disk the old text stays until there is some. */
+    /* If the disk is full, the old text stays until the next update. */
     if (pwrite(fd, atoll_buf_head(&v->text), n, 0) != (ssize_t)n)
         return;
     if (n < v->sizes[view] && ftruncate(fd, (off_t)n) < 0)
@@ -158,7 +155,7 @@ static void refresh(struct atoll_agent_views *v)
 
     read_memory(v, &f);
     read_clocks(v, &f);
-    look_at_load(v, now_ms);
+    sample_load(v, now_ms);
     memcpy(f.load, v->load, sizeof(f.load));
     f.running = v->running;
     f.processes = v->processes;
@@ -171,9 +168,7 @@ static void refresh(struct atoll_agent_views *v)
     v->written_ms = now_ms;
 }
 
-/* When. */
-
-/* As the first process, the agent is the parent of all that have lost theirs. */
+/* As PID 1 the agent is the parent of all orphans, so without children there are no processes. */
 static bool has_processes(void)
 {
     siginfo_t info;
@@ -189,7 +184,7 @@ static void tick(void *arg)
     if (!has_processes())
         return;
     look_at_cpu(v);
-    /* Hundredths of a second against milliseconds. */
+    /* cpu_used is in hundredths of a second, interval_ms in milliseconds. */
     if ((v->cpu_used - before) * 1000 >= (uint64_t)v->interval_ms * BUSY_PERCENT)
         v->interval_ms = BUSY_MS;
     else
@@ -214,8 +209,6 @@ void atoll_agent_views_touch(struct atoll_agent *a)
         atoll_timer_set(&v->timer, a->loop, BUSY_MS, tick, v);
 }
 
-/* CPUs. */
-
 bool atoll_agent_views_pick_cpus(struct atoll_agent *a, cpu_set_t *ret)
 {
     struct atoll_agent_views *v = a->views;
@@ -224,7 +217,8 @@ bool atoll_agent_views_pick_cpus(struct atoll_agent *a, cpu_set_t *ret)
 
     if (at < 0 || v->cpus_shown == 0 || v->cpus_shown >= v->allowed_count)
         return false;
-    /* The scheduler has just put the agent where there was time for it: begin there. */
+    /* Starts with the agent's current CPU, which the scheduler has just chosen as the least
+     * busy. */
     CPU_ZERO(ret);
     left = v->cpus_shown;
     for (int i = 0; left > 0 && i < CPU_SETSIZE; i++) {
@@ -236,8 +230,6 @@ bool atoll_agent_views_pick_cpus(struct atoll_agent *a, cpu_set_t *ret)
     }
     return true;
 }
-
-/* Life. */
 
 static void read_cpu(struct atoll_agent_views *v)
 {

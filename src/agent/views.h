@@ -3,9 +3,10 @@
 #include "sys/cgroup.h"
 
 /*
- * Files of /proc that programs size themselves by, as this sandbox's limits have them instead of the
- * host: free, nproc, top, a runtime that counts CPUs. Atoll-spawn puts an ordinary file in memory over
- * each, on a read-only mount, and the agent writes it through a descriptor from before.
+ * Views: files of /proc that show this sandbox's limits instead of the host's, for programs that
+ * read them (free, nproc, top, runtimes that count CPUs). atoll-spawn mounts an ordinary file in
+ * memory over each of them, read-only; the agent writes it through a descriptor that was opened
+ * before the mount.
  */
 enum atoll_view {
     ATOLL_VIEW_LOADAVG,
@@ -16,13 +17,13 @@ enum atoll_view {
     ATOLL_VIEW_COUNT,
 };
 
-/* "loadavg": below /proc. */
+/* Names below /proc, such as "loadavg". */
 extern const char *const atoll_view_names[ATOLL_VIEW_COUNT];
 
-/* Descriptors the agent gets; ATOLL_NO_FD where there is none. */
+/* Descriptors that the agent gets; ATOLL_NO_FD if absent. */
 struct atoll_view_fds {
-    int file[ATOLL_VIEW_COUNT];  /* to be written */
-    int source[ATOLL_CGF_COUNT]; /* of the sandbox's own cgroup, read-only */
+    int file[ATOLL_VIEW_COUNT];  /* the views, writable */
+    int source[ATOLL_CGF_COUNT]; /* files of the sandbox's cgroup, read-only */
 };
 
 #define ATOLL_VIEW_FDS_NONE                                                 \
@@ -33,10 +34,10 @@ struct atoll_view_fds {
         }                                                                   \
     }
 
-/* Whether the files this view is computed from are there. */
+/* True if the cgroup files that this view is computed from are available. */
 bool atoll_view_is_possible(enum atoll_view view, const int source[ATOLL_CGF_COUNT]);
 
-/* What the views are computed from. Sizes in bytes, times in hundredths of a second. */
+/* Input of the views. Sizes in bytes, times in hundredths of a second. */
 struct atoll_view_facts {
     uint64_t memory_total, memory_used;
     uint64_t cache, shmem, mapped;
@@ -51,17 +52,17 @@ struct atoll_view_facts {
 
 #define ATOLL_VIEW_LOAD_ONE 2048u
 
-/* The limit in a cgroup's file: UINT64_MAX where it says that there is none. */
+/* The limit in a cgroup file; UINT64_MAX: no limit. */
 uint64_t atoll_view_parse_limit(const char *text);
-/* CPUs that this limit is worth, rounded up; 0 for no limit. */
+/* The number of CPUs that this limit equals, rounded up; 0: no limit. */
 unsigned atoll_view_parse_cpus(const char *text);
-/* From memory.stat and from cpuacct.stat or cpu.stat. */
+/* Parse memory.stat, and cpuacct.stat or cpu.stat. */
 void atoll_view_parse_memory(const char *text, struct atoll_view_facts *facts);
 void atoll_view_parse_cpu(const char *text, struct atoll_view_facts *facts);
 
-/* One more look, five seconds after the last: `active` processes run or wait for a disk. */
+/* Adds one sample, five seconds after the last one: `active` processes run or wait for a disk. */
 void atoll_view_add_load(uint64_t load[3], uint32_t active);
 
-/* Appends the text. cpu: of /proc/cpuinfo about one CPU. -ENOBUFS. */
+/* Appends the text of the view. cpu: the /proc/cpuinfo text of one CPU. -ENOBUFS. */
 int atoll_view_print(enum atoll_view view, const struct atoll_view_facts *facts, const char *cpu,
                      struct atoll_buf *out) ATOLL_MUST_CHECK;

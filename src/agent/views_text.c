@@ -1,15 +1,15 @@
 /*
- * The text of views, in the words of the kernel (fs/proc), and of cgroup files, in those of v1 and v2.
+ * Formats views as the kernel does (fs/proc) and parses cgroup files of v1 and v2.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "agent/views.h"
 
-/* Of the kernel: weights of the past, over five seconds, in an average over 1, 5 and 15 minutes. */
+/* The kernel's decay factors per five seconds for averages over 1, 5 and 15 minutes. */
 static const uint64_t load_weight[3] = {1884, 2014, 2037};
 
-#define PERIOD_US 100000u /* of CPU limits on v1, as the kernel has it */
+#define PERIOD_US 100000u /* default period of CPU limits on v1 */
 
 const char *const atoll_view_names[ATOLL_VIEW_COUNT] = {
     [ATOLL_VIEW_LOADAVG] = "loadavg", [ATOLL_VIEW_MEMINFO] = "meminfo", [ATOLL_VIEW_STAT] = "stat",
@@ -32,13 +32,11 @@ bool atoll_view_is_possible(enum atoll_view view, const int source[ATOLL_CGF_COU
     }
 }
 
-/* Reading. */
-
 uint64_t atoll_view_parse_limit(const char *text)
 {
     uint64_t value = strtoull(text, NULL, 10);
 
-    /* v1 spells "no limit" as a number near the top of the range, v2 as "max". */
+    /* v1 shows "no limit" as a number near the maximum, v2 as "max". */
     return *text < '0' || *text > '9' || value > UINT64_C(1) << 60 ? UINT64_MAX : value;
 }
 
@@ -54,7 +52,7 @@ unsigned atoll_view_parse_cpus(const char *text)
     return (unsigned)ATOLL_MIN((quota + period - 1) / period, UINT64_C(65536));
 }
 
-/* The number behind `key` at the beginning of a line. */
+/* The number after `key` at the beginning of a line. */
 static bool find(const char *text, const char *key, uint64_t *ret)
 {
     size_t n = strlen(key);
@@ -107,12 +105,10 @@ void atoll_view_add_load(uint64_t load[3], uint32_t active)
 
     for (size_t i = 0; i < 3; i++) {
         uint64_t sum = load[i] * load_weight[i] + now * (ATOLL_VIEW_LOAD_ONE - load_weight[i]);
-        /* As the kernel does, or it would never get all the way up. */
+        /* Rounds up like the kernel; otherwise the average would never reach its final value. */
         load[i] = (sum + (now >= load[i] ? ATOLL_VIEW_LOAD_ONE - 1 : 0)) / ATOLL_VIEW_LOAD_ONE;
     }
 }
-
-/* Writing. */
 
 static uint64_t less(uint64_t a, uint64_t b)
 {
@@ -213,7 +209,7 @@ static int print_uptime(const struct atoll_view_facts *f, struct atoll_buf *out)
                              (unsigned long long)idle(f) % 100);
 }
 
-/* Lines of /proc/cpuinfo whose value tells one CPU from another, or counts them. */
+/* Lines of /proc/cpuinfo whose value identifies a CPU or counts CPUs. */
 static bool cpu_value(const char *line, size_t n, unsigned number, unsigned cpus, unsigned *ret)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /*
- * Watching directories: one inotify instance per watch, whose kernel queue is also the buffer while
+ * Watches directories: one inotify instance per watch, whose kernel queue is also the buffer while
  * the daemon reads slowly. Watches belong to the connection.
  */
 #include <errno.h>
@@ -67,7 +67,7 @@ static void handle_event(struct atoll_agent_watch *w, const struct inotify_event
 
     if (ev->mask & IN_Q_OVERFLOW) {
         atoll_agent_watch_tell(w, ATOLL_WATCH_OVERFLOW, "");
-        if (w->recursive) /* directories may have appeared unseen */
+        if (w->recursive) /* events about new directories may be lost */
             (void)!atoll_agent_watch_add(w, "", false, NULL);
         return;
     }
@@ -77,7 +77,7 @@ static void handle_event(struct atoll_agent_watch *w, const struct inotify_event
         free(ATOLL_TAKE_PTR(d->path));
         return;
     }
-    /* About a directory itself its parent's watch tells, except for the root. */
+    /* Events about a directory itself come from its parent's watch, except for the root. */
     if (kind == 0 || (ev->len == 0 && *d->path) ||
         !atoll_agent_watch_join(d->path, ev->len ? ev->name : "", path))
         return;
@@ -147,7 +147,7 @@ static int slot_for(struct atoll_agent *a, struct atoll_agent_watch ***ret_slot,
             return 0;
         }
     return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EMFILE,
-                      "%d watches are open already, stop one first", WATCHES_MAX);
+                      "%d watches are open, stop one first", WATCHES_MAX);
 }
 
 static int start(struct atoll_agent_watch *w, const char *path, uint32_t request,

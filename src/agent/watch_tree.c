@@ -1,7 +1,7 @@
 /*
- * The directories of a watch. A recursive watch has one kernel watch per directory; they are added
- * by a job, a few at a time, at the start and whenever one appears. What a new directory already
- * holds when it is added is reported as created, so nothing made in between is missed.
+ * The directories of a watch. A recursive watch has one kernel watch per directory; a job adds
+ * them, a few at a time, at start and when a directory appears. Entries that a new directory
+ * already contains are reported as created, so none is missed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -64,7 +64,7 @@ struct atoll_agent_watch_dir *atoll_agent_watch_dir_of(const struct atoll_agent_
     return low < w->dir_count && w->dirs[low].wd == wd ? &w->dirs[low] : NULL;
 }
 
-/* Drops the entries of directories that are no longer watched. */
+/* Removes the entries of directories that are no longer watched. */
 static void compact(struct atoll_agent_watch *w)
 {
     size_t kept = 0;
@@ -75,7 +75,7 @@ static void compact(struct atoll_agent_watch *w)
     w->dir_count = kept;
 }
 
-/* Remembers wd as the directory at path. The kernel counts watch descriptors upwards. */
+/* Stores wd for the directory at path. The kernel assigns ascending watch descriptors. */
 static int add_dir(struct atoll_agent_watch *w, int wd, const char *path)
 {
     struct atoll_agent_watch_dir *known = atoll_agent_watch_dir_of(w, wd);
@@ -151,7 +151,7 @@ static int scan_entry(struct atoll_agent_watch *w, const struct atoll_agent_watc
     return is_dir && w->recursive ? add_pending(w, path, p->report) : 0;
 }
 
-/* Opens the directory at the root of the watch, if it is still the same one. */
+/* Opens the root of the watch, if it is still the same directory. */
 static int open_root(const struct atoll_agent_watch *w)
 {
     int fd = atoll_agent_path_open(AT_FDCWD, w->root_path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
@@ -165,7 +165,7 @@ static int open_root(const struct atoll_agent_watch *w)
     return -ENOENT;
 }
 
-/* Watches the first pending directory and opens it for reading. -errno when it is not to be had. */
+/* Watches the first pending directory and opens it for reading. -errno. */
 static int begin_scan(struct atoll_agent_watch *w, const char *path)
 {
     ATOLL_AUTOCLOSE int root_fd = open_root(w);
@@ -186,13 +186,13 @@ static int begin_scan(struct atoll_agent_watch *w, const char *path)
     return w->scan_fd < 0 ? w->scan_fd : 0;
 }
 
-/* True for failures that concern one directory only. */
+/* True for errors that concern one directory only. */
 static bool is_local(int r)
 {
     return r == -ENOENT || r == -ENOTDIR || r == -EACCES || r == -ELOOP || r == -ENAMETOOLONG;
 }
 
-/* A piece of work on the first pending directory. */
+/* Does some work on the first pending directory. */
 static int scan_some(struct atoll_agent_watch *w)
 {
     char *dents = (char *)atoll_agent_scratch;
@@ -245,7 +245,7 @@ static int watch_step(struct atoll_agent *a, struct atoll_agent_job *job, struct
         return atoll_agent_watch_explain(w, err, r);
     }
     if (r < 0)
-        atoll_agent_watch_tell(w, ATOLL_WATCH_OVERFLOW, ""); /* not all is watched from here on */
+        atoll_agent_watch_tell(w, ATOLL_WATCH_OVERFLOW, ""); /* a directory is not watched now */
     if (w->first)
         return 1;
     if (w->request != 0)

@@ -1,5 +1,5 @@
 /*
- * Extended attributes, the user's only: other name spaces carry capabilities and labels.
+ * Extended attributes of the "user." namespace only: other namespaces hold capabilities and labels.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +14,11 @@
 #define NAME_MAX_BYTES 255
 _Static_assert(LIST_MAX + VALUE_MAX <= ATOLL_AGENT_SCRATCH, "names and one value fit");
 
-/* The file of a request, with the user's identity taken on. */
+/* The file of a request; the agent acts as the request's user while it exists. */
 struct target {
     struct atoll_agent_path path;
     int fd;        /* owned, O_PATH */
-    char link[32]; /* the same through /proc, as these calls take no O_PATH descriptor */
+    char link[32]; /* its /proc path, because xattr calls do not accept O_PATH descriptors */
 };
 
 static void target_done(struct target *t)

@@ -259,7 +259,7 @@ static void the_end_of_its_only_stream_is_the_agents_end(void **state)
     client_call(c, ATOLL_AGENT_WATCH_START, &atoll_am_watch_desc, &watch, NULL, NULL, NULL);
     struct atoll_am_connect no_fds = {.port = 80};
     client_call_fails(c, ATOLL_AGENT_CONNECT, &atoll_am_connect_desc, &no_fds,
-                      ATOLL_ERR_FAILED_PRECONDITION, "can not be handed out");
+                      ATOLL_ERR_FAILED_PRECONDITION, "cannot pass connections");
     (void)client_send(c, ATOLL_AGENT_FILE_LIST, &atoll_am_list_desc, &list);
     client_drop(c); /* in the middle of it */
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -100,7 +100,7 @@ static void bad_signals_are_refused(void **state)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(bad); i++) {
         sig.signal = bad[i];
         client_call_fails(c, ATOLL_AGENT_EXEC_SIGNAL, &atoll_am_signal_desc, &sig,
-                          ATOLL_ERR_INVALID_ARGUMENT, "no signal");
+                          ATOLL_ERR_INVALID_ARGUMENT, "not a signal number");
     }
     client_wait_exit(c, &r);
     sig.signal = SIGTERM;

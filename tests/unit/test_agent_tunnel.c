@@ -327,7 +327,7 @@ static void descriptors_pass_only_if_both_ends_say_so(void **state)
     assert_true(k.fd < 0);
     kept_done(&k);
     client_call_fails(c, ATOLL_AGENT_CONNECT, &atoll_am_connect_desc, &to,
-                      ATOLL_ERR_FAILED_PRECONDITION, "can not be handed out");
+                      ATOLL_ERR_FAILED_PRECONDITION, "cannot pass connections");
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /*
- * Loaded into every program of a sandbox that runs under gVisor. Releases of gVisor such as Debian
- * 12's refuse AT_NO_AUTOMOUNT, which ls, stat, cp and mv of current coreutils always pass, and which
- * means nothing where nothing is mounted by itself. Everything else is the system call as it is.
- * Uses nothing of a C library but errno, so that it fits any.
+ * Preloaded into every program of a sandbox that runs under gVisor. gVisor releases such as Debian
+ * 12's refuse AT_NO_AUTOMOUNT, which ls, stat, cp and mv of current coreutils always pass. The flag
+ * has no effect without automounts, so it is removed here; otherwise the system call is unchanged.
+ * Uses only errno of the C library, so that it works with any.
  */
 #include <fcntl.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
 /*
- * `sudo` inside a sandbox. Nothing there can be setuid, so this asks the agent to run the command on
- * our descriptors and waits for its end. The agent decides by our user id, which the kernel tells
- * it; there are no passwords.
+ * `sudo` inside a sandbox. Set-uid programs do not work there, so this asks the agent to run the
+ * command on our descriptors and waits for its end. The agent decides by our user id, which it gets
+ * from the kernel; there are no passwords.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "proto/sudo_proto.h"
 
-/* Signals that mean the command, not us. */
+/* Signals that are forwarded to the command. */
 static const int forwarded[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGCONT};
 
 extern char **environ;
@@ -142,7 +142,7 @@ static void signal_came(struct session *s)
     if (read(s->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return;
     if (info.ssi_signo == SIGWINCH && s->terminal.master >= 0)
-        atoll_sudo_terminal_resize(&s->terminal); /* the kernel tells the command */
+        atoll_sudo_terminal_resize(&s->terminal); /* the kernel sends SIGWINCH to the command */
     else
         send_signal(s, (int)info.ssi_signo);
 }
@@ -160,7 +160,7 @@ static int open_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Carries bytes and signals until the command has ended. Returns the exit status. */
+/* Copies bytes and forwards signals until the command has ended. Returns the exit status. */
 static int attend(struct session *s)
 {
     enum { AGENT, SIGNALS, MASTER, TTY, COUNT };

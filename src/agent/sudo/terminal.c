@@ -7,7 +7,7 @@
 #include "base/fd.h"
 #include "sys/pty.h"
 
-/* Output of a command that has ended is in the kernel already. */
+/* Time limit for reading the last output of an ended command, which is already in the kernel. */
 #define DRAIN_MS 50
 
 static int open_pair(struct atoll_sudo_terminal *t)
@@ -21,7 +21,7 @@ static int open_pair(struct atoll_sudo_terminal *t)
     return ATOLL_MIN(t->slave, 0);
 }
 
-/* Our terminal passes everything through: the command's interprets it. */
+/* Makes our terminal raw: the command's terminal interprets control characters. */
 static void make_raw(struct atoll_sudo_terminal *t)
 {
     struct termios raw;
@@ -29,7 +29,7 @@ static void make_raw(struct atoll_sudo_terminal *t)
     if (tcgetattr(t->tty, &t->saved) < 0)
         return;
     (void)tcsetattr(t->slave, TCSANOW, &t->saved);
-    /* In the background the terminal is somebody else's: no input, no change of its modes. */
+    /* A background process must neither read the terminal nor change its modes. */
     if (!t->is_ours[0] || tcgetpgrp(t->tty) != getpgrp())
         return;
     raw = t->saved;
