@@ -93,7 +93,7 @@ def transactions():
 
 def expansions(folder_providers):
     """What stands for %s, by the text of the point."""
-    ops = re.findall(r'\[ATOLL_OP_\w+\] = \{"(\w+)"', source("provider/call.c"))
+    ops = re.findall(r'^OPERATION\(\w+, \w+, "(\w+)"', source("provider/operations.def"), re.M)
     steps = [name for name in re.findall(r'\[ATOLL_PLAN_\w+\] = \{"(\w+)"', source("spawn/plan_run.c"))
              if name != "start"]  # which has a point of its own
     requests = re.findall(r'\{ATOLL_SPAWN_\w+, "(\w+)"', source("spawn/server.c"))

@@ -5,42 +5,30 @@
 /*
  * The operations of a provider as data. A provider that wraps another one (checked.h, sync.h) or
  * that gives every operation the same answer (absent.h) receives each operation as one struct,
- * which keeps copies of the borrowed arguments and through which the result is delivered. To add an
- * operation: a member of struct atoll_provider_ops, a row of the table and a function in call.c, a
- * line in checked.c and, for blocking providers, one in sync.c.
+ * which keeps copies of the borrowed arguments and through which the result is delivered. The
+ * operations are the rows of operations.def.
  *
  * Thread: the loop's.
  */
 enum atoll_op {
-    ATOLL_OP_CREATE,
-    ATOLL_OP_DIAL,
-    ATOLL_OP_INSPECT,
-    ATOLL_OP_LIST,
-    ATOLL_OP_ADOPT,
-    ATOLL_OP_DESTROY,
-    ATOLL_OP_STOP,
-    ATOLL_OP_PAUSE,
-    ATOLL_OP_RESUME,
-    ATOLL_OP_SET_LIMITS,
-    ATOLL_OP_STATS,
-    ATOLL_OP_KEEP_LAYER,
-    ATOLL_OP_DROP_LAYER,
-    ATOLL_OP_BUILD,
-    ATOLL_OP_SNAPSHOT,
-    ATOLL_OP_DROP_IMAGE,
-    ATOLL_OP_LIST_VOLUMES,
-    ATOLL_OP_DROP_VOLUME,
-    ATOLL_OP_HEALTH,
+#define OPERATION(NAME, ...) ATOLL_OP_##NAME,
+#include "provider/operations.def"
 };
 
+/* By enum atoll_op; see operations.def. */
 struct atoll_op_facts {
     const char *name;
-    const char *verb;    /* "provider x cannot …" */
-    int64_t budget_ms;   /* checked.c: no retry starts later than this; 0: never retried */
-    int64_t deadline_ms; /* sync.c: deadline of one try, including the wait for a worker */
+    const char *verb;
+    int64_t budget_ms;
+    int64_t deadline_ms;
 };
-/* By enum atoll_op. */
 extern const struct atoll_op_facts atoll_op_facts[];
+
+struct atoll_call;
+struct atoll_call_outcome;
+/* o and its content are borrowed, except o->fd; it is not set if there is an error. */
+typedef void atoll_call_passed_fn(struct atoll_call *call, const struct atoll_call_outcome *o,
+                                  const struct atoll_error *error);
 
 /* One operation, from the call until its `done` was called. */
 struct atoll_call {
@@ -65,9 +53,10 @@ struct atoll_call {
         atoll_provider_stats_fn *stats;
         atoll_provider_health_fn *health;
         atoll_provider_image_fn *image;
-        atoll_provider_done_fn *plain;
+        atoll_provider_done_fn *done;
     } done;
     void *arg;
+    atoll_call_passed_fn *passed; /* see atoll_call_pass() */
 };
 
 /* The result of an operation that succeeded: the arguments of its `done`. Borrowed, except fd. */
@@ -101,4 +90,10 @@ static inline struct atoll_callee *atoll_callee_of(struct atoll_provider *p)
 /* Calls the `done` of the call. o is ignored if there is an error. */
 void atoll_call_tell(const struct atoll_call *call, const struct atoll_call_outcome *o,
                      const struct atoll_error *error);
+/* Asks p for the same operation. `passed` gets the result, exactly once, possibly before this
+ * returns; output and list entries go to the callbacks of the call. */
+void atoll_call_pass(struct atoll_call *call, struct atoll_provider *p,
+                     atoll_call_passed_fn *passed);
+/* Whether p has the operation, by its capabilities. */
+bool atoll_op_is_supported(struct atoll_provider *p, enum atoll_op op);
 void atoll_call_free(struct atoll_call *call);

@@ -56,40 +56,6 @@ static const char *op_of(const struct atoll_checked_call *c)
 
 /* Refusals. */
 
-static bool can(struct atoll_provider *p, enum atoll_op op)
-{
-    const struct atoll_provider_caps *caps = p->ops->caps(p);
-
-    switch (op) {
-    case ATOLL_OP_STOP:
-        return caps->persistent && p->ops->stop;
-    case ATOLL_OP_PAUSE:
-        return caps->pause && p->ops->pause;
-    case ATOLL_OP_RESUME:
-        return caps->pause && p->ops->resume;
-    case ATOLL_OP_SET_LIMITS:
-        return caps->set_limits && p->ops->set_limits;
-    case ATOLL_OP_STATS:
-        return caps->stats && p->ops->stats;
-    case ATOLL_OP_KEEP_LAYER:
-        return p->ops->keep_layer;
-    case ATOLL_OP_DROP_LAYER:
-        return p->ops->drop_layer;
-    case ATOLL_OP_BUILD:
-        return caps->builds && p->ops->build;
-    case ATOLL_OP_SNAPSHOT:
-        return caps->snapshots && p->ops->snapshot;
-    case ATOLL_OP_DROP_IMAGE:
-        return p->ops->drop_image;
-    case ATOLL_OP_LIST_VOLUMES:
-        return caps->volumes && p->ops->list_volumes;
-    case ATOLL_OP_DROP_VOLUME:
-        return caps->volumes && p->ops->drop_volume;
-    default:
-        return true;
-    }
-}
-
 /* Writes, for example, "provider docker cannot pause sandboxes; native can". */
 static void refuse(const struct atoll_checked_call *c, struct atoll_error *err)
 {
@@ -100,7 +66,7 @@ static void refuse(const struct atoll_checked_call *c, struct atoll_error *err)
 
     for (size_t i = 0; i < group->count && at < sizeof(others); i++) {
         struct atoll_checked *m = atoll_checked_of(group->members[i]);
-        if (m != k && can(m->inner, c->call.op))
+        if (m != k && atoll_op_is_supported(m->inner, c->call.op))
             at += (size_t)snprintf(others + at, sizeof(others) - at, "%s%s", at ? ", " : "; ",
                                    m->callee.ops.name);
     }
@@ -181,7 +147,7 @@ static bool answer_lost(const struct atoll_checked_call *c, const struct atoll_c
     errnum = atoll_faultf("provider.%s.%s.after", name_of(c), op_of(c));
     if (errnum == 0)
         return false;
-    if ((c->call.op == ATOLL_OP_DIAL || c->call.op == ATOLL_OP_ADOPT) && o->fd >= 0)
+    if (o->fd >= 0)
         (void)close(o->fd);
     (void)fault_error(err, errnum);
     return true;
@@ -217,135 +183,6 @@ static void tried(struct atoll_call *call, const struct atoll_call_outcome *o,
     atoll_timer_set(&c->again, checked_of(c)->loop, delay, try_again, c);
 }
 
-static void on_created(void *arg, int fd, uint64_t boot_us, const struct atoll_error *error)
-{
-    tried(arg, &(struct atoll_call_outcome){.fd = fd, .boot_us = boot_us}, error);
-}
-
-static void on_dialed(void *arg, int fd, const struct atoll_error *error)
-{
-    tried(arg, &(struct atoll_call_outcome){.fd = fd}, error);
-}
-
-static void on_inspected(void *arg, const struct atoll_provider_inspection *inspection,
-                         const struct atoll_error *error)
-{
-    tried(arg, &(struct atoll_call_outcome){.inspect = inspection}, error);
-}
-
-static void on_stats(void *arg, const struct atoll_provider_stats *stats,
-                     const struct atoll_error *error)
-{
-    tried(arg, &(struct atoll_call_outcome){.stats = stats}, error);
-}
-
-static void on_health(void *arg, const char *detail, const struct atoll_error *error)
-{
-    tried(arg, &(struct atoll_call_outcome){.detail = detail}, error);
-}
-
-static void on_plain(void *arg, const struct atoll_error *error)
-{
-    tried(arg, &(struct atoll_call_outcome){.fd = ATOLL_NO_FD}, error);
-}
-
-static void on_one(void *arg, const char *id, const char *handle, bool alive)
-{
-    const struct atoll_call *c = arg;
-    c->each(c->arg, id, handle, alive);
-}
-
-static void on_image(void *arg, const struct atoll_provider_image *image,
-                     const struct atoll_error *error)
-{
-    tried(arg, &(struct atoll_call_outcome){.fd = ATOLL_NO_FD, .image = image}, error);
-}
-
-static void on_said(void *arg, const char *line)
-{
-    const struct atoll_call *c = arg;
-    c->said(c->arg, line);
-}
-
-static void on_volume(void *arg, const struct atoll_provider_volume *volume)
-{
-    const struct atoll_call *c = arg;
-    c->each_volume(c->arg, volume);
-}
-
-static void ask_build(struct atoll_call *c, struct atoll_provider *p)
-{
-    struct atoll_provider_build build = c->build;
-
-    c->build.context_fd = ATOLL_NO_FD;
-    p->ops->build(p, &build, on_said, on_image, c);
-}
-
-static void ask(struct atoll_call *c, struct atoll_provider *p)
-{
-    const struct atoll_provider_ops *ops = p->ops;
-
-    switch (c->op) {
-    case ATOLL_OP_CREATE:
-        ops->create(p, c->ret_spec, on_created, c);
-        break;
-    case ATOLL_OP_ADOPT:
-        ops->adopt(p, &c->spec, on_created, c);
-        break;
-    case ATOLL_OP_DIAL:
-        ops->dial(p, &c->spec, on_dialed, c);
-        break;
-    case ATOLL_OP_INSPECT:
-        ops->inspect(p, &c->spec, on_inspected, c);
-        break;
-    case ATOLL_OP_LIST:
-        ops->list(p, on_one, on_plain, c);
-        break;
-    case ATOLL_OP_DESTROY:
-        ops->destroy(p, &c->spec, on_plain, c);
-        break;
-    case ATOLL_OP_STOP:
-        ops->stop(p, &c->spec, on_plain, c);
-        break;
-    case ATOLL_OP_PAUSE:
-        ops->pause(p, &c->spec, on_plain, c);
-        break;
-    case ATOLL_OP_RESUME:
-        ops->resume(p, &c->spec, on_plain, c);
-        break;
-    case ATOLL_OP_SET_LIMITS:
-        ops->set_limits(p, &c->spec, &c->limits, on_plain, c);
-        break;
-    case ATOLL_OP_STATS:
-        ops->stats(p, &c->spec, on_stats, c);
-        break;
-    case ATOLL_OP_KEEP_LAYER:
-        ops->keep_layer(p, &c->spec, c->path, c->layer, on_plain, c);
-        break;
-    case ATOLL_OP_DROP_LAYER:
-        ops->drop_layer(p, c->layer, on_plain, c);
-        break;
-    case ATOLL_OP_BUILD:
-        ask_build(c, p);
-        break;
-    case ATOLL_OP_SNAPSHOT:
-        ops->snapshot(p, &c->spec, c->image, on_image, c);
-        break;
-    case ATOLL_OP_DROP_IMAGE:
-        ops->drop_image(p, c->image, on_plain, c);
-        break;
-    case ATOLL_OP_LIST_VOLUMES:
-        ops->list_volumes(p, c->tenant, on_volume, on_plain, c);
-        break;
-    case ATOLL_OP_DROP_VOLUME:
-        ops->drop_volume(p, c->tenant, c->volume, on_plain, c);
-        break;
-    case ATOLL_OP_HEALTH:
-        ops->health(p, on_health, c);
-        break;
-    }
-}
-
 static void try(struct atoll_checked_call *c)
 {
     int errnum = atoll_faultf("provider.%s.%s", name_of(c), op_of(c));
@@ -357,7 +194,7 @@ static void try(struct atoll_checked_call *c)
     atoll_trace_begin_span(&c->origin.trace);
     if (errnum == 0) {
         before = atoll_origin_enter(&c->origin);
-        ask(&c->call, checked_of(c)->inner);
+        atoll_call_pass(&c->call, checked_of(c)->inner, tried);
         (void)atoll_origin_enter(&before);
         return;
     }
@@ -372,7 +209,7 @@ void atoll_checked_begin(struct atoll_call *call)
 
     c->first_ms = atoll_clock_ms();
     c->origin = *atoll_origin_get();
-    if (can(checked_of(c)->inner, call->op)) {
+    if (atoll_op_is_supported(checked_of(c)->inner, call->op)) {
         try(c);
         return;
     }

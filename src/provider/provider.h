@@ -114,6 +114,8 @@ typedef void atoll_provider_image_fn(void *arg, const struct atoll_provider_imag
                                      const struct atoll_error *error);
 typedef void atoll_provider_volume_fn(void *arg, const struct atoll_provider_volume *volume);
 
+/* The operations with a result are declared by the table in operations.def, where each has its
+ * contract. */
 struct atoll_provider_ops {
     const char *name;
     /* Constant for the life of the provider. */
@@ -121,76 +123,19 @@ struct atoll_provider_ops {
     /* Which of ATOLL_LIMIT_* cannot be enforced for this spec. Includes limits that are possible
      * but costly if the spec waives them (spec->waived). */
     uint32_t (*missing_limits)(struct atoll_provider *p, const struct atoll_spec *spec);
-    /* On an error no resource is left. *spec must live until done; by then the provider has set
-     * the fields it chooses itself (handle, outside_id). */
-    void (*create)(struct atoll_provider *p, struct atoll_spec *spec,
-                   atoll_provider_created_fn *done, void *arg);
+#define OPERATION(NAME, member, label, verb, budget_ms, deadline_ms, capability, result, \
+                  parameters, keep, pass)                                                \
+    void(*member) parameters;
+#include "provider/operations.def"
     /* The result of this create() is not needed any more; the provider may abort it. Its done is
      * called in any case. May be NULL. */
     void (*cancel)(struct atoll_provider *p, const struct atoll_spec *spec);
-    /* Opens one more stream to the agent of a live sandbox. */
-    void (*dial)(struct atoll_provider *p, const struct atoll_spec *spec,
-                 atoll_provider_dialed_fn *done, void *arg);
-    /* The state of a sandbox. Only an answer of the provider counts: if it cannot be reached,
-     * the error is UNAVAILABLE and the sandbox is not considered gone. */
-    void (*inspect)(struct atoll_provider *p, const struct atoll_spec *spec,
-                    atoll_provider_inspected_fn *done, void *arg);
-    /* Lists all sandboxes, including those made by an earlier daemon: `each` for every one, then
-     * done. Not alive: its first process has ended and the rest waits for destroy() or stop(); a
-     * stopped sandbox is also listed so. */
-    void (*list)(struct atoll_provider *p, atoll_provider_each_fn *each,
-                 atoll_provider_done_fn *done, void *arg);
     /* Reserves what a listed or stopped sandbox holds on this host (its outside_id), before any
      * other operation on it. adopt() includes this. */
     void (*reserve)(struct atoll_provider *p, const struct atoll_spec *spec);
-    /* Takes over a listed sandbox; done gets the same as after create(). spec is as it was then. */
-    void (*adopt)(struct atoll_provider *p, const struct atoll_spec *spec,
-                  atoll_provider_created_fn *done, void *arg);
-    /* Idempotent. Success means that no resource is left. */
-    void (*destroy)(struct atoll_provider *p, const struct atoll_spec *spec,
-                    atoll_provider_done_fn *done, void *arg);
-    /* For a persistent sandbox: like destroy(), but its disk stays for a create() with
-     * spec.resume_disk, and what it holds on this host stays reserved. */
-    void (*stop)(struct atoll_provider *p, const struct atoll_spec *spec,
-                 atoll_provider_done_fn *done, void *arg);
-    /* done is called when every process is frozen, agent included. Idempotent, like resume(). */
-    void (*pause)(struct atoll_provider *p, const struct atoll_spec *spec,
-                  atoll_provider_done_fn *done, void *arg);
-    void (*resume)(struct atoll_provider *p, const struct atoll_spec *spec,
-                   atoll_provider_done_fn *done, void *arg);
-    void (*set_limits)(struct atoll_provider *p, const struct atoll_spec *spec,
-                       const struct atoll_limits *limits, atoll_provider_done_fn *done, void *arg);
-    /* NOT_FOUND; UNIMPLEMENTED if the provider does not measure. */
-    void (*stats)(struct atoll_provider *p, const struct atoll_spec *spec,
-                  atoll_provider_stats_fn *done, void *arg);
-    /* Makes directory `path` in the writable layer of a builder sandbox the layer `layer`. */
-    void (*keep_layer)(struct atoll_provider *p, const struct atoll_spec *spec, const char *path,
-                       const char *layer, atoll_provider_done_fn *done, void *arg);
-    void (*drop_layer)(struct atoll_provider *p, const char *layer, atoll_provider_done_fn *done,
-                       void *arg);
-    /* Images of the provider, by names that the engine chooses (spec.image). The build's output
-     * comes line by line, then done. A step that fails is FAILED_PRECONDITION with the step and
-     * the reason. */
-    void (*build)(struct atoll_provider *p, const struct atoll_provider_build *build,
-                  atoll_provider_said_fn *said, atoll_provider_image_fn *done, void *arg);
     /* The result of this build() is not needed any more; the provider may abort it. Its done is
      * called in any case. */
     void (*cancel_build)(struct atoll_provider *p, const char *image);
-    /* Makes an image from the current content of a sandbox's disk. */
-    void (*snapshot)(struct atoll_provider *p, const struct atoll_spec *spec, const char *image,
-                     atoll_provider_image_fn *done, void *arg);
-    /* Success also if there is no such image. */
-    void (*drop_image)(struct atoll_provider *p, const char *image, atoll_provider_done_fn *done,
-                       void *arg);
-    /* The volumes of one tenant. The create() that first mounts a volume makes it; it exists
-     * until dropped. */
-    void (*list_volumes)(struct atoll_provider *p, const char *tenant,
-                         atoll_provider_volume_fn *each, atoll_provider_done_fn *done, void *arg);
-    /* NOT_FOUND; FAILED_PRECONDITION while a sandbox mounts it. */
-    void (*drop_volume)(struct atoll_provider *p, const char *tenant, const char *name,
-                        atoll_provider_done_fn *done, void *arg);
-    /* Whether the provider can make sandboxes now. */
-    void (*health)(struct atoll_provider *p, atoll_provider_health_fn *done, void *arg);
     /* The host name under which a remote service publishes the ports of this sandbox, with
      * "{port}" in place of the number; false if it does not. May be NULL. */
     bool (*public_host)(struct atoll_provider *p, const struct atoll_spec *spec, char *out,

@@ -64,7 +64,8 @@ static void keep_volume(void *arg, const struct atoll_provider_volume *volume)
         cap = cap ? 2 * cap : 64;
         volumes = cap > LIST_MAX ? NULL : realloc(volumes, cap * sizeof(*volumes));
         if (!volumes) {
-            w->result = -ENOBUFS;
+            w->too_many =
+                "there are too many volumes to list; one whose name is known can be removed";
             return;
         }
         w->volumes = volumes;
@@ -79,13 +80,13 @@ static void keep_row(void *arg, const char *id, const char *handle, bool alive)
     struct atoll_sync_row *rows = w->rows;
     size_t cap = w->row_cap;
 
-    if (w->result < 0 || strlen(id) != ATOLL_ID_LEN || strlen(handle) >= sizeof(rows->handle))
+    if (w->too_many || strlen(id) != ATOLL_ID_LEN || strlen(handle) >= sizeof(rows->handle))
         return; /* not the id of one of our sandboxes */
     if (w->row_count == cap) {
         cap = cap ? 2 * cap : 64;
         rows = cap > LIST_MAX ? NULL : realloc(w->rows, cap * sizeof(*rows));
         if (!rows) {
-            w->result = -ENOBUFS;
+            w->too_many = "the provider has too many sandboxes to list";
             return;
         }
         w->rows = rows;
@@ -96,72 +97,25 @@ static void keep_row(void *arg, const char *id, const char *handle, bool alive)
     memcpy(rows[w->row_count++].handle, handle, strlen(handle) + 1);
 }
 
-static int run_list(struct atoll_sync_work *w)
-{
-    struct atoll_sync_provider *p = sync_of(w)->inner;
-    int r = p->ops->list(p, &w->how, keep_row, w, &w->error);
-
-    if (r == 0 && w->result < 0)
-        r = atoll_fail(&w->error, ATOLL_ERR_RESOURCE_EXHAUSTED, -w->result,
-                       "the provider has too many sandboxes to list");
-    return r;
-}
-
-static int run_list_volumes(struct atoll_sync_work *w)
-{
-    struct atoll_sync_provider *p = sync_of(w)->inner;
-    int r = p->ops->list_volumes(p, &w->how, w->call.tenant, keep_volume, w, &w->error);
-
-    if (r == 0 && w->result < 0)
-        r = atoll_fail(
-            &w->error, ATOLL_ERR_RESOURCE_EXHAUSTED, -w->result,
-            "there are too many volumes to list; one whose name is known can be removed");
-    return r;
-}
-
 static int run_op(struct atoll_sync_work *w)
 {
     struct atoll_sync_provider *p = sync_of(w)->inner;
-    const struct atoll_sync_ops *ops = p->ops;
+    struct atoll_call *c = &w->call;
+    int r = -ENOSYS;
 
-    switch (w->call.op) {
-    case ATOLL_OP_CREATE:
-        return ops->create(p, &w->how, &w->call.spec, &w->fd, &w->error);
-    case ATOLL_OP_DIAL:
-    case ATOLL_OP_ADOPT:
-        return ops->dial(p, &w->how, &w->call.spec, &w->fd, &w->error);
-    case ATOLL_OP_INSPECT:
-        return ops->inspect(p, &w->how, &w->call.spec, &w->inspection, &w->error);
-    case ATOLL_OP_LIST:
-        return run_list(w);
-    case ATOLL_OP_DESTROY:
-        return ops->destroy(p, &w->how, &w->call.spec, &w->error);
-    case ATOLL_OP_PAUSE:
-        return ops->pause(p, &w->how, &w->call.spec, &w->error);
-    case ATOLL_OP_RESUME:
-        return ops->resume(p, &w->how, &w->call.spec, &w->error);
-    case ATOLL_OP_SET_LIMITS:
-        return ops->set_limits(p, &w->how, &w->call.spec, &w->call.limits, &w->error);
-    case ATOLL_OP_STATS:
-        return ops->stats(p, &w->how, &w->call.spec, &w->stats, &w->error);
-    case ATOLL_OP_BUILD:
-        return ops->build(p, &w->how, &w->call.build, &w->made, &w->error);
-    case ATOLL_OP_SNAPSHOT:
-        return ops->snapshot(p, &w->how, &w->call.spec, w->call.image, &w->made, &w->error);
-    case ATOLL_OP_DROP_IMAGE:
-        return ops->drop_image(p, &w->how, w->call.image, &w->error);
-    case ATOLL_OP_LIST_VOLUMES:
-        return run_list_volumes(w);
-    case ATOLL_OP_DROP_VOLUME:
-        return ops->drop_volume(p, &w->how, w->call.tenant, w->call.volume, &w->error);
-    case ATOLL_OP_HEALTH:
-        return ops->health(p, &w->how, w->detail, sizeof(w->detail), &w->error);
-    case ATOLL_OP_STOP:
-    case ATOLL_OP_KEEP_LAYER:
-    case ATOLL_OP_DROP_LAYER:
-        break; /* no blocking provider has these */
+    /* A blocking provider adopts a sandbox by dialing its agent. */
+    switch (c->op == ATOLL_OP_ADOPT ? ATOLL_OP_DIAL : c->op) {
+#define BLOCKING(NAME, member, parameters, pass) \
+    case ATOLL_OP_##NAME:                        \
+        r = p->ops->member pass;                 \
+        break;
+#include "provider/operations.def"
+    default:
+        return atoll_fail(&w->error, ATOLL_ERR_INTERNAL, EINVAL, "operation %d", (int)c->op);
     }
-    return atoll_fail(&w->error, ATOLL_ERR_INTERNAL, EINVAL, "operation %d", (int)w->call.op);
+    return r == 0 && w->too_many
+               ? atoll_fail(&w->error, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOBUFS, "%s", w->too_many)
+               : r;
 }
 
 /* The error does not count against the provider, which was not asked: else a tenant that pulls

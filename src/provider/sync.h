@@ -34,53 +34,9 @@ struct atoll_sync_ops {
     struct atoll_provider_caps caps;
     /* As in provider.h. Pure: called on the loop's thread. */
     uint32_t (*missing_limits)(const struct atoll_sync_provider *p, const struct atoll_spec *spec);
-    /* Makes the sandbox and starts our agent in it; ret_fd is the first stream to the agent.
-     * spec->handle gets what the provider needs to find the sandbox again. A retry has the same
-     * id: first remove what a failed try left. On an error nothing is left. */
-    int (*create)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                  struct atoll_spec *spec, int *ret_fd, struct atoll_error *err);
-    /* Opens one more stream to the agent. */
-    int (*dial)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                const struct atoll_spec *spec, int *ret_fd, struct atoll_error *err);
-    /* The state of a sandbox. Only an answer of the back end counts: no answer is UNAVAILABLE. */
-    int (*inspect)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                   const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
-                   struct atoll_error *err);
-    /* Every sandbox of this daemon that the back end has. */
-    int (*list)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                void (*each)(void *arg, const char *id, const char *handle, bool alive), void *arg,
-                struct atoll_error *err);
-    /* Idempotent. Success means that no resource is left. */
-    int (*destroy)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                   const struct atoll_spec *spec, struct atoll_error *err);
-    /* The following may be NULL if the capabilities exclude them. */
-    int (*pause)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                 const struct atoll_spec *spec, struct atoll_error *err);
-    int (*resume)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                  const struct atoll_spec *spec, struct atoll_error *err);
-    int (*set_limits)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                      const struct atoll_spec *spec, const struct atoll_limits *limits,
-                      struct atoll_error *err);
-    int (*stats)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                 const struct atoll_spec *spec, struct atoll_provider_stats *ret,
-                 struct atoll_error *err);
-    /* As in provider.h; build->context_fd is borrowed here. */
-    int (*build)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                 const struct atoll_provider_build *build, struct atoll_provider_image *ret,
-                 struct atoll_error *err);
-    int (*snapshot)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                    const struct atoll_spec *spec, const char *image,
-                    struct atoll_provider_image *ret, struct atoll_error *err);
-    int (*drop_image)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                      const char *image, struct atoll_error *err);
-    int (*list_volumes)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                        const char *tenant, atoll_provider_volume_fn *each, void *arg,
-                        struct atoll_error *err);
-    int (*drop_volume)(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
-                       const char *tenant, const char *name, struct atoll_error *err);
-    /* Whether it can make sandboxes now; detail (cap bytes) gets short text such as its version. */
-    int (*health)(struct atoll_sync_provider *p, const struct atoll_sync_call *call, char *detail,
-                  size_t cap, struct atoll_error *err);
+    /* Those that the capabilities exclude may be NULL. */
+#define BLOCKING(NAME, member, parameters, pass) int(*member) parameters;
+#include "provider/operations.def"
     /* As in provider.h; may be NULL. Must not block: called on the loop's thread. */
     bool (*public_host)(struct atoll_sync_provider *p, const struct atoll_spec *spec, char *out,
                         size_t cap);

@@ -48,6 +48,7 @@ struct atoll_sync_work {
     struct atoll_provider_stats stats;
     struct atoll_provider_image made;
     char detail[200];
+    const char *too_many; /* text: a list is longer than we keep */
     int result;
     struct atoll_error error;
 };

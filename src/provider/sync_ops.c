@@ -60,24 +60,18 @@ static struct atoll_provider *sync_free(struct atoll_provider *p)
 /* Operations that the inner provider lacks are NULL, so that checked.h refuses them. */
 static void choose_ops(struct atoll_provider_ops *ops, const struct atoll_sync_ops *inner)
 {
+    const struct atoll_provider_ops calls = *ops;
+
+#define OPERATION(NAME, member, ...) ops->member = NULL;
+#define BLOCKING(NAME, member, ...) ops->member = inner->member ? calls.member : NULL;
+#include "provider/operations.def"
+    ops->adopt = calls.adopt; /* by dial() */
     ops->caps = caps;
     ops->missing_limits = missing_limits;
     ops->cancel = cancel;
     ops->free = sync_free;
     ops->cancel_build = inner->build ? cancel_build : NULL;
     ops->public_host = inner->public_host ? public_host : NULL;
-    ops->stop = NULL;
-    ops->keep_layer = NULL;
-    ops->drop_layer = NULL;
-    ops->pause = inner->pause ? ops->pause : NULL;
-    ops->resume = inner->resume ? ops->resume : NULL;
-    ops->set_limits = inner->set_limits ? ops->set_limits : NULL;
-    ops->stats = inner->stats ? ops->stats : NULL;
-    ops->build = inner->build ? ops->build : NULL;
-    ops->snapshot = inner->snapshot ? ops->snapshot : NULL;
-    ops->drop_image = inner->drop_image ? ops->drop_image : NULL;
-    ops->list_volumes = inner->list_volumes ? ops->list_volumes : NULL;
-    ops->drop_volume = inner->drop_volume ? ops->drop_volume : NULL;
 }
 
 int atoll_sync_wrap(struct atoll_loop *loop, struct atoll_workers *workers,

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/metrics.h"
+#include "provider/call.h"
 #include "provider/checked.h"
 #include "provider/sync_internal.h"
 
@@ -372,6 +373,46 @@ static void refusals_name_who_can(void **state)
     close_world(&w);
 }
 
+static const struct atoll_provider_caps *all_caps(struct atoll_provider *p)
+{
+    static const struct atoll_provider_caps caps = {.builds = true,
+                                                    .snapshots = true,
+                                                    .volumes = true,
+                                                    .pause = true,
+                                                    .persistent = true,
+                                                    .set_limits = true,
+                                                    .stats = true};
+
+    (void)p;
+    return &caps;
+}
+
+/* Every row of the table has a call, facts of its own, and is refused if its member is missing. */
+static void operations_are_rows(void **state)
+{
+    struct atoll_callee callee;
+    struct atoll_provider *p = &callee.base;
+    enum atoll_op ops[] = {
+#define OPERATION(NAME, ...) ATOLL_OP_##NAME,
+#include "provider/operations.def"
+    };
+
+    (void)state;
+    atoll_callee_init(&callee, "full", sizeof(struct atoll_call), NULL);
+    callee.ops.caps = all_caps;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(ops); i++) {
+        assert_int_equal(ops[i], i);
+        assert_true(atoll_op_is_supported(p, ops[i]));
+        assert_true(*atoll_op_facts[i].verb);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(atoll_op_facts[i].name, atoll_op_facts[k].name);
+    }
+#define OPERATION(NAME, member, ...) \
+    callee.ops.member = NULL;        \
+    assert_false(atoll_op_is_supported(p, ATOLL_OP_##NAME));
+#include "provider/operations.def"
+}
+
 static void delays(void **state)
 {
     struct atoll_error error = {.kind = ATOLL_ERR_UNAVAILABLE};
@@ -408,6 +449,7 @@ int main(void)
         cmocka_unit_test(one_that_waits_too_long_says_nothing_of_the_provider),
         cmocka_unit_test(freeing_waits_for_nobody),
         cmocka_unit_test(refusals_name_who_can),
+        cmocka_unit_test(operations_are_rows),
         cmocka_unit_test(delays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
