@@ -1,4 +1,4 @@
-"""The daemon under attack by those it serves (rows D1 to D32): `atoll verify` makes the attacks, each
+"""The daemon under attack by those it serves (rows D1 to D33): `atoll verify` makes the attacks, each
 with a control, a careless stand-in that falls for the same input.
 """
 
@@ -7,7 +7,7 @@ import json
 import pytest
 from daemons import BUILD, need_build, running
 
-ROWS = [f"D{n}" for n in range(1, 33)]
+ROWS = [f"D{n}" for n in range(1, 34)]
 
 
 def verify(daemon, *options, **env):

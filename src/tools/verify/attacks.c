@@ -56,6 +56,7 @@ const struct atoll_check atoll_attack_checks[] = {
      "start atolld so that it can drop them: as root, or as an ordinary user without capabilities"},
     {"api.noisy_tenant", "D32", "a noisy tenant is slowed down, not the others",
      "set --key-rate, --tenant-creates and --tenant-execs"},
+    {"api.busy_file", "D33", "a file that is busy inside delays no other tenant", UPDATE},
 };
 const size_t atoll_attack_checks_count = ATOLL_ARRAY_LEN(atoll_attack_checks);
 
@@ -95,6 +96,7 @@ static const struct {
     {atoll_attack_feature_ssrf, atoll_control_feature_ssrf},
     {atoll_attack_privilege, atoll_control_privilege},
     {atoll_attack_noisy_tenant, atoll_control_noisy_tenant},
+    {atoll_attack_busy_file, atoll_control_busy_file},
 };
 
 _Static_assert(ATOLL_ARRAY_LEN(runs) == ATOLL_ARRAY_LEN(atoll_attack_checks),

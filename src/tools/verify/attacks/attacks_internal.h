@@ -47,3 +47,5 @@ atoll_attack_fn atoll_attack_privilege, atoll_control_privilege;
 atoll_attack_fn atoll_attack_destroy, atoll_control_destroy;
 atoll_attack_fn atoll_attack_abandoned, atoll_control_abandoned;
 atoll_attack_fn atoll_attack_residue, atoll_control_residue;
+/* busy_file.c */
+atoll_attack_fn atoll_attack_busy_file, atoll_control_busy_file;

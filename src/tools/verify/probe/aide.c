@@ -3,13 +3,17 @@
  *
  *     atoll-probe --swap A B SECONDS      exchanges two names as fast as it can
  *     atoll-probe --serve PORT LOG TEXT   an HTTP server that writes down what it is sent
+ *     atoll-probe --hammer N SECONDS      N processes write to the unfinished upload in this directory
  */
 #include <fcntl.h>
+#include <glob.h>
 #include <linux/fs.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -18,6 +22,7 @@
 #include "tools/verify/probe/probe.h"
 
 #define REQUEST_MAX 65536
+#define HAMMER_BYTES (8 << 20) /* one write holds the lock of the inode for milliseconds */
 
 static int swap(const char *a, const char *b, long seconds)
 {
@@ -79,11 +84,55 @@ static int serve(long port, const char *log, const char *text)
     return 1;
 }
 
+/* Opens the temporary file that the daemon writes an upload to; waits until it exists. */
+static int open_upload(time_t end)
+{
+    int fd = -1;
+
+    while (fd < 0 && time(NULL) < end) {
+        glob_t found;
+        if (glob(".atoll-*.tmp", 0, NULL, &found) == 0) {
+            fd = open(found.gl_pathv[0], O_WRONLY | O_CLOEXEC);
+            globfree(&found);
+        }
+        if (fd < 0)
+            usleep(10000);
+    }
+    return fd;
+}
+
+static int hammer(long writers, long seconds)
+{
+    static char piece[HAMMER_BYTES];
+    time_t end = time(NULL) + seconds;
+    int fd = open_upload(end);
+
+    if (fd < 0)
+        return 1;
+    for (long i = 0; i < writers; i++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            return 1;
+        if (pid > 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (time(NULL) < end && pwrite(fd, piece, sizeof(piece), 0) > 0)
+            continue;
+        _exit(0);
+    }
+    puts("ready");
+    fflush(stdout);
+    sleep((unsigned)seconds);
+    return 0;
+}
+
 int probe_aide(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "--swap") == 0)
         return swap(argv[2], argv[3], strtol(argv[4], NULL, 10));
     if (argc == 5 && strcmp(argv[1], "--serve") == 0)
         return serve(strtol(argv[2], NULL, 10), argv[3], argv[4]);
+    if (argc == 4 && strcmp(argv[1], "--hammer") == 0)
+        return hammer(strtol(argv[2], NULL, 10), strtol(argv[3], NULL, 10));
     return 2;
 }
