@@ -11,9 +11,7 @@
 #include "base/text.h"
 #include "store/keys.h"
 
-#define KEY_PREFIX "atl_"
-#define E2B_PREFIX "e2b_"
-#define KEY_RANDOM (ATOLL_KEY_LEN - (sizeof(KEY_PREFIX) - 1))
+#define KEY_RANDOM (ATOLL_KEY_LEN - (sizeof(ATOLL_KEY_PREFIX) - 1))
 
 struct key {
     struct atoll_key_row row;
@@ -136,58 +134,16 @@ struct atoll_access *atoll_access_free(struct atoll_access *access)
 
 bool atoll_key_is_valid(const char *key)
 {
-    size_t prefix = sizeof(KEY_PREFIX) - 1;
+    size_t prefix = sizeof(ATOLL_KEY_PREFIX) - 1;
 
-    return strlen(key) == ATOLL_KEY_LEN && strncmp(key, KEY_PREFIX, prefix) == 0 &&
+    return strlen(key) == ATOLL_KEY_LEN && strncmp(key, ATOLL_KEY_PREFIX, prefix) == 0 &&
            strspn(key + prefix, "abcdefghijklmnopqrstuvwxyz0123456789") == KEY_RANDOM;
 }
 
 void atoll_key_generate(char *out)
 {
-    memcpy(out, KEY_PREFIX, sizeof(KEY_PREFIX));
-    atoll_rand_id(out + sizeof(KEY_PREFIX) - 1, KEY_RANDOM);
-}
-
-void atoll_key_to_e2b(const char *key, char *out)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *random = key + sizeof(KEY_PREFIX) - 1;
-
-    out = stpcpy(out, E2B_PREFIX);
-    for (size_t i = 0; i < KEY_RANDOM; i++) {
-        *out++ = digits[(uint8_t)random[i] >> 4];
-        *out++ = digits[random[i] & 15];
-    }
-    *out = '\0';
-}
-
-/* 0..15, or -1. Computed, not looked up in a table: the digits are secret, and the address of a
- * table access leaks them through the cache. */
-static int hex_value(uint8_t c)
-{
-    int digit = c - '0', letter = c - 'a' + 10;
-    int is_digit = digit >= 0 && digit <= 9, is_letter = letter >= 10 && letter <= 15;
-
-    return (digit & -is_digit) | (letter & -is_letter) | -!(is_digit | is_letter);
-}
-
-/* Converts the E2B spelling to our own; false when `shown` is not in the E2B spelling. */
-static bool key_from_e2b(const char *shown, char *out)
-{
-    const char *hex = shown + sizeof(E2B_PREFIX) - 1;
-    int bad = 0;
-
-    if (strncmp(shown, E2B_PREFIX, sizeof(E2B_PREFIX) - 1) != 0 ||
-        strlen(shown) != ATOLL_E2B_KEY_LEN)
-        return false;
-    out = stpcpy(out, KEY_PREFIX);
-    for (size_t i = 0; i < KEY_RANDOM; i++) {
-        int high = hex_value((uint8_t)hex[2 * i]), low = hex_value((uint8_t)hex[2 * i + 1]);
-        bad |= high | low;
-        *out++ = (char)(((unsigned)high << 4 | (unsigned)low) & 0xff);
-    }
-    *out = '\0';
-    return bad >= 0;
+    memcpy(out, ATOLL_KEY_PREFIX, sizeof(ATOLL_KEY_PREFIX));
+    atoll_rand_id(out + sizeof(ATOLL_KEY_PREFIX) - 1, KEY_RANDOM);
 }
 
 bool atoll_access_find(const struct atoll_access *access, const char *shown,
@@ -195,12 +151,10 @@ bool atoll_access_find(const struct atoll_access *access, const char *shown,
 {
     static const uint8_t unknown[SHA256_DIGEST_LENGTH];
     uint8_t sha256[SHA256_DIGEST_LENGTH];
-    char hash[2 * SHA256_DIGEST_LENGTH + 1], own[ATOLL_KEY_LEN + 1];
-    const char *key = key_from_e2b(shown, own) ? own : shown;
+    char hash[2 * SHA256_DIGEST_LENGTH + 1];
     const struct key *found;
 
-    (void)SHA256((const uint8_t *)key, strlen(key), sha256);
-    OPENSSL_cleanse(own, sizeof(own));
+    (void)SHA256((const uint8_t *)shown, strlen(shown), sha256);
     hash_text(sha256, hash);
     found = atoll_map_get(&access->by_hash, hash);
     /* The timing of the map lookup depends only on the hash, which a client cannot choose. The

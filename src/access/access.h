@@ -25,10 +25,9 @@ const char *atoll_scope_name(enum atoll_scope scope);
 /* -EINVAL when no key can have a scope of that name. */
 int atoll_scope_by_name(const char *name, enum atoll_scope *ret_scope) ATOLL_MUST_CHECK;
 
+#define ATOLL_KEY_PREFIX "atl_"
 #define ATOLL_KEY_LEN 44 /* "atl_" and 40 characters of a-z0-9: 206 random bits */
 #define ATOLL_KEYS_MAX 10000
-/* The E2B spelling of a key, which E2B's clients require: "e2b_" and the 40 characters in hex. */
-#define ATOLL_E2B_KEY_LEN 84
 
 struct atoll_key_view {
     const char *id, *tenant;
@@ -41,8 +40,8 @@ int atoll_access_new(struct atoll_store *store, struct atoll_access **ret,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_access *atoll_access_free(struct atoll_access *access);
 
-/* Finds a key given in either spelling; false when it is malformed or unknown. Takes the same time
- * for all texts of one spelling. */
+/* Finds a key; false when it is malformed or unknown. Takes the same time for all texts of one
+ * length. */
 bool atoll_access_find(const struct atoll_access *access, const char *shown,
                        struct atoll_key_view *ret);
 /* Iterates over all keys: start with *pos = 0; false at the end. */
@@ -51,8 +50,6 @@ bool atoll_access_has_admin(const struct atoll_access *access);
 
 /* Whether the text has the form of a key; does not look it up. */
 bool atoll_key_is_valid(const char *key);
-/* Writes the E2B spelling of a valid key; out holds ATOLL_E2B_KEY_LEN + 1 bytes. */
-void atoll_key_to_e2b(const char *key, char *out);
 /* Makes a random key, which is not valid until it is added; out holds ATOLL_KEY_LEN + 1 bytes. */
 void atoll_key_generate(char *out);
 /* Makes and adds a key. ret_key holds ATOLL_KEY_LEN + 1 bytes and is the only copy: the daemon

@@ -1,19 +1,10 @@
 #include <string.h>
 #include "access/answers.h"
 #include "api/api_internal.h"
-#include "api/e2b/e2b.h"
 #include "api/lease.h"
 #include "api/preview.h"
-#include "api/rest/rest.h"
 #include "base/clock.h"
 #include "base/rand.h"
-
-const struct atoll_routes *const atoll_api_routes[] = {
-    &atoll_rest_routes,
-    &atoll_e2b_routes,
-    &atoll_rest_artifact_routes,
-};
-const size_t atoll_api_routes_count = ATOLL_ARRAY_LEN(atoll_api_routes);
 
 #define BUCKETS_MAX 4096
 /* Total bytes of execution output buffered for slow clients, all tenants together. */
@@ -23,16 +14,53 @@ bool atoll_api_next_route(size_t *pos, struct atoll_api_route *ret)
 {
     size_t at = (*pos)++;
 
-    for (size_t t = 0; t < atoll_api_routes_count; t++) {
-        if (at < atoll_api_routes[t]->count) {
-            const struct atoll_route *row = &atoll_api_routes[t]->rows[at];
-            *ret = (struct atoll_api_route){atoll_http_method_name(row->method), row->path,
-                                            row->scope, !atoll_api_routes[t]->facade, row->query};
-            return true;
+    for (const struct atoll_facade *const *f = atoll_facades; *f; f++)
+        for (const struct atoll_routes *const *table = (*f)->tables; *table; table++) {
+            if (at < (*table)->count) {
+                const struct atoll_route *row = &(*table)->rows[at];
+                *ret = (struct atoll_api_route){atoll_http_method_name(row->method), row->path,
+                                                row->scope, (*f)->is_own, row->query};
+                return true;
+            }
+            at -= (*table)->count;
         }
-        at -= atoll_api_routes[t]->count;
-    }
     return false;
+}
+
+/* Facades. */
+
+static void open_facades(struct atoll_api *api)
+{
+    static const uint32_t zeros[ATOLL_FACADE_OPTIONS_MAX];
+    const uint32_t *options = api->config.facade_options ? api->config.facade_options : zeros;
+
+    for (size_t i = 0; atoll_facades[i]; i++) {
+        const struct atoll_facade *f = atoll_facades[i];
+        for (const struct atoll_routes *const *table = f->tables; *table; table++) {
+            if (api->table_count == ATOLL_API_TABLES_MAX)
+                abort();
+            api->tables[api->table_count++] = *table;
+        }
+        if (f->open)
+            api->facade_states[i] = f->open(api, options);
+        options += f->option_count;
+    }
+}
+
+static void close_facades(struct atoll_api *api)
+{
+    for (size_t i = 0; atoll_facades[i]; i++)
+        if (atoll_facades[i]->close)
+            atoll_facades[i]->close(ATOLL_TAKE_PTR(api->facade_states[i]));
+}
+
+void *atoll_api_facade_state(const struct atoll_api *api, const struct atoll_facade *facade)
+{
+    size_t i = 0;
+
+    while (atoll_facades[i] != facade)
+        i++;
+    return api->facade_states[i];
 }
 
 struct atoll_api *atoll_api_new(const struct atoll_api_config *config)
@@ -56,6 +84,7 @@ struct atoll_api *atoll_api_new(const struct atoll_api_config *config)
     api->started_unix_ms = atoll_clock_unix_ms();
     if (config->previews)
         api->preview = atoll_preview_server_new(api, config);
+    open_facades(api);
     return api;
 }
 
@@ -71,7 +100,7 @@ struct atoll_api *atoll_api_free(struct atoll_api *api)
     }
     atoll_api_drop_leases(api);
     (void)atoll_answers_free(api->own_answers);
-    api->e2b = atoll_e2b_plane_free(api->e2b);
+    close_facades(api);
     api->preview = atoll_preview_server_free(api->preview);
     (void)atoll_buckets_free(api->key_rates);
     (void)atoll_buckets_free(api->wrong_keys);
@@ -85,7 +114,10 @@ void atoll_api_serve(void *arg, struct atoll_http_request *req)
 {
     struct atoll_api *api = arg;
 
-    if (!atoll_e2b_serve(api, req) && (!api->preview || !atoll_preview_serve(api->preview, req)))
+    for (size_t i = 0; atoll_facades[i]; i++)
+        if (atoll_facades[i]->serve && atoll_facades[i]->serve(api->facade_states[i], req))
+            return;
+    if (!api->preview || !atoll_preview_serve(api->preview, req))
         atoll_api_call_start(api, req);
 }
 

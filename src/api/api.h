@@ -33,7 +33,7 @@ struct atoll_api_config {
     struct atoll_answers *answers;              /* borrowed; NULL: kept in this process only */
     struct atoll_previews *previews;            /* borrowed; NULL: previews are disabled */
     const struct atoll_preview_site *site;      /* borrowed; required with previews */
-    uint32_t e2b_max_hours;                     /* lifetime limit for E2B sandboxes; 0: none */
+    const uint32_t *facade_options;             /* borrowed; as in api/facade.h; NULL: all 0 */
     bool access_log;                            /* logs each request at level debug */
     uint8_t url_secret[ATOLL_URL_SECRET_BYTES]; /* signs URLs; all 0: random per process */
 };

@@ -1,14 +1,19 @@
 #pragma once
 #include "api/call.h"
+#include "api/facade.h"
 #include "base/shares.h"
 
 /* What api.c and call.c share. */
 
+#define ATOLL_API_TABLES_MAX 16
+
 struct atoll_api {
     struct atoll_api_config config;
     struct atoll_list sessions;
-    struct atoll_preview_server *preview; /* owned; NULL: previews are disabled */
-    struct atoll_e2b_plane *e2b;          /* owned; created at first use */
+    struct atoll_preview_server *preview;   /* owned; NULL: previews are disabled */
+    void *facade_states[ATOLL_FACADES_MAX]; /* owned; in the order of atoll_facades */
+    const struct atoll_routes *tables[ATOLL_API_TABLES_MAX]; /* of all facades */
+    size_t table_count;
     struct atoll_buckets *key_rates, *wrong_keys, *wrong_signatures; /* owned */
     struct atoll_answers *answers;                                   /* borrowed, or own_answers */
     struct atoll_answers *own_answers;                               /* owned, or NULL */
@@ -29,7 +34,3 @@ int atoll_api_authorize(struct atoll_api_call *call, enum atoll_scope needed,
 int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Writes an audit log entry for a finished call, if its route changes state. */
 void atoll_api_audit(const struct atoll_api_call *call, int status);
-
-/* The routes of all facades. */
-extern const struct atoll_routes *const atoll_api_routes[];
-extern const size_t atoll_api_routes_count;

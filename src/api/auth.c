@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include "api/facade.h"
 #include "base/fd.h"
 #include "base/text.h"
 
@@ -125,12 +126,27 @@ static const char *shown_key(const struct atoll_http_request *req)
     return atoll_http_header(req, "x-api-key");
 }
 
+bool atoll_auth_find_key(const struct atoll_auth *auth, const char *shown,
+                         struct atoll_key_view *ret)
+{
+    char own[ATOLL_KEY_LEN + 1];
+    bool found;
+
+    for (const struct atoll_facade *const *f = atoll_facades; *f; f++)
+        if ((*f)->key && (*f)->key->read(shown, own)) {
+            found = atoll_access_find(auth->access, own, ret);
+            OPENSSL_cleanse(own, sizeof(own));
+            return found;
+        }
+    return atoll_access_find(auth->access, shown, ret);
+}
+
 static int identify_by_key(const struct atoll_auth *auth, const char *key, struct atoll_caller *ret,
                            struct atoll_error *err)
 {
     struct atoll_key_view view;
 
-    if (!auth->access || !atoll_access_find(auth->access, key, &view))
+    if (!auth->access || !atoll_auth_find_key(auth, key, &view))
         return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES, "this needs a valid API key");
     (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s", view.tenant);
     (void)snprintf(ret->key_id, sizeof(ret->key_id), "%s", view.id);

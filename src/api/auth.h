@@ -35,6 +35,9 @@ int atoll_auth_open(const struct atoll_auth *auth, char *new_key,
 int atoll_auth_remove_key(const struct atoll_auth *auth, const char *id,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* As atoll_access_find(), for a key as the clients of any facade write it. */
+bool atoll_auth_find_key(const struct atoll_auth *auth, const char *shown,
+                         struct atoll_key_view *ret);
 /* Identifies the sender of the request. UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT. */
 int atoll_auth_check(const struct atoll_auth *auth, const struct atoll_http_request *req,
                      struct atoll_caller *ret, struct atoll_error *err) ATOLL_MUST_CHECK;

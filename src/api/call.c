@@ -157,8 +157,8 @@ static void fail_with(struct atoll_api_call *call, int status, const struct atol
                        ATOLL_MAX(ATOLL_MAX(call->retry_after_s, told_s), 1u));
         (void)atoll_http_set_header(call->req, "Retry-After", seconds);
     }
-    if (call->facade && call->facade->fail)
-        call->facade->fail(call, status, error);
+    if (call->protocol && call->protocol->fail)
+        call->protocol->fail(call, status, error);
     else
         write_error(call, status, error);
 }
@@ -258,19 +258,19 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
                : ATOLL_MIN(r, 0);
 }
 
-static const struct atoll_facade *facade_of(const struct atoll_routes *const *tables, size_t count,
-                                            const struct atoll_route *route)
+static const struct atoll_protocol *protocol_of(const struct atoll_routes *const *tables,
+                                                size_t count, const struct atoll_route *route)
 {
     for (size_t t = 0; t < count; t++)
         if (route >= tables[t]->rows && route < tables[t]->rows + tables[t]->count)
-            return tables[t]->facade;
+            return tables[t]->protocol;
     return NULL;
 }
 
-/* Chooses the facade that formats the error for an unknown path: the one with a route that has
+/* Chooses the protocol that formats the error for an unknown path: the one with a route that has
  * the same first segment. Clients parse errors only in the format of their own service. */
-static const struct atoll_facade *facade_near(const struct atoll_routes *const *tables,
-                                              size_t count, const char *path)
+static const struct atoll_protocol *protocol_near(const struct atoll_routes *const *tables,
+                                                  size_t count, const char *path)
 {
     size_t n = 1 + strcspn(path + 1, "/");
 
@@ -278,7 +278,7 @@ static const struct atoll_facade *facade_near(const struct atoll_routes *const *
         for (size_t i = 0; i < tables[t]->count; i++) {
             const char *known = tables[t]->rows[i].path;
             if (strncmp(known, path, n) == 0 && (known[n] == '/' || known[n] == '\0'))
-                return tables[t]->facade;
+                return tables[t]->protocol;
         }
     return NULL;
 }
@@ -322,24 +322,25 @@ static int find_route(struct atoll_api_call *call, const struct atoll_routes *co
     if (sandbox_id)
         (void)!atoll_text_copy(call->params.id, sizeof(call->params.id), sandbox_id);
     if (call->route)
-        call->facade = facade_of(tables, count, call->route);
-    else if (!call->facade)
-        call->facade = facade_near(tables, count, atoll_http_path(call->req));
-    allowed = call->facade && call->facade->admit ? call->facade->admit(call, &refused)
-                                                  : admit(call, &refused);
+        call->protocol = protocol_of(tables, count, call->route);
+    else if (!call->protocol)
+        call->protocol = protocol_near(tables, count, atoll_http_path(call->req));
+    allowed = call->protocol && call->protocol->admit ? call->protocol->admit(call, &refused)
+                                                      : admit(call, &refused);
     if (allowed < 0) {
         *err = refused;
         allow[0] = '\0';
         return -EACCES;
     }
-    if (atoll_http_has_encoded_slash(call->req) && !(call->facade && call->facade->takes_slashes)) {
+    if (atoll_http_has_encoded_slash(call->req) &&
+        !(call->protocol && call->protocol->takes_slashes)) {
         allow[0] = '\0';
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "the request path has an encoded slash");
     }
     if (r == 0 && call->api->draining && call->route->scope != ATOLL_SCOPE_PUBLIC)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is shutting down");
-    if (r == 0 && !(call->facade && call->facade->admit))
+    if (r == 0 && !(call->protocol && call->protocol->admit))
         r = atoll_api_check_owner(call, err);
     return r < 0 ? r : check_query(call, err);
 }
@@ -355,7 +356,7 @@ static void start(struct atoll_api *api, struct atoll_http_request *req,
     call->started_us = atoll_clock_us();
     /* Set before the route is found, so that errors about unknown paths have its format. */
     if (count == 1)
-        call->facade = tables[0]->facade;
+        call->protocol = tables[0]->protocol;
     choose_request_id(call);
     join_trace(call);
     if (find_route(call, tables, count, sandbox_id, allow, &error) < 0) {
@@ -374,7 +375,7 @@ static void start(struct atoll_api *api, struct atoll_http_request *req,
 
 void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
 {
-    start(api, req, atoll_api_routes, atoll_api_routes_count, NULL);
+    start(api, req, api->tables, api->table_count, NULL);
 }
 
 void atoll_api_call_start_in(struct atoll_api *api, struct atoll_http_request *req,

@@ -20,7 +20,7 @@ struct atoll_api_call {
     struct atoll_engine *engine;
     struct atoll_http_request *req; /* NULL after the client disconnected */
     const struct atoll_route *route;
-    const struct atoll_facade *facade; /* NULL: Atoll's own API */
+    const struct atoll_protocol *protocol; /* NULL: Atoll's own */
     struct atoll_route_params params;
     struct atoll_caller caller;            /* zeroed on public routes */
     bool all;                              /* ?all=true by an admin: lists show all tenants */
@@ -39,7 +39,7 @@ struct atoll_api_call {
 void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req);
 
 /* Starts serving a request with these routes only, for a request that was selected by host or
- * header. Sets params.id to sandbox_id; the facade of the table authorizes the caller. */
+ * header. Sets params.id to sandbox_id; the protocol of the table authorizes the caller. */
 void atoll_api_call_start_in(struct atoll_api *api, struct atoll_http_request *req,
                              const struct atoll_routes *table, const char *sandbox_id);
 

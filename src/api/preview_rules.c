@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include <strings.h>
+#include "api/facade.h"
 
 #define DIGITS "0123456789"
 #define ID_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -314,13 +315,18 @@ bool atoll_preview_may_answer(const char *name, enum atoll_preview_reach reach)
            is_listed(name, answers_plain, ATOLL_ARRAY_LEN(answers_plain));
 }
 
+static bool holds_key_of(const char *text, const char *prefix)
+{
+    for (const char *p = text; (p = strstr(p, prefix)); p++)
+        if (strspn(p + strlen(prefix), ID_CHARS) >= KEY_SUSPECT)
+            return true;
+    return false;
+}
+
 bool atoll_preview_holds_key(const char *text)
 {
-    static const char *const prefixes[] = {"atl_", "e2b_"};
-
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(prefixes); i++)
-        for (const char *p = text; (p = strstr(p, prefixes[i])); p++)
-            if (strspn(p + strlen(prefixes[i]), ID_CHARS) >= KEY_SUSPECT)
-                return true;
-    return false;
+    for (const struct atoll_facade *const *f = atoll_facades; *f; f++)
+        if ((*f)->key && holds_key_of(text, (*f)->key->prefix))
+            return true;
+    return holds_key_of(text, ATOLL_KEY_PREFIX);
 }

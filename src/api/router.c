@@ -13,24 +13,9 @@ static bool is_port(const char *text)
     return *text != '0' && atoll_text_u64(text, 1, 65535, &port) == 0;
 }
 
-static bool is_template(const char *text)
-{
-    return *text && text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                      "0123456789._-:%")] == '\0';
-}
-
-static const struct {
-    const char *name; /* as in the pattern */
-    size_t offset, cap;
-    bool (*is_valid)(const char *text);
-    const char *what;
-    char end;            /* characters after this one are not checked */
-    const char *refusal; /* full error text, where clients expect a certain one */
-} param_kinds[] = {
+static const struct atoll_param_kind common_params[] = {
     {"{id}", offsetof(struct atoll_route_params, id), 33, atoll_text_is_id,
      "a sandbox id (up to 32 of a-z and 0-9)", '\0', NULL},
-    {"{sandboxID}", offsetof(struct atoll_route_params, id), 33, atoll_text_is_id, NULL, '-',
-     "Invalid sandbox ID"},
     {"{exec}", offsetof(struct atoll_route_params, exec), 33, atoll_text_is_id,
      "an exec id (16 hex digits)", '\0', NULL},
     {"{session}", offsetof(struct atoll_route_params, session), 33, atoll_text_is_id,
@@ -40,8 +25,6 @@ static const struct {
     {"{name}", offsetof(struct atoll_route_params, name), 65, atoll_text_is_name,
      "a name (a letter or digit, then up to 63 of letters, digits, \".\", \"_\" and \"-\")", '\0',
      NULL},
-    {"{template}", offsetof(struct atoll_route_params, template), 129, is_template,
-     "the name of a template", '\0', NULL},
 };
 
 static size_t segment_len(const char *p)
@@ -69,44 +52,54 @@ static bool path_matches(const char *pattern, const char *path)
     }
 }
 
-static int take_param(struct atoll_route_params *params, const char *pattern, size_t n,
-                      const char *value, size_t m, struct atoll_error *err)
+static const struct atoll_param_kind *find_kind(const struct atoll_param_kind *kinds, size_t count,
+                                                const char *pattern, size_t n)
 {
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(param_kinds); i++) {
-        char *out = (char *)params + param_kinds[i].offset;
-        const char *end;
-        size_t len;
-        if (strlen(param_kinds[i].name) != n || memcmp(pattern, param_kinds[i].name, n) != 0)
-            continue;
-        end = param_kinds[i].end ? memchr(value, param_kinds[i].end, m) : NULL;
-        len = end ? (size_t)(end - value) : m;
-        if (len < param_kinds[i].cap) {
-            memcpy(out, value, len);
-            out[len] = '\0';
-            if (param_kinds[i].is_valid(out))
-                return 0;
-        }
-        if (param_kinds[i].refusal)
-            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s",
-                              param_kinds[i].refusal);
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "\"%.*s\" is not %s",
-                          (int)ATOLL_MIN(m, (size_t)64), value, param_kinds[i].what);
-    }
-    return atoll_fail(err, ATOLL_ERR_INTERNAL, EINVAL, "a route has an unknown parameter");
+    for (size_t i = 0; i < count; i++)
+        if (strlen(kinds[i].name) == n && memcmp(pattern, kinds[i].name, n) == 0)
+            return &kinds[i];
+    return NULL;
 }
 
-static int take_params(struct atoll_route_params *params, const char *pattern, const char *path,
-                       struct atoll_error *err)
+static int take_param(const struct atoll_param_kind *kind, struct atoll_route_params *params,
+                      const char *value, size_t m, struct atoll_error *err)
+{
+    char *out = (char *)params + kind->offset;
+    const char *end = kind->end ? memchr(value, kind->end, m) : NULL;
+    size_t len = end ? (size_t)(end - value) : m;
+
+    if (len < kind->cap) {
+        memcpy(out, value, len);
+        out[len] = '\0';
+        if (kind->is_valid(out))
+            return 0;
+    }
+    if (kind->refusal)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s", kind->refusal);
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "\"%.*s\" is not %s",
+                      (int)ATOLL_MIN(m, (size_t)64), value, kind->what);
+}
+
+static int take_params(const struct atoll_routes *table, struct atoll_route_params *params,
+                       const char *pattern, const char *path, struct atoll_error *err)
 {
     *params = (struct atoll_route_params){0};
     for (;;) {
         size_t n = segment_len(pattern), m = segment_len(path);
-        int r;
+        const struct atoll_param_kind *kind;
+        int r = 0;
         if (strcmp(pattern, REST) == 0) {
             params->path = path;
             return 0;
         }
-        r = *pattern == '{' ? take_param(params, pattern, n, path, m, err) : 0;
+        if (*pattern == '{') {
+            kind = find_kind(common_params, ATOLL_ARRAY_LEN(common_params), pattern, n);
+            if (!kind)
+                kind = find_kind(table->params, table->param_count, pattern, n);
+            r = kind ? take_param(kind, params, path, m, err)
+                     : atoll_fail(err, ATOLL_ERR_INTERNAL, EINVAL,
+                                  "a route has an unknown parameter");
+        }
         if (r < 0 || pattern[n] == '\0')
             return r;
         pattern += n + 1;
@@ -138,7 +131,7 @@ int atoll_router_match(const struct atoll_routes *const *tables, size_t count,
             if (route->method == wanted) {
                 allow[0] = '\0';
                 *ret_route = route;
-                return take_params(params, route->path, path, err);
+                return take_params(tables[t], params, route->path, path, err);
             }
             add_allowed(allow, route->method);
         }

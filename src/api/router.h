@@ -14,10 +14,9 @@ struct atoll_api_call;
 
 struct atoll_route {
     enum atoll_http_method method;
-    /* Literal segments and parameters. {id}, {exec} and {session} are ids; {sandboxID} is an id
-     * as E2B's clients write it, optionally with "-" and a suffix; {name} is a name; {template} is
-     * a name with an optional team and tag; {path} at the end is the rest of the path. If several
-     * rows match, the first in the table wins. */
+    /* Literal segments and parameters. {id}, {exec} and {session} are ids; {port} is a port; {name}
+     * is a name; {path} at the end is the rest of the path; a table may have further ones. If
+     * several rows match, the first in the table wins. */
     const char *path;
     enum atoll_scope scope;
     size_t body_max;
@@ -30,7 +29,7 @@ struct atoll_route {
 };
 
 /* What differs between the protocols; a NULL member means Atoll's own behaviour. */
-struct atoll_facade {
+struct atoll_protocol {
     /* Answers a call that failed, and ends it. */
     void (*fail)(struct atoll_api_call *call, int status, const struct atoll_error *error);
     /* Authorizes the caller, in place of the check of keys, scopes and owners: fills
@@ -39,10 +38,22 @@ struct atoll_facade {
     bool takes_slashes; /* accept encoded slashes in a parameter */
 };
 
+/* A parameter in the path of a route. */
+struct atoll_param_kind {
+    const char *name;   /* as in the path: "{id}" */
+    size_t offset, cap; /* of the text in struct atoll_route_params */
+    bool (*is_valid)(const char *text);
+    const char *what;    /* for the error: "... is not WHAT" */
+    char end;            /* the value ends here; what follows is ignored */
+    const char *refusal; /* full text of the error, where clients expect a certain one; or NULL */
+};
+
 struct atoll_routes {
     const struct atoll_route *rows;
     size_t count;
-    const struct atoll_facade *facade; /* NULL: Atoll's own API */
+    const struct atoll_protocol *protocol; /* NULL: Atoll's own */
+    const struct atoll_param_kind *params; /* beyond those that all tables have */
+    size_t param_count;
 };
 
 /* Values of the parameters, already validated; "" if the route has no such parameter. */

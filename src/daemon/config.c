@@ -89,8 +89,6 @@ static const struct option {
     {"wrong-key-rate", "ATOLL_WRONG_KEY_RATE", KIND_COUNT, AT(wrong_key_rate), 1000000, "10", "N",
      "requests per second without a valid key from one address; further ones\n"
      "are answered 429 (10)"},
-    {"e2b-max-hours", "ATOLL_E2B_MAX_HOURS", KIND_COUNT, AT(e2b_max_hours), 8784, "24", "N",
-     "longest timeout that E2B clients may request; 0: unlimited (24)"},
     {"journal-max", "ATOLL_JOURNAL_MAX", KIND_SIZE, AT(journal_max_bytes), 0, "64M", "SIZE",
      "output kept per command for clients that read it later (64M)"},
     {"journal-sandbox-max", "ATOLL_JOURNAL_SANDBOX_MAX", KIND_SIZE, AT(journal_sandbox_bytes), 0,
@@ -123,23 +121,41 @@ static const struct option {
     {"help", NULL, KIND_FLAG, AT(help), 0, NULL, NULL, "show this"},
     {"version", NULL, KIND_FLAG, AT(version), 0, NULL, NULL, "print the version and exit"},
 };
-#undef AT
 
-#define OPTIONS ATOLL_ARRAY_LEN(options)
+#define OPTIONS_MAX (ATOLL_ARRAY_LEN(options) + ATOLL_FACADE_OPTIONS_MAX)
+
+/* Walks the options above and then those of facades; false at the end. */
+static bool option_at(size_t k, struct option *ret)
+{
+    const struct atoll_facade_option *o;
+
+    if (k < ATOLL_ARRAY_LEN(options)) {
+        *ret = options[k];
+        return true;
+    }
+    k -= ATOLL_ARRAY_LEN(options);
+    o = k < ATOLL_FACADE_OPTIONS_MAX ? atoll_facade_option_at(k) : NULL;
+    if (!o)
+        return false;
+    *ret =
+        (struct option){o->name, o->env,      KIND_COUNT, AT(facade_options) + k * sizeof(uint32_t),
+                        o->max,  o->fallback, "N",        o->help};
+    return true;
+}
+#undef AT
 
 /* The text given for each option, and where it was given. */
 struct given {
-    const char *text[OPTIONS];
-    char where[OPTIONS][160];
+    const char *text[OPTIONS_MAX];
+    char where[OPTIONS_MAX][160];
 };
 
-static size_t find_option(const char *name, size_t n)
+static bool find_option(const char *name, size_t n, size_t *ret_k, struct option *ret)
 {
-    size_t i = 0;
-
-    while (i < OPTIONS && (strlen(options[i].name) != n || memcmp(options[i].name, name, n) != 0))
-        i++;
-    return i;
+    for (*ret_k = 0; option_at(*ret_k, ret); ++*ret_k)
+        if (strlen(ret->name) == n && memcmp(ret->name, name, n) == 0)
+            return true;
+    return false;
 }
 
 static bool is_in_file(const struct option *o)
@@ -156,28 +172,30 @@ static int read_flags(struct given *given, int argc, char *const *argv, struct a
         size_t n = strncmp(argv[i], "--", 2) != 0 ? 0
                    : equals                       ? (size_t)(equals - name)
                                                   : strlen(name);
-        size_t k = n > 0 ? find_option(name, n) : OPTIONS;
-        if (k == OPTIONS)
+        struct option o;
+        size_t k;
+        if (n == 0 || !find_option(name, n, &k, &o))
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                               "there is no option \"%.80s\"; see atolld --help", argv[i]);
-        if (options[k].kind != KIND_FLAG && !equals && ++i == argc)
+        if (o.kind != KIND_FLAG && !equals && ++i == argc)
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                              "--%s needs a value: --%s %s", options[k].name, options[k].name,
-                              options[k].value);
-        given->text[k] = options[k].kind == KIND_FLAG ? "" : equals ? equals + 1 : argv[i];
-        (void)snprintf(given->where[k], sizeof(given->where[k]), "--%s", options[k].name);
+                              "--%s needs a value: --%s %s", o.name, o.name, o.value);
+        given->text[k] = o.kind == KIND_FLAG ? "" : equals ? equals + 1 : argv[i];
+        (void)snprintf(given->where[k], sizeof(given->where[k]), "--%s", o.name);
     }
     return 0;
 }
 
 static void read_environment(struct given *given)
 {
-    for (size_t k = 0; k < OPTIONS; k++) {
-        const char *text = options[k].env ? getenv(options[k].env) : NULL;
+    struct option o;
+
+    for (size_t k = 0; option_at(k, &o); k++) {
+        const char *text = o.env ? getenv(o.env) : NULL;
         if (given->text[k] || !text || !*text)
             continue;
         given->text[k] = text;
-        (void)snprintf(given->where[k], sizeof(given->where[k]), "%s", options[k].env);
+        (void)snprintf(given->where[k], sizeof(given->where[k]), "%s", o.env);
     }
 }
 
@@ -197,6 +215,7 @@ static int read_line(struct given *given, bool *seen, char *line, const char *wh
                      struct atoll_error *err)
 {
     char *equals, *key;
+    struct option o;
     size_t k;
 
     line = trim(line);
@@ -208,8 +227,7 @@ static int read_line(struct given *given, bool *seen, char *line, const char *wh
                           "%s: write \"option = value\" (got \"%.60s\")", where, line);
     *equals = '\0';
     key = trim(line);
-    k = find_option(key, strlen(key));
-    if (k == OPTIONS || !is_in_file(&options[k]))
+    if (!find_option(key, strlen(key), &k, &o) || !is_in_file(&o))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "%s: there is no option \"%.60s\"; see atolld --help", where, key);
     if (seen[k])
@@ -227,7 +245,7 @@ static int read_line(struct given *given, bool *seen, char *line, const char *wh
 static int read_lines(struct given *given, const char *path, char *text, struct atoll_error *err)
 {
     const char *slash = strrchr(path, '/');
-    bool seen[OPTIONS] = {false};
+    bool seen[OPTIONS_MAX] = {false};
     unsigned number = 0;
     int r = 0;
 
@@ -241,10 +259,11 @@ static int read_lines(struct given *given, const char *path, char *text, struct 
 
 static int read_config_file(struct given *given, char *buf, struct atoll_error *err)
 {
-    size_t k = find_option("config", 6);
+    struct option o;
+    size_t k;
     int r;
 
-    if (!given->text[k])
+    if (!find_option("config", 6, &k, &o) || !given->text[k])
         return 0;
     r = atoll_fd_read_file(AT_FDCWD, given->text[k], buf, FILE_MAX_BYTES);
     if (r < 0)
@@ -357,6 +376,7 @@ int atoll_config_load(struct atoll_config *config, int argc, char *const *argv,
 {
     static char file[FILE_MAX_BYTES]; /* values point into it until they are stored */
     struct given given = {0};
+    struct option o;
     int r = read_flags(&given, argc, argv, err);
 
     *config = (struct atoll_config){0};
@@ -364,26 +384,27 @@ int atoll_config_load(struct atoll_config *config, int argc, char *const *argv,
         return r;
     read_environment(&given);
     r = read_config_file(&given, file, err);
-    for (size_t k = 0; r == 0 && k < OPTIONS; k++) {
-        const char *text = given.text[k] ? given.text[k] : options[k].fallback;
+    for (size_t k = 0; r == 0 && option_at(k, &o); k++) {
+        const char *text = given.text[k] ? given.text[k] : o.fallback;
         if (text)
-            r = store(config, &options[k], text, given.where[k], err);
+            r = store(config, &o, text, given.where[k], err);
     }
     return r < 0 ? r : default_paths(config, err);
 }
 
 void atoll_config_print_help(void)
 {
+    struct option o;
+
     printf("Usage: atolld [OPTION]...\n"
            "The Atoll daemon: makes sandboxes, runs commands in them, serves the HTTP API.\n\n");
-    for (size_t k = 0; k < OPTIONS; k++) {
-        const struct option *o = &options[k];
-        const char *line = o->help;
+    for (size_t k = 0; option_at(k, &o); k++) {
+        const char *line = o.help;
         char flag[40];
-        (void)snprintf(flag, sizeof(flag), "--%s%s%s", o->name, o->value ? " " : "",
-                       o->value ? o->value : "");
+        (void)snprintf(flag, sizeof(flag), "--%s%s%s", o.name, o.value ? " " : "",
+                       o.value ? o.value : "");
         for (size_t n = strcspn(line, "\n");; n = strcspn(line, "\n")) {
-            printf("  %-22s %.*s\n", line == o->help ? flag : "", (int)n, line);
+            printf("  %-22s %.*s\n", line == o.help ? flag : "", (int)n, line);
             if (line[n] == '\0')
                 break;
             line += n + 1;

@@ -1,4 +1,5 @@
 #pragma once
+#include "api/facade.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -28,7 +29,7 @@ struct atoll_config {
     uint64_t total_memory, total_disk;   /* 0: unlimited */
     uint32_t tenant_cpus, total_cpus;    /* CPUs; 0 as for memory and disk */
     uint32_t key_rate, wrong_key_rate;   /* requests per second; 0: unlimited */
-    uint32_t e2b_max_hours;              /* 0: unlimited */
+    uint32_t facade_options[ATOLL_FACADE_OPTIONS_MAX];
     uint64_t journal_max_bytes;
     uint64_t journal_sandbox_bytes, journal_tenant_bytes,
         journal_total_bytes; /* 0: derived from the disk */

@@ -387,7 +387,7 @@ static int open_api(struct daemon *d, struct atoll_error *err)
         .site = &d->site.site,
         .key_rate = {d->config.key_rate, 4 * d->config.key_rate},
         .wrong_key_rate = {d->config.wrong_key_rate, 2 * d->config.wrong_key_rate},
-        .e2b_max_hours = d->config.e2b_max_hours,
+        .facade_options = d->config.facade_options,
         .access_log = d->config.log_level == ATOLL_LOG_DEBUG,
     };
     bool remote = *d->config.listen || *d->config.tls_listen;

@@ -27,16 +27,19 @@ static int add_name(struct atoll_site *site, const char *name, struct atoll_erro
     return 0;
 }
 
-/* E2B's clients derive these two host names from a domain. */
+/* Adds the names below the domain that facades answer. */
 static int add_below(struct atoll_site *site, const char *domain, struct atoll_error *err)
 {
-    static const char *const labels[] = {"api", "sandbox"};
+    size_t n = 0;
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(labels); i++) {
-        (void)snprintf(site->below[i], sizeof(site->below[i]), "%s.%s", labels[i], domain);
-        r = add_name(site, site->below[i], err);
-    }
+    for (const struct atoll_facade *const *f = atoll_facades; *f; f++)
+        for (const char *const *label = (*f)->hosts; r == 0 && label && *label; label++) {
+            if (n == ATOLL_SITE_BELOW)
+                return atoll_fail(err, ATOLL_ERR_INTERNAL, ENOBUFS, "facades have too many hosts");
+            (void)snprintf(site->below[n], sizeof(site->below[n]), "%s.%s", *label, domain);
+            r = add_name(site, site->below[n++], err);
+        }
     return r;
 }
 

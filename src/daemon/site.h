@@ -4,13 +4,14 @@
 
 /* The host names and ports under which clients reach the daemon. */
 #define ATOLL_SITE_NAMES 32
+#define ATOLL_SITE_BELOW 8
 
 struct atoll_site {
     struct atoll_preview_site site;
     const char *names[ATOLL_SITE_NAMES + 1];
-    char host[256];                  /* name of this host */
-    char listen[2][256], list[1024]; /* storage of `names` */
-    char below[2][256];              /* storage of `names`: api.DOMAIN and sandbox.DOMAIN */
+    char host[256];                    /* name of this host */
+    char listen[2][256], list[1024];   /* storage of `names` */
+    char below[ATOLL_SITE_BELOW][256]; /* storage of `names`: hosts of facades */
 };
 
 /* The strings of config are borrowed for the life of `site`. INVALID_ARGUMENT: not a valid host

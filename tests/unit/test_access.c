@@ -15,6 +15,7 @@
 
 #include "api/api.h"
 #include "api/audit.h"
+#include "api/e2b/e2b.h"
 #include "api/limits.h"
 #include "base/fd.h"
 #include "net/address.h"
@@ -111,40 +112,43 @@ static void keys_are_found_by_themselves_only(void **state)
     (void)atoll_access_free(access);
 }
 
+#define E2B_KEY_LEN 84
 /* "e2b_" and the 40 characters in hex: the same key, and no other text is. */
 static void keys_have_a_second_spelling(void **state)
 {
-    char key[ATOLL_KEY_LEN + 1], e2b[ATOLL_E2B_KEY_LEN + 1], wrong[ATOLL_E2B_KEY_LEN + 2];
-    struct atoll_access *access;
+    char key[ATOLL_KEY_LEN + 1], e2b[E2B_KEY_LEN + 1], wrong[E2B_KEY_LEN + 2];
+    struct atoll_auth auth = {.state_fd = ATOLL_NO_FD};
     struct atoll_key_view made, view;
     struct atoll_error err;
 
     (void)state;
-    atoll_key_to_e2b("atl_abcdefghijklmnopqrstuvwxyz0123456789abcd", e2b);
+    assert_int_equal(atoll_e2b_key.len, E2B_KEY_LEN);
+    atoll_e2b_key.write("atl_abcdefghijklmnopqrstuvwxyz0123456789abcd", e2b);
     assert_string_equal(e2b, "e2b_6162636465666768696a6b6c6d6e6f707172737475767778797a"
                              "3031323334353637383961626364");
-    assert_int_equal(atoll_access_new(NULL, &access, &err), 0);
-    assert_int_equal(atoll_access_create(access, "acme", ATOLL_SCOPE_WRITE, key, &made, &err), 0);
-    atoll_key_to_e2b(key, e2b);
-    assert_int_equal(strlen(e2b), ATOLL_E2B_KEY_LEN);
-    assert_true(atoll_access_find(access, e2b, &view));
+    assert_int_equal(atoll_access_new(NULL, &auth.access, &err), 0);
+    assert_int_equal(atoll_access_create(auth.access, "acme", ATOLL_SCOPE_WRITE, key, &made, &err),
+                     0);
+    atoll_e2b_key.write(key, e2b);
+    assert_int_equal(strlen(e2b), E2B_KEY_LEN);
+    assert_true(atoll_auth_find_key(&auth, e2b, &view));
     assert_string_equal(view.id, made.id);
-    for (size_t i = 0; i < ATOLL_E2B_KEY_LEN; i++) {
+    for (size_t i = 0; i < E2B_KEY_LEN; i++) {
         memcpy(wrong, e2b, sizeof(e2b));
         wrong[i] = (char)(e2b[i] == '7' ? '6' : '7');
-        assert_false(atoll_access_find(access, wrong, &view));
+        assert_false(atoll_auth_find_key(&auth, wrong, &view));
     }
     memcpy(wrong, e2b, sizeof(e2b));
     wrong[20] = 'G';
-    assert_false(atoll_access_find(access, wrong, &view));
+    assert_false(atoll_auth_find_key(&auth, wrong, &view));
     memcpy(wrong, e2b, sizeof(e2b));
-    wrong[ATOLL_E2B_KEY_LEN - 2] = '\0';
-    assert_false(atoll_access_find(access, wrong, &view));
+    wrong[E2B_KEY_LEN - 2] = '\0';
+    assert_false(atoll_auth_find_key(&auth, wrong, &view));
     (void)snprintf(wrong, sizeof(wrong), "%s0", e2b);
-    assert_false(atoll_access_find(access, wrong, &view));
+    assert_false(atoll_auth_find_key(&auth, wrong, &view));
     /* Only the one we keep is a key that can be added. */
     assert_false(atoll_key_is_valid(e2b));
-    (void)atoll_access_free(access);
+    (void)atoll_access_free(auth.access);
 }
 
 static void bad_keys_are_not_made(void **state)

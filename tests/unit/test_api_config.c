@@ -19,8 +19,9 @@
 #include "fake_engine.h"
 
 static const char *const variables[] = {
-    "ATOLL_STATE", "ATOLL_SOCKET",    "ATOLL_LISTEN",      "ATOLL_POOL",   "ATOLL_MAX_SANDBOXES",
-    "ATOLL_WAIVE", "ATOLL_LOG_LEVEL", "ATOLL_JOURNAL_MAX", "ATOLL_CONFIG", "XDG_RUNTIME_DIR",
+    "ATOLL_STATE",         "ATOLL_SOCKET",    "ATOLL_LISTEN",        "ATOLL_POOL",
+    "ATOLL_MAX_SANDBOXES", "ATOLL_WAIVE",     "ATOLL_LOG_LEVEL",     "ATOLL_JOURNAL_MAX",
+    "ATOLL_CONFIG",        "XDG_RUNTIME_DIR", "ATOLL_E2B_MAX_HOURS",
 };
 
 static char dir[64];
@@ -128,6 +129,30 @@ static void relative_paths_become_absolute(void **state)
     assert_string_equal(strrchr(c.state, '/'), "/here");
 }
 
+/* The value is at the index of the option. */
+static void facades_have_options_of_their_own(void **state)
+{
+    const struct atoll_facade_option *option;
+    struct atoll_config c;
+    struct atoll_error err;
+    size_t i = 0;
+
+    (void)state;
+    while ((option = atoll_facade_option_at(i)) && strcmp(option->name, "e2b-max-hours") != 0)
+        i++;
+    assert_non_null(option);
+    assert_int_equal(load(&c, &err, NULL), 0);
+    assert_int_equal(c.facade_options[i], 24);
+    assert_int_equal(load(&c, &err, "--e2b-max-hours", "7", NULL), 0);
+    assert_int_equal(c.facade_options[i], 7);
+    assert_true(load(&c, &err, "--e2b-max-hours", "9000", NULL) < 0);
+    assert_string_equal(err.text,
+                        "--e2b-max-hours must be a whole number from 0 to 8784 (got \"9000\")");
+    while (atoll_facade_option_at(i))
+        i++;
+    assert_true(i <= ATOLL_FACADE_OPTIONS_MAX);
+}
+
 static void mistakes_say_where_they_are(void **state)
 {
     struct atoll_config c;
@@ -192,6 +217,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(defaults_fit_the_user, set_up, tear_down),
         cmocka_unit_test_setup_teardown(flags_beat_environment_beats_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(relative_paths_become_absolute, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(facades_have_options_of_their_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mistakes_say_where_they_are, set_up, tear_down),
         cmocka_unit_test_setup_teardown(state_is_private_and_locked_once, set_up, tear_down),
     };

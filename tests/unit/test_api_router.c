@@ -11,6 +11,7 @@
 
 #include "api/errors.h"
 #include "api/router.h"
+#include "base/text.h"
 
 static const struct atoll_route rows[] = {
     {ATOLL_GET, "/", ATOLL_SCOPE_READ, 0, NULL, NULL},
@@ -24,7 +25,13 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET, "/sessions/{session}/artifacts/{path}", ATOLL_SCOPE_READ, 0, NULL, NULL},
     {ATOLL_GET, "/sandboxes/{sandboxID}", ATOLL_SCOPE_READ, 0, NULL, NULL},
 };
-static const struct atoll_routes table = {rows, ATOLL_ARRAY_LEN(rows), NULL};
+/* A parameter that only this table has. */
+static const struct atoll_param_kind params[] = {
+    {"{sandboxID}", offsetof(struct atoll_route_params, id), 33, atoll_text_is_id, NULL, '-',
+     "Invalid sandbox ID"},
+};
+static const struct atoll_routes table = {rows, ATOLL_ARRAY_LEN(rows), NULL, params,
+                                          ATOLL_ARRAY_LEN(params)};
 static const struct atoll_routes *const tables[] = {&table};
 
 struct found {

@@ -1,6 +1,7 @@
 #pragma once
 #include <jansson.h>
 #include "api/call.h"
+#include "api/facade.h"
 
 /*
  * The E2B protocol, for unmodified E2B SDKs. It has two planes on the same port:
@@ -13,18 +14,22 @@
  * engine's facade_json. Sandboxes created by other facades have default facts, so these SDKs can
  * use all sandboxes.
  */
-extern const struct atoll_routes atoll_e2b_routes;
+extern const struct atoll_facade atoll_e2b_facade;    /* routes.c */
+extern const struct atoll_key_spelling atoll_e2b_key; /* keys.c */
+
+/* Options of the facade. */
+enum { ATOLL_E2B_OPTION_MAX_HOURS /* longest timeout; 0: unlimited */ };
 
 #define ATOLL_E2B_ENVD_PORT 49983
 #define ATOLL_E2B_INTERPRETER_PORT 49999
 #define ATOLL_E2B_TOKEN_LEN 43
 
-/* plane.c: serves the request if it is addressed to a sandbox; otherwise returns false. Called
- * before previews: the hosts of sandboxes created by this facade are served here. */
-bool atoll_e2b_serve(struct atoll_api *api, struct atoll_http_request *req);
-/* Call after the HTTP server is freed. */
-struct atoll_e2b_plane;
-struct atoll_e2b_plane *atoll_e2b_plane_free(struct atoll_e2b_plane *plane);
+/* plane.c: open, close and serve of the facade; its state is the plane. Requests that are addressed
+ * to a sandbox are served before previews: the hosts of sandboxes created by this facade are
+ * served here. */
+void *atoll_e2b_open(struct atoll_api *api, const uint32_t *options);
+void atoll_e2b_close(void *state);
+bool atoll_e2b_serve(void *state, struct atoll_http_request *req);
 
 /* facts.c */
 struct atoll_e2b_facts {

@@ -159,9 +159,11 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
     return atoll_e2b_token_fits(shown, token) ? 0 : refuse(err, ATOLL_E2B_UNAUTHORIZED);
 }
 
-static const struct atoll_facade facade = {.fail = fail, .admit = admit};
+static const struct atoll_protocol protocol = {.fail = fail, .admit = admit};
 
-const struct atoll_routes atoll_e2b_envd_routes = {rows, ATOLL_ARRAY_LEN(rows), &facade};
+const struct atoll_routes atoll_e2b_envd_routes = {.rows = rows,
+                                                   .count = ATOLL_ARRAY_LEN(rows),
+                                                   .protocol = &protocol};
 
 bool atoll_envd_is_running(const struct atoll_api_call *call)
 {

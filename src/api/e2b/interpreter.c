@@ -362,6 +362,8 @@ static const struct atoll_route rows[] = {
 };
 /* clang-format on */
 
-static const struct atoll_facade facade = {.fail = fail, .admit = admit};
+static const struct atoll_protocol protocol = {.fail = fail, .admit = admit};
 
-const struct atoll_routes atoll_e2b_interpreter_routes = {rows, ATOLL_ARRAY_LEN(rows), &facade};
+const struct atoll_routes atoll_e2b_interpreter_routes = {.rows = rows,
+                                                          .count = ATOLL_ARRAY_LEN(rows),
+                                                          .protocol = &protocol};

@@ -63,15 +63,18 @@ static void on_event(void *arg, const struct atoll_event *event)
     }
 }
 
-struct atoll_e2b_plane *atoll_e2b_plane_of(struct atoll_api *api)
+struct atoll_e2b_plane *atoll_e2b_plane_of(const struct atoll_api *api)
 {
-    struct atoll_e2b_plane *plane = api->e2b;
+    return atoll_api_facade_state(api, &atoll_e2b_facade);
+}
+
+void *atoll_e2b_open(struct atoll_api *api, const uint32_t *options)
+{
+    struct atoll_e2b_plane *plane = atoll_api_alloc(sizeof(*plane));
     const struct atoll_sandbox *sandbox;
 
-    if (plane)
-        return plane;
-    plane = api->e2b = atoll_api_alloc(sizeof(*plane));
     plane->api = api;
+    plane->max_hours = options[ATOLL_E2B_OPTION_MAX_HOURS];
     plane->made = atoll_api_alloc(sizeof(*plane->made) * ATOLL_PLANE_MADE_MAX);
     atoll_map_init(&plane->notes_by_sandbox);
     atoll_map_init(&plane->notes_by_exec);
@@ -83,10 +86,10 @@ struct atoll_e2b_plane *atoll_e2b_plane_of(struct atoll_api *api)
     return plane;
 }
 
-struct atoll_e2b_plane *atoll_e2b_plane_free(struct atoll_e2b_plane *plane)
+void atoll_e2b_close(void *state)
 {
-    if (!plane)
-        return NULL;
+    struct atoll_e2b_plane *plane = state;
+
     plane->events = atoll_events_unsubscribe(plane->events);
     atoll_plane_ports_close(plane);
     atoll_notes_drop_all(plane);
@@ -95,7 +98,6 @@ struct atoll_e2b_plane *atoll_e2b_plane_free(struct atoll_e2b_plane *plane)
     atoll_map_done(&plane->notes_by_exec);
     free(plane->made);
     free(plane);
-    return NULL;
 }
 
 /* Addressing. */
@@ -329,9 +331,9 @@ static void serve_at(struct atoll_e2b_plane *plane, struct atoll_http_request *r
     atoll_e2b_facts_done(&facts);
 }
 
-bool atoll_e2b_serve(struct atoll_api *api, struct atoll_http_request *req)
+bool atoll_e2b_serve(void *state, struct atoll_http_request *req)
 {
-    struct atoll_e2b_plane *plane = atoll_e2b_plane_of(api);
+    struct atoll_e2b_plane *plane = state;
     struct address to = {0};
     const char *authority;
     size_t n;
@@ -342,7 +344,7 @@ bool atoll_e2b_serve(struct atoll_api *api, struct atoll_http_request *req)
     (void)atoll_target_path(atoll_http_target(req), &authority, &n);
     if (authority)
         return false;
-    r = by_header(api, req, &to);
+    r = by_header(plane->api, req, &to);
     if (r == 0)
         r = by_host(plane, req, &to);
     if (r == 0)
@@ -352,7 +354,7 @@ bool atoll_e2b_serve(struct atoll_api *api, struct atoll_http_request *req)
     if (atoll_http_method(req) == ATOLL_OPTIONS &&
         (to.port == ATOLL_E2B_ENVD_PORT || to.port == ATOLL_E2B_INTERPRETER_PORT))
         atoll_plane_preflight(req);
-    else if (api->draining)
+    else if (plane->api->draining)
         atoll_plane_refuse(req, 503, "The daemon is shutting down\n");
     else
         serve_at(plane, req, &to, true);

@@ -12,6 +12,7 @@
 
 struct atoll_e2b_plane {
     struct atoll_api *api;
+    uint32_t max_hours;                               /* longest timeout; 0: unlimited */
     struct atoll_subscription *events;                /* owned */
     struct atoll_proxy *proxy;                        /* owned: to ports inside sandboxes */
     struct atoll_list dialings;                       /* ports.c */
@@ -23,8 +24,8 @@ struct atoll_e2b_plane {
     size_t made_count;
 };
 
-/* The plane of the API; created at first use. */
-struct atoll_e2b_plane *atoll_e2b_plane_of(struct atoll_api *api);
+/* The plane of the API. */
+struct atoll_e2b_plane *atoll_e2b_plane_of(const struct atoll_api *api);
 
 /* plane_answers.c: responses of the daemon instead of the sandbox; each ends the request. */
 

@@ -1,7 +1,9 @@
 /*
  * The control plane of E2B, both versions of its API. docs/e2b.md has the same table.
  */
+#include <string.h>
 #include "api/e2b/e2b_internal.h"
+#include "base/text.h"
 
 #define BOX "/sandboxes/{sandboxID}"
 #define NONE ATOLL_BODY_NONE
@@ -64,6 +66,42 @@ static const struct atoll_route rows[] = {
 };
 /* clang-format on */
 
-static const struct atoll_facade facade = {.fail = atoll_e2b_fail, .takes_slashes = true};
+static bool is_template(const char *text)
+{
+    return *text && text[strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                      "0123456789._-:%")] == '\0';
+}
 
-const struct atoll_routes atoll_e2b_routes = {rows, ATOLL_ARRAY_LEN(rows), &facade};
+/* {sandboxID}: older clients append "-" and a suffix. {template}: with an optional team and tag. */
+static const struct atoll_param_kind params[] = {
+    {"{sandboxID}", offsetof(struct atoll_route_params, id), 33, atoll_text_is_id, NULL, '-',
+     "Invalid sandbox ID"},
+    {"{template}", offsetof(struct atoll_route_params, template), 129, is_template,
+     "the name of a template", '\0', NULL},
+};
+
+static const struct atoll_protocol protocol = {.fail = atoll_e2b_fail, .takes_slashes = true};
+
+static const struct atoll_routes routes = {rows, ATOLL_ARRAY_LEN(rows), &protocol, params,
+                                           ATOLL_ARRAY_LEN(params)};
+static const struct atoll_routes *const tables[] = {&routes, NULL};
+
+/* Clients derive these names from a domain. */
+static const char *const hosts[] = {"api", "sandbox", NULL};
+
+static const struct atoll_facade_option options[] = {
+    [ATOLL_E2B_OPTION_MAX_HOURS] = {"e2b-max-hours", "ATOLL_E2B_MAX_HOURS", 8784, "24",
+                                    "longest timeout that E2B clients may request; 0: unlimited "
+                                    "(24)"},
+};
+
+const struct atoll_facade atoll_e2b_facade = {
+    .tables = tables,
+    .hosts = hosts,
+    .key = &atoll_e2b_key,
+    .options = options,
+    .option_count = ATOLL_ARRAY_LEN(options),
+    .open = atoll_e2b_open,
+    .close = atoll_e2b_close,
+    .serve = atoll_e2b_serve,
+};

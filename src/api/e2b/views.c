@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
+#include "api/e2b/plane.h"
 #include "api/preview.h"
 #include "engine/json_memory.h"
 
@@ -207,7 +207,7 @@ int atoll_e2b_decode(struct atoll_body *body, const uint8_t *bytes, size_t n,
 int atoll_e2b_check_timeout(const struct atoll_api_call *call, uint64_t seconds,
                             struct atoll_error *err)
 {
-    uint32_t hours = call->api->config.e2b_max_hours;
+    uint32_t hours = atoll_e2b_plane_of(call->api)->max_hours;
 
     if (hours == 0 || seconds <= (uint64_t)hours * HOUR_S)
         return 0;

@@ -71,6 +71,10 @@ atoll_rest_handler atoll_rest_context_create, atoll_rest_context_list, atoll_res
 /* registry.c */
 atoll_rest_handler atoll_rest_registry_get, atoll_rest_registry_list, atoll_rest_registry_item;
 
+/* artifacts.c: routes for artifacts of destroyed sandboxes, which the check of owners would not
+ * find. */
+extern const struct atoll_routes atoll_rest_artifact_routes;
+
 /* The sandbox in the route; NULL: *err is set. Valid until control returns to the loop. */
 struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
                                               struct atoll_error *err);

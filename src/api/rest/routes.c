@@ -140,4 +140,7 @@ static const struct atoll_route rows[] = {
 };
 /* clang-format on */
 
-const struct atoll_routes atoll_rest_routes = {rows, ATOLL_ARRAY_LEN(rows), NULL};
+static const struct atoll_routes routes = {.rows = rows, .count = ATOLL_ARRAY_LEN(rows)};
+static const struct atoll_routes *const tables[] = {&routes, &atoll_rest_artifact_routes, NULL};
+
+const struct atoll_facade atoll_rest_facade = {.is_own = true, .tables = tables};

@@ -271,7 +271,7 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
     return atoll_api_authorize(call, call->route->scope, err);
 }
 
-static const struct atoll_facade facade = {.admit = admit};
+static const struct atoll_protocol protocol = {.admit = admit};
 
 #define READ ATOLL_SCOPE_READ
 #define NONE ATOLL_BODY_NONE
@@ -289,4 +289,6 @@ static const struct atoll_route rows[] = {
 };
 /* clang-format on */
 
-const struct atoll_routes atoll_rest_artifact_routes = {rows, ATOLL_ARRAY_LEN(rows), &facade};
+const struct atoll_routes atoll_rest_artifact_routes = {.rows = rows,
+                                                        .count = ATOLL_ARRAY_LEN(rows),
+                                                        .protocol = &protocol};

@@ -27,18 +27,27 @@ static struct atoll_access *access_of(struct atoll_api_call *call, struct atoll_
     return access;
 }
 
+/* The key in the form of each facade that has one. */
+static void write_spellings(struct atoll_json_out *out, const char *key)
+{
+    char text[ATOLL_KEY_SPELLING_MAX + 1] = "";
+
+    for (const struct atoll_facade *const *f = atoll_facades; *f; f++)
+        if ((*f)->key) {
+            (*f)->key->write(key, text);
+            atoll_json_text(out, (*f)->key->field, text);
+        }
+    OPENSSL_cleanse(text, sizeof(text));
+}
+
 static void write_key(struct atoll_json_out *out, const struct atoll_key_view *view,
                       const char *key)
 {
-    char e2b[ATOLL_E2B_KEY_LEN + 1];
-
     atoll_json_open(out, NULL, '{');
     atoll_json_text(out, "id", view->id);
     if (key) {
-        atoll_key_to_e2b(key, e2b);
         atoll_json_text(out, "key", key);
-        atoll_json_text(out, "e2b_key", e2b);
-        OPENSSL_cleanse(e2b, sizeof(e2b));
+        write_spellings(out, key);
     }
     atoll_json_text(out, "tenant", view->tenant);
     atoll_json_text(out, "scope", atoll_scope_name(view->scope));

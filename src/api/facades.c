@@ -1,0 +1,20 @@
+/*
+ * The list of facades: one line for each, here and in the includes.
+ */
+#include "api/e2b/e2b.h"
+#include "api/facade.h"
+#include "api/rest/rest.h"
+
+const struct atoll_facade *const atoll_facades[] = {&atoll_rest_facade, &atoll_e2b_facade, NULL};
+
+_Static_assert(ATOLL_ARRAY_LEN(atoll_facades) <= ATOLL_FACADES_MAX + 1, "ATOLL_FACADES_MAX");
+
+const struct atoll_facade_option *atoll_facade_option_at(size_t index)
+{
+    for (const struct atoll_facade *const *f = atoll_facades; *f; f++) {
+        if (index < (*f)->option_count)
+            return &(*f)->options[index];
+        index -= (*f)->option_count;
+    }
+    return NULL;
+}
