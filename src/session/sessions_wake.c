@@ -6,23 +6,24 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/waiters.h"
+#include "loop/steps.h"
+#include "registry/environment_create.h"
 #include "session/sessions_internal.h"
 
 /* Holds the session's id instead of a pointer: the session may end meanwhile. */
 struct waking {
+    struct atoll_steps steps;
     struct atoll_sessions *sessions;
     char id[ATOLL_ID_LEN + 1];
     struct atoll_list waiters; /* see atoll_waiters_add() */
 };
 
-static void finish(struct waking *w, const struct atoll_error *error)
+static void resume(void *arg)
 {
-    struct atoll_session *session = atoll_sessions_find(w->sessions, w->id);
+    struct waking *w = arg;
+    const struct atoll_session *session = atoll_sessions_find(w->sessions, w->id);
 
-    if (session)
-        session->waking = NULL;
-    atoll_waiters_tell(&w->waiters, error);
-    free(w);
+    atoll_engine_resume(w->sessions->engine, session->sandbox_id, atoll_steps_done, &w->steps);
 }
 
 static void started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
@@ -35,42 +36,46 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     if (error) {
         wrapped = *error;
         (void)atoll_wrap(&wrapped, "the start command of the session");
-        finish(w, &wrapped);
-        return;
-    }
-    atoll_exec_get(exec, &view);
-    if (session) {
+        error = &wrapped;
+    } else if (exec && session) {
+        atoll_exec_get(exec, &view);
         (void)!atoll_text_copy(session->start_exec, sizeof(session->start_exec), view.id);
         if (atoll_sessions_store(w->sessions, session, &wrapped) < 0)
             atoll_log(ATOLL_LOG_ERROR, "session not stored", "session", session->id, "error",
                       wrapped.text, NULL);
     }
-    finish(w, NULL);
+    atoll_steps_done(&w->steps, error);
 }
 
-static void resumed(void *arg, const struct atoll_error *error)
+static void start(void *arg)
 {
     struct waking *w = arg;
-    const struct atoll_session *session = error ? NULL : atoll_sessions_find(w->sessions, w->id);
+    const struct atoll_session *session = atoll_sessions_find(w->sessions, w->id);
     struct atoll_environment e;
-    struct atoll_exec_start start = {0};
     struct atoll_error unknown;
-    const char **argv;
-    size_t n = 0;
 
-    if (session &&
-        atoll_environment_find(w->sessions->registry, session->environment, &e, &unknown) == 0)
-        n = json_array_size(e.start);
-    if (n == 0) {
-        finish(w, error);
-        return;
-    }
-    argv = atoll_session_alloc((n + 1) * sizeof(*argv));
-    for (size_t i = 0; i < n; i++)
-        argv[i] = json_string_value(json_array_get(e.start, i));
-    start.argv = argv;
-    atoll_engine_exec(w->sessions->engine, session->sandbox_id, &start, started, w);
-    free(argv);
+    if (!session ||
+        atoll_environment_find(w->sessions->registry, session->environment, &e, &unknown) < 0)
+        atoll_steps_done(&w->steps, NULL);
+    else
+        atoll_environment_start(w->sessions->engine, e.start, session->sandbox_id, started, w);
+}
+
+/* A sandbox whose start command fails stays up: it is the client's. */
+static const struct atoll_step steps[] = {
+    {"resuming the sandbox", resume, NULL},
+    {"starting the start command", start, NULL},
+};
+
+static void finish(void *arg, const struct atoll_error *error)
+{
+    struct waking *w = arg;
+    struct atoll_session *session = atoll_sessions_find(w->sessions, w->id);
+
+    if (session)
+        session->waking = NULL;
+    atoll_waiters_tell(&w->waiters, error);
+    free(w);
 }
 
 void atoll_session_wake(struct atoll_sessions *sessions, struct atoll_session *session,
@@ -91,9 +96,12 @@ void atoll_session_wake(struct atoll_sessions *sessions, struct atoll_session *s
         return;
     }
     w = session->waking = atoll_session_alloc(sizeof(*w));
-    w->sessions = sessions;
+    *w = (struct waking){
+        .steps = {.steps = steps, .count = ATOLL_ARRAY_LEN(steps), .arg = w, .done = finish},
+        .sessions = sessions,
+    };
     memcpy(w->id, session->id, sizeof(w->id));
     atoll_list_init(&w->waiters);
     atoll_waiters_add(&w->waiters, done, arg);
-    atoll_engine_resume(sessions->engine, session->sandbox_id, resumed, w);
+    atoll_steps_start(&w->steps);
 }

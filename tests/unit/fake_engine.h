@@ -22,6 +22,7 @@ struct atoll_sandbox {
     struct atoll_limits limits;
     uint32_t waived;
     char metadata[256], facade[1024];
+    char template[65], interpreter[65], env[256]; /* env: each with a space after it */
 };
 
 struct fake_piece {
@@ -252,6 +253,15 @@ void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create 
                        create->metadata_json ? create->metadata_json : "");
         (void)snprintf(s->facade, sizeof(s->facade), "%s",
                        create->facade_json ? create->facade_json : "");
+        (void)snprintf(s->template, sizeof(s->template), "%s",
+                       create->template_name ? create->template_name : "");
+        (void)snprintf(s->interpreter, sizeof(s->interpreter), "%s",
+                       create->interpreter ? create->interpreter : "");
+        s->env[0] = '\0';
+        for (const char *const *p = create->env; p && *p; p++) {
+            size_t n = strlen(s->env);
+            (void)snprintf(s->env + n, sizeof(s->env) - n, "%s ", *p);
+        }
     }
     fake_answer(call_sandbox, (void (*)(void))done, arg, s, error);
 }

@@ -9,6 +9,7 @@
 #include "api/e2b/e2b_internal.h"
 #include "api/idempotency.h"
 #include "engine/json_memory.h"
+#include "registry/environment_create.h"
 
 #define METADATA_MAX ((size_t)64 * 1024)
 
@@ -167,137 +168,32 @@ static int make_facts(const struct atoll_api_call *call, const struct request *q
     return strlen(text) <= ATOLL_E2B_FACTS_MAX ? 0 : refuse(err, "network must be at most 64 KiB");
 }
 
-/* Variables. */
-
-static bool is_given(const char *const *env, const char *name)
-{
-    size_t n = strlen(name);
-
-    for (; env && *env; env++)
-        if (strncmp(*env, name, n) == 0 && (*env)[n] == '=')
-            return true;
-    return false;
-}
-
-/* The variables of the request, and those of the environment that it does not set. One block,
- * pointers first. */
-static const char *const *merge_env(struct atoll_body *body, const json_t *base,
-                                    const char *const *given)
-{
-    json_t *object = (json_t *)base, *value;
-    size_t count = 0, bytes = 0, at = 0;
-    const char *name, **env;
-    char *text;
-
-    if (json_object_size(base) == 0)
-        return given;
-    for (const char *const *p = given; p && *p; p++)
-        count++;
-    json_object_foreach(object, name, value) bytes += strlen(name) + json_string_length(value) + 2;
-    count += json_object_size(base);
-    env = atoll_api_alloc((count + 1) * sizeof(*env) + bytes);
-    atoll_body_take(body, (void *)env);
-    text = (char *)(env + count + 1);
-    for (const char *const *p = given; p && *p; p++)
-        env[at++] = *p;
-    json_object_foreach(object, name, value)
-    {
-        if (is_given(given, name))
-            continue;
-        env[at++] = text;
-        text = stpcpy(stpcpy(stpcpy(text, name), "="), json_string_value(value)) + 1;
-    }
-    return env;
-}
-
 /* Creating the sandbox. */
-
-struct making {
-    struct atoll_api_call *call;
-    json_t *start; /* a reference; NULL: no start command */
-    char id[33];
-    struct atoll_error error; /* why the sandbox is destroyed again */
-};
-
-static void making_free(struct making *m)
-{
-    json_decref(m->start);
-    free(m);
-}
 
 static void forgotten(void *arg ATOLL_UNUSED, const struct atoll_error *error ATOLL_UNUSED)
 {
 }
 
-static void finish(struct making *m)
-{
-    struct atoll_api_call *call = m->call;
-    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, m->id);
-    struct atoll_error error;
-
-    if (!sandbox) {
-        (void)atoll_fail(&error, ATOLL_ERR_ABORTED, ECANCELED,
-                         "the sandbox was destroyed while it was created");
-        atoll_api_fail(call, &error);
-    } else if (atoll_api_client_is_gone(call) && !call->idempotency) {
-        /* The client did not receive the id, so no client could destroy the sandbox. */
-        atoll_engine_destroy(call->engine, m->id, ATOLL_E2B_WHO_GONE, forgotten, NULL);
-        atoll_api_drop(call);
-    } else {
-        /* For the audit log. */
-        (void)snprintf(call->params.id, sizeof(call->params.id), "%s", m->id);
-        atoll_e2b_reply_made(call, 201, sandbox);
-    }
-    making_free(m);
-}
-
-static void taken_down(void *arg, const struct atoll_error *error ATOLL_UNUSED)
-{
-    struct making *m = arg;
-
-    atoll_api_fail(m->call, &m->error);
-    making_free(m);
-}
-
-static void started(void *arg, struct atoll_exec *exec ATOLL_UNUSED,
-                    const struct atoll_error *error)
-{
-    struct making *m = arg;
-
-    if (!error) {
-        finish(m);
-        return;
-    }
-    m->error = *error;
-    (void)atoll_wrap(&m->error, "the start command of the template");
-    atoll_engine_destroy(m->call->engine, m->id, "the daemon, because its start command failed",
-                         taken_down, m);
-}
-
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
-    struct making *m = arg;
-    size_t n = json_array_size(m->start);
+    struct atoll_api_call *call = arg;
     struct atoll_sandbox_view view;
-    const char **argv;
 
     if (error) {
-        atoll_api_fail(m->call, error);
-        making_free(m);
+        atoll_api_fail(call, error);
         return;
     }
     atoll_sandbox_get(sandbox, &view);
-    (void)snprintf(m->id, sizeof(m->id), "%s", view.id);
-    atoll_engine_keep_history(m->call->engine, m->id);
-    if (n == 0) {
-        finish(m);
+    if (atoll_api_client_is_gone(call) && !call->idempotency) {
+        /* The client did not receive the id, so no client could destroy the sandbox. */
+        atoll_engine_destroy(call->engine, view.id, ATOLL_E2B_WHO_GONE, forgotten, NULL);
+        atoll_api_drop(call);
         return;
     }
-    argv = atoll_api_alloc((n + 1) * sizeof(*argv));
-    for (size_t i = 0; i < n; i++)
-        argv[i] = json_string_value(json_array_get(m->start, i));
-    atoll_engine_exec(m->call->engine, m->id, &(struct atoll_exec_start){.argv = argv}, started, m);
-    free(argv);
+    atoll_engine_keep_history(call->engine, view.id);
+    /* For the audit log. */
+    (void)snprintf(call->params.id, sizeof(call->params.id), "%s", view.id);
+    atoll_e2b_reply_made(call, 201, sandbox);
 }
 
 static enum atoll_at_deadline at_deadline_of(const struct request *q)
@@ -308,60 +204,47 @@ static enum atoll_at_deadline at_deadline_of(const struct request *q)
 }
 
 static int prepare(const struct atoll_api_call *call, const struct request *q,
-                   struct atoll_body *body, struct atoll_create *create, const json_t **ret_start,
-                   struct atoll_error *err)
+                   struct atoll_body *body, struct atoll_e2b_template *t,
+                   struct atoll_create *create, struct atoll_error *err)
 {
-    struct atoll_e2b_template t;
     int r = check(call, q, err);
 
     if (r == 0)
-        r = atoll_e2b_template_find(call, q->template_id, &t, err);
+        r = atoll_e2b_template_find(call, q->template_id, t, err);
     if (r < 0)
         return r;
     *create = (struct atoll_create){
-        .template_name = t.name,
-        .limits = t.environment.limits,
-        .env = merge_env(body, t.environment.env, q->env),
-        .env_is_common = !q->env || !*q->env,
-        .interpreter = t.environment.language,
+        .template_name = t->name,
+        .env = q->env,
         .owner = call->caller.tenant,
         .lifetime.at_deadline = at_deadline_of(q),
+        /* Timeout 0 means "unlimited" to the engine, but "immediately" to these clients. */
+        .limits.timeout_s =
+            (uint32_t)ATOLL_MIN(ATOLL_MAX(q->timeout_s, UINT64_C(1)), (uint64_t)UINT32_MAX),
     };
-    *ret_start = t.environment.start;
-    /* Timeout 0 means "unlimited" to the engine, but "immediately" to these clients. */
-    create->limits.timeout_s =
-        (uint32_t)ATOLL_MIN(ATOLL_MAX(q->timeout_s, UINT64_C(1)), (uint64_t)UINT32_MAX);
     r = check_metadata(q->metadata, body, &create->metadata_json, err);
-    return r < 0 ? r : make_facts(call, q, &t, body, &create->facade_json, err);
+    return r < 0 ? r : make_facts(call, q, t, body, &create->facade_json, err);
 }
 
 static void create_sandbox(struct atoll_api_call *call, const uint8_t *bytes, size_t n,
                            struct request *q, bool always_secure)
 {
-    struct atoll_create create = {0};
-    const json_t *start = NULL;
+    struct atoll_e2b_template template;
+    struct atoll_environment_create create = {.environment = &template.environment};
     struct atoll_error error;
     struct atoll_body body;
-    struct making *m;
-    int r;
 
     if (atoll_idempotency_check(call, bytes, n))
         return;
-    r = atoll_e2b_decode(&body, bytes, n, fields, q, &error);
-    if (r < 0) {
+    if (atoll_e2b_decode(&body, bytes, n, fields, q, &error) < 0) {
         atoll_api_fail(call, &error);
         return;
     }
     q->secure = q->secure || always_secure;
-    r = prepare(call, q, &body, &create, &start, &error);
-    if (r < 0) {
+    if (prepare(call, q, &body, &template, &create.sandbox, &error) < 0)
         atoll_api_fail(call, &error);
-    } else {
-        m = atoll_api_alloc(sizeof(*m));
-        m->call = call;
-        m->start = json_incref((json_t *)start);
-        atoll_engine_create(call->engine, &create, created, m);
-    }
+    else
+        atoll_environment_create(call->engine, &create, created, call);
     atoll_body_done(&body);
 }
 
