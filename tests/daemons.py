@@ -25,7 +25,6 @@ ID_BLOCKS = 28  # as in src/spawn/id_block.c
 
 # In the environment of daemon and CLI, as an operator's secret would be; tests look for it inside.
 LAUNCHER_CANARY = "ATOLL_LAUNCHER_CANARY"
-NO_DESCRIPTORS = "ATOLL_TEST_NO_DESCRIPTORS"
 
 # How much longer than on a usual machine things may take: this one may be emulated.
 SLACK = float(os.environ.get("ATOLL_TEST_SLACK", "1"))
@@ -51,11 +50,10 @@ class Daemon:
             "ATOLL_SOCKET": str(self.socket),
             LAUNCHER_CANARY: "the launcher's environment",
         }
-        if WRAPPER:
-            # Valgrind refuses seccomp(2). A build without -Dtest_switches=true does not obey this.
-            self.env["ATOLL_WEAKEN"] = "own_filter"
-        if NO_DESCRIPTORS in os.environ:  # see test_without_descriptors.py
-            self.env[NO_DESCRIPTORS] = "1"
+        # A build without -Dtest_switches=true ignores this. Valgrind refuses seccomp(2).
+        weakened = [os.environ.get("ATOLL_WEAKEN"), "own_filter" if WRAPPER else None]
+        if any(weakened):
+            self.env["ATOLL_WEAKEN"] = ",".join(filter(None, weakened))
         self.launcher = []  # a command that starts the daemon's
         self.process = None
         self.cgroup_parents = set()  # the directories that hold the cgroups of its sandboxes

@@ -14,7 +14,8 @@
  *                      they pass, so that a test can try every point. See tests/faults.py.
  *   ATOLL_WEAKEN       LAYER[,LAYER...]: layers of isolation to omit, so that a test can check that
  *                      their absence is detected. `own_filter` is the daemon's own seccomp filter
- *                      (valgrind does not support seccomp(2)).
+ *                      (valgrind does not support seccomp(2)); `descriptors` is not a layer: the
+ *                      daemon takes no descriptors from agents.
  *
  * A point is named folder.operation ("templates.save", "spawn.overlay"). Thread: any.
  */

@@ -216,9 +216,6 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .waived = d->config.waived,
         .offload = true,
         .io_bytes = (uint64_t)d->config.io_mbps << 20,
-        .no_descriptors = getenv("ATOLL_TEST_NO_DESCRIPTORS") != NULL,
-        .reattach_max_ms = getenv("ATOLL_TEST_HURRY") ? 200 : 0,
-        .orphans_ms = getenv("ATOLL_TEST_HURRY") ? 500 : 0,
         .kinds = &atoll_provider_choices,
     };
     char file[ATOLL_CONFIG_PATH_MAX];

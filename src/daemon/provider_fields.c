@@ -19,18 +19,20 @@ static const struct atoll_yaml_field defaults[] = {
     {0},
 };
 static const struct atoll_yaml_field kind_names[7];
-#define COMMON                                                        \
-    {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                  \
-        {"order", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},            \
-        {"max_sandboxes", ATOLL_YAML_WHOLE, false, 0, 65536, NULL},   \
-        {"kind", ATOLL_YAML_CHOICE, false, 0, 0, kind_names},         \
-        {"named_only", ATOLL_YAML_BOOL, false, 0, 0, NULL},           \
-        {"weight", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},           \
-        {"languages", ATOLL_YAML_STRINGS, false, 1, 32, NULL},        \
-        {"most", ATOLL_YAML_OBJECT, false, 0, 0, defaults},           \
-        {"check_seconds", ATOLL_YAML_NUMBER, false, 0.1, 3600, NULL}, \
-    {                                                                 \
-        "defaults", ATOLL_YAML_OBJECT, false, 0, 0, defaults          \
+#define COMMON                                                           \
+    {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                     \
+        {"order", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},               \
+        {"max_sandboxes", ATOLL_YAML_WHOLE, false, 0, 65536, NULL},      \
+        {"kind", ATOLL_YAML_CHOICE, false, 0, 0, kind_names},            \
+        {"named_only", ATOLL_YAML_BOOL, false, 0, 0, NULL},              \
+        {"weight", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},              \
+        {"languages", ATOLL_YAML_STRINGS, false, 1, 32, NULL},           \
+        {"most", ATOLL_YAML_OBJECT, false, 0, 0, defaults},              \
+        {"check_seconds", ATOLL_YAML_NUMBER, false, 0.1, 3600, NULL},    \
+        {"orphans_seconds", ATOLL_YAML_NUMBER, false, 0.1, 86400, NULL}, \
+        {"reattach_seconds", ATOLL_YAML_NUMBER, false, 0.1, 3600, NULL}, \
+    {                                                                    \
+        "defaults", ATOLL_YAML_OBJECT, false, 0, 0, defaults             \
     }
 #define TEXT(name)                                    \
     {                                                 \

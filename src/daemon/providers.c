@@ -117,8 +117,10 @@ static int check_name(const struct atoll_provider_set *set, const struct wanted 
 static int digest(const json_t *settings, char out[65], struct atoll_error *err)
 {
     static const char *const of_engine[] = {
-        "enabled",  "order", "named_only", "max_sandboxes", "languages", "check_seconds",
-        "defaults", "most",  "@line",      "@kind",         "kind",      "weight"};
+        "enabled",   "order",         "named_only",      "max_sandboxes",
+        "languages", "check_seconds", "orphans_seconds", "reattach_seconds",
+        "defaults",  "most",          "@line",           "@kind",
+        "kind",      "weight"};
     static const char *const files[] = {"api_key_file", "ca_file", "ca", "cert", "key"};
     json_t *own = settings ? json_copy((json_t *)(uintptr_t)settings) : json_object();
     ATOLL_AUTOFREE char *text = NULL;
@@ -259,6 +261,8 @@ static void describe(struct wanted *w, struct atoll_engine_provider *to)
         .named_only = atoll_setting_is_true(o, "named_only"),
         .weight = (uint32_t)atoll_setting_number(o, "weight"),
         .check_ms = (uint32_t)(atoll_setting_number(o, "check_seconds") * 1000),
+        .orphans_ms = (uint32_t)(atoll_setting_number(o, "orphans_seconds") * 1000),
+        .reattach_ms = (uint32_t)(atoll_setting_number(o, "reattach_seconds") * 1000),
         .limits = limits_of(json_object_get(o, "defaults")),
         .most = limits_of(json_object_get(o, "most")),
         .image = atoll_setting_text(o, "default_image"),

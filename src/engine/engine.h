@@ -66,11 +66,13 @@ struct atoll_engine_provider {
     struct atoll_limits most; /* upper bounds of what a request may ask for; 0 fields: unbounded */
     uint32_t max_sandboxes;   /* 0: no limit */
     struct atoll_limits
-        limits;        /* defaults for fields that a request leaves 0; 0 fields: the engine's */
-    const char *image; /* default image; NULL: none */
-    bool named_only;   /* used only for requests that name it */
-    uint32_t weight;   /* with ATOLL_PLACE_WEIGHT: its share of the sandboxes; 0: 1 */
-    uint32_t check_ms; /* interval of health checks; 0: 10 s, or 30 */
+        limits;           /* defaults for fields that a request leaves 0; 0 fields: the engine's */
+    const char *image;    /* default image; NULL: none */
+    bool named_only;      /* used only for requests that name it */
+    uint32_t weight;      /* with ATOLL_PLACE_WEIGHT: its share of the sandboxes; 0: 1 */
+    uint32_t check_ms;    /* interval of health checks; 0: 10 s, or 30 */
+    uint32_t orphans_ms;  /* interval at which it is asked for orphaned sandboxes; 0: 5 minutes */
+    uint32_t reattach_ms; /* maximum backoff before an agent is dialed again; 0: 10 s */
 };
 
 struct atoll_engine_config {
@@ -90,10 +92,6 @@ struct atoll_engine_config {
     /* Worker threads read, write and close descriptors from sandboxes; false: the loop's thread
      * does, for tests. */
     bool offload;
-    bool no_descriptors;      /* for tests: behave as if agents cannot pass descriptors */
-    uint32_t reattach_max_ms; /* maximum backoff before an agent is dialed again; 0: 10 s */
-    /* Interval at which providers are asked for orphaned sandboxes; 0: five minutes. */
-    uint32_t orphans_ms;
     const char *host_json; /* the doctor's report; copied */
     /* For the error text when no provider can make what a request asks for: the kinds of providers
      * that could be configured (borrowed, must outlive the engine; NULL: no hint) and the name of

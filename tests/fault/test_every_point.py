@@ -50,7 +50,7 @@ def walkers():
     fake = {"enabled": True, "order": 9, "check_seconds": 3600}
     with walk({"fake": fake, "native": {"check_seconds": 3600}}) as plain, \
             walk({"native": {"check_seconds": 3600}}, ATOLL_POOL="2",
-                 ATOLL_TEST_NO_DESCRIPTORS="1") as odd:
+                 ATOLL_WEAKEN="descriptors") as odd:
         yield {"plain": plain, "odd": odd}
 
 

@@ -7,8 +7,7 @@ from daemons import wait_until
 
 @pytest.fixture(scope="module")
 def world():
-    with places.world(["docker"], docker={"pool": 2, "check_seconds": 0.2},
-                      environment={"ATOLL_TEST_HURRY": "1"}) as made:
+    with places.world(["docker"], docker={"pool": 2, "check_seconds": 0.2, "orphans_seconds": 0.5}) as made:
         if "docker" in made.missing:
             pytest.skip(f"no docker here: {made.missing['docker']}")
         yield made

@@ -20,9 +20,10 @@ class World:
         self.directory = directory
         self.control = directory / "control"
         self.daemon = Daemon(BUILD, directory)
-        self.daemon.env |= {"ATOLL_LOG_LEVEL": "debug", "ATOLL_TEST_HURRY": "1"}
+        self.daemon.env["ATOLL_LOG_LEVEL"] = "debug"
         self.daemon.state.mkdir(mode=0o700)
-        fake = {"enabled": True, "order": 1, "check_seconds": 0.2, "control": str(self.control)}
+        fake = {"enabled": True, "order": 1, "check_seconds": 0.2, "orphans_seconds": 0.5,
+                "reattach_seconds": 0.2, "control": str(self.control)}
         self.placement = None
         self.settings = {"fake": fake | settings.pop("fake", {}), **settings}
         self.write()

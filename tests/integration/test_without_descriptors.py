@@ -1,24 +1,32 @@
-"""What is done where descriptors do not pass between agent and daemon.
+"""Sandboxes whose agent cannot pass descriptors to the daemon.
 
 The tests of files, previews and E2B are run once more with a daemon that does not take descriptors:
-contents then travel through the agent's connection, and ports through tunnels.
+contents then travel through the agent's connection, and ports through tunnels. Native sandboxes
+behave like this only with a test switch (src/base/switches.h).
 """
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import faults
 import pytest
-from daemons import BUILD, NO_DESCRIPTORS, running, wait_until
+from daemons import BUILD, running, wait_until
 from rest import Rest
 
 HERE = Path(__file__).parent
+SWITCH = {"ATOLL_WEAKEN": "descriptors"}
 
 # Of a file that is brought out as a whole nothing can be missing later.
 NOT_THE_SAME = "not test_a_file_that_shrinks_is_never_taken_for_whole"
 
 
-@pytest.mark.skipif(NO_DESCRIPTORS in os.environ, reason="these are those tests")
+@pytest.fixture(scope="module", autouse=True)
+def switches():
+    if not faults.compiled_in():
+        pytest.skip("a build without -Dtest_switches=true takes descriptors")
+
+
 @pytest.mark.parametrize(
     "names, only",
     [
@@ -33,23 +41,17 @@ def test_the_same_without(names, only):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
          *(str(HERE / name) for name in names), *(["-k", only] if only else [])],
-        env={**os.environ, NO_DESCRIPTORS: "1"}, capture_output=True, text=True, timeout=600,
+        env=os.environ | SWITCH, capture_output=True, text=True, timeout=600,
     )
     assert done.returncode == 0, done.stdout[-5000:]
 
 
 @pytest.fixture(scope="module")
 def rest():
-    before = os.environ.get(NO_DESCRIPTORS)
-    os.environ[NO_DESCRIPTORS] = "1"
-    try:
-        with running(BUILD) as daemon:
-            made = Rest(daemon.socket)
-            made.daemon = daemon
-            yield made
-    finally:
-        if before is None:
-            del os.environ[NO_DESCRIPTORS]
+    with running(BUILD, **SWITCH) as daemon:
+        made = Rest(daemon.socket)
+        made.daemon = daemon
+        yield made
 
 
 @pytest.fixture

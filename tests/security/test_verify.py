@@ -14,6 +14,7 @@ import threading
 import places
 import pytest
 from daemons import BUILD, ROOT, need_build, wait_for_room
+from faults import compiled_in
 from rest import Rest
 from test_isolation import CANNOT_TELL
 
@@ -31,15 +32,8 @@ CANNOT_TELL_MORE = {
 }
 
 
-def has_switches(build):
-    """Whether a build obeys ATOLL_WEAKEN."""
-    options = build / "meson-info/intro-buildoptions.json"
-    return options.exists() and any(option["name"] == "test_switches" and option["value"]
-                                    for option in json.loads(options.read_text()))
-
-
-ordinary = pytest.mark.skipif(has_switches(BUILD), reason="for the build that users have")
-weakened = pytest.mark.skipif(not has_switches(SWITCH_BUILD),
+ordinary = pytest.mark.skipif(compiled_in(BUILD), reason="for the build that users have")
+weakened = pytest.mark.skipif(not compiled_in(SWITCH_BUILD),
                               reason=f"{SWITCH_BUILD} was built without -Dtest_switches=true")
 
 

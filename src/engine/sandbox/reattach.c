@@ -60,9 +60,10 @@ bool atoll_sandbox_reattach_is_busy(const struct atoll_sandbox *s)
 
 static void step(void *arg);
 
-static void again(struct atoll_reattach *r)
+static void again(struct atoll_sandbox *s)
 {
-    const int64_t most = r->engine->config.reattach_max_ms;
+    const int64_t most = s->entry->config.reattach_ms;
+    struct atoll_reattach *r = s->reattach;
 
     r->pause_ms = ATOLL_MIN(2 * r->pause_ms, most ? most : PAUSE_MAX_MS);
     atoll_timer_set(&r->timer, r->engine->loop, r->pause_ms, step, r);
@@ -72,11 +73,10 @@ static void again(struct atoll_reattach *r)
  * answer. */
 static void retry_or_fail(struct atoll_sandbox *s, const char *why)
 {
-    struct atoll_reattach *r = s->reattach;
     char cause[200];
 
-    if (++r->tries < TRIES_MAX) {
-        again(r);
+    if (++s->reattach->tries < TRIES_MAX) {
+        again(s);
         return;
     }
     (void)snprintf(cause, sizeof(cause), "its agent does not answer any more: %.150s", why);
@@ -138,7 +138,7 @@ static void on_looked(void *arg, const struct atoll_provider_inspection *look,
     if (!s)
         return;
     if (error || look->state == ATOLL_INSPECT_PAUSED) {
-        again(r);
+        again(s);
         return;
     }
     if (look->state != ATOLL_INSPECT_ALIVE) {

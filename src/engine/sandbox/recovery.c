@@ -477,7 +477,7 @@ static void on_listed(void *arg, const struct atoll_error *error)
 static void list_sandboxes(struct atoll_provider_entry *provider_entry, struct recovery *start)
 {
     struct recovering *h = calloc(1, sizeof(*h));
-    uint32_t orphans_ms = provider_entry->engine->config.orphans_ms;
+    uint32_t orphans_ms = provider_entry->config.orphans_ms;
 
     if (!h)
         abort(); /* a small fixed object: the daemon is crash-only */

@@ -207,8 +207,7 @@ static void on_hello(void *arg, const struct atoll_reply *answer)
 
 int atoll_sandbox_open_agent(struct atoll_sandbox *s, int fd, struct atoll_error *err)
 {
-    bool fds =
-        s->provider->ops->caps(s->provider)->descriptors && !s->engine->config.no_descriptors;
+    bool fds = s->provider->ops->caps(s->provider)->descriptors && !atoll_weakened("descriptors");
     const struct atoll_am_hello hello = {.version = ATOLL_AGENT_VERSION,
                                          .features = fds ? ATOLL_AGENT_FEATURE_FDS : 0};
     struct atoll_lane lane;
