@@ -159,7 +159,7 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
 /* A persistent one, unless it is to be destroyed, or made and nobody knows of it yet. */
 static bool is_to_be_kept(const struct atoll_sandbox *s)
 {
-    return s->lifetime.persistent && !s->destroying &&
+    return s->options.lifetime.persistent && !s->destroying &&
            (s->change != ATOLL_CHANGE_NONE ||
             (s->state != ATOLL_SANDBOX_CREATING && s->state != ATOLL_SANDBOX_STOPPING));
 }
@@ -227,8 +227,8 @@ static void on_progress(void *arg, const char *id, const char *text)
 
     if (!s || s->entry != entry || s->state != ATOLL_SANDBOX_CREATING)
         return;
-    if (s->progress)
-        s->progress(s->progress_arg, text);
+    if (s->options.progress)
+        s->options.progress(s->options.progress_arg, text);
     if (s->progress_since_ms == 0)
         s->progress_since_ms = now;
     else if (now - s->progress_ms <

@@ -3,7 +3,7 @@
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "proto/agent_proto.h"
-#include "sandbox/spec.h"
+#include "sandbox/options.h"
 
 /*
  * The engine: sandboxes, the commands in them and their files. Facades (api/) see this header and
@@ -167,62 +167,11 @@ struct atoll_limits atoll_limits_default(void);
 uint32_t atoll_limit_by_name(const char *name);
 const char *atoll_limit_name(uint32_t limit); /* name of one bit */
 
-enum atoll_at_deadline {
-    ATOLL_DEADLINE_DESTROY, /* a persistent sandbox is stopped instead */
-    ATOLL_DEADLINE_PAUSE,
-    ATOLL_DEADLINE_PAUSE_DISK, /* its processes are ended */
-};
-
-/* What ends a sandbox besides its owner, and its budgets; 0 fields: unlimited. The deadline is
- * limits.timeout_s. */
-struct atoll_lifetime {
-    uint32_t idle_s;       /* time without a running command or a request */
-    uint32_t lease_s;      /* time without atoll_engine_heartbeat() */
-    bool connection_lease; /* ends with atoll_engine_connection_closed(), or when the daemon dies */
-    uint32_t cpu_budget_s; /* CPU time of all its processes; beyond it, its commands are killed */
-    uint64_t output_budget_bytes;       /* stdout and stderr of all its commands; likewise */
-    enum atoll_at_deadline at_deadline; /* what to do at the deadline or when idle */
-    bool persistent; /* its disk survives its processes, the daemon and the host */
-};
-
-/* Borrowed for the call; quota.c copies all that this and atoll_exec_start point to if the request
- * is queued. */
-struct atoll_create {
-    const char *template_name;  /* NULL: host */
-    struct atoll_limits limits; /* 0 fields: defaults */
-    uint32_t waived;
-    const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL; for all execs */
-    bool env_is_common;        /* env comes from the registry only and contains no secret */
-    const char *metadata_json; /* an object, or NULL; stored and returned */
-    const char *owner;         /* tenant; NULL: "default" */
-    struct atoll_lifetime lifetime;
-    /* Private data of the facade, which survives a restart and is not shown to clients; NULL: none.
-     * Not for secrets: it is stored on disk. */
-    const char *facade_json;
-    const char *const
-        *artifacts;          /* patterns of files to keep (engine/artifact/artifacts.h), or NULL */
-    const char *session_id;  /* of the session it belongs to, or NULL */
-    const char *provider;    /* name; NULL or "auto": any that can */
-    const char *image;       /* a container image instead of a template, or NULL */
-    const char *isolation;   /* "container", "gvisor", …; NULL: any */
-    const char *language;    /* language of the code that will run; NULL: unknown */
-    const char *interpreter; /* language whose interpreter may be started already; NULL: none */
-    enum atoll_network network;
-    uint32_t gpus;
-    /* When its provider loses it, make it again with the same id, without its files. */
-    bool recreate;
-    const struct atoll_mount *mounts; /* at most ATOLL_MOUNTS_MAX */
-    size_t mount_count;
-    const struct atoll_registry_login *login; /* for the image's registry, or NULL; never stored */
-    /* Called until done with a description of the current step; or NULL. */
-    void (*progress)(void *arg, const char *text);
-    void *progress_arg;
-};
-
 typedef void atoll_sandbox_fn(void *arg, struct atoll_sandbox *sandbox,
                               const struct atoll_error *error);
 
-void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
+/* Copies the options. */
+void atoll_engine_create(struct atoll_engine *engine, const struct atoll_options *options,
                          atoll_sandbox_fn *done, void *arg);
 /* The module that starts interpreters (contexts.h), also in pooled sandboxes. */
 typedef void atoll_done_fn(void *arg, const struct atoll_error *error);

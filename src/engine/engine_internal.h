@@ -62,16 +62,10 @@ struct atoll_provider_entry {
     struct atoll_timer check;
 };
 
-/* The parts of a create request that are needed to try another provider. */
-struct atoll_create_request {
-    struct atoll_limits limits; /* 0 fields: defaults */
-    uint32_t may_waive;         /* ATOLL_LIMIT_* */
-    bool named; /* the request names a template or an image: do not use a provider's default */
-    uint32_t routes[ATOLL_PROVIDERS_MAX]; /* serials of the entries that can make it, best first */
-    int route_count, route_next;
-    bool recreate;
-    int recreated; /* how often it was recreated since recreated_ms */
-    int64_t recreated_ms;
+/* The provider entries that can make a sandbox, best first, by serial; placement.c. */
+struct atoll_candidates {
+    uint32_t serials[ATOLL_PROVIDERS_MAX];
+    int count, next;
 };
 
 /* Sandboxes of one kind that are created ahead of requests; pool.c. */
@@ -173,34 +167,24 @@ struct atoll_sandbox {
     struct atoll_spec spec;
     struct atoll_provider_entry *entry; /* borrowed: where it is made */
     struct atoll_provider *provider;    /* entry->provider */
-    struct atoll_create_request request;
+    struct atoll_options options;       /* as requested, owned; spec has the limits that hold */
+    struct atoll_candidates candidates;
+    unsigned recreated; /* how often it was recreated since recreated_ms */
+    int64_t recreated_ms;
     enum atoll_sandbox_state was; /* UNREACHABLE: the state in the store */
     bool was_loaded;              /* from the store, and recovery has not decided about it yet */
     enum atoll_sandbox_state state;
     enum atoll_change change;
-    int64_t paused_unix_ms;              /* PAUSED, STOPPED: since when; else 0 */
-    struct atoll_list resumers;          /* called when it runs; see atoll_waiters_add() */
-    struct atoll_list stoppers;          /* called when it is stopped */
-    struct atoll_template *template_ref; /* borrowed; not removed while the sandbox exists */
-    char *metadata_json, *facade_json;   /* owned, or NULL */
-    struct atoll_lifetime lifetime;
-    uint64_t cpu_spent_us;             /* before its last start */
-    uint64_t output_spent_bytes;       /* of execs that were dropped from memory */
-    struct atoll_life life;            /* lifetime.c */
-    struct atoll_history *history;     /* owned, or NULL; history.c */
-    char owner[65];                    /* tenant */
-    struct atoll_tenant *tenant;       /* NULL: not counted for a tenant; tenants.c */
-    uint64_t promised[ATOLL_PROMISES]; /* what is counted in the tenant's sums */
-    char **env;                        /* owned, NULL-terminated, or NULL */
-    bool env_is_common;                /* as in atoll_create */
-    char interpreter[33];              /* as in atoll_create; "": none */
-    char **artifacts;                  /* owned: patterns of files to keep, or NULL */
-    char session_id[ATOLL_ID_LEN + 1]; /* "": belongs to no session */
-    struct atoll_mount *mounts;        /* owned, or NULL */
-    size_t mount_count;
-    struct atoll_registry_login *login; /* owned; NULL after the create, or if none was given */
-    void (*progress)(void *arg, const char *text); /* called during the create, or NULL */
-    void *progress_arg;
+    int64_t paused_unix_ms;                 /* PAUSED, STOPPED: since when; else 0 */
+    struct atoll_list resumers;             /* called when it runs; see atoll_waiters_add() */
+    struct atoll_list stoppers;             /* called when it is stopped */
+    struct atoll_template *template_ref;    /* borrowed; not removed while the sandbox exists */
+    uint64_t cpu_spent_us;                  /* before its last start */
+    uint64_t output_spent_bytes;            /* of execs that were dropped from memory */
+    struct atoll_life life;                 /* lifetime.c */
+    struct atoll_history *history;          /* owned, or NULL; history.c */
+    struct atoll_tenant *tenant;            /* NULL: not counted for a tenant; tenants.c */
+    uint64_t promised[ATOLL_PROMISES];      /* what is counted in the tenant's sums */
     int64_t progress_ms, progress_since_ms; /* time of the last and of the first progress event */
     bool snapping;                          /* a snapshot is in progress */
     char cause[200];
@@ -338,7 +322,7 @@ extern const struct atoll_provider_events
 /* create.c: limits of the spec (ATOLL_LIMIT_*) that the provider cannot enforce. */
 uint32_t atoll_create_missing_limits(struct atoll_provider *provider,
                                      const struct atoll_spec *spec) ATOLL_MUST_CHECK;
-/* create.c: after a failed create, tries the next provider of its routes; false when there is none
+/* create.c: after a failed create, tries the next provider of its candidates; false when there is none
  * or another provider would fail as well. */
 bool atoll_create_elsewhere(struct atoll_sandbox *sandbox, const struct atoll_error *error,
                             atoll_provider_created_fn *done);
@@ -454,7 +438,7 @@ void atoll_pool_init(struct atoll_engine *engine);
 void atoll_pool_done(struct atoll_engine *engine);
 /* Takes a ready sandbox that fits the request; NULL: none fits. */
 struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec,
-                                      const struct atoll_create *create);
+                                      const struct atoll_options *create);
 /* Drops the pooled sandboxes of a template that is being removed. */
 void atoll_pool_leave_template(struct atoll_engine *engine, const struct atoll_template *tmpl);
 void atoll_pool_refill(struct atoll_engine *engine);
@@ -462,7 +446,7 @@ void atoll_pool_refill_soon(struct atoll_engine *engine);
 void atoll_pool_forget(struct atoll_sandbox *sandbox);
 
 /* quota.c: carry out the public functions once the tenant's quota admits the request */
-void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_create *create,
+void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_options *create,
                              atoll_sandbox_fn *done, void *arg);
 void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
                            const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg);
@@ -520,6 +504,21 @@ int atoll_exec_restore(struct atoll_sandbox *sandbox, const struct atoll_store_e
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_exec *atoll_exec_by_number(struct atoll_sandbox *sandbox, uint64_t number);
 
+/* options.c: copies of the options of a sandbox */
+/* Copies everything that the options point to. */
+int atoll_options_dup(struct atoll_options *ret, const struct atoll_options *options,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_options_free(struct atoll_options *options); /* of a copy; clears the struct */
+/* Bytes of all that the options point to. */
+size_t atoll_options_size(const struct atoll_options *options);
+/* Replace a member of a copy, and take ownership of the new value. */
+void atoll_options_set_text(const char **member, char *text);
+void atoll_options_set_strings(const char *const **member, char **strings);
+/* Drops what only a create needs: the login and the progress callback. */
+void atoll_options_end_create(struct atoll_options *options);
+/* Whether they name a template or an image, so that a provider's default is not used. */
+bool atoll_options_name_root(const struct atoll_options *options);
+
 /* persist.c: rows of the store. Hidden sandboxes have no rows. */
 int atoll_persist_sandbox(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The same without an error for the caller: retried until it succeeds. */
@@ -571,11 +570,11 @@ int atoll_artifacts_new(struct atoll_engine *engine, struct atoll_artifacts **re
 struct atoll_artifacts *atoll_artifacts_free(struct atoll_artifacts *artifacts);
 void atoll_artifacts_sizes(const struct atoll_artifacts *artifacts, uint64_t *ret_bytes,
                            uint64_t *ret_max_bytes);
-/* artifacts_request.c: checks the patterns of a request; sets those of a new sandbox; restores
+/* artifacts_request.c: checks the patterns of a request; stores those of a new sandbox; restores
  * those from the store */
 int atoll_artifacts_accept(const struct atoll_engine *engine, const char *const *patterns,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
-int atoll_artifacts_apply_request(struct atoll_sandbox *sandbox, const struct atoll_create *create,
+int atoll_artifacts_apply_request(struct atoll_sandbox *sandbox,
                                   struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_artifacts_load_requests(struct atoll_engine *engine,
                                   struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -661,9 +660,6 @@ void atoll_done_ignore(void *arg, const struct atoll_error *error);
 char *atoll_mounts_write(const struct atoll_mount *mounts, size_t count);
 /* Decodes it; malloced. NULL when the text is invalid or the array is empty. */
 struct atoll_mount *atoll_mounts_read(const char *text, size_t *ret_count);
-struct atoll_mount *atoll_mounts_dup(const struct atoll_mount *mounts, size_t count);
-struct atoll_registry_login *atoll_login_dup(const struct atoll_registry_login *login);
-struct atoll_registry_login *atoll_login_free(struct atoll_registry_login *login);
 
 /* strings.c */
 char **atoll_strings_dup(const char *const *strings);
@@ -674,5 +670,5 @@ char **atoll_strings_dup_some(const char *const *strings, size_t bytes, size_t c
 char **atoll_strings_free(char **strings);
 size_t atoll_strings_count(const char *const *strings);
 /* Encodes strings, each with its NUL, as one run of bytes; and decodes it (NULL when malformed). */
-int atoll_strings_join(struct atoll_buf *out, char **strings) ATOLL_MUST_CHECK;
+int atoll_strings_join(struct atoll_buf *out, const char *const *strings) ATOLL_MUST_CHECK;
 char **atoll_strings_split(const void *bytes, size_t n);

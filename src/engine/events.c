@@ -207,7 +207,7 @@ void atoll_events_emit(struct atoll_engine *engine, const char *kind, const stru
     *k = (struct kept){.id = events->last, .unix_ms = atoll_clock_unix_ms()};
     (void)strncpy(k->kind, kind, sizeof(k->kind) - 1);
     memcpy(k->sandbox_id, s->spec.id, sizeof(k->sandbox_id));
-    memcpy(k->owner, s->owner, sizeof(k->owner));
+    memcpy(k->owner, s->spec.tenant, sizeof(k->owner));
     (void)strncpy(k->exec_id, exec_id, sizeof(k->exec_id) - 1);
     (void)strncpy(k->detail, detail, sizeof(k->detail) - 1);
     store_soon(events, *exec_id && atoll_list_empty(&events->subscriptions));

@@ -76,7 +76,7 @@ char **atoll_strings_free(char **strings)
     return NULL;
 }
 
-int atoll_strings_join(struct atoll_buf *out, char **strings)
+int atoll_strings_join(struct atoll_buf *out, const char *const *strings)
 {
     int r = 0;
 

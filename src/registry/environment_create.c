@@ -108,7 +108,7 @@ static void create_sandbox(void *arg)
 {
     struct making *m = arg;
     const struct atoll_environment *e = m->create->environment;
-    struct atoll_create sandbox = m->create->sandbox;
+    struct atoll_options sandbox = m->create->sandbox;
     const char **env = merge_env(e->env, sandbox.env);
 
     if (!sandbox.image && !sandbox.template_name)

@@ -23,7 +23,7 @@ struct atoll_environment_create {
     const struct atoll_environment *environment; /* one whose fields are all 0 adds nothing */
     /* What the request asks for. The environment sets the fields that are 0 or NULL: image or
      * template_name (if both are), limits, interpreter; and variables whose name is not in env. */
-    struct atoll_create sandbox;
+    struct atoll_options sandbox;
     /* Refuse an environment with packages (UNIMPLEMENTED), and a sandbox without the programs that
      * the environment requires (FAILED_PRECONDITION says what to do). */
     bool check;

@@ -52,12 +52,12 @@ static void created(void *arg, struct atoll_sandbox *sandbox ATOLL_UNUSED,
     free(c);
 }
 
-static struct atoll_create sandbox_of(const struct atoll_session_create *create,
-                                      const struct atoll_environment *e, const char *session_id)
+static struct atoll_options sandbox_of(const struct atoll_session_create *create,
+                                       const struct atoll_environment *e, const char *session_id)
 {
     const char *language = create->language ? create->language : e->language;
 
-    return (struct atoll_create){
+    return (struct atoll_options){
         .image = create->image,
         .limits = create->limits,
         .waived = create->waived,

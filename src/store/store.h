@@ -1,5 +1,6 @@
 #pragma once
 #include "base/error.h"
+#include "sandbox/options.h"
 
 /*
  * The state that survives a crash of the daemon: one row per sandbox, one per command. Each call is
@@ -11,30 +12,22 @@ struct atoll_store;
 
 struct atoll_store_sandbox {
     const char *id, *owner, *template_name;
-    const char *metadata_json; /* NULL: none */
-    const char *facade_json;   /* NULL: none */
     const char *cause;
     int state; /* enum of the engine, stored as a number */
-    bool hidden, pooled, persistent;
-    uint32_t outside_id, waived;
-    uint64_t memory_bytes, disk_bytes, inodes;
-    uint32_t cpu_millis, pids, open_files, timeout_s;
-    uint64_t io_bytes;
+    bool hidden, pooled;
+    uint32_t outside_id;
     uint64_t boot_us;
     int64_t created_unix_ms, expires_unix_ms;
-    uint32_t idle_s, lease_s, cpu_budget_s;
-    int at_deadline; /* enum of the engine */
-    uint64_t output_budget_bytes;
-    bool connection_lease;
     int64_t paused_unix_ms;        /* 0: not paused */
     const char *provider, *handle; /* provider that made it, and its handle there */
     const char *image;             /* "": made from a template */
-    int network;                   /* enum of the engine */
-    bool recreate;
-    const char *mounts;          /* in the engine's text format; NULL or "": none */
-    const char *layer;           /* template layer it was made with; "": the host's files */
-    uint64_t cpu_spent_us;       /* CPU time used before its last start */
-    uint64_t output_spent_bytes; /* output of commands whose rows were dropped */
+    const char *mounts;            /* in the engine's text format; "": none */
+    const char *layer;             /* template layer it was made with; "": the host's files */
+    uint64_t cpu_spent_us;         /* CPU time used before its last start */
+    uint64_t output_spent_bytes;   /* output of commands whose rows were dropped */
+    /* Stored: metadata_json, facade_json, network, lifetime, recreate; limits and waived, which are
+     * those that hold, defaults included. The other members are 0 when the row is read. */
+    struct atoll_options options;
 };
 
 struct atoll_store_exec {

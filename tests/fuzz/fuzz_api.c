@@ -56,7 +56,7 @@ static void fill_engine(void)
 {
     static const char *const argv[] = {"cmd", NULL};
     const struct atoll_exec_start start = {.argv = argv, .stdin_open = true};
-    const struct atoll_create create = {
+    const struct atoll_options create = {
         .facade_json = "{\"facade\":\"e2b\",\"secure\":false,\"public_traffic\":true}"};
 
     fake_reset();

@@ -451,7 +451,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     caps.descriptors = data[0] & 32;
     world.asked = world.answered = 0;
     world.watch_ended = false;
-    atoll_engine_create(world.engine, &(struct atoll_create){0}, on_created, NULL);
+    atoll_engine_create(world.engine, &(struct atoll_options){0}, on_created, NULL);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(questions); i++)
         if (i == which || (which >= ATOLL_ARRAY_LEN(questions) && i < 10))
             questions[i](world.id);

@@ -39,7 +39,7 @@ static int sandbox(struct atoll_body *body, struct atoll_error *err)
 {
     struct atoll_rest_sandbox request = {0};
     struct atoll_field_set set = {atoll_rest_sandbox_fields, &request};
-    struct atoll_create create = {0};
+    struct atoll_options create = {0};
     int r = atoll_fields_decode(body, body->root, "", &set, 1, err);
 
     if (r == 0)

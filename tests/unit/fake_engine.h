@@ -237,7 +237,7 @@ static inline void call_sandbox(struct fake_later *l)
     ((atoll_sandbox_fn *)l->fn)(l->arg, l->failed ? NULL : l->object, fake_error(l));
 }
 
-void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
+void atoll_engine_create(struct atoll_engine *engine, const struct atoll_options *create,
                          atoll_sandbox_fn *done, void *arg)
 {
     struct atoll_sandbox *s = &engine->sandboxes[engine->made % FAKE_MAX];

@@ -59,7 +59,7 @@ static void make(size_t i, const char *owner)
     const char *const boxes[] = {"box0", "box1"};
     const struct atoll_context_create c = {.sandbox_id = boxes[i], .language = "toy"};
 
-    atoll_engine_create(&fake, &(struct atoll_create){.owner = owner}, ignore_sandbox, NULL);
+    atoll_engine_create(&fake, &(struct atoll_options){.owner = owner}, ignore_sandbox, NULL);
     atoll_contexts_create(contexts, &c, on_made, made[i]);
     say(i, "{\"type\":\"ready\"}\n");
     assert_true(made[i][0]);

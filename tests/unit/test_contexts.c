@@ -71,7 +71,7 @@ static int setup(void **state)
         "\"aliases\":[\"t\"],\"install\":\"get toy\"}}");
     assert_int_equal(atoll_loop_new(&loop, &err), 0);
     assert_int_equal(open_contexts(&err), 0);
-    atoll_engine_create(&fake, &(struct atoll_create){0}, made_box, NULL);
+    atoll_engine_create(&fake, &(struct atoll_options){0}, made_box, NULL);
     return 0;
 }
 
@@ -381,7 +381,7 @@ static void a_line_without_end(void **state)
 /* A second sandbox, of another tenant, with a context. */
 static void create_neighbour(struct heard *h)
 {
-    atoll_engine_create(&fake, &(struct atoll_create){.owner = "neighbour"}, made_box, NULL);
+    atoll_engine_create(&fake, &(struct atoll_options){.owner = "neighbour"}, made_box, NULL);
     create(h, "toy");
     say(driver + 1, READY);
     assert_int_equal(h->failed, ATOLL_ERR_NONE);

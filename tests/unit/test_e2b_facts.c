@@ -15,7 +15,7 @@ static struct atoll_template host = {.name = "host"};
 
 static void get(char *facade_json, struct atoll_e2b_facts *ret)
 {
-    struct atoll_sandbox sandbox = {.template_ref = &host, .facade_json = facade_json};
+    struct atoll_sandbox sandbox = {.template_ref = &host, .options.facade_json = facade_json};
     struct atoll_error err;
 
     assert_int_equal(atoll_absent_new("nobody", &sandbox.provider, &err), 0);

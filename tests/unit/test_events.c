@@ -41,7 +41,7 @@ static int set_up(void **state)
     f->dir_fd = open(f->dir, O_RDONLY | O_DIRECTORY);
     assert_int_equal(atoll_loop_new(&f->engine.loop, NULL), 0);
     memcpy(f->sandbox.spec.id, "abc", 4);
-    memcpy(f->sandbox.owner, "team", 5);
+    memcpy(f->sandbox.spec.tenant, "team", 5);
     open_events(f);
     *state = f;
     return 0;

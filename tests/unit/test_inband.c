@@ -6,8 +6,8 @@
 static void a_neighbours_files(void **state)
 {
     static struct atoll_engine engine;
-    static struct atoll_sandbox his = {.engine = &engine, .owner = "somebody"};
-    static struct atoll_sandbox hers = {.engine = &engine, .owner = "neighbour"};
+    static struct atoll_sandbox his = {.engine = &engine, .spec.tenant = "somebody"};
+    static struct atoll_sandbox hers = {.engine = &engine, .spec.tenant = "neighbour"};
     struct atoll_error err;
     int fd;
 
@@ -17,7 +17,7 @@ static void a_neighbours_files(void **state)
         fd = atoll_inband_spool(&his, 10, &err);
         assert_true(fd >= 0);
         close(fd);
-        atoll_shares_add(&engine.transfers, his.owner, 1);
+        atoll_shares_add(&engine.transfers, his.spec.tenant, 1);
     }
     assert_true(atoll_inband_spool(&his, 10, &err) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_RESOURCE_EXHAUSTED);

@@ -93,10 +93,11 @@ static int set_up(void **state)
     (void)state;
     memset(&engine, 0, sizeof(engine));
     pauses = destroyed = 0;
-    sandbox = (struct atoll_sandbox){
-        .engine = &engine,
-        .state = ATOLL_SANDBOX_RUNNING,
-        .lifetime = {.idle_s = 3600, .persistent = true, .at_deadline = ATOLL_DEADLINE_PAUSE}};
+    sandbox = (struct atoll_sandbox){.engine = &engine,
+                                     .state = ATOLL_SANDBOX_RUNNING,
+                                     .options.lifetime = {.idle_s = 3600,
+                                                          .persistent = true,
+                                                          .at_deadline = ATOLL_DEADLINE_PAUSE}};
     memcpy(sandbox.spec.id, "abc", 4);
     atoll_list_init(&sandbox.exec_list);
     atoll_map_init(&engine.sandboxes);
@@ -145,7 +146,7 @@ static void deadline_comes_while_idle_is_paused(void **state)
 static void connection_closes_while_idle_is_paused(void **state)
 {
     (void)state;
-    sandbox.lifetime.connection_lease = true;
+    sandbox.options.lifetime.connection_lease = true;
     atoll_lifetime_over(&sandbox, ATOLL_OVER_IDLE);
     atoll_engine_connection_closed(&engine, "abc");
     assert_int_equal(destroyed, 1);

@@ -67,7 +67,7 @@ static int set_up(void **state)
     assert_int_equal(atoll_loop_new(&w->engine.loop, NULL), 0);
     w->sandbox.engine = &w->engine;
     w->exec = (struct atoll_exec){.refs = 1, .engine = &w->engine, .sandbox = &w->sandbox};
-    (void)snprintf(w->sandbox.owner, sizeof(w->sandbox.owner), "tenant");
+    (void)snprintf(w->sandbox.spec.tenant, sizeof(w->sandbox.spec.tenant), "tenant");
     w->engine.journal_fd = w->dir_fd;
     atoll_journals_open(&w->engine);
     atoll_list_init(&w->exec.readers);

@@ -42,22 +42,31 @@ static const struct atoll_store_sandbox a_sandbox = {
     .id = "abcdefghijklmnopqrstuvwxyz",
     .owner = "team",
     .template_name = "host",
-    .metadata_json = "{\"k\":\"v\"}",
     .cause = "",
     .state = 1,
     .outside_id = 1u << 28,
-    .waived = 3,
-    .memory_bytes = UINT64_C(1) << 40,
-    .cpu_millis = 1500,
-    .pids = 7,
-    .disk_bytes = 8,
-    .inodes = 9,
-    .open_files = 10,
-    .timeout_s = 11,
-    .io_bytes = UINT64_C(1) << 41,
     .boot_us = 12,
     .created_unix_ms = 13,
     .expires_unix_ms = 14,
+    .options = {.limits = {.memory_bytes = UINT64_C(1) << 40,
+                           .cpu_millis = 1500,
+                           .pids = 7,
+                           .disk_bytes = 8,
+                           .inodes = 9,
+                           .open_files = 10,
+                           .timeout_s = 11,
+                           .io_bytes = UINT64_C(1) << 41},
+                .lifetime = {.idle_s = 15,
+                             .lease_s = 16,
+                             .connection_lease = true,
+                             .cpu_budget_s = 17,
+                             .output_budget_bytes = UINT64_C(1) << 42,
+                             .at_deadline = ATOLL_DEADLINE_PAUSE_DISK,
+                             .persistent = true},
+                .waived = 3,
+                .network = ATOLL_NETWORK_BRIDGE,
+                .recreate = true,
+                .metadata_json = "{\"k\":\"v\"}"},
 };
 
 static const struct atoll_store_exec an_exec = {
@@ -80,14 +89,23 @@ static int check_sandbox(void *arg, const struct atoll_store_sandbox *row, struc
     ++*(int *)arg;
     assert_string_equal(row->id, a_sandbox.id);
     assert_string_equal(row->owner, "team");
-    assert_string_equal(row->metadata_json, "{\"k\":\"v\"}");
-    assert_int_equal(row->memory_bytes, UINT64_C(1) << 40);
+    assert_string_equal(row->template_name, "host");
     assert_int_equal(row->outside_id, 1u << 28);
-    assert_int_equal(row->cpu_millis, 1500);
-    assert_int_equal(row->open_files, 10);
     assert_int_equal(row->boot_us, 12);
-    assert_int_equal(row->io_bytes, UINT64_C(1) << 41);
     assert_int_equal(row->expires_unix_ms, 14);
+    assert_string_equal(row->options.metadata_json, "{\"k\":\"v\"}");
+    assert_null(row->options.facade_json);
+    assert_memory_equal(&row->options.limits, &a_sandbox.options.limits,
+                        sizeof(struct atoll_limits));
+    assert_int_equal(row->options.lifetime.idle_s, 15);
+    assert_int_equal(row->options.lifetime.lease_s, 16);
+    assert_int_equal(row->options.lifetime.cpu_budget_s, 17);
+    assert_int_equal(row->options.lifetime.output_budget_bytes, UINT64_C(1) << 42);
+    assert_int_equal(row->options.lifetime.at_deadline, ATOLL_DEADLINE_PAUSE_DISK);
+    assert_true(row->options.lifetime.connection_lease && row->options.lifetime.persistent);
+    assert_int_equal(row->options.waived, 3);
+    assert_int_equal(row->options.network, ATOLL_NETWORK_BRIDGE);
+    assert_true(row->options.recreate);
     return 0;
 }
 

@@ -45,7 +45,7 @@ static void make(struct atoll_sandbox *s, const char *owner, int64_t created, un
     *s = (struct atoll_sandbox){
         .engine = &engine, .entry = &slot, .provider = &provider, .created_unix_ms = created};
     (void)snprintf(s->spec.id, sizeof(s->spec.id), "%026u", number);
-    (void)snprintf(s->owner, sizeof(s->owner), "%s", owner);
+    (void)snprintf(s->spec.tenant, sizeof(s->spec.tenant), "%s", owner);
     s->spec.limits.memory_bytes = 100 * MIB;
     s->spec.limits.cpu_millis = 1500;
     s->spec.limits.disk_bytes = 10 * MIB;

@@ -205,7 +205,7 @@ static enum atoll_at_deadline at_deadline_of(const struct request *q)
 
 static int prepare(const struct atoll_api_call *call, const struct request *q,
                    struct atoll_body *body, struct atoll_e2b_template *t,
-                   struct atoll_create *create, struct atoll_error *err)
+                   struct atoll_options *create, struct atoll_error *err)
 {
     int r = check(call, q, err);
 
@@ -213,7 +213,7 @@ static int prepare(const struct atoll_api_call *call, const struct request *q,
         r = atoll_e2b_template_find(call, q->template_id, t, err);
     if (r < 0)
         return r;
-    *create = (struct atoll_create){
+    *create = (struct atoll_options){
         .template_name = t->name,
         .env = q->env,
         .owner = call->caller.tenant,

@@ -193,9 +193,9 @@ static int check_lifetime(const struct atoll_rest_sandbox *s, struct atoll_lifet
 }
 
 int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_body *body,
-                             struct atoll_create *ret_create, struct atoll_error *err)
+                             struct atoll_options *ret_create, struct atoll_error *err)
 {
-    struct atoll_create create = {
+    struct atoll_options create = {
         .template_name = s->template_name,
         .limits = s->limits,
         .env = s->env,

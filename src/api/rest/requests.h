@@ -50,13 +50,13 @@ extern const struct atoll_field atoll_rest_exec_fields[];
 
 /* INVALID_ARGUMENT, UNIMPLEMENTED. */
 int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
-                             struct atoll_create *ret_create,
+                             struct atoll_options *ret_create,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* mounts.c: the requested mounts, and the credentials for the image registry; borrowed from the
  * body. */
 int atoll_rest_mounts_check(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
-                            struct atoll_create *create, struct atoll_error *err) ATOLL_MUST_CHECK;
+                            struct atoll_options *create, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Standard input, as given in the request. */
 struct atoll_rest_input {

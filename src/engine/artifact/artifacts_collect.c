@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/glob.h"
+#include "base/text.h"
 #include "engine/artifact/artifacts_internal.h"
 #include "engine/file/inband.h"
 
@@ -346,7 +347,7 @@ static void open_file(struct collector *c, const struct candidate *f)
 
 static bool is_wanted(const struct collector *c, const struct candidate *f)
 {
-    for (char **p = c->sandbox->artifacts; *p; p++)
+    for (const char *const *p = c->sandbox->options.artifacts; *p; p++)
         if (atoll_glob_match(*p, f->path + c->root_len))
             return true;
     return false;
@@ -440,8 +441,9 @@ static struct atoll_kept *kept_new(const struct atoll_sandbox *s)
     kept->complete = true;
     kept->created_unix_ms = atoll_clock_unix_ms();
     memcpy(kept->sandbox_id, s->spec.id, sizeof(kept->sandbox_id));
-    memcpy(kept->session_id, s->session_id, sizeof(kept->session_id));
-    memcpy(kept->owner, s->owner, sizeof(kept->owner));
+    (void)!atoll_text_copy(kept->session_id, sizeof(kept->session_id),
+                           s->options.session_id ? s->options.session_id : "");
+    memcpy(kept->owner, s->spec.tenant, sizeof(kept->owner));
     return kept;
 }
 
@@ -467,7 +469,7 @@ bool atoll_artifacts_collect(struct atoll_sandbox *s, enum atoll_sandbox_state w
     struct atoll_error err;
     struct collector *c;
 
-    if (!s->artifacts || was == ATOLL_SANDBOX_FAILED)
+    if (!s->options.artifacts || was == ATOLL_SANDBOX_FAILED)
         return false;
     if (was != ATOLL_SANDBOX_RUNNING || !s->agent) {
         add_empty(a, s, "the sandbox was not running");
@@ -482,7 +484,7 @@ bool atoll_artifacts_collect(struct atoll_sandbox *s, enum atoll_sandbox_state w
     c->files = calloc(ATOLL_ARTIFACTS_FILES_MAX, sizeof(*c->files));
     if (!c->files)
         abort();
-    for (char **p = s->artifacts; *p; p++)
+    for (const char *const *p = s->options.artifacts; *p; p++)
         c->pattern_bytes += strlen(*p);
     /* A set from an earlier destroy that failed. */
     if (atoll_map_get(&a->by_id, s->spec.id))

@@ -75,46 +75,44 @@ static int persist(const struct atoll_sandbox *s, struct atoll_error *err)
     int r = 0;
 
     atoll_buf_init(&joined, JOINED_MAX);
-    for (size_t i = 0; s->artifacts && s->artifacts[i] && r == 0; i++)
-        r = atoll_buf_appendf(&joined, "%s%s", i ? "\n" : "", s->artifacts[i]);
+    for (size_t i = 0; s->options.artifacts && s->options.artifacts[i] && r == 0; i++)
+        r = atoll_buf_appendf(&joined, "%s%s", i ? "\n" : "", s->options.artifacts[i]);
     if (r < 0)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -r, "no memory for the patterns; try again");
     else
         r = atoll_store_put_artifact_request(s->engine->config.store,
                                              &(struct atoll_store_artifact_request){
-                                                 s->spec.id, s->session_id, atoll_buf_str(&joined)},
+                                                 s->spec.id,
+                                                 s->options.session_id ? s->options.session_id : "",
+                                                 atoll_buf_str(&joined)},
                                              err);
     atoll_buf_done(&joined);
     return r;
 }
 
-int atoll_artifacts_apply_request(struct atoll_sandbox *s, const struct atoll_create *create,
-                                  struct atoll_error *err)
+int atoll_artifacts_apply_request(struct atoll_sandbox *s, struct atoll_error *err)
 {
-    bool keeps = atoll_strings_count(create->artifacts) > 0;
-
-    if (!keeps && !create->session_id)
-        return 0;
-    if (keeps && !(s->artifacts = atoll_strings_dup(create->artifacts)))
-        return atoll_fail_errno(err, ENOMEM, "artifacts");
-    if (create->session_id)
-        (void)!atoll_text_copy(s->session_id, sizeof(s->session_id), create->session_id);
-    return persist(s, err);
+    if (atoll_strings_count(s->options.artifacts) == 0)
+        atoll_options_set_strings(&s->options.artifacts, NULL);
+    return s->options.artifacts || s->options.session_id ? persist(s, err) : 0;
 }
 
 static void append(struct atoll_sandbox *s, const char *const *patterns)
 {
-    size_t had = atoll_strings_count((const char *const *)s->artifacts), i = had;
-    char **grown =
-        realloc(s->artifacts, (had + atoll_strings_count(patterns) + 1) * sizeof(*grown));
+    const char *const *had = s->options.artifacts;
+    const char *all[ATOLL_ARTIFACTS_PATTERNS_MAX + 1];
+    char **grown;
+    size_t n = 0;
 
+    for (; had && *had; had++)
+        all[n++] = *had;
+    for (; *patterns; patterns++)
+        all[n++] = *patterns;
+    all[n] = NULL;
+    grown = atoll_strings_dup(all);
     if (!grown)
         abort(); /* a small object: the daemon is crash-only */
-    for (; *patterns; patterns++)
-        if (!(grown[i++] = strdup(*patterns)))
-            abort();
-    grown[i] = NULL;
-    s->artifacts = grown;
+    atoll_options_set_strings(&s->options.artifacts, grown);
 }
 
 int atoll_artifacts_want(struct atoll_engine *engine, const char *sandbox_id,
@@ -132,7 +130,7 @@ int atoll_artifacts_want(struct atoll_engine *engine, const char *sandbox_id,
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
                           "sandbox %s is being destroyed: no more artifacts can be requested",
                           sandbox_id);
-    if (atoll_strings_count((const char *const *)s->artifacts) + atoll_strings_count(patterns) >
+    if (atoll_strings_count(s->options.artifacts) + atoll_strings_count(patterns) >
         ATOLL_ARTIFACTS_PATTERNS_MAX)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
                           "artifacts: at most %d patterns for a sandbox",
@@ -146,9 +144,9 @@ void atoll_artifacts_unwant(struct atoll_engine *engine, const char *sandbox_id)
     struct atoll_error err;
     struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
 
-    if (!s || !s->artifacts)
+    if (!s || !s->options.artifacts)
         return;
-    s->artifacts = atoll_strings_free(s->artifacts);
+    atoll_options_set_strings(&s->options.artifacts, NULL);
     if (persist(s, &err) < 0)
         atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "artifacts to keep", "id",
                   s->spec.id, "error", err.text, NULL);
@@ -180,8 +178,9 @@ static int load_row(void *arg, const struct atoll_store_artifact_request *row,
     (void)err;
     if (!s)
         return 0;
-    (void)!atoll_text_copy(s->session_id, sizeof(s->session_id), row->session_id);
-    s->artifacts = split(row->patterns);
+    if (*row->session_id && !(s->options.session_id = strdup(row->session_id)))
+        abort();
+    s->options.artifacts = (const char *const *)split(row->patterns);
     return 0;
 }
 

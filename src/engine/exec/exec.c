@@ -264,11 +264,11 @@ static void on_started(void *arg, const struct atoll_reply *answer)
 /* The command's variables override the sandbox's. */
 static const char **join_env(const struct atoll_sandbox *s, const char *const *env, size_t *ret_len)
 {
-    size_t base = atoll_strings_count((const char *const *)s->env), own = atoll_strings_count(env);
+    size_t base = atoll_strings_count(s->options.env), own = atoll_strings_count(env);
     const char **all = calloc(base + own + 1, sizeof(*all));
 
     for (size_t i = 0; all && i < base; i++)
-        all[i] = s->env[i];
+        all[i] = s->options.env[i];
     for (size_t i = 0; all && i < own; i++)
         all[base + i] = env[i];
     *ret_len = base + own;

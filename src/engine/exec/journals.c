@@ -114,7 +114,7 @@ static void charge_disk(struct atoll_exec *x, uint64_t bytes)
         return;
     }
     if (!x->charge.owner)
-        x->charge.owner = owner_get(all, x->sandbox ? x->sandbox->owner : "");
+        x->charge.owner = owner_get(all, x->sandbox ? x->sandbox->spec.tenant : "");
     x->charge.owner->bytes += bytes - x->charge.bytes;
     all->bytes += bytes - x->charge.bytes;
     if (x->sandbox)
@@ -220,7 +220,7 @@ static bool drop_of_largest(struct atoll_journals *all)
 static uint64_t tenant_bytes(struct atoll_exec *x)
 {
     const struct atoll_journal_owner *owner =
-        atoll_map_get(&x->engine->journals.owners, x->sandbox->owner);
+        atoll_map_get(&x->engine->journals.owners, x->sandbox->spec.tenant);
 
     return owner ? owner->bytes : 0;
 }
@@ -234,7 +234,7 @@ static bool fits(struct atoll_exec *x, uint64_t n)
     while (room && x->sandbox->journal_bytes + n > q->sandbox_bytes)
         room = sandbox_gives_way(x->sandbox);
     while (room && tenant_bytes(x) + n > q->tenant_bytes)
-        room = tenant_gives_way(atoll_map_get(&all->owners, x->sandbox->owner));
+        room = tenant_gives_way(atoll_map_get(&all->owners, x->sandbox->spec.tenant));
     while (room && all->bytes + n > q->total_bytes)
         room = drop_of_largest(all);
     return room;

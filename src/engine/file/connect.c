@@ -32,7 +32,7 @@ struct atoll_lane atoll_sandbox_lane(const struct atoll_sandbox *s)
     struct atoll_lane lane = {0};
 
     _Static_assert(sizeof(lane.sandbox) > ATOLL_ID_LEN, "an id fits");
-    (void)!atoll_text_copy(lane.tenant, sizeof(lane.tenant), s->owner);
+    (void)!atoll_text_copy(lane.tenant, sizeof(lane.tenant), s->spec.tenant);
     (void)!atoll_text_copy(lane.sandbox, sizeof(lane.sandbox), s->spec.id);
     return lane;
 }

@@ -66,7 +66,7 @@ int atoll_inband_spool(const struct atoll_sandbox *s, uint64_t size_bytes, struc
 {
     int fd;
 
-    if (!atoll_shares_fits(&s->engine->transfers, s->owner, 1))
+    if (!atoll_shares_fits(&s->engine->transfers, s->spec.tenant, 1))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                           "%zu files are being transferred already; try again",
                           s->engine->transfers.used);
@@ -235,7 +235,7 @@ void atoll_inband_fetch(struct atoll_sandbox *s, uint32_t handle, uint64_t size_
         done(arg, ATOLL_NO_FD, 0, &err);
         return;
     }
-    t = transfer_new(s->engine, s->spec.id, s->owner, handle);
+    t = transfer_new(s->engine, s->spec.id, s->spec.tenant, handle);
     t->fd = fd;
     t->open_end = size_bytes == 0;
     t->size = t->open_end ? PIECE_BYTES : size_bytes;

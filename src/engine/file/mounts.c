@@ -5,7 +5,7 @@
 #include "engine/json_memory.h"
 
 /*
- * What is mounted into a sandbox, as text for its row; and who asks for its image, of which nothing stays.
+ * The mounts of a sandbox as text for its row in the store.
  */
 
 char *atoll_mounts_write(const struct atoll_mount *mounts, size_t count)
@@ -45,45 +45,18 @@ static bool read_one(const json_t *o, struct atoll_mount *ret)
 struct atoll_mount *atoll_mounts_read(const char *text, size_t *ret_count)
 {
     json_t *array = atoll_json_load_own(text);
-    struct atoll_mount mounts[ATOLL_MOUNTS_MAX];
+    struct atoll_mount *mounts = calloc(ATOLL_MOUNTS_MAX, sizeof(*mounts));
     size_t n = 0;
 
+    if (!mounts)
+        abort(); /* a few small objects: the daemon is crash-only */
     while (n < json_array_size(array) && n < ATOLL_MOUNTS_MAX &&
            read_one(json_array_get(array, n), &mounts[n]))
         n++;
     json_decref(array);
     *ret_count = n;
-    return atoll_mounts_dup(mounts, n);
-}
-
-struct atoll_mount *atoll_mounts_dup(const struct atoll_mount *mounts, size_t count)
-{
-    struct atoll_mount *copy = count > 0 ? calloc(count, sizeof(*copy)) : NULL;
-
-    if (count == 0)
-        return NULL;
-    if (!copy)
-        abort(); /* a few small objects: the daemon is crash-only */
-    memcpy(copy, mounts, count * sizeof(*copy));
-    return copy;
-}
-
-struct atoll_registry_login *atoll_login_dup(const struct atoll_registry_login *login)
-{
-    struct atoll_registry_login *copy = login ? malloc(sizeof(*copy)) : NULL;
-
-    if (!login)
-        return NULL;
-    if (!copy)
-        abort();
-    *copy = *login;
-    return copy;
-}
-
-struct atoll_registry_login *atoll_login_free(struct atoll_registry_login *login)
-{
-    if (login)
-        explicit_bzero(login, sizeof(*login));
-    free(login);
+    if (n > 0)
+        return mounts;
+    free(mounts);
     return NULL;
 }

@@ -204,7 +204,8 @@ void atoll_advise_language(const struct atoll_sandbox *s, const char *language,
     const struct atoll_provider_entry *entry = s->entry;
     const char *name = s->provider->ops->name;
 
-    if (s->request.named || !*entry->image || strcmp(s->spec.image, entry->image) != 0)
+    if (atoll_options_name_root(&s->options) || !*entry->image ||
+        strcmp(s->spec.image, entry->image) != 0)
         return;
     if (entry->languages)
         atoll_advise(err,

@@ -36,15 +36,14 @@ int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32
     return 0;
 }
 
-static int set_text(struct atoll_sandbox *s, char **field, const char *text,
+static int set_text(struct atoll_sandbox *s, const char **member, const char *text,
                     struct atoll_error *err)
 {
     char *copy = strdup(text);
 
     if (!copy)
         return atoll_fail_errno(err, ENOMEM, "text of a sandbox");
-    free(*field);
-    *field = copy;
+    atoll_options_set_text(member, copy);
     atoll_persist_sandbox_later(s);
     return 0;
 }
@@ -56,9 +55,9 @@ int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const
     int r = find_changeable(engine, id, &s, err);
 
     if (r == 0)
-        r = set_text(s, &s->metadata_json, json, err);
+        r = set_text(s, &s->options.metadata_json, json, err);
     if (r == 0)
-        s->spec.metadata_json = s->metadata_json; /* a create in progress may use it */
+        s->spec.metadata_json = s->options.metadata_json; /* a create in progress may use it */
     return r;
 }
 
@@ -68,5 +67,5 @@ int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const c
     struct atoll_sandbox *s = NULL;
     int r = find_changeable(engine, id, &s, err);
 
-    return r < 0 ? r : set_text(s, &s->facade_json, json, err);
+    return r < 0 ? r : set_text(s, &s->options.facade_json, json, err);
 }

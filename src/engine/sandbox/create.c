@@ -36,7 +36,7 @@ static void measure(const char *provider, int64_t asked_us, const struct atoll_e
 
 /* Whether the request names a provider that has templates of its own, so that the template's name
  * is meant for it. */
-static bool names_provider_template(struct atoll_engine *engine, const struct atoll_create *create)
+static bool names_provider_template(struct atoll_engine *engine, const struct atoll_options *create)
 {
     const struct atoll_provider_entry *entry =
         create->provider ? atoll_provider_entry_by_name(engine, create->provider) : NULL;
@@ -45,7 +45,7 @@ static bool names_provider_template(struct atoll_engine *engine, const struct at
            entry->provider->ops->caps(entry->provider)->own_templates;
 }
 
-static int make_spec(struct atoll_engine *engine, const struct atoll_create *create,
+static int make_spec(struct atoll_engine *engine, const struct atoll_options *create,
                      struct atoll_spec *spec, struct atoll_template **ret_template,
                      struct atoll_error *err)
 {
@@ -85,7 +85,7 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_create *cre
 /* Placement. */
 
 /* A template that is an image can be used only by the provider that keeps it. */
-static int follow_image(const struct atoll_template *t, struct atoll_create *create,
+static int follow_image(const struct atoll_template *t, struct atoll_options *create,
                         struct atoll_error *err)
 {
     if (t->kind != ATOLL_TEMPLATE_IMAGE)
@@ -129,10 +129,11 @@ uint32_t atoll_create_missing_limits(struct atoll_provider *provider, const stru
 
 /* Sets the limits and the image that the sandbox would have at this provider. Returns the limits
  * that it cannot enforce and that are not waived. */
-static uint32_t fit(const struct atoll_provider_entry *entry,
-                    const struct atoll_create_request *request, struct atoll_spec *spec)
+static uint32_t fit(const struct atoll_provider_entry *entry, const struct atoll_options *options,
+                    struct atoll_spec *spec)
 {
-    const struct atoll_limits *want = &request->limits, *own = &entry->config.limits;
+    const struct atoll_limits *want = &options->limits, *own = &entry->config.limits;
+    uint32_t may_waive = options->waived | entry->engine->config.waived;
     uint32_t missing, asked = ATOLL_LIMIT_ALL;
 
     spec->limits = (struct atoll_limits){
@@ -149,7 +150,7 @@ static uint32_t fit(const struct atoll_provider_entry *entry,
         spec->limits.io_bytes = entry->engine->config.io_bytes;
     atoll_limits_fill(&spec->limits);
     keep_within(&entry->config.most, want, &spec->limits);
-    if (!request->named)
+    if (!atoll_options_name_root(options))
         memcpy(spec->image, entry->image, sizeof(spec->image));
     /* A remote service has limits of its own: only those that the request gives must be
      * enforced. */
@@ -157,15 +158,15 @@ static uint32_t fit(const struct atoll_provider_entry *entry,
         asked = (want->memory_bytes ? ATOLL_LIMIT_MEMORY : 0) |
                 (want->cpu_millis ? ATOLL_LIMIT_CPU : 0) | (want->pids ? ATOLL_LIMIT_PIDS : 0) |
                 (want->disk_bytes ? ATOLL_LIMIT_DISK : 0) | (want->io_bytes ? ATOLL_LIMIT_IO : 0);
-    spec->waived = request->may_waive; /* so that missing_limits() knows what it may leave out */
+    spec->waived = may_waive; /* so that missing_limits() knows what it may leave out */
     missing = atoll_create_missing_limits(entry->provider, spec);
     /* A limit that can be enforced is enforced, even if it was waived. */
-    spec->waived = missing & (request->may_waive | ~asked);
+    spec->waived = missing & (may_waive | ~asked);
     return missing & ~spec->waived;
 }
 
-static int choose(struct atoll_engine *engine, const struct atoll_create *create,
-                  const struct atoll_spec *spec, struct atoll_create_request *request,
+static int choose(struct atoll_engine *engine, const struct atoll_options *create,
+                  const struct atoll_spec *spec, struct atoll_candidates *candidates,
                   struct atoll_error *err)
 {
     struct atoll_route_offer offers[ATOLL_PROVIDERS_MAX];
@@ -207,19 +208,19 @@ static int choose(struct atoll_engine *engine, const struct atoll_create *create
                              ? atoll_provider_entry_count_sandboxes(entry)
                              : 0,
             .weight = entry->config.weight,
-            .missing = fit(entry, request, &fitted),
+            .missing = fit(entry, create, &fitted),
         };
     }
-    request->route_count = atoll_route(&route, offers, count, chosen, err);
-    if (request->route_count < 0) {
+    candidates->count = atoll_route(&route, offers, count, chosen, err);
+    if (candidates->count < 0) {
         atoll_route_advise(&route, offers, count, atoll_engine_kinds(engine), err);
         atoll_advise_reload(engine, err);
     }
-    atoll_route_place(engine->placement, offers, chosen, request->route_count);
-    request->route_next = 1;
-    for (int i = 0; i < request->route_count; i++)
-        request->routes[i] = engine->entries[chosen[i]]->serial;
-    return request->route_count < 0 ? request->route_count : 0;
+    atoll_route_place(engine->placement, offers, chosen, candidates->count);
+    candidates->next = 1;
+    for (int i = 0; i < candidates->count; i++)
+        candidates->serials[i] = engine->entries[chosen[i]]->serial;
+    return candidates->count < 0 ? candidates->count : 0;
 }
 
 static bool would_help_elsewhere(const struct atoll_error *error)
@@ -231,13 +232,13 @@ static bool would_help_elsewhere(const struct atoll_error *error)
 bool atoll_create_elsewhere(struct atoll_sandbox *s, const struct atoll_error *error,
                             atoll_provider_created_fn *done)
 {
-    struct atoll_create_request *request = &s->request;
+    struct atoll_candidates *candidates = &s->candidates;
 
     if (!would_help_elsewhere(error))
         return false;
-    while (request->route_next < request->route_count) {
+    while (candidates->next < candidates->count) {
         struct atoll_provider_entry *next =
-            atoll_provider_entry_by_serial(s->engine, request->routes[request->route_next++]);
+            atoll_provider_entry_by_serial(s->engine, candidates->serials[candidates->next++]);
 
         if (!next || next == s->entry || atoll_provider_entry_is_down(next))
             continue;
@@ -248,7 +249,7 @@ bool atoll_create_elsewhere(struct atoll_sandbox *s, const struct atoll_error *e
         s->entry = next;
         s->provider = next->provider;
         s->spec.handle[0] = '\0';
-        (void)fit(next, request, &s->spec);
+        (void)fit(next, &s->options, &s->spec);
         atoll_tenant_recount(s);
         atoll_sandbox_make(s, done);
         return true;
@@ -256,36 +257,19 @@ bool atoll_create_elsewhere(struct atoll_sandbox *s, const struct atoll_error *e
     return false;
 }
 
-static int apply_request(struct atoll_sandbox *s, const struct atoll_create *create,
+static int apply_request(struct atoll_sandbox *s, const struct atoll_options *create,
                          struct atoll_error *err)
 {
-    if (atoll_text_copy(s->owner, sizeof(s->owner), create->owner ? create->owner : "default") < 0)
+    const char *owner = create->owner ? create->owner : ATOLL_OPERATOR_TENANT;
+
+    if (atoll_text_copy(s->spec.tenant, sizeof(s->spec.tenant), owner) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                           "the tenant's name is too long");
-    memcpy(s->spec.tenant, s->owner, sizeof(s->owner));
-    /* A pooled sandbox has the environment of its pool class. */
-    s->env = atoll_strings_free(s->env);
-    s->env_is_common = create->env_is_common || !create->env || !*create->env;
-    if (create->interpreter)
-        (void)!atoll_text_copy(s->interpreter, sizeof(s->interpreter), create->interpreter);
-    if (create->env) {
-        s->env = atoll_strings_dup(create->env);
-        if (!s->env)
-            return atoll_fail_errno(err, ENOMEM, "environment");
-    }
-    if (create->metadata_json && !(s->metadata_json = strdup(create->metadata_json)))
-        return atoll_fail_errno(err, ENOMEM, "metadata");
-    if (create->facade_json && !(s->facade_json = strdup(create->facade_json)))
-        return atoll_fail_errno(err, ENOMEM, "facts");
-    s->mounts = atoll_mounts_dup(create->mounts, create->mount_count);
-    s->mount_count = create->mount_count;
-    s->login = atoll_login_dup(create->login);
-    s->progress = create->progress;
-    s->progress_arg = create->progress_arg;
-    s->lifetime = create->lifetime;
-    if (atoll_env_save(s, err) < 0)
-        return -EIO;
-    return atoll_artifacts_apply_request(s, create, err);
+    atoll_options_free(&s->options); /* a pooled sandbox has the environment of its pool class */
+    if (atoll_options_dup(&s->options, create, err) < 0)
+        return -ENOMEM;
+    s->options.env_is_common = create->env_is_common || !create->env || !*create->env;
+    return atoll_env_save(s, err) < 0 ? -EIO : atoll_artifacts_apply_request(s, err);
 }
 
 static void finish(struct creating *c, struct atoll_sandbox *s, const struct atoll_error *error)
@@ -352,9 +336,9 @@ static void adopt(struct atoll_sandbox *s, const struct atoll_spec *spec, struct
 }
 
 /* Makes a new sandbox; takes ownership of c. */
-static void make(struct creating *c, const struct atoll_create *create,
+static void make(struct creating *c, const struct atoll_options *create,
                  const struct atoll_spec *spec, struct atoll_template *t,
-                 const struct atoll_create_request *request)
+                 const struct atoll_candidates *candidates)
 {
     struct atoll_sandbox *s = atoll_sandbox_prepare(c->engine, spec, t);
     struct atoll_error err;
@@ -363,7 +347,7 @@ static void make(struct creating *c, const struct atoll_create *create,
     if (s) {
         s->entry = c->entry;
         s->provider = c->entry->provider;
-        s->request = *request;
+        s->candidates = *candidates;
     }
     r = s ? apply_request(s, create, &err) : atoll_fail_errno(&err, ENOMEM, "sandbox");
     if (r < 0) {
@@ -379,18 +363,13 @@ static void make(struct creating *c, const struct atoll_create *create,
     atoll_sandbox_launch(s, on_created, c);
 }
 
-void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_create *create,
+void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_options *create,
                              atoll_sandbox_fn *done, void *arg)
 {
     struct creating *c = calloc(1, sizeof(*c));
     struct atoll_template *t = NULL;
-    struct atoll_create_request request = {
-        .limits = create->limits,
-        .may_waive = create->waived | engine->config.waived,
-        .named =
-            create->image || (create->template_name && strcmp(create->template_name, "host") != 0),
-        .recreate = create->recreate};
-    struct atoll_create routed = *create;
+    struct atoll_candidates candidates = {0};
+    struct atoll_options routed = *create;
     struct atoll_provider_entry *entry = NULL;
     struct atoll_sandbox *s;
     struct atoll_spec spec;
@@ -405,10 +384,10 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
     if (r == 0)
         r = follow_image(t, &routed, &err);
     if (r == 0)
-        r = choose(engine, &routed, &spec, &request, &err);
+        r = choose(engine, &routed, &spec, &candidates, &err);
     if (r == 0) {
-        entry = atoll_provider_entry_by_serial(engine, request.routes[0]);
-        (void)fit(entry, &request, &spec);
+        entry = atoll_provider_entry_by_serial(engine, candidates.serials[0]);
+        (void)fit(entry, create, &spec);
         r = atoll_tenant_admit(engine, owner, entry, &spec, &err);
     }
     if (r < 0) {
@@ -424,10 +403,10 @@ void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_cre
             ? atoll_pool_take(engine, &spec, create)
             : NULL;
     if (!s) {
-        make(c, create, &spec, t, &request);
+        make(c, create, &spec, t, &candidates);
         return;
     }
-    s->request = request;
+    s->candidates = candidates;
     r = apply_request(s, create, &err);
     if (r < 0) {
         atoll_sandbox_destroy(s, "the daemon, because the create failed", NULL, NULL);
@@ -518,18 +497,18 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .isolation = caps->isolation,
         .image = own_template ? "" : s->spec.image,
         .network = s->spec.network,
-        .recreate = s->request.recreate,
-        .mounts = s->mounts,
-        .mount_count = s->mount_count,
+        .recreate = s->options.recreate,
+        .mounts = s->options.mounts,
+        .mount_count = s->options.mount_count,
         .own_image = s->template_ref->kind == ATOLL_TEMPLATE_IMAGE,
-        .artifacts = (const char *const *)s->artifacts,
-        .metadata_json = s->metadata_json,
-        .facade_json = s->facade_json,
-        .env = (const char *const *)s->env,
-        .lifetime = s->lifetime,
+        .artifacts = s->options.artifacts,
+        .metadata_json = s->options.metadata_json,
+        .facade_json = s->options.facade_json,
+        .env = s->options.env,
+        .lifetime = s->options.lifetime,
         .cpu_spent_s = atoll_lifetime_cpu_us(s) / 1000000,
         .output_spent_bytes = s->life.output_bytes,
-        .owner = s->owner,
+        .owner = s->spec.tenant,
         .state = s->state,
         .cause = s->cause,
         .silent_ms = atoll_sandbox_expects(s) ? atoll_rpc_silent_ms(s->agent) : 0,

@@ -19,7 +19,7 @@
 /* A sandbox that is recreated needs it as well as one that is started again. */
 static bool is_kept(const struct atoll_sandbox *s)
 {
-    return s->lifetime.persistent || s->request.recreate;
+    return s->options.lifetime.persistent || s->options.recreate;
 }
 
 static void name_of(const char *id, char out[64])
@@ -53,10 +53,10 @@ int atoll_env_save(const struct atoll_sandbox *s, struct atoll_error *err)
     struct atoll_buf bytes;
     int r;
 
-    if (!is_kept(s) || !s->env)
+    if (!is_kept(s) || !s->options.env)
         return 0;
     atoll_buf_init(&bytes, ATOLL_AGENT_DATA_MAX);
-    r = atoll_strings_join(&bytes, s->env);
+    r = atoll_strings_join(&bytes, s->options.env);
     if (r < 0) {
         atoll_buf_done(&bytes);
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r,
@@ -90,8 +90,8 @@ int atoll_env_load(struct atoll_sandbox *s, struct atoll_error *err)
     bytes = malloc((size_t)st.st_size + 1);
     r = bytes ? atoll_fd_read_all(fd, bytes, (size_t)st.st_size) : -ENOMEM;
     if (r == 0) {
-        s->env = atoll_strings_split(bytes, (size_t)st.st_size);
-        r = s->env ? 0 : -EBADMSG;
+        atoll_options_set_strings(&s->options.env, atoll_strings_split(bytes, (size_t)st.st_size));
+        r = s->options.env ? 0 : -EBADMSG;
     }
     return r < 0 ? atoll_fail_errno(err, -r, "read the kept environment") : 0;
 }

@@ -65,7 +65,7 @@ static void on_suspended(void *arg, const struct atoll_error *error)
         atoll_log(ATOLL_LOG_ERROR, "sandbox not paused or stopped", "sandbox", a->id, "why",
                   overs[a->why].cause, "error", error->text, NULL);
         s->life.used_ms = atoll_clock_ms();
-        if (!s->lifetime.persistent)
+        if (!s->options.lifetime.persistent)
             destroy(s, a->why);
         else if (a->why == ATOLL_OVER_DEADLINE) /* retry instead of destroying a persistent disk */
             atoll_sandbox_arm_deadline_in(s, AGAIN_MS);
@@ -81,11 +81,12 @@ static void suspend(struct atoll_sandbox *s, enum atoll_over why)
         abort(); /* a small fixed object: the daemon is crash-only */
     *a = (struct suspending){.engine = s->engine,
                              .why = why,
-                             .pause = s->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY};
+                             .pause = s->options.lifetime.at_deadline != ATOLL_DEADLINE_DESTROY};
     memcpy(a->id, s->spec.id, sizeof(a->id));
     if (a->pause)
-        atoll_engine_pause(s->engine, a->id, s->lifetime.at_deadline == ATOLL_DEADLINE_PAUSE,
-                           overs[why].who, on_suspended, a);
+        atoll_engine_pause(s->engine, a->id,
+                           s->options.lifetime.at_deadline == ATOLL_DEADLINE_PAUSE, overs[why].who,
+                           on_suspended, a);
     else
         atoll_engine_stop(s->engine, a->id, overs[why].who, on_suspended, a);
 }
@@ -93,7 +94,8 @@ static void suspend(struct atoll_sandbox *s, enum atoll_over why)
 static bool is_kept(const struct atoll_sandbox *s, enum atoll_over why)
 {
     return !overs[why].always_destroys &&
-           (s->lifetime.persistent || s->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY);
+           (s->options.lifetime.persistent ||
+            s->options.lifetime.at_deadline != ATOLL_DEADLINE_DESTROY);
 }
 
 void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
@@ -110,7 +112,7 @@ void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
      * be kept. */
     if ((s->state == ATOLL_SANDBOX_STOPPING && s->change == ATOLL_CHANGE_NONE) ||
         (!runs && !overs[why].always_destroys &&
-         (s->state != ATOLL_SANDBOX_FAILED || s->lifetime.persistent)))
+         (s->state != ATOLL_SANDBOX_FAILED || s->options.lifetime.persistent)))
         return;
     if (runs || overs[why].always_destroys)
         atoll_events_emit(s->engine, "sandbox.expired", s, "", overs[why].who);
@@ -124,7 +126,7 @@ void atoll_engine_connection_closed(struct atoll_engine *engine, const char *id)
 {
     struct atoll_sandbox *s = atoll_engine_find(engine, id);
 
-    if (s && s->lifetime.connection_lease)
+    if (s && s->options.lifetime.connection_lease)
         atoll_lifetime_over(s, ATOLL_OVER_CONNECTION);
 }
 
@@ -144,24 +146,24 @@ void atoll_lifetime_ended(struct atoll_sandbox *s, bool failed)
 
 static bool cpu_is_spent(const struct atoll_sandbox *s)
 {
-    return s->lifetime.cpu_budget_s > 0 &&
-           s->cpu_spent_us + s->life.cpu_us >= (uint64_t)s->lifetime.cpu_budget_s * 1000000;
+    return s->options.lifetime.cpu_budget_s > 0 &&
+           s->cpu_spent_us + s->life.cpu_us >= (uint64_t)s->options.lifetime.cpu_budget_s * 1000000;
 }
 
 static bool output_is_spent(const struct atoll_sandbox *s)
 {
-    return s->lifetime.output_budget_bytes > 0 &&
-           s->life.output_bytes >= s->lifetime.output_budget_bytes;
+    return s->options.lifetime.output_budget_bytes > 0 &&
+           s->life.output_bytes >= s->options.lifetime.output_budget_bytes;
 }
 
 static void describe_budget(const struct atoll_sandbox *s, char *out, size_t cap)
 {
     if (cpu_is_spent(s))
         (void)snprintf(out, cap, "the sandbox's CPU budget of %u s is spent",
-                       s->lifetime.cpu_budget_s);
+                       s->options.lifetime.cpu_budget_s);
     else
         (void)snprintf(out, cap, "the sandbox's output budget of %llu bytes is spent",
-                       (unsigned long long)s->lifetime.output_budget_bytes);
+                       (unsigned long long)s->options.lifetime.output_budget_bytes);
 }
 
 static void ignore(void *arg, const struct atoll_reply *answer)
@@ -259,7 +261,7 @@ uint64_t atoll_lifetime_cpu_us(const struct atoll_sandbox *s)
 {
     bool lives = s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED;
 
-    if (s->lifetime.cpu_budget_s == 0 || !lives)
+    if (s->options.lifetime.cpu_budget_s == 0 || !lives)
         return s->cpu_spent_us;
     measure(s, false);
     return s->cpu_spent_us + s->life.cpu_us;
@@ -284,7 +286,7 @@ int atoll_lifetime_admit(struct atoll_sandbox *s, struct atoll_error *err)
 
 void atoll_lifetime_output(struct atoll_sandbox *s, uint64_t bytes)
 {
-    uint64_t most = s->lifetime.output_budget_bytes;
+    uint64_t most = s->options.lifetime.output_budget_bytes;
 
     s->life.output_bytes += bytes;
     /* A command that has used exactly its budget is not killed. */
@@ -300,7 +302,7 @@ static uint64_t output_of(const struct atoll_exec *x)
 void atoll_lifetime_forget(struct atoll_sandbox *s, const struct atoll_exec *x)
 {
     s->output_spent_bytes += output_of(x);
-    if (s->lifetime.output_budget_bytes > 0)
+    if (s->options.lifetime.output_budget_bytes > 0)
         atoll_persist_sandbox_later(s);
 }
 
@@ -328,24 +330,27 @@ static bool has_running_exec(const struct atoll_sandbox *s)
 static bool is_bounded(const struct atoll_sandbox *s)
 {
     return s->state == ATOLL_SANDBOX_RUNNING && s->change == ATOLL_CHANGE_NONE && !s->hidden &&
-           (s->lifetime.idle_s > 0 || s->lifetime.lease_s > 0 || s->lifetime.cpu_budget_s > 0);
+           (s->options.lifetime.idle_s > 0 || s->options.lifetime.lease_s > 0 ||
+            s->options.lifetime.cpu_budget_s > 0);
 }
 
 static int64_t idle_at(const struct atoll_sandbox *s)
 {
-    return s->lifetime.idle_s > 0 ? s->life.used_ms + (int64_t)s->lifetime.idle_s * 1000
-                                  : INT64_MAX;
+    return s->options.lifetime.idle_s > 0
+               ? s->life.used_ms + (int64_t)s->options.lifetime.idle_s * 1000
+               : INT64_MAX;
 }
 
 static int64_t lease_at(const struct atoll_sandbox *s)
 {
-    return s->lifetime.lease_s > 0 ? s->life.heartbeat_ms + (int64_t)s->lifetime.lease_s * 1000
-                                   : INT64_MAX;
+    return s->options.lifetime.lease_s > 0
+               ? s->life.heartbeat_ms + (int64_t)s->options.lifetime.lease_s * 1000
+               : INT64_MAX;
 }
 
 static int64_t look_at(const struct atoll_sandbox *s)
 {
-    return s->lifetime.cpu_budget_s > 0 ? s->life.looked_ms + CPU_EVERY_MS : INT64_MAX;
+    return s->options.lifetime.cpu_budget_s > 0 ? s->life.looked_ms + CPU_EVERY_MS : INT64_MAX;
 }
 
 /* Finds a sandbox that has expired, and why; NULL when there is none. */
@@ -409,7 +414,7 @@ void atoll_lifetime_begin(struct atoll_sandbox *s)
     atoll_lifetime_output(s, 0);
     if (!is_bounded(s))
         return;
-    if (s->lifetime.cpu_budget_s > 0)
+    if (s->options.lifetime.cpu_budget_s > 0)
         look_at_cpu(s);
     schedule(s->engine, ATOLL_MIN(look_at(s), ATOLL_MIN(idle_at(s), lease_at(s))));
 }
@@ -436,7 +441,7 @@ int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id, struct a
 
     if (r < 0)
         return r;
-    if (s->lifetime.lease_s == 0)
+    if (s->options.lifetime.lease_s == 0)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
                           "sandbox %s has no lease; a lease is set when the sandbox is created",
                           id);

@@ -40,52 +40,35 @@ static void remember(struct atoll_engine *engine)
 
 int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
 {
-    const struct atoll_limits *l = &s->spec.limits;
-    ATOLL_AUTOFREE char *mounts = atoll_mounts_write(s->mounts, s->mount_count);
+    ATOLL_AUTOFREE char *mounts = atoll_mounts_write(s->options.mounts, s->options.mount_count);
     struct atoll_store_sandbox row = {
         .id = s->spec.id,
-        .owner = s->owner,
+        .owner = s->spec.tenant,
         .template_name = s->template_ref->name,
-        .metadata_json = s->metadata_json,
-        .facade_json = s->facade_json,
         .cause = s->cause,
         .state = (int)stored_state(s),
         .hidden = s->hidden,
         .pooled = s->pooled,
         .outside_id = s->spec.outside_id,
-        .waived = s->spec.waived,
-        .memory_bytes = l->memory_bytes,
-        .disk_bytes = l->disk_bytes,
-        .inodes = l->inodes,
-        .cpu_millis = l->cpu_millis,
-        .pids = l->pids,
-        .open_files = l->open_files,
-        .timeout_s = l->timeout_s,
-        .io_bytes = l->io_bytes,
         .boot_us = (uint64_t)(s->boot_ms * 1000),
         .created_unix_ms = s->created_unix_ms,
         .expires_unix_ms = s->expires_unix_ms,
-        .persistent = s->lifetime.persistent,
-        .idle_s = s->lifetime.idle_s,
-        .lease_s = s->lifetime.lease_s,
-        .cpu_budget_s = s->lifetime.cpu_budget_s,
-        .at_deadline = (int)s->lifetime.at_deadline,
-        .output_budget_bytes = s->lifetime.output_budget_bytes,
+        .paused_unix_ms = s->paused_unix_ms,
         .cpu_spent_us = s->cpu_spent_us,
         .output_spent_bytes = s->output_spent_bytes,
-        .connection_lease = s->lifetime.connection_lease,
-        .paused_unix_ms = s->paused_unix_ms,
         .layer = s->spec.layer,
         .provider = s->provider->ops->name,
         .handle = s->spec.handle,
         .image = s->spec.image,
-        .network = (int)s->spec.network,
-        .recreate = s->request.recreate,
         .mounts = mounts,
+        .options = s->options,
     };
     bool skip = s->hidden || s->departs;
-    int r = skip ? 0 : atoll_store_put_sandbox(s->engine->config.store, &row, err);
+    int r;
 
+    row.options.limits = s->spec.limits;
+    row.options.waived = s->spec.waived;
+    r = skip ? 0 : atoll_store_put_sandbox(s->engine->config.store, &row, err);
     s->unsaved = r < 0;
     s->stored = s->stored || (r == 0 && !skip);
     if (r < 0) {
@@ -156,7 +139,7 @@ int atoll_persist_exec(struct atoll_engine *engine, struct atoll_exec *x, struct
     int r;
 
     atoll_buf_init(&argv, ATOLL_FRAME_PAYLOAD_MAX);
-    r = atoll_strings_join(&argv, x->argv);
+    r = atoll_strings_join(&argv, (const char *const *)x->argv);
     if (r < 0)
         r = atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r,
                        r == -ENOMEM ? "no memory for the command line"

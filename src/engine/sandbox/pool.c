@@ -29,7 +29,7 @@
 
 /* Choosing the pool class. */
 
-static bool same_env(char *const *a, char *const *b)
+static bool same_env(char *const *a, const char *const *b)
 {
     size_t i = 0;
 
@@ -71,7 +71,7 @@ static bool is_used(const struct atoll_pool_class *pool_class)
 /* The class with started interpreters for this kind, or NULL. */
 static struct atoll_pool_class *find_class(struct atoll_engine *engine,
                                            const struct atoll_spec *spec, const char *language,
-                                           char *const *env)
+                                           const char *const *env)
 {
     for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++) {
         struct atoll_pool_class *pool_class = &engine->pool_classes[i];
@@ -130,14 +130,15 @@ static struct atoll_pool_class *longest_unasked(struct atoll_engine *engine)
 static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct atoll_sandbox *s)
 {
     struct atoll_pool_class *pool_class = longest_unasked(engine);
-    char **env = s->env ? atoll_strings_dup((const char *const *)s->env) : NULL;
+    char **env = s->options.env ? atoll_strings_dup(s->options.env) : NULL;
 
-    if (s->env && !env)
+    if (s->options.env && !env)
         return NULL;
     clear(pool_class);
     (void)!atoll_text_copy(pool_class->template_key, sizeof(pool_class->template_key),
                            s->template_ref->key);
-    (void)!atoll_text_copy(pool_class->language, sizeof(pool_class->language), s->interpreter);
+    (void)!atoll_text_copy(pool_class->language, sizeof(pool_class->language),
+                           s->options.interpreter);
     pool_class->env = env;
     pool_class->spec = (struct atoll_spec){.limits = s->spec.limits,
                                            .waived = s->spec.waived,
@@ -155,11 +156,12 @@ void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sand
     const struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
     struct atoll_pool_class *pool_class;
 
-    if (!s || engine->config.pool == 0 || s->entry != engine->builder || !s->env_is_common ||
-        strcmp(s->interpreter, language) != 0 || s->spec.persistent || *s->spec.image ||
-        s->mount_count > 0 || s->spec.network != ATOLL_NETWORK_NONE)
+    if (!s || engine->config.pool == 0 || s->entry != engine->builder ||
+        !s->options.env_is_common || !s->options.interpreter ||
+        strcmp(s->options.interpreter, language) != 0 || s->spec.persistent || *s->spec.image ||
+        s->options.mount_count > 0 || s->spec.network != ATOLL_NETWORK_NONE)
         return;
-    pool_class = find_class(engine, &s->spec, language, s->env);
+    pool_class = find_class(engine, &s->spec, language, s->options.env);
     if (!pool_class)
         pool_class = set_up(engine, s);
     if (!pool_class)
@@ -330,7 +332,9 @@ static bool make_one(struct atoll_pool_class *pool_class)
     s->hidden = true;
     s->pool_class = pool_class;
     /* Without memory for the environment, the interpreter is started without it. */
-    s->env = pool_class->env ? atoll_strings_dup((const char *const *)pool_class->env) : NULL;
+    if (pool_class->env)
+        atoll_options_set_strings(&s->options.env,
+                                  atoll_strings_dup((const char *const *)pool_class->env));
     pool_class->making++;
     atoll_sandbox_launch(s, on_made, pool_class);
     return true;
@@ -377,13 +381,12 @@ static struct atoll_sandbox *first_alive(const struct atoll_pool_class *pool_cla
 }
 
 struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec,
-                                      const struct atoll_create *create)
+                                      const struct atoll_options *create)
 {
     bool common = create->env_is_common || !create->env || !*create->env;
     struct atoll_pool_class *pool_class =
-        common && create->interpreter
-            ? find_class(engine, spec, create->interpreter, (char *const *)(uintptr_t)create->env)
-            : NULL;
+        common && create->interpreter ? find_class(engine, spec, create->interpreter, create->env)
+                                      : NULL;
     struct atoll_sandbox *s = pool_class ? first_alive(pool_class) : NULL;
 
     first_class(engine)->failures = 0;

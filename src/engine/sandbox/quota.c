@@ -26,15 +26,13 @@ struct request {
     struct atoll_tenant *tenant; /* kept alive by this request */
     enum atoll_turn turn;
     struct atoll_timer late;
-    struct atoll_create create;
+    struct atoll_options options; /* a copy if it is queued */
     char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_exec_start start;
     struct atoll_origin origin;
-    void *copies[10]; /* owned strings */
-    char **env, **argv, **artifacts;
-    size_t bytes;                       /* size of all copies */
-    struct atoll_mount *mounts;         /* owned */
-    struct atoll_registry_login *login; /* owned */
+    void *copies[2]; /* of START, owned */
+    char **env, **argv;
+    size_t bytes; /* size of all copies */
     atoll_sandbox_fn *created;
     atoll_exec_fn *started;
     void *arg;
@@ -103,9 +101,7 @@ static struct request *request_free(struct request *q)
         free(q->copies[i]);
     atoll_strings_free(q->env);
     atoll_strings_free(q->argv);
-    atoll_strings_free(q->artifacts);
-    free(q->mounts);
-    q->login = atoll_login_free(q->login);
+    atoll_options_free(&q->options);
     free(q);
     return NULL;
 }
@@ -127,8 +123,8 @@ static void created(void *arg, struct atoll_sandbox *s, const struct atoll_error
     (void)request_free(q);
 }
 
-/* Starts the request; `create` and `start` may be the caller's own. */
-static void admit_create(struct request *q, const struct atoll_create *create)
+/* Starts the request; the options may be the caller's own. */
+static void admit_create(struct request *q, const struct atoll_options *options)
 {
     struct atoll_engine *engine = q->tenant->engine;
     uint32_t most = engine->config.quota.sandboxes;
@@ -145,7 +141,7 @@ static void admit_create(struct request *q, const struct atoll_create *create)
         created(q, NULL, &err);
         return;
     }
-    atoll_engine_create_now(engine, create, created, q);
+    atoll_engine_create_now(engine, options, created, q);
 }
 
 static void unqueue(struct request *q)
@@ -171,7 +167,7 @@ static void admit(struct request *q)
 
     unqueue(q);
     if (q->created) {
-        admit_create(q, &q->create);
+        admit_create(q, &q->options);
     } else {
         atoll_engine_exec_now(t->engine, q->sandbox_id, &q->start, q->started, q->arg);
         (void)request_free(q);
@@ -309,45 +305,31 @@ static struct request *request_new(struct atoll_tenant *t, enum atoll_turn turn,
 
 /* ELSEWHERE for an image, or for a named provider other than the one that builds templates: such
  * creates are not bound by this machine. */
-static enum atoll_turn turn_of(struct atoll_engine *engine, const struct atoll_create *create)
+static enum atoll_turn turn_of(struct atoll_engine *engine, const struct atoll_options *options)
 {
-    const char *name = create->provider;
+    const char *name = options->provider;
     bool named = name && *name && strcmp(name, "auto") != 0;
 
-    return create->image || (named && strcmp(name, engine->builder->provider->ops->name) != 0)
+    return options->image || (named && strcmp(name, engine->builder->provider->ops->name) != 0)
                ? ATOLL_TURN_ELSEWHERE
                : ATOLL_TURN_CREATE;
 }
 
-void atoll_engine_create(struct atoll_engine *engine, const struct atoll_create *create,
+void atoll_engine_create(struct atoll_engine *engine, const struct atoll_options *options,
                          atoll_sandbox_fn *done, void *arg)
 {
     struct atoll_tenant *t =
-        atoll_tenant_get(engine, create->owner ? create->owner : ATOLL_OPERATOR_TENANT);
-    struct request *q = request_new(t, turn_of(engine, create), arg);
+        atoll_tenant_get(engine, options->owner ? options->owner : ATOLL_OPERATOR_TENANT);
+    struct request *q = request_new(t, turn_of(engine, options), arg);
     struct atoll_error err;
 
     q->created = done;
     if (t->waiting[q->turn] == 0 && is_free(t, q->turn)) {
-        admit_create(q, create);
+        admit_create(q, options);
         return;
     }
-    q->create = *create;
-    q->create.template_name = keep_text(q, 0, create->template_name);
-    q->create.metadata_json = keep_text(q, 1, create->metadata_json);
-    q->create.owner = keep_text(q, 2, create->owner);
-    q->create.facade_json = keep_text(q, 3, create->facade_json);
-    q->create.session_id = keep_text(q, 4, create->session_id);
-    q->create.provider = keep_text(q, 5, create->provider);
-    q->create.image = keep_text(q, 6, create->image);
-    q->create.isolation = keep_text(q, 7, create->isolation);
-    q->create.language = keep_text(q, 8, create->language);
-    q->create.interpreter = keep_text(q, 9, create->interpreter);
-    q->create.env = keep_strings(q, &q->env, create->env);
-    q->create.artifacts = keep_strings(q, &q->artifacts, create->artifacts);
-    q->create.mounts = q->mounts = atoll_mounts_dup(create->mounts, create->mount_count);
-    q->create.login = q->login = atoll_login_dup(create->login);
-    if (enqueue(q, &err) < 0)
+    q->bytes = atoll_options_size(options);
+    if (atoll_options_dup(&q->options, options, &err) < 0 || enqueue(q, &err) < 0)
         refuse(q, &err);
 }
 
@@ -367,8 +349,8 @@ void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
     q->started = done;
     (void)snprintf(q->sandbox_id, sizeof(q->sandbox_id), "%s", sandbox_id);
     q->start = *start;
-    q->start.user = keep_text(q, 3, start->user);
-    q->start.cwd = keep_text(q, 4, start->cwd);
+    q->start.user = keep_text(q, 0, start->user);
+    q->start.cwd = keep_text(q, 1, start->cwd);
     q->start.env = keep_strings(q, &q->env, start->env);
     q->start.argv = keep_strings(q, &q->argv, start->argv);
     if (enqueue(q, &err) < 0)
@@ -382,7 +364,7 @@ void atoll_quota_exec_enter(struct atoll_exec *x)
     if (x->counted || x->ended || x->sandbox->hidden)
         return;
     x->counted = true;
-    join(atoll_tenant_get(x->sandbox->engine, x->sandbox->owner), ATOLL_TURN_EXEC);
+    join(atoll_tenant_get(x->sandbox->engine, x->sandbox->spec.tenant), ATOLL_TURN_EXEC);
 }
 
 void atoll_quota_exec_leave(struct atoll_exec *x)
@@ -390,7 +372,7 @@ void atoll_quota_exec_leave(struct atoll_exec *x)
     if (!x->counted)
         return;
     x->counted = false;
-    leave(atoll_tenant_get(x->sandbox->engine, x->sandbox->owner), ATOLL_TURN_EXEC);
+    leave(atoll_tenant_get(x->sandbox->engine, x->sandbox->spec.tenant), ATOLL_TURN_EXEC);
 }
 
 void atoll_engine_queue(const struct atoll_engine *engine, size_t *ret_creates, size_t *ret_execs)

@@ -104,10 +104,11 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     struct recovery *r = arg;
     struct atoll_template *t = atoll_template_find(r->engine, row->owner, row->template_name);
     struct atoll_spec spec = {
-        .limits = {row->memory_bytes, row->cpu_millis, row->pids, row->disk_bytes, row->inodes,
-                   row->open_files, row->timeout_s, row->io_bytes},
-        .waived = row->waived,
+        .limits = row->options.limits,
+        .waived = row->options.waived,
         .outside_id = row->outside_id,
+        .persistent = row->options.lifetime.persistent,
+        .network = row->options.network,
         .allow_sudo = true,
     };
     struct atoll_provider_entry *provider_entry;
@@ -120,14 +121,12 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
         t = atoll_map_get(&r->engine->templates, "host");
     spec.template_kind = t->kind;
     spec.layer_base = t->layer_base;
-    spec.persistent = row->persistent;
     if (*row->layer) { /* the layer at that time: a stopped sandbox starts on the same one */
         spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
         spec.layer_base = ATOLL_LAYER_BASE;
     }
     if (atoll_text_copy(spec.layer, sizeof(spec.layer), row->layer) < 0)
         return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has a bad layer");
-    spec.network = (enum atoll_network)row->network;
     if (atoll_text_copy(spec.handle, sizeof(spec.handle), row->handle) < 0 ||
         atoll_text_copy(spec.image, sizeof(spec.image), row->image) < 0)
         return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has a bad handle");
@@ -140,9 +139,8 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
         return atoll_fail_errno(err, ENOMEM, "sandbox");
     s->entry = provider_entry;
     s->provider = provider_entry->provider;
-    s->request.recreate = row->recreate;
-    s->request.limits = spec.limits;
-    s->request.may_waive = spec.waived;
+    if (atoll_options_dup(&s->options, &row->options, err) < 0)
+        return -ENOMEM;
     r->engine->public_count++;
     s->state = (enum atoll_sandbox_state)row->state;
     s->was_loaded = s->stored = true;
@@ -153,21 +151,9 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s->expires_unix_ms = row->expires_unix_ms;
     s->paused_unix_ms = row->paused_unix_ms;
     (void)snprintf(s->cause, sizeof(s->cause), "%s", row->cause);
-    (void)snprintf(s->owner, sizeof(s->owner), "%s", row->owner);
-    memcpy(s->spec.tenant, s->owner, sizeof(s->owner));
+    (void)snprintf(s->spec.tenant, sizeof(s->spec.tenant), "%s", row->owner);
     atoll_tenant_enter(s);
-    s->metadata_json = row->metadata_json ? strdup(row->metadata_json) : NULL;
-    s->mounts = atoll_mounts_read(row->mounts ? row->mounts : "", &s->mount_count);
-    s->facade_json = row->facade_json ? strdup(row->facade_json) : NULL;
-    s->lifetime = (struct atoll_lifetime){
-        .idle_s = row->idle_s,
-        .lease_s = row->lease_s,
-        .connection_lease = row->connection_lease,
-        .cpu_budget_s = row->cpu_budget_s,
-        .output_budget_bytes = row->output_budget_bytes,
-        .at_deadline = (enum atoll_at_deadline)row->at_deadline,
-        .persistent = row->persistent,
-    };
+    s->options.mounts = atoll_mounts_read(row->mounts, &s->options.mount_count);
     s->cpu_spent_us = row->cpu_spent_us;
     s->output_spent_bytes = row->output_spent_bytes;
     return 0;
@@ -262,8 +248,8 @@ static void on_note(void *arg, const struct atoll_reply *answer)
     if (!answer->error &&
         atoll_msg_decode(&atoll_am_data_desc, answer->frame->payload, answer->frame->len, &note,
                          &err) == 0 &&
-        note.data.len > 0 && !s->env)
-        s->env = atoll_strings_split(note.data.data, note.data.len);
+        note.data.len > 0 && !s->options.env)
+        s->options.env = (const char *const *)atoll_strings_split(note.data.data, note.data.len);
 }
 
 /* NULL when the adoption was superseded: the sandbox was destroyed, stopped or started again. */
@@ -361,19 +347,19 @@ static void decide(struct recovering *h, struct atoll_sandbox *s)
     bool lives = f && f->alive;
     int64_t left_ms = s->expires_unix_ms - atoll_clock_unix_ms();
 
-    if (s->lifetime.persistent || s->state == ATOLL_SANDBOX_PAUSED)
+    if (s->options.lifetime.persistent || s->state == ATOLL_SANDBOX_PAUSED)
         s->provider->ops->reserve(s->provider, &s->spec);
     s->remains = f != NULL;
     atoll_lifetime_recount(s);
     if (s->state == ATOLL_SANDBOX_STOPPING) {
         s->state = ATOLL_SANDBOX_RUNNING; /* so that destroy starts from the beginning */
         atoll_sandbox_destroy(s, "the daemon, which continues a destroy", NULL, NULL);
-    } else if (s->lifetime.connection_lease) {
+    } else if (s->options.lifetime.connection_lease) {
         /* The connection ended with the dead daemon. */
         atoll_lifetime_over(s, ATOLL_OVER_CONNECTION);
     } else if (s->state == ATOLL_SANDBOX_STOPPED || (s->state == ATOLL_SANDBOX_PAUSED && lives)) {
         decide_resting(s, f);
-    } else if (s->state == ATOLL_SANDBOX_FAILED && s->lifetime.persistent) {
+    } else if (s->state == ATOLL_SANDBOX_FAILED && s->options.lifetime.persistent) {
         /* It could not be stopped, and its disk must be kept: the row of a sandbox to be destroyed
          * says STOPPING. */
         atoll_sandbox_halt(s, ATOLL_END_LOST, "a dead daemon could not stop its sandbox", "");

@@ -18,13 +18,13 @@ bool atoll_sandbox_may_recreate(struct atoll_sandbox *s)
 {
     int64_t now = atoll_clock_ms();
 
-    if (!s->request.recreate || s->engine->ending || s->state != ATOLL_SANDBOX_RUNNING)
+    if (!s->options.recreate || s->engine->ending || s->state != ATOLL_SANDBOX_RUNNING)
         return false;
-    if (now - s->request.recreated_ms > WITHIN_MS) {
-        s->request.recreated_ms = now;
-        s->request.recreated = 0;
+    if (now - s->recreated_ms > WITHIN_MS) {
+        s->recreated_ms = now;
+        s->recreated = 0;
     }
-    return s->request.recreated++ < MOST;
+    return s->recreated++ < MOST;
 }
 
 static void give_up(struct atoll_sandbox *s, const char *why)
@@ -32,8 +32,8 @@ static void give_up(struct atoll_sandbox *s, const char *why)
     char cause[200];
 
     (void)snprintf(cause, sizeof(cause), "%.80s; it could not be made again: %.80s", s->cause, why);
-    s->request.recreated = MOST; /* do not try again for WITHIN_MS */
-    s->request.recreated_ms = atoll_clock_ms();
+    s->recreated = MOST; /* do not try again for WITHIN_MS */
+    s->recreated_ms = atoll_clock_ms();
     s->change = ATOLL_CHANGE_NONE;
     s->state = ATOLL_SANDBOX_RUNNING; /* as the row says: atoll_sandbox_fail() expects it */
     atoll_sandbox_fail(s, cause, s->remains);
@@ -86,12 +86,12 @@ static void on_cleared(void *arg, const struct atoll_error *error)
         atoll_sandbox_remove_remains(s);
         return;
     }
-    if (error || (!s->env && atoll_env_load(s, &err) < 0)) {
+    if (error || (!s->options.env && atoll_env_load(s, &err) < 0)) {
         give_up(s, error ? error->text : err.text);
         return;
     }
     s->spec.handle[0] = '\0';
-    s->request.route_next = 0;
+    s->candidates.next = 0;
     atoll_sandbox_make(s, on_made);
 }
 

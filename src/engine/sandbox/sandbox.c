@@ -79,12 +79,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     atoll_exec_drop_all(s);
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
     atoll_tenant_leave(s);
-    atoll_strings_free(s->env);
-    atoll_strings_free(s->artifacts);
-    free(s->mounts);
-    s->login = atoll_login_free(s->login);
-    free(s->metadata_json);
-    free(s->facade_json);
+    atoll_options_free(&s->options);
     s->history = atoll_history_free(s->history);
     free(s);
 }
@@ -237,7 +232,7 @@ static void remove_again(void *arg)
     struct atoll_sandbox *s = arg;
 
     if (s->state != ATOLL_SANDBOX_FAILED || s->removing || !s->remains || s->engine->ending ||
-        (s->lifetime.persistent && !s->destroying)) /* its disk must be kept */
+        (s->options.lifetime.persistent && !s->destroying)) /* its disk must be kept */
         return;
     atoll_metric_add(ATOLL_METRIC_REMOVALS_RETRIED, ATOLL_LABELS(s->provider->ops->name), 1);
     if (s->destroying)
@@ -359,7 +354,7 @@ static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remai
 void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
 {
     atoll_sandbox_end_reattach(s);
-    if (s->lifetime.persistent) {
+    if (s->options.lifetime.persistent) {
         fail_persistent(s, why, remains);
         return;
     }
@@ -411,9 +406,8 @@ static void tell_created(struct atoll_sandbox *s, const struct atoll_error *erro
 {
     atoll_sandbox_fn *fn = ATOLL_TAKE_PTR(s->created);
 
-    s->login = atoll_login_free(s->login);
+    atoll_options_end_create(&s->options);
     s->spec.login = NULL;
-    s->progress = NULL;
     if (fn)
         fn(s->created_arg, error ? NULL : s, error);
 }
@@ -432,10 +426,10 @@ void atoll_sandbox_leave_note(struct atoll_sandbox *s)
     struct atoll_buf bytes;
     struct atoll_error err;
 
-    if (!s->env)
+    if (!s->options.env)
         return;
     atoll_buf_init(&bytes, ATOLL_AGENT_DATA_MAX);
-    if (atoll_strings_join(&bytes, s->env) == 0) {
+    if (atoll_strings_join(&bytes, s->options.env) == 0) {
         note.data = (struct atoll_bytes){atoll_buf_head(&bytes), atoll_buf_size(&bytes)};
         (void)!atoll_sandbox_ask(s, ATOLL_AGENT_NOTE_PUT, &atoll_am_data_desc, &note, ignore, NULL,
                                  &err);
@@ -490,11 +484,11 @@ void atoll_sandbox_launch(struct atoll_sandbox *s, atoll_sandbox_fn *created, vo
 
 void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done)
 {
-    s->spec.metadata_json = s->metadata_json;
-    s->spec.env = (const char *const *)s->env;
-    s->spec.mounts = s->mounts;
-    s->spec.mount_count = s->mount_count;
-    s->spec.login = s->login;
+    s->spec.metadata_json = s->options.metadata_json;
+    s->spec.env = s->options.env;
+    s->spec.mounts = s->options.mounts;
+    s->spec.mount_count = s->options.mount_count;
+    s->spec.login = s->options.login;
     s->provider->ops->create(s->provider, &s->spec, done, s);
 }
 

@@ -84,7 +84,7 @@ void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *
     struct atoll_error err;
     int r = 0;
 
-    if (s && !s->lifetime.persistent)
+    if (s && !s->options.lifetime.persistent)
         r = atoll_fail(&err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
                        "sandbox %s is not persistent: nothing of it could be kept; destroy it, or "
                        "create one with \"persistent\": true",
@@ -145,7 +145,7 @@ void atoll_sandbox_start_again(struct atoll_sandbox *s)
 {
     struct atoll_error err;
 
-    if (!s->env && atoll_env_load(s, &err) < 0) {
+    if (!s->options.env && atoll_env_load(s, &err) < 0) {
         atoll_waiters_tell(&s->resumers, &err);
         return;
     }

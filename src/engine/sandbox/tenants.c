@@ -165,7 +165,7 @@ int atoll_tenant_admit(struct atoll_engine *engine, const char *owner,
 
 void atoll_tenant_enter(struct atoll_sandbox *s)
 {
-    s->tenant = atoll_tenant_get(s->engine, s->owner);
+    s->tenant = atoll_tenant_get(s->engine, s->spec.tenant);
     atoll_ordered_add(&s->engine->ordered, s);
     atoll_ordered_add(&s->tenant->sandboxes, s);
     promised_by(s->entry, &s->spec, s->promised);

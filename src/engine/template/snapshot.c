@@ -63,14 +63,14 @@ static void on_made(void *arg, const struct atoll_provider_image *made,
 static int check(struct atoll_engine *engine, struct atoll_sandbox *s, const char *name,
                  struct atoll_error *err)
 {
-    int r = atoll_template_check(engine, s->owner, name, ATOLL_TEMPLATE_IMAGE, err);
+    int r = atoll_template_check(engine, s->spec.tenant, name, ATOLL_TEMPLATE_IMAGE, err);
 
     if (r < 0)
         return r;
     if (s->snapping)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
                           "another snapshot of sandbox %s is being made", s->spec.id);
-    if (atoll_templates_count(engine, s->owner) >= OWN_MAX)
+    if (atoll_templates_count(engine, s->spec.tenant) >= OWN_MAX)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
                           "there are %d snapshots, the most a tenant may have; remove some",
                           OWN_MAX);
@@ -96,7 +96,7 @@ void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, 
     p->done = done;
     p->arg = arg;
     memcpy(p->sandbox_id, s->spec.id, sizeof(p->sandbox_id));
-    memcpy(p->owner, s->owner, sizeof(p->owner));
+    memcpy(p->owner, s->spec.tenant, sizeof(p->owner));
     (void)snprintf(p->name, sizeof(p->name), "%s", name);
     (void)snprintf(p->provider, sizeof(p->provider), "%s", s->provider->ops->name);
     atoll_image_name(p->image);

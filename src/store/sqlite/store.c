@@ -1,7 +1,7 @@
 #include "store/store.h"
 
 #include <errno.h>
-#include "store/sqlite/db.h"
+#include "store/sqlite/rows.h"
 
 #define DROP_AT_ONCE 64 /* commands in one transaction, about a millisecond */
 
@@ -27,72 +27,98 @@ struct atoll_store *atoll_store_close(struct atoll_store *store)
     return NULL;
 }
 
-/* The columns are in the order of the parameters: one list for writing and for reading. */
-#define SANDBOX_COLUMNS                                                                         \
-    "id, owner, template, metadata, facade, cause, state, hidden, pooled, outside_id, waived, " \
-    "memory_bytes, disk_bytes, inodes, cpu_millis, pids, open_files, timeout_s, boot_us, "      \
-    "created_unix_ms, expires_unix_ms, persistent, idle_s, lease_s, cpu_budget_s, "             \
-    "at_deadline, output_budget_bytes, cpu_spent_us, output_spent_bytes, connection_lease, "    \
-    "paused_unix_ms, network, recreate, io_bytes, layer, provider, handle, image, mounts"
-#define EXEC_COLUMNS                                                                           \
-    "sandbox_id, id, argv, user, cwd, pty, pid, started_unix_ms, kind, code, signal, reason, " \
-    "oom_process, user_us, system_us, max_rss_bytes, oom_kills, oom_pid, oom_peak_bytes, "     \
-    "oom_limit_bytes, stdout_bytes, stderr_bytes, duration_ms, held, argv_left_out"
+#define AT(member) offsetof(struct atoll_store_sandbox, member)
+static const struct atoll_column sandbox_columns[] = {
+    {"id", ATOLL_COLUMN_TEXT, AT(id)},
+    {"owner", ATOLL_COLUMN_TEXT, AT(owner)},
+    {"template", ATOLL_COLUMN_TEXT, AT(template_name)},
+    {"cause", ATOLL_COLUMN_TEXT, AT(cause)},
+    {"state", ATOLL_COLUMN_I32, AT(state)},
+    {"hidden", ATOLL_COLUMN_BOOL, AT(hidden)},
+    {"pooled", ATOLL_COLUMN_BOOL, AT(pooled)},
+    {"outside_id", ATOLL_COLUMN_U32, AT(outside_id)},
+    {"boot_us", ATOLL_COLUMN_I64, AT(boot_us)},
+    {"created_unix_ms", ATOLL_COLUMN_I64, AT(created_unix_ms)},
+    {"expires_unix_ms", ATOLL_COLUMN_I64, AT(expires_unix_ms)},
+    {"paused_unix_ms", ATOLL_COLUMN_I64, AT(paused_unix_ms)},
+    {"cpu_spent_us", ATOLL_COLUMN_I64, AT(cpu_spent_us)},
+    {"output_spent_bytes", ATOLL_COLUMN_I64, AT(output_spent_bytes)},
+    {"layer", ATOLL_COLUMN_TEXT, AT(layer)},
+    {"provider", ATOLL_COLUMN_TEXT, AT(provider)},
+    {"handle", ATOLL_COLUMN_TEXT, AT(handle)},
+    {"image", ATOLL_COLUMN_TEXT, AT(image)},
+    {"mounts", ATOLL_COLUMN_TEXT, AT(mounts)},
+    {"waived", ATOLL_COLUMN_U32, AT(options.waived)},
+    {"memory_bytes", ATOLL_COLUMN_I64, AT(options.limits.memory_bytes)},
+    {"disk_bytes", ATOLL_COLUMN_I64, AT(options.limits.disk_bytes)},
+    {"inodes", ATOLL_COLUMN_I64, AT(options.limits.inodes)},
+    {"cpu_millis", ATOLL_COLUMN_U32, AT(options.limits.cpu_millis)},
+    {"pids", ATOLL_COLUMN_U32, AT(options.limits.pids)},
+    {"open_files", ATOLL_COLUMN_U32, AT(options.limits.open_files)},
+    {"timeout_s", ATOLL_COLUMN_U32, AT(options.limits.timeout_s)},
+    {"io_bytes", ATOLL_COLUMN_I64, AT(options.limits.io_bytes)},
+    {"persistent", ATOLL_COLUMN_BOOL, AT(options.lifetime.persistent)},
+    {"idle_s", ATOLL_COLUMN_U32, AT(options.lifetime.idle_s)},
+    {"lease_s", ATOLL_COLUMN_U32, AT(options.lifetime.lease_s)},
+    {"cpu_budget_s", ATOLL_COLUMN_U32, AT(options.lifetime.cpu_budget_s)},
+    {"at_deadline", ATOLL_COLUMN_I32, AT(options.lifetime.at_deadline)},
+    {"output_budget_bytes", ATOLL_COLUMN_I64, AT(options.lifetime.output_budget_bytes)},
+    {"connection_lease", ATOLL_COLUMN_BOOL, AT(options.lifetime.connection_lease)},
+    {"network", ATOLL_COLUMN_I32, AT(options.network)},
+    {"recreate", ATOLL_COLUMN_BOOL, AT(options.recreate)},
+    {"metadata", ATOLL_COLUMN_NTEXT, AT(options.metadata_json)},
+    {"facade", ATOLL_COLUMN_NTEXT, AT(options.facade_json)},
+};
+#undef AT
+static struct atoll_rows sandboxes = {.table = "sandboxes",
+                                      .order = "created_unix_ms",
+                                      .columns = sandbox_columns,
+                                      .count = ATOLL_ARRAY_LEN(sandbox_columns)};
+
+#define AT(member) offsetof(struct atoll_store_exec, member)
+static const struct atoll_column exec_columns[] = {
+    {"sandbox_id", ATOLL_COLUMN_TEXT, AT(sandbox_id)},
+    {"id", ATOLL_COLUMN_TEXT, AT(id)},
+    {"argv", ATOLL_COLUMN_BYTES, AT(argv)},
+    {"argv_left_out", ATOLL_COLUMN_I64, AT(argv_left_out)},
+    {"user", ATOLL_COLUMN_TEXT, AT(user)},
+    {"cwd", ATOLL_COLUMN_TEXT, AT(cwd)},
+    {"pty", ATOLL_COLUMN_BOOL, AT(pty)},
+    {"held", ATOLL_COLUMN_BOOL, AT(held)},
+    {"pid", ATOLL_COLUMN_U32, AT(pid)},
+    {"started_unix_ms", ATOLL_COLUMN_I64, AT(started_unix_ms)},
+    {"kind", ATOLL_COLUMN_I32, AT(kind)},
+    {"code", ATOLL_COLUMN_I32, AT(code)},
+    {"signal", ATOLL_COLUMN_I32, AT(signal)},
+    {"reason", ATOLL_COLUMN_TEXT, AT(reason)},
+    {"oom_process", ATOLL_COLUMN_TEXT, AT(oom_process)},
+    {"user_us", ATOLL_COLUMN_I64, AT(user_us)},
+    {"system_us", ATOLL_COLUMN_I64, AT(system_us)},
+    {"max_rss_bytes", ATOLL_COLUMN_I64, AT(max_rss_bytes)},
+    {"oom_kills", ATOLL_COLUMN_U32, AT(oom_kills)},
+    {"oom_pid", ATOLL_COLUMN_U32, AT(oom_pid)},
+    {"oom_peak_bytes", ATOLL_COLUMN_I64, AT(oom_peak_bytes)},
+    {"oom_limit_bytes", ATOLL_COLUMN_I64, AT(oom_limit_bytes)},
+    {"stdout_bytes", ATOLL_COLUMN_I64, AT(stdout_bytes)},
+    {"stderr_bytes", ATOLL_COLUMN_I64, AT(stderr_bytes)},
+    {"duration_ms", ATOLL_COLUMN_I64, AT(duration_ms)},
+};
+#undef AT
+static struct atoll_rows execs = {.table = "execs",
+                                  .order = "started_unix_ms",
+                                  .columns = exec_columns,
+                                  .count = ATOLL_ARRAY_LEN(exec_columns)};
 
 int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
                             struct atoll_error *err)
 {
-    static const char sql[] =
-        "INSERT OR REPLACE INTO sandboxes (" SANDBOX_COLUMNS
-        ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
-    const int64_t numbers[] = {row->state,
-                               row->hidden,
-                               row->pooled,
-                               row->outside_id,
-                               row->waived,
-                               (int64_t)row->memory_bytes,
-                               (int64_t)row->disk_bytes,
-                               (int64_t)row->inodes,
-                               row->cpu_millis,
-                               row->pids,
-                               row->open_files,
-                               row->timeout_s,
-                               (int64_t)row->boot_us,
-                               row->created_unix_ms,
-                               row->expires_unix_ms,
-                               row->persistent,
-                               row->idle_s,
-                               row->lease_s,
-                               row->cpu_budget_s,
-                               row->at_deadline,
-                               (int64_t)row->output_budget_bytes,
-                               (int64_t)row->cpu_spent_us,
-                               (int64_t)row->output_spent_bytes,
-                               row->connection_lease,
-                               row->paused_unix_ms,
-                               row->network,
-                               row->recreate,
-                               (int64_t)row->io_bytes};
-    const char *const texts[] = {row->layer ? row->layer : "",
-                                 row->provider ? row->provider : "native",
-                                 row->handle ? row->handle : "", row->image ? row->image : "",
-                                 row->mounts ? row->mounts : ""};
-    sqlite3_stmt *stmt;
-    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
+    return atoll_rows_put(db_of(store), &sandboxes, row, err);
+}
 
-    if (r < 0)
-        return r;
-    atoll_db_bind_text(stmt, 1, row->id);
-    atoll_db_bind_text(stmt, 2, row->owner);
-    atoll_db_bind_text(stmt, 3, row->template_name);
-    atoll_db_bind_text(stmt, 4, row->metadata_json);
-    atoll_db_bind_text(stmt, 5, row->facade_json);
-    atoll_db_bind_text(stmt, 6, row->cause);
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(numbers); i++)
-        atoll_db_bind_i64(stmt, 7 + (int)i, numbers[i]);
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++)
-        atoll_db_bind_text(stmt, 7 + (int)(ATOLL_ARRAY_LEN(numbers) + i), texts[i]);
-    return atoll_db_run(db_of(store), stmt, err);
+int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exec *row,
+                         struct atoll_error *err)
+{
+    return atoll_rows_put(db_of(store), &execs, row, err);
 }
 
 static int run_with_ids(struct atoll_db *db, const char *sql, const char *first, const char *second,
@@ -171,44 +197,6 @@ int atoll_store_sweep_execs(struct atoll_store *store, struct atoll_error *err)
     return r < 0 ? r : atoll_db_run(db_of(store), stmt, err);
 }
 
-int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exec *row,
-                         struct atoll_error *err)
-{
-    static const char sql[] = "INSERT OR REPLACE INTO execs (" EXEC_COLUMNS
-                              ") VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
-    const int64_t before[] = {row->pty,  row->pid,  row->started_unix_ms,
-                              row->kind, row->code, row->signal};
-    const int64_t after[] = {(int64_t)row->user_us,
-                             (int64_t)row->system_us,
-                             (int64_t)row->max_rss_bytes,
-                             row->oom_kills,
-                             row->oom_pid,
-                             (int64_t)row->oom_peak_bytes,
-                             (int64_t)row->oom_limit_bytes,
-                             (int64_t)row->stdout_bytes,
-                             (int64_t)row->stderr_bytes,
-                             row->duration_ms,
-                             row->held,
-                             (int64_t)row->argv_left_out};
-    sqlite3_stmt *stmt;
-    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
-
-    if (r < 0)
-        return r;
-    atoll_db_bind_text(stmt, 1, row->sandbox_id);
-    atoll_db_bind_text(stmt, 2, row->id);
-    atoll_db_bind_bytes(stmt, 3, row->argv, row->argv_len);
-    atoll_db_bind_text(stmt, 4, row->user);
-    atoll_db_bind_text(stmt, 5, row->cwd);
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(before); i++)
-        atoll_db_bind_i64(stmt, 6 + (int)i, before[i]);
-    atoll_db_bind_text(stmt, 12, row->reason);
-    atoll_db_bind_text(stmt, 13, row->oom_process);
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(after); i++)
-        atoll_db_bind_i64(stmt, 14 + (int)i, after[i]);
-    return atoll_db_run(db_of(store), stmt, err);
-}
-
 int atoll_store_drop_exec(struct atoll_store *store, const char *sandbox_id, const char *id,
                           struct atoll_error *err)
 {
@@ -216,62 +204,17 @@ int atoll_store_drop_exec(struct atoll_store *store, const char *sandbox_id, con
     return run_with_ids(db_of(store), sql, sandbox_id, id, err);
 }
 
-static const char *text_or_null(sqlite3_stmt *stmt, int column)
-{
-    return sqlite3_column_type(stmt, column) == SQLITE_NULL ? NULL : atoll_db_text(stmt, column);
-}
-
 int atoll_store_each_sandbox(struct atoll_store *store,
                              int (*fn)(void *arg, const struct atoll_store_sandbox *row,
                                        struct atoll_error *err),
                              void *arg, struct atoll_error *err)
 {
-    static const char sql[] = "SELECT " SANDBOX_COLUMNS " FROM sandboxes ORDER BY created_unix_ms";
+    struct atoll_store_sandbox row = {0};
     sqlite3_stmt *stmt;
-    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
+    int r = atoll_rows_read(db_of(store), &sandboxes, &stmt, err);
 
     while (r == 0 && (r = atoll_db_step(db_of(store), stmt, err)) > 0) {
-        struct atoll_store_sandbox row = {
-            .id = atoll_db_text(stmt, 0),
-            .owner = atoll_db_text(stmt, 1),
-            .template_name = atoll_db_text(stmt, 2),
-            .metadata_json = text_or_null(stmt, 3),
-            .facade_json = text_or_null(stmt, 4),
-            .cause = atoll_db_text(stmt, 5),
-            .state = (int)atoll_db_i64(stmt, 6),
-            .hidden = atoll_db_i64(stmt, 7) != 0,
-            .pooled = atoll_db_i64(stmt, 8) != 0,
-            .outside_id = (uint32_t)atoll_db_i64(stmt, 9),
-            .waived = (uint32_t)atoll_db_i64(stmt, 10),
-            .memory_bytes = (uint64_t)atoll_db_i64(stmt, 11),
-            .disk_bytes = (uint64_t)atoll_db_i64(stmt, 12),
-            .inodes = (uint64_t)atoll_db_i64(stmt, 13),
-            .cpu_millis = (uint32_t)atoll_db_i64(stmt, 14),
-            .pids = (uint32_t)atoll_db_i64(stmt, 15),
-            .open_files = (uint32_t)atoll_db_i64(stmt, 16),
-            .timeout_s = (uint32_t)atoll_db_i64(stmt, 17),
-            .boot_us = (uint64_t)atoll_db_i64(stmt, 18),
-            .created_unix_ms = atoll_db_i64(stmt, 19),
-            .expires_unix_ms = atoll_db_i64(stmt, 20),
-            .persistent = atoll_db_i64(stmt, 21) != 0,
-            .idle_s = (uint32_t)atoll_db_i64(stmt, 22),
-            .lease_s = (uint32_t)atoll_db_i64(stmt, 23),
-            .cpu_budget_s = (uint32_t)atoll_db_i64(stmt, 24),
-            .at_deadline = (int)atoll_db_i64(stmt, 25),
-            .output_budget_bytes = (uint64_t)atoll_db_i64(stmt, 26),
-            .cpu_spent_us = (uint64_t)atoll_db_i64(stmt, 27),
-            .output_spent_bytes = (uint64_t)atoll_db_i64(stmt, 28),
-            .connection_lease = atoll_db_i64(stmt, 29) != 0,
-            .paused_unix_ms = atoll_db_i64(stmt, 30),
-            .network = (int)atoll_db_i64(stmt, 31),
-            .recreate = atoll_db_i64(stmt, 32) != 0,
-            .io_bytes = (uint64_t)atoll_db_i64(stmt, 33),
-            .layer = atoll_db_text(stmt, 34),
-            .provider = atoll_db_text(stmt, 35),
-            .handle = atoll_db_text(stmt, 36),
-            .image = atoll_db_text(stmt, 37),
-            .mounts = atoll_db_text(stmt, 38),
-        };
+        atoll_rows_get(stmt, &sandboxes, &row);
         r = fn(arg, &row, err);
         if (r < 0)
             atoll_db_reset(stmt);
@@ -284,39 +227,12 @@ int atoll_store_each_exec(struct atoll_store *store,
                                     struct atoll_error *err),
                           void *arg, struct atoll_error *err)
 {
-    static const char sql[] = "SELECT " EXEC_COLUMNS " FROM execs ORDER BY started_unix_ms";
+    struct atoll_store_exec row = {0};
     sqlite3_stmt *stmt;
-    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
+    int r = atoll_rows_read(db_of(store), &execs, &stmt, err);
 
     while (r == 0 && (r = atoll_db_step(db_of(store), stmt, err)) > 0) {
-        struct atoll_store_exec row = {
-            .sandbox_id = atoll_db_text(stmt, 0),
-            .id = atoll_db_text(stmt, 1),
-            .argv = sqlite3_column_blob(stmt, 2),
-            .argv_len = (size_t)sqlite3_column_bytes(stmt, 2),
-            .user = atoll_db_text(stmt, 3),
-            .cwd = atoll_db_text(stmt, 4),
-            .pty = atoll_db_i64(stmt, 5) != 0,
-            .pid = (uint32_t)atoll_db_i64(stmt, 6),
-            .started_unix_ms = atoll_db_i64(stmt, 7),
-            .kind = (int)atoll_db_i64(stmt, 8),
-            .code = (int)atoll_db_i64(stmt, 9),
-            .signal = (int)atoll_db_i64(stmt, 10),
-            .reason = atoll_db_text(stmt, 11),
-            .oom_process = atoll_db_text(stmt, 12),
-            .user_us = (uint64_t)atoll_db_i64(stmt, 13),
-            .system_us = (uint64_t)atoll_db_i64(stmt, 14),
-            .max_rss_bytes = (uint64_t)atoll_db_i64(stmt, 15),
-            .oom_kills = (uint32_t)atoll_db_i64(stmt, 16),
-            .oom_pid = (uint32_t)atoll_db_i64(stmt, 17),
-            .oom_peak_bytes = (uint64_t)atoll_db_i64(stmt, 18),
-            .oom_limit_bytes = (uint64_t)atoll_db_i64(stmt, 19),
-            .stdout_bytes = (uint64_t)atoll_db_i64(stmt, 20),
-            .stderr_bytes = (uint64_t)atoll_db_i64(stmt, 21),
-            .duration_ms = atoll_db_i64(stmt, 22),
-            .held = atoll_db_i64(stmt, 23) != 0,
-            .argv_left_out = (uint64_t)atoll_db_i64(stmt, 24),
-        };
+        atoll_rows_get(stmt, &execs, &row);
         r = fn(arg, &row, err);
         if (r < 0)
             atoll_db_reset(stmt);

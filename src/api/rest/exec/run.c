@@ -157,7 +157,7 @@ static void progress(void *arg, const char *text)
 }
 
 static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
-                 struct atoll_create *ret_create, struct atoll_error *err)
+                 struct atoll_options *ret_create, struct atoll_error *err)
 {
     struct atoll_rest_sandbox sandbox = {0};
     struct atoll_rest_exec exec = {0};
@@ -194,7 +194,7 @@ static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
 void atoll_run_begin(struct atoll_run *run, const struct atoll_run_ops *ops,
                      struct atoll_engine *engine, const char *owner, const uint8_t *bytes, size_t n)
 {
-    struct atoll_create create;
+    struct atoll_options create;
 
     *run = (struct atoll_run){.ops = ops, .engine = engine};
     (void)snprintf(run->owner, sizeof(run->owner), "%s", owner);

@@ -79,7 +79,7 @@ static int check_one(const struct volume *v, const struct atoll_mount *before, s
     return 0;
 }
 
-static int take_volumes(const json_t *array, struct atoll_body *body, struct atoll_create *create,
+static int take_volumes(const json_t *array, struct atoll_body *body, struct atoll_options *create,
                         struct atoll_error *err)
 {
     struct atoll_mount *mounts;
@@ -115,7 +115,7 @@ static int take_volumes(const json_t *array, struct atoll_body *body, struct ato
 }
 
 static int take_login(const struct atoll_rest_sandbox *s, struct atoll_body *body,
-                      struct atoll_create *create, struct atoll_error *err)
+                      struct atoll_options *create, struct atoll_error *err)
 {
     struct atoll_registry_login *login;
 
@@ -136,7 +136,7 @@ static int take_login(const struct atoll_rest_sandbox *s, struct atoll_body *bod
 }
 
 int atoll_rest_mounts_check(const struct atoll_rest_sandbox *s, struct atoll_body *body,
-                            struct atoll_create *create, struct atoll_error *err)
+                            struct atoll_options *create, struct atoll_error *err)
 {
     int r = s->volumes ? take_volumes(s->volumes, body, create, err) : 0;
 

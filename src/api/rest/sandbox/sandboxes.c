@@ -85,7 +85,7 @@ void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes
 {
     struct atoll_rest_sandbox request = {0};
     struct atoll_field_set set = {atoll_rest_sandbox_fields, &request};
-    struct atoll_create create;
+    struct atoll_options create;
     struct atoll_body body;
     struct atoll_error error;
     int r;

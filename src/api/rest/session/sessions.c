@@ -145,7 +145,7 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
     const struct atoll_field_set sets[] = {{session_fields, &own},
                                            {atoll_rest_sandbox_fields, &sandbox}};
     struct atoll_rest_session_files files = {0};
-    struct atoll_create checked = {0};
+    struct atoll_options checked = {0};
     int r = atoll_body_parse(&c->body, bytes, n, err);
 
     if (r == 0)

@@ -1,0 +1,57 @@
+#pragma once
+#include "sandbox/spec.h"
+
+/*
+ * The options of a sandbox: what a request to create one can ask for. Facades fill in the struct,
+ * the queue of creates and the sandbox keep copies of it (engine/sandbox/options.c), and the store
+ * keeps the part that survives the daemon (store/sqlite/sandboxes.c).
+ */
+enum atoll_at_deadline {
+    ATOLL_DEADLINE_DESTROY, /* a persistent sandbox is stopped instead */
+    ATOLL_DEADLINE_PAUSE,
+    ATOLL_DEADLINE_PAUSE_DISK, /* its processes are ended */
+};
+
+/* What ends a sandbox besides its owner, and its budgets; 0 fields: unlimited. The deadline is
+ * limits.timeout_s. */
+struct atoll_lifetime {
+    uint32_t idle_s;       /* time without a running command or a request */
+    uint32_t lease_s;      /* time without atoll_engine_heartbeat() */
+    bool connection_lease; /* ends with atoll_engine_connection_closed(), or when the daemon dies */
+    uint32_t cpu_budget_s; /* CPU time of all its processes; beyond it, its commands are killed */
+    uint64_t output_budget_bytes;       /* stdout and stderr of all its commands; likewise */
+    enum atoll_at_deadline at_deadline; /* what to do at the deadline or when idle */
+    bool persistent; /* its disk survives its processes, the daemon and the host */
+};
+
+/* Pointers are borrowed, except in a copy that atoll_options_dup() made. */
+struct atoll_options {
+    struct atoll_limits limits; /* 0 fields: defaults */
+    uint32_t waived;            /* ATOLL_LIMIT_* that need not be enforced */
+    struct atoll_lifetime lifetime;
+    enum atoll_network network;
+    uint32_t gpus;
+    /* When its provider loses it, make it again with the same id, without its files. */
+    bool recreate;
+    const char *owner;         /* tenant; NULL: "default" */
+    const char *template_name; /* NULL: host */
+    const char *image;         /* a container image instead of a template, or NULL */
+    const char *provider;      /* name; NULL or "auto": any that can */
+    const char *isolation;     /* "container", "gvisor", …; NULL: any */
+    const char *language;      /* language of the code that will run; NULL: unknown */
+    const char *interpreter;   /* language whose interpreter may be started already; NULL: none */
+    const char *session_id;    /* of the session it belongs to, or NULL */
+    const char *metadata_json; /* an object whose values are strings, or NULL; shown to clients */
+    /* Private data of the facade, which survives a restart and is not shown to clients; NULL: none.
+     * Not for secrets: it is stored on disk. */
+    const char *facade_json;
+    const char *const *env;           /* NAME=VALUE, NULL-terminated, or NULL; for all execs */
+    bool env_is_common;               /* env comes from the registry only and contains no secret */
+    const char *const *artifacts;     /* patterns of files to keep (engine/artifact/artifacts.h) */
+    const struct atoll_mount *mounts; /* at most ATOLL_MOUNTS_MAX */
+    size_t mount_count;
+    const struct atoll_registry_login *login; /* for the image's registry, or NULL; never stored */
+    /* Called until the create is done with a description of the current step; or NULL. */
+    void (*progress)(void *arg, const char *text);
+    void *progress_arg;
+};
