@@ -231,6 +231,15 @@ bool atoll_agent_views_pick_cpus(struct atoll_agent *a, cpu_set_t *ret)
     return true;
 }
 
+/* Runs once the agent is idle after its start, so that the first command need not wait for it. */
+static void first_look(void *arg)
+{
+    struct atoll_agent_views *v = arg;
+
+    look_at_cpu(v);
+    refresh(v);
+}
+
 static void read_cpu(struct atoll_agent_views *v)
 {
     ssize_t n = v->fds.file[ATOLL_VIEW_CPUINFO] < 0
@@ -254,6 +263,7 @@ void atoll_agent_views_open(struct atoll_agent *a, const struct atoll_view_fds *
         v->allowed_count = (unsigned)CPU_COUNT(&v->allowed);
     v->allowed_count = ATOLL_MAX(v->allowed_count, 1u);
     read_cpu(v);
+    atoll_timer_set(&v->timer, a->loop, 0, first_look, v);
     a->views = v;
 }
 

@@ -63,6 +63,8 @@ static int begin(struct atoll_plan_run *b, struct atoll_error *err)
     sigset_t none;
     int r = -atoll_fault("spawn.begin");
 
+    if (r == 0 && b->new_network && b->netns_fd >= 0 && setns(b->netns_fd, CLONE_NEWNET) < 0)
+        return atoll_fail_errno(err, errno, "enter the network namespace");
     if (r == 0)
         r = keep_own_fds(b);
     if (r < 0)

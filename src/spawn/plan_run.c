@@ -50,6 +50,7 @@ void atoll_build_init(struct atoll_plan_run *b, const struct atoll_spawn_host *h
         .id = id,
         .listen_fd = ATOLL_NO_FD,
         .userns_fd = ATOLL_NO_FD,
+        .netns_fd = ATOLL_NO_FD,
         .layer_userns_fd = ATOLL_NO_FD,
         .image_fd = ATOLL_NO_FD,
         .boot_id_fd = ATOLL_NO_FD,
@@ -67,10 +68,10 @@ void atoll_build_init(struct atoll_plan_run *b, const struct atoll_spawn_host *h
 
 void atoll_build_done(struct atoll_plan_run *b)
 {
-    int *const fds[] = {&b->listen_fd, &b->userns_fd, &b->layer_userns_fd, &b->image_fd,
-                        &b->oom_fd,    &b->peak_fd,   &b->status_fd,       &b->go_fd,
-                        &b->state_fd,  &b->mount_fd,  &b->upper_fd,        &b->root_fd,
-                        &b->boot_id_fd};
+    int *const fds[] = {&b->listen_fd,  &b->userns_fd, &b->layer_userns_fd, &b->image_fd,
+                        &b->oom_fd,     &b->peak_fd,   &b->status_fd,       &b->go_fd,
+                        &b->state_fd,   &b->mount_fd,  &b->upper_fd,        &b->root_fd,
+                        &b->boot_id_fd, &b->netns_fd};
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(fds); i++)
         if (*fds[i] >= 0)

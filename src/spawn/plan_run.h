@@ -22,7 +22,7 @@ struct atoll_spawn_host {
     struct atoll_id_blocks *ids; /* with root: id ranges of this instance */
     int shared_fd;               /* with root: /run/atoll of the host */
     int packages_fd;             /* the host's package database, if it is of a known kind */
-    struct atoll_spare *spare;   /* with root: the next user namespace, prepared */
+    struct atoll_spare *spare;   /* with root: namespaces of the next sandbox */
     struct atoll_cgroups cgroups;
 };
 
@@ -46,6 +46,7 @@ struct atoll_plan_run {
     bool laid_out;       /* existing_disk: it already has the directories and files of the plan */
     int listen_fd;       /* the agent's listening socket */
     int userns_fd;       /* RANGE: the sandbox's user namespace */
+    int netns_fd;        /* RANGE: the sandbox's network namespace, if it was prepared */
     int layer_userns_fd; /* RANGE: id map that shows built layers with the sandbox's ids */
     int image_fd;        /* the disk image */
     int boot_id_fd;      /* the file that covers the kernel's boot_id, for the agent to rewrite */

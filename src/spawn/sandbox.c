@@ -128,7 +128,7 @@ static uint64_t clone_flags(const struct atoll_plan_run *b)
      * to the host's user namespace and the sandbox has no capabilities over them. */
     if (b->ids.mode != ATOLL_IDS_RANGE)
         flags |= CLONE_NEWUSER;
-    if (b->new_network)
+    if (b->new_network && b->netns_fd < 0)
         flags |= CLONE_NEWNET;
     return flags;
 }

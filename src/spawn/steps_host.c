@@ -27,7 +27,7 @@ static int make_range(struct atoll_plan_run *b, struct atoll_error *err)
         ids->inside != 0 || ids->outside > UINT32_MAX - RANGE_SIZE)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "id range %u+%u is not allowed",
                           ids->outside, ids->count);
-    b->userns_fd = atoll_spare_take(b->host->spare, ids->outside);
+    b->userns_fd = atoll_spare_take(b->host->spare, ids->outside, &b->netns_fd);
     if (b->userns_fd < 0)
         return atoll_fail_errno(err, -b->userns_fd, "user namespace");
     if (ids->layer_base == 0)

@@ -22,7 +22,10 @@
 #define PARTS ATOLL_BUILD_PARTS
 #define PART_DEV PARTS "/dev"
 #define PART_SHM PARTS "/shm"
-#define PART_NONE PARTS "/none"
+#define PART_EMPTY PART_DEV "/empty" /* a directory; removed once its mounts are made */
+/* As the new root shows them. */
+#define NULL_DEVICE "dev/null"
+#define EMPTY "dev/empty"
 /* Size of the parts without the content of /dev/shm. */
 #define PARTS_BYTES 65536u
 #define PARTS_INODES 64u
@@ -141,7 +144,8 @@ static int make_parts(struct atoll_plan_run *b, const struct atoll_po_dev *want,
     if (!b->disk_in_memory && mount_parts(want, err) < 0)
         return -EIO;
     if (mkdir(PART_DEV, 0755) < 0 || chown(PART_DEV, root, root) < 0 || mkdir(PART_SHM, 0) < 0 ||
-        chmod(PART_SHM, 01777) < 0 || chown(PART_SHM, root, root) < 0 || mkdir(PART_NONE, 0555) < 0)
+        chmod(PART_SHM, 01777) < 0 || chown(PART_SHM, root, root) < 0 ||
+        mkdir(PART_EMPTY, 0555) < 0)
         return atoll_fail_errno(err, errno, "lay out /dev");
     return 0;
 }
@@ -201,25 +205,14 @@ static bool is_directory(const char *name)
     return false;
 }
 
-static int mask_directory(const char *path, int disk)
+/* The mount of /dev is read-only, and so is a bind mount of anything in it. */
+static int mask_with(const char *source, const char *path)
 {
-    ATOLL_AUTOCLOSE int tree = ATOLL_NO_FD;
-    int r;
-
-    if (access(path, F_OK) < 0)
-        return -errno;
-    tree = atoll_mnt_clone(disk, PART_NONE, false);
-    r = tree < 0 ? tree : atoll_mnt_set_attr(tree, ATOLL_MNT_RDONLY | ATOLL_MNT_NOEXEC, false);
-    return r < 0 ? r : atoll_mnt_attach(tree, AT_FDCWD, path);
-}
-
-static int mask_file(const char *path)
-{
-    return mount("dev/null", path, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
+    return mount(source, path, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
 }
 
 /* Masks one entry of /proc: a file with the sandbox's /dev/null, a directory with an empty one. */
-static int mask(const char *name, int disk, struct atoll_error *err)
+static int mask(const char *name, struct atoll_error *err)
 {
     bool directory = is_directory(name);
     char path[80];
@@ -227,9 +220,9 @@ static int mask(const char *name, int disk, struct atoll_error *err)
 
     if (proc_path(name, path, sizeof(path), err) < 0)
         return -EINVAL;
-    r = directory ? mask_directory(path, disk) : mask_file(path);
+    r = mask_with(directory ? EMPTY : NULL_DEVICE, path);
     if (r == -ENOTDIR)
-        r = directory ? mask_file(path) : mask_directory(path, disk);
+        r = mask_with(directory ? NULL_DEVICE : EMPTY, path);
     return r < 0 && r != -ENOENT ? atoll_fail_errno(err, -r, "mask /proc/%s", name) : 0;
 }
 
@@ -267,10 +260,10 @@ int atoll_step_proc(struct atoll_plan_run *b, const void *step, struct atoll_err
     for (size_t i = 0; r == 0 && i < want->read_only.len; i++)
         r = make_read_only(b, want->read_only.items[i], err);
     for (size_t i = 0; r == 0 && i < want->masked.len; i++)
-        r = mask(want->masked.items[i], disk, err);
+        r = mask(want->masked.items[i], err);
     if (r == 0 && want->views)
         r = atoll_views_make(b, want->cpu, disk, err);
-    if (r == 0 && fchdir(disk) < 0)
+    if (r == 0 && (fchdir(disk) < 0 || rmdir(PART_EMPTY) < 0))
         r = atoll_fail_errno(err, errno, "leave the root");
     return r;
 }

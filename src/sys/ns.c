@@ -150,6 +150,27 @@ int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside, uint32
     return r;
 }
 
+int atoll_sys_make_netns(uid_t owner)
+{
+    ATOLL_AUTOCLOSE int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    int r = own < 0 ? -errno : atoll_sys_charge_to(owner);
+
+    if (r < 0)
+        return r;
+    r = result(unshare(CLONE_NEWNET));
+    /* Cannot fail because the real uid is 0; see atoll_sys_clone_for. */
+    if (atoll_sys_charge_to(0) < 0)
+        abort();
+    if (r < 0)
+        return r;
+    r = atoll_sys_loopback_up();
+    if (r == 0)
+        r = result(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+    if (setns(own, CLONE_NEWNET) < 0)
+        abort(); /* must not go on in the network of a sandbox */
+    return r;
+}
+
 int atoll_sys_pivot_root(int new_root_fd)
 {
     /* pivot_root(".", ".") stacks the old root on the new one; detaching it uncovers the new. */
@@ -196,6 +217,8 @@ int atoll_sys_loopback_up(void)
 
     if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &req) < 0)
         return -errno;
+    if (req.ifr_flags & IFF_UP)
+        return 0;
     req.ifr_flags |= IFF_UP | IFF_RUNNING;
     return ioctl(fd, SIOCSIFFLAGS, &req) < 0 ? -errno : 0;
 }
