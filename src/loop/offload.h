@@ -83,3 +83,5 @@ int atoll_tenant_file_write(struct atoll_tenant_file *f, const void *bytes,
                             size_t n) ATOLL_MUST_CHECK;
 /* 0: all is written, 1: on_ready follows, -errno. */
 int atoll_tenant_file_flush(struct atoll_tenant_file *f) ATOLL_MUST_CHECK;
+/* The same, and the descriptor is closed: the sandbox can execute the file (ETXTBSY otherwise). */
+int atoll_tenant_file_finish(struct atoll_tenant_file *f) ATOLL_MUST_CHECK;

@@ -14,12 +14,13 @@ struct atoll_tenant_file {
     struct atoll_job job; /* the one under way while busy */
     struct atoll_offload *offload;
     struct atoll_lane lane;
-    int fd; /* owned */
+    int fd; /* W: owned; ATOLL_NO_FD after run_last */
     struct stat st;
     bool busy;       /* a worker has the fields marked W */
     bool closed;     /* by its owner: what is under way is the last */
     bool waiting;    /* the owner waits for on_ready */
     bool flushing;   /* for all of it */
+    bool finishing;  /* flushing, and for the close */
     bool filled;     /* `back` has what the last job read */
     bool ended;      /* there is nothing behind what was read */
     int error;       /* -errno, for good */
@@ -65,6 +66,16 @@ static void run_write(struct atoll_job *job)
     }
 }
 
+/* The last bytes, and the close. */
+static void run_last(struct atoll_job *job)
+{
+    struct atoll_tenant_file *f = ATOLL_CONTAINER_OF(job, struct atoll_tenant_file, job);
+
+    run_write(job);
+    if (f->result == 0)
+        atoll_offload_close_now(ATOLL_TAKE_FD(f->fd));
+}
+
 static void run_close(struct atoll_job *job)
 {
     struct atoll_tenant_file *f = ATOLL_CONTAINER_OF(job, struct atoll_tenant_file, job);
@@ -86,6 +97,10 @@ static void close_done(struct atoll_job *job)
 
 static void start_close(struct atoll_tenant_file *f)
 {
+    if (f->fd < 0) {
+        close_done(&f->job);
+        return;
+    }
     f->job = (struct atoll_job){.run = run_close, .done = close_done};
     atoll_offload_submit(f->offload, &f->lane, &f->job);
 }
@@ -253,11 +268,13 @@ static void pass_on(struct atoll_tenant_file *f)
     size_t n = atoll_buf_size(&f->front);
     struct atoll_buf swap = f->front;
 
-    if (f->busy || f->error < 0 || n == 0 || (n < GATHER_BYTES && !f->flushing))
+    if (f->busy || f->error < 0)
+        return;
+    if (f->finishing ? f->fd < 0 : n == 0 || (n < GATHER_BYTES && !f->flushing))
         return;
     f->front = f->back;
     f->back = swap;
-    start(f, run_write, write_done);
+    start(f, f->finishing ? run_last : run_write, write_done);
 }
 
 static bool is_full(const struct atoll_tenant_file *f)
@@ -294,4 +311,10 @@ int atoll_tenant_file_flush(struct atoll_tenant_file *f)
     pass_on(f);
     f->waiting = is_full(f);
     return f->error < 0 ? f->error : f->waiting;
+}
+
+int atoll_tenant_file_finish(struct atoll_tenant_file *f)
+{
+    f->finishing = true;
+    return atoll_tenant_file_flush(f);
 }

@@ -168,6 +168,34 @@ static void a_failed_write_stays_failed(void **state)
     rig_close(&r);
 }
 
+static void a_finished_file_is_closed(void **state)
+{
+    static const size_t sizes[] = {0, 1, 600 * 1024};
+    static uint8_t bytes[600 * 1024];
+    struct atoll_tenant_file *f;
+    struct rig r;
+    int fd, copy, s;
+
+    (void)state;
+    rig_open(&r);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(sizes); i++)
+        for (int at_once = 0; at_once < 2; at_once++) {
+            fd = memory_file(0);
+            copy = dup(fd);
+            assert_int_equal(atoll_tenant_file_open(at_once ? NULL : r.offload, &lane, fd, &f), 0);
+            atoll_tenant_file_on_ready(f, on_ready, &r);
+            assert_in_range(atoll_tenant_file_write(f, bytes, sizes[i]), 0, 1);
+            while ((s = atoll_tenant_file_finish(f)) == 1)
+                turn(&r);
+            assert_int_equal(s, 0);
+            assert_int_equal(fcntl(fd, F_GETFD), -1);
+            assert_int_equal(lseek(copy, 0, SEEK_END), sizes[i]);
+            assert_null(atoll_tenant_file_close(f));
+            (void)close(copy);
+        }
+    rig_close(&r);
+}
+
 static void only_regular_files_are_taken(void **state)
 {
     struct atoll_tenant_file *f;
@@ -405,6 +433,7 @@ int main(void)
         cmocka_unit_test(files_are_read_by_workers),
         cmocka_unit_test(writes_come_in_order_and_stop_the_writer),
         cmocka_unit_test(a_failed_write_stays_failed),
+        cmocka_unit_test(a_finished_file_is_closed),
         cmocka_unit_test(only_regular_files_are_taken),
         cmocka_unit_test(a_tenant_has_its_share),
         cmocka_unit_test(a_socket_that_lingers_does_not),

@@ -298,7 +298,7 @@ static void flush(void *arg)
 {
     struct atoll_upload *u = arg;
     struct atoll_error err;
-    int r = atoll_tenant_file_flush(u->file);
+    int r = u->inband ? atoll_tenant_file_flush(u->file) : atoll_tenant_file_finish(u->file);
 
     if (r > 0)
         return; /* it is called again */
