@@ -21,7 +21,7 @@ static void fail(struct atoll_plan_run *b, uint32_t index, enum atoll_plan_op op
 static void fail(struct atoll_plan_run *b, uint32_t index, enum atoll_plan_op op,
                  const struct atoll_error *error)
 {
-    struct atoll_build_status status = {index, op, *error};
+    struct atoll_plan_run_status status = {index, op, *error};
 
     (void)!atoll_fd_write_all(b->status_fd, &status, sizeof(status));
     _exit(1);
@@ -102,7 +102,7 @@ void atoll_child_run(struct atoll_plan_run *b, const uint8_t *plan, size_t len, 
     if (r < 0)
         fail(b, index - 1, step.op, &err);
     while ((r = atoll_plan_next(&plan, &len, &step)) > 0) {
-        r = atoll_build_step(b, &step, &err); /* AGENT does not return */
+        r = atoll_plan_run_step(b, &step, &err); /* AGENT does not return */
         if (r < 0)
             fail(b, index, step.op, &err);
         index++;

@@ -18,14 +18,14 @@
 #include "spawn/confine.h"
 #include "sys/ns.h"
 
-/* Deaths this soon after a start, this many in a row, are not worth another try when none has ever
- * come as far as to listen. Else there is always another try, but more and more seldom. */
+/* The keeper gives up after QUICK_DEATHS_MAX deaths in a row, each within QUICK_MS of the start, if
+ * no atoll-spawn has ever listened. Otherwise it restarts atoll-spawn forever, with growing pauses. */
 #define QUICK_MS 1000
 #define QUICK_DEATHS_MAX 20
 #define RETRY_MS 100
 #define SLOWDOWN_MAX 20
 
-/* In memory that all keepers have in common. */
+/* In memory shared by both keepers. */
 struct shared {
     pid_t spawn, watcher; /* as of the last start */
 };
@@ -33,17 +33,17 @@ struct shared {
 struct keeper {
     struct shared *shared;
     int exe, state_fd;
-    int over_fd;                   /* eventfd, never read: written once the end is on purpose */
-    int spawn;                     /* pidfd; ATOLL_NO_FD: to be started */
-    pid_t child;                   /* the same as our child, or 0: another keeper started it */
-    int other;                     /* pidfd of the other keeper; ATOLL_NO_FD: to be started */
-    bool killed;                   /* an atoll-spawn was */
-    int quick;                     /* deaths in a row */
+    int over_fd;                   /* eventfd, never read: written when the end is intended */
+    int spawn;                     /* pidfd; ATOLL_NO_FD: must be started */
+    pid_t child;                   /* pid of atoll-spawn, or 0: another keeper is its parent */
+    int other;                     /* pidfd of the other keeper; ATOLL_NO_FD: must be started */
+    bool killed;                   /* an atoll-spawn or a keeper was killed */
+    int quick;                     /* consecutive deaths soon after the start */
     struct timespec socket_before; /* see has_listened() */
     int64_t begun_ms;
 };
 
-/* A copy of our own executable that cannot be changed or found by name. */
+/* Copies our executable to a sealed memory file, which has no name and cannot be changed. */
 static int sealed_self(struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -97,7 +97,7 @@ static void become_spawn(const struct keeper *k)
 {
     char *argv[] = {"atoll", NULL};
 
-    k->shared->spawn = getpid(); /* our keeper may be dead before it can note it */
+    k->shared->spawn = getpid(); /* the keeper may die before it can store it */
     if (dup2(k->state_fd, ATOLL_KEEPER_STATE_FD) >= 0 &&
         dup2(k->over_fd, ATOLL_KEEPER_OVER_FD) >= 0)
         (void)syscall(SYS_execveat, k->exe, "", argv,
@@ -119,18 +119,18 @@ static int start_spawn(struct keeper *k, struct atoll_error *err)
     return 0;
 }
 
-/* Names differ, so that a kill by name leaves one of them. */
+/* The two keepers have different names, so that a kill by name leaves one of them. */
 static void set_name(const char *name)
 {
     (void)prctl(PR_SET_NAME, name, 0, 0, 0);
 }
 
-/* Takes the place of the keeper that was watched. */
+/* In the watcher, after the acting keeper died: becomes the acting keeper. */
 static void take_over(struct keeper *k)
 {
     set_name("atoll-keeper");
     (void)close(ATOLL_TAKE_FD(k->other));
-    /* The number can only be another's when all numbers were used since that keeper died. */
+    /* The pid belongs to another process only if all pids were used since that keeper died. */
     k->spawn = atoll_sys_pidfd_open(k->shared->spawn);
     if (k->spawn < 0)
         k->spawn = ATOLL_NO_FD;
@@ -140,7 +140,7 @@ static void take_over(struct keeper *k)
     atoll_log(ATOLL_LOG_WARN, "the keeper of atoll-spawn was killed; another took its place", NULL);
 }
 
-/* Returns when the acting keeper was killed. */
+/* The watcher waits here. Returns as the acting keeper when that was killed. */
 static void watch(struct keeper *k)
 {
     struct pollfd fds[] = {{.fd = k->other, .events = POLLIN},
@@ -155,8 +155,9 @@ static void watch(struct keeper *k)
     take_over(k);
 }
 
-/* The watcher is not our child: atoll-spawn stays the only one. Returns in the acting
- * keeper, with k->other as it was when that fails, and much later in the watcher. */
+/* Forks twice: the watcher is not a child of the keeper, whose only child is atoll-spawn. Returns at
+ * once in the acting keeper, with k->other unchanged on failure, and in the watcher when it has
+ * become the acting keeper. */
 static void start_watcher(struct keeper *k)
 {
     ATOLL_AUTOCLOSE int self = atoll_sys_pidfd_open(getpid());
@@ -185,7 +186,8 @@ static void start_watcher(struct keeper *k)
         k->other = ATOLL_NO_FD;
 }
 
-/* How atoll-spawn ended, as waitpid() tells; of another keeper's child only whether that was on purpose. */
+/* The wait status of atoll-spawn. If another keeper was its parent: 0 for an intended end, otherwise
+ * SIGKILL. */
 static int status_of_dead(struct keeper *k)
 {
     int status = 0;
@@ -198,7 +200,7 @@ static int status_of_dead(struct keeper *k)
     return status;
 }
 
-/* When the socket was made; 0: there is none. */
+/* When the socket was created; 0: no socket. */
 static struct timespec socket_time(const struct keeper *k)
 {
     struct stat st;
@@ -207,7 +209,7 @@ static struct timespec socket_time(const struct keeper *k)
                                                                              : (struct timespec){0};
 }
 
-/* Whether an atoll-spawn of this family has: a killed one leaves its socket. */
+/* Whether an atoll-spawn of this keeper has listened: a killed one leaves its socket. */
 static bool has_listened(const struct keeper *k)
 {
     struct timespec now = socket_time(k);
@@ -220,8 +222,8 @@ static void on_spawn_ended(struct keeper *k)
 {
     int status = status_of_dead(k);
 
-    /* It ended by itself and has said why. Once it has been killed, only success is an end: what the
-     * dead one left may be in the way of the next for a moment. */
+    /* It exited by itself and logged the reason. After a kill only status 0 ends the keeper: what the
+     * killed one left behind can make the next start fail for a moment. */
     if (WIFEXITED(status) && (!k->killed || WEXITSTATUS(status) == 0))
         end(k, WEXITSTATUS(status));
     k->killed = true;
@@ -255,7 +257,7 @@ static int keep(struct keeper *k, struct atoll_error *err)
     return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ECHILD, "atoll-spawn dies as soon as it starts");
 }
 
-/* To where dup2() in become_spawn() does not reach. */
+/* Moves fd above the numbers that dup2() in become_spawn() overwrites. */
 static int move_up(int fd)
 {
     int r = fcntl(fd, F_DUPFD_CLOEXEC, ATOLL_KEEPER_OVER_FD + 1);

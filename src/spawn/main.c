@@ -1,9 +1,9 @@
 /*
- * atoll-spawn: the only code with privilege. Started by the daemon as `atoll-spawn STATE_DIR`, it
- * runs itself once more from a sealed memory file with no arguments and no environment, so that
- * every sandbox forked off it shows nothing of the host in /proc/1/{exe,cmdline,environ}. That
- * second one serves plans until it is told to end; its sandboxes end with it. The first stays as its
- * keeper (keeper.h).
+ * atoll-spawn: the only code with privilege. The daemon starts it as `atoll-spawn STATE_DIR`. That
+ * process is the keeper (keeper.h): it executes a copy of the program in a sealed memory file, with
+ * neither arguments nor environment, so that /proc/1/{exe,cmdline,environ} of the sandboxes, which
+ * are forked from the copy, show nothing of the host. The copy is the server: it executes plans until
+ * the daemon ends it, and its sandboxes die with it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static int take_lock(int state_fd, struct atoll_error *err)
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, errno,
                           "another atoll-spawn serves this state directory");
-    return fd; /* never closed: the lock is the process */
+    return fd; /* never closed: the process holds the lock until it exits */
 }
 
 static int listen_for_daemon(int state_fd, struct atoll_error *err)
@@ -63,7 +63,7 @@ static int listen_for_daemon(int state_fd, struct atoll_error *err)
 
     (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/spawn.sock",
                    state_fd);
-    (void)unlinkat(state_fd, "spawn.sock", 0); /* of a dead one: we hold the lock */
+    (void)unlinkat(state_fd, "spawn.sock", 0); /* stale: we hold the lock */
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         fchmodat(state_fd, "spawn.sock", 0600, 0) < 0 || listen(fd, 4) < 0)
         return atoll_fail_errno(err, errno, "listen on spawn.sock");
@@ -140,7 +140,7 @@ static void on_signal(void *arg, int signo)
     atoll_loop_stop(arg);
 }
 
-static int second_life(struct atoll_error *err)
+static int serve(struct atoll_error *err)
 {
     static struct atoll_spawn_host host;
     struct atoll_signals signals;
@@ -172,7 +172,7 @@ static int second_life(struct atoll_error *err)
     if (r == 0)
         r = atoll_loop_run(loop, err);
     atoll_fault_die("spawn.end");
-    /* Our children die with us; the daemon has removed what it knew, this is for the rest. */
+    /* The daemon has removed the sandboxes it knew; any other child dies with this process. */
     (void)unlinkat(host.state_fd, "spawn.sock", 0);
     (void)!atoll_cgroups_remove_parents(&host.cgroups, host.instance);
     if (r == 0)
@@ -186,7 +186,7 @@ int main(int argc, char **argv)
     int r;
 
     if (argc == 1 && strcmp(argv[0], "atoll") == 0) {
-        r = second_life(&err);
+        r = serve(&err);
     } else if (argc == 2) {
         r = atoll_keeper_run(argv[1], &err);
     } else {

@@ -43,7 +43,8 @@ union any_step {
     struct atoll_po_directory directory;
 };
 
-void atoll_build_init(struct atoll_plan_run *b, const struct atoll_spawn_host *host, const char *id)
+void atoll_plan_run_init(struct atoll_plan_run *b, const struct atoll_spawn_host *host,
+                         const char *id)
 {
     *b = (struct atoll_plan_run){
         .host = host,
@@ -66,7 +67,7 @@ void atoll_build_init(struct atoll_plan_run *b, const struct atoll_spawn_host *h
     };
 }
 
-void atoll_build_done(struct atoll_plan_run *b)
+void atoll_plan_run_done(struct atoll_plan_run *b)
 {
     int *const fds[] = {&b->listen_fd,  &b->userns_fd, &b->layer_userns_fd, &b->image_fd,
                         &b->oom_fd,     &b->peak_fd,   &b->status_fd,       &b->go_fd,
@@ -84,18 +85,18 @@ void atoll_build_done(struct atoll_plan_run *b)
             (void)close(ATOLL_TAKE_FD(b->views.source[i]));
 }
 
-uid_t atoll_build_owner(const struct atoll_plan_run *b)
+uid_t atoll_plan_run_owner(const struct atoll_plan_run *b)
 {
     return b->ids.mode == ATOLL_IDS_RANGE && !atoll_weakened("quota_owner") ? b->ids.outside : 0;
 }
 
-const char *atoll_build_step_name(enum atoll_plan_op op)
+const char *atoll_plan_run_step_name(enum atoll_plan_op op)
 {
     return (size_t)op < ATOLL_ARRAY_LEN(steps) && steps[op].name ? steps[op].name : "unknown";
 }
 
-int atoll_build_step(struct atoll_plan_run *b, const struct atoll_plan_step *step,
-                     struct atoll_error *err)
+int atoll_plan_run_step(struct atoll_plan_run *b, const struct atoll_plan_step *step,
+                        struct atoll_error *err)
 {
     union any_step message;
     const struct atoll_msg_desc *desc;

@@ -28,10 +28,10 @@ struct atoll_spawn_host {
 
 /* Name of the agent's socket in sandboxes/<id>.run, which an agent under gVisor creates. The daemon
  * moves it to sandboxes/<id>.sock and removes the directory, so that the sandbox cannot fill it. */
-#define ATOLL_BUILD_SOCKET "agent"
+#define ATOLL_AGENT_SOCKET_NAME "agent"
 
 /* The directory at the top of the disk that is always in memory (steps_kernel.c). */
-#define ATOLL_BUILD_PARTS "d"
+#define ATOLL_DISK_PARTS "d"
 
 struct atoll_plan_run {
     const struct atoll_spawn_host *host;
@@ -62,19 +62,19 @@ struct atoll_plan_run {
     int root_fd;  /* the new root */
 };
 
-void atoll_build_init(struct atoll_plan_run *b, const struct atoll_spawn_host *host,
-                      const char *id);
+void atoll_plan_run_init(struct atoll_plan_run *b, const struct atoll_spawn_host *host,
+                         const char *id);
 /* Closes the descriptors. sandbox.c removes cgroups, files and processes. */
-void atoll_build_done(struct atoll_plan_run *b);
+void atoll_plan_run_done(struct atoll_plan_run *b);
 
 /* The uid to which the namespaces of this sandbox are charged; 0: our own. */
-uid_t atoll_build_owner(const struct atoll_plan_run *b);
+uid_t atoll_plan_run_owner(const struct atoll_plan_run *b);
 
 /* Runs one step. The error text does not name the step; the caller adds it. */
-int atoll_build_step(struct atoll_plan_run *b, const struct atoll_plan_step *step,
-                     struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_plan_run_step(struct atoll_plan_run *b, const struct atoll_plan_step *step,
+                        struct atoll_error *err) ATOLL_MUST_CHECK;
 /* "overlay", or "unknown". */
-const char *atoll_build_step_name(enum atoll_plan_op op);
+const char *atoll_plan_run_step_name(enum atoll_plan_op op);
 
 /* The steps, by where they are implemented. Each gets its decoded message. */
 typedef int atoll_step_fn(struct atoll_plan_run *b, const void *step, struct atoll_error *err);
@@ -98,7 +98,7 @@ int atoll_self_die_with_spawn(struct atoll_plan_run *b, struct atoll_error *err)
 int atoll_self_silence_stdio(void) ATOLL_MUST_CHECK;
 
 /* The new process writes this to status_fd once: when the agent is ready or a step failed. */
-struct atoll_build_status {
+struct atoll_plan_run_status {
     uint32_t step; /* index in the plan */
     uint32_t op;
     struct atoll_error error; /* kind NONE: ready */

@@ -108,7 +108,7 @@ static int run_host_steps(struct atoll_plan_run *b, const uint8_t **plan, size_t
     while (r == 0 && (r = atoll_plan_next(plan, len, step)) > 0) {
         if (step->op == ATOLL_PLAN_START)
             return 0;
-        r = atoll_build_step(b, step, err);
+        r = atoll_plan_run_step(b, step, err);
         ++*index;
     }
     if (r == 0)
@@ -158,7 +158,8 @@ static int start_process(struct sandbox *s, struct atoll_plan_run *b,
         r = cgroup_fd = atoll_cgroup_open_v2(&b->host->cgroups, b->id);
     /* The process starts inside its cgroup, so it never runs without limits. */
     s->pid =
-        r < 0 ? r : atoll_sys_clone_for(atoll_build_owner(b), clone_flags(b), cgroup_fd, &s->pidfd);
+        r < 0 ? r
+              : atoll_sys_clone_for(atoll_plan_run_owner(b), clone_flags(b), cgroup_fd, &s->pidfd);
     r = 0;
     if (s->pid == 0)
         atoll_child_run(b, rest, len, index + 1);
@@ -185,7 +186,7 @@ static void fail_start(struct sandbox *s, uint32_t index, enum atoll_plan_op op,
 {
     s->state = SANDBOX_FAILED;
     s->error = *error;
-    (void)snprintf(s->step, sizeof(s->step), "%s", atoll_build_step_name(op));
+    (void)snprintf(s->step, sizeof(s->step), "%s", atoll_plan_run_step_name(op));
     if (error->kind != ATOLL_ERR_OUT_OF_RANGE) /* that text is for the client */
         (void)atoll_wrap(&s->error, "step %u (%s)", index, s->step);
     atoll_sandbox_undo(s);
@@ -201,7 +202,7 @@ static void make_spare(void *arg)
 static void status_ready(void *arg, uint32_t events)
 {
     struct sandbox *s = arg;
-    struct atoll_build_status status = {0};
+    struct atoll_plan_run_status status = {0};
     ssize_t n = read(s->status_fd, &status, sizeof(status));
 
     (void)events;
@@ -279,7 +280,7 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
                           const uint8_t *plan, size_t plan_len, struct atoll_error *err)
 {
     struct atoll_plan_step step = {0};
-    struct atoll_plan_run build;
+    struct atoll_plan_run run;
     struct sandbox *s;
     uint32_t index = 0;
     int r;
@@ -294,14 +295,14 @@ int atoll_sandboxes_start(struct atoll_sandboxes *all, const char *id, uint32_t 
     s->request = request;
     s->begun_us = now_us();
     s->state = SANDBOX_STARTING;
-    atoll_build_init(&build, all->host, s->id);
-    r = run_host_steps(&build, &plan, &plan_len, &index, &step, err);
-    s->ids = build.ids;
-    s->kept_disk = build.kept_disk;
-    s->existing_disk = build.existing_disk;
+    atoll_plan_run_init(&run, all->host, s->id);
+    r = run_host_steps(&run, &plan, &plan_len, &index, &step, err);
+    s->ids = run.ids;
+    s->kept_disk = run.kept_disk;
+    s->existing_disk = run.existing_disk;
     if (r == 0)
-        r = start_process(s, &build, &step, plan, plan_len, index, err);
-    atoll_build_done(&build);
+        r = start_process(s, &run, &step, plan, plan_len, index, err);
+    atoll_plan_run_done(&run);
     if (r == 0)
         r = atoll_watch_open(&s->status_watch, all->loop, s->status_fd, EPOLLIN, status_ready, s);
     if (r == 0)

@@ -16,11 +16,11 @@
 #include "spawn/paths.h"
 #include "spawn/sandbox.h"
 
-#define OUT_MAX (8 * 1024 * 1024) /* a list of as many sandboxes as there are id ranges */
+#define OUT_MAX (8 * 1024 * 1024) /* enough for a list with a sandbox for each id range */
 
-/* Without a daemon, a sandbox and something to remove there is nothing to stay for. Long enough for a daemon
- * that is being restarted. */
-#define LONELY_MS 5000
+/* Without a daemon, sandboxes and pending removals the process exits after this time, which is long
+ * enough for a restart of the daemon. */
+#define IDLE_MS 5000
 
 struct atoll_server {
     struct atoll_loop *loop;
@@ -30,12 +30,12 @@ struct atoll_server {
     struct atoll_leftovers leftovers;
     int listen_fd;
     struct atoll_watch listen_watch;
-    struct atoll_channel daemon; /* fd ATOLL_NO_FD: nobody there */
+    struct atoll_channel daemon; /* fd ATOLL_NO_FD: not connected */
     struct atoll_watch daemon_watch;
-    struct atoll_timer lonely;
+    struct atoll_timer idle;
 };
 
-static void check_lonely(void *arg)
+static void check_idle(void *arg)
 {
     struct atoll_server *server = arg;
 
@@ -45,7 +45,7 @@ static void check_lonely(void *arg)
         !atoll_leftovers_live(&server->leftovers))
         atoll_loop_stop(server->loop);
     else
-        atoll_timer_set(&server->lonely, server->loop, LONELY_MS, check_lonely, server);
+        atoll_timer_set(&server->idle, server->loop, IDLE_MS, check_idle, server);
 }
 
 static void drop_daemon(struct atoll_server *server)
@@ -55,11 +55,11 @@ static void drop_daemon(struct atoll_server *server)
         atoll_channel_done(&server->daemon);
     atoll_sandboxes_forget_requests(server->sandboxes);
     atoll_layers_forget_requests(&server->layers);
-    atoll_timer_set(&server->lonely, server->loop, LONELY_MS, check_lonely, server);
+    atoll_timer_set(&server->idle, server->loop, IDLE_MS, check_idle, server);
 }
 
-/* Sends at once; what the socket does not take waits for EPOLLOUT. A daemon that does not read is
- * dropped: it finds out everything again with LIST. */
+/* Sends at once; bytes that the socket does not accept wait for EPOLLOUT. A daemon that does not read
+ * is disconnected when the queue is full; it connects again and gets the current state with LIST. */
 static void send_frame(struct atoll_server *server, uint16_t type, uint32_t id,
                        const struct atoll_msg_desc *desc, const void *msg)
 {
@@ -294,7 +294,7 @@ static int do_commit(struct atoll_server *server, uint32_t id, const void *msg,
     if (upper < 0)
         return atoll_fail_errno(err, -upper, "open the writable layer");
     if (renameat(upper, commit->path, server->host->layers_fd, commit->layer) < 0 &&
-        errno != EEXIST && errno != ENOTEMPTY) /* the same content is there already: as good */
+        errno != EEXIST && errno != ENOTEMPTY) /* exists: same name, same content */
         return atoll_fail_errno(err, errno, "keep layer");
     send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
     return 0;
@@ -353,7 +353,7 @@ union any_request {
     struct atoll_sm_ids ids;
 };
 
-/* While processes of an earlier life are left, whoever comes is greeted, and all else waits. */
+/* While processes of an earlier atoll-spawn are left, only HELLO and END are handled. */
 static bool has_to_wait(const struct atoll_server *server, uint16_t type)
 {
     return type != ATOLL_SPAWN_HELLO && type != ATOLL_SPAWN_END &&
@@ -418,7 +418,7 @@ static void on_leftovers_ended(void *arg)
     if (atoll_watch_set(&server->daemon_watch, EPOLLIN | EPOLLOUT) < 0)
         drop_daemon(server);
     else
-        daemon_ready(server, EPOLLIN); /* what waits may be here already */
+        daemon_ready(server, EPOLLIN); /* postponed requests may already be in the buffer */
 }
 
 static void accept_daemon(void *arg, uint32_t events)
@@ -457,7 +457,7 @@ int atoll_server_new(struct atoll_loop *loop, const struct atoll_spawn_host *hos
     r = atoll_watch_open(&server->listen_watch, loop, listen_fd, EPOLLIN, accept_daemon, server);
     if (r < 0)
         return atoll_fail_errno(err, -r, "watch the listening socket");
-    atoll_timer_set(&server->lonely, loop, LONELY_MS, check_lonely, server);
+    atoll_timer_set(&server->idle, loop, IDLE_MS, check_idle, server);
     r = atoll_leftovers_end(&server->leftovers, loop, host, on_leftovers_ended, server, err);
     if (r < 0)
         return r;

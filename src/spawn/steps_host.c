@@ -33,7 +33,7 @@ static int make_range(struct atoll_plan_run *b, struct atoll_error *err)
     if (ids->layer_base == 0)
         return 0;
     b->layer_userns_fd =
-        atoll_sys_make_userns(atoll_build_owner(b), ids->layer_base, ids->outside, ids->count);
+        atoll_sys_make_userns(atoll_plan_run_owner(b), ids->layer_base, ids->outside, ids->count);
     if (b->layer_userns_fd < 0)
         return atoll_fail_errno(err, -b->layer_userns_fd, "user namespace of layers");
     return 0;

@@ -19,7 +19,7 @@
  * (docs/adr/0020). If the disk is in memory, the parts are on it, so that the disk's limit bounds
  * /dev/shm.
  */
-#define PARTS ATOLL_BUILD_PARTS
+#define PARTS ATOLL_DISK_PARTS
 #define PART_DEV PARTS "/dev"
 #define PART_SHM PARTS "/shm"
 #define PART_EMPTY PART_DEV "/empty" /* a directory; removed once its mounts are made */

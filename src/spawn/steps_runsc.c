@@ -112,7 +112,7 @@ static void run(const struct atoll_plan_run *b, const struct atoll_po_runsc *wan
 int atoll_step_runsc(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_runsc *want = step;
-    const struct atoll_build_status ready = {.op = ATOLL_PLAN_RUNSC};
+    const struct atoll_plan_run_status ready = {.op = ATOLL_PLAN_RUNSC};
     int r = check_program(want, err);
 
     if (r == 0 && b->root_fd < 0)

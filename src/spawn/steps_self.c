@@ -112,7 +112,7 @@ int atoll_self_die_with_spawn(struct atoll_plan_run *b, struct atoll_error *err)
 
 int atoll_step_identity(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
-    uid_t owner = atoll_build_owner(b);
+    uid_t owner = atoll_plan_run_owner(b);
     int r;
 
     (void)step;
@@ -191,7 +191,7 @@ static int by_value(const void *a, const void *b)
 int atoll_step_agent(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
     const struct atoll_po_agent *want = step;
-    const struct atoll_build_status ready = {.op = ATOLL_PLAN_AGENT};
+    const struct atoll_plan_run_status ready = {.op = ATOLL_PLAN_AGENT};
     int keep[4 + ATOLL_VIEW_COUNT + ATOLL_CGF_COUNT] = {b->listen_fd, b->oom_fd, b->peak_fd,
                                                         b->boot_id_fd};
     struct atoll_agent_config config = {

@@ -11,7 +11,7 @@
  * file in memory: the sandbox has a read-only mount of it, the agent a writable descriptor that was
  * opened before the mount.
  */
-#define NAME ATOLL_BUILD_PARTS "/dev/view"
+#define NAME ATOLL_DISK_PARTS "/dev/view"
 #define SHOWN "dev/view"
 
 static void open_sources(struct atoll_plan_run *b)

@@ -22,7 +22,7 @@
 /* Most sandboxes have a socket and maybe an image; under gVisor there may be a log. */
 static void remove_plain_files(const struct sandbox *s)
 {
-    static const char *const suffixes[] = {"sock", "img", "log", ("run/" ATOLL_BUILD_SOCKET)};
+    static const char *const suffixes[] = {"sock", "img", "log", ("run/" ATOLL_AGENT_SOCKET_NAME)};
     char name[64];
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(suffixes); i++) {

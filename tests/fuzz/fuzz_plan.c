@@ -108,7 +108,7 @@ static void check_alone(void)
 static void carry_out(struct atoll_plan_run *b, const struct atoll_plan_step *step)
 {
     struct atoll_error err = {0};
-    int r = atoll_build_step(b, step, &err);
+    int r = atoll_plan_run_step(b, step, &err);
 
     FUZZ_CHECK(r == 0 || strnlen(err.text, sizeof(err.text)) < sizeof(err.text));
     check_alone();
@@ -125,7 +125,7 @@ static void open_layer(struct atoll_plan_run *b)
         FUZZ_CHECK(setegid(NOBODY) == 0 && seteuid(NOBODY) == 0);
     top = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     FUZZ_CHECK(top >= 0 && mkdirat(top, "u", 0755) == 0);
-    atoll_build_init(b, &host, "fuzz");
+    atoll_plan_run_init(b, &host, "fuzz");
     b->ids = (struct atoll_po_ids){.mode = ATOLL_IDS_SINGLE, .inside = geteuid(), .count = 1};
     b->upper_fd = openat(top, "u", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     FUZZ_CHECK(b->upper_fd >= 0);
@@ -134,7 +134,7 @@ static void open_layer(struct atoll_plan_run *b)
 
 static void close_layer(struct atoll_plan_run *b)
 {
-    atoll_build_done(b);
+    atoll_plan_run_done(b);
     if (getuid() == 0) /* a directory may have been made that its owner cannot enter */
         FUZZ_CHECK(seteuid(0) == 0 && setegid(0) == 0);
     leave();
@@ -153,7 +153,7 @@ static void fuzz_plan(const uint8_t *bytes, size_t n)
         const struct atoll_msg_desc *desc =
             step.op < ATOLL_ARRAY_LEN(steps) ? steps[step.op] : NULL;
         FUZZ_CHECK(bytes + n == end && step.payload + step.len == bytes);
-        (void)atoll_build_step_name(step.op);
+        (void)atoll_plan_run_step_name(step.op);
         if (desc)
             check_message(desc, step.payload, step.len);
         if (step.op == ATOLL_PLAN_DIRECTORY || step.op == ATOLL_PLAN_FILE) {

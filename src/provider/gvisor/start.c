@@ -18,7 +18,7 @@
  * stream is handed out.
  */
 
-#define SOCKET_NAME "agent" /* ATOLL_BUILD_SOCKET of atoll-spawn */
+#define SOCKET_NAME "agent" /* ATOLL_AGENT_SOCKET_NAME of atoll-spawn */
 #define BUNDLE_MAX (32 * 1024)
 #define WAIT_US 2000
 #define PATH_SIZE 4200
