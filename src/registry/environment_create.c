@@ -76,21 +76,6 @@ static const char **merge_env(const json_t *base, const char *const *given)
     return env;
 }
 
-static struct atoll_limits merge_limits(const struct atoll_limits *base,
-                                        const struct atoll_limits *given)
-{
-    return (struct atoll_limits){
-        .memory_bytes = given->memory_bytes ? given->memory_bytes : base->memory_bytes,
-        .cpu_millis = given->cpu_millis ? given->cpu_millis : base->cpu_millis,
-        .pids = given->pids ? given->pids : base->pids,
-        .disk_bytes = given->disk_bytes ? given->disk_bytes : base->disk_bytes,
-        .inodes = given->inodes ? given->inodes : base->inodes,
-        .open_files = given->open_files ? given->open_files : base->open_files,
-        .timeout_s = given->timeout_s ? given->timeout_s : base->timeout_s,
-        .io_bytes = given->io_bytes ? given->io_bytes : base->io_bytes,
-    };
-}
-
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
     struct making *m = arg;
@@ -115,9 +100,8 @@ static void create_sandbox(void *arg)
         sandbox.image = e->image;
     if (!sandbox.image && !sandbox.template_name)
         sandbox.template_name = atoll_environment_template(e, m->engine);
-    if (!sandbox.interpreter)
-        sandbox.interpreter = e->language;
-    sandbox.limits = merge_limits(&e->limits, &sandbox.limits);
+    sandbox.interpreter = sandbox.language ?: e->language;
+    atoll_limits_merge(&sandbox.limits, &e->limits);
     sandbox.env_is_common = !sandbox.env || !*sandbox.env;
     sandbox.env = *env ? env : NULL;
     m->create = NULL;
@@ -311,7 +295,6 @@ void atoll_environment_create(struct atoll_engine *engine,
                               void *arg)
 {
     const struct atoll_environment *e = create->environment;
-    const char *language = create->sandbox.language;
     struct atoll_error error;
     struct making *m;
 
@@ -333,7 +316,7 @@ void atoll_environment_create(struct atoll_engine *engine,
     m->made.sandbox_id = m->sandbox_id;
     m->made.start_exec = m->start_exec;
     copy_name(m->environment, e->name);
-    copy_name(m->language, language ? language : e->language);
+    copy_name(m->language, create->sandbox.language ?: e->language);
     m->steps = (struct atoll_steps){
         .steps = steps, .count = ATOLL_ARRAY_LEN(steps), .arg = m, .done = finish};
     atoll_steps_start(&m->steps);

@@ -21,8 +21,9 @@ typedef void atoll_environment_fn(void *arg, const struct atoll_environment_made
 /* All of it is borrowed for the call. */
 struct atoll_environment_create {
     const struct atoll_environment *environment; /* one whose fields are all 0 adds nothing */
-    /* What the request asks for. The environment sets the fields that are 0 or NULL: image or
-     * template_name (if both are), limits, interpreter; and variables whose name is not in env. */
+    /* What the request asks for. The environment adds the template or image (if neither is set),
+     * limits that are 0, and variables that env does not have. The interpreter is that of language,
+     * or of the environment's. */
     struct atoll_options sandbox;
     /* Refuse an environment with packages (UNIMPLEMENTED), and a sandbox without the programs that
      * the environment requires (FAILED_PRECONDITION says what to do). */

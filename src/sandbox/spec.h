@@ -19,6 +19,19 @@ struct atoll_limits {
     uint64_t io_bytes;  /* a second, read from its disk and as many written; 0: no limit */
 };
 
+/* Sets the limits that are 0 to those of base. */
+static inline void atoll_limits_merge(struct atoll_limits *l, const struct atoll_limits *base)
+{
+    l->memory_bytes = l->memory_bytes ?: base->memory_bytes;
+    l->cpu_millis = l->cpu_millis ?: base->cpu_millis;
+    l->pids = l->pids ?: base->pids;
+    l->disk_bytes = l->disk_bytes ?: base->disk_bytes;
+    l->inodes = l->inodes ?: base->inodes;
+    l->open_files = l->open_files ?: base->open_files;
+    l->timeout_s = l->timeout_s ?: base->timeout_s;
+    l->io_bytes = l->io_bytes ?: base->io_bytes;
+}
+
 /* Limits that a host may be unable to enforce; a request can waive them by name. */
 #define ATOLL_LIMIT_MEMORY 1u
 #define ATOLL_LIMIT_CPU 2u

@@ -41,21 +41,8 @@ struct atoll_session_file {
 
 struct atoll_session_create {
     const char *environment;
-    struct atoll_limits limits; /* fields that are 0: the environment's */
-    uint32_t waived;
-    struct atoll_lifetime lifetime;
-    const char *const *env; /* overrides the environment's; NAME=VALUE, NULL-terminated, or NULL */
-    const char *metadata_json;    /* or NULL */
-    const char *const *artifacts; /* patterns of files to keep, or NULL */
-    const char *owner;            /* NULL: "default" */
-    /* As in atoll_create; image replaces the environment's template or image. */
-    const char *provider, *image, *isolation, *language;
-    enum atoll_network network;
-    uint32_t gpus;
-    const struct atoll_mount *mounts;
-    size_t mount_count;
-    const struct atoll_registry_login *login;
-    bool recreate;
+    /* As for atoll_environment_create(); template_name stays NULL. */
+    struct atoll_options sandbox;
     const struct atoll_session_file *files;
     size_t file_count;
 };

@@ -52,38 +52,16 @@ static void created(void *arg, struct atoll_sandbox *sandbox ATOLL_UNUSED,
     free(c);
 }
 
-static struct atoll_options sandbox_of(const struct atoll_session_create *create,
-                                       const struct atoll_environment *e, const char *session_id)
-{
-    const char *language = create->language ? create->language : e->language;
-
-    return (struct atoll_options){
-        .image = create->image,
-        .limits = create->limits,
-        .waived = create->waived,
-        .lifetime = create->lifetime,
-        .env = create->env,
-        .metadata_json = create->metadata_json,
-        .artifacts = create->artifacts,
-        .session_id = session_id,
-        .owner = create->owner,
-        .provider = create->provider,
-        .isolation = create->isolation,
-        .language = language,
-        .interpreter = language,
-        .network = create->network,
-        .gpus = create->gpus,
-        .recreate = create->recreate,
-        .mounts = create->mounts,
-        .mount_count = create->mount_count,
-        .login = create->login,
-    };
-}
-
 void atoll_sessions_create(struct atoll_sessions *sessions,
                            const struct atoll_session_create *create, atoll_session_fn *done,
                            void *arg)
 {
+    struct atoll_environment_create from = {
+        .sandbox = create->sandbox,
+        .check = true,
+        .before_start = write_files,
+        .after_start = add,
+    };
     struct atoll_environment e;
     struct atoll_error error;
     struct creating *c;
@@ -98,14 +76,9 @@ void atoll_sessions_create(struct atoll_sessions *sessions,
     atoll_rand_id(c->session->id, ATOLL_ID_LEN);
     (void)!atoll_text_copy(c->session->environment, sizeof(c->session->environment), e.name);
     (void)!atoll_text_copy(c->session->owner, sizeof(c->session->owner),
-                           create->owner ? create->owner : "default");
-    atoll_environment_create(sessions->engine,
-                             &(struct atoll_environment_create){
-                                 .environment = &e,
-                                 .sandbox = sandbox_of(create, &e, c->session->id),
-                                 .check = true,
-                                 .before_start = write_files,
-                                 .after_start = add,
-                             },
-                             created, c);
+                           create->sandbox.owner ?: "default");
+    from.environment = &e;
+    from.sandbox.session_id = c->session->id;
+    from.sandbox.language = create->sandbox.language ?: e.language;
+    atoll_environment_create(sessions->engine, &from, created, c);
 }

@@ -136,16 +136,8 @@ static uint32_t fit(const struct atoll_provider_entry *entry, const struct atoll
     uint32_t may_waive = options->waived | entry->engine->config.waived;
     uint32_t missing, asked = ATOLL_LIMIT_ALL;
 
-    spec->limits = (struct atoll_limits){
-        .memory_bytes = want->memory_bytes ? want->memory_bytes : own->memory_bytes,
-        .cpu_millis = want->cpu_millis ? want->cpu_millis : own->cpu_millis,
-        .pids = want->pids ? want->pids : own->pids,
-        .disk_bytes = want->disk_bytes ? want->disk_bytes : own->disk_bytes,
-        .inodes = want->inodes ? want->inodes : own->inodes,
-        .open_files = want->open_files ? want->open_files : own->open_files,
-        .timeout_s = want->timeout_s ? want->timeout_s : own->timeout_s,
-        .io_bytes = want->io_bytes ? want->io_bytes : own->io_bytes,
-    };
+    spec->limits = *want;
+    atoll_limits_merge(&spec->limits, own);
     if (spec->limits.io_bytes == 0)
         spec->limits.io_bytes = entry->engine->config.io_bytes;
     atoll_limits_fill(&spec->limits);

@@ -506,16 +506,12 @@ struct atoll_limits atoll_limits_default(void)
 
 void atoll_limits_fill(struct atoll_limits *l)
 {
-    const struct atoll_limits d = atoll_limits_default();
+    struct atoll_limits d = atoll_limits_default();
 
-    l->memory_bytes = l->memory_bytes ? l->memory_bytes : d.memory_bytes;
-    l->cpu_millis = l->cpu_millis ? l->cpu_millis : d.cpu_millis;
-    l->pids = l->pids ? l->pids : d.pids;
-    l->disk_bytes = l->disk_bytes ? l->disk_bytes : d.disk_bytes;
     /* Even an empty file uses kernel memory of the sandbox. Limit the number of files by the memory
      * limit, so that too many files give ENOSPC and not an out-of-memory kill. */
-    l->inodes = l->inodes ? l->inodes : ATOLL_MIN(d.inodes, l->memory_bytes / BYTES_PER_INODE);
-    l->open_files = l->open_files ? l->open_files : d.open_files;
+    d.inodes = ATOLL_MIN(d.inodes, (l->memory_bytes ?: d.memory_bytes) / BYTES_PER_INODE);
+    atoll_limits_merge(l, &d);
 }
 
 static const struct {

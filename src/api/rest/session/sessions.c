@@ -80,7 +80,7 @@ static void created(void *arg, struct atoll_session *session, const struct atoll
     struct atoll_json_out out;
     bool leased;
 
-    leased = c->request.lifetime.connection_lease;
+    leased = c->request.sandbox.lifetime.connection_lease;
     create_free(c);
     if (error) {
         atoll_api_fail(call, error);
@@ -145,7 +145,6 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
     const struct atoll_field_set sets[] = {{session_fields, &own},
                                            {atoll_rest_sandbox_fields, &sandbox}};
     struct atoll_rest_session_files files = {0};
-    struct atoll_options checked = {0};
     int r = atoll_body_parse(&c->body, bytes, n, err);
 
     if (r == 0)
@@ -155,31 +154,13 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
     if (r == 0)
         r = check_offered(&own, sandbox.template_name, err);
     if (r == 0)
-        r = atoll_rest_sandbox_check(&sandbox, &c->body, &checked, err);
+        r = atoll_rest_sandbox_check(&sandbox, &c->body, &c->request.sandbox, err);
     if (r == 0)
         r = atoll_rest_session_files_decode(own.files, &c->body, &files, err);
-    c->request = (struct atoll_session_create){
-        .environment = own.environment,
-        .limits = checked.limits,
-        .waived = checked.waived,
-        .lifetime = checked.lifetime,
-        .env = checked.env,
-        .metadata_json = checked.metadata_json,
-        .artifacts = checked.artifacts,
-        .owner = c->call->caller.tenant,
-        .provider = checked.provider,
-        .image = checked.image,
-        .isolation = checked.isolation,
-        .language = checked.language,
-        .network = checked.network,
-        .gpus = checked.gpus,
-        .recreate = checked.recreate,
-        .mounts = checked.mounts,
-        .mount_count = checked.mount_count,
-        .login = checked.login,
-        .files = files.files,
-        .file_count = files.count,
-    };
+    c->request.environment = own.environment;
+    c->request.sandbox.owner = c->call->caller.tenant;
+    c->request.files = files.files;
+    c->request.file_count = files.count;
     return r;
 }
 
