@@ -7,7 +7,7 @@
 #include "engine/engine_internal.h"
 #include "engine/file/inband.h"
 
-#define PROGRESS_MS 1000 /* between two events of one create */
+#define PROGRESS_MS 1000 /* minimum interval of progress events of one create */
 
 #define DEFAULT_MAX_SANDBOXES 4096
 #define DEFAULT_JOURNAL_MAX (UINT64_C(64) * 1024 * 1024)
@@ -74,7 +74,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_map_init(&engine->templates);
     atoll_list_init(&engine->builds);
     r = atoll_provider_entries_open(engine, config, err);
-    engine->config.providers = NULL; /* the caller's */
+    engine->config.providers = NULL; /* borrowed for this call only */
     if (r == 0 && config->offload)
         r = atoll_offload_new(loop, &engine->offload, err);
     if (r == 0) {
@@ -104,7 +104,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
 {
     if (!engine)
         return NULL;
-    atoll_offload_stop(engine->offload); /* its callbacks need the rest */
+    atoll_offload_stop(engine->offload); /* its callbacks use the rest of the engine */
     forget_sandboxes(engine);
     atoll_provider_entries_close(engine);
     atoll_builds_done(engine);
@@ -144,7 +144,7 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
     size_t pos = 0;
 
     (void)error;
-    /* What could not be stopped or removed is left to the next daemon: its row says so. */
+    /* A sandbox whose removal failed does not delay the end: the next daemon removes it. */
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
         if (s->state != ATOLL_SANDBOX_STOPPED &&
             !(s->state == ATOLL_SANDBOX_FAILED && !s->removing))
@@ -156,7 +156,7 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
     engine->ended = NULL;
 }
 
-/* A persistent one, unless it is to be destroyed, or made and nobody knows of it yet. */
+/* True for a persistent sandbox, unless it is being destroyed or created for the first time. */
 static bool is_to_be_kept(const struct atoll_sandbox *s)
 {
     return s->options.lifetime.persistent && !s->destroying &&
@@ -175,12 +175,12 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
             atoll_sandbox_stop(sandbox, "the daemon was stopped", maybe_ended, engine);
         else
             atoll_sandbox_destroy(sandbox, "the daemon was stopped", maybe_ended, engine);
-    engine->ended = done; /* not before: those that have failed may be yet to come */
+    engine->ended = done; /* set last: maybe_ended() must not end before the loop has visited all */
     engine->ended_arg = arg;
     maybe_ended(engine, NULL);
 }
 
-/* Why a sandbox ended that nobody asked to end, as far as the provider knows. */
+/* Describes an exit that was not requested. */
 static void describe_exit(const struct atoll_provider_exit *e, char *out, size_t cap)
 {
     if (e->oom_kills > 0 && e->signal)
@@ -218,7 +218,8 @@ static void on_lost(void *arg, const char *why)
             atoll_sandbox_fail(sandbox, why, false);
 }
 
-/* A pull of many minutes is some fifty events: the longer it takes, the more seldom. */
+/* Emits progress events. Their interval grows to a tenth of the elapsed time, so that a pull of many
+ * minutes causes about fifty. */
 static void on_progress(void *arg, const char *id, const char *text)
 {
     struct atoll_provider_entry *entry = arg;

@@ -9,19 +9,19 @@
 
 /*
  * Events: the last EVENTS_KEPT are kept in a ring and in the store, and every subscriber has its own
- * place in the ring. A subscriber that is too slow misses what fell out of it, and sees that by the
- * ids.
+ * position in the ring. A subscriber that is too slow misses overwritten events; the gap in the ids
+ * shows it.
  *
- * Nobody is told of an event before it is stored, so an id that somebody has seen is never given to
- * another one, whenever the daemon dies. They are stored a few milliseconds late, many at a time; those
- * of commands a little later while there is no subscriber, because a write for each would be as much as
- * for the command itself.
+ * An event is delivered only after it is stored, so that an id that a client has seen is never used
+ * for another event, even if the daemon dies. Events are stored in batches, a few milliseconds late.
+ * Events of commands wait longer while there is no subscriber, because storing each would cost as
+ * much as storing the command itself.
  */
 
 #define EVENTS_KEPT 4096
 #define STORE_AFTER_MS 10
-#define STORE_COMMANDS_AFTER_MS 250 /* the store has their rows, and no client waits */
-#define STORE_AGAIN_MS 1000         /* the store refused */
+#define STORE_COMMANDS_AFTER_MS 250 /* only events of commands, and no subscriber */
+#define STORE_AGAIN_MS 1000         /* pause after a failed write */
 #define STORE_AT_ONCE 256           /* rows of one transaction */
 
 struct kept {
@@ -36,19 +36,19 @@ struct kept {
 
 struct atoll_events {
     struct kept ring[EVENTS_KEPT];
-    uint64_t last;   /* id of the newest, 0: none yet */
-    uint64_t stored; /* id of the last that is in the store */
+    uint64_t last;   /* id of the newest; 0: none yet */
+    uint64_t stored; /* id of the last stored one */
     struct atoll_loop *loop;
-    struct atoll_store *store; /* the engine's */
+    struct atoll_store *store; /* borrowed */
     struct atoll_list subscriptions;
-    struct atoll_timer wake;  /* subscribers */
-    struct atoll_timer write; /* to the store */
-    bool unhurried;           /* `write` is set for events of commands alone */
+    struct atoll_timer wake;  /* delivers to subscribers */
+    struct atoll_timer write; /* writes to the store */
+    bool unhurried;           /* `write` is set, with the long delay for events of commands */
 };
 
 struct atoll_subscription {
     struct atoll_list node;
-    uint64_t seen; /* id of the last that was given */
+    uint64_t seen; /* id of the last delivered event */
     void (*fn)(void *arg, const struct atoll_event *event);
     void *arg;
 };
@@ -93,8 +93,6 @@ int atoll_events_new(struct atoll_loop *loop, struct atoll_store *store, struct 
     *ret = events;
     return 0;
 }
-
-/* Storing. */
 
 static void deliver(void *arg);
 
@@ -148,15 +146,14 @@ struct atoll_events *atoll_events_free(struct atoll_events *events)
     return NULL;
 }
 
-/* Telling. */
-
+/* Delivers the next event after s->seen. */
 static void give_next(struct atoll_events *events, struct atoll_subscription *s)
 {
     const struct kept *k;
 
     if (events->last > EVENTS_KEPT && s->seen < events->last - EVENTS_KEPT)
         s->seen = events->last - EVENTS_KEPT;
-    do /* what the store refused for long may be missing after a restart */
+    do /* after a restart, events that could not be stored are missing in the ring */
         k = slot(events, ++s->seen);
     while (k->id != s->seen && s->seen < events->stored);
     if (k->id != s->seen || s->seen > events->stored)
@@ -165,7 +162,7 @@ static void give_next(struct atoll_events *events, struct atoll_subscription *s)
                                         k->exec_id, k->detail});
 }
 
-/* One event for each who waits, round after round; a callback may unsubscribe anybody. */
+/* Delivers one event at a time, because a callback may remove any subscription. */
 static void deliver(void *arg)
 {
     struct atoll_events *events = arg;
@@ -203,7 +200,7 @@ void atoll_events_emit(struct atoll_engine *engine, const char *kind, const stru
     if (s->hidden)
         return;
     atoll_metric_add(ATOLL_METRIC_EVENTS, ATOLL_LABELS(kind), 1);
-    k = &events->ring[++events->last % EVENTS_KEPT];
+    k = slot(events, ++events->last);
     *k = (struct kept){.id = events->last, .unix_ms = atoll_clock_unix_ms()};
     (void)strncpy(k->kind, kind, sizeof(k->kind) - 1);
     memcpy(k->sandbox_id, s->spec.id, sizeof(k->sandbox_id));

@@ -3,8 +3,8 @@
 #include <string.h>
 #include "base/switches.h"
 
-/* Of the size of a text, what its longest token may take while it grows: the buffer, the one that is
- * twice as large, and the value. */
+/* Memory that the longest token of a text may need, in multiples of the text's size: the buffer, its
+ * copy of twice the size while it grows, and the value. */
 #define ROOM_FACTOR 4
 
 static _Thread_local bool failed;
@@ -15,7 +15,7 @@ static void *json_alloc(size_t n)
     void *p = !loading && atoll_fault("base.json_alloc") ? NULL : malloc(n);
 
     if (!p && loading)
-        abort(); /* the lexer must not see it; the daemon is crash-only */
+        abort(); /* the lexer cannot handle it; the daemon is crash-only */
     failed |= !p;
     return p;
 }

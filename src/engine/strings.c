@@ -23,7 +23,7 @@ char **atoll_strings_dup(const char *const *strings)
     return copy;
 }
 
-/* Where to cut so that no UTF-8 character is torn. */
+/* The last boundary of a UTF-8 character at or before n. */
 static size_t cut_at(const char *text, size_t n)
 {
     while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80)
@@ -31,7 +31,7 @@ static size_t cut_at(const char *text, size_t n)
     return n;
 }
 
-/* As much of the text as there is room for, and a mark that there was more. */
+/* The beginning of the text that fits into `room` bytes together with the mark "…". */
 static char *dup_beginning(const char *text, size_t room)
 {
     static const char mark[] = "…";

@@ -1,8 +1,6 @@
 #include <stdlib.h>
 #include "engine/engine_internal.h"
 
-/* Lists of those who are to be told when something has happened. */
-
 struct waiter {
     struct atoll_list node;
     atoll_done_fn *done;
@@ -23,7 +21,7 @@ void atoll_waiters_tell(struct atoll_list *list, const struct atoll_error *error
 {
     struct atoll_list now;
 
-    /* Those told may come back at once. */
+    /* A callback may add itself again: it is called next time. */
     atoll_list_init(&now);
     ATOLL_LIST_FOREACH (list, node) {
         atoll_list_remove(node);

@@ -3,9 +3,9 @@
 #include "engine/engine.h"
 
 /*
- * Callbacks that wait for one event, in a list of the caller's.
+ * Callbacks that wait for one event, in a list that the caller owns.
  */
 
 void atoll_waiters_add(struct atoll_list *list, atoll_done_fn *done, void *arg);
-/* Each once; they leave the list before the first of them is told. */
+/* Calls each once. All are removed from the list before the first call. */
 void atoll_waiters_tell(struct atoll_list *list, const struct atoll_error *error);

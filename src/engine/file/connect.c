@@ -8,9 +8,9 @@
 #include "engine/file/tunnel.h"
 
 /*
- * Connections into a sandbox, so that no port is published and no address is needed: the agent dials
- * inside and passes the connected socket out. Where descriptors do not pass, a stream of its own to
- * the agent becomes the connection (tunnel.h).
+ * Connections to ports inside a sandbox. No port is published and no address is needed: the agent
+ * connects inside and passes the connected socket to the daemon. If it cannot pass descriptors, a
+ * separate stream to the agent becomes the connection (tunnel.h).
  */
 
 struct dialing {
@@ -60,8 +60,8 @@ static int option_of(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &value, &len) < 0 ? -1 : value;
 }
 
-/* The agent is not trusted: what it sends must be a TCP socket. A unix socket could carry descriptors,
- * which the kernel closes on the thread that reads. */
+/* The agent is not trusted: it must send a TCP socket. A unix socket could carry descriptors, which the
+ * kernel would close on the thread that reads. */
 static int take_socket(const struct atoll_reply *answer, struct atoll_error *err)
 {
     int fd, domain;
@@ -111,7 +111,7 @@ static void on_dialed(void *arg, const struct atoll_reply *answer)
     int fd;
 
     if (answer->error && answer->error->errnum == EOPNOTSUPP) {
-        tunnel(d); /* asked before the agent had said what it can do */
+        tunnel(d); /* requested before the agent's features were known */
     } else if (answer->error) {
         end(d, ATOLL_NO_FD, answer->error);
     } else {

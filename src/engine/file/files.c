@@ -2,11 +2,11 @@
 #include "engine/engine_internal.h"
 
 /*
- * Files: every path is opened by the agent, inside. The daemon never follows a name a tenant made. What
- * comes out is an entry, or a file; those are in transfers.c.
+ * Files: the agent opens every path, inside the sandbox; the daemon never resolves a tenant's path.
+ * This file has the requests that are answered with entries; transfers.c has those that open files.
  */
 
-/* One request with one kind of answer. Exactly one of the callbacks is set. */
+/* A request. Its end calls `entry` or `done`, whichever is set; `each` goes with done. */
 struct request {
     atoll_entry_fn *entry;
     atoll_done_fn *done;
@@ -84,7 +84,7 @@ void atoll_files_look(struct atoll_engine *e, const char *id, const char *user, 
         &(struct request){.entry = done, .arg = arg});
 }
 
-/* The agent is not trusted: a text without its end is none. */
+/* The next NUL-terminated text; NULL: none, or not terminated (the agent is not trusted). */
 static const char *next_text(const struct atoll_bytes *bytes, size_t *pos)
 {
     const char *at, *end;

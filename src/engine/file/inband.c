@@ -9,13 +9,13 @@
 #include "base/clock.h"
 #include "base/rand.h"
 
-#define PIECES 4 /* on their way at a time */
+#define PIECES 4 /* requests in flight per transfer */
 #define PIECE_BYTES ATOLL_AGENT_DATA_MAX
-#define MEMORY_MAX (1024 * 1024) /* beyond that a file is on disk */
-/* Where the sandbox's disk is small, or nobody knows how large it is. */
+#define MEMORY_MAX (1024 * 1024) /* larger files are spooled to disk */
+/* Minimum of the largest file, for sandboxes whose disk is small or of unknown size. */
 #define FILE_MAX_BYTES ((uint64_t)1 << 30)
 
-/* A piece on its way. */
+/* A piece in flight. */
 struct piece {
     struct transfer *transfer; /* NULL: free */
     uint64_t offset;
@@ -27,13 +27,13 @@ struct transfer {
     char id[ATOLL_ID_LEN + 1], owner[ATOLL_SHARE_NAME_MAX];
     bool sending;
     uint32_t handle;
-    int fd;           /* owned */
-    uint64_t size;    /* of the file; shrinks when it turns out to be shorter */
-    bool open_end;    /* a kernel's file, which does not tell its size: there is a piece more */
-    uint64_t offset;  /* of the next piece */
-    size_t in_flight; /* of: */
+    int fd;          /* owned */
+    uint64_t size;   /* of the file; reduced if the file turns out to be shorter */
+    bool open_end;   /* the size is reported as 0, as by files of /proc: read until a short piece */
+    uint64_t offset; /* of the next piece */
+    size_t in_flight; /* number of `pieces` in use */
     struct piece pieces[PIECES];
-    struct atoll_error error; /* the first one; kind NONE: all is well */
+    struct atoll_error error; /* the first one; kind NONE: no error */
     atoll_fetched_fn *fetched;
     atoll_done_fn *sent;
     void *arg;
@@ -44,7 +44,7 @@ uint64_t atoll_inband_max(const struct atoll_sandbox *s)
     return ATOLL_MAX(s->spec.limits.disk_bytes, FILE_MAX_BYTES);
 }
 
-/* Some file systems cannot make files without a name: then it loses its name at once. */
+/* Opens a file without a name. If the file system has no O_TMPFILE, makes one and unlinks it. */
 static int open_nameless(int dir_fd)
 {
     int fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -103,14 +103,15 @@ static void fail(struct transfer *t, const struct atoll_error *error)
 {
     if (t->error.kind != ATOLL_ERR_NONE)
         return;
-    if (error->kind == ATOLL_ERR_NOT_FOUND && error->errnum == EBADF) /* of another connection */
+    if (error->kind == ATOLL_ERR_NOT_FOUND &&
+        error->errnum == EBADF) /* the handle is of an earlier connection */
         (void)atoll_fail(&t->error, ATOLL_ERR_UNAVAILABLE, EPIPE,
                          "the connection to the sandbox was lost in between; try again");
     else
         t->error = *error;
 }
 
-/* A piece of the file, from the agent, which is not trusted. */
+/* Stores a piece of the file from the agent, which is not trusted. */
 static int store(struct transfer *t, const struct piece *p, const struct atoll_frame *frame,
                  struct atoll_error *err)
 {
@@ -131,7 +132,7 @@ static int store(struct transfer *t, const struct piece *p, const struct atoll_f
             return atoll_fail_errno(err, errno, "keep a file on its way out of a sandbox");
         done += (size_t)n;
     }
-    if (done < p->len) /* somebody cut it meanwhile */
+    if (done < p->len) /* the file was truncated meanwhile */
         t->size = ATOLL_MIN(t->size, p->offset + done);
     else if (t->open_end && t->size < MEMORY_MAX)
         t->size += PIECE_BYTES;
@@ -154,7 +155,8 @@ static void on_piece(void *arg, const struct atoll_reply *answer)
 
 static int ask_piece(struct transfer *t, struct piece *p, struct atoll_error *err)
 {
-    static uint8_t bytes[PIECE_BYTES]; /* the message is encoded before the next one is */
+    static uint8_t
+        bytes[PIECE_BYTES]; /* shared: each message is encoded before the next one is built */
     struct atoll_am_read read_msg = {t->handle, p->offset, (uint32_t)p->len};
     struct atoll_am_write write_msg = {t->handle, p->offset, {bytes, p->len}};
     struct atoll_sandbox *s = atoll_map_get(&t->engine->sandboxes, t->id);
@@ -186,7 +188,8 @@ static struct piece *free_piece(struct transfer *t)
     return NULL;
 }
 
-/* No answer comes from inside an ask: what is asked here comes back later. */
+/* Requests pieces until the transfer is complete or all slots are in use; finishes it when none is in
+ * flight. Answers arrive later, never from inside a request. */
 static void go_on(struct transfer *t)
 {
     struct atoll_error err;
@@ -197,7 +200,7 @@ static void go_on(struct transfer *t)
         if (ask_piece(t, p, &err) < 0) {
             p->transfer = NULL;
             if (err.kind == ATOLL_ERR_RESOURCE_EXHAUSTED && t->in_flight > 0)
-                break; /* the connection is busy: one of ours makes room */
+                break; /* the queue is full: continues after a piece in flight is answered */
             fail(t, &err);
             break;
         }

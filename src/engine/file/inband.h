@@ -2,26 +2,28 @@
 #include "engine/engine_internal.h"
 
 /*
- * Contents of files where descriptors do not pass: piece by piece through the agent's connection,
- * several pieces on their way at a time, from and to a file of ours without a name. What waits there
- * is bounded: by the sandbox's disk, and by how many such transfers there are.
+ * Transfers contents of files if the agent cannot pass descriptors: in pieces over the agent's
+ * connection, several in flight at a time, from or to an unnamed file of the daemon (the spool). Spooled
+ * data is bounded by the sandbox's disk size and by the number of transfers.
  */
 
 #define ATOLL_TRANSFERS_MAX 64 /* of all tenants; see base/shares.h */
 
-/* A place for so many bytes (UINT64_MAX: not known yet) of a file of that sandbox; memory for few,
- * else in the state directory. Returns the descriptor. RESOURCE_EXHAUSTED when a file of that size
- * is too large for this. */
+/* Opens a spool for size_bytes (UINT64_MAX: not known yet) of a file of that sandbox: in memory if
+ * small, else in the state directory. Returns the descriptor. RESOURCE_EXHAUSTED if the file is too
+ * large, or there are too many transfers. */
 int atoll_inband_spool(const struct atoll_sandbox *sandbox, uint64_t size_bytes,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Most bytes of one file. */
+/* Maximum size of one file. */
 uint64_t atoll_inband_max(const struct atoll_sandbox *sandbox);
 
-/* The contents of a handle that is open for reading, which stays open. done is called once and owns fd. */
+/* Fetches the contents of a handle that is open for reading; the handle stays open. done is called once
+ * and owns fd. */
 typedef void atoll_fetched_fn(void *arg, int fd, uint64_t size_bytes,
                               const struct atoll_error *error);
 void atoll_inband_fetch(struct atoll_sandbox *sandbox, uint32_t handle, uint64_t size_bytes,
                         atoll_fetched_fn *done, void *arg);
-/* The contents of fd (taken over) to a handle that is open for writing. done is called once. */
+/* Sends the contents of fd (takes ownership) to a handle that is open for writing. done is called
+ * once. */
 void atoll_inband_send(struct atoll_engine *engine, const char *id, const char *owner,
                        uint32_t handle, int fd, atoll_done_fn *done, void *arg);

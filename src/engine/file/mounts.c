@@ -5,7 +5,7 @@
 #include "engine/json_memory.h"
 
 /*
- * The mounts of a sandbox as text for its row in the store.
+ * Encodes the mounts of a sandbox as text for its row in the store.
  */
 
 char *atoll_mounts_write(const struct atoll_mount *mounts, size_t count)

@@ -5,20 +5,20 @@
 #include "engine/file/inband.h"
 
 /*
- * Whole files in and out: the agent opens them and the answer carries a descriptor of a regular file,
- * which workers read and write (loop/offload.h). Where descriptors do not pass, contents are carried to
- * and from a file of ours (inband.h), and callers see no difference.
+ * Downloads and uploads of whole files: the agent opens the file and passes a descriptor of a regular
+ * file, which workers read and write (loop/offload.h). If it cannot pass descriptors, the contents are
+ * copied from or to a file of the daemon (inband.h); callers see no difference.
  */
 
 struct atoll_upload {
     struct atoll_engine *engine;
     struct atoll_lane lane;
-    bool reading; /* FILE_OPEN: the handle inside is not needed once we have the descriptor */
-    bool inband;  /* the file is ours */
+    bool reading; /* FILE_OPEN: the agent's handle is closed once we have the descriptor */
+    bool inband;  /* `file` is the daemon's own spool (inband.h) */
     uint32_t handle;
     struct atoll_tenant_file *file; /* owned, or NULL */
     uint64_t written, max;          /* INBAND */
-    const void *bytes;              /* all of the contents, of `length` bytes: borrowed, or NULL */
+    const void *bytes;              /* the whole contents, `length` bytes; borrowed, or NULL */
     size_t length;
     atoll_opened_fn *opened;
     atoll_upload_fn *created;
@@ -53,7 +53,7 @@ static void close_handle(struct atoll_upload *u)
                                  NULL, &err);
 }
 
-/* Whatever the agent sends, we only ever read and write regular files. */
+/* The agent is not trusted: refuses a descriptor that is not a regular file. */
 static int take_fd(struct atoll_upload *u, int fd, struct atoll_error *err)
 {
     if (atoll_tenant_file_open(u->engine->offload, &u->lane, fd, &u->file) < 0)
@@ -73,7 +73,8 @@ static void on_fetched(void *arg, int fd, uint64_t size_bytes, const struct atol
     upload_free(u);
 }
 
-/* No descriptor came. < 0, or 0: for an upload there is a file of ours, 1: on_fetched() goes on. */
+/* The agent passed no descriptor. 0: an upload has a spool; 1: a download continues in
+ * on_fetched(). */
 static int go_inband(struct atoll_upload *u, uint64_t size, struct atoll_error *err)
 {
     struct atoll_sandbox *s;
@@ -99,7 +100,7 @@ static int go_inband(struct atoll_upload *u, uint64_t size, struct atoll_error *
     return 0;
 }
 
-/* 1: not there yet. */
+/* 1: on_fetched() continues. */
 static int take_file(struct atoll_upload *u, const struct atoll_reply *answer, uint64_t *ret_size,
                      struct atoll_error *err)
 {
@@ -266,8 +267,6 @@ int atoll_upload_fail(int r, struct atoll_error *err)
                                                    : strerror(-r));
 }
 
-/* The end. */
-
 static void give_up(struct atoll_upload *u, const struct atoll_error *error)
 {
     close_handle(u);
@@ -301,7 +300,7 @@ static void flush(void *arg)
     int r = u->inband ? atoll_tenant_file_flush(u->file) : atoll_tenant_file_finish(u->file);
 
     if (r > 0)
-        return; /* it is called again */
+        return; /* called again when the file is ready */
     if (r < 0) {
         (void)atoll_upload_fail(r, &err);
         give_up(u, &err);

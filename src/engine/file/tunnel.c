@@ -7,9 +7,9 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 
-/* The agent gives up after 5 seconds by itself. */
+/* The agent itself gives up after 5 seconds. */
 #define TIME_LIMIT_MS 15000
-/* An error in words: more is not for us. */
+/* Maximum size of the answer: enough for an error text. */
 #define ANSWER_MAX 4096
 #define REQUEST 1
 
@@ -22,7 +22,8 @@
 struct opening {
     struct atoll_engine *engine;
     char sandbox_id[ATOLL_ID_LEN + 1];
-    struct atoll_channel channel; /* for what we send; the answer is read by hand */
+    struct atoll_channel
+        channel; /* only for sending; ready() reads the answer itself, see tunnel.h */
     struct atoll_watch watch;
     struct atoll_timer timer;
     uint8_t answer[ATOLL_FRAME_HEADER + ANSWER_MAX];
@@ -65,7 +66,7 @@ static void time_is_up(void *arg)
     end(arg, &err);
 }
 
-/* How many bytes the answer has as far as that is known; 0: it cannot be one. */
+/* The size of the answer, as far as it is known from the bytes received; 0: malformed. */
 static size_t answer_size(const struct opening *o)
 {
     uint32_t len;

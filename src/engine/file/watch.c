@@ -3,16 +3,17 @@
 #include "engine/engine_internal.h"
 
 /*
- * Watching directories of a sandbox: the agent has the inotify instance, here is who wants its
- * events. A watch belongs to whoever asked for it and ends with the connection to the agent.
+ * Watches on directories of a sandbox. The agent has the inotify instance; this file passes its events
+ * to the callers. A watch is owned by the caller that requested it and ends with the connection to the
+ * agent.
  */
 
 struct atoll_file_watch {
     struct atoll_list node;        /* in sandbox->watches */
-    struct atoll_sandbox *sandbox; /* NULL once it is over */
-    uint32_t handle;               /* of the agent, whatever it says */
-    bool answered;                 /* and then there is a handle */
-    bool dropped;                  /* nobody wants it any more, but the answer is still to come */
+    struct atoll_sandbox *sandbox; /* NULL after its end */
+    uint32_t handle;               /* chosen by the agent, which is not trusted */
+    bool answered;                 /* the agent has answered: handle is valid */
+    bool dropped;                  /* unwatched by the caller while the answer is pending */
     const struct atoll_file_watch_events *events;
     void *arg;
 };
@@ -133,7 +134,7 @@ void atoll_file_watch_end_all(struct atoll_sandbox *s)
         struct atoll_file_watch *w =
             ATOLL_CONTAINER_OF(s->watches.next, struct atoll_file_watch, node);
         leave(w);
-        /* One without a handle waits for its answer, which fails now and tells its owner. */
+        /* A watch without a handle waits for its answer, which fails and calls started(). */
         if (w->answered && !w->dropped)
             w->events->ended(w->arg);
     }

@@ -1,8 +1,7 @@
 #include "engine/engine_internal.h"
 
 /*
- * Extended attributes of files inside. The agent sees to it that only names with "user." in front are
- * touched.
+ * Extended attributes of files inside. The agent refuses names without the prefix "user.".
  */
 
 struct request {

@@ -1,6 +1,6 @@
 /*
- * What the operator could do where nobody makes the sandbox that is asked for. Of the kinds of providers
- * that are not set up here, those are named that could.
+ * Hints for requests that no provider can serve: which kind of provider could, and how the operator
+ * sets it up.
  */
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ void atoll_advise_name(const struct atoll_route_kinds *kinds, const char *name,
                  name, any);
 }
 
-/* A word that is none. */
+/* Lists the known isolations, if `word` is not one of them. */
 static void advise_isolation(const struct atoll_route_kinds *kinds, const char *word,
                              struct atoll_error *err)
 {
@@ -67,7 +67,8 @@ static void advise_isolation(const struct atoll_route_kinds *kinds, const char *
         atoll_advise(err, "isolation can be one of these: %s", words);
 }
 
-/* One that waits to be named, or one that is not there. */
+/* Names a provider that could serve the request if it were named in it, or a kind that could if it
+ * were set up. */
 static void advise_other(const struct atoll_route_request *request,
                          const struct atoll_route_offer *offers, size_t count,
                          const struct atoll_route_kinds *kinds, struct atoll_error *err)

@@ -7,14 +7,15 @@
 #include "engine/engine_internal.h"
 
 /*
- * Changing who makes sandboxes while sandboxes are there. A provider that is replaced or removed is
- * retired: it gets nothing new, and stays for as long as somebody needs it. Where another one of its
- * name makes sandboxes in the same place, those that nothing is being done to move over to that one,
- * as they would after a restart of the daemon; a connection that ends with the old provider is made
+ * Replaces providers while sandboxes exist. A provider that is replaced or removed is retired: it gets
+ * no new sandboxes, and is freed when it has none left. If a new provider has the same name and place,
+ * it is the successor: each sandbox moves to it as soon as no operation on the sandbox is in progress,
+ * as it would after a restart of the daemon. A connection that ends with the old provider is opened
  * again by the new one (reattach.c).
  */
 #define SWEEP_MS 200
-#define SWEEP_SELDOM_MS 2000 /* while it only waits for owners to destroy what they have */
+#define SWEEP_SELDOM_MS \
+    2000 /* without a successor: until the tenants have destroyed their sandboxes */
 
 bool atoll_provider_entry_awaits(const struct atoll_provider_entry *entry)
 {
@@ -26,14 +27,14 @@ bool atoll_provider_entry_awaits(const struct atoll_provider_entry *entry)
     return false;
 }
 
-/* Nobody waits for its provider, in whichever way. */
+/* Whether no operation waits for the sandbox's provider. */
 static bool can_move(const struct atoll_sandbox *s)
 {
     return s->change == ATOLL_CHANGE_NONE && !s->removing && s->state != ATOLL_SANDBOX_CREATING &&
            s->state != ATOLL_SANDBOX_STOPPING && !atoll_sandbox_reattach_is_busy(s);
 }
 
-/* How many it has that cannot go. */
+/* Moves sandboxes to the successor. Returns how many are left. */
 static size_t move_sandboxes(struct atoll_provider_entry *entry)
 {
     struct atoll_sandbox *s;
@@ -74,6 +75,7 @@ static bool is_in_use(const struct atoll_provider_entry *entry)
            (entry->provider->ops->is_busy && entry->provider->ops->is_busy(entry->provider));
 }
 
+/* Frees retired entries that have no sandboxes left. */
 static void sweep(void *arg)
 {
     struct atoll_engine *engine = arg;
@@ -93,7 +95,7 @@ static void sweep(void *arg)
         atoll_timer_set(&engine->entry_sweep, engine->loop, again_ms, sweep, engine);
 }
 
-/* Those that have waited for somebody like it. */
+/* Makes `entry` the successor of retired entries with the same name and place. */
 static void inherit(struct atoll_engine *engine, struct atoll_provider_entry *entry)
 {
     for (size_t i = 0; i < engine->entry_count; i++) {
@@ -127,7 +129,7 @@ static int check_set(struct atoll_engine *engine, const struct atoll_engine_prov
     return 0;
 }
 
-/* In the order of the list; those that are retired come last. */
+/* Sorts the entries in the order of the list; retired ones come last. */
 static void sort(struct atoll_engine *engine, struct atoll_provider_entry *const *order,
                  size_t count)
 {
@@ -155,7 +157,7 @@ int atoll_engine_set_providers(struct atoll_engine *engine,
                 (void)list[i].provider->ops->free(list[i].provider);
         return r;
     }
-    /* First those that go: of one that is replaced there are two, of the same name. */
+    /* Retires first: a replaced provider and its replacement have the same name. */
     for (size_t i = 0; i < engine->entry_count; i++) {
         struct atoll_provider_entry *entry = engine->entries[i];
         const char *name = entry->provider->ops->name;

@@ -11,19 +11,19 @@
 #include "provider/absent.h"
 
 /*
- * The entries: one for each provider, with its health. A check every few seconds tells how it is; so
- * does every create. Three failures in a row, of checks or of creates, and it is left out; then it
- * is asked again and again, more and more seldom, until it answers.
+ * The provider entries and their health, which follows from periodic checks and from creates. After
+ * three consecutive failures of checks or of creates a provider is down and gets no new sandboxes. It
+ * is checked with growing intervals until it answers.
  */
 #define CHECK_MS 10000
 #define CHECK_REMOTE_MS 30000
 #define CHECK_MAX_MS 120000
-#define LIST_AGAIN_MS 1000 /* of one that answers and has not told its sandboxes */
+#define LIST_AGAIN_MS 1000 /* interval while it answers but has not listed its sandboxes */
 #define FAILURES_DOWN 3
-/* After creates that failed, though checks do not: doubles until one succeeds, so often at most. */
+/* Backoff after failed creates while checks succeed: doubles RESTS_MAX times, until one succeeds. */
 #define REST_FIRST_MS 1000
 #define RESTS_MAX 6u
-#define FORGIVE_MS 5000 /* without another: a good check makes it good again */
+#define FORGIVE_MS 5000 /* after this time without a failed create, a good check resets the count */
 
 const char *atoll_health_name(enum atoll_health health)
 {
@@ -47,8 +47,6 @@ int atoll_network_by_name(const char *name, enum atoll_network *ret)
         }
     return -EINVAL;
 }
-
-/* Health. */
 
 bool atoll_provider_entry_is_down(const struct atoll_provider_entry *entry)
 {
@@ -74,7 +72,7 @@ static enum atoll_health health_of(const struct atoll_provider_entry *entry)
                : ATOLL_HEALTH_UP;
 }
 
-/* After anything that may have changed it. */
+/* Updates the health. Call after any change of what it depends on. */
 static void judge(struct atoll_provider_entry *entry)
 {
     enum atoll_health health = health_of(entry);
@@ -88,7 +86,7 @@ static void judge(struct atoll_provider_entry *entry)
     entry->health = health;
     entry->since_unix_ms = atoll_clock_unix_ms();
     if (health == ATOLL_HEALTH_UP && !entry->complained)
-        return; /* nobody asked */
+        return; /* no failure was logged, so no recovery is */
     entry->complained = health != ATOLL_HEALTH_UP;
     atoll_log(health == ATOLL_HEALTH_DOWN ? ATOLL_LOG_WARN : ATOLL_LOG_INFO, "provider health",
               "provider", name, "health", atoll_health_name(health), "reason", entry->reason, NULL);
@@ -104,7 +102,7 @@ static void check_later(struct atoll_provider_entry *entry)
         every = entry->provider->ops->caps(entry->provider)->remote ? CHECK_REMOTE_MS : CHECK_MS;
     if (!entry->listed && entry->failures == 0)
         every = ATOLL_MIN(every, (int64_t)LIST_AGAIN_MS);
-    /* One that is down is looked for quickly first, then more and more seldom. */
+    /* The interval doubles with each failure after the provider is down. */
     for (unsigned i = FAILURES_DOWN; i < entry->failures && every < CHECK_MAX_MS; i++)
         every *= 2;
     atoll_timer_set(&entry->check, entry->engine->loop, ATOLL_MIN(every, (int64_t)CHECK_MAX_MS),
@@ -120,7 +118,7 @@ static void on_health(void *arg, const char *detail, const struct atoll_error *e
     entry->checking = false;
     entry->checked = true;
     (void)snprintf(entry->full, sizeof(entry->full), "%s", full ? error->text : "");
-    if (full) { /* it answers: what it has goes on, and it is asked again as usual */
+    if (full) { /* it answers and its sandboxes work: not a failure */
         entry->failures = 0;
         (void)snprintf(entry->reason, sizeof(entry->reason), "%.190s", error->text);
     } else if (error) {
@@ -166,8 +164,8 @@ void atoll_provider_entry_note_create(struct atoll_provider_entry *entry,
         return;
     }
     entry->list_at_ms = 0;
-    /* Others say something about the request, and nothing about who refused it. So does a registry
-     * that is out of reach: with its name anybody could take the provider away from everybody. */
+    /* Other errors concern the request, not the provider. So does an unreachable registry (another):
+     * otherwise a tenant that names one could disable the provider for all tenants. */
     if (error->another ||
         (error->kind != ATOLL_ERR_UNAVAILABLE && error->kind != ATOLL_ERR_DEADLINE_EXCEEDED &&
          error->kind != ATOLL_ERR_UNAUTHENTICATED))
@@ -244,8 +242,6 @@ int atoll_provider_entry_refuse_unreachable(const struct atoll_sandbox *s, struc
                      name);
     return r;
 }
-
-/* The set. */
 
 struct atoll_provider_entry *atoll_provider_entry_by_name(struct atoll_engine *engine,
                                                           const char *name)
@@ -430,7 +426,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
 
     if (!entry)
         return false;
-    judge(entry); /* a rest may be over */
+    judge(entry); /* a backoff may have ended */
     count = atoll_provider_entry_count_sandboxes(entry);
     caps = entry->provider->ops->caps(entry->provider);
     *ret = (struct atoll_provider_view){

@@ -8,9 +8,10 @@
 #include "engine/engine_internal.h"
 
 /*
- * Building an image: the archive goes through a socket to the provider, which reads it as fast as it can,
- * and what the build says comes back line by line. The image gets a name nobody can guess, since at the
- * provider names are all there is between tenants; the template is what people call it.
+ * Builds an image from a Dockerfile. The archive is sent to the provider through a socket, and the
+ * provider returns the output of the build line by line. The image gets a random name that cannot be
+ * guessed, because at the provider names are the only separation between tenants; clients use the name
+ * of the template.
  */
 
 #define CONTEXT_MAX (UINT64_C(4) << 30)
@@ -24,15 +25,15 @@ struct atoll_build {
     char name[65];
     char provider[65];
     char image[64];
-    uint64_t size_bytes; /* of the archive so far */
-    int fd;              /* our end; closed at the end of the archive */
+    uint64_t size_bytes; /* bytes of the archive received so far */
+    int fd;              /* our end of the socket; closed at the end of the archive */
     struct atoll_watch watch;
-    uint8_t *piece; /* what the provider has not taken yet; owned */
+    uint8_t *piece; /* the bytes that are being sent; owned */
     size_t piece_len, piece_at;
     atoll_done_fn *taken;
     void *taken_arg;
-    struct atoll_buf early; /* lines with their NUL, before anybody listens */
-    bool ended;             /* the provider has said how */
+    struct atoll_buf early; /* output before atoll_build_finish(): lines with their NUL */
+    bool ended;             /* the provider has reported the result */
     bool failed;
     struct atoll_error error;
     struct atoll_provider_image made;
@@ -59,7 +60,7 @@ static struct atoll_provider_entry *first_that(const struct atoll_engine *engine
     return NULL;
 }
 
-/* Who can, or what kind could. */
+/* Adds a hint: a provider that can, or a kind of provider that could. */
 static void advise(const struct atoll_engine *engine,
                    bool (*can)(const struct atoll_provider_caps *caps), struct atoll_error *err)
 {
@@ -119,8 +120,7 @@ static void build_free(struct atoll_build *b)
     free(b);
 }
 
-/* Feeding. */
-
+/* Calls the callback of atoll_build_write(). */
 static void tell_taken(struct atoll_build *b, const struct atoll_error *error)
 {
     atoll_done_fn *taken = ATOLL_TAKE_PTR(b->taken);
@@ -154,7 +154,7 @@ static void feed(struct atoll_build *b)
                 abort();
             return;
         } else if (errno != EINTR) {
-            break; /* nobody reads any more: how the build ended says why */
+            break; /* the provider does not read any more; its result has the reason */
         }
     }
     if (b->failed)
@@ -188,13 +188,12 @@ void atoll_build_write(struct atoll_build *b, const uint8_t *bytes, size_t n, at
     feed(b);
 }
 
-/* The end. */
-
 static void drop_image(const struct atoll_build *b, struct atoll_provider_entry *entry)
 {
     entry->provider->ops->drop_image(entry->provider, b->image, atoll_done_ignore, NULL);
 }
 
+/* Stores the template, or fails, and frees the build. */
 static void conclude(void *arg)
 {
     struct atoll_build *b = arg;
@@ -210,7 +209,7 @@ static void conclude(void *arg)
                          b->provider);
     if (!b->failed && entry &&
         atoll_template_check(b->engine, "", b->name, ATOLL_TEMPLATE_IMAGE, &err) < 0) {
-        drop_image(b, entry); /* somebody has begun to use the old one meanwhile */
+        drop_image(b, entry); /* a sandbox has started to use the old template meanwhile */
     } else if (!b->failed && entry) {
         (void)!atoll_template_keep_image(b->engine, "", b->name, entry, b->image, &b->made, &t,
                                          &err);
@@ -250,11 +249,11 @@ static void on_built(void *arg, const struct atoll_provider_image *made,
     } else if (b->done) {
         conclude(b);
     } else if (b->failed && b->taken) {
-        tell_taken(b, &b->error); /* what waits will not be read */
+        tell_taken(b, &b->error); /* the rest of the piece will not be read */
     }
 }
 
-/* From the loop, as all that follows. */
+/* Delivers the early output from the loop, like the output after it. */
 static void begin_telling(void *arg)
 {
     struct atoll_build *b = arg;
@@ -304,8 +303,6 @@ void atoll_builds_done(struct atoll_engine *engine)
     ATOLL_LIST_FOREACH (&engine->builds, node)
         build_free(ATOLL_CONTAINER_OF(node, struct atoll_build, node));
 }
-
-/* The beginning. */
 
 static bool can_build(const struct atoll_provider_caps *caps)
 {

@@ -7,15 +7,15 @@
 #include "engine/engine_internal.h"
 
 /*
- * Importing a root filesystem: a sandbox of the host template is made, the archive is fed to `tar`
- * inside it, and the directory it filled becomes a layer named after the archive's digest. A hostile
- * archive can therefore do no more than any program in a sandbox can.
+ * Imports a root file system: creates a sandbox of the host template, unpacks the archive with `tar`
+ * inside it, and makes the resulting directory a layer that is named by the archive's digest. So a
+ * hostile archive can do no more than any program in a sandbox.
  */
 
 #define DIGEST_BYTES 32
 
-/* $1: tar's option for the compression. Device nodes are not for us; /dev is made at start. What is
- * behind the end of the archive, if only its end, is read: to end before is to fail. */
+/* $1: tar's option for the compression. Device nodes are excluded: /dev is made when a sandbox starts.
+ * The script reads its input to the end, because a write to a closed pipe would fail the import. */
 static const char unpack_script[] =
     "set -e; mkdir /import; "
     "tar -x $1 -p --numeric-owner --same-owner --exclude='./dev/*' --exclude='dev/*' -C /import -f -; "
@@ -46,13 +46,13 @@ struct atoll_import {
     EVP_MD_CTX *digest;                /* owned */
     uint64_t size_bytes;
     char layer[72];
-    struct atoll_reader *reader; /* of tar, for what it says and how it ends */
-    char said[300];              /* the last of it */
+    struct atoll_reader *reader; /* of tar: its messages and its exit status */
+    char said[300];              /* its last message */
     atoll_import_fn *ready;
     void *ready_arg;
-    uint8_t *held; /* the piece that waits for tar to start; owned */
+    uint8_t *held; /* the first piece, until tar has started; owned */
     size_t held_len;
-    atoll_done_fn *taken; /* who waits for the piece to be taken */
+    atoll_done_fn *taken; /* callback of the write in progress, or NULL */
     void *taken_arg;
     atoll_template_fn *done;
     void *done_arg;
@@ -70,7 +70,8 @@ static void import_free(struct atoll_import *i)
     free(i);
 }
 
-/* Whoever waits is told; afterwards the import is gone. */
+/* Reports the error: to `done`, and frees the import; or to the pending write, whose caller drops the
+ * import. */
 static void fail(struct atoll_import *i, const struct atoll_error *error)
 {
     struct atoll_import waiting = *i;
@@ -80,12 +81,11 @@ static void fail(struct atoll_import *i, const struct atoll_error *error)
         import_free(i);
         waiting.done(waiting.done_arg, NULL, error);
     } else if (waiting.taken) {
-        waiting.taken(waiting.taken_arg, error); /* the caller drops it */
+        waiting.taken(waiting.taken_arg, error);
     }
 }
 
-/* The end: layer kept, record saved. */
-
+/* The layer is kept: saves the template. */
 static void on_kept(void *arg, const struct atoll_error *error)
 {
     struct atoll_import *i = arg;
@@ -97,7 +97,7 @@ static void on_kept(void *arg, const struct atoll_error *error)
     atoll_template_fn *done = i->done;
     void *done_arg = i->done_arg;
 
-    /* Somebody may have begun to use the old one meanwhile. */
+    /* A sandbox may have started to use the old template meanwhile. */
     if (!error && atoll_template_check(i->engine, "", i->name, ATOLL_TEMPLATE_ROOTFS, &err) < 0) {
         atoll_layer_release(i->engine, i->layer);
         error = &err;
@@ -136,7 +136,7 @@ static void keep(struct atoll_import *i)
     provider->ops->keep_layer(provider, &spec, "import", i->layer, on_kept, i);
 }
 
-static void remember_words(struct atoll_import *i, const struct atoll_reader_item *item)
+static void keep_message(struct atoll_import *i, const struct atoll_reader_item *item)
 {
     size_t n = ATOLL_MIN((size_t)item->length, sizeof(i->said) - 1);
 
@@ -155,7 +155,7 @@ static void on_tar(void *arg)
 
     while (atoll_reader_next(i->reader, &item) > 0) {
         if (item.kind == ATOLL_READ_DATA)
-            remember_words(i, &item);
+            keep_message(i, &item);
         if (item.kind != ATOLL_READ_END)
             continue;
         if (item.result->kind == ATOLL_END_EXITED && item.result->code == 0 && i->done) {
@@ -174,8 +174,6 @@ static void on_tar(void *arg)
     }
 }
 
-/* Feeding. */
-
 static struct atoll_exec *tar_of(struct atoll_import *i)
 {
     struct atoll_sandbox *s = atoll_map_get(&i->engine->sandboxes, i->sandbox_id);
@@ -187,7 +185,7 @@ static void on_taken(void *arg, const struct atoll_error *error)
     struct atoll_import *i = arg;
     atoll_done_fn *taken = ATOLL_TAKE_PTR(i->taken);
 
-    /* When tar died, on_tar() knows better why than the pipe does. */
+    /* If tar died, on_tar() may have reported the error already, with the better reason. */
     if (taken)
         taken(i->taken_arg, error);
 }
@@ -209,7 +207,7 @@ static void on_tar_started(void *arg, struct atoll_exec *exec, const struct atol
         fail(i, &err);
         return;
     }
-    held = ATOLL_TAKE_PTR(i->held); /* an error is told at once, and the import is gone then */
+    held = ATOLL_TAKE_PTR(i->held); /* on an error the import may be freed during the call */
     atoll_exec_write(exec, held, i->held_len, false, on_taken, i);
     free(held);
 }
@@ -257,12 +255,6 @@ void atoll_import_write(struct atoll_import *i, const uint8_t *bytes, size_t n, 
     start_tar(i);
 }
 
-static void ignore(void *arg, const struct atoll_error *error)
-{
-    (void)arg;
-    (void)error;
-}
-
 void atoll_import_finish(struct atoll_import *i, atoll_template_fn *done, void *arg)
 {
     struct atoll_exec *tar = tar_of(i);
@@ -271,7 +263,7 @@ void atoll_import_finish(struct atoll_import *i, atoll_template_fn *done, void *
     i->done = done;
     i->done_arg = arg;
     if (tar) {
-        atoll_exec_write(tar, NULL, 0, true, ignore, NULL);
+        atoll_exec_write(tar, NULL, 0, true, atoll_done_ignore, NULL);
         return;
     }
     (void)atoll_fail(&err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
@@ -284,8 +276,6 @@ void atoll_import_drop(struct atoll_import *i)
     if (i)
         import_free(i);
 }
-
-/* Beginning. */
 
 static void on_builder(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
 {

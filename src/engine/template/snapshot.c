@@ -4,11 +4,11 @@
 #include "engine/engine_internal.h"
 
 /*
- * What a provider keeps beside sandboxes: snapshots of their disks, which are templates of their owners, and
- * volumes.
+ * Snapshots and volumes, which providers keep beside sandboxes. A snapshot of a sandbox's disk becomes
+ * a template that only the sandbox's tenant can use.
  */
 
-#define OWN_MAX 64 /* templates that a tenant alone has */
+#define OWN_MAX 64 /* maximum number of snapshots of one tenant */
 
 struct snapshot {
     struct atoll_engine *engine;
@@ -104,8 +104,6 @@ void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, 
     s->provider->ops->snapshot(s->provider, &s->spec, p->image, on_made, p);
 }
 
-/* Volumes. */
-
 struct listing {
     const char *provider;
     void (*each)(void *arg, const struct atoll_volume_view *view);
@@ -151,7 +149,6 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
     l = calloc(1, sizeof(*l));
     if (!l)
         abort();
-    /* Lives as long as somebody waits for it. */
     *l = (struct listing){entry->provider->ops->name, each, done, arg};
     entry->provider->ops->list_volumes(entry->provider, tenant, on_volume, on_listed, l);
 }

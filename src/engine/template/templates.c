@@ -14,9 +14,9 @@
 #include "engine/json_memory.h"
 
 /*
- * Templates: `host`, imported root filesystems, and images that a provider keeps. A template is a small
- * file state/templates/<name>.json that names a layer, which several may share, or an image. Those that
- * one tenant alone has are in <tenant>@<name>.json.
+ * Templates: `host`, imported root file systems, and images that a provider keeps. A template is a
+ * small file state/templates/<name>.json that names an image, or a layer that templates may share.
+ * Templates of one tenant are in <tenant>@<name>.json.
  */
 
 #define RECORD_MAX_BYTES 4096
@@ -97,7 +97,7 @@ static bool read_record(json_t *root, struct atoll_template *ret)
     return true;
 }
 
-/* A record that does not parse is reported and left alone: it may be from a newer version. */
+/* A malformed record is logged and left alone: it may be from a newer version. */
 static void load_one(struct atoll_engine *engine, int dir, const char *file)
 {
     char text[RECORD_MAX_BYTES], owner[65], name[65];
@@ -138,7 +138,7 @@ int atoll_templates_load(struct atoll_engine *engine, struct atoll_error *err)
         return atoll_fail_errno(err, errno, "open templates");
     while ((entry = readdir(dir)) != NULL) {
         const char *end = strrchr(entry->d_name, '.');
-        if (end && strcmp(end, ".new") == 0) /* a daemon died while it wrote it */
+        if (end && strcmp(end, ".new") == 0) /* a daemon died while it wrote this file */
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
         else
             load_one(engine, dirfd(dir), entry->d_name);
@@ -157,7 +157,7 @@ void atoll_templates_done(struct atoll_engine *engine)
     atoll_map_done(&engine->templates);
 }
 
-/* Written whole under another name, then put in place. */
+/* Writes a temporary file and renames it, so that the record is complete or absent. */
 int atoll_template_save(struct atoll_engine *engine, const struct atoll_template *t,
                         struct atoll_error *err)
 {
@@ -255,7 +255,7 @@ static bool layer_shared(struct atoll_engine *engine, const char *digest)
     return false;
 }
 
-/* Sandboxes that are stopped start on theirs again. */
+/* Whether a sandbox, which may be stopped, or a template uses the layer. */
 static bool layer_used(struct atoll_engine *engine, const char *digest)
 {
     const struct atoll_sandbox *s;
@@ -305,7 +305,7 @@ void atoll_templates_sweep(struct atoll_engine *engine)
         (void)closedir(dir);
 }
 
-/* The provider may be gone, and what it kept with it. */
+/* Succeeds if the provider is not configured any more. */
 static void drop_image(struct atoll_engine *engine, const char *provider, const char *image,
                        atoll_done_fn *done, void *arg)
 {
@@ -367,16 +367,16 @@ int atoll_template_check(struct atoll_engine *engine, const char *owner, const c
                          enum atoll_template_kind kind, struct atoll_error *err)
 {
     struct atoll_template *old = get(engine, owner, name);
-    struct atoll_template *everybodys = get(engine, "", name);
+    struct atoll_template *shared = get(engine, "", name);
 
     if (!atoll_text_is_name(name))
         return atoll_fail(
             err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
             "a template's name is 1 to 64 letters, digits, dots, dashes or underscores");
-    if (everybodys && everybodys->kind == ATOLL_TEMPLATE_HOST)
+    if (shared && shared->kind == ATOLL_TEMPLATE_HOST)
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "the template %s is built in",
                           name);
-    if (!old && everybodys)
+    if (!old && shared)
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST,
                           "%s is the name of a shared template: choose another", name);
     if (old && old->kind != kind)
