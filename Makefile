@@ -7,10 +7,11 @@ build: packages ## install what is needed to build, compile into build/
 	@scripts/build gcc
 
 packages:
-	@scripts/install-packages build
+	@scripts/install-packages build develop
 
-run: build ## start the daemon if none runs, run a first command in a sandbox
-	@scripts/install-packages run
+run: ## build what runs, start the daemon if none runs, run a first command in a sandbox
+	@scripts/install-packages build run
+	@scripts/build programs
 	@scripts/quickstart up
 
 down: ## stop the daemon that `make run` started
