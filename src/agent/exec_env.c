@@ -8,7 +8,7 @@
 #include "agent/agent_internal.h"
 #include "base/switches.h"
 
-#define DEFAULTS_MAX 9
+#define DEFAULTS_MAX 10
 
 /* The length of NAME in NAME=VALUE; 0 if malformed. */
 static size_t name_len(const char *var)
@@ -37,6 +37,8 @@ static int add_defaults(struct atoll_agent_env *env, const struct atoll_agent_en
         {"LOGNAME=", u->name},
         {"SHELL=", u->shell},
         {"LANG=", "C.UTF-8"},
+        /* Debian's pip refuses to install into the system's Python (PEP 668) otherwise. */
+        {"PIP_BREAK_SYSTEM_PACKAGES=", "1"},
         {"TERM=", spec->terminal ? "xterm-256color" : NULL},
     };
     size_t size = 0, at = 0;

@@ -20,7 +20,7 @@ static const struct {
     {"sys", 0555},       {"tmp", 01777},      {"run", 0755},           {"home", 0755},
     {"root", 0700},      {"mnt", 0755},       {"opt", 0755},           {"srv", 0755},
     {"var", 0755},       {"var/tmp", 01777},  {"var/log", 0755},       {"var/lib", 0755},
-    {"var/cache", 0755}, {"var/spool", 0755}, {"etc/profile.d", 0755},
+    {"var/cache", 0755}, {"var/spool", 0755}, {"etc/profile.d", 0755}, {"etc/pam.d", 0755},
 };
 
 /* Links of a merged /usr, which every current distribution has. */
@@ -40,6 +40,10 @@ static const struct {
     {"etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
                           "networks: files\nprotocols: files\nservices: files\n"},
     {"etc/host.conf", "multi on\n"},
+    /* For su and the like, which set-uid bits do not help: root may become every user. */
+    {"etc/pam.d/other", "auth sufficient pam_rootok.so\nauth required pam_unix.so\n"
+                        "account required pam_permit.so\nsession required pam_permit.so\n"
+                        "password required pam_unix.so\n"},
     {"etc/shells", "/bin/sh\n/bin/bash\n"},
     {"etc/profile",
      "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nexport PATH\n"
@@ -154,16 +158,27 @@ static int make_host(int root, struct atoll_error *err)
     return r < 0 ? r : fill_etc(root, err);
 }
 
-static int make_tools(int root, const char *program_dir, struct atoll_error *err)
+/* Creates usr/bin with our programs. */
+static int make_usr(int root, const char *program_dir, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int programs = open(program_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     unsigned budget = 1;
     int r;
 
     if (programs < 0 || mkdirat(root, "usr", 0755) < 0 || mkdirat(root, "usr/bin", 0755) < 0)
-        return atoll_fail_errno(err, errno, "make usr/bin of tools");
+        return atoll_fail_errno(err, errno, "make usr/bin");
     r = atoll_copy_tree(programs, "atoll-sudo", root, "usr/bin/sudo", &budget);
     return r < 0 ? atoll_fail_errno(err, -r, "copy atoll-sudo") : 0;
+}
+
+/* Debian has no `python` unless python-is-python3 is installed, and agents write it. */
+static int add_python(int root, struct atoll_error *err)
+{
+    if (access("/usr/bin/python3", X_OK) < 0 || access("/usr/bin/python", F_OK) == 0)
+        return 0;
+    return symlinkat("python3", root, "usr/bin/python") < 0
+               ? atoll_fail_errno(err, errno, "link python")
+               : 0;
 }
 
 /* Identifies the inputs of the layout; if it changes, the layout is built again. */
@@ -171,7 +186,7 @@ static void fingerprint(const char *program_dir, char *out, size_t cap)
 {
     char sudo[4096];
     const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", sudo};
-    size_t len = (size_t)snprintf(out, cap, "3");
+    size_t len = (size_t)snprintf(out, cap, "4");
 
     (void)snprintf(sudo, sizeof(sudo), "%s/atoll-sudo", program_dir);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(sources) && len < cap; i++) {
@@ -216,7 +231,11 @@ static int make_all(int state, const char *program_dir, const char *mark, struct
         return atoll_fail_errno(err, errno, "open template.new");
     r = make_host(host, err);
     if (r == 0)
-        r = make_tools(tools, program_dir, err);
+        r = make_usr(tools, program_dir, err);
+    if (r == 0)
+        r = make_usr(fresh, program_dir, err);
+    if (r == 0)
+        r = add_python(fresh, err);
     if (r == 0)
         r = write_text(fresh, "mark", mark, 0644, err);
     if (r < 0)

@@ -4,7 +4,9 @@
 /*
  * The `host` template: a small root whose /usr is the host's. Creates below the state directory:
  *   template/host   directories, links and a generated /etc (the host's /usr is stacked on it)
- *   template/tools  added on top of every template: usr/bin/sudo
+ *   template/usr    added on top of the host's /usr: bin/sudo, and bin/python if the host has only
+ *                   python3
+ *   template/tools  added on top of every other template: usr/bin/sudo
  * From the host's /etc only a fixed list of harmless, world-readable paths is copied, without
  * accounts, keys or settings of the host.
  * Blocking: copies some hundred small files the first time, and again when the host's libraries or

@@ -209,7 +209,7 @@ static int add_host_root(const struct atoll_plan_host *host, const struct atoll_
     int r = add_layer(plan, "base", "template/host", 0);
 
     if (r == 0)
-        r = add_usr_layers(host, "template/tools/usr", plan);
+        r = add_usr_layers(host, "template/usr", plan);
     if (r == 0)
         r = add_overlay(plan, "", "base", true);
     return r < 0 ? r : add_usr(host, spec, plan);
@@ -355,7 +355,7 @@ static int add_runsc_root(const struct atoll_plan_host *host, const struct atoll
     if (r == 0)
         r = add_layer(plan, "base", source, host_usr ? 0 : spec->layer_base);
     if (r == 0)
-        r = host_usr ? add_usr_layers(host, "above/template/tools/usr", plan)
+        r = host_usr ? add_usr_layers(host, "above/template/usr", plan)
                      : add_layer(plan, "tools", "above/template/tools", 0);
     if (r == 0)
         r = add_overlay(plan, "", host_usr ? "agent:base" : "agent:tools:base", true);

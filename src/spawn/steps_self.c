@@ -35,7 +35,7 @@ int atoll_step_hostname(struct atoll_plan_run *b, const void *step, struct atoll
 
 int atoll_step_loopback(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
 {
-    int r = atoll_sys_loopback_up();
+    int r = atoll_sys_network_up();
 
     (void)b;
     (void)step;

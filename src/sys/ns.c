@@ -163,7 +163,7 @@ int atoll_sys_make_netns(uid_t owner)
         abort();
     if (r < 0)
         return r;
-    r = atoll_sys_loopback_up();
+    r = atoll_sys_network_up();
     if (r == 0)
         r = result(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
     if (setns(own, CLONE_NEWNET) < 0)
@@ -210,7 +210,7 @@ int atoll_sys_new_session_keyring(void)
     return r < 0 && errno != ENOSYS ? -errno : 0;
 }
 
-int atoll_sys_loopback_up(void)
+int atoll_sys_network_up(void)
 {
     ATOLL_AUTOCLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct ifreq req = {.ifr_name = "lo"};
@@ -219,6 +219,8 @@ int atoll_sys_loopback_up(void)
         return -errno;
     if (req.ifr_flags & IFF_UP)
         return 0;
+    /* Root inside has no capability over this namespace, so the limit would apply to it, too. */
+    (void)!atoll_fd_write_file(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     req.ifr_flags |= IFF_UP | IFF_RUNNING;
     return ioctl(fd, SIOCSIFFLAGS, &req) < 0 ? -errno : 0;
 }

@@ -40,8 +40,8 @@ void atoll_sys_leave_descriptors(int keep_fd);
 int atoll_sys_make_userns(uid_t owner, uint32_t inside, uint32_t outside,
                           uint32_t count) ATOLL_MUST_CHECK;
 
-/* Creates a network namespace that belongs to our user namespace and is charged to `owner`, brings
- * its loopback interface up, and returns a descriptor of it. This process, which must have one
+/* Creates a network namespace that belongs to our user namespace and is charged to `owner`, does
+ * atoll_sys_network_up() in it, and returns a descriptor of it. This process, which must have one
  * thread, is inside for a moment. */
 int atoll_sys_make_netns(uid_t owner) ATOLL_MUST_CHECK;
 
@@ -56,8 +56,9 @@ int atoll_sys_new_clock(void) ATOLL_MUST_CHECK;
  * reachable. */
 int atoll_sys_new_session_keyring(void) ATOLL_MUST_CHECK;
 
-/* Brings the loopback interface of the current network namespace up, unless it is. */
-int atoll_sys_loopback_up(void) ATOLL_MUST_CHECK;
+/* In the current network namespace, unless it was done: brings the loopback interface up, and allows
+ * every user to listen on every port, where /proc/sys can be written. */
+int atoll_sys_network_up(void) ATOLL_MUST_CHECK;
 
 /* Closes every descriptor from first on, except those in keep (sorted ascending). */
 int atoll_sys_close_except(int first, const int *keep, size_t nkeep) ATOLL_MUST_CHECK;
