@@ -183,7 +183,8 @@ def scale_lines(scale: dict) -> list:
         lines.append(f"many on one daemon          {m['alive']} of {m['sandboxes']}, creates "
                      f"{m['creates_per_second_first']:.0f}/s at first, "
                      f"{m['creates_per_second_last']:.0f}/s at last, "
-                     f"{list(m['bytes_each'].values())[-1] / 1e6:.2f} MB each")
+                     f"{list(m['bytes_each'].values())[-1] / 1e6:.2f} MB each, "
+                     f"{m['kmalloc_1k_each']:.1f} kmalloc-1k each")
     if "alive" in scale:
         a = scale["alive"]
         lines.append(f"alive at once               {a['alive']} of {a['asked']}"

@@ -99,14 +99,17 @@ def measure_alive(fleet: Fleet, count: int) -> dict:
 def measure_many(fleet: Fleet, count: int, step: int = 500) -> dict:
     """`count` on one daemon: more than one block of id ranges, in steps, to see what the last cost."""
     before, _ = settled_memory()
+    slots = slab_objects("kmalloc-1k")  # as above
     fleets, rates, each = [], [], {}
     for alive in range(step, count + 1, step):
         fleets.append(fleet.another())
         rates.append(step / fleets[-1].all_of(f"create {step} 4")["seconds"])
         each[alive] = (before - mem_available()) / alive
+    slots = slab_objects("kmalloc-1k") - slots
     answered = [part.ask("exec 4") for part in fleets]
     destroying = sum(part.all_of("destroy 4")["seconds"] for part in fleets)
     return {"sandboxes": count, "alive": sum(one["done"] for one in answered),
             "creates_per_second_first": rates[0], "creates_per_second_last": rates[-1],
-            "bytes_each": each, "destroys_per_second": count / destroying,
+            "bytes_each": each, "kmalloc_1k_each": slots / count,
+            "destroys_per_second": count / destroying,
             "first_error": next((one["error"] for one in answered if one["error"]), None)}

@@ -23,6 +23,9 @@ ROWS = ("sandboxes", "execs", "sessions", "previews", "contexts", "artifact_wish
         "artifact_sets", "artifacts")
 ROWS_KEPT = {"events": 4096 + 256, "answers": 4096}
 ID_BLOCK_BITS = 28
+# The database never becomes smaller; some thousand rows of commands and events are a few MiB. The log is
+# emptied at 4 MiB; what is written meanwhile comes on top.
+DATABASE_MAX, LOG_MAX = 64 << 20, 32 << 20
 
 
 class Census:
@@ -155,6 +158,22 @@ class Census:
                                  "provider = 'native' AND outside_id > 0 AND state IN "
                                  "(1, 4, 5) GROUP BY outside_id HAVING count(*) > 1").fetchall()
         return []
+
+    def bounded(self):
+        """What the daemon keeps, by its own metrics: {what: (how much, at most)}."""
+        found = dict(re.findall(r"^(atoll_\S+) (\S+)$",
+                                self.ground.unix().get("/metrics").body.decode(), re.M))
+        value = {name: float(text) for name, text in found.items()}
+        rows = {"database": (value['atoll_store_bytes{file="database"}'], DATABASE_MAX),
+                "write-ahead log": (value['atoll_store_bytes{file="log"}'], LOG_MAX),
+                "sandboxes": (sum(n for name, n in value.items()
+                                  if name.startswith("atoll_sandboxes{")),
+                              value["atoll_sandboxes_most"])}
+        for name, most in value.items():
+            if name.startswith("atoll_kept_bytes_max{"):
+                what = re.search('what="(.*?)"', name).group(1)
+                rows[what] = (value[f'atoll_kept_bytes{{what="{what}"}}'], most)
+        return rows
 
     def measure(self):
         """What may not grow."""

@@ -5,7 +5,8 @@
 Three legs: with kills of the daemon and of atoll-spawn; without them, until everything that grows
 with use has its size; and once more without them. After each all sandboxes are destroyed and
 nothing may be left; memory and descriptors of daemon and atoll-spawn must then be as large after
-the last leg as before it.
+the last leg as before it. All the time the database, its log, output, artifacts and the number of
+sandboxes must stay within their bounds.
 """
 
 import contextlib
@@ -59,6 +60,7 @@ class Soak:
         self.seconds, self.seed, self.providers = seconds, seed, providers
         self.begun = self.said = self.swept = time.monotonic()
         self.measures = []
+        self.most = {}  # of what the daemon keeps: {what: (the most there was, its bound)}
 
     def progress(self, load):
         now = time.monotonic()
@@ -66,6 +68,7 @@ class Soak:
         if now - self.swept > 5:
             self.swept = now
             janitor(load)
+            self.look_at_bounds()
             for ids in self.census.overlaps():
                 self.ledger.finding(f"one range of ids for two sandboxes: {ids}")
         if now - self.said < 10:
@@ -80,6 +83,19 @@ class Soak:
                   f"of files; {counts['requests']} requests, {counts['hostile clients']} hostile; "
                   f"{kills} kills; daemon {anonymous(self.ground.daemon.pid) >> 10} KiB; "
                   f"{len(self.ledger.findings)} findings", flush=True)
+
+    def look_at_bounds(self):
+        with contextlib.suppress(OSError, KeyError):  # the daemon may have been killed just now
+            for what, (n, bound) in self.census.bounded().items():
+                self.most[what] = (max(n, self.most.get(what, (0, 0))[0]), bound)
+
+    def judge_bounds(self):
+        self.look_at_bounds()
+        if "write-ahead log" not in self.most or "journals" not in self.most:
+            self.ledger.finding(f"the metrics do not say what the daemon keeps: {self.most}")
+        for what, (n, bound) in self.most.items():
+            if n > bound:
+                self.ledger.finding(f"{what}: {n:.0f}, and its bound is {bound:.0f}")
 
     def leg(self, name, seconds, kills_every):
         print(f"soak: {name}, {seconds:.0f} s", flush=True)
@@ -171,18 +187,22 @@ class Soak:
         events.thread.join(10)
         events.judge()
         rows = self.compare()
+        self.judge_bounds()
         self.end()
         self.look_at_log()
         return rows
 
 
-def report(ledger, rows, seed):
+def report(ledger, rows, most, seed):
     print("\nsoak: what was done")
     for what, n in sorted(ledger.counts.items()):
         print(f"  {what:<56} {n:>12}")
     print(f"\n  {'with no sandbox left':<24} {'before':>12} {'after':>12}")
     for row in rows:
         print(f"  {row[0]:<24} {row[1]:>12} {row[2]:>12}   {row[3]}")
+    print(f"\n  {'kept by the daemon':<24} {'the most':>12} {'bound':>12}")
+    for what, (n, bound) in most.items():
+        print(f"  {what:<24} {n:>12.0f} {bound:>12.0f}")
     if not ledger.findings:
         print(f"\nsoak: clean (seed {seed})")
         return 0
@@ -216,7 +236,7 @@ def main():
                 kept = BUILD / "soak.log"
                 kept.write_bytes(world.daemon.log.read_bytes())
                 print(f"soak: the daemon's log is in {kept}")
-    return report(ledger, rows, seed)
+    return report(ledger, rows, soak.most, seed)
 
 
 if __name__ == "__main__":
