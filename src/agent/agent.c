@@ -136,6 +136,7 @@ static int setup(struct atoll_agent *a, struct atoll_error *err)
         atoll_agent_views_open(a, a->config.views);
     if (a->config.allow_sudo)
         atoll_agent_sudo_open(a);
+    atoll_agent_netlink_open(a);
     return setup_transport(a, err);
 }
 
@@ -151,6 +152,7 @@ static void done(struct atoll_agent *a)
     atoll_agent_drains_drop(a);
     atoll_agent_sudo_close(a);
     atoll_agent_views_close(a);
+    atoll_agent_netlink_close(a);
     atoll_agent_users_done(a);
     atoll_buf_done(&a->note);
     atoll_timer_cancel(&a->accept_again);

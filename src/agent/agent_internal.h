@@ -478,6 +478,13 @@ void atoll_agent_sudo_close(struct atoll_agent *a);
 /* True if the pid was a command started by sudo. */
 bool atoll_agent_sudo_reaped(struct atoll_agent *a, pid_t pid, int status);
 
+/* --- netlink sockets of the sandbox (netlink.c) --- */
+
+/* Bounds them for every process that is started from here on. They are not bounded if the kernel cannot do
+ * this, or if the system calls of the sandbox are not filtered. */
+void atoll_agent_netlink_open(struct atoll_agent *a);
+void atoll_agent_netlink_close(struct atoll_agent *a);
+
 /* --- views of /proc with the sandbox's limits (views.c) --- */
 
 void atoll_agent_views_open(struct atoll_agent *a, const struct atoll_view_fds *fds);
@@ -527,6 +534,7 @@ struct atoll_agent {
     struct atoll_agent_handle handles[ATOLL_AGENT_HANDLES_MAX];
     uint32_t handle_serial;
 
+    struct atoll_agent_netlink *netlink;   /* owned; NULL: not bounded */
     struct atoll_agent_views *views;       /* owned; NULL: no views of /proc */
     struct atoll_agent_watches *watches;   /* owned */
     struct atoll_agent_connects *connects; /* owned */

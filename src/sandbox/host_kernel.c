@@ -79,8 +79,8 @@ static void check_filters(struct atoll_host_report *report)
     add_flag(report, "seccomp", caps->seccomp, true, "system call filters",
              "no system call filters", "enable CONFIG_SECCOMP_FILTER");
     add_flag(report, "seccomp notify", caps->seccomp_notify, false,
-             "single system calls can be forwarded to a supervisor",
-             "system calls cannot be forwarded to a supervisor", "boot Linux 5.0 or newer");
+             "single system calls can be forwarded to the agent",
+             "netlink sockets of a sandbox are not bounded", "boot Linux 5.14 or newer");
     if (caps->landlock_abi > 1)
         atoll_host_add(report, "Landlock", ATOLL_HOST_OK, false, "",
                        "ABI %d: the daemon can change files only in its state directory",

@@ -122,6 +122,14 @@ def test_sockets_hold_no_more_than_their_share(daemon, probe, name):
     assert kind != "exited" or report["bytes"] <= MEMORY
 
 
+def test_answers_of_netlink_are_bounded(daemon, probe):
+    """No cgroup charges them: 400 sockets held 369 MB before."""
+    _, record, report = explode(daemon, probe, "netlink", 400)
+    assert record["result"]["kind"] == "exited"
+    assert report["stopped_by"] == "ENOBUFS"
+    assert report["bytes"] <= MEMORY
+
+
 def test_zombies_are_reaped(daemon, probe):
     _, record, report = explode(daemon, probe, "zombies", 4 * PIDS)
     assert record["result"]["kind"] == "exited"

@@ -6,10 +6,10 @@ import subprocess
 import pytest
 
 
-@pytest.mark.parametrize("name", ["tcp", "udp"])
-def test_sockets_hold_more(probe, tmp_path, name):
+@pytest.mark.parametrize("name, cap", [("tcp", 400), ("udp", 400), ("netlink", 128)])
+def test_sockets_hold_more(probe, tmp_path, name, cap):
     """Than the sandboxes of test_bombs.py have memory."""
-    done = subprocess.run([str(probe), "--bomb", name, "400"], cwd=tmp_path, timeout=30,
+    done = subprocess.run([str(probe), "--bomb", name, str(cap)], cwd=tmp_path, timeout=30,
                           capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert json.loads(done.stdout)["bytes"] > 64 << 20
 

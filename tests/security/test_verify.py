@@ -179,6 +179,7 @@ WEAKENED = [
     ("mount_flags", "fs.mount_flags"),
     ("propagation", "fs.mount_propagation"),
     ("rlimits", "lim.core lim.nofile bomb.fds"),
+    ("netlink", "bomb.netlink"),
     ("oom_score", "seen.oom"),
     ("memory_limit", "bomb.memory seen.limits"),
     ("pids_limit", "bomb.fork seen.limits"),
@@ -190,7 +191,7 @@ WEAKENED = [
 ]
 
 # Bombs that only the default user throws.
-AS_USER = {"pty_limit"}
+AS_USER = {"pty_limit", "netlink"}
 
 
 @pytest.fixture(scope="module")

@@ -38,9 +38,10 @@ static const char *error_name(int err)
     static const struct {
         int err;
         const char *name;
-    } names[] = {{EAGAIN, "EAGAIN"}, {ENOSPC, "ENOSPC"}, {EDQUOT, "EDQUOT"}, {ENOMEM, "ENOMEM"},
-                 {EMFILE, "EMFILE"}, {ENFILE, "ENFILE"}, {EFBIG, "EFBIG"},   {EPERM, "EPERM"},
-                 {EACCES, "EACCES"}, {ENOSYS, "ENOSYS"}, {EIO, "EIO"},       {EINVAL, "EINVAL"}};
+    } names[] = {{EAGAIN, "EAGAIN"},  {ENOSPC, "ENOSPC"}, {EDQUOT, "EDQUOT"}, {ENOMEM, "ENOMEM"},
+                 {EMFILE, "EMFILE"},  {ENFILE, "ENFILE"}, {EFBIG, "EFBIG"},   {EPERM, "EPERM"},
+                 {EACCES, "EACCES"},  {ENOSYS, "ENOSYS"}, {EIO, "EIO"},       {EINVAL, "EINVAL"},
+                 {ENOBUFS, "ENOBUFS"}};
 
     if (err == 0)
         return "cap";
