@@ -512,7 +512,9 @@ def test_logs(service, api, made):
         Rest(daemon.socket).post(f"{box}/execs", {"cmd": cmd}, wait="true")
     path = f"/sandboxes/{sandbox['sandboxID']}/logs"
     first = api.get(path).json
-    lines = [entry["line"] for entry in first["logs"]]
+    parsed = [json.loads(entry["line"]) for entry in first["logs"]]  # as E2B's command line does
+    assert {line["level"] for line in parsed} == {"info", "warn"}
+    lines = [line["message"] for line in parsed]
     # Times are rounded: the end of one command and the start of the next may change places.
     good = ["started: true", "exited with status 0: true"]
     bad = ["started: sh -c exit 3", "exited with status 3: sh -c exit 3"]

@@ -9,6 +9,7 @@
 
 #define LIMIT 1000
 #define MESSAGE_MAX 400
+#define ENTRY_MAX 4096 /* of a message whose characters are all escaped, with its fields */
 
 enum level { LEVEL_DEBUG, LEVEL_INFO, LEVEL_WARN, LEVEL_ERROR };
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
@@ -104,17 +105,6 @@ static bool passes(const struct filter *f, const struct entry *e)
            (!f->search || strstr(message, f->search));
 }
 
-static void write_line(struct atoll_json_out *out, const struct entry *e)
-{
-    char message[MESSAGE_MAX];
-
-    (void)describe(e, message, sizeof(message));
-    atoll_json_open(out, NULL, '{');
-    atoll_json_time(out, "timestamp", e->unix_ms);
-    atoll_json_text(out, "line", message);
-    atoll_json_close(out, '}');
-}
-
 static void write_entry(struct atoll_json_out *out, const struct entry *e)
 {
     char message[MESSAGE_MAX], pid[12];
@@ -132,6 +122,24 @@ static void write_entry(struct atoll_json_out *out, const struct entry *e)
     atoll_json_text(out, "pid", pid);
     atoll_json_close(out, '}');
     atoll_json_close(out, '}');
+}
+
+/* The line is JSON in a string: E2B's command line parses it and needs a level. */
+static void write_line(struct atoll_json_out *out, const struct entry *e)
+{
+    struct atoll_json_out line;
+    struct atoll_buf buf;
+
+    atoll_buf_init(&buf, ENTRY_MAX);
+    atoll_json_out_init(&line, &buf);
+    write_entry(&line, e);
+    if (line.error == 0)
+        line.error = atoll_buf_append(&buf, "", 1);
+    atoll_json_open(out, NULL, '{');
+    atoll_json_time(out, "timestamp", e->unix_ms);
+    atoll_json_text(out, "line", line.error == 0 ? (const char *)atoll_buf_head(&buf) : "{}");
+    atoll_json_close(out, '}');
+    atoll_buf_done(&buf);
 }
 
 static void write_list(struct atoll_json_out *out, const char *key, const struct filter *f,
