@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "api/kit/tar.h"
+#include "base/tar.h"
 #include "fuzz.h"
+#include "proto/agent_proto.h"
 
 #define OCTAL_MAX UINT64_C(077777777777)
 
@@ -96,22 +97,41 @@ static void read_all(const uint8_t *bytes, size_t n, struct seen *seen)
     read_head(bytes, seen);
 }
 
+static struct atoll_tar_entry entry_of(const struct atoll_am_entry *e)
+{
+    return (struct atoll_tar_entry){
+        .type = e->type == ATOLL_ENTRY_DIRECTORY ? ATOLL_TAR_DIRECTORY
+                : e->type == ATOLL_ENTRY_SYMLINK ? ATOLL_TAR_SYMLINK
+                                                 : ATOLL_TAR_FILE,
+        .name = e->path,
+        .target = e->target,
+        .owner = e->owner,
+        .group = e->group,
+        .mode = e->mode,
+        .uid = e->uid,
+        .gid = e->gid,
+        .size = e->size_bytes,
+        .mtime_s = e->mtime_ms / 1000,
+    };
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct seen seen;
     struct atoll_am_entry e;
+    struct atoll_tar_entry entry;
     struct atoll_buf out;
-    uint64_t bytes;
 
     if (atoll_msg_decode(&atoll_am_entry_desc, data, size, &e, NULL) < 0 || !*e.path)
         return 0;
     atoll_buf_init(&out, (size_t)64 * 1024);
-    bytes = e.type == ATOLL_ENTRY_FILE ? e.size_bytes : 0;
-    if (atoll_tar_head(&out, e.path, &e, e.size_bytes) == 0) {
+    entry = entry_of(&e);
+    if (atoll_tar_head(&out, &entry) == 0) {
         read_all(atoll_buf_head(&out), atoll_buf_size(&out), &seen);
         FUZZ_CHECK(strcmp(seen.name, e.path) == 0);
         FUZZ_CHECK(e.type != ATOLL_ENTRY_SYMLINK || strcmp(seen.target, e.target) == 0);
-        FUZZ_CHECK(seen.size == bytes && seen.mode == (e.mode & 07777));
+        FUZZ_CHECK(seen.size == (entry.type == ATOLL_TAR_FILE ? e.size_bytes : 0) &&
+                   seen.mode == (e.mode & 07777));
         FUZZ_CHECK(e.mtime_ms <= 0
                        ? seen.mtime == 0
                        : seen.mtime == ATOLL_MIN((uint64_t)e.mtime_ms / 1000, OCTAL_MAX));

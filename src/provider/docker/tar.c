@@ -1,17 +1,13 @@
-/*
- * Tar archives (POSIX.1-2001 ustar, with a pax record if a name or a size does not fit), generated
- * while they are read: memory does not depend on the size of the tree.
- */
+/* Tar archives, generated while they are read: memory does not depend on the size of the tree. */
+#include "base/tar.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/buf.h"
 #include "provider/docker/docker_internal.h"
 
-#define BLOCK 512
 #define OUT_MAX (64 * 1024)
 
 struct atoll_docker_tar {
@@ -83,95 +79,24 @@ struct atoll_docker_tar *atoll_docker_tar_free(struct atoll_docker_tar *t)
     return NULL;
 }
 
-/* --- headers --- */
-
-struct head {
-    char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8], type, link[100];
-    char magic[8], owner[32], group[32], major[8], minor[8], prefix[155], rest[12];
-};
-_Static_assert(sizeof(struct head) == BLOCK, "one block");
-
-static void octal(char *field, size_t width, uint64_t value)
-{
-    char digits[24];
-
-    (void)snprintf(digits, sizeof(digits), "%0*llo", (int)width - 1, (unsigned long long)value);
-    memcpy(field, digits + strlen(digits) - (width - 1), width - 1);
-}
-
-static int put_head(struct atoll_docker_tar *t, struct head *h)
-{
-    unsigned sum = 0;
-
-    memcpy(h->magic, "ustar\00000", 8);
-    memset(h->sum, ' ', sizeof(h->sum));
-    for (size_t i = 0; i < sizeof(*h); i++)
-        sum += ((const uint8_t *)h)[i];
-    (void)snprintf(h->sum, sizeof(h->sum), "%06o", sum);
-    return atoll_buf_append(&t->out, h, sizeof(*h));
-}
-
-/* "LENGTH KEY=VALUE\n", where the length counts itself. */
-static int pax_record(struct atoll_buf *out, const char *key, const char *value)
-{
-    size_t body = strlen(key) + strlen(value) + 3, len = body;
-    char digits[24];
-
-    do {
-        len = body + (size_t)snprintf(digits, sizeof(digits), "%zu", len);
-    } while (len != body + (size_t)snprintf(NULL, 0, "%zu", len));
-    return atoll_buf_appendf(out, "%zu %s=%s\n", len, key, value);
-}
-
-static int put_pax(struct atoll_docker_tar *t, const char *name, const char *link, uint64_t size)
-{
-    static const uint8_t zeros[BLOCK];
-    struct head h = {.name = "pax", .type = 'x'};
-    struct atoll_buf records;
-    char number[24];
-    int r = 0;
-
-    atoll_buf_init(&records, OUT_MAX / 2);
-    (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)size);
-    if (strlen(name) >= sizeof(h.name))
-        r = pax_record(&records, "path", name);
-    if (r == 0 && strlen(link) >= sizeof(h.link))
-        r = pax_record(&records, "linkpath", link);
-    if (r == 0 && size >= UINT64_C(1) << 33)
-        r = pax_record(&records, "size", number);
-    if (r == 0 && atoll_buf_size(&records) > 0) {
-        size_t n = atoll_buf_size(&records);
-        octal(h.mode, sizeof(h.mode), 0644);
-        octal(h.size, sizeof(h.size), n);
-        r = put_head(t, &h);
-        if (r == 0)
-            r = atoll_buf_append(&t->out, atoll_buf_head(&records), n);
-        if (r == 0)
-            r = atoll_buf_append(&t->out, zeros, (BLOCK - n % BLOCK) % BLOCK);
-    }
-    atoll_buf_done(&records);
-    return r;
-}
+/* --- entries --- */
 
 static uint32_t shifted(const struct atoll_docker_tar *t, uint32_t id)
 {
     return id >= t->id_base && id - t->id_base < ATOLL_ID_RANGE ? id - t->id_base : 0;
 }
 
-static int put_entry(struct atoll_docker_tar *t, const char *name, const char *link, char type,
-                     const struct stat *st, uint64_t size)
+static int put_entry(struct atoll_docker_tar *t, const char *name, const char *target,
+                     enum atoll_tar_type type, const struct stat *st)
 {
-    struct head h = {.type = type};
-    int r = put_pax(t, name, link, size);
-
-    memcpy(h.name, name, ATOLL_MIN(strlen(name), sizeof(h.name)));
-    memcpy(h.link, link, ATOLL_MIN(strlen(link), sizeof(h.link)));
-    octal(h.mode, sizeof(h.mode), st->st_mode & 07777);
-    octal(h.uid, sizeof(h.uid), shifted(t, st->st_uid));
-    octal(h.gid, sizeof(h.gid), shifted(t, st->st_gid));
-    octal(h.size, sizeof(h.size), size < UINT64_C(1) << 33 ? size : 0);
-    octal(h.mtime, sizeof(h.mtime), st->st_mtime < 0 ? 0 : (uint64_t)st->st_mtime);
-    return r < 0 ? r : put_head(t, &h);
+    return atoll_tar_head(&t->out, &(struct atoll_tar_entry){.type = type,
+                                                             .name = name,
+                                                             .target = target,
+                                                             .mode = st->st_mode,
+                                                             .uid = shifted(t, st->st_uid),
+                                                             .gid = shifted(t, st->st_gid),
+                                                             .size = (uint64_t)st->st_size,
+                                                             .mtime_s = st->st_mtime});
 }
 
 static int put_file(struct atoll_docker_tar *t, const char *path, const char *name)
@@ -182,8 +107,8 @@ static int put_file(struct atoll_docker_tar *t, const char *path, const char *na
     if (t->fd < 0 || fstat(t->fd, &st) < 0)
         return -errno;
     t->left = (uint64_t)st.st_size;
-    t->padding = (BLOCK - t->left % BLOCK) % BLOCK;
-    return put_entry(t, name, "", '0', &st, t->left);
+    t->padding = atoll_tar_padding(t->left);
+    return put_entry(t, name, NULL, ATOLL_TAR_FILE, &st);
 }
 
 static int put_link(struct atoll_docker_tar *t, const FTSENT *e, const char *name)
@@ -194,14 +119,14 @@ static int put_link(struct atoll_docker_tar *t, const FTSENT *e, const char *nam
     if (n < 0)
         return -errno;
     target[n] = '\0';
-    return put_entry(t, name, target, '2', e->fts_statp, 0);
+    return put_entry(t, name, target, ATOLL_TAR_SYMLINK, e->fts_statp);
 }
 
 /* --- the walk --- */
 
 static int put_next(struct atoll_docker_tar *t)
 {
-    static const uint8_t zeros[2 * BLOCK];
+    static const uint8_t zeros[2 * ATOLL_TAR_BLOCK];
     FTSENT *e = fts_read(t->walk);
     const char *name;
 
@@ -213,7 +138,7 @@ static int put_next(struct atoll_docker_tar *t)
     name += *name == '/';
     switch (e->fts_info) {
     case FTS_D:
-        return *name ? put_entry(t, name, "", '5', e->fts_statp, 0) : 0;
+        return *name ? put_entry(t, name, NULL, ATOLL_TAR_DIRECTORY, e->fts_statp) : 0;
     case FTS_F:
         return put_file(t, e->fts_accpath, name);
     case FTS_SL:

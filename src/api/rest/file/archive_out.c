@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "api/kit/tar.h"
 #include "api/rest/file/files.h"
 #include "api/rest/rest_internal.h"
+#include "base/tar.h"
 
 #define NAMES_MAX ((size_t)64 * 1024 * 1024)
 #define DEPTH_MAX 1000
@@ -168,22 +168,25 @@ static void begin(struct archive *a)
 
 static int send_head(struct archive *a, const struct item *item, uint64_t size)
 {
-    const char *path = text_at(a, item->path);
-    struct atoll_am_entry entry = {
-        .type = item->type,
+    const struct atoll_tar_entry entry = {
+        .type = item->type == ATOLL_ENTRY_DIRECTORY ? ATOLL_TAR_DIRECTORY
+                : item->type == ATOLL_ENTRY_SYMLINK ? ATOLL_TAR_SYMLINK
+                                                    : ATOLL_TAR_FILE,
+        .name = text_at(a, item->path) + a->strip,
+        .target = text_at(a, item->target),
+        .owner = text_at(a, item->owner),
+        .group = text_at(a, item->group),
         .mode = item->mode,
         .uid = item->uid,
         .gid = item->gid,
-        .mtime_ms = item->mtime_ms,
-        .owner = text_at(a, item->owner),
-        .group = text_at(a, item->group),
-        .target = text_at(a, item->target),
+        .size = size,
+        .mtime_s = item->mtime_ms / 1000,
     };
     int r;
 
     begin(a);
     atoll_buf_clear(&a->head);
-    r = atoll_tar_head(&a->head, path + a->strip, &entry, size);
+    r = atoll_tar_head(&a->head, &entry);
     return r < 0
                ? r
                : atoll_http_write(a->call->req, atoll_buf_head(&a->head), atoll_buf_size(&a->head));

@@ -1,4 +1,4 @@
-#include "api/kit/tar.h"
+#include "base/tar.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -96,28 +96,22 @@ static int append_extended(struct atoll_buf *out, const char *name, const char *
     return r;
 }
 
-static char type_of(uint8_t type)
+int atoll_tar_head(struct atoll_buf *out, const struct atoll_tar_entry *e)
 {
-    return type == ATOLL_ENTRY_DIRECTORY ? '5' : type == ATOLL_ENTRY_SYMLINK ? '2' : '0';
-}
+    const char *target = e->type == ATOLL_TAR_SYMLINK ? e->target : "";
+    uint64_t size = e->type == ATOLL_TAR_FILE ? e->size : 0;
+    struct head h = {.type = (char)e->type};
+    int r = append_extended(out, e->name, target, size);
 
-int atoll_tar_head(struct atoll_buf *out, const char *name, const struct atoll_am_entry *e,
-                   uint64_t size)
-{
-    const char *target = e->type == ATOLL_ENTRY_SYMLINK ? e->target : "";
-    uint64_t bytes = e->type == ATOLL_ENTRY_FILE ? size : 0;
-    struct head h = {.type = type_of(e->type)};
-    int r = append_extended(out, name, target, bytes);
-
-    put(h.name, sizeof(h.name), name);
+    put(h.name, sizeof(h.name), e->name);
     put(h.target, sizeof(h.target), target);
-    put(h.owner, sizeof(h.owner) - 1, e->owner);
-    put(h.group, sizeof(h.group) - 1, e->group);
+    put(h.owner, sizeof(h.owner) - 1, e->owner ?: "");
+    put(h.group, sizeof(h.group) - 1, e->group ?: "");
     put_octal(h.mode, sizeof(h.mode), e->mode & 07777);
     put_octal(h.uid, sizeof(h.uid), ATOLL_MIN(e->uid, ID_MAX_OCTAL));
     put_octal(h.gid, sizeof(h.gid), ATOLL_MIN(e->gid, ID_MAX_OCTAL));
-    put_octal(h.size, sizeof(h.size), ATOLL_MIN(bytes, SIZE_MAX_OCTAL));
+    put_octal(h.size, sizeof(h.size), ATOLL_MIN(size, SIZE_MAX_OCTAL));
     put_octal(h.mtime, sizeof(h.mtime),
-              e->mtime_ms > 0 ? ATOLL_MIN((uint64_t)e->mtime_ms / 1000, SIZE_MAX_OCTAL) : 0);
+              e->mtime_s > 0 ? ATOLL_MIN((uint64_t)e->mtime_s, SIZE_MAX_OCTAL) : 0);
     return r < 0 ? r : append_head(out, &h);
 }
