@@ -62,7 +62,7 @@ install: packages ## install below PREFIX (/usr/local), into DESTDIR if that is 
 	@DESTDIR=$(DESTDIR) meson install -C build --no-rebuild
 
 clean: ## remove all build directories
-	@rm -rf build build-clang build-asan build-valgrind build-fuzz
+	@rm -rf build build-clang build-asan build-valgrind build-fuzz build-old
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
