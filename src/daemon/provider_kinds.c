@@ -183,7 +183,7 @@ static void mark_name(char id[ATOLL_UUID_LEN + 16], const char *name)
     (void)snprintf(id + ATOLL_UUID_LEN, 16, "-%08x", hash);
 }
 
-static int read_headers(json_t *o, struct atoll_e2b_header *out, size_t *ret_count,
+static int read_headers(json_t *o, struct atoll_remote_header_setting *out, size_t *ret_count,
                         struct atoll_error *err)
 {
     const char *name;
@@ -195,7 +195,7 @@ static int read_headers(json_t *o, struct atoll_e2b_header *out, size_t *ret_cou
         if (n == LISTED_MAX)
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                               "headers must be at most %d names", LISTED_MAX);
-        out[n++] = (struct atoll_e2b_header){name, json_string_value(value)};
+        out[n++] = (struct atoll_remote_header_setting){name, json_string_value(value)};
     }
     *ret_count = n;
     return 0;
@@ -222,7 +222,7 @@ static int open_e2b(const struct atoll_daemon_place *place,
                     struct atoll_error *err)
 {
     const json_t *o = entry->settings;
-    struct atoll_e2b_header headers[LISTED_MAX];
+    struct atoll_remote_header_setting headers[LISTED_MAX];
     struct atoll_size sizes[ATOLL_SIZES_MAX];
     char id[ATOLL_UUID_LEN + 16], agent[ATOLL_CONFIG_PATH_MAX];
     struct atoll_e2b_provider_config config = {

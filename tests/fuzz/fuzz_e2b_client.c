@@ -76,8 +76,8 @@ static void fuzz_refusal(const uint8_t *data, size_t size, size_t piece)
     long status = statuses[piece % ATOLL_ARRAY_LEN(statuses)];
     struct atoll_error err = {0};
 
-    FUZZ_CHECK(atoll_e2b_refusal(&err, "try", status, (const char *)data, size, (uint32_t)piece,
-                                 SECRET) < 0);
+    FUZZ_CHECK(atoll_remote_refused(&err, &atoll_e2b_service, "try", status, (const char *)data,
+                                    size, (uint32_t)piece, SECRET) < 0);
     FUZZ_CHECK(err.kind != ATOLL_ERR_NONE && !strstr(err.text, SECRET));
     for (const char *p = err.text; *p; p++)
         FUZZ_CHECK(*p >= ' ' && *p <= '~');

@@ -1,14 +1,13 @@
 /*
- * What an E2B service is told and what it answers, as a client of it: JSON, envelopes, refusals; and the
- * table of its sandboxes.
+ * What an E2B service is told and what it answers, as a client of it: JSON, envelopes, refusals.
  */
 #include "test.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/clock.h"
-#include "provider/e2b/remotes.h"
+#include "provider/e2b/messages.h"
+#include "provider/remote/api.h"
 
 static json_t *parse(const char *text)
 {
@@ -103,7 +102,7 @@ static void creations(void **state)
                                              .metadata_json =
                                                  "{\"k\":\"v\",\"n\":1,\"atoll_id\":\"x\"}",
                                              .env = env};
-    ATOLL_AUTOFREE char *text = atoll_e2b_dump(atoll_e2b_create_message(&params));
+    ATOLL_AUTOFREE char *text = atoll_remote_dump(atoll_e2b_create_message(&params));
     ATOLL_AUTOFREE char *plain = NULL;
 
     (void)state;
@@ -113,7 +112,7 @@ static void creations(void **state)
                               "\"A\":\"b=c\",\"EMPTY\":\"\"}}");
     params.metadata_json = "[]";
     params.env = NULL;
-    plain = atoll_e2b_dump(atoll_e2b_create_message(&params));
+    plain = atoll_remote_dump(atoll_e2b_create_message(&params));
     assert_non_null(strstr(plain, "\"envVars\":{}"));
     assert_non_null(strstr(plain, "\"metadata\":{\"atoll_id\":\"ours\",\"atoll_daemon\":\"d\"}"));
 }
@@ -136,36 +135,15 @@ static void refusals(void **state)
 
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
-        assert_true(atoll_e2b_refusal(&error, "try", rows[i].status, body, strlen(body), 7, NULL) <
-                    0);
+        assert_true(atoll_remote_refused(&error, &atoll_e2b_service, "try", rows[i].status, body,
+                                         strlen(body), 7, NULL) < 0);
         assert_int_equal(error.kind, rows[i].kind);
         assert_non_null(strstr(error.text, "so it is"));
         assert_int_equal(error.retry_ms, rows[i].kind == ATOLL_ERR_UNAVAILABLE ? 7000 : 0);
     }
-    assert_true(atoll_e2b_refusal(&error, "try", 401, body, strlen(body), 0, NULL) < 0);
+    assert_true(atoll_remote_refused(&error, &atoll_e2b_service, "try", 401, body, strlen(body), 0,
+                                     NULL) < 0);
     assert_non_null(strstr(error.text, "api_key_env"));
-    assert_true(atoll_e2b_refusal(&error, "try", 500, NULL, 0, 0, NULL) < 0);
-    assert_true(atoll_e2b_refusal(&error, "try", 500, "<html>", 6, 0, NULL) < 0);
-}
-
-static void no_secret_comes_back(void **state)
-{
-    struct atoll_error error;
-    char body[1000];
-
-    (void)state;
-    /* Also where the text is cut in the middle of it. */
-    for (int pad = 0; pad < 300; pad++) {
-        (void)snprintf(body, sizeof(body),
-                       "{\"message\":\"%*s e2b_5ec4e7 is bad, e2b_5ec4e7\\n e2b_5ec4e7\"}", pad,
-                       "");
-        for (long status = 400; status <= 401; status++) {
-            assert_true(
-                atoll_e2b_refusal(&error, "try", status, body, strlen(body), 0, "e2b_5ec4e7") < 0);
-            assert_null(strstr(error.text, "5ec"));
-            assert_null(strchr(error.text, '\n'));
-        }
-    }
 }
 
 static void hours(void **state)
@@ -181,7 +159,7 @@ static void hours(void **state)
 static void requests(void **state)
 {
     static const char *const args[] = {"--relay", "/x", NULL};
-    char *text = atoll_e2b_dump(atoll_e2b_start_message("/a", args, true));
+    char *text = atoll_remote_dump(atoll_e2b_start_message("/a", args, true));
     struct atoll_buf out;
 
     (void)state;
@@ -313,75 +291,14 @@ static void bad_events(void **state)
     atoll_buf_done(&seen);
 }
 
-/* The table. */
-
-static void leases(void **state)
-{
-    struct atoll_e2b_remotes *r = atoll_e2b_remotes_new(300);
-    struct atoll_e2b_remote one = {.handle = "one"}, two = {.handle = "two"}, got;
-    int64_t now = atoll_clock_ms(), wait_ms;
-    char handle[ATOLL_E2B_HANDLE_MAX + 1];
-    struct atoll_error error;
-
-    (void)state;
-    assert_int_equal(atoll_e2b_remotes_put(r, &one, true, &error), 0);
-    assert_false(atoll_e2b_remotes_due(r, now, handle, &wait_ms));
-    assert_in_range(wait_ms, 90000, 101000); /* a third */
-    /* One that is only now known again may be at its end. */
-    assert_int_equal(atoll_e2b_remotes_put(r, &two, false, &error), 0);
-    assert_true(atoll_e2b_remotes_due(r, now, handle, &wait_ms));
-    assert_string_equal(handle, "two");
-    assert_false(atoll_e2b_remotes_due(r, now, handle, &wait_ms));
-    atoll_e2b_remotes_extended(r, "two", false);
-    assert_false(atoll_e2b_remotes_due(r, now, handle, &wait_ms));
-    assert_in_range(wait_ms, 1, 11000);
-    assert_true(atoll_e2b_remotes_due(r, now + 12000, handle, &wait_ms));
-    atoll_e2b_remotes_extended(r, "two", true);
-    /* What stands still has no end. */
-    atoll_e2b_remotes_set_paused(r, "one", true);
-    atoll_e2b_remotes_set_paused(r, "two", true);
-    assert_false(atoll_e2b_remotes_due(r, now + 3600000, handle, &wait_ms));
-    assert_true(atoll_e2b_remotes_get(r, "one", &got));
-    atoll_e2b_remotes_forget(r, "one");
-    assert_false(atoll_e2b_remotes_get(r, "one", &got));
-    atoll_e2b_remotes_free(r);
-}
-
-static void unconfirmed(void **state)
-{
-    struct atoll_e2b_remotes *r = atoll_e2b_remotes_new(0);
-    char id[20];
-
-    (void)state;
-    assert_int_equal(atoll_e2b_remotes_lease_s(r), ATOLL_E2B_LEASE_S);
-    atoll_e2b_remotes_set_unconfirmed(r, "x");
-    assert_true(atoll_e2b_remotes_is_unconfirmed(r, "x"));
-    atoll_e2b_remotes_set_confirmed(r, "x");
-    assert_false(atoll_e2b_remotes_is_unconfirmed(r, "x"));
-    for (int i = 0; i < 10000; i++) {
-        (void)snprintf(id, sizeof(id), "i%d", i);
-        atoll_e2b_remotes_set_unconfirmed(r, id);
-        assert_true(atoll_e2b_remotes_is_unconfirmed(r, id));
-    }
-    assert_false(atoll_e2b_remotes_is_unconfirmed(r, "i0"));
-    atoll_e2b_remotes_free(r);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sandboxes),
-        cmocka_unit_test(hostile_sandboxes),
-        cmocka_unit_test(samples),
-        cmocka_unit_test(creations),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(no_secret_comes_back),
-        cmocka_unit_test(hours),
-        cmocka_unit_test(requests),
-        cmocka_unit_test(events_in_pieces),
+        cmocka_unit_test(sandboxes),  cmocka_unit_test(hostile_sandboxes),
+        cmocka_unit_test(samples),    cmocka_unit_test(creations),
+        cmocka_unit_test(refusals),   cmocka_unit_test(hours),
+        cmocka_unit_test(requests),   cmocka_unit_test(events_in_pieces),
         cmocka_unit_test(bad_events),
-        cmocka_unit_test(leases),
-        cmocka_unit_test(unconfirmed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -597,7 +597,7 @@ static void isolations(void **state)
 
 static void bad_configs(void **state)
 {
-    static const struct atoll_e2b_header two_lines = {"A", "b\r\nC: d"};
+    static const struct atoll_remote_header_setting two_lines = {"A", "b\r\nC: d"};
     const struct atoll_e2b_provider_config good = {
         .api_key = KEY, .daemon_id = "d", .agent_path = "/bin/true"};
     struct atoll_e2b_provider_config bad[8];

@@ -24,7 +24,8 @@
 static atomic_uint streams;
 
 struct pipe {
-    CURL *easy; /* owned */
+    const struct atoll_remote_http *http; /* only until the stream is open */
+    CURL *easy;                           /* owned */
     curl_socket_t sock;
     int fd; /* owned: our end of the socket pair */
     struct atoll_docker_demux demux;
@@ -122,6 +123,14 @@ static void *pump(void *arg)
     return NULL;
 }
 
+static int broken(const struct pipe *p, CURLcode code, const struct atoll_sync_call *call,
+                  struct atoll_error *err)
+{
+    if (atoll_sync_left_ms(call) == 0 || atoll_sync_cancelled(call))
+        return atoll_remote_http_given_up(p->http, call, NULL, err);
+    return atoll_remote_http_broken(p->http, code, NULL, err);
+}
+
 static int wait_for(struct pipe *p, short events, const struct atoll_sync_call *call,
                     struct atoll_error *err)
 {
@@ -130,7 +139,7 @@ static int wait_for(struct pipe *p, short events, const struct atoll_sync_call *
 
     (void)poll(fds, 2, atoll_sync_left_ms(call));
     if (atoll_sync_left_ms(call) == 0 || atoll_sync_cancelled(call))
-        return atoll_docker_http_broken(CURLE_OPERATION_TIMEDOUT, call, err);
+        return atoll_remote_http_given_up(p->http, call, NULL, err);
     return 0;
 }
 
@@ -145,7 +154,7 @@ static int send_head(struct pipe *p, const struct atoll_sync_call *call, const c
         if (code == CURLE_AGAIN)
             r = wait_for(p, POLLOUT, call, err);
         else if (code != CURLE_OK)
-            r = atoll_docker_http_broken(code, call, err);
+            r = broken(p, code, call, err);
         else
             text += n, len -= n;
     }
@@ -168,18 +177,18 @@ static int read_head(struct pipe *p, const struct atoll_sync_call *call, struct 
             continue;
         }
         if (code != CURLE_OK || n == 0)
-            return atoll_docker_http_broken(code ? code : CURLE_GOT_NOTHING, call, err);
+            return broken(p, code ? code : CURLE_GOT_NOTHING, call, err);
         len += n;
         end = memmem(p->in, len, "\r\n\r\n", 4);
         if (!end && len == HEAD_MAX)
-            return atoll_docker_http_broken(CURLE_WEIRD_SERVER_REPLY, call, err);
+            return broken(p, CURLE_WEIRD_SERVER_REPLY, call, err);
     }
     if (r < 0)
         return r;
     end += 4;
     p->early = len - (size_t)(end - (char *)p->in);
     if (sscanf((const char *)p->in, "HTTP/1.%*c %3u", &status) != 1)
-        return atoll_docker_http_broken(CURLE_WEIRD_SERVER_REPLY, call, err);
+        return broken(p, CURLE_WEIRD_SERVER_REPLY, call, err);
     memmove(p->in, end, p->early);
     if (status != 101 && status != 200)
         return atoll_docker_http_refused((long)status, (const char *)p->in, p->early, err);
@@ -192,10 +201,11 @@ static int connect_engine(const struct atoll_docker_http *h, struct pipe *p,
 {
     CURLcode code;
 
+    p->http = h->remote;
     p->easy = curl_easy_init();
     if (!p->easy)
         return atoll_fail_errno(err, ENOMEM, "connection");
-    atoll_docker_http_aim(h, p->easy);
+    atoll_remote_http_aim(h->remote, p->easy);
     (void)curl_easy_setopt(p->easy, CURLOPT_URL, h->base);
     (void)curl_easy_setopt(p->easy, CURLOPT_CONNECT_ONLY, 1L);
     /* 0 would mean no timeout. */
@@ -204,7 +214,7 @@ static int connect_engine(const struct atoll_docker_http *h, struct pipe *p,
     code = curl_easy_perform(p->easy);
     if (code == CURLE_OK)
         code = curl_easy_getinfo(p->easy, CURLINFO_ACTIVESOCKET, &p->sock);
-    return code == CURLE_OK ? 0 : atoll_docker_http_broken(code, call, err);
+    return code == CURLE_OK ? 0 : broken(p, code, call, err);
 }
 
 static int start_thread(struct pipe *p)

@@ -64,15 +64,14 @@ static int list_path(const struct finding *f, const char *token, char **ret)
     return n < 0 ? -ENOMEM : 0;
 }
 
-static int take_page(struct finding *f, struct atoll_e2b_answer *answer, struct atoll_error *err)
+static int take_page(struct finding *f, struct atoll_remote_answer *answer, struct atoll_error *err)
 {
-    ATOLL_E2B_AUTOJSON json_t *page = json_loadb((const char *)atoll_buf_head(&answer->body),
-                                                 atoll_buf_size(&answer->body), 0, NULL);
+    ATOLL_REMOTE_AUTOJSON json_t *page = atoll_remote_answer_json(answer);
     int r = 0;
 
     if (!json_is_array(page))
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EBADMSG,
-                          "%s: the E2B service's answer is not a list", f->what);
+                          "%s: the answer of the E2B service is not a list", f->what);
     for (size_t i = 0; r == 0 && i < json_array_size(page); i++) {
         struct atoll_e2b_remote remote;
         r = atoll_e2b_read_remote(json_array_get(page, i), &remote, err);
@@ -81,7 +80,7 @@ static int take_page(struct finding *f, struct atoll_e2b_answer *answer, struct 
             continue;
         if (++f->count > LIST_MAX)
             return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, EOVERFLOW,
-                              "%s: the E2B service's list does not end", f->what);
+                              "%s: the list of the E2B service does not end", f->what);
         r = f->found(f, &remote, err);
     }
     return r;
@@ -89,22 +88,22 @@ static int take_page(struct finding *f, struct atoll_e2b_answer *answer, struct 
 
 static int find(struct finding *f, struct atoll_error *err)
 {
-    char token[sizeof(((struct atoll_e2b_answer *)0)->next_token)] = "";
+    char token[sizeof(((struct atoll_remote_answer *)0)->header)] = "";
     int r;
 
     do {
-        ATOLL_E2B_AUTOANSWER struct atoll_e2b_answer answer = {0};
+        ATOLL_REMOTE_AUTOANSWER struct atoll_remote_answer answer = {0};
         ATOLL_AUTOFREE char *path = NULL;
         r = list_path(f, token, &path);
         if (r < 0)
             return atoll_fail_errno(err, -r, "%s", f->what);
-        r = atoll_e2b_api(f->p, f->call, f->what, "GET", path, NULL, &answer, err);
+        r = atoll_remote_api_ask(&f->p->api, f->call, f->what, "GET", path, NULL, &answer, err);
         if (r == 0 && answer.status != 200)
-            r = atoll_e2b_api_refused(f->p, f->what, &answer, err);
+            r = atoll_remote_api_refused(&f->p->api, f->what, &answer, err);
         if (r == 0)
             r = take_page(f, &answer, err);
         f->count++; /* also counts pages without a sandbox of ours, so that the loop ends */
-        (void)snprintf(token, sizeof(token), "%s", answer.next_token);
+        (void)snprintf(token, sizeof(token), "%s", answer.header);
     } while (r == 0 && token[0] && f->count <= LIST_MAX);
     return r;
 }
@@ -135,10 +134,10 @@ static int kill_one(struct atoll_e2b_provider *p, const struct atoll_sync_call *
     int r;
 
     (void)snprintf(path, sizeof(path), "/sandboxes/%s", handle);
-    r = atoll_e2b_api_json(p, call, "destroy", "DELETE", path, NULL, NULL, err);
+    r = atoll_remote_api_json(&p->api, call, "destroy", "DELETE", path, NULL, NULL, err);
     if (r < 0 && err->kind != ATOLL_ERR_NOT_FOUND)
         return r;
-    atoll_e2b_remotes_forget(p->remotes, handle);
+    atoll_remote_leases_forget(p->leases, handle);
     return 0;
 }
 
@@ -156,7 +155,7 @@ static int kill_by_id(struct atoll_e2b_provider *p, const struct atoll_sync_call
     int r = find(&f, err);
 
     if (r == 0)
-        atoll_e2b_remotes_set_confirmed(p->remotes, id);
+        atoll_remote_leases_set_confirmed(p->leases, id);
     return r;
 }
 
@@ -172,7 +171,7 @@ int atoll_e2b_op_destroy(struct atoll_sync_provider *base, const struct atoll_sy
         if (r == 0)
             r = kill_one(p, call, spec->handle, err);
     }
-    if (r == 0 && (!spec->handle[0] || atoll_e2b_remotes_is_unconfirmed(p->remotes, spec->id)))
+    if (r == 0 && (!spec->handle[0] || atoll_remote_leases_is_unconfirmed(p->leases, spec->id)))
         r = kill_by_id(p, call, "destroy", spec->id, err);
     return r;
 }
@@ -193,7 +192,7 @@ static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec
 {
     const struct atoll_e2b_create_params request = {
         .template_id = choose_template(p, spec),
-        .timeout_s = atoll_e2b_remotes_lease_s(p->remotes),
+        .timeout_s = atoll_remote_leases_lease_s(p->leases),
         .internet = spec->network == ATOLL_NETWORK_BRIDGE,
         .id = spec->id,
         .daemon_id = p->daemon_id,
@@ -205,16 +204,16 @@ static json_t *new_sandbox(struct atoll_e2b_provider *p, const struct atoll_spec
 }
 
 /* A service that allows less time than requested names its maximum, which is used from then on. */
-static bool lower_lease(struct atoll_e2b_provider *p, struct atoll_e2b_answer *answer)
+static bool lower_lease(struct atoll_e2b_provider *p, struct atoll_remote_answer *answer)
 {
     uint32_t hours = answer->status == 400
                          ? atoll_e2b_most_hours((const char *)atoll_buf_head(&answer->body),
                                                 atoll_buf_size(&answer->body))
                          : 0;
 
-    if (hours == 0 || hours * 3600 >= atoll_e2b_remotes_lease_s(p->remotes))
+    if (hours == 0 || hours * 3600 >= atoll_remote_leases_lease_s(p->leases))
         return false;
-    atoll_e2b_remotes_set_lease_s(p->remotes, hours * 3600);
+    atoll_remote_leases_set_lease_s(p->leases, hours * 3600);
     return true;
 }
 
@@ -228,25 +227,24 @@ static int ask_for_one(struct atoll_e2b_provider *p, const struct atoll_sync_cal
                        const struct atoll_spec *spec, struct atoll_e2b_remote *ret,
                        struct atoll_error *err)
 {
-    ATOLL_E2B_AUTOANSWER struct atoll_e2b_answer answer = {0};
-    ATOLL_E2B_AUTOJSON json_t *json = NULL;
-    int r =
-        atoll_e2b_api(p, call, "create", "POST", "/sandboxes", new_sandbox(p, spec), &answer, err);
+    ATOLL_REMOTE_AUTOANSWER struct atoll_remote_answer answer = {0};
+    ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
+    int r = atoll_remote_api_ask(&p->api, call, "create", "POST", "/sandboxes",
+                                 new_sandbox(p, spec), &answer, err);
 
     if (r == 0 && lower_lease(p, &answer)) {
-        atoll_e2b_answer_done(&answer);
-        r = atoll_e2b_api(p, call, "create", "POST", "/sandboxes", new_sandbox(p, spec), &answer,
-                          err);
+        atoll_remote_answer_done(&answer);
+        r = atoll_remote_api_ask(&p->api, call, "create", "POST", "/sandboxes",
+                                 new_sandbox(p, spec), &answer, err);
     }
     if (r == 0 && (answer.status < 200 || answer.status > 299)) {
-        r = atoll_e2b_api_refused(p, "create", &answer, err);
+        r = atoll_remote_api_refused(&p->api, "create", &answer, err);
     } else if (r == 0) {
-        json = json_loadb((const char *)atoll_buf_head(&answer.body), atoll_buf_size(&answer.body),
-                          0, NULL);
+        json = atoll_remote_answer_json(&answer);
         r = atoll_e2b_read_remote(json, ret, err);
     }
     if (r < 0 && is_unconfirmed(answer.status))
-        atoll_e2b_remotes_set_unconfirmed(p->remotes, spec->id);
+        atoll_remote_leases_set_unconfirmed(p->leases, spec->id);
     return r;
 }
 
@@ -257,9 +255,9 @@ static void clean_up(struct atoll_e2b_provider *p, const struct atoll_spec *spec
     struct atoll_error ignored;
 
     if (handle[0] && kill_one(p, &call, handle, &ignored) < 0) {
-        atoll_e2b_remotes_forget(p->remotes, handle);
-        atoll_e2b_remotes_set_unconfirmed(p->remotes, spec->id);
-    } else if (!handle[0] && atoll_e2b_remotes_is_unconfirmed(p->remotes, spec->id) &&
+        atoll_remote_leases_forget(p->leases, handle);
+        atoll_remote_leases_set_unconfirmed(p->leases, spec->id);
+    } else if (!handle[0] && atoll_remote_leases_is_unconfirmed(p->leases, spec->id) &&
                kill_by_id(p, &call, "create", spec->id, &ignored) < 0) {
         return; /* it stays unconfirmed: the next create or destroy of this id checks again */
     }
@@ -272,13 +270,13 @@ int atoll_e2b_op_create(struct atoll_sync_provider *base, const struct atoll_syn
     struct atoll_e2b_remote remote = {0};
     int r = 0;
 
-    if (atoll_e2b_remotes_is_unconfirmed(p->remotes, spec->id))
+    if (atoll_remote_leases_is_unconfirmed(p->leases, spec->id))
         r = kill_by_id(p, call, "create", spec->id, err);
     if (r < 0)
         return r;
     r = ask_for_one(p, call, spec, &remote, err);
     if (r == 0)
-        r = atoll_e2b_remotes_put(p->remotes, &remote, true, err);
+        r = atoll_remote_leases_put(p->leases, remote.handle, &remote, remote.paused, true, err);
     if (r == 0)
         r = atoll_e2b_agent_start(p, call, &remote, err);
     if (r == 0)
@@ -296,12 +294,12 @@ static int ask_about(struct atoll_e2b_provider *p, const struct atoll_sync_call 
                      const struct atoll_spec *spec, const char *what, struct atoll_e2b_remote *ret,
                      struct atoll_error *err)
 {
-    ATOLL_E2B_AUTOJSON json_t *json = NULL;
+    ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
     char path[ATOLL_E2B_HANDLE_MAX + 16];
     int r = make_path(spec, what, "", path, sizeof(path), err);
 
     if (r == 0)
-        r = atoll_e2b_api_json(p, call, what, "GET", path, NULL, &json, err);
+        r = atoll_remote_api_json(&p->api, call, what, "GET", path, NULL, &json, err);
     if (r == 0)
         r = atoll_e2b_read_remote(json, ret, err);
     if (r == 0 && strcmp(ret->handle, spec->handle) != 0)
@@ -310,9 +308,9 @@ static int ask_about(struct atoll_e2b_provider *p, const struct atoll_sync_call 
     return r;
 }
 
-int atoll_e2b_op_look(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
-                      const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
-                      struct atoll_error *err)
+int atoll_e2b_op_inspect(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                         const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
+                         struct atoll_error *err)
 {
     struct atoll_e2b_provider *p = own(base);
     struct atoll_e2b_remote remote;
@@ -320,7 +318,7 @@ int atoll_e2b_op_look(struct atoll_sync_provider *base, const struct atoll_sync_
 
     *ret = (struct atoll_provider_inspection){.state = ATOLL_INSPECT_ALIVE};
     if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND) {
-        atoll_e2b_remotes_forget(p->remotes, spec->handle);
+        atoll_remote_leases_forget(p->leases, spec->handle);
         ret->state = ATOLL_INSPECT_GONE;
         (void)snprintf(
             ret->cause, sizeof(ret->cause),
@@ -329,7 +327,7 @@ int atoll_e2b_op_look(struct atoll_sync_provider *base, const struct atoll_sync_
     }
     if (r == 0 && remote.paused) {
         ret->state = ATOLL_INSPECT_PAUSED;
-    } else if (r == 0 && atoll_e2b_remotes_is_silent(p->remotes, spec->handle)) {
+    } else if (r == 0 && atoll_remote_leases_is_silent(p->leases, spec->handle)) {
         ret->state = ATOLL_INSPECT_EXITED;
         ret->exit.code = -1;
         (void)snprintf(ret->cause, sizeof(ret->cause),
@@ -364,10 +362,11 @@ int atoll_e2b_op_dial(struct atoll_sync_provider *base, const struct atoll_sync_
     int r = 0;
 
     /* Made by an earlier daemon: the service has its token. */
-    if (!atoll_e2b_remotes_get(p->remotes, spec->handle, &remote)) {
+    if (!atoll_remote_leases_get(p->leases, spec->handle, &remote)) {
         r = ask_about(p, call, spec, "dial the agent", &remote, err);
         if (r == 0)
-            r = atoll_e2b_remotes_put(p->remotes, &remote, false, err);
+            r = atoll_remote_leases_put(p->leases, remote.handle, &remote, remote.paused, false,
+                                        err);
         if (r < 0)
             return r;
     }
@@ -385,12 +384,12 @@ int atoll_e2b_op_pause(struct atoll_sync_provider *base, const struct atoll_sync
     int r = make_path(spec, "pause", "/pause", path, sizeof(path), err);
 
     if (r == 0)
-        r = atoll_e2b_api_json(p, call, "pause", "POST", path, json_object(), NULL, err);
+        r = atoll_remote_api_json(&p->api, call, "pause", "POST", path, json_object(), NULL, err);
     /* 409: it is paused already. */
     if (r < 0 && err->kind == ATOLL_ERR_FAILED_PRECONDITION && err->errnum == EEXIST)
         r = 0;
     if (r == 0)
-        atoll_e2b_remotes_set_paused(p->remotes, spec->handle, true);
+        atoll_remote_leases_set_paused(p->leases, spec->handle, true);
     return r;
 }
 
@@ -398,32 +397,34 @@ int atoll_e2b_op_resume(struct atoll_sync_provider *base, const struct atoll_syn
                         const struct atoll_spec *spec, struct atoll_error *err)
 {
     struct atoll_e2b_provider *p = own(base);
-    ATOLL_E2B_AUTOJSON json_t *json = NULL;
+    ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
     char path[ATOLL_E2B_HANDLE_MAX + 24];
     struct atoll_e2b_remote remote;
     int r = make_path(spec, "resume", "/connect", path, sizeof(path), err);
 
     if (r == 0)
-        r = atoll_e2b_api_json(
-            p, call, "resume", "POST", path,
-            json_pack("{s:I}", "timeout", (json_int_t)atoll_e2b_remotes_lease_s(p->remotes)), &json,
-            err);
+        r = atoll_remote_api_json(
+            &p->api, call, "resume", "POST", path,
+            json_pack("{s:I}", "timeout", (json_int_t)atoll_remote_leases_lease_s(p->leases)),
+            &json, err);
     if (r == 0)
         r = atoll_e2b_read_remote(json, &remote, err);
-    return r < 0 ? r : atoll_e2b_remotes_put(p->remotes, &remote, true, err);
+    return r < 0 ? r
+                 : atoll_remote_leases_put(p->leases, remote.handle, &remote, remote.paused, true,
+                                           err);
 }
 
 int atoll_e2b_op_stats(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
                        const struct atoll_spec *spec, struct atoll_provider_stats *ret,
                        struct atoll_error *err)
 {
-    ATOLL_E2B_AUTOJSON json_t *json = NULL;
+    ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
     char path[ATOLL_E2B_HANDLE_MAX + 24];
     struct atoll_e2b_sample sample;
     int r = make_path(spec, "stats", "/metrics", path, sizeof(path), err);
 
     if (r == 0)
-        r = atoll_e2b_api_json(own(base), call, "stats", "GET", path, NULL, &json, err);
+        r = atoll_remote_api_json(&own(base)->api, call, "stats", "GET", path, NULL, &json, err);
     if (r < 0)
         return r;
     if (atoll_e2b_read_sample(json, &sample) < 0)
@@ -447,11 +448,11 @@ bool atoll_e2b_op_public_host(struct atoll_sync_provider *base, const struct ato
     struct atoll_e2b_provider *p = own(base);
     struct atoll_e2b_remote remote = {0};
     const char *domain = p->domain_is_known ? p->domain : "";
-    bool tls = strncmp(p->api_url, "https:", 6) == 0;
+    bool tls = strncmp(p->api.url, "https:", 6) == 0;
     int n;
 
     /* The domain that a service without TLS reports has no TLS either; it is not used. */
-    if (atoll_e2b_remotes_get(p->remotes, spec->handle, &remote) && remote.domain[0] && tls)
+    if (atoll_remote_leases_get(p->leases, spec->handle, &remote) && remote.domain[0] && tls)
         domain = remote.domain;
     if (!*domain || !spec->handle[0])
         return false;

@@ -8,9 +8,9 @@ int atoll_e2b_op_create(struct atoll_sync_provider *base, const struct atoll_syn
 int atoll_e2b_op_dial(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
                       const struct atoll_spec *spec, int *ret_fd,
                       struct atoll_error *err) ATOLL_MUST_CHECK;
-int atoll_e2b_op_look(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
-                      const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
-                      struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_e2b_op_inspect(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
+                         const struct atoll_spec *spec, struct atoll_provider_inspection *ret,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_e2b_op_list(struct atoll_sync_provider *base, const struct atoll_sync_call *call,
                       void (*each)(void *arg, const char *id, const char *handle, bool alive),
                       void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;

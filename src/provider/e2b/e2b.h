@@ -1,4 +1,5 @@
 #pragma once
+#include "provider/remote/settings.h"
 #include "provider/sizes.h"
 #include "provider/sync.h"
 
@@ -13,10 +14,6 @@
  * Blocking: everything except missing_limits. Thread: any worker, several at a time; one more
  * thread carries the streams of all sandboxes.
  */
-struct atoll_e2b_header {
-    const char *name, *value;
-};
-
 /* NULL and 0: the default, which the comment names. */
 struct atoll_e2b_provider_config {
     const char *api_url; /* https://api.DOMAIN */
@@ -33,7 +30,7 @@ struct atoll_e2b_provider_config {
     uint32_t timeout_s;    /* how long a sandbox outlives its daemon: 3600 */
     const char *region;    /* sent to the API as X-Region; NULL: not sent */
     const char *isolation; /* isolation of the service; microvm for E2B's cloud, else unknown */
-    const struct atoll_e2b_header *headers; /* sent with every request to the API */
+    const struct atoll_remote_header_setting *headers; /* sent with every request to the API */
     size_t header_count;
     const char *daemon_id;  /* marks this daemon's sandboxes: a-z, 0-9 and '-'; required */
     const char *agent_path; /* the static atoll-agent; required */

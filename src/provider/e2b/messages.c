@@ -84,85 +84,20 @@ int atoll_e2b_read_sample(const json_t *answer, struct atoll_e2b_sample *ret)
 
 /* Refusals. */
 
-static const struct refusal {
-    long status;
-    enum atoll_error_kind kind;
-    int errnum;
-} refusals[] = {
-    {400, ATOLL_ERR_INVALID_ARGUMENT, EINVAL},  {401, ATOLL_ERR_UNAUTHENTICATED, EACCES},
-    {403, ATOLL_ERR_PERMISSION_DENIED, EPERM},  {404, ATOLL_ERR_NOT_FOUND, ENOENT},
-    {408, ATOLL_ERR_UNAVAILABLE, EAGAIN},       {409, ATOLL_ERR_FAILED_PRECONDITION, EEXIST},
-    {413, ATOLL_ERR_RESOURCE_EXHAUSTED, EFBIG}, {429, ATOLL_ERR_UNAVAILABLE, EAGAIN},
-    {501, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP}, {507, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOSPC},
+static const struct atoll_remote_rule rules[] = {
+    {401, NULL, ATOLL_ERR_UNAUTHENTICATED, EACCES,
+     "set api_key_env or api_key_file of this provider"},
 };
-
-static struct refusal refusal_of(long status)
-{
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(refusals); i++)
-        if (refusals[i].status == status)
-            return refusals[i];
-    if (status >= 500)
-        return (struct refusal){status, ATOLL_ERR_UNAVAILABLE, EAGAIN};
-    /* Redirects are not followed: the key would be sent along. */
-    return (struct refusal){status, ATOLL_ERR_FAILED_PRECONDITION, EPROTO};
-}
-
-/* Keeps printable ASCII only, and removes the secret. */
-static void clean(char *text, const char *secret)
-{
-    size_t n = secret ? strlen(secret) : 0;
-
-    for (char *p = text; *p; p++)
-        if (*p < ' ' || *p > '~')
-            *p = ' ';
-    for (char *at; n > 0 && (at = strstr(text, secret));) {
-        (void)memset(at, '*', ATOLL_MIN(n, (size_t)3));
-        if (n > 3)
-            (void)memmove(at + 3, at + n, strlen(at + n) + 1);
-    }
-}
-
-/* The service's own text in {"message"}, or "". Not truncated, so that a secret is found before
- * the text is cut. */
-static char *words_of(const char *body, size_t n, const char *secret)
-{
-    json_t *json = json_loadb(body ? body : "", n, 0, NULL);
-    const char *message = json_string_value(json_object_get(json, "message"));
-    char *words = strdup(message ? message : "");
-
-    json_decref(json);
-    if (words)
-        clean(words, secret);
-    return words;
-}
-
-int atoll_e2b_refusal(struct atoll_error *err, const char *what, long status, const char *body,
-                      size_t n, uint32_t retry_after_s, const char *secret)
-{
-    struct refusal refusal = refusal_of(status);
-    ATOLL_AUTOFREE char *words = words_of(body, n, secret);
-    const char *shown = words && *words ? words : "no reason given";
-    char again[48] = "";
-    int r;
-
-    if (status == 401)
-        return atoll_fail(
-            err, refusal.kind, refusal.errnum,
-            "%s: the E2B service does not accept the API key (%.160s); set api_key_env "
-            "or api_key_file of this provider",
-            what, shown);
-    if (refusal.kind == ATOLL_ERR_UNAVAILABLE && retry_after_s > 0)
-        (void)snprintf(again, sizeof(again), "; try again in %u s", retry_after_s);
-    r = atoll_fail(err, refusal.kind, refusal.errnum, "%s: the E2B service answers %ld: %.200s%s",
-                   what, status, shown, again);
-    err->retry_ms = again[0] ? (int)retry_after_s * 1000 : 0;
-    return r;
-}
+const struct atoll_remote_service atoll_e2b_service = {
+    .name = "the E2B service",
+    .rules = rules,
+    .rule_count = ATOLL_ARRAY_LEN(rules),
+};
 
 uint32_t atoll_e2b_most_hours(const char *body, size_t n)
 {
     static const char before[] = "cannot be greater than ";
-    ATOLL_AUTOFREE char *words = words_of(body, n, NULL);
+    ATOLL_AUTOFREE char *words = atoll_remote_text(body, n, "message", NULL);
     const char *at = words ? strstr(words, before) : NULL;
     unsigned long hours = at ? strtoul(at + sizeof(before) - 1, NULL, 10) : 0;
 
@@ -219,14 +154,6 @@ json_t *atoll_e2b_create_message(const struct atoll_e2b_create_params *request)
     return json_pack("{s:s,s:I,s:b,s:b,s:o,s:o}", "templateID", request->template_id, "timeout",
                      (json_int_t)request->timeout_s, "secure", 1, "allow_internet_access",
                      request->internet, "metadata", metadata, "envVars", env);
-}
-
-char *atoll_e2b_dump(json_t *message)
-{
-    char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
-
-    json_decref(message);
-    return text;
 }
 
 int atoll_e2b_envelope(struct atoll_buf *out, const char *message)

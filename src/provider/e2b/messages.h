@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include "base/buf.h"
 #include "base/error.h"
+#include "provider/remote/errors.h"
 
 /*
  * Messages to and from an E2B service: texts, JSON and the envelopes of streams (a byte of flags, a
@@ -34,10 +35,8 @@ struct atoll_e2b_sample {
 };
 int atoll_e2b_read_sample(const json_t *answer, struct atoll_e2b_sample *ret) ATOLL_MUST_CHECK;
 
-/* The error that an answer with this status means. `what` names the operation; secret (may be
- * NULL) is removed if the service repeats it. retry_after_s: 0 if not given. */
-int atoll_e2b_refusal(struct atoll_error *err, const char *what, long status, const char *body,
-                      size_t n, uint32_t retry_after_s, const char *secret);
+/* The meaning of its refusals. */
+extern const struct atoll_remote_service atoll_e2b_service;
 /* Hours in "Timeout cannot be greater than N hours", 0 for any other text. */
 uint32_t atoll_e2b_most_hours(const char *body, size_t n);
 
@@ -53,8 +52,6 @@ struct atoll_e2b_create_params {
 /* The body of a create; NULL when out of memory. */
 json_t *atoll_e2b_create_message(const struct atoll_e2b_create_params *request);
 
-/* Serializes a body; NULL if out of memory. The message is freed. */
-char *atoll_e2b_dump(json_t *message);
 /* Appends the envelope of a message. */
 int atoll_e2b_envelope(struct atoll_buf *out, const char *message) ATOLL_MUST_CHECK;
 

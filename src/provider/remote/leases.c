@@ -1,24 +1,31 @@
-#include "provider/e2b/remotes.h"
+#include "provider/remote/leases.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/text.h"
 
 #define UNCONFIRMED_MAX 256
 #define AGAIN_MS 10000
 #define NEVER_MS INT64_C(3600000)
 
 struct entry {
-    struct atoll_e2b_remote remote;
+    char handle[ATOLL_REMOTE_HANDLE_MAX + 1]; /* key of the map */
+    bool paused;
     int64_t due_ms;
     bool asking; /* a request to extend its time is in progress */
     bool silent;
+    max_align_t record[]; /* record_size bytes of the provider */
 };
 
-struct atoll_e2b_remotes {
+struct atoll_remote_leases {
+    const struct atoll_remote_service *service;
+    size_t record_size;
     pthread_mutex_t lock;
     struct atoll_map map; /* struct entry by handle; owned */
     uint32_t lease_s;
@@ -26,19 +33,22 @@ struct atoll_e2b_remotes {
     size_t next_unconfirmed;
 };
 
-struct atoll_e2b_remotes *atoll_e2b_remotes_new(uint32_t lease_s)
+struct atoll_remote_leases *atoll_remote_leases_new(const struct atoll_remote_service *service,
+                                                    uint32_t lease_s, size_t record_size)
 {
-    struct atoll_e2b_remotes *r = calloc(1, sizeof(*r));
+    struct atoll_remote_leases *r = calloc(1, sizeof(*r));
 
     if (!r)
         return NULL;
+    r->service = service;
+    r->record_size = record_size;
     (void)pthread_mutex_init(&r->lock, NULL);
     atoll_map_init(&r->map);
-    r->lease_s = ATOLL_MAX(lease_s ? lease_s : ATOLL_E2B_LEASE_S, ATOLL_E2B_LEASE_MIN_S);
+    r->lease_s = ATOLL_MAX(lease_s ? lease_s : ATOLL_REMOTE_LEASE_S, ATOLL_REMOTE_LEASE_MIN_S);
     return r;
 }
 
-struct atoll_e2b_remotes *atoll_e2b_remotes_free(struct atoll_e2b_remotes *r)
+struct atoll_remote_leases *atoll_remote_leases_free(struct atoll_remote_leases *r)
 {
     struct entry *e;
     size_t pos = 0;
@@ -53,7 +63,7 @@ struct atoll_e2b_remotes *atoll_e2b_remotes_free(struct atoll_e2b_remotes *r)
     return NULL;
 }
 
-uint32_t atoll_e2b_remotes_lease_s(struct atoll_e2b_remotes *r)
+uint32_t atoll_remote_leases_lease_s(struct atoll_remote_leases *r)
 {
     uint32_t lease_s;
 
@@ -63,95 +73,95 @@ uint32_t atoll_e2b_remotes_lease_s(struct atoll_e2b_remotes *r)
     return lease_s;
 }
 
-void atoll_e2b_remotes_set_lease_s(struct atoll_e2b_remotes *r, uint32_t lease_s)
+void atoll_remote_leases_set_lease_s(struct atoll_remote_leases *r, uint32_t lease_s)
 {
     (void)pthread_mutex_lock(&r->lock);
-    r->lease_s = ATOLL_MAX(lease_s, ATOLL_E2B_LEASE_MIN_S);
+    r->lease_s = ATOLL_MAX(lease_s, ATOLL_REMOTE_LEASE_MIN_S);
     (void)pthread_mutex_unlock(&r->lock);
 }
 
 /* A third of the lease, so that two tries may fail. Locked. */
-static int64_t next_due_ms(const struct atoll_e2b_remotes *r)
+static int64_t next_due_ms(const struct atoll_remote_leases *r)
 {
     return atoll_clock_ms() + (int64_t)r->lease_s * 1000 / 3;
 }
 
-static int put(struct atoll_e2b_remotes *r, const struct atoll_e2b_remote *remote, bool fresh,
-               struct atoll_error *err)
+static struct entry *add(struct atoll_remote_leases *r, const char *handle, struct atoll_error *err)
 {
-    struct entry *e = atoll_map_get(&r->map, remote->handle);
+    struct entry *e;
     int ret;
 
-    if (e) {
-        /* The key of the map is part of it, and does not change. */
-        e->remote = *remote;
-    } else {
-        if (r->map.used >= ATOLL_E2B_REMOTES_MAX)
-            return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-                              "%d sandboxes exist at the E2B service, which is the maximum",
-                              ATOLL_E2B_REMOTES_MAX);
-        e = calloc(1, sizeof(*e));
-        if (!e)
-            return atoll_fail_errno(err, ENOMEM, "sandbox");
-        e->remote = *remote;
-        ret = atoll_map_put(&r->map, e->remote.handle, e);
-        if (ret < 0) {
-            free(e);
-            return atoll_fail_errno(err, -ret, "sandbox");
-        }
+    if (r->map.used >= ATOLL_REMOTE_SANDBOXES_MAX) {
+        (void)atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                         "%d sandboxes exist at %s, which is the maximum",
+                         ATOLL_REMOTE_SANDBOXES_MAX, r->service->name);
+        return NULL;
     }
-    if (fresh) {
+    e = calloc(1, sizeof(*e) + r->record_size);
+    ret = e ? atoll_text_copy(e->handle, sizeof(e->handle), handle) : -ENOMEM;
+    if (ret == 0)
+        ret = atoll_map_put(&r->map, e->handle, e);
+    if (ret == 0)
+        return e;
+    (void)atoll_fail_errno(err, -ret, "sandbox");
+    free(e);
+    return NULL;
+}
+
+int atoll_remote_leases_put(struct atoll_remote_leases *r, const char *handle, const void *record,
+                            bool paused, bool fresh, struct atoll_error *err)
+{
+    struct entry *e;
+
+    (void)pthread_mutex_lock(&r->lock);
+    e = atoll_map_get(&r->map, handle);
+    if (!e)
+        e = add(r, handle, err);
+    if (e) {
+        memcpy(e->record, record, r->record_size);
+        e->paused = paused;
+    }
+    if (e && fresh) {
         e->due_ms = next_due_ms(r);
         e->silent = false;
     }
-    return 0;
-}
-
-int atoll_e2b_remotes_put(struct atoll_e2b_remotes *r, const struct atoll_e2b_remote *remote,
-                          bool fresh, struct atoll_error *err)
-{
-    int ret;
-
-    (void)pthread_mutex_lock(&r->lock);
-    ret = put(r, remote, fresh, err);
     (void)pthread_mutex_unlock(&r->lock);
-    return ret;
+    return e ? 0 : -err->errnum;
 }
 
-bool atoll_e2b_remotes_get(struct atoll_e2b_remotes *r, const char *handle,
-                           struct atoll_e2b_remote *ret)
+bool atoll_remote_leases_get(struct atoll_remote_leases *r, const char *handle, void *ret_record)
 {
     const struct entry *e;
 
     (void)pthread_mutex_lock(&r->lock);
     e = atoll_map_get(&r->map, handle);
     if (e)
-        *ret = e->remote;
+        memcpy(ret_record, e->record, r->record_size);
     (void)pthread_mutex_unlock(&r->lock);
     return e != NULL;
 }
 
-void atoll_e2b_remotes_forget(struct atoll_e2b_remotes *r, const char *handle)
+void atoll_remote_leases_forget(struct atoll_remote_leases *r, const char *handle)
 {
     (void)pthread_mutex_lock(&r->lock);
     free(atoll_map_remove(&r->map, handle));
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-void atoll_e2b_remotes_set_paused(struct atoll_e2b_remotes *r, const char *handle, bool paused)
+void atoll_remote_leases_set_paused(struct atoll_remote_leases *r, const char *handle, bool paused)
 {
     struct entry *e;
 
     (void)pthread_mutex_lock(&r->lock);
     e = atoll_map_get(&r->map, handle);
     if (e) {
-        e->remote.paused = paused;
+        e->paused = paused;
         e->due_ms = next_due_ms(r); /* both restart or stop its time to live */
     }
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-void atoll_e2b_remotes_set_silent(struct atoll_e2b_remotes *r, const char *handle, bool silent)
+void atoll_remote_leases_set_silent(struct atoll_remote_leases *r, const char *handle, bool silent)
 {
     struct entry *e;
 
@@ -162,7 +172,7 @@ void atoll_e2b_remotes_set_silent(struct atoll_e2b_remotes *r, const char *handl
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-bool atoll_e2b_remotes_is_silent(struct atoll_e2b_remotes *r, const char *handle)
+bool atoll_remote_leases_is_silent(struct atoll_remote_leases *r, const char *handle)
 {
     const struct entry *e;
     bool silent;
@@ -174,8 +184,8 @@ bool atoll_e2b_remotes_is_silent(struct atoll_e2b_remotes *r, const char *handle
     return silent;
 }
 
-bool atoll_e2b_remotes_due(struct atoll_e2b_remotes *r, int64_t now_ms, char *ret_handle,
-                           int64_t *ret_wait_ms)
+bool atoll_remote_leases_due(struct atoll_remote_leases *r, int64_t now_ms, char *ret_handle,
+                             int64_t *ret_wait_ms)
 {
     struct entry *e, *found = NULL;
     size_t pos = 0;
@@ -183,7 +193,7 @@ bool atoll_e2b_remotes_due(struct atoll_e2b_remotes *r, int64_t now_ms, char *re
     *ret_wait_ms = NEVER_MS;
     (void)pthread_mutex_lock(&r->lock);
     while (!found && (e = atoll_map_next(&r->map, &pos))) {
-        if (e->asking || e->remote.paused)
+        if (e->asking || e->paused)
             continue;
         if (e->due_ms <= now_ms)
             found = e;
@@ -192,13 +202,13 @@ bool atoll_e2b_remotes_due(struct atoll_e2b_remotes *r, int64_t now_ms, char *re
     }
     if (found) {
         found->asking = true;
-        (void)memcpy(ret_handle, found->remote.handle, sizeof(found->remote.handle));
+        (void)memcpy(ret_handle, found->handle, sizeof(found->handle));
     }
     (void)pthread_mutex_unlock(&r->lock);
     return found != NULL;
 }
 
-void atoll_e2b_remotes_extended(struct atoll_e2b_remotes *r, const char *handle, bool moved)
+void atoll_remote_leases_extended(struct atoll_remote_leases *r, const char *handle, bool moved)
 {
     struct entry *e;
 
@@ -213,7 +223,7 @@ void atoll_e2b_remotes_extended(struct atoll_e2b_remotes *r, const char *handle,
 
 /* Unconfirmed ids: few, and rarely any. */
 
-static char *find_unconfirmed(struct atoll_e2b_remotes *r, const char *id)
+static char *find_unconfirmed(struct atoll_remote_leases *r, const char *id)
 {
     for (size_t i = 0; i < UNCONFIRMED_MAX; i++)
         if (r->unconfirmed[i][0] && strcmp(r->unconfirmed[i], id) == 0)
@@ -221,7 +231,7 @@ static char *find_unconfirmed(struct atoll_e2b_remotes *r, const char *id)
     return NULL;
 }
 
-void atoll_e2b_remotes_set_unconfirmed(struct atoll_e2b_remotes *r, const char *id)
+void atoll_remote_leases_set_unconfirmed(struct atoll_remote_leases *r, const char *id)
 {
     (void)pthread_mutex_lock(&r->lock);
     if (!find_unconfirmed(r, id)) {
@@ -231,7 +241,7 @@ void atoll_e2b_remotes_set_unconfirmed(struct atoll_e2b_remotes *r, const char *
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-bool atoll_e2b_remotes_is_unconfirmed(struct atoll_e2b_remotes *r, const char *id)
+bool atoll_remote_leases_is_unconfirmed(struct atoll_remote_leases *r, const char *id)
 {
     bool unconfirmed;
 
@@ -241,7 +251,7 @@ bool atoll_e2b_remotes_is_unconfirmed(struct atoll_e2b_remotes *r, const char *i
     return unconfirmed;
 }
 
-void atoll_e2b_remotes_set_confirmed(struct atoll_e2b_remotes *r, const char *id)
+void atoll_remote_leases_set_confirmed(struct atoll_remote_leases *r, const char *id)
 {
     char *entry;
 

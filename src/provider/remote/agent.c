@@ -1,0 +1,160 @@
+#include "provider/remote/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+#include "base/fd.h"
+
+#define AGENT_MAX ((off_t)64 * 1024 * 1024)
+#define PLACE "/var/lib/atoll/agent"
+#define EXIT_MISSING 3
+
+/* $1: the hash. Looks where we upload it, and where an installed Atoll has it. */
+static const char script[] =
+    "for f in " PLACE " /usr/local/libexec/atoll/atoll-agent /usr/libexec/atoll/atoll-agent; do\n"
+    "  if [ -f \"$f\" ]; then\n"
+    "    h=$(sha256sum <\"$f\"); [ \"${h%% *}\" = \"$1\" ] && break\n"
+    "  fi\n"
+    "  f=\n"
+    "done\n"
+    "[ -n \"$f\" ] || exit 3\n"
+    "[ -x \"$f\" ] || chmod 755 \"$f\" || exit 1\n"
+    "mkdir -p -m 700 " ATOLL_REMOTE_RUN_DIR " && ln -sfn \"$f\" " ATOLL_REMOTE_AGENT " || exit 1\n"
+    "exec " ATOLL_REMOTE_AGENT " --listen " ATOLL_REMOTE_SOCKET
+    " --no-fds --in-container '' --detach\n";
+
+struct atoll_remote_agent {
+    char *path; /* owned */
+    bool gzip;
+    pthread_mutex_t lock; /* guards the members below, which are set once */
+    void *bytes;          /* what upload() gets; owned */
+    size_t len;
+    char sha256[65]; /* of the file */
+};
+
+struct atoll_remote_agent *atoll_remote_agent_new(const char *path, bool gzip)
+{
+    struct atoll_remote_agent *a = calloc(1, sizeof(*a));
+
+    if (!a)
+        return NULL;
+    (void)pthread_mutex_init(&a->lock, NULL);
+    a->gzip = gzip;
+    a->path = strdup(path);
+    return a->path ? a : atoll_remote_agent_free(a);
+}
+
+struct atoll_remote_agent *atoll_remote_agent_free(struct atoll_remote_agent *a)
+{
+    if (!a)
+        return NULL;
+    (void)pthread_mutex_destroy(&a->lock);
+    free(a->path);
+    free(a->bytes);
+    free(a);
+    return NULL;
+}
+
+/* The file. */
+
+static int pack(const void *bytes, size_t n, void **ret, size_t *ret_len)
+{
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)bytes, .avail_in = (uInt)n};
+    size_t cap;
+    uint8_t *out;
+
+    /* 16: with a gzip header. */
+    if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        return -ENOMEM;
+    cap = deflateBound(&z, (uLong)n);
+    out = malloc(cap);
+    z.next_out = out;
+    z.avail_out = (uInt)cap;
+    if (!out || deflate(&z, Z_FINISH) != Z_STREAM_END) {
+        (void)deflateEnd(&z);
+        free(out);
+        return -ENOMEM;
+    }
+    *ret_len = cap - z.avail_out;
+    *ret = out;
+    (void)deflateEnd(&z);
+    return 0;
+}
+
+static int hash(const void *bytes, size_t n, char text[65])
+{
+    uint8_t digest[32];
+    unsigned len = 0;
+
+    if (EVP_Digest(bytes, n, digest, &len, EVP_sha256(), NULL) != 1 || len != sizeof(digest))
+        return -EIO;
+    for (size_t i = 0; i < sizeof(digest); i++)
+        (void)snprintf(text + 2 * i, 3, "%02x", digest[i]);
+    return 0;
+}
+
+static int load(struct atoll_remote_agent *a, struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int fd = open(a->path, O_RDONLY | O_CLOEXEC);
+    ATOLL_AUTOFREE void *bytes = NULL;
+    struct stat st;
+    size_t n;
+    int r;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return atoll_fail_errno(err, errno, "%s", a->path);
+    if (st.st_size <= 0 || st.st_size > AGENT_MAX)
+        return atoll_fail_errno(err, EFBIG, "%s", a->path);
+    n = (size_t)st.st_size;
+    bytes = malloc(n);
+    r = bytes ? atoll_fd_read_all(fd, bytes, n) : -ENOMEM;
+    if (r == 0)
+        r = hash(bytes, n, a->sha256);
+    if (r == 0 && a->gzip) {
+        r = pack(bytes, n, &a->bytes, &a->len);
+    } else if (r == 0) {
+        a->bytes = bytes;
+        a->len = n;
+        bytes = NULL;
+    }
+    return r < 0 ? atoll_fail_errno(err, -r, "%s", a->path) : 0;
+}
+
+/* Read once: a new agent file is used by the next daemon only. */
+static int have_agent(struct atoll_remote_agent *a, struct atoll_error *err)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&a->lock);
+    r = a->bytes ? 0 : load(a, err);
+    (void)pthread_mutex_unlock(&a->lock);
+    return r;
+}
+
+int atoll_remote_agent_start(struct atoll_remote_agent *a, const struct atoll_sync_call *call,
+                             const struct atoll_remote_installer *i, struct atoll_error *err)
+{
+    const char *argv[] = {"/bin/sh", "-c", script, "sh", a->sha256, NULL};
+    struct atoll_remote_exit exit = {0};
+    int r = have_agent(a, err);
+
+    if (r == 0)
+        r = i->run(i->arg, call, argv, &exit, err);
+    if (r == 0 && exit.code == EXIT_MISSING) {
+        r = i->upload(i->arg, call, PLACE, a->bytes, a->len, err);
+        if (r == 0)
+            r = i->run(i->arg, call, argv, &exit, err);
+    }
+    if (r == 0 && exit.code != 0)
+        r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ENOEXEC,
+                       "the agent does not start in the sandbox (status %d): %.160s; the template "
+                       "needs /bin/sh and sha256sum",
+                       exit.code, exit.text);
+    return r;
+}

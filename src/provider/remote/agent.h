@@ -1,0 +1,44 @@
+#pragma once
+#include "provider/sync.h"
+
+/*
+ * Installs our agent in a sandbox of a service. A copy with the right hash that is already there is
+ * used, else the agent is uploaded; a small script starts it as root. Streams to it are made by
+ * running "ATOLL_REMOTE_AGENT --relay ATOLL_REMOTE_SOCKET" in the sandbox.
+ *
+ * Blocking. Thread: any.
+ */
+/* The directory of the running agent; only root may access it. */
+#define ATOLL_REMOTE_RUN_DIR "/run/atoll-agent"
+#define ATOLL_REMOTE_AGENT ATOLL_REMOTE_RUN_DIR "/agent"
+#define ATOLL_REMOTE_SOCKET ATOLL_REMOTE_RUN_DIR "/agent.sock"
+
+struct atoll_remote_agent;
+
+/* path: copied; the file is read when it is first needed, once. gzip: upload() gets it
+ * compressed. NULL: out of memory. */
+struct atoll_remote_agent *atoll_remote_agent_new(const char *path, bool gzip);
+struct atoll_remote_agent *atoll_remote_agent_free(struct atoll_remote_agent *agent);
+
+/* How a process in a sandbox ended. */
+struct atoll_remote_exit {
+    int code;
+    char text[200]; /* of its standard error */
+};
+
+/* What the provider does for the installer, in one sandbox as root. */
+struct atoll_remote_installer {
+    /* Runs a program to its end. argv ends with NULL. */
+    int (*run)(void *arg, const struct atoll_sync_call *call, const char *const *argv,
+               struct atoll_remote_exit *ret, struct atoll_error *err);
+    /* Writes a file and makes its parent directories. Repeatable. */
+    int (*upload)(void *arg, const struct atoll_sync_call *call, const char *path,
+                  const void *bytes, size_t n, struct atoll_error *err);
+    void *arg;
+};
+
+/* Uploads the agent if it is not there, and starts it. Errors are those of the installer;
+ * FAILED_PRECONDITION if it does not start. */
+int atoll_remote_agent_start(struct atoll_remote_agent *agent, const struct atoll_sync_call *call,
+                             const struct atoll_remote_installer *installer,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -1,0 +1,41 @@
+#pragma once
+#include <jansson.h>
+#include "provider/remote/http.h"
+
+/*
+ * Requests with JSON to the API of a service. They carry the request id and the trace of the call.
+ * Blocking. Thread: any.
+ */
+struct atoll_remote_api {
+    struct atoll_remote_http *http;
+    const struct atoll_remote_service *service;
+    char *url;                  /* in front of every path */
+    struct curl_slist *headers; /* of every request, the key among them */
+    const char *secret;         /* removed from error texts; may be NULL */
+    const char *header;         /* header of every answer to return; may be NULL */
+    int64_t timeout_ms;         /* of one request; 0: only the deadline of the call */
+};
+
+/* path includes the query; ownership of body (may be NULL) passes. Errors: see
+ * atoll_remote_http_ask(). */
+int atoll_remote_api_ask(const struct atoll_remote_api *api, const struct atoll_sync_call *call,
+                         const char *what, const char *method, const char *path, json_t *body,
+                         struct atoll_remote_answer *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same; every status except 2xx is an error, and *ret_json (may be NULL) is the answer. */
+int atoll_remote_api_json(const struct atoll_remote_api *api, const struct atoll_sync_call *call,
+                          const char *what, const char *method, const char *path, json_t *body,
+                          json_t **ret_json, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The error of an answer whose status is not 2xx. */
+int atoll_remote_api_refused(const struct atoll_remote_api *api, const char *what,
+                             const struct atoll_remote_answer *answer, struct atoll_error *err);
+
+/* The JSON of an answer; NULL if it is not JSON. */
+json_t *atoll_remote_answer_json(const struct atoll_remote_answer *answer);
+/* Serializes a body; NULL if out of memory. The message is freed. */
+char *atoll_remote_dump(json_t *message);
+
+static inline void atoll_remote_auto_json(json_t **json)
+{
+    json_decref(*json);
+}
+#define ATOLL_REMOTE_AUTOJSON ATOLL_CLEANUP(atoll_remote_auto_json)
