@@ -277,6 +277,15 @@ class TestProcesses:
         box.process("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGTERM"})
         assert Result(stream).exit["status"] == "signal: terminated"
 
+    def test_a_killed_process_is_gone_with_the_answer(self, box):
+        for _ in range(40):
+            stream = box.start("sleep", "600")
+            pid = next(iter(stream))["event"]["start"]["pid"]
+            box.process("SendSignal", {"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"})
+            listed = box.process("List", {}).json.get("processes", [])
+            stream.close()
+            assert pid not in [one["pid"] for one in listed]
+
     def test_the_deadline_kills(self, box):
         result = Result(box.start("/bin/sleep", "100", headers={"Connect-Timeout-Ms": "1500"}))
         assert result.error["code"] == "deadline_exceeded"

@@ -157,11 +157,27 @@ void atoll_envd_process_list(struct atoll_api_call *call, const uint8_t *body, s
     atoll_api_reply(call, 200, &out);
 }
 
-/* Signals. */
+/* Signals. The response to SIGKILL waits for the end of the process: clients take it for gone then.
+ * The end can be late if other processes keep the output open, hence a deadline. */
 
-static void on_signaled(void *arg, const struct atoll_error *error)
+#define KILL_MS 2000
+
+struct killing {
+    struct atoll_api_call *call;
+    struct atoll_reader *reader; /* owned; for the end only */
+    struct atoll_timer deadline;
+    bool signaled, ended;
+};
+
+static void killing_free(struct killing *k)
 {
-    struct atoll_api_call *call = arg;
+    (void)atoll_reader_close(k->reader);
+    atoll_timer_cancel(&k->deadline);
+    free(k);
+}
+
+static void reply_signaled(struct atoll_api_call *call, const struct atoll_error *error)
+{
     struct atoll_error gone;
 
     if (!error) {
@@ -172,6 +188,73 @@ static void on_signaled(void *arg, const struct atoll_error *error)
     if (error->kind == ATOLL_ERR_FAILED_PRECONDITION) /* it has just ended */
         gone.kind = ATOLL_ERR_NOT_FOUND;
     atoll_api_fail(call, &gone);
+}
+
+static void on_signaled(void *arg, const struct atoll_error *error)
+{
+    reply_signaled(arg, error);
+}
+
+static void killed(void *arg)
+{
+    struct killing *k = arg;
+    struct atoll_api_call *call = k->call;
+
+    killing_free(k);
+    call->on_gone = NULL;
+    atoll_connect_reply_empty(call);
+}
+
+static void look_for_end(void *arg)
+{
+    struct killing *k = arg;
+    struct atoll_reader_item item = {0};
+    int r = 1;
+
+    while (!k->ended && r > 0) {
+        r = atoll_reader_next(k->reader, &item);
+        k->ended = r < 0 || (r > 0 && item.kind == ATOLL_READ_END);
+    }
+    if (k->ended && k->signaled)
+        killed(k);
+}
+
+static void client_gone(struct atoll_api_call *call)
+{
+    killing_free(call->state);
+    atoll_api_drop(call);
+}
+
+static void on_killed(void *arg, const struct atoll_error *error)
+{
+    struct killing *k = arg;
+    struct atoll_api_call *call = k->call;
+
+    if (error || !call->req) {
+        killing_free(k);
+        reply_signaled(call, error);
+        return;
+    }
+    k->signaled = true;
+    call->state = k;
+    call->on_gone = client_gone;
+    atoll_timer_set(&k->deadline, atoll_http_loop(call->req), KILL_MS, killed, k);
+    look_for_end(k);
+}
+
+static void kill_and_wait(struct atoll_api_call *call, struct atoll_exec *exec)
+{
+    struct killing *k = atoll_api_alloc(sizeof(*k));
+    struct atoll_error error;
+
+    k->call = call;
+    if (atoll_reader_open(exec, ATOLL_READ_FROM_END, ATOLL_READ_FROM_END, look_for_end, k,
+                          &k->reader, &error) < 0) {
+        free(k);
+        atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_exec_signal(exec, SIGKILL, false, ATOLL_E2B_WHO, on_killed, k);
 }
 
 static int take_signal(const json_t *message, int *ret_signal, struct atoll_error *err)
@@ -199,10 +282,12 @@ void atoll_envd_process_signal(struct atoll_api_call *call, const uint8_t *body,
     if (!atoll_connect_unary(call, body, n, &message))
         return;
     exec = atoll_process_find(call, message, false, &error);
-    if (exec && take_signal(message, &signo, &error) == 0)
-        atoll_exec_signal(exec, signo, false, ATOLL_E2B_WHO, on_signaled, call);
-    else
+    if (!exec || take_signal(message, &signo, &error) < 0)
         atoll_api_fail(call, &error);
+    else if (signo == SIGKILL)
+        kill_and_wait(call, exec);
+    else
+        atoll_exec_signal(exec, signo, false, ATOLL_E2B_WHO, on_signaled, call);
     json_decref(message);
 }
 
