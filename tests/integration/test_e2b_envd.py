@@ -146,6 +146,14 @@ class TestHosts:
         assert answer.json == {"sandboxId": envd.id, "code": 502,
                                "message": "The sandbox was not found"}
 
+    def test_so_is_one_that_is_killed_at_once(self, over_tcp):
+        _, tcp, port, daemon = over_tcp
+        for _ in range(40):
+            envd = create(daemon)
+            envd.kill()
+            answer = tcp.call("GET", "/", None, {"Host": f"3000-{envd.id}.localhost:{port}"})
+            assert answer.status == 502
+
 
 class TestAccess:
     def test_the_token_is_needed(self, box):

@@ -35,14 +35,14 @@ static bool was_made(const struct atoll_e2b_plane *plane, const char *id)
     return false;
 }
 
-static void remember_made(struct atoll_e2b_plane *plane, const struct atoll_sandbox *sandbox)
+void atoll_plane_remember(struct atoll_e2b_plane *plane, const struct atoll_sandbox *sandbox)
 {
     struct atoll_e2b_facts facts;
     struct atoll_sandbox_view view;
 
     atoll_sandbox_get(sandbox, &view);
     atoll_e2b_facts_get(sandbox, &facts);
-    if (facts.made_here)
+    if (facts.made_here && !was_made(plane, view.id))
         (void)!atoll_text_copy(plane->made[plane->made_count++ % ATOLL_PLANE_MADE_MAX],
                                ATOLL_ID_LEN + 1, view.id);
     atoll_e2b_facts_done(&facts);
@@ -51,13 +51,8 @@ static void remember_made(struct atoll_e2b_plane *plane, const struct atoll_sand
 static void on_event(void *arg, const struct atoll_event *event)
 {
     struct atoll_e2b_plane *plane = arg;
-    const struct atoll_sandbox *sandbox;
 
-    if (strcmp(event->kind, "sandbox.created") == 0) {
-        sandbox = atoll_engine_find(plane->api->config.engine, event->sandbox_id);
-        if (sandbox)
-            remember_made(plane, sandbox);
-    } else if (strcmp(event->kind, "sandbox.destroyed") == 0) {
+    if (strcmp(event->kind, "sandbox.destroyed") == 0) {
         atoll_notes_drop(plane, event->sandbox_id);
         atoll_watchers_drop(plane, event->sandbox_id);
     }
@@ -81,7 +76,7 @@ void *atoll_e2b_open(struct atoll_api *api, const uint32_t *options)
     atoll_list_init(&plane->watchers);
     atoll_plane_ports_open(plane);
     for (size_t pos = 0; (sandbox = atoll_engine_next(api->config.engine, &pos));)
-        remember_made(plane, sandbox);
+        atoll_plane_remember(plane, sandbox);
     plane->events = atoll_events_subscribe(api->config.engine, UINT64_MAX, on_event, plane);
     return plane;
 }

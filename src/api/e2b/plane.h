@@ -27,6 +27,9 @@ struct atoll_e2b_plane {
 /* The plane of the API. */
 struct atoll_e2b_plane *atoll_e2b_plane_of(const struct atoll_api *api);
 
+/* Keeps the id of a sandbox that this facade made, before its client can ask for the host. */
+void atoll_plane_remember(struct atoll_e2b_plane *plane, const struct atoll_sandbox *sandbox);
+
 /* plane_answers.c: responses of the daemon instead of the sandbox; each ends the request. */
 
 void atoll_plane_no_sandbox(struct atoll_http_request *req, const char *id);

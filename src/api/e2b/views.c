@@ -107,6 +107,7 @@ void atoll_e2b_reply_made(struct atoll_api_call *call, int status,
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    atoll_plane_remember(atoll_e2b_plane_of(call->api), sandbox);
     atoll_api_reply_init(&buf, &out);
     atoll_e2b_view_made(&out, call->api, sandbox);
     atoll_api_reply(call, status, &out);
