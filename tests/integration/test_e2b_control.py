@@ -100,7 +100,7 @@ def test_the_second_generation_is_always_secure(api, service, made):
     assert seen["state"] == "running" and seen["metadata"] == {"a": "b"}
     assert (seen["cpuCount"], seen["memoryMB"], seen["diskSizeMB"]) == (2, 1024, 256)
     assert seen["lifecycle"] == {"onTimeout": "kill", "autoResume": False}
-    assert seen["allowInternetAccess"] is None and seen["volumeMounts"] == []
+    assert seen["allowInternetAccess"] is False and seen["volumeMounts"] == []
     assert 298 <= when(seen["endAt"]) - when(seen["startedAt"]) <= 360
 
 
@@ -236,7 +236,7 @@ def test_network_is_kept_and_replaced(api, made):
     path = f"/sandboxes/{sandbox['sandboxID']}/network"
     assert api.put(path, {"denyOut": ["8.8.8.8/32"], "allow_internet_access": True}).status == 204
     seen = info(api, sandbox)
-    assert seen["allowInternetAccess"] is True
+    assert seen["allowInternetAccess"] is False  # it has no network
     assert seen["network"] == {"denyOut": ["8.8.8.8/32"], "allowPublicTraffic": False,
                                "maskRequestHost": "h:${PORT}"}
     assert api.put(path, {}).status == 204

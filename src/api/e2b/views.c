@@ -139,10 +139,9 @@ static void view_detail(struct atoll_json_out *out, const struct atoll_api *api,
 {
     view_envd_token(out, api, v->id, facts);
     view_domain(out, api);
-    if (facts->allow_internet < 0)
-        atoll_json_null(out, "allowInternetAccess");
-    else
-        atoll_json_bool(out, "allowInternetAccess", facts->allow_internet);
+    /* What is so, not what was asked for. */
+    atoll_json_bool(out, "allowInternetAccess",
+                    v->network != ATOLL_NETWORK_NONE && facts->allow_internet != 0);
     if (facts->network)
         view_json(out, "network", facts->network);
     view_lifecycle(out, v, facts);
