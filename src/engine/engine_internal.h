@@ -119,7 +119,7 @@ struct atoll_engine {
     struct atoll_map tenants;      /* tenants that have sandboxes or requests; tenants.c */
     struct atoll_ordered ordered;  /* sandboxes of all tenants */
     uint64_t promised[ATOLL_PROMISES]; /* sums over those */
-    struct atoll_list turns;           /* tenants with queued requests; quota.c */
+    struct atoll_list turns;           /* tenants with queued requests; admission.c */
     struct atoll_timer turning;        /* set when a queued request may run */
     uint32_t creating;                 /* creates in progress on this machine, of all tenants */
     struct atoll_list builds;          /* of struct atoll_build; build.c */
@@ -319,13 +319,6 @@ int atoll_provider_entry_refuse_pause(const struct atoll_provider_entry *entry,
 size_t atoll_provider_entry_count_sandboxes(const struct atoll_provider_entry *entry);
 extern const struct atoll_provider_events
     atoll_provider_entry_events; /* engine.c; arg: the entry */
-/* create.c: limits of the spec (ATOLL_LIMIT_*) that the provider cannot enforce. */
-uint32_t atoll_create_missing_limits(struct atoll_provider *provider,
-                                     const struct atoll_spec *spec) ATOLL_MUST_CHECK;
-/* create.c: after a failed create, tries the next provider of its candidates; false when there is none
- * or another provider would fail as well. */
-bool atoll_create_elsewhere(struct atoll_sandbox *sandbox, const struct atoll_error *error,
-                            atoll_provider_created_fn *done);
 /* recreate.c: makes a lost sandbox again instead of failing it. The first function counts the
  * attempts. */
 bool atoll_sandbox_may_recreate(struct atoll_sandbox *sandbox);
@@ -347,20 +340,14 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
 void atoll_sandbox_discard(struct atoll_sandbox *sandbox);
 /* Frees the record only; the sandbox keeps running or stays stopped. */
 void atoll_sandbox_forget(struct atoll_sandbox *sandbox);
-/* Creates the sandbox at its provider; `created` is called once. */
-void atoll_sandbox_launch(struct atoll_sandbox *sandbox, atoll_sandbox_fn *created, void *arg);
-/* Calls the provider's create() with the fields that only it needs; done gets the sandbox. */
-void atoll_sandbox_make(struct atoll_sandbox *sandbox, atoll_provider_created_fn *done);
-void atoll_limits_fill(struct atoll_limits *limits); /* defaults for fields that are 0 */
-/* Gives the agent the data that a later daemon needs and that must not be stored on disk. */
-void atoll_sandbox_leave_note(struct atoll_sandbox *sandbox);
 /* Opens the agent's protocol on the connection and sends the greeting. Takes ownership of fd, also
  * on failure. */
 int atoll_sandbox_open_agent(struct atoll_sandbox *sandbox, int fd,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_sandbox_arm_deadline(struct atoll_sandbox *sandbox); /* from its limits */
 void atoll_sandbox_arm_deadline_in(struct atoll_sandbox *sandbox, int64_t after_ms);
-/* Finds a running sandbox, or returns the error for the client. Counts as a use of the sandbox. */
+/* lookup.c: finds a running sandbox, or returns the error for the client. Counts as a use of the
+ * sandbox. */
 int atoll_engine_running(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The same, but does not count as a use. */
@@ -445,9 +432,12 @@ void atoll_pool_refill(struct atoll_engine *engine);
 void atoll_pool_refill_soon(struct atoll_engine *engine);
 void atoll_pool_forget(struct atoll_sandbox *sandbox);
 
-/* quota.c: carry out the public functions once the tenant's quota admits the request */
-void atoll_engine_create_now(struct atoll_engine *engine, const struct atoll_options *create,
-                             atoll_sandbox_fn *done, void *arg);
+/*
+ * A create passes through three files: admission.c (quotas, queue), placement.c (which provider),
+ * launch.c (pooled or new).
+ */
+
+/* admission.c. The first function carries out atoll_engine_exec() once the quota admits it. */
 void atoll_engine_exec_now(struct atoll_engine *engine, const char *sandbox_id,
                            const struct atoll_exec_start *start, atoll_exec_fn *done, void *arg);
 void atoll_quota_fill(struct atoll_quota *quota); /* defaults for fields that are 0 */
@@ -455,6 +445,38 @@ void atoll_quota_done(struct atoll_engine *engine);
 /* Counts a running command for its tenant; both may be called repeatedly. */
 void atoll_quota_exec_enter(struct atoll_exec *exec);
 void atoll_quota_exec_leave(struct atoll_exec *exec);
+
+/* placement.c */
+/* Where a sandbox is made, and what it will be there. */
+struct atoll_place {
+    struct atoll_spec spec;
+    struct atoll_template *tmpl;        /* borrowed */
+    struct atoll_provider_entry *entry; /* borrowed: the first candidate */
+    struct atoll_candidates candidates;
+};
+/* NOT_FOUND: no such template. Other errors say of each provider why it cannot make it. */
+int atoll_place(struct atoll_engine *engine, const struct atoll_options *options,
+                struct atoll_place *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* After a failed create, assigns the next candidate to the sandbox. False when there is none, or
+ * when another provider would fail as well. */
+bool atoll_place_elsewhere(struct atoll_sandbox *sandbox, const struct atoll_error *error);
+/* Limits of the spec (ATOLL_LIMIT_*) that the provider cannot enforce. */
+uint32_t atoll_place_missing_limits(struct atoll_provider *provider,
+                                    const struct atoll_spec *spec) ATOLL_MUST_CHECK;
+
+/* launch.c */
+/* Hands over a pooled sandbox or makes a new one; done is called when it runs. */
+void atoll_launch(struct atoll_engine *engine, const struct atoll_options *options,
+                  const struct atoll_place *place, atoll_sandbox_fn *done, void *arg);
+/* Creates a prepared sandbox at its provider; `created` is called once. */
+void atoll_sandbox_launch(struct atoll_sandbox *sandbox, atoll_sandbox_fn *created, void *arg);
+/* Calls the provider's create() with the fields that only it needs; done gets the sandbox. */
+void atoll_sandbox_make(struct atoll_sandbox *sandbox, atoll_provider_created_fn *done);
+/* Gives the agent the data that a later daemon needs and that must not be stored on disk. */
+void atoll_sandbox_leave_note(struct atoll_sandbox *sandbox);
+
+/* limits.c */
+void atoll_limits_fill(struct atoll_limits *limits); /* defaults for fields that are 0 */
 
 /* lifetime.c: deadlines, leases, idle time and budgets */
 enum atoll_over {

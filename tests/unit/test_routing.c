@@ -197,7 +197,7 @@ static void sizes_and_languages_choose(void **state)
     assert_string_equal(text,
                         "no provider can make it: native gives at most 512 MiB of memory; "
                         "docker gives at most 2 CPUs; e2b gives at most 3600 seconds of life");
-    offers.list[1].mute = offers.list[2].mute = true;
+    offers.list[1].lacks_language = offers.list[2].lacks_language = true;
     wish = (struct atoll_route_request){.language = "r"};
     assert_string_equal(route(&wish, &offers, &err), "native");
     wish.isolation = "microvm";

@@ -10,17 +10,17 @@
 
 #define WHY_MAX 200
 
-/* What stands against one; the kind of the error if it is the only one there is. */
-struct objection {
-    enum atoll_error_kind kind; /* NONE: nothing does */
-    bool limits_only;
+/* Why a provider cannot make the sandbox. */
+struct refusal {
+    enum atoll_error_kind kind; /* NONE: it can. Else the error if all others refuse as well */
+    bool limits_only;           /* it only cannot enforce some limits */
     char text[WHY_MAX];
 };
 
-static void object(struct objection *o, enum atoll_error_kind kind, const char *text)
+static void refuse(struct refusal *why, enum atoll_error_kind kind, const char *text)
 {
-    o->kind = kind;
-    (void)snprintf(o->text, sizeof(o->text), "%s", text);
+    why->kind = kind;
+    (void)snprintf(why->text, sizeof(why->text), "%s", text);
 }
 
 static void limit_names(uint32_t set, char *out, size_t cap)
@@ -34,9 +34,9 @@ static void limit_names(uint32_t set, char *out, size_t cap)
                 (size_t)snprintf(out + at, cap - at, "%s%s", at ? "," : "", atoll_limit_name(bit));
 }
 
-/* What is more than it is to give. */
-static void judge_size(const struct atoll_limits *asked, const struct atoll_limits *most,
-                       struct objection *o)
+/* Refuses limits above what the operator allows at this provider. */
+static void check_sizes(const struct atoll_limits *asked, const struct atoll_limits *most,
+                        struct refusal *why)
 {
     const struct {
         uint64_t asked, most;
@@ -56,63 +56,63 @@ static void judge_size(const struct atoll_limits *asked, const struct atoll_limi
         if (sizes[i].most > 0 && sizes[i].asked > sizes[i].most) {
             (void)snprintf(text, sizeof(text), "gives at most %.12g %s",
                            (double)sizes[i].most / sizes[i].unit, sizes[i].what);
-            object(o, ATOLL_ERR_INVALID_ARGUMENT, text);
+            refuse(why, ATOLL_ERR_INVALID_ARGUMENT, text);
             return;
         }
 }
 
-/* What it can never do. */
-static void judge_abilities(const struct atoll_route_request *w, const struct atoll_route_offer *p,
-                            struct objection *o)
+/* Refuses what the provider can never do. */
+static void check_abilities(const struct atoll_route_request *w, const struct atoll_route_offer *p,
+                            struct refusal *why)
 {
     const struct atoll_provider_caps *caps = p->caps;
     char text[WHY_MAX];
 
     if (w->gpus > 0) {
-        object(o, ATOLL_ERR_UNIMPLEMENTED, "has no GPUs");
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "has no GPUs");
     } else if (w->isolation && strcmp(w->isolation, caps->isolation) != 0) {
         (void)snprintf(text, sizeof(text), "isolates by %s, not by %.32s", caps->isolation,
                        w->isolation);
-        object(o, ATOLL_ERR_UNIMPLEMENTED, text);
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, text);
     } else if (w->image && !caps->images) {
-        object(o, ATOLL_ERR_UNIMPLEMENTED, "cannot run container images");
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot run container images");
     } else if (w->template_name && !caps->templates && !caps->images &&
                !(caps->own_templates && w->provider)) {
         (void)snprintf(text, sizeof(text), "cannot run the template %.64s%s", w->template_name,
                        caps->own_templates ? " (name the provider for one of its own)" : "");
-        object(o, ATOLL_ERR_UNIMPLEMENTED, text);
-    } else if (p->mute) {
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, text);
+    } else if (p->lacks_language) {
         (void)snprintf(text, sizeof(text), "does not run %.32s", w->language);
-        object(o, ATOLL_ERR_UNIMPLEMENTED, text);
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, text);
     } else if (!w->image && !w->template_name && caps->images && !p->has_image) {
-        object(o, ATOLL_ERR_FAILED_PRECONDITION,
+        refuse(why, ATOLL_ERR_FAILED_PRECONDITION,
                "runs images and has no default one (default_image in providers.yaml): name one");
     } else if (!(caps->networks & 1u << w->network)) {
         (void)snprintf(text, sizeof(text), "has no network mode %s",
                        atoll_network_name(w->network));
-        object(o, ATOLL_ERR_UNIMPLEMENTED, text);
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, text);
     } else if (w->persistent && !caps->persistent) {
-        object(o, ATOLL_ERR_UNIMPLEMENTED, "cannot keep the disk of a sandbox (persistent)");
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot keep the disk of a sandbox (persistent)");
     } else if (w->mounts && !caps->volumes) {
-        object(o, ATOLL_ERR_UNIMPLEMENTED, "has no volumes");
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "has no volumes");
     } else if (w->pauses && !caps->pause) {
-        object(o, ATOLL_ERR_UNIMPLEMENTED, "cannot pause sandboxes");
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot pause sandboxes");
     } else {
-        judge_size(&w->limits, &p->most, o);
+        check_sizes(&w->limits, &p->most, why);
     }
 }
 
 bool atoll_route_could(const struct atoll_route_request *request,
                        const struct atoll_route_offer *offer)
 {
-    struct objection o = {.kind = ATOLL_ERR_NONE};
+    struct refusal why = {.kind = ATOLL_ERR_NONE};
 
-    judge_abilities(request, offer, &o);
-    return o.kind == ATOLL_ERR_NONE;
+    check_abilities(request, offer, &why);
+    return why.kind == ATOLL_ERR_NONE;
 }
 
-/* What it cannot do now. */
-static void judge_state(const struct atoll_route_offer *p, struct objection *o)
+/* Refuses what the provider cannot do at present. */
+static void check_state(const struct atoll_route_offer *p, struct refusal *why)
 {
     char text[WHY_MAX], names[64], when[32];
 
@@ -120,23 +120,23 @@ static void judge_state(const struct atoll_route_offer *p, struct objection *o)
         (void)snprintf(when, sizeof(when), "in %" PRId64 " s", (p->retry_ms + 999) / 1000);
         (void)snprintf(text, sizeof(text), "is down: %.130s (it is tried again %s)", p->reason,
                        p->retry_ms > 0 ? when : "right now");
-        object(o, ATOLL_ERR_UNAVAILABLE, text);
+        refuse(why, ATOLL_ERR_UNAVAILABLE, text);
     } else if (p->max_sandboxes > 0 && p->sandboxes >= p->max_sandboxes) {
         (void)snprintf(text, sizeof(text), "has %zu sandboxes, the most it may have", p->sandboxes);
-        object(o, ATOLL_ERR_RESOURCE_EXHAUSTED, text);
+        refuse(why, ATOLL_ERR_RESOURCE_EXHAUSTED, text);
     } else if (p->missing) {
         limit_names(p->missing, names, sizeof(names));
         (void)snprintf(text, sizeof(text),
                        "cannot enforce these limits: %s (waive them, or ask "
                        "for another provider)",
                        names);
-        object(o, ATOLL_ERR_FAILED_PRECONDITION, text);
-        o->limits_only = true;
+        refuse(why, ATOLL_ERR_FAILED_PRECONDITION, text);
+        why->limits_only = true;
     }
 }
 
-/* The one named, or all that do not want to be named. */
-static bool is_meant(const struct atoll_route_request *w, const struct atoll_route_offer *p)
+/* The provider that the request names; without a name, all that are not named_only. */
+static bool is_considered(const struct atoll_route_request *w, const struct atoll_route_offer *p)
 {
     return w->provider ? strcmp(w->provider, p->name) == 0 : !p->named_only;
 }
@@ -160,7 +160,7 @@ static void add_reason(char *reasons, size_t cap, const char *name, const char *
     (void)snprintf(reasons + at, cap - at, "%s%s %s", at ? "; " : "", name, text);
 }
 
-/* Those who could do it, had somebody not been named. */
+/* Adds the providers that could make it if the request did not name another one. */
 static void add_able(const struct atoll_route_request *w, const struct atoll_route_offer *offers,
                      size_t count, char *reasons, size_t cap)
 {
@@ -177,36 +177,36 @@ int atoll_route(const struct atoll_route_request *given, const struct atoll_rout
     char reasons[ATOLL_ERROR_TEXT_MAX - 40] = "";
     int chosen = 0, short_of_limits = -1, r;
     int64_t soonest_ms = INT_MAX;
-    bool met = false, never = true;
+    bool considered = false, never = true;
 
     if (w.provider && strcmp(w.provider, "auto") == 0)
         w.provider = NULL;
     for (size_t i = 0; i < count; i++) {
-        struct objection o = {.kind = ATOLL_ERR_NONE};
+        struct refusal why = {.kind = ATOLL_ERR_NONE};
 
-        if (!is_meant(&w, &offers[i]))
+        if (!is_considered(&w, &offers[i]))
             continue;
-        met = true;
-        judge_abilities(&w, &offers[i], &o);
-        if (o.kind == ATOLL_ERR_NONE) {
+        considered = true;
+        check_abilities(&w, &offers[i], &why);
+        if (why.kind == ATOLL_ERR_NONE) {
             never = false;
-            judge_state(&offers[i], &o);
+            check_state(&offers[i], &why);
         }
-        if (o.kind == ATOLL_ERR_NONE) {
+        if (why.kind == ATOLL_ERR_NONE) {
             ret[chosen++] = (uint8_t)i;
             continue;
         }
-        if (o.limits_only && short_of_limits < 0 && !offers[i].caps->remote)
+        if (why.limits_only && short_of_limits < 0 && !offers[i].caps->remote)
             short_of_limits = (int)i;
-        /* What may help the soonest decides what the client is told to do. */
-        if (kind == ATOLL_ERR_NONE || o.kind == ATOLL_ERR_UNAVAILABLE ||
+        /* The error whose cause can pass soonest decides what the client is told to do. */
+        if (kind == ATOLL_ERR_NONE || why.kind == ATOLL_ERR_UNAVAILABLE ||
             kind == ATOLL_ERR_UNIMPLEMENTED)
-            kind = o.kind;
-        if (o.kind == ATOLL_ERR_UNAVAILABLE)
+            kind = why.kind;
+        if (why.kind == ATOLL_ERR_UNAVAILABLE)
             soonest_ms = ATOLL_MIN(soonest_ms, offers[i].retry_ms);
-        add_reason(reasons, sizeof(reasons), offers[i].name, o.text);
+        add_reason(reasons, sizeof(reasons), offers[i].name, why.text);
     }
-    if (!met && w.provider)
+    if (!considered && w.provider)
         return unknown_name(&w, offers, count, err);
     if (chosen == 0 && short_of_limits >= 0)
         ret[chosen++] = (uint8_t)short_of_limits;
@@ -214,15 +214,16 @@ int atoll_route(const struct atoll_route_request *given, const struct atoll_rout
         return chosen;
     if (never)
         add_able(&w, offers, count, reasons, sizeof(reasons));
-    r = atoll_fail(err, met ? kind : ATOLL_ERR_UNAVAILABLE, EOPNOTSUPP, "%s: %s",
+    r = atoll_fail(err, considered ? kind : ATOLL_ERR_UNAVAILABLE, EOPNOTSUPP, "%s: %s",
                    w.provider ? "it cannot be made there" : "no provider can make it",
-                   met ? reasons : "there is none");
+                   considered ? reasons : "there is none");
     if (err && soonest_ms < INT_MAX)
         err->retry_ms = (int)soonest_ms;
     return r;
 }
 
-/* Whether offer a is to come before b: the next sandbox there would be the smaller part of its weight. */
+/* Whether a comes before b: with one more sandbox it has fewer of them in relation to its
+ * weight. */
 static bool goes_before(enum atoll_placement placement, const struct atoll_route_offer *a,
                         const struct atoll_route_offer *b)
 {

@@ -3,67 +3,67 @@
 #include "provider/provider.h"
 
 /*
- * Who is to make a sandbox: those that can do what the request needs, in the operator's order. Pure.
+ * Routing: which providers can make a sandbox, in the operator's order. Pure functions.
  */
 #define ATOLL_PROVIDERS_MAX 16
 
 struct atoll_route_request {
-    const char *provider;       /* NULL or "auto": anybody */
+    const char *provider;       /* name; NULL or "auto": any */
     const char *isolation;      /* NULL: any */
     const char *image;          /* NULL: none */
-    const char *template_name;  /* NULL: none was asked for by name */
-    const char *language;       /* NULL: nobody says */
-    struct atoll_limits limits; /* as asked for; 0 fields: not at all */
-    bool persistent, pauses;    /* PAUSES: it is to be paused at its deadline */
+    const char *template_name;  /* NULL: the request names none */
+    const char *language;       /* NULL: unknown */
+    struct atoll_limits limits; /* as requested; 0 fields: not requested */
+    bool persistent, pauses;    /* pauses: at its deadline */
     bool mounts;                /* volumes, or directories of the host */
     uint32_t gpus;
     enum atoll_network network;
 };
 
-/* One provider, as it is now. */
+/* One provider: what it can do, and its present state. */
 struct atoll_route_offer {
-    const char *name, *kind; /* KIND NULL: its name */
+    const char *name, *kind; /* kind NULL: the same as its name */
     const struct atoll_provider_caps *caps;
     bool named_only;
-    bool has_image;           /* of its own, for requests that name nothing */
-    bool mute;                /* it does not run the language of the request */
-    struct atoll_limits most; /* what a request may ask for; 0 fields: no bound */
+    bool has_image;           /* a default image, for requests that name none */
+    bool lacks_language;      /* it does not run the language of the request */
+    struct atoll_limits most; /* upper bounds for requests; 0 fields: unbounded */
     bool down;
-    const char *reason;     /* DOWN: why */
-    int64_t retry_ms;       /* DOWN: when it is tried again, from now; 0: that is under way */
+    const char *reason;     /* down: why */
+    int64_t retry_ms;       /* down: time until it is tried again; 0: in progress */
     uint32_t max_sandboxes; /* 0: no limit */
     size_t sandboxes;
     uint32_t weight;  /* 0: 1 */
-    uint32_t missing; /* ATOLL_LIMIT_* that it cannot enforce and nobody waived */
+    uint32_t missing; /* ATOLL_LIMIT_* that it cannot enforce and that are not waived */
 };
 
-/* The indices of those that can, best first; how many (at least one), or an error that says of each
- * why not. One of this host that only lacks limits is chosen where nobody else is left: it refuses by
- * itself, with more to say about the host. */
+/* Writes the indices of the offers that can make it, best first, and returns their number (at least
+ * one); or an error that says of each why it cannot. If no other is left, a local provider that only
+ * cannot enforce some limits is chosen: its own error says more about the host. */
 int atoll_route(const struct atoll_route_request *request, const struct atoll_route_offer *offers,
                 size_t count, uint8_t ret[ATOLL_PROVIDERS_MAX],
                 struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Sorts the result of atoll_route() by how sandboxes are to be divided among providers. */
+/* Sorts the result of atoll_route() by the operator's placement. */
 enum atoll_placement {
-    ATOLL_PLACE_ORDER,  /* the operator's order: the next one only when the first cannot */
+    ATOLL_PLACE_ORDER,  /* the operator's order: another one only when the first cannot */
     ATOLL_PLACE_SPREAD, /* the one with the fewest sandboxes first */
     ATOLL_PLACE_WEIGHT, /* the same, in proportion to their weights */
 };
 void atoll_route_place(enum atoll_placement placement, const struct atoll_route_offer *offers,
                        uint8_t *chosen, int count);
 
-/* Whether it could ever make it, however it is now. */
+/* Whether it could make it, whatever its present state. */
 bool atoll_route_could(const struct atoll_route_request *request,
                        const struct atoll_route_offer *offer);
 
-/* What to do about it (advice.c). */
+/* Hints for the operator (advice.c). */
 
-/* A kind of provider that the operator could set up. */
+/* A kind of provider that the operator can configure. */
 struct atoll_route_kind {
     const char *name;
-    const char *settings; /* the least the file has to say of it */
-    bool at_start;        /* only a new start of the daemon brings it */
+    const char *settings; /* the smallest configuration of it in providers.yaml */
+    bool at_start;        /* takes effect only when the daemon starts */
     struct atoll_provider_caps caps;
 };
 struct atoll_route_kinds {
@@ -71,11 +71,11 @@ struct atoll_route_kinds {
     size_t count;
 };
 
-/* After atoll_route() has failed with *err: the hint. */
+/* Adds a hint to the error of atoll_route(). */
 void atoll_route_advise(const struct atoll_route_request *request,
                         const struct atoll_route_offer *offers, size_t count,
                         const struct atoll_route_kinds *kinds, struct atoll_error *err);
-/* The same where nobody of that name is there; and where this kind is what is missing. */
+/* The same for a name that no provider has, and for a kind that is not configured. */
 void atoll_advise_name(const struct atoll_route_kinds *kinds, const char *name,
                        struct atoll_error *err);
 void atoll_advise_kind(const struct atoll_route_kind *kind, struct atoll_error *err);

@@ -432,8 +432,7 @@ void atoll_pool_init(struct atoll_engine *engine)
     first->spec = (struct atoll_spec){
         .limits = atoll_limits_default(), .template_kind = ATOLL_TEMPLATE_HOST, .allow_sudo = true};
     first->spec.limits.io_bytes = engine->config.io_bytes;
-    first->spec.waived =
-        atoll_create_missing_limits(provider, &first->spec) & engine->config.waived;
+    first->spec.waived = atoll_place_missing_limits(provider, &first->spec) & engine->config.waived;
 }
 
 void atoll_pool_done(struct atoll_engine *engine)

@@ -52,8 +52,10 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
         atoll_sandbox_remove_remains(s);
         return;
     }
-    if (error && atoll_create_elsewhere(s, error, on_made))
+    if (error && atoll_place_elsewhere(s, error)) {
+        atoll_sandbox_make(s, on_made);
         return;
+    }
     s->remains = !error;
     if (error) {
         give_up(s, error->text);

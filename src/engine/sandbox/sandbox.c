@@ -12,8 +12,6 @@
  * The life of a sandbox: creating → running → stopping → gone, or failed when it dies.
  */
 
-#define BYTES_PER_INODE 8192
-
 #define REMOVE_AGAIN_MS INT64_C(1000)
 #define REMOVE_STUCK_MS INT64_C(30000)
 #define REMOVE_MAX_MS INT64_C(300000)
@@ -329,7 +327,7 @@ void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_
     atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
     if (creating && s->provider->ops->cancel)
         s->provider->ops->cancel(s->provider, &s->spec);
-    /* For a sandbox that is being created, on_provider_created() continues the destroy. */
+    /* For a sandbox that is being created, launch.c continues the destroy. */
     if (!creating && !atoll_artifacts_collect(s, was, atoll_sandbox_remove_remains))
         atoll_sandbox_remove_remains(s);
 }
@@ -380,7 +378,7 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
     atoll_sandbox_remove_remains(s);
 }
 
-/* Create. */
+/* The deadline. */
 
 static void on_deadline(void *arg)
 {
@@ -400,139 +398,4 @@ void atoll_sandbox_arm_deadline(struct atoll_sandbox *s)
 void atoll_sandbox_arm_deadline_in(struct atoll_sandbox *s, int64_t after_ms)
 {
     atoll_timer_set(&s->deadline, s->engine->loop, after_ms, on_deadline, s);
-}
-
-static void tell_created(struct atoll_sandbox *s, const struct atoll_error *error)
-{
-    atoll_sandbox_fn *fn = ATOLL_TAKE_PTR(s->created);
-
-    atoll_options_end_create(&s->options);
-    s->spec.login = NULL;
-    if (fn)
-        fn(s->created_arg, error ? NULL : s, error);
-}
-
-static void ignore(void *arg, const struct atoll_reply *answer)
-{
-    (void)arg;
-    (void)answer;
-}
-
-/* The environment may contain secrets: the agent keeps it in memory, and the daemon does not store
- * it. */
-void atoll_sandbox_leave_note(struct atoll_sandbox *s)
-{
-    struct atoll_am_data note;
-    struct atoll_buf bytes;
-    struct atoll_error err;
-
-    if (!s->options.env)
-        return;
-    atoll_buf_init(&bytes, ATOLL_AGENT_DATA_MAX);
-    if (atoll_strings_join(&bytes, s->options.env) == 0) {
-        note.data = (struct atoll_bytes){atoll_buf_head(&bytes), atoll_buf_size(&bytes)};
-        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_NOTE_PUT, &atoll_am_data_desc, &note, ignore, NULL,
-                                 &err);
-    }
-    atoll_buf_done(&bytes);
-}
-
-static void on_provider_created(void *arg, int agent_fd, uint64_t boot_us,
-                                const struct atoll_error *error)
-{
-    struct atoll_sandbox *s = arg;
-    struct atoll_error err;
-
-    atoll_provider_entry_note_create(s->entry, error);
-    if (error && s->state == ATOLL_SANDBOX_CREATING &&
-        atoll_create_elsewhere(s, error, on_provider_created))
-        return;
-    s->remains = !error;
-    if (error) {
-        tell_created(s, error);
-        atoll_sandbox_depart(s);
-        return;
-    }
-    s->boot_ms = (double)boot_us / 1000;
-    if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0 || s->state == ATOLL_SANDBOX_STOPPING) {
-        if (s->state == ATOLL_SANDBOX_STOPPING)
-            (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED,
-                             "destroyed while it was being created");
-        tell_created(s, &err);
-        s->state = ATOLL_SANDBOX_STOPPING;
-        atoll_sandbox_remove_remains(s);
-        return;
-    }
-    s->state = ATOLL_SANDBOX_RUNNING;
-    /* A sandbox is announced only after it is stored: it must survive a crash. */
-    if (atoll_persist_sandbox(s, &err) < 0) {
-        tell_created(s, &err);
-        s->state = ATOLL_SANDBOX_STOPPING;
-        atoll_sandbox_remove_remains(s);
-        return;
-    }
-    atoll_sandbox_leave_note(s);
-    tell_created(s, NULL);
-}
-
-void atoll_sandbox_launch(struct atoll_sandbox *s, atoll_sandbox_fn *created, void *arg)
-{
-    s->created = created;
-    s->created_arg = arg;
-    atoll_sandbox_make(s, on_provider_created);
-}
-
-void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done)
-{
-    s->spec.metadata_json = s->options.metadata_json;
-    s->spec.env = s->options.env;
-    s->spec.mounts = s->options.mounts;
-    s->spec.mount_count = s->options.mount_count;
-    s->spec.login = s->options.login;
-    s->provider->ops->create(s->provider, &s->spec, done, s);
-}
-
-struct atoll_limits atoll_limits_default(void)
-{
-    return (struct atoll_limits){
-        .memory_bytes = UINT64_C(512) << 20,
-        .cpu_millis = 1000,
-        .pids = 256,
-        .disk_bytes = UINT64_C(256) << 20,
-        .inodes = 65536,
-        .open_files = 4096,
-    };
-}
-
-void atoll_limits_fill(struct atoll_limits *l)
-{
-    struct atoll_limits d = atoll_limits_default();
-
-    /* Even an empty file uses kernel memory of the sandbox. Limit the number of files by the memory
-     * limit, so that too many files give ENOSPC and not an out-of-memory kill. */
-    d.inodes = ATOLL_MIN(d.inodes, (l->memory_bytes ?: d.memory_bytes) / BYTES_PER_INODE);
-    atoll_limits_merge(l, &d);
-}
-
-static const struct {
-    const char *name;
-    uint32_t bit;
-} limit_names[] = {{"memory", ATOLL_LIMIT_MEMORY}, {"cpu", ATOLL_LIMIT_CPU},
-                   {"pids", ATOLL_LIMIT_PIDS},     {"disk", ATOLL_LIMIT_DISK},
-                   {"io", ATOLL_LIMIT_IO},         {"all", ATOLL_LIMIT_ALL}};
-
-uint32_t atoll_limit_by_name(const char *name)
-{
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(limit_names); i++)
-        if (strcmp(name, limit_names[i].name) == 0)
-            return limit_names[i].bit;
-    return 0;
-}
-
-const char *atoll_limit_name(uint32_t limit)
-{
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(limit_names); i++)
-        if (limit == limit_names[i].bit)
-            return limit_names[i].name;
-    return "unknown";
 }

@@ -6,13 +6,13 @@
 
 /*
  * Accounts of tenants: their sandboxes in list order, the sums of their limits, and their running
- * and queued requests (quota.c). Thread: the loop's.
+ * and queued requests (admission.c). Thread: the loop's.
  */
 struct atoll_engine;
 struct atoll_provider_entry;
 struct atoll_spec;
 
-/* Kinds of requests that have a quota and a queue; quota.c. */
+/* Kinds of requests that have a quota and a queue; admission.c. */
 enum atoll_turn {
     ATOLL_TURN_CREATE,    /* creates on this machine */
     ATOLL_TURN_ELSEWHERE, /* creates that name an image or another provider */
@@ -34,7 +34,7 @@ struct atoll_tenant {
     struct atoll_engine *engine;
     struct atoll_ordered sandboxes; /* without pooled ones */
     uint64_t promised[ATOLL_PROMISES];
-    /* quota.c */
+    /* admission.c */
     uint32_t busy[ATOLL_TURNS];
     size_t waiting[ATOLL_TURNS];
     size_t waiting_bytes;                 /* size of the copies of queued requests */

@@ -1,13 +1,15 @@
 /*
- * Admission: what one tenant may do at a time (sandboxes, creates in progress, running commands). A
- * create or exec beyond the quota waits in the tenant's queue, first come first served; a queue has
+ * Admission, the first step of a create and of a command: what one tenant may do at a time
+ * (sandboxes, creates in progress, running commands). A create or exec beyond the quota waits in the tenant's queue, first come first served; a queue has
  * a maximal length, and a request waits in it for at most 30 s. Creates on this machine also have a
  * limit for all tenants together, and tenants take turns (round robin). All facades pass through
- * here, since atoll_engine_create() and atoll_engine_exec() are defined here.
+ * here, since atoll_engine_create() and atoll_engine_exec() are defined here. A create that is
+ * admitted goes on to placement.c and launch.c: see admit_create().
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/metrics.h"
 #include "base/trace.h"
 #include "engine/engine_internal.h"
@@ -27,6 +29,8 @@ struct request {
     enum atoll_turn turn;
     struct atoll_timer late;
     struct atoll_options options; /* a copy if it is queued */
+    int64_t admitted_us;          /* 0: it was refused */
+    const char *provider;         /* tried first, a static string; "": no provider can make it */
     char sandbox_id[ATOLL_ID_LEN + 1];
     struct atoll_exec_start start;
     struct atoll_origin origin;
@@ -117,31 +121,69 @@ static void request_fail(struct request *q, const struct atoll_error *error)
 static void created(void *arg, struct atoll_sandbox *s, const struct atoll_error *error)
 {
     struct request *q = arg;
+    const char *provider = s ? s->provider->ops->name : q->provider;
 
+    if (error && q->admitted_us)
+        atoll_metric_add(ATOLL_METRIC_CREATE_ERRORS,
+                         ATOLL_LABELS(provider, atoll_error_kind_name(error->kind)), 1);
+    if (!error)
+        atoll_metric_observe(ATOLL_METRIC_CREATE_SECONDS, ATOLL_LABELS(provider),
+                             (double)(atoll_clock_us() - q->admitted_us) / 1e6);
     q->created(q->arg, s, error);
     leave(q->tenant, q->turn);
     (void)request_free(q);
 }
 
-/* Starts the request; the options may be the caller's own. */
+static int check_quota(const struct atoll_tenant *t, struct atoll_error *err)
+{
+    uint32_t most = t->engine->config.quota.sandboxes;
+
+    if (most == 0 || t->sandboxes.count < most)
+        return 0;
+    atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("sandboxes"), 1);
+    return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
+                      "tenant %s has %u sandboxes, the most it may have (--tenant-sandboxes); "
+                      "destroy some",
+                      t->name, most);
+}
+
+/* Whether the daemon has room for one more sandbox. */
+static int check_daemon(const struct atoll_engine *engine, const struct atoll_options *options,
+                        struct atoll_error *err)
+{
+    int r = atoll_artifacts_accept(engine, options->artifacts, err);
+
+    if (r == 0 && engine->ending)
+        r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
+    if (r == 0)
+        r = atoll_engine_check_room(engine, err);
+    return r < 0 ? r : atoll_room_admit(engine, err);
+}
+
+/* The path of a create that has its turn. The options may be the caller's own. */
 static void admit_create(struct request *q, const struct atoll_options *options)
 {
     struct atoll_engine *engine = q->tenant->engine;
-    uint32_t most = engine->config.quota.sandboxes;
+    struct atoll_place place = {0};
     struct atoll_error err;
+    int r;
 
     join(q->tenant, q->turn);
-    if (most > 0 && q->tenant->sandboxes.count >= most) {
-        atoll_metric_add(ATOLL_METRIC_QUOTA_REFUSED, ATOLL_LABELS("sandboxes"), 1);
-        (void)atoll_fail(
-            &err, ATOLL_ERR_RESOURCE_EXHAUSTED, EAGAIN,
-            "tenant %s has %u sandboxes, the most it may have (--tenant-sandboxes); destroy "
-            "some",
-            q->tenant->name, most);
+    r = check_quota(q->tenant, &err);
+    if (r == 0) {
+        q->admitted_us = atoll_clock_us();
+        r = check_daemon(engine, options, &err);
+    }
+    if (r == 0)
+        r = atoll_place(engine, options, &place, &err);
+    if (r == 0)
+        r = atoll_tenant_admit(engine, q->tenant->name, place.entry, &place.spec, &err);
+    if (r < 0) {
         created(q, NULL, &err);
         return;
     }
-    atoll_engine_create_now(engine, options, created, q);
+    q->provider = place.entry->provider->ops->name;
+    atoll_launch(engine, options, &place, created, q);
 }
 
 static void unqueue(struct request *q)
@@ -298,6 +340,7 @@ static struct request *request_new(struct atoll_tenant *t, enum atoll_turn turn,
         abort();
     q->tenant = t;
     q->turn = turn;
+    q->provider = "";
     q->arg = arg;
     q->origin = *atoll_origin_get();
     return q;

@@ -1,0 +1,256 @@
+#include <errno.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/text.h"
+#include "engine/engine_internal.h"
+
+/*
+ * Launch, the last step of a create: a pooled sandbox is handed over, or a new one is made at its
+ * place. When a provider fails, placement.c names the next one.
+ */
+
+static int apply_options(struct atoll_sandbox *s, const struct atoll_options *options,
+                         struct atoll_error *err)
+{
+    const char *owner = options->owner ? options->owner : ATOLL_OPERATOR_TENANT;
+
+    if (atoll_text_copy(s->spec.tenant, sizeof(s->spec.tenant), owner) < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
+                          "the tenant's name is too long");
+    atoll_options_free(&s->options); /* a pooled sandbox has the environment of its pool class */
+    if (atoll_options_dup(&s->options, options, err) < 0)
+        return -ENOMEM;
+    s->options.env_is_common = options->env_is_common || !options->env || !*options->env;
+    return atoll_env_save(s, err) < 0 ? -EIO : atoll_artifacts_apply_request(s, err);
+}
+
+/* Starts the deadline of a sandbox that runs and stores it: a sandbox that was announced must
+ * survive a crash. */
+static int settle(struct atoll_sandbox *s, struct atoll_error *err)
+{
+    int r;
+
+    if (s->hidden)
+        return 0;
+    atoll_sandbox_arm_deadline(s);
+    r = atoll_persist_sandbox(s, err);
+    return r < 0 ? r : atoll_exec_enlist_all(s, err);
+}
+
+static void announce(struct atoll_sandbox *s)
+{
+    const struct atoll_interpreters *interpreters = &s->engine->interpreters;
+
+    if (s->hidden)
+        return;
+    if (s->pooled && interpreters->handed_over)
+        interpreters->handed_over(interpreters->arg, s->spec.id);
+    atoll_lifetime_begin(s);
+    atoll_events_emit(s->engine, "sandbox.created", s, "", "");
+}
+
+static void ignore(void *arg, const struct atoll_reply *answer)
+{
+    (void)arg;
+    (void)answer;
+}
+
+/* The environment may contain secrets: the agent keeps it in memory, and the daemon does not store
+ * it. */
+void atoll_sandbox_leave_note(struct atoll_sandbox *s)
+{
+    struct atoll_am_data note;
+    struct atoll_buf bytes;
+    struct atoll_error err;
+
+    if (!s->options.env)
+        return;
+    atoll_buf_init(&bytes, ATOLL_AGENT_DATA_MAX);
+    if (atoll_strings_join(&bytes, s->options.env) == 0) {
+        note.data = (struct atoll_bytes){atoll_buf_head(&bytes), atoll_buf_size(&bytes)};
+        (void)!atoll_sandbox_ask(s, ATOLL_AGENT_NOTE_PUT, &atoll_am_data_desc, &note, ignore, NULL,
+                                 &err);
+    }
+    atoll_buf_done(&bytes);
+}
+
+/* A new sandbox. */
+
+static void tell_created(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    atoll_sandbox_fn *fn = ATOLL_TAKE_PTR(s->created);
+
+    atoll_options_end_create(&s->options);
+    s->spec.login = NULL;
+    if (!error)
+        announce(s);
+    if (fn)
+        fn(s->created_arg, error ? NULL : s, error);
+}
+
+/* The provider has made it, but it cannot be used. */
+static void abandon(struct atoll_sandbox *s, const struct atoll_error *error)
+{
+    tell_created(s, error);
+    s->state = ATOLL_SANDBOX_STOPPING;
+    atoll_sandbox_remove_remains(s);
+}
+
+static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_error err;
+    int r;
+
+    atoll_provider_entry_note_create(s->entry, error);
+    if (error && s->state == ATOLL_SANDBOX_CREATING && atoll_place_elsewhere(s, error)) {
+        atoll_sandbox_make(s, on_made);
+        return;
+    }
+    s->remains = !error;
+    if (error) {
+        tell_created(s, error);
+        atoll_sandbox_depart(s);
+        return;
+    }
+    s->boot_ms = (double)boot_us / 1000;
+    r = atoll_sandbox_open_agent(s, agent_fd, &err);
+    if (s->state == ATOLL_SANDBOX_STOPPING)
+        r = atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "destroyed while it was being created");
+    if (r == 0) {
+        s->state = ATOLL_SANDBOX_RUNNING;
+        r = settle(s, &err);
+    }
+    if (r < 0) {
+        abandon(s, &err);
+        return;
+    }
+    atoll_sandbox_leave_note(s);
+    tell_created(s, NULL);
+}
+
+void atoll_sandbox_launch(struct atoll_sandbox *s, atoll_sandbox_fn *created, void *arg)
+{
+    s->created = created;
+    s->created_arg = arg;
+    atoll_sandbox_make(s, on_made);
+}
+
+void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done)
+{
+    s->spec.metadata_json = s->options.metadata_json;
+    s->spec.env = s->options.env;
+    s->spec.mounts = s->options.mounts;
+    s->spec.mount_count = s->options.mount_count;
+    s->spec.login = s->options.login;
+    s->provider->ops->create(s->provider, &s->spec, done, s);
+}
+
+static void make(struct atoll_engine *engine, const struct atoll_options *options,
+                 const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
+{
+    struct atoll_sandbox *s = atoll_sandbox_prepare(engine, &place->spec, place->tmpl);
+    struct atoll_error err;
+
+    if (!s) {
+        (void)atoll_fail_errno(&err, ENOMEM, "sandbox");
+        done(arg, NULL, &err);
+        return;
+    }
+    s->entry = place->entry;
+    s->provider = place->entry->provider;
+    s->candidates = place->candidates;
+    if (apply_options(s, options, &err) < 0) {
+        atoll_env_drop(s);
+        atoll_sandbox_discard(s);
+        done(arg, NULL, &err);
+        return;
+    }
+    engine->public_count++;
+    atoll_tenant_enter(s);
+    atoll_sandbox_launch(s, done, arg);
+}
+
+/* A pooled sandbox. */
+
+/* Holds the id: the sandbox may end while its limits are set. */
+struct handover {
+    struct atoll_engine *engine;
+    char id[ATOLL_ID_LEN + 1];
+    atoll_sandbox_fn *done;
+    void *arg;
+};
+
+static void end_handover(struct handover *h, struct atoll_sandbox *s,
+                         const struct atoll_error *error)
+{
+    struct atoll_error err;
+
+    if (error && s)
+        atoll_sandbox_destroy(s, "the daemon, because its limits could not be set", NULL, NULL);
+    if (!error && settle(s, &err) < 0) {
+        atoll_sandbox_destroy(s, "the daemon, because the store did not accept it", NULL, NULL);
+        error = &err;
+    }
+    if (!error)
+        announce(s);
+    h->done(h->arg, error ? NULL : s, error);
+    free(h);
+}
+
+static void on_limits_set(void *arg, const struct atoll_error *error)
+{
+    struct handover *h = arg;
+    struct atoll_sandbox *s = atoll_map_get(&h->engine->sandboxes, h->id);
+    struct atoll_error gone;
+
+    if (!error && (!s || s->state != ATOLL_SANDBOX_RUNNING)) {
+        (void)atoll_fail(&gone, ATOLL_ERR_ABORTED, ECANCELED, "it ended while its limits were set");
+        error = &gone;
+    }
+    end_handover(h, s, error);
+}
+
+static void hand_over(struct atoll_sandbox *s, const struct atoll_options *options,
+                      const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
+{
+    const struct atoll_limits was = s->spec.limits, *l = &place->spec.limits;
+    struct handover *h = calloc(1, sizeof(*h));
+    struct atoll_error err;
+
+    if (!h)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    s->candidates = place->candidates;
+    if (apply_options(s, options, &err) < 0) {
+        atoll_sandbox_destroy(s, "the daemon, because the create failed", NULL, NULL);
+        free(h);
+        done(arg, NULL, &err);
+        return;
+    }
+    atoll_options_end_create(&s->options);
+    *h = (struct handover){.engine = s->engine, .done = done, .arg = arg};
+    memcpy(h->id, s->spec.id, sizeof(h->id));
+    s->spec.limits = *l;
+    s->created_unix_ms = atoll_clock_unix_ms();
+    s->created_ms = atoll_clock_ms();
+    s->pooled = true;
+    atoll_tenant_enter(s);
+    atoll_sandbox_leave_note(s);
+    if (was.memory_bytes == l->memory_bytes && was.cpu_millis == l->cpu_millis &&
+        was.pids == l->pids)
+        end_handover(h, s, NULL);
+    else
+        s->provider->ops->set_limits(s->provider, &s->spec, &s->spec.limits, on_limits_set, h);
+}
+
+void atoll_launch(struct atoll_engine *engine, const struct atoll_options *options,
+                  const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
+{
+    bool fits = place->entry == engine->builder && options->mount_count == 0 && !options->login;
+    struct atoll_sandbox *s = fits ? atoll_pool_take(engine, &place->spec, options) : NULL;
+
+    if (s)
+        hand_over(s, options, place, done, arg);
+    else
+        make(engine, options, place, done, arg);
+}
