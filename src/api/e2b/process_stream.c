@@ -1,7 +1,6 @@
 /*
- * Start and Connect: streams the events of a process. The client sets the pace: nothing is read
- * from the journal while more than ATOLL_HTTP_HIGH_WATER bytes are waiting to be sent. If the
- * client disconnects, the process continues.
+ * Start and Connect: streams the events of a process. If the client disconnects, the process
+ * continues.
  *
  * If the sandbox is destroyed, the connection is cut: clients distinguish that from an end of the
  * process.
@@ -11,27 +10,23 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/e2b/process.h"
+#include "api/kit/exec_pump.h"
 
-#define SLICE_MAX ((size_t)32 * 1024)
+#define SLICE ((size_t)32 * 1024)
 /* A slice in base64, and the JSON around it. */
-#define FRAME_MAX (SLICE_MAX * 4 / 3 + 1024)
-/* Bytes sent per turn of the loop before other connections are served. */
-#define TURN_MAX ((size_t)1024 * 1024)
+#define FRAME_MAX (SLICE * 4 / 3 + 1024)
 
 struct stream {
     struct atoll_api_call *call;
-    struct atoll_reader *reader; /* owned */
-    struct atoll_timer turn, beat, deadline;
+    struct atoll_exec_pump pump;
+    struct atoll_timer deadline;
     struct atoll_buf frame;
-    int64_t beat_ms, sent_ms;
     bool pty, is_start;
 };
 
 static void stream_free(struct stream *s)
 {
-    s->reader = atoll_reader_close(s->reader);
-    atoll_timer_cancel(&s->turn);
-    atoll_timer_cancel(&s->beat);
+    atoll_exec_pump_close(&s->pump);
     atoll_timer_cancel(&s->deadline);
     atoll_buf_done(&s->frame);
     free(s);
@@ -58,7 +53,6 @@ static int event_send(struct stream *s, struct atoll_json_out *out)
 {
     for (int i = 0; i < 3; i++)
         atoll_json_close(out, '}');
-    s->sent_ms = atoll_loop_now_ms(atoll_http_loop(s->call->req));
     return atoll_connect_frame_send(s->call, out);
 }
 
@@ -70,18 +64,25 @@ static int send_start(struct stream *s, uint32_t pid)
     return event_send(s, &out);
 }
 
-static int send_data(struct stream *s, const struct atoll_reader_item *item)
+static int send_data(void *arg, int stream, uint64_t offset ATOLL_UNUSED, const uint8_t *bytes,
+                     size_t n)
 {
-    const char *name = s->pty ? "pty" : item->stream == ATOLL_STREAM_STDERR ? "stderr" : "stdout";
-    int r = 0;
+    struct stream *s = arg;
+    struct atoll_json_out out = event_begin(s, "data");
 
-    for (uint64_t at = 0; r == 0 && at < item->length; at += SLICE_MAX) {
-        size_t n = (size_t)ATOLL_MIN(item->length - at, (uint64_t)SLICE_MAX);
-        struct atoll_json_out out = event_begin(s, "data");
-        atoll_json_base64(&out, name, item->data + at, n);
-        r = event_send(s, &out);
-    }
-    return r;
+    atoll_json_base64(&out,
+                      s->pty                          ? "pty"
+                      : stream == ATOLL_STREAM_STDERR ? "stderr"
+                                                      : "stdout",
+                      bytes, n);
+    return event_send(s, &out);
+}
+
+static int keep_alive(void *arg)
+{
+    struct atoll_json_out out = event_begin(arg, "keepalive");
+
+    return event_send(arg, &out);
 }
 
 void atoll_process_write_end(struct atoll_json_out *out, const struct atoll_exec_result *result)
@@ -113,6 +114,7 @@ static void conclude(struct stream *s, const struct atoll_error *error)
     atoll_connect_end(call, error);
 }
 
+/* The client must not take what it got for all of the output. */
 static void cut(struct stream *s, const char *why)
 {
     struct atoll_api_call *call = s->call;
@@ -129,8 +131,14 @@ static void time_is_up(void *arg)
     conclude(arg, &error);
 }
 
-static void process_ended(struct stream *s, const struct atoll_exec_result *result)
+static void failed(void *arg, int r)
 {
+    cut(arg, strerror(-r));
+}
+
+static void process_ended(void *arg, const struct atoll_exec_result *result)
+{
+    struct stream *s = arg;
     struct atoll_json_out out;
     struct atoll_error error;
     int r;
@@ -155,13 +163,13 @@ static void process_ended(struct stream *s, const struct atoll_exec_result *resu
     if (r == -EPIPE)
         return; /* on_gone follows */
     if (r < 0)
-        cut(s, strerror(-r));
+        failed(s, r);
     else
         conclude(s, NULL);
 }
 
 /* The protocol has no event for a gap, and an end event would claim that the output is complete. */
-static void output_missing(struct stream *s, const struct atoll_reader_item *gap)
+static int output_missing(void *arg, const struct atoll_reader_item *gap)
 {
     struct atoll_error error;
 
@@ -169,76 +177,18 @@ static void output_missing(struct stream *s, const struct atoll_reader_item *gap
         &error, ATOLL_ERR_DATA_LOSS, EIO, "%llu bytes of %s from offset %llu on were not kept",
         (unsigned long long)gap->length, gap->stream == ATOLL_STREAM_STDERR ? "stderr" : "stdout",
         (unsigned long long)gap->offset);
-    conclude(s, &error);
+    conclude(arg, &error);
+    return 1;
 }
 
-/* The daemon need not keep output that the client's socket has taken. */
-static void release_output(struct stream *s)
-{
-    if (atoll_http_pending(s->call->req) > 0)
-        atoll_http_await_empty(s->call->req);
-    else
-        atoll_reader_forget(s->reader, 0, 0);
-}
-
-static void pump(void *arg)
-{
-    struct stream *s = arg;
-    struct atoll_reader_item item;
-    size_t sent = 0;
-    int r;
-
-    if (s->turn.loop)
-        return;
-    while (atoll_http_pending(s->call->req) <= ATOLL_HTTP_HIGH_WATER) {
-        if (sent > TURN_MAX) {
-            atoll_timer_set(&s->turn, atoll_http_loop(s->call->req), 0, pump, s);
-            return;
-        }
-        r = atoll_reader_next(s->reader, &item);
-        if (r == 0) {
-            release_output(s);
-            return;
-        }
-        if (r > 0 && item.kind == ATOLL_READ_END) {
-            process_ended(s, item.result);
-            return;
-        }
-        if (r > 0 && item.kind == ATOLL_READ_GAP) {
-            output_missing(s, &item);
-            return;
-        }
-        if (r > 0)
-            r = send_data(s, &item);
-        if (r == -EPIPE)
-            return;
-        if (r < 0) {
-            cut(s, strerror(-r));
-            return;
-        }
-        sent += (size_t)item.length;
-    }
-}
-
-static void drained(void *arg, struct atoll_http_request *req ATOLL_UNUSED)
-{
-    pump(arg);
-}
-
-static void beat(void *arg)
-{
-    struct stream *s = arg;
-    struct atoll_loop *loop = atoll_http_loop(s->call->req);
-    int64_t silent_ms = atoll_loop_now_ms(loop) - s->sent_ms;
-
-    if (silent_ms >= s->beat_ms && atoll_http_pending(s->call->req) <= ATOLL_HTTP_HIGH_WATER) {
-        struct atoll_json_out out = event_begin(s, "keepalive");
-        if (event_send(s, &out) < 0)
-            return; /* on_gone follows */
-        silent_ms = 0;
-    }
-    atoll_timer_set(&s->beat, loop, ATOLL_MAX(s->beat_ms - silent_ms, (int64_t)1000), beat, s);
-}
+static const struct atoll_exec_pump_ops ops = {
+    .slice = SLICE,
+    .data = send_data,
+    .gap = output_missing,
+    .keep_alive = keep_alive,
+    .end = process_ended,
+    .failed = failed,
+};
 
 void atoll_process_stream(struct atoll_api_call *call, struct atoll_exec *exec, bool is_start,
                           uint32_t timeout_ms)
@@ -246,28 +196,33 @@ void atoll_process_stream(struct atoll_api_call *call, struct atoll_exec *exec, 
     uint64_t from = is_start ? 0 : ATOLL_READ_FROM_END;
     struct stream *s = atoll_api_alloc(sizeof(*s));
     struct atoll_loop *loop = atoll_http_loop(call->req);
+    const struct atoll_exec_pump_config config = {
+        .ops = &ops,
+        .arg = s,
+        .loop = loop,
+        .req = call->req,
+        .from = {from, from},
+        .follow = true,
+        .keep_alive_ms = atoll_connect_keepalive_ms(call),
+    };
     struct atoll_exec_view view;
     struct atoll_error error;
 
     atoll_exec_get(exec, &view);
-    if (atoll_reader_open(exec, from, from, pump, s, &s->reader, &error) < 0) {
+    if (atoll_exec_pump_open(&s->pump, exec, &config, &error) < 0) {
         free(s);
         atoll_api_fail(call, &error);
         return;
     }
-    atoll_reader_follow(s->reader);
     s->call = call;
     s->pty = view.pty;
     s->is_start = is_start;
-    s->beat_ms = atoll_connect_keepalive_ms(call);
     atoll_buf_init(&s->frame, FRAME_MAX);
     call->state = s;
     call->on_gone = client_gone;
-    atoll_http_on_drain(call->req, drained, s);
     atoll_connect_begin(call);
-    atoll_timer_set(&s->beat, loop, s->beat_ms, beat, s);
     if (timeout_ms > 0 && !is_start) /* the agent enforces the timeout of a started process */
         atoll_timer_set(&s->deadline, loop, timeout_ms, time_is_up, s);
     if (send_start(s, view.pid) == 0)
-        pump(s);
+        atoll_exec_pump_run(&s->pump);
 }

@@ -3,69 +3,82 @@
 #include <errno.h>
 #include <string.h>
 
-static void take(struct atoll_collect *c, const struct atoll_reader_item *item)
+/* Do not cut in the middle of a character. */
+static void cut_off(struct atoll_collect *c, int stream)
 {
-    struct atoll_buf *buf = &c->streams[item->stream];
-    size_t room = ATOLL_COLLECT_MAX - atoll_buf_size(buf);
+    struct atoll_buf *buf = &c->streams[stream];
 
-    /* Output after a gap is dropped: the result could not show where bytes are missing. */
-    if (item->kind == ATOLL_READ_GAP)
-        c->truncated[item->stream] = true;
-    if (c->truncated[item->stream])
-        return;
-    if (item->length > room)
-        c->truncated[item->stream] = true;
-    if (atoll_buf_append(buf, item->data, (size_t)ATOLL_MIN(item->length, (uint64_t)room)) < 0)
-        c->truncated[item->stream] = true;
-    /* Do not cut in the middle of a character. */
-    if (c->truncated[item->stream])
-        buf->len -= atoll_json_utf8_open_tail(atoll_buf_head(buf), atoll_buf_size(buf));
+    c->truncated[stream] = true;
+    buf->len -= atoll_json_utf8_open_tail(atoll_buf_head(buf), atoll_buf_size(buf));
 }
 
-static void pump(void *arg)
+static int take_data(void *arg, int stream, uint64_t offset ATOLL_UNUSED, const uint8_t *bytes,
+                     size_t n)
 {
     struct atoll_collect *c = arg;
-    struct atoll_reader_item item;
-    struct atoll_error error;
-    int r;
+    struct atoll_buf *buf = &c->streams[stream];
+    size_t room = ATOLL_COLLECT_MAX - atoll_buf_size(buf);
 
-    while ((r = atoll_reader_next(c->reader, &item)) > 0) {
-        if (item.kind == ATOLL_READ_END) {
-            c->ended(c->arg, item.result, NULL);
-            return;
-        }
-        take(c, &item);
-    }
-    if (r < 0) {
-        (void)atoll_fail_errno(&error, -r, "reading the output of a command");
-        c->ended(c->arg, NULL, &error);
-    } else {
-        atoll_reader_forget(c->reader, 0, 0);
-    }
+    if (!c->truncated[stream] && (atoll_buf_append(buf, bytes, ATOLL_MIN(n, room)) < 0 || n > room))
+        cut_off(c, stream);
+    return 0;
 }
 
-void atoll_collect_start(struct atoll_collect *c, struct atoll_exec *exec,
-                         void (*ended)(void *arg, const struct atoll_exec_result *result,
-                                       const struct atoll_error *error),
-                         void *arg)
+/* Output after a gap is dropped: the result could not show where bytes are missing. */
+static int take_gap(void *arg, const struct atoll_reader_item *gap)
 {
+    struct atoll_collect *c = arg;
+
+    if (!c->truncated[gap->stream])
+        cut_off(c, gap->stream);
+    return 0;
+}
+
+static void ended(void *arg, const struct atoll_exec_result *result)
+{
+    struct atoll_collect *c = arg;
+
+    c->ended(c->arg, result, NULL);
+}
+
+static void failed(void *arg, int r)
+{
+    struct atoll_collect *c = arg;
     struct atoll_error error;
 
-    *c = (struct atoll_collect){.ended = ended, .arg = arg};
+    (void)atoll_fail_errno(&error, -r, "reading the output of a command");
+    c->ended(c->arg, NULL, &error);
+}
+
+static const struct atoll_exec_pump_ops ops = {
+    .slice = ATOLL_EXEC_PUMP_SLICE_MAX,
+    .data = take_data,
+    .gap = take_gap,
+    .end = ended,
+    .failed = failed,
+};
+
+void atoll_collect_start(struct atoll_collect *c, struct atoll_loop *loop, struct atoll_exec *exec,
+                         void (*done)(void *arg, const struct atoll_exec_result *result,
+                                      const struct atoll_error *error),
+                         void *arg)
+{
+    const struct atoll_exec_pump_config config = {
+        .ops = &ops, .arg = c, .loop = loop, .follow = true};
+    struct atoll_error error;
+
+    *c = (struct atoll_collect){.ended = done, .arg = arg};
     for (int i = ATOLL_STREAM_STDOUT; i <= ATOLL_STREAM_STDERR; i++)
         atoll_buf_init(&c->streams[i], ATOLL_COLLECT_MAX);
-    if (atoll_reader_open(exec, 0, 0, pump, c, &c->reader, &error) < 0) {
-        ended(arg, NULL, &error);
-    } else {
-        atoll_reader_follow(c->reader);
-        pump(c);
-    }
+    if (atoll_exec_pump_open(&c->pump, exec, &config, &error) < 0)
+        done(arg, NULL, &error);
+    else
+        atoll_exec_pump_run(&c->pump);
 }
 
 void atoll_collect_done(struct atoll_collect *c)
 {
-    if (c->reader)
-        c->reader = atoll_reader_close(c->reader);
+    atoll_exec_pump_close(&c->pump);
     for (int i = ATOLL_STREAM_STDOUT; i <= ATOLL_STREAM_STDERR; i++)
         atoll_buf_done(&c->streams[i]);
 }

@@ -1,15 +1,15 @@
 #pragma once
 #include "api/json_out.h"
-#include "engine/engine.h"
+#include "api/kit/exec_pump.h"
 
 /*
  * Collects the output of a command until it ends: the first megabyte of each stream. Ownership: the
- * caller's storage; the reader inside is freed by _done.
+ * caller's storage; what is inside is freed by _done.
  */
 #define ATOLL_COLLECT_MAX ((size_t)1024 * 1024)
 
 struct atoll_collect {
-    struct atoll_reader *reader;                       /* owned */
+    struct atoll_exec_pump pump;
     struct atoll_buf streams[ATOLL_STREAM_STDERR + 1]; /* by stream number */
     bool truncated[ATOLL_STREAM_STDERR + 1];
     /* Called once, with the result or with an error. It may call atoll_collect_done(). */
@@ -19,7 +19,7 @@ struct atoll_collect {
 };
 
 /* `ended` may be called before this returns, as its last action. */
-void atoll_collect_start(struct atoll_collect *c, struct atoll_exec *exec,
+void atoll_collect_start(struct atoll_collect *c, struct atoll_loop *loop, struct atoll_exec *exec,
                          void (*ended)(void *arg, const struct atoll_exec_result *result,
                                        const struct atoll_error *error),
                          void *arg);

@@ -32,14 +32,14 @@ atoll_rest_handler atoll_rest_exec_start;
 /* execs.c */
 atoll_rest_handler atoll_rest_exec_list, atoll_rest_exec_get, atoll_rest_exec_signal,
     atoll_rest_exec_resize, atoll_rest_exec_stdin;
-/* pty.c */
-atoll_rest_handler atoll_rest_pty;
+/* ws_pty.c */
+atoll_rest_handler atoll_rest_ws_pty;
 /* exec_output.c */
 atoll_rest_handler atoll_rest_exec_output;
-/* exec_stream.c */
-atoll_rest_handler atoll_rest_exec_stream;
-/* run_post.c, run_stream.c */
-atoll_rest_handler atoll_rest_run, atoll_rest_run_stream;
+/* ws_exec_start.c */
+atoll_rest_handler atoll_rest_ws_exec;
+/* run_post.c, ws_run.c */
+atoll_rest_handler atoll_rest_run, atoll_rest_ws_run;
 /* files.c */
 atoll_rest_handler atoll_rest_file_stat, atoll_rest_file_list, atoll_rest_file_mkdir,
     atoll_rest_file_move, atoll_rest_file_chmod, atoll_rest_file_chown, atoll_rest_file_symlink,

@@ -45,8 +45,8 @@ static const struct atoll_route rows[] = {
 
     {ATOLL_POST,   BOX "/execs",           WRITE, JSON,   atoll_rest_exec_start, "wait, stream"},
     {ATOLL_GET,    BOX "/execs",           READ,  NONE,   atoll_rest_exec_list, "limit, cursor"},
-    {ATOLL_GET,    BOX "/execs/stream",    WRITE, NONE,   atoll_rest_exec_stream, ""},
-    {ATOLL_GET,    BOX "/pty",             WRITE, NONE,   atoll_rest_pty,
+    {ATOLL_GET,    BOX "/execs/stream",    WRITE, NONE,   atoll_rest_ws_exec, ""},
+    {ATOLL_GET,    BOX "/pty",             WRITE, NONE,   atoll_rest_ws_pty,
      "cols, rows, user, cwd, command, exec, from"},
     {ATOLL_GET,    EXEC,                   READ,  NONE,   atoll_rest_exec_get, ""},
     {ATOLL_GET,    EXEC "/output",         READ,  NONE,   atoll_rest_exec_output,
@@ -55,7 +55,7 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   EXEC "/signal",         WRITE, JSON,   atoll_rest_exec_signal, ""},
     {ATOLL_POST,   EXEC "/resize",         WRITE, JSON,   atoll_rest_exec_resize, ""},
 
-    {ATOLL_GET,    "/api/run",             WRITE, NONE,   atoll_rest_run_stream, ""},
+    {ATOLL_GET,    "/api/run",             WRITE, NONE,   atoll_rest_ws_run, ""},
     {ATOLL_POST,   "/api/run",             WRITE, ATOLL_BODY_FILES, atoll_rest_run, ""},
 
     {ATOLL_GET,    BOX "/files",           READ,  NONE,   atoll_rest_file_download,

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "api/api_internal.h"
 #include "api/idempotency.h"
 #include "api/kit/collect.h"
 #include "api/rest/exec/exec_output.h"
@@ -96,7 +97,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     /* With an Idempotency-Key the result is kept for a retry, even if this client disconnects. */
     if (!s->call->idempotency)
         s->call->on_gone = stop_waiting;
-    atoll_collect_start(&s->collect, exec, ended, s);
+    atoll_collect_start(&s->collect, s->call->api->config.loop, exec, ended, s);
 }
 
 static int parse_start(struct start *s, const uint8_t *bytes, size_t n,

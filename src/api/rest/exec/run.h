@@ -5,7 +5,7 @@
 /*
  * A command in a new sandbox: create the sandbox, write files, start the command; at the end
  * destroy the sandbox. The owner delivers the output to the client (run_post.c: collected,
- * run_stream.c: by WebSocket). The sandbox is destroyed with the run unless the client asked for
+ * ws_run.c: by WebSocket). The sandbox is destroyed with the run unless the client asked for
  * "keep" and has received the sandbox's id.
  */
 struct atoll_run;

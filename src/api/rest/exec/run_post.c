@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include "api/api_internal.h"
 #include "api/kit/collect.h"
 #include "api/lease.h"
 #include "api/rest/exec/run.h"
@@ -51,7 +52,7 @@ static void started(struct atoll_run *run, struct atoll_exec *exec)
 {
     struct run_post *p = (struct run_post *)run;
 
-    atoll_collect_start(&p->collect, exec, ended, p);
+    atoll_collect_start(&p->collect, p->call->api->config.loop, exec, ended, p);
 }
 
 static void finished(struct atoll_run *run, const struct atoll_error *error)

@@ -10,8 +10,6 @@
 #include "base/log.h"
 
 #define FIRST_MESSAGE_MS (30 * 1000)
-#define SLICE_MAX ((size_t)64 * 1024)
-#define TURN_MAX ((size_t)1024 * 1024)
 #define TEXT_MAX ((size_t)64 * 1024)
 #define CHANNEL_STDIN 0
 #define AGAIN_MS 500
@@ -39,8 +37,7 @@ static void send_text(struct atoll_ws_exec *x, const struct atoll_buf *text)
 
 static void stop_reading(struct atoll_ws_exec *x)
 {
-    if (x->reader)
-        x->reader = atoll_reader_close(x->reader);
+    atoll_exec_pump_close(&x->pump);
     atoll_timer_cancel(&x->timer);
 }
 
@@ -90,8 +87,10 @@ void atoll_ws_exec_finish(struct atoll_ws_exec *x, const struct atoll_buf *text)
 
 /* From the command to the client. */
 
-static int send_piece(struct atoll_ws_exec *x, int stream, const uint8_t *bytes, size_t n)
+static int send_data(void *arg, int stream, uint64_t offset ATOLL_UNUSED, const uint8_t *bytes,
+                     size_t n)
 {
+    struct atoll_ws_exec *x = arg;
     uint8_t channel = (uint8_t)stream;
     int r;
 
@@ -104,79 +103,43 @@ static int send_piece(struct atoll_ws_exec *x, int stream, const uint8_t *bytes,
     return r < 0 ? r : atoll_ws_send(x->ws, true, atoll_buf_head(&x->out), atoll_buf_size(&x->out));
 }
 
-static int send_data(struct atoll_ws_exec *x, const struct atoll_reader_item *item)
+static int send_gap(void *arg, const struct atoll_reader_item *gap)
 {
-    int r = 0;
-
-    for (uint64_t at = 0; r == 0 && at < item->length; at += SLICE_MAX)
-        r = send_piece(x, item->stream, item->data + at,
-                       (size_t)ATOLL_MIN(item->length - at, (uint64_t)SLICE_MAX));
-    return r;
-}
-
-static int send_gap(struct atoll_ws_exec *x, const struct atoll_reader_item *item)
-{
+    struct atoll_ws_exec *x = arg;
     struct atoll_json_out out;
 
     atoll_buf_clear(&x->out);
     atoll_json_out_init(&out, &x->out);
     atoll_json_open(&out, NULL, '{');
-    atoll_view_gap(&out, item);
+    atoll_view_gap(&out, gap);
     atoll_json_close(&out, '}');
     return out.error < 0
                ? out.error
                : atoll_ws_send(x->ws, false, atoll_buf_head(&x->out), atoll_buf_size(&x->out));
 }
 
-static void pump_failed(struct atoll_ws_exec *x, int r)
+static void ended(void *arg, const struct atoll_exec_result *result)
+{
+    struct atoll_ws_exec *x = arg;
+
+    x->ops->ended(x, result);
+}
+
+static void failed(void *arg, int r)
 {
     struct atoll_error error;
 
-    if (r == -EPIPE)
-        return; /* on_close follows */
     (void)atoll_fail_errno(&error, -r, "sending the output of a command");
-    atoll_ws_exec_fail(x, &error);
+    atoll_ws_exec_fail(arg, &error);
 }
 
-/* The daemon need not keep output that the client's socket has taken. */
-static void release_output(struct atoll_ws_exec *x)
-{
-    if (atoll_ws_pending(x->ws) > 0)
-        atoll_ws_await_empty(x->ws);
-    else
-        atoll_reader_forget(x->reader, 0, 0);
-}
-
-static void pump(void *arg)
-{
-    struct atoll_ws_exec *x = arg;
-    struct atoll_reader_item item;
-    size_t sent = 0;
-    int r = 0;
-
-    if (!x->reader || x->timer.loop)
-        return;
-    while (r == 0 && atoll_ws_pending(x->ws) <= ATOLL_HTTP_HIGH_WATER) {
-        if (sent > TURN_MAX) {
-            atoll_timer_set(&x->timer, x->loop, 0, pump, x);
-            return;
-        }
-        r = atoll_reader_next(x->reader, &item);
-        if (r == 0) {
-            release_output(x);
-            return;
-        }
-        if (r > 0 && item.kind == ATOLL_READ_END) {
-            x->ops->ended(x, item.result);
-            return;
-        }
-        if (r > 0)
-            r = item.kind == ATOLL_READ_GAP ? send_gap(x, &item) : send_data(x, &item);
-        sent += SLICE_MAX;
-    }
-    if (r < 0)
-        pump_failed(x, r);
-}
+static const struct atoll_exec_pump_ops pump_ops = {
+    .slice = ATOLL_EXEC_PUMP_SLICE_MAX,
+    .data = send_data,
+    .gap = send_gap,
+    .end = ended,
+    .failed = failed,
+};
 
 /* From the client to the command. */
 
@@ -327,10 +290,11 @@ static void on_message(void *arg, struct atoll_ws *ws, bool binary, const uint8_
     }
 }
 
-static void on_drain(void *arg, struct atoll_ws *ws)
+static void on_drain(void *arg, struct atoll_ws *ws ATOLL_UNUSED)
 {
-    (void)ws;
-    pump(arg);
+    struct atoll_ws_exec *x = arg;
+
+    atoll_exec_pump_run(&x->pump);
 }
 
 static void on_close(void *arg, struct atoll_ws *ws, uint16_t code)
@@ -379,7 +343,7 @@ void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_op
     x->ops = ops;
     x->engine = call->engine;
     x->loop = atoll_http_loop(call->req);
-    atoll_buf_init(&x->out, SLICE_MAX + TEXT_MAX);
+    atoll_buf_init(&x->out, ATOLL_EXEC_PUMP_SLICE_MAX + TEXT_MAX);
     x->operators_file = atoll_api_operators_file(call);
     memcpy(x->tenant, call->caller.tenant, sizeof(x->tenant));
     memcpy(x->sandbox_id, call->params.id, sizeof(x->sandbox_id));
@@ -420,6 +384,12 @@ static void greet(struct atoll_ws_exec *x, bool with_sandbox)
 void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool takes_input,
                         bool with_sandbox)
 {
+    const struct atoll_exec_pump_config config = {.ops = &pump_ops,
+                                                  .arg = x,
+                                                  .loop = x->loop,
+                                                  .ws = x->ws,
+                                                  .from = {x->from, 0},
+                                                  .follow = true};
     struct atoll_exec_view view;
     struct atoll_error error;
 
@@ -427,13 +397,12 @@ void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool t
     (void)snprintf(x->exec_id, sizeof(x->exec_id), "%s", view.id);
     x->takes_input = takes_input;
     greet(x, with_sandbox);
-    if (atoll_reader_open(exec, x->from, 0, pump, x, &x->reader, &error) < 0) {
+    if (atoll_exec_pump_open(&x->pump, exec, &config, &error) < 0) {
         atoll_ws_exec_fail(x, &error);
         return;
     }
-    atoll_reader_follow(x->reader);
     atoll_ws_resume(x->ws);
-    pump(x);
+    atoll_exec_pump_run(&x->pump);
 }
 
 void atoll_ws_exec_report(struct atoll_ws_exec *x, const struct atoll_exec_result *result)

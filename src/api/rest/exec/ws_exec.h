@@ -1,6 +1,6 @@
 #pragma once
 #include "api/call.h"
-#include "net/websocket.h"
+#include "api/kit/exec_pump.h"
 
 /*
  * A WebSocket bound to a command. The first message, a text, describes the command. After it,
@@ -8,8 +8,8 @@
  * control. Back-pressure works both ways: the socket is not read while input is being written into
  * the sandbox, and the journal is not read while the client is behind.
  *
- * Two users: exec_stream.c (a command in an existing sandbox) and run_stream.c (a new sandbox as
- * well). They embed this struct as their first member and supply what differs in the ops.
+ * Three users: ws_exec_start.c (a command in an existing sandbox), ws_pty.c (a terminal there) and
+ * ws_run.c (a new sandbox as well). They embed this struct as their first member and supply what differs in the ops.
  * Ownership: freed by ops->free when the client has disconnected and no callback is pending.
  */
 struct atoll_ws_exec;
@@ -32,9 +32,9 @@ struct atoll_ws_exec {
     struct atoll_api_session session;
     struct atoll_engine *engine;
     struct atoll_loop *loop;
-    struct atoll_ws *ws;         /* owned; NULL after the client disconnected */
-    struct atoll_reader *reader; /* owned; NULL while no output is being sent */
-    struct atoll_timer timer;    /* deadline of the first message; later the next turn of pump() */
+    struct atoll_ws *ws; /* owned; NULL after the client disconnected */
+    struct atoll_exec_pump pump;
+    struct atoll_timer timer;      /* deadline of the first message */
     struct atoll_timer kill_retry; /* retries the kill of a command that lost input */
     struct atoll_buf out;          /* the message being written */
     unsigned pending;              /* pending callbacks of the engine */

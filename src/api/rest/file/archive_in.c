@@ -149,7 +149,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
         return;
     }
     atoll_body_pump_start(&u->pump, call, write_tar, body_ended, u);
-    atoll_collect_start(&u->collect, exec, tar_ended, u);
+    atoll_collect_start(&u->collect, atoll_http_loop(call->req), exec, tar_ended, u);
 }
 
 static int take_compression(const struct atoll_api_call *call, const char **ret_option,

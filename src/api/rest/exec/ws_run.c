@@ -8,21 +8,21 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 
-struct run_stream {
+struct ws_run {
     struct atoll_ws_exec x; /* first */
     struct atoll_run run;
     bool running; /* finished() has not been called yet */
     struct atoll_buf result;
 };
 
-static struct run_stream *of_run(struct atoll_run *run)
+static struct ws_run *of_run(struct atoll_run *run)
 {
-    return ATOLL_CONTAINER_OF(run, struct run_stream, run);
+    return ATOLL_CONTAINER_OF(run, struct ws_run, run);
 }
 
 static void run_started(struct atoll_run *run, struct atoll_exec *exec)
 {
-    struct run_stream *s = of_run(run);
+    struct ws_run *s = of_run(run);
 
     memcpy(s->x.sandbox_id, run->sandbox_id, sizeof(s->x.sandbox_id));
     atoll_ws_exec_bind(&s->x, exec, run->input.open, true);
@@ -35,7 +35,7 @@ static void run_progress(struct atoll_run *run, const char *text)
 
 static void run_finished(struct atoll_run *run, const struct atoll_error *error)
 {
-    struct run_stream *s = of_run(run);
+    struct ws_run *s = of_run(run);
 
     s->running = false;
     if (error)
@@ -54,7 +54,7 @@ static const struct atoll_run_ops run_ops = {
 
 static void start(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
 {
-    struct run_stream *s = (struct run_stream *)x;
+    struct ws_run *s = (struct ws_run *)x;
 
     s->running = true;
     atoll_ws_exec_hold(x);
@@ -63,20 +63,20 @@ static void start(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
 
 static void ended(struct atoll_ws_exec *x, const struct atoll_exec_result *result)
 {
-    struct run_stream *s = (struct run_stream *)x;
+    struct ws_run *s = (struct ws_run *)x;
     struct atoll_json_out out;
 
     atoll_json_out_init(&out, &s->result);
     atoll_json_open(&out, NULL, '{');
     atoll_view_result(&out, "result", result);
     atoll_json_close(&out, '}');
-    x->reader = atoll_reader_close(x->reader);
+    atoll_exec_pump_close(&x->pump);
     atoll_run_end(&s->run);
 }
 
 static void gone(struct atoll_ws_exec *x)
 {
-    struct run_stream *s = (struct run_stream *)x;
+    struct ws_run *s = (struct ws_run *)x;
 
     if (s->running)
         atoll_run_abandon(&s->run);
@@ -84,7 +84,7 @@ static void gone(struct atoll_ws_exec *x)
 
 static void free_stream(struct atoll_ws_exec *x)
 {
-    struct run_stream *s = (struct run_stream *)x;
+    struct ws_run *s = (struct ws_run *)x;
 
     atoll_run_done(&s->run);
     atoll_buf_done(&s->result);
@@ -99,10 +99,10 @@ static const struct atoll_ws_exec_ops ops = {
     .free = free_stream,
 };
 
-void atoll_rest_run_stream(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                           size_t n ATOLL_UNUSED)
+void atoll_rest_ws_run(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                       size_t n ATOLL_UNUSED)
 {
-    struct run_stream *s = atoll_api_alloc(sizeof(*s));
+    struct ws_run *s = atoll_api_alloc(sizeof(*s));
 
     atoll_buf_init(&s->result, (size_t)64 * 1024);
     atoll_ws_exec_accept(&s->x, &ops, call);

@@ -7,7 +7,7 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 
-struct exec_stream {
+struct ws_exec_start {
     struct atoll_ws_exec x; /* first */
     struct atoll_body body;
     struct atoll_rest_input input; /* borrowed from body */
@@ -15,7 +15,7 @@ struct exec_stream {
 
 static void started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
 {
-    struct exec_stream *s = arg;
+    struct ws_exec_start *s = arg;
 
     if (error) {
         atoll_ws_exec_fail(&s->x, error);
@@ -30,7 +30,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
 
 static void start(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
 {
-    struct exec_stream *s = (struct exec_stream *)x;
+    struct ws_exec_start *s = (struct ws_exec_start *)x;
     struct atoll_rest_exec request = {0};
     struct atoll_field_set set = {atoll_rest_exec_fields, &request};
     struct atoll_exec_start what;
@@ -51,7 +51,7 @@ static void start(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
 
 static void free_stream(struct atoll_ws_exec *x)
 {
-    struct exec_stream *s = (struct exec_stream *)x;
+    struct ws_exec_start *s = (struct ws_exec_start *)x;
 
     atoll_body_done(&s->body);
     free(s);
@@ -65,10 +65,10 @@ static const struct atoll_ws_exec_ops ops = {
     .free = free_stream,
 };
 
-void atoll_rest_exec_stream(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                            size_t n ATOLL_UNUSED)
+void atoll_rest_ws_exec(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                        size_t n ATOLL_UNUSED)
 {
-    struct exec_stream *s = atoll_api_alloc(sizeof(*s));
+    struct ws_exec_start *s = atoll_api_alloc(sizeof(*s));
 
     atoll_ws_exec_accept(&s->x, &ops, call);
 }

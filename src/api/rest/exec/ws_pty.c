@@ -18,7 +18,7 @@
 static const char find_shell[] = "for s in \"$SHELL\" bash sh; do"
                                  " command -v \"$s\" >/dev/null 2>&1 && exec \"$s\" -l; done";
 
-struct pty {
+struct ws_pty {
     struct atoll_ws_exec x; /* first */
     uint64_t cols, rows;
     char user[65], cwd[COMMAND_MAX], command[COMMAND_MAX];
@@ -27,7 +27,7 @@ struct pty {
 
 static void started(void *arg, struct atoll_exec *exec, const struct atoll_error *error)
 {
-    struct pty *p = arg;
+    struct ws_pty *p = arg;
 
     if (error)
         atoll_ws_exec_fail(&p->x, error);
@@ -36,7 +36,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     atoll_ws_exec_release(&p->x);
 }
 
-static void come_back(struct pty *p)
+static void come_back(struct ws_pty *p)
 {
     struct atoll_exec_view view;
     struct atoll_error error;
@@ -59,7 +59,7 @@ static void come_back(struct pty *p)
 
 static void start(struct atoll_ws_exec *x, const uint8_t *bytes ATOLL_UNUSED, size_t n ATOLL_UNUSED)
 {
-    struct pty *p = (struct pty *)x;
+    struct ws_pty *p = (struct ws_pty *)x;
     const char *const argv[] = {"sh", "-c", p->command[0] ? p->command : find_shell, NULL};
     struct atoll_exec_start what = {
         .argv = argv,
@@ -104,7 +104,7 @@ static int take_text(const struct atoll_api_call *call, const char *name, char *
                       "?%s= must be shorter than %zu bytes", name, cap);
 }
 
-static int take_query(const struct atoll_api_call *call, struct pty *p, struct atoll_error *err)
+static int take_query(const struct atoll_api_call *call, struct ws_pty *p, struct atoll_error *err)
 {
     int r = atoll_api_query_u64(call, "cols", 1, 65535, &p->cols, err);
 
@@ -123,10 +123,10 @@ static int take_query(const struct atoll_api_call *call, struct pty *p, struct a
     return r;
 }
 
-void atoll_rest_pty(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
-                    size_t n ATOLL_UNUSED)
+void atoll_rest_ws_pty(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
+                       size_t n ATOLL_UNUSED)
 {
-    struct pty *p = atoll_api_alloc(sizeof(*p));
+    struct ws_pty *p = atoll_api_alloc(sizeof(*p));
     struct atoll_error error;
 
     p->cols = 80;
