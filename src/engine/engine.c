@@ -218,8 +218,8 @@ static void on_lost(void *arg, const char *why)
             atoll_sandbox_fail(sandbox, why, false);
 }
 
-/* Emits progress events. Their interval grows to a tenth of the elapsed time, so that a pull of many
- * minutes causes about fifty. */
+/* Emits progress events. Their interval grows to a tenth of the elapsed time, so that a pull of
+ * many minutes causes about fifty. */
 static void on_progress(void *arg, const char *id, const char *text)
 {
     struct atoll_provider_entry *entry = arg;

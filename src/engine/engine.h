@@ -305,7 +305,8 @@ struct atoll_sandbox_stats {
     uint64_t net_rx_bytes, net_tx_bytes;
     double uptime_s;
     bool cpu_unknown; /* the provider did not answer */
-    /* The agent did not answer: disk (unless the provider measures it), inodes and network are 0. */
+    /* The agent did not answer: disk (unless the provider measures it), inodes and network are
+     * 0. */
     bool inside_unknown;
 };
 typedef void atoll_stats_fn(void *arg, const struct atoll_sandbox_stats *stats,

@@ -8,14 +8,14 @@
 #include "engine/engine_internal.h"
 
 /*
- * Events: the last EVENTS_KEPT are kept in a ring and in the store, and every subscriber has its own
- * position in the ring. A subscriber that is too slow misses overwritten events; the gap in the ids
- * shows it.
+ * Events: the last EVENTS_KEPT are kept in a ring and in the store, and every subscriber has its
+ * own position in the ring. A subscriber that is too slow misses overwritten events; the gap in the
+ * ids shows it.
  *
  * An event is delivered only after it is stored, so that an id that a client has seen is never used
- * for another event, even if the daemon dies. Events are stored in batches, a few milliseconds late.
- * Events of commands wait longer while there is no subscriber, because storing each would cost as
- * much as storing the command itself.
+ * for another event, even if the daemon dies. Events are stored in batches, a few milliseconds
+ * late. Events of commands wait longer while there is no subscriber, because storing each would
+ * cost as much as storing the command itself.
  */
 
 #define EVENTS_KEPT 4096

@@ -3,8 +3,8 @@
 #include <string.h>
 #include "base/switches.h"
 
-/* Memory that the longest token of a text may need, in multiples of the text's size: the buffer, its
- * copy of twice the size while it grows, and the value. */
+/* Memory that the longest token of a text may need, in multiples of the text's size: the buffer,
+ * its copy of twice the size while it grows, and the value. */
 #define ROOM_FACTOR 4
 
 static _Thread_local bool failed;

@@ -4,8 +4,8 @@
 
 /*
  * JSON when memory runs out. jansson 2.14 reports a text as invalid in that case. Code that parses
- * JSON whose size clients choose distinguishes the two errors with these functions. Two functions of
- * jansson have worse failures and are replaced:
+ * JSON whose size clients choose distinguishes the two errors with these functions. Two functions
+ * of jansson have worse failures and are replaced:
  *
  *   json_load*  the lexer drops bytes of a token that it has no memory for (lex_save), and then fails
  *               an assertion or reads beyond the token: use atoll_json_load
@@ -25,7 +25,8 @@ bool atoll_json_memory_failed(void);
 json_t *atoll_json_load(const void *bytes, size_t n, size_t flags,
                         json_error_t *why) ATOLL_MUST_CHECK;
 
-/* Parses a short text that the daemon wrote; NULL for "" and NULL. Out of memory ends the daemon. */
+/* Parses a short text that the daemon wrote; NULL for "" and NULL. Out of memory ends the
+ * daemon. */
 json_t *atoll_json_load_own(const char *text);
 
 /* The text, malloced; NULL: out of memory. */

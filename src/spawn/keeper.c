@@ -19,7 +19,8 @@
 #include "sys/ns.h"
 
 /* The keeper gives up after QUICK_DEATHS_MAX deaths in a row, each within QUICK_MS of the start, if
- * no atoll-spawn has ever listened. Otherwise it restarts atoll-spawn forever, with growing pauses. */
+ * no atoll-spawn has ever listened. Otherwise it restarts atoll-spawn forever, with growing
+ * pauses. */
 #define QUICK_MS 1000
 #define QUICK_DEATHS_MAX 20
 #define RETRY_MS 100
@@ -155,8 +156,8 @@ static void watch(struct keeper *k)
     take_over(k);
 }
 
-/* Forks twice: the watcher is not a child of the keeper, whose only child is atoll-spawn. Returns at
- * once in the acting keeper, with k->other unchanged on failure, and in the watcher when it has
+/* Forks twice: the watcher is not a child of the keeper, whose only child is atoll-spawn. Returns
+ * at once in the acting keeper, with k->other unchanged on failure, and in the watcher when it has
  * become the acting keeper. */
 static void start_watcher(struct keeper *k)
 {
@@ -186,8 +187,8 @@ static void start_watcher(struct keeper *k)
         k->other = ATOLL_NO_FD;
 }
 
-/* The wait status of atoll-spawn. If another keeper was its parent: 0 for an intended end, otherwise
- * SIGKILL. */
+/* The wait status of atoll-spawn. If another keeper was its parent: 0 for an intended end,
+ * otherwise SIGKILL. */
 static int status_of_dead(struct keeper *k)
 {
     int status = 0;
@@ -222,8 +223,8 @@ static void on_spawn_ended(struct keeper *k)
 {
     int status = status_of_dead(k);
 
-    /* It exited by itself and logged the reason. After a kill only status 0 ends the keeper: what the
-     * killed one left behind can make the next start fail for a moment. */
+    /* It exited by itself and logged the reason. After a kill only status 0 ends the keeper: what
+     * the killed one left behind can make the next start fail for a moment. */
     if (WIFEXITED(status) && (!k->killed || WEXITSTATUS(status) == 0))
         end(k, WEXITSTATUS(status));
     k->killed = true;

@@ -2,8 +2,8 @@
  * atoll-spawn: the only code with privilege. The daemon starts it as `atoll-spawn STATE_DIR`. That
  * process is the keeper (keeper.h): it executes a copy of the program in a sealed memory file, with
  * neither arguments nor environment, so that /proc/1/{exe,cmdline,environ} of the sandboxes, which
- * are forked from the copy, show nothing of the host. The copy is the server: it executes plans until
- * the daemon ends it, and its sandboxes die with it.
+ * are forked from the copy, show nothing of the host. The copy is the server: it executes plans
+ * until the daemon ends it, and its sandboxes die with it.
  */
 #include <errno.h>
 #include <fcntl.h>

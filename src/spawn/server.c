@@ -58,8 +58,9 @@ static void drop_daemon(struct atoll_server *server)
     atoll_timer_set(&server->idle, server->loop, IDLE_MS, check_idle, server);
 }
 
-/* Sends at once; bytes that the socket does not accept wait for EPOLLOUT. A daemon that does not read
- * is disconnected when the queue is full; it connects again and gets the current state with LIST. */
+/* Sends at once; bytes that the socket does not accept wait for EPOLLOUT. A daemon that does not
+ * read is disconnected when the queue is full; it connects again and gets the current state with
+ * LIST. */
 static void send_frame(struct atoll_server *server, uint16_t type, uint32_t id,
                        const struct atoll_msg_desc *desc, const void *msg)
 {

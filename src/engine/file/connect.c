@@ -60,8 +60,8 @@ static int option_of(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &value, &len) < 0 ? -1 : value;
 }
 
-/* The agent is not trusted: it must send a TCP socket. A unix socket could carry descriptors, which the
- * kernel would close on the thread that reads. */
+/* The agent is not trusted: it must send a TCP socket. A unix socket could carry descriptors, which
+ * the kernel would close on the thread that reads. */
 static int take_socket(const struct atoll_reply *answer, struct atoll_error *err)
 {
     int fd, domain;

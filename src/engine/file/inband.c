@@ -188,8 +188,8 @@ static struct piece *free_piece(struct transfer *t)
     return NULL;
 }
 
-/* Requests pieces until the transfer is complete or all slots are in use; finishes it when none is in
- * flight. Answers arrive later, never from inside a request. */
+/* Requests pieces until the transfer is complete or all slots are in use; finishes it when none is
+ * in flight. Answers arrive later, never from inside a request. */
 static void go_on(struct transfer *t)
 {
     struct atoll_error err;

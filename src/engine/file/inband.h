@@ -3,8 +3,8 @@
 
 /*
  * Transfers contents of files if the agent cannot pass descriptors: in pieces over the agent's
- * connection, several in flight at a time, from or to an unnamed file of the daemon (the spool). Spooled
- * data is bounded by the sandbox's disk size and by the number of transfers.
+ * connection, several in flight at a time, from or to an unnamed file of the daemon (the spool).
+ * Spooled data is bounded by the sandbox's disk size and by the number of transfers.
  */
 
 #define ATOLL_TRANSFERS_MAX 64 /* of all tenants; see base/shares.h */
@@ -17,8 +17,8 @@ int atoll_inband_spool(const struct atoll_sandbox *sandbox, uint64_t size_bytes,
 /* Maximum size of one file. */
 uint64_t atoll_inband_max(const struct atoll_sandbox *sandbox);
 
-/* Fetches the contents of a handle that is open for reading; the handle stays open. done is called once
- * and owns fd. */
+/* Fetches the contents of a handle that is open for reading; the handle stays open. done is called
+ * once and owns fd. */
 typedef void atoll_fetched_fn(void *arg, int fd, uint64_t size_bytes,
                               const struct atoll_error *error);
 void atoll_inband_fetch(struct atoll_sandbox *sandbox, uint32_t handle, uint64_t size_bytes,

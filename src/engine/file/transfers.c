@@ -5,9 +5,9 @@
 #include "engine/file/inband.h"
 
 /*
- * Downloads and uploads of whole files: the agent opens the file and passes a descriptor of a regular
- * file, which workers read and write (loop/offload.h). If it cannot pass descriptors, the contents are
- * copied from or to a file of the daemon (inband.h); callers see no difference.
+ * Downloads and uploads of whole files: the agent opens the file and passes a descriptor of a
+ * regular file, which workers read and write (loop/offload.h). If it cannot pass descriptors, the
+ * contents are copied from or to a file of the daemon (inband.h); callers see no difference.
  */
 
 struct atoll_upload {

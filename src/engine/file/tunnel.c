@@ -13,8 +13,8 @@
 #define ANSWER_MAX 4096
 #define REQUEST 1
 
-/* Since Linux 6.16: the peer cannot pass descriptors, which the kernel would close on the thread that
- * reads. */
+/* Since Linux 6.16: the peer cannot pass descriptors, which the kernel would close on the thread
+ * that reads. */
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
 #endif

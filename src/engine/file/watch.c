@@ -3,9 +3,9 @@
 #include "engine/engine_internal.h"
 
 /*
- * Watches on directories of a sandbox. The agent has the inotify instance; this file passes its events
- * to the callers. A watch is owned by the caller that requested it and ends with the connection to the
- * agent.
+ * Watches on directories of a sandbox. The agent has the inotify instance; this file passes its
+ * events to the callers. A watch is owned by the caller that requested it and ends with the
+ * connection to the agent.
  */
 
 struct atoll_file_watch {

@@ -7,11 +7,11 @@
 #include "engine/engine_internal.h"
 
 /*
- * Replaces providers while sandboxes exist. A provider that is replaced or removed is retired: it gets
- * no new sandboxes, and is freed when it has none left. If a new provider has the same name and place,
- * it is the successor: each sandbox moves to it as soon as no operation on the sandbox is in progress,
- * as it would after a restart of the daemon. A connection that ends with the old provider is opened
- * again by the new one (reattach.c).
+ * Replaces providers while sandboxes exist. A provider that is replaced or removed is retired: it
+ * gets no new sandboxes, and is freed when it has none left. If a new provider has the same name
+ * and place, it is the successor: each sandbox moves to it as soon as no operation on the sandbox
+ * is in progress, as it would after a restart of the daemon. A connection that ends with the old
+ * provider is opened again by the new one (reattach.c).
  */
 #define SWEEP_MS 200
 #define SWEEP_SELDOM_MS \

@@ -12,15 +12,16 @@
 
 /*
  * The provider entries and their health, which follows from periodic checks and from creates. After
- * three consecutive failures of checks or of creates a provider is down and gets no new sandboxes. It
- * is checked with growing intervals until it answers.
+ * three consecutive failures of checks or of creates a provider is down and gets no new sandboxes.
+ * It is checked with growing intervals until it answers.
  */
 #define CHECK_MS 10000
 #define CHECK_REMOTE_MS 30000
 #define CHECK_MAX_MS 120000
 #define LIST_AGAIN_MS 1000 /* interval while it answers but has not listed its sandboxes */
 #define FAILURES_DOWN 3
-/* Backoff after failed creates while checks succeed: doubles RESTS_MAX times, until one succeeds. */
+/* Backoff after failed creates while checks succeed: doubles RESTS_MAX times, until one
+ * succeeds. */
 #define REST_FIRST_MS 1000
 #define RESTS_MAX 6u
 #define FORGIVE_MS 5000 /* after this time without a failed create, a good check resets the count */
@@ -164,8 +165,8 @@ void atoll_provider_entry_note_create(struct atoll_provider_entry *entry,
         return;
     }
     entry->list_at_ms = 0;
-    /* Other errors concern the request, not the provider. So does an unreachable registry (another):
-     * otherwise a tenant that names one could disable the provider for all tenants. */
+    /* Other errors concern the request, not the provider. So does an unreachable registry
+     * (another): otherwise a tenant that names one could disable the provider for all tenants. */
     if (error->another ||
         (error->kind != ATOLL_ERR_UNAVAILABLE && error->kind != ATOLL_ERR_DEADLINE_EXCEEDED &&
          error->kind != ATOLL_ERR_UNAUTHENTICATED))

@@ -37,11 +37,12 @@ struct atoll_provider_view {
 bool atoll_providers_next(struct atoll_engine *engine, size_t *pos,
                           struct atoll_provider_view *ret);
 
-/* When the operator's file was last read again; 0: not since the start. *ret_error: why it is not in
- * use, or "". */
+/* When the operator's file was last read again; 0: not since the start. *ret_error: why it is not
+ * in use, or "". */
 int64_t atoll_providers_loaded(const struct atoll_engine *engine, const char **ret_error);
 
-/* The name of the operator's file in hints, and its path, which only operators may see ("": unknown). */
+/* The name of the operator's file in hints, and its path, which only operators may see ("":
+ * unknown). */
 #define ATOLL_PROVIDERS_FILE "providers.yaml"
 const char *atoll_providers_file(const struct atoll_engine *engine);
 
@@ -50,8 +51,8 @@ const char *atoll_providers_file(const struct atoll_engine *engine);
 void atoll_advise_language(const struct atoll_sandbox *sandbox, const char *language,
                            struct atoll_error *err);
 
-/* The pattern of host names of the sandbox's ports at the remote service that runs it, with "{port}";
- * false: it has none. */
+/* The pattern of host names of the sandbox's ports at the remote service that runs it, with
+ * "{port}"; false: it has none. */
 #define ATOLL_PUBLIC_HOST_MAX 400
 bool atoll_sandbox_public_host(const struct atoll_sandbox *sandbox,
                                char out[ATOLL_PUBLIC_HOST_MAX]);

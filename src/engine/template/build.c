@@ -9,9 +9,9 @@
 
 /*
  * Builds an image from a Dockerfile. The archive is sent to the provider through a socket, and the
- * provider returns the output of the build line by line. The image gets a random name that cannot be
- * guessed, because at the provider names are the only separation between tenants; clients use the name
- * of the template.
+ * provider returns the output of the build line by line. The image gets a random name that cannot
+ * be guessed, because at the provider names are the only separation between tenants; clients use
+ * the name of the template.
  */
 
 #define CONTEXT_MAX (UINT64_C(4) << 30)

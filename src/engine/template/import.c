@@ -7,15 +7,16 @@
 #include "engine/engine_internal.h"
 
 /*
- * Imports a root file system: creates a sandbox of the host template, unpacks the archive with `tar`
- * inside it, and makes the resulting directory a layer that is named by the archive's digest. So a
- * hostile archive can do no more than any program in a sandbox.
+ * Imports a root file system: creates a sandbox of the host template, unpacks the archive with
+ * `tar` inside it, and makes the resulting directory a layer that is named by the archive's digest.
+ * So a hostile archive can do no more than any program in a sandbox.
  */
 
 #define DIGEST_BYTES 32
 
-/* $1: tar's option for the compression. Device nodes are excluded: /dev is made when a sandbox starts.
- * The script reads its input to the end, because a write to a closed pipe would fail the import. */
+/* $1: tar's option for the compression. Device nodes are excluded: /dev is made when a sandbox
+ * starts. The script reads its input to the end, because a write to a closed pipe would fail the
+ * import. */
 static const char unpack_script[] =
     "set -e; mkdir /import; "
     "tar -x $1 -p --numeric-owner --same-owner --exclude='./dev/*' --exclude='dev/*' -C /import -f -; "
@@ -70,8 +71,8 @@ static void import_free(struct atoll_import *i)
     free(i);
 }
 
-/* Reports the error: to `done`, and frees the import; or to the pending write, whose caller drops the
- * import. */
+/* Reports the error: to `done`, and frees the import; or to the pending write, whose caller drops
+ * the import. */
 static void fail(struct atoll_import *i, const struct atoll_error *error)
 {
     struct atoll_import waiting = *i;

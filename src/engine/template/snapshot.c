@@ -4,8 +4,8 @@
 #include "engine/engine_internal.h"
 
 /*
- * Snapshots and volumes, which providers keep beside sandboxes. A snapshot of a sandbox's disk becomes
- * a template that only the sandbox's tenant can use.
+ * Snapshots and volumes, which providers keep beside sandboxes. A snapshot of a sandbox's disk
+ * becomes a template that only the sandbox's tenant can use.
  */
 
 #define OWN_MAX 64 /* maximum number of snapshots of one tenant */
