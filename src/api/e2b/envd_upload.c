@@ -15,27 +15,27 @@
 #include "api/kit/unpack.h"
 #include "base/metrics.h"
 
-#define IN_MAX ((size_t)1024 * 1024) /* of the body that waits */
+#define IN_MAX ((size_t)1024 * 1024) /* maximum of buffered bytes of the body */
 #define FILES_MAX 4096
 #define PATH_MAX_BYTES 4095
 
 struct upload {
     struct atoll_api_call *call;
     char user[ATOLL_ENVD_USER_MAX];
-    const char *path; /* of the query, "" where there is none; borrowed, so copied */
+    const char *path; /* from the query, or "" */
     char *path_copy;  /* owned */
     struct atoll_envd_metadata metadata;
     bool is_form, ended, over;
-    bool waiting; /* for the sandbox */
-    bool running; /* run() is at work, and will free what is done with */
+    bool waiting; /* a request to the sandbox is pending */
+    bool running; /* run() is active and frees u if it is dead */
     bool dead;    /* the call is answered */
     struct atoll_unpack body;
     struct atoll_multipart form;
     /* the file being written */
-    struct atoll_upload *file; /* ours to finish or drop */
+    struct atoll_upload *file; /* owned until it is finished or dropped */
     uint64_t bytes;
-    /* what was written */
-    struct atoll_buf paths; /* as they were asked for, each with its NUL */
+    /* the files already written */
+    struct atoll_buf paths; /* as in the request, each with its NUL */
     char *written;          /* owned: the last one, absolute */
     size_t count;
     struct atoll_buf reply;
@@ -54,7 +54,7 @@ static void upload_free(struct upload *u)
     free(u);
 }
 
-/* The call is to be answered by whoever calls this. */
+/* Ends the upload and returns its call, which the caller must answer. */
 static struct atoll_api_call *upload_end(struct upload *u)
 {
     struct atoll_api_call *call = u->call;
@@ -71,7 +71,7 @@ static void client_gone(struct atoll_api_call *call)
     struct upload *u = call->state;
 
     if (u->waiting)
-        return; /* whoever comes back ends it */
+        return; /* the callback of the pending request ends it */
     atoll_api_drop(upload_end(u));
 }
 
@@ -85,7 +85,7 @@ static void fail_write(struct upload *u, int errnum)
     int64_t size = atoll_http_content_length(u->call->req);
     char text[120];
 
-    /* How long the file is to be is known when nothing is around it and it is not packed. */
+    /* The file's size is known only if the body is the file itself, without compression. */
     if (u->is_form || atoll_http_header(u->call->req, "content-encoding"))
         size = -1;
     if (errnum != ENOSPC && errnum != EDQUOT)
@@ -105,8 +105,6 @@ static void fail_path(struct upload *u, const struct atoll_error *error)
     memcpy(user, u->user, sizeof(user));
     atoll_envd_path_fail(upload_end(u), error, user);
 }
-
-/* Asking the sandbox. */
 
 static void run(struct upload *u);
 
@@ -174,7 +172,7 @@ static void on_finished(void *arg, const struct atoll_am_entry *entry,
     if (!wait_over(u))
         return;
     if (error && (error->errnum == ENOSPC || error->errnum == EDQUOT)) {
-        fail_write(u, error->errnum); /* where the bytes go to the agent, they do so only now */
+        fail_write(u, error->errnum); /* without descriptors the agent gets the bytes only now */
         return;
     }
     if (error) {
@@ -190,7 +188,7 @@ static void on_finished(void *arg, const struct atoll_am_entry *entry,
                               on_metadata, u);
 }
 
-/* The file has taken what waited; how that went shows at the next write. */
+/* The buffered bytes are written. If that failed, the next write returns the error. */
 static void on_ready(void *arg)
 {
     struct upload *u = arg;
@@ -215,8 +213,6 @@ static void on_opened(void *arg, struct atoll_upload *file, const struct atoll_e
     }
     go_on(u);
 }
-
-/* Files. */
 
 static bool was_written(const struct upload *u, const char *path)
 {
@@ -270,8 +266,6 @@ static void end_file(struct upload *u)
     atoll_upload_finish(ATOLL_TAKE_PTR(u->file), on_finished, u);
 }
 
-/* The body. */
-
 static void on_event(struct upload *u, const struct atoll_multipart_event *event)
 {
     if (event->kind == ATOLL_PART_BEGIN && strcmp(event->name, "file") == 0)
@@ -295,11 +289,11 @@ static bool step_form(struct upload *u, const uint8_t *p, size_t n)
         on_event(u, &event);
     else if (r < 0)
         fail(u, 400, r == -E2BIG ? "the head of a part is too long" : "malformed multipart");
-    atoll_unpack_consume(&u->body, n - left); /* what an event points to was used */
+    atoll_unpack_consume(&u->body, n - left); /* not before: the event points into these bytes */
     return r != 0;
 }
 
-/* The same where the body is the file. */
+/* The same for a body that is the file itself. */
 static bool step_plain(struct upload *u, const uint8_t *p, size_t n)
 {
     if (u->count == 0) {
@@ -326,7 +320,7 @@ static void reply(struct upload *u)
     atoll_api_reply(call, 200, &json);
 }
 
-/* Nothing more comes. */
+/* The body has ended. */
 static void at_end(struct upload *u)
 {
     if (!atoll_unpack_is_whole(&u->body))

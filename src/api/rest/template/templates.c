@@ -40,8 +40,7 @@ void atoll_rest_template_remove(struct atoll_api_call *call, const uint8_t *body
         (void)snprintf(owner, sizeof(owner), "%s", view.owner);
     if (found && !*owner && call->caller.scope < ATOLL_SCOPE_ADMIN) {
         (void)atoll_fail(&error, ATOLL_ERR_PERMISSION_DENIED, EPERM,
-                         "%s is none of your snapshots: templates of everybody need a key of scope "
-                         "admin",
+                         "%s is a shared template: to remove it needs a key of scope admin",
                          call->params.name);
         atoll_api_fail(call, &error);
         return;

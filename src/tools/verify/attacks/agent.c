@@ -210,8 +210,8 @@ void atoll_attack_pid_reuse(struct atoll_raid *raid, struct atoll_raid_outcome *
     (void)snprintf(target, sizeof(target), "/api/sandboxes/%s/execs/%s/signal", raid->box, running);
     (void)atoll_raid_call(raid, "POST", target, signals[0]);
     atoll_outcome_note(o,
-                       "signals for a command that has ended are refused, whoever has its number "
-                       "now (a number that does come again: tests/unit/test_agent_kill.c)");
+                       "signals for a command that has ended are refused, even if its pid is used "
+                       "again (tests/unit/test_agent_kill.c reuses one)");
 }
 
 /* Makes a child with the pid of one that has ended; ENOSYS and EPERM if we may not choose pids. */
