@@ -325,6 +325,7 @@ static int listen_tls(struct daemon *d, struct atoll_error *err)
         .cert_file = *d->config.tls_cert ? d->config.tls_cert : NULL,
         .key_file = *d->config.tls_key ? d->config.tls_key : NULL,
         .state_fd = d->state_fd,
+        .domain = d->config.preview_domain,
     };
     uint16_t port;
     int r = atoll_http_server_listen_tls(d->server, d->config.tls_listen, &config, &port, err);

@@ -51,7 +51,8 @@ int atoll_tls_new(const struct atoll_tls_config *config, struct atoll_tls **ret_
     else if (config->cert_file)
         r = atoll_tls_cert_given(tls->ctx, config->cert_file, config->key_file, err);
     else
-        r = atoll_tls_cert_own(tls->ctx, config->state_fd, err);
+        r = atoll_tls_cert_own(tls->ctx, config->state_fd, config->domain ? config->domain : "",
+                               err);
     if (r < 0)
         (void)atoll_tls_free(tls);
     else

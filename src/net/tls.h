@@ -17,11 +17,10 @@ struct atoll_tls_config {
     const char *cert_file; /* PEM: the server's certificate, then the chain. NULL: generate one */
     const char *key_file;  /* PEM, not encrypted. Set if and only if cert_file is set */
     int state_fd;          /* directory in which a generated certificate is stored (tls/) */
+    const char *domain; /* a generated certificate is also for this and all names below, or NULL */
 };
 
-/* Without files: generates a self-signed certificate for this host on first use, stores it in
- * tls/cert.pem and tls/key.pem (0600), and replaces it if it has expired or is damaged.
- * INVALID_ARGUMENT for unusable files. */
+/* Without files: the daemon's own certificate (net/tls_cert.h). INVALID_ARGUMENT for unusable files. */
 int atoll_tls_new(const struct atoll_tls_config *config, struct atoll_tls **ret_tls,
                   struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_tls *atoll_tls_free(struct atoll_tls *tls);

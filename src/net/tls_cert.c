@@ -1,6 +1,6 @@
 /*
- * Files are written to a temporary name and renamed, the key first. After a crash between the two, key
- * and certificate do not match, and both are generated again.
+ * Files are written to a temporary name and renamed, a key before its certificate. After a crash
+ * between the two, key and certificate do not match, and both are generated again.
  */
 #include "net/tls_cert.h"
 
@@ -14,10 +14,27 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include "base/fd.h"
 
-#define YEARS_10 (3653L * 24 * 3600)
+#define DAY_S (24L * 3600)
+#define AUTHORITY_DAYS 3653 /* ten years */
+#define SERVER_DAYS 825     /* some clients refuse certificates that are valid for longer */
+#define RENEW_DAYS 90       /* so many days before it expires */
 #define PEM_MAX (64 * 1024)
+
+/* A certificate and its key. */
+struct pair {
+    EVP_PKEY *key;
+    X509 *cert;
+};
+
+static void pair_done(struct pair *p)
+{
+    EVP_PKEY_free(p->key);
+    X509_free(p->cert);
+    *p = (struct pair){0};
+}
 
 static int fail_openssl(struct atoll_error *err, const char *what)
 {
@@ -67,37 +84,51 @@ int atoll_tls_cert_given(SSL_CTX *ctx, const char *cert_file, const char *key_fi
 
 /* Making one. */
 
-/* "DNS:localhost,…" for the subject alternative name. */
-static void list_names(char *out, size_t cap)
+/* Only characters of host names: a comma would begin another name in the list. */
+static bool is_name(const char *name)
 {
-    char host[256] = "";
-    bool usable;
-
-    (void)gethostname(host, sizeof(host) - 1);
-    /* Only characters of host names: a comma would begin another name in the list. */
-    usable = *host && strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                   "0123456789-.") == strlen(host);
-    (void)snprintf(out, cap, "DNS:localhost,DNS:*.localhost,IP:127.0.0.1,IP:::1%s%s",
-                   usable && strcmp(host, "localhost") != 0 ? ",DNS:" : "", usable ? host : "");
+    return *name && strcmp(name, "localhost") != 0 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") ==
+               strlen(name);
 }
 
-static int add_extensions(X509 *cert)
+/* "DNS:localhost,…" for the subject alternative name. */
+static void list_names(const char *domain, char *out, size_t cap)
 {
-    char names[400];
+    char host[256] = "";
+    size_t len;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    len = (size_t)snprintf(out, cap, "DNS:localhost,DNS:*.localhost,IP:127.0.0.1,IP:::1%s%s",
+                           is_name(host) ? ",DNS:" : "", is_name(host) ? host : "");
+    if (is_name(domain) && len < cap)
+        (void)snprintf(out + len, cap - len, ",DNS:%s,DNS:*.%s", domain, domain);
+}
+
+static int add_extensions(X509 *cert, X509 *issuer, const char *names)
+{
     const struct {
         int nid;
         const char *value;
     } extensions[] = {
-        {NID_basic_constraints, "critical,CA:FALSE"},
-        {NID_key_usage, "critical,digitalSignature"},
-        {NID_ext_key_usage, "serverAuth"},
+        {NID_basic_constraints, names ? "critical,CA:FALSE" : "critical,CA:TRUE,pathlen:0"},
+        {NID_key_usage, names ? "critical,digitalSignature" : "critical,keyCertSign,cRLSign"},
+        {NID_subject_key_identifier, "hash"},
+        {NID_authority_key_identifier, names ? "keyid:always" : NULL},
+        {NID_ext_key_usage, names ? "serverAuth" : NULL},
         {NID_subject_alt_name, names},
     };
+    X509V3_CTX context;
 
-    list_names(names, sizeof(names));
+    X509V3_set_ctx(&context, issuer, cert, NULL, NULL, 0);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(extensions); i++) {
-        X509_EXTENSION *e = X509V3_EXT_conf_nid(NULL, NULL, extensions[i].nid, extensions[i].value);
-        int added = e ? X509_add_ext(cert, e, -1) : 0;
+        X509_EXTENSION *e;
+        int added;
+
+        if (!extensions[i].value)
+            continue;
+        e = X509V3_EXT_conf_nid(NULL, &context, extensions[i].nid, extensions[i].value);
+        added = e ? X509_add_ext(cert, e, -1) : 0;
         X509_EXTENSION_free(e);
         if (!added)
             return -EIO;
@@ -120,19 +151,22 @@ static int set_serial(X509 *cert)
     return set ? 0 : -EIO;
 }
 
-static X509 *make_cert(EVP_PKEY *key)
+/* issuer NULL: a certificate authority, signed by itself. names: of a server. */
+static X509 *make_cert(EVP_PKEY *key, const struct pair *issuer, const char *names)
 {
-    X509 *cert = X509_new();
+    const char *title = names ? "Atoll" : "Atoll local CA";
+    X509 *cert = X509_new(), *signer = issuer ? issuer->cert : cert;
     X509_NAME *name = cert ? X509_get_subject_name(cert) : NULL;
 
     /* Valid since one hour ago, for clients whose clock is slow. */
     if (name && X509_set_version(cert, X509_VERSION_3) && set_serial(cert) == 0 &&
         X509_gmtime_adj(X509_getm_notBefore(cert), -3600) &&
-        X509_gmtime_adj(X509_getm_notAfter(cert), YEARS_10) &&
-        X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)"Atoll", -1, -1,
+        X509_gmtime_adj(X509_getm_notAfter(cert), (names ? SERVER_DAYS : AUTHORITY_DAYS) * DAY_S) &&
+        X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)title, -1, -1,
                                    0) &&
-        X509_set_issuer_name(cert, name) && X509_set_pubkey(cert, key) &&
-        add_extensions(cert) == 0 && X509_sign(cert, key, EVP_sha256()) > 0)
+        X509_set_issuer_name(cert, X509_get_subject_name(signer)) && X509_set_pubkey(cert, key) &&
+        add_extensions(cert, signer, names) == 0 &&
+        X509_sign(cert, issuer ? issuer->key : key, EVP_sha256()) > 0)
         return cert;
     X509_free(cert);
     return NULL;
@@ -160,18 +194,28 @@ static int write_pem(int dir_fd, const char *name, BIO *pem, struct atoll_error 
     return r < 0 ? atoll_fail_errno(err, -r, "write tls/%s", name) : 0;
 }
 
-static int save(int dir_fd, EVP_PKEY *key, X509 *cert, struct atoll_error *err)
+/* Files of a pair. */
+struct files {
+    const char *key, *cert;
+};
+static const struct files authority_files = {"ca-key.pem", "ca.pem"};
+static const struct files server_files = {"key.pem", "cert.pem"};
+
+/* chain: a certificate that follows the first one in the file, or NULL. */
+static int save(int dir_fd, const struct files *files, const struct pair *p, X509 *chain,
+                struct atoll_error *err)
 {
     BIO *key_pem = BIO_new(BIO_s_secmem()), *cert_pem = BIO_new(BIO_s_mem());
     int r;
 
-    if (!key_pem || !cert_pem || !PEM_write_bio_X509(cert_pem, cert) ||
-        !PEM_write_bio_PrivateKey(key_pem, key, NULL, NULL, 0, NULL, NULL))
+    if (!key_pem || !cert_pem || !PEM_write_bio_X509(cert_pem, p->cert) ||
+        (chain && !PEM_write_bio_X509(cert_pem, chain)) ||
+        !PEM_write_bio_PrivateKey(key_pem, p->key, NULL, NULL, 0, NULL, NULL))
         r = fail_openssl(err, "write a TLS certificate");
     else
-        r = write_pem(dir_fd, "key.pem", key_pem, err);
+        r = write_pem(dir_fd, files->key, key_pem, err);
     if (r == 0)
-        r = write_pem(dir_fd, "cert.pem", cert_pem, err);
+        r = write_pem(dir_fd, files->cert, cert_pem, err);
     BIO_free(key_pem);
     BIO_free(cert_pem);
     return r;
@@ -194,37 +238,71 @@ static BIO *open_pem(int dir_fd, const char *name)
     return pem;
 }
 
-/* Loads key and certificate; false if they are missing, expired or do not match. */
-static bool load(SSL_CTX *ctx, int dir_fd)
+/* False if a file is missing, the two do not match, or the certificate expires soon. */
+static bool load(int dir_fd, const struct files *files, struct pair *ret)
 {
-    BIO *key_pem = open_pem(dir_fd, "key.pem"), *cert_pem = open_pem(dir_fd, "cert.pem");
-    EVP_PKEY *key = key_pem ? PEM_read_bio_PrivateKey(key_pem, NULL, no_password, NULL) : NULL;
-    X509 *cert = cert_pem ? PEM_read_bio_X509(cert_pem, NULL, no_password, NULL) : NULL;
-    bool good = key && cert && X509_cmp_current_time(X509_get0_notAfter(cert)) > 0 &&
-                X509_check_private_key(cert, key) == 1 && SSL_CTX_use_certificate(ctx, cert) == 1 &&
-                SSL_CTX_use_PrivateKey(ctx, key) == 1;
+    BIO *key_pem = open_pem(dir_fd, files->key), *cert_pem = open_pem(dir_fd, files->cert);
+    time_t soon = time(NULL) + RENEW_DAYS * DAY_S;
+    bool good;
 
-    EVP_PKEY_free(key);
-    X509_free(cert);
+    ret->key = key_pem ? PEM_read_bio_PrivateKey(key_pem, NULL, no_password, NULL) : NULL;
+    ret->cert = cert_pem ? PEM_read_bio_X509(cert_pem, NULL, no_password, NULL) : NULL;
+    good = ret->key && ret->cert && X509_cmp_time(X509_get0_notAfter(ret->cert), &soon) > 0 &&
+           X509_check_private_key(ret->cert, ret->key) == 1;
     BIO_free(key_pem);
     BIO_free(cert_pem);
     ERR_clear_error();
+    if (!good)
+        pair_done(ret);
     return good;
 }
 
-static int make(int dir_fd, struct atoll_error *err)
+static int make(int dir_fd, const struct files *files, const struct pair *issuer, const char *names,
+                struct pair *ret, struct atoll_error *err)
 {
-    EVP_PKEY *key = EVP_EC_gen("P-256");
-    X509 *cert = key ? make_cert(key) : NULL;
-    int r = cert ? save(dir_fd, key, cert, err) : fail_openssl(err, "make a TLS certificate");
+    int r;
 
-    X509_free(cert);
-    EVP_PKEY_free(key);
+    ret->key = EVP_EC_gen("P-256");
+    ret->cert = ret->key ? make_cert(ret->key, issuer, names) : NULL;
+    r = ret->cert ? save(dir_fd, files, ret, issuer ? issuer->cert : NULL, err)
+                  : fail_openssl(err, "make a TLS certificate");
+    if (r < 0)
+        pair_done(ret);
     return r;
 }
 
-int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, struct atoll_error *err)
+/* Whether the certificate was issued by the authority for these names. */
+static bool fits(X509 *cert, X509 *authority, const char *domain)
 {
+    char host[256] = "";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    return X509_verify(cert, X509_get0_pubkey(authority)) == 1 &&
+           (!is_name(domain) || X509_check_host(cert, domain, 0, 0, NULL) == 1) &&
+           (!is_name(host) || X509_check_host(cert, host, 0, 0, NULL) == 1);
+}
+
+static int own_pair(int dir_fd, const char *domain, struct pair *ret, struct atoll_error *err)
+{
+    struct pair authority = {0};
+    char names[1024];
+    int r = 0;
+
+    if (!load(dir_fd, &authority_files, &authority))
+        r = make(dir_fd, &authority_files, NULL, NULL, &authority, err);
+    if (r == 0 && load(dir_fd, &server_files, ret) && !fits(ret->cert, authority.cert, domain))
+        pair_done(ret);
+    if (r == 0 && !ret->cert) {
+        list_names(domain, names, sizeof(names));
+        r = make(dir_fd, &server_files, &authority, names, ret, err);
+    }
+    pair_done(&authority);
+    return r;
+}
+
+int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, const char *domain, struct atoll_error *err)
+{
+    struct pair own = {0};
     ATOLL_AUTOCLOSE int dir_fd = ATOLL_NO_FD;
     int r;
 
@@ -233,10 +311,10 @@ int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, struct atoll_error *err)
     dir_fd = openat(state_fd, "tls", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir_fd < 0)
         return atoll_fail_errno(err, errno, "open tls in the state directory");
-    if (load(ctx, dir_fd))
-        return 0;
-    r = make(dir_fd, err);
-    if (r == 0 && !load(ctx, dir_fd))
-        r = atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "the new TLS certificate is not usable");
+    r = own_pair(dir_fd, domain, &own, err);
+    if (r == 0 &&
+        (SSL_CTX_use_certificate(ctx, own.cert) != 1 || SSL_CTX_use_PrivateKey(ctx, own.key) != 1))
+        r = fail_openssl(err, "use the TLS certificate");
+    pair_done(&own);
     return r;
 }

@@ -3,14 +3,18 @@
 #include "base/error.h"
 
 /*
- * The daemon's own certificate, used if none is configured: self-signed, ECDSA P-256, valid for ten
- * years, for localhost, *.localhost, 127.0.0.1, ::1 and the name of the host.
+ * The daemon's own certificate, used if none is configured: for localhost, *.localhost, 127.0.0.1,
+ * ::1, the name of the host, the domain and *.domain; ECDSA P-256. It is issued by a certificate
+ * authority of this daemon (ten years), so that clients that trust the authority accept the next
+ * certificate, too.
  * Blocking: reads and writes files below state_fd.
  */
 
-/* Loads tls/cert.pem and tls/key.pem into ctx; generates both if they are missing, expired, or do not
- * match (for example after a crash between writing the two). INTERNAL. */
-int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Loads tls/cert.pem (the certificate, then the authority's) and tls/key.pem into ctx. Generates both
+ * if they are missing, do not match (for example after a crash between writing the two), expire within
+ * 90 days or lack a name. The same for the authority, tls/ca.pem and tls/ca-key.pem. INTERNAL. */
+int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, const char *domain,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Loads the given files. INVALID_ARGUMENT names the unusable file and the reason. */
 int atoll_tls_cert_given(SSL_CTX *ctx, const char *cert_file, const char *key_file,

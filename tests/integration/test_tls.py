@@ -70,10 +70,22 @@ def test_a_key_is_needed(tls):
 
 
 def test_certificate_files(tls):
-    assert [oct(path.stat().st_mode & 0o7777) for path in tls.cert.parent.iterdir()] == ["0o600"] * 2
+    assert [oct(path.stat().st_mode & 0o7777) for path in tls.cert.parent.iterdir()] == ["0o600"] * 4
     done = subprocess.run(["curl", "-sS", f"https://localhost:{tls.port}/healthz"],
                           capture_output=True)
     assert done.returncode == 60  # not trusted unless asked to
+
+
+def test_the_preview_domain_is_in_the_certificate():
+    with listening_daemon(ATOLL_TLS_LISTEN="127.0.0.1:0",
+                          ATOLL_PREVIEW_DOMAIN="boxes.example.test") as (daemon, _):
+        port = ready_port(daemon)
+        for name in ("boxes.example.test", "3000-abc.boxes.example.test", "localhost"):
+            done = subprocess.run(["curl", "-sS", "--cacert", daemon.state / "tls/ca.pem",
+                                   "--resolve", f"{name}:{port}:127.0.0.1", "-o", "/dev/null",
+                                   f"https://{name}:{port}/healthz"],
+                                  capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
 
 
 def test_given_certificate(tls):

@@ -165,6 +165,7 @@ static void site_open(struct site *site, const struct atoll_http_limits *limits)
 
 static void site_close(struct site *site)
 {
+    static const char *const files[] = {"cert.pem", "key.pem", "ca.pem", "ca-key.pem"};
     uint64_t one = 1;
 
     assert_int_equal(write(site->stop_fd, &one, sizeof(one)), sizeof(one));
@@ -175,9 +176,10 @@ static void site_close(struct site *site)
     site->server = atoll_http_server_free(site->server);
     site->loop = atoll_loop_free(site->loop);
     unlink(site->path);
-    unlink(site->ca_file);
-    snprintf(site->path, sizeof(site->path), "%s/tls/key.pem", site->dir);
-    unlink(site->path);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(files); i++) {
+        snprintf(site->path, sizeof(site->path), "%s/tls/%s", site->dir, files[i]);
+        unlink(site->path);
+    }
     snprintf(site->path, sizeof(site->path), "%s/tls", site->dir);
     rmdir(site->path);
     assert_int_equal(rmdir(site->dir), 0);

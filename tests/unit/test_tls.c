@@ -114,6 +114,8 @@ static void close_world(struct world *w)
     w->loop = atoll_loop_free(w->loop);
     (void)unlinkat(w->state_fd, "tls/cert.pem", 0);
     (void)unlinkat(w->state_fd, "tls/key.pem", 0);
+    (void)unlinkat(w->state_fd, "tls/ca.pem", 0);
+    (void)unlinkat(w->state_fd, "tls/ca-key.pem", 0);
     (void)unlinkat(w->state_fd, "tls", AT_REMOVEDIR);
     close(w->state_fd);
     assert_int_equal(rmdir(w->dir), 0);
@@ -423,6 +425,46 @@ static void test_own_certificate(void **state)
     close_world(&w);
 }
 
+static X509 *own_cert(struct world *w, const char *domain)
+{
+    const struct atoll_tls_config config = {.state_fd = w->state_fd, .domain = domain};
+    struct atoll_tls *tls;
+
+    assert_int_equal(atoll_tls_new(&config, &tls, NULL), 0);
+    (void)atoll_tls_free(tls);
+    return read_cert(w);
+}
+
+/* Clients trust the authority once; certificates for other names come from it as well. */
+static void test_a_domain_gets_a_certificate_of_the_same_authority(void **state)
+{
+    struct world w;
+    struct stat st;
+    char path[100];
+    X509 *first, *second, *again;
+
+    (void)state;
+    open_world(&w, NULL);
+    first = read_cert(&w);
+    second = own_cert(&w, "boxes.example.test");
+    assert_int_equal(X509_check_host(first, "boxes.example.test", 0, 0, NULL), 0);
+    assert_int_equal(X509_check_host(second, "boxes.example.test", 0, 0, NULL), 1);
+    assert_int_equal(X509_check_host(second, "3000-abc.boxes.example.test", 0, 0, NULL), 1);
+    assert_int_equal(X509_NAME_cmp(X509_get_issuer_name(first), X509_get_issuer_name(second)), 0);
+    again = own_cert(&w, "boxes.example.test");
+    assert_int_equal(X509_cmp(again, second), 0);
+    assert_int_equal(fstatat(w.state_fd, "tls/ca-key.pem", &st, 0), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    snprintf(path, sizeof(path), "%s/tls/ca.pem", w.dir);
+    assert_int_equal(SSL_CTX_load_verify_locations(w.ctx, path, NULL), 1);
+    SSL_CTX_set_verify(w.ctx, SSL_VERIFY_PEER, NULL);
+    assert_true(shake_hands(&w, NULL));
+    X509_free(first);
+    X509_free(second);
+    X509_free(again);
+    close_world(&w);
+}
+
 static void test_given_certificate(void **state)
 {
     struct world w;
@@ -459,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_websocket),
         cmocka_unit_test(test_bad_clients),
         cmocka_unit_test(test_own_certificate),
+        cmocka_unit_test(test_a_domain_gets_a_certificate_of_the_same_authority),
         cmocka_unit_test(test_given_certificate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
