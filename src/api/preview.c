@@ -12,14 +12,13 @@
 #include <string.h>
 #include <strings.h>
 #include "api/api_internal.h"
-#include "api/metrics.h"
+#include "api/kit/ports.h"
 #include "api/preview_internal.h"
 #include "api/preview_rules.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/trace.h"
-#include "net/proxy.h"
 
 #define TOKEN_HEADER "x-atoll-preview-token"
 /* Pages below /preview/ share the origin of the API; this policy puts them into an opaque
@@ -31,7 +30,7 @@ struct atoll_preview_server {
     struct atoll_engine *engine;
     struct atoll_previews *previews;
     struct atoll_preview_site site;
-    struct atoll_proxy *proxy;
+    struct atoll_ports *ports;
     struct atoll_subscription *events;
     bool access_log;
 };
@@ -168,11 +167,7 @@ static void done(void *arg, const struct atoll_proxy_outcome *outcome)
     struct visit *v = arg;
     char status[12], port[8], ms[24];
 
-    atoll_metric_add(ATOLL_METRIC_PREVIEW_REQUESTS,
-                     ATOLL_LABELS(atoll_api_status_text(outcome->status)), 1);
-    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("preview", "in"), (double)outcome->in_bytes);
-    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("preview", "out"),
-                     (double)outcome->out_bytes);
+    atoll_ports_measure(outcome);
     if (v->server->access_log) {
         (void)snprintf(status, sizeof(status), "%d", outcome->status);
         (void)snprintf(port, sizeof(port), "%u", v->name.port);
@@ -192,37 +187,20 @@ static const struct atoll_proxy_hooks hooks = {
     .done = done,
 };
 
-static void dial(void *arg, const char *key, atoll_proxy_dialed_fn *dialed, void *ctx)
-{
-    struct atoll_preview_server *server = arg;
-    const char *dash = strchr(key, '-');
-
-    atoll_engine_connect(server->engine, dash + 1, (uint16_t)strtoul(key, NULL, 10), dialed, ctx);
-}
-
-static void discard(void *arg, const char *key, int fd)
-{
-    struct atoll_preview_server *server = arg;
-
-    atoll_engine_discard(server->engine, strchr(key, '-') + 1, fd);
-}
-
 static void forward(struct visit *v, struct atoll_http_request *req, const char *target)
 {
     const char *host = atoll_http_header(req, "host");
-    char key[ATOLL_PROXY_KEY_MAX], local[32], extra[200], trace[ATOLL_TRACE_TEXT_MAX];
-    struct atoll_proxy_request request = {
-        .key = key,
-        .owner = atoll_api_owner_of(v->server->engine, v->name.sandbox_id),
+    char local[32], extra[200], trace[ATOLL_TRACE_TEXT_MAX];
+    const struct atoll_port_request request = {
+        .sandbox_id = v->name.sandbox_id,
+        .port = v->name.port,
         .target = target,
         .host = v->by_path || !host ? local : host,
-        .scheme = atoll_http_peer(req)->is_tls ? "https" : "http",
         .extra = extra,
         .hooks = &hooks,
         .arg = v,
     };
 
-    (void)snprintf(key, sizeof(key), "%u-%s", v->name.port, v->name.sandbox_id);
     (void)snprintf(local, sizeof(local), "localhost:%u", v->name.port);
     (void)snprintf(extra, sizeof(extra), "X-Request-Id: %s\r\n%s%s%s", v->request_id,
                    v->trace.id[0] ? "traceparent: " : "",
@@ -232,9 +210,7 @@ static void forward(struct visit *v, struct atoll_http_request *req, const char 
         (void)atoll_http_set_header(req, "Content-Security-Policy", PATH_POLICY);
     if (v->trace.id[0])
         (void)atoll_http_set_header(req, "traceresponse", trace);
-    atoll_engine_touch(v->server->engine,
-                       v->name.sandbox_id); /* a reused connection is activity, too */
-    atoll_proxy_forward(v->server->proxy, req, &request);
+    atoll_ports_forward(v->server->ports, req, &request);
 }
 
 /* Access checks. */
@@ -458,15 +434,13 @@ struct atoll_preview_server *atoll_preview_server_new(struct atoll_api *api,
                                                       const struct atoll_api_config *config)
 {
     struct atoll_preview_server *server = atoll_api_alloc(sizeof(*server));
-    const struct atoll_proxy_config proxy = {
-        .loop = config->loop, .dial = dial, .discard = discard, .arg = server};
 
     server->api = api;
     server->engine = config->engine;
     server->previews = config->previews;
     server->site = *config->site;
     server->access_log = config->access_log;
-    server->proxy = atoll_proxy_new(&proxy);
+    server->ports = atoll_ports_new(config->loop, config->engine, 1);
     forget_orphans(server);
     server->events = atoll_events_subscribe(config->engine, UINT64_MAX, on_event, server);
     return server;
@@ -476,7 +450,7 @@ struct atoll_preview_server *atoll_preview_server_free(struct atoll_preview_serv
 {
     if (!server)
         return NULL;
-    server->proxy = atoll_proxy_free(server->proxy);
+    server->ports = atoll_ports_free(server->ports);
     server->events = atoll_events_unsubscribe(server->events);
     free(server);
     return NULL;
@@ -484,7 +458,7 @@ struct atoll_preview_server *atoll_preview_server_free(struct atoll_preview_serv
 
 size_t atoll_preview_active(const struct atoll_preview_server *server)
 {
-    return server ? atoll_proxy_active(server->proxy) : 0;
+    return server ? atoll_ports_active(server->ports) : 0;
 }
 
 struct atoll_previews *atoll_api_previews(const struct atoll_api *api)

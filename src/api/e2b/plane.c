@@ -17,6 +17,7 @@
 #include "base/text.h"
 
 #define ID_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
+#define PORT_TRIES 5
 #define TRAFFIC_HEADER "e2b-traffic-access-token"
 
 struct address {
@@ -74,7 +75,7 @@ void *atoll_e2b_open(struct atoll_api *api, const uint32_t *options)
     atoll_map_init(&plane->notes_by_sandbox);
     atoll_map_init(&plane->notes_by_exec);
     atoll_list_init(&plane->watchers);
-    atoll_plane_ports_open(plane);
+    plane->ports = atoll_ports_new(api->config.loop, api->config.engine, PORT_TRIES);
     for (size_t pos = 0; (sandbox = atoll_engine_next(api->config.engine, &pos));)
         atoll_plane_remember(plane, sandbox);
     plane->events = atoll_events_subscribe(api->config.engine, UINT64_MAX, on_event, plane);
@@ -86,7 +87,7 @@ void atoll_e2b_close(void *state)
     struct atoll_e2b_plane *plane = state;
 
     plane->events = atoll_events_unsubscribe(plane->events);
-    atoll_plane_ports_close(plane);
+    plane->ports = atoll_ports_free(plane->ports);
     atoll_notes_drop_all(plane);
     atoll_watchers_drop(plane, NULL);
     atoll_map_done(&plane->notes_by_sandbox);

@@ -1,8 +1,8 @@
 #pragma once
 #include "api/api_internal.h"
 #include "api/e2b/e2b.h"
+#include "api/kit/ports.h"
 #include "base/map.h"
-#include "net/proxy.h"
 
 /*
  * The in-memory state of the sandbox plane, one per API. All of it may be lost at a restart: tags
@@ -14,8 +14,7 @@ struct atoll_e2b_plane {
     struct atoll_api *api;
     uint32_t max_hours;                               /* longest timeout; 0: unlimited */
     struct atoll_subscription *events;                /* owned */
-    struct atoll_proxy *proxy;                        /* owned: to ports inside sandboxes */
-    struct atoll_list dialings;                       /* ports.c */
+    struct atoll_ports *ports;                        /* owned: servers inside sandboxes */
     struct atoll_map notes_by_sandbox, notes_by_exec; /* process_notes.c */
     struct atoll_list watchers;                       /* watchers.c */
     /* Ids of sandboxes created by this facade, including destroyed ones: their hosts are served
@@ -43,8 +42,6 @@ void atoll_plane_preflight(struct atoll_http_request *req);
 
 /* ports.c: servers inside sandboxes. */
 
-void atoll_plane_ports_open(struct atoll_e2b_plane *plane);
-void atoll_plane_ports_close(struct atoll_e2b_plane *plane);
 /* Forwards the request. mask_host "": Host is unchanged; by_header: the request was not
  * addressed by host. */
 void atoll_plane_forward(struct atoll_e2b_plane *plane, struct atoll_http_request *req,

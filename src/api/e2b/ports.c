@@ -2,115 +2,12 @@
  * Requests to servers inside a sandbox. They are forwarded like previews, but without preview
  * tokens: access was checked before.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include "api/e2b/plane.h"
-#include "api/metrics.h"
 #include "api/preview_rules.h"
 #include "base/log.h"
-
-/* A server that was just started may not listen yet. */
-#define TRIES 5
-#define RETRY_MS 60
-
-/* A connection attempt with retries. */
-struct dialing {
-    struct atoll_list node; /* in plane->dialings */
-    struct atoll_e2b_plane *plane;
-    struct atoll_timer again;
-    bool asking; /* a callback of the engine is pending */
-    int tries;
-    char id[ATOLL_ID_LEN + 1];
-    uint16_t port;
-    atoll_proxy_dialed_fn *done; /* NULL: canceled */
-    void *ctx;
-};
-
-static void dial_once(void *arg);
-
-static void dialing_free(struct dialing *d)
-{
-    atoll_list_remove(&d->node);
-    atoll_timer_cancel(&d->again);
-    free(d);
-}
-
-static void dialed(void *arg, int fd, const struct atoll_error *error)
-{
-    struct dialing *d = arg;
-
-    d->asking = false;
-    if (!d->done) {
-        if (!error)
-            (void)close(fd); /* the daemon is shutting down */
-        free(d);
-        return;
-    }
-    if (error && error->kind == ATOLL_ERR_UNAVAILABLE && ++d->tries < TRIES) {
-        atoll_timer_set(&d->again, d->plane->api->config.loop, (int64_t)RETRY_MS * d->tries,
-                        dial_once, d);
-        return;
-    }
-    d->done(d->ctx, fd, error);
-    dialing_free(d);
-}
-
-static void dial_once(void *arg)
-{
-    struct dialing *d = arg;
-
-    d->asking = true;
-    atoll_engine_connect(d->plane->api->config.engine, d->id, d->port, dialed, d);
-}
-
-/* key: "<port>-<id>". */
-static void dial(void *arg, const char *key, atoll_proxy_dialed_fn *done, void *ctx)
-{
-    struct dialing *d = atoll_api_alloc(sizeof(*d));
-
-    d->plane = arg;
-    d->port = (uint16_t)strtoul(key, NULL, 10);
-    (void)snprintf(d->id, sizeof(d->id), "%s", strchr(key, '-') + 1);
-    d->done = done;
-    d->ctx = ctx;
-    atoll_list_push_back(&d->plane->dialings, &d->node);
-    dial_once(d);
-}
-
-static void discard(void *arg, const char *key, int fd)
-{
-    struct atoll_e2b_plane *plane = arg;
-
-    atoll_engine_discard(plane->api->config.engine, strchr(key, '-') + 1, fd);
-}
-
-void atoll_plane_ports_open(struct atoll_e2b_plane *plane)
-{
-    const struct atoll_proxy_config config = {
-        .loop = plane->api->config.loop, .dial = dial, .discard = discard, .arg = plane};
-
-    atoll_list_init(&plane->dialings);
-    plane->proxy = atoll_proxy_new(&config);
-}
-
-void atoll_plane_ports_close(struct atoll_e2b_plane *plane)
-{
-    struct atoll_error error;
-
-    (void)atoll_fail(&error, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is shutting down");
-    ATOLL_LIST_FOREACH (&plane->dialings, node) {
-        struct dialing *d = ATOLL_CONTAINER_OF(node, struct dialing, node);
-        atoll_proxy_dialed_fn *done = ATOLL_TAKE_PTR(d->done);
-        atoll_list_remove(&d->node);
-        atoll_timer_cancel(&d->again);
-        done(d->ctx, ATOLL_NO_FD, &error);
-        if (!d->asking)
-            free(d); /* else dialed() frees it */
-    }
-    plane->proxy = atoll_proxy_free(plane->proxy);
-}
 
 /* One request in progress. */
 struct passage {
@@ -175,11 +72,7 @@ static int failed(void *arg, struct atoll_http_request *req, const struct atoll_
 
 static void done(void *arg, const struct atoll_proxy_outcome *outcome)
 {
-    atoll_metric_add(ATOLL_METRIC_PREVIEW_REQUESTS,
-                     ATOLL_LABELS(atoll_api_status_text(outcome->status)), 1);
-    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("preview", "in"), (double)outcome->in_bytes);
-    atoll_metric_add(ATOLL_METRIC_BYTES, ATOLL_LABELS("preview", "out"),
-                     (double)outcome->out_bytes);
+    atoll_ports_measure(outcome);
     free(arg);
 }
 
@@ -206,14 +99,13 @@ void atoll_plane_forward(struct atoll_e2b_plane *plane, struct atoll_http_reques
 {
     const char *given = atoll_http_header(req, "host"), *authority;
     struct passage *p = atoll_api_alloc(sizeof(*p));
-    char key[ATOLL_PROXY_KEY_MAX], host[280];
+    char host[280];
     size_t n;
-    struct atoll_proxy_request request = {
-        .key = key,
-        .owner = atoll_api_owner_of(plane->api->config.engine, id),
+    const struct atoll_port_request request = {
+        .sandbox_id = id,
+        .port = port,
         .target = atoll_target_path(atoll_http_target(req), &authority, &n),
         .host = host,
-        .scheme = atoll_http_peer(req)->is_tls ? "https" : "http",
         .extra = "",
         .hooks = &hooks,
         .arg = p,
@@ -222,13 +114,11 @@ void atoll_plane_forward(struct atoll_e2b_plane *plane, struct atoll_http_reques
     (void)snprintf(p->id, sizeof(p->id), "%s", id);
     p->port = port;
     p->by_header = by_header;
-    (void)snprintf(key, sizeof(key), "%u-%s", port, id);
     if (*mask_host)
         mask(host, sizeof(host), mask_host, port);
     else if (by_header || !given)
         (void)snprintf(host, sizeof(host), "localhost:%u", port);
     else
         (void)snprintf(host, sizeof(host), "%s", given);
-    atoll_engine_touch(plane->api->config.engine, id); /* a reused connection is activity, too */
-    atoll_proxy_forward(plane->proxy, req, &request);
+    atoll_ports_forward(plane->ports, req, &request);
 }

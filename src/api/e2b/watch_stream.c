@@ -7,6 +7,46 @@
 
 #define FRAME_MAX ((size_t)128 * 1024)
 
+/* Requests and events, also of watchers. */
+
+int atoll_watch_request_take(struct atoll_api_call *call, const json_t *message, char *user,
+                             struct atoll_watch_request *ret, struct atoll_error *err)
+{
+    int r = atoll_envd_file_user(call, user, err);
+
+    *ret = (struct atoll_watch_request){.user = user, .attributes = ATOLL_ENVD_ATTRIBUTES};
+    if (r == 0)
+        r = atoll_connect_text(message, "path", &ret->path, err);
+    if (r == 0)
+        r = atoll_connect_flag(message, "recursive", &ret->recursive, err);
+    if (r == 0)
+        r = atoll_connect_flag(message, "includeEntry", &ret->include_entry, err);
+    if (r < 0)
+        return r;
+    if (!ret->path || !*ret->path)
+        ret->path = ".";
+    if (strlen(ret->path) >= ATOLL_WATCH_PATH_CAP)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "the path is too long");
+    return 0;
+}
+
+void atoll_watch_event_write(struct atoll_json_out *out, enum atoll_watch_kind kind,
+                             const char *name, const struct atoll_am_entry *entry)
+{
+    static const char *const types[] = {
+        [ATOLL_WATCH_CREATE] = "EVENT_TYPE_CREATE", [ATOLL_WATCH_WRITE] = "EVENT_TYPE_WRITE",
+        [ATOLL_WATCH_REMOVE] = "EVENT_TYPE_REMOVE", [ATOLL_WATCH_RENAME] = "EVENT_TYPE_RENAME",
+        [ATOLL_WATCH_CHMOD] = "EVENT_TYPE_CHMOD",
+    };
+
+    atoll_json_text(out, "name", name);
+    atoll_json_text(out, "type", types[kind]);
+    if (entry)
+        atoll_entry_write(out, "entry", entry);
+}
+
+/* The stream. */
+
 struct stream {
     struct atoll_api_call *call;
     json_t *message;                   /* owned; NULL after the watch has started */

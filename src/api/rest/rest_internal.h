@@ -44,7 +44,7 @@ atoll_rest_handler atoll_rest_run, atoll_rest_ws_run;
 atoll_rest_handler atoll_rest_file_stat, atoll_rest_file_list, atoll_rest_file_mkdir,
     atoll_rest_file_move, atoll_rest_file_chmod, atoll_rest_file_chown, atoll_rest_file_symlink,
     atoll_rest_file_remove;
-/* file_batch.c, sign.c, watch.c */
+/* batch.c, sign.c, watch.c */
 atoll_rest_handler atoll_rest_file_batch, atoll_rest_file_sign, atoll_rest_file_watch;
 /* archive_out.c, archive_in.c */
 atoll_rest_handler atoll_rest_archive_get, atoll_rest_archive_put;

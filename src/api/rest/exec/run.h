@@ -1,5 +1,5 @@
 #pragma once
-#include "api/rest/file/file_batch.h"
+#include "api/kit/file_batch.h"
 #include "api/rest/requests.h"
 
 /*

@@ -1,12 +1,11 @@
-#include <errno.h>
+#include "api/kit/watch_source.h"
+
 #include <stdio.h>
 #include <string.h>
-#include "api/e2b/filesystem.h"
+#include "api/call.h"
 #include "base/list.h"
-#include "base/rand.h"
 
 #define EVENTS_MAX 4096
-#define PATH_CAP 4096
 
 struct pending {
     struct atoll_list node;
@@ -17,9 +16,10 @@ struct pending {
 struct atoll_watch_source {
     struct atoll_engine *engine;
     char sandbox_id[ATOLL_ID_LEN + 1];
-    char user[ATOLL_ENVD_USER_MAX];
-    char path[PATH_CAP];
+    char user[ATOLL_WATCH_USER_CAP];
+    char path[ATOLL_WATCH_PATH_CAP];
     bool include_entry;
+    const char *attributes;
     struct atoll_file_watch *watch; /* owned */
     const struct atoll_watch_source_events *events;
     void *arg;
@@ -77,7 +77,7 @@ static void on_looked(void *arg, const struct atoll_am_entry *entry,
 /* Delivers pending events in order. Frees the source if it was closed meanwhile. */
 static void advance(struct atoll_watch_source *s)
 {
-    char path[2 * PATH_CAP];
+    char path[2 * ATOLL_WATCH_PATH_CAP];
     const struct pending *p;
 
     s->advancing = true;
@@ -89,8 +89,7 @@ static void advance(struct atoll_watch_source *s)
         }
         (void)snprintf(path, sizeof(path), "%s/%s", s->path, p->name);
         s->looking = true;
-        atoll_files_look(s->engine, s->sandbox_id, s->user, path, ATOLL_ENVD_ATTRIBUTES, on_looked,
-                         s);
+        atoll_files_look(s->engine, s->sandbox_id, s->user, path, s->attributes, on_looked, s);
     }
     s->advancing = false;
     if (s->closed && !s->looking)
@@ -118,7 +117,7 @@ static void on_changed(void *arg, enum atoll_watch_kind kind, const char *name)
     size_t n = strlen(name) + 1;
     struct pending *p;
 
-    /* These clients get no events about the directory itself, nor about lost events. */
+    /* Clients get no events about the directory itself, nor about lost events. */
     if (kind == ATOLL_WATCH_OVERFLOW || n == 1 || s->pending_count >= EVENTS_MAX)
         return;
     if (!s->include_entry) {
@@ -152,6 +151,7 @@ void atoll_watch_source_open(struct atoll_engine *engine, const char *sandbox_id
     s->events = events;
     s->arg = arg;
     s->include_entry = request->include_entry;
+    s->attributes = request->attributes;
     (void)snprintf(s->sandbox_id, sizeof(s->sandbox_id), "%s", sandbox_id);
     (void)snprintf(s->user, sizeof(s->user), "%s", request->user);
     (void)snprintf(s->path, sizeof(s->path), "%s", request->path);
@@ -168,42 +168,4 @@ struct atoll_watch_source *atoll_watch_source_close(struct atoll_watch_source *s
     if (!s->looking && !s->advancing && !s->delivering)
         source_free(s);
     return NULL;
-}
-
-/* Requests and events. */
-
-int atoll_watch_request_take(struct atoll_api_call *call, const json_t *message, char *user,
-                             struct atoll_watch_request *ret, struct atoll_error *err)
-{
-    int r = atoll_envd_file_user(call, user, err);
-
-    *ret = (struct atoll_watch_request){.user = user};
-    if (r == 0)
-        r = atoll_connect_text(message, "path", &ret->path, err);
-    if (r == 0)
-        r = atoll_connect_flag(message, "recursive", &ret->recursive, err);
-    if (r == 0)
-        r = atoll_connect_flag(message, "includeEntry", &ret->include_entry, err);
-    if (r < 0)
-        return r;
-    if (!ret->path || !*ret->path)
-        ret->path = ".";
-    if (strlen(ret->path) >= PATH_CAP)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "the path is too long");
-    return 0;
-}
-
-void atoll_watch_event_write(struct atoll_json_out *out, enum atoll_watch_kind kind,
-                             const char *name, const struct atoll_am_entry *entry)
-{
-    static const char *const types[] = {
-        [ATOLL_WATCH_CREATE] = "EVENT_TYPE_CREATE", [ATOLL_WATCH_WRITE] = "EVENT_TYPE_WRITE",
-        [ATOLL_WATCH_REMOVE] = "EVENT_TYPE_REMOVE", [ATOLL_WATCH_RENAME] = "EVENT_TYPE_RENAME",
-        [ATOLL_WATCH_CHMOD] = "EVENT_TYPE_CHMOD",
-    };
-
-    atoll_json_text(out, "name", name);
-    atoll_json_text(out, "type", types[kind]);
-    if (entry)
-        atoll_entry_write(out, "entry", entry);
 }
