@@ -14,6 +14,7 @@ sys.path[:0] = [str(HERE.parent / "integration"), str(HERE)]
 
 from census import Census  # noqa: E402
 from ground import Ground, Ledger  # noqa: E402
+from soak import Soak  # noqa: E402
 
 SECONDS = float(os.environ.get("SOAK_SECONDS") or 15)
 
@@ -67,6 +68,20 @@ def test_it_sees_what_is_left(root):
             if group.name == "planted":
                 group.rmdir()
         assert census.settle(20) == []
+
+
+def test_it_sees_what_exceeds_its_bound(root, monkeypatch):
+    with places.world(["native"]) as world:
+        ledger = Ledger()
+        ground = Ground(world, ledger, {"key": "", "e2b_key": ""})
+        run = Soak(ground, Census(ground, "soak-canary", 0), 1, "", ["native"])
+        run.judge_bounds()
+        assert ledger.findings == []
+        assert {"database", "write-ahead log", "journals", "artifacts", "audit",
+                "sandboxes"} <= run.most.keys()
+        monkeypatch.setattr("census.DATABASE_MAX", 1)
+        run.judge_bounds()
+        assert [finding.split(":")[0] for finding in ledger.findings] == ["database"]
 
 
 def has_all(found, wanted):
