@@ -141,7 +141,7 @@ static int get(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc
 
 const struct atoll_cli_verb atoll_cli_artifacts_ls = {
     .name = "artifacts ls",
-    .args = "[SANDBOX]",
+    .args = "[ENDED-SANDBOX]",
     .summary = "list the files kept from sandboxes that have ended",
     .help = "When a sandbox created with --artifact ends, the daemon keeps the files that\n"
             "match the pattern.\n"
@@ -157,7 +157,7 @@ const struct atoll_cli_verb atoll_cli_artifacts_ls = {
 
 const struct atoll_cli_verb atoll_cli_artifacts_get = {
     .name = "artifacts get",
-    .args = "SANDBOX PATH [FILE]",
+    .args = "ENDED-SANDBOX PATH [FILE]",
     .summary = "download a kept file",
     .help = "Writes to FILE, which must not exist yet. Default: the same name in the current\n"
             "directory; - is standard output.\n",
@@ -168,7 +168,7 @@ const struct atoll_cli_verb atoll_cli_artifacts_get = {
 
 const struct atoll_cli_verb atoll_cli_artifacts_rm = {
     .name = "artifacts rm",
-    .args = "SANDBOX...",
+    .args = "ENDED-SANDBOX...",
     .summary = "remove the kept files of sandboxes",
     .help = "",
     .min_args = 1,

@@ -102,7 +102,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 
 const struct atoll_cli_verb atoll_cli_bench = {
     .name = "bench",
-    .args = "[--quick] [--only MEASURE] [--svg FILE] [--markdown]",
+    .args = "[OPTION]...",
     .summary = "measure sandboxes on this host and compare with other runtimes",
     .help = "Measures creation and removal of sandboxes, commands in a running sandbox, file\n"
             "transfer, previews and code execution. Measures bwrap, runc, runsc and docker as\n"

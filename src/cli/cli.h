@@ -24,7 +24,7 @@ struct atoll_cli;
 
 struct atoll_cli_verb {
     const char *name; /* "run"; "template ls" for a verb of a group */
-    const char *args; /* what follows the name, for the usage line */
+    const char *args; /* what follows the name in the usage line; words of words.h */
     const char *summary;
     const char *help;                       /* what summary and options do not say, then examples */
     const struct atoll_cli_option *options; /* NULL: only the common ones */
@@ -88,6 +88,8 @@ extern const struct atoll_cli_verb atoll_cli_status;
 extern const struct atoll_cli_verb atoll_cli_bench;
 extern const struct atoll_cli_verb atoll_cli_doctor;
 extern const struct atoll_cli_verb atoll_cli_verify;
+extern const struct atoll_cli_verb atoll_cli_completion;
+extern const struct atoll_cli_verb atoll_cli_man;
 extern const struct atoll_cli_verb atoll_cli_version;
 extern const struct atoll_cli_verb atoll_cli_help;
 
@@ -101,6 +103,12 @@ const struct atoll_cli_verb *atoll_cli_find_verb(char *const *argv, int *ret_wor
 
 /* Whether the word is the first of a two-word verb ("template"). */
 bool atoll_cli_is_group(const char *word);
+
+/* Environment variables of the program; ends with a row without name. */
+struct atoll_cli_variable {
+    const char *name, *help;
+};
+extern const struct atoll_cli_variable atoll_cli_variables[];
 
 /* Print to standard output: the help of one verb (NULL: the overview of all), and the verbs of a group. */
 void atoll_cli_print_help(const struct atoll_cli_verb *verb);

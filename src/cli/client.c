@@ -11,7 +11,9 @@ void atoll_cli_init(struct atoll_cli *cli)
 void atoll_cli_done(struct atoll_cli *cli)
 {
     atoll_client_close(cli->client);
+    json_decref(cli->ids);
     cli->client = NULL;
+    cli->ids = NULL;
 }
 
 void atoll_cli_set_timeout(struct atoll_cli *cli, int timeout_ms)

@@ -12,6 +12,7 @@ struct atoll_cli {
     const char *ca_file;         /* borrowed; NULL: ATOLL_CA_FILE */
     struct atoll_client *client; /* owned; opened by the first call */
     int timeout_ms;              /* 0: the client's default */
+    json_t *ids;                 /* owned: ids that were found by a prefix; NULL: none */
     char hint[512];              /* remedy for the last error; "": use the client's hint */
 };
 

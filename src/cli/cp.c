@@ -85,7 +85,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 
 const struct atoll_cli_verb atoll_cli_cp = {
     .name = "cp",
-    .args = "[--user NAME] SRC DST",
+    .args = "[OPTION]... SRC DST",
     .summary = "copy files and directories into or out of a sandbox",
     .help = "One of SRC and DST is SANDBOX:PATH; a relative PATH starts in the user's home.\n"
             "Copies whole directories, keeps modes, and takes - as standard input or\n"

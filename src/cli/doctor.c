@@ -211,7 +211,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 
 const struct atoll_cli_verb atoll_cli_doctor = {
     .name = "doctor",
-    .args = "[--sysctl]",
+    .args = "[OPTION]...",
     .summary = "show what this host supports, what is missing, and how to fix it",
     .help = "✓ available, ✗ missing, ! works but weaker than it should be, · information.\n"
             "The exit status is 0 if native sandboxes can run here.\n"

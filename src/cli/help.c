@@ -16,6 +16,16 @@ const struct atoll_cli_option atoll_cli_common_options[] = {
     {0},
 };
 
+const struct atoll_cli_variable atoll_cli_variables[] = {
+    {"ATOLL_SOCKET", "unix socket of the daemon"},
+    {"ATOLL_URL", "URL of the daemon instead of the socket: http://127.0.0.1:7070"},
+    {"ATOLL_API_KEY", "API key to send to ATOLL_URL"},
+    {"ATOLL_CA_FILE", "certificate to trust with https://"},
+    {"ATOLL_INSECURE", "1: accept any certificate"},
+    {"NO_COLOR", "if set: no colours, even on a terminal"},
+    {0},
+};
+
 const struct atoll_cli_option *atoll_cli_options_of(const struct atoll_cli_verb *verb)
 {
     return verb->options ? verb->options : atoll_cli_common_options;
@@ -78,16 +88,10 @@ static void print_overview(void)
                 "Verbs:\n",
                 stdout);
     print_names(NULL);
+    (void)fputs("\nEnvironment:\n", stdout);
+    for (const struct atoll_cli_variable *v = atoll_cli_variables; v->name; v++)
+        (void)printf("  %-17s %s\n", v->name, v->help);
     (void)fputs("\n"
-                "Environment:\n"
-                "  ATOLL_SOCKET      unix socket of the daemon\n"
-                "  ATOLL_URL         URL of the daemon (instead of the socket), such as\n"
-                "                    http://127.0.0.1:7070\n"
-                "  ATOLL_API_KEY     API key to send to ATOLL_URL\n"
-                "  ATOLL_CA_FILE     certificate to trust with https://\n"
-                "  ATOLL_INSECURE    1: accept any certificate\n"
-                "  NO_COLOR          if set: no colours, even on a terminal\n"
-                "\n"
                 "Try: atoll run -- python3 -c 'print(6*7)'\n"
                 "`atoll help VERB` describes a verb and its options.\n",
                 stdout);
@@ -101,6 +105,19 @@ void atoll_cli_print_help(const struct atoll_cli_verb *verb)
         print_overview();
 }
 
+static json_t *options_json(const struct atoll_cli_verb *verb)
+{
+    json_t *list = json_array();
+    const struct atoll_cli_option *option;
+
+    for (size_t i = 0; (option = atoll_cli_option_next(atoll_cli_options_of(verb), &i)) != NULL;)
+        (void)json_array_append_new(list, json_pack("{s:s, s:s%, s:s*, s:s}", "name", option->name,
+                                                    "letter", &option->letter,
+                                                    (size_t)(option->letter != 0), "value",
+                                                    option->value, "help", option->help));
+    return list;
+}
+
 /* Prints one verb, the verbs of a group, or (both NULL) all verbs. */
 static int print_json(const struct atoll_cli_verb *only, const char *group, struct atoll_error *err)
 {
@@ -109,9 +126,10 @@ static int print_json(const struct atoll_cli_verb *only, const char *group, stru
 
     for (const struct atoll_cli_verb *const *v = atoll_cli_verbs; *v; v++)
         if (only ? *v == only : is_in_group(*v, group))
-            (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", (*v)->name,
-                                                        "args", (*v)->args, "summary",
-                                                        (*v)->summary, "help", (*v)->help));
+            (void)json_array_append_new(list,
+                                        json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", (*v)->name,
+                                                  "args", (*v)->args, "summary", (*v)->summary,
+                                                  "help", (*v)->help, "options", options_json(*v)));
     return atoll_cli_print_json(object, err);
 }
 

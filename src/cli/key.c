@@ -15,8 +15,8 @@ struct create_options {
 static const struct atoll_cli_option create_options[] = {
     {"tenant", 't', ATOLL_CLI_TEXT, offsetof(struct create_options, tenant), "NAME",
      "tenant of the key; created on first use (default: default)", NULL},
-    {"scope", 's', ATOLL_CLI_TEXT, offsetof(struct create_options, scope), "SCOPE",
-     "read, write or admin (default: write)", NULL},
+    {"scope", 's', ATOLL_CLI_TEXT, offsetof(struct create_options, scope), "read|write|admin",
+     "what the key allows (default: write)", NULL},
     {"e2b", 0, ATOLL_CLI_FLAG, offsetof(struct create_options, e2b), NULL,
      "print the key in the format that E2B's SDKs accept", NULL},
     ATOLL_CLI_COMMON(struct create_options),
@@ -79,7 +79,7 @@ static const struct atoll_cli_collection keys = {"/api/keys", "keys", "key", fal
 
 const struct atoll_cli_verb atoll_cli_key_create = {
     .name = "key create",
-    .args = "[--tenant NAME] [--scope SCOPE] [--e2b]",
+    .args = "[OPTION]...",
     .summary = "create an API key and print it once",
     .help = "The daemon stores only a hash of the key, so it cannot be shown again.\n"
             "Scopes: read may list and inspect; write may also create, run and destroy, within\n"
@@ -105,7 +105,7 @@ const struct atoll_cli_verb atoll_cli_key_ls = {
 
 const struct atoll_cli_verb atoll_cli_key_rm = {
     .name = "key rm",
-    .args = "ID...",
+    .args = "KEY...",
     .summary = "revoke API keys",
     .help = "Requests in progress continue; new requests with the key are refused.\n",
     .min_args = 1,

@@ -67,7 +67,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 
 const struct atoll_cli_verb atoll_cli_ls = {
     .name = "ls",
-    .args = "[--all | --all-tenants]",
+    .args = "[OPTION]...",
     .summary = "list sandboxes",
     .help = "WAIVED lists limits that the host cannot enforce and that --waive gave up.\n",
     .options = options_table,

@@ -8,6 +8,7 @@
 #include "cli/client.h"
 #include "cli/print.h"
 #include "cli/request.h"
+#include "cli/words.h"
 
 /* The first line is prose. The lines after it are commands to copy: they are printed without the
  * "atoll: " prefix. */
@@ -96,7 +97,9 @@ static int run_verb(const struct atoll_cli_verb *verb, char **argv)
     cli.verb = verb;
     cli.json = options->json;
     cli.ca_file = options->ca_file;
-    r = verb->run(&cli, options, argc, argv, &err);
+    r = atoll_cli_resolve_args(&cli, argc, argv, &err);
+    if (r == 0)
+        r = verb->run(&cli, options, argc, argv, &err);
     if (r < 0) {
         if (err.kind == ATOLL_ERR_INVALID_ARGUMENT && !is_usage(&err))
             atoll_cli_name_option(atoll_cli_options_of(verb), &err);

@@ -100,7 +100,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 
 const struct atoll_cli_verb atoll_cli_preview = {
     .name = "preview",
-    .args = "[--public | --rm] SANDBOX [PORT]",
+    .args = "[OPTION]... SANDBOX [PORT]",
     .summary = "open a port of a sandbox to a browser and print its URL",
     .help = "Works with every network mode of the sandbox. Unless the preview is public, the\n"
             "URL contains a token that grants access: keep it secret. Without PORT, lists the\n"

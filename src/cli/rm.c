@@ -61,7 +61,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 
 const struct atoll_cli_verb atoll_cli_rm = {
     .name = "rm",
-    .args = "SANDBOX... | --all | --all-tenants",
+    .args = "[OPTION]... [SANDBOX]...",
     .summary = "destroy sandboxes with everything in them",
     .help = "Prints the ids of the destroyed sandboxes. When it returns, their processes and\n"
             "files are gone.\n"

@@ -62,7 +62,7 @@ static int run_stop(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int
 
 const struct atoll_cli_verb atoll_cli_pause = {
     .name = "pause",
-    .args = "[--discard-processes] SANDBOX...",
+    .args = "[OPTION]... SANDBOX...",
     .summary = "freeze all processes of a sandbox",
     .help = "Frozen processes use no CPU, but their memory stays in use. Until `atoll resume`,\n"
             "only `atoll logs` and `atoll rm` work on the sandbox.\n"

@@ -173,7 +173,7 @@ const struct atoll_cli_verb atoll_cli_template_import = {
 
 const struct atoll_cli_verb atoll_cli_template_rm = {
     .name = "template rm",
-    .args = "NAME...",
+    .args = "TEMPLATE...",
     .summary = "remove templates",
     .help = "A template that sandboxes use is not removed: destroy those sandboxes first.\n",
     .min_args = 1,

@@ -165,7 +165,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 
 const struct atoll_cli_verb atoll_cli_up = {
     .name = "up",
-    .args = "[OPTION]... [-- ATOLLD OPTION...]",
+    .args = "[OPTION]... [-- ATOLLD-OPTION...]",
     .summary = "start a daemon in the background, unless one answers",
     .help = "Waits until the daemon is ready and prints its addresses. Root starts the system's\n"
             "daemon, another user a daemon of their own. Options after -- are passed to atolld.\n"

@@ -41,6 +41,8 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_bench,
     &atoll_cli_doctor,
     &atoll_cli_verify,
+    &atoll_cli_completion,
+    &atoll_cli_man,
     &atoll_cli_version,
     &atoll_cli_help,
     NULL,
@@ -81,7 +83,7 @@ bool atoll_cli_is_group(const char *word)
 
 /* atoll_cli_nearest() keeps pointers to the words, so they have to outlive the walk. */
 struct words {
-    char text[48][32];
+    char text[64][32];
     size_t n, at;
 };
 

@@ -25,7 +25,7 @@ struct options {
 };
 
 static const struct atoll_cli_option options_table[] = {
-    {"provider", 0, ATOLL_CLI_LIST, offsetof(struct options, providers), "NAME",
+    {"provider", 0, ATOLL_CLI_LIST, offsetof(struct options, providers), "PROVIDER",
      "verify only sandboxes of this provider; may be repeated", NULL},
     {"tier", 0, ATOLL_CLI_LIST, offsetof(struct options, tiers), "NAME",
      "verify only this tier (native, \"native, root inside\", docker, daemon …)", NULL},

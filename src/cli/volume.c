@@ -72,7 +72,7 @@ const struct atoll_cli_verb atoll_cli_volume_ls = {
 
 const struct atoll_cli_verb atoll_cli_volume_rm = {
     .name = "volume rm",
-    .args = "NAME...",
+    .args = "VOLUME...",
     .summary = "remove volumes and their contents",
     .help = "A volume that a sandbox has mounted is not removed: destroy that sandbox first.\n",
     .min_args = 1,

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import http.server
 import json
 import os
 import pty
@@ -25,7 +26,7 @@ VERBS = ["run", "create", "ls", "exec", "shell", "cp", "logs", "stats", "preview
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "template rm", "snapshot",
          "volume ls", "volume rm", "key create", "key ls", "key rm", "up",
-         "down", "status", "providers", "bench", "doctor", "verify", "version", "help"]
+         "down", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]
 
 
 def ids(daemon):
@@ -124,12 +125,141 @@ def test_every_verb_explains_itself(daemon, verb):
     (["help", "template", "ls", "x"], "unexpected argument"),
     (["help", "rnu"], "did you mean run?"),
     (["--json", "ls"], "options must follow the verb"),
+    (["completion", "tcsh"], "use bash, zsh or fish"),
+    (["man", "rnu"], "did you mean run?"),
+    (["man", "run", "ls"], "unexpected argument"),
 ])
 def test_bad_usage_is_status_2_and_says_what_is_wrong(daemon, args, said):
     done = daemon.atoll(*args)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stdout == ""
+
+
+def candidates(daemon, *words, shell="fish"):
+    done = daemon.atoll("completion", shell, "--", *words)
+    assert done.returncode == 0 and done.stderr == ""
+    return [line.split("\t")[0] for line in done.stdout.splitlines()]
+
+
+def test_help_completion_and_manual_have_every_verb_and_option(daemon, tmp_path):
+    daemon.atoll("man", "--directory", tmp_path, check=True)
+    overview = daemon.atoll("help").stdout
+    program = (tmp_path / "atoll.1").read_text()
+    verbs = json_of(daemon, "help")["verbs"]
+    assert len(list(tmp_path.iterdir())) == 1 + len(verbs)
+    for verb in verbs:
+        words, page = verb["name"].split(), "atoll-" + verb["name"].replace(" ", "-")
+        explained = daemon.atoll("help", *words).stdout
+        manual = (tmp_path / f"{page}.1").read_text().replace("\\-", "-")
+        assert daemon.atoll("man", *words).stdout.replace("\\-", "-") == manual
+        assert f"{verb['name']} " in overview and page in program.replace("\\-", "-")
+        assert words[-1] in candidates(daemon, *words)
+        offered = candidates(daemon, *words, "-")
+        for option in verb["options"]:
+            spelled = f"--{option['name']}"
+            assert spelled in explained and option["help"] in explained
+            assert spelled in manual and option["help"].replace("\\", "\\e") in manual
+            assert spelled in offered
+            assert not option["letter"] or f"-{option['letter']}" in offered
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="needs groff")
+def test_manual_pages_are_well_formed(daemon, tmp_path):
+    daemon.atoll("man", "--directory", tmp_path, check=True)
+    done = subprocess.run(["groff", "-Kutf8", "-man", "-ww", "-Tutf8", *sorted(tmp_path.iterdir())],
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_completion_knows_where_values_come_from(daemon):
+    first = json_of(daemon, "create")["id"]
+    second = json_of(daemon, "create")["id"]
+    try:
+        exec_id = daemon.atoll("exec", "--detach", first, "true", check=True).stdout.strip()
+        assert {first, second} <= set(candidates(daemon, "exec", ""))
+        assert candidates(daemon, "exec", first[:20]) == [first]
+        assert {first, second} <= set(candidates(daemon, "rm", first, ""))
+        assert candidates(daemon, "logs", first[:20], "") == [exec_id]
+        assert candidates(daemon, "logs", "--follow", first, exec_id[:4]) == [exec_id]
+        assert candidates(daemon, "cp", second[:20]) == [f"{second}:", "@files"]
+        assert "host" in candidates(daemon, "create", "--template", "")
+        assert "native" in candidates(daemon, "run", "--provider", "n")
+    finally:
+        daemon.atoll("rm", first, second, check=True)
+    assert candidates(daemon, "run", "--network", "") == ["none", "isolated", "bridge"]
+    assert candidates(daemon, "run", "--network=i") == ["--network=isolated"]
+    assert candidates(daemon, "run", "--network", "=", "i", shell="bash") == ["isolated"]
+    assert candidates(daemon, "template", "") == ["ls", "import", "debian", "build", "rm"]
+    assert candidates(daemon, "template") == ["template"]
+    assert candidates(daemon, "up", "--state", "") == ["@directories"]
+    assert candidates(daemon, "run", "--", "l") == ["@files"]
+    assert candidates(daemon, "run", "ls", "-") == ["@files"]
+    assert candidates(daemon, "xyzzy", "") == []
+
+
+def test_completion_without_a_daemon_is_silent(daemon, tmp_path):
+    env = {**daemon.env, "ATOLL_SOCKET": str(tmp_path / "none.sock")}
+    done = subprocess.run([daemon.build / "atoll", "completion", "bash", "--", "exec", ""], env=env,
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_bash_completes(daemon, tmp_path):
+    """The script itself, with the variables that bash would set."""
+    (tmp_path / "a file").touch()
+    sandbox = json_of(daemon, "create")["id"]
+    script = f"""
+        compopt() {{ printf 'option %s\\n' "$2"; }}
+        source <({daemon.build}/atoll completion bash)
+        ask() {{
+            COMP_WORDS=({daemon.build}/atoll "$@") COMP_CWORD=$#
+            _atoll && printf '<%s>\\n' "${{COMPREPLY[@]}}"
+        }}
+        ask cre; ask exec {sandbox[:20]}; ask cp {sandbox[:20]}; ask down --socket ""
+    """
+    done = subprocess.run(["bash", "-ec", script], env=daemon.env, cwd=tmp_path,
+                          capture_output=True, text=True)
+    daemon.atoll("rm", sandbox, check=True)
+    assert done.stdout.splitlines() == [
+        "<create>", f"<{sandbox}>", "option nospace", "option filenames", f"<{sandbox}:>",
+        "option filenames", "<a file>"], done.stderr
+
+
+def test_an_id_may_be_abbreviated(daemon):
+    sandbox = json_of(daemon, "create")["id"]
+    short = sandbox[:12]
+    assert daemon.atoll("exec", short, "echo", "hi").stdout == "hi\n"
+    exec_id = json_of(daemon, "logs", sandbox)["execs"][0]["exec_id"]
+    assert daemon.atoll("logs", short, exec_id[:10]).stdout == "hi\n"
+    for verb in ("stats", "pause", "resume"):
+        assert sandbox in daemon.atoll(verb, short, check=True).stdout
+    assert daemon.atoll("exec", sandbox[:3], "true").returncode == 125  # below four characters
+    assert daemon.atoll("rm", short, check=True).stdout == f"{sandbox}\n"
+
+
+def test_an_ambiguous_prefix_is_refused(daemon):
+    """Four characters of 36: some of so many sandboxes begin alike. A list is simulated instead."""
+    class Twins(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = json.dumps({"sandboxes": [{"id": "abcd1" + "x" * 21}, {"id": "abcd2" + "x" * 21}]})
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Twins) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        env = {"ATOLL_URL": f"http://127.0.0.1:{server.server_port}"}
+        done = subprocess.run([daemon.build / "atoll", "rm", "abcd"], env=env, capture_output=True,
+                              text=True)
+        server.shutdown()
+        thread.join()
+    assert done.returncode == 2 and "beginning of several ids" in done.stderr
 
 
 def test_version(daemon):

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cli/cli.h"
+#include "cli/words.h"
 
 struct inner {
     uint64_t size, count;
@@ -271,6 +271,26 @@ static void every_verb_is_complete(void **state)
     }
 }
 
+/* Completion and abbreviated ids depend on the words of usage lines. */
+static void every_argument_is_a_known_word(void **state)
+{
+    char word[ATOLL_CLI_WORD_MAX];
+    (void)state;
+
+    for (const struct atoll_cli_verb *const *v = atoll_cli_verbs; *v; v++) {
+        int n = 0;
+        for (; n < 5 && atoll_cli_arg_word(*v, n, word); n++)
+            assert_true(atoll_cli_word_find(word) || atoll_cli_word_is_choice(word));
+        assert_true((*v)->max_args < 0 ? n == 5 : n <= (*v)->max_args || n == 5);
+        assert_true(n >= (*v)->min_args);
+    }
+    assert_true(atoll_cli_arg_word(&atoll_cli_exec, 0, word));
+    assert_string_equal(word, "SANDBOX");
+    assert_true(atoll_cli_arg_word(&atoll_cli_exec, 7, word));
+    assert_string_equal(word, "ARG");
+    assert_false(atoll_cli_arg_word(&atoll_cli_version, 0, word));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +304,7 @@ int main(void)
         cmocka_unit_test(verbs_are_found_by_one_word_or_two),
         cmocka_unit_test(unknown_verbs_get_the_nearest),
         cmocka_unit_test(every_verb_is_complete),
+        cmocka_unit_test(every_argument_is_a_known_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
