@@ -91,8 +91,8 @@ bool atoll_readers_hold(const struct atoll_exec *exec)
     return exec->held || exec->awaited || exec->followers > 0;
 }
 
-/* Whether the followers have released the tail. A reader may keep back the first bytes of a
- * character; these it has itself, and the agent still has them. */
+/* Whether the followers have released the tail, up to ATOLL_READER_LESS_MAX bytes: a reader keeps
+ * an incomplete UTF-8 character unreleased, but has a copy of these bytes, as the agent has. */
 static bool is_used_up(const struct atoll_exec *exec, int stream, uint64_t used)
 {
     const uint64_t seen = exec->journal.seen[stream];

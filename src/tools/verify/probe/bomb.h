@@ -18,7 +18,7 @@ struct probe_bomb_table {
 
 /* Per-user quotas of the kernel (bomb_quota.c). */
 extern const struct probe_bomb_table probe_bombs_quota;
-/* Kernel memory that a program causes without pages of its own (bomb_kernel.c). */
+/* Programs that use kernel memory instead of their own pages (bomb_kernel.c). */
 extern const struct probe_bomb_table probe_bombs_kernel;
 
 /* Memory that sockets of the bomb were seen to hold, for the report. */
