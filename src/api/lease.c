@@ -5,14 +5,14 @@
 
 struct lease {
     struct atoll_list node; /* in api->leases */
-    struct atoll_http_farewell farewell;
+    struct atoll_http_close_hook close_hook;
     struct atoll_engine *engine;
     char sandbox_id[33];
 };
 
 static void drop(struct lease *lease)
 {
-    atoll_http_farewell_cancel(&lease->farewell);
+    atoll_http_close_hook_cancel(&lease->close_hook);
     atoll_list_remove(&lease->node);
     free(lease);
 }
@@ -44,7 +44,7 @@ void atoll_api_lease(struct atoll_api_call *call, const char *sandbox_id)
     lease->engine = call->engine;
     (void)snprintf(lease->sandbox_id, sizeof(lease->sandbox_id), "%s", sandbox_id);
     atoll_list_push_back(&call->api->leases, &lease->node);
-    atoll_http_on_connection_close(call->req, &lease->farewell, closed, lease);
+    atoll_http_on_connection_close(call->req, &lease->close_hook, closed, lease);
 }
 
 void atoll_api_drop_leases(struct atoll_api *api)

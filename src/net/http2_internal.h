@@ -24,10 +24,10 @@ struct atoll_http2 {
     struct atoll_stream *stream; /* owned */
     nghttp2_session *lib;        /* owned */
     struct atoll_http_peer peer;
-    struct atoll_list streams;   /* of struct atoll_http_conn.node */
-    struct atoll_list farewells; /* of struct atoll_http_farewell.node */
-    struct atoll_timer kick;     /* sends, from the loop */
-    unsigned depth;              /* callbacks running; the memory is freed after they return */
+    struct atoll_list streams;     /* of struct atoll_http_conn.node */
+    struct atoll_list close_hooks; /* of struct atoll_http_close_hook.node */
+    struct atoll_timer kick;       /* sends, from the loop */
+    unsigned depth;                /* callbacks running; the memory is freed after they return */
     bool dead;
     bool busy;     /* input is being processed; frames are sent after it */
     bool closing;  /* the last bytes are being sent; there are no streams any more */

@@ -230,7 +230,7 @@ static void drop(struct atoll_http2 *h)
     h->dead = h->closing = true;
     h->depth++;
     lose_streams(h);
-    atoll_http_farewells_release(h->server, &h->farewells);
+    atoll_http_close_hooks_release(h->server, &h->close_hooks);
     atoll_list_remove(&h->node);
     atoll_shares_drop(&h->server->connections, h->peer.source, 1);
     h->stream = atoll_stream_free(h->stream);
@@ -376,7 +376,7 @@ struct atoll_http2 *atoll_http2_take_over(struct atoll_http_conn *c)
         h->noise = NOISE_MAX;
         h->refilled_ms = h->head_since_ms = atoll_loop_now_ms(s->loop);
         atoll_list_init(&h->streams);
-        atoll_list_init(&h->farewells);
+        atoll_list_init(&h->close_hooks);
         h->lib = make_session(h);
     }
     if (!h || !h->lib || submit_settings(h) < 0) {
@@ -405,7 +405,7 @@ static bool expire_session(struct atoll_http2 *h, int64_t now)
         drop(h);
         return true;
     }
-    if (idle && atoll_list_empty(&h->streams) && atoll_list_empty(&h->farewells) && !h->closing) {
+    if (idle && atoll_list_empty(&h->streams) && atoll_list_empty(&h->close_hooks) && !h->closing) {
         (void)!nghttp2_session_terminate_session(h->lib, NGHTTP2_NO_ERROR);
         send_frames(h);
         if (!h->dead)

@@ -13,7 +13,7 @@
  *   http_head.c       rules for a request head in every version
  *   http_request.c    the request as handlers see it; its body
  *   http_response.c   answers, in every version
- *   http_farewell.c   callbacks for the end of a connection
+ *   http_close_hook.c callbacks for the end of a connection
  *   http1_head.c      HTTP/1: rejects what llhttp accepts and we do not
  *   http1_input.c     HTTP/1: from bytes to requests
  *   http1_output.c    HTTP/1: from answers to bytes
@@ -133,13 +133,13 @@ struct atoll_http_conn {
     size_t span_len;
 
     struct atoll_http_request req;
-    struct atoll_buf body;       /* COLLECT, if it arrives in several pieces */
-    struct atoll_buf extra;      /* response headers set by the handler */
-    struct atoll_list farewells; /* of struct atoll_http_farewell.node; HTTP/1 only */
-    size_t drained;              /* bytes of an unwanted body dropped so far */
-    bool corked;                 /* more pipelined requests follow: send their answers together */
-    bool held;                   /* a head or small pieces are held back to be sent together */
-    struct atoll_timer kick;     /* delivers the body, or sends what is held, from the loop */
+    struct atoll_buf body;         /* COLLECT, if it arrives in several pieces */
+    struct atoll_buf extra;        /* response headers set by the handler */
+    struct atoll_list close_hooks; /* of struct atoll_http_close_hook.node; HTTP/1 only */
+    size_t drained;                /* bytes of an unwanted body dropped so far */
+    bool corked;                   /* more pipelined requests follow: send their answers together */
+    bool held;                     /* a head or small pieces are held back to be sent together */
+    struct atoll_timer kick;       /* delivers the body, or sends what is held, from the loop */
 };
 
 #define HTTP_MAX_LISTENERS 8
@@ -162,17 +162,17 @@ struct atoll_http_server {
     struct atoll_shares connections; /* all connections, counted by peer.source */
     struct atoll_http_port ports[HTTP_MAX_LISTENERS];
     size_t port_count;
-    struct atoll_timer sweep;    /* checks timeouts while there are connections */
-    struct atoll_list farewells; /* of closed connections; to be called */
-    struct atoll_timer parting;  /* calls `farewells` */
-    int64_t date_s;              /* the second of `date` */
+    struct atoll_timer sweep;      /* checks timeouts while there are connections */
+    struct atoll_list close_hooks; /* of closed connections; to be called */
+    struct atoll_timer hook_timer; /* runs `close_hooks` */
+    int64_t date_s;                /* the second of `date` */
     char date[32];
 };
 
 /* A connection that was upgraded (WebSocket, tunnel) still counts against the server's maximum. */
 struct atoll_http_upgrade {
     struct atoll_list node;
-    struct atoll_list farewells;      /* of the connection */
+    struct atoll_list close_hooks;    /* of the connection */
     struct atoll_http_server *server; /* NULL once the server is freed */
     char source[64];
 };
@@ -186,13 +186,13 @@ struct atoll_stream *atoll_http_conn_upgrade(struct atoll_http_conn *c,
                                              struct atoll_http_upgrade *upgrade);
 void atoll_http_upgrade_done(struct atoll_http_upgrade *upgrade);
 
-/* http_farewell.c */
+/* http_close_hook.c */
 /* Initialises `to` and moves all of `from` to it. */
-void atoll_http_farewells_move(struct atoll_list *from, struct atoll_list *to);
-/* The connection is closed: schedules its farewells. */
-void atoll_http_farewells_release(struct atoll_http_server *s, struct atoll_list *from);
-/* Calls the scheduled farewells immediately. */
-void atoll_http_farewells_say(struct atoll_http_server *s);
+void atoll_http_close_hooks_move(struct atoll_list *from, struct atoll_list *to);
+/* The connection is closed: schedules its close hooks. */
+void atoll_http_close_hooks_release(struct atoll_http_server *s, struct atoll_list *from);
+/* Calls the scheduled close hooks immediately. */
+void atoll_http_close_hooks_run(struct atoll_http_server *s);
 
 /* http_request.c */
 /* Calls the handler with a request whose head is complete. */

@@ -29,7 +29,7 @@ static void conn_drop(struct atoll_http_conn *c)
     c->dead = true;
     atoll_list_remove(&c->node);
     atoll_shares_drop(&c->server->connections, c->peer.source, 1);
-    atoll_http_farewells_release(c->server, &c->farewells);
+    atoll_http_close_hooks_release(c->server, &c->close_hooks);
     c->stream = atoll_stream_free(c->stream);
     atoll_timer_cancel(&c->kick);
     atoll_buf_done(&c->head);
@@ -154,7 +154,7 @@ static int conn_new(struct atoll_http_server *s, int fd, const struct atoll_http
         return atoll_fail_errno(err, ENOMEM, "connection");
     }
     c->server = s;
-    atoll_list_init(&c->farewells);
+    atoll_list_init(&c->close_hooks);
     c->wire = &atoll_http1_wire;
     c->phase = tls ? PHASE_HANDSHAKE : PHASE_IDLE;
     c->head_since_ms = atoll_loop_now_ms(s->loop);
@@ -218,7 +218,7 @@ static bool is_expired(const struct atoll_http_conn *c, int64_t now)
     case PHASE_HANDSHAKE:
         return idle || (!atoll_tls_is_ready(c->tls) && now - c->head_since_ms >= l->header_ms);
     case PHASE_IDLE:
-        return idle && atoll_list_empty(&c->farewells);
+        return idle && atoll_list_empty(&c->close_hooks);
     case PHASE_HEAD:
         return now - c->head_since_ms >= l->header_ms;
     case PHASE_SERVING:
@@ -273,7 +273,7 @@ struct atoll_stream *atoll_http_conn_upgrade(struct atoll_http_conn *c,
 
     c->stream = NULL;
     upgrade->server = c->server;
-    atoll_http_farewells_move(&c->farewells, &upgrade->farewells);
+    atoll_http_close_hooks_move(&c->close_hooks, &upgrade->close_hooks);
     atoll_list_push_back(&c->server->upgraded, &upgrade->node);
     memcpy(upgrade->source, c->peer.source, sizeof(upgrade->source));
     atoll_shares_add(&c->server->connections, upgrade->source, 1);
@@ -287,7 +287,7 @@ void atoll_http_upgrade_done(struct atoll_http_upgrade *upgrade)
 {
     if (upgrade->server) {
         atoll_shares_drop(&upgrade->server->connections, upgrade->source, 1);
-        atoll_http_farewells_release(upgrade->server, &upgrade->farewells);
+        atoll_http_close_hooks_release(upgrade->server, &upgrade->close_hooks);
     }
     upgrade->server = NULL;
     atoll_list_remove(&upgrade->node);
@@ -324,7 +324,7 @@ int atoll_http_server_new(struct atoll_loop *loop, const struct atoll_http_limit
     atoll_list_init(&s->conns);
     atoll_list_init(&s->upgraded);
     atoll_list_init(&s->sessions);
-    atoll_list_init(&s->farewells);
+    atoll_list_init(&s->close_hooks);
     *ret_server = s;
     return 0;
 }
@@ -341,7 +341,7 @@ struct atoll_http_server *atoll_http_server_free(struct atoll_http_server *s)
         atoll_http_upgrade_done(
             ATOLL_CONTAINER_OF(s->upgraded.next, struct atoll_http_upgrade, node));
     atoll_http2_close_all(s);
-    atoll_http_farewells_say(s);
+    atoll_http_close_hooks_run(s);
     atoll_timer_cancel(&s->sweep);
     for (size_t i = 0; i < s->port_count; i++)
         s->ports[i].tls = atoll_tls_free(s->ports[i].tls);

@@ -191,13 +191,13 @@ void atoll_http_on_close(struct atoll_http_request *req,
  * a WebSocket it is the end of the WebSocket. Until then the connection has no idle timeout; TCP
  * keepalive detects a dead peer. The caller owns the storage, which must stay valid until the callback
  * was called or cancelled. */
-struct atoll_http_farewell {
+struct atoll_http_close_hook {
     struct atoll_list node;
     void (*fn)(void *arg);
     void *arg;
 };
 void atoll_http_on_connection_close(struct atoll_http_request *req,
-                                    struct atoll_http_farewell *farewell, void (*fn)(void *arg),
+                                    struct atoll_http_close_hook *hook, void (*fn)(void *arg),
                                     void *arg);
-/* Allowed on a zeroed farewell, and after it was called. */
-void atoll_http_farewell_cancel(struct atoll_http_farewell *farewell);
+/* Allowed on a zeroed hook, and after it was called. */
+void atoll_http_close_hook_cancel(struct atoll_http_close_hook *hook);

@@ -320,7 +320,7 @@ int main(int argc, char **argv)
                           argv[4]);
     if (argc > 1 && (strcmp(argv[1], "--swap") == 0 || strcmp(argv[1], "--serve") == 0 ||
                      strcmp(argv[1], "--hammer") == 0))
-        return probe_aide(argc, argv);
+        return probe_helper(argc, argv);
     probe_note_descriptors();
     for (size_t t = 0; t < PROBE_COUNT(tables); t++)
         for (size_t i = 0; i < tables[t]->count; i++)

@@ -1,5 +1,5 @@
 /*
- * Callbacks for the end of a connection ("farewells"). They are called from the loop, because a
+ * Callbacks for the end of a connection (close hooks). They are called from the loop, because a
  * connection may be closed inside a call that a handler makes.
  */
 #include <netinet/in.h>
@@ -40,24 +40,24 @@ bool atoll_http_is_hung_up(const struct atoll_http_request *req)
 }
 
 void atoll_http_on_connection_close(struct atoll_http_request *req,
-                                    struct atoll_http_farewell *farewell, void (*fn)(void *arg),
+                                    struct atoll_http_close_hook *hook, void (*fn)(void *arg),
                                     void *arg)
 {
     struct atoll_http_conn *c = req->conn;
     struct atoll_http2 *h =
         req->http2 ? ATOLL_CONTAINER_OF(c, struct atoll_http2_stream, conn)->session : NULL;
 
-    *farewell = (struct atoll_http_farewell){.fn = fn, .arg = arg};
-    atoll_list_push_back(h ? &h->farewells : &c->farewells, &farewell->node);
+    *hook = (struct atoll_http_close_hook){.fn = fn, .arg = arg};
+    atoll_list_push_back(h ? &h->close_hooks : &c->close_hooks, &hook->node);
     watch_peer(socket_of(req));
 }
 
-void atoll_http_farewell_cancel(struct atoll_http_farewell *farewell)
+void atoll_http_close_hook_cancel(struct atoll_http_close_hook *hook)
 {
-    atoll_list_remove(&farewell->node);
+    atoll_list_remove(&hook->node);
 }
 
-void atoll_http_farewells_move(struct atoll_list *from, struct atoll_list *to)
+void atoll_http_close_hooks_move(struct atoll_list *from, struct atoll_list *to)
 {
     atoll_list_init(to);
     ATOLL_LIST_FOREACH (from, node) {
@@ -66,29 +66,29 @@ void atoll_http_farewells_move(struct atoll_list *from, struct atoll_list *to)
     }
 }
 
-void atoll_http_farewells_say(struct atoll_http_server *s)
+void atoll_http_close_hooks_run(struct atoll_http_server *s)
 {
-    atoll_timer_cancel(&s->parting);
-    while (!atoll_list_empty(&s->farewells)) {
-        struct atoll_http_farewell *f =
-            ATOLL_CONTAINER_OF(s->farewells.next, struct atoll_http_farewell, node);
+    atoll_timer_cancel(&s->hook_timer);
+    while (!atoll_list_empty(&s->close_hooks)) {
+        struct atoll_http_close_hook *f =
+            ATOLL_CONTAINER_OF(s->close_hooks.next, struct atoll_http_close_hook, node);
         atoll_list_remove(&f->node);
         f->fn(f->arg);
     }
 }
 
-static void parting(void *arg)
+static void run_hooks(void *arg)
 {
-    atoll_http_farewells_say(arg);
+    atoll_http_close_hooks_run(arg);
 }
 
-void atoll_http_farewells_release(struct atoll_http_server *s, struct atoll_list *from)
+void atoll_http_close_hooks_release(struct atoll_http_server *s, struct atoll_list *from)
 {
     if (atoll_list_empty(from))
         return;
     ATOLL_LIST_FOREACH (from, node) {
         atoll_list_remove(node);
-        atoll_list_push_back(&s->farewells, node);
+        atoll_list_push_back(&s->close_hooks, node);
     }
-    atoll_timer_set(&s->parting, s->loop, 0, parting, s);
+    atoll_timer_set(&s->hook_timer, s->loop, 0, run_hooks, s);
 }

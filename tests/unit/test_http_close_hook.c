@@ -2,7 +2,7 @@
 #include "net/websocket.h"
 #include "test_http2_util.h"
 
-static struct atoll_http_farewell farewells[4];
+static struct atoll_http_close_hook close_hooks[4];
 static unsigned registered, told;
 static bool cut;
 
@@ -42,7 +42,7 @@ static void handler(void *arg, struct atoll_http_request *req)
         return;
     }
     if (strcmp(atoll_http_path(req), "/lease") == 0)
-        atoll_http_on_connection_close(req, &farewells[registered++], closed, &told);
+        atoll_http_on_connection_close(req, &close_hooks[registered++], closed, &told);
     if (cut)
         atoll_http_abort(req);
     else
@@ -59,7 +59,7 @@ static void turn(struct rig *r)
 static int set_up(void **state)
 {
     (void)state;
-    memset(farewells, 0, sizeof(farewells));
+    memset(close_hooks, 0, sizeof(close_hooks));
     registered = told = 0;
     cut = false;
     return 0;
@@ -118,7 +118,7 @@ static void not_told_when_cancelled(void **state)
     (void)state;
     rig_open(&r, NULL, handler, NULL);
     (void)rig_ask(&r, LEASE LEASE);
-    atoll_http_farewell_cancel(&farewells[0]);
+    atoll_http_close_hook_cancel(&close_hooks[0]);
     close(r.fd);
     r.fd = -1;
     turn(&r);
@@ -140,7 +140,7 @@ static void idle_connections_are_kept(void **state)
         assert_int_equal(atoll_loop_step(r.loop, 10, NULL), 0);
     assert_int_equal(atoll_http_server_connections(r.server), 1);
     assert_int_equal(told, 0);
-    atoll_http_farewell_cancel(&farewells[0]);
+    atoll_http_close_hook_cancel(&close_hooks[0]);
     for (until = atoll_clock_ms() + 5000;
          atoll_clock_ms() < until && atoll_http_server_connections(r.server) > 0;)
         assert_int_equal(atoll_loop_step(r.loop, 10, NULL), 0);

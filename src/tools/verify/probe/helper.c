@@ -126,7 +126,7 @@ static int hammer(long writers, long seconds)
     return 0;
 }
 
-int probe_aide(int argc, char **argv)
+int probe_helper(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "--swap") == 0)
         return swap(argv[2], argv[3], strtol(argv[4], NULL, 10));
