@@ -232,27 +232,21 @@ void atoll_engine_check(struct atoll_engine *engine, atoll_done_fn *done, void *
 void atoll_engine_destroy(struct atoll_engine *engine, const char *id, const char *who,
                           atoll_done_fn *done, void *arg);
 
+/* Borrowed; valid as long as the sandbox. */
 struct atoll_sandbox_view {
-    const char *id, *template_name, *metadata_json, *owner;
+    const char *id, *template_name, *owner;
     const char *provider, *isolation, *image; /* image "": made from a template */
     const char *handle;                       /* the provider's name for it; "" if that is its id */
-    enum atoll_network network;
-    bool recreate;
-    const struct atoll_mount *mounts;
-    size_t mount_count;
-    bool own_image;               /* its template is an image kept by the provider */
-    const char *const *artifacts; /* patterns of files to keep, or NULL */
-    const char *facade_json;      /* or NULL */
-    const char *const *env;       /* NULL-terminated, or NULL */
-    struct atoll_lifetime lifetime;
+    bool own_image;                           /* its template is an image kept by the provider */
+    /* As requested, but limits and waived are those that hold. After a restart, provider, image,
+     * template_name and what else is not stored are NULL: use the members above. */
+    struct atoll_options options;
     uint64_t cpu_spent_s, output_spent_bytes; /* used part of the budgets */
     enum atoll_sandbox_state state;
     const char *cause; /* why it failed or is unreachable; else "" */
     int64_t silent_ms; /* RUNNING: how long its agent has not answered; 0: it answers */
     int64_t created_unix_ms, expires_unix_ms; /* 0: never */
     int64_t paused_unix_ms;                   /* PAUSED, STOPPED: since when */
-    struct atoll_limits limits;
-    uint32_t waived;
     double boot_ms;
     bool pooled;
 };

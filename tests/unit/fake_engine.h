@@ -383,11 +383,11 @@ void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox
         .isolation = "none",
         .image = "",
         .handle = "",
-        .metadata_json = sandbox->metadata,
-        .facade_json = sandbox->facade,
         .cause = "",
-        .limits = sandbox->limits,
-        .waived = sandbox->waived,
+        .options = {.metadata_json = sandbox->metadata,
+                    .facade_json = sandbox->facade,
+                    .limits = sandbox->limits,
+                    .waived = sandbox->waived},
         .created_unix_ms = 1,
     };
 }

@@ -134,8 +134,8 @@ static bool is_wanted(const struct query *q, const struct atoll_sandbox *sandbox
 {
     if (!atoll_e2b_is_known(v) || (atoll_e2b_is_paused(v) ? !q->paused : !q->running))
         return false;
-    return v->created_unix_ms * 1000 >= q->started_after_us && has_metadata(q, v->metadata_json) &&
-           has_template(q, sandbox);
+    return v->created_unix_ms * 1000 >= q->started_after_us &&
+           has_metadata(q, v->options.metadata_json) && has_template(q, sandbox);
 }
 
 /* <0: a is older. */

@@ -85,13 +85,14 @@ static void expire(struct atoll_api_call *call, const struct atoll_sandbox_view 
 {
     static const char who[] = "its deadline";
 
-    if (v->lifetime.persistent)
+    if (v->options.lifetime.persistent)
         atoll_engine_stop(call->engine, v->id, who, atoll_e2b_done, call);
-    else if (v->lifetime.at_deadline == ATOLL_DEADLINE_DESTROY)
+    else if (v->options.lifetime.at_deadline == ATOLL_DEADLINE_DESTROY)
         atoll_engine_destroy(call->engine, v->id, who, atoll_e2b_done, call);
     else
-        atoll_engine_pause(call->engine, v->id, v->lifetime.at_deadline == ATOLL_DEADLINE_PAUSE,
-                           who, atoll_e2b_done, call);
+        atoll_engine_pause(call->engine, v->id,
+                           v->options.lifetime.at_deadline == ATOLL_DEADLINE_PAUSE, who,
+                           atoll_e2b_done, call);
 }
 
 static int parse_timeout(const struct atoll_api_call *call, const uint8_t *bytes, size_t n,

@@ -28,7 +28,7 @@ static void on_stats(void *arg, const struct atoll_sandbox_stats *stats,
     }
     if (sandbox)
         atoll_sandbox_get(sandbox, &view);
-    cpus = ATOLL_MAX((double)view.limits.cpu_millis / 1000.0, 1.0);
+    cpus = ATOLL_MAX((double)view.options.limits.cpu_millis / 1000.0, 1.0);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_i64(&out, "ts", atoll_clock_unix_ms() / 1000);
@@ -87,7 +87,7 @@ void atoll_envd_envs(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUS
     put(object, "E2B_SANDBOX", json_string("true"));
     put(object, "E2B_SANDBOX_ID", json_string(call->params.id));
     put(object, "E2B_TEMPLATE_ID", json_string(facts.template_id));
-    put_env(object, view.env);
+    put_env(object, view.options.env);
     atoll_e2b_facts_done(&facts);
     text = atoll_json_dump(object, JSON_COMPACT);
     json_decref(object);

@@ -53,7 +53,7 @@ void atoll_e2b_facts_get(const struct atoll_sandbox *sandbox, struct atoll_e2b_f
     atoll_sandbox_get(sandbox, &view);
     /* A sandbox of another facade is protected here as it is there. */
     *ret = (struct atoll_e2b_facts){.secure = true, .allow_internet = -1};
-    root = atoll_json_load_own(view.facade_json);
+    root = atoll_json_load_own(view.options.facade_json);
     facade = json_string_value(json_object_get(root, "facade"));
     if (facade && strcmp(facade, MARK) == 0)
         take_all(root, ret);

@@ -24,14 +24,14 @@ static void view_sample(struct atoll_json_out *out, const char *key,
     atoll_json_open(out, key, '{');
     atoll_json_time(out, "timestamp", sample->unix_ms);
     atoll_json_i64(out, "timestampUnix", sample->unix_ms / 1000);
-    atoll_json_u64(out, "cpuCount", (v->limits.cpu_millis + 999) / 1000);
-    atoll_json_double(out, "cpuUsedPct", cpu_share(s, &v->limits), 6);
+    atoll_json_u64(out, "cpuCount", (v->options.limits.cpu_millis + 999) / 1000);
+    atoll_json_double(out, "cpuUsedPct", cpu_share(s, &v->options.limits), 6);
     atoll_json_u64(out, "memUsed", s->memory_bytes);
-    atoll_json_u64(out, "memTotal", v->limits.memory_bytes);
+    atoll_json_u64(out, "memTotal", v->options.limits.memory_bytes);
     /* The kernel counts cache as used memory of the sandbox; it is not shown separately. */
     atoll_json_u64(out, "memCache", 0);
     atoll_json_u64(out, "diskUsed", s->disk_bytes);
-    atoll_json_u64(out, "diskTotal", v->limits.disk_bytes);
+    atoll_json_u64(out, "diskTotal", v->options.limits.disk_bytes);
     atoll_json_close(out, '}');
 }
 

@@ -113,8 +113,8 @@ static bool has_locale(const struct atoll_sandbox *sandbox)
     struct atoll_sandbox_view view;
 
     atoll_sandbox_get(sandbox, &view);
-    for (size_t i = 0; view.env && view.env[i]; i++)
-        if (strncmp(view.env[i], "LANG=", 5) == 0)
+    for (size_t i = 0; view.options.env && view.options.env[i]; i++)
+        if (strncmp(view.options.env[i], "LANG=", 5) == 0)
             return true;
     return false;
 }

@@ -125,7 +125,8 @@ static void view_json(struct atoll_json_out *out, const char *key, const json_t 
 static void view_lifecycle(struct atoll_json_out *out, const struct atoll_sandbox_view *v,
                            const struct atoll_e2b_facts *facts)
 {
-    bool pauses = v->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY || v->lifetime.persistent;
+    bool pauses =
+        v->options.lifetime.at_deadline != ATOLL_DEADLINE_DESTROY || v->options.lifetime.persistent;
 
     atoll_json_open(out, "lifecycle", '{');
     atoll_json_text(out, "onTimeout", pauses ? "pause" : "kill");
@@ -141,7 +142,7 @@ static void view_detail(struct atoll_json_out *out, const struct atoll_api *api,
     view_domain(out, api);
     /* What is so, not what was asked for. */
     atoll_json_bool(out, "allowInternetAccess",
-                    v->network != ATOLL_NETWORK_NONE && facts->allow_internet != 0);
+                    v->options.network != ATOLL_NETWORK_NONE && facts->allow_internet != 0);
     if (facts->network)
         view_json(out, "network", facts->network);
     view_lifecycle(out, v, facts);
@@ -167,10 +168,12 @@ void atoll_e2b_view_sandbox(struct atoll_json_out *out, const struct atoll_api *
     atoll_json_time(out, "startedAt", v.created_unix_ms);
     atoll_json_time(out, "endAt", end_of(&v));
     atoll_json_text(out, "state", atoll_e2b_is_paused(&v) ? "paused" : "running");
-    atoll_json_u64(out, "cpuCount", (v.limits.cpu_millis + 999) / 1000);
-    atoll_json_u64(out, "memoryMB", v.limits.memory_bytes / MIB);
-    atoll_json_u64(out, "diskSizeMB", v.limits.disk_bytes / MIB);
-    atoll_json_raw(out, "metadata", v.metadata_json && *v.metadata_json ? v.metadata_json : "{}");
+    atoll_json_u64(out, "cpuCount", (v.options.limits.cpu_millis + 999) / 1000);
+    atoll_json_u64(out, "memoryMB", v.options.limits.memory_bytes / MIB);
+    atoll_json_u64(out, "diskSizeMB", v.options.limits.disk_bytes / MIB);
+    atoll_json_raw(out, "metadata",
+                   v.options.metadata_json && *v.options.metadata_json ? v.options.metadata_json
+                                                                       : "{}");
     atoll_json_open(out, "volumeMounts", '[');
     atoll_json_close(out, ']');
     if (full)

@@ -26,15 +26,15 @@ static const struct atoll_field limit_fields[] = {
 };
 #undef AT
 
-#define AT(member)                                          \
-    (offsetof(struct atoll_rest_sandbox, lifetime.member) - \
-     offsetof(struct atoll_rest_sandbox, lifetime))
+#define AT(member)                                 \
+    (offsetof(struct atoll_rest_sandbox, member) - \
+     offsetof(struct atoll_rest_sandbox, options.lifetime))
 static const struct atoll_field lifetime_fields[] = {
-    {"idleSeconds", ATOLL_FIELD_CEIL, AT(idle_s), 0, 12 * MONTH_S, NULL, 0},
-    {"leaseSeconds", ATOLL_FIELD_CEIL, AT(lease_s), 0, 12 * MONTH_S, NULL, 0},
-    {"leaseConnection", ATOLL_FIELD_BOOL, AT(lease_connection), 0, 0, NULL, 0},
-    {"cpuSeconds", ATOLL_FIELD_CEIL, AT(cpu_s), 0, 1e9, NULL, 0},
-    {"outputBytes", ATOLL_FIELD_U64, AT(output_bytes), 0, 1e15, NULL, 0},
+    {"idleSeconds", ATOLL_FIELD_CEIL, AT(options.lifetime.idle_s), 0, 12 * MONTH_S, NULL, 0},
+    {"leaseSeconds", ATOLL_FIELD_CEIL, AT(options.lifetime.lease_s), 0, 12 * MONTH_S, NULL, 0},
+    {"leaseConnection", ATOLL_FIELD_BOOL, AT(options.lifetime.connection_lease), 0, 0, NULL, 0},
+    {"cpuSeconds", ATOLL_FIELD_CEIL, AT(options.lifetime.cpu_budget_s), 0, 1e9, NULL, 0},
+    {"outputBytes", ATOLL_FIELD_U64, AT(options.lifetime.output_budget_bytes), 0, 1e15, NULL, 0},
     {"onDeadline", ATOLL_FIELD_STRING, AT(on_deadline), 1, 32, NULL, 0},
     {0},
 };
@@ -52,23 +52,24 @@ static const struct atoll_field registry_fields[] = {
 
 #define AT(member) offsetof(struct atoll_rest_sandbox, member)
 const struct atoll_field atoll_rest_sandbox_fields[] = {
-    {"template", ATOLL_FIELD_STRING, AT(template_name), 1, 64, NULL, 0},
-    {"limits", ATOLL_FIELD_OBJECT, AT(limits), 0, 0, limit_fields, 0},
-    {"env", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
+    {"template", ATOLL_FIELD_STRING, AT(options.template_name), 1, 64, NULL, 0},
+    {"limits", ATOLL_FIELD_OBJECT, AT(options.limits), 0, 0, limit_fields, 0},
+    {"env", ATOLL_FIELD_ENV, AT(options.env), 0, 0, NULL, 0},
     {"metadata", ATOLL_FIELD_JSON, AT(metadata), 0, 0, NULL, 0},
     {"networkMode", ATOLL_FIELD_STRING, AT(network_mode), 1, 32, NULL, 0},
     {"waive", ATOLL_FIELD_STRINGS, AT(waive), 0, 16, NULL, 0},
-    {"lifetime", ATOLL_FIELD_OBJECT, AT(lifetime), 0, 0, lifetime_fields, 0},
-    {"persistent", ATOLL_FIELD_BOOL, AT(persistent), 0, 0, NULL, 0},
-    {"provider", ATOLL_FIELD_STRING, AT(provider), 1, 64, NULL, 0},
-    {"image", ATOLL_FIELD_STRING, AT(image), 1, 255, NULL, 0},
-    {"isolation", ATOLL_FIELD_STRING, AT(isolation), 1, 32, NULL, 0},
-    {"language", ATOLL_FIELD_STRING, AT(language), 1, 32, NULL, 0},
-    {"gpus", ATOLL_FIELD_U32, AT(gpus), 0, 64, NULL, 0},
+    {"lifetime", ATOLL_FIELD_OBJECT, AT(options.lifetime), 0, 0, lifetime_fields, 0},
+    {"persistent", ATOLL_FIELD_BOOL, AT(options.lifetime.persistent), 0, 0, NULL, 0},
+    {"provider", ATOLL_FIELD_STRING, AT(options.provider), 1, 64, NULL, 0},
+    {"image", ATOLL_FIELD_STRING, AT(options.image), 1, 255, NULL, 0},
+    {"isolation", ATOLL_FIELD_STRING, AT(options.isolation), 1, 32, NULL, 0},
+    {"language", ATOLL_FIELD_STRING, AT(options.language), 1, 32, NULL, 0},
+    {"gpus", ATOLL_FIELD_U32, AT(options.gpus), 0, 64, NULL, 0},
     {"registry", ATOLL_FIELD_OBJECT, AT(registry), 0, 0, registry_fields, AT(has_registry)},
     {"volumes", ATOLL_FIELD_JSON, AT(volumes), 0, 0, NULL, 0},
-    {"recreate", ATOLL_FIELD_BOOL, AT(recreate), 0, 0, NULL, 0},
-    {"artifacts", ATOLL_FIELD_STRINGS, AT(artifacts), 0, ATOLL_ARTIFACTS_PATTERNS_MAX, NULL, 0},
+    {"recreate", ATOLL_FIELD_BOOL, AT(options.recreate), 0, 0, NULL, 0},
+    {"artifacts", ATOLL_FIELD_STRINGS, AT(options.artifacts), 0, ATOLL_ARTIFACTS_PATTERNS_MAX, NULL,
+     0},
     {0},
 };
 #undef AT
@@ -112,7 +113,7 @@ static int check_network(const char *mode, enum atoll_network *ret, struct atoll
 }
 
 /* Checks the syntax of an image name; whether the image exists is known only after the pull. */
-static int check_image(const struct atoll_rest_sandbox *s, struct atoll_error *err)
+static int check_image(const struct atoll_options *s, struct atoll_error *err)
 {
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
@@ -169,63 +170,40 @@ static int check_metadata(const json_t *metadata, struct atoll_body *body, const
     return 0;
 }
 
-static int check_lifetime(const struct atoll_rest_sandbox *s, struct atoll_lifetime *ret,
-                          struct atoll_error *err)
+static int check_deadline(const char *word, enum atoll_at_deadline *ret, struct atoll_error *err)
 {
-    const char *word = s->lifetime.on_deadline;
-    struct atoll_lifetime lifetime = {
-        .idle_s = s->lifetime.idle_s,
-        .lease_s = s->lifetime.lease_s,
-        .connection_lease = s->lifetime.lease_connection,
-        .cpu_budget_s = s->lifetime.cpu_s,
-        .output_budget_bytes = s->lifetime.output_bytes,
-        .persistent = s->persistent,
-    };
-
     if (word && strcmp(word, "pause") == 0)
-        lifetime.at_deadline = ATOLL_DEADLINE_PAUSE;
+        *ret = ATOLL_DEADLINE_PAUSE;
     else if (word && strcmp(word, "destroy") != 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "lifetime.onDeadline must be \"destroy\" or \"pause\" (got \"%s\")",
                           word);
-    *ret = lifetime;
     return 0;
 }
 
 int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_body *body,
-                             struct atoll_options *ret_create, struct atoll_error *err)
+                             struct atoll_options *ret_options, struct atoll_error *err)
 {
-    struct atoll_options create = {
-        .template_name = s->template_name,
-        .limits = s->limits,
-        .env = s->env,
-        .provider = s->provider,
-        .image = s->image,
-        .isolation = s->isolation,
-        .language = s->language,
-        .gpus = s->gpus,
-        .recreate = s->recreate,
-    };
-    int r = check_network(s->network_mode, &create.network, err);
+    struct atoll_options o = s->options;
+    int r = check_network(s->network_mode, &o.network, err);
 
     if (r == 0)
-        r = check_image(s, err);
-    if (r == 0 && s->template_name && !atoll_text_is_name(s->template_name))
+        r = check_image(&o, err);
+    if (r == 0 && o.template_name && !atoll_text_is_name(o.template_name))
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                       "template must be the name of a template (got \"%.64s\")", s->template_name);
+                       "template must be the name of a template (got \"%.64s\")", o.template_name);
     if (r == 0)
-        r = check_waive(s->waive, &create.waived, err);
+        r = check_waive(s->waive, &o.waived, err);
     if (r == 0)
-        r = check_metadata(s->metadata, body, &create.metadata_json, err);
+        r = check_metadata(s->metadata, body, &o.metadata_json, err);
     if (r == 0)
-        r = check_lifetime(s, &create.lifetime, err);
+        r = check_deadline(s->on_deadline, &o.lifetime.at_deadline, err);
     if (r == 0)
-        r = atoll_rest_mounts_check(s, body, &create, err);
+        r = atoll_rest_mounts_check(s, body, &o, err);
     if (r == 0)
-        r = atoll_artifacts_check(s->artifacts, err);
-    create.artifacts = s->artifacts;
+        r = atoll_artifacts_check(o.artifacts, err);
     if (r == 0)
-        *ret_create = create;
+        *ret_options = o;
     return r;
 }
 

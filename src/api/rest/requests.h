@@ -10,27 +10,15 @@
 #define ATOLL_REST_METADATA_MAX ((size_t)64 * 1024)
 
 struct atoll_rest_sandbox {
-    const char *template_name;
-    struct atoll_limits limits;
-    const char *const *env;
+    struct atoll_options options; /* what the field table decodes completely */
+    /* What atoll_rest_sandbox_check() translates into options. */
     const char *const *waive;
-    const char *network_mode;
-    const json_t *metadata;
-    const char *const *artifacts;
-    struct {
-        uint32_t idle_s, lease_s, cpu_s;
-        uint64_t output_bytes;
-        bool lease_connection;
-        const char *on_deadline;
-    } lifetime;
-    bool persistent, recreate;
-    const char *provider, *image, *isolation, *language;
-    uint32_t gpus;
+    const char *network_mode, *on_deadline;
+    const json_t *metadata, *volumes;
     bool has_registry;
     struct {
         const char *username, *password;
     } registry;
-    const json_t *volumes;
 };
 
 struct atoll_rest_exec {
@@ -50,13 +38,14 @@ extern const struct atoll_field atoll_rest_exec_fields[];
 
 /* INVALID_ARGUMENT, UNIMPLEMENTED. */
 int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
-                             struct atoll_options *ret_create,
+                             struct atoll_options *ret_options,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* mounts.c: the requested mounts, and the credentials for the image registry; borrowed from the
  * body. */
 int atoll_rest_mounts_check(const struct atoll_rest_sandbox *sandbox, struct atoll_body *body,
-                            struct atoll_options *create, struct atoll_error *err) ATOLL_MUST_CHECK;
+                            struct atoll_options *options,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Standard input, as given in the request. */
 struct atoll_rest_input {

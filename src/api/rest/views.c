@@ -36,7 +36,7 @@ static void view_waived(struct atoll_json_out *out, uint32_t waived)
 
 static void view_lifetime(struct atoll_json_out *out, const struct atoll_sandbox_view *v)
 {
-    const struct atoll_lifetime *l = &v->lifetime;
+    const struct atoll_lifetime *l = &v->options.lifetime;
 
     atoll_json_bool(out, "persistent", l->persistent);
     atoll_json_open(out, "lifetime", '{');
@@ -58,8 +58,8 @@ static void view_lifetime(struct atoll_json_out *out, const struct atoll_sandbox
 static void view_mounts(struct atoll_json_out *out, const struct atoll_sandbox_view *v)
 {
     atoll_json_open(out, "volumes", '[');
-    for (size_t i = 0; i < v->mount_count; i++) {
-        const struct atoll_mount *m = &v->mounts[i];
+    for (size_t i = 0; i < v->options.mount_count; i++) {
+        const struct atoll_mount *m = &v->options.mounts[i];
         atoll_json_open(out, NULL, '{');
         if (*m->volume)
             atoll_json_text(out, "name", m->volume);
@@ -117,20 +117,22 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_time(out, "expires_at", v.expires_unix_ms);
     if (v.paused_unix_ms > 0)
         atoll_json_time(out, "paused_at", v.paused_unix_ms);
-    view_limits(out, &v.limits);
+    view_limits(out, &v.options.limits);
     view_lifetime(out, &v);
-    atoll_json_raw(out, "metadata", v.metadata_json && *v.metadata_json ? v.metadata_json : "{}");
-    view_waived(out, v.waived);
-    if (v.artifacts) {
+    atoll_json_raw(out, "metadata",
+                   v.options.metadata_json && *v.options.metadata_json ? v.options.metadata_json
+                                                                       : "{}");
+    view_waived(out, v.options.waived);
+    if (v.options.artifacts) {
         atoll_json_open(out, "artifacts", '[');
-        for (const char *const *p = v.artifacts; *p; p++)
+        for (const char *const *p = v.options.artifacts; *p; p++)
             atoll_json_text(out, NULL, *p);
         atoll_json_close(out, ']');
     }
-    if (v.mount_count > 0)
+    if (v.options.mount_count > 0)
         view_mounts(out, &v);
-    atoll_json_text(out, "networkMode", atoll_network_name(v.network));
-    atoll_json_bool(out, "recreate", v.recreate);
+    atoll_json_text(out, "networkMode", atoll_network_name(v.options.network));
+    atoll_json_bool(out, "recreate", v.options.recreate);
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
     atoll_json_bool(out, "pooled", v.pooled);
     atoll_json_text(out, "tenant", v.owner ? v.owner : "default");
@@ -176,10 +178,10 @@ void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_sta
     }
     if (s->cpu_limit_millis > 0)
         atoll_json_double(out, "limit_cores", s->cpu_limit_millis / 1000.0, 9);
-    else if (sandbox->waived & ATOLL_LIMIT_CPU)
+    else if (sandbox->options.waived & ATOLL_LIMIT_CPU)
         atoll_json_null(out, "limit_cores");
     else
-        atoll_json_double(out, "limit_cores", sandbox->limits.cpu_millis / 1000.0, 9);
+        atoll_json_double(out, "limit_cores", sandbox->options.limits.cpu_millis / 1000.0, 9);
     atoll_json_close(out, '}');
     atoll_json_open(out, "disk", '{');
     view_inside(out, "used_bytes", s, s->disk_bytes);
@@ -191,7 +193,8 @@ void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_sta
     atoll_json_close(out, '}');
     atoll_json_open(out, "processes", '{');
     atoll_json_u64(out, "count", s->processes);
-    view_or_null(out, "limit", sandbox->waived & ATOLL_LIMIT_PIDS ? 0 : sandbox->limits.pids);
+    view_or_null(out, "limit",
+                 sandbox->options.waived & ATOLL_LIMIT_PIDS ? 0 : sandbox->options.limits.pids);
     if (s->processes_peak > 0)
         atoll_json_u64(out, "peak", s->processes_peak);
     atoll_json_close(out, '}');

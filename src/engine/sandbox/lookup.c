@@ -86,16 +86,8 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .provider = s->provider->ops->name,
         .isolation = caps->isolation,
         .image = own_template ? "" : s->spec.image,
-        .network = s->spec.network,
-        .recreate = s->options.recreate,
-        .mounts = s->options.mounts,
-        .mount_count = s->options.mount_count,
         .own_image = s->template_ref->kind == ATOLL_TEMPLATE_IMAGE,
-        .artifacts = s->options.artifacts,
-        .metadata_json = s->options.metadata_json,
-        .facade_json = s->options.facade_json,
-        .env = s->options.env,
-        .lifetime = s->options.lifetime,
+        .options = s->options,
         .cpu_spent_s = atoll_lifetime_cpu_us(s) / 1000000,
         .output_spent_bytes = s->life.output_bytes,
         .owner = s->spec.tenant,
@@ -105,9 +97,9 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .created_unix_ms = s->created_unix_ms,
         .paused_unix_ms = s->paused_unix_ms,
         .expires_unix_ms = s->expires_unix_ms,
-        .limits = s->spec.limits,
-        .waived = s->spec.waived,
         .boot_ms = s->boot_ms,
         .pooled = s->pooled,
     };
+    ret->options.limits = s->spec.limits;
+    ret->options.waived = s->spec.waived;
 }

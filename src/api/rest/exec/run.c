@@ -176,7 +176,7 @@ static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
     if (r == 0 && run->input.open && !run->ops->takes_input)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "\"stdin\":true needs the WebSocket /api/run; give the input as a string");
-    if (r == 0 && sandbox.lifetime.lease_connection && own.keep && run->ops->takes_input)
+    if (r == 0 && sandbox.options.lifetime.connection_lease && own.keep && run->ops->takes_input)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "lifetime.leaseConnection and \"keep\" exclude each other: the sandbox ends "
                        "with this WebSocket");
@@ -185,7 +185,7 @@ static int parse(struct atoll_run *run, const uint8_t *bytes, size_t n,
     if (r == 0 && !own.keep && !run->ops->takes_input)
         ret_create->lifetime.connection_lease = true;
     run->keep = own.keep;
-    run->leased = sandbox.lifetime.lease_connection;
+    run->leased = sandbox.options.lifetime.connection_lease;
     run->files.files = own.files;
     /* Checked before anything is created, so that a bad request costs nothing. */
     return r < 0 ? r : atoll_file_batch_check(&run->body, own.files, err);

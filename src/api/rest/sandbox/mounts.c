@@ -119,7 +119,7 @@ static int take_login(const struct atoll_rest_sandbox *s, struct atoll_body *bod
 {
     struct atoll_registry_login *login;
 
-    if (!s->image)
+    if (!s->options.image)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "registry is for pulling an image: give image, too");
     if (!s->registry.username || !s->registry.password)

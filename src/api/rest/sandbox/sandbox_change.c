@@ -92,8 +92,8 @@ static int change_metadata(struct atoll_api_call *call, const json_t *patch,
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "metadata is missing: an object of strings, null to remove a key");
     atoll_sandbox_get(sandbox, &view);
-    has_any = view.metadata_json && *view.metadata_json;
-    metadata = atoll_json_load_own(has_any ? view.metadata_json : "{}");
+    has_any = view.options.metadata_json && *view.options.metadata_json;
+    metadata = atoll_json_load_own(has_any ? view.options.metadata_json : "{}");
     r = merge(metadata, patch, err);
     text = r == 0 ? atoll_json_dump(metadata, JSON_COMPACT) : NULL;
     json_decref(metadata);

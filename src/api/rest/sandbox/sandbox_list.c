@@ -94,7 +94,7 @@ static bool passes(const struct filter *f, const struct atoll_sandbox_view *v)
 {
     return (!f->state || strcmp(f->state, atoll_sandbox_state_name(v->state)) == 0) &&
            (!f->template_name || strcmp(f->template_name, v->template_name) == 0) &&
-           has_pairs(f, v->metadata_json);
+           has_pairs(f, v->options.metadata_json);
 }
 
 /* State while the response is written. */

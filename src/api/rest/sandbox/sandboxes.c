@@ -66,12 +66,13 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
         return;
     }
     atoll_sandbox_get(sandbox, &view);
-    if (atoll_api_client_is_gone(call) && (!call->idempotency || view.lifetime.connection_lease)) {
+    if (atoll_api_client_is_gone(call) &&
+        (!call->idempotency || view.options.lifetime.connection_lease)) {
         /* The client did not receive the id, so no client could destroy the sandbox. */
         atoll_engine_destroy(call->engine, view.id, ATOLL_REST_WHO_GONE, atoll_rest_ignore, NULL);
         atoll_api_drop(call);
     } else {
-        if (view.lifetime.connection_lease)
+        if (view.options.lifetime.connection_lease)
             atoll_api_lease(call, view.id);
         (void)snprintf(call->params.id, sizeof(call->params.id), "%s",
                        view.id); /* for the audit log */

@@ -49,8 +49,10 @@ void atoll_rest_session_view(struct atoll_json_out *out, const char *key,
     atoll_json_text(out, "state", atoll_sandbox_state_name(s.state));
     atoll_json_time(out, "created_at", v.created_unix_ms);
     atoll_json_time(out, "expires_at", s.expires_unix_ms);
-    atoll_json_raw(out, "metadata", s.metadata_json && *s.metadata_json ? s.metadata_json : "{}");
-    atoll_json_bool(out, "persistent", s.lifetime.persistent);
+    atoll_json_raw(out, "metadata",
+                   s.options.metadata_json && *s.options.metadata_json ? s.options.metadata_json
+                                                                       : "{}");
+    atoll_json_bool(out, "persistent", s.options.lifetime.persistent);
     if (*v.start_exec)
         atoll_json_text(out, "start_execution_id", v.start_exec);
     atoll_view_sandbox(out, "sandbox", sandbox);
@@ -152,7 +154,7 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
     if (r == 0)
         r = atoll_fields_decode(&c->body, c->body.root, "", sets, ATOLL_ARRAY_LEN(sets), err);
     if (r == 0)
-        r = check_offered(&own, sandbox.template_name, err);
+        r = check_offered(&own, sandbox.options.template_name, err);
     if (r == 0)
         r = atoll_rest_sandbox_check(&sandbox, &c->body, &c->request.sandbox, err);
     if (r == 0)
