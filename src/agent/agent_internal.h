@@ -480,8 +480,8 @@ bool atoll_agent_sudo_reaped(struct atoll_agent *a, pid_t pid, int status);
 
 /* --- netlink sockets of the sandbox (netlink.c) --- */
 
-/* Bounds them for every process that is started from here on. They are not bounded if the kernel cannot do
- * this, or if the system calls of the sandbox are not filtered. */
+/* Bounds them for every process that is started from here on. They are not bounded if the kernel
+ * cannot do this, or if the system calls of the sandbox are not filtered. */
 void atoll_agent_netlink_open(struct atoll_agent *a);
 void atoll_agent_netlink_close(struct atoll_agent *a);
 

@@ -1,14 +1,14 @@
 /*
- * Bounds the netlink sockets of the sandbox. What waits in them is charged to no cgroup, and neither a
- * sysctl of the namespace nor an rlimit bounds it (docs/adr/0018): a process could hold gigabytes of the
- * kernel's memory in answers that it does not read.
+ * Bounds the netlink sockets of the sandbox. What waits in them is charged to no cgroup, and
+ * neither a sysctl of the namespace nor an rlimit bounds it (docs/adr/0018): a process could hold
+ * gigabytes of the kernel's memory in answers that it does not read.
  *
- * A filter forwards socket(AF_NETLINK, ...) of every process to the agent, which makes the socket and puts it
- * into the caller, or refuses it. The filter applies to the agent as well; it lets a call pass that has a
- * random key in the two arguments that socket() does not use.
+ * A filter forwards socket(AF_NETLINK, ...) of every process to the agent, which makes the socket
+ * and puts it into the caller, or refuses it. The filter applies to the agent as well; it lets a
+ * call pass that has a random key in the two arguments that socket() does not use.
  *
- * Open sockets are counted with an epoll instance: the kernel removes a socket from it with its last
- * descriptor, and a netlink socket is always writable, so each one in it is an event.
+ * Open sockets are counted with an epoll instance: the kernel removes a socket from it with its
+ * last descriptor, and a netlink socket is always writable, so each one in it is an event.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,8 +53,8 @@ struct atoll_agent_netlink {
              (uint32_t)(offsetof(struct seccomp_data, field) + (half) * sizeof(uint32_t)))
 #define UNLESS(value, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(value), 0, skip)
 
-/* Returns the filter's listener, or -errno. Calls other than socket() are allowed whatever their arguments
- * are, so the kernel does not run the filter for them (Linux 5.11). */
+/* Returns the filter's listener, or -errno. Calls other than socket() are allowed whatever their
+ * arguments are, so the kernel does not run the filter for them (Linux 5.11). */
 static int install(const uint64_t *key)
 {
     struct sock_filter code[] = {

@@ -1,5 +1,6 @@
 /*
- * The bound on netlink sockets: the processes of a sandbox get so many, and each again when it was closed.
+ * The bound on netlink sockets: the processes of a sandbox get so many, and one more for each
+ * that they close.
  */
 #include <errno.h>
 #include <fcntl.h>

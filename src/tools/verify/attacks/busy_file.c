@@ -1,7 +1,7 @@
 /*
- * An upload that stays open while processes of the sandbox write to its file without pause. The kernel lets
- * one of them write at a time, so a daemon that writes there on its only thread for requests delays every
- * tenant (docs/adr/0015).
+ * An upload that stays open while processes of the sandbox write to its file without pause. The
+ * kernel lets one of them write at a time, so a daemon that writes there on its only thread for
+ * requests delays every tenant (docs/adr/0015).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  *
  *     atoll-probe --swap A B SECONDS      exchanges two names as fast as it can
  *     atoll-probe --serve PORT LOG TEXT   an HTTP server that writes down what it is sent
- *     atoll-probe --hammer N SECONDS      N processes write to the unfinished upload in this directory
+ *     atoll-probe --hammer N SECONDS      N processes write to the unfinished upload here
  */
 #include <fcntl.h>
 #include <glob.h>
