@@ -195,6 +195,54 @@ static void a_terminal_has_a_size_that_fits(void **state)
         "\"error\":{\"code\":\"invalid_argument\",\"message\":\"a terminal has at most 65535 ");
 }
 
+#define FORM "multipart/form-data; boundary=b"
+#define PART(filename) \
+    "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" filename "\"\r\n\r\n"
+
+static const char *post_files(const char *type, const char *body, size_t length)
+{
+    send_head("box0", "files", type, length);
+    return rig_ask(&rig, body);
+}
+
+static void a_form_is_written_file_by_file(void **state)
+{
+    static const char two[] = PART("/a") "first\r\n" PART("/b") "second\r\n--b--\r\n";
+    static const char twice[] = PART("/a") "first\r\n" PART("/a") "second\r\n--b--\r\n";
+    static const char cut[] = PART("/a") "first";
+    const char *answer;
+
+    (void)state;
+    make_box();
+    answer = post_files(FORM, two, strlen(two));
+    assert_has(answer, "HTTP/1.1 200 ");
+    assert_int_equal(count_of(answer, "\"type\":\"file\""), 2);
+    assert_int_equal(fake.uploads_finished, 2);
+    assert_string_equal(fake.path, "/b");
+    assert_int_equal(atoll_buf_size(&fake.stored), 6);
+    assert_memory_equal(atoll_buf_head(&fake.stored), "second", 6);
+    assert_has(post_files(FORM, twice, strlen(twice)),
+               "you cannot upload multiple files to the same path '/a' in one request");
+    rig_connect(&rig);
+    assert_has(post_files(FORM, cut, strlen(cut)), "malformed multipart: unexpected end");
+    assert_int_equal(fake.uploads_dropped, 1);
+    rig_connect(&rig);
+    assert_has(post_files("text/plain", "x", 1), "the content type must be multipart/form-data");
+}
+
+static void an_upload_that_is_left_leaves_nothing(void **state)
+{
+    static const char some[] = PART("/a") "first";
+
+    (void)state;
+    make_box();
+    assert_string_equal(post_files(FORM, some, 10000), "");
+    rig_connect(&rig); /* closes the connection before */
+    rig_turn(&rig);
+    assert_int_equal(fake.uploads_dropped, 1);
+    assert_int_equal(fake.uploads_finished, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +254,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_kept_of_a_process_is_bounded, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_end_that_nobody_saw_is_no_signal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_terminal_has_a_size_that_fits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_form_is_written_file_by_file, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_upload_that_is_left_leaves_nothing, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
