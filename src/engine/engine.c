@@ -146,22 +146,14 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
     (void)error;
     /* A sandbox whose removal failed does not delay the end: the next daemon removes it. */
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        if (s->state != ATOLL_SANDBOX_STOPPED &&
-            !(s->state == ATOLL_SANDBOX_FAILED && !s->removing))
+        if (s->phase != ATOLL_PHASE_STOPPED &&
+            !(atoll_sandbox_state(s) == ATOLL_SANDBOX_FAILED && !s->removing))
             return;
     if (!engine->ended)
         return;
     atoll_provider_entries_shutdown(engine);
     engine->ended(engine->ended_arg);
     engine->ended = NULL;
-}
-
-/* True for a persistent sandbox, unless it is being destroyed or created for the first time. */
-static bool is_to_be_kept(const struct atoll_sandbox *s)
-{
-    return s->options.lifetime.persistent && !s->destroying &&
-           (s->change != ATOLL_CHANGE_NONE ||
-            (s->state != ATOLL_SANDBOX_CREATING && s->state != ATOLL_SANDBOX_STOPPING));
 }
 
 void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg), void *arg)
@@ -171,7 +163,7 @@ void atoll_engine_shutdown(struct atoll_engine *engine, void (*done)(void *arg),
 
     engine->ending = true;
     while ((sandbox = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        if (is_to_be_kept(sandbox))
+        if (sandbox->options.lifetime.persistent && atoll_sandbox_allows(sandbox, ATOLL_ON_STOP))
             atoll_sandbox_stop(sandbox, "the daemon was stopped", maybe_ended, engine);
         else
             atoll_sandbox_destroy(sandbox, "the daemon was stopped", maybe_ended, engine);
@@ -226,7 +218,7 @@ static void on_progress(void *arg, const char *id, const char *text)
     struct atoll_sandbox *s = atoll_map_get(&entry->engine->sandboxes, id);
     int64_t now = atoll_clock_ms();
 
-    if (!s || s->entry != entry || s->state != ATOLL_SANDBOX_CREATING)
+    if (!s || s->entry != entry || atoll_sandbox_state(s) != ATOLL_SANDBOX_CREATING)
         return;
     if (s->options.progress)
         s->options.progress(s->options.progress_arg, text);

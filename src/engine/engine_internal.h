@@ -6,6 +6,7 @@
 #include "engine/exec/journal.h"
 #include "engine/provider/providers.h"
 #include "engine/provider/routing.h"
+#include "engine/sandbox/state.h"
 #include "engine/sandbox/tenants.h"
 #include "engine/waiters.h"
 #include "provider/provider.h"
@@ -152,16 +153,6 @@ struct atoll_life {
     const char *cause;     /* of its end, for the metrics; NULL: requested by a client */
 };
 
-/* An operation in progress that does not destroy the sandbox; pause.c and stop.c. */
-enum atoll_change {
-    ATOLL_CHANGE_NONE,
-    ATOLL_CHANGE_PAUSING,    /* RUNNING until its agent is prepared, then PAUSED */
-    ATOLL_CHANGE_RESUMING,   /* PAUSED */
-    ATOLL_CHANGE_STOPPING,   /* STOPPING, and stored as STOPPED */
-    ATOLL_CHANGE_STARTING,   /* CREATING, and stored as STOPPED */
-    ATOLL_CHANGE_RECREATING, /* CREATING, and stored as RUNNING; recreate.c */
-};
-
 struct atoll_sandbox {
     struct atoll_engine *engine;
     struct atoll_spec spec;
@@ -171,13 +162,11 @@ struct atoll_sandbox {
     struct atoll_candidates candidates;
     unsigned recreated; /* how often it was recreated since recreated_ms */
     int64_t recreated_ms;
-    enum atoll_sandbox_state was; /* UNREACHABLE: the state in the store */
-    bool was_loaded;              /* from the store, and recovery has not decided about it yet */
-    enum atoll_sandbox_state state;
-    enum atoll_change change;
-    int64_t paused_unix_ms;                 /* PAUSED, STOPPED: since when; else 0 */
-    struct atoll_list resumers;             /* called when it runs; see atoll_waiters_add() */
-    struct atoll_list stoppers;             /* called when it is stopped */
+    enum atoll_phase phase;     /* only enter.c changes it */
+    bool was_loaded;            /* from the store, and recovery has not decided about it yet */
+    int64_t paused_unix_ms;     /* since when it is stored as PAUSED or STOPPED; 0: it runs */
+    struct atoll_list resumers; /* called when it runs; see atoll_waiters_add() */
+    struct atoll_list stoppers; /* called when it is stopped */
     struct atoll_template *template_ref;    /* borrowed; not removed while the sandbox exists */
     uint64_t cpu_spent_us;                  /* before its last start */
     uint64_t output_spent_bytes;            /* of execs that were dropped from memory */
@@ -196,12 +185,9 @@ struct atoll_sandbox {
     bool removing;              /* the provider is removing them */
     struct atoll_timer removal; /* retry after a failed removal */
     unsigned removals;          /* number of failed removals */
-    bool destroying;            /* a destroy was requested */
     bool hidden;                /* pooled, or used by the engine itself */
     bool unsaved;               /* the last write of its row failed */
     bool stored;                /* it has a row in the store */
-    bool undropped;             /* it is gone, but its row could not be dropped yet */
-    bool departs;               /* its row is dropped; depart.c frees it */
     bool rows_left;             /* departing: rows of its execs are left in the store */
     struct atoll_timer departure;
     bool pooled;
@@ -363,8 +349,13 @@ int atoll_sandbox_ask_patiently(struct atoll_sandbox *sandbox, uint16_t type,
                                 struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_sandbox_destroy(struct atoll_sandbox *sandbox, const char *who, atoll_done_fn *done,
                            void *arg);
+/* After a restart: destroys it, as a dead daemon had begun to do. */
+void atoll_sandbox_continue_destroy(struct atoll_sandbox *sandbox);
 /* Records that it died. remains: the provider still holds resources of it. */
 void atoll_sandbox_fail(struct atoll_sandbox *sandbox, const char *why, bool remains);
+/* Ends it as FAILED by one of the events that lead there. */
+void atoll_sandbox_end_failed(struct atoll_sandbox *sandbox, enum atoll_phase_event event,
+                              const char *why);
 
 /* Removes its resources at the provider, then its record. */
 void atoll_sandbox_remove_remains(struct atoll_sandbox *sandbox);
@@ -382,11 +373,12 @@ void atoll_sandbox_silence(void *arg, bool silent);
 void atoll_sandbox_late(void *arg, uint16_t type, const struct atoll_frame *frame);
 
 /* pause.c */
-/* Fails the operation in progress because of `why`. */
-void atoll_sandbox_drop_change(struct atoll_sandbox *sandbox, const char *why);
+/* Fails pending resume requests because of `why`. */
+void atoll_sandbox_abort_resumes(struct atoll_sandbox *sandbox, const char *why);
 /* For a paused or stopped sandbox without an operation in progress. */
 void atoll_sandbox_begin_resume(struct atoll_sandbox *sandbox);
-void atoll_sandbox_runs_again(struct atoll_sandbox *sandbox, const char *event);
+/* Call when its agent is connected again: it runs, and pending resume requests are answered. */
+void atoll_sandbox_runs_again(struct atoll_sandbox *sandbox, const char *detail);
 
 /* stop.c: for persistent sandboxes */
 /* Ends its commands with that kind and its processes; the sandbox is then stopped. cause: "" when a
@@ -545,7 +537,7 @@ bool atoll_options_name_root(const struct atoll_options *options);
 int atoll_persist_sandbox(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The same without an error for the caller: retried until it succeeds. */
 void atoll_persist_sandbox_later(struct atoll_sandbox *sandbox);
-/* *ret_more: rows of its execs are left. A failure is retried; see atoll_sandbox.undropped. */
+/* *ret_more: rows of its execs are left. A failure is retried. */
 int atoll_persist_drop(struct atoll_sandbox *sandbox, bool *ret_more,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
 bool atoll_persist_drop_execs(struct atoll_sandbox *sandbox); /* drops some; true: more are left */

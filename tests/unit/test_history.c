@@ -43,7 +43,7 @@ static int set_up(void **state)
     assert_int_equal(atoll_loop_new(&engine.loop, NULL), 0);
     memcpy(sandbox.spec.id, "abc", 4);
     sandbox.engine = &engine;
-    sandbox.state = ATOLL_SANDBOX_RUNNING;
+    sandbox.phase = ATOLL_PHASE_RUNNING;
     assert_int_equal(atoll_map_put(&engine.sandboxes, "abc", &sandbox), 0);
     return 0;
 }
@@ -93,9 +93,9 @@ static void a_sample_at_once(void **state)
     tick();
     assert_int_equal(all(), 2);
     assert_int_equal(samples[1].unix_ms % ATOLL_HISTORY_EVERY_MS, 0);
-    sandbox.state = ATOLL_SANDBOX_PAUSED;
+    sandbox.phase = ATOLL_PHASE_PAUSED;
     tick();
-    sandbox.state = ATOLL_SANDBOX_RUNNING;
+    sandbox.phase = ATOLL_PHASE_RUNNING;
     sandbox.removing = true; /* does not answer */
     tick();
     assert_int_equal(all(), 2);

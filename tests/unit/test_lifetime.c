@@ -25,7 +25,7 @@ void atoll_engine_pause(struct atoll_engine *e, const char *id, bool keep_proces
 {
     (void)keep_processes;
     (void)who;
-    atoll_engine_find(e, id)->change = ATOLL_CHANGE_PAUSING;
+    atoll_engine_find(e, id)->phase = ATOLL_PHASE_PAUSING;
     paused = done;
     paused_arg = arg;
     pauses++;
@@ -47,8 +47,7 @@ void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_
     (void)who;
     (void)done;
     (void)arg;
-    s->state = ATOLL_SANDBOX_STOPPING;
-    s->change = ATOLL_CHANGE_NONE;
+    s->phase = ATOLL_PHASE_DESTROYING;
     destroyed++;
 }
 
@@ -94,7 +93,7 @@ static int set_up(void **state)
     memset(&engine, 0, sizeof(engine));
     pauses = destroyed = 0;
     sandbox = (struct atoll_sandbox){.engine = &engine,
-                                     .state = ATOLL_SANDBOX_RUNNING,
+                                     .phase = ATOLL_PHASE_RUNNING,
                                      .options.lifetime = {.idle_s = 3600,
                                                           .persistent = true,
                                                           .at_deadline = ATOLL_DEADLINE_PAUSE}};
@@ -120,7 +119,7 @@ static void fail_pause(void)
 {
     struct atoll_error err;
 
-    sandbox.change = ATOLL_CHANGE_NONE;
+    sandbox.phase = ATOLL_PHASE_RUNNING;
     (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EIO, "not now");
     paused(paused_arg, &err);
 }
@@ -133,7 +132,7 @@ static void deadline_comes_while_idle_is_paused(void **state)
     on_deadline(&sandbox);
     assert_int_equal(pauses, 1);
     fail_pause();
-    assert_int_equal(sandbox.state, ATOLL_SANDBOX_RUNNING);
+    assert_int_equal(sandbox.phase, ATOLL_PHASE_RUNNING);
     assert_non_null(sandbox.deadline.loop); /* it comes again */
     on_deadline(&sandbox);
     assert_int_equal(pauses, 2);

@@ -38,7 +38,7 @@ void atoll_persist_sandbox_later(struct atoll_sandbox *s)
 
 void atoll_sandbox_adopt(struct atoll_sandbox *s, void (*done)(void *arg), void *arg)
 {
-    assert_int_equal(s->state, ATOLL_SANDBOX_RUNNING);
+    assert_int_equal(s->phase, ATOLL_PHASE_RUNNING);
     adopted++;
     done(arg);
 }
@@ -123,7 +123,7 @@ static void refused(bool loses_agent)
     memset(&engine, 0, sizeof(engine));
     adopted = ended = 0;
     sandbox = (struct atoll_sandbox){
-        .engine = &engine, .provider = &provider, .state = ATOLL_SANDBOX_RUNNING};
+        .engine = &engine, .provider = &provider, .phase = ATOLL_PHASE_RUNNING};
     sandbox.agent = (struct atoll_rpc *)&sandbox; /* any but NULL */
     memcpy(sandbox.spec.id, "abc", 4);
     atoll_list_init(&sandbox.resumers);
@@ -131,14 +131,14 @@ static void refused(bool loses_agent)
     assert_int_equal(atoll_map_put(&engine.sandboxes, "abc", &sandbox), 0);
     atoll_engine_pause(&engine, "abc", true, "the test", on_done, NULL);
     answered(answered_arg, &(struct atoll_reply){0});
-    assert_int_equal(sandbox.state, ATOLL_SANDBOX_PAUSED);
+    assert_int_equal(sandbox.phase, ATOLL_PHASE_FREEZING);
     if (loses_agent)
         sandbox.agent = NULL; /* nobody looks for that of a paused one */
     (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, EIO, "not now");
     froze(frozen_arg, &err);
     thawed(thawed_arg, NULL);
     assert_int_equal(ended, 1);
-    assert_int_equal(sandbox.state, ATOLL_SANDBOX_RUNNING);
+    assert_int_equal(sandbox.phase, ATOLL_PHASE_RUNNING);
     atoll_map_done(&engine.sandboxes);
 }
 

@@ -126,7 +126,7 @@ int atoll_artifacts_want(struct atoll_engine *engine, const char *sandbox_id,
     if (!s)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s",
                           sandbox_id);
-    if (s->state == ATOLL_SANDBOX_STOPPING)
+    if (atoll_sandbox_state(s) == ATOLL_SANDBOX_STOPPING)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
                           "sandbox %s is being destroyed: no more artifacts can be requested",
                           sandbox_id);

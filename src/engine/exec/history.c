@@ -104,7 +104,7 @@ static void sample_all(void *arg)
 
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL) {
         wanted |= s->history != NULL;
-        if (s->history && s->state == ATOLL_SANDBOX_RUNNING)
+        if (s->history && atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING)
             take_sample(s, grid);
     }
     if (wanted)

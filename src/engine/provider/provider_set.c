@@ -30,8 +30,8 @@ bool atoll_provider_entry_awaits(const struct atoll_provider_entry *entry)
 /* Whether no operation waits for the sandbox's provider. */
 static bool can_move(const struct atoll_sandbox *s)
 {
-    return s->change == ATOLL_CHANGE_NONE && !s->removing && s->state != ATOLL_SANDBOX_CREATING &&
-           s->state != ATOLL_SANDBOX_STOPPING && !atoll_sandbox_reattach_is_busy(s);
+    return atoll_phase_facts(s->phase)->steady && !s->removing &&
+           !atoll_sandbox_reattach_is_busy(s);
 }
 
 /* Moves sandboxes to the successor. Returns how many are left. */

@@ -13,7 +13,7 @@ static int find_changeable(struct atoll_engine *engine, const char *id, struct a
 
     if (!s)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
-    if (s->state == ATOLL_SANDBOX_STOPPING)
+    if (atoll_sandbox_state(s) == ATOLL_SANDBOX_STOPPING)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN, "sandbox %s is stopping", id);
     *ret = s;
     return 0;
@@ -30,7 +30,8 @@ int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32
     atoll_timer_cancel(&s->deadline);
     s->spec.limits.timeout_s = seconds;
     s->expires_unix_ms = 0;
-    if (s->state == ATOLL_SANDBOX_RUNNING) /* else it is armed when the sandbox runs again */
+    if (atoll_sandbox_state(s) ==
+        ATOLL_SANDBOX_RUNNING) /* else it is armed when the sandbox runs again */
         atoll_sandbox_arm_deadline(s);
     atoll_persist_sandbox_later(s);
     return 0;

@@ -22,7 +22,7 @@ static void finish(struct atoll_sandbox *s)
 
     atoll_env_drop(s);
     if (s->boot_ms > 0) { /* a sandbox that was never created has no end event */
-        atoll_events_emit(engine, "sandbox.destroyed", s, "", "");
+        atoll_sandbox_apply(s, ATOLL_ON_ENDED, "");
         atoll_lifetime_ended(s, false);
     }
     atoll_list_init(&waiting);
@@ -53,9 +53,10 @@ static void drop_commands(void *arg)
 /* Keeps the record; persist.c retries the drop. */
 static void keep_record(struct atoll_sandbox *s, const struct atoll_error *error)
 {
-    s->state = ATOLL_SANDBOX_FAILED;
-    s->undropped = true;
-    (void)snprintf(s->cause, sizeof(s->cause), "its end could not be stored: %.150s", error->text);
+    char why[200];
+
+    (void)snprintf(why, sizeof(why), "its end could not be stored: %.150s", error->text);
+    atoll_sandbox_apply(s, ATOLL_ON_NOT_DROPPED, why);
     atoll_waiters_tell(&s->destroyers, error);
 }
 
@@ -67,8 +68,7 @@ void atoll_sandbox_depart(struct atoll_sandbox *s)
         keep_record(s, &err);
         return;
     }
-    s->state = ATOLL_SANDBOX_STOPPING;
-    s->undropped = s->unsaved = false;
-    s->departs = true;
+    atoll_sandbox_apply(s, ATOLL_ON_DROPPED, NULL);
+    s->unsaved = false;
     drop_commands(s);
 }

@@ -24,19 +24,6 @@ static int apply_options(struct atoll_sandbox *s, const struct atoll_options *op
     return atoll_env_save(s, err) < 0 ? -EIO : atoll_artifacts_apply_request(s, err);
 }
 
-/* Starts the deadline of a sandbox that runs and stores it: a sandbox that was announced must
- * survive a crash. */
-static int settle(struct atoll_sandbox *s, struct atoll_error *err)
-{
-    int r;
-
-    if (s->hidden)
-        return 0;
-    atoll_sandbox_arm_deadline(s);
-    r = atoll_persist_sandbox(s, err);
-    return r < 0 ? r : atoll_exec_enlist_all(s, err);
-}
-
 static void announce(struct atoll_sandbox *s)
 {
     const struct atoll_interpreters *interpreters = &s->engine->interpreters;
@@ -45,8 +32,8 @@ static void announce(struct atoll_sandbox *s)
         return;
     if (s->pooled && interpreters->handed_over)
         interpreters->handed_over(interpreters->arg, s->spec.id);
+    atoll_sandbox_apply(s, ATOLL_ON_CREATED, "");
     atoll_lifetime_begin(s);
-    atoll_events_emit(s->engine, "sandbox.created", s, "", "");
 }
 
 static void ignore(void *arg, const struct atoll_reply *answer)
@@ -91,8 +78,9 @@ static void tell_created(struct atoll_sandbox *s, const struct atoll_error *erro
 /* The provider has made it, but it cannot be used. */
 static void abandon(struct atoll_sandbox *s, const struct atoll_error *error)
 {
+    if (s->phase != ATOLL_PHASE_DESTROYING)
+        atoll_sandbox_apply(s, ATOLL_ON_UNDO, NULL);
     tell_created(s, error);
-    s->state = ATOLL_SANDBOX_STOPPING;
     atoll_sandbox_remove_remains(s);
 }
 
@@ -103,7 +91,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
     int r;
 
     atoll_provider_entry_note_create(s->entry, error);
-    if (error && s->state == ATOLL_SANDBOX_CREATING && atoll_place_elsewhere(s, error)) {
+    if (error && s->phase == ATOLL_PHASE_CREATING && atoll_place_elsewhere(s, error)) {
         atoll_sandbox_make(s, on_made);
         return;
     }
@@ -115,11 +103,11 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
     }
     s->boot_ms = (double)boot_us / 1000;
     r = atoll_sandbox_open_agent(s, agent_fd, &err);
-    if (s->state == ATOLL_SANDBOX_STOPPING)
+    if (s->phase == ATOLL_PHASE_DESTROYING)
         r = atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "destroyed while it was being created");
-    if (r == 0) {
-        s->state = ATOLL_SANDBOX_RUNNING;
-        r = settle(s, &err);
+    if (r == 0) { /* stored before it is announced, so that it survives a crash */
+        atoll_sandbox_arm_deadline(s);
+        r = atoll_sandbox_apply_stored(s, ATOLL_ON_RUNS, &err);
     }
     if (r < 0) {
         abandon(s, &err);
@@ -188,7 +176,9 @@ static void end_handover(struct handover *h, struct atoll_sandbox *s,
 
     if (error && s)
         atoll_sandbox_destroy(s, "the daemon, because its limits could not be set", NULL, NULL);
-    if (!error && settle(s, &err) < 0) {
+    if (!error)
+        atoll_sandbox_arm_deadline(s);
+    if (!error && (atoll_persist_sandbox(s, &err) < 0 || atoll_exec_enlist_all(s, &err) < 0)) {
         atoll_sandbox_destroy(s, "the daemon, because the store did not accept it", NULL, NULL);
         error = &err;
     }
@@ -204,7 +194,7 @@ static void on_limits_set(void *arg, const struct atoll_error *error)
     struct atoll_sandbox *s = atoll_map_get(&h->engine->sandboxes, h->id);
     struct atoll_error gone;
 
-    if (!error && (!s || s->state != ATOLL_SANDBOX_RUNNING)) {
+    if (!error && (!s || !atoll_sandbox_allows(s, ATOLL_ON_CREATED))) {
         (void)atoll_fail(&gone, ATOLL_ERR_ABORTED, ECANCELED, "it ended while its limits were set");
         error = &gone;
     }

@@ -61,7 +61,7 @@ static void on_suspended(void *arg, const struct atoll_error *error)
     if (!error)
         atoll_metric_add(ATOLL_METRIC_SANDBOXES_ENDED,
                          ATOLL_LABELS(overs[a->why].cause, a->pause ? "paused" : "stopped"), 1);
-    if (error && s && s->state == ATOLL_SANDBOX_RUNNING) {
+    if (error && s && atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING) {
         atoll_log(ATOLL_LOG_ERROR, "sandbox not paused or stopped", "sandbox", a->id, "why",
                   overs[a->why].cause, "error", error->text, NULL);
         s->life.used_ms = atoll_clock_ms();
@@ -100,23 +100,21 @@ static bool is_kept(const struct atoll_sandbox *s, enum atoll_over why)
 
 void atoll_lifetime_over(struct atoll_sandbox *s, enum atoll_over why)
 {
-    bool kept = is_kept(s, why);
-    bool runs = s->state == ATOLL_SANDBOX_RUNNING;
-    bool changes = runs ? s->change != ATOLL_CHANGE_NONE : s->change == ATOLL_CHANGE_RECREATING;
+    bool runs = s->phase == ATOLL_PHASE_RUNNING, always = overs[why].always_destroys;
+    /* A failed sandbox is only a record to be destroyed, unless it is persistent and its disk must
+     * be kept. */
+    bool is_record =
+        atoll_sandbox_state(s) == ATOLL_SANDBOX_FAILED && !s->options.lifetime.persistent;
 
-    if (changes && !overs[why].always_destroys) {
+    if (!always && (s->phase == ATOLL_PHASE_PAUSING || s->phase == ATOLL_PHASE_RECREATING)) {
         atoll_sandbox_arm_deadline_in(s, CHANGE_MS); /* retry after the change */
         return;
     }
-    /* A failed sandbox is only a record to be destroyed, unless it is persistent and its disk must
-     * be kept. */
-    if ((s->state == ATOLL_SANDBOX_STOPPING && s->change == ATOLL_CHANGE_NONE) ||
-        (!runs && !overs[why].always_destroys &&
-         (s->state != ATOLL_SANDBOX_FAILED || s->options.lifetime.persistent)))
+    if (!atoll_sandbox_would_move(s, ATOLL_ON_DESTROY) || !(runs || always || is_record))
         return;
-    if (runs || overs[why].always_destroys)
+    if (runs || always)
         atoll_events_emit(s->engine, "sandbox.expired", s, "", overs[why].who);
-    if (kept && runs)
+    if (runs && is_kept(s, why))
         suspend(s, why);
     else
         destroy(s, why);
@@ -207,7 +205,7 @@ static void on_stats(void *arg, const struct atoll_sandbox_stats *stats,
     struct looking *l = arg;
     struct atoll_sandbox *s = atoll_map_get(&l->engine->sandboxes, l->id);
 
-    if (!error && s && s->state == ATOLL_SANDBOX_RUNNING) {
+    if (!error && s && atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING) {
         s->life.cpu_us = ATOLL_MAX(s->life.cpu_us, (uint64_t)(stats->cpu_seconds * 1e6));
         check_cpu(s);
     }
@@ -259,9 +257,7 @@ static void look_at_cpu(struct atoll_sandbox *s)
 
 uint64_t atoll_lifetime_cpu_us(const struct atoll_sandbox *s)
 {
-    bool lives = s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED;
-
-    if (s->options.lifetime.cpu_budget_s == 0 || !lives)
+    if (s->options.lifetime.cpu_budget_s == 0 || !atoll_sandbox_allows(s, ATOLL_ON_DIED))
         return s->cpu_spent_us;
     measure(s, false);
     return s->cpu_spent_us + s->life.cpu_us;
@@ -329,7 +325,7 @@ static bool has_running_exec(const struct atoll_sandbox *s)
 
 static bool is_bounded(const struct atoll_sandbox *s)
 {
-    return s->state == ATOLL_SANDBOX_RUNNING && s->change == ATOLL_CHANGE_NONE && !s->hidden &&
+    return s->phase == ATOLL_PHASE_RUNNING && !s->hidden &&
            (s->options.lifetime.idle_s > 0 || s->options.lifetime.lease_s > 0 ||
             s->options.lifetime.cpu_budget_s > 0);
 }

@@ -30,22 +30,23 @@ int atoll_engine_look(struct atoll_engine *engine, const char *id, struct atoll_
                       struct atoll_error *err)
 {
     struct atoll_sandbox *s = atoll_map_get(&engine->sandboxes, id);
+    enum atoll_sandbox_state state;
 
     if (!s)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %.32s", id);
-    if (s->state == ATOLL_SANDBOX_FAILED)
+    state = atoll_sandbox_state(s);
+    if (state == ATOLL_SANDBOX_FAILED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, ESRCH, "sandbox %s has failed: %s",
                           id, s->cause);
-    if (s->state == ATOLL_SANDBOX_UNREACHABLE)
+    if (state == ATOLL_SANDBOX_UNREACHABLE)
         return atoll_provider_entry_refuse_unreachable(s, err);
-    if (s->state == ATOLL_SANDBOX_PAUSED || s->state == ATOLL_SANDBOX_STOPPED)
+    if (state == ATOLL_SANDBOX_PAUSED || state == ATOLL_SANDBOX_STOPPED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN,
-                          "sandbox %s is %s; resume it first", id,
-                          atoll_sandbox_state_name(s->state));
-    if (s->state != ATOLL_SANDBOX_RUNNING || s->change != ATOLL_CHANGE_NONE)
+                          "sandbox %s is %s; resume it first", id, atoll_sandbox_state_name(state));
+    if (s->phase != ATOLL_PHASE_RUNNING)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EAGAIN, "sandbox %s is %s", id,
-                          s->change == ATOLL_CHANGE_PAUSING ? "being paused"
-                                                            : atoll_sandbox_state_name(s->state));
+                          s->phase == ATOLL_PHASE_PAUSING ? "being paused"
+                                                          : atoll_sandbox_state_name(state));
     *ret = s;
     return 0;
 }
@@ -91,7 +92,7 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .cpu_spent_s = atoll_lifetime_cpu_us(s) / 1000000,
         .output_spent_bytes = s->life.output_bytes,
         .owner = s->spec.tenant,
-        .state = s->state,
+        .state = atoll_sandbox_state(s),
         .cause = s->cause,
         .silent_ms = atoll_sandbox_expects(s) ? atoll_rpc_silent_ms(s->agent) : 0,
         .created_unix_ms = s->created_unix_ms,

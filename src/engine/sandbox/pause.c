@@ -1,8 +1,5 @@
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include "base/clock.h"
-#include "base/log.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -26,13 +23,10 @@ struct changing {
     struct atoll_error error; /* why it could not be frozen or thawed */
 };
 
-void atoll_sandbox_drop_change(struct atoll_sandbox *s, const char *why)
+void atoll_sandbox_abort_resumes(struct atoll_sandbox *s, const char *why)
 {
     struct atoll_error err;
 
-    if (s->change == ATOLL_CHANGE_NONE && atoll_list_empty(&s->resumers))
-        return;
-    s->change = ATOLL_CHANGE_NONE;
     (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "sandbox %s: %s", s->spec.id, why);
     atoll_waiters_tell(&s->resumers, &err);
 }
@@ -49,11 +43,11 @@ static struct changing *changing_new(struct atoll_sandbox *s)
 }
 
 /* NULL when the operation was superseded: the sandbox was destroyed, died or was stopped. */
-static struct atoll_sandbox *still(const struct changing *c, enum atoll_change change)
+static struct atoll_sandbox *still(const struct changing *c, enum atoll_phase phase)
 {
     struct atoll_sandbox *s = atoll_map_get(&c->engine->sandboxes, c->id);
 
-    return s && s->change == change ? s : NULL;
+    return s && s->phase == phase ? s : NULL;
 }
 
 static void ignore_answer(void *arg, const struct atoll_reply *answer)
@@ -89,18 +83,13 @@ static void pause_failed(struct atoll_sandbox *s, struct changing *c,
                          const struct atoll_error *error)
 {
     struct atoll_error err;
-    bool was_paused = s->state == ATOLL_SANDBOX_PAUSED;
 
-    s->change = ATOLL_CHANGE_NONE;
-    s->state = ATOLL_SANDBOX_RUNNING;
-    (void)!atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, ignore_answer, NULL, &err);
-    if (was_paused) {
-        s->paused_unix_ms = 0;
+    if (s->phase == ATOLL_PHASE_FREEZING)
         atoll_sandbox_arm_deadline(s);
-        atoll_persist_sandbox_later(s);
-    }
+    atoll_sandbox_apply(s, ATOLL_ON_NOT_PAUSED, NULL);
+    (void)!atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, ignore_answer, NULL, &err);
     atoll_lifetime_begin(s);
-    if (!s->agent) /* lost while PAUSED, when no reattach is started */
+    if (!s->agent) /* lost while FREEZING, when no reattach is started */
         atoll_sandbox_adopt(s, ignore_adopted, NULL);
     atoll_waiters_tell(&s->resumers, NULL);
     end_pause(c, error);
@@ -109,7 +98,7 @@ static void pause_failed(struct atoll_sandbox *s, struct changing *c,
 static void on_not_frozen(void *arg, const struct atoll_error *error)
 {
     struct changing *c = arg;
-    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_FREEZING);
 
     (void)error; /* it was not frozen, or cannot be thawed */
     if (s)
@@ -121,7 +110,7 @@ static void on_not_frozen(void *arg, const struct atoll_error *error)
 static void on_frozen(void *arg, const struct atoll_error *error)
 {
     struct changing *c = arg;
-    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_FREEZING);
 
     if (!s) {
         pause_aborted(c);
@@ -133,9 +122,7 @@ static void on_frozen(void *arg, const struct atoll_error *error)
         s->provider->ops->resume(s->provider, &s->spec, on_not_frozen, c);
         return;
     }
-    s->change = ATOLL_CHANGE_NONE;
-    atoll_events_emit(s->engine, "sandbox.paused", s, "",
-                      c->keep_processes ? "" : "its processes were ended");
+    atoll_sandbox_apply(s, ATOLL_ON_FROZEN, c->keep_processes ? "" : "its processes were ended");
     if (!atoll_list_empty(&s->resumers))
         atoll_sandbox_begin_resume(s);
     end_pause(c, NULL);
@@ -144,7 +131,7 @@ static void on_frozen(void *arg, const struct atoll_error *error)
 static void on_agent_paused(void *arg, const struct atoll_reply *answer)
 {
     struct changing *c = arg;
-    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_PAUSING);
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_PAUSING);
     struct atoll_error err;
 
     if (!s) {
@@ -155,12 +142,8 @@ static void on_agent_paused(void *arg, const struct atoll_reply *answer)
         pause_failed(s, c, answer->error);
         return;
     }
-    atoll_timer_cancel(&s->deadline);
-    s->expires_unix_ms = 0;
-    s->state = ATOLL_SANDBOX_PAUSED;
-    s->paused_unix_ms = atoll_clock_unix_ms();
     /* Do not freeze it if the row still says running: it would never answer the next daemon. */
-    if (atoll_persist_sandbox(s, &err) < 0) {
+    if (atoll_sandbox_apply_stored(s, ATOLL_ON_PREPARED, &err) < 0) {
         pause_failed(s, c, &err);
         return;
     }
@@ -172,7 +155,7 @@ static int check_pause(struct atoll_engine *engine, const char *id, struct atoll
 {
     struct atoll_sandbox *s = atoll_engine_find(engine, id);
 
-    if (s && s->state == ATOLL_SANDBOX_PAUSED)
+    if (s && atoll_sandbox_state(s) == ATOLL_SANDBOX_PAUSED)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EALREADY,
                           "sandbox %s is paused already", id);
     if (s && !s->provider->ops->caps(s->provider)->pause)
@@ -202,35 +185,29 @@ void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_p
         done(arg, &err);
         return;
     }
-    s->change = ATOLL_CHANGE_PAUSING;
+    atoll_sandbox_apply(s, ATOLL_ON_PAUSE, NULL);
 }
 
 /* Resuming. */
 
-void atoll_sandbox_runs_again(struct atoll_sandbox *s, const char *event)
+void atoll_sandbox_runs_again(struct atoll_sandbox *s, const char *detail)
 {
-    s->change = ATOLL_CHANGE_NONE;
-    s->state = ATOLL_SANDBOX_RUNNING;
-    s->paused_unix_ms = 0;
-    s->cause[0] = '\0';
-    atoll_sandbox_arm_deadline(s);
-    atoll_persist_sandbox_later(s);
+    atoll_sandbox_apply(s, ATOLL_ON_RUNS, detail);
     atoll_lifetime_begin(s);
-    atoll_events_emit(s->engine, event, s, "", "");
     atoll_waiters_tell(&s->resumers, NULL);
 }
 
-/* The sandbox stays paused or stopped. */
+/* The sandbox stays paused. */
 static void resume_failed(struct atoll_sandbox *s, const struct atoll_error *error)
 {
-    s->change = ATOLL_CHANGE_NONE;
+    atoll_sandbox_apply(s, ATOLL_ON_NOT_RESUMED, NULL);
     atoll_waiters_tell(&s->resumers, error);
 }
 
 static void on_not_thawed(void *arg, const struct atoll_error *error)
 {
     struct changing *c = arg;
-    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_RESUMING);
 
     (void)error; /* it was not thawed, or cannot be frozen */
     if (s)
@@ -256,15 +233,17 @@ static void freeze_again(struct atoll_sandbox *s, struct changing *c,
 static void on_agent_resumed(void *arg, const struct atoll_reply *answer)
 {
     struct changing *c = arg;
-    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_RESUMING);
 
     if (s && answer->error) {
         freeze_again(s, c, answer->error);
         return;
     }
     free(c);
-    if (s)
-        atoll_sandbox_runs_again(s, "sandbox.resumed");
+    if (s) {
+        atoll_sandbox_arm_deadline(s);
+        atoll_sandbox_runs_again(s, "");
+    }
 }
 
 static void ask_agent(struct atoll_sandbox *s, struct changing *c)
@@ -278,7 +257,7 @@ static void ask_agent(struct atoll_sandbox *s, struct changing *c)
 static void on_adopted(void *arg)
 {
     struct changing *c = arg;
-    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_RESUMING);
 
     if (s)
         ask_agent(s, c);
@@ -289,7 +268,7 @@ static void on_adopted(void *arg)
 static void on_thawed(void *arg, const struct atoll_error *error)
 {
     struct changing *c = arg;
-    struct atoll_sandbox *s = still(c, ATOLL_CHANGE_RESUMING);
+    struct atoll_sandbox *s = still(c, ATOLL_PHASE_RESUMING);
 
     if (!s) {
         free(c);
@@ -308,11 +287,11 @@ static void on_thawed(void *arg, const struct atoll_error *error)
 
 void atoll_sandbox_begin_resume(struct atoll_sandbox *s)
 {
-    if (s->state == ATOLL_SANDBOX_STOPPED) {
+    if (s->phase == ATOLL_PHASE_STOPPED) {
         atoll_sandbox_start_again(s);
         return;
     }
-    s->change = ATOLL_CHANGE_RESUMING;
+    atoll_sandbox_apply(s, ATOLL_ON_RESUME, NULL);
     s->provider->ops->resume(s->provider, &s->spec, on_thawed, changing_new(s));
 }
 
@@ -324,8 +303,7 @@ static int check_resume(struct atoll_engine *engine, const struct atoll_sandbox 
 
     if (engine->ending)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
-    if (s && (s->change != ATOLL_CHANGE_NONE || s->state == ATOLL_SANDBOX_PAUSED ||
-              s->state == ATOLL_SANDBOX_STOPPED))
+    if (s && atoll_sandbox_allows(s, ATOLL_ON_RESUME))
         return 1;
     return atoll_engine_look(engine, id, &running, err);
 }
@@ -343,6 +321,6 @@ void atoll_engine_resume(struct atoll_engine *engine, const char *id, atoll_done
     }
     atoll_waiters_add(&s->resumers, done, arg);
     /* Else it begins when the operation in progress ends. */
-    if (s->change == ATOLL_CHANGE_NONE)
+    if (atoll_sandbox_would_move(s, ATOLL_ON_RESUME))
         atoll_sandbox_begin_resume(s);
 }

@@ -16,20 +16,6 @@ static void complain(const char *what, const char *id, const struct atoll_error 
               NULL);
 }
 
-/* The state to store during an operation: the one from which the next daemon continues. */
-static enum atoll_sandbox_state stored_state(const struct atoll_sandbox *s)
-{
-    if (s->state == ATOLL_SANDBOX_UNREACHABLE)
-        return s->was;
-    if (s->change == ATOLL_CHANGE_RECREATING)
-        return ATOLL_SANDBOX_RUNNING;
-    if (s->destroying)
-        return ATOLL_SANDBOX_STOPPING; /* the next daemon continues the destroy */
-    return s->change == ATOLL_CHANGE_STOPPING || s->change == ATOLL_CHANGE_STARTING
-               ? ATOLL_SANDBOX_STOPPED
-               : s->state;
-}
-
 static void write_again(void *arg);
 
 static void remember(struct atoll_engine *engine)
@@ -46,7 +32,7 @@ int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
         .owner = s->spec.tenant,
         .template_name = s->template_ref->name,
         .cause = s->cause,
-        .state = (int)stored_state(s),
+        .state = atoll_phase_facts(s->phase)->stored,
         .hidden = s->hidden,
         .pooled = s->pooled,
         .outside_id = s->spec.outside_id,
@@ -63,7 +49,7 @@ int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
         .mounts = mounts,
         .options = s->options,
     };
-    bool skip = s->hidden || s->departs;
+    bool skip = s->hidden || row.state == ATOLL_NOT_STORED;
     int r;
 
     row.options.limits = s->spec.limits;
@@ -177,14 +163,15 @@ static bool drop_again(struct atoll_engine *engine)
     char id[ATOLL_ID_LEN + 1];
     size_t pos = 0;
 
-    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL && !s->undropped)
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL &&
+           s->phase != ATOLL_PHASE_UNDROPPED)
         ;
     if (!s)
         return false;
     memcpy(id, s->spec.id, sizeof(id));
     atoll_sandbox_depart(s);
     s = atoll_map_get(&engine->sandboxes, id);
-    return !s || !s->undropped;
+    return !s || s->phase != ATOLL_PHASE_UNDROPPED;
 }
 
 static void write_again(void *arg)

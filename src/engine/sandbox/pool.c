@@ -91,7 +91,7 @@ static void clear(struct atoll_pool_class *pool_class)
     pool_class->env = atoll_strings_free(pool_class->env);
     pool_class->asked = pool_class->failures = 0;
     while ((s = atoll_map_next(&pool_class->engine->sandboxes, &pos)) != NULL)
-        if (s->pool_class == pool_class && s->state != ATOLL_SANDBOX_STOPPING) {
+        if (s->pool_class == pool_class && atoll_sandbox_would_move(s, ATOLL_ON_DESTROY)) {
             s->template_ref = atoll_map_get(&pool_class->engine->templates, "host");
             atoll_sandbox_destroy(s, "the pool, which does not need it", NULL, NULL);
         }
@@ -206,7 +206,7 @@ static struct atoll_sandbox *still_wanted(struct warming *w)
 {
     struct atoll_sandbox *s = atoll_map_get(&w->engine->sandboxes, w->id);
 
-    if (s && s->state == ATOLL_SANDBOX_RUNNING)
+    if (s && s->phase == ATOLL_PHASE_RUNNING)
         return s;
     w->pool_class->making--;
     free(w);
@@ -374,7 +374,7 @@ static struct atoll_sandbox *first_alive(const struct atoll_pool_class *pool_cla
 {
     ATOLL_LIST_FOREACH (&pool_class->ready, node) {
         struct atoll_sandbox *s = ATOLL_CONTAINER_OF(node, struct atoll_sandbox, pool_node);
-        if (s->agent && s->state == ATOLL_SANDBOX_RUNNING)
+        if (s->agent && s->phase == ATOLL_PHASE_RUNNING)
             return s;
     }
     return NULL;

@@ -34,7 +34,7 @@ static struct atoll_sandbox *still_needed(struct atoll_reattach *r)
     struct atoll_sandbox *s = atoll_map_get(&r->engine->sandboxes, r->id);
 
     r->busy = false;
-    if (s && s->reattach == r && s->state == ATOLL_SANDBOX_RUNNING)
+    if (s && s->reattach == r && atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING)
         return s;
     if (s && s->reattach == r)
         s->reattach = NULL;

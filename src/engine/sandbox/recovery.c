@@ -137,12 +137,13 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s = atoll_sandbox_prepare_as(r->engine, &spec, t, row->id);
     if (!s)
         return atoll_fail_errno(err, ENOMEM, "sandbox");
+    if (atoll_sandbox_load_phase(s, row->state, err) < 0)
+        return -EBADMSG;
     s->entry = provider_entry;
     s->provider = provider_entry->provider;
     if (atoll_options_dup(&s->options, &row->options, err) < 0)
         return -ENOMEM;
     r->engine->public_count++;
-    s->state = (enum atoll_sandbox_state)row->state;
     s->was_loaded = s->stored = true;
     s->pooled = row->pooled;
     s->boot_ms = (double)row->boot_us / 1000;
@@ -198,7 +199,7 @@ static void report_adopted(struct adoption *a)
     void (*done)(void *arg) = ATOLL_TAKE_PTR(a->done);
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
 
-    if (s && s->state == ATOLL_SANDBOX_RUNNING)
+    if (s && atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING)
         atoll_lifetime_begin(s);
     done(a->arg);
 }
@@ -231,7 +232,7 @@ static void on_execs_continued(void *arg, const struct atoll_error *error)
     struct adoption *a = arg;
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
 
-    if (error && s && s->state == ATOLL_SANDBOX_RUNNING) {
+    if (error && s && atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING) {
         /* Its commands cannot be continued over this connection. */
         atoll_sandbox_drop_agent(s, error->text);
         atoll_sandbox_reattach(s);
@@ -256,7 +257,9 @@ static void on_note(void *arg, const struct atoll_reply *answer)
 static struct atoll_sandbox *still(const struct adoption *a)
 {
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
-    bool waits = s && (s->state == ATOLL_SANDBOX_RUNNING || s->change == ATOLL_CHANGE_RESUMING);
+    bool waits =
+        s && (atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING || s->phase == ATOLL_PHASE_RESUMING);
+
     return waits && !s->agent ? s : NULL;
 }
 
@@ -335,7 +338,7 @@ static void on_frozen(void *arg, const struct atoll_error *error)
 static void decide_resting(struct atoll_sandbox *s, const struct found *f)
 {
     s->remains = true;
-    if (s->state == ATOLL_SANDBOX_PAUSED)
+    if (s->phase == ATOLL_PHASE_PAUSED)
         s->provider->ops->pause(s->provider, &s->spec, on_frozen, NULL);
     else if (f) /* a dead daemon may have begun to stop or start it */
         s->provider->ops->stop(s->provider, &s->spec, ignore, NULL);
@@ -347,25 +350,24 @@ static void decide(struct recovering *h, struct atoll_sandbox *s)
     bool lives = f && f->alive;
     int64_t left_ms = s->expires_unix_ms - atoll_clock_unix_ms();
 
-    if (s->options.lifetime.persistent || s->state == ATOLL_SANDBOX_PAUSED)
+    if (s->options.lifetime.persistent || s->phase == ATOLL_PHASE_PAUSED)
         s->provider->ops->reserve(s->provider, &s->spec);
     s->remains = f != NULL;
     atoll_lifetime_recount(s);
-    if (s->state == ATOLL_SANDBOX_STOPPING) {
-        s->state = ATOLL_SANDBOX_RUNNING; /* so that destroy starts from the beginning */
-        atoll_sandbox_destroy(s, "the daemon, which continues a destroy", NULL, NULL);
+    if (atoll_sandbox_allows(s, ATOLL_ON_LISTED)) {
+        atoll_sandbox_continue_destroy(s);
     } else if (s->options.lifetime.connection_lease) {
         /* The connection ended with the dead daemon. */
         atoll_lifetime_over(s, ATOLL_OVER_CONNECTION);
-    } else if (s->state == ATOLL_SANDBOX_STOPPED || (s->state == ATOLL_SANDBOX_PAUSED && lives)) {
+    } else if (s->phase == ATOLL_PHASE_STOPPED || (s->phase == ATOLL_PHASE_PAUSED && lives)) {
         decide_resting(s, f);
-    } else if (s->state == ATOLL_SANDBOX_FAILED && s->options.lifetime.persistent) {
+    } else if (s->phase == ATOLL_PHASE_FAILED && s->options.lifetime.persistent) {
         /* It could not be stopped, and its disk must be kept: the row of a sandbox to be destroyed
          * says STOPPING. */
         atoll_sandbox_halt(s, ATOLL_END_LOST, "a dead daemon could not stop its sandbox", "");
-    } else if ((s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED) && !lives) {
+    } else if (atoll_sandbox_allows(s, ATOLL_ON_DIED) && !lives) {
         atoll_sandbox_fail(s, "it ended while no daemon was running", true);
-    } else if (s->state == ATOLL_SANDBOX_RUNNING) {
+    } else if (s->phase == ATOLL_PHASE_RUNNING) {
         if (s->expires_unix_ms)
             atoll_sandbox_arm_deadline_in(s, ATOLL_MAX(left_ms, (int64_t)ADOPTION_MS));
         h->waiting++;
@@ -404,17 +406,16 @@ static void mark_unreachable(struct atoll_provider_entry *provider_entry, const 
 {
     struct atoll_sandbox *s;
     size_t pos = 0;
+    char cause[200];
 
+    (void)snprintf(cause, sizeof(cause), "provider %s does not answer: %.140s",
+                   provider_entry->provider->ops->name, why);
     while ((s = atoll_map_next(&provider_entry->engine->sandboxes, &pos)) != NULL) {
-        if (s->entry != provider_entry || !s->was_loaded || s->state == ATOLL_SANDBOX_STOPPING ||
-            s->state == ATOLL_SANDBOX_FAILED)
+        if (s->entry != provider_entry || !s->was_loaded ||
+            !atoll_sandbox_allows(s, ATOLL_ON_NO_ANSWER))
             continue;
-        if (s->state != ATOLL_SANDBOX_UNREACHABLE)
-            s->was = s->state;
-        s->state = ATOLL_SANDBOX_UNREACHABLE;
+        atoll_sandbox_apply(s, ATOLL_ON_NO_ANSWER, cause);
         s->remains = true;
-        (void)snprintf(s->cause, sizeof(s->cause), "provider %s does not answer: %.140s",
-                       provider_entry->provider->ops->name, why);
     }
 }
 
@@ -429,10 +430,8 @@ static void decide_all(struct recovering *h)
         if (s->entry != h->entry || !s->was_loaded)
             continue;
         s->was_loaded = false;
-        if (s->state == ATOLL_SANDBOX_UNREACHABLE) {
-            s->state = s->was;
-            s->cause[0] = '\0';
-        }
+        if (atoll_sandbox_state(s) == ATOLL_SANDBOX_UNREACHABLE)
+            atoll_sandbox_apply(s, ATOLL_ON_LISTED, "");
         decide(h, s);
         pos = 0; /* the map may have changed */
     }

@@ -18,7 +18,7 @@ bool atoll_sandbox_may_recreate(struct atoll_sandbox *s)
 {
     int64_t now = atoll_clock_ms();
 
-    if (!s->options.recreate || s->engine->ending || s->state != ATOLL_SANDBOX_RUNNING)
+    if (!s->options.recreate || s->engine->ending || !atoll_sandbox_allows(s, ATOLL_ON_RECREATE))
         return false;
     if (now - s->recreated_ms > WITHIN_MS) {
         s->recreated_ms = now;
@@ -34,9 +34,7 @@ static void give_up(struct atoll_sandbox *s, const char *why)
     (void)snprintf(cause, sizeof(cause), "%.80s; it could not be made again: %.80s", s->cause, why);
     s->recreated = MOST; /* do not try again for WITHIN_MS */
     s->recreated_ms = atoll_clock_ms();
-    s->change = ATOLL_CHANGE_NONE;
-    s->state = ATOLL_SANDBOX_RUNNING; /* as the row says: atoll_sandbox_fail() expects it */
-    atoll_sandbox_fail(s, cause, s->remains);
+    atoll_sandbox_end_failed(s, ATOLL_ON_GIVE_UP, cause);
 }
 
 static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
@@ -45,7 +43,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
     struct atoll_error err;
 
     atoll_provider_entry_note_create(s->entry, error);
-    if (s->state == ATOLL_SANDBOX_STOPPING) { /* destroyed meanwhile */
+    if (s->phase == ATOLL_PHASE_DESTROYING) { /* meanwhile */
         if (agent_fd >= 0)
             atoll_engine_discard(s->engine, s->spec.id, agent_fd);
         s->remains = !error;
@@ -69,12 +67,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
         return;
     }
     atoll_sandbox_leave_note(s);
-    atoll_events_emit(s->engine, "sandbox.recreated", s, "", s->cause);
-    s->change = ATOLL_CHANGE_NONE;
-    s->state = ATOLL_SANDBOX_RUNNING;
-    s->cause[0] = '\0';
-    atoll_persist_sandbox_later(s);
-    atoll_lifetime_begin(s);
+    atoll_sandbox_runs_again(s, NULL);
 }
 
 static void on_cleared(void *arg, const struct atoll_error *error)
@@ -84,7 +77,7 @@ static void on_cleared(void *arg, const struct atoll_error *error)
 
     s->removing = false;
     s->remains = error != NULL;
-    if (s->state == ATOLL_SANDBOX_STOPPING) {
+    if (s->phase == ATOLL_PHASE_DESTROYING) {
         atoll_sandbox_remove_remains(s);
         return;
     }
@@ -100,11 +93,9 @@ static void on_cleared(void *arg, const struct atoll_error *error)
 void atoll_sandbox_recreate(struct atoll_sandbox *s, const char *why, bool remains)
 {
     atoll_log(ATOLL_LOG_WARN, "sandbox lost, made again", "sandbox", s->spec.id, "why", why, NULL);
-    atoll_sandbox_drop_change(s, why);
-    s->change = ATOLL_CHANGE_RECREATING;
-    s->state = ATOLL_SANDBOX_CREATING;
+    atoll_sandbox_apply(s, ATOLL_ON_RECREATE, why);
     s->removing = true;
-    (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
+    atoll_sandbox_abort_resumes(s, why);
     atoll_exec_end_all(s, ATOLL_END_LOST, why);
     atoll_sandbox_drop_agent(s, why);
     if (remains)

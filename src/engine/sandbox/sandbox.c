@@ -9,7 +9,7 @@
 #include "engine/engine_internal.h"
 
 /*
- * The life of a sandbox: creating → running → stopping → gone, or failed when it dies.
+ * Create, destroy and failure of a sandbox, and the connection to its agent.
  */
 
 #define REMOVE_AGAIN_MS INT64_C(1000)
@@ -47,7 +47,7 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
     s->provider = s->entry->provider;
     memcpy(s->spec.id, id, sizeof(s->spec.id));
     s->template_ref = tmpl;
-    s->state = ATOLL_SANDBOX_CREATING;
+    s->phase = ATOLL_PHASE_CREATING;
     s->created_unix_ms = atoll_clock_unix_ms();
     s->created_ms = atoll_clock_ms();
     atoll_map_init(&s->execs);
@@ -133,7 +133,7 @@ static void on_agent_lost(void *arg, const char *why)
     s->greeted = false;
     s->features = 0;
     /* The agent of a paused sandbox is connected again by the resume. */
-    if (s->state == ATOLL_SANDBOX_RUNNING)
+    if (atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING)
         atoll_sandbox_reattach(s);
 }
 
@@ -179,8 +179,8 @@ static void on_hello(void *arg, const struct atoll_reply *answer)
     struct atoll_am_hello hello;
     struct atoll_error err;
 
-    if (answer->error &&
-        (s->state != ATOLL_SANDBOX_RUNNING || answer->error->kind == ATOLL_ERR_UNAVAILABLE))
+    if (answer->error && (atoll_sandbox_state(s) != ATOLL_SANDBOX_RUNNING ||
+                          answer->error->kind == ATOLL_ERR_UNAVAILABLE))
         return; /* it is ending already, or the lost connection is being handled */
     if (answer->error) {
         atoll_log(ATOLL_LOG_ERROR, "agent refused", "sandbox", s->spec.id, "error",
@@ -228,15 +228,16 @@ int atoll_sandbox_open_agent(struct atoll_sandbox *s, int fd, struct atoll_error
 static void remove_again(void *arg)
 {
     struct atoll_sandbox *s = arg;
+    bool is_record = s->phase == ATOLL_PHASE_FAILED && !s->options.lifetime.persistent;
 
-    if (s->state != ATOLL_SANDBOX_FAILED || s->removing || !s->remains || s->engine->ending ||
-        (s->options.lifetime.persistent && !s->destroying)) /* its disk must be kept */
+    if ((s->phase != ATOLL_PHASE_UNREMOVED && !is_record) || s->removing || !s->remains ||
+        s->engine->ending)
         return;
     atoll_metric_add(ATOLL_METRIC_REMOVALS_RETRIED, ATOLL_LABELS(s->provider->ops->name), 1);
-    if (s->destroying)
-        atoll_sandbox_destroy(s, "the daemon, which retries a destroy", NULL, NULL);
-    else
+    if (is_record)
         atoll_sandbox_remove_remains(s);
+    else
+        atoll_sandbox_destroy(s, "the daemon, which retries a destroy", NULL, NULL);
 }
 
 /* Retries until the provider confirms the removal, with backoff. A provider that is down is tried
@@ -254,6 +255,7 @@ static void try_removal_later(struct atoll_sandbox *s, const struct atoll_error 
 static void on_removed(void *arg, const struct atoll_error *error)
 {
     struct atoll_sandbox *s = arg;
+    char why[200];
 
     s->removing = false;
     s->remains = error != NULL;
@@ -261,13 +263,13 @@ static void on_removed(void *arg, const struct atoll_error *error)
         try_removal_later(s, error);
         atoll_log(ATOLL_LOG_ERROR, "sandbox cannot be removed", "sandbox", s->spec.id, "error",
                   error->text, NULL);
-        s->state = ATOLL_SANDBOX_FAILED;
-        (void)snprintf(s->cause, sizeof(s->cause), "it could not be removed: %.150s", error->text);
+        (void)snprintf(why, sizeof(why), "it could not be removed: %.150s", error->text);
+        atoll_sandbox_apply(s, ATOLL_ON_NOT_REMOVED, why);
         atoll_waiters_tell(&s->destroyers, error);
         return;
     }
     /* A sandbox that failed stays, as a record of the cause, until a client destroys it. */
-    if (s->state == ATOLL_SANDBOX_STOPPING || s->hidden)
+    if (s->phase == ATOLL_PHASE_DESTROYING || s->hidden)
         atoll_sandbox_depart(s);
 }
 
@@ -301,51 +303,50 @@ static void fail_pending_changes(struct atoll_sandbox *s)
 {
     struct atoll_error err;
 
-    atoll_sandbox_drop_change(s, "it is being destroyed");
+    atoll_sandbox_abort_resumes(s, "it is being destroyed");
     (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "sandbox %s is being destroyed",
                      s->spec.id);
     atoll_waiters_tell(&s->stoppers, &err);
 }
 
+static void begin_destroy(struct atoll_sandbox *s, enum atoll_phase_event event, const char *who)
+{
+    enum atoll_sandbox_state was = atoll_sandbox_state(s);
+    bool pending = atoll_phase_facts(s->phase)->pending;
+
+    atoll_sandbox_apply(s, event, NULL);
+    fail_pending_changes(s);
+    atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
+    if (pending && s->provider->ops->cancel)
+        s->provider->ops->cancel(s->provider, &s->spec);
+    if (!pending && !atoll_artifacts_collect(s, was, atoll_sandbox_remove_remains))
+        atoll_sandbox_remove_remains(s);
+}
+
 void atoll_sandbox_destroy(struct atoll_sandbox *s, const char *who, atoll_done_fn *done, void *arg)
 {
-    enum atoll_sandbox_state was = s->state;
-    bool creating = was == ATOLL_SANDBOX_CREATING, first;
-
     if (done)
         atoll_waiters_add(&s->destroyers, done, arg);
-    if (s->state == ATOLL_SANDBOX_STOPPING && s->change == ATOLL_CHANGE_NONE)
-        return;
-    /* The callback of the stop continues the destroy: see stop.c. */
-    creating |= s->change == ATOLL_CHANGE_STOPPING;
-    first = creating && s->change == ATOLL_CHANGE_NONE;
-    s->state = ATOLL_SANDBOX_STOPPING;
-    s->destroying = true;
-    fail_pending_changes(s);
-    if (!first)
-        atoll_persist_sandbox_later(s);
-    atoll_exec_end_all(s, ATOLL_END_KILLED_BY, who);
-    if (creating && s->provider->ops->cancel)
-        s->provider->ops->cancel(s->provider, &s->spec);
-    /* For a sandbox that is being created, launch.c continues the destroy. */
-    if (!creating && !atoll_artifacts_collect(s, was, atoll_sandbox_remove_remains))
-        atoll_sandbox_remove_remains(s);
+    if (atoll_sandbox_would_move(s, ATOLL_ON_DESTROY))
+        begin_destroy(s, ATOLL_ON_DESTROY, who);
+}
+
+void atoll_sandbox_continue_destroy(struct atoll_sandbox *s)
+{
+    begin_destroy(s, ATOLL_ON_LISTED, "the daemon, which continues a destroy");
 }
 
 /* The processes of a persistent sandbox died: it becomes stopped, with that cause. */
 static void fail_persistent(struct atoll_sandbox *s, const char *why, bool remains)
 {
-    bool lived = s->state == ATOLL_SANDBOX_RUNNING || s->state == ATOLL_SANDBOX_PAUSED;
-
-    if (lived) {
+    if (atoll_sandbox_allows(s, ATOLL_ON_DIED)) {
         atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
         s->remains = remains;
         atoll_sandbox_halt(s, ATOLL_END_LOST, why, why);
-    } else if (s->state == ATOLL_SANDBOX_FAILED && s->destroying) {
+    } else if (s->phase == ATOLL_PHASE_UNREMOVED) {
         atoll_sandbox_destroy(s, why, NULL, NULL); /* retry: its disk still exists */
-    } else if (s->state == ATOLL_SANDBOX_FAILED && !remains) {
-        s->state = ATOLL_SANDBOX_STOPPED; /* the processes that could not be stopped are gone now */
-        atoll_persist_sandbox_later(s);
+    } else if (s->phase == ATOLL_PHASE_FAILED && !remains) {
+        atoll_sandbox_apply(s, ATOLL_ON_PROCESSES_GONE, NULL);
     }
 }
 
@@ -360,18 +361,20 @@ void atoll_sandbox_fail(struct atoll_sandbox *s, const char *why, bool remains)
         atoll_sandbox_recreate(s, why, remains);
         return;
     }
-    if (s->change != ATOLL_CHANGE_RECREATING)
+    if (s->phase != ATOLL_PHASE_RECREATING)
         s->remains = remains;
-    if (s->state != ATOLL_SANDBOX_RUNNING && s->state != ATOLL_SANDBOX_PAUSED)
-        return;
-    s->state = ATOLL_SANDBOX_FAILED;
+    if (atoll_sandbox_allows(s, ATOLL_ON_DIED))
+        atoll_sandbox_end_failed(s, ATOLL_ON_DIED, why);
+}
+
+void atoll_sandbox_end_failed(struct atoll_sandbox *s, enum atoll_phase_event event,
+                              const char *why)
+{
+    atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
+    atoll_sandbox_apply(s, event, why);
     /* Callbacks below may destroy it: keep the record until the end of this function. */
     s->removing = true;
-    atoll_sandbox_drop_change(s, why);
-    (void)snprintf(s->cause, sizeof(s->cause), "%s", why);
-    atoll_log(ATOLL_LOG_WARN, "sandbox died", "sandbox", s->spec.id, "why", why, NULL);
-    atoll_persist_sandbox_later(s);
-    atoll_events_emit(s->engine, "sandbox.failed", s, "", why);
+    atoll_sandbox_abort_resumes(s, why);
     atoll_lifetime_ended(s, true);
     atoll_exec_end_all(s, ATOLL_END_LOST, why);
     s->removing = false;

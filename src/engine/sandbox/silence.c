@@ -43,7 +43,7 @@ bool atoll_sandbox_expects(const void *arg)
 {
     const struct atoll_sandbox *s = arg;
 
-    return s->state != ATOLL_SANDBOX_PAUSED || s->change == ATOLL_CHANGE_RESUMING;
+    return s->phase != ATOLL_PHASE_FREEZING && s->phase != ATOLL_PHASE_PAUSED;
 }
 
 /* Running commands may produce output at any time or never, so check that the agent is alive. */
@@ -51,7 +51,7 @@ bool atoll_sandbox_heartbeat(const void *arg)
 {
     const struct atoll_sandbox *s = arg;
 
-    if (s->state != ATOLL_SANDBOX_RUNNING || s->change != ATOLL_CHANGE_NONE)
+    if (s->phase != ATOLL_PHASE_RUNNING)
         return false;
     ATOLL_LIST_FOREACH (&s->exec_list, node)
         if (!ATOLL_CONTAINER_OF(node, struct atoll_exec, node)->ended)
@@ -125,7 +125,7 @@ void atoll_sandbox_late(void *arg, uint16_t type, const struct atoll_frame *fram
         (void)!atoll_sandbox_ask(s, ATOLL_AGENT_EXEC_LIST, NULL, NULL, on_exec, s, &err);
         break;
     case ATOLL_AGENT_PAUSE:
-        if (s->state == ATOLL_SANDBOX_RUNNING && s->change == ATOLL_CHANGE_NONE)
+        if (s->phase == ATOLL_PHASE_RUNNING)
             (void)!atoll_sandbox_ask(s, ATOLL_AGENT_RESUME, NULL, NULL, ignore, NULL, &err);
         break;
     default:

@@ -14,25 +14,22 @@
 static void on_halted(void *arg, const struct atoll_error *error)
 {
     struct atoll_sandbox *s = arg; /* not freed before this callback */
+    char why[200];
 
     s->removing = false;
-    if (s->change != ATOLL_CHANGE_STOPPING) {
-        atoll_sandbox_remove_remains(s); /* destroyed meanwhile */
+    if (s->phase == ATOLL_PHASE_DESTROYING) { /* meanwhile */
+        atoll_sandbox_remove_remains(s);
         return;
     }
-    s->change = ATOLL_CHANGE_NONE;
     s->remains = true; /* its disk */
     if (error) {
         atoll_log(ATOLL_LOG_ERROR, "sandbox cannot be stopped", "sandbox", s->spec.id, "error",
                   error->text, NULL);
-        s->state = ATOLL_SANDBOX_FAILED;
-        (void)snprintf(s->cause, sizeof(s->cause), "it could not be stopped: %.150s", error->text);
+        (void)snprintf(why, sizeof(why), "it could not be stopped: %.150s", error->text);
+        atoll_sandbox_apply(s, ATOLL_ON_NOT_HALTED, why);
     } else {
-        s->state = ATOLL_SANDBOX_STOPPED;
+        atoll_sandbox_apply(s, ATOLL_ON_HALTED, NULL);
     }
-    atoll_persist_sandbox_later(s);
-    if (!error)
-        atoll_events_emit(s->engine, "sandbox.stopped", s, "", s->cause);
     if (!atoll_list_empty(&s->resumers)) {
         if (error)
             atoll_waiters_tell(&s->resumers, error);
@@ -46,16 +43,10 @@ void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const
                         const char *cause)
 {
     atoll_lifetime_settle(s);
-    atoll_sandbox_drop_change(s, "it is being stopped");
-    s->change = ATOLL_CHANGE_STOPPING;
-    s->state = ATOLL_SANDBOX_STOPPING;
+    atoll_sandbox_apply(s, ATOLL_ON_STOP, cause);
     s->removing = true;
-    s->paused_unix_ms = atoll_clock_unix_ms();
-    s->expires_unix_ms = 0;
-    (void)snprintf(s->cause, sizeof(s->cause), "%s", cause);
-    atoll_timer_cancel(&s->deadline);
+    atoll_sandbox_abort_resumes(s, "it is being stopped");
     atoll_sandbox_end_reattach(s);
-    atoll_persist_sandbox_later(s);
     atoll_exec_end_all(s, kind, who);
     atoll_sandbox_drop_agent(s, "the sandbox is being stopped");
     if (s->remains)
@@ -66,13 +57,13 @@ void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const
 
 void atoll_sandbox_stop(struct atoll_sandbox *s, const char *who, atoll_done_fn *done, void *arg)
 {
-    if (s->state == ATOLL_SANDBOX_STOPPED) {
+    if (s->phase == ATOLL_PHASE_STOPPED) {
         done(arg, NULL);
         return;
     }
     atoll_waiters_add(&s->stoppers, done, arg);
     /* A sandbox that is being started is stopped as soon as it runs. */
-    if (s->change != ATOLL_CHANGE_STOPPING && s->change != ATOLL_CHANGE_STARTING)
+    if (s->phase != ATOLL_PHASE_STARTING && atoll_sandbox_would_move(s, ATOLL_ON_STOP))
         atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, who, "");
 }
 
@@ -89,9 +80,8 @@ void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *
                        "sandbox %s is not persistent: nothing of it could be kept; destroy it, or "
                        "create one with \"persistent\": true",
                        id);
-    else if (!s || s->destroying ||
-             (s->change == ATOLL_CHANGE_NONE && s->state != ATOLL_SANDBOX_PAUSED &&
-              s->state != ATOLL_SANDBOX_STOPPED && s->state != ATOLL_SANDBOX_FAILED))
+    else if (!s || !atoll_sandbox_allows(s, ATOLL_ON_STOP) ||
+             atoll_sandbox_state(s) == ATOLL_SANDBOX_UNREACHABLE)
         r = atoll_engine_look(engine, id, &running, &err);
     if (r < 0)
         done(arg, &err);
@@ -103,8 +93,7 @@ void atoll_engine_stop(struct atoll_engine *engine, const char *id, const char *
 
 static void stays_stopped(struct atoll_sandbox *s, const struct atoll_error *error)
 {
-    s->change = ATOLL_CHANGE_NONE;
-    s->state = ATOLL_SANDBOX_STOPPED;
+    atoll_sandbox_apply(s, ATOLL_ON_NOT_RESUMED, NULL);
     s->remains = true;
     atoll_waiters_tell(&s->resumers, error);
     atoll_waiters_tell(&s->stoppers, NULL);
@@ -116,7 +105,7 @@ static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct a
     struct atoll_error err;
 
     s->spec.resume_disk = false;
-    if (s->state == ATOLL_SANDBOX_STOPPING) { /* destroyed meanwhile */
+    if (s->phase == ATOLL_PHASE_DESTROYING) { /* meanwhile */
         if (agent_fd >= 0)
             atoll_engine_discard(s->engine, s->spec.id, agent_fd);
         atoll_sandbox_remove_remains(s);
@@ -135,8 +124,9 @@ static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct a
         return;
     }
     atoll_sandbox_leave_note(s);
-    atoll_sandbox_runs_again(s, "sandbox.started");
-    if (s->state == ATOLL_SANDBOX_RUNNING && !atoll_list_empty(&s->stoppers))
+    atoll_sandbox_arm_deadline(s);
+    atoll_sandbox_runs_again(s, "");
+    if (atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING && !atoll_list_empty(&s->stoppers))
         atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop requested while it was being started",
                            "");
 }
@@ -149,8 +139,7 @@ void atoll_sandbox_start_again(struct atoll_sandbox *s)
         atoll_waiters_tell(&s->resumers, &err);
         return;
     }
-    s->change = ATOLL_CHANGE_STARTING;
-    s->state = ATOLL_SANDBOX_CREATING;
+    atoll_sandbox_apply(s, ATOLL_ON_RESUME, NULL);
     s->spec.resume_disk = true;
     atoll_sandbox_make(s, on_started);
 }

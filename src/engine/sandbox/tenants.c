@@ -239,7 +239,7 @@ size_t atoll_engine_count(const struct atoll_engine *engine, const char *tenant,
 
         if (provider && strcmp(s->provider->ops->name, provider) != 0)
             continue;
-        ret[mute ? ATOLL_SANDBOX_UNREACHABLE : s->state]++;
+        ret[mute ? ATOLL_SANDBOX_UNREACHABLE : atoll_sandbox_state(s)]++;
         silent += mute;
         n++;
     }
