@@ -108,7 +108,9 @@ static int check_all(struct atoll_api_call *call, struct atoll_error *err)
 
 int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err)
 {
-    const struct atoll_sandbox *sandbox;
+    struct atoll_sandbox *sandbox;
+    struct atoll_sandbox_view view;
+    int r;
 
     if (call->route->scope == ATOLL_SCOPE_PUBLIC)
         return 0;
@@ -116,9 +118,15 @@ int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err)
         return atoll_api_enter_session(call, call->params.session, err);
     if (!call->params.id[0])
         return check_all(call, err);
-    sandbox = atoll_engine_find(call->engine, call->params.id);
-    if (sandbox && (call->caller.every_tenant || atoll_api_sees_sandbox(call, sandbox)))
+    r = atoll_engine_resolve(call->engine, call->caller.tenant, call->caller.every_tenant,
+                             call->params.id, &sandbox, err);
+    if (r < 0)
+        return r;
+    if (call->caller.every_tenant || atoll_api_sees_sandbox(call, sandbox)) {
+        atoll_sandbox_get(sandbox, &view);
+        (void)snprintf(call->params.id, sizeof(call->params.id), "%s", view.id);
         return 0;
+    }
     return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %s does not exist",
                       call->params.id);
 }

@@ -14,8 +14,8 @@ static bool is_port(const char *text)
 }
 
 static const struct atoll_param_kind common_params[] = {
-    {"{id}", offsetof(struct atoll_route_params, id), 33, atoll_text_is_id,
-     "a sandbox id (up to 32 of a-z and 0-9)", '\0', NULL},
+    {"{id}", offsetof(struct atoll_route_params, id), 65, atoll_text_is_name,
+     "a sandbox id (up to 32 of a-z and 0-9) or the name of a sandbox", '\0', NULL},
     {"{exec}", offsetof(struct atoll_route_params, exec), 33, atoll_text_is_id,
      "an exec id (16 hex digits)", '\0', NULL},
     {"{session}", offsetof(struct atoll_route_params, session), 33, atoll_text_is_id,

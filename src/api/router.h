@@ -58,7 +58,8 @@ struct atoll_routes {
 
 /* Values of the parameters, already validated; "" if the route has no such parameter. */
 struct atoll_route_params {
-    char id[33], exec[33], session[33];
+    char id[65]; /* after authorization: the id of the sandbox, if it was referred to by name */
+    char exec[33], session[33];
     char port[6];
     char name[65];
     char template[129];

@@ -257,6 +257,20 @@ void atoll_sandbox_get(const struct atoll_sandbox *sandbox, struct atoll_sandbox
 int atoll_engine_set_timeout(struct atoll_engine *engine, const char *id, uint32_t seconds,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 /* json: an object, copied. */
+/* Names of sandboxes are unique per tenant. INVALID_ARGUMENT. */
+int atoll_name_check(const char *name, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* name "": none. INVALID_ARGUMENT, ALREADY_EXISTS. */
+int atoll_engine_set_name(struct atoll_engine *engine, const char *id, const char *name,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* NULL when no sandbox of the tenant has this name. owner NULL: "default". */
+struct atoll_sandbox *atoll_engine_find_name(const struct atoll_engine *engine, const char *owner,
+                                             const char *name);
+/* Finds the sandbox that a client means: by its id, by its name, or by the beginning of its id, at
+ * least four characters; names and beginnings among the sandboxes of the tenant, with `all`
+ * beginnings among all. The caller checks whether the client may see it. NOT_FOUND;
+ * INVALID_ARGUMENT if several ids begin like that. */
+int atoll_engine_resolve(struct atoll_engine *engine, const char *owner, bool all, const char *text,
+                         struct atoll_sandbox **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const char *json,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 

@@ -533,6 +533,10 @@ void atoll_options_end_create(struct atoll_options *options);
 /* Whether they name a template or an image, so that a provider's default is not used. */
 bool atoll_options_name_root(const struct atoll_options *options);
 
+/* names.c: adds its name, if any, to those of its tenant, or removes it. */
+void atoll_name_enter(struct atoll_sandbox *sandbox);
+void atoll_name_leave(struct atoll_sandbox *sandbox);
+
 /* persist.c: rows of the store. Hidden sandboxes have no rows. */
 int atoll_persist_sandbox(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The same without an error for the caller: retried until it succeeds. */

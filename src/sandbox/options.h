@@ -34,6 +34,7 @@ struct atoll_options {
     /* When its provider loses it, make it again with the same id, without its files. */
     bool recreate;
     const char *owner;         /* tenant; NULL: "default" */
+    const char *name;          /* unique among the sandboxes of the tenant; NULL: none */
     const char *template_name; /* NULL: host */
     const char *image;         /* a container image instead of a template, or NULL */
     const char *provider;      /* name; NULL or "auto": any that can */

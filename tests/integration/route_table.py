@@ -5,7 +5,7 @@ from routes import Ask, Entry
 BOX = "/api/sandboxes/{id}"
 EXEC = BOX + "/execs/{exec}"
 SESSION = "/api/sessions/{session}"
-NO_ID = {"id": "NOT-AN-ID"}
+NO_ID = {"id": "-NOT-AN-ID"}
 NO_SESSION = {"session": "NOT-AN-ID"}
 BAD_ALL = Ask(400, "?all=perhaps")
 

@@ -74,7 +74,7 @@ def test_request_ids(rest):
     ("GET", "/api/sandboxes/", 404, "not_found"),
     ("PUT", "/api/sandboxes", 405, "unimplemented"),
     ("DELETE", "/healthz", 405, "unimplemented"),
-    ("GET", "/api/sandboxes/NOT-AN-ID", 400, "invalid_argument"),
+    ("GET", "/api/sandboxes/-NOT-AN-ID", 400, "invalid_argument"),
     ("GET", "/api/sandboxes/nosuchbox", 404, "not_found"),
     ("DELETE", "/api/sandboxes/nosuchbox", 404, "not_found"),
     ("GET", "/api/sandboxes/nosuchbox/stats", 404, "not_found"),

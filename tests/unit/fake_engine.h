@@ -274,6 +274,43 @@ struct atoll_sandbox *atoll_engine_find(struct atoll_engine *engine, const char 
     return NULL;
 }
 
+int atoll_engine_resolve(struct atoll_engine *engine, const char *owner, bool all, const char *text,
+                         struct atoll_sandbox **ret, struct atoll_error *err)
+{
+    (void)owner;
+    (void)all;
+    *ret = atoll_engine_find(engine, text);
+    return *ret
+               ? 0
+               : atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "sandbox %.64s does not exist", text);
+}
+
+struct atoll_sandbox *atoll_engine_find_name(const struct atoll_engine *engine, const char *owner,
+                                             const char *name)
+{
+    (void)engine;
+    (void)owner;
+    (void)name;
+    return NULL;
+}
+
+int atoll_engine_set_name(struct atoll_engine *engine, const char *id, const char *name,
+                          struct atoll_error *err)
+{
+    (void)engine;
+    (void)id;
+    (void)name;
+    (void)err;
+    return 0;
+}
+
+int atoll_name_check(const char *name, struct atoll_error *err)
+{
+    (void)name;
+    (void)err;
+    return 0;
+}
+
 struct atoll_sandbox *atoll_engine_peek(struct atoll_engine *engine, const char *id)
 {
     return atoll_engine_find(engine, id);

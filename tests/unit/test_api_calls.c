@@ -458,7 +458,7 @@ static void requests_are_checked_before_the_engine_sees_them(void **state)
         {"GET", "/nowhere", "", "HTTP/1.1 404 "},
         {"PATCH", "/api/sandboxes", "", "Allow: POST, GET, HEAD, DELETE\r\n"},
         {"PATCH", "/api/sandboxes", "", "HTTP/1.1 405 "},
-        {"GET", "/api/sandboxes/UPPER", "", "HTTP/1.1 400 "},
+        {"GET", "/api/sandboxes/-UPPER", "", "HTTP/1.1 400 "},
         {"POST", "/api/sandboxes", "{\"memory\":1}", "there is no field \\\"memory\\\""},
         {"POST", "/api/sandboxes", "{\"networkMode\":\"moon\"}", "HTTP/1.1 400 "},
         {"POST", "/api/sandboxes", "{\"image\":\"../x\"}", "HTTP/1.1 400 "},

@@ -53,6 +53,8 @@ static const struct atoll_field registry_fields[] = {
 #define AT(member) offsetof(struct atoll_rest_sandbox, member)
 const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"template", ATOLL_FIELD_STRING, AT(options.template_name), 1, 64, NULL, 0},
+    {"name", ATOLL_FIELD_STRING, AT(options.name), 1, 64, NULL, 0},
+    {"getOrCreate", ATOLL_FIELD_BOOL, AT(get_or_create), 0, 0, NULL, 0},
     {"limits", ATOLL_FIELD_OBJECT, AT(options.limits), 0, 0, limit_fields, 0},
     {"env", ATOLL_FIELD_ENV, AT(options.env), 0, 0, NULL, 0},
     {"metadata", ATOLL_FIELD_JSON, AT(metadata), 0, 0, NULL, 0},
@@ -187,6 +189,10 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
     struct atoll_options o = s->options;
     int r = check_network(s->network_mode, &o.network, err);
 
+    if (r == 0 && o.name)
+        r = atoll_name_check(o.name, err);
+    if (r == 0 && s->get_or_create && !o.name)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "getOrCreate needs a name");
     if (r == 0)
         r = check_image(&o, err);
     if (r == 0 && o.template_name && !atoll_text_is_name(o.template_name))

@@ -12,6 +12,7 @@
 struct atoll_rest_sandbox {
     struct atoll_options options; /* what the field table decodes completely */
     /* What atoll_rest_sandbox_check() translates into options. */
+    bool get_or_create;
     const char *const *waive;
     const char *network_mode, *on_deadline;
     const json_t *metadata, *volumes;

@@ -102,6 +102,8 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_sandbox_get(sandbox, &v);
     atoll_json_open(out, key, '{');
     atoll_json_text(out, "id", v.id);
+    if (v.options.name)
+        atoll_json_text(out, "name", v.options.name);
     atoll_view_state(out, &v);
     atoll_json_text(out, "provider", v.provider);
     atoll_json_text(out, "isolation", v.isolation);

@@ -237,8 +237,15 @@ void atoll_launch(struct atoll_engine *engine, const struct atoll_options *optio
                   const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
     bool fits = place->entry == engine->builder && options->mount_count == 0 && !options->login;
-    struct atoll_sandbox *s = fits ? atoll_pool_take(engine, &place->spec, options) : NULL;
+    struct atoll_sandbox *s;
+    struct atoll_error err;
 
+    /* From here on the name is taken. */
+    if (atoll_tenant_check_name(engine, options->owner, options->name, &err) < 0) {
+        done(arg, NULL, &err);
+        return;
+    }
+    s = fits ? atoll_pool_take(engine, &place->spec, options) : NULL;
     if (s)
         hand_over(s, options, place, done, arg);
     else

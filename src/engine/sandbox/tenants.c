@@ -36,6 +36,7 @@ struct atoll_tenant *atoll_tenant_get(struct atoll_engine *engine, const char *n
     (void)snprintf(t->name, sizeof(t->name), "%s", name);
     for (size_t k = 0; k < ATOLL_TURNS; k++)
         atoll_list_init(&t->queue[k]);
+    atoll_map_init(&t->names);
     if (atoll_map_put(&engine->tenants, t->name, t) < 0)
         abort();
     return t;
@@ -45,6 +46,7 @@ static void tenant_free(struct atoll_tenant *t)
 {
     atoll_list_remove(&t->turn);
     atoll_ordered_done(&t->sandboxes);
+    atoll_map_done(&t->names);
     free(t);
 }
 
@@ -168,6 +170,7 @@ void atoll_tenant_enter(struct atoll_sandbox *s)
     s->tenant = atoll_tenant_get(s->engine, s->spec.tenant);
     atoll_ordered_add(&s->engine->ordered, s);
     atoll_ordered_add(&s->tenant->sandboxes, s);
+    atoll_name_enter(s);
     promised_by(s->entry, &s->spec, s->promised);
     count(s, true);
 }
@@ -181,6 +184,7 @@ void atoll_tenant_leave(struct atoll_sandbox *s)
     count(s, false);
     atoll_ordered_remove(&s->engine->ordered, s);
     atoll_ordered_remove(&t->sandboxes, s);
+    atoll_name_leave(s);
     s->tenant = NULL;
     atoll_tenant_settle(t);
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include "base/error.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "engine/sandbox/ordered.h"
 #include "loop/loop.h"
 
@@ -33,6 +34,7 @@ struct atoll_tenant {
     char name[65];
     struct atoll_engine *engine;
     struct atoll_ordered sandboxes; /* without pooled ones */
+    struct atoll_map names;         /* sandboxes that have one, by name; keys are in the sandbox */
     uint64_t promised[ATOLL_PROMISES];
     /* admission.c */
     uint32_t busy[ATOLL_TURNS];
@@ -57,6 +59,10 @@ void atoll_tenant_enter(struct atoll_sandbox *sandbox);
 void atoll_tenant_leave(struct atoll_sandbox *sandbox);
 /* Call when its limits or its provider have changed: updates the sums. */
 void atoll_tenant_recount(struct atoll_sandbox *sandbox);
+
+/* ALREADY_EXISTS: a sandbox of the tenant has this name. NULL name: 0. */
+int atoll_tenant_check_name(const struct atoll_engine *engine, const char *owner, const char *name,
+                            struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Whether a sandbox with these limits may be created there. INVALID_ARGUMENT: more than the machine
  * has; RESOURCE_EXHAUSTED: too much together with what other sandboxes were promised. */

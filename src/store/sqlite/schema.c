@@ -157,5 +157,7 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE execs ADD COLUMN argv_left_out INTEGER NOT NULL DEFAULT 0;",
     /* the bandwidth of their disks */
     "ALTER TABLE sandboxes ADD COLUMN io_bytes INTEGER NOT NULL DEFAULT 0;",
+    /* names that clients give */
+    "ALTER TABLE sandboxes ADD COLUMN name TEXT;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -66,6 +66,7 @@ static const struct atoll_column sandbox_columns[] = {
     {"connection_lease", ATOLL_COLUMN_BOOL, AT(options.lifetime.connection_lease)},
     {"network", ATOLL_COLUMN_I32, AT(options.network)},
     {"recreate", ATOLL_COLUMN_BOOL, AT(options.recreate)},
+    {"name", ATOLL_COLUMN_NTEXT, AT(options.name)},
     {"metadata", ATOLL_COLUMN_NTEXT, AT(options.metadata_json)},
     {"facade", ATOLL_COLUMN_NTEXT, AT(options.facade_json)},
 };

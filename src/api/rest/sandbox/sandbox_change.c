@@ -89,8 +89,9 @@ static int change_metadata(struct atoll_api_call *call, const json_t *patch,
     if (!sandbox)
         return -ENOENT;
     if (!json_is_object(patch))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "metadata is missing: an object of strings, null to remove a key");
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "metadata (an object of strings, null to remove a key) or name is missing");
     atoll_sandbox_get(sandbox, &view);
     has_any = view.options.metadata_json && *view.options.metadata_json;
     metadata = atoll_json_load_own(has_any ? view.options.metadata_json : "{}");
@@ -107,10 +108,12 @@ static int change_metadata(struct atoll_api_call *call, const json_t *patch,
 
 struct patch_request {
     const json_t *metadata;
+    const char *name;
 };
 
 static const struct atoll_field patch_table[] = {
     {"metadata", ATOLL_FIELD_JSON, offsetof(struct patch_request, metadata), 0, 0, NULL, 0},
+    {"name", ATOLL_FIELD_STRING, offsetof(struct patch_request, name), 0, 64, NULL, 0},
     {0},
 };
 
@@ -124,7 +127,9 @@ void atoll_rest_sandbox_patch(struct atoll_api_call *call, const uint8_t *bytes,
 
     if (r == 0)
         r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
-    if (r == 0)
+    if (r == 0 && request.name)
+        r = atoll_engine_set_name(call->engine, call->params.id, request.name, &error);
+    if (r == 0 && (request.metadata || !request.name))
         r = change_metadata(call, request.metadata, &error);
     atoll_body_done(&body);
     if (r < 0)

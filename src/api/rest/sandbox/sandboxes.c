@@ -6,6 +6,7 @@
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
+#include "base/text.h"
 
 struct atoll_sandbox *atoll_rest_find_sandbox(const struct atoll_api_call *call,
                                               struct atoll_error *err)
@@ -54,6 +55,23 @@ void atoll_rest_ignore(void *arg, const struct atoll_error *error)
 
 /* Create. */
 
+/* With getOrCreate, whose name is in params: answers with the sandbox that has it already. */
+static bool reply_existing(struct atoll_api_call *call)
+{
+    const char *name = call->params.name;
+    const struct atoll_sandbox *sandbox =
+        *name ? atoll_engine_find_name(call->engine, call->caller.tenant, name) : NULL;
+    struct atoll_buf buf;
+    struct atoll_json_out out;
+
+    if (!sandbox)
+        return false;
+    atoll_api_reply_init(&buf, &out);
+    atoll_view_sandbox(&out, NULL, sandbox);
+    atoll_api_reply(call, 200, &out);
+    return true;
+}
+
 static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll_error *error)
 {
     struct atoll_api_call *call = arg;
@@ -61,6 +79,9 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    /* Another request with the same name may have been faster. */
+    if (error && error->kind == ATOLL_ERR_ALREADY_EXISTS && reply_existing(call))
+        return;
     if (error) {
         atoll_api_fail(call, error);
         return;
@@ -99,9 +120,11 @@ void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes
     if (r == 0)
         r = atoll_rest_sandbox_check(&request, &body, &create, &error);
     create.owner = call->caller.tenant;
+    if (r == 0 && request.get_or_create)
+        (void)!atoll_text_copy(call->params.name, sizeof(call->params.name), request.options.name);
     if (r < 0)
         atoll_api_fail(call, &error);
-    else
+    else if (!reply_existing(call))
         atoll_engine_create(call->engine, &create, created, call);
     atoll_body_done(&body);
 }
