@@ -6,6 +6,7 @@
 #include "api/kit/file_batch.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
+#include "base/text.h"
 
 struct batch_call {
     struct atoll_file_batch batch;
@@ -78,6 +79,6 @@ void atoll_rest_file_batch(struct atoll_api_call *call, const uint8_t *bytes, si
                                   .each = batch_each,
                                   .done = batch_done,
                                   .arg = c};
-    (void)snprintf(c->batch.sandbox_id, sizeof(c->batch.sandbox_id), "%s", call->params.id);
+    (void)!atoll_text_copy(c->batch.sandbox_id, sizeof(c->batch.sandbox_id), call->params.id);
     atoll_file_batch_write(&c->batch);
 }
