@@ -34,7 +34,7 @@ static void accept_ready(void *arg, uint32_t events)
 
     (void)events;
     if (fd >= 0) {
-        atoll_agent_guest_open(a, fd);
+        atoll_agent_accepted_open(a, fd);
         return;
     }
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
@@ -145,7 +145,7 @@ static void done(struct atoll_agent *a)
     const int fds[] = {a->null_fd,       a->proc_fd,        a->config.listen_fd, a->config.conn_fd,
                        a->config.oom_fd, a->config.peak_fd, a->config.boot_id_fd};
 
-    atoll_agent_guests_drop(a);
+    atoll_agent_accepted_drop_all(a);
     atoll_agent_tunnels_drop(a);
     atoll_agent_conn_close(a);
     atoll_agent_execs_drop(a);
@@ -197,7 +197,7 @@ int atoll_agent_run(const struct atoll_agent_config *config, struct atoll_error 
     atoll_list_init(&a.ready);
     atoll_list_init(&a.drains);
     atoll_list_init(&a.jobs);
-    atoll_list_init(&a.guests);
+    atoll_list_init(&a.accepted);
     atoll_list_init(&a.tunnels);
     r = setup(&a, err);
     if (r == 0)

@@ -88,11 +88,11 @@ void atoll_agent_error(struct atoll_agent *a, uint32_t request, const struct ato
 void atoll_agent_event(struct atoll_agent *a, uint16_t type, const struct atoll_msg_desc *desc,
                        const void *msg);
 
-/* --- new connections (guest.c): the first frame says what a connection is --- */
+/* --- new connections (accepted.c): the first frame says what a connection is --- */
 
 /* Takes ownership of fd. */
-void atoll_agent_guest_open(struct atoll_agent *a, int fd);
-void atoll_agent_guests_drop(struct atoll_agent *a);
+void atoll_agent_accepted_open(struct atoll_agent *a, int fd);
+void atoll_agent_accepted_drop_all(struct atoll_agent *a);
 
 /* --- dispatch (dispatch.c) --- */
 
@@ -509,8 +509,8 @@ struct atoll_agent {
     struct atoll_watch listen_watch;
     struct atoll_timer accept_again;
     struct atoll_agent_conn conn;
-    struct atoll_list guests, tunnels;
-    size_t guest_count, tunnel_count;
+    struct atoll_list accepted, tunnels;
+    size_t accepted_count, tunnel_count;
     struct atoll_list jobs;
     size_t job_count;
 
