@@ -384,7 +384,7 @@ static void serve_stream(struct fake_request *q)
     if (strcmp(q->path, "/input") == 0) {
         memcpy(h->state + h->state_len, q->body, q->body_len);
         h->state_len += q->body_len;
-    } else if (strcmp(q->path, "/end") == 0 || strcmp(q->path, "/kill") == 0) {
+    } else if (strcmp(q->path, "/end") == 0 || strcmp(q->method, "DELETE") == 0) {
         h->counter = -1;
     } else if (strcmp(q->path, "/start") == 0 &&
                atoll_fd_write_all(q->fd, head, strlen(head)) == 0) {
@@ -414,31 +414,52 @@ static int extend(void *arg, const char *handle, uint32_t lease_s, char **ret_ur
 static int open_stream(struct atoll_remote_pump *pump, struct fake_http *h, const char *start,
                        int *ret_fd, struct atoll_error *error)
 {
+    static const char *const paths[] = {"", "/input", "/end", "/kill"};
     struct atoll_sync_call call = within(10000);
     struct curl_slist *headers = curl_slist_append(NULL, "X-A: b");
+    struct atoll_remote_open open = {.handle = "box",
+                                     .start_headers = headers,
+                                     .headers = headers,
+                                     .start_body = "go",
+                                     .start_body_len = 2,
+                                     .silence_ms = 60000,
+                                     .ops = &plain_ops,
+                                     .state = calloc(1, sizeof(bool))};
     char urls[4][128];
     int r;
 
-    (void)snprintf(urls[0], sizeof(urls[0]), "%s%s", h->url, start);
-    (void)snprintf(urls[1], sizeof(urls[1]), "%s/input", h->url);
-    (void)snprintf(urls[2], sizeof(urls[2]), "%s/end", h->url);
-    (void)snprintf(urls[3], sizeof(urls[3]), "%s/kill", h->url);
-    r = atoll_remote_pump_open(pump, &call,
-                               &(struct atoll_remote_open){.handle = "box",
-                                                           .start_url = urls[0],
-                                                           .input_url = urls[1],
-                                                           .end_url = urls[2],
-                                                           .kill_url = urls[3],
-                                                           .start_headers = headers,
-                                                           .headers = headers,
-                                                           .start_body = "go",
-                                                           .start_body_len = 2,
-                                                           .silence_ms = 60000,
-                                                           .ops = &plain_ops,
-                                                           .state = calloc(1, sizeof(bool))},
-                               ret_fd, error);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(urls); i++) {
+        (void)snprintf(urls[i], sizeof(urls[i]), "%s%s", h->url, i ? paths[i] : start);
+        open.to[i].url = urls[i];
+    }
+    r = atoll_remote_pump_open(pump, &call, &open, ret_fd, error);
     curl_slist_free_all(headers);
     return r;
+}
+
+/* A process that another request has started: only its output is asked for, and it cannot be told
+ * that its input ends. */
+static int open_running(struct atoll_remote_pump *pump, struct fake_http *h, int *ret_fd,
+                        struct atoll_error *error)
+{
+    struct atoll_sync_call call = within(10000);
+    struct atoll_remote_open open = {.handle = "box",
+                                     .running = true,
+                                     .silence_ms = 60000,
+                                     .ops = &plain_ops,
+                                     .state = calloc(1, sizeof(bool))};
+    char start[128], input[128], end[128];
+
+    (void)snprintf(start, sizeof(start), "%s/start", h->url);
+    (void)snprintf(input, sizeof(input), "%s/input", h->url);
+    (void)snprintf(end, sizeof(end), "%s/kill", h->url);
+    open.to[ATOLL_REMOTE_START].method = "GET";
+    open.to[ATOLL_REMOTE_START].url = start;
+    open.to[ATOLL_REMOTE_INPUT].method = "PUT";
+    open.to[ATOLL_REMOTE_INPUT].url = input;
+    open.to[ATOLL_REMOTE_KILL].method = "DELETE";
+    open.to[ATOLL_REMOTE_KILL].url = end;
+    return atoll_remote_pump_open(pump, &call, &open, ret_fd, error);
 }
 
 static void streams_and_leases_are_carried(void **state)
@@ -475,6 +496,18 @@ static void streams_and_leases_are_carried(void **state)
     (void)close(fd);
     while (fake_asked(h, "PUT /extend/box/90") == 0)
         (void)usleep(5000);
+    (void)pthread_mutex_lock(&h->lock);
+    h->counter = 0;
+    (void)pthread_mutex_unlock(&h->lock);
+    assert_int_equal(open_running(pump, h, &fd, &error), 0);
+    assert_int_equal(write(fd, "more", 4), 4);
+    assert_int_equal(shutdown(fd, SHUT_WR), 0);
+    while (fake_asked(h, "PUT /input") == 0 || fake_asked(h, "GET /start") == 0)
+        (void)usleep(5000);
+    (void)close(fd);
+    while (fake_asked(h, "DELETE /kill") == 0)
+        (void)usleep(5000);
+    assert_int_equal(fake_asked(h, "/end"), 1); /* of the first stream */
     (void)atoll_remote_pump_free(pump);
     (void)atoll_remote_leases_free(leases);
     (void)atoll_remote_http_free(http);

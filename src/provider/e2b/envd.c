@@ -311,7 +311,7 @@ static const struct atoll_remote_stream_ops stream_ops = {
 /* The requests of a stream, as pump.h wants them. */
 struct requests {
     struct envd envd;
-    char *urls[4];
+    char *urls[ATOLL_REMOTE_REQUESTS];
     struct curl_slist *start_headers, *headers;
     struct atoll_buf body;
 };
@@ -329,7 +329,12 @@ static void requests_done(struct requests *q)
 static int make_requests(struct requests *q, struct atoll_e2b_provider *p,
                          const struct atoll_e2b_remote *remote, struct atoll_error *err)
 {
-    static const char *const methods[] = {"Start", "SendInput", "CloseStdin", "SendSignal"};
+    static const char *const methods[] = {
+        [ATOLL_REMOTE_START] = "Start",
+        [ATOLL_REMOTE_INPUT] = "SendInput",
+        [ATOLL_REMOTE_END] = "CloseStdin",
+        [ATOLL_REMOTE_KILL] = "SendSignal",
+    };
     static const char *const argv[] = {ATOLL_REMOTE_AGENT, "--relay", ATOLL_REMOTE_SOCKET, NULL};
     static const char *const of_stream[] = {"Content-Type: application/connect+json",
                                             "Connect-Protocol-Version: 1", KEEPALIVE_HEADER};
@@ -356,26 +361,19 @@ int atoll_e2b_agent_dial(struct atoll_e2b_provider *p, const struct atoll_sync_c
 {
     struct stream *s = calloc(1, sizeof(*s));
     struct requests q = {0};
+    struct atoll_remote_open open = {
+        .handle = remote->handle, .silence_ms = SILENCE_MS, .ops = &stream_ops, .state = s};
     int r = s ? make_requests(&q, p, remote, err) : atoll_fail_errno(err, ENOMEM, "stream");
 
     if (r == 0) {
         atoll_e2b_events_init(&s->events);
-        r = atoll_remote_pump_open(p->pump, call,
-                                   &(struct atoll_remote_open){
-                                       .handle = remote->handle,
-                                       .start_url = q.urls[0],
-                                       .input_url = q.urls[1],
-                                       .end_url = q.urls[2],
-                                       .kill_url = q.urls[3],
-                                       .start_headers = q.start_headers,
-                                       .headers = q.headers,
-                                       .start_body = atoll_buf_head(&q.body),
-                                       .start_body_len = atoll_buf_size(&q.body),
-                                       .silence_ms = SILENCE_MS,
-                                       .ops = &stream_ops,
-                                       .state = s,
-                                   },
-                                   ret_fd, err);
+        for (size_t i = 0; i < ATOLL_REMOTE_REQUESTS; i++)
+            open.to[i].url = q.urls[i];
+        open.start_headers = q.start_headers;
+        open.headers = q.headers;
+        open.start_body = atoll_buf_head(&q.body);
+        open.start_body_len = atoll_buf_size(&q.body);
+        r = atoll_remote_pump_open(p->pump, call, &open, ret_fd, err);
     } else {
         free(s);
     }

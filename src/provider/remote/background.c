@@ -16,7 +16,7 @@ struct task {
     struct atoll_remote_pump *pump;
     struct atoll_remote_transfer transfer;
     char *url, *body;                         /* owned */
-    struct curl_slist *headers;               /* owned; NULL: those that extend a lease */
+    struct curl_slist *headers;               /* kill: owned */
     char handle[ATOLL_REMOTE_HANDLE_MAX + 1]; /* lease: the sandbox; else "" */
 };
 
@@ -61,14 +61,14 @@ static struct task *task_new(struct atoll_remote_pump *p)
 }
 
 /* A failure is harmless: killing is best effort, and a lease is retried. */
-static bool task_begin(struct task *e)
+static bool task_begin(struct task *e, const char *method, const struct curl_slist *headers)
 {
     if (!e->transfer.easy || !e->url || !e->body)
         return false;
     e->transfer.request = (struct atoll_remote_request){
-        .method = e->headers ? "POST" : e->pump->config.extend_method,
+        .method = method,
         .url = e->url,
-        .headers = e->headers ? e->headers : e->pump->config.extend_headers,
+        .headers = headers,
         .body = e->body,
         .body_len = strlen(e->body),
         .timeout_ms = TIMEOUT_MS,
@@ -78,19 +78,18 @@ static bool task_begin(struct task *e)
 
 void atoll_remote_background_kill(struct atoll_remote_pump *p, const struct atoll_remote_stream *s)
 {
-    struct task *e = task_new(p);
+    struct task *e = s->to[ATOLL_REMOTE_KILL].url ? task_new(p) : NULL;
     struct atoll_buf body;
 
     if (!e)
         return;
-    e->url = strdup(s->kill_url);
+    e->url = strdup(s->to[ATOLL_REMOTE_KILL].url);
     atoll_buf_init(&body, KILL_BODY_MAX);
     if (s->ops->kill(s->state, &body) == 0)
         e->body = strdup(atoll_buf_str(&body));
     atoll_buf_done(&body);
-    (void)!atoll_remote_headers(&e->headers, s->headers, NULL);
-    /* Without own headers the request would be sent with those of a lease, including the key. */
-    if (!e->headers || !task_begin(e))
+    if (atoll_remote_headers(&e->headers, s->headers, NULL) < 0 ||
+        !task_begin(e, s->to[ATOLL_REMOTE_KILL].method, e->headers))
         task_free(e);
 }
 
@@ -101,9 +100,9 @@ static void move_lease(struct atoll_remote_pump *p, const char *handle)
 
     if (e) {
         (void)snprintf(e->handle, sizeof(e->handle), "%s", handle);
-        if (c->extend(c->arg, handle, atoll_remote_leases_lease_s(c->leases), &e->url, &e->body) ==
+        if (c->extend(c->arg, handle, atoll_remote_leases_lease_s(c->leases), &e->url, &e->body) >=
                 0 &&
-            task_begin(e))
+            task_begin(e, c->extend_method, c->extend_headers))
             return;
         task_free(e);
     }

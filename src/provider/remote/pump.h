@@ -4,8 +4,8 @@
 
 /*
  * One thread that carries all streams to agents over HTTP and extends the time to live of
- * sandboxes. A stream is a process at the service: its output comes as the answer to the request
- * that starts it, its input is sent in further requests, one after the other. The engine has one
+ * sandboxes. A stream is a process at the service: its output comes as the answer to one request,
+ * which may also start it; its input is sent in further requests, one after the other. The engine has one
  * end of a socket pair, the thread the other. A half-close is passed on from the engine to the
  * process; the end of either side ends both.
  *
@@ -61,13 +61,26 @@ int atoll_remote_pump_new(const struct atoll_remote_pump_config *config,
 /* Ends the thread and closes every stream. */
 struct atoll_remote_pump *atoll_remote_pump_free(struct atoll_remote_pump *p);
 
-/* Everything is copied, except state. All requests are POST. */
+/* The requests of a stream. */
+enum {
+    ATOLL_REMOTE_START, /* its answer is the output */
+    ATOLL_REMOTE_INPUT,
+    ATOLL_REMOTE_END,  /* of input; may be missing */
+    ATOLL_REMOTE_KILL, /* may be missing */
+    ATOLL_REMOTE_REQUESTS
+};
+
+/* Everything is copied, except state and methods, which are constants. */
 struct atoll_remote_open {
     const char *handle;
-    const char *start_url, *input_url, *end_url, *kill_url;
+    struct {
+        const char *method; /* NULL: POST */
+        const char *url;    /* NULL: the service has no such request */
+    } to[ATOLL_REMOTE_REQUESTS];
     const struct curl_slist *start_headers, *headers; /* the latter for all but the start */
-    const void *start_body;
+    const void *start_body;                           /* NULL: the start has no body */
     size_t start_body_len;
+    bool running;       /* the process runs already: the stream is open at once */
     int64_t silence_ms; /* a stream on which nothing came for that long is broken */
     const struct atoll_remote_stream_ops *ops;
     void *state; /* ownership passes, also on failure */

@@ -24,8 +24,11 @@ struct atoll_remote_stream {
     const struct atoll_remote_stream_ops *ops;
     void *state; /* of ops; owned */
     char handle[ATOLL_REMOTE_HANDLE_MAX + 1];
-    char *start_url, *input_url, *end_url, *kill_url; /* owned */
-    struct curl_slist *headers, *start_headers;       /* owned */
+    struct {
+        const char *method;
+        char *url; /* owned; NULL: the service has no such request */
+    } to[ATOLL_REMOTE_REQUESTS];
+    struct curl_slist *headers, *start_headers; /* owned */
     struct atoll_remote_transfer start, input;
     struct atoll_buf start_body, input_body;
     struct atoll_buf out; /* output for the engine */
@@ -41,6 +44,7 @@ struct atoll_remote_stream {
     bool eof;      /* the engine has closed its writing side */
     bool hung_up;  /* the engine has closed its end */
     bool told_eof; /* the end of input was sent */
+    bool running;  /* see struct atoll_remote_open */
     bool spoke;    /* the process has written output */
     bool exited;   /* the process has ended */
     bool over;     /* nothing more comes from the service */

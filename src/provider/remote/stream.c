@@ -112,9 +112,11 @@ static void on_start_done(struct atoll_remote_transfer *t, CURLcode code)
 
 static void send_body(struct atoll_remote_stream *s)
 {
+    int which = s->told_eof ? ATOLL_REMOTE_END : ATOLL_REMOTE_INPUT;
+
     s->input.request = (struct atoll_remote_request){
-        .method = "POST",
-        .url = s->told_eof ? s->end_url : s->input_url,
+        .method = s->to[which].method,
+        .url = s->to[which].url,
         .headers = s->headers,
         .body = atoll_buf_head(&s->input_body),
         .body_len = atoll_buf_size(&s->input_body),
@@ -129,6 +131,8 @@ static void send_body(struct atoll_remote_stream *s)
 static void send_end(struct atoll_remote_stream *s)
 {
     s->told_eof = true;
+    if (!s->to[ATOLL_REMOTE_END].url)
+        return;
     atoll_buf_clear(&s->input_body);
     if (s->ops->end_input(s->state, &s->input_body) < 0)
         s->dead = true;
@@ -269,14 +273,15 @@ int64_t atoll_remote_stream_wait_ms(const struct atoll_remote_stream *s, int64_t
 static bool prepare(struct atoll_remote_stream *s, const struct atoll_remote_open *open)
 {
     (void)snprintf(s->handle, sizeof(s->handle), "%s", open->handle);
-    s->start_url = strdup(open->start_url);
-    s->input_url = strdup(open->input_url);
-    s->end_url = strdup(open->end_url);
-    s->kill_url = strdup(open->kill_url);
+    for (size_t i = 0; i < ATOLL_REMOTE_REQUESTS; i++) {
+        s->to[i].method = open->to[i].method ? open->to[i].method : "POST";
+        s->to[i].url = open->to[i].url ? strdup(open->to[i].url) : NULL;
+        if (open->to[i].url && !s->to[i].url)
+            return false;
+    }
     s->start = (struct atoll_remote_transfer){.easy = curl_easy_init(), .done = on_start_done};
     s->input = (struct atoll_remote_transfer){.easy = curl_easy_init(), .done = on_input_done};
-    return s->start_url && s->input_url && s->end_url && s->kill_url && s->start.easy &&
-           s->input.easy &&
+    return s->start.easy && s->input.easy &&
            atoll_buf_append(&s->start_body, open->start_body, open->start_body_len) == 0 &&
            atoll_remote_headers(&s->start_headers, open->start_headers, NULL) == 0 &&
            atoll_remote_headers(&s->headers, open->headers, NULL) == 0;
@@ -295,6 +300,7 @@ int atoll_remote_stream_new(struct atoll_remote_pump *p, const struct atoll_remo
     s->ops = open->ops;
     s->state = open->state;
     s->silence_ms = open->silence_ms;
+    s->running = open->running;
     s->fd = ATOLL_NO_FD;
     s->heard_ms = atoll_clock_ms();
     atoll_buf_init(&s->start_body, START_BODY_MAX);
@@ -312,14 +318,15 @@ int atoll_remote_stream_new(struct atoll_remote_pump *p, const struct atoll_remo
 void atoll_remote_stream_begin(struct atoll_remote_stream *s)
 {
     struct epoll_event event = {.events = 0, .data.ptr = s};
+    size_t body_len = atoll_buf_size(&s->start_body);
 
     s->start.request = (struct atoll_remote_request){
         .what = WHAT,
-        .method = "POST",
-        .url = s->start_url,
+        .method = s->to[ATOLL_REMOTE_START].method,
+        .url = s->to[ATOLL_REMOTE_START].url,
         .headers = s->start_headers,
-        .body = atoll_buf_head(&s->start_body),
-        .body_len = atoll_buf_size(&s->start_body),
+        .body = body_len > 0 ? atoll_buf_head(&s->start_body) : NULL,
+        .body_len = body_len,
         .sink = on_bytes,
         .sink_arg = s,
         .answer_max = REFUSAL_MAX,
@@ -327,6 +334,8 @@ void atoll_remote_stream_begin(struct atoll_remote_stream *s)
     if (epoll_ctl(s->pump->epoll_fd, EPOLL_CTL_ADD, s->fd, &event) < 0 ||
         atoll_remote_transfer_begin(s->pump, &s->start) < 0)
         s->dead = true;
+    else if (s->running)
+        atoll_remote_stream_opened(s);
 }
 
 struct atoll_remote_stream *atoll_remote_stream_free(struct atoll_remote_stream *s)
@@ -352,10 +361,8 @@ struct atoll_remote_stream *atoll_remote_stream_free(struct atoll_remote_stream 
     atoll_buf_done(&s->out);
     if (s->fd >= 0)
         (void)close(s->fd); /* takes it out of epoll as well */
-    free(s->start_url);
-    free(s->input_url);
-    free(s->end_url);
-    free(s->kill_url);
+    for (size_t i = 0; i < ATOLL_REMOTE_REQUESTS; i++)
+        free(s->to[i].url);
     free(s);
     return NULL;
 }
