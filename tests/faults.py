@@ -86,6 +86,8 @@ def writes():
         text = re.sub(r'"\s+"', "", path.read_text())
         for verb, table in re.findall(r'"(INSERT|DELETE|UPDATE)\b[^"]*? (?:INTO|FROM) (\w+)', text):
             yield verb.lower(), table
+        for table in re.findall(r'\.table = "(\w+)"', text):  # struct atoll_rows
+            yield "insert", table
         if path.name == "check.c":
             yield "pragma", ""
 
