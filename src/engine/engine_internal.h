@@ -187,7 +187,7 @@ struct atoll_sandbox {
     unsigned removals;          /* number of failed removals */
     bool hidden;                /* pooled, or used by the engine itself */
     bool unsaved;               /* the last write of its row failed */
-    bool stored;                /* it has a row in the store */
+    bool stored;                /* it has rows in the store */
     bool rows_left;             /* departing: rows of its execs are left in the store */
     struct atoll_timer departure;
     bool pooled;

@@ -69,7 +69,7 @@ int atoll_artifacts_accept(const struct atoll_engine *engine, const char *const 
     return r;
 }
 
-static int persist(const struct atoll_sandbox *s, struct atoll_error *err)
+static int persist(struct atoll_sandbox *s, struct atoll_error *err)
 {
     struct atoll_buf joined;
     int r = 0;
@@ -86,6 +86,7 @@ static int persist(const struct atoll_sandbox *s, struct atoll_error *err)
                                                  s->options.session_id ? s->options.session_id : "",
                                                  atoll_buf_str(&joined)},
                                              err);
+    s->stored = s->stored || r == 0; /* also if it fails before its own row is written */
     atoll_buf_done(&joined);
     return r;
 }
