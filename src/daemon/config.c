@@ -54,8 +54,8 @@ static const struct option {
      "host names of this daemon that clients use over TCP, in addition to\nlocalhost, IP addresses and the name of "
      "this host (none)"},
     {"pool", "ATOLL_POOL", KIND_COUNT, AT(pool), 1024, "0", "N",
-     "sandboxes kept ready in the pool, and as many with an interpreter for\neach "
-     "environment in which code runs repeatedly (0)"},
+     "sandboxes kept ready in the pool, and as many of each kind (template, disk,\nrunning "
+     "interpreter) that is requested repeatedly (0)"},
     {"max-sandboxes", "ATOLL_MAX_SANDBOXES", KIND_COUNT, AT(max_sandboxes), 65536, "4096", "N",
      "maximum number of sandboxes (4096)"},
     {"tenant-sandboxes", "ATOLL_TENANT_SANDBOXES", KIND_COUNT, AT(tenant_sandboxes), 65536, "0",

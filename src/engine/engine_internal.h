@@ -70,7 +70,7 @@ struct atoll_candidates {
 };
 
 /* Sandboxes of one kind that are created ahead of requests; pool.c. */
-#define ATOLL_POOL_CLASSES 4
+#define ATOLL_POOL_CLASSES 6
 struct atoll_pool_class {
     struct atoll_engine *engine;
     struct atoll_spec spec;  /* they are made from this */
@@ -418,6 +418,8 @@ void atoll_pool_done(struct atoll_engine *engine);
 /* Takes a ready sandbox that fits the request; NULL: none fits. */
 struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct atoll_spec *spec,
                                       const struct atoll_options *create);
+/* A client got this sandbox: more of its kind may be asked for. */
+void atoll_pool_note(const struct atoll_sandbox *sandbox);
 /* Drops the pooled sandboxes of a template that is being removed. */
 void atoll_pool_leave_template(struct atoll_engine *engine, const struct atoll_template *tmpl);
 void atoll_pool_refill(struct atoll_engine *engine);

@@ -98,7 +98,7 @@ def test_the_second_generation_is_always_secure(api, service, made):
     seen = info(api, sandbox)
     assert seen["envdAccessToken"] == sandbox["envdAccessToken"]
     assert seen["state"] == "running" and seen["metadata"] == {"a": "b"}
-    assert (seen["cpuCount"], seen["memoryMB"], seen["diskSizeMB"]) == (2, 1024, 256)
+    assert (seen["cpuCount"], seen["memoryMB"], seen["diskSizeMB"]) == (2, 1024, 10240)
     assert seen["lifecycle"] == {"onTimeout": "kill", "autoResume": False}
     assert seen["allowInternetAccess"] is False and seen["volumeMounts"] == []
     assert 298 <= when(seen["endAt"]) - when(seen["startedAt"]) <= 360

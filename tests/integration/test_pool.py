@@ -130,3 +130,14 @@ def test_a_template_on_which_some_wait_can_be_removed(pooled, rest, tmp_path):
     session = Session(rest)
     assert session.box.view["template"] == "host" and session.run("print(1)") == "1\n"
     session.destroy()
+
+
+def test_a_kind_that_is_asked_for_waits_in_the_pool(rest):
+    def is_pooled():
+        made = Box(rest, limits={"diskMB": 2048}, env={"MINE": "yes"})
+        pooled = made.view["pooled"]
+        assert made.view["limits"]["diskMB"] == 2048
+        assert made.out("echo $MINE; df -m --output=size / | tail -n 1").split()[0] == "yes"
+        made.destroy()
+        return pooled
+    wait_until(is_pooled, 60, lambda: "each one is made when it is asked for")

@@ -34,6 +34,7 @@ static void announce(struct atoll_sandbox *s)
         interpreters->handed_over(interpreters->arg, s->spec.id);
     atoll_sandbox_apply(s, ATOLL_ON_CREATED, "");
     atoll_lifetime_begin(s);
+    atoll_pool_note(s);
 }
 
 static void ignore(void *arg, const struct atoll_reply *answer)

@@ -11,7 +11,8 @@
  *
  * They are grouped in pool classes. The first class has sandboxes of the host template with default
  * limits, which fit every request that differs only in what can still be changed. The other classes
- * have sandboxes with a started interpreter, for kinds of sandboxes in which code ran repeatedly.
+ * are for kinds of sandboxes that were requested repeatedly, such as another template or a larger
+ * disk; and, with a started interpreter, for those in which code ran repeatedly.
  * The interpreter has its environment already: requests with variables of their own do not get such
  * a sandbox. Neither do requests that do not announce code, so that a tenant never finds a process
  * that it did not ask for.
@@ -68,7 +69,7 @@ static bool is_used(const struct atoll_pool_class *pool_class)
     return *pool_class->template_key != '\0';
 }
 
-/* The class with started interpreters for this kind, or NULL. */
+/* The class for this kind, or NULL. language "": without an interpreter; then it has no env. */
 static struct atoll_pool_class *find_class(struct atoll_engine *engine,
                                            const struct atoll_spec *spec, const char *language,
                                            const char *const *env)
@@ -127,18 +128,18 @@ static struct atoll_pool_class *longest_unasked(struct atoll_engine *engine)
     return found;
 }
 
-static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct atoll_sandbox *s)
+static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct atoll_sandbox *s,
+                                       const char *language, const char *const *with_env)
 {
     struct atoll_pool_class *pool_class = longest_unasked(engine);
-    char **env = s->options.env ? atoll_strings_dup(s->options.env) : NULL;
+    char **env = with_env ? atoll_strings_dup(with_env) : NULL;
 
-    if (s->options.env && !env)
+    if (with_env && !env)
         return NULL;
     clear(pool_class);
     (void)!atoll_text_copy(pool_class->template_key, sizeof(pool_class->template_key),
                            s->template_ref->key);
-    (void)!atoll_text_copy(pool_class->language, sizeof(pool_class->language),
-                           s->options.interpreter);
+    (void)!atoll_text_copy(pool_class->language, sizeof(pool_class->language), language);
     pool_class->env = env;
     pool_class->spec = (struct atoll_spec){.limits = s->spec.limits,
                                            .waived = s->spec.waived,
@@ -150,26 +151,49 @@ static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct
     return pool_class;
 }
 
-void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,
-                                   const char *language)
+/* Whether sandboxes like this one can be made before they are asked for. */
+static bool can_be_pooled(const struct atoll_sandbox *s)
 {
-    const struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
-    struct atoll_pool_class *pool_class;
+    const struct atoll_engine *engine = s->engine;
 
-    if (!s || engine->config.pool == 0 || s->entry != engine->builder ||
-        !s->options.env_is_common || !s->options.interpreter ||
-        strcmp(s->options.interpreter, language) != 0 || s->spec.persistent || *s->spec.image ||
-        s->options.mount_count > 0 || s->spec.network != ATOLL_NETWORK_NONE)
-        return;
-    pool_class = find_class(engine, &s->spec, language, s->options.env);
+    return engine->config.pool > 0 && s->entry == engine->builder && !s->spec.persistent &&
+           !*s->spec.image && s->options.mount_count == 0 && s->spec.network == ATOLL_NETWORK_NONE;
+}
+
+/* One more request for sandboxes of this kind. language "": without an interpreter. */
+static void note(const struct atoll_sandbox *s, const char *language, const char *const *env)
+{
+    struct atoll_engine *engine = s->engine;
+    struct atoll_pool_class *pool_class = find_class(engine, &s->spec, language, env);
+
     if (!pool_class)
-        pool_class = set_up(engine, s);
+        pool_class = set_up(engine, s, language, env);
     if (!pool_class)
         return;
     pool_class->asked++;
     pool_class->asked_ms = atoll_clock_ms();
     pool_class->failures = 0;
     atoll_pool_refill_soon(engine);
+}
+
+void atoll_engine_note_interpreter(struct atoll_engine *engine, const char *sandbox_id,
+                                   const char *language)
+{
+    const struct atoll_sandbox *s = atoll_engine_find(engine, sandbox_id);
+
+    if (s && can_be_pooled(s) && s->options.env_is_common && s->options.interpreter &&
+        strcmp(s->options.interpreter, language) == 0)
+        note(s, language, s->options.env);
+}
+
+void atoll_pool_note(const struct atoll_sandbox *s)
+{
+    const char *language = s->options.interpreter;
+
+    if (!can_be_pooled(s) || can_become(&first_class(s->engine)->spec, &s->spec))
+        return;
+    if (!language || !find_class(s->engine, &s->spec, language, s->options.env))
+        note(s, "", NULL);
 }
 
 void atoll_engine_set_interpreters(struct atoll_engine *engine,
@@ -392,6 +416,8 @@ struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct 
     first_class(engine)->failures = 0;
     if (!s && can_become(&first_class(engine)->spec, spec))
         s = first_alive(first_class(engine));
+    if (!s && (pool_class = find_class(engine, spec, "", NULL)) != NULL)
+        s = first_alive(pool_class);
     if (!s)
         return NULL;
     atoll_pool_forget(s);
