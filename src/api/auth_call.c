@@ -86,6 +86,17 @@ const char *atoll_api_owner_of(struct atoll_engine *engine, const char *sandbox_
     return view.owner;
 }
 
+void atoll_api_act_for_owner(struct atoll_api_call *call, enum atoll_scope scope,
+                             const char *credential)
+{
+    const char *owner = atoll_api_owner_of(call->engine, call->params.id);
+
+    call->caller = (struct atoll_caller){.scope = scope, .uid = (uid_t)-1};
+    (void)snprintf(call->caller.tenant, sizeof(call->caller.tenant), "%s",
+                   owner && *owner ? owner : ATOLL_TENANT_DEFAULT);
+    (void)snprintf(call->caller.key_id, sizeof(call->caller.key_id), "%s", credential);
+}
+
 bool atoll_api_sees_sandbox(const struct atoll_api_call *call, const struct atoll_sandbox *sandbox)
 {
     struct atoll_sandbox_view view;

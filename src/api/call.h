@@ -54,6 +54,10 @@ int atoll_api_enter_session(struct atoll_api_call *call, const char *id,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The tenant of a sandbox, "" if the sandbox does not exist; valid until the next event. */
 const char *atoll_api_owner_of(struct atoll_engine *engine, const char *sandbox_id);
+/* Makes the owner of the sandbox in params.id the caller, for a request that showed a token of the
+ * sandbox instead of a key. credential: in place of the key's id, in the audit log. */
+void atoll_api_act_for_owner(struct atoll_api_call *call, enum atoll_scope scope,
+                             const char *credential);
 bool atoll_api_sees_sandbox(const struct atoll_api_call *call, const struct atoll_sandbox *sandbox);
 
 /* The largest reply in one piece. */

@@ -93,20 +93,6 @@ static const char *query_or_empty(const struct atoll_api_call *call, const char 
     return value ? value : "";
 }
 
-/* The request acts for the owner of the sandbox, as the creator of the URL did. */
-static void set_caller(struct atoll_api_call *call)
-{
-    const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
-    struct atoll_sandbox_view view = {0};
-
-    if (sandbox)
-        atoll_sandbox_get(sandbox, &view);
-    call->caller = (struct atoll_caller){.scope = call->route->scope, .uid = (uid_t)-1};
-    (void)snprintf(call->caller.tenant, sizeof(call->caller.tenant), "%s",
-                   view.owner ? view.owner : ATOLL_TENANT_DEFAULT);
-    (void)snprintf(call->caller.key_id, sizeof(call->caller.key_id), "signed-url");
-}
-
 int atoll_signed_url_check(struct atoll_api_call *call, struct atoll_error *err)
 {
     struct atoll_signed_url url;
@@ -135,6 +121,7 @@ int atoll_signed_url_check(struct atoll_api_call *call, struct atoll_error *err)
                           "the signature of this URL is not valid");
     if ((int64_t)url.expires_unix_s * 1000 < atoll_clock_unix_ms())
         return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EKEYEXPIRED, "this URL has expired");
-    set_caller(call);
+    /* As the creator of the URL did. */
+    atoll_api_act_for_owner(call, call->route->scope, "signed-url");
     return 1;
 }

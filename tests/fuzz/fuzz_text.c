@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <string.h>
 #include "api/e2b/list_query.h"
+#include "api/kit/rfc3339.h"
 #include "api/preview_rules.h"
 #include "base/base64.h"
 #include "base/buf.h"
@@ -131,7 +132,7 @@ static void fuzz_time(const char *text, const char *other)
     int64_t us;
 
     (void)other;
-    (void)!atoll_e2b_time_parse(text, &us);
+    (void)!atoll_rfc3339_parse(text, &us);
     if (atoll_e2b_cursor_parse(text, &cursor) == 0 && cursor.unix_ms >= 0) {
         FUZZ_CHECK(atoll_text_is_id(cursor.id));
         atoll_e2b_cursor_format(&cursor, word);

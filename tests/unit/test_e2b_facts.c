@@ -84,7 +84,7 @@ static void what_others_made_is_closed(void **state)
 static void tokens_are_of_one_sandbox_and_purpose(void **state)
 {
     struct atoll_api one = {0}, other = {0};
-    char tokens[4][ATOLL_E2B_TOKEN_LEN + 1], again[ATOLL_E2B_TOKEN_LEN + 1];
+    char tokens[4][ATOLL_TOKEN_LEN + 1], again[ATOLL_TOKEN_LEN + 1];
 
     (void)state;
     memset(one.config.url_secret, 1, ATOLL_URL_SECRET_BYTES);
@@ -96,8 +96,8 @@ static void tokens_are_of_one_sandbox_and_purpose(void **state)
     atoll_e2b_envd_token(&one, "abc", again);
     assert_string_equal(tokens[0], again);
     for (size_t i = 0; i < 4; i++) {
-        assert_int_equal(strlen(tokens[i]), ATOLL_E2B_TOKEN_LEN);
-        assert_int_equal(strcspn(tokens[i], "+/="), ATOLL_E2B_TOKEN_LEN);
+        assert_int_equal(strlen(tokens[i]), ATOLL_TOKEN_LEN);
+        assert_int_equal(strcspn(tokens[i], "+/="), ATOLL_TOKEN_LEN);
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(tokens[i], tokens[j]);
     }

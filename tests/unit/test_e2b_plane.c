@@ -7,7 +7,7 @@
 
 static void send_head(const char *sandbox, const char *method, const char *type, size_t length)
 {
-    char token[ATOLL_E2B_TOKEN_LEN + 1], text[1024];
+    char token[ATOLL_TOKEN_LEN + 1], text[1024];
 
     atoll_e2b_envd_token(api, sandbox, token);
     (void)snprintf(text, sizeof(text),
@@ -92,7 +92,7 @@ static void looking_for_a_signature_is_limited(void **state)
 {
     struct atoll_api_config config = {
         .engine = &fake, .loop = rig.loop, .wrong_key_rate = {.per_second = 1, .burst = 2}};
-    char token[ATOLL_E2B_TOKEN_LEN + 1], right[ATOLL_E2B_SIGNATURE_MAX];
+    char token[ATOLL_TOKEN_LEN + 1], right[ATOLL_E2B_SIGNATURE_MAX];
     const char *answer = "";
 
     (void)state;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/e2b/list_query.h"
+#include "api/kit/rfc3339.h"
 #include "net/url.h"
 #include "test.h"
 
@@ -90,11 +91,11 @@ static void times_are_read(void **state)
 
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(good); i++) {
-        assert_int_equal(atoll_e2b_time_parse(good[i].text, &us), 0);
+        assert_int_equal(atoll_rfc3339_parse(good[i].text, &us), 0);
         assert_int_equal(us, good[i].unix_us);
     }
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(bad); i++)
-        assert_int_equal(atoll_e2b_time_parse(bad[i], &us), -EINVAL);
+        assert_int_equal(atoll_rfc3339_parse(bad[i], &us), -EINVAL);
 }
 
 static void cursors_come_back(void **state)

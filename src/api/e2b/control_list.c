@@ -9,6 +9,7 @@
 #include <strings.h>
 #include "api/e2b/e2b_internal.h"
 #include "api/e2b/list_query.h"
+#include "api/kit/rfc3339.h"
 #include "engine/json_memory.h"
 #include "net/url.h"
 
@@ -85,7 +86,7 @@ static int take_query(const struct atoll_api_call *call, struct query *q, struct
     if (r == 0)
         r = take_order(q, atoll_http_query(call->req, "order"),
                        atoll_http_query(call->req, "nextToken"), err);
-    if (r == 0 && after && atoll_e2b_time_parse(after, &q->started_after_us) < 0)
+    if (r == 0 && after && atoll_rfc3339_parse(after, &q->started_after_us) < 0)
         r = refuse(err, "startedAfter must be a time like 2026-01-31T12:00:00Z", after);
     if (r == 0)
         r = atoll_api_query_u64(call, "limit", 1, LIMIT, &q->limit, err);

@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include "api/call.h"
 #include "api/facade.h"
+#include "api/kit/token.h"
 
 /*
  * The E2B protocol, for unmodified E2B SDKs. It has two planes on the same port:
@@ -22,7 +23,6 @@ enum { ATOLL_E2B_OPTION_MAX_HOURS /* longest timeout; 0: unlimited */ };
 
 #define ATOLL_E2B_ENVD_PORT 49983
 #define ATOLL_E2B_INTERPRETER_PORT 49999
-#define ATOLL_E2B_TOKEN_LEN 43
 
 /* plane.c: open, close and serve of the facade; its state is the plane. Requests that are addressed
  * to a sandbox are served before previews: the hosts of sandboxes created by this facade are
@@ -50,12 +50,9 @@ void atoll_e2b_facts_done(struct atoll_e2b_facts *facts);
 /* The facts as facade_json; malloc'd. */
 char *atoll_e2b_facts_json(const struct atoll_e2b_facts *facts);
 
-/* Tokens are derived from the daemon's secret and the id: they are valid as long as the sandbox
- * exists, and are not stored. out holds ATOLL_E2B_TOKEN_LEN + 1 bytes. */
+/* Tokens (api/kit/token.h). out holds ATOLL_TOKEN_LEN + 1 bytes. */
 void atoll_e2b_envd_token(const struct atoll_api *api, const char *sandbox_id, char *out);
 void atoll_e2b_traffic_token(const struct atoll_api *api, const char *sandbox_id, char *out);
-/* Compares in constant time. shown NULL: no token was sent. */
-bool atoll_e2b_token_fits(const char *shown, const char *token);
 
 /* The header in which clients send the envd token, and the error text without a valid one. */
 #define ATOLL_E2B_TOKEN_HEADER "x-access-token"

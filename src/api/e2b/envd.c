@@ -112,7 +112,7 @@ static int check_files(const struct atoll_api_call *call, const char *token,
     const char *shown = atoll_http_header(call->req, ATOLL_E2B_TOKEN_HEADER);
 
     if (shown)
-        return atoll_e2b_token_fits(shown, token)
+        return atoll_token_fits(shown, token)
                    ? 0
                    : refuse(err, "access token present in header but does not match");
     if (!atoll_http_query(call->req, "signature"))
@@ -124,24 +124,13 @@ static int check_files(const struct atoll_api_call *call, const char *token,
                : refuse(err, "signature is already expired");
 }
 
-/* The holder of the token acts for the sandbox's owner. */
-static void set_caller(struct atoll_api_call *call, const struct atoll_sandbox *sandbox)
-{
-    struct atoll_sandbox_view view;
-
-    atoll_sandbox_get(sandbox, &view);
-    call->caller = (struct atoll_caller){.scope = ATOLL_SCOPE_WRITE, .uid = (uid_t)-1};
-    (void)snprintf(call->caller.tenant, sizeof(call->caller.tenant), "%s", view.owner);
-    (void)snprintf(call->caller.key_id, sizeof(call->caller.key_id), "sandbox-token");
-}
-
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
     const char *shown = atoll_http_header(call->req, ATOLL_E2B_TOKEN_HEADER);
     const char *path = call->route ? call->route->path : "";
     struct atoll_e2b_facts facts;
-    char token[ATOLL_E2B_TOKEN_LEN + 1];
+    char token[ATOLL_TOKEN_LEN + 1];
     bool secure;
 
     /* These requests reveal nothing secret, and need no token. */
@@ -150,13 +139,13 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
     atoll_e2b_facts_get(sandbox, &facts);
     secure = facts.secure;
     atoll_e2b_facts_done(&facts);
-    set_caller(call, sandbox);
+    atoll_api_act_for_owner(call, ATOLL_SCOPE_WRITE, "sandbox-token");
     if (!secure)
         return 0;
     atoll_e2b_envd_token(call->api, call->params.id, token);
     if (strcmp(path, "/files") == 0)
         return check_files(call, token, err);
-    return atoll_e2b_token_fits(shown, token) ? 0 : refuse(err, ATOLL_E2B_UNAUTHORIZED);
+    return atoll_token_fits(shown, token) ? 0 : refuse(err, ATOLL_E2B_UNAUTHORIZED);
 }
 
 static const struct atoll_protocol protocol = {.fail = fail, .admit = admit};

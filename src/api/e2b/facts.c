@@ -2,12 +2,8 @@
  * Facts: what this facade stores about a sandbox in addition to the engine's record, as
  * facade_json.
  */
-#include <openssl/crypto.h>
-#include <openssl/hmac.h>
 #include <string.h>
-#include "api/api_internal.h"
 #include "api/e2b/e2b.h"
-#include "base/base64.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
 
@@ -104,36 +100,12 @@ char *atoll_e2b_facts_json(const struct atoll_e2b_facts *facts)
 
 /* Tokens. */
 
-/* 32 bytes of a MAC in the URL-safe base64 alphabet, without padding. */
-static void make_token(const struct atoll_api *api, const char *purpose, const char *sandbox_id,
-                       char *out)
-{
-    char text[80], encoded[48];
-    uint8_t mac[EVP_MAX_MD_SIZE];
-    int n = snprintf(text, sizeof(text), "%s\n%s", purpose, sandbox_id);
-
-    if (n < 0 || (size_t)n >= sizeof(text) ||
-        !HMAC(EVP_sha256(), api->config.url_secret, ATOLL_URL_SECRET_BYTES, (const uint8_t *)text,
-              (size_t)n, mac, NULL))
-        abort();
-    atoll_base64_text(encoded, mac, 32);
-    for (size_t i = 0; i < ATOLL_E2B_TOKEN_LEN; i++)
-        out[i] = encoded[i] == '+' ? '-' : encoded[i] == '/' ? '_' : encoded[i];
-    out[ATOLL_E2B_TOKEN_LEN] = '\0';
-}
-
 void atoll_e2b_envd_token(const struct atoll_api *api, const char *sandbox_id, char *out)
 {
-    make_token(api, "atoll e2b envd 1", sandbox_id, out);
+    atoll_token_make(api, "atoll e2b envd 1", sandbox_id, out);
 }
 
 void atoll_e2b_traffic_token(const struct atoll_api *api, const char *sandbox_id, char *out)
 {
-    make_token(api, "atoll e2b traffic 1", sandbox_id, out);
-}
-
-bool atoll_e2b_token_fits(const char *shown, const char *token)
-{
-    return shown && strlen(shown) == ATOLL_E2B_TOKEN_LEN &&
-           CRYPTO_memcmp(shown, token, ATOLL_E2B_TOKEN_LEN) == 0;
+    atoll_token_make(api, "atoll e2b traffic 1", sandbox_id, out);
 }

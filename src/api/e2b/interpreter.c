@@ -71,10 +71,10 @@ static void reply_null(void *arg, const struct atoll_error *error)
 static int check_traffic(const struct atoll_api_call *call, struct atoll_error *err)
 {
     const char *shown = atoll_http_header(call->req, TRAFFIC_HEADER);
-    char token[ATOLL_E2B_TOKEN_LEN + 1];
+    char token[ATOLL_TOKEN_LEN + 1];
 
     atoll_e2b_traffic_token(call->api, call->params.id, token);
-    if (atoll_e2b_token_fits(shown, token))
+    if (atoll_token_fits(shown, token))
         return 0;
     return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EACCES, "%s",
                       shown ? "Sandbox is secured with traffic access token. Provided traffic "
@@ -89,13 +89,13 @@ static int check_traffic(const struct atoll_api_call *call, struct atoll_error *
 static int check_access(const struct atoll_api_call *call, struct atoll_error *err)
 {
     const char *shown = atoll_http_header(call->req, ATOLL_E2B_TOKEN_HEADER);
-    char token[ATOLL_E2B_TOKEN_LEN + 1];
+    char token[ATOLL_TOKEN_LEN + 1];
 
     if (!call->route || call->route->scope == ATOLL_SCOPE_PUBLIC ||
         (!shown && call->route->handler != execute))
         return 0;
     atoll_e2b_envd_token(call->api, call->params.id, token);
-    if (atoll_e2b_token_fits(shown, token))
+    if (atoll_token_fits(shown, token))
         return 0;
     return atoll_fail(err, ATOLL_ERR_UNAUTHENTICATED, EACCES, "%s", ATOLL_E2B_UNAUTHORIZED);
 }
@@ -103,7 +103,6 @@ static int check_access(const struct atoll_api_call *call, struct atoll_error *e
 static int admit(struct atoll_api_call *call, struct atoll_error *err)
 {
     const struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
-    struct atoll_sandbox_view view;
     struct atoll_e2b_facts facts;
     bool is_public, is_secure;
 
@@ -115,10 +114,7 @@ static int admit(struct atoll_api_call *call, struct atoll_error *err)
     atoll_e2b_facts_done(&facts);
     if ((!is_public && check_traffic(call, err) < 0) || (is_secure && check_access(call, err) < 0))
         return -EACCES;
-    atoll_sandbox_get(sandbox, &view);
-    call->caller = (struct atoll_caller){.scope = ATOLL_SCOPE_WRITE, .uid = (uid_t)-1};
-    (void)snprintf(call->caller.tenant, sizeof(call->caller.tenant), "%s", view.owner);
-    (void)snprintf(call->caller.key_id, sizeof(call->caller.key_id), "sandbox-port");
+    atoll_api_act_for_owner(call, ATOLL_SCOPE_WRITE, "sandbox-port");
     return 0;
 }
 

@@ -11,9 +11,6 @@
  * -ENOBUFS, -ENOMEM. */
 int atoll_e2b_metadata_decode(struct atoll_buf *out, const char *text) ATOLL_MUST_CHECK;
 
-/* RFC 3339: "2026-01-31T12:00:00.123456Z" or with an offset. -EINVAL. */
-int atoll_e2b_time_parse(const char *text, int64_t *ret_unix_us) ATOLL_MUST_CHECK;
-
 /* The last sandbox of a page, as an opaque token for the next request: base64url of "TIME__ID"
  * or "TIME__ID__asc". */
 struct atoll_e2b_cursor {

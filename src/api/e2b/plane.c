@@ -12,11 +12,15 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/e2b/envd.h"
+#include "api/kit/cors.h"
 #include "api/preview.h"
 #include "api/preview_rules.h"
 #include "base/text.h"
 
 #define ID_CHARS "abcdefghijklmnopqrstuvwxyz0123456789"
+#define EXPOSED                                                                                \
+    "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Connect-Protocol-Version, Location, " \
+    "Cache-Control, X-Content-Type-Options, Content-Disposition, Content-Range, X-Request-Id"
 #define PORT_TRIES 5
 #define TRAFFIC_HEADER "e2b-traffic-access-token"
 
@@ -193,13 +197,13 @@ static int by_signature(struct atoll_e2b_plane *plane, struct atoll_http_request
     struct atoll_sandbox *sandbox;
     struct atoll_sandbox_view view;
     const char *source = atoll_http_peer(req)->source;
-    char token[ATOLL_E2B_TOKEN_LEN + 1];
+    char token[ATOLL_TOKEN_LEN + 1];
 
     if (strcmp(atoll_http_path(req), "/files") != 0 || !atoll_http_query(req, "signature") ||
         !is_own_host(api, req))
         return 0;
     if (atoll_http_method(req) == ATOLL_OPTIONS) {
-        atoll_plane_preflight(req);
+        atoll_cors_preflight(req);
         return -EINVAL;
     }
     /* The search tries the token of every sandbox, so failed requests are rate-limited. */
@@ -228,12 +232,12 @@ static bool may_pass(struct atoll_e2b_plane *plane, struct atoll_http_request *r
                      const struct atoll_e2b_facts *facts)
 {
     const char *shown = atoll_http_header(req, TRAFFIC_HEADER);
-    char token[ATOLL_E2B_TOKEN_LEN + 1];
+    char token[ATOLL_TOKEN_LEN + 1];
 
     if (facts->public_traffic)
         return true;
     atoll_e2b_traffic_token(plane->api, id, token);
-    if (atoll_e2b_token_fits(shown, token))
+    if (atoll_token_fits(shown, token))
         return true;
     if (shown)
         atoll_plane_refuse(req, 403,
@@ -252,11 +256,11 @@ static void dispatch(struct atoll_e2b_plane *plane, struct atoll_http_request *r
 {
     switch (to->port) {
     case ATOLL_E2B_ENVD_PORT:
-        atoll_plane_allow_origins(req);
+        atoll_cors_allow(req, EXPOSED);
         atoll_api_call_start_in(plane->api, req, &atoll_e2b_envd_routes, to->id);
         return;
     case ATOLL_E2B_INTERPRETER_PORT:
-        atoll_plane_allow_origins(req);
+        atoll_cors_allow(req, EXPOSED);
         atoll_api_call_start_in(plane->api, req, &atoll_e2b_interpreter_routes, to->id);
         return;
     default:
@@ -349,7 +353,7 @@ bool atoll_e2b_serve(void *state, struct atoll_http_request *req)
         return r < 0;
     if (atoll_http_method(req) == ATOLL_OPTIONS &&
         (to.port == ATOLL_E2B_ENVD_PORT || to.port == ATOLL_E2B_INTERPRETER_PORT))
-        atoll_plane_preflight(req);
+        atoll_cors_preflight(req);
     else if (plane->api->draining)
         atoll_plane_refuse(req, 503, "The daemon is shutting down\n");
     else

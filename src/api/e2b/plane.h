@@ -35,10 +35,6 @@ void atoll_plane_no_sandbox(struct atoll_http_request *req, const char *id);
 void atoll_plane_no_port(struct atoll_http_request *req, const char *id, uint16_t port);
 /* 400, 403 …: plain text, as E2B's proxy sends it. */
 void atoll_plane_refuse(struct atoll_http_request *req, int status, const char *text);
-/* Sets the CORS headers that let pages of any origin read the response. */
-void atoll_plane_allow_origins(struct atoll_http_request *req);
-/* Answers OPTIONS. */
-void atoll_plane_preflight(struct atoll_http_request *req);
 
 /* ports.c: servers inside sandboxes. */
 

@@ -6,10 +6,6 @@
 #include <string.h>
 #include "api/e2b/plane.h"
 
-#define EXPOSED                                                                                \
-    "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Connect-Protocol-Version, Location, " \
-    "Cache-Control, X-Content-Type-Options, Content-Disposition, Content-Range, X-Request-Id"
-
 static bool is_navigation(const struct atoll_http_request *req)
 {
     const char *accept = atoll_http_header(req, "accept");
@@ -54,25 +50,4 @@ void atoll_plane_no_port(struct atoll_http_request *req, const char *id, uint16_
 void atoll_plane_refuse(struct atoll_http_request *req, int status, const char *text)
 {
     atoll_http_respond(req, status, "text/plain; charset=utf-8", text, strlen(text));
-}
-
-void atoll_plane_allow_origins(struct atoll_http_request *req)
-{
-    if (!atoll_http_header(req, "origin"))
-        return;
-    (void)atoll_http_set_header(req, "Access-Control-Allow-Origin", "*");
-    (void)atoll_http_set_header(req, "Access-Control-Expose-Headers", EXPOSED);
-}
-
-void atoll_plane_preflight(struct atoll_http_request *req)
-{
-    const char *headers = atoll_http_header(req, "access-control-request-headers");
-
-    (void)atoll_http_set_header(req, "Access-Control-Allow-Origin", "*");
-    (void)atoll_http_set_header(req, "Access-Control-Allow-Methods",
-                                "GET, HEAD, POST, PUT, PATCH, DELETE");
-    (void)atoll_http_set_header(req, "Access-Control-Allow-Headers", headers ? headers : "*");
-    (void)atoll_http_set_header(req, "Access-Control-Max-Age", "7200");
-    (void)atoll_http_set_header(req, "Vary", "Access-Control-Request-Headers");
-    atoll_http_respond(req, 204, NULL, NULL, 0);
 }

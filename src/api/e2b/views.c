@@ -70,7 +70,7 @@ static void view_names(struct atoll_json_out *out, const struct atoll_sandbox_vi
 static void view_envd_token(struct atoll_json_out *out, const struct atoll_api *api, const char *id,
                             const struct atoll_e2b_facts *facts)
 {
-    char token[ATOLL_E2B_TOKEN_LEN + 1];
+    char token[ATOLL_TOKEN_LEN + 1];
 
     if (!facts->secure)
         return;
@@ -83,7 +83,7 @@ void atoll_e2b_view_made(struct atoll_json_out *out, const struct atoll_api *api
 {
     struct atoll_sandbox_view v;
     struct atoll_e2b_facts facts;
-    char token[ATOLL_E2B_TOKEN_LEN + 1];
+    char token[ATOLL_TOKEN_LEN + 1];
 
     atoll_sandbox_get(sandbox, &v);
     atoll_e2b_facts_get(sandbox, &facts);

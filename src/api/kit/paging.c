@@ -7,7 +7,7 @@
 
 #define LIMIT_MAX 1000
 
-static int take_cursor(struct atoll_rest_page *page, const char *text, struct atoll_error *err)
+static int take_cursor(struct atoll_page *page, const char *text, struct atoll_error *err)
 {
     const char *dash = text ? strchr(text, '-') : NULL;
     char number[24];
@@ -30,37 +30,35 @@ bad:
                       "?cursor= must be the next_cursor of the page before (got \"%.48s\")", text);
 }
 
-int atoll_rest_page_take(const struct atoll_api_call *call, struct atoll_rest_page *ret,
-                         struct atoll_error *err)
+int atoll_page_take(const struct atoll_api_call *call, struct atoll_page *ret,
+                    struct atoll_error *err)
 {
     int r;
 
-    *ret = (struct atoll_rest_page){0};
+    *ret = (struct atoll_page){0};
     r = atoll_api_query_u64(call, "limit", 1, LIMIT_MAX, &ret->limit, err);
     return r < 0 ? r : take_cursor(ret, atoll_http_query(call->req, "cursor"), err);
 }
 
-int atoll_rest_page_compare(int64_t a_unix_ms, const char *a_id, int64_t b_unix_ms,
-                            const char *b_id)
+int atoll_page_compare(int64_t a_unix_ms, const char *a_id, int64_t b_unix_ms, const char *b_id)
 {
     if (a_unix_ms != b_unix_ms)
         return a_unix_ms < b_unix_ms ? -1 : 1;
     return strcmp(a_id, b_id);
 }
 
-bool atoll_rest_page_has(const struct atoll_rest_page *page, int64_t created_unix_ms,
-                         const char *id)
+bool atoll_page_has(const struct atoll_page *page, int64_t created_unix_ms, const char *id)
 {
     return !page->has_cursor ||
-           atoll_rest_page_compare(created_unix_ms, id, page->after_ms, page->after_id) > 0;
+           atoll_page_compare(created_unix_ms, id, page->after_ms, page->after_id) > 0;
 }
 
-size_t atoll_rest_page_shown(const struct atoll_rest_page *page, size_t count)
+size_t atoll_page_shown(const struct atoll_page *page, size_t count)
 {
     return page->limit && page->limit < count ? (size_t)page->limit : count;
 }
 
-void atoll_rest_page_write(struct atoll_json_out *out, int64_t created_unix_ms, const char *id)
+void atoll_page_write(struct atoll_json_out *out, int64_t created_unix_ms, const char *id)
 {
     char text[64];
 

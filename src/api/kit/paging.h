@@ -5,7 +5,7 @@
  * ?limit= and ?cursor= of a list sorted by age, oldest first. A cursor names the last element of
  * the previous page, so that elements created or removed in between do not shift the pages.
  */
-struct atoll_rest_page {
+struct atoll_page {
     uint64_t limit; /* 0: unlimited */
     bool has_cursor;
     int64_t after_ms;
@@ -13,15 +13,13 @@ struct atoll_rest_page {
 };
 
 /* INVALID_ARGUMENT. */
-int atoll_rest_page_take(const struct atoll_api_call *call, struct atoll_rest_page *ret,
-                         struct atoll_error *err) ATOLL_MUST_CHECK;
+int atoll_page_take(const struct atoll_api_call *call, struct atoll_page *ret,
+                    struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Whether the element comes after the previous page. */
-bool atoll_rest_page_has(const struct atoll_rest_page *page, int64_t created_unix_ms,
-                         const char *id);
+bool atoll_page_has(const struct atoll_page *page, int64_t created_unix_ms, const char *id);
 /* How many of `count` elements are on this page. */
-size_t atoll_rest_page_shown(const struct atoll_rest_page *page, size_t count);
+size_t atoll_page_shown(const struct atoll_page *page, size_t count);
 /* Writes next_cursor, which names the last element shown; call it if there are more. */
-void atoll_rest_page_write(struct atoll_json_out *out, int64_t created_unix_ms, const char *id);
+void atoll_page_write(struct atoll_json_out *out, int64_t created_unix_ms, const char *id);
 /* The sort order of lists. */
-int atoll_rest_page_compare(int64_t a_unix_ms, const char *a_id, int64_t b_unix_ms,
-                            const char *b_id);
+int atoll_page_compare(int64_t a_unix_ms, const char *a_id, int64_t b_unix_ms, const char *b_id);

@@ -40,11 +40,11 @@ static int by_age(const void *left, const void *right)
 
     atoll_exec_get(*(struct atoll_exec *const *)left, &a);
     atoll_exec_get(*(struct atoll_exec *const *)right, &b);
-    return atoll_rest_page_compare(a.started_unix_ms, a.id, b.started_unix_ms, b.id);
+    return atoll_page_compare(a.started_unix_ms, a.id, b.started_unix_ms, b.id);
 }
 
 /* Bounded by the number of records that the engine keeps per sandbox. */
-static struct atoll_exec **gather(struct atoll_sandbox *sandbox, const struct atoll_rest_page *page,
+static struct atoll_exec **gather(struct atoll_sandbox *sandbox, const struct atoll_page *page,
                                   size_t *ret_count)
 {
     struct atoll_exec **found, *exec;
@@ -56,7 +56,7 @@ static struct atoll_exec **gather(struct atoll_sandbox *sandbox, const struct at
     found = atoll_api_alloc((count + 1) * sizeof(struct atoll_exec *));
     for (pos = 0; kept < count && (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
         atoll_exec_get(exec, &view);
-        if (atoll_rest_page_has(page, view.started_unix_ms, view.id))
+        if (atoll_page_has(page, view.started_unix_ms, view.id))
             found[kept++] = exec;
     }
     qsort(found, kept, sizeof(struct atoll_exec *), by_age);
@@ -69,19 +69,19 @@ void atoll_rest_exec_list(struct atoll_api_call *call, const uint8_t *body ATOLL
 {
     struct atoll_error error;
     struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, &error);
-    struct atoll_rest_page page;
+    struct atoll_page page;
     struct atoll_exec **found;
     struct atoll_exec_view last;
     struct atoll_buf buf;
     struct atoll_json_out out;
     size_t count, shown;
 
-    if (!sandbox || atoll_rest_page_take(call, &page, &error) < 0) {
+    if (!sandbox || atoll_page_take(call, &page, &error) < 0) {
         atoll_api_fail(call, &error);
         return;
     }
     found = gather(sandbox, &page, &count);
-    shown = atoll_rest_page_shown(&page, count);
+    shown = atoll_page_shown(&page, count);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "execs", '[');
@@ -90,7 +90,7 @@ void atoll_rest_exec_list(struct atoll_api_call *call, const uint8_t *body ATOLL
     atoll_json_close(&out, ']');
     if (shown < count) {
         atoll_exec_get(found[shown - 1], &last);
-        atoll_rest_page_write(&out, last.started_unix_ms, last.id);
+        atoll_page_write(&out, last.started_unix_ms, last.id);
     }
     free(found);
     atoll_json_close(&out, '}');

@@ -107,7 +107,7 @@ static int take_id(const struct atoll_api_call *call, const char *name, const ch
 
 struct filter {
     const char *sandbox, *session; /* NULL: any */
-    struct atoll_rest_page page;
+    struct atoll_page page;
 };
 
 static int take_filter(struct atoll_api_call *call, struct filter *f, struct atoll_error *err)
@@ -118,7 +118,7 @@ static int take_filter(struct atoll_api_call *call, struct filter *f, struct ato
         r = take_id(call, "sandbox", &f->sandbox, err);
     if (r == 0)
         r = take_id(call, "session", &f->session, err);
-    return r < 0 ? r : atoll_rest_page_take(call, &f->page, err);
+    return r < 0 ? r : atoll_page_take(call, &f->page, err);
 }
 
 static bool passes(const struct atoll_api_call *call, const struct filter *f,
@@ -127,7 +127,7 @@ static bool passes(const struct atoll_api_call *call, const struct filter *f,
     return atoll_api_sees(call, view->owner) &&
            (!f->sandbox || strcmp(f->sandbox, view->sandbox_id) == 0) &&
            (!f->session || strcmp(f->session, view->session_id) == 0) &&
-           atoll_rest_page_has(&f->page, view->created_unix_ms, view->sandbox_id);
+           atoll_page_has(&f->page, view->created_unix_ms, view->sandbox_id);
 }
 
 static void list_sets(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
@@ -163,7 +163,7 @@ static void list_sets(struct atoll_api_call *call, const uint8_t *body ATOLL_UNU
     }
     atoll_json_close(&out, ']');
     if (more)
-        atoll_rest_page_write(&out, last.created_unix_ms, last.sandbox_id);
+        atoll_page_write(&out, last.created_unix_ms, last.sandbox_id);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);
 }

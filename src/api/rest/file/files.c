@@ -4,7 +4,7 @@
 #include "api/rest/file/files.h"
 #include <errno.h>
 #include <string.h>
-#include "api/kit/listing.h"
+#include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 
@@ -172,7 +172,7 @@ void atoll_rest_file_remove(struct atoll_api_call *call, const uint8_t *body ATO
 
 static void list_entry(void *arg, const struct atoll_am_entry *entry)
 {
-    struct atoll_rest_listing *l = arg;
+    struct atoll_list_reply *l = arg;
 
     atoll_view_entry(&l->out, NULL, entry);
 }
@@ -191,5 +191,5 @@ void atoll_rest_file_list(struct atoll_api_call *call, const uint8_t *body ATOLL
         return;
     }
     atoll_files_list(call->engine, call->params.id, t.user, t.path, (uint32_t)depth, list_entry,
-                     atoll_rest_listing_done, atoll_rest_listing_new(call, "entries", ']'));
+                     atoll_list_reply_done, atoll_list_reply_new(call, "entries", ']'));
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "api/fields.h"
 #include "api/json_out.h"
-#include "api/kit/listing.h"
+#include "api/kit/list_reply.h"
 #include "api/rest/file/files.h"
 #include "api/rest/rest_internal.h"
 #include "base/base64.h"
@@ -18,7 +18,7 @@
 
 static void list_one(void *arg, const char *name, const uint8_t *value, size_t n)
 {
-    struct atoll_rest_listing *l = arg;
+    struct atoll_list_reply *l = arg;
 
     atoll_json_open(&l->out, name, '{');
     if (atoll_json_utf8_prefix(value, n) == n)
@@ -35,8 +35,7 @@ void atoll_rest_xattr_list(struct atoll_api_call *call, const uint8_t *body ATOL
 
     if (atoll_rest_file_target(call, &t))
         atoll_files_xattrs(call->engine, call->params.id, t.user, t.path, list_one,
-                           atoll_rest_listing_done,
-                           atoll_rest_listing_new(call, "attributes", '}'));
+                           atoll_list_reply_done, atoll_list_reply_new(call, "attributes", '}'));
 }
 
 /* Setting: {"path","name","value"|"base64","user"?}. */

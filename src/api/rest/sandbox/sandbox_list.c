@@ -23,7 +23,7 @@ struct filter {
     } pairs[PAIRS_MAX]; /* of the metadata; all must match */
     size_t pair_count;
     char pair_text[PAIR_BYTES_MAX];
-    struct atoll_rest_page page;
+    struct atoll_page page;
 };
 
 static int take_state(struct filter *f, const char *state, struct atoll_error *err)
@@ -71,7 +71,7 @@ static int take_filter(const struct atoll_api_call *call, struct filter *f, stru
     f->template_name = atoll_http_query(call->req, "template");
     if (r == 0)
         r = take_metadata(f, atoll_http_query(call->req, "metadata"), err);
-    return r < 0 ? r : atoll_rest_page_take(call, &f->page, err);
+    return r < 0 ? r : atoll_page_take(call, &f->page, err);
 }
 
 static bool has_pairs(const struct filter *f, const char *metadata_json)
@@ -134,7 +134,7 @@ static void finish(void *arg)
 
     atoll_json_close(&l->out, ']');
     if (l->more)
-        atoll_rest_page_write(&l->out, l->last_unix_ms, l->last_id);
+        atoll_page_write(&l->out, l->last_unix_ms, l->last_id);
     atoll_json_close(&l->out, '}');
     atoll_api_reply(l->call, 200, &l->out);
     free(l);
@@ -144,7 +144,7 @@ void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body AT
                              size_t n ATOLL_UNUSED)
 {
     struct list *l = atoll_api_alloc(sizeof(*l));
-    const struct atoll_rest_page *page = &l->filter.page;
+    const struct atoll_page *page = &l->filter.page;
     struct atoll_error error;
 
     l->call = call;

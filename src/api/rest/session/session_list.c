@@ -23,12 +23,12 @@ static int by_age(const void *left, const void *right)
 
     atoll_session_get(*(struct atoll_session *const *)left, &a);
     atoll_session_get(*(struct atoll_session *const *)right, &b);
-    return atoll_rest_page_compare(a.created_unix_ms, a.id, b.created_unix_ms, b.id);
+    return atoll_page_compare(a.created_unix_ms, a.id, b.created_unix_ms, b.id);
 }
 
 /* Bounded by the maximum number of sandboxes. */
-static struct atoll_session **gather(struct atoll_api_call *call,
-                                     const struct atoll_rest_page *page, size_t *ret_count)
+static struct atoll_session **gather(struct atoll_api_call *call, const struct atoll_page *page,
+                                     size_t *ret_count)
 {
     struct atoll_session **found, *session;
     struct atoll_session_view view;
@@ -38,7 +38,7 @@ static struct atoll_session **gather(struct atoll_api_call *call,
         count++;
     found = atoll_api_alloc((count + 1) * sizeof(struct atoll_session *));
     for (pos = 0; kept < count && (session = next_seen(call, &pos, &view));)
-        if (atoll_rest_page_has(page, view.created_unix_ms, view.id))
+        if (atoll_page_has(page, view.created_unix_ms, view.id))
             found[kept++] = session;
     qsort(found, kept, sizeof(struct atoll_session *), by_age);
     *ret_count = kept;
@@ -48,7 +48,7 @@ static struct atoll_session **gather(struct atoll_api_call *call,
 void atoll_rest_session_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                              size_t n ATOLL_UNUSED)
 {
-    struct atoll_rest_page page;
+    struct atoll_page page;
     struct atoll_session **found;
     struct atoll_session_view last;
     struct atoll_error error;
@@ -56,12 +56,12 @@ void atoll_rest_session_list(struct atoll_api_call *call, const uint8_t *body AT
     struct atoll_json_out out;
     size_t count, shown;
 
-    if (atoll_rest_page_take(call, &page, &error) < 0) {
+    if (atoll_page_take(call, &page, &error) < 0) {
         atoll_api_fail(call, &error);
         return;
     }
     found = gather(call, &page, &count);
-    shown = atoll_rest_page_shown(&page, count);
+    shown = atoll_page_shown(&page, count);
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "sessions", '[');
@@ -70,7 +70,7 @@ void atoll_rest_session_list(struct atoll_api_call *call, const uint8_t *body AT
     atoll_json_close(&out, ']');
     if (shown < count) {
         atoll_session_get(found[shown - 1], &last);
-        atoll_rest_page_write(&out, last.created_unix_ms, last.id);
+        atoll_page_write(&out, last.created_unix_ms, last.id);
     }
     atoll_json_close(&out, '}');
     free(found);

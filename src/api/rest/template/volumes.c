@@ -4,7 +4,7 @@
  */
 #include <errno.h>
 #include "api/fields.h"
-#include "api/kit/listing.h"
+#include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/text.h"
@@ -61,7 +61,7 @@ void atoll_rest_sandbox_snapshot(struct atoll_api_call *call, const uint8_t *byt
 
 static void list_one(void *arg, const struct atoll_volume_view *view)
 {
-    struct atoll_rest_listing *l = arg;
+    struct atoll_list_reply *l = arg;
 
     atoll_json_open(&l->out, NULL, '{');
     atoll_json_text(&l->out, "name", view->name);
@@ -74,8 +74,7 @@ void atoll_rest_volume_list(struct atoll_api_call *call, const uint8_t *body ATO
                             size_t n ATOLL_UNUSED)
 {
     atoll_volumes_list(call->engine, call->caller.tenant, atoll_http_query(call->req, "provider"),
-                       list_one, atoll_rest_listing_done,
-                       atoll_rest_listing_new(call, "volumes", ']'));
+                       list_one, atoll_list_reply_done, atoll_list_reply_new(call, "volumes", ']'));
 }
 
 void atoll_rest_volume_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

@@ -1,9 +1,9 @@
-#include "api/kit/listing.h"
+#include "api/kit/list_reply.h"
 
-struct atoll_rest_listing *atoll_rest_listing_new(struct atoll_api_call *call, const char *name,
-                                                  char closing)
+struct atoll_list_reply *atoll_list_reply_new(struct atoll_api_call *call, const char *name,
+                                              char closing)
 {
-    struct atoll_rest_listing *l = atoll_api_alloc(sizeof(*l));
+    struct atoll_list_reply *l = atoll_api_alloc(sizeof(*l));
 
     l->call = call;
     l->closing = closing;
@@ -13,9 +13,9 @@ struct atoll_rest_listing *atoll_rest_listing_new(struct atoll_api_call *call, c
     return l;
 }
 
-void atoll_rest_listing_done(void *arg, const struct atoll_error *error)
+void atoll_list_reply_done(void *arg, const struct atoll_error *error)
 {
-    struct atoll_rest_listing *l = arg;
+    struct atoll_list_reply *l = arg;
 
     if (error) {
         atoll_api_fail(l->call, error);
