@@ -24,6 +24,13 @@ static bool is_alive(const struct atoll_sessions *sessions, const struct atoll_s
 }
 
 /* If the row cannot be dropped, the next start of the daemon drops it. */
+void atoll_session_free(struct atoll_session *session)
+{
+    if (session)
+        free(session->agent_config);
+    free(session);
+}
+
 static void forget(struct atoll_sessions *sessions, struct atoll_session *session)
 {
     struct atoll_error error;
@@ -32,7 +39,7 @@ static void forget(struct atoll_sessions *sessions, struct atoll_session *sessio
         atoll_log(ATOLL_LOG_ERROR, "session not dropped from the store", "session", session->id,
                   "error", error.text, NULL);
     (void)atoll_map_remove(&sessions->by_id, session->id);
-    free(session);
+    atoll_session_free(session);
 }
 
 /* Removes sessions whose sandbox is gone. Sandboxes do not report their end to this module. */
@@ -56,6 +63,7 @@ int atoll_sessions_store(struct atoll_sessions *sessions, const struct atoll_ses
         .owner = session->owner,
         .start_exec = session->start_exec,
         .created_unix_ms = session->created_unix_ms,
+        .agent_config = session->agent_config,
     };
 
     return sessions->store ? atoll_store_put_session(sessions->store, &row, err) : 0;
@@ -70,12 +78,12 @@ int atoll_sessions_add(struct atoll_sessions *sessions, struct atoll_session *se
     sweep(sessions);
     r = atoll_map_put(&sessions->by_id, session->id, session);
     if (r < 0) {
-        free(session);
+        atoll_session_free(session);
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r, "out of memory for a session");
     }
     r = atoll_sessions_store(sessions, session, err);
     if (r < 0)
-        free(atoll_map_remove(&sessions->by_id, session->id));
+        atoll_session_free(atoll_map_remove(&sessions->by_id, session->id));
     return r;
 }
 
@@ -89,12 +97,13 @@ static int load_row(void *arg, const struct atoll_store_session *row, struct ato
         atoll_text_copy(s->environment, sizeof(s->environment), row->environment) < 0 ||
         atoll_text_copy(s->owner, sizeof(s->owner), row->owner) < 0 ||
         atoll_text_copy(s->start_exec, sizeof(s->start_exec), row->start_exec) < 0) {
-        free(s);
+        atoll_session_free(s);
         return atoll_fail_errno(err, EBADMSG, "a session in the store");
     }
     s->created_unix_ms = row->created_unix_ms;
+    s->agent_config = row->agent_config ? strdup(row->agent_config) : NULL;
     if (atoll_map_put(&sessions->by_id, s->id, s) < 0) {
-        free(s);
+        atoll_session_free(s);
         return atoll_fail_errno(err, ENOMEM, "sessions");
     }
     return 0;
@@ -134,7 +143,7 @@ struct atoll_sessions *atoll_sessions_free(struct atoll_sessions *sessions)
     if (!sessions)
         return NULL;
     while ((session = atoll_map_next(&sessions->by_id, &pos)))
-        free(session);
+        atoll_session_free(session);
     atoll_map_done(&sessions->by_id);
     free(sessions);
     return NULL;
@@ -184,6 +193,7 @@ void atoll_session_get(const struct atoll_session *session, struct atoll_session
         .owner = session->owner,
         .start_exec = session->start_exec,
         .created_unix_ms = session->created_unix_ms,
+        .agent_config = session->agent_config,
     };
 }
 

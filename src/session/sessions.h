@@ -40,7 +40,10 @@ struct atoll_session_file {
 };
 
 struct atoll_session_create {
+    /* The name of an environment, or a container image ("python:3.12"): it runs with the environment
+     * that has the image's last component as its name or alias, else with Bash. */
     const char *environment;
+    const char *agent_config; /* JSON, kept for the client; or NULL */
     /* As for atoll_environment_create(); template_name stays NULL. */
     struct atoll_options sandbox;
     const struct atoll_session_file *files;
@@ -62,7 +65,8 @@ void atoll_sessions_destroy(struct atoll_sessions *sessions, const char *id, con
 
 struct atoll_session_view {
     const char *id, *sandbox_id, *environment, *owner;
-    const char *start_exec; /* exec id of the environment's start command, "" if it has none */
+    const char *start_exec;   /* exec id of the environment's start command, "" if it has none */
+    const char *agent_config; /* or NULL */
     int64_t created_unix_ms;
 };
 void atoll_session_get(const struct atoll_session *session, struct atoll_session_view *ret);

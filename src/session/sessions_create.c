@@ -2,6 +2,8 @@
  * Creates a session: a sandbox from its environment (registry/environment_create.h), with the
  * request's files in it before the start command runs. Then the session is added.
  */
+#include <stdio.h>
+#include <string.h>
 #include "base/text.h"
 #include "registry/environment_create.h"
 #include "session/sessions_internal.h"
@@ -48,8 +50,36 @@ static void created(void *arg, struct atoll_sandbox *sandbox ATOLL_UNUSED,
     struct creating *c = arg;
 
     c->done(c->arg, error ? NULL : c->added, error);
-    free(c->session);
+    atoll_session_free(c->session);
     free(c);
+}
+
+/* The name of the environment for an image: "docker.io/library/python:3.12" gives "python". */
+static void name_of_image(const char *image, char *out, size_t cap)
+{
+    const char *start = strrchr(image, '/') ? strrchr(image, '/') + 1 : image;
+    size_t n = strcspn(start, ":@");
+
+    (void)snprintf(out, cap, "%.*s", (int)ATOLL_MIN(n, cap - 1), start);
+}
+
+/* *ret_image: the name is not that of an environment but of an image; else NULL. */
+static int find_environment(const struct atoll_sessions *sessions,
+                            const struct atoll_session_create *create, struct atoll_environment *e,
+                            const char **ret_image, struct atoll_error *err)
+{
+    int r = atoll_environment_find(sessions->registry, create->environment, e, err);
+    struct atoll_error unused;
+    char name[65];
+
+    *ret_image = NULL;
+    if (r == 0 || create->sandbox.image || !strpbrk(create->environment, ":/"))
+        return r;
+    *ret_image = create->environment;
+    name_of_image(create->environment, name, sizeof(name));
+    if (atoll_environment_find(sessions->registry, name, e, &unused) == 0)
+        return 0;
+    return atoll_environment_find(sessions->registry, "Bash", e, err);
 }
 
 void atoll_sessions_create(struct atoll_sessions *sessions,
@@ -65,8 +95,9 @@ void atoll_sessions_create(struct atoll_sessions *sessions,
     struct atoll_environment e;
     struct atoll_error error;
     struct creating *c;
+    const char *image;
 
-    if (atoll_environment_find(sessions->registry, create->environment, &e, &error) < 0) {
+    if (find_environment(sessions, create, &e, &image, &error) < 0) {
         done(arg, NULL, &error);
         return;
     }
@@ -77,7 +108,10 @@ void atoll_sessions_create(struct atoll_sessions *sessions,
     (void)!atoll_text_copy(c->session->environment, sizeof(c->session->environment), e.name);
     (void)!atoll_text_copy(c->session->owner, sizeof(c->session->owner),
                            create->sandbox.owner ?: "default");
+    c->session->agent_config = create->agent_config ? strdup(create->agent_config) : NULL;
     from.environment = &e;
+    if (image)
+        from.sandbox.image = image;
     from.sandbox.session_id = c->session->id;
     from.sandbox.language = create->sandbox.language ?: e.language;
     atoll_environment_create(sessions->engine, &from, created, c);

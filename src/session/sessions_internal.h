@@ -17,6 +17,7 @@ struct atoll_session {
     char owner[65];
     char start_exec[33];
     int64_t created_unix_ms;
+    char *agent_config;    /* owned; JSON, or NULL */
     struct waking *waking; /* set while its sandbox is being started again; sessions_wake.c */
 };
 
@@ -29,6 +30,7 @@ struct atoll_sessions {
     struct atoll_list runs;          /* code that is running; sessions_run.c */
 };
 
+void atoll_session_free(struct atoll_session *session);
 /* Zeroed memory; aborts when there is none. */
 void *atoll_session_alloc(size_t n);
 /* Stores and adds a session. Takes ownership of it, also on failure. */

@@ -10,7 +10,8 @@ struct atoll_store;
 
 struct atoll_store_session {
     const char *id, *sandbox_id, *environment, *owner;
-    const char *start_exec; /* "": the environment has no start command */
+    const char *start_exec;   /* "": the environment has no start command */
+    const char *agent_config; /* JSON of the client, or NULL */
     int64_t created_unix_ms;
 };
 

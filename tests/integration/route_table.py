@@ -308,6 +308,10 @@ SESSIONS = {
             check=has("stdout", value="hi\n")),
         Ask(400, body={"code": "x"}), foreign=404,
         given=lambda world: {"session": world.session()}),
+    "GET /api/e2b/files": Entry(
+        Ask(200, "?session_id={session}",
+            check=has("files", 0, "path", value="f")),
+        Ask(400, "?path=x"), foreign=404, given=session_file),
     "POST /api/e2b/files": Entry(
         Ask(200, body=lambda values: {"session_id": values["session"], "path": "x",
                                       "content": "y"}, check=has("size", value=1)),

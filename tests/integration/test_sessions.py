@@ -575,3 +575,31 @@ def test_survives_the_daemon(own):
     left = rest.get(f"{made.path}/files/list", path=".").json["entries"]
     assert [e["name"] for e in left] == ["f"]
     assert made.end() == 204
+
+
+def test_agent_config_is_kept(daemon, rest):
+    config = {"type": "code_executor", "tools": ["a", "b"]}
+    made = rest.post("/api/sessions", {"environment": "Bash", "agent_config": config}).json
+    path = f"/api/sessions/{made['session_id']}"
+    assert made["agent_config"] == rest.get(path).json["agent_config"] == config
+    assert rest.delete(path).status == 204
+    answer = rest.post("/api/sessions", {"environment": "Bash", "agent_config": "x"})
+    assert answer.status == 400 and "agent_config" in answer.json["error"]["message"]
+
+
+def test_files_by_session_id(rest):
+    made = rest.post("/api/sessions", {"environment": "Bash", "files": {"f": "text"}}).json
+    session = made["session_id"]
+    listed = rest.get("/api/e2b/files", session_id=session).json["files"]
+    assert [one["path"] for one in listed] == ["f"]
+    assert rest.get("/api/e2b/files", session_id=session, path="f").body == b"text"
+    wrong = rest.delete(f"/api/sessions/{session}", sandbox_id="xyz")
+    assert wrong.status == 400 and "sandbox_id" in wrong.json["error"]["message"]
+    assert rest.delete(f"/api/sessions/{session}", sandbox_id=made["sandbox_id"]).status == 204
+
+
+def test_an_image_is_no_unknown_environment(rest):
+    # Without a provider of images the request is understood, and refused for that.
+    answer = rest.post("/api/sessions", {"environment": "python:latest"})
+    assert "environment" not in answer.json["error"]["message"], answer.body
+    assert "image" in answer.json["error"]["message"]

@@ -64,7 +64,7 @@ atoll_rest_handler atoll_rest_sandbox_snapshot, atoll_rest_volume_list, atoll_re
 /* sessions.c, session_list.c, sessions_execute.c, sessions_files.c */
 atoll_rest_handler atoll_rest_session_create, atoll_rest_session_list, atoll_rest_session_get,
     atoll_rest_session_destroy, atoll_rest_session_execute, atoll_rest_e2b_execute,
-    atoll_rest_e2b_file_list, atoll_rest_e2b_file_write;
+    atoll_rest_e2b_file_list, atoll_rest_e2b_file_get, atoll_rest_e2b_file_write;
 /* contexts.c */
 atoll_rest_handler atoll_rest_context_create, atoll_rest_context_list, atoll_rest_context_remove,
     atoll_rest_context_restart, atoll_rest_context_execute;

@@ -114,7 +114,8 @@ static const struct atoll_route rows[] = {
     {ATOLL_GET,    "/api/sessions",        READ,  NONE,   atoll_rest_session_list,
      "limit, cursor, all"},
     {ATOLL_GET,    SESSION,                READ,  NONE,   atoll_rest_session_get, ""},
-    {ATOLL_DELETE, SESSION,                WRITE, NONE,   atoll_rest_session_destroy, "artifacts"},
+    {ATOLL_DELETE, SESSION,                WRITE, NONE,   atoll_rest_session_destroy,
+     "artifacts, sandbox_id"},
     {ATOLL_POST,   SESSION "/execute",     WRITE, FILES,  atoll_rest_session_execute, ""},
     {ATOLL_GET,    SESSION "/files",       READ,  NONE,   atoll_rest_file_download, "path, user"},
     {ATOLL_PUT,    SESSION "/files",       WRITE, STREAM, atoll_rest_file_upload,
@@ -126,6 +127,8 @@ static const struct atoll_route rows[] = {
      "path, user, depth"},
     {ATOLL_POST,   "/api/e2b/execute",     WRITE, FILES,  atoll_rest_e2b_execute, ""},
     {ATOLL_POST,   "/api/e2b/files",       WRITE, FILES,  atoll_rest_e2b_file_write, ""},
+    {ATOLL_GET,    "/api/e2b/files",       READ,  NONE,   atoll_rest_e2b_file_get,
+     "session_id, path"},
     {ATOLL_GET,    "/api/e2b/files/{session}", READ, NONE, atoll_rest_e2b_file_list, ""},
 
     {ATOLL_GET,    REGISTRY,                          READ, NONE, atoll_rest_registry_get, ""},

@@ -159,5 +159,7 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN io_bytes INTEGER NOT NULL DEFAULT 0;",
     /* names that clients give */
     "ALTER TABLE sandboxes ADD COLUMN name TEXT;",
+    /* what clients keep about the agent of a session */
+    "ALTER TABLE sessions ADD COLUMN agent_config TEXT;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -12,7 +12,8 @@ int atoll_store_put_session(struct atoll_store *store, const struct atoll_store_
 {
     static const char sql[] =
         "INSERT OR REPLACE INTO sessions"
-        " (id, sandbox_id, environment, owner, start_exec, created_unix_ms) VALUES (?,?,?,?,?,?)";
+        " (id, sandbox_id, environment, owner, start_exec, created_unix_ms, agent_config)"
+        " VALUES (?,?,?,?,?,?,?)";
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
 
@@ -24,6 +25,7 @@ int atoll_store_put_session(struct atoll_store *store, const struct atoll_store_
     atoll_db_bind_text(stmt, 4, row->owner);
     atoll_db_bind_text(stmt, 5, row->start_exec);
     atoll_db_bind_i64(stmt, 6, row->created_unix_ms);
+    atoll_db_bind_text(stmt, 7, row->agent_config);
     return atoll_db_run(db_of(store), stmt, err);
 }
 
@@ -45,7 +47,8 @@ int atoll_store_each_session(struct atoll_store *store,
                              void *arg, struct atoll_error *err)
 {
     static const char sql[] =
-        "SELECT id, sandbox_id, environment, owner, start_exec, created_unix_ms FROM sessions"
+        "SELECT id, sandbox_id, environment, owner, start_exec, created_unix_ms, agent_config"
+        " FROM sessions"
         " ORDER BY created_unix_ms, id";
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
@@ -60,6 +63,7 @@ int atoll_store_each_session(struct atoll_store *store,
             .owner = atoll_db_text(stmt, 3),
             .start_exec = atoll_db_text(stmt, 4),
             .created_unix_ms = atoll_db_i64(stmt, 5),
+            .agent_config = (const char *)sqlite3_column_text(stmt, 6),
         };
         r = fn(arg, &row, err);
         if (r < 0) {

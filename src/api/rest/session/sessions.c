@@ -12,15 +12,17 @@
 #include "api/rest/session/session_files.h"
 #include "api/rest/session/sessions_view.h"
 #include "api/rest/views.h"
+#include "engine/json_memory.h"
 
 struct session_fields {
     const char *environment;
-    const json_t *files;
+    const json_t *files, *agent_config;
 };
 
 #define AT(member) offsetof(struct session_fields, member)
 static const struct atoll_field session_fields[] = {
-    {"environment", ATOLL_FIELD_STRING, AT(environment), 1, 64, NULL, 0},
+    {"environment", ATOLL_FIELD_STRING, AT(environment), 1, 255, NULL, 0},
+    {"agent_config", ATOLL_FIELD_JSON, AT(agent_config), 0, 0, NULL, 0},
     {"files", ATOLL_FIELD_JSON, AT(files), 0, 0, NULL, 0},
     {0},
 };
@@ -53,6 +55,8 @@ void atoll_rest_session_view(struct atoll_json_out *out, const char *key,
                    s.options.metadata_json && *s.options.metadata_json ? s.options.metadata_json
                                                                        : "{}");
     atoll_json_bool(out, "persistent", s.options.lifetime.persistent);
+    if (v.agent_config)
+        atoll_json_raw(out, "agent_config", v.agent_config);
     if (*v.start_exec)
         atoll_json_text(out, "start_execution_id", v.start_exec);
     atoll_view_sandbox(out, "sandbox", sandbox);
@@ -65,11 +69,13 @@ struct create {
     struct atoll_api_call *call;
     struct atoll_body body;
     struct atoll_session_create request; /* borrowed from body */
+    char *agent_config;
 };
 
 static void create_free(struct create *c)
 {
     atoll_body_done(&c->body);
+    free(c->agent_config);
     free(c);
 }
 
@@ -140,6 +146,25 @@ static int take_network_limit(json_t *root, struct atoll_error *err)
     return 0;
 }
 
+#define AGENT_CONFIG_MAX ((size_t)64 * 1024)
+
+/* Any object: it is the client's, and kept as it is. */
+static int take_agent_config(struct create *c, const json_t *config, struct atoll_error *err)
+{
+    if (!config || json_is_null(config))
+        return 0;
+    if (!json_is_object(config))
+        return atoll_fields_refuse(err, "", "agent_config", config, "an object");
+    c->agent_config = atoll_json_dump(config, JSON_COMPACT);
+    if (!c->agent_config)
+        return atoll_fields_no_memory(err);
+    if (strlen(c->agent_config) > AGENT_CONFIG_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
+                          "agent_config must be at most %zu KiB", AGENT_CONFIG_MAX / 1024);
+    c->request.agent_config = c->agent_config;
+    return 0;
+}
+
 static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct atoll_error *err)
 {
     struct session_fields own = {0};
@@ -159,6 +184,8 @@ static int parse_create(struct create *c, const uint8_t *bytes, size_t n, struct
         r = atoll_rest_sandbox_check(&sandbox, &c->body, &c->request.sandbox, err);
     if (r == 0)
         r = atoll_rest_session_files_decode(own.files, &c->body, &files, err);
+    if (r == 0)
+        r = take_agent_config(c, own.agent_config, err);
     c->request.environment = own.environment;
     c->request.sandbox.owner = c->call->caller.tenant;
     c->request.files = files.files;
@@ -200,9 +227,16 @@ void atoll_rest_session_get(struct atoll_api_call *call, const uint8_t *body ATO
 void atoll_rest_session_destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                                 size_t n ATOLL_UNUSED)
 {
+    const char *sandbox_id = atoll_http_query(call->req, "sandbox_id");
     struct atoll_error error;
+    int r = 0;
 
-    if (atoll_rest_artifacts_want(call, &error) < 0)
+    if (sandbox_id && strcmp(sandbox_id, call->params.id) != 0)
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "?sandbox_id= is not the sandbox of this session; omit it");
+    if (r == 0)
+        r = atoll_rest_artifacts_want(call, &error);
+    if (r < 0)
         atoll_api_fail(call, &error);
     else
         atoll_sessions_destroy(call->api->config.sessions, call->params.session, ATOLL_REST_WHO,

@@ -68,6 +68,28 @@ void atoll_rest_session_files_send(struct atoll_api_call *call)
     atoll_rest_file_send(call, &target);
 }
 
+/* GET /api/e2b/files?session_id=…: the list, or with path a file. */
+void atoll_rest_e2b_file_get(struct atoll_api_call *call, const uint8_t *body, size_t n)
+{
+    const char *session = atoll_http_query(call->req, "session_id");
+    struct atoll_error error;
+    int r = 0;
+
+    if (!session ||
+        atoll_text_copy(call->params.session, sizeof(call->params.session), session) < 0 ||
+        !atoll_text_is_id(session))
+        r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "?session_id= is missing, or not the id of a session");
+    if (r == 0)
+        r = atoll_api_enter_session(call, session, &error);
+    if (r < 0)
+        atoll_api_fail(call, &error);
+    else if (atoll_http_query(call->req, "path"))
+        atoll_rest_file_download(call, body, n);
+    else
+        atoll_rest_session_files_list(call, "files");
+}
+
 /* The deprecated route: {"session_id","path","content"}. */
 
 struct writing {
