@@ -5,6 +5,7 @@
 #include "test.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -32,6 +33,17 @@ static const struct atoll_remote_service service = {
 static struct atoll_sync_call within(int ms)
 {
     return (struct atoll_sync_call){.deadline_ms = atoll_clock_ms() + ms, .cancel_fd = -1};
+}
+
+static void wait_asked(struct fake_http *h, const char *text)
+{
+    int64_t until_ms = atoll_clock_ms() + 30000;
+
+    while (fake_asked(h, text) == 0) {
+        if (atoll_clock_ms() > until_ms)
+            fail_msg("no request has \"%s\":\n%s", text, h->asked);
+        (void)usleep(5000);
+    }
 }
 
 /* Errors. */
@@ -266,8 +278,7 @@ static void connections_are_bounded(void **state)
 
     (void)state;
     assert_int_equal(pthread_create(&thread, NULL, ask_silent, &a), 0);
-    while (fake_asked(h, "/silent") == 0)
-        (void)usleep(5000);
+    wait_asked(h, "/silent");
     assert_true(
         ask(a.http, within(200), h, "/x", (struct atoll_remote_request){0}, &answer, &error) < 0);
     assert_int_equal(error.kind, ATOLL_ERR_DEADLINE_EXCEEDED);
@@ -494,19 +505,17 @@ static void streams_and_leases_are_carried(void **state)
     assert_string_equal(text, "hello");
     assert_int_equal(read(fd, text, 1), 0);
     (void)close(fd);
-    while (fake_asked(h, "PUT /extend/box/90") == 0)
-        (void)usleep(5000);
+    wait_asked(h, "PUT /extend/box/90");
     (void)pthread_mutex_lock(&h->lock);
     h->counter = 0;
     (void)pthread_mutex_unlock(&h->lock);
     assert_int_equal(open_running(pump, h, &fd, &error), 0);
     assert_int_equal(write(fd, "more", 4), 4);
     assert_int_equal(shutdown(fd, SHUT_WR), 0);
-    while (fake_asked(h, "PUT /input") == 0 || fake_asked(h, "GET /start") == 0)
-        (void)usleep(5000);
+    wait_asked(h, "PUT /input");
+    wait_asked(h, "GET /start");
     (void)close(fd);
-    while (fake_asked(h, "DELETE /kill") == 0)
-        (void)usleep(5000);
+    wait_asked(h, "DELETE /kill");
     assert_int_equal(fake_asked(h, "/end"), 1); /* of the first stream */
     (void)atoll_remote_pump_free(pump);
     (void)atoll_remote_leases_free(leases);
@@ -626,5 +635,6 @@ int main(void)
         cmocka_unit_test(settings_are_checked),
     };
 
+    (void)signal(SIGPIPE, SIG_IGN); /* the server writes to clients that are gone */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
