@@ -125,8 +125,8 @@ static void other_methods_are_told_what_works(void **state)
 static void parameters_are_checked(void **state)
 {
     static const char *const bad[] = {"/boxes/-A", "/boxes/.b", "/boxes/a b", "/boxes/\xc3\xa4",
-                                      "/boxes/01234567890123456789012345678901"
-                                      "234567890123456789012345678901234"};
+                                      ("/boxes/01234567890123456789012345678901"
+                                       "234567890123456789012345678901234")};
     struct found f;
 
     (void)state;
