@@ -6,16 +6,12 @@
 
 #define ENTRIES_MAX 16
 #define LISTED_MAX 32 /* entries in registries, mounts */
-#define MONTH_S (31.0 * 24 * 3600)
 
 /* Fields of every provider. */
 static const struct atoll_yaml_field defaults[] = {
-    {"memoryMB", ATOLL_YAML_NUMBER, false, 8, 1048576, NULL},
-    {"cpuCores", ATOLL_YAML_NUMBER, false, 0.01, 1024, NULL},
-    {"diskMB", ATOLL_YAML_NUMBER, false, 1, 16777216, NULL},
-    {"pids", ATOLL_YAML_WHOLE, false, 4, 4194304, NULL},
-    {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, 12 * MONTH_S, NULL},
-    {"ioMbps", ATOLL_YAML_NUMBER, false, 1, 1048576, NULL},
+#define REQUEST_LIMIT(...)
+#define LIMIT(member, name, unit, least, most) {name, ATOLL_YAML_##unit, false, least, most, NULL},
+#include "sandbox/limits.def"
     {0},
 };
 static const struct atoll_yaml_field kind_names[7];

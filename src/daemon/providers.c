@@ -237,17 +237,6 @@ static int workers_of(struct atoll_daemon_providers *p, const char *name,
     return 0;
 }
 
-static struct atoll_limits limits_of(const json_t *o)
-{
-    return (struct atoll_limits){
-        .memory_bytes = (uint64_t)(atoll_setting_number(o, "memoryMB") * 1048576),
-        .cpu_millis = (uint32_t)(atoll_setting_number(o, "cpuCores") * 1000),
-        .disk_bytes = (uint64_t)(atoll_setting_number(o, "diskMB") * 1048576),
-        .pids = (uint32_t)atoll_setting_number(o, "pids"),
-        .timeout_s = (uint32_t)atoll_setting_number(o, "timeoutSeconds"),
-        .io_bytes = (uint64_t)(atoll_setting_number(o, "ioMbps") * 1048576)};
-}
-
 /* Fills what the engine needs to know about the provider. */
 static void describe(struct wanted *w, struct atoll_engine_provider *to)
 {
@@ -263,8 +252,8 @@ static void describe(struct wanted *w, struct atoll_engine_provider *to)
         .check_ms = (uint32_t)(atoll_setting_number(o, "check_seconds") * 1000),
         .orphans_ms = (uint32_t)(atoll_setting_number(o, "orphans_seconds") * 1000),
         .reattach_ms = (uint32_t)(atoll_setting_number(o, "reattach_seconds") * 1000),
-        .limits = limits_of(json_object_get(o, "defaults")),
-        .most = limits_of(json_object_get(o, "most")),
+        .limits = atoll_yaml_limits(json_object_get(o, "defaults")),
+        .most = atoll_yaml_limits(json_object_get(o, "most")),
         .image = atoll_setting_text(o, "default_image"),
     };
     for (size_t i = 0; i < json_array_size(languages) && i < LANGUAGES_MAX; i++)

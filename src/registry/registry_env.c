@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include "engine/engine.h"
-#include "registry/registry.h"
+#include "registry/registry_internal.h"
 
 #define MIB 1048576.0
 /* Default time limit for code: long enough for work, short enough to end an infinite loop. */
@@ -16,17 +16,17 @@ static double number_of(const json_t *object, const char *name)
     return json_number_value(json_object_get(object, name)); /* 0 when the field is absent */
 }
 
-static struct atoll_limits limits_of(const json_t *object)
+#define FROM_MIB(number) (uint64_t)((number)*MIB)
+#define FROM_MILLI(number) (uint32_t) ceil((number)*1000)
+#define FROM_CEIL(number) (uint32_t) ceil(number)
+#define FROM_U32(number) (uint32_t)(number)
+#define FROM_U64(number) (uint64_t)(number)
+
+struct atoll_limits atoll_yaml_limits(const json_t *object)
 {
     return (struct atoll_limits){
-        .memory_bytes = (uint64_t)(number_of(object, "memoryMB") * MIB),
-        .cpu_millis = (uint32_t)ceil(number_of(object, "cpuCores") * 1000),
-        .pids = (uint32_t)number_of(object, "pids"),
-        .disk_bytes = (uint64_t)(number_of(object, "diskMB") * MIB),
-        .inodes = (uint64_t)number_of(object, "inodes"),
-        .open_files = (uint32_t)number_of(object, "openFiles"),
-        .timeout_s = (uint32_t)ceil(number_of(object, "timeoutSeconds")),
-        .io_bytes = (uint64_t)(number_of(object, "ioMbps") * MIB),
+#define LIMIT(member, name, unit, ...) .member = FROM_##unit(number_of(object, name)),
+#include "sandbox/limits.def"
     };
 }
 
@@ -83,7 +83,7 @@ int atoll_environment_find(const struct atoll_registry *registry, const char *na
         .aliases = json_object_get(item.object, "aliases"),
         .language = json_string_value(json_object_get(item.object, "language")),
         .port = (uint16_t)number_of(item.object, "port"),
-        .limits = limits_of(json_object_get(item.object, "limits")),
+        .limits = atoll_yaml_limits(json_object_get(item.object, "limits")),
         .env = json_object_get(item.object, "env"),
         .start = json_object_get(item.object, "start"),
         .packages = json_object_get(item.object, "packages"),

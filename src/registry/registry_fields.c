@@ -13,14 +13,8 @@
 
 /* The same names and bounds as in a request to create a sandbox. */
 static const struct atoll_yaml_field limits[] = {
-    {"memoryMB", ATOLL_YAML_NUMBER, false, 8, 1048576, NULL},
-    {"cpuCores", ATOLL_YAML_NUMBER, false, 0.01, 1024, NULL},
-    {"diskMB", ATOLL_YAML_NUMBER, false, 1, 16777216, NULL},
-    {"inodes", ATOLL_YAML_WHOLE, false, 100, 1e9, NULL},
-    {"pids", ATOLL_YAML_WHOLE, false, 4, 4194304, NULL},
-    {"openFiles", ATOLL_YAML_WHOLE, false, ATOLL_OPEN_FILES_MIN, 1048576, NULL},
-    {"timeoutSeconds", ATOLL_YAML_NUMBER, false, 0, 12 * MONTH_S, NULL},
-    {"ioMbps", ATOLL_YAML_NUMBER, false, 1, 1048576, NULL},
+#define LIMIT(member, name, unit, least, most) {name, ATOLL_YAML_##unit, false, least, most, NULL},
+#include "sandbox/limits.def"
     {0},
 };
 

@@ -25,6 +25,12 @@ enum atoll_yaml_type {
      * by. Each loaded object gets "@kind", the name of that row, and "@line", the line where it
      * begins. */
     ATOLL_YAML_KINDS,
+    /* By the units of sandbox/limits.def. */
+    ATOLL_YAML_MIB = ATOLL_YAML_NUMBER,
+    ATOLL_YAML_MILLI = ATOLL_YAML_NUMBER,
+    ATOLL_YAML_CEIL = ATOLL_YAML_NUMBER,
+    ATOLL_YAML_U32 = ATOLL_YAML_WHOLE,
+    ATOLL_YAML_U64 = ATOLL_YAML_WHOLE,
 };
 
 struct atoll_yaml_field {
@@ -65,3 +71,6 @@ struct atoll_registry_watch {
 int atoll_registry_watch_open(struct atoll_registry_watch *w, struct atoll_loop *loop,
                               const char *dir, void (*fn)(void *arg), void *arg) ATOLL_MUST_CHECK;
 void atoll_registry_watch_close(struct atoll_registry_watch *w);
+
+/* registry_env.c: limits from an object with the fields of sandbox/limits.def; absent ones are 0. */
+struct atoll_limits atoll_yaml_limits(const json_t *object);

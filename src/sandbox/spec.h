@@ -8,6 +8,7 @@
 /* The agent itself has about 30 descriptors open. */
 #define ATOLL_OPEN_FILES_MIN 64
 
+/* limits.def has a row for each. */
 struct atoll_limits {
     uint64_t memory_bytes;
     uint32_t cpu_millis; /* 1500: one and a half CPUs */
@@ -22,14 +23,8 @@ struct atoll_limits {
 /* Sets the limits that are 0 to those of base. */
 static inline void atoll_limits_merge(struct atoll_limits *l, const struct atoll_limits *base)
 {
-    l->memory_bytes = l->memory_bytes ?: base->memory_bytes;
-    l->cpu_millis = l->cpu_millis ?: base->cpu_millis;
-    l->pids = l->pids ?: base->pids;
-    l->disk_bytes = l->disk_bytes ?: base->disk_bytes;
-    l->inodes = l->inodes ?: base->inodes;
-    l->open_files = l->open_files ?: base->open_files;
-    l->timeout_s = l->timeout_s ?: base->timeout_s;
-    l->io_bytes = l->io_bytes ?: base->io_bytes;
+#define LIMIT(member, ...) l->member = l->member ?: base->member;
+#include "sandbox/limits.def"
 }
 
 /* Limits that a host may be unable to enforce; a request can waive them by name. */

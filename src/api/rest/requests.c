@@ -14,14 +14,9 @@
 
 #define AT(member) offsetof(struct atoll_limits, member)
 static const struct atoll_field limit_fields[] = {
-    {"memoryMB", ATOLL_FIELD_MIB, AT(memory_bytes), 8, 1048576, NULL, 0},
-    {"cpuCores", ATOLL_FIELD_MILLI, AT(cpu_millis), 0.01, 1024, NULL, 0},
-    {"diskMB", ATOLL_FIELD_MIB, AT(disk_bytes), 1, 16777216, NULL, 0},
-    {"inodes", ATOLL_FIELD_U64, AT(inodes), 100, 1e9, NULL, 0},
-    {"pids", ATOLL_FIELD_U32, AT(pids), 4, 4194304, NULL, 0},
-    {"openFiles", ATOLL_FIELD_U32, AT(open_files), ATOLL_OPEN_FILES_MIN, 1048576, NULL, 0},
-    {"timeoutSeconds", ATOLL_FIELD_CEIL, AT(timeout_s), 0, 12 * MONTH_S, NULL, 0},
-    {"ioMbps", ATOLL_FIELD_MIB, AT(io_bytes), 1, 1048576, NULL, 0},
+#define LIMIT(member, name, unit, least, most) \
+    {name, ATOLL_FIELD_##unit, AT(member), least, most, NULL, 0},
+#include "sandbox/limits.def"
     {0},
 };
 #undef AT

@@ -10,18 +10,20 @@
 #define MIB 1048576.0
 
 /* JSON has one kind of number; 15 digits express any byte count in MiB exactly. */
-static void view_limits(struct atoll_json_out *out, const struct atoll_limits *limits)
+#define VIEW_MIB(name, value) atoll_json_double(out, name, (double)(value) / MIB, 15)
+#define VIEW_MILLI(name, value) atoll_json_double(out, name, (value) / 1000.0, 9)
+#define VIEW_CEIL(name, value) atoll_json_u64(out, name, value)
+#define VIEW_U32(name, value) atoll_json_u64(out, name, value)
+#define VIEW_U64(name, value) atoll_json_u64(out, name, value)
+
+void atoll_view_limits(struct atoll_json_out *out, const char *key,
+                       const struct atoll_limits *limits, bool zeros)
 {
-    atoll_json_open(out, "limits", '{');
-    atoll_json_double(out, "memoryMB", (double)limits->memory_bytes / MIB, 15);
-    atoll_json_double(out, "cpuCores", limits->cpu_millis / 1000.0, 9);
-    atoll_json_double(out, "diskMB", (double)limits->disk_bytes / MIB, 15);
-    atoll_json_u64(out, "inodes", limits->inodes);
-    atoll_json_u64(out, "pids", limits->pids);
-    atoll_json_u64(out, "openFiles", limits->open_files);
-    atoll_json_u64(out, "timeoutSeconds", limits->timeout_s);
-    if (limits->io_bytes)
-        atoll_json_double(out, "ioMbps", (double)limits->io_bytes / MIB, 15);
+    atoll_json_open(out, key, '{');
+#define LIMIT(member, name, unit, least, most)     \
+    if (limits->member || (zeros && (least) == 0)) \
+        VIEW_##unit(name, limits->member);
+#include "sandbox/limits.def"
     atoll_json_close(out, '}');
 }
 
@@ -119,7 +121,7 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_time(out, "expires_at", v.expires_unix_ms);
     if (v.paused_unix_ms > 0)
         atoll_json_time(out, "paused_at", v.paused_unix_ms);
-    view_limits(out, &v.options.limits);
+    atoll_view_limits(out, "limits", &v.options.limits, true);
     view_lifetime(out, &v);
     atoll_json_raw(out, "metadata",
                    v.options.metadata_json && *v.options.metadata_json ? v.options.metadata_json

@@ -6,6 +6,9 @@
 
 void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
                         const struct atoll_sandbox *sandbox);
+/* Limits that are 0 are left out; zeros: only those for which a request cannot ask for 0. */
+void atoll_view_limits(struct atoll_json_out *out, const char *key,
+                       const struct atoll_limits *limits, bool zeros);
 /* Writes state, and cause if there is one; call it inside an open object. */
 void atoll_view_state(struct atoll_json_out *out, const struct atoll_sandbox_view *sandbox);
 /* A text that says how long the agent has not answered. */

@@ -83,12 +83,10 @@ static uint64_t within(uint64_t most, uint64_t asked, uint64_t value)
 static void keep_within(const struct atoll_limits *most, const struct atoll_limits *asked,
                         struct atoll_limits *l)
 {
-    l->memory_bytes = within(most->memory_bytes, asked->memory_bytes, l->memory_bytes);
-    l->cpu_millis = (uint32_t)within(most->cpu_millis, asked->cpu_millis, l->cpu_millis);
-    l->disk_bytes = within(most->disk_bytes, asked->disk_bytes, l->disk_bytes);
-    l->pids = (uint32_t)within(most->pids, asked->pids, l->pids);
-    l->timeout_s = (uint32_t)within(most->timeout_s, asked->timeout_s, l->timeout_s);
-    l->io_bytes = within(most->io_bytes, asked->io_bytes, l->io_bytes);
+#define REQUEST_LIMIT(...)
+#define LIMIT(member, ...) \
+    l->member = (__typeof__(l->member))within(most->member, asked->member, l->member);
+#include "sandbox/limits.def"
 }
 
 uint32_t atoll_place_missing_limits(struct atoll_provider *provider, const struct atoll_spec *spec)

@@ -4,6 +4,7 @@
 #include "engine/provider/providers.h"
 #include <string.h>
 #include "api/rest/rest_internal.h"
+#include "api/rest/views.h"
 
 /* Commands and files use Atoll's agent, which is the same for every provider that runs it. */
 static const char *const everywhere[] = {"exec",  "pty",   "files",  "archive",
@@ -35,7 +36,7 @@ static void write_capabilities(struct atoll_json_out *out, const struct atoll_pr
 /* Values that routing uses besides capabilities. */
 static void write_bounds(struct atoll_json_out *out, const struct atoll_provider_view *v)
 {
-    const struct atoll_limits *m = &v->most;
+    static const struct atoll_limits none;
 
     if (v->languages) {
         atoll_json_open(out, "languages", '[');
@@ -43,23 +44,8 @@ static void write_bounds(struct atoll_json_out *out, const struct atoll_provider
             atoll_json_text(out, NULL, *p);
         atoll_json_close(out, ']');
     }
-    if (!m->memory_bytes && !m->cpu_millis && !m->disk_bytes && !m->pids && !m->timeout_s &&
-        !m->io_bytes)
-        return;
-    atoll_json_open(out, "most", '{');
-    if (m->memory_bytes)
-        atoll_json_double(out, "memoryMB", (double)m->memory_bytes / 1048576.0, 15);
-    if (m->cpu_millis)
-        atoll_json_double(out, "cpuCores", m->cpu_millis / 1000.0, 9);
-    if (m->disk_bytes)
-        atoll_json_double(out, "diskMB", (double)m->disk_bytes / 1048576.0, 15);
-    if (m->pids)
-        atoll_json_u64(out, "pids", m->pids);
-    if (m->timeout_s)
-        atoll_json_u64(out, "timeoutSeconds", m->timeout_s);
-    if (m->io_bytes)
-        atoll_json_double(out, "ioMbps", (double)m->io_bytes / 1048576.0, 15);
-    atoll_json_close(out, '}');
+    if (memcmp(&v->most, &none, sizeof(none)) != 0)
+        atoll_view_limits(out, "most", &v->most, false);
 }
 
 /* Counts the sandboxes that the caller may see. */
