@@ -1,21 +1,22 @@
 /*
- * Runs code in steps: write the files, list the working directory, run the code, list again. The
- * code runs in a context, or as a file that is written first and removed at the end. Each step
- * continues from the callback of the previous one. The steps run to the end even if the client has
- * disconnected.
+ * Runs code in steps, see the table below. The code runs in a context, or as a file that is written
+ * first and removed at the end. The steps run to the end even if the client has disconnected.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/text.h"
+#include "loop/steps.h"
 #include "session/sessions_internal.h"
 
 #define CODE_MODE 0600
 
 struct run {
+    struct atoll_steps steps;
     struct atoll_list node; /* in sessions->runs */
     struct atoll_sessions *sessions;
+    struct atoll_session *session; /* until the sandbox is being started */
     struct atoll_engine *engine;
     char sandbox_id[ATOLL_ID_LEN + 1];
     const struct atoll_session_execute *execute; /* borrowed */
@@ -34,7 +35,6 @@ struct run {
     bool in_context;
     struct atoll_context_collect collect; /* when it runs in a context */
     int64_t started_ms;
-    struct atoll_error error; /* why it was not run */
     atoll_session_result_fn *done;
     void *arg;
 };
@@ -81,41 +81,6 @@ static void tell(struct run *run)
     free(artifacts);
 }
 
-/* A failure to remove the file does not change the result. */
-static void code_removed(void *arg, const struct atoll_error *error)
-{
-    struct run *run = arg;
-
-    (void)error;
-    if (run->error.kind != ATOLL_ERR_NONE)
-        run->done(run->arg, NULL, &run->error);
-    else
-        tell(run);
-    run_free(run);
-}
-
-static void remove_code(struct run *run)
-{
-    if (run->in_context)
-        code_removed(run, NULL);
-    else
-        atoll_files_remove(run->engine, run->sandbox_id, NULL, run->path, false, code_removed, run);
-}
-
-static void give_up(struct run *run, const struct atoll_error *error)
-{
-    run->error = *error;
-    remove_code(run);
-}
-
-static void listed_after(void *arg, const struct atoll_error *error)
-{
-    struct run *run = arg;
-
-    (void)error; /* the listing is then marked incomplete */
-    remove_code(run);
-}
-
 /* Running a command. */
 
 static void take(struct run *run, const struct atoll_reader_item *item)
@@ -134,12 +99,6 @@ static void take(struct run *run, const struct atoll_reader_item *item)
         run->truncated[item->stream] = true;
 }
 
-static void finish_reading(struct run *run)
-{
-    run->reader = atoll_reader_close(run->reader);
-    atoll_listing_take(&run->after, run->engine, run->sandbox_id, run->ignore, listed_after, run);
-}
-
 static void pump(void *arg)
 {
     struct run *run = arg;
@@ -150,7 +109,8 @@ static void pump(void *arg)
     while ((r = atoll_reader_next(run->reader, &item)) > 0) {
         if (item.kind == ATOLL_READ_END) {
             run->end = *item.result;
-            finish_reading(run);
+            run->reader = atoll_reader_close(run->reader);
+            atoll_steps_done(&run->steps, NULL);
             return;
         }
         take(run, &item);
@@ -158,7 +118,7 @@ static void pump(void *arg)
     if (r < 0) {
         run->reader = atoll_reader_close(run->reader);
         (void)atoll_fail_errno(&error, -r, "reading the output of a command");
-        give_up(run, &error);
+        atoll_steps_done(&run->steps, &error);
     } else {
         atoll_reader_forget(run->reader, 0, 0);
     }
@@ -171,13 +131,13 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     struct atoll_error failed;
 
     if (error) {
-        give_up(run, error);
+        atoll_steps_done(&run->steps, error);
         return;
     }
     atoll_exec_get(exec, &view);
     (void)!atoll_text_copy(run->exec_id, sizeof(run->exec_id), view.id);
     if (atoll_reader_open(exec, 0, 0, pump, run, &run->reader, &failed) < 0) {
-        give_up(run, &failed);
+        atoll_steps_done(&run->steps, &failed);
     } else {
         atoll_reader_follow(run->reader);
         pump(run);
@@ -203,7 +163,24 @@ static void start(struct run *run)
 
 /* Running in a context. */
 
-static void write_code(struct run *run);
+static void code_written(void *arg, const struct atoll_error *error)
+{
+    struct run *run = arg;
+
+    if (error)
+        atoll_steps_done(&run->steps, error);
+    else
+        start(run);
+}
+
+/* The driver needs a program that is missing; the environment's interpreter may not need it. */
+static void run_as_file(struct run *run)
+{
+    atoll_context_collect_done(&run->collect);
+    run->in_context = false;
+    atoll_session_write(&run->writer, run->engine, run->sandbox_id, &run->code, 1, code_written,
+                        run);
+}
 
 static void ran(void *arg, const struct atoll_error *error)
 {
@@ -211,18 +188,10 @@ static void ran(void *arg, const struct atoll_error *error)
 
     run->end.duration_ms = atoll_clock_ms() - run->started_ms;
     memcpy(run->exec_id, run->collect.exec_id, sizeof(run->exec_id));
-    if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION && !run->collect.has_end) {
-        /* The driver may need a program that is missing; the environment's interpreter may not need
-         * it. */
-        atoll_context_collect_done(&run->collect);
-        run->in_context = false;
-        write_code(run);
-    } else if (error && !run->collect.has_end) {
-        give_up(run, error);
-    } else {
-        atoll_listing_take(&run->after, run->engine, run->sandbox_id, run->ignore, listed_after,
-                           run);
-    }
+    if (error && error->kind == ATOLL_ERR_FAILED_PRECONDITION && !run->collect.has_end)
+        run_as_file(run);
+    else
+        atoll_steps_done(&run->steps, run->collect.has_end ? NULL : error);
 }
 
 static void start_in_context(struct run *run)
@@ -236,7 +205,47 @@ static void start_in_context(struct run *run)
                                  &run->collect, ran, run);
 }
 
-/* Preparation. */
+/* The steps. */
+
+static void wake(void *arg)
+{
+    struct run *run = arg;
+
+    atoll_session_wake(run->sessions, run->session, atoll_steps_done, &run->steps);
+}
+
+static void write_files(void *arg)
+{
+    struct run *run = arg;
+
+    atoll_session_write(&run->writer, run->engine, run->sandbox_id, run->execute->files,
+                        run->execute->file_count, atoll_steps_done, &run->steps);
+}
+
+static void write_code(void *arg)
+{
+    struct run *run = arg;
+
+    atoll_session_write(&run->writer, run->engine, run->sandbox_id, &run->code,
+                        run->in_context ? 0 : 1, atoll_steps_done, &run->steps);
+}
+
+/* For what does not change the result when it fails. */
+static void done_anyway(void *arg, const struct atoll_error *error ATOLL_UNUSED)
+{
+    atoll_steps_done(arg, NULL);
+}
+
+static void remove_code(void *arg)
+{
+    struct run *run = arg;
+
+    if (run->in_context)
+        atoll_steps_done(&run->steps, NULL);
+    else
+        atoll_files_remove(run->engine, run->sandbox_id, NULL, run->path, false, done_anyway,
+                           &run->steps);
+}
 
 static bool is_running(const struct run *run, const char *path)
 {
@@ -268,58 +277,56 @@ static void listed_before(void *arg, const struct atoll_error *error)
 {
     struct run *run = arg;
 
-    if (error) {
-        give_up(run, error);
-        return;
-    }
-    remove_stale(run);
+    if (!error)
+        remove_stale(run);
+    atoll_steps_done(&run->steps, error);
+}
+
+static void list_before(void *arg)
+{
+    struct run *run = arg;
+
+    atoll_listing_take(&run->before, run->engine, run->sandbox_id, run->ignore, listed_before, run);
+}
+
+static void run_code(void *arg)
+{
+    struct run *run = arg;
+
     if (run->in_context)
         start_in_context(run);
     else
         start(run);
 }
 
-static void code_written(void *arg, const struct atoll_error *error)
+static void list_after(void *arg)
+{
+    struct run *run = arg;
+
+    /* On an error the listing is marked incomplete. */
+    atoll_listing_take(&run->after, run->engine, run->sandbox_id, run->ignore, done_anyway,
+                       &run->steps);
+}
+
+static const struct atoll_step steps[] = {
+    {"starting the sandbox", wake, NULL},
+    {"writing the files of the request", write_files, NULL},
+    {"writing the code", write_code, remove_code},
+    {"listing the files before the code runs", list_before, NULL},
+    {"running the code", run_code, NULL},
+    {"listing the files after the code ran", list_after, NULL},
+    {"removing the code", remove_code, NULL},
+};
+
+static void finish(void *arg, const struct atoll_error *error)
 {
     struct run *run = arg;
 
     if (error)
-        give_up(run, error);
-    else
-        atoll_listing_take(&run->before, run->engine, run->sandbox_id, run->ignore, listed_before,
-                           run);
-}
-
-static void write_code(struct run *run)
-{
-    atoll_session_write(&run->writer, run->engine, run->sandbox_id, &run->code, 1, code_written,
-                        run);
-}
-
-static void files_written(void *arg, const struct atoll_error *error)
-{
-    struct run *run = arg;
-
-    if (error) {
         run->done(run->arg, NULL, error);
-        run_free(run);
-        return;
-    }
-    if (run->in_context)
-        code_written(run, NULL);
     else
-        write_code(run);
-}
-
-static void awake(void *arg, const struct atoll_error *error)
-{
-    struct run *run = arg;
-
-    if (error)
-        files_written(run, error);
-    else
-        atoll_session_write(&run->writer, run->engine, run->sandbox_id, run->execute->files,
-                            run->execute->file_count, files_written, run);
+        tell(run);
+    run_free(run);
 }
 
 static struct run *run_new(const struct atoll_session *session,
@@ -389,7 +396,10 @@ void atoll_sessions_execute(struct atoll_sessions *sessions, const char *id,
     run->engine = sessions->engine;
     run->done = done;
     run->arg = arg;
-    atoll_session_wake(sessions, session, awake, run);
+    run->session = session;
+    run->steps = (struct atoll_steps){
+        .steps = steps, .count = ATOLL_ARRAY_LEN(steps), .arg = run, .done = finish};
+    atoll_steps_start(&run->steps);
 }
 
 /* Listing only. */
