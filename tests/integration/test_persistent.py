@@ -49,6 +49,14 @@ def image(daemon, box):
     return daemon.state / "disks" / f"{box.id}.img"
 
 
+def test_nothing_is_wrong_with_a_stopped_one(box):
+    for verb, state in (("pause", "paused"), ("resume", "running"), ("stop", "stopped")):
+        box.do(verb)
+        health = box.get("health").json
+        assert (health["status"], health["state"]) == ("ok", state), health
+        assert ("answered_ms" in health) == (state == "running")
+
+
 def test_whoever_counts_on_variables_is_told(box):
     """An interpreter ends with a stop; the next call gets a new one and hears of it."""
     context = box.post("contexts", {"language": "python"}).json["context_id"]

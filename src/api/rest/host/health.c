@@ -1,6 +1,7 @@
 /*
  * Health of sandboxes: the agent must answer within two seconds. A sandbox whose agent does not
- * answer is reported as failed, with the cause; the request itself succeeds.
+ * answer is reported as failed, with the cause; the request itself succeeds. A paused or stopped
+ * sandbox has no agent to ask, and nothing is wrong with it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -45,10 +46,16 @@ static void write_probe(struct health_check *c, struct probe *p, const char *cau
     struct atoll_sandbox_view view = {0};
     char silence[80];
 
+    bool rests = false;
+
     p->reported = true;
     c->waiting--;
-    if (sandbox)
+    if (sandbox) {
         atoll_sandbox_get(sandbox, &view);
+        rests = view.state == ATOLL_SANDBOX_PAUSED || view.state == ATOLL_SANDBOX_STOPPED;
+    }
+    if (rests)
+        cause = NULL;
     atoll_json_open(&c->out, NULL, '{');
     atoll_json_text(&c->out, "id", p->id);
     atoll_json_text(&c->out, "status", cause ? "failed" : "ok");
@@ -58,7 +65,7 @@ static void write_probe(struct health_check *c, struct probe *p, const char *cau
                     !sandbox ? "gone" : atoll_sandbox_state_name(state_of(&view)));
     if (cause)
         atoll_json_text(&c->out, "cause", sandbox && *view.cause ? view.cause : cause);
-    else
+    else if (!rests)
         atoll_json_i64(&c->out, "answered_ms", atoll_clock_ms() - p->asked_ms);
     atoll_json_close(&c->out, '}');
 }
