@@ -12,7 +12,7 @@ typedef void atoll_rest_handler(struct atoll_api_call *call, const uint8_t *body
 /* host.c */
 atoll_rest_handler atoll_rest_host;
 atoll_rest_handler atoll_rest_quota;
-/* ready.c, api/metrics.c */
+/* ready.c, metrics.c */
 atoll_rest_handler atoll_rest_health, atoll_rest_ready, atoll_rest_metrics;
 /* sandboxes.c */
 atoll_rest_handler atoll_rest_sandbox_create, atoll_rest_sandbox_get, atoll_rest_sandbox_destroy,
