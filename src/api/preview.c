@@ -286,6 +286,16 @@ static void welcome(struct visit *v, struct atoll_http_request *req, const char 
     done(v, &outcome);
 }
 
+/* Whether a browser opens a page. Other clients need no redirect, and may keep no cookies. */
+static bool is_navigation(const struct atoll_http_request *req)
+{
+    enum atoll_http_method method = atoll_http_method(req);
+    const char *accept = atoll_http_header(req, "accept");
+
+    return (method == ATOLL_GET || method == ATOLL_HEAD) && !atoll_http_header(req, "upgrade") &&
+           accept && strcasestr(accept, "text/html");
+}
+
 static void choose_request_id(struct visit *v, const struct atoll_http_request *req)
 {
     const char *given = atoll_http_header(req, "x-request-id");
@@ -321,7 +331,6 @@ static void add_slash(struct visit *v, struct atoll_http_request *req, const cha
 /* rest: the target for the server in the sandbox; our token is still in it. */
 static void admit(struct visit *v, struct atoll_http_request *req, const char *rest)
 {
-    enum atoll_http_method method = atoll_http_method(req);
     struct atoll_preview_view view;
     enum proof proof = PROOF_NONE;
     char *target;
@@ -347,8 +356,7 @@ static void admit(struct visit *v, struct atoll_http_request *req, const char *r
         abort();
     target[0] = '/';
     (void)atoll_preview_strip_token(*rest == '/' ? rest + 1 : rest, view.token, target + 1);
-    if (proof == PROOF_QUERY && !view.is_public && !atoll_http_header(req, "upgrade") &&
-        (method == ATOLL_GET || method == ATOLL_HEAD))
+    if (proof == PROOF_QUERY && !view.is_public && is_navigation(req))
         welcome(v, req, target);
     else
         forward(v, req, target);

@@ -632,7 +632,8 @@ def test_private_needs_the_token(site):
 
 def test_first_visit(site):
     token = site.private["token"]
-    status, headers, _ = site.call(f"/page?a=1&token={token}&b=2", port=8000)
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    status, headers, _ = site.call(f"/page?a=1&token={token}&b=2", port=8000, **browser)
     assert (status, headers["Location"]) == (302, "/page?a=1&b=2")
     cookie = headers["Set-Cookie"]
     assert cookie == f"atoll_preview={token}; Path=/; HttpOnly; SameSite=Lax"
@@ -640,9 +641,10 @@ def test_first_visit(site):
     said = site.said(path="/page?a=1&b=2", port=8000, Cookie=cookie.split(";")[0],
                      Referer=f"http://x/?token={token}")
     assert header(said, "cookie") == header(said, "referer") == []
-    status, headers, _ = site.call(f"/?token={token}", port=8000)
+    status, headers, _ = site.call(f"/?token={token}", port=8000, **browser)
     assert headers["Location"] == "/"
-    status, headers, _ = site.call(f"/preview/{site.id}/8000/a?token={token}", host="localhost")
+    status, headers, _ = site.call(f"/preview/{site.id}/8000/a?token={token}", host="localhost",
+                                   **browser)
     assert headers["Location"] == f"/preview/{site.id}/8000/a"
     assert f"Path=/preview/{site.id}/8000/;" in headers["Set-Cookie"]
     # Another token in the query is the server's own.
@@ -650,6 +652,12 @@ def test_first_visit(site):
     assert said["path"] == "/?token=its-own"
     # Other methods are passed on at once, without it.
     assert site.call(f"/up?token={token}", port=8000, method="POST", body=b"x")[0] == 200
+
+
+def test_programs_need_no_cookie(site):
+    """As in curl -sL URL, without a cookie jar."""
+    said = site.said(path=f"/page?a=1&token={site.private['token']}", port=8000, Accept="*/*")
+    assert said["path"] == "/page?a=1"
 
 
 def test_unknown_looks_like_forbidden(site):
