@@ -141,3 +141,15 @@ def test_a_kind_that_is_asked_for_waits_in_the_pool(rest):
         made.destroy()
         return pooled
     wait_until(is_pooled, 60, lambda: "each one is made when it is asked for")
+
+
+def test_the_deadline_of_the_first_that_asked_is_not_inherited(rest):
+    def is_pooled():
+        asked = Box(rest, limits={"diskMB": 1024, "timeoutSeconds": 600})
+        made = Box(rest, limits={"diskMB": 1024})
+        pooled = made.view["pooled"]
+        assert asked.view["expires_at"] is not None and made.view["expires_at"] is None
+        asked.destroy()
+        made.destroy()
+        return pooled
+    wait_until(is_pooled, 60, lambda: "each one is made when it is asked for")
