@@ -27,14 +27,15 @@ struct atoll_api_config {
     struct atoll_sessions *sessions; /* borrowed; NULL: disabled */
     struct atoll_contexts *contexts; /* likewise */
     struct atoll_auth auth;
-    struct atoll_audit *audit;                  /* borrowed; NULL: no audit log */
-    struct atoll_rate key_rate;                 /* requests with one valid key */
-    struct atoll_rate wrong_key_rate;           /* requests without a valid key, per address */
-    struct atoll_answers *answers;              /* borrowed; NULL: kept in this process only */
-    struct atoll_previews *previews;            /* borrowed; NULL: previews are disabled */
-    const struct atoll_preview_site *site;      /* borrowed; required with previews */
-    const uint32_t *facade_options;             /* borrowed; as in api/facade.h; NULL: all 0 */
-    bool access_log;                            /* logs each request at level debug */
+    struct atoll_audit *audit;             /* borrowed; NULL: no audit log */
+    struct atoll_rate key_rate;            /* requests with one valid key */
+    struct atoll_rate wrong_key_rate;      /* requests without a valid key, per address */
+    struct atoll_answers *answers;         /* borrowed; NULL: kept in this process only */
+    struct atoll_previews *previews;       /* borrowed; NULL: previews are disabled */
+    const struct atoll_preview_site *site; /* borrowed; required with previews */
+    const uint32_t *facade_options;        /* borrowed; as in api/facade.h; NULL: all 0 */
+    const char *cors_origins;              /* borrowed; as for atoll_cors_serve(); NULL: none */
+    bool access_log;                       /* logs each request at level debug */
     uint8_t url_secret[ATOLL_URL_SECRET_BYTES]; /* signs URLs; all 0: random per process */
 };
 

@@ -6,12 +6,16 @@
 #include "api/api_internal.h"
 #include "api/errors.h"
 #include "api/idempotency.h"
+#include "api/kit/cors.h"
 #include "api/metrics.h"
 #include "api/signed_url.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/provider/providers.h"
+
+/* Headers of responses that pages of other origins may read. */
+#define EXPOSED "X-Request-Id, Location, Retry-After, Allow, ETag, Content-Disposition"
 
 void *atoll_api_alloc(size_t n)
 {
@@ -375,7 +379,10 @@ static void start(struct atoll_api *api, struct atoll_http_request *req,
 
 void atoll_api_call_start(struct atoll_api *api, struct atoll_http_request *req)
 {
-    start(api, req, api->tables, api->table_count, NULL);
+    const char *origins = api->config.cors_origins;
+
+    if (!origins || !*origins || !atoll_cors_serve(req, origins, EXPOSED))
+        start(api, req, api->tables, api->table_count, NULL);
 }
 
 void atoll_api_call_start_in(struct atoll_api *api, struct atoll_http_request *req,

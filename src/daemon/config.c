@@ -53,6 +53,8 @@ static const struct option {
     {"host-names", "ATOLL_HOST_NAMES", KIND_TEXT, AT(host_names), 1024, NULL, "LIST",
      "host names of this daemon that clients use over TCP, in addition to\nlocalhost, IP addresses and the name of "
      "this host (none)"},
+    {"cors-origins", "ATOLL_CORS_ORIGINS", KIND_TEXT, AT(cors_origins), 1024, NULL, "LIST",
+     "origins whose pages may use the API, such as https://app.example; *: all (none)"},
     {"pool", "ATOLL_POOL", KIND_COUNT, AT(pool), 1024, "0", "N",
      "sandboxes kept ready in the pool, and as many of each kind (template, disk,\nrunning "
      "interpreter) that is requested repeatedly (0)"},

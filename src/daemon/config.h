@@ -18,6 +18,7 @@ struct atoll_config {
         tls_key[ATOLL_CONFIG_PATH_MAX]; /* "": self-signed, made by the daemon */
     char preview_domain[200];
     char host_names[1024];                 /* separated by commas or blanks */
+    char cors_origins[1024];               /* likewise, or "*" */
     char registry[ATOLL_CONFIG_PATH_MAX];  /* "": the default directory */
     char drivers[ATOLL_CONFIG_PATH_MAX];   /* likewise */
     char providers[ATOLL_CONFIG_PATH_MAX]; /* providers.yaml; "": the one in the state directory */

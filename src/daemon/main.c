@@ -386,6 +386,7 @@ static int open_api(struct daemon *d, struct atoll_error *err)
         .key_rate = {d->config.key_rate, 4 * d->config.key_rate},
         .wrong_key_rate = {d->config.wrong_key_rate, 2 * d->config.wrong_key_rate},
         .facade_options = d->config.facade_options,
+        .cors_origins = d->config.cors_origins,
         .access_log = d->config.log_level == ATOLL_LOG_DEBUG,
     };
     bool remote = *d->config.listen || *d->config.tls_listen;

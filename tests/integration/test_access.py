@@ -14,6 +14,7 @@ import time
 
 import pytest
 from daemons import below, process_files, wait_for_room
+from listening import listening_daemon
 from rest import Rest
 
 CANARY = "canary-7f3a9c41d2e8-do-not-tell"
@@ -600,3 +601,26 @@ def test_secrets_stay_secret(server, keys):
     assert CANARY not in server.log.read_text()
     assert found_in_files(server.state, CANARY) == []
     mine.delete("/api/sandboxes")
+
+
+@pytest.mark.parametrize("origins,allowed", [("https://app.example, http://localhost:3000", None),
+                                             ("*", "*")])
+def test_pages_of_named_origins_may_use_the_api(origins, allowed):
+    with listening_daemon(ATOLL_CORS_ORIGINS=origins) as (_, address):
+        rest = Rest(address)
+        for origin in ("https://app.example", "http://localhost:3000"):
+            answer = rest.call("OPTIONS", "/api/sandboxes", None, {
+                "Origin": origin, "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": "authorization,content-type"})
+            assert answer.status == 204
+            assert answer.headers["access-control-allow-origin"] == (allowed or origin)
+            assert answer.headers["access-control-allow-headers"] == "authorization,content-type"
+            answer = rest.call("GET", "/healthz", None, {"Origin": origin})
+            assert answer.headers["access-control-allow-origin"] == (allowed or origin)
+        answer = rest.call("GET", "/healthz", None, {"Origin": "https://app.example.evil"})
+        assert answer.headers.get("access-control-allow-origin") == allowed
+
+
+def test_pages_of_other_origins_may_not(server):
+    answer = server.by("").call("GET", "/healthz", None, {"Origin": "https://app.example"})
+    assert "access-control-allow-origin" not in answer.headers
