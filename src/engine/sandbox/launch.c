@@ -106,7 +106,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
     r = atoll_sandbox_open_agent(s, agent_fd, &err);
     if (s->phase == ATOLL_PHASE_DESTROYING)
         r = atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "destroyed while it was being created");
-    if (r == 0) { /* stored before it is announced, so that it survives a crash */
+    if (r == 0) {       /* stored before it is announced, so that it survives a crash */
         if (!s->hidden) /* the deadline of a pooled one begins when it is handed over */
             atoll_sandbox_arm_deadline(s);
         r = atoll_sandbox_apply_stored(s, ATOLL_ON_RUNS, &err);
