@@ -163,8 +163,8 @@ def test_failing_creates_take_it_out(world):
     assert world.facts()["state"] == "up"
 
 
-def test_a_create_nobody_wants_is_cancelled(world):
-    """Its client is gone: the create that would take a minute gives up."""
+def begin_create(world):
+    """A create that takes a minute: its client, and the path of the sandbox."""
     world.fail("create 60000 ok")
     client = subprocess.Popen(["curl", "-s", "--unix-socket", str(world.daemon.socket), "-d",
                                '{"provider":"fake","waive":["all"]}', "http://x/api/sandboxes"],
@@ -172,7 +172,13 @@ def test_a_create_nobody_wants_is_cancelled(world):
     wait_until(lambda: world.rest.get("/api/sandboxes").json["sandboxes"], 30, lambda: "none made")
     (made,) = world.rest.get("/api/sandboxes").json["sandboxes"]
     assert made["state"] == "creating"
-    assert world.rest.delete(f"/api/sandboxes/{made['id']}").status == 204
+    return client, f"/api/sandboxes/{made['id']}"
+
+
+def test_a_create_nobody_wants_is_cancelled(world):
+    """Its client is gone: the create that would take a minute gives up."""
+    client, path = begin_create(world)
+    assert world.rest.delete(path).status == 204
     client.wait(30)
     assert world.rest.get("/api/sandboxes").json["sandboxes"] == []
 
@@ -214,6 +220,16 @@ def test_a_deadline_that_passes_while_it_is_made_again(world):
                lambda: f"it lives on: {box.view}")
 
 
+def test_a_resume_while_it_is_made_again(world):
+    box = world.box(provider="fake", recreate=True)
+    box.out("true")
+    world.fail(f"create 1500 ok {box.id}")
+    os.kill(agent_pid(world, box), signal.SIGKILL)
+    wait_until(lambda: box.state == "creating", 30, lambda: f"nobody noticed: {box.view}")
+    assert box.post("resume").status == 200
+    assert box.state == "running"
+
+
 def test_a_native_one_is_made_again_too(world):
     box = world.box(provider="native", recreate=True, env={"KEPT": "yes"})
     box.out("echo x > gone")
@@ -234,6 +250,14 @@ def events_of(world, box):
 
 
 # The daemon's own death.
+
+def test_a_create_that_was_changed_before_the_daemon_died(world):
+    client, path = begin_create(world)
+    assert world.rest.call("PATCH", path, {"metadata": {"a": "b"}}).status == 200
+    world.restart()
+    client.wait(30)
+    assert world.rest.get(path).status == 404
+
 
 def test_a_new_daemon_takes_them_over(world):
     box = world.box(provider="fake")
