@@ -188,7 +188,8 @@ def test_output_of_a_command_that_runs_ends_at_the_quota(thrifty):
     rest, name = Rest(thrifty.socket), thrifty.create()
     output = write(rest, f"/api/sandboxes/{name}", 3_000_000)
     assert not is_whole(rest, output, 3_000_000)
-    assert SANDBOX * 3 / 4 < on_disk(thrifty, name) <= SANDBOX
+    # The file system adds blocks of its own to a file in pieces.
+    assert SANDBOX * 3 / 4 < on_disk(thrifty, name) <= SANDBOX + 64 * 1024
     thrifty.atoll("rm", name, check=True)
 
 
