@@ -145,7 +145,7 @@ struct atoll_agent_textfile {
     struct stat seen;
 };
 
-/* name: a user's name or number, "" for the default user. INVALID_ARGUMENT (ESRCH if the user does
+/* name: a user's name or number, with ":GROUP" if the group is not the user's own; "" for the default user. INVALID_ARGUMENT (ESRCH if the user does
  * not exist), FAILED_PRECONDITION. */
 int atoll_agent_user_find(struct atoll_agent *a, const char *name,
                           struct atoll_agent_user *ret_user,

@@ -213,8 +213,8 @@ static int default_user(struct atoll_agent *a, struct atoll_agent_user *user,
     return r;
 }
 
-int atoll_agent_user_find(struct atoll_agent *a, const char *name,
-                          struct atoll_agent_user *ret_user, struct atoll_error *err)
+static int find_user(struct atoll_agent *a, const char *name, struct atoll_agent_user *ret_user,
+                     struct atoll_error *err)
 {
     const struct atoll_agent_config *c = &a->config;
     struct atoll_agent_user *user = ret_user;
@@ -304,4 +304,33 @@ const char *atoll_agent_group_name(struct atoll_agent *a, uint32_t gid, char *ou
             return out;
     (void)snprintf(out, ATOLL_AGENT_NAME_MAX, "%u", gid);
     return out;
+}
+
+int atoll_agent_user_find(struct atoll_agent *a, const char *name,
+                          struct atoll_agent_user *ret_user, struct atoll_error *err)
+{
+    const char *colon = strchr(name, ':');
+    char text[sizeof(ret_user->name)];
+    uint32_t gid;
+    int r;
+
+    if (!colon)
+        return find_user(a, name, ret_user, err);
+    if ((size_t)(colon - name) >= sizeof(text))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG, "user name is too long");
+    memcpy(text, name, (size_t)(colon - name));
+    text[colon - name] = '\0';
+    r = find_user(a, text, ret_user, err);
+    if (r == 0)
+        r = atoll_agent_group_find(a, colon + 1, &gid, err);
+    if (r < 0)
+        return r;
+    if (gid != ret_user->gid && !a->config.many_ids)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
+                          "group %.64s is not available: only one group id is mapped into this "
+                          "sandbox",
+                          colon + 1);
+    ret_user->gid = gid;
+    find_groups(a, ret_user);
+    return 0;
 }

@@ -17,6 +17,8 @@ enum atoll_cli_status {
     ATOLL_CLI_NOT_RUNNING = 3, /* of `atoll status` */
     ATOLL_CLI_TIMED_OUT = 124,
     ATOLL_CLI_BROKEN = 125, /* Atoll itself failed, so there is no status of the command */
+    ATOLL_CLI_NOT_EXECUTABLE = 126,
+    ATOLL_CLI_NOT_FOUND = 127,
     ATOLL_CLI_OUT_OF_MEMORY = 137,
 };
 
@@ -82,6 +84,17 @@ extern const struct atoll_cli_verb atoll_cli_artifacts_rm;
 extern const struct atoll_cli_verb atoll_cli_key_create;
 extern const struct atoll_cli_verb atoll_cli_key_ls;
 extern const struct atoll_cli_verb atoll_cli_key_rm;
+extern const struct atoll_cli_verb atoll_cli_ps;
+extern const struct atoll_cli_verb atoll_cli_inspect;
+extern const struct atoll_cli_verb atoll_cli_kill;
+extern const struct atoll_cli_verb atoll_cli_start;
+extern const struct atoll_cli_verb atoll_cli_restart;
+extern const struct atoll_cli_verb atoll_cli_wait;
+extern const struct atoll_cli_verb atoll_cli_attach;
+extern const struct atoll_cli_verb atoll_cli_events;
+extern const struct atoll_cli_verb atoll_cli_top;
+extern const struct atoll_cli_verb atoll_cli_port;
+extern const struct atoll_cli_verb atoll_cli_prune;
 extern const struct atoll_cli_verb atoll_cli_up;
 extern const struct atoll_cli_verb atoll_cli_down;
 extern const struct atoll_cli_verb atoll_cli_status;

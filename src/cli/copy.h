@@ -12,7 +12,7 @@ struct atoll_cli_copy {
     struct atoll_cli *cli;
     const char *sandbox; /* id */
     const char *user; /* user inside the sandbox whose permissions apply; NULL: the default user */
-    uint64_t files, directories, bytes;
+    uint64_t files, directories, links, bytes;
     json_t *skipped; /* owned: [{"path","reason"}] */
 };
 

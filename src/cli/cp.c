@@ -4,15 +4,19 @@
 #include "base/text.h"
 #include "cli/copy.h"
 #include "cli/print.h"
+#include "cli/words.h"
 
 struct options {
     struct atoll_cli_common common;
     const char *user;
+    bool recursive;
 };
 
 static const struct atoll_cli_option options_table[] = {
     {"user", 'u', ATOLL_CLI_TEXT, offsetof(struct options, user), "NAME",
      "user in the sandbox whose permissions apply (default: user)", NULL},
+    {"recursive", 'r', ATOLL_CLI_FLAG, offsetof(struct options, recursive), NULL,
+     "no effect: directories are always copied whole", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -46,9 +50,9 @@ static int report(struct atoll_cli *cli, const struct atoll_cli_copy *copy, stru
 
     if (cli->json) {
         ATOLL_AUTOJSON json_t *object =
-            json_pack("{s:I, s:I, s:I, s:O}", "files", (json_int_t)copy->files, "directories",
-                      (json_int_t)copy->directories, "bytes", (json_int_t)copy->bytes, "skipped",
-                      copy->skipped);
+            json_pack("{s:I, s:I, s:I, s:I, s:O}", "files", (json_int_t)copy->files, "directories",
+                      (json_int_t)copy->directories, "links", (json_int_t)copy->links, "bytes",
+                      (json_int_t)copy->bytes, "skipped", copy->skipped);
         r = atoll_cli_print_json(object, err);
     } else if (skipped > 0) {
         atoll_cli_say("the copy is not complete: %zu skipped, %llu files copied", skipped,
@@ -62,6 +66,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 {
     const struct options *o = options;
     struct side from = parse_side(argv[0]), to = parse_side(argv[1]);
+    char *sandbox = from.remote ? from.sandbox : to.sandbox;
     struct atoll_cli_copy copy;
     int r;
 
@@ -74,7 +79,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     if (cli->json && strcmp(to.path, "-") == 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--json and the file cannot both go to standard output");
-    atoll_cli_copy_init(&copy, cli, from.remote ? from.sandbox : to.sandbox, o->user);
+    r = atoll_cli_word_resolve(cli, atoll_cli_word_find("SANDBOX"), NULL, &sandbox, err);
+    if (r < 0)
+        return r;
+    atoll_cli_copy_init(&copy, cli, sandbox, o->user);
     r = from.remote ? atoll_cli_copy_download(&copy, from.path, to.path, err)
                     : atoll_cli_copy_upload(&copy, from.path, to.path, err);
     if (r == 0)
@@ -87,19 +95,20 @@ const struct atoll_cli_verb atoll_cli_cp = {
     .name = "cp",
     .args = "[OPTION]... SRC DST",
     .summary = "copy files and directories into or out of a sandbox",
-    .help = "One of SRC and DST is SANDBOX:PATH; a relative PATH starts in the user's home.\n"
-            "Copies whole directories, keeps modes, and takes - as standard input or\n"
-            "output. A local name with a colon is written ./like:this.\n"
-            "\n"
-            "Files in a sandbox are untrusted. A copy out of a sandbox writes nothing outside\n"
-            "DST: names and links that lead elsewhere are skipped and reported, and the exit\n"
-            "status is then 1.\n"
-            "\n"
-            "Examples:\n"
-            "  atoll cp data.csv $id:               into the home directory\n"
-            "  atoll cp src $id:/data/              a directory, as /data/src\n"
-            "  atoll cp $id:/data/out .             out of the sandbox\n"
-            "  tar c src | atoll cp - $id:src.tar   from standard input\n",
+    .help =
+        "One of SRC and DST is SANDBOX:PATH; a relative PATH starts in the user's home.\n"
+        "Copies whole directories, keeps modes and symbolic links, and takes - as standard input or\n"
+        "output. A local name with a colon is written ./like:this.\n"
+        "\n"
+        "Files in a sandbox are untrusted. A copy out of a sandbox writes nothing outside\n"
+        "DST: names and links that lead elsewhere are skipped and reported, and the exit\n"
+        "status is then 1.\n"
+        "\n"
+        "Examples:\n"
+        "  atoll cp data.csv $id:               into the home directory\n"
+        "  atoll cp src $id:/data/              a directory, as /data/src\n"
+        "  atoll cp $id:/data/out .             out of the sandbox\n"
+        "  tar c src | atoll cp - $id:src.tar   from standard input\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 2,

@@ -5,7 +5,7 @@
 struct options {
     struct atoll_cli_common common;
     struct atoll_cli_sandbox_options sandbox;
-    struct atoll_cli_list env;
+    struct atoll_cli_env env;
     double timeout_seconds;
 };
 
@@ -13,9 +13,10 @@ static const struct atoll_cli_option options_table[] = {
     {.kind = ATOLL_CLI_TABLE,
      .offset = offsetof(struct options, sandbox),
      .table = atoll_cli_sandbox_options},
-    {"env", 'e', ATOLL_CLI_LIST, offsetof(struct options, env), "K=V",
-     "set an environment variable; K alone copies it from your environment", NULL},
-    {"timeout", 0, ATOLL_CLI_DECIMAL, offsetof(struct options, timeout_seconds), "SECONDS",
+    {.kind = ATOLL_CLI_TABLE,
+     .offset = offsetof(struct options, env),
+     .table = atoll_cli_env_options},
+    {"timeout", 0, ATOLL_CLI_TIME, offsetof(struct options, timeout_seconds), "TIME",
      "destroy the sandbox after this time", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},

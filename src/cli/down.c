@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include "cli/client.h"
 #include "cli/place.h"
 
@@ -45,8 +46,11 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
         return r;
     daemon = atoll_cli_place_noted(&place);
     if (daemon.pid == 0) {
+        struct atoll_cli_place other;
         daemon = atoll_cli_daemon_at(place.socket);
-        if (daemon.pid > 0 && !o->force)
+        if (atoll_cli_daemon_place(&daemon, &other))
+            memcpy(place.note, other.note, sizeof(place.note));
+        else if (daemon.pid > 0 && !o->force)
             return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
                               "atolld (pid %d) at %.200s was not started by `atoll up`: stop it "
                               "where it was started, or use --force",

@@ -60,6 +60,20 @@ static bool is_usage(const struct atoll_error *err)
     return err->kind == ATOLL_ERR_INVALID_ARGUMENT && err->errnum != EREMOTEIO;
 }
 
+/* As shells do: 127 for a command that does not exist, 126 for one that cannot be executed. */
+static int failure_of(const struct atoll_cli_verb *verb, const struct atoll_error *err)
+{
+    if (is_usage(err))
+        return ATOLL_CLI_USAGE;
+    if (verb->failure == ATOLL_CLI_BROKEN && err->kind == ATOLL_ERR_NOT_FOUND &&
+        strncmp(err->text, "command not found: ", 19) == 0)
+        return ATOLL_CLI_NOT_FOUND;
+    if (verb->failure == ATOLL_CLI_BROKEN && err->kind == ATOLL_ERR_PERMISSION_DENIED &&
+        strstr(err->text, "not an executable file"))
+        return ATOLL_CLI_NOT_EXECUTABLE;
+    return verb->failure ? verb->failure : ATOLL_CLI_FAILED;
+}
+
 static int check_count(const struct atoll_cli_verb *verb, int argc, char **argv)
 {
     char text[200];
@@ -104,7 +118,7 @@ static int run_verb(const struct atoll_cli_verb *verb, char **argv)
         if (err.kind == ATOLL_ERR_INVALID_ARGUMENT && !is_usage(&err))
             atoll_cli_name_option(atoll_cli_options_of(verb), &err);
         print_error(&cli, &err);
-        r = is_usage(&err) ? ATOLL_CLI_USAGE : verb->failure ? verb->failure : ATOLL_CLI_FAILED;
+        r = failure_of(verb, &err);
     }
     atoll_cli_done(&cli);
     return r;

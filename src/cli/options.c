@@ -144,6 +144,38 @@ static int add_to_list(struct atoll_cli_list *list, const char *name, const char
     return 0;
 }
 
+int atoll_cli_parse_time(const char *text, double *ret_seconds)
+{
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+    double total = 0, value;
+
+    if (atoll_text_double(text, 0, 1e9, ret_seconds) == 0)
+        return 0;
+    if (!*text)
+        return -EINVAL;
+    while (*text) {
+        size_t n = strspn(text, "0123456789."), letters = strcspn(text + n, "0123456789.");
+        size_t i = 0;
+        char number[32];
+        while (i < ATOLL_ARRAY_LEN(units) &&
+               (strlen(units[i].unit) != letters || memcmp(units[i].unit, text + n, letters) != 0))
+            i++;
+        if (n >= sizeof(number) || i == ATOLL_ARRAY_LEN(units))
+            return -EINVAL;
+        memcpy(number, text, n);
+        number[n] = '\0';
+        if (atoll_text_double(number, 0, 1e9, &value) < 0)
+            return -EINVAL;
+        total += value * units[i].seconds;
+        text += n + letters;
+    }
+    *ret_seconds = total;
+    return 0;
+}
+
 static int store(const struct found *found, const char *value, struct atoll_error *err)
 {
     const struct atoll_cli_option *o = found->option;
@@ -170,6 +202,11 @@ static int store(const struct found *found, const char *value, struct atoll_erro
     case ATOLL_CLI_DECIMAL:
         if (atoll_text_double(value, 0.001, 1e9, found->place) < 0)
             want = "a number above 0 such as 1.5";
+        break;
+    case ATOLL_CLI_TIME:
+        if (atoll_cli_parse_time(value, found->place) < 0 || *(double *)found->place < 0.001 ||
+            *(double *)found->place > 1e9)
+            want = "a time such as 30 (seconds), 5m or 1h30m";
         break;
     case ATOLL_CLI_TABLE:
         break;

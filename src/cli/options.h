@@ -24,6 +24,7 @@ enum atoll_cli_option_kind {
     ATOLL_CLI_SIZE,    /* uint64_t, bytes; must be above 0; 0 when not given */
     ATOLL_CLI_COUNT,   /* uint64_t; must be above 0; 0 when not given */
     ATOLL_CLI_DECIMAL, /* double; must be above 0; 0 when not given */
+    ATOLL_CLI_TIME,    /* double, seconds; must be above 0; 0 when not given */
     ATOLL_CLI_TABLE,   /* the rows of `table`, whose struct is found at this offset */
 };
 
@@ -49,6 +50,9 @@ struct atoll_cli_option {
  */
 int atoll_cli_parse(const struct atoll_cli_option *table, int command_at, char **argv,
                     void *options, int *ret_argc, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* "90", "1.5", "500ms", "5m", "1h30m", "2d": seconds, or numbers with units. -EINVAL. */
+int atoll_cli_parse_time(const char *text, double *ret_seconds) ATOLL_MUST_CHECK;
 
 /* Returns the name closest to `word` among those that next() yields until NULL, or NULL if none is
  * close enough to be a typing error. */

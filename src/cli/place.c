@@ -179,6 +179,31 @@ double atoll_cli_daemon_uptime(const struct atoll_cli_daemon *daemon)
            (double)daemon->start_ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* The value of an option in the text of /proc/PID/cmdline, whose arguments end with NUL. */
+static const char *option_in(const char *text, size_t n, const char *option)
+{
+    const char *end = text + n;
+
+    for (; text < end; text += strlen(text) + 1)
+        if (strcmp(text, option) == 0 && text + strlen(text) + 1 < end)
+            return text + strlen(text) + 1;
+    return NULL;
+}
+
+bool atoll_cli_daemon_place(const struct atoll_cli_daemon *daemon, struct atoll_cli_place *ret)
+{
+    char path[40], text[8192];
+    struct atoll_error ignored;
+    const char *state;
+    int n;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)daemon->pid);
+    n = daemon->pid > 0 ? atoll_fd_read_file(AT_FDCWD, path, text, sizeof(text)) : 0;
+    state = n > 0 ? option_in(text, (size_t)n, "--state") : NULL;
+    return state && *state == '/' && atoll_cli_place_find(ret, state, NULL, &ignored) == 0 &&
+           atoll_cli_place_noted(ret).pid == daemon->pid;
+}
+
 bool atoll_cli_daemon_owns(const struct atoll_cli_daemon *daemon,
                            const struct atoll_cli_place *place)
 {

@@ -38,6 +38,9 @@ struct atoll_cli_daemon atoll_cli_daemon_at(const char *socket_path);
 bool atoll_cli_daemon_is_outdated(const struct atoll_cli_daemon *daemon);
 /* Seconds since the daemon started; negative if unknown. */
 double atoll_cli_daemon_uptime(const struct atoll_cli_daemon *daemon);
+/* Finds the place of a daemon that was started with `up --state DIR`, by its arguments. False if it was not,
+ * or the note there is about another daemon. */
+bool atoll_cli_daemon_place(const struct atoll_cli_daemon *daemon, struct atoll_cli_place *ret);
 /* Whether the daemon holds the lock of that state directory. */
 bool atoll_cli_daemon_owns(const struct atoll_cli_daemon *daemon,
                            const struct atoll_cli_place *place);

@@ -98,6 +98,23 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     return show(cli, argv[0], port, o->is_public, err);
 }
 
+static int run_port(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+                    char **argv, struct atoll_error *err)
+{
+    int r = atoll_link_check_id("sandbox", argv[0], err);
+    return r < 0 ? r : list(cli, argv[0], err);
+}
+
+const struct atoll_cli_verb atoll_cli_port = {
+    .name = "port",
+    .args = "SANDBOX",
+    .summary = "list the ports of a sandbox that are open, with their URLs",
+    .help = "`atoll preview` opens a port.\n",
+    .min_args = 1,
+    .max_args = 1,
+    .run = run_port,
+};
+
 const struct atoll_cli_verb atoll_cli_preview = {
     .name = "preview",
     .args = "[OPTION]... SANDBOX [PORT]",

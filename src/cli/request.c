@@ -10,19 +10,18 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
     {"template", 0, ATOLL_CLI_TEXT, AT(template), "TEMPLATE",
      "template to create it from (default: host)", NULL},
     {"memory", 'm', ATOLL_CLI_SIZE, AT(memory_bytes), "SIZE", "memory limit (default: 512M)", NULL},
-    {"cpus", 0, ATOLL_CLI_DECIMAL, AT(cpus), "N", "CPU limit, such as 0.5 (default: all CPUs)",
-     NULL},
+    {"cpus", 0, ATOLL_CLI_DECIMAL, AT(cpus), "N", "CPU limit, such as 0.5 (default: 1)", NULL},
     {"disk", 0, ATOLL_CLI_SIZE, AT(disk_bytes), "SIZE", "disk space limit (default: 256M)", NULL},
     {"pids", 0, ATOLL_CLI_COUNT, AT(pids), "N", "process limit (default: 256)", NULL},
     {"io-mbps", 0, ATOLL_CLI_DECIMAL, AT(io_mbps), "N",
      "disk bandwidth limit, MiB a second each way (default: none)", NULL},
     {"waive", 0, ATOLL_CLI_LIST, AT(waive), "WHAT",
      "accept that this host cannot enforce a limit: memory, cpu, pids, disk, io, all", NULL},
-    {"idle", 0, ATOLL_CLI_DECIMAL, AT(idle_seconds), "SECONDS",
+    {"idle", 0, ATOLL_CLI_TIME, AT(idle_seconds), "TIME",
      "end the sandbox after this time without a command or request", NULL},
-    {"lease", 0, ATOLL_CLI_DECIMAL, AT(lease_seconds), "SECONDS",
+    {"lease", 0, ATOLL_CLI_TIME, AT(lease_seconds), "TIME",
      "end the sandbox after this time without a heartbeat", NULL},
-    {"cpu-budget", 0, ATOLL_CLI_DECIMAL, AT(cpu_budget_seconds), "SECONDS",
+    {"cpu-budget", 0, ATOLL_CLI_TIME, AT(cpu_budget_seconds), "TIME",
      "limit on the total CPU time of its commands", NULL},
     {"output-budget", 0, ATOLL_CLI_SIZE, AT(output_budget_bytes), "SIZE",
      "limit on the total output of its commands", NULL},
@@ -42,6 +41,8 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      "mount a volume, or a directory of the host (/DIR:PATH)", NULL},
     {"registry-user", 0, ATOLL_CLI_TEXT, AT(registry_user), "NAME",
      "user for the image registry; set ATOLL_REGISTRY_PASSWORD, too", NULL},
+    {"label", 'l', ATOLL_CLI_LIST, AT(labels), "K=V",
+     "attach a label; `atoll ls --filter label=K=V` finds it", NULL},
     {"recreate", 0, ATOLL_CLI_FLAG, AT(recreate), NULL,
      "if the provider loses it, create it again (its files are lost)", NULL},
     {"artifact", 0, ATOLL_CLI_LIST, AT(artifacts), "PATTERN",
@@ -50,15 +51,25 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
 };
 #undef AT
 
+#define AT(field) offsetof(struct atoll_cli_env, field)
+const struct atoll_cli_option atoll_cli_env_options[] = {
+    {"env", 'e', ATOLL_CLI_LIST, AT(items), "K=V",
+     "set an environment variable; K alone copies it from your environment", NULL},
+    {"env-file", 0, ATOLL_CLI_LIST, AT(files), "FILE",
+     "set the variables in a file, one K=V or K on each line", NULL},
+    {0},
+};
+#undef AT
+
 #define AT(field) offsetof(struct atoll_cli_command_options, field)
 const struct atoll_cli_option atoll_cli_command_options[] = {
-    {"user", 'u', ATOLL_CLI_TEXT, AT(user), "NAME", "user to run it as (default: user, uid 1000)",
+    {"user", 'u', ATOLL_CLI_TEXT, AT(user), "USER[:GROUP]",
+     "user to run it as, names or numbers (default: user, uid 1000)", NULL},
+    {"cwd", 'w', ATOLL_CLI_TEXT, AT(cwd), "PATH", "working directory (default: the user's home)",
      NULL},
-    {"cwd", 'w', ATOLL_CLI_TEXT, AT(cwd), "DIR", "working directory (default: the user's home)",
-     NULL},
-    {"env", 'e', ATOLL_CLI_LIST, AT(env), "K=V",
-     "set an environment variable; K alone copies it from your environment", NULL},
-    {"timeout", 0, ATOLL_CLI_DECIMAL, AT(timeout_seconds), "SECONDS",
+    {"workdir", 0, ATOLL_CLI_TEXT, AT(cwd), "PATH", "same as --cwd", NULL},
+    {.kind = ATOLL_CLI_TABLE, .offset = AT(env), .table = atoll_cli_env_options},
+    {"timeout", 0, ATOLL_CLI_TIME, AT(timeout_seconds), "TIME",
      "kill the command and its children after this time", NULL},
     {"stdin", 'i', ATOLL_CLI_FLAG, AT(interactive), NULL,
      "forward standard input even if it is a terminal", NULL},
@@ -130,6 +141,20 @@ static int add_registry(json_t *request, const char *user, struct atoll_error *e
     return 0;
 }
 
+/* Copies the items to `out`, which then ends with NULL. */
+static int take_labels(const struct atoll_cli_list *labels, const char **out,
+                       struct atoll_error *err)
+{
+    for (size_t i = 0; i < labels->n; i++) {
+        const char *equals = strchr(labels->items[i], '=');
+        if (!equals || equals == labels->items[i])
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "--label: \"%.80s\" must be K=V", labels->items[i]);
+        out[i] = labels->items[i];
+    }
+    return 0;
+}
+
 /* `item` is "NAME:PATH" or "/DIR:PATH", either with an optional ":ro". */
 static int add_volume(json_t *request, const char *item, struct atoll_error *err)
 {
@@ -160,6 +185,7 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
 {
     struct waived waived = {.n = 0};
     const char *artifacts[ATOLL_CLI_LIST_MAX + 1] = {NULL};
+    const char *labels[ATOLL_CLI_LIST_MAX + 1] = {NULL};
     struct atoll_client_sandbox_options o = {
         .size = sizeof(o),
         .template_name = options->template,
@@ -181,10 +207,13 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
         .network_mode = options->network,
         .recreate = options->recreate,
         .artifacts = artifacts,
+        .metadata = labels,
     };
     int r = parse_deadline(options->on_deadline, &o.at_deadline, err);
 
     memcpy(artifacts, options->artifacts.items, options->artifacts.n * sizeof(artifacts[0]));
+    if (r == 0)
+        r = take_labels(&options->labels, labels, err);
     for (size_t i = 0; r == 0 && i < options->waive.n; i++)
         r = add_waived(&waived, options->waive.items[i], err);
     if (r == 0)
@@ -264,12 +293,39 @@ static int add_variable(json_t *request, const char *item, struct atoll_error *e
     return atoll_compose_pairs(request, "env", (const char *const[]){pair, NULL}, err);
 }
 
-int atoll_cli_add_env(json_t *request, const struct atoll_cli_list *env, struct atoll_error *err)
+/* Empty lines and lines that begin with "#" mean nothing. */
+static int add_env_file(json_t *request, const char *path, struct atoll_error *err)
+{
+    FILE *f = fopen(path, "re");
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    int r = 0;
+
+    if (!f)
+        return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno,
+                          "--env-file %.200s: %s", path, strerror(errno));
+    while (r == 0 && (n = getline(&line, &cap, f)) >= 0) {
+        const char *text = line + strspn(line, " \t");
+        line[strcspn(line, "\r\n")] = '\0';
+        if (*text && *text != '#')
+            r = add_variable(request, text, err);
+    }
+    if (r == 0 && ferror(f))
+        r = atoll_fail_errno(err, EIO, "--env-file %.200s", path);
+    free(line);
+    (void)fclose(f);
+    return r;
+}
+
+int atoll_cli_add_env(json_t *request, const struct atoll_cli_env *env, struct atoll_error *err)
 {
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < env->n; i++)
-        r = add_variable(request, env->items[i], err);
+    for (size_t i = 0; r == 0 && i < env->files.n; i++)
+        r = add_env_file(request, env->files.items[i], err);
+    for (size_t i = 0; r == 0 && i < env->items.n; i++)
+        r = add_variable(request, env->items.items[i], err);
     return r;
 }
 

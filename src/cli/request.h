@@ -9,7 +9,7 @@ struct atoll_cli_sandbox_options {
     const char *template;
     uint64_t memory_bytes, disk_bytes, pids;
     double cpus, io_mbps;
-    struct atoll_cli_list waive, artifacts, volumes;
+    struct atoll_cli_list waive, artifacts, volumes, labels;
     const char *registry_user;
     double idle_seconds, lease_seconds, cpu_budget_seconds;
     uint64_t output_budget_bytes;
@@ -19,10 +19,16 @@ struct atoll_cli_sandbox_options {
 };
 extern const struct atoll_cli_option atoll_cli_sandbox_options[];
 
+/* Environment variables; the items override the files. */
+struct atoll_cli_env {
+    struct atoll_cli_list items, files;
+};
+extern const struct atoll_cli_option atoll_cli_env_options[];
+
 struct atoll_cli_command_options {
     const char *user, *cwd;
     double timeout_seconds;
-    struct atoll_cli_list env;
+    struct atoll_cli_env env;
     bool interactive, tty;
 };
 extern const struct atoll_cli_option atoll_cli_command_options[];
@@ -34,6 +40,6 @@ int atoll_cli_add_command(json_t *request, const struct atoll_cli_command_option
                           char *const *argv, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* If the daemon's error text begins with a JSON field, replaces that by the option of `options`. */
 void atoll_cli_name_option(const struct atoll_cli_option *options, struct atoll_error *err);
-/* Adds "env" from K=V items; a K without "=" is copied from our own environment. */
-int atoll_cli_add_env(json_t *request, const struct atoll_cli_list *env,
+/* Adds "env" from items and lines of files, K=V; a K without "=" is copied from our own environment. */
+int atoll_cli_add_env(json_t *request, const struct atoll_cli_env *env,
                       struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -21,7 +21,7 @@ struct options {
     struct atoll_cli_sandbox_options sandbox;
     struct atoll_cli_command_options command;
     struct atoll_cli_list files;
-    bool keep;
+    bool keep, remove, detach;
 };
 
 static const struct atoll_cli_option options_table[] = {
@@ -35,6 +35,10 @@ static const struct atoll_cli_option options_table[] = {
      "upload a file or directory before the command starts", NULL},
     {"keep", 'k', ATOLL_CLI_FLAG, offsetof(struct options, keep), NULL,
      "do not destroy the sandbox when the command has ended", NULL},
+    {"rm", 0, ATOLL_CLI_FLAG, offsetof(struct options, remove), NULL,
+     "destroy the sandbox when the command has ended, which is the default", NULL},
+    {"detach", 'd', ATOLL_CLI_FLAG, offsetof(struct options, detach), NULL,
+     "start the command, print the id of the sandbox, which is kept, and return", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -280,16 +284,76 @@ static int run_in_steps(struct atoll_cli *cli, const struct options *o, char *co
     return r;
 }
 
+static int print_started(struct atoll_cli *cli, const char *sandbox, const json_t *reply,
+                         struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *object = json_pack("{s:s, s:s}", "sandbox_id", sandbox, "exec_id",
+                                              atoll_link_text(reply, "exec_id", ""));
+
+    if (cli->json)
+        return atoll_cli_print_json(object, err);
+    (void)printf("%s\n", sandbox);
+    return ATOLL_CLI_OK;
+}
+
+static int start_in(struct atoll_cli *cli, const struct options *o, char *const *argv,
+                    const char *sandbox, json_t **ret_reply, struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *request = json_object();
+    struct atoll_link_target target;
+    int r = bring_files(cli, o, sandbox, err);
+
+    if (r == 0)
+        r = atoll_cli_add_command(request, &o->command, argv, err);
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs", sandbox);
+    return r < 0 ? r : atoll_cli_call(cli, "POST", target.text, request, ret_reply, err);
+}
+
+static int run_detached(struct atoll_cli *cli, const struct options *o, char *const *argv,
+                        struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_cli_outcome outcome = {.capture = false};
+    int r = create(cli, o, &outcome, err);
+
+    if (r < 0)
+        return r;
+    r = start_in(cli, o, argv, outcome.sandbox_id, &reply, err);
+    if (r < 0) {
+        destroy(cli, outcome.sandbox_id);
+        return r;
+    }
+    return print_started(cli, outcome.sandbox_id, reply, err);
+}
+
+static int check(const struct options *o, struct atoll_error *err)
+{
+    if (o->remove && (o->keep || o->detach))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--rm cannot be combined with %s, which keeps the sandbox",
+                          o->keep ? "--keep" : "--detach");
+    if (o->detach && (o->command.tty || o->command.interactive))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "--detach cannot be combined with --tty or --stdin: a detached command "
+                          "has no input");
+    return 0;
+}
+
 static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED, char **argv,
                struct atoll_error *err)
 {
     const struct options *o = options;
     struct atoll_cli_outcome outcome;
     bool fits;
-    int r = fits_inline(&o->files, &fits, err);
+    int r = check(o, err);
 
+    if (r == 0)
+        r = fits_inline(&o->files, &fits, err);
     if (r < 0)
         return r;
+    if (o->detach)
+        return run_detached(cli, o, argv, err);
     atoll_cli_outcome_init(&outcome, cli->json);
     r = fits ? run_at_once(cli, o, argv, &outcome, err) : run_in_steps(cli, o, argv, &outcome, err);
     if (r == 0)
@@ -305,20 +369,22 @@ const struct atoll_cli_verb atoll_cli_run = {
     .name = "run",
     .args = "[OPTION]... [--] COMMAND [ARG]...",
     .summary = "run one command in a new sandbox",
-    .help = "Creates a sandbox, runs COMMAND in it, and destroys it. Standard input (unless\n"
-            "it is a terminal), output and error are connected. The first Ctrl-C is forwarded\n"
-            "to the command; the second one destroys the sandbox.\n"
-            "\n"
-            "Exit status: that of COMMAND; 128+N if signal N killed it; 124 if it timed out;\n"
-            "137 if it ran out of memory; 125 if Atoll could not run it or some of its output\n"
-            "is missing. The reason is on standard error. With --json the output and the\n"
-            "result are one JSON object on standard output.\n"
-            "\n"
-            "Examples:\n"
-            "  atoll run -- python3 -c 'print(6*7)'\n"
-            "  echo 'console.log(6*7)' | atoll run -- node\n"
-            "  atoll run --memory 1G --timeout 30 --file job.py:job.py -- python3 job.py\n"
-            "  atoll run -it -- bash\n",
+    .help =
+        "Creates a sandbox, runs COMMAND in it, and destroys it. Standard input (unless\n"
+        "it is a terminal), output and error are connected. The first Ctrl-C is forwarded\n"
+        "to the command; the second one destroys the sandbox.\n"
+        "\n"
+        "Exit status: that of COMMAND; 128+N if signal N killed it; 124 if it timed out;\n"
+        "137 if it ran out of memory; 127 if COMMAND does not exist, 126 if it cannot be\n"
+        "executed; 125 if Atoll failed or some of the output is missing. The reason is on standard error. With --json the output and the\n"
+        "result are one JSON object on standard output.\n"
+        "\n"
+        "Examples:\n"
+        "  atoll run -- python3 -c 'print(6*7)'\n"
+        "  echo 'console.log(6*7)' | atoll run -- node\n"
+        "  atoll run --memory 1G --timeout 30 --file job.py:job.py -- python3 job.py\n"
+        "  atoll run -it -- bash\n"
+        "  id=$(atoll run -d -- python3 -m http.server 8000)\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 1,

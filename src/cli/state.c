@@ -1,4 +1,4 @@
-/* The verbs pause, resume and stop. */
+/* The verbs pause, resume, start, stop and restart. */
 #include "cli/collection.h"
 
 struct pause_options {
@@ -60,6 +60,27 @@ static int run_stop(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int
     return atoll_cli_each(cli, argv, "stopped", false, change_one, &change, err);
 }
 
+static int run_start(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
+                     char **argv, struct atoll_error *err)
+{
+    const struct change change = {atoll_client_sandbox_resume};
+    return atoll_cli_each(cli, argv, "started", false, change_one, &change, err);
+}
+
+static int stop_and_start(struct atoll_client *client, const char *id,
+                          struct atoll_client_error *error)
+{
+    int r = atoll_client_sandbox_stop(client, id, error);
+    return r < 0 ? r : atoll_client_sandbox_resume(client, id, error);
+}
+
+static int run_restart(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
+                       int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
+{
+    const struct change change = {stop_and_start};
+    return atoll_cli_each(cli, argv, "restarted", false, change_one, &change, err);
+}
+
 const struct atoll_cli_verb atoll_cli_pause = {
     .name = "pause",
     .args = "[OPTION]... SANDBOX...",
@@ -100,4 +121,24 @@ const struct atoll_cli_verb atoll_cli_stop = {
     .min_args = 1,
     .max_args = -1,
     .run = run_stop,
+};
+
+const struct atoll_cli_verb atoll_cli_start = {
+    .name = "start",
+    .args = "SANDBOX...",
+    .summary = "start a stopped sandbox, or continue a paused one",
+    .help = "Same as `atoll resume`.\n",
+    .min_args = 1,
+    .max_args = -1,
+    .run = run_start,
+};
+
+const struct atoll_cli_verb atoll_cli_restart = {
+    .name = "restart",
+    .args = "SANDBOX...",
+    .summary = "stop a persistent sandbox and start it again",
+    .help = "All processes end; files are kept. For sandboxes created with --persistent.\n",
+    .min_args = 1,
+    .max_args = -1,
+    .run = run_restart,
 };

@@ -75,6 +75,16 @@ static int print_json(const struct atoll_cli_place *place, const struct atoll_cl
     return atoll_cli_print_json(object, err);
 }
 
+/* Whether `atoll down` without options finds the state directory. */
+static bool is_default(const struct atoll_cli_place *place)
+{
+    struct atoll_cli_place found;
+    struct atoll_error ignored;
+
+    return atoll_cli_place_find(&found, NULL, NULL, &ignored) == 0 &&
+           strcmp(found.state, place->state) == 0;
+}
+
 static void print_words(const struct atoll_cli_place *place, const struct atoll_cli_daemon *daemon,
                         bool started)
 {
@@ -89,7 +99,8 @@ static void print_words(const struct atoll_cli_place *place, const struct atoll_
                      "  export E2B_API_URL=http://%s E2B_SANDBOX_URL=http://%s\n"
                      "  export E2B_API_KEY=$(atoll key create --e2b)\n",
                      daemon->listen, daemon->listen);
-    (void)printf("Try: atoll run -- echo hello\nStop it with: atoll down\n");
+    (void)printf("Try: atoll run -- echo hello\nStop it with: atoll down%s%s\n",
+                 is_default(place) ? "" : " --state ", is_default(place) ? "" : place->state);
 }
 
 static int tell(struct atoll_cli *cli, const struct atoll_cli_place *place,

@@ -1,6 +1,6 @@
 /*
- * Copies into a sandbox. Directories and files are sent one by one, with their modes. The daemon's API
- * cannot create links, so links and special files are skipped.
+ * Copies into a sandbox. Directories and files are sent one by one, with their modes; symbolic links keep
+ * their targets. Special files are skipped.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -84,6 +84,32 @@ static int make_directory(struct atoll_cli_copy *copy, const char *path, mode_t 
     return atoll_cli_copy_call(copy, "POST", "/chmod", path, query, NULL, err);
 }
 
+/* An existing link or file of that name is replaced, as a file would be. */
+static int send_link(struct atoll_cli_copy *copy, int dir_fd, const char *name, const char *path,
+                     struct atoll_error *err)
+{
+    struct atoll_link_target query;
+    char target[ATOLL_CLI_COPY_PATH_MAX];
+    ssize_t n = readlinkat(dir_fd, name, target, sizeof(target) - 1);
+    int r;
+
+    if (n < 0)
+        return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", name,
+                          strerror(errno));
+    target[n] = '\0';
+    r = atoll_link_target(&query, err, "&target=%s", target);
+    if (r == 0)
+        r = atoll_cli_copy_call(copy, "POST", "/symlink", path, query.text, NULL, err);
+    if (r < 0 && err->kind == ATOLL_ERR_ALREADY_EXISTS) {
+        r = atoll_cli_copy_call(copy, "DELETE", "", path, "", NULL, err);
+        if (r == 0)
+            r = atoll_cli_copy_call(copy, "POST", "/symlink", path, query.text, NULL, err);
+    }
+    if (r == 0)
+        copy->links++;
+    return r;
+}
+
 static int send_entry(struct atoll_cli_copy *copy, int dir_fd, const char *name,
                       struct atoll_buf *path, unsigned depth, struct atoll_error *err);
 
@@ -129,10 +155,8 @@ static int send_entry(struct atoll_cli_copy *copy, int dir_fd, const char *name,
         openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     struct stat st;
 
-    if (fd < 0 && errno == ELOOP) {
-        atoll_cli_copy_skip(copy, atoll_buf_str(path), "a symbolic link");
-        return 0;
-    }
+    if (fd < 0 && errno == ELOOP)
+        return send_link(copy, dir_fd, name, atoll_buf_str(path), err);
     if (fd < 0 || fstat(fd, &st) < 0)
         return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", name,
                           strerror(errno));
@@ -187,7 +211,7 @@ static int send_top(struct atoll_cli_copy *copy, const char *local, struct atoll
         st = (struct stat){.st_mode = S_IFIFO};
         return send_file(copy, STDIN_FILENO, &st, "standard input", atoll_buf_str(path), err);
     }
-    /* Follows a link that the user named; links below it are skipped. */
+    /* Follows a link that the user named; links below it stay links. */
     fd = open(local, O_RDONLY | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", local,

@@ -7,6 +7,8 @@
 #include "base/rand.h"
 #include "base/text.h"
 
+#define EXEC_ID_LEN 16
+
 static const struct atoll_cli_word words[] = {
     {.name = "ATOLLD-OPTION"},
     {.name = "ARG", .source = ATOLL_CLI_FROM_FILES},
@@ -15,20 +17,21 @@ static const struct atoll_cli_word words[] = {
     {.name = "DIRECTORY|TARBALL|-", .source = ATOLL_CLI_FROM_FILES},
     {.name = "DST", .source = ATOLL_CLI_FROM_SIDES},
     {"ENDED-SANDBOX", ATOLL_CLI_FROM_LIST, "/api/artifacts", "artifacts", "sandbox_id",
-     "created_at", true},
-    {"EXEC", ATOLL_CLI_FROM_LIST, "/api/sandboxes/%s/execs", "execs", "exec_id", "state", true},
+     "created_at", ATOLL_ID_LEN},
+    {"EXEC", ATOLL_CLI_FROM_LIST, "/api/sandboxes/%s/execs", "execs", "exec_id", "state",
+     EXEC_ID_LEN},
     {.name = "FILE", .source = ATOLL_CLI_FROM_FILES},
     {.name = "HOST:SANDBOX", .source = ATOLL_CLI_FROM_FILES},
-    {"KEY", ATOLL_CLI_FROM_LIST, "/api/keys", "keys", "id", "tenant", true},
+    {"KEY", ATOLL_CLI_FROM_LIST, "/api/keys", "keys", "id", "tenant", ATOLL_ID_LEN},
     {.name = "NAME"},
     {.name = "PATH", .source = ATOLL_CLI_FROM_FILES},
     {.name = "PORT"},
-    {"PROVIDER", ATOLL_CLI_FROM_LIST, "/api/providers", "providers", "name", "state", false},
-    {"SANDBOX", ATOLL_CLI_FROM_LIST, "/api/sandboxes", "sandboxes", "id", "state", true},
+    {"PROVIDER", ATOLL_CLI_FROM_LIST, "/api/providers", "providers", "name", "state", 0},
+    {"SANDBOX", ATOLL_CLI_FROM_LIST, "/api/sandboxes", "sandboxes", "id", "state", ATOLL_ID_LEN},
     {.name = "SRC", .source = ATOLL_CLI_FROM_SIDES},
-    {"TEMPLATE", ATOLL_CLI_FROM_LIST, "/api/templates", "templates", "name", "state", false},
+    {"TEMPLATE", ATOLL_CLI_FROM_LIST, "/api/templates", "templates", "name", "state", 0},
     {.name = "VERB", .source = ATOLL_CLI_FROM_VERBS},
-    {"VOLUME", ATOLL_CLI_FROM_LIST, "/api/volumes", "volumes", "name", "provider", false},
+    {"VOLUME", ATOLL_CLI_FROM_LIST, "/api/volumes", "volumes", "name", "provider", 0},
     {.name = "WORD"},
 };
 
@@ -117,7 +120,7 @@ int atoll_cli_word_resolve(struct atoll_cli *cli, const struct atoll_cli_word *w
     const char *found = NULL;
     int r;
 
-    if (n < ATOLL_CLI_PREFIX_MIN || n >= ATOLL_ID_LEN || !atoll_text_is_id(*id))
+    if (n < ATOLL_CLI_PREFIX_MIN || n >= word->id_len || !atoll_text_is_id(*id))
         return 0;
     r = atoll_cli_word_items(cli, word, sandbox, &items, err);
     if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND)
@@ -143,7 +146,7 @@ int atoll_cli_resolve_args(struct atoll_cli *cli, int argc, char **argv, struct 
         char name[ATOLL_CLI_WORD_MAX];
         const struct atoll_cli_word *word =
             atoll_cli_arg_word(cli->verb, i, name) ? atoll_cli_word_find(name) : NULL;
-        if (!word || !word->abbreviated)
+        if (!word || word->id_len == 0)
             continue;
         r = atoll_cli_word_resolve(cli, word, sandbox, &argv[i], err);
         sandbox = argv[i];

@@ -20,7 +20,7 @@ struct atoll_cli_word {
     /* For FROM_LIST: the request (%s is the sandbox), the array in the answer, and the members of an item
      * that are its id and describe it. */
     const char *target, *array, *id, *detail;
-    bool abbreviated; /* a unique prefix stands for the id */
+    size_t id_len; /* of ids that may be abbreviated to a unique prefix; 0: they may not */
 };
 
 #define ATOLL_CLI_WORD_MAX 40

@@ -22,7 +22,8 @@ import pytest
 from conftest import wait_until
 from rest import Rest
 
-VERBS = ["run", "create", "ls", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
+VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "wait", "attach", "events",
+         "top", "port", "prune", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "template rm", "snapshot",
          "volume ls", "volume rm", "key create", "key ls", "key rm", "up",
@@ -127,6 +128,17 @@ def test_every_verb_explains_itself(daemon, verb):
     (["--json", "ls"], "options must follow the verb"),
     (["completion", "tcsh"], "use bash, zsh or fish"),
     (["man", "rnu"], "did you mean run?"),
+    (["run", "--rm", "--keep", "--", "true"], "--rm cannot be combined with --keep"),
+    (["run", "--rm", "-d", "--", "true"], "--rm cannot be combined with --detach"),
+    (["run", "-dt", "--", "sh"], "a detached command has no input"),
+    (["run", "--timeout", "5x", "--", "true"], "5x is not a time"),
+    (["create", "--label", "x"], "must be K=V"),
+    (["ls", "--filter", "running"], "must be K=V"),
+    (["logs", "--tail", "some", "abc", "def"], "number of lines"),
+    (["logs", "--tail", "3", "abc"], "--tail needs an EXEC"),
+    (["logs", "--since", "soon", "abc"], "must be a time"),
+    (["logs", "--since", "1m", "abc", "def"], "has no times"),
+    (["kill", "--signal", "SIGNONE", "abc"], "unknown signal"),
     (["man", "run", "ls"], "unexpected argument"),
 ])
 def test_bad_usage_is_status_2_and_says_what_is_wrong(daemon, args, said):
@@ -251,15 +263,154 @@ def test_an_ambiguous_prefix_is_refused(daemon):
         def log_message(self, *args):
             pass
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Twins) as server:
+    done = with_server(daemon, Twins, "rm", "abcd")
+    assert done.returncode == 2 and "beginning of several ids" in done.stderr
+
+
+# --- what Docker users type
+
+
+def test_detached_run_with_labels(daemon, tmp_path):
+    """run -d, wait, attach, logs --tail, inspect, ls -q/--filter/--format, kill, top."""
+    (tmp_path / "env").write_text("# comment\n\nA=from file\n  B=x=y\nHOME_COPY\nE=file\r\n")
+    script = 'for i in 1 2 3 4 5; do echo $i; done; echo "$A|$B|$HOME_COPY|$E"; echo err >&2; exec sleep 60'
+    env = {**daemon.env, "HOME_COPY": "mine"}
+    done = subprocess.run([daemon.build / "atoll", "run", "-d", "--label", "task=42", "-l", "who=me",
+                           "--env-file", tmp_path / "env", "-e", "E=option", "-w", "/tmp", "--timeout", "5m",
+                           "--memory", "128m", "--", "sh", "-c", script],
+                          env=env, capture_output=True, text=True, check=True)
+    sandbox = done.stdout.strip()
+    try:
+        view = json_of(daemon, "inspect", sandbox)[0]
+        assert view["metadata"] == {"task": "42", "who": "me"} and view["limits"]["memoryMB"] == 128
+        assert json.loads(daemon.atoll("inspect", sandbox).stdout) == [view]
+        form = "{{.ID}} {{ .State }}\\t{{.Limits.memoryMB}} {{.Nothing}}."
+        assert daemon.atoll("inspect", "--format", form, sandbox).stdout == f"{sandbox} running\t128 .\n"
+        for filters in (["label=task"], ["label=task=42"], ["state=running", "label=who=me"],
+                        [f"id={sandbox[:8]}"], ["state=stopped", "state=running", "label=task"]):
+            args = [word for one in filters for word in ("--filter", one)]
+            assert daemon.atoll("ps", "-q", *args).stdout.split() == [sandbox], filters
+        for other in ("label=task=43", "label=nothing", "state=stopped", "provider=moon"):
+            assert sandbox not in daemon.atoll("ls", "-q", "--filter", other).stdout
+        listed = daemon.atoll("ls", "--filter", "label=task", "--format", "json").stdout
+        assert json.loads(listed)["id"] == sandbox
+
+        exec_id = json_of(daemon, "logs", "--since", "5m", sandbox)["execs"][0]["exec_id"]
+        assert json_of(daemon, "logs", "--since", "1ms", sandbox)["execs"] == []
+        assert len(json_of(daemon, "logs", "--since", "2020-01-01T00:00:00Z", sandbox)["execs"]) == 1
+        wait_until(lambda: "err" in daemon.atoll("logs", sandbox, exec_id).stderr, 30, lambda: "no output")
+        tail = daemon.atoll("logs", "--tail", "3", sandbox, exec_id)
+        assert tail.stdout == "5\nfrom file|x=y|mine|option\n" and "err\n" in tail.stderr
+        assert daemon.atoll("logs", "--tail", "0", sandbox, exec_id).stdout == ""
+        assert "sleep 60" in daemon.atoll("top", sandbox, check=True).stdout
+        attached = popen(daemon, "attach", sandbox, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        waiting = popen(daemon, "wait", sandbox, exec_id, stdout=subprocess.PIPE)
+        assert waiting.poll() is None
+        assert daemon.atoll("kill", "--signal", "term", sandbox, check=True).stdout.strip() == exec_id
+        assert waiting.communicate(timeout=30)[0] == b"143\n" and waiting.returncode == 0
+        assert attached.communicate(timeout=30)[0] == b"" and attached.returncode == 143
+        assert daemon.atoll("wait", sandbox, exec_id).stdout == "143\n"
+        assert daemon.atoll("kill", sandbox, check=True).stdout == ""  # nothing runs any more
+    finally:
+        daemon.atoll("rm", sandbox, check=True)
+
+
+def test_the_group_of_a_command_can_be_chosen(daemon):
+    def ids_of(user):
+        return daemon.atoll("run", "--rm", "-u", user, "--", "sh", "-c", "id -u; id -g", check=True).stdout.split()
+
+    assert ids_of("1000:1000") == ids_of("user:user") == ["1000", "1000"]
+    assert ids_of("1000:0") == ["1000", "0"] and ids_of("root:user") == ["0", "1000"]
+    assert ids_of("1234:4321") == ["1234", "4321"]
+    assert "unknown group" in daemon.atoll("run", "-u", "user:nosuch", "--", "true").stderr
+
+
+def test_restart_start_and_prune(daemon):
+    sandbox = json_of(daemon, "create", "--persistent", "--label", "prune=me")["id"]
+    other = json_of(daemon, "create")["id"]
+    try:
+        daemon.atoll("exec", sandbox, "sh", "-c", "echo kept > file", check=True)
+        assert daemon.atoll("restart", sandbox, check=True).stdout == f"{sandbox}\n"
+        assert daemon.atoll("exec", sandbox, "cat", "file").stdout == "kept\n"
+        daemon.atoll("stop", sandbox, check=True)
+        assert json_of(daemon, "start", sandbox) == {"started": [sandbox]}
+        daemon.atoll("stop", sandbox, check=True)
+        refused = popen(daemon, "prune", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        assert "--force" in refused.communicate()[1] and refused.returncode == 2 and sandbox in ids(daemon)
+        assert daemon.atoll("prune", "-f", "--filter", "label=prune=you").stdout == ""
+        assert daemon.atoll("prune", "-f", "--filter", "label=prune=me").stdout == f"{sandbox}\n"
+        assert sandbox not in ids(daemon) and other in ids(daemon)
+    finally:
+        daemon.atoll("rm", other, check=True)
+
+
+def test_events_are_shown_as_they_happen(daemon):
+    sandbox = json_of(daemon, "create")["id"]
+    child = popen(daemon, "events", "--since", "1h", sandbox[:10], stdout=subprocess.PIPE, text=True)
+    try:
+        assert f" sandbox.created {sandbox}" in child.stdout.readline()
+        daemon.atoll("rm", sandbox, check=True)
+        assert f" sandbox.destroyed {sandbox}" in child.stdout.readline()
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_ports_are_listed(daemon):
+    sandbox = json_of(daemon, "create")["id"]
+    assert daemon.atoll("port", sandbox, check=True).stdout == ""
+    daemon.atoll("preview", sandbox, "8000", check=True)
+    assert daemon.atoll("port", sandbox).stdout.startswith("8000\t")
+    daemon.atoll("rm", sandbox, check=True)
+
+
+def test_waived_limits_are_not_shown_as_limits(daemon):
+    """The host of the test may enforce them all, so the daemon's answer is simulated."""
+    class Waived(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = json.dumps({"sandboxes": [{"id": "x" * 26, "state": "running", "waived": ["memory"],
+                                              "limits": {"memoryMB": 77, "cpuCores": 3, "diskMB": 88}}]})
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *args):
+            pass
+
+    shown = with_server(daemon, Waived, "ls").stdout
+    assert "77M" not in shown and "88M" in shown and " 3 " in shown and "memory" in shown
+
+
+def with_server(daemon, handler, *args):
+    with http.server.HTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         env = {"ATOLL_URL": f"http://127.0.0.1:{server.server_port}"}
-        done = subprocess.run([daemon.build / "atoll", "rm", "abcd"], env=env, capture_output=True,
-                              text=True)
+        done = subprocess.run([daemon.build / "atoll", *args], env=env, capture_output=True, text=True)
         server.shutdown()
         thread.join()
-    assert done.returncode == 2 and "beginning of several ids" in done.stderr
+    return done
+
+
+def test_links_are_copied_into_a_sandbox(daemon, tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "bin").mkdir(parents=True)
+    (tree / "tool.js").write_text("tool")
+    (tree / "bin/tool").symlink_to("../tool.js")
+    (tree / "bin/gone").symlink_to("/no/such &? file")
+    sandbox = json_of(daemon, "create")["id"]
+    try:
+        for _ in range(2):  # the second copy replaces the links
+            report = json_of(daemon, "cp", "-r", tree, f"{sandbox[:8]}:")
+            assert (report["files"], report["links"], report["skipped"]) == (1, 2, [])
+        script = "cat tree/bin/tool; readlink tree/bin/tool tree/bin/gone"
+        assert daemon.atoll("exec", sandbox, "sh", "-c", script).stdout == "tool../tool.js\n/no/such &? file\n"
+    finally:
+        daemon.atoll("rm", sandbox, check=True)
+
+
+# --- the program itself
 
 
 def test_version(daemon):
@@ -342,8 +493,14 @@ def test_memory_that_a_child_exhausts(daemon):
     assert "the kernel killed a process at 32M of 32M" in done.stderr
 
 
+@pytest.mark.parametrize("args, status", [(["--", "no-such-command"], 127), (["--", "/etc/passwd"], 126),
+                                          (["--", "/tmp"], 126)])
+def test_run_status_of_a_missing_command(daemon, args, status):
+    assert daemon.atoll("run", *args).returncode == status
+
+
 @pytest.mark.parametrize("args", [
-    ["--", "no-such-command"],
+    ["--env-file", "/no/such/file", "--", "true"],
     ["--user", "nobody-here", "--", "true"],
     ["--cwd", "/no/such/dir", "--", "true"],
     ["--template", "no-such-template", "--", "true"],
@@ -375,7 +532,7 @@ def test_run_json_of_bytes_and_signals(daemon):
 
 def test_run_json_of_a_failure(daemon):
     done = daemon.atoll("run", "--json", "--", "no-such-command")
-    assert done.returncode == 125
+    assert done.returncode == 127
     assert "no-such-command" in json.loads(done.stdout)["error"]["message"]
 
 
@@ -505,7 +662,8 @@ def test_exec(daemon, sandbox):
 def test_exec_statuses(daemon, sandbox):
     assert daemon.atoll("exec", "--timeout", "0.5", sandbox, "--", "sleep", "60").returncode == 124
     assert daemon.atoll("exec", sandbox, "--", "sh", "-c", "kill -9 $$").returncode == 137
-    assert daemon.atoll("exec", sandbox, "--", "no-such-command").returncode == 125
+    assert daemon.atoll("exec", sandbox, "--", "no-such-command").returncode == 127
+    assert daemon.atoll("exec", sandbox, "--", "/etc/passwd").returncode == 126
     done = daemon.atoll("exec", "nosuchbox", "--", "true")
     assert done.returncode == 125 and "nosuchbox" in done.stderr
 

@@ -29,7 +29,6 @@ def lines_for(hint):
 @pytest.mark.parametrize("wish, status, lines", [
     ({"provider": "docker"}, 400, ["providers:", '  docker: {default_image: "debian:12"}']),
     ({"provider": "gvisor"}, 400, ["providers:", "  gvisor: {}"]),
-    ({"provider": "moon"}, 400, ["providers:", "  moon: {kind: docker}"]),
     ({"isolation": "gvisor"}, 501, ["providers:", "  gvisor: {}"]),
     ({"isolation": "container"}, 501, ["providers:", '  docker: {default_image: "debian:12"}']),
     ({"isolation": "microvm"}, 501, ["providers:", "  e2b: {api_key_file: FILE}"]),
@@ -53,6 +52,13 @@ def test_who_is_not_there_can_be_set_up(world, wish, status, lines):
     done = world.daemon.atoll("run", *options, "--", "true")
     assert done.returncode == 125
     assert done.stderr.splitlines()[1:] == [f"atoll: {first}", *lines]
+
+
+def test_an_unknown_name_gets_the_kinds_there_are(world):
+    """A provider of some other kind under that name would not be what was asked for."""
+    answered, error = refused(world.rest, provider="moon")
+    assert answered == 400 and "`atoll providers`" in error["hint"], error
+    assert "docker" in error["hint"] and "e2b" in error["hint"] and "moon" not in error["hint"]
 
 
 @pytest.mark.parametrize("method, path", [

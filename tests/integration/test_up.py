@@ -85,6 +85,16 @@ def test_up_status_down(place):
     assert place.atoll("status").returncode == 3
 
 
+def test_down_after_up_with_another_state_directory(place, tmp_path):
+    other = tmp_path / "other"
+    said = place.atoll("up", "--no-listen", "--state", other)
+    assert f"Stop it with: atoll down --state {other}\n" in said.stdout
+    done = place.atoll("down")  # the socket leads to the daemon, its arguments to the directory
+    assert done.returncode == 0 and "stopped" in done.stdout, done.stderr
+    assert not (other / "up.json").exists()
+    assert place.atoll("status").returncode == 3
+
+
 def test_down_leaves_others_alone(place):
     place.state.mkdir()
     place.socket.parent.mkdir()

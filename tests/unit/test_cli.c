@@ -311,7 +311,7 @@ static void requests_hold_only_what_was_said(void **state)
     char *text;
     (void)state;
 
-    command.env.items[command.env.n++] = "A=b=c";
+    command.env.items.items[command.env.items.n++] = "A=b=c";
     sandbox.waive.items[sandbox.waive.n++] = "memory,cpu";
     assert_int_equal(atoll_cli_add_sandbox(request, &sandbox, 0, &err), 0);
     assert_int_equal(atoll_cli_add_command(request, &command, argv, &err), 0);
@@ -324,9 +324,9 @@ static void requests_hold_only_what_was_said(void **state)
     sandbox.waive.items[sandbox.waive.n++] = "gravity";
     assert_true(atoll_cli_add_sandbox(request, &sandbox, 0, &err) < 0);
     assert_non_null(strstr(err.text, "gravity"));
-    command.env.items[command.env.n++] = "=x";
+    command.env.items.items[command.env.items.n++] = "=x";
     assert_true(atoll_cli_add_command(request, &command, argv, &err) < 0);
-    command.env.n = 1;
+    command.env.items.n = 1;
     command.cwd = "\xff";
     assert_true(atoll_cli_add_command(request, &command, argv, &err) < 0);
     json_decref(request);

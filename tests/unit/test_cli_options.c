@@ -144,6 +144,25 @@ static void wrong_values_are_refused(void **state)
     }
 }
 
+static void times_have_units(void **state)
+{
+    static const struct {
+        const char *text;
+        double seconds;
+    } cases[] = {{"90", 90},     {"1.5", 1.5},   {"30s", 30},    {"5m", 300}, {"1h30m", 5400},
+                 {"1.5h", 5400}, {"500ms", 0.5}, {"2d", 172800}, {"1m1s", 61}};
+    static const char *const wrong[] = {"", "m", "5x", "5m3", "-5m", "1h-3m", "5 m", "1..5m", "5M"};
+    double seconds;
+    (void)state;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        assert_int_equal(atoll_cli_parse_time(cases[i].text, &seconds), 0);
+        assert_true(seconds > cases[i].seconds * 0.999999 && seconds < cases[i].seconds * 1.000001);
+    }
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(wrong); i++)
+        assert_int_equal(atoll_cli_parse_time(wrong[i], &seconds), -EINVAL);
+}
+
 static void mistakes_are_explained(void **state)
 {
     static const struct {
@@ -298,6 +317,7 @@ int main(void)
         cmocka_unit_test(arguments_and_options_may_mix),
         cmocka_unit_test(a_command_keeps_its_own_options),
         cmocka_unit_test(wrong_values_are_refused),
+        cmocka_unit_test(times_have_units),
         cmocka_unit_test(mistakes_are_explained),
         cmocka_unit_test(a_list_has_a_maximum),
         cmocka_unit_test(tables_are_walked_with_what_they_hold),

@@ -250,7 +250,7 @@ static void advice_names_what_would_do(void **state)
         {{.provider = "stone"}, "restarts atolld; then `atoll providers`"},
         {{.provider = "stone"}, "\nproviders:\n  stone: {}"},
         {{.provider = "ship"}, "SIGHUP"},
-        {{.provider = "moon"}, "\nproviders:\n  moon: {kind: docker}"},
+        {{.provider = "moon"}, ", under any name: "},
         {{.provider = "a: b"}, ""},
         {{.isolation = "walls"}, "\n  stone: {}"},
         {{.isolation = "walls", .provider = "auto"}, "\n  stone: {}"},

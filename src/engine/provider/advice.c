@@ -31,23 +31,22 @@ void atoll_advise_kind(const struct atoll_route_kind *kind, struct atoll_error *
 void atoll_advise_name(const struct atoll_route_kinds *kinds, const char *name,
                        struct atoll_error *err)
 {
-    const char *any = NULL;
+    char words[100] = "";
+    size_t at = 0;
 
     for (size_t i = 0; i < kinds->count; i++)
         if (strcmp(kinds->list[i].name, name) == 0) {
             atoll_advise_kind(&kinds->list[i], err);
             return;
         }
-    for (size_t i = 0; !any && i < kinds->count; i++)
-        if (!kinds->list[i].at_start)
-            any = kinds->list[i].name;
-    if (!any || !atoll_text_is_name(name))
-        return;
-    atoll_advise(err,
-                 "`atoll providers` lists the providers. The operator of the daemon can add more "
-                 "of a kind under other names, with lines like these in " ATOLL_PROVIDERS_FILE " "
-                 "and a SIGHUP for atolld\nproviders:\n  %.64s: {kind: %s}",
-                 name, any);
+    for (size_t i = 0; i < kinds->count && at < sizeof(words); i++)
+        at += (size_t)snprintf(words + at, sizeof(words) - at, "%s%s", i ? ", " : "",
+                               kinds->list[i].name);
+    if (*words && atoll_text_is_name(name))
+        atoll_advise(err,
+                     "`atoll providers` lists the providers. The operator of the daemon can set up "
+                     "providers of these kinds in " ATOLL_PROVIDERS_FILE ", under any name: %s",
+                     words);
 }
 
 /* Lists the known isolations, if `word` is not one of them. */
