@@ -8,11 +8,8 @@
 #include <time.h>
 #include "api/e2b/envd_files.h"
 #include "api/kit/file_send.h"
-#include "base/text.h"
-#include "net/url.h"
 
 #define DATE "%a, %d %b %Y %H:%M:%S GMT"
-#define NAME_MAX_BYTES 255
 
 bool atoll_envd_query_user(struct atoll_api_call *call, char *out)
 {
@@ -71,56 +68,21 @@ void atoll_envd_path_fail(struct atoll_api_call *call, const struct atoll_error 
     }
 }
 
-/* "bytes=from-to", "bytes=from-", "bytes=-last". 1: *part is cut to it, 0: to be ignored, as lists of
- * ranges are, -ERANGE. */
-static int cut_range(const char *text, struct atoll_file_part *part)
-{
-    uint64_t size = part->length, from, to = UINT64_MAX;
-    char first[24];
-    const char *dash;
-
-    if (strncmp(text, "bytes=", 6) != 0 || !(dash = strchr(text + 6, '-')) || strchr(text, ',') ||
-        dash - text - 6 >= (ptrdiff_t)sizeof(first))
-        return 0;
-    (void)snprintf(first, sizeof(first), "%.*s", (int)(dash - text - 6), text + 6);
-    if (dash[1] && atoll_text_u64(dash + 1, 0, INT64_MAX, &to) < 0)
-        return 0;
-    if (!first[0]) { /* the last so many */
-        if (!dash[1])
-            return 0;
-        from = size > to ? size - to : 0;
-        to = UINT64_MAX;
-    } else if (atoll_text_u64(first, 0, INT64_MAX, &from) < 0) {
-        return 0;
-    }
-    if (from >= size || to < from)
-        return -ERANGE;
-    part->offset = from;
-    part->length = ATOLL_MIN(to, size - 1) - from + 1;
-    return 1;
-}
-
 struct download {
     struct atoll_api_call *call;
     char user[ATOLL_ENVD_USER_MAX];
-    char name[NAME_MAX_BYTES + 1];
+    char name[ATOLL_FILE_NAME_MAX + 1];
 };
 
 static void set_headers(struct atoll_api_call *call, const char *name, const struct stat *st)
 {
-    struct atoll_buf value;
     char date[40];
     struct tm tm;
 
-    atoll_buf_init(&value, 4 * NAME_MAX_BYTES);
-    if (atoll_buf_appends(&value, "inline; filename*=UTF-8''") == 0 &&
-        atoll_url_encode(&value, name, false) == 0)
-        (void)atoll_http_set_header(call->req, "Content-Disposition", atoll_buf_str(&value));
-    atoll_buf_done(&value);
+    atoll_file_name_header(call->req, "inline", name);
     if (gmtime_r(&st->st_mtim.tv_sec, &tm) && strftime(date, sizeof(date), DATE, &tm) > 0)
         (void)atoll_http_set_header(call->req, "Last-Modified", date);
     (void)atoll_http_set_header(call->req, "Vary", "Accept-Encoding");
-    (void)atoll_http_set_header(call->req, "X-Content-Type-Options", "nosniff");
 }
 
 static bool is_unchanged(const struct atoll_api_call *call, const struct stat *st)
@@ -148,7 +110,7 @@ static void send_file(struct download *d, struct atoll_file_part part)
     }
     /* Whether If-Range still holds is not decided here: without the range it always does. */
     if (range && !part.to_end && !atoll_http_header(call->req, "if-range"))
-        r = cut_range(range, &part);
+        r = atoll_file_cut_range(range, &part);
     if (r < 0) {
         (void)atoll_tenant_file_close(part.file);
         (void)snprintf(text, sizeof(text), "bytes */%llu", (unsigned long long)size_bytes);

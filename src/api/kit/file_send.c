@@ -1,8 +1,11 @@
 #include "api/kit/file_send.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/metrics.h"
+#include "base/text.h"
+#include "net/url.h"
 
 /* Bytes sent per turn before other connections get theirs. */
 #define TURN_MAX ((size_t)1024 * 1024)
@@ -146,4 +149,44 @@ void atoll_file_send(struct atoll_api_call *call, int status, const char *conten
         s->part.to_end = false;
     }
     pump(s);
+}
+
+int atoll_file_cut_range(const char *text, struct atoll_file_part *part)
+{
+    uint64_t size = part->length, from, to = UINT64_MAX;
+    char first[24];
+    const char *dash;
+
+    if (strncmp(text, "bytes=", 6) != 0 || !(dash = strchr(text + 6, '-')) || strchr(text, ',') ||
+        dash - text - 6 >= (ptrdiff_t)sizeof(first))
+        return 0;
+    (void)snprintf(first, sizeof(first), "%.*s", (int)(dash - text - 6), text + 6);
+    if (dash[1] && atoll_text_u64(dash + 1, 0, INT64_MAX, &to) < 0)
+        return 0;
+    if (!first[0]) { /* the last so many */
+        if (!dash[1])
+            return 0;
+        from = size > to ? size - to : 0;
+        to = UINT64_MAX;
+    } else if (atoll_text_u64(first, 0, INT64_MAX, &from) < 0) {
+        return 0;
+    }
+    if (from >= size || to < from)
+        return -ERANGE;
+    part->offset = from;
+    part->length = ATOLL_MIN(to, size - 1) - from + 1;
+    return 1;
+}
+
+void atoll_file_name_header(struct atoll_http_request *req, const char *disposition,
+                            const char *name)
+{
+    struct atoll_buf value;
+
+    atoll_buf_init(&value, 4 * ATOLL_FILE_NAME_MAX);
+    if (atoll_buf_appendf(&value, "%s; filename*=UTF-8''", disposition) == 0 &&
+        atoll_url_encode(&value, name, false) == 0)
+        (void)atoll_http_set_header(req, "Content-Disposition", atoll_buf_str(&value));
+    atoll_buf_done(&value);
+    (void)atoll_http_set_header(req, "X-Content-Type-Options", "nosniff");
 }

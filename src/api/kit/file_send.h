@@ -19,3 +19,13 @@ void atoll_file_whole(struct atoll_tenant_file *file, uint64_t size_bytes,
 /* All headers except the content type must be set before. Ends the call. */
 void atoll_file_send(struct atoll_api_call *call, int status, const char *content_type,
                      const struct atoll_file_part *part);
+
+/* A Range header: "bytes=from-to", "bytes=from-", "bytes=-last". 1: *part, a whole file, is cut to it;
+ * 0: it is to be ignored, as lists of ranges are; -ERANGE: it is not in the file. */
+int atoll_file_cut_range(const char *text, struct atoll_file_part *part) ATOLL_MUST_CHECK;
+
+#define ATOLL_FILE_NAME_MAX 255
+/* Names the file in the response (RFC 6266 with the encoding of RFC 8187: any byte is possible), and
+ * forbids to guess its type. disposition: "attachment" or "inline". */
+void atoll_file_name_header(struct atoll_http_request *req, const char *disposition,
+                            const char *name);

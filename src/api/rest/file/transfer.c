@@ -9,29 +9,13 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/metrics.h"
-#include "net/url.h"
-
-#define NAME_MAX_BYTES 255
 
 /* Out. */
 
 struct download {
     struct atoll_api_call *call;
-    char name[NAME_MAX_BYTES + 1];
+    char name[ATOLL_FILE_NAME_MAX + 1];
 };
-
-/* RFC 6266 with the encoding of RFC 8187: any byte of a name is possible. */
-static void set_download_headers(struct atoll_api_call *call, const char *name)
-{
-    struct atoll_buf value;
-
-    atoll_buf_init(&value, 4 * NAME_MAX_BYTES);
-    if (atoll_buf_appends(&value, "attachment; filename*=UTF-8''") == 0 &&
-        atoll_url_encode(&value, name, false) == 0)
-        (void)atoll_http_set_header(call->req, "Content-Disposition", atoll_buf_str(&value));
-    atoll_buf_done(&value);
-    (void)atoll_http_set_header(call->req, "X-Content-Type-Options", "nosniff");
-}
 
 static void send_part(void *arg, const struct atoll_file_part *part)
 {
@@ -42,7 +26,7 @@ static void send_part(void *arg, const struct atoll_file_part *part)
         (void)atoll_tenant_file_close(part->file);
         atoll_api_drop(call);
     } else {
-        set_download_headers(call, d->name);
+        atoll_file_name_header(call->req, "attachment", d->name);
         atoll_file_send(call, 200, "application/octet-stream", part);
     }
     free(d);
