@@ -119,7 +119,8 @@ static void run_close(struct atoll_job *job)
     atoll_offload_close_now(ATOLL_TAKE_FD(c->fd));
 }
 
-/* A descriptor of a job that never ran is left to the end of the process, which waits for no one. */
+/* The exit of the process closes descriptors of jobs that never ran: if that blocks, no request
+ * waits for it. */
 static void close_done(struct atoll_job *job)
 {
     struct closing *c = ATOLL_CONTAINER_OF(job, struct closing, job);

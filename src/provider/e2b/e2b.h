@@ -14,7 +14,7 @@
  * Blocking: everything except missing_limits. Thread: any worker, several at a time; one more
  * thread carries the streams of all sandboxes.
  */
-/* NULL and 0: the default, which the comment names. */
+/* A field that is NULL or 0 has the default that its comment names. */
 struct atoll_e2b_provider_config {
     const char *api_url; /* https://api.DOMAIN */
     /* One URL for all sandboxes, which headers select; default by domain. */

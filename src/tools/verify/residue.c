@@ -105,7 +105,7 @@ static void judge_writes(const struct atoll_verify *v, const struct atoll_tier *
         find_marks(neighbour, marker, there, sizeof(there));
         (void)snprintf(found, sizeof(found), "%s%s", *there ? "in the neighbour: " : "", there);
     }
-    add(v, tier, WRITES, found, "seen by nobody else");
+    add(v, tier, WRITES, found, "not visible on the host or in another sandbox");
 }
 
 static void read_boot_id(const struct atoll_box *box, char *out, size_t cap)
@@ -133,7 +133,7 @@ static void judge_boot_id(const struct atoll_verify *v, const struct atoll_tier 
     host[strcspn(host, "\n")] = '\0';
     read_boot_id(box, first, sizeof(first));
     read_boot_id(neighbour, second, sizeof(second));
-    add_control(v, BOOT_ID, *host, "the host has one that everybody on it reads");
+    add_control(v, BOOT_ID, *host, "the host has one that all its users can read");
     if (!*first || !*second) {
         if (atoll_verify_wants(v, &atoll_residue_checks[BOOT_ID]))
             atoll_tier_add(v, tier, &atoll_residue_checks[BOOT_ID], ATOLL_VERDICT_HOLDS,

@@ -79,12 +79,12 @@ static void ask_as_other(struct atoll_raid *raid, const char *method, const char
 static void try_route(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *method,
                       const char *path, const struct theirs *theirs)
 {
-    char foreign[1000], unknown[1000], nobody[ATOLL_ID_LEN + 1], exec[ATOLL_RAID_ID_MAX];
+    char foreign[1000], unknown[1000], absent[ATOLL_ID_LEN + 1], exec[ATOLL_RAID_ID_MAX];
 
-    atoll_rand_id(nobody, ATOLL_ID_LEN);
+    atoll_rand_id(absent, ATOLL_ID_LEN);
     (void)snprintf(exec, sizeof(exec), "%s", theirs->exec);
     ask_as_other(raid, method, path, theirs->id, theirs->exec, foreign, sizeof(foreign));
-    ask_as_other(raid, method, path, nobody, exec, unknown, sizeof(unknown));
+    ask_as_other(raid, method, path, absent, exec, unknown, sizeof(unknown));
     if (strcmp(foreign, unknown) != 0)
         atoll_outcome_found(o, "%s %s tells a foreign id from an unknown one: %.80s, %.80s", method,
                             path, foreign, unknown);

@@ -283,7 +283,7 @@ static void net_foreign_listeners(void)
         if (f != NULL)
             fclose(f);
     }
-    probe_conclude("nobody else listens");
+    probe_conclude("no process listens");
 }
 
 static void net_so_mark(void)
