@@ -198,10 +198,8 @@ void atoll_answers_keep(struct atoll_answers *answers, struct atoll_kept_answer 
                         const char *text, size_t n)
 {
     struct entry *e = ATOLL_CONTAINER_OF(answer, struct entry, answer);
-    struct atoll_store_answer row = {.name = e->name,
-                                     .request = answer->request,
-                                     .status = status,
-                                     .until_unix_ms = e->until_unix_ms};
+    struct atoll_store_answer row = {
+        .name = e->name, .status = status, .until_unix_ms = e->until_unix_ms};
     struct atoll_error err;
 
     if (n <= ANSWER_MAX) {
@@ -211,6 +209,7 @@ void atoll_answers_keep(struct atoll_answers *answers, struct atoll_kept_answer 
     answer->status = status;
     if (!answers->store)
         return;
+    memcpy(row.request, answer->request, sizeof(row.request));
     row.answer = n <= STORED_MAX ? answer->text : NULL;
     e->stored = atoll_store_put_answer(answers->store, &row, &err) == 0;
     if (!e->stored)

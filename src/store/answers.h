@@ -13,7 +13,7 @@ struct atoll_store;
 
 struct atoll_store_answer {
     const char *name;
-    const uint8_t *request; /* ATOLL_STORE_REQUEST_BYTES */
+    uint8_t request[ATOLL_STORE_REQUEST_BYTES];
     int status;
     const char *answer; /* NULL: too large to store */
     int64_t until_unix_ms;

@@ -20,7 +20,7 @@ struct atoll_key_row {
 };
 
 /* Calls each() for all keys, oldest first; a negative result stops the walk and is returned.
- * INTERNAL: the database cannot be read or a row is malformed. */
+ * INTERNAL: the database cannot be read. DATA_LOSS: a row is malformed. */
 int atoll_keys_load(struct atoll_store *store,
                     int (*each)(void *arg, const struct atoll_key_row *row), void *arg,
                     struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -112,7 +112,7 @@ static void the_forgotten_stay_forgotten(void **state)
 
 static void a_day_is_enough(void **state)
 {
-    struct atoll_store_answer row = {.name = name_of(7), .request = request, .status = 200};
+    struct atoll_store_answer row = {.name = name_of(7), .status = 200};
     struct atoll_error err;
 
     (void)state;

@@ -4,6 +4,8 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include "store/keys.h"
+#include "store/previews.h"
 #include "store/store.h"
 #include "sys/tree.h"
 #include "test.h"
@@ -280,18 +282,84 @@ static void looking_writes_nothing(void **state)
     assert_true(written_bytes() > before);
 }
 
+/* As another program would. */
+static void write_behind(const struct fixture *f, const char *sql)
+{
+    char path[64];
+    sqlite3 *db;
+
+    (void)snprintf(path, sizeof(path), "%s/atoll.db", f->dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(db);
+}
+
+static int copy_key(void *arg, const struct atoll_key_row *row)
+{
+    *(struct atoll_key_row *)arg = *row;
+    return 0;
+}
+
+static void keys_are_unique_and_whole(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_key_row key = {.id = "abcdefghijkl", .tenant = "team", .scope = 200}, read;
+    struct atoll_error err;
+
+    key.created_unix_ms = 12;
+    memset(key.sha256, 0xa5, sizeof(key.sha256));
+    assert_int_equal(atoll_keys_add(f->store, &key, &err), 0);
+    assert_true(atoll_keys_add(f->store, &key, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_ALREADY_EXISTS);
+    reopen(f);
+    assert_int_equal(atoll_keys_load(f->store, copy_key, &read, &err), 0);
+    assert_string_equal(read.id, key.id);
+    assert_string_equal(read.tenant, "team");
+    assert_int_equal(read.scope, 200);
+    assert_memory_equal(read.sha256, key.sha256, sizeof(key.sha256));
+    assert_int_equal(read.created_unix_ms, 12);
+    write_behind(f, "UPDATE api_keys SET sha256 = x'00'");
+    assert_true(atoll_keys_load(f->store, copy_key, &read, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_DATA_LOSS);
+    write_behind(f, "UPDATE api_keys SET sha256 = zeroblob(32), id = 'abcdefghijklm'");
+    assert_true(atoll_keys_load(f->store, copy_key, &read, &err) < 0);
+    assert_int_equal(atoll_keys_remove(f->store, "abcdefghijklm", &err), 0);
+    assert_int_equal(atoll_keys_load(f->store, copy_key, &read, &err), 0);
+}
+
+static int stop_at_port(void *arg, const struct atoll_store_preview *row, struct atoll_error *err)
+{
+    (void)err;
+    ++*(int *)arg;
+    return row->port == 65535 ? -ECANCELED : 0;
+}
+
+static void a_walk_ends_early(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_store_preview row = {.sandbox_id = "s", .token = "t"};
+    struct atoll_error err;
+    const uint16_t ports[] = {80, 65535};
+    int seen = 0;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(ports); i++) {
+        row.port = ports[i];
+        assert_int_equal(atoll_store_put_preview(f->store, &row, &err), 0);
+    }
+    assert_int_equal(atoll_store_each_preview(f->store, stop_at_port, &seen, &err), -ECANCELED);
+    assert_int_equal(seen, 2);
+    assert_int_equal(atoll_store_drop_preview(f->store, "s", 65535, &err), 0);
+    assert_int_equal(atoll_store_each_preview(f->store, stop_at_port, &seen, &err), 0);
+    assert_int_equal(seen, 3);
+}
+
 static void a_newer_schema_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct atoll_error err;
-    char path[64];
-    sqlite3 *db;
 
     f->store = atoll_store_close(f->store);
-    (void)snprintf(path, sizeof(path), "%s/atoll.db", f->dir);
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "PRAGMA user_version = 9999", NULL, NULL, NULL), SQLITE_OK);
-    (void)sqlite3_close(db);
+    write_behind(f, "PRAGMA user_version = 9999");
     assert_true(atoll_store_open_sqlite(f->dir_fd, &f->store, &err) < 0);
     assert_int_equal(err.kind, ATOLL_ERR_FAILED_PRECONDITION);
     assert_non_null(strstr(err.text, "newer version"));
@@ -306,6 +374,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(commands_go_with_their_sandbox, setup, teardown),
         cmocka_unit_test_setup_teardown(the_log_stays_small, setup, teardown),
         cmocka_unit_test_setup_teardown(looking_writes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(keys_are_unique_and_whole, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_walk_ends_early, setup, teardown),
         cmocka_unit_test_setup_teardown(a_newer_schema_is_refused, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,10 +91,7 @@ static int migrate(struct atoll_db *db, struct atoll_error *err)
         (void)snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %d", version + 1);
         if (r == 0)
             r = run_sql(db, pragma, err);
-        if (r == 0)
-            r = atoll_db_commit(db, err);
-        if (r < 0)
-            atoll_db_rollback(db);
+        r = atoll_db_end(db, r, err);
     }
     return r;
 }
@@ -412,6 +409,21 @@ int atoll_db_run(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *er
     return r < 0 ? r : 0;
 }
 
+int atoll_db_run_with(struct atoll_db *db, const char *sql, const char *first, const char *second,
+                      struct atoll_error *err)
+{
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db, sql, &stmt, err);
+
+    if (r < 0)
+        return r;
+    if (first)
+        atoll_db_bind_text(stmt, 1, first);
+    if (second)
+        atoll_db_bind_text(stmt, 2, second);
+    return atoll_db_run(db, stmt, err);
+}
+
 bool atoll_db_is_refused(const struct atoll_db *db)
 {
     return db->refused;
@@ -458,7 +470,7 @@ int atoll_db_begin(struct atoll_db *db, const char *what, struct atoll_error *er
     return r;
 }
 
-int atoll_db_commit(struct atoll_db *db, struct atoll_error *err)
+static int commit(struct atoll_db *db, struct atoll_error *err)
 {
     sqlite3_stmt *stmt;
     static const char sql[] = "COMMIT";
@@ -474,8 +486,13 @@ int atoll_db_commit(struct atoll_db *db, struct atoll_error *err)
     return r;
 }
 
-void atoll_db_rollback(struct atoll_db *db)
+int atoll_db_end(struct atoll_db *db, int r, struct atoll_error *err)
 {
-    (void)sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
-    db->in_transaction = false;
+    if (r == 0)
+        r = commit(db, err);
+    if (r < 0) {
+        (void)sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
+        db->in_transaction = false;
+    }
+    return r;
 }

@@ -11,6 +11,13 @@
  * for the disk and run on a thread of their own.
  */
 struct atoll_db;
+struct atoll_store;
+
+/* A store is an atoll_db. The opaque type keeps callers away from the functions of this header. */
+static inline struct atoll_db *atoll_db_of(struct atoll_store *store)
+{
+    return (struct atoll_db *)store;
+}
 
 /* Opens or creates dir/name and migrates its schema. */
 int atoll_db_open(int dir_fd, const char *name, struct atoll_db **ret,
@@ -27,6 +34,9 @@ void atoll_db_bind_i64(sqlite3_stmt *stmt, int at, int64_t value);
 void atoll_db_bind_bytes(sqlite3_stmt *stmt, int at, const void *bytes, size_t n); /* borrowed */
 /* Runs a statement that returns no rows and resets it. */
 int atoll_db_run(struct atoll_db *db, sqlite3_stmt *stmt, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Runs a statement with up to two texts as parameters, the rest being NULL. */
+int atoll_db_run_with(struct atoll_db *db, const char *sql, const char *first, const char *second,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
 /* 1: there is a row; 0: no more rows, the statement is reset; -errno. */
 int atoll_db_step(struct atoll_db *db, sqlite3_stmt *stmt,
                   struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -45,11 +55,11 @@ bool atoll_db_is_refused(const struct atoll_db *db);
 /* Sizes of the database file and of its log. */
 void atoll_db_sizes(const struct atoll_db *db, uint64_t *ret_bytes, uint64_t *ret_log_bytes);
 
-/* All statements until commit are one transaction. `what` is its name in test switches, a static
+/* All statements until the end are one transaction. `what` is its name in test switches, a static
  * string. */
 int atoll_db_begin(struct atoll_db *db, const char *what, struct atoll_error *err) ATOLL_MUST_CHECK;
-int atoll_db_commit(struct atoll_db *db, struct atoll_error *err) ATOLL_MUST_CHECK;
-void atoll_db_rollback(struct atoll_db *db);
+/* r is the result of the statements: 0 commits, a negative number rolls back and is returned. */
+int atoll_db_end(struct atoll_db *db, int r, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* The migrations, oldest first; store/sqlite/schema.c. Each is run once, in a transaction, and its
  * number is kept in PRAGMA user_version. Never change one that was released: append. */

@@ -1,5 +1,6 @@
 #include "store/sqlite/rows.h"
 
+#include <errno.h>
 #include <string.h>
 #include "base/text.h"
 
@@ -24,7 +25,7 @@ static void write_statements(struct atoll_rows *rows)
 {
     const size_t cap = sizeof(rows->put_sql);
 
-    add(rows->put_sql, cap, "INSERT OR REPLACE INTO ");
+    add(rows->put_sql, cap, rows->unique ? "INSERT INTO " : "INSERT OR REPLACE INTO ");
     add(rows->put_sql, cap, rows->table);
     add(rows->put_sql, cap, " (");
     add_columns(rows, rows->put_sql, cap, NULL);
@@ -35,112 +36,148 @@ static void write_statements(struct atoll_rows *rows)
     add_columns(rows, rows->read_sql, cap, NULL);
     add(rows->read_sql, cap, " FROM ");
     add(rows->read_sql, cap, rows->table);
-    add(rows->read_sql, cap, " ORDER BY ");
-    add(rows->read_sql, cap, rows->order);
+    add(rows->read_sql, cap, " ");
+    add(rows->read_sql, cap, rows->rest);
 }
 
-static int prepare(struct atoll_db *db, struct atoll_rows *rows, const char *sql,
+static int prepare(struct atoll_store *store, struct atoll_rows *rows, const char *sql,
                    sqlite3_stmt **ret, struct atoll_error *err)
 {
     if (!*rows->put_sql)
         write_statements(rows);
-    return atoll_db_prepare(db, sql, ret, err);
+    return atoll_db_prepare(atoll_db_of(store), sql, ret, err);
 }
 
-static int64_t number_at(enum atoll_column_type type, const char *member)
-{
+union number {
     bool truth;
+    uint8_t u8;
+    uint16_t u16;
     int32_t i32;
     uint32_t u32;
     int64_t i64;
+};
 
-    switch (type) {
+static int64_t number_at(const struct atoll_column *c, const char *member)
+{
+    union number number;
+
+    memcpy(&number, member, c->size);
+    switch (c->type) {
     case ATOLL_COLUMN_BOOL:
-        memcpy(&truth, member, sizeof(truth));
-        return truth;
+        return number.truth;
+    case ATOLL_COLUMN_U8:
+        return number.u8;
+    case ATOLL_COLUMN_U16:
+        return number.u16;
     case ATOLL_COLUMN_I32:
-        memcpy(&i32, member, sizeof(i32));
-        return i32;
+        return number.i32;
     case ATOLL_COLUMN_U32:
-        memcpy(&u32, member, sizeof(u32));
-        return u32;
+        return number.u32;
     default:
-        memcpy(&i64, member, sizeof(i64));
-        return i64;
+        return number.i64;
     }
 }
 
-static void set_number(enum atoll_column_type type, char *member, int64_t value)
+static void set_number(const struct atoll_column *c, char *member, int64_t value)
 {
-    const bool truth = value != 0;
-    const uint32_t u32 = (uint32_t)value;
+    union number number = {.i64 = value};
 
-    if (type == ATOLL_COLUMN_BOOL)
-        memcpy(member, &truth, sizeof(truth));
-    else if (type == ATOLL_COLUMN_I64)
-        memcpy(member, &value, sizeof(value));
-    else
-        memcpy(member, &u32, sizeof(u32));
+    if (c->type == ATOLL_COLUMN_BOOL)
+        number.truth = value != 0;
+    else if (c->type == ATOLL_COLUMN_U8)
+        number.u8 = (uint8_t)value;
+    else if (c->type == ATOLL_COLUMN_U16)
+        number.u16 = (uint16_t)value;
+    else if (c->type != ATOLL_COLUMN_I64)
+        number.u32 = (uint32_t)value; /* or I32, the same bits */
+    memcpy(member, &number, c->size);
 }
 
-static void bind(sqlite3_stmt *stmt, int at, enum atoll_column_type type, const char *member)
+static void bind(sqlite3_stmt *stmt, int at, const struct atoll_column *c, const char *member)
 {
     const void *bytes;
     size_t n;
 
-    if (type < ATOLL_COLUMN_TEXT) {
-        atoll_db_bind_i64(stmt, at, number_at(type, member));
-        return;
-    }
-    memcpy(&bytes, member, sizeof(bytes));
-    if (type == ATOLL_COLUMN_BYTES) {
+    if (c->type < ATOLL_COLUMN_TEXT) {
+        atoll_db_bind_i64(stmt, at, number_at(c, member));
+    } else if (c->type == ATOLL_COLUMN_CHARS) {
+        atoll_db_bind_text(stmt, at, member);
+    } else if (c->type == ATOLL_COLUMN_ARRAY) {
+        atoll_db_bind_bytes(stmt, at, member, c->size);
+    } else {
+        memcpy(&bytes, member, sizeof(bytes));
+        if (c->type != ATOLL_COLUMN_BYTES) {
+            atoll_db_bind_text(stmt, at, bytes || c->type == ATOLL_COLUMN_NTEXT ? bytes : "");
+            return;
+        }
         memcpy(&n, member + sizeof(bytes), sizeof(n));
         atoll_db_bind_bytes(stmt, at, bytes, n);
-    } else {
-        atoll_db_bind_text(stmt, at, bytes || type == ATOLL_COLUMN_NTEXT ? bytes : "");
     }
 }
 
-int atoll_rows_put(struct atoll_db *db, struct atoll_rows *rows, const void *row,
+int atoll_rows_put(struct atoll_store *store, struct atoll_rows *rows, const void *row,
                    struct atoll_error *err)
 {
     sqlite3_stmt *stmt;
-    int r = prepare(db, rows, rows->put_sql, &stmt, err);
+    int r = prepare(store, rows, rows->put_sql, &stmt, err);
 
     if (r < 0)
         return r;
     for (size_t i = 0; i < rows->count; i++)
-        bind(stmt, (int)i + 1, rows->columns[i].type, (const char *)row + rows->columns[i].at);
-    return atoll_db_run(db, stmt, err);
+        bind(stmt, (int)i + 1, &rows->columns[i], (const char *)row + rows->columns[i].at);
+    return atoll_db_run(atoll_db_of(store), stmt, err);
 }
 
-int atoll_rows_read(struct atoll_db *db, struct atoll_rows *rows, sqlite3_stmt **ret,
+int atoll_rows_read(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt **ret,
                     struct atoll_error *err)
 {
-    return prepare(db, rows, rows->read_sql, ret, err);
+    return prepare(store, rows, rows->read_sql, ret, err);
 }
 
-static void get(sqlite3_stmt *stmt, int column, enum atoll_column_type type, char *member)
+/* False: the value does not fit. */
+static bool get(sqlite3_stmt *stmt, int at, const struct atoll_column *c, char *member)
 {
-    bool null = sqlite3_column_type(stmt, column) == SQLITE_NULL;
     const void *bytes;
     size_t n;
 
-    if (type < ATOLL_COLUMN_TEXT) {
-        set_number(type, member, atoll_db_i64(stmt, column));
-    } else if (type == ATOLL_COLUMN_BYTES) {
-        bytes = sqlite3_column_blob(stmt, column);
-        n = (size_t)sqlite3_column_bytes(stmt, column);
-        memcpy(member, &bytes, sizeof(bytes));
-        memcpy(member + sizeof(bytes), &n, sizeof(n));
-    } else {
-        bytes = null && type == ATOLL_COLUMN_NTEXT ? NULL : atoll_db_text(stmt, column);
-        memcpy(member, &bytes, sizeof(bytes));
+    if (c->type < ATOLL_COLUMN_TEXT) {
+        set_number(c, member, atoll_db_i64(stmt, at));
+        return true;
     }
+    if (c->type == ATOLL_COLUMN_CHARS)
+        return atoll_text_copy(member, c->size, atoll_db_text(stmt, at)) == 0;
+    if (c->type == ATOLL_COLUMN_TEXT)
+        bytes = atoll_db_text(stmt, at);
+    else
+        bytes = c->type == ATOLL_COLUMN_NTEXT ? (const void *)sqlite3_column_text(stmt, at)
+                                              : sqlite3_column_blob(stmt, at);
+    n = (size_t)sqlite3_column_bytes(stmt, at);
+    if (c->type == ATOLL_COLUMN_ARRAY) {
+        if (!bytes || n != c->size)
+            return false;
+        memcpy(member, bytes, n);
+        return true;
+    }
+    memcpy(member, &bytes, sizeof(bytes));
+    if (c->type == ATOLL_COLUMN_BYTES)
+        memcpy(member + sizeof(bytes), &n, sizeof(n));
+    return true;
 }
 
-void atoll_rows_get(sqlite3_stmt *stmt, const struct atoll_rows *rows, void *ret_row)
+int atoll_rows_next(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt **stmt, int r,
+                    void *ret_row, struct atoll_error *err)
 {
-    for (size_t i = 0; i < rows->count; i++)
-        get(stmt, (int)i, rows->columns[i].type, (char *)ret_row + rows->columns[i].at);
+    if (!*stmt)
+        r = atoll_rows_read(store, rows, stmt, err);
+    else if (r < 0)
+        atoll_db_reset(*stmt);
+    if (r >= 0)
+        r = atoll_db_step(atoll_db_of(store), *stmt, err);
+    for (size_t i = 0; r > 0 && i < rows->count; i++)
+        if (!get(*stmt, (int)i, &rows->columns[i], (char *)ret_row + rows->columns[i].at)) {
+            atoll_db_reset(*stmt);
+            r = atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG,
+                           "the store holds a malformed row of %s", rows->table);
+        }
+    return r;
 }

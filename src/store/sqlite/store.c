@@ -5,12 +5,6 @@
 
 #define DROP_AT_ONCE 64 /* commands in one transaction, about a millisecond */
 
-/* A store is an atoll_db. The opaque type keeps callers away from the functions of db.h. */
-static struct atoll_db *db_of(struct atoll_store *store)
-{
-    return (struct atoll_db *)store;
-}
-
 int atoll_store_open_sqlite(int dir_fd, struct atoll_store **ret, struct atoll_error *err)
 {
     struct atoll_db *db;
@@ -23,117 +17,103 @@ int atoll_store_open_sqlite(int dir_fd, struct atoll_store **ret, struct atoll_e
 
 struct atoll_store *atoll_store_close(struct atoll_store *store)
 {
-    (void)atoll_db_close(db_of(store));
+    (void)atoll_db_close(atoll_db_of(store));
     return NULL;
 }
 
-#define AT(member) offsetof(struct atoll_store_sandbox, member)
+#define COLUMN(name, type, member) ATOLL_COLUMN(struct atoll_store_sandbox, name, type, member)
 static const struct atoll_column sandbox_columns[] = {
-    {"id", ATOLL_COLUMN_TEXT, AT(id)},
-    {"owner", ATOLL_COLUMN_TEXT, AT(owner)},
-    {"template", ATOLL_COLUMN_TEXT, AT(template_name)},
-    {"cause", ATOLL_COLUMN_TEXT, AT(cause)},
-    {"state", ATOLL_COLUMN_I32, AT(state)},
-    {"hidden", ATOLL_COLUMN_BOOL, AT(hidden)},
-    {"pooled", ATOLL_COLUMN_BOOL, AT(pooled)},
-    {"outside_id", ATOLL_COLUMN_U32, AT(outside_id)},
-    {"boot_us", ATOLL_COLUMN_I64, AT(boot_us)},
-    {"created_unix_ms", ATOLL_COLUMN_I64, AT(created_unix_ms)},
-    {"expires_unix_ms", ATOLL_COLUMN_I64, AT(expires_unix_ms)},
-    {"paused_unix_ms", ATOLL_COLUMN_I64, AT(paused_unix_ms)},
-    {"cpu_spent_us", ATOLL_COLUMN_I64, AT(cpu_spent_us)},
-    {"output_spent_bytes", ATOLL_COLUMN_I64, AT(output_spent_bytes)},
-    {"layer", ATOLL_COLUMN_TEXT, AT(layer)},
-    {"provider", ATOLL_COLUMN_TEXT, AT(provider)},
-    {"handle", ATOLL_COLUMN_TEXT, AT(handle)},
-    {"image", ATOLL_COLUMN_TEXT, AT(image)},
-    {"mounts", ATOLL_COLUMN_TEXT, AT(mounts)},
-    {"waived", ATOLL_COLUMN_U32, AT(options.waived)},
-    {"memory_bytes", ATOLL_COLUMN_I64, AT(options.limits.memory_bytes)},
-    {"disk_bytes", ATOLL_COLUMN_I64, AT(options.limits.disk_bytes)},
-    {"inodes", ATOLL_COLUMN_I64, AT(options.limits.inodes)},
-    {"cpu_millis", ATOLL_COLUMN_U32, AT(options.limits.cpu_millis)},
-    {"pids", ATOLL_COLUMN_U32, AT(options.limits.pids)},
-    {"open_files", ATOLL_COLUMN_U32, AT(options.limits.open_files)},
-    {"timeout_s", ATOLL_COLUMN_U32, AT(options.limits.timeout_s)},
-    {"io_bytes", ATOLL_COLUMN_I64, AT(options.limits.io_bytes)},
-    {"persistent", ATOLL_COLUMN_BOOL, AT(options.lifetime.persistent)},
-    {"idle_s", ATOLL_COLUMN_U32, AT(options.lifetime.idle_s)},
-    {"lease_s", ATOLL_COLUMN_U32, AT(options.lifetime.lease_s)},
-    {"cpu_budget_s", ATOLL_COLUMN_U32, AT(options.lifetime.cpu_budget_s)},
-    {"at_deadline", ATOLL_COLUMN_I32, AT(options.lifetime.at_deadline)},
-    {"output_budget_bytes", ATOLL_COLUMN_I64, AT(options.lifetime.output_budget_bytes)},
-    {"connection_lease", ATOLL_COLUMN_BOOL, AT(options.lifetime.connection_lease)},
-    {"network", ATOLL_COLUMN_I32, AT(options.network)},
-    {"recreate", ATOLL_COLUMN_BOOL, AT(options.recreate)},
-    {"name", ATOLL_COLUMN_NTEXT, AT(options.name)},
-    {"metadata", ATOLL_COLUMN_NTEXT, AT(options.metadata_json)},
-    {"facade", ATOLL_COLUMN_NTEXT, AT(options.facade_json)},
+    COLUMN("id", TEXT, id),
+    COLUMN("owner", TEXT, owner),
+    COLUMN("template", TEXT, template_name),
+    COLUMN("cause", TEXT, cause),
+    COLUMN("state", I32, state),
+    COLUMN("hidden", BOOL, hidden),
+    COLUMN("pooled", BOOL, pooled),
+    COLUMN("outside_id", U32, outside_id),
+    COLUMN("boot_us", I64, boot_us),
+    COLUMN("created_unix_ms", I64, created_unix_ms),
+    COLUMN("expires_unix_ms", I64, expires_unix_ms),
+    COLUMN("paused_unix_ms", I64, paused_unix_ms),
+    COLUMN("cpu_spent_us", I64, cpu_spent_us),
+    COLUMN("output_spent_bytes", I64, output_spent_bytes),
+    COLUMN("layer", TEXT, layer),
+    COLUMN("provider", TEXT, provider),
+    COLUMN("handle", TEXT, handle),
+    COLUMN("image", TEXT, image),
+    COLUMN("mounts", TEXT, mounts),
+    COLUMN("waived", U32, options.waived),
+    COLUMN("memory_bytes", I64, options.limits.memory_bytes),
+    COLUMN("disk_bytes", I64, options.limits.disk_bytes),
+    COLUMN("inodes", I64, options.limits.inodes),
+    COLUMN("cpu_millis", U32, options.limits.cpu_millis),
+    COLUMN("pids", U32, options.limits.pids),
+    COLUMN("open_files", U32, options.limits.open_files),
+    COLUMN("timeout_s", U32, options.limits.timeout_s),
+    COLUMN("io_bytes", I64, options.limits.io_bytes),
+    COLUMN("persistent", BOOL, options.lifetime.persistent),
+    COLUMN("idle_s", U32, options.lifetime.idle_s),
+    COLUMN("lease_s", U32, options.lifetime.lease_s),
+    COLUMN("cpu_budget_s", U32, options.lifetime.cpu_budget_s),
+    COLUMN("at_deadline", I32, options.lifetime.at_deadline),
+    COLUMN("output_budget_bytes", I64, options.lifetime.output_budget_bytes),
+    COLUMN("connection_lease", BOOL, options.lifetime.connection_lease),
+    COLUMN("network", I32, options.network),
+    COLUMN("recreate", BOOL, options.recreate),
+    COLUMN("name", NTEXT, options.name),
+    COLUMN("metadata", NTEXT, options.metadata_json),
+    COLUMN("facade", NTEXT, options.facade_json),
 };
-#undef AT
+#undef COLUMN
 static struct atoll_rows sandboxes = {.table = "sandboxes",
-                                      .order = "created_unix_ms",
+                                      .rest = "ORDER BY created_unix_ms",
                                       .columns = sandbox_columns,
                                       .count = ATOLL_ARRAY_LEN(sandbox_columns)};
 
-#define AT(member) offsetof(struct atoll_store_exec, member)
+#define COLUMN(name, type, member) ATOLL_COLUMN(struct atoll_store_exec, name, type, member)
 static const struct atoll_column exec_columns[] = {
-    {"sandbox_id", ATOLL_COLUMN_TEXT, AT(sandbox_id)},
-    {"id", ATOLL_COLUMN_TEXT, AT(id)},
-    {"argv", ATOLL_COLUMN_BYTES, AT(argv)},
-    {"argv_left_out", ATOLL_COLUMN_I64, AT(argv_left_out)},
-    {"user", ATOLL_COLUMN_TEXT, AT(user)},
-    {"cwd", ATOLL_COLUMN_TEXT, AT(cwd)},
-    {"pty", ATOLL_COLUMN_BOOL, AT(pty)},
-    {"held", ATOLL_COLUMN_BOOL, AT(held)},
-    {"pid", ATOLL_COLUMN_U32, AT(pid)},
-    {"started_unix_ms", ATOLL_COLUMN_I64, AT(started_unix_ms)},
-    {"kind", ATOLL_COLUMN_I32, AT(kind)},
-    {"code", ATOLL_COLUMN_I32, AT(code)},
-    {"signal", ATOLL_COLUMN_I32, AT(signal)},
-    {"reason", ATOLL_COLUMN_TEXT, AT(reason)},
-    {"oom_process", ATOLL_COLUMN_TEXT, AT(oom_process)},
-    {"user_us", ATOLL_COLUMN_I64, AT(user_us)},
-    {"system_us", ATOLL_COLUMN_I64, AT(system_us)},
-    {"max_rss_bytes", ATOLL_COLUMN_I64, AT(max_rss_bytes)},
-    {"oom_kills", ATOLL_COLUMN_U32, AT(oom_kills)},
-    {"oom_pid", ATOLL_COLUMN_U32, AT(oom_pid)},
-    {"oom_peak_bytes", ATOLL_COLUMN_I64, AT(oom_peak_bytes)},
-    {"oom_limit_bytes", ATOLL_COLUMN_I64, AT(oom_limit_bytes)},
-    {"stdout_bytes", ATOLL_COLUMN_I64, AT(stdout_bytes)},
-    {"stderr_bytes", ATOLL_COLUMN_I64, AT(stderr_bytes)},
-    {"duration_ms", ATOLL_COLUMN_I64, AT(duration_ms)},
+    COLUMN("sandbox_id", TEXT, sandbox_id),
+    COLUMN("id", TEXT, id),
+    COLUMN("argv", BYTES, argv),
+    COLUMN("argv_left_out", I64, argv_left_out),
+    COLUMN("user", TEXT, user),
+    COLUMN("cwd", TEXT, cwd),
+    COLUMN("pty", BOOL, pty),
+    COLUMN("held", BOOL, held),
+    COLUMN("pid", U32, pid),
+    COLUMN("started_unix_ms", I64, started_unix_ms),
+    COLUMN("kind", I32, kind),
+    COLUMN("code", I32, code),
+    COLUMN("signal", I32, signal),
+    COLUMN("reason", TEXT, reason),
+    COLUMN("oom_process", TEXT, oom_process),
+    COLUMN("user_us", I64, user_us),
+    COLUMN("system_us", I64, system_us),
+    COLUMN("max_rss_bytes", I64, max_rss_bytes),
+    COLUMN("oom_kills", U32, oom_kills),
+    COLUMN("oom_pid", U32, oom_pid),
+    COLUMN("oom_peak_bytes", I64, oom_peak_bytes),
+    COLUMN("oom_limit_bytes", I64, oom_limit_bytes),
+    COLUMN("stdout_bytes", I64, stdout_bytes),
+    COLUMN("stderr_bytes", I64, stderr_bytes),
+    COLUMN("duration_ms", I64, duration_ms),
 };
-#undef AT
+#undef COLUMN
 static struct atoll_rows execs = {.table = "execs",
-                                  .order = "started_unix_ms",
+                                  .rest = "ORDER BY started_unix_ms",
                                   .columns = exec_columns,
                                   .count = ATOLL_ARRAY_LEN(exec_columns)};
 
 int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
                             struct atoll_error *err)
 {
-    return atoll_rows_put(db_of(store), &sandboxes, row, err);
+    return atoll_rows_put(store, &sandboxes, row, err);
 }
 
 int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exec *row,
                          struct atoll_error *err)
 {
-    return atoll_rows_put(db_of(store), &execs, row, err);
-}
-
-static int run_with_ids(struct atoll_db *db, const char *sql, const char *first, const char *second,
-                        struct atoll_error *err)
-{
-    sqlite3_stmt *stmt;
-    int r = atoll_db_prepare(db, sql, &stmt, err);
-
-    if (r < 0)
-        return r;
-    atoll_db_bind_text(stmt, 1, first);
-    if (second)
-        atoll_db_bind_text(stmt, 2, second);
-    return atoll_db_run(db, stmt, err);
+    return atoll_rows_put(store, &execs, row, err);
 }
 
 /* Returns 1 if there may be more. */
@@ -162,21 +142,18 @@ static int drop_sandbox(struct atoll_db *db, const char *id, struct atoll_error 
     if (r < 0)
         return r;
     more = drop_some_execs(db, id, err);
-    r = more < 0 ? more : run_with_ids(db, drop_contexts, id, NULL, err);
+    r = more < 0 ? more : atoll_db_run_with(db, drop_contexts, id, NULL, err);
     if (r == 0)
-        r = run_with_ids(db, drop_request, id, NULL, err);
+        r = atoll_db_run_with(db, drop_request, id, NULL, err);
     if (r == 0)
-        r = run_with_ids(db, drop_row, id, NULL, err);
-    if (r == 0)
-        r = atoll_db_commit(db, err);
-    if (r < 0)
-        atoll_db_rollback(db);
+        r = atoll_db_run_with(db, drop_row, id, NULL, err);
+    r = atoll_db_end(db, r, err);
     return r < 0 ? r : more;
 }
 
 int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct atoll_error *err)
 {
-    struct atoll_db *db = db_of(store);
+    struct atoll_db *db = atoll_db_of(store);
     int r = drop_sandbox(db, id, err);
 
     return r < 0 && atoll_db_use_reserve(db) ? drop_sandbox(db, id, err) : r;
@@ -185,24 +162,21 @@ int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct a
 int atoll_store_drop_execs(struct atoll_store *store, const char *sandbox_id,
                            struct atoll_error *err)
 {
-    return drop_some_execs(db_of(store), sandbox_id, err);
+    return drop_some_execs(atoll_db_of(store), sandbox_id, err);
 }
 
 int atoll_store_sweep_execs(struct atoll_store *store, struct atoll_error *err)
 {
     static const char sql[] =
         "DELETE FROM execs WHERE sandbox_id NOT IN (SELECT id FROM sandboxes)";
-    sqlite3_stmt *stmt;
-    int r = atoll_db_prepare(db_of(store), sql, &stmt, err);
-
-    return r < 0 ? r : atoll_db_run(db_of(store), stmt, err);
+    return atoll_db_run_with(atoll_db_of(store), sql, NULL, NULL, err);
 }
 
 int atoll_store_drop_exec(struct atoll_store *store, const char *sandbox_id, const char *id,
                           struct atoll_error *err)
 {
     static const char sql[] = "DELETE FROM execs WHERE sandbox_id = ? AND id = ?";
-    return run_with_ids(db_of(store), sql, sandbox_id, id, err);
+    return atoll_db_run_with(atoll_db_of(store), sql, sandbox_id, id, err);
 }
 
 int atoll_store_each_sandbox(struct atoll_store *store,
@@ -211,15 +185,11 @@ int atoll_store_each_sandbox(struct atoll_store *store,
                              void *arg, struct atoll_error *err)
 {
     struct atoll_store_sandbox row = {0};
-    sqlite3_stmt *stmt;
-    int r = atoll_rows_read(db_of(store), &sandboxes, &stmt, err);
+    sqlite3_stmt *stmt = NULL;
+    int r = 0;
 
-    while (r == 0 && (r = atoll_db_step(db_of(store), stmt, err)) > 0) {
-        atoll_rows_get(stmt, &sandboxes, &row);
+    while ((r = atoll_rows_next(store, &sandboxes, &stmt, r, &row, err)) > 0)
         r = fn(arg, &row, err);
-        if (r < 0)
-            atoll_db_reset(stmt);
-    }
     return r;
 }
 
@@ -229,14 +199,10 @@ int atoll_store_each_exec(struct atoll_store *store,
                           void *arg, struct atoll_error *err)
 {
     struct atoll_store_exec row = {0};
-    sqlite3_stmt *stmt;
-    int r = atoll_rows_read(db_of(store), &execs, &stmt, err);
+    sqlite3_stmt *stmt = NULL;
+    int r = 0;
 
-    while (r == 0 && (r = atoll_db_step(db_of(store), stmt, err)) > 0) {
-        atoll_rows_get(stmt, &execs, &row);
+    while ((r = atoll_rows_next(store, &execs, &stmt, r, &row, err)) > 0)
         r = fn(arg, &row, err);
-        if (r < 0)
-            atoll_db_reset(stmt);
-    }
     return r;
 }
