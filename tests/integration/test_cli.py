@@ -413,6 +413,13 @@ def test_links_are_copied_into_a_sandbox(daemon, tmp_path):
 # --- the program itself
 
 
+def test_tls_libraries_are_loaded_only_for_https(daemon):
+    """Loading them takes longer than the rest of the program's start. test_up.py has https:// itself."""
+    loaded = subprocess.run(["ldd", daemon.build / "atoll"], capture_output=True, text=True, check=True).stdout
+    assert "libjansson" in loaded
+    assert not re.search(r"libssl|libcrypto|libcurl|nghttp2|sqlite", loaded)
+
+
 def test_version(daemon):
     assert re.fullmatch(r"atoll \d+\.\d+\.\d+\n", daemon.atoll("version").stdout)
     assert daemon.json("version")["version"] == daemon.atoll("--version").stdout.split()[1]
