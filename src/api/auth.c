@@ -10,6 +10,7 @@
 #include "api/facade.h"
 #include "base/fd.h"
 #include "base/text.h"
+#include "net/local_peer.h"
 
 #define KEY_FILE "api-key"
 
@@ -168,6 +169,45 @@ static int identify_by_socket(const struct atoll_http_peer *peer, struct atoll_c
     return 0;
 }
 
+/* "localhost:8000" and the like: a page can also use other names that resolve to 127.0.0.1. */
+static bool is_loopback_name(const char *host)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++) {
+        size_t n = strlen(names[i]);
+        if (strncasecmp(host, names[i], n) == 0 && (host[n] == '\0' || host[n] == ':'))
+            return true;
+    }
+    return false;
+}
+
+/* Whether this is a request of a program, or of a page that the daemon itself served. A page of
+ * another site can make a browser send requests here. */
+static bool is_sent_by_program(const struct atoll_http_request *req)
+{
+    const char *host = atoll_http_header(req, "host");
+    const char *origin = atoll_http_header(req, "origin");
+    const char *site = atoll_http_header(req, "sec-fetch-site");
+
+    if (!host || !is_loopback_name(host))
+        return false;
+    if (site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0)
+        return false;
+    if (!origin)
+        return true;
+    origin = strstr(origin, "://");
+    return origin && strcmp(origin + 3, host) == 0;
+}
+
+static bool is_local(const struct atoll_auth *auth, const struct atoll_http_request *req,
+                     struct atoll_http_peer *peer)
+{
+    return auth->open_loopback && !peer->is_unix && is_sent_by_program(req) &&
+           atoll_local_peer_uid(peer->address, &peer->uid) == 0 &&
+           (peer->uid == 0 || peer->uid == geteuid());
+}
+
 static int act_for(struct atoll_caller *caller, const char *tenant, struct atoll_error *err)
 {
     if (!atoll_text_is_name(tenant))
@@ -184,11 +224,12 @@ static int act_for(struct atoll_caller *caller, const char *tenant, struct atoll
 int atoll_auth_check(const struct atoll_auth *auth, const struct atoll_http_request *req,
                      struct atoll_caller *ret, struct atoll_error *err)
 {
-    const struct atoll_http_peer *peer = atoll_http_peer(req);
+    struct atoll_http_peer peer = *atoll_http_peer(req);
     const char *key = shown_key(req), *tenant = atoll_http_header(req, "x-atoll-tenant");
     struct atoll_caller caller = {.uid = (uid_t)-1};
-    int r = peer->is_unix && !key ? identify_by_socket(peer, &caller, err)
-                                  : identify_by_key(auth, key ? key : "", &caller, err);
+    bool by_socket = !key && (peer.is_unix || is_local(auth, req, &peer));
+    int r = by_socket ? identify_by_socket(&peer, &caller, err)
+                      : identify_by_key(auth, key ? key : "", &caller, err);
 
     if (r < 0)
         return r;

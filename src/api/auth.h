@@ -13,6 +13,9 @@
 struct atoll_auth {
     struct atoll_access *access; /* borrowed; NULL: keys are not supported */
     int state_fd;                /* borrowed; the directory of the file api-key */
+    /* Programs of this host, run by root or the daemon's own user, need no key over TCP either. Pages
+     * in a browser do. */
+    bool open_loopback;
 };
 
 struct atoll_caller {

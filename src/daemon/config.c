@@ -53,6 +53,8 @@ static const struct option {
     {"host-names", "ATOLL_HOST_NAMES", KIND_TEXT, AT(host_names), 1024, NULL, "LIST",
      "host names of this daemon that clients use over TCP, in addition to\nlocalhost, IP addresses and the name of "
      "this host (none)"},
+    {"open-loopback", "ATOLL_OPEN_LOOPBACK", KIND_COUNT, AT(open_loopback), 1, "0", "0|1",
+     "1: programs of this host that root or the daemon's user runs need no key\nover TCP (0)"},
     {"cors-origins", "ATOLL_CORS_ORIGINS", KIND_TEXT, AT(cors_origins), 1024, NULL, "LIST",
      "origins whose pages may use the API, such as https://app.example; *: all (none)"},
     {"pool", "ATOLL_POOL", KIND_COUNT, AT(pool), 1024, "0", "N",

@@ -19,6 +19,7 @@ struct atoll_config {
     char preview_domain[200];
     char host_names[1024];                 /* separated by commas or blanks */
     char cors_origins[1024];               /* likewise, or "*" */
+    uint32_t open_loopback;                /* 0 or 1 */
     char registry[ATOLL_CONFIG_PATH_MAX];  /* "": the default directory */
     char drivers[ATOLL_CONFIG_PATH_MAX];   /* likewise */
     char providers[ATOLL_CONFIG_PATH_MAX]; /* providers.yaml; "": the one in the state directory */

@@ -381,7 +381,7 @@ static int open_api(struct daemon *d, struct atoll_error *err)
         .engine = d->engine,
         .sessions = d->sessions,
         .contexts = d->contexts,
-        .auth = {d->access, d->state_fd},
+        .auth = {d->access, d->state_fd, d->config.open_loopback},
         .site = &d->site.site,
         .key_rate = {d->config.key_rate, 4 * d->config.key_rate},
         .wrong_key_rate = {d->config.wrong_key_rate, 2 * d->config.wrong_key_rate},

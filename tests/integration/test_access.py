@@ -624,3 +624,35 @@ def test_pages_of_named_origins_may_use_the_api(origins, allowed):
 def test_pages_of_other_origins_may_not(server):
     answer = server.by("").call("GET", "/healthz", None, {"Origin": "https://app.example"})
     assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.fixture(scope="module")
+def open_address():
+    with listening_daemon(ATOLL_OPEN_LOOPBACK="1") as (_, address):
+        yield address
+
+
+def test_programs_of_this_host_need_no_key(open_address):
+    assert Rest(open_address).get("/api/sandboxes").status == 200
+    # A key that is given is checked all the same.
+    assert Rest(open_address, {"Authorization": "Bearer atl_wrong"}).get(
+        "/api/sandboxes").status == 401
+
+
+@pytest.mark.parametrize("headers", [
+    {"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "rebound.example"},
+    {"Sec-Fetch-Site": "cross-site"}, {"Host": "localhost.evil.example"}])
+def test_pages_in_a_browser_do(open_address, headers):
+    assert Rest(open_address).call("GET", "/api/sandboxes", None, headers).status in (401, 421)
+
+
+def test_other_users_do(open_address):
+    script = ("import http.client; c = http.client.HTTPConnection(*%r); "
+              "c.request('GET', '/api/sandboxes'); print(c.getresponse().status)" % (open_address,))
+    done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                           "/usr/bin/python3", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "401\n"
+
+
+def test_without_the_option_all_need_one(server):
+    assert Rest(server.address).get("/api/sandboxes").status == 401
