@@ -18,7 +18,7 @@ const struct atoll_cli_option atoll_cli_common_options[] = {
 
 const struct atoll_cli_variable atoll_cli_variables[] = {
     {"ATOLL_SOCKET", "unix socket of the daemon"},
-    {"ATOLL_URL", "URL of the daemon instead of the socket: http://127.0.0.1:7070"},
+    {"ATOLL_URL", "URL of the daemon instead of the socket: http://127.0.0.1:8000"},
     {"ATOLL_API_KEY", "API key to send to ATOLL_URL"},
     {"ATOLL_CA_FILE", "certificate to trust with https://"},
     {"ATOLL_INSECURE", "1: accept any certificate"},

@@ -87,7 +87,7 @@ const struct atoll_cli_verb atoll_cli_key_create = {
             "\n"
             "Examples:\n"
             "  atoll key create --tenant acme --scope write\n"
-            "  ATOLL_URL=http://host:7070 ATOLL_API_KEY=$key atoll ls\n"
+            "  ATOLL_URL=http://host:8000 ATOLL_API_KEY=$key atoll ls\n"
             "  export E2B_API_KEY=$(atoll key create --e2b)\n",
     .options = create_options,
     .options_size = sizeof(struct create_options),

@@ -69,7 +69,7 @@ static int show(struct atoll_cli *cli, const char *id, uint64_t port, bool is_pu
     url = atoll_link_text(reply, "url", NULL);
     if (!url)
         atoll_cli_say("the daemon serves no TCP address, so a browser cannot reach the preview; "
-                      "start it with --listen 127.0.0.1:7070. Its path below the API's address is");
+                      "start it with --listen 127.0.0.1:8000. Its path below the API's address is");
     (void)printf("%s\n", url ? url : atoll_link_text(reply, "path_url", ""));
     return ATOLL_CLI_OK;
 }

@@ -10,7 +10,9 @@
 #include "cli/place.h"
 #include "cli/print.h"
 
-#define DEFAULT_PORT 7070
+/* The second if the first is taken, then any. */
+#define DEFAULT_PORT 8000
+#define OTHER_PORT 7070
 
 struct options {
     struct atoll_cli_common common;
@@ -24,7 +26,7 @@ static const struct atoll_cli_option options_table[] = {
     {"socket", 0, ATOLL_CLI_TEXT, offsetof(struct options, socket_path), "PATH",
      "unix socket to serve", NULL},
     {"listen", 0, ATOLL_CLI_TEXT, offsetof(struct options, listen), "HOST:PORT",
-     "TCP address to serve (default: 127.0.0.1:7070, or another port if taken)", NULL},
+     "TCP address to serve (default: 127.0.0.1:8000, or another port if taken)", NULL},
     {"no-listen", 0, ATOLL_CLI_FLAG, offsetof(struct options, no_listen), NULL,
      "serve only the unix socket", NULL},
     ATOLL_CLI_COMMON(struct options),
@@ -43,12 +45,14 @@ static int choose_listen(const struct options *o, char *out, size_t cap, struct 
         const char *colon = strrchr(wanted, ':');
         if (!colon || strcmp(colon, ":0") == 0 || strlen(wanted) >= cap)
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                              "--listen %.80s: name a host and a port, such as 127.0.0.1:7070",
+                              "--listen %.80s: name a host and a port, such as 127.0.0.1:8000",
                               wanted);
         (void)snprintf(out, cap, "%s", wanted);
         return 0;
     }
     port = atoll_cli_free_port(DEFAULT_PORT);
+    if (port == 0)
+        port = atoll_cli_free_port(OTHER_PORT);
     if (port == 0)
         port = atoll_cli_free_port(0);
     if (port == 0)

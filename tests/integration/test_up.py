@@ -127,12 +127,12 @@ def test_up_finds_another_port(place):
     with socket.socket() as busy:
         busy.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            busy.bind(("127.0.0.1", 7070))
+            busy.bind(("127.0.0.1", 8000))
             busy.listen()
         except OSError:
             pass  # somebody else has it: all the better
         listen = place.json("up")["listen"]
-    assert listen.startswith("127.0.0.1:") and not listen.endswith(":7070")
+    assert listen.startswith("127.0.0.1:") and not listen.endswith(":8000")
 
 
 def test_up_replaces_a_daemon_of_an_earlier_build(place, tmp_path):
