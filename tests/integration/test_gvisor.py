@@ -76,7 +76,8 @@ def test_an_upgrade_leaves_them_what_they_stand_on(programs):
 
         def restart_spawn(provider, state, name):
             os.kill(spawn_pid(SimpleNamespace(state=state)), signal.SIGKILL)
-            daemon.atoll("run", "--provider", provider, "--", "true", check=True)
+            wait_until(lambda: daemon.atoll("run", "--provider", provider, "--",
+                                            "true").returncode == 0, 30, daemon.log_tail)
             return list(state.glob(name))
 
         native = ("native", daemon.state, "template.old-*")

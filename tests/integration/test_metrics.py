@@ -237,7 +237,8 @@ def test_previews_are_logged_without_tokens(rest, started):
     box = rest.post("/api/sandboxes", {}).json["id"]
     made = rest.post(f"/api/sandboxes/{box}/previews", {"port": 80}).json
     tcp = Rest(started[1])
-    assert tcp.call("GET", made["path_url"], None, {"X-Request-Id": "visit-1"}).status == 302
+    assert tcp.call("GET", made["path_url"], None, {"X-Request-Id": "visit-1",
+                                                           "Accept": "text/html"}).status == 302
     line = log_line(started[0], "visit-1")
     assert line["sandbox"] == box and line["port"] == "80" and line["status"] == "302"
     assert made["token"] not in started[0].log.read_text()
