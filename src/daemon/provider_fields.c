@@ -14,21 +14,29 @@ static const struct atoll_yaml_field defaults[] = {
 #include "sandbox/limits.def"
     {0},
 };
+/* Other names of fields of `defaults`; see provider_sources.c. */
+static const struct atoll_yaml_field resources[] = {
+    {"memory_mb", ATOLL_YAML_NUMBER, false, 8, 1048576, NULL},
+    {"cpu_cores", ATOLL_YAML_NUMBER, false, 0.01, 1024, NULL},
+    {0},
+};
 static const struct atoll_yaml_field kind_names[7];
-#define COMMON                                                           \
-    {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                     \
-        {"order", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},               \
-        {"max_sandboxes", ATOLL_YAML_WHOLE, false, 0, 65536, NULL},      \
-        {"kind", ATOLL_YAML_CHOICE, false, 0, 0, kind_names},            \
-        {"named_only", ATOLL_YAML_BOOL, false, 0, 0, NULL},              \
-        {"weight", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},              \
-        {"languages", ATOLL_YAML_STRINGS, false, 1, 32, NULL},           \
-        {"most", ATOLL_YAML_OBJECT, false, 0, 0, defaults},              \
-        {"check_seconds", ATOLL_YAML_NUMBER, false, 0.1, 3600, NULL},    \
-        {"orphans_seconds", ATOLL_YAML_NUMBER, false, 0.1, 86400, NULL}, \
-        {"reattach_seconds", ATOLL_YAML_NUMBER, false, 0.1, 3600, NULL}, \
-    {                                                                    \
-        "defaults", ATOLL_YAML_OBJECT, false, 0, 0, defaults             \
+#define COMMON                                                            \
+    {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                      \
+        {"order", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},                \
+        {"max_sandboxes", ATOLL_YAML_WHOLE, false, 0, 65536, NULL},       \
+        {"kind", ATOLL_YAML_CHOICE, false, 0, 0, kind_names},             \
+        {"named_only", ATOLL_YAML_BOOL, false, 0, 0, NULL},               \
+        {"weight", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},               \
+        {"languages", ATOLL_YAML_STRINGS, false, 1, 32, NULL},            \
+        {"most", ATOLL_YAML_OBJECT, false, 0, 0, defaults},               \
+        {"resources", ATOLL_YAML_OBJECT, false, 0, 0, resources},         \
+        {"timeout_seconds", ATOLL_YAML_NUMBER, false, 0, 32140800, NULL}, \
+        {"check_seconds", ATOLL_YAML_NUMBER, false, 0.1, 3600, NULL},     \
+        {"orphans_seconds", ATOLL_YAML_NUMBER, false, 0.1, 86400, NULL},  \
+        {"reattach_seconds", ATOLL_YAML_NUMBER, false, 0.1, 3600, NULL},  \
+    {                                                                     \
+        "defaults", ATOLL_YAML_OBJECT, false, 0, 0, defaults              \
     }
 #define TEXT(name)                                    \
     {                                                 \
@@ -103,6 +111,7 @@ static const struct atoll_yaml_field e2b_fields[] = {
     TEXT("api_key_env"),
     TEXT("ca_file"),
     TEXT("template"),
+    TEXT("default_template"),
     {"timeout", ATOLL_YAML_WHOLE, false, 60, 86400, NULL},
     TEXT("region"),
     {"isolation", ATOLL_YAML_CHOICE, false, 0, 0, isolation_words},
@@ -134,6 +143,13 @@ static const struct atoll_yaml_field placements[] = {{.name = "order"},
                                                      {0}};
 const struct atoll_yaml_field atoll_provider_file_fields[] = {
     {"placement", ATOLL_YAML_CHOICE, false, 0, 0, placements},
-    {"providers", ATOLL_YAML_KINDS, true, 0, ENTRIES_MAX, kind_names},
+    {"providers", ATOLL_YAML_KINDS, false, 0, ENTRIES_MAX, kind_names},
+    /* Those with the name of their kind may also be at the top. */
+    {"native", ATOLL_YAML_KIND, false, 0, 0, kind_names},
+    {"docker", ATOLL_YAML_KIND, false, 0, 0, kind_names},
+    {"gvisor", ATOLL_YAML_KIND, false, 0, 0, kind_names},
+    {"e2b", ATOLL_YAML_KIND, false, 0, 0, kind_names},
+    {"fake", ATOLL_YAML_KIND, false, 0, 0, kind_names},
+    {"plugin", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {0},
 };

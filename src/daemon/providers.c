@@ -1,21 +1,20 @@
 /*
- * How it works. providers.yaml is read and checked by tables (provider_fields.c). Its enabled
- * providers are sorted by order. Each that is not open yet, or whose settings changed, is opened
+ * How it works. The settings are read (provider_sources.c). The enabled providers are sorted by
+ * order. Each that is not open yet, or whose settings changed, is opened
  * (provider_kinds.c).
  */
 #include "daemon/providers.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "base/buf.h"
 #include "base/text.h"
+#include "daemon/provider_sources.h"
 #include "engine/provider/providers.h"
 
-#define FILE_MAX_BYTES (256 * 1024)
 #define THREADS 16
 #define QUEUE_MAX 1024
 #define DEFAULT_ORDER 100
@@ -35,7 +34,7 @@ struct wanted {
 
 struct atoll_provider_set {
     char path[ATOLL_CONFIG_PATH_MAX];
-    json_t *file; /* owned, or NULL */
+    json_t *file; /* owned */
     struct wanted list[ATOLL_DAEMON_PROVIDERS];
     size_t count;
 };
@@ -49,28 +48,6 @@ void atoll_daemon_providers_file(const struct atoll_daemon_place *place,
         (void)snprintf(out, ATOLL_CONFIG_PATH_MAX, "%s", place->file);
     else
         (void)snprintf(out, ATOLL_CONFIG_PATH_MAX, "%s/" ATOLL_PROVIDERS_FILE, place->state_dir);
-}
-
-/* Returns 0 with set->file NULL if there is no file. */
-static int load_file(const struct atoll_daemon_place *place, struct atoll_provider_set *set,
-                     struct atoll_error *err)
-{
-    ATOLL_AUTOFREE char *text = malloc(FILE_MAX_BYTES + 1);
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
-    ssize_t n;
-
-    atoll_daemon_providers_file(place, set->path);
-    fd = open(set->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT && !*place->file)
-        return 0;
-    if (fd < 0 || !text)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errno, "%s: %s", set->path,
-                          strerror(errno));
-    n = read(fd, text, FILE_MAX_BYTES + 1);
-    if (n < 0 || n > FILE_MAX_BYTES)
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EFBIG, "%s cannot be read: %s",
-                          set->path, strerror(n < 0 ? errno : EFBIG));
-    return atoll_yaml_load(set->path, text, (size_t)n, atoll_provider_file_fields, &set->file, err);
 }
 
 static int refuse(const struct atoll_provider_set *set, const struct wanted *w, const char *text,
@@ -191,8 +168,10 @@ static int read_set(const struct atoll_daemon_place *place, struct atoll_provide
 {
     json_t *listed, *settings;
     const char *name;
-    int r = load_file(place, set, err);
+    int r;
 
+    atoll_daemon_providers_file(place, set->path);
+    r = atoll_provider_sources_load(place, set->path, &set->file, err);
     listed = json_object_get(set->file, "providers");
     for (size_t i = 0; r == 0 && i < atoll_provider_kind_count; i++)
         if (!json_object_get(listed, atoll_provider_kinds[i].name))

@@ -25,6 +25,7 @@ enum atoll_yaml_type {
      * by. Each loaded object gets "@kind", the name of that row, and "@line", the line where it
      * begins. */
     ATOLL_YAML_KINDS,
+    ATOLL_YAML_KIND, /* one such object; its name is that of the field */
     /* By the units of sandbox/limits.def. */
     ATOLL_YAML_MIB = ATOLL_YAML_NUMBER,
     ATOLL_YAML_MILLI = ATOLL_YAML_NUMBER,
@@ -51,6 +52,12 @@ struct atoll_yaml_place {
 int atoll_yaml_load(const char *file, const char *text, size_t n,
                     const struct atoll_yaml_field *table, json_t **ret,
                     struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same, with ${NAME} in texts, numbers and booleans replaced by the environment variable. $${ is
+ * a literal ${. INVALID_ARGUMENT also for a variable that is not set; no value of a variable is in
+ * an error's text. */
+int atoll_yaml_load_expanded(const char *file, const char *text, size_t n,
+                             const struct atoll_yaml_field *table, json_t **ret,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* registry_fields.c */
 extern const struct atoll_yaml_field *const atoll_registry_tables[ATOLL_REGISTRY_KINDS];

@@ -180,12 +180,25 @@ static int find_kind(const struct atoll_yaml_loader *l, const struct atoll_yaml_
     return atoll_yaml_refuse_at(l, spot->place, text);
 }
 
-static int load_kind(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *outer,
-                     struct fy_node_pair *pair, const struct atoll_yaml_field *table,
-                     json_t *object)
+static int load_kind(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *spot,
+                     struct fy_node *node, const struct atoll_yaml_field *table, json_t **ret)
+{
+    const struct atoll_yaml_field *row = NULL;
+    int r = find_kind(l, spot, node, table, &row);
+
+    if (r == 0)
+        r = load_object(l, spot, node, row->table, ret);
+    if (r == 0 && (json_object_set_new(*ret, "@kind", json_string(row->name)) < 0 ||
+                   json_object_set_new(*ret, "@line", json_integer(spot->place.line)) < 0))
+        abort();
+    return r;
+}
+
+static int load_named_kind(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *outer,
+                           struct fy_node_pair *pair, const struct atoll_yaml_field *table,
+                           json_t *object)
 {
     struct fy_node *key = fy_node_pair_key(pair), *node = fy_node_pair_value(pair);
-    const struct atoll_yaml_field *row = NULL;
     char name[65];
     struct atoll_yaml_spot spot = {outer, name, 0, atoll_yaml_place_of(key, outer->place)};
     json_t *value;
@@ -196,16 +209,10 @@ static int load_kind(const struct atoll_yaml_loader *l, const struct atoll_yaml_
         return atoll_yaml_refuse(l, outer, key, "a mapping from names to mappings");
     r = atoll_yaml_check_plain(l, &spot, node);
     if (r == 0)
-        r = find_kind(l, &spot, node, table, &row);
-    if (r == 0)
-        r = load_object(l, &spot, node, row->table, &value);
-    if (r < 0)
-        return r;
-    if (json_object_set_new(value, "@kind", json_string(row->name)) < 0 ||
-        json_object_set_new(value, "@line", json_integer(spot.place.line)) < 0 ||
-        json_object_set_new(object, name, value) < 0)
+        r = load_kind(l, &spot, node, table, &value);
+    if (r == 0 && json_object_set_new(object, name, value) < 0)
         abort();
-    return 0;
+    return r;
 }
 
 static int load_kinds(const struct atoll_yaml_loader *l, const struct atoll_yaml_spot *outer,
@@ -225,7 +232,7 @@ static int load_kinds(const struct atoll_yaml_loader *l, const struct atoll_yaml
     }
     object = atoll_yaml_must(json_object());
     while (r == 0 && (pair = fy_node_mapping_iterate(node, &pos)))
-        r = load_kind(l, outer, pair, f->table, object);
+        r = load_named_kind(l, outer, pair, f->table, object);
     if (r < 0)
         json_decref(object);
     else
@@ -267,6 +274,8 @@ static int load_field(const struct atoll_yaml_loader *l, const struct atoll_yaml
         return load_choice(l, spot, node, f->table, ret);
     case ATOLL_YAML_KINDS:
         return load_kinds(l, spot, node, f, ret);
+    case ATOLL_YAML_KIND:
+        return load_kind(l, spot, node, f->table, ret);
     case ATOLL_YAML_ANY:
         return load_mapping(l, spot, node, 0, KEYS_MAX, &(struct member){NULL, 0}, is_any_key,
                             "a mapping", ret);
@@ -411,15 +420,14 @@ static int load_documents(const struct atoll_yaml_loader *l, struct fy_parser *p
     return r;
 }
 
-int atoll_yaml_load(const char *file, const char *text, size_t n,
-                    const struct atoll_yaml_field *table, json_t **ret, struct atoll_error *err)
+static int load(const struct atoll_yaml_loader *l, const char *text, size_t n,
+                const struct atoll_yaml_field *table, json_t **ret)
 {
-    const struct atoll_yaml_loader l = {file, err};
     struct fy_parse_cfg config = {.flags =
                                       FYPCF_QUIET | FYPCF_JSON_NONE | FYPCF_DEFAULT_VERSION_1_2};
     struct fy_parser *parser = NULL;
     struct fy_diag_cfg quiet;
-    int r = check_text(&l, text, n);
+    int r = check_text(l, text, n);
 
     if (r < 0)
         return r;
@@ -431,10 +439,24 @@ int atoll_yaml_load(const char *file, const char *text, size_t n,
         parser = fy_parser_create(&config);
     }
     if (!parser || fy_parser_set_string(parser, text, n) < 0)
-        r = atoll_fail_errno(err, ENOMEM, "read %s", file);
+        r = atoll_fail_errno(l->err, ENOMEM, "read %s", l->file);
     else
-        r = load_documents(&l, parser, config.diag, table, ret);
+        r = load_documents(l, parser, config.diag, table, ret);
     fy_parser_destroy(parser);
     fy_diag_destroy(config.diag);
     return r;
+}
+
+int atoll_yaml_load(const char *file, const char *text, size_t n,
+                    const struct atoll_yaml_field *table, json_t **ret, struct atoll_error *err)
+{
+    return load(&(struct atoll_yaml_loader){.file = file, .err = err}, text, n, table, ret);
+}
+
+int atoll_yaml_load_expanded(const char *file, const char *text, size_t n,
+                             const struct atoll_yaml_field *table, json_t **ret,
+                             struct atoll_error *err)
+{
+    return load(&(struct atoll_yaml_loader){.file = file, .err = err, .expands = true}, text, n,
+                table, ret);
 }

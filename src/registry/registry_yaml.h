@@ -9,6 +9,7 @@
 struct atoll_yaml_loader {
     const char *file;
     struct atoll_error *err;
+    bool expands; /* replaces ${NAME} by the environment variable */
 };
 
 /* The position that an error message shows: of the value if it is a scalar, else of its key. */

@@ -87,7 +87,9 @@ static void fuzz_file(const char *text, size_t n, const struct atoll_yaml_field 
     struct atoll_error err = {0};
     json_t *object = NULL;
     char *again;
-    int r = atoll_yaml_load("f.yaml", text, n, table, &object, &err);
+    int r = kind < ATOLL_REGISTRY_KINDS
+                ? atoll_yaml_load("f.yaml", text, n, table, &object, &err)
+                : atoll_yaml_load_expanded("f.yaml", text, n, table, &object, &err);
 
     if (r < 0) {
         check_refusal(&err, "f.yaml");

@@ -1,0 +1,145 @@
+/*
+ * Where settings of providers come from. providers.yaml is checked by tables (provider_fields.c);
+ * then fields with a second name are moved to the first, so that the rest of the daemon knows one
+ * name of each.
+ */
+#include "daemon/provider_sources.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/fd.h"
+
+#define FILE_MAX_BYTES (256 * 1024)
+
+/* Second names of settings: FIELD of OBJECT ("": of the provider itself). */
+static const struct synonym {
+    const char *from_object, *from, *to_object, *to;
+} synonyms[] = {
+    {"", "default_template", "", "template"},
+    {"", "timeout_seconds", "defaults", "timeoutSeconds"},
+    {"resources", "memory_mb", "defaults", "memoryMB"},
+    {"resources", "cpu_cores", "defaults", "cpuCores"},
+};
+
+/* Returns 0 with *ret NULL if there is no file. */
+static int read_file(const struct atoll_daemon_place *place, const char *path, json_t **ret,
+                     struct atoll_error *err)
+{
+    ATOLL_AUTOFREE char *text = malloc(FILE_MAX_BYTES + 1);
+    ATOLL_AUTOCLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0 && errno == ENOENT && !*place->file)
+        return 0;
+    if (fd < 0 || !text)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, errno, "%s: %s", path, strerror(errno));
+    n = read(fd, text, FILE_MAX_BYTES + 1);
+    if (n < 0 || n > FILE_MAX_BYTES)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EFBIG, "%s cannot be read: %s", path,
+                          strerror(n < 0 ? errno : EFBIG));
+    return atoll_yaml_load_expanded(path, text, (size_t)n, atoll_provider_file_fields, ret, err);
+}
+
+static int refuse(const char *path, const char *name, const json_t *settings, const char *text,
+                  struct atoll_error *err)
+{
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s:%d: provider %s %s", path,
+                      (int)atoll_setting_number(settings, "@line"), name, text);
+}
+
+/* Moves providers at the top of the file to "providers". */
+static int gather(const char *path, json_t *file, struct atoll_error *err)
+{
+    json_t *listed = json_object_get(file, "providers"), *own;
+
+    if (!listed && json_object_set_new(file, "providers", json_object()) < 0)
+        return atoll_fail_errno(err, ENOMEM, "providers");
+    listed = json_object_get(file, "providers");
+    for (size_t i = 0; i < atoll_provider_kind_count; i++) {
+        const char *name = atoll_provider_kinds[i].name;
+
+        own = json_object_get(file, name);
+        if (own && json_object_get(listed, name))
+            return refuse(path, name, own, "is in the file twice", err);
+        if (own && json_object_set(listed, name, own) < 0)
+            return atoll_fail_errno(err, ENOMEM, "providers");
+        (void)json_object_del(file, name);
+    }
+    return 0;
+}
+
+/* Adds what `resources` says of the default template of an e2b provider to its sizes: there the
+ * template decides what a sandbox gets. */
+static int add_size(json_t *settings)
+{
+    const json_t *given = json_object_get(settings, "resources");
+    json_t *memory = json_object_get(given, "memory_mb"),
+           *cpus = json_object_get(given, "cpu_cores");
+    const char *name = atoll_setting_text(settings, "template");
+
+    if (strcmp(atoll_setting_text(settings, "@kind"), "e2b") != 0 || !memory || !cpus)
+        return 0;
+    if (!json_object_get(settings, "sizes") &&
+        json_object_set_new(settings, "sizes", json_array()) < 0)
+        return -ENOMEM;
+    return json_array_append_new(json_object_get(settings, "sizes"),
+                                 json_pack("{s:s, s:O, s:O}", "template", name ? name : "base",
+                                           "memoryMB", memory, "cpuCores", cpus));
+}
+
+static int use_first_names(const char *path, const char *name, json_t *settings,
+                           struct atoll_error *err)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(synonyms); i++) {
+        const struct synonym *s = &synonyms[i];
+        const json_t *from = *s->from_object ? json_object_get(settings, s->from_object) : settings;
+        json_t *value = json_object_get(from, s->from), *to = settings;
+        char text[120];
+
+        if (!value)
+            continue;
+        if (*s->to_object && !json_object_get(settings, s->to_object))
+            r = json_object_set_new(settings, s->to_object, json_object());
+        if (*s->to_object)
+            to = json_object_get(settings, s->to_object);
+        (void)snprintf(text, sizeof(text), "has both %s and %s, which mean the same", s->from,
+                       s->to);
+        if (json_object_get(to, s->to))
+            return refuse(path, name, settings, text, err);
+        if (r == 0)
+            r = json_object_set(to, s->to, value);
+    }
+    if (r == 0)
+        r = add_size(settings);
+    (void)json_object_del(settings, "resources");
+    (void)json_object_del(settings, "timeout_seconds");
+    (void)json_object_del(settings, "default_template");
+    return r < 0 ? atoll_fail_errno(err, ENOMEM, "providers") : 0;
+}
+
+int atoll_provider_sources_load(const struct atoll_daemon_place *place, const char *path,
+                                json_t **ret, struct atoll_error *err)
+{
+    json_t *file = NULL, *settings;
+    const char *name;
+    int r = read_file(place, path, &file, err);
+
+    if (r == 0 && !file && !(file = json_object()))
+        r = atoll_fail_errno(err, ENOMEM, "providers");
+    if (r == 0)
+        r = gather(path, file, err);
+    json_object_foreach(json_object_get(file, "providers"), name, settings)
+    {
+        if (r == 0)
+            r = use_first_names(path, name, settings, err);
+    }
+    if (r < 0)
+        json_decref(file);
+    else
+        *ret = file;
+    return r;
+}

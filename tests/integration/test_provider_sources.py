@@ -1,0 +1,143 @@
+"""Where providers come from: providers.yaml as the design documents write it, with variables of the
+environment; and providers without a file, by what the environment has. The service of E2B is a second
+daemon with its facade."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from daemons import BUILD, Daemon, need_build, refusal, wait_until
+from listening import listening_daemon
+from rest import Rest
+
+E2B_BLOCK = """\
+e2b:
+  enabled: true
+  api_key: ${E2B_API_KEY}
+  default_template: "python3"
+  timeout_seconds: 600
+  resources:
+    memory_mb: 4096
+    cpu_cores: 4
+"""
+
+
+class Service:
+    def __init__(self, daemon, address):
+        self.daemon = daemon
+        self.key = (daemon.state / "api-key").read_text().strip()
+        self.url = f"http://{address[0]}:{address[1]}"
+        self.variables = {"E2B_API_KEY": self.key, "E2B_API_URL": self.url}
+
+
+@pytest.fixture(scope="module")
+def service():
+    with listening_daemon() as (daemon, address):
+        yield Service(daemon, address)
+
+
+@contextlib.contextmanager
+def daemon_with(text=None, **environment):
+    """A daemon with this providers.yaml and these variables."""
+    need_build()
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
+    directory.chmod(0o755)
+    daemon = Daemon(BUILD, directory)
+    daemon.env |= environment
+    daemon.state.mkdir(mode=0o700)
+    if text is not None:
+        (daemon.state / "providers.yaml").write_text(text)
+    try:
+        daemon.start()
+        yield daemon
+        left = daemon.stop()
+        assert not left, f"left behind: {', '.join(left)}"
+    finally:
+        if daemon.process and daemon.process.poll() is None:
+            daemon.process.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def facts(daemon, name):
+    listed = Rest(daemon.socket).get("/api/providers").json["providers"]
+    return next((entry for entry in listed if entry["name"] == name), None)
+
+
+def wait_up(daemon, name):
+    wait_until(lambda: facts(daemon, name)["state"] == "up", 30,
+               lambda: f"{name} stays {facts(daemon, name)}\n{daemon.log_tail()}")
+
+
+# The file.
+
+def test_the_block_of_the_design_document(service):
+    text = f"{E2B_BLOCK}  api_url: {service.url}\n  sandbox_url: {service.url}\n"
+    with daemon_with(text, **service.variables) as daemon:
+        wait_up(daemon, "e2b")
+        assert "template python3" in facts(daemon, "e2b")["detail"]
+        for asked in ({}, {"memoryMB": 2000, "cpuCores": 2}):
+            made = Rest(daemon.socket).post("/api/sandboxes", {
+                "provider": "e2b", "limits": asked, "waive": ["disk", "pids"]})
+            assert made.status == 201, made.body
+            limits = made.json["limits"]
+            assert limits["timeoutSeconds"] == 600, limits
+            want = asked or {"memoryMB": 4096, "cpuCores": 4}
+            assert {name: limits[name] for name in want} == want, limits
+
+
+def start_refused(tmp_path, text, **environment):
+    """What a daemon with this file says instead of starting."""
+    need_build()
+    file = tmp_path / "providers.yaml"
+    file.write_text(text)
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    status, said = refusal(["env", "-i", f"PATH={os.environ['PATH']}", f"HOME={tmp_path}", *variables,
+                            str(BUILD / "atolld"), "--state", str(tmp_path / "s"), "--socket",
+                            str(tmp_path / "k"), "--providers", str(file)], tmp_path / "said")
+    assert status == 2, said
+    return said
+
+
+@pytest.mark.parametrize("text, said", [
+    (E2B_BLOCK, "providers.yaml:3:12: e2b.api_key needs the environment variable E2B_API_KEY, "
+                "which is not set"),
+    ("providers:\n  docker:\n    registries:\n      - {host: h, username: u, password: 'a${NO_1}'}\n",
+     "providers.yaml:4:"),
+    ("native:\n  max_sandboxes: ${HOW_MANY}\n", "providers.yaml:2:18: native.max_sandboxes needs"),
+    ("e2b:\n  api_key: ${E2B_API_KEY\n", "providers.yaml:2:12: e2b.api_key must be"),
+    ("e2b:\n  api_key: ${}\n", "providers.yaml:2:12: e2b.api_key must be"),
+    ("e2b:\n  api_key: x\n  defualt_template: y\n",
+     'providers.yaml:3:3: there is no field "e2b.defualt_template"'),
+    ("e2b:\n  api_key: x\n  resources: {memory_gb: 1}\n", "providers.yaml:3:"),
+    ("e2b:\n  api_key: x\n  template: a\n  default_template: b\n",
+     "providers.yaml:1: provider e2b has both default_template and template"),
+    ("native:\n  resources: {memory_mb: 64}\n  defaults: {memoryMB: 64}\n",
+     "providers.yaml:1: provider native has both memory_mb and memoryMB"),
+    ("native: {}\nproviders:\n  native: {}\n", "providers.yaml:1: provider native is in the file twice"),
+    ("e2b: {kind: docker}\n", "providers.yaml:1: provider e2b has the name of another kind"),
+    ("mine: {kind: docker}\n", 'providers.yaml:1:1: there is no field "mine"'),
+])
+def test_what_the_file_cannot_mean(tmp_path, text, said):
+    assert said in start_refused(tmp_path, text)
+
+
+def test_values_of_variables_are_not_shown(tmp_path):
+    said = start_refused(tmp_path, "native:\n  max_sandboxes: ${SECRET}\n", SECRET="hunter2")
+    assert "providers.yaml:2:18: native.max_sandboxes must be a whole number" in said
+    assert "hunter2" not in said
+
+
+def test_variables_in_numbers_and_literal_dollars():
+    text = ("placement: order\nnative:\n  max_sandboxes: ${MOST}0\n  enabled: ${YES}\n"
+            "  languages: [python, '$${X}', '$$', 'a$']\n  resources: {memory_mb: 100, cpu_cores: 0.5}\n")
+    with daemon_with(text, MOST="1", YES="true") as daemon:
+        native = facts(daemon, "native")
+        assert native["max_sandboxes"] == 10
+        assert native["languages"] == ["python", "${X}", "$$", "a$"]
+        made = Rest(daemon.socket).post("/api/sandboxes", {"waive": ["all"]}).json
+        assert (made["limits"]["memoryMB"], made["limits"]["cpuCores"]) == (100, 0.5), made
