@@ -88,6 +88,16 @@ void atoll_api_reply_init(struct atoll_buf *buf, struct atoll_json_out *out)
     atoll_json_out_init(out, buf);
 }
 
+bool atoll_api_reply_begin(struct atoll_api_call *call, const struct atoll_error *error,
+                           struct atoll_buf *buf, struct atoll_json_out *out)
+{
+    if (error)
+        atoll_api_fail(call, error);
+    else
+        atoll_api_reply_init(buf, out);
+    return !error;
+}
+
 static void respond(struct atoll_api_call *call, int status, const char *type, const void *bytes,
                     size_t n)
 {

@@ -65,6 +65,10 @@ bool atoll_api_sees_sandbox(const struct atoll_api_call *call, const struct atol
 
 /* Initializes a buffer for a reply, to be passed to atoll_api_reply(). */
 void atoll_api_reply_init(struct atoll_buf *buf, struct atoll_json_out *out);
+/* For callbacks: if there is an error, the call fails with it and the result is false; else like
+ * atoll_api_reply_init(). */
+bool atoll_api_reply_begin(struct atoll_api_call *call, const struct atoll_error *error,
+                           struct atoll_buf *buf, struct atoll_json_out *out);
 /* Sends the buffered reply and frees the buffer. */
 void atoll_api_reply(struct atoll_api_call *call, int status, struct atoll_json_out *out);
 void atoll_api_reply_empty(struct atoll_api_call *call, int status);

@@ -8,6 +8,7 @@
 #include "base/switches.h"
 #include "engine/json_memory.h"
 
+#define TIMEOUT_MAX_S (31.0 * 24 * 3600)
 #define GOT_MAX 48
 #define KNOWN_MAX 200
 
@@ -112,6 +113,22 @@ int atoll_fields_refuse(struct atoll_error *err, const char *where, const char *
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s%s%s must be %s (got %.*s%s)",
                       where, *where ? "." : "", name, what, GOT_MAX, got,
                       strlen(got) > GOT_MAX ? "…" : "");
+}
+
+int atoll_fields_timeout(const json_t *value, const char *name, uint32_t *ret_ms,
+                         struct atoll_error *err)
+{
+    double seconds = json_number_value(value);
+
+    if (!value)
+        return 0;
+    if (!json_is_number(value) || !(seconds >= 0 && seconds <= TIMEOUT_MAX_S))
+        return atoll_fields_refuse(err, "", name, value,
+                                   "a number of seconds from 0 (no limit) to 2678400");
+    *ret_ms = (uint32_t)(seconds * 1000);
+    if (seconds > 0 && *ret_ms == 0)
+        *ret_ms = 1;
+    return 0;
 }
 
 static int refuse(const struct decoder *d, const struct atoll_field *f, const json_t *value,

@@ -102,6 +102,14 @@ void atoll_json_text(struct atoll_json_out *out, const char *key, const char *te
     (void)quote(out, (const uint8_t *)text, strlen(text));
 }
 
+void atoll_json_text_or_null(struct atoll_json_out *out, const char *key, const char *text)
+{
+    if (*text)
+        atoll_json_text(out, key, text);
+    else
+        atoll_json_null(out, key);
+}
+
 void atoll_json_bytes(struct atoll_json_out *out, const char *key, const void *bytes, size_t n)
 {
     char name[64];

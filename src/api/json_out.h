@@ -19,6 +19,8 @@ void atoll_json_open(struct atoll_json_out *out, const char *key, char bracket);
 void atoll_json_close(struct atoll_json_out *out, char bracket);
 
 void atoll_json_text(struct atoll_json_out *out, const char *key, const char *text);
+/* null for "". */
+void atoll_json_text_or_null(struct atoll_json_out *out, const char *key, const char *text);
 void atoll_json_u64(struct atoll_json_out *out, const char *key, uint64_t value);
 void atoll_json_i64(struct atoll_json_out *out, const char *key, int64_t value);
 /* Up to `digits` significant digits, at most 17; null for a value that JSON cannot express. */

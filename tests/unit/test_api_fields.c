@@ -157,6 +157,32 @@ static void secrets_are_not_repeated(void **state)
     atoll_body_done(&body);
 }
 
+static void timeouts_are_seconds(void **state)
+{
+    static const struct {
+        double seconds;
+        uint32_t ms; /* UINT32_MAX: refused */
+    } cases[] = {
+        {0, 0},          {1.5, 1500}, {0.0001, 1}, {2678400, 2678400000u}, {2678401, UINT32_MAX},
+        {-1, UINT32_MAX}};
+    struct atoll_error err;
+    uint32_t ms = 7;
+
+    (void)state;
+    assert_int_equal(atoll_fields_timeout(NULL, "timeout", &ms, &err), 0);
+    assert_int_equal(ms, 7);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        json_t *value = json_real(cases[i].seconds);
+        int r = atoll_fields_timeout(value, "timeout", &ms, &err);
+        json_decref(value);
+        assert_int_equal(r < 0, cases[i].ms == UINT32_MAX);
+        if (r == 0)
+            assert_int_equal(ms, cases[i].ms);
+        else
+            assert_non_null(strstr(err.text, "timeout must be a number of seconds"));
+    }
+}
+
 static void malformed_bodies_are_refused(void **state)
 {
     static const char *const bad[] = {
@@ -310,6 +336,7 @@ int main(void)
         cmocka_unit_test(nothing_and_null_are_not_given),
         cmocka_unit_test(errors_name_field_bounds_and_value),
         cmocka_unit_test(secrets_are_not_repeated),
+        cmocka_unit_test(timeouts_are_seconds),
         cmocka_unit_test(malformed_bodies_are_refused),
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(json_is_written),

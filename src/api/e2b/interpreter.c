@@ -15,6 +15,7 @@
 #define USER "root"
 #define CWD "/home/user"
 #define DEFAULT_LANGUAGE "python"
+#define TEXT_MAX ((double)ATOLL_BODY_FILES)
 #define LINES_TYPE "application/x-ndjson"
 
 static void execute(struct atoll_api_call *call, const uint8_t *bytes, size_t n);
@@ -161,34 +162,29 @@ static void created(void *arg, const struct atoll_context_view *view,
     atoll_api_reply(call, 200, &out);
 }
 
-/* Reads a string; if it is absent or null, *ret is unchanged. */
-static int take_text(const json_t *root, const char *name, const char **ret,
-                     struct atoll_error *err)
-{
-    const json_t *value = json_object_get(root, name);
-
-    if (value && !json_is_null(value) && !json_is_string(value))
-        return atoll_fields_refuse(err, "", name, value, "a string");
-    if (json_is_string(value))
-        *ret = json_string_value(value);
-    return 0;
-}
-
 static void create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
+#define AT(member) offsetof(struct atoll_context_create, member)
+    static const struct atoll_field fields[] = {
+        {"language", ATOLL_FIELD_STRING, AT(language), 0, TEXT_MAX, NULL, 0},
+        {"cwd", ATOLL_FIELD_STRING, AT(cwd), 0, TEXT_MAX, NULL, 0},
+        ATOLL_FIELDS_TOLERANT,
+        {0},
+    };
+#undef AT
     struct atoll_context_create request = {
         .sandbox_id = call->params.id, .language = DEFAULT_LANGUAGE, .cwd = CWD, .user = USER};
-    struct atoll_contexts *contexts;
-    struct atoll_body body = {0};
+    const struct atoll_field_set set = {fields, &request};
+    struct atoll_contexts *contexts = atoll_api_contexts(call);
+    struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_api_contexts(call, &contexts, &error);
+    int r;
 
+    if (!contexts)
+        return;
+    r = atoll_body_parse(&body, bytes, n, &error);
     if (r == 0)
-        r = atoll_body_parse(&body, bytes, n, &error);
-    if (r == 0)
-        r = take_text(body.root, "language", &request.language, &error);
-    if (r == 0)
-        r = take_text(body.root, "cwd", &request.cwd, &error);
+        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0)
         atoll_contexts_create(contexts, &request, created, call);
     else
@@ -200,16 +196,14 @@ static void list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                  size_t n ATOLL_UNUSED)
 {
     static const char *const always[] = {"python", "javascript"};
-    struct atoll_contexts *contexts;
+    struct atoll_contexts *contexts = atoll_api_contexts(call);
     struct atoll_context_view view;
     struct atoll_buf buf;
     struct atoll_json_out out;
     struct atoll_error error;
 
-    if (atoll_api_contexts(call, &contexts, &error) < 0) {
-        atoll_api_fail(call, &error);
+    if (!contexts)
         return;
-    }
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(always); i++)
         (void)!find_default(call, contexts, always[i], &view, &error);
     atoll_api_reply_init(&buf, &out);
@@ -226,24 +220,18 @@ static void list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
 static void restart(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                     size_t n ATOLL_UNUSED)
 {
-    struct atoll_contexts *contexts;
-    struct atoll_error error;
+    struct atoll_contexts *contexts = atoll_api_contexts(call);
 
-    if (atoll_api_contexts(call, &contexts, &error) < 0)
-        atoll_api_fail(call, &error);
-    else
+    if (contexts)
         atoll_contexts_restart(contexts, call->params.id, call->params.name, reply_null, call);
 }
 
 static void destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                     size_t n ATOLL_UNUSED)
 {
-    struct atoll_contexts *contexts;
-    struct atoll_error error;
+    struct atoll_contexts *contexts = atoll_api_contexts(call);
 
-    if (atoll_api_contexts(call, &contexts, &error) < 0)
-        atoll_api_fail(call, &error);
-    else
+    if (contexts)
         atoll_contexts_destroy(contexts, call->params.id, call->params.name, reply_null, call);
 }
 
@@ -251,49 +239,25 @@ static void destroy(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSE
 
 struct request {
     const char *code, *context, *language;
-    const char **env; /* owned, as are its strings */
+    const char *const *env;
 };
 
-static void request_done(struct request *q)
+#define AT(member) offsetof(struct request, member)
+static const struct atoll_field request_fields[] = {
+    {"code", ATOLL_FIELD_STRING, AT(code), 0, TEXT_MAX, NULL, 0},
+    {"context_id", ATOLL_FIELD_STRING, AT(context), 0, TEXT_MAX, NULL, 0},
+    {"language", ATOLL_FIELD_STRING, AT(language), 0, TEXT_MAX, NULL, 0},
+    {"env_vars", ATOLL_FIELD_ENV, AT(env), 0, 0, NULL, 0},
+    ATOLL_FIELDS_TOLERANT,
+    {0},
+};
+#undef AT
+
+static int take_request(struct atoll_body *body, struct request *ret, struct atoll_error *err)
 {
-    for (size_t i = 0; q->env && q->env[i]; i++)
-        free((void *)(uintptr_t)q->env[i]);
-    free(q->env);
-}
+    const struct atoll_field_set set = {request_fields, ret};
+    int r = atoll_fields_decode(body, body->root, "", &set, 1, err);
 
-static int take_env(json_t *object, struct request *ret, struct atoll_error *err)
-{
-    const char *name;
-    json_t *value;
-    size_t n = 0;
-
-    if (!object || json_is_null(object))
-        return 0;
-    if (!json_is_object(object) || json_object_size(object) > ATOLL_FIELDS_ENV)
-        return atoll_fields_refuse(err, "", "env_vars", object, "an object of strings");
-    ret->env = atoll_api_alloc((json_object_size(object) + 1) * sizeof(*ret->env));
-    json_object_foreach(object, name, value)
-    {
-        char *pair = NULL;
-        if (!json_is_string(value) || !*name || strchr(name, '='))
-            return atoll_fields_refuse(err, "env_vars", name, value, "a string under a name");
-        if (asprintf(&pair, "%s=%s", name, json_string_value(value)) < 0)
-            abort();
-        ret->env[n++] = pair;
-    }
-    return 0;
-}
-
-static int take_request(json_t *root, struct request *ret, struct atoll_error *err)
-{
-    int r = take_text(root, "code", &ret->code, err);
-
-    if (r == 0)
-        r = take_text(root, "context_id", &ret->context, err);
-    if (r == 0)
-        r = take_text(root, "language", &ret->language, err);
-    if (r == 0)
-        r = take_env(json_object_get(root, "env_vars"), ret, err);
     if (r == 0 && !ret->code)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "code is missing: a string");
     if (r == 0 && ret->context && ret->language)
@@ -306,7 +270,7 @@ static void run(struct atoll_api_call *call, struct atoll_contexts *contexts,
                 const struct request *q)
 {
     const struct atoll_context_run what = {
-        .code = q->code, .code_len = strlen(q->code), .env = (const char *const *)q->env};
+        .code = q->code, .code_len = strlen(q->code), .env = q->env};
     struct atoll_context_view view;
     struct atoll_error error;
     char text[120];
@@ -325,21 +289,21 @@ static void run(struct atoll_api_call *call, struct atoll_contexts *contexts,
 
 static void execute(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
-    struct atoll_contexts *contexts;
+    struct atoll_contexts *contexts = atoll_api_contexts(call);
     struct request q = {0};
-    struct atoll_body body = {0};
+    struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_api_contexts(call, &contexts, &error);
+    int r;
 
+    if (!contexts)
+        return;
+    r = atoll_body_parse(&body, bytes, n, &error);
     if (r == 0)
-        r = atoll_body_parse(&body, bytes, n, &error);
-    if (r == 0)
-        r = take_request(body.root, &q, &error);
+        r = take_request(&body, &q, &error);
     if (r == 0)
         run(call, contexts, &q);
     else
         atoll_api_fail(call, &error);
-    request_done(&q);
     atoll_body_done(&body);
 }
 

@@ -6,10 +6,12 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include "api/api_internal.h"
 #include "api/e2b/e2b_internal.h"
-#include "api/kit/context_stream.h"
+#include "api/kit/list_reply.h"
 #include "base/clock.h"
 #include "engine/json_memory.h"
+#include "interpreter/contexts.h"
 
 /* How long a process that has ended can still be selected. */
 #define ENDED_MS 30000
@@ -118,14 +120,11 @@ static void write_process(struct atoll_json_out *out, const struct atoll_exec_vi
  * of its contexts. */
 static bool is_interpreter(const struct atoll_api_call *call, const char *exec_id)
 {
-    struct atoll_contexts *contexts;
+    struct atoll_contexts *contexts = call->api->config.contexts;
     struct atoll_context_view view;
-    struct atoll_error ignored;
     size_t pos = 0;
 
-    if (atoll_api_contexts(call, &contexts, &ignored) < 0)
-        return false;
-    while (atoll_contexts_next(contexts, call->params.id, &pos, &view))
+    while (contexts && atoll_contexts_next(contexts, call->params.id, &pos, &view))
         if (strcmp(view.exec_id, exec_id) == 0)
             return true;
     return false;
@@ -137,24 +136,19 @@ void atoll_envd_process_list(struct atoll_api_call *call, const uint8_t *body, s
     struct atoll_sandbox *sandbox = atoll_engine_find(call->engine, call->params.id);
     const struct atoll_exec *exec;
     struct atoll_exec_view view;
-    struct atoll_json_out out;
-    struct atoll_buf buf;
+    struct atoll_list_reply *list;
     json_t *message;
 
     if (!atoll_connect_unary(call, body, n, &message))
         return;
     json_decref(message);
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_open(&out, "processes", '[');
+    list = atoll_list_reply_new(call, "processes", ']');
     for (size_t pos = 0; sandbox && (exec = atoll_sandbox_next_exec(sandbox, &pos));) {
         atoll_exec_get(exec, &view);
         if (!view.result && !is_interpreter(call, view.id))
-            write_process(&out, &view, atoll_process_noted(plane, view.id));
+            write_process(&list->out, &view, atoll_process_noted(plane, view.id));
     }
-    atoll_json_close(&out, ']');
-    atoll_json_close(&out, '}');
-    atoll_api_reply(call, 200, &out);
+    atoll_list_reply_done(list, NULL);
 }
 
 /* Signals. The response to SIGKILL waits for the end of the process: clients take it for gone then.

@@ -179,11 +179,15 @@ void atoll_context_stream(struct atoll_api_call *call, const char *sandbox_id,
         s->execution = e;
 }
 
-int atoll_api_contexts(const struct atoll_api_call *call, struct atoll_contexts **ret,
-                       struct atoll_error *err)
+struct atoll_contexts *atoll_api_contexts(struct atoll_api_call *call)
 {
-    *ret = call->api->config.contexts;
-    return *ret ? 0
-                : atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOSYS,
-                             "this daemon has no interpreters");
+    struct atoll_contexts *contexts = call->api->config.contexts;
+    struct atoll_error error;
+
+    if (!contexts) {
+        (void)atoll_fail(&error, ATOLL_ERR_UNIMPLEMENTED, ENOSYS,
+                         "this daemon has no interpreters");
+        atoll_api_fail(call, &error);
+    }
+    return contexts;
 }

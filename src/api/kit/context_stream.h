@@ -16,6 +16,5 @@ void atoll_context_stream(struct atoll_api_call *call, const char *sandbox_id,
                           const char *context_id, const struct atoll_context_run *run,
                           const char *content_type);
 
-/* The daemon's contexts. UNIMPLEMENTED if interpreters are disabled. */
-int atoll_api_contexts(const struct atoll_api_call *call, struct atoll_contexts **ret,
-                       struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The daemon's contexts; NULL: interpreters are disabled, and the call has failed. */
+struct atoll_contexts *atoll_api_contexts(struct atoll_api_call *call);

@@ -88,5 +88,8 @@ int atoll_rest_artifacts_want(struct atoll_api_call *call,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 /* An atoll_done_fn that answers the call in arg. */
 void atoll_rest_done(void *arg, const struct atoll_error *error);
+/* The end of a creation: answers the call in arg with the new template (templates.c). */
+void atoll_rest_template_made(void *arg, const struct atoll_template_view *view,
+                              const struct atoll_error *error);
 /* An atoll_done_fn that ignores the result. */
 void atoll_rest_ignore(void *arg, const struct atoll_error *error);

@@ -36,10 +36,7 @@ static void ended(void *arg, const struct atoll_exec_result *result,
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (error) {
-        atoll_api_fail(s->call, error);
-    } else {
-        atoll_api_reply_init(&buf, &out);
+    if (atoll_api_reply_begin(s->call, error, &buf, &out)) {
         atoll_json_open(&out, NULL, '{');
         atoll_json_text(&out, "exec_id", s->exec_id);
         atoll_collect_write(&s->collect, &out);

@@ -50,11 +50,8 @@ void atoll_rest_file_entry(void *arg, const struct atoll_am_entry *entry,
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (error) {
-        atoll_api_fail(call, error);
+    if (!atoll_api_reply_begin(call, error, &buf, &out))
         return;
-    }
-    atoll_api_reply_init(&buf, &out);
     atoll_view_entry(&out, NULL, entry);
     atoll_api_reply(call, 200, &out);
 }

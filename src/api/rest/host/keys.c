@@ -5,6 +5,7 @@
 #include <openssl/crypto.h>
 #include "api/api_internal.h"
 #include "api/fields.h"
+#include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 
 struct key_fields {
@@ -108,22 +109,17 @@ void atoll_rest_key_list(struct atoll_api_call *call, const uint8_t *body ATOLL_
     struct atoll_error error;
     const struct atoll_access *access = access_of(call, &error);
     struct atoll_key_view view;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
+    struct atoll_list_reply *list;
     size_t pos = 0;
 
     if (!access) {
         atoll_api_fail(call, &error);
         return;
     }
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_open(&out, "keys", '[');
+    list = atoll_list_reply_new(call, "keys", ']');
     while (atoll_access_next(access, &pos, &view))
-        write_key(&out, &view, NULL);
-    atoll_json_close(&out, ']');
-    atoll_json_close(&out, '}');
-    atoll_api_reply(call, 200, &out);
+        write_key(&list->out, &view, NULL);
+    atoll_list_reply_done(list, NULL);
 }
 
 void atoll_rest_key_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/fields.h"
+#include "api/kit/list_reply.h"
 #include "api/preview.h"
 #include "api/rest/rest_internal.h"
 #include "engine/provider/providers.h"
@@ -46,10 +47,7 @@ static void view_preview(struct atoll_json_out *out, const struct atoll_api_call
     atoll_json_u64(out, "port", view->port);
     atoll_json_bool(out, "public", view->is_public);
     atoll_preview_url(atoll_api_site(api), view, url);
-    if (*url)
-        atoll_json_text(out, "url", url);
-    else
-        atoll_json_null(out, "url");
+    atoll_json_text_or_null(out, "url", url);
     atoll_preview_path_url(view, url);
     atoll_json_text(out, "path_url", url);
     view_public_url(out, call, view);
@@ -106,21 +104,16 @@ void atoll_rest_preview_list(struct atoll_api_call *call, const uint8_t *body AT
     struct atoll_error error;
     struct atoll_previews *previews = records(call, &error);
     struct atoll_preview_view view;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
+    struct atoll_list_reply *list;
 
     if (!previews) {
         atoll_api_fail(call, &error);
         return;
     }
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_open(&out, "previews", '[');
+    list = atoll_list_reply_new(call, "previews", ']');
     for (size_t pos = 0; atoll_previews_next(previews, call->params.id, &pos, &view);)
-        view_preview(&out, call, &view);
-    atoll_json_close(&out, ']');
-    atoll_json_close(&out, '}');
-    atoll_api_reply(call, 200, &out);
+        view_preview(&list->out, call, &view);
+    atoll_list_reply_done(list, NULL);
 }
 
 void atoll_rest_preview_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

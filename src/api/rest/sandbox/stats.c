@@ -29,11 +29,8 @@ static void got_one(void *arg, const struct atoll_sandbox_stats *stats,
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (error) {
-        atoll_api_fail(call, error);
+    if (!atoll_api_reply_begin(call, error, &buf, &out))
         return;
-    }
-    atoll_api_reply_init(&buf, &out);
     if (write_stats(&out, call->engine, call->params.id, stats, false)) {
         atoll_api_reply(call, 200, &out);
         return;

@@ -10,11 +10,11 @@
 #include "api/fields.h"
 #include "api/idempotency.h"
 #include "api/kit/context_stream.h"
+#include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/session/contexts_view.h"
 
 #define NDJSON "application/x-ndjson"
-#define TIMEOUT_MAX_S (31.0 * 24 * 3600)
 
 static void view_context(struct atoll_json_out *out, const struct atoll_context_view *view)
 {
@@ -22,18 +22,9 @@ static void view_context(struct atoll_json_out *out, const struct atoll_context_
     atoll_json_text(out, "context_id", view->id);
     atoll_json_text(out, "sandbox_id", view->sandbox_id);
     atoll_json_text(out, "language", view->language);
-    if (*view->cwd)
-        atoll_json_text(out, "cwd", view->cwd);
-    else
-        atoll_json_null(out, "cwd");
-    if (*view->user)
-        atoll_json_text(out, "user", view->user);
-    else
-        atoll_json_null(out, "user");
-    if (*view->exec_id)
-        atoll_json_text(out, "exec_id", view->exec_id);
-    else
-        atoll_json_null(out, "exec_id");
+    atoll_json_text_or_null(out, "cwd", view->cwd);
+    atoll_json_text_or_null(out, "user", view->user);
+    atoll_json_text_or_null(out, "exec_id", view->exec_id);
     atoll_json_bool(out, "default", view->is_default);
     atoll_json_close(out, '}');
 }
@@ -47,11 +38,8 @@ static void created(void *arg, const struct atoll_context_view *view,
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (error) {
-        atoll_api_fail(call, error);
+    if (!atoll_api_reply_begin(call, error, &buf, &out))
         return;
-    }
-    atoll_api_reply_init(&buf, &out);
     view_context(&out, view);
     atoll_api_reply(call, 201, &out);
 }
@@ -73,11 +61,9 @@ void atoll_rest_context_create(struct atoll_api_call *call, const uint8_t *bytes
     struct atoll_error error;
     int r;
 
-    if (atoll_idempotency_check(call, bytes, n))
+    if (atoll_idempotency_check(call, bytes, n) || !(contexts = atoll_api_contexts(call)))
         return;
-    r = atoll_api_contexts(call, &contexts, &error);
-    if (r == 0)
-        r = atoll_body_parse(&body, bytes, n, &error);
+    r = atoll_body_parse(&body, bytes, n, &error);
     if (r == 0)
         r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0 && !create.language)
@@ -94,46 +80,38 @@ void atoll_rest_context_list(struct atoll_api_call *call, const uint8_t *bytes A
 {
     struct atoll_contexts *contexts;
     struct atoll_context_view view;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
+    struct atoll_list_reply *list;
     struct atoll_error error;
     size_t pos = 0;
 
-    if (!atoll_rest_find_sandbox(call, &error) || atoll_api_contexts(call, &contexts, &error) < 0) {
+    if (!atoll_rest_find_sandbox(call, &error)) {
         atoll_api_fail(call, &error);
         return;
     }
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_open(&out, "contexts", '[');
+    contexts = atoll_api_contexts(call);
+    if (!contexts)
+        return;
+    list = atoll_list_reply_new(call, "contexts", ']');
     while (atoll_contexts_next(contexts, call->params.id, &pos, &view))
-        view_context(&out, &view);
-    atoll_json_close(&out, ']');
-    atoll_json_close(&out, '}');
-    atoll_api_reply(call, 200, &out);
+        view_context(&list->out, &view);
+    atoll_list_reply_done(list, NULL);
 }
 
 void atoll_rest_context_remove(struct atoll_api_call *call, const uint8_t *bytes ATOLL_UNUSED,
                                size_t n ATOLL_UNUSED)
 {
-    struct atoll_contexts *contexts;
-    struct atoll_error error;
+    struct atoll_contexts *contexts = atoll_api_contexts(call);
 
-    if (atoll_api_contexts(call, &contexts, &error) < 0)
-        atoll_api_fail(call, &error);
-    else
+    if (contexts)
         atoll_contexts_destroy(contexts, call->params.id, call->params.name, atoll_rest_done, call);
 }
 
 void atoll_rest_context_restart(struct atoll_api_call *call, const uint8_t *bytes ATOLL_UNUSED,
                                 size_t n ATOLL_UNUSED)
 {
-    struct atoll_contexts *contexts;
-    struct atoll_error error;
+    struct atoll_contexts *contexts = atoll_api_contexts(call);
 
-    if (atoll_api_contexts(call, &contexts, &error) < 0)
-        atoll_api_fail(call, &error);
-    else
+    if (contexts)
         atoll_contexts_restart(contexts, call->params.id, call->params.name, atoll_rest_done, call);
 }
 
@@ -206,10 +184,7 @@ static void ended(void *arg, const struct atoll_error *error)
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (error) {
-        atoll_api_fail(x->call, error);
-    } else {
-        atoll_api_reply_init(&buf, &out);
+    if (atoll_api_reply_begin(x->call, error, &buf, &out)) {
         view_execution(&out, &x->collect);
         atoll_api_reply(x->call, 200, &out);
     }
@@ -231,20 +206,10 @@ struct execute_fields {
 static int take_run(const struct execute_fields *f, struct atoll_context_run *ret,
                     struct atoll_error *err)
 {
-    double seconds = json_number_value(f->timeout);
-
     if (!f->code)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "code is missing: a string");
-    if (f->timeout && (!json_is_number(f->timeout) || !(seconds >= 0 && seconds <= TIMEOUT_MAX_S)))
-        return atoll_fields_refuse(err, "", "timeoutSeconds", f->timeout,
-                                   "a number of seconds from 0 (no limit) to 2678400");
-    *ret = (struct atoll_context_run){.code = f->code,
-                                      .code_len = strlen(f->code),
-                                      .env = f->env,
-                                      .timeout_ms = (uint32_t)(seconds * 1000)};
-    if (seconds > 0 && ret->timeout_ms == 0)
-        ret->timeout_ms = 1;
-    return 0;
+    *ret = (struct atoll_context_run){.code = f->code, .code_len = strlen(f->code), .env = f->env};
+    return atoll_fields_timeout(f->timeout, "timeoutSeconds", &ret->timeout_ms, err);
 }
 
 static bool wants_lines(const struct atoll_http_request *req)
@@ -282,14 +247,15 @@ void atoll_rest_context_execute(struct atoll_api_call *call, const uint8_t *byte
 #undef AT
     struct execute_fields f = {0};
     const struct atoll_field_set set = {fields, &f};
-    struct atoll_contexts *contexts;
+    struct atoll_contexts *contexts = atoll_api_contexts(call);
     struct atoll_context_run what;
-    struct atoll_body body = {0};
+    struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_api_contexts(call, &contexts, &error);
+    int r;
 
-    if (r == 0)
-        r = atoll_body_parse(&body, bytes, n, &error);
+    if (!contexts)
+        return;
+    r = atoll_body_parse(&body, bytes, n, &error);
     if (r == 0)
         r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0)

@@ -13,8 +13,6 @@
 #include "api/rest/views.h"
 #include "base/text.h"
 
-#define TIMEOUT_MAX_S (31.0 * 24 * 3600)
-
 struct execute {
     struct atoll_api_call *call;
     struct atoll_body body;
@@ -111,10 +109,7 @@ static void executed(void *arg, const struct atoll_session_result *result,
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (error) {
-        atoll_api_fail(x->call, error);
-    } else {
-        atoll_api_reply_init(&buf, &out);
+    if (atoll_api_reply_begin(x->call, error, &buf, &out)) {
         view_execution(&out, result);
         atoll_api_reply(x->call, 200, &out);
     }
@@ -122,23 +117,6 @@ static void executed(void *arg, const struct atoll_session_result *result,
 }
 
 /* Request. */
-
-static int take_timeout(const json_t *value, struct atoll_session_execute *ret,
-                        struct atoll_error *err)
-{
-    double seconds = json_number_value(value);
-
-    if (!value)
-        return 0;
-    if (!json_is_number(value) || !(seconds >= 0 && seconds <= TIMEOUT_MAX_S))
-        return atoll_fields_refuse(err, "", "timeout", value,
-                                   "a number of seconds from 0 (no limit) to 2678400");
-    ret->has_timeout = true;
-    ret->timeout_ms = (uint32_t)(seconds * 1000);
-    if (seconds > 0 && ret->timeout_ms == 0)
-        ret->timeout_ms = 1;
-    return 0;
-}
 
 static int parse(struct execute *x, const uint8_t *bytes, size_t n, bool older,
                  struct atoll_error *err)
@@ -153,7 +131,7 @@ static int parse(struct execute *x, const uint8_t *bytes, size_t n, bool older,
     if (r == 0 && !f.code)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "code is missing: a string");
     if (r == 0)
-        r = take_timeout(f.timeout, &x->request, err);
+        r = atoll_fields_timeout(f.timeout, "timeout", &x->request.timeout_ms, err);
     if (r == 0)
         r = atoll_rest_session_files_decode(f.files, &x->body, &files, err);
     if (r == 0 && older && (!f.session || !atoll_text_is_id(f.session)))
@@ -163,6 +141,7 @@ static int parse(struct execute *x, const uint8_t *bytes, size_t n, bool older,
         r = atoll_api_enter_session(x->call, f.session, err);
     if (r < 0)
         return r;
+    x->request.has_timeout = f.timeout != NULL;
     x->request.code = f.code;
     x->request.code_len = strlen(f.code);
     x->request.language = f.language;

@@ -25,10 +25,7 @@ static void listed(void *arg, const struct atoll_session_artifact *files, size_t
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (error) {
-        atoll_api_fail(l->call, error);
-    } else {
-        atoll_api_reply_init(&buf, &out);
+    if (atoll_api_reply_begin(l->call, error, &buf, &out)) {
         atoll_json_open(&out, NULL, '{');
         atoll_view_artifacts(&out, l->key, files, count, false);
         atoll_json_bool(&out, "complete", complete);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include "api/api_internal.h"
+#include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "engine/json_memory.h"
 
@@ -89,18 +90,13 @@ void atoll_rest_registry_list(struct atoll_api_call *call, const uint8_t *body A
 {
     enum atoll_registry_kind kind = kind_of(call);
     struct atoll_registry_item item;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
+    struct atoll_list_reply *list;
     size_t pos = 0;
 
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_open(&out, atoll_registry_kind_name(kind), '[');
+    list = atoll_list_reply_new(call, atoll_registry_kind_name(kind), ']');
     while (atoll_registry_next(registry_of(call), kind, &pos, &item))
-        view_item(&out, NULL, &item);
-    atoll_json_close(&out, ']');
-    atoll_json_close(&out, '}');
-    atoll_api_reply(call, 200, &out);
+        view_item(&list->out, NULL, &item);
+    atoll_list_reply_done(list, NULL);
 }
 
 void atoll_rest_registry_item(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include "api/kit/body_pump.h"
+#include "api/kit/list_reply.h"
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 
@@ -13,19 +14,13 @@ void atoll_rest_template_list(struct atoll_api_call *call, const uint8_t *body A
                               size_t n ATOLL_UNUSED)
 {
     struct atoll_template_view view;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
+    struct atoll_list_reply *list = atoll_list_reply_new(call, "templates", ']');
     size_t pos = 0;
 
-    atoll_api_reply_init(&buf, &out);
-    atoll_json_open(&out, NULL, '{');
-    atoll_json_open(&out, "templates", '[');
     while (atoll_templates_next(call->engine, &pos, &view))
         if (sees(call, &view))
-            atoll_view_template(&out, NULL, &view);
-    atoll_json_close(&out, ']');
-    atoll_json_close(&out, '}');
-    atoll_api_reply(call, 200, &out);
+            atoll_view_template(&list->out, NULL, &view);
+    atoll_list_reply_done(list, NULL);
 }
 
 void atoll_rest_template_remove(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
@@ -56,18 +51,15 @@ struct import {
     struct atoll_body_pump pump;
 };
 
-static void import_made(void *arg, const struct atoll_template_view *view,
-                        const struct atoll_error *error)
+void atoll_rest_template_made(void *arg, const struct atoll_template_view *view,
+                              const struct atoll_error *error)
 {
     struct atoll_api_call *call = arg;
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (error) {
-        atoll_api_fail(call, error);
+    if (!atoll_api_reply_begin(call, error, &buf, &out))
         return;
-    }
-    atoll_api_reply_init(&buf, &out);
     atoll_view_template(&out, NULL, view);
     atoll_api_reply(call, 201, &out);
 }
@@ -91,7 +83,7 @@ static void archive_ended(void *arg, const struct atoll_error *error)
         atoll_import_drop(import);
         atoll_api_fail(call, error);
     } else {
-        atoll_import_finish(import, import_made, call);
+        atoll_import_finish(import, atoll_rest_template_made, call);
     }
 }
 

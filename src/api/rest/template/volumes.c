@@ -20,22 +20,6 @@ static const struct atoll_field snapshot_fields[] = {
     {0},
 };
 
-static void snapshot_made(void *arg, const struct atoll_template_view *view,
-                          const struct atoll_error *error)
-{
-    struct atoll_api_call *call = arg;
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-
-    if (error) {
-        atoll_api_fail(call, error);
-        return;
-    }
-    atoll_api_reply_init(&buf, &out);
-    atoll_view_template(&out, NULL, view);
-    atoll_api_reply(call, 201, &out);
-}
-
 void atoll_rest_sandbox_snapshot(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct snapshot_request request = {0};
@@ -53,7 +37,8 @@ void atoll_rest_sandbox_snapshot(struct atoll_api_call *call, const uint8_t *byt
     if (r < 0)
         atoll_api_fail(call, &error);
     else
-        atoll_engine_snapshot(call->engine, call->params.id, request.name, snapshot_made, call);
+        atoll_engine_snapshot(call->engine, call->params.id, request.name, atoll_rest_template_made,
+                              call);
     atoll_body_done(&body);
 }
 
