@@ -48,6 +48,7 @@ class Daemon:
             "HOME": self.home,
             "LANG": "C.UTF-8",
             "ATOLL_SOCKET": str(self.socket),
+            "DOCKER_HOST": "unix:///nonexistent",  # or an engine of this host would be a provider
             LAUNCHER_CANARY: "the launcher's environment",
         }
         # A build without -Dtest_switches=true ignores this. Valgrind refuses seccomp(2).

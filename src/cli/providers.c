@@ -81,16 +81,17 @@ static void add_words(struct atoll_cli_table *table, const json_t *p)
                         atoll_link_text(p, "reason", atoll_link_text(p, "detail", "-")));
 }
 
+static void add_source(struct atoll_cli_table *table, const json_t *p)
+{
+    atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s", atoll_link_text(p, "source", "-"));
+}
+
 static const struct atoll_cli_column columns[] = {
-    {.title = "PROVIDER", .member = "name"},
-    {.title = "STATE", .add = add_state},
-    {.title = "ISOLATION", .member = "isolation"},
-    {.title = "SANDBOXES", .add = add_sandboxes},
-    {.title = "LATENCY", .add = add_latency},
-    {.title = "NETWORKS", .add = add_networks},
-    {.title = "CAN", .add = add_capabilities},
-    {.title = "SAYS", .add = add_words},
-    {.title = NULL},
+    {.title = "PROVIDER", .member = "name"},       {.title = "STATE", .add = add_state},
+    {.title = "ISOLATION", .member = "isolation"}, {.title = "SANDBOXES", .add = add_sandboxes},
+    {.title = "LATENCY", .add = add_latency},      {.title = "NETWORKS", .add = add_networks},
+    {.title = "CAN", .add = add_capabilities},     {.title = "FROM", .add = add_source},
+    {.title = "SAYS", .add = add_words},           {.title = NULL},
 };
 
 static int run(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,
@@ -120,6 +121,8 @@ const struct atoll_cli_verb atoll_cli_providers = {
         "Providers make sandboxes; they are listed in the order the daemon tries them. A\n"
         "provider that is down gets no new sandboxes until it answers again. A removed\n"
         "provider is listed while it still has sandboxes. Providers are configured in\n"
-        "providers.yaml in the daemon's state directory, or in the file of atolld --providers.\n",
+        "providers.yaml in the daemon's state directory, or in the file of atolld --providers.\n"
+        "Without a file there are native and, for requests that name them, e2b (E2B_API_KEY in\n"
+        "the daemon's environment) and docker (a Docker socket that answers). FROM shows which.\n",
     .run = run,
 };

@@ -1,7 +1,8 @@
 /*
  * Where settings of providers come from. providers.yaml is checked by tables (provider_fields.c);
  * then fields with a second name are moved to the first, so that the rest of the daemon knows one
- * name of each.
+ * name of each. Providers that the environment enables are added as if the file had them, only for
+ * requests that name them.
  */
 #include "daemon/provider_sources.h"
 
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/fd.h"
+#include "sandbox/host.h"
 
 #define FILE_MAX_BYTES (256 * 1024)
 
@@ -22,6 +24,20 @@ static const struct synonym {
     {"resources", "memory_mb", "defaults", "memoryMB"},
     {"resources", "cpu_cores", "defaults", "cpuCores"},
 };
+
+/* Credentials in the environment: a service is enabled if all variables of its rows that are required
+ * are set. The rows of a service are adjacent. */
+static const struct variable {
+    const char *kind, *name, *setting;
+    bool required;
+} variables[] = {
+    {"e2b", "E2B_API_KEY", "api_key", true},
+    {"e2b", "E2B_API_URL", "api_url", false},
+    {"e2b", "E2B_SANDBOX_URL", "sandbox_url", false},
+    {"e2b", "E2B_DOMAIN", "domain", false},
+};
+#define LAST_ORDER 1001 /* after all that the file has */
+#define DOCKER_IMAGE "debian:12"
 
 /* Returns 0 with *ret NULL if there is no file. */
 static int read_file(const struct atoll_daemon_place *place, const char *path, json_t **ret,
@@ -121,6 +137,70 @@ static int use_first_names(const char *path, const char *name, json_t *settings,
     return r < 0 ? atoll_fail_errno(err, ENOMEM, "providers") : 0;
 }
 
+/* Adds a provider that the file does not name. Ownership of settings is taken. */
+static int add_found(json_t *listed, const char *name, const char *source, json_t *settings)
+{
+    json_t *more = json_pack("{s:s, s:s, s:b, s:i}", "@kind", name, "@source", source, "named_only",
+                             1, "order", LAST_ORDER);
+    int r = settings && more ? json_object_update(settings, more) : -ENOMEM;
+
+    json_decref(more);
+    if (r == 0)
+        return json_object_set_new(listed, name, settings);
+    json_decref(settings);
+    return r;
+}
+
+/* Adds the services whose credentials the environment has. */
+static int add_services(json_t *listed)
+{
+    size_t end;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(variables); i = end) {
+        json_t *settings = json_object();
+        char source[65] = "environment";
+        bool complete = !json_object_get(listed, variables[i].kind);
+
+        for (end = i; end < ATOLL_ARRAY_LEN(variables) &&
+                      strcmp(variables[end].kind, variables[i].kind) == 0;
+             end++) {
+            const struct variable *v = &variables[end];
+            const char *value = getenv(v->name);
+            size_t at = strlen(source);
+
+            complete &= !v->required || (value && *value);
+            if (v->required)
+                (void)snprintf(source + at, sizeof(source) - at, " %s", v->name);
+            if (value && *value &&
+                json_object_set_new(settings, v->setting, json_string(value)) < 0)
+                complete = false; /* not UTF-8 */
+        }
+        if (complete)
+            r = add_found(listed, variables[i].kind, source, settings);
+        else
+            json_decref(settings);
+    }
+    return r;
+}
+
+/* Adds the Docker engine of this host. */
+static int add_docker(json_t *listed)
+{
+    const char *host = getenv("DOCKER_HOST");
+    json_t *settings;
+
+    if (json_object_get(listed, "docker") || (host && strncmp(host, "unix://", 7) != 0) ||
+        atoll_host_ping_docker() < 0)
+        return 0;
+    settings = json_pack("{s:s}", "default_image", DOCKER_IMAGE);
+    if (host && settings && json_object_set_new(settings, "host", json_string(host)) < 0) {
+        json_decref(settings);
+        return 0;
+    }
+    return add_found(listed, "docker", "Docker socket", settings);
+}
+
 int atoll_provider_sources_load(const struct atoll_daemon_place *place, const char *path,
                                 json_t **ret, struct atoll_error *err)
 {
@@ -136,7 +216,12 @@ int atoll_provider_sources_load(const struct atoll_daemon_place *place, const ch
     {
         if (r == 0)
             r = use_first_names(path, name, settings, err);
+        if (r == 0 && json_object_set_new(settings, "@source", json_string(ATOLL_SOURCE_FILE)) < 0)
+            r = atoll_fail_errno(err, ENOMEM, "providers");
     }
+    if (r == 0 && (add_services(json_object_get(file, "providers")) < 0 ||
+                   add_docker(json_object_get(file, "providers")) < 0))
+        r = atoll_fail_errno(err, ENOMEM, "providers");
     if (r < 0)
         json_decref(file);
     else

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "daemon/provider_sources.h"
 #include "engine/provider/providers.h"
@@ -97,7 +98,7 @@ static int digest(const json_t *settings, char out[65], struct atoll_error *err)
         "enabled",   "order",         "named_only",      "max_sandboxes",
         "languages", "check_seconds", "orphans_seconds", "reattach_seconds",
         "defaults",  "most",          "@line",           "@kind",
-        "kind",      "weight"};
+        "kind",      "weight",        "@source"};
     static const char *const files[] = {"api_key_file", "ca_file", "ca", "cert", "key"};
     json_t *own = settings ? json_copy((json_t *)(uintptr_t)settings) : json_object();
     ATOLL_AUTOFREE char *text = NULL;
@@ -129,6 +130,12 @@ static int digest(const json_t *settings, char out[65], struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "settings of a provider") : 0;
 }
 
+/* Whether it is there because of the environment: the operator did not ask for it. */
+static bool is_found(const struct wanted *w)
+{
+    return w->settings && w->line == 0;
+}
+
 static int want(struct atoll_provider_set *set, const char *name,
                 const struct atoll_provider_kind *kind, const json_t *settings,
                 struct atoll_error *err)
@@ -145,6 +152,8 @@ static int want(struct atoll_provider_set *set, const char *name,
     (void)snprintf(w->place, sizeof(w->place), "%s %s", kind->name, kind->where(settings));
     if (!is_wanted(kind, settings))
         return check_name(set, w, err);
+    if (set->count == ATOLL_DAEMON_PROVIDERS - 1 && is_found(w))
+        return 0;
     if (set->count == ATOLL_DAEMON_PROVIDERS - 1)
         return refuse(set, w, "exceeds the maximum number of providers", err);
     set->count++;
@@ -168,6 +177,7 @@ static int read_set(const struct atoll_daemon_place *place, struct atoll_provide
 {
     json_t *listed, *settings;
     const char *name;
+    size_t found = 0;
     int r;
 
     atoll_daemon_providers_file(place, set->path);
@@ -181,7 +191,9 @@ static int read_set(const struct atoll_daemon_place *place, struct atoll_provide
         if (r == 0)
             r = want(set, name, kind_by_name(atoll_setting_text(settings, "@kind")), settings, err);
     }
-    if (r == 0 && set->count == 0)
+    for (size_t i = 0; i < set->count; i++)
+        found += is_found(&set->list[i]);
+    if (r == 0 && set->count == found)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "%s:1: it leaves no provider: enable one", set->path);
     sort(set);
@@ -227,6 +239,7 @@ static void describe(struct wanted *w, struct atoll_engine_provider *to)
         .place = w->place,
         .max_sandboxes = (uint32_t)atoll_setting_number(o, "max_sandboxes"),
         .named_only = atoll_setting_is_true(o, "named_only"),
+        .source = o ? atoll_setting_text(o, "@source") : ATOLL_SOURCE_DEFAULT,
         .weight = (uint32_t)atoll_setting_number(o, "weight"),
         .check_ms = (uint32_t)(atoll_setting_number(o, "check_seconds") * 1000),
         .orphans_ms = (uint32_t)(atoll_setting_number(o, "orphans_seconds") * 1000),
@@ -263,6 +276,23 @@ void atoll_daemon_providers_drop(struct atoll_engine_provider *list, size_t coun
             list[i].provider = list[i].provider->ops->free(list[i].provider);
 }
 
+/* Removes a provider of the environment that cannot be opened. */
+static void leave_out(struct atoll_provider_set *set, struct atoll_engine_provider *list, size_t at,
+                      const struct atoll_error *error)
+{
+    atoll_log(ATOLL_LOG_WARN, "a provider of the environment cannot be used", "provider",
+              set->list[at].to.name, "source", list[at].source, "error", error->text, NULL);
+    set->count--;
+    for (size_t i = at; i < set->count; i++) {
+        struct atoll_provider *provider = list[i + 1].provider;
+
+        set->list[i] = set->list[i + 1];
+        describe(&set->list[i], &list[i]); /* it borrows from the element */
+        list[i].provider = provider;
+    }
+    list[set->count].provider = NULL;
+}
+
 /* Opens the kinds that start programs last: if another provider's settings are refused, no
  * program has to be stopped. */
 static int open_set(struct atoll_daemon_providers *p, struct atoll_provider_set *set,
@@ -279,10 +309,14 @@ static int open_set(struct atoll_daemon_providers *p, struct atoll_provider_set 
             if (w->kept || w->to.kind->at_start != (round == 1))
                 continue;
             r = open_one(p, w, &list[i], err);
-            if (r < 0 && w->line > 0)
+            if (r < 0 && is_found(w)) {
+                leave_out(set, list, i--, err);
+                r = 0;
+            } else if (r < 0 && w->line > 0) {
                 (void)atoll_wrap(err, "%s:%d: provider %s", set->path, w->line, w->to.name);
-            else if (r < 0)
+            } else if (r < 0) {
                 (void)atoll_wrap(err, "provider %s", w->to.name);
+            }
         }
     if (r < 0)
         atoll_daemon_providers_drop(list, set->count);

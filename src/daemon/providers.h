@@ -4,7 +4,8 @@
 #include "provider/checked.h"
 
 /*
- * Opens the providers that providers.yaml lists; without that file only the native provider.
+ * Opens the providers that providers.yaml lists and those that the environment enables; without
+ * either only the native provider.
  * docs/operations.md describes the file.
  */
 #define ATOLL_DAEMON_PROVIDERS 16

@@ -69,6 +69,7 @@ struct atoll_engine_provider {
         limits;           /* defaults for fields that a request leaves 0; 0 fields: the engine's */
     const char *image;    /* default image; NULL: none */
     bool named_only;      /* used only for requests that name it */
+    const char *source;   /* where its settings come from, for views; NULL: unknown */
     uint32_t weight;      /* with ATOLL_PLACE_WEIGHT: its share of the sandboxes; 0: 1 */
     uint32_t check_ms;    /* interval of health checks; 0: 10 s, or 30 */
     uint32_t orphans_ms;  /* interval at which it is asked for orphaned sandboxes; 0: 5 minutes */

@@ -42,7 +42,7 @@ struct atoll_provider_entry {
     char **languages;      /* owned, or NULL */
     struct atoll_engine_provider config;
     struct atoll_provider *provider; /* owned */
-    char image[256];
+    char image[256], source[65];
     bool listed;  /* has reported the sandboxes of an earlier daemon; recovery.c */
     bool listing; /* that request is in progress */
     /* When to ask again for orphans: an abandoned create may have succeeded later. */
@@ -667,7 +667,7 @@ void atoll_templates_sweep(struct atoll_engine *engine);
 void atoll_image_name(char out[64]); /* a new random name */
 /* Frees the builds in progress without calling their callbacks. */
 void atoll_builds_done(struct atoll_engine *engine);
-/* The entry of that name, or the first that can. UNIMPLEMENTED: "cannot WHAT". INVALID_ARGUMENT. */
+/* The entry of that name; without a name, the first that can and is not named_only. UNIMPLEMENTED: "cannot WHAT". INVALID_ARGUMENT. */
 struct atoll_provider_entry *atoll_provider_entry_for(
     struct atoll_engine *engine, const char *provider,
     bool (*can)(const struct atoll_provider_caps *caps), const char *what, struct atoll_error *err);

@@ -74,6 +74,11 @@ struct atoll_host_report {
  * stacks. */
 int atoll_host_probe(struct atoll_host_report *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* The path of the Docker socket: that of DOCKER_HOST, if it is a unix socket, else the usual one. */
+const char *atoll_host_docker_socket(void);
+/* 0 if the engine behind it answers within half a second; -errno. Blocking. */
+int atoll_host_ping_docker(void);
+
 /* "ok", "missing", "warn", "info". */
 const char *atoll_host_state_name(enum atoll_host_state state);
 

@@ -15,7 +15,7 @@
 #define LINE(settings) "\"" settings "\" under \"providers:\" in providers.yaml"
 #define DOCKER_LINE LINE("docker: {default_image: 'debian:12'}")
 
-static const char *docker_socket(void)
+const char *atoll_host_docker_socket(void)
 {
     const char *host = getenv("DOCKER_HOST");
 
@@ -37,11 +37,10 @@ static int connect_unix(const char *path)
     return ATOLL_TAKE_FD(fd);
 }
 
-/* Sends GET /_ping to the Docker socket. 0 if the status is 200. */
-static int ping_docker(void)
+int atoll_host_ping_docker(void)
 {
     static const char request[] = "GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n";
-    ATOLL_AUTOCLOSE int fd = connect_unix(docker_socket());
+    ATOLL_AUTOCLOSE int fd = connect_unix(atoll_host_docker_socket());
     int64_t deadline = atoll_clock_ms() + DOCKER_WAIT_MS;
     char reply[64];
     size_t len = 0;
@@ -66,23 +65,24 @@ static int ping_docker(void)
 
 static void check_docker(struct atoll_host_report *report)
 {
-    int r = ping_docker();
+    int r = atoll_host_ping_docker();
 
     if (r == 0)
         atoll_host_add(report, "Docker", ATOLL_HOST_OK, false, "",
-                       "%s answers: containers, with %s", docker_socket(), DOCKER_LINE);
+                       "%s answers: containers for requests that name docker, for others with %s",
+                       atoll_host_docker_socket(), DOCKER_LINE);
     else if (r == -ENOENT)
         atoll_host_add(report, "Docker", ATOLL_HOST_INFO, false,
                        atoll_host_has_program("dockerd")
                            ? "systemctl start docker"
                            : "apt install docker.io, then " DOCKER_LINE,
-                       "no socket at %s", docker_socket());
+                       "no socket at %s", atoll_host_docker_socket());
     else if (r == -EACCES)
         atoll_host_add(report, "Docker", ATOLL_HOST_INFO, false, "sudo usermod -aG docker $USER",
-                       "%s cannot be opened by this user", docker_socket());
+                       "%s cannot be opened by this user", atoll_host_docker_socket());
     else
         atoll_host_add(report, "Docker", ATOLL_HOST_WARN, false, "systemctl restart docker",
-                       "%s does not answer: %s", docker_socket(), strerror(-r));
+                       "%s does not answer: %s", atoll_host_docker_socket(), strerror(-r));
 }
 
 static void check_program(struct atoll_host_report *report, const char *name, const char *program,

@@ -5,11 +5,15 @@ daemon with its facade."""
 import contextlib
 import os
 import shutil
+import signal
+import socket
 import tempfile
+import threading
 from pathlib import Path
 
+import docker_engine
 import pytest
-from daemons import BUILD, Daemon, need_build, refusal, wait_until
+from daemons import BUILD, Daemon, need_build, open_directory, refusal, wait_until
 from listening import listening_daemon
 from rest import Rest
 
@@ -141,3 +145,116 @@ def test_variables_in_numbers_and_literal_dollars():
         assert native["languages"] == ["python", "${X}", "$$", "a$"]
         made = Rest(daemon.socket).post("/api/sandboxes", {"waive": ["all"]}).json
         assert (made["limits"]["memoryMB"], made["limits"]["cpuCores"]) == (100, 0.5), made
+
+
+# Without a file.
+
+def create(daemon, **fields):
+    return Rest(daemon.socket).post("/api/sandboxes", {"waive": ["all"], **fields})
+
+
+def test_credentials_enable_requests_that_name_it(service):
+    variables = service.variables | {"E2B_SANDBOX_URL": service.url}
+    with daemon_with(**variables) as daemon:
+        wait_up(daemon, "e2b")
+        e2b, native = facts(daemon, "e2b"), facts(daemon, "native")
+        assert (e2b["source"], e2b["named_only"]) == ("environment E2B_API_KEY", True)
+        assert (native["source"], native["default"]) == ("default", True)
+        shown = daemon.atoll("providers", check=True).stdout
+        assert "FROM" in shown and "environment E2B_API_KEY" in shown and service.key not in shown
+        made = create(daemon, provider="e2b")
+        assert made.status == 201 and made.json["provider"] == "e2b", made.body
+        assert create(daemon).json["provider"] == "native"
+        answer = create(daemon, isolation=e2b["isolation"])
+        assert answer.status == 501, answer.body
+        assert answer.error["hint"] == "provider e2b can, but is used only for requests that name it"
+
+
+def test_the_file_decides(service):
+    with daemon_with("e2b: {enabled: false}\n", **service.variables) as daemon:
+        assert facts(daemon, "e2b") is None and facts(daemon, "native")["source"] == "default"
+    text = f"providers:\n  e2b: {{api_key: '${{E2B_API_KEY}}', api_url: '{service.url}'}}\n  native: {{}}\n"
+    with daemon_with(text, **service.variables) as daemon:
+        e2b = facts(daemon, "e2b")
+        assert (e2b["source"], e2b["named_only"]) == ("file", False)
+        assert facts(daemon, "native")["source"] == "file"
+
+
+@pytest.mark.parametrize("variables", [
+    {"E2B_API_KEY": ""},
+    {"E2B_API_URL": "http://127.0.0.1:1"},
+    {"E2B_API_KEY": "x", "E2B_API_URL": "ftp://127.0.0.1"},
+    {"E2B_API_KEY": "two\nlines"},
+])
+def test_credentials_that_cannot_be_used_are_left_out(variables):
+    """The daemon starts all the same: the operator did not ask for that provider."""
+    with daemon_with(**variables) as daemon:
+        assert facts(daemon, "e2b") is None
+        assert create(daemon).status == 201
+        complete = variables.get("E2B_API_KEY")
+        assert ("a provider of the environment cannot be used" in daemon.log.read_text()) == bool(complete)
+
+
+def test_the_environment_alone_is_not_enough(tmp_path):
+    said = start_refused(tmp_path, "native: {enabled: false}\n", E2B_API_KEY="x")
+    assert "providers.yaml:1: it leaves no provider" in said
+
+
+class Engine:
+    """Answers as a Docker engine does, as far as a daemon asks without a sandbox."""
+
+    def __init__(self, path):
+        self.path = path
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(16)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
+                                       b"Connection: close\r\n\r\nOK")
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.path.unlink()
+
+
+def test_a_docker_socket_that_answers():
+    with open_directory() as directory:
+        engine = Engine(directory / "docker.sock")
+        with daemon_with(DOCKER_HOST=f"unix://{engine.path}") as daemon:
+            docker = facts(daemon, "docker")
+            assert (docker["source"], docker["named_only"]) == ("Docker socket", True)
+            assert create(daemon).json["provider"] == "native"
+            # Not used for what does not name it, and said so.
+            answer = Rest(daemon.socket).get("/api/volumes")
+            assert answer.error["hint"] == "provider docker can, for requests that name it"
+            # It is looked for again with the file.
+            engine.close()
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: facts(daemon, "docker") is None, 30, lambda: "it stays")
+            engine = Engine(directory / "docker.sock")
+            daemon.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: facts(daemon, "docker"), 30, lambda: "it does not come back")
+        with daemon_with("docker: {enabled: false}\n", DOCKER_HOST=f"unix://{engine.path}") as daemon:
+            assert facts(daemon, "docker") is None
+        with daemon_with(DOCKER_HOST="tcp://127.0.0.1:1") as daemon:
+            assert facts(daemon, "docker") is None
+        engine.close()
+
+
+@pytest.mark.skipif(docker_engine.missing() is not None, reason=str(docker_engine.missing()))
+def test_a_docker_engine_without_a_file(tmp_path):
+    with docker_engine.start(tmp_path) as engine:
+        engine.import_image("box:1", docker_engine.busybox_root())
+        with daemon_with(DOCKER_HOST=engine.url) as daemon:
+            wait_up(daemon, "docker")
+            done = daemon.atoll("run", "--provider", "docker", "--image", "box:1", "--waive", "all",
+                                "--", "echo", "there", check=True)
+            assert done.stdout == "there\n"

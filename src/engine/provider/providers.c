@@ -280,6 +280,9 @@ int atoll_provider_entry_configure(struct atoll_provider_entry *entry,
     entry->config.provider = NULL;
     entry->config.name = entry->config.kind = entry->config.place = entry->config.image = NULL;
     entry->config.languages = NULL;
+    entry->config.source = NULL;
+    (void)snprintf(entry->source, sizeof(entry->source), "%s",
+                   config->source ? config->source : "");
     entry->languages = atoll_strings_free(entry->languages);
     if (config->languages && !(entry->languages = atoll_strings_dup(config->languages)))
         return atoll_fail_errno(err, ENOMEM, "provider");
@@ -438,6 +441,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
         .isolation = caps->isolation,
         .is_default = *pos == 0,
         .named_only = entry->config.named_only,
+        .source = entry->source,
         .remote = caps->remote,
         .templates = caps->templates,
         .images = caps->images,

@@ -14,12 +14,13 @@ const char *atoll_health_name(enum atoll_health health);
 
 struct atoll_provider_view {
     const char *name, *kind, *isolation;
-    bool removed;     /* no longer configured, but still has sandboxes */
-    bool can_create;  /* it is not down and has fewer than max_sandboxes */
-    const char *full; /* why it has no room, from its last check; "": it has room */
-    bool is_builder;  /* it builds templates */
-    bool is_default;  /* the first in order */
-    bool named_only;  /* used only for requests that name it */
+    bool removed;       /* no longer configured, but still has sandboxes */
+    bool can_create;    /* it is not down and has fewer than max_sandboxes */
+    const char *full;   /* why it has no room, from its last check; "": it has room */
+    bool is_builder;    /* it builds templates */
+    bool is_default;    /* the first in order */
+    bool named_only;    /* used only for requests that name it */
+    const char *source; /* where its settings come from; "": unknown */
     bool remote, templates, images, pause, persistent, set_limits, stats;
     bool builds, snapshots, volumes;
     uint32_t networks;      /* bit per enum atoll_network */

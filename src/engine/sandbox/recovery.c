@@ -528,8 +528,12 @@ void atoll_engine_recover(struct atoll_engine *engine,
     atoll_templates_sweep(engine);
     atoll_timer_set(&r->timeout, engine->loop, START_WAIT_MS, start_timed_out, r);
     for (size_t i = 0; i < engine->entry_count; i++) {
-        r->waiting++;
-        list_sandboxes(engine->entries[i], r);
+        const struct atoll_provider_entry *entry = engine->entries[i];
+        /* The start does not wait for a service that requests may never name. */
+        bool waits = !entry->config.named_only || atoll_provider_entry_count_sandboxes(entry) > 0;
+
+        r->waiting += waits;
+        list_sandboxes(engine->entries[i], waits ? r : NULL);
     }
     atoll_provider_entries_start(engine);
     release(r, NULL);

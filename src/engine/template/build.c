@@ -50,11 +50,12 @@ void atoll_image_name(char out[64])
     atoll_rand_id(out + strlen(out), ATOLL_ID_LEN);
 }
 
-static struct atoll_provider_entry *first_that(const struct atoll_engine *engine,
+/* named: also those that are used only for requests that name them. */
+static struct atoll_provider_entry *first_that(const struct atoll_engine *engine, bool named,
                                                bool (*can)(const struct atoll_provider_caps *caps))
 {
     for (size_t i = 0; i < engine->entry_count; i++)
-        if (!engine->entries[i]->retired &&
+        if (!engine->entries[i]->retired && (named || !engine->entries[i]->config.named_only) &&
             can(engine->entries[i]->provider->ops->caps(engine->entries[i]->provider)))
             return engine->entries[i];
     return NULL;
@@ -65,13 +66,14 @@ static void advise(const struct atoll_engine *engine,
                    bool (*can)(const struct atoll_provider_caps *caps), struct atoll_error *err)
 {
     const struct atoll_route_kinds *kinds = atoll_engine_kinds(engine);
-    const struct atoll_provider_entry *other = first_that(engine, can);
+    const struct atoll_provider_entry *other = first_that(engine, true, can);
 
     for (size_t i = 0; !other && i < kinds->count; i++)
         if (can(&kinds->list[i].caps))
             atoll_advise_kind(&kinds->list[i], err);
     if (other)
-        atoll_advise(err, "provider %s can", other->provider->ops->name);
+        atoll_advise(err, "provider %s can%s", other->provider->ops->name,
+                     other->config.named_only ? ", for requests that name it" : "");
 }
 
 struct atoll_provider_entry *atoll_provider_entry_for(
@@ -84,7 +86,7 @@ struct atoll_provider_entry *atoll_provider_entry_for(
     if (provider && strcmp(provider, "auto") == 0)
         provider = NULL;
     if (!provider)
-        entry = first_that(engine, can);
+        entry = first_that(engine, false, can);
     if (entry && entry->retired)
         entry = NULL;
     if (entry && can(entry->provider->ops->caps(entry->provider)))

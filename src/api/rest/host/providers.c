@@ -68,6 +68,8 @@ static void write_provider(struct atoll_json_out *out, struct atoll_api_call *ca
     atoll_json_bool(out, "default", v->is_default);
     atoll_json_u64(out, "order", v->order);
     atoll_json_bool(out, "named_only", v->named_only);
+    if (*v->source)
+        atoll_json_text(out, "source", v->source);
     atoll_json_text(out, "isolation", v->isolation);
     atoll_json_bool(out, "remote", v->remote);
     atoll_json_text(out, "state", atoll_health_name(v->health));
