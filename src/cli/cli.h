@@ -89,6 +89,7 @@ extern const struct atoll_cli_verb atoll_cli_inspect;
 extern const struct atoll_cli_verb atoll_cli_kill;
 extern const struct atoll_cli_verb atoll_cli_start;
 extern const struct atoll_cli_verb atoll_cli_restart;
+extern const struct atoll_cli_verb atoll_cli_rename;
 extern const struct atoll_cli_verb atoll_cli_wait;
 extern const struct atoll_cli_verb atoll_cli_attach;
 extern const struct atoll_cli_verb atoll_cli_events;

@@ -81,9 +81,9 @@ struct line {
     const struct atoll_cli_verb *verb;     /* NULL: not complete yet */
     const struct atoll_cli_option *option; /* whose value is at the cursor; NULL: none */
     const char *current;                   /* the word at the cursor */
-    const char *before; /* "--name=" when the value follows in the same word, else "" */
-    char *sandbox;      /* the argument before the cursor that is one; NULL: none */
-    int args;           /* arguments before the cursor */
+    const char *before;  /* "--name=" when the value follows in the same word, else "" */
+    const char *sandbox; /* the argument before the cursor that is one; NULL: none */
+    int args;            /* arguments before the cursor */
     bool options_ended;
 };
 
@@ -122,15 +122,15 @@ static void offer_list(struct line *line, const struct atoll_cli_word *word, con
     if (strchr(word->target, '%') && !line->sandbox)
         return;
     atoll_cli_set_timeout(line->cli, DAEMON_TIMEOUT_MS);
-    if (line->sandbox && atoll_cli_word_resolve(line->cli, atoll_cli_word_find("SANDBOX"), NULL,
-                                                &line->sandbox, &ignored) < 0)
-        return;
     if (atoll_cli_word_items(line->cli, word, line->sandbox, &items, &ignored) < 0)
         return;
     for (size_t i = 0; i < json_array_size(items); i++) {
         const json_t *item = json_array_get(items, i);
+        const char *name = word->name_of ? atoll_link_text(item, word->name_of, NULL) : NULL;
         offer(line, atoll_link_text(item, word->id, ""), ending,
               atoll_link_text(item, word->detail, ""));
+        if (name)
+            offer(line, name, ending, atoll_link_text(item, word->detail, ""));
     }
 }
 

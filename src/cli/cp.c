@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "cli/copy.h"
 #include "cli/print.h"
-#include "cli/words.h"
 
 struct options {
     struct atoll_cli_common common;
@@ -24,7 +23,7 @@ static const struct atoll_cli_option options_table[] = {
 /* SANDBOX:PATH. A local name with a colon is written ./like:this. */
 struct side {
     bool remote;
-    char sandbox[40];
+    char sandbox[ATOLL_LINK_ID_MAX];
     const char *path;
 };
 
@@ -36,7 +35,7 @@ static struct side parse_side(const char *text)
     if (text[n] != ':' || n >= sizeof(side.sandbox))
         return side;
     memcpy(side.sandbox, text, n);
-    if (atoll_text_is_id(side.sandbox)) {
+    if (atoll_text_is_name(side.sandbox)) {
         side.remote = true;
         side.path = text + n + 1;
     }
@@ -66,7 +65,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 {
     const struct options *o = options;
     struct side from = parse_side(argv[0]), to = parse_side(argv[1]);
-    char *sandbox = from.remote ? from.sandbox : to.sandbox;
+    const char *sandbox = from.remote ? from.sandbox : to.sandbox;
     struct atoll_cli_copy copy;
     int r;
 
@@ -79,9 +78,6 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     if (cli->json && strcmp(to.path, "-") == 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "--json and the file cannot both go to standard output");
-    r = atoll_cli_word_resolve(cli, atoll_cli_word_find("SANDBOX"), NULL, &sandbox, err);
-    if (r < 0)
-        return r;
     atoll_cli_copy_init(&copy, cli, sandbox, o->user);
     r = from.remote ? atoll_cli_copy_download(&copy, from.path, to.path, err)
                     : atoll_cli_copy_upload(&copy, from.path, to.path, err);

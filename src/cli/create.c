@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include "cli/print.h"
 #include "cli/request.h"
@@ -7,6 +8,7 @@ struct options {
     struct atoll_cli_sandbox_options sandbox;
     struct atoll_cli_env env;
     double timeout_seconds;
+    bool get_or_create;
 };
 
 static const struct atoll_cli_option options_table[] = {
@@ -18,6 +20,8 @@ static const struct atoll_cli_option options_table[] = {
      .table = atoll_cli_env_options},
     {"timeout", 0, ATOLL_CLI_TIME, offsetof(struct options, timeout_seconds), "TIME",
      "destroy the sandbox after this time", NULL},
+    {"get-or-create", 0, ATOLL_CLI_FLAG, offsetof(struct options, get_or_create), NULL,
+     "if a sandbox has the name, print its id and ignore the other options", NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -32,6 +36,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 
     if (r == 0)
         r = atoll_cli_add_env(request, &o->env, err);
+    if (r == 0 && o->get_or_create && !o->sandbox.name)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "--get-or-create needs --name");
+    if (r == 0 && o->get_or_create)
+        (void)json_object_set_new(request, "getOrCreate", json_true());
     if (r == 0)
         r = atoll_cli_call(cli, "POST", "/api/sandboxes", request, &reply, err);
     if (r < 0)
@@ -53,7 +61,8 @@ const struct atoll_cli_verb atoll_cli_create = {
             "Examples:\n"
             "  id=$(atoll create --memory 1G --cpus 2)\n"
             "  atoll exec $id -- make test\n"
-            "  atoll rm $id\n",
+            "  atoll rm $id\n"
+            "  atoll create --name work --get-or-create && atoll shell work\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .run = run,

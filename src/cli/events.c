@@ -87,6 +87,23 @@ static int receive(void *arg, const void *bytes, size_t n)
     return 0;
 }
 
+/* Events are found by id. A sandbox that has ended is known by nothing else. */
+static int find_id(struct atoll_cli *cli, const char *sandbox, char *out, struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    int r = atoll_link_check_id("sandbox", sandbox, err);
+
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s", sandbox);
+    if (r == 0)
+        r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
+    if (r < 0 && err->kind != ATOLL_ERR_NOT_FOUND)
+        return r;
+    (void)snprintf(out, ATOLL_LINK_ID_MAX, "%s", atoll_link_text(reply, "id", sandbox));
+    return 0;
+}
+
 static int run(struct atoll_cli *cli, const void *options, int argc, char **argv,
                struct atoll_error *err)
 {
@@ -94,13 +111,14 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     struct feed feed = {.json = cli->json, .since_seconds = o->since_seconds};
     struct atoll_http_transfer transfer = {.length = -1, .write = receive, .arg = &feed};
     struct atoll_link_target target;
-    int r = argc > 0 ? atoll_link_check_id("sandbox", argv[0], err) : 0;
+    char id[ATOLL_LINK_ID_MAX] = "";
+    int r = argc > 0 ? find_id(cli, argv[0], id, err) : 0;
 
     if (r < 0)
         return r;
     (void)snprintf(target.text, sizeof(target.text), "/api/events?%s%s%s%s",
                    o->since_seconds > 0 ? "after=0&" : "", o->all ? "all=true&" : "",
-                   argc > 0 ? "sandbox=" : "", argc > 0 ? argv[0] : "");
+                   argc > 0 ? "sandbox=" : "", id);
     atoll_buf_init(&feed.line, LINE_MAX_BYTES);
     atoll_cli_set_timeout(cli, -1);
     r = atoll_cli_stream(cli, "GET", target.text, &transfer, NULL, err);

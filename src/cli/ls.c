@@ -18,7 +18,8 @@ static const struct atoll_cli_option options_table[] = {
     {"all-tenants", 0, ATOLL_CLI_FLAG, offsetof(struct options, all), NULL, "same as --all", NULL},
     {"quiet", 'q', ATOLL_CLI_FLAG, offsetof(struct options, quiet), NULL, "print only ids", NULL},
     {"filter", 'f', ATOLL_CLI_LIST, offsetof(struct options, filters), "K=V",
-     "list only those with state=, template=, provider=, image=, label=K or label=K=V", NULL},
+     "list only those with name=, state=, template=, provider=, image=, label=K or label=K=V",
+     NULL},
     {"format", 0, ATOLL_CLI_TEXT, offsetof(struct options, format), "TEXT",
      "print this for each, such as '{{.ID}} {{.State}}', or json", NULL},
     ATOLL_CLI_COMMON(struct options),
@@ -91,6 +92,7 @@ static void add_disk(struct atoll_cli_table *table, const json_t *sandbox)
 
 static const struct atoll_cli_column columns[] = {
     {.title = "SANDBOX", .member = "id"},
+    {.title = "NAME", .member = "name", .missing = "-"},
     {.title = "STATE", .add = add_state},
     {.title = "PROVIDER", .member = "provider"},
     {.title = "TEMPLATE", .add = add_origin},

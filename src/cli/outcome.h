@@ -7,7 +7,7 @@
  */
 
 struct atoll_cli_outcome {
-    char sandbox_id[40], exec_id[40];
+    char sandbox_id[ATOLL_LINK_ID_MAX], exec_id[ATOLL_LINK_ID_MAX];
     bool capture;                                    /* for --json: keep output, do not write it */
     struct atoll_buf captured[ATOLL_CLIENT_STREAMS]; /* 0 is not used */
     bool truncated[ATOLL_CLIENT_STREAMS];

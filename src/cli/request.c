@@ -9,6 +9,8 @@
 const struct atoll_cli_option atoll_cli_sandbox_options[] = {
     {"template", 0, ATOLL_CLI_TEXT, AT(template), "TEMPLATE",
      "template to create it from (default: host)", NULL},
+    {"name", 0, ATOLL_CLI_TEXT, AT(name), "NAME",
+     "name of the sandbox, which every verb takes in place of its id", NULL},
     {"memory", 'm', ATOLL_CLI_SIZE, AT(memory_bytes), "SIZE", "memory limit (default: 512M)", NULL},
     {"cpus", 0, ATOLL_CLI_DECIMAL, AT(cpus), "N", "CPU limit, such as 0.5 (default: 1)", NULL},
     {"disk", 0, ATOLL_CLI_SIZE, AT(disk_bytes), "SIZE", "disk space limit (default: 256M)", NULL},
@@ -219,6 +221,8 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
     if (r == 0)
         r = atoll_compose_sandbox(request, &o, err);
     if (r == 0)
+        r = atoll_compose_text(request, "name", options->name, err);
+    if (r == 0)
         r = add_registry(request, options->registry_user, err);
     for (size_t i = 0; r == 0 && i < options->volumes.n; i++)
         r = add_volume(request, options->volumes.items[i], err);
@@ -238,6 +242,7 @@ static const struct {
     {"lifetime.leaseSeconds", "lease", ""},
     {"lifetime.cpuSeconds", "cpu-budget", ""},
     {"lifetime.outputBytes", "output-budget", " (in bytes)"},
+    {"name", "name", ""},
     {"template", "template", ""},
     {"provider", "provider", ""},
     {"image", "image", ""},

@@ -64,7 +64,7 @@ const struct atoll_cli_verb atoll_cli_rm = {
     .name = "rm",
     .args = "[OPTION]... [SANDBOX]...",
     .summary = "destroy sandboxes with everything in them",
-    .help = "Prints the ids of the destroyed sandboxes. When it returns, their processes and\n"
+    .help = "Prints what was named and is destroyed. When it returns, their processes and\n"
             "files are gone.\n"
             "\n"
             "Examples:\n"

@@ -1,4 +1,5 @@
-/* The verbs pause, resume, start, stop and restart. */
+/* The verbs pause, resume, start, stop, restart and rename. */
+#include <errno.h>
 #include "cli/collection.h"
 
 struct pause_options {
@@ -141,4 +142,34 @@ const struct atoll_cli_verb atoll_cli_restart = {
     .min_args = 1,
     .max_args = -1,
     .run = run_restart,
+};
+
+static int run_rename(struct atoll_cli *cli, const void *options ATOLL_UNUSED,
+                      int argc ATOLL_UNUSED, char **argv, struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *request = json_pack("{s:s}", "name", argv[1]);
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    struct atoll_link_target target;
+    int r = atoll_link_check_id("sandbox", argv[0], err);
+
+    if (r == 0 && !request)
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EILSEQ, "the name is not valid UTF-8");
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s", argv[0]);
+    if (r == 0)
+        r = atoll_cli_call(cli, "PATCH", target.text, request, &reply, err);
+    return r < 0 || !cli->json ? r : atoll_cli_print_json(reply, err);
+}
+
+const struct atoll_cli_verb atoll_cli_rename = {
+    .name = "rename",
+    .args = "SANDBOX NAME",
+    .summary = "give a sandbox another name",
+    .help = "An empty NAME removes it. A name is unique among the sandboxes of your tenant.\n"
+            "\n"
+            "Example:\n"
+            "  atoll rename $id build-1\n",
+    .min_args = 2,
+    .max_args = 2,
+    .run = run_rename,
 };

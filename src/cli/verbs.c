@@ -28,6 +28,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_start,
     &atoll_cli_stop,
     &atoll_cli_restart,
+    &atoll_cli_rename,
     &atoll_cli_snapshot,
     &atoll_cli_rm,
     &atoll_cli_prune,

@@ -17,21 +17,21 @@ static const struct atoll_cli_word words[] = {
     {.name = "DIRECTORY|TARBALL|-", .source = ATOLL_CLI_FROM_FILES},
     {.name = "DST", .source = ATOLL_CLI_FROM_SIDES},
     {"ENDED-SANDBOX", ATOLL_CLI_FROM_LIST, "/api/artifacts", "artifacts", "sandbox_id",
-     "created_at", ATOLL_ID_LEN},
+     "created_at", ATOLL_ID_LEN, NULL},
     {"EXEC", ATOLL_CLI_FROM_LIST, "/api/sandboxes/%s/execs", "execs", "exec_id", "state",
-     EXEC_ID_LEN},
+     EXEC_ID_LEN, NULL},
     {.name = "FILE", .source = ATOLL_CLI_FROM_FILES},
     {.name = "HOST:SANDBOX", .source = ATOLL_CLI_FROM_FILES},
-    {"KEY", ATOLL_CLI_FROM_LIST, "/api/keys", "keys", "id", "tenant", ATOLL_ID_LEN},
+    {"KEY", ATOLL_CLI_FROM_LIST, "/api/keys", "keys", "id", "tenant", ATOLL_ID_LEN, NULL},
     {.name = "NAME"},
     {.name = "PATH", .source = ATOLL_CLI_FROM_FILES},
     {.name = "PORT"},
-    {"PROVIDER", ATOLL_CLI_FROM_LIST, "/api/providers", "providers", "name", "state", 0},
-    {"SANDBOX", ATOLL_CLI_FROM_LIST, "/api/sandboxes", "sandboxes", "id", "state", ATOLL_ID_LEN},
+    {"PROVIDER", ATOLL_CLI_FROM_LIST, "/api/providers", "providers", "name", "state", 0, NULL},
+    {"SANDBOX", ATOLL_CLI_FROM_LIST, "/api/sandboxes", "sandboxes", "id", "state", 0, "name"},
     {.name = "SRC", .source = ATOLL_CLI_FROM_SIDES},
-    {"TEMPLATE", ATOLL_CLI_FROM_LIST, "/api/templates", "templates", "name", "state", 0},
+    {"TEMPLATE", ATOLL_CLI_FROM_LIST, "/api/templates", "templates", "name", "state", 0, NULL},
     {.name = "VERB", .source = ATOLL_CLI_FROM_VERBS},
-    {"VOLUME", ATOLL_CLI_FROM_LIST, "/api/volumes", "volumes", "name", "provider", 0},
+    {"VOLUME", ATOLL_CLI_FROM_LIST, "/api/volumes", "volumes", "name", "provider", 0, NULL},
     {.name = "WORD"},
 };
 
@@ -146,10 +146,10 @@ int atoll_cli_resolve_args(struct atoll_cli *cli, int argc, char **argv, struct 
         char name[ATOLL_CLI_WORD_MAX];
         const struct atoll_cli_word *word =
             atoll_cli_arg_word(cli->verb, i, name) ? atoll_cli_word_find(name) : NULL;
-        if (!word || word->id_len == 0)
-            continue;
-        r = atoll_cli_word_resolve(cli, word, sandbox, &argv[i], err);
-        sandbox = argv[i];
+        if (word && word->id_len > 0)
+            r = atoll_cli_word_resolve(cli, word, sandbox, &argv[i], err);
+        if (strcmp(name, "SANDBOX") == 0)
+            sandbox = argv[i];
     }
     return r;
 }

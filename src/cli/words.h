@@ -3,7 +3,8 @@
 
 /*
  * The words of usage lines and of option values (SANDBOX, TEMPLATE, FILE …) are the kinds of values: a
- * table says where the values of each come from. Completion offers them, and ids may be abbreviated.
+ * table says where the values of each come from. Completion offers them. The daemon finds sandboxes by name
+ * and by the beginning of their id; other ids are completed here.
  */
 enum atoll_cli_source {
     ATOLL_CLI_FROM_USER, /* cannot be known */
@@ -20,7 +21,8 @@ struct atoll_cli_word {
     /* For FROM_LIST: the request (%s is the sandbox), the array in the answer, and the members of an item
      * that are its id and describe it. */
     const char *target, *array, *id, *detail;
-    size_t id_len; /* of ids that may be abbreviated to a unique prefix; 0: they may not */
+    size_t id_len; /* of ids that we complete from a unique prefix; 0: the daemon does, or none */
+    const char *name_of; /* the member that is the item's other name; NULL: it has none */
 };
 
 #define ATOLL_CLI_WORD_MAX 40

@@ -15,7 +15,7 @@
 struct atoll_client_process {
     struct atoll_client *client; /* borrowed */
     struct atoll_wsc *ws;        /* owned; NULL once hung up */
-    char sandbox_id[40], exec_id[40];
+    char sandbox_id[ATOLL_LINK_ID_MAX], exec_id[ATOLL_LINK_ID_MAX];
     bool pty, started;
     uint64_t
         seen[ATOLL_CLIENT_STREAMS]; /* bytes received: where to resume after a lost connection */

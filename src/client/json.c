@@ -73,7 +73,7 @@ const char *atoll_link_signal_name(int signo, char *out)
 
 int atoll_link_check_id(const char *what, const char *id, struct atoll_error *err)
 {
-    if (id && atoll_text_is_id(id))
+    if (id && atoll_text_is_name(id))
         return 0;
     return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "\"%.80s\" is no %s id",
                       id ? id : "", what);

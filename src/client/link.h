@@ -55,8 +55,11 @@ int atoll_link_websocket(struct atoll_client *client, const char *target, struct
 int atoll_link_daemon_error(struct atoll_client *client, const json_t *message, int status,
                             struct atoll_error *err);
 
-/* INVALID_ARGUMENT unless `id` has the form of an id; `what` ("sandbox", "exec") is for the message. NULL
- * is not valid. */
+/* An id, or the name of a sandbox, with its NUL. */
+#define ATOLL_LINK_ID_MAX 72
+
+/* INVALID_ARGUMENT unless `id` has the form of an id or of a name, which can stand in a path; `what`
+ * ("sandbox", "exec") is for the message. NULL is not valid. */
 int atoll_link_check_id(const char *what, const char *id, struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* Every public function returns with this: fills *ret (ret may be NULL) if r < 0, and returns r.

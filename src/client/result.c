@@ -13,7 +13,7 @@ struct result {
     struct atoll_client_result public; /* first: what the caller has a pointer to */
     json_t *record;                    /* owned */
     char *json;                        /* owned */
-    char sandbox_id[40], exec_id[40];
+    char sandbox_id[ATOLL_LINK_ID_MAX], exec_id[ATOLL_LINK_ID_MAX];
     struct atoll_buf captured[ATOLL_CLIENT_STREAMS];
 };
 

@@ -22,7 +22,7 @@ import pytest
 from conftest import wait_until
 from rest import Rest
 
-VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "wait", "attach", "events",
+VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "wait", "attach", "events",
          "top", "port", "prune", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "template rm", "snapshot",
@@ -133,6 +133,7 @@ def test_every_verb_explains_itself(daemon, verb):
     (["run", "-dt", "--", "sh"], "a detached command has no input"),
     (["run", "--timeout", "5x", "--", "true"], "5x is not a time"),
     (["create", "--label", "x"], "must be K=V"),
+    (["create", "--get-or-create"], "needs --name"),
     (["ls", "--filter", "running"], "must be K=V"),
     (["logs", "--tail", "some", "abc", "def"], "number of lines"),
     (["logs", "--tail", "3", "abc"], "--tail needs an EXEC"),
@@ -244,17 +245,18 @@ def test_an_id_may_be_abbreviated(daemon):
     assert daemon.atoll("exec", short, "echo", "hi").stdout == "hi\n"
     exec_id = json_of(daemon, "logs", sandbox)["execs"][0]["exec_id"]
     assert daemon.atoll("logs", short, exec_id[:10]).stdout == "hi\n"
-    for verb in ("stats", "pause", "resume"):
-        assert sandbox in daemon.atoll(verb, short, check=True).stdout
+    assert short in daemon.atoll("stats", short, check=True).stdout
+    for verb in ("pause", "resume"):
+        assert daemon.atoll(verb, short, check=True).stdout == f"{short}\n"
     assert daemon.atoll("exec", sandbox[:3], "true").returncode == 125  # below four characters
-    assert daemon.atoll("rm", short, check=True).stdout == f"{sandbox}\n"
+    assert daemon.atoll("rm", short, check=True).stdout == f"{short}\n"
 
 
 def test_an_ambiguous_prefix_is_refused(daemon):
-    """Four characters of 36: some of so many sandboxes begin alike. A list is simulated instead."""
+    """The daemon finds sandboxes; ids of other things are found in its lists, and this one is simulated."""
     class Twins(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            body = json.dumps({"sandboxes": [{"id": "abcd1" + "x" * 21}, {"id": "abcd2" + "x" * 21}]})
+            body = json.dumps({"keys": [{"id": "abcd1" + "x" * 21}, {"id": "abcd2" + "x" * 21}]})
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -263,8 +265,43 @@ def test_an_ambiguous_prefix_is_refused(daemon):
         def log_message(self, *args):
             pass
 
-    done = with_server(daemon, Twins, "rm", "abcd")
+    done = with_server(daemon, Twins, "key", "rm", "abcd")
     assert done.returncode == 2 and "beginning of several ids" in done.stderr
+
+
+def test_a_sandbox_has_a_name(daemon, tmp_path):
+    name = "work-" + "1" * 50
+    sandbox = daemon.atoll("create", "--name", name, "--get-or-create", check=True).stdout.strip()
+    try:
+        again = daemon.atoll("create", "--name", name, "--get-or-create", check=True)
+        assert again.stdout.strip() == sandbox
+        taken = daemon.atoll("create", "--name", name)
+        assert taken.returncode == 1 and "already" in taken.stderr
+        listed = daemon.atoll("ls", "--filter", f"name={name}").stdout
+        assert "NAME" in listed and name in listed and sandbox in listed
+        assert name in candidates(daemon, "exec", "work")
+        assert f"{name}:" in candidates(daemon, "cp", "work")
+        (tmp_path / "file").write_text("there and back")
+        daemon.atoll("cp", tmp_path / "file", f"{name}:there", check=True)
+        assert daemon.atoll("cp", f"{name}:there", "-", check=True).stdout == "there and back"
+        done = json.loads(daemon.atoll("exec", "--json", name, "echo", "hi", check=True).stdout)
+        assert done["sandbox_id"] == sandbox and done["stdout"] == "hi\n"
+        exec_id = json_of(daemon, "logs", name)["execs"][0]["exec_id"]
+        assert candidates(daemon, "logs", name, "") == [exec_id]
+        assert daemon.atoll("logs", name, exec_id[:10], check=True).stdout == "hi\n"
+        assert daemon.atoll("wait", name, exec_id, check=True).stdout == "0\n"
+        daemon.atoll("rename", name, "Other.1", check=True)
+        assert daemon.atoll("exec", name, "true").returncode == 125
+        assert json_of(daemon, "inspect", "Other.1")[0]["id"] == sandbox
+        bad = daemon.atoll("create", "--name", "a b")
+        assert bad.returncode == 1 and "--name must" in bad.stderr
+        with popen(daemon, "events", "--since", "1h", "Other.1", stdout=subprocess.PIPE,
+                   text=True) as child:
+            assert f"sandbox.created {sandbox}" in child.stdout.readline()
+            child.kill()
+    finally:
+        daemon.atoll("rm", sandbox, check=True)
+    assert daemon.atoll("run", "--name", "short-lived", "--", "echo", "hi").stdout == "hi\n"
 
 
 # --- what Docker users type
@@ -637,7 +674,7 @@ def test_create_ls_rm(daemon):
     assert shown["limits"]["diskMB"] == 32 and shown["limits"]["pids"] == 50
     assert shown["expires_at"]
     table = daemon.atoll("ls", check=True).stdout
-    assert re.search(rf"{box} +running +native +host .* 64M +0.5 +32M", table)
+    assert re.search(rf"{box} +- +running +native +host .* 64M +0.5 +32M", table)
     assert "\033" not in table
     assert daemon.atoll("exec", box, "--", "sh", "-c", "echo $A").stdout == "b\n"
     assert daemon.atoll("rm", box).stdout == f"{box}\n"

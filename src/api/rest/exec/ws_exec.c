@@ -367,22 +367,20 @@ void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_op
     }
 }
 
-static void greet(struct atoll_ws_exec *x, bool with_sandbox)
+static void greet(struct atoll_ws_exec *x)
 {
     struct atoll_json_out out;
 
     atoll_buf_clear(&x->out);
     atoll_json_out_init(&out, &x->out);
     atoll_json_open(&out, NULL, '{');
-    if (with_sandbox)
-        atoll_json_text(&out, "sandbox_id", x->sandbox_id);
+    atoll_json_text(&out, "sandbox_id", x->sandbox_id);
     atoll_json_text(&out, "exec_id", x->exec_id);
     atoll_json_close(&out, '}');
     send_text(x, &x->out);
 }
 
-void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool takes_input,
-                        bool with_sandbox)
+void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool takes_input)
 {
     const struct atoll_exec_pump_config config = {.ops = &pump_ops,
                                                   .arg = x,
@@ -396,7 +394,7 @@ void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool t
     atoll_exec_get(exec, &view);
     (void)snprintf(x->exec_id, sizeof(x->exec_id), "%s", view.id);
     x->takes_input = takes_input;
-    greet(x, with_sandbox);
+    greet(x);
     if (atoll_exec_pump_open(&x->pump, exec, &config, &error) < 0) {
         atoll_ws_exec_fail(x, &error);
         return;

@@ -50,10 +50,9 @@ struct atoll_ws_exec {
  * call has been answered and x freed by ops->free. */
 void atoll_ws_exec_accept(struct atoll_ws_exec *x, const struct atoll_ws_exec_ops *ops,
                           struct atoll_api_call *call);
-/* Call when the command runs: sends its id to the client and starts to carry data.
- * `with_sandbox`: sends the sandbox's id, too. */
-void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool takes_input,
-                        bool with_sandbox);
+/* Call when the command runs: sends its id and that of its sandbox to the client and starts to carry
+ * data. */
+void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool takes_input);
 /* Sends {"progress":…}: the current step before the command runs. */
 void atoll_ws_exec_progress(struct atoll_ws_exec *x, const char *text);
 /* Sends {"error":…} and closes. */

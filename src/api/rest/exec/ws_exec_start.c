@@ -22,7 +22,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     } else {
         atoll_rest_input_send(exec, &s->input);
         if (s->x.ws)
-            atoll_ws_exec_bind(&s->x, exec, s->input.open, false);
+            atoll_ws_exec_bind(&s->x, exec, s->input.open);
     }
     atoll_body_done(&s->body);
     atoll_ws_exec_release(&s->x);

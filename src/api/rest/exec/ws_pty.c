@@ -32,7 +32,7 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     if (error)
         atoll_ws_exec_fail(&p->x, error);
     else if (p->x.ws)
-        atoll_ws_exec_bind(&p->x, exec, true, false);
+        atoll_ws_exec_bind(&p->x, exec, true);
     atoll_ws_exec_release(&p->x);
 }
 
@@ -52,7 +52,7 @@ static void come_back(struct ws_pty *p)
         exec = NULL;
     }
     if (exec)
-        atoll_ws_exec_bind(&p->x, exec, true, false);
+        atoll_ws_exec_bind(&p->x, exec, true);
     else
         atoll_ws_exec_fail(&p->x, &error);
 }

@@ -25,7 +25,7 @@ static void run_started(struct atoll_run *run, struct atoll_exec *exec)
     struct ws_run *s = of_run(run);
 
     memcpy(s->x.sandbox_id, run->sandbox_id, sizeof(s->x.sandbox_id));
-    atoll_ws_exec_bind(&s->x, exec, run->input.open, true);
+    atoll_ws_exec_bind(&s->x, exec, run->input.open);
 }
 
 static void run_progress(struct atoll_run *run, const char *text)
