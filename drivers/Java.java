@@ -285,7 +285,10 @@ public class Java {
         }
     }
 
-    /** What the code prints: sent at the end of each line, or when it is asked to finish. */
+    /**
+     * What the code prints: sent at the end of each line, or when it is asked to finish. The newline
+     * at the end is sent by itself, as E2B's interpreter does, whose clients compare the first piece.
+     */
     class Output extends OutputStream {
         final String kind;
         final CharsetDecoder decoder = StandardCharsets.UTF_8.newDecoder()
@@ -313,8 +316,12 @@ public class Java {
                 decode();
             }
             int end = waiting.lastIndexOf("\n") + 1;
-            if (end > 0 || waiting.length() > PIECE)
-                send(end > 0 ? end : waiting.length());
+            if (end > 1)
+                send(end - 1);
+            if (end > 0)
+                send(1);
+            else if (waiting.length() > PIECE)
+                send(waiting.length());
         }
 
         void decode() {

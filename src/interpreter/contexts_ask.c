@@ -3,6 +3,7 @@
 #include <string.h>
 #include "engine/json_memory.h"
 #include "interpreter/contexts_internal.h"
+#include "interpreter/explain.h"
 
 void atoll_execution_free(struct atoll_execution *e)
 {
@@ -117,6 +118,7 @@ struct atoll_execution *atoll_context_execute(struct atoll_context *c,
         return NULL;
     }
     e->timeout_ms = run->timeout_ms;
+    e->is_command = atoll_code_is_command(run->code, run->code_len);
     e->events = *events;
     e->arg = arg;
     id = e->id;

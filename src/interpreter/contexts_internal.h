@@ -104,7 +104,8 @@ struct atoll_execution {
     bool counted, failed; /* a count line, an error line was delivered */
     bool warned;          /* a warning about an invalid line was delivered */
     bool timed_out, paused;
-    bool ending; /* detached from the context: its last callback is running or due */
+    bool is_command; /* the code looks like a command line */
+    bool ending;     /* detached from the context: its last callback is running or due */
 };
 
 /* The interpreter of a context. Outlives the context until no operation is in progress. */

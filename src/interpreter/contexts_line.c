@@ -7,6 +7,7 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "engine/json_memory.h"
+#include "interpreter/explain.h"
 
 #define KEEP_BYTES ATOLL_LINE_SHORT_MAX /* an empty buffer larger than this is freed */
 
@@ -375,4 +376,29 @@ char *atoll_line_rename_error(const char *json, size_t n, const char *name, cons
     (void)json_object_set_new(root, "name", text_of(name));
     (void)json_object_set_new(root, "value", text_of(value));
     return made(root);
+}
+
+static void add_text(json_t *root, const char *field, const char *separator, const char *text)
+{
+    const char *before = json_string_value(json_object_get(root, field));
+    json_t *whole = json_sprintf("%s%s%s", before ? before : "", separator, text);
+
+    if (whole)
+        (void)json_object_set_new(root, field, whole);
+}
+
+char *atoll_line_hint_error(char *json)
+{
+    json_t *root = atoll_json_load(json, strlen(json), JSON_ALLOW_NUL, NULL);
+    const char *name = json_string_value(json_object_get(root, "name"));
+    const char *hint = name ? atoll_command_hint(name) : NULL;
+
+    if (hint) {
+        add_text(root, "value", "; ", hint);
+        add_text(root, "traceback", "\nHint: ", hint);
+        free(json);
+        return made(root);
+    }
+    json_decref(root);
+    return json;
 }

@@ -59,5 +59,7 @@ void atoll_line_done(struct atoll_line *line);
 /* Lines made by the daemon, malloced. Text that is not UTF-8 is replaced. */
 char *atoll_line_make_error(const char *name, const char *value, const char *traceback);
 char *atoll_line_make_stderr(const char *text);
+/* Adds what atoll_command_hint() says to an error line, which it takes and returns. */
+char *atoll_line_hint_error(char *json);
 /* Copies an error line with another name and value; keeps its traceback. */
 char *atoll_line_rename_error(const char *json, size_t n, const char *name, const char *value);

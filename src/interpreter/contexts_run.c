@@ -196,6 +196,8 @@ static void take_line(struct atoll_context *c, struct atoll_line *line)
         free(json);
         json = renamed;
     }
+    if (line->kind == ATOLL_LINE_ERROR && e->is_command)
+        json = atoll_line_hint_error(json);
     emit(c, line->kind, json);
     if (line->kind == ATOLL_LINE_COUNT)
         report_lost(c);

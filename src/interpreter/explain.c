@@ -173,6 +173,73 @@ static bool explain_uncaught(const char *language, const struct text *t,
     return false;
 }
 
+/* Code that is a command line. */
+
+static const char *const commands[] = {
+    "apt",   "apt-get", "awk",    "bash",   "bun",     "cargo", "cat",   "cd",     "chmod",
+    "chown", "cp",      "curl",   "deno",   "df",      "du",    "echo",  "env",    "find",
+    "gcc",   "git",     "go",     "grep",   "head",    "java",  "javac", "kill",   "ls",
+    "make",  "mkdir",   "mv",     "node",   "npm",     "npx",   "pip",   "pip3",   "pnpm",
+    "ps",    "pwd",     "pytest", "python", "python3", "rm",    "sed",   "sh",     "sudo",
+    "tail",  "tar",     "touch",  "unzip",  "uv",      "wget",  "which", "whoami", "yarn",
+};
+
+static bool is_command_line(const struct line *l)
+{
+    const char *p = l->start;
+    size_t n;
+
+    while (p < l->end && *p != ' ' && *p != '\t' && *p != '\r')
+        p++;
+    n = (size_t)(p - l->start);
+    if (starts_with(l, "./"))
+        return n > 2;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(commands); i++)
+        if (strlen(commands[i]) == n && memcmp(l->start, commands[i], n) == 0)
+            return true;
+    return false;
+}
+
+bool atoll_code_is_command(const char *code, size_t n)
+{
+    const struct text t = {code, code + n};
+    bool found = false;
+    struct line l;
+
+    for (const char *p = t.start; line_at(&t, p, &l); p = l.end + 1) {
+        while (l.start < l.end && isspace((unsigned char)*l.start))
+            l.start++;
+        if (l.start == l.end || *l.start == '#')
+            continue;
+        if (!is_command_line(&l))
+            return false;
+        found = true;
+    }
+    return found;
+}
+
+/* "ls -la" is a difference of two unknown names. */
+const char *atoll_command_hint(const char *exception)
+{
+    static const char *const exceptions[] = {"SyntaxError", "NameError", "ReferenceError",
+                                             "CompilationError"};
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(exceptions); i++)
+        if (strcmp(exception, exceptions[i]) == 0)
+            return "this looks like a shell command; run it as a command (commands.run() of "
+                   "E2B's SDKs, POST /api/sandboxes/{id}/execs, atoll exec) or with language bash";
+    return NULL;
+}
+
+void atoll_session_hint(struct atoll_session_error *error)
+{
+    const char *hint = atoll_command_hint(error->name);
+    size_t n = strlen(error->value);
+
+    if (hint)
+        (void)snprintf(error->value + n, sizeof(error->value) - n, "; %s", hint);
+}
+
 static void say(struct atoll_session_error *ret, const char *name, const char *fmt, ...)
     ATOLL_PRINTF(3, 4);
 

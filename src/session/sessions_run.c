@@ -77,6 +77,8 @@ static void tell(struct run *run)
                               result.streams[ATOLL_STREAM_STDERR].bytes,
                               result.streams[ATOLL_STREAM_STDERR].len, &result.error);
     }
+    if (!run->in_context && atoll_code_is_command(run->execute->code, run->execute->code_len))
+        atoll_session_hint(&result.error);
     run->done(run->arg, &result, NULL);
     free(artifacts);
 }

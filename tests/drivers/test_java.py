@@ -12,6 +12,8 @@ def test_values_and_output(driver):
     assert driver.value('String s = "a\\"b\\né"; s') == 'a"b\né'
     done = driver.run('System.out.println("out"); System.err.println("err"); System.out.print("p")')
     assert (done.stdout, done.stderr) == ("out\np", "err\n")
+    assert done.texts("stdout") == ["out", "\n", "p"]
+    assert driver.run('System.out.println()').texts("stdout") == ["\n"]
     assert driver.run("int x = 5;").results == [] and driver.run("x = 6").results == []
 
 

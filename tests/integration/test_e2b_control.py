@@ -1,7 +1,9 @@
 """E2B's control plane, as its SDKs of both generations speak it: plain HTTP, no SDK needed."""
 
 import base64
+import contextlib
 import json
+import sqlite3
 import time
 from urllib.parse import quote
 
@@ -194,11 +196,16 @@ def test_bad_requests(api):
 
 
 def test_unknown_fields_and_headers_are_tolerated(service, made, api):
-    _, address = service
+    daemon, address = service
     made(mcp={}, somethingNew={"x": 1}, autoResume={"enabled": False, "new": 1}, iam=None)
-    team = Rest(address, {**api.headers, "X-Team-ID": "t1", "X-Whatever": "x"})
+    team = Rest(address, {**api.headers, "X-Team-ID": "t1", "X-Whatever": "x",
+                          "X-Supabase-Team": "kept-team", "X-Supabase-Token": "a-secret-token"})
     sandbox = team.post("/v2/sandboxes", {"templateID": "base"})
     assert sandbox.status == 201
+    with contextlib.closing(sqlite3.connect(daemon.state / "atoll.db")) as store:
+        kept, = store.execute("SELECT facade FROM sandboxes WHERE id = ?",
+                              [sandbox.json["sandboxID"]]).fetchone()
+    assert json.loads(kept)["team"] == {"X-Team-ID": "t1", "X-Supabase-Team": "kept-team"}
     api.delete(f"/sandboxes/{sandbox.json['sandboxID']}")
 
 

@@ -68,6 +68,11 @@ def test_execute(box):
     assert text(box.run("os.environ['A']", env_vars={"A": "b"})) == ["b"]
     lines = box.run("raise ValueError('v')", language="Python")
     assert {"name": "ValueError", "value": "v"}.items() <= lines[1].items()
+    for language, code in (("python", "pip install x"), ("python", "ls -la"), (
+            "javascript", "npm install left-pad")):
+        error = box.run(code, language=language)[1]
+        assert "looks like a shell command" in error["value"]
+        assert error["traceback"].splitlines()[-1].startswith("Hint: ")
 
 
 def test_contexts(box):

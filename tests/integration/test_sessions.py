@@ -196,6 +196,10 @@ def test_python_errors(python):
     assert got["error"]["evidence"]["usage"] is None  # its process ran other code, too
     got = python.run("x = (")
     assert got["error"]["name"] == "SyntaxError"
+    assert "shell command" not in got["error"]["value"]
+    for code in ("python app.py", "pip install x", "ls -la"):
+        got = python.run(code)
+        assert "looks like a shell command" in got["error"]["value"], got["error"]
     got = python.run("import sys\nsys.exit(3)")
     assert (got["error"]["name"], got["error"]["value"], got["exit_code"]) == ("ExitCode", "3", 3)
     got = python.run("import os\nos.kill(os.getpid(), 11)")

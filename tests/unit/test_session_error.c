@@ -96,12 +96,39 @@ static void test_records(void **state)
     expect(&e, "Lost", "nobody knows", "");
 }
 
+static bool is_command(const char *code)
+{
+    return atoll_code_is_command(code, strlen(code));
+}
+
+static void test_commands(void **state)
+{
+    struct atoll_session_error e = {.name = "SyntaxError", .value = "invalid syntax"};
+
+    (void)state;
+    assert_true(is_command("python app.py"));
+    assert_true(is_command("  ls -la\n"));
+    assert_true(is_command("# first\ncd /tmp\r\n\n./configure && make"));
+    assert_false(is_command(""));
+    assert_false(is_command("# nothing"));
+    assert_false(is_command("def f(:"));
+    assert_false(is_command("ls -la\nx = 1"));
+    assert_false(is_command("pipeline 5"));
+    atoll_session_hint(&e);
+    assert_non_null(strstr(e.value, "invalid syntax; this looks like a shell command"));
+    (void)strcpy(e.name, "ValueError");
+    (void)strcpy(e.value, "bad");
+    atoll_session_hint(&e);
+    assert_string_equal(e.value, "bad");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_python),
         cmocka_unit_test(test_node),
         cmocka_unit_test(test_records),
+        cmocka_unit_test(test_commands),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

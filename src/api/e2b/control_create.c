@@ -124,9 +124,10 @@ static int check(const struct atoll_api_call *call, const struct request *q,
 
 /* Facts. */
 
+/* The token that comes with X-Supabase-Team is a secret and is not among them. */
 static json_t *team_headers(const struct atoll_api_call *call)
 {
-    static const char *const names[] = {"X-Team-ID", "X-Project-ID"};
+    static const char *const names[] = {"X-Team-ID", "X-Project-ID", "X-Supabase-Team"};
     json_t *kept = NULL;
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++) {
