@@ -16,22 +16,13 @@
 
 /* The api-key file, which holds the first key. */
 
-/* Writes a temporary file and renames it, so that a crash cannot leave a partial key. */
 static int write_key(int state_fd, const char *key)
 {
-    static const char temp[] = KEY_FILE ".new";
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
-    int r;
+    char line[ATOLL_KEY_LEN + 2];
+    int n = snprintf(line, sizeof(line), "%s\n", key);
+    int r = atoll_fd_replace_file(state_fd, KEY_FILE, line, (size_t)n);
 
-    (void)unlinkat(state_fd, temp, 0);
-    fd = openat(state_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return -errno;
-    r = atoll_fd_write_all(fd, key, strlen(key));
-    if (r == 0)
-        r = atoll_fd_write_all(fd, "\n", 1);
-    if (r == 0 && (fsync(fd) < 0 || renameat(state_fd, temp, state_fd, KEY_FILE) < 0))
-        r = -errno;
+    OPENSSL_cleanse(line, sizeof(line));
     return r;
 }
 

@@ -352,3 +352,12 @@ int atoll_fields_decode(struct atoll_body *body, const json_t *object, const cha
     }
     return 0;
 }
+
+int atoll_body_decode(struct atoll_body *body, const void *bytes, size_t n,
+                      const struct atoll_field *table, void *into, struct atoll_error *err)
+{
+    const struct atoll_field_set set = {table, into};
+    int r = atoll_body_parse(body, bytes, n, err);
+
+    return r < 0 ? r : atoll_fields_decode(body, body->root, "", &set, 1, err);
+}

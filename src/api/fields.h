@@ -75,6 +75,11 @@ int atoll_fields_decode(struct atoll_body *body, const json_t *object, const cha
                         const struct atoll_field_set *sets, size_t count,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* Parses a body and decodes it into one struct. */
+int atoll_body_decode(struct atoll_body *body, const void *bytes, size_t n,
+                      const struct atoll_field *table, void *into,
+                      struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* For a row ATOLL_FIELD_JSON: seconds, fractions included, of at most 31 days. A value of NULL
  * leaves *ret_ms as it is. */
 int atoll_fields_timeout(const json_t *value, const char *name, uint32_t *ret_ms,

@@ -15,24 +15,6 @@
 
 #define SECRET_FILE "url-secret"
 
-static int make_secret(uint8_t *secret, int state_fd)
-{
-    static const char temp[] = SECRET_FILE ".new";
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
-    int r;
-
-    /* Writes a temporary file and renames it, so that a crash cannot leave a partial secret. */
-    (void)unlinkat(state_fd, temp, 0);
-    fd = openat(state_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return -errno;
-    atoll_rand_bytes(secret, ATOLL_URL_SECRET_BYTES);
-    r = atoll_fd_write_all(fd, secret, ATOLL_URL_SECRET_BYTES);
-    if (r == 0 && (fsync(fd) < 0 || renameat(state_fd, temp, state_fd, SECRET_FILE) < 0))
-        r = -errno;
-    return r;
-}
-
 int atoll_signed_url_load(uint8_t *secret, int state_fd, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int fd =
@@ -43,7 +25,8 @@ int atoll_signed_url_load(uint8_t *secret, int state_fd, struct atoll_error *err
     if (fd < 0 && errno != ENOENT)
         return atoll_fail_errno(err, errno, "opening the file " SECRET_FILE);
     if (fd < 0) {
-        r = make_secret(secret, state_fd);
+        atoll_rand_bytes(secret, ATOLL_URL_SECRET_BYTES);
+        r = atoll_fd_replace_file(state_fd, SECRET_FILE, secret, ATOLL_URL_SECRET_BYTES);
         return r < 0 ? atoll_fail_errno(err, -r, "writing the file " SECRET_FILE) : 0;
     }
     if (fstat(fd, &st) < 0)

@@ -10,18 +10,24 @@ static int code_of(int errnum)
     return errnum > 0 ? -errnum : -EIO;
 }
 
+static ATOLL_PRINTF(4, 0) void fill(struct atoll_error *err, enum atoll_error_kind kind, int errnum,
+                                    const char *fmt, va_list ap)
+{
+    err->kind = kind;
+    err->errnum = errnum;
+    err->retry_ms = 0;
+    err->another = false;
+    err->hint[0] = '\0';
+    (void)vsnprintf(err->text, sizeof(err->text), fmt, ap);
+}
+
 int atoll_fail(struct atoll_error *err, enum atoll_error_kind kind, int errnum, const char *fmt,
                ...)
 {
     if (err) {
         va_list ap;
-        err->kind = kind;
-        err->errnum = errnum;
-        err->retry_ms = 0;
-        err->another = false;
-        err->hint[0] = '\0';
         va_start(ap, fmt);
-        (void)vsnprintf(err->text, sizeof(err->text), fmt, ap);
+        fill(err, kind, errnum, fmt, ap);
         va_end(ap);
     }
     return code_of(errnum);
@@ -32,13 +38,8 @@ int atoll_fail_errno(struct atoll_error *err, int errnum, const char *fmt, ...)
     if (err) {
         va_list ap;
         size_t len;
-        err->kind = ATOLL_ERR_INTERNAL;
-        err->errnum = errnum;
-        err->retry_ms = 0;
-        err->another = false;
-        err->hint[0] = '\0';
         va_start(ap, fmt);
-        (void)vsnprintf(err->text, sizeof(err->text), fmt, ap);
+        fill(err, ATOLL_ERR_INTERNAL, errnum, fmt, ap);
         va_end(ap);
         len = strlen(err->text);
         (void)snprintf(err->text + len, sizeof(err->text) - len, ": %s", strerror(errnum));

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 int atoll_fd_write_all(int fd, const void *bytes, size_t n)
@@ -80,6 +82,26 @@ int atoll_fd_write_file(int dirfd, const char *path, const char *text)
     if (w < 0)
         return -errno;
     return (size_t)w == len ? 0 : -EIO;
+}
+
+int atoll_fd_replace_file(int dirfd, const char *path, const void *bytes, size_t n)
+{
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    char temp[256];
+    int r;
+
+    if ((size_t)snprintf(temp, sizeof(temp), "%s.new", path) >= sizeof(temp))
+        return -ENAMETOOLONG;
+    (void)unlinkat(dirfd, temp, 0);
+    fd = openat(dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return -errno;
+    r = atoll_fd_write_all(fd, bytes, n);
+    if (r == 0 && (fchmod(fd, 0600) < 0 || fsync(fd) < 0 || renameat(dirfd, temp, dirfd, path) < 0))
+        r = -errno;
+    if (r < 0)
+        (void)unlinkat(dirfd, temp, 0);
+    return r;
 }
 
 int atoll_fd_set_nonblock(int fd, bool on)

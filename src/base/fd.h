@@ -15,6 +15,10 @@ int atoll_fd_read_all(int fd, void *bytes, size_t n) ATOLL_MUST_CHECK;
 int atoll_fd_read_file(int dirfd, const char *path, char *buf, size_t cap) ATOLL_MUST_CHECK;
 /* Opens an existing file below dirfd and writes text with one write(2), as procfs and cgroupfs need. */
 int atoll_fd_write_file(int dirfd, const char *path, const char *text) ATOLL_MUST_CHECK;
+/* Writes a file for its owner only, by way of a temporary file named path.new: after a crash it is
+ * whole, or as it was before. Waits for the disk. */
+int atoll_fd_replace_file(int dirfd, const char *path, const void *bytes,
+                          size_t n) ATOLL_MUST_CHECK;
 int atoll_fd_set_nonblock(int fd, bool on) ATOLL_MUST_CHECK;
 
 /* Most descriptors in one of our messages, and in any message (SCM_MAX_FD of the kernel). */

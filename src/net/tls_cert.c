@@ -176,21 +176,10 @@ static X509 *make_cert(EVP_PKEY *key, const struct pair *issuer, const char *nam
 
 static int write_pem(int dir_fd, const char *name, BIO *pem, struct atoll_error *err)
 {
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
-    char temporary[32], *bytes;
+    char *bytes;
     long n = BIO_get_mem_data(pem, &bytes);
-    int r = 0;
+    int r = atoll_fd_replace_file(dir_fd, name, bytes, (size_t)n);
 
-    (void)snprintf(temporary, sizeof(temporary), "%s.new", name);
-    if (unlinkat(dir_fd, temporary, 0) < 0 && errno != ENOENT)
-        return atoll_fail_errno(err, errno, "remove tls/%s", temporary);
-    fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return atoll_fail_errno(err, errno, "create tls/%s", temporary);
-    r = atoll_fd_write_all(fd, bytes, (size_t)n);
-    if (r == 0 &&
-        (fchmod(fd, 0600) < 0 || fsync(fd) < 0 || renameat(dir_fd, temporary, dir_fd, name) < 0))
-        r = -errno;
     return r < 0 ? atoll_fail_errno(err, -r, "write tls/%s", name) : 0;
 }
 

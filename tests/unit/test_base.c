@@ -1,17 +1,22 @@
 /*
- * Unit tests of the data structures in src/base: error, buf, map, list.
+ * Unit tests of src/base: error, buf, map, list, fd.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/shares.h"
@@ -373,6 +378,36 @@ static void shares_leave_everybody_a_part(void **state)
     atoll_shares_done(&shares);
 }
 
+static void files_are_replaced_whole(void **state)
+{
+    char dir[] = "/tmp/atoll-base-XXXXXX", text[16];
+    struct stat st;
+    int fd;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    /* What a daemon left that died while it wrote. */
+    assert_int_equal(symlinkat("elsewhere", fd, "file.new"), 0);
+    assert_int_equal(atoll_fd_replace_file(fd, "file", "first", 5), 0);
+    assert_int_equal(atoll_fd_replace_file(fd, "file", "2nd", 3), 0);
+    assert_int_equal(atoll_fd_read_file(fd, "file", text, sizeof(text)), 3);
+    assert_string_equal(text, "2nd");
+    assert_int_equal(fstatat(fd, "file", &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(st.st_mode, S_IFREG | 0600);
+    assert_int_equal(faccessat(fd, "file.new", F_OK, AT_SYMLINK_NOFOLLOW), -1);
+    assert_int_equal(faccessat(fd, "elsewhere", F_OK, 0), -1);
+    /* A failure leaves the file as it was, and nothing else. */
+    assert_int_equal(mkdirat(fd, "full", 0700), 0);
+    assert_true(atoll_fd_replace_file(fd, "full", "x", 1) < 0);
+    assert_int_equal(faccessat(fd, "full.new", F_OK, AT_SYMLINK_NOFOLLOW), -1);
+    assert_int_equal(unlinkat(fd, "full", AT_REMOVEDIR), 0);
+    assert_int_equal(unlinkat(fd, "file", 0), 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void list_keeps_order(void **state)
 {
     struct atoll_list head;
@@ -436,6 +471,7 @@ int main(void)
         cmocka_unit_test(map_tombstones_hide_nothing_and_do_not_pile_up),
         cmocka_unit_test(map_walk_may_remove_what_it_meets),
         cmocka_unit_test(shares_leave_everybody_a_part),
+        cmocka_unit_test(files_are_replaced_whole),
         cmocka_unit_test(list_keeps_order),
         cmocka_unit_test(list_remove_is_safe_twice_and_while_walking),
     };

@@ -17,11 +17,8 @@ void atoll_e2b_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (!sandbox) {
-        atoll_api_fail(call, &error);
+    if (!atoll_api_reply_begin(call, sandbox ? NULL : &error, &buf, &out))
         return;
-    }
-    atoll_api_reply_init(&buf, &out);
     atoll_e2b_view_sandbox(&out, call->api, sandbox, true);
     atoll_api_reply(call, 200, &out);
 }

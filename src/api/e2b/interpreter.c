@@ -174,7 +174,6 @@ static void create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 #undef AT
     struct atoll_context_create request = {
         .sandbox_id = call->params.id, .language = DEFAULT_LANGUAGE, .cwd = CWD, .user = USER};
-    const struct atoll_field_set set = {fields, &request};
     struct atoll_contexts *contexts = atoll_api_contexts(call);
     struct atoll_body body;
     struct atoll_error error;
@@ -182,9 +181,7 @@ static void create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 
     if (!contexts)
         return;
-    r = atoll_body_parse(&body, bytes, n, &error);
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
+    r = atoll_body_decode(&body, bytes, n, fields, &request, &error);
     if (r == 0)
         atoll_contexts_create(contexts, &request, created, call);
     else
@@ -253,10 +250,10 @@ static const struct atoll_field request_fields[] = {
 };
 #undef AT
 
-static int take_request(struct atoll_body *body, struct request *ret, struct atoll_error *err)
+static int take_request(struct atoll_body *body, const uint8_t *bytes, size_t n,
+                        struct request *ret, struct atoll_error *err)
 {
-    const struct atoll_field_set set = {request_fields, ret};
-    int r = atoll_fields_decode(body, body->root, "", &set, 1, err);
+    int r = atoll_body_decode(body, bytes, n, request_fields, ret, err);
 
     if (r == 0 && !ret->code)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "code is missing: a string");
@@ -293,14 +290,10 @@ static void execute(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
     struct request q = {0};
     struct atoll_body body;
     struct atoll_error error;
-    int r;
 
     if (!contexts)
         return;
-    r = atoll_body_parse(&body, bytes, n, &error);
-    if (r == 0)
-        r = take_request(&body, &q, &error);
-    if (r == 0)
+    if (take_request(&body, bytes, n, &q, &error) == 0)
         run(call, contexts, &q);
     else
         atoll_api_fail(call, &error);

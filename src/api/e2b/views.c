@@ -197,11 +197,8 @@ void atoll_e2b_done(void *arg, const struct atoll_error *error)
 int atoll_e2b_decode(struct atoll_body *body, const uint8_t *bytes, size_t n,
                      const struct atoll_field *table, void *into, struct atoll_error *err)
 {
-    const struct atoll_field_set set = {table, into};
-    int r = atoll_body_parse(body, bytes, n, err);
+    int r = atoll_body_decode(body, bytes, n, table, into, err);
 
-    if (r == 0)
-        r = atoll_fields_decode(body, body->root, "", &set, 1, err);
     if (r < 0)
         atoll_body_done(body);
     return r;

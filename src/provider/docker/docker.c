@@ -404,7 +404,6 @@ static struct atoll_sync_provider *docker_free(struct atoll_sync_provider *p)
 static int load_id(struct atoll_docker *d, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int dir = ATOLL_NO_FD;
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
     int r;
 
     if (mkdir(d->state_dir, 0700) < 0 && errno != EEXIST)
@@ -416,10 +415,7 @@ static int load_id(struct atoll_docker *d, struct atoll_error *err)
     if (r == ATOLL_UUID_LEN)
         return 0;
     atoll_rand_uuid(d->daemon_id);
-    fd = openat(dir, "id.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    r = fd < 0 ? -errno : atoll_fd_write_all(fd, d->daemon_id, ATOLL_UUID_LEN);
-    if (r == 0 && (fsync(fd) < 0 || renameat(dir, "id.new", dir, "id") < 0))
-        r = -errno;
+    r = atoll_fd_replace_file(dir, "id", d->daemon_id, ATOLL_UUID_LEN);
     return r < 0 ? atoll_fail_errno(err, -r, "id of the Docker provider") : 0;
 }
 

@@ -101,15 +101,12 @@ static int parse_start(struct start *s, const uint8_t *bytes, size_t n,
                        struct atoll_exec_start *ret_start, struct atoll_error *err)
 {
     struct atoll_rest_exec request = {0};
-    struct atoll_field_set set = {atoll_rest_exec_fields, &request};
     int r = atoll_api_query_flag(s->call, "wait", &s->wait, err);
 
     if (r == 0)
         r = atoll_api_query_flag(s->call, "stream", &s->stream, err);
     if (r == 0)
-        r = atoll_body_parse(&s->body, bytes, n, err);
-    if (r == 0)
-        r = atoll_fields_decode(&s->body, s->body.root, "", &set, 1, err);
+        r = atoll_body_decode(&s->body, bytes, n, atoll_rest_exec_fields, &request, err);
     if (r == 0)
         r = atoll_rest_exec_check(&request, ret_start, &s->input, err);
     if (r == 0 && s->wait && s->input.open)

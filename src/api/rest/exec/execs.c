@@ -116,15 +116,12 @@ void atoll_rest_exec_get(struct atoll_api_call *call, const uint8_t *body ATOLL_
 void atoll_rest_exec_signal(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct atoll_rest_signal request = {0};
-    struct atoll_field_set set = {atoll_rest_signal_fields, &request};
     struct atoll_exec *exec;
     struct atoll_body body;
     struct atoll_error error;
     int signo = 0;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, atoll_rest_signal_fields, &request, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0)
         r = atoll_rest_signal_check(&request, &signo, &error);
     if (r < 0)
@@ -137,14 +134,11 @@ void atoll_rest_exec_signal(struct atoll_api_call *call, const uint8_t *bytes, s
 void atoll_rest_exec_resize(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct atoll_rest_size size = {0};
-    struct atoll_field_set set = {atoll_rest_size_fields, &size};
     struct atoll_exec *exec;
     struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, atoll_rest_size_fields, &size, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0)
         r = atoll_rest_size_check(&size, &error);
     if (r < 0)

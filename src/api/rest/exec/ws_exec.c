@@ -258,13 +258,10 @@ static int act(struct atoll_ws_exec *x, const struct control *c, struct atoll_er
 static void on_control(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
 {
     struct control control = {0};
-    struct atoll_field_set set = {control_fields, &control};
     struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, control_fields, &control, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0)
         r = act(x, &control, &error);
     if (r < 0)

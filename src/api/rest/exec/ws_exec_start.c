@@ -32,13 +32,10 @@ static void start(struct atoll_ws_exec *x, const uint8_t *bytes, size_t n)
 {
     struct ws_exec_start *s = (struct ws_exec_start *)x;
     struct atoll_rest_exec request = {0};
-    struct atoll_field_set set = {atoll_rest_exec_fields, &request};
     struct atoll_exec_start what;
     struct atoll_error error;
-    int r = atoll_body_parse(&s->body, bytes, n, &error);
+    int r = atoll_body_decode(&s->body, bytes, n, atoll_rest_exec_fields, &request, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&s->body, s->body.root, "", &set, 1, &error);
     if (r == 0)
         r = atoll_rest_exec_check(&request, &what, &s->input, &error);
     if (r < 0) {

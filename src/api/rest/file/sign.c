@@ -98,14 +98,11 @@ static void reply_url(struct atoll_api_call *call, const struct atoll_signed_url
 void atoll_rest_file_sign(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct sign_request request = {.user = "", .method = "GET", .mode = "", .expires_s = DEFAULT_S};
-    struct atoll_field_set set = {sign_fields, &request};
     struct atoll_signed_url url;
     struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, sign_fields, &request, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0)
         r = check(call, &request, &url, &error);
     if (r == 0 && !atoll_rest_find_sandbox(call, &error))

@@ -88,15 +88,12 @@ static int take_value(const struct set_fields *f, const uint8_t **ret, size_t *r
 void atoll_rest_xattr_set(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct set_fields f = {0};
-    struct atoll_field_set set = {set_fields, &f};
     const uint8_t *value = NULL;
     struct atoll_body body;
     struct atoll_error error;
     size_t len = 0;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, set_fields, &f, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0 && (!f.path || !f.name))
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "path and name are both needed: the file and the attribute");

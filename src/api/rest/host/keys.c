@@ -71,7 +71,6 @@ static int decode(const struct key_fields *fields, const char **ret_tenant,
 void atoll_rest_key_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct key_fields fields = {0};
-    struct atoll_field_set set = {key_fields, &fields};
     char key[ATOLL_KEY_LEN + 1];
     struct atoll_key_view view;
     struct atoll_error error;
@@ -80,10 +79,8 @@ void atoll_rest_key_create(struct atoll_api_call *call, const uint8_t *bytes, si
     struct atoll_body body;
     struct atoll_buf buf;
     struct atoll_json_out out;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, key_fields, &fields, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0)
         r = decode(&fields, &tenant, &scope, &error);
     if (r == 0)

@@ -36,13 +36,10 @@ static const struct atoll_field pause_fields[] = {
 void atoll_rest_sandbox_pause(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct pause_request request = {.keep_processes = true};
-    struct atoll_field_set set = {pause_fields, &request};
     struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, pause_fields, &request, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     atoll_body_done(&body);
     if (r < 0)
         atoll_api_fail(call, &error);

@@ -19,33 +19,13 @@ static const struct atoll_field timeout_table[] = {
     {0},
 };
 
-/* Answers with the current state of the sandbox. */
-static void reply_sandbox(struct atoll_api_call *call)
-{
-    struct atoll_error error;
-    const struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, &error);
-    struct atoll_buf buf;
-    struct atoll_json_out out;
-
-    if (!sandbox) {
-        atoll_api_fail(call, &error);
-        return;
-    }
-    atoll_api_reply_init(&buf, &out);
-    atoll_view_sandbox(&out, NULL, sandbox);
-    atoll_api_reply(call, 200, &out);
-}
-
 void atoll_rest_sandbox_timeout(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct timeout_request request = {.seconds = UINT32_MAX};
-    struct atoll_field_set set = {timeout_table, &request};
     struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, timeout_table, &request, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0 && request.seconds == UINT32_MAX)
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "seconds is missing: the lifetime from now, 0 for unlimited");
@@ -55,7 +35,7 @@ void atoll_rest_sandbox_timeout(struct atoll_api_call *call, const uint8_t *byte
     if (r < 0)
         atoll_api_fail(call, &error);
     else
-        reply_sandbox(call);
+        atoll_rest_sandbox_get(call, NULL, 0);
 }
 
 /* As in RFC 7396: null removes a key, a string sets it, other keys are unchanged. */
@@ -120,13 +100,10 @@ static const struct atoll_field patch_table[] = {
 void atoll_rest_sandbox_patch(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct patch_request request = {0};
-    struct atoll_field_set set = {patch_table, &request};
     struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, patch_table, &request, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0 && request.name)
         r = atoll_engine_set_name(call->engine, call->params.id, request.name, &error);
     if (r == 0 && (request.metadata || !request.name))
@@ -135,5 +112,5 @@ void atoll_rest_sandbox_patch(struct atoll_api_call *call, const uint8_t *bytes,
     if (r < 0)
         atoll_api_fail(call, &error);
     else
-        reply_sandbox(call);
+        atoll_rest_sandbox_get(call, NULL, 0);
 }

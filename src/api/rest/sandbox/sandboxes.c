@@ -106,7 +106,6 @@ static void created(void *arg, struct atoll_sandbox *sandbox, const struct atoll
 void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct atoll_rest_sandbox request = {0};
-    struct atoll_field_set set = {atoll_rest_sandbox_fields, &request};
     struct atoll_options create;
     struct atoll_body body;
     struct atoll_error error;
@@ -114,9 +113,7 @@ void atoll_rest_sandbox_create(struct atoll_api_call *call, const uint8_t *bytes
 
     if (atoll_idempotency_check(call, bytes, n))
         return;
-    r = atoll_body_parse(&body, bytes, n, &error);
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
+    r = atoll_body_decode(&body, bytes, n, atoll_rest_sandbox_fields, &request, &error);
     if (r == 0)
         r = atoll_rest_sandbox_check(&request, &body, &create, &error);
     create.owner = call->caller.tenant;
@@ -139,11 +136,8 @@ void atoll_rest_sandbox_get(struct atoll_api_call *call, const uint8_t *body ATO
     struct atoll_buf buf;
     struct atoll_json_out out;
 
-    if (!sandbox) {
-        atoll_api_fail(call, &error);
+    if (!atoll_api_reply_begin(call, sandbox ? NULL : &error, &buf, &out))
         return;
-    }
-    atoll_api_reply_init(&buf, &out);
     atoll_view_sandbox(&out, NULL, sandbox);
     atoll_api_reply(call, 200, &out);
 }

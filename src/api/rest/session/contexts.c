@@ -55,7 +55,6 @@ void atoll_rest_context_create(struct atoll_api_call *call, const uint8_t *bytes
     };
 #undef AT
     struct atoll_context_create create = {.sandbox_id = call->params.id};
-    const struct atoll_field_set set = {fields, &create};
     struct atoll_contexts *contexts;
     struct atoll_body body = {0};
     struct atoll_error error;
@@ -63,9 +62,7 @@ void atoll_rest_context_create(struct atoll_api_call *call, const uint8_t *bytes
 
     if (atoll_idempotency_check(call, bytes, n) || !(contexts = atoll_api_contexts(call)))
         return;
-    r = atoll_body_parse(&body, bytes, n, &error);
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
+    r = atoll_body_decode(&body, bytes, n, fields, &create, &error);
     if (r == 0 && !create.language)
         create.language = "python";
     if (r == 0)
@@ -246,7 +243,6 @@ void atoll_rest_context_execute(struct atoll_api_call *call, const uint8_t *byte
     };
 #undef AT
     struct execute_fields f = {0};
-    const struct atoll_field_set set = {fields, &f};
     struct atoll_contexts *contexts = atoll_api_contexts(call);
     struct atoll_context_run what;
     struct atoll_body body;
@@ -255,9 +251,7 @@ void atoll_rest_context_execute(struct atoll_api_call *call, const uint8_t *byte
 
     if (!contexts)
         return;
-    r = atoll_body_parse(&body, bytes, n, &error);
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
+    r = atoll_body_decode(&body, bytes, n, fields, &f, &error);
     if (r == 0)
         r = take_run(&f, &what, &error);
     if (r == 0)

@@ -23,13 +23,10 @@ static const struct atoll_field snapshot_fields[] = {
 void atoll_rest_sandbox_snapshot(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
     struct snapshot_request request = {0};
-    struct atoll_field_set set = {snapshot_fields, &request};
     struct atoll_body body;
     struct atoll_error error;
-    int r = atoll_body_parse(&body, bytes, n, &error);
+    int r = atoll_body_decode(&body, bytes, n, snapshot_fields, &request, &error);
 
-    if (r == 0)
-        r = atoll_fields_decode(&body, body.root, "", &set, 1, &error);
     if (r == 0 && (!request.name || !atoll_text_is_name(request.name)))
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "name must be a name for the new template: a letter or digit, then "
