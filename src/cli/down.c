@@ -1,6 +1,6 @@
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include "cli/client.h"
 #include "cli/place.h"
 
@@ -44,20 +44,15 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
 
     if (r < 0)
         return r;
-    daemon = atoll_cli_place_noted(&place);
-    if (daemon.pid == 0) {
-        struct atoll_cli_place other;
-        daemon = atoll_cli_daemon_at(place.socket);
-        if (atoll_cli_daemon_place(&daemon, &other))
-            memcpy(place.note, other.note, sizeof(place.note));
-        else if (daemon.pid > 0 && !o->force)
-            return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
-                              "atolld (pid %d) at %.200s was not started by `atoll up`: stop it "
-                              "where it was started, or use --force",
-                              (int)daemon.pid, place.socket);
-    }
+    daemon = atoll_cli_place_daemon(&place);
+    if (daemon.pid > 0 && !daemon.started_by_up && !o->force)
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EPERM,
+            "atolld (pid %d) at %.200s was not started by `atoll up`: stop it where it "
+            "was started, or use --force",
+            (int)daemon.pid, place.socket);
     if (daemon.pid > 0)
-        r = atoll_cli_daemon_stop(&daemon, err);
+        r = atoll_cli_daemon_stop(&daemon, SIGTERM, err);
     if (r < 0)
         return r;
     (void)unlink(place.note);
@@ -68,7 +63,8 @@ const struct atoll_cli_verb atoll_cli_down = {
     .name = "down",
     .args = "[OPTION]...",
     .summary = "stop the daemon that `atoll up` started",
-    .help = "Destroys its sandboxes. Persistent sandboxes are stopped and keep their disks.\n",
+    .help = "Destroys its sandboxes. Persistent sandboxes are stopped and keep their disks.\n"
+            "`atoll reload` replaces the daemon and ends nothing.\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .run = run,

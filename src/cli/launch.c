@@ -67,30 +67,17 @@ static void find_program(char *out, size_t cap)
         (void)snprintf(out, cap, "atolld");
 }
 
-int atoll_cli_launch(const struct atoll_cli_place *place, const char *listen_at, char **more,
-                     pid_t *ret_pid, struct atoll_error *err)
+int atoll_cli_relaunch(const struct atoll_cli_place *place, char **argv, pid_t *ret_pid,
+                       struct atoll_error *err)
 {
-    static char state[] = "--state", socket_path[] = "--socket", listen_name[] = "--listen";
-    char program[ATOLL_CLI_PATH_MAX], *argv[ATOLL_CLI_LAUNCH_ARGS_MAX + 8];
+    char program[ATOLL_CLI_PATH_MAX];
     ATOLL_AUTOCLOSE int log_fd = ATOLL_NO_FD;
-    size_t n = 0;
     int r = make_directory(place->state, err);
 
     if (r < 0)
         return r;
     find_program(program, sizeof(program));
-    argv[n++] = program;
-    argv[n++] = state;
-    argv[n++] = (char *)place->state;
-    argv[n++] = socket_path;
-    argv[n++] = (char *)place->socket;
-    if (*listen_at) {
-        argv[n++] = listen_name;
-        argv[n++] = (char *)listen_at;
-    }
-    for (size_t i = 0; more[i] && i < ATOLL_CLI_LAUNCH_ARGS_MAX; i++)
-        argv[n++] = more[i];
-    argv[n] = NULL;
+    argv[0] = program;
     log_fd = open(place->log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (log_fd < 0)
         return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s",
@@ -100,6 +87,23 @@ int atoll_cli_launch(const struct atoll_cli_place *place, const char *listen_at,
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
                           "atolld was found neither in the directory of atoll nor in PATH");
     return r < 0 ? atoll_fail_errno(err, -r, "starting atolld") : 0;
+}
+
+int atoll_cli_launch(const struct atoll_cli_place *place, const char *listen_at, char **more,
+                     pid_t *ret_pid, struct atoll_error *err)
+{
+    static char state[] = "--state", socket_path[] = "--socket", listen_name[] = "--listen";
+    char *argv[ATOLL_CLI_LAUNCH_ARGS_MAX + 8] = {NULL, state, (char *)place->state, socket_path,
+                                                 (char *)place->socket};
+    size_t n = 5;
+
+    if (*listen_at) {
+        argv[n++] = listen_name;
+        argv[n++] = (char *)listen_at;
+    }
+    for (size_t i = 0; more[i] && i < ATOLL_CLI_LAUNCH_ARGS_MAX; i++)
+        argv[n++] = more[i];
+    return atoll_cli_relaunch(place, argv, ret_pid, err);
 }
 
 /* Prints the last lines of the daemon's log to standard error. */

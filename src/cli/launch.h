@@ -18,6 +18,9 @@ bool atoll_cli_answers(struct atoll_client *client, const char *target);
  * NOT_FOUND, INTERNAL. */
 int atoll_cli_launch(const struct atoll_cli_place *place, const char *listen_at, char **more,
                      pid_t *ret_pid, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same with all arguments as argv, which ends with NULL; argv[0] is replaced by the program. */
+int atoll_cli_relaunch(const struct atoll_cli_place *place, char **argv, pid_t *ret_pid,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Waits until the daemon is ready. FAILED_PRECONDITION if it exits instead; the end of its log is then
  * printed to standard error. DEADLINE_EXCEEDED. */
 int atoll_cli_launch_wait(struct atoll_client *client, const struct atoll_cli_place *place,

@@ -120,6 +120,7 @@ struct atoll_cli_daemon atoll_cli_place_noted(const struct atoll_cli_place *plac
     (void)snprintf(daemon.listen, sizeof(daemon.listen), "%s", atoll_link_text(note, "listen", ""));
     if (daemon.start_ticks == 0 || start_ticks(daemon.pid) != daemon.start_ticks)
         daemon = (struct atoll_cli_daemon){.pid = 0};
+    daemon.started_by_up = daemon.pid > 0;
     return daemon;
 }
 
@@ -190,18 +191,28 @@ static const char *option_in(const char *text, size_t n, const char *option)
     return NULL;
 }
 
-bool atoll_cli_daemon_place(const struct atoll_cli_daemon *daemon, struct atoll_cli_place *ret)
+struct atoll_cli_daemon atoll_cli_place_daemon(struct atoll_cli_place *place)
 {
-    char path[40], text[8192];
+    struct atoll_cli_daemon daemon = atoll_cli_place_noted(place), noted;
+    struct atoll_cli_place other;
     struct atoll_error ignored;
+    char path[40], text[8192];
     const char *state;
     int n;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)daemon->pid);
-    n = daemon->pid > 0 ? atoll_fd_read_file(AT_FDCWD, path, text, sizeof(text)) : 0;
+    if (daemon.pid > 0)
+        return daemon;
+    daemon = atoll_cli_daemon_at(place->socket);
+    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)daemon.pid);
+    n = daemon.pid > 0 ? atoll_fd_read_file(AT_FDCWD, path, text, sizeof(text)) : 0;
     state = n > 0 ? option_in(text, (size_t)n, "--state") : NULL;
-    return state && *state == '/' && atoll_cli_place_find(ret, state, NULL, &ignored) == 0 &&
-           atoll_cli_place_noted(ret).pid == daemon->pid;
+    if (!state || *state != '/' || atoll_cli_place_find(&other, state, place->socket, &ignored) < 0)
+        return daemon;
+    noted = atoll_cli_place_noted(&other);
+    if (noted.pid != daemon.pid)
+        return daemon;
+    *place = other;
+    return noted;
 }
 
 bool atoll_cli_daemon_owns(const struct atoll_cli_daemon *daemon,
@@ -217,7 +228,7 @@ bool atoll_cli_daemon_owns(const struct atoll_cli_daemon *daemon,
     return atoll_text_u64(text, 1, INT32_MAX, &pid) == 0 && (pid_t)pid == daemon->pid;
 }
 
-int atoll_cli_daemon_stop(const struct atoll_cli_daemon *daemon, struct atoll_error *err)
+int atoll_cli_daemon_stop(const struct atoll_cli_daemon *daemon, int signo, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int fd = pidfd_open(daemon->pid, 0);
     struct pollfd ended = {.fd = fd, .events = POLLIN};
@@ -226,7 +237,7 @@ int atoll_cli_daemon_stop(const struct atoll_cli_daemon *daemon, struct atoll_er
     /* First open the pidfd, then compare the start time: now the pidfd cannot be another process. */
     if (fd < 0 || start_ticks(daemon->pid) != daemon->start_ticks)
         return 0;
-    if (pidfd_send_signal(fd, SIGTERM, NULL, 0) < 0)
+    if (pidfd_send_signal(fd, signo, NULL, 0) < 0)
         return errno == ESRCH
                    ? 0
                    : atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno,

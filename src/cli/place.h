@@ -23,7 +23,8 @@ int atoll_cli_place_find(struct atoll_cli_place *place, const char *state, const
 struct atoll_cli_daemon {
     pid_t pid; /* 0: none */
     uint64_t start_ticks;
-    char listen[256]; /* HOST:PORT, or "" */
+    char listen[256];   /* HOST:PORT, or "" */
+    bool started_by_up; /* its note says so */
 };
 
 /* Reads the note. .pid is 0 if there is no note or that process has ended. */
@@ -38,12 +39,13 @@ struct atoll_cli_daemon atoll_cli_daemon_at(const char *socket_path);
 bool atoll_cli_daemon_is_outdated(const struct atoll_cli_daemon *daemon);
 /* Seconds since the daemon started; negative if unknown. */
 double atoll_cli_daemon_uptime(const struct atoll_cli_daemon *daemon);
-/* Finds the place of a daemon that was started with `up --state DIR`, by its arguments. False if it was not,
- * or the note there is about another daemon. */
-bool atoll_cli_daemon_place(const struct atoll_cli_daemon *daemon, struct atoll_cli_place *ret);
+/* The daemon of a place: the noted one, else the one that answers at the socket; .pid is 0 if there is none.
+ * If the latter was started with `up --state DIR`, *place becomes that place. */
+struct atoll_cli_daemon atoll_cli_place_daemon(struct atoll_cli_place *place);
 /* Whether the daemon holds the lock of that state directory. */
 bool atoll_cli_daemon_owns(const struct atoll_cli_daemon *daemon,
                            const struct atoll_cli_place *place);
-/* Sends SIGTERM and waits until the process has ended. DEADLINE_EXCEEDED, PERMISSION_DENIED. */
-int atoll_cli_daemon_stop(const struct atoll_cli_daemon *daemon,
+/* Sends SIGTERM, upon which the daemon destroys its sandboxes, or SIGKILL, and waits until the process has
+ * ended. DEADLINE_EXCEEDED, PERMISSION_DENIED. */
+int atoll_cli_daemon_stop(const struct atoll_cli_daemon *daemon, int signo,
                           struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -3,6 +3,7 @@
  * started, for `atoll down` and `atoll status`.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include "cli/client.h"
@@ -132,15 +133,16 @@ static int start_and_tell(struct atoll_cli *cli, const struct options *o,
     return r < 0 ? r : tell(cli, place, &daemon, true, err);
 }
 
-/* Stops a daemon of an earlier build: it may not understand requests of this program. */
+/* Ends a daemon of an earlier build, which may not understand requests of this program, and leaves its
+ * sandboxes to the next one. */
 static int replace_outdated(const struct atoll_cli_place *place, struct atoll_error *err)
 {
     struct atoll_cli_daemon noted = atoll_cli_place_noted(place);
 
     if (noted.pid == 0 || !atoll_cli_daemon_is_outdated(&noted))
         return 0;
-    atoll_cli_say("atolld (pid %d) is from an earlier build; restarting it", (int)noted.pid);
-    return atoll_cli_daemon_stop(&noted, err);
+    atoll_cli_say("atolld (pid %d) is from an earlier build; replacing it", (int)noted.pid);
+    return atoll_cli_daemon_stop(&noted, SIGKILL, err);
 }
 
 static int run(struct atoll_cli *cli, const void *options, int argc, char **argv,

@@ -27,7 +27,7 @@ VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "re
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "template rm", "snapshot",
          "volume ls", "volume rm", "key create", "key ls", "key rm", "up",
-         "down", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]
+         "down", "reload", "ca", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]
 
 
 def ids(daemon):

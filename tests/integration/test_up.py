@@ -142,6 +142,7 @@ def test_up_replaces_a_daemon_of_an_earlier_build(place, tmp_path):
         shutil.copy2(BUILD / name, copies)
     command = [copies / "atoll", "up", "--no-listen", "--json"]
     first = json.loads(subprocess.run(command, env=place.env, capture_output=True).stdout)
+    sandbox = place.atoll("create").stdout.strip()
     shutil.copy2(BUILD / "atolld", copies / "new")
     (copies / "new").rename(copies / "atolld")
     wait_for_room(2)
@@ -149,6 +150,64 @@ def test_up_replaces_a_daemon_of_an_earlier_build(place, tmp_path):
     second = json.loads(done.stdout)
     assert "earlier build" in done.stderr
     assert second["started"] and second["pid"] != first["pid"]
+
+
+    assert place.atoll("exec", sandbox, "echo", "still here").stdout == "still here\n"
+
+
+def test_reload_ends_nothing(place, tmp_path):
+    """The next daemon has the options, variables and directory of the one before."""
+    nothing = place.atoll("reload")
+    assert nothing.returncode == 1 and "atoll up" in nothing.stderr
+    listen = f"127.0.0.1:{free_port()}"
+    (tmp_path / "registry").mkdir()
+    up = subprocess.run([BUILD / "atoll", "up", "--json", "--listen", listen, "--", "--registry", "registry"],
+                        cwd=tmp_path, env={**place.env, "ATOLL_TENANT_SANDBOXES": "7"},
+                        capture_output=True, text=True)
+    first = json.loads(up.stdout)
+    sandbox = place.atoll("create").stdout.strip()
+    job = place.atoll("exec", "-d", sandbox, "--", "sh", "-c",
+                      "echo before; until [ -e go ]; do sleep 0.05; done; echo after").stdout.strip()
+    wait_for_room(2)
+    done = place.json("reload")
+    assert done["old_pid"] == first["pid"] != done["pid"]
+    status = place.json("status")
+    assert (status["pid"], status["listen"], status["sandboxes"]) == (done["pid"], listen, 1)
+    assert status["started_by_up"]
+    arguments = Path(f"/proc/{done['pid']}/cmdline").read_bytes().split(b"\0")
+    assert b"--registry" in arguments and os.readlink(f"/proc/{done['pid']}/cwd") == str(tmp_path)
+    assert b"ATOLL_TENANT_SANDBOXES=7" in Path(f"/proc/{done['pid']}/environ").read_bytes().split(b"\0")
+    assert place.atoll("exec", sandbox, "touch", "go").returncode == 0
+    assert place.atoll("logs", "--follow", sandbox, job).stdout == "before\nafter\n"
+
+
+def test_reload_leaves_others_alone(place):
+    place.state.mkdir()
+    place.socket.parent.mkdir()
+    other = subprocess.Popen([BUILD / "atolld"], env=place.env, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: place.atoll("status").returncode == 0, 30, lambda: "no answer")
+        refused = place.atoll("reload")
+        assert refused.returncode == 1 and "systemctl reload" in refused.stderr
+        assert other.poll() is None
+    finally:
+        other.terminate()
+        other.wait()
+
+
+def test_ca(place, tmp_path):
+    none = place.atoll("ca")
+    assert none.returncode == 1 and "no TLS listener" in none.stderr and "--tls-listen" in none.stderr
+    other = tmp_path / "other"
+    assert place.atoll("up", "--no-listen", "--state", other, "--", "--tls-listen",
+                       f"127.0.0.1:{free_port()}").returncode == 0
+    path = other / "tls" / "ca.pem"
+    said = place.atoll("ca")  # the socket leads to the daemon, its arguments to the directory
+    assert said.stdout == f"{path}\n" and f"SSL_CERT_FILE={path}" in said.stderr
+    assert "update-ca-certificates" in said.stderr
+    assert place.atoll("ca", "--pem", "--state", other).stdout == path.read_text()
+    assert place.json("ca") == {"ca_file": str(path), "pem": path.read_text()}
 
 
 def test_https_needs_a_certificate_that_is_trusted(place):
