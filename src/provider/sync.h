@@ -34,6 +34,8 @@ struct atoll_sync_ops {
     struct atoll_provider_caps caps;
     /* As in provider.h. Pure: called on the loop's thread. */
     uint32_t (*missing_limits)(const struct atoll_sync_provider *p, const struct atoll_spec *spec);
+    /* The networks that exist at present, instead of caps.networks; may be NULL. Likewise. */
+    uint32_t (*networks)(const struct atoll_sync_provider *p);
     /* Those that the capabilities exclude may be NULL. */
 #define BLOCKING(NAME, member, parameters, pass) int(*member) parameters;
 #include "provider/operations.def"

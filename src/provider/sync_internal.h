@@ -14,6 +14,7 @@ struct atoll_sync {
     struct atoll_callee callee;    /* ops has those that the inner provider has */
     struct atoll_workers *workers; /* borrowed */
     struct atoll_sync_provider *inner;
+    struct atoll_provider_caps caps; /* those of inner, with its present networks */
     bool orphaned;        /* freed by its owner; the memory is released with the last call */
     pthread_mutex_t lock; /* guards `said` of all calls */
     int said_fd;          /* eventfd: a worker added text to `said`; owned */

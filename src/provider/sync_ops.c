@@ -12,7 +12,12 @@
 
 static const struct atoll_provider_caps *caps(struct atoll_provider *p)
 {
-    return &atoll_sync_of(p)->inner->ops->caps;
+    struct atoll_sync *s = atoll_sync_of(p);
+
+    s->caps = s->inner->ops->caps;
+    if (s->inner->ops->networks)
+        s->caps.networks = s->inner->ops->networks(s->inner);
+    return &s->caps;
 }
 
 static uint32_t missing_limits(struct atoll_provider *p, const struct atoll_spec *spec)

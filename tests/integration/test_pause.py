@@ -252,3 +252,5 @@ def test_a_persistent_one_is_refused_without_root(rootless_daemon):
     refused = Rest(rootless_daemon.socket).post(
         "/api/sandboxes", {"persistent": True, "waive": ["all"]})
     assert refused.status == 501 and "root" in refused.error["message"]
+    (native,) = Rest(rootless_daemon.socket).get("/api/providers").json["providers"]
+    assert "persistent" not in native["capabilities"] and "templates" in native["capabilities"]

@@ -258,3 +258,7 @@ def test_a_docker_engine_without_a_file(tmp_path):
             done = daemon.atoll("run", "--provider", "docker", "--image", "box:1", "--waive", "all",
                                 "--", "echo", "there", check=True)
             assert done.stdout == "there\n"
+            assert facts(daemon, "docker")["networks"] == ["none", "isolated"]  # it has no bridge
+            answer = create(daemon, provider="docker", image="box:1", networkMode="bridge")
+            assert answer.status == 501, answer.body
+            assert "docker has no network mode bridge" in answer.error["message"]

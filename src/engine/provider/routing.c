@@ -92,7 +92,9 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
                        atoll_network_name(w->network));
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, text);
     } else if (w->persistent && !caps->persistent) {
-        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot keep the disk of a sandbox (persistent)");
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED,
+               caps->layers ? "cannot keep the disk of a sandbox (persistent): atolld needs root"
+                            : "cannot keep the disk of a sandbox (persistent)");
     } else if (w->mounts && !caps->volumes) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "has no volumes");
     } else if (w->pauses && !caps->pause) {

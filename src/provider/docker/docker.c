@@ -121,6 +121,17 @@ static uint32_t docker_missing_limits(const struct atoll_sync_provider *p,
            (spec->limits.io_bytes ? ATOLL_LIMIT_IO : 0);
 }
 
+static uint32_t docker_networks(const struct atoll_sync_provider *p)
+{
+    struct atoll_docker *d = atoll_docker_of((struct atoll_sync_provider *)(uintptr_t)p);
+    uint32_t missing;
+
+    (void)pthread_mutex_lock(&d->lock);
+    missing = d->no_bridge ? 1u << ATOLL_NETWORK_BRIDGE : 0;
+    (void)pthread_mutex_unlock(&d->lock);
+    return p->ops->caps.networks & ~missing;
+}
+
 /* --- operations --- */
 
 static int docker_create(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
@@ -271,11 +282,16 @@ static int docker_snapshot(struct atoll_sync_provider *p, const struct atoll_syn
 static int docker_health(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
                          char *detail, size_t cap, struct atoll_error *err)
 {
+    struct atoll_docker *d = atoll_docker_of(p);
     struct atoll_docker_info info;
-    int r = info_ask(atoll_docker_of(p), call, &info, err);
+    int r = info_ask(d, call, &info, err);
+    bool lacks = r == 0 && atoll_docker_lacks_bridge(d, call);
 
     if (r < 0)
         return r;
+    (void)pthread_mutex_lock(&d->lock);
+    d->no_bridge = lacks;
+    (void)pthread_mutex_unlock(&d->lock);
     (void)snprintf(detail, cap, "Docker %s, %s", info.version, info.storage);
     return 0;
 }
@@ -295,6 +311,7 @@ static const struct atoll_sync_ops ops = {
              .networks = 1u << ATOLL_NETWORK_NONE | 1u << ATOLL_NETWORK_ISOLATED |
                          1u << ATOLL_NETWORK_BRIDGE},
     .missing_limits = docker_missing_limits,
+    .networks = docker_networks,
     .create = docker_create,
     .dial = docker_dial,
     .inspect = docker_inspect,

@@ -25,6 +25,7 @@ struct atoll_docker {
 
     pthread_mutex_t lock; /* guards the members below */
     struct atoll_docker_info info;
+    bool no_bridge; /* the last check did not find the network of ATOLL_NETWORK_BRIDGE */
     char pulling[ATOLL_DOCKER_PULLS][264]; /* images being pulled for one tenant; "": free */
     unsigned pulls;                        /* number of such pulls started so far */
     bool agent_sent;         /* remote engine: the volume with our agent is complete */
@@ -147,6 +148,8 @@ void atoll_docker_former_name(const char *prefix, const char *text,
 int atoll_docker_network_get(struct atoll_docker *d, const struct atoll_sync_call *call,
                              const struct atoll_spec *spec, char *out,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether the engine says that the network of ATOLL_NETWORK_BRIDGE does not exist. */
+bool atoll_docker_lacks_bridge(struct atoll_docker *d, const struct atoll_sync_call *call);
 /* Removes the isolated network of the spec if no container uses it. */
 void atoll_docker_network_put(struct atoll_docker *d, const struct atoll_sync_call *call,
                               const struct atoll_spec *spec);

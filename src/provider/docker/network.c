@@ -51,6 +51,15 @@ int atoll_docker_network_get(struct atoll_docker *d, const struct atoll_sync_cal
     return r < 0 ? r : 0;
 }
 
+bool atoll_docker_lacks_bridge(struct atoll_docker *d, const struct atoll_sync_call *call)
+{
+    ATOLL_AUTOFREE char *name = atoll_docker_escape(d->config.bridge);
+    struct atoll_error unused;
+
+    return name && atoll_docker_http_askf(d->http, call, NULL, &unused, "GET", "/networks/%s",
+                                          name) == -ENOENT;
+}
+
 void atoll_docker_network_put(struct atoll_docker *d, const struct atoll_sync_call *call,
                               const struct atoll_spec *spec)
 {

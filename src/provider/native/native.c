@@ -371,7 +371,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .layers = true,
         .descriptors = true,
         .pause = atoll_cgroups_can_freeze(&n->cgroups),
-        .persistent = true,
+        .persistent = n->plan_host.root, /* disk images need loop devices */
         .set_limits = true,
         .stats = n->cgroups.version != 0,
         .networks = 1u << ATOLL_NETWORK_NONE,
