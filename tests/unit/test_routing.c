@@ -16,6 +16,10 @@ static const struct atoll_provider_caps native = {.isolation = "namespaces",
                                                   .pause = true,
                                                   .persistent = true,
                                                   .networks = NET(NONE)};
+static const struct atoll_provider_caps no_freezer = {.isolation = "namespaces",
+                                                      .templates = true,
+                                                      .layers = true,
+                                                      .networks = NET(NONE)};
 static const struct atoll_provider_caps docker = {.isolation = "container",
                                                   .images = true,
                                                   .pause = true,
@@ -148,6 +152,11 @@ static void errors_say_why_of_each(void **state)
     text = route(&wish, &offers, &err);
     assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
     assert_non_null(strstr(text, "e2b cannot keep the disk of a sandbox (persistent); native can"));
+    wish = (struct atoll_route_request){.pauses = true, .isolation = "namespaces"};
+    offers.list[0].caps = &no_freezer;
+    text = route(&wish, &offers, &err);
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    assert_non_null(strstr(text, "no cgroup freezer (run atolld as root, or request that they"));
     wish = (struct atoll_route_request){.provider = "moon"};
     text = route(&wish, &offers, &err);
     assert_int_equal(err.kind, ATOLL_ERR_INVALID_ARGUMENT);

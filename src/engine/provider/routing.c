@@ -98,7 +98,12 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
     } else if (w->mounts && !caps->volumes) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "has no volumes");
     } else if (w->pauses && !caps->pause) {
-        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot pause sandboxes");
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED,
+               caps->layers
+                   ? "cannot pause sandboxes at their deadline: this host gives the daemon "
+                     "no cgroup freezer (run atolld as root, or request that they are "
+                     "destroyed instead)"
+                   : "cannot pause sandboxes");
     } else {
         check_sizes(&w->limits, &p->most, why);
     }
