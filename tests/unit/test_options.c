@@ -83,7 +83,9 @@ static void every_pointer_is_copied(void **state)
     memcpy(copied, &copy, sizeof(copied));
     for (size_t i = offsetof(struct atoll_options, owner) / sizeof(char *);
          i < offsetof(struct atoll_options, progress) / sizeof(char *); i++)
-        if ((uintptr_t)texts[i] > UINT16_MAX) /* not a number or a flag */
+        /* A flag has padding, which is not copied and may look like a pointer. */
+        if (i != offsetof(struct atoll_options, env_is_common) / sizeof(char *) &&
+            (uintptr_t)texts[i] > UINT16_MAX) /* not a number */
             assert_ptr_not_equal(texts[i], copied[i]);
     atoll_options_free(&copy);
 }

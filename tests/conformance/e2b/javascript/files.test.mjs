@@ -108,6 +108,8 @@ boxTest(Sandbox, 'what goes wrong', async (box) => {
   await rejection(box.files.getInfo('nothing'), FileNotFoundError)
   await rejection(box.files.read('/home'), InvalidArgumentError)
   await rejection(box.files.write('/home', 'x'), InvalidArgumentError)
+  const fill = "fallocate -l $(($(stat -f -c '%a * %S' .) - 100000000)) ballast"
+  await box.commands.run(fill, { user: 'root' })
   const chunk = new Uint8Array(1 << 20)
   let left = 2000
   const large = new ReadableStream({
