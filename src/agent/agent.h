@@ -17,6 +17,7 @@ struct atoll_agent_config {
     bool many_ids; /* false: only one user id is mapped; all users are that id, no root, no sudo */
     uint32_t default_uid, default_gid; /* of `user` */
     const char *default_user, *default_home;
+    const char *workdir; /* where commands start and relative paths begin; NULL: the home */
     int oom_fd;  /* cgroup file with an "oom_kill N" line, read at offset 0; ATOLL_NO_FD if none */
     int peak_fd; /* memory.max_usage_in_bytes or memory.peak; ATOLL_NO_FD if none */
     int boot_id_fd; /* file mounted over the kernel's boot_id; rewritten after all processes were

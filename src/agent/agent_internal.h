@@ -132,6 +132,7 @@ struct atoll_agent_user {
     uint32_t uid, gid;
     char name[ATOLL_AGENT_NAME_MAX];
     char home[ATOLL_AGENT_PATH_MAX / 4];
+    const char *start; /* borrowed from the config: where relative paths begin; NULL: the home */
     char shell[256];
     uint32_t groups[ATOLL_AGENT_GROUPS_MAX]; /* supplementary, the primary one first */
     size_t group_count;
@@ -514,6 +515,7 @@ struct atoll_agent {
     struct atoll_list jobs;
     size_t job_count;
 
+    char workdir[ATOLL_AGENT_PATH_MAX]; /* config.workdir points here after WORKDIR */
     struct atoll_agent_textfile passwd, group;
     bool acting; /* file operations are switched to a user: see identity.c */
     /* The kernel is gVisor's. It has no setfsuid(), so the effective ids are switched instead, and
@@ -553,10 +555,11 @@ atoll_agent_handler atoll_agent_on_exec_start, atoll_agent_on_exec_signal,
     atoll_agent_on_exec_resize, atoll_agent_on_exec_resume, atoll_agent_on_exec_list,
     atoll_agent_on_exec_ack, atoll_agent_on_exec_forget, atoll_agent_on_exec_stdin,
     atoll_agent_on_exec_stdin_close, atoll_agent_on_process_list, atoll_agent_on_usage,
-    atoll_agent_on_file_stat, atoll_agent_on_file_mkdir, atoll_agent_on_file_rename,
-    atoll_agent_on_file_chmod, atoll_agent_on_file_chown, atoll_agent_on_file_symlink,
-    atoll_agent_on_xattr_get, atoll_agent_on_xattr_set, atoll_agent_on_xattr_list,
-    atoll_agent_on_xattr_remove, atoll_agent_on_file_list, atoll_agent_on_file_remove,
-    atoll_agent_on_file_open, atoll_agent_on_file_read, atoll_agent_on_file_create,
-    atoll_agent_on_file_write, atoll_agent_on_file_commit, atoll_agent_on_file_close,
-    atoll_agent_on_watch_start, atoll_agent_on_watch_stop, atoll_agent_on_connect;
+    atoll_agent_on_file_stat, atoll_agent_on_file_mkdir, atoll_agent_on_workdir,
+    atoll_agent_on_file_rename, atoll_agent_on_file_chmod, atoll_agent_on_file_chown,
+    atoll_agent_on_file_symlink, atoll_agent_on_xattr_get, atoll_agent_on_xattr_set,
+    atoll_agent_on_xattr_list, atoll_agent_on_xattr_remove, atoll_agent_on_file_list,
+    atoll_agent_on_file_remove, atoll_agent_on_file_open, atoll_agent_on_file_read,
+    atoll_agent_on_file_create, atoll_agent_on_file_write, atoll_agent_on_file_commit,
+    atoll_agent_on_file_close, atoll_agent_on_watch_start, atoll_agent_on_watch_stop,
+    atoll_agent_on_connect;

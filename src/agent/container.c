@@ -98,6 +98,14 @@ int atoll_agent_own_user(struct atoll_agent_config *config, struct atoll_error *
     return 0;
 }
 
+void atoll_agent_container_workdir(struct atoll_agent_config *config)
+{
+    static char path[ATOLL_AGENT_PATH_MAX];
+
+    if (getcwd(path, sizeof(path)) && path[0] == '/' && path[1] != '\0')
+        config->workdir = path;
+}
+
 static bool says_who(const char *var)
 {
     static const char *const names[] = {

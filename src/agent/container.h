@@ -20,5 +20,7 @@ void atoll_agent_container_own(const struct atoll_agent_config *config, const ch
 /* Uses the agent's environment for commands, without variables about the agent's own user. */
 int atoll_agent_container_env(struct atoll_agent_config *config,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Commands start in the agent's working directory, which is that of the image, unless it is "/". */
+void atoll_agent_container_workdir(struct atoll_agent_config *config);
 /* Opens the cgroup's counters if the engine exposes them; optional. */
 void atoll_agent_container_cgroup(struct atoll_agent_config *config);

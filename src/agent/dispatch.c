@@ -115,6 +115,7 @@ static const struct row {
     {TYPE(PAUSE), false, &atoll_am_pause_desc, atoll_agent_on_pause},
     {TYPE(RESUME), false, NULL, atoll_agent_on_resume},
     {TYPE(PING), false, NULL, on_ping},
+    {TYPE(WORKDIR), false, &atoll_am_mkdir_desc, atoll_agent_on_workdir},
 };
 
 static const struct row *row_of(uint16_t type)

@@ -220,7 +220,7 @@ static int launch(struct atoll_agent *a, struct atoll_agent_exec *exec,
     l.argv = argv + 1;
     l.envp = env.vars;
     l.path = atoll_agent_env_get(&env, "PATH");
-    l.cwd_optional = *msg->cwd == '\0';
+    l.cwd_optional = *msg->cwd == '\0' && !a->config.workdir;
     for (int i = 0; i < 3; i++)
         l.stdio[i] = io->child[i] >= 0 ? io->child[i] : a->null_fd;
     r = atoll_agent_launch(a, &l, err);

@@ -111,6 +111,21 @@ int atoll_agent_on_file_mkdir(struct atoll_agent *a, uint32_t request, const voi
     return r < 0 ? r : reply_entry(a, request, p.text, 0, "", err);
 }
 
+int atoll_agent_on_workdir(struct atoll_agent *a, uint32_t request ATOLL_UNUSED,
+                           const void *message, struct atoll_error *err)
+{
+    const struct atoll_am_mkdir *msg = message;
+    ATOLL_AGENT_AUTO_PATH struct atoll_agent_path p;
+    int r = atoll_agent_path_init(&p, a, msg->user, msg->path, err);
+
+    if (r < 0)
+        return r;
+    /* Also where it cannot be made: then commands fail, and say why. */
+    memcpy(a->workdir, p.text, sizeof(a->workdir));
+    a->config.workdir = a->workdir;
+    return atoll_agent_path_make_dirs(&p.user, p.text, DIR_MODE, err);
+}
+
 int atoll_agent_on_file_rename(struct atoll_agent *a, uint32_t request, const void *message,
                                struct atoll_error *err)
 {

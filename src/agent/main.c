@@ -28,6 +28,7 @@ static const char usage[] =
     "  --in-container USER  use this user (\"\": the image's) and the container's environment and "
     "cgroup\n"
     "    --own DIR            give an empty directory owned by root to that user\n"
+    "    --workdir            start commands in the agent's working directory, unless it is /\n"
     "  --sudo              allow that user to use sudo\n"
     "  --one-id            only one user id is mapped\n"
     "  --memory-limit N    memory limit in bytes, for reports of out-of-memory kills\n"
@@ -50,6 +51,7 @@ enum {
     OPT_HOME,
     OPT_IN_CONTAINER,
     OPT_OWN,
+    OPT_WORKDIR,
     OPT_SUDO,
     OPT_ONE_ID,
     OPT_MEMORY
@@ -72,6 +74,7 @@ static const struct option options[] = {
     {"home", required_argument, NULL, OPT_HOME},
     {"in-container", required_argument, NULL, OPT_IN_CONTAINER},
     {"own", required_argument, NULL, OPT_OWN},
+    {"workdir", no_argument, NULL, OPT_WORKDIR},
     {"sudo", no_argument, NULL, OPT_SUDO},
     {"one-id", no_argument, NULL, OPT_ONE_ID},
     {"memory-limit", required_argument, NULL, OPT_MEMORY},
@@ -175,6 +178,9 @@ static int apply(struct options *w, int option, const char *arg, struct atoll_er
         break;
     case OPT_OWN:
         atoll_agent_container_own(c, arg);
+        break;
+    case OPT_WORKDIR:
+        atoll_agent_container_workdir(c);
         break;
     case OPT_SUDO:
         c->allow_sudo = true;

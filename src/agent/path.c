@@ -43,7 +43,7 @@ int atoll_agent_path_absolute(const struct atoll_agent_user *user, const char *p
     if (path[0] == '~' && (path[1] == '/' || path[1] == '\0'))
         path++, r = append_parts(out, &len, user->home);
     else if (path[0] != '/')
-        r = append_parts(out, &len, user->home);
+        r = append_parts(out, &len, user->start ? user->start : user->home);
     if (r == 0)
         r = append_parts(out, &len, path);
     if (r < 0)

@@ -224,6 +224,7 @@ static int find_user(struct atoll_agent *a, const char *name, struct atoll_agent
 
     user->group_count = 0;
     user->as_root = false;
+    user->start = c->workdir;
     (void)snprintf(user->shell, sizeof(user->shell), SHELL_DEFAULT);
     if (*name == '\0' || strcmp(name, c->default_user) == 0 || (number && uid == c->default_uid))
         return default_user(a, user, err);

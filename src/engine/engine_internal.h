@@ -466,8 +466,9 @@ void atoll_launch(struct atoll_engine *engine, const struct atoll_options *optio
 void atoll_sandbox_launch(struct atoll_sandbox *sandbox, atoll_sandbox_fn *created, void *arg);
 /* Calls the provider's create() with the fields that only it needs; done gets the sandbox. */
 void atoll_sandbox_make(struct atoll_sandbox *sandbox, atoll_provider_created_fn *done);
-/* Gives the agent the data that a later daemon needs and that must not be stored on disk. */
-void atoll_sandbox_leave_note(struct atoll_sandbox *sandbox);
+/* Tells a new agent the working directory, and gives it the data that a later daemon needs and that
+ * must not be stored on disk. */
+void atoll_sandbox_tell_agent(struct atoll_sandbox *sandbox);
 
 /* limits.c */
 void atoll_limits_fill(struct atoll_limits *limits); /* defaults for fields that are 0 */

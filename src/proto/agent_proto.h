@@ -69,6 +69,9 @@ enum atoll_agent_type {
     ATOLL_AGENT_PAUSE = 94,  /* atoll_am_pause → empty: time limits are suspended until RESUME */
     ATOLL_AGENT_RESUME = 95, /* empty → empty: time limits continue if they were suspended */
     ATOLL_AGENT_PING = 96,   /* empty → empty; an agent without it answers UNIMPLEMENTED */
+    /* atoll_am_mkdir → empty: makes the directory, with root's rights, for the user. It is the
+     * working directory of commands without one, and relative paths begin there. */
+    ATOLL_AGENT_WORKDIR = 97,
 };
 
 /* atoll_am_hello.features */
@@ -96,7 +99,7 @@ struct atoll_am_exec_start {
     uint64_t exec; /* chosen by the daemon, unique in this sandbox */
     uint32_t flags;
     const char *user;       /* name or number; "": the template's default user */
-    const char *cwd;        /* "": the user's home */
+    const char *cwd;        /* "": that of WORKDIR, else the user's home */
     struct atoll_strv argv; /* argv[0] is looked up in PATH of env, or in the default PATH */
     struct atoll_strv env;  /* NAME=VALUE, added to the agent's small default environment */
     uint32_t timeout_ms;    /* 0: none. On expiry the whole tree is killed: TIMED_OUT */

@@ -141,6 +141,15 @@ def test_build(world):
     assert refused.status == 409 and "docker" in refused.error["message"]
 
 
+def test_the_working_directory_of_an_image(world):
+    """Commands start in it, unless the request names another one; one that is "/" does not count."""
+    world.engine.import_image("atoll-test-workdir:1", docker_engine.busybox_root(USERS),
+                              "WORKDIR /srv/app")
+    assert box(world.rest, image="atoll-test-workdir:1").out("pwd") == "/srv/app"
+    assert box(world.rest, image="atoll-test-workdir:1", workdir="/tmp/mine").out("pwd") == "/tmp/mine"
+    assert box(world.rest, image=BASE).out("pwd") == "/home/user"
+
+
 def test_build_again_replaces_it(world):
     before = {tag for tag in images(world) if tag.startswith("atoll-template:")}
     for text in ("one", "two"):

@@ -49,6 +49,7 @@ static const struct atoll_field registry_fields[] = {
 const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"template", ATOLL_FIELD_STRING, AT(options.template_name), 1, 64, NULL, 0},
     {"name", ATOLL_FIELD_STRING, AT(options.name), 1, 64, NULL, 0},
+    {"workdir", ATOLL_FIELD_STRING, AT(options.workdir), 1, 1024, NULL, 0},
     {"getOrCreate", ATOLL_FIELD_BOOL, AT(get_or_create), 0, 0, NULL, 0},
     {"limits", ATOLL_FIELD_OBJECT, AT(options.limits), 0, 0, limit_fields, 0},
     {"env", ATOLL_FIELD_ENV, AT(options.env), 0, 0, NULL, 0},
@@ -188,6 +189,9 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
         r = atoll_name_check(o.name, err);
     if (r == 0 && s->get_or_create && !o.name)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "getOrCreate needs a name");
+    if (r == 0 && o.workdir && o.workdir[0] != '/')
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                       "workdir must be an absolute path (got \"%.100s\")", o.workdir);
     if (r == 0)
         r = check_image(&o, err);
     if (r == 0 && o.template_name && !atoll_text_is_name(o.template_name))

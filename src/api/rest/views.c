@@ -117,6 +117,8 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
         atoll_json_text(out, "image", v.image);
     else
         atoll_json_text(out, "template", v.template_name);
+    if (v.options.workdir)
+        atoll_json_text(out, "workdir", v.options.workdir);
     atoll_json_time(out, "created_at", v.created_unix_ms);
     atoll_json_time(out, "expires_at", v.expires_unix_ms);
     if (v.paused_unix_ms > 0)

@@ -11,7 +11,7 @@
 
 /*
  * The environment of a persistent sandbox. Other sandboxes keep it in their agent's memory (see
- * atoll_sandbox_leave_note()), which a stop ends. So it is stored in a file beside the disk,
+ * atoll_sandbox_tell_agent()), which a stop ends. So it is stored in a file beside the disk,
  * disks/<id>.env, that only the daemon's user can read. The file contains secrets in clear text and
  * is removed with the sandbox.
  */

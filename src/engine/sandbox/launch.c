@@ -43,14 +43,26 @@ static void ignore(void *arg, const struct atoll_reply *answer)
     (void)answer;
 }
 
-/* The environment may contain secrets: the agent keeps it in memory, and the daemon does not store
- * it. */
-void atoll_sandbox_leave_note(struct atoll_sandbox *s)
+static void set_workdir(struct atoll_sandbox *s)
+{
+    /* "+": the default user, with root's rights. */
+    const struct atoll_am_mkdir msg = {.user = "+", .path = s->options.workdir, .parents = 1};
+    struct atoll_error err;
+
+    (void)!atoll_sandbox_ask(s, ATOLL_AGENT_WORKDIR, &atoll_am_mkdir_desc, &msg, ignore, NULL,
+                             &err);
+}
+
+void atoll_sandbox_tell_agent(struct atoll_sandbox *s)
 {
     struct atoll_am_data note;
     struct atoll_buf bytes;
     struct atoll_error err;
 
+    if (s->options.workdir)
+        set_workdir(s);
+    /* The environment may contain secrets: the agent keeps it in memory, and the daemon does not
+     * store it. */
     if (!s->options.env)
         return;
     atoll_buf_init(&bytes, ATOLL_AGENT_DATA_MAX);
@@ -115,7 +127,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
         abandon(s, &err);
         return;
     }
-    atoll_sandbox_leave_note(s);
+    atoll_sandbox_tell_agent(s);
     tell_created(s, NULL);
 }
 
@@ -227,7 +239,7 @@ static void hand_over(struct atoll_sandbox *s, const struct atoll_options *optio
     s->created_ms = atoll_clock_ms();
     s->pooled = true;
     atoll_tenant_enter(s);
-    atoll_sandbox_leave_note(s);
+    atoll_sandbox_tell_agent(s);
     if (was.memory_bytes == l->memory_bytes && was.cpu_millis == l->cpu_millis &&
         was.pids == l->pids)
         end_handover(h, s, NULL);
@@ -238,7 +250,8 @@ static void hand_over(struct atoll_sandbox *s, const struct atoll_options *optio
 void atoll_launch(struct atoll_engine *engine, const struct atoll_options *options,
                   const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
-    bool fits = place->entry == engine->builder && options->mount_count == 0 && !options->login;
+    bool fits = place->entry == engine->builder && options->mount_count == 0 && !options->login &&
+                !options->workdir; /* their interpreters run elsewhere */
     struct atoll_sandbox *s;
     struct atoll_error err;
 

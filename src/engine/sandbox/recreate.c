@@ -66,7 +66,7 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
         give_up(s, err.text);
         return;
     }
-    atoll_sandbox_leave_note(s);
+    atoll_sandbox_tell_agent(s);
     atoll_sandbox_runs_again(s, NULL);
 }
 

@@ -123,7 +123,7 @@ static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct a
         atoll_sandbox_halt(s, ATOLL_END_LOST, err.text, err.text);
         return;
     }
-    atoll_sandbox_leave_note(s);
+    atoll_sandbox_tell_agent(s);
     atoll_sandbox_arm_deadline(s);
     atoll_sandbox_runs_again(s, "");
     if (atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING && !atoll_list_empty(&s->stoppers))

@@ -37,8 +37,8 @@ static json_t *agent_caps(void)
 
 static json_t *agent_command(const struct atoll_docker_place *p)
 {
-    json_t *args = json_pack("[s, s, s, s]", "--in-container", p->image->user, "--listen",
-                             ATOLL_DOCKER_INSIDE "/run/" ATOLL_DOCKER_SOCKET);
+    json_t *args = json_pack("[s, s, s, s, s]", "--in-container", p->image->user, "--workdir",
+                             "--listen", ATOLL_DOCKER_INSIDE "/run/" ATOLL_DOCKER_SOCKET);
     char bytes[24];
 
     if (!(p->spec->waived & ATOLL_LIMIT_MEMORY)) {
@@ -218,10 +218,11 @@ json_t *atoll_docker_body_create(const struct atoll_docker_place *p)
     /* A container in the pool has no owner yet, and labels cannot be changed later. */
     const char *owner = p->spec->tenant;
 
-    return json_pack("{s:s, s:s, s:s, s:s, s:[s], s:o, s:{s:s, s:s, s:s*}, s:s, s:{s:[s]}, s:o}",
-                     "Image", p->image->id, "User", "0:0", "WorkingDir", "/", "Hostname", "sandbox",
-                     "Entrypoint", ATOLL_DOCKER_INSIDE "/bin/atoll-agent", "Cmd", agent_command(p),
-                     "Labels", "atoll.id", p->spec->id, ATOLL_DOCKER_LABEL, p->daemon_id,
-                     ATOLL_DOCKER_OWNER, *owner ? owner : NULL, "StopSignal", "SIGKILL",
-                     "Healthcheck", "Test", "NONE", "HostConfig", host_config(p));
+    /* Without WorkingDir: the agent starts in that of the image. */
+    return json_pack("{s:s, s:s, s:s, s:[s], s:o, s:{s:s, s:s, s:s*}, s:s, s:{s:[s]}, s:o}",
+                     "Image", p->image->id, "User", "0:0", "Hostname", "sandbox", "Entrypoint",
+                     ATOLL_DOCKER_INSIDE "/bin/atoll-agent", "Cmd", agent_command(p), "Labels",
+                     "atoll.id", p->spec->id, ATOLL_DOCKER_LABEL, p->daemon_id, ATOLL_DOCKER_OWNER,
+                     *owner ? owner : NULL, "StopSignal", "SIGKILL", "Healthcheck", "Test", "NONE",
+                     "HostConfig", host_config(p));
 }

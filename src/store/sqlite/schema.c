@@ -161,5 +161,7 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN name TEXT;",
     /* what clients keep about the agent of a session */
     "ALTER TABLE sessions ADD COLUMN agent_config TEXT;",
+    /* working directories */
+    "ALTER TABLE sandboxes ADD COLUMN workdir TEXT;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

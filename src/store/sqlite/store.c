@@ -61,6 +61,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("network", I32, options.network),
     COLUMN("recreate", BOOL, options.recreate),
     COLUMN("name", NTEXT, options.name),
+    COLUMN("workdir", NTEXT, options.workdir),
     COLUMN("metadata", NTEXT, options.metadata_json),
     COLUMN("facade", NTEXT, options.facade_json),
 };
