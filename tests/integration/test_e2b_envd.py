@@ -256,6 +256,22 @@ class TestProcesses:
         assert error["code"] == code
         assert message is None or error["message"] == message
 
+    @pytest.mark.parametrize("size", [131071, 131072, 200000, 250000])
+    def test_a_script_longer_than_an_argument(self, box, size):
+        """Linux takes 128 KiB in one argument. The \u00e4 lie across the border of parts."""
+        before, after = "read line; : '", "'; echo \"$0 $# $line\"; exit 7"
+        filling = size - len(before + after)
+        script = before + "x" * (filling % 2) + "\u00e4" * (filling // 2) + after
+        assert len(script.encode()) == size
+        stream = box.start("/bin/bash", "-l", "-c", script, stdin=True)
+        pid = next(stream)["event"]["start"]["pid"]
+        box.process("SendInput", {"process": {"pid": pid}, "input": {
+            "stdin": base64.b64encode(b"typed\n").decode()}})
+        result = Result(stream)
+        assert result.stdout == b"/bin/bash 0 typed\n" and result.exit["exitCode"] == 7
+        whole = "printf %s '" + "\u00e4" * (size // 2 - 20) + "' | wc -c"
+        assert int(box.run(whole).stdout) == 2 * (size // 2 - 20)
+
     def test_cwd_is_below_home(self, box):
         box.fs("MakeDir", path="work")
         assert box.run("pwd", process={"cwd": "work"}).stdout == b"/home/user/work\n"

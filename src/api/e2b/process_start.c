@@ -7,7 +7,9 @@
 #include <string.h>
 #include "api/e2b/process.h"
 
-#define ARGS_MAX 4000 /* the agent accepts vectors of 4096 */
+#define ARGS_MAX 4000                       /* the agent accepts vectors of 4096 */
+#define PART_BYTES ((size_t)128 * 1024 - 1) /* Linux takes no longer argument */
+#define PARTS_MAX 9
 /* Limits of what is kept about a process; larger envs are passed to it but not shown in List. */
 #define TAG_MAX 256
 #define KEPT_ENVS_MAX ((size_t)16 * 1024)
@@ -17,6 +19,7 @@ struct start {
     json_t *message; /* owned; the strings below point into it */
     const char **argv, **env;
     char *texts; /* owned: strings of variables, NAME=VALUE */
+    char *parts; /* owned: a long script in several arguments, or NULL */
     char user[ATOLL_ENVD_USER_MAX];
     const char *tag;
     const json_t *envs;
@@ -28,6 +31,7 @@ static void start_free(struct start *s)
     free(s->argv);
     free(s->env);
     free(s->texts);
+    free(s->parts);
     free(s);
 }
 
@@ -73,6 +77,39 @@ static void started(void *arg, struct atoll_exec *exec, const struct atoll_error
     start_free(s);
 }
 
+static bool is_shell(const char *cmd)
+{
+    const char *slash = strrchr(cmd, '/');
+    const char *name = slash ? slash + 1 : cmd;
+
+    return strcmp(name, "bash") == 0 || strcmp(name, "sh") == 0;
+}
+
+/* The script of "bash -l -c SCRIPT" may be longer than an argument: then the shell gets it in parts
+ * and joins them. It runs with the same $0, without parameters and with the same status. */
+static void split_script(struct start *s, size_t args)
+{
+    static const char join[] = "eval \"set --; $1$2$3$4$5$6$7$8$9\"";
+    const char *script = s->argv[args];
+    size_t left = strlen(script), n;
+    const char **arg = s->argv + args;
+    char *part;
+
+    if (left <= PART_BYTES || left > (PARTS_MAX - 1) * PART_BYTES || args < 2 || args > 3 ||
+        strcmp(s->argv[args - 1], "-c") != 0 || !is_shell(s->argv[0]))
+        return;
+    part = s->parts = atoll_api_alloc(left + PARTS_MAX);
+    *arg++ = join;
+    for (*arg++ = s->argv[0]; left > 0; left -= n, script += n) {
+        n = ATOLL_MIN(left, PART_BYTES);
+        while (n < left && ((uint8_t)script[n] & 0xc0) == 0x80) /* do not split a character */
+            n--;
+        memcpy(part, script, n);
+        *arg++ = part;
+        part += n + 1; /* the memory is zeroed */
+    }
+}
+
 static int take_argv(struct start *s, const json_t *process, struct atoll_error *err)
 {
     const json_t *args = atoll_connect_get(process, "args");
@@ -85,13 +122,14 @@ static int take_argv(struct start *s, const json_t *process, struct atoll_error 
     if (!cmd || !*cmd || n > ARGS_MAX || (args && !json_is_array(args)))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "cmd must be a string and args an array of at most %d", ARGS_MAX);
-    s->argv = atoll_api_alloc((n + 2) * sizeof(*s->argv));
+    s->argv = atoll_api_alloc((n + 2 + PARTS_MAX + 1) * sizeof(*s->argv));
     s->argv[0] = cmd;
     for (size_t i = 0; i < n; i++) {
         s->argv[i + 1] = json_string_value(json_array_get(args, i));
         if (!s->argv[i + 1])
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "args must be strings");
     }
+    split_script(s, n);
     return 0;
 }
 
