@@ -104,6 +104,23 @@ int atoll_cli_list(struct atoll_cli *cli, const char *path, const char *member,
     return ATOLL_CLI_OK;
 }
 
+int atoll_cli_show_value(struct atoll_cli *cli, const json_t *value, struct atoll_error *err)
+{
+    if (cli->json)
+        return atoll_cli_print_json(value, err);
+    if (json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) < 0)
+        return atoll_fail_errno(err, EIO, "standard output");
+    (void)fputc('\n', stdout);
+    return ATOLL_CLI_OK;
+}
+
+int atoll_cli_show(struct atoll_cli *cli, const char *path, struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    int r = atoll_cli_call(cli, "GET", path, NULL, &reply, err);
+    return r < 0 ? r : atoll_cli_show_value(cli, reply, err);
+}
+
 int atoll_cli_each(struct atoll_cli *cli, char **names, const char *done, bool go_on,
                    int (*act)(struct atoll_cli *cli, const char *name, const void *arg,
                               struct atoll_error *err),

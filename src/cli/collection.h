@@ -34,6 +34,13 @@ int atoll_cli_list(struct atoll_cli *cli, const char *path, const char *member,
                    const struct atoll_cli_column *columns,
                    struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* GETs `path` and prints the answer as JSON: indented, or in one line with --json. */
+int atoll_cli_show(struct atoll_cli *cli, const char *path,
+                   struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same for a value. */
+int atoll_cli_show_value(struct atoll_cli *cli, const json_t *value,
+                         struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* Calls act() for each name (up to a NULL) and prints the names for which it succeeded; with --json as
  * {"DONE":[…]}. Stops at the first failure. With go_on it prints the error, continues, and returns 1. */
 int atoll_cli_each(struct atoll_cli *cli, char **names, const char *done, bool go_on,

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/fd.h"
+#include "cli/lines.h"
 #include "cli/print.h"
 #include "cli/words.h"
 
@@ -26,7 +26,6 @@ static const struct atoll_cli_option options_table[] = {
 };
 
 struct feed {
-    struct atoll_buf line;
     double since_seconds; /* older events are skipped; 0: none is old */
     bool json;
 };
@@ -57,34 +56,14 @@ static void print(const struct feed *feed, const json_t *event)
     (void)fflush(stdout);
 }
 
-static void take_line(struct feed *feed)
+static void take_line(void *arg, const char *text, size_t n)
 {
-    const char *text = atoll_buf_str(&feed->line);
     ATOLL_AUTOJSON json_t *event = NULL;
 
     if (strncmp(text, "data: ", 6) == 0)
-        event = atoll_link_parse_json(text + 6, strlen(text + 6));
+        event = atoll_link_parse_json(text + 6, n - 6);
     if (event)
-        print(feed, event);
-    atoll_buf_clear(&feed->line);
-}
-
-static int receive(void *arg, const void *bytes, size_t n)
-{
-    struct feed *feed = arg;
-    const char *p = bytes, *end = p + n;
-
-    while (p < end) {
-        const char *newline = memchr(p, '\n', (size_t)(end - p));
-        const char *stop = newline ? newline : end;
-        int r = atoll_buf_append(&feed->line, p, (size_t)(stop - p));
-        if (r < 0)
-            return r;
-        if (newline)
-            take_line(feed);
-        p = newline ? newline + 1 : end;
-    }
-    return 0;
+        print(arg, event);
 }
 
 /* Events are found by id. A sandbox that has ended is known by nothing else. */
@@ -109,7 +88,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
 {
     const struct options *o = options;
     struct feed feed = {.json = cli->json, .since_seconds = o->since_seconds};
-    struct atoll_http_transfer transfer = {.length = -1, .write = receive, .arg = &feed};
+    struct atoll_cli_lines lines;
+    struct atoll_http_transfer transfer = {
+        .length = -1, .write = atoll_cli_lines_write, .arg = &lines};
     struct atoll_link_target target;
     char id[ATOLL_LINK_ID_MAX] = "";
     int r = argc > 0 ? find_id(cli, argv[0], id, err) : 0;
@@ -119,10 +100,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc, char **argv
     (void)snprintf(target.text, sizeof(target.text), "/api/events?%s%s%s%s",
                    o->since_seconds > 0 ? "after=0&" : "", o->all ? "all=true&" : "",
                    argc > 0 ? "sandbox=" : "", id);
-    atoll_buf_init(&feed.line, LINE_MAX_BYTES);
+    atoll_cli_lines_init(&lines, LINE_MAX_BYTES, take_line, &feed);
     atoll_cli_set_timeout(cli, -1);
     r = atoll_cli_stream(cli, "GET", target.text, &transfer, NULL, err);
-    atoll_buf_done(&feed.line);
+    atoll_cli_lines_done(&lines);
     return r;
 }
 

@@ -206,14 +206,7 @@ static int inspect(struct atoll_cli *cli, const void *options, int argc ATOLL_UN
     }
     for (size_t i = 0; r == 0 && o->format && i < json_array_size(items); i++)
         r = atoll_cli_format(o->format, json_array_get(items, i), err);
-    if (r < 0 || o->format)
-        return r;
-    if (cli->json)
-        return atoll_cli_print_json(items, err);
-    if (json_dumpf(items, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) < 0)
-        return atoll_fail_errno(err, EIO, "standard output");
-    (void)fputc('\n', stdout);
-    return ATOLL_CLI_OK;
+    return r < 0 || o->format ? r : atoll_cli_show_value(cli, items, err);
 }
 
 const struct atoll_cli_verb atoll_cli_inspect = {

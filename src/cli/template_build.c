@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/child.h"
 #include "cli/dockerignore.h"
+#include "cli/lines.h"
 #include "cli/print.h"
 #include "cli/template.h"
 
@@ -152,7 +153,7 @@ struct build {
     struct atoll_cli_child child; /* tar */
     struct atoll_cli_progress progress;
     bool sending;
-    struct atoll_buf line;
+    struct atoll_cli_lines lines;
     json_t *template; /* owned; set by the last line of a successful build */
     json_t *error;    /* owned; set by the last line of a failed build */
 };
@@ -167,8 +168,9 @@ static ssize_t read_files(void *arg, void *buf, size_t n)
     return r;
 }
 
-static void take_line(struct build *b, const char *text, size_t n)
+static void take_line(void *arg, const char *text, size_t n)
 {
+    struct build *b = arg;
     json_t *o = atoll_link_parse_json(text, n);
     const char *output = atoll_link_text(o, "output", NULL);
 
@@ -188,21 +190,12 @@ static void take_line(struct build *b, const char *text, size_t n)
 static int take_answer(void *arg, const void *bytes, size_t n)
 {
     struct build *b = arg;
-    const uint8_t *end;
-    int r;
 
     if (b->sending) {
         b->sending = false;
         atoll_cli_progress_end(&b->progress);
     }
-    r = atoll_buf_append(&b->line, bytes, n);
-    while (r == 0 && atoll_buf_size(&b->line) > 0 &&
-           (end = memchr(atoll_buf_head(&b->line), '\n', atoll_buf_size(&b->line)))) {
-        size_t len = (size_t)(end - atoll_buf_head(&b->line));
-        take_line(b, (const char *)atoll_buf_head(&b->line), len);
-        atoll_buf_consume(&b->line, len + 1);
-    }
-    return r;
+    return atoll_cli_lines_write(&b->lines, bytes, n);
 }
 
 static int conclude(struct atoll_cli *cli, struct build *b, struct atoll_error *err)
@@ -264,11 +257,11 @@ static int build(struct atoll_cli *cli, const struct options *o, const char *nam
         r = atoll_cli_child_start(&b.child, argv, err);
     if (r < 0)
         return r;
-    atoll_buf_init(&b.line, LINE_MAX_BYTES);
+    atoll_cli_lines_init(&b.lines, LINE_MAX_BYTES, take_line, &b);
     r = send_files(cli, &b, target.text, err);
     if (r == 0)
         r = conclude(cli, &b, err);
-    atoll_buf_done(&b.line);
+    atoll_cli_lines_done(&b.lines);
     json_decref(b.template);
     json_decref(b.error);
     return r;

@@ -14,6 +14,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_inspect,
     &atoll_cli_exec,
     &atoll_cli_shell,
+    &atoll_cli_code,
     &atoll_cli_cp,
     &atoll_cli_logs,
     &atoll_cli_attach,
@@ -21,6 +22,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_kill,
     &atoll_cli_top,
     &atoll_cli_stats,
+    &atoll_cli_health,
     &atoll_cli_preview,
     &atoll_cli_port,
     &atoll_cli_pause,
@@ -33,9 +35,16 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_rm,
     &atoll_cli_prune,
     &atoll_cli_events,
+    &atoll_cli_session_create,
+    &atoll_cli_session_code,
+    &atoll_cli_session_ls,
+    &atoll_cli_session_show,
+    &atoll_cli_session_rm,
     &atoll_cli_artifacts_ls,
     &atoll_cli_artifacts_get,
     &atoll_cli_artifacts_rm,
+    &atoll_cli_registry_ls,
+    &atoll_cli_registry_show,
     &atoll_cli_template_ls,
     &atoll_cli_template_import,
     &atoll_cli_template_debian,
@@ -97,7 +106,7 @@ bool atoll_cli_is_group(const char *word)
 
 /* atoll_cli_nearest() keeps pointers to the words, so they have to outlive the walk. */
 struct words {
-    char text[64][32];
+    char text[96][32];
     size_t n, at;
 };
 

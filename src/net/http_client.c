@@ -295,6 +295,8 @@ static int make_head(struct exchange *x, const char *method, const char *target,
         r = append_fields(head, headers);
     if (r == 0)
         r = append_fields(head, own);
+    if (r == 0 && x->transfer && x->transfer->accept)
+        r = atoll_buf_appendf(head, "Accept: %s\r\n", x->transfer->accept);
     if (r == 0 && length < 0)
         r = atoll_buf_appends(head, "Transfer-Encoding: chunked\r\n");
     else if (r == 0 && (length > 0 || strcmp(method, "GET") != 0))

@@ -56,6 +56,7 @@ struct atoll_http_transfer {
     /* Gets a piece of the body of a 2xx reply; returns 0, or -errno to abort. Bodies of other replies
      * are stored in reply->body. NULL: all bodies are stored there. */
     int (*write)(void *arg, const void *bytes, size_t n);
+    const char *accept; /* media type to ask for; NULL: any */
     void *arg;
 };
 

@@ -22,7 +22,8 @@ import pytest
 from conftest import wait_until
 from rest import Rest
 
-VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "wait", "attach", "events",
+VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "code", "health", "session create",
+         "session ls", "session show", "session run", "session rm", "registry ls", "registry show", "wait", "attach", "events",
          "top", "port", "prune", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "template rm", "snapshot",
@@ -71,7 +72,7 @@ def test_overview_names_every_verb(daemon):
     assert [verb["name"] for verb in json_of(daemon, "help", "key", "ls")["verbs"]] == ["key ls"]
 
 
-@pytest.mark.parametrize("group", ["artifacts", "template", "volume", "key"])
+@pytest.mark.parametrize("group", ["artifacts", "session", "registry", "template", "volume", "key"])
 def test_a_group_of_verbs_explains_itself(daemon, group):
     done = daemon.atoll("help", group)
     assert done.returncode == 0 and f"Usage: atoll {group} VERB" in done.stdout
@@ -134,6 +135,9 @@ def test_every_verb_explains_itself(daemon, verb):
     (["run", "--timeout", "5x", "--", "true"], "5x is not a time"),
     (["create", "--label", "x"], "must be K=V"),
     (["create", "--get-or-create"], "needs --name"),
+    (["code", "python", "1", "--file", "x"], "exclude each other"),
+    (["session", "run", "../x", "1"], "no session id"),
+    (["registry", "ls", "things"], "must be environments, agents"),
     (["ls", "--filter", "running"], "must be K=V"),
     (["logs", "--tail", "some", "abc", "def"], "number of lines"),
     (["logs", "--tail", "3", "abc"], "--tail needs an EXEC"),
@@ -302,6 +306,90 @@ def test_a_sandbox_has_a_name(daemon, tmp_path):
     finally:
         daemon.atoll("rm", sandbox, check=True)
     assert daemon.atoll("run", "--name", "short-lived", "--", "echo", "hi").stdout == "hi\n"
+
+
+# --- code, sessions, the registry, health
+
+
+def test_code_in_a_new_sandbox(daemon, tmp_path):
+    before = ids(daemon)
+    done = daemon.atoll("code", "python", "import sys\nprint(1)\nprint(2, file=sys.stderr)\n6 * 7")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n42\n", "2\n")
+    (tmp_path / "job.sh").write_text("echo $A $PWD; exit 3\n")
+    done = daemon.atoll("code", "--file", tmp_path / "job.sh", "-e", "A=b", "-w", "/tmp", "bash")
+    assert (done.returncode, done.stdout) == (3, "b /tmp\n")
+    for language, code, status in [("python", "import sys; sys.exit(5)", 5), ("bash", "false", 1),
+                                   ("python", "import os; os._exit(6)", 6)]:
+        done = daemon.atoll("code", language, code)
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
+    done = daemon.atoll("code", "python", "1/0")
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
+    done = daemon.atoll("code", "--timeout", "500ms", "python", "while True: pass")
+    assert done.returncode == 124
+    execution = json.loads(daemon.atoll("code", "--json", "python", "40 + 2").stdout)
+    assert execution["results"][0]["text"] == "42" and execution["error"] is None
+    done = daemon.atoll("code", "cobol", "STOP RUN.")
+    assert done.returncode == 125 and "cobol" in done.stderr
+    assert ids(daemon) == before
+
+
+def test_code_in_a_given_sandbox_from_input(daemon, sandbox):
+    done = subprocess.run([daemon.build / "atoll", "code", "--in", sandbox[:12], "python"], env=daemon.env,
+                          input="open('made', 'w').write('by code')\n", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
+    assert daemon.atoll("exec", sandbox, "cat", "made").stdout == "by code"
+    assert Rest(daemon.socket).get(f"/api/sandboxes/{sandbox}/contexts").json["contexts"] == []
+
+
+def test_output_of_code_is_shown_as_it_comes(daemon):
+    """And a killed `atoll code` leaves no sandbox."""
+    before = ids(daemon)
+    code = "import time\nprint('first', flush=True)\ntime.sleep(600)"
+    with popen(daemon, "code", "python", code, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "first\n"
+        assert ids(daemon) != before
+        child.kill()
+    wait_until(lambda: ids(daemon) == before, 30, lambda: "the sandbox is still there")
+
+
+def test_session_verbs(daemon, tmp_path):
+    (tmp_path / "agent.json").write_text('{"model": "m"}')
+    session = daemon.atoll("session", "create", "Python3", "--agent-config", tmp_path / "agent.json",
+                           "--memory", "256m", "-e", "A=b", check=True).stdout.strip()
+    shown = json.loads(daemon.atoll("session", "show", session, check=True).stdout)
+    assert shown["agent_config"] == {"model": "m"} and shown["sandbox"]["limits"]["memoryMB"] == 256
+    assert session in daemon.atoll("session", "ls", check=True).stdout
+    assert session in candidates(daemon, "session", "run", "")
+    assert "Python3" in candidates(daemon, "session", "create", "Py")
+    assert daemon.atoll("session", "run", session, "x = 20", check=True).stdout == ""
+    done = daemon.atoll("session", "run", session[:12], "import os\nprint(os.environ['A'])\nx + 1")
+    assert (done.returncode, done.stdout) == (0, "b\n21\n")
+    done = daemon.atoll("session", "run", "--language", "bash", session, "exit 4")
+    assert done.returncode == 4
+    done = daemon.atoll("session", "run", session, "x.y")
+    assert done.returncode == 1 and "AttributeError" in done.stderr
+    assert json.loads(daemon.atoll("session", "run", "--json", session, "x").stdout)["exit_code"] == 0
+    (tmp_path / "bad.json").write_text("[]")
+    bad = daemon.atoll("session", "create", "Python3", "--agent-config", tmp_path / "bad.json")
+    assert bad.returncode == 2 and "not a JSON object" in bad.stderr
+    assert daemon.atoll("session", "rm", session, check=True).stdout == f"{session}\n"
+    assert session not in daemon.atoll("session", "ls").stdout
+
+
+def test_registry_verbs(daemon):
+    assert re.search(r"^environments +Python3$", daemon.atoll("registry", "ls").stdout, re.MULTILINE)
+    listed = daemon.atoll("registry", "ls", "environments", check=True).stdout
+    assert re.search(r"^Python3 +python +Python 3", listed, re.MULTILINE)
+    shown = json.loads(daemon.atoll("registry", "show", "environments", "Python3", check=True).stdout)
+    assert shown["language"] == "python"
+    assert daemon.atoll("registry", "show", "agents", "missing").returncode == 1
+    assert candidates(daemon, "registry", "ls", "t") == ["tools"]
+
+
+def test_health(daemon, sandbox):
+    done = daemon.atoll("health", sandbox[:12])
+    assert done.returncode == 0 and re.search(rf"{sandbox} +ok +running +\d+ ms", done.stdout)
+    assert sandbox in [one["id"] for one in json_of(daemon, "health")["sandboxes"]]
 
 
 # --- what Docker users type

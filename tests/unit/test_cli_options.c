@@ -1,5 +1,5 @@
 /*
- * Unit tests of the CLI's option parser and of how it finds verbs.
+ * Unit tests of the CLI's option parser, of how it finds verbs, and of the lines of streamed answers.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "cli/code.h"
+#include "cli/lines.h"
 #include "cli/words.h"
 
 struct inner {
@@ -310,6 +312,60 @@ static void every_argument_is_a_known_word(void **state)
     assert_false(atoll_cli_arg_word(&atoll_cli_version, 0, word));
 }
 
+static void join_lines(void *arg, const char *text, size_t n)
+{
+    char *all = arg;
+
+    assert_int_equal(strlen(text), n);
+    (void)snprintf(all + strlen(all), 64 - strlen(all), "<%s>", text);
+}
+
+static void answers_are_split_into_lines(void **state)
+{
+    static const char text[] = "one\n\nlonger line\nrest";
+    struct atoll_cli_lines lines;
+
+    (void)state;
+    for (size_t step = 1; step < sizeof(text); step++) {
+        char all[64] = "";
+        atoll_cli_lines_init(&lines, 12, join_lines, all);
+        for (size_t at = 0; at < sizeof(text) - 1; at += step)
+            assert_int_equal(
+                atoll_cli_lines_write(&lines, text + at, ATOLL_MIN(step, sizeof(text) - 1 - at)),
+                0);
+        assert_string_equal(all, "<one><><longer line>");
+        assert_true(atoll_cli_lines_write(&lines, "too long a line", 15) < 0);
+        atoll_cli_lines_done(&lines);
+    }
+}
+
+static void code_has_an_exit_status(void **state)
+{
+    static const struct {
+        const char *name, *value;
+        int status;
+    } rows[] = {
+        {"ValueError", "3", 1},
+        {"SystemExit", "5", 5},
+        {"SystemExit", "bye", 1},
+        {"ExitCode", "6; gone", 6},
+        {"ExitStatus", "1", 1},
+        {"TimedOut", "", 124},
+        {"OutOfMemory", "", 137},
+        {"SystemExit", "0", 0},
+        {"InterpreterEnded", "the interpreter ended with status 3", 3},
+        {"InterpreterEnded", "the interpreter was killed", 1},
+    };
+
+    (void)state;
+    assert_int_equal(atoll_cli_code_status(NULL), 0);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
+        ATOLL_AUTOJSON json_t *error =
+            json_pack("{s:s, s:s}", "name", rows[i].name, "value", rows[i].value);
+        assert_int_equal(atoll_cli_code_status(error), rows[i].status);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +381,8 @@ int main(void)
         cmocka_unit_test(unknown_verbs_get_the_nearest),
         cmocka_unit_test(every_verb_is_complete),
         cmocka_unit_test(every_argument_is_a_known_word),
+        cmocka_unit_test(answers_are_split_into_lines),
+        cmocka_unit_test(code_has_an_exit_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
