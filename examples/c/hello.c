@@ -2,6 +2,8 @@
  * Creates a sandbox, runs a command in it, prints what it wrote and how it ended, and destroys it.
  *
  *     cc hello.c $(pkg-config --cflags --libs libatoll) -o hello && ./hello
+ *
+ * examples/README.md says how to compile it without an installation.
  */
 #include <atoll/atoll.h>
 #include <stdio.h>

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -94,6 +95,23 @@ def test_the_example_runs_against_the_installed_library(daemon, installed, packa
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "hello from user\nand from outside\nit exited with 3\n"
     assert daemon.json("ls")["sandboxes"] == []
+
+
+def test_the_example_compiles_from_the_build_tree(daemon, tmp_path):
+    """With the command of examples/README.md, and as pkg-config says it."""
+    (tmp_path / "build").symlink_to(BUILD)
+    for name in ("include", "examples"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    text = (ROOT / "examples/README.md").read_text()
+    command = re.search(r"^ *cc (examples/c/hello.c .*)$", text, re.MULTILINE)[1]
+    compiler = "clang -fsanitize=address,undefined" if build_option("sanitize") else "cc"
+    by_package = ("examples/c/hello.c $(PKG_CONFIG_PATH=build/meson-uninstalled pkg-config --cflags "
+                  "--libs libatoll) -Wl,-rpath,$PWD/build -o hello")
+    for line in (command, by_package):
+        subprocess.run(["sh", "-ec", f"{compiler} {line}"], cwd=tmp_path, check=True)
+        done = subprocess.run([tmp_path / "hello"], env=daemon.env, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "") and "it exited with 3" in done.stdout
+        (tmp_path / "hello").unlink()
 
 
 def test_every_part_of_the_library(daemon, installed, package, tmp_path):
