@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 #include "api/api_internal.h"
+#include "base/clock.h"
+#include "engine/sandbox/ended.h"
 
 static int slow_down(struct atoll_api_call *call, int64_t wait_ms, const char *what,
                      struct atoll_error *err)
@@ -117,6 +119,49 @@ static int check_all(struct atoll_api_call *call, struct atoll_error *err)
     return r;
 }
 
+struct ended_lookup {
+    const struct atoll_api_call *call;
+    bool seen;
+    char id[33];
+    int64_t unix_ms;
+};
+
+static int take_ended(void *arg, const struct atoll_store_ended *row, struct atoll_error *err)
+{
+    struct ended_lookup *l = arg;
+
+    (void)err;
+    l->seen = l->call->caller.every_tenant || atoll_api_sees(l->call, row->owner);
+    l->unix_ms = row->ended_unix_ms;
+    (void)snprintf(l->id, sizeof(l->id), "%s", row->id);
+    return 0;
+}
+
+int atoll_api_check_ended(struct atoll_api_call *call, const char *what, const char *id,
+                          struct atoll_error *err)
+{
+    bool is_session = strcmp(what, "session") == 0, asked = false;
+    struct ended_lookup l = {.call = call};
+    char when[ATOLL_CLOCK_TEXT_MAX];
+    int r = is_session ? atoll_ended_find_session(call->engine, id, take_ended, &l, err)
+                       : atoll_ended_find(call->engine, id, take_ended, &l, err);
+
+    if (r >= 0 && l.seen && call->route->query && strstr(call->route->query, "ended"))
+        r = atoll_api_query_flag(call, "ended", &asked, err);
+    if (r < 0)
+        return r;
+    if (!l.seen)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "%s %.64s does not exist", what, id);
+    if (!asked)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                          "%s %s does not exist: it ended at %s; GET with ?ended=true shows its "
+                          "record",
+                          what, id, atoll_clock_format(l.unix_ms, when));
+    call->ended = true;
+    (void)snprintf(call->params.id, sizeof(call->params.id), "%s", l.id);
+    return 0;
+}
+
 int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err)
 {
     struct atoll_sandbox *sandbox;
@@ -131,6 +176,8 @@ int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err)
         return check_all(call, err);
     r = atoll_engine_resolve(call->engine, call->caller.tenant, call->caller.every_tenant,
                              call->params.id, &sandbox, err);
+    if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND && !call->protocol)
+        return atoll_api_check_ended(call, "sandbox", call->params.id, err);
     if (r < 0)
         return r;
     if (call->caller.every_tenant || atoll_api_sees_sandbox(call, sandbox)) {

@@ -14,5 +14,5 @@ int atoll_api_enter_session(struct atoll_api_call *call, const char *id, struct 
         if (call->caller.every_tenant || atoll_api_sees(call, view.owner))
             return atoll_text_copy(call->params.id, sizeof(call->params.id), view.sandbox_id);
     }
-    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "session %.32s does not exist", id);
+    return atoll_api_check_ended(call, "session", id, err);
 }

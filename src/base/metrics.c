@@ -159,6 +159,8 @@ static const struct row {
                                  "Stored data that has a limit in bytes, by kind."},
     [ATOLL_METRIC_KEPT_BYTES_MAX] =
         {"atoll_kept_bytes_max", GAUGE, {"what"}, NULL, "Limit of atoll_kept_bytes."},
+    [ATOLL_METRIC_ENDED_KEPT] =
+        {"atoll_ended_records", GAUGE, {NULL}, NULL, "Records of ended sandboxes."},
     [ATOLL_METRIC_JOURNALS_REMOVED] = {"atoll_journals_removed_total",
                                        COUNTER,
                                        {"limit"},

@@ -110,6 +110,10 @@ static const struct option {
      "most (4G)"},
     {"artifacts-days", "ATOLL_ARTIFACTS_DAYS", KIND_COUNT, AT(artifacts_days), 36500, "7", "N",
      "days that artifacts are kept; 0: unlimited (7)"},
+    {"ended-max", "ATOLL_ENDED_MAX", KIND_COUNT, AT(ended_max), 1000000, "10000", "N",
+     "records of ended sandboxes that are kept; 0: none (10000)"},
+    {"ended-days", "ATOLL_ENDED_DAYS", KIND_COUNT, AT(ended_days), 36500, "7", "N",
+     "days that they are kept; 0: unlimited (7)"},
     {"io-mbps", "ATOLL_IO_MBPS", KIND_COUNT, AT(io_mbps), 1048576, "0", "N",
      "default limit on the disk bandwidth of a sandbox, in MiB a second for reads\nand as many for "
      "writes; 0: unlimited (0)"},

@@ -213,6 +213,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
                    d->config.journal_total_bytes, d->config.journal_days},
         .artifacts_max_bytes = d->config.artifacts_max_bytes,
         .artifacts_days = d->config.artifacts_days,
+        .ended_max = d->config.ended_max,
+        .ended_days = d->config.ended_days,
         .waived = d->config.waived,
         .offload = true,
         .io_bytes = (uint64_t)d->config.io_mbps << 20,

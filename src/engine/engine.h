@@ -88,6 +88,8 @@ struct atoll_engine_config {
     struct atoll_output_quota output;
     uint64_t artifacts_max_bytes; /* for artifacts of all destroyed sandboxes; 0: none are kept */
     uint32_t artifacts_days;      /* how long artifacts are kept; 0: no expiry */
+    uint32_t ended_max;           /* number of records of ended sandboxes; 0: none are kept */
+    uint32_t ended_days;          /* how long they are kept; 0: no expiry */
     uint32_t waived;              /* limits the operator waives for every sandbox */
     uint64_t io_bytes;            /* default of limits.io_bytes; 0: no limit */
     /* Worker threads read, write and close descriptors from sandboxes; false: the loop's thread
@@ -216,6 +218,8 @@ struct atoll_disk_view {
     uint64_t held_bytes, held_max_bytes;
     /* Artifacts of destroyed sandboxes, and their quota. */
     uint64_t artifact_bytes, artifact_max_bytes;
+    /* Records of ended sandboxes in the database: their number and size, and its limit. */
+    uint64_t ended_count, ended_bytes, ended_max_bytes;
     uint64_t free_bytes; /* of the file system; UINT64_MAX: unknown */
 };
 void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret);

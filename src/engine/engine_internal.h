@@ -131,8 +131,10 @@ struct atoll_engine {
     struct atoll_timer reaper;  /* lifetime.c: the earliest time at which something may expire */
     struct atoll_timer sampler; /* history.c */
     struct atoll_timer unsaved; /* persist.c: retries failed writes of rows */
-    struct recovery *recovery;  /* the recovery at start, while it lasts; recovery.c */
-    bool recovering;            /* no sandbox is added while recovery iterates over them */
+    struct atoll_timer ended_prune; /* ended.c */
+    unsigned ended_added;           /* records since it fired */
+    struct recovery *recovery;      /* the recovery at start, while it lasts; recovery.c */
+    bool recovering;                /* no sandbox is added while recovery iterates over them */
     bool ending;
     void (*ended)(void *arg);
     void *ended_arg;
@@ -151,6 +153,10 @@ struct atoll_life {
     bool looking;          /* a request for its CPU time is in progress */
     bool counted;          /* its end was counted in the metrics */
     const char *cause;     /* of its end, for the metrics; NULL: requested by a client */
+    /* For its record; ended.c. */
+    char ended_by[100];         /* who began its destroy; "": no destroy has begun */
+    char failure[200];          /* why it had failed before; "": it had not */
+    int64_t execs_from_unix_ms; /* start of the first command that is kept */
 };
 
 struct atoll_sandbox {
@@ -516,6 +522,8 @@ int atoll_exec_enlist_all(struct atoll_sandbox *sandbox, struct atoll_error *err
 void atoll_exec_unref(struct atoll_exec *exec);
 /* Ends an exec and stores its record. All ends of execs come through here. */
 void atoll_exec_finish(struct atoll_exec *exec, const struct atoll_exec_result *result);
+/* The result in a row of the store. */
+void atoll_exec_read_result(const struct atoll_store_exec *row, struct atoll_exec_result *ret);
 /* Restores an exec of an earlier daemon from its row. */
 int atoll_exec_restore(struct atoll_sandbox *sandbox, const struct atoll_store_exec *row,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -539,6 +547,19 @@ bool atoll_options_name_root(const struct atoll_options *options);
 /* names.c: adds its name, if any, to those of its tenant, or removes it. */
 void atoll_name_enter(struct atoll_sandbox *sandbox);
 void atoll_name_leave(struct atoll_sandbox *sandbox);
+
+/* ended.c: records of ended sandboxes */
+/* Call once, after recovery: removes records that are too old or too many, now and later. */
+void atoll_ended_start(struct atoll_engine *engine);
+void atoll_ended_sum(const struct atoll_engine *engine, struct atoll_disk_view *ret);
+/* Call when a destroy begins. was, cause: its state before, and why it failed. */
+void atoll_ended_note(struct atoll_sandbox *sandbox, const char *who, enum atoll_sandbox_state was,
+                      const char *cause);
+/* How it ended, as noted, borrowed from the sandbox; sets life.execs_from_unix_ms. False: no record
+ * is to be made. */
+bool atoll_ended_describe(struct atoll_sandbox *sandbox, struct atoll_store_end *ret);
+/* Call when a record was made. */
+void atoll_ended_added(struct atoll_engine *engine);
 
 /* persist.c: rows of the store. Hidden sandboxes have no rows. */
 int atoll_persist_sandbox(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -63,17 +63,26 @@ int atoll_store_check(struct atoll_store *store, struct atoll_error *err) ATOLL_
 /* Adds the row, or replaces the one of the same id. */
 int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Drops the sandbox's row with its contexts, its artifact request and some of its commands.
- * Success also if there is no such row. Returns 1 if rows of commands remain, for
- * atoll_store_drop_execs(); else 0. */
+/* How a sandbox ended, for its record (store/ended.h). */
+struct atoll_store_end {
+    const char *end;      /* kind of end: a name of the engine */
+    const char *ended_by; /* who or what ended it */
+    const char *cause;    /* why it had failed; "": it had not */
+    int64_t unix_ms;
+};
+/* Drops the sandbox's row with its contexts, its artifact request and some of its commands. end:
+ * the row becomes a record, which keeps the commands that started at execs_from_unix_ms or later;
+ * NULL: no record. On a full disk no record is made. Success also if there is no such row. Returns
+ * 1 if rows of commands remain, for atoll_store_drop_execs(); else 0. */
 int atoll_store_drop_sandbox(struct atoll_store *store, const char *id,
+                             const struct atoll_store_end *end, int64_t execs_from_unix_ms,
                              struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Drops a batch of commands of a dropped sandbox, small enough for one turn of the loop. Returns
  * like atoll_store_drop_sandbox(). */
 int atoll_store_drop_execs(struct atoll_store *store, const char *sandbox_id,
-                           struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Drops all commands whose sandbox has no row. A daemon that died between the two calls above
- * left them. */
+                           int64_t execs_from_unix_ms, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Drops all commands whose sandbox has neither a row nor a record. A daemon that died between the
+ * two calls above left them. */
 int atoll_store_sweep_execs(struct atoll_store *store, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exec *row,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -86,7 +95,7 @@ int atoll_store_each_sandbox(struct atoll_store *store,
                              int (*fn)(void *arg, const struct atoll_store_sandbox *row,
                                        struct atoll_error *err),
                              void *arg, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* The same for commands, in the order they started. */
+/* The same for commands of sandboxes that have a row, in the order they started. */
 int atoll_store_each_exec(struct atoll_store *store,
                           int (*fn)(void *arg, const struct atoll_store_exec *row,
                                     struct atoll_error *err),

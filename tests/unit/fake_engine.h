@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "engine/engine.h"
 #include "engine/provider/providers.h"
+#include "engine/sandbox/ended.h"
 
 /*
  * An engine in memory for tests of the API. Answers come at once, or, while `hold` is set, when the
@@ -478,6 +479,35 @@ void atoll_engine_exec(struct atoll_engine *engine, const char *sandbox_id,
         (void)snprintf(x->sandbox_id, sizeof(x->sandbox_id), "%s", sandbox_id);
     }
     fake_answer(call_exec, (void (*)(void))done, arg, x, error);
+}
+
+/* It has no records of ended sandboxes. */
+int atoll_ended_find(struct atoll_engine *engine, const char *id, atoll_store_ended_fn *fn,
+                     void *arg, struct atoll_error *err)
+{
+    (void)engine, (void)id, (void)fn, (void)arg, (void)err;
+    return 0;
+}
+
+int atoll_ended_find_session(struct atoll_engine *engine, const char *session_id,
+                             atoll_store_ended_fn *fn, void *arg, struct atoll_error *err)
+{
+    return atoll_ended_find(engine, session_id, fn, arg, err);
+}
+
+int atoll_ended_each(struct atoll_engine *engine, const char *tenant, int64_t after_number,
+                     uint32_t most, atoll_store_ended_fn *fn, void *arg, struct atoll_error *err)
+{
+    (void)engine, (void)tenant, (void)after_number, (void)most, (void)fn, (void)arg, (void)err;
+    return 0;
+}
+
+int atoll_ended_execs(struct atoll_engine *engine, const char *sandbox_id,
+                      void (*fn)(void *arg, const struct atoll_exec_view *view), void *arg,
+                      struct atoll_error *err)
+{
+    (void)engine, (void)sandbox_id, (void)fn, (void)arg, (void)err;
+    return 0;
 }
 
 struct atoll_exec *atoll_sandbox_find_exec(struct atoll_sandbox *sandbox, const char *exec_id)

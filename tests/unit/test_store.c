@@ -4,6 +4,7 @@
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
+#include "store/ended.h"
 #include "store/keys.h"
 #include "store/previews.h"
 #include "store/store.h"
@@ -184,6 +185,113 @@ static int count_exec(void *arg, const struct atoll_store_exec *row, struct atol
     return 0;
 }
 
+struct ended_seen {
+    int count;
+    char last[65], cause[64];
+};
+
+static int see_ended(void *arg, const struct atoll_store_ended *row, struct atoll_error *err)
+{
+    struct ended_seen *seen = arg;
+
+    (void)err;
+    seen->count++;
+    (void)snprintf(seen->last, sizeof(seen->last), "%s", row->id);
+    (void)snprintf(seen->cause, sizeof(seen->cause), "%s", row->cause);
+    return 0;
+}
+
+static void end_one(struct fixture *f, const char *id, const char *owner, int64_t unix_ms)
+{
+    const struct atoll_store_end end = {"failed", "a test", "it fell", unix_ms};
+    struct atoll_store_sandbox row = a_sandbox;
+    struct atoll_store_exec exec = an_exec;
+    struct atoll_error err;
+
+    row.id = exec.sandbox_id = id;
+    row.owner = owner;
+    assert_int_equal(atoll_store_put_sandbox(f->store, &row, &err), 0);
+    for (int i = 0; i < 3; i++) {
+        exec.id = (const char *[]){"one", "two", "three"}[i];
+        exec.started_unix_ms = 100 + i;
+        assert_int_equal(atoll_store_put_exec(f->store, &exec, &err), 0);
+    }
+    assert_int_equal(atoll_store_drop_sandbox(f->store, id, &end, 101, &err), 0);
+}
+
+static int count_ended(struct fixture *f, const char *owner, int64_t after, struct ended_seen *ret)
+{
+    struct atoll_error err;
+
+    *ret = (struct ended_seen){0};
+    assert_int_equal(atoll_store_each_ended(f->store, owner, after, 100, see_ended, ret, &err), 0);
+    return ret->count;
+}
+
+static void an_ended_sandbox_leaves_a_record(void **state)
+{
+    struct fixture *f = *state;
+    struct ended_seen seen = {0};
+    struct atoll_error err;
+    int execs = 0;
+
+    end_one(f, "gone", "red", 1000);
+    reopen(f);
+    assert_int_equal(atoll_store_sweep_execs(f->store, &err), 0);
+    assert_int_equal(atoll_store_find_ended(f->store, "gone", see_ended, &seen, &err), 1);
+    assert_string_equal(seen.cause, "it fell");
+    assert_int_equal(atoll_store_find_ended(f->store, "never", see_ended, &seen, &err), 0);
+    assert_int_equal(atoll_store_find_ended_session(f->store, "", see_ended, &seen, &err), 0);
+    assert_int_equal(atoll_store_each_ended_exec(f->store, "gone", count_exec, &execs, &err), 0);
+    assert_int_equal(execs, 2); /* those that started at 101 or later */
+    execs = 0;
+    assert_int_equal(atoll_store_each_exec(f->store, count_exec, &execs, &err), 0);
+    assert_int_equal(execs, 0); /* they are not commands of a living sandbox */
+}
+
+static void prune_all(struct fixture *f, int64_t before, uint64_t count, uint64_t bytes)
+{
+    const struct atoll_store_ended_sum most = {count, bytes};
+    struct atoll_error err;
+    int r;
+
+    while ((r = atoll_store_prune_ended(f->store, before, &most, &err)) > 0)
+        ;
+    assert_int_equal(r, 0);
+}
+
+static void records_are_removed_by_age_number_and_size(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_store_ended_sum sum;
+    struct ended_seen seen;
+    struct atoll_error err;
+    char id[16];
+    int execs = 0;
+
+    end_one(f, "other", "blue", 2000);
+    for (int i = 0; i < 40; i++) {
+        (void)snprintf(id, sizeof(id), "red%d", i);
+        end_one(f, id, "red", 1000 + i);
+    }
+    prune_all(f, 1005, 1000, UINT64_MAX / 2);
+    assert_int_equal(count_ended(f, "red", 0, &seen), 35);
+    prune_all(f, 0, 3, UINT64_MAX / 2);
+    assert_int_equal(count_ended(f, "red", 0, &seen), 2); /* of the tenant that has the most */
+    assert_string_equal(seen.last, "red39");
+    assert_int_equal(count_ended(f, "blue", 0, &seen), 1);
+    assert_int_equal(count_ended(f, NULL, 0, &seen), 3);
+    assert_int_equal(count_ended(f, NULL, 1, &seen), 2);
+    assert_int_equal(atoll_store_sum_ended(f->store, &sum, &err), 0);
+    assert_int_equal(sum.count, 3);
+    prune_all(f, 0, 1000, sum.bytes - 1);
+    assert_int_equal(count_ended(f, "red", 0, &seen), 1);
+    prune_all(f, 0, 0, 0);
+    assert_int_equal(count_ended(f, NULL, 0, &seen), 0);
+    assert_int_equal(atoll_store_each_ended_exec(f->store, "red39", count_exec, &execs, &err), 0);
+    assert_int_equal(execs, 0);
+}
+
 static void commands_go_with_their_sandbox(void **state)
 {
     struct fixture *f = *state;
@@ -192,8 +300,8 @@ static void commands_go_with_their_sandbox(void **state)
 
     assert_int_equal(atoll_store_put_sandbox(f->store, &a_sandbox, &err), 0);
     assert_int_equal(atoll_store_put_exec(f->store, &an_exec, &err), 0);
-    assert_int_equal(atoll_store_drop_sandbox(f->store, a_sandbox.id, &err), 0);
-    assert_int_equal(atoll_store_drop_sandbox(f->store, a_sandbox.id, &err), 0);
+    assert_int_equal(atoll_store_drop_sandbox(f->store, a_sandbox.id, NULL, 0, &err), 0);
+    assert_int_equal(atoll_store_drop_sandbox(f->store, a_sandbox.id, NULL, 0, &err), 0);
     assert_int_equal(atoll_store_each_sandbox(f->store, count_sandbox, &rows, &err), 0);
     assert_int_equal(atoll_store_each_exec(f->store, count_exec, &rows, &err), 0);
     assert_int_equal(rows, 0);
@@ -372,6 +480,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_end_of_a_command_replaces_its_beginning, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(commands_go_with_their_sandbox, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_ended_sandbox_leaves_a_record, setup, teardown),
+        cmocka_unit_test_setup_teardown(records_are_removed_by_age_number_and_size, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(the_log_stays_small, setup, teardown),
         cmocka_unit_test_setup_teardown(looking_writes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(keys_are_unique_and_whole, setup, teardown),

@@ -27,7 +27,7 @@ void atoll_view_limits(struct atoll_json_out *out, const char *key,
     atoll_json_close(out, '}');
 }
 
-static void view_waived(struct atoll_json_out *out, uint32_t waived)
+void atoll_view_waived(struct atoll_json_out *out, uint32_t waived)
 {
     atoll_json_open(out, "waived", '[');
     for (uint32_t bit = 1; bit <= ATOLL_LIMIT_ALL; bit <<= 1)
@@ -128,7 +128,7 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     atoll_json_raw(out, "metadata",
                    v.options.metadata_json && *v.options.metadata_json ? v.options.metadata_json
                                                                        : "{}");
-    view_waived(out, v.options.waived);
+    atoll_view_waived(out, v.options.waived);
     if (v.options.artifacts) {
         atoll_json_open(out, "artifacts", '[');
         for (const char *const *p = v.options.artifacts; *p; p++)
@@ -302,28 +302,34 @@ void atoll_view_result(struct atoll_json_out *out, const char *key,
     atoll_json_close(out, '}');
 }
 
+void atoll_view_exec_of(struct atoll_json_out *out, const char *key,
+                        const struct atoll_exec_view *v)
+{
+    atoll_json_open(out, key, '{');
+    atoll_json_text(out, "exec_id", v->id);
+    atoll_json_open(out, "cmd", '[');
+    for (const char *const *arg = v->argv; arg && *arg; arg++)
+        atoll_json_text(out, NULL, *arg);
+    atoll_json_close(out, ']');
+    if (v->argv_left_out > 0)
+        atoll_json_u64(out, "cmd_bytes_left_out", v->argv_left_out);
+    atoll_json_text(out, "user", v->user ? v->user : "");
+    atoll_json_text(out, "cwd", v->cwd ? v->cwd : "");
+    atoll_json_bool(out, "pty", v->pty);
+    atoll_json_text(out, "state", v->result ? "ended" : "running");
+    atoll_json_u64(out, "pid", v->pid);
+    atoll_json_time(out, "started_at", v->started_unix_ms);
+    if (v->result)
+        atoll_view_result(out, "result", v->result);
+    atoll_json_close(out, '}');
+}
+
 void atoll_view_exec(struct atoll_json_out *out, const char *key, const struct atoll_exec *exec)
 {
     struct atoll_exec_view v;
 
     atoll_exec_get(exec, &v);
-    atoll_json_open(out, key, '{');
-    atoll_json_text(out, "exec_id", v.id);
-    atoll_json_open(out, "cmd", '[');
-    for (const char *const *arg = v.argv; arg && *arg; arg++)
-        atoll_json_text(out, NULL, *arg);
-    atoll_json_close(out, ']');
-    if (v.argv_left_out > 0)
-        atoll_json_u64(out, "cmd_bytes_left_out", v.argv_left_out);
-    atoll_json_text(out, "user", v.user ? v.user : "");
-    atoll_json_text(out, "cwd", v.cwd ? v.cwd : "");
-    atoll_json_bool(out, "pty", v.pty);
-    atoll_json_text(out, "state", v.result ? "ended" : "running");
-    atoll_json_u64(out, "pid", v.pid);
-    atoll_json_time(out, "started_at", v.started_unix_ms);
-    if (v.result)
-        atoll_view_result(out, "result", v.result);
-    atoll_json_close(out, '}');
+    atoll_view_exec_of(out, key, &v);
 }
 
 static const char *entry_type_name(uint8_t type)

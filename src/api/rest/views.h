@@ -9,6 +9,8 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
 /* Limits that are 0 are left out; zeros: only those for which a request cannot ask for 0. */
 void atoll_view_limits(struct atoll_json_out *out, const char *key,
                        const struct atoll_limits *limits, bool zeros);
+/* "waived":[…] */
+void atoll_view_waived(struct atoll_json_out *out, uint32_t waived);
 /* Writes state, and cause if there is one; call it inside an open object. */
 void atoll_view_state(struct atoll_json_out *out, const struct atoll_sandbox_view *sandbox);
 /* A text that says how long the agent has not answered. */
@@ -19,6 +21,9 @@ void atoll_view_stats(struct atoll_json_out *out, const struct atoll_sandbox_sta
 void atoll_view_result(struct atoll_json_out *out, const char *key,
                        const struct atoll_exec_result *result);
 void atoll_view_exec(struct atoll_json_out *out, const char *key, const struct atoll_exec *exec);
+/* The same of a command that is not in memory. */
+void atoll_view_exec_of(struct atoll_json_out *out, const char *key,
+                        const struct atoll_exec_view *view);
 void atoll_view_entry(struct atoll_json_out *out, const char *key,
                       const struct atoll_am_entry *entry);
 void atoll_view_template(struct atoll_json_out *out, const char *key,

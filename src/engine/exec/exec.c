@@ -450,12 +450,9 @@ int atoll_exec_on_event(struct atoll_sandbox *s, struct atoll_frame *frame)
 
 /* Recovery. */
 
-static void restore_result(struct atoll_exec *x, const struct atoll_store_exec *row)
+void atoll_exec_read_result(const struct atoll_store_exec *row, struct atoll_exec_result *ret)
 {
-    struct atoll_exec_result *res = &x->result;
-
-    x->ended = row->kind != 0;
-    *res = (struct atoll_exec_result){
+    *ret = (struct atoll_exec_result){
         .kind = (enum atoll_end_kind)row->kind,
         .code = row->code,
         .signal = row->signal,
@@ -470,8 +467,8 @@ static void restore_result(struct atoll_exec *x, const struct atoll_store_exec *
         .stderr_bytes = row->stderr_bytes,
         .duration_ms = row->duration_ms,
     };
-    (void)snprintf(res->reason, sizeof(res->reason), "%s", row->reason);
-    (void)snprintf(res->oom_process, sizeof(res->oom_process), "%s", row->oom_process);
+    (void)snprintf(ret->reason, sizeof(ret->reason), "%s", row->reason);
+    (void)snprintf(ret->oom_process, sizeof(ret->oom_process), "%s", row->oom_process);
 }
 
 int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *row,
@@ -502,7 +499,8 @@ int atoll_exec_restore(struct atoll_sandbox *s, const struct atoll_store_exec *r
     x->pid = row->pid;
     x->started_unix_ms = row->started_unix_ms;
     x->started_ms = atoll_clock_ms() - (atoll_clock_unix_ms() - row->started_unix_ms);
-    restore_result(x, row);
+    x->ended = row->kind != 0;
+    atoll_exec_read_result(row, &x->result);
     (void)snprintf(journal, sizeof(journal), "%s-%s", x->sandbox_id, x->id);
     atoll_journal_init(&x->journal, s->engine->journal_fd, journal, journal_max(x));
     x->awaited = !x->ended && !x->held;

@@ -20,6 +20,7 @@ void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view
     *ret = (struct atoll_disk_view){.free_bytes = atoll_room_free(engine->state_fd)};
     atoll_journals_view(engine, ret);
     atoll_artifacts_sizes(engine->artifacts, &ret->artifact_bytes, &ret->artifact_max_bytes);
+    atoll_ended_sum(engine, ret);
     atoll_store_sizes(engine->config.store, &ret->store_bytes, &ret->log_bytes);
 }
 

@@ -72,8 +72,15 @@ void atoll_persist_sandbox_later(struct atoll_sandbox *s)
 
 int atoll_persist_drop(struct atoll_sandbox *s, bool *ret_more, struct atoll_error *err)
 {
-    int r = s->stored ? atoll_store_drop_sandbox(s->engine->config.store, s->spec.id, err) : 0;
+    struct atoll_store_end end;
+    bool is_kept = s->stored && atoll_ended_describe(s, &end);
+    int r = s->stored
+                ? atoll_store_drop_sandbox(s->engine->config.store, s->spec.id,
+                                           is_kept ? &end : NULL, s->life.execs_from_unix_ms, err)
+                : 0;
 
+    if (r >= 0 && is_kept)
+        atoll_ended_added(s->engine);
     *ret_more = r > 0;
     s->stored = s->stored && r < 0;
     if (r < 0) {
@@ -86,7 +93,8 @@ int atoll_persist_drop(struct atoll_sandbox *s, bool *ret_more, struct atoll_err
 bool atoll_persist_drop_execs(struct atoll_sandbox *s)
 {
     struct atoll_error err;
-    int r = atoll_store_drop_execs(s->engine->config.store, s->spec.id, &err);
+    int r = atoll_store_drop_execs(s->engine->config.store, s->spec.id, s->life.execs_from_unix_ms,
+                                   &err);
 
     if (r < 0) /* the next daemon drops it */
         complain("end of commands", s->spec.id, &err);

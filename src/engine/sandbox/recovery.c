@@ -524,6 +524,7 @@ void atoll_engine_recover(struct atoll_engine *engine,
     }
     sweep_journals(engine);
     atoll_journals_expire(engine);
+    atoll_ended_start(engine);
     atoll_env_sweep(engine);
     atoll_templates_sweep(engine);
     atoll_timer_set(&r->timeout, engine->loop, START_WAIT_MS, start_timed_out, r);

@@ -163,5 +163,40 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE sessions ADD COLUMN agent_config TEXT;",
     /* working directories */
     "ALTER TABLE sandboxes ADD COLUMN workdir TEXT;",
+    /* records of ended sandboxes; their commands stay in execs */
+    ("CREATE TABLE ended ("
+     "  number INTEGER PRIMARY KEY," /* in the order in which they ended */
+     "  id TEXT NOT NULL UNIQUE,"
+     "  owner TEXT NOT NULL,"
+     "  ended_unix_ms INTEGER NOT NULL,"
+     "  size_bytes INTEGER NOT NULL," /* about, with its commands */
+     "  created_unix_ms INTEGER NOT NULL,"
+     "  session_id TEXT NOT NULL,"
+     "  environment TEXT NOT NULL,"
+     "  name TEXT,"
+     "  template TEXT NOT NULL,"
+     "  image TEXT NOT NULL,"
+     "  provider TEXT NOT NULL,"
+     "  how TEXT NOT NULL,"
+     "  ended_by TEXT NOT NULL,"
+     "  cause TEXT NOT NULL,"
+     "  boot_us INTEGER NOT NULL,"
+     "  persistent INTEGER NOT NULL,"
+     "  network INTEGER NOT NULL,"
+     "  waived INTEGER NOT NULL,"
+     "  memory_bytes INTEGER NOT NULL,"
+     "  disk_bytes INTEGER NOT NULL,"
+     "  inodes INTEGER NOT NULL,"
+     "  cpu_millis INTEGER NOT NULL,"
+     "  pids INTEGER NOT NULL,"
+     "  open_files INTEGER NOT NULL,"
+     "  timeout_s INTEGER NOT NULL,"
+     "  io_bytes INTEGER NOT NULL,"
+     "  metadata TEXT,"
+     "  agent_config TEXT"
+     ");"
+     "CREATE INDEX ended_of_owner ON ended (owner, number, size_bytes);"
+     "CREATE INDEX ended_of_session ON ended (session_id) WHERE session_id != '';"
+     "CREATE INDEX sessions_of_sandbox ON sessions (sandbox_id);"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -1,6 +1,7 @@
 #include "store/store.h"
 
 #include <errno.h>
+#include "store/ended.h"
 #include "store/sqlite/rows.h"
 
 #define DROP_AT_ONCE 64 /* commands in one transaction, about a millisecond */
@@ -101,9 +102,14 @@ static const struct atoll_column exec_columns[] = {
 };
 #undef COLUMN
 static struct atoll_rows execs = {.table = "execs",
-                                  .rest = "ORDER BY started_unix_ms",
+                                  .rest = "WHERE sandbox_id IN (SELECT id FROM sandboxes)"
+                                          " ORDER BY started_unix_ms",
                                   .columns = exec_columns,
                                   .count = ATOLL_ARRAY_LEN(exec_columns)};
+static struct atoll_rows ended_execs = {.table = "execs",
+                                        .rest = "WHERE sandbox_id = ? ORDER BY started_unix_ms, id",
+                                        .columns = exec_columns,
+                                        .count = ATOLL_ARRAY_LEN(exec_columns)};
 
 int atoll_store_put_sandbox(struct atoll_store *store, const struct atoll_store_sandbox *row,
                             struct atoll_error *err)
@@ -118,10 +124,12 @@ int atoll_store_put_exec(struct atoll_store *store, const struct atoll_store_exe
 }
 
 /* Returns 1 if there may be more. */
-static int drop_some_execs(struct atoll_db *db, const char *id, struct atoll_error *err)
+static int drop_some_execs(struct atoll_db *db, const char *id, int64_t from_unix_ms,
+                           struct atoll_error *err)
 {
-    static const char sql[] = "DELETE FROM execs WHERE sandbox_id = ?1 AND id IN"
-                              " (SELECT id FROM execs WHERE sandbox_id = ?1 LIMIT ?2)";
+    static const char sql[] =
+        "DELETE FROM execs WHERE sandbox_id = ?1 AND id IN"
+        " (SELECT id FROM execs WHERE sandbox_id = ?1 AND started_unix_ms < ?3 LIMIT ?2)";
     sqlite3_stmt *stmt;
     int r = atoll_db_prepare(db, sql, &stmt, err);
 
@@ -129,11 +137,48 @@ static int drop_some_execs(struct atoll_db *db, const char *id, struct atoll_err
         return r;
     atoll_db_bind_text(stmt, 1, id);
     atoll_db_bind_i64(stmt, 2, DROP_AT_ONCE);
+    atoll_db_bind_i64(stmt, 3, from_unix_ms);
     r = atoll_db_run(db, stmt, err);
     return r < 0 ? r : atoll_db_changes(db) == DROP_AT_ONCE;
 }
 
-static int drop_sandbox(struct atoll_db *db, const char *id, struct atoll_error *err)
+/* About the size of a row beside its long texts. */
+#define ROW_BYTES "400"
+
+static int put_ended(struct atoll_db *db, const char *id, const struct atoll_store_end *end,
+                     int64_t execs_from_unix_ms, struct atoll_error *err)
+{
+    static const char sql[] =
+        "INSERT OR REPLACE INTO ended (id, owner, ended_unix_ms, size_bytes, created_unix_ms,"
+        " session_id, environment, name, template, image, provider, how, ended_by, cause, boot_us,"
+        " persistent, network, waived, memory_bytes, disk_bytes, inodes, cpu_millis, pids,"
+        " open_files, timeout_s, io_bytes, metadata, agent_config)"
+        " SELECT s.id, s.owner, ?2, " ROW_BYTES " + coalesce(length(s.metadata), 0)"
+        " + coalesce(length(x.agent_config), 0)"
+        " + (SELECT coalesce(sum(" ROW_BYTES " + length(argv)), 0) FROM execs"
+        "    WHERE sandbox_id = ?1 AND started_unix_ms >= ?3),"
+        " s.created_unix_ms, coalesce(x.id, ''), coalesce(x.environment, ''), s.name, s.template,"
+        " s.image, s.provider, ?4, ?5, ?6, s.boot_us, s.persistent, s.network, s.waived,"
+        " s.memory_bytes, s.disk_bytes, s.inodes, s.cpu_millis, s.pids, s.open_files, s.timeout_s,"
+        " s.io_bytes, s.metadata, x.agent_config"
+        " FROM sandboxes s LEFT JOIN sessions x ON x.sandbox_id = s.id WHERE s.id = ?1";
+    sqlite3_stmt *stmt;
+    int r = atoll_db_prepare(db, sql, &stmt, err);
+
+    if (r < 0)
+        return r;
+    atoll_db_bind_text(stmt, 1, id);
+    atoll_db_bind_i64(stmt, 2, end->unix_ms);
+    atoll_db_bind_i64(stmt, 3, execs_from_unix_ms);
+    atoll_db_bind_text(stmt, 4, end->end);
+    atoll_db_bind_text(stmt, 5, end->ended_by);
+    atoll_db_bind_text(stmt, 6, end->cause);
+    return atoll_db_run(db, stmt, err);
+}
+
+/* end NULL: without a record. */
+static int drop_sandbox(struct atoll_db *db, const char *id, const struct atoll_store_end *end,
+                        int64_t execs_from_unix_ms, struct atoll_error *err)
 {
     static const char drop_contexts[] = "DELETE FROM contexts WHERE sandbox_id = ?";
     static const char drop_request[] = "DELETE FROM artifact_wishes WHERE sandbox_id = ?";
@@ -142,8 +187,12 @@ static int drop_sandbox(struct atoll_db *db, const char *id, struct atoll_error 
 
     if (r < 0)
         return r;
-    more = drop_some_execs(db, id, err);
-    r = more < 0 ? more : atoll_db_run_with(db, drop_contexts, id, NULL, err);
+    if (end)
+        r = put_ended(db, id, end, execs_from_unix_ms, err);
+    if (r == 0)
+        more = drop_some_execs(db, id, end ? execs_from_unix_ms : INT64_MAX, err);
+    if (r == 0)
+        r = more < 0 ? more : atoll_db_run_with(db, drop_contexts, id, NULL, err);
     if (r == 0)
         r = atoll_db_run_with(db, drop_request, id, NULL, err);
     if (r == 0)
@@ -152,24 +201,26 @@ static int drop_sandbox(struct atoll_db *db, const char *id, struct atoll_error 
     return r < 0 ? r : more;
 }
 
-int atoll_store_drop_sandbox(struct atoll_store *store, const char *id, struct atoll_error *err)
+int atoll_store_drop_sandbox(struct atoll_store *store, const char *id,
+                             const struct atoll_store_end *end, int64_t execs_from_unix_ms,
+                             struct atoll_error *err)
 {
     struct atoll_db *db = atoll_db_of(store);
-    int r = drop_sandbox(db, id, err);
+    int r = drop_sandbox(db, id, end, execs_from_unix_ms, err);
 
-    return r < 0 && atoll_db_use_reserve(db) ? drop_sandbox(db, id, err) : r;
+    return r < 0 && atoll_db_use_reserve(db) ? drop_sandbox(db, id, NULL, 0, err) : r;
 }
 
 int atoll_store_drop_execs(struct atoll_store *store, const char *sandbox_id,
-                           struct atoll_error *err)
+                           int64_t execs_from_unix_ms, struct atoll_error *err)
 {
-    return drop_some_execs(atoll_db_of(store), sandbox_id, err);
+    return drop_some_execs(atoll_db_of(store), sandbox_id, execs_from_unix_ms, err);
 }
 
 int atoll_store_sweep_execs(struct atoll_store *store, struct atoll_error *err)
 {
-    static const char sql[] =
-        "DELETE FROM execs WHERE sandbox_id NOT IN (SELECT id FROM sandboxes)";
+    static const char sql[] = "DELETE FROM execs WHERE sandbox_id NOT IN (SELECT id FROM sandboxes)"
+                              " AND sandbox_id NOT IN (SELECT id FROM ended)";
     return atoll_db_run_with(atoll_db_of(store), sql, NULL, NULL, err);
 }
 
@@ -194,16 +245,37 @@ int atoll_store_each_sandbox(struct atoll_store *store,
     return r;
 }
 
+static int each_exec(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt *stmt,
+                     int (*fn)(void *arg, const struct atoll_store_exec *row,
+                               struct atoll_error *err),
+                     void *arg, struct atoll_error *err)
+{
+    struct atoll_store_exec row = {0};
+    int r = 0;
+
+    while ((r = atoll_rows_next(store, rows, &stmt, r, &row, err)) > 0)
+        r = fn(arg, &row, err);
+    return r;
+}
+
 int atoll_store_each_exec(struct atoll_store *store,
                           int (*fn)(void *arg, const struct atoll_store_exec *row,
                                     struct atoll_error *err),
                           void *arg, struct atoll_error *err)
 {
-    struct atoll_store_exec row = {0};
-    sqlite3_stmt *stmt = NULL;
-    int r = 0;
+    return each_exec(store, &execs, NULL, fn, arg, err);
+}
 
-    while ((r = atoll_rows_next(store, &execs, &stmt, r, &row, err)) > 0)
-        r = fn(arg, &row, err);
-    return r;
+int atoll_store_each_ended_exec(struct atoll_store *store, const char *sandbox_id,
+                                int (*fn)(void *arg, const struct atoll_store_exec *row,
+                                          struct atoll_error *err),
+                                void *arg, struct atoll_error *err)
+{
+    sqlite3_stmt *stmt;
+    int r = atoll_rows_read(store, &ended_execs, &stmt, err);
+
+    if (r < 0)
+        return r;
+    atoll_db_bind_text(stmt, 1, sandbox_id);
+    return each_exec(store, &ended_execs, stmt, fn, arg, err);
 }

@@ -4,6 +4,7 @@
 #include "api/kit/paging.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
+#include "api/rest/sandbox/ended.h"
 #include "api/rest/views.h"
 
 struct atoll_exec *atoll_rest_find_exec(struct atoll_engine *engine, const char *sandbox_id,
@@ -68,7 +69,7 @@ void atoll_rest_exec_list(struct atoll_api_call *call, const uint8_t *body ATOLL
                           size_t n ATOLL_UNUSED)
 {
     struct atoll_error error;
-    struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, &error);
+    struct atoll_sandbox *sandbox;
     struct atoll_page page;
     struct atoll_exec **found;
     struct atoll_exec_view last;
@@ -76,6 +77,11 @@ void atoll_rest_exec_list(struct atoll_api_call *call, const uint8_t *body ATOLL
     struct atoll_json_out out;
     size_t count, shown;
 
+    if (call->ended) {
+        atoll_rest_ended_execs(call);
+        return;
+    }
+    sandbox = atoll_rest_find_sandbox(call, &error);
     if (!sandbox || atoll_page_take(call, &page, &error) < 0) {
         atoll_api_fail(call, &error);
         return;
@@ -100,10 +106,15 @@ void atoll_rest_exec_list(struct atoll_api_call *call, const uint8_t *body ATOLL
 void atoll_rest_exec_get(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                          size_t n ATOLL_UNUSED)
 {
-    const struct atoll_exec *exec = find_or_fail(call);
+    const struct atoll_exec *exec;
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    if (call->ended) {
+        atoll_rest_ended_exec(call);
+        return;
+    }
+    exec = find_or_fail(call);
     if (!exec)
         return;
     atoll_api_reply_init(&buf, &out);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "api/kit/paging.h"
 #include "api/rest/rest_internal.h"
+#include "api/rest/sandbox/ended.h"
 #include "api/rest/views.h"
 #include "api/rest/walk.h"
 #include "base/text.h"
@@ -30,15 +31,17 @@ static int take_state(struct filter *f, const char *state, struct atoll_error *e
 {
     if (!state)
         return 0;
+    if (strcmp(state, ATOLL_REST_STATE_ENDED) == 0)
+        f->state = state;
     for (int i = ATOLL_SANDBOX_CREATING; i < ATOLL_SANDBOX_STATES; i++)
         if (strcmp(state, atoll_sandbox_state_name((enum atoll_sandbox_state)i)) == 0)
             f->state = state;
-    return f->state ? 0
-                    : atoll_fail(
-                          err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "?state= must be creating, running, stopping, failed, paused, stopped or "
-                          "unreachable (got \"%.48s\")",
-                          state);
+    return f->state
+               ? 0
+               : atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                            "?state= must be creating, running, stopping, failed, paused, stopped, "
+                            "unreachable or ended (got \"%.48s\")",
+                            state);
 }
 
 /* key=value pairs joined by '&' (which the client has percent-encoded). */
@@ -104,7 +107,8 @@ struct list {
     struct atoll_buf buf;
     struct atoll_json_out out;
     uint64_t shown;
-    bool more; /* more than fit on the page */
+    uint32_t examined; /* records of ended sandboxes */
+    bool more;         /* more than fit on the page */
     int64_t last_unix_ms;
     char last_id[ATOLL_ID_LEN + 1];
 };
@@ -140,6 +144,43 @@ static void finish(void *arg)
     free(l);
 }
 
+/* Records of ended sandboxes. The position of a cursor is their number. */
+
+#define ENDED_STEP 500 /* records examined per page, so that a page may be short */
+
+static int show_ended(void *arg, const struct atoll_store_ended *row, struct atoll_error *err)
+{
+    struct list *l = arg;
+    const struct filter *f = &l->filter;
+
+    (void)err;
+    l->examined++;
+    l->last_unix_ms = row->number;
+    (void)snprintf(l->last_id, sizeof(l->last_id), "%s", row->id);
+    if ((f->template_name && strcmp(f->template_name, row->template_name) != 0) ||
+        !has_pairs(f, row->metadata_json))
+        return 0;
+    atoll_rest_ended_view(&l->out, NULL, row);
+    return 0;
+}
+
+static void list_ended(struct list *l)
+{
+    const struct atoll_page *page = &l->filter.page;
+    const uint32_t most = page->limit ? (uint32_t)ATOLL_MIN(page->limit, ENDED_STEP) : ENDED_STEP;
+    struct atoll_error error;
+
+    if (atoll_ended_each(l->call->engine, atoll_api_list_tenant(l->call),
+                         page->has_cursor ? page->after_ms : 0, most, show_ended, l, &error) < 0) {
+        atoll_api_fail(l->call, &error);
+        atoll_buf_done(&l->buf);
+        free(l);
+        return;
+    }
+    l->more = l->examined == most;
+    finish(l);
+}
+
 void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                              size_t n ATOLL_UNUSED)
 {
@@ -156,6 +197,10 @@ void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body AT
     atoll_api_reply_init(&l->buf, &l->out);
     atoll_json_open(&l->out, NULL, '{');
     atoll_json_open(&l->out, "sandboxes", '[');
+    if (l->filter.state && strcmp(l->filter.state, ATOLL_REST_STATE_ENDED) == 0) {
+        list_ended(l);
+        return;
+    }
     atoll_rest_walk(call, page->has_cursor ? page->after_ms : INT64_MIN, page->after_id, STEP, show,
                     finish, l);
 }

@@ -5,6 +5,7 @@
 #include "api/lease.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
+#include "api/rest/sandbox/ended.h"
 #include "api/rest/views.h"
 #include "base/text.h"
 
@@ -132,10 +133,15 @@ void atoll_rest_sandbox_get(struct atoll_api_call *call, const uint8_t *body ATO
                             size_t n ATOLL_UNUSED)
 {
     struct atoll_error error;
-    struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, &error);
+    struct atoll_sandbox *sandbox;
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    if (call->ended) {
+        atoll_rest_ended_get(call);
+        return;
+    }
+    sandbox = atoll_rest_find_sandbox(call, &error);
     if (!atoll_api_reply_begin(call, sandbox ? NULL : &error, &buf, &out))
         return;
     atoll_view_sandbox(&out, NULL, sandbox);

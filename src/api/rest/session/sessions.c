@@ -9,6 +9,7 @@
 #include "api/lease.h"
 #include "api/rest/requests.h"
 #include "api/rest/rest_internal.h"
+#include "api/rest/sandbox/ended.h"
 #include "api/rest/session/session_files.h"
 #include "api/rest/session/sessions_view.h"
 #include "api/rest/views.h"
@@ -218,6 +219,10 @@ void atoll_rest_session_get(struct atoll_api_call *call, const uint8_t *body ATO
     struct atoll_buf buf;
     struct atoll_json_out out;
 
+    if (call->ended) {
+        atoll_rest_ended_session(call);
+        return;
+    }
     atoll_api_reply_init(&buf, &out);
     atoll_rest_session_view(&out, NULL, call,
                             atoll_sessions_find(call->api->config.sessions, call->params.session));
