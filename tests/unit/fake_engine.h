@@ -1119,6 +1119,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
     *ret = (struct atoll_provider_view){.name = "fake",
                                         .kind = "fake",
                                         .isolation = "none",
+                                        .source = "",
                                         .is_default = true,
                                         .is_builder = true,
                                         .can_create = true,

@@ -79,7 +79,7 @@ static void a_command_is_carried_both_ways(void **state)
     make_box();
     open_ws(EXEC);
     say("{\"cmd\":[\"cat\"],\"stdin\":true,\"pty\":{\"cols\":90,\"rows\":30}}");
-    assert_got("{\"exec_id\":\"exec0\"}");
+    assert_got("{\"sandbox_id\":\"box0\",\"exec_id\":\"exec0\"}");
     assert_int_equal(x->cols, 90);
     send_frame(2, "\0one", 4);
     send_frame(2, "\0two", 4);
