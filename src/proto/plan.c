@@ -55,6 +55,9 @@ ATOLL_MSG_DESC(atoll_po_dev, ATOLL_MSG_FIELD(U64, atoll_po_dev, shm_bytes),
                ATOLL_MSG_FIELD(U64, atoll_po_dev, shm_inodes),
                ATOLL_MSG_FIELD(U32, atoll_po_dev, max_ptys));
 
+ATOLL_MSG_DESC(atoll_po_read_only, ATOLL_MSG_FIELD(STRV, atoll_po_read_only, mounts),
+               ATOLL_MSG_FIELD(STRV, atoll_po_read_only, writable));
+
 ATOLL_MSG_DESC(atoll_po_text, ATOLL_MSG_FIELD(STR, atoll_po_text, text));
 
 ATOLL_MSG_DESC(atoll_po_rlimit, ATOLL_MSG_FIELD(U32, atoll_po_rlimit, resource),

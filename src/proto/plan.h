@@ -32,6 +32,8 @@ enum atoll_plan_op {
     ATOLL_PLAN_AGENT = 19,    /* atoll_po_agent: become the agent; always last */
     ATOLL_PLAN_ABORT = 20,    /* empty: fail deliberately, so that tests can stop at any step */
     ATOLL_PLAN_RUNSC = 21,    /* atoll_po_runsc: become gVisor's runsc instead of the agent; last */
+    ATOLL_PLAN_READ_ONLY =
+        22, /* atoll_po_read_only: the root is read-only, except some directories */
 };
 
 #define ATOLL_PLAN_MAX (128 * 1024)
@@ -131,6 +133,11 @@ struct atoll_po_dev {
     uint32_t max_ptys;
 };
 
+struct atoll_po_read_only {
+    struct atoll_strv mounts;   /* other mounts in the root that become read-only */
+    struct atoll_strv writable; /* directories that stay writable; a missing one is not an error */
+};
+
 struct atoll_po_text {
     const char *text;
 };
@@ -164,7 +171,7 @@ extern const struct atoll_msg_desc atoll_po_ids_desc, atoll_po_cgroup_desc, atol
     atoll_po_start_desc, atoll_po_disk_desc, atoll_po_layer_desc, atoll_po_overlay_desc,
     atoll_po_directory_desc, atoll_po_file_desc, atoll_po_proc_desc, atoll_po_dev_desc,
     atoll_po_text_desc, atoll_po_rlimit_desc, atoll_po_bytes_desc, atoll_po_agent_desc,
-    atoll_po_runsc_desc;
+    atoll_po_runsc_desc, atoll_po_read_only_desc;
 
 /* Appends one step. desc NULL: no payload. -ENOBUFS. */
 int atoll_plan_add(struct atoll_buf *plan, enum atoll_plan_op op, const struct atoll_msg_desc *desc,

@@ -42,6 +42,7 @@ struct atoll_provider_caps {
     bool builds;           /* builds images from a Dockerfile */
     bool snapshots;        /* makes images from the disk of a sandbox */
     bool volumes;          /* supports spec.mounts: volumes outlive sandboxes */
+    bool read_only;        /* supports spec.read_only */
     bool descriptors;      /* streams to the agent carry descriptors */
     bool pause;
     bool persistent; /* a disk can outlive the processes of its sandbox */

@@ -31,6 +31,7 @@ struct atoll_options {
     struct atoll_lifetime lifetime;
     enum atoll_network network;
     uint32_t gpus;
+    bool read_only; /* its root file system: see struct atoll_spec */
     /* When its provider loses it, make it again with the same id, without its files. */
     bool recreate;
     const char *owner;         /* tenant; NULL: "default" */

@@ -266,6 +266,17 @@ static int add_kernel_views(const struct atoll_plan_host *host, struct atoll_buf
     return r < 0 ? r : add_file(plan, ATOLL_PLAN_COVER, "proc/sys/kernel/random/boot_id", boot_id);
 }
 
+static int add_read_only(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    const char *mounts[] = {"usr"}, *writable[] = {"home", "root", "tmp", "var/tmp", "run"};
+    struct atoll_po_read_only step = {
+        .mounts = {mounts, spec->template_kind == ATOLL_TEMPLATE_HOST ? 1 : 0},
+        .writable = {writable, ATOLL_ARRAY_LEN(writable)},
+    };
+
+    return atoll_plan_add(plan, ATOLL_PLAN_READ_ONLY, &atoll_po_read_only_desc, &step);
+}
+
 static int add_rlimit(struct atoll_buf *plan, uint32_t resource, uint64_t value)
 {
     struct atoll_po_rlimit limit = {resource, value, value};
@@ -413,6 +424,8 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
                                                        : add_rootfs_root(spec, plan);
     if (r == 0)
         r = add_kernel_views(host, plan);
+    if (r == 0 && spec->read_only)
+        r = add_read_only(spec, plan);
     if (r == 0)
         r = add_end(host, spec, seccomp, plan);
     return r < 0 ? atoll_fail_errno(err, -r, "build plan") : 0;

@@ -79,6 +79,7 @@ struct atoll_spec {
     bool persistent;     /* its disk can outlive it: always an image, never in memory */
     bool resume_disk;    /* with persistent: reuse the existing disk and the same outside_id */
     bool allow_sudo;
+    bool read_only; /* the root; homes, /tmp, /var/tmp, /run and /dev/shm are writable */
     enum atoll_network network;
     char tenant[65];  /* ISOLATED: sandboxes of one tenant can reach each other */
     char image[256];  /* a container image instead of a template; "": none */

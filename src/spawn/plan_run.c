@@ -31,6 +31,7 @@ static const struct {
     [ATOLL_PLAN_AGENT] = {"agent", &atoll_po_agent_desc, atoll_step_agent},
     [ATOLL_PLAN_ABORT] = {"abort", NULL, atoll_step_abort},
     [ATOLL_PLAN_RUNSC] = {"runsc", &atoll_po_runsc_desc, atoll_step_runsc},
+    [ATOLL_PLAN_READ_ONLY] = {"read_only", &atoll_po_read_only_desc, atoll_step_read_only},
 };
 
 /* Room for the largest step message. */
@@ -40,6 +41,7 @@ union any_step {
     struct atoll_po_file file;
     struct atoll_po_agent agent;
     struct atoll_po_overlay overlay;
+    struct atoll_po_read_only read_only;
     struct atoll_po_directory directory;
 };
 

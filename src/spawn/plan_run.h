@@ -80,8 +80,9 @@ const char *atoll_plan_run_step_name(enum atoll_plan_op op);
 typedef int atoll_step_fn(struct atoll_plan_run *b, const void *step, struct atoll_error *err);
 atoll_step_fn atoll_step_ids, atoll_step_cgroup, atoll_step_image;    /* steps_host.c */
 atoll_step_fn atoll_step_disk, atoll_step_directory, atoll_step_file; /* steps_disk.c */
-atoll_step_fn atoll_step_layer, atoll_step_overlay, atoll_step_pivot; /* steps_root.c */
-atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover;      /* steps_kernel.c */
+atoll_step_fn atoll_step_layer, atoll_step_overlay, atoll_step_read_only,
+    atoll_step_pivot;                                            /* steps_root.c */
+atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover; /* steps_kernel.c */
 atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll_step_identity,
     atoll_step_seccomp, atoll_step_agent, atoll_step_abort; /* steps_self.c */
 atoll_step_fn atoll_step_runsc;                             /* steps_runsc.c */

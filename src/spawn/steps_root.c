@@ -121,6 +121,40 @@ int atoll_step_overlay(struct atoll_plan_run *b, const void *step, struct atoll_
     return 0;
 }
 
+/* Mounts a directory of the root over itself, so that it stays writable. */
+static int keep_writable(struct atoll_plan_run *b, const char *path)
+{
+    ATOLL_AUTOCLOSE int tree = atoll_mnt_clone(b->root_fd, path, false);
+
+    if (tree < 0)
+        return tree == -ENOENT ? 0 : tree;
+    return atoll_mnt_attach(tree, b->root_fd, path);
+}
+
+static int make_read_only(struct atoll_plan_run *b, const char *path)
+{
+    ATOLL_AUTOCLOSE int fd = openat(b->root_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    return fd < 0 ? -errno : atoll_mnt_set_attr(fd, ATOLL_MNT_RDONLY, false);
+}
+
+int atoll_step_read_only(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_read_only *want = step;
+    int r = b->root_fd < 0 ? -EINVAL : 0;
+
+    for (size_t i = 0; r == 0 && i < want->writable.len; i++)
+        r = atoll_paths_is_inside(want->writable.items[i])
+                ? keep_writable(b, want->writable.items[i])
+                : -EINVAL;
+    for (size_t i = 0; r == 0 && i < want->mounts.len; i++)
+        r = atoll_paths_is_inside(want->mounts.items[i]) ? make_read_only(b, want->mounts.items[i])
+                                                         : -EINVAL;
+    if (r == 0)
+        r = atoll_mnt_set_attr(b->root_fd, ATOLL_MNT_RDONLY, false);
+    return r < 0 ? atoll_fail_errno(err, -r, "make the root read-only") : 0;
+}
+
 /* Test switch: exposes the host's /tmp, which a security test must detect. */
 static int show_host_files(struct atoll_plan_run *b, struct atoll_error *err)
 {

@@ -35,15 +35,16 @@ def persistent_box(walk, client):
 
 @errand()
 def create(walk, client, _):
-    made = client.create(env={"A": "b"}, metadata={"task": "1"}, limits={"memoryMB": 128})
+    made = client.create(env={"A": "b"}, metadata={"task": "1"}, limits={"memoryMB": 128},
+                         workdir="/srv/work")
     client.get(f"/api/sandboxes/{made}")
     client.delete(f"/api/sandboxes/{made}")
 
 
 @errand()
 def create_large(walk, client, _):
-    """Its disk is an image."""
-    made = client.create(limits={"memoryMB": 64, "diskMB": 64})
+    """Its disk is an image, and its root is read-only."""
+    made = client.create(limits={"memoryMB": 64, "diskMB": 64}, readOnly=True)
     client.run(made, "echo x > file")
     client.delete(f"/api/sandboxes/{made}")
 

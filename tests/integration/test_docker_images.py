@@ -150,6 +150,13 @@ def test_the_working_directory_of_an_image(world):
     assert box(world.rest, image=BASE).out("pwd") == "/home/user"
 
 
+def test_a_read_only_root(world):
+    one = box(world.rest, image=BASE, readOnly=True)
+    assert one.out("echo mine > f; cat f") == "mine"
+    assert one.run("touch /etc/x", user="root")["result"]["exit_code"] != 0
+    assert one.run("touch /bin/x", user="root")["result"]["exit_code"] != 0
+
+
 def test_build_again_replaces_it(world):
     before = {tag for tag in images(world) if tag.startswith("atoll-template:")}
     for text in ("one", "two"):

@@ -96,6 +96,28 @@ static void rights_are_dropped_in_order(void **state)
     atoll_buf_done(&plan);
 }
 
+static void a_read_only_root(void **state)
+{
+    struct atoll_spec spec = default_spec();
+    struct atoll_buf plan = build(&root_host, &spec);
+    struct atoll_po_read_only step;
+    size_t proc = 0, at = 0, pivot = 0;
+
+    (void)state;
+    assert_false(find(&plan, ATOLL_PLAN_READ_ONLY, 0, NULL, NULL, NULL));
+    atoll_buf_done(&plan);
+    spec.read_only = true;
+    plan = build(&root_host, &spec);
+    assert_true(find(&plan, ATOLL_PLAN_PROC, 0, NULL, NULL, &proc));
+    assert_true(find(&plan, ATOLL_PLAN_READ_ONLY, 0, &atoll_po_read_only_desc, &step, &at));
+    assert_true(find(&plan, ATOLL_PLAN_PIVOT, 0, NULL, NULL, &pivot));
+    assert_true(proc < at && at < pivot);
+    assert_int_equal(step.mounts.len, 1);
+    assert_string_equal(step.mounts.items[0], "usr");
+    assert_int_equal(step.writable.len, 5);
+    atoll_buf_done(&plan);
+}
+
 /* The stack at /usr, and whether the plan has the layer of whiteouts. */
 static bool hides(const struct atoll_buf *plan, const char *lowers, bool writable)
 {
@@ -339,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_reach_the_steps),
         cmocka_unit_test(rights_are_dropped_in_order),
+        cmocka_unit_test(a_read_only_root),
         cmocka_unit_test(private_files_of_usr_are_hidden),
         cmocka_unit_test(a_large_disk_is_an_image),
         cmocka_unit_test(a_disk_with_a_bandwidth_is_an_image),

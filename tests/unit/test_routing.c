@@ -15,6 +15,7 @@ static const struct atoll_provider_caps native = {.isolation = "namespaces",
                                                   .layers = true,
                                                   .pause = true,
                                                   .persistent = true,
+                                                  .read_only = true,
                                                   .networks = NET(NONE)};
 static const struct atoll_provider_caps no_freezer = {.isolation = "namespaces",
                                                       .templates = true,
@@ -107,6 +108,7 @@ static void requirements_choose(void **state)
         {{.network = ATOLL_NETWORK_BRIDGE}, "docker,e2b"},
         {{.network = ATOLL_NETWORK_ISOLATED}, "docker"},
         {{.persistent = true}, "native"},
+        {{.read_only = true}, "native"},
         {{.pauses = true}, "native,docker"},
         {{.provider = "e2b", .template_name = "theirs"}, "e2b"},
     };
@@ -152,6 +154,9 @@ static void errors_say_why_of_each(void **state)
     text = route(&wish, &offers, &err);
     assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
     assert_non_null(strstr(text, "e2b cannot keep the disk of a sandbox (persistent); native can"));
+    wish = (struct atoll_route_request){.provider = "e2b", .read_only = true};
+    text = route(&wish, &offers, &err);
+    assert_non_null(strstr(text, "e2b cannot make the root read-only (readOnly); native can"));
     wish = (struct atoll_route_request){.pauses = true, .isolation = "namespaces"};
     offers.list[0].caps = &no_freezer;
     text = route(&wish, &offers, &err);

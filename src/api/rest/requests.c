@@ -50,6 +50,7 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"template", ATOLL_FIELD_STRING, AT(options.template_name), 1, 64, NULL, 0},
     {"name", ATOLL_FIELD_STRING, AT(options.name), 1, 64, NULL, 0},
     {"workdir", ATOLL_FIELD_STRING, AT(options.workdir), 1, 1024, NULL, 0},
+    {"readOnly", ATOLL_FIELD_BOOL, AT(options.read_only), 0, 0, NULL, 0},
     {"getOrCreate", ATOLL_FIELD_BOOL, AT(get_or_create), 0, 0, NULL, 0},
     {"limits", ATOLL_FIELD_OBJECT, AT(options.limits), 0, 0, limit_fields, 0},
     {"env", ATOLL_FIELD_ENV, AT(options.env), 0, 0, NULL, 0},

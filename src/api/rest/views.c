@@ -138,6 +138,7 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     if (v.options.mount_count > 0)
         view_mounts(out, &v);
     atoll_json_text(out, "networkMode", atoll_network_name(v.options.network));
+    atoll_json_bool(out, "readOnly", v.options.read_only);
     atoll_json_bool(out, "recreate", v.options.recreate);
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);
     atoll_json_bool(out, "pooled", v.pooled);

@@ -50,7 +50,9 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     x->argv =
         atoll_strings_dup_some(start->argv, ARGV_KEPT_BYTES, ARGV_KEPT_STRINGS, &x->argv_left_out);
     x->user = strdup(start->user ? start->user : "");
-    x->cwd = strdup(start->cwd ? start->cwd : "");
+    x->cwd = strdup(start->cwd && *start->cwd ? start->cwd
+                    : s->options.workdir      ? s->options.workdir
+                                              : "");
     x->pty = start->pty;
     x->held = start->held;
     x->agent_knows = true; /* the agent that starts it does */

@@ -97,6 +97,8 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
                             : "cannot keep the disk of a sandbox (persistent)");
     } else if (w->mounts && !caps->volumes) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "has no volumes");
+    } else if (w->read_only && !caps->read_only) {
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot make the root read-only (readOnly)");
     } else if (w->pauses && !caps->pause) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED,
                caps->layers

@@ -16,6 +16,7 @@ struct atoll_route_request {
     struct atoll_limits limits; /* as requested; 0 fields: not requested */
     bool persistent, pauses;    /* pauses: at its deadline */
     bool mounts;                /* volumes, or directories of the host */
+    bool read_only;             /* its root */
     uint32_t gpus;
     enum atoll_network network;
 };

@@ -143,6 +143,7 @@ void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done
     s->spec.metadata_json = s->options.metadata_json;
     s->spec.env = s->options.env;
     s->spec.mounts = s->options.mounts;
+    s->spec.read_only = s->options.read_only;
     s->spec.mount_count = s->options.mount_count;
     s->spec.login = s->options.login;
     s->provider->ops->create(s->provider, &s->spec, done, s);
@@ -251,7 +252,7 @@ void atoll_launch(struct atoll_engine *engine, const struct atoll_options *optio
                   const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
     bool fits = place->entry == engine->builder && options->mount_count == 0 && !options->login &&
-                !options->workdir; /* their interpreters run elsewhere */
+                !options->workdir && !options->read_only;
     struct atoll_sandbox *s;
     struct atoll_error err;
 

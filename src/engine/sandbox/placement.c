@@ -145,6 +145,7 @@ static int choose(struct atoll_engine *engine, const struct atoll_options *optio
         .language = options->language,
         .limits = options->limits,
         .mounts = options->mount_count > 0,
+        .read_only = options->read_only,
     };
     struct atoll_candidates *candidates = &place->candidates;
     uint8_t chosen[ATOLL_PROVIDERS_MAX];

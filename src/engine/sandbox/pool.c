@@ -157,7 +157,8 @@ static bool can_be_pooled(const struct atoll_sandbox *s)
     const struct atoll_engine *engine = s->engine;
 
     return engine->config.pool > 0 && s->entry == engine->builder && !s->spec.persistent &&
-           !*s->spec.image && s->options.mount_count == 0 && s->spec.network == ATOLL_NETWORK_NONE;
+           !*s->spec.image && s->options.mount_count == 0 && !s->options.workdir &&
+           !s->options.read_only && s->spec.network == ATOLL_NETWORK_NONE;
 }
 
 /* One more request for sandboxes of this kind. language "": without an interpreter. */

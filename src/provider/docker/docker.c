@@ -98,6 +98,8 @@ enum atoll_docker_disk atoll_docker_disk_of(const struct atoll_docker *d,
                                             const struct atoll_docker_info *info,
                                             const struct atoll_spec *spec)
 {
+    if (spec->read_only)
+        return ATOLL_DOCKER_DISK_TMPFS;
     if (spec->waived & ATOLL_LIMIT_DISK || spec->limits.disk_bytes == 0)
         return ATOLL_DOCKER_DISK_REFUSE;
     if (d->config.disk == ATOLL_DOCKER_DISK_AUTO)
@@ -305,6 +307,7 @@ static const struct atoll_sync_ops ops = {
              .builds = true,
              .snapshots = true,
              .volumes = true,
+             .read_only = true,
              .pause = true,
              .set_limits = true,
              .stats = true,

@@ -61,7 +61,7 @@ static bool same_limits(const struct atoll_limits *a, const struct atoll_limits 
 static bool eligible(const struct atoll_docker_pool *pool, const struct atoll_spec *spec)
 {
     if (spec->network != ATOLL_NETWORK_NONE || spec->builder || spec->persistent ||
-        spec->mount_count > 0)
+        spec->mount_count > 0 || spec->read_only)
         return false;
     return *spec->image ? strcmp(spec->image, pool->docker->config.default_image) == 0
                         : spec->template_kind == ATOLL_TEMPLATE_HOST;

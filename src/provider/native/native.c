@@ -368,6 +368,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
     n->caps = (struct atoll_provider_caps){
         .isolation = "namespaces",
         .templates = true,
+        .read_only = true,
         .layers = true,
         .descriptors = true,
         .pause = atoll_cgroups_can_freeze(&n->cgroups),

@@ -198,5 +198,7 @@ const char *const atoll_db_migrations[] = {
      "CREATE INDEX ended_of_owner ON ended (owner, number, size_bytes);"
      "CREATE INDEX ended_of_session ON ended (session_id) WHERE session_id != '';"
      "CREATE INDEX sessions_of_sandbox ON sessions (sandbox_id);"),
+    /* read-only roots */
+    "ALTER TABLE sandboxes ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);
