@@ -31,7 +31,7 @@ static const struct atoll_cli_option options_table[] = {
     {"user", 'u', ATOLL_CLI_TEXT, offsetof(struct options, user), "USER",
      "user to run the interpreter as (default: user, uid 1000)", NULL},
     {"cwd", 'w', ATOLL_CLI_TEXT, offsetof(struct options, cwd), "PATH",
-     "working directory (default: the user's home)", NULL},
+     "working directory (default: that of the sandbox)", NULL},
     {.kind = ATOLL_CLI_TABLE,
      .offset = offsetof(struct options, env),
      .table = atoll_cli_env_options},

@@ -14,6 +14,8 @@ static const struct atoll_cli_option options_table[] = {
     {.kind = ATOLL_CLI_TABLE,
      .offset = offsetof(struct options, command),
      .table = atoll_cli_command_options},
+    {"workdir", 0, ATOLL_CLI_TEXT, offsetof(struct options, command.cwd), "PATH", "same as --cwd",
+     NULL},
     {"detach", 'd', ATOLL_CLI_FLAG, offsetof(struct options, detach), NULL,
      "start the command, print its exec id and return", NULL},
     ATOLL_CLI_COMMON(struct options),

@@ -11,6 +11,8 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      "template to create it from (default: host)", NULL},
     {"name", 0, ATOLL_CLI_TEXT, AT(name), "NAME",
      "name of the sandbox, which every verb takes in place of its id", NULL},
+    {"workdir", 0, ATOLL_CLI_TEXT, AT(workdir), "PATH",
+     "working directory of the sandbox, made if missing (default: the user's home)", NULL},
     {"memory", 'm', ATOLL_CLI_SIZE, AT(memory_bytes), "SIZE", "memory limit (default: 512M)", NULL},
     {"cpus", 0, ATOLL_CLI_DECIMAL, AT(cpus), "N", "CPU limit, such as 0.5 (default: 1)", NULL},
     {"disk", 0, ATOLL_CLI_SIZE, AT(disk_bytes), "SIZE", "disk space limit (default: 256M)", NULL},
@@ -67,9 +69,8 @@ const struct atoll_cli_option atoll_cli_env_options[] = {
 const struct atoll_cli_option atoll_cli_command_options[] = {
     {"user", 'u', ATOLL_CLI_TEXT, AT(user), "USER[:GROUP]",
      "user to run it as, names or numbers (default: user, uid 1000)", NULL},
-    {"cwd", 'w', ATOLL_CLI_TEXT, AT(cwd), "PATH", "working directory (default: the user's home)",
-     NULL},
-    {"workdir", 0, ATOLL_CLI_TEXT, AT(cwd), "PATH", "same as --cwd", NULL},
+    {"cwd", 'w', ATOLL_CLI_TEXT, AT(cwd), "PATH",
+     "working directory of the command (default: that of the sandbox)", NULL},
     {.kind = ATOLL_CLI_TABLE, .offset = AT(env), .table = atoll_cli_env_options},
     {"timeout", 0, ATOLL_CLI_TIME, AT(timeout_seconds), "TIME",
      "kill the command and its children after this time", NULL},
@@ -223,6 +224,8 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
     if (r == 0)
         r = atoll_compose_text(request, "name", options->name, err);
     if (r == 0)
+        r = atoll_compose_text(request, "workdir", options->workdir, err);
+    if (r == 0)
         r = add_registry(request, options->registry_user, err);
     for (size_t i = 0; r == 0 && i < options->volumes.n; i++)
         r = add_volume(request, options->volumes.items[i], err);
@@ -243,6 +246,7 @@ static const struct {
     {"lifetime.cpuSeconds", "cpu-budget", ""},
     {"lifetime.outputBytes", "output-budget", " (in bytes)"},
     {"name", "name", ""},
+    {"workdir", "workdir", ""},
     {"template", "template", ""},
     {"provider", "provider", ""},
     {"image", "image", ""},

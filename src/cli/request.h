@@ -6,7 +6,7 @@
  * daemon's JSON (with client/compose.h).
  */
 struct atoll_cli_sandbox_options {
-    const char *template, *name;
+    const char *template, *name, *workdir;
     uint64_t memory_bytes, disk_bytes, pids;
     double cpus, io_mbps;
     struct atoll_cli_list waive, artifacts, volumes, labels;

@@ -308,6 +308,16 @@ def test_a_sandbox_has_a_name(daemon, tmp_path):
     assert daemon.atoll("run", "--name", "short-lived", "--", "echo", "hi").stdout == "hi\n"
 
 
+def test_a_sandbox_has_a_working_directory(daemon):
+    assert daemon.atoll("run", "--workdir", "/home/user/a/b", "--", "pwd").stdout == "/home/user/a/b\n"
+    sandbox = daemon.atoll("create", "--workdir", "/home/user/w", check=True).stdout.strip()
+    assert daemon.atoll("exec", sandbox, "pwd").stdout == "/home/user/w\n"
+    assert daemon.atoll("exec", "--workdir", "/tmp", sandbox, "pwd").stdout == "/tmp\n"
+    daemon.atoll("rm", sandbox, check=True)
+    bad = daemon.atoll("create", "--workdir", "relative")
+    assert bad.returncode == 1 and "--workdir" in bad.stderr
+
+
 # --- code, sessions, the registry, health
 
 
