@@ -235,9 +235,9 @@ int atoll_cli_daemon_stop(const struct atoll_cli_daemon *daemon, int signo, stru
     int r;
 
     /* First open the pidfd, then compare the start time: now the pidfd cannot be another process. */
-    if (fd < 0 || start_ticks(daemon->pid) != daemon->start_ticks)
+    if (fd >= 0 && start_ticks(daemon->pid) != daemon->start_ticks)
         return 0;
-    if (pidfd_send_signal(fd, signo, NULL, 0) < 0)
+    if (fd < 0 || pidfd_send_signal(fd, signo, NULL, 0) < 0)
         return errno == ESRCH
                    ? 0
                    : atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno,
