@@ -98,7 +98,7 @@ static int list_execs(struct atoll_cli *cli, const char *sandbox, const char *si
     int r = since ? parse_since(since, &age, err) : 0;
 
     if (r == 0)
-        r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs", sandbox);
+        r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs?ended=true", sandbox);
     if (r == 0)
         r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
     if (r < 0)

@@ -9,13 +9,14 @@ struct options {
     struct atoll_cli_common common;
     struct atoll_cli_list filters;
     const char *format;
-    bool all, quiet;
+    bool ended, all_tenants, quiet;
 };
 
 static const struct atoll_cli_option options_table[] = {
-    {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct options, all), NULL,
+    {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct options, ended), NULL,
+     "also list ended sandboxes, as long as their records are kept", NULL},
+    {"all-tenants", 0, ATOLL_CLI_FLAG, offsetof(struct options, all_tenants), NULL,
      "list the sandboxes of every tenant (needs an admin key)", NULL},
-    {"all-tenants", 0, ATOLL_CLI_FLAG, offsetof(struct options, all), NULL, "same as --all", NULL},
     {"quiet", 'q', ATOLL_CLI_FLAG, offsetof(struct options, quiet), NULL, "print only ids", NULL},
     {"filter", 'f', ATOLL_CLI_LIST, offsetof(struct options, filters), "K=V",
      "list only those with name=, state=, template=, provider=, image=, label=K or label=K=V",
@@ -36,7 +37,12 @@ static enum atoll_cli_colour colour_of(const char *state)
 static void add_state(struct atoll_cli_table *table, const json_t *sandbox)
 {
     const char *state = atoll_link_text(sandbox, "state", "?");
-    atoll_cli_table_add(table, colour_of(state), "%s", state);
+    const char *end = atoll_link_text(sandbox, "end", NULL);
+
+    if (end)
+        atoll_cli_table_add(table, ATOLL_CLI_DIM, "%s (%s)", state, end);
+    else
+        atoll_cli_table_add(table, colour_of(state), "%s", state);
 }
 
 static void add_origin(struct atoll_cli_table *table, const json_t *sandbox)
@@ -48,7 +54,8 @@ static void add_origin(struct atoll_cli_table *table, const json_t *sandbox)
 
 static void add_rest(struct atoll_cli_table *table, const json_t *sandbox)
 {
-    const char *end = atoll_link_text(sandbox, "expires_at", NULL);
+    bool ended = json_object_get(sandbox, "ended_at") != NULL;
+    const char *end = ended ? NULL : atoll_link_text(sandbox, "expires_at", NULL);
     char text[16];
 
     atoll_cli_table_add(table, ATOLL_CLI_PLAIN, "%s",
@@ -105,14 +112,36 @@ static const struct atoll_cli_column columns[] = {
     {.title = NULL},
 };
 
-static json_t *select_items(const json_t *items, const struct atoll_cli_list *filters)
+/* Adds the sandboxes of a list that fit the filters to *chosen. */
+static void add_chosen(json_t *chosen, const json_t *items, const struct atoll_cli_list *filters)
 {
-    json_t *chosen = json_array();
-
     for (size_t i = 0; i < json_array_size(items); i++)
         if (atoll_cli_filter(filters, json_array_get(items, i)))
             (void)json_array_append(chosen, json_array_get(items, i));
-    return chosen;
+}
+
+/* Gets the list of a query, page by page. */
+static int collect(struct atoll_cli *cli, const struct options *o, const char *query,
+                   json_t *chosen, struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    const char *all = o->all_tenants ? "&all=true" : "", *cursor = "";
+    int r;
+
+    do {
+        char target[512];
+        json_t *next = NULL;
+        (void)snprintf(target, sizeof(target), "/api/sandboxes?%s%s%s%.200s", query, all,
+                       *cursor ? "&cursor=" : "", cursor);
+        r = atoll_cli_call(cli, "GET", target, NULL, &next, err);
+        json_decref(reply);
+        reply = next;
+        if (r < 0)
+            return r;
+        add_chosen(chosen, json_object_get(reply, "sandboxes"), &o->filters);
+        cursor = atoll_link_text(reply, "next_cursor", "");
+    } while (*cursor);
+    return 0;
 }
 
 static int print(struct atoll_cli *cli, const struct options *o, json_t *items,
@@ -135,17 +164,14 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
                char **argv ATOLL_UNUSED, struct atoll_error *err)
 {
     const struct options *o = options;
-    ATOLL_AUTOJSON json_t *reply = NULL;
-    ATOLL_AUTOJSON json_t *items = NULL;
+    ATOLL_AUTOJSON json_t *items = json_array();
     int r = atoll_cli_filter_check(&o->filters, err);
 
+    if (r == 0 && o->ended)
+        r = collect(cli, o, "state=ended&limit=500", items, err);
     if (r == 0)
-        r = atoll_cli_call(cli, "GET", o->all ? "/api/sandboxes?all=true" : "/api/sandboxes", NULL,
-                           &reply, err);
-    if (r < 0)
-        return r;
-    items = select_items(json_object_get(reply, "sandboxes"), &o->filters);
-    return print(cli, o, items, err);
+        r = collect(cli, o, "limit=1000", items, err);
+    return r < 0 ? r : print(cli, o, items, err);
 }
 
 const struct atoll_cli_verb atoll_cli_ls = {
@@ -153,7 +179,8 @@ const struct atoll_cli_verb atoll_cli_ls = {
     .args = "[OPTION]...",
     .summary = "list sandboxes",
     .help = "WAIVED lists limits that the host cannot enforce and that --waive gave up. The\n"
-            "fields of --format are the members of `atoll ls --json`.\n"
+            "fields of --format are the members of `atoll ls --json`. Records of ended sandboxes\n"
+            "say how they ended: by request, deadline, idle, lease, connection, or failed.\n"
             "\n"
             "Examples:\n"
             "  atoll ls --filter state=running --filter label=task=42\n"
@@ -198,7 +225,7 @@ static int inspect(struct atoll_cli *cli, const void *options, int argc ATOLL_UN
         json_t *reply = NULL;
         r = atoll_link_check_id("sandbox", *argv, err);
         if (r == 0)
-            r = atoll_link_target(&target, err, "/api/sandboxes/%s", *argv);
+            r = atoll_link_target(&target, err, "/api/sandboxes/%s?ended=true", *argv);
         if (r == 0)
             r = atoll_cli_call(cli, "GET", target.text, NULL, &reply, err);
         if (r == 0)
@@ -213,7 +240,9 @@ const struct atoll_cli_verb atoll_cli_inspect = {
     .name = "inspect",
     .args = "[OPTION]... SANDBOX...",
     .summary = "show all that the daemon knows about sandboxes, as JSON",
-    .help = "Examples:\n"
+    .help = "Also about an ended sandbox, by its whole id, as long as its record is kept.\n"
+            "\n"
+            "Examples:\n"
             "  atoll inspect $id\n"
             "  atoll inspect --format '{{.Limits.memoryMB}} {{.Provider}}' $id\n",
     .options = inspect_table,

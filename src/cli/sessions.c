@@ -125,7 +125,10 @@ static int show(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int arg
                 char **argv, struct atoll_error *err)
 {
     struct atoll_link_target target;
-    int r = atoll_cli_collection_target(&sessions, argv[0], &target, err);
+    int r = atoll_link_check_id("session", argv[0], err);
+
+    if (r == 0)
+        r = atoll_link_target(&target, err, "/api/sessions/%s?ended=true", argv[0]);
     return r < 0 ? r : atoll_cli_show(cli, target.text, err);
 }
 

@@ -308,6 +308,21 @@ def test_a_sandbox_has_a_name(daemon, tmp_path):
     assert daemon.atoll("run", "--name", "short-lived", "--", "echo", "hi").stdout == "hi\n"
 
 
+def test_ended_sandboxes_are_listed(daemon):
+    sandbox = daemon.create("--name", "gone", "--label", "ended=here")
+    daemon.atoll("exec", sandbox, "sh", "-c", "exit 3")
+    session = daemon.atoll("session", "create", "Python3", check=True).stdout.strip()
+    daemon.atoll("session", "rm", session, check=True)
+    daemon.atoll("rm", "gone", check=True)
+    assert sandbox not in daemon.atoll("ls").stdout
+    assert re.search(rf"{sandbox} +gone +ended \(request\) ", daemon.atoll("ls", "-a").stdout)
+    chosen = daemon.atoll("ps", "-aq", "--filter", "state=ended", "--filter", "label=ended=here").stdout
+    assert chosen == f"{sandbox}\n"
+    assert json_of(daemon, "inspect", sandbox)[0]["end"] == "request"
+    assert "exited 3" in daemon.atoll("logs", sandbox, check=True).stdout
+    assert json_of(daemon, "session", "show", session)["session_id"] == session
+
+
 def test_a_sandbox_has_a_working_directory(daemon):
     assert daemon.atoll("run", "--workdir", "/home/user/a/b", "--", "pwd").stdout == "/home/user/a/b\n"
     sandbox = daemon.atoll("create", "--workdir", "/home/user/w", check=True).stdout.strip()
@@ -1238,11 +1253,11 @@ def test_sandboxes_of_every_tenant(daemon):
     theirs = Rest(daemon.socket, {"X-API-Key": key["key"]}).post("/api/sandboxes", {}).json["id"]
     try:
         assert theirs not in ids(daemon)
-        assert theirs in {box["id"] for box in daemon.json("ls", "--all")["sandboxes"]}
+        assert theirs in {box["id"] for box in daemon.json("ls", "--all-tenants")["sandboxes"]}
         daemon.atoll("rm", "--all", check=True)
         assert theirs in {box["id"] for box in daemon.json("ls", "--all-tenants")["sandboxes"]}
         daemon.atoll("rm", "--all-tenants", check=True)
-        assert daemon.json("ls", "--all")["sandboxes"] == []
+        assert daemon.json("ls", "--all-tenants")["sandboxes"] == []
     finally:
         daemon.atoll("rm", mine)
         daemon.atoll("key", "rm", key["id"], check=True)

@@ -34,7 +34,7 @@ class Attacked:
         assert [tier["tier"] for tier in self.report["tiers"]] == ["daemon"]
         self.attacks = by_row(self.report["tiers"][0]["checks"])
         self.controls = by_row(self.report["control"])
-        self.sandboxes = daemon.json("ls", "--all")
+        self.sandboxes = daemon.json("ls", "--all-tenants")
         self.keys = json.loads(daemon.atoll("key", "ls", "--json", check=True).stdout)
         self.templates = json.loads(daemon.atoll("template", "ls", "--json", check=True).stdout)
         self.log = daemon.log.read_text(errors="replace")

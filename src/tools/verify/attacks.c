@@ -48,7 +48,7 @@ const struct atoll_check atoll_attack_checks[] = {
      "look for processes of the sandbox with ps, and for its cgroup; update the daemon"},
     {"api.pid_reuse", "D27", "a signal reaches its command or no process", UPDATE},
     {"api.abandoned", "D28", "a start that is given up leaves nothing",
-     "atoll ls --all shows what is left; update the daemon"},
+     "atoll ls --all-tenants shows what is left; update the daemon"},
     {"api.residue", "D29", "a new sandbox holds nothing of an old one", UPDATE},
     {"api.ssrf", "D30", "the daemon fetches nothing from addresses of the host",
      "leave private_registries of docker in providers.yaml out, and list what is needed in registries"},
