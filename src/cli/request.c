@@ -33,6 +33,8 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      "what to do when its time is over (default: destroy)", NULL},
     {"persistent", 0, ATOLL_CLI_FLAG, AT(persistent), NULL,
      "keep its disk after `atoll stop` and daemon restarts", NULL},
+    {"read-only", 0, ATOLL_CLI_FLAG, AT(read_only), NULL,
+     "make its root file system read-only; /home, /root, /tmp and /run stay writable", NULL},
     {"provider", 0, ATOLL_CLI_TEXT, AT(provider), "PROVIDER",
      "provider that makes it (default: auto; see `atoll providers`)", NULL},
     {"image", 0, ATOLL_CLI_TEXT, AT(image), "IMAGE",
@@ -225,6 +227,8 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
         r = atoll_compose_text(request, "name", options->name, err);
     if (r == 0)
         r = atoll_compose_text(request, "workdir", options->workdir, err);
+    if (r == 0 && options->read_only && json_object_set_new(request, "readOnly", json_true()) < 0)
+        r = atoll_fail_errno(err, ENOMEM, "request");
     if (r == 0)
         r = add_registry(request, options->registry_user, err);
     for (size_t i = 0; r == 0 && i < options->volumes.n; i++)

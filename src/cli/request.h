@@ -14,7 +14,7 @@ struct atoll_cli_sandbox_options {
     double idle_seconds, lease_seconds, cpu_budget_seconds;
     uint64_t output_budget_bytes;
     const char *on_deadline;
-    bool persistent, recreate;
+    bool persistent, recreate, read_only;
     const char *provider, *image, *isolation, *network;
 };
 extern const struct atoll_cli_option atoll_cli_sandbox_options[];

@@ -333,6 +333,12 @@ def test_a_sandbox_has_a_working_directory(daemon):
     assert bad.returncode == 1 and "--workdir" in bad.stderr
 
 
+def test_the_root_may_be_read_only(daemon):
+    for options, status in ([], 0), (["--read-only"], 1):
+        done = daemon.atoll("run", "-u", "root", *options, "--", "sh", "-c", "touch /srv/x")
+        assert done.returncode == status, done.stderr
+
+
 # --- code, sessions, the registry, health
 
 
