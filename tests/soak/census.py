@@ -19,9 +19,10 @@ KEPT = re.compile(r"images/ext4-[0-9-]+\.img|atoll\.db(-wal|-shm|-journal)?|audi
                   r"[a-z./-]*spawn\.(sock|lock)|id-block|daemon-id|atolld\.lock|url-secret|api-key|"
                   r"providers\.yaml|drivers/.*|(template|layers|templates|gvisor|hidden)(/.*)?|"
                   r"hidden\.(new|old-[0-9]+)(/.*)?|[a-z]+")
-ROWS = ("sandboxes", "execs", "sessions", "previews", "contexts", "artifact_wishes",
+# Commands of ended sandboxes belong to their records.
+ROWS = ("sandboxes", "execs WHERE sandbox_id NOT IN (SELECT id FROM ended)", "sessions", "previews", "contexts", "artifact_wishes",
         "artifact_sets", "artifacts")
-ROWS_KEPT = {"events": 4096 + 256, "answers": 4096}
+ROWS_KEPT = {"events": 4096 + 256, "answers": 4096, "ended": 10000 + 64}
 ID_BLOCK_BITS = 28
 # The database never becomes smaller; some thousand rows of commands and events are a few MiB. The log is
 # emptied at 4 MiB; what is written meanwhile comes on top.
@@ -29,10 +30,10 @@ DATABASE_MAX, LOG_MAX = 64 << 20, 32 << 20
 
 
 class Census:
-    def __init__(self, ground, token, pool):
+    def __init__(self, ground, token, least, most):
         self.ground, self.state = ground, ground.daemon.state
         self.token = token.encode()  # in the environment of every sandbox
-        self.pool = pool  # sandboxes that are kept ready, and hidden
+        self.least, self.most = least, most  # sandboxes that are kept ready, and hidden
         self.ids = set()  # of every sandbox there ever was
 
     def instance(self):
@@ -45,7 +46,7 @@ class Census:
     def spares(self):
         """Ids of sandboxes that wait in the pool: known to nobody, and not too many."""
         found = self.sockets()
-        return found if len(found) <= self.pool else set()
+        return found if len(found) <= self.most else set()
 
     def processes(self, spares):
         block = int((self.state / "id-block").read_text())
@@ -188,6 +189,7 @@ class Census:
             "heap": float(heap.group(1)) if heap else 0, "memory": anonymous(daemon),
             "spawn memory": anonymous(spawn), "threads": len(os.listdir(f"/proc/{daemon}/task")),
             "spawn mounts": Path(f"/proc/{spawn}/mountinfo").read_text().count("\n"),
+            "spares": len(self.sockets()),
             "loops": sum(1 for _ in Path("/sys/block").glob("loop*/loop/backing_file")),
         }
 

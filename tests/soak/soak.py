@@ -24,11 +24,12 @@ sys.path[:0] = [str(TESTS), str(TESTS / "integration"), str(TESTS / "soak")]
 import places  # noqa: E402
 from census import Census, anonymous  # noqa: E402
 from daemons import BUILD  # noqa: E402
-from ground import Ground, Ledger  # noqa: E402
+from ground import Gone, Ground, Ledger  # noqa: E402
 from load import Events, Load, janitor  # noqa: E402
 
 WORKERS = 6
 POOL = 2  # of each kind
+CLASSES = 6  # kinds that are kept ready at most, as in engine_internal.h
 INTERPRETERS = ("Python3", "Bash")  # in sandboxes of the pool, for those who run sessions
 HEAP_MAX = 512 * 1024  # what the allocator's own caches may differ by
 MEMORY_MAX = 6 << 20  # resident: with what is free between objects that are not
@@ -38,6 +39,7 @@ DESCRIPTORS_MAX = 2
 # their connections.
 THREADS_MAX = 48
 THREAD_DESCRIPTORS = 3
+SPARE_DESCRIPTORS = 3  # of a sandbox that waits in the pool
 
 # Lines of the log at level error that a kill of atoll-spawn, or of an agent that starts, explains.
 EXPECTED_LOG = ("atoll-spawn died; starting it again", "atoll-spawn cannot start",
@@ -85,7 +87,7 @@ class Soak:
                   f"{len(self.ledger.findings)} findings", flush=True)
 
     def look_at_bounds(self):
-        with contextlib.suppress(OSError, KeyError):  # the daemon may have been killed just now
+        with contextlib.suppress(OSError, KeyError, Gone):  # the daemon may have been killed just now
             for what, (n, bound) in self.census.bounded().items():
                 self.most[what] = (max(n, self.most.get(what, (0, 0))[0]), bound)
 
@@ -116,12 +118,12 @@ class Soak:
         self.measures.append(self.census.measure())
 
     def fill_pool(self, client):
-        """The same number is to wait whenever is measured, those with interpreters included."""
+        """Those with interpreters are to wait whenever is measured; others depend on the load."""
         deadline = time.monotonic() + 120
         client.sure("DELETE", "/api/sandboxes")
-        while len(self.census.sockets()) < self.census.pool:
+        while len(self.census.sockets()) < self.census.least:
             if time.monotonic() > deadline:
-                self.ledger.finding(f"of {self.census.pool} only {len(self.census.sockets())} wait")
+                self.ledger.finding(f"of {self.census.least} only {len(self.census.sockets())} wait")
                 return
             for environment in INTERPRETERS:
                 made = client.post("/api/sessions", {"environment": environment}).json
@@ -136,8 +138,9 @@ class Soak:
         rows = []
         remote = set(self.providers) - {"native"}
         threads = after["threads"] - before["threads"] if remote else 0
-        allowed = {"descriptors": DESCRIPTORS_MAX + THREAD_DESCRIPTORS * threads,
-                   "spawn descriptors": DESCRIPTORS_MAX}
+        spares = SPARE_DESCRIPTORS * max(0, after["spares"] - before["spares"])
+        allowed = {"descriptors": DESCRIPTORS_MAX + THREAD_DESCRIPTORS * threads + spares,
+                   "spawn descriptors": DESCRIPTORS_MAX + spares}
         for what, most in (("heap", HEAP_MAX), ("memory", MEMORY_MAX),
                            ("spawn memory", SPAWN_MEMORY_MAX),
                            ("threads", THREADS_MAX - before["threads"]),  # workers are started as needed
@@ -172,7 +175,7 @@ class Soak:
         process.send_signal(signal.SIGTERM)
         if process.wait(60) != 0:
             self.ledger.finding(f"SIGTERM ended the daemon with {process.returncode}")
-        self.census.pool = 0
+        self.census.most = 0
         for left in self.census.settle(what=self.census.traces):
             self.ledger.finding(f"after the daemon: {left}")
 
@@ -227,7 +230,8 @@ def main():
         key = places.Rest(world.daemon.socket).post("/api/keys", {"tenant": "default",
                                                                   "scope": "write"}).json
         ground = Ground(world, ledger, key)
-        soak = Soak(ground, Census(ground, f"soak-{seed}", POOL * (1 + len(INTERPRETERS))), seconds, seed,
+        census = Census(ground, f"soak-{seed}", POOL * (1 + len(INTERPRETERS)), POOL * CLASSES)
+        soak = Soak(ground, census, seconds, seed,
                     list(world.places))
         try:
             rows = soak.run()

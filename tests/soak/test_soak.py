@@ -38,7 +38,7 @@ def test_it_sees_what_is_left(root):
     """Each kind of thing, planted."""
     with places.world(["native"]) as world:
         ground = Ground(world, Ledger(), {"key": "", "e2b_key": ""})
-        census = Census(ground, "soak-canary", 0)
+        census = Census(ground, "soak-canary", 0, 0)
         box = world.places["native"].create(env={"SOAK_RUN": "soak-canary"}, persistent=True)
         census.ids.add(box.id)
         begun = box.detach("echo begun; sleep 1000")
@@ -74,7 +74,7 @@ def test_it_sees_what_exceeds_its_bound(root, monkeypatch):
     with places.world(["native"]) as world:
         ledger = Ledger()
         ground = Ground(world, ledger, {"key": "", "e2b_key": ""})
-        run = Soak(ground, Census(ground, "soak-canary", 0), 1, "", ["native"])
+        run = Soak(ground, Census(ground, "soak-canary", 0, 0), 1, "", ["native"])
         run.judge_bounds()
         assert ledger.findings == []
         assert {"database", "write-ahead log", "journals", "artifacts", "audit",
