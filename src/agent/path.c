@@ -159,9 +159,15 @@ int atoll_agent_path_open_parent(const char *path, const char **ret_name, struct
 
 int atoll_agent_path_give(const struct atoll_agent_user *user, int fd)
 {
-    if (!user->as_root)
+    ATOLL_AUTOCLOSE int dir_fd = ATOLL_NO_FD;
+
+    if (!user->as_root || fchownat(fd, "", user->uid, user->gid, AT_EMPTY_PATH) == 0)
         return 0;
-    return fchownat(fd, "", user->uid, user->gid, AT_EMPTY_PATH) < 0 ? -errno : 0;
+    if (errno != EBADF)
+        return -errno;
+    /* gVisor does not change the owner through a descriptor with O_PATH. */
+    dir_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return dir_fd < 0 || fchown(dir_fd, user->uid, user->gid) < 0 ? -errno : 0;
 }
 
 static int make_one(const struct atoll_agent_user *user, int dir_fd, const char *name,

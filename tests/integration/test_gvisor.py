@@ -9,8 +9,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from boxes import Box
 from conftest import BUILD, cgroups, running, wait_until
 from places import providers_yaml
+from rest import Rest
 from resting import kill_daemon, spawn_pid
 
 TESTS = ["health", "life", "walls", "large_disk", "out_of_memory", "end", "refusals",
@@ -151,3 +153,16 @@ def test_out_of_memory_is_no_riddle():
         assert oom["kills"] > 0 and oom["limit_bytes"] == 64 << 20 and oom["peak_bytes"] > 0
         assert not {"process", "pid"} & set(oom)
         assert "out of memory" in done.stderr
+
+
+def test_the_working_directory_and_no_read_only_root():
+    with running(BUILD) as daemon:
+        (daemon.state / "providers.yaml").write_text(providers_yaml({"gvisor": {}}))
+        kill_daemon(daemon)
+        daemon.start()
+        rest = Rest(daemon.socket)
+        box = Box(rest, provider="gvisor", workdir="/srv/app")
+        assert box.out("pwd; touch mine; stat -c %U .") == "/srv/app\nuser"
+        answer = rest.post("/api/sandboxes", {"provider": "gvisor", "readOnly": True})
+        assert answer.status == 501 and "read-only (readOnly)" in answer.error["message"]
+        box.destroy()
