@@ -1,7 +1,9 @@
 """Daemons for tests: the real binaries (ATOLL_BUILD, default build/), started on a state directory
 of their own. When one stops, what it left behind is looked for."""
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import pwd
@@ -55,6 +57,8 @@ class Daemon:
         weakened = [os.environ.get("ATOLL_WEAKEN"), "own_filter" if WRAPPER else None]
         if any(weakened):
             self.env["ATOLL_WEAKEN"] = ",".join(filter(None, weakened))
+        if WRAPPER:
+            self.env["ATOLL_REGISTRY"] = str(small_registry())
         self.launcher = []  # a command that starts the daemon's
         self.process = None
         self.cgroup_parents = set()  # the directories that hold the cgroups of its sandboxes
@@ -144,6 +148,18 @@ class Daemon:
                  for line in Path("/proc/self/mountinfo").read_text().splitlines()
                  if str(self.state) in line]
         return left + [f"cgroup {path}" for path in cgroups() if path.parent in self.cgroup_parents]
+
+
+@functools.cache
+def small_registry():
+    """The registry without large disks: valgrind lacks pidfd_open(2), which making one takes."""
+    directory = Path(tempfile.mkdtemp(prefix="atoll-registry-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    shutil.copytree(ROOT / "registry", directory, dirs_exist_ok=True)
+    for path in directory.rglob("*.yaml"):
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if "diskMB:" not in line))
+    return directory
 
 
 def cgroups():

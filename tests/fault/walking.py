@@ -22,7 +22,8 @@ PATIENCE = 30  # seconds; how long something may take that nobody waits for when
 # As rows have them. Whoever finds one that is being destroyed goes on with that.
 STATES = ["creating", "running", "stopping", "failed", "paused", "stopped"]
 ID_LENGTH = 26
-LIVE_TABLES = ["sandboxes", "execs", "contexts", "previews", "sessions", "artifact_wishes",
+# Commands of ended sandboxes belong to their records.
+LIVE_TABLES = ["sandboxes", "execs WHERE sandbox_id NOT IN (SELECT id FROM ended)", "contexts", "previews", "sessions", "artifact_wishes",
                "artifact_sets", "artifacts"]
 
 
