@@ -115,6 +115,7 @@ static void a_read_only_root(void **state)
     assert_int_equal(step.mounts.len, 1);
     assert_string_equal(step.mounts.items[0], "usr");
     assert_int_equal(step.writable.len, 5);
+    atoll_msg_done(&atoll_po_read_only_desc, &step);
     atoll_buf_done(&plan);
 }
 
