@@ -181,9 +181,11 @@ def test_stats(rest, box):
 
 def test_a_client_that_leaves_during_create_leaves_nothing(rest):
     before = boxes(rest)
+    body = b'{"limits":{"diskMB":4096}}'  # takes longer than it takes to leave
     for _ in range(5):
         sock = rest.socket()
-        sock.sendall(b"POST /api/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+        sock.sendall(b"POST /api/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s"
+                     % (len(body), body))
         sock.close()
     eventually(lambda: boxes(rest) == before)
 
