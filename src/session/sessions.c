@@ -102,7 +102,7 @@ static int load_row(void *arg, const struct atoll_store_session *row, struct ato
     }
     s->created_unix_ms = row->created_unix_ms;
     s->agent_config = row->agent_config ? strdup(row->agent_config) : NULL;
-    if (atoll_map_put(&sessions->by_id, s->id, s) < 0) {
+    if ((row->agent_config && !s->agent_config) || atoll_map_put(&sessions->by_id, s->id, s) < 0) {
         atoll_session_free(s);
         return atoll_fail_errno(err, ENOMEM, "sessions");
     }

@@ -2,6 +2,7 @@
  * Creates a session: a sandbox from its environment (registry/environment_create.h), with the
  * request's files in it before the start command runs. Then the session is added.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/text.h"
@@ -109,6 +110,11 @@ void atoll_sessions_create(struct atoll_sessions *sessions,
     (void)!atoll_text_copy(c->session->owner, sizeof(c->session->owner),
                            create->sandbox.owner ?: "default");
     c->session->agent_config = create->agent_config ? strdup(create->agent_config) : NULL;
+    if (create->agent_config && !c->session->agent_config) {
+        (void)atoll_fail_errno(&error, ENOMEM, "agent_config");
+        created(c, NULL, &error);
+        return;
+    }
     from.environment = &e;
     if (image)
         from.sandbox.image = image;
