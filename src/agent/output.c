@@ -165,7 +165,7 @@ int atoll_agent_stream_resume(struct atoll_agent_stream *s, uint64_t offset,
     return 0;
 }
 
-/* Sends the next piece of a stream; false if there is none. */
+/* Sends the next piece of a stream; false if all of it is sent. */
 static bool send_piece(struct atoll_agent_stream *s)
 {
     struct atoll_agent_exec *exec = s->exec;

@@ -33,14 +33,14 @@ struct atoll_cli_daemon atoll_cli_place_noted(const struct atoll_cli_place *plac
 int atoll_cli_place_note(const struct atoll_cli_place *place, const struct atoll_cli_daemon *daemon,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* The process that listens on a unix socket; .pid is 0 if there is none. */
+/* The process that listens on a unix socket; .pid is 0 if no process does. */
 struct atoll_cli_daemon atoll_cli_daemon_at(const char *socket_path);
 /* Whether the program file was replaced since the daemon started (a newer build). */
 bool atoll_cli_daemon_is_outdated(const struct atoll_cli_daemon *daemon);
 /* Seconds since the daemon started; negative if unknown. */
 double atoll_cli_daemon_uptime(const struct atoll_cli_daemon *daemon);
-/* The daemon of a place: the noted one, else the one that answers at the socket; .pid is 0 if there is none.
- * If the latter was started with `up --state DIR`, *place becomes that place. */
+/* The daemon of a place: the noted one, else the one that answers at the socket; .pid is 0 if no
+ * daemon runs. If the latter was started with `up --state DIR`, *place becomes that place. */
 struct atoll_cli_daemon atoll_cli_place_daemon(struct atoll_cli_place *place);
 /* Whether the daemon holds the lock of that state directory. */
 bool atoll_cli_daemon_owns(const struct atoll_cli_daemon *daemon,

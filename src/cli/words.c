@@ -94,7 +94,7 @@ int atoll_cli_word_items(struct atoll_cli *cli, const struct atoll_cli_word *wor
     return r;
 }
 
-/* The only item whose id begins with the prefix; NULL if there is none. */
+/* The only item whose id begins with the prefix; NULL if no id does. */
 static int find_only(const json_t *items, const struct atoll_cli_word *word, const char *prefix,
                      const char **ret_id, struct atoll_error *err)
 {

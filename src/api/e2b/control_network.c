@@ -200,7 +200,8 @@ int atoll_e2b_network_check(const json_t *network, bool denied, struct atoll_err
 
 /* Storing the settings. */
 
-/* Header values may be secrets, and the result is stored on disk: only placeholders are kept. */
+/* Header values may be secrets, and the result is stored on disk: those that do not refer to a secret
+ * by name are hidden. */
 static void hide_values(json_t *rules)
 {
     const char *domain, *name;

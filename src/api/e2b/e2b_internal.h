@@ -87,7 +87,7 @@ int atoll_e2b_check_timeout(const struct atoll_api_call *call, uint64_t seconds,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* control_state.c: moves the deadline to that many seconds from now, unless it is later already
- * or there is none. */
+ * or the sandbox has no deadline. */
 int atoll_e2b_extend(struct atoll_engine *engine, const struct atoll_sandbox_view *view,
                      uint32_t seconds, struct atoll_error *err) ATOLL_MUST_CHECK;
 
