@@ -1,0 +1,128 @@
+#pragma once
+#include <jansson.h>
+#include <netinet/in.h>
+#include "base/error.h"
+
+/*
+ * What a sandbox may reach. One type for every API; one pure function decides. A policy is stored and
+ * sent to atoll-egress as JSON in its canonical form (docs/network.md), so that the daemon, the store
+ * and atoll-egress read the same text with this code.
+ *
+ * Rules are ordered: the first one that matches decides, and `otherwise_allow` decides when none does.
+ * Facades choose the order: in our own API deny rules come first, in E2B's allow rules do.
+ */
+#define ATOLL_NETWORK_RULES_MAX 1000
+#define ATOLL_NETWORK_TRANSFORMS_MAX 100
+#define ATOLL_NETWORK_HEADERS_MAX 20
+#define ATOLL_NETWORK_JSON_MAX (128 * 1024)
+
+/* A destination: a domain or a range of addresses, with ports. */
+struct atoll_network_target {
+    char *domain;                   /* lower case, without the "*."; NULL: a range of addresses */
+    bool subdomains;                /* "*.example.org": every name below it, not the name itself */
+    struct in6_addr address;        /* IPv4 as ::ffff:a.b.c.d */
+    uint8_t bits;                   /* length of the prefix; 96 more for IPv4 */
+    uint16_t port_first, port_last; /* 0, 0: every port */
+};
+
+struct atoll_network_rule {
+    bool allow;
+    struct atoll_network_target target;
+};
+
+/* What is done with HTTP requests to a domain; TLS is ended in atoll-egress for it. */
+struct atoll_network_transform {
+    struct atoll_network_target target; /* a domain */
+    struct {
+        char *name, *value; /* "${secret.NAME}" in a value stands for a secret of the tenant */
+    } headers[ATOLL_NETWORK_HEADERS_MAX]; /* replace headers of the same name */
+    size_t header_count;
+    char *forward;   /* URL to which requests go instead; NULL: where the client wanted */
+    uint16_t status; /* not 0: a fixed answer with this status and body; nothing is connected */
+    char *body;
+};
+
+struct atoll_network_policy {
+    bool otherwise_allow;
+    struct atoll_network_rule *rules;
+    size_t rule_count;
+    struct atoll_network_transform *transforms;
+    size_t transform_count;
+    char network[65];    /* name of the tenant's isolated network; "": none */
+    uint32_t mbps;       /* in each direction, 10^6 bits a second; 0: no limit */
+    char *proxy_address; /* "HOST:PORT" of a SOCKS5 proxy for all connections; NULL: direct */
+    char *proxy_user, *proxy_password;
+};
+
+/* What the operator permits at most, whatever a policy says (docs/network.md "The operator's bound"). */
+struct atoll_network_bound {
+    struct atoll_network_rule *rules; /* deny rules that no policy can undo */
+    size_t rule_count;
+    struct atoll_network_target *internal; /* internal addresses that sandboxes may reach */
+    size_t internal_count;
+};
+
+struct atoll_network_query {
+    const char *name;               /* from SNI, Host or a remembered DNS answer; NULL: unknown */
+    const struct in6_addr *address; /* NULL: the name is about to be resolved */
+    uint16_t port;                  /* 0 with address NULL */
+};
+
+enum atoll_network_reason {
+    ATOLL_NETWORK_BY_RULE,     /* `rule` decided */
+    ATOLL_NETWORK_BY_DEFAULT,  /* no rule matched */
+    ATOLL_NETWORK_BY_OPERATOR, /* a rule of the operator denies it */
+    ATOLL_NETWORK_BY_INTERNAL, /* an internal address that the operator does not allow */
+};
+
+struct atoll_network_decision {
+    bool allow;
+    enum atoll_network_reason reason;
+    size_t rule; /* BY_RULE: index in the policy; BY_OPERATOR: in the bound */
+};
+
+/* Decides. Pure. A query without an address asks whether the name may be resolved: rules for addresses
+ * then match only if they cover every address (deny), or count as possibly allowing it (allow).
+ * is_internal: the caller knows that the address belongs to this host or to a sandbox. bound may be
+ * NULL. */
+struct atoll_network_decision atoll_network_decide(const struct atoll_network_policy *policy,
+                                                   const struct atoll_network_bound *bound,
+                                                   const struct atoll_network_query *query,
+                                                   bool is_internal);
+
+/* Whether a decision about this address and port can depend on the name of the destination: if not,
+ * atoll-egress connects without waiting for the first bytes of the client. */
+bool atoll_network_needs_name(const struct atoll_network_policy *policy,
+                              const struct in6_addr *address, uint16_t port);
+
+/* The transform of a name, or NULL. */
+const struct atoll_network_transform *atoll_network_find_transform(
+    const struct atoll_network_policy *policy, const char *name);
+
+/* Whether an address is never on the public internet: loopback, private, link-local (with the metadata
+ * address), shared address space, multicast, reserved; IPv4 in IPv6 (mapped, 6to4, NAT64) by the
+ * address inside. The ranges for documentation are not internal. */
+bool atoll_network_is_internal(const struct in6_addr *address);
+
+/* Parses "example.org", "*.example.org", "203.0.113.0/24", "2001:db8::/32" or one address, with an
+ * optional port or range: "example.org:443", "[2001:db8::1]:8000-8100". INVALID_ARGUMENT quotes the
+ * text and gives an example. Free with atoll_network_target_done(). */
+int atoll_network_target_parse(const char *text, struct atoll_network_target *ret,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_network_target_done(struct atoll_network_target *target);
+/* The same text again; out holds 320 bytes. */
+void atoll_network_target_print(const struct atoll_network_target *target, char *out, size_t cap);
+
+/* From JSON: the canonical form, and the short form of our API ("allow" and "deny" lists). NULL or
+ * null: allows everything. INVALID_ARGUMENT names the field and its position, such as
+ * "network.allow[3]". The caller frees *ret. */
+int atoll_network_policy_parse(const json_t *json, struct atoll_network_policy **ret,
+                               struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The canonical form; a new reference. Parsing it gives an equal policy. */
+json_t *atoll_network_policy_json(const struct atoll_network_policy *policy);
+struct atoll_network_policy *atoll_network_policy_free(struct atoll_network_policy *policy);
+
+int atoll_network_bound_parse(const json_t *json, struct atoll_network_bound **ret,
+                              struct atoll_error *err) ATOLL_MUST_CHECK;
+json_t *atoll_network_bound_json(const struct atoll_network_bound *bound);
+struct atoll_network_bound *atoll_network_bound_free(struct atoll_network_bound *bound);
