@@ -108,6 +108,7 @@ void atoll_callee_init(struct atoll_callee *callee, const char *name, size_t cal
     }
 TELL(created, (c->arg, o->fd, o->boot_us, error))
 TELL(dialed, (c->arg, o->fd, error))
+TELL(sockets, (c->arg, o->fd, o->dns_fd, error))
 TELL(inspected, (c->arg, o->inspect, error))
 TELL(stats, (c->arg, o->stats, error))
 TELL(health, (c->arg, o->detail, error))
@@ -117,7 +118,8 @@ TELL(done, (c->arg, error))
 void atoll_call_tell(const struct atoll_call *c, const struct atoll_call_outcome *o,
                      const struct atoll_error *error)
 {
-    static const struct atoll_call_outcome nothing = {.fd = ATOLL_NO_FD, .detail = ""};
+    static const struct atoll_call_outcome nothing = {
+        .fd = ATOLL_NO_FD, .dns_fd = ATOLL_NO_FD, .detail = ""};
 
     if (error)
         o = &nothing;
@@ -142,6 +144,12 @@ static void on_dialed(void *arg, int fd, const struct atoll_error *error)
 {
     struct atoll_call *c = arg;
     c->passed(c, &(struct atoll_call_outcome){.fd = fd}, error);
+}
+
+static void on_sockets(void *arg, int tcp_fd, int dns_fd, const struct atoll_error *error)
+{
+    struct atoll_call *c = arg;
+    c->passed(c, &(struct atoll_call_outcome){.fd = tcp_fd, .dns_fd = dns_fd}, error);
 }
 
 static void on_inspected(void *arg, const struct atoll_provider_inspection *inspection,

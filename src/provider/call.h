@@ -26,7 +26,7 @@ extern const struct atoll_op_facts atoll_op_facts[];
 
 struct atoll_call;
 struct atoll_call_outcome;
-/* o and its content are borrowed, except o->fd; it is not set if there is an error. */
+/* o and its content are borrowed, except descriptors; they are not set if there is an error. */
 typedef void atoll_call_passed_fn(struct atoll_call *call, const struct atoll_call_outcome *o,
                                   const struct atoll_error *error);
 
@@ -49,6 +49,7 @@ struct atoll_call {
     union {
         atoll_provider_created_fn *created;
         atoll_provider_dialed_fn *dialed;
+        atoll_provider_sockets_fn *sockets;
         atoll_provider_inspected_fn *inspected;
         atoll_provider_stats_fn *stats;
         atoll_provider_health_fn *health;
@@ -59,9 +60,11 @@ struct atoll_call {
     atoll_call_passed_fn *passed; /* see atoll_call_pass() */
 };
 
-/* The result of an operation that succeeded: the arguments of its `done`. Borrowed, except fd. */
+/* The result of an operation that succeeded: the arguments of its `done`. Borrowed, except
+ * descriptors. */
 struct atoll_call_outcome {
     int fd;
+    int dns_fd; /* SOCKETS, with fd */
     uint64_t boot_us;
     const struct atoll_provider_inspection *inspect;
     const struct atoll_provider_stats *stats;

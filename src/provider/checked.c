@@ -149,6 +149,8 @@ static bool answer_lost(const struct atoll_checked_call *c, const struct atoll_c
         return false;
     if (o->fd >= 0)
         (void)close(o->fd);
+    if (c->call.op == ATOLL_OP_SOCKETS)
+        (void)close(o->dns_fd);
     (void)fault_error(err, errnum);
     return true;
 }

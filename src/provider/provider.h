@@ -49,6 +49,8 @@ struct atoll_provider_caps {
     bool set_limits; /* while the sandbox runs */
     bool stats;
     uint32_t networks; /* bit per enum atoll_network */
+    /* Its networks are served by atoll-egress, which enforces their policy: it has sockets(). */
+    bool sockets;
 };
 
 /* The state of a sandbox as its provider reports it. */
@@ -99,6 +101,9 @@ typedef void atoll_provider_created_fn(void *arg, int agent_fd, uint64_t boot_us
                                        const struct atoll_error *error);
 /* fd: a connected stream to the agent, owned by the callback. */
 typedef void atoll_provider_dialed_fn(void *arg, int fd, const struct atoll_error *error);
+/* Both are owned by the callback. */
+typedef void atoll_provider_sockets_fn(void *arg, int tcp_fd, int dns_fd,
+                                       const struct atoll_error *error);
 typedef void atoll_provider_inspected_fn(void *arg, const struct atoll_provider_inspection *look,
                                          const struct atoll_error *error);
 typedef void atoll_provider_stats_fn(void *arg, const struct atoll_provider_stats *stats,

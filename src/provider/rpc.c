@@ -305,10 +305,19 @@ int atoll_rpc_open(struct atoll_loop *loop, int fd, const struct atoll_rpc_proto
     return 0;
 }
 
-static int send_frame(struct atoll_rpc *rpc, uint16_t type, uint32_t id,
-                      const struct atoll_msg_desc *desc, const void *msg)
+/* What a request sends. */
+struct content {
+    const struct atoll_msg_desc *desc;
+    const void *msg;
+    const int *fds;
+    size_t nfds;
+};
+
+static int send_frame(struct atoll_rpc *rpc, uint16_t type, uint32_t id, const struct content *what)
 {
-    int r = rpc->over ? -EPIPE : atoll_channel_send(&rpc->channel, type, id, desc, msg, NULL, 0);
+    int r = rpc->over ? -EPIPE
+                      : atoll_channel_send(&rpc->channel, type, id, what->desc, what->msg,
+                                           what->fds, what->nfds);
 
     if (r < 0)
         return r;
@@ -328,7 +337,7 @@ static bool is_list(const struct atoll_rpc *rpc, uint16_t type)
 }
 
 static int ask(struct atoll_rpc *rpc, const struct atoll_pending_request *request,
-               const struct atoll_msg_desc *desc, const void *msg, struct atoll_error *err)
+               const struct content *what, struct atoll_error *err)
 {
     uint16_t type = request->type;
     uint32_t id;
@@ -339,7 +348,7 @@ static int ask(struct atoll_rpc *rpc, const struct atoll_pending_request *reques
         set_tick(rpc, true);
     }
     if (r == 0) {
-        r = send_frame(rpc, type, id, desc, msg);
+        r = send_frame(rpc, type, id, what);
         if (r < 0)
             atoll_pending_forget(&rpc->pending, id);
     }
@@ -353,6 +362,14 @@ static int ask(struct atoll_rpc *rpc, const struct atoll_pending_request *reques
 int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
                   const void *msg, atoll_answer_fn *fn, void *arg, struct atoll_error *err)
 {
+    return atoll_rpc_ask_with(rpc, type, desc, msg, NULL, 0, fn, arg, err);
+}
+
+int atoll_rpc_ask_with(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
+                       const void *msg, const int *fds, size_t nfds, atoll_answer_fn *fn, void *arg,
+                       struct atoll_error *err)
+{
+    const struct content what = {desc, msg, fds, nfds};
     bool watched = rpc->protocol->silence_ms > 0;
     const struct atoll_pending_request request = {
         .fn = fn,
@@ -365,7 +382,7 @@ int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_d
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
                           "the agent has not answered for %lld s; try again later",
                           (long long)atoll_rpc_silent_ms(rpc) / 1000);
-    return ask(rpc, &request, desc, msg, err);
+    return ask(rpc, &request, &what, err);
 }
 
 int atoll_rpc_ask_patiently(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
@@ -378,11 +395,11 @@ int atoll_rpc_ask_patiently(struct atoll_rpc *rpc, uint16_t type, const struct a
                                                   .takes_parts = is_list(rpc, type),
                                                   .limit_ms = ATOLL_LIMIT_NEVER};
 
-    return ask(rpc, &request, desc, msg, err);
+    return ask(rpc, &request, &(struct content){.desc = desc, .msg = msg}, err);
 }
 
 int atoll_rpc_tell(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
                    const void *msg)
 {
-    return send_frame(rpc, type, 0, desc, msg);
+    return send_frame(rpc, type, 0, &(struct content){.desc = desc, .msg = msg});
 }

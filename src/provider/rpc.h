@@ -73,6 +73,11 @@ int atoll_rpc_ask(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_d
 int atoll_rpc_ask_patiently(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
                             const void *msg, atoll_answer_fn *fn, void *arg,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Like atoll_rpc_ask(), with descriptors: they are duplicated, and the caller keeps its own.
+ * RESOURCE_EXHAUSTED also if too many descriptors wait to be sent. */
+int atoll_rpc_ask_with(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
+                       const void *msg, const int *fds, size_t nfds, atoll_answer_fn *fn, void *arg,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Sends a message that has no answer. */
 int atoll_rpc_tell(struct atoll_rpc *rpc, uint16_t type, const struct atoll_msg_desc *desc,
                    const void *msg) ATOLL_MUST_CHECK;

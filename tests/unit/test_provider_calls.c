@@ -381,7 +381,8 @@ static const struct atoll_provider_caps *all_caps(struct atoll_provider *p)
                                                     .pause = true,
                                                     .persistent = true,
                                                     .set_limits = true,
-                                                    .stats = true};
+                                                    .stats = true,
+                                                    .sockets = true};
 
     (void)p;
     return &caps;

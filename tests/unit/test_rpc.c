@@ -1,5 +1,6 @@
 /* The asking side of a connection, against a peer that behaves and one that does not. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include "base/clock.h"
@@ -182,6 +183,33 @@ static void parts_then_one_reply(void **state)
     answer(f, ATOLL_AGENT_REPLY, id, NULL, NULL);
     assert_int_equal(f->answers, 1);
     assert_int_equal(f->losses, 1);
+}
+
+static int take_descriptor(void *arg, struct atoll_frame *frame)
+{
+    *(int *)arg = frame->nfds == 1 ? frame->fds[0] : ATOLL_NO_FD;
+    return 0;
+}
+
+static void a_request_carries_descriptors(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_error err;
+    int sent[2], got = ATOLL_NO_FD;
+    char byte = 0;
+
+    assert_int_equal(pipe2(sent, O_CLOEXEC), 0);
+    assert_int_equal(
+        atoll_rpc_ask_with(f->rpc, ATOLL_AGENT_USAGE, NULL, NULL, &sent[1], 1, on_answer, f, &err),
+        0);
+    assert_int_equal(close(sent[1]), 0);
+    assert_int_equal(atoll_channel_receive(&f->peer, take_descriptor, &got), 0);
+    assert_int_equal(write(got, "x", 1), 1);
+    assert_int_equal(read(sent[0], &byte, 1), 1);
+    assert_int_equal(byte, 'x');
+    assert_int_equal(close(got), 0);
+    assert_int_equal(read(sent[0], &byte, 1), 0); /* no other copy is left */
+    assert_int_equal(close(sent[0]), 0);
 }
 
 /* Its callback would take a part for the whole, and be called again for what it has freed. */
@@ -434,6 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(parts_then_one_reply, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_request_carries_descriptors, setup, teardown),
         cmocka_unit_test_setup_teardown(parts_are_for_lists_only, setup, teardown),
         cmocka_unit_test_setup_teardown(spawn_takes_a_removal_of_each_sandbox, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_arrive_with_their_kind, setup, teardown),
