@@ -20,6 +20,13 @@ void atoll_buf_done(struct atoll_buf *b)
     *b = (struct atoll_buf){.max = b->max};
 }
 
+void atoll_buf_wipe(struct atoll_buf *b)
+{
+    if (b->data)
+        explicit_bzero(b->data, b->cap);
+    atoll_buf_done(b);
+}
+
 /* Makes cap - len >= n, moving the held bytes to the front before asking for more memory. */
 static int make_room(struct atoll_buf *b, size_t n)
 {

@@ -16,6 +16,9 @@ struct atoll_buf {
 
 void atoll_buf_init(struct atoll_buf *b, size_t max);
 void atoll_buf_done(struct atoll_buf *b);
+/* The same for a buffer that held a secret: erases its memory first. Copies from before it grew are not
+ * erased, so reserve the whole size at once. */
+void atoll_buf_wipe(struct atoll_buf *b);
 
 static inline size_t atoll_buf_size(const struct atoll_buf *b)
 {
