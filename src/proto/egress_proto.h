@@ -22,7 +22,7 @@ enum atoll_egress_type {
      * alive. When all of them have ended and no daemon is connected, atoll-egress exits. */
     ATOLL_EGRESS_HELLO = 32,
     /* atoll_em_put → empty. Descriptors: the listening TCP socket and the UDP socket for DNS, both of
-     * the sandbox's network namespace. For a sandbox that it has already, the policy is replaced. */
+     * the sandbox's network namespace (struct atoll_netspace says how to use them). For a sandbox that it has already, the policy is replaced. */
     ATOLL_EGRESS_PUT = 33,
     ATOLL_EGRESS_SYNCED = 34, /* empty → empty */
     /* atoll_em_put without descriptors → empty: replaces the policy, and closes connections that the
