@@ -19,7 +19,7 @@
 struct atoll_resolver;
 struct atoll_names;
 struct atoll_dns;
-struct atoll_ca;
+struct atoll_interceptor;
 struct atoll_reports;
 struct atoll_host_addresses;
 
@@ -34,7 +34,8 @@ struct atoll_egress {
     struct atoll_shares shares; /* connections of all boxes, by tenant */
     struct atoll_map secrets;   /* by tenant, owned */
     struct atoll_resolver *resolver;
-    struct atoll_ca *ca; /* NULL: none; then connections to domains with transforms are denied */
+    /* NULL: there is none; then connections to domains with transforms are denied. */
+    struct atoll_interceptor *interceptor;
     struct atoll_reports *reports;
     struct atoll_host_addresses *host;
 };

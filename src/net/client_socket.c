@@ -187,7 +187,7 @@ static int shake_hands(struct atoll_http_client *client, struct atoll_error *err
 
 static int start_tls(struct atoll_http_client *client, struct atoll_error *err)
 {
-    const struct atoll_tls_trust trust = {client->ca_file, client->insecure};
+    const struct atoll_tls_trust trust = {.ca_file = client->ca_file, .insecure = client->insecure};
     char host[256];
     uint16_t port;
     int r = 0;

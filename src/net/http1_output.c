@@ -82,7 +82,7 @@ static void make_head(struct atoll_http_request *req, struct head *h, int status
     put(h, " ");
     put(h, *req->reason ? req->reason : atoll_http_reason(status));
     put(h, "\r\nDate: ");
-    put(h, atoll_http_date(req->conn->server));
+    put(h, atoll_http_date(req));
     if (content_type && atoll_http_is_field_value(content_type) && strlen(content_type) < 200) {
         put(h, "\r\nContent-Type: ");
         put(h, content_type);
@@ -157,6 +157,7 @@ static void begin(struct atoll_http_request *req, int status, const char *conten
     c->held = true;
     atoll_stream_cork(c->stream);
     (void)!atoll_stream_writev_whole(c->stream, iov, 3);
+    atoll_buf_clear(&c->extra); /* from now on for trailers */
     atoll_http_conn_kick(c);
 }
 
@@ -182,10 +183,13 @@ static int write_piece(struct atoll_http_request *req, const void *bytes, size_t
 
 static void end(struct atoll_http_request *req)
 {
-    struct iovec iov = {(void *)"0\r\n\r\n", 5};
+    struct atoll_http_conn *c = req->conn;
+    struct iovec iov[3] = {{(void *)"0\r\n", 3},
+                           {(void *)atoll_buf_head(&c->extra), atoll_buf_size(&c->extra)},
+                           {(void *)"\r\n", 2}};
 
     if (req->chunked && !req->no_body)
-        (void)!atoll_stream_writev_whole(req->conn->stream, &iov, 1);
+        (void)!atoll_stream_writev_whole(c->stream, iov, 3);
     finish(req);
 }
 
@@ -208,12 +212,21 @@ static void await_empty(struct atoll_http_conn *c)
     atoll_stream_await_empty(c->stream);
 }
 
-static void go_on(struct atoll_http_conn *c)
+static void inform(struct atoll_http_conn *c, int status, struct atoll_buf *fields)
 {
-    static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    struct head h = {.len = 0};
+    struct iovec iov[3];
 
+    put(&h, "HTTP/1.1 ");
+    put_number(&h, (uint64_t)status);
+    put(&h, " ");
+    put(&h, atoll_http_reason(status));
+    put(&h, "\r\n");
+    iov[0] = (struct iovec){h.text, h.len};
+    iov[1] = (struct iovec){(void *)atoll_buf_head(fields), atoll_buf_size(fields)};
+    iov[2] = (struct iovec){(void *)"\r\n", 2};
     /* A failure is reported by on_close of the stream. */
-    (void)!atoll_stream_write(c->stream, line, sizeof(line) - 1);
+    (void)!atoll_stream_writev_whole(c->stream, iov, 3);
 }
 
 static void pause_input(struct atoll_http_conn *c)
@@ -240,7 +253,7 @@ const struct atoll_http_wire atoll_http1_wire = {
     .cut = cut,
     .pending = pending,
     .await_empty = await_empty,
-    .go_on = go_on,
+    .inform = inform,
     .pause = pause_input,
     .resume = resume_input,
     .kicked = kicked,

@@ -14,17 +14,87 @@ static struct atoll_http2_stream *stream_of(const struct atoll_http_conn *c)
     return ATOLL_CONTAINER_OF(c, struct atoll_http2_stream, conn);
 }
 
-/* The body. */
+/* A list of headers under construction. */
+struct fields {
+    nghttp2_nv *list;
+    size_t count;
+};
 
-static void go_on(struct atoll_http_conn *c)
+static void add(struct fields *f, const char *name, size_t name_len, const char *value,
+                size_t value_len)
 {
-    nghttp2_nv status = {(uint8_t *)":status", (uint8_t *)"100", 7, 3, NGHTTP2_NV_FLAG_NONE};
-    struct atoll_http2_stream *st = stream_of(c);
+    f->list[f->count++] =
+        (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, name_len, value_len, NGHTTP2_NV_FLAG_NONE};
+}
 
-    (void)!nghttp2_submit_headers(st->session->lib, NGHTTP2_FLAG_NONE, st->id, NULL, &status, 1,
-                                  NULL);
+/* Connection-specific headers of HTTP/1 are an error in HTTP/2 (RFC 9113 section 8.2.2). */
+static bool is_of_connection(const char *name, size_t n)
+{
+    return atoll_http2_is(name, n, "keep-alive") || atoll_http2_is(name, n, "proxy-connection") ||
+           atoll_http2_is(name, n, "upgrade");
+}
+
+/* Adds "Name: value\r\n" lines, as atoll_http_set_header() stores them; lower-cases the names. */
+static void add_lines(struct fields *f, char *text, size_t size)
+{
+    for (char *end = text + size, *line = text, *next; line < end; line = next) {
+        char *colon = memchr(line, ':', (size_t)(end - line));
+        char *stop = memchr(colon, '\r', (size_t)(end - colon));
+        for (char *p = line; p < colon; p++)
+            *p |= *p >= 'A' && *p <= 'Z' ? 0x20 : 0;
+        if (!is_of_connection(line, (size_t)(colon - line)))
+            add(f, line, (size_t)(colon - line), colon + 2, (size_t)(stop - colon) - 2);
+        next = stop + 2;
+    }
+}
+
+/* A list that has room for `more` headers and the lines of `extra`; free(f->list). -ENOMEM. */
+static int fields_new(struct fields *f, size_t more, const struct atoll_buf *extra)
+{
+    /* A line of `extra` has at least five bytes: "a: \r\n". */
+    f->list = malloc((more + 1 + atoll_buf_size(extra) / 5) * sizeof(*f->list));
+    f->count = 0;
+    return f->list ? 0 : -ENOMEM;
+}
+
+static void add_extra(struct fields *f, struct atoll_buf *extra)
+{
+    if (atoll_buf_size(extra) > 0)
+        add_lines(f, (char *)extra->data + extra->off, atoll_buf_size(extra));
+}
+
+static void inform(struct atoll_http_conn *c, int status, struct atoll_buf *extra)
+{
+    struct atoll_http2_stream *st = stream_of(c);
+    struct fields f;
+    char code[12];
+
+    if (fields_new(&f, 1, extra) < 0)
+        return;
+    add(&f, ":status", 7, code, (size_t)snprintf(code, sizeof(code), "%d", status));
+    add_extra(&f, extra);
+    (void)!nghttp2_submit_headers(st->session->lib, NGHTTP2_FLAG_NONE, st->id, NULL, f.list,
+                                  f.count, NULL);
+    free(f.list);
     atoll_http2_wake(st->session);
 }
+
+/* Sends the trailers after the last byte of the answer. Returns whether there are any. */
+static bool submit_trailers(struct atoll_http2_stream *st)
+{
+    struct atoll_buf *extra = &st->conn.extra;
+    struct fields f;
+    int r;
+
+    if (atoll_buf_size(extra) == 0 || fields_new(&f, 0, extra) < 0)
+        return false;
+    add_extra(&f, extra);
+    r = nghttp2_submit_trailer(st->session->lib, st->id, f.list, f.count);
+    free(f.list);
+    return r == 0;
+}
+
+/* The body. */
 
 static void pause_body(struct atoll_http_conn *c)
 {
@@ -74,6 +144,8 @@ static ssize_t read_answer(nghttp2_session *lib, int32_t id, uint8_t *buf, size_
             atoll_buf_done(&st->out);
         if (st->ended)
             *flags |= NGHTTP2_DATA_FLAG_EOF;
+        if (st->ended && submit_trailers(st))
+            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
     }
     if (is_drained(st))
         atoll_http_conn_kick(&st->conn);
@@ -97,53 +169,17 @@ static void cut(struct atoll_http_conn *c)
     atoll_http2_stream_reset(st, NGHTTP2_INTERNAL_ERROR);
 }
 
-/* The head of an answer under construction. */
-struct fields {
-    nghttp2_nv *list;
-    size_t count;
-};
-
-static void add(struct fields *f, const char *name, size_t name_len, const char *value,
-                size_t value_len)
-{
-    f->list[f->count++] =
-        (nghttp2_nv){(uint8_t *)name, (uint8_t *)value, name_len, value_len, NGHTTP2_NV_FLAG_NONE};
-}
-
-/* Connection-specific headers of HTTP/1 are an error in HTTP/2 (RFC 9113 section 8.2.2). */
-static bool is_of_connection(const char *name, size_t n)
-{
-    return atoll_http2_is(name, n, "keep-alive") || atoll_http2_is(name, n, "proxy-connection") ||
-           atoll_http2_is(name, n, "upgrade");
-}
-
-/* Adds "Name: value\r\n" lines, as atoll_http_set_header() stores them; lower-cases the names. */
-static void add_lines(struct fields *f, char *text, size_t size)
-{
-    for (char *end = text + size, *line = text, *next; line < end; line = next) {
-        char *colon = memchr(line, ':', (size_t)(end - line));
-        char *stop = memchr(colon, '\r', (size_t)(end - colon));
-        for (char *p = line; p < colon; p++)
-            *p |= *p >= 'A' && *p <= 'Z' ? 0x20 : 0;
-        if (!is_of_connection(line, (size_t)(colon - line)))
-            add(f, line, (size_t)(colon - line), colon + 2, (size_t)(stop - colon) - 2);
-        next = stop + 2;
-    }
-}
-
 static int submit(struct atoll_http2_stream *st, int status, const char *content_type,
                   int64_t length, bool body)
 {
     struct atoll_buf *extra = &st->conn.extra;
     nghttp2_data_provider source = {.source.ptr = st, .read_callback = read_answer};
-    /* A line of `extra` has at least five bytes: "a: \r\n". */
-    nghttp2_nv *list = malloc((4 + atoll_buf_size(extra) / 5) * sizeof(*list));
-    struct fields f = {list, 0};
-    const char *date = atoll_http_date(st->conn.server);
+    const char *date = atoll_http_date(&st->conn.req);
+    struct fields f;
     char code[12], digits[24];
     int r;
 
-    if (!list)
+    if (fields_new(&f, 4, extra) < 0)
         return -ENOMEM;
     add(&f, ":status", 7, code, (size_t)snprintf(code, sizeof(code), "%d", status));
     add(&f, "date", 4, date, strlen(date));
@@ -152,10 +188,10 @@ static int submit(struct atoll_http2_stream *st, int status, const char *content
     if (length >= 0 && status != 204 && status != 304)
         add(&f, "content-length", 14, digits,
             (size_t)snprintf(digits, sizeof(digits), "%lld", (long long)length));
-    if (atoll_buf_size(extra) > 0)
-        add_lines(&f, (char *)extra->data + extra->off, atoll_buf_size(extra));
-    r = nghttp2_submit_response(st->session->lib, st->id, list, f.count, body ? &source : NULL);
-    free(list);
+    add_extra(&f, extra);
+    r = nghttp2_submit_response(st->session->lib, st->id, f.list, f.count, body ? &source : NULL);
+    free(f.list);
+    atoll_buf_clear(extra); /* from now on for trailers */
     atoll_http2_wake(st->session);
     return r == 0 ? 0 : -EPIPE;
 }
@@ -241,7 +277,7 @@ const struct atoll_http_wire atoll_http2_wire = {
     .cut = cut,
     .pending = pending,
     .await_empty = await_empty,
-    .go_on = go_on,
+    .inform = inform,
     .pause = pause_body,
     .resume = resume_body,
     .kicked = kicked,

@@ -96,6 +96,8 @@ static bool take_target(struct atoll_http_conn *c, uint32_t target)
     if (strchr(start, '#') || (*start != '/' && !star && (skipped == 0 || path_len > 0)))
         return atoll_http_reject_with(c, 400, "the request target is not a path");
     c->req.target = target;
+    if (c->server->limits.any_target)
+        return true;
     c->req.path = (uint32_t)c->head.len;
     /* Reserve first: the text to copy is in the same buffer, which must not move during the copy. */
     r = atoll_buf_reserve(&c->head, path_len + 3 * query_len + 8, &tail);

@@ -42,8 +42,8 @@ struct atoll_http_wire {
     void (*cut)(struct atoll_http_conn *c);
     size_t (*pending)(const struct atoll_http_conn *c);
     void (*await_empty)(struct atoll_http_conn *c);
-    /* Sends 100 Continue. */
-    void (*go_on)(struct atoll_http_conn *c);
+    /* Sends an informational response. fields: "Name: value\r\n" lines. */
+    void (*inform)(struct atoll_http_conn *c, int status, struct atoll_buf *fields);
     void (*pause)(struct atoll_http_conn *c);
     void (*resume)(struct atoll_http_conn *c);
     /* Called from the loop after atoll_http_conn_kick(). */
@@ -99,6 +99,7 @@ struct atoll_http_request {
     void *body_arg;
 
     char reason[ATOLL_HTTP_REASON_MAX + 1]; /* of the status line; "": the default */
+    char date[32];                          /* "": now */
     bool begun, chunked, no_body;           /* no_body: HEAD, 204, 304 */
     int64_t left; /* bytes left of the Content-Length, -1 if there is none */
     void (*on_drain)(void *arg, struct atoll_http_request *req);
@@ -134,7 +135,7 @@ struct atoll_http_conn {
 
     struct atoll_http_request req;
     struct atoll_buf body;         /* COLLECT, if it arrives in several pieces */
-    struct atoll_buf extra;        /* response headers set by the handler */
+    struct atoll_buf extra;        /* response headers set by the handler, then trailers */
     struct atoll_list close_hooks; /* of struct atoll_http_close_hook.node; HTTP/1 only */
     size_t drained;                /* bytes of an unwanted body dropped so far */
     bool corked;                   /* more pipelined requests follow: send their answers together */
@@ -223,8 +224,8 @@ void atoll_http_conn_reject(struct atoll_http_conn *c, int status, const char *t
 /* "OK", "Not Found" …; never NULL. */
 const char *atoll_http_reason(int status);
 bool atoll_http_is_field_value(const char *text);
-/* The current time in the format of the Date header. Borrowed. */
-const char *atoll_http_date(struct atoll_http_server *s);
+/* The Date header of an answer: the one that was set, or the current time. Borrowed. */
+const char *atoll_http_date(struct atoll_http_request *req);
 
 /* http1_input.c */
 extern const llhttp_settings_t atoll_http1_parser_settings;

@@ -102,7 +102,7 @@ static void body_wanted(struct atoll_http_request *req, enum atoll_http_body_mod
     req->body_mode = mode;
     if (req->expect_continue && !req->body_done && !req->begun && !is_too_large(req)) {
         req->expect_continue = false;
-        c->wire->go_on(c);
+        c->wire->inform(c, 100, &(struct atoll_buf){0});
     }
     if (!c->dispatching)
         atoll_http_conn_kick(c);

@@ -16,6 +16,7 @@ static const struct http_status {
 } statuses[] = {
     {100, "Continue", NULL, NULL},
     {101, "Switching Protocols", NULL, NULL},
+    {103, "Early Hints", NULL, NULL},
     {200, "OK", NULL, NULL},
     {201, "Created", NULL, NULL},
     {202, "Accepted", NULL, NULL},
@@ -74,14 +75,17 @@ const char *atoll_http_reason(int status)
 }
 
 /* "Sat, 31 Jan 2026 12:00:00 GMT"; formatted at most once a second. */
-const char *atoll_http_date(struct atoll_http_server *s)
+const char *atoll_http_date(struct atoll_http_request *req)
 {
+    struct atoll_http_server *s = req->conn->server;
     static const char days[][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
     static const char months[][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                      "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     struct timespec now;
     struct tm tm;
 
+    if (*req->date)
+        return req->date;
     (void)clock_gettime(CLOCK_REALTIME_COARSE, &now);
     if (s->date_s != now.tv_sec && gmtime_r(&now.tv_sec, &tm)) {
         s->date_s = now.tv_sec;
@@ -125,6 +129,19 @@ void atoll_http_set_reason(struct atoll_http_request *req, const char *text)
     for (unsigned char *p = (unsigned char *)req->reason; *p; p++)
         if (*p < 0x20 || *p >= 0x7f)
             *p = *p < 0x80 ? ' ' : '?';
+}
+
+void atoll_http_set_date(struct atoll_http_request *req, const char *text)
+{
+    if (atoll_http_is_field_value(text))
+        (void)!atoll_text_copy(req->date, sizeof(req->date), text);
+}
+
+void atoll_http_inform(struct atoll_http_request *req, int status)
+{
+    if (!req->http10 && !req->begun)
+        req->conn->wire->inform(req->conn, status, &req->conn->extra);
+    atoll_buf_clear(&req->conn->extra);
 }
 
 /* Common to atoll_http_respond() and atoll_http_begin(). */

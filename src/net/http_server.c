@@ -133,14 +133,15 @@ static void fill_peer(struct atoll_http_peer *peer, int fd, bool is_unix)
     }
     atoll_address_source(peer->address, peer->source);
     peer->is_unix = is_unix;
+    peer->tag = 0;
     peer->uid = cred.uid;
     peer->gid = cred.gid;
     peer->pid = cred.pid;
 }
 
-/* Takes ownership of fd, even on failure. tls may be NULL. */
+/* Takes ownership of fd and tls, even on failure. tls may be NULL. */
 static int conn_new(struct atoll_http_server *s, int fd, const struct atoll_http_peer *peer,
-                    struct atoll_tls *tls, struct atoll_http_conn **ret_conn,
+                    struct atoll_tls_conn *tls, struct atoll_http_conn **ret_conn,
                     struct atoll_error *err)
 {
     struct atoll_stream_limits limits = {s->limits.pending_bytes, ATOLL_HTTP_HIGH_WATER};
@@ -148,12 +149,14 @@ static int conn_new(struct atoll_http_server *s, int fd, const struct atoll_http
     struct atoll_http_conn *c = calloc(1, sizeof(*c));
     int r;
 
-    if (!c || (tls && atoll_tls_accept(tls, fd, &c->tls) < 0)) {
+    if (!c) {
         (void)close(fd);
-        free(c);
+        if (tls)
+            atoll_tls_ops.free(tls);
         return atoll_fail_errno(err, ENOMEM, "connection");
     }
     c->server = s;
+    c->tls = tls;
     atoll_list_init(&c->close_hooks);
     c->wire = &atoll_http1_wire;
     c->phase = tls ? PHASE_HANDSHAKE : PHASE_IDLE;
@@ -189,6 +192,7 @@ static void accepted(void *arg, int fd, bool is_unix)
 {
     const struct atoll_http_port *port = arg;
     struct atoll_http_server *s = port->server;
+    struct atoll_tls_conn *tls = NULL;
     struct atoll_http_peer peer;
     struct atoll_http_conn *c;
 
@@ -203,7 +207,10 @@ static void accepted(void *arg, int fd, bool is_unix)
         return;
     }
     /* Without memory the connection is closed; there is no caller to report it to. */
-    (void)!conn_new(s, fd, &peer, port->tls, &c, NULL);
+    if (port->tls && atoll_tls_accept(port->tls, fd, &tls) < 0)
+        (void)close(fd);
+    else
+        (void)!conn_new(s, fd, &peer, tls, &c, NULL);
 }
 
 /* Timeouts. */
@@ -421,13 +428,20 @@ static bool is_unix_socket(int fd)
     return domain == AF_UNIX;
 }
 
-int atoll_http_server_adopt(struct atoll_http_server *s, int fd, struct atoll_error *err)
+int atoll_http_server_adopt_as(struct atoll_http_server *s, int fd, struct atoll_tls_conn *tls,
+                               uint64_t tag, struct atoll_error *err)
 {
     struct atoll_http_peer peer;
     struct atoll_http_conn *c;
 
     fill_peer(&peer, fd, is_unix_socket(fd));
-    return conn_new(s, fd, &peer, NULL, &c, err);
+    peer.tag = tag;
+    return conn_new(s, fd, &peer, tls, &c, err);
+}
+
+int atoll_http_server_adopt(struct atoll_http_server *s, int fd, struct atoll_error *err)
+{
+    return atoll_http_server_adopt_as(s, fd, NULL, 0, err);
 }
 
 int atoll_http_server_adopt_h2(struct atoll_http_server *s, int fd, struct atoll_error *err)

@@ -44,6 +44,9 @@ struct atoll_http_limits {
     int64_t idle_ms;      /* without progress while we wait for the client: 60 s */
     size_t connections;   /* 1024, shared by all sources (base/shares.h); 503 beyond that */
     size_t pending_bytes; /* most bytes of one response that are queued for the client: 16 MiB */
+    /* For a proxy that forwards targets as they are: atoll_http_path() and queries are not decoded and
+     * must not be used. */
+    bool any_target;
 };
 
 struct atoll_http_peer {
@@ -54,6 +57,7 @@ struct atoll_http_peer {
     char address[64]; /* "unix", "127.0.0.1:4711", "[::1]:4711" */
     char source[64];  /* the address without the port; for IPv6 its /64 */
     bool is_tls;      /* https:// */
+    uint64_t tag;     /* of atoll_http_server_adopt_as(); 0 for others */
 };
 
 /* on_drain is called when the pending bytes of a response fall below this after exceeding it. */
@@ -83,6 +87,11 @@ int atoll_http_server_listen_tls(struct atoll_http_server *server, const char *h
  * activation. */
 int atoll_http_server_adopt(struct atoll_http_server *server, int fd,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same for a connection that the caller knows by `tag` (struct atoll_http_peer). tls: its transport,
+ * such as of net/tls_issuer.h; takes ownership, even on failure. NULL: plain. */
+struct atoll_tls_conn;
+int atoll_http_server_adopt_as(struct atoll_http_server *server, int fd, struct atoll_tls_conn *tls,
+                               uint64_t tag, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The same for a client that uses HTTP/2 from the first byte, without TLS. */
 int atoll_http_server_adopt_h2(struct atoll_http_server *server, int fd,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -141,13 +150,19 @@ void atoll_http_body_resume(struct atoll_http_request *req);
 
 /* The response. */
 
-/* Adds a header to the response. -EINVAL for a name or value that HTTP does not allow (CR, LF, …)
- * and for the framing headers this module writes itself; such a header is not sent. -ENOBUFS. */
+/* Adds a header to the response; after atoll_http_begin() a trailer, which is dropped if the answer has a
+ * Content-Length, and for clients of HTTP/1.0. -EINVAL for a name or value that HTTP does not allow (CR,
+ * LF, …) and for the framing headers this module writes itself; such a header is not sent. -ENOBUFS. */
 int atoll_http_set_header(struct atoll_http_request *req, const char *name, const char *value);
 /* Replaces the reason phrase of the status line (HTTP/1 only), for clients that show nothing else. It
  * is cut to ATOLL_HTTP_REASON_MAX bytes; bytes that are not printable ASCII become a space or "?". */
 #define ATOLL_HTTP_REASON_MAX 160
 void atoll_http_set_reason(struct atoll_http_request *req, const char *text);
+/* Replaces the Date header. A longer text than a date is ignored. */
+void atoll_http_set_date(struct atoll_http_request *req, const char *text);
+/* Sends an informational response (102 … 199) with the headers set so far, which are then forgotten. Not
+ * sent to clients of HTTP/1.0, nor after atoll_http_begin(). */
+void atoll_http_inform(struct atoll_http_request *req, int status);
 /* Sends a whole response; content_type may be NULL. Ends the request. After atoll_http_begin() it is
  * too late for another answer: then this is the same as atoll_http_abort(). */
 void atoll_http_respond(struct atoll_http_request *req, int status, const char *content_type,

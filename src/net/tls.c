@@ -33,6 +33,21 @@ static int configure(SSL_CTX *ctx)
     return 0;
 }
 
+int atoll_tls_server_new(struct atoll_tls **ret_tls, struct atoll_error *err)
+{
+    struct atoll_tls *tls = calloc(1, sizeof(*tls));
+
+    if (!tls)
+        return atoll_fail_errno(err, ENOMEM, "TLS");
+    tls->ctx = SSL_CTX_new(TLS_server_method());
+    if (!tls->ctx || configure(tls->ctx) < 0) {
+        (void)atoll_tls_free(tls);
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "OpenSSL cannot be set up for TLS");
+    }
+    *ret_tls = tls;
+    return 0;
+}
+
 int atoll_tls_new(const struct atoll_tls_config *config, struct atoll_tls **ret_tls,
                   struct atoll_error *err)
 {
@@ -42,13 +57,10 @@ int atoll_tls_new(const struct atoll_tls_config *config, struct atoll_tls **ret_
     if (!config->cert_file != !config->key_file)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "a TLS certificate needs its key: give both or neither");
-    tls = calloc(1, sizeof(*tls));
-    if (!tls)
-        return atoll_fail_errno(err, ENOMEM, "TLS");
-    tls->ctx = SSL_CTX_new(TLS_server_method());
-    if (!tls->ctx || configure(tls->ctx) < 0)
-        r = atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "OpenSSL cannot be set up for TLS");
-    else if (config->cert_file)
+    r = atoll_tls_server_new(&tls, err);
+    if (r < 0)
+        return r;
+    if (config->cert_file)
         r = atoll_tls_cert_given(tls->ctx, config->cert_file, config->key_file, err);
     else
         r = atoll_tls_cert_own(tls->ctx, config->state_fd, config->domain ? config->domain : "",

@@ -2,9 +2,9 @@
 #include "net/stream.h"
 
 /*
- * TLS 1.2 and 1.3 with OpenSSL: the server's side of a stream, and the client's side for
- * net/http_client.h. The handshake selects the protocol (ALPN, RFC 7301): our server offers "h2" and
- * "http/1.1", our client "http/1.1".
+ * TLS 1.2 and 1.3 with OpenSSL: the server's side of a stream, and the client's side.
+ * The handshake selects the protocol (ALPN, RFC 7301): our server offers "h2" and
+ * "http/1.1", our client "http/1.1", and "h2" if that was asked for.
  *
  * Blocking: opening a context reads files and may generate a key; nothing else blocks.
  * Thread: the loop's.
@@ -42,6 +42,7 @@ bool atoll_tls_is_h2(const struct atoll_tls_conn *conn);
 struct atoll_tls_trust {
     const char *ca_file; /* PEM: certificates to trust. NULL or "": the system's */
     bool insecure;       /* accept any certificate; only if the user asked for it */
+    bool http2;          /* offer HTTP/2, too */
 };
 
 /* INVALID_ARGUMENT for a file without certificates. */

@@ -88,7 +88,7 @@ int atoll_tls_cert_given(SSL_CTX *ctx, const char *cert_file, const char *key_fi
 static bool is_name(const char *name)
 {
     return *name && strcmp(name, "localhost") != 0 &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") ==
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") ==
                strlen(name);
 }
 
@@ -152,9 +152,9 @@ static int set_serial(X509 *cert)
 }
 
 /* issuer NULL: a certificate authority, signed by itself. names: of a server. */
-static X509 *make_cert(EVP_PKEY *key, const struct pair *issuer, const char *names)
+static X509 *make_cert(EVP_PKEY *key, const struct pair *issuer, const char *title,
+                       const char *names)
 {
-    const char *title = names ? "Atoll" : "Atoll local CA";
     X509 *cert = X509_new(), *signer = issuer ? issuer->cert : cert;
     X509_NAME *name = cert ? X509_get_subject_name(cert) : NULL;
 
@@ -180,15 +180,16 @@ static int write_pem(int dir_fd, const char *name, BIO *pem, struct atoll_error 
     long n = BIO_get_mem_data(pem, &bytes);
     int r = atoll_fd_replace_file(dir_fd, name, bytes, (size_t)n);
 
-    return r < 0 ? atoll_fail_errno(err, -r, "write tls/%s", name) : 0;
+    return r < 0 ? atoll_fail_errno(err, -r, "write %s", name) : 0;
 }
 
-/* Files of a pair. */
+/* Files of a pair, and the name in the certificate. */
 struct files {
-    const char *key, *cert;
+    const char *key, *cert, *title;
 };
-static const struct files authority_files = {"ca-key.pem", "ca.pem"};
-static const struct files server_files = {"key.pem", "cert.pem"};
+static const struct files authority_files = {"ca-key.pem", "ca.pem", "Atoll local CA"};
+static const struct files server_files = {"key.pem", "cert.pem", "Atoll"};
+static const struct files egress_files = {"egress-ca-key.pem", "egress-ca.pem", "Atoll egress CA"};
 
 /* chain: a certificate that follows the first one in the file, or NULL. */
 static int save(int dir_fd, const struct files *files, const struct pair *p, X509 *chain,
@@ -252,7 +253,7 @@ static int make(int dir_fd, const struct files *files, const struct pair *issuer
     int r;
 
     ret->key = EVP_EC_gen("P-256");
-    ret->cert = ret->key ? make_cert(ret->key, issuer, names) : NULL;
+    ret->cert = ret->key ? make_cert(ret->key, issuer, files->title, names) : NULL;
     r = ret->cert ? save(dir_fd, files, ret, issuer ? issuer->cert : NULL, err)
                   : fail_openssl(err, "make a TLS certificate");
     if (r < 0)
@@ -306,4 +307,33 @@ int atoll_tls_cert_own(SSL_CTX *ctx, int state_fd, const char *domain, struct at
         r = fail_openssl(err, "use the TLS certificate");
     pair_done(&own);
     return r;
+}
+
+int atoll_tls_cert_egress(int state_fd, X509 **ret_cert, EVP_PKEY **ret_key,
+                          struct atoll_error *err)
+{
+    struct pair authority = {0};
+    int r = 0;
+
+    if (!load(state_fd, &egress_files, &authority))
+        r = make(state_fd, &egress_files, NULL, NULL, &authority, err);
+    if (r == 0) {
+        *ret_cert = authority.cert;
+        *ret_key = authority.key;
+    }
+    return r;
+}
+
+X509 *atoll_tls_cert_issue(X509 *authority, EVP_PKEY *authority_key, EVP_PKEY *key,
+                           const char *name)
+{
+    const struct pair issuer = {authority_key, authority};
+    char names[300];
+    X509 *cert;
+
+    if (!is_name(name) || snprintf(names, sizeof(names), "DNS:%s", name) >= (int)sizeof(names))
+        return NULL;
+    cert = make_cert(key, &issuer, server_files.title, names);
+    ERR_clear_error();
+    return cert;
 }

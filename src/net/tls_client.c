@@ -30,7 +30,8 @@ static int load_trusted(SSL_CTX *ctx, const struct atoll_tls_trust *trust, struc
 int atoll_tls_client_new(const struct atoll_tls_trust *trust, struct atoll_tls **ret_tls,
                          struct atoll_error *err)
 {
-    static const unsigned char protocols[] = "\x08http/1.1";
+    static const unsigned char protocols[] = "\x02h2\x08http/1.1";
+    size_t skipped = trust->http2 ? 0 : 3;
     struct atoll_tls *tls = calloc(1, sizeof(*tls));
     int r;
 
@@ -39,7 +40,8 @@ int atoll_tls_client_new(const struct atoll_tls_trust *trust, struct atoll_tls *
     tls->ctx = SSL_CTX_new(TLS_client_method());
     /* SSL_CTX_set_alpn_protos() returns 0 for success. */
     if (!tls->ctx || atoll_tls_configure(tls->ctx) < 0 ||
-        SSL_CTX_set_alpn_protos(tls->ctx, protocols, sizeof(protocols) - 1) != 0)
+        SSL_CTX_set_alpn_protos(tls->ctx, protocols + skipped,
+                                (unsigned)(sizeof(protocols) - 1 - skipped)) != 0)
         r = atoll_fail(err, ATOLL_ERR_INTERNAL, EIO, "OpenSSL cannot be set up for TLS");
     else
         r = load_trusted(tls->ctx, trust, err);

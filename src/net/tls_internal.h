@@ -3,7 +3,7 @@
 #include "net/tls.h"
 
 /*
- * What tls_conn.c (connections), tls.c (the server's context) and tls_client.c share.
+ * What tls_conn.c (connections), tls.c (the server's context), tls_issuer.c and tls_client.c share.
  */
 struct atoll_tls {
     SSL_CTX *ctx; /* owned */
@@ -17,6 +17,8 @@ struct atoll_tls_conn {
     bool deaf;   /* nothing may be received any more */
 };
 
+/* A context for servers, without a certificate. INTERNAL. */
+int atoll_tls_server_new(struct atoll_tls **ret_tls, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Applies the settings of both sides. -EIO. */
 int atoll_tls_configure(SSL_CTX *ctx) ATOLL_MUST_CHECK;
 /* Makes a connection; the caller sets its side (SSL_set_accept_state() or …connect_state()). -ENOMEM. */

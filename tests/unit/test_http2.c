@@ -100,6 +100,39 @@ static void test_request_and_answer(void **state)
     h2_close(&c);
 }
 
+/* A proxy's answer: hints before it, the server's date, trailers after it. */
+static void passed_on(void *arg, struct atoll_http_request *req)
+{
+    (void)arg;
+    assert_int_equal(atoll_http_set_header(req, "Link", "</a>"), 0);
+    atoll_http_inform(req, 103);
+    atoll_http_set_date(req, "Sat, 31 Jan 2026 12:00:00 GMT");
+    assert_int_equal(atoll_http_set_header(req, "X-Head", "1"), 0);
+    atoll_http_begin(req, 200, NULL, -1);
+    assert_int_equal(atoll_http_write(req, "abc", 3), 0);
+    assert_int_equal(atoll_http_set_header(req, "X-Last", "2"), 0);
+    atoll_http_end(req);
+}
+
+static void test_passed_on(void **state)
+{
+    const struct atoll_http_limits limits = {.any_target = true};
+    int32_t id;
+
+    (void)state;
+    h2_open(&c, &limits, passed_on, NULL);
+    id = h2_ask(&c, "GET", "/../%zz");
+    h2_turn(&c);
+    assert_string_equal(h2_reply(&c, id)->fields,
+                        ":status: 103\nlink: </a>\n"
+                        ":status: 200\ndate: Sat, 31 Jan 2026 12:00:00 GMT\nx-head: 1\n"
+                        "x-last: 2\n");
+    assert_string_equal(body_of(id), "abc");
+    assert_true(h2_reply(&c, id)->closed);
+    assert_int_equal(h2_reply(&c, id)->code, NGHTTP2_NO_ERROR);
+    h2_close(&c);
+}
+
 static void test_bodies_collected(void **state)
 {
     static const char big[300] = "big";
@@ -447,6 +480,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_request_and_answer),
+        cmocka_unit_test(test_passed_on),
         cmocka_unit_test(test_bodies_collected),
         cmocka_unit_test(test_hundred_streams),
         cmocka_unit_test(test_too_many_streams),

@@ -88,6 +88,44 @@ static void test_framing(void **state)
     rig_close(&r);
 }
 
+/* A proxy's answer: hints before it, the server's date, trailers after it. */
+static void passed_on(void *arg, struct atoll_http_request *req)
+{
+    int64_t length = strcmp(atoll_http_target(req), "/known?%zz") == 0 ? 3 : -1;
+
+    (void)arg;
+    assert_int_equal(atoll_http_set_header(req, "Link", "</a>"), 0);
+    atoll_http_inform(req, 103);
+    atoll_http_set_date(req, "Sat, 31 Jan 2026 12:00:00 GMT");
+    assert_int_equal(atoll_http_set_header(req, "X-Head", "1"), 0);
+    atoll_http_begin(req, 200, NULL, length);
+    assert_int_equal(atoll_http_write(req, "abc", 3), 0);
+    assert_int_equal(atoll_http_set_header(req, "X-Last", "2"), 0);
+    atoll_http_end(req);
+}
+
+static void test_passed_on(void **state)
+{
+    const struct atoll_http_limits limits = {.any_target = true};
+    struct rig r;
+    const char *got;
+
+    (void)state;
+    rig_open(&r, &limits, passed_on, NULL);
+    got = rig_ask(&r, "GET /../%zz HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_starts(got, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n"
+                       "Date: Sat, 31 Jan 2026 12:00:00 GMT\r\n");
+    assert_contains(got, "X-Head: 1\r\n\r\n3\r\nabc\r\n0\r\nX-Last: 2\r\n\r\n");
+    assert_int_equal(count_of(got, "</a>"), 1);
+    got = rig_ask(&r, "GET /known?%zz HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_contains(got, "X-Head: 1\r\n\r\nabc");
+    assert_null(strstr(got, "X-Last"));
+    got = rig_ask(&r, "GET / HTTP/1.0\r\n\r\n");
+    assert_starts(got, "HTTP/1.1 200 OK\r\n");
+    assert_null(strstr(got, "X-Last"));
+    rig_close(&r);
+}
+
 static void no_content(void *arg, struct atoll_http_request *req)
 {
     (void)arg;
@@ -340,6 +378,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reason),
         cmocka_unit_test(test_framing),
+        cmocka_unit_test(test_passed_on),
         cmocka_unit_test(test_no_content),
         cmocka_unit_test(test_head_leaves_alone),
         cmocka_unit_test(test_download_back_pressure),

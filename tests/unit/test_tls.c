@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include "net/tls.h"
+#include "net/tls_cert.h"
+#include "net/tls_issuer.h"
 #include "net/websocket.h"
 #include "test_http_util.h"
 
@@ -492,6 +494,81 @@ static void test_given_certificate(void **state)
     close_world(&w);
 }
 
+/* The certificate that a client gets for a name, from an issuer that ends TLS for it. */
+static X509 *issued(struct atoll_tls_issuer *issuer, const char *name)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+    SSL *ssl = SSL_new(ctx);
+    struct atoll_tls_conn *conn;
+    X509 *cert;
+    int pair[2], done = 0;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+    assert_int_equal(atoll_tls_issuer_accept(issuer, name, pair[0], &conn), 0);
+    SSL_set_fd(ssl, pair[1]);
+    for (int i = 0; i < 10 && done != 1; i++) {
+        done = SSL_connect(ssl);
+        (void)!atoll_tls_handshake(conn);
+    }
+    assert_int_equal(done, 1);
+    cert = SSL_get1_peer_certificate(ssl);
+    SSL_free(ssl);
+    SSL_CTX_free(ctx);
+    atoll_tls_ops.free(conn);
+    close(pair[0]);
+    close(pair[1]);
+    return cert;
+}
+
+static void test_issuer(void **state)
+{
+    struct atoll_tls_issuer *issuer, *next;
+    struct atoll_tls_conn *conn;
+    EVP_PKEY *key;
+    X509 *authority, *first, *again, *other;
+    char name[40];
+    struct stat st;
+    struct world w;
+
+    (void)state;
+    open_world(&w, NULL);
+    assert_int_equal(atoll_tls_issuer_new(w.state_fd, &issuer, NULL), 0);
+    assert_int_equal(atoll_tls_cert_egress(w.state_fd, &authority, &key, NULL), 0);
+    assert_int_equal(fstatat(w.state_fd, "egress-ca-key.pem", &st, 0), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    first = issued(issuer, "api.example.test");
+    assert_int_equal(X509_check_host(first, "api.example.test", 0, 0, NULL), 1);
+    assert_int_equal(X509_check_host(first, "example.test", 0, 0, NULL), 0);
+    assert_int_equal(X509_verify(first, X509_get0_pubkey(authority)), 1);
+    again = issued(issuer, "api.example.test");
+    assert_int_equal(X509_cmp(first, again), 0);
+    for (int i = 0; i < ATOLL_TLS_ISSUER_KEPT; i++) {
+        snprintf(name, sizeof(name), "n%d.example.test", i);
+        X509_free(issued(issuer, name));
+    }
+    assert_int_equal(atoll_tls_issuer_kept(issuer), ATOLL_TLS_ISSUER_KEPT);
+    other = issued(issuer, "api.example.test"); /* made anew */
+    assert_int_not_equal(X509_cmp(first, other), 0);
+    assert_int_equal(atoll_tls_issuer_accept(issuer, "a,DNS:b.test", 0, &conn), -EINVAL);
+    assert_int_equal(atoll_tls_issuer_accept(issuer, "", 0, &conn), -EINVAL);
+    X509_free(again);
+    X509_free(other);
+    /* A second process has the same authority, and another key. */
+    assert_int_equal(atoll_tls_issuer_new(w.state_fd, &next, NULL), 0);
+    again = issued(next, "api.example.test");
+    assert_int_equal(X509_verify(again, X509_get0_pubkey(authority)), 1);
+    assert_int_equal(EVP_PKEY_eq(X509_get0_pubkey(first), X509_get0_pubkey(again)), 0);
+    X509_free(first);
+    X509_free(again);
+    X509_free(authority);
+    EVP_PKEY_free(key);
+    (void)atoll_tls_issuer_free(issuer);
+    (void)atoll_tls_issuer_free(next);
+    (void)unlinkat(w.state_fd, "egress-ca.pem", 0);
+    (void)unlinkat(w.state_fd, "egress-ca-key.pem", 0);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +580,7 @@ int main(void)
         cmocka_unit_test(test_own_certificate),
         cmocka_unit_test(test_a_domain_gets_a_certificate_of_the_same_authority),
         cmocka_unit_test(test_given_certificate),
+        cmocka_unit_test(test_issuer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
