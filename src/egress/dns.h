@@ -1,5 +1,6 @@
 #pragma once
 #include "egress/egress.h"
+#include "egress/names.h"
 
 /*
  * Names: the DNS server of each sandbox, the lookups of atoll-egress itself by the host's resolver, and
@@ -27,17 +28,6 @@ struct atoll_lookup *atoll_resolver_ask(struct atoll_resolver *r, const char *ow
                                         const char *name, atoll_lookup_fn done, void *arg);
 /* done is not called. Accepts NULL; returns NULL. */
 struct atoll_lookup *atoll_lookup_cancel(struct atoll_lookup *lookup);
-
-/* Names that were answered to one sandbox, by address, with expiry; bounded. */
-struct atoll_names *atoll_names_new(void);
-struct atoll_names *atoll_names_free(struct atoll_names *names);
-/* Whether the address was an answer for this name. */
-bool atoll_names_has(const struct atoll_names *names, const char *name,
-                     const struct in6_addr *address, int64_t now_ms);
-/* The names of an address, the newest first: stores up to cap of them, borrowed until the callback
- * returns, and returns how many. */
-size_t atoll_names_find(const struct atoll_names *names, const struct in6_addr *address,
-                        int64_t now_ms, const char **ret, size_t cap);
 
 /* Serves DNS on the sandbox's UDP socket, which is taken, also on failure. */
 int atoll_dns_open(struct atoll_box *box, int udp_fd, struct atoll_dns **ret,
