@@ -336,7 +336,7 @@ static const struct atoll_route_kind choices[] = {
       .templates = true,
       .pause = true,
       .persistent = true,
-      .networks = NETWORK(NONE)}},
+      .networks = NETWORK(NONE) | NETWORK(ISOLATED) | NETWORK(BRIDGE)}},
     {"gvisor", "{}", true, {.isolation = "gvisor", .templates = true, .networks = NETWORK(NONE)}},
     {"docker",
      "{default_image: \"debian:12\"}",

@@ -34,6 +34,8 @@ enum atoll_plan_op {
     ATOLL_PLAN_RUNSC = 21,    /* atoll_po_runsc: become gVisor's runsc instead of the agent; last */
     ATOLL_PLAN_READ_ONLY =
         22, /* atoll_po_read_only: the root is read-only, except some directories */
+    ATOLL_PLAN_NETWORK =
+        23, /* empty: what atoll-egress needs in the network namespace; after LOOPBACK */
 };
 
 #define ATOLL_PLAN_MAX (128 * 1024)

@@ -26,12 +26,16 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_TAKE_IDS = 41,   /* empty → atoll_sm_ids: one more block of id ranges */
     ATOLL_SPAWN_GIVE_IDS = 42,   /* atoll_sm_ids → empty: returns a block without sandboxes */
     ATOLL_SPAWN_PING = 43,       /* empty → empty, once spawn can create sandboxes */
+    /* atoll_sm_ref → empty, with two descriptors: the sockets of struct atoll_netspace, tcp first.
+     * NOT_FOUND: no such sandbox, or it has no network. */
+    ATOLL_SPAWN_SOCKETS = 44,
 };
 
 #define ATOLL_SPAWN_LACKS_MEMORY 1u
 #define ATOLL_SPAWN_LACKS_CPU 2u
 #define ATOLL_SPAWN_LACKS_PIDS 4u
 #define ATOLL_SPAWN_GIVES_IO 1u
+#define ATOLL_SPAWN_GIVES_NETWORK 2u /* ATOLL_PLAN_NETWORK and ATOLL_SPAWN_SOCKETS */
 
 struct atoll_sm_hello {
     uint32_t version;
@@ -44,7 +48,7 @@ struct atoll_sm_hello {
     uint32_t cgroup_lacks;      /* ATOLL_SPAWN_LACKS_*: limits that its cgroups cannot enforce */
     struct atoll_bytes id_more; /* uint32_t each: first ids of other blocks of id_slots ranges */
     uint8_t hides;              /* the layer ATOLL_PLAN_HIDDEN exists, so /usr can be writable */
-    uint32_t gives;             /* ATOLL_SPAWN_GIVES_*: limits that earlier versions did not know */
+    uint32_t gives;             /* ATOLL_SPAWN_GIVES_*: what earlier versions did not know */
 };
 
 struct atoll_sm_ids {

@@ -7,6 +7,7 @@
 #include "base/switches.h"
 #include "proto/plan.h"
 #include "sandbox/proc_parts.h"
+#include "sys/netspace.h"
 
 #define USER_ID 1000
 #define MIB UINT64_C(1048576)
@@ -151,6 +152,11 @@ static int add_directories(const struct atoll_spec *spec, struct atoll_buf *plan
     return r < 0 ? r : atoll_plan_add(plan, ATOLL_PLAN_DIRECTORY, &atoll_po_directory_desc, &home);
 }
 
+static bool has_network(const struct atoll_spec *spec)
+{
+    return spec->network != ATOLL_NETWORK_NONE && !atoll_weakened("net_namespace");
+}
+
 static int add_names(const struct atoll_spec *spec, struct atoll_buf *plan)
 {
     char hosts[160], name[ATOLL_ID_LEN + 2];
@@ -162,9 +168,12 @@ static int add_names(const struct atoll_spec *spec, struct atoll_buf *plan)
     r = add_file(plan, ATOLL_PLAN_FILE, "etc/hostname", name);
     if (r == 0)
         r = add_file(plan, ATOLL_PLAN_FILE, "etc/hosts", hosts);
-    /* There is no network, so no name server is listed: lookups fail at once instead of timing
-     * out. */
-    return r < 0 ? r : add_file(plan, ATOLL_PLAN_FILE, "etc/resolv.conf", "# no network\n");
+    if (r < 0)
+        return r;
+    /* Without a network no name server is listed: lookups fail at once instead of timing out. */
+    return add_file(plan, ATOLL_PLAN_FILE, "etc/resolv.conf",
+                    has_network(spec) ? "nameserver " ATOLL_NETSPACE_ADDRESS4 "\n"
+                                      : "# no network\n");
 }
 
 static int add_layer(struct atoll_buf *plan, const char *slot, const char *source,
@@ -320,6 +329,8 @@ static int add_end(const struct atoll_plan_host *host, const struct atoll_spec *
         r = atoll_plan_add(plan, ATOLL_PLAN_HOSTNAME, &atoll_po_text_desc, &hostname);
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_LOOPBACK, NULL, NULL);
+    if (r == 0 && has_network(spec))
+        r = atoll_plan_add(plan, ATOLL_PLAN_NETWORK, NULL, NULL);
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_PIVOT, NULL, NULL);
     if (r == 0)

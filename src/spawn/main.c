@@ -131,6 +131,8 @@ static int open_host(struct atoll_spawn_host *host, struct atoll_error *err)
     }
     if (r >= 0 && host->root)
         r = atoll_spare_new(&host->spare, err);
+    if (r >= 0)
+        host->network = atoll_network_works(host->root);
     return r < 0 ? r : 0;
 }
 

@@ -32,6 +32,7 @@ static const struct {
     [ATOLL_PLAN_ABORT] = {"abort", NULL, atoll_step_abort},
     [ATOLL_PLAN_RUNSC] = {"runsc", &atoll_po_runsc_desc, atoll_step_runsc},
     [ATOLL_PLAN_READ_ONLY] = {"read_only", &atoll_po_read_only_desc, atoll_step_read_only},
+    [ATOLL_PLAN_NETWORK] = {"network", NULL, atoll_step_network},
 };
 
 /* Room for the largest step message. */

@@ -24,6 +24,7 @@ struct atoll_spawn_host {
     int packages_fd;             /* the host's package database, if it is of a known kind */
     struct atoll_spare *spare;   /* with root: namespaces of the next sandbox */
     struct atoll_cgroups cgroups;
+    bool network; /* sandboxes can have a network */
 };
 
 /* Name of the agent's socket in sandboxes/<id>.run, which an agent under gVisor creates. The daemon
@@ -53,8 +54,8 @@ struct atoll_plan_run {
     bool has_views;
     struct atoll_view_fds views; /* files over /proc that the agent writes */
     int oom_fd, peak_fd;         /* cgroup files from which the agent reports OOM kills */
-    int status_fd;               /* write end; the new process reports its status */
-    int go_fd;                   /* rootless: read end; one byte once the id maps are written */
+    int status_fd; /* a socket; the new process reports its status, and sends the sockets of NETWORK */
+    int go_fd;     /* rootless: read end; one byte once the id maps are written */
     /* in the new process */
     int state_fd; /* the state directory, in the new mount namespace */
     int mount_fd; /* state/mnt: each sandbox mounts its disk there, in its own mount namespace */
@@ -86,6 +87,11 @@ atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover; /* steps_kernel
 atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll_step_identity,
     atoll_step_seccomp, atoll_step_agent, atoll_step_abort; /* steps_self.c */
 atoll_step_fn atoll_step_runsc;                             /* steps_runsc.c */
+atoll_step_fn atoll_step_network;                           /* steps_network.c */
+
+/* steps_network.c: tries NETWORK in a process and a namespace of its own. Blocking: some milliseconds.
+ * False if this kernel, or this user, cannot; the reason is logged. */
+bool atoll_network_works(bool root);
 
 /* steps_views.c: mounts files over /proc that the agent will write, and opens its sources for them.
  * cpu: the /proc/cpuinfo text of one CPU. The current directory is the root of the sandbox. */
@@ -98,7 +104,8 @@ int atoll_self_die_with_spawn(struct atoll_plan_run *b, struct atoll_error *err)
 /* Redirects standard input, output and error to /dev/null. */
 int atoll_self_silence_stdio(void) ATOLL_MUST_CHECK;
 
-/* The new process writes this to status_fd once: when the agent is ready or a step failed. */
+/* The new process sends this to status_fd once, when the agent is ready or a step failed; before, NETWORK
+ * sends it with its two sockets. */
 struct atoll_plan_run_status {
     uint32_t step; /* index in the plan */
     uint32_t op;

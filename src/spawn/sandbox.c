@@ -55,7 +55,7 @@ static struct sandbox *sandbox_new(struct atoll_sandboxes *all, const char *id)
         return NULL;
     (void)snprintf(s->id, sizeof(s->id), "%s", id);
     s->all = all;
-    s->pidfd = s->status_fd = ATOLL_NO_FD;
+    s->pidfd = s->status_fd = s->space.tcp = s->space.udp = ATOLL_NO_FD;
     s->exit.code = -1;
     if (atoll_map_put(&all->by_id, s->id, s) < 0) {
         free(s);
@@ -64,16 +64,22 @@ static struct sandbox *sandbox_new(struct atoll_sandboxes *all, const char *id)
     return s;
 }
 
+static void drop_fd(int *fd)
+{
+    if (*fd >= 0)
+        (void)close(ATOLL_TAKE_FD(*fd));
+}
+
 void atoll_sandbox_free(struct sandbox *s)
 {
     atoll_watch_close(&s->status_watch);
     atoll_watch_close(&s->pid_watch);
     atoll_timer_cancel(&s->retry);
     atoll_timer_cancel(&s->freezing);
-    if (s->status_fd >= 0)
-        (void)close(s->status_fd);
-    if (s->pidfd >= 0)
-        (void)close(s->pidfd);
+    drop_fd(&s->status_fd);
+    drop_fd(&s->pidfd);
+    drop_fd(&s->space.tcp);
+    drop_fd(&s->space.udp);
     (void)atoll_map_remove(&s->all->by_id, s->id);
     free(s);
 }
@@ -149,11 +155,13 @@ static int start_process(struct sandbox *s, struct atoll_plan_run *b,
         return r;
     b->new_network = start.new_network;
     b->own_clock = start.own_clock;
-    if (pipe2(status, O_CLOEXEC) < 0 || (!b->host->root && pipe2(go, O_CLOEXEC) < 0))
-        return atoll_fail_errno(err, errno, "pipe");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, status) < 0)
+        return atoll_fail_errno(err, errno, "socketpair");
     b->status_fd = status[1];
-    b->go_fd = go[0];
     s->status_fd = status[0];
+    if (!b->host->root && pipe2(go, O_CLOEXEC) < 0)
+        return atoll_fail_errno(err, errno, "pipe");
+    b->go_fd = go[0];
     if (b->has_cgroup && b->host->cgroups.version == 2)
         r = cgroup_fd = atoll_cgroup_open_v2(&b->host->cgroups, b->id);
     /* The process starts inside its cgroup, so it never runs without limits. */
@@ -199,15 +207,31 @@ static void make_spare(void *arg)
     atoll_spare_make(all->host->spare);
 }
 
+/* Takes the sockets of NETWORK. False: the message has none, it is the status. */
+static bool take_sockets(struct sandbox *s, const int *fds, size_t nfds)
+{
+    if (nfds == 2 && s->space.tcp < 0) {
+        s->space = (struct atoll_netspace){fds[0], fds[1]};
+        return true;
+    }
+    while (nfds > 0)
+        (void)close(fds[--nfds]);
+    return false;
+}
+
 static void status_ready(void *arg, uint32_t events)
 {
     struct sandbox *s = arg;
     struct atoll_plan_run_status status = {0};
-    ssize_t n = read(s->status_fd, &status, sizeof(status));
+    int fds[ATOLL_FD_RECV_MAX];
+    size_t nfds = 0;
+    ssize_t n;
 
     (void)events;
-    if (n < 0 && errno == EINTR)
-        return;
+    while ((n = atoll_fd_recv(s->status_fd, &status, sizeof(status), fds, &nfds)) > 0 &&
+           take_sockets(s, fds, nfds))
+        if (s->pid > 0) /* the status is another event; a dead process has sent all */
+            return;
     atoll_watch_close(&s->status_watch);
     (void)close(ATOLL_TAKE_FD(s->status_fd));
     if (s->state != SANDBOX_STARTING)
@@ -258,7 +282,7 @@ static void process_gone(void *arg, uint32_t events)
     note_exit(s);
     switch (s->state) {
     case SANDBOX_STARTING:
-        /* The pipe still holds the status that the process wrote before it died, if any. */
+        /* The socket still holds the status that the process wrote before it died, if any. */
         status_ready(s, 0);
         break;
     case SANDBOX_RUNNING:
@@ -379,6 +403,14 @@ bool atoll_sandboxes_use_ids(const struct atoll_sandboxes *all, uint32_t first, 
         if (s->ids.outside >= first && s->ids.outside - first < count)
             return true;
     return false;
+}
+
+const struct atoll_netspace *atoll_sandboxes_network(const struct atoll_sandboxes *all,
+                                                     const char *id)
+{
+    const struct sandbox *s = atoll_text_is_id(id) ? atoll_map_get(&all->by_id, id) : NULL;
+
+    return s && s->state == SANDBOX_RUNNING && s->space.tcp >= 0 ? &s->space : NULL;
 }
 
 size_t atoll_sandboxes_count(const struct atoll_sandboxes *all)

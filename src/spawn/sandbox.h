@@ -1,6 +1,7 @@
 #pragma once
 #include "loop/loop.h"
 #include "spawn/plan_run.h"
+#include "sys/netspace.h"
 
 /*
  * The sandboxes of this spawn: executes a plan until the agent runs, and removes sandboxes. Removal
@@ -48,6 +49,10 @@ void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_
 /* The daemon disconnected: its requests are not answered, so that the next daemon cannot mistake an
  * answer for its own, and sandboxes being started for it are removed. */
 void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all);
+
+/* The sockets of a started sandbox with a network; NULL: there is none. */
+const struct atoll_netspace *atoll_sandboxes_network(const struct atoll_sandboxes *all,
+                                                     const char *id);
 
 /* Number of sandboxes in any state. */
 size_t atoll_sandboxes_count(const struct atoll_sandboxes *all);

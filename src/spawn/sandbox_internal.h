@@ -24,7 +24,8 @@ struct sandbox {
     uint64_t begun_us;
     pid_t pid; /* 0 once reaped */
     int pidfd;
-    int status_fd;
+    int status_fd;               /* our end of the socket of struct atoll_plan_run */
+    struct atoll_netspace space; /* its sockets, or ATOLL_NO_FD */
     struct atoll_watch status_watch, pid_watch;
     struct atoll_timer retry; /* of the removal */
     unsigned tries;

@@ -61,20 +61,27 @@ static void drop_daemon(struct atoll_server *server)
 /* Sends at once; bytes that the socket does not accept wait for EPOLLOUT. A daemon that does not
  * read is disconnected when the queue is full; it connects again and gets the current state with
  * LIST. */
-static void send_frame(struct atoll_server *server, uint16_t type, uint32_t id,
-                       const struct atoll_msg_desc *desc, const void *msg)
+static void send_with(struct atoll_server *server, uint16_t type, uint32_t id,
+                      const struct atoll_msg_desc *desc, const void *msg, const int *fds,
+                      size_t nfds)
 {
     int r;
 
     if (server->daemon.fd < 0)
         return;
-    r = atoll_channel_send(&server->daemon, type, id, desc, msg, NULL, 0);
+    r = atoll_channel_send(&server->daemon, type, id, desc, msg, fds, nfds);
     if (r == 0)
         r = atoll_channel_flush(&server->daemon);
     if (r == 0)
         r = atoll_watch_set(&server->daemon_watch, EPOLLIN | EPOLLOUT);
     if (r < 0)
         drop_daemon(server);
+}
+
+static void send_frame(struct atoll_server *server, uint16_t type, uint32_t id,
+                       const struct atoll_msg_desc *desc, const void *msg)
+{
+    send_with(server, type, id, desc, msg, NULL, 0);
 }
 
 static void send_error(struct atoll_server *server, uint32_t id, const struct atoll_error *error,
@@ -167,7 +174,8 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
         .cgroup_path = server->host->cgroups.path,
         .cgroup_lacks = lacking_limits(&server->host->cgroups),
         .hides = true,
-        .gives = server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0,
+        .gives = (server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0) |
+                 (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0),
     };
 
     if (blocks > 1)
@@ -239,6 +247,19 @@ static int do_list(struct atoll_server *server, uint32_t id, const void *msg,
         send_frame(server, ATOLL_SPAWN_PART, id, &atoll_sm_created_desc, &part);
     }
     send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
+    return 0;
+}
+
+static int do_sockets(struct atoll_server *server, uint32_t id, const void *msg,
+                      struct atoll_error *err)
+{
+    const struct atoll_sm_ref *ref = msg;
+    const struct atoll_netspace *space = atoll_sandboxes_network(server->sandboxes, ref->id);
+
+    if (!space)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no sandbox %s with a network",
+                          ref->id);
+    send_with(server, ATOLL_SPAWN_REPLY, id, NULL, NULL, (int[]){space->tcp, space->udp}, 2);
     return 0;
 }
 
@@ -341,6 +362,7 @@ static const struct {
     {ATOLL_SPAWN_TAKE_IDS, "take_ids", NULL, do_take_ids},
     {ATOLL_SPAWN_GIVE_IDS, "give_ids", &atoll_sm_ids_desc, do_give_ids},
     {ATOLL_SPAWN_PING, "ping", NULL, do_ping},
+    {ATOLL_SPAWN_SOCKETS, "sockets", &atoll_sm_ref_desc, do_sockets},
 };
 
 union any_request {
@@ -354,9 +376,12 @@ union any_request {
     struct atoll_sm_ids ids;
 };
 
-/* While processes of an earlier atoll-spawn are left, only HELLO and END are handled. */
+/* While processes of an earlier atoll-spawn are left, only HELLO and END are handled. A request whose
+ * answer has descriptors waits until the daemon has read the earlier ones. */
 static bool has_to_wait(const struct atoll_server *server, uint16_t type)
 {
+    if (type == ATOLL_SPAWN_SOCKETS && server->daemon.out_nfds > 0)
+        return true;
     return type != ATOLL_SPAWN_HELLO && type != ATOLL_SPAWN_END &&
            atoll_leftovers_live(&server->leftovers);
 }
@@ -398,8 +423,11 @@ static void daemon_ready(void *arg, uint32_t events)
 
     if (events & EPOLLOUT)
         r = atoll_channel_flush(&server->daemon);
-    if (r > 0)
+    if (r > 0) {
+        /* Requests that waited may be in the buffer already: no EPOLLIN announces them. */
+        events |= EPOLLIN;
         r = atoll_watch_set(&server->daemon_watch, EPOLLIN);
+    }
     if (r >= 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         r = atoll_channel_receive(&server->daemon, on_frame, server);
     if (r == -EAGAIN && !(events & (EPOLLHUP | EPOLLERR)))

@@ -104,8 +104,8 @@ int atoll_self_die_with_spawn(struct atoll_plan_run *b, struct atoll_error *err)
 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
         return atoll_fail_errno(err, errno, "PR_SET_PDEATHSIG");
-    /* Spawn may have died before the prctl() above: then the status pipe has no reader. */
-    if (poll(&status, 1, 0) < 0 || status.revents & POLLERR)
+    /* Spawn may have died before the prctl() above: then the status socket has no peer. */
+    if (poll(&status, 1, 0) < 0 || status.revents & (POLLERR | POLLHUP))
         return atoll_fail(err, ATOLL_ERR_ABORTED, EPIPE, "spawn is gone");
     return 0;
 }

@@ -77,7 +77,7 @@ def test_by_name(world):
     ({"image": "debian:12"}, ["fake cannot", "native cannot"]),
     ({"isolation": "microvm"}, ["namespaces", "microvm"]),
     ({"gpus": 1}, ["fake has no GPUs", "native has no GPUs"]),
-    ({"provider": "native", "networkMode": "bridge"}, ["bridge"]),
+    ({"provider": "fake", "networkMode": "isolated"}, ["isolated"]),
 ])
 def test_refusals_say_why_of_each(world, wish, words):
     status, error = refused(world, **wish)
@@ -88,7 +88,7 @@ def test_refusals_say_why_of_each(world, wish, words):
 
 def test_requirements_choose(world):
     for wish, provider in (({"persistent": True}, "native"), ({"isolation": "namespaces"}, "native"),
-                           ({"networkMode": "bridge"}, "fake")):
+                           ({"networkMode": "isolated"}, "native")):
         box = world.box(**wish)
         assert box.view["provider"] == provider, wish
         assert box.destroy() == 204

@@ -118,7 +118,6 @@ def test_a_network_limit_where_there_is_no_network(rest):
     ({}, 400, "environment is missing"),
     ({"environment": "Cobol"}, 404, "Bash, Node, Python3"),
     ({"environment": "Python3", "provider": "docker"}, 400, "native"),
-    ({"environment": "Python3", "networkMode": "bridge"}, 501, "bridge"),
     ({"environment": "Python3", "networkMode": "wild"}, 400, "none"),
     ({"environment": "Python3", "networkMode": "bridge", "limits": {"networkMbps": 5}}, 501,
      "networkMbps"),

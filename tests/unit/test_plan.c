@@ -96,6 +96,40 @@ static void rights_are_dropped_in_order(void **state)
     atoll_buf_done(&plan);
 }
 
+/* The text of a file of the plan. */
+static bool has_file(const struct atoll_buf *plan, const char *path, const char *text)
+{
+    struct atoll_po_file file;
+
+    for (size_t i = 0; find(plan, ATOLL_PLAN_FILE, i, &atoll_po_file_desc, &file, NULL); i++)
+        if (strcmp(file.path, path) == 0)
+            return file.content.len == strlen(text) &&
+                   memcmp(file.content.data, text, file.content.len) == 0;
+    return false;
+}
+
+static void a_network_for_those_that_ask(void **state)
+{
+    struct atoll_spec spec = default_spec();
+    struct atoll_buf plan = build(&root_host, &spec);
+    size_t loopback = 0, network = 0, identity = 0;
+
+    (void)state;
+    assert_false(find(&plan, ATOLL_PLAN_NETWORK, 0, NULL, NULL, NULL));
+    assert_true(has_file(&plan, "etc/resolv.conf", "# no network\n"));
+    atoll_buf_done(&plan);
+    for (int mode = ATOLL_NETWORK_ISOLATED; mode <= ATOLL_NETWORK_BRIDGE; mode++) {
+        spec.network = (enum atoll_network)mode;
+        plan = build(&root_host, &spec);
+        assert_true(find(&plan, ATOLL_PLAN_LOOPBACK, 0, NULL, NULL, &loopback));
+        assert_true(find(&plan, ATOLL_PLAN_NETWORK, 0, NULL, NULL, &network));
+        assert_true(find(&plan, ATOLL_PLAN_IDENTITY, 0, NULL, NULL, &identity));
+        assert_true(loopback < network && network < identity);
+        assert_true(has_file(&plan, "etc/resolv.conf", "nameserver 100.64.0.1\n"));
+        atoll_buf_done(&plan);
+    }
+}
+
 static void a_read_only_root(void **state)
 {
     struct atoll_spec spec = default_spec();
@@ -362,6 +396,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(limits_reach_the_steps),
         cmocka_unit_test(rights_are_dropped_in_order),
+        cmocka_unit_test(a_network_for_those_that_ask),
         cmocka_unit_test(a_read_only_root),
         cmocka_unit_test(private_files_of_usr_are_hidden),
         cmocka_unit_test(a_large_disk_is_an_image),

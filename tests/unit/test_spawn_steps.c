@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "sandbox/plan_builder.h"
 #include "sandbox/seccomp.h"
 #include "sys/cgroup.h"
+#include "sys/netspace.h"
 #include "sys/tree.h"
 #include "test.h"
 
@@ -36,6 +38,8 @@ struct answer {
     bool got, ok;
     struct atoll_error error;
     uint32_t pid;
+    int fds[ATOLL_FD_PASS_MAX];
+    size_t nfds;
 };
 
 static int on_frame(void *arg, struct atoll_frame *frame)
@@ -49,7 +53,9 @@ static int on_frame(void *arg, struct atoll_frame *frame)
         return 0;
     a->got = true;
     a->ok = frame->type == ATOLL_SPAWN_REPLY;
-    if (a->ok &&
+    a->nfds = frame->nfds;
+    memcpy(a->fds, frame->fds, frame->nfds * sizeof(frame->fds[0]));
+    if (a->ok && frame->len > 0 &&
         atoll_msg_decode(&atoll_sm_created_desc, frame->payload, frame->len, &created, &err) == 0)
         a->pid = created.pid;
     if (!a->ok) {
@@ -173,7 +179,8 @@ static void build_plan(struct fixture *f, struct atoll_spec *spec, struct atoll_
                                            .disk_bytes = UINT64_C(16) << 20,
                                            .inodes = 1000,
                                            .open_files = 256},
-                                .outside_id = f->info.id_bases[0]};
+                                .outside_id = f->info.id_bases[0],
+                                .network = ATOLL_NETWORK_BRIDGE};
     atoll_rand_id(spec->id, ATOLL_ID_LEN);
     atoll_buf_init(plan, ATOLL_PLAN_MAX);
     assert_int_equal(atoll_plan_build(&host, spec, &f->seccomp, plan, &err), 0);
@@ -463,6 +470,110 @@ static void one_that_is_being_started_is_removed(void **state)
     atoll_buf_done(&plan);
 }
 
+static struct answer ask_sockets(struct fixture *f, const char *id)
+{
+    struct atoll_sm_ref ref = {.id = id};
+    return ask(f, ATOLL_SPAWN_SOCKETS, &atoll_sm_ref_desc, &ref);
+}
+
+static ino_t socket_number(int fd)
+{
+    struct stat st;
+
+    assert_int_equal(fstat(fd, &st), 0);
+    return st.st_ino;
+}
+
+static bool holds_socket(pid_t pid, ino_t number)
+{
+    char path[64], link[64], wanted[64];
+    struct dirent *entry;
+    bool found = false;
+    DIR *dir;
+
+    (void)snprintf(wanted, sizeof(wanted), "socket:[%llu]", (unsigned long long)number);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    dir = opendir(path);
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) {
+        ssize_t n = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link) - 1);
+        found = found || (n == (ssize_t)strlen(wanted) && memcmp(link, wanted, (size_t)n) == 0);
+    }
+    (void)closedir(dir);
+    return found;
+}
+
+static void sockets_are_handed_out_while_it_lives(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec first, second;
+    struct atoll_buf plan, other;
+    ino_t numbers[2] = {0};
+    struct answer a;
+
+    build_plan(f, &first, &plan);
+    assert_int_equal(ask_sockets(f, first.id).error.kind, ATOLL_ERR_NOT_FOUND);
+    assert_true(ask_create(f, first.id, &plan).ok);
+    for (int round = 0; round < 40; round++) { /* more than wait in one connection at a time */
+        a = ask_sockets(f, first.id);
+        assert_true(a.ok);
+        assert_int_equal(a.nfds, 2);
+        for (int i = 0; i < 2; i++) {
+            struct sockaddr_in6 at;
+            socklen_t len = sizeof(at);
+            assert_int_equal(getsockname(a.fds[i], (struct sockaddr *)&at, &len), 0);
+            assert_int_equal(ntohs(at.sin6_port), ATOLL_NETSPACE_PORT);
+            assert_true(round == 0 || socket_number(a.fds[i]) == numbers[i]);
+            numbers[i] = socket_number(a.fds[i]);
+            (void)close(a.fds[i]);
+        }
+    }
+    build_plan(f, &second, &other);
+    a = ask_create(f, second.id, &other);
+    assert_true(a.ok);
+    for (int i = 0; i < 2; i++) {
+        assert_true(holds_socket(spawn_of(f), numbers[i]));
+        assert_false(holds_socket((pid_t)a.pid, numbers[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        struct atoll_sm_remove ref = {.id = i ? second.id : first.id};
+        assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &ref).ok);
+        assert_false(holds_socket(spawn_of(f), numbers[i]));
+    }
+    assert_int_equal(ask_sockets(f, first.id).error.kind, ATOLL_ERR_NOT_FOUND);
+    atoll_buf_done(&plan);
+    atoll_buf_done(&other);
+}
+
+/* A compromised daemon cannot change the network of the host. */
+static void the_network_step_needs_a_namespace(void **state)
+{
+    struct fixture *f = need(state);
+
+    for (int started = 0; started < 2; started++) {
+        const struct atoll_po_start start = {.new_network = 0};
+        struct atoll_po_ids ids = {
+            .mode = ATOLL_IDS_RANGE, .outside = f->info.id_bases[0], .count = 65536};
+        struct atoll_buf plan;
+        struct answer a;
+        char id[ATOLL_ID_LEN + 1];
+
+        atoll_rand_id(id, ATOLL_ID_LEN);
+        atoll_buf_init(&plan, ATOLL_PLAN_MAX);
+        assert_int_equal(atoll_plan_add(&plan, ATOLL_PLAN_IDS, &atoll_po_ids_desc, &ids), 0);
+        if (started)
+            assert_int_equal(atoll_plan_add(&plan, ATOLL_PLAN_START, &atoll_po_start_desc, &start),
+                             0);
+        assert_int_equal(atoll_plan_add(&plan, ATOLL_PLAN_NETWORK, NULL, NULL), 0);
+        a = ask_create(f, id, &plan);
+        assert_false(a.ok);
+        assert_int_equal(a.error.kind, ATOLL_ERR_INVALID_ARGUMENT);
+        assert_non_null(strstr(a.error.text, "(network): no network namespace"));
+        atoll_buf_done(&plan);
+    }
+    assert_nothing_left(f);
+}
+
 struct order {
     uint32_t answered[4]; /* in the order in which they came */
     int count;
@@ -537,6 +648,8 @@ int main(void)
         cmocka_unit_test(ids_of_the_host_are_refused),
         cmocka_unit_test(layers_are_removed_beside_the_loop),
         cmocka_unit_test(one_that_is_being_started_is_removed),
+        cmocka_unit_test(sockets_are_handed_out_while_it_lives),
+        cmocka_unit_test(the_network_step_needs_a_namespace),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

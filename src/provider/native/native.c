@@ -307,6 +307,7 @@ static const struct atoll_provider_ops ops = {
     .list = list,
     .reserve = reserve,
     .adopt = adopt,
+    .sockets = atoll_native_sockets,
     .destroy = destroy,
     .stop = stop,
     .pause = pause_sandbox,
@@ -376,7 +377,10 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .set_limits = true,
         .stats = n->cgroups.version != 0,
         .networks = 1u << ATOLL_NETWORK_NONE,
+        .sockets = n->spawn.network,
     };
+    if (n->spawn.network)
+        n->caps.networks |= 1u << ATOLL_NETWORK_ISOLATED | 1u << ATOLL_NETWORK_BRIDGE;
     return 0;
 }
 
