@@ -18,9 +18,10 @@
 
 /* A destination: a domain or a range of addresses, with ports. */
 struct atoll_network_target {
+    bool any;                       /* "*": every name and address; then only the ports count */
     char *domain;                   /* lower case, without the "*."; NULL: a range of addresses */
     bool subdomains;                /* "*.example.org": every name below it, not the name itself */
-    struct in6_addr address;        /* IPv4 as ::ffff:a.b.c.d */
+    struct in6_addr address;        /* IPv4 as ::ffff:a.b.c.d; an IPv6 range never holds IPv4 */
     uint8_t bits;                   /* length of the prefix; 96 more for IPv4 */
     uint16_t port_first, port_last; /* 0, 0: every port */
 };
@@ -82,20 +83,23 @@ struct atoll_network_decision {
 };
 
 /* Decides. Pure. A query without an address asks whether the name may be resolved: rules for addresses
- * then match only if they cover every address (deny), or count as possibly allowing it (allow).
- * is_internal: the caller knows that the address belongs to this host or to a sandbox. bound may be
- * NULL. */
+ * then match only if they cover every address (deny), or count as possibly allowing it (allow); deny
+ * rules for some ports do not count. A deny rule for IPv4 addresses holds for IPv6 addresses that stand
+ * for them (NAT64, 6to4), too. is_internal: the caller knows that the address belongs to this host or to
+ * a sandbox. bound may be NULL. */
 struct atoll_network_decision atoll_network_decide(const struct atoll_network_policy *policy,
                                                    const struct atoll_network_bound *bound,
                                                    const struct atoll_network_query *query,
                                                    bool is_internal);
 
-/* Whether a decision about this address and port can depend on the name of the destination: if not,
- * atoll-egress connects without waiting for the first bytes of the client. */
+/* Whether a decision about this address and port, or a transform, can depend on the name of the
+ * destination: if not, atoll-egress connects without waiting for the first bytes of the client.
+ * is_internal and bound as above. */
 bool atoll_network_needs_name(const struct atoll_network_policy *policy,
-                              const struct in6_addr *address, uint16_t port);
+                              const struct atoll_network_bound *bound,
+                              const struct in6_addr *address, uint16_t port, bool is_internal);
 
-/* The transform of a name, or NULL. */
+/* The first transform for a name, or NULL. */
 const struct atoll_network_transform *atoll_network_find_transform(
     const struct atoll_network_policy *policy, const char *name);
 
@@ -104,24 +108,28 @@ const struct atoll_network_transform *atoll_network_find_transform(
  * address inside. The ranges for documentation are not internal. */
 bool atoll_network_is_internal(const struct in6_addr *address);
 
-/* Parses "example.org", "*.example.org", "203.0.113.0/24", "2001:db8::/32" or one address, with an
- * optional port or range: "example.org:443", "[2001:db8::1]:8000-8100". INVALID_ARGUMENT quotes the
- * text and gives an example. Free with atoll_network_target_done(). */
+/* Parses "*", "example.org", "*.example.org", "203.0.113.0/24", "2001:db8::/32" or one address, with an
+ * optional port or range: "example.org:443", "[2001:db8::1]:8000-8100". Names are compared as they are
+ * given (IDNA: "xn--…"), without case and final dot. INVALID_ARGUMENT quotes the text and gives an
+ * example. Free with atoll_network_target_done(). */
 int atoll_network_target_parse(const char *text, struct atoll_network_target *ret,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_network_target_done(struct atoll_network_target *target);
-/* The same text again; out holds 320 bytes. */
+/* The text that parses to the same target; out holds ATOLL_NETWORK_TARGET_TEXT bytes. */
+#define ATOLL_NETWORK_TARGET_TEXT 320
 void atoll_network_target_print(const struct atoll_network_target *target, char *out, size_t cap);
 
-/* From JSON: the canonical form, and the short form of our API ("allow" and "deny" lists). NULL or
- * null: allows everything. INVALID_ARGUMENT names the field and its position, such as
- * "network.allow[3]". The caller frees *ret. */
+/* From JSON: the canonical form, and the short form of our API: lists "deny" and "allow", in this
+ * order, and "name" for "network". "mode" is left to the caller. NULL or null: allows everything.
+ * INVALID_ARGUMENT names the field and its position, such as "network.allow[3]"; RESOURCE_EXHAUSTED.
+ * The caller frees *ret. */
 int atoll_network_policy_parse(const json_t *json, struct atoll_network_policy **ret,
                                struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The canonical form; a new reference. Parsing it gives an equal policy. */
 json_t *atoll_network_policy_json(const struct atoll_network_policy *policy);
 struct atoll_network_policy *atoll_network_policy_free(struct atoll_network_policy *policy);
 
+/* {"deny": [TARGET, …], "internal": [TARGET, …]}. As atoll_network_policy_parse(). */
 int atoll_network_bound_parse(const json_t *json, struct atoll_network_bound **ret,
                               struct atoll_error *err) ATOLL_MUST_CHECK;
 json_t *atoll_network_bound_json(const struct atoll_network_bound *bound);
