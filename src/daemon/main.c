@@ -220,7 +220,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .io_bytes = (uint64_t)d->config.io_mbps << 20,
         .kinds = &atoll_provider_choices,
     };
-    char file[ATOLL_CONFIG_PATH_MAX];
+    char file[ATOLL_CONFIG_PATH_MAX], egress[ATOLL_CONFIG_PATH_MAX + 16];
     struct atoll_host_caps caps;
     struct atoll_buf json;
     int r = atoll_process_find_programs(d->programs, sizeof(d->programs), err);
@@ -236,6 +236,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     if (r == 0)
         r = atoll_daemon_providers_open(&d->providers, &place, list, &config.provider_count, err);
     config.providers = list;
+    (void)snprintf(egress, sizeof(egress), "%s/atoll-egress", d->programs);
+    config.egress_program = access(egress, X_OK) == 0 ? egress : NULL;
     if (r == 0) {
         r = atoll_store_open_sqlite(d->state_fd, &config.store, err);
         if (r < 0)

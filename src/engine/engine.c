@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "engine/engine_internal.h"
 #include "engine/file/inband.h"
+#include "engine/network/network.h"
 
 #define PROGRESS_MS 1000 /* minimum interval of progress events of one create */
 
@@ -44,6 +45,9 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
         r = atoll_events_new(engine->loop, engine->config.store, &engine->events, err);
     if (r == 0)
         r = atoll_artifacts_new(engine, &engine->artifacts, err);
+    if (r == 0)
+        r = atoll_network_open(engine, engine->config.egress_program, err);
+    engine->config.egress_program = NULL; /* borrowed for the start only */
     return r < 0 ? r : atoll_templates_load(engine, err);
 }
 
@@ -107,6 +111,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_offload_stop(engine->offload); /* its callbacks use the rest of the engine */
     forget_sandboxes(engine);
     atoll_provider_entries_close(engine);
+    engine->network = atoll_network_free(engine->network);
     atoll_builds_done(engine);
     atoll_timer_cancel(&engine->reaper);
     atoll_timer_cancel(&engine->sampler);
@@ -153,6 +158,7 @@ static void maybe_ended(void *arg, const struct atoll_error *error)
     if (!engine->ended)
         return;
     atoll_provider_entries_shutdown(engine);
+    atoll_network_end(engine->network);
     engine->ended(engine->ended_arg);
     engine->ended = NULL;
 }
@@ -209,6 +215,7 @@ static void on_lost(void *arg, const char *why)
     while ((sandbox = atoll_map_next(&entry->engine->sandboxes, &pos)) != NULL)
         if (sandbox->entry == entry)
             atoll_sandbox_fail(sandbox, why, false);
+    atoll_network_greet(entry->engine->network);
 }
 
 /* Emits progress events. Their interval grows to a tenth of the elapsed time, so that a pull of

@@ -92,6 +92,7 @@ struct atoll_engine_config {
     uint32_t ended_days;          /* how long they are kept; 0: no expiry */
     uint32_t waived;              /* limits the operator waives for every sandbox */
     uint64_t io_bytes;            /* default of limits.io_bytes; 0: no limit */
+    const char *egress_program;   /* atoll-egress; NULL: sandboxes that need it cannot be made */
     /* Worker threads read, write and close descriptors from sandboxes; false: the loop's thread
      * does, for tests. */
     bool offload;

@@ -126,6 +126,7 @@ struct atoll_engine {
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_map templates;        /* by key, of struct atoll_template, owned */
     struct atoll_journals journals;
+    struct atoll_networks *network;    /* owned; network/ */
     struct atoll_artifacts *artifacts; /* owned */
     struct atoll_events *events;       /* owned */
     struct atoll_timer reaper;  /* lifetime.c: the earliest time at which something may expire */
@@ -178,6 +179,7 @@ struct atoll_sandbox {
     uint64_t output_spent_bytes;            /* of execs that were dropped from memory */
     struct atoll_life life;                 /* lifetime.c */
     struct atoll_history *history;          /* owned, or NULL; history.c */
+    struct atoll_attachment *attachment;    /* owned, or NULL: not in atoll-egress; network/ */
     struct atoll_tenant *tenant;            /* NULL: not counted for a tenant; tenants.c */
     uint64_t promised[ATOLL_PROMISES];      /* what is counted in the tenant's sums */
     int64_t progress_ms, progress_since_ms; /* time of the last and of the first progress event */

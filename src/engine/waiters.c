@@ -17,6 +17,14 @@ void atoll_waiters_add(struct atoll_list *list, atoll_done_fn *done, void *arg)
     atoll_list_push_back(list, &w->node);
 }
 
+void atoll_waiters_drop(struct atoll_list *list)
+{
+    ATOLL_LIST_FOREACH (list, node) {
+        atoll_list_remove(node);
+        free(ATOLL_CONTAINER_OF(node, struct waiter, node));
+    }
+}
+
 void atoll_waiters_tell(struct atoll_list *list, const struct atoll_error *error)
 {
     struct atoll_list now;

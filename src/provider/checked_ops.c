@@ -69,6 +69,12 @@ static bool public_host(struct atoll_provider *p, const struct atoll_spec *spec,
     return inner->ops->public_host && inner->ops->public_host(inner, spec, out, cap);
 }
 
+static int keeper(struct atoll_provider *p)
+{
+    struct atoll_provider *inner = atoll_checked_of(p)->inner;
+    return inner->ops->keeper ? inner->ops->keeper(inner) : -ENOSYS;
+}
+
 static bool is_busy(struct atoll_provider *p)
 {
     return !atoll_list_empty(&atoll_checked_of(p)->callee.calls);
@@ -149,6 +155,7 @@ int atoll_checked_wrap(struct atoll_loop *loop, struct atoll_checked_group *grou
     ops->reserve = reserve;
     ops->cancel_build = cancel_build;
     ops->public_host = public_host;
+    ops->keeper = keeper;
     ops->is_busy = is_busy;
     ops->shutdown = shutdown_inner;
     ops->free = checked_free;

@@ -146,6 +146,9 @@ struct atoll_provider_ops {
      * "{port}" in place of the number; false if it does not. May be NULL. */
     bool (*public_host)(struct atoll_provider *p, const struct atoll_spec *spec, char *out,
                         size_t cap);
+    /* A pidfd, which the caller owns, of the process whose end ends all its sandboxes; -errno. May be
+     * NULL. */
+    int (*keeper)(struct atoll_provider *p);
     /* Whether an operation is in progress. May be NULL. */
     bool (*is_busy)(struct atoll_provider *p);
     /* Ends the provider's helper programs, after the last sandbox is gone. */

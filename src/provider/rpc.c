@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/metrics.h"
+#include "sys/unix_socket.h"
 
 #define OUT_MAX (8 * 1024 * 1024)
 #define WAITING_MAX 4096
@@ -208,6 +209,11 @@ static void ping(struct atoll_rpc *rpc)
         rpc->pinged = true;
 }
 
+static const char *peer_name(const struct atoll_rpc *rpc)
+{
+    return rpc->protocol->peer ? rpc->protocol->peer : "the agent";
+}
+
 static void count_deadlines(size_t n, const char *why)
 {
     if (n > 0)
@@ -222,9 +228,9 @@ static void become_silent(struct atoll_rpc *rpc)
     rpc->silent_since_ms = atoll_clock_ms() - rpc->unheard_ms;
     rpc->events->silence(rpc->arg, true);
     (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                     "the agent has not answered for %lld s; the request may still be carried out "
-                     "when it continues",
-                     (long long)rpc->unheard_ms / 1000);
+                     "%s has not answered for %lld s; the request may still be carried out when it "
+                     "continues",
+                     peer_name(rpc), (long long)rpc->unheard_ms / 1000);
     count_deadlines(atoll_pending_expire(&rpc->pending, true, &error), "silence");
 }
 
@@ -233,8 +239,8 @@ static void expire_overdue(struct atoll_rpc *rpc)
     struct atoll_error error;
 
     (void)atoll_fail(&error, ATOLL_ERR_DEADLINE_EXCEEDED, ETIMEDOUT,
-                     "the agent did not answer this request in time; the request may still be "
-                     "done");
+                     "%s did not answer this request in time; the request may still be done",
+                     peer_name(rpc));
     count_deadlines(atoll_pending_expire(&rpc->pending, false, &error), "limit");
 }
 
@@ -274,6 +280,11 @@ static void on_tick(void *arg)
 int64_t atoll_rpc_silent_ms(const struct atoll_rpc *rpc)
 {
     return rpc && rpc->silent ? ATOLL_MAX(atoll_clock_ms() - rpc->silent_since_ms, (int64_t)1) : 0;
+}
+
+int atoll_rpc_peer_pidfd(const struct atoll_rpc *rpc)
+{
+    return atoll_unix_peer_pidfd(rpc->channel.fd);
 }
 
 int atoll_rpc_open(struct atoll_loop *loop, int fd, const struct atoll_rpc_protocol *protocol,
@@ -380,7 +391,7 @@ int atoll_rpc_ask_with(struct atoll_rpc *rpc, uint16_t type, const struct atoll_
 
     if (rpc->silent && request.limit_ms != ATOLL_LIMIT_NEVER)
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
-                          "the agent has not answered for %lld s; try again later",
+                          "%s has not answered for %lld s; try again later", peer_name(rpc),
                           (long long)atoll_rpc_silent_ms(rpc) / 1000);
     return ask(rpc, &request, &what, err);
 }

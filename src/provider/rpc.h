@@ -18,6 +18,7 @@
 struct atoll_rpc;
 
 struct atoll_rpc_protocol {
+    const char *peer;            /* for error texts; NULL: "the agent" */
     uint16_t reply, part, error; /* frame types of answers */
     const uint16_t *lists;       /* requests that are answered in parts; ends with 0 */
     /* Decodes the error message of this protocol. INVALID_ARGUMENT: it is malformed. */
@@ -63,6 +64,9 @@ struct atoll_rpc *atoll_rpc_close(struct atoll_rpc *rpc);
 
 /* How long the peer has been silent; 0: it is not silent. Accepts NULL. */
 int64_t atoll_rpc_silent_ms(const struct atoll_rpc *rpc);
+
+/* A pidfd of the process at the other end of the socket, which the caller owns; -errno. */
+int atoll_rpc_peer_pidfd(const struct atoll_rpc *rpc) ATOLL_MUST_CHECK;
 
 /* UNAVAILABLE if the connection has ended or the peer is silent; RESOURCE_EXHAUSTED if too much
  * waits to be sent. */

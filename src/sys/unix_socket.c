@@ -6,6 +6,12 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "base/fd.h"
+#include "sys/ns.h"
+
+/* Newer than the headers of Debian 12. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
 
 int atoll_unix_connect(const char *dir, const char *name)
 {
@@ -25,4 +31,20 @@ int atoll_unix_connect(const char *dir, const char *name)
         return -errno;
     r = atoll_fd_set_nonblock(fd, false);
     return r < 0 ? r : ATOLL_TAKE_FD(fd);
+}
+
+int atoll_unix_peer_pidfd(int fd)
+{
+    int pidfd;
+    struct ucred peer;
+    socklen_t size = sizeof(pidfd);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) == 0)
+        return pidfd;
+    if (errno != ENOPROTOOPT)
+        return -errno;
+    size = sizeof(peer);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+        return -errno;
+    return atoll_sys_pidfd_open(peer.pid);
 }

@@ -5,3 +5,7 @@
  * (close-on-exec) descriptor or -errno. Does not wait: -EAGAIN if the listener's backlog is
  * full. */
 int atoll_unix_connect(const char *dir, const char *name) ATOLL_MUST_CHECK;
+
+/* A pidfd (close-on-exec) of the process that listened at the other end of a connected socket, or
+ * -errno. */
+int atoll_unix_peer_pidfd(int fd) ATOLL_MUST_CHECK;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * Launch, the last step of a create: a pooled sandbox is handed over, or a new one is made at its
@@ -97,11 +98,38 @@ static void abandon(struct atoll_sandbox *s, const struct atoll_error *error)
     atoll_sandbox_remove_remains(s);
 }
 
+/* Its agent and its network are ready. */
+static void on_ready(void *arg, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_error err;
+    int r = 0;
+
+    if (s->phase == ATOLL_PHASE_DESTROYING)
+        r = atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "destroyed while it was being created");
+    else if (!error && !s->agent)
+        r = atoll_fail(&err, ATOLL_ERR_ABORTED, EPIPE, "it ended while it was being created");
+    if (r == 0 && error) {
+        abandon(s, error);
+        return;
+    }
+    if (r == 0) {       /* stored before it is announced, so that it survives a crash */
+        if (!s->hidden) /* the deadline of a pooled one begins when it is handed over */
+            atoll_sandbox_arm_deadline(s);
+        r = atoll_sandbox_apply_stored(s, ATOLL_ON_RUNS, &err);
+    }
+    if (r < 0) {
+        abandon(s, &err);
+        return;
+    }
+    atoll_sandbox_tell_agent(s);
+    tell_created(s, NULL);
+}
+
 static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
 {
     struct atoll_sandbox *s = arg;
     struct atoll_error err;
-    int r;
 
     atoll_provider_entry_note_create(s->entry, error);
     if (error && s->phase == ATOLL_PHASE_CREATING && atoll_place_elsewhere(s, error)) {
@@ -115,20 +143,12 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
         return;
     }
     s->boot_ms = (double)boot_us / 1000;
-    r = atoll_sandbox_open_agent(s, agent_fd, &err);
-    if (s->phase == ATOLL_PHASE_DESTROYING)
-        r = atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED, "destroyed while it was being created");
-    if (r == 0) {       /* stored before it is announced, so that it survives a crash */
-        if (!s->hidden) /* the deadline of a pooled one begins when it is handed over */
-            atoll_sandbox_arm_deadline(s);
-        r = atoll_sandbox_apply_stored(s, ATOLL_ON_RUNS, &err);
-    }
-    if (r < 0) {
-        abandon(s, &err);
-        return;
-    }
-    atoll_sandbox_tell_agent(s);
-    tell_created(s, NULL);
+    if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0)
+        on_ready(s, &err);
+    else if (s->hidden) /* a pooled one gets its policy when it is handed over */
+        on_ready(s, NULL);
+    else
+        atoll_network_attach(s, on_ready, s);
 }
 
 void atoll_sandbox_launch(struct atoll_sandbox *s, atoll_sandbox_fn *created, void *arg)
@@ -190,7 +210,7 @@ static void end_handover(struct handover *h, struct atoll_sandbox *s,
     struct atoll_error err;
 
     if (error && s)
-        atoll_sandbox_destroy(s, "the daemon, because its limits could not be set", NULL, NULL);
+        atoll_sandbox_destroy(s, "the daemon, because it could not be handed over", NULL, NULL);
     if (!error)
         atoll_sandbox_arm_deadline(s);
     if (!error && (atoll_persist_sandbox(s, &err) < 0 || atoll_exec_enlist_all(s, &err) < 0)) {
@@ -203,17 +223,35 @@ static void end_handover(struct handover *h, struct atoll_sandbox *s,
     free(h);
 }
 
+static struct atoll_sandbox *check_alive(const struct handover *h, const struct atoll_error **error,
+                                         struct atoll_error *gone)
+{
+    struct atoll_sandbox *s = atoll_map_get(&h->engine->sandboxes, h->id);
+
+    if (!*error && (!s || !atoll_sandbox_allows(s, ATOLL_ON_CREATED))) {
+        (void)atoll_fail(gone, ATOLL_ERR_ABORTED, ECANCELED, "it ended while it was handed over");
+        *error = gone;
+    }
+    return s;
+}
+
+static void on_attached(void *arg, const struct atoll_error *error)
+{
+    struct atoll_error gone;
+    struct atoll_sandbox *s = check_alive(arg, &error, &gone);
+
+    end_handover(arg, s, error);
+}
+
 static void on_limits_set(void *arg, const struct atoll_error *error)
 {
-    struct handover *h = arg;
-    struct atoll_sandbox *s = atoll_map_get(&h->engine->sandboxes, h->id);
     struct atoll_error gone;
+    struct atoll_sandbox *s = check_alive(arg, &error, &gone);
 
-    if (!error && (!s || !atoll_sandbox_allows(s, ATOLL_ON_CREATED))) {
-        (void)atoll_fail(&gone, ATOLL_ERR_ABORTED, ECANCELED, "it ended while its limits were set");
-        error = &gone;
-    }
-    end_handover(h, s, error);
+    if (error)
+        end_handover(arg, s, error);
+    else
+        atoll_network_attach(s, on_attached, arg);
 }
 
 static void hand_over(struct atoll_sandbox *s, const struct atoll_options *options,
@@ -243,7 +281,7 @@ static void hand_over(struct atoll_sandbox *s, const struct atoll_options *optio
     atoll_sandbox_tell_agent(s);
     if (was.memory_bytes == l->memory_bytes && was.cpu_millis == l->cpu_millis &&
         was.pids == l->pids)
-        end_handover(h, s, NULL);
+        on_limits_set(h, NULL);
     else
         s->provider->ops->set_limits(s->provider, &s->spec, &s->spec.limits, on_limits_set, h);
 }

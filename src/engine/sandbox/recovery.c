@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * Recovery after the death of a daemon. The store has the records, the providers list the living
@@ -74,6 +75,7 @@ static void release(struct recovery *r, const struct atoll_error *error)
     atoll_timer_cancel(&r->timeout);
     r->engine->recovering = false;
     r->engine->recovery = NULL;
+    atoll_network_recovered(r->engine->network);
     atoll_pool_refill(r->engine);
     r->done(r->arg, error);
     free(r);
@@ -354,6 +356,8 @@ static void decide(struct recovering *h, struct atoll_sandbox *s)
         s->provider->ops->reserve(s->provider, &s->spec);
     s->remains = f != NULL;
     atoll_lifetime_recount(s);
+    if (lives && (s->phase == ATOLL_PHASE_RUNNING || s->phase == ATOLL_PHASE_PAUSED))
+        atoll_network_attach(s, NULL, NULL);
     if (atoll_sandbox_allows(s, ATOLL_ON_LISTED)) {
         atoll_sandbox_continue_destroy(s);
     } else if (s->options.lifetime.connection_lease) {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * A sandbox that its provider lost, and that was created with "recreate": its remains are removed
@@ -37,6 +38,22 @@ static void give_up(struct atoll_sandbox *s, const char *why)
     atoll_sandbox_end_failed(s, ATOLL_ON_GIVE_UP, cause);
 }
 
+static void on_attached(void *arg, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg;
+
+    if (s->phase == ATOLL_PHASE_DESTROYING) { /* meanwhile */
+        atoll_sandbox_remove_remains(s);
+        return;
+    }
+    if (error) {
+        give_up(s, error->text);
+        return;
+    }
+    atoll_sandbox_tell_agent(s);
+    atoll_sandbox_runs_again(s, NULL);
+}
+
 static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
 {
     struct atoll_sandbox *s = arg; /* not freed before this callback, as during a create */
@@ -62,12 +79,10 @@ static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atol
     s->boot_ms = (double)boot_us / 1000;
     s->last_cpu_us = 0;
     s->last_cpu_ms = atoll_clock_ms();
-    if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0) {
+    if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0)
         give_up(s, err.text);
-        return;
-    }
-    atoll_sandbox_tell_agent(s);
-    atoll_sandbox_runs_again(s, NULL);
+    else
+        atoll_network_attach(s, on_attached, s);
 }
 
 static void on_cleared(void *arg, const struct atoll_error *error)
@@ -95,6 +110,7 @@ void atoll_sandbox_recreate(struct atoll_sandbox *s, const char *why, bool remai
     atoll_log(ATOLL_LOG_WARN, "sandbox lost, made again", "sandbox", s->spec.id, "why", why, NULL);
     atoll_sandbox_apply(s, ATOLL_ON_RECREATE, why);
     s->removing = true;
+    atoll_network_detach(s);
     atoll_sandbox_abort_resumes(s, why);
     atoll_exec_end_all(s, ATOLL_END_LOST, why);
     atoll_sandbox_drop_agent(s, why);

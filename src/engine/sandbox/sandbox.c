@@ -7,6 +7,7 @@
 #include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * Create, destroy and failure of a sandbox, and the connection to its agent.
@@ -74,6 +75,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     atoll_timer_cancel(&s->departure);
     atoll_sandbox_end_reattach(s);
     s->agent = atoll_rpc_close(s->agent);
+    s->attachment = atoll_attachment_free(s->attachment);
     atoll_exec_drop_all(s);
     (void)atoll_map_remove(&engine->sandboxes, s->spec.id);
     atoll_tenant_leave(s);
@@ -290,6 +292,7 @@ void atoll_sandbox_remove_remains(struct atoll_sandbox *s)
         return;
     atoll_timer_cancel(&s->removal);
     s->removing = true; /* callbacks below may destroy it, which calls this function again */
+    atoll_network_detach(s);
     atoll_sandbox_drop_agent(s, "the sandbox is being destroyed");
     if (!s->remains) {
         on_removed(s, NULL);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * Persistent sandboxes: running → stopped (only the disk exists) → running on that disk. The row
@@ -47,6 +48,7 @@ void atoll_sandbox_halt(struct atoll_sandbox *s, enum atoll_end_kind kind, const
     s->removing = true;
     atoll_sandbox_abort_resumes(s, "it is being stopped");
     atoll_sandbox_end_reattach(s);
+    atoll_network_detach(s);
     atoll_exec_end_all(s, kind, who);
     atoll_sandbox_drop_agent(s, "the sandbox is being stopped");
     if (s->remains)
@@ -99,6 +101,28 @@ static void stays_stopped(struct atoll_sandbox *s, const struct atoll_error *err
     atoll_waiters_tell(&s->stoppers, NULL);
 }
 
+/* Its commands can use the network from the first one on. */
+static void on_attached(void *arg, const struct atoll_error *error)
+{
+    struct atoll_sandbox *s = arg; /* not freed before this callback, as during a create */
+
+    if (s->phase == ATOLL_PHASE_DESTROYING) { /* meanwhile */
+        atoll_sandbox_remove_remains(s);
+        return;
+    }
+    if (error) {
+        atoll_waiters_tell(&s->resumers, error);
+        atoll_sandbox_halt(s, ATOLL_END_LOST, error->text, error->text);
+        return;
+    }
+    atoll_sandbox_tell_agent(s);
+    atoll_sandbox_arm_deadline(s);
+    atoll_sandbox_runs_again(s, "");
+    if (atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING && !atoll_list_empty(&s->stoppers))
+        atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop requested while it was being started",
+                           "");
+}
+
 static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
 {
     struct atoll_sandbox *s = arg; /* not freed before this callback, as during a create */
@@ -118,17 +142,10 @@ static void on_started(void *arg, int agent_fd, uint64_t boot_us, const struct a
     s->boot_ms = (double)boot_us / 1000;
     s->last_cpu_us = 0;
     s->last_cpu_ms = atoll_clock_ms();
-    if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0) {
-        atoll_waiters_tell(&s->resumers, &err);
-        atoll_sandbox_halt(s, ATOLL_END_LOST, err.text, err.text);
-        return;
-    }
-    atoll_sandbox_tell_agent(s);
-    atoll_sandbox_arm_deadline(s);
-    atoll_sandbox_runs_again(s, "");
-    if (atoll_sandbox_state(s) == ATOLL_SANDBOX_RUNNING && !atoll_list_empty(&s->stoppers))
-        atoll_sandbox_halt(s, ATOLL_END_KILLED_BY, "a stop requested while it was being started",
-                           "");
+    if (atoll_sandbox_open_agent(s, agent_fd, &err) < 0)
+        on_attached(s, &err);
+    else
+        atoll_network_attach(s, on_attached, s);
 }
 
 void atoll_sandbox_start_again(struct atoll_sandbox *s)

@@ -269,6 +269,12 @@ static void stats(struct atoll_provider *p, const struct atoll_spec *spec,
          NULL);
 }
 
+static int keeper(struct atoll_provider *p)
+{
+    const struct atoll_native *n = atoll_native_of(p);
+    return n->rpc ? atoll_rpc_peer_pidfd(n->rpc) : -ENOTCONN;
+}
+
 static void shutdown_spawn(struct atoll_provider *p)
 {
     struct atoll_native *n = atoll_native_of(p);
@@ -317,6 +323,7 @@ static const struct atoll_provider_ops ops = {
     .keep_layer = keep_layer,
     .drop_layer = drop_layer,
     .health = atoll_native_health,
+    .keeper = keeper,
     .shutdown = shutdown_spawn,
     .free = native_free,
 };
