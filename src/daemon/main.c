@@ -23,6 +23,7 @@
 #include "interpreter/contexts.h"
 #include "net/tls.h"
 #include "sandbox/host.h"
+#include "sandbox/self.h"
 #include "store/store.h"
 #include "sys/landlock.h"
 
@@ -416,7 +417,7 @@ static int start(struct daemon *d, struct atoll_error *err)
 {
     int r;
 
-    atoll_process_raise_files();
+    atoll_self_raise_files();
     r = atoll_process_open_state(d->config.state, &d->state_fd, err);
     if (r == 0)
         r = atoll_process_lock_state(d->state_fd, &d->lock_fd, err);
@@ -448,7 +449,7 @@ static int start(struct daemon *d, struct atoll_error *err)
     if (r < 0)
         return r;
     atoll_process_spare();
-    return atoll_process_drop_privileges(err);
+    return atoll_self_confine(err);
 }
 
 static void report_ready(const struct daemon *d)

@@ -25,11 +25,6 @@ int atoll_process_find_programs(char *out, size_t cap, struct atoll_error *err) 
  * none. */
 void atoll_process_find_data(const char *name, char *out, size_t cap);
 
-/* Raises the limit of open descriptors as far as permitted. */
-void atoll_process_raise_files(void);
 /* Lowers our OOM score, so that the kernel kills a sandbox before the daemon. Call it after the
  * last program was started, which would inherit the score. */
 void atoll_process_spare(void);
-/* Drops all capabilities for good, installs the seccomp filter of sandboxes, and lets Landlock
- * restrict writes to the directory it was prepared with. */
-int atoll_process_drop_privileges(struct atoll_error *err) ATOLL_MUST_CHECK;

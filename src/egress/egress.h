@@ -22,6 +22,7 @@ struct atoll_dns;
 struct atoll_interceptor;
 struct atoll_reports;
 struct atoll_host_addresses;
+struct atoll_pipes;
 
 #define ATOLL_EGRESS_ID_MAX 64
 #define ATOLL_EGRESS_NAME_MAX 254 /* of a domain, with NUL; lower case, no trailing dot */
@@ -38,6 +39,7 @@ struct atoll_egress {
     struct atoll_interceptor *interceptor;
     struct atoll_reports *reports;
     struct atoll_host_addresses *host;
+    struct atoll_pipes *pipes;
 };
 
 /* One sandbox. */
@@ -57,6 +59,7 @@ struct atoll_box {
     int listen_fd;
     struct atoll_watch accepting;
     struct atoll_timer accept_later; /* after EMFILE and the like */
+    uint64_t lost;                   /* events since the last one that was queued */
     bool named;                      /* by PUT since the last HELLO */
 };
 

@@ -1,0 +1,15 @@
+#pragma once
+#include "egress/egress.h"
+
+/*
+ * The server side of proto/egress_proto.h: one daemon at a time. A newer connection replaces the older
+ * one, whose daemon has ended or will find out.
+ */
+struct atoll_control;
+
+/* listen_fd is borrowed. Stops the loop on END, and when no daemon and none of the processes of HELLO is
+ * left. */
+int atoll_control_open(struct atoll_egress *egress, int listen_fd, struct atoll_control **ret,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Removes all boxes. Accepts NULL; returns NULL. */
+struct atoll_control *atoll_control_close(struct atoll_control *c);

@@ -1,0 +1,65 @@
+#include "egress/worker.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include "egress/control.h"
+#include "egress/dns.h"
+#include "egress/host_addresses.h"
+#include "egress/intercept.h"
+#include "egress/pipes.h"
+#include "egress/report.h"
+#include "egress/secrets.h"
+#include "sandbox/self.h"
+
+static int open_parts(struct atoll_egress *egress, int state_fd, struct atoll_error *err)
+{
+    int r = atoll_loop_new(&egress->loop, err);
+
+    if (r == 0)
+        r = atoll_interceptor_open(egress->loop, state_fd, &egress->interceptor, err);
+    if (r == 0)
+        r = atoll_self_confine(err);
+    if (r == 0)
+        r = atoll_host_addresses_open(egress->loop, &egress->host, err);
+    if (r == 0)
+        r = atoll_resolver_new(egress->loop, NULL, &egress->resolver, err);
+    return r;
+}
+
+static void close_parts(struct atoll_egress *egress)
+{
+    egress->resolver = atoll_resolver_free(egress->resolver);
+    egress->interceptor = atoll_interceptor_close(egress->interceptor);
+    egress->host = atoll_host_addresses_close(egress->host);
+    egress->reports = atoll_reports_free(egress->reports);
+    egress->pipes = atoll_pipes_free(egress->pipes);
+    atoll_secrets_done(&egress->secrets);
+    atoll_shares_done(&egress->shares);
+    atoll_map_done(&egress->boxes);
+    egress->loop = atoll_loop_free(egress->loop);
+}
+
+int atoll_worker_run(int listen_fd, int state_fd, struct atoll_error *err)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct atoll_egress egress = {0};
+    struct atoll_control *control = NULL;
+    int r;
+
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    (void)prctl(PR_SET_NAME, "atoll-egress", 0, 0, 0);
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* it has secrets in memory */
+    atoll_map_init(&egress.boxes);
+    atoll_map_init(&egress.secrets);
+    atoll_shares_init(&egress.shares, 0);
+    egress.reports = atoll_reports_new();
+    egress.pipes = atoll_pipes_new();
+    r = open_parts(&egress, state_fd, err);
+    if (r == 0)
+        r = atoll_control_open(&egress, listen_fd, &control, err);
+    if (r == 0)
+        r = atoll_loop_run(egress.loop, err);
+    control = atoll_control_close(control);
+    close_parts(&egress);
+    return r;
+}
