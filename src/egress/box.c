@@ -28,11 +28,18 @@ struct atoll_network_decision atoll_box_decide(const struct atoll_box *box, cons
                                 address && atoll_host_addresses_has(box->egress->host, address));
 }
 
+bool atoll_box_needs_name(const struct atoll_box *box, const struct in6_addr *address,
+                          uint16_t port)
+{
+    return atoll_network_needs_name(box->policy, box->bound, address, port,
+                                    atoll_host_addresses_has(box->egress->host, address));
+}
+
 void atoll_box_print_rule(const struct atoll_box *box,
                           const struct atoll_network_decision *decision, char *out)
 {
     const struct atoll_network_rule *rule = NULL;
-    char target[320];
+    char target[ATOLL_NETWORK_TARGET_TEXT];
 
     switch (decision->reason) {
     case ATOLL_NETWORK_BY_RULE:

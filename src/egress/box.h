@@ -10,6 +10,9 @@
 int atoll_box_open(struct atoll_egress *egress, const struct atoll_em_put *put, int listen_fd,
                    int udp_fd, struct atoll_network_policy *policy,
                    struct atoll_network_bound *bound, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Whether the name of the destination can change the decision. */
+bool atoll_box_needs_name(const struct atoll_box *box, const struct in6_addr *address,
+                          uint16_t port);
 /* Replaces the policy, takes both, and closes connections that it denies. */
 void atoll_box_set_policy(struct atoll_box *box, struct atoll_network_policy *policy,
                           struct atoll_network_bound *bound);

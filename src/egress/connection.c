@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include "base/clock.h"
 #include "egress/address.h"
+#include "egress/box.h"
 #include "egress/dns.h"
 #include "egress/intercept.h"
 #include "egress/relay.h"
@@ -270,29 +271,6 @@ static void connect_by_memory(struct connection *c)
         deny_by(c, &d);
 }
 
-static bool has_domain(const struct atoll_network_bound *bound)
-{
-    for (size_t i = 0; i < bound->rule_count; i++)
-        if (bound->rules[i].target.domain)
-            return true;
-    return false;
-}
-
-static bool depends_on_name(const struct connection *c)
-{
-    const struct atoll_box *box = c->box;
-
-    return box->policy->transform_count > 0 || has_domain(box->bound) ||
-           atoll_network_needs_name(box->policy, &c->address, c->port);
-}
-
-/* No name can change this decision. */
-static bool is_final(const struct atoll_network_decision *d)
-{
-    return !d->allow &&
-           (d->reason == ATOLL_NETWORK_BY_INTERNAL || d->reason == ATOLL_NETWORK_BY_OPERATOR);
-}
-
 /* Names */
 
 /* Replaces the server by an interception. */
@@ -517,8 +495,6 @@ static void on_dns_end(void *arg)
 
 static void route(struct connection *c)
 {
-    struct atoll_network_decision d;
-
     if (c->port == DNS_PORT) {
         c->dns = atoll_dns_stream_open(c->box, ATOLL_TAKE_FD(c->client_fd), on_dns_end, c);
         if (!c->dns)
@@ -526,10 +502,7 @@ static void route(struct connection *c)
         return;
     }
     c->box->stats.connections++;
-    d = atoll_box_decide(c->box, NULL, &c->address, c->port);
-    if (is_final(&d))
-        deny_by(c, &d);
-    else if (depends_on_name(c))
+    if (atoll_box_needs_name(c->box, &c->address, c->port))
         sniff_first(c);
     else
         connect_by_memory(c);
