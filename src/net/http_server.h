@@ -216,3 +216,16 @@ void atoll_http_on_connection_close(struct atoll_http_request *req,
                                     void *arg);
 /* Allowed on a zeroed hook, and after it was called. */
 void atoll_http_close_hook_cancel(struct atoll_http_close_hook *hook);
+
+/* For proxies. */
+
+/* Whether the header is not forwarded: it concerns one connection, or the sender of a forwarded message writes
+ * it anew. */
+bool atoll_http_is_hop(const char *name);
+/* Whether `list`, the value of a Connection header, contains the token. */
+bool atoll_http_list_has(const char *list, const char *token);
+/* Whether a Connection header of the request lists the name, so that it is not forwarded, either. */
+bool atoll_http_is_listed(const struct atoll_http_request *req, const char *name);
+/* The protocol that the client asks to upgrade to, or NULL. HTTP/2 is refused: its requests would bypass
+ * the proxy. */
+const char *atoll_http_wanted_upgrade(const struct atoll_http_request *req);

@@ -48,7 +48,7 @@ static void finish(struct atoll_proxy_exchange *x)
     atoll_list_remove(&x->node);
     atoll_shares_drop(&x->proxy->active, x->owner, 1);
     atoll_buf_done(&x->head);
-    atoll_buf_done(&x->fields);
+    atoll_http1_answer_done(&x->answer);
     x->hooks->done(x->arg, &x->outcome);
     free(x);
 }
@@ -91,7 +91,7 @@ static void complete(struct atoll_proxy_exchange *x)
 {
     struct atoll_http_request *req = ATOLL_TAKE_PTR(x->req);
 
-    if (x->keep && x->body_ended && !atoll_proxy_conn_broken(x->conn) &&
+    if (x->answer.keep && x->body_ended && !atoll_proxy_conn_broken(x->conn) &&
         atoll_proxy_conn_pending(x->conn) == 0)
         give_back(x->proxy, x->key, ATOLL_TAKE_PTR(x->conn));
     atoll_http_end(req);
@@ -102,7 +102,7 @@ static void complete(struct atoll_proxy_exchange *x)
 
 static void switch_protocols(struct atoll_proxy_exchange *x, const uint8_t *early, size_t n)
 {
-    const char *upgrade = atoll_proxy_answer_field(x, "upgrade");
+    const char *upgrade = atoll_http1_answer_field(&x->answer, "upgrade");
     struct atoll_http_request *req;
 
     if (!atoll_proxy_answer_copy(x)) {
@@ -116,27 +116,31 @@ static void switch_protocols(struct atoll_proxy_exchange *x, const uint8_t *earl
     atoll_proxy_tunnel(x->proxy, req, ATOLL_TAKE_PTR(x->conn), x->owner, upgrade, early, n,
                        x->hooks, x->arg);
     atoll_buf_done(&x->head);
-    atoll_buf_done(&x->fields);
+    atoll_http1_answer_done(&x->answer);
     free(x);
 }
 
 static void upstream_input(void *arg, const uint8_t *bytes, size_t n)
 {
     struct atoll_proxy_exchange *x = arg;
-    llhttp_errno_t e = llhttp_execute(&x->parser, (const char *)bytes, n);
-    size_t used = e == HPE_OK ? n : (size_t)(llhttp_get_error_pos(&x->parser) - (char *)bytes);
+    size_t used;
 
-    x->answered = true;
-    x->head_bytes += x->begun ? 0 : n;
-    if (e == HPE_PAUSED && x->switching) {
+    switch (atoll_http1_answer_feed(&x->answer, bytes, n, &used)) {
+    case ATOLL_HTTP1_MORE:
+        break;
+    case ATOLL_HTTP1_SWITCHED:
         switch_protocols(x, bytes + used, n - used);
-    } else if (e == HPE_PAUSED && x->complete) {
-        x->keep = x->keep && used == n;
+        break;
+    case ATOLL_HTTP1_COMPLETE:
+        x->answer.keep = x->answer.keep && used == n;
         complete(x);
-    } else if (e != HPE_OK) {
+        break;
+    case ATOLL_HTTP1_MALFORMED:
         fail_answer(x, "the server inside sent a malformed answer");
-    } else if (x->head_bytes > PROXY_ANSWER_HEAD_MAX) {
+        break;
+    case ATOLL_HTTP1_TOO_LARGE:
         fail_answer(x, "the server inside sent too large a head");
+        break;
     }
 }
 
@@ -146,7 +150,7 @@ static void dial(struct atoll_proxy_exchange *x);
 
 static bool can_ask_again(const struct atoll_proxy_exchange *x)
 {
-    return x->reused && !x->answered && atoll_http_content_length(x->req) == 0 &&
+    return x->reused && !x->answer.answered && atoll_http_content_length(x->req) == 0 &&
            atoll_http_method(x->req) != ATOLL_POST && atoll_http_method(x->req) != ATOLL_PATCH;
 }
 
@@ -159,9 +163,7 @@ static void upstream_closed(void *arg, int error)
         dial(x);
         return;
     }
-    if (error == 0 && x->begun)
-        (void)llhttp_finish(&x->parser); /* ends an answer without a length */
-    if (x->complete)
+    if (error == 0 && atoll_http1_answer_end(&x->answer))
         complete(x);
     else
         fail_answer(x, "the server inside closed the connection before its answer was complete");
@@ -341,7 +343,6 @@ static struct atoll_proxy_exchange *exchange_new(struct atoll_proxy *proxy,
     (void)!atoll_text_copy(x->key, sizeof(x->key), request->key);
     (void)!atoll_text_copy(x->owner, sizeof(x->owner), request->owner);
     atoll_buf_init(&x->head, HEAD_MAX);
-    atoll_buf_init(&x->fields, PROXY_ANSWER_HEAD_MAX);
     atoll_list_push_back(&proxy->exchanges, &x->node);
     atoll_shares_add(&proxy->active, x->owner, 1);
     atoll_http_on_close(req, client_gone, x);

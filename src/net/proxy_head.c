@@ -10,68 +10,8 @@
 
 bool atoll_proxy_is_hop(const char *name)
 {
-    static const char *const names[] = {
-        "connection",
-        "content-length",
-        "expect",
-        "forwarded",
-        "host",
-        "http2-settings",
-        "keep-alive",
-        "te",
-        "proxy-authenticate",
-        "trailer",
-        "proxy-authorization",
-        "upgrade",
-        "x-real-ip",
-        "transfer-encoding",
-        "proxy-connection",
-    };
-
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)
-        if (strcasecmp(name, names[i]) == 0)
-            return true;
-    return strncasecmp(name, "x-forwarded-", 12) == 0;
-}
-
-bool atoll_proxy_list_has(const char *list, const char *token)
-{
-    size_t len = strlen(token);
-
-    for (const char *p = list; *p;) {
-        size_t n, blanks = strspn(p, ", \t");
-        p += blanks;
-        n = strcspn(p, ", \t");
-        if (n == len && strncasecmp(p, token, n) == 0)
-            return true;
-        p += n;
-    }
-    return false;
-}
-
-/* Whether a Connection header lists the name, which makes it hop-by-hop. */
-static bool is_listed(const struct atoll_http_request *req, const char *token)
-{
-    const char *name, *value;
-
-    for (size_t i = 0; atoll_http_header_at(req, i, &name, &value); i++)
-        if (strcasecmp(name, "connection") == 0 && atoll_proxy_list_has(value, token))
-            return true;
-    return false;
-}
-
-/* The protocol that the client asks to upgrade to, or NULL. HTTP/2 is refused: its requests would
- * bypass the proxy. */
-static const char *wanted_upgrade(const struct atoll_http_request *req)
-{
-    const char *protocol = atoll_http_header(req, "upgrade");
-
-    if (!protocol || !*protocol || !is_listed(req, "upgrade") ||
-        atoll_http_content_length(req) != 0 || atoll_http_method(req) != ATOLL_GET)
-        return NULL;
-    if (atoll_proxy_list_has(protocol, "h2c") || strchr(protocol, ','))
-        return NULL;
-    return protocol;
+    return atoll_http_is_hop(name) || strcasecmp(name, "forwarded") == 0 ||
+           strcasecmp(name, "x-real-ip") == 0 || strncasecmp(name, "x-forwarded-", 12) == 0;
 }
 
 static int put_headers(struct atoll_buf *out, const struct atoll_http_request *req,
@@ -82,7 +22,8 @@ static int put_headers(struct atoll_buf *out, const struct atoll_http_request *r
     int r = 0;
 
     for (size_t i = 0; r == 0 && atoll_http_header_at(req, i, &name, &value); i++) {
-        if (*name == ':' || atoll_proxy_is_hop(name) || (has_connection && is_listed(req, name)))
+        if (*name == ':' || atoll_proxy_is_hop(name) ||
+            (has_connection && atoll_http_is_listed(req, name)))
             continue;
         if (request->hooks->request_header &&
             !request->hooks->request_header(request->arg, name, &value))
@@ -129,7 +70,7 @@ static int put_framing(struct atoll_buf *out, const struct atoll_http_request *r
 int atoll_proxy_head_write(struct atoll_buf *out, const struct atoll_http_request *req,
                            const struct atoll_proxy_request *request, bool *ret_upgrade)
 {
-    const char *upgrade = wanted_upgrade(req);
+    const char *upgrade = atoll_http_wanted_upgrade(req);
     const char *host = atoll_http_header(req, "host");
     int r = atoll_buf_appendf(out, "%s %s HTTP/1.1\r\nHost: %s\r\n",
                               atoll_http_method_name(atoll_http_method(req)), request->target,

@@ -1,9 +1,9 @@
 #pragma once
-#include <llhttp.h>
 #include <sys/uio.h>
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/shares.h"
+#include "net/http1_answer.h"
 #include "net/proxy.h"
 
 /*
@@ -32,7 +32,6 @@ struct atoll_proxy {
 /* Bytes queued for one side at which reading from the other side is paused. */
 #define PROXY_HIGH_WATER ((size_t)64 * 1024)
 #define PROXY_SWEEP_MS 1000
-#define PROXY_ANSWER_HEAD_MAX ((size_t)32 * 1024) /* of the head of an answer */
 
 /* An active request. */
 struct atoll_proxy_exchange {
@@ -50,12 +49,8 @@ struct atoll_proxy_exchange {
     bool reused, upgrade;
     bool body_ended; /* the request's body has been forwarded completely */
 
-    llhttp_t parser;
-    struct atoll_buf fields; /* the answer's headers: "name\0value\0" pairs */
-    size_t head_bytes;       /* of the answer so far, while its head is not complete */
-    bool answered;           /* the first byte of the answer has arrived */
-    bool begun;              /* its head was sent to the client */
-    bool informational, switching, complete, keep;
+    struct atoll_http1_answer answer;
+    bool begun; /* its head was sent to the client */
 };
 
 /* proxy_conn.c: a connection. Not a struct atoll_stream: while paused, that reports the end of the peer
@@ -102,13 +97,9 @@ int atoll_proxy_head_write(struct atoll_buf *out, const struct atoll_http_reques
                            bool *ret_upgrade) ATOLL_MUST_CHECK;
 /* Whether the header is not forwarded: hop-by-hop (RFC 9110 section 7.6.1), or written by us. */
 bool atoll_proxy_is_hop(const char *name);
-/* Whether `list`, the value of a Connection header, contains the token. */
-bool atoll_proxy_list_has(const char *list, const char *token);
 
 /* proxy_answer.c */
 void atoll_proxy_answer_start(struct atoll_proxy_exchange *x);
-/* A header of the answer, or NULL. */
-const char *atoll_proxy_answer_field(const struct atoll_proxy_exchange *x, const char *wanted);
 /* Sets the answer's headers for the client; false for a head that cannot be forwarded. */
 bool atoll_proxy_answer_copy(struct atoll_proxy_exchange *x);
 

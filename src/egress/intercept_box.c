@@ -1,0 +1,97 @@
+/*
+ * The interception of a connection of a sandbox: policy, secrets and dials are those of its box.
+ */
+#include <errno.h>
+#include "egress/intercept_internal.h"
+
+struct binding {
+    struct atoll_box *box;
+    struct in6_addr address;
+    const char *name; /* of the interception */
+};
+
+/* A connection to a server that is being made. */
+struct call {
+    struct atoll_dial *dial;
+    void (*done)(void *ctx, int fd);
+    void *ctx;
+};
+
+static const struct atoll_network_transform *transform(void *arg)
+{
+    const struct binding *b = arg;
+    return atoll_network_find_transform(b->box->policy, b->name);
+}
+
+static const char *secret(void *arg, const char *name)
+{
+    const struct binding *b = arg;
+    return atoll_box_secret(b->box, name);
+}
+
+static void dialled(void *arg, int fd, const struct atoll_network_decision *decision)
+{
+    struct call *c = arg;
+
+    (void)decision;
+    c->done(c->ctx, fd);
+    free(c);
+}
+
+static void *dial(void *arg, const char *host, uint16_t port, void (*done)(void *ctx, int fd),
+                  void *ctx)
+{
+    struct binding *b = arg;
+    struct call *c = calloc(1, sizeof(*c));
+    struct atoll_dial_request request = {
+        .box = b->box,
+        .name = host ? host : b->name,
+        .address = host ? NULL : &b->address,
+        .port = port,
+        .by_policy = host,
+        .done = dialled,
+        .arg = c,
+    };
+
+    if (!c)
+        return NULL;
+    c->done = done;
+    c->ctx = ctx;
+    c->dial = atoll_dial_start(&request);
+    if (!c->dial) {
+        free(c);
+        return NULL;
+    }
+    return c;
+}
+
+static void cancel(void *arg, void *handle)
+{
+    struct call *c = handle;
+
+    (void)arg;
+    (void)atoll_dial_cancel(c->dial);
+    free(c);
+}
+
+static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel};
+
+struct atoll_intercept *atoll_intercept_start(const struct atoll_intercept_config *config,
+                                              int *ret_fd)
+{
+    const struct atoll_intercept_site site = {config->tls, config->name, config->port};
+    struct binding *b = calloc(1, sizeof(*b));
+    struct atoll_intercept *i;
+
+    if (!b)
+        return NULL;
+    b->box = config->box;
+    b->address = config->address;
+    if (atoll_intercept_new(config->box->egress->interceptor, &site, &hooks, b, &i, ret_fd) < 0) {
+        free(b);
+        return NULL;
+    }
+    b->name = i->name;
+    i->owned = b;
+    return i;
+}
