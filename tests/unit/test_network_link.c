@@ -1,5 +1,6 @@
 /* The engine's end of atoll-egress, against one that this test plays. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,10 @@ struct fixture {
     size_t count, answered;
     struct atoll_sandbox boxes[2];
     int done, failed;
+    uint32_t pid; /* of the worker that is played */
+    char listed[4096];
+    uint64_t last_line;
+    int followed, ended;
 };
 
 static void sockets(struct atoll_provider *p, const struct atoll_spec *spec,
@@ -72,7 +77,8 @@ static int setup(void **state)
     (void)snprintf(f->dir, sizeof(f->dir), "/tmp/atoll-test-link-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     listen_at(f);
-    engine = (struct atoll_engine){.state_dir = f->dir};
+    engine = (struct atoll_engine){.state_dir = f->dir,
+                                   .state_fd = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     atoll_map_init(&engine.sandboxes);
     assert_int_equal(atoll_loop_new(&engine.loop, &err), 0);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(f->boxes); i++) {
@@ -111,7 +117,16 @@ static int teardown(void **state)
     engine.loop = atoll_loop_free(engine.loop);
     (void)snprintf(path, sizeof(path), "%s/%s", f->dir, ATOLL_EGRESS_SOCKET);
     (void)unlink(path);
-    (void)rmdir(f->dir);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(f->boxes); i++) {
+        (void)snprintf(path, sizeof(path), "%s/network/box%zu", f->dir, i);
+        (void)unlink(path);
+        (void)strcat(path, ".1");
+        (void)unlink(path);
+    }
+    (void)snprintf(path, sizeof(path), "%s/network", f->dir);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(f->dir), 0);
+    (void)close(engine.state_fd);
     free(f);
     return 0;
 }
@@ -163,7 +178,7 @@ static void work(struct fixture *f)
 /* Answers what was not answered yet. */
 static void answer_all(struct fixture *f)
 {
-    static const struct atoll_em_hello hello = {.version = ATOLL_EGRESS_VERSION, .pid = 7};
+    const struct atoll_em_hello hello = {.version = ATOLL_EGRESS_VERSION, .pid = 7 + f->pid};
 
     for (; f->answered < f->count; f->answered++) {
         bool greets = f->seen[f->answered].type == ATOLL_EGRESS_HELLO;
@@ -319,6 +334,149 @@ static void hello_can_be_repeated(void **state)
     expect(f, before + 3, ATOLL_EGRESS_SYNCED, "", 0);
 }
 
+/* Connections. */
+
+static void report(struct fixture *f, uint64_t number, enum atoll_egress_end end, const char *name,
+                   const char *rule)
+{
+    const struct atoll_em_connection event = {
+        .id = "box0",
+        .number = number,
+        .end = (uint8_t)end,
+        .started_unix_ms = 1000,
+        .ended_unix_ms = end == ATOLL_EGRESS_OPENED ? 0 : 2000,
+        .name = name,
+        .address = "203.0.113.1",
+        .port = 443,
+        .rule = rule,
+        .hint = "",
+        .rx_bytes = 5,
+    };
+
+    assert_int_equal(atoll_channel_send(&f->peer, ATOLL_EGRESS_CONNECTION, 0,
+                                        &atoll_em_connection_desc, &event, NULL, 0),
+                     0);
+    if (atoll_channel_flush(&f->peer) == 0)
+        work(f);
+}
+
+static void list_one(void *arg, const struct atoll_connection *c)
+{
+    struct fixture *f = arg;
+    size_t at = strlen(f->listed);
+
+    f->last_line = c->line;
+    (void)snprintf(f->listed + at, sizeof(f->listed) - at, "%llu %s %s:%u %s;",
+                   (unsigned long long)c->number, c->name, c->address, c->port, c->end);
+}
+
+static bool list(struct fixture *f, uint64_t before, size_t most)
+{
+    struct atoll_error err;
+    bool more;
+
+    f->listed[0] = '\0';
+    assert_int_equal(
+        atoll_connections_list(&engine, "box0", before, most, list_one, f, &more, &err), 0);
+    return more;
+}
+
+static void connections_are_listed_by_their_end(void **state)
+{
+    struct fixture *f = *state;
+
+    connect_all(f);
+    report(f, 1, ATOLL_EGRESS_OPENED, "a.example", "default");
+    report(f, 2, ATOLL_EGRESS_DENIED, "b.ex\tample\n", "deny *");
+    report(f, 3, ATOLL_EGRESS_OPENED, "c.example", "default");
+    report(f, 1, ATOLL_EGRESS_CLOSED, "a.example", "default");
+    work(f);
+    assert_true(list(f, 0, 1));
+    assert_string_equal(f->listed, "1 a.example 203.0.113.1:443 closed;");
+    assert_false(list(f, f->last_line, 5));
+    assert_string_equal(f->listed, "3 c.example 203.0.113.1:443 open;"
+                                   "2 b.ex?ample? 203.0.113.1:443 denied;");
+    /* The worker dies, and its connections with it; the next one counts from 1 again. */
+    disconnect(f);
+    f->pid++;
+    work(f);
+    answer_all(f);
+    answer_all(f);
+    report(f, 1, ATOLL_EGRESS_OPENED, "d.example", "default");
+    work(f);
+    assert_false(list(f, 0, 5));
+    assert_string_equal(f->listed, "1 d.example 203.0.113.1:443 open;"
+                                   "1 a.example 203.0.113.1:443 closed;"
+                                   "3 c.example 203.0.113.1:443 lost;"
+                                   "2 b.ex?ample? 203.0.113.1:443 denied;");
+}
+
+/* Two files of 1 MiB at most, without a gap in the numbers of lines; also after a restart of the
+ * daemon, which may have died in the middle of a line. */
+static void the_journal_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    char rule[301];
+    uint64_t newest;
+    int fd;
+
+    connect_all(f);
+    (void)memset(rule, 'r', 300);
+    rule[300] = '\0';
+    for (uint64_t i = 1; i <= 6000; i++)
+        report(f, i, ATOLL_EGRESS_CLOSED, "a.example", rule);
+    work(f);
+    assert_int_equal(f->boxes[0].attachment->log.line, 6000);
+    assert_true(f->boxes[0].attachment->log.bytes < 1024 * 1024 + 2048);
+    assert_true(list(f, 0, 1));
+    newest = f->last_line;
+    assert_int_equal(newest, 6000);
+    assert_true(list(f, 0, 3000)); /* more than one file has */
+    fd = f->boxes[0].attachment->log.fd;
+    assert_int_equal(write(fd, "6001\t7\thalf", 11), 11);
+    f->boxes[0].attachment = atoll_attachment_free(f->boxes[0].attachment);
+    atoll_network_attach(&f->boxes[0], NULL, NULL);
+    work(f);
+    answer_all(f);
+    report(f, 6001, ATOLL_EGRESS_CLOSED, "b.example", "default");
+    work(f);
+    assert_true(list(f, 0, 2));
+    assert_int_equal(f->last_line, 6000);
+    assert_memory_equal(f->listed, "6001 b.example", 14);
+}
+
+static void follow_one(void *arg, const struct atoll_connection *c)
+{
+    assert_string_equal(c->end, "denied");
+    ((struct fixture *)arg)->followed++;
+}
+
+static void follow_ended(void *arg)
+{
+    ((struct fixture *)arg)->ended++;
+}
+
+static void followers_get_new_lines(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_connections_follower *follower;
+    struct atoll_error err;
+
+    f->boxes[0].phase = ATOLL_PHASE_RUNNING;
+    connect_all(f);
+    assert_int_equal(
+        atoll_connections_follow(&engine, "box0", follow_one, follow_ended, f, &follower, &err), 0);
+    report(f, 1, ATOLL_EGRESS_DENIED, "a.example", "default");
+    work(f);
+    assert_int_equal(f->followed, 1);
+    assert_int_equal(f->ended, 0);
+    atoll_network_detach(&f->boxes[0]);
+    assert_int_equal(f->ended, 1);
+    follower = atoll_connections_unfollow(follower);
+    assert_true(atoll_connections_follow(&engine, "box0", follow_one, follow_ended, f, &follower,
+                                         &err) < 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +486,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_changed_policy_needs_no_sockets, setup, teardown),
         cmocka_unit_test_setup_teardown(an_ended_sandbox_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(hello_can_be_repeated, setup, teardown),
+        cmocka_unit_test_setup_teardown(connections_are_listed_by_their_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_journal_is_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(followers_get_new_lines, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

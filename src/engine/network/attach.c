@@ -4,7 +4,6 @@
 #include "base/switches.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
-#include "proto/egress_proto.h"
 
 /*
  * The life of sandboxes in atoll-egress. A sandbox with a network has an attachment while it runs or is
@@ -15,18 +14,6 @@
 
 #define ASKING_MAX 8 /* each has two descriptors in flight */
 #define PATIENCE_MS 5000
-
-struct atoll_attachment {
-    struct atoll_sandbox *sandbox;
-    uint64_t serial;
-    struct atoll_list node;
-    struct atoll_list waiters;   /* called when the policy holds, or after PATIENCE_MS */
-    struct atoll_timer patience; /* armed while there are waiters */
-    bool queued;
-    bool asking; /* a request is in progress */
-    bool stale;  /* to be sent again after it: the policy has changed since */
-    bool put;    /* this worker has its sockets */
-};
 
 /* A request in progress. Holds the id: the sandbox may end meanwhile. */
 struct putting {
@@ -238,6 +225,7 @@ void atoll_network_lost(struct atoll_networks *n)
 void atoll_network_recovered(struct atoll_networks *n)
 {
     n->recovered = true;
+    atoll_network_sweep_journals(n);
     pump(n);
 }
 
@@ -263,6 +251,7 @@ static struct atoll_attachment *attachment_new(struct atoll_sandbox *s)
     a->sandbox = s;
     a->serial = ++s->engine->network->serial;
     atoll_list_init(&a->waiters);
+    atoll_connection_log_init(&a->log);
     return a;
 }
 
@@ -273,6 +262,7 @@ struct atoll_attachment *atoll_attachment_free(struct atoll_attachment *a)
     atoll_list_remove(&a->node);
     atoll_timer_cancel(&a->patience);
     atoll_waiters_drop(&a->waiters);
+    atoll_connection_log_done(&a->log);
     free(a);
     return NULL;
 }

@@ -4,10 +4,10 @@
 #include <string.h>
 #include <sys/wait.h>
 #include "base/log.h"
+#include "base/metrics.h"
 #include "base/switches.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
-#include "proto/egress_proto.h"
 #include "sys/unix_socket.h"
 
 /*
@@ -113,7 +113,7 @@ static void on_no_answer(void *arg)
 static void note_worker(struct atoll_networks *n, uint32_t pid)
 {
     if (n->worker != 0 && n->worker != pid)
-        n->restarts++;
+        atoll_metric_add(ATOLL_METRIC_EGRESS_RESTARTS, ATOLL_NO_LABELS, 1);
     n->worker = pid;
 }
 
@@ -140,6 +140,7 @@ static void on_hello(void *arg, const struct atoll_reply *answer)
     atoll_timer_cancel(&n->again);
     note_worker(n, hello.pid);
     n->greeted = true;
+    atoll_metric_set(ATOLL_METRIC_EGRESS_UP, ATOLL_NO_LABELS, 1);
     n->delay_ms = FIRST_DELAY_MS;
     atoll_log(ATOLL_LOG_INFO, "atoll-egress answers", NULL);
     atoll_network_sync(n);
@@ -188,11 +189,10 @@ static int on_event(void *arg, struct atoll_frame *frame)
     struct atoll_em_connection event;
     struct atoll_error err;
 
-    (void)arg;
     if (frame->type != ATOLL_EGRESS_CONNECTION ||
         atoll_msg_decode(&atoll_em_connection_desc, frame->payload, frame->len, &event, &err) < 0)
         return -EBADMSG;
-    return 0;
+    return atoll_network_note(arg, &event);
 }
 
 static void on_lost(void *arg, const char *why)
@@ -202,6 +202,7 @@ static void on_lost(void *arg, const char *why)
     if (n->greeted)
         atoll_log(ATOLL_LOG_WARN, "atoll-egress is gone", "why", why, NULL);
     n->greeted = false;
+    atoll_metric_set(ATOLL_METRIC_EGRESS_UP, ATOLL_NO_LABELS, 0);
     atoll_network_lost(n);
     n->delay_ms = FIRST_DELAY_MS;
     try_later(n);
@@ -259,20 +260,22 @@ static void try_again(void *arg)
 int atoll_network_open(struct atoll_engine *engine, const char *program, struct atoll_error *err)
 {
     struct atoll_networks *n = calloc(1, sizeof(*n));
+    int r;
 
     if (!n)
         return atoll_fail_errno(err, ENOMEM, "network");
     n->engine = engine;
+    n->journal_fd = ATOLL_NO_FD;
     atoll_list_init(&n->queue);
     n->delay_ms = FIRST_DELAY_MS;
     engine->network = n;
-    if (!program)
-        return 0;
-    n->program = strdup(program);
-    if (!n->program)
+    n->program = program ? strdup(program) : NULL;
+    if (program && !n->program)
         return atoll_fail_errno(err, ENOMEM, "network");
-    try_again(n);
-    return 0;
+    r = atoll_network_open_journals(n, err);
+    if (r == 0 && program)
+        try_again(n);
+    return r;
 }
 
 struct atoll_networks *atoll_network_free(struct atoll_networks *n)
@@ -281,6 +284,8 @@ struct atoll_networks *atoll_network_free(struct atoll_networks *n)
         return NULL;
     atoll_timer_cancel(&n->again);
     n->rpc = atoll_rpc_close(n->rpc);
+    if (n->journal_fd >= 0)
+        (void)close(n->journal_fd);
     free(n->program);
     free(n);
     return NULL;

@@ -1,18 +1,42 @@
 #pragma once
 #include "base/list.h"
 #include "engine/engine.h"
+#include "engine/network/connections.h"
+#include "proto/egress_proto.h"
 #include "provider/rpc.h"
 
 /*
  * The network of sandboxes, on the engine's side. atoll-egress (src/egress/) serves the connections of
  * every sandbox whose provider has sockets(); the engine gives it these sockets and the policy.
- * link.c has the connection to atoll-egress, attach.c what is sent over it for each sandbox.
+ * link.c has the connection to atoll-egress, attach.c what is sent over it for each sandbox, journal.c what
+ * comes back: the connections of sandboxes.
  *
  * Sandboxes do not depend on the connection: while atoll-egress is absent they run without network, and
  * when it answers again it gets all of them.
  * Thread: the loop's.
  */
-struct atoll_attachment;
+
+/* The open journal of a sandbox. */
+struct atoll_connection_log {
+    int fd;                      /* ATOLL_NO_FD until the first line */
+    uint64_t line;               /* number of the last line */
+    size_t bytes;                /* size of the file */
+    struct atoll_list followers; /* of struct atoll_connections_follower.node */
+};
+
+/* A sandbox as atoll-egress has it, or is to have it. */
+struct atoll_attachment {
+    struct atoll_sandbox *sandbox;
+    uint64_t serial;
+    struct atoll_list node;      /* in the queue */
+    struct atoll_list waiters;   /* called when the policy holds, or after some seconds */
+    struct atoll_timer patience; /* armed while there are waiters */
+    bool queued;
+    bool asking; /* a request is in progress */
+    bool stale;  /* to be sent again after it: the policy has changed since */
+    bool put;    /* this worker has its sockets */
+    struct atoll_connection_log log;
+};
 
 struct atoll_networks {
     struct atoll_engine *engine;
@@ -22,7 +46,6 @@ struct atoll_networks {
     struct atoll_rpc *rpc;    /* owned; NULL: not connected */
     bool greeted;             /* it has answered HELLO: requests may be sent */
     uint32_t worker;          /* pid of the worker that answered last; 0: none yet */
-    uint64_t restarts;        /* number of workers that were lost */
     struct atoll_timer again; /* next attempt, or end of the wait for an answer */
     int64_t delay_ms;
     /* attach.c */
@@ -33,6 +56,7 @@ struct atoll_networks {
     struct atoll_list queue; /* of struct atoll_attachment.node: to be put */
     unsigned asking;         /* attachments with a request in progress */
     uint64_t serial;         /* of the last attachment */
+    int journal_fd;          /* STATE/network: journal.c */
 };
 
 /* link.c */
@@ -66,3 +90,18 @@ void atoll_network_recovered(struct atoll_networks *network);
 /* For link.c: atoll-egress has answered HELLO; it is gone. */
 void atoll_network_sync(struct atoll_networks *network);
 void atoll_network_lost(struct atoll_networks *network);
+
+/* journal.c */
+
+int atoll_network_open_journals(struct atoll_networks *network,
+                                struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Removes journals of sandboxes that do not exist. */
+void atoll_network_sweep_journals(const struct atoll_networks *network);
+/* Removes the journal of a sandbox that is gone. */
+void atoll_network_drop_journal(const struct atoll_sandbox *sandbox);
+/* An event of atoll-egress: counts it, writes the line and tells followers. -EBADMSG: it is malformed. */
+int atoll_network_note(struct atoll_networks *network,
+                       const struct atoll_em_connection *event) ATOLL_MUST_CHECK;
+void atoll_connection_log_init(struct atoll_connection_log *log);
+/* Closes the file and ends the followers. */
+void atoll_connection_log_done(struct atoll_connection_log *log);

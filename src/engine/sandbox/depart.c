@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include "base/log.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * The removal of a sandbox's record, after its provider has confirmed that its resources are gone.
@@ -21,6 +22,7 @@ static void finish(struct atoll_sandbox *s)
     struct atoll_list waiting;
 
     atoll_env_drop(s);
+    atoll_network_drop_journal(s);
     if (s->boot_ms > 0) { /* a sandbox that was never created has no end event */
         atoll_sandbox_apply(s, ATOLL_ON_ENDED, "");
         atoll_lifetime_ended(s, false);
