@@ -66,7 +66,7 @@ class Place:
         """What of a destroyed sandbox is still there, as texts."""
         left = [f"cgroup {path}" for path in cgroups() if box_id in path.name]
         left += [f"file {path}" for path in below(self.world.daemon.state)
-                 if box_id in path.name and "journal" not in path.parts]
+                 if box_id in path.name and not {"journal", "ended"} & set(path.parts)]
         left += [f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines()
                  if box_id in line]
         left += [f"process {pid}" for pid in processes_with(box_id.encode())]

@@ -32,8 +32,8 @@ int atoll_api_authorize(struct atoll_api_call *call, enum atoll_scope needed,
 /* Checks that the caller may use the sandbox in the route. NOT_FOUND for a sandbox of another
  * tenant, as if it did not exist. */
 int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* For an id that no living object has; what: "sandbox" or "session". With ?ended=true on a route
- * that takes it, the record of the ended sandbox becomes the subject of the call. Otherwise
+/* For an id that no living object has; what: "sandbox" or "session". On a route that shows records,
+ * the record of the ended sandbox becomes the subject of the call, unless ?ended=false. Otherwise
  * NOT_FOUND, which says when it ended, if the caller may see it. */
 int atoll_api_check_ended(struct atoll_api_call *call, const char *what, const char *id,
                           struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -137,26 +137,35 @@ static int take_ended(void *arg, const struct atoll_store_ended *row, struct ato
     return 0;
 }
 
+/* Routes of our own API say so by the parameter. */
+static bool route_shows_ended(const struct atoll_api_call *call)
+{
+    if (call->protocol)
+        return call->protocol->shows_ended;
+    return call->route->query && strstr(call->route->query, "ended");
+}
+
 int atoll_api_check_ended(struct atoll_api_call *call, const char *what, const char *id,
                           struct atoll_error *err)
 {
-    bool is_session = strcmp(what, "session") == 0, asked = false;
+    const bool shows = route_shows_ended(call), is_session = strcmp(what, "session") == 0;
+    bool wanted = shows;
     struct ended_lookup l = {.call = call};
     char when[ATOLL_CLOCK_TEXT_MAX];
     int r = is_session ? atoll_ended_find_session(call->engine, id, take_ended, &l, err)
                        : atoll_ended_find(call->engine, id, take_ended, &l, err);
 
-    if (r >= 0 && l.seen && call->route->query && strstr(call->route->query, "ended"))
-        r = atoll_api_query_flag(call, "ended", &asked, err);
+    if (r >= 0 && l.seen && shows && atoll_http_query(call->req, "ended"))
+        r = atoll_api_query_flag(call, "ended", &wanted, err);
     if (r < 0)
         return r;
     if (!l.seen)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "%s %.64s does not exist", what, id);
-    if (!asked)
+    if (!wanted)
         return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
-                          "%s %s does not exist: it ended at %s; GET with ?ended=true shows its "
-                          "record",
-                          what, id, atoll_clock_format(l.unix_ms, when));
+                          "%s %s does not exist: it ended at %s; GET /api/%s/%s shows its record",
+                          what, id, atoll_clock_format(l.unix_ms, when),
+                          is_session ? "sessions" : "sandboxes", id);
     call->ended = true;
     (void)snprintf(call->params.id, sizeof(call->params.id), "%s", l.id);
     return 0;
@@ -176,7 +185,8 @@ int atoll_api_check_owner(struct atoll_api_call *call, struct atoll_error *err)
         return check_all(call, err);
     r = atoll_engine_resolve(call->engine, call->caller.tenant, call->caller.every_tenant,
                              call->params.id, &sandbox, err);
-    if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND && !call->protocol)
+    if (r < 0 && err->kind == ATOLL_ERR_NOT_FOUND &&
+        (!call->protocol || call->protocol->shows_ended))
         return atoll_api_check_ended(call, "sandbox", call->params.id, err);
     if (r < 0)
         return r;

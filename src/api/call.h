@@ -24,7 +24,7 @@ struct atoll_api_call {
     struct atoll_route_params params;
     struct atoll_caller caller;            /* zeroed on public routes */
     bool all;                              /* ?all=true by an admin: lists show all tenants */
-    bool ended;                            /* params.id is an ended sandbox: ?ended=true */
+    bool ended;                            /* params.id is an ended sandbox, which has a record */
     unsigned retry_after_s;                /* Retry-After of a 429; 0: one second */
     struct atoll_kept_answer *idempotency; /* the response is to be stored; or NULL */
     void (*on_gone)(struct atoll_api_call *call); /* called after req became NULL */

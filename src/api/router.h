@@ -36,6 +36,7 @@ struct atoll_protocol {
      * call->caller. Errors are sent to the client. */
     int (*admit)(struct atoll_api_call *call, struct atoll_error *err);
     bool takes_slashes; /* accept encoded slashes in a parameter */
+    bool shows_ended;   /* its routes answer for ended sandboxes as well: call->ended */
 };
 
 /* A parameter in the path of a route. */

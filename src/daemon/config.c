@@ -114,6 +114,8 @@ static const struct option {
      "records of ended sandboxes that are kept; 0: none (10000)"},
     {"ended-days", "ATOLL_ENDED_DAYS", KIND_COUNT, AT(ended_days), 36500, "7", "N",
      "days that they are kept; 0: unlimited (7)"},
+    {"ended-output-max", "ATOLL_ENDED_OUTPUT_MAX", KIND_SIZE, AT(ended_output_bytes), 0, "1G",
+     "SIZE", "output of their commands that is kept; 0: none; 1/32 of the disk at\nmost (1G)"},
     {"io-mbps", "ATOLL_IO_MBPS", KIND_COUNT, AT(io_mbps), 1048576, "0", "N",
      "default limit on the disk bandwidth of a sandbox, in MiB a second for reads\nand as many for "
      "writes; 0: unlimited (0)"},

@@ -39,6 +39,7 @@ struct atoll_config {
     uint64_t artifacts_max_bytes;
     uint32_t artifacts_days;
     uint32_t ended_max, ended_days;
+    uint64_t ended_output_bytes;
     uint32_t waived;  /* ATOLL_LIMIT_* */
     uint32_t io_mbps; /* MiB a second; 0: no limit */
     enum atoll_log_level log_level;

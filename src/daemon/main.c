@@ -216,6 +216,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .artifacts_days = d->config.artifacts_days,
         .ended_max = d->config.ended_max,
         .ended_days = d->config.ended_days,
+        .ended_output_bytes = d->config.ended_output_bytes,
         .waived = d->config.waived,
         .offload = true,
         .io_bytes = (uint64_t)d->config.io_mbps << 20,

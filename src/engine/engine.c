@@ -42,6 +42,8 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
     if (r == 0)
         atoll_journals_open(engine);
     if (r == 0)
+        r = atoll_ended_output_open(engine, err);
+    if (r == 0)
         r = atoll_events_new(engine->loop, engine->config.store, &engine->events, err);
     if (r == 0)
         r = atoll_artifacts_new(engine, &engine->artifacts, err);
@@ -69,7 +71,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
         engine->config.max_sandboxes = DEFAULT_MAX_SANDBOXES;
     if (!engine->config.journal_max_bytes)
         engine->config.journal_max_bytes = DEFAULT_JOURNAL_MAX;
-    engine->state_fd = engine->journal_fd = ATOLL_NO_FD;
+    engine->state_fd = engine->journal_fd = engine->ended_output.fd = ATOLL_NO_FD;
     atoll_quota_fill(&engine->config.quota);
     atoll_map_init(&engine->tenants);
     atoll_list_init(&engine->turns);
@@ -125,6 +127,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_quota_done(engine);
     atoll_shares_done(&engine->transfers);
     atoll_journals_done(engine);
+    atoll_ended_output_done(engine);
     atoll_map_done(&engine->sandboxes);
     if (engine->journal_fd >= 0)
         (void)close(engine->journal_fd);

@@ -90,6 +90,7 @@ struct atoll_engine_config {
     uint32_t artifacts_days;      /* how long artifacts are kept; 0: no expiry */
     uint32_t ended_max;           /* number of records of ended sandboxes; 0: none are kept */
     uint32_t ended_days;          /* how long they are kept; 0: no expiry */
+    uint64_t ended_output_bytes;  /* output of their commands; 0: none is kept */
     uint32_t waived;              /* limits the operator waives for every sandbox */
     uint64_t io_bytes;            /* default of limits.io_bytes; 0: no limit */
     const char *egress_program;   /* atoll-egress; NULL: sandboxes that need it cannot be made */
@@ -221,6 +222,7 @@ struct atoll_disk_view {
     uint64_t artifact_bytes, artifact_max_bytes;
     /* Records of ended sandboxes in the database: their number and size, and its limit. */
     uint64_t ended_count, ended_bytes, ended_max_bytes;
+    uint64_t ended_output_bytes, ended_output_max_bytes; /* output of their commands */
     uint64_t free_bytes; /* of the file system; UINT64_MAX: unknown */
 };
 void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view *ret);

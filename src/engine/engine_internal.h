@@ -94,6 +94,14 @@ struct atoll_journals {
     struct atoll_timer expiry;
 };
 
+/* Output of ended sandboxes; ended_output.c. */
+struct atoll_ended_output {
+    int fd; /* state/ended: files as in state/journal */
+    uint64_t bytes, max_bytes;
+    struct atoll_map boxes;   /* by sandbox id, of struct box, owned */
+    struct atoll_map tenants; /* by name, of struct tenant, owned */
+};
+
 struct atoll_engine {
     struct atoll_loop *loop;
     struct atoll_offload *offload; /* owned; NULL: the loop's thread does the work of workers */
@@ -126,7 +134,8 @@ struct atoll_engine {
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_map templates;        /* by key, of struct atoll_template, owned */
     struct atoll_journals journals;
-    struct atoll_networks *network;    /* owned; network/ */
+    struct atoll_networks *network; /* owned; network/ */
+    struct atoll_ended_output ended_output;
     struct atoll_artifacts *artifacts; /* owned */
     struct atoll_events *events;       /* owned */
     struct atoll_timer reaper;  /* lifetime.c: the earliest time at which something may expire */
@@ -158,6 +167,7 @@ struct atoll_life {
     char ended_by[100];         /* who began its destroy; "": no destroy has begun */
     char failure[200];          /* why it had failed before; "": it had not */
     int64_t execs_from_unix_ms; /* start of the first command that is kept */
+    bool recorded;              /* the record was stored */
 };
 
 struct atoll_sandbox {
@@ -243,10 +253,11 @@ struct atoll_exec {
     } charge;                   /* journals.c */
     uint64_t acked[3];
     uint64_t stdin_offset;
-    bool held;        /* as in atoll_exec_start */
-    bool awaited;     /* recovered: its following readers may come back */
-    bool counted;     /* counted as running for its tenant */
-    bool kept;        /* the daemon exits: keep its journal when it is freed */
+    bool held;    /* as in atoll_exec_start */
+    bool awaited; /* recovered: its following readers may come back */
+    bool counted; /* counted as running for its tenant */
+    /* Its journal stays when this is freed: the daemon exits, or it is that of an ended sandbox. */
+    bool kept;
     bool resting;     /* waits for input and does not count as running */
     bool agent_knows; /* the agent has a record of it */
     bool ended;
@@ -518,7 +529,8 @@ void atoll_exec_acknowledge(struct atoll_exec *exec, int stream, uint64_t offset
 void atoll_exec_end_all(struct atoll_sandbox *sandbox, enum atoll_end_kind kind,
                         const char *reason);
 void atoll_exec_drop_all(struct atoll_sandbox *sandbox);
-bool atoll_exec_drop_some(struct atoll_sandbox *sandbox, size_t most); /* true: more are left */
+/* For a sandbox that departs: moves the output that belongs to its record. True: more are left. */
+bool atoll_exec_drop_some(struct atoll_sandbox *sandbox, size_t most);
 /* Stores the execs of a pooled sandbox and counts them for the tenant who gets it. */
 int atoll_exec_enlist_all(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_exec_unref(struct atoll_exec *exec);
@@ -589,6 +601,20 @@ void atoll_journals_move(struct atoll_exec *exec); /* its sandbox has a new owne
 void atoll_journals_leave_sandbox(
     struct atoll_exec *exec); /* its sandbox is gone; readers may still hold it */
 void atoll_journals_release(struct atoll_exec *exec);
+
+/* ended_output.c: output of ended sandboxes on disk */
+int atoll_ended_output_open(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_ended_output_done(struct atoll_engine *engine);
+void atoll_ended_output_view(const struct atoll_engine *engine, struct atoll_disk_view *ret);
+/* Call for a command of a record before it leaves its sandbox: keeps its journal, if there is room
+ * for it. */
+void atoll_ended_output_keep(struct atoll_exec *exec);
+void atoll_ended_output_drop(struct atoll_engine *engine, const char *sandbox_id);
+void atoll_ended_output_expire(struct atoll_engine *engine);
+/* At the start: moves a journal that belongs to no living command here; then, after all of them,
+ * removes what belongs to no record. */
+void atoll_ended_output_rescue(struct atoll_engine *engine, const char *name);
+void atoll_ended_output_load(struct atoll_engine *engine);
 
 /* room.c: free space on the daemon's own disk */
 /* Free bytes of the file system of fd; UINT64_MAX: unknown. */

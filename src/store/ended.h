@@ -51,8 +51,9 @@ struct atoll_store_ended_sum {
 int atoll_store_sum_ended(struct atoll_store *store, struct atoll_store_ended_sum *ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Removes a batch of the records that ended before that time or exceed `most`, with their
- * commands: of those that exceed it, the oldest of the tenant that has the most. Returns 1 if there
- * may be more to remove, else 0. */
+ * commands: of those that exceed it, the oldest of the tenant that has the most. Then calls gone
+ * with the id of each. Returns 1 if there may be more to remove, else 0. */
 int atoll_store_prune_ended(struct atoll_store *store, int64_t before_unix_ms,
                             const struct atoll_store_ended_sum *most,
+                            void (*gone)(void *arg, const char *id), void *arg,
                             struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -22,7 +22,7 @@ def box(walker):
 
 
 def is_gone(walker, box):
-    wait_until(lambda: walker.rest.get(box.path).status == 404, 30, lambda: f"it is {box.view}")
+    wait_until(lambda: walker.rest.get(box.path, ended="false").status == 404, 30, lambda: f"it is {box.view}")
     assert not walker.files("disks")
     assert not walker.rows("sandboxes")
 

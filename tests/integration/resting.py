@@ -86,6 +86,7 @@ def freezer_state(box_id):
 def leftovers(daemon, box_id):
     """What of a destroyed sandbox the host still has."""
     left = [str(path) for path in conftest.cgroups() if path.name == box_id]
-    left += [str(path) for path in daemons.below(daemon.state) if path.name.startswith(box_id)]
+    left += [str(path) for path in daemons.below(daemon.state) if path.name.startswith(box_id)
+             and path.parent.name != "ended"]
     left += loop_devices(box_id)
     return left

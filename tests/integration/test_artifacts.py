@@ -102,7 +102,8 @@ def test_nothing_is_kept_unasked(rest, box):
 def test_kept_at_the_deadline(rest):
     made = made_with(rest, "echo done > result", ["result"], limits={"timeoutSeconds": 600})
     assert rest.post(f"/api/sandboxes/{made}/timeout", {"seconds": 1}).status == 200
-    wait_until(lambda: rest.get(f"/api/sandboxes/{made}").status == 404, 30, lambda: "it lives on")
+    wait_until(lambda: rest.get(f"/api/sandboxes/{made}").json["state"] == "ended", 30,
+               lambda: "it lives on")
     assert rest.get(f"/api/artifacts/{made}/result").body == b"done\n"
 
 
@@ -234,7 +235,7 @@ def test_of_a_session(daemon, rest):
     assert listing.json["complete"] is True and listing.json["sandbox_id"] == made["sandbox_id"]
     assert rest.get(f"{path}/artifacts/out.txt").body == b"result\n"
     assert rest.get(f"{path}/artifacts/other").status == 404
-    for gone in ("", "/files?path=out.txt"):
+    for gone in ("?ended=false", "/files?path=out.txt"):
         assert rest.get(path + gone).status == 404
     assert rest.get("/api/artifacts", session=made["session_id"]).json["artifacts"][0][
         "sandbox_id"] == made["sandbox_id"]

@@ -271,8 +271,7 @@ def test_kill(api, made):
                                ("POST", "/connect", {"timeout": 5}), ("POST", "/resume", {}),
                                ("POST", "/timeout", {"timeout": 5}), ("PUT", "/network", {}),
                                ("POST", "/refreshes", {}), ("GET", "/metrics", None),
-                               ("GET", "/logs", None), ("POST", "/fork", {}),
-                               ("POST", "/snapshots", {})):
+                               ("POST", "/fork", {}), ("POST", "/snapshots", {})):
         fails(api.call(method, f"/sandboxes/{sandbox}{path}", body), 404, missing)
     fails(api.call("POST", f"/v2/sandboxes/{sandbox}/connect"), 404, missing)
 
@@ -538,6 +537,24 @@ def test_logs(service, api, made):
     assert api.get(second, cursor=int(time.time() * 1000) + 60000).json == {"logs": []}
     fails(api.get(second, level="loud"), 400)
     fails(api.get(second, direction="up"), 400)
+
+
+def test_logs_of_a_killed_sandbox(service, api, rival, made):
+    daemon, _ = service
+    path = f"/sandboxes/{made()['sandboxID']}"
+    Rest(daemon.socket).post(f"/api{path}/execs", {"cmd": ["sh", "-c", "exit 3"]}, wait="true")
+    before = api.get(f"{path}/logs").json
+    assert len(before["logs"]) == 2 and api.delete(path).status == 204
+    while_it_goes = api.get(f"{path}/logs")
+    assert while_it_goes.status == 200 and while_it_goes.json == before
+    wait_until(lambda: Rest(daemon.socket).get(f"/api{path}").json["state"] == "ended", 30,
+               lambda: "it lives on")
+    assert api.get(f"{path}/logs").json == before
+    messages = [e["message"] for e in api.get(f"/v2{path}/logs", direction="backward").json["logs"]]
+    assert messages == ["exited with status 3: sh -c exit 3", "started: sh -c exit 3"]
+    fails(api.get(path), 404)
+    fails(rival.get(f"{path}/logs"), 404)
+    fails(api.get("/sandboxes/nosuchsandbox/logs"), 404)
 
 
 def test_templates(api):

@@ -45,7 +45,7 @@ def create(rest, limits=None, **lifetime):
 
 
 def state(rest, sandbox):
-    answer = rest.get(f"/api/sandboxes/{sandbox}")
+    answer = rest.get(f"/api/sandboxes/{sandbox}", ended="false")
     return answer.json["state"] if answer.status == 200 else None
 
 
@@ -264,7 +264,7 @@ def test_sessions_have_a_lifetime_too(rest):
     control = rest.post("/api/sessions", {"environment": "Bash"}).json
     assert idle["sandbox"]["lifetime"]["idleSeconds"] == 1
     wait_gone(rest, idle["sandbox_id"])
-    assert rest.get(f"/api/sessions/{idle['session_id']}").status == 404
+    assert rest.get(f"/api/sessions/{idle['session_id']}").json["end"] == "idle"
     assert state(rest, leased) == "running"
     mine.close()
     wait_gone(rest, leased)

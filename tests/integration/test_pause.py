@@ -104,7 +104,8 @@ def test_a_paused_one_can_be_destroyed(rest, daemon):
     made.do("pause")
     assert made.destroy() == 204
     assert leftovers(daemon, made.id) == []
-    assert rest.get(f"{made.path}/execs/{counter}").status == 404
+    assert rest.get(f"{made.path}/execs/{counter}", ended="false").status == 404
+    assert made.exec(counter)["result"]["kind"] == "killed_by"
 
 
 def test_one_that_was_killed_meanwhile_is_not_kept(rest):
@@ -143,7 +144,7 @@ def test_a_paused_one_has_no_deadline(rest):
     time.sleep(2.2)
     assert made.state == "paused" and made.view["expires_at"] is None
     assert made.do("resume")["expires_at"]  # anew, from now
-    wait_until(lambda: rest.get(made.path).status == 404, 30, lambda: "it outlives its deadline")
+    wait_until(lambda: made.state == "ended", 30, lambda: "it outlives its deadline")
 
 
 def test_events(box, rest):
@@ -228,7 +229,7 @@ def test_a_paused_one_ends_with_the_daemon_that_is_stopped(mortal):
     terminate_daemon(mortal)
     assert leftovers(mortal, made.id) == []
     mortal.start()
-    assert mortal.rest.get(made.path).status == 404
+    assert made.state == "ended"
 
 
 # Where there is no freezer.

@@ -57,7 +57,7 @@ def test_its_lifetime_begins_all_the_same(world):
     world.fail(*(f"{op} 0 unavailable {box.id}" for op in ("dial", "look")
                  for box in (idle, control)))
     world.restart()
-    wait_until(lambda: world.rest.get(idle.path).status == 404, 60, lambda: f"{idle.view}")
+    wait_until(lambda: idle.state == "ended", 60, lambda: f"{idle.view}")
     assert control.state == "running"
     world.fail()
     wait_until(lambda: control.post("execs", {"cmd": ["true"]}, wait="true").status == 200, 30,

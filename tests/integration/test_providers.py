@@ -216,7 +216,7 @@ def test_a_deadline_that_passes_while_it_is_made_again(world):
     world.fail(f"create 2500 ok {box.id}")
     os.kill(agent_pid(world, box), signal.SIGKILL)
     wait_until(lambda: box.state == "creating", 30, lambda: f"nobody noticed: {box.view}")
-    wait_until(lambda: world.rest.get(f"/api/sandboxes/{box.id}").status == 404, 15,
+    wait_until(lambda: box.state == "ended", 15,
                lambda: f"it lives on: {box.view}")
 
 
@@ -302,7 +302,7 @@ def test_a_destruction_is_tried_again_until_it_is_done(world):
     assert box.destroy() == 503
     assert "could not be removed" in box.view["cause"]
     world.fail()
-    wait_until(lambda: world.rest.get(box.path).status == 404, 60, lambda: f"it is {box.view}")
+    wait_until(lambda: box.state == "ended", 60, lambda: f"it is {box.view}")
     assert not (world.daemon.state / "fake" / box.id).exists()
     assert 'atoll_removals_retried_total{provider="fake"}' in world.rest.get("/metrics").body.decode()
 
@@ -314,7 +314,7 @@ def test_a_destruction_is_tried_again_by_the_next_daemon(world):
     world.restart()
     wait_until(lambda: box.state == "failed", 60, lambda: f"it is {box.view}")
     world.fail()
-    wait_until(lambda: world.rest.get(box.path).status == 404, 60, lambda: f"it is {box.view}")
+    wait_until(lambda: box.state == "ended", 60, lambda: f"it is {box.view}")
     assert not (world.daemon.state / "fake" / box.id).exists()
 
 

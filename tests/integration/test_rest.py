@@ -156,7 +156,7 @@ def test_life_of_a_sandbox(rest):
     assert rest.get(box).json["id"] == found["id"]
     assert run(rest, box, "sh", "-c", "echo $GREETING")["stdout"] == "hello\n"
     assert rest.delete(box).status == 204
-    assert rest.get(box).status == 404
+    assert rest.get(box).json["state"] == "ended"
     assert rest.delete(box).status == 404
 
 
@@ -450,7 +450,7 @@ def test_run_in_one_request(rest):
     assert answer.status == 200
     assert answer.json["stdout"] == "user\ndata\nvariable\n"
     assert answer.json["result"]["exit_code"] == 0
-    assert rest.get(f"/api/sandboxes/{answer.json['sandbox_id']}").status == 404
+    assert rest.get(f"/api/sandboxes/{answer.json['sandbox_id']}").json["state"] == "ended"
     assert boxes(rest) == before
 
 

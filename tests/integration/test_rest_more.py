@@ -213,7 +213,7 @@ def test_timeout_can_be_changed(rest):
     never = rest.post(f"{box}/timeout", {"seconds": 0}).json
     assert never["expires_at"] is None and never["limits"]["timeoutSeconds"] == 0
     rest.post(f"{box}/timeout", {"seconds": 1})
-    eventually(lambda: rest.get(box).status == 404)
+    eventually(lambda: rest.get(box).json["state"] == "ended")
 
 
 @pytest.mark.parametrize("body", [{}, {"seconds": -1}, {"seconds": "5"}, {"minutes": 5}])

@@ -70,22 +70,22 @@ def test_life(rest):
     assert made.id in [s["session_id"] for s in rest.get("/api/sessions").json["sessions"]]
     assert rest.get(f"/api/sandboxes/{view['sandbox_id']}").status == 200
     assert made.end() == 204
-    assert rest.get(made.path).status == 404
-    assert rest.get(f"/api/sandboxes/{view['sandbox_id']}").status == 404
+    assert rest.get(made.path).json["state"] == "ended"
+    assert rest.get(f"/api/sandboxes/{view['sandbox_id']}").json["state"] == "ended"
     assert rest.delete(made.path).status == 404
 
 
 def test_ends_with_its_sandbox(rest):
     made = Session(rest, environment="Bash")
     assert rest.delete(f"/api/sandboxes/{made.view['sandbox_id']}").status == 204
-    assert rest.get(made.path).status == 404
+    assert rest.get(made.path).json["end"] == "request"
     assert rest.post(f"{made.path}/execute", {"code": "true"}).status == 404
     assert made.id not in [s["session_id"] for s in rest.get("/api/sessions").json["sessions"]]
 
 
 def test_ends_at_its_time_limit(rest):
     made = Session(rest, environment="Bash", limits={"timeoutSeconds": 1})
-    wait_until(lambda: rest.get(made.path).status == 404, 30, lambda: "the session lives on")
+    wait_until(lambda: rest.get(made.path).json["state"] == "ended", 30, lambda: "the session lives on")
 
 
 def test_files_at_creation(rest):

@@ -112,6 +112,10 @@ class Census:
                 n = store.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
                 if n > most:
                     yield f"{n} rows of {table}"
+            records = {row[0] for row in store.execute("SELECT id FROM ended")}
+            yield from (f"file ended/{path.name} of no record"
+                        for path in (self.state / "ended").iterdir()
+                        if path.name.partition("-")[0] not in records)
             verdict = store.execute("PRAGMA integrity_check").fetchone()[0]
             if verdict != "ok":
                 yield f"the store is damaged: {verdict}"

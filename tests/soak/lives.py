@@ -160,7 +160,7 @@ def with_deadline(client, chance):
     if done.status != 200 or done.json["result"]["kind"] != "killed_by":
         explained(client, mark, f"at the deadline: {done.status} {done.body[:300]}")
     deadline = time.monotonic() + 60
-    while client.sure("GET", path).status != 404:
+    while client.sure("GET", f"{path}?ended=false").status != 404:
         if time.monotonic() > deadline:
             client.ground.ledger.finding(f"{path} is there long after its deadline")
             return

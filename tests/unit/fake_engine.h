@@ -510,6 +510,18 @@ int atoll_ended_execs(struct atoll_engine *engine, const char *sandbox_id,
     return 0;
 }
 
+int atoll_ended_exec_open(struct atoll_engine *engine, const char *sandbox_id, const char *exec_id,
+                          struct atoll_exec **ret, struct atoll_error *err)
+{
+    (void)engine, (void)sandbox_id, (void)ret;
+    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "no command %s is kept", exec_id);
+}
+
+void atoll_ended_exec_close(struct atoll_exec *exec)
+{
+    (void)exec;
+}
+
 struct atoll_exec *atoll_sandbox_find_exec(struct atoll_sandbox *sandbox, const char *exec_id)
 {
     for (int i = 0; i < FAKE_MAX; i++)

@@ -249,15 +249,26 @@ static void an_ended_sandbox_leaves_a_record(void **state)
     assert_int_equal(execs, 0); /* they are not commands of a living sandbox */
 }
 
+static void count_gone(void *arg, const char *id)
+{
+    assert_non_null(id);
+    ++*(size_t *)arg;
+}
+
 static void prune_all(struct fixture *f, int64_t before, uint64_t count, uint64_t bytes)
 {
     const struct atoll_store_ended_sum most = {count, bytes};
+    struct atoll_store_ended_sum was, is;
     struct atoll_error err;
+    size_t gone = 0;
     int r;
 
-    while ((r = atoll_store_prune_ended(f->store, before, &most, &err)) > 0)
+    assert_int_equal(atoll_store_sum_ended(f->store, &was, &err), 0);
+    while ((r = atoll_store_prune_ended(f->store, before, &most, count_gone, &gone, &err)) > 0)
         ;
     assert_int_equal(r, 0);
+    assert_int_equal(atoll_store_sum_ended(f->store, &is, &err), 0);
+    assert_int_equal(gone, was.count - is.count);
 }
 
 static void records_are_removed_by_age_number_and_size(void **state)

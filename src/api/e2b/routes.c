@@ -31,8 +31,6 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/refreshes",           WRITE, JSON, atoll_e2b_refresh, NULL},
     {ATOLL_PUT,    BOX "/network",             WRITE, JSON, atoll_e2b_set_network, NULL},
     {ATOLL_GET,    BOX "/metrics",             READ,  NONE, atoll_e2b_metrics, NULL},
-    {ATOLL_GET,    BOX "/logs",                READ,  NONE, atoll_e2b_logs_v1, NULL},
-    {ATOLL_GET,    "/v2" BOX "/logs",          READ,  NONE, atoll_e2b_logs, NULL},
     {ATOLL_POST,   BOX "/fork",                WRITE, NONE, atoll_e2b_unsupported, NULL},
     {ATOLL_POST,   BOX "/snapshots",           WRITE, NONE, atoll_e2b_unsupported, NULL},
     {ATOLL_GET,    "/snapshots",               READ,  NONE, atoll_e2b_snapshots, NULL},
@@ -64,6 +62,11 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   "/secrets/{name}",          WRITE, NONE, atoll_e2b_unsupported, NULL},
     {ATOLL_DELETE, "/secrets/{name}",          WRITE, NONE, atoll_e2b_unsupported, NULL},
 };
+/* Those of ended sandboxes as well. */
+static const struct atoll_route log_rows[] = {
+    {ATOLL_GET,    BOX "/logs",                READ,  NONE, atoll_e2b_logs_v1, NULL},
+    {ATOLL_GET,    "/v2" BOX "/logs",          READ,  NONE, atoll_e2b_logs, NULL},
+};
 /* clang-format on */
 
 static bool is_template(const char *text)
@@ -84,7 +87,12 @@ static const struct atoll_protocol protocol = {.fail = atoll_e2b_fail, .takes_sl
 
 static const struct atoll_routes routes = {rows, ATOLL_ARRAY_LEN(rows), &protocol, params,
                                            ATOLL_ARRAY_LEN(params)};
-static const struct atoll_routes *const tables[] = {&routes, NULL};
+static const struct atoll_protocol log_protocol = {.fail = atoll_e2b_fail,
+                                                   .takes_slashes = true,
+                                                   .shows_ended = true};
+static const struct atoll_routes log_routes = {log_rows, ATOLL_ARRAY_LEN(log_rows), &log_protocol,
+                                               params, ATOLL_ARRAY_LEN(params)};
+static const struct atoll_routes *const tables[] = {&routes, &log_routes, NULL};
 
 /* Clients derive these names from a domain. */
 static const char *const hosts[] = {"api", "sandbox", NULL};

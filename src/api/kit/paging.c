@@ -65,3 +65,22 @@ void atoll_page_write(struct atoll_json_out *out, int64_t created_unix_ms, const
     (void)snprintf(text, sizeof(text), "%lld-%s", (long long)created_unix_ms, id);
     atoll_json_text(out, "next_cursor", text);
 }
+
+bool atoll_page_admit(struct atoll_page_out *p, int64_t created_unix_ms, const char *id)
+{
+    if (p->more || !atoll_page_has(&p->page, created_unix_ms, id))
+        return false;
+    p->more = p->page.limit && p->shown == p->page.limit;
+    if (p->more)
+        return false;
+    p->shown++;
+    p->last_unix_ms = created_unix_ms;
+    (void)snprintf(p->last_id, sizeof(p->last_id), "%s", id);
+    return true;
+}
+
+void atoll_page_end(const struct atoll_page_out *p, struct atoll_json_out *out)
+{
+    if (p->more)
+        atoll_page_write(out, p->last_unix_ms, p->last_id);
+}

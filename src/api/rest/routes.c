@@ -51,7 +51,7 @@ static const struct atoll_route rows[] = {
      "cols, rows, user, cwd, command, exec, from"},
     {ATOLL_GET,    EXEC,                   READ,  NONE,   atoll_rest_exec_get, "ended"},
     {ATOLL_GET,    EXEC "/output",         READ,  NONE,   atoll_rest_exec_output,
-     "stdout, stderr, follow"},
+     "stdout, stderr, follow, ended"},
     {ATOLL_POST,   EXEC "/stdin",          WRITE, STREAM, atoll_rest_exec_stdin, "close"},
     {ATOLL_POST,   EXEC "/signal",         WRITE, JSON,   atoll_rest_exec_signal, ""},
     {ATOLL_POST,   EXEC "/resize",         WRITE, JSON,   atoll_rest_exec_resize, ""},
@@ -113,7 +113,7 @@ static const struct atoll_route rows[] = {
 
     {ATOLL_POST,   "/api/sessions",        WRITE, FILES,  atoll_rest_session_create, ""},
     {ATOLL_GET,    "/api/sessions",        READ,  NONE,   atoll_rest_session_list,
-     "limit, cursor, all"},
+     "state, limit, cursor, all"},
     {ATOLL_GET,    SESSION,                READ,  NONE,   atoll_rest_session_get, "ended"},
     {ATOLL_DELETE, SESSION,                WRITE, NONE,   atoll_rest_session_destroy,
      "artifacts, sandbox_id"},

@@ -98,8 +98,12 @@ static void exec_drop(struct atoll_exec *x)
 
 bool atoll_exec_drop_some(struct atoll_sandbox *s, size_t most)
 {
-    for (; most > 0 && !atoll_list_empty(&s->exec_list); most--)
-        exec_drop(ATOLL_CONTAINER_OF(s->exec_list.next, struct atoll_exec, node));
+    for (; most > 0 && !atoll_list_empty(&s->exec_list); most--) {
+        struct atoll_exec *x = ATOLL_CONTAINER_OF(s->exec_list.next, struct atoll_exec, node);
+        if (s->life.recorded && x->started_unix_ms >= s->life.execs_from_unix_ms)
+            atoll_ended_output_keep(x);
+        exec_drop(x);
+    }
     return !atoll_list_empty(&s->exec_list);
 }
 

@@ -129,7 +129,8 @@ void atoll_journals_charge(struct atoll_exec *x)
 
     x->engine->journals.memory += memory - x->charge.memory;
     x->charge.memory = memory;
-    charge_disk(x, (file + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES);
+    /* A kept one is counted with the output of ended sandboxes; ended_output.c. */
+    charge_disk(x, x->kept ? 0 : (file + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES);
     if (x->ended && x->charge.owner && !x->charge.listed) {
         atoll_list_push_back(&x->charge.owner->ended, &x->charge.node);
         x->charge.listed = true;

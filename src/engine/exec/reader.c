@@ -67,7 +67,7 @@ int atoll_reader_open(struct atoll_exec *exec, uint64_t stdout_offset, uint64_t 
     atoll_list_push_back(&exec->readers, &reader->node);
     /* Output that exists already does not cause a wake-up by itself. */
     if (exec->ended || exec->journal.size > 0)
-        atoll_timer_set(&reader->first, exec->sandbox->engine->loop, 0, wake, reader);
+        atoll_timer_set(&reader->first, exec->engine->loop, 0, wake, reader);
     *ret = reader;
     return 0;
 }

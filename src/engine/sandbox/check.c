@@ -21,6 +21,7 @@ void atoll_engine_disk(const struct atoll_engine *engine, struct atoll_disk_view
     atoll_journals_view(engine, ret);
     atoll_artifacts_sizes(engine->artifacts, &ret->artifact_bytes, &ret->artifact_max_bytes);
     atoll_ended_sum(engine, ret);
+    atoll_ended_output_view(engine, ret);
     atoll_store_sizes(engine->config.store, &ret->store_bytes, &ret->log_bytes);
 }
 

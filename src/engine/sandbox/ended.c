@@ -13,6 +13,11 @@
 
 /* Removal. */
 
+static void record_gone(void *arg, const char *id)
+{
+    atoll_ended_output_drop(arg, id);
+}
+
 static void prune(void *arg)
 {
     struct atoll_engine *engine = arg;
@@ -20,11 +25,12 @@ static void prune(void *arg)
     int64_t days = engine->config.ended_days;
     int64_t before = days ? atoll_clock_unix_ms() - days * DAY_MS : INT64_MIN;
     struct atoll_error err;
-    int r = atoll_store_prune_ended(engine->config.store, before, &most, &err);
+    int r = atoll_store_prune_ended(engine->config.store, before, &most, record_gone, engine, &err);
 
     if (r < 0)
         atoll_log(ATOLL_LOG_ERROR, "records of ended sandboxes not removed", "error", err.text,
                   NULL);
+    atoll_ended_output_expire(engine);
     engine->ended_added = 0;
     atoll_timer_set(&engine->ended_prune, engine->loop, r > 0 ? 0 : LOOK_MS, prune, engine);
 }

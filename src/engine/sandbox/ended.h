@@ -4,9 +4,9 @@
 
 /*
  * Records of ended sandboxes: what they were, how they ended, and their newest commands with their
- * results. Output is not kept. A record is made when a sandbox that once ran is destroyed, and is
+ * results and output. A record is made when a sandbox that once ran is destroyed, and is
  * removed when it is too old or when there are too many: then the oldest record of the tenant that
- * has the most. A name or the beginning of an id does not find a record.
+ * has the most. Output may be removed before that (engine/exec/ended_output.c). A name or the beginning of an id does not find a record.
  *
  * Thread: the loop's. Blocking: as store/ended.h.
  */
@@ -31,3 +31,8 @@ int atoll_ended_each(struct atoll_engine *engine, const char *tenant, int64_t af
 int atoll_ended_execs(struct atoll_engine *engine, const char *sandbox_id,
                       void (*fn)(void *arg, const struct atoll_exec_view *view), void *arg,
                       struct atoll_error *err) ATOLL_MUST_CHECK;
+/* One of them, with its output, for atoll_reader_open() and atoll_exec_get(). Readers may outlive
+ * the close. NOT_FOUND. */
+int atoll_ended_exec_open(struct atoll_engine *engine, const char *sandbox_id, const char *exec_id,
+                          struct atoll_exec **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
+void atoll_ended_exec_close(struct atoll_exec *exec);

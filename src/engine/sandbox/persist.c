@@ -79,7 +79,8 @@ int atoll_persist_drop(struct atoll_sandbox *s, bool *ret_more, struct atoll_err
                                            is_kept ? &end : NULL, s->life.execs_from_unix_ms, err)
                 : 0;
 
-    if (r >= 0 && is_kept)
+    s->life.recorded = r >= 0 && is_kept;
+    if (s->life.recorded)
         atoll_ended_added(s->engine);
     *ret_more = r > 0;
     s->stored = s->stored && r < 0;

@@ -170,7 +170,7 @@ static int load_exec(void *arg, const struct atoll_store_exec *row, struct atoll
     return s ? atoll_exec_restore(s, row, err) : 0;
 }
 
-/* Removes journals of execs that have no record. */
+/* Journals of other execs belong to ended sandboxes, or to no sandbox. */
 static void sweep_journals(struct atoll_engine *engine)
 {
     int fd = openat(engine->journal_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -187,10 +187,11 @@ static void sweep_journals(struct atoll_engine *engine)
             memcpy(id, entry->d_name, ATOLL_ID_LEN);
         s = atoll_map_get(&engine->sandboxes, id);
         if (!s || !atoll_map_get(&s->execs, entry->d_name + ATOLL_ID_LEN + 1))
-            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+            atoll_ended_output_rescue(engine, entry->d_name);
     }
     if (dir)
         (void)closedir(dir);
+    atoll_ended_output_load(engine);
 }
 
 /* Adoption. */

@@ -173,7 +173,9 @@ static int choose_victims(struct atoll_store *store, int64_t before_unix_ms,
 }
 
 int atoll_store_prune_ended(struct atoll_store *store, int64_t before_unix_ms,
-                            const struct atoll_store_ended_sum *most, struct atoll_error *err)
+                            const struct atoll_store_ended_sum *most,
+                            void (*gone)(void *arg, const char *id), void *arg,
+                            struct atoll_error *err)
 {
     static const char drop_execs[] = "DELETE FROM execs WHERE sandbox_id = ?";
     static const char drop_row[] = "DELETE FROM ended WHERE id = ?";
@@ -192,5 +194,7 @@ int atoll_store_prune_ended(struct atoll_store *store, int64_t before_unix_ms,
             r = atoll_db_run_with(db, drop_row, victims.ids[i], NULL, err);
     }
     r = atoll_db_end(db, r, err);
+    for (size_t i = 0; r >= 0 && i < victims.count; i++)
+        gone(arg, victims.ids[i]);
     return r < 0 ? r : 1;
 }

@@ -165,7 +165,7 @@ def test_one_that_ends_by_itself_is_reported_as_what_it_is(place):
 
 def test_it_ends_at_its_deadline(place):
     box = place.create(limits={"timeoutSeconds": 2})
-    wait_until(lambda: place.rest.get(box.path).status == 404, 30, lambda: "it lives on")
+    wait_until(lambda: box.state == "ended", 30, lambda: "it lives on")
     assert place.leftovers(box.id) == []
 
 
@@ -174,7 +174,7 @@ def test_destroy_leaves_nothing(place):
     box.detach("trap '' TERM INT; (setsid sleep 1000 &) ; sleep 1000")
     box.out("mkdir -p deep/er; echo x > deep/er/file")
     assert box.destroy() == 204
-    assert place.rest.get(box.path).status == 404
+    assert box.state == "ended"
     assert box.destroy() == 404
     assert place.leftovers(box.id) == []
 

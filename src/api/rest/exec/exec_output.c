@@ -11,6 +11,7 @@
 #include "api/rest/rest_internal.h"
 #include "api/rest/views.h"
 #include "base/text.h"
+#include "engine/sandbox/ended.h"
 
 #define KEEP_ALIVE_MS 15000
 struct output {
@@ -208,12 +209,22 @@ static int take_last_event(const struct atoll_api_call *call, uint64_t *from,
                       text);
 }
 
+static int find_exec(const struct atoll_api_call *call, struct atoll_exec **ret,
+                     struct atoll_error *err)
+{
+    if (call->ended)
+        return atoll_ended_exec_open(call->engine, call->params.id, call->params.exec, ret, err);
+    *ret = atoll_rest_find_exec(call->engine, call->params.id, call->params.exec, err);
+    return *ret ? 0 : -ENOENT;
+}
+
 void atoll_rest_exec_output(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                             size_t n ATOLL_UNUSED)
 {
+    const bool is_ended = call->ended; /* the call may be gone after the send */
     struct atoll_exec_output options = {0};
     struct atoll_error error;
-    struct atoll_exec *exec;
+    struct atoll_exec *exec = NULL;
     int r = atoll_api_query_flag(call, "follow", &options.follow, &error);
 
     if (r == 0)
@@ -222,10 +233,13 @@ void atoll_rest_exec_output(struct atoll_api_call *call, const uint8_t *body ATO
         r = atoll_api_query_u64(call, "stdout", 0, INT64_MAX, &options.from[0], &error);
     if (r == 0)
         r = atoll_api_query_u64(call, "stderr", 0, INT64_MAX, &options.from[1], &error);
-    exec = r < 0 ? NULL
-                 : atoll_rest_find_exec(call->engine, call->params.id, call->params.exec, &error);
-    if (exec)
-        atoll_exec_output_send(call, exec, &options);
-    else
+    if (r == 0)
+        r = find_exec(call, &exec, &error);
+    if (r < 0) {
         atoll_api_fail(call, &error);
+        return;
+    }
+    atoll_exec_output_send(call, exec, &options);
+    if (is_ended)
+        atoll_ended_exec_close(exec);
 }

@@ -107,7 +107,7 @@ static int take_id(const struct atoll_api_call *call, const char *name, const ch
 
 struct filter {
     const char *sandbox, *session; /* NULL: any */
-    struct atoll_page page;
+    struct atoll_page_out page;
 };
 
 static int take_filter(struct atoll_api_call *call, struct filter *f, struct atoll_error *err)
@@ -118,7 +118,7 @@ static int take_filter(struct atoll_api_call *call, struct filter *f, struct ato
         r = take_id(call, "sandbox", &f->sandbox, err);
     if (r == 0)
         r = take_id(call, "session", &f->session, err);
-    return r < 0 ? r : atoll_page_take(call, &f->page, err);
+    return r < 0 ? r : atoll_page_take(call, &f->page.page, err);
 }
 
 static bool passes(const struct atoll_api_call *call, const struct filter *f,
@@ -126,18 +126,15 @@ static bool passes(const struct atoll_api_call *call, const struct filter *f,
 {
     return atoll_api_sees(call, view->owner) &&
            (!f->sandbox || strcmp(f->sandbox, view->sandbox_id) == 0) &&
-           (!f->session || strcmp(f->session, view->session_id) == 0) &&
-           atoll_page_has(&f->page, view->created_unix_ms, view->sandbox_id);
+           (!f->session || strcmp(f->session, view->session_id) == 0);
 }
 
 static void list_sets(struct atoll_api_call *call, const uint8_t *body ATOLL_UNUSED,
                       size_t n ATOLL_UNUSED)
 {
     struct filter filter = {0};
-    struct atoll_artifacts_view view, last = {0};
+    struct atoll_artifacts_view view;
     const void *pos = NULL;
-    size_t shown = 0;
-    bool more = false;
     struct atoll_error error;
     struct atoll_buf buf;
     struct atoll_json_out out;
@@ -149,21 +146,16 @@ static void list_sets(struct atoll_api_call *call, const uint8_t *body ATOLL_UNU
     atoll_api_reply_init(&buf, &out);
     atoll_json_open(&out, NULL, '{');
     atoll_json_open(&out, "artifacts", '[');
-    while (!more && atoll_artifacts_next(call->engine, &pos, &view)) {
-        if (!passes(call, &filter, &view))
+    while (!filter.page.more && atoll_artifacts_next(call->engine, &pos, &view)) {
+        if (!passes(call, &filter, &view) ||
+            !atoll_page_admit(&filter.page, view.created_unix_ms, view.sandbox_id))
             continue;
-        more = filter.page.limit && shown == filter.page.limit;
-        if (more)
-            break;
         atoll_json_open(&out, NULL, '{');
         view_set(&out, &view);
         atoll_json_close(&out, '}');
-        last = view;
-        shown++;
     }
     atoll_json_close(&out, ']');
-    if (more)
-        atoll_page_write(&out, last.created_unix_ms, last.sandbox_id);
+    atoll_page_end(&filter.page, &out);
     atoll_json_close(&out, '}');
     atoll_api_reply(call, 200, &out);
 }

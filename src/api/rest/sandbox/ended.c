@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include "api/kit/paging.h"
 #include "api/rest/views.h"
 #include "engine/provider/providers.h"
 
@@ -46,7 +45,7 @@ void atoll_rest_ended_view(struct atoll_json_out *out, const char *key,
     atoll_json_close(out, '}');
 }
 
-static void view_session(struct atoll_json_out *out, const struct atoll_store_ended *row)
+void atoll_rest_ended_session_view(struct atoll_json_out *out, const struct atoll_store_ended *row)
 {
     atoll_json_open(out, NULL, '{');
     atoll_json_text(out, "session_id", row->session_id);
@@ -66,11 +65,8 @@ struct reply {
     struct atoll_buf buf;
     struct atoll_json_out out;
     bool as_session;
-    struct atoll_page page; /* of the list of commands */
-    uint64_t shown;
-    bool more;
-    int64_t last_unix_ms;
-    char last_id[33];
+    struct atoll_page_out page; /* of the list of commands */
+    bool found;
 };
 
 static void begin(struct reply *reply, struct atoll_api_call *call)
@@ -95,7 +91,7 @@ static int show_record(void *arg, const struct atoll_store_ended *row, struct at
 
     (void)err;
     if (reply->as_session)
-        view_session(&reply->out, row);
+        atoll_rest_ended_session_view(&reply->out, row);
     else
         atoll_rest_ended_view(&reply->out, NULL, row);
     return 0;
@@ -125,21 +121,59 @@ void atoll_rest_ended_session(struct atoll_api_call *call)
     reply_record(call, true);
 }
 
+/* Lists. The position of a cursor is the number of the record. */
+
+#define LIST_STEP 500 /* records examined per page, so that a page may be short */
+
+static int list_one(void *arg, const struct atoll_store_ended *row, struct atoll_error *err)
+{
+    struct atoll_rest_ended_list *l = arg;
+
+    (void)err;
+    l->page.shown++;
+    l->page.last_unix_ms = row->number;
+    (void)snprintf(l->page.last_id, sizeof(l->page.last_id), "%s", row->id);
+    l->show(l->arg, row);
+    return 0;
+}
+
+int atoll_rest_ended_list(struct atoll_api_call *call, struct atoll_rest_ended_list *l,
+                          struct atoll_error *err)
+{
+    const struct atoll_page *page = &l->page.page;
+    const uint64_t most = page->limit ? ATOLL_MIN(page->limit, (uint64_t)LIST_STEP) : LIST_STEP;
+    int r =
+        atoll_ended_each(call->engine, atoll_api_list_tenant(call),
+                         page->has_cursor ? page->after_ms : 0, (uint32_t)most, list_one, l, err);
+
+    l->page.more = l->page.shown == most;
+    return r;
+}
+
+int atoll_rest_state_take(const struct atoll_api_call *call, const char **ret,
+                          struct atoll_error *err)
+{
+    const char *state = atoll_http_query(call->req, "state");
+    bool known = !state || strcmp(state, ATOLL_REST_STATE_ENDED) == 0;
+
+    for (int i = ATOLL_SANDBOX_CREATING; i < ATOLL_SANDBOX_STATES; i++)
+        known = known || strcmp(state, atoll_sandbox_state_name((enum atoll_sandbox_state)i)) == 0;
+    *ret = state;
+    return known ? 0
+                 : atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                              "?state= must be creating, running, stopping, failed, paused, "
+                              "stopped, unreachable or ended (got \"%.48s\")",
+                              state);
+}
+
 /* Commands. */
 
 static void show_exec(void *arg, const struct atoll_exec_view *view)
 {
     struct reply *reply = arg;
 
-    if (!atoll_page_has(&reply->page, view->started_unix_ms, view->id))
-        return;
-    reply->more = reply->page.limit && reply->shown == reply->page.limit;
-    if (reply->more)
-        return;
-    atoll_view_exec_of(&reply->out, NULL, view);
-    reply->shown++;
-    reply->last_unix_ms = view->started_unix_ms;
-    (void)snprintf(reply->last_id, sizeof(reply->last_id), "%s", view->id);
+    if (atoll_page_admit(&reply->page, view->started_unix_ms, view->id))
+        atoll_view_exec_of(&reply->out, NULL, view);
 }
 
 void atoll_rest_ended_execs(struct atoll_api_call *call)
@@ -147,7 +181,7 @@ void atoll_rest_ended_execs(struct atoll_api_call *call)
     struct reply reply = {0};
     struct atoll_error error;
 
-    if (atoll_page_take(call, &reply.page, &error) < 0) {
+    if (atoll_page_take(call, &reply.page.page, &error) < 0) {
         atoll_api_fail(call, &error);
         return;
     }
@@ -159,8 +193,7 @@ void atoll_rest_ended_execs(struct atoll_api_call *call)
         return;
     }
     atoll_json_close(&reply.out, ']');
-    if (reply.more)
-        atoll_page_write(&reply.out, reply.last_unix_ms, reply.last_id);
+    atoll_page_end(&reply.page, &reply.out);
     atoll_json_close(&reply.out, '}');
     finish(&reply, NULL);
 }
@@ -172,7 +205,7 @@ static void show_if_asked(void *arg, const struct atoll_exec_view *view)
     if (strcmp(view->id, reply->call->params.exec) != 0)
         return;
     atoll_view_exec_of(&reply->out, NULL, view);
-    reply->shown++;
+    reply->found = true;
 }
 
 void atoll_rest_ended_exec(struct atoll_api_call *call)
@@ -183,7 +216,7 @@ void atoll_rest_ended_exec(struct atoll_api_call *call)
 
     begin(&reply, call);
     r = atoll_ended_execs(call->engine, call->params.id, show_if_asked, &reply, &error);
-    if (r == 0 && reply.shown == 0)
+    if (r == 0 && !reply.found)
         r = atoll_fail(&error, ATOLL_ERR_NOT_FOUND, ENOENT, "no command %s of sandbox %s is kept",
                        call->params.exec, call->params.id);
     finish(&reply, r < 0 ? &error : NULL);

@@ -3,7 +3,6 @@
  */
 #include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 #include "api/kit/paging.h"
 #include "api/rest/rest_internal.h"
@@ -24,25 +23,7 @@ struct filter {
     } pairs[PAIRS_MAX]; /* of the metadata; all must match */
     size_t pair_count;
     char pair_text[PAIR_BYTES_MAX];
-    struct atoll_page page;
 };
-
-static int take_state(struct filter *f, const char *state, struct atoll_error *err)
-{
-    if (!state)
-        return 0;
-    if (strcmp(state, ATOLL_REST_STATE_ENDED) == 0)
-        f->state = state;
-    for (int i = ATOLL_SANDBOX_CREATING; i < ATOLL_SANDBOX_STATES; i++)
-        if (strcmp(state, atoll_sandbox_state_name((enum atoll_sandbox_state)i)) == 0)
-            f->state = state;
-    return f->state
-               ? 0
-               : atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                            "?state= must be creating, running, stopping, failed, paused, stopped, "
-                            "unreachable or ended (got \"%.48s\")",
-                            state);
-}
 
 /* key=value pairs joined by '&' (which the client has percent-encoded). */
 static int take_metadata(struct filter *f, const char *text, struct atoll_error *err)
@@ -67,14 +48,15 @@ static int take_metadata(struct filter *f, const char *text, struct atoll_error 
     return 0;
 }
 
-static int take_filter(const struct atoll_api_call *call, struct filter *f, struct atoll_error *err)
+static int take_filter(const struct atoll_api_call *call, struct filter *f, struct atoll_page *page,
+                       struct atoll_error *err)
 {
-    int r = take_state(f, atoll_http_query(call->req, "state"), err);
+    int r = atoll_rest_state_take(call, &f->state, err);
 
     f->template_name = atoll_http_query(call->req, "template");
     if (r == 0)
         r = take_metadata(f, atoll_http_query(call->req, "metadata"), err);
-    return r < 0 ? r : atoll_page_take(call, &f->page, err);
+    return r < 0 ? r : atoll_page_take(call, page, err);
 }
 
 static bool has_pairs(const struct filter *f, const char *metadata_json)
@@ -106,11 +88,7 @@ struct list {
     struct filter filter;
     struct atoll_buf buf;
     struct atoll_json_out out;
-    uint64_t shown;
-    uint32_t examined; /* records of ended sandboxes */
-    bool more;         /* more than fit on the page */
-    int64_t last_unix_ms;
-    char last_id[ATOLL_ID_LEN + 1];
+    struct atoll_page_out page;
 };
 
 static bool show(void *arg, struct atoll_sandbox *sandbox)
@@ -119,17 +97,9 @@ static bool show(void *arg, struct atoll_sandbox *sandbox)
     struct atoll_sandbox_view view;
 
     atoll_sandbox_get(sandbox, &view);
-    if (!passes(&l->filter, &view))
-        return true;
-    if (l->filter.page.limit && l->shown == l->filter.page.limit) {
-        l->more = true;
-        return false;
-    }
-    atoll_view_sandbox(&l->out, NULL, sandbox);
-    l->shown++;
-    l->last_unix_ms = view.created_unix_ms;
-    (void)snprintf(l->last_id, sizeof(l->last_id), "%s", view.id);
-    return true;
+    if (passes(&l->filter, &view) && atoll_page_admit(&l->page, view.created_unix_ms, view.id))
+        atoll_view_sandbox(&l->out, NULL, sandbox);
+    return !l->page.more;
 }
 
 static void finish(void *arg)
@@ -137,47 +107,34 @@ static void finish(void *arg)
     struct list *l = arg;
 
     atoll_json_close(&l->out, ']');
-    if (l->more)
-        atoll_page_write(&l->out, l->last_unix_ms, l->last_id);
+    atoll_page_end(&l->page, &l->out);
     atoll_json_close(&l->out, '}');
     atoll_api_reply(l->call, 200, &l->out);
     free(l);
 }
 
-/* Records of ended sandboxes. The position of a cursor is their number. */
-
-#define ENDED_STEP 500 /* records examined per page, so that a page may be short */
-
-static int show_ended(void *arg, const struct atoll_store_ended *row, struct atoll_error *err)
+static void show_ended(void *arg, const struct atoll_store_ended *row)
 {
     struct list *l = arg;
     const struct filter *f = &l->filter;
 
-    (void)err;
-    l->examined++;
-    l->last_unix_ms = row->number;
-    (void)snprintf(l->last_id, sizeof(l->last_id), "%s", row->id);
-    if ((f->template_name && strcmp(f->template_name, row->template_name) != 0) ||
-        !has_pairs(f, row->metadata_json))
-        return 0;
-    atoll_rest_ended_view(&l->out, NULL, row);
-    return 0;
+    if ((!f->template_name || strcmp(f->template_name, row->template_name) == 0) &&
+        has_pairs(f, row->metadata_json))
+        atoll_rest_ended_view(&l->out, NULL, row);
 }
 
 static void list_ended(struct list *l)
 {
-    const struct atoll_page *page = &l->filter.page;
-    const uint32_t most = page->limit ? (uint32_t)ATOLL_MIN(page->limit, ENDED_STEP) : ENDED_STEP;
+    struct atoll_rest_ended_list records = {.page = l->page, .show = show_ended, .arg = l};
     struct atoll_error error;
 
-    if (atoll_ended_each(l->call->engine, atoll_api_list_tenant(l->call),
-                         page->has_cursor ? page->after_ms : 0, most, show_ended, l, &error) < 0) {
+    if (atoll_rest_ended_list(l->call, &records, &error) < 0) {
         atoll_api_fail(l->call, &error);
         atoll_buf_done(&l->buf);
         free(l);
         return;
     }
-    l->more = l->examined == most;
+    l->page = records.page;
     finish(l);
 }
 
@@ -185,11 +142,11 @@ void atoll_rest_sandbox_list(struct atoll_api_call *call, const uint8_t *body AT
                              size_t n ATOLL_UNUSED)
 {
     struct list *l = atoll_api_alloc(sizeof(*l));
-    const struct atoll_page *page = &l->filter.page;
+    const struct atoll_page *page = &l->page.page;
     struct atoll_error error;
 
     l->call = call;
-    if (take_filter(call, &l->filter, &error) < 0) {
+    if (take_filter(call, &l->filter, &l->page.page, &error) < 0) {
         free(l);
         atoll_api_fail(call, &error);
         return;
