@@ -13,10 +13,22 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "engine/engine.h"
+#include "engine/provider/providers.h"
+#include "network/policy.h"
 
 #define FILE_MAX_BYTES (64 * 1024)
 
-enum kind { KIND_PATH, KIND_TEXT, KIND_COUNT, KIND_SIZE, KIND_WAIVE, KIND_LEVEL, KIND_FLAG };
+enum kind {
+    KIND_PATH,
+    KIND_TEXT,
+    KIND_COUNT,
+    KIND_SIZE,
+    KIND_WAIVE,
+    KIND_LEVEL,
+    KIND_FLAG,
+    KIND_MODES,
+    KIND_TARGETS
+};
 
 #define AT(member) offsetof(struct atoll_config, member)
 static const struct option {
@@ -24,7 +36,7 @@ static const struct option {
     const char *env;  /* NULL: none */
     enum kind kind;
     size_t offset;
-    uint64_t max;         /* largest COUNT; size of the array for PATH and TEXT */
+    uint64_t max;         /* largest COUNT; size of the array for texts */
     const char *fallback; /* default; NULL: the field stays as it is */
     const char *value, *help;
 } options[] = {
@@ -119,6 +131,16 @@ static const struct option {
     {"io-mbps", "ATOLL_IO_MBPS", KIND_COUNT, AT(io_mbps), 1048576, "0", "N",
      "default limit on the disk bandwidth of a sandbox, in MiB a second for reads\nand as many for "
      "writes; 0: unlimited (0)"},
+    {"network-max", "ATOLL_NETWORK_MAX", KIND_MODES, AT(network_max), 4096, "bridge", "LIST",
+     "widest network mode of sandboxes: none, isolated or bridge; for one tenant:\nTENANT=MODE, "
+     "such as bridge,guests=none (bridge)"},
+    {"network-deny", "ATOLL_NETWORK_DENY", KIND_TARGETS, AT(network_deny), 16384, NULL, "LIST",
+     "domains, addresses and ranges that no sandbox reaches, such as\n*.example.org,203.0.113.0/24:25 "
+     "(none)"},
+    {"network-internal", "ATOLL_NETWORK_INTERNAL", KIND_TARGETS, AT(network_internal), 16384, NULL,
+     "LIST",
+     "internal addresses that sandboxes may reach if their policy allows it:\nprivate ranges, this "
+     "host, such as 10.0.0.5:443 (none)"},
     {"waive", "ATOLL_WAIVE", KIND_WAIVE, AT(waived), 0, NULL, "LIST",
      "limits that every sandbox may lack if this host cannot enforce them:\nmemory,cpu,pids,disk,io or all "
      "(none)"},
@@ -323,6 +345,8 @@ static int store(struct atoll_config *config, const struct option *o, const char
                  const char *where, struct atoll_error *err)
 {
     void *into = (uint8_t *)config + o->offset;
+    enum atoll_network mode;
+    json_t *list;
     uint64_t number;
     char what[64];
 
@@ -342,6 +366,16 @@ static int store(struct atoll_config *config, const struct option *o, const char
         return atoll_text_size(text, into) < 0 ? refuse(err, where, text, "a size such as 64M") : 0;
     case KIND_WAIVE:
         return store_waived(into, text, where, err);
+    case KIND_MODES:
+        if (atoll_network_most(text, "", &mode) < 0)
+            return refuse(err, where, text,
+                          "none, isolated or bridge, and TENANT=MODE for single tenants");
+        return atoll_text_copy(into, o->max, text) < 0 ? refuse(err, where, text, "shorter") : 0;
+    case KIND_TARGETS:
+        if (atoll_network_list_parse(text, &list, err) < 0)
+            return atoll_wrap(err, "%s", where);
+        json_decref(list);
+        return atoll_text_copy(into, o->max, text) < 0 ? refuse(err, where, text, "shorter") : 0;
     case KIND_LEVEL:
         return atoll_log_parse_level(text, into) < 0
                    ? refuse(err, where, text, "error, warn, info or debug")

@@ -42,6 +42,8 @@ struct atoll_config {
     uint64_t ended_output_bytes;
     uint32_t waived;  /* ATOLL_LIMIT_* */
     uint32_t io_mbps; /* MiB a second; 0: no limit */
+    char network_max[4096];
+    char network_deny[16384], network_internal[16384];
     enum atoll_log_level log_level;
     bool help, version, list_routes;
 };

@@ -220,6 +220,9 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .waived = d->config.waived,
         .offload = true,
         .io_bytes = (uint64_t)d->config.io_mbps << 20,
+        .network_most = d->config.network_max,
+        .network_deny = d->config.network_deny,
+        .network_internal = d->config.network_internal,
         .kinds = &atoll_provider_choices,
     };
     char file[ATOLL_CONFIG_PATH_MAX], egress[ATOLL_CONFIG_PATH_MAX + 16];

@@ -35,6 +35,9 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
         strdup(engine->config.providers_file ? engine->config.providers_file : "");
     if (!engine->state_dir || !engine->host_json || !engine->providers_file)
         return atoll_fail_errno(err, ENOMEM, "engine");
+    r = atoll_operator_networks_open(&engine->operator_networks, &engine->config, err);
+    if (r < 0)
+        return r;
     engine->state_fd = open(engine->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (engine->state_fd < 0)
         return atoll_fail_errno(err, errno, "open the state directory");
@@ -134,6 +137,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     if (engine->state_fd >= 0)
         (void)close(engine->state_fd);
     engine->offload = atoll_offload_free(engine->offload);
+    atoll_operator_networks_close(&engine->operator_networks);
     free(engine->state_dir);
     free(engine->host_json);
     free(engine->providers_file);

@@ -94,6 +94,9 @@ struct atoll_engine_config {
     uint32_t waived;              /* limits the operator waives for every sandbox */
     uint64_t io_bytes;            /* default of limits.io_bytes; 0: no limit */
     const char *egress_program;   /* atoll-egress; NULL: sandboxes that need it cannot be made */
+    /* The operator's bound on networks, as in the options of the daemon: --network-max,
+     * --network-deny, --network-internal. Copied; NULL: none. */
+    const char *network_most, *network_deny, *network_internal;
     /* Worker threads read, write and close descriptors from sandboxes; false: the loop's thread
      * does, for tests. */
     bool offload;
@@ -148,6 +151,9 @@ void atoll_engine_usage(const struct atoll_engine *engine, const char *tenant,
 void atoll_engine_largest(const struct atoll_engine *engine, uint64_t ret_promised[static 3]);
 /* The number of queued requests of all tenants. */
 void atoll_engine_queue(const struct atoll_engine *engine, size_t *ret_creates, size_t *ret_execs);
+
+/* The widest network mode that sandboxes of the tenant may have (NULL: the operator's tenant). */
+enum atoll_network atoll_engine_network_most(const struct atoll_engine *engine, const char *tenant);
 
 /* --- sandboxes --- */
 

@@ -4,6 +4,7 @@
 #include "base/shares.h"
 #include "engine/engine.h"
 #include "engine/exec/journal.h"
+#include "engine/network/bound.h"
 #include "engine/provider/providers.h"
 #include "engine/provider/routing.h"
 #include "engine/sandbox/state.h"
@@ -136,6 +137,7 @@ struct atoll_engine {
     struct atoll_journals journals;
     struct atoll_networks *network; /* owned; network/ */
     struct atoll_ended_output ended_output;
+    struct atoll_operator_networks operator_networks;
     struct atoll_artifacts *artifacts; /* owned */
     struct atoll_events *events;       /* owned */
     struct atoll_timer reaper;  /* lifetime.c: the earliest time at which something may expire */

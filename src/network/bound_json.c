@@ -1,7 +1,30 @@
 /* The operator's bound as JSON: {"deny": [TARGET, …], "internal": [TARGET, …]}. */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include "network/policy_internal.h"
+
+int atoll_network_list_parse(const char *text, json_t **ret, struct atoll_error *err)
+{
+    static const char between[] = ", \t";
+    json_t *list = json_array();
+
+    for (text = text ? text : ""; *(text += strspn(text, between));
+         text += strcspn(text, between)) {
+        struct atoll_network_target target;
+        char word[ATOLL_NETWORK_TARGET_TEXT];
+
+        (void)snprintf(word, sizeof(word), "%.*s", (int)strcspn(text, between), text);
+        if (atoll_network_target_parse(word, &target, err) < 0) {
+            json_decref(list);
+            return -EINVAL;
+        }
+        atoll_network_target_done(&target);
+        (void)json_array_append_new(list, json_string(word));
+    }
+    *ret = list;
+    return 0;
+}
 
 static int check_list(const json_t *list, const char *name, struct atoll_error *err)
 {

@@ -129,6 +129,10 @@ int atoll_network_policy_parse(const json_t *json, struct atoll_network_policy *
 json_t *atoll_network_policy_json(const struct atoll_network_policy *policy);
 struct atoll_network_policy *atoll_network_policy_free(struct atoll_network_policy *policy);
 
+/* Targets of a text, separated by commas or blanks, as an array of JSON; the text may be NULL.
+ * INVALID_ARGUMENT as atoll_network_target_parse(). */
+int atoll_network_list_parse(const char *text, json_t **ret,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
 /* {"deny": [TARGET, …], "internal": [TARGET, …]}. As atoll_network_policy_parse(). */
 int atoll_network_bound_parse(const json_t *json, struct atoll_network_bound **ret,
                               struct atoll_error *err) ATOLL_MUST_CHECK;

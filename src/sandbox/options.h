@@ -44,6 +44,9 @@ struct atoll_options {
     const char *language;      /* language of the code that will run; NULL: unknown */
     const char *interpreter;   /* language whose interpreter may be started already; NULL: none */
     const char *session_id;    /* of the session it belongs to, or NULL */
+    /* The canonical policy of its network (network/policy.h); NULL: all that the mode permits. May
+     * contain secrets. */
+    const char *network_json;
     const char *metadata_json; /* an object whose values are strings, or NULL; shown to clients */
     /* Private data of the facade, which survives a restart and is not shown to clients; NULL: none.
      * Not for secrets: it is stored on disk. */

@@ -1147,13 +1147,22 @@ const char *atoll_health_name(enum atoll_health health)
 
 const char *atoll_network_name(enum atoll_network network)
 {
-    return network == ATOLL_NETWORK_NONE ? "none" : "bridge";
+    static const char *const names[] = {"none", "isolated", "bridge"};
+    return names[network];
 }
 
 int atoll_network_by_name(const char *name, enum atoll_network *ret)
 {
-    *ret = ATOLL_NETWORK_NONE;
-    return strcmp(name, "none") == 0 ? 0 : -EINVAL;
+    for (*ret = ATOLL_NETWORK_NONE; *ret <= ATOLL_NETWORK_BRIDGE; ++*ret)
+        if (strcmp(name, atoll_network_name(*ret)) == 0)
+            return 0;
+    return -EINVAL;
+}
+
+enum atoll_network atoll_engine_network_most(const struct atoll_engine *engine, const char *tenant)
+{
+    (void)engine, (void)tenant;
+    return ATOLL_NETWORK_BRIDGE;
 }
 
 void atoll_engine_connect(struct atoll_engine *engine, const char *id, uint16_t port,

@@ -19,9 +19,10 @@
 #include "fake_engine.h"
 
 static const char *const variables[] = {
-    "ATOLL_STATE",         "ATOLL_SOCKET",    "ATOLL_LISTEN",        "ATOLL_POOL",
-    "ATOLL_MAX_SANDBOXES", "ATOLL_WAIVE",     "ATOLL_LOG_LEVEL",     "ATOLL_JOURNAL_MAX",
-    "ATOLL_CONFIG",        "XDG_RUNTIME_DIR", "ATOLL_E2B_MAX_HOURS",
+    "ATOLL_STATE",         "ATOLL_SOCKET",       "ATOLL_LISTEN",    "ATOLL_POOL",
+    "ATOLL_MAX_SANDBOXES", "ATOLL_WAIVE",        "ATOLL_LOG_LEVEL", "ATOLL_JOURNAL_MAX",
+    "ATOLL_NETWORK_MAX",   "ATOLL_NETWORK_DENY", "ATOLL_CONFIG",    "XDG_RUNTIME_DIR",
+    "ATOLL_E2B_MAX_HOURS",
 };
 
 static char dir[64];
@@ -168,6 +169,12 @@ static void mistakes_say_where_they_are(void **state)
     assert_true(load(&c, &err, "--pool", "many", NULL) < 0);
     assert_string_equal(err.text, "--pool must be a whole number from 0 to 1024 (got \"many\")");
     assert_true(load(&c, &err, "--waive", "memory,gpu", NULL) < 0);
+    assert_true(load(&c, &err, "--network-max", "bridge,a=wide", NULL) < 0);
+    assert_string_equal(
+        err.text, "--network-max must be none, isolated or bridge, and TENANT=MODE for single "
+                  "tenants (got \"bridge,a=wide\")");
+    assert_true(load(&c, &err, "--network-deny", "a.test,b..test", NULL) < 0);
+    assert_non_null(strstr(err.text, "--network-deny: \"b..test\" is not a domain"));
     setenv("ATOLL_LOG_LEVEL", "loud", 1);
     assert_true(load(&c, &err, NULL) < 0);
     assert_string_equal(err.text,

@@ -90,6 +90,8 @@ static int setup(void **state)
         (void)snprintf(s->spec.tenant, sizeof(s->spec.tenant), "default");
         assert_int_equal(atoll_map_put(&engine.sandboxes, s->spec.id, s), 0);
     }
+    assert_int_equal(atoll_operator_networks_open(&engine.operator_networks, &engine.config, &err),
+                     0);
     assert_int_equal(atoll_network_open(&engine, "/bin/false", &err), 0);
     *state = f;
     return 0;
@@ -111,6 +113,7 @@ static int teardown(void **state)
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(f->boxes); i++)
         f->boxes[i].attachment = atoll_attachment_free(f->boxes[i].attachment);
     engine.network = atoll_network_free(engine.network);
+    atoll_operator_networks_close(&engine.operator_networks);
     disconnect(f);
     (void)close(f->listen_fd);
     atoll_map_done(&engine.sandboxes);

@@ -1,6 +1,7 @@
 /* What a sandbox may reach: targets, decisions, internal addresses, and policies as JSON. */
 #include <arpa/inet.h>
 #include <string.h>
+#include "engine/provider/providers.h"
 #include "network/policy.h"
 #include "test.h"
 
@@ -342,6 +343,53 @@ static void test_bound(void **state)
     atoll_network_policy_free(policy);
 }
 
+static void test_list(void **state)
+{
+    struct atoll_error err;
+    json_t *list = NULL;
+
+    (void)state;
+    assert_int_equal(atoll_network_list_parse(" a.test, 203.0.113.0/24:25,,*.b.test ", &list, &err),
+                     0);
+    assert_int_equal(json_array_size(list), 3);
+    assert_string_equal(json_string_value(json_array_get(list, 1)), "203.0.113.0/24:25");
+    json_decref(list);
+    assert_int_equal(atoll_network_list_parse(NULL, &list, &err), 0);
+    assert_int_equal(json_array_size(list), 0);
+    json_decref(list);
+    assert_true(atoll_network_list_parse("a.test,b..test", &list, &err) < 0);
+    assert_non_null(strstr(err.text, "\"b..test\" is not a domain"));
+}
+
+/* The widest mode of a tenant, from the text of --network-max. */
+static void test_most(void **state)
+{
+    static const struct {
+        const char *text, *tenant;
+        int most; /* -1: bad text */
+    } rows[] = {
+        {"", "a", ATOLL_NETWORK_BRIDGE},
+        {"none", "a", ATOLL_NETWORK_NONE},
+        {"isolated", "a", ATOLL_NETWORK_ISOLATED},
+        {"bridge,a=none", "a", ATOLL_NETWORK_NONE},
+        {"a=bridge, none", "a", ATOLL_NETWORK_BRIDGE},
+        {"a=bridge, none", "b", ATOLL_NETWORK_NONE},
+        {"aa=none", "a", ATOLL_NETWORK_BRIDGE},
+        {"all", "a", -1},
+        {"a=wide", "b", -1},
+        {"=none", "a", -1},
+        {"a=", "a", -1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
+        enum atoll_network most = ATOLL_NETWORK_NONE;
+        int r = atoll_network_most(rows[i].text, rows[i].tenant, &most);
+        if ((r < 0 ? -1 : (int)most) != rows[i].most)
+            fail_msg("\"%s\" for %s: %d", rows[i].text, rows[i].tenant, (int)most);
+    }
+}
+
 static void test_needs_name(void **state)
 {
     static const struct {
@@ -537,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_internal),   cmocka_unit_test(test_decisions),
         cmocka_unit_test(test_bound),      cmocka_unit_test(test_needs_name),
         cmocka_unit_test(test_transforms), cmocka_unit_test(test_canonical),
+        cmocka_unit_test(test_list),       cmocka_unit_test(test_most),
         cmocka_unit_test(test_refused),    cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,6 +71,7 @@ static void every_pointer_is_copied(void **state)
                                   .language = "language",
                                   .interpreter = "interpreter",
                                   .session_id = "session",
+                                  .network_json = "{}",
                                   .metadata_json = "{}",
                                   .facade_json = "{}",
                                   .env = strings,

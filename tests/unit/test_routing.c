@@ -157,6 +157,11 @@ static void errors_say_why_of_each(void **state)
     wish = (struct atoll_route_request){.provider = "e2b", .read_only = true};
     text = route(&wish, &offers, &err);
     assert_non_null(strstr(text, "e2b cannot make the root read-only (readOnly); native can"));
+    wish = (struct atoll_route_request){
+        .provider = "docker", .network = ATOLL_NETWORK_BRIDGE, .policy = true};
+    text = route(&wish, &offers, &err);
+    assert_int_equal(err.kind, ATOLL_ERR_UNIMPLEMENTED);
+    assert_non_null(strstr(text, "docker cannot enforce a network policy"));
     wish = (struct atoll_route_request){.pauses = true, .isolation = "namespaces"};
     offers.list[0].caps = &no_freezer;
     text = route(&wish, &offers, &err);

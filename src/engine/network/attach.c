@@ -107,8 +107,8 @@ static int send_put(struct atoll_networks *n, const struct atoll_attachment *a, 
         .id = s->spec.id,
         .tenant = s->spec.tenant,
         .name = s->options.name ? s->options.name : "",
-        .policy = text_bytes("{}"),
-        .bound = text_bytes("{}"),
+        .policy = text_bytes(atoll_network_policy_of(s)),
+        .bound = text_bytes(atoll_network_bound_of(s)),
     };
     int r = atoll_fault("engine.put_network");
 

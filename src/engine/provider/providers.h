@@ -62,3 +62,7 @@ bool atoll_sandbox_public_host(const struct atoll_sandbox *sandbox,
 const char *atoll_network_name(enum atoll_network network);
 /* -EINVAL: unknown name. */
 int atoll_network_by_name(const char *name, enum atoll_network *ret) ATOLL_MUST_CHECK;
+/* The widest mode of a tenant from the text of --network-max: "MODE" and "TENANT=MODE" with commas;
+ * "": bridge. -EINVAL. */
+int atoll_network_most(const char *text, const char *tenant,
+                       enum atoll_network *ret) ATOLL_MUST_CHECK;

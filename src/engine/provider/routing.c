@@ -91,6 +91,8 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
         (void)snprintf(text, sizeof(text), "has no network mode %s",
                        atoll_network_name(w->network));
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, text);
+    } else if (w->policy && !caps->sockets) {
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot enforce a network policy");
     } else if (w->persistent && !caps->persistent) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED,
                caps->layers ? "cannot keep the disk of a sandbox (persistent): atolld needs root"

@@ -19,6 +19,7 @@ struct atoll_route_request {
     bool read_only;             /* its root */
     uint32_t gpus;
     enum atoll_network network;
+    bool policy; /* a policy restricts the network */
 };
 
 /* One provider: what it can do, and its present state. */

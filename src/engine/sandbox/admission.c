@@ -147,12 +147,15 @@ static int check_quota(const struct atoll_tenant *t, struct atoll_error *err)
                       t->name, most);
 }
 
-/* Whether the daemon has room for one more sandbox. */
-static int check_daemon(const struct atoll_engine *engine, const struct atoll_options *options,
+/* Whether the daemon has room for one more sandbox, and permits its network. */
+static int check_daemon(const struct atoll_tenant *t, const struct atoll_options *options,
                         struct atoll_error *err)
 {
+    const struct atoll_engine *engine = t->engine;
     int r = atoll_artifacts_accept(engine, options->artifacts, err);
 
+    if (r == 0)
+        r = atoll_network_admit(engine, t->name, options->network, err);
     if (r == 0 && engine->ending)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
     if (r == 0)
@@ -172,7 +175,7 @@ static void admit_create(struct request *q, const struct atoll_options *options)
     r = check_quota(q->tenant, &err);
     if (r == 0) {
         q->admitted_us = atoll_clock_us();
-        r = check_daemon(engine, options, &err);
+        r = check_daemon(q->tenant, options, &err);
     }
     if (r == 0)
         r = atoll_place(engine, options, &place, &err);

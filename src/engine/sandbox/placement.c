@@ -142,6 +142,8 @@ static int choose(struct atoll_engine *engine, const struct atoll_options *optio
         .pauses = options->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY,
         .gpus = options->gpus,
         .network = options->network,
+        .policy = options->network != ATOLL_NETWORK_NONE &&
+                  (options->network_json || engine->operator_networks.denies),
         .language = options->language,
         .limits = options->limits,
         .mounts = options->mount_count > 0,

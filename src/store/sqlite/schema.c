@@ -200,5 +200,7 @@ const char *const atoll_db_migrations[] = {
      "CREATE INDEX sessions_of_sandbox ON sessions (sandbox_id);"),
     /* read-only roots */
     "ALTER TABLE sandboxes ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;",
+    /* policies of networks */
+    "ALTER TABLE sandboxes ADD COLUMN network_policy TEXT;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);
