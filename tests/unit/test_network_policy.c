@@ -74,8 +74,8 @@ static const char *const bad_targets[] = {
     "example.org..",
     "-a.org",
     "a-.org",
-    "b\xc3\xbc"
-    "cher.example",
+    ("b\xc3\xbc"
+     "cher.example"),
     "https://example.org",
     "example.org/path",
     "example.org:",

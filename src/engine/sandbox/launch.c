@@ -113,7 +113,9 @@ static void on_ready(void *arg, const struct atoll_error *error)
         abandon(s, error);
         return;
     }
-    if (r == 0) {       /* stored before it is announced, so that it survives a crash */
+    if (r == 0) { /* stored before it is announced, so that it survives a crash */
+        /* Sent before that: a daemon that adopts a stored sandbox does not send it again. */
+        atoll_sandbox_tell_agent(s);
         if (!s->hidden) /* the deadline of a pooled one begins when it is handed over */
             atoll_sandbox_arm_deadline(s);
         r = atoll_sandbox_apply_stored(s, ATOLL_ON_RUNS, &err);
@@ -122,7 +124,6 @@ static void on_ready(void *arg, const struct atoll_error *error)
         abandon(s, &err);
         return;
     }
-    atoll_sandbox_tell_agent(s);
     tell_created(s, NULL);
 }
 
