@@ -68,7 +68,7 @@ static bool is_permitted(const struct atoll_network_bound *bound,
 {
     for (size_t i = 0; bound && i < bound->internal_count; i++) {
         const struct atoll_network_target *t = &bound->internal[i];
-        if (atoll_network_match_port(t, q->port) &&
+        if ((q->port == 0 || atoll_network_match_port(t, q->port)) &&
             (atoll_network_match_name(t, q->name) || atoll_network_match_address(t, q->address)))
             return true;
     }
@@ -95,6 +95,22 @@ struct atoll_network_decision atoll_network_decide(const struct atoll_network_po
             .reason = ATOLL_NETWORK_BY_RULE,
             .rule = rule,
         };
+    return (struct atoll_network_decision){
+        .allow = policy->otherwise_allow,
+        .reason = ATOLL_NETWORK_BY_DEFAULT,
+    };
+}
+
+struct atoll_network_decision atoll_network_decide_name(const struct atoll_network_policy *policy,
+                                                        const char *name)
+{
+    for (size_t i = 0; i < policy->rule_count; i++) {
+        const struct atoll_network_rule *rule = &policy->rules[i];
+        if (atoll_network_match_name(&rule->target, name) &&
+            (rule->allow || !rule->target.port_first))
+            return (struct atoll_network_decision){
+                .allow = rule->allow, .reason = ATOLL_NETWORK_BY_RULE, .rule = i};
+    }
     return (struct atoll_network_decision){
         .allow = policy->otherwise_allow,
         .reason = ATOLL_NETWORK_BY_DEFAULT,

@@ -66,7 +66,7 @@ struct atoll_network_bound {
 struct atoll_network_query {
     const char *name;               /* from SNI, Host or a remembered DNS answer; NULL: unknown */
     const struct in6_addr *address; /* NULL: the name is about to be resolved */
-    uint16_t port;                  /* 0 with address NULL */
+    uint16_t port; /* 0 with address NULL; an address with port 0: any that the bound permits */
 };
 
 enum atoll_network_reason {
@@ -91,6 +91,10 @@ struct atoll_network_decision atoll_network_decide(const struct atoll_network_po
                                                    const struct atoll_network_bound *bound,
                                                    const struct atoll_network_query *query,
                                                    bool is_internal);
+
+/* The same for a name, whatever its address: rules for addresses and the bound do not count. */
+struct atoll_network_decision atoll_network_decide_name(const struct atoll_network_policy *policy,
+                                                        const char *name);
 
 /* Whether a decision about this address and port, or a transform, can depend on the name of the
  * destination: if not, atoll-egress connects without waiting for the first bytes of the client.
