@@ -18,6 +18,9 @@
 #define BATCH 16
 /* After a failure or a tenant's limit: a pause in which connections wait in the backlog. */
 #define PAUSE_MS 20
+/* From this number of open connections on, sockets have buffers of this size (the kernel doubles it). */
+#define MANY 128
+#define MANY_BYTES (32 * 1024)
 
 struct atoll_network_decision atoll_box_decide(const struct atoll_box *box, const char *name,
                                                const struct in6_addr *address, uint16_t port)
@@ -33,6 +36,16 @@ bool atoll_box_needs_name(const struct atoll_box *box, const struct in6_addr *ad
 {
     return atoll_network_needs_name(box->policy, box->bound, address, port,
                                     atoll_host_addresses_has(box->egress->host, address));
+}
+
+void atoll_box_bound_buffers(const struct atoll_box *box, int fd)
+{
+    const int size = MANY_BYTES;
+
+    if (box->stats.open < MANY)
+        return;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 }
 
 void atoll_box_print_rule(const struct atoll_box *box,

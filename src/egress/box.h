@@ -13,6 +13,9 @@ int atoll_box_open(struct atoll_egress *egress, const struct atoll_em_put *put, 
 /* Whether the name of the destination can change the decision. */
 bool atoll_box_needs_name(const struct atoll_box *box, const struct in6_addr *address,
                           uint16_t port);
+/* Of many connections of one box each gets small buffers of the kernel, which are not charged to the
+ * sandbox. */
+void atoll_box_bound_buffers(const struct atoll_box *box, int fd);
 /* Replaces the policy, takes both, and closes connections that it denies. */
 void atoll_box_set_policy(struct atoll_box *box, struct atoll_network_policy *policy,
                           struct atoll_network_bound *bound);

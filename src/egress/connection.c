@@ -383,7 +383,7 @@ static void expect_more(struct connection *c, int fd, size_t seen)
 {
     int wanted = (int)seen + 1;
 
-    if (c->seen == 0)
+    if (c->seen == 0 && seen > 0)
         atoll_timer_set(&c->timer, c->box->egress->loop, REST_MS, on_slow, c);
     c->seen = seen;
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted));
@@ -427,14 +427,16 @@ static void look(struct connection *c)
         finish(c, ATOLL_EGRESS_RESET, errno);
         return;
     }
+    if (n < 0) {
+        expect_more(c, fd, 0);
+        return;
+    }
     if (n > 0)
         atoll_sniff(bytes, (size_t)n, &sniff);
-    else if (n < 0)
-        sniff.kind = ATOLL_SNIFF_MORE;
-    if (sniff.kind == ATOLL_SNIFF_MORE && n > 0 && has_finished(fd))
+    if (sniff.kind == ATOLL_SNIFF_MORE && has_finished(fd))
         sniff.kind = ATOLL_SNIFF_BAD;
     if (sniff.kind == ATOLL_SNIFF_MORE)
-        expect_more(c, fd, (size_t)ATOLL_MAX(n, (ssize_t)0));
+        expect_more(c, fd, (size_t)n);
     else
         understood(c, &sniff);
 }
@@ -532,6 +534,7 @@ bool atoll_connection_start(struct atoll_box *box, int fd)
         return false;
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    atoll_box_bound_buffers(box, fd);
     atoll_shares_add(&box->egress->shares, box->tenant, 1);
     atoll_list_push_back(&box->connections, &c->node);
     box->stats.open++;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include "base/text.h"
 #include "egress/address.h"
+#include "egress/box.h"
 #include "egress/dns.h"
 #include "egress/egress.h"
 #include "egress/host_addresses.h"
@@ -222,6 +223,7 @@ static int start_connect(struct atoll_dial *d, const struct in6_addr *address)
     if (d->fd < 0)
         return -errno;
     set_options(d->fd);
+    atoll_box_bound_buffers(d->request.box, d->fd);
     if (connect(d->fd, (struct sockaddr *)&sa, size) < 0 && errno != EINPROGRESS)
         return -errno;
     return atoll_watch_open(&d->watch, loop_of(d), d->fd, EPOLLOUT, on_connected, d);

@@ -1,5 +1,7 @@
 #include "egress/worker.h"
 
+#include <errno.h>
+#include <grp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include "egress/control.h"
@@ -11,12 +13,29 @@
 #include "egress/secrets.h"
 #include "sandbox/self.h"
 
+#define NOBODY 65534 /* the kernel's overflow uid, "nobody" on every distribution */
+
+/* A worker that was taken over cannot read root's files, nor the state directory. Without CAP_SETUID (a
+ * daemon that has confined itself started us) it stays as it is: it has no capability. */
+static int leave_root(struct atoll_error *err)
+{
+    int r = 0;
+
+    if (geteuid() != 0 || setgroups(0, NULL) < 0)
+        return 0;
+    if (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
+        r = atoll_fail_errno(err, errno, "become an unprivileged user");
+    return r;
+}
+
 static int open_parts(struct atoll_egress *egress, int state_fd, struct atoll_error *err)
 {
     int r = atoll_loop_new(&egress->loop, err);
 
     if (r == 0)
         r = atoll_interceptor_open(egress->loop, state_fd, &egress->interceptor, err);
+    if (r == 0)
+        r = leave_root(err);
     if (r == 0)
         r = atoll_self_confine(err);
     if (r == 0)
@@ -60,6 +79,9 @@ int atoll_worker_run(int listen_fd, int state_fd, struct atoll_error *err)
     if (r == 0)
         r = atoll_loop_run(egress.loop, err);
     control = atoll_control_close(control);
+    /* A lookup may block for long; only a leak checker needs an orderly end. */
+    if (r == 0 && !ATOLL_IS_SANITIZED)
+        _exit(0);
     close_parts(&egress);
     return r;
 }
