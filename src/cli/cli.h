@@ -115,6 +115,7 @@ extern const struct atoll_cli_verb atoll_cli_doctor;
 extern const struct atoll_cli_verb atoll_cli_verify;
 extern const struct atoll_cli_verb atoll_cli_completion;
 extern const struct atoll_cli_verb atoll_cli_man;
+extern const struct atoll_cli_verb atoll_cli_export;
 extern const struct atoll_cli_verb atoll_cli_version;
 extern const struct atoll_cli_verb atoll_cli_help;
 

@@ -104,6 +104,29 @@ int atoll_cli_list(struct atoll_cli *cli, const char *path, const char *member,
     return ATOLL_CLI_OK;
 }
 
+int atoll_cli_pages(struct atoll_cli *cli, const char *path, const char *member, json_t *items,
+                    struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    const char *cursor = "";
+    int r;
+
+    do {
+        char target[512];
+        json_t *next = NULL;
+        (void)snprintf(target, sizeof(target), "%.200s%s%.200s", path, *cursor ? "&cursor=" : "",
+                       cursor);
+        r = atoll_cli_call(cli, "GET", target, NULL, &next, err);
+        json_decref(reply);
+        reply = next;
+        if (r < 0)
+            return r;
+        (void)json_array_extend(items, json_object_get(reply, member));
+        cursor = atoll_link_text(reply, "next_cursor", "");
+    } while (*cursor);
+    return 0;
+}
+
 int atoll_cli_show_value(struct atoll_cli *cli, const json_t *value, struct atoll_error *err)
 {
     if (cli->json)

@@ -34,6 +34,14 @@ int atoll_cli_list(struct atoll_cli *cli, const char *path, const char *member,
                    const struct atoll_cli_column *columns,
                    struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* GETs a list page by page and appends its items to *items. path: with a query, such as
+ * "/api/sandboxes?limit=1000". */
+int atoll_cli_pages(struct atoll_cli *cli, const char *path, const char *member, json_t *items,
+                    struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Appends all sessions to *items; with `ended`, the records of ended ones come first. */
+int atoll_cli_sessions(struct atoll_cli *cli, bool ended, json_t *items,
+                       struct atoll_error *err) ATOLL_MUST_CHECK;
+
 /* GETs `path` and prints the answer as JSON: indented, or in one line with --json. */
 int atoll_cli_show(struct atoll_cli *cli, const char *path,
                    struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -9,12 +9,11 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
-#include "base/rand.h"
 #include "base/text.h"
 #include "cli/copy.h"
 #include "cli/print.h"
+#include "cli/save.h"
 
-#define TEMP_NAME_LEN 16
 /* Most entries of all directories together: a sandbox can forge any number of them. */
 #define ENTRIES_MAX 2000000
 
@@ -81,28 +80,22 @@ static uint64_t size_of(const json_t *entry)
     return size > 0 && size < 9e15 ? (uint64_t)size : 0;
 }
 
-/* Writes to a random name and renames the complete file. If `name` is a link, the rename replaces the
- * link instead of following it. */
+struct filling {
+    struct tree *tree;
+    uint64_t size;
+};
+
+static int fill(void *arg, int fd, struct atoll_error *err)
+{
+    const struct filling *f = arg;
+    return fetch(f->tree->copy, atoll_buf_str(&f->tree->path), f->size, fd, err);
+}
+
 static int save_file(struct tree *tree, const json_t *entry, int dir_fd, const char *name,
                      struct atoll_error *err)
 {
-    const char *path = atoll_buf_str(&tree->path);
-    char temp[8 + TEMP_NAME_LEN + 1] = ".atoll-";
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
-    int r;
-
-    atoll_rand_id(temp + strlen(temp), TEMP_NAME_LEN);
-    fd = openat(dir_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return atoll_fail_errno(err, errno, "making a file for %.200s", name);
-    r = fetch(tree->copy, path, size_of(entry), fd, err);
-    if (r == 0 &&
-        (fchmod(fd, mode_of(entry, 0644)) < 0 || renameat(dir_fd, temp, dir_fd, name) < 0))
-        r = atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", name,
-                       strerror(errno));
-    if (r < 0)
-        (void)unlinkat(dir_fd, temp, 0);
-    return r;
+    struct filling filling = {tree, size_of(entry)};
+    return atoll_cli_save_file(dir_fd, name, mode_of(entry, 0644), fill, &filling, err);
 }
 
 static void save_link(struct tree *tree, const json_t *entry, int dir_fd, const char *name,
@@ -118,22 +111,6 @@ static void save_link(struct tree *tree, const json_t *entry, int dir_fd, const 
         atoll_cli_copy_skip(tree->copy, path, "%s", strerror(errno));
     else
         tree->copy->files++;
-}
-
-/* Opens the directory dir_fd/name, and makes it if it does not exist. Does not follow links. */
-static int open_directory(int dir_fd, const char *name, bool *ret_made, struct atoll_error *err)
-{
-    int fd;
-
-    *ret_made = mkdirat(dir_fd, name, 0700) == 0;
-    if (!*ret_made && errno != EEXIST)
-        return atoll_fail(err, atoll_error_kind_of_path_errno(errno), errno, "%.200s: %s", name,
-                          strerror(errno));
-    fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, errno,
-                          "%.200s exists and is not a directory", name);
-    return fd;
 }
 
 static int save_entry(struct tree *tree, const json_t *entry, int dir_fd, unsigned depth,
@@ -174,7 +151,7 @@ static int save_directory(struct tree *tree, const json_t *entry, int dir_fd, co
                           unsigned depth, struct atoll_error *err)
 {
     bool made;
-    ATOLL_AUTOCLOSE int fd = open_directory(dir_fd, name, &made, err);
+    ATOLL_AUTOCLOSE int fd = atoll_cli_save_directory(dir_fd, name, &made, err);
     int r;
 
     if (fd < 0)

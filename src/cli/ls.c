@@ -113,35 +113,20 @@ static const struct atoll_cli_column columns[] = {
 };
 
 /* Adds the sandboxes of a list that fit the filters to *chosen. */
-static void add_chosen(json_t *chosen, const json_t *items, const struct atoll_cli_list *filters)
-{
-    for (size_t i = 0; i < json_array_size(items); i++)
-        if (atoll_cli_filter(filters, json_array_get(items, i)))
-            (void)json_array_append(chosen, json_array_get(items, i));
-}
-
-/* Gets the list of a query, page by page. */
 static int collect(struct atoll_cli *cli, const struct options *o, const char *query,
                    json_t *chosen, struct atoll_error *err)
 {
-    ATOLL_AUTOJSON json_t *reply = NULL;
-    const char *all = o->all_tenants ? "&all=true" : "", *cursor = "";
+    ATOLL_AUTOJSON json_t *items = json_array();
+    char path[100];
     int r;
 
-    do {
-        char target[512];
-        json_t *next = NULL;
-        (void)snprintf(target, sizeof(target), "/api/sandboxes?%s%s%s%.200s", query, all,
-                       *cursor ? "&cursor=" : "", cursor);
-        r = atoll_cli_call(cli, "GET", target, NULL, &next, err);
-        json_decref(reply);
-        reply = next;
-        if (r < 0)
-            return r;
-        add_chosen(chosen, json_object_get(reply, "sandboxes"), &o->filters);
-        cursor = atoll_link_text(reply, "next_cursor", "");
-    } while (*cursor);
-    return 0;
+    (void)snprintf(path, sizeof(path), "/api/sandboxes?%s%s", query,
+                   o->all_tenants ? "&all=true" : "");
+    r = atoll_cli_pages(cli, path, "sandboxes", items, err);
+    for (size_t i = 0; r == 0 && i < json_array_size(items); i++)
+        if (atoll_cli_filter(&o->filters, json_array_get(items, i)))
+            (void)json_array_append(chosen, json_array_get(items, i));
+    return r;
 }
 
 static int print(struct atoll_cli *cli, const struct options *o, json_t *items,

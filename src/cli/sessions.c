@@ -112,13 +112,51 @@ const struct atoll_cli_verb atoll_cli_session_create = {
     .run = create,
 };
 
+struct ls_options {
+    struct atoll_cli_common common;
+    bool ended;
+};
+
+static const struct atoll_cli_option ls_table[] = {
+    {"all", 'a', ATOLL_CLI_FLAG, offsetof(struct ls_options, ended), NULL,
+     "also list ended sessions, as long as their records are kept", NULL},
+    ATOLL_CLI_COMMON(struct ls_options),
+    {0},
+};
+
+int atoll_cli_sessions(struct atoll_cli *cli, bool ended, json_t *items, struct atoll_error *err)
+{
+    int r = 0;
+
+    if (ended)
+        r = atoll_cli_pages(cli, "/api/sessions?state=ended&limit=500", "sessions", items, err);
+    return r < 0 ? r : atoll_cli_pages(cli, "/api/sessions?limit=1000", "sessions", items, err);
+}
+
+static int list(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED,
+                char **argv ATOLL_UNUSED, struct atoll_error *err)
+{
+    const struct ls_options *o = options;
+    ATOLL_AUTOJSON json_t *items = json_array();
+    ATOLL_AUTOJSON json_t *object = json_pack("{s:O}", "sessions", items);
+    int r = atoll_cli_sessions(cli, o->ended, items, err);
+
+    if (r < 0)
+        return r;
+    if (cli->json)
+        return atoll_cli_print_json(object, err);
+    atoll_cli_list_print(items, columns);
+    return ATOLL_CLI_OK;
+}
+
 const struct atoll_cli_verb atoll_cli_session_ls = {
     .name = "session ls",
-    .args = "",
+    .args = "[OPTION]...",
     .summary = "list sessions",
     .help = "",
-    .collection = &sessions,
-    .run = atoll_cli_collection_ls,
+    .options = ls_table,
+    .options_size = sizeof(struct ls_options),
+    .run = list,
 };
 
 static int show(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc ATOLL_UNUSED,

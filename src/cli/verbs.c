@@ -40,6 +40,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_session_ls,
     &atoll_cli_session_show,
     &atoll_cli_session_rm,
+    &atoll_cli_export,
     &atoll_cli_artifacts_ls,
     &atoll_cli_artifacts_get,
     &atoll_cli_artifacts_rm,

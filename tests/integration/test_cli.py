@@ -24,7 +24,7 @@ from rest import Rest
 
 VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "code", "health", "session create",
          "session ls", "session show", "session run", "session rm", "registry ls", "registry show", "wait", "attach", "events",
-         "top", "port", "prune", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
+         "top", "port", "prune", "export", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "template rm", "snapshot",
          "volume ls", "volume rm", "key create", "key ls", "key rm", "up",
@@ -405,6 +405,46 @@ def test_session_verbs(daemon, tmp_path):
     assert bad.returncode == 2 and "not a JSON object" in bad.stderr
     assert daemon.atoll("session", "rm", session, check=True).stdout == f"{session}\n"
     assert session not in daemon.atoll("session", "ls").stdout
+
+
+def test_export(daemon, tmp_path):
+    """Sessions that run and that have ended, with their output and files."""
+    rest = Rest(daemon.socket)
+    made = rest.post("/api/sessions", {"environment": "Bash", "artifacts": ["out/**"],
+                                       "agent_config": {"model": "m"}}).json
+    living = daemon.atoll("session", "create", "Bash", check=True).stdout.strip()
+    try:
+        box = f"/api/sandboxes/{made['sandbox_id']}"
+        ran = rest.post(f"{box}/execs?wait=true", {"cmd": ["sh", "-c", "mkdir -p out/deep; "
+                        "echo kept > 'out/deep/a b'; echo said; echo else > other"]}).json
+        assert rest.delete(f"/api/sessions/{made['session_id']}").status == 204
+        assert rest.put(f"/api/sessions/{living}/files", b"alive", path="mine/file").status == 200
+        out = tmp_path / "storage"
+        first = daemon.atoll("export", "--out", out, made["session_id"])
+        assert (first.returncode, first.stdout) == (0, made["session_id"] + "\n"), first
+        view = json.loads((out / "sessions" / f"{made['session_id']}.json").read_text())
+        assert view["state"] == "ended" and view["agent_config"] == {"model": "m"}
+        assert ran["exec_id"] in [x["exec_id"] for x in view["execs"]]
+        log = (out / "logs" / made["session_id"] / f"{ran['exec_id']}.jsonl").read_text()
+        assert json.loads(log.splitlines()[0])["data"] == "said\n" and '"result"' in log
+        kept = out / "artifacts" / made["session_id"]
+        assert [str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_file()] == ["out/deep/a b"]
+        assert (kept / "out/deep/a b").read_text() == "kept\n"
+        # All of them, once more over the same files; a link in the way is replaced, not followed.
+        (kept / "out/deep/a b").unlink()
+        (kept / "out/deep/a b").symlink_to(tmp_path / "outside")
+        exported = json_of(daemon, "export", "--out", out)["exported"]
+        assert {made["session_id"], living} <= set(exported)
+        assert not (tmp_path / "outside").exists()
+        assert (out / "artifacts" / living / "mine/file").read_text() == "alive"
+        assert json.loads((out / "sessions" / f"{living}.json").read_text())["state"] == "running"
+        wrong = daemon.atoll("export", "--out", out, "0" * 26)
+        assert wrong.returncode == 1 and "does not exist" in wrong.stderr
+        listed = {s["session_id"]: s["state"] for s in json_of(daemon, "session", "ls", "-a")["sessions"]}
+        assert listed[made["session_id"]] == "ended" and listed[living] == "running"
+        assert made["session_id"] not in daemon.atoll("session", "ls", check=True).stdout
+    finally:
+        rest.delete(f"/api/sessions/{living}")
 
 
 def test_registry_verbs(daemon):
