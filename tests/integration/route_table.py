@@ -177,6 +177,7 @@ SANDBOXES = {
     f"POST {BOX}/snapshot": Entry(Ask(501, body={"name": "snap"}), Ask(400, body={"name": ".bad"})),
     f"GET {BOX}/stats": Entry(Ask(200, check=has("memory", "limit_bytes")), Ask(400, at=NO_ID)),
     f"GET {BOX}/health": Entry(Ask(200, check=has("status", value="ok")), Ask(400, at=NO_ID)),
+    f"GET {BOX}/network/connections": Entry(Ask(200, check=has("connections")), Ask(400, "?limit=0")),
 }
 
 COMMANDS = {

@@ -34,6 +34,10 @@ int atoll_connections_list(struct atoll_engine *engine, const char *sandbox_id, 
                            size_t most, atoll_connection_fn *fn, void *arg, bool *ret_more,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* The lines after the line `after`, oldest first; if there are more than `most`, the newest of them. */
+void atoll_connections_since(struct atoll_engine *engine, const char *sandbox_id, uint64_t after,
+                             size_t most, atoll_connection_fn *fn, void *arg);
+
 struct atoll_connections_follower;
 /* Calls fn for each line from now on, from the loop, and `ended` once when the sandbox has no network any
  * more; the caller still has to unfollow. FAILED_PRECONDITION: it has none now. */

@@ -306,7 +306,7 @@ static bool seen_add(struct seen *seen, const struct atoll_connection *c)
 struct reading {
     const struct atoll_networks *network;
     struct seen seen;
-    uint64_t before;
+    uint64_t before; /* forwards: the line after which reading begins */
     size_t most, given;
     bool more;
     atoll_connection_fn *fn;
@@ -368,6 +368,36 @@ int atoll_connections_list(struct atoll_engine *engine, const char *sandbox_id, 
     free(r.seen.slots);
     *ret_more = r.more;
     return 0;
+}
+
+static void read_forwards(struct reading *r, const char *id, const char *suffix)
+{
+    size_t size = 0;
+    ATOLL_AUTOFREE char *text = read_whole(r->network, id, suffix, &size);
+    struct atoll_connection c;
+    unsigned end;
+
+    for (char *at = text, *stop; at && (stop = strchr(at, '\n')); at = stop + 1) {
+        *stop = '\0';
+        if (parse_line(at, &c, &end) && c.line > r->before)
+            r->fn(r->arg, &c);
+    }
+}
+
+void atoll_connections_since(struct atoll_engine *engine, const char *sandbox_id, uint64_t after,
+                             size_t most, atoll_connection_fn *fn, void *arg)
+{
+    struct reading r = {.network = engine->network, .before = after, .fn = fn, .arg = arg};
+    size_t unused;
+    uint64_t last = find_last(engine->network, sandbox_id, "", &unused);
+
+    if (last == 0)
+        last = find_last(engine->network, sandbox_id, OLDER, &unused);
+    if (last <= after)
+        return;
+    r.before = ATOLL_MAX(after, last > most ? last - most : 0);
+    read_forwards(&r, sandbox_id, OLDER);
+    read_forwards(&r, sandbox_id, "");
 }
 
 int atoll_connections_follow(struct atoll_engine *engine, const char *sandbox_id,
