@@ -75,7 +75,8 @@ ATOLL_MSG_DESC(atoll_po_agent, ATOLL_MSG_FIELD(U8, atoll_po_agent, allow_sudo),
 
 ATOLL_MSG_DESC(atoll_po_runsc, ATOLL_MSG_FIELD(STR, atoll_po_runsc, program),
                ATOLL_MSG_FIELD(STR, atoll_po_runsc, platform),
-               ATOLL_MSG_FIELD(BYTES, atoll_po_runsc, config));
+               ATOLL_MSG_FIELD(BYTES, atoll_po_runsc, config),
+               ATOLL_MSG_FIELD(U8, atoll_po_runsc, network));
 
 struct step_header {
     uint16_t op, zero;

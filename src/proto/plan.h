@@ -167,6 +167,7 @@ struct atoll_po_runsc {
     const char *program;       /* below /usr */
     const char *platform;      /* of gVisor: "systrap", "ptrace", "kvm" */
     struct atoll_bytes config; /* the bundle's config.json; paths in it are relative */
+    uint8_t network; /* runs in the sandbox's network namespace, and in its user namespace */
 };
 
 extern const struct atoll_msg_desc atoll_po_ids_desc, atoll_po_cgroup_desc, atoll_po_image_desc,

@@ -203,6 +203,7 @@ static void tell(struct atoll_sync_work *w, const struct atoll_error *error)
         c->each_volume(c->arg, &w->volumes[i]);
     atoll_call_tell(c,
                     &(struct atoll_call_outcome){.fd = w->fd,
+                                                 .dns_fd = w->dns_fd,
                                                  .boot_us = w->took_us,
                                                  .inspect = &w->inspection,
                                                  .stats = &w->stats,
@@ -249,10 +250,12 @@ static void ended(struct atoll_job *job)
     if (!w->ran)
         w->result = atoll_fail(&w->error, ATOLL_ERR_ABORTED, ESHUTDOWN, "the daemon is stopping");
     if (w->result < 0)
-        w->fd = ATOLL_NO_FD;
+        w->fd = w->dns_fd = ATOLL_NO_FD;
     if (sync_of(w)->orphaned) {
         if (w->fd >= 0)
             (void)close(w->fd);
+        if (w->dns_fd >= 0)
+            (void)close(w->dns_fd);
     } else {
         deliver(w);
         tell(w, w->result < 0 ? &w->error : NULL);
@@ -309,7 +312,7 @@ void atoll_sync_begin(struct atoll_call *call)
     w->how.deadline_ms = atoll_clock_ms() + atoll_op_facts[call->op].deadline_ms;
     w->how.origin = *atoll_origin_get();
     w->how.cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); /* -1: it cannot be cancelled */
-    w->fd = ATOLL_NO_FD;
+    w->fd = w->dns_fd = ATOLL_NO_FD;
     if (call->op == ATOLL_OP_CREATE)
         copy_borrowed(w, call->ret_spec);
     if (atoll_workers_submit(sync_of(w)->workers, &w->job, &err) == 0)

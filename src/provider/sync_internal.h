@@ -39,7 +39,7 @@ struct atoll_sync_work {
     size_t unsaid;         /* texts dropped because `said` was full */
     /* results of run() */
     bool ran;
-    int fd;
+    int fd, dns_fd;
     uint64_t took_us;
     struct atoll_sync_row *rows; /* owned */
     size_t row_count, row_cap;

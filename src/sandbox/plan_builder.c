@@ -469,6 +469,10 @@ int atoll_plan_build_runsc(const struct atoll_plan_host *host, const struct atol
         r = add_file(plan, ATOLL_PLAN_FILE, "etc/ld.so.preload", "/.atoll/preload.so\n");
     if (r == 0)
         r = add_runsc_root(host, spec, plan);
+    if (r == 0 && runsc->network)
+        r = atoll_plan_add(plan, ATOLL_PLAN_LOOPBACK, NULL, NULL);
+    if (r == 0 && runsc->network)
+        r = atoll_plan_add(plan, ATOLL_PLAN_NETWORK, NULL, NULL);
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_RUNSC, &atoll_po_runsc_desc, runsc);
     return r < 0 ? atoll_fail_errno(err, -r, "build plan") : 0;

@@ -1,8 +1,11 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include "base/fd.h"
 #include "base/text.h"
 #include "spawn/own_root.h"
@@ -83,13 +86,50 @@ static int mount_proc(struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "mount proc") : 0;
 }
 
-/* runsc writes only to the bounded disk, leaves cgroups to us, has no network but loopback, and may
- * create host sockets only for the agent. */
-static void run(const struct atoll_plan_run *b, const struct atoll_po_runsc *want)
+/* Where runsc keeps its state, and files that it makes for itself; its log is a descriptor, because the
+ * ids of the sandbox cannot traverse the state directory. */
+static int lay_out(struct atoll_plan_run *b, const struct atoll_po_runsc *want, int *ret_log_fd,
+                   struct atoll_error *err)
+{
+    /* With a network runsc has the ids of the sandbox. */
+    uid_t owner = want->network ? b->ids.outside : 0;
+    char log[64];
+    int r = mkdir("runsc", 0711) < 0 || mkdir("tmp", 0755) < 0 ? -errno : 0;
+
+    if (r < 0)
+        return atoll_fail_errno(err, -r, "lay out bundle");
+    r = write_config(&want->config, err);
+    if (r < 0)
+        return r;
+    (void)snprintf(log, sizeof(log), "sandboxes/%s.log", b->id);
+    *ret_log_fd = openat(b->state_fd, log, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, 0644);
+    if (*ret_log_fd < 0 || fchown(*ret_log_fd, owner, owner) < 0 ||
+        chown("runsc", owner, owner) < 0 || chown("tmp", owner, owner) < 0 ||
+        chown("config.json", owner, owner) < 0)
+        return atoll_fail_errno(err, errno, "own the bundle");
+    return 0;
+}
+
+/* With the network of the host's kernel, runsc has no user namespace of its own for the process that runs
+ * the tenant's code. So it is in that of the sandbox from its start. Netns and mounts belong to the
+ * host's user namespace, so it has no capabilities over them. */
+static int enter_user_namespace(struct atoll_plan_run *b, struct atoll_error *err)
+{
+    if (b->userns_fd < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "no user namespace");
+    if (setns(b->userns_fd, CLONE_NEWUSER) < 0 || setgroups(0, NULL) < 0 ||
+        syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
+        return atoll_fail_errno(err, errno, "enter user namespace");
+    return 0;
+}
+
+/* runsc writes only to the bounded disk, leaves cgroups to us, has no network but its own loopback or that
+ * of the sandbox's network namespace, and may create host sockets only for the agent. */
+static void run(const struct atoll_plan_run *b, const struct atoll_po_runsc *want, int log_fd)
 {
     char platform[64], log[128];
     char *argv[] = {"runsc",
-                    "--network=none",
+                    want->network ? "--network=host" : "--network=none",
                     "--ignore-cgroups",
                     "--overlay2=none",
                     "--host-uds=create",
@@ -105,7 +145,7 @@ static void run(const struct atoll_plan_run *b, const struct atoll_po_runsc *wan
     char *envp[] = {"PATH=/usr/sbin:/usr/bin", "TMPDIR=" ATOLL_OWN_BUNDLE "/tmp", NULL};
 
     (void)snprintf(platform, sizeof(platform), "--platform=%s", want->platform);
-    (void)snprintf(log, sizeof(log), "--log=" ATOLL_OWN_STATE "/sandboxes/%s.log", b->id);
+    (void)snprintf(log, sizeof(log), "--log=/proc/self/fd/%d", log_fd);
     (void)execve(want->program, argv, envp);
 }
 
@@ -113,21 +153,24 @@ int atoll_step_runsc(struct atoll_plan_run *b, const void *step, struct atoll_er
 {
     const struct atoll_po_runsc *want = step;
     const struct atoll_plan_run_status ready = {.op = ATOLL_PLAN_RUNSC};
+    int log_fd = ATOLL_NO_FD;
     int r = check_program(want, err);
 
     if (r == 0 && b->root_fd < 0)
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no root yet");
-    if (r == 0 && (mkdir("runsc", 0711) < 0 || mkdir("tmp", 0755) < 0))
-        r = atoll_fail_errno(err, errno, "lay out bundle");
+    if (r == 0 && want->network && !b->new_network) /* it would have the host's network */
+        r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "no network namespace");
     if (r == 0)
-        r = write_config(&want->config, err);
+        r = lay_out(b, want, &log_fd, err);
     if (r == 0)
         r = show_socket_directory(b, err);
     if (r == 0)
         r = show_bundle(err);
     if (r == 0)
         r = mount_proc(err);
-    if (r == 0)
+    if (r == 0 && want->network)
+        r = enter_user_namespace(b, err);
+    if (r == 0) /* changing ids clears the parent-death signal, so this comes after */
         r = atoll_self_die_with_spawn(b, err);
     if (r < 0)
         return r;
@@ -135,9 +178,9 @@ int atoll_step_runsc(struct atoll_plan_run *b, const void *step, struct atoll_er
     if (r == 0)
         r = atoll_fd_write_all(b->status_fd, &ready, sizeof(ready));
     if (r == 0)
-        r = atoll_sys_close_except(3, NULL, 0);
+        r = atoll_sys_close_except(3, &log_fd, 1);
     if (r < 0)
         return atoll_fail_errno(err, -r, "close spawn's descriptors");
-    run(b, want);
+    run(b, want, log_fd);
     _exit(127);
 }

@@ -60,6 +60,11 @@ static void ids_are_mapped_to_the_range(void **state)
     }
     assert_int_equal(json_array_size(json_object_get(space, "namespaces")), 6);
     json_decref(config);
+    spec.network = ATOLL_NETWORK_BRIDGE; /* it runs inside of its user and network namespace */
+    config = bundle_of(&spec);
+    space = json_object_get(config, "linux");
+    assert_int_equal(json_array_size(json_object_get(space, "namespaces")), 4);
+    json_decref(config);
 }
 
 static void no_path_leads_to_the_host(void **state)

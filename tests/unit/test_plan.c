@@ -173,7 +173,7 @@ static void private_files_of_usr_are_hidden(void **state)
 {
     struct atoll_plan_host host = root_host;
     struct atoll_spec spec = default_spec();
-    const struct atoll_po_runsc runsc = {"/usr/bin/runsc", "ptrace", {0}};
+    const struct atoll_po_runsc runsc = {.program = "/usr/bin/runsc", .platform = "ptrace"};
     struct atoll_error err;
     struct atoll_buf plan;
 

@@ -14,7 +14,9 @@
 static const char *const capabilities[] = {"CAP_CHOWN",  "CAP_DAC_OVERRIDE", "CAP_FOWNER",
                                            "CAP_FSETID", "CAP_SETUID",       "CAP_SETGID",
                                            "CAP_KILL",   "CAP_SETPCAP"};
-static const char *const namespaces[] = {"pid", "mount", "network", "ipc", "uts", "user"};
+static const char *const namespaces[] = {"pid", "mount", "ipc", "uts"};
+/* Of a sandbox without a network. With one, atoll-spawn starts runsc inside of both. */
+static const char *const more_namespaces[] = {"user", "network"};
 
 static json_t *strings(const char *const *texts, size_t n)
 {
@@ -85,12 +87,20 @@ static json_t *id_map(const struct atoll_spec *spec)
                      "size", (json_int_t)ATOLL_ID_RANGE);
 }
 
+static void add_namespaces(json_t *list, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        (void)json_array_append_new(list, json_pack("{s:s}", "type", names[i]));
+}
+
 static json_t *linux_part(const struct atoll_spec *spec)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(namespaces); i++)
-        (void)json_array_append_new(list, json_pack("{s:s}", "type", namespaces[i]));
+    add_namespaces(list, namespaces, ATOLL_ARRAY_LEN(namespaces));
+    if (spec->network != ATOLL_NETWORK_NONE)
+        return json_pack("{s:o}", "namespaces", list);
+    add_namespaces(list, more_namespaces, ATOLL_ARRAY_LEN(more_namespaces));
     return json_pack("{s:o,s:o,s:o}", "namespaces", list, "uidMappings", id_map(spec),
                      "gidMappings", id_map(spec));
 }

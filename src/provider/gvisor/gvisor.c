@@ -28,7 +28,7 @@ struct listing {
     void *arg;
 };
 
-static void on_listed(void *arg, const struct atoll_frame *frame)
+static void on_listed(void *arg, struct atoll_frame *frame)
 {
     struct listing *l = arg;
     struct atoll_sm_created msg;
@@ -125,6 +125,32 @@ static int dial(struct atoll_sync_provider *p, const struct atoll_sync_call *cal
         return atoll_fail(err, ATOLL_ERR_UNAVAILABLE, -fd, "the agent of %s does not answer",
                           spec->id);
     *ret_fd = fd;
+    return 0;
+}
+
+static void take_sockets(void *arg, struct atoll_frame *frame)
+{
+    int *fds = arg;
+
+    for (size_t i = 0; i < 2 && frame->nfds == 2; i++)
+        fds[i] = ATOLL_TAKE_FD(frame->fds[i]);
+}
+
+static int sockets(struct atoll_sync_provider *p, const struct atoll_sync_call *call,
+                   const struct atoll_spec *spec, int *ret_tcp_fd, int *ret_dns_fd,
+                   struct atoll_error *err)
+{
+    struct atoll_sm_ref ref = {.id = spec->id};
+    int fds[2] = {ATOLL_NO_FD, ATOLL_NO_FD};
+    int r = atoll_gvisor_ask(&gvisor_of(p)->link, call, ATOLL_SPAWN_SOCKETS, &atoll_sm_ref_desc,
+                             &ref, take_sockets, fds, err);
+
+    if (r < 0)
+        return r;
+    if (fds[0] < 0)
+        return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "atoll-spawn sent no sockets");
+    *ret_tcp_fd = fds[0];
+    *ret_dns_fd = fds[1];
     return 0;
 }
 
@@ -305,6 +331,7 @@ static const struct atoll_sync_ops gvisor_ops = {
     .dial = dial,
     .inspect = inspect,
     .list = list,
+    .sockets = sockets,
     .destroy = destroy,
     .pause = pause_sandbox,
     .resume = resume_sandbox,
@@ -415,6 +442,9 @@ static int connect_spawn(struct atoll_gvisor *g, const char *program_dir, struct
         return atoll_fail_errno(err, -r, "cgroups");
     g->ops.caps.pause = atoll_cgroups_can_freeze(&g->cgroups);
     g->ops.caps.stats = g->cgroups.version != 0;
+    g->ops.caps.sockets = g->link.info.network;
+    if (g->link.info.network)
+        g->ops.caps.networks |= 1u << ATOLL_NETWORK_ISOLATED | 1u << ATOLL_NETWORK_BRIDGE;
     return 0;
 }
 

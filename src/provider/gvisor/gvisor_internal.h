@@ -59,10 +59,10 @@ int atoll_gvisor_link_open(struct atoll_gvisor_link *link, const char *state_dir
                            const char *program, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_gvisor_link_close(struct atoll_gvisor_link *link);
 /* Sends one request and waits for its answer. part: called for each PART and for the REPLY; may
- * be NULL. */
+ * be NULL. It may take descriptors of the frame with ATOLL_TAKE_FD; the others are closed. */
 int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
                      uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
-                     void (*part)(void *arg, const struct atoll_frame *frame), void *arg,
+                     void (*part)(void *arg, struct atoll_frame *frame), void *arg,
                      struct atoll_error *err) ATOLL_MUST_CHECK;
 /* CREATE, only by the atoll-spawn of that life; UNAVAILABLE if another one runs. */
 int atoll_gvisor_ask_create(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,

@@ -42,7 +42,7 @@ struct asking {
     struct atoll_gvisor_link *link;
     uint32_t id;
     unsigned life; /* life it is for; 0: any */
-    void (*part)(void *arg, const struct atoll_frame *frame);
+    void (*part)(void *arg, struct atoll_frame *frame);
     void *arg;
     bool answered;
     int result;
@@ -65,12 +65,8 @@ static int note_exit(struct atoll_gvisor_link *link, const struct atoll_frame *f
 }
 
 /* Ignores answers to requests that timed out. */
-static int on_frame(void *arg, struct atoll_frame *frame)
+static int take_frame(struct asking *a, struct atoll_frame *frame)
 {
-    struct asking *a = arg;
-
-    for (size_t i = 0; i < frame->nfds; i++)
-        (void)close(frame->fds[i]);
     if (frame->type == ATOLL_SPAWN_EXITED)
         return note_exit(a->link, frame);
     if (frame->id != a->id)
@@ -88,6 +84,16 @@ static int on_frame(void *arg, struct atoll_frame *frame)
     }
     a->answered = frame->type != ATOLL_SPAWN_PART;
     return 0;
+}
+
+static int on_frame(void *arg, struct atoll_frame *frame)
+{
+    int r = take_frame(arg, frame);
+
+    for (size_t i = 0; i < frame->nfds; i++)
+        if (frame->fds[i] >= 0)
+            (void)close(frame->fds[i]);
+    return r;
 }
 
 static int exchange(struct asking *a, const struct atoll_sync_call *call)
@@ -153,7 +159,7 @@ static int ask(struct asking *a, const struct atoll_sync_call *call, uint16_t ty
 
 int atoll_gvisor_ask(struct atoll_gvisor_link *link, const struct atoll_sync_call *call,
                      uint16_t type, const struct atoll_msg_desc *desc, const void *msg,
-                     void (*part)(void *arg, const struct atoll_frame *frame), void *arg,
+                     void (*part)(void *arg, struct atoll_frame *frame), void *arg,
                      struct atoll_error *err)
 {
     return ask(&(struct asking){.link = link, .part = part, .arg = arg, .err = err}, call, type,

@@ -27,7 +27,9 @@
 static int send_plan(struct atoll_gvisor *g, const struct atoll_sync_call *call,
                      const struct atoll_spec *spec, unsigned life, struct atoll_error *err)
 {
-    struct atoll_po_runsc runsc = {.program = g->runsc, .platform = g->platform};
+    struct atoll_po_runsc runsc = {.program = g->runsc,
+                                   .platform = g->platform,
+                                   .network = spec->network != ATOLL_NETWORK_NONE};
     struct atoll_sm_create create = {.id = spec->id};
     struct atoll_buf bundle, plan;
     int r;
@@ -135,9 +137,6 @@ static int refuse(const struct atoll_spec *spec, struct atoll_error *err)
     if (spec->builder || spec->persistent || spec->resume_disk)
         return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
                           "provider gvisor has no persistent disks");
-    if (spec->network != ATOLL_NETWORK_NONE)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "provider gvisor supports only network \"none\"");
     return 0;
 }
 
