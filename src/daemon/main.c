@@ -22,6 +22,7 @@
 #include "engine/json_memory.h"
 #include "interpreter/contexts.h"
 #include "net/tls.h"
+#include "net/tls_cert.h"
 #include "sandbox/host.h"
 #include "sandbox/self.h"
 #include "store/store.h"
@@ -193,6 +194,20 @@ static int open_registry(struct daemon *d, struct atoll_error *err)
     return atoll_registry_open(d->loop, d->config.registry, &d->registry, err);
 }
 
+/* The CA of atoll-egress is part of the template that the providers make. */
+static int make_egress_ca(struct daemon *d, struct atoll_error *err)
+{
+    EVP_PKEY *key;
+    X509 *cert;
+    int r = atoll_tls_cert_egress(d->state_fd, &cert, &key, err);
+
+    if (r == 0) {
+        EVP_PKEY_free(key);
+        X509_free(cert);
+    }
+    return r;
+}
+
 static int open_engine(struct daemon *d, struct atoll_error *err)
 {
     const struct atoll_daemon_place place = {.loop = d->loop,
@@ -238,6 +253,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     config.host_json = atoll_buf_str(&json);
     atoll_daemon_providers_file(&place, file);
     config.providers_file = file;
+    if (r == 0)
+        r = make_egress_ca(d, err);
     if (r == 0)
         r = atoll_daemon_providers_open(&d->providers, &place, list, &config.provider_count, err);
     config.providers = list;

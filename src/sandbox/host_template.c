@@ -8,6 +8,8 @@
 #include "base/fd.h"
 #include "proto/plan.h"
 #include "sandbox/copy_tree.h"
+#include "sandbox/spec.h"
+#include "sandbox/trust.h"
 #include "sys/tree.h"
 
 #define COPY_FILES_MAX 8192
@@ -127,7 +129,7 @@ static int write_text(int root, const char *path, const char *text, mode_t mode,
     return r < 0 ? atoll_fail_errno(err, -r, "write %s", path) : 0;
 }
 
-static int fill_etc(int root, struct atoll_error *err)
+static int fill_etc(int root, int state, struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int host_etc = open("/etc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     ATOLL_AUTOCLOSE int etc = openat(root, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -146,16 +148,16 @@ static int fill_etc(int root, struct atoll_error *err)
         if (copy < 0 && copy != -ENOENT && copy != -EACCES)
             r = atoll_fail_errno(err, -copy, "copy etc/%s", copied[i]);
     }
-    return r;
+    return r < 0 ? r : atoll_trust_add(state, etc, err);
 }
 
-static int make_host(int root, struct atoll_error *err)
+static int make_host(int root, int state, struct atoll_error *err)
 {
     int r = make_directories(root, err);
 
     if (r == 0)
         r = make_links(root, err);
-    return r < 0 ? r : fill_etc(root, err);
+    return r < 0 ? r : fill_etc(root, state, err);
 }
 
 /* Creates usr/bin with our programs. */
@@ -171,6 +173,18 @@ static int make_usr(int root, const char *program_dir, struct atoll_error *err)
     return r < 0 ? atoll_fail_errno(err, -r, "copy atoll-sudo") : 0;
 }
 
+/* All that a sandbox trusts, for templates that have their own /etc. */
+static int add_bundle(int root, int host, struct atoll_error *err)
+{
+    unsigned budget = 1;
+    int r;
+
+    if (mkdirat(root, "usr/share", 0755) < 0 || mkdirat(root, "usr/share/atoll", 0755) < 0)
+        return atoll_fail_errno(err, errno, "make usr/share/atoll");
+    r = atoll_copy_tree(host, "etc/" ATOLL_TRUST_BUNDLE, root, ATOLL_TRUSTED_FILE + 1, &budget);
+    return r < 0 && r != -ENOENT ? atoll_fail_errno(err, -r, "copy " ATOLL_TRUSTED_FILE) : 0;
+}
+
 /* Debian has no `python` unless python-is-python3 is installed, and agents write it. */
 static int add_python(int root, struct atoll_error *err)
 {
@@ -182,13 +196,15 @@ static int add_python(int root, struct atoll_error *err)
 }
 
 /* Identifies the inputs of the layout; if it changes, the layout is built again. */
-static void fingerprint(const char *program_dir, char *out, size_t cap)
+static void fingerprint(const char *state_dir, const char *program_dir, char *out, size_t cap)
 {
-    char sudo[4096];
-    const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", sudo};
-    size_t len = (size_t)snprintf(out, cap, "4");
+    char sudo[4096], ca[4096];
+    const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", sudo,
+                                   ca};
+    size_t len = (size_t)snprintf(out, cap, "5");
 
     (void)snprintf(sudo, sizeof(sudo), "%s/atoll-sudo", program_dir);
+    (void)snprintf(ca, sizeof(ca), "%s/" ATOLL_TRUST_CA, state_dir);
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(sources) && len < cap; i++) {
         struct stat st = {0};
         (void)stat(sources[i], &st);
@@ -229,11 +245,15 @@ static int make_all(int state, const char *program_dir, const char *mark, struct
     tools = openat(fresh, "tools", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fresh < 0 || host < 0 || tools < 0)
         return atoll_fail_errno(err, errno, "open template.new");
-    r = make_host(host, err);
+    r = make_host(host, state, err);
     if (r == 0)
         r = make_usr(tools, program_dir, err);
     if (r == 0)
+        r = add_bundle(tools, host, err);
+    if (r == 0)
         r = make_usr(fresh, program_dir, err);
+    if (r == 0)
+        r = add_bundle(fresh, host, err);
     if (r == 0)
         r = add_python(fresh, err);
     if (r == 0)
@@ -256,7 +276,7 @@ int atoll_host_template_make(const char *state_dir, const char *program_dir,
 
     if (state < 0)
         return atoll_fail_errno(err, errno, "open the state directory");
-    fingerprint(program_dir, mark, sizeof(mark));
+    fingerprint(state_dir, program_dir, mark, sizeof(mark));
     if (atoll_fd_read_file(state, "template/mark", old, sizeof(old)) > 0 && strcmp(mark, old) == 0)
         return 0;
     mask = umask(0);

@@ -42,6 +42,9 @@ enum atoll_network {
     ATOLL_NETWORK_BRIDGE,   /* external networks */
 };
 
+/* In native sandboxes, whatever their template: the certificates of the host, and that of atoll-egress. */
+#define ATOLL_TRUSTED_FILE "/usr/share/atoll/ca-certificates.crt"
+
 enum atoll_template_kind {
     ATOLL_TEMPLATE_HOST,
     ATOLL_TEMPLATE_ROOTFS,

@@ -43,3 +43,26 @@ def test_root_becomes_another_user(box):
 def test_pip_may_install_for_the_system(box):
     assert box.out("echo $PIP_BREAK_SYSTEM_PACKAGES") == "1"
     assert box.out("sudo sh -c 'touch /usr/lib/probe && echo written'") == "written"
+
+
+def test_the_ca_of_egress_is_trusted(box, daemon):
+    """Where programs look by default, and it is the only addition to what the host trusts."""
+    inside = "/etc/ssl/certs/atoll-egress-ca.pem"
+    assert box.out(f"cat {inside}") == (daemon.state / "egress-ca.pem").read_text().strip()
+    assert box.out(f"openssl verify {inside}") == f"{inside}: OK"
+    bundle = "/etc/ssl/certs/ca-certificates.crt"
+    only = f"openssl verify -CAfile {bundle} -no-CApath -no-CAstore"
+    assert box.out(f"{only} {inside}") == f"{inside}: OK"
+    # The control: another CA is not trusted.
+    made = box.run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout /tmp/k "
+                   "-out /tmp/c -subj /CN=other -days 9 && openssl verify /tmp/c")
+    assert made["result"]["exit_code"] != 0, made
+    hosts = open(bundle).read().count("BEGIN CERTIFICATE")
+    assert int(box.out(f"grep -c 'BEGIN CERTIFICATE' {bundle}")) == hosts + 1
+
+
+@pytest.mark.skipif(not shutil.which("keytool"), reason="the host has no Java")
+def test_java_trusts_the_ca_of_egress(box):
+    own = box.out("openssl x509 -in /etc/ssl/certs/atoll-egress-ca.pem -noout -fingerprint -sha256")
+    listed = box.out("keytool -list -keystore /etc/ssl/certs/java/cacerts -storepass changeit 2>&1")
+    assert own.partition("=")[2] in listed

@@ -7,6 +7,7 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * Commands: started through the agent, their output is written to a journal as it comes, and they
@@ -267,17 +268,20 @@ static void on_started(void *arg, const struct atoll_reply *answer)
     atoll_exec_unref(x);
 }
 
-/* The command's variables override the sandbox's. */
+/* The command's variables override the sandbox's, and these override those of its network. */
 static const char **join_env(const struct atoll_sandbox *s, const char *const *env, size_t *ret_len)
 {
-    size_t base = atoll_strings_count(s->options.env), own = atoll_strings_count(env);
-    const char **all = calloc(base + own + 1, sizeof(*all));
+    const char *const *const lists[] = {atoll_network_trust_env(s), s->options.env, env};
+    size_t n = 0;
+    const char **all;
 
-    for (size_t i = 0; all && i < base; i++)
-        all[i] = s->options.env[i];
-    for (size_t i = 0; all && i < own; i++)
-        all[base + i] = env[i];
-    *ret_len = base + own;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(lists); i++)
+        n += atoll_strings_count(lists[i]);
+    all = calloc(n + 1, sizeof(*all));
+    *ret_len = 0;
+    for (size_t i = 0; all && i < ATOLL_ARRAY_LEN(lists); i++)
+        for (size_t k = 0; lists[i] && lists[i][k]; k++)
+            all[(*ret_len)++] = lists[i][k];
     return all;
 }
 

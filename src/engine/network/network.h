@@ -91,6 +91,11 @@ void atoll_network_recovered(struct atoll_networks *network);
 void atoll_network_sync(struct atoll_networks *network);
 void atoll_network_lost(struct atoll_networks *network);
 
+/* trust.c */
+
+/* Variables for every command of the sandbox, before its own; ends with NULL. */
+const char *const *atoll_network_trust_env(const struct atoll_sandbox *sandbox);
+
 /* journal.c */
 
 int atoll_network_open_journals(struct atoll_networks *network,
