@@ -20,7 +20,8 @@ struct atoll_forwarder;
 /* resolv_conf NULL: /etc/resolv.conf, which is read again when it has changed. port 0: 53. */
 int atoll_forwarder_new(struct atoll_loop *loop, const char *resolv_conf, uint16_t port,
                         struct atoll_forwarder **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* No callback comes after this. Accepts NULL; returns NULL. */
+/* No callback comes after this; what was asked for is
+ * still cancelled by its owner. Accepts NULL; returns NULL. */
 struct atoll_forwarder *atoll_forwarder_free(struct atoll_forwarder *f);
 
 struct atoll_forward;

@@ -33,7 +33,8 @@ struct atoll_resolver_config {
 /* Opened before the worker confines itself. config may be NULL. */
 int atoll_resolver_new(struct atoll_loop *loop, const struct atoll_resolver_config *config,
                        struct atoll_resolver **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Waits for lookups that run. No callback comes after this. Accepts NULL; returns NULL. */
+/* Waits for lookups that run. No callback comes after this; what was asked for is
+ * still cancelled by its owner. Accepts NULL; returns NULL. */
 struct atoll_resolver *atoll_resolver_free(struct atoll_resolver *r);
 /* Questions for other types than addresses (forward.h). */
 struct atoll_forwarder *atoll_resolver_forwarder(const struct atoll_resolver *r);

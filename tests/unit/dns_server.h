@@ -66,18 +66,16 @@ static inline size_t dns_server_answer(struct dns_server *s, uint8_t *m, size_t 
     return end + dns_server_record(m + end, strncmp(label, "big", 3) == 0 ? 30 : 1);
 }
 
-static inline void dns_server_on_udp(void *arg, uint32_t events)
+static inline bool dns_server_serve(struct dns_server *s)
 {
-    struct dns_server *s = arg;
     struct sockaddr_in from;
     socklen_t len = sizeof(from);
     uint8_t m[4096];
     ssize_t n = recvfrom(s->udp, m, 600, 0, (struct sockaddr *)&from, &len);
     bool forged;
 
-    (void)events;
     if (n < 13)
-        return;
+        return false;
     forged = memcmp(m + 13, "forged", 6) == 0;
     n = (ssize_t)dns_server_answer(s, m, (size_t)n, false);
     if (forged) {
@@ -87,6 +85,14 @@ static inline void dns_server_on_udp(void *arg, uint32_t events)
     }
     if (n > 0)
         (void)!sendto(s->udp, m, (size_t)n, 0, (struct sockaddr *)&from, len);
+    return true;
+}
+
+static inline void dns_server_on_udp(void *arg, uint32_t events)
+{
+    (void)events;
+    while (dns_server_serve(arg))
+        ;
 }
 
 static inline void dns_server_on_conn(void *arg, uint32_t events)
