@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "cli/collection.h"
 #include "cli/output.h"
 #include "cli/print.h"
@@ -27,9 +28,19 @@ static bool is_running(const json_t *exec)
     return strcmp(atoll_link_text(exec, "state", ""), "running") == 0;
 }
 
+static bool has_terminal(const json_t *items, const char *exec)
+{
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        const json_t *item = json_array_get(items, i);
+        if (strcmp(atoll_link_text(item, "exec_id", ""), exec) == 0)
+            return json_is_true(json_object_get(item, "pty"));
+    }
+    return false;
+}
+
 /* Fills the ids of *outcome. FAILED_PRECONDITION if the sandbox has had no command. */
 static int choose(struct atoll_cli *cli, int argc, char **argv, struct atoll_cli_outcome *outcome,
-                  struct atoll_error *err)
+                  bool *ret_pty, struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *items = NULL;
     const char *exec = argc > 1 ? argv[1] : NULL;
@@ -50,21 +61,54 @@ static int choose(struct atoll_cli *cli, int argc, char **argv, struct atoll_cli
     r = atoll_link_check_id("exec", exec, err);
     (void)snprintf(outcome->sandbox_id, sizeof(outcome->sandbox_id), "%s", argv[0]);
     (void)snprintf(outcome->exec_id, sizeof(outcome->exec_id), "%s", exec);
+    *ret_pty = has_terminal(items, exec);
     return r;
 }
 
-static int run_attach(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int argc,
-                      char **argv, struct atoll_error *err)
+struct attach_options {
+    struct atoll_cli_common common;
+    bool no_input;
+};
+
+static const struct atoll_cli_option attach_table[] = {
+    {"no-stdin", 0, ATOLL_CLI_FLAG, offsetof(struct attach_options, no_input), NULL,
+     "do not connect standard input", NULL},
+    ATOLL_CLI_COMMON(struct attach_options),
+    {0},
+};
+
+static int visit(struct atoll_cli *cli, struct atoll_cli_outcome *outcome, bool pty,
+                 struct atoll_error *err)
 {
+    ATOLL_AUTOJSON json_t *request = json_pack("{s:s}", "exec_id", outcome->exec_id);
+    struct atoll_link_target target;
+    const struct atoll_cli_session_plan plan = {
+        .target = target.text,
+        .request = request,
+        .pty = pty && isatty(STDIN_FILENO),
+        .visits = true,
+    };
+    int r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs/stream", outcome->sandbox_id);
+
+    return r < 0 ? r : atoll_cli_session_run(cli, &plan, outcome, err);
+}
+
+static int run_attach(struct atoll_cli *cli, const void *options, int argc, char **argv,
+                      struct atoll_error *err)
+{
+    const struct attach_options *o = options;
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     struct atoll_cli_outcome outcome;
+    bool pty;
     int r;
 
     (void)sigaction(SIGPIPE, &ignore, NULL);
     atoll_cli_outcome_init(&outcome, cli->json);
-    r = choose(cli, argc, argv, &outcome, err);
+    r = choose(cli, argc, argv, &outcome, &pty, err);
     if (r == 0)
-        r = atoll_cli_output_tail(cli, &outcome, 0, true, err);
+        r = o->no_input || atoll_cli_stdin_is_null()
+                ? atoll_cli_output_tail(cli, &outcome, 0, true, err)
+                : visit(cli, &outcome, pty, err);
     if (r == 0 && outcome.result)
         r = atoll_cli_outcome_report(&outcome, err);
     atoll_cli_outcome_done(&outcome);
@@ -73,12 +117,17 @@ static int run_attach(struct atoll_cli *cli, const void *options ATOLL_UNUSED, i
 
 const struct atoll_cli_verb atoll_cli_attach = {
     .name = "attach",
-    .args = "SANDBOX [EXEC]",
-    .summary = "show the output of a running command from now on",
-    .help =
-        "Without EXEC, of the running command that was started last. Exit status as for\n"
-        "`atoll run`. Ctrl-C leaves the command running. Input is not connected; `atoll logs` shows\n"
-        "earlier output.\n",
+    .args = "[OPTION]... SANDBOX [EXEC]",
+    .summary = "connect to a running command: its output from now on, and its input",
+    .help = "Without EXEC, to the running command that was started last. Exit status as for\n"
+            "`atoll run`. Standard input reaches a command that was started with it (`run -di`);\n"
+            "its end does not end the input of the command. Ctrl-C leaves the command running;\n"
+            "if it has a terminal, Ctrl-P Ctrl-Q does. `atoll logs` shows earlier output.\n"
+            "\n"
+            "Example:\n"
+            "  id=$(atoll run -dit -- bash); atoll attach $id\n",
+    .options = attach_table,
+    .options_size = sizeof(struct attach_options),
     .min_args = 1,
     .max_args = 2,
     .failure = ATOLL_CLI_BROKEN,
@@ -89,10 +138,11 @@ static int run_wait(struct atoll_cli *cli, const void *options ATOLL_UNUSED, int
                     struct atoll_error *err)
 {
     struct atoll_cli_outcome outcome;
+    bool pty;
     int r;
 
     atoll_cli_outcome_init(&outcome, false);
-    r = choose(cli, argc, argv, &outcome, err);
+    r = choose(cli, argc, argv, &outcome, &pty, err);
     if (r == 0)
         r = atoll_cli_output_wait(cli, &outcome, err);
     if (r == 0 && cli->json)

@@ -51,13 +51,10 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     int r = atoll_link_check_id("sandbox", argv[0], err);
 
     if (r == 0)
-        r = atoll_cli_add_command(request, &o->command, argv + 1, err);
+        r = o->detach ? atoll_cli_add_detached(request, &o->command, argv + 1, err)
+                      : atoll_cli_add_command(request, &o->command, argv + 1, err);
     if (r < 0)
         return r;
-    if (o->detach && (o->command.tty || o->command.interactive))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "--detach cannot be combined with --tty or --stdin: a detached command "
-                          "has no input");
     if (o->detach)
         return start(cli, argv[0], request, err);
     return atoll_cli_session_attach(cli, argv[0], request, o->command.interactive, o->command.tty,

@@ -355,3 +355,17 @@ int atoll_cli_add_command(json_t *request, const struct atoll_cli_command_option
     int r = atoll_cli_add_env(request, &options->env, err);
     return r < 0 ? r : atoll_compose_command(request, &command, err);
 }
+
+int atoll_cli_add_detached(json_t *request, const struct atoll_cli_command_options *options,
+                           char *const *argv, struct atoll_error *err)
+{
+    int r = atoll_cli_add_command(request, options, argv, err);
+    bool input = options->interactive || options->tty;
+
+    if (r < 0)
+        return r;
+    if ((input && json_object_set_new(request, "stdin", json_true()) < 0) ||
+        (options->tty && json_object_set_new(request, "pty", json_object()) < 0))
+        return atoll_fail_errno(err, ENOMEM, "request");
+    return 0;
+}

@@ -38,6 +38,10 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
                           double lifetime_seconds, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_cli_add_command(json_t *request, const struct atoll_cli_command_options *options,
                           char *const *argv, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The same for a command that is started without being connected: --stdin and --tty keep its input open
+ * for `atoll attach`. */
+int atoll_cli_add_detached(json_t *request, const struct atoll_cli_command_options *options,
+                           char *const *argv, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* If the daemon's error text begins with a JSON field, replaces that by the option of `options`. */
 void atoll_cli_name_option(const struct atoll_cli_option *options, struct atoll_error *err);
 /* Adds "env" from items and lines of files, K=V; a K without "=" is copied from our own environment. */

@@ -15,6 +15,7 @@
 #include "cli/session.h"
 
 #define INLINE_MAX (8u * 1024 * 1024)
+#define REMOVE_IDLE_S 1 /* from the end of a detached command to the end of its sandbox */
 
 struct options {
     struct atoll_cli_common common;
@@ -36,9 +37,10 @@ static const struct atoll_cli_option options_table[] = {
     {"keep", 'k', ATOLL_CLI_FLAG, offsetof(struct options, keep), NULL,
      "do not destroy the sandbox when the command has ended", NULL},
     {"rm", 0, ATOLL_CLI_FLAG, offsetof(struct options, remove), NULL,
-     "destroy the sandbox when the command has ended, which is the default", NULL},
+     "destroy the sandbox when the command has ended, which is the default without --detach", NULL},
     {"detach", 'd', ATOLL_CLI_FLAG, offsetof(struct options, detach), NULL,
-     "start the command, print the id of the sandbox, which is kept, and return", NULL},
+     "start the command, print the id of the sandbox, which is kept (unless --rm), and return",
+     NULL},
     ATOLL_CLI_COMMON(struct options),
     {0},
 };
@@ -304,7 +306,7 @@ static int start_in(struct atoll_cli *cli, const struct options *o, char *const 
     int r = bring_files(cli, o, sandbox, err);
 
     if (r == 0)
-        r = atoll_cli_add_command(request, &o->command, argv, err);
+        r = atoll_cli_add_detached(request, &o->command, argv, err);
     if (r == 0)
         r = atoll_link_target(&target, err, "/api/sandboxes/%s/execs", sandbox);
     return r < 0 ? r : atoll_cli_call(cli, "POST", target.text, request, ret_reply, err);
@@ -315,8 +317,13 @@ static int run_detached(struct atoll_cli *cli, const struct options *o, char *co
 {
     ATOLL_AUTOJSON json_t *reply = NULL;
     struct atoll_cli_outcome outcome = {.capture = false};
-    int r = create(cli, o, &outcome, err);
+    struct options own = *o;
+    int r;
 
+    /* No client waits for the end of the command: the daemon destroys the sandbox when it is idle. */
+    if (o->remove && own.sandbox.idle_seconds == 0)
+        own.sandbox.idle_seconds = REMOVE_IDLE_S;
+    r = create(cli, &own, &outcome, err);
     if (r < 0)
         return r;
     r = start_in(cli, o, argv, outcome.sandbox_id, &reply, err);
@@ -329,14 +336,14 @@ static int run_detached(struct atoll_cli *cli, const struct options *o, char *co
 
 static int check(const struct options *o, struct atoll_error *err)
 {
-    if (o->remove && (o->keep || o->detach))
+    if (o->remove && o->keep)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "--rm cannot be combined with %s, which keeps the sandbox",
-                          o->keep ? "--keep" : "--detach");
-    if (o->detach && (o->command.tty || o->command.interactive))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "--detach cannot be combined with --tty or --stdin: a detached command "
-                          "has no input");
+                          "--rm cannot be combined with --keep, which keeps the sandbox");
+    if (o->remove && o->detach && (o->sandbox.persistent || o->sandbox.on_deadline))
+        return atoll_fail(
+            err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+            "--detach --rm cannot be combined with --%s: an idle sandbox would be kept",
+            o->sandbox.persistent ? "persistent" : "on-deadline");
     return 0;
 }
 
@@ -384,7 +391,8 @@ const struct atoll_cli_verb atoll_cli_run = {
         "  echo 'console.log(6*7)' | atoll run -- node\n"
         "  atoll run --memory 1G --timeout 30 --file job.py:job.py -- python3 job.py\n"
         "  atoll run -it -- bash\n"
-        "  id=$(atoll run -d -- python3 -m http.server 8000)\n",
+        "  id=$(atoll run -d -- python3 -m http.server 8000)\n"
+        "  id=$(atoll run -d --rm -- make test); atoll wait $id\n",
     .options = options_table,
     .options_size = sizeof(struct options),
     .min_args = 1,

@@ -39,6 +39,8 @@ struct session {
     bool shows_progress; /* a progress line is on the terminal */
     int interrupts;
     int gave_up;                       /* signal that made us give up; 0: we did not */
+    bool left;                         /* by Ctrl-P Ctrl-Q */
+    bool saw_ctrl_p;                   /* as the last byte of input; it was not sent yet */
     int64_t give_up_ms, keep_alive_ms; /* deadlines on atoll_clock_ms(); 0: not set */
 
     /* Output not yet written; borrowed from the process until its next event. */
@@ -65,8 +67,7 @@ static int wait_signals(struct session *s, struct atoll_error *err)
     return s->signal_fd < 0 ? atoll_fail_errno(err, errno, "signalfd") : 0;
 }
 
-/* With standard input from /dev/null (or closed) the command needs no input pipe. */
-static bool stdin_is_null(void)
+bool atoll_cli_stdin_is_null(void)
 {
     struct stat st;
 
@@ -124,8 +125,9 @@ static int open_session(struct session *s, struct atoll_error *err)
     json_t *request = s->plan->request;
     int r;
 
-    s->reads_stdin =
-        s->plan->interactive || s->plan->pty || (!isatty(STDIN_FILENO) && !stdin_is_null());
+    s->reads_stdin = s->plan->visits ? !atoll_cli_stdin_is_null()
+                                     : s->plan->interactive || s->plan->pty ||
+                                           (!isatty(STDIN_FILENO) && !atoll_cli_stdin_is_null());
     if ((s->reads_stdin && json_object_set_new(request, "stdin", json_true()) < 0) ||
         (s->plan->pty && json_object_set_new(request, "pty", window_size()) < 0))
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "no memory for the request");
@@ -178,7 +180,7 @@ static void give_up(struct session *s, int signo)
     s->gave_up = signo;
     s->ended = true;
     atoll_attach_hang_up(s->process);
-    if (!s->started)
+    if (!s->started || s->plan->visits)
         return;
     if (s->plan->owns_sandbox)
         destroy_sandbox(s);
@@ -209,7 +211,7 @@ static int on_signal(struct session *s, struct atoll_error *err)
         return s->plan->pty && s->started ? send_resize(s, err) : 0;
     if (signo == SIGTSTP)
         return suspend(s, err);
-    if (!s->started || s->interrupts++ > 0)
+    if (!s->started || s->plan->visits || s->interrupts++ > 0)
         give_up(s, signo);
     else
         /* The signals of a terminal are for all processes of the command; SIGTERM is for one. */
@@ -276,6 +278,10 @@ static void on_broken_pipe(struct session *s)
     s->out_n = 0;
     if (s->out_fd != STDOUT_FILENO || s->give_up_ms)
         return;
+    if (s->plan->visits) {
+        give_up(s, SIGPIPE);
+        return;
+    }
     signal_command(s, SIGPIPE, false);
     s->give_up_ms = atoll_clock_ms() + PIPE_GRACE_MS;
 }
@@ -315,19 +321,48 @@ static int drain(struct session *s, struct atoll_error *err)
     return r;
 }
 
+#define CTRL_P 0x10
+#define CTRL_Q 0x11
+
+/* Looks for Ctrl-P Ctrl-Q in input[1…n], and returns where the bytes to send begin and how many they
+ * are. input[0] is room for a Ctrl-P that was held back. A Ctrl-P at the end is held back. */
+static const uint8_t *find_leave(struct session *s, uint8_t *input, size_t *n)
+{
+    uint8_t *begin = input + 1;
+
+    if (s->saw_ctrl_p) {
+        *--begin = CTRL_P;
+        ++*n;
+    }
+    for (size_t i = 0; i + 1 < *n && !s->left; i++)
+        if (begin[i] == CTRL_P && begin[i + 1] == CTRL_Q) {
+            s->left = s->ended = true;
+            *n = i;
+        }
+    s->saw_ctrl_p = !s->left && *n > 0 && begin[*n - 1] == CTRL_P;
+    *n -= s->saw_ctrl_p;
+    return begin;
+}
+
 static int read_input(struct session *s, struct atoll_error *err)
 {
-    static uint8_t chunk[INPUT_CHUNK];
-    ssize_t n = read(STDIN_FILENO, chunk, INPUT_CHUNK);
-    int r;
+    static uint8_t chunk[1 + INPUT_CHUNK];
+    ssize_t n = read(STDIN_FILENO, chunk + 1, INPUT_CHUNK);
+    const uint8_t *begin = chunk + 1;
+    size_t len = n > 0 ? (size_t)n : 0;
+    int r = 0;
 
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     /* A read error (the terminal is gone) counts as end of file. */
     if (n <= 0)
         s->reads_stdin = false;
-    r = n > 0 ? (int)atoll_attach_write(s->process, chunk, (size_t)n, err)
-              : atoll_attach_close_input(s->process, err);
+    if (s->plan->visits && s->plan->pty)
+        begin = find_leave(s, chunk, &len);
+    if (len > 0)
+        r = (int)atoll_attach_write(s->process, begin, len, err);
+    else if (n <= 0 && !s->plan->visits)
+        r = atoll_attach_close_input(s->process, err);
     return ignore_closed(s, ATOLL_MIN(r, 0), err);
 }
 
@@ -422,10 +457,12 @@ int atoll_cli_session_run(struct atoll_cli *cli, const struct atoll_cli_session_
             r = step(&s, err);
     }
     close_session(&s);
-    if (r < 0 && s.started && !plan->pty && err->kind == ATOLL_ERR_UNAVAILABLE)
+    if (r < 0 && s.started && !plan->pty && !plan->visits && err->kind == ATOLL_ERR_UNAVAILABLE)
         r = resume_output(&s, err);
     if (r < 0)
         return r;
+    if (s.left)
+        atoll_cli_say("left command %s, which continues", outcome->exec_id);
     return s.gave_up ? 128 + s.gave_up : 0;
 }
 

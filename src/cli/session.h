@@ -12,7 +12,14 @@ struct atoll_cli_session_plan {
     bool interactive;   /* forward standard input even if it is a terminal */
     bool pty;
     bool owns_sandbox; /* giving up destroys the sandbox; else it kills the command */
+    /* The command runs already and continues without us: signals and a closed output end only this
+     * program, and the end of standard input is not the end of the command's. In a terminal, Ctrl-P
+     * Ctrl-Q leaves it. */
+    bool visits;
 };
+
+/* Whether standard input is /dev/null or closed, so that a command needs no input pipe. */
+bool atoll_cli_stdin_is_null(void);
 
 /*
  * Blocks until the command has ended; then returns 0 and sets outcome->result. If the user gives up (a

@@ -120,7 +120,6 @@ def test_every_verb_explains_itself(daemon, verb):
     (["key", "rm", "../x"], "no key id"),
     (["artifacts", "rm", "../x"], "no sandbox id"),
     (["logs", "--follow", "abc"], "--follow needs an EXEC"),
-    (["exec", "-dt", "abc", "--", "sh"], "--detach"),
     (["preview", "--public", "--rm", "abc", "80"], "exclude"),
     (["up", "--listen", "127.0.0.1:1", "--no-listen"], "exclude"),
     (["help", "run", "ls"], "unexpected argument"),
@@ -130,8 +129,7 @@ def test_every_verb_explains_itself(daemon, verb):
     (["completion", "tcsh"], "use bash, zsh or fish"),
     (["man", "rnu"], "did you mean run?"),
     (["run", "--rm", "--keep", "--", "true"], "--rm cannot be combined with --keep"),
-    (["run", "--rm", "-d", "--", "true"], "--rm cannot be combined with --detach"),
-    (["run", "-dt", "--", "sh"], "a detached command has no input"),
+    (["run", "--rm", "-d", "--persistent", "--", "true"], "--detach --rm cannot be combined with --persistent"),
     (["run", "--timeout", "5x", "--", "true"], "5x is not a time"),
     (["create", "--label", "x"], "must be K=V"),
     (["create", "--get-or-create"], "needs --name"),
@@ -507,6 +505,75 @@ def test_detached_run_with_labels(daemon, tmp_path):
         assert attached.communicate(timeout=30)[0] == b"" and attached.returncode == 143
         assert daemon.atoll("wait", sandbox, exec_id).stdout == "143\n"
         assert daemon.atoll("kill", sandbox, check=True).stdout == ""  # nothing runs any more
+    finally:
+        daemon.atoll("rm", sandbox, check=True)
+
+
+def state_of(daemon, sandbox):
+    return json_of(daemon, "inspect", sandbox)[0]["state"]
+
+
+def test_a_detached_run_can_end_with_its_command(daemon):
+    """As in Docker; what it printed can still be read."""
+    def run(*options):
+        return daemon.atoll("run", "-d", *options, "--", "sh", "-c", "echo said; sleep 1",
+                            check=True).stdout.strip()
+
+    sandbox, stays = run("--rm"), run()
+    assert state_of(daemon, sandbox) == "running"
+    assert daemon.atoll("wait", sandbox, check=True).stdout == "0\n"
+    wait_until(lambda: state_of(daemon, sandbox) == "ended", 30, lambda: "it lives on")
+    exec_id = json_of(daemon, "logs", sandbox)["execs"][0]["exec_id"]
+    assert daemon.atoll("logs", sandbox, exec_id, check=True).stdout == "said\n"
+    assert state_of(daemon, stays) == "running"
+    daemon.atoll("rm", stays, check=True)
+
+
+def test_attach_with_input(daemon):
+    sandbox = daemon.atoll("run", "-d", "-i", "--", "sh", "-c",
+                           "while read -r line; do echo got $line; [ $line = end ] && exit 5; done",
+                           check=True).stdout.strip()
+    try:
+        # The end of our input is not the end of its input.
+        first = popen(daemon, "attach", sandbox, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        first.stdin.write(b"one\n")
+        first.stdin.close()
+        assert first.stdout.readline() == b"got one\n"
+        first.send_signal(signal.SIGINT)  # leaves it
+        assert first.wait(30) == 130
+        first.stdout.close()
+        assert state_of(daemon, sandbox) == "running"
+        second = daemon.atoll("attach", sandbox, input="two\nend\n")
+        assert (second.returncode, second.stdout) == (5, "got two\ngot end\n"), second
+    finally:
+        daemon.atoll("rm", sandbox, check=True)
+
+
+def test_attach_to_a_terminal(daemon):
+    sandbox = daemon.atoll("run", "-dit", "--", "sh", check=True).stdout.strip()
+    try:
+        master, slave = os.openpty()
+        attached = popen(daemon, "attach", sandbox, stdin=slave, stdout=slave, stderr=slave)
+        os.close(slave)
+        seen = b""
+
+        def expect(text):
+            nonlocal seen
+            deadline = time.monotonic() + 30
+            while text not in seen and time.monotonic() < deadline:
+                if select.select([master], [], [], 1)[0]:
+                    seen += os.read(master, 4096)
+            assert text in seen, seen
+        wait_until(lambda: select.select([master], [], [], 0)[0] or os.write(master, b"\r"), 30,
+                   lambda: "no prompt")
+        os.write(master, b"echo $((6*7))\r")
+        expect(b"42")
+        os.write(master, b"\x10")
+        os.write(master, b"\x11")
+        expect(b"which continues")
+        assert attached.wait(30) == 0
+        os.close(master)
+        assert json_of(daemon, "logs", sandbox)["execs"][0]["state"] == "running"
     finally:
         daemon.atoll("rm", sandbox, check=True)
 

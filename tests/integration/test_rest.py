@@ -376,6 +376,31 @@ def test_a_conversation_with_a_command(rest, box):
     assert rest.get(f"{box}/execs/{exec_id}").json["result"] == texts[-1]["result"]
 
 
+def test_attaching_to_a_running_command(rest, box):
+    plain = rest.post(f"{box}/execs", {"cmd": ["sh", "-c", "sleep 1; echo alone"]}).json["exec_id"]
+    with rest.websocket(f"{box}/execs/stream") as ws:
+        ws.send({"cmd": ["sh", "-c", "echo before; cat"], "stdin": True})
+        exec_id = ws.text()["exec_id"]
+        assert ws.recv() == (ws.BINARY, b"\1before\n")
+        with rest.websocket(f"{box}/execs/stream") as other:
+            other.send({"exec_id": exec_id, "stdin": True})
+            assert other.text()["exec_id"] == exec_id
+            other.send(b"\0to both")
+            other.send(b"\0")
+            assert other.finish()[0] == b"to both"  # without what was there before
+        assert ws.finish()[0] == b"to both"
+    with rest.websocket(f"{box}/execs/stream") as ws:  # it has no input, and is not harmed by any
+        ws.send({"exec_id": plain, "stdin": True})
+        ws.send(b"\0unwanted")
+        out, _, texts, _ = ws.finish()
+    assert out == b"alone\n" and texts[-1]["result"]["exit_code"] == 0
+    for message, code in (({"exec_id": "0123"}, "not_found"),
+                          ({"exec_id": exec_id, "cmd": ["true"]}, "invalid_argument")):
+        with rest.websocket(f"{box}/execs/stream") as ws:
+            ws.send(message)
+            assert ws.text()["error"]["code"] == code
+
+
 def test_signals_and_sizes_by_websocket(rest, box):
     with rest.websocket(f"{box}/execs/stream") as ws:
         ws.send({"cmd": ["sh", "-c", "trap 'stty size; exit 9' INT; echo ready; "

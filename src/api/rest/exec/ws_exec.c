@@ -379,12 +379,14 @@ static void greet(struct atoll_ws_exec *x)
 
 void atoll_ws_exec_bind(struct atoll_ws_exec *x, struct atoll_exec *exec, bool takes_input)
 {
-    const struct atoll_exec_pump_config config = {.ops = &pump_ops,
-                                                  .arg = x,
-                                                  .loop = x->loop,
-                                                  .ws = x->ws,
-                                                  .from = {x->from, 0},
-                                                  .follow = true};
+    const struct atoll_exec_pump_config config = {
+        .ops = &pump_ops,
+        .arg = x,
+        .loop = x->loop,
+        .ws = x->ws,
+        .from = {x->from_end ? ATOLL_READ_FROM_END : x->from,
+                 x->from_end ? ATOLL_READ_FROM_END : 0},
+        .follow = true};
     struct atoll_exec_view view;
     struct atoll_error error;
 

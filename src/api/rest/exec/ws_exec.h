@@ -43,6 +43,7 @@ struct atoll_ws_exec {
     bool input_closed;
     const char *operators_file; /* for hints, or NULL; owned by the engine */
     uint64_t from;              /* offset in the output to start from */
+    bool from_end;              /* start with the output that comes from now on */
     char tenant[65], sandbox_id[33], exec_id[33], request_id[65];
 };
 
