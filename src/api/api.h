@@ -20,12 +20,14 @@ struct atoll_answers;      /* access/answers.h */
 struct atoll_contexts;     /* interpreter/contexts.h */
 struct atoll_previews;     /* access/previews.h */
 struct atoll_preview_site; /* api/preview.h */
+struct atoll_secrets;      /* engine/network/secrets.h */
 
 struct atoll_api_config {
     struct atoll_loop *loop;
     struct atoll_engine *engine;
     struct atoll_sessions *sessions; /* borrowed; NULL: disabled */
     struct atoll_contexts *contexts; /* likewise */
+    struct atoll_secrets *secrets;   /* likewise */
     struct atoll_auth auth;
     struct atoll_audit *audit;             /* borrowed; NULL: no audit log */
     struct atoll_rate key_rate;            /* requests with one valid key */

@@ -62,6 +62,7 @@ static const struct row {
                              "Changes of state of sandboxes and commands."},
     [ATOLL_METRIC_QUEUE] =
         {"atoll_queue_length", GAUGE, {"kind"}, NULL, "Requests that wait in a queue."},
+    [ATOLL_METRIC_SECRETS] = {"atoll_secrets", GAUGE, {NULL}, NULL, "Secrets of all tenants."},
     [ATOLL_METRIC_QUOTA_REFUSED] = {"atoll_quota_refused_total",
                                     COUNTER,
                                     {"what"},

@@ -172,6 +172,15 @@ int atoll_cli_each(struct atoll_cli *cli, char **names, const char *done, bool g
     return r < 0 ? r : status;
 }
 
+/* Whether a name can be a part of a path; the daemon knows which names are valid. */
+static bool is_segment(const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 0 && n <= 64 && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
 int atoll_cli_collection_target(const struct atoll_cli_collection *c, const char *name,
                                 struct atoll_link_target *ret, struct atoll_error *err)
 {
@@ -179,7 +188,7 @@ int atoll_cli_collection_target(const struct atoll_cli_collection *c, const char
 
     if (!c->by_name)
         r = atoll_link_check_id(c->what, name, err);
-    else if (!atoll_text_is_name(name))
+    else if (!is_segment(name))
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "\"%.100s\" is not a valid %s name: use letters, digits, . _ - only", name,
                        c->what);

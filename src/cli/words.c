@@ -32,6 +32,7 @@ static const struct atoll_cli_word words[] = {
     {.name = "PORT"},
     {"PROVIDER", ATOLL_CLI_FROM_LIST, "/api/providers", "providers", "name", "state", 0, NULL},
     {"SANDBOX", ATOLL_CLI_FROM_LIST, "/api/sandboxes", "sandboxes", "id", "state", 0, "name"},
+    {"SECRET", ATOLL_CLI_FROM_LIST, "/api/secrets", "secrets", "name", "updated_at", 0, NULL},
     {"SESSION", ATOLL_CLI_FROM_LIST, "/api/sessions", "sessions", "session_id", "environment",
      ATOLL_ID_LEN, NULL},
     {.name = "SRC", .source = ATOLL_CLI_FROM_SIDES},

@@ -97,6 +97,8 @@ static const struct option {
      "the same for disks (unlimited)"},
     {"tenant-execs", "ATOLL_TENANT_EXECS", KIND_COUNT, AT(tenant_execs), 1000000, "1024", "N",
      "maximum running commands of one tenant (1024)"},
+    {"tenant-secrets", "ATOLL_TENANT_SECRETS", KIND_COUNT, AT(tenant_secrets), 1000, "100", "N",
+     "maximum number of secrets of one tenant; 0: none can be made (100)"},
     {"tenant-queue", "ATOLL_TENANT_QUEUE", KIND_COUNT, AT(tenant_queue), 1000000, "1024", "N",
      "maximum queued requests of one tenant (1024)"},
     {"key-rate", "ATOLL_KEY_RATE", KIND_COUNT, AT(key_rate), 1000000, "50", "N",
@@ -150,6 +152,8 @@ static const struct option {
      "configuration file: lines of \"option = value\", options as above\nwithout the dashes (none)"},
     {"list-routes", NULL, KIND_FLAG, AT(list_routes), 0, NULL, NULL,
      "print every route of the API with the scope it needs, and exit"},
+    {"new-secret-key", NULL, KIND_FLAG, AT(new_secret_key), 0, NULL, NULL,
+     "if secret.key is lost: delete what was encrypted with it, and make a new one"},
     {"help", NULL, KIND_FLAG, AT(help), 0, NULL, NULL, "show this"},
     {"version", NULL, KIND_FLAG, AT(version), 0, NULL, NULL, "print the version and exit"},
 };

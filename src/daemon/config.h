@@ -25,7 +25,7 @@ struct atoll_config {
     char providers[ATOLL_CONFIG_PATH_MAX]; /* providers.yaml; "": the one in the state directory */
     char file[ATOLL_CONFIG_PATH_MAX];      /* "" for none */
     uint32_t pool, max_sandboxes;
-    uint32_t tenant_sandboxes, tenant_creates, tenant_execs, tenant_queue;
+    uint32_t tenant_sandboxes, tenant_creates, tenant_execs, tenant_queue, tenant_secrets;
     uint32_t creates;                    /* of all tenants; 0: derived from the number of CPUs */
     uint64_t tenant_memory, tenant_disk; /* 0: derived from the host */
     uint64_t total_memory, total_disk;   /* 0: unlimited */
@@ -45,7 +45,7 @@ struct atoll_config {
     char network_max[4096];
     char network_deny[16384], network_internal[16384];
     enum atoll_log_level log_level;
-    bool help, version, list_routes;
+    bool help, version, list_routes, new_secret_key;
 };
 
 /* INVALID_ARGUMENT names the flag, the variable or the line of the file that is wrong. If help

@@ -208,6 +208,13 @@ static int make_egress_ca(struct daemon *d, struct atoll_error *err)
     return r;
 }
 
+static int open_store(struct daemon *d, struct atoll_store **ret, struct atoll_error *err)
+{
+    int r = d->config.new_secret_key ? atoll_store_renew_key(d->state_fd, err) : 0;
+
+    return r < 0 ? r : atoll_store_open_sqlite(d->state_fd, ret, err);
+}
+
 static int open_engine(struct daemon *d, struct atoll_error *err)
 {
     const struct atoll_daemon_place place = {.loop = d->loop,
@@ -223,6 +230,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
                   .creates = d->config.tenant_creates,
                   .execs = d->config.tenant_execs,
                   .queue = d->config.tenant_queue,
+                  .secrets = d->config.tenant_secrets,
                   .all_creates = d->config.creates},
         .journal_max_bytes = d->config.journal_max_bytes,
         .output = {d->config.journal_sandbox_bytes, d->config.journal_tenant_bytes,
@@ -261,7 +269,7 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
     (void)snprintf(egress, sizeof(egress), "%s/atoll-egress", d->programs);
     config.egress_program = access(egress, X_OK) == 0 ? egress : NULL;
     if (r == 0) {
-        r = atoll_store_open_sqlite(d->state_fd, &config.store, err);
+        r = open_store(d, &config.store, err);
         if (r < 0)
             atoll_daemon_providers_drop(list, config.provider_count);
     }
@@ -407,6 +415,7 @@ static int open_api(struct daemon *d, struct atoll_error *err)
         .engine = d->engine,
         .sessions = d->sessions,
         .contexts = d->contexts,
+        .secrets = atoll_engine_secrets(d->engine),
         .auth = {d->access, d->state_fd, d->config.open_loopback},
         .site = &d->site.site,
         .key_rate = {d->config.key_rate, 4 * d->config.key_rate},

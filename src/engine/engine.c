@@ -7,6 +7,7 @@
 #include "engine/engine_internal.h"
 #include "engine/file/inband.h"
 #include "engine/network/network.h"
+#include "engine/network/secrets.h"
 
 #define PROGRESS_MS 1000 /* minimum interval of progress events of one create */
 
@@ -50,6 +51,9 @@ static int open_state(struct atoll_engine *engine, struct atoll_error *err)
         r = atoll_events_new(engine->loop, engine->config.store, &engine->events, err);
     if (r == 0)
         r = atoll_artifacts_new(engine, &engine->artifacts, err);
+    if (r == 0)
+        r = atoll_secrets_new(engine->config.store, engine->config.quota.secrets, &engine->secrets,
+                              err);
     if (r == 0)
         r = atoll_network_open(engine, engine->config.egress_program, err);
     engine->config.egress_program = NULL; /* borrowed for the start only */
@@ -125,6 +129,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_pool_done(engine);
     engine->events = atoll_events_free(engine->events);
     engine->artifacts = atoll_artifacts_free(engine->artifacts);
+    engine->secrets = atoll_secrets_free(engine->secrets);
     (void)atoll_store_close(engine->config.store);
     atoll_templates_done(engine);
     atoll_quota_done(engine);
@@ -143,6 +148,11 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     free(engine->providers_file);
     free(engine);
     return NULL;
+}
+
+struct atoll_secrets *atoll_engine_secrets(struct atoll_engine *engine)
+{
+    return engine->secrets;
 }
 
 const char *atoll_engine_host_json(const struct atoll_engine *engine)

@@ -28,6 +28,7 @@ struct atoll_quota {
     uint32_t creates;   /* in progress; 0: two per CPU, at least 4 */
     uint32_t execs;     /* running; 0: 1024 */
     uint32_t queue;     /* 0: 1024 */
+    uint32_t secrets;   /* that a tenant may have */
     /* In progress on this machine for all tenants; 0: four per CPU, at least 8. */
     uint32_t all_creates;
     uint32_t elsewhere; /* creates from images and at remote providers; computed from the others */
@@ -131,6 +132,9 @@ void atoll_engine_set_placement(struct atoll_engine *engine, int placement);
 /* Records that the operator's file was read again. error: why it could not be used; NULL: it is in
  * use. */
 void atoll_engine_note_providers(struct atoll_engine *engine, const char *error);
+
+/* The secrets of all tenants (engine/network/secrets.h); borrowed. */
+struct atoll_secrets *atoll_engine_secrets(struct atoll_engine *engine);
 
 /* The doctor's report as JSON, as of the daemon's start. */
 const char *atoll_engine_host_json(const struct atoll_engine *engine);

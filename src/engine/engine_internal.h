@@ -139,6 +139,7 @@ struct atoll_engine {
     struct atoll_ended_output ended_output;
     struct atoll_operator_networks operator_networks;
     struct atoll_artifacts *artifacts; /* owned */
+    struct atoll_secrets *secrets;     /* owned */
     struct atoll_events *events;       /* owned */
     struct atoll_timer reaper;  /* lifetime.c: the earliest time at which something may expire */
     struct atoll_timer sampler; /* history.c */
@@ -416,8 +417,8 @@ void atoll_sandbox_start_again(struct atoll_sandbox *sandbox);
 int atoll_env_save(const struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 int atoll_env_load(struct atoll_sandbox *sandbox, struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_env_drop(const struct atoll_sandbox *sandbox);
-void atoll_env_sweep(
-    struct atoll_engine *engine); /* removes files of sandboxes that do not exist */
+/* Removes files of sandboxes that do not exist, and seals those of an earlier version. */
+void atoll_env_sweep(struct atoll_engine *engine);
 
 /* reattach.c: redials the agent of a running sandbox whose connection was lost. */
 void atoll_sandbox_reattach(struct atoll_sandbox *sandbox);

@@ -59,11 +59,23 @@ static int filter_calls(struct atoll_error *err)
     return r;
 }
 
+/* No core dumps, which would contain secrets. A limit of 1 means none at all; 0 is ignored where the
+ * kernel pipes them to a program (fs/coredump.c). PR_SET_DUMPABLE does the same, but it hides the daemon
+ * from its own user's `atoll up` and `atoll verify`: it is for users who may not raise their limit of 0. */
+static int forbid_core_dumps(void)
+{
+    const struct rlimit one = {1, 1};
+
+    if (setrlimit(RLIMIT_CORE, &one) == 0)
+        return 0;
+    return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
+}
+
 int atoll_self_confine(struct atoll_error *err)
 {
-    int r = 0;
+    int r = forbid_core_dumps();
 
-    if (geteuid() == 0)
+    if (r == 0 && geteuid() == 0)
         r = atoll_caps_bound(0);
     if (r == 0)
         r = atoll_caps_set(0, 0, 0);

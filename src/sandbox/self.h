@@ -8,6 +8,6 @@
 
 /* Raises the limit of open descriptors as far as permitted. */
 void atoll_self_raise_files(void);
-/* Drops all capabilities for good, installs the seccomp filter of sandboxes, and lets Landlock
- * restrict writes to the directory it was prepared with. */
+/* Forbids core dumps, drops all capabilities for good, installs the seccomp filter of sandboxes, and lets
+ * Landlock restrict writes to the directory it was prepared with. */
 int atoll_self_confine(struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -8,6 +8,7 @@
  * Blocking: tens of microseconds. Thread: the loop's.
  * Rows borrow their strings for the call.
  */
+struct atoll_seal;
 struct atoll_store;
 
 struct atoll_store_sandbox {
@@ -48,10 +49,16 @@ struct atoll_store_exec {
     int64_t duration_ms;
 };
 
-/* Opens the SQLite database in dir_fd. FAILED_PRECONDITION: a newer version of Atoll wrote it. */
+/* Opens the SQLite database in dir_fd, and the key of its sealed values, which is made with the
+ * database. FAILED_PRECONDITION: a newer version of Atoll wrote it, or values are sealed with a key that
+ * is not there. */
 int atoll_store_open_sqlite(int dir_fd, struct atoll_store **ret,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_store *atoll_store_close(struct atoll_store *store);
+/* Deletes everything that is sealed with a key that is not there, so that the store can be opened. */
+int atoll_store_renew_key(int dir_fd, struct atoll_error *err) ATOLL_MUST_CHECK;
+/* What seals values (store/seal.h); borrowed. */
+const struct atoll_seal *atoll_store_seal(struct atoll_store *store);
 /* A checkpoint of the write-ahead log starts when the log has half this size, and the log stays
  * below twice this size under load. It grows further only while the disk accepts no checkpoint. */
 #define ATOLL_STORE_LOG_BYTES (4 * 1024 * 1024)

@@ -113,6 +113,12 @@ def key(world):
     return {"name": made.json["id"]}
 
 
+def secret(world):
+    made = world.mine.post("/api/secrets", {"name": "routes", "value": "v", "replace": True})
+    assert made.status in (200, 201), made.body
+    return {"secret": "routes"}
+
+
 def context(world):
     box = world.box()
     made = world.mine.post(f"/api/sandboxes/{box}/contexts", {"language": "python"})
@@ -339,6 +345,12 @@ OPERATORS = {
                             Ask(400, body={"tenant": "acme", "scope": "all"})),
     "DELETE /api/keys/{name}": Entry(Ask(204, check=empty), Ask(400, at={"name": ".bad"}),
                                      given=key),
+    "GET /api/secrets": Entry(Ask(200, check=shows("secret")), BAD_ALL,
+                              foreign=hides("secret"), given=secret),
+    "POST /api/secrets": Entry(Ask(201, body={"name": "made", "value": "v"}, check=has("version", value=1)),
+                               Ask(400, body={"name": "made", "value": ""})),
+    "DELETE /api/secrets/{secret}": Entry(Ask(204, check=empty), Ask(400, at={"secret": "b@d"}),
+                                          foreign=404, given=secret),
     "GET /api/registry": Entry(Ask(200, check=text("Bash")), BAD_ALL),
     **registry("environments"), **registry("agents"), **registry("tools"), **registry("prompts"),
 }

@@ -6,6 +6,7 @@ from routes import Ask, Entry
 
 BOX = "/sandboxes/{sandboxID}"
 NO_ID = {"sandboxID": "Not_An_Id"}
+BAD_SECRET = {"secretID": "b@d"}
 
 
 def box(world):
@@ -18,6 +19,11 @@ def measured(world):
     wait_until(lambda: made in world.mine.get("/sandboxes/metrics", sandbox_ids=made).json["sandboxes"],
                30, lambda: "it is not measured")
     return {"sandboxID": made}
+
+
+def secret(world):
+    world.mine.post("/secrets", {"name": "e2b-routes", "value": "v"})
+    return {"secretID": "e2b-routes"}
 
 
 def paused(world):
@@ -79,7 +85,14 @@ TABLE = {
               "GET /templates/{template}/builds/{path}", "POST /v3/templates", "POST /v2/templates",
               "POST /v2/templates/{path}", "PATCH /v2/templates/{path}", "POST /templates",
               "POST /templates/{path}", "PATCH /templates/{path}", "DELETE /templates/tags",
-              "GET /volumes", "POST /volumes", "GET /volumes/{name}", "DELETE /volumes/{name}",
-              "GET /secrets", "POST /secrets", "GET /secrets/{name}", "POST /secrets/{name}",
-              "DELETE /secrets/{name}"),
+              "GET /volumes", "POST /volumes", "GET /volumes/{name}", "DELETE /volumes/{name}"),
+    "GET /secrets": Entry(Ask(200), Ask(400, "?limit=x")),
+    "POST /secrets": Entry(Ask(201, body={"name": "e2b-made", "value": "v"}, check=has("secretID")),
+                           Ask(400, body={"name": "e2b made", "value": "v"})),
+    "GET /secrets/{secretID}": Entry(Ask(200, check=has("currentVersion")), Ask(400, at=BAD_SECRET),
+                                     foreign=404, given=secret),
+    "POST /secrets/{secretID}": Entry(Ask(200, body={"value": "w"}, check=has("currentVersion")),
+                                      Ask(400, body={"value": 5}), foreign=404, given=secret),
+    "DELETE /secrets/{secretID}": Entry(Ask(204, check=empty), Ask(400, at=BAD_SECRET),
+                                        foreign=404, given=secret),
 }

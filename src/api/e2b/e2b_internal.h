@@ -50,6 +50,12 @@ ATOLL_E2B_HANDLER(template_get);
 ATOLL_E2B_HANDLER(template_tags);
 ATOLL_E2B_HANDLER(template_alias);
 ATOLL_E2B_HANDLER(template_remove);
+/* secrets.c */
+ATOLL_E2B_HANDLER(secret_list);
+ATOLL_E2B_HANDLER(secret_create);
+ATOLL_E2B_HANDLER(secret_get);
+ATOLL_E2B_HANDLER(secret_update);
+ATOLL_E2B_HANDLER(secret_remove);
 /* account.c */
 ATOLL_E2B_HANDLER(health);
 ATOLL_E2B_HANDLER(teams);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "api/e2b/e2b_internal.h"
 #include "base/text.h"
+#include "network/placeholder.h"
 
 #define BOX "/sandboxes/{sandboxID}"
 #define NONE ATOLL_BODY_NONE
@@ -56,11 +57,11 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   "/volumes",                 WRITE, NONE, atoll_e2b_unsupported, NULL},
     {ATOLL_GET,    "/volumes/{name}",          READ,  NONE, atoll_e2b_unsupported, NULL},
     {ATOLL_DELETE, "/volumes/{name}",          WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_GET,    "/secrets",                 READ,  NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_POST,   "/secrets",                 WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_GET,    "/secrets/{name}",          READ,  NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_POST,   "/secrets/{name}",          WRITE, NONE, atoll_e2b_unsupported, NULL},
-    {ATOLL_DELETE, "/secrets/{name}",          WRITE, NONE, atoll_e2b_unsupported, NULL},
+    {ATOLL_GET,    "/secrets",                 READ,  NONE, atoll_e2b_secret_list, NULL},
+    {ATOLL_POST,   "/secrets",                 WRITE, JSON, atoll_e2b_secret_create, NULL},
+    {ATOLL_GET,    "/secrets/{secretID}",      READ,  NONE, atoll_e2b_secret_get, NULL},
+    {ATOLL_POST,   "/secrets/{secretID}",      WRITE, JSON, atoll_e2b_secret_update, NULL},
+    {ATOLL_DELETE, "/secrets/{secretID}",      WRITE, NONE, atoll_e2b_secret_remove, NULL},
 };
 /* Those of ended sandboxes as well. */
 static const struct atoll_route log_rows[] = {
@@ -75,12 +76,15 @@ static bool is_template(const char *text)
                                       "0123456789._-:%")] == '\0';
 }
 
-/* {sandboxID}: older clients append "-" and a suffix. {template}: with an optional team and tag. */
+/* {sandboxID}: older clients append "-" and a suffix. {template}: with an optional team and tag.
+ * {secretID}: or a name. */
 static const struct atoll_param_kind params[] = {
     {"{sandboxID}", offsetof(struct atoll_route_params, id), 33, atoll_text_is_id, NULL, '-',
      "Invalid sandbox ID"},
     {"{template}", offsetof(struct atoll_route_params, template), 129, is_template,
      "the name of a template", '\0', NULL},
+    {"{secretID}", offsetof(struct atoll_route_params, name), 65, atoll_secret_is_name,
+     "the id or name of a secret", '\0', NULL},
 };
 
 static const struct atoll_protocol protocol = {.fail = atoll_e2b_fail, .takes_slashes = true};

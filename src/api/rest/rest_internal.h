@@ -56,6 +56,8 @@ atoll_rest_handler atoll_rest_file_download, atoll_rest_file_upload;
 atoll_rest_handler atoll_rest_xattr_list, atoll_rest_xattr_set, atoll_rest_xattr_remove;
 /* keys.c */
 atoll_rest_handler atoll_rest_key_create, atoll_rest_key_list, atoll_rest_key_remove;
+/* secrets.c */
+atoll_rest_handler atoll_rest_secret_create, atoll_rest_secret_list, atoll_rest_secret_remove;
 /* previews.c */
 atoll_rest_handler atoll_rest_preview_create, atoll_rest_preview_list, atoll_rest_preview_remove;
 /* templates.c */

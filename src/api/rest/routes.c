@@ -1,5 +1,6 @@
 #include "api/rest/rest.h"
 #include "api/rest/rest_internal.h"
+#include "network/placeholder.h"
 
 #define READ ATOLL_SCOPE_READ
 #define WRITE ATOLL_SCOPE_WRITE
@@ -113,6 +114,10 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   "/api/keys",            ADMIN, JSON,   atoll_rest_key_create, ""},
     {ATOLL_DELETE, "/api/keys/{name}",     ADMIN, NONE,   atoll_rest_key_remove, ""},
 
+    {ATOLL_GET,    "/api/secrets",         READ,  NONE,   atoll_rest_secret_list, "all"},
+    {ATOLL_POST,   "/api/secrets",         WRITE, JSON,   atoll_rest_secret_create, ""},
+    {ATOLL_DELETE, "/api/secrets/{secret}", WRITE, NONE,  atoll_rest_secret_remove, ""},
+
     {ATOLL_POST,   "/api/sessions",        WRITE, FILES,  atoll_rest_session_create, ""},
     {ATOLL_GET,    "/api/sessions",        READ,  NONE,   atoll_rest_session_list,
      "state, limit, cursor, all"},
@@ -146,7 +151,16 @@ static const struct atoll_route rows[] = {
 };
 /* clang-format on */
 
-static const struct atoll_routes routes = {.rows = rows, .count = ATOLL_ARRAY_LEN(rows)};
+static const struct atoll_param_kind params[] = {
+    {"{secret}", offsetof(struct atoll_route_params, name),
+     sizeof(((struct atoll_route_params *)0)->name), atoll_secret_is_name, "the name of a secret",
+     '\0', NULL},
+};
+
+static const struct atoll_routes routes = {.rows = rows,
+                                           .count = ATOLL_ARRAY_LEN(rows),
+                                           .params = params,
+                                           .param_count = ATOLL_ARRAY_LEN(params)};
 static const struct atoll_routes *const tables[] = {&routes, &atoll_rest_artifact_routes, NULL};
 
 const struct atoll_facade atoll_rest_facade = {.is_own = true, .tables = tables};

@@ -5,16 +5,20 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "store/seal.h"
 
 /*
  * The environment of a persistent sandbox. Other sandboxes keep it in their agent's memory (see
  * atoll_sandbox_tell_agent()), which a stop ends. So it is stored in a file beside the disk,
- * disks/<id>.env, that only the daemon's user can read. The file contains secrets in clear text and
- * is removed with the sandbox.
+ * disks/<id>.env, that only the daemon's user can read. It contains secrets, so it is sealed
+ * (store/seal.h); it is removed with the sandbox. Earlier versions stored it in clear text: such files
+ * are read, and sealed when the daemon starts.
  */
+#define FILE_MAX (ATOLL_AGENT_DATA_MAX + ATOLL_SEAL_EXTRA_BYTES)
 
 /* A sandbox that is recreated needs it as well as one that is started again. */
 static bool is_kept(const struct atoll_sandbox *s)
@@ -48,52 +52,101 @@ static int write_file(const struct atoll_sandbox *s, const struct atoll_buf *byt
     return r < 0 ? r : fsync(fd) < 0 ? -errno : 0;
 }
 
+static int seal(const struct atoll_engine *engine, const char *id, const void *plain, size_t n,
+                struct atoll_buf *out, struct atoll_error *err)
+{
+    const struct atoll_seal_place place = {"sandbox environment", id};
+
+    atoll_buf_init(out, FILE_MAX);
+    return atoll_seal_write(atoll_store_seal(engine->config.store), &place, plain, n, out, err);
+}
+
 int atoll_env_save(const struct atoll_sandbox *s, struct atoll_error *err)
 {
-    struct atoll_buf bytes;
+    struct atoll_buf plain, sealed;
     int r;
 
     if (!is_kept(s) || !s->options.env)
         return 0;
-    atoll_buf_init(&bytes, ATOLL_AGENT_DATA_MAX);
-    r = atoll_strings_join(&bytes, s->options.env);
+    atoll_buf_init(&plain, ATOLL_AGENT_DATA_MAX);
+    r = atoll_strings_join(&plain, s->options.env);
     if (r < 0) {
-        atoll_buf_done(&bytes);
+        atoll_buf_wipe(&plain);
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, -r,
                           "the environment is larger than %d KiB", ATOLL_AGENT_DATA_MAX / 1024);
     }
-    r = write_file(s, &bytes);
-    atoll_buf_done(&bytes);
+    r = seal(s->engine, s->spec.id, atoll_buf_head(&plain), atoll_buf_size(&plain), &sealed, err);
+    atoll_buf_wipe(&plain);
+    if (r == 0 && (r = write_file(s, &sealed)) < 0) {
+        atoll_env_drop(s);
+        r = atoll_fail_errno(err, -r, "keep the environment");
+    }
+    atoll_buf_done(&sealed);
+    return r;
+}
+
+/* Reads a file below dir_fd; -ENOENT. */
+static int read_file(int dir_fd, const char *name, struct atoll_buf *out)
+{
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    uint8_t *tail;
+    struct stat st;
+    int r;
+
+    atoll_buf_init(out, FILE_MAX);
+    fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    r = st.st_size > FILE_MAX ? -EFBIG : atoll_buf_reserve(out, (size_t)st.st_size, &tail);
+    if (r == 0 && st.st_size > 0)
+        r = atoll_fd_read_all(fd, tail, (size_t)st.st_size);
     if (r == 0)
-        return 0;
-    atoll_env_drop(s);
-    return atoll_fail_errno(err, -r, "keep the environment");
+        atoll_buf_commit(out, (size_t)st.st_size);
+    return r;
+}
+
+/* Takes the strings from the bytes of the file. */
+static int take(struct atoll_sandbox *s, const struct atoll_buf *bytes, struct atoll_error *err)
+{
+    const struct atoll_seal_place place = {"sandbox environment", s->spec.id};
+    const struct atoll_buf *from = bytes;
+    struct atoll_buf plain;
+    int r = 0;
+
+    atoll_buf_init(&plain, FILE_MAX);
+    if (atoll_seal_is_sealed(atoll_buf_head(bytes), atoll_buf_size(bytes))) {
+        r = atoll_seal_read(atoll_store_seal(s->engine->config.store), &place,
+                            atoll_buf_head(bytes), atoll_buf_size(bytes), &plain, err);
+        from = &plain;
+    }
+    if (r == 0) {
+        atoll_options_set_strings(&s->options.env,
+                                  atoll_strings_split(atoll_buf_head(from), atoll_buf_size(from)));
+        if (!s->options.env)
+            r = atoll_fail_errno(err, EBADMSG, "split it");
+    }
+    atoll_buf_wipe(&plain);
+    return r < 0 ? atoll_wrap(err, "read the kept environment") : 0;
 }
 
 int atoll_env_load(struct atoll_sandbox *s, struct atoll_error *err)
 {
-    ATOLL_AUTOFREE uint8_t *bytes = NULL;
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    struct atoll_buf bytes;
     char name[64];
-    struct stat st;
-    int r;
+    int r = atoll_fault("engine.env_load");
 
-    r = atoll_fault("engine.env_load");
     if (r != 0)
         return atoll_fail_errno(err, r, "open the kept environment");
     name_of(s->spec.id, name);
-    fd = openat(s->engine->state_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT)
-        return 0; /* no environment */
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > ATOLL_AGENT_DATA_MAX)
-        return atoll_fail_errno(err, fd < 0 ? errno : EFBIG, "open the kept environment");
-    bytes = malloc((size_t)st.st_size + 1);
-    r = bytes ? atoll_fd_read_all(fd, bytes, (size_t)st.st_size) : -ENOMEM;
-    if (r == 0) {
-        atoll_options_set_strings(&s->options.env, atoll_strings_split(bytes, (size_t)st.st_size));
-        r = s->options.env ? 0 : -EBADMSG;
-    }
-    return r < 0 ? atoll_fail_errno(err, -r, "read the kept environment") : 0;
+    r = read_file(s->engine->state_fd, name, &bytes);
+    if (r == 0)
+        r = take(s, &bytes, err);
+    else if (r == -ENOENT)
+        r = 0; /* no environment */
+    else
+        r = atoll_fail_errno(err, -r, "open the kept environment");
+    atoll_buf_wipe(&bytes);
+    return r;
 }
 
 void atoll_env_drop(const struct atoll_sandbox *s)
@@ -106,6 +159,44 @@ void atoll_env_drop(const struct atoll_sandbox *s)
     (void)unlinkat(s->engine->state_fd, name, 0);
 }
 
+/* Seals a file of an earlier version. On failure it stays as it is, and is read all the same. */
+static void seal_file(const struct atoll_engine *engine, int dir_fd, const char *name,
+                      const char *id)
+{
+    struct atoll_buf plain, sealed;
+    struct atoll_error err;
+    int r = read_file(dir_fd, name, &plain);
+
+    if (r == 0 && !atoll_seal_is_sealed(atoll_buf_head(&plain), atoll_buf_size(&plain))) {
+        r = seal(engine, id, atoll_buf_head(&plain), atoll_buf_size(&plain), &sealed, &err);
+        if (r == 0)
+            r = atoll_fd_replace_file(dir_fd, name, atoll_buf_head(&sealed),
+                                      atoll_buf_size(&sealed));
+        atoll_buf_done(&sealed);
+    }
+    atoll_buf_wipe(&plain);
+    if (r < 0)
+        atoll_log(ATOLL_LOG_ERROR, "environment not sealed", "sandbox", id, "error", strerror(-r),
+                  NULL);
+}
+
+static void sweep_file(struct atoll_engine *engine, int dir_fd, const char *name)
+{
+    char id[ATOLL_ID_LEN + 1] = "";
+
+    if (strnlen(name, ATOLL_ID_LEN) < ATOLL_ID_LEN)
+        return;
+    memcpy(id, name, ATOLL_ID_LEN);
+    if (strcmp(name + ATOLL_ID_LEN, ".env.new") == 0) /* of seal_file() in a daemon that died */
+        (void)unlinkat(dir_fd, name, 0);
+    else if (strcmp(name + ATOLL_ID_LEN, ".env") != 0)
+        return;
+    else if (atoll_map_get(&engine->sandboxes, id))
+        seal_file(engine, dir_fd, name, id);
+    else
+        (void)unlinkat(dir_fd, name, 0);
+}
+
 void atoll_env_sweep(struct atoll_engine *engine)
 {
     int fd = openat(engine->state_fd, "disks", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -114,15 +205,8 @@ void atoll_env_sweep(struct atoll_engine *engine)
 
     if (fd >= 0 && !dir)
         (void)close(fd);
-    while (dir && (entry = readdir(dir)) != NULL) {
-        char id[ATOLL_ID_LEN + 1] = "";
-        if (strlen(entry->d_name) != ATOLL_ID_LEN + 4 ||
-            strcmp(entry->d_name + ATOLL_ID_LEN, ".env") != 0)
-            continue;
-        memcpy(id, entry->d_name, ATOLL_ID_LEN);
-        if (!atoll_map_get(&engine->sandboxes, id))
-            (void)unlinkat(dirfd(dir), entry->d_name, 0);
-    }
+    while (dir && (entry = readdir(dir)) != NULL)
+        sweep_file(engine, dirfd(dir), entry->d_name);
     if (dir)
         (void)closedir(dir);
 }

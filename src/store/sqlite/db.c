@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include "base/switches.h"
+#include "store/seal.h"
 #include "store/sqlite/reserve.h"
 #include "store/store.h"
 #include "sys/thread.h"
@@ -24,8 +25,9 @@
 
 struct atoll_db {
     sqlite3 *sqlite;
-    char path[32]; /* below /proc/self/fd */
-    int dir_fd;    /* borrowed */
+    char path[32];           /* below /proc/self/fd */
+    int dir_fd;              /* borrowed */
+    struct atoll_seal *seal; /* owned */
     struct {
         const char *sql;
         sqlite3_stmt *stmt;
@@ -269,10 +271,21 @@ struct atoll_db *atoll_db_close(struct atoll_db *db)
     for (size_t i = 0; i < db->cached; i++)
         (void)sqlite3_finalize(db->cache[i].stmt);
     (void)sqlite3_close(db->sqlite);
+    (void)atoll_seal_free(db->seal);
     (void)pthread_cond_destroy(&db->wake);
     (void)pthread_mutex_destroy(&db->lock);
     free(db);
     return NULL;
+}
+
+void atoll_db_set_seal(struct atoll_db *db, struct atoll_seal *seal)
+{
+    db->seal = seal;
+}
+
+const struct atoll_seal *atoll_db_seal(const struct atoll_db *db)
+{
+    return db->seal;
 }
 
 int atoll_db_prepare(struct atoll_db *db, const char *sql, sqlite3_stmt **ret,

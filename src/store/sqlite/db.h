@@ -11,6 +11,7 @@
  * for the disk and run on a thread of their own.
  */
 struct atoll_db;
+struct atoll_seal;
 struct atoll_store;
 
 /* A store is an atoll_db. The opaque type keeps callers away from the functions of this header. */
@@ -23,6 +24,9 @@ static inline struct atoll_db *atoll_db_of(struct atoll_store *store)
 int atoll_db_open(int dir_fd, const char *name, struct atoll_db **ret,
                   struct atoll_error *err) ATOLL_MUST_CHECK;
 struct atoll_db *atoll_db_close(struct atoll_db *db);
+/* What seals the values of this database. The database takes it. */
+void atoll_db_set_seal(struct atoll_db *db, struct atoll_seal *seal);
+const struct atoll_seal *atoll_db_seal(const struct atoll_db *db);
 
 /* Returns a statement, prepared at its first use and cached. `sql` must be static: its address
  * is the key. The caller binds, runs, and calls atoll_db_reset(). */

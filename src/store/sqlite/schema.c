@@ -202,5 +202,18 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;",
     /* policies of networks */
     "ALTER TABLE sandboxes ADD COLUMN network_policy TEXT;",
+    /* secrets of tenants */
+    ("CREATE TABLE secrets ("
+     "  tenant TEXT NOT NULL,"
+     "  name TEXT NOT NULL,"
+     "  id TEXT NOT NULL UNIQUE,"
+     "  version INTEGER NOT NULL,"
+     "  size_bytes INTEGER NOT NULL," /* of the value */
+     "  metadata TEXT,"
+     "  created_unix_ms INTEGER NOT NULL,"
+     "  updated_unix_ms INTEGER NOT NULL,"
+     "  value BLOB NOT NULL," /* sealed */
+     "  PRIMARY KEY (tenant, name)"
+     ");"),
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

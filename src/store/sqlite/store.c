@@ -3,6 +3,7 @@
 #include <errno.h>
 #include "store/ended.h"
 #include "store/sqlite/rows.h"
+#include "store/sqlite/sealed.h"
 
 #define DROP_AT_ONCE 64 /* commands in one transaction, about a millisecond */
 
@@ -11,9 +12,31 @@ int atoll_store_open_sqlite(int dir_fd, struct atoll_store **ret, struct atoll_e
     struct atoll_db *db;
     int r = atoll_db_open(dir_fd, "atoll.db", &db, err);
 
+    if (r < 0)
+        return r;
+    r = atoll_sealed_open(db, dir_fd, err);
     if (r == 0)
         *ret = (struct atoll_store *)db;
+    else
+        (void)atoll_db_close(db);
     return r;
+}
+
+int atoll_store_renew_key(int dir_fd, struct atoll_error *err)
+{
+    struct atoll_db *db;
+    int r = atoll_db_open(dir_fd, "atoll.db", &db, err);
+
+    if (r < 0)
+        return r;
+    r = atoll_sealed_renew(db, dir_fd, err);
+    (void)atoll_db_close(db);
+    return r;
+}
+
+const struct atoll_seal *atoll_store_seal(struct atoll_store *store)
+{
+    return atoll_db_seal(atoll_db_of(store));
 }
 
 struct atoll_store *atoll_store_close(struct atoll_store *store)
