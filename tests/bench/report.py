@@ -41,6 +41,11 @@ TARGETS = (
     Target("upload / cat through a socket", ("figure", "transfer", "upload_ratio", 1), 0.5, False),
     Target("download / the same", ("figure", "transfer", "download_ratio", 1), 0.5, False),
     Target("memory it takes", ("figure", "transfer", "grown_bytes", 1e6), 16, True, " MB"),
+    Target("create with a network / without", ("figure", "network", "create_ratio", 1), 1.3, True),
+    Target("one connection / HAProxy, splice", ("figure", "network", "speed_ratio", 1), 0.7, False),
+    Target("added to a connection", ("figure", "network", "added_ms", 1), 0.3, True, " ms"),
+    Target("connections open at once", ("figure", "network", "open", 1), 1000, False, ""),
+    Target("memory a network takes", ("figure", "network", "memory_bytes", 1e3), 30, True, " KB"),
     Target("exec in docker / docker exec", ("figure", "providers", "exec_ratio", 1), 1.3, True),
     Target("upload to docker / docker cp", ("figure", "providers", "up_ratio", 1), 1.3, True),
     Target("download from it / the same", ("figure", "providers", "down_ratio", 1), 1.3, True),
@@ -163,6 +168,15 @@ def scale_lines(scale: dict) -> list:
         speed = {n: t[f"{n}_bytes_per_second"] / 1e6 for n in ("upload", "download", "cat")}
         lines.append(f"a file of {t['bytes'] >> 20} MiB: up {speed['upload']:.0f} MB/s, down "
                      f"{speed['download']:.0f} MB/s, cat through a socket {speed['cat']:.0f} MB/s")
+    if "network" in scale:
+        n = scale["network"]
+        lines.append(f"create with a network        {n['create_ms']['bridge']:.2f} ms, without "
+                     f"{n['create_ms']['none']:.2f} ms; {n['memory_bytes'] / 1e3:.0f} KB more each")
+        for title, key, unit in (("one connection", "mb_per_second", "MB/s"),
+                                 ("connect, a byte each way", "latency_ms", "ms")):
+            f = n[key]
+            lines.append(f"{title:28}{f['egress']:.2f} {unit}, HAProxy {f['haproxy']:.2f} {unit}, "
+                         f"no proxy {f['direct']:.2f} {unit}")
     if "providers" in scale:
         p = scale["providers"]
         for ours, theirs in (("exec", "docker_exec"), ("up", "docker_up"), ("down", "docker_down"),
