@@ -147,6 +147,11 @@ struct atoll_client_sandbox_options {
     const char *network_mode; /* "none", "isolated", "bridge" */
     bool recreate;            /* create it again, without its files, if its provider loses it */
     double io_mbps;           /* disk bandwidth limit in MiB per second, each way; 0: the default */
+    /* Domains, addresses and ranges, such as "*.example.org", "203.0.113.0/24:443": with network_allow
+     * nothing else is reached; network_deny goes first. Both mean the network mode "bridge". */
+    const char *const *network_allow, *const *network_deny;
+    const char *network_name; /* sandboxes of the tenant with the same one reach each other */
+    uint64_t network_mbps;    /* bandwidth limit in each direction, 10^6 bits per second; 0: none */
 };
 
 /* The state of a sandbox at the time of the request. Times are RFC 3339 in UTC. */

@@ -43,6 +43,16 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      "required isolation", NULL},
     {"network", 0, ATOLL_CLI_TEXT, AT(network), "none|isolated|bridge", "network (default: none)",
      NULL},
+    {"allow", 0, ATOLL_CLI_LIST, AT(allow), "TARGET",
+     "let it reach a domain, address or range, such as '*.example.org', and nothing that is not listed",
+     NULL},
+    {"allow-domain", 0, ATOLL_CLI_LIST, AT(allow), "DOMAIN", "the same as --allow", NULL},
+    {"deny", 0, ATOLL_CLI_LIST, AT(deny), "TARGET",
+     "deny it a domain, address or range, such as 203.0.113.0/24:25; goes before --allow", NULL},
+    {"network-name", 0, ATOLL_CLI_TEXT, AT(network_name), "NAME",
+     "network of your sandboxes that reach each other by their names", NULL},
+    {"mbps", 0, ATOLL_CLI_COUNT, AT(network_mbps), "N",
+     "network bandwidth limit, megabits a second each way (default: none)", NULL},
     {"volume", 0, ATOLL_CLI_LIST, AT(volumes), "NAME:PATH[:ro]",
      "mount a volume, or a directory of the host (/DIR:PATH)", NULL},
     {"registry-user", 0, ATOLL_CLI_TEXT, AT(registry_user), "NAME",
@@ -191,6 +201,7 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
     struct waived waived = {.n = 0};
     const char *artifacts[ATOLL_CLI_LIST_MAX + 1] = {NULL};
     const char *labels[ATOLL_CLI_LIST_MAX + 1] = {NULL};
+    const char *allow[ATOLL_CLI_LIST_MAX + 1] = {NULL}, *deny[ATOLL_CLI_LIST_MAX + 1] = {NULL};
     struct atoll_client_sandbox_options o = {
         .size = sizeof(o),
         .template_name = options->template,
@@ -210,12 +221,18 @@ int atoll_cli_add_sandbox(json_t *request, const struct atoll_cli_sandbox_option
         .image = options->image,
         .isolation = options->isolation,
         .network_mode = options->network,
+        .network_allow = allow,
+        .network_deny = deny,
+        .network_name = options->network_name,
+        .network_mbps = options->network_mbps,
         .recreate = options->recreate,
         .artifacts = artifacts,
         .metadata = labels,
     };
     int r = parse_deadline(options->on_deadline, &o.at_deadline, err);
 
+    memcpy(allow, options->allow.items, options->allow.n * sizeof(allow[0]));
+    memcpy(deny, options->deny.items, options->deny.n * sizeof(deny[0]));
     memcpy(artifacts, options->artifacts.items, options->artifacts.n * sizeof(artifacts[0]));
     if (r == 0)
         r = take_labels(&options->labels, labels, err);
@@ -256,6 +273,10 @@ static const struct {
     {"image", "image", ""},
     {"isolation", "isolation", ""},
     {"networkMode", "network", ""},
+    {"networkMbps", "mbps", ""},
+    {"network.allow", "allow", ""},
+    {"network.deny", "deny", ""},
+    {"network.name", "network-name", ""},
     {"artifacts", "artifact", ""},
     {"user", "user", ""},
     {"cwd", "cwd", ""},
@@ -279,8 +300,12 @@ void atoll_cli_name_option(const struct atoll_cli_option *options, struct atoll_
 
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(fields); i++) {
         size_t n = strlen(fields[i].field);
-        if (strncmp(err->text, fields[i].field, n) != 0 ||
-            (err->text[n] != ':' && strncmp(err->text + n, " must ", 6) != 0) ||
+        if (strncmp(err->text, fields[i].field, n) != 0)
+            continue;
+        if (err->text[n] == '[') /* its number; the text quotes the entry, too */
+            n += strcspn(err->text + n, "]: ");
+        n += err->text[n] == ']';
+        if ((err->text[n] != ':' && strncmp(err->text + n, " must ", 6) != 0) ||
             !has_option(options, fields[i].option))
             continue;
         memcpy(rest, err->text + n, strlen(err->text + n) + 1);

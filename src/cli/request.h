@@ -9,13 +9,14 @@ struct atoll_cli_sandbox_options {
     const char *template, *name, *workdir;
     uint64_t memory_bytes, disk_bytes, pids;
     double cpus, io_mbps;
-    struct atoll_cli_list waive, artifacts, volumes, labels;
+    struct atoll_cli_list waive, artifacts, volumes, labels, allow, deny;
     const char *registry_user;
     double idle_seconds, lease_seconds, cpu_budget_seconds;
     uint64_t output_budget_bytes;
     const char *on_deadline;
     bool persistent, recreate, read_only;
-    const char *provider, *image, *isolation, *network;
+    const char *provider, *image, *isolation, *network, *network_name;
+    uint64_t network_mbps;
 };
 extern const struct atoll_cli_option atoll_cli_sandbox_options[];
 

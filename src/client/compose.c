@@ -121,6 +121,25 @@ static int add_lifetime(json_t *request, const struct atoll_client_sandbox_optio
     return 0;
 }
 
+static int add_network(json_t *request, const struct atoll_client_sandbox_options *o,
+                       struct atoll_error *err)
+{
+    ATOLL_AUTOJSON json_t *network = json_object();
+    int r = atoll_compose_text(request, "networkMode", o->network_mode, err);
+
+    if (r == 0)
+        r = add_texts(network, "allow", o->network_allow, err);
+    if (r == 0)
+        r = add_texts(network, "deny", o->network_deny, err);
+    if (r == 0)
+        r = atoll_compose_text(network, "name", o->network_name, err);
+    if (r == 0 &&
+        ((json_object_size(network) > 0 && json_object_set(request, "network", network) < 0) ||
+         atoll_compose_number(request, "networkMbps", (double)o->network_mbps) < 0))
+        r = no_memory(err);
+    return r;
+}
+
 int atoll_compose_sandbox(json_t *request, const struct atoll_client_sandbox_options *options,
                           struct atoll_error *err)
 {
@@ -136,7 +155,7 @@ int atoll_compose_sandbox(json_t *request, const struct atoll_client_sandbox_opt
     if (r == 0)
         r = atoll_compose_text(request, "isolation", o.isolation, err);
     if (r == 0)
-        r = atoll_compose_text(request, "networkMode", o.network_mode, err);
+        r = add_network(request, &o, err);
     if (r == 0 && o.recreate && json_object_set_new(request, "recreate", json_true()) < 0)
         r = no_memory(err);
     if (r == 0)

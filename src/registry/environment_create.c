@@ -6,6 +6,7 @@
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/artifact/artifacts.h"
+#include "engine/network/request.h"
 #include "engine/provider/providers.h"
 #include "loop/steps.h"
 
@@ -94,7 +95,10 @@ static void create_sandbox(void *arg)
     struct making *m = arg;
     const struct atoll_environment *e = m->create->environment;
     struct atoll_options sandbox = m->create->sandbox;
+    const struct atoll_network_request network = {.network = e->network};
     const char **env = merge_env(e->env, sandbox.env);
+    char *policy = NULL;
+    struct atoll_error err;
 
     if (!sandbox.image && !sandbox.template_name)
         sandbox.image = e->image;
@@ -105,7 +109,14 @@ static void create_sandbox(void *arg)
     sandbox.env_is_common = !sandbox.env || !*sandbox.env;
     sandbox.env = *env ? env : NULL;
     m->create = NULL;
-    atoll_engine_create(m->engine, &sandbox, created, m);
+    if (!sandbox.network_is_given && e->network &&
+        atoll_network_request_check(&network, &sandbox.network, &policy, &err) < 0) {
+        created(m, NULL, &err);
+    } else {
+        sandbox.network_json = policy ? policy : sandbox.network_json;
+        atoll_engine_create(m->engine, &sandbox, created, m);
+    }
+    free(policy);
     free(env);
 }
 

@@ -22,7 +22,7 @@ typedef void atoll_environment_fn(void *arg, const struct atoll_environment_made
 struct atoll_environment_create {
     const struct atoll_environment *environment; /* one whose fields are all 0 adds nothing */
     /* What the request asks for. The environment adds the template or image (if neither is set),
-     * limits that are 0, and variables that env does not have. The interpreter is that of language,
+     * limits that are 0, variables that env does not have, and its network if the request names none. The interpreter is that of language,
      * or of the environment's. */
     struct atoll_options sandbox;
     /* Refuse an environment with packages (UNIMPLEMENTED), and a sandbox without the programs that

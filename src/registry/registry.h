@@ -70,6 +70,7 @@ struct atoll_environment {
     const char *language;       /* default language of code */
     struct atoll_limits limits; /* 0: default */
     const json_t *env;          /* object of strings; NULL: none */
+    const json_t *network;      /* as in a request; NULL: none */
     const json_t *start;        /* command to run when a session is created; NULL: none */
     const json_t *packages, *requires, *ignore; /* NULL: none */
     double execute_timeout_s;

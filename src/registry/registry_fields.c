@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include "base/text.h"
+#include "engine/network/request.h"
 #include "registry/registry_internal.h"
 
 #define TEXT 1024
@@ -41,6 +42,7 @@ static const struct atoll_yaml_field environment[] = {
     {"limits", ATOLL_YAML_OBJECT, false, 0, 0, limits},
     {"env", ATOLL_YAML_ENV, false, 0, 0, NULL},
     {"start", ATOLL_YAML_STRINGS, false, 1, 64, NULL},
+    {"network", ATOLL_YAML_ANY, false, 0, 0, NULL},
     {"port", ATOLL_YAML_WHOLE, false, 1, 65535, NULL},
     {"packages", ATOLL_YAML_LISTS, false, 0, 16, NULL},
     {"requires", ATOLL_YAML_OBJECTS, false, 0, 16, requirement},
@@ -116,6 +118,17 @@ static int check_aliases(const json_t *aliases, struct atoll_error *err)
     return 0;
 }
 
+static int check_network(const json_t *network, struct atoll_error *err)
+{
+    const struct atoll_network_request request = {.network = network};
+    enum atoll_network mode;
+    char *json = NULL;
+    int r = atoll_network_request_check(&request, &mode, &json, err);
+
+    free(json);
+    return r;
+}
+
 static int check_environment(const json_t *object, struct atoll_error *err)
 {
     json_t *interpreters = json_object_get(object, "interpreters"), *value;
@@ -125,7 +138,8 @@ static int check_environment(const json_t *object, struct atoll_error *err)
         return refuse(err, "give either \"template\" or \"image\"", "");
     if (json_object_get(object, "fallback") && !json_object_get(object, "template"))
         return refuse(err, "\"fallback\" can only be given with \"template\"", "");
-    if (check_aliases(json_object_get(object, "aliases"), err) < 0)
+    if (check_aliases(json_object_get(object, "aliases"), err) < 0 ||
+        check_network(json_object_get(object, "network"), err) < 0)
         return -EINVAL;
     if (!json_object_get(interpreters, language))
         return refuse(err, "\"interpreters\" has no entry for the language ", language);

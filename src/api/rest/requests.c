@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/artifact/artifacts.h"
 #include "engine/json_memory.h"
+#include "engine/network/request.h"
 #include "engine/provider/providers.h"
 
 #define MONTH_S (31.0 * 24 * 3600)
@@ -56,6 +57,8 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"env", ATOLL_FIELD_ENV, AT(options.env), 0, 0, NULL, 0},
     {"metadata", ATOLL_FIELD_JSON, AT(metadata), 0, 0, NULL, 0},
     {"networkMode", ATOLL_FIELD_STRING, AT(network_mode), 1, 32, NULL, 0},
+    {"network", ATOLL_FIELD_JSON, AT(network), 0, 0, NULL, 0},
+    {"networkMbps", ATOLL_FIELD_U32, AT(network_mbps), 0, 1e6, NULL, 0},
     {"waive", ATOLL_FIELD_STRINGS, AT(waive), 0, 16, NULL, 0},
     {"lifetime", ATOLL_FIELD_OBJECT, AT(options.lifetime), 0, 0, lifetime_fields, 0},
     {"persistent", ATOLL_FIELD_BOOL, AT(options.lifetime.persistent), 0, 0, NULL, 0},
@@ -102,13 +105,19 @@ const struct atoll_field atoll_rest_exec_fields[] = {
 };
 #undef AT
 
-static int check_network(const char *mode, enum atoll_network *ret, struct atoll_error *err)
+static int check_network(const struct atoll_rest_sandbox *s, struct atoll_body *body,
+                         struct atoll_options *o, struct atoll_error *err)
 {
-    if (!mode || atoll_network_by_name(mode, ret) == 0)
-        return 0;
-    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                      "networkMode must be \"none\", \"isolated\" or \"bridge\" (got \"%s\")",
-                      mode);
+    const struct atoll_network_request request = {
+        .mode = s->network_mode, .network = s->network, .mbps = s->network_mbps};
+    char *json = NULL;
+    int r = atoll_network_request_check(&request, &o->network, &json, err);
+
+    if (json)
+        atoll_body_take(body, json);
+    o->network_json = json;
+    o->network_is_given = s->network_mode || json_is_object(s->network);
+    return r;
 }
 
 /* Checks the syntax of an image name; whether the image exists is known only after the pull. */
@@ -184,7 +193,7 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
                              struct atoll_options *ret_options, struct atoll_error *err)
 {
     struct atoll_options o = s->options;
-    int r = check_network(s->network_mode, &o.network, err);
+    int r = check_network(s, body, &o, err);
 
     if (r == 0 && o.name)
         r = atoll_name_check(o.name, err);

@@ -15,7 +15,8 @@ struct atoll_rest_sandbox {
     bool get_or_create;
     const char *const *waive;
     const char *network_mode, *on_deadline;
-    const json_t *metadata, *volumes;
+    const json_t *metadata, *volumes, *network;
+    uint32_t network_mbps;
     bool has_registry;
     struct {
         const char *username, *password;

@@ -5,6 +5,8 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/text.h"
+#include "engine/json_memory.h"
+#include "engine/network/request.h"
 #include "engine/provider/providers.h"
 
 #define MIB 1048576.0
@@ -74,6 +76,17 @@ static void view_mounts(struct atoll_json_out *out, const struct atoll_sandbox_v
     atoll_json_close(out, ']');
 }
 
+void atoll_view_network(struct atoll_json_out *out, const char *key,
+                        const struct atoll_sandbox_view *v)
+{
+    json_t *view = atoll_network_view(v->options.network, v->options.network_json);
+    char *text = atoll_json_dump(view, JSON_COMPACT);
+
+    atoll_json_raw(out, key, text ? text : "{}");
+    free(text);
+    json_decref(view);
+}
+
 const char *atoll_view_silence(const struct atoll_sandbox_view *v, char *out, size_t cap)
 {
     (void)snprintf(out, cap, "the agent has not answered for %lld s",
@@ -138,6 +151,7 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
     if (v.options.mount_count > 0)
         view_mounts(out, &v);
     atoll_json_text(out, "networkMode", atoll_network_name(v.options.network));
+    atoll_view_network(out, "network", &v);
     atoll_json_bool(out, "readOnly", v.options.read_only);
     atoll_json_bool(out, "recreate", v.options.recreate);
     atoll_json_double(out, "boot_ms", v.boot_ms, 6);

@@ -12,6 +12,9 @@ void atoll_view_limits(struct atoll_json_out *out, const char *key,
 /* "waived":[…] */
 void atoll_view_waived(struct atoll_json_out *out, uint32_t waived);
 /* Writes state, and cause if there is one; call it inside an open object. */
+/* The mode and the policy of its network, without secrets. */
+void atoll_view_network(struct atoll_json_out *out, const char *key,
+                        const struct atoll_sandbox_view *v);
 void atoll_view_state(struct atoll_json_out *out, const struct atoll_sandbox_view *sandbox);
 /* A text that says how long the agent has not answered. */
 const char *atoll_view_silence(const struct atoll_sandbox_view *sandbox, char *out, size_t cap);

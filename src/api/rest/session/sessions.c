@@ -3,6 +3,7 @@
  * before a handler is called; see api/session_call.c.
  */
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include "api/api_internal.h"
 #include "api/idempotency.h"
@@ -126,23 +127,20 @@ static int check_offered(const struct session_fields *f, const char *template_na
 
 #define NETWORK_MBPS_MAX 1000000
 
-/* Bandwidth is not limited. Without a network any limit is satisfied, so it is accepted. */
+/* limits.networkMbps is another name of networkMbps; a part of a megabit counts as one. */
 static int take_network_limit(json_t *root, struct atoll_error *err)
 {
     json_t *limits = json_object_get(root, "limits");
     const json_t *limit = json_object_get(limits, "networkMbps");
-    const json_t *mode = json_object_get(root, "networkMode");
+    double mbps = json_number_value(limit);
 
     if (!limit || json_is_null(limit))
         return 0;
-    if (!json_is_number(limit) || !(json_number_value(limit) >= 0) ||
-        json_number_value(limit) > NETWORK_MBPS_MAX)
+    if (!json_is_number(limit) || !(mbps >= 0) || mbps > NETWORK_MBPS_MAX)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "limits.networkMbps must be a number between 0 and %d", NETWORK_MBPS_MAX);
-    if (mode && !json_is_null(mode) && strcmp(json_string_value(mode) ?: "", "none") != 0)
-        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
-                          "limits.networkMbps is not supported with a network: omit it, or use "
-                          "networkMode \"none\"");
+    if (!json_object_get(root, "networkMbps"))
+        (void)json_object_set_new(root, "networkMbps", json_integer((json_int_t)ceil(mbps)));
     (void)json_object_del(limits, "networkMbps");
     return 0;
 }
