@@ -119,8 +119,6 @@ def test_a_network_limit_where_there_is_no_network(rest):
     ({"environment": "Cobol"}, 404, "Bash, Node, Python3"),
     ({"environment": "Python3", "provider": "docker"}, 400, "native"),
     ({"environment": "Python3", "networkMode": "wild"}, 400, "none"),
-    ({"environment": "Python3", "networkMode": "bridge", "limits": {"networkMbps": 5}}, 501,
-     "networkMbps"),
     ({"environment": "Python3", "limits": {"networkMbps": -5}}, 400, "networkMbps"),
     ({"environment": "Python3", "limits": {"memoryMB": "much"}}, 400, "limits.memoryMB"),
     ({"environment": "Python3", "limits": {"memory": 5}}, 400, "memoryMB"),
