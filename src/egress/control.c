@@ -17,10 +17,12 @@
 #define IDLE_MS 5000
 #define FIRST_MS 60000
 #define KEEPERS_MAX ATOLL_FD_PASS_MAX
-/* Descriptors of one connection: two sockets, and two pipes when both directions wait. */
-#define FDS_EACH 6
-/* Shares may exceed their total: base/shares.h. */
-#define FDS_SPARE 4
+/* Descriptors: of everything else, of one sandbox, of one connection. A relay waits for a pipe if there is
+ * none. Shares may exceed their total three times (base/shares.h). */
+#define FDS_OTHERS 1024
+#define FDS_BOX 2
+#define FDS_CONNECTION (2 * 3)
+#define CONNECTIONS_MIN 64
 
 /* A process that keeps sandboxes alive. */
 struct keeper {
@@ -36,6 +38,7 @@ struct atoll_control {
     struct atoll_watch watch;
     struct atoll_timer idle;
     struct keeper keepers[KEEPERS_MAX];
+    size_t total_wanted; /* connections, by the daemon; 0: as many as possible */
 };
 
 static void check_idle(void *arg)
@@ -164,14 +167,15 @@ static void take_keepers(struct atoll_control *c, struct atoll_frame *frame)
 }
 
 /* As many connections as the limit of descriptors permits. */
-static size_t most_connections(uint64_t wanted)
+static void set_total(struct atoll_control *c)
 {
     struct rlimit limit = {1024, 1024};
-    size_t most;
+    size_t used = FDS_OTHERS + FDS_BOX * c->egress->boxes.used, most;
 
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    most = (size_t)limit.rlim_cur / FDS_EACH / FDS_SPARE;
-    return wanted > 0 && wanted < most ? (size_t)wanted : most;
+    most = limit.rlim_cur > used ? ((size_t)limit.rlim_cur - used) / FDS_CONNECTION : 0;
+    most = ATOLL_MAX(most, (size_t)CONNECTIONS_MIN);
+    c->egress->shares.max = c->total_wanted > 0 ? ATOLL_MIN(most, c->total_wanted) : most;
 }
 
 static int do_hello(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
@@ -186,7 +190,8 @@ static int do_hello(struct atoll_control *c, struct atoll_frame *frame, const vo
                           "this atoll-egress speaks version %d, the daemon %u",
                           ATOLL_EGRESS_VERSION, hello->version);
     take_keepers(c, frame);
-    c->egress->shares.max = most_connections(hello->total_max);
+    c->total_wanted = (size_t)hello->total_max;
+    set_total(c);
     reply.total_max = c->egress->shares.max;
     for (size_t pos = 0; (box = atoll_map_next(&c->egress->boxes, &pos));)
         box->named = false;
@@ -289,6 +294,7 @@ static int do_put(struct atoll_control *c, struct atoll_frame *frame, const void
             (void)atoll_network_bound_free(bound);
         }
     }
+    set_total(c);
     if (r == 0)
         answer(c, ATOLL_EGRESS_REPLY, frame->id, NULL, NULL);
     return r;
@@ -320,6 +326,7 @@ static int do_drop(struct atoll_control *c, struct atoll_frame *frame, const voi
     atoll_box_close_connections(box);
     stats = box->stats;
     atoll_box_remove(box);
+    set_total(c);
     answer(c, ATOLL_EGRESS_REPLY, frame->id, &atoll_em_stats_desc, &stats);
     return 0;
 }

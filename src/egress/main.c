@@ -104,7 +104,7 @@ static int start_worker(int listen_fd, int state_fd)
     int status = 1;
 
     if (pid == 0)
-        _exit(run_worker(listen_fd, state_fd));
+        exit(run_worker(listen_fd, state_fd)); /* the leak checker works at exit */
     worker_pid = pid;
     if (pid < 0)
         return status;

@@ -116,7 +116,8 @@ static ssize_t fill(struct atoll_relay *r, struct flow *f)
         n = atoll_pipes_get(pipes_of(r), &f->pipe);
         if (n < 0) {
             atoll_bucket_give_back(f->bucket, granted);
-            return n;
+            f->throttled = true; /* no descriptors: tried again when the timer fires */
+            return -EAGAIN;
         }
     }
     n = move(f->from->fd, f->pipe.write_fd, granted);
