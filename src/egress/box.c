@@ -215,6 +215,7 @@ int atoll_box_open(struct atoll_egress *egress, const struct atoll_em_put *put, 
     if (!box)
         abort();
     box->egress = egress;
+    box->named = true;
     box->listen_fd = ATOLL_NO_FD;
     atoll_list_init(&box->connections);
     box->names = atoll_names_new();

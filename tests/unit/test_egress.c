@@ -720,7 +720,10 @@ static void sandboxes_that_are_not_named_again_are_forgotten(void **state)
     int fd;
 
     (void)state;
+    /* One that is new counts as named: the daemon makes it before it is done with the others. */
+    hello(0);
     put("a", "t", ALL, NO_BOUND);
+    assert_int_equal(request(ATOLL_EGRESS_SYNCED, NULL, NULL, NULL, 0), ATOLL_EGRESS_REPLY);
     fd = dial("203.0.113.10", ECHO);
     say(fd, "x");
     expect_text(fd, "x");
