@@ -1,6 +1,7 @@
 #include "base/metrics.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -124,6 +125,21 @@ static const struct row {
                                   {"provider"},
                                   NULL,
                                   "1 for a provider that takes new sandboxes."},
+    [ATOLL_METRIC_REMOTE_LIMITED] = {"atoll_remote_limited_total",
+                                     COUNTER,
+                                     {"service"},
+                                     NULL,
+                                     "Answers of services that ask to come back later."},
+    [ATOLL_METRIC_REMOTE_RETRIES] = {"atoll_remote_retries_total",
+                                     COUNTER,
+                                     {"service"},
+                                     NULL,
+                                     "Requests to services that were sent again."},
+    [ATOLL_METRIC_REMOTE_PAUSES] = {"atoll_remote_pause_seconds_total",
+                                    COUNTER,
+                                    {"service"},
+                                    NULL,
+                                    "Time that requests to services waited for their turn."},
     [ATOLL_METRIC_AGENT_DEADLINES] = {"atoll_agent_deadlines_total",
                                       COUNTER,
                                       {"cause"},
@@ -440,11 +456,46 @@ static int put_histogram(struct atoll_buf *out, const struct series *s)
     return r < 0 ? r : put_sample(out, s, "_count", NULL, (double)s->count);
 }
 
+/* Counters of other threads, until they are added to their series. */
+#define NOTES_MAX 32
+static struct note {
+    enum atoll_metric metric;
+    const char *label;
+    double n;
+} notes[NOTES_MAX];
+static size_t note_count;
+static pthread_mutex_t notes_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void atoll_metric_note(enum atoll_metric metric, const char *label, double n)
+{
+    size_t i = 0;
+
+    (void)pthread_mutex_lock(&notes_lock);
+    while (i < note_count && (notes[i].metric != metric || strcmp(notes[i].label, label) != 0))
+        i++;
+    if (i == note_count && note_count < NOTES_MAX)
+        notes[note_count++] = (struct note){metric, label, 0};
+    if (i < note_count)
+        notes[i].n += n;
+    (void)pthread_mutex_unlock(&notes_lock);
+}
+
+static void take_notes(void)
+{
+    (void)pthread_mutex_lock(&notes_lock);
+    for (size_t i = 0; i < note_count; i++) {
+        atoll_metric_add(notes[i].metric, ATOLL_LABELS(notes[i].label), notes[i].n);
+        notes[i].n = 0;
+    }
+    (void)pthread_mutex_unlock(&notes_lock);
+}
+
 int atoll_metrics_write(struct atoll_buf *out)
 {
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
     int r = 0;
 
+    take_notes();
     for (size_t m = 0; r == 0 && m < ATOLL_METRICS; m++) {
         if (!first[m])
             continue;

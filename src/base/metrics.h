@@ -7,7 +7,7 @@
  * at most ATOLL_METRICS_SERIES series, in one static block: counting allocates nothing. Values of
  * further series are only counted as dropped.
  *
- * Thread: the loop's. Ownership: label values are borrowed for ever, so use literals, rows of static
+ * Thread: the loop's, except atoll_metric_note(). Ownership: label values are borrowed for ever, so use literals, rows of static
  * tables, or atoll_metric_keep().
  */
 enum atoll_metric {
@@ -37,6 +37,9 @@ enum atoll_metric {
     ATOLL_METRIC_PROVIDER_SECONDS,
     ATOLL_METRIC_PROVIDER_RETRIES,
     ATOLL_METRIC_PROVIDER_UP,
+    ATOLL_METRIC_REMOTE_LIMITED,
+    ATOLL_METRIC_REMOTE_RETRIES,
+    ATOLL_METRIC_REMOTE_PAUSES,
     ATOLL_METRIC_AGENT_DEADLINES,
     ATOLL_METRIC_AGENTS_SILENT,
     ATOLL_METRIC_REMOVALS_RETRIED,
@@ -86,6 +89,10 @@ void atoll_metric_set(enum atoll_metric metric, const struct atoll_labels *label
 /* Adds a value to a histogram. */
 void atoll_metric_observe(enum atoll_metric metric, const struct atoll_labels *labels,
                           double value);
+
+/* Adds n to a counter with one label. Thread: any. The value is in the series when the metrics are
+ * written; at most 32 different counters, others are dropped. */
+void atoll_metric_note(enum atoll_metric metric, const char *label, double n);
 
 /* Returns a permanent copy of the text, for label values that an operator chose, such as names of
  * providers. At most 64 different texts; "other" beyond that. */

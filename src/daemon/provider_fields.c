@@ -20,7 +20,7 @@ static const struct atoll_yaml_field resources[] = {
     {"cpu_cores", ATOLL_YAML_NUMBER, false, 0.01, 1024, NULL},
     {0},
 };
-static const struct atoll_yaml_field kind_names[7];
+static const struct atoll_yaml_field kind_names[8];
 #define COMMON                                                            \
     {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                      \
         {"order", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},                \
@@ -127,13 +127,20 @@ static const struct atoll_yaml_field plugin_fields[] = {
     {0},
 };
 
-static const struct atoll_yaml_field kind_names[7] = {
+/* Known so that a block of another product's file gets an answer; see open_webcontainer(). */
+static const struct atoll_yaml_field webcontainer_fields[] = {
+    COMMON, TEXT("workdir"), TEXT("coep"), {"forward_errors", ATOLL_YAML_BOOL, false, 0, 0, NULL},
+    {0},
+};
+
+static const struct atoll_yaml_field kind_names[8] = {
     {"native", ATOLL_YAML_OBJECT, false, 0, 0, native_fields},
     {"docker", ATOLL_YAML_OBJECT, false, 0, 0, docker_fields},
     {"gvisor", ATOLL_YAML_OBJECT, false, 0, 0, gvisor_fields},
     {"e2b", ATOLL_YAML_OBJECT, false, 0, 0, e2b_fields},
     {"fake", ATOLL_YAML_OBJECT, false, 0, 0, fake_fields},
     {"plugin", ATOLL_YAML_OBJECT, false, 0, 0, plugin_fields},
+    {"webcontainer", ATOLL_YAML_OBJECT, false, 0, 0, webcontainer_fields},
     {0},
 };
 /* In the order of enum atoll_placement. */
@@ -151,5 +158,6 @@ const struct atoll_yaml_field atoll_provider_file_fields[] = {
     {"e2b", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"fake", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {"plugin", ATOLL_YAML_KIND, false, 0, 0, kind_names},
+    {"webcontainer", ATOLL_YAML_KIND, false, 0, 0, kind_names},
     {0},
 };

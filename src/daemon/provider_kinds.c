@@ -297,6 +297,16 @@ static int open_plugin(const struct atoll_daemon_place *place,
     return r < 0 ? r : sync_up(place, entry, sync, ret, err);
 }
 
+static int open_webcontainer(const struct atoll_daemon_place *place ATOLL_UNUSED,
+                             const struct atoll_provider_settings *entry ATOLL_UNUSED,
+                             struct atoll_provider **ret ATOLL_UNUSED, struct atoll_error *err)
+{
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENOSYS,
+                      "not available: a WebContainer runs in a browser, not at a daemon. Set "
+                      "enabled: false or remove the block; the environment Node runs the same "
+                      "code at other providers, and previews show its pages in a browser");
+}
+
 /* Where each kind makes sandboxes. */
 
 static const char *of_docker(const json_t *o)
@@ -323,6 +333,7 @@ const struct atoll_provider_kind atoll_provider_kinds[] = {
     {"e2b", false, false, false, open_e2b, of_e2b},
     {"fake", false, true, false, open_fake, of_itself},
     {"plugin", false, false, false, open_plugin, of_itself},
+    {"webcontainer", false, false, false, open_webcontainer, of_itself},
 };
 const size_t atoll_provider_kind_count = ATOLL_ARRAY_LEN(atoll_provider_kinds);
 

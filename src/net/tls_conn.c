@@ -136,8 +136,8 @@ static void answer_plain_http(const struct atoll_tls_conn *c)
 {
     static const char answer[] =
         "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"
-        "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"this port speaks TLS\","
-        "\"hint\":\"use https:// instead of http://\"}}\n";
+        "{\"error\":{\"code\":\"invalid_argument\",\"message\":\"this port speaks TLS: use "
+        "https:// instead of http://\"}}\n";
 
     (void)!send(c->fd, answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

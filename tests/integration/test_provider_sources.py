@@ -17,6 +17,16 @@ from daemons import BUILD, Daemon, need_build, open_directory, refusal, wait_unt
 from listening import listening_daemon
 from rest import Rest
 
+WEBCONTAINER_BLOCK = """\
+webcontainer:
+  enabled: true
+  workdir: "/workspace"
+  coep: "credentialless"
+  forward_errors: true
+  resources:
+    memory_mb: 2048
+    cpu_cores: 2
+"""
 E2B_BLOCK = """\
 e2b:
   enabled: true
@@ -94,6 +104,12 @@ def test_the_block_of_the_design_document(service):
             assert {name: limits[name] for name in want} == want, limits
 
 
+def test_a_block_for_browsers_may_stay_disabled():
+    with daemon_with(WEBCONTAINER_BLOCK.replace("enabled: true", "enabled: false")) as daemon:
+        listed = Rest(daemon.socket).get("/api/providers").json["providers"]
+        assert [p["name"] for p in listed] == ["native"]
+
+
 def start_refused(tmp_path, text, **environment):
     """What a daemon with this file says instead of starting."""
     need_build()
@@ -125,6 +141,8 @@ def start_refused(tmp_path, text, **environment):
     ("native: {}\nproviders:\n  native: {}\n", "providers.yaml:1: provider native is in the file twice"),
     ("e2b: {kind: docker}\n", "providers.yaml:1: provider e2b has the name of another kind"),
     ("mine: {kind: docker}\n", 'providers.yaml:1:1: there is no field "mine"'),
+    ("native: {}\n" + WEBCONTAINER_BLOCK, "providers.yaml:2: provider webcontainer: not available: a WebContainer "
+     "runs in a browser"),
 ])
 def test_what_the_file_cannot_mean(tmp_path, text, said):
     assert said in start_refused(tmp_path, text)

@@ -62,6 +62,16 @@ def test_versions(tls, version, http):
     assert json.loads(body)["error"]["code"] == "not_found"
 
 
+def test_plain_http_is_told_what_to_do(tls):
+    """However long the request is: what the daemon has not read must not cost the answer."""
+    for extra in ((), ("-H", "X-Long: " + "x" * 7000), ("--data-binary", "y" * 60000)) * 5:
+        done = subprocess.run(["curl", "-sS", "-w", " %{http_code}", *extra,
+                               f"http://localhost:{tls.port}/healthz"], capture_output=True, text=True,
+                              timeout=60)
+        assert done.stdout.endswith(" 400") and "use https://" in json.loads(
+            done.stdout[:-4])["error"]["message"], done
+
+
 def test_a_key_is_needed(tls):
     done = subprocess.run(["curl", "-sS", "--cacert", tls.cert, "-o", "/dev/null", "-w",
                            "%{http_code}", f"https://127.0.0.1:{tls.port}/api/sandboxes"],

@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "fake_http.h"
 #include "provider/remote/agent.h"
 #include "provider/remote/api.h"
@@ -25,6 +26,7 @@ static const struct atoll_remote_rule rules[] = {
 };
 static const struct atoll_remote_service service = {
     .name = "the plain service",
+    .label = "plain",
     .rules = rules,
     .rule_count = ATOLL_ARRAY_LEN(rules),
     .message = "error",
@@ -191,6 +193,23 @@ static void requests_are_answered(void **state)
     fake_http_free(h);
 }
 
+static double metric(const char *name)
+{
+    struct atoll_buf text;
+    const char *at;
+    char line[100];
+    double value = 0;
+
+    atoll_buf_init(&text, 1 << 20);
+    assert_int_equal(atoll_metrics_write(&text), 0);
+    (void)snprintf(line, sizeof(line), "\n%s{service=\"plain\"} ", name);
+    at = strstr(atoll_buf_str(&text), line);
+    if (at)
+        value = strtod(at + strlen(line), NULL);
+    atoll_buf_done(&text);
+    return value;
+}
+
 static void later_is_tried_again(void **state)
 {
     struct fake_http *h = fake_http_new(serve);
@@ -199,6 +218,7 @@ static void later_is_tried_again(void **state)
     struct atoll_error error;
 
     (void)state;
+    assert_true(metric("atoll_remote_limited_total") < 1);
     h->counter = 3;
     assert_int_equal(
         ask(http, within(20000), h, "/later", (struct atoll_remote_request){0}, &answer, &error),
@@ -220,6 +240,10 @@ static void later_is_tried_again(void **state)
     assert_int_equal(answer.retry_after_s, 3600);
     assert_int_equal(fake_asked(h, "/hour"), 1);
     atoll_remote_answer_done(&answer);
+    /* One refusal of the first request, two of the second, one of the third. */
+    assert_int_equal((int)metric("atoll_remote_limited_total"), 4);
+    assert_int_equal((int)metric("atoll_remote_retries_total"), 2);
+    assert_true(metric("atoll_remote_pause_seconds_total") > 0.7); /* 250 and 500 ms at least */
     (void)atoll_remote_http_free(http);
     fake_http_free(h);
 }

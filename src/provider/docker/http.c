@@ -18,6 +18,7 @@ static const struct atoll_remote_rule rules[] = {
 };
 static const struct atoll_remote_service service = {
     .name = "the Docker engine",
+    .label = "docker",
     .rules = rules,
     .rule_count = ATOLL_ARRAY_LEN(rules),
 };

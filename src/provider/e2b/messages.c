@@ -90,6 +90,7 @@ static const struct atoll_remote_rule rules[] = {
 };
 const struct atoll_remote_service atoll_e2b_service = {
     .name = "the E2B service",
+    .label = "e2b",
     .rules = rules,
     .rule_count = ATOLL_ARRAY_LEN(rules),
 };

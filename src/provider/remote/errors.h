@@ -16,6 +16,7 @@ struct atoll_remote_rule {
 /* The texts and tables of one service. */
 struct atoll_remote_service {
     const char *name;                      /* "the E2B service" */
+    const char *label;                     /* of its metrics: "e2b" */
     const struct atoll_remote_rule *rules; /* first match wins; after them the common ones */
     size_t rule_count;
     const char *message, *code; /* fields of the JSON of its errors; NULL: "message", "code" */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "provider/remote/retry.h"
@@ -410,10 +411,12 @@ static int ask_once(struct atoll_remote_http *h, const struct atoll_sync_call *c
 /* Retries. */
 
 /* Waits until that time; false if the call ends before it. */
-static bool wait_until(const struct atoll_sync_call *call, int64_t at_ms)
+static bool wait_until(const struct atoll_remote_http *h, const struct atoll_sync_call *call,
+                       int64_t at_ms)
 {
     struct pollfd pfd = {.fd = call->cancel_fd, .events = POLLIN};
-    int64_t left_ms = at_ms - atoll_clock_ms();
+    const int64_t began_ms = atoll_clock_ms();
+    int64_t left_ms = at_ms - began_ms;
 
     if (at_ms >= call->deadline_ms)
         return false;
@@ -421,6 +424,9 @@ static bool wait_until(const struct atoll_sync_call *call, int64_t at_ms)
         (void)poll(&pfd, 1, (int)left_ms);
         left_ms = at_ms - atoll_clock_ms();
     }
+    if (at_ms > began_ms)
+        atoll_metric_note(ATOLL_METRIC_REMOTE_PAUSES, h->config.service->label,
+                          (double)(atoll_clock_ms() - began_ms) / 1e3);
     return left_ms <= 0;
 }
 
@@ -444,22 +450,24 @@ int atoll_remote_http_ask(struct atoll_remote_http *h, const struct atoll_sync_c
     int r;
 
     *ret = (struct atoll_remote_answer){0};
-    if (request->tries > 1 && !wait_until(call, held_until(h, 0)) && atoll_sync_cancelled(call))
+    if (request->tries > 1 && !wait_until(h, call, held_until(h, 0)) && atoll_sync_cancelled(call))
         return atoll_remote_http_given_up(h, call, request->what, err);
     for (unsigned tries = 1;; tries++) {
         r = ask_once(h, call, request, ret, err);
         if (r < 0 || !atoll_remote_is_later(ret->status))
             return r;
+        atoll_metric_note(ATOLL_METRIC_REMOTE_LIMITED, h->config.service->label, 1);
         atoll_rand_bytes(&random, sizeof(random));
         delay = atoll_remote_delay_ms(tries, ret->retry_after_s, random);
         if (ret->retry_after_s > 0)
             (void)held_until(h, atoll_clock_ms() + (int64_t)ret->retry_after_s * 1000);
         if (tries >= request->tries)
             return 0;
-        if (!wait_until(call, atoll_clock_ms() + delay))
+        if (!wait_until(h, call, atoll_clock_ms() + delay))
             return atoll_sync_cancelled(call)
                        ? atoll_remote_http_given_up(h, call, request->what, err)
                        : 0;
+        atoll_metric_note(ATOLL_METRIC_REMOTE_RETRIES, h->config.service->label, 1);
         atoll_remote_answer_done(ret);
         *ret = (struct atoll_remote_answer){0};
     }

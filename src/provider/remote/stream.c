@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/rand.h"
 #include "provider/remote/pump_internal.h"
 #include "provider/remote/retry.h"
@@ -169,6 +170,8 @@ static void on_input_done(struct atoll_remote_transfer *t, CURLcode code)
     if (code == CURLE_OK && status / 100 == 2) {
         s->input_tries = 0;
     } else if (code == CURLE_OK && atoll_remote_is_later(status) && s->input_tries < INPUT_TRIES) {
+        atoll_metric_note(ATOLL_METRIC_REMOTE_LIMITED, s->pump->config.service->label, 1);
+        atoll_metric_note(ATOLL_METRIC_REMOTE_RETRIES, s->pump->config.service->label, 1);
         atoll_rand_bytes(&random, sizeof(random));
         s->input_at_ms = atoll_clock_ms() +
                          atoll_remote_delay_ms(s->input_tries, t->answer.retry_after_s, random);
