@@ -217,6 +217,7 @@ int atoll_box_open(struct atoll_egress *egress, const struct atoll_em_put *put, 
     box->egress = egress;
     box->named = true;
     box->listen_fd = ATOLL_NO_FD;
+    box->named = true;
     atoll_list_init(&box->connections);
     box->names = atoll_names_new();
     if (atoll_text_copy(box->id, sizeof(box->id), put->id) < 0 || !*box->id ||

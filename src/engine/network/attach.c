@@ -270,10 +270,18 @@ struct atoll_attachment *atoll_attachment_free(struct atoll_attachment *a)
 void atoll_network_attach(struct atoll_sandbox *s, atoll_done_fn *done, void *arg)
 {
     struct atoll_networks *n = s->engine->network;
+    struct atoll_error err;
 
-    if (!atoll_network_serves(s) || !n->program) {
+    if (!atoll_network_serves(s)) {
         if (done)
             done(arg, NULL);
+        return;
+    }
+    if (!n->program) {
+        (void)atoll_fail(&err, ATOLL_ERR_UNAVAILABLE, ENOSYS, "the network is not available: %s",
+                         atoll_network_problem(n));
+        if (done)
+            done(arg, &err);
         return;
     }
     if (!s->attachment)

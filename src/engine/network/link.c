@@ -313,7 +313,7 @@ void atoll_network_end(struct atoll_networks *n)
 const char *atoll_network_problem(const struct atoll_networks *n)
 {
     if (!n->program)
-        return "this daemon was built or started without atoll-egress";
+        return "the program atoll-egress is not installed beside atoll-spawn";
     if (!n->greeted)
         return "atoll-egress does not run; it is being started";
     if (atoll_rpc_silent_ms(n->rpc) > 0)

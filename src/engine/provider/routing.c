@@ -91,6 +91,9 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
         (void)snprintf(text, sizeof(text), "has no network mode %s",
                        atoll_network_name(w->network));
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, text);
+    } else if (w->network != ATOLL_NETWORK_NONE && caps->sockets && p->lacks_egress) {
+        refuse(why, ATOLL_ERR_UNIMPLEMENTED,
+               "has no networks, because the program atoll-egress is not installed");
     } else if (w->policy && !caps->sockets) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot enforce a network policy");
     } else if (w->persistent && !caps->persistent) {

@@ -28,6 +28,7 @@ struct atoll_route_offer {
     const struct atoll_provider_caps *caps;
     bool named_only;
     bool has_image;           /* a default image, for requests that name none */
+    bool lacks_egress;        /* atoll-egress, which its networks need, is not installed */
     bool lacks_language;      /* it does not run the language of the request */
     struct atoll_limits most; /* upper bounds for requests; 0 fields: unbounded */
     bool down;

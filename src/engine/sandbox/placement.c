@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/trace.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * Placement, the second step of a create: which template or image a sandbox is made from, which
@@ -163,6 +164,7 @@ static int choose(struct atoll_engine *engine, const struct atoll_options *optio
             .caps = entry->provider->ops->caps(entry->provider),
             .named_only = entry->config.named_only,
             .has_image = *entry->image != '\0',
+            .lacks_egress = !engine->network->program,
             .lacks_language = !atoll_provider_entry_runs(entry, options->language),
             .most = entry->config.most,
             .down = atoll_provider_entry_is_down(entry),

@@ -1,0 +1,218 @@
+"""Sandboxes with a network: what they reach through atoll-egress, and that its death, or the daemon's,
+costs open connections at most."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from daemons import alive, descendants, spawn_of, start_time, wait_until
+from networks import FAR, FAR6, NAMES, NEAR, Web, networked
+from rest import Rest
+
+PORT = 8080
+CURL = ["curl", "-sS", "--max-time", "10"]
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    with networked() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def web(daemon):
+    server = Web(daemon.networks.far.listen(FAR[0], PORT), "one")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def box(daemon):
+    name = daemon.create("--network", "bridge")
+    yield name
+    daemon.atoll("rm", name)
+
+
+def curl(daemon, box, url, *options, check=True):
+    return daemon.atoll("exec", box, "--", *CURL, *options, url, check=check)
+
+
+def reaches(daemon, box, url=f"http://{FAR[0]}:{PORT}/"):
+    return curl(daemon, box, url, "--max-time", "2", check=False).stdout.startswith("one ")
+
+
+def connections(daemon, box):
+    return Rest(daemon.socket).get(f"/api/sandboxes/{box}/network/connections").json["connections"]
+
+
+def newest(daemon, box):
+    """Of connections that are told soon after."""
+    wait_until(lambda: connections(daemon, box), 10, lambda: "no connection is listed")
+    return connections(daemon, box)[0]
+
+
+def egress_of(daemon):
+    """Its supervisor and its worker, those that live, as (pid, start time)."""
+    names = {"egress-keeper": "supervisor", "atoll-egress": "worker"}
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"/atoll-egress") and words[1] == str(daemon.state).encode():
+                name = Path("/proc", pid, "comm").read_text().strip()
+                found[names[name]] = (int(pid), start_time(int(pid)))
+    return found
+
+
+# What it reaches.
+
+def test_it_reaches_the_internet_by_address_and_by_name(daemon, web, box):
+    assert curl(daemon, box, f"http://{FAR[0]}:{PORT}/a").stdout == f"one {FAR[0]}:{PORT} /a\n"
+    assert curl(daemon, box, f"http://one.test:{PORT}/b").stdout == f"one one.test:{PORT} /b\n"
+
+
+def test_it_reaches_ipv6(daemon, box):
+    server = Web(daemon.networks.far.listen(FAR6[0], PORT), "six")
+    try:
+        assert curl(daemon, box, f"http://[{FAR6[0]}]:{PORT}/").stdout.startswith("six ")
+    finally:
+        server.close()
+
+
+def test_without_a_network_it_reaches_nothing(daemon, web):
+    box = daemon.create()
+    assert curl(daemon, box, f"http://{FAR[0]}:{PORT}/", check=False).returncode != 0
+    assert Rest(daemon.socket).get(f"/api/sandboxes/{box}/network/connections").json == {"connections": []}
+    daemon.atoll("rm", box, check=True)
+
+
+def test_it_does_not_reach_the_host(daemon, box):
+    """An address of the host is internal, whatever range it is in."""
+    server = Web(daemon.networks.near.listen(NEAR, PORT), "near")
+    try:
+        done = curl(daemon, box, f"http://{NEAR}:{PORT}/", check=False)
+        assert done.returncode == 56 or "403" in done.stdout, done  # reset, or said so
+        assert server.asked == []
+    finally:
+        server.close()
+    denied = newest(daemon, box)
+    assert (denied["end"], denied["address"], denied["rule"]) == ("denied", NEAR, "internal address")
+
+
+def test_the_operator_can_allow_an_address_of_the_host():
+    with networked(ATOLL_NETWORK_INTERNAL=f"{NEAR}:{PORT}") as daemon:
+        server = Web(daemon.networks.near.listen(NEAR, PORT), "near")
+        box = daemon.create("--network", "bridge")
+        assert curl(daemon, box, f"http://{NEAR}:{PORT}/").stdout.startswith("near ")
+        server.close()
+
+
+def test_a_refused_connection_is_told(daemon, box):
+    done = curl(daemon, box, f"http://{FAR[1]}:1/", check=False)
+    assert done.returncode in (7, 52, 56)
+    ended = newest(daemon, box)
+    assert (ended["end"], ended["error"]) == ("unreachable", "Connection refused")
+
+
+# The journal.
+
+def test_connections_are_listed(daemon, web, box):
+    for path in ("first", "second"):
+        curl(daemon, box, f"http://one.test:{PORT}/{path}")
+    wait_until(lambda: sum(c["end"] == "closed" for c in connections(daemon, box)) == 2, 10,
+               lambda: json.dumps(connections(daemon, box)))
+    last = connections(daemon, box)[0]
+    assert (last["name"], last["address"], last["port"]) == ("one.test", FAR[0], PORT)
+    assert last["rule"] == "default" and last["hint"] is None
+    assert last["rx_bytes"] > 20 and last["tx_bytes"] > 20
+    rest = Rest(daemon.socket)
+    page = rest.get(f"/api/sandboxes/{box}/network/connections", limit=1).json
+    assert [c["line"] for c in page["connections"]] == [last["line"]]
+    after = rest.get(f"/api/sandboxes/{box}/network/connections", limit=1,
+                     cursor=page["next_cursor"]).json
+    assert after["connections"][0]["line"] < last["line"]
+
+
+def test_the_journal_goes_with_the_sandbox(daemon, web):
+    box = daemon.create("--network", "bridge")
+    curl(daemon, box, f"http://{FAR[0]}:{PORT}/")
+    wait_until(lambda: (daemon.state / "network" / box).exists(), 10, lambda: "no journal")
+    daemon.atoll("rm", box, check=True)
+    assert not list((daemon.state / "network").glob(f"{box}*"))
+
+
+# Deaths.
+
+def killed(daemon, *names):
+    """Kills those: supervisor, worker of atoll-egress, daemon. The daemon is started again."""
+    processes = egress_of(daemon) | {"daemon": (daemon.pid, start_time(daemon.pid))}
+    for name in processes.keys() & names:
+        os.kill(processes[name][0], signal.SIGKILL)
+    if "daemon" in names:
+        daemon.process.wait()
+        daemon.start()
+
+
+@pytest.mark.parametrize("names", [("worker",), ("supervisor",), ("supervisor", "worker"), ("daemon",),
+                                   ("daemon", "worker"), ("daemon", "supervisor", "worker")],
+                         ids="+".join)
+def test_a_death_costs_open_connections_at_most(daemon, web, box, names):
+    daemon.atoll("exec", "-d", box, "--", "sleep", "1000", check=True)
+    assert reaches(daemon, box)
+    killed(daemon, *names)
+    wait_until(lambda: reaches(daemon, box), 5, lambda: daemon.log_tail())
+    daemon.atoll("exec", box, "--", "pgrep", "-x", "sleep", check=True)
+    fresh = daemon.create("--network", "bridge")
+    assert reaches(daemon, fresh)
+    daemon.atoll("rm", fresh, check=True)
+
+
+def test_a_dead_daemon_does_not_end_the_network(daemon, web, box):
+    """A command that uses the network goes on while no daemon runs, and its connections with it."""
+    script = f"while sleep 0.1; do {' '.join(CURL)} http://{FAR[0]}:{PORT}/; done"
+    daemon.atoll("exec", "-d", box, "--", "sh", "-c", script, check=True)
+    wait_until(lambda: web.asked, 10, lambda: "nothing is asked")
+    daemon.process.kill()
+    daemon.process.wait()
+    asked = len(web.asked)
+    wait_until(lambda: len(web.asked) > asked + 3, 10, lambda: "the network ended with the daemon")
+    daemon.start()
+    assert reaches(daemon, box)
+
+
+def test_it_starts_again_with_its_network(daemon, web):
+    box = daemon.create("--network", "bridge", "--persistent")
+    assert reaches(daemon, box)
+    daemon.atoll("stop", box, check=True)
+    daemon.atoll("start", box, check=True)
+    assert reaches(daemon, box)
+    daemon.atoll("rm", "-f", box)
+
+
+def test_nothing_outlives_the_sandboxes():
+    """Without a daemon atoll-egress goes on as long as atoll-spawn does, which ends with the last
+    sandbox."""
+    with networked() as daemon:
+        daemon.create("--network", "bridge")
+        spawn = spawn_of(daemon.state)
+        family = [p for p in descendants(daemon.pid) if alive(*p)]
+        egress = egress_of(daemon).values()
+        assert len(egress) == 2
+        daemon.process.kill()
+        daemon.process.wait()
+        time.sleep(0.5)
+        assert all(alive(*p) for p in egress)
+        for pid, _ in family:
+            if Path(f"/proc/{pid}/comm").read_text().strip() in ("atoll-keeper", "atoll-watcher"):
+                os.kill(pid, signal.SIGKILL)
+        os.kill(spawn, signal.SIGKILL)
+        wait_until(lambda: not any(alive(*p) for p in egress), 20, lambda: "atoll-egress stays")
+        daemon.start()
+
+
+assert NAMES["one.test"] == FAR[0]
