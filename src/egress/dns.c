@@ -8,6 +8,22 @@
 #define DATAGRAMS 32 /* of one sandbox in one turn of the loop */
 #define QUESTION_MAX 4096
 
+static ssize_t receive(int fd, struct atoll_dns_reply *to, uint8_t *bytes, size_t cap)
+{
+    struct iovec part = {bytes, cap};
+    struct msghdr m = {.msg_name = &to->peer,
+                       .msg_namelen = sizeof(to->peer),
+                       .msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = to->control,
+                       .msg_controllen = sizeof(to->control)};
+    ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_TRUNC);
+
+    to->peer_len = m.msg_namelen;
+    to->control_len = m.msg_controllen;
+    return n;
+}
+
 static void on_readable(void *arg, uint32_t events)
 {
     struct atoll_dns *dns = arg;
@@ -15,9 +31,8 @@ static void on_readable(void *arg, uint32_t events)
 
     (void)events;
     for (int i = 0; i < DATAGRAMS; i++) {
-        struct atoll_dns_reply to = {.peer_len = sizeof(to.peer)};
-        ssize_t n = recvfrom(dns->fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_TRUNC,
-                             (struct sockaddr *)&to.peer, &to.peer_len);
+        struct atoll_dns_reply to = {0};
+        ssize_t n = receive(dns->fd, &to, bytes, sizeof(bytes));
         if (n < 0)
             return; /* EAGAIN, or an ICMP error about an answer that came too late */
         if ((size_t)n <= sizeof(bytes))
@@ -64,9 +79,16 @@ struct atoll_dns *atoll_dns_close(struct atoll_dns *dns)
 void atoll_dns_send(struct atoll_dns *dns, const struct atoll_dns_reply *to, const uint8_t *bytes,
                     size_t n)
 {
+    struct iovec part = {(void *)(uintptr_t)bytes, n};
+    struct msghdr m = {.msg_name = (void *)(uintptr_t)&to->peer,
+                       .msg_namelen = to->peer_len,
+                       .msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = to->control_len > 0 ? (void *)(uintptr_t)to->control : NULL,
+                       .msg_controllen = to->control_len};
+
     if (to->stream)
         atoll_dns_stream_send(to->stream, bytes, n);
     else
-        (void)!sendto(dns->fd, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL,
-                      (const struct sockaddr *)&to->peer, to->peer_len);
+        (void)!sendmsg(dns->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 }

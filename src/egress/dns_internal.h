@@ -31,6 +31,10 @@ struct atoll_dns {
 struct atoll_dns_reply {
     struct sockaddr_storage peer; /* UDP */
     socklen_t peer_len;
+    /* UDP: the IPV6_PKTINFO of the question; sent with the answer, so that this comes from the address that
+     * was asked. */
+    _Alignas(struct cmsghdr) uint8_t control[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+    size_t control_len;
     struct atoll_dns_stream *stream; /* TCP; NULL: UDP */
 };
 

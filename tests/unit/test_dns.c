@@ -69,14 +69,22 @@ struct place {
     int client;
 };
 
+/* Of every address, as in sys/netspace.h. The client asks one that the kernel would not answer from by
+ * itself, and is connected to it: it gets no answer from another one. */
 static int open_udp(struct sockaddr_in *ret)
 {
-    socklen_t len = sizeof(*ret);
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6};
+    socklen_t len = sizeof(any);
+    const int off = 0, on = 1;
+    int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-    *ret = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    assert_int_equal(bind(fd, (struct sockaddr *)ret, len), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)ret, &len), 0);
+    assert_int_equal(setsockopt(fd, SOL_IPV6, IPV6_V6ONLY, &off, sizeof(off)), 0);
+    assert_int_equal(setsockopt(fd, SOL_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on)), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&any, len), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&any, &len), 0);
+    *ret = (struct sockaddr_in){.sin_family = AF_INET,
+                                .sin_port = any.sin6_port,
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 4)};
     return fd;
 }
 
