@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "engine/exec/journal.h"
 #include "engine/network/bound.h"
+#include "engine/network/secrets.h"
 #include "engine/provider/providers.h"
 #include "engine/provider/routing.h"
 #include "engine/sandbox/state.h"

@@ -9,6 +9,7 @@
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
 #include "proto/egress_proto.h"
+#include "sys/tree.h"
 #include "test.h"
 
 #define SEEN_MAX 32
@@ -148,6 +149,14 @@ static int note(void *arg, struct atoll_frame *frame)
         assert_int_equal(
             atoll_msg_decode(&atoll_em_put_desc, frame->payload, frame->len, &put, &err), 0);
         (void)snprintf(seen->name, sizeof(seen->name), "%s", put.id);
+    } else if (frame->type == ATOLL_EGRESS_SECRETS) {
+        struct atoll_em_secrets secrets;
+
+        assert_int_equal(
+            atoll_msg_decode(&atoll_em_secrets_desc, frame->payload, frame->len, &secrets, &err),
+            0);
+        (void)snprintf(seen->name, sizeof(seen->name), "%.*s", (int)secrets.secrets.len,
+                       (const char *)secrets.secrets.data);
     } else if (frame->type == ATOLL_EGRESS_DROP) {
         assert_int_equal(
             atoll_msg_decode(&atoll_em_ref_desc, frame->payload, frame->len, &ref, &err), 0);
@@ -480,6 +489,75 @@ static void followers_get_new_lines(void **state)
                                          &err) < 0);
 }
 
+static void set_secret(const char *value)
+{
+    const struct atoll_secret_request request = {.tenant = "default",
+                                                 .name = "key",
+                                                 .value = value,
+                                                 .value_len = strlen(value),
+                                                 .how = ATOLL_SECRET_REPLACE};
+    struct atoll_secret_view view;
+    struct atoll_error err;
+
+    assert_true(atoll_secrets_put(engine.secrets, &request, &view, &err) >= 0);
+}
+
+/* Secrets come before the first policy that names one, once for a tenant, and when they change. */
+static void secrets_come_before_policies(void **state)
+{
+    static const char policy[] = "{\"transforms\":[{\"domain\":\"example.org\",\"headers\":"
+                                 "{\"x\":\"${secret.key}\"}}]}";
+    struct fixture *f = *state;
+    char dir[] = "/tmp/atoll-test-link-XXXXXX";
+    struct atoll_error err;
+    int dir_fd;
+
+    assert_non_null(mkdtemp(dir));
+    dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(atoll_store_open_sqlite(dir_fd, &engine.config.store, &err), 0);
+    assert_int_equal(atoll_secrets_new(engine.config.store, 10, &engine.secrets, &err), 0);
+    atoll_network_watch_secrets(engine.network);
+    set_secret("one");
+
+    connect_all(f); /* their policies name no secret */
+    assert_int_equal(f->count, 4);
+    set_secret("two");
+    f->boxes[0].options.network_json = f->boxes[1].options.network_json = policy;
+    atoll_network_attach(&f->boxes[0], NULL, NULL);
+    atoll_network_attach(&f->boxes[1], NULL, NULL);
+    work(f);
+    expect(f, 4, ATOLL_EGRESS_SECRETS, "{\"key\":\"two\"}", 0);
+    expect(f, 5, ATOLL_EGRESS_POLICY, "box0", 0);
+    expect(f, 6, ATOLL_EGRESS_POLICY, "box1", 0);
+    answer_all(f);
+    set_secret("three");
+    work(f);
+    expect(f, 7, ATOLL_EGRESS_SECRETS, "{\"key\":\"three\"}", 0);
+    assert_int_equal(f->count, 8);
+    answer_all(f);
+
+    disconnect(f);
+    work(f);
+    set_secret("four");
+    work(f);
+    answer_all(f);
+    expect(f, 0, ATOLL_EGRESS_HELLO, "", 0);
+    expect(f, 1, ATOLL_EGRESS_SECRETS, "{\"key\":\"four\"}", 0);
+    assert_int_equal(f->count, 4);
+    assert_int_equal(f->seen[2].type, ATOLL_EGRESS_PUT);
+    assert_int_equal(f->seen[3].type, ATOLL_EGRESS_PUT);
+    answer_all(f);
+    assert_int_equal(atoll_secrets_remove(engine.secrets, "default", "key", &err), 0);
+    work(f);
+    expect(f, f->count - 1, ATOLL_EGRESS_SECRETS, "{}", 0);
+
+    atoll_network_forget_secrets(engine.network);
+    engine.secrets = atoll_secrets_free(engine.secrets);
+    engine.config.store = atoll_store_close(engine.config.store);
+    (void)close(dir_fd);
+    assert_int_equal(atoll_tree_remove(AT_FDCWD, dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +569,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(hello_can_be_repeated, setup, teardown),
         cmocka_unit_test_setup_teardown(connections_are_listed_by_their_end, setup, teardown),
         cmocka_unit_test_setup_teardown(the_journal_is_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(secrets_come_before_policies, setup, teardown),
         cmocka_unit_test_setup_teardown(followers_get_new_lines, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

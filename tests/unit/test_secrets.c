@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fd.h"
-#include "network/policy.h"
 #include "store/seal.h"
 #include "store/secrets.h"
 #include "store/store.h"
@@ -217,17 +216,18 @@ static void test_policies(void **state)
         {"${secret.", "form ${secret.NAME}"},
     };
     struct fixture *f = *state;
-    struct atoll_network_transform transform = {.header_count = 1};
-    struct atoll_network_policy policy = {.transforms = &transform, .transform_count = 1};
+    char policy[300];
     struct atoll_error err;
 
     assert_int_equal(put(f, "a", "key", "value", ATOLL_SECRET_CREATE, &err), 1);
     assert_int_equal(put(f, "a", "pem", "line\nline", ATOLL_SECRET_CREATE, &err), 1);
     assert_int_equal(put(f, "b", "other", "value", ATOLL_SECRET_CREATE, &err), 1);
-    transform.headers[0].name = (char[]){"Authorization"};
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(rows); i++) {
-        transform.headers[0].value = (char *)(uintptr_t)rows[i].value;
-        assert_int_equal(atoll_secrets_check(f->secrets, "a", &policy, &err) < 0,
+        (void)snprintf(policy, sizeof(policy),
+                       "{\"transforms\":[{\"domain\":\"example.org\",\"headers\":{"
+                       "\"Authorization\":\"%s\"}}]}",
+                       rows[i].value);
+        assert_int_equal(atoll_secrets_check(f->secrets, "a", policy, &err) < 0,
                          rows[i].error != NULL);
         if (!rows[i].error)
             continue;

@@ -69,6 +69,7 @@ static const struct atoll_store_sandbox a_sandbox = {
                 .waived = 3,
                 .network = ATOLL_NETWORK_BRIDGE,
                 .recreate = true,
+                .network_json = "{\"secret\":\"in-a-header\"}",
                 .metadata_json = "{\"k\":\"v\"}"},
 };
 
@@ -97,6 +98,7 @@ static int check_sandbox(void *arg, const struct atoll_store_sandbox *row, struc
     assert_int_equal(row->boot_us, 12);
     assert_int_equal(row->expires_unix_ms, 14);
     assert_string_equal(row->options.metadata_json, "{\"k\":\"v\"}");
+    assert_string_equal(row->options.network_json, "{\"secret\":\"in-a-header\"}");
     assert_null(row->options.facade_json);
     assert_memory_equal(&row->options.limits, &a_sandbox.options.limits,
                         sizeof(struct atoll_limits));
@@ -110,6 +112,20 @@ static int check_sandbox(void *arg, const struct atoll_store_sandbox *row, struc
     assert_int_equal(row->options.network, ATOLL_NETWORK_BRIDGE);
     assert_true(row->options.recreate);
     return 0;
+}
+
+/* Runs a statement of another program. */
+static int run_sql(const struct fixture *f, const char *sql)
+{
+    char path[64];
+    sqlite3 *db;
+    int code;
+
+    (void)snprintf(path, sizeof(path), "%s/atoll.db", f->dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    code = sqlite3_exec(db, sql, NULL, NULL, NULL);
+    (void)sqlite3_close(db);
+    return code;
 }
 
 static void reopen(struct fixture *f)
@@ -148,6 +164,42 @@ static int check_exec(void *arg, const struct atoll_store_exec *row, struct atol
     assert_int_equal(row->oom_peak_bytes, want->oom_peak_bytes);
     assert_int_equal(row->duration_ms, want->duration_ms);
     return 0;
+}
+
+/* A policy may have secrets: it is sealed, and belongs to its sandbox. */
+static void policies_are_sealed(void **state)
+{
+    struct fixture *f = *state;
+    struct atoll_store_sandbox other = a_sandbox;
+    struct atoll_error err;
+    int rows = 0;
+
+    other.id = "zyxwvutsrqponmlkjihgfedcba";
+    assert_int_equal(atoll_store_put_sandbox(f->store, &a_sandbox, &err), 0);
+    assert_int_equal(run_sql(f,
+                             "SELECT CASE WHEN instr(network_policy, CAST('in-a-header' AS BLOB))"
+                             " OR typeof(network_policy) != 'blob' THEN abs(-9223372036854775808)"
+                             " END FROM sandboxes"),
+                     SQLITE_OK);
+    assert_int_equal(atoll_store_put_sandbox(f->store, &other, &err), 0);
+    assert_int_equal(run_sql(f, "UPDATE sandboxes SET network_policy = (SELECT network_policy FROM "
+                                "sandboxes WHERE id < 'b') WHERE id > 'b'"),
+                     SQLITE_OK);
+    reopen(f);
+    assert_true(atoll_store_each_sandbox(f->store, check_sandbox, &rows, &err) < 0);
+    assert_int_equal(err.kind, ATOLL_ERR_DATA_LOSS);
+    assert_non_null(strstr(err.text, other.id));
+    assert_int_equal(rows, 1);
+    /* When its key is lost, a sandbox has no network. */
+    f->store = atoll_store_close(f->store);
+    assert_int_equal(unlinkat(f->dir_fd, "secret.key", 0), 0);
+    assert_true(atoll_store_open_sqlite(f->dir_fd, &f->store, &err) < 0);
+    assert_non_null(strstr(err.text, "2 network policies"));
+    assert_int_equal(atoll_store_renew_key(f->dir_fd, &err), 0);
+    assert_int_equal(atoll_store_open_sqlite(f->dir_fd, &f->store, &err), 0);
+    assert_int_equal(run_sql(f, "SELECT CASE WHEN network != 0 OR network_policy IS NOT NULL "
+                                "THEN abs(-9223372036854775808) END FROM sandboxes"),
+                     SQLITE_OK);
 }
 
 static void the_end_of_a_command_replaces_its_beginning(void **state)
@@ -488,6 +540,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(sandboxes_survive, setup, teardown),
+        cmocka_unit_test_setup_teardown(policies_are_sealed, setup, teardown),
         cmocka_unit_test_setup_teardown(the_end_of_a_command_replaces_its_beginning, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(commands_go_with_their_sandbox, setup, teardown),

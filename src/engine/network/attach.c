@@ -115,6 +115,7 @@ static int send_put(struct atoll_networks *n, const struct atoll_attachment *a, 
     p->round = n->round;
     if (r != 0)
         return atoll_fail_errno(err, r, "a fault of the test");
+    atoll_network_send_secrets(n, s->spec.tenant, atoll_network_policy_of(s));
     return atoll_rpc_ask_with(n->rpc, nfds > 0 ? ATOLL_EGRESS_PUT : ATOLL_EGRESS_POLICY,
                               &atoll_em_put_desc, &msg, fds, nfds, on_put, p, err);
 }

@@ -269,6 +269,7 @@ int atoll_network_open(struct atoll_engine *engine, const char *program, struct 
     atoll_list_init(&n->queue);
     n->delay_ms = FIRST_DELAY_MS;
     engine->network = n;
+    atoll_network_watch_secrets(n);
     n->program = program ? strdup(program) : NULL;
     if (program && !n->program)
         return atoll_fail_errno(err, ENOMEM, "network");
@@ -284,6 +285,7 @@ struct atoll_networks *atoll_network_free(struct atoll_networks *n)
         return NULL;
     atoll_timer_cancel(&n->again);
     n->rpc = atoll_rpc_close(n->rpc);
+    atoll_network_forget_secrets(n);
     if (n->journal_fd >= 0)
         (void)close(n->journal_fd);
     free(n->program);

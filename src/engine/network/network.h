@@ -1,5 +1,6 @@
 #pragma once
 #include "base/list.h"
+#include "base/map.h"
 #include "engine/engine.h"
 #include "engine/network/connections.h"
 #include "proto/egress_proto.h"
@@ -8,8 +9,8 @@
 /*
  * The network of sandboxes, on the engine's side. atoll-egress (src/egress/) serves the connections of
  * every sandbox whose provider has sockets(); the engine gives it these sockets and the policy.
- * link.c has the connection to atoll-egress, attach.c what is sent over it for each sandbox, journal.c what
- * comes back: the connections of sandboxes.
+ * link.c has the connection to atoll-egress, attach.c what is sent over it for each sandbox, secrets_send.c
+ * what is sent for each tenant, journal.c what comes back: the connections of sandboxes.
  *
  * Sandboxes do not depend on the connection: while atoll-egress is absent they run without network, and
  * when it answers again it gets all of them.
@@ -57,6 +58,7 @@ struct atoll_networks {
     unsigned asking;         /* attachments with a request in progress */
     uint64_t serial;         /* of the last attachment */
     int journal_fd;          /* STATE/network: journal.c */
+    struct atoll_map told;   /* tenants whose secrets were sent, owned: secrets_send.c */
 };
 
 /* link.c */
@@ -95,6 +97,15 @@ void atoll_network_lost(struct atoll_networks *network);
 
 /* Variables for every command of the sandbox, before its own; ends with NULL. */
 const char *const *atoll_network_trust_env(const struct atoll_sandbox *sandbox);
+
+/* secrets_send.c */
+
+/* Sends the tenant's secrets if the policy, which is JSON, names one and this worker does not have them.
+ * Call before the policy is sent. */
+void atoll_network_send_secrets(struct atoll_networks *network, const char *tenant,
+                                const char *policy);
+void atoll_network_watch_secrets(struct atoll_networks *network);
+void atoll_network_forget_secrets(struct atoll_networks *network);
 
 /* journal.c */
 

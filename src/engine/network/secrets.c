@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "base/rand.h"
 #include "base/text.h"
+#include "engine/json_memory.h"
 #include "network/placeholder.h"
 #include "network/policy.h"
 #include "store/secrets.h"
@@ -377,13 +378,13 @@ static int check_name(struct atoll_secrets *secrets, const char *tenant, const c
     return r;
 }
 
-int atoll_secrets_check(struct atoll_secrets *secrets, const char *tenant,
-                        const struct atoll_network_policy *policy, struct atoll_error *err)
+static int check_headers(struct atoll_secrets *secrets, const char *tenant,
+                         const struct atoll_network_policy *policy, struct atoll_error *err)
 {
     char name[ATOLL_SECRET_NAME_MAX + 1];
     const char *at;
 
-    for (size_t i = 0; policy && i < policy->transform_count; i++)
+    for (size_t i = 0; i < policy->transform_count; i++)
         for (size_t k = 0; k < policy->transforms[i].header_count; k++) {
             at = policy->transforms[i].headers[k].value;
             while (atoll_placeholder_find(at, &at, name))
@@ -392,6 +393,27 @@ int atoll_secrets_check(struct atoll_secrets *secrets, const char *tenant,
                                       policy->transforms[i].headers[k].name);
         }
     return 0;
+}
+
+int atoll_secrets_check(struct atoll_secrets *secrets, const char *tenant, const char *policy,
+                        struct atoll_error *err)
+{
+    char name[ATOLL_SECRET_NAME_MAX + 1];
+    struct atoll_network_policy *parsed;
+    const char *end;
+    json_t *json;
+    int r;
+
+    if (!policy || !atoll_placeholder_find(policy, &end, name))
+        return 0;
+    json = atoll_json_load_own(policy);
+    r = atoll_network_policy_parse(json, &parsed, err);
+    json_decref(json);
+    if (r < 0)
+        return r;
+    r = check_headers(secrets, tenant, parsed, err);
+    (void)atoll_network_policy_free(parsed);
+    return r;
 }
 
 static int add_value(struct atoll_secrets *secrets, const struct atoll_store_secret *row,

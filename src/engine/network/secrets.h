@@ -9,7 +9,6 @@
  *
  * Blocking: as store/secrets.h. Thread: the loop's.
  */
-struct atoll_network_policy;
 struct atoll_secrets;
 struct atoll_store;
 
@@ -69,10 +68,9 @@ int atoll_secrets_put(struct atoll_secrets *secrets, const struct atoll_secret_r
 int atoll_secrets_remove(struct atoll_secrets *secrets, const char *tenant, const char *name,
                          struct atoll_error *err) ATOLL_MUST_CHECK;
 
-/* Whether all secrets that the policy names exist and can be in a header. INVALID_ARGUMENT names the
- * header and the secret. */
-int atoll_secrets_check(struct atoll_secrets *secrets, const char *tenant,
-                        const struct atoll_network_policy *policy,
+/* Whether all secrets that the policy names exist and can be in a header. policy: as JSON, or NULL.
+ * INVALID_ARGUMENT names the header and the secret. */
+int atoll_secrets_check(struct atoll_secrets *secrets, const char *tenant, const char *policy,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Appends {"NAME":"value", …} of the tenant, without values that cannot be in a header; the caller
  * erases it with atoll_buf_wipe(). */

@@ -156,6 +156,8 @@ static int check_daemon(const struct atoll_tenant *t, const struct atoll_options
 
     if (r == 0)
         r = atoll_network_admit(engine, t->name, options->network, err);
+    if (r == 0)
+        r = atoll_secrets_check(engine->secrets, t->name, options->network_json, err);
     if (r == 0 && engine->ending)
         r = atoll_fail(err, ATOLL_ERR_UNAVAILABLE, ESHUTDOWN, "the daemon is stopping");
     if (r == 0)

@@ -1,8 +1,13 @@
 #include "store/sqlite/rows.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/text.h"
+#include "store/seal.h"
+#include "store/store.h"
+
+#define SEALED_MAX ((size_t)1 << 20)
 
 /* Appends `text`; aborts when the statement does not fit, which depends on the table only. */
 static void add(char *sql, size_t cap, const char *text)
@@ -115,6 +120,41 @@ static void bind(sqlite3_stmt *stmt, int at, const struct atoll_column *c, const
     }
 }
 
+/* Where a sealed text belongs: in this column of the row with this key. */
+static struct atoll_seal_place place_of(const struct atoll_rows *rows, const struct atoll_column *c,
+                                        const void *row, char out[static 128])
+{
+    const char *key;
+
+    memcpy(&key, (const char *)row + rows->columns[0].at, sizeof(key));
+    (void)snprintf(out, 128, "%s.%s", rows->table, c->name);
+    return (struct atoll_seal_place){out, key};
+}
+
+static int bind_sealed(struct atoll_store *store, const struct atoll_rows *rows, sqlite3_stmt *stmt,
+                       int at, const void *row, struct atoll_error *err)
+{
+    const struct atoll_column *c = &rows->columns[at - 1];
+    char purpose[128];
+    const struct atoll_seal_place place = place_of(rows, c, row, purpose);
+    struct atoll_buf sealed;
+    const char *text;
+    int r;
+
+    memcpy(&text, (const char *)row + c->at, sizeof(text));
+    if (!text) {
+        atoll_db_bind_text(stmt, at, NULL);
+        return 0;
+    }
+    atoll_buf_init(&sealed, SEALED_MAX);
+    r = atoll_seal_write(atoll_store_seal(store), &place, text, strlen(text), &sealed, err);
+    if (r == 0)
+        (void)sqlite3_bind_blob64(stmt, at, atoll_buf_head(&sealed), atoll_buf_size(&sealed),
+                                  SQLITE_TRANSIENT);
+    atoll_buf_done(&sealed);
+    return r;
+}
+
 int atoll_rows_put(struct atoll_store *store, struct atoll_rows *rows, const void *row,
                    struct atoll_error *err)
 {
@@ -123,9 +163,12 @@ int atoll_rows_put(struct atoll_store *store, struct atoll_rows *rows, const voi
 
     if (r < 0)
         return r;
-    for (size_t i = 0; i < rows->count; i++)
-        bind(stmt, (int)i + 1, &rows->columns[i], (const char *)row + rows->columns[i].at);
-    return atoll_db_run(atoll_db_of(store), stmt, err);
+    for (size_t i = 0; r == 0 && i < rows->count; i++)
+        if (rows->columns[i].type == ATOLL_COLUMN_SEALED)
+            r = bind_sealed(store, rows, stmt, (int)i + 1, row, err);
+        else
+            bind(stmt, (int)i + 1, &rows->columns[i], (const char *)row + rows->columns[i].at);
+    return r < 0 ? r : atoll_db_run(atoll_db_of(store), stmt, err);
 }
 
 int atoll_rows_read(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt **ret,
@@ -164,20 +207,54 @@ static bool get(sqlite3_stmt *stmt, int at, const struct atoll_column *c, char *
     return true;
 }
 
+static int get_sealed(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt *stmt,
+                      int at, void *row, struct atoll_error *err)
+{
+    const struct atoll_column *c = &rows->columns[at];
+    char purpose[128];
+    const struct atoll_seal_place place = place_of(rows, c, row, purpose);
+    const void *sealed = sqlite3_column_blob(stmt, at);
+    const char *text = NULL;
+    int r = 0;
+
+    if (sealed) {
+        r = atoll_seal_read(atoll_store_seal(store), &place, sealed,
+                            (size_t)sqlite3_column_bytes(stmt, at), &rows->opened, err);
+        text = atoll_buf_str(&rows->opened);
+    }
+    memcpy((char *)row + c->at, &text, sizeof(text));
+    return r < 0 ? atoll_wrap(err, "%s of %.64s", purpose, place.owner) : 0;
+}
+
+/* Reads the columns of the row. */
+static int get_row(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt *stmt,
+                   void *ret_row, struct atoll_error *err)
+{
+    for (size_t i = 0; i < rows->count; i++)
+        if (rows->columns[i].type == ATOLL_COLUMN_SEALED) {
+            int r = get_sealed(store, rows, stmt, (int)i, ret_row, err);
+
+            if (r < 0)
+                return r;
+        } else if (!get(stmt, (int)i, &rows->columns[i], (char *)ret_row + rows->columns[i].at)) {
+            return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG,
+                              "the store holds a malformed row of %s", rows->table);
+        }
+    return 1;
+}
+
 int atoll_rows_next(struct atoll_store *store, struct atoll_rows *rows, sqlite3_stmt **stmt, int r,
                     void *ret_row, struct atoll_error *err)
 {
+    atoll_buf_wipe(&rows->opened);
+    atoll_buf_init(&rows->opened, SEALED_MAX);
     if (!*stmt)
         r = atoll_rows_read(store, rows, stmt, err);
     else if (r < 0)
         atoll_db_reset(*stmt);
     if (r >= 0)
         r = atoll_db_step(atoll_db_of(store), *stmt, err);
-    for (size_t i = 0; r > 0 && i < rows->count; i++)
-        if (!get(*stmt, (int)i, &rows->columns[i], (char *)ret_row + rows->columns[i].at)) {
-            atoll_db_reset(*stmt);
-            r = atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG,
-                           "the store holds a malformed row of %s", rows->table);
-        }
+    if (r > 0 && (r = get_row(store, rows, *stmt, ret_row, err)) < 0)
+        atoll_db_reset(*stmt);
     return r;
 }

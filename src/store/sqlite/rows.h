@@ -1,4 +1,5 @@
 #pragma once
+#include "base/buf.h"
 #include "store/sqlite/db.h"
 
 /*
@@ -10,12 +11,13 @@ enum atoll_column_type {
     ATOLL_COLUMN_U16,
     ATOLL_COLUMN_I32, /* also enums */
     ATOLL_COLUMN_U32,
-    ATOLL_COLUMN_I64,   /* also uint64_t */
-    ATOLL_COLUMN_TEXT,  /* const char *; NULL is stored as "" and never read */
-    ATOLL_COLUMN_NTEXT, /* const char *, which may be NULL */
-    ATOLL_COLUMN_BYTES, /* const void *, and the size_t behind it in the struct */
-    ATOLL_COLUMN_CHARS, /* a text in an array of char */
-    ATOLL_COLUMN_ARRAY, /* an array of bytes, all of which are stored */
+    ATOLL_COLUMN_I64,    /* also uint64_t */
+    ATOLL_COLUMN_TEXT,   /* const char *; NULL is stored as "" and never read */
+    ATOLL_COLUMN_NTEXT,  /* const char *, which may be NULL */
+    ATOLL_COLUMN_SEALED, /* const char *, which may be NULL; sealed (store/seal.h). At most one */
+    ATOLL_COLUMN_BYTES,  /* const void *, and the size_t behind it in the struct */
+    ATOLL_COLUMN_CHARS,  /* a text in an array of char */
+    ATOLL_COLUMN_ARRAY,  /* an array of bytes, all of which are stored */
 };
 
 struct atoll_column {
@@ -28,7 +30,7 @@ struct atoll_column {
         name, ATOLL_COLUMN_##type, offsetof(row, member), sizeof(((row *)0)->member) \
     }
 
-/* Static, since the statements are kept in it. */
+/* Static, since the statements are kept in it. The first column of a table with a sealed one is its key. */
 struct atoll_rows {
     const char *table;
     const char *rest; /* of the statement that reads: WHERE, ORDER BY */
@@ -36,6 +38,7 @@ struct atoll_rows {
     const struct atoll_column *columns;
     size_t count;
     char put_sql[1024], read_sql[1024]; /* written at the first use */
+    struct atoll_buf opened;            /* the sealed text of the row that was read */
 };
 
 /* Adds the row, or replaces the one with the same key. */

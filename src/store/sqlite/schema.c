@@ -200,7 +200,7 @@ const char *const atoll_db_migrations[] = {
      "CREATE INDEX sessions_of_sandbox ON sessions (sandbox_id);"),
     /* read-only roots */
     "ALTER TABLE sandboxes ADD COLUMN read_only INTEGER NOT NULL DEFAULT 0;",
-    /* policies of networks */
+    /* policies of networks; sealed */
     "ALTER TABLE sandboxes ADD COLUMN network_policy TEXT;",
     /* secrets of tenants */
     ("CREATE TABLE secrets ("

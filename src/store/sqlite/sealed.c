@@ -8,14 +8,19 @@
 #include <unistd.h>
 #include "store/seal.h"
 
-#define OTHERS " WHERE substr(value, 1, 12) != ?"
+#define OTHERS(column) " WHERE substr(" column ", 1, 12) != ?" /* NULL is none of them */
 
 /* Statements for the rows that are sealed with another key than the one with this head. */
 static const struct {
     const char *count, *drop;
     const char *one, *many;
 } tables[] = {
-    {"SELECT count(*) FROM secrets" OTHERS, "DELETE FROM secrets" OTHERS, "secret", "secrets"},
+    {"SELECT count(*) FROM secrets" OTHERS("value"), "DELETE FROM secrets" OTHERS("value"),
+     "secret", "secrets"},
+    /* Without its policy, a sandbox has no network. */
+    {"SELECT count(*) FROM sandboxes" OTHERS("network_policy"),
+     "UPDATE sandboxes SET network_policy = NULL, network = 0" OTHERS("network_policy"),
+     "network policy", "network policies"},
 };
 
 #define KINDS (ATOLL_ARRAY_LEN(tables) + 1) /* the last: environments of sandboxes */

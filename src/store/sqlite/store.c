@@ -83,7 +83,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("output_budget_bytes", I64, options.lifetime.output_budget_bytes),
     COLUMN("connection_lease", BOOL, options.lifetime.connection_lease),
     COLUMN("network", I32, options.network),
-    COLUMN("network_policy", NTEXT, options.network_json),
+    COLUMN("network_policy", SEALED, options.network_json),
     COLUMN("recreate", BOOL, options.recreate),
     COLUMN("name", NTEXT, options.name),
     COLUMN("workdir", NTEXT, options.workdir),
