@@ -229,7 +229,8 @@ static int start_connect(struct atoll_dial *d, const struct in6_addr *address)
     return atoll_watch_open(&d->watch, loop_of(d), d->fd, EPOLLOUT, on_connected, d);
 }
 
-static void try_next(struct atoll_dial *d)
+/* Starts to connect to the next address that is allowed; false: there is none. */
+static bool connect_next(struct atoll_dial *d)
 {
     while (d->next < d->count) {
         const struct in6_addr *address = &d->list[d->next++];
@@ -242,13 +243,26 @@ static void try_next(struct atoll_dial *d)
         if (r == 0) {
             atoll_timer_set(&d->timer, loop_of(d), d->next < d->count ? SEVERAL_MS : CONNECT_MS,
                             on_timeout, d);
-            return;
+            return true;
         }
         /* A denied address does not hide why another failed. */
         if (r != -EACCES || d->error == 0)
             d->error = r;
     }
+    return false;
+}
+
+static void give_up(void *arg)
+{
+    struct atoll_dial *d = arg;
+
     finish(d, d->error ? d->error : -EHOSTUNREACH);
+}
+
+static void try_next(struct atoll_dial *d)
+{
+    if (!connect_next(d))
+        give_up(d);
 }
 
 static void on_lookup(void *arg, const struct in6_addr *addresses, size_t count, int error)
@@ -260,11 +274,6 @@ static void on_lookup(void *arg, const struct in6_addr *addresses, size_t count,
     memcpy(d->list, addresses, d->count * sizeof(*addresses));
     d->error = count == 0 ? error : 0;
     try_next(d);
-}
-
-static void start(void *arg)
-{
-    try_next(arg);
 }
 
 /* "HOST:PORT" or "[ADDRESS]:PORT". */
@@ -311,7 +320,8 @@ static bool find_addresses(struct atoll_dial *d)
     if (d->count == 0 && atoll_address_parse(name, &d->list[0]))
         d->count = 1;
     if (d->count > 0) {
-        atoll_timer_set(&d->timer, loop_of(d), 0, start, d);
+        if (!connect_next(d))
+            atoll_timer_set(&d->timer, loop_of(d), 0, give_up, d);
         return true;
     }
     d->lookup = atoll_resolver_ask(box->egress->resolver, box->tenant, name, on_lookup, d);
