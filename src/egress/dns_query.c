@@ -178,8 +178,6 @@ static void on_addresses(void *arg, const struct in6_addr *addresses, size_t cou
     } else {
         if (kept_count == 0)
             report_decision(query, ATOLL_EGRESS_DENIED, &denied, "");
-        else
-            report(query, ATOLL_EGRESS_RESOLVED, "", "", 0);
         remember(query, kept, kept_count);
         answer_addresses(query, kept, kept_count);
     }
@@ -193,9 +191,9 @@ static void on_answer(void *arg, const struct atoll_dns_answer *answer)
 
     query->forward = NULL;
     if (answer) {
-        report(query,
-               answer->rcode == ATOLL_DNS_NOERROR ? ATOLL_EGRESS_RESOLVED : ATOLL_EGRESS_UNRESOLVED,
-               "", "", answer->rcode == ATOLL_DNS_NXDOMAIN ? ENOENT : 0);
+        if (answer->rcode != ATOLL_DNS_NOERROR)
+            report(query, ATOLL_EGRESS_UNRESOLVED, "", "",
+                   answer->rcode == ATOLL_DNS_NXDOMAIN ? ENOENT : EAGAIN);
         atoll_dns_send(query->dns, &query->to, out,
                        atoll_dns_write_answer(&query->question, answer, out, limit_of(query)));
     } else {
