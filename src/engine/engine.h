@@ -294,6 +294,12 @@ int atoll_engine_set_metadata(struct atoll_engine *engine, const char *id, const
 
 int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const char *json,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Replaces the policy of its network: canonical JSON (network/policy.h), copied; NULL: all that the mode
+ * permits. When done is called without an error, the policy is stored, holds, and connections that it
+ * denies are closed. UNAVAILABLE: it is stored, and holds as soon as atoll-egress answers again.
+ * FAILED_PRECONDITION: the sandbox has no network. UNIMPLEMENTED: its provider does not enforce it. */
+void atoll_engine_set_network(struct atoll_engine *engine, const char *id, const char *policy,
+                              atoll_done_fn *done, void *arg);
 /* Renews the lease. FAILED_PRECONDITION for a sandbox without a lease. */
 int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id,
                            struct atoll_error *err) ATOLL_MUST_CHECK;

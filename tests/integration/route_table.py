@@ -81,6 +81,10 @@ def persistent(world):
     return {"id": world.box(persistent=True)}
 
 
+def networked(world):
+    return {"id": world.box(networkMode="bridge")}
+
+
 def leased(world):
     return {"id": world.box(lifetime={"leaseSeconds": 600})}
 
@@ -183,6 +187,9 @@ SANDBOXES = {
     f"POST {BOX}/snapshot": Entry(Ask(501, body={"name": "snap"}), Ask(400, body={"name": ".bad"})),
     f"GET {BOX}/stats": Entry(Ask(200, check=has("memory", "limit_bytes")), Ask(400, at=NO_ID)),
     f"GET {BOX}/health": Entry(Ask(200, check=has("status", value="ok")), Ask(400, at=NO_ID)),
+    f"GET {BOX}/network": Entry(Ask(200, check=has("mode", value="none")), Ask(400, at=NO_ID)),
+    f"PUT {BOX}/network": Entry(Ask(200, body={"deny": ["192.0.2.0/24"]}, check=has("rules")),
+                                Ask(400, body={"deny": ["exa mple"]}), given=networked),
     f"GET {BOX}/network/connections": Entry(Ask(200, check=has("connections")), Ask(400, "?limit=0")),
 }
 

@@ -1027,6 +1027,20 @@ int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const c
     return 0;
 }
 
+void atoll_engine_set_network(struct atoll_engine *engine, const char *id, const char *policy,
+                              atoll_done_fn *done, void *arg)
+{
+    struct atoll_error err;
+
+    (void)policy;
+    if (atoll_engine_find(engine, id)) {
+        done(arg, NULL);
+        return;
+    }
+    (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no such sandbox");
+    done(arg, &err);
+}
+
 void atoll_engine_pause(struct atoll_engine *engine, const char *id, bool keep_processes,
                         const char *who, atoll_done_fn *done, void *arg)
 {

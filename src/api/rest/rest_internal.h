@@ -25,8 +25,8 @@ atoll_rest_handler atoll_rest_sandbox_pause, atoll_rest_sandbox_resume, atoll_re
 atoll_rest_handler atoll_rest_health_one, atoll_rest_health_all;
 /* stats.c */
 atoll_rest_handler atoll_rest_stats_one, atoll_rest_stats_all;
-/* connections.c */
-atoll_rest_handler atoll_rest_connections;
+/* network.c, connections.c */
+atoll_rest_handler atoll_rest_network_get, atoll_rest_network_set, atoll_rest_connections;
 /* events.c, providers.c, openapi.c */
 atoll_rest_handler atoll_rest_events, atoll_rest_providers, atoll_rest_openapi;
 /* exec_start.c */

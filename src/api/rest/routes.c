@@ -43,6 +43,8 @@ static const struct atoll_route rows[] = {
     {ATOLL_POST,   BOX "/snapshot",        WRITE, JSON,   atoll_rest_sandbox_snapshot, ""},
     {ATOLL_GET,    BOX "/stats",           READ,  NONE,   atoll_rest_stats_one, ""},
     {ATOLL_GET,    BOX "/health",          READ,  NONE,   atoll_rest_health_one, ""},
+    {ATOLL_GET,    BOX "/network",         READ,  NONE,   atoll_rest_network_get, ""},
+    {ATOLL_PUT,    BOX "/network",         WRITE, JSON,   atoll_rest_network_set, ""},
     {ATOLL_GET,    BOX "/network/connections", READ, NONE, atoll_rest_connections,
      "limit, cursor, follow, after"},
 
