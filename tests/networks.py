@@ -5,7 +5,8 @@
       veth 198.51.100.1  ───────────────  veth 198.51.100.2
 
 Everything that is not near is routed to far. Names are those of a file that the daemon sees as
-/etc/hosts. Servers are sockets of this process that were opened over there."""
+/etc/hosts. Servers are sockets of this process that were opened over there, or programs that run there;
+their certificates are from a CA that is in the bundle of the daemon's host."""
 
 import contextlib
 import ctypes
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from certificates import Authority
 from daemons import BUILD, Daemon, need_build, wait_until
 
 CLONE_NEWNET = 0x40000000
@@ -28,7 +30,9 @@ FAR = [f"203.0.113.{number}" for number in range(10, 20)]
 FAR6 = [f"2001:db8::{number}" for number in range(10, 20)]
 NAMES = {f"{name}.test": address for name, address in
          zip(("one", "two", "three", "www.one", "deep.www.one"), FAR, strict=False)}
-ENTER = 'mount --bind "$0" /etc/hosts && exec "$@"'
+BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+ENTER = ('mount --bind "$0/hosts" /etc/hosts && '
+         f'if [ -e {BUNDLE} ]; then mount --bind "$0/bundle" {BUNDLE}; fi && exec "$@"')
 
 
 def why_not():
@@ -76,6 +80,13 @@ class Namespace:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         return self.inside(lambda: socket.create_server((address, port), family=family))
 
+    def start(self, *command):
+        """Starts a program in this namespace, which says "ready" on its stdout."""
+        program = subprocess.Popen(["nsenter", "-t", str(self.holder.pid), "-n", *map(str, command)],
+                                   stdout=subprocess.PIPE, text=True)
+        assert program.stdout.readline() == "ready\n", command
+        return program
+
     def close(self):
         self.holder.kill()
         self.holder.wait()
@@ -119,8 +130,10 @@ class Web(http.server.ThreadingHTTPServer):
 class Networks:
     def __init__(self, directory):
         self.near, self.far = Namespace(), Namespace()
-        self.hosts = directory / "hosts"
-        self.hosts.write_text("127.0.0.1 localhost\n" +
+        self.directory, self.authority = directory, Authority(directory)
+        trusted = BUNDLE.read_text() if BUNDLE.exists() else ""
+        (directory / "bundle").write_text(trusted + self.authority.cert.read_text())
+        (directory / "hosts").write_text("127.0.0.1 localhost\n" +
                               "".join(f"{at} {name}\n" for name, at in NAMES.items()))
         self.near.ip("addr", "add", f"{NEAR}/32", "dev", "lo")
         ip("link", "add", "far0", "netns", self.near.holder.pid, "type", "veth",
@@ -139,7 +152,7 @@ class Networks:
     def launcher(self):
         """For Daemon.launcher."""
         return ["nsenter", "-t", str(self.near.holder.pid), "-n", "unshare", "--mount",
-                "--propagation", "private", "sh", "-ec", ENTER, str(self.hosts)]
+                "--propagation", "private", "sh", "-ec", ENTER, str(self.directory)]
 
     def close(self):
         self.near.close()

@@ -53,6 +53,7 @@ struct atoll_interceptor {
     struct atoll_http_server *server;
     struct atoll_map by_tag; /* of struct atoll_intercept */
     uint64_t tags;
+    bool plain_http2; /* servers without TLS speak HTTP/2; for tests */
 };
 
 struct atoll_intercept {

@@ -100,7 +100,7 @@ static void connected(struct atoll_upstream *up)
 
     atoll_watch_close(&up->watch);
     atoll_timer_cancel(&up->timer);
-    if (up->tls && atoll_tls_is_h2(up->tls)) {
+    if (up->tls ? atoll_tls_is_h2(up->tls) : i->shared->plain_http2) {
         up->wire = &atoll_upstream_http2;
     } else {
         up->wire = &atoll_upstream_http1;
