@@ -138,7 +138,9 @@ static int fill_etc(int root, int state, struct atoll_error *err)
 
     if (host_etc < 0 || etc < 0)
         return atoll_fail_errno(err, errno, "open /etc");
-    if (mkdirat(etc, "ssl", 0755) < 0)
+    /* The link is for programs with an OpenSSL of their own, which often looks there. */
+    if (mkdirat(etc, "ssl", 0755) < 0 ||
+        symlinkat("certs/ca-certificates.crt", etc, "ssl/cert.pem") < 0)
         return atoll_fail_errno(err, errno, "make etc/ssl");
     for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(texts); i++)
         r = write_text(root, texts[i].path, texts[i].text,
@@ -181,7 +183,7 @@ static int add_bundle(int root, int host, struct atoll_error *err)
 
     if (mkdirat(root, "usr/share", 0755) < 0 || mkdirat(root, "usr/share/atoll", 0755) < 0)
         return atoll_fail_errno(err, errno, "make usr/share/atoll");
-    r = atoll_copy_tree(host, "etc/" ATOLL_TRUST_BUNDLE, root, ATOLL_TRUSTED_FILE + 1, &budget);
+    r = atoll_copy_tree(host, "etc/" ATOLL_TRUST_BUNDLE, root, &ATOLL_TRUSTED_FILE[1], &budget);
     return r < 0 && r != -ENOENT ? atoll_fail_errno(err, -r, "copy " ATOLL_TRUSTED_FILE) : 0;
 }
 
@@ -201,7 +203,7 @@ static void fingerprint(const char *state_dir, const char *program_dir, char *ou
     char sudo[4096], ca[4096];
     const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", sudo,
                                    ca};
-    size_t len = (size_t)snprintf(out, cap, "5");
+    size_t len = (size_t)snprintf(out, cap, "6");
 
     (void)snprintf(sudo, sizeof(sudo), "%s/atoll-sudo", program_dir);
     (void)snprintf(ca, sizeof(ca), "%s/" ATOLL_TRUST_CA, state_dir);

@@ -51,6 +51,7 @@ def test_the_ca_of_egress_is_trusted(box, daemon):
     assert box.out(f"cat {inside}") == (daemon.state / "egress-ca.pem").read_text().strip()
     assert box.out(f"openssl verify {inside}") == f"{inside}: OK"
     bundle = "/etc/ssl/certs/ca-certificates.crt"
+    assert box.out("readlink -f /etc/ssl/cert.pem") == bundle
     only = f"openssl verify -CAfile {bundle} -no-CApath -no-CAstore"
     assert box.out(f"{only} {inside}") == f"{inside}: OK"
     # The control: another CA is not trusted.
