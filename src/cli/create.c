@@ -32,6 +32,7 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     const struct options *o = options;
     ATOLL_AUTOJSON json_t *request = json_object();
     ATOLL_AUTOJSON json_t *reply = NULL;
+    const json_t *warnings;
     int r = atoll_cli_add_sandbox(request, &o->sandbox, o->timeout_seconds, err);
 
     if (r == 0)
@@ -46,6 +47,9 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
         return r;
     if (cli->json)
         return atoll_cli_print_json(reply, err);
+    warnings = json_object_get(reply, "warnings");
+    for (size_t i = 0; i < json_array_size(warnings); i++)
+        atoll_cli_say("warning: %s", json_string_value(json_array_get(warnings, i)));
     atoll_cli_put(stdout, atoll_link_text(reply, "id", ""));
     (void)fputc('\n', stdout);
     return ATOLL_CLI_OK;

@@ -261,8 +261,9 @@ struct atoll_sandbox_view {
     struct atoll_options options;
     uint64_t cpu_spent_s, output_spent_bytes; /* used part of the budgets */
     enum atoll_sandbox_state state;
-    const char *cause; /* why it failed or is unreachable; else "" */
-    int64_t silent_ms; /* RUNNING: how long its agent has not answered; 0: it answers */
+    const char *cause;   /* why it failed or is unreachable; else "" */
+    const char *warning; /* what its provider wants the client to know; else "" */
+    int64_t silent_ms;   /* RUNNING: how long its agent has not answered; 0: it answers */
     int64_t created_unix_ms, expires_unix_ms; /* 0: never */
     int64_t paused_unix_ms;                   /* PAUSED, STOPPED: since when */
     double boot_ms;

@@ -195,8 +195,10 @@ static void tell(struct atoll_sync_work *w, const struct atoll_error *error)
 {
     const struct atoll_call *c = &w->call;
 
-    if (!error && c->op == ATOLL_OP_CREATE)
+    if (!error && c->op == ATOLL_OP_CREATE) {
         memcpy(c->ret_spec->handle, c->spec.handle, sizeof(c->spec.handle));
+        memcpy(c->ret_spec->warning, c->spec.warning, sizeof(c->spec.warning));
+    }
     for (size_t i = 0; !error && i < w->row_count; i++)
         c->each(c->arg, w->rows[i].id, w->rows[i].handle, w->rows[i].alive);
     for (size_t i = 0; !error && i < w->volume_count; i++)

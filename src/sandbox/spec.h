@@ -70,6 +70,8 @@ struct atoll_registry_login {
 #define ATOLL_LAYER_BASE 0x0fff0000u
 #define ATOLL_ID_RANGE 65536u
 
+#define ATOLL_WARNING_MAX 200
+
 struct atoll_spec {
     char id[ATOLL_ID_LEN + 1];
     struct atoll_limits limits;
@@ -87,6 +89,8 @@ struct atoll_spec {
     char tenant[65];  /* ISOLATED: sandboxes of one tenant can reach each other */
     char image[256];  /* a container image instead of a template; "": none */
     char handle[129]; /* the provider's name for it, if not its id; "" until it is created */
+    /* Set by create(): what the client should know about it; "": nothing. Not stored. */
+    char warning[ATOLL_WARNING_MAX];
     /* Borrowed; used by create() only. */
     const char *metadata_json; /* an object whose values are strings, or NULL */
     const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */

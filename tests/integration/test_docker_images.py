@@ -74,6 +74,34 @@ def context(dockerfile, name="Dockerfile", **files):
     return out.getvalue()
 
 
+def test_hidden_files_of_an_image_are_reported(world):
+    """The disk is in memory here; an image whose homes are as usual gets no warning."""
+    def more(tar):
+        for path in ("root/.bashrc", "home/user/app/" + "d" * 90 + "/main.js", "tmp/left"):
+            member = tarfile.TarInfo(path)
+            member.size = 3
+            tar.addfile(member, io.BytesIO(b"abc"))
+
+    def usual(tar):
+        member = tarfile.TarInfo("home/user/.profile")
+        tar.addfile(member, io.BytesIO())
+
+    world.engine.import_image("atoll-test-full:1", docker_engine.busybox_root(USERS, more))
+    world.engine.import_image("atoll-test-usual:1", docker_engine.busybox_root(USERS, usual))
+    for _ in range(2):  # the second one from what is known of the image
+        full = Box(world.rest, provider="docker", image="atoll-test-full:1")
+        assert "left" not in full.out("ls /tmp")
+        [warning] = full.view["warnings"]
+        assert "under /home, /tmp are hidden" in warning, warning
+    for image in ("atoll-test-usual:1", BASE):
+        assert "warnings" not in Box(world.rest, provider="docker", image=image).view
+    said = world.daemon.atoll("create", "--provider", "docker", "--image", "atoll-test-full:1", check=True)
+    assert "warning: files of the image under /home, /tmp" in said.stderr
+    waived = Box(world.rest, provider="docker", image="atoll-test-full:1", waive=["disk"])
+    if "disk" in waived.view["waived"]:
+        assert "warnings" not in waived.view and waived.out("cat /tmp/left") == "abc"
+
+
 def build(rest, name, files, **query):
     return rest.post(f"/api/templates/{name}/build", files, **query)
 
@@ -582,7 +610,7 @@ def test_nothing_is_left(world):
 
 def test_a_default_image_that_lacks_a_language(world, tenants):
     """Routing knows what an image runs only by the operator's word, and says so."""
-    answer = world.rest.post("/api/sessions", {"environment": "Node", "networkMode": "isolated",
+    answer = world.rest.post("/api/sessions", {"environment": "Node", "isolation": "container",
                                                "waive": ["all"]})
     assert answer.status == 409 and '"node"' in answer.error["message"], answer.body
     file = str(world.daemon.state / "providers.yaml")

@@ -430,14 +430,14 @@ static void test_orphans(void **state)
     struct atoll_error err = {0};
     struct atoll_spec spec = spec_of(), never = spec_of();
     struct agent_client c;
-    char path[160], handle[129];
+    char path[160], handle[129], warning[ATOLL_WARNING_MAX];
 
     (void)state;
     create(p, &spec, &c);
     leave(&c);
     (void)snprintf(path, sizeof(path), ATOLL_DOCKER_POOL "%s", never.id);
     assert_int_equal(atoll_docker_container_start(atoll_docker_of(p), &call, path, &never, handle,
-                                                  sizeof(handle), &err),
+                                                  sizeof(handle), warning, &err),
                      0);
     (void)snprintf(path, sizeof(path), "%s/" ATOLL_DOCKER_NAME "%s", state_dir, never.id);
     assert_int_equal(mkdir(path, 0700), 0);

@@ -142,6 +142,11 @@ void atoll_view_sandbox(struct atoll_json_out *out, const char *key,
                    v.options.metadata_json && *v.options.metadata_json ? v.options.metadata_json
                                                                        : "{}");
     atoll_view_waived(out, v.options.waived);
+    if (v.warning && *v.warning) {
+        atoll_json_open(out, "warnings", '[');
+        atoll_json_text(out, NULL, v.warning);
+        atoll_json_close(out, ']');
+    }
     if (v.options.artifacts) {
         atoll_json_open(out, "artifacts", '[');
         for (const char *const *p = v.options.artifacts; *p; p++)

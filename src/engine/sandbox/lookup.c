@@ -94,6 +94,7 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
         .owner = s->spec.tenant,
         .state = atoll_sandbox_state(s),
         .cause = s->cause,
+        .warning = s->spec.warning,
         .silent_ms = atoll_sandbox_expects(s) ? atoll_rpc_silent_ms(s->agent) : 0,
         .created_unix_ms = s->created_unix_ms,
         .paused_unix_ms = s->paused_unix_ms,

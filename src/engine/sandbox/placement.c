@@ -233,7 +233,7 @@ bool atoll_place_elsewhere(struct atoll_sandbox *s, const struct atoll_error *er
                   atoll_origin_get()->trace.id, NULL);
         s->entry = next;
         s->provider = next->provider;
-        s->spec.handle[0] = '\0';
+        s->spec.handle[0] = s->spec.warning[0] = '\0';
         (void)fit(next, &s->options, &s->spec);
         atoll_tenant_recount(s);
         return true;

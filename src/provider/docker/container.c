@@ -293,7 +293,7 @@ static int prepare(struct atoll_docker *d, const struct atoll_sync_call *call,
 
 static int start(struct atoll_docker *d, const struct atoll_sync_call *call, const char *name,
                  const struct atoll_spec *spec, char *ret_handle, size_t cap,
-                 struct atoll_error *err)
+                 char ret_warning[ATOLL_WARNING_MAX], struct atoll_error *err)
 {
     ATOLL_AUTOFREE char *run = dir_path(d, name, true);
     struct atoll_docker_info info;
@@ -330,6 +330,10 @@ static int start(struct atoll_docker *d, const struct atoll_sync_call *call, con
         r = create_container(d, call, name, &place, ret_handle, cap, err);
     if (r < 0)
         return r;
+    if (place.disk == ATOLL_DOCKER_DISK_TMPFS) {
+        atoll_docker_hidden_look(d, call, ret_handle, image.id);
+        atoll_docker_hidden_get(d, image.id, ret_warning, ATOLL_WARNING_MAX);
+    }
     if (place.run_dir)
         return start_local(d, call, ret_handle, name, err);
     r = atoll_docker_http_askf(d->http, call, NULL, err, "POST", "/containers/%s/start",
@@ -339,7 +343,8 @@ static int start(struct atoll_docker *d, const struct atoll_sync_call *call, con
 
 int atoll_docker_container_start(struct atoll_docker *d, const struct atoll_sync_call *call,
                                  const char *name, const struct atoll_spec *spec, char *ret_handle,
-                                 size_t cap, struct atoll_error *err)
+                                 size_t cap, char ret_warning[ATOLL_WARNING_MAX],
+                                 struct atoll_error *err)
 {
     struct atoll_sync_call after;
     struct atoll_error unused;
@@ -347,7 +352,8 @@ int atoll_docker_container_start(struct atoll_docker *d, const struct atoll_sync
 
     if (r < 0)
         return r;
-    r = start(d, call, name, spec, ret_handle, cap, err);
+    ret_warning[0] = '\0';
+    r = start(d, call, name, spec, ret_handle, cap, ret_warning, err);
     if (r >= 0)
         return 0;
     after = atoll_docker_after();

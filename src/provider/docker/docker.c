@@ -148,7 +148,8 @@ static int docker_create(struct atoll_sync_provider *p, const struct atoll_sync_
     if (d->pool && atoll_docker_pool_take(d->pool, call, spec, ret_fd))
         return 0;
     (void)name_of(spec, name);
-    r = atoll_docker_container_start(d, call, name, spec, spec->handle, sizeof(spec->handle), err);
+    r = atoll_docker_container_start(d, call, name, spec, spec->handle, sizeof(spec->handle),
+                                     spec->warning, err);
     if (r == 0) {
         r = atoll_docker_container_dial(d, call, spec->handle, name, ret_fd, err);
         after = atoll_docker_after();

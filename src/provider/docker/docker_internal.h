@@ -12,6 +12,13 @@
 
 struct atoll_docker_pool; /* pool.c */
 
+/* What the mounts of a disk in memory hide of an image; hidden.c. */
+#define ATOLL_DOCKER_HIDDEN_MAX 32
+struct atoll_docker_hidden {
+    char image[80];  /* its id; "": unused */
+    char places[40]; /* "/home, /root"; "": nothing */
+};
+
 struct atoll_docker {
     struct atoll_sync_provider sync;   /* first */
     struct atoll_docker_config config; /* strings are owned, see docker.c */
@@ -28,6 +35,8 @@ struct atoll_docker {
     bool no_bridge; /* the last check did not find the network of ATOLL_NETWORK_BRIDGE */
     char pulling[ATOLL_DOCKER_PULLS][264]; /* images being pulled for one tenant; "": free */
     unsigned pulls;                        /* number of such pulls started so far */
+    struct atoll_docker_hidden hidden[ATOLL_DOCKER_HIDDEN_MAX];
+    unsigned hidden_next;    /* which one is replaced next */
     bool agent_sent;         /* remote engine: the volume with our agent is complete */
     pthread_mutex_t sending; /* held by the worker that makes that volume or imports a layer */
 
@@ -89,6 +98,14 @@ int atoll_docker_ask_progress(struct atoll_docker *d, const struct atoll_sync_ca
  * memory. */
 char *atoll_docker_header_of(const char *name, const json_t *value);
 
+/* --- files that mounts hide (hidden.c) --- */
+
+/* Looks which files of the image a container that is not started yet will hide. Cached by image. */
+void atoll_docker_hidden_look(struct atoll_docker *d, const struct atoll_sync_call *call,
+                              const char *container, const char *image);
+/* A sentence for the client about what was found; "": nothing. */
+void atoll_docker_hidden_get(struct atoll_docker *d, const char *image, char *out, size_t cap);
+
 /* --- volumes and directories of the host (volume.c) --- */
 
 /* The mounts of the spec as a JSON array for the engine; missing volumes are created.
@@ -109,7 +126,8 @@ int atoll_docker_drop_volume(struct atoll_sync_provider *p, const struct atoll_s
  * directory is state_dir/name, with the agent's socket. On an error nothing is left. */
 int atoll_docker_container_start(struct atoll_docker *d, const struct atoll_sync_call *call,
                                  const char *name, const struct atoll_spec *spec, char *ret_handle,
-                                 size_t cap, struct atoll_error *err) ATOLL_MUST_CHECK;
+                                 size_t cap, char ret_warning[ATOLL_WARNING_MAX],
+                                 struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Removes container and directory; `which` is the container's name or its Docker id. Idempotent. */
 int atoll_docker_container_remove(struct atoll_docker *d, const struct atoll_sync_call *call,
                                   const char *which, const char *name,

@@ -24,6 +24,7 @@
 struct waiting {
     char name[64];
     char handle[129];
+    char warning[ATOLL_WARNING_MAX]; /* for the client that gets it */
 };
 
 struct atoll_docker_pool {
@@ -98,7 +99,7 @@ static bool add_one(struct atoll_docker_pool *pool)
     (void)pthread_mutex_unlock(&pool->lock);
     call.cancel_fd = pool->ending_fd;
     r = atoll_docker_container_start(pool->docker, &call, w.name, &spec, w.handle, sizeof(w.handle),
-                                     &unused);
+                                     w.warning, &unused);
     (void)pthread_mutex_lock(&pool->lock);
     pool->making[0] = '\0';
     if (r < 0)
@@ -305,6 +306,7 @@ bool atoll_docker_pool_take(struct atoll_docker_pool *pool, const struct atoll_s
         if (become(d, call, &w, &had, spec, &err) >= 0 &&
             atoll_docker_container_dial(d, call, w.handle, name, ret_fd, &err) >= 0) {
             end_taking(pool);
+            memcpy(spec->warning, w.warning, sizeof(spec->warning));
             return true;
         }
         after = atoll_docker_after();
