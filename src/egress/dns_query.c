@@ -147,6 +147,22 @@ static void remember(struct atoll_dns_query *query, const struct in6_addr *addre
                                ATOLL_DNS_TTL_S * 1000, now_ms);
 }
 
+/* A name whose requests go elsewhere, or have a fixed answer, need not exist: it gets an address that no
+ * server has (RFC 5737), and its connections are told apart by their name. */
+static bool answer_transformed(struct atoll_dns_query *query)
+{
+    static const struct in6_addr nowhere = {
+        .s6_addr = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = 1}};
+    const struct atoll_network_transform *t =
+        atoll_network_find_transform(query->dns->box->policy, query->question.name);
+
+    if (!t || (!t->forward && !t->status))
+        return false;
+    remember(query, &nowhere, 1);
+    answer_addresses(query, &nowhere, 1);
+    return true;
+}
+
 static void answer_error(struct atoll_dns_query *query, int error)
 {
     report(query, ATOLL_EGRESS_UNRESOLVED, "", "", -error);
@@ -173,9 +189,9 @@ static void on_addresses(void *arg, const struct in6_addr *addresses, size_t cou
     size_t kept_count = without_internal(query, addresses, count, kept, &denied);
 
     query->lookup = NULL;
-    if (count == 0) {
+    if (count == 0 && !answer_transformed(query)) {
         answer_error(query, error);
-    } else {
+    } else if (count > 0) {
         if (kept_count == 0)
             report_decision(query, ATOLL_EGRESS_DENIED, &denied, "");
         remember(query, kept, kept_count);

@@ -224,6 +224,15 @@ def test_denied_names_do_not_exist(place, make):
     assert ("secret-as-a-name.evil.test", "A") in place.names.asked
 
 
+def test_a_changed_policy_counts_at_once(place, make):
+    box = make()
+    assert box.ask("other.test")["data"] == [FAR[2]]
+    answer = place.rest.call("PUT", f"{box.path}/network", {"allow": ["www.example.test"]})
+    assert answer.status in (200, 204), answer.body
+    assert box.ask("other.test")["code"] == "NXDOMAIN"
+    assert box.ask("www.example.test")["data"] == [FAR[0]]
+
+
 def worker_of(place):
     """The process of atoll-egress that serves: the child of the other one."""
     state, pids = str(place.daemon.state), {}

@@ -518,6 +518,35 @@ static void test_policy_change(void **state)
     stop(&p);
 }
 
+/* Requests that do not go to the name's server need none. */
+static void test_transformed_names(void **state)
+{
+    struct in6_addr nowhere = V4(192, 0, 2, 1);
+    struct place p;
+    struct answer a;
+
+    (void)state;
+    start(&p,
+          "{\"default\":\"allow\",\"transforms\":["
+          "{\"domain\":\"nowhere.test\",\"status\":200,\"body\":\"hello\"},"
+          "{\"domain\":\"v4.example.org\",\"status\":200},"
+          "{\"domain\":\"broken.test\",\"headers\":{\"a\":\"b\"}}]}",
+          "{}");
+    a = ask(&p, "nowhere.test", ATOLL_DNS_A);
+    assert_string_equal(last_address(&a, AF_INET), "192.0.2.1");
+    assert_true(
+        atoll_names_has(p.box->names, "nowhere.test", &nowhere, atoll_loop_now_ms(p.egress.loop)));
+    a = ask(&p, "nowhere.test", ATOLL_DNS_AAAA);
+    assert_true(a.rcode == 0 && a.count == 0);
+    expect_no_event(&p);
+    /* Controls: a name that exists, and one whose requests go to its server. */
+    a = ask(&p, "v4.example.org", ATOLL_DNS_A);
+    assert_string_equal(last_address(&a, AF_INET), "192.0.2.4");
+    a = ask(&p, "broken.test", ATOLL_DNS_A);
+    assert_int_equal(a.rcode, ATOLL_DNS_SERVFAIL);
+    stop(&p);
+}
+
 static void count_end(void *arg)
 {
     (*(unsigned *)arg)++;
@@ -638,7 +667,7 @@ int main(void)
         cmocka_unit_test(test_special_names), cmocka_unit_test(test_other_types),
         cmocka_unit_test(test_tunnels),       cmocka_unit_test(test_guard),
         cmocka_unit_test(test_policy_change), cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_pending_bound),
+        cmocka_unit_test(test_pending_bound), cmocka_unit_test(test_transformed_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
