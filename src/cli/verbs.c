@@ -23,6 +23,7 @@ const struct atoll_cli_verb *const atoll_cli_verbs[] = {
     &atoll_cli_top,
     &atoll_cli_stats,
     &atoll_cli_health,
+    &atoll_cli_net,
     &atoll_cli_preview,
     &atoll_cli_port,
     &atoll_cli_pause,

@@ -22,12 +22,12 @@ import pytest
 from conftest import wait_until
 from rest import Rest
 
-VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "code", "health", "session create",
+VERBS = ["run", "create", "ls", "ps", "inspect", "kill", "start", "restart", "rename", "code", "health", "net", "session create",
          "session ls", "session show", "session run", "session rm", "registry ls", "registry show", "wait", "attach", "events",
          "top", "port", "prune", "export", "exec", "shell", "cp", "logs", "stats", "preview", "pause", "resume",
          "stop", "rm", "artifacts ls", "artifacts get", "artifacts rm", "template ls",
          "template import", "template debian", "template build", "template rm", "snapshot",
-         "volume ls", "volume rm", "key create", "key ls", "key rm", "up",
+         "volume ls", "volume rm", "key create", "key ls", "key rm", "secret create", "secret ls", "secret rm", "up",
          "down", "reload", "ca", "status", "providers", "bench", "doctor", "verify", "completion", "man", "version", "help"]
 
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -194,6 +195,29 @@ def test_connections_are_listed(daemon, web, box):
     after = rest.get(f"/api/sandboxes/{box}/network/connections", limit=1,
                      cursor=page["next_cursor"]).json
     assert after["connections"][0]["line"] < last["line"]
+
+
+def test_the_command_line_shows_them(daemon, web):
+    box = daemon.create("--allow", f"one.test:{PORT}")
+    curl(daemon, box, f"http://one.test:{PORT}/")
+    curl(daemon, box, f"http://{FAR[1]}:1/", check=False)
+    wait_until(lambda: len(connections(daemon, box)) == 2, 10, lambda: "not both are listed")
+    shown = daemon.atoll("net", box, check=True).stdout.splitlines()
+    assert shown[0].split() == "TIME NAME ADDRESS PORT RULE IN OUT END".split()
+    assert " one.test " in shown[1] and f" {FAR[0]} " in shown[1] and shown[1].endswith("closed")
+    assert shown[2].endswith(f"denied; --allow {FAR[1]}:1")
+    follower = subprocess.Popen([daemon.build / "atoll", "net", "-f", "--json", box], env=daemon.env,
+                                stdout=subprocess.PIPE, text=True)
+    with follower.stdout:
+        before = [json.loads(follower.stdout.readline()) for _ in range(3)]
+        assert [c["end"] for c in before] == ["open", "closed", "denied"]
+        daemon.atoll("net", box, "--set", "-", input='{"allow": ["two.test"]}', check=True)
+        assert not reaches(daemon, box)
+        assert json.loads(follower.stdout.readline())["rule"] == "default"
+        daemon.atoll("rm", box, check=True)
+        assert follower.wait(10) == 0, "it ends with the sandbox"
+    bad = daemon.atoll("net", box, "--set", "-", input="{")
+    assert bad.returncode == 2 and "line 1" in bad.stderr
 
 
 def test_the_journal_goes_with_the_sandbox(daemon, web):
