@@ -49,6 +49,24 @@ def create_large(walk, client, _):
     client.delete(f"/api/sandboxes/{made}")
 
 
+@errand()
+def create_with_network(walk, client, _):
+    made = client.create(networkMode="bridge")
+    # Denied by atoll-egress, and then in the journal.
+    client.run(made, "! bash -c 'read x </dev/tcp/10.0.0.1/9' 2>/dev/null")
+    journal = f"/api/sandboxes/{made}/network/connections"
+    with contextlib.suppress(AssertionError):  # a line that could not be written is lost
+        wait_until(lambda: client.get(journal)["connections"], 3, lambda: "no connection")
+    client.delete(f"/api/sandboxes/{made}")
+
+
+@errand()
+def secrets(walk, client, _):
+    client.post("/api/secrets", {"name": "errand", "value": "v", "replace": True})
+    client.get("/api/secrets")
+    client.delete("/api/secrets/errand")
+
+
 @errand(box)
 def run(walk, client, made):
     assert client.run(made, "echo out; echo err >&2") == "out\n"
