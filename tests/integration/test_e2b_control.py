@@ -102,7 +102,7 @@ def test_the_second_generation_is_always_secure(api, service, made):
     assert seen["state"] == "running" and seen["metadata"] == {"a": "b"}
     assert (seen["cpuCount"], seen["memoryMB"], seen["diskSizeMB"]) == (2, 1024, 10240)
     assert seen["lifecycle"] == {"onTimeout": "kill", "autoResume": False}
-    assert seen["allowInternetAccess"] is False and seen["volumeMounts"] == []
+    assert seen["allowInternetAccess"] is True and seen["volumeMounts"] == []
     assert 298 <= when(seen["endAt"]) - when(seen["startedAt"]) <= 360
 
 
@@ -243,7 +243,7 @@ def test_network_is_kept_and_replaced(api, made):
     path = f"/sandboxes/{sandbox['sandboxID']}/network"
     assert api.put(path, {"denyOut": ["8.8.8.8/32"], "allow_internet_access": True}).status == 204
     seen = info(api, sandbox)
-    assert seen["allowInternetAccess"] is False  # it has no network
+    assert seen["allowInternetAccess"] is True
     assert seen["network"] == {"denyOut": ["8.8.8.8/32"], "allowPublicTraffic": False,
                                "maskRequestHost": "h:${PORT}"}
     assert api.put(path, {}).status == 204
@@ -254,6 +254,53 @@ def test_network_is_kept_and_replaced(api, made):
             "denyOut": ["0.0.0.0/0"]}
     fails(api.put(path, many), 400, "64 KiB")
     fails(api.post("/v2/sandboxes", {"templateID": "base", "network": many}), 400, "64 KiB")
+
+
+def policy_of(service, sandbox):
+    view = Rest(service[0].socket).get(f"/api/sandboxes/{sandbox['sandboxID']}").json
+    return view["network"]
+
+
+def test_settings_become_a_policy(service, api, made):
+    """Allowed targets go first, and all that is left is allowed unless it is denied."""
+    sandbox = made()
+    assert policy_of(service, sandbox) == {"mode": "bridge"}
+    path = f"/sandboxes/{sandbox['sandboxID']}/network"
+    assert api.put(path, {"allow_internet_access": False}).status == 204
+    assert policy_of(service, sandbox) == {"mode": "bridge", "default": "allow", "transforms": [],
+                                           "rules": [{"deny": "*"}]}
+    assert info(api, sandbox)["allowInternetAccess"] is False
+    assert api.post("/secrets", {"name": "k", "value": "hush0"}).status == 201
+    rule = [{"transform": {"headers": {"Authorization": "hush1", "X-Key": "${e2b.secrets.k}"}}}]
+    sandbox = made(network={
+        "allowOut": ["*.Example.com", "203.0.113.7"], "denyOut": ["0.0.0.0/0", "::/0"],
+        "rules": {"api.example.com": rule},
+        "egressProxy": {"address": "socks5://p.example.com:1080", "username": "u", "password": "hush2"}})
+    assert policy_of(service, sandbox) == {
+        "mode": "bridge", "default": "allow",
+        "rules": [{"allow": "*.example.com"}, {"allow": "203.0.113.7"}, {"deny": "*"}, {"deny": "::/0"}],
+        "transforms": [{"domain": "api.example.com",
+                        "headers": {"Authorization": "***", "X-Key": "${e2b.secrets.k}"}}],
+        "proxy": {"address": "p.example.com:1080", "username": "u", "password": "***"}}
+    shown = info(api, sandbox)["network"]
+    assert shown["allowOut"] == ["*.Example.com", "203.0.113.7"] and "hush" not in json.dumps(shown)
+    path = f"/sandboxes/{sandbox['sandboxID']}/network"
+    fails(api.put(path, {"rules": {"8.8.8.8": rule}}), 400, "must be a domain")
+    assert info(api, sandbox)["network"] == shown  # a refused change changes nothing
+    assert api.put(path, {}).status == 204
+    assert policy_of(service, sandbox) == {"mode": "bridge"}
+
+
+def test_the_operator_permits_no_internet():
+    with listening_daemon(ATOLL_NETWORK_MAX="bridge,acme=none") as (daemon, address):
+        for tenant, internet in ("acme", False), ("shop", True):
+            api = client(address, key_of(daemon, tenant)["key"])
+            sandbox = api.post("/v2/sandboxes", {"templateID": "base"}).json
+            assert info(api, sandbox)["allowInternetAccess"] is internet
+            path = f"/sandboxes/{sandbox['sandboxID']}/network"
+            assert api.put(path, {"allow_internet_access": True}).status == 204
+            assert info(api, sandbox)["allowInternetAccess"] is internet
+            assert policy_of((daemon,), sandbox)["mode"] == ("bridge" if internet else "none")
 
 
 # --- the end
@@ -586,7 +633,7 @@ def test_what_is_not_supported_says_so(api, made):
     sandbox = made()["sandboxID"]
     for method, path in (("POST", f"/sandboxes/{sandbox}/fork"),
                          ("POST", f"/sandboxes/{sandbox}/snapshots"), ("POST", "/v3/templates"),
-                         ("GET", "/volumes"), ("POST", "/volumes"), ("GET", "/secrets"),
+                         ("GET", "/volumes"), ("POST", "/volumes"),
                          ("DELETE", "/templates/base")):
         fails(api.call(method, path, {} if method == "POST" else None), 501, "not supported")
     assert api.get("/snapshots").json == []

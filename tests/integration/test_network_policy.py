@@ -61,11 +61,26 @@ def test_a_policy_is_shown_without_secrets(rest):
     plain = Box(rest)
     assert plain.view["network"] == {"mode": "none"}
     plain.destroy()
+    assert rest.post("/api/secrets", {"name": "k", "value": "hush0"}).status in (200, 201)
     box = Box(rest, network=POLICY, networkMbps=7)
     assert box.view["networkMode"] == "bridge" and box.view["network"] == SHOWN
     for path in f"/api/sandboxes/{box.id}", "/api/sandboxes":
         body = json.dumps(rest.get(path).json)
         assert "hush" not in body
+    box.destroy()
+
+
+def test_a_change_keeps_the_mode(rest):
+    box = Box(rest, networkMode="bridge")
+    assert rest.put(f"/api/sandboxes/{box.id}/network", {"mbps": 5}).json == {"mode": "bridge", "default": "allow", "rules": [],
+                                                    "transforms": [], "mbps": 5}
+    headers = {"X": "${secret.nowhere}"}
+    answer = rest.put(f"/api/sandboxes/{box.id}/network", {"transforms": [{"domain": "a.test", "headers": headers}]})
+    assert answer.status == 400 and "there is no secret nowhere" in answer.error["message"]
+    answer = rest.put(f"/api/sandboxes/{box.id}/network", {"mode": "isolated"})
+    assert answer.status == 409 and "cannot be changed" in answer.error["message"], answer.body
+    assert box.view["network"]["mbps"] == 5
+    assert rest.put(f"/api/sandboxes/{box.id}/network", {}).json == {"mode": "bridge"}
     box.destroy()
 
 
@@ -79,6 +94,7 @@ def test_sessions_have_the_same_network(rest):
 
 def test_a_policy_survives_the_daemon():
     with mortal_daemon() as daemon:
+        daemon.rest.post("/api/secrets", {"name": "k", "value": "hush0"})
         box = Box(daemon.rest, network=POLICY, networkMbps=7)
         kill_daemon(daemon)
         daemon.start()

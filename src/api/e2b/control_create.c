@@ -204,6 +204,23 @@ static enum atoll_at_deadline at_deadline_of(const struct request *q)
     return q->auto_pause_memory ? ATOLL_DEADLINE_PAUSE : ATOLL_DEADLINE_PAUSE_DISK;
 }
 
+/* A client that says nothing about its network gets that of the environment, or the internet. */
+static int choose_network(const struct atoll_api_call *call, const struct request *q,
+                          const struct atoll_e2b_template *t, struct atoll_body *body,
+                          struct atoll_options *create, struct atoll_error *err)
+{
+    char *policy = NULL;
+    int r =
+        atoll_e2b_network_policy(q->network, json_is_false(q->allow_internet), NULL, &policy, err);
+
+    if (policy)
+        atoll_body_take(body, policy);
+    create->network_is_given = q->allow_internet || policy || !t->environment.network;
+    create->network = atoll_e2b_network_mode(call);
+    create->network_json = create->network == ATOLL_NETWORK_NONE ? NULL : policy;
+    return r;
+}
+
 static int prepare(const struct atoll_api_call *call, const struct request *q,
                    struct atoll_body *body, struct atoll_e2b_template *t,
                    struct atoll_options *create, struct atoll_error *err)
@@ -224,7 +241,9 @@ static int prepare(const struct atoll_api_call *call, const struct request *q,
             (uint32_t)ATOLL_MIN(ATOLL_MAX(q->timeout_s, UINT64_C(1)), (uint64_t)UINT32_MAX),
     };
     r = check_metadata(q->metadata, body, &create->metadata_json, err);
-    return r < 0 ? r : make_facts(call, q, t, body, &create->facade_json, err);
+    if (r == 0)
+        r = make_facts(call, q, t, body, &create->facade_json, err);
+    return r < 0 ? r : choose_network(call, q, t, body, create, err);
 }
 
 static void create_sandbox(struct atoll_api_call *call, const uint8_t *bytes, size_t n,

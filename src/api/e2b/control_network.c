@@ -1,7 +1,6 @@
 /*
- * Network settings of a sandbox. Sandboxes of this facade have no network, so denied traffic is
- * always denied. Other settings are validated and stored, so that they can be shown, and applied
- * once a network is available.
+ * Network settings of a sandbox as clients give them: their validation, and the part that is shown to
+ * clients. control_policy.c makes the policy of them.
  */
 #include <arpa/inet.h>
 #include <errno.h>

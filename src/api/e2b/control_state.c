@@ -159,12 +159,12 @@ void atoll_e2b_refresh(struct atoll_api_call *call, const uint8_t *bytes, size_t
 
 /* Network settings. */
 
-static int keep_network(struct atoll_api_call *call, const struct atoll_sandbox *sandbox,
-                        const json_t *network, struct atoll_error *err)
+/* The facts with other network settings, malloced. */
+static int write_facts(const struct atoll_sandbox *sandbox, const json_t *network, char **ret,
+                       struct atoll_error *err)
 {
     const json_t *internet = json_object_get(network, "allow_internet_access");
     struct atoll_e2b_facts facts;
-    ATOLL_AUTOFREE char *text = NULL;
     json_t *old;
 
     atoll_e2b_facts_get(sandbox, &facts);
@@ -173,11 +173,34 @@ static int keep_network(struct atoll_api_call *call, const struct atoll_sandbox 
     facts.network = atoll_e2b_network_keep(network, old);
     json_decref(old);
     facts.allow_internet = json_is_boolean(internet) ? json_is_true(internet) : -1;
-    text = atoll_e2b_facts_json(&facts);
+    *ret = atoll_e2b_facts_json(&facts);
     atoll_e2b_facts_done(&facts);
-    if (strlen(text) > ATOLL_E2B_FACTS_MAX)
+    if (strlen(*ret) > ATOLL_E2B_FACTS_MAX)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG, "network must be at most 64 KiB");
-    return atoll_engine_set_facade(call->engine, call->params.id, text, err);
+    return 0;
+}
+
+/* Answers the call, unless it fails. */
+static int apply_network(struct atoll_api_call *call, const struct atoll_sandbox *sandbox,
+                         const json_t *network, struct atoll_error *err)
+{
+    bool denied = json_is_false(json_object_get(network, "allow_internet_access"));
+    ATOLL_AUTOFREE char *facts = NULL, *policy = NULL;
+    struct atoll_sandbox_view view;
+    int r = write_facts(sandbox, network, &facts, err);
+
+    atoll_sandbox_get(sandbox, &view);
+    if (r == 0)
+        r = atoll_e2b_network_policy(network, denied, view.options.network_json, &policy, err);
+    if (r == 0)
+        r = atoll_engine_set_facade(call->engine, view.id, facts, err);
+    if (r < 0)
+        return r;
+    if (view.options.network == ATOLL_NETWORK_NONE)
+        atoll_e2b_done(call, NULL); /* get_info tells that it has none */
+    else
+        atoll_engine_set_network(call->engine, view.id, policy, atoll_e2b_done, call);
+    return 0;
 }
 
 void atoll_e2b_set_network(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
@@ -204,7 +227,8 @@ void atoll_e2b_set_network(struct atoll_api_call *call, const uint8_t *bytes, si
                            "Sandbox %s is paused; connect to it first", view.id);
     }
     if (r == 0)
-        r = keep_network(call, sandbox, body.root, &error);
+        r = apply_network(call, sandbox, body.root, &error);
     atoll_body_done(&body);
-    atoll_e2b_done(call, r < 0 ? &error : NULL);
+    if (r < 0)
+        atoll_e2b_done(call, &error);
 }

@@ -104,6 +104,14 @@ int atoll_e2b_network_check(const json_t *network, bool denied,
 /* The settings to store, without passwords. `old`: its fields for inbound traffic stay; or NULL. */
 json_t *atoll_e2b_network_keep(const json_t *network, const json_t *old);
 
+/* control_policy.c: the canonical policy of checked settings, malloced; NULL: all is allowed. denied:
+ * allow_internet_access is false. old: the policy that it replaces, or NULL. INVALID_ARGUMENT. */
+int atoll_e2b_network_policy(const json_t *network, bool denied, const char *old, char **ret,
+                             struct atoll_error *err) ATOLL_MUST_CHECK;
+/* The network of new sandboxes: the internet, if the operator permits it and a provider enforces
+ * policies; else none. */
+enum atoll_network atoll_e2b_network_mode(const struct atoll_api_call *call);
+
 /* template_name.c: a template as clients name it. */
 struct atoll_e2b_template {
     char alias[129]; /* without team and tag */

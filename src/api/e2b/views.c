@@ -142,7 +142,7 @@ static void view_detail(struct atoll_json_out *out, const struct atoll_api *api,
     view_domain(out, api);
     /* What is so, not what was asked for. */
     atoll_json_bool(out, "allowInternetAccess",
-                    v->options.network != ATOLL_NETWORK_NONE && facts->allow_internet != 0);
+                    v->options.network == ATOLL_NETWORK_BRIDGE && facts->allow_internet != 0);
     if (facts->network)
         view_json(out, "network", facts->network);
     view_lifecycle(out, v, facts);

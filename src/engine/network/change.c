@@ -59,6 +59,8 @@ void atoll_engine_set_network(struct atoll_engine *engine, const char *id, const
     int r = find(engine, id, &s, &err);
 
     if (r == 0)
+        r = atoll_secrets_check(engine->secrets, s->spec.tenant, policy, &err);
+    if (r == 0)
         r = store(s, policy, &err);
     if (r < 0)
         done(arg, &err);

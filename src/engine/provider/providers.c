@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 #include "provider/absent.h"
 
 /*
@@ -448,6 +449,7 @@ bool atoll_providers_next(struct atoll_engine *engine, size_t *pos, struct atoll
         .builds = caps->builds,
         .snapshots = caps->snapshots,
         .volumes = caps->volumes,
+        .policies = caps->sockets && entry->engine->network->program,
         .pause = caps->pause,
         .persistent = caps->persistent,
         .set_limits = caps->set_limits,

@@ -23,6 +23,7 @@ struct atoll_provider_view {
     const char *source; /* where its settings come from; "": unknown */
     bool remote, templates, images, pause, persistent, set_limits, stats;
     bool builds, snapshots, volumes;
+    bool policies;          /* enforces network policies */
     uint32_t networks;      /* bit per enum atoll_network */
     uint32_t order;         /* from 1 */
     uint32_t max_sandboxes; /* 0: no limit */

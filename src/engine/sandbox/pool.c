@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * Sandboxes that are made ahead of requests, so that a create only hands one over. They are
@@ -145,6 +146,7 @@ static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct
                                            .waived = s->spec.waived,
                                            .template_kind = s->spec.template_kind,
                                            .layer_base = s->spec.layer_base,
+                                           .network = s->spec.network,
                                            .allow_sudo = s->spec.allow_sudo};
     memcpy(pool_class->spec.layer, s->spec.layer, sizeof(pool_class->spec.layer));
     atoll_timer_set(&engine->pool_tidy, engine->loop, FORGET_MS / 2, tidy, engine);
@@ -158,7 +160,8 @@ static bool can_be_pooled(const struct atoll_sandbox *s)
 
     return engine->config.pool > 0 && s->entry == engine->builder && !s->spec.persistent &&
            !*s->spec.image && s->options.mount_count == 0 && !s->options.workdir &&
-           !s->options.read_only && s->spec.network == ATOLL_NETWORK_NONE;
+           !s->options.read_only &&
+           (s->spec.network == ATOLL_NETWORK_NONE || atoll_network_serves(s));
 }
 
 /* One more request for sandboxes of this kind. language "": without an interpreter. */

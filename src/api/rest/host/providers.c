@@ -15,9 +15,11 @@ static void write_capabilities(struct atoll_json_out *out, const struct atoll_pr
     const struct {
         const char *name;
         bool there;
-    } some[] = {{"stats", v->stats},   {"templates", v->templates},   {"images", v->images},
-                {"pause", v->pause},   {"persistent", v->persistent}, {"set_limits", v->set_limits},
-                {"builds", v->builds}, {"snapshots", v->snapshots},   {"volumes", v->volumes}};
+    } some[] = {{"stats", v->stats},           {"templates", v->templates},
+                {"images", v->images},         {"pause", v->pause},
+                {"persistent", v->persistent}, {"set_limits", v->set_limits},
+                {"builds", v->builds},         {"snapshots", v->snapshots},
+                {"volumes", v->volumes},       {"network_policy", v->policies}};
 
     atoll_json_open(out, "capabilities", '[');
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(everywhere); i++)

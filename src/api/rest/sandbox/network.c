@@ -44,37 +44,38 @@ static void changed(void *arg, const struct atoll_error *error)
         reply(call);
 }
 
-/* The mode is part of how a sandbox is made. */
-static int check_mode(const struct atoll_api_call *call, const json_t *network,
-                      enum atoll_network mode, struct atoll_error *err)
+/* The mode is part of how a sandbox is made: one that the request names must be that one. */
+static int check_request(const struct atoll_api_call *call, const json_t *network,
+                         char **ret_policy, struct atoll_error *err)
 {
     const struct atoll_sandbox *sandbox = atoll_rest_find_sandbox(call, err);
+    struct atoll_network_request request = {.network = network};
     struct atoll_sandbox_view view;
+    enum atoll_network mode;
+    int r;
 
     if (!sandbox)
         return -ENOENT;
     atoll_sandbox_get(sandbox, &view);
-    if (!json_object_get(network, "mode") || mode == view.options.network)
-        return 0;
-    return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
-                      "the sandbox was created with the network mode %s, which cannot be changed",
-                      atoll_network_name(view.options.network));
+    if (!json_object_get(network, "mode") && view.options.network != ATOLL_NETWORK_NONE)
+        request.mode = atoll_network_name(view.options.network);
+    r = atoll_network_request_check(&request, &mode, ret_policy, err);
+    if (r == 0 && json_object_get(network, "mode") && mode != view.options.network)
+        r = atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
+                       "the sandbox was created with the network mode %s, which cannot be changed",
+                       atoll_network_name(view.options.network));
+    return r;
 }
 
 void atoll_rest_network_set(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
 {
-    struct atoll_network_request request = {0};
     ATOLL_AUTOFREE char *policy = NULL;
-    enum atoll_network mode;
     struct atoll_body body;
     struct atoll_error error;
     int r = atoll_body_parse(&body, bytes, n, &error);
 
-    request.network = r == 0 ? body.root : NULL;
     if (r == 0)
-        r = atoll_network_request_check(&request, &mode, &policy, &error);
-    if (r == 0)
-        r = check_mode(call, body.root, mode, &error);
+        r = check_request(call, body.root, &policy, &error);
     atoll_body_done(&body);
     if (r < 0)
         atoll_api_fail(call, &error);
