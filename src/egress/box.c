@@ -219,7 +219,7 @@ int atoll_box_open(struct atoll_egress *egress, const struct atoll_em_put *put, 
     box->listen_fd = ATOLL_NO_FD;
     box->named = true;
     atoll_list_init(&box->connections);
-    box->names = atoll_names_new();
+    box->names = atoll_names_new(egress->kept_names, put->id, atoll_loop_now_ms(egress->loop));
     if (atoll_text_copy(box->id, sizeof(box->id), put->id) < 0 || !*box->id ||
         atoll_text_copy(box->tenant, sizeof(box->tenant), put->tenant) < 0 ||
         atoll_text_copy(box->name, sizeof(box->name), put->name) < 0) {

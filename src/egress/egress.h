@@ -18,6 +18,7 @@
  */
 struct atoll_resolver;
 struct atoll_names;
+struct atoll_names_kept;
 struct atoll_dns;
 struct atoll_interceptor;
 struct atoll_reports;
@@ -35,6 +36,7 @@ struct atoll_egress {
     struct atoll_shares shares; /* connections of all boxes, by tenant */
     struct atoll_map secrets;   /* by tenant, owned */
     struct atoll_resolver *resolver;
+    struct atoll_names_kept *kept_names; /* the supervisor's; or NULL */
     /* NULL: there is none; then connections to domains with transforms are denied. */
     struct atoll_interceptor *interceptor;
     struct atoll_reports *reports;

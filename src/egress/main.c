@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "egress/names_kept.h"
 #include "egress/worker.h"
 #include "proto/egress_proto.h"
 #include "sandbox/self.h"
@@ -86,25 +87,25 @@ static void set_end_handler(void (*handler)(int))
     (void)sigaction(SIGINT, &action, NULL);
 }
 
-static int run_worker(int listen_fd, int state_fd)
+static int run_worker(int listen_fd, int state_fd, struct atoll_names_kept *names)
 {
     struct atoll_error err;
 
     set_end_handler(SIG_DFL);
-    if (atoll_worker_run(listen_fd, state_fd, &err) == 0)
+    if (atoll_worker_run(listen_fd, state_fd, names, &err) == 0)
         return 0;
     atoll_log(ATOLL_LOG_ERROR, "atoll-egress cannot work", "error", err.text, NULL);
     return 1;
 }
 
 /* Starts a worker and waits for its end. Returns its wait status. */
-static int start_worker(int listen_fd, int state_fd)
+static int start_worker(int listen_fd, int state_fd, struct atoll_names_kept *names)
 {
     pid_t pid = fork();
     int status = 1;
 
     if (pid == 0)
-        exit(run_worker(listen_fd, state_fd)); /* the leak checker works at exit */
+        exit(run_worker(listen_fd, state_fd, names)); /* the leak checker works at exit */
     worker_pid = pid;
     if (pid < 0)
         return status;
@@ -118,12 +119,13 @@ static int start_worker(int listen_fd, int state_fd)
 
 static void supervise(int listen_fd, int state_fd)
 {
+    struct atoll_names_kept *names = atoll_names_kept_new();
     int quick = 0;
 
     set_end_handler(on_end);
     while (!ending) {
         int64_t begun_ms = atoll_clock_ms();
-        int status = start_worker(listen_fd, state_fd);
+        int status = start_worker(listen_fd, state_fd, names);
 
         if (ending || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
             return;

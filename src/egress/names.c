@@ -5,7 +5,10 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/rand.h"
+#include "egress/names_kept.h"
 
+/* A pair that is told again and again is kept once in this time. */
+#define KEEP_AGAIN_MS (60 * 1000)
 /* The salt keeps a sandbox, which chooses the addresses, from choosing collisions in the map. */
 #define SALT_LEN 12
 #define KEY_MAX (SALT_LEN + 32 + 1)
@@ -21,27 +24,18 @@ struct pair {
     struct atoll_list of_host, by_age;
     struct host *host;
     int64_t expires_ms;
+    int64_t kept_expires_ms; /* as it was kept for the next worker; 0: never */
     char name[];
 };
 
 struct atoll_names {
+    struct atoll_names_kept *kept; /* borrowed; or NULL */
+    char *id;                      /* of the sandbox; owned */
     char salt[SALT_LEN + 1];
     struct atoll_map hosts;   /* by key, owned */
     struct atoll_list by_age; /* all pairs, owned; the oldest is first */
     size_t count;
 };
-
-struct atoll_names *atoll_names_new(void)
-{
-    struct atoll_names *names = calloc(1, sizeof(*names));
-
-    if (!names)
-        abort();
-    atoll_rand_id(names->salt, SALT_LEN);
-    atoll_map_init(&names->hosts);
-    atoll_list_init(&names->by_age);
-    return names;
-}
 
 static void make_key(const struct atoll_names *names, const struct in6_addr *address, char *out)
 {
@@ -145,6 +139,15 @@ static struct pair *add_pair(struct atoll_names *names, const char *name,
     return pair;
 }
 
+/* For the next worker. */
+static void keep(struct atoll_names *names, struct pair *pair, const struct in6_addr *address)
+{
+    if (pair->expires_ms - pair->kept_expires_ms < KEEP_AGAIN_MS)
+        return;
+    pair->kept_expires_ms = pair->expires_ms;
+    atoll_names_kept_add(names->kept, names->id, pair->name, address, pair->expires_ms);
+}
+
 int atoll_names_add(struct atoll_names *names, const char *name, const struct in6_addr *address,
                     int64_t ttl_ms, int64_t now_ms)
 {
@@ -159,7 +162,34 @@ int atoll_names_add(struct atoll_names *names, const char *name, const struct in
     atoll_list_push_back(&pair->host->pairs, &pair->of_host);
     atoll_list_remove(&pair->by_age);
     atoll_list_push_back(&names->by_age, &pair->by_age);
+    keep(names, pair, address);
     return 0;
+}
+
+struct loading {
+    struct atoll_names *names;
+    int64_t now_ms;
+};
+
+static void load(void *arg, const char *name, const struct in6_addr *address)
+{
+    struct loading *loading = arg;
+
+    (void)!atoll_names_add(loading->names, name, address, 0, loading->now_ms);
+}
+
+struct atoll_names *atoll_names_new(struct atoll_names_kept *kept, const char *id, int64_t now_ms)
+{
+    struct atoll_names *names = calloc(1, sizeof(*names));
+
+    if (!names || !(names->id = strdup(id)))
+        abort();
+    names->kept = kept;
+    atoll_rand_id(names->salt, SALT_LEN);
+    atoll_map_init(&names->hosts);
+    atoll_list_init(&names->by_age);
+    atoll_names_kept_each(kept, id, now_ms, load, &(struct loading){names, now_ms});
+    return names;
 }
 
 bool atoll_names_has(const struct atoll_names *names, const char *name,
@@ -197,6 +227,7 @@ struct atoll_names *atoll_names_free(struct atoll_names *names)
     while ((pair = oldest(names)))
         forget(names, pair);
     atoll_map_done(&names->hosts);
+    free(names->id);
     free(names);
     return NULL;
 }

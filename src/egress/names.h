@@ -8,13 +8,15 @@
  * Times are of CLOCK_MONOTONIC, in milliseconds.
  */
 struct atoll_names;
+struct atoll_names_kept;
 
 #define ATOLL_NAMES_MAX 4096
 /* An answer counts for at least this long: programs use addresses beyond their TTL. */
 #define ATOLL_NAMES_KEPT_MS (300 * 1000)
 
-/* Aborts without memory. Nothing is allocated for pairs before the first. */
-struct atoll_names *atoll_names_new(void);
+/* Pairs of this sandbox that an earlier worker kept are known; new ones are kept (names_kept.h; NULL: they
+ * are not). Aborts without memory. Nothing is allocated for pairs before the first. */
+struct atoll_names *atoll_names_new(struct atoll_names_kept *kept, const char *id, int64_t now_ms);
 struct atoll_names *atoll_names_free(struct atoll_names *names);
 
 /* Remembers that the name had this address, for ttl_ms or ATOLL_NAMES_KEPT_MS, whichever is longer. The

@@ -4,10 +4,12 @@
 #include <grp.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include "base/clock.h"
 #include "egress/control.h"
 #include "egress/dns.h"
 #include "egress/host_addresses.h"
 #include "egress/intercept.h"
+#include "egress/names_kept.h"
 #include "egress/pipes.h"
 #include "egress/report.h"
 #include "egress/secrets.h"
@@ -58,10 +60,11 @@ static void close_parts(struct atoll_egress *egress)
     egress->loop = atoll_loop_free(egress->loop);
 }
 
-int atoll_worker_run(int listen_fd, int state_fd, struct atoll_error *err)
+int atoll_worker_run(int listen_fd, int state_fd, struct atoll_names_kept *names,
+                     struct atoll_error *err)
 {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
-    struct atoll_egress egress = {0};
+    struct atoll_egress egress = {.kept_names = names};
     struct atoll_control *control = NULL;
     int r;
 
@@ -73,6 +76,7 @@ int atoll_worker_run(int listen_fd, int state_fd, struct atoll_error *err)
     atoll_shares_init(&egress.shares, 0);
     egress.reports = atoll_reports_new();
     egress.pipes = atoll_pipes_new();
+    atoll_names_kept_begin(names, atoll_clock_ms());
     r = open_parts(&egress, state_fd, err);
     if (r == 0)
         r = atoll_control_open(&egress, listen_fd, &control, err);

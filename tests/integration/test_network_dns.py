@@ -29,6 +29,7 @@ RECORDS = {
     ("example.test", "A"): [[FAR[1]]],
     ("bad.example.test", "A"): [[FAR[1]]],
     ("other.test", "A"): [[FAR[2]]],
+    ("db.plain.test", "A"): [[FAR[2]]],
     ("big.example.test", "TXT"): [["x" * 3000]],
     ("turn.test", "A"): [[FAR[3]], [INSIDE]],
     ("mixed.test", "A"): [[INSIDE, FAR[4], "127.0.0.1", "169.254.169.254"]],
@@ -247,6 +248,12 @@ def worker_of(place):
     return next((pid for pid, parent in pids.items() if parent in pids), None)
 
 
+def kill_worker(place):
+    worker = worker_of(place)
+    os.kill(worker, signal.SIGKILL)
+    wait_until(lambda: worker_of(place) not in (None, worker), 20, lambda: "no new worker")
+
+
 def test_rebinding(place, make):
     box = make()
     assert box.ask("mixed.test")["data"] == [FAR[4]]
@@ -259,9 +266,7 @@ def test_rebinding(place, make):
 
     # A name that is outside first, and inside then.
     assert box.ask("turn.test")["data"] == [FAR[3]]
-    worker = worker_of(place)
-    os.kill(worker, signal.SIGKILL)  # and with it its cache
-    wait_until(lambda: worker_of(place) not in (None, worker), 20, lambda: "no new worker")
+    kill_worker(place)  # and with it its cache
     assert box.ask("turn.test") == {"code": "NOERROR", "cut": False, "data": []}
     assert ("turn.test", "A") in place.names.asked
     assert box.denied("turn.test")["rule"] == "internal address"
@@ -323,18 +328,22 @@ def test_a_flood_is_bounded(place, make):
     assert len({name for name, _ in place.names.asked if name.endswith(".tunnel.test")}) <= 1000
 
 
-def test_plain_connections_follow_names(make):
+def test_plain_connections_follow_names(place, make):
     """A protocol without names in its bytes: the name is the one that the sandbox resolved."""
     script = ("import socket, sys\ns = socket.create_connection((sys.argv[1], 5432), 20)\n"
               "print(s.recv(5).decode())")
 
     def connect(box, to):
-        return box.post("execs", {"cmd": ["python3", "-c", script, to]}, wait="true").json
+        return box.post("execs", {"cmd": ["python3", "-c", script, to]}, wait="true").json["stdout"]
 
-    box = make(allow=["other.test"])
-    assert "hello" not in connect(box, FAR[2])["stdout"]
-    assert box.ask("other.test")["data"] == [FAR[2]]
-    allowed = connect(box, FAR[2])
-    assert "hello" in allowed["stdout"], allowed
-    assert "hello" not in connect(box, FAR[1])["stdout"]
-    assert "hello" in connect(make(), FAR[1])["stdout"]  # the control
+    box = make(allow=["*.plain.test"])
+    assert "hello" not in connect(box, FAR[2])  # the address has no name yet
+    assert box.ask("db.plain.test")["data"] == [FAR[2]]
+    assert "hello" in connect(box, FAR[2])
+    assert "hello" not in connect(box, FAR[1])
+    assert "hello" in connect(make(), FAR[1])  # the control
+    # A program that holds the address goes on when atoll-egress dies.
+    kill_worker(place)
+    wait_until(lambda: "hello" in connect(box, FAR[2]), 20, lambda: "the name is forgotten")
+    assert "hello" not in connect(box, FAR[1])
+    assert "hello" not in connect(make(allow=["*.plain.test"]), FAR[2])

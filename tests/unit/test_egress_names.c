@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "egress/names.h"
+#include "egress/names_kept.h"
 
 static struct in6_addr address(const char *text)
 {
@@ -44,7 +45,7 @@ static size_t find(const struct atoll_names *names, const char *text, int64_t no
 
 static void test_both_directions(void **state)
 {
-    struct atoll_names *names = atoll_names_new();
+    struct atoll_names *names = atoll_names_new(NULL, "", 0);
     const char *found[4];
 
     (void)state;
@@ -67,7 +68,7 @@ static void test_both_directions(void **state)
 
 static void test_expiry(void **state)
 {
-    struct atoll_names *names = atoll_names_new();
+    struct atoll_names *names = atoll_names_new(NULL, "", 0);
     const char *found[4];
 
     (void)state;
@@ -85,7 +86,7 @@ static void test_expiry(void **state)
 
 static void test_bound(void **state)
 {
-    struct atoll_names *names = atoll_names_new();
+    struct atoll_names *names = atoll_names_new(NULL, "", 0);
     char name[32], text[48];
 
     (void)state;
@@ -105,12 +106,62 @@ static void test_bound(void **state)
     assert_null(atoll_names_free(NULL));
 }
 
+/* The next worker knows what this one has told. */
+static void test_kept(void **state)
+{
+    struct atoll_names_kept *kept = atoll_names_kept_new();
+    struct atoll_names *names, *other;
+    char name[32];
+
+    (void)state;
+    assert_non_null(kept);
+    atoll_names_kept_begin(kept, 10);
+    names = atoll_names_new(kept, "box1", 10);
+    other = atoll_names_new(kept, "box2", 10);
+    add(names, "a.test", "2001:db8::1", 0, 20);
+    add(other, "b.test", "2001:db8::1", 0, 20);
+    atoll_names_free(other);
+    /* Not before a worker has died. */
+    other = atoll_names_new(kept, "box1", 30);
+    assert_false(has(other, "a.test", "2001:db8::1", 30));
+    atoll_names_free(other);
+    atoll_names_kept_begin(kept, 40);
+    other = atoll_names_new(kept, "box1", 50);
+    assert_true(has(other, "a.test", "2001:db8::1", 50));
+    assert_false(has(other, "b.test", "2001:db8::1", 50));
+    atoll_names_free(other);
+    /* An answer that is repeated takes no more room; other names do. */
+    for (int i = 0; i < ATOLL_NAMES_KEPT; i++)
+        add(names, "a.test", "2001:db8::1", 0, 60 + i);
+    atoll_names_kept_begin(kept, 10000);
+    other = atoll_names_new(kept, "box2", 10001);
+    assert_true(has(other, "b.test", "2001:db8::1", 10001));
+    atoll_names_free(other);
+    for (int i = 0; i < ATOLL_NAMES_KEPT; i++) {
+        (void)snprintf(name, sizeof(name), "n%d.test", i);
+        add(names, name, "2001:db8::2", 0, 10002);
+    }
+    atoll_names_kept_begin(kept, 20000);
+    other = atoll_names_new(kept, "box2", 20001);
+    assert_false(has(other, "b.test", "2001:db8::1", 20001));
+    atoll_names_free(other);
+    other = atoll_names_new(kept, "box1", 20001);
+    assert_true(has(other, name, "2001:db8::2", 20001));
+    atoll_names_free(other);
+    /* Everything expires. */
+    other = atoll_names_new(kept, "box1", 10002 + ATOLL_NAMES_KEPT_MS);
+    assert_false(has(other, name, "2001:db8::2", 10002 + ATOLL_NAMES_KEPT_MS));
+    atoll_names_free(other);
+    atoll_names_free(names);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_directions),
         cmocka_unit_test(test_expiry),
         cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
