@@ -40,8 +40,12 @@ static const char hosts[] = "127.0.0.1 localhost\n"
                             "203.0.113.20 proxy.example\n";
 
 static char state_dir[] = "/tmp/atoll-egress-XXXXXX";
-static int outside_ns, inside_ns;
-static struct atoll_netspace space;
+static int outside_ns;
+/* Two sandboxes; the functions below are about the current one. */
+static struct inside {
+    int ns;
+    struct atoll_netspace space;
+} insides[2], *current = &insides[0];
 static pid_t program;
 static uint32_t worker;
 static struct atoll_channel daemon_end;
@@ -176,10 +180,12 @@ static void make_networks(void)
     listen_at(BANNER);
     listen_at(SOCKS);
     outside_ns = own_namespace();
-    assert_int_equal(unshare(CLONE_NEWNET), 0);
-    assert_int_equal(atoll_sys_network_up(), 0);
-    assert_int_equal(atoll_netspace_open(&space), 0);
-    inside_ns = own_namespace();
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(insides); i++) {
+        assert_int_equal(unshare(CLONE_NEWNET), 0);
+        assert_int_equal(atoll_sys_network_up(), 0);
+        assert_int_equal(atoll_netspace_open(&insides[i].space), 0);
+        insides[i].ns = own_namespace();
+    }
     assert_int_equal(setns(outside_ns, CLONE_NEWNET), 0);
 }
 
@@ -277,7 +283,7 @@ static struct atoll_bytes bytes_of(const char *text)
 static void put(const char *id, const char *tenant, const char *policy, const char *bound)
 {
     const struct atoll_em_put msg = {id, tenant, "", bytes_of(policy), bytes_of(bound)};
-    const int fds[] = {space.tcp, space.udp};
+    const int fds[] = {current->space.tcp, current->space.udp};
 
     event_count = 0;
     if (request(ATOLL_EGRESS_PUT, &atoll_em_put_desc, &msg, fds, 2) != ATOLL_EGRESS_REPLY)
@@ -368,7 +374,7 @@ static int open_inside(int family)
     const struct timeval limit = {.tv_sec = WAIT_MS / 1000};
     int fd;
 
-    assert_int_equal(setns(inside_ns, CLONE_NEWNET), 0);
+    assert_int_equal(setns(current->ns, CLONE_NEWNET), 0);
     fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(setns(outside_ns, CLONE_NEWNET), 0);
     assert_true(fd >= 0);
@@ -693,24 +699,46 @@ static void a_proxy_is_used(void **state)
     drop("a");
 }
 
+/* Opens connections until one is refused; returns how many there are. */
+static size_t open_all(int *fds, size_t cap)
+{
+    char byte = 'x';
+
+    for (size_t i = 0; i < cap; i++) {
+        fds[i] = dial("203.0.113.10", ECHO);
+        (void)!send(fds[i], &byte, 1, MSG_NOSIGNAL);
+        if (recv(fds[i], &byte, 1, 0) != 1) {
+            (void)close(fds[i]);
+            return i;
+        }
+    }
+    return cap;
+}
+
+/* A tenant that uses all connections there are does not keep another from its share. */
 static void tenants_share_connections(void **state)
 {
-    int fds[5];
+    int first[8], second[8];
+    size_t count, others;
 
     (void)state;
     hello(4);
     put("a", "t", ALL, NO_BOUND);
-    for (size_t i = 0; i < 4; i++) {
-        fds[i] = dial("203.0.113.10", ECHO);
-        say(fds[i], "x");
-        expect_text(fds[i], "x");
-    }
-    fds[4] = dial("203.0.113.10", ECHO);
-    expect_reset(fds[4]);
+    count = open_all(first, 8);
+    assert_int_equal(count, 4);
     (void)expect_event(ATOLL_EGRESS_LIMITED);
-    for (size_t i = 0; i < 4; i++)
-        (void)close(fds[i]);
+    current = &insides[1];
+    put("b", "u", ALL, NO_BOUND);
+    others = open_all(second, 8);
+    assert_int_equal(others, 2);
+    current = &insides[0];
+    assert_int_equal(open_all(first + count, 1), 0); /* the first is beyond its share now */
+    while (count > 0)
+        (void)close(first[--count]);
+    while (others > 0)
+        (void)close(second[--others]);
     drop("a");
+    drop("b");
     hello(0);
 }
 
