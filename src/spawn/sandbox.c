@@ -70,6 +70,12 @@ static void drop_fd(int *fd)
         (void)close(ATOLL_TAKE_FD(*fd));
 }
 
+void atoll_sandbox_close_network(struct sandbox *s)
+{
+    drop_fd(&s->space.tcp);
+    drop_fd(&s->space.udp);
+}
+
 void atoll_sandbox_free(struct sandbox *s)
 {
     atoll_watch_close(&s->status_watch);
@@ -78,8 +84,7 @@ void atoll_sandbox_free(struct sandbox *s)
     atoll_timer_cancel(&s->freezing);
     drop_fd(&s->status_fd);
     drop_fd(&s->pidfd);
-    drop_fd(&s->space.tcp);
-    drop_fd(&s->space.udp);
+    atoll_sandbox_close_network(s);
     (void)atoll_map_remove(&s->all->by_id, s->id);
     free(s);
 }

@@ -57,5 +57,7 @@ void atoll_sandbox_undo(struct sandbox *s);
 /* freeze.c: thaws the sandbox so that it can be killed; a waiting freeze request fails. */
 void atoll_sandbox_thaw(struct sandbox *s);
 void atoll_sandbox_free(struct sandbox *s);
+/* Closes its sockets, which keep its network namespace. */
+void atoll_sandbox_close_network(struct sandbox *s);
 /* Deletes the disk of a sandbox that does not run. A missing disk is not an error. */
 void atoll_sandbox_drop_disk(const struct atoll_spawn_host *host, const char *id);

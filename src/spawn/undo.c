@@ -89,6 +89,7 @@ static void finish(struct sandbox *s, const struct atoll_error *error)
     struct atoll_sandboxes *all = s->all;
 
     atoll_fault_die("spawn.undone");
+    atoll_sandbox_close_network(s); /* before the answer: then nothing of it is left */
     if (s->state == SANDBOX_FAILED)
         all->events->started(all->arg, s->id, s->request, 0, 0, &s->error, s->step);
     else

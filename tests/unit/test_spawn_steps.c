@@ -545,6 +545,48 @@ static void sockets_are_handed_out_while_it_lives(void **state)
     atoll_buf_done(&other);
 }
 
+#define MANY 1000
+
+static int count_sockets(void *arg, struct atoll_frame *frame)
+{
+    int *count = arg;
+
+    assert_int_equal(frame->type, ATOLL_SPAWN_REPLY);
+    assert_int_equal(frame->nfds, 2);
+    (void)close(frame->fds[0]);
+    (void)close(frame->fds[1]);
+    ++*count;
+    return 0;
+}
+
+/* As a new daemon does that adopts them: more answers with descriptors than the connection holds. */
+static void many_requests_for_sockets_wait(void **state)
+{
+    struct fixture *f = need(state);
+    struct pollfd p = {.fd = f->channel.fd, .events = POLLIN};
+    struct atoll_spec spec;
+    struct atoll_buf plan;
+    int count = 0;
+
+    build_plan(f, &spec, &plan);
+    struct atoll_sm_ref ref = {.id = spec.id};
+    struct atoll_sm_remove remove = {.id = spec.id};
+    assert_true(ask_create(f, spec.id, &plan).ok);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(atoll_channel_send(&f->channel, ATOLL_SPAWN_SOCKETS, ++f->next_id,
+                                            &atoll_sm_ref_desc, &ref, NULL, 0),
+                         0);
+    assert_int_equal(atoll_channel_flush(&f->channel), 1);
+    (void)usleep(300000); /* until no more answers fit */
+    while (count < MANY) {
+        assert_int_equal(poll(&p, 1, 5000), 1);
+        assert_true(atoll_channel_receive(&f->channel, count_sockets, &count) >= 0);
+    }
+    assert_int_equal(count, MANY);
+    assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &remove).ok);
+    atoll_buf_done(&plan);
+}
+
 /* A compromised daemon cannot change the network of the host. */
 static void the_network_step_needs_a_namespace(void **state)
 {
@@ -647,6 +689,7 @@ int main(void)
         cmocka_unit_test(garbage_is_refused),
         cmocka_unit_test(ids_of_the_host_are_refused),
         cmocka_unit_test(layers_are_removed_beside_the_loop),
+        cmocka_unit_test(many_requests_for_sockets_wait),
         cmocka_unit_test(one_that_is_being_started_is_removed),
         cmocka_unit_test(sockets_are_handed_out_while_it_lives),
         cmocka_unit_test(the_network_step_needs_a_namespace),
