@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/sha.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,12 +16,15 @@
 #define MAGIC_BYTES 3
 #define VERSION 1
 #define NAME_BYTES 8 /* of the key */
+#define SALT_BYTES 12
 #define NONCE_BYTES 12
 #define TAG_BYTES 16
 #define FILE_BYTES (2 * KEY_BYTES + 1) /* hex digits and a newline */
 
 _Static_assert(MAGIC_BYTES + 1 + NAME_BYTES == ATOLL_SEAL_HEAD_BYTES, "the head");
-_Static_assert(ATOLL_SEAL_HEAD_BYTES + NONCE_BYTES + TAG_BYTES == ATOLL_SEAL_EXTRA_BYTES, "all");
+_Static_assert(ATOLL_SEAL_HEAD_BYTES + SALT_BYTES + NONCE_BYTES + TAG_BYTES ==
+                   ATOLL_SEAL_EXTRA_BYTES,
+               "all");
 
 static const uint8_t magic[MAGIC_BYTES] = {0, 'A', 'S'};
 
@@ -190,17 +194,21 @@ bool atoll_seal_is_sealed(const void *bytes, size_t n)
     return n >= ATOLL_SEAL_EXTRA_BYTES && memcmp(bytes, magic, MAGIC_BYTES) == 0;
 }
 
-/* A context that has the key, the nonce, and all that is authenticated but not encrypted: the head and
- * the place. NULL: OpenSSL has no memory. */
+/* A context that has the value's key, the nonce, and all that is authenticated but not encrypted: the
+ * head and the place. A key of its own, because random nonces are safe for 2^32 values of one key only.
+ * random: salt and nonce. NULL: OpenSSL has no memory. */
 static EVP_CIPHER_CTX *begin(const struct atoll_seal *seal, const struct atoll_seal_place *place,
-                             const uint8_t *nonce, bool encrypt)
+                             const uint8_t *random, bool encrypt)
 {
     EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
+    uint8_t key[KEY_BYTES];
     int n;
+    bool keyed = ctx && HMAC(EVP_sha256(), seal->key, KEY_BYTES, random, SALT_BYTES, key, NULL) &&
+                 EVP_CipherInit_ex(ctx, EVP_aes_256_gcm(), NULL, key, random + SALT_BYTES,
+                                   encrypt ? 1 : 0) == 1;
 
-    if (ctx &&
-        EVP_CipherInit_ex(ctx, EVP_aes_256_gcm(), NULL, seal->key, nonce, encrypt ? 1 : 0) == 1 &&
-        EVP_CipherUpdate(ctx, NULL, &n, seal->head, ATOLL_SEAL_HEAD_BYTES) == 1 &&
+    explicit_bzero(key, sizeof(key));
+    if (keyed && EVP_CipherUpdate(ctx, NULL, &n, seal->head, ATOLL_SEAL_HEAD_BYTES) == 1 &&
         EVP_CipherUpdate(ctx, NULL, &n, (const uint8_t *)place->purpose,
                          (int)strlen(place->purpose) + 1) == 1 &&
         EVP_CipherUpdate(ctx, NULL, &n, (const uint8_t *)place->owner,
@@ -223,17 +231,17 @@ int atoll_seal_write(const struct atoll_seal *seal, const struct atoll_seal_plac
                      const void *plain, size_t n, struct atoll_buf *out, struct atoll_error *err)
 {
     EVP_CIPHER_CTX *ctx;
-    uint8_t *at, *nonce, *text;
+    uint8_t *at, *random, *text;
     int got = 0;
     bool done;
 
     if (reserve(out, n + ATOLL_SEAL_EXTRA_BYTES, &at, err) < 0)
         return -ENOBUFS;
-    nonce = at + ATOLL_SEAL_HEAD_BYTES;
-    text = nonce + NONCE_BYTES;
+    random = at + ATOLL_SEAL_HEAD_BYTES;
+    text = random + SALT_BYTES + NONCE_BYTES;
     memcpy(at, seal->head, ATOLL_SEAL_HEAD_BYTES);
-    atoll_rand_bytes(nonce, NONCE_BYTES);
-    ctx = begin(seal, place, nonce, true);
+    atoll_rand_bytes(random, SALT_BYTES + NONCE_BYTES);
+    ctx = begin(seal, place, random, true);
     done = ctx && (n == 0 || EVP_EncryptUpdate(ctx, text, &got, plain, (int)n) == 1) &&
            EVP_EncryptFinal_ex(ctx, text + n, &got) == 1 &&
            EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_GET_TAG, TAG_BYTES, text + n) == 1;
@@ -264,7 +272,8 @@ static int check_head(const struct atoll_seal *seal, const uint8_t *bytes, size_
 int atoll_seal_read(const struct atoll_seal *seal, const struct atoll_seal_place *place,
                     const void *sealed, size_t n, struct atoll_buf *out, struct atoll_error *err)
 {
-    const uint8_t *at = sealed, *nonce = at + ATOLL_SEAL_HEAD_BYTES, *text = nonce + NONCE_BYTES;
+    const uint8_t *at = sealed, *random = at + ATOLL_SEAL_HEAD_BYTES;
+    const uint8_t *text = random + SALT_BYTES + NONCE_BYTES;
     uint8_t tag[TAG_BYTES], *plain;
     EVP_CIPHER_CTX *ctx;
     int got = 0;
@@ -277,7 +286,7 @@ int atoll_seal_read(const struct atoll_seal *seal, const struct atoll_seal_place
     if (reserve(out, n + 1, &plain, err) < 0)
         return -ENOBUFS;
     memcpy(tag, text + n, TAG_BYTES);
-    ctx = begin(seal, place, nonce, false);
+    ctx = begin(seal, place, random, false);
     done = ctx && (n == 0 || EVP_DecryptUpdate(ctx, plain, &got, text, (int)n) == 1) &&
            EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_SET_TAG, TAG_BYTES, tag) == 1 &&
            EVP_DecryptFinal_ex(ctx, plain + n, &got) == 1;

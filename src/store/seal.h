@@ -7,8 +7,9 @@
  * with AES-256-GCM and a key that is kept in the file secret.key of the state directory. It is bound to
  * its place: a value that was copied to another row, file or owner cannot be read there.
  *
- * Form: 0, 'A', 'S', version 1, 8 bytes that name the key, 12 random bytes, the encrypted bytes, and 16
- * bytes of the tag. The first byte keeps it apart from texts.
+ * Form: 0, 'A', 'S', version 1, 8 bytes that name the key, 24 random bytes, the encrypted bytes, and 16
+ * bytes of the tag. The first byte keeps it apart from texts. Half of the random bytes make a key of its
+ * own for the value, by HMAC-SHA-256; the other half is the nonce.
  *
  * Blocking: files only in atoll_seal_load() and atoll_seal_make(). Thread: a seal may be used by one
  * thread at a time.
@@ -17,7 +18,7 @@ struct atoll_seal;
 
 #define ATOLL_SEAL_KEY_FILE "secret.key"
 #define ATOLL_SEAL_HEAD_BYTES 12  /* those that are equal in all values of one key */
-#define ATOLL_SEAL_EXTRA_BYTES 40 /* a sealed value is this much longer than the plain one */
+#define ATOLL_SEAL_EXTRA_BYTES 52 /* a sealed value is this much longer than the plain one */
 
 /* Where a value belongs, such as "sandbox environment" and the id of the sandbox. */
 struct atoll_seal_place {

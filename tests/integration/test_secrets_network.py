@@ -1,6 +1,7 @@
 """Secrets in requests of sandboxes: the server gets the value, the sandbox only knows its name."""
 
 import contextlib
+import json
 import os
 import signal
 from pathlib import Path
@@ -132,6 +133,13 @@ def test_a_missing_secret_is_refused_with_its_name(daemon, secret):
         refused = daemon.rest.post(path, {"network": policy, **more})
         assert refused.status == 400, refused.body
         assert "network.transforms[0].headers.X: there is no secret nothing" in refused.error["message"]
+    box = Box(daemon.rest, network=POLICY)
+    try:
+        refused = daemon.rest.put(f"{box.path}/network", policy)
+        assert refused.status == 400 and "there is no secret nothing" in refused.error["message"]
+        assert "${secret.token}" in json.dumps(box.view["network"]), "it keeps its policy"
+    finally:
+        box.destroy()
     set_secret(daemon, "two\nlines")
     refused = daemon.rest.post("/api/sandboxes", {"network": POLICY})
     assert refused.status == 400 and "cannot be in a header" in refused.error["message"]
