@@ -220,6 +220,22 @@ def test_the_command_line_shows_them(daemon, web):
     assert bad.returncode == 2 and "line 1" in bad.stderr
 
 
+def test_stats_count_its_bytes(daemon, web, box):
+    """Also those of a worker that has died meanwhile."""
+    def counted():
+        network = Rest(daemon.socket).get(f"/api/sandboxes/{box}/stats").json["network"]
+        return network["rx_bytes"], network["tx_bytes"]
+
+    assert counted() == (0, 0)
+    curl(daemon, box, f"http://{FAR[0]}:{PORT}/")
+    received, sent = counted()
+    assert 60 < received < 1000 and 60 < sent < 1000
+    killed(daemon, "worker")
+    wait_until(lambda: reaches(daemon, box), 5, lambda: daemon.log_tail())
+    after = counted()
+    assert after[0] > received and after[1] > sent
+
+
 def test_the_journal_goes_with_the_sandbox(daemon, web):
     box = daemon.create("--network", "bridge")
     curl(daemon, box, f"http://{FAR[0]}:{PORT}/")

@@ -218,9 +218,16 @@ void atoll_network_lost(struct atoll_networks *n)
     struct atoll_sandbox *s;
     size_t pos = 0;
 
-    while ((s = atoll_map_next(&n->engine->sandboxes, &pos)) != NULL)
-        if (s->attachment)
-            s->attachment->put = false;
+    while ((s = atoll_map_next(&n->engine->sandboxes, &pos)) != NULL) {
+        struct atoll_attachment *a = s->attachment;
+
+        if (!a)
+            continue;
+        a->put = false;
+        a->rx_before += a->rx_now;
+        a->tx_before += a->tx_now;
+        a->rx_now = a->tx_now = 0;
+    }
 }
 
 void atoll_network_recovered(struct atoll_networks *n)
@@ -294,6 +301,60 @@ void atoll_network_attach(struct atoll_sandbox *s, atoll_done_fn *done, void *ar
     }
     enqueue(n, s->attachment);
     pump(n);
+}
+
+/* Figures. */
+
+struct counting {
+    struct atoll_networks *network;
+    char id[ATOLL_ID_LEN + 1];
+    uint64_t serial;
+    atoll_network_bytes_fn *fn;
+    void *arg;
+};
+
+/* Without an answer, what is known. */
+static void on_counted(void *arg, const struct atoll_reply *answer)
+{
+    struct counting *c = arg;
+    const struct atoll_sandbox *s = atoll_map_get(&c->network->engine->sandboxes, c->id);
+    struct atoll_attachment *a = s ? s->attachment : NULL;
+    uint64_t rx = 0, tx = 0;
+    struct atoll_em_stats stats;
+    struct atoll_error err;
+
+    if (a && a->serial == c->serial) {
+        if (!answer->error && atoll_msg_decode(&atoll_em_stats_desc, answer->frame->payload,
+                                               answer->frame->len, &stats, &err) == 0) {
+            a->rx_now = stats.rx_bytes;
+            a->tx_now = stats.tx_bytes;
+        }
+        rx = a->rx_before + a->rx_now;
+        tx = a->tx_before + a->tx_now;
+    }
+    c->fn(c->arg, rx, tx);
+    free(c);
+}
+
+bool atoll_network_count(struct atoll_sandbox *s, atoll_network_bytes_fn *fn, void *arg)
+{
+    struct atoll_networks *n = s->engine->network;
+    const struct atoll_em_ref ref = {s->spec.id};
+    struct counting *c;
+    struct atoll_error err;
+
+    if (!s->attachment || !s->attachment->put || !n->greeted)
+        return false;
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        abort(); /* a small fixed object: the daemon is crash-only */
+    *c = (struct counting){.network = n, .serial = s->attachment->serial, .fn = fn, .arg = arg};
+    memcpy(c->id, s->spec.id, sizeof(c->id));
+    if (atoll_rpc_ask(n->rpc, ATOLL_EGRESS_STATS, &atoll_em_ref_desc, &ref, on_counted, c, &err) ==
+        0)
+        return true;
+    free(c);
+    return false;
 }
 
 void atoll_network_detach(struct atoll_sandbox *s)

@@ -36,6 +36,8 @@ struct atoll_attachment {
     bool asking; /* a request is in progress */
     bool stale;  /* to be sent again after it: the policy has changed since */
     bool put;    /* this worker has its sockets */
+    /* Bytes that the sandbox received and sent: by earlier workers, and as this one told last. */
+    uint64_t rx_before, tx_before, rx_now, tx_now;
     struct atoll_connection_log log;
 };
 
@@ -83,6 +85,10 @@ bool atoll_network_serves(const struct atoll_sandbox *sandbox);
  * the policy holds; at once if the sandbox needs no network. UNAVAILABLE if atoll-egress does not answer
  * for some seconds: it gets the sandbox when it does. done NULL: no answer is needed. */
 void atoll_network_attach(struct atoll_sandbox *sandbox, atoll_done_fn *done, void *arg);
+/* How many bytes it received and sent since its start, except those that a worker counted after the last
+ * call and before it died. False: atoll-egress does not serve it, or does not answer; fn is not called. */
+typedef void atoll_network_bytes_fn(void *arg, uint64_t rx_bytes, uint64_t tx_bytes);
+bool atoll_network_count(struct atoll_sandbox *sandbox, atoll_network_bytes_fn *fn, void *arg);
 /* Ends its connections. Call before its processes are ended. */
 void atoll_network_detach(struct atoll_sandbox *sandbox);
 /* Frees the record only: its connections continue. */

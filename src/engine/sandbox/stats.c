@@ -2,10 +2,12 @@
 #include <string.h>
 #include "base/clock.h"
 #include "engine/engine_internal.h"
+#include "engine/network/network.h"
 
 /*
  * Live statistics: what the host measures about a sandbox (cgroup), and what can only be measured
- * inside (disk, network). Without a cgroup, sums over the processes inside are used.
+ * inside (disk, network). Without a cgroup, sums over the processes inside are used. atoll-egress counts
+ * the bytes of a network that it serves.
  */
 
 struct asking {
@@ -15,6 +17,7 @@ struct asking {
     bool inside_only;
     bool outside_too;    /* if the agent does not answer, deliver the provider's part only */
     bool inside_unknown; /* the agent did not answer */
+    struct atoll_sandbox_stats stats; /* complete but for the bytes of its network */
     atoll_stats_fn *done;
     void *arg;
 };
@@ -81,19 +84,30 @@ static void combine(struct atoll_sandbox *s, const struct atoll_am_usage *inside
     };
 }
 
+static void on_counted(void *arg, uint64_t rx_bytes, uint64_t tx_bytes)
+{
+    struct asking *a = arg;
+
+    a->stats.net_rx_bytes = rx_bytes;
+    a->stats.net_tx_bytes = tx_bytes;
+    a->done(a->arg, &a->stats, NULL);
+    free(a);
+}
+
 static void on_measured(void *arg, const struct atoll_provider_stats *measured,
                         const struct atoll_error *error)
 {
     struct asking *a = arg;
     struct atoll_sandbox *s = atoll_map_get(&a->engine->sandboxes, a->id);
-    struct atoll_sandbox_stats stats;
     struct atoll_error gone;
 
     if (s && (measured || !a->inside_unknown)) {
         bool silent = error && error->kind != ATOLL_ERR_UNIMPLEMENTED;
-        combine(s, &a->inside, measured, silent, &stats);
-        stats.inside_unknown = a->inside_unknown;
-        a->done(a->arg, &stats, NULL);
+        combine(s, &a->inside, measured, silent, &a->stats);
+        a->stats.inside_unknown = a->inside_unknown;
+        if (atoll_network_count(s, on_counted, a))
+            return;
+        a->done(a->arg, &a->stats, NULL);
     } else if (s) {
         a->done(a->arg, NULL, error);
     } else {
