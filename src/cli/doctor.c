@@ -139,13 +139,33 @@ static int amend_docker(struct atoll_cli *cli, const json_t *report)
                                             atoll_link_text(provider, "detail", "containers")));
 }
 
+/* Whether sandboxes with a network have it is known to the daemon only. */
+static int add_network(struct atoll_cli *cli, const json_t *report)
+{
+    ATOLL_AUTOJSON json_t *reply = NULL;
+    const json_t *network;
+    const char *cause;
+    struct atoll_error ignored;
+
+    if (atoll_cli_call(cli, "GET", "/api/health", NULL, &reply, &ignored) < 0)
+        *atoll_link_hint(cli->client) = '\0';
+    network = json_object_get(reply, "network");
+    if (!network) /* an older daemon */
+        return 0;
+    cause = atoll_link_text(network, "cause", NULL);
+    return json_array_append_new(
+        json_object_get(report, "checks"),
+        json_pack("{ssssss}", "name", "network", "state", cause ? "warn" : "ok", "detail",
+                  cause ? cause : "atoll-egress serves sandboxes that have a network"));
+}
+
 static int find_report(struct atoll_cli *cli, bool *ret_daemon, json_t **ret_report,
                        struct atoll_error *err)
 {
     int r = atoll_cli_call(cli, "GET", "/api/host", NULL, ret_report, err);
 
     *ret_daemon = r == 0;
-    if (r == 0 && amend_docker(cli, *ret_report) < 0)
+    if (r == 0 && (amend_docker(cli, *ret_report) < 0 || add_network(cli, *ret_report) < 0))
         r = atoll_fail_errno(err, ENOMEM, "report");
     if (r == 0 || err->kind != ATOLL_ERR_UNAVAILABLE)
         return r; /* the daemon refused; it may be on another host, so a local probe says nothing */

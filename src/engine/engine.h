@@ -301,6 +301,8 @@ int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const c
  * FAILED_PRECONDITION: the sandbox has no network. UNIMPLEMENTED: its provider does not enforce it. */
 void atoll_engine_set_network(struct atoll_engine *engine, const char *id, const char *policy,
                               atoll_done_fn *done, void *arg);
+/* Why sandboxes have no network at present, for operators; NULL: they have, or can have. */
+const char *atoll_engine_network_problem(const struct atoll_engine *engine);
 /* Renews the lease. FAILED_PRECONDITION for a sandbox without a lease. */
 int atoll_engine_heartbeat(struct atoll_engine *engine, const char *id,
                            struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -270,6 +270,29 @@ def test_a_death_costs_open_connections_at_most(daemon, web, box, names):
     daemon.atoll("rm", fresh, check=True)
 
 
+def test_health_says_when_there_is_no_network(daemon, web, box):
+    rest = Rest(daemon.socket)
+    assert reaches(daemon, box)
+    assert rest.get("/api/health").json["network"] == {"status": "ok"}
+    assert "✓ network" in daemon.atoll("doctor", check=True).stdout
+    worker = egress_of(daemon)["worker"][0]
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        assert set_network(daemon, box).status == 503
+        wait_until(lambda: rest.get("/api/health").json["network"]["status"] == "failed", 20,
+                   lambda: "a worker that is stopped is not noticed")
+        assert "! network" in daemon.atoll("doctor", check=True).stdout
+        assert set_network(daemon, box, deny=[FAR[0]]).status == 503
+        failed = rest.post("/api/sandboxes", {"networkMode": "bridge"})
+        assert failed.status == 503 and "atoll-egress" in failed.error["message"]
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    wait_until(lambda: rest.get("/api/health").json["network"] == {"status": "ok"}, 20,
+               lambda: "it does not come back")
+    assert not reaches(daemon, box), "the policy that was stored does not hold"
+    assert rest.get("/metrics").body.count(b"atoll_egress_up 1\n") == 1
+
+
 def test_a_dead_daemon_does_not_end_the_network(daemon, web, box):
     """A command that uses the network goes on while no daemon runs, and its connections with it."""
     script = f"while sleep 0.1; do {' '.join(CURL)} http://{FAR[0]}:{PORT}/; done"

@@ -1027,6 +1027,12 @@ int atoll_engine_set_facade(struct atoll_engine *engine, const char *id, const c
     return 0;
 }
 
+const char *atoll_engine_network_problem(const struct atoll_engine *engine)
+{
+    (void)engine;
+    return NULL;
+}
+
 void atoll_engine_set_network(struct atoll_engine *engine, const char *id, const char *policy,
                               atoll_done_fn *done, void *arg)
 {

@@ -82,7 +82,13 @@ static void on_put(void *arg, const struct atoll_reply *answer)
     bool is_old = p->round != n->round;
     struct atoll_attachment *a = end_putting(p);
     const struct atoll_error *error = answer->error;
+    struct atoll_error silent;
 
+    if (error && error->kind == ATOLL_ERR_DEADLINE_EXCEEDED) {
+        (void)atoll_fail(&silent, ATOLL_ERR_UNAVAILABLE, ETIMEDOUT,
+                         "the network is not available: %s", error->text);
+        error = &silent;
+    }
     if (a && (is_old || (error && error->kind == ATOLL_ERR_NOT_FOUND && a->put))) {
         a->put = false; /* it was sent before HELLO, or forgotten there: the sockets are needed */
         enqueue(n, a);

@@ -5,7 +5,7 @@
 #include "engine/network/network.h"
 
 /*
- * Changes of the policy of a living sandbox: stored first, then applied.
+ * What facades ask of networks: changes of the policy of a living sandbox, stored first and then applied.
  */
 
 static int find(struct atoll_engine *engine, const char *id, struct atoll_sandbox **ret,
@@ -68,4 +68,9 @@ void atoll_engine_set_network(struct atoll_engine *engine, const char *id, const
         atoll_network_attach(s, done, arg);
     else
         done(arg, NULL); /* it is stopped: the policy holds from its next start on */
+}
+
+const char *atoll_engine_network_problem(const struct atoll_engine *engine)
+{
+    return atoll_network_problem(engine->network);
 }

@@ -219,9 +219,13 @@ static bool heartbeat(const void *arg)
     return ((const struct atoll_networks *)arg)->greeted;
 }
 
+/* Requests that were refused meanwhile are made up for. */
 static void on_silence(void *arg, bool silent)
 {
-    (void)arg;
+    struct atoll_networks *n = arg;
+
+    if (!silent && n->greeted)
+        atoll_network_sync(n);
     atoll_log(silent ? ATOLL_LOG_ERROR : ATOLL_LOG_INFO,
               silent ? "atoll-egress does not answer" : "atoll-egress answers again", NULL);
 }

@@ -70,6 +70,15 @@ static void write_probe(struct health_check *c, struct probe *p, const char *cau
     atoll_json_close(&c->out, '}');
 }
 
+static void write_network(struct atoll_json_out *out, const char *problem)
+{
+    atoll_json_open(out, "network", '{');
+    atoll_json_text(out, "status", problem ? "failed" : "ok");
+    if (problem)
+        atoll_json_text(out, "cause", problem);
+    atoll_json_close(out, '}');
+}
+
 static void finish(struct health_check *c)
 {
     struct atoll_api_call *call = ATOLL_TAKE_PTR(c->call);
@@ -77,6 +86,7 @@ static void finish(struct health_check *c)
     atoll_timer_cancel(&c->timeout);
     if (!c->one) {
         atoll_json_close(&c->out, ']');
+        write_network(&c->out, atoll_engine_network_problem(call->engine));
         atoll_json_close(&c->out, '}');
     }
     atoll_api_reply(call, 200, &c->out);
