@@ -12,6 +12,7 @@
 #include "egress/connection.h"
 #include "egress/dns.h"
 #include "egress/host_addresses.h"
+#include "egress/peers.h"
 #include "egress/secrets.h"
 
 /* Connections that one box may open in one turn of the loop. */
@@ -136,12 +137,27 @@ static void store_policy(struct atoll_box *box, struct atoll_network_policy *pol
     box->bound = bound;
 }
 
+/* Of every box: others may be connected to one that left their network. */
+static void review_all(struct atoll_egress *egress)
+{
+    struct atoll_box *box;
+
+    for (size_t pos = 0; (box = atoll_map_next(&egress->boxes, &pos));)
+        ATOLL_LIST_FOREACH (&box->connections, node)
+            atoll_connection_review(node);
+}
+
 void atoll_box_set_policy(struct atoll_box *box, struct atoll_network_policy *policy,
                           struct atoll_network_bound *bound)
 {
+    bool moves = *box->policy->network && strcmp(box->policy->network, policy->network) != 0;
+
     store_policy(box, policy, bound);
-    ATOLL_LIST_FOREACH (&box->connections, node)
-        atoll_connection_review(node);
+    if (moves)
+        review_all(box->egress);
+    else
+        ATOLL_LIST_FOREACH (&box->connections, node)
+            atoll_connection_review(node);
 }
 
 static bool is_same_socket(int a, int b)
@@ -222,7 +238,7 @@ int atoll_box_open(struct atoll_egress *egress, const struct atoll_em_put *put, 
     box->names = atoll_names_new(egress->kept_names, put->id, atoll_loop_now_ms(egress->loop));
     if (atoll_text_copy(box->id, sizeof(box->id), put->id) < 0 || !*box->id ||
         atoll_text_copy(box->tenant, sizeof(box->tenant), put->tenant) < 0 ||
-        atoll_text_copy(box->name, sizeof(box->name), put->name) < 0) {
+        strlen(put->name) >= ATOLL_EGRESS_ID_MAX) {
         (void)close(listen_fd);
         (void)close(udp_fd);
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "a name is too long");
@@ -232,6 +248,8 @@ int atoll_box_open(struct atoll_egress *egress, const struct atoll_em_put *put, 
     }
     if (r == 0 && (r = atoll_map_put(&egress->boxes, box->id, box)) < 0)
         abort();
+    if (r == 0)
+        atoll_peers_add(box, put->name);
     if (r < 0) {
         box->policy = NULL; /* the caller's, again */
         box->bound = NULL;
@@ -250,6 +268,7 @@ void atoll_box_remove(struct atoll_box *box)
 {
     close_sockets(box);
     atoll_box_close_connections(box);
+    atoll_peers_remove(box);
     (void)atoll_map_remove(&box->egress->boxes, box->id);
     box_free(box);
 }

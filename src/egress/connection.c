@@ -10,6 +10,7 @@
 #include "egress/box.h"
 #include "egress/dns.h"
 #include "egress/intercept.h"
+#include "egress/peers.h"
 #include "egress/relay.h"
 #include "egress/sniff.h"
 
@@ -33,6 +34,7 @@ struct connection {
     struct in6_addr address;
     uint16_t port;
     bool sniffing;              /* the first bytes of the client have not been understood yet */
+    bool to_peer;               /* a sandbox of the same network */
     bool opened;                /* OPENED was reported */
     bool named;                 /* the name was in the first bytes, not remembered */
     enum atoll_sniff_kind kind; /* of the first bytes */
@@ -44,6 +46,7 @@ struct connection {
     struct atoll_timer timer;
     struct atoll_lookup *lookup;
     struct atoll_dial *dial;
+    struct atoll_peer_dial *peer_dial;
     struct atoll_relay *relay;
     struct atoll_intercept *intercept; /* then the relay's server */
     struct atoll_dns_stream *dns;
@@ -88,6 +91,7 @@ static void connection_free(struct connection *c, bool reset)
     atoll_timer_cancel(&c->timer);
     c->lookup = atoll_lookup_cancel(c->lookup);
     c->dial = atoll_dial_cancel(c->dial);
+    c->peer_dial = atoll_peer_dial_cancel(c->peer_dial);
     c->relay = atoll_relay_free(c->relay, reset);
     c->intercept = atoll_intercept_close(c->intercept);
     c->dns = atoll_dns_stream_close(c->dns);
@@ -495,6 +499,33 @@ static void on_dns_end(void *arg)
     connection_free(c, false);
 }
 
+static void on_peer(void *arg, int fd)
+{
+    struct connection *c = arg;
+
+    c->peer_dial = NULL;
+    if (fd < 0)
+        finish(c, ATOLL_EGRESS_UNREACHABLE, -fd);
+    else
+        relay(c, fd);
+}
+
+static void connect_to_peer(struct connection *c)
+{
+    struct atoll_box *peer = atoll_peers_by_address(c->box, &c->address);
+    char rule[ATOLL_EGRESS_RULE_MAX];
+
+    if (!peer) {
+        deny(c, "no sandbox of its network has this address", NULL);
+        return;
+    }
+    c->to_peer = true;
+    (void)snprintf(rule, sizeof(rule), "network %s", c->box->policy->network);
+    set_text(&c->rule, rule);
+    set_text(&c->name, peer->id);
+    c->peer_dial = atoll_peer_dial_start(peer, c->port, on_peer, c);
+}
+
 static void route(struct connection *c)
 {
     if (c->port == DNS_PORT) {
@@ -504,7 +535,9 @@ static void route(struct connection *c)
         return;
     }
     c->box->stats.connections++;
-    if (atoll_box_needs_name(c->box, &c->address, c->port))
+    if (atoll_peers_is_address(&c->address))
+        connect_to_peer(c);
+    else if (atoll_box_needs_name(c->box, &c->address, c->port))
         sniff_first(c);
     else
         connect_by_memory(c);
@@ -550,6 +583,11 @@ void atoll_connection_review(struct atoll_list *node)
     struct atoll_network_decision d;
     const char *name = c->name;
 
+    if (c->to_peer) {
+        if (!atoll_peers_by_address(c->box, &c->address))
+            finish(c, ATOLL_EGRESS_REVOKED, 0);
+        return;
+    }
     /* Undecided connections ask the new policy when they are decided. */
     if (!c->dial && !c->relay)
         return;
@@ -565,7 +603,7 @@ void atoll_connection_revoke(struct atoll_list *node)
 {
     struct connection *c = ATOLL_CONTAINER_OF(node, struct connection, node);
 
-    if (c->dial || c->relay)
+    if (c->dial || c->peer_dial || c->relay)
         finish(c, ATOLL_EGRESS_REVOKED, 0);
     else
         connection_free(c, true);

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include "base/log.h"
 #include "egress/box.h"
+#include "egress/peers.h"
 #include "egress/report.h"
 #include "egress/secrets.h"
 
@@ -64,6 +65,7 @@ static void drop_daemon(struct atoll_control *c)
     if (c->daemon.fd >= 0)
         atoll_channel_done(&c->daemon);
     c->daemon.fd = ATOLL_NO_FD;
+    atoll_peer_dials_fail(c->egress);
     expect_daemon(c);
 }
 
@@ -128,6 +130,16 @@ static void answer_error(struct atoll_control *c, uint32_t id, const struct atol
     struct atoll_em_error msg = {(uint32_t)error->kind, error->errnum, error->text};
 
     answer(c, ATOLL_EGRESS_ERROR, id, &atoll_em_error_desc, &msg);
+}
+
+bool atoll_control_dial(struct atoll_control *c, const struct atoll_em_dial *message)
+{
+    if (!c || c->daemon.fd < 0 ||
+        atoll_channel_send(&c->daemon, ATOLL_EGRESS_DIAL, 0, &atoll_em_dial_desc, message, NULL,
+                           0) < 0)
+        return false;
+    on_event(c);
+    return true;
 }
 
 /* Requests: each gets its decoded message and takes the descriptors that it uses; an error that it returns
@@ -242,6 +254,7 @@ static int do_policy(struct atoll_control *c, struct atoll_frame *frame, const v
 
     if (r < 0)
         return r;
+    atoll_peers_add(box, put->name);
     atoll_box_set_policy(box, policy, bound);
     answer(c, ATOLL_EGRESS_REPLY, frame->id, NULL, NULL);
     return 0;
@@ -285,6 +298,7 @@ static int do_put(struct atoll_control *c, struct atoll_frame *frame, const void
     if (r < 0)
         return r;
     if (box) {
+        atoll_peers_add(box, put->name);
         r = put_again(box, frame, policy, bound, err);
     } else {
         r = atoll_box_open(c->egress, put, ATOLL_TAKE_FD(frame->fds[0]),
@@ -373,6 +387,19 @@ static int do_secrets(struct atoll_control *c, struct atoll_frame *frame, const 
     return r;
 }
 
+static int do_dialed(struct atoll_control *c, struct atoll_frame *frame, const void *msg,
+                     struct atoll_error *err)
+{
+    const struct atoll_em_dialed *dialed = msg;
+
+    (void)err;
+    atoll_peer_dial_answer(c->egress, dialed->number,
+                           frame->nfds > 0 ? ATOLL_TAKE_FD(frame->fds[0]) : ATOLL_NO_FD,
+                           dialed->errnum);
+    answer(c, ATOLL_EGRESS_REPLY, frame->id, NULL, NULL);
+    return 0;
+}
+
 static const struct request {
     uint16_t type;
     const struct atoll_msg_desc *desc; /* NULL: empty */
@@ -388,6 +415,7 @@ static const struct request {
     {ATOLL_EGRESS_END, NULL, do_end},
     {ATOLL_EGRESS_PING, NULL, do_ping},
     {ATOLL_EGRESS_SECRETS, &atoll_em_secrets_desc, do_secrets},
+    {ATOLL_EGRESS_DIALED, &atoll_em_dialed_desc, do_dialed},
 };
 
 static int serve(struct atoll_control *c, struct atoll_frame *frame, struct atoll_error *err)
@@ -397,6 +425,7 @@ static int serve(struct atoll_control *c, struct atoll_frame *frame, struct atol
         struct atoll_em_put put;
         struct atoll_em_ref ref;
         struct atoll_em_secrets secrets;
+        struct atoll_em_dialed dialed;
     } msg;
     int r;
 
@@ -494,6 +523,7 @@ int atoll_control_open(struct atoll_egress *egress, int listen_fd, struct atoll_
     }
     atoll_reports_on_queued(egress->reports, on_event, c);
     atoll_timer_set(&c->idle, egress->loop, FIRST_MS, check_idle, c);
+    egress->control = c;
     *ret = c;
     return 0;
 }
@@ -512,6 +542,7 @@ struct atoll_control *atoll_control_close(struct atoll_control *c)
     for (size_t i = 0; i < KEEPERS_MAX; i++)
         keeper_done(&c->keepers[i]);
     atoll_watch_close(&c->listening);
+    c->egress->control = NULL;
     free(c);
     return NULL;
 }

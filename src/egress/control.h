@@ -11,5 +11,7 @@ struct atoll_control;
  * left. */
 int atoll_control_open(struct atoll_egress *egress, int listen_fd, struct atoll_control **ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Sends the request to the daemon. False: there is no daemon. c may be NULL. */
+bool atoll_control_dial(struct atoll_control *c, const struct atoll_em_dial *message);
 /* Removes all boxes. Accepts NULL; returns NULL. */
 struct atoll_control *atoll_control_close(struct atoll_control *c);

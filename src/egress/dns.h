@@ -15,7 +15,7 @@
  *   a name that the policy denies        NXDOMAIN
  *   beyond the limits of dns_guard.h     REFUSED
  *   localhost, NAME.localhost            127.0.0.1 and ::1
- *   NAME, NAME.internal                  reserved for sandboxes of the same network: NXDOMAIN
+ *   NAME, NAME.internal                  a sandbox of the same network (peers.h), or NXDOMAIN
  *   PTR of an internal address           NXDOMAIN
  */
 #define ATOLL_DNS_TTL_S 60

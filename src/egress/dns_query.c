@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "egress/dns_internal.h"
+#include "egress/peers.h"
 
 #define REPORT_AGAIN_MS 10000 /* an equal question is not reported again for so long */
 
@@ -253,6 +254,23 @@ static bool is_internal_pointer(const struct atoll_dns_query *query)
     return !d.allow && d.reason == ATOLL_NETWORK_BY_INTERNAL;
 }
 
+/* A sandbox of the same network has one IPv4 address. */
+static void answer_peer(struct atoll_dns_query *query)
+{
+    const struct atoll_box *peer = atoll_peers_by_name(query->dns->box, query->question.name);
+    struct in6_addr address;
+
+    if (!peer) {
+        answer_empty(query, ATOLL_DNS_NXDOMAIN);
+        return;
+    }
+    atoll_peers_address(peer, &address);
+    if (query->question.type == ATOLL_DNS_A)
+        answer_addresses(query, &address, 1);
+    else
+        answer_empty(query, ATOLL_DNS_NOERROR);
+}
+
 /* Names with a meaning of their own (RFC 6761, and ours). Returns whether it is one; it is answered
  * then. */
 static bool answer_special(struct atoll_dns_query *query)
@@ -269,8 +287,9 @@ static bool answer_special(struct atoll_dns_query *query)
         answer_empty(query, ATOLL_DNS_NOERROR);
     else if (!*name)
         answer_empty(query, ATOLL_DNS_REFUSED);
-    else if (!strchr(name, '.') || is_below(name, "internal") || is_number(name) ||
-             is_internal_pointer(query))
+    else if (is_below(name, "internal") || (!strchr(name, '.') && !is_number(name)))
+        answer_peer(query);
+    else if (is_number(name) || is_internal_pointer(query))
         answer_empty(query, ATOLL_DNS_NXDOMAIN);
     else
         return false;

@@ -24,6 +24,7 @@ struct atoll_interceptor;
 struct atoll_reports;
 struct atoll_host_addresses;
 struct atoll_pipes;
+struct atoll_control;
 
 #define ATOLL_EGRESS_ID_MAX 64
 #define ATOLL_EGRESS_NAME_MAX 254 /* of a domain, with NUL; lower case, no trailing dot */
@@ -42,6 +43,13 @@ struct atoll_egress {
     struct atoll_reports *reports;
     struct atoll_host_addresses *host;
     struct atoll_pipes *pipes;
+    struct atoll_control *control; /* NULL until it is open */
+    /* peers.c */
+    struct atoll_box *
+        *places;             /* by the last two bytes of their address; NULL until one is needed */
+    struct atoll_map names;  /* boxes by tenant and name, borrowed */
+    struct atoll_list dials; /* of struct atoll_peer_dial */
+    uint64_t dial_numbers;
 };
 
 /* One sandbox. */
@@ -49,11 +57,12 @@ struct atoll_box {
     struct atoll_egress *egress;
     char id[ATOLL_EGRESS_ID_MAX];
     char tenant[ATOLL_SHARE_NAME_MAX];
-    char name[ATOLL_EGRESS_ID_MAX];      /* of the sandbox, or "" */
-    struct atoll_network_policy *policy; /* never NULL */
-    struct atoll_network_bound *bound;   /* never NULL */
-    struct atoll_names *names;           /* what DNS told the sandbox */
-    struct atoll_dns *dns;               /* the UDP socket */
+    char key[ATOLL_SHARE_NAME_MAX + ATOLL_EGRESS_ID_MAX + 1]; /* in egress->names, or "" */
+    uint32_t place;                                           /* in egress->places; 0: none */
+    struct atoll_network_policy *policy;                      /* never NULL */
+    struct atoll_network_bound *bound;                        /* never NULL */
+    struct atoll_names *names;                                /* what DNS told the sandbox */
+    struct atoll_dns *dns;                                    /* the UDP socket */
     struct atoll_em_stats stats;
     struct atoll_bucket up, down; /* policy->mbps; up: from the sandbox */
     uint64_t numbers;             /* given to connections and DNS questions */

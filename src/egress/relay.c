@@ -37,6 +37,18 @@ struct atoll_relay {
     bool muted;               /* while it holds: on_held_input was called */
 };
 
+/* A sandbox may have set SO_LINGER on its end of a connection to a peer, which has the same socket: close
+ * would wait. */
+static void close_socket(int fd)
+{
+    const struct linger off = {0};
+
+    if (fd < 0)
+        return;
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
+    (void)close(fd);
+}
+
 void atoll_abort_socket(int fd)
 {
     const struct linger none = {.l_onoff = 1, .l_linger = 0};
@@ -302,9 +314,8 @@ struct atoll_relay *atoll_relay_free(struct atoll_relay *r, bool reset)
         atoll_abort_socket(r->client.fd);
         atoll_abort_socket(r->server.fd);
     } else {
-        if (r->client.fd >= 0)
-            (void)close(r->client.fd);
-        (void)close(r->server.fd);
+        close_socket(r->client.fd);
+        close_socket(r->server.fd);
     }
     free(r);
     return NULL;

@@ -10,6 +10,7 @@
 #include "egress/host_addresses.h"
 #include "egress/intercept.h"
 #include "egress/names_kept.h"
+#include "egress/peers.h"
 #include "egress/pipes.h"
 #include "egress/report.h"
 #include "egress/secrets.h"
@@ -56,6 +57,7 @@ static void close_parts(struct atoll_egress *egress)
     egress->pipes = atoll_pipes_free(egress->pipes);
     atoll_secrets_done(&egress->secrets);
     atoll_shares_done(&egress->shares);
+    atoll_peers_done(egress);
     atoll_map_done(&egress->boxes);
     egress->loop = atoll_loop_free(egress->loop);
 }
@@ -73,6 +75,8 @@ int atoll_worker_run(int listen_fd, int state_fd, struct atoll_names_kept *names
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* it has secrets in memory */
     atoll_map_init(&egress.boxes);
     atoll_map_init(&egress.secrets);
+    atoll_map_init(&egress.names);
+    atoll_list_init(&egress.dials);
     atoll_shares_init(&egress.shares, 0);
     egress.reports = atoll_reports_new();
     egress.pipes = atoll_pipes_new();

@@ -40,3 +40,9 @@ ATOLL_MSG_DESC(atoll_em_connection, ATOLL_MSG_FIELD(STR, atoll_em_connection, id
                ATOLL_MSG_FIELD(U64, atoll_em_connection, rx_bytes),
                ATOLL_MSG_FIELD(U64, atoll_em_connection, tx_bytes),
                ATOLL_MSG_FIELD(U64, atoll_em_connection, lost));
+
+ATOLL_MSG_DESC(atoll_em_dial, ATOLL_MSG_FIELD(U64, atoll_em_dial, number),
+               ATOLL_MSG_FIELD(STR, atoll_em_dial, id), ATOLL_MSG_FIELD(U32, atoll_em_dial, port));
+
+ATOLL_MSG_DESC(atoll_em_dialed, ATOLL_MSG_FIELD(U64, atoll_em_dialed, number),
+               ATOLL_MSG_FIELD(I32, atoll_em_dialed, errnum));

@@ -17,6 +17,8 @@ enum atoll_egress_type {
     ATOLL_EGRESS_ERROR = 2,      /* atoll_em_error */
     ATOLL_EGRESS_PART = 3,       /* more follow */
     ATOLL_EGRESS_CONNECTION = 4, /* event, atoll_em_connection */
+    /* Event, atoll_em_dial: connect to a port of a sandbox, and answer with DIALED. */
+    ATOLL_EGRESS_DIAL = 5,
 
     /* atoll_em_hello → atoll_em_hello. Descriptors: pidfds of the processes that keep the sandboxes
      * alive. When all of them have ended and no daemon is connected, atoll-egress exits. */
@@ -34,6 +36,9 @@ enum atoll_egress_type {
     ATOLL_EGRESS_PING = 39,  /* empty → empty */
     /* atoll_em_secrets → empty: the secrets of a tenant, replacing all earlier ones. */
     ATOLL_EGRESS_SECRETS = 40,
+    /* atoll_em_dialed → empty. Descriptor: the connection, a stream socket; or there is none and errnum is
+     * set. */
+    ATOLL_EGRESS_DIALED = 41,
 };
 
 struct atoll_em_error {
@@ -57,6 +62,17 @@ struct atoll_em_put {
 
 struct atoll_em_ref {
     const char *id;
+};
+
+struct atoll_em_dial {
+    uint64_t number; /* never the same twice */
+    const char *id;
+    uint32_t port;
+};
+
+struct atoll_em_dialed {
+    uint64_t number; /* of the dial */
+    int32_t errnum;
 };
 
 struct atoll_em_secrets {
@@ -100,4 +116,5 @@ struct atoll_em_connection {
 };
 
 extern const struct atoll_msg_desc atoll_em_error_desc, atoll_em_hello_desc, atoll_em_put_desc,
-    atoll_em_ref_desc, atoll_em_secrets_desc, atoll_em_stats_desc, atoll_em_connection_desc;
+    atoll_em_ref_desc, atoll_em_dial_desc, atoll_em_dialed_desc, atoll_em_secrets_desc,
+    atoll_em_stats_desc, atoll_em_connection_desc;

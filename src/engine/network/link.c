@@ -187,8 +187,15 @@ void atoll_network_greet(struct atoll_networks *n)
 static int on_event(void *arg, struct atoll_frame *frame)
 {
     struct atoll_em_connection event;
+    struct atoll_em_dial dial;
     struct atoll_error err;
 
+    if (frame->type == ATOLL_EGRESS_DIAL) {
+        if (atoll_msg_decode(&atoll_em_dial_desc, frame->payload, frame->len, &dial, &err) < 0)
+            return -EBADMSG;
+        atoll_network_dial(arg, &dial);
+        return 0;
+    }
     if (frame->type != ATOLL_EGRESS_CONNECTION ||
         atoll_msg_decode(&atoll_em_connection_desc, frame->payload, frame->len, &event, &err) < 0)
         return -EBADMSG;

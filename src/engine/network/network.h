@@ -10,7 +10,7 @@
  * The network of sandboxes, on the engine's side. atoll-egress (src/egress/) serves the connections of
  * every sandbox whose provider has sockets(); the engine gives it these sockets and the policy.
  * link.c has the connection to atoll-egress, attach.c what is sent over it for each sandbox, secrets_send.c
- * what is sent for each tenant, journal.c what comes back: the connections of sandboxes.
+ * what is sent for each tenant, peers.c connections between sandboxes of one network, journal.c what comes back: the connections of sandboxes.
  *
  * Sandboxes do not depend on the connection: while atoll-egress is absent they run without network, and
  * when it answers again it gets all of them.
@@ -98,6 +98,11 @@ void atoll_network_recovered(struct atoll_networks *network);
 /* For link.c: atoll-egress has answered HELLO; it is gone. */
 void atoll_network_sync(struct atoll_networks *network);
 void atoll_network_lost(struct atoll_networks *network);
+
+/* peers.c */
+
+/* atoll-egress asks for a connection to a port of a sandbox, for another sandbox of the same network. */
+void atoll_network_dial(struct atoll_networks *network, const struct atoll_em_dial *dial);
 
 /* trust.c */
 
