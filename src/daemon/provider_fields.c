@@ -20,6 +20,10 @@ static const struct atoll_yaml_field resources[] = {
     {"cpu_cores", ATOLL_YAML_NUMBER, false, 0.01, 1024, NULL},
     {0},
 };
+static const struct atoll_yaml_field network_modes[] = {{.name = "none"},
+                                                        {.name = "isolated"},
+                                                        {.name = "bridge"},
+                                                        {0}};
 static const struct atoll_yaml_field kind_names[8];
 #define COMMON                                                            \
     {"enabled", ATOLL_YAML_BOOL, false, 0, 0, NULL},                      \
@@ -28,6 +32,7 @@ static const struct atoll_yaml_field kind_names[8];
         {"kind", ATOLL_YAML_CHOICE, false, 0, 0, kind_names},             \
         {"named_only", ATOLL_YAML_BOOL, false, 0, 0, NULL},               \
         {"weight", ATOLL_YAML_WHOLE, false, 1, 1000, NULL},               \
+        {"networkMode", ATOLL_YAML_CHOICE, false, 0, 0, network_modes},   \
         {"languages", ATOLL_YAML_STRINGS, false, 1, 32, NULL},            \
         {"most", ATOLL_YAML_OBJECT, false, 0, 0, defaults},               \
         {"resources", ATOLL_YAML_OBJECT, false, 0, 0, resources},         \

@@ -98,7 +98,7 @@ static int digest(const json_t *settings, char out[65], struct atoll_error *err)
         "enabled",   "order",         "named_only",      "max_sandboxes",
         "languages", "check_seconds", "orphans_seconds", "reattach_seconds",
         "defaults",  "most",          "@line",           "@kind",
-        "kind",      "weight",        "@source"};
+        "kind",      "weight",        "@source",         "networkMode"};
     static const char *const files[] = {"api_key_file", "ca_file", "ca", "cert", "key"};
     json_t *own = settings ? json_copy((json_t *)(uintptr_t)settings) : json_object();
     ATOLL_AUTOFREE char *text = NULL;
@@ -232,6 +232,7 @@ static int workers_of(struct atoll_daemon_providers *p, const char *name,
 static void describe(struct wanted *w, struct atoll_engine_provider *to)
 {
     const json_t *o = w->settings, *languages = json_object_get(o, "languages");
+    const char *mode = atoll_setting_text(o, "networkMode");
 
     *to = (struct atoll_engine_provider){
         .name = w->to.name,
@@ -248,6 +249,8 @@ static void describe(struct wanted *w, struct atoll_engine_provider *to)
         .most = atoll_yaml_limits(json_object_get(o, "most")),
         .image = atoll_setting_text(o, "default_image"),
     };
+    if (mode)
+        (void)!atoll_network_by_name(mode, &to->network); /* one of the choices */
     for (size_t i = 0; i < json_array_size(languages) && i < LANGUAGES_MAX; i++)
         w->languages[i] = json_string_value(json_array_get(languages, i));
     if (languages)

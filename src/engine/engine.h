@@ -67,12 +67,13 @@ struct atoll_engine_provider {
     struct atoll_limits most; /* upper bounds of what a request may ask for; 0 fields: unbounded */
     uint32_t max_sandboxes;   /* 0: no limit */
     struct atoll_limits
-        limits;           /* defaults for fields that a request leaves 0; 0 fields: the engine's */
-    const char *image;    /* default image; NULL: none */
-    bool named_only;      /* used only for requests that name it */
-    const char *source;   /* where its settings come from, for views; NULL: unknown */
-    uint32_t weight;      /* with ATOLL_PLACE_WEIGHT: its share of the sandboxes; 0: 1 */
-    uint32_t check_ms;    /* interval of health checks; 0: 10 s, or 30 */
+        limits;        /* defaults for fields that a request leaves 0; 0 fields: the engine's */
+    const char *image; /* default image; NULL: none */
+    enum atoll_network network; /* of requests that give none */
+    bool named_only;            /* used only for requests that name it */
+    const char *source;         /* where its settings come from, for views; NULL: unknown */
+    uint32_t weight;            /* with ATOLL_PLACE_WEIGHT: its share of the sandboxes; 0: 1 */
+    uint32_t check_ms;          /* interval of health checks; 0: 10 s, or 30 */
     uint32_t orphans_ms;  /* interval at which it is asked for orphaned sandboxes; 0: 5 minutes */
     uint32_t reattach_ms; /* maximum backoff before an agent is dialed again; 0: 10 s */
 };

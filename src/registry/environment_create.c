@@ -113,6 +113,7 @@ static void create_sandbox(void *arg)
         atoll_network_request_check(&network, &sandbox.network, &policy, &err) < 0) {
         created(m, NULL, &err);
     } else {
+        sandbox.network_is_given = sandbox.network_is_given || e->network;
         sandbox.network_json = policy ? policy : sandbox.network_json;
         atoll_engine_create(m->engine, &sandbox, created, m);
     }

@@ -52,8 +52,9 @@ struct atoll_options {
      * Not for secrets: it is stored on disk. */
     const char *facade_json;
     const char *const *env; /* NAME=VALUE, NULL-terminated, or NULL; for all execs */
-    bool network_is_given;  /* the request names a network: that of an environment does not apply */
-    bool env_is_common;     /* env comes from the registry only and contains no secret */
+    /* The request or its environment names a network: the default of a provider does not apply. */
+    bool network_is_given;
+    bool env_is_common;               /* env comes from the registry only and contains no secret */
     const char *const *artifacts;     /* patterns of files to keep (engine/artifact/artifacts.h) */
     const struct atoll_mount *mounts; /* at most ATOLL_MOUNTS_MAX */
     size_t mount_count;

@@ -623,7 +623,7 @@ def test_a_default_image_that_lacks_a_language(world, tenants):
     box = Box(world.rest, image=BASE, waive=["all"])
     answer = world.rest.post(f"{box.path}/contexts", {"language": "js"})
     assert answer.status == 409 and "languages" not in answer.error.get("hint", ""), answer.body
-    answer = tenants[0].post("/api/sessions", {"environment": "Node", "networkMode": "isolated",
+    answer = tenants[0].post("/api/sessions", {"environment": "Node", "isolation": "container",
                                                "waive": ["all"]})
     assert answer.status == 409 and file not in answer.error["hint"], answer.body
 

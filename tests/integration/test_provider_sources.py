@@ -110,6 +110,29 @@ def test_a_block_for_browsers_may_stay_disabled():
         assert [p["name"] for p in listed] == ["native"]
 
 
+def test_the_default_network_of_a_provider():
+    """For requests that give none, and within --network-max."""
+    text = "native:\n  networkMode: isolated\n"
+    with daemon_with(text, ATOLL_NETWORK_MAX="bridge,poor=none") as daemon:
+        rest, poor = Rest(daemon.socket), Rest(daemon.socket, {"X-Atoll-Tenant": "poor"})
+        modes = [rest.post("/api/sandboxes", asked).json["networkMode"]
+                 for asked in ({}, {"networkMode": "none"}, {"network": {"mode": "none"}})]
+        assert modes == ["isolated", "none", "none"]
+        assert poor.post("/api/sandboxes", {}).json["networkMode"] == "none"
+        made, same, none = (rest.post("/api/sandboxes", asked).json for asked in (
+            {}, {"networkMode": "isolated"}, {"networkMode": "none"}))
+
+        def inside(box):
+            script = "cat /etc/resolv.conf /proc/net/route /proc/net/fib_trie"
+            return rest.post(f"/api/sandboxes/{box['id']}/execs?wait=true",
+                             {"cmd": ["sh", "-c", script]}).json["stdout"]
+        assert inside(made) == inside(same) != inside(none)
+        daemon.process.kill()
+        daemon.process.wait()
+        daemon.start()
+        assert rest.get(f"/api/sandboxes/{made['id']}").json["networkMode"] == "isolated"
+
+
 def start_refused(tmp_path, text, **environment):
     """What a daemon with this file says instead of starting."""
     need_build()
@@ -140,6 +163,7 @@ def start_refused(tmp_path, text, **environment):
      "providers.yaml:1: provider native has both memory_mb and memoryMB"),
     ("native: {}\nproviders:\n  native: {}\n", "providers.yaml:1: provider native is in the file twice"),
     ("e2b: {kind: docker}\n", "providers.yaml:1: provider e2b has the name of another kind"),
+    ("native: {networkMode: open}\n", "providers.yaml:1:23: native.networkMode must be"),
     ("mine: {kind: docker}\n", 'providers.yaml:1:1: there is no field "mine"'),
     ("native: {}\n" + WEBCONTAINER_BLOCK, "providers.yaml:2: provider webcontainer: not available: a WebContainer "
      "runs in a browser"),

@@ -236,6 +236,7 @@ static int prepare(const struct atoll_api_call *call, const struct request *q,
         .env = q->env,
         .owner = call->caller.tenant,
         .lifetime.at_deadline = at_deadline_of(q),
+        .network_is_given = json_is_false(q->allow_internet), /* then it has none */
         /* Timeout 0 means "unlimited" to the engine, but "immediately" to these clients. */
         .limits.timeout_s =
             (uint32_t)ATOLL_MIN(ATOLL_MAX(q->timeout_s, UINT64_C(1)), (uint64_t)UINT32_MAX),

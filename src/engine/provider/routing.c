@@ -66,6 +66,8 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
                             struct refusal *why)
 {
     const struct atoll_provider_caps *caps = p->caps;
+    const enum atoll_network network =
+        w->network_is_given || w->network != ATOLL_NETWORK_NONE ? w->network : p->network;
     char text[WHY_MAX];
 
     if (w->gpus > 0) {
@@ -87,14 +89,13 @@ static void check_abilities(const struct atoll_route_request *w, const struct at
     } else if (!w->image && !w->template_name && caps->images && !p->has_image) {
         refuse(why, ATOLL_ERR_FAILED_PRECONDITION,
                "runs images and has no default one (default_image in providers.yaml): name one");
-    } else if (!(caps->networks & 1u << w->network)) {
-        (void)snprintf(text, sizeof(text), "has no network mode %s",
-                       atoll_network_name(w->network));
+    } else if (!(caps->networks & 1u << network)) {
+        (void)snprintf(text, sizeof(text), "has no network mode %s", atoll_network_name(network));
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, text);
-    } else if (w->network != ATOLL_NETWORK_NONE && caps->sockets && p->lacks_egress) {
+    } else if (network != ATOLL_NETWORK_NONE && caps->sockets && p->lacks_egress) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED,
                "has no networks, because the program atoll-egress is not installed");
-    } else if (w->policy && !caps->sockets) {
+    } else if (w->policy && network != ATOLL_NETWORK_NONE && !caps->sockets) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED, "cannot enforce a network policy");
     } else if (w->persistent && !caps->persistent) {
         refuse(why, ATOLL_ERR_UNIMPLEMENTED,

@@ -19,7 +19,8 @@ struct atoll_route_request {
     bool read_only;             /* its root */
     uint32_t gpus;
     enum atoll_network network;
-    bool policy; /* a policy restricts the network */
+    bool network_is_given; /* else, with NONE, the default of each provider */
+    bool policy;           /* a policy restricts the network, if it has one */
 };
 
 /* One provider: what it can do, and its present state. */
@@ -27,10 +28,11 @@ struct atoll_route_offer {
     const char *name, *kind; /* kind NULL: the same as its name */
     const struct atoll_provider_caps *caps;
     bool named_only;
-    bool has_image;           /* a default image, for requests that name none */
-    bool lacks_egress;        /* atoll-egress, which its networks need, is not installed */
-    bool lacks_language;      /* it does not run the language of the request */
-    struct atoll_limits most; /* upper bounds for requests; 0 fields: unbounded */
+    bool has_image;             /* a default image, for requests that name none */
+    enum atoll_network network; /* for requests that give none */
+    bool lacks_egress;          /* atoll-egress, which its networks need, is not installed */
+    bool lacks_language;        /* it does not run the language of the request */
+    struct atoll_limits most;   /* upper bounds for requests; 0 fields: unbounded */
     bool down;
     const char *reason;     /* down: why */
     int64_t retry_ms;       /* down: time until it is tried again; 0: in progress */

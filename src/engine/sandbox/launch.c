@@ -22,6 +22,9 @@ static int apply_options(struct atoll_sandbox *s, const struct atoll_options *op
     if (atoll_options_dup(&s->options, options, err) < 0)
         return -ENOMEM;
     s->options.env_is_common = options->env_is_common || !options->env || !*options->env;
+    if (options->network != ATOLL_NETWORK_NONE)
+        s->options.network_is_given = true;
+    s->options.network = s->spec.network; /* if none is given, the default of its provider */
     return atoll_env_save(s, err) < 0 ? -EIO : atoll_artifacts_apply_request(s, err);
 }
 

@@ -97,8 +97,17 @@ uint32_t atoll_place_missing_limits(struct atoll_provider *provider, const struc
     return spec->limits.io_bytes ? missing : missing & ~ATOLL_LIMIT_IO;
 }
 
-/* Sets the limits and the image that the sandbox would have at this provider. Returns the limits
- * that it cannot enforce and that are not waived. */
+/* The default network of the provider, within what the operator permits to the tenant. */
+static enum atoll_network default_network(const struct atoll_provider_entry *entry,
+                                          const struct atoll_options *options)
+{
+    const char *tenant = options->owner ? options->owner : ATOLL_OPERATOR_TENANT;
+
+    return ATOLL_MIN(entry->config.network, atoll_engine_network_most(entry->engine, tenant));
+}
+
+/* Sets the limits, the network and the image that the sandbox would have at this provider. Returns
+ * the limits that it cannot enforce and that are not waived. */
 static uint32_t fit(const struct atoll_provider_entry *entry, const struct atoll_options *options,
                     struct atoll_spec *spec)
 {
@@ -106,6 +115,9 @@ static uint32_t fit(const struct atoll_provider_entry *entry, const struct atoll
     uint32_t may_waive = options->waived | entry->engine->config.waived;
     uint32_t missing, asked = ATOLL_LIMIT_ALL;
 
+    spec->network = options->network_is_given || options->network != ATOLL_NETWORK_NONE
+                        ? options->network
+                        : default_network(entry, options);
     spec->limits = *want;
     atoll_limits_merge(&spec->limits, &entry->config.limits);
     if (spec->limits.io_bytes == 0)
@@ -143,8 +155,8 @@ static int choose(struct atoll_engine *engine, const struct atoll_options *optio
         .pauses = options->lifetime.at_deadline != ATOLL_DEADLINE_DESTROY,
         .gpus = options->gpus,
         .network = options->network,
-        .policy = options->network != ATOLL_NETWORK_NONE &&
-                  (options->network_json || engine->operator_networks.denies),
+        .network_is_given = options->network_is_given,
+        .policy = options->network_json || engine->operator_networks.denies,
         .language = options->language,
         .limits = options->limits,
         .mounts = options->mount_count > 0,
@@ -164,6 +176,7 @@ static int choose(struct atoll_engine *engine, const struct atoll_options *optio
             .caps = entry->provider->ops->caps(entry->provider),
             .named_only = entry->config.named_only,
             .has_image = *entry->image != '\0',
+            .network = default_network(entry, options),
             .lacks_egress = !engine->network->program,
             .lacks_language = !atoll_provider_entry_runs(entry, options->language),
             .most = entry->config.most,
@@ -234,7 +247,10 @@ bool atoll_place_elsewhere(struct atoll_sandbox *s, const struct atoll_error *er
         s->entry = next;
         s->provider = next->provider;
         s->spec.handle[0] = s->spec.warning[0] = '\0';
+        if (!s->options.network_is_given)
+            s->options.network = ATOLL_NETWORK_NONE; /* it had the default of the last one */
         (void)fit(next, &s->options, &s->spec);
+        s->options.network = s->spec.network;
         atoll_tenant_recount(s);
         return true;
     }

@@ -145,6 +145,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     s->provider = provider_entry->provider;
     if (atoll_options_dup(&s->options, &row->options, err) < 0)
         return -ENOMEM;
+    s->options.network_is_given = true; /* it has its network, whatever the default is now */
     r->engine->public_count++;
     s->was_loaded = s->stored = true;
     s->pooled = row->pooled;
