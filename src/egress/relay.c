@@ -7,6 +7,7 @@
 #include "egress/pipes.h"
 
 #define PIECE ((size_t)256 * 1024)
+#define COPY_PIECE ((size_t)64 * 1024)
 /* Bytes that one callback moves before other connections get their turn. */
 #define TURN ((size_t)1024 * 1024)
 
@@ -22,7 +23,9 @@ struct flow {
     struct side *from, *to;
     struct atoll_bucket *bucket;
     struct atoll_pipe pipe;
-    size_t held; /* bytes in the pipe */
+    uint8_t *copied; /* owned; instead of the pipe: COPY_PIECE bytes, NULL while it holds none */
+    size_t at;       /* of the first byte there */
+    size_t held;     /* bytes in the pipe or there */
     uint64_t moved;
     bool ended;     /* the source has finished */
     bool passed;    /* and the sink was told */
@@ -114,7 +117,29 @@ static ssize_t move(int from, int to, size_t n)
     return r < 0 ? -errno : r;
 }
 
-/* Fills the pipe. Bytes, 0 at the end of the source, -EAGAIN, -errno. */
+/* From the source to the pipe. Bytes, 0 at the end of the source, -EAGAIN, -errno. */
+static ssize_t fill_pipe(struct atoll_relay *r, struct flow *f, size_t granted)
+{
+    if (f->pipe.read_fd < 0 && atoll_pipes_get(pipes_of(r), &f->pipe) < 0) {
+        f->throttled = true; /* no descriptors: tried again when the timer fires */
+        return -EAGAIN;
+    }
+    return move(f->from->fd, f->pipe.write_fd, granted);
+}
+
+static ssize_t fill_copy(struct flow *f, size_t granted)
+{
+    ssize_t n;
+
+    if (!f->copied)
+        f->copied = malloc(COPY_PIECE);
+    if (!f->copied)
+        return -ENOMEM;
+    f->at = 0;
+    n = recv(f->from->fd, f->copied, ATOLL_MIN(granted, COPY_PIECE), MSG_DONTWAIT);
+    return n < 0 ? -errno : n;
+}
+
 static ssize_t fill(struct atoll_relay *r, struct flow *f)
 {
     size_t granted = atoll_bucket_take(f->bucket, PIECE, atoll_clock_us());
@@ -124,17 +149,23 @@ static ssize_t fill(struct atoll_relay *r, struct flow *f)
         f->throttled = true;
         return -EAGAIN;
     }
-    if (f->pipe.read_fd < 0) {
-        n = atoll_pipes_get(pipes_of(r), &f->pipe);
-        if (n < 0) {
-            atoll_bucket_give_back(f->bucket, granted);
-            f->throttled = true; /* no descriptors: tried again when the timer fires */
-            return -EAGAIN;
-        }
-    }
-    n = move(f->from->fd, f->pipe.write_fd, granted);
+    n = r->config.copy ? fill_copy(f, granted) : fill_pipe(r, f, granted);
     atoll_bucket_give_back(f->bucket, granted - (size_t)ATOLL_MAX(n, (ssize_t)0));
     f->held += (size_t)ATOLL_MAX(n, (ssize_t)0);
+    return n;
+}
+
+/* Passes on what is held. Bytes, or -errno. */
+static ssize_t drain(struct atoll_relay *r, struct flow *f)
+{
+    ssize_t n;
+
+    if (!r->config.copy)
+        return move(f->pipe.read_fd, f->to->fd, f->held);
+    n = send(f->to->fd, f->copied + f->at, f->held, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0)
+        return -errno;
+    f->at += (size_t)n;
     return n;
 }
 
@@ -150,8 +181,11 @@ static void count(struct atoll_relay *r, struct flow *f, size_t n)
 
 static void return_pipe(struct atoll_relay *r, struct flow *f)
 {
-    if (f->held == 0 && f->pipe.read_fd >= 0)
+    if (f->held > 0)
+        return;
+    if (f->pipe.read_fd >= 0)
         atoll_pipes_put(pipes_of(r), &f->pipe);
+    free(ATOLL_TAKE_PTR(f->copied));
 }
 
 /* Moves what can be moved now. 0, or -errno: the connection is broken. */
@@ -172,7 +206,7 @@ static int pump(struct atoll_relay *r, struct flow *f)
             return n == -EAGAIN ? 0 : (int)n;
         if (f->held == 0)
             break;
-        n = move(f->pipe.read_fd, f->to->fd, f->held);
+        n = drain(r, f);
         if (n < 0)
             return n == -EAGAIN ? 0 : (int)n;
         count(r, f, (size_t)n);
@@ -310,6 +344,8 @@ struct atoll_relay *atoll_relay_free(struct atoll_relay *r, bool reset)
     atoll_timer_cancel(&r->timer);
     atoll_pipe_close(&r->up.pipe);
     atoll_pipe_close(&r->down.pipe);
+    free(r->up.copied);
+    free(r->down.copied);
     if (reset) {
         atoll_abort_socket(r->client.fd);
         atoll_abort_socket(r->server.fd);

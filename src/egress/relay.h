@@ -10,6 +10,9 @@ struct atoll_relay;
 struct atoll_relay_config {
     struct atoll_box *box;    /* counts the bytes; its buckets bound the rate */
     int client_fd, server_fd; /* taken; non-blocking */
+    /* Another process has the server's socket, too, and may clear O_NONBLOCK, which splice(2) obeys: bytes
+     * are copied with calls that never block. */
+    bool copy;
     /* Reads nothing from the client before atoll_relay_release(). */
     bool hold;
     /* While it holds, once after the start and after each atoll_relay_expect(): the client has sent

@@ -17,6 +17,7 @@ static struct atoll_egress egress;
 static struct atoll_box box;
 static int ended; /* 0: not yet; 1: in order; -errno */
 static int held_inputs;
+static bool copying; /* another process has the server's socket, and cleared O_NONBLOCK */
 
 static void on_end(void *arg, int error)
 {
@@ -55,8 +56,11 @@ struct fixture {
 
 static void begin(struct fixture *f, uint64_t bytes_per_second, bool hold)
 {
-    struct atoll_relay_config config = {
-        .box = &box, .hold = hold, .on_held_input = on_held_input, .on_end = on_end};
+    struct atoll_relay_config config = {.box = &box,
+                                        .hold = hold,
+                                        .copy = copying,
+                                        .on_held_input = on_held_input,
+                                        .on_end = on_end};
     struct atoll_error err;
     int inner[2], outer[2];
 
@@ -73,6 +77,8 @@ static void begin(struct fixture *f, uint64_t bytes_per_second, bool hold)
     f->server = outer[0];
     config.client_fd = inner[1];
     config.server_fd = outer[1];
+    if (copying)
+        assert_int_equal(fcntl(outer[1], F_SETFL, 0), 0);
     assert_int_equal(atoll_relay_new(&config, &f->relay), 0);
 }
 
@@ -252,6 +258,20 @@ static void test_hold(void **state)
     finish(&f);
 }
 
+/* The same with a socket on which splice(2) would wait. */
+static void test_copied(void **state)
+{
+    copying = true;
+    (void)alarm(60); /* a call that blocks ends the test */
+    test_both_ways(state);
+    test_reset(state);
+    test_backpressure(state);
+    test_bandwidth(state);
+    test_hold(state);
+    (void)alarm(0);
+    copying = false;
+}
+
 static void test_bucket(void **state)
 {
     struct atoll_bucket b;
@@ -329,10 +349,11 @@ static void test_socks_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_ways),    cmocka_unit_test(test_reset),
-        cmocka_unit_test(test_backpressure), cmocka_unit_test(test_bandwidth),
-        cmocka_unit_test(test_hold),         cmocka_unit_test(test_bucket),
-        cmocka_unit_test(test_socks),        cmocka_unit_test(test_socks_refusals),
+        cmocka_unit_test(test_both_ways),      cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_backpressure),   cmocka_unit_test(test_bandwidth),
+        cmocka_unit_test(test_hold),           cmocka_unit_test(test_copied),
+        cmocka_unit_test(test_bucket),         cmocka_unit_test(test_socks),
+        cmocka_unit_test(test_socks_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
