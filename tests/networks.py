@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from certificates import Authority
-from daemons import BUILD, Daemon, need_build, wait_until
+from daemons import BUILD, Daemon, need_build, start_time, wait_until
 
 CLONE_NEWNET = 0x40000000
 NEAR = "203.0.113.1"  # an address of the daemon's host
@@ -183,3 +183,16 @@ def networked(build=BUILD, **environment):
         if not left:
             shutil.rmtree(directory, ignore_errors=True)
     assert not left, f"left behind: {', '.join(left)}"
+
+
+def egress_of(daemon):
+    """Its supervisor and its worker, those that live, as (pid, start time)."""
+    names = {"egress-keeper": "supervisor", "atoll-egress": "worker"}
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"/atoll-egress") and words[1] == str(daemon.state).encode():
+                name = Path("/proc", pid, "comm").read_text().strip()
+                found[names[name]] = (int(pid), start_time(int(pid)))
+    return found

@@ -1,5 +1,5 @@
-// Servers of HTTP for header rules: node far_server.js CERTIFICATE LOG. HTTP/1.1 and HTTP/2 over TLS on port
-// 443, plain HTTP/1.1 on port 80. Each request is a line of JSON in LOG: what it was, with its
+// Servers of HTTP for header rules: node far_server.js CERTIFICATE LOG [PORT PLAIN_PORT]. HTTP/1.1 and HTTP/2
+// over TLS on port 443, plain HTTP/1.1 on port 80. Each request is a line of JSON in LOG: what it was, with its
 // headers. The answer depends on the path.
 'use strict';
 const crypto = require('crypto');
@@ -7,7 +7,7 @@ const fs = require('fs');
 const http = require('http');
 const http2 = require('http2');
 
-const [certificate, log] = process.argv.slice(2);
+const [certificate, log, port = '443', plainPort = '80'] = process.argv.slice(2);
 const pem = fs.readFileSync(certificate);
 
 function note(request, body) {
@@ -65,4 +65,4 @@ const secure = http2.createSecureServer({key: pem, cert: pem, allowHTTP1: true},
 const plain = http.createServer(answer);
 secure.on('upgrade', upgrade);
 plain.on('upgrade', upgrade);
-secure.listen(443, () => plain.listen(80, () => console.log('ready')));
+secure.listen(Number(port), () => plain.listen(Number(plainPort), () => console.log('ready')));

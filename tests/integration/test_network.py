@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from daemons import alive, descendants, spawn_of, start_time, wait_until
-from networks import FAR, FAR6, NAMES, NEAR, Web, networked
+from networks import FAR, FAR6, NAMES, NEAR, Web, egress_of, networked
 from rest import Rest
 
 PORT = 8080
@@ -55,19 +55,6 @@ def newest(daemon, box):
     """Of connections that are told soon after."""
     wait_until(lambda: connections(daemon, box), 10, lambda: "no connection is listed")
     return connections(daemon, box)[0]
-
-
-def egress_of(daemon):
-    """Its supervisor and its worker, those that live, as (pid, start time)."""
-    names = {"egress-keeper": "supervisor", "atoll-egress": "worker"}
-    found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            words = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
-            if words[0].endswith(b"/atoll-egress") and words[1] == str(daemon.state).encode():
-                name = Path("/proc", pid, "comm").read_text().strip()
-                found[names[name]] = (int(pid), start_time(int(pid)))
-    return found
 
 
 # What it reaches.

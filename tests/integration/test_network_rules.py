@@ -2,14 +2,17 @@
 the sandbox never sees. The servers are real ones (Node) in a network namespace of their own."""
 
 import json
+import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
 
 from boxes import Box
-from networks import NAMES, networked
+from daemons import wait_until
+from networks import NAMES, egress_of, networked
 from rest import Rest
 
 SERVER = Path(__file__).with_name("far_server.js")
@@ -29,7 +32,7 @@ class World:
         self.secret("key", SECRET)
 
     def secret(self, name, value):
-        answer = self.rest.post("/api/secrets", {"name": name, "value": value})
+        answer = self.rest.post("/api/secrets", {"name": name, "value": value, "replace": True})
         assert answer.status in (200, 201), answer.body
 
     def box(self, *transforms):
@@ -188,6 +191,85 @@ def test_a_secret_that_was_removed(world):
     assert out.endswith("502") and "there is no secret brief" in out
     assert world.requests() == []
     made.destroy()
+
+
+# Keeps one connection open; asks whenever a file appears, and says the status.
+ASKER = r"""
+import http.client, os, time
+c = http.client.HTTPSConnection("one.test", timeout=20)
+for number in range(3):
+    while not os.path.exists(f"/home/user/ask{number}"):
+        time.sleep(0.02)
+    c.request("GET", f"/{number}")
+    answer = c.getresponse()
+    answer.read()
+    with open(f"/home/user/new{number}", "w") as out:
+        out.write(str(answer.status))
+    os.rename(f"/home/user/new{number}", f"/home/user/status{number}")
+"""
+
+
+def test_changes_apply_to_the_next_request(world):
+    """On a connection that is open, too."""
+    world.secret("changing", "first")
+    rule = {"domain": "one.test", "headers": {"x-key": "${secret.changing}"}}
+    made = world.box(rule)
+    made.out("cat > /home/user/asker.py <<'END'\n" + ASKER + "\nEND")
+    made.detach("exec python3 /home/user/asker.py")
+
+    def ask(number):
+        made.out(f"touch /home/user/ask{number}")
+        return made.out(f"for i in $(seq 500); do test -e /home/user/status{number} && "
+                        f"exec cat /home/user/status{number}; sleep 0.02; done; exit 1")
+
+    assert ask(0) == "200"
+    world.secret("changing", "second")
+    assert ask(1) == "200"
+    answer = world.rest.put(f"/api/sandboxes/{made.id}/network", {
+        "mode": "bridge", "transforms": [{**rule, "headers": {"x-other": "third"}}]})
+    assert answer.status in (200, 204), answer.body
+    assert ask(2) == "200"
+    keys = [(r["headers"].get("x-key"), r["headers"].get("x-other")) for r in world.requests()]
+    assert keys == [("first", None), ("second", None), (None, "third")]
+    lines = made.get("network/connections").json["connections"]
+    assert len({line["started_at"] for line in lines if line["port"] == 443}) == 1, lines
+    made.destroy()
+    world.rest.delete("/api/secrets/changing")
+
+
+def test_a_transform_allows_nothing(world):
+    made = Box(world.rest, network={"mode": "bridge", "allow": ["two.test"],
+                                    "transforms": [{"domain": "one.test", **BEARER}]})
+    assert made.run("curl -sS -m 20 https://one.test/")["result"]["exit_code"] != 0
+    assert world.requests() == []
+    made.out("curl -sS -m 20 -f https://two.test/")  # the control
+    assert len(world.requests()) == 1
+    made.destroy()
+
+
+def test_a_server_that_is_not_trusted(world):
+    """The certificate is for other names. The control: without a rule, and with curl's -k, it is reached."""
+    script = "curl -sS -m 20 -k -w '%{http_code}' https://deep.www.one.test:8443/"
+    certificate = world.daemon.networks.authority.certificate("wrong.test")
+    server = world.daemon.networks.far.start("node", SERVER, certificate, world.log, 8443, 8080)
+    made, control = world.box({"domain": "deep.www.one.test", **BEARER}), world.box()
+    out = made.out(script)
+    assert out.endswith("502") and "the certificate of deep.www.one.test is not trusted" in out
+    assert world.requests() == []
+    assert control.out(script).endswith("200")
+    server.kill()
+    server.wait()
+    server.stdout.close()
+    made.destroy()
+    control.destroy()
+
+
+def test_rules_hold_after_the_death_of_the_worker(world, box):
+    pid, _ = egress_of(world.daemon)["worker"]
+    os.kill(pid, signal.SIGKILL)
+    script = "curl -sS -m 5 -f https://one.test/again"
+    wait_until(lambda: box.run(script)["result"]["exit_code"] == 0, 20, lambda: "no answer")
+    assert world.requests()[-1]["headers"]["authorization"] == f"Bearer {SECRET}"
 
 
 # All that a program inside can look at: files, environments and the memory of every process.
