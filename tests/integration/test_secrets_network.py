@@ -158,6 +158,24 @@ def test_without_the_secret_nothing_is_sent(daemon, web, secret):
         box.destroy()
 
 
+def test_a_rule_of_e2b(daemon, web, secret):
+    """Its placeholder is filled, in any case of the name, and one that names nothing is refused."""
+    def create(name):
+        return daemon.rest.post("/v2/sandboxes", {"templateID": "base", "network": {"rules": {
+            "one.test": [{"transform": {"headers": {"Authorization": "Bearer ${e2b.secrets.%s}" % name}}}]}}})
+    refused = create("nothing")
+    assert refused.status == 400 and "there is no secret nothing" in refused.json["message"], refused.body
+    made = create("Token")
+    assert made.status == 201, made.body
+    box = made.json["sandboxID"]
+    try:
+        del web.asked[:]
+        done = daemon.atoll("exec", box, "--", "curl", "-s", f"http://one.test:{PORT}/", check=True)
+        assert done.stdout.startswith("one ") and web.asked == [f"Bearer {FIRST}"]
+    finally:
+        daemon.rest.delete(f"/sandboxes/{box}")
+
+
 def test_tenants_have_their_own(daemon, web, secret):
     other = Rest(daemon.socket, {"X-Atoll-Tenant": "other"})
     other.post("/api/secrets", {"name": "token", "value": "theirs"})
