@@ -234,6 +234,7 @@ static void work_free(struct atoll_sync_work *w)
         free(*v);
     free(w->env);
     free(w->metadata_json);
+    free(w->region);
     if (w->login)
         explicit_bzero(w->login, sizeof(*w->login));
     free(w->login);
@@ -278,7 +279,10 @@ static void copy_borrowed(struct atoll_sync_work *w, const struct atoll_spec *bo
             abort();
     if (borrowed->metadata_json)
         w->metadata_json = strdup(borrowed->metadata_json);
-    if (!w->env || (borrowed->metadata_json && !w->metadata_json))
+    if (borrowed->region)
+        w->region = strdup(borrowed->region);
+    if (!w->env || (borrowed->metadata_json && !w->metadata_json) ||
+        (borrowed->region && !w->region))
         abort(); /* small objects: the daemon is crash-only */
     if (borrowed->mount_count > 0) {
         w->mounts = calloc(borrowed->mount_count, sizeof(*w->mounts));
@@ -297,6 +301,7 @@ static void copy_borrowed(struct atoll_sync_work *w, const struct atoll_spec *bo
     w->call.spec.login = w->login;
     w->call.spec.env = (const char *const *)w->env;
     w->call.spec.metadata_json = w->metadata_json;
+    w->call.spec.region = w->region;
 }
 
 void atoll_sync_begin(struct atoll_call *call)

@@ -3,6 +3,8 @@ environment; and providers without a file, by what the environment has. The serv
 daemon with its facade."""
 
 import contextlib
+import http.server
+import json
 import os
 import shutil
 import signal
@@ -193,6 +195,55 @@ def test_variables_in_numbers_and_literal_dollars():
 
 def create(daemon, **fields):
     return Rest(daemon.socket).post("/api/sandboxes", {"waive": ["all"], **fields})
+
+
+class Recorder(http.server.BaseHTTPRequestHandler):
+    """A service that makes no sandboxes and remembers what it was asked for."""
+
+    asked = []
+
+    def do_GET(self):
+        self.answer(200, b"[]")
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append((self.headers.get_all("X-Region"), body["templateID"]))
+        self.answer(400, b'{"code":400,"message":"not here"}')
+
+    def answer(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_region_and_template_of_one_request():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        text = f"native: {{}}\ne2b: {{api_key: k, api_url: '{url}', sandbox_url: '{url}', region: home}}\n"
+        with daemon_with(text) as daemon:
+            wait_up(daemon, "e2b")
+            rest = Rest(daemon.socket)
+
+            def create(**fields):
+                return rest.post("/api/sandboxes", {"provider": "e2b", **fields})
+            for fields in ({}, {"e2b": {"templateId": "python3", "region": "us-east-1"}}):
+                assert create(**fields).status != 201
+            assert Recorder.asked == [(["home"], "base"), (["us-east-1"], "python3")]
+            keyed = create(e2b={"apiKey": "other"})
+            assert keyed.status == 501 and "kind: e2b" in keyed.error["message"], keyed.body
+            assert b"other" not in keyed.body
+            for wrong in ({"e2b": {"region": "a\r\nX: y"}}, {"e2b": {"place": "x"}},
+                          {"e2b": {"templateId": "a"}, "template": "b"},
+                          {"provider": "native", "e2b": {"region": "x"}},
+                          {"provider": "auto", "e2b": {"region": "x"}}):
+                assert create(**wrong).status == 400, wrong
+            assert len(Recorder.asked) == 2
+        server.shutdown()
 
 
 def test_credentials_enable_requests_that_name_it(service):

@@ -46,6 +46,16 @@ static const struct atoll_field registry_fields[] = {
 };
 #undef AT
 
+#define AT(member) \
+    (offsetof(struct atoll_rest_sandbox, e2b.member) - offsetof(struct atoll_rest_sandbox, e2b))
+static const struct atoll_field e2b_fields[] = {
+    {"apiKey", ATOLL_FIELD_STRING, AT(api_key), 1, 4096, NULL, 0},
+    {"templateId", ATOLL_FIELD_STRING, AT(template_id), 1, 64, NULL, 0},
+    {"region", ATOLL_FIELD_STRING, AT(region), 1, 63, NULL, 0},
+    {0},
+};
+#undef AT
+
 #define AT(member) offsetof(struct atoll_rest_sandbox, member)
 const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"template", ATOLL_FIELD_STRING, AT(options.template_name), 1, 64, NULL, 0},
@@ -68,6 +78,7 @@ const struct atoll_field atoll_rest_sandbox_fields[] = {
     {"language", ATOLL_FIELD_STRING, AT(options.language), 1, 32, NULL, 0},
     {"gpus", ATOLL_FIELD_U32, AT(options.gpus), 0, 64, NULL, 0},
     {"registry", ATOLL_FIELD_OBJECT, AT(registry), 0, 0, registry_fields, AT(has_registry)},
+    {"e2b", ATOLL_FIELD_OBJECT, AT(e2b), 0, 0, e2b_fields, 0},
     {"volumes", ATOLL_FIELD_JSON, AT(volumes), 0, 0, NULL, 0},
     {"recreate", ATOLL_FIELD_BOOL, AT(options.recreate), 0, 0, NULL, 0},
     {"artifacts", ATOLL_FIELD_STRINGS, AT(options.artifacts), 0, ATOLL_ARTIFACTS_PATTERNS_MAX, NULL,
@@ -140,6 +151,29 @@ static int check_image(const struct atoll_options *s, struct atoll_error *err)
     return 0;
 }
 
+/* A key would have to be stored as long as the sandbox lives, to extend and to destroy it. */
+static int check_e2b(const struct atoll_rest_sandbox *s, struct atoll_options *o,
+                     struct atoll_error *err)
+{
+    if (s->e2b.api_key)
+        return atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, EOPNOTSUPP,
+                          "e2b.apiKey: requests have no keys of their own; omit it for the key of "
+                          "the provider, or let the operator add a provider with kind: e2b and "
+                          "this key to providers.yaml, and name that as provider");
+    if (s->e2b.template_id && (o->template_name || o->image))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "e2b.templateId excludes template and image");
+    if (s->e2b.template_id && !o->provider)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "e2b.templateId needs \"provider\": the name of a provider of kind e2b");
+    if (s->e2b.region && s->e2b.region[strcspn(s->e2b.region, "\r\n")])
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "e2b.region must be one line");
+    if (s->e2b.template_id)
+        o->template_name = s->e2b.template_id;
+    o->region = s->e2b.region;
+    return 0;
+}
+
 static int check_waive(const char *const *names, uint32_t *ret_waived, struct atoll_error *err)
 {
     for (; names && *names; names++) {
@@ -202,6 +236,8 @@ int atoll_rest_sandbox_check(const struct atoll_rest_sandbox *s, struct atoll_bo
     if (r == 0 && o.workdir && o.workdir[0] != '/')
         r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "workdir must be an absolute path (got \"%.100s\")", o.workdir);
+    if (r == 0)
+        r = check_e2b(s, &o, err);
     if (r == 0)
         r = check_image(&o, err);
     if (r == 0 && o.template_name && !atoll_text_is_name(o.template_name))

@@ -21,6 +21,9 @@ struct atoll_rest_sandbox {
     struct {
         const char *username, *password;
     } registry;
+    struct {
+        const char *api_key, *template_id, *region;
+    } e2b;
 };
 
 struct atoll_rest_exec {

@@ -18,7 +18,7 @@ static const struct {
     {AT(language), TEXT},      {AT(interpreter), TEXT},  {AT(session_id), TEXT},
     {AT(metadata_json), TEXT}, {AT(facade_json), TEXT},  {AT(env), STRINGS},
     {AT(workdir), TEXT},       {AT(artifacts), STRINGS}, {AT(mounts), MOUNTS},
-    {AT(login), LOGIN},        {AT(network_json), TEXT},
+    {AT(login), LOGIN},        {AT(network_json), TEXT}, {AT(region), TEXT},
 };
 #undef AT
 

@@ -24,6 +24,19 @@ static bool names_provider_template(struct atoll_engine *engine,
            entry->provider->ops->caps(entry->provider)->own_templates;
 }
 
+/* Of the providers only those of the kind e2b have regions. */
+static int check_region(struct atoll_engine *engine, const struct atoll_options *options,
+                        struct atoll_error *err)
+{
+    const struct atoll_provider_entry *entry =
+        options->provider ? atoll_provider_entry_by_name(engine, options->provider) : NULL;
+
+    if (!options->region || (entry && strcmp(entry->kind, "e2b") == 0))
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                      "e2b.region needs \"provider\": the name of a provider of kind e2b");
+}
+
 static int make_spec(struct atoll_engine *engine, const struct atoll_options *options,
                      struct atoll_place *place, struct atoll_error *err)
 {
@@ -207,8 +220,10 @@ int atoll_place(struct atoll_engine *engine, const struct atoll_options *options
                 struct atoll_place *ret, struct atoll_error *err)
 {
     struct atoll_options routed = *options;
-    int r = make_spec(engine, options, ret, err);
+    int r = check_region(engine, options, err);
 
+    if (r == 0)
+        r = make_spec(engine, options, ret, err);
     if (r == 0)
         r = follow_image(ret->tmpl, &routed, err);
     if (r == 0)

@@ -223,20 +223,41 @@ static bool is_unconfirmed(long status)
     return status == 0 || status >= 500 || (status >= 200 && status < 300);
 }
 
+/* The headers of a create: with the region of the request, if it names one. */
+static int create_headers(const struct atoll_e2b_provider *p, const struct atoll_spec *spec,
+                          struct curl_slist **ret, struct atoll_error *err)
+{
+    static const char region[] = "X-Region:";
+    int r = 0;
+
+    for (const struct curl_slist *h = p->api.headers; r == 0 && h; h = h->next)
+        if (!spec->region || strncmp(h->data, region, sizeof(region) - 1) != 0)
+            r = atoll_remote_header(ret, err, "%s", h->data);
+    if (r == 0 && spec->region)
+        r = atoll_remote_header(ret, err, "%s %s", region, spec->region);
+    return r;
+}
+
 static int ask_for_one(struct atoll_e2b_provider *p, const struct atoll_sync_call *call,
                        const struct atoll_spec *spec, struct atoll_e2b_remote *ret,
                        struct atoll_error *err)
 {
     ATOLL_REMOTE_AUTOANSWER struct atoll_remote_answer answer = {0};
     ATOLL_REMOTE_AUTOJSON json_t *json = NULL;
-    int r = atoll_remote_api_ask(&p->api, call, "create", "POST", "/sandboxes",
-                                 new_sandbox(p, spec), &answer, err);
+    struct atoll_remote_api api = p->api;
+    int r;
 
+    api.headers = NULL;
+    r = create_headers(p, spec, &api.headers, err);
+    if (r == 0)
+        r = atoll_remote_api_ask(&api, call, "create", "POST", "/sandboxes", new_sandbox(p, spec),
+                                 &answer, err);
     if (r == 0 && lower_lease(p, &answer)) {
         atoll_remote_answer_done(&answer);
-        r = atoll_remote_api_ask(&p->api, call, "create", "POST", "/sandboxes",
-                                 new_sandbox(p, spec), &answer, err);
+        r = atoll_remote_api_ask(&api, call, "create", "POST", "/sandboxes", new_sandbox(p, spec),
+                                 &answer, err);
     }
+    curl_slist_free_all(api.headers);
     if (r == 0 && (answer.status < 200 || answer.status > 299)) {
         r = atoll_remote_api_refused(&p->api, "create", &answer, err);
     } else if (r == 0) {
