@@ -48,6 +48,8 @@ static struct board *map_board(void)
     if (board || !path)
         return board;
     fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno == EACCES)
+        return NULL; /* Landlock: an atoll-egress that the confined daemon has started */
     if (fd < 0 || fstat(fd, &st) < 0)
         abort(); /* without the board the test would check nothing, and must not pass */
     shared_size = (uint32_t)st.st_size;
