@@ -302,6 +302,26 @@ def test_it_starts_again_with_its_network(daemon, web):
     daemon.atoll("rm", "-f", box)
 
 
+def test_a_pooled_sandbox_gets_its_policy_when_it_is_handed_over():
+    with networked(ATOLL_POOL="2") as daemon:
+        web = Web(daemon.networks.far.listen(FAR[0], PORT), "one")
+        rest = Rest(daemon.socket)
+
+        def create(**network):
+            made = rest.post("/api/sandboxes", {"network": {"mode": "bridge", **network}})
+            assert made.status == 201, made.body
+            return made.json
+
+        wait_until(lambda: create()["pooled"], 30, lambda: "none comes from the pool")
+        seen = []
+        for policy, reached in (({}, True), ({"deny": [FAR[0]]}, False), ({"allow": ["two.test"]}, False)):
+            box = create(**policy)
+            seen.append(box["pooled"])
+            assert reaches(daemon, box["id"]) == reached, policy
+        assert any(seen)
+        web.close()
+
+
 def test_nothing_outlives_the_sandboxes():
     """Without a daemon atoll-egress goes on as long as atoll-spawn does, which ends with the last
     sandbox."""
