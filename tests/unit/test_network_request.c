@@ -1,5 +1,6 @@
 /* The network of a request: its mode and its policy, and what views show of it. */
 #include <string.h>
+#include "engine/engine_internal.h"
 #include "engine/network/request.h"
 #include "engine/provider/providers.h"
 #include "test.h"
@@ -89,11 +90,51 @@ static void views_hide_secrets(void **state)
     json_decref(view);
 }
 
+/* What atoll-egress gets for a sandbox, by its mode and by what the operator permits. */
+static void modes_and_bounds(void **state)
+{
+    static const struct {
+        const char *most;
+        enum atoll_network mode;
+        const char *policy, *bound;
+    } cases[] = {
+        {"", ATOLL_NETWORK_BRIDGE, "{}", "{\"deny\":[\"evil.test\"],\"internal\":[]}"},
+        {"t=none", ATOLL_NETWORK_BRIDGE, "{\"default\":\"deny\"}",
+         "{\"deny\":[\"*\"],\"internal\":[]}"},
+        {"isolated", ATOLL_NETWORK_BRIDGE, "{}", "{\"deny\":[\"*\"],\"internal\":[]}"},
+        {"", ATOLL_NETWORK_ISOLATED, "{\"default\":\"deny\",\"network\":\"default\"}",
+         "{\"deny\":[\"*\"],\"internal\":[]}"},
+        {"none", ATOLL_NETWORK_ISOLATED, "{\"default\":\"deny\"}",
+         "{\"deny\":[\"*\"],\"internal\":[]}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(cases); i++) {
+        const struct atoll_engine_config config = {.network_most = cases[i].most,
+                                                   .network_deny = "evil.test"};
+        struct atoll_engine *engine = calloc(1, sizeof(*engine));
+        struct atoll_sandbox *s = calloc(1, sizeof(*s));
+        struct atoll_error err;
+
+        assert_int_equal(atoll_operator_networks_open(&engine->operator_networks, &config, &err),
+                         0);
+        s->engine = engine;
+        s->spec.network = cases[i].mode;
+        (void)strcpy(s->spec.tenant, "t");
+        assert_string_equal(atoll_network_policy_of(s), cases[i].policy);
+        assert_string_equal(atoll_network_bound_of(s), cases[i].bound);
+        atoll_operator_networks_close(&engine->operator_networks);
+        free(s);
+        free(engine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(modes_and_policies),
         cmocka_unit_test(views_hide_secrets),
+        cmocka_unit_test(modes_and_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

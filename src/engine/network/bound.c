@@ -3,6 +3,7 @@
 #include "base/metrics.h"
 #include "engine/engine_internal.h"
 #include "engine/json_memory.h"
+#include "engine/network/request.h"
 
 /* {"deny": …, "internal": …} of two lists of targets; malloced. */
 static int write_bound(const char *deny, const char *internal, char **ret, bool *ret_denies,
@@ -78,7 +79,13 @@ int atoll_network_admit(const struct atoll_engine *engine, const char *tenant,
 
 const char *atoll_network_policy_of(const struct atoll_sandbox *sandbox)
 {
-    return sandbox->options.network_json ? sandbox->options.network_json : "{}";
+    if (atoll_engine_network_most(sandbox->engine, sandbox->spec.tenant) == ATOLL_NETWORK_NONE)
+        return "{\"default\":\"deny\"}"; /* without the name of a network, too */
+    if (sandbox->options.network_json)
+        return sandbox->options.network_json;
+    return sandbox->spec.network == ATOLL_NETWORK_ISOLATED
+               ? "{\"default\":\"deny\",\"network\":\"" ATOLL_NETWORK_DEFAULT_NAME "\"}"
+               : "{}";
 }
 
 const char *atoll_network_bound_of(const struct atoll_sandbox *sandbox)

@@ -7,7 +7,6 @@
 #include "network/placeholder.h"
 #include "network/policy.h"
 
-#define DEFAULT_NAME "default" /* of the network of isolated sandboxes that name none */
 #define HIDDEN "***"
 
 static int refuse(struct atoll_error *err, const char *text)
@@ -87,7 +86,7 @@ static int write_policy(enum atoll_network mode, struct atoll_network_policy *p,
     if (mode == ATOLL_NETWORK_ISOLATED) {
         p->otherwise_allow = false;
         if (!*p->network)
-            memcpy(p->network, DEFAULT_NAME, sizeof(DEFAULT_NAME));
+            memcpy(p->network, ATOLL_NETWORK_DEFAULT_NAME, sizeof(ATOLL_NETWORK_DEFAULT_NAME));
     }
     if (p->otherwise_allow && p->rule_count + p->transform_count == 0 && !*p->network && !p->mbps &&
         !p->proxy_address)

@@ -5,6 +5,8 @@
 /*
  * The network of a request, from clients and from files of the operator, and its view. Pure functions.
  */
+#define ATOLL_NETWORK_DEFAULT_NAME "default" /* the network of isolated sandboxes that name none */
+
 struct atoll_network_request {
     const char *mode; /* "networkMode"; NULL: not given */
     const json_t
