@@ -104,6 +104,16 @@ def test_provider(name):
 
 
 @ordinary
+@pytest.mark.timeout(LONG + 10)
+def test_a_host_that_its_operator_opens_is_found():
+    done = run(BUILD, "--only", "egress", "--tier", "native", ATOLL_NETWORK_INTERNAL="0.0.0.0/0")
+    report = json.loads(done.stdout)
+    if "egress.host_service" in unknown(report):
+        pytest.skip("this host has no address")
+    assert done.returncode == FOUND and found(report) == {"egress.host_service"}, done.stdout
+
+
+@ordinary
 def test_the_report_is_for_people(daemon):
     done = daemon.atoll("verify", "--tier", "native", "--only", "seccomp.,sc.kexec", timeout=60)
     assert done.returncode == 0, done.stderr

@@ -115,6 +115,7 @@ static bool is_check(const char *id)
            atoll_check_find(atoll_residue_checks, atoll_residue_checks_count, id) ||
            atoll_check_find(atoll_bomb_checks, atoll_bomb_checks_count, id) ||
            atoll_check_find(atoll_quota_checks, atoll_quota_checks_count, id) ||
+           atoll_check_find(atoll_network_checks, atoll_network_checks_count, id) ||
            atoll_check_find(atoll_attack_checks, atoll_attack_checks_count, id);
 }
 

@@ -22,9 +22,9 @@ int atoll_box_create(struct atoll_box *box, struct atoll_client *client,
                      const struct atoll_box_options *options, struct atoll_error *err)
 {
     ATOLL_AUTOJSON json_t *limits = json_pack("{s:i}", "timeoutSeconds", LIFE_S);
-    ATOLL_AUTOJSON json_t *body =
-        json_pack("{s:O, s:[s], s:{s:s}, s:s}", "limits", limits, "waive", "all", "metadata",
-                  "purpose", "atoll verify", "networkMode", "none");
+    ATOLL_AUTOJSON json_t *body = json_pack(
+        "{s:O, s:[s], s:{s:s}, s:s}", "limits", limits, "waive", "all", "metadata", "purpose",
+        "atoll verify", "networkMode", options->network ? options->network : "none");
     int r = !body || set_number(limits, "memoryMB", options->memory_mib) < 0 ||
             set_number(limits, "diskMB", options->disk_mib) < 0 ||
             set_number(limits, "cpuCores", options->cpus) < 0 ||

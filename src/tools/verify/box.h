@@ -15,6 +15,7 @@ struct atoll_box_options {
     const char *provider;
     unsigned memory_mib, disk_mib, inodes, pids;
     double cpus;
+    const char *network; /* networkMode; NULL: "none" */
 };
 
 int atoll_box_create(struct atoll_box *box, struct atoll_client *client,

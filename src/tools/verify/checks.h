@@ -3,7 +3,7 @@
 
 /*
  * Tables of promises: the checks that the probe makes (checks.c), and the checks that a tier does not
- * offer, with reasons (tiers.c). posture.c, residue.c, bombs.c, quotas.c and attacks.c have the tables of
+ * offer, with reasons (tiers.c). posture.c, residue.c, bombs.c, quotas.c, networks.c and attacks.c have the tables of
  * their own checks.
  */
 
@@ -15,7 +15,7 @@ const struct atoll_check *atoll_check_find(const struct atoll_check *checks, siz
 extern const struct atoll_check atoll_probe_checks[];
 extern const size_t atoll_probe_checks_count;
 
-/* Checks of posture.h (seen from the host), residue.h, bombs.h and quotas.h. */
+/* Checks of posture.h (seen from the host), residue.h, bombs.h, quotas.h and networks.h. */
 extern const struct atoll_check atoll_posture_checks[];
 extern const size_t atoll_posture_checks_count;
 extern const struct atoll_check atoll_residue_checks[];
@@ -24,6 +24,8 @@ extern const struct atoll_check atoll_bomb_checks[];
 extern const size_t atoll_bomb_checks_count;
 extern const struct atoll_check atoll_quota_checks[];
 extern const size_t atoll_quota_checks_count;
+extern const struct atoll_check atoll_network_checks[];
+extern const size_t atoll_network_checks_count;
 
 /* A promise that a kind of sandbox cannot give by design. */
 struct atoll_not_offered {

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "sys/caps.h"
 #include "tools/verify/bombs.h"
+#include "tools/verify/networks.h"
 #include "tools/verify/posture.h"
 #include "tools/verify/probe_run.h"
 #include "tools/verify/quotas.h"
@@ -217,6 +218,9 @@ int atoll_inside_run(const struct atoll_verify *v, const struct atoll_tier *tier
     from = end_part(v, tier, from, &pair);
     if (r == 0)
         r = atoll_quotas_run(v, tier, err);
+    from = end_part(v, tier, from, &pair);
+    if (r == 0)
+        r = atoll_networks_run(v, tier, canary, err);
     (void)end_part(v, tier, from, &pair);
     if (r < 0 && (err->kind != ATOLL_ERR_UNAVAILABLE || pair.removed)) {
         atoll_report_trouble(v->report, "%s: %s", tier->name, err->text);

@@ -7,6 +7,7 @@
 #include "sys/tree.h"
 #include "tools/verify/attacks.h"
 #include "tools/verify/bombs.h"
+#include "tools/verify/networks.h"
 #include "tools/verify/posture.h"
 #include "tools/verify/quotas.h"
 #include "tools/verify/report.h"
@@ -22,6 +23,7 @@ static const struct {
     {"residue", atoll_residue_checks, &atoll_residue_checks_count},
     {"bomb", atoll_bomb_checks, &atoll_bomb_checks_count},
     {"quota", atoll_quota_checks, &atoll_quota_checks_count},
+    {"network", atoll_network_checks, &atoll_network_checks_count},
     {"attack", atoll_attack_checks, &atoll_attack_checks_count},
 };
 
@@ -183,6 +185,7 @@ static int run_tiers(struct atoll_suite *suite, const struct atoll_verify *v,
         atoll_posture_control(v, &canary);
         atoll_bombs_control(v);
         atoll_quotas_control(v);
+        atoll_networks_control(v, &canary);
     }
     for (size_t i = 0; r == 0 && i < suite->tier_count; i++) {
         say(options, suite->tiers[i].name);

@@ -34,6 +34,7 @@
 #define MORE_IN_SOCKETS \
     "it came to [0-9]+, stopped by .*, with more in sockets than the memory limit"
 #define SOCKETS "on cgroup v1 the engine sets no limit on what waits in sockets"
+#define PLAIN_BRIDGE "the bridge of an engine is a plain network; policies are refused there"
 #define OWN_LAYER "root writes to the layer of the sandbox, on a file system of gVisor's"
 
 const struct atoll_not_offered atoll_not_offered[] = {
@@ -52,6 +53,8 @@ const struct atoll_not_offered atoll_not_offered[] = {
     {"container", "", false, "quota.memlock", ANY, SAME_IDS},
     {"container", "", false, "bomb.tcp", MORE_IN_SOCKETS, SOCKETS},
     {"container", "", false, "bomb.udp", MORE_IN_SOCKETS, SOCKETS},
+    {"container", "", false, "egress.host_service", ANY, PLAIN_BRIDGE},
+    {"container", "", false, "egress.walls", "TCP port, UDP port", PLAIN_BRIDGE},
     {"container", "", false, "dev.minimal", "mqueue", ENGINE},
     {"container", "", false, "fs.mount_flags",
      "/[^ ]* lacks (nosuid|nodev|noexec)(, /[^ ]* lacks (nosuid|nodev|noexec))*", ENGINE},

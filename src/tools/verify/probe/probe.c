@@ -318,6 +318,8 @@ int main(int argc, char **argv)
     if (argc > 3 && (strcmp(argv[1], "--bomb") == 0 || strcmp(argv[1], "--hold") == 0))
         return probe_bomb(argv[2], strtol(argv[3], NULL, 10), strcmp(argv[1], "--hold") == 0,
                           argv[4]);
+    if (argc > 1 && (strcmp(argv[1], "--dial") == 0 || strcmp(argv[1], "--walls") == 0))
+        return probe_network(argc, argv);
     if (argc > 1 && (strcmp(argv[1], "--swap") == 0 || strcmp(argv[1], "--serve") == 0 ||
                      strcmp(argv[1], "--hammer") == 0))
         return probe_helper(argc, argv);

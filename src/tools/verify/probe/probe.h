@@ -85,5 +85,7 @@ void probe_note_descriptors(void);
 /* The other roles of the program (canary.c, bomb.c); they return its exit status. */
 int probe_canary(void);
 int probe_bomb(const char *name, long cap, bool hold, const char *file);
+/* A sandbox with a network (network.c). */
+int probe_network(int argc, char **argv);
 /* Helpers for attacks from outside (helper.c). */
 int probe_helper(int argc, char **argv);
