@@ -10,6 +10,7 @@
 #define HEAD_BYTES ((size_t)64 * 1024)
 #define TARGET_BYTES ((size_t)32 * 1024)
 #define HEADERS 200
+#define HTTPS_PORT 443
 #define IDLE_MS ((int64_t)5 * 60 * 1000) /* of a client that keeps its connection */
 
 /* Requests. */
@@ -48,7 +49,10 @@ static void on_request(void *arg, struct atoll_http_request *req)
         return;
     }
     t = i->hooks->transform(i->arg);
-    if (!atoll_intercept_is_meant(i, req, &host))
+    if (!i->tls && i->port == HTTPS_PORT)
+        /* A policy that allows only this port relies on TLS: no secret leaves without it. */
+        atoll_intercept_refuse(req, 400, "port 443 is for TLS: use https://");
+    else if (!atoll_intercept_is_meant(i, req, &host))
         refuse_host(i, req, host);
     else if (t && t->status != 0)
         atoll_http_respond(req, t->status, t->body ? "text/plain; charset=utf-8" : NULL, t->body,

@@ -125,6 +125,18 @@ static void test_only_the_name_of_the_connection(void **state)
     }
 }
 
+static void test_no_plain_http_on_the_port_of_tls(void **state)
+{
+    (void)state;
+    icept_again(&w, false, 443);
+    assert_starts(icept_ask(&w, "GET / HTTP/1.1\r\n" HOST "\r\n"), "HTTP/1.1 400 ");
+    assert_contains(atoll_buf_str(&w.got), "port 443 is for TLS");
+    assert_int_equal(w.dials, 0);
+    icept_again(&w, false, 8080); /* the control */
+    assert_string_equal(icept_ask(&w, "GET / HTTP/1.1\r\n" HOST "\r\n"), "");
+    assert_int_equal(w.dials, 1);
+}
+
 static void test_methods_that_would_leak_or_tunnel(void **state)
 {
     (void)state;
@@ -361,6 +373,7 @@ int main(void)
         TEST(test_fixed_answer),
         TEST(test_secrets_that_cannot_be_sent),
         TEST(test_only_the_name_of_the_connection),
+        TEST(test_no_plain_http_on_the_port_of_tls),
         TEST(test_methods_that_would_leak_or_tunnel),
         TEST(test_smuggling_by_clients),
         TEST(test_bad_servers),
