@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/memory.h"
 #include "base/shares.h"
 #include "store/answers.h"
 
@@ -91,10 +92,8 @@ static void make_room(struct atoll_answers *answers, size_t count, size_t bytes)
 static struct entry *entry_new(struct atoll_answers *answers, const char *name,
                                const uint8_t *request)
 {
-    struct entry *e = calloc(1, sizeof(*e));
+    struct entry *e = atoll_alloc(sizeof(*e));
 
-    if (!e)
-        abort(); /* small fixed objects: the daemon is crash-only */
     (void)strncpy(e->name, name, sizeof(e->name) - 1);
     memcpy(e->owner, e->name, ATOLL_ANSWER_OWNER_LEN);
     memcpy(e->answer.request, request, sizeof(e->answer.request));
@@ -136,11 +135,9 @@ static int load(void *arg, const struct atoll_store_answer *row, struct atoll_er
 int atoll_answers_new(struct atoll_store *store, struct atoll_answers **ret,
                       struct atoll_error *err)
 {
-    struct atoll_answers *answers = calloc(1, sizeof(*answers));
+    struct atoll_answers *answers = atoll_alloc(sizeof(*answers));
     int r = 0;
 
-    if (!answers)
-        abort();
     answers->store = store;
     atoll_map_init(&answers->entries);
     atoll_list_init(&answers->by_age);

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/memory.h"
 
 struct share {
     char name[ATOLL_SHARE_NAME_MAX];
@@ -51,9 +52,7 @@ void atoll_shares_add(struct atoll_shares *shares, const char *name, size_t n)
     if (n == 0)
         return;
     if (!share) {
-        share = calloc(1, sizeof(*share));
-        if (!share)
-            abort(); /* a small fixed object: the daemon is crash-only */
+        share = atoll_alloc(sizeof(*share));
         (void)snprintf(share->name, sizeof(share->name), "%s", name);
         if (atoll_map_put(&shares->by_name, share->name, share) < 0)
             abort();

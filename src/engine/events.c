@@ -3,6 +3,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
@@ -216,10 +217,8 @@ struct atoll_subscription *atoll_events_subscribe(struct atoll_engine *engine, u
                                                   void *arg)
 {
     struct atoll_events *events = engine->events;
-    struct atoll_subscription *s = calloc(1, sizeof(*s));
+    struct atoll_subscription *s = atoll_alloc(sizeof(*s));
 
-    if (!s)
-        abort(); /* a small fixed object: the daemon is crash-only */
     s->seen = ATOLL_MIN(after, events->last);
     s->fn = fn;
     s->arg = arg;

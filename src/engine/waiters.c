@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include "base/memory.h"
 #include "engine/engine_internal.h"
 
 struct waiter {
@@ -9,10 +10,8 @@ struct waiter {
 
 void atoll_waiters_add(struct atoll_list *list, atoll_done_fn *done, void *arg)
 {
-    struct waiter *w = calloc(1, sizeof(*w));
+    struct waiter *w = atoll_alloc(sizeof(*w));
 
-    if (!w)
-        abort(); /* a small fixed object: the daemon is crash-only */
     *w = (struct waiter){.done = done, .arg = arg};
     atoll_list_push_back(list, &w->node);
 }

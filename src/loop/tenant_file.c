@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/buf.h"
+#include "base/memory.h"
 #include "loop/offload_internal.h"
 
 #define PIECE_BYTES ((size_t)256 * 1024)
@@ -144,9 +145,7 @@ int atoll_tenant_file_open(struct atoll_offload *o, const struct atoll_lane *lan
         atoll_offload_close(o, lane, fd);
         return -EINVAL;
     }
-    f = calloc(1, sizeof(*f));
-    if (!f)
-        abort(); /* a small fixed object: the daemon is crash-only */
+    f = atoll_alloc(sizeof(*f));
     f->offload = o;
     f->lane = *lane;
     f->fd = fd;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/memory.h"
 
 /* State of one sandbox, from the list. */
 
@@ -40,10 +41,8 @@ static void on_inspected(void *arg, const struct atoll_error *error)
 void atoll_inspect_by_list(struct atoll_provider *p, const struct atoll_spec *spec,
                            atoll_provider_inspected_fn *done, void *arg)
 {
-    struct inspecting *l = calloc(1, sizeof(*l));
+    struct inspecting *l = atoll_alloc(sizeof(*l));
 
-    if (!l)
-        abort(); /* a small fixed object: the daemon is crash-only */
     memcpy(l->id, spec->id, sizeof(l->id));
     l->inspection.state = ATOLL_INSPECT_GONE;
     l->done = done;
@@ -76,10 +75,8 @@ static void on_answered(void *arg, const struct atoll_error *error)
 
 void atoll_health_by_list(struct atoll_provider *p, atoll_provider_health_fn *done, void *arg)
 {
-    struct asking *a = calloc(1, sizeof(*a));
+    struct asking *a = atoll_alloc(sizeof(*a));
 
-    if (!a)
-        abort(); /* a small fixed object: the daemon is crash-only */
     *a = (struct asking){done, arg};
     p->ops->list(p, ignore_one, on_answered, a);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/memory.h"
 
 const struct atoll_op_facts atoll_op_facts[] = {
 #define OPERATION(NAME, member, label, verb, budget_ms, deadline_ms, ...) \
@@ -28,10 +29,8 @@ bool atoll_op_is_supported(struct atoll_provider *p, enum atoll_op op)
 static struct atoll_call *call_new(struct atoll_provider *p, enum atoll_op op, void *arg)
 {
     struct atoll_callee *callee = atoll_callee_of(p);
-    struct atoll_call *c = calloc(1, callee->call_size);
+    struct atoll_call *c = atoll_alloc(callee->call_size);
 
-    if (!c)
-        abort(); /* a small fixed object: the daemon is crash-only */
     c->callee = callee;
     c->op = op;
     c->build.context_fd = ATOLL_NO_FD;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "registry/registry_internal.h"
 
@@ -299,12 +300,10 @@ static void on_change(void *arg)
 int atoll_registry_open(struct atoll_loop *loop, const char *dir, struct atoll_registry **ret,
                         struct atoll_error *err)
 {
-    struct atoll_registry *registry = calloc(1, sizeof(*registry));
+    struct atoll_registry *registry = atoll_alloc(sizeof(*registry));
     struct stat st;
     int r = 0;
 
-    if (!registry)
-        abort();
     registry->loop = loop;
     set_init(&registry->set);
     if (dir && *dir) {

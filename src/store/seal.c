@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fd.h"
+#include "base/memory.h"
 #include "base/rand.h"
 
 #define KEY_BYTES 32
@@ -82,10 +83,8 @@ static void print_key(const uint8_t *key, char text[static FILE_BYTES])
 
 static struct atoll_seal *seal_new(void)
 {
-    struct atoll_seal *seal = calloc(1, sizeof(*seal));
+    struct atoll_seal *seal = atoll_alloc(sizeof(*seal));
 
-    if (!seal)
-        abort();
     return seal;
 }
 

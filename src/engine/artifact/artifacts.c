@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "engine/artifact/artifacts_internal.h"
 
@@ -233,10 +234,8 @@ void atoll_artifacts_add(struct atoll_artifacts *a, struct atoll_kept *kept,
 static int load_set(void *arg, const struct atoll_store_artifacts *row, struct atoll_error *err)
 {
     struct atoll_artifacts *a = arg;
-    struct atoll_kept *kept = calloc(1, sizeof(*kept));
+    struct atoll_kept *kept = atoll_alloc(sizeof(*kept));
 
-    if (!kept)
-        abort();
     if (atoll_text_copy(kept->sandbox_id, sizeof(kept->sandbox_id), row->sandbox_id) < 0 ||
         atoll_text_copy(kept->session_id, sizeof(kept->session_id), row->session_id) < 0 ||
         atoll_text_copy(kept->owner, sizeof(kept->owner), row->owner) < 0 ||

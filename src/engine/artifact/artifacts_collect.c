@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/glob.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "engine/artifact/artifacts_internal.h"
 #include "engine/file/inband.h"
@@ -434,10 +435,8 @@ static void on_listed(void *arg, const struct atoll_reply *answer)
 
 static struct atoll_kept *kept_new(const struct atoll_sandbox *s)
 {
-    struct atoll_kept *kept = calloc(1, sizeof(*kept));
+    struct atoll_kept *kept = atoll_alloc(sizeof(*kept));
 
-    if (!kept)
-        abort();
     kept->complete = true;
     kept->created_unix_ms = atoll_clock_unix_ms();
     memcpy(kept->sandbox_id, s->spec.id, sizeof(kept->sandbox_id));
@@ -475,9 +474,7 @@ bool atoll_artifacts_collect(struct atoll_sandbox *s, enum atoll_sandbox_state w
         add_empty(a, s, "the sandbox was not running");
         return false;
     }
-    c = calloc(1, sizeof(*c));
-    if (!c)
-        abort(); /* a small fixed object: the daemon is crash-only */
+    c = atoll_alloc(sizeof(*c));
     *c = (struct collector){.artifacts = a, .sandbox = s, .done = done};
     c->dir_fd = c->out_fd = ATOLL_NO_FD;
     c->kept = kept_new(s);

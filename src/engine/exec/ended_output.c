@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "engine/engine_internal.h"
 #include "store/ended.h"
@@ -94,9 +95,7 @@ static struct tenant *tenant_get(struct atoll_ended_output *o, const char *name)
 
     if (t)
         return t;
-    t = calloc(1, sizeof(*t));
-    if (!t)
-        abort();
+    t = atoll_alloc(sizeof(*t));
     (void)snprintf(t->name, sizeof(t->name), "%s", name);
     atoll_list_init(&t->boxes);
     if (atoll_map_put(&o->tenants, t->name, t) < 0)
@@ -110,9 +109,7 @@ static struct box *box_get(struct atoll_ended_output *o, const char *id)
 
     if (b)
         return b;
-    b = calloc(1, sizeof(*b));
-    if (!b)
-        abort();
+    b = atoll_alloc(sizeof(*b));
     (void)snprintf(b->id, sizeof(b->id), "%s", id);
     if (atoll_map_put(&o->boxes, b->id, b) < 0)
         abort();

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include "base/memory.h"
 #include "base/switches.h"
 #include "engine/engine_internal.h"
 
@@ -37,10 +38,8 @@ static int check_running(const struct atoll_exec *x, struct atoll_error *err)
 
 static struct telling *telling_new(struct atoll_exec *x, atoll_done_fn *done, void *arg)
 {
-    struct telling *t = calloc(1, sizeof(*t));
+    struct telling *t = atoll_alloc(sizeof(*t));
 
-    if (!t)
-        abort(); /* a small fixed object: the daemon is crash-only */
     x->refs++;
     *t = (struct telling){.exec = x, .done = done, .arg = arg};
     return t;

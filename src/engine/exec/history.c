@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/memory.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -84,10 +85,8 @@ static void on_stats(void *arg, const struct atoll_sandbox_stats *stats,
 
 static void take_sample(struct atoll_sandbox *s, int64_t unix_ms)
 {
-    struct sampling *p = calloc(1, sizeof(*p));
+    struct sampling *p = atoll_alloc(sizeof(*p));
 
-    if (!p)
-        abort(); /* a small fixed object: the daemon is crash-only */
     p->engine = s->engine;
     p->unix_ms = unix_ms;
     memcpy(p->id, s->spec.id, sizeof(p->id));
@@ -125,9 +124,7 @@ void atoll_engine_keep_history(struct atoll_engine *engine, const char *id)
 
     if (!s || s->history)
         return;
-    s->history = calloc(1, sizeof(*s->history));
-    if (!s->history)
-        abort();
+    s->history = atoll_alloc(sizeof(*s->history));
     take_sample(s, atoll_clock_unix_ms());
     schedule(engine);
 }

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "engine/engine_internal.h"
 
@@ -73,9 +74,7 @@ static struct atoll_journal_owner *owner_get(struct atoll_journals *all, const c
 
     if (owner)
         return owner;
-    owner = calloc(1, sizeof(*owner));
-    if (!owner)
-        abort(); /* a small fixed object: the daemon is crash-only */
+    owner = atoll_alloc(sizeof(*owner));
     (void)snprintf(owner->name, sizeof(owner->name), "%s", name);
     atoll_list_init(&owner->ended);
     if (atoll_map_put(&all->owners, owner->name, owner) < 0)

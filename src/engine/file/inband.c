@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/rand.h"
 
 #define PIECES 4 /* requests in flight per transfer */
@@ -214,10 +215,8 @@ static void go_on(struct transfer *t)
 static struct transfer *transfer_new(struct atoll_engine *engine, const char *id, const char *owner,
                                      uint32_t handle)
 {
-    struct transfer *t = calloc(1, sizeof(*t));
+    struct transfer *t = atoll_alloc(sizeof(*t));
 
-    if (!t)
-        abort(); /* a small fixed object: the daemon is crash-only */
     t->engine = engine;
     t->handle = handle;
     t->fd = ATOLL_NO_FD;

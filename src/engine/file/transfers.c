@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <string.h>
+#include "base/memory.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/file/inband.h"
@@ -180,10 +181,8 @@ static void ask_file(struct atoll_upload *u, uint16_t type, const struct atoll_m
 
 static struct atoll_upload *upload_new(struct atoll_engine *e, const char *id)
 {
-    struct atoll_upload *u = calloc(1, sizeof(*u));
+    struct atoll_upload *u = atoll_alloc(sizeof(*u));
 
-    if (!u)
-        abort(); /* a small fixed object: the daemon is crash-only */
     u->engine = e;
     (void)!atoll_text_copy(u->lane.sandbox, sizeof(u->lane.sandbox), id);
     return u;

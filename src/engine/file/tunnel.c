@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include "base/memory.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 
@@ -126,11 +127,9 @@ void atoll_tunnel_open(struct atoll_engine *engine, const char *sandbox_id, int 
 {
     const struct atoll_am_connect msg = {.port = port};
     const int off = 0;
-    struct opening *o = calloc(1, sizeof(*o));
+    struct opening *o = atoll_alloc(sizeof(*o));
     int r;
 
-    if (!o)
-        abort(); /* a small fixed object: the daemon is crash-only */
     (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
     o->engine = engine;
     (void)!atoll_text_copy(o->sandbox_id, sizeof(o->sandbox_id), sandbox_id);

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <string.h>
+#include "base/memory.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -74,12 +75,10 @@ void atoll_files_watch(struct atoll_engine *e, const char *id, const char *user,
                        bool recursive, const struct atoll_file_watch_events *events, void *arg)
 {
     struct atoll_am_watch msg = {.user = user, .path = path, .recursive = recursive};
-    struct atoll_file_watch *w = calloc(1, sizeof(*w));
+    struct atoll_file_watch *w = atoll_alloc(sizeof(*w));
     struct atoll_error err;
     int r;
 
-    if (!w)
-        abort(); /* a small fixed object: the daemon is crash-only */
     w->events = events;
     w->arg = arg;
     r = atoll_engine_running(e, id, &w->sandbox, &err);

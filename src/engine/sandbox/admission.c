@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "base/trace.h"
 #include "engine/engine_internal.h"
@@ -339,10 +340,8 @@ static const char *const *keep_strings(struct request *q, char ***slot, const ch
 
 static struct request *request_new(struct atoll_tenant *t, enum atoll_turn turn, void *arg)
 {
-    struct request *q = calloc(1, sizeof(*q));
+    struct request *q = atoll_alloc(sizeof(*q));
 
-    if (!q)
-        abort();
     q->tenant = t;
     q->turn = turn;
     q->provider = "";

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <string.h>
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
@@ -263,11 +264,9 @@ static void hand_over(struct atoll_sandbox *s, const struct atoll_options *optio
                       const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
     const struct atoll_limits was = s->spec.limits, *l = &place->spec.limits;
-    struct handover *h = calloc(1, sizeof(*h));
+    struct handover *h = atoll_alloc(sizeof(*h));
     struct atoll_error err;
 
-    if (!h)
-        abort(); /* a small fixed object: the daemon is crash-only */
     s->candidates = place->candidates;
     if (apply_options(s, options, &err) < 0) {
         atoll_sandbox_destroy(s, "the daemon, because the create failed", NULL, NULL);

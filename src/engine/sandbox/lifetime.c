@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "engine/engine_internal.h"
 
@@ -75,10 +76,8 @@ static void on_suspended(void *arg, const struct atoll_error *error)
 
 static void suspend(struct atoll_sandbox *s, enum atoll_over why)
 {
-    struct suspending *a = calloc(1, sizeof(*a));
+    struct suspending *a = atoll_alloc(sizeof(*a));
 
-    if (!a)
-        abort(); /* a small fixed object: the daemon is crash-only */
     *a = (struct suspending){.engine = s->engine,
                              .why = why,
                              .pause = s->options.lifetime.at_deadline != ATOLL_DEADLINE_DESTROY};
@@ -239,9 +238,7 @@ static void measure(const struct atoll_sandbox *s, bool enforce)
 
     if (mine != s || s->life.looking)
         return;
-    l = calloc(1, sizeof(*l));
-    if (!l)
-        abort(); /* a small fixed object: the daemon is crash-only */
+    l = atoll_alloc(sizeof(*l));
     l->engine = s->engine;
     l->enforce = enforce;
     memcpy(l->id, s->spec.id, sizeof(l->id));

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <string.h>
+#include "base/memory.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -33,10 +34,8 @@ void atoll_sandbox_abort_resumes(struct atoll_sandbox *s, const char *why)
 
 static struct changing *changing_new(struct atoll_sandbox *s)
 {
-    struct changing *c = calloc(1, sizeof(*c));
+    struct changing *c = atoll_alloc(sizeof(*c));
 
-    if (!c)
-        abort(); /* a small fixed object: the daemon is crash-only */
     c->engine = s->engine;
     memcpy(c->id, s->spec.id, sizeof(c->id));
     return c;

@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
@@ -300,10 +301,8 @@ static void warm(struct atoll_sandbox *s)
 {
     static const char *const argv[] = {"/bin/bash", "-l", "-c", "true", NULL};
     static const struct atoll_exec_start start = {.argv = argv, .timeout_ms = WARMING_MS};
-    struct warming *w = calloc(1, sizeof(*w));
+    struct warming *w = atoll_alloc(sizeof(*w));
 
-    if (!w)
-        abort();
     w->engine = s->engine;
     w->pool_class = s->pool_class;
     memcpy(w->id, s->spec.id, sizeof(w->id));

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/log.h"
+#include "base/memory.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -169,9 +170,7 @@ void atoll_sandbox_reattach(struct atoll_sandbox *s)
 
     if (s->reattach)
         return;
-    r = calloc(1, sizeof(*r));
-    if (!r)
-        abort(); /* a small fixed object: the daemon is crash-only */
+    r = atoll_alloc(sizeof(*r));
     r->engine = s->engine;
     memcpy(r->id, s->spec.id, sizeof(r->id));
     r->pause_ms = FIRST_MS;
@@ -275,11 +274,9 @@ static void on_execs(void *arg, const struct atoll_reply *answer)
 void atoll_sandbox_continue_execs(struct atoll_sandbox *s, const char *unknown, atoll_done_fn *done,
                                   void *arg)
 {
-    struct meeting *m = calloc(1, sizeof(*m));
+    struct meeting *m = atoll_alloc(sizeof(*m));
     struct atoll_error err;
 
-    if (!m)
-        abort(); /* a small fixed object: the daemon is crash-only */
     *m = (struct meeting){s, unknown, done, arg};
     /* Execs that are started from now on over this connection are known to the agent. */
     ATOLL_LIST_FOREACH (&s->exec_list, node)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
@@ -306,10 +307,8 @@ static void on_adopted(void *arg, int agent_fd, uint64_t boot_us, const struct a
 
 void atoll_sandbox_adopt(struct atoll_sandbox *s, void (*done)(void *arg), void *arg)
 {
-    struct adoption *a = calloc(1, sizeof(*a));
+    struct adoption *a = atoll_alloc(sizeof(*a));
 
-    if (!a)
-        abort(); /* a small fixed object: the daemon is crash-only */
     *a = (struct adoption){.engine = s->engine, .done = done, .arg = arg};
     memcpy(a->id, s->spec.id, sizeof(a->id));
     atoll_sandbox_end_reattach(s); /* otherwise there would be two connections */
@@ -467,11 +466,9 @@ static void on_listed(void *arg, const struct atoll_error *error)
 
 static void list_sandboxes(struct atoll_provider_entry *provider_entry, struct recovery *start)
 {
-    struct recovering *h = calloc(1, sizeof(*h));
+    struct recovering *h = atoll_alloc(sizeof(*h));
     uint32_t orphans_ms = provider_entry->config.orphans_ms;
 
-    if (!h)
-        abort(); /* a small fixed object: the daemon is crash-only */
     provider_entry->list_at_ms = atoll_clock_ms() + (orphans_ms ? orphans_ms : ORPHANS_MS);
     *h = (struct recovering){.entry = provider_entry, .waiting = 1, .start = start};
     atoll_map_init(&h->found);
@@ -507,12 +504,10 @@ static void start_timed_out(void *arg)
 void atoll_engine_recover(struct atoll_engine *engine,
                           void (*done)(void *arg, const struct atoll_error *error), void *arg)
 {
-    struct recovery *r = calloc(1, sizeof(*r));
+    struct recovery *r = atoll_alloc(sizeof(*r));
     struct atoll_error err;
     int result;
 
-    if (!r)
-        abort(); /* a small fixed object: the daemon is crash-only */
     *r = (struct recovery){.engine = engine, .waiting = 1, .done = done, .arg = arg};
     engine->recovering = true;
     engine->recovery = r;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "engine/engine_internal.h"
 
@@ -29,9 +30,7 @@ struct atoll_tenant *atoll_tenant_get(struct atoll_engine *engine, const char *n
 
     if (t)
         return t;
-    t = calloc(1, sizeof(*t));
-    if (!t)
-        abort(); /* a small fixed object: the daemon is crash-only */
+    t = atoll_alloc(sizeof(*t));
     t->engine = engine;
     (void)snprintf(t->name, sizeof(t->name), "%s", name);
     for (size_t k = 0; k < ATOLL_TURNS; k++)

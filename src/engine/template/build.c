@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "base/memory.h"
 #include "base/rand.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
@@ -352,9 +353,7 @@ int atoll_build_start(struct atoll_engine *engine, const struct atoll_build_requ
         return -EOPNOTSUPP;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
         return atoll_fail_errno(err, errno, "build");
-    b = calloc(1, sizeof(*b));
-    if (!b)
-        abort(); /* a small fixed object: the daemon is crash-only */
+    b = atoll_alloc(sizeof(*b));
     b->engine = engine;
     atoll_list_push_back(&engine->builds, &b->node);
     b->fd = fds[0];

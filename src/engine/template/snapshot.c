@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/memory.h"
 #include "engine/engine_internal.h"
 
 /*
@@ -89,9 +90,7 @@ void atoll_engine_snapshot(struct atoll_engine *engine, const char *sandbox_id, 
         done(arg, NULL, &err);
         return;
     }
-    p = calloc(1, sizeof(*p));
-    if (!p)
-        abort(); /* a small fixed object: the daemon is crash-only */
+    p = atoll_alloc(sizeof(*p));
     p->engine = engine;
     p->done = done;
     p->arg = arg;
@@ -146,9 +145,7 @@ void atoll_volumes_list(struct atoll_engine *engine, const char *tenant, const c
         done(arg, &err);
         return;
     }
-    l = calloc(1, sizeof(*l));
-    if (!l)
-        abort();
+    l = atoll_alloc(sizeof(*l));
     *l = (struct listing){entry->provider->ops->name, each, done, arg};
     entry->provider->ops->list_volumes(entry->provider, tenant, on_volume, on_listed, l);
 }

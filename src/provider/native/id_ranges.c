@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "base/memory.h"
 
 struct holder {
     char id[ATOLL_ID_LEN + 1];
@@ -28,10 +29,8 @@ void atoll_id_ranges_done(struct atoll_id_ranges *h)
 
 static struct holder *holder_new(const struct atoll_spec *spec)
 {
-    struct holder *holder = calloc(1, sizeof(*holder));
+    struct holder *holder = atoll_alloc(sizeof(*holder));
 
-    if (!holder)
-        abort(); /* a small fixed object: the daemon is crash-only */
     memcpy(holder->id, spec->id, sizeof(holder->id));
     holder->persistent = spec->persistent;
     return holder;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/metrics.h"
 #include "provider/native/native_internal.h"
 
@@ -155,12 +156,10 @@ static void too_late(void *arg)
 void atoll_native_health(struct atoll_provider *p, atoll_provider_health_fn *done, void *arg)
 {
     struct atoll_native *n = atoll_native_of(p);
-    struct checkup *c = calloc(1, sizeof(*c));
+    struct checkup *c = atoll_alloc(sizeof(*c));
     struct atoll_error err;
     int r;
 
-    if (!c)
-        abort(); /* a small fixed object: the daemon is crash-only */
     *c = (struct checkup){.waiter.done = on_more, .n = n, .done = done, .arg = arg};
     if (n->homes.slots.count > 0 && n->homes.slots.used == n->homes.slots.count)
         r = atoll_native_more_ids(n, &c->waiter, &err);

@@ -1,3 +1,4 @@
+#include "base/memory.h"
 #include "provider/native/native_internal.h"
 
 #include <errno.h>
@@ -65,12 +66,10 @@ static void list(struct atoll_provider *p, atoll_provider_each_fn *each,
                  atoll_provider_done_fn *done, void *arg)
 {
     struct atoll_native *n = atoll_native_of(p);
-    struct listing *l = calloc(1, sizeof(*l));
+    struct listing *l = atoll_alloc(sizeof(*l));
     struct atoll_error err;
     int r;
 
-    if (!l)
-        abort(); /* a small fixed object: the daemon is crash-only */
     *l = (struct listing){.n = n, .each = each, .done = done, .arg = arg};
     r = n->rpc ? atoll_rpc_ask(n->rpc, ATOLL_SPAWN_LIST, NULL, NULL, on_listed, l, &err)
                : atoll_native_absent(n, &err);

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include "base/fd.h"
+#include "base/memory.h"
 #include "provider/native/native_internal.h"
 
 /* The sockets of a sandbox's network namespace, which atoll-spawn keeps. */
@@ -43,12 +44,10 @@ void atoll_native_sockets(struct atoll_provider *p, const struct atoll_spec *spe
 {
     struct atoll_native *n = atoll_native_of(p);
     struct atoll_sm_ref ref = {.id = spec->id};
-    struct asking *a = calloc(1, sizeof(*a));
+    struct asking *a = atoll_alloc(sizeof(*a));
     struct atoll_error err;
     int r;
 
-    if (!a)
-        abort(); /* a small fixed object: the daemon is crash-only */
     *a = (struct asking){.done = done, .arg = arg};
     r = n->rpc ? atoll_rpc_ask(n->rpc, ATOLL_SPAWN_SOCKETS, &atoll_sm_ref_desc, &ref, on_sockets, a,
                                &err)
