@@ -50,7 +50,8 @@ struct atoll_em_error {
 struct atoll_em_hello {
     uint32_t version;
     uint32_t pid;
-    uint64_t total_max; /* connections of all sandboxes; tenants share it fairly */
+    uint64_t
+        total_max; /* connections of all sandboxes, shared fairly by tenants; 0: no other limit */
 };
 
 struct atoll_em_put {

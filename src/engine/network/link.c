@@ -21,7 +21,6 @@
 #define HELLO_MS 5000
 #define SILENCE_MS 5000
 #define ANSWER_MS 20000
-#define CONNECTIONS_MAX 20000
 
 static int decode_error(const struct atoll_frame *frame, struct atoll_error *ret_error,
                         struct atoll_error *err)
@@ -164,8 +163,8 @@ static size_t find_keepers(const struct atoll_engine *engine, int fds[ATOLL_FD_P
 
 void atoll_network_greet(struct atoll_networks *n)
 {
-    const struct atoll_em_hello hello = {
-        .version = ATOLL_EGRESS_VERSION, .pid = (uint32_t)getpid(), .total_max = CONNECTIONS_MAX};
+    const struct atoll_em_hello hello = {.version = ATOLL_EGRESS_VERSION,
+                                         .pid = (uint32_t)getpid()};
     int fds[ATOLL_FD_PASS_MAX];
     struct atoll_error err;
     size_t count;
