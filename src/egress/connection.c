@@ -182,6 +182,7 @@ static void relay(struct connection *c, int server_fd)
     const struct atoll_relay_config config = {.box = c->box,
                                               .client_fd = ATOLL_TAKE_FD(c->client_fd),
                                               .server_fd = server_fd,
+                                              .copy = c->to_peer,
                                               .hold = c->sniffing || c->lookup,
                                               .on_held_input = on_held_input,
                                               .on_end = on_relay_end,

@@ -18,6 +18,7 @@
 #include "egress/dns_guard.h"
 #include "egress/dns_wire.h"
 #include "egress/host_addresses.h"
+#include "egress/peers.h"
 #include "egress/report.h"
 
 #define V4(a, b, c, d)                                              \
@@ -154,6 +155,7 @@ static void stop(struct place *p)
     atoll_resolver_free(p->egress.resolver);
     atoll_host_addresses_close(p->egress.host);
     atoll_reports_free(p->egress.reports);
+    atoll_peers_done(&p->egress);
     dns_server_stop(&p->server);
     atoll_map_done(&p->egress.boxes);
     atoll_shares_done(&p->egress.shares);
