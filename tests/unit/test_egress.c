@@ -204,6 +204,7 @@ static struct {
 } events[256];
 static size_t event_count;
 static struct answer answer;
+static struct atoll_em_dial asked; /* the last one; id is not kept */
 
 static int on_frame(void *arg, struct atoll_frame *frame)
 {
@@ -218,6 +219,12 @@ static int on_frame(void *arg, struct atoll_frame *frame)
                                           frame->len, &events[event_count].message, &err),
                          0);
         event_count++;
+        return 0;
+    }
+    if (frame->type == ATOLL_EGRESS_DIAL) {
+        assert_int_equal(
+            atoll_msg_decode(&atoll_em_dial_desc, frame->payload, frame->len, &asked, &err), 0);
+        asked.id = NULL;
         return 0;
     }
     answer = (struct answer){.type = frame->type, .id = frame->id, .len = frame->len};
@@ -742,6 +749,64 @@ static void tenants_share_connections(void **state)
     hello(0);
 }
 
+/* The address that DNS gives for b.internal, in text. */
+static const char *ask_for_b(char *out)
+{
+    static const char question[] = "\x00\x1c\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00"
+                                   "\x01"
+                                   "b\x08"
+                                   "internal\x00\x00\x01\x00\x01";
+    int fd = dial("100.64.0.1", 53);
+    uint8_t head[2], reply[512];
+    ssize_t n;
+
+    assert_int_equal(send(fd, question, sizeof(question) - 1, 0), sizeof(question) - 1);
+    assert_int_equal(recv(fd, head, sizeof(head), MSG_WAITALL), sizeof(head));
+    n = recv(fd, reply, (size_t)head[0] << 8 | head[1], MSG_WAITALL);
+    assert_true(n > 30 && (reply[3] & 15) == 0 && reply[7] == 1); /* one answer, which is last */
+    assert_non_null(inet_ntop(AF_INET, reply + n - 4, out, INET_ADDRSTRLEN));
+    (void)close(fd);
+    return out;
+}
+
+/* The other process that has the peer's socket makes it block, and reads nothing. */
+static void a_peer_cannot_stop_the_worker(void **state)
+{
+    static const char network[] = "{\"default\":\"deny\",\"network\":\"n\"}";
+    static char block[65536];
+    char address[INET_ADDRSTRLEN];
+    struct atoll_em_dialed dialed = {0};
+    int pair[2], fd;
+
+    (void)state;
+    current = &insides[1];
+    put("b", "t", network, NO_BOUND);
+    current = &insides[0];
+    put("a", "t", network, NO_BOUND);
+    asked.number = 0;
+    fd = dial(ask_for_b(address), 80);
+    while (asked.number == 0)
+        assert_true(receive(WAIT_MS));
+    assert_int_equal(asked.port, 80);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    dialed.number = asked.number;
+    assert_int_equal(request(ATOLL_EGRESS_DIALED, &atoll_em_dialed_desc, &dialed, &pair[0], 1),
+                     ATOLL_EGRESS_REPLY);
+    say(fd, "x");
+    expect_text(pair[1], "x");
+    assert_int_equal(fcntl(pair[0], F_SETFL, 0), 0);
+    for (int i = 0; i < 200; i++) {
+        (void)!send(fd, block, sizeof(block), MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)poll(NULL, 0, 1);
+    }
+    assert_int_equal(request(ATOLL_EGRESS_PING, NULL, NULL, NULL, 0), ATOLL_EGRESS_REPLY);
+    (void)close(fd);
+    (void)close(pair[0]);
+    (void)close(pair[1]);
+    drop("a");
+    drop("b");
+}
+
 static void sandboxes_that_are_not_named_again_are_forgotten(void **state)
 {
     const struct atoll_em_ref ref = {"a"};
@@ -801,6 +866,7 @@ int main(void)
         cmocka_unit_test(a_new_policy_ends_connections),
         cmocka_unit_test(a_proxy_is_used),
         cmocka_unit_test(tenants_share_connections),
+        cmocka_unit_test(a_peer_cannot_stop_the_worker),
         cmocka_unit_test(sandboxes_that_are_not_named_again_are_forgotten),
         cmocka_unit_test(a_killed_worker_is_replaced),
     };
