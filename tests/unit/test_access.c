@@ -36,8 +36,9 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = {"atoll.db",    "atoll.db-wal", "atoll.db-shm", "audit.log",
-                                        "audit.log.1", "api-key",      "reserve"};
+    static const char *const names[] = {"atoll.db",  "atoll.db-wal", "atoll.db-shm",
+                                        "audit.log", "audit.log.1",  "api-key",
+                                        "reserve",   "secret.key"};
 
     (void)state;
     for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++)

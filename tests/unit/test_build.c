@@ -51,6 +51,8 @@ static const struct atoll_provider_ops ops = {.name = "builder",
                                               .drop_image = drop_image};
 static struct atoll_provider provider = {.ops = &ops};
 
+static char no_bound[] = ""; /* of the operator, for networks */
+
 static int set_up(void **state)
 {
     (void)state;
@@ -62,6 +64,7 @@ static int set_up(void **state)
     slot = (struct atoll_provider_entry){.engine = &engine, .provider = &provider};
     engine.entries[0] = &slot;
     engine.entry_count = 1;
+    engine.operator_networks.most = no_bound;
     assert_int_equal(atoll_loop_new(&engine.loop, NULL), 0);
     return 0;
 }
