@@ -5,6 +5,7 @@ import json
 import conftest
 import pytest
 from boxes import Box
+from daemons import wait_until
 from rest import Rest
 from resting import kill_daemon, mortal_daemon
 
@@ -122,3 +123,14 @@ def test_the_operator_bounds_the_mode():
         box.destroy()
         Box(guests).destroy()
         assert 'atoll_quota_refused_total{what="network"} 8' in own.get("/metrics").body.decode()
+
+
+def test_without_root(rootless_daemon):
+    rest = Rest(rootless_daemon.socket)
+    box = Box(rest, network={"allow": ["a.test"]}, waive=["all"])
+    assert box.run("curl -sf --max-time 10 http://203.0.113.9/")["result"]["exit_code"] != 0
+    path = f"/api/sandboxes/{box.id}/network/connections"
+    wait_until(lambda: rest.get(path).json["connections"], 10, lambda: "no connection is listed")
+    told = rest.get(path).json["connections"][0]
+    assert (told["end"], told["address"], told["rule"]) == ("denied", "203.0.113.9", "default")
+    box.destroy()
