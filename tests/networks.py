@@ -160,16 +160,18 @@ class Networks:
 
 
 @contextlib.contextmanager
-def networked(build=BUILD, **environment):
-    """A daemon whose host is `near`, as daemon.networks; environment as for daemons.running()."""
+def networked(build=BUILD, user=None, **environment):
+    """A daemon whose host is `near`, as daemon.networks; the rest as for daemons.running()."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
     need_build()
     directory = Path(tempfile.mkdtemp(prefix="atoll-", dir="/tmp"))
     directory.chmod(0o755)
+    if user:
+        os.chown(directory, user.pw_uid, user.pw_gid)
     networks = Networks(directory)
-    daemon = Daemon(build, directory)
+    daemon = Daemon(build, directory, user)
     daemon.networks, daemon.launcher = networks, networks.launcher
     daemon.env |= environment
     left = []

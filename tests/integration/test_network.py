@@ -4,6 +4,7 @@ costs open connections at most."""
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from daemons import alive, descendants, spawn_of, start_time, wait_until
+from daemons import (BUILD, alive, descendants, ensure_rootless_user, open_directory, spawn_of, start_time,
+                     wait_until)
 from networks import FAR, FAR6, NAMES, NEAR, Web, egress_of, networked
 from rest import Rest
 
@@ -320,6 +322,25 @@ def test_a_pooled_sandbox_gets_its_policy_when_it_is_handed_over():
             assert reaches(daemon, box["id"]) == reached, policy
         assert any(seen)
         web.close()
+
+
+def test_without_root():
+    """The same for a daemon of an ordinary user, which starts atoll-egress again, too."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a daemon as another user")
+    user = ensure_rootless_user()
+    with open_directory() as copies:
+        for binary in BUILD.glob("atoll*"):
+            if binary.is_file() and os.access(binary, os.X_OK):
+                shutil.copy2(binary, copies)
+        with networked(copies, user) as daemon:
+            web = Web(daemon.networks.far.listen(FAR[0], PORT), "one")
+            box = daemon.create("--network", "bridge", "--waive", "memory,cpu,pids")
+            assert reaches(daemon, box, f"http://one.test:{PORT}/")
+            killed(daemon, "supervisor", "worker")
+            wait_until(lambda: reaches(daemon, box), 5, lambda: daemon.log_tail())
+            assert not reaches(daemon, box, f"http://{NEAR}:{PORT}/")
+            web.close()
 
 
 def test_nothing_outlives_the_sandboxes():
