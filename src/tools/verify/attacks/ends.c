@@ -46,7 +46,8 @@ static bool names_id(const char *dir_name, const char *id, int depth)
     char path[1200];
 
     while (dir && !found && (entry = readdir(dir))) {
-        if (entry->d_name[0] == '.')
+        /* Commands of ended sandboxes stay readable with their record. */
+        if (entry->d_name[0] == '.' || strcmp(entry->d_name, "ended") == 0)
             continue;
         found = strstr(entry->d_name, id) != NULL;
         if (!found && depth > 0 && entry->d_type == DT_DIR) {
@@ -59,6 +60,17 @@ static bool names_id(const char *dir_name, const char *id, int depth)
     return found;
 }
 
+/* Its record may be there. */
+static bool lives(struct atoll_raid *raid, const char *id)
+{
+    ATOLL_AUTOJSON json_t *view = NULL;
+    char target[ATOLL_RAID_ID_MAX + 32];
+
+    (void)snprintf(target, sizeof(target), "/api/sandboxes/%s", id);
+    view = atoll_raid_json(raid, "GET", target, NULL);
+    return view && strcmp(atoll_link_text(view, "state", ""), "ended") != 0;
+}
+
 static void judge_end(struct atoll_raid *raid, struct atoll_raid_outcome *o, const char *id,
                       const char *marker)
 {
@@ -67,7 +79,7 @@ static void judge_end(struct atoll_raid *raid, struct atoll_raid_outcome *o, con
 
     if ((left = atoll_raid_wait_gone(marker, GONE_MS)) > 0)
         atoll_outcome_found(o, "%zu processes outlived their sandbox", left);
-    if (atoll_raid_callf(raid, "GET", "/api/sandboxes/%s", id) != 404)
+    if (lives(raid, id))
         atoll_outcome_found(o, "a destroyed sandbox is still there");
     if (atoll_raid_state_dir(raid, state, sizeof(state)) && names_id(state, id, 1))
         atoll_outcome_found(o, "a directory of a destroyed sandbox is left");
