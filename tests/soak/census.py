@@ -16,7 +16,8 @@ from ground import children
 EMPTY = ("sandboxes", "journal", "disks", "artifacts", "mnt")
 # What comes with time and stays: disks formatted once per size, the store, the log.
 KEPT = re.compile(r"images/ext4-[0-9-]+\.img|atoll\.db(-wal|-shm|-journal)?|audit\.log(\.\d+)?|"
-                  r"[a-z./-]*spawn\.(sock|lock)|id-block|daemon-id|atolld\.lock|url-secret|api-key|"
+                  r"[a-z./-]*spawn\.(sock|lock)|(egress|secrets?)[a-z.-]*|id-block|daemon-id|"
+                  r"atolld\.lock|url-secret|api-key|"
                   r"providers\.yaml|drivers/.*|(template|layers|templates|gvisor|hidden)(/.*)?|"
                   r"hidden\.(new|old-[0-9]+)(/.*)?|[a-z]+")
 # Commands of ended sandboxes belong to their records.
