@@ -118,6 +118,8 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     if (!engine)
         return NULL;
     atoll_offload_stop(engine->offload); /* its callbacks use the rest of the engine */
+    if (engine->network && engine->sandboxes.used == 0)
+        atoll_network_kill(engine->network);
     forget_sandboxes(engine);
     atoll_provider_entries_close(engine);
     engine->network = atoll_network_free(engine->network);

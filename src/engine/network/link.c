@@ -322,6 +322,12 @@ void atoll_network_end(struct atoll_networks *n)
     n->greeted = false;
 }
 
+void atoll_network_kill(const struct atoll_networks *n)
+{
+    if (n->child > 0 && waitpid(n->child, NULL, WNOHANG) == 0)
+        (void)kill(n->child, SIGTERM);
+}
+
 const char *atoll_network_problem(const struct atoll_networks *n)
 {
     if (!n->program)

@@ -72,6 +72,9 @@ int atoll_network_open(struct atoll_engine *engine, const char *program,
 struct atoll_networks *atoll_network_free(struct atoll_networks *network);
 /* Ends atoll-egress, after the last sandbox is gone. */
 void atoll_network_end(struct atoll_networks *network);
+/* Ends the atoll-egress that this daemon has started, if it did: for a daemon whose start fails before
+ * atoll-egress listens to it. */
+void atoll_network_kill(const struct atoll_networks *network);
 /* Sends HELLO again: the processes on which the sandboxes depend are others now. */
 void atoll_network_greet(struct atoll_networks *network);
 /* Why sandboxes have no network at present; NULL: they have. */
