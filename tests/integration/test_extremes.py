@@ -11,6 +11,7 @@ WIDE = (-1, 0, 1, 0.5, 2**31 - 1, 2**31, 2**32, 2**53, 2**63, 2**64, 1e308)
 # What a body needs besides the number. Routes that are not here have no number in their body.
 BODIES = {
     "/api/sandboxes": {},
+    "/api/sandboxes/{id}/network": {"mode": "bridge"},
     "/api/sandboxes/{id}/timeout": {"seconds": 60},
     "/api/sandboxes/{id}/execs": {"cmd": ["true"]},
     "/api/sandboxes/{id}/execs/{exec}/signal": {"signal": "SIGCONT"},
