@@ -19,6 +19,7 @@
 /* For the rest of a ClientHello or of the head of a request, once its first bytes came. */
 #define REST_MS 5000
 #define DNS_PORT 53
+#define NOT_OWNED "name does not belong to address"
 #define NAMES_MAX 16 /* remembered names of one address that are asked about */
 
 /*
@@ -37,6 +38,7 @@ struct connection {
     bool to_peer;               /* a sandbox of the same network */
     bool opened;                /* OPENED was reported */
     bool named;                 /* the name was in the first bytes, not remembered */
+    bool owned;                 /* the address was found to be one of that name's */
     enum atoll_sniff_kind kind; /* of the first bytes */
     size_t seen;                /* bytes looked at so far */
     char *name;                 /* owned; NULL: unknown */
@@ -284,7 +286,7 @@ static void intercept(struct connection *c)
     const struct atoll_intercept_config config = {.box = c->box,
                                                   .tls = c->kind == ATOLL_SNIFF_TLS,
                                                   .name = c->name,
-                                                  .address = c->address,
+                                                  .address = c->owned ? &c->address : NULL,
                                                   .port = c->port};
     uint64_t rx = 0, tx;
     int fd;
@@ -316,16 +318,26 @@ static void proceed(struct connection *c)
         dial(c);
 }
 
-/* Whether the address must be one of the name's: not if nothing is connected to it, nor if the policy
- * would allow the address whatever the name. */
-static bool must_belong(const struct connection *c, const struct atoll_network_decision *d)
+/* Whether requests get somewhere else than to the address, or nowhere. */
+static bool goes_elsewhere(const struct connection *c)
 {
     const struct atoll_network_transform *transform =
         atoll_network_find_transform(c->box->policy, c->name);
 
-    if (transform)
-        return !transform->forward && transform->status == 0;
-    return d->reason == ATOLL_NETWORK_BY_RULE && c->box->policy->rules[d->rule].target.domain;
+    return transform && (transform->forward || transform->status != 0);
+}
+
+/* Whether the address must be one of the name's: if the name gives a right that the address does not have
+ * by itself. That is a rule, the operator's word for an internal address, or a header. */
+static bool must_belong(const struct connection *c, const struct atoll_network_decision *d)
+{
+    const struct atoll_network_policy *policy = c->box->policy;
+
+    if (goes_elsewhere(c))
+        return false;
+    return (d->reason == ATOLL_NETWORK_BY_RULE && policy->rules[d->rule].target.domain) ||
+           atoll_network_find_transform(policy, c->name) ||
+           !atoll_box_decide(c->box, NULL, &c->address, c->port).allow;
 }
 
 static void on_lookup(void *arg, const struct in6_addr *addresses, size_t count, int error)
@@ -341,10 +353,11 @@ static void on_lookup(void *arg, const struct in6_addr *addresses, size_t count,
     }
     for (size_t i = 0; i < count; i++)
         if (memcmp(&addresses[i], &c->address, sizeof(c->address)) == 0) {
+            c->owned = true;
             proceed(c);
             return;
         }
-    deny(c, "name does not belong to address", NULL);
+    deny(c, NOT_OWNED, NULL);
 }
 
 /* Decides by the name that the client's first bytes have. */
@@ -355,9 +368,10 @@ static void decide_by_name(struct connection *c, const char *name)
 
     set_decision(c, name, &d);
     c->named = true;
+    c->owned = atoll_names_has(c->box->names, name, &c->address, now_ms);
     if (!d.allow) {
         deny_by(c, &d);
-    } else if (!must_belong(c, &d) || atoll_names_has(c->box->names, name, &c->address, now_ms)) {
+    } else if (c->owned || !must_belong(c, &d)) {
         proceed(c);
     } else {
         c->lookup =
@@ -578,6 +592,12 @@ bool atoll_connection_start(struct atoll_box *box, int fd)
 
 /* Changes of the policy */
 
+/* Whether the policy allows it by a name that the client sent while it gave no right. */
+static bool is_false(const struct connection *c, const struct atoll_network_decision *d)
+{
+    return c->named && !c->owned && !c->lookup && !c->intercept && must_belong(c, d);
+}
+
 void atoll_connection_review(struct atoll_list *node)
 {
     struct connection *c = ATOLL_CONTAINER_OF(node, struct connection, node);
@@ -594,9 +614,11 @@ void atoll_connection_review(struct atoll_list *node)
         return;
     d = c->named ? atoll_box_decide(c->box, c->name, &c->address, c->port)
                  : decide_by_memory(c, &name);
-    if (d.allow)
+    if (d.allow && !is_false(c, &d))
         return;
     set_decision(c, name, &d);
+    if (d.allow)
+        set_text(&c->rule, NOT_OWNED);
     finish(c, ATOLL_EGRESS_REVOKED, 0);
 }
 

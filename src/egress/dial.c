@@ -156,13 +156,31 @@ static void on_proxy(void *arg, uint32_t events)
         finish(d, r == 1 ? d->fd : r);
 }
 
+/* Whether the proxy is told the name, which it resolves itself: not if the policy has rules for addresses,
+ * unless one for the name has allowed it. */
+static bool tells_name(const struct atoll_dial *d)
+{
+    const struct atoll_network_policy *policy = d->request.box->policy;
+    struct atoll_network_decision decision;
+
+    if (!d->request.address)
+        return true;
+    decision = atoll_box_decide(d->request.box, d->name, &d->address, d->request.port);
+    if (decision.reason == ATOLL_NETWORK_BY_RULE && policy->rules[decision.rule].target.domain)
+        return true;
+    for (size_t i = 0; i < policy->rule_count; i++)
+        if (!policy->rules[i].target.domain && !policy->rules[i].target.any)
+            return false;
+    return true;
+}
+
 static void greet_proxy(struct atoll_dial *d)
 {
     int r;
 
     d->socks = (struct atoll_socks){.user = d->user,
                                     .password = d->password,
-                                    .name = d->name,
+                                    .name = tells_name(d) ? d->name : NULL,
                                     .address = &d->address,
                                     .port = d->request.port};
     r = atoll_socks_begin(&d->socks, &d->out);

@@ -30,8 +30,9 @@ struct atoll_intercept_config {
      * looked up with atoll_network_find_transform(box->policy, name) for each request: it may have
      * changed; without one the request is sent on as it is. */
     const char *name;
-    /* The destination that the client wanted, already allowed. */
-    struct in6_addr address;
+    /* The destination that the client wanted, already allowed; copied. NULL: it is not known to be one of
+     * the name's, which is resolved if a request goes there. */
+    const struct in6_addr *address;
     uint16_t port;
 };
 

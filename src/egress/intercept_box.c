@@ -7,6 +7,7 @@
 struct binding {
     struct atoll_box *box;
     struct in6_addr address;
+    bool has_address;
     const char *name; /* of the interception */
 };
 
@@ -46,7 +47,7 @@ static void *dial(void *arg, const char *host, uint16_t port, void (*done)(void 
     struct atoll_dial_request request = {
         .box = b->box,
         .name = host ? host : b->name,
-        .address = host ? NULL : &b->address,
+        .address = !host && b->has_address ? &b->address : NULL,
         .port = port,
         .by_policy = host,
         .done = dialled,
@@ -86,7 +87,9 @@ struct atoll_intercept *atoll_intercept_start(const struct atoll_intercept_confi
     if (!b)
         return NULL;
     b->box = config->box;
-    b->address = config->address;
+    b->has_address = config->address;
+    if (config->address)
+        b->address = *config->address;
     if (atoll_intercept_new(config->box->egress->interceptor, &site, &hooks, b, &i, ret_fd) < 0) {
         free(b);
         return NULL;

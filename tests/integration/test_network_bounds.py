@@ -177,6 +177,24 @@ def test_e2b_proxy(daemon):
     proxy.listening.close()
 
 
+@pytest.mark.parametrize("rules", [{"deny": ["bad.test"], "allow": [FAR[1]]}, {"deny": ["bad.test", FAR[5]]},
+                                   {"allow": [f"{FAR[1]}/32:{PORT}"]}], ids=["sniffed", "denied", "remembered"])
+def test_a_proxy_is_told_the_address_that_a_rule_is_about(daemon, rules):
+    """It resolves names again: a name that the client sends, or whose owner answers differently there, would
+    lead past rules for addresses."""
+    proxy = Socks(daemon.networks.far)
+    login = {"address": f"{FAR[3]}:{proxy.listening.getsockname()[1]}", "username": "u", "password": "hush"}
+    box = daemon.rest.post("/api/sandboxes", {"networkMode": "bridge", "network": {**rules, "proxy": login}})
+    assert box.status in (200, 201), box.body
+    box = box.json["id"]
+    daemon.atoll("exec", box, "--", "curl", "-sS", "--max-time", "10", TWO, check=True)
+    daemon.atoll("exec", box, "--", "curl", "-sS", "--max-time", "10", "-H", "Host: one.test",
+                 f"http://{FAR[1]}:{PORT}/", check=True)
+    assert proxy.asked == [(FAR[1], PORT)] * 2
+    proxy.listening.close()
+    daemon.rest.delete(f"/api/sandboxes/{box}")
+
+
 def test_the_network_of_an_environment(daemon):
     made = daemon.rest.post("/api/sessions", {"environment": "Narrow"}).json
     assert reached(daemon, made["sandbox_id"]) == {"one"}
