@@ -160,8 +160,9 @@ class Networks:
 
 
 @contextlib.contextmanager
-def networked(build=BUILD, user=None, **environment):
-    """A daemon whose host is `near`, as daemon.networks; the rest as for daemons.running()."""
+def networked(build=BUILD, user=None, files=None, **environment):
+    """A daemon whose host is `near`, as daemon.networks; files: the limit of descriptors for each of its
+    processes; the rest as for daemons.running()."""
     reason = why_not()
     if reason:
         pytest.skip(reason)
@@ -173,6 +174,8 @@ def networked(build=BUILD, user=None, **environment):
     networks = Networks(directory)
     daemon = Daemon(build, directory, user)
     daemon.networks, daemon.launcher = networks, networks.launcher
+    if files:
+        daemon.launcher = ["prlimit", f"--nofile={files}:{files}", *daemon.launcher]
     daemon.env |= environment
     left = []
     try:

@@ -43,7 +43,8 @@ static void *dial(void *arg, const char *host, uint16_t port, void (*done)(void 
                   void *ctx)
 {
     struct binding *b = arg;
-    struct call *c = calloc(1, sizeof(*c));
+    struct atoll_shares *shares = &b->box->egress->shares;
+    struct call *c;
     struct atoll_dial_request request = {
         .box = b->box,
         .name = host ? host : b->name,
@@ -51,19 +52,28 @@ static void *dial(void *arg, const char *host, uint16_t port, void (*done)(void 
         .port = port,
         .by_policy = host,
         .done = dialled,
-        .arg = c,
     };
 
-    if (!c)
+    /* One connection of a client leads to several: each is of the tenant's share. */
+    if (!atoll_shares_fits(shares, b->box->tenant, 1) || !(c = calloc(1, sizeof(*c))))
         return NULL;
     c->done = done;
     c->ctx = ctx;
+    request.arg = c;
     c->dial = atoll_dial_start(&request);
     if (!c->dial) {
         free(c);
         return NULL;
     }
+    atoll_shares_add(shares, b->box->tenant, 1);
     return c;
+}
+
+static void release(void *arg)
+{
+    struct binding *b = arg;
+
+    atoll_shares_drop(&b->box->egress->shares, b->box->tenant, 1);
 }
 
 static void cancel(void *arg, void *handle)
@@ -75,7 +85,7 @@ static void cancel(void *arg, void *handle)
     free(c);
 }
 
-static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel};
+static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel, release};
 
 struct atoll_intercept *atoll_intercept_start(const struct atoll_intercept_config *config,
                                               int *ret_fd)

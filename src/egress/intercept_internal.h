@@ -31,11 +31,13 @@ struct atoll_intercept_hooks {
     const char *(*secret)(void *arg, const char *name);
     /* Connects to `host`, which the policy names ("forward"), or, if it is NULL, to where the client
      * wanted. done gets a connected socket or -errno: once, never before this returns. NULL without
-     * memory or descriptors. */
+     * memory or descriptors, or beyond the tenant's share of connections. */
     void *(*dial)(void *arg, const char *host, uint16_t port, void (*done)(void *ctx, int fd),
                   void *ctx);
     /* done is not called. */
     void (*cancel)(void *arg, void *dial);
+    /* Once for each dial, when its connection is closed or was not made. */
+    void (*release)(void *arg);
 };
 
 /* For what the client takes us. */
@@ -145,7 +147,8 @@ struct atoll_upstream {
     struct atoll_stream *stream;  /* owned */
     unsigned depth;               /* callbacks running; the memory is freed after they return */
     bool freed;
-    bool used; /* has served a request */
+    bool used;    /* has served a request */
+    bool dialled; /* release is to be called */
 
     /* HTTP/1.1. */
     struct atoll_exchange *busy; /* its exchange, or NULL */

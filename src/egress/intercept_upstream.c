@@ -48,6 +48,8 @@ void atoll_upstream_free(struct atoll_upstream *up)
         atoll_tls_ops.free(up->tls);
     if (up->fd >= 0)
         (void)close(ATOLL_TAKE_FD(up->fd));
+    if (up->dialled)
+        i->hooks->release(i->arg);
     atoll_upstream_leave(up);
 }
 
@@ -196,6 +198,7 @@ static void dial(struct atoll_exchange *x)
     up->fd = ATOLL_NO_FD;
     atoll_list_push_back(&i->upstreams, &up->node);
     up->dial = i->hooks->dial(i->arg, host, x->place.port, dialled, up);
+    up->dialled = up->dial;
     if (!up->dial)
         give_up(up, "too many connections");
 }

@@ -93,7 +93,12 @@ static void cancel(void *arg, void *handle)
     free(d);
 }
 
-static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel};
+static void release(void *arg)
+{
+    (void)arg;
+}
+
+static const struct atoll_intercept_hooks hooks = {transform, secret, dial, cancel, release};
 
 static void read_all(int fd, struct atoll_buf *into)
 {

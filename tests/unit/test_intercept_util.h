@@ -31,6 +31,7 @@ struct icept {
     char dialled_host[300]; /* the last one; "": where the client wanted */
     uint16_t dialled_port;
     size_t open_dials;
+    size_t unreleased; /* dials whose connection has not ended */
 };
 
 struct icept_dial {
@@ -95,6 +96,7 @@ static inline void *icept_dial(void *arg, const char *host, uint16_t port,
     d->done = done;
     d->ctx = ctx;
     w->open_dials++;
+    w->unreleased++;
     snprintf(w->dialled_host, sizeof(w->dialled_host), "%s", host ? host : "");
     w->dialled_port = port;
     atoll_timer_set(&d->timer, w->loop, 0, icept_dialled, d);
@@ -111,8 +113,16 @@ static inline void icept_cancel(void *arg, void *handle)
     free(d);
 }
 
+static inline void icept_release(void *arg)
+{
+    struct icept *w = arg;
+
+    assert_true(w->unreleased > 0);
+    w->unreleased--;
+}
+
 static const struct atoll_intercept_hooks icept_hooks = {icept_transform, icept_secret, icept_dial,
-                                                         icept_cancel};
+                                                         icept_cancel, icept_release};
 
 /* A new connection of the client, to api.example.test. */
 static inline void icept_again(struct icept *w, bool tls, uint16_t port)
@@ -157,6 +167,7 @@ static inline void icept_close(struct icept *w)
             close(w->servers[i]);
     assert_int_equal(atoll_loop_step(w->loop, 0, &err), 0);
     assert_int_equal(w->open_dials, 0);
+    assert_int_equal(w->unreleased, 0);
     w->shared = atoll_interceptor_close(w->shared);
     w->loop = atoll_loop_free(w->loop);
     atoll_buf_done(&w->got);
