@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include "base/log.h"
 #include "egress/address.h"
+#include "network/policy.h"
 
 #define ADDRESSES_MAX 65536
 
@@ -111,7 +112,14 @@ struct atoll_host_addresses *atoll_host_addresses_close(struct atoll_host_addres
     return NULL;
 }
 
-bool atoll_host_addresses_has(const struct atoll_host_addresses *h, const struct in6_addr *address)
+static bool has(const struct atoll_host_addresses *h, const struct in6_addr *address)
 {
     return bsearch(address, h->list, h->count, sizeof(*address), compare) != NULL;
+}
+
+bool atoll_host_addresses_has(const struct atoll_host_addresses *h, const struct in6_addr *address)
+{
+    struct in6_addr inner;
+
+    return has(h, address) || (atoll_network_inner_address(address, &inner) && has(h, &inner));
 }

@@ -111,6 +111,8 @@ const struct atoll_network_transform *atoll_network_find_transform(
  * address), shared address space, multicast, reserved; IPv4 in IPv6 (mapped, 6to4, NAT64) by the
  * address inside. The ranges for documentation are not internal. */
 bool atoll_network_is_internal(const struct in6_addr *address);
+/* The IPv4 address that an IPv6 address stands for (NAT64, 6to4, IPv4-translated), as ::ffff:a.b.c.d. */
+bool atoll_network_inner_address(const struct in6_addr *address, struct in6_addr *ret);
 
 /* Parses "*", "example.org", "*.example.org", "203.0.113.0/24", "2001:db8::/32" or one address, with an
  * optional port or range: "example.org:443", "[2001:db8::1]:8000-8100". Names are compared as they are

@@ -5,8 +5,6 @@
  * What the files of the policy share: matching of targets, and fields of JSON with their position.
  */
 
-/* The IPv4 address that an IPv6 address stands for (NAT64, 6to4, IPv4-translated), as ::ffff:a.b.c.d. */
-bool atoll_network_inner_address(const struct in6_addr *address, struct in6_addr *ret);
 bool atoll_network_is_v4(const struct in6_addr *address);
 /* Whether the first `bits` bits are equal. */
 bool atoll_network_same_prefix(const struct in6_addr *a, const struct in6_addr *b, unsigned bits);

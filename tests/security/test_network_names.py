@@ -117,3 +117,15 @@ def test_a_policy_that_allows_a_name_ends_connections_that_used_it_falsely(daemo
     assert answer in asker.ask(1)
     assert len(daemon.web[FAR[1]].asked) == (1 if answer == "reset" else 2)
     asker.box.destroy()
+
+
+def test_the_host_is_not_reached_by_addresses_that_stand_for_its_own(daemon):
+    """A gateway of NAT64 or 6to4 would lead them back to it."""
+    box = Box(daemon.rest, network={"mode": "bridge"})
+    for address in (f"64:ff9b::{NEAR}", "2002:cb00:7101::1"):
+        box.out(f"curl -sS -m 10 'http://[{address}]:{PORT}/' 2>&1 || true")
+    box.out(f"curl -sS -m 10 'http://[64:ff9b::{FAR[0]}]:{PORT}/' 2>&1 || true")  # the control
+    rules = {line["address"]: line["rule"] for line in box.get("network/connections").json["connections"]}
+    assert rules == {"64:ff9b::cb00:7101": "internal address", "2002:cb00:7101::1": "internal address",
+                     "64:ff9b::cb00:710a": "default"}
+    box.destroy()
