@@ -43,6 +43,7 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      "required isolation", NULL},
     {"network", 0, ATOLL_CLI_TEXT, AT(network), "none|isolated|bridge", "network (default: none)",
      NULL},
+    {"net", 0, ATOLL_CLI_TEXT, AT(network), "MODE", "the same as --network", NULL},
     {"allow", 0, ATOLL_CLI_LIST, AT(allow), "TARGET",
      "let it reach a domain, address or range, such as '*.example.org', and nothing that is not listed",
      NULL},

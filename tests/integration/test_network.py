@@ -66,6 +66,12 @@ def test_it_reaches_the_internet_by_address_and_by_name(daemon, web, box):
     assert curl(daemon, box, f"http://one.test:{PORT}/b").stdout == f"one one.test:{PORT} /b\n"
 
 
+def test_net_is_short_for_network(daemon, web):
+    box = daemon.create("--net", "bridge")
+    assert reaches(daemon, box)
+    daemon.atoll("rm", box)
+
+
 def test_it_reaches_ipv6(daemon, box):
     server = Web(daemon.networks.far.listen(FAR6[0], PORT), "six")
     try:
