@@ -247,7 +247,7 @@ static int start_connect(struct atoll_dial *d, const struct in6_addr *address)
     return atoll_watch_open(&d->watch, loop_of(d), d->fd, EPOLLOUT, on_connected, d);
 }
 
-/* Starts to connect to the next address that is allowed; false: there is none. */
+/* Starts to connect to the next address that is allowed; false: no address is left. */
 static bool connect_next(struct atoll_dial *d)
 {
     while (d->next < d->count) {

@@ -38,7 +38,7 @@ struct atoll_egress {
     struct atoll_map secrets;   /* by tenant, owned */
     struct atoll_resolver *resolver;
     struct atoll_names_kept *kept_names; /* the supervisor's; or NULL */
-    /* NULL: there is none; then connections to domains with transforms are denied. */
+    /* NULL: absent; then connections to domains with transforms are denied. */
     struct atoll_interceptor *interceptor;
     struct atoll_reports *reports;
     struct atoll_host_addresses *host;

@@ -69,7 +69,7 @@ struct atoll_intercept {
     bool tls;
     bool http1; /* a server of it chose HTTP/1.1: requests need connections of their own */
     struct atoll_list exchanges, upstreams;
-    struct atoll_http_tunnel *tunnel; /* owned; NULL: there is none */
+    struct atoll_http_tunnel *tunnel; /* owned; NULL: absent */
 };
 
 #define INTERCEPT_URL_MAX 320

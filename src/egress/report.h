@@ -8,7 +8,7 @@
 struct atoll_reports *atoll_reports_new(void);
 struct atoll_reports *atoll_reports_free(struct atoll_reports *r);
 
-/* The oldest event, borrowed until the next call; NULL: there is none. */
+/* The oldest event, borrowed until the next call; NULL: absent. */
 const struct atoll_em_connection *atoll_reports_first(const struct atoll_reports *r);
 void atoll_reports_pop(struct atoll_reports *r);
 

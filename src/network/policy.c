@@ -49,7 +49,7 @@ static bool match_question(const struct atoll_network_rule *rule, const char *na
     return denied->v4 && denied->v6;
 }
 
-/* The first rule that decides; `count` if there is none. */
+/* The first rule that decides; `count` if no rule does. */
 static size_t find_rule(const struct atoll_network_rule *rules, size_t count,
                         const struct atoll_network_query *q)
 {

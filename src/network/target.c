@@ -12,7 +12,7 @@
 #define DOMAIN_MAX 253
 #define LABEL_MAX 63
 
-/* The destination and the ports of a text; ports is NULL if there are none. */
+/* The destination and the ports of a text; ports is NULL if the text names no ports. */
 struct parts {
     char host[DOMAIN_MAX + 8];
     const char *ports;

@@ -36,7 +36,7 @@ enum atoll_egress_type {
     ATOLL_EGRESS_PING = 39,  /* empty → empty */
     /* atoll_em_secrets → empty: the secrets of a tenant, replacing all earlier ones. */
     ATOLL_EGRESS_SECRETS = 40,
-    /* atoll_em_dialed → empty. Descriptor: the connection, a stream socket; or there is none and errnum is
+    /* atoll_em_dialed → empty. Descriptor: the connection, a stream socket; or no descriptor, and errnum is
      * set. */
     ATOLL_EGRESS_DIALED = 41,
 };

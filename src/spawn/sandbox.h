@@ -50,7 +50,7 @@ void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_
  * answer for its own, and sandboxes being started for it are removed. */
 void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all);
 
-/* The sockets of a started sandbox with a network; NULL: there is none. */
+/* The sockets of a started sandbox with a network; NULL: absent. */
 const struct atoll_netspace *atoll_sandboxes_network(const struct atoll_sandboxes *all,
                                                      const char *id);
 

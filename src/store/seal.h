@@ -25,7 +25,7 @@ struct atoll_seal_place {
     const char *purpose, *owner;
 };
 
-/* Reads the key file, and takes its permissions away from other users. NOT_FOUND: there is none.
+/* Reads the key file, and takes its permissions away from other users. NOT_FOUND: the file does not exist.
  * DATA_LOSS: it is damaged. */
 int atoll_seal_load(int dir_fd, struct atoll_seal **ret, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Makes a key and its file, which is on the disk when the call returns. ALREADY_EXISTS. */

@@ -52,7 +52,7 @@ def daemon(tmp_path_factory):
 
 
 def get(daemon, box, url):
-    """The answer; "" if there is none."""
+    """The answer; "" without one."""
     done = daemon.atoll("exec", box, "--", "curl", "-sS", "--max-time", "10", url)
     return done.stdout if done.returncode == 0 and "403" not in done.stdout else ""
 

@@ -114,7 +114,7 @@ static void file_name(char out[64], const char *id, const char *suffix)
     (void)snprintf(out, 64, "%.32s%s", id, suffix);
 }
 
-/* Reads a whole file; malloced, with a NUL behind it. NULL: there is none. */
+/* Reads a whole file; malloced, with a NUL behind it. NULL: absent. */
 static char *read_whole(const struct atoll_networks *n, const char *id, const char *suffix,
                         size_t *ret_size)
 {

@@ -33,6 +33,6 @@ int atoll_remote_refused(struct atoll_error *err, const struct atoll_remote_serv
                          const char *what, long status, const char *body, size_t n,
                          uint32_t retry_after_s, const char *secret);
 
-/* A text of the JSON object `body`, printable and without the secret; "" if there is none, NULL
+/* A text of the JSON object `body`, printable and without the secret; "" without one, NULL
  * when out of memory. The caller frees it. */
 char *atoll_remote_text(const char *body, size_t n, const char *field, const char *secret);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "store/seal.h"
 
-#define OTHERS(column) " WHERE substr(" column ", 1, 12) != ?" /* NULL is none of them */
+#define OTHERS(column) " WHERE substr(" column ", 1, 12) != ?" /* NULL does not match */
 
 /* Statements for the rows that are sealed with another key than the one with this head. */
 static const struct {

@@ -7,9 +7,9 @@
  * Blocking: reads all such rows and the heads of these files.
  */
 
-/* Gives the database its key. Makes one if there is none and nothing is sealed. FAILED_PRECONDITION:
+/* Gives the database its key. Makes one if the file is missing and nothing is sealed. FAILED_PRECONDITION:
  * something is sealed, and its key is missing, damaged or another one. */
 int atoll_sealed_open(struct atoll_db *db, int dir_fd, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Deletes what is sealed with another key, and makes a new one if there is none; a damaged file is
+/* Deletes what is sealed with another key, and makes a new one if the file is missing; a damaged file is
  * kept as secret.key.old. */
 int atoll_sealed_renew(struct atoll_db *db, int dir_fd, struct atoll_error *err) ATOLL_MUST_CHECK;
