@@ -16,7 +16,7 @@
 #include "egress/secrets.h"
 #include "sandbox/self.h"
 
-#define NOBODY 65534 /* the kernel's overflow uid, "nobody" on every distribution */
+#define OVERFLOW_ID 65534 /* what the kernel shows for unmapped ids; owns no files */
 
 /* A worker that was taken over cannot read root's files, nor the state directory. Without CAP_SETUID (a
  * daemon that has confined itself started us) it stays as it is: it has no capability. */
@@ -26,7 +26,8 @@ static int leave_root(struct atoll_error *err)
 
     if (geteuid() != 0 || setgroups(0, NULL) < 0)
         return 0;
-    if (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0)
+    if (setresgid(OVERFLOW_ID, OVERFLOW_ID, OVERFLOW_ID) < 0 ||
+        setresuid(OVERFLOW_ID, OVERFLOW_ID, OVERFLOW_ID) < 0)
         r = atoll_fail_errno(err, errno, "become an unprivileged user");
     return r;
 }
