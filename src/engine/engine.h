@@ -1,5 +1,6 @@
 #pragma once
 #include "base/error.h"
+#include "engine/template/template.h"
 #include "loop/loop.h"
 #include "loop/offload.h"
 #include "proto/agent_proto.h"
@@ -625,21 +626,7 @@ struct atoll_subscription *atoll_events_unsubscribe(struct atoll_subscription *s
 
 /* --- templates --- */
 
-struct atoll_template_view {
-    const char *name;
-    enum atoll_template_kind kind;
-    const char *digest; /* "" for host */
-    uint64_t size_bytes;
-    int64_t created_unix_ms;
-    const char *owner;    /* the only tenant that can use it; NULL or "": all tenants can */
-    const char *provider; /* IMAGE: the provider that keeps it; else NULL or "" */
-};
-/* Iterates over the templates of all tenants: start with *pos = 0; false at the end. */
-bool atoll_templates_next(struct atoll_engine *engine, size_t *pos,
-                          struct atoll_template_view *ret);
-/* Resolves a name for a tenant: its own template, or else a shared one. False: not found. */
-bool atoll_templates_find(struct atoll_engine *engine, const char *tenant, const char *name,
-                          struct atoll_template_view *ret);
+/* engine/template/template.h has the versions, tags and layers. */
 
 /* An import: a tar stream (plain, gzip, xz or zstd) is unpacked inside a sandbox made for it. */
 struct atoll_import;
@@ -656,10 +643,6 @@ typedef void atoll_template_fn(void *arg, const struct atoll_template_view *view
  * import. */
 void atoll_import_finish(struct atoll_import *import, atoll_template_fn *done, void *arg);
 void atoll_import_drop(struct atoll_import *import);
-/* owner: as in the view. FAILED_PRECONDITION while sandboxes use it. */
-void atoll_templates_remove(struct atoll_engine *engine, const char *owner, const char *name,
-                            atoll_done_fn *done, void *arg);
-
 /* A build: makes a shared template from a Dockerfile and its context; a provider builds and keeps
  * it. */
 struct atoll_build;
