@@ -165,18 +165,18 @@ uint64_t atoll_layers_size(struct atoll_engine *engine, const char *layers);
 /* --- cached steps of builds --- */
 
 /* The result of a step by its key. Rows of one tenant are not visible to others. */
-struct atoll_step {
+struct atoll_cached_step {
     const char *layers; /* what the caller put: a stack, or "" */
     const char *config; /* likewise: a text, or "" */
 };
 /* Counts as a use: the entry is removed later than others. The layers are on the disk. False: not
  * cached. */
 bool atoll_steps_get(struct atoll_engine *engine, const char *tenant, const char *key,
-                     struct atoll_step *ret);
+                     struct atoll_cached_step *ret);
 /* Adds or replaces the entry; it holds the layers. Then the least recently used entries of all
  * tenants go until the layers that only the cache uses fit --template-cache-max. */
 int atoll_steps_put(struct atoll_engine *engine, const char *tenant, const char *key,
-                    const struct atoll_step *step, struct atoll_error *err) ATOLL_MUST_CHECK;
+                    const struct atoll_cached_step *step, struct atoll_error *err) ATOLL_MUST_CHECK;
 /* Removes one entry; NULL: all of the tenant. Returns how many. */
 size_t atoll_steps_drop(struct atoll_engine *engine, const char *tenant, const char *key);
 
