@@ -54,7 +54,7 @@ class Wire:
         self.interruptible = False
         self.interrupted = False
         self.waiting = b""
-        self.heard = 0.0  # when SIGINT last reached Python code
+        self.heard = 0  # how often SIGINT reached Python code
         self.late = []
         self.late_bytes = 0
         self.late_lost = 0
@@ -73,7 +73,7 @@ class Wire:
 
     def interrupt(self, *_):
         """The handler of SIGINT. A line must not be torn: while one is written, it waits."""
-        self.heard = time.monotonic()
+        self.heard += 1
         self.interrupted = self.interruptible and self.held > 0
         if self.interruptible and not self.held:
             raise KeyboardInterrupt
@@ -302,19 +302,22 @@ class Pipes:
 
     def pump(self, streams):
         """A thread of its own: children print while the code computes or waits."""
-        came = 0.0  # SIGINT, as seen by the process
+        came = 0.0  # when the process got a SIGINT that Python code may not have seen; 0: none
+        before = now = seen = self.wire.heard
         poll = select.poll()
         for fd in [self.woken, *self.readers]:
             poll.register(fd, select.POLLIN)
         while True:
+            # A signal that is read now came after the poll before this one began.
+            before, now = now, self.wire.heard
             ready = poll.poll(None if self.wire.id is None else 200)
             if (self.woken, select.POLLIN) in ready and signal.SIGINT in os.read(self.woken, 64):
-                came = time.monotonic()
-            elif came and time.monotonic() - came > 0.2:
-                # One that came just before a system call blocked does not end that call.
-                if self.wire.heard < came - 0.5 and self.wire.interruptible:
-                    signal.pthread_kill(self.wire.main, signal.SIGINT)
+                came, seen = time.monotonic(), before
+            if came and (self.wire.heard != seen or not self.wire.interruptible):
                 came = 0.0
+            elif came and time.monotonic() - came > 0.1:
+                # One that came just before a system call blocked does not end that call.
+                signal.pthread_kill(self.wire.main, signal.SIGINT)
             with self.wire:
                 self.drain()
                 for stream in streams:

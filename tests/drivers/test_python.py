@@ -328,6 +328,21 @@ def test_interrupt_keeps_variables(driver, code):
     assert driver.value("precious") == "kept"
 
 
+def test_interrupt_that_no_system_call_notices(driver):
+    """A signal handled by another thread does not wake the main one: like one that comes just
+    before a system call blocks. Also right after an earlier interrupt."""
+    code = ("import signal, threading, time\n"
+            "def strike():\n"
+            "    time.sleep(0.1)\n"
+            "    signal.pthread_kill(threading.get_ident(), signal.SIGINT)\n"
+            "threading.Thread(target=strike).start()\n"
+            "threading.Event().wait()")
+    for _ in range(3):
+        done = driver.run(code)
+        assert done.error["name"] == "KeyboardInterrupt"
+        assert driver.value("1 + 1") == "2"
+
+
 def test_interrupt_between_executions_is_ignored(driver):
     driver.process.send_signal(2)
     assert driver.value("1 + 1") == "2"
