@@ -1,0 +1,52 @@
+#pragma once
+#include "base/error.h"
+
+/*
+ * atoll-unpack: from an archive to the tree of a layer and back. It runs in a builder sandbox of the host
+ * template, as root inside, because archives are hostile; the daemon reads only its lines.
+ *
+ *   atoll-unpack [OPTION…] DIR              unpacks the archive on stdin into DIR, which exists
+ *     --plain            names such as .wh.X have no meaning: contexts of builds, archives of ADD
+ *     --manifest FILE    writes a line for each entry of the result (base/tree_line.h), sorted by path
+ *     --max-bytes N      of all files together, apparent size (default 32 GiB)
+ *     --max-files N      entries (default 4000000)
+ *     --max-path N       bytes of a name (default 4096)
+ *     --max-ratio N      uncompressed bytes for each byte of input, beyond the first 16 MiB (default: any)
+ *   atoll-unpack pack [OPTION…] DIR         writes the archive of the layer DIR to stdout
+ *     --compress none|gzip|zstd             (default none)
+ *     --level N                             of the compression
+ *     --output FILE      instead of stdout; then the last line is on stdout, else on stderr
+ *     --plain            an ordinary tree: device nodes 0:0 and user.overlay.opaque have no meaning
+ *   atoll-unpack sbom [OPTION…] DIR…        prints CycloneDX 1.5 JSON: packages of the layers DIR…, which
+ *                                           are a stack, bottom first
+ *     --name NAME        of the image or template
+ *
+ * Archives are tar (ustar, pax, GNU), as they are or by gzip (also several members), zstd, xz, bzip2. In a
+ * layer .wh.X becomes a character device 0:0 named X, and .wh..wh..opq the attribute
+ * user.overlay.opaque=y of its directory: what an overlay with `userxattr` expects. Modes with set-id bits,
+ * numeric owners, times with nanoseconds, hard links, FIFOs, sparse files, attributes user.* (but not
+ * user.overlay.*), security.capability and POSIX ACLs are kept. A leading "/" is dropped. Refused: names with "..", names
+ * whose parent is a link to nothing, hard links to what the archive has not. Links in the path of a name
+ * are followed inside DIR only. Left out, with a note: device nodes, other attributes, attributes that the
+ * kernel refuses. Owners above 65535 become 65534, with a note.
+ *
+ * Output of unpack: lines of JSON on stdout. Notes first, at most 64, as they occur:
+ *   {"note":"device","path":"dev/sda","text":"device nodes are left out"}
+ *     note: device | attribute | owner | type
+ * then, if all went well, one last line:
+ *   {"diffId":"sha256:HEX","digest":"sha256:HEX","inputBytes":N,"tarBytes":N,"bytes":N,"files":N,
+ *    "skipped":N,"notes":N}
+ *     diffId: of the whole uncompressed stream; digest, inputBytes: of the input as it came, read to its
+ *     end; bytes: of all files; files: entries of the tree, whiteouts too; skipped: entries left out;
+ *     notes: also those that were not printed
+ * or else {"error":"TEXT","kind":"KIND"} with a kind of base/error.h (invalid_argument: the archive;
+ * resource_exhausted: a limit, or no room on the disk; internal). TEXT is for the client.
+ * Last line of pack: {"digest":"sha256:HEX","bytes":N,"diffId":"sha256:HEX","tarBytes":N,"files":N}
+ *     digest, bytes: of what was written; diffId, tarBytes: before compression
+ * The same tree always gives the same bytes of tar (entries sorted, pax only where needed, no access times).
+ *
+ * Exit status: 0 success, 1 bad archive, 2 wrong usage, 3 a limit or a full disk, 4 anything else. After an error
+ * stdin is not read further.
+ *
+ * Where it is in the sandbox: ATOLL_UNPACK_PROGRAM (sandbox/programs.h).
+ */
