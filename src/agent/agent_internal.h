@@ -516,6 +516,9 @@ struct atoll_agent {
     size_t job_count;
 
     char workdir[ATOLL_AGENT_PATH_MAX]; /* config.workdir points here after WORKDIR */
+    /* After USER: config.default_user and default_home point into this, and `first` has what they were. */
+    struct atoll_agent_user chosen;
+    struct atoll_agent_config first;
     struct atoll_agent_textfile passwd, group;
     bool acting; /* file operations are switched to a user: see identity.c */
     /* The kernel is gVisor's. It has no setfsuid(), so the effective ids are switched instead, and
@@ -556,10 +559,10 @@ atoll_agent_handler atoll_agent_on_exec_start, atoll_agent_on_exec_signal,
     atoll_agent_on_exec_ack, atoll_agent_on_exec_forget, atoll_agent_on_exec_stdin,
     atoll_agent_on_exec_stdin_close, atoll_agent_on_process_list, atoll_agent_on_usage,
     atoll_agent_on_file_stat, atoll_agent_on_file_mkdir, atoll_agent_on_workdir,
-    atoll_agent_on_file_rename, atoll_agent_on_file_chmod, atoll_agent_on_file_chown,
-    atoll_agent_on_file_symlink, atoll_agent_on_xattr_get, atoll_agent_on_xattr_set,
-    atoll_agent_on_xattr_list, atoll_agent_on_xattr_remove, atoll_agent_on_file_list,
-    atoll_agent_on_file_remove, atoll_agent_on_file_open, atoll_agent_on_file_read,
-    atoll_agent_on_file_create, atoll_agent_on_file_write, atoll_agent_on_file_commit,
-    atoll_agent_on_file_close, atoll_agent_on_watch_start, atoll_agent_on_watch_stop,
-    atoll_agent_on_connect;
+    atoll_agent_on_user, atoll_agent_on_file_rename, atoll_agent_on_file_chmod,
+    atoll_agent_on_file_chown, atoll_agent_on_file_symlink, atoll_agent_on_xattr_get,
+    atoll_agent_on_xattr_set, atoll_agent_on_xattr_list, atoll_agent_on_xattr_remove,
+    atoll_agent_on_file_list, atoll_agent_on_file_remove, atoll_agent_on_file_open,
+    atoll_agent_on_file_read, atoll_agent_on_file_create, atoll_agent_on_file_write,
+    atoll_agent_on_file_commit, atoll_agent_on_file_close, atoll_agent_on_watch_start,
+    atoll_agent_on_watch_stop, atoll_agent_on_connect;

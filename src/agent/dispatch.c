@@ -31,6 +31,7 @@ union any_message {
     struct atoll_am_watch watch;
     struct atoll_am_connect connect;
     struct atoll_am_data data;
+    struct atoll_am_user user;
     struct atoll_am_pause pause;
 };
 
@@ -116,6 +117,7 @@ static const struct row {
     {TYPE(RESUME), false, NULL, atoll_agent_on_resume},
     {TYPE(PING), false, NULL, on_ping},
     {TYPE(WORKDIR), false, &atoll_am_mkdir_desc, atoll_agent_on_workdir},
+    {TYPE(USER), false, &atoll_am_user_desc, atoll_agent_on_user},
 };
 
 static const struct row *row_of(uint16_t type)

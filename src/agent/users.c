@@ -235,6 +235,9 @@ static int find_user(struct atoll_agent *a, const char *name, struct atoll_agent
                           name, c->default_user);
     if (find_passwd(a, name, 0, user) || (number && find_passwd(a, NULL, uid, user)))
         ;
+    else if (a->first.default_user && strcmp(name, a->first.default_user) == 0)
+        r = set_user(user, name, a->first.default_uid, a->first.default_gid, a->first.default_home,
+                     err);
     else if (number)
         r = set_user(user, name, uid, uid, "/", err);
     else if (strcmp(name, "root") == 0)
@@ -333,5 +336,24 @@ int atoll_agent_user_find(struct atoll_agent *a, const char *name,
                           colon + 1);
     ret_user->gid = gid;
     find_groups(a, ret_user);
+    return 0;
+}
+
+int atoll_agent_on_user(struct atoll_agent *a, uint32_t request ATOLL_UNUSED, const void *message,
+                        struct atoll_error *err)
+{
+    const struct atoll_am_user *msg = message;
+    struct atoll_agent_user user;
+    int r = atoll_agent_user_find(a, msg->user, &user, err);
+
+    if (r < 0)
+        return r;
+    if (!a->first.default_user)
+        a->first = a->config;
+    a->chosen = user;
+    a->config.default_user = a->chosen.name;
+    a->config.default_home = a->chosen.home;
+    a->config.default_uid = a->chosen.uid;
+    a->config.default_gid = a->chosen.gid;
     return 0;
 }

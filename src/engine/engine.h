@@ -79,6 +79,14 @@ struct atoll_engine_provider {
     uint32_t reattach_ms; /* maximum backoff before an agent is dialed again; 0: 10 s */
 };
 
+/* Images of registries (engine/template/pull.h). Copied. */
+struct atoll_images_config {
+    const char *const *mirrors;  /* "HOST=URL", NULL-terminated, or NULL */
+    const char *const *insecure; /* hosts that may be spoken to with http; likewise */
+    const char *logins; /* a config.json of Docker with logins for all tenants; NULL: none */
+    uint64_t max_bytes; /* of the blobs of one image; 0: 32 GiB */
+};
+
 struct atoll_engine_config {
     const char *state_dir;                         /* must exist, and is used by this engine only */
     const struct atoll_engine_provider *providers; /* in order of preference; at most 16 */
@@ -103,6 +111,7 @@ struct atoll_engine_config {
     /* Worker threads read, write and close descriptors from sandboxes; false: the loop's thread
      * does, for tests. */
     bool offload;
+    struct atoll_images_config images;
     const char *host_json; /* the doctor's report; copied */
     /* For the error text when no provider can make what a request asks for: the kinds of providers
      * that could be configured (borrowed, must outlive the engine; NULL: no hint) and the name of

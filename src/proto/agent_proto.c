@@ -179,5 +179,7 @@ ATOLL_MSG_DESC(atoll_am_usage, ATOLL_MSG_FIELD(U32, atoll_am_usage, processes),
                ATOLL_MSG_FIELD(U64, atoll_am_usage, rss_bytes),
                ATOLL_MSG_FIELD(U64, atoll_am_usage, cpu_us));
 
+ATOLL_MSG_DESC(atoll_am_user, ATOLL_MSG_FIELD(STR, atoll_am_user, user));
+
 ATOLL_MSG_DESC(atoll_am_pause, ATOLL_MSG_FIELD(U8, atoll_am_pause, end_processes),
                ATOLL_MSG_FIELD(STR, atoll_am_pause, who));

@@ -72,6 +72,9 @@ enum atoll_agent_type {
     /* atoll_am_mkdir → empty: makes the directory, with root's rights, for the user. It is the
      * working directory of commands without one, and relative paths begin there. */
     ATOLL_AGENT_WORKDIR = 97,
+    /* atoll_am_user → empty: the default user of requests from now on. INVALID_ARGUMENT: the sandbox has
+     * no such user. FAILED_PRECONDITION: it has only one user id, of another user. */
+    ATOLL_AGENT_USER = 98,
 };
 
 /* atoll_am_hello.features */
@@ -335,6 +338,10 @@ struct atoll_am_connect {
     const char *user;
 };
 
+struct atoll_am_user {
+    const char *user; /* NAME, UID, NAME:GROUP … */
+};
+
 struct atoll_am_pause {
     uint8_t
         end_processes; /* kill all processes except the agent; answered once they are gone, their
@@ -359,4 +366,5 @@ extern const struct atoll_msg_desc atoll_am_hello_desc, atoll_am_error_desc,
     atoll_am_opened_desc, atoll_am_handle_desc, atoll_am_read_desc, atoll_am_data_desc,
     atoll_am_create_desc, atoll_am_write_desc, atoll_am_mkdir_desc, atoll_am_two_paths_desc,
     atoll_am_chmod_desc, atoll_am_chown_desc, atoll_am_xattr_desc, atoll_am_watch_desc,
-    atoll_am_watch_event_desc, atoll_am_connect_desc, atoll_am_usage_desc, atoll_am_pause_desc;
+    atoll_am_watch_event_desc, atoll_am_connect_desc, atoll_am_usage_desc, atoll_am_pause_desc,
+    atoll_am_user_desc;

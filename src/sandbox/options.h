@@ -38,6 +38,7 @@ struct atoll_options {
     const char *name;          /* unique among the sandboxes of the tenant; NULL: none */
     const char *template_name; /* NULL: host */
     const char *workdir;       /* working directory of its commands; NULL: the user's home */
+    const char *user;          /* default user of its commands and files; NULL: the template's */
     const char *image;         /* a container image instead of a template, or NULL */
     const char *provider;      /* name; NULL or "auto": any that can */
     const char *isolation;     /* "container", "gvisor", …; NULL: any */

@@ -50,7 +50,9 @@ static struct atoll_exec *exec_new(struct atoll_sandbox *s, const struct atoll_e
     (void)snprintf(x->id, sizeof(x->id), "%016llx", (unsigned long long)x->number);
     x->argv =
         atoll_strings_dup_some(start->argv, ARGV_KEPT_BYTES, ARGV_KEPT_STRINGS, &x->argv_left_out);
-    x->user = strdup(start->user ? start->user : "");
+    x->user = strdup(start->user && *start->user ? start->user
+                     : s->options.user           ? s->options.user
+                                                 : "");
     x->cwd = strdup(start->cwd && *start->cwd ? start->cwd
                     : s->options.workdir      ? s->options.workdir
                                               : "");

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/memory.h"
@@ -48,6 +49,14 @@ static void ignore(void *arg, const struct atoll_reply *answer)
     (void)answer;
 }
 
+static int ask_user(struct atoll_sandbox *s, atoll_answer_fn *fn, void *arg,
+                    struct atoll_error *err)
+{
+    const struct atoll_am_user msg = {s->options.user};
+
+    return atoll_sandbox_ask(s, ATOLL_AGENT_USER, &atoll_am_user_desc, &msg, fn, arg, err);
+}
+
 static void set_workdir(struct atoll_sandbox *s)
 {
     /* "+": the default user, with root's rights. */
@@ -58,7 +67,8 @@ static void set_workdir(struct atoll_sandbox *s)
                              &err);
 }
 
-void atoll_sandbox_tell_agent(struct atoll_sandbox *s)
+/* Its default user is known to the agent. */
+static void tell_rest(struct atoll_sandbox *s)
 {
     struct atoll_am_data note;
     struct atoll_buf bytes;
@@ -77,6 +87,15 @@ void atoll_sandbox_tell_agent(struct atoll_sandbox *s)
                                  &err);
     }
     atoll_buf_done(&bytes);
+}
+
+void atoll_sandbox_tell_agent(struct atoll_sandbox *s)
+{
+    struct atoll_error err;
+
+    if (s->options.user)
+        (void)!ask_user(s, ignore, NULL, &err);
+    tell_rest(s);
 }
 
 /* A new sandbox. */
@@ -102,6 +121,42 @@ static void abandon(struct atoll_sandbox *s, const struct atoll_error *error)
     atoll_sandbox_remove_remains(s);
 }
 
+/* Its agent knows its user. */
+static void complete(struct atoll_sandbox *s)
+{
+    struct atoll_error err;
+
+    /* Sent before it is stored: a daemon that adopts a stored sandbox does not send it again. */
+    tell_rest(s);
+    if (!s->hidden) /* the deadline of a pooled one begins when it is handed over */
+        atoll_sandbox_arm_deadline(s);
+    /* Stored before it is announced, so that it survives a crash. */
+    if (atoll_sandbox_apply_stored(s, ATOLL_ON_RUNS, &err) < 0)
+        abandon(s, &err);
+    else
+        tell_created(s, NULL);
+}
+
+static void on_user(void *arg, const struct atoll_reply *answer)
+{
+    struct atoll_sandbox *s = arg;
+    struct atoll_error err;
+
+    if (s->phase == ATOLL_PHASE_DESTROYING) {
+        (void)atoll_fail(&err, ATOLL_ERR_ABORTED, ECANCELED,
+                         "destroyed while it was being created");
+        abandon(s, &err);
+    } else if (answer->error && answer->error->kind == ATOLL_ERR_FAILED_PRECONDITION) {
+        (void)snprintf(s->spec.warning, sizeof(s->spec.warning),
+                       "its commands run as `user`, because this host gives it only one user id");
+        complete(s);
+    } else if (answer->error) {
+        abandon(s, answer->error);
+    } else {
+        complete(s);
+    }
+}
+
 /* Its agent and its network are ready. */
 static void on_ready(void *arg, const struct atoll_error *error)
 {
@@ -117,18 +172,12 @@ static void on_ready(void *arg, const struct atoll_error *error)
         abandon(s, error);
         return;
     }
-    if (r == 0) { /* stored before it is announced, so that it survives a crash */
-        /* Sent before that: a daemon that adopts a stored sandbox does not send it again. */
-        atoll_sandbox_tell_agent(s);
-        if (!s->hidden) /* the deadline of a pooled one begins when it is handed over */
-            atoll_sandbox_arm_deadline(s);
-        r = atoll_sandbox_apply_stored(s, ATOLL_ON_RUNS, &err);
-    }
-    if (r < 0) {
+    if (r == 0 && s->options.user)
+        r = ask_user(s, on_user, s, &err);
+    else if (r == 0)
+        complete(s);
+    if (r < 0)
         abandon(s, &err);
-        return;
-    }
-    tell_created(s, NULL);
 }
 
 static void on_made(void *arg, int agent_fd, uint64_t boot_us, const struct atoll_error *error)
@@ -294,7 +343,7 @@ void atoll_launch(struct atoll_engine *engine, const struct atoll_options *optio
                   const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
     bool fits = place->entry == engine->builder && options->mount_count == 0 && !options->login &&
-                !options->workdir && !options->read_only;
+                !options->workdir && !options->user && !options->read_only;
     struct atoll_sandbox *s;
     struct atoll_error err;
 

@@ -39,6 +39,8 @@ struct atoll_unpack_request {
         *script; /* a shell script that is run in the tree, as root, before it is kept; or NULL.
                            Static */
     uint64_t max_bytes, max_files; /* 0: the defaults */
+    /* atoll_unpack_file(): the part of the file that is the archive; length 0: all of it. */
+    uint64_t offset, length;
 };
 
 /* Borrowed; valid during the callback. */

@@ -215,5 +215,7 @@ const char *const atoll_db_migrations[] = {
      "  value BLOB NOT NULL," /* sealed */
      "  PRIMARY KEY (tenant, name)"
      ");"),
+    /* default users */
+    "ALTER TABLE sandboxes ADD COLUMN user TEXT;",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

@@ -87,6 +87,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("recreate", BOOL, options.recreate),
     COLUMN("name", NTEXT, options.name),
     COLUMN("workdir", NTEXT, options.workdir),
+    COLUMN("user", NTEXT, options.user),
     COLUMN("read_only", BOOL, options.read_only),
     COLUMN("metadata", NTEXT, options.metadata_json),
     COLUMN("facade", NTEXT, options.facade_json),
