@@ -35,7 +35,15 @@ ATOLL_MSG_DESC(atoll_po_layer, ATOLL_MSG_FIELD(STR, atoll_po_layer, slot),
 
 ATOLL_MSG_DESC(atoll_po_overlay, ATOLL_MSG_FIELD(STR, atoll_po_overlay, target),
                ATOLL_MSG_FIELD(STR, atoll_po_overlay, lowers),
-               ATOLL_MSG_FIELD(U8, atoll_po_overlay, writable));
+               ATOLL_MSG_FIELD(U8, atoll_po_overlay, writable),
+               ATOLL_MSG_FIELD(STRV, atoll_po_overlay, stack),
+               ATOLL_MSG_FIELD(U8, atoll_po_overlay, userxattr));
+
+ATOLL_MSG_DESC(atoll_po_bind, ATOLL_MSG_FIELD(U32, atoll_po_bind, kind),
+               ATOLL_MSG_FIELD(STR, atoll_po_bind, target),
+               ATOLL_MSG_FIELD(U32, atoll_po_bind, mode),
+               ATOLL_MSG_FIELD(BYTES, atoll_po_bind, content),
+               ATOLL_MSG_FIELD(STR, atoll_po_bind, name));
 
 ATOLL_MSG_DESC(atoll_po_directory, ATOLL_MSG_FIELD(STR, atoll_po_directory, path),
                ATOLL_MSG_FIELD(U32, atoll_po_directory, mode),

@@ -36,6 +36,7 @@ enum atoll_plan_op {
         22, /* atoll_po_read_only: the root is read-only, except some directories */
     ATOLL_PLAN_NETWORK =
         23, /* empty: what atoll-egress needs in the network namespace; after LOOPBACK */
+    ATOLL_PLAN_BIND = 24, /* atoll_po_bind: a part of a builder's disk in the root; after DEV */
 };
 
 #define ATOLL_PLAN_MAX (128 * 1024)
@@ -104,11 +105,35 @@ struct atoll_po_layer {
     uint32_t disk_base; /* first id on disk: 0, or layer_base of the ids */
 };
 
+/* The slot of the directory with all layers, and its source (gVisor: above/layers): one mount for a
+ * stack of any length, which is detached before the sandbox's own processes start. */
+#define ATOLL_SLOT_STACK "layers"
+
 struct atoll_po_overlay {
-    const char *target; /* "": the root, else a directory in it */
+    const char *target; /* "": the root, else a directory in it; made if missing, as by BIND */
     const char *lowers; /* slots, uppermost first, joined by ':' */
     uint8_t writable;   /* writes go to the disk, to a separate directory for each overlay; else the
                          * overlay is read-only */
+    struct atoll_strv
+        stack;         /* names in the slot ATOLL_SLOT_STACK, uppermost first, below `lowers` */
+    uint8_t userxattr; /* marks are user.overlay.*; without root they always are */
+};
+
+enum atoll_plan_bind_kind {
+    ATOLL_BIND_IMPORT = 1,    /* the directory `import` of the disk */
+    ATOLL_BIND_DIRECTORY = 2, /* an empty directory of the disk */
+    ATOLL_BIND_FILE = 3,      /* a file in memory with `content` */
+    ATOLL_BIND_CACHE = 4,     /* caches/NAME, made if missing */
+};
+
+/* Mounted writable, nosuid and nodev, owned by root inside; the disk has to be PLAIN. A missing mount
+ * point is made and written to ATOLL_DISK_STUBS, so that COMMIT can remove it. */
+struct atoll_po_bind {
+    uint32_t kind;
+    const char *target;
+    uint32_t mode;
+    struct atoll_bytes content; /* FILE */
+    const char *name;           /* CACHE: TENANT/NAME */
 };
 
 struct atoll_po_directory {
@@ -174,7 +199,7 @@ extern const struct atoll_msg_desc atoll_po_ids_desc, atoll_po_cgroup_desc, atol
     atoll_po_start_desc, atoll_po_disk_desc, atoll_po_layer_desc, atoll_po_overlay_desc,
     atoll_po_directory_desc, atoll_po_file_desc, atoll_po_proc_desc, atoll_po_dev_desc,
     atoll_po_text_desc, atoll_po_rlimit_desc, atoll_po_bytes_desc, atoll_po_agent_desc,
-    atoll_po_runsc_desc, atoll_po_read_only_desc;
+    atoll_po_runsc_desc, atoll_po_read_only_desc, atoll_po_bind_desc;
 
 /* Appends one step. desc NULL: no payload. -ENOBUFS. */
 int atoll_plan_add(struct atoll_buf *plan, enum atoll_plan_op op, const struct atoll_msg_desc *desc,

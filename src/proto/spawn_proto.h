@@ -19,7 +19,9 @@ enum atoll_spawn_type {
     ATOLL_SPAWN_REMOVE = 34, /* atoll_sm_remove → atoll_sm_exited, once all of it is removed */
     ATOLL_SPAWN_LIMIT = 35,  /* atoll_sm_limit → empty */
     ATOLL_SPAWN_LIST = 36,   /* empty → PART atoll_sm_created …, REPLY empty */
-    ATOLL_SPAWN_COMMIT = 37, /* atoll_sm_commit → empty: makes a directory of it a layer */
+    /* atoll_sm_commit → empty: ends the processes of a builder, and makes a directory of its disk a
+     * layer. The sandbox has to be removed afterwards, also after an error. */
+    ATOLL_SPAWN_COMMIT = 37,
     ATOLL_SPAWN_DROP_LAYER = 38, /* atoll_sm_ref (layer) → empty, once the layer is removed */
     ATOLL_SPAWN_END = 39,        /* empty; no answer: exit, the last sandbox is gone */
     ATOLL_SPAWN_FREEZE = 40,     /* atoll_sm_freeze → empty, once all its processes are frozen */
@@ -36,6 +38,8 @@ enum atoll_spawn_type {
 #define ATOLL_SPAWN_LACKS_PIDS 4u
 #define ATOLL_SPAWN_GIVES_IO 1u
 #define ATOLL_SPAWN_GIVES_NETWORK 2u /* ATOLL_PLAN_NETWORK and ATOLL_SPAWN_SOCKETS */
+#define ATOLL_SPAWN_GIVES_STACKS \
+    4u /* stacks in OVERLAY, ATOLL_PLAN_BIND, COMMIT of any part of a disk */
 
 struct atoll_sm_hello {
     uint32_t version;
@@ -105,7 +109,7 @@ struct atoll_sm_limit {
 
 struct atoll_sm_commit {
     const char *id;    /* a sandbox whose disk is PLAIN */
-    const char *path;  /* of the directory, relative to the sandbox's writable layer */
+    const char *path;  /* "import", or "": the whole writable layer of its root */
     const char *layer; /* becomes layers/<layer> */
 };
 

@@ -55,6 +55,10 @@ static void keep_spec(struct atoll_call *c, const struct atoll_spec *spec)
     c->spec.mounts = NULL;
     c->spec.mount_count = 0;
     c->spec.login = NULL;
+    c->spec.layers = NULL;
+    c->spec.trees = NULL;
+    c->spec.caches = NULL;
+    c->spec.tree_count = c->spec.cache_count = 0;
 }
 
 #define KEEP_TEXT(to, text) ((void)snprintf(to, sizeof(to), "%s", text))

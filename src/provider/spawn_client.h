@@ -15,6 +15,7 @@ struct atoll_spawn_info {
     uint32_t id_bases[ATOLL_ID_BLOCKS_MAX]; /* first ids of its blocks */
     size_t id_blocks;
     bool hides;   /* see atoll_sm_hello */
+    bool stacks;  /* ATOLL_SPAWN_GIVES_STACKS */
     bool network; /* its sandboxes can have a network */
     char instance[17];
     char cgroup_path[512]; /* for atoll_cgroups_open() */

@@ -239,6 +239,7 @@ static void work_free(struct atoll_sync_work *w)
         explicit_bzero(w->login, sizeof(*w->login));
     free(w->login);
     free(w->mounts);
+    free(w->layers);
     atoll_buf_done(&w->said);
     free(w->volumes);
     free(w->rows);
@@ -281,8 +282,10 @@ static void copy_borrowed(struct atoll_sync_work *w, const struct atoll_spec *bo
         w->metadata_json = strdup(borrowed->metadata_json);
     if (borrowed->region)
         w->region = strdup(borrowed->region);
+    if (borrowed->layers)
+        w->layers = strdup(borrowed->layers);
     if (!w->env || (borrowed->metadata_json && !w->metadata_json) ||
-        (borrowed->region && !w->region))
+        (borrowed->region && !w->region) || (borrowed->layers && !w->layers))
         abort(); /* small objects: the daemon is crash-only */
     if (borrowed->mount_count > 0) {
         w->mounts = calloc(borrowed->mount_count, sizeof(*w->mounts));
@@ -302,6 +305,7 @@ static void copy_borrowed(struct atoll_sync_work *w, const struct atoll_spec *bo
     w->call.spec.env = (const char *const *)w->env;
     w->call.spec.metadata_json = w->metadata_json;
     w->call.spec.region = w->region;
+    w->call.spec.layers = w->layers;
 }
 
 void atoll_sync_begin(struct atoll_call *call)

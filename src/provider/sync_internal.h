@@ -32,9 +32,10 @@ struct atoll_sync_work {
     struct atoll_call call;
     struct atoll_job job;
     struct atoll_sync_call how;
-    char *metadata_json, *region, **env; /* CREATE: copies of what the spec points to; owned */
-    struct atoll_mount *mounts;          /* likewise */
-    struct atoll_registry_login *login;  /* likewise, secret */
+    /* CREATE: copies of what the spec points to; owned */
+    char *metadata_json, *region, *layers, **env;
+    struct atoll_mount *mounts;         /* likewise */
+    struct atoll_registry_login *login; /* likewise, secret */
     struct atoll_buf said; /* NUL-terminated texts, not delivered yet; guarded by sync->lock */
     size_t unsaid;         /* texts dropped because `said` was full */
     /* results of run() */

@@ -187,6 +187,26 @@ static int add_bundle(int root, int host, struct atoll_error *err)
     return r < 0 && r != -ENOENT ? atoll_fail_errno(err, -r, "copy " ATOLL_TRUSTED_FILE) : 0;
 }
 
+/* The mount points of a step of a build, and an empty directory. Whatever the stack has there. */
+static int make_mounts(int template, struct atoll_error *err)
+{
+    static const char *const files[] = {"mounts/etc/hostname", "mounts/etc/hosts",
+                                        "mounts/etc/resolv.conf"};
+    static const struct {
+        const char *path;
+        mode_t mode;
+    } points[] = {{"empty", 0755},      {"mounts", 0755},        {"mounts/etc", 0755},
+                  {"mounts/dev", 0755}, {"mounts/.atoll", 0755}, {"mounts/proc", 0555}};
+    int r = 0;
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(points); i++)
+        if (mkdirat(template, points[i].path, points[i].mode) < 0)
+            return atoll_fail_errno(err, errno, "make %s", points[i].path);
+    for (size_t i = 0; r == 0 && i < ATOLL_ARRAY_LEN(files); i++)
+        r = write_text(template, files[i], "", 0644, err);
+    return r;
+}
+
 /* Debian has no `python` unless python-is-python3 is installed, and agents write it. */
 static int add_python(int root, struct atoll_error *err)
 {
@@ -203,7 +223,7 @@ static void fingerprint(const char *state_dir, const char *program_dir, char *ou
     char sudo[4096], ca[4096];
     const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", sudo,
                                    ca};
-    size_t len = (size_t)snprintf(out, cap, "6");
+    size_t len = (size_t)snprintf(out, cap, "7");
 
     (void)snprintf(sudo, sizeof(sudo), "%s/atoll-sudo", program_dir);
     (void)snprintf(ca, sizeof(ca), "%s/" ATOLL_TRUST_CA, state_dir);
@@ -258,6 +278,8 @@ static int make_all(int state, const char *program_dir, const char *mark, struct
         r = add_bundle(fresh, host, err);
     if (r == 0)
         r = add_python(fresh, err);
+    if (r == 0)
+        r = make_mounts(fresh, err);
     if (r == 0)
         r = write_text(fresh, "mark", mark, 0644, err);
     if (r < 0)

@@ -7,6 +7,7 @@
  *   template/usr    added on top of the host's /usr: bin/sudo, and bin/python if the host has only
  *                   python3, and the certificates that a sandbox trusts
  *   template/tools  added on top of every other template: usr/bin/sudo, and the same certificates
+ *   template/mounts the mount points of a step of a build, on top of its stack; template/empty
  * From the host's /etc only a fixed list of harmless, world-readable paths is copied, without
  * accounts, keys or settings of the host. The CA of atoll-egress is added to its trust store, if it
  * exists (sandbox/trust.h).

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include "base/switches.h"
 #include "proto/plan.h"
+#include "sandbox/plan_internal.h"
 #include "sandbox/proc_parts.h"
 #include "sys/netspace.h"
 
@@ -72,7 +73,9 @@ static int add_ids(const struct atoll_plan_host *host, const struct atoll_spec *
         ids.outside = atoll_weakened("ids") ? 0 : spec->outside_id;
         ids.count = ATOLL_ID_RANGE;
         /* A layer that is stored with shifted ids needs its own id map. */
-        ids.layer_base = spec->template_kind == ATOLL_TEMPLATE_ROOTFS ? spec->layer_base : 0;
+        ids.layer_base = spec->builder                                  ? ATOLL_LAYER_BASE
+                         : spec->template_kind == ATOLL_TEMPLATE_ROOTFS ? spec->layer_base
+                                                                        : 0;
     } else if (host->subid_count > 0) {
         ids.mode = ATOLL_IDS_SUBIDS;
         ids.outside = host->subuid;
@@ -137,15 +140,22 @@ static int add_file(struct atoll_buf *plan, enum atoll_plan_op op, const char *p
                     const char *text)
 {
     struct atoll_po_file file = {path, 0644, {(const uint8_t *)text, strlen(text)}};
-    return atoll_plan_add(plan, op, &atoll_po_file_desc, &file);
+    struct atoll_po_bind bind = {ATOLL_BIND_FILE, path, 0644, file.content, ""};
+
+    return op == ATOLL_PLAN_BIND ? atoll_plan_add(plan, op, &atoll_po_bind_desc, &bind)
+                                 : atoll_plan_add(plan, op, &atoll_po_file_desc, &file);
 }
 
 static int add_directories(const struct atoll_spec *spec, struct atoll_buf *plan)
 {
     const struct atoll_po_directory home = {"home/user", 0755, USER_ID, USER_ID};
+    const struct atoll_po_directory import = {"import", 0755, 0, 0};
     /* The layer of the host template already has the other directories. */
     bool bare = spec->template_kind == ATOLL_TEMPLATE_ROOTFS;
     int r = 0;
+
+    if (spec->builder) /* a mount point: see atoll_plan_add_builder() */
+        r = atoll_plan_add(plan, ATOLL_PLAN_DIRECTORY, &atoll_po_directory_desc, &import);
 
     for (size_t i = 0; r == 0 && bare && i < ATOLL_ARRAY_LEN(directories); i++)
         r = atoll_plan_add(plan, ATOLL_PLAN_DIRECTORY, &atoll_po_directory_desc, &directories[i]);
@@ -157,7 +167,8 @@ static bool has_network(const struct atoll_spec *spec)
     return spec->network != ATOLL_NETWORK_NONE && !atoll_weakened("net_namespace");
 }
 
-static int add_names(const struct atoll_spec *spec, struct atoll_buf *plan)
+/* FILE: in the writable layer, before there is a root; BIND: mounts in the root. */
+static int add_names(const struct atoll_spec *spec, enum atoll_plan_op op, struct atoll_buf *plan)
 {
     char hosts[160], name[ATOLL_ID_LEN + 2];
     int r;
@@ -165,75 +176,15 @@ static int add_names(const struct atoll_spec *spec, struct atoll_buf *plan)
     (void)snprintf(name, sizeof(name), "%s\n", spec->id);
     (void)snprintf(hosts, sizeof(hosts), "127.0.0.1 localhost %s\n::1 localhost ip6-localhost\n",
                    spec->id);
-    r = add_file(plan, ATOLL_PLAN_FILE, "etc/hostname", name);
+    r = add_file(plan, op, "etc/hostname", name);
     if (r == 0)
-        r = add_file(plan, ATOLL_PLAN_FILE, "etc/hosts", hosts);
+        r = add_file(plan, op, "etc/hosts", hosts);
     if (r < 0)
         return r;
     /* Without a network no name server is listed: lookups fail at once instead of timing out. */
-    return add_file(plan, ATOLL_PLAN_FILE, "etc/resolv.conf",
+    return add_file(plan, op, "etc/resolv.conf",
                     has_network(spec) ? "nameserver " ATOLL_NETSPACE_ADDRESS4 "\n"
                                       : "# no network\n");
-}
-
-static int add_layer(struct atoll_buf *plan, const char *slot, const char *source,
-                     uint32_t disk_base)
-{
-    struct atoll_po_layer layer = {slot, source, disk_base};
-    return atoll_plan_add(plan, ATOLL_PLAN_LAYER, &atoll_po_layer_desc, &layer);
-}
-
-static int add_overlay(struct atoll_buf *plan, const char *target, const char *lowers,
-                       bool writable)
-{
-    struct atoll_po_overlay overlay = {target, lowers, writable};
-    return atoll_plan_add(plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &overlay);
-}
-
-/* The layers of the host's /usr. */
-static int add_usr_layers(const struct atoll_plan_host *host, const char *tools,
-                          struct atoll_buf *plan)
-{
-    int r = add_layer(plan, "usr", "/usr", 0);
-
-    if (r == 0 && host->hides)
-        r = add_layer(plan, "hidden", ATOLL_PLAN_HIDDEN, 0);
-    return r < 0 ? r : add_layer(plan, "tools", tools, 0);
-}
-
-/* The host's /usr is mounted through an overlay, not a bind mount: an overlay has its own inodes,
- * so file locks on a shared program are not a channel between sandboxes. */
-static int add_usr(const struct atoll_plan_host *host, const struct atoll_spec *spec,
-                   struct atoll_buf *plan)
-{
-    if (!host->hides)
-        return add_overlay(plan, "usr", "tools:usr", false);
-    return add_overlay(plan, "usr", atoll_weakened("hidden") ? "tools:usr" : "tools:hidden:usr",
-                       !spec->builder);
-}
-
-static int add_host_root(const struct atoll_plan_host *host, const struct atoll_spec *spec,
-                         struct atoll_buf *plan)
-{
-    int r = add_layer(plan, "base", "template/host", 0);
-
-    if (r == 0)
-        r = add_usr_layers(host, "template/usr", plan);
-    if (r == 0)
-        r = add_overlay(plan, "", "base", true);
-    return r < 0 ? r : add_usr(host, spec, plan);
-}
-
-static int add_rootfs_root(const struct atoll_spec *spec, struct atoll_buf *plan)
-{
-    char source[96];
-    int r;
-
-    (void)snprintf(source, sizeof(source), "layers/%s", spec->layer);
-    r = add_layer(plan, "base", source, spec->layer_base);
-    if (r == 0)
-        r = add_layer(plan, "tools", "template/tools", 0);
-    return r < 0 ? r : add_overlay(plan, "", "tools:base", true);
 }
 
 /* Joins the lists of masked paths: a message needs them in one array. */
@@ -363,27 +314,6 @@ static int add_runsc_start(const struct atoll_plan_host *host, const struct atol
     return add_start(host, &outside, plan);
 }
 
-/* Uses the templates and layers of the native instance, in the directory "above"; the agent is one
- * more layer. */
-static int add_runsc_root(const struct atoll_plan_host *host, const struct atoll_spec *spec,
-                          struct atoll_buf *plan)
-{
-    bool host_usr = spec->template_kind == ATOLL_TEMPLATE_HOST;
-    char source[96] = "above/template/host";
-    int r = add_layer(plan, "agent", "layer", 0);
-
-    if (!host_usr)
-        (void)snprintf(source, sizeof(source), "above/layers/%s", spec->layer);
-    if (r == 0)
-        r = add_layer(plan, "base", source, host_usr ? 0 : spec->layer_base);
-    if (r == 0)
-        r = host_usr ? add_usr_layers(host, "above/template/usr", plan)
-                     : add_layer(plan, "tools", "above/template/tools", 0);
-    if (r == 0)
-        r = add_overlay(plan, "", host_usr ? "agent:base" : "agent:tools:base", true);
-    return r < 0 || !host_usr ? r : add_usr(host, spec, plan);
-}
-
 /* Writes the limits in `set` in the format of --waive. */
 static void limit_names(uint32_t set, char *out, size_t cap)
 {
@@ -415,8 +345,11 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
                      const struct atoll_buf *seccomp, struct atoll_buf *plan,
                      struct atoll_error *err)
 {
+    bool step = spec->builder == ATOLL_BUILDER_STEP;
     int r = check_limits(host, spec, err);
 
+    if (r == 0)
+        r = atoll_plan_check_layers(host, spec, err);
     if (r < 0)
         return r;
     if (spec->persistent && !host->root)
@@ -426,15 +359,18 @@ int atoll_plan_build(const struct atoll_plan_host *host, const struct atoll_spec
     r = add_ids(host, spec, plan);
     if (r == 0)
         r = add_start(host, spec, plan);
-    if (r == 0)
+    if (r == 0 && !step)
         r = add_directories(spec, plan);
+    if (r == 0 && !step)
+        r = add_names(spec, ATOLL_PLAN_FILE, plan);
     if (r == 0)
-        r = add_names(spec, plan);
-    if (r == 0)
-        r = spec->template_kind == ATOLL_TEMPLATE_HOST ? add_host_root(host, spec, plan)
-                                                       : add_rootfs_root(spec, plan);
+        r = atoll_plan_add_root(host, spec, plan);
     if (r == 0)
         r = add_kernel_views(host, plan);
+    if (r == 0 && step)
+        r = add_names(spec, ATOLL_PLAN_BIND, plan);
+    if (r == 0 && spec->builder)
+        r = atoll_plan_add_builder(spec, plan);
     if (r == 0 && spec->read_only)
         r = add_read_only(spec, plan);
     if (r == 0)
@@ -451,6 +387,8 @@ int atoll_plan_build_runsc(const struct atoll_plan_host *host, const struct atol
     const struct atoll_po_directory tmp = {"tmp", 01777, 0, 0};
     int r = check_limits(host, spec, err);
 
+    if (r == 0)
+        r = atoll_plan_check_layers(host, spec, err);
     if (r < 0)
         return r;
     r = add_ids(host, spec, plan);
@@ -463,12 +401,12 @@ int atoll_plan_build_runsc(const struct atoll_plan_host *host, const struct atol
     if (r == 0)
         r = atoll_plan_add(plan, ATOLL_PLAN_DIRECTORY, &atoll_po_directory_desc, &not_empty);
     if (r == 0)
-        r = add_names(spec, plan);
+        r = add_names(spec, ATOLL_PLAN_FILE, plan);
     /* See agent/preload/automount.c. */
     if (r == 0)
         r = add_file(plan, ATOLL_PLAN_FILE, "etc/ld.so.preload", "/.atoll/preload.so\n");
     if (r == 0)
-        r = add_runsc_root(host, spec, plan);
+        r = atoll_plan_add_runsc_root(host, spec, plan);
     if (r == 0 && runsc->network)
         r = atoll_plan_add(plan, ATOLL_PLAN_LOOPBACK, NULL, NULL);
     if (r == 0 && runsc->network)

@@ -403,9 +403,12 @@ const struct atoll_seccomp_row atoll_seccomp_rows[] = {
     {"ioctl", EPERM, {{1, ALL, TIOCLINUX}}},
     {"ioctl", EPERM, {{1, ALL, TIOCCONS}}},
     {"ioctl", 0, {{0}}},
+    /* Whiteouts, which are no devices and which the kernel lets every user make since 5.8. */
+    {"mknod", 0, {{1, S_IFMT, S_IFCHR}, {2, ALL, 0}}},
     {"mknod", EPERM, {{1, S_IFMT, S_IFCHR}}},
     {"mknod", EPERM, {{1, S_IFMT, S_IFBLK}}},
     {"mknod", 0, {{0}}},
+    {"mknodat", 0, {{2, S_IFMT, S_IFCHR}, {3, ALL, 0}}},
     {"mknodat", EPERM, {{2, S_IFMT, S_IFCHR}}},
     {"mknodat", EPERM, {{2, S_IFMT, S_IFBLK}}},
     {"mknodat", 0, {{0}}},

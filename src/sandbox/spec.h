@@ -65,6 +65,48 @@ struct atoll_registry_login {
     char username[256], password[4097];
 };
 
+/* The stack of a root: names of layers below layers/, bottom first as in OCI, separated by single
+ * spaces (sandbox/stack.h). A name is the hex SHA-256 of an uncompressed archive, or x and 32 random
+ * hex digits. */
+#define ATOLL_LAYERS_MAX 128
+#define ATOLL_LAYER_NAME_MAX 64
+
+/* A sandbox that makes a layer. Its disk is a plain directory without a limit, its ids are those of
+ * layers, and provider->keep_layer() takes its result. Of the providers, only native has builders. */
+enum atoll_builder {
+    ATOLL_BUILDER_NONE,
+    /* From the host template, to unpack an archive: /import is an empty directory, owned by root, that
+     * is no overlay. So whiteouts (character device 0:0) and user.overlay.opaque can be made there.
+     * Result: "import". */
+    ATOLL_BUILDER_UNPACK,
+    /* From a stack, to run one step of a build: the result is "", all changes to the root. Nothing that
+     * the sandbox itself needs is part of it: /dev, /proc, /.atoll, /etc/hosts, /etc/hostname and
+     * /etc/resolv.conf are mounts. /home/user, /tmp and /run exist only if the stack has them. */
+    ATOLL_BUILDER_STEP,
+};
+
+/* A read-only tree in a builder: the stack `layers`, mounted at `path`. Borrowed texts. */
+#define ATOLL_TREES_MAX 8
+struct atoll_tree {
+    const char
+        *path; /* absolute, without "." and ".."; below /.atoll/ nothing of an image is hidden */
+    const char *layers; /* not empty */
+};
+
+/* A writable place in a builder that is not part of its result. Borrowed texts. */
+#define ATOLL_CACHES_MAX 16
+enum atoll_cache_kind {
+    ATOLL_CACHE_KEPT,    /* a directory that all builders of the tenant with this `name` share */
+    ATOLL_CACHE_SCRATCH, /* an empty directory that ends with the sandbox */
+    ATOLL_CACHE_FILE, /* an empty file, mode 0600, in memory, that ends with the sandbox: for secrets */
+};
+struct atoll_cache {
+    enum atoll_cache_kind kind;
+    const char *path; /* as in struct atoll_tree */
+    const char *name; /* KEPT: as atoll_text_is_name(); on disk caches/TENANT/NAME. Else NULL */
+};
+/* A mount point that the root lacks is made, and removed again before the result is kept. */
+
 /* First id of built layers on disk: one range for all layers, above the ids that distributions
  * assign to users and below the ranges of sandboxes. */
 #define ATOLL_LAYER_BASE 0x0fff0000u
@@ -77,12 +119,14 @@ struct atoll_spec {
     struct atoll_limits limits;
     uint32_t waived; /* ATOLL_LIMIT_* that the caller waived: not enforced */
     enum atoll_template_kind template_kind;
-    char layer[72];      /* ROOTFS: its name below layers/ */
-    uint32_t layer_base; /* ROOTFS: first id of the layer on disk */
-    uint32_t outside_id; /* first id of the sandbox's range, with root */
-    bool builder;        /* builds a layer: its disk is a plain directory */
-    bool persistent;     /* its disk can outlive it: always an image, never in memory */
-    bool resume_disk;    /* with persistent: reuse the existing disk and the same outside_id */
+    /* ROOTFS: the only layer of a sandbox that an earlier version made; "" if `layers` is set. Its
+     * overlay has trusted.* attributes, that of a stack has user.*: a kept disk needs the same ones. */
+    char layer[72];
+    uint32_t layer_base;        /* ROOTFS: first id of its layers on disk */
+    uint32_t outside_id;        /* first id of the sandbox's range, with root */
+    enum atoll_builder builder; /* makes a layer */
+    bool persistent;            /* its disk can outlive it: always an image, never in memory */
+    bool resume_disk; /* with persistent: reuse the existing disk and the same outside_id */
     bool allow_sudo;
     bool read_only; /* the root; homes, /tmp, /var/tmp, /run and /dev/shm are writable */
     enum atoll_network network;
@@ -92,6 +136,11 @@ struct atoll_spec {
     /* Set by create(): what the client should know about it; "": nothing. Not stored. */
     char warning[ATOLL_WARNING_MAX];
     /* Borrowed; used by create() only. */
+    const char *layers;             /* ROOTFS: its stack; NULL or "": see layer */
+    const struct atoll_tree *trees; /* of builders only */
+    size_t tree_count;
+    const struct atoll_cache *caches; /* of builders only */
+    size_t cache_count;
     const char *metadata_json; /* an object whose values are strings, or NULL */
     const char *const *env;    /* NAME=VALUE, NULL-terminated, or NULL */
     const char *region;        /* as in struct atoll_options */
@@ -106,6 +155,7 @@ struct atoll_plan_host {
     int cgroup_version;
     uint32_t lacking;                     /* ATOLL_LIMIT_* that the host's cgroups cannot enforce */
     uint32_t subuid, subgid, subid_count; /* rootless; count 0: single id */
+    bool stacks;    /* atoll-spawn knows stacks, BIND and builders; an older version does not */
     bool hides;     /* atoll-spawn has the layer ATOLL_PLAN_HIDDEN; an older version does not */
     char cpu[4096]; /* the /proc/cpuinfo text of one CPU; "": unknown */
 };

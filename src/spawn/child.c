@@ -160,21 +160,26 @@ int atoll_child_map_ids(const struct atoll_plan_run *b, pid_t child, int go_fd,
 
 /* Dies with spawn (the next spawn removes the rest) and keeps none of its descriptors open, such as
  * the lock on the state directory and the daemon's connection. */
-static _Noreturn void sweep_tree(int dir, const char *name, pid_t spawn, int go_fd)
+static _Noreturn void run_work(int (*work)(const void *arg), const void *arg, const int *keep,
+                               size_t keep_count, pid_t spawn, int go_fd)
 {
-    int keep[] = {dir, go_fd};
+    int fds[8] = {go_fd};
     char byte;
+    int r;
 
-    qsort(keep, ATOLL_ARRAY_LEN(keep), sizeof(keep[0]), by_value);
+    memcpy(&fds[1], keep, keep_count * sizeof(keep[0]));
+    qsort(fds, keep_count + 1, sizeof(fds[0]), by_value);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != spawn ||
-        atoll_sys_close_except(3, keep, ATOLL_ARRAY_LEN(keep)) < 0 ||
+        atoll_sys_close_except(3, fds, keep_count + 1) < 0 ||
         (go_fd >= 0 && atoll_fd_read_all(go_fd, &byte, 1) < 0))
-        _exit(1);
-    _exit(atoll_tree_remove(dir, name) < 0);
+        _exit(EIO);
+    r = work(arg);
+    _exit(r < 0 ? ATOLL_MIN(-r, 255) : 0);
 }
 
-pid_t atoll_child_sweep(const struct atoll_spawn_host *host, const struct atoll_po_ids *ids,
-                        int dir, const char *name)
+pid_t atoll_child_work(const struct atoll_spawn_host *host, const struct atoll_po_ids *ids,
+                       int (*work)(const void *arg), const void *arg, const int *keep,
+                       size_t keep_count)
 {
     struct atoll_plan_run b = {.host = host, .ids = *ids};
     bool mapped = !host->root && ids->mode == ATOLL_IDS_SUBIDS;
@@ -182,16 +187,36 @@ pid_t atoll_child_sweep(const struct atoll_spawn_host *host, const struct atoll_
     pid_t spawn = getpid(), pid;
     struct atoll_error err;
 
+    if (keep_count > 7)
+        return -EINVAL;
     if (mapped && pipe2(go, O_CLOEXEC) < 0)
         return -errno;
     pid = atoll_sys_clone(mapped ? CLONE_NEWUSER : 0, -1, NULL);
     if (pid == 0)
-        sweep_tree(dir, name, spawn, go[0]);
-    /* Without id maps the child exits at once and removes nothing. */
+        run_work(work, arg, keep, keep_count, spawn, go[0]);
+    /* Without id maps the child exits at once and does nothing. */
     if (pid > 0 && mapped)
         (void)!atoll_child_map_ids(&b, pid, go[1], &err);
     for (int i = 0; i < 2; i++)
         if (go[i] >= 0)
             (void)close(go[i]);
     return pid;
+}
+
+struct sweep {
+    int dir;
+    const char *name;
+};
+
+static int sweep_tree(const void *arg)
+{
+    const struct sweep *sweep = arg;
+    return atoll_tree_remove(sweep->dir, sweep->name);
+}
+
+pid_t atoll_child_sweep(const struct atoll_spawn_host *host, const struct atoll_po_ids *ids,
+                        int dir, const char *name)
+{
+    const struct sweep sweep = {dir, name};
+    return atoll_child_work(host, ids, sweep_tree, &sweep, &dir, 1);
 }

@@ -33,6 +33,7 @@ static const struct {
     [ATOLL_PLAN_RUNSC] = {"runsc", &atoll_po_runsc_desc, atoll_step_runsc},
     [ATOLL_PLAN_READ_ONLY] = {"read_only", &atoll_po_read_only_desc, atoll_step_read_only},
     [ATOLL_PLAN_NETWORK] = {"network", NULL, atoll_step_network},
+    [ATOLL_PLAN_BIND] = {"bind", &atoll_po_bind_desc, atoll_step_bind},
 };
 
 /* Room for the largest step message. */
@@ -44,6 +45,7 @@ union any_step {
     struct atoll_po_overlay overlay;
     struct atoll_po_read_only read_only;
     struct atoll_po_directory directory;
+    struct atoll_po_bind bind;
 };
 
 void atoll_plan_run_init(struct atoll_plan_run *b, const struct atoll_spawn_host *host,
@@ -91,6 +93,13 @@ void atoll_plan_run_done(struct atoll_plan_run *b)
 uid_t atoll_plan_run_owner(const struct atoll_plan_run *b)
 {
     return b->ids.mode == ATOLL_IDS_RANGE && !atoll_weakened("quota_owner") ? b->ids.outside : 0;
+}
+
+uint32_t atoll_plan_run_outside(const struct atoll_plan_run *b, uint32_t inside)
+{
+    if (b->ids.mode == ATOLL_IDS_RANGE)
+        return b->ids.outside + inside;
+    return b->ids.mode == ATOLL_IDS_SINGLE ? b->ids.inside : inside;
 }
 
 const char *atoll_plan_run_step_name(enum atoll_plan_op op)

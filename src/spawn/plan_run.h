@@ -33,6 +33,9 @@ struct atoll_spawn_host {
 
 /* The directory at the top of the disk that is always in memory (steps_kernel.c). */
 #define ATOLL_DISK_PARTS "d"
+/* A file at the top of a PLAIN disk: mount points that were made in the root, as paths in the writable
+ * layer, each with a NUL. */
+#define ATOLL_DISK_STUBS "stubs"
 
 struct atoll_plan_run {
     const struct atoll_spawn_host *host;
@@ -44,6 +47,9 @@ struct atoll_plan_run {
     bool kept_disk;      /* the image can outlive the sandbox */
     bool existing_disk;  /* the image is this sandbox's disk from an earlier run */
     bool disk_in_memory; /* the disk is a tmpfs */
+    bool plain_disk;     /* the disk is a directory: the sandbox is a builder */
+    bool has_stack;      /* the slot ATOLL_SLOT_STACK is mounted */
+    unsigned binds;      /* number of BIND steps so far */
     bool laid_out;       /* existing_disk: it already has the directories and files of the plan */
     int listen_fd;       /* the agent's listening socket */
     int userns_fd;       /* RANGE: the sandbox's user namespace */
@@ -71,6 +77,10 @@ void atoll_plan_run_done(struct atoll_plan_run *b);
 /* The uid to which the namespaces of this sandbox are charged; 0: our own. */
 uid_t atoll_plan_run_owner(const struct atoll_plan_run *b);
 
+/* The host id of the id `inside`. Rootless, this process is in the sandbox's user namespace and the
+ * kernel translates. */
+uint32_t atoll_plan_run_outside(const struct atoll_plan_run *b, uint32_t inside);
+
 /* Runs one step. The error text does not name the step; the caller adds it. */
 int atoll_plan_run_step(struct atoll_plan_run *b, const struct atoll_plan_step *step,
                         struct atoll_error *err) ATOLL_MUST_CHECK;
@@ -83,11 +93,20 @@ atoll_step_fn atoll_step_ids, atoll_step_cgroup, atoll_step_image;    /* steps_h
 atoll_step_fn atoll_step_disk, atoll_step_directory, atoll_step_file; /* steps_disk.c */
 atoll_step_fn atoll_step_layer, atoll_step_overlay, atoll_step_read_only,
     atoll_step_pivot;                                            /* steps_root.c */
+atoll_step_fn atoll_step_bind;                                   /* steps_bind.c */
 atoll_step_fn atoll_step_dev, atoll_step_proc, atoll_step_cover; /* steps_kernel.c */
 atoll_step_fn atoll_step_hostname, atoll_step_loopback, atoll_step_rlimit, atoll_step_identity,
     atoll_step_seccomp, atoll_step_agent, atoll_step_abort; /* steps_self.c */
 atoll_step_fn atoll_step_runsc;                             /* steps_runsc.c */
 atoll_step_fn atoll_step_network;                           /* steps_network.c */
+
+/* steps_root.c: detaches the mount of all layers; overlays keep those that they use. */
+int atoll_root_drop_layers(struct atoll_plan_run *b, struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* steps_bind.c: opens a mount point in the root of a builder (O_PATH). Links in the path are followed as
+ * inside. Missing parts are made, and noted in ATOLL_DISK_STUBS. */
+int atoll_point_open(struct atoll_plan_run *b, const char *path, bool directory,
+                     struct atoll_error *err) ATOLL_MUST_CHECK;
 
 /* steps_network.c: tries NETWORK in a process and a namespace of its own. Blocking: some milliseconds.
  * False if this kernel, or this user, cannot; the reason is logged. */

@@ -55,7 +55,7 @@ static struct sandbox *sandbox_new(struct atoll_sandboxes *all, const char *id)
         return NULL;
     (void)snprintf(s->id, sizeof(s->id), "%s", id);
     s->all = all;
-    s->pidfd = s->status_fd = s->space.tcp = s->space.udp = ATOLL_NO_FD;
+    s->pidfd = s->status_fd = s->space.tcp = s->space.udp = s->commit.pidfd = ATOLL_NO_FD;
     s->exit.code = -1;
     if (atoll_map_put(&all->by_id, s->id, s) < 0) {
         free(s);
@@ -296,6 +296,9 @@ static void process_gone(void *arg, uint32_t events)
         (void)!atoll_cgroup_read_stats(&s->all->host->cgroups, s->id, &s->exit.stats);
         s->all->events->exited(s->all->arg, s->id, &s->exit);
         break;
+    case SANDBOX_COMMITTING:
+        atoll_sandbox_commit(s);
+        break;
     case SANDBOX_FAILED:
     case SANDBOX_REMOVING:
         atoll_sandbox_undo(s);
@@ -382,6 +385,8 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
         fail_start(s, 0, ATOLL_PLAN_START, &unwanted);
         return;
     }
+    if (s->state == SANDBOX_COMMITTING)
+        atoll_sandbox_abort_commit(s);
     s->state = SANDBOX_REMOVING;
     s->request = request;
     s->keep_disk = keep_disk;
@@ -395,7 +400,7 @@ void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all)
     size_t pos = 0;
 
     while ((s = atoll_map_next(&all->by_id, &pos)) != NULL) {
-        s->request = s->freeze_request = 0;
+        s->request = s->freeze_request = s->commit.request = 0;
         s->joined_count = 0;
     }
 }
@@ -428,7 +433,8 @@ const char *atoll_sandboxes_next(const struct atoll_sandboxes *all, size_t *pos,
     struct sandbox *s;
 
     while ((s = atoll_map_next(&all->by_id, pos)) != NULL)
-        if (s->state == SANDBOX_RUNNING || s->state == SANDBOX_EXITED) {
+        if (s->state == SANDBOX_RUNNING || s->state == SANDBOX_EXITED ||
+            s->state == SANDBOX_COMMITTING) {
             *ret_pid = s->pid;
             return s->id;
         }

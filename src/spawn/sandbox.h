@@ -28,6 +28,8 @@ struct atoll_sandboxes_events {
                     const struct atoll_sandbox_exit *exit, const struct atoll_error *error);
     /* A freeze or thaw ended. */
     void (*frozen)(void *arg, uint32_t request, const struct atoll_error *error);
+    /* A commit ended. */
+    void (*committed)(void *arg, uint32_t request, const struct atoll_error *error);
 };
 
 int atoll_sandboxes_new(struct atoll_loop *loop, const struct atoll_spawn_host *host,
@@ -46,6 +48,11 @@ void atoll_sandboxes_remove(struct atoll_sandboxes *all, const char *id, uint32_
 /* Freezes or thaws its processes; `frozen` is called later. */
 void atoll_sandboxes_freeze(struct atoll_sandboxes *all, const char *id, uint32_t request,
                             bool frozen);
+/* Ends the processes of a builder and makes its result ("import", or "": the writable layer) a layer;
+ * `committed` is called later. The sandbox stays until it is removed. */
+int atoll_sandboxes_commit(struct atoll_sandboxes *all, const char *id, uint32_t request,
+                           const char *path, const char *layer,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* The daemon disconnected: its requests are not answered, so that the next daemon cannot mistake an
  * answer for its own, and sandboxes being started for it are removed. */
 void atoll_sandboxes_forget_requests(struct atoll_sandboxes *all);

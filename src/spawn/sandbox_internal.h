@@ -2,14 +2,15 @@
 #include "base/map.h"
 #include "spawn/sandbox.h"
 
-/* Shared by sandbox.c (start), freeze.c and undo.c (removal). */
+/* Shared by sandbox.c (start), freeze.c, commit.c and undo.c (removal). */
 
 enum sandbox_state {
     SANDBOX_STARTING,
     SANDBOX_RUNNING,
-    SANDBOX_EXITED,   /* the first process exited; waits for a remove request */
-    SANDBOX_FAILED,   /* a start failed: being undone, then `started` is called */
-    SANDBOX_REMOVING, /* being undone, then `removed` is called */
+    SANDBOX_EXITED,     /* the first process exited; waits for a remove request */
+    SANDBOX_COMMITTING, /* its processes end, then its result becomes a layer, then it is EXITED */
+    SANDBOX_FAILED,     /* a start failed: being undone, then `started` is called */
+    SANDBOX_REMOVING,   /* being undone, then `removed` is called */
 };
 
 #define SANDBOX_JOINED_MAX 8
@@ -37,6 +38,13 @@ struct sandbox {
     uint32_t freeze_request; /* waits for its processes to be frozen; 0: none */
     struct atoll_timer freezing;
     unsigned freeze_tries;
+    struct {
+        uint32_t request; /* 0: no request waits */
+        char path[8], layer[65];
+        pid_t pid; /* of the process that makes the layer, or 0 */
+        int pidfd;
+        struct atoll_watch watch;
+    } commit; /* commit.c */
     struct atoll_sandbox_exit exit;
     struct atoll_error error; /* FAILED */
     char step[16];
@@ -56,6 +64,12 @@ struct atoll_sandboxes {
 void atoll_sandbox_undo(struct sandbox *s);
 /* freeze.c: thaws the sandbox so that it can be killed; a waiting freeze request fails. */
 void atoll_sandbox_thaw(struct sandbox *s);
+/* commit.c: the processes of a builder have ended: makes its result a layer. */
+void atoll_sandbox_commit(struct sandbox *s);
+/* Ends the process that does so. */
+void atoll_sandbox_end_commit(struct sandbox *s);
+/* The same, and fails the request. The sandbox is EXITED then. */
+void atoll_sandbox_abort_commit(struct sandbox *s);
 void atoll_sandbox_free(struct sandbox *s);
 /* Closes its sockets, which keep its network namespace. */
 void atoll_sandbox_close_network(struct sandbox *s);

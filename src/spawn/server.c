@@ -146,7 +146,7 @@ static void on_dropped(void *arg, uint32_t request, const struct atoll_error *er
 }
 
 static const struct atoll_sandboxes_events sandbox_events = {on_started, on_exited, on_removed,
-                                                             on_frozen};
+                                                             on_frozen, on_dropped};
 
 /* Requests: each gets its decoded message; an error returned here is the answer. */
 
@@ -175,7 +175,7 @@ static int do_hello(struct atoll_server *server, uint32_t id, const void *msg,
         .cgroup_lacks = lacking_limits(&server->host->cgroups),
         .hides = true,
         .gives = (server->host->cgroups.has[ATOLL_CG_IO] ? ATOLL_SPAWN_GIVES_IO : 0) |
-                 (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0),
+                 (server->host->network ? ATOLL_SPAWN_GIVES_NETWORK : 0) | ATOLL_SPAWN_GIVES_STACKS,
     };
 
     if (blocks > 1)
@@ -305,21 +305,8 @@ static int do_commit(struct atoll_server *server, uint32_t id, const void *msg,
                      struct atoll_error *err)
 {
     const struct atoll_sm_commit *commit = msg;
-    ATOLL_AUTOCLOSE int upper = ATOLL_NO_FD;
-    char path[80];
-
-    if (!atoll_text_is_id(commit->id) || !atoll_text_is_name(commit->path) ||
-        !atoll_text_is_name(commit->layer))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "bad name in commit");
-    (void)snprintf(path, sizeof(path), "sandboxes/%s.disk/u", commit->id);
-    upper = atoll_paths_open(server->host->state_fd, path, O_PATH | O_DIRECTORY);
-    if (upper < 0)
-        return atoll_fail_errno(err, -upper, "open the writable layer");
-    if (renameat(upper, commit->path, server->host->layers_fd, commit->layer) < 0 &&
-        errno != EEXIST && errno != ENOTEMPTY) /* exists: same name, same content */
-        return atoll_fail_errno(err, errno, "keep layer");
-    send_frame(server, ATOLL_SPAWN_REPLY, id, NULL, NULL);
-    return 0;
+    return atoll_sandboxes_commit(server->sandboxes, commit->id, id, commit->path, commit->layer,
+                                  err);
 }
 
 static int do_drop_layer(struct atoll_server *server, uint32_t id, const void *msg,

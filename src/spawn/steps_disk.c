@@ -155,15 +155,6 @@ static int enter_mounted(struct atoll_plan_run *b, const struct atoll_po_disk *d
     return fchdir(mount_fd) < 0 ? atoll_fail_errno(err, errno, "enter disk") : 0;
 }
 
-/* The host id of the id `inside`. Rootless, this process is in the sandbox's user namespace and the
- * kernel translates. */
-static uint32_t outside_id(const struct atoll_plan_run *b, uint32_t inside)
-{
-    if (b->ids.mode == ATOLL_IDS_RANGE)
-        return b->ids.outside + inside;
-    return b->ids.mode == ATOLL_IDS_SINGLE ? b->ids.inside : inside;
-}
-
 /* Creates a directory at the top of the disk; keeps an existing one. */
 static int make_top(struct atoll_plan_run *b, const char *name, mode_t mode)
 {
@@ -181,6 +172,7 @@ int atoll_step_disk(struct atoll_plan_run *b, const void *step, struct atoll_err
     if (r < 0)
         return r;
     b->disk_in_memory = disk->kind == ATOLL_DISK_TMPFS;
+    b->plain_disk = disk->kind == ATOLL_DISK_PLAIN;
     b->laid_out = b->existing_disk && access("u", F_OK) == 0;
     r = make_top(b, "u", 0755);
     if (r == 0)
@@ -189,7 +181,7 @@ int atoll_step_disk(struct atoll_plan_run *b, const void *step, struct atoll_err
         r = make_top(b, "r", 0755);
     if (r < 0)
         return atoll_fail_errno(err, -r, "lay out disk");
-    if (!b->laid_out && chown("u", outside_id(b, 0), outside_id(b, 0)) < 0)
+    if (!b->laid_out && chown("u", atoll_plan_run_outside(b, 0), atoll_plan_run_outside(b, 0)) < 0)
         return atoll_fail_errno(err, errno, "own writable layer");
     b->upper_fd = open("u", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return b->upper_fd < 0 ? atoll_fail_errno(err, errno, "open writable layer") : 0;
@@ -219,7 +211,8 @@ static int open_parent(struct atoll_plan_run *b, const char *path, const char **
         memcpy(name, path, (size_t)(slash - path));
         name[slash - path] = '\0';
         if (mkdirat(dir, name, 0755) == 0)
-            (void)!fchownat(dir, name, outside_id(b, 0), outside_id(b, 0), AT_SYMLINK_NOFOLLOW);
+            (void)!fchownat(dir, name, atoll_plan_run_outside(b, 0), atoll_plan_run_outside(b, 0),
+                            AT_SYMLINK_NOFOLLOW);
         next = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         (void)close(dir);
         if (next < 0)
@@ -246,8 +239,8 @@ int atoll_step_directory(struct atoll_plan_run *b, const void *step, struct atol
     if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
         return atoll_fail_errno(err, errno, "make directory %s", want->path);
     if (fchmodat(parent, name, (mode_t)want->mode, 0) < 0 ||
-        fchownat(parent, name, outside_id(b, want->uid), outside_id(b, want->gid),
-                 AT_SYMLINK_NOFOLLOW) < 0)
+        fchownat(parent, name, atoll_plan_run_outside(b, want->uid),
+                 atoll_plan_run_outside(b, want->gid), AT_SYMLINK_NOFOLLOW) < 0)
         return atoll_fail_errno(err, errno, "own directory %s", want->path);
     return 0;
 }
@@ -271,7 +264,8 @@ int atoll_step_file(struct atoll_plan_run *b, const void *step, struct atoll_err
     r = atoll_fd_write_all(fd, want->content.data, want->content.len);
     if (r < 0)
         return atoll_fail_errno(err, -r, "write %s", want->path);
-    if (fchmod(fd, (mode_t)want->mode) < 0 || fchown(fd, outside_id(b, 0), outside_id(b, 0)) < 0)
+    if (fchmod(fd, (mode_t)want->mode) < 0 ||
+        fchown(fd, atoll_plan_run_outside(b, 0), atoll_plan_run_outside(b, 0)) < 0)
         return atoll_fail_errno(err, errno, "own %s", want->path);
     return 0;
 }

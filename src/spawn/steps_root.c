@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -56,6 +57,7 @@ int atoll_step_layer(struct atoll_plan_run *b, const void *step, struct atoll_er
             return atoll_fail_errno(err, -r, "id-map layer %s", layer->slot);
     }
     r = atoll_mnt_attach(tree, AT_FDCWD, layer->slot);
+    b->has_stack |= r == 0 && strcmp(layer->slot, ATOLL_SLOT_STACK) == 0;
     return r < 0 ? atoll_fail_errno(err, -r, "attach layer %s", layer->slot) : 0;
 }
 
@@ -81,44 +83,200 @@ static int make_upper(struct atoll_plan_run *b, const char *target, char *upper,
     return made && chown(upper, owner, owner) < 0 ? -errno : 0;
 }
 
-int atoll_step_overlay(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
-{
-    const struct atoll_po_overlay *overlay = step;
-    struct atoll_mnt_option options[6] = {{"lowerdir", overlay->lowers}};
-    size_t n = 1;
-    uint64_t attrs = atoll_weakened("mount_flags") ? 0 : ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV;
-    bool is_root = !*overlay->target;
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+/* Room for the options of an overlay beside its layers. */
+#define OPTIONS_MORE 8
+#define STACK_PATH_CAP 80
+/* fsconfig() takes strings of up to 255 bytes. */
+#define OPTION_MAX 255
+#define SLOTS_MAX 8
+
+/* An overlay that is being configured. */
+struct mounting {
+    const struct atoll_po_overlay *overlay;
     char upper[32], work[32];
+    char slots[128]; /* of overlay->lowers, each with a NUL */
+    char (*paths)[STACK_PATH_CAP];
+    char joined[OPTION_MAX + 1];
+    struct atoll_mnt_option *options;
+    size_t count;
+};
+
+static void add_option(struct mounting *m, const char *key, const char *value)
+{
+    m->options[m->count++] = (struct atoll_mnt_option){key, value};
+}
+
+/* One option for each layer, which kernels have since 6.7. */
+static void append_lowers(struct mounting *m)
+{
+    const struct atoll_strv *stack = &m->overlay->stack;
+    char *slot = m->slots, *rest;
+
+    (void)snprintf(m->slots, sizeof(m->slots), "%s", m->overlay->lowers);
+    for (size_t i = 0; slot && *slot && i < SLOTS_MAX; slot = rest, i++) {
+        rest = strchr(slot, ':');
+        if (rest)
+            *rest++ = '\0';
+        add_option(m, "lowerdir+", slot);
+    }
+    for (size_t i = 0; i < stack->len; i++) {
+        (void)snprintf(m->paths[i], sizeof(m->paths[i]), ATOLL_SLOT_STACK "/%s", stack->items[i]);
+        add_option(m, "lowerdir+", m->paths[i]);
+    }
+}
+
+/* For older kernels: links with short names to the layers, joined in one option. -E2BIG if it is too
+ * long, with about 90 layers. */
+static int join_lowers(struct mounting *m)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const struct atoll_strv *stack = &m->overlay->stack;
+    size_t base = sizeof(digits) - 1;
+    int len = snprintf(m->joined, sizeof(m->joined), "%s", m->overlay->lowers);
+
+    for (size_t i = 0; i < stack->len; i++) {
+        char name[4] = {i < base ? digits[i] : digits[i / base - 1],
+                        i < base ? '\0' : digits[i % base]};
+
+        if ((unlink(name) < 0 && errno != ENOENT) || symlink(m->paths[i], name) < 0)
+            return -errno;
+        len += snprintf(m->joined + len, sizeof(m->joined) - (size_t)len, "%s%s", len ? ":" : "",
+                        name);
+        if ((size_t)len >= sizeof(m->joined))
+            return -E2BIG;
+    }
+    add_option(m, "lowerdir", m->joined);
+    return 0;
+}
+
+static void add_rest(struct mounting *m, bool userxattr)
+{
+    if (m->overlay->writable) {
+        add_option(m, "upperdir", m->upper);
+        add_option(m, "workdir", m->work);
+    }
+    if (userxattr)
+        add_option(m, "userxattr", NULL);
+    add_option(m, NULL, NULL);
+}
+
+static int mount_configured(struct mounting *m, bool userxattr, uint64_t attrs)
+{
     int r;
 
-    if (!is_root && !atoll_paths_is_inside(overlay->target))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "target is not relative");
-    if (strchr(overlay->lowers, '/'))
-        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
-                          "lower layers are named by slot");
+    if (m->overlay->stack.len == 0) {
+        add_option(m, "lowerdir", m->overlay->lowers);
+        add_rest(m, userxattr);
+        return atoll_mnt_new("overlay", m->options, attrs);
+    }
+    append_lowers(m);
+    add_rest(m, userxattr);
+    r = atoll_weakened("lowerdir_append") ? -EINVAL : atoll_mnt_new("overlay", m->options, attrs);
+    if (r != -EINVAL)
+        return r;
+    m->count = 0;
+    r = join_lowers(m);
+    add_rest(m, userxattr);
+    return r < 0 ? r : atoll_mnt_new("overlay", m->options, attrs);
+}
+
+static int mount_overlay(struct atoll_plan_run *b, struct mounting *m, struct atoll_error *err)
+{
+    const struct atoll_po_overlay *overlay = m->overlay;
+    uint64_t attrs = atoll_weakened("mount_flags") ? 0 : ATOLL_MNT_NOSUID | ATOLL_MNT_NODEV;
+    /* trusted.* attributes need host privileges. */
+    bool userxattr = overlay->userxattr || b->ids.mode != ATOLL_IDS_RANGE;
+    int fd, r;
+
     if (overlay->writable) {
-        r = make_upper(b, overlay->target, upper, work, sizeof(upper));
+        r = make_upper(b, overlay->target, m->upper, m->work, sizeof(m->upper));
         if (r < 0)
             return atoll_fail_errno(err, -r, "make writable layer");
-        options[n++] = (struct atoll_mnt_option){"upperdir", upper};
-        options[n++] = (struct atoll_mnt_option){"workdir", work};
     } else {
         attrs |= ATOLL_MNT_RDONLY;
     }
-    if (b->ids.mode != ATOLL_IDS_RANGE) /* trusted.* attributes need host privileges */
-        options[n++] = (struct atoll_mnt_option){"userxattr", NULL};
-    fd = atoll_mnt_new("overlay", options, attrs);
-    if (fd < 0)
-        return atoll_fail_errno(err, -fd, "mount overlay");
-    if (!is_root && b->root_fd < 0)
+    fd = mount_configured(m, userxattr, attrs);
+    if (fd == -E2BIG)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, E2BIG,
+                          "this kernel cannot stack %zu layers; Linux 6.7 can", overlay->stack.len);
+    if (fd == -ENOENT && overlay->stack.len > 0)
+        return atoll_fail(err, ATOLL_ERR_DATA_LOSS, ENOENT, "a layer of the template is missing");
+    return fd < 0 ? atoll_fail_errno(err, -fd, "mount overlay") : fd;
+}
+
+static int check_overlay(const struct atoll_plan_run *b, const struct atoll_po_overlay *overlay,
+                         struct atoll_error *err)
+{
+    size_t slots = 1;
+
+    if (*overlay->target && !atoll_paths_is_inside(overlay->target))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "target is not relative");
+    for (const char *p = overlay->lowers; (p = strchr(p, ':')) != NULL; p++)
+        slots++;
+    if (strchr(overlay->lowers, '/') || slots > SLOTS_MAX || strlen(overlay->lowers) > 127)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "lower layers are named by slot");
+    for (size_t i = 0; i < overlay->stack.len; i++)
+        if (!atoll_text_is_name(overlay->stack.items[i]))
+            return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not the name of a layer");
+    if (overlay->stack.len > 0 && !b->has_stack)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the plan opened no layers");
+    if (*overlay->target && b->root_fd < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "there is no root yet");
-    r = atoll_mnt_attach(fd, is_root ? AT_FDCWD : b->root_fd, is_root ? "r" : overlay->target);
+    return 0;
+}
+
+/* Trees of a builder may have a mount point that is missing. */
+static int attach_overlay(struct atoll_plan_run *b, const struct atoll_po_overlay *overlay, int fd,
+                          struct atoll_error *err)
+{
+    ATOLL_AUTOCLOSE int point = ATOLL_NO_FD;
+    int r;
+
+    if (*overlay->target && overlay->stack.len > 0) {
+        point = atoll_point_open(b, overlay->target, true, err);
+        if (point < 0)
+            return point;
+        r = atoll_mnt_attach(fd, point, "");
+    } else {
+        r = atoll_mnt_attach(fd, *overlay->target ? b->root_fd : AT_FDCWD,
+                             *overlay->target ? overlay->target : "r");
+    }
+    return r < 0 ? atoll_fail_errno(err, -r, "attach overlay") : 0;
+}
+
+int atoll_step_overlay(struct atoll_plan_run *b, const void *step, struct atoll_error *err)
+{
+    const struct atoll_po_overlay *overlay = step;
+    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
+    struct mounting m = {.overlay = overlay};
+    int r = check_overlay(b, overlay, err);
+
     if (r < 0)
-        return atoll_fail_errno(err, -r, "attach overlay");
-    if (is_root)
+        return r;
+    m.paths = calloc(overlay->stack.len + 1, sizeof(*m.paths));
+    m.options = calloc(overlay->stack.len + SLOTS_MAX + OPTIONS_MORE, sizeof(*m.options));
+    r = fd = m.paths && m.options ? mount_overlay(b, &m, err)
+                                  : atoll_fail_errno(err, ENOMEM, "options of the overlay");
+    free(m.paths);
+    free(m.options);
+    if (r >= 0)
+        r = attach_overlay(b, overlay, fd, err);
+    if (r < 0)
+        return r;
+    if (!*overlay->target)
         b->root_fd = ATOLL_TAKE_FD(fd);
     return 0;
+}
+
+int atoll_root_drop_layers(struct atoll_plan_run *b, struct atoll_error *err)
+{
+    if (!b->has_stack)
+        return 0;
+    b->has_stack = false;
+    return umount2(ATOLL_SLOT_STACK, MNT_DETACH) < 0
+               ? atoll_fail_errno(err, errno, "detach the layers")
+               : 0;
 }
 
 /* Mounts a directory of the root over itself, so that it stays writable. */

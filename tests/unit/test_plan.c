@@ -7,7 +7,7 @@
 #include "sandbox/seccomp.h"
 #include "test.h"
 
-static const struct atoll_plan_host root_host = {.root = true, .cgroup_version = 1};
+static const struct atoll_plan_host root_host = {.root = true, .cgroup_version = 1, .stacks = true};
 
 static struct atoll_spec default_spec(void)
 {

@@ -73,13 +73,18 @@ static uint32_t run(const struct seccomp_data *data)
 #define ALLOWED SECCOMP_RET_ALLOW
 #define FAILS(e) (SECCOMP_RET_ERRNO | (uint32_t)(e))
 
-static uint32_t call(int nr, uint64_t a0, uint64_t a1, uint64_t a2)
+static uint32_t call_with(int nr, const uint64_t args[4])
 {
     struct seccomp_data data = {
         .nr = nr,
         .arch = seccomp_arch_native() == SCMP_ARCH_X86_64 ? AUDIT_ARCH_X86_64 : AUDIT_ARCH_AARCH64,
-        .args = {a0, a1, a2}};
+        .args = {args[0], args[1], args[2], args[3]}};
     return run(&data);
+}
+
+static uint32_t call(int nr)
+{
+    return call_with(nr, (const uint64_t[4]){0});
 }
 
 static bool has_rows(const char *name)
@@ -115,9 +120,8 @@ static void each_call_has_the_answer_of_its_list(void **state)
             want = FAILS(EPERM);
         else if (name && listed(atoll_seccomp_allowed, name))
             want = ALLOWED;
-        if (call(nr, 0, 0, 0) != want)
-            fail_msg("call %d (%s): %#x, wanted %#x", nr, name ? name : "?", call(nr, 0, 0, 0),
-                     want);
+        if (call(nr) != want)
+            fail_msg("call %d (%s): %#x, wanted %#x", nr, name ? name : "?", call(nr), want);
         allowed += want == ALLOWED;
         free(name);
     }
@@ -141,13 +145,13 @@ static void other_abis_do_not_exist(void **state)
 
     (void)state;
     assert_int_equal(run(&i386), FAILS(ENOSYS));
-    assert_int_equal(call(SYS_getpid | 0x40000000, 0, 0, 0), FAILS(ENOSYS));
-    assert_int_equal(call(-1, 0, 0, 0), FAILS(ENOSYS));
+    assert_int_equal(call(SYS_getpid | 0x40000000), FAILS(ENOSYS));
+    assert_int_equal(call(-1), FAILS(ENOSYS));
 }
 
 static const struct {
     int nr;
-    uint64_t args[3];
+    uint64_t args[4];
     uint32_t want;
 } cases[] = {
     {SYS_clone, {SIGCHLD}, ALLOWED},
@@ -164,7 +168,10 @@ static const struct {
     {SYS_ioctl, {0, TIOCLINUX}, FAILS(EPERM)},
     {SYS_ioctl, {0, TIOCCONS}, FAILS(EPERM)},
     {SYS_mknodat, {0, 0, S_IFIFO | 0600}, ALLOWED},
-    {SYS_mknodat, {0, 0, S_IFCHR | 0600}, FAILS(EPERM)},
+    {SYS_mknodat, {0, 0, S_IFCHR | 0600, 0x103}, FAILS(EPERM)},
+    {SYS_mknodat, {0, 0, S_IFCHR | 0600, 0x100}, FAILS(EPERM)},
+    {SYS_mknodat, {0, 0, S_IFCHR, 0}, ALLOWED}, /* a whiteout */
+    {SYS_mknodat, {0, 0, S_IFBLK | 0600, 0}, FAILS(EPERM)},
     {SYS_mknodat, {0, 0, S_IFBLK | UINT64_C(0x700000000)}, FAILS(EPERM)},
     {SYS_socket, {AF_UNIX, SOCK_STREAM, 0}, ALLOWED},
     {SYS_socket, {AF_UNIX, SOCK_STREAM, 77}, ALLOWED},
@@ -195,7 +202,7 @@ static void arguments_decide(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        uint32_t got = call(cases[i].nr, cases[i].args[0], cases[i].args[1], cases[i].args[2]);
+        uint32_t got = call_with(cases[i].nr, cases[i].args);
         if (got != cases[i].want)
             fail_msg("case %zu (call %d): %#x, wanted %#x", i, cases[i].nr, got, cases[i].want);
     }

@@ -43,6 +43,7 @@ int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
         .cpu_spent_us = s->cpu_spent_us,
         .output_spent_bytes = s->output_spent_bytes,
         .layer = s->spec.layer,
+        .layers = s->spec.layers ?: "",
         .provider = s->provider->ops->name,
         .handle = s->spec.handle,
         .image = s->spec.image,

@@ -59,8 +59,8 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_options *op
                                 .allow_sudo = true};
     if (t->kind == ATOLL_TEMPLATE_IMAGE)
         image = t->image;
-    else if (atoll_text_copy(spec->layer, sizeof(spec->layer), t->digest) < 0)
-        return atoll_fail_errno(err, ENAMETOOLONG, "layer");
+    else
+        spec->layers = t->digest; /* "" for the host template */
     if (atoll_text_copy(spec->image, sizeof(spec->image), image) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                           "the name of the image is longer than %zu bytes",

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "sandbox/spec_layers.h"
 
 /*
  * Sandboxes that are made ahead of requests, so that a create only hands one over. They are
@@ -52,8 +53,8 @@ static bool can_become(const struct atoll_spec *made, const struct atoll_spec *w
 {
     return !wanted->persistent && !*wanted->image && wanted->network == made->network &&
            wanted->template_kind == made->template_kind &&
-           strcmp(wanted->layer, made->layer) == 0 && wanted->waived == made->waived &&
-           wanted->allow_sudo == made->allow_sudo &&
+           strcmp(wanted->layers ?: "", made->layers ?: "") == 0 &&
+           wanted->waived == made->waived && wanted->allow_sudo == made->allow_sudo &&
            wanted->limits.disk_bytes == made->limits.disk_bytes &&
            wanted->limits.inodes == made->limits.inodes &&
            wanted->limits.open_files == made->limits.open_files &&
@@ -92,6 +93,7 @@ static void clear(struct atoll_pool_class *pool_class)
 
     *pool_class->template_key = *pool_class->language = '\0';
     pool_class->env = atoll_strings_free(pool_class->env);
+    atoll_spec_free_layers(&pool_class->spec);
     pool_class->asked = pool_class->failures = 0;
     while ((s = atoll_map_next(&pool_class->engine->sandboxes, &pos)) != NULL)
         if (s->pool_class == pool_class && atoll_sandbox_would_move(s, ATOLL_ON_DESTROY)) {
@@ -149,7 +151,8 @@ static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct
                                            .layer_base = s->spec.layer_base,
                                            .network = s->spec.network,
                                            .allow_sudo = s->spec.allow_sudo};
-    memcpy(pool_class->spec.layer, s->spec.layer, sizeof(pool_class->spec.layer));
+    pool_class->spec.layers = s->spec.layers;
+    atoll_spec_own_layers(&pool_class->spec);
     atoll_timer_set(&engine->pool_tidy, engine->loop, FORGET_MS / 2, tidy, engine);
     return pool_class;
 }

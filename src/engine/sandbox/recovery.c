@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "sandbox/stack.h"
 
 /*
  * Recovery after the death of a daemon. The store has the records, the providers list the living
@@ -124,11 +125,14 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
         t = atoll_map_get(&r->engine->templates, "host");
     spec.template_kind = t->kind;
     spec.layer_base = t->layer_base;
-    if (*row->layer) { /* the layer at that time: a stopped sandbox starts on the same one */
+    if (*row->layer ||
+        *row->layers) { /* the layer at that time: a stopped sandbox starts on the same one */
         spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
         spec.layer_base = ATOLL_LAYER_BASE;
     }
-    if (atoll_text_copy(spec.layer, sizeof(spec.layer), row->layer) < 0)
+    spec.layers = row->layers;
+    if (atoll_text_copy(spec.layer, sizeof(spec.layer), row->layer) < 0 ||
+        (*row->layers && atoll_stack_check(row->layers, err) < 0))
         return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has a bad layer");
     if (atoll_text_copy(spec.handle, sizeof(spec.handle), row->handle) < 0 ||
         atoll_text_copy(spec.image, sizeof(spec.image), row->image) < 0)

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/network/network.h"
+#include "sandbox/spec_layers.h"
 
 /*
  * Create, destroy and failure of a sandbox, and the connection to its agent.
@@ -44,6 +45,7 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
         return NULL;
     s->engine = engine;
     s->spec = *spec;
+    atoll_spec_own_layers(&s->spec);
     s->entry = engine->builder;
     s->provider = s->entry->provider;
     memcpy(s->spec.id, id, sizeof(s->spec.id));
@@ -58,6 +60,7 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
     atoll_list_init(&s->resumers);
     atoll_list_init(&s->stoppers);
     if (atoll_map_put(&engine->sandboxes, s->spec.id, s) < 0) {
+        atoll_spec_free_layers(&s->spec);
         free(s);
         return NULL;
     }
@@ -81,6 +84,7 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     atoll_tenant_leave(s);
     atoll_options_free(&s->options);
     s->history = atoll_history_free(s->history);
+    atoll_spec_free_layers(&s->spec);
     free(s);
 }
 

@@ -18,7 +18,7 @@
  * starts. The script reads its input to the end, because a write to a closed pipe would fail the
  * import. */
 static const char unpack_script[] =
-    "set -e; mkdir /import; "
+    "set -e; "
     "tar -x $1 -p --numeric-owner --same-owner --exclude='./dev/*' --exclude='dev/*' -C /import -f -; "
     "cat >/dev/null; cd /import; mkdir -p etc home proc dev sys tmp run; "
     "touch etc/passwd etc/group; "

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "engine/engine_internal.h"
 #include "engine/json_memory.h"
+#include "sandbox/stack.h"
 
 /*
  * Templates: `host`, imported root file systems, and images that a provider keeps. A template is a
@@ -262,7 +263,8 @@ static bool layer_used(struct atoll_engine *engine, const char *digest)
     size_t pos = 0;
 
     while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        if (strcmp(s->spec.layer, digest) == 0 && !s->pool_class)
+        if ((strcmp(s->spec.layer, digest) == 0 || atoll_stack_has(s->spec.layers, digest)) &&
+            !s->pool_class)
             return true;
     return layer_shared(engine, digest);
 }

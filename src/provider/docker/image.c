@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "provider/docker/docker_internal.h"
 #include "provider/docker/stream.h"
+#include "sandbox/stack.h"
 
 #define WAIT_US 20000
 #define LAYER_IMAGE "atoll-layer:" /* + name of the layer */
@@ -326,7 +327,8 @@ static int pull_private(struct atoll_docker *d, const struct atoll_sync_call *ca
 
 /* Imports a layer as an image, once. */
 static int import_layer(struct atoll_docker *d, const struct atoll_sync_call *call,
-                        const struct atoll_spec *spec, const char *image, struct atoll_error *err)
+                        const struct atoll_spec *spec, const char *layer, const char *image,
+                        struct atoll_error *err)
 {
     ATOLL_AUTOFREE char *dir = NULL;
     struct atoll_docker_tar *tar = NULL;
@@ -335,7 +337,7 @@ static int import_layer(struct atoll_docker *d, const struct atoll_sync_call *ca
     if (!d->config.layers_dir)
         return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
                           "templates are not available with this provider: name an image");
-    if (asprintf(&dir, "%s/%s", d->config.layers_dir, spec->layer) < 0) {
+    if (asprintf(&dir, "%s/%s", d->config.layers_dir, layer) < 0) {
         dir = NULL;
         return atoll_fail_errno(err, ENOMEM, "template");
     }
@@ -351,9 +353,15 @@ static int get_layer(struct atoll_docker *d, const struct atoll_sync_call *call,
                      struct atoll_error *err)
 {
     char image[sizeof(LAYER_IMAGE) + sizeof(spec->layer)];
+    const char *layer = atoll_stack_single(spec);
     int r;
 
-    (void)snprintf(image, sizeof(image), LAYER_IMAGE "%s", spec->layer);
+    if (!layer)
+        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+                          "this template has %zu layers, and this provider runs templates of one "
+                          "layer: choose another provider, or name the image",
+                          atoll_stack_count(spec->layers));
+    (void)snprintf(image, sizeof(image), LAYER_IMAGE "%s", layer);
     r = atoll_docker_image_inspect(d, call, image, ret, err);
     if (r != -ENOENT)
         return r;
@@ -362,7 +370,7 @@ static int get_layer(struct atoll_docker *d, const struct atoll_sync_call *call,
         return r;
     r = atoll_docker_image_inspect(d, call, image, ret, err);
     if (r == -ENOENT)
-        r = import_layer(d, call, spec, image, err);
+        r = import_layer(d, call, spec, layer, image, err);
     if (r == 0)
         r = atoll_docker_image_inspect(d, call, image, ret, err);
     (void)pthread_mutex_unlock(&d->sending);

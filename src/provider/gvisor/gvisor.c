@@ -436,7 +436,8 @@ static int connect_spawn(struct atoll_gvisor *g, const char *program_dir, struct
     g->plan_host = (struct atoll_plan_host){.root = g->link.info.root,
                                             .cgroup_version = (int)g->link.info.cgroup_version,
                                             .lacking = g->link.info.lacking,
-                                            .hides = g->link.info.hides};
+                                            .hides = g->link.info.hides,
+                                            .stacks = g->link.info.stacks};
     r = atoll_cgroups_open(&g->cgroups, g->link.info.instance, g->link.info.cgroup_path);
     if (r < 0)
         return atoll_fail_errno(err, -r, "cgroups");

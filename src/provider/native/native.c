@@ -161,7 +161,9 @@ static void ask_plain(struct atoll_native *n, uint16_t type, const struct atoll_
     p->n = n;
     p->done = done;
     p->arg = arg;
-    p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER ? ATOLL_NATIVE_LAYER_MS : n->answer_ms;
+    p->may_take_ms = type == ATOLL_SPAWN_DROP_LAYER || type == ATOLL_SPAWN_COMMIT
+                         ? ATOLL_NATIVE_LAYER_MS
+                         : n->answer_ms;
     r = n->rpc ? atoll_rpc_ask(n->rpc, type, desc, msg, on_plain, p, &err)
                : atoll_native_absent(n, &err);
     if (r < 0) {
@@ -361,6 +363,7 @@ static int prepare(struct atoll_native *n, const struct atoll_native_config *con
         .subuid = caps.subuid,
         .subgid = caps.subgid,
         .hides = n->spawn.hides,
+        .stacks = n->spawn.stacks,
         .subid_count = caps.subids ? ATOLL_MIN(caps.subuids, caps.subgids) : 0,
     };
     if (!n->spawn.hides)

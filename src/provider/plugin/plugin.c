@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "base/text.h"
 #include "provider/plugin/process.h"
+#include "sandbox/stack.h"
 #include "sys/unix_socket.h"
 
 #define PROTOCOL_VERSION 1
@@ -95,7 +96,8 @@ static json_t *request_create(const struct atoll_sync_call *call, const struct a
 
     (void)json_object_set_new(sandbox, "tenant", json_string(spec->tenant));
     (void)json_object_set_new(sandbox, "image", json_string(spec->image));
-    (void)json_object_set_new(sandbox, "layer", json_string(spec->layer));
+    (void)json_object_set_new(sandbox, "layer", json_string(atoll_stack_single(spec) ?: ""));
+    (void)json_object_set_new(sandbox, "layers", json_string(spec->layers ?: ""));
     (void)json_object_set_new(sandbox, "network", json_string(networks[spec->network]));
     (void)json_object_set_new(sandbox, "limits", limits_json(&spec->limits, spec->waived));
     (void)json_object_set_new(sandbox, "env", strings_json(spec->env));

@@ -62,6 +62,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("cpu_spent_us", I64, cpu_spent_us),
     COLUMN("output_spent_bytes", I64, output_spent_bytes),
     COLUMN("layer", TEXT, layer),
+    COLUMN("layers", TEXT, layers),
     COLUMN("provider", TEXT, provider),
     COLUMN("handle", TEXT, handle),
     COLUMN("image", TEXT, image),

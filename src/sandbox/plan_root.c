@@ -1,0 +1,262 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/switches.h"
+#include "base/text.h"
+#include "sandbox/plan_internal.h"
+#include "sandbox/stack.h"
+
+/*
+ * The root of a sandbox in a plan: its layers, and what builders have besides.
+ */
+
+static int add_layer(struct atoll_buf *plan, const char *slot, const char *source,
+                     uint32_t disk_base)
+{
+    struct atoll_po_layer layer = {slot, source, disk_base};
+    return atoll_plan_add(plan, ATOLL_PLAN_LAYER, &atoll_po_layer_desc, &layer);
+}
+
+static int add_overlay(struct atoll_buf *plan, const char *target, const char *lowers,
+                       bool writable)
+{
+    struct atoll_po_overlay overlay = {.target = target, .lowers = lowers, .writable = writable};
+    return atoll_plan_add(plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &overlay);
+}
+
+/* A stack below `lowers`. */
+static int add_stack(struct atoll_buf *plan, const char *target, const char *lowers,
+                     const char *layers, bool writable)
+{
+    char names[ATOLL_LAYERS_MAX][ATOLL_LAYER_NAME_MAX + 1];
+    const char *items[ATOLL_LAYERS_MAX];
+    struct atoll_po_overlay overlay = {.target = target,
+                                       .lowers = lowers,
+                                       .writable = writable,
+                                       .stack = {items, atoll_stack_split(layers, names)},
+                                       .userxattr = true};
+
+    for (size_t i = 0; i < overlay.stack.len; i++)
+        items[i] = names[i];
+    return atoll_plan_add(plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &overlay);
+}
+
+/* First id of the layers on disk. */
+static uint32_t base_of(const struct atoll_spec *spec)
+{
+    return spec->builder ? ATOLL_LAYER_BASE : spec->layer_base;
+}
+
+static bool has_stack(const struct atoll_spec *spec)
+{
+    return spec->layers && *spec->layers;
+}
+
+/* The layers of the host's /usr. */
+static int add_usr_layers(const struct atoll_plan_host *host, const char *tools,
+                          struct atoll_buf *plan)
+{
+    int r = add_layer(plan, "usr", "/usr", 0);
+
+    if (r == 0 && host->hides)
+        r = add_layer(plan, "hidden", ATOLL_PLAN_HIDDEN, 0);
+    return r < 0 ? r : add_layer(plan, "tools", tools, 0);
+}
+
+/* The host's /usr is mounted through an overlay, not a bind mount: an overlay has its own inodes,
+ * so file locks on a shared program are not a channel between sandboxes. */
+static int add_usr(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                   struct atoll_buf *plan)
+{
+    if (!host->hides)
+        return add_overlay(plan, "usr", "tools:usr", false);
+    return add_overlay(plan, "usr", atoll_weakened("hidden") ? "tools:usr" : "tools:hidden:usr",
+                       !spec->builder);
+}
+
+static int add_host_root(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                         struct atoll_buf *plan)
+{
+    int r = add_layer(plan, "base", "template/host", 0);
+
+    if (r == 0)
+        r = add_usr_layers(host, "template/usr", plan);
+    if (r == 0)
+        r = add_overlay(plan, "", "base", true);
+    return r < 0 ? r : add_usr(host, spec, plan);
+}
+
+/* The base of a root, slot "base" or a stack, with the layers in `above` on top. */
+static int add_base(struct atoll_buf *plan, const struct atoll_spec *spec, const char *prefix,
+                    const char *above)
+{
+    char source[96], lowers[48];
+    bool stack = has_stack(spec);
+    int r;
+
+    (void)snprintf(source, sizeof(source), "%slayers%s%s", prefix, stack ? "" : "/",
+                   stack ? "" : spec->layer);
+    (void)snprintf(lowers, sizeof(lowers), "%s:base", above);
+    r = add_layer(plan, stack ? ATOLL_SLOT_STACK : "base", source, base_of(spec));
+    if (r < 0)
+        return r;
+    return stack ? add_stack(plan, "", above, spec->layers, true)
+                 : add_overlay(plan, "", lowers, true);
+}
+
+/* The layer "mounts" has the mount points of a step, so that they are not in its result. It is above
+ * the stack: whatever an image has there, or has removed, the mount points exist. */
+static int add_rootfs_root(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    bool step = spec->builder == ATOLL_BUILDER_STEP;
+    int r = add_layer(plan, "tools", "template/tools", 0);
+
+    if (r == 0 && step)
+        r = add_layer(plan, "mounts", "template/mounts", 0);
+    return r < 0 ? r : add_base(plan, spec, "", step ? "tools:mounts" : "tools");
+}
+
+int atoll_plan_add_root(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                        struct atoll_buf *plan)
+{
+    return spec->template_kind == ATOLL_TEMPLATE_HOST ? add_host_root(host, spec, plan)
+                                                      : add_rootfs_root(spec, plan);
+}
+
+/* Uses the templates and layers of the native instance, in the directory "above"; the agent is one
+ * more layer. */
+int atoll_plan_add_runsc_root(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                              struct atoll_buf *plan)
+{
+    int r = add_layer(plan, "agent", "layer", 0);
+
+    if (r == 0 && spec->template_kind != ATOLL_TEMPLATE_HOST) {
+        r = add_layer(plan, "tools", "above/template/tools", 0);
+        return r < 0 ? r : add_base(plan, spec, "above/", "agent:tools");
+    }
+    if (r == 0)
+        r = add_layer(plan, "base", "above/template/host", 0);
+    if (r == 0)
+        r = add_usr_layers(host, "above/template/usr", plan);
+    if (r == 0)
+        r = add_overlay(plan, "", "agent:base", true);
+    return r < 0 ? r : add_usr(host, spec, plan);
+}
+
+static int add_bind(struct atoll_buf *plan, enum atoll_plan_bind_kind kind, const char *target,
+                    uint32_t mode, const char *name)
+{
+    struct atoll_po_bind bind = {.kind = kind, .target = target, .mode = mode, .name = name};
+    return atoll_plan_add(plan, ATOLL_PLAN_BIND, &atoll_po_bind_desc, &bind);
+}
+
+static int add_cache(const struct atoll_spec *spec, const struct atoll_cache *cache,
+                     struct atoll_buf *plan)
+{
+    char name[2 * 65];
+
+    switch (cache->kind) {
+    case ATOLL_CACHE_KEPT:
+        (void)snprintf(name, sizeof(name), "%s/%s", spec->tenant, cache->name);
+        return add_bind(plan, ATOLL_BIND_CACHE, cache->path + 1, 0755, name);
+    case ATOLL_CACHE_SCRATCH:
+        return add_bind(plan, ATOLL_BIND_DIRECTORY, cache->path + 1, 0755, "");
+    case ATOLL_CACHE_FILE:
+        return add_bind(plan, ATOLL_BIND_FILE, cache->path + 1, 0600, "");
+    }
+    return -EINVAL;
+}
+
+/* A read-only overlay has at least two lower directories, hence the empty one. */
+static int add_trees(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    int r = spec->tree_count ? add_layer(plan, "empty", "template/empty", 0) : 0;
+
+    if (r == 0 && spec->tree_count && !has_stack(spec))
+        r = add_layer(plan, ATOLL_SLOT_STACK, "layers", base_of(spec));
+    for (size_t i = 0; r == 0 && i < spec->tree_count; i++)
+        r = add_stack(plan, spec->trees[i].path + 1, "empty", spec->trees[i].layers, false);
+    return r;
+}
+
+int atoll_plan_add_builder(const struct atoll_spec *spec, struct atoll_buf *plan)
+{
+    int r = spec->builder == ATOLL_BUILDER_UNPACK
+                ? add_bind(plan, ATOLL_BIND_IMPORT, "import", 0755, "")
+                : add_bind(plan, ATOLL_BIND_DIRECTORY, ".atoll", 0755, "");
+
+    if (r == 0)
+        r = add_trees(spec, plan);
+    for (size_t i = 0; r == 0 && i < spec->cache_count; i++)
+        r = add_cache(spec, &spec->caches[i], plan);
+    return r;
+}
+
+/* "/a/b", without "." and "..". */
+static bool is_absolute(const char *path)
+{
+    while (*path == '/') {
+        size_t n = strcspn(++path, "/");
+        if (n == 0 || (n == 1 && path[0] == '.') || (n == 2 && memcmp(path, "..", 2) == 0))
+            return false;
+        path += n;
+        if (*path == '\0')
+            return true;
+    }
+    return false;
+}
+
+static int check_path(const char *path, struct atoll_error *err)
+{
+    return is_absolute(path) ? 0
+                             : atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                                          "%.100s is not an absolute path without . and ..", path);
+}
+
+static int check_builder(const struct atoll_spec *spec, struct atoll_error *err)
+{
+    int r = 0;
+
+    if (spec->tree_count > ATOLL_TREES_MAX || spec->cache_count > ATOLL_CACHES_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, E2BIG,
+                          "a step can have %d trees and %d caches", ATOLL_TREES_MAX,
+                          ATOLL_CACHES_MAX);
+    for (size_t i = 0; r == 0 && i < spec->tree_count; i++) {
+        r = check_path(spec->trees[i].path, err);
+        if (r == 0)
+            r = atoll_stack_check(spec->trees[i].layers, err);
+    }
+    for (size_t i = 0; r == 0 && i < spec->cache_count; i++) {
+        const struct atoll_cache *cache = &spec->caches[i];
+
+        r = check_path(cache->path, err);
+        if (r == 0 && cache->kind == ATOLL_CACHE_KEPT &&
+            !(atoll_text_is_name(spec->tenant) && cache->name && atoll_text_is_name(cache->name)))
+            r = atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not the name of a cache");
+    }
+    return r;
+}
+
+int atoll_plan_check_layers(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                            struct atoll_error *err)
+{
+    bool host_form = spec->template_kind == ATOLL_TEMPLATE_HOST;
+
+    if (!has_stack(spec) && !spec->builder && !spec->tree_count && !spec->cache_count)
+        return 0;
+    if (!host->stacks)
+        return atoll_fail(
+            err, ATOLL_ERR_FAILED_PRECONDITION, EOPNOTSUPP,
+            "the running atoll-spawn is of an earlier version and mounts no stacks of "
+            "layers; it ends with its last sandbox when atolld is stopped");
+    if (!spec->builder && (spec->tree_count || spec->cache_count))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "only builders have trees and caches");
+    if ((spec->builder == ATOLL_BUILDER_UNPACK && !host_form) ||
+        (spec->builder == ATOLL_BUILDER_STEP && (host_form || !has_stack(spec))))
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "a step needs a stack, an unpacker the host template");
+    if (has_stack(spec) && atoll_stack_check(spec->layers, err) < 0)
+        return -EINVAL;
+    return check_builder(spec, err);
+}
