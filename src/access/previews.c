@@ -16,6 +16,7 @@ struct preview {
     uint16_t port;
     bool is_public;
     int64_t created_unix_ms;
+    char address[ATOLL_PREVIEW_ADDRESS_MAX];
 };
 
 struct atoll_previews {
@@ -31,6 +32,7 @@ static void view_of(const struct preview *p, struct atoll_preview_view *ret)
         .port = p->port,
         .is_public = p->is_public,
         .created_unix_ms = p->created_unix_ms,
+        .address = p->address,
     };
 }
 
@@ -79,7 +81,8 @@ static int load(void *arg, const struct atoll_store_preview *row, struct atoll_e
 
     if (!atoll_text_is_id(row->sandbox_id) || strlen(row->token) != ATOLL_PREVIEW_TOKEN_LEN ||
         atoll_text_copy(p.sandbox_id, sizeof(p.sandbox_id), row->sandbox_id) < 0 ||
-        atoll_text_copy(p.token, sizeof(p.token), row->token) < 0)
+        atoll_text_copy(p.token, sizeof(p.token), row->token) < 0 ||
+        atoll_text_copy(p.address, sizeof(p.address), row->address) < 0)
         return atoll_fail(err, ATOLL_ERR_INTERNAL, EBADMSG, "the store holds a malformed preview");
     make_key(p.key, sizeof(p.key), p.sandbox_id, p.port);
     return insert(arg, &p, &unused, err);
@@ -126,6 +129,7 @@ static int save(struct atoll_previews *previews, const struct preview *p, struct
         .port = p->port,
         .is_public = p->is_public,
         .created_unix_ms = p->created_unix_ms,
+        .address = p->address,
     };
 
     return previews->store ? atoll_store_put_preview(previews->store, &row, err) : 0;
@@ -175,6 +179,32 @@ int atoll_previews_add(struct atoll_previews *previews, const char *sandbox_id, 
     return r;
 }
 
+static int fail_absent(struct atoll_error *err, const char *sandbox_id, uint16_t port)
+{
+    return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "port %u of sandbox %s has no preview",
+                      (unsigned)port, sandbox_id);
+}
+
+int atoll_previews_publish(struct atoll_previews *previews, const char *sandbox_id, uint16_t port,
+                           const char *address, struct atoll_preview_view *ret,
+                           struct atoll_error *err)
+{
+    struct preview *p = find(previews, sandbox_id, port), changed;
+    int r;
+
+    if (!p)
+        return fail_absent(err, sandbox_id, port);
+    changed = *p;
+    if (atoll_text_copy(changed.address, sizeof(changed.address), address) < 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "the address is too long");
+    r = save(previews, &changed, err);
+    if (r < 0)
+        return r;
+    *p = changed;
+    view_of(p, ret);
+    return 0;
+}
+
 int atoll_previews_remove(struct atoll_previews *previews, const char *sandbox_id, uint16_t port,
                           struct atoll_error *err)
 {
@@ -182,8 +212,7 @@ int atoll_previews_remove(struct atoll_previews *previews, const char *sandbox_i
     int r = 0;
 
     if (!p)
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "port %u of sandbox %s has no preview",
-                          (unsigned)port, sandbox_id);
+        return fail_absent(err, sandbox_id, port);
     if (previews->store)
         r = atoll_store_drop_preview(previews->store, sandbox_id, port, err);
     if (r < 0)

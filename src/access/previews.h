@@ -13,12 +13,14 @@ struct atoll_store;
 
 #define ATOLL_PREVIEW_TOKEN_LEN 32 /* characters of a-z0-9: 165 random bits */
 #define ATOLL_PREVIEWS_PER_SANDBOX 64
+#define ATOLL_PREVIEW_ADDRESS_MAX 64
 
 struct atoll_preview_view {
     const char *sandbox_id, *token;
     uint16_t port;
     bool is_public;
     int64_t created_unix_ms;
+    const char *address; /* HOST:PORT of the host, where it is published for all; "": nowhere */
 };
 
 /* store is borrowed; NULL: previews are not stored, for tests. */
@@ -31,6 +33,10 @@ struct atoll_previews *atoll_previews_free(struct atoll_previews *previews);
 int atoll_previews_add(struct atoll_previews *previews, const char *sandbox_id, uint16_t port,
                        bool is_public, struct atoll_preview_view *ret,
                        struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Stores the address at which an existing preview is published; "": it is not. NOT_FOUND. */
+int atoll_previews_publish(struct atoll_previews *previews, const char *sandbox_id, uint16_t port,
+                           const char *address, struct atoll_preview_view *ret,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
 /* NOT_FOUND. */
 int atoll_previews_remove(struct atoll_previews *previews, const char *sandbox_id, uint16_t port,
                           struct atoll_error *err) ATOLL_MUST_CHECK;

@@ -15,6 +15,7 @@
 #include "api/kit/ports.h"
 #include "api/preview_internal.h"
 #include "api/preview_rules.h"
+#include "api/published.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -31,6 +32,7 @@ struct atoll_preview_server {
     struct atoll_previews *previews;
     struct atoll_preview_site site;
     struct atoll_ports *ports;
+    struct atoll_published *published;
     struct atoll_subscription *events;
     bool access_log;
 };
@@ -420,8 +422,10 @@ static void on_event(void *arg, const struct atoll_event *event)
 {
     struct atoll_preview_server *server = arg;
 
-    if (strcmp(event->kind, "sandbox.destroyed") == 0)
-        atoll_previews_forget(server->previews, event->sandbox_id);
+    if (strcmp(event->kind, "sandbox.destroyed") != 0)
+        return;
+    atoll_published_close(server->published, event->sandbox_id, 0);
+    atoll_previews_forget(server->previews, event->sandbox_id);
 }
 
 /* Forgets the previews of sandboxes that were destroyed while the daemon was not running. */
@@ -438,6 +442,41 @@ static void forget_orphans(struct atoll_preview_server *server)
         }
 }
 
+/* Listens again at the addresses of published ports. */
+static void publish_again(struct atoll_preview_server *server)
+{
+    char address[ATOLL_PREVIEW_ADDRESS_MAX];
+    struct atoll_preview_view view;
+    struct atoll_error error;
+
+    for (size_t pos = 0; atoll_previews_next(server->previews, NULL, &pos, &view);)
+        if (*view.address && atoll_published_open(server->published, view.sandbox_id, view.port,
+                                                  view.address, address, &error) < 0)
+            atoll_log(ATOLL_LOG_ERROR, "a port cannot be published again", "sandbox",
+                      view.sandbox_id, "address", view.address, "error", error.text, NULL);
+}
+
+int atoll_preview_publish(struct atoll_api *api, const char *sandbox_id, uint16_t port,
+                          const char *address, struct atoll_preview_view *ret,
+                          struct atoll_error *err)
+{
+    struct atoll_preview_server *server = api->preview;
+    char at[ATOLL_PREVIEW_ADDRESS_MAX];
+    int r = atoll_published_open(server->published, sandbox_id, port, address, at, err);
+
+    if (r < 0)
+        return r;
+    r = atoll_previews_publish(server->previews, sandbox_id, port, at, ret, err);
+    if (r < 0)
+        atoll_published_close(server->published, sandbox_id, port);
+    return r;
+}
+
+void atoll_preview_unpublish(struct atoll_api *api, const char *sandbox_id, uint16_t port)
+{
+    atoll_published_close(api->preview->published, sandbox_id, port);
+}
+
 struct atoll_preview_server *atoll_preview_server_new(struct atoll_api *api,
                                                       const struct atoll_api_config *config)
 {
@@ -449,7 +488,9 @@ struct atoll_preview_server *atoll_preview_server_new(struct atoll_api *api,
     server->site = *config->site;
     server->access_log = config->access_log;
     server->ports = atoll_ports_new(config->loop, config->engine, 1);
+    server->published = atoll_published_new(config->loop, server->ports);
     forget_orphans(server);
+    publish_again(server);
     server->events = atoll_events_subscribe(config->engine, UINT64_MAX, on_event, server);
     return server;
 }
@@ -458,6 +499,7 @@ struct atoll_preview_server *atoll_preview_server_free(struct atoll_preview_serv
 {
     if (!server)
         return NULL;
+    server->published = atoll_published_free(server->published);
     server->ports = atoll_ports_free(server->ports);
     server->events = atoll_events_unsubscribe(server->events);
     free(server);

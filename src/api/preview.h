@@ -35,6 +35,14 @@ size_t atoll_preview_active(const struct atoll_preview_server *server);
 struct atoll_previews *atoll_api_previews(const struct atoll_api *api);
 const struct atoll_preview_site *atoll_api_site(const struct atoll_api *api);
 
+/* Publishes the port of an existing preview at an address of the host, as atoll_published_open().
+ * Previews must be enabled. */
+int atoll_preview_publish(struct atoll_api *api, const char *sandbox_id, uint16_t port,
+                          const char *address, struct atoll_preview_view *ret,
+                          struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Closes the listener of a port whose preview is removed. */
+void atoll_preview_unpublish(struct atoll_api *api, const char *sandbox_id, uint16_t port);
+
 #define ATOLL_PREVIEW_URL_MAX 512
 /* The URL for browsers; "" when the daemon serves no TCP address. */
 void atoll_preview_url(const struct atoll_preview_site *site, const struct atoll_preview_view *view,

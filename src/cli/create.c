@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include "cli/print.h"
+#include "cli/publish.h"
 #include "cli/request.h"
 
 struct options {
@@ -42,7 +43,11 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     if (r == 0 && o->get_or_create)
         (void)json_object_set_new(request, "getOrCreate", json_true());
     if (r == 0)
+        r = atoll_cli_publish_check(&o->sandbox.publish, err);
+    if (r == 0)
         r = atoll_cli_call(cli, "POST", "/api/sandboxes", request, &reply, err);
+    if (r == 0)
+        r = atoll_cli_publish(cli, atoll_link_text(reply, "id", ""), &o->sandbox.publish, err);
     if (r < 0)
         return r;
     if (cli->json)

@@ -33,8 +33,9 @@ static int list(struct atoll_cli *cli, const char *id, struct atoll_error *err)
     if (cli->json)
         return atoll_cli_print_json(reply, err);
     json_array_foreach(json_object_get(reply, "previews"), i, each)(void)
-        printf("%.0f\t%s\n", atoll_link_number(each, "port", 0),
-               atoll_link_text(each, "url", atoll_link_text(each, "path_url", "")));
+        printf("%.0f\t%s%s%s\n", atoll_link_number(each, "port", 0),
+               atoll_link_text(each, "url", atoll_link_text(each, "path_url", "")),
+               json_object_get(each, "address") ? "\t" : "", atoll_link_text(each, "address", ""));
     return ATOLL_CLI_OK;
 }
 
@@ -109,7 +110,8 @@ const struct atoll_cli_verb atoll_cli_port = {
     .name = "port",
     .args = "SANDBOX",
     .summary = "list the ports of a sandbox that are open, with their URLs",
-    .help = "`atoll preview` opens a port.\n",
+    .help = "`atoll preview` opens a port, --publish of `atoll run` and `atoll create` also at an\n"
+            "address of the host, which is the last column.\n",
     .min_args = 1,
     .max_args = 1,
     .run = run_port,

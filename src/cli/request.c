@@ -54,6 +54,8 @@ const struct atoll_cli_option atoll_cli_sandbox_options[] = {
      "network of your sandboxes that reach each other by their names", NULL},
     {"mbps", 0, ATOLL_CLI_COUNT, AT(network_mbps), "N",
      "network bandwidth limit, megabits a second each way (default: none)", NULL},
+    {"publish", 'p', ATOLL_CLI_LIST, AT(publish), "[[IP:]HOSTPORT:]PORT",
+     "let clients reach a TCP port of it at a port of 127.0.0.1, or of another address", NULL},
     {"volume", 0, ATOLL_CLI_LIST, AT(volumes), "NAME:PATH[:ro]",
      "mount a volume, or a directory of the host (/DIR:PATH)", NULL},
     {"registry-user", 0, ATOLL_CLI_TEXT, AT(registry_user), "NAME",

@@ -9,7 +9,7 @@ struct atoll_cli_sandbox_options {
     const char *template, *name, *workdir;
     uint64_t memory_bytes, disk_bytes, pids;
     double cpus, io_mbps;
-    struct atoll_cli_list waive, artifacts, volumes, labels, allow, deny;
+    struct atoll_cli_list waive, artifacts, volumes, labels, allow, deny, publish;
     const char *registry_user;
     double idle_seconds, lease_seconds, cpu_budget_seconds;
     uint64_t output_budget_bytes;

@@ -1,6 +1,6 @@
 /*
  * One WebSocket request creates the sandbox, runs the command and destroys the sandbox. If the --file
- * uploads are too large for one message, these are separate requests.
+ * uploads are too large for one message, or ports are published, these are separate requests.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "cli/copy.h"
 #include "cli/print.h"
+#include "cli/publish.h"
 #include "cli/request.h"
 #include "cli/session.h"
 
@@ -220,6 +221,8 @@ static int create(struct atoll_cli *cli, const struct options *o, struct atoll_c
     id = atoll_link_text(reply, "id", "");
     r = atoll_link_check_id("sandbox", id, err);
     if (r == 0)
+        r = atoll_cli_publish(cli, id, &o->sandbox.publish, err);
+    if (r == 0)
         (void)snprintf(outcome->sandbox_id, sizeof(outcome->sandbox_id), "%s", id);
     return r;
 }
@@ -356,12 +359,15 @@ static int run(struct atoll_cli *cli, const void *options, int argc ATOLL_UNUSED
     int r = check(o, err);
 
     if (r == 0)
+        r = atoll_cli_publish_check(&o->sandbox.publish, err);
+    if (r == 0)
         r = fits_inline(&o->files, &fits, err);
     if (r < 0)
         return r;
     if (o->detach)
         return run_detached(cli, o, argv, err);
     atoll_cli_outcome_init(&outcome, cli->json);
+    fits = fits && o->sandbox.publish.n == 0;
     r = fits ? run_at_once(cli, o, argv, &outcome, err) : run_in_steps(cli, o, argv, &outcome, err);
     if (r == 0)
         r = atoll_cli_outcome_report(&outcome, err);
@@ -391,7 +397,7 @@ const struct atoll_cli_verb atoll_cli_run = {
         "  echo 'console.log(6*7)' | atoll run -- node\n"
         "  atoll run --memory 1G --timeout 30 --file job.py:job.py -- python3 job.py\n"
         "  atoll run -it -- bash\n"
-        "  id=$(atoll run -d -- python3 -m http.server 8000)\n"
+        "  id=$(atoll run -d -p 8080:8000 -- python3 -m http.server 8000)\n"
         "  id=$(atoll run -d --rm -- make test); atoll wait $id\n",
     .options = options_table,
     .options_size = sizeof(struct options),

@@ -66,6 +66,13 @@ struct atoll_proxy *atoll_proxy_free(struct atoll_proxy *proxy);
 void atoll_proxy_forward(struct atoll_proxy *proxy, struct atoll_http_request *req,
                          const struct atoll_proxy_request *request);
 
+/* Connects a client to the upstream `key` without HTTP: bytes are relayed both ways until one side ends.
+ * Takes ownership of fd, which is connected and non-blocking. Of the hooks only `done` is called, once:
+ * status 101, or 502 if there was no connection, or 503 if the owner has too many. Until it is called,
+ * the owner of dial() must not be freed. */
+void atoll_proxy_relay(struct atoll_proxy *proxy, int fd, const char *key, const char *owner,
+                       const struct atoll_proxy_hooks *hooks, void *arg);
+
 /* Number of active requests and tunnels, and of idle connections. */
 size_t atoll_proxy_active(const struct atoll_proxy *proxy);
 size_t atoll_proxy_kept(const struct atoll_proxy *proxy);

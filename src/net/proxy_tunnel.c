@@ -1,9 +1,11 @@
 /*
- * The tunnel after an upgrade: relays bytes both ways and reads each side only as fast as the other one
- * takes them. When the upstream ends, the tunnel ends once the client has received everything. When the
+ * The tunnel after an upgrade, or of a client that speaks no HTTP: relays bytes both ways and reads each
+ * side only as fast as the other one takes them. When the upstream ends, the tunnel ends once the client has received everything. When the
  * client ends, that is forwarded as a half-close, and the upstream may send for a limited time.
  */
 #include <stdio.h>
+#include <unistd.h>
+#include "base/memory.h"
 #include "net/http_internal.h"
 #include "net/proxy_internal.h"
 
@@ -114,22 +116,31 @@ static const struct atoll_proxy_conn_events upstream_events = {
     .closed = upstream_closed,
 };
 
-void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *req,
-                        struct atoll_proxy_conn *conn, const char *owner, const char *upgrade,
-                        const uint8_t *early, size_t n, const struct atoll_proxy_hooks *hooks,
-                        void *arg)
+static struct tunnel *tunnel_new(struct atoll_proxy *proxy, struct atoll_proxy_conn *conn,
+                                 const char *owner, const struct atoll_proxy_hooks *hooks,
+                                 void *arg)
 {
-    struct tunnel *t = calloc(1, sizeof(*t));
-    char fields[200];
+    struct tunnel *t = atoll_alloc(sizeof(*t));
 
-    if (!t)
-        abort();
     t->proxy = proxy;
     (void)snprintf(t->owner, sizeof(t->owner), "%s", owner);
     t->conn = conn;
     t->hooks = hooks;
     t->arg = arg;
     t->outcome.status = 101;
+    atoll_list_push_back(&proxy->tunnels, &t->node);
+    atoll_shares_add(&proxy->active, t->owner, 1);
+    return t;
+}
+
+void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *req,
+                        struct atoll_proxy_conn *conn, const char *owner, const char *upgrade,
+                        const uint8_t *early, size_t n, const struct atoll_proxy_hooks *hooks,
+                        void *arg)
+{
+    struct tunnel *t = tunnel_new(proxy, conn, owner, hooks, arg);
+    char fields[200];
+
     (void)snprintf(fields, sizeof(fields), "Upgrade: %.100s\r\n", upgrade);
     /* If the client has disconnected, on_close reports it. */
     (void)!atoll_http_respond_upgrade(req, fields);
@@ -137,10 +148,68 @@ void atoll_proxy_tunnel(struct atoll_proxy *proxy, struct atoll_http_request *re
     atoll_stream_set_owner(t->client, &client_callbacks, t);
     atoll_stream_resume(t->client);
     atoll_proxy_conn_own(conn, &upstream_events, t);
-    atoll_list_push_back(&proxy->tunnels, &t->node);
-    atoll_shares_add(&proxy->active, t->owner, 1);
     if (n > 0)
         upstream_input(t, early, n);
+}
+
+/* A client that waits for its connection to the upstream. */
+struct caller {
+    struct atoll_proxy *proxy;
+    int fd; /* owned */
+    char key[ATOLL_PROXY_KEY_MAX], owner[ATOLL_SHARE_NAME_MAX];
+    const struct atoll_proxy_hooks *hooks;
+    void *arg;
+};
+
+static void turn_away(struct caller *c, int status)
+{
+    const struct atoll_proxy_outcome outcome = {.status = status};
+
+    (void)close(ATOLL_TAKE_FD(c->fd));
+    c->hooks->done(c->arg, &outcome);
+    free(c);
+}
+
+static void connect_caller(struct caller *c, struct atoll_proxy_conn *conn)
+{
+    static const struct atoll_stream_limits limits = {SIZE_MAX / 2, ATOLL_HTTP_HIGH_WATER};
+    struct tunnel *t = tunnel_new(c->proxy, conn, c->owner, c->hooks, c->arg);
+    struct atoll_error err;
+
+    if (atoll_stream_new(c->proxy->config.loop, ATOLL_TAKE_FD(c->fd), &atoll_stream_socket_ops,
+                         NULL, &limits, &client_callbacks, t, &t->client, &err) < 0) {
+        tunnel_free(t);
+    } else {
+        atoll_proxy_conn_own(conn, &upstream_events, t);
+        atoll_proxy_arm(c->proxy);
+    }
+    free(c);
+}
+
+static void caller_dialed(void *ctx, int fd, const struct atoll_error *error)
+{
+    struct caller *c = ctx;
+    struct atoll_proxy_conn *conn =
+        error ? NULL : atoll_proxy_conn_new(&c->proxy->config, c->key, fd);
+
+    if (conn)
+        connect_caller(c, conn);
+    else
+        turn_away(c, 502);
+}
+
+void atoll_proxy_relay(struct atoll_proxy *proxy, int fd, const char *key, const char *owner,
+                       const struct atoll_proxy_hooks *hooks, void *arg)
+{
+    struct caller *c = atoll_alloc(sizeof(*c));
+
+    *c = (struct caller){.proxy = proxy, .fd = fd, .hooks = hooks, .arg = arg};
+    (void)snprintf(c->key, sizeof(c->key), "%s", key);
+    (void)snprintf(c->owner, sizeof(c->owner), "%s", owner);
+    if (atoll_shares_fits(&proxy->active, owner, 1))
+        proxy->config.dial(proxy->config.arg, c->key, caller_dialed, c);
+    else
+        turn_away(c, 503);
 }
 
 void atoll_proxy_tunnels_sweep(struct atoll_proxy *proxy, int64_t now_ms)

@@ -14,6 +14,7 @@ struct atoll_store_preview {
     uint16_t port;
     bool is_public;
     int64_t created_unix_ms;
+    const char *address; /* of the host, where the port is published; "": not published */
 };
 
 /* Adds the row, or replaces the one of the same sandbox and port. */

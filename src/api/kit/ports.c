@@ -141,6 +141,34 @@ void atoll_ports_forward(struct atoll_ports *ports, struct atoll_http_request *r
     atoll_proxy_forward(ports->proxy, req, &forwarded);
 }
 
+struct relay {
+    void (*done)(void *arg);
+    void *arg;
+};
+
+static void relay_done(void *arg, const struct atoll_proxy_outcome *outcome)
+{
+    struct relay *relay = arg;
+
+    atoll_ports_measure(outcome);
+    relay->done(relay->arg);
+    free(relay);
+}
+
+void atoll_ports_relay(struct atoll_ports *ports, const char *sandbox_id, uint16_t port, int fd,
+                       void (*done)(void *arg), void *arg)
+{
+    static const struct atoll_proxy_hooks hooks = {.done = relay_done};
+    struct relay *relay = atoll_api_alloc(sizeof(*relay));
+    char key[ATOLL_PROXY_KEY_MAX];
+
+    *relay = (struct relay){done, arg};
+    (void)snprintf(key, sizeof(key), "%u-%s", port, sandbox_id);
+    atoll_engine_touch(ports->engine, sandbox_id);
+    atoll_proxy_relay(ports->proxy, fd, key, atoll_api_owner_of(ports->engine, sandbox_id), &hooks,
+                      relay);
+}
+
 void atoll_ports_measure(const struct atoll_proxy_outcome *outcome)
 {
     atoll_metric_add(ATOLL_METRIC_PREVIEW_REQUESTS,

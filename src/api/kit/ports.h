@@ -27,6 +27,10 @@ struct atoll_port_request {
 /* Forwards the request; the sandbox counts as active. */
 void atoll_ports_forward(struct atoll_ports *ports, struct atoll_http_request *req,
                          const struct atoll_port_request *request);
+/* Connects a client of a published port to the port of the sandbox, which counts as active. Takes
+ * ownership of fd. done is called once, at its end. */
+void atoll_ports_relay(struct atoll_ports *ports, const char *sandbox_id, uint16_t port, int fd,
+                       void (*done)(void *arg), void *arg);
 /* For the hook `done`: counts the request in the metrics. */
 void atoll_ports_measure(const struct atoll_proxy_outcome *outcome);
 /* Number of requests and tunnels in progress. */

@@ -9,6 +9,7 @@ static const struct atoll_column columns[] = {
     COLUMN("public", BOOL, is_public),
     COLUMN("token", TEXT, token),
     COLUMN("created_unix_ms", I64, created_unix_ms),
+    COLUMN("address", TEXT, address),
 };
 static struct atoll_rows previews = {.table = "previews",
                                      .rest = "ORDER BY sandbox_id, port",

@@ -219,5 +219,7 @@ const char *const atoll_db_migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN user TEXT;",
     /* stacks of layers */
     "ALTER TABLE sandboxes ADD COLUMN layers TEXT NOT NULL DEFAULT '';",
+    /* ports that are published at addresses of the host */
+    "ALTER TABLE previews ADD COLUMN address TEXT NOT NULL DEFAULT '';",
 };
 const size_t atoll_db_migration_count = ATOLL_ARRAY_LEN(atoll_db_migrations);

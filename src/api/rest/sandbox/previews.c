@@ -10,6 +10,7 @@
 struct request {
     uint32_t port;
     bool is_public;
+    const char *address;
 };
 
 static const struct atoll_field fields[] = {
@@ -19,6 +20,11 @@ static const struct atoll_field fields[] = {
      .min = 1,
      .max = 65535},
     {.name = "public", .type = ATOLL_FIELD_BOOL, .offset = offsetof(struct request, is_public)},
+    {.name = "address",
+     .type = ATOLL_FIELD_STRING,
+     .offset = offsetof(struct request, address),
+     .min = 1,
+     .max = ATOLL_PREVIEW_ADDRESS_MAX - 1},
     {0},
 };
 
@@ -51,6 +57,8 @@ static void view_preview(struct atoll_json_out *out, const struct atoll_api_call
     atoll_preview_path_url(view, url);
     atoll_json_text(out, "path_url", url);
     view_public_url(out, call, view);
+    if (*view->address)
+        atoll_json_text(out, "address", view->address);
     atoll_json_text(out, "token", view->token);
     atoll_json_time(out, "created_at", view->created_unix_ms);
     atoll_json_close(out, '}');
@@ -64,6 +72,35 @@ static struct atoll_previews *records(const struct atoll_api_call *call, struct 
         (void)atoll_fail(err, ATOLL_ERR_UNIMPLEMENTED, ENOSYS,
                          "previews are disabled in this daemon");
     return previews;
+}
+
+/* An address of the host is the operator's, and connections to it need no token. */
+static int may_publish(const struct atoll_api_call *call, struct atoll_error *err)
+{
+    if (call->caller.scope >= ATOLL_SCOPE_ADMIN)
+        return 0;
+    return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EPERM,
+                      "only an admin may publish a port at an address of the host; a preview "
+                      "without `address` serves HTTP to clients that have its token");
+}
+
+static int open_preview(struct atoll_api_call *call, struct atoll_previews *previews,
+                        const struct request *request, struct atoll_preview_view *view,
+                        struct atoll_error *err)
+{
+    uint16_t port = (uint16_t)request->port;
+    bool existed = atoll_previews_find(previews, call->params.id, port, view);
+    int r = request->address ? may_publish(call, err) : 0;
+    struct atoll_error ignored;
+
+    if (r == 0)
+        r = atoll_previews_add(previews, call->params.id, port, request->is_public, view, err);
+    if (r < 0 || !request->address)
+        return r;
+    r = atoll_preview_publish(call->api, call->params.id, port, request->address, view, err);
+    if (r < 0 && !existed)
+        (void)!atoll_previews_remove(previews, call->params.id, port, &ignored);
+    return r;
 }
 
 void atoll_rest_preview_create(struct atoll_api_call *call, const uint8_t *bytes, size_t n)
@@ -86,8 +123,7 @@ void atoll_rest_preview_create(struct atoll_api_call *call, const uint8_t *bytes
         r = atoll_fail(&error, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                        "port is missing: the port of a server in the sandbox");
     if (r == 0)
-        r = atoll_previews_add(previews, call->params.id, (uint16_t)request.port, request.is_public,
-                               &view, &error);
+        r = open_preview(call, previews, &request, &view, &error);
     atoll_body_done(&body);
     if (r < 0) {
         atoll_api_fail(call, &error);
@@ -121,11 +157,12 @@ void atoll_rest_preview_remove(struct atoll_api_call *call, const uint8_t *body 
 {
     struct atoll_error error;
     struct atoll_previews *previews = records(call, &error);
+    uint16_t port = (uint16_t)strtoul(call->params.port, NULL, 10);
 
-    if (!previews ||
-        atoll_previews_remove(previews, call->params.id,
-                              (uint16_t)strtoul(call->params.port, NULL, 10), &error) < 0)
+    if (!previews || atoll_previews_remove(previews, call->params.id, port, &error) < 0) {
         atoll_api_fail(call, &error);
-    else
-        atoll_api_reply_empty(call, 204);
+        return;
+    }
+    atoll_preview_unpublish(call->api, call->params.id, port);
+    atoll_api_reply_empty(call, 204);
 }
