@@ -134,6 +134,7 @@ struct atoll_engine {
     struct atoll_timer turning;        /* set when a queued request may run */
     uint32_t creating;                 /* creates in progress on this machine, of all tenants */
     struct atoll_list builds;          /* of struct atoll_build; build.c */
+    struct atoll_makes *makes;         /* owned, or NULL; build/ */
     struct atoll_map templates;        /* by key, of struct atoll_template, owned */
     struct atoll_journals journals;
     struct atoll_networks *network; /* owned; network/ */

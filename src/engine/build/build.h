@@ -79,6 +79,7 @@ struct atoll_make_request {
     const char *policy; /* canonical JSON of the network policy; NULL: all that the mode permits */
     struct atoll_limits limits;        /* of each step; 0 fields: the defaults of builds */
     bool no_cache;                     /* runs every step; the results are put into the cache */
+    bool debug;                        /* keeps the state before a step that fails, see the view */
     const char *start_cmd, *ready_cmd; /* of the version; NULL: none */
     uint32_t cpu_millis;               /* likewise */
     uint64_t memory_bytes;
@@ -103,9 +104,12 @@ struct atoll_make_view {
     const struct atoll_error *error;
     int error_line; /* of the definition; 0: unknown */
     int error_step; /* number of the step as in the log; 0: unknown */
-    /* FAILED in a RUN: the stack that the step began with, for a shell; else "". The layers stay while the
-     * build is listed. */
-    const char *error_layers;
+    /* READY: the version that the template has now. Its id is that of the build, unless the template had an
+     * equal version already. */
+    const char *version, *digest;
+    /* FAILED, with `debug`: a template of the state before the failed step, for a shell. The client removes
+     * it. Else "". */
+    const char *debug_template;
 };
 
 /* INVALID_ARGUMENT, NOT_FOUND (target, context), ALREADY_EXISTS (id), RESOURCE_EXHAUSTED (too many builds
