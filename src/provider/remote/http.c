@@ -158,6 +158,10 @@ int atoll_remote_transfer_result(const struct atoll_remote_http *h,
     if (t->read_failed)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EIO,
                           "%s%sthe body of the request ended early", what, colon);
+    if (t->kept_out && code == CURLE_COULDNT_CONNECT)
+        return atoll_fail(err, ATOLL_ERR_PERMISSION_DENIED, EACCES,
+                          "%s%s%s has an address that may not be connected to", what, colon,
+                          h->config.service->name);
     return code == CURLE_OK || t->sink_ended
                ? 0
                : atoll_remote_http_broken(h, code, t->request.what, err);
@@ -242,6 +246,10 @@ void atoll_remote_http_aim(const struct atoll_remote_http *h, CURL *easy)
         (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
         (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     }
+    if (c->unverified) {
+        (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+        (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
     if (c->socket_path)
         (void)curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, c->socket_path);
     if (c->ca)
@@ -285,8 +293,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *arg)
     return t->too_long ? 0 : size * n;
 }
 
-/* The trimmed value of `line` if it is the header `name`, else false. */
-static bool take_header(const char *line, size_t n, const char *name, char *out, size_t cap)
+bool atoll_remote_take_header(const char *line, size_t n, const char *name, char *out, size_t cap)
 {
     size_t len = strlen(name);
 
@@ -306,12 +313,14 @@ static size_t on_header(char *line, size_t size, size_t n, void *arg)
     uint64_t seconds;
     char text[24];
 
-    if (take_header(line, size * n, "retry-after", text, sizeof(text)) &&
+    if (atoll_remote_take_header(line, size * n, "retry-after", text, sizeof(text)) &&
         atoll_text_u64(text, 0, RETRY_AFTER_MAX, &seconds) == 0)
         t->answer.retry_after_s = (uint32_t)seconds;
     if (t->request.header)
-        (void)take_header(line, size * n, t->request.header, t->answer.header,
-                          sizeof(t->answer.header));
+        (void)atoll_remote_take_header(line, size * n, t->request.header, t->answer.header,
+                                       sizeof(t->answer.header));
+    if (t->request.head)
+        t->request.head(t->request.head_arg, line, size * n);
     return size * n;
 }
 
@@ -322,6 +331,9 @@ static void set_body(struct atoll_remote_transfer *t)
     t->sent = 0;
     if (t->request.read) {
         (void)curl_easy_setopt(t->easy, CURLOPT_UPLOAD, 1L);
+        if (t->request.read_len)
+            (void)curl_easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE,
+                                   (curl_off_t)*t->request.read_len);
     } else if (t->request.body) {
         (void)curl_easy_setopt(t->easy, CURLOPT_POST, 1L);
         (void)curl_easy_setopt(t->easy, CURLOPT_POSTFIELDSIZE_LARGE,
@@ -331,7 +343,34 @@ static void set_body(struct atoll_remote_transfer *t)
         (void)curl_easy_setopt(t->easy, CURLOPT_READFUNCTION, on_read);
         (void)curl_easy_setopt(t->easy, CURLOPT_READDATA, t);
     }
+    if (strcmp(t->request.method, "HEAD") == 0)
+        (void)curl_easy_setopt(t->easy, CURLOPT_NOBODY, 1L);
     (void)curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, t->request.method);
+}
+
+static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct atoll_remote_transfer *t = arg;
+
+    (void)purpose;
+    if (t->may_connect(&address->addr))
+        return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    t->kept_out = true;
+    return CURL_SOCKET_BAD;
+}
+
+static void set_bounds(const struct atoll_remote_http *h, struct atoll_remote_transfer *t)
+{
+    t->kept_out = false;
+    t->may_connect = h->config.may_connect;
+    if (t->may_connect) {
+        (void)curl_easy_setopt(t->easy, CURLOPT_OPENSOCKETFUNCTION, on_socket);
+        (void)curl_easy_setopt(t->easy, CURLOPT_OPENSOCKETDATA, t);
+    }
+    if (t->request.stall_s > 0) {
+        (void)curl_easy_setopt(t->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        (void)curl_easy_setopt(t->easy, CURLOPT_LOW_SPEED_TIME, (long)t->request.stall_s);
+    }
 }
 
 void atoll_remote_transfer_prepare(const struct atoll_remote_http *h,
@@ -350,6 +389,7 @@ void atoll_remote_transfer_prepare(const struct atoll_remote_http *h,
     (void)curl_easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
     (void)curl_easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_header);
     (void)curl_easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
+    set_bounds(h, t);
     set_body(t);
 }
 

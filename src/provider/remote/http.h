@@ -1,5 +1,6 @@
 #pragma once
 #include <curl/curl.h>
+#include <sys/socket.h>
 #include "base/buf.h"
 #include "provider/remote/errors.h"
 #include "provider/sync.h"
@@ -19,6 +20,10 @@ struct atoll_remote_http_config {
     const char *ca, *cert, *key; /* PEM files; NULL: the system's certificates, none of ours */
     unsigned connections; /* maximum of requests at the same time, others wait; 0: no maximum */
     bool direct;          /* HTTP/1.1, and no proxy of the environment */
+    bool unverified;      /* any certificate will do */
+    /* Whether a connection to that address may be made; NULL: any. A request that finds no other
+     * address fails with PERMISSION_DENIED. With a proxy the address is the proxy's. */
+    bool (*may_connect)(const struct sockaddr *address);
 };
 
 /* Copies the strings of the config. */
@@ -38,13 +43,18 @@ struct atoll_remote_request {
     /* Or a body of unknown length, read in pieces: 0 at its end, < 0 on failure. */
     ssize_t (*read)(void *arg, void *out, size_t cap);
     void *read_arg;
+    const uint64_t *read_len; /* its length, if it is known; NULL: it is sent in chunks */
     /* Receives the body of an answer with status 2xx in pieces. < 0: ends the request, which is
      * not an error. 1: the piece was not taken; the transfer of a pump pauses. */
     int (*sink)(void *arg, const void *bytes, size_t n);
     void *sink_arg;
     size_t answer_max;  /* of the body that is kept; 0: ATOLL_REMOTE_ANSWER_MAX */
     const char *header; /* name of a header of the answer to return; NULL: none */
+    /* Receives each line of the head of the answer, with its status line; NULL: not wanted. */
+    void (*head)(void *arg, const char *line, size_t n);
+    void *head_arg;
     int64_t timeout_ms; /* 0: only the deadline of the call */
+    uint32_t stall_s;   /* fails as if it had timed out when no byte moves for so long; 0: never */
     /* How often the request may be sent if the service answers "later" (429, 503), which means
      * that it did nothing; see retry.h. 0: once. */
     unsigned tries;
@@ -63,11 +73,15 @@ void atoll_remote_answer_done(struct atoll_remote_answer *answer);
 /* Any status is a success: see atoll_remote_refused() for those that are not. The caller clears
  * *ret, also on failure. UNAVAILABLE: the service does not answer. DEADLINE_EXCEEDED, ABORTED.
  * RESOURCE_EXHAUSTED: the answer is too long. INVALID_ARGUMENT: request.read failed.
- * FAILED_PRECONDITION: the certificate is not trusted, or the URL is malformed. */
+ * FAILED_PRECONDITION: the certificate is not trusted, or the URL is malformed.
+ * PERMISSION_DENIED: config.may_connect. */
 int atoll_remote_http_ask(struct atoll_remote_http *http, const struct atoll_sync_call *call,
                           const struct atoll_remote_request *request,
                           struct atoll_remote_answer *ret,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
+
+/* The trimmed value of a line of the head if it is the header `name` (out is "" if it does not fit). */
+bool atoll_remote_take_header(const char *line, size_t n, const char *name, char *out, size_t cap);
 
 /* Appends a line to a list of headers; on failure the list is freed. */
 int atoll_remote_header(struct curl_slist **list, struct atoll_error *err, const char *fmt, ...)
@@ -91,7 +105,9 @@ struct atoll_remote_transfer {
     struct atoll_remote_answer answer; /* status is set when the transfer has ended */
     size_t sent;                       /* bytes of request.body */
     bool sink_ended, too_long, read_failed;
-    bool busy; /* see pump_internal.h, also for done */
+    bool (*may_connect)(const struct sockaddr *address); /* of the client's config */
+    bool kept_out;                                       /* it refused an address */
+    bool busy;                                           /* see pump_internal.h, also for done */
     void (*done)(struct atoll_remote_transfer *t, CURLcode code);
 };
 /* Sets all options of t->easy for t->request and clears the answer. */
