@@ -37,7 +37,9 @@ ATOLL_MSG_DESC(atoll_po_overlay, ATOLL_MSG_FIELD(STR, atoll_po_overlay, target),
                ATOLL_MSG_FIELD(STR, atoll_po_overlay, lowers),
                ATOLL_MSG_FIELD(U8, atoll_po_overlay, writable),
                ATOLL_MSG_FIELD(STRV, atoll_po_overlay, stack),
-               ATOLL_MSG_FIELD(U8, atoll_po_overlay, userxattr));
+               ATOLL_MSG_FIELD(U8, atoll_po_overlay, userxattr),
+               ATOLL_MSG_FIELD(STR, atoll_po_overlay, below),
+               ATOLL_MSG_FIELD(STR, atoll_po_overlay, within));
 
 ATOLL_MSG_DESC(atoll_po_bind, ATOLL_MSG_FIELD(U32, atoll_po_bind, kind),
                ATOLL_MSG_FIELD(STR, atoll_po_bind, target),

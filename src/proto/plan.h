@@ -115,8 +115,10 @@ struct atoll_po_overlay {
     uint8_t writable;   /* writes go to the disk, to a separate directory for each overlay; else the
                          * overlay is read-only */
     struct atoll_strv
-        stack;         /* names in the slot ATOLL_SLOT_STACK, uppermost first, below `lowers` */
-    uint8_t userxattr; /* marks are user.overlay.*; without root they always are */
+        stack;          /* names in the slot ATOLL_SLOT_STACK, uppermost first, below `lowers` */
+    uint8_t userxattr;  /* marks are user.overlay.*; without root they always are */
+    const char *below;  /* slots below the stack, as `lowers`; "": none */
+    const char *within; /* of each layer of the stack only this directory, "usr"; "": all of it */
 };
 
 enum atoll_plan_bind_kind {

@@ -8,6 +8,7 @@
 #include "proto/plan.h"
 #include "sandbox/plan_internal.h"
 #include "sandbox/proc_parts.h"
+#include "sandbox/stack.h"
 #include "sys/netspace.h"
 
 #define USER_ID 1000
@@ -230,7 +231,10 @@ static int add_read_only(const struct atoll_spec *spec, struct atoll_buf *plan)
 {
     const char *mounts[] = {"usr"}, *writable[] = {"home", "root", "tmp", "var/tmp", "run"};
     struct atoll_po_read_only step = {
-        .mounts = {mounts, spec->template_kind == ATOLL_TEMPLATE_HOST ? 1 : 0},
+        .mounts = {mounts,
+                   spec->template_kind == ATOLL_TEMPLATE_HOST || atoll_stack_is_host(spec->layers)
+                       ? 1
+                       : 0},
         .writable = {writable, ATOLL_ARRAY_LEN(writable)},
     };
 

@@ -20,7 +20,20 @@ static int add_layer(struct atoll_buf *plan, const char *slot, const char *sourc
 static int add_overlay(struct atoll_buf *plan, const char *target, const char *lowers,
                        bool writable)
 {
-    struct atoll_po_overlay overlay = {.target = target, .lowers = lowers, .writable = writable};
+    struct atoll_po_overlay overlay = {
+        .target = target, .lowers = lowers, .writable = writable, .below = "", .within = ""};
+    return atoll_plan_add(plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &overlay);
+}
+
+static int add_layers(struct atoll_buf *plan, struct atoll_po_overlay overlay, const char *layers)
+{
+    char names[ATOLL_LAYERS_MAX][ATOLL_LAYER_NAME_MAX + 1];
+    const char *items[ATOLL_LAYERS_MAX];
+
+    overlay.stack = (struct atoll_strv){items, atoll_stack_split(layers, names)};
+    overlay.userxattr = true;
+    for (size_t i = 0; i < overlay.stack.len; i++)
+        items[i] = names[i];
     return atoll_plan_add(plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &overlay);
 }
 
@@ -28,17 +41,10 @@ static int add_overlay(struct atoll_buf *plan, const char *target, const char *l
 static int add_stack(struct atoll_buf *plan, const char *target, const char *lowers,
                      const char *layers, bool writable)
 {
-    char names[ATOLL_LAYERS_MAX][ATOLL_LAYER_NAME_MAX + 1];
-    const char *items[ATOLL_LAYERS_MAX];
-    struct atoll_po_overlay overlay = {.target = target,
-                                       .lowers = lowers,
-                                       .writable = writable,
-                                       .stack = {items, atoll_stack_split(layers, names)},
-                                       .userxattr = true};
+    const struct atoll_po_overlay overlay = {
+        .target = target, .lowers = lowers, .writable = writable, .below = "", .within = ""};
 
-    for (size_t i = 0; i < overlay.stack.len; i++)
-        items[i] = names[i];
-    return atoll_plan_add(plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &overlay);
+    return add_layers(plan, overlay, layers);
 }
 
 /* First id of the layers on disk. */
@@ -86,6 +92,47 @@ static int add_host_root(const struct atoll_plan_host *host, const struct atoll_
     return r < 0 ? r : add_usr(host, spec, plan);
 }
 
+static const char *usr_below(const struct atoll_plan_host *host)
+{
+    return host->hides && !atoll_weakened("hidden") ? "hidden:usr" : "usr";
+}
+
+/*
+ * A stack on the host template. The root and /usr are two overlays, so a layer is part of both: the root
+ * has all of it, /usr has its directory usr. prefix: of the native instance. above: slots on top.
+ */
+static int add_host_stack(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                          const char *prefix, const char *above, struct atoll_buf *plan)
+{
+    const char *layers = atoll_stack_above_host(spec->layers);
+    char base[64], usr[64], all[64];
+    int r;
+
+    (void)snprintf(base, sizeof(base), "%stemplate/host", prefix);
+    (void)snprintf(usr, sizeof(usr), "%stemplate/usr", prefix);
+    (void)snprintf(all, sizeof(all), "%slayers", prefix);
+    r = add_layer(plan, "base", base, 0);
+    if (r == 0)
+        r = add_usr_layers(host, usr, plan);
+    if (r == 0)
+        r = add_layer(plan, ATOLL_SLOT_STACK, all, base_of(spec));
+    if (r == 0)
+        r = add_layers(
+            plan,
+            (struct atoll_po_overlay){
+                .target = "", .lowers = above, .writable = true, .below = "base", .within = ""},
+            layers);
+    if (r < 0)
+        return r;
+    return add_layers(plan,
+                      (struct atoll_po_overlay){.target = "usr",
+                                                .lowers = "tools",
+                                                .writable = true,
+                                                .below = usr_below(host),
+                                                .within = "usr"},
+                      layers);
+}
+
 /* The base of a root, slot "base" or a stack, with the layers in `above` on top. */
 static int add_base(struct atoll_buf *plan, const struct atoll_spec *spec, const char *prefix,
                     const char *above)
@@ -106,13 +153,16 @@ static int add_base(struct atoll_buf *plan, const struct atoll_spec *spec, const
 
 /* The layer "mounts" has the mount points of a step, so that they are not in its result. It is above
  * the stack: whatever an image has there, or has removed, the mount points exist. */
-static int add_rootfs_root(const struct atoll_spec *spec, struct atoll_buf *plan)
+static int add_rootfs_root(const struct atoll_plan_host *host, const struct atoll_spec *spec,
+                           struct atoll_buf *plan)
 {
     bool step = spec->builder == ATOLL_BUILDER_STEP;
-    int r = add_layer(plan, "tools", "template/tools", 0);
+    int r = step ? add_layer(plan, "mounts", "template/mounts", 0) : 0;
 
-    if (r == 0 && step)
-        r = add_layer(plan, "mounts", "template/mounts", 0);
+    if (r == 0 && atoll_stack_is_host(spec->layers))
+        return add_host_stack(host, spec, "", step ? "mounts" : "", plan);
+    if (r == 0)
+        r = add_layer(plan, "tools", "template/tools", 0);
     return r < 0 ? r : add_base(plan, spec, "", step ? "tools:mounts" : "tools");
 }
 
@@ -120,7 +170,7 @@ int atoll_plan_add_root(const struct atoll_plan_host *host, const struct atoll_s
                         struct atoll_buf *plan)
 {
     return spec->template_kind == ATOLL_TEMPLATE_HOST ? add_host_root(host, spec, plan)
-                                                      : add_rootfs_root(spec, plan);
+                                                      : add_rootfs_root(host, spec, plan);
 }
 
 /* Uses the templates and layers of the native instance, in the directory "above"; the agent is one
@@ -130,6 +180,8 @@ int atoll_plan_add_runsc_root(const struct atoll_plan_host *host, const struct a
 {
     int r = add_layer(plan, "agent", "layer", 0);
 
+    if (r == 0 && atoll_stack_is_host(spec->layers))
+        return add_host_stack(host, spec, "above/", "agent", plan);
     if (r == 0 && spec->template_kind != ATOLL_TEMPLATE_HOST) {
         r = add_layer(plan, "tools", "above/template/tools", 0);
         return r < 0 ? r : add_base(plan, spec, "above/", "agent:tools");

@@ -17,6 +17,20 @@ bool atoll_stack_next(const char **pos, char ret_name[static ATOLL_LAYER_NAME_MA
     return true;
 }
 
+bool atoll_stack_is_host(const char *layers)
+{
+    size_t n = strlen(ATOLL_STACK_HOST);
+
+    return layers && strncmp(layers, ATOLL_STACK_HOST, n) == 0 && (!layers[n] || layers[n] == ' ');
+}
+
+const char *atoll_stack_above_host(const char *layers)
+{
+    const char *pos = layers + strlen(ATOLL_STACK_HOST);
+
+    return *pos ? pos + 1 : pos;
+}
+
 size_t atoll_stack_count(const char *layers)
 {
     char name[ATOLL_LAYER_NAME_MAX + 1];

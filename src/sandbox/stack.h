@@ -7,6 +7,13 @@
  * functions.
  */
 
+/* As the first name of a stack: the host template, with its /usr, is below the layers. Such layers have
+ * a directory usr. */
+#define ATOLL_STACK_HOST "host"
+bool atoll_stack_is_host(const char *layers);
+/* The stack without that name; "" if it has no other. */
+const char *atoll_stack_above_host(const char *layers);
+
 /* Room for any stack, with its NUL. */
 #define ATOLL_STACK_CAP (ATOLL_LAYERS_MAX * (ATOLL_LAYER_NAME_MAX + 1))
 

@@ -99,11 +99,19 @@ static void remove_tool(int state, int upper, const char *path)
         (void)unlinkat(dir, name, 0);
 }
 
+/* On the host template, /usr is an overlay of its own, with an upper directory of its own. */
+static int join_usr(int disk)
+{
+    if (renameat(disk, "u.usr", disk, "u/usr") < 0 && errno != ENOENT)
+        return -errno;
+    return 0;
+}
+
 static int clean_upper(const struct work *w, int disk)
 {
     static const char *const trees[] = {"usr/share/atoll", "usr/lib/atoll"};
     ATOLL_AUTOCLOSE int upper = atoll_paths_open(disk, "u", O_RDONLY | O_DIRECTORY);
-    int r = upper < 0 ? upper : 0;
+    int r = upper < 0 ? upper : join_usr(disk);
 
     if (r < 0)
         return r;

@@ -94,7 +94,7 @@ static int make_upper(struct atoll_plan_run *b, const char *target, char *upper,
 struct mounting {
     const struct atoll_po_overlay *overlay;
     char upper[32], work[32];
-    char slots[128]; /* of overlay->lowers, each with a NUL */
+    char slots[2][128]; /* of overlay->lowers and below, each with a NUL */
     char (*paths)[STACK_PATH_CAP];
     char joined[OPTION_MAX + 1];
     struct atoll_mnt_option *options;
@@ -106,23 +106,32 @@ static void add_option(struct mounting *m, const char *key, const char *value)
     m->options[m->count++] = (struct atoll_mnt_option){key, value};
 }
 
-/* One option for each layer, which kernels have since 6.7. */
-static void append_lowers(struct mounting *m)
+static void append_slots(struct mounting *m, const char *slots, char copy[static 128])
 {
-    const struct atoll_strv *stack = &m->overlay->stack;
-    char *slot = m->slots, *rest;
+    char *slot = copy, *rest;
 
-    (void)snprintf(m->slots, sizeof(m->slots), "%s", m->overlay->lowers);
+    (void)snprintf(copy, 128, "%s", slots);
     for (size_t i = 0; slot && *slot && i < SLOTS_MAX; slot = rest, i++) {
         rest = strchr(slot, ':');
         if (rest)
             *rest++ = '\0';
         add_option(m, "lowerdir+", slot);
     }
+}
+
+/* One option for each layer, which kernels have since 6.7. */
+static void append_lowers(struct mounting *m)
+{
+    const struct atoll_strv *stack = &m->overlay->stack;
+    const char *within = m->overlay->within;
+
+    append_slots(m, m->overlay->lowers, m->slots[0]);
     for (size_t i = 0; i < stack->len; i++) {
-        (void)snprintf(m->paths[i], sizeof(m->paths[i]), ATOLL_SLOT_STACK "/%s", stack->items[i]);
+        (void)snprintf(m->paths[i], sizeof(m->paths[i]), ATOLL_SLOT_STACK "/%s%s%s",
+                       stack->items[i], *within ? "/" : "", within);
         add_option(m, "lowerdir+", m->paths[i]);
     }
+    append_slots(m, m->overlay->below, m->slots[1]);
 }
 
 /* For older kernels: links with short names to the layers, joined in one option. -E2BIG if it is too
@@ -145,6 +154,11 @@ static int join_lowers(struct mounting *m)
         if ((size_t)len >= sizeof(m->joined))
             return -E2BIG;
     }
+    if (*m->overlay->below)
+        len += snprintf(m->joined + len, sizeof(m->joined) - (size_t)len, "%s%s", len ? ":" : "",
+                        m->overlay->below);
+    if ((size_t)len >= sizeof(m->joined))
+        return -E2BIG;
     add_option(m, "lowerdir", m->joined);
     return 0;
 }
@@ -164,7 +178,7 @@ static int mount_configured(struct mounting *m, bool userxattr, uint64_t attrs)
 {
     int r;
 
-    if (m->overlay->stack.len == 0) {
+    if (m->overlay->stack.len == 0 && !*m->overlay->below) {
         add_option(m, "lowerdir", m->overlay->lowers);
         add_rest(m, userxattr);
         return atoll_mnt_new("overlay", m->options, attrs);
@@ -204,18 +218,25 @@ static int mount_overlay(struct atoll_plan_run *b, struct mounting *m, struct at
     return fd < 0 ? atoll_fail_errno(err, -fd, "mount overlay") : fd;
 }
 
-static int check_overlay(const struct atoll_plan_run *b, const struct atoll_po_overlay *overlay,
-                         struct atoll_error *err)
+static bool are_slots(const char *text)
 {
     size_t slots = 1;
 
+    for (const char *p = text; (p = strchr(p, ':')) != NULL; p++)
+        slots++;
+    return !strchr(text, '/') && slots <= SLOTS_MAX && strlen(text) <= 127;
+}
+
+static int check_overlay(const struct atoll_plan_run *b, const struct atoll_po_overlay *overlay,
+                         struct atoll_error *err)
+{
     if (*overlay->target && !atoll_paths_is_inside(overlay->target))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "target is not relative");
-    for (const char *p = overlay->lowers; (p = strchr(p, ':')) != NULL; p++)
-        slots++;
-    if (strchr(overlay->lowers, '/') || slots > SLOTS_MAX || strlen(overlay->lowers) > 127)
+    if (!are_slots(overlay->lowers) || !are_slots(overlay->below))
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
                           "lower layers are named by slot");
+    if (*overlay->within && strcmp(overlay->within, "usr") != 0)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not a part of layers");
     for (size_t i = 0; i < overlay->stack.len; i++)
         if (!atoll_text_is_name(overlay->stack.items[i]))
             return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "not the name of a layer");
@@ -233,7 +254,7 @@ static int attach_overlay(struct atoll_plan_run *b, const struct atoll_po_overla
     ATOLL_AUTOCLOSE int point = ATOLL_NO_FD;
     int r;
 
-    if (*overlay->target && overlay->stack.len > 0) {
+    if (*overlay->target && overlay->stack.len > 0 && !*overlay->within) {
         point = atoll_point_open(b, overlay->target, true, err);
         if (point < 0)
             return point;
@@ -255,7 +276,7 @@ int atoll_step_overlay(struct atoll_plan_run *b, const void *step, struct atoll_
     if (r < 0)
         return r;
     m.paths = calloc(overlay->stack.len + 1, sizeof(*m.paths));
-    m.options = calloc(overlay->stack.len + SLOTS_MAX + OPTIONS_MORE, sizeof(*m.options));
+    m.options = calloc(overlay->stack.len + 2 * SLOTS_MAX + OPTIONS_MORE, sizeof(*m.options));
     r = fd = m.paths && m.options ? mount_overlay(b, &m, err)
                                   : atoll_fail_errno(err, ENOMEM, "options of the overlay");
     free(m.paths);

@@ -196,6 +196,46 @@ static void private_files_of_usr_are_hidden(void **state)
     atoll_buf_done(&plan);
 }
 
+static void expect_overlay(const struct atoll_buf *plan, size_t nth, const char *lowers,
+                           const char *below, const char *within, size_t layers)
+{
+    struct atoll_po_overlay overlay;
+
+    assert_true(find(plan, ATOLL_PLAN_OVERLAY, nth, &atoll_po_overlay_desc, &overlay, NULL));
+    assert_string_equal(overlay.lowers, lowers);
+    assert_string_equal(overlay.below, below);
+    assert_string_equal(overlay.within, within);
+    assert_true(overlay.writable && overlay.userxattr);
+    assert_int_equal(overlay.stack.len, layers);
+    if (layers > 0)
+        assert_string_equal(overlay.stack.items[0], "x2");
+    atoll_msg_done(&atoll_po_overlay_desc, &overlay);
+}
+
+/* Its layers are between the host's files and the sandbox's, at / and at /usr. */
+static void a_stack_on_the_host_template(void **state)
+{
+    struct atoll_plan_host host = root_host;
+    struct atoll_spec spec = default_spec();
+    struct atoll_buf plan;
+
+    (void)state;
+    host.hides = true;
+    spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
+    spec.layer_base = ATOLL_LAYER_BASE;
+    spec.layers = "host x1 x2";
+    plan = build(&host, &spec);
+    expect_overlay(&plan, 0, "", "base", "", 2);
+    expect_overlay(&plan, 1, "tools", "hidden:usr", "usr", 2);
+    atoll_buf_done(&plan);
+    spec.builder = ATOLL_BUILDER_STEP;
+    spec.layers = "host";
+    plan = build(&host, &spec);
+    expect_overlay(&plan, 0, "mounts", "base", "", 0);
+    expect_overlay(&plan, 1, "tools", "hidden:usr", "usr", 0);
+    atoll_buf_done(&plan);
+}
+
 static void a_large_disk_is_an_image(void **state)
 {
     struct atoll_spec spec = default_spec();
@@ -399,6 +439,7 @@ int main(void)
         cmocka_unit_test(a_network_for_those_that_ask),
         cmocka_unit_test(a_read_only_root),
         cmocka_unit_test(private_files_of_usr_are_hidden),
+        cmocka_unit_test(a_stack_on_the_host_template),
         cmocka_unit_test(a_large_disk_is_an_image),
         cmocka_unit_test(a_disk_with_a_bandwidth_is_an_image),
         cmocka_unit_test(a_limit_that_cannot_be_given_is_an_error_unless_waived),
