@@ -12,10 +12,10 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "cli/child.h"
-#include "cli/dockerignore.h"
 #include "cli/lines.h"
 #include "cli/print.h"
 #include "cli/template.h"
+#include "image/dockerignore.h"
 
 #define DEPTH_MAX 64
 #define PATH_MAX_BYTES 4096

@@ -18,8 +18,8 @@ int atoll_dockerfile_parse_step(struct atoll_recipe_memory *m, const char *text,
 /*
  * What the shell gets for a RUN in shell form with or without here-documents: the text of `args[0]`, or
  * with here-documents one of two forms, as BuildKit does it:
- * - the command is only a here-document: its body is a script (*ret_script). With "#!" in its first line
- *   the script is a file to execute; otherwise it is the text for the shell.
+ * - the command is only a here-document: its body. With "#!" in its first line it is a script
+ *   (*ret_script), a file to execute; otherwise it is the text for the shell.
  * - else: the command, a newline, and the bodies with their end words, for the shell to read.
  * Returns text in memory m; NULL without memory.
  */
@@ -31,7 +31,7 @@ struct atoll_dockerfile_warning {
     const char *rule; /* as BuildKit's checks are called: "StageNameCasing" … */
     char text[200];
 };
-/* Calls fn for each warning, in the order of lines. */
+/* Calls fn for each warning, at most 200, in the order of lines. */
 void atoll_dockerfile_lint(const struct atoll_recipe *r,
                            void (*fn)(const struct atoll_dockerfile_warning *w, void *arg),
                            void *arg);

@@ -3,8 +3,8 @@
 
 /*
  * e2b.toml: the settings of a template of E2B's command line. Reads the part of TOML 1.0 that such files
- * use: comments, bare and quoted keys, strings of all four kinds, integers with "_", booleans; tables and
- * arrays are refused. Unknown keys are ignored, as E2B's command line ignores them. Pure.
+ * use: comments, bare and quoted keys, texts in all four kinds of quotes, whole numbers with "_". Other keys
+ * and everything in tables are skipped, as E2B's command line does. Pure.
  */
 #define ATOLL_E2B_TOML_MAX ((size_t)64 * 1024)
 

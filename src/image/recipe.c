@@ -1,7 +1,9 @@
-#include "image/recipe.h"
+#include "image/recipe_internal.h"
 
 #include <errno.h>
 #include <stdalign.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include "base/memory.h"
@@ -119,15 +121,30 @@ struct atoll_recipe *atoll_recipe_free(struct atoll_recipe *r)
     return NULL;
 }
 
-static int no_room(struct atoll_error *err)
+int atoll_recipe_no_room(struct atoll_error *err)
 {
     return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM,
                       "the definition needs too much memory");
 }
 
-/* Room for one more element in an array of `count` elements of `size` bytes, which is a power of two long
- * or empty. Returns the array, NULL without memory. */
-static void *grow(struct atoll_recipe_memory *m, void *array, size_t count, size_t size)
+int atoll_recipe_refuse(struct atoll_error *err, int line, const char *fmt, ...)
+{
+    char text[ATOLL_ERROR_TEXT_MAX];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL, "%s", text);
+    return line > 0 ? atoll_recipe_at_line(err, line) : -EINVAL;
+}
+
+int atoll_recipe_at_line(struct atoll_error *err, int line)
+{
+    return line > 0 ? atoll_wrap(err, "line %d", line) : -(err && err->errnum ? err->errnum : EIO);
+}
+
+void *atoll_recipe_grow(struct atoll_recipe_memory *m, void *array, size_t count, size_t size)
 {
     void *more;
 
@@ -137,6 +154,24 @@ static void *grow(struct atoll_recipe_memory *m, void *array, size_t count, size
     if (more && count > 0)
         memcpy(more, array, count * size);
     return more;
+}
+
+int atoll_recipe_add_word(struct atoll_recipe_memory *m, struct atoll_recipe_words *w,
+                          const char *text, size_t n, struct atoll_error *err)
+{
+    const char **items;
+    char *word;
+
+    if (w->count == ATOLL_RECIPE_WORDS_MAX)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG, "more than %d words",
+                          ATOLL_RECIPE_WORDS_MAX);
+    items = atoll_recipe_grow(m, w->items, w->count, sizeof(*items));
+    word = atoll_recipe_text(m, text, n);
+    if (!items || !word)
+        return atoll_recipe_no_room(err);
+    items[w->count++] = word;
+    w->items = items;
+    return 0;
 }
 
 int atoll_recipe_add_stage(struct atoll_recipe *r, const char *name, const char *base,
@@ -150,14 +185,14 @@ int atoll_recipe_add_stage(struct atoll_recipe *r, const char *name, const char 
     if (r->stage_count == ATOLL_RECIPE_STAGES_MAX)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG, "line %d: more than %d stages",
                           line, ATOLL_RECIPE_STAGES_MAX);
-    stages = grow(m, r->stages, r->stage_count, sizeof(*stages));
+    stages = atoll_recipe_grow(m, r->stages, r->stage_count, sizeof(*stages));
     stage.name = name ? atoll_recipe_text(m, name, strlen(name)) : NULL;
     stage.platform = platform ? atoll_recipe_text(m, platform, strlen(platform)) : NULL;
     stage.base = atoll_recipe_text(m, base, strlen(base));
     stage.text = atoll_recipe_text(m, text, strlen(text));
     if (!stages || (name && !stage.name) || (platform && !stage.platform) || !stage.base ||
         !stage.text)
-        return no_room(err);
+        return atoll_recipe_no_room(err);
     stages[r->stage_count++] = stage;
     r->stages = stages;
     return 0;
@@ -175,13 +210,55 @@ int atoll_recipe_add_step(struct atoll_recipe *r, const struct atoll_recipe_step
     if (r->step_count == ATOLL_RECIPE_STEPS_MAX)
         return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, E2BIG,
                           "line %d: more than %d instructions", step->line, ATOLL_RECIPE_STEPS_MAX);
-    more = grow(&r->memory, *list, *count, sizeof(**list));
+    more = atoll_recipe_grow(&r->memory, *list, *count, sizeof(**list));
     copy = atoll_recipe_alloc(&r->memory, sizeof(*copy));
     if (!more || !copy)
-        return no_room(err);
+        return atoll_recipe_no_room(err);
     *copy = *step;
     more[(*count)++] = copy;
     *list = more;
     r->step_count++;
     return 0;
+}
+
+/* How many `args` a kind has: at least, and in shell form exactly one. */
+static bool args_are_whole(const struct atoll_recipe_step *step)
+{
+    switch (step->kind) {
+    case ATOLL_RECIPE_CMD:
+    case ATOLL_RECIPE_ENTRYPOINT:
+        return step->json || step->arg_count == 1;
+    case ATOLL_RECIPE_RUN:
+        return step->json ? step->arg_count > 0 && step->heredoc_count == 0 : step->arg_count == 1;
+    case ATOLL_RECIPE_HEALTHCHECK:
+        return step->health.none || (step->json ? step->arg_count > 0 : step->arg_count == 1);
+    case ATOLL_RECIPE_ADD:
+    case ATOLL_RECIPE_COPY:
+        return step->dest && step->arg_count + step->heredoc_count > 0;
+    case ATOLL_RECIPE_ARG:
+    case ATOLL_RECIPE_ENV:
+    case ATOLL_RECIPE_LABEL:
+        return step->pair_count > 0;
+    case ATOLL_RECIPE_EXPOSE:
+    case ATOLL_RECIPE_SHELL:
+    case ATOLL_RECIPE_VOLUME:
+        return step->arg_count > 0;
+    default:
+        return step->arg_count == 1;
+    }
+}
+
+bool atoll_recipe_step_is_whole(const struct atoll_recipe_step *step)
+{
+    for (size_t i = 0; i < step->pair_count; i++)
+        if (!step->pairs[i].name || !*step->pairs[i].name ||
+            (!step->pairs[i].value && step->kind != ATOLL_RECIPE_ARG))
+            return false;
+    for (size_t i = 0; i < step->heredoc_count; i++)
+        if (!step->heredocs[i].name || !step->heredocs[i].text)
+            return false;
+    for (size_t i = 0; i < step->flags.mount_count; i++)
+        if (!step->flags.mounts[i].text)
+            return false;
+    return step->text && args_are_whole(step);
 }

@@ -56,7 +56,7 @@ bool atoll_recipe_kind_by_name(const char *name, size_t n, enum atoll_recipe_kin
 
 struct atoll_recipe_pair {
     const char *name;
-    const char *value; /* NULL: ARG without a default */
+    const char *value; /* with quotes until it is expanded; NULL: ARG without a default */
 };
 
 enum atoll_recipe_mount_type {
@@ -76,12 +76,15 @@ enum atoll_recipe_sharing {
 /* RUN --mount=… */
 struct atoll_recipe_mount {
     enum atoll_recipe_mount_type type;
-    const char *id;     /* of a cache, a secret or an ssh agent; NULL: the base name of `target` */
-    const char *target; /* NULL: a secret's default, /run/secrets/ID; only of secrets and ssh */
+    const char *text; /* as written; scope.h reads it again with variables replaced */
+    const char *id;   /* cache: default its target; secret: its source or the target's last name;
+                         * ssh: "default"; NULL: the other types */
+    const char
+        *target; /* may be relative to WORKDIR; NULL: ssh, or a secret that is only a variable */
     const char *source; /* path in `from`; NULL: its root */
     const char *from; /* stage, its number, or image; NULL: the build context, or an empty cache */
-    const char *env;  /* a secret as variable of this name; NULL: as file only */
-    bool readonly;    /* bind: true unless "rw" was given */
+    const char *env;  /* a secret as variable of this name; NULL: as file */
+    bool readonly;    /* bind, secret, ssh: true unless "rw" was given */
     bool required;    /* secret, ssh: a missing one fails the step */
     enum atoll_recipe_sharing sharing;
     int64_t mode, uid, gid; /* -1: default */
@@ -134,7 +137,8 @@ struct atoll_recipe_step {
     int line, last_line; /* in the definition, from 1; 0: the definition has no lines */
     const char
         *text; /* as written, in one line, without here-documents; for progress and history */
-    bool json;
+    bool json; /* exec form */
+    bool gap;  /* an empty line is between its lines: deprecated, see the lint */
     const char *const *args;
     size_t arg_count;
     const char *dest;
@@ -180,12 +184,15 @@ int atoll_recipe_add_stage(struct atoll_recipe *r, const char *name, const char 
 int atoll_recipe_add_step(struct atoll_recipe *r, const struct atoll_recipe_step *step,
                           struct atoll_error *err) ATOLL_MUST_CHECK;
 
+/* Whether a step has the parts that its kind needs (see struct atoll_recipe_step). */
+bool atoll_recipe_step_is_whole(const struct atoll_recipe_step *step);
+
 /* The stored form: {"escape", "syntax", "globals": [step…], "stages": [{"name", "base", …, "steps"}]},
- * with members of the structs by their names and without those that have their default. NULL: no memory. */
+ * with members of the structs by their names and without those that have their default. */
 json_t *atoll_recipe_to_json(const struct atoll_recipe *r);
 /* Reads what atoll_recipe_to_json() made. INVALID_ARGUMENT names the place; RESOURCE_EXHAUSTED. */
 int atoll_recipe_from_json(const json_t *json, struct atoll_recipe **ret,
                            struct atoll_error *err) ATOLL_MUST_CHECK;
-/* One step in that form, expanded or not: canonical, so that a key can be made of its text
- * (JSON_COMPACT | JSON_SORT_KEYS). `line` and `last_line` are omitted with `for_key`. */
+/* One step in that form, expanded or not: canonical, so that a key can be made of it (dumped with
+ * JSON_COMPACT | JSON_SORT_KEYS). `for_key` omits lines and texts as written, which change no result. */
 json_t *atoll_recipe_step_to_json(const struct atoll_recipe_step *step, bool for_key);

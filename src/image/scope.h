@@ -15,7 +15,8 @@
  */
 struct atoll_recipe_scope;
 
-/* Both borrow the recipe and the inputs. NULL: no memory. */
+/* Both borrow the recipe and the inputs. NULL: no memory, or a global ARG that atoll_recipe_plan()
+ * refuses. */
 struct atoll_recipe_scope *atoll_recipe_scope_new(const struct atoll_recipe *r,
                                                   const struct atoll_recipe_inputs *inputs);
 /* A copy of what `parent` has now: a stage FROM another stage inherits its ARG and ENV. */
@@ -46,7 +47,7 @@ struct atoll_recipe_variable {
     bool predefined; /* HTTP_PROXY and the like, given without an ARG: not part of any key */
 };
 /* Iterates what RUN gets, in the order of names: start with *pos = 0; false at the end. */
-bool atoll_recipe_scope_next(const struct atoll_recipe_scope *s, size_t *pos,
+bool atoll_recipe_scope_next(struct atoll_recipe_scope *s, size_t *pos,
                              struct atoll_recipe_variable *ret);
 /* The value that "$name" has; NULL: not set. */
 const char *atoll_recipe_scope_get(const struct atoll_recipe_scope *s, const char *name);

@@ -15,8 +15,8 @@
 #include "base/glob.h"
 #include "base/text.h"
 #include "base/trace.h"
-#include "cli/dockerignore.h"
 #include "fuzz.h"
+#include "image/dockerignore.h"
 #include "net/url.h"
 
 #define DOMAIN "p.test"

@@ -1,5 +1,5 @@
 #include <string.h>
-#include "cli/dockerignore.h"
+#include "image/dockerignore.h"
 #include "test.h"
 
 static struct atoll_dockerignore ignored;

@@ -51,16 +51,14 @@ uint8_t *atoll_make_pairs(const struct atoll_copy_match *match, size_t *ret_len)
     size_t len = 0;
     uint8_t *pairs, *at;
 
-    for (size_t i = 0; i < match->count; i++)
-        len += strlen(match->paths[i]) + strlen(match->names[i]) + 2;
+    for (size_t i = 0; i < match->pair_count; i++)
+        len += strlen(match->pairs[i].path) + strlen(match->pairs[i].name) + 2;
     pairs = at = malloc(len + 1);
     if (!pairs)
         abort();
-    for (size_t i = 0; i < match->count; i++) {
-        /* The content of a directory goes to the destination, not the directory itself. */
-        const char *name = match->directory[i] ? "" : match->names[i];
-        at = (uint8_t *)stpcpy((char *)at, match->paths[i]) + 1;
-        at = (uint8_t *)stpcpy((char *)at, name) + 1;
+    for (size_t i = 0; i < match->pair_count; i++) {
+        at = (uint8_t *)stpcpy((char *)at, match->pairs[i].path) + 1;
+        at = (uint8_t *)stpcpy((char *)at, match->pairs[i].name) + 1;
     }
     *ret_len = len ? (size_t)(at - pairs) : 0;
     return pairs;
@@ -168,7 +166,7 @@ static int add_context(struct atoll_make_stage *stage, struct atoll_make_job *jo
 
     if (r < 0)
         return r;
-    if (match.count > 1 && dest[strlen(dest) - 1] != '/')
+    if (match.pair_count > 1 && dest[strlen(dest) - 1] != '/')
         dest = atoll_make_job_textf(job, "%s/", dest);
     (void)json_object_set_new(facts, "copied", json_string(match.digest));
     pairs = atoll_make_pairs(&match, &len);

@@ -1,4 +1,4 @@
-#include "cli/dockerignore.h"
+#include "image/dockerignore.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,9 +27,9 @@ static const char *behind(const char *text, size_t n)
     return text + n + (text[n] == '/');
 }
 
-/* Whether the pattern matches the path or one of its parent directories. On a mismatch it backtracks to
- * the last "**", which then consumes one more component; an earlier "**" never has to be revisited. */
-static bool names(const char *pattern, const char *path)
+/* On a mismatch it backtracks to the last "**", which then consumes one more component; an earlier "**"
+ * never has to be revisited. */
+bool atoll_dockerignore_names(const char *pattern, const char *path)
 {
     const char *rest = NULL;  /* pattern after the last "**" */
     const char *taken = NULL; /* path after what that "**" has consumed */
@@ -60,7 +60,7 @@ bool atoll_dockerignore_match(const struct atoll_dockerignore *d, const char *pa
     bool ignored = false;
 
     for (size_t i = 0; i < d->count; i++)
-        if (ignored == d->lines[i].except && names(d->lines[i].pattern, path))
+        if (ignored == d->lines[i].except && atoll_dockerignore_names(d->lines[i].pattern, path))
             ignored = !d->lines[i].except;
     return ignored;
 }
@@ -90,6 +90,12 @@ static int add(struct atoll_dockerignore *d, const char *line, size_t n, struct 
     d->lines[d->count++].except = except;
     d->excepts = d->excepts || except;
     return 0;
+}
+
+int atoll_dockerignore_add(struct atoll_dockerignore *d, const char *pattern,
+                           struct atoll_error *err)
+{
+    return add(d, pattern, strlen(pattern), err);
 }
 
 int atoll_dockerignore_parse(struct atoll_dockerignore *d, const char *text,

@@ -24,6 +24,11 @@ int atoll_dockerignore_parse(struct atoll_dockerignore *ret, const char *text,
 /* Reads .dockerignore in a directory; a missing file has no patterns. */
 int atoll_dockerignore_load(struct atoll_dockerignore *ret, int dir_fd,
                             struct atoll_error *err) ATOLL_MUST_CHECK;
+/* Adds one line to a zeroed or parsed list; "#" has no meaning in it. INVALID_ARGUMENT: too many. */
+int atoll_dockerignore_add(struct atoll_dockerignore *d, const char *pattern,
+                           struct atoll_error *err) ATOLL_MUST_CHECK;
 void atoll_dockerignore_done(struct atoll_dockerignore *d);
 /* Whether the path is ignored. `path` is relative to the directory, without "./". */
 bool atoll_dockerignore_match(const struct atoll_dockerignore *d, const char *path);
+/* Whether one pattern matches the path or one of its parent directories. */
+bool atoll_dockerignore_names(const char *pattern, const char *path);
