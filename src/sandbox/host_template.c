@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "proto/plan.h"
 #include "sandbox/copy_tree.h"
+#include "sandbox/programs.h"
 #include "sandbox/spec.h"
 #include "sandbox/trust.h"
 #include "sys/tree.h"
@@ -162,28 +163,44 @@ static int make_host(int root, int state, struct atoll_error *err)
     return r < 0 ? r : fill_etc(root, state, err);
 }
 
-/* Creates usr/bin with our programs. */
-static int make_usr(int root, const char *program_dir, struct atoll_error *err)
-{
-    ATOLL_AUTOCLOSE int programs = open(program_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    unsigned budget = 1;
-    int r;
+/* Our programs inside (sandbox/programs.h). */
+static const struct {
+    const char *name, *path;
+    bool host_only; /* needs libraries of the host */
+} programs_inside[] = {
+    {"atoll-sudo", "usr/bin/sudo", false},
+    {"atoll-unpack", &ATOLL_UNPACK_PROGRAM[1], true},
+};
 
-    if (programs < 0 || mkdirat(root, "usr", 0755) < 0 || mkdirat(root, "usr/bin", 0755) < 0)
-        return atoll_fail_errno(err, errno, "make usr/bin");
-    r = atoll_copy_tree(programs, "atoll-sudo", root, "usr/bin/sudo", &budget);
-    return r < 0 ? atoll_fail_errno(err, -r, "copy atoll-sudo") : 0;
+/* Creates usr with our programs. */
+static int make_usr(int root, const char *program_dir, bool host, struct atoll_error *err)
+{
+    static const char *const made[] = {"usr", "usr/bin", "usr/share", &ATOLL_PROGRAMS_INSIDE[1]};
+    ATOLL_AUTOCLOSE int programs = open(program_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (programs < 0)
+        return atoll_fail_errno(err, errno, "open the directory of programs");
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(made); i++)
+        if (mkdirat(root, made[i], 0755) < 0)
+            return atoll_fail_errno(err, errno, "make %s", made[i]);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(programs_inside); i++) {
+        unsigned budget = 1;
+        int r = programs_inside[i].host_only && !host
+                    ? 0
+                    : atoll_copy_tree(programs, programs_inside[i].name, root,
+                                      programs_inside[i].path, &budget);
+        if (r < 0)
+            return atoll_fail_errno(err, -r, "copy %s", programs_inside[i].name);
+    }
+    return 0;
 }
 
 /* All that a sandbox trusts, for templates that have their own /etc. */
 static int add_bundle(int root, int host, struct atoll_error *err)
 {
     unsigned budget = 1;
-    int r;
+    int r = atoll_copy_tree(host, "etc/" ATOLL_TRUST_BUNDLE, root, &ATOLL_TRUSTED_FILE[1], &budget);
 
-    if (mkdirat(root, "usr/share", 0755) < 0 || mkdirat(root, "usr/share/atoll", 0755) < 0)
-        return atoll_fail_errno(err, errno, "make usr/share/atoll");
-    r = atoll_copy_tree(host, "etc/" ATOLL_TRUST_BUNDLE, root, &ATOLL_TRUSTED_FILE[1], &budget);
     return r < 0 && r != -ENOENT ? atoll_fail_errno(err, -r, "copy " ATOLL_TRUSTED_FILE) : 0;
 }
 
@@ -217,22 +234,33 @@ static int add_python(int root, struct atoll_error *err)
                : 0;
 }
 
+static size_t add_time(char *out, size_t cap, size_t len, const char *path)
+{
+    struct stat st = {0};
+
+    (void)stat(path, &st);
+    if (len < cap)
+        len += (size_t)snprintf(out + len, cap - len, " %lld.%ld", (long long)st.st_mtim.tv_sec,
+                                st.st_mtim.tv_nsec);
+    return len;
+}
+
 /* Identifies the inputs of the layout; if it changes, the layout is built again. */
 static void fingerprint(const char *state_dir, const char *program_dir, char *out, size_t cap)
 {
-    char sudo[4096], ca[4096];
-    const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", sudo,
-                                   ca};
-    size_t len = (size_t)snprintf(out, cap, "7");
+    static const char *const sources[] = {"/etc/ld.so.cache", "/etc/alternatives",
+                                          "/etc/ssl/certs"};
+    char path[4096];
+    size_t len = (size_t)snprintf(out, cap, "8");
 
-    (void)snprintf(sudo, sizeof(sudo), "%s/atoll-sudo", program_dir);
-    (void)snprintf(ca, sizeof(ca), "%s/" ATOLL_TRUST_CA, state_dir);
-    for (size_t i = 0; i < ATOLL_ARRAY_LEN(sources) && len < cap; i++) {
-        struct stat st = {0};
-        (void)stat(sources[i], &st);
-        len += (size_t)snprintf(out + len, cap - len, " %lld.%ld", (long long)st.st_mtim.tv_sec,
-                                st.st_mtim.tv_nsec);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(sources); i++)
+        len = add_time(out, cap, len, sources[i]);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(programs_inside); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", program_dir, programs_inside[i].name);
+        len = add_time(out, cap, len, path);
     }
+    (void)snprintf(path, sizeof(path), "%s/" ATOLL_TRUST_CA, state_dir);
+    (void)add_time(out, cap, len, path);
 }
 
 /* Running sandboxes still use the current template, so it is renamed; see ATOLL_TEMPLATE_OLD. */
@@ -269,11 +297,11 @@ static int make_all(int state, const char *program_dir, const char *mark, struct
         return atoll_fail_errno(err, errno, "open template.new");
     r = make_host(host, state, err);
     if (r == 0)
-        r = make_usr(tools, program_dir, err);
+        r = make_usr(tools, program_dir, false, err);
     if (r == 0)
         r = add_bundle(tools, host, err);
     if (r == 0)
-        r = make_usr(fresh, program_dir, err);
+        r = make_usr(fresh, program_dir, true, err);
     if (r == 0)
         r = add_bundle(fresh, host, err);
     if (r == 0)
@@ -294,7 +322,7 @@ int atoll_host_template_make(const char *state_dir, const char *program_dir,
                              struct atoll_error *err)
 {
     ATOLL_AUTOCLOSE int state = open(state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    char mark[256], old[256];
+    char mark[512], old[512];
     mode_t mask;
     int r;
 

@@ -50,3 +50,25 @@
  *
  * Where it is in the sandbox: ATOLL_UNPACK_PROGRAM (sandbox/programs.h).
  */
+
+struct atoll_unpack_options {
+    bool plain;
+    const char *manifest; /* path of a file to write; or NULL */
+    uint64_t max_bytes, max_files, max_path;
+    uint64_t max_ratio; /* 0: any */
+};
+#define ATOLL_UNPACK_MAX_BYTES (UINT64_C(32) << 30)
+#define ATOLL_UNPACK_MAX_FILES UINT64_C(4000000)
+#define ATOLL_UNPACK_MAX_PATH UINT64_C(4096)
+
+struct atoll_unpack_result {
+    char diff_id[65], digest[65];
+    uint64_t input_bytes, tar_bytes;
+    uint64_t bytes, files, skipped;
+    uint64_t notes;
+};
+
+/* Unpacks the archive of `in` into the directory `dir`; notes are printed on notes_fd (-1: not). Blocking. Errors
+ * as above. */
+int atoll_unpack(int in, int dir, int notes_fd, const struct atoll_unpack_options *options,
+                 struct atoll_unpack_result *ret, struct atoll_error *err) ATOLL_MUST_CHECK;
