@@ -36,6 +36,8 @@ struct atoll_config {
     uint64_t journal_sandbox_bytes, journal_tenant_bytes,
         journal_total_bytes; /* 0: derived from the disk */
     uint32_t journal_days;
+    uint64_t template_cache_max_bytes;
+    uint32_t template_history;
     uint64_t artifacts_max_bytes;
     uint32_t artifacts_days;
     uint32_t ended_max, ended_days;

@@ -235,6 +235,8 @@ static int open_engine(struct daemon *d, struct atoll_error *err)
         .journal_max_bytes = d->config.journal_max_bytes,
         .output = {d->config.journal_sandbox_bytes, d->config.journal_tenant_bytes,
                    d->config.journal_total_bytes, d->config.journal_days},
+        .template_cache_max_bytes = d->config.template_cache_max_bytes,
+        .template_history = d->config.template_history,
         .artifacts_max_bytes = d->config.artifacts_max_bytes,
         .artifacts_days = d->config.artifacts_days,
         .ended_max = d->config.ended_max,

@@ -84,7 +84,7 @@ int atoll_engine_new(struct atoll_loop *loop, const struct atoll_engine_config *
     atoll_list_init(&engine->turns);
     atoll_shares_init(&engine->transfers, ATOLL_TRANSFERS_MAX);
     atoll_map_init(&engine->sandboxes);
-    atoll_map_init(&engine->templates);
+    atoll_templates_init(engine);
     atoll_list_init(&engine->builds);
     r = atoll_provider_entries_open(engine, config, err);
     engine->config.providers = NULL; /* borrowed for this call only */
@@ -120,6 +120,7 @@ struct atoll_engine *atoll_engine_free(struct atoll_engine *engine)
     atoll_offload_stop(engine->offload); /* its callbacks use the rest of the engine */
     if (engine->network && engine->sandboxes.used == 0)
         atoll_network_kill(engine->network);
+    atoll_layers_close(engine);
     forget_sandboxes(engine);
     atoll_provider_entries_close(engine);
     engine->network = atoll_network_free(engine->network);

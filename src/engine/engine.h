@@ -104,7 +104,9 @@ struct atoll_engine_config {
     uint64_t ended_output_bytes;  /* output of their commands; 0: none is kept */
     uint32_t waived;              /* limits the operator waives for every sandbox */
     uint64_t io_bytes;            /* default of limits.io_bytes; 0: no limit */
-    const char *egress_program;   /* atoll-egress; NULL: sandboxes that need it cannot be made */
+    uint64_t template_cache_max_bytes; /* of layers that only cached steps of builds use */
+    uint32_t template_history;         /* versions without a tag that a template keeps */
+    const char *egress_program; /* atoll-egress; NULL: sandboxes that need it cannot be made */
     /* The operator's bound on networks, as in the options of the daemon: --network-max,
      * --network-deny, --network-internal. Copied; NULL: none. */
     const char *network_most, *network_deny, *network_internal;

@@ -10,6 +10,7 @@
 #include "engine/provider/routing.h"
 #include "engine/sandbox/state.h"
 #include "engine/sandbox/tenants.h"
+#include "engine/template/versions.h"
 #include "engine/waiters.h"
 #include "provider/provider.h"
 #include "provider/rpc.h"
@@ -18,19 +19,6 @@
 /*
  * Internal to the engine. Thread: the loop's.
  */
-
-struct atoll_template {
-    char name[65];
-    enum atoll_template_kind kind;
-    char owner[65]; /* the only tenant that can use it; "": all tenants can */
-    char key[131];  /* in the map: the name, with the prefix "OWNER@" if it has an owner */
-    char provider[65],
-        image[64];   /* IMAGE: the provider that keeps it, and the image's name there */
-    char digest[72]; /* SHA-256 of the archive in hex, also the name of its layer; "" for host */
-    uint32_t layer_base;
-    uint64_t size_bytes;
-    int64_t created_unix_ms;
-};
 
 /* One provider; providers.c. Times are atoll_clock_ms(). */
 struct atoll_provider_entry {
@@ -75,13 +63,13 @@ struct atoll_candidates {
 #define ATOLL_POOL_CLASSES 6
 struct atoll_pool_class {
     struct atoll_engine *engine;
-    struct atoll_spec spec;  /* they are made from this */
-    char template_key[131];  /* "": the pool class is unused */
-    char language[33];       /* whose interpreter is started in them; "": none */
-    char **env;              /* their environment; owned, or NULL */
-    unsigned asked;          /* number of requests that could have used one */
-    int64_t asked_ms;        /* time of the last such request */
-    struct atoll_list ready; /* of struct atoll_sandbox.pool_node */
+    struct atoll_spec spec;                    /* they are made from this */
+    char version_id[ATOLL_VERSION_ID_LEN + 1]; /* "": the pool class is unused */
+    char language[33];                         /* whose interpreter is started in them; "": none */
+    char **env;                                /* their environment; owned, or NULL */
+    unsigned asked;                            /* number of requests that could have used one */
+    int64_t asked_ms;                          /* time of the last such request */
+    struct atoll_list ready;                   /* of struct atoll_sandbox.pool_node */
     uint32_t size, making, failures;
 };
 
@@ -135,7 +123,7 @@ struct atoll_engine {
     uint32_t creating;                 /* creates in progress on this machine, of all tenants */
     struct atoll_list builds;          /* of struct atoll_build; build.c */
     struct atoll_makes *makes;         /* owned, or NULL; build/ */
-    struct atoll_map templates;        /* by key, of struct atoll_template, owned */
+    struct atoll_template_tables template_tables;
     struct atoll_journals journals;
     struct atoll_networks *network; /* owned; network/ */
     struct atoll_ended_output ended_output;
@@ -184,16 +172,16 @@ struct atoll_sandbox {
     struct atoll_candidates candidates;
     unsigned recreated; /* how often it was recreated since recreated_ms */
     int64_t recreated_ms;
-    enum atoll_phase phase;     /* only enter.c changes it */
-    bool was_loaded;            /* from the store, and recovery has not decided about it yet */
-    int64_t paused_unix_ms;     /* since when it is stored as PAUSED or STOPPED; 0: it runs */
-    struct atoll_list resumers; /* called when it runs; see atoll_waiters_add() */
-    struct atoll_list stoppers; /* called when it is stopped */
-    struct atoll_template *template_ref;    /* borrowed; not removed while the sandbox exists */
-    uint64_t cpu_spent_us;                  /* before its last start */
-    uint64_t output_spent_bytes;            /* of execs that were dropped from memory */
-    struct atoll_life life;                 /* lifetime.c */
-    struct atoll_history *history;          /* owned, or NULL; history.c */
+    enum atoll_phase phase;        /* only enter.c changes it */
+    bool was_loaded;               /* from the store, and recovery has not decided about it yet */
+    int64_t paused_unix_ms;        /* since when it is stored as PAUSED or STOPPED; 0: it runs */
+    struct atoll_list resumers;    /* called when it runs; see atoll_waiters_add() */
+    struct atoll_list stoppers;    /* called when it is stopped */
+    struct atoll_version *version; /* borrowed; not removed while the sandbox exists */
+    uint64_t cpu_spent_us;         /* before its last start */
+    uint64_t output_spent_bytes;   /* of execs that were dropped from memory */
+    struct atoll_life life;        /* lifetime.c */
+    struct atoll_history *history; /* owned, or NULL; history.c */
     struct atoll_attachment *attachment;    /* owned, or NULL: not in atoll-egress; network/ */
     struct atoll_tenant *tenant;            /* NULL: not counted for a tenant; tenants.c */
     uint64_t promised[ATOLL_PROMISES];      /* what is counted in the tenant's sums */
@@ -341,11 +329,11 @@ extern const struct atoll_rpc_protocol atoll_agent_protocol;
 /* Makes a record with a new id, which the provider does not know yet; NULL: out of memory. */
 struct atoll_sandbox *atoll_sandbox_prepare(struct atoll_engine *engine,
                                             const struct atoll_spec *spec,
-                                            struct atoll_template *tmpl);
+                                            struct atoll_version *version);
 /* The same with an existing id. */
 struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
                                                const struct atoll_spec *spec,
-                                               struct atoll_template *tmpl, const char *id);
+                                               struct atoll_version *version, const char *id);
 /* Frees a record that was never launched. */
 void atoll_sandbox_discard(struct atoll_sandbox *sandbox);
 /* Frees the record only; the sandbox keeps running or stays stopped. */
@@ -444,8 +432,8 @@ struct atoll_sandbox *atoll_pool_take(struct atoll_engine *engine, const struct 
                                       const struct atoll_options *create);
 /* A client got this sandbox: more of its kind may be asked for. */
 void atoll_pool_note(const struct atoll_sandbox *sandbox);
-/* Drops the pooled sandboxes of a template that is being removed. */
-void atoll_pool_leave_template(struct atoll_engine *engine, const struct atoll_template *tmpl);
+/* Drops the pooled sandboxes of a version that is being removed. */
+void atoll_pool_leave_version(struct atoll_engine *engine, const struct atoll_version *version);
 void atoll_pool_refill(struct atoll_engine *engine);
 void atoll_pool_refill_soon(struct atoll_engine *engine);
 void atoll_pool_forget(struct atoll_sandbox *sandbox);
@@ -468,7 +456,7 @@ void atoll_quota_exec_leave(struct atoll_exec *exec);
 /* Where a sandbox is made, and what it will be there. */
 struct atoll_place {
     struct atoll_spec spec;
-    struct atoll_template *tmpl;        /* borrowed */
+    struct atoll_version *version;      /* borrowed */
     struct atoll_provider_entry *entry; /* borrowed: the first candidate */
     struct atoll_candidates candidates;
 };
@@ -683,40 +671,6 @@ void atoll_readers_settle(struct atoll_exec *exec);
 /* Call when the agent of a restored exec was reached: starts the time in which following readers
  * can come back. */
 void atoll_readers_await(struct atoll_exec *exec);
-
-/* templates.c */
-int atoll_templates_load(struct atoll_engine *engine, struct atoll_error *err) ATOLL_MUST_CHECK;
-void atoll_templates_done(struct atoll_engine *engine);
-/* Whether a template of that kind may be made under that name. owner "": shared. */
-int atoll_template_check(struct atoll_engine *engine, const char *owner, const char *name,
-                         enum atoll_template_kind kind, struct atoll_error *err) ATOLL_MUST_CHECK;
-/* As atoll_templates_find(); NULL: not found. */
-struct atoll_template *atoll_template_find(struct atoll_engine *engine, const char *tenant,
-                                           const char *name);
-struct atoll_template_view atoll_template_get(const struct atoll_template *t);
-/* Makes a template of an image that the provider keeps, and drops the image it had before. If it
- * cannot be stored, the template stays as it was and the new image is dropped. */
-int atoll_template_keep_image(struct atoll_engine *engine, const char *owner, const char *name,
-                              const struct atoll_provider_entry *entry, const char *image,
-                              const struct atoll_provider_image *made, struct atoll_template **ret,
-                              struct atoll_error *err) ATOLL_MUST_CHECK;
-size_t atoll_templates_count(struct atoll_engine *engine, const char *owner);
-/* Adds a template or changes the existing one of that name; NULL: out of memory. */
-struct atoll_template *atoll_template_put(struct atoll_engine *engine, const char *name,
-                                          const char *digest, uint64_t size_bytes,
-                                          uint32_t layer_base);
-bool atoll_template_in_use(struct atoll_engine *engine, const struct atoll_template *t);
-int atoll_template_save(struct atoll_engine *engine, const struct atoll_template *t,
-                        struct atoll_error *err) ATOLL_MUST_CHECK;
-/* Restores a template that could not be stored to `was` (without a name: removes it) and drops its
- * layer. */
-void atoll_template_undo(struct atoll_engine *engine, struct atoll_template *t,
-                         const struct atoll_template *was);
-/* Removes a layer unless a template or a sandbox uses it. */
-void atoll_layer_release(struct atoll_engine *engine, const char *digest);
-/* Removes unused layers that a daemon left behind when it died. Call once, after the rows are
- * loaded. */
-void atoll_templates_sweep(struct atoll_engine *engine);
 
 /* build.c */
 void atoll_image_name(char out[64]); /* a new random name */

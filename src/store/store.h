@@ -23,6 +23,7 @@ struct atoll_store_sandbox {
     const char *provider, *handle; /* provider that made it, and its handle there */
     const char *image;             /* "": made from a template */
     const char *mounts;            /* in the engine's text format; "": none */
+    const char *version;   /* id of the template's version; "": host, or made before versions */
     const char *layer;     /* the only layer of a sandbox that an earlier version made; else "" */
     const char *layers;    /* its stack (sandbox/stack.h); "" and no layer: the host's files */
     uint64_t cpu_spent_us; /* CPU time used before its last start */

@@ -58,7 +58,7 @@ static int set_up(void **state)
     (void)state;
     memset(&engine, 0, sizeof(engine));
     cancelled = dropped = 0;
-    atoll_map_init(&engine.templates);
+    atoll_templates_init(&engine);
     atoll_map_init(&engine.sandboxes);
     atoll_list_init(&engine.builds);
     slot = (struct atoll_provider_entry){.engine = &engine, .provider = &provider};

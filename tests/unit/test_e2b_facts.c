@@ -11,11 +11,12 @@
 #include "provider/absent.h"
 #include "test.h"
 
-static struct atoll_template host = {.name = "host"};
+static struct atoll_template host_template = {.name = "host"};
+static struct atoll_version host = {.tmpl = &host_template};
 
 static void get(char *facade_json, struct atoll_e2b_facts *ret)
 {
-    struct atoll_sandbox sandbox = {.template_ref = &host, .options.facade_json = facade_json};
+    struct atoll_sandbox sandbox = {.version = &host, .options.facade_json = facade_json};
     struct atoll_error err;
 
     assert_int_equal(atoll_absent_new("nobody", &sandbox.provider, &err), 0);

@@ -42,7 +42,7 @@ struct atoll_sandbox *atoll_make_sandbox(struct atoll_engine *engine,
     memcpy(spec.tenant, job->tenant, sizeof(spec.tenant));
     /* Its disk is a plain directory, which has no limit. */
     spec.waived = ATOLL_LIMIT_DISK | atoll_place_missing_limits(engine->builder->provider, &spec);
-    s = atoll_sandbox_prepare(engine, &spec, atoll_map_get(&engine->templates, "host"));
+    s = atoll_sandbox_prepare(engine, &spec, engine->template_tables.host);
     if (!s) {
         (void)atoll_fail_errno(err, ENOMEM, "sandbox of a step");
         return NULL;

@@ -227,7 +227,7 @@ void atoll_sandbox_make(struct atoll_sandbox *s, atoll_provider_created_fn *done
 static void make(struct atoll_engine *engine, const struct atoll_options *options,
                  const struct atoll_place *place, atoll_sandbox_fn *done, void *arg)
 {
-    struct atoll_sandbox *s = atoll_sandbox_prepare(engine, &place->spec, place->tmpl);
+    struct atoll_sandbox *s = atoll_sandbox_prepare(engine, &place->spec, place->version);
     struct atoll_error err;
 
     if (!s) {
@@ -238,6 +238,7 @@ static void make(struct atoll_engine *engine, const struct atoll_options *option
     s->entry = place->entry;
     s->provider = place->entry->provider;
     s->candidates = place->candidates;
+    s->version = place->version; /* it may have been made for another one with the same layers */
     if (apply_options(s, options, &err) < 0) {
         atoll_env_drop(s);
         atoll_sandbox_discard(s);
@@ -317,6 +318,7 @@ static void hand_over(struct atoll_sandbox *s, const struct atoll_options *optio
     struct atoll_error err;
 
     s->candidates = place->candidates;
+    s->version = place->version; /* it may have been made for another one with the same layers */
     if (apply_options(s, options, &err) < 0) {
         atoll_sandbox_destroy(s, "the daemon, because the create failed", NULL, NULL);
         free(h);

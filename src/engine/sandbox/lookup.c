@@ -82,12 +82,12 @@ void atoll_sandbox_get(const struct atoll_sandbox *s, struct atoll_sandbox_view 
 
     *ret = (struct atoll_sandbox_view){
         .id = s->spec.id,
-        .template_name = own_template ? s->spec.image : s->template_ref->name,
+        .template_name = own_template ? s->spec.image : s->version->tmpl->name,
         .handle = s->spec.handle,
         .provider = s->provider->ops->name,
         .isolation = caps->isolation,
         .image = own_template ? "" : s->spec.image,
-        .own_image = s->template_ref->kind == ATOLL_TEMPLATE_IMAGE,
+        .own_image = s->version->kind == ATOLL_TEMPLATE_IMAGE,
         .options = s->options,
         .cpu_spent_s = atoll_lifetime_cpu_us(s) / 1000000,
         .output_spent_bytes = s->life.output_bytes,

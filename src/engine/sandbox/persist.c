@@ -30,7 +30,7 @@ int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
     struct atoll_store_sandbox row = {
         .id = s->spec.id,
         .owner = s->spec.tenant,
-        .template_name = s->template_ref->name,
+        .template_name = s->version->tmpl->name,
         .cause = s->cause,
         .state = atoll_phase_facts(s->phase)->stored,
         .hidden = s->hidden,
@@ -42,6 +42,7 @@ int atoll_persist_sandbox(struct atoll_sandbox *s, struct atoll_error *err)
         .paused_unix_ms = s->paused_unix_ms,
         .cpu_spent_us = s->cpu_spent_us,
         .output_spent_bytes = s->output_spent_bytes,
+        .version = s->version->kind == ATOLL_TEMPLATE_HOST ? "" : s->version->id,
         .layer = s->spec.layer,
         .layers = s->spec.layers ?: "",
         .provider = s->provider->ops->name,

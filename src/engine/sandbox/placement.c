@@ -44,46 +44,45 @@ static int make_spec(struct atoll_engine *engine, const struct atoll_options *op
         options->template_name && *options->template_name ? options->template_name : "host";
     bool own_template = names_provider_template(engine, options);
     const char *image = own_template ? name : options->image ? options->image : "";
-    struct atoll_template *t =
-        atoll_template_find(engine, options->owner ? options->owner : ATOLL_OPERATOR_TENANT,
-                            own_template ? "host" : name);
+    struct atoll_version *v =
+        atoll_version_resolve(engine, options->owner ? options->owner : ATOLL_OPERATOR_TENANT,
+                              own_template ? "host" : name, err);
     struct atoll_spec *spec = &place->spec;
 
-    if (!t)
-        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
-                          "there is no template %.64s; see `atoll template ls`", name);
-    *spec = (struct atoll_spec){.template_kind = t->kind,
-                                .layer_base = t->layer_base,
+    if (!v)
+        return -ENOENT;
+    *spec = (struct atoll_spec){.template_kind = v->kind,
+                                .layer_base = v->layer_base,
                                 .persistent = options->lifetime.persistent,
                                 .network = options->network,
                                 .allow_sudo = true};
-    if (t->kind == ATOLL_TEMPLATE_IMAGE)
-        image = t->image;
+    if (v->kind == ATOLL_TEMPLATE_IMAGE)
+        image = v->image;
     else
-        spec->layers = t->digest; /* "" for the host template */
+        spec->layers = v->layers; /* "" for the host template */
     if (atoll_text_copy(spec->image, sizeof(spec->image), image) < 0)
         return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, ENAMETOOLONG,
                           "the name of the image is longer than %zu bytes",
                           sizeof(spec->image) - 1);
-    place->tmpl = t;
+    place->version = v;
     return 0;
 }
 
 /* A template that is an image can be used only by the provider that keeps it. */
-static int follow_image(const struct atoll_template *t, struct atoll_options *options,
+static int follow_image(const struct atoll_version *v, struct atoll_options *options,
                         struct atoll_error *err)
 {
-    if (t->kind != ATOLL_TEMPLATE_IMAGE)
+    if (v->kind != ATOLL_TEMPLATE_IMAGE)
         return 0;
     if (options->provider && strcmp(options->provider, "auto") != 0 &&
-        strcmp(options->provider, t->provider) != 0)
+        strcmp(options->provider, v->provider) != 0)
         return atoll_fail(
             err, ATOLL_ERR_FAILED_PRECONDITION, EINVAL,
             "template %s is an image that provider %s keeps; provider %.64s cannot use "
             "it",
-            t->name, t->provider, options->provider);
-    options->provider = t->provider;
-    options->image = t->image;
+            v->tmpl->name, v->provider, options->provider);
+    options->provider = v->provider;
+    options->image = v->image;
     options->template_name = NULL;
     return 0;
 }
@@ -225,7 +224,7 @@ int atoll_place(struct atoll_engine *engine, const struct atoll_options *options
     if (r == 0)
         r = make_spec(engine, options, ret, err);
     if (r == 0)
-        r = follow_image(ret->tmpl, &routed, err);
+        r = follow_image(ret->version, &routed, err);
     if (r == 0)
         r = choose(engine, &routed, ret, err);
     if (r == 0) {

@@ -69,7 +69,7 @@ static struct atoll_pool_class *first_class(struct atoll_engine *engine)
 
 static bool is_used(const struct atoll_pool_class *pool_class)
 {
-    return *pool_class->template_key != '\0';
+    return *pool_class->version_id != '\0';
 }
 
 /* The class for this kind, or NULL. language "": without an interpreter; then it has no env. */
@@ -91,13 +91,13 @@ static void clear(struct atoll_pool_class *pool_class)
     struct atoll_sandbox *s;
     size_t pos = 0;
 
-    *pool_class->template_key = *pool_class->language = '\0';
+    *pool_class->version_id = *pool_class->language = '\0';
     pool_class->env = atoll_strings_free(pool_class->env);
     atoll_spec_free_layers(&pool_class->spec);
     pool_class->asked = pool_class->failures = 0;
     while ((s = atoll_map_next(&pool_class->engine->sandboxes, &pos)) != NULL)
         if (s->pool_class == pool_class && atoll_sandbox_would_move(s, ATOLL_ON_DESTROY)) {
-            s->template_ref = atoll_map_get(&pool_class->engine->templates, "host");
+            s->version = pool_class->engine->template_tables.host;
             atoll_sandbox_destroy(s, "the pool, which does not need it", NULL, NULL);
         }
 }
@@ -141,8 +141,7 @@ static struct atoll_pool_class *set_up(struct atoll_engine *engine, const struct
     if (with_env && !env)
         return NULL;
     clear(pool_class);
-    (void)!atoll_text_copy(pool_class->template_key, sizeof(pool_class->template_key),
-                           s->template_ref->key);
+    memcpy(pool_class->version_id, s->version->id, sizeof(pool_class->version_id));
     (void)!atoll_text_copy(pool_class->language, sizeof(pool_class->language), language);
     pool_class->env = env;
     pool_class->spec = (struct atoll_spec){.limits = s->spec.limits,
@@ -352,10 +351,10 @@ static bool is_low(const struct atoll_pool_class *pool_class)
 /* True when the creation of one more was started. */
 static bool make_one(struct atoll_pool_class *pool_class)
 {
-    struct atoll_template *t =
-        atoll_map_get(&pool_class->engine->templates, pool_class->template_key);
+    struct atoll_version *v =
+        atoll_map_get(&pool_class->engine->template_tables.versions, pool_class->version_id);
     struct atoll_sandbox *s =
-        t ? atoll_sandbox_prepare(pool_class->engine, &pool_class->spec, t) : NULL;
+        v ? atoll_sandbox_prepare(pool_class->engine, &pool_class->spec, v) : NULL;
 
     if (!s)
         return false;
@@ -442,10 +441,10 @@ void atoll_pool_forget(struct atoll_sandbox *s)
     s->pool_class->size--;
 }
 
-void atoll_pool_leave_template(struct atoll_engine *engine, const struct atoll_template *t)
+void atoll_pool_leave_version(struct atoll_engine *engine, const struct atoll_version *v)
 {
     for (size_t i = 1; i < ATOLL_POOL_CLASSES; i++)
-        if (strcmp(engine->pool_classes[i].template_key, t->key) == 0)
+        if (strcmp(engine->pool_classes[i].version_id, v->id) == 0)
             clear(&engine->pool_classes[i]);
 }
 
@@ -460,7 +459,7 @@ void atoll_pool_init(struct atoll_engine *engine)
         engine->pool_classes[i].engine = engine;
         atoll_list_init(&engine->pool_classes[i].ready);
     }
-    (void)!atoll_text_copy(first->template_key, sizeof(first->template_key), "host");
+    (void)!atoll_text_copy(first->version_id, sizeof(first->version_id), "host");
     first->spec = (struct atoll_spec){
         .limits = atoll_limits_default(), .template_kind = ATOLL_TEMPLATE_HOST, .allow_sudo = true};
     first->spec.limits.io_bytes = engine->config.io_bytes;

@@ -103,10 +103,25 @@ static void end_recovering(struct recovering *h)
 
 /* Loading the rows. */
 
+/* Rows of earlier versions of Atoll have the name of the template only. */
+static struct atoll_version *version_of(struct atoll_engine *engine,
+                                        const struct atoll_store_sandbox *row)
+{
+    struct atoll_version *v = NULL;
+    struct atoll_error ignored;
+
+    if (*row->version)
+        v = atoll_map_get(&engine->template_tables.versions, row->version);
+    else
+        v = atoll_version_resolve(engine, row->owner, row->template_name, &ignored);
+    /* Removed meanwhile: the record only needs a name to show. */
+    return v ? v : engine->template_tables.host;
+}
+
 static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct atoll_error *err)
 {
     struct recovery *r = arg;
-    struct atoll_template *t = atoll_template_find(r->engine, row->owner, row->template_name);
+    struct atoll_version *v = version_of(r->engine, row);
     struct atoll_spec spec = {
         .limits = row->options.limits,
         .waived = row->options.waived,
@@ -121,10 +136,8 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     if (!atoll_text_is_id(row->id) || strlen(row->id) != ATOLL_ID_LEN)
         return atoll_fail(err, ATOLL_ERR_DATA_LOSS, EBADMSG, "stored sandbox has the id %.40s",
                           row->id);
-    if (!t) /* removed meanwhile: the record only needs a name to show */
-        t = atoll_map_get(&r->engine->templates, "host");
-    spec.template_kind = t->kind;
-    spec.layer_base = t->layer_base;
+    spec.template_kind = v->kind;
+    spec.layer_base = v->layer_base;
     if (*row->layer ||
         *row->layers) { /* the layer at that time: a stopped sandbox starts on the same one */
         spec.template_kind = ATOLL_TEMPLATE_ROOTFS;
@@ -141,7 +154,7 @@ static int load_sandbox(void *arg, const struct atoll_store_sandbox *row, struct
     if (!provider_entry &&
         !(provider_entry = atoll_provider_entry_absent(r->engine, row->provider, err)))
         return -ENOMEM;
-    s = atoll_sandbox_prepare_as(r->engine, &spec, t, row->id);
+    s = atoll_sandbox_prepare_as(r->engine, &spec, v, row->id);
     if (!s)
         return atoll_fail_errno(err, ENOMEM, "sandbox");
     if (atoll_sandbox_load_phase(s, row->state, err) < 0)
@@ -531,7 +544,7 @@ void atoll_engine_recover(struct atoll_engine *engine,
     atoll_journals_expire(engine);
     atoll_ended_start(engine);
     atoll_env_sweep(engine);
-    atoll_templates_sweep(engine);
+    atoll_layers_open(engine);
     atoll_timer_set(&r->timeout, engine->loop, START_WAIT_MS, start_timed_out, r);
     for (size_t i = 0; i < engine->entry_count; i++) {
         const struct atoll_provider_entry *entry = engine->entries[i];

@@ -25,21 +25,27 @@ const char *atoll_sandbox_state_name(enum atoll_sandbox_state state)
     return names[state];
 }
 
+static const char *stack_of(const struct atoll_spec *spec)
+{
+    return spec->layers && *spec->layers ? spec->layers : spec->layer;
+}
+
 struct atoll_sandbox *atoll_sandbox_prepare(struct atoll_engine *engine,
                                             const struct atoll_spec *spec,
-                                            struct atoll_template *tmpl)
+                                            struct atoll_version *version)
 {
     char id[ATOLL_ID_LEN + 1];
 
     atoll_rand_id(id, ATOLL_ID_LEN);
-    return atoll_sandbox_prepare_as(engine, spec, tmpl, id);
+    return atoll_sandbox_prepare_as(engine, spec, version, id);
 }
 
 struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
                                                const struct atoll_spec *spec,
-                                               struct atoll_template *tmpl, const char *id)
+                                               struct atoll_version *version, const char *id)
 {
     struct atoll_sandbox *s = calloc(1, sizeof(*s));
+    struct atoll_error ignored;
 
     if (!s)
         return NULL;
@@ -49,7 +55,7 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
     s->entry = engine->builder;
     s->provider = s->entry->provider;
     memcpy(s->spec.id, id, sizeof(s->spec.id));
-    s->template_ref = tmpl;
+    s->version = version;
     s->phase = ATOLL_PHASE_CREATING;
     s->created_unix_ms = atoll_clock_unix_ms();
     s->created_ms = atoll_clock_ms();
@@ -59,7 +65,13 @@ struct atoll_sandbox *atoll_sandbox_prepare_as(struct atoll_engine *engine,
     atoll_list_init(&s->destroyers);
     atoll_list_init(&s->resumers);
     atoll_list_init(&s->stoppers);
+    if (atoll_layers_hold(engine, stack_of(&s->spec), &ignored) < 0) {
+        atoll_spec_free_layers(&s->spec);
+        free(s);
+        return NULL;
+    }
     if (atoll_map_put(&engine->sandboxes, s->spec.id, s) < 0) {
+        atoll_layers_release(engine, stack_of(&s->spec));
         atoll_spec_free_layers(&s->spec);
         free(s);
         return NULL;
@@ -84,6 +96,8 @@ void atoll_sandbox_discard(struct atoll_sandbox *s)
     atoll_tenant_leave(s);
     atoll_options_free(&s->options);
     s->history = atoll_history_free(s->history);
+    atoll_layers_release(engine, stack_of(&s->spec));
+    atoll_templates_collect_soon(engine);
     atoll_spec_free_layers(&s->spec);
     free(s);
 }

@@ -201,7 +201,7 @@ static void conclude(void *arg)
 {
     struct atoll_build *b = arg;
     struct atoll_provider_entry *entry = atoll_provider_entry_by_name(b->engine, b->provider);
-    struct atoll_template *t = NULL;
+    struct atoll_version *v = NULL;
     struct atoll_template_view view;
     struct atoll_error err = b->error;
     atoll_template_fn *done = b->done;
@@ -212,15 +212,15 @@ static void conclude(void *arg)
                          b->provider);
     if (!b->failed && entry &&
         atoll_template_check(b->engine, "", b->name, ATOLL_TEMPLATE_IMAGE, &err) < 0) {
-        drop_image(b, entry); /* a sandbox has started to use the old template meanwhile */
+        drop_image(b, entry); /* the name was taken meanwhile */
     } else if (!b->failed && entry) {
-        (void)!atoll_template_keep_image(b->engine, "", b->name, entry, b->image, &b->made, &t,
+        (void)!atoll_template_keep_image(b->engine, "", b->name, entry, b->image, &b->made, &v,
                                          &err);
     }
-    if (t)
-        view = atoll_template_get(t);
+    if (v)
+        view = atoll_version_get(b->engine, v);
     build_free(b);
-    done(done_arg, t ? &view : NULL, t ? NULL : &err);
+    done(done_arg, v ? &view : NULL, v ? NULL : &err);
 }
 
 static void on_said(void *arg, const char *line)

@@ -86,39 +86,34 @@ static void fail(struct atoll_import *i, const struct atoll_error *error)
     }
 }
 
-/* The layer is kept: saves the template. */
+static int add_version(struct atoll_import *i, struct atoll_template_view *ret,
+                       struct atoll_error *err)
+{
+    const struct atoll_layer_facts facts = {.name = i->layer, .size_bytes = i->size_bytes};
+    int r = atoll_layer_put(i->engine, &facts, err);
+
+    return r < 0 ? r
+                 : atoll_version_add(i->engine,
+                                     &(struct atoll_version_new){.name = i->name,
+                                                                 .digest = i->layer,
+                                                                 .layers = i->layer,
+                                                                 .source = "import"},
+                                     ret, err);
+}
+
+/* The layer is on the disk, and held. */
 static void on_kept(void *arg, const struct atoll_error *error)
 {
     struct atoll_import *i = arg;
-    const struct atoll_template *old = atoll_template_find(i->engine, "", i->name);
-    struct atoll_template was = old ? *old : (struct atoll_template){0};
-    struct atoll_template *t = NULL;
     struct atoll_template_view view;
     struct atoll_error err;
     atoll_template_fn *done = i->done;
     void *done_arg = i->done_arg;
 
-    /* A sandbox may have started to use the old template meanwhile. */
-    if (!error && atoll_template_check(i->engine, "", i->name, ATOLL_TEMPLATE_ROOTFS, &err) < 0) {
-        atoll_layer_release(i->engine, i->layer);
+    if (!error && add_version(i, &view, &err) < 0)
         error = &err;
-    }
-    if (!error) {
-        t = atoll_template_put(i->engine, i->name, i->layer, i->size_bytes, ATOLL_LAYER_BASE);
-        if (!t) {
-            (void)atoll_fail_errno(&err, ENOMEM, "template");
-            error = &err;
-        } else if (atoll_template_save(i->engine, t, &err) < 0) {
-            atoll_template_undo(i->engine, ATOLL_TAKE_PTR(t), &was);
-            error = &err;
-        } else if (*was.digest) {
-            atoll_pool_leave_template(i->engine, t);
-            atoll_layer_release(i->engine, was.digest);
-        }
-    }
+    atoll_layer_release(i->engine, i->layer);
     import_free(i);
-    if (t)
-        view = atoll_template_get(t);
     done(done_arg, error ? NULL : &view, error);
 }
 
@@ -126,6 +121,7 @@ static void keep(struct atoll_import *i)
 {
     struct atoll_provider *provider = i->engine->builder->provider;
     struct atoll_spec spec = {0};
+    struct atoll_error err;
     uint8_t bytes[EVP_MAX_MD_SIZE];
     unsigned len;
     size_t at = 0;
@@ -134,6 +130,10 @@ static void keep(struct atoll_import *i)
     for (unsigned k = 0; k < DIGEST_BYTES && k < len; k++)
         at += (size_t)snprintf(i->layer + at, sizeof(i->layer) - at, "%02x", bytes[k]);
     memcpy(spec.id, i->sandbox_id, sizeof(spec.id));
+    if (atoll_layer_hold(i->engine, i->layer, &err) < 0) {
+        fail(i, &err);
+        return;
+    }
     provider->ops->keep_layer(provider, &spec, "import", i->layer, on_kept, i);
 }
 
@@ -323,7 +323,7 @@ void atoll_templates_import(struct atoll_engine *engine, const char *name, atoll
         return;
     }
     i = import_new(engine, name);
-    s = i ? atoll_sandbox_prepare(engine, &spec, atoll_map_get(&engine->templates, "host")) : NULL;
+    s = i ? atoll_sandbox_prepare(engine, &spec, engine->template_tables.host) : NULL;
     if (!s) {
         atoll_import_drop(i);
         (void)atoll_fail_errno(&err, ENOMEM, "import");

@@ -26,7 +26,7 @@ void atoll_done_ignore(void *arg, const struct atoll_error *error)
 }
 
 static int keep(struct snapshot *p, const struct atoll_provider_image *made,
-                struct atoll_template **ret, struct atoll_error *err)
+                struct atoll_version **ret, struct atoll_error *err)
 {
     struct atoll_provider_entry *entry = atoll_provider_entry_by_name(p->engine, p->provider);
 
@@ -45,18 +45,18 @@ static void on_made(void *arg, const struct atoll_provider_image *made,
 {
     struct snapshot *p = arg;
     struct atoll_sandbox *s = atoll_map_get(&p->engine->sandboxes, p->sandbox_id);
-    struct atoll_template *t = NULL;
+    struct atoll_version *v = NULL;
     struct atoll_template_view view;
     struct atoll_error err;
 
     if (s)
         s->snapping = false;
-    if (!error && keep(p, made, &t, &err) < 0)
+    if (!error && keep(p, made, &v, &err) < 0)
         error = &err;
     if (!error && s)
         atoll_events_emit(p->engine, "sandbox.snapshot", s, "", p->name);
     if (!error)
-        view = atoll_template_get(t);
+        view = atoll_version_get(p->engine, v);
     p->done(p->arg, error ? NULL : &view, error);
     free(p);
 }

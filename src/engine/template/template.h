@@ -32,9 +32,6 @@ struct atoll_engine;
 #define ATOLL_VERSION_ID_LEN 36    /* a UUID */
 #define ATOLL_DIGEST_LEN 64        /* hex digits of SHA-256 */
 
-/* A layer has one name, a stack at most this many. */
-#define ATOLL_TEMPLATE_LAYERS_MAX 128
-
 /* --- making a version --- */
 
 struct atoll_version_new {

@@ -1,358 +1,172 @@
-#include <dirent.h>
+#include "store/templates.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/log.h"
-#include "base/switches.h"
 #include "base/text.h"
 #include "engine/engine_internal.h"
-#include "engine/json_memory.h"
-#include "sandbox/stack.h"
 
 /*
- * Templates: `host`, imported root file systems, and images that a provider keeps. A template is a
- * small file state/templates/<name>.json that names an image, or a layer that templates may share.
- * Templates of one tenant are in <tenant>@<name>.json.
+ * Templates as requests see them: names are resolved for a tenant, and shown as views.
  */
 
-#define RECORD_MAX_BYTES 4096
+#define SHARES_MAX 4096
 
-static void key_of(const char *owner, const char *name, char key[131])
+struct atoll_template_view atoll_version_get(struct atoll_engine *engine,
+                                             const struct atoll_version *v)
 {
-    (void)snprintf(key, 131, "%s%s%s", owner, *owner ? "@" : "", name);
+    return (struct atoll_template_view){
+        .name = v->tmpl->name,
+        .kind = v->kind,
+        .digest = v->digest,
+        .size_bytes = v->size_bytes,
+        .created_unix_ms = v->created_unix_ms,
+        .owner = v->tmpl->owner,
+        .provider = v->provider,
+        .id = v->id,
+        .layers = v->layers,
+        .config_json = v->config,
+        .source = v->source,
+        .definition = v->definition,
+        .start_cmd = v->start_cmd,
+        .ready_cmd = v->ready_cmd,
+        .report_json = v->report,
+        .cpu_millis = v->cpu_millis,
+        .memory_bytes = v->memory_bytes,
+        .shares = v->tmpl->shares,
+        .version_count = v->tmpl->version_count,
+        .sandboxes = atoll_version_sandboxes(engine, v),
+    };
 }
 
-static struct atoll_template *get(struct atoll_engine *engine, const char *owner, const char *name)
+static bool may_use(const char *owner, const char *shares, const char *tenant)
 {
-    char key[131];
-
-    key_of(owner, name, key);
-    return atoll_map_get(&engine->templates, key);
+    return !*owner || strcmp(owner, tenant) == 0 || strcmp(shares, "*") == 0 ||
+           atoll_words_have(shares, tenant);
 }
 
-static struct atoll_template *add(struct atoll_engine *engine, const char *owner, const char *name)
+bool atoll_template_may_use(const struct atoll_template_view *view, const char *tenant)
 {
-    struct atoll_template *t = get(engine, owner, name);
-
-    if (t)
-        return t;
-    t = calloc(1, sizeof(*t));
-    if (!t || atoll_text_copy(t->name, sizeof(t->name), name) < 0 ||
-        atoll_text_copy(t->owner, sizeof(t->owner), owner) < 0) {
-        free(t);
-        return NULL;
-    }
-    key_of(owner, name, t->key);
-    if (atoll_map_put(&engine->templates, t->key, t) < 0) {
-        free(t);
-        return NULL;
-    }
-    return t;
+    return may_use(view->owner, view->shares, tenant);
 }
 
-struct atoll_template *atoll_template_find(struct atoll_engine *engine, const char *tenant,
-                                           const char *name)
+/* TENANT/NAME, if that tenant shares it. */
+static struct atoll_template *find_of_other(struct atoll_engine *engine, const char *tenant,
+                                            const char *name)
 {
-    struct atoll_template *own = get(engine, tenant, name);
-    return own ? own : get(engine, "", name);
-}
-
-/* "NAME.json" or "OWNER@NAME.json". */
-static bool split_file(const char *file, char owner[65], char name[65])
-{
-    const char *at = strchr(file, '@');
-    const char *rest = at ? at + 1 : file;
-    size_t len = strlen(rest), n = at ? (size_t)(at - file) : 0;
-
-    if (len <= 5 || len - 5 > 64 || n > 64 || strcmp(rest + len - 5, ".json") != 0)
-        return false;
-    memcpy(owner, file, n);
-    owner[n] = '\0';
-    memcpy(name, rest, len - 5);
-    name[len - 5] = '\0';
-    return atoll_text_is_name(name) && (!at || atoll_text_is_name(owner));
-}
-
-static bool read_record(json_t *root, struct atoll_template *ret)
-{
-    json_int_t base = 0, size, created;
-    const char *digest, *provider = "", *image = "";
-
-    if (json_unpack(root, "{s:s, s?I, s:I, s:I, s?s, s?s}", "digest", &digest, "layer_base", &base,
-                    "size_bytes", &size, "created_unix_ms", &created, "provider", &provider,
-                    "image", &image) < 0 ||
-        (!*image && !atoll_text_is_name(digest)) ||
-        atoll_text_copy(ret->digest, sizeof(ret->digest), digest) < 0 ||
-        atoll_text_copy(ret->provider, sizeof(ret->provider), provider) < 0 ||
-        atoll_text_copy(ret->image, sizeof(ret->image), image) < 0)
-        return false;
-    ret->kind = *image ? ATOLL_TEMPLATE_IMAGE : ATOLL_TEMPLATE_ROOTFS;
-    ret->layer_base = (uint32_t)base;
-    ret->size_bytes = (uint64_t)size;
-    ret->created_unix_ms = created;
-    return true;
-}
-
-/* A malformed record is logged and left alone: it may be from a newer version. */
-static void load_one(struct atoll_engine *engine, int dir, const char *file)
-{
-    char text[RECORD_MAX_BYTES], owner[65], name[65];
-    struct atoll_template read = {0};
+    const char *slash = strchr(name, '/');
     struct atoll_template *t;
-    json_t *root;
+    char owner[65];
 
-    if (!split_file(file, owner, name) || atoll_fd_read_file(dir, file, text, sizeof(text)) < 0)
-        return;
-    root = atoll_json_load_own(text);
-    if (!read_record(root, &read) || (t = add(engine, owner, name)) == NULL) {
-        atoll_log(ATOLL_LOG_WARN, "template record is malformed", "file", file, NULL);
-    } else {
-        memcpy(read.name, t->name, sizeof(read.name));
-        memcpy(read.owner, t->owner, sizeof(read.owner));
-        memcpy(read.key, t->key, sizeof(read.key));
-        *t = read;
-    }
-    json_decref(root);
+    if (!slash || slash == name || (size_t)(slash - name) >= sizeof(owner))
+        return NULL;
+    (void)snprintf(owner, sizeof(owner), "%.*s", (int)(slash - name), name);
+    t = atoll_template_get(engine, owner, slash + 1);
+    return t && may_use(t->owner, t->shares, tenant) ? t : NULL;
 }
 
-int atoll_templates_load(struct atoll_engine *engine, struct atoll_error *err)
+static struct atoll_template *find(struct atoll_engine *engine, const char *tenant,
+                                   const char *name)
 {
-    struct atoll_template *host = add(engine, "", "host");
-    struct dirent *entry;
-    DIR *dir;
-    int fd;
+    struct atoll_template *t = *tenant ? atoll_template_get(engine, tenant, name) : NULL;
 
-    if (!host)
-        return atoll_fail_errno(err, ENOMEM, "templates");
-    host->kind = ATOLL_TEMPLATE_HOST;
-    host->created_unix_ms = atoll_clock_unix_ms();
-    if (mkdirat(engine->state_fd, "templates", 0700) < 0 && errno != EEXIST)
-        return atoll_fail_errno(err, errno, "make templates");
-    fd = openat(engine->state_fd, "templates", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir)
-        return atoll_fail_errno(err, errno, "open templates");
-    while ((entry = readdir(dir)) != NULL) {
-        const char *end = strrchr(entry->d_name, '.');
-        if (end && strcmp(end, ".new") == 0) /* a daemon died while it wrote this file */
-            (void)unlinkat(dirfd(dir), entry->d_name, 0);
-        else
-            load_one(engine, dirfd(dir), entry->d_name);
+    if (!t)
+        t = atoll_template_get(engine, "", name);
+    return t ? t : find_of_other(engine, tenant, name);
+}
+
+struct atoll_version *atoll_version_resolve(struct atoll_engine *engine, const char *tenant,
+                                            const char *reference, struct atoll_error *err)
+{
+    struct atoll_version *v = NULL;
+    struct atoll_template *t;
+    struct atoll_template_reference ref;
+
+    if (atoll_template_reference_parse(reference, &ref, err) < 0)
+        return NULL;
+    t = find(engine, tenant, ref.name);
+    if (!t) {
+        (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                         "there is no template %.150s; see `atoll template ls`", reference);
+        return NULL;
     }
-    (void)closedir(dir);
+    if (*ref.digest)
+        v = atoll_template_by_digest(t, ref.digest);
+    else if (*ref.tag)
+        v = atoll_template_by_tag(t, ref.tag);
+    else
+        v = atoll_template_version(t);
+    if (!v)
+        (void)atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT,
+                         "template %.64s has no %s %.128s; see `atoll template history %.64s`",
+                         ref.name, *ref.digest ? "version" : "tag",
+                         *ref.digest ? ref.digest : ref.tag, ref.name);
+    return v;
+}
+
+int atoll_template_resolve(struct atoll_engine *engine, const char *tenant, const char *reference,
+                           struct atoll_template_view *ret, struct atoll_error *err)
+{
+    const struct atoll_version *v = atoll_version_resolve(engine, tenant, reference, err);
+
+    if (!v)
+        return err->kind == ATOLL_ERR_NOT_FOUND ? -ENOENT : -EINVAL;
+    *ret = atoll_version_get(engine, v);
     return 0;
 }
 
-void atoll_templates_done(struct atoll_engine *engine)
-{
-    size_t pos = 0;
-    struct atoll_template *t;
-
-    while ((t = atoll_map_next(&engine->templates, &pos)) != NULL)
-        free(t);
-    atoll_map_done(&engine->templates);
-}
-
-/* Writes a temporary file and renames it, so that the record is complete or absent. */
-int atoll_template_save(struct atoll_engine *engine, const struct atoll_template *t,
-                        struct atoll_error *err)
-{
-    char path[160], temporary[168], text[RECORD_MAX_BYTES];
-    ATOLL_AUTOCLOSE int fd = ATOLL_NO_FD;
-    int r;
-
-    (void)snprintf(path, sizeof(path), "templates/%s.json", t->key);
-    (void)snprintf(temporary, sizeof(temporary), "%s.new", path);
-    (void)snprintf(text, sizeof(text),
-                   "{\"digest\":\"%s\",\"layer_base\":%u,\"size_bytes\":%llu,"
-                   "\"created_unix_ms\":%lld%s%s%s%s%s}\n",
-                   t->digest, t->layer_base, (unsigned long long)t->size_bytes,
-                   (long long)t->created_unix_ms, *t->image ? ",\"provider\":\"" : "", t->provider,
-                   *t->image ? "\",\"image\":\"" : "", t->image, *t->image ? "\"" : "");
-    r = atoll_fault("templates.save");
-    if (r != 0)
-        return atoll_fail_errno(err, r, "save template %s", t->name);
-    fd = openat(engine->state_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    r = fd < 0 ? -errno : atoll_fd_write_all(fd, text, strlen(text));
-    if (r == 0)
-        r = -atoll_fault("templates.rename");
-    if (r == 0 &&
-        (fsync(fd) < 0 || renameat(engine->state_fd, temporary, engine->state_fd, path) < 0))
-        r = -errno;
-    if (r < 0)
-        (void)unlinkat(engine->state_fd, temporary, 0);
-    return r < 0 ? atoll_fail_errno(err, -r, "save template %s", t->name) : 0;
-}
-
-struct atoll_template_view atoll_template_get(const struct atoll_template *t)
-{
-    return (struct atoll_template_view){.name = t->name,
-                                        .kind = t->kind,
-                                        .digest = t->digest,
-                                        .size_bytes = t->size_bytes,
-                                        .created_unix_ms = t->created_unix_ms,
-                                        .owner = t->owner,
-                                        .provider = t->provider};
-}
-
-bool atoll_templates_find(struct atoll_engine *engine, const char *tenant, const char *name,
+bool atoll_templates_find(struct atoll_engine *engine, const char *tenant, const char *reference,
                           struct atoll_template_view *ret)
 {
-    const struct atoll_template *t = atoll_template_find(engine, tenant, name);
+    struct atoll_error ignored;
 
-    if (t)
-        *ret = atoll_template_get(t);
-    return t != NULL;
+    return atoll_template_resolve(engine, tenant, reference, ret, &ignored) == 0;
+}
+
+int atoll_version_find(struct atoll_engine *engine, const char *version_id,
+                       struct atoll_template_view *ret, struct atoll_error *err)
+{
+    const struct atoll_version *v = atoll_map_get(&engine->template_tables.versions, version_id);
+
+    if (!v)
+        return atoll_fail(err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no version %.40s",
+                          version_id);
+    *ret = atoll_version_get(engine, v);
+    return 0;
 }
 
 bool atoll_templates_next(struct atoll_engine *engine, size_t *pos, struct atoll_template_view *ret)
 {
-    struct atoll_template *t = atoll_map_next(&engine->templates, pos);
+    const struct atoll_template *t = atoll_map_next(&engine->template_tables.templates, pos);
 
     if (t)
-        *ret = atoll_template_get(t);
+        *ret = atoll_version_get(engine, atoll_template_version(t));
     return t != NULL;
 }
 
-struct atoll_template *atoll_template_put(struct atoll_engine *engine, const char *name,
-                                          const char *digest, uint64_t size_bytes,
-                                          uint32_t layer_base)
+void atoll_template_each_version(struct atoll_engine *engine, const char *owner, const char *name,
+                                 void (*fn)(void *arg, const struct atoll_template_view *version,
+                                            const char *tags),
+                                 void *arg)
 {
-    struct atoll_template *t = add(engine, "", name);
-
-    if (!t || atoll_text_copy(t->digest, sizeof(t->digest), digest) < 0)
-        return NULL;
-    t->kind = ATOLL_TEMPLATE_ROOTFS;
-    t->layer_base = layer_base;
-    t->size_bytes = size_bytes;
-    t->created_unix_ms = atoll_clock_unix_ms();
-    return t;
-}
-
-bool atoll_template_in_use(struct atoll_engine *engine, const struct atoll_template *t)
-{
-    size_t pos = 0;
-    struct atoll_sandbox *s;
-
-    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        if (s->template_ref == t && !s->pool_class)
-            return true;
-    return false;
-}
-
-static bool layer_shared(struct atoll_engine *engine, const char *digest)
-{
-    size_t pos = 0;
-    struct atoll_template *t;
-
-    while ((t = atoll_map_next(&engine->templates, &pos)) != NULL)
-        if (strcmp(t->digest, digest) == 0)
-            return true;
-    return false;
-}
-
-/* Whether a sandbox, which may be stopped, or a template uses the layer. */
-static bool layer_used(struct atoll_engine *engine, const char *digest)
-{
-    const struct atoll_sandbox *s;
-    size_t pos = 0;
-
-    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
-        if ((strcmp(s->spec.layer, digest) == 0 || atoll_stack_has(s->spec.layers, digest)) &&
-            !s->pool_class)
-            return true;
-    return layer_shared(engine, digest);
-}
-
-void atoll_layer_release(struct atoll_engine *engine, const char *digest)
-{
-    if (!layer_used(engine, digest))
-        engine->builder->provider->ops->drop_layer(engine->builder->provider, digest,
-                                                   atoll_done_ignore, NULL);
-}
-
-void atoll_template_undo(struct atoll_engine *engine, struct atoll_template *t,
-                         const struct atoll_template *was)
-{
-    char digest[sizeof(t->digest)];
-
-    memcpy(digest, t->digest, sizeof(digest));
-    if (*was->name) {
-        *t = *was;
-    } else {
-        (void)atoll_map_remove(&engine->templates, t->key);
-        free(t);
-    }
-    atoll_layer_release(engine, digest);
-}
-
-void atoll_templates_sweep(struct atoll_engine *engine)
-{
-    int fd = openat(engine->state_fd, "layers", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    struct dirent *entry;
-
-    if (fd >= 0 && !dir)
-        (void)close(fd);
-    while (dir && (entry = readdir(dir)) != NULL)
-        if (entry->d_name[0] != '.' && !layer_used(engine, entry->d_name))
-            engine->builder->provider->ops->drop_layer(engine->builder->provider, entry->d_name,
-                                                       atoll_done_ignore, NULL);
-    if (dir)
-        (void)closedir(dir);
-}
-
-/* Succeeds if the provider is not configured any more. */
-static void drop_image(struct atoll_engine *engine, const char *provider, const char *image,
-                       atoll_done_fn *done, void *arg)
-{
-    struct atoll_provider_entry *provider_entry = atoll_provider_entry_by_name(engine, provider);
-
-    if (provider_entry && provider_entry->provider->ops->drop_image)
-        provider_entry->provider->ops->drop_image(provider_entry->provider, image, done, arg);
-    else
-        done(arg, NULL);
-}
-
-int atoll_template_keep_image(struct atoll_engine *engine, const char *owner, const char *name,
-                              const struct atoll_provider_entry *provider_entry, const char *image,
-                              const struct atoll_provider_image *made, struct atoll_template **ret,
-                              struct atoll_error *err)
-{
-    const struct atoll_template *old = get(engine, owner, name);
-    struct atoll_template was = old ? *old : (struct atoll_template){0};
-    const char *provider = provider_entry->provider->ops->name;
-    struct atoll_template *t = add(engine, owner, name);
-    int r;
+    const struct atoll_template *t = atoll_template_get(engine, owner, name);
+    char tags[ATOLL_TEMPLATE_TAGS_MAX * (ATOLL_TEMPLATE_TAG_MAX + 1) + 1];
 
     if (!t)
-        return atoll_fail_errno(err, ENOMEM, "template");
-    t->kind = ATOLL_TEMPLATE_IMAGE;
-    t->size_bytes = made->size_bytes;
-    t->created_unix_ms = atoll_clock_unix_ms();
-    (void)snprintf(t->digest, sizeof(t->digest), "%s", made->digest);
-    (void)snprintf(t->image, sizeof(t->image), "%s", image);
-    (void)snprintf(t->provider, sizeof(t->provider), "%s", provider);
-    r = atoll_template_save(engine, t, err);
-    if (r == 0) {
-        if (*was.image)
-            drop_image(engine, was.provider, was.image, atoll_done_ignore, NULL);
-        *ret = t;
-        return 0;
+        return;
+    ATOLL_LIST_FOREACH (&t->versions, node) {
+        const struct atoll_version *v = ATOLL_CONTAINER_OF(node, struct atoll_version, node);
+        struct atoll_template_view view = atoll_version_get(engine, v);
+        size_t at = 0;
+
+        tags[0] = '\0';
+        ATOLL_LIST_FOREACH (&t->tags, tag_node) {
+            const struct atoll_tag *tag = ATOLL_CONTAINER_OF(tag_node, struct atoll_tag, node);
+            if (tag->version == v)
+                at += (size_t)snprintf(tags + at, sizeof(tags) - at, "%s%s", at ? " " : "",
+                                       tag->name);
+        }
+        fn(arg, &view, tags);
     }
-    if (*was.name) {
-        *t = was;
-    } else {
-        (void)atoll_map_remove(&engine->templates, t->key);
-        free(t);
-    }
-    drop_image(engine, provider, image, atoll_done_ignore, NULL);
-    return r;
 }
 
 size_t atoll_templates_count(struct atoll_engine *engine, const char *owner)
@@ -360,7 +174,7 @@ size_t atoll_templates_count(struct atoll_engine *engine, const char *owner)
     const struct atoll_template *t;
     size_t pos = 0, n = 0;
 
-    while ((t = atoll_map_next(&engine->templates, &pos)) != NULL)
+    while ((t = atoll_map_next(&engine->template_tables.templates, &pos)) != NULL)
         n += strcmp(t->owner, owner) == 0;
     return n;
 }
@@ -368,67 +182,64 @@ size_t atoll_templates_count(struct atoll_engine *engine, const char *owner)
 int atoll_template_check(struct atoll_engine *engine, const char *owner, const char *name,
                          enum atoll_template_kind kind, struct atoll_error *err)
 {
-    struct atoll_template *old = get(engine, owner, name);
-    struct atoll_template *shared = get(engine, "", name);
+    const struct atoll_template *old, *shared;
 
-    if (!atoll_text_is_name(name))
+    if (!atoll_text_is_name(name) && !atoll_template_is_image_name(name))
         return atoll_fail(
             err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
             "a template's name is 1 to 64 letters, digits, dots, dashes or underscores");
-    if (shared && shared->kind == ATOLL_TEMPLATE_HOST)
+    old = atoll_template_get(engine, owner, name);
+    shared = atoll_template_get(engine, "", name);
+    if (shared && atoll_template_version(shared)->kind == ATOLL_TEMPLATE_HOST)
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST, "the template %s is built in",
                           name);
     if (!old && shared)
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST,
                           "%s is the name of a shared template: choose another", name);
-    if (old && old->kind != kind)
+    if (old && atoll_template_version(old)->kind != kind)
         return atoll_fail(err, ATOLL_ERR_ALREADY_EXISTS, EEXIST,
                           "template %s exists and is of another kind: remove it first", name);
-    if (old && atoll_template_in_use(engine, old))
-        return atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                          "template %s is in use: destroy its sandboxes or choose another name",
-                          name);
     return 0;
 }
 
-void atoll_templates_remove(struct atoll_engine *engine, const char *owner, const char *name,
-                            atoll_done_fn *done, void *arg)
-{
-    struct atoll_template *t = get(engine, owner ? owner : "", name);
-    struct atoll_error err;
-    char path[160], digest[72], provider[65], image[64];
+struct checking {
+    bool bad;
+};
 
-    if (!t) {
-        (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no template %.64s", name);
-        done(arg, &err);
-        return;
+static void check_share(void *arg, const char *word)
+{
+    struct checking *c = arg;
+    c->bad |= !atoll_text_is_name(word);
+}
+
+int atoll_template_share(struct atoll_engine *engine, const char *owner, const char *name,
+                         const char *shares, struct atoll_error *err)
+{
+    struct atoll_template *t = atoll_template_get(engine, owner, name);
+    struct checking c = {false};
+    char *copy;
+    int r;
+
+    if (!t || !*owner)
+        return atoll_fail(
+            err, t ? ATOLL_ERR_FAILED_PRECONDITION : ATOLL_ERR_NOT_FOUND, EINVAL,
+            t ? "template %.150s is one of all tenants" : "there is no template %.150s", name);
+    if (strcmp(shares, "*") != 0)
+        atoll_words_each(shares, check_share, &c);
+    if (c.bad || strlen(shares) > SHARES_MAX)
+        return atoll_fail(err, ATOLL_ERR_INVALID_ARGUMENT, EINVAL,
+                          "a template is shared with tenants by their names, or with *");
+    copy = strdup(shares);
+    if (!copy)
+        return atoll_fail(err, ATOLL_ERR_RESOURCE_EXHAUSTED, ENOMEM, "out of memory");
+    r = atoll_store_put_template(
+        engine->config.store,
+        &(struct atoll_store_template){t->owner, t->name, shares, t->created_unix_ms}, err);
+    if (r < 0) {
+        free(copy);
+        return r;
     }
-    if (t->kind == ATOLL_TEMPLATE_HOST || atoll_template_in_use(engine, t)) {
-        (void)atoll_fail(&err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
-                         t->kind == ATOLL_TEMPLATE_HOST
-                             ? "the template %s is built in and cannot be removed"
-                             : "template %s is in use: destroy its sandboxes first",
-                         t->name);
-        done(arg, &err);
-        return;
-    }
-    (void)snprintf(path, sizeof(path), "templates/%s.json", t->key);
-    atoll_fault_die("templates.remove");
-    if (unlinkat(engine->state_fd, path, 0) < 0 && errno != ENOENT) {
-        (void)atoll_fail_errno(&err, errno, "remove the record of template %s", t->name);
-        done(arg, &err);
-        return;
-    }
-    atoll_pool_leave_template(engine, t);
-    memcpy(digest, t->digest, sizeof(digest));
-    memcpy(provider, t->provider, sizeof(provider));
-    memcpy(image, t->image, sizeof(image));
-    (void)atoll_map_remove(&engine->templates, t->key);
-    free(t);
-    if (*image)
-        drop_image(engine, provider, image, done, arg);
-    else if (layer_shared(engine, digest))
-        done(arg, NULL);
-    else
-        engine->builder->provider->ops->drop_layer(engine->builder->provider, digest, done, arg);
+    free(t->shares);
+    t->shares = copy;
+    return 0;
 }

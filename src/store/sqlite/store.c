@@ -63,6 +63,7 @@ static const struct atoll_column sandbox_columns[] = {
     COLUMN("output_spent_bytes", I64, output_spent_bytes),
     COLUMN("layer", TEXT, layer),
     COLUMN("layers", TEXT, layers),
+    COLUMN("version", TEXT, version),
     COLUMN("provider", TEXT, provider),
     COLUMN("handle", TEXT, handle),
     COLUMN("image", TEXT, image),

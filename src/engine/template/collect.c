@@ -1,0 +1,100 @@
+#include <string.h>
+#include "base/log.h"
+#include "engine/engine_internal.h"
+
+/*
+ * The collector: removes versions that no name means and no sandbox uses, beyond the history of their
+ * template, and cached steps beyond the maximum of the cache. Layers go with their last use.
+ */
+
+#define SOON_MS 10
+
+/* Versions without a tag that a template keeps. An import is a whole tree, and an image is kept by its
+ * provider: of these only what a name means is kept. Builds and pulls share most of their layers. */
+static size_t history_of(const struct atoll_engine *engine, const struct atoll_version *v)
+{
+    bool shares_layers = v->kind == ATOLL_TEMPLATE_ROOTFS && strcmp(v->source, "import") != 0;
+    return shares_layers ? engine->config.template_history : 0;
+}
+
+/* What the name of the template means is never removed. */
+static bool is_removable(struct atoll_engine *engine, const struct atoll_version *v)
+{
+    return v->kind != ATOLL_TEMPLATE_HOST && atoll_template_version(v->tmpl) != v &&
+           !atoll_version_has_tag(v) && atoll_version_sandboxes(engine, v) == 0;
+}
+
+static void collect_template(struct atoll_engine *engine, struct atoll_template *t, bool history)
+{
+    struct atoll_error err;
+    size_t untagged = 0;
+
+    ATOLL_LIST_FOREACH (&t->versions, node) {
+        struct atoll_version *v = ATOLL_CONTAINER_OF(node, struct atoll_version, node);
+
+        if (!is_removable(engine, v) || (history && untagged++ < history_of(engine, v)))
+            continue;
+        if (atoll_version_drop(engine, v, &err) < 0)
+            atoll_log(ATOLL_LOG_ERROR, "state not stored", "what", "removal of a version", "error",
+                      err.text, NULL);
+    }
+}
+
+static void collect(void *arg)
+{
+    struct atoll_engine *engine = arg;
+    struct atoll_template *t;
+    size_t pos = 0;
+
+    if (engine->ending || engine->recovering)
+        return;
+    while ((t = atoll_map_next(&engine->template_tables.templates, &pos)) != NULL)
+        collect_template(engine, t, true);
+    atoll_step_cache_fit(engine);
+}
+
+void atoll_templates_collect_soon(struct atoll_engine *engine)
+{
+    if (!engine->template_tables.layers.is_open || engine->template_tables.collector.loop)
+        return;
+    atoll_timer_set(&engine->template_tables.collector, engine->loop, SOON_MS, collect, engine);
+}
+
+struct atoll_template_usage atoll_templates_usage(struct atoll_engine *engine)
+{
+    const struct atoll_template_tables *t = &engine->template_tables;
+
+    return (struct atoll_template_usage){
+        .versions = t->versions.used,
+        .tags = t->tags,
+        .layers = t->layers.count,
+        .layer_bytes = t->layers.bytes,
+        .steps = t->steps.map.used,
+        .step_bytes = t->layers.step_bytes,
+        .removed_layers = t->layers.removed,
+        .removed_bytes = t->layers.removed_bytes,
+        .removed_steps = t->steps.removed,
+        .removed_versions = t->removed_versions,
+    };
+}
+
+struct atoll_template_usage atoll_templates_collect(struct atoll_engine *engine, const char *tenant,
+                                                    bool steps)
+{
+    const struct atoll_template_usage before = atoll_templates_usage(engine);
+    struct atoll_template_usage after;
+    struct atoll_template *t;
+    size_t pos = 0;
+
+    while ((t = atoll_map_next(&engine->template_tables.templates, &pos)) != NULL)
+        if (!tenant || strcmp(t->owner, tenant) == 0)
+            collect_template(engine, t, false);
+    if (steps)
+        (void)atoll_steps_drop(engine, tenant, NULL);
+    after = atoll_templates_usage(engine);
+    after.removed_layers -= before.removed_layers;
+    after.removed_bytes -= before.removed_bytes;
+    after.removed_steps -= before.removed_steps;
+    after.removed_versions -= before.removed_versions;
+    return after;
+}

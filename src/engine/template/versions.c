@@ -1,0 +1,368 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/memory.h"
+#include "base/switches.h"
+#include "base/text.h"
+#include "engine/engine_internal.h"
+#include "store/templates.h"
+
+/*
+ * The tables of templates, versions and tags in memory, and the removal of what a version uses.
+ */
+
+static struct atoll_template_tables *tables(struct atoll_engine *engine)
+{
+    return &engine->template_tables;
+}
+
+static void key_of(const char *owner, const char *name, char *key, size_t cap)
+{
+    (void)snprintf(key, cap, "%s%s%s", owner, *owner ? "@" : "", name);
+}
+
+struct atoll_template *atoll_template_get(struct atoll_engine *engine, const char *owner,
+                                          const char *name)
+{
+    char key[sizeof(((struct atoll_template *)0)->key)];
+
+    key_of(owner, name, key, sizeof(key));
+    return atoll_map_get(&tables(engine)->templates, key);
+}
+
+struct atoll_template *atoll_template_make(struct atoll_engine *engine, const char *owner,
+                                           const char *name)
+{
+    struct atoll_template *t = atoll_template_get(engine, owner, name);
+
+    if (t)
+        return t;
+    t = atoll_alloc(sizeof(*t));
+    atoll_list_init(&t->versions);
+    atoll_list_init(&t->tags);
+    t->shares = strdup("");
+    if (!t->shares || atoll_text_copy(t->name, sizeof(t->name), name) < 0 ||
+        atoll_text_copy(t->owner, sizeof(t->owner), owner) < 0)
+        abort(); /* the names were checked; the daemon is crash-only */
+    key_of(owner, name, t->key, sizeof(t->key));
+    if (atoll_map_put(&tables(engine)->templates, t->key, t) < 0)
+        abort();
+    return t;
+}
+
+void atoll_template_drop_empty(struct atoll_engine *engine, struct atoll_template *t)
+{
+    if (!atoll_list_empty(&t->versions))
+        return;
+    (void)atoll_map_remove(&tables(engine)->templates, t->key);
+    free(t->shares);
+    free(t);
+}
+
+static struct atoll_version *version_at(struct atoll_list *node)
+{
+    return ATOLL_CONTAINER_OF(node, struct atoll_version, node);
+}
+
+static struct atoll_tag *tag_at(struct atoll_list *node)
+{
+    return ATOLL_CONTAINER_OF(node, struct atoll_tag, node);
+}
+
+static struct atoll_tag *find_tag(const struct atoll_template *t, const char *name)
+{
+    ATOLL_LIST_FOREACH (&t->tags, node)
+        if (strcmp(tag_at(node)->name, name) == 0)
+            return tag_at(node);
+    return NULL;
+}
+
+struct atoll_version *atoll_template_by_tag(const struct atoll_template *t, const char *tag)
+{
+    const struct atoll_tag *found = find_tag(t, tag);
+    return found ? found->version : NULL;
+}
+
+struct atoll_version *atoll_template_version(const struct atoll_template *t)
+{
+    struct atoll_version *latest = atoll_template_by_tag(t, "latest");
+    return latest ? latest : version_at(t->versions.next);
+}
+
+/* Providers write "sha256:" before the digits. */
+static const char *hex_of(const struct atoll_version *v)
+{
+    return strncmp(v->digest, "sha256:", 7) == 0 ? v->digest + 7 : v->digest;
+}
+
+struct atoll_version *atoll_template_by_digest(const struct atoll_template *t, const char *digest)
+{
+    size_t n = strlen(digest);
+
+    ATOLL_LIST_FOREACH (&t->versions, node)
+        if (n > 0 && strncmp(hex_of(version_at(node)), digest, n) == 0)
+            return version_at(node);
+    return NULL;
+}
+
+bool atoll_version_has_tag(const struct atoll_version *v)
+{
+    ATOLL_LIST_FOREACH (&v->tmpl->tags, node)
+        if (tag_at(node)->version == v)
+            return true;
+    return false;
+}
+
+size_t atoll_version_sandboxes(struct atoll_engine *engine, const struct atoll_version *v)
+{
+    const struct atoll_sandbox *s;
+    size_t pos = 0, n = 0;
+
+    while ((s = atoll_map_next(&engine->sandboxes, &pos)) != NULL)
+        n += s->version == v && !s->pool_class;
+    return n;
+}
+
+void atoll_version_link(struct atoll_engine *engine, struct atoll_template *t,
+                        struct atoll_version *v)
+{
+    v->tmpl = t;
+    if (atoll_map_put(&tables(engine)->versions, v->id, v) < 0)
+        abort();
+    /* Newest first. */
+    v->node.next = t->versions.next;
+    v->node.prev = &t->versions;
+    t->versions.next->prev = &v->node;
+    t->versions.next = &v->node;
+    t->version_count++;
+}
+
+void atoll_tag_set(struct atoll_engine *engine, struct atoll_version *v, const char *name)
+{
+    struct atoll_tag *tag = find_tag(v->tmpl, name);
+
+    if (!tag) {
+        tag = atoll_alloc(sizeof(*tag));
+        (void)snprintf(tag->name, sizeof(tag->name), "%s", name);
+        atoll_list_push_back(&v->tmpl->tags, &tag->node);
+        v->tmpl->tag_count++;
+        tables(engine)->tags++;
+    }
+    tag->version = v;
+}
+
+void atoll_tag_remove(struct atoll_engine *engine, struct atoll_tag *tag)
+{
+    tag->version->tmpl->tag_count--;
+    tables(engine)->tags--;
+    atoll_list_remove(&tag->node);
+    free(tag);
+}
+
+struct atoll_version *atoll_version_free(struct atoll_version *v)
+{
+    if (v) {
+        char *const texts[] = {v->layers,    v->config,    v->source, v->definition,
+                               v->start_cmd, v->ready_cmd, v->report};
+        for (size_t i = 0; i < ATOLL_ARRAY_LEN(texts); i++)
+            free(texts[i]);
+        free(v);
+    }
+    return NULL;
+}
+
+/* Removal. */
+
+struct removal {
+    unsigned waiting;
+    bool failed;
+    struct atoll_error error; /* the first one */
+    atoll_done_fn *done;
+    void *arg;
+    struct atoll_engine *engine;
+};
+
+static void part_removed(void *arg, const struct atoll_error *error)
+{
+    struct removal *r = arg;
+
+    if (error && !r->failed) {
+        r->failed = true;
+        r->error = *error;
+    }
+    if (--r->waiting > 0)
+        return;
+    r->done(r->arg, r->failed ? &r->error : NULL);
+    free(r);
+}
+
+/* Succeeds if the provider is not configured any more. */
+static void drop_image(struct removal *r, const struct atoll_version *v)
+{
+    struct atoll_provider_entry *entry = atoll_provider_entry_by_name(r->engine, v->provider);
+
+    if (!entry || !entry->provider->ops->drop_image)
+        return;
+    r->waiting++;
+    entry->provider->ops->drop_image(entry->provider, v->image, part_removed, r);
+}
+
+static void drop_one_layer(void *arg, const char *name)
+{
+    struct removal *r = arg;
+
+    r->waiting++;
+    atoll_layer_release_then(r->engine, name, part_removed, r);
+}
+
+static void remove_files(struct atoll_engine *engine, const struct atoll_version *v)
+{
+    static const char *const kinds[] = {"log", "sbom"};
+    char path[64];
+
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(kinds); i++) {
+        (void)snprintf(path, sizeof(path), "versions/%s.%s", v->id, kinds[i]);
+        (void)unlinkat(engine->state_fd, path, 0);
+    }
+}
+
+void atoll_version_discard(struct atoll_engine *engine, struct atoll_version *v,
+                           atoll_done_fn *done, void *arg)
+{
+    struct atoll_template *t = v->tmpl;
+    struct removal *r = atoll_alloc(sizeof(*r));
+
+    *r = (struct removal){.waiting = 1, .done = done, .arg = arg, .engine = engine};
+    atoll_pool_leave_version(engine, v);
+    ATOLL_LIST_FOREACH (&t->tags, node)
+        if (tag_at(node)->version == v)
+            atoll_tag_remove(engine, tag_at(node));
+    (void)atoll_map_remove(&tables(engine)->versions, v->id);
+    atoll_list_remove(&v->node);
+    t->version_count--;
+    tables(engine)->removed_versions++;
+    remove_files(engine, v);
+    if (*v->image)
+        drop_image(r, v);
+    atoll_words_each(v->layers, drop_one_layer, r);
+    (void)atoll_version_free(v);
+    atoll_template_drop_empty(engine, t);
+    part_removed(r, NULL);
+}
+
+int atoll_version_drop(struct atoll_engine *engine, struct atoll_version *v,
+                       struct atoll_error *err)
+{
+    int r = atoll_store_drop_version(engine->config.store, v->id, err);
+
+    if (r < 0)
+        return r;
+    atoll_version_discard(engine, v, atoll_done_ignore, NULL);
+    return 0;
+}
+
+/* What requests remove. */
+
+static bool refuse_used(struct atoll_engine *engine, const struct atoll_version *v,
+                        struct atoll_error *err)
+{
+    if (v->kind == ATOLL_TEMPLATE_HOST) {
+        (void)atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                         "the template %s is built in and cannot be removed", v->tmpl->name);
+        return true;
+    }
+    if (atoll_version_sandboxes(engine, v) == 0)
+        return false;
+    (void)atoll_fail(err, ATOLL_ERR_FAILED_PRECONDITION, EBUSY,
+                     "template %s is in use: destroy its sandboxes first", v->tmpl->name);
+    return true;
+}
+
+static void remove_tag(struct atoll_engine *engine, struct atoll_template *t, const char *name,
+                       atoll_done_fn *done, void *arg)
+{
+    struct atoll_tag *tag = find_tag(t, name);
+    struct atoll_error err;
+
+    if (!tag) {
+        (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "template %s has no tag %s", t->name,
+                         name);
+        done(arg, &err);
+        return;
+    }
+    if (atoll_store_drop_tag(engine->config.store, t->owner, t->name, name, &err) < 0) {
+        done(arg, &err);
+        return;
+    }
+    atoll_tag_remove(engine, tag);
+    atoll_templates_collect_soon(engine);
+    done(arg, NULL);
+}
+
+static void remove_version(struct atoll_engine *engine, struct atoll_version *v,
+                           atoll_done_fn *done, void *arg)
+{
+    struct atoll_error err;
+
+    if (refuse_used(engine, v, &err) ||
+        atoll_store_drop_version(engine->config.store, v->id, &err) < 0)
+        done(arg, &err);
+    else
+        atoll_version_discard(engine, v, done, arg);
+}
+
+static void remove_all(struct atoll_engine *engine, struct atoll_template *t, atoll_done_fn *done,
+                       void *arg)
+{
+    struct removal *r;
+    struct atoll_error err;
+    size_t left = t->version_count;
+
+    ATOLL_LIST_FOREACH (&t->versions, node)
+        if (refuse_used(engine, version_at(node), &err)) {
+            done(arg, &err);
+            return;
+        }
+    atoll_fault_die("templates.remove");
+    if (atoll_store_drop_template(engine->config.store, t->owner, t->name, &err) < 0) {
+        done(arg, &err);
+        return;
+    }
+    r = atoll_alloc(sizeof(*r));
+    *r = (struct removal){.waiting = 1, .done = done, .arg = arg, .engine = engine};
+    for (; left > 0; left--) { /* the template is freed with its last version */
+        r->waiting++;
+        atoll_version_discard(engine, version_at(t->versions.next), part_removed, r);
+    }
+    part_removed(r, NULL);
+}
+
+void atoll_templates_remove(struct atoll_engine *engine, const char *owner, const char *reference,
+                            atoll_done_fn *done, void *arg)
+{
+    struct atoll_template *t = NULL;
+    struct atoll_version *v = NULL;
+    struct atoll_template_reference ref;
+    struct atoll_error err;
+
+    if (atoll_template_reference_parse(reference, &ref, &err) < 0) {
+        done(arg, &err);
+        return;
+    }
+    t = atoll_template_get(engine, owner ? owner : "", ref.name);
+    if (t && *ref.digest)
+        v = atoll_template_by_digest(t, ref.digest);
+    if (!t || (*ref.digest && !v)) {
+        (void)atoll_fail(&err, ATOLL_ERR_NOT_FOUND, ENOENT, "there is no template %.150s",
+                         reference);
+        done(arg, &err);
+    } else if (v) {
+        remove_version(engine, v, done, arg);
+    } else if (*ref.tag) {
+        remove_tag(engine, t, ref.tag, done, arg);
+    } else {
+        remove_all(engine, t, done, arg);
+    }
+}
