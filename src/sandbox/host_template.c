@@ -169,6 +169,7 @@ static const struct {
     bool host_only; /* needs libraries of the host */
 } programs_inside[] = {
     {"atoll-sudo", "usr/bin/sudo", false},
+    {"atoll-copy", &ATOLL_COPY_PROGRAM[1], false},
     {"atoll-unpack", &ATOLL_UNPACK_PROGRAM[1], true},
 };
 
