@@ -6,22 +6,32 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool is_dot(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
+/* Without root, the owner of a directory needs its permission to empty or move it: a tree may have
+ * directories of any mode, and overlayfs makes its work directory without permissions. */
+static bool permit(int dirfd, const char *name)
+{
+    return geteuid() != 0 && fchmodat(dirfd, name, 0700, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 /* Renames dir/from to a free name in `top`. A name may exist already, from an interrupted removal
  * or created by the tenant: then the next one is tried. */
 static int move_up(int dir, const char *from, int top, uint64_t *counter)
 {
-    for (;;) {
+    for (bool permitted = false;;) {
         char name[32];
 
         (void)snprintf(name, sizeof(name), ".atoll-%llx", (unsigned long long)(*counter)++);
         if (renameat(dir, from, top, name) == 0)
             return 0;
+        if (errno == EACCES && !permitted && (permitted = permit(dir, from)))
+            continue;
         if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR)
             return -errno;
     }
@@ -65,8 +75,16 @@ static int flatten(int top, int dir_fd, dev_t device, uint64_t *counter)
 
 static int open_dir(int dirfd, const char *name)
 {
-    int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? -errno : fd;
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(dirfd, name, flags);
+
+    if (fd < 0 && errno == EACCES && permit(dirfd, name))
+        fd = openat(dirfd, name, flags);
+    if (fd < 0)
+        return -errno;
+    if (geteuid() != 0)
+        (void)!fchmod(fd, 0700);
+    return fd;
 }
 
 /* One pass over `top`: flattens each directory in it and removes the directory. */

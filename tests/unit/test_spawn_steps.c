@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include "base/clock.h"
 #include "base/fd.h"
+#include "live_spawn.h"
 #include "proto/spawn_proto.h"
 #include "provider/spawn_client.h"
 #include "sandbox/host_template.h"
@@ -22,117 +23,10 @@
 #include "sys/cgroup.h"
 #include "sys/netspace.h"
 #include "sys/tree.h"
-#include "test.h"
 
-struct fixture {
-    char state[64];
-    struct atoll_spawn_info info;
-    struct atoll_channel channel;
-    struct atoll_buf seccomp;
-    uint32_t next_id;
-    pid_t spawn_pid;
-};
-
-/* The last answer, decoded as far as the tests need it. */
-struct answer {
-    bool got, ok;
-    struct atoll_error error;
-    uint32_t pid;
-    int fds[ATOLL_FD_PASS_MAX];
-    size_t nfds;
-};
-
-static int on_frame(void *arg, struct atoll_frame *frame)
+static int setup_as_root(void **state)
 {
-    struct answer *a = arg;
-    struct atoll_error err;
-    struct atoll_sm_error failed;
-    struct atoll_sm_created created;
-
-    if (frame->id == 0)
-        return 0;
-    a->got = true;
-    a->ok = frame->type == ATOLL_SPAWN_REPLY;
-    a->nfds = frame->nfds;
-    memcpy(a->fds, frame->fds, frame->nfds * sizeof(frame->fds[0]));
-    if (a->ok && frame->len > 0 &&
-        atoll_msg_decode(&atoll_sm_created_desc, frame->payload, frame->len, &created, &err) == 0)
-        a->pid = created.pid;
-    if (!a->ok) {
-        assert_int_equal(
-            atoll_msg_decode(&atoll_sm_error_desc, frame->payload, frame->len, &failed, &err), 0);
-        (void)atoll_fail(&a->error, (enum atoll_error_kind)failed.kind, failed.errnum, "%s",
-                         failed.text);
-    }
-    return 0;
-}
-
-static struct answer ask(struct fixture *f, uint16_t type, const struct atoll_msg_desc *desc,
-                         const void *msg)
-{
-    struct answer a = {0};
-
-    assert_int_equal(atoll_channel_send(&f->channel, type, ++f->next_id, desc, msg, NULL, 0), 0);
-    while (!a.got) {
-        struct pollfd p = {.fd = f->channel.fd, .events = POLLIN};
-        assert_true(atoll_channel_flush(&f->channel) >= 0);
-        assert_int_equal(poll(&p, 1, 20000), 1);
-        assert_true(atoll_channel_receive(&f->channel, on_frame, &a) >= 0);
-    }
-    return a;
-}
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof(*f));
-    const char *build = getenv("ATOLL_BUILD_DIR");
-    struct atoll_error err = {0};
-    char program[4096];
-    int fd;
-
-    if (geteuid() != 0 || !build)
-        return 0;
-    (void)snprintf(f->state, sizeof(f->state), "/tmp/atoll-steps-XXXXXX");
-    assert_non_null(mkdtemp(f->state));
-    assert_int_equal(atoll_host_template_make(f->state, build, &err), 0);
-    (void)snprintf(program, sizeof(program), "%s/atoll-spawn", build);
-    if (atoll_spawn_connect(f->state, program, &fd, &f->info, &err) < 0)
-        fail_msg("%s", err.text);
-    assert_int_equal(atoll_channel_init(&f->channel, fd, 1024 * 1024), 0);
-    atoll_buf_init(&f->seccomp, 65536);
-    assert_int_equal(atoll_seccomp_build(&f->seccomp, &err), 0);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-
-    if (!f)
-        return 0;
-    (void)!atoll_channel_send(&f->channel, ATOLL_SPAWN_END, 0, NULL, NULL, NULL, 0);
-    (void)!atoll_channel_flush(&f->channel);
-    (void)usleep(100000);
-    atoll_channel_done(&f->channel);
-    atoll_buf_done(&f->seccomp);
-    assert_int_equal(atoll_tree_remove(AT_FDCWD, f->state), 0);
-    free(f);
-    return 0;
-}
-
-/* The fixture; where there is none, the test is over. */
-static struct fixture *need(void **state)
-{
-    if (!*state)
-        skip();
-    return *state;
-}
-
-static struct answer ask_create(struct fixture *f, const char *id, const struct atoll_buf *plan)
-{
-    struct atoll_sm_create create = {id, {atoll_buf_head(plan), atoll_buf_size(plan)}};
-    return ask(f, ATOLL_SPAWN_CREATE, &atoll_sm_create_desc, &create);
+    return geteuid() == 0 ? setup(state) : 0;
 }
 
 static void count_group(void *arg, const char *id)
@@ -694,5 +588,5 @@ int main(void)
         cmocka_unit_test(sockets_are_handed_out_while_it_lives),
         cmocka_unit_test(the_network_step_needs_a_namespace),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup_as_root, teardown);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "sys/tree.h"
 #include "test.h"
@@ -74,11 +75,43 @@ static void a_deep_tree_goes(void **state)
     assert_int_equal(access(top, F_OK), -1);
 }
 
+/* In a process without root: directories without permissions, with something in them. */
+static int remove_without_permissions(void)
+{
+    char top[] = "/tmp/atoll-tree-XXXXXX", path[64];
+    const char *const names[] = {"/a", "/a/b", "/a/b/c", "/w", "/w/work", "/w/work/x"};
+    int r = (geteuid() == 0 && setresuid(65534, 65534, 65534) < 0) || !mkdtemp(top);
+
+    for (size_t i = 0; r == 0 && i < 6; i++) {
+        (void)snprintf(path, sizeof(path), "%s%s", top, names[i]);
+        r = mkdir(path, 0755) < 0;
+    }
+    for (size_t i = 6; r == 0 && i-- > 0;) {
+        (void)snprintf(path, sizeof(path), "%s%s", top, names[i]);
+        r = chmod(path, names[i][1] == 'w' ? 0 : 0555) < 0;
+    }
+    return r != 0 || atoll_tree_remove(AT_FDCWD, top) < 0 || access(top, F_OK) == 0;
+}
+
+static void modes_are_no_hindrance(void **state)
+{
+    pid_t pid = fork();
+    int status;
+
+    (void)state;
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(remove_without_permissions());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_in_the_way_are_no_hindrance),
         cmocka_unit_test(a_deep_tree_goes),
+        cmocka_unit_test(modes_are_no_hindrance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,681 @@
+/*
+ * Stacks of layers and builders, with a real atoll-spawn and the agents of its sandboxes: as root, and once
+ * more as a user without rights, in a process of its own.
+ */
+#include <dirent.h>
+#include <grp.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include "agent_client.h"
+#include "live_spawn.h"
+#include "sandbox/plan_builder.h"
+#include "sandbox/stack.h"
+
+#define NOBODY 65534
+#define BASE "base"
+#define BUSYBOX "/bin/busybox"
+
+/* --- layers on disk --- */
+
+static uint32_t owner(const struct fixture *f)
+{
+    return f->rootless ? geteuid() : ATOLL_LAYER_BASE;
+}
+
+static const char *path_of(const struct fixture *f, const char *layer, const char *path)
+{
+    static char out[400];
+
+    (void)snprintf(out, sizeof(out), "%s/layers/%s/%s", f->state, layer, path);
+    return out;
+}
+
+static void put_directory(const struct fixture *f, const char *layer, const char *path)
+{
+    const char *full = path_of(f, layer, path);
+
+    assert_int_equal(mkdir(full, 0755), 0);
+    assert_int_equal(lchown(full, owner(f), owner(f)), 0);
+}
+
+static void put_file(const struct fixture *f, const char *layer, const char *path, const char *text)
+{
+    const char *full = path_of(f, layer, path);
+    int fd = open(full, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+
+    assert_true(fd >= 0);
+    assert_int_equal(atoll_fd_write_all(fd, text, strlen(text)), 0);
+    assert_int_equal(fchown(fd, owner(f), owner(f)), 0);
+    (void)close(fd);
+}
+
+static void put_whiteout(const struct fixture *f, const char *layer, const char *path)
+{
+    assert_int_equal(mknod(path_of(f, layer, path), S_IFCHR, makedev(0, 0)), 0);
+}
+
+static void put_opaque(const struct fixture *f, const char *layer, const char *path)
+{
+    put_directory(f, layer, path);
+    assert_int_equal(setxattr(path_of(f, layer, path), "user.overlay.opaque", "y", 1, 0), 0);
+}
+
+static bool has(const struct fixture *f, const char *layer, const char *path)
+{
+    struct stat st;
+    return lstat(path_of(f, layer, path), &st) == 0;
+}
+
+/* A layer with a shell; once. */
+static void put_base(const struct fixture *f)
+{
+    static const char *const names[] = {"sh",    "ls",    "cat",   "mknod", "mkdir", "rm",   "id",
+                                        "touch", "chown", "chmod", "find",  "stat",  "mv",   "sort",
+                                        "echo",  "test",  "wc",    "mount", "grep",  "sleep"};
+    static const char *const directories[] = {"", "bin", "etc", "d", "d/sub", "usr", "usr/bin"};
+    char command[512];
+
+    if (has(f, BASE, ""))
+        return;
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(directories); i++)
+        put_directory(f, BASE, directories[i]);
+    (void)snprintf(command, sizeof(command), "cp " BUSYBOX " %s", path_of(f, BASE, "bin/busybox"));
+    assert_int_equal(system(command), 0);
+    for (size_t i = 0; i < ATOLL_ARRAY_LEN(names); i++) {
+        char link[32];
+
+        (void)snprintf(link, sizeof(link), "bin/%s", names[i]);
+        assert_int_equal(symlink("busybox", path_of(f, BASE, link)), 0);
+    }
+    put_file(f, BASE, "etc/passwd", "root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n");
+    put_file(f, BASE, "top", "base");
+    put_file(f, BASE, "d/low", "low");
+    put_file(f, BASE, "d/sub/low", "low");
+}
+
+/* --- sandboxes --- */
+
+struct box {
+    struct atoll_spec spec;
+    struct agent_client c;
+    struct answer made;
+};
+
+static struct atoll_spec spec_of(const struct fixture *f, enum atoll_builder builder,
+                                 const char *layers)
+{
+    struct atoll_spec spec = {.limits = {.memory_bytes = UINT64_C(256) << 20,
+                                         .cpu_millis = 1000,
+                                         .pids = 64,
+                                         .disk_bytes = UINT64_C(64) << 20,
+                                         .inodes = 10000,
+                                         .open_files = 256},
+                              .waived = ATOLL_LIMIT_ALL,
+                              .template_kind = layers ? ATOLL_TEMPLATE_ROOTFS : ATOLL_TEMPLATE_HOST,
+                              .layers = layers,
+                              .layer_base = ATOLL_LAYER_BASE,
+                              .builder = builder,
+                              .tenant = "me",
+                              .outside_id = builder       ? ATOLL_LAYER_BASE
+                                            : f->rootless ? 0
+                                                          : f->info.id_bases[0]};
+
+    atoll_rand_id(spec.id, ATOLL_ID_LEN);
+    return spec;
+}
+
+static struct answer try_box(struct fixture *f, const struct atoll_spec *spec)
+{
+    const struct atoll_plan_host host = {.root = !f->rootless,
+                                         .cgroup_version = (int)f->info.cgroup_version,
+                                         .hides = f->info.hides,
+                                         .stacks = f->info.stacks};
+    struct atoll_error err = {0};
+    struct atoll_buf plan;
+    struct answer a = {0};
+
+    atoll_buf_init(&plan, ATOLL_PLAN_MAX);
+    if (atoll_plan_build(&host, spec, &f->seccomp, &plan, &err) < 0)
+        a.error = err;
+    else
+        a = ask_create(f, spec->id, &plan);
+    atoll_buf_done(&plan);
+    return a;
+}
+
+static void open_box(struct fixture *f, struct box *b, const struct atoll_spec *spec)
+{
+    b->spec = *spec;
+    b->made = try_box(f, spec);
+    if (!b->made.ok)
+        fail_msg("create: %s", b->made.error.text);
+    b->c = (struct agent_client){.acks = true, .ch.fd = ATOLL_NO_FD};
+    b->c.frames = calloc(CLIENT_FRAMES_MAX, sizeof(*b->c.frames));
+    (void)snprintf(b->c.path, sizeof(b->c.path), "%.32s/sandboxes/%s.sock", f->state, spec->id);
+    (void)client_connect(&b->c);
+}
+
+static void close_box(struct fixture *f, struct box *b)
+{
+    struct atoll_sm_remove ref = {.id = b->spec.id};
+
+    client_drop(&b->c);
+    free(b->c.frames);
+    assert_true(ask(f, ATOLL_SPAWN_REMOVE, &atoll_sm_remove_desc, &ref).ok);
+}
+
+/* Runs a script as root inside, or as the only user that there is. */
+static void expect(const struct fixture *f, struct box *b, const char *script, const char *output)
+{
+    struct atoll_am_exec_start msg = client_command(7, CLIENT_ARGV("/bin/sh", "-c", script));
+    struct run_result r;
+
+    msg.user = f->rootless ? "" : "root";
+    msg.cwd = "/";
+    client_run(&b->c, &msg, &r);
+    if (strcmp(atoll_buf_str(&r.out), output) != 0)
+        fail_msg("%s: \"%s\" (\"%s\") instead of \"%s\"", script, atoll_buf_str(&r.out),
+                 atoll_buf_str(&r.err), output);
+    run_result_done(&r);
+}
+
+static struct answer commit(struct fixture *f, const struct box *b, const char *path,
+                            const char *layer)
+{
+    struct atoll_sm_commit msg = {b->spec.id, path, layer};
+    return ask(f, ATOLL_SPAWN_COMMIT, &atoll_sm_commit_desc, &msg);
+}
+
+static void drop_layer(struct fixture *f, const char *layer)
+{
+    struct atoll_sm_ref ref = {.id = layer};
+    assert_true(ask(f, ATOLL_SPAWN_DROP_LAYER, &atoll_sm_ref_desc, &ref).ok);
+}
+
+/* --- stacks --- */
+
+/* Layer i has a file of its own, replaces `top`, and removes the file of the layer before it. The middle
+ * one has an opaque directory. */
+static void put_layer(struct fixture *f, size_t i, size_t count)
+{
+    char name[16], path[16], text[16];
+
+    (void)snprintf(name, sizeof(name), "l%zu", i);
+    (void)snprintf(text, sizeof(text), "%zu", i);
+    put_directory(f, name, "");
+    (void)snprintf(path, sizeof(path), "f%zu", i);
+    put_file(f, name, path, text);
+    put_file(f, name, "top", text);
+    if (i > 1) {
+        (void)snprintf(path, sizeof(path), "f%zu", i - 1);
+        put_whiteout(f, name, path);
+    }
+    if (i != (count + 1) / 2)
+        return;
+    put_opaque(f, name, "d");
+    put_file(f, name, "d/high", text);
+}
+
+static void a_stack_of(struct fixture *f, size_t count)
+{
+    char layers[ATOLL_STACK_CAP] = BASE, wanted[64];
+    struct atoll_spec spec;
+    struct box b;
+
+    put_base(f);
+    for (size_t i = 1; i < count; i++) { /* the base is one of them */
+        put_layer(f, i, count);
+        (void)snprintf(layers + strlen(layers), sizeof(layers) - strlen(layers), " l%zu", i);
+    }
+    assert_int_equal(atoll_stack_count(layers), count);
+    spec = spec_of(f, ATOLL_BUILDER_NONE, layers);
+    open_box(f, &b, &spec);
+    (void)snprintf(wanted, sizeof(wanted), "%zu", count - 1);
+    expect(f, &b, "cat /top", wanted);
+    (void)snprintf(wanted, sizeof(wanted), "/f%zu\n", count - 1);
+    expect(f, &b, "ls -d /f*", wanted);
+    expect(f, &b, "ls /d", "high\n");
+    /* The writable layer marks what it removes in the same way. */
+    if (!f->rootless) {
+        expect(f, &b, "rm -r /d && mkdir /d && touch /d/new && ls /d", "new\n");
+        expect(f, &b, "rm /top && ls /top 2>/dev/null; cat /etc/hosts | wc -l", "2\n");
+    }
+    close_box(f, &b);
+    for (size_t i = 1; i < count; i++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof(name), "l%zu", i);
+        drop_layer(f, name);
+    }
+}
+
+static void a_stack_of_two(void **state)
+{
+    a_stack_of(need(state), 2);
+}
+
+static void a_stack_of_ten(void **state)
+{
+    a_stack_of(need(state), 10);
+}
+
+static void a_stack_of_the_most(void **state)
+{
+    a_stack_of(need(state), ATOLL_LAYERS_MAX);
+}
+
+/* Images often contain the empty layer several times. */
+static void a_layer_may_occur_twice(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_NONE, "base e base e");
+    struct box b;
+
+    put_base(f);
+    put_directory(f, "e", "");
+    put_file(f, "e", "top", "e");
+    open_box(f, &b, &spec);
+    expect(f, &b, "cat /top", "e");
+    close_box(f, &b);
+    drop_layer(f, "e");
+}
+
+static void a_missing_layer_is_an_error(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_NONE, "base nosuch");
+    struct answer a;
+
+    put_base(f);
+    a = try_box(f, &spec);
+    assert_false(a.ok);
+    assert_int_equal(a.error.kind, ATOLL_ERR_DATA_LOSS);
+}
+
+/* Nothing of the layers of others, nor of the disk, is to be seen. */
+static void only_the_root_is_mounted(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_NONE, BASE);
+    struct box b;
+
+    put_base(f);
+    open_box(f, &b, &spec);
+    expect(f, &b, "grep -c ' / ' /proc/mounts; grep -c '^[^ ]* [^ ]*layers' /proc/mounts",
+           "1\n0\n");
+    close_box(f, &b);
+}
+
+/* --- builders --- */
+
+/* /import is no overlay: whiteouts can be made there, and no device. The control: not in the root. */
+static void an_unpacker_makes_whiteouts(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_UNPACK, NULL);
+    struct stat st;
+    struct box b;
+    char mark;
+
+    open_box(f, &b, &spec);
+    expect(f, &b,
+           "cd /import && mknod gone c 0 0 && mkdir d && echo x > d/f && "
+           "python3 -c 'import os; os.setxattr(\"d\", \"user.overlay.opaque\", b\"y\")' && ls",
+           "d\ngone\n");
+    expect(f, &b, "mknod /import/null c 1 3 2>/dev/null; echo $?", "1\n");
+    expect(f, &b, "mknod /import/block b 0 0 2>/dev/null; echo $?", "1\n");
+    expect(f, &b, "mknod /tmp/gone c 0 0 2>/dev/null; echo $?", "1\n");
+    expect(f, &b, "grep -c ' /import .*nosuid,nodev' /proc/mounts", "1\n");
+    assert_true(commit(f, &b, "import", "made").ok);
+    assert_int_equal(lstat(path_of(f, "made", "gone"), &st), 0);
+    assert_true(S_ISCHR(st.st_mode) && st.st_rdev == 0);
+    assert_int_equal(st.st_uid, owner(f));
+    assert_int_equal(getxattr(path_of(f, "made", "d"), "user.overlay.opaque", &mark, 1), 1);
+    /* Its processes have ended. */
+    assert_int_not_equal(kill((pid_t)b.made.pid, 0), 0);
+    close_box(f, &b);
+    drop_layer(f, "made");
+}
+
+/* All paths of a layer, sorted, one on a line. */
+static void list_layer(const struct fixture *f, const char *layer, char *out, size_t cap)
+{
+    char command[512];
+    FILE *in;
+
+    (void)snprintf(command, sizeof(command), "cd %s && find . -mindepth 1 | LC_ALL=C sort",
+                   path_of(f, layer, ""));
+    in = popen(command, "r");
+    assert_non_null(in);
+    out[fread(out, 1, cap - 1, in)] = '\0';
+    assert_int_equal(pclose(in), 0);
+}
+
+static void expect_layer(const struct fixture *f, const char *layer, const char *wanted)
+{
+    char got[4096];
+
+    list_layer(f, layer, got, sizeof(got));
+    assert_string_equal(got, wanted);
+}
+
+static void a_step_that_changes_nothing_keeps_nothing(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, BASE);
+    struct box b;
+
+    put_base(f);
+    open_box(f, &b, &spec);
+    expect(f, &b, "ls -A / /.atoll", /* what the base has, and mount points */
+           "/:\n.atoll\nbin\nd\ndev\netc\nproc\ntop\nusr\n\n/.atoll:\n");
+    expect(f, &b, "wc -l < /etc/hosts; cat /etc/resolv.conf; test -c /dev/null && echo null",
+           "2\n# no network\nnull\n");
+    assert_true(commit(f, &b, "", "empty").ok);
+    expect_layer(f, "empty", "");
+    close_box(f, &b);
+    drop_layer(f, "empty");
+}
+
+/* Also one that touches all that there is. */
+static void a_step_keeps_its_changes_only(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, BASE);
+    struct box b;
+    struct stat st;
+
+    put_base(f);
+    open_box(f, &b, &spec);
+    expect(f, &b,
+           "echo 10.0.0.1 peer >> /etc/hosts; echo x > /etc/new; rm /top; rm -r /d; mkdir /d; "
+           "chmod 700 /.atoll; touch /.atoll/x /dev/shm/x; "
+           "touch /usr/bin/sudo /usr/share/atoll /usr/share/atoll/*; "
+           "chmod -R g+w /etc /proc /dev 2>/dev/null; cat /etc/hosts | wc -l",
+           "3\n");
+    assert_true(commit(f, &b, "", "changes").ok);
+    expect_layer(f, "changes",
+                 "./d\n./etc\n./etc/new\n./etc/passwd\n./top\n./usr\n./usr/bin\n./usr/share\n");
+    assert_int_equal(lstat(path_of(f, "changes", "top"), &st), 0);
+    assert_true(S_ISCHR(st.st_mode) && st.st_rdev == 0);
+    assert_int_equal(getxattr(path_of(f, "changes", "d"), "user.overlay.opaque", NULL, 0), 1);
+    close_box(f, &b);
+    spec = spec_of(f, ATOLL_BUILDER_NONE, "base changes");
+    open_box(f, &b, &spec);
+    expect(f, &b, "ls /d; ls /top 2>/dev/null; cat /etc/new; wc -l < /etc/hosts", "x\n2\n");
+    close_box(f, &b);
+    drop_layer(f, "changes");
+}
+
+/* An image has a sudo of its own: that one is a part of its layers. */
+static void a_program_of_the_same_name_is_kept(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, BASE);
+    struct box b;
+
+    put_base(f);
+    open_box(f, &b, &spec);
+    expect(f, &b, "rm /usr/bin/sudo; echo own > /usr/bin/sudo; cat /usr/bin/sudo", "own\n");
+    assert_true(commit(f, &b, "", "sudo").ok);
+    expect_layer(f, "sudo", "./usr\n./usr/bin\n./usr/bin/sudo\n");
+    close_box(f, &b);
+    drop_layer(f, "sudo");
+}
+
+static void trees_are_read_only(void **state)
+{
+    struct fixture *f = need(state);
+    const struct atoll_tree trees[] = {{"/.atoll/context", "one"}, {"/from/here", "one two"}};
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, BASE);
+    struct box b;
+
+    put_base(f);
+    put_directory(f, "one", "");
+    put_file(f, "one", "a", "1");
+    put_file(f, "one", "b", "1");
+    put_directory(f, "two", "");
+    put_whiteout(f, "two", "a");
+    spec.trees = trees;
+    spec.tree_count = ATOLL_ARRAY_LEN(trees);
+    open_box(f, &b, &spec);
+    expect(f, &b, "ls /.atoll/context /from/here", "/.atoll/context:\na\nb\n\n/from/here:\nb\n");
+    expect(f, &b,
+           "echo 2 2>/dev/null > /.atoll/context/a; rm -f /from/here/b 2>/dev/null; ls /from/here",
+           "b\n");
+    expect(f, &b, "grep -c ' /from/here overlay ro,nosuid,nodev' /proc/mounts", "1\n");
+    assert_true(commit(f, &b, "", "with-trees").ok);
+    expect_layer(f, "with-trees", ""); /* the mount point was made for the step */
+    assert_true(has(f, "one", "b"));
+    close_box(f, &b);
+    drop_layer(f, "with-trees");
+    drop_layer(f, "one");
+    drop_layer(f, "two");
+}
+
+static void caches_are_not_part_of_the_result(void **state)
+{
+    struct fixture *f = need(state);
+    const struct atoll_cache caches[] = {
+        {ATOLL_CACHE_KEPT, "/d/sub/cache", "pip"},
+        {ATOLL_CACHE_KEPT, "/link/cache", "apt"},
+        {ATOLL_CACHE_SCRATCH, "/run/secrets", NULL},
+        {ATOLL_CACHE_FILE, "/run/secrets/token", NULL},
+        {ATOLL_CACHE_FILE, "/top", NULL},
+    };
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, "base links");
+    struct box b;
+
+    put_base(f);
+    put_directory(f, "links", "");
+    assert_int_equal(symlink("/d/../../../d", path_of(f, "links", "link")), 0);
+    spec.caches = caches;
+    spec.cache_count = ATOLL_ARRAY_LEN(caches);
+    open_box(f, &b, &spec);
+    expect(f, &b,
+           "ls /d/sub/cache; echo 1 > /d/sub/cache/kept; echo 2 > /d/cache/kept; "
+           "echo secret > /run/secrets/token; echo secret > /run/secrets/other; "
+           "echo secret > /top; stat -c %a /top; echo x > /d/new",
+           "600\n");
+    assert_true(commit(f, &b, "", "cached").ok);
+    expect_layer(f, "cached", "./d\n./d/new\n./d/sub\n");
+    close_box(f, &b);
+    /* The next step finds the cache as it was left, and an empty secret. */
+    memcpy(spec.id, spec_of(f, ATOLL_BUILDER_STEP, BASE).id, sizeof(spec.id));
+    open_box(f, &b, &spec);
+    expect(f, &b, "cat /d/sub/cache/kept /d/cache/kept /run/secrets/token; ls /run/secrets",
+           "1\n2\ntoken\n");
+    close_box(f, &b);
+    /* Another tenant has caches of his own. */
+    memcpy(spec.id, spec_of(f, ATOLL_BUILDER_STEP, BASE).id, sizeof(spec.id));
+    (void)snprintf(spec.tenant, sizeof(spec.tenant), "other");
+    open_box(f, &b, &spec);
+    expect(f, &b, "ls /d/sub/cache", "");
+    close_box(f, &b);
+    drop_layer(f, "cached");
+    drop_layer(f, "links");
+}
+
+/* Links of an image do not lead out of the root. */
+static void mount_points_stay_inside(void **state)
+{
+    struct fixture *f = need(state);
+    const struct atoll_cache caches[] = {{ATOLL_CACHE_SCRATCH, "/out/atoll-escape", NULL}};
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, "base escape");
+    struct box b;
+
+    put_base(f);
+    put_directory(f, "escape", "");
+    assert_int_equal(symlink("../../../../../tmp", path_of(f, "escape", "out")), 0);
+    spec.caches = caches;
+    spec.cache_count = 1;
+    open_box(f, &b, &spec);
+    expect(f, &b, "ls -d /tmp/atoll-escape", "/tmp/atoll-escape\n");
+    assert_int_not_equal(access("/tmp/atoll-escape", F_OK), 0);
+    close_box(f, &b);
+    drop_layer(f, "escape");
+}
+
+/* Processes of the step that run on do not write to the layer. */
+static void a_commit_ends_the_processes(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, BASE);
+    struct stat before, after;
+    struct box b;
+
+    put_base(f);
+    open_box(f, &b, &spec);
+    expect(f, &b,
+           "(while :; do echo x >> /log; done) >/dev/null 2>&1 & while ! test -s /log; do :; done; "
+           "echo begun",
+           "begun\n");
+    assert_true(commit(f, &b, "", "log").ok);
+    assert_int_equal(stat(path_of(f, "log", "log"), &before), 0);
+    (void)usleep(20000);
+    assert_int_equal(stat(path_of(f, "log", "log"), &after), 0);
+    assert_int_equal(before.st_size, after.st_size);
+    /* The result is taken. */
+    assert_false(commit(f, &b, "", "again").ok);
+    close_box(f, &b);
+    drop_layer(f, "log");
+}
+
+static void a_commit_needs_a_builder_and_names(void **state)
+{
+    struct fixture *f = need(state);
+    struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_NONE, BASE);
+    struct box b;
+
+    put_base(f);
+    open_box(f, &b, &spec);
+    assert_int_equal(commit(f, &b, "etc", "x").error.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_int_equal(commit(f, &b, "../u", "x").error.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_int_equal(commit(f, &b, "", "../x").error.kind, ATOLL_ERR_INVALID_ARGUMENT);
+    assert_false(commit(f, &b, "", "x").ok); /* its disk is no directory */
+    assert_false(has(f, "x", ""));
+    close_box(f, &b);
+    assert_int_equal(commit(f, &b, "", "x").error.kind, ATOLL_ERR_NOT_FOUND);
+}
+
+/* A compromised daemon: names and mount points are checked again. */
+static void a_plan_cannot_name_other_places(void **state)
+{
+    struct fixture *f = need(state);
+    static const struct atoll_po_bind binds[] = {
+        {.kind = ATOLL_BIND_CACHE, .target = "d", .mode = 0755, .name = "../layers"},
+        {.kind = ATOLL_BIND_CACHE, .target = "d", .mode = 0755, .name = "me/../../layers"},
+        {.kind = ATOLL_BIND_CACHE, .target = "d", .mode = 0755, .name = "me"},
+        {.kind = ATOLL_BIND_DIRECTORY, .target = "../x", .mode = 0755, .name = ""},
+        {.kind = 77, .target = "d", .mode = 0755, .name = ""},
+    };
+    const char *bad[] = {"../../x"};
+    const struct atoll_po_overlay stack = {
+        .target = "d", .lowers = "", .stack = {bad, 1}, .userxattr = 1};
+
+    put_base(f);
+    for (size_t i = 0; i <= ATOLL_ARRAY_LEN(binds); i++) {
+        struct atoll_spec spec = spec_of(f, ATOLL_BUILDER_STEP, BASE);
+        const struct atoll_plan_host host = {
+            .root = true, .cgroup_version = (int)f->info.cgroup_version, .stacks = true};
+        struct atoll_buf whole, plan;
+        struct atoll_error err;
+        const uint8_t *p;
+        struct atoll_plan_step step;
+        struct answer a;
+        size_t n;
+
+        atoll_buf_init(&whole, ATOLL_PLAN_MAX);
+        atoll_buf_init(&plan, ATOLL_PLAN_MAX);
+        assert_int_equal(atoll_plan_build(&host, &spec, &f->seccomp, &whole, &err), 0);
+        p = atoll_buf_head(&whole);
+        n = atoll_buf_size(&whole);
+        while (atoll_plan_next(&p, &n, &step) > 0 && step.op != ATOLL_PLAN_BIND)
+            ;
+        n = (size_t)(step.payload - 8 - atoll_buf_head(&whole));
+        assert_int_equal(atoll_buf_append(&plan, atoll_buf_head(&whole), n), 0);
+        if (i < ATOLL_ARRAY_LEN(binds))
+            assert_int_equal(atoll_plan_add(&plan, ATOLL_PLAN_BIND, &atoll_po_bind_desc, &binds[i]),
+                             0);
+        else
+            assert_int_equal(
+                atoll_plan_add(&plan, ATOLL_PLAN_OVERLAY, &atoll_po_overlay_desc, &stack), 0);
+        a = ask_create(f, spec.id, &plan);
+        assert_false(a.ok);
+        assert_non_null(strstr(a.error.text, i < ATOLL_ARRAY_LEN(binds) ? "(bind)" : "(overlay)"));
+        atoll_buf_done(&whole);
+        atoll_buf_done(&plan);
+    }
+}
+
+/* --- without root --- */
+
+static char *self;
+
+/* Runs the tests that do not need root in a process without rights. */
+static void without_root(void **state)
+{
+    int status;
+    pid_t pid;
+
+    (void)need(state);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
+            setresuid(NOBODY, NOBODY, NOBODY) < 0)
+            _exit(2);
+        (void)execl(self, self, "rootless", NULL);
+        _exit(77); /* the user cannot read the build */
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip();
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static int run_rootless(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stack_of_ten),
+        cmocka_unit_test(a_stack_of_the_most),
+        cmocka_unit_test(an_unpacker_makes_whiteouts),
+        cmocka_unit_test(a_step_that_changes_nothing_keeps_nothing),
+        cmocka_unit_test(a_step_keeps_its_changes_only),
+    };
+    return cmocka_run_group_tests_name("without root", tests, setup, teardown);
+}
+
+static int setup_as_root(void **state)
+{
+    return geteuid() == 0 && access(BUSYBOX, X_OK) == 0 ? setup(state) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stack_of_two),
+        cmocka_unit_test(a_stack_of_ten),
+        cmocka_unit_test(a_stack_of_the_most),
+        cmocka_unit_test(a_layer_may_occur_twice),
+        cmocka_unit_test(a_missing_layer_is_an_error),
+        cmocka_unit_test(only_the_root_is_mounted),
+        cmocka_unit_test(an_unpacker_makes_whiteouts),
+        cmocka_unit_test(a_step_that_changes_nothing_keeps_nothing),
+        cmocka_unit_test(a_step_keeps_its_changes_only),
+        cmocka_unit_test(a_program_of_the_same_name_is_kept),
+        cmocka_unit_test(trees_are_read_only),
+        cmocka_unit_test(caches_are_not_part_of_the_result),
+        cmocka_unit_test(mount_points_stay_inside),
+        cmocka_unit_test(a_commit_ends_the_processes),
+        cmocka_unit_test(a_commit_needs_a_builder_and_names),
+        cmocka_unit_test(a_plan_cannot_name_other_places),
+        cmocka_unit_test(without_root),
+    };
+
+    self = argv[0];
+    if (argc > 1 && strcmp(argv[1], "rootless") == 0)
+        return run_rootless();
+    return cmocka_run_group_tests(tests, setup_as_root, teardown);
+}
